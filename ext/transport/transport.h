@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * transport.h - the contracts of the transports: who owns what, who calls, what may fail.
+ *
+ * All functions are called by the driver only (one thread at a time, which need not always be the same
+ * thread) unless marked [any thread]. None of them ever blocks, spins or sleeps: what cannot go on now
+ * returns and is asked again. Waiting is the driver's business. A negative return is an hc_status.
+ *
+ *     hc_data      start and test a batch for one process set     hierarchy.c, composed of the next two
+ *     hc_node      ranks that share memory: chunks of a batch     shm.c (processes; local worlds: threads)
+ *     hc_net       point-to-point bytes between ranks             mpi.c, local.c
+ *     hc_control   the tree's edges: small messages, FIFO         control.c over rings and hc_net
+ *     hc_memory    a kind of memory: copy, pack, convert, reduce  host_memory.c (later CUDA)
+ *
+ * Each struct starts with its table of functions; an implementation puts the struct first in its own.
+ */
+#ifndef HC_TRANSPORT_H
+#define HC_TRANSPORT_H
+
+#include "../core/hc.h"
+
+/* What a call that may have to be repeated answers. */
+enum hc_progress {
+    HC_IDLE = 0,  /* not done, and nothing moved: the driver may wait */
+    HC_MOVED = 1, /* not done, but something moved: ask again soon */
+    HC_DONE = 2
+};
+
+/* ---- a batch, as the loop hands it to the data plane -------------------------------------------- */
+
+/* One tensor of a batch. Elements are contiguous at `in` and `out` (the boundary made them so).
+ *   allreduce      in and out hold `count` elements; they may be the same memory
+ *   broadcast      the root reads in, the others write out (root: out may be in or elsewhere)
+ *   reducescatter  in holds rows x row elements; out this rank's rows (first rows % p ranks: one more)
+ *   allgather      in holds count = own rows x row elements; out NULL: the data plane allocates
+ *   alltoall       in holds count elements, send_rows[i] rows for set rank i; out as for allgather
+ * in NULL:  this rank has joined: neutral element (allreduce, reducescatter), nothing (the others).
+ * out NULL with `drop` set: the result is not wanted here (joined). */
+typedef struct hc_piece {
+    const void *in;
+    void *out;
+    int64_t count;              /* elements of this rank's input (agreed for allreduce, broadcast, reducescatter) */
+    int64_t row;                /* elements a row (product of dims[1:]); 1 for allreduce */
+    double scale;               /* SUM, AVERAGE of inexact types: one factor, applied before narrowing */
+    uint8_t drop;
+    uint8_t out_owned;          /* set by the data plane: out was allocated by hc_result_new() */
+    int64_t out_capacity;       /* bytes at out, when the caller brought it */
+    int64_t out_rows;           /* result: rows received (allgather, alltoall, reducescatter) */
+    const int64_t *send_rows;   /* alltoall: p entries, caller's */
+    int64_t *recv_rows;         /* result (alltoall, allgather): p entries, room given by the caller */
+} hc_piece;
+
+typedef struct hc_batch {
+    uint8_t operation, reduction;
+    uint8_t dtype;              /* of the tensors */
+    uint8_t node_dtype;         /* inside the node's segments: dtype, or the compression's */
+    uint8_t wire_dtype;         /* between nodes: node_dtype, or narrower still */
+    uint8_t memory;
+    uint8_t deterministic;      /* equal bits whatever the fusion: sums in rank order everywhere */
+    int32_t root;               /* set rank, or -1 */
+    int64_t divisor;            /* AVERAGE of integers: the exact sum is divided by this, towards zero; else 1 */
+    int64_t count;              /* allreduce: elements of all pieces together */
+    int32_t npieces;
+    hc_piece *pieces;
+} hc_batch;
+
+void *hc_result_new(size_t bytes); /* 64-byte aligned; NULL: out of memory. bytes 0: a valid pointer */
+void hc_result_free(void *);
+
+/* ---- memory: a kind of memory, and the arithmetic that runs on it -------------------------------- */
+
+typedef struct hc_memory {
+    int kind;
+    void *(*alloc)(size_t bytes);
+    void (*release)(void *);
+    void (*copy)(void *to, const void *from, size_t bytes);
+    /* to[i] = (to_dtype)(scale * from[i]); one rounding. Scale 1.0 and equal dtypes: a copy. */
+    void (*convert)(void *to, int to_dtype, const void *from, int from_dtype, int64_t n, double scale);
+    /* to[i] = (to_dtype)(scale * reduce over q of from[q][i]), q in order 0..n_from-1, float16 and bfloat16
+     * accumulated in float32 with one rounding at the end. `to` may be one of from[]. `also`, unless NULL,
+     * gets the same values (a second destination of to_dtype saves a pass). */
+    void (*reduce)(void *to, void *also, int to_dtype, const void *const *from, int n_from, int from_dtype,
+                   int reduction, int64_t n, double scale);
+    void (*divide)(void *data, int dtype, int64_t n, int64_t divisor); /* integers, towards zero */
+    void (*neutral)(void *to, int dtype, int reduction, int64_t n);
+} hc_memory;
+extern const hc_memory hc_host_memory;
+
+/* 1 where the combination is defined (docs/reductions, generated from this). */
+int hc_reduction_defined(int reduction, int dtype);
+/* Which vector code runs: "avx512", "avx2", "portable". HPCCOLL_SIMD is read by config, set here once. */
+const char *hc_kernels_name(void);
+int hc_kernels_select(const char *name); /* "auto" or a name; INVALID where the CPU lacks it. [before start] */
+
+/* ---- net: point-to-point bytes ------------------------------------------------------------------- */
+
+/* Ranks are the World's. Messages between two ranks with one tag are matched in order. Any size up to
+ * 2^63-1 (cut inside where the library counts in int). Buffers belong to the net until test says so. */
+typedef struct hc_net hc_net;
+typedef struct hc_net_request hc_net_request;
+struct hc_net {
+    const struct hc_net_ops *ops;
+    int32_t rank, size;
+    int32_t max_tag;
+    uint64_t sent_messages, sent_bytes, received_bytes; /* counted by the implementation, payload only */
+};
+#define HC_ANY_PEER (-1)
+struct hc_net_ops {
+    const char *name;
+    int (*isend)(hc_net *, int32_t peer, int32_t tag, const void *, size_t bytes, hc_net_request **);
+    int (*irecv)(hc_net *, int32_t peer, int32_t tag, void *, size_t room, hc_net_request **);
+    /* HC_DONE frees the request, sets *req to NULL and, for a receive, *bytes and *peer (both may be NULL).
+     * A message longer than `room` is TRANSPORT. */
+    int (*test)(hc_net *, hc_net_request **req, size_t *bytes, int32_t *peer);
+    /* Best effort: the buffer may not be touched after this returns OK. */
+    int (*cancel)(hc_net *, hc_net_request **req);
+    void (*free)(hc_net *);
+};
+/* Tags: 256 a set. The last ones are fixed, the others belong to the algorithms as they like. */
+#define HC_TAGS_PER_SET 256
+#define HC_TAG_CONTROL 255
+
+/* ---- node: ranks that share memory ---------------------------------------------------------------- */
+
+/* The allreduce of a batch runs in chunks through the shared segment; several chunks may be in flight, each
+ * rank calls the stages of one chunk in this order, and of a stage in chunk order:
+ *
+ *     reduce(c)   my part of the chunk is packed, and the node's sum of my share of it is made
+ *     shard(c)    (rail drivers only, when a net stage follows) where the rail's node sum lies: the net
+ *                 allreduces it in place across nodes
+ *     publish(c)  (rail drivers only) the shard is final
+ *     spread(c)   every share of the chunk is final and copied to the tensors here
+ *
+ * Rails: the chunk is cut into `rails` pieces of node_dtype elements, equal on all nodes; local rank j <
+ * rails drives rail j. rails 0: no net stage; reduce makes final values and spread follows directly. */
+typedef struct hc_offer {
+    const void *data;
+    int64_t bytes;
+} hc_offer;
+typedef struct hc_want {
+    void *out;
+    int64_t offset, bytes;
+} hc_want;
+
+typedef struct hc_node hc_node;
+struct hc_node {
+    const struct hc_node_ops *ops;
+    int32_t local_rank, local_size;
+    uint64_t packed_bytes, reduced_bytes, spread_bytes; /* of this rank */
+};
+struct hc_node_ops {
+    const char *name;
+    int (*open)(hc_node *, const hc_batch *, int rails, int64_t chunk_elements, int64_t *nchunks);
+    int (*depth)(hc_node *); /* chunks that may be between reduce and the end of spread */
+    int (*reduce)(hc_node *, int64_t chunk);
+    int (*shard)(hc_node *, int64_t chunk, void **data, int64_t *elements);
+    int (*publish)(hc_node *, int64_t chunk);
+    int (*spread)(hc_node *, int64_t chunk);
+    int (*close)(hc_node *); /* after the last spread; the next open may follow at once */
+
+    /* The other operations inside one node, by one primitive: each local rank offers a stream of bytes, and
+     * reads ranges of the others' streams. `offer` is this rank's; want[q] says which range of local rank
+     * q's stream goes where (out NULL: none). All streams' lengths are known to all (lengths[q]). */
+    int (*exchange)(hc_node *, const hc_offer *, const hc_want *want, const int64_t *lengths);
+    /* One int64 vector of n entries a rank to all local ranks: table[q * n + i]. n <= HC_TABLE_MAX. */
+    int (*table)(hc_node *, const int64_t *own, int32_t n, int64_t *table);
+    /* A reducescatter inside one node: local rank q's share of the stream is [bounds[q], bounds[q + 1])
+     * elements and goes to its tensors' out. */
+    int (*scatter)(hc_node *, const hc_batch *, const int64_t *bounds);
+    void (*free)(hc_node *);
+};
+
+/* ---- data: one process set's data plane ------------------------------------------------------------ */
+
+/* One batch at a time, in log order; the batch and all it points to stay valid until test says HC_DONE or an
+ * error. Nothing finite is shared with other sets (PROTOCOL B3). */
+typedef struct hc_data hc_data;
+struct hc_data {
+    const struct hc_data_ops *ops;
+};
+struct hc_data_ops {
+    const char *name;
+    int (*start)(hc_data *, hc_batch *);
+    int (*test)(hc_data *); /* enum hc_progress, or a status: the World is then broken */
+    void (*abandon)(hc_data *); /* after a failure: cancel, touch the caller's memory no more */
+    void (*free)(hc_data *);
+};
+
+/* The host's composition. `node` (owned) covers the set's ranks of this node; `net` (borrowed) may be NULL when
+ * the set lies inside one node. node_of[i]: node of set rank i, numbered from 0 by first appearance. */
+typedef struct hc_hierarchy_config {
+    uint32_t set;
+    int32_t set_rank, set_size;
+    const int32_t *members;      /* World rank of each set rank; copied */
+    const int32_t *node_of;      /* copied */
+    int32_t rails;               /* 0: as many as the smallest node has ranks */
+    int64_t chunk_bytes;         /* 0: chosen */
+    double alpha, beta;          /* the net's model: seconds a message, seconds a byte; 0: defaults */
+    const char *algorithm;       /* "auto", "recursive_doubling", "direct", "ring", "rabenseifner" */
+} hc_hierarchy_config;
+int hc_hierarchy_new(const hc_hierarchy_config *, hc_node *node, hc_net *net, const hc_memory *, hc_data **);
+
+/* ---- control: the tree's edges --------------------------------------------------------------------- */
+
+/* Messages of any size, whole, FIFO per pair of ranks. send takes a copy and never fails for lack of room. */
+typedef struct hc_control hc_control;
+struct hc_control {
+    const struct hc_control_ops *ops;
+    uint64_t local_messages, local_bytes, net_messages, net_bytes;
+};
+struct hc_control_ops {
+    int (*send)(hc_control *, int32_t peer, const void *, size_t bytes);
+    /* The next whole message, valid until the next receive: HC_DONE, or HC_IDLE. */
+    int (*receive)(hc_control *, int32_t *peer, const uint8_t **bytes, size_t *nbytes);
+    /* Moves what is queued. *peer: a rank whose queue just became empty, or -1 (the loop says SENT). */
+    int (*progress)(hc_control *, int32_t *peer);
+    void (*free)(hc_control *);
+};
+
+#endif
