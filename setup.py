@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of extensions. All that is static stands in pyproject.toml."""
+
+import fcntl
+import sys
+from glob import glob
+from pathlib import Path
+
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+sys.path.insert(0, ".")
+from build_backend import find_mpicc, mpi_flags, mpi_requirement
+
+CFLAGS = ["-O3", "-std=c11", "-fvisibility=hidden", "-ffp-contract=off", "-pthread"]
+LDFLAGS = ["-pthread", "-Wl,--as-needed"]
+
+MPI_SOURCES = ["ext/transport/mpi.c"]
+CORE_SOURCES = sorted({*glob("ext/core/*.c"), *glob("ext/transport/*.c"), *glob("ext/loop/*.c")} - {*MPI_SOURCES})
+
+#             module   C sources     libraries
+EXTENSIONS = {"_core": (CORE_SOURCES, ["m"]), "_mpi": (MPI_SOURCES, [])}
+
+
+class build(build_ext):
+    """build_ext that waits for another build of the same tree, and adds the flags of the MPI to _mpi."""
+
+    def run(self) -> None:
+        Path("build").mkdir(exist_ok=True)
+        with open("build/lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            super().run()
+
+    def build_extension(self, extension: Extension) -> None:
+        if extension.name == "hpccoll._mpi":
+            flags = mpi_flags(inplace=bool(self.editable_mode or self.inplace))
+            extension.extra_compile_args += flags["extra_compile_args"]
+            extension.extra_link_args += flags["extra_link_args"]
+        super().build_extension(extension)
+
+
+def extension(name: str, sources: list[str], libraries: list[str]) -> Extension:
+    return Extension(
+        f"hpccoll.{name}",
+        sources=[f"ext/cython/{name}.pyx", *sources],
+        depends=sorted(glob("ext/**/*.h", recursive=True) + glob("ext/cython/*.pxd")),
+        include_dirs=["ext", "ext/core", "ext/transport", "ext/loop"],
+        define_macros=[("_GNU_SOURCE", None)],
+        libraries=libraries,
+        extra_compile_args=CFLAGS.copy(),
+        extra_link_args=LDFLAGS.copy(),
+    )
+
+
+def extensions() -> list[Extension]:
+    """Those that can be built here; without an MPI compiler (and without build isolation) not _mpi."""
+    wanted = [name for name in EXTENSIONS if Path(f"ext/cython/{name}.pyx").exists()]
+    if "_mpi" in wanted and not find_mpicc():
+        print("hpccoll: no MPI compiler (MPICC, or mpicc on PATH): _mpi is left out", file=sys.stderr)
+        wanted.remove("_mpi")
+    return [extension(name, *EXTENSIONS[name]) for name in wanted]
+
+
+setup(
+    ext_modules=cythonize(
+        extensions(),
+        include_path=["ext/cython"],
+        build_dir="build/cython",
+        compiler_directives={"language_level": 3, "embedsignature": True, "freethreading_compatible": False},
+    ),
+    install_requires=["numpy>=1.24", "mpi4py>=4", *mpi_requirement()],
+    cmdclass={"build_ext": build},
+)

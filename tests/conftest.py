@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all rooms share: C test programs, MPI jobs that print once, and no silent skip on CI.
+
+Under a launcher (`mpirun -np 3 pytest --only-mpi`) every rank runs the same tests; tests without the mpi mark
+and those that need more ranks are left out of that run, not skipped: another run of `make test` has them.
+"""
+
+import hashlib
+import io
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from glob import glob
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+C_FLAGS = (
+    "-std=c11 -O1 -g -D_GNU_SOURCE -pthread -Wall -Wextra -Wpedantic -Werror -Wno-overlength-strings "
+    "-Iext -Iext/core -Iext/transport -Iext/loop"
+).split()
+
+
+# ---- C programs ---------------------------------------------------------------------------------
+
+
+def compile_c(*sources: str, flags: tuple[str, ...] = (), compiler: str = "gcc", name: str = "") -> Path:
+    """Compile C sources (paths or globs from the project's root) to a program, or a library with -shared.
+
+    The result is kept under build/tests by the hash of everything that could change it.
+    """
+    files = [f for pattern in sources for f in sorted(glob(pattern, root_dir=ROOT))]
+    if missing := [p for p in sources if not glob(p, root_dir=ROOT)]:
+        raise FileNotFoundError(f"no such C source: {missing}")
+    command = [compiler, *C_FLAGS, *flags, *files, "-lm"]
+    headers = sorted(glob("ext/**/*.h", root_dir=ROOT, recursive=True) + glob("tests/**/*.h", root_dir=ROOT, recursive=True))
+    digest = hashlib.sha256(repr(command).encode())
+    for file in [*files, *headers]:
+        digest.update((ROOT / file).read_bytes())
+    program = ROOT / "build" / "tests" / f"{name or Path(files[0]).stem}-{digest.hexdigest()[:16]}"
+    if not program.exists():
+        program.parent.mkdir(parents=True, exist_ok=True)
+        fresh = program.with_suffix(f".{os.getpid()}")
+        built = subprocess.run([*command, "-o", str(fresh)], cwd=ROOT, capture_output=True, text=True, timeout=300)
+        if built.returncode != 0:
+            pytest.fail(f"{' '.join(command)}\n{built.stdout}{built.stderr}", pytrace=False)
+        fresh.replace(program)
+    return program
+
+
+@pytest.fixture(scope="session")
+def build_c() -> Callable[..., Path]:
+    """`build_c("tests/core/x.c", "ext/core/*.c", flags=("-fsanitize=address",), compiler="clang")`: see compile_c."""
+    return compile_c
+
+
+@pytest.fixture(scope="session")
+def run_c() -> Callable[..., str]:
+    """`run_c(program, *arguments, timeout=60, env={})`: its output; fails with it if the exit status is not 0."""
+
+    def run(program: Path, *arguments: object, timeout: float = 60, env: dict[str, str] | None = None) -> str:
+        command = [str(program), *map(str, arguments)]
+        done = subprocess.run(
+            command, cwd=ROOT, env={**os.environ, **(env or {})}, timeout=timeout, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        if done.returncode != 0:
+            pytest.fail(f"{' '.join(command)}: exit status {done.returncode}\n{done.stdout}", pytrace=False)
+        return done.stdout
+
+    return run
+
+
+# ---- MPI jobs --------------------------------------------------------------------------------------
+
+
+def under_mpi(config: pytest.Config) -> bool:
+    return bool(config.getoption("--with-mpi") or config.getoption("--only-mpi"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what belongs to another run: MPI tests outside a job, the others inside, larger jobs' tests."""
+    size = 0
+    if under_mpi(config):
+        from mpi4py import MPI
+
+        size = MPI.COMM_WORLD.size
+
+    def belongs(item: pytest.Item) -> bool:
+        mark = item.get_closest_marker("mpi")
+        return (mark is not None and mark.kwargs.get("min_size", 1) <= size) if size else mark is None
+
+    left_out = [item for item in items if not belongs(item)]
+    items[:] = [item for item in items if belongs(item)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Ranks other than 0 keep their report to themselves, unless something failed there."""
+    config.addinivalue_line("markers", "gpu: needs a GPU; the only reason for a skip on CI")
+    config.addinivalue_line("markers", "slow: longer than a few seconds; `make test-all` runs it")
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if under_mpi(config) and reporter:
+        from mpi4py import MPI
+
+        if MPI.COMM_WORLD.rank > 0:
+            reporter._tw._file = io.StringIO()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_unconfigure(config: pytest.Config) -> Iterator[None]:
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    quiet = reporter and isinstance(reporter._tw._file, io.StringIO)
+    if quiet and (reporter.stats.get("failed") or reporter.stats.get("error")):
+        sys.stderr.write(reporter._tw._file.getvalue())
+    yield
+
+
+# ---- skips -----------------------------------------------------------------------------------------
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """With CI set a skip is a failure, except of what needs a GPU."""
+    report = yield
+    if os.environ.get("CI") and report.skipped and not hasattr(report, "wasxfail") and not item.get_closest_marker("gpu"):
+        report.outcome = "failed"
+        report.longrepr = f"skipped, which CI does not allow: {report.longrepr}"
+    return report
