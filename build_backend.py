@@ -63,10 +63,14 @@ def mpi_flags(inplace: bool) -> dict[str, list[str]]:
     mpicc = find_mpicc()
     if mpicc is None:
         raise LookupError("no MPI compiler: MPICC is not set and there is no mpicc on PATH")
-    shown = subprocess.run([*mpicc, "-show"], capture_output=True, text=True, check=False)
+    prefix = Path(shutil.which(mpicc[0]) or mpicc[0]).absolute().parent.parent
+    intel = {"I_MPI_ROOT": os.environ.get("I_MPI_ROOT", str(prefix))}  # its wheel's mpicc needs telling
+    shown = subprocess.run(
+        [*mpicc, "-show"], env={**os.environ, **intel}, capture_output=True, text=True, check=False
+    )
     if shown.returncode != 0:
         raise SystemExit(f"hpccoll: `{shlex.join(mpicc)} -show` failed:\n{shown.stderr}")
-    words = shlex.split(shown.stdout.replace("-Wl,-rpath -Wl,", "-Wl,-rpath,"))
+    words = shlex.split(shown.stdout.replace("-Xlinker ", "-Wl,").replace("-rpath -Wl,", "-rpath,"))
     compile_args = [w for w in words if w.startswith(("-I", "-D"))]
     link_args = [w for w in words if w.startswith(("-L", "-l", "-Wl,"))]
     if wheel_of(mpicc):
