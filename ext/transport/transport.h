@@ -132,7 +132,14 @@ struct hc_net_ops {
  *     spread(c)   every share of the chunk is final and copied to the tensors here
  *
  * Rails: the chunk is cut into `rails` pieces of node_dtype elements, equal on all nodes; local rank j <
- * rails drives rail j. rails 0: no net stage; reduce makes final values and spread follows directly. */
+ * rails drives rail j. rails 0: no net stage; reduce makes final values and spread follows directly. A caller
+ * asks for spread(c) before reduce(c + 1), so that what is in cache is used before more is fetched.
+ *
+ * chunk_elements 0 (rails 0 only): the node chooses. A chunk may be as large as hc_node_chunk_bytes() of the
+ * largest node allows, in bytes of node_dtype. */
+#define HC_TABLE_MAX 1024
+int64_t hc_node_chunk_bytes(int32_t local_size);
+
 typedef struct hc_offer {
     const void *data;
     int64_t bytes;
