@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * kernels_vector.h - vectors of HC__VECTOR_BYTES bytes, by the vector extension of gcc and clang.
+ *
+ * The extension, and not loops left to the optimiser: the speed then depends neither on -O3 nor on whether the
+ * compiler can show that `to` and from[] are apart (they may be one array). Whoever includes this defines
+ * HC__VECTOR_BYTES and, after it, the conversions that kernels_table.h lists.
+ */
+#include <string.h>
+
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "the kernels are written for little-endian machines"
+#endif
+
+/* A product and a sum must stay two roundings, or the sets of kernels would differ in their bits. */
+#if defined(__clang__)
+#pragma clang fp contract(off)
+#else
+#pragma GCC optimize("fp-contract=off")
+#endif
+
+#define VECTOR(T) __attribute__((vector_size(HC__VECTOR_BYTES))) T
+#define INLINE static inline __attribute__((always_inline, unused))
+
+typedef VECTOR(uint8_t) v_u8;
+typedef VECTOR(uint16_t) v_u16;
+typedef VECTOR(uint32_t) v_u32;
+typedef VECTOR(uint64_t) v_u64;
+typedef VECTOR(int8_t) v_i8;
+typedef VECTOR(int16_t) v_i16;
+typedef VECTOR(int32_t) v_i32;
+typedef VECTOR(int64_t) v_i64;
+typedef VECTOR(float) v_f32;
+typedef VECTOR(double) v_f64;
+
+/* What passes between the steps of a kernel: bits, to be cast to the lanes that a step means. */
+typedef v_u64 vec;
+
+#define FLOATS (HC__VECTOR_BYTES / 4)  /* lanes */
+#define DOUBLES (HC__VECTOR_BYTES / 8)
+
+INLINE vec load_plain(const void *from)
+{
+    vec v;
+    memcpy(&v, from, sizeof v);
+    return v;
+}
+
+INLINE void store_plain(void *to, vec v) { memcpy(to, &v, sizeof v); }
+
+/* yes where the lane of mask is all ones, no where it is all zeros. */
+INLINE vec pick(vec mask, vec yes, vec no) { return (yes & mask) | (no & ~mask); }
+
+/* ---- steps: load, combine, finish (kernels_loops.h puts them together) ------------------------------ */
+
+#define COMBINE(NAME, V, RESULT)                                                                    \
+    INLINE vec NAME(vec x, vec y)                                                                   \
+    {                                                                                               \
+        V a = (V)x, b = (V)y;                                                                       \
+        return (vec)(RESULT);                                                                       \
+    }
+
+#define COMBINE_NUMBERS(T, V) COMBINE(add_##T, V, a + b) COMBINE(multiply_##T, V, a * b)
+#define COMBINE_ORDER(T, V)                                                                         \
+    COMBINE(least_##T, V, pick((vec)(b < a), y, x)) COMBINE(greatest_##T, V, pick((vec)(b > a), y, x))
+/* Once a NaN, always a NaN; of equal values (zeros of two signs) the first stays. */
+#define COMBINE_FLOAT_ORDER(T, V)                                                                   \
+    COMBINE(least_##T, V, pick((vec)((b < a) | (b != b)) & (vec)(a == a), y, x))                    \
+    COMBINE(greatest_##T, V, pick((vec)((b > a) | (b != b)) & (vec)(a == a), y, x))
+
+COMBINE_NUMBERS(u8, v_u8)
+COMBINE_NUMBERS(u16, v_u16)
+COMBINE_NUMBERS(u32, v_u32)
+COMBINE_NUMBERS(u64, v_u64)
+COMBINE_NUMBERS(f32, v_f32)
+COMBINE_NUMBERS(f64, v_f64)
+COMBINE_ORDER(u8, v_u8)
+COMBINE_ORDER(u16, v_u16)
+COMBINE_ORDER(u32, v_u32)
+COMBINE_ORDER(u64, v_u64)
+COMBINE_ORDER(i8, v_i8)
+COMBINE_ORDER(i16, v_i16)
+COMBINE_ORDER(i32, v_i32)
+COMBINE_ORDER(i64, v_i64)
+COMBINE_FLOAT_ORDER(f32, v_f32)
+COMBINE_FLOAT_ORDER(f64, v_f64)
+COMBINE(and_bits, vec, a & b)
+COMBINE(or_bits, vec, a | b)
+COMBINE(xor_bits, vec, a ^ b)
+
+/* As NumPy multiplies: the four products, no search for infinities. */
+#define COMBINE_COMPLEX(T, V, LANES)                                                                \
+    INLINE vec multiply_complex_##T(vec x, vec y)                                                   \
+    {                                                                                               \
+        V a = (V)x, b = (V)y, product = {0};                                                        \
+        for (int i = 0; i < LANES; i += 2) {                                                        \
+            product[i] = a[i] * b[i] - a[i + 1] * b[i + 1];                                         \
+            product[i + 1] = a[i] * b[i + 1] + a[i + 1] * b[i];                                     \
+        }                                                                                           \
+        return (vec)product;                                                                        \
+    }
+COMBINE_COMPLEX(f32, v_f32, FLOATS)
+COMBINE_COMPLEX(f64, v_f64, DOUBLES)
+
+/* Logical reductions work on masks: all ones where the number is not zero (a NaN is not, -0.0 is). */
+#define LOAD_TRUTH(T, V, MAGNITUDE)                                                                 \
+    INLINE vec load_truth_##T(const void *from) { return (vec)(((V)load_plain(from) & (MAGNITUDE)) != 0); }
+LOAD_TRUTH(u8, v_u8, 0xff)
+LOAD_TRUTH(u16, v_u16, 0xffff)
+LOAD_TRUTH(u32, v_u32, 0xffffffff)
+LOAD_TRUTH(u64, v_u64, UINT64_MAX)
+LOAD_TRUTH(h16, v_u16, 0x7fff) /* both half-width floats */
+LOAD_TRUTH(f32, v_u32, 0x7fffffff)
+LOAD_TRUTH(f64, v_u64, INT64_MAX)
+
+INLINE vec keep(vec v, vec factor) { return (void)factor, v; }
+INLINE vec mask_one(vec v, vec factor) { return v & factor; }
+INLINE vec scale_f32(vec v, vec factor) { return (vec)((v_f32)v * (v_f32)factor); }
+INLINE vec scale_f64(vec v, vec factor) { return (vec)((v_f64)v * (v_f64)factor); }
+
+/* 13 significant bits, the last one "something follows": a later rounding to the 11 of float16 or the 8 of
+ * bfloat16 is then the only one, though it goes by way of float32 (S. Boldo, G. Melquiond, "When double rounding
+ * is odd", 2005). */
+INLINE vec scale_f64_to_odd(vec v, vec factor)
+{
+    const uint64_t rest = (UINT64_C(1) << 40) - 1;
+    v_u64 d = (v_u64)scale_f64(v, factor);
+    v_u64 follows = (v_u64)((d & rest) != 0) & (rest + 1);
+    return (vec)((d & ~rest) | follows);
+}
+
+#define EVERY(V, VALUE) ((vec)((V){0} + (VALUE)))
+#define NOTHING ((vec){0})
