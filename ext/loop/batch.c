@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * batch.c - from agreed items to what the data plane runs, and its results back to the handles.
+ *
+ * An item's signature is agreed, its memory is this rank's: the ticket is the handle, whose pieces say where the
+ * tensors lie. A rank that has joined has no handle; its pieces have no memory and are sized by the signature.
+ */
+#include "driver.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int is_inexact(int dtype)
+{
+    return dtype == HC_FLOAT16 || dtype == HC_BFLOAT16 || dtype >= HC_FLOAT32;
+}
+
+/* One factor for all three of prescale, postscale and the mean: fewer roundings than one each. */
+static double factor_of(const hc_request *agreed, int dtype, int32_t members)
+{
+    if (!is_inexact(dtype)) return 1.0;
+    double factor = agreed->prescale * agreed->postscale;
+    return agreed->reduction == HC_AVERAGE ? factor / members : factor;
+}
+
+static int wire_of(const hc_loop *loop, int node_dtype)
+{
+    int wide = node_dtype == HC_FLOAT32 || node_dtype == HC_FLOAT64;
+    return wide && loop->config.wire != HC_WIRE_SAME ? loop->config.wire : node_dtype;
+}
+
+static void set_up(hc_loop *loop, const hc__set *set, hc__batch *b, const hc_item *item)
+{
+    const hc_request *agreed = item->agreed;
+    int dtype = agreed->tensors[item->first].dtype;
+    int node_dtype = agreed->wire == HC_WIRE_SAME ? dtype : agreed->wire;
+    int divides = agreed->reduction == HC_AVERAGE && !is_inexact(dtype);
+    b->batch = (hc_batch){
+        .operation = agreed->operation,
+        .reduction = agreed->reduction,
+        .dtype = (uint8_t)dtype,
+        .node_dtype = (uint8_t)node_dtype,
+        .wire_dtype = (uint8_t)(agreed->operation == HC_ALLREDUCE ? wire_of(loop, node_dtype) : node_dtype),
+        .memory = agreed->memory,
+        .deterministic = loop->config.deterministic,
+        .root = agreed->root,
+        .divisor = divides ? set->size : 1,
+        .pieces = b->batch.pieces,
+    };
+}
+
+/* A joined rank's part: the neutral element where there is one, nothing of what is not agreed. */
+static hc_piece joined_piece(const hc__batch *b, const hc_request *agreed, const hc_tensor *tensor)
+{
+    int uneven = agreed->operation == HC_ALLGATHER || agreed->operation == HC_ALLTOALL;
+    int64_t count = 1, row = 1;
+    for (int d = 0; d < tensor->ndim; d++) count *= tensor->dims[d];
+    for (int d = 1; d < tensor->ndim; d++) row *= tensor->dims[d];
+    return (hc_piece){
+        .count = uneven ? 0 : count,
+        .row = agreed->operation == HC_ALLREDUCE ? 1 : row,
+        .drop = 1,
+        .send_rows = b->zeros,
+        .recv_rows = b->scratch,
+    };
+}
+
+static void add_item(const hc__set *set, hc__batch *b, const hc_item *item)
+{
+    const hc_request *agreed = item->agreed;
+    hc_handle *handle = (hc_handle *)(uintptr_t)item->ticket;
+    for (uint32_t i = item->first; i < item->first + item->count; i++) {
+        const hc_tensor *tensor = &agreed->tensors[i];
+        int32_t at = b->batch.npieces++;
+        hc_piece *piece = &b->batch.pieces[at];
+        b->origin[at] = handle ? &handle->pieces[i] : NULL;
+        *piece = handle ? handle->pieces[i] : joined_piece(b, agreed, tensor);
+        piece->scale = factor_of(agreed, tensor->dtype, set->size);
+        b->batch.count += piece->count;
+        b->bytes += (uint64_t)piece->count * hc_dtype_size(tensor->dtype);
+    }
+}
+
+static int reserve(const hc__set *set, hc__batch *b, int32_t npieces)
+{
+    if (!b->zeros) {
+        b->zeros = calloc((size_t)set->size * 2, sizeof *b->zeros);
+        if (!b->zeros) return HC_NO_MEMORY;
+        b->scratch = b->zeros + set->size;
+    }
+    if (npieces <= b->capacity) return HC_OK;
+    size_t room = (size_t)npieces + (size_t)npieces / 2 + 4;
+    hc_piece *pieces = realloc(b->batch.pieces, room * sizeof *pieces);
+    if (pieces) b->batch.pieces = pieces;
+    hc_piece **origin = realloc(b->origin, room * sizeof(hc_piece *));
+    if (origin) b->origin = origin;
+    if (!pieces || !origin) return HC_NO_MEMORY;
+    b->capacity = (int32_t)room;
+    return HC_OK;
+}
+
+hc__batch *hc__batch_build(hc_loop *loop, hc__set *set, const hc_action *run)
+{
+    int32_t npieces = 0;
+    for (uint32_t i = 0; i < run->nitems; i++) npieces += (int32_t)run->items[i].count;
+    hc__batch *b = set->spare;
+    if (b) set->spare = b->next;
+    else b = calloc(1, sizeof *b);
+    if (!b) return NULL;
+    if (reserve(set, b, npieces) != HC_OK) {
+        hc__batch_free(b);
+        return NULL;
+    }
+    set_up(loop, set, b, &run->items[0]);
+    b->number = run->batch;
+    b->cached = run->cached;
+    b->nitems = run->nitems;
+    b->bytes = 0;
+    b->next = NULL;
+    for (uint32_t i = 0; i < run->nitems; i++) {
+        add_item(set, b, &run->items[i]);
+        hc_handle *handle = (hc_handle *)(uintptr_t)run->items[i].ticket;
+        if (handle && loop->config.debug && run->items[i].first == 0) hc__checksum_verify(handle);
+    }
+    return b;
+}
+
+void hc__batch_deliver(hc__batch *b)
+{
+    for (int32_t i = 0; i < b->batch.npieces; i++) {
+        hc_piece *to = b->origin[i], *from = &b->batch.pieces[i];
+        if (to) {
+            to->out = from->out;
+            to->out_owned = from->out_owned;
+            to->out_rows = from->out_rows;
+        } else if (from->out_owned) {
+            hc_result_free(from->out);
+        }
+    }
+}
+
+void hc__batch_free(hc__batch *b)
+{
+    if (!b) return;
+    free(b->batch.pieces);
+    free(b->origin);
+    free(b->zeros);
+    free(b);
+}

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * driver.h - the loop's state, and what its files tell each other. Nobody outside ext/loop includes it.
+ *
+ * Who may touch what: `inbox`, `flush`, `call_me`, `callers`, `epoch` and the counters marked [any] by anybody;
+ * everything else by the driver alone, that is by the thread that holds `driving`.
+ */
+#ifndef HC_LOOP_DRIVER_H
+#define HC_LOOP_DRIVER_H
+
+#include "loop.h"
+
+#include <pthread.h>
+
+#define HC__MS 1000000ull
+#define HC__IDLE_TICK (250 * HC__MS)  /* the background thread looks up this often when nothing is pending */
+#define HC__WATCH_EVERY (50 * HC__MS) /* a waiting driver asks this often whether all peers live */
+#define HC__MAX_SETS 128
+
+/* ---- batch.c: agreed items -> what the data plane runs ---------------------------------------------- */
+
+typedef struct hc__batch {
+    hc_batch batch; /* first: hc_data sees this */
+    uint64_t number;
+    uint64_t started, bytes;
+    uint8_t cached;
+    uint32_t nitems;
+    int32_t capacity;     /* pieces that fit */
+    hc_piece **origin;    /* the handle's piece that batch.pieces[i] was copied from, NULL when joined */
+    int64_t *zeros;       /* joined: nothing to send; set size entries */
+    int64_t *scratch;     /* joined: what would have been received */
+    struct hc__batch *next;
+} hc__batch;
+
+/* One process set here: its data plane, and its batches in log order. */
+typedef struct hc__set {
+    uint8_t used, running; /* running: the head was started */
+    uint32_t number;
+    int32_t size;
+    hc_data *data;
+    const hc_node *node;
+    hc__batch *head, **tail, *spare;
+    hc_handle *stops;     /* wait for its STOPPED */
+    uint8_t stopped;
+} hc__set;
+
+/* ---- the loop ---------------------------------------------------------------------------------------- */
+
+#define HC__TRACE_ROOM 8192 /* records; a power of two */
+
+struct hc_loop {
+    hc_loop_config config;
+    hc_loop_parts parts;
+    hc_engine *engine;
+    int32_t *node_of, *locals;
+
+    _Atomic(hc_handle *) inbox;     /* [any] newest first */
+    atomic_int driving;             /* [any] 1: somebody is the driver */
+    atomic_int callers;             /* [any] waiting threads that may drive */
+    atomic_int flush;               /* [any] a caller waits: raise everything (R1) */
+    atomic_int call_me;             /* [any] whoever would look sleeps: the next submit must ring */
+    atomic_ullong inbox_bytes;      /* [any] since the last drain */
+    _Atomic uint32_t epoch;         /* [any] futex: a handle is done, or the driver's place is free */
+    atomic_int sleepers;            /* [any] on `epoch` */
+    _Atomic uint32_t call;          /* [any] futex of the background thread */
+    atomic_int stopping, forked;    /* [any] */
+    atomic_int broken;              /* [any] status */
+    atomic_int pending;             /* [any] handles that are not done */
+    atomic_ullong waited_ns, wakes; /* [any] */
+
+    hc__set sets[HC__MAX_SETS];
+    uint32_t nsets, nrunning;       /* nsets: one more than the highest number used */
+    uint64_t wake_at;
+    uint8_t *unsent;                /* per World rank: 1 while a message to it has not left */
+    uint32_t nunsent;
+    hc_event failure;               /* the next event, if failing */
+    uint8_t failing;
+    char failure_text[256];
+    uint64_t in_flight_since, sleeps;
+    hc_loop_stats stats;
+
+    uint64_t watched, pinged;       /* watch.c */
+    int32_t *neighbours, nneighbours; /* in the World's tree, on other nodes */
+    uint64_t *heard;                /* per World rank: when it last said anything; 0: it was not asked */
+
+    pthread_t thread, maker;
+    uint8_t has_thread;
+    atomic_ullong trace_head;
+    hc_trace_record *trace;
+};
+
+uint64_t hc__now(void);
+
+/* inbox.c */
+void hc__inbox_push(hc_loop *, hc_handle *);      /* [any thread] */
+hc_handle *hc__inbox_take(hc_loop *);             /* oldest first; linked by next */
+
+/* handle.c */
+void hc__handle_finish(hc_loop *, hc_handle *, int status, const char *text);
+void hc__wake_waiters(hc_loop *);                 /* [any thread] */
+void hc__futex_wait(_Atomic uint32_t *, uint32_t seen, uint64_t ns);
+void hc__futex_wake(_Atomic uint32_t *);
+void hc__checksum(hc_handle *);                   /* debug: at submit */
+void hc__checksum_verify(hc_handle *);
+
+/* batch.c */
+hc__batch *hc__batch_build(hc_loop *, hc__set *, const hc_action *run);
+void hc__batch_deliver(hc__batch *);              /* results back into the handles' pieces */
+void hc__batch_free(hc__batch *);
+
+/* sets.c */
+int hc__set_add(hc_loop *, hc_handle *);
+void hc__set_remove(hc_loop *, hc__set *);
+void hc__set_stopped(hc_loop *, hc__set *, int status, const char *text);
+void hc__set_queue(hc_loop *, hc__set *, hc__batch *);
+int hc__sets_test(hc_loop *);                     /* tests what runs, starts what can; 1: something moved */
+void hc__sets_abandon(hc_loop *);
+hc__set *hc__set_find(hc_loop *, uint32_t set);
+
+/* perform.c */
+int hc__step(hc_loop *, hc_event *);              /* stamps the time, steps, performs */
+void hc__fail(hc_loop *, int status, int32_t peer, const char *text); /* becomes the next event of this turn */
+
+/* turn.c */
+int hc__turn(hc_loop *);                          /* 1: something moved */
+int hc__quiet(hc_loop *);                         /* nothing here needs a driver soon */
+
+/* drive.c */
+int hc__driver_try(hc_loop *);                    /* [any thread] 1: this thread is the driver now */
+void hc__driver_leave(hc_loop *);
+uint64_t hc__sleep_limit(hc_loop *, uint64_t now, uint64_t idle_since, uint64_t limit); /* ns */
+int hc__about_to_sleep(hc_loop *, uint64_t now);  /* 0: somebody submitted meanwhile, look again */
+
+/* thread.c */
+int hc__thread_start(hc_loop *);
+void hc__thread_stop(hc_loop *);
+void hc__thread_call(hc_loop *);                  /* [any thread] */
+
+/* watch.c */
+void hc__watch(hc_loop *, uint64_t now);
+int hc__watch_message(hc_loop *, int32_t peer, const uint8_t *bytes, size_t nbytes); /* 1: it was ours */
+
+/* trace.c */
+void hc__trace(hc_loop *, const hc_trace_record *);
+void hc__trace_handle(hc_loop *, int kind, const hc_handle *);
+
+#endif

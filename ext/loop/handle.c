@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * handle.c - the one way out: a request's outcome, and how its waiter learns of it.
+ *
+ * Waiters that do not drive sleep on one futex a loop, not one a handle: it also says that the driver's place
+ * is free, and a sleeper must hear both.
+ */
+#include "driver.h"
+
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* One allocation: the handle, its pieces, tensors, dims, rows and name. */
+hc_handle *hc_handle_new(int kind, uint32_t set, uint32_t ntensors, uint32_t ndims, const char *name, size_t name_len,
+                         uint32_t nrows)
+{
+    size_t pieces = sizeof(hc_handle), tensors = pieces + ntensors * sizeof(hc_piece),
+           dims = tensors + ntensors * sizeof(hc_tensor), rows = dims + ndims * sizeof(int64_t),
+           text = rows + nrows * sizeof(int64_t);
+    char *memory = malloc(text + name_len);
+    if (!memory) return NULL;
+    memset(memory, 0, tensors);
+    hc_handle *handle = (hc_handle *)(void *)memory;
+    handle->kind = (uint8_t)kind;
+    handle->set = set;
+    handle->pieces = (hc_piece *)(void *)(memory + pieces);
+    handle->tensors = (hc_tensor *)(void *)(memory + tensors);
+    handle->dims = (int64_t *)(void *)(memory + dims);
+    handle->rows = nrows ? (int64_t *)(void *)(memory + rows) : NULL;
+    handle->value = -1;
+    if (name_len) memcpy(memory + text, name, name_len);
+    handle->request = (hc_request){
+        .ticket = (uint64_t)(uintptr_t)handle,
+        .name = memory + text,
+        .name_len = (uint32_t)name_len,
+        .wire = HC_WIRE_SAME,
+        .root = -1,
+        .prescale = 1.0,
+        .postscale = 1.0,
+        .ntensors = ntensors,
+        .tensors = handle->tensors,
+    };
+    atomic_init(&handle->refs, 1);
+    atomic_init(&handle->done, 0);
+    return handle;
+}
+
+void hc_handle_release(hc_handle *handle)
+{
+    if (!handle || atomic_fetch_sub_explicit(&handle->refs, 1, memory_order_acq_rel) != 1) return;
+    for (uint32_t i = 0; i < handle->request.ntensors; i++)
+        if (handle->pieces[i].out_owned) hc_result_free(handle->pieces[i].out);
+    free(handle->text);
+    free(handle->sums);
+    free(handle);
+}
+
+/* The waiter may free its reference as soon as `done` is seen: nothing of the handle is read after the store
+ * but through the loop's own reference. */
+void hc__handle_finish(hc_loop *loop, hc_handle *handle, int status, const char *text)
+{
+    if (handle->modified && status == HC_OK) {
+        status = HC_INVALID;
+        text = "an input was changed while the library owned it (HPCCOLL_DEBUG)";
+    }
+    handle->status = status;
+    if (status != HC_OK && text) handle->text = strdup(text);
+    hc__trace_handle(loop, HC_TRACE_COMPLETE, handle);
+    atomic_fetch_sub_explicit(&loop->pending, 1, memory_order_relaxed);
+    atomic_store_explicit(&handle->done, 1, memory_order_seq_cst);
+    hc__wake_waiters(loop);
+    hc_handle_release(handle);
+}
+
+/* Pairs with the sleeper in hc_loop_wait(): it counts itself, then reads the epoch's news (done, driving); here the
+ * news is written, then the count is read. Sequentially consistent, so one of the two sees the other. */
+void hc__wake_waiters(hc_loop *loop)
+{
+    if (!atomic_load_explicit(&loop->sleepers, memory_order_seq_cst)) return;
+    atomic_fetch_add_explicit(&loop->epoch, 1, memory_order_seq_cst);
+    hc__futex_wake(&loop->epoch);
+}
+
+void hc__futex_wait(_Atomic uint32_t *word, uint32_t seen, uint64_t ns)
+{
+    struct timespec limit = {(time_t)(ns / 1000000000ull), (long)(ns % 1000000000ull)};
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, &limit, NULL, 0);
+}
+
+void hc__futex_wake(_Atomic uint32_t *word)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+/* ---- debug: has an input been changed while it was ours? ------------------------------------------- */
+
+static uint64_t sum_bytes(const void *data, size_t bytes)
+{
+    const uint8_t *at = data;
+    uint64_t sum = 0xcbf29ce484222325ull;
+    for (size_t i = 0; i < bytes; i++) sum = (sum ^ at[i]) * 0x100000001b3ull;
+    return sum;
+}
+
+static uint64_t sum_piece(const hc_handle *handle, uint32_t i)
+{
+    const hc_piece *piece = &handle->pieces[i];
+    return piece->in ? sum_bytes(piece->in, (size_t)piece->count * hc_dtype_size(handle->tensors[i].dtype)) : 0;
+}
+
+void hc__checksum(hc_handle *handle)
+{
+    handle->sums = malloc((handle->request.ntensors + 1) * sizeof *handle->sums);
+    for (uint32_t i = 0; handle->sums && i < handle->request.ntensors; i++) handle->sums[i] = sum_piece(handle, i);
+}
+
+void hc__checksum_verify(hc_handle *handle)
+{
+    for (uint32_t i = 0; handle->sums && i < handle->request.ntensors; i++)
+        if (handle->sums[i] != sum_piece(handle, i)) handle->modified = 1;
+}

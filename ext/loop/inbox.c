@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * inbox.c - the one way in: many producers, one consumer.
+ *
+ * A stack that producers push with compare-and-swap and the driver takes whole with one exchange, then turns
+ * round. Order of one producer is kept, which is all the protocol asks for. A queue would save the turning
+ * round and cost a spin in the consumer while a producer is between its two writes.
+ *
+ * Memory order: the push releases the handle's fields, the exchange acquires them. ABA cannot happen: the
+ * consumer never removes a single element.
+ */
+#include "driver.h"
+
+void hc__inbox_push(hc_loop *loop, hc_handle *handle)
+{
+    hc_handle *top = atomic_load_explicit(&loop->inbox, memory_order_relaxed);
+    do {
+        handle->next = top;
+    } while (!atomic_compare_exchange_weak_explicit(&loop->inbox, &top, handle, memory_order_seq_cst,
+                                                    memory_order_relaxed));
+}
+
+hc_handle *hc__inbox_take(hc_loop *loop)
+{
+    if (!atomic_load_explicit(&loop->inbox, memory_order_relaxed)) return NULL;
+    hc_handle *newest = atomic_exchange_explicit(&loop->inbox, NULL, memory_order_acquire), *oldest = NULL;
+    while (newest) {
+        hc_handle *next = newest->next;
+        newest->next = oldest;
+        oldest = newest;
+        newest = next;
+    }
+    return oldest;
+}

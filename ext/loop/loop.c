@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * loop.c - making a loop, ending it, and its figures.
+ */
+#include "loop.h"
+#include "driver.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int allocate(hc_loop *loop, const hc_loop_config *config)
+{
+    size_t size = (size_t)config->engine.size, local_size = (size_t)config->local_size;
+    loop->engine = hc_engine_new(&config->engine);
+    loop->node_of = malloc(size * sizeof(int32_t));
+    loop->locals = malloc(local_size * sizeof(int32_t));
+    loop->unsent = calloc(size, 1);
+    loop->heard = calloc(size, sizeof(uint64_t));
+    loop->trace = calloc(HC__TRACE_ROOM, sizeof *loop->trace);
+    if (!loop->engine || !loop->node_of || !loop->locals || !loop->unsent || !loop->heard || !loop->trace)
+        return HC_NO_MEMORY;
+    memcpy(loop->node_of, config->node_of, size * sizeof(int32_t));
+    memcpy(loop->locals, config->locals, local_size * sizeof(int32_t));
+    return HC_OK;
+}
+
+static void deallocate(hc_loop *loop)
+{
+    hc_engine_free(loop->engine);
+    free(loop->node_of);
+    free(loop->locals);
+    free(loop->unsent);
+    free(loop->heard);
+    free(loop->neighbours);
+    free(loop->trace);
+    free(loop);
+}
+
+int hc_loop_new(const hc_loop_config *config, const hc_loop_parts *parts, hc_loop **out)
+{
+    hc_loop *loop = calloc(1, sizeof *loop);
+    if (!loop) return HC_NO_MEMORY;
+    int status = allocate(loop, config);
+    loop->config = *config;
+    loop->parts = *parts;
+    loop->wake_at = UINT64_MAX;
+    loop->maker = pthread_self();
+    if (status == HC_OK && config->background) status = hc__thread_start(loop);
+    if (status != HC_OK) {
+        deallocate(loop);
+        return status;
+    }
+    *out = loop;
+    return HC_OK;
+}
+
+static void free_parts(hc_loop_parts *parts)
+{
+    if (parts->control) parts->control->ops->free(parts->control);
+    if (parts->net) parts->net->ops->free(parts->net);
+    if (parts->home) hc_home_free(parts->home);
+    hc_segment_close(&parts->segment);
+}
+
+/* Handles still in flight belong to callers that may hold them for ever: they end here, and so do the peers that
+ * would wait for this rank's part. */
+static void end_all(hc_loop *loop)
+{
+    if (!atomic_load(&loop->pending)) return;
+    hc__turn(loop);
+    if (!atomic_load(&loop->pending)) return;
+    hc__fail(loop, HC_TRANSPORT, loop->config.engine.rank, "the World was freed with requests in flight");
+    hc__turn(loop);
+}
+
+void hc_loop_free(hc_loop *loop)
+{
+    if (!loop) return;
+    hc__thread_stop(loop);
+    while (!hc__driver_try(loop)) sched_yield();
+    end_all(loop);
+    for (uint32_t i = 0; i < loop->nsets; i++)
+        if (loop->sets[i].used) hc__set_remove(loop, &loop->sets[i]);
+    free_parts(&loop->parts);
+    deallocate(loop);
+}
+
+/* Threads do not survive a fork, and the parent's shared memory and network are not the child's to touch. */
+void hc_loop_forked(hc_loop *loop)
+{
+    loop->has_thread = 0;
+    atomic_store(&loop->forked, 1);
+}
+
+int hc_loop_broken(hc_loop *loop)
+{
+    return atomic_load(&loop->broken);
+}
+
+static void add_net(const hc_loop *loop, hc_loop_stats *stats)
+{
+    const hc_control *control = loop->parts.control;
+    stats->control_messages_local = control->local_messages;
+    stats->control_bytes_local = control->local_bytes;
+    stats->control_messages_net = control->net_messages;
+    stats->control_bytes_net = control->net_bytes;
+    const hc_net *net = loop->parts.net;
+    if (!net) return;
+    stats->net_sent_bytes = net->sent_bytes;
+    stats->net_sent_messages = net->sent_messages;
+    stats->net_received_bytes = net->received_bytes;
+}
+
+void hc_loop_get_stats(hc_loop *loop, hc_loop_stats *stats)
+{
+    *stats = loop->stats;
+    hc_engine_counters(loop->engine, &stats->engine);
+    add_net(loop, stats);
+    for (uint32_t i = 0; i < loop->nsets; i++) {
+        const hc_node *node = loop->sets[i].used ? loop->sets[i].node : NULL;
+        if (!node) continue;
+        stats->packed_bytes += node->packed_bytes;
+        stats->reduced_bytes += node->reduced_bytes;
+        stats->spread_bytes += node->spread_bytes;
+    }
+    stats->waited_ns = atomic_load(&loop->waited_ns);
+    stats->wakes = atomic_load(&loop->wakes);
+    stats->sleeps = loop->sleeps;
+}

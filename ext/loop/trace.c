@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * trace.c - the last few thousand events of this rank, for whoever wants to look.
+ *
+ * One writer (the driver), any number of readers, no lock. The writer announces a record before it writes (head is
+ * one more than the last whole record), so a reader that copied a record knows from a second look at the head
+ * whether the writer may have been in it meanwhile, and drops it then.
+ */
+#include "driver.h"
+
+#include <string.h>
+
+void hc__trace(hc_loop *loop, const hc_trace_record *record)
+{
+    uint64_t at = atomic_load_explicit(&loop->trace_head, memory_order_relaxed);
+    hc_trace_record *to = &loop->trace[at % HC__TRACE_ROOM];
+    *to = *record;
+    to->time = hc__now();
+    atomic_store_explicit(&loop->trace_head, at + 1, memory_order_release);
+}
+
+void hc__trace_handle(hc_loop *loop, int kind, const hc_handle *handle)
+{
+    hc_trace_record record = {
+        .kind = (uint8_t)kind,
+        .operation = handle->request.operation,
+        .set = handle->set,
+        .bytes = handle->bytes,
+        .status = (int16_t)handle->status,
+        .batch = handle->position,
+        .count = 1,
+    };
+    size_t n = handle->request.name_len;
+    if (n >= HC_TRACE_NAME) n = HC_TRACE_NAME - 1;
+    memcpy(record.name, handle->request.name, n);
+    hc__trace(loop, &record);
+}
+
+/* The slot at head - ROOM may be under the writer's pen: it does not count as readable. */
+size_t hc_loop_trace(hc_loop *loop, uint64_t *next, hc_trace_record *out, size_t room)
+{
+    size_t n = 0;
+    uint64_t head = atomic_load_explicit(&loop->trace_head, memory_order_acquire);
+    if (head >= HC__TRACE_ROOM && *next <= head - HC__TRACE_ROOM) *next = head - HC__TRACE_ROOM + 1;
+    while (n < room && *next < head) {
+        out[n] = loop->trace[*next % HC__TRACE_ROOM];
+        atomic_thread_fence(memory_order_acquire);
+        uint64_t now = atomic_load_explicit(&loop->trace_head, memory_order_relaxed);
+        if (now < HC__TRACE_ROOM || *next > now - HC__TRACE_ROOM) n++;
+        ++*next;
+    }
+    return n;
+}
