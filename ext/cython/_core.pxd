@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the boundary sees of the C below: the tables of hc.h, the parts of shm.h and the loop."""
+
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+
+
+cdef extern from "hc.h" nogil:
+    enum: HC_DTYPE_COUNT, HC_OPERATION_COUNT, HC_REDUCTION_COUNT, HC_WIRE_SAME, HC_REQUEST_GROUP
+    enum: HC_BOOL, HC_FLOAT16, HC_BFLOAT16, HC_FLOAT32, HC_FLOAT64, HC_COMPLEX64, HC_COMPLEX128
+    enum: HC_UINT8, HC_INT8, HC_UINT16, HC_INT16, HC_UINT32, HC_INT32, HC_UINT64, HC_INT64
+    enum: HC_ALLREDUCE, HC_ALLGATHER, HC_BROADCAST, HC_REDUCESCATTER, HC_ALLTOALL, HC_BARRIER, HC_JOIN
+    enum: HC_SUM, HC_AVERAGE
+    enum: HC_OK, HC_NO_MEMORY, HC_TRANSPORT
+    enum: HC_EV_ADD_SET, HC_EV_REMOVE_SET, HC_EV_ENQUEUE, HC_EV_JOIN, HC_EV_STOP
+
+    size_t hc_dtype_size(int)
+    const char *hc_dtype_name(int)
+    const char *hc_operation_name(int)
+    const char *hc_reduction_name(int)
+    const char *hc_status_name(int)
+    const char *hc_status_text(int)
+    const char *hc_status_exception(int)
+
+    ctypedef struct hc_tensor:
+        uint8_t dtype, ndim
+        const int64_t *dims
+    ctypedef struct hc_request:
+        uint64_t ticket
+        const char *name
+        uint32_t name_len
+        uint8_t operation, reduction, memory, wire, flags
+        int32_t root
+        double prescale, postscale
+        uint32_t ntensors
+    ctypedef struct hc_child:
+        int32_t rank, subtree
+    ctypedef struct hc_set_config:
+        uint32_t set
+        int32_t set_rank, set_size, parent, nchildren
+        const hc_child *children
+        uint8_t sequenced
+    ctypedef struct hc_tree_index
+    hc_tree_index *hc_tree_index_new(const int32_t *, const int32_t *, int32_t, int32_t)
+    void hc_tree_index_free(hc_tree_index *)
+    int32_t hc_tree_place(const hc_tree_index *, int32_t, hc_set_config *, hc_child *, int32_t)
+
+    ctypedef struct hc_engine_config:
+        int32_t rank, size
+        uint32_t cache_capacity
+        uint64_t fusion_threshold, raise_bytes, raise_window, stall_warning, stall_limit
+    ctypedef struct hc_counters:
+        uint64_t messages_up, messages_down, bytes_up, bytes_down
+        uint64_t entries, batches, cached_commits, first_commits, mismatches, evictions, invalidations
+
+
+cdef extern from "transport.h" nogil:
+    ctypedef struct hc_piece:
+        const void *data "in"
+        void *out
+        int64_t count, row
+        uint8_t out_owned
+        int64_t out_rows
+        const int64_t *send_rows
+        int64_t *recv_rows
+    void hc_result_free(void *)
+    int hc_reduction_defined(int, int)
+    const char *hc_kernels_name()
+    int hc_kernels_select(const char *)
+    ctypedef struct hc_memory
+    const hc_memory hc_host_memory
+    ctypedef struct hc_node
+    ctypedef struct hc_net
+    ctypedef struct hc_data
+    ctypedef struct hc_control
+    ctypedef struct hc_hierarchy_config:
+        uint32_t set
+        int32_t set_rank, set_size
+        const int32_t *members
+        const int32_t *node_of
+        int32_t rails
+        int64_t chunk_bytes
+        double alpha, beta
+        const char *algorithm
+    int hc_hierarchy_new(const hc_hierarchy_config *, hc_node *, hc_net *, const hc_memory *, hc_data **)
+
+
+cdef extern from "shm.h" nogil:
+    ctypedef struct hc_segment:
+        void *base
+        size_t bytes
+        int fd
+    ctypedef struct hc_home
+    int hc_segment_create(hc_segment *, const char *, size_t, char *, size_t)
+    int hc_segment_attach(hc_segment *, const char *, size_t, char *, size_t)
+    int hc_segment_unlink(const char *)
+    int hc_segment_private(hc_segment *, size_t)
+    void hc_segment_close(hc_segment *)
+    size_t hc_home_bytes(int32_t)
+    int hc_home_new(hc_segment *, int32_t, int32_t, const int32_t *, hc_home **)
+    void hc_home_free(hc_home *)
+    size_t hc_shm_bytes(int32_t)
+    int hc_shm_node_new(hc_segment, hc_home *, const int32_t *, int32_t, int32_t, const hc_memory *, hc_node **)
+    int hc_control_new(hc_home *, hc_net *, const int32_t *, int32_t, hc_control **)
+    int hc_local_net_new(int32_t, hc_net **)
+
+
+cdef extern from "loop.h" nogil:
+    ctypedef struct hc_handle:
+        uint32_t set
+        hc_request request
+        hc_tensor *tensors
+        int64_t *dims
+        hc_piece *pieces
+        int64_t *rows
+        hc_data *data
+        const hc_node *node
+        const hc_set_config *place
+        int status
+        char *text
+        int64_t value
+        uint64_t position
+    hc_handle *hc_handle_new(int, uint32_t, uint32_t, uint32_t, const char *, size_t, uint32_t)
+    void hc_handle_release(hc_handle *)
+    int hc_handle_done(hc_handle *)
+
+    ctypedef struct hc_loop
+    ctypedef struct hc_loop_config:
+        hc_engine_config engine
+        uint8_t background, one_thread, crowded, heartbeat, deterministic, debug, wire
+        uint64_t peer_timeout
+        const int32_t *node_of
+        int32_t local_rank, local_size
+        const int32_t *locals "locals"
+    ctypedef struct hc_loop_parts:
+        hc_home *home
+        hc_control *control
+        hc_net *net
+    int hc_loop_new(const hc_loop_config *, const hc_loop_parts *, hc_loop **)
+    void hc_loop_free(hc_loop *)
+    void hc_loop_forked(hc_loop *)
+    void hc_loop_submit(hc_loop *, hc_handle *, int)
+    int hc_loop_wait(hc_loop *, hc_handle *, uint64_t)
+    void hc_loop_progress(hc_loop *)
+    int hc_loop_broken(hc_loop *)
+
+    ctypedef struct hc_loop_stats:
+        hc_counters engine
+        uint64_t control_messages_local, control_bytes_local, control_messages_net, control_bytes_net
+        uint64_t packed_bytes, reduced_bytes, spread_bytes
+        uint64_t net_sent_bytes, net_sent_messages, net_received_bytes
+        uint64_t requests, batches, cached_batches, fused_requests, payload_bytes
+        uint64_t waited_ns, in_flight_ns, wakes, sleeps
+    void hc_loop_get_stats(hc_loop *, hc_loop_stats *)
+
+    enum: HC_TRACE_NAME
+    ctypedef struct hc_trace_record:
+        uint64_t time, bytes, batch
+        int32_t peer
+        int16_t status
+        uint8_t kind, operation
+        uint32_t set, count
+        char name[40]
+    size_t hc_loop_trace(hc_loop *, uint64_t *, hc_trace_record *, size_t)

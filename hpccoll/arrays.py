@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Anything array-like to a NumPy array over the same memory, and a result back to the type that went in.
+
+The boundary handles plain NumPy arrays itself; everything else comes through :func:`adopt`.
+"""
+
+from __future__ import annotations
+
+import array
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hpccoll import errors
+
+__all__ = ["DTYPES", "adopt", "adopt_out", "dtype_code", "flat_bytes"]
+
+Restore = Callable[[np.ndarray], Any]
+
+_NAMES = (
+    "bool uint8 int8 uint16 int16 uint32 int32 uint64 int64 float16 bfloat16 float32 float64 complex64 complex128"
+).split()
+
+_CPU_DEVICES = (1, 3, 11)  # DLPack: kDLCPU, kDLCUDAHost, kDLROCMHost
+
+DTYPES: dict[int, np.dtype[Any]] = {i: np.dtype(name) for i, name in enumerate(_NAMES) if name != "bfloat16"}
+_CODES: dict[np.dtype[Any], int] = {dtype: code for code, dtype in DTYPES.items()}
+_BFLOAT16 = _NAMES.index("bfloat16")
+
+
+def dtype_code(dtype: np.dtype[Any]) -> int:
+    """The code of `dtype` in the C tables. Raise UnsupportedError where there is none."""
+    code = _CODES.get(dtype)
+    if code is not None:
+        return code
+    if dtype.name == "bfloat16":  # registered by ml_dtypes, which need not be installed
+        DTYPES[_BFLOAT16] = dtype
+        _CODES[dtype] = _BFLOAT16
+        return _BFLOAT16
+    if not dtype.isnative:
+        raise errors.UnsupportedError(f"dtype {dtype.str} is not in this machine's byte order: use x.astype")
+    raise errors.UnsupportedError(f"dtype {dtype} is not supported; one of: {', '.join(_NAMES)}")
+
+
+def flat_bytes(x: np.ndarray) -> np.ndarray:
+    """The memory of the contiguous array `x` as 1-d uint8 (0-d and dtypes without a buffer format included)."""
+    return x.reshape(-1).view(np.uint8)
+
+
+def adopt(x: Any) -> tuple[np.ndarray, Restore | None]:
+    """Return a NumPy array over the memory of `x` (a copy for Python numbers and lists), and what turns a result
+    into the type of `x` (None: leave it a NumPy array).
+
+    Raise UnsupportedError for device memory and for what is no array at all.
+    """
+    if isinstance(x, np.ndarray):
+        return np.asarray(x), lambda result: result.view(type(x))
+    if isinstance(x, (np.generic, bool, int, float, complex)):
+        return np.asarray(x), lambda result: result[()] if result.ndim == 0 else result
+    if hasattr(x, "__cuda_array_interface__"):
+        raise errors.UnsupportedError(
+            f"{_name(x)} lives in device memory, which this version cannot move: copy it to the host first"
+        )
+    if hasattr(x, "__dlpack__"):
+        return _adopt_dlpack(x)
+    try:
+        view = memoryview(x)
+    except TypeError:
+        return _adopt_other(x), None
+    return np.asarray(view), _restore_buffer(x)
+
+
+def adopt_out(out: Any) -> np.ndarray:
+    """Return a writable NumPy array over the memory of `out`. Raise InvalidArgumentError if it is read-only."""
+    if isinstance(out, (np.generic, bool, int, float, complex, list, tuple)):
+        raise errors.InvalidArgumentError(f"out is {_name(out)}, which cannot be written in place")
+    result = adopt(out)[0]
+    if not result.flags.writeable and _module(out) == "torch":
+        result = _writable_alias(result)  # NumPy takes a DLPack capsule without flags as read-only
+    if not result.flags.writeable:
+        raise errors.InvalidArgumentError(f"out ({_name(out)}) is read-only")
+    return result
+
+
+def _name(x: Any) -> str:
+    return f"a {type(x).__module__}.{type(x).__qualname__}"
+
+
+def _module(x: Any) -> str:
+    return type(x).__module__.partition(".")[0]
+
+
+def _adopt_other(x: Any) -> np.ndarray:
+    if isinstance(x, (list, tuple)) or hasattr(x, "__array_interface__") or hasattr(x, "__array__"):
+        result = np.asarray(x)
+        if result.dtype != object:
+            return result
+    raise errors.UnsupportedError(f"{_name(x)} is not an array: neither buffer protocol nor DLPack nor numbers")
+
+
+def _restore_buffer(x: Any) -> Restore | None:
+    if isinstance(x, (bytes, bytearray)):
+        return lambda result: type(x)(result.tobytes())
+    if isinstance(x, array.array):
+        return lambda result: array.array(x.typecode, result.tobytes())
+    return memoryview if isinstance(x, memoryview) else None
+
+
+def _adopt_dlpack(x: Any) -> tuple[np.ndarray, Restore]:
+    device = x.__dlpack_device__()
+    if device[0] not in _CPU_DEVICES:
+        raise errors.UnsupportedError(
+            f"{_name(x)} lives on device {tuple(map(int, device))}, whose memory this version cannot move: copy it "
+            "to the host first"
+        )
+    if _module(x) == "torch":
+        return _adopt_torch(x)
+    space = x.__array_namespace__() if hasattr(x, "__array_namespace__") else sys.modules[_module(x)]
+    return np.from_dlpack(x), space.from_dlpack
+
+
+def _adopt_torch(x: Any) -> tuple[np.ndarray, Restore]:
+    """PyTorch is never imported: who hands in a tensor has it. NumPy's DLPack knows no bfloat16, so those bits
+    travel as int16."""
+    torch = sys.modules["torch"]
+    x = x.detach()
+    if x.dtype != torch.bfloat16:
+        return np.from_dlpack(x), torch.from_dlpack
+    import ml_dtypes
+
+    bits = np.from_dlpack(x.view(torch.int16)).view(ml_dtypes.bfloat16)
+    return bits, lambda result: torch.from_dlpack(result.view(np.int16)).view(torch.bfloat16)
+
+
+class _Alias:
+    def __init__(self, x: np.ndarray) -> None:
+        self.keep = x
+        self.__array_interface__ = {
+            "data": (x.__array_interface__["data"][0], False),
+            "shape": x.shape,
+            "strides": x.strides,
+            "typestr": f"|V{x.itemsize}",
+            "version": 3,
+        }
+
+
+def _writable_alias(x: np.ndarray) -> np.ndarray:
+    return np.asarray(_Alias(x)).view(x.dtype)

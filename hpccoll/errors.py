@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One exception class for each status of the C tables (``HC_STATUSES`` in ``ext/core/hc.h``), and two roots.
+
+The docstring of a class is what the error page of the documentation shows.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "BrokenWorldError",
+    "DuplicateNameError",
+    "ForkedError",
+    "HpccollError",
+    "InvalidArgumentError",
+    "MismatchError",
+    "OutOfMemoryError",
+    "PeerLost",
+    "ProtocolError",
+    "RecoverableError",
+    "ResultSizeError",
+    "RootJoinedError",
+    "ShutDownError",
+    "StallError",
+    "StartError",
+    "TransportError",
+    "UnsupportedError",
+]
+
+
+class HpccollError(Exception):
+    """Anything that hpccoll raises, but for the builtin ``TimeoutError`` of ``Handle.wait(timeout)``."""
+
+
+class RecoverableError(HpccollError):
+    """The World is broken but the process is sound: make a new World, or end in order."""
+
+
+class MismatchError(HpccollError):
+    """Ranks asked for different things under one name. The same text on all ranks; no buffer was touched."""
+
+
+class DuplicateNameError(HpccollError):
+    """A request of this name is still in flight in this World."""
+
+
+class ShutDownError(HpccollError):
+    """The World was shut down, here or by another rank, before this request was agreed."""
+
+
+class RootJoinedError(HpccollError):
+    """The root of a broadcast had joined: nobody has the data."""
+
+
+class PeerLost(RecoverableError):
+    """A rank of the World is gone."""
+
+
+class StallError(RecoverableError):
+    """Ranks were awaited beyond the stall limit (``HPCCOLL_STALL_LIMIT``)."""
+
+
+class TransportError(RecoverableError):
+    """Shared memory or the network failed."""
+
+
+class InvalidArgumentError(HpccollError, ValueError):
+    """An argument makes no sense here. Raised before anything was sent; the World goes on."""
+
+
+class OutOfMemoryError(HpccollError, MemoryError):
+    """The library could not allocate."""
+
+
+class ProtocolError(RecoverableError):
+    """A control message could not be decoded: a bug, or two versions of hpccoll in one job."""
+
+
+class ForkedError(HpccollError):
+    """This process was forked after ``init()``; the World is its parent's. Use the spawn start method."""
+
+
+class BrokenWorldError(RecoverableError):
+    """An earlier failure broke the World; its error tells why."""
+
+
+class UnsupportedError(HpccollError, TypeError):
+    """This combination of operation, reduction, dtype and memory is not defined."""
+
+
+class ResultSizeError(HpccollError, ValueError):
+    """``out`` has not the size of the result."""
+
+
+class StartError(HpccollError):
+    """The World could not be made: ranks are missing, settings differ, or the launch was not what it seems."""
