@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * hierarchy_alltoall.c - alltoall with splits that only their senders know.
+ *
+ * Row counts first: the ranks of a node show each other everything they send (an exchange reads any range of a
+ * neighbour's stream, so its beginning must be known), ranks elsewhere get the counts that concern them. Then
+ * tensor by tensor: an exchange in the node, and beside it messages to and from every other rank, each rank
+ * beginning with its next neighbour so that nobody is hit by all at once.
+ */
+#include "hierarchy.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { COUNT, MOVE };
+
+static int is_local(const hc__hierarchy *h, int32_t r)
+{
+    return h->place.node_of[r] == h->place.node;
+}
+
+/* What my node's rank j sends to rank r of a piece. */
+static int64_t shown(const hc__hierarchy *h, int32_t j, int32_t r, int32_t piece)
+{
+    int64_t pieces = h->batch->npieces;
+    return h->alltoall.table[((int64_t)j * h->place.size + r) * pieces + piece];
+}
+
+static int post_counts(hc__hierarchy *h)
+{
+    hc__alltoall *a = &h->alltoall;
+    int32_t p = h->place.size;
+    int64_t pieces = h->batch->npieces;
+    int status = HC_OK;
+    for (int32_t s = 1; s < p && status >= 0; s++) {
+        int32_t to = (h->place.rank + s) % p, from = (h->place.rank + p - s) % p;
+        if (!is_local(h, from))
+            status = hc__bundle_receive(&a->bundle, h->place.world[from], h->tags + HC__TAG_COUNTS,
+                                        a->incoming + from * pieces, pieces * 8);
+        if (status >= 0 && !is_local(h, to))
+            status = hc__bundle_send(&a->bundle, h->place.world[to], h->tags + HC__TAG_COUNTS,
+                                     a->counts + to * pieces, pieces * 8);
+    }
+    return status;
+}
+
+static int begin_counts(hc__hierarchy *h)
+{
+    hc__alltoall *a = &h->alltoall;
+    const hc_batch *b = h->batch;
+    size_t cells = (size_t)h->place.size * (size_t)b->npieces;
+    a->counts = calloc(cells + 1, sizeof *a->counts);
+    a->incoming = calloc(cells + 1, sizeof *a->incoming);
+    a->table = calloc(cells * (size_t)h->place.local_size + 1, sizeof *a->table);
+    if (!a->counts || !a->incoming || !a->table)
+        return HC_NO_MEMORY;
+    for (int32_t i = 0; i < b->npieces; i++)
+        for (int32_t r = 0; b->pieces[i].in && b->pieces[i].send_rows && r < h->place.size; r++)
+            a->counts[(int64_t)r * b->npieces + i] = b->pieces[i].send_rows[r];
+    memcpy(a->table + cells * (size_t)h->place.local_rank, a->counts, cells * sizeof *a->counts);
+    return h->net && h->place.nodes > 1 ? post_counts(h) : HC_OK;
+}
+
+/* Exchanges the tables of the node's ranks. */
+static int exchange_counts(hc__hierarchy *h)
+{
+    hc__alltoall *a = &h->alltoall;
+    int64_t cells = (int64_t)h->place.size * h->batch->npieces;
+    for (int32_t j = 0; j < h->place.local_size; j++) {
+        h->streams[j] = cells * 8;
+        h->wants[j] = (hc_want){j == h->place.local_rank ? NULL : a->table + j * cells, 0, cells * 8};
+    }
+    hc_offer offer = {a->counts, cells * 8};
+    return h->node->ops->exchange(h->node, &offer, h->wants, h->streams);
+}
+
+/* My node's part of `incoming`, once the table is here. */
+static void read_table(hc__hierarchy *h)
+{
+    for (int32_t j = 0; j < h->place.local_size; j++) {
+        int32_t r = hc__set_rank(&h->place, h->place.node, j);
+        for (int32_t i = 0; i < h->batch->npieces; i++)
+            h->alltoall.incoming[(int64_t)r * h->batch->npieces + i] = shown(h, j, h->place.rank, i);
+    }
+}
+
+/* Bytes between the beginning of my piece, or result, and what goes to, or comes from, rank r. */
+static void find_offsets(const hc__hierarchy *h, const int64_t *rows, int64_t row_bytes, int64_t *offsets)
+{
+    offsets[0] = 0;
+    for (int32_t r = 0; r < h->place.size; r++)
+        offsets[r + 1] = offsets[r] + rows[(int64_t)r * h->batch->npieces + h->alltoall.piece] * row_bytes;
+}
+
+static int post_rows(hc__hierarchy *h, const char *in, char *out)
+{
+    hc__alltoall *a = &h->alltoall;
+    int32_t p = h->place.size;
+    int status = HC_OK;
+    for (int32_t s = 1; s < p && status >= 0; s++) {
+        int32_t to = (h->place.rank + s) % p, from = (h->place.rank + p - s) % p;
+        if (!is_local(h, from))
+            status = hc__bundle_receive(&a->bundle, h->place.world[from], h->tags + HC__TAG_ALLTOALL,
+                                        out + a->to_here[from], a->to_here[from + 1] - a->to_here[from]);
+        if (status >= 0 && !is_local(h, to))
+            status = hc__bundle_send(&a->bundle, h->place.world[to], h->tags + HC__TAG_ALLTOALL,
+                                     in + a->from_here[to], a->from_here[to + 1] - a->from_here[to]);
+    }
+    return status;
+}
+
+static int begin_piece(hc__hierarchy *h)
+{
+    hc__alltoall *a = &h->alltoall;
+    hc_piece *piece = &h->batch->pieces[a->piece];
+    int32_t me = h->place.rank, p = h->place.size;
+    int64_t row_bytes = piece->row * (int64_t)hc_dtype_size(h->batch->dtype), rows = 0;
+    void *out;
+    for (int32_t r = 0; r < p; r++) {
+        int64_t here = a->incoming[(int64_t)r * h->batch->npieces + a->piece];
+        if (piece->recv_rows)
+            piece->recv_rows[r] = here;
+        rows += here;
+    }
+    int status = hc__place_result(h, piece, rows, &a->spare, &out);
+    if (status < 0)
+        return status;
+    find_offsets(h, a->counts, row_bytes, a->from_here);
+    find_offsets(h, a->incoming, row_bytes, a->to_here);
+    a->in = piece->in;
+    a->out = out;
+    a->locally_done = 0;
+    if (a->to_here[me + 1] > a->to_here[me])
+        h->memory->copy(a->out + a->to_here[me], a->in + a->from_here[me], (size_t)(a->to_here[me + 1] - a->to_here[me]));
+    return h->place.nodes > 1 ? post_rows(h, a->in, a->out) : HC_OK;
+}
+
+/* In my node: from rank j's stream the range that is for me. */
+static int exchange_rows(hc__hierarchy *h)
+{
+    hc__alltoall *a = &h->alltoall;
+    const hc_piece *piece = &h->batch->pieces[a->piece];
+    int64_t row_bytes = piece->row * (int64_t)hc_dtype_size(h->batch->dtype);
+    for (int32_t j = 0; j < h->place.local_size; j++) {
+        int32_t from = hc__set_rank(&h->place, h->place.node, j);
+        int64_t length = 0, at = 0;
+        for (int32_t r = 0; r < h->place.size; r++) {
+            at = r == h->place.rank ? length : at;
+            length += shown(h, j, r, a->piece) * row_bytes;
+        }
+        h->streams[j] = length;
+        h->wants[j] = (hc_want){from == h->place.rank ? NULL : a->out + a->to_here[from], at,
+                                a->to_here[from + 1] - a->to_here[from]};
+    }
+    hc_offer offer = {a->in, a->from_here[h->place.size]};
+    return h->node->ops->exchange(h->node, &offer, h->wants, h->streams);
+}
+
+int hc__alltoall_start(hc__hierarchy *h)
+{
+    hc__alltoall *a = &h->alltoall;
+    a->bundle.net = h->net;
+    a->stage = COUNT;
+    a->piece = 0;
+    a->locally_done = 0;
+    a->from_here = calloc((size_t)h->place.size + 1, sizeof *a->from_here);
+    a->to_here = calloc((size_t)h->place.size + 1, sizeof *a->to_here);
+    return a->from_here && a->to_here ? begin_counts(h) : HC_NO_MEMORY;
+}
+
+/* Both halves of a stage, the node's and the net's. */
+static int test_stage(hc__hierarchy *h)
+{
+    hc__alltoall *a = &h->alltoall;
+    int near = HC_DONE, far = HC_DONE;
+    if (!a->locally_done) {
+        near = a->stage == COUNT ? exchange_counts(h) : exchange_rows(h);
+        if (near < 0)
+            return near;
+        a->locally_done = near == HC_DONE;
+    }
+    if (a->bundle.n > 0)
+        far = hc__bundle_test(&a->bundle);
+    if (far < 0 || (near == HC_DONE && far == HC_DONE))
+        return far;
+    return near == HC_IDLE && far == HC_IDLE ? HC_IDLE : HC_MOVED;
+}
+
+int hc__alltoall_test(hc__hierarchy *h)
+{
+    hc__alltoall *a = &h->alltoall;
+    for (;;) {
+        int status = test_stage(h);
+        if (status != HC_DONE)
+            return status;
+        if (a->stage == COUNT)
+            read_table(h);
+        a->piece += a->stage == MOVE;
+        a->stage = MOVE;
+        if (a->piece == h->batch->npieces)
+            return HC_DONE;
+        status = begin_piece(h);
+        if (status < 0)
+            return status;
+    }
+}
+
+void hc__alltoall_end(hc__hierarchy *h)
+{
+    hc__alltoall *a = &h->alltoall;
+    free(a->counts);
+    free(a->incoming);
+    free(a->table);
+    free(a->from_here);
+    free(a->to_here);
+    hc_result_free(a->spare);
+    a->counts = a->incoming = a->table = a->from_here = a->to_here = NULL;
+    a->spare = NULL;
+}

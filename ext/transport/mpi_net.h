@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * mpi_net.h - a net over an MPI communicator (mpi.c): what the boundary needs of it.
+ */
+#ifndef HC_MPI_NET_H
+#define HC_MPI_NET_H
+
+#include "transport.h"
+
+#include <mpi.h>
+
+/* Makes a communicator of its own (MPI_Comm_dup: all ranks of `comm` must call this) with the errors returned.
+ * MPI must be initialised; with MPI_THREAD_MULTIPLE any one thread at a time may use the net, below that only
+ * the threads that MPI allows. */
+int hc_mpi_net_new(MPI_Comm comm, hc_net **);
+/* What MPI said about the last failure, or "". Lives as long as the net. */
+const char *hc_mpi_net_text(const hc_net *);
+
+#endif

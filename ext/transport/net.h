@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * net.h - allreduce among nodes over point-to-point messages: private to the net_*.c and hierarchy_*.c files.
+ *
+ * An algorithm is a function that is called once a round: it does the arithmetic of what the last round
+ * received and posts the messages of the next. All that is posted in a round forms a bundle; the frame
+ * (net_allreduce.c) waits for the bundle without blocking and calls the next round. There is no pipelining
+ * inside an algorithm: the hierarchy runs several chunks at once, each on a tag of its own, and so keeps both
+ * directions of the link and the arithmetic busy with one mechanism instead of one an algorithm.
+ */
+#ifndef HC_NET_H
+#define HC_NET_H
+
+#include "transport.h"
+
+/* ---- bundle: requests that are awaited together --------------------------------------------------- */
+
+typedef struct hc__flight {
+    hc_net_request *request;
+    size_t expected; /* a receive of another length is a TRANSPORT error */
+    uint8_t receives;
+} hc__flight;
+
+typedef struct hc__bundle {
+    hc_net *net;
+    hc__flight *flights;
+    int32_t n, room;
+    uint8_t stuck; /* a request could not be cancelled: the buffers may still be read or written */
+} hc__bundle;
+
+/* Messages of 0 bytes are not sent at all (both sides know the lengths). */
+int hc__bundle_send(hc__bundle *, int32_t peer, int32_t tag, const void *, int64_t bytes);
+int hc__bundle_receive(hc__bundle *, int32_t peer, int32_t tag, void *, int64_t bytes);
+int hc__bundle_test(hc__bundle *); /* HC_DONE: nothing is in flight */
+void hc__bundle_cancel(hc__bundle *);
+void hc__bundle_free(hc__bundle *);
+
+/* ---- who takes part ------------------------------------------------------------------------------- */
+
+typedef struct hc__team {
+    hc_net *net;
+    const hc_memory *memory;
+    const int32_t *peers; /* World rank of member i */
+    int32_t n, me;
+} hc__team;
+
+/* ---- the model ------------------------------------------------------------------------------------ */
+
+/*    NAME                text                  partials in the accumulation type */
+#define HC__ALGORITHMS(X)                                                                                    \
+    X(RECURSIVE_DOUBLING, "recursive_doubling", 1)                                                           \
+    X(DIRECT, "direct", 0)                                                                                   \
+    X(RING, "ring", 1)                                                                                       \
+    X(RABENSEIFNER, "rabenseifner", 1)
+
+enum hc__algorithm {
+#define X(name, text, partial) HC__##name,
+    HC__ALGORITHMS(X)
+#undef X
+        HC__ALGORITHM_COUNT,
+    HC__AUTO = HC__ALGORITHM_COUNT
+};
+const char *hc__algorithm_name(int algorithm);
+int hc__algorithm_named(const char *name); /* "auto" or NULL: HC__AUTO; -1: no such name */
+
+typedef struct hc__net_model {
+    double alpha; /* seconds a message */
+    double beta;  /* seconds a byte on the wire, a direction */
+    double gamma; /* seconds a byte read by a reduction */
+} hc__net_model;
+
+/* Predicted seconds for `count` elements of `wire` among n members. */
+double hc__net_cost(const hc__net_model *, int algorithm, int32_t n, int64_t count, int wire);
+/* The cheapest. A pure function of what all members know, so that all choose alike. */
+int hc__net_choose(const hc__net_model *, int32_t n, int64_t count, int wire);
+/* Whether "direct" sends everything to everybody in one round (equal bits, other cost). */
+int hc__direct_whole(const hc__net_model *, int32_t n, int64_t count, int wire);
+
+/* float16, bfloat16 -> float32; others themselves. */
+int hc__accumulation_dtype(int dtype);
+/* First element of part i of n (i == n: count). Parts start on multiples of 64 elements. */
+int64_t hc__part(int64_t count, int32_t n, int32_t i);
+
+/* ---- one allreduce in flight ------------------------------------------------------------------------ */
+
+typedef struct hc__allreduce {
+    /* set once by init */
+    const hc__team *team;
+    hc__net_model model;
+    int32_t tag;
+    hc__bundle bundle;
+    void *work_memory, *scratch_memory; /* grown as needed, kept from one use to the next */
+    int64_t work_room, scratch_room;
+    /* one use */
+    int (*round)(struct hc__allreduce *, int32_t);
+    void *data;      /* count elements of dtype */
+    char *work;      /* count elements of kind: data itself, or work_memory */
+    char *scratch;   /* what is received */
+    int64_t count;
+    int32_t next_round;
+    uint8_t dtype, wire, reduction;
+    uint8_t kind;    /* dtype the algorithm works in: wire, or its accumulation type */
+    uint8_t whole;   /* direct: one round */
+    uint8_t running;
+} hc__allreduce;
+
+void hc__allreduce_init(hc__allreduce *, const hc__team *, const hc__net_model *, int32_t tag);
+/* Reduces data (count elements of dtype) in place among the team: contributions are rounded to `wire`, summed
+ * in the accumulation type, and rounded once to `wire`; all members end with equal bits. algorithm may be
+ * HC__AUTO. The data belongs to it until test says HC_DONE. */
+int hc__allreduce_start(hc__allreduce *, void *data, int64_t count, int dtype, int wire, int reduction, int algorithm);
+int hc__allreduce_test(hc__allreduce *);
+void hc__allreduce_abandon(hc__allreduce *);
+void hc__allreduce_free(hc__allreduce *);
+
+/* The algorithms: HC_DONE after the last round, HC_MOVED when more follows, or a status. */
+int hc__round_recursive_doubling(hc__allreduce *, int32_t round);
+int hc__round_direct(hc__allreduce *, int32_t round);
+int hc__round_ring(hc__allreduce *, int32_t round);
+int hc__round_rabenseifner(hc__allreduce *, int32_t round);
+
+/* What the algorithms share: elements [at, at + n) of work to and from a member, and the sum of what lies in
+ * scratch into work (`first`: the received operand is the left one). */
+int hc__send_part(hc__allreduce *, int32_t member, int64_t at, int64_t n);
+int hc__receive_part(hc__allreduce *, int32_t member, int64_t at, int64_t n);
+int hc__receive_scratch(hc__allreduce *, int32_t member, int64_t at, int64_t n);
+void hc__combine(hc__allreduce *, int64_t at, int64_t n, int first);
+
+#endif
