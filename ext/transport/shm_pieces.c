@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * shm_pieces.c - a batch of tensors as one concatenation: ranges of it packed, reduced, unpacked.
+ *
+ * Where the factor goes: an element is scaled in float32 (float64) before it is narrowed for the first time. With
+ * a compression that is when it is packed, so that an average fits float16 wherever the mean does; otherwise it
+ * is when the node's sum is made, before that is rounded.
+ */
+#include "shm_node.h"
+
+#include <stdlib.h>
+
+int hc__take_batch(hc__shm *shm, const hc_batch *batch) {
+    if (batch->npieces >= shm->starts_room) {
+        int32_t room = batch->npieces + 64;
+        int64_t *starts = realloc(shm->starts, (size_t)room * sizeof *starts);
+        if (starts == NULL) return HC_NO_MEMORY;
+        shm->starts = starts;
+        shm->starts_room = room;
+    }
+    int64_t at = 0;
+    for (int32_t i = 0; i < batch->npieces; i++) {
+        shm->starts[i] = at;
+        at += batch->pieces[i].count;
+    }
+    shm->starts[batch->npieces] = at;
+    shm->batch = batch;
+    shm->size = hc_dtype_size(batch->node_dtype);
+    shm->narrow = batch->node_dtype != batch->dtype;
+    shm->out_from = 0;
+    return HC_OK;
+}
+
+/* ---- ranges, piece by piece ---------------------------------------------------------------------------- */
+
+hc__spans hc__spans_of(const hc__shm *shm, hc__range range) {
+    int32_t low = 0, high = shm->batch->npieces; /* the last piece that begins at or before the range */
+    while (high - low > 1) {
+        int32_t middle = low + (high - low) / 2;
+        if (shm->starts[middle] <= range.from)
+            low = middle;
+        else
+            high = middle;
+    }
+    return (hc__spans){shm, range, range.from, low};
+}
+
+int hc__spans_next(hc__spans *spans, hc__span *span) {
+    if (spans->position >= spans->range.to) return 0;
+    const hc__shm *shm = spans->shm;
+    while (shm->starts[spans->piece + 1] <= spans->position)
+        spans->piece++;
+    const hc_piece *piece = &shm->batch->pieces[spans->piece];
+    int64_t start = shm->starts[spans->piece], end = shm->starts[spans->piece + 1];
+    int64_t to = end < spans->range.to ? end : spans->range.to;
+    int64_t at = spans->position - start;
+    int64_t before = shm->out_from > start ? shm->out_from - start : 0;
+    size_t bytes = hc_dtype_size(shm->batch->dtype);
+    *span = (hc__span){
+        .piece = piece,
+        .in = piece->in == NULL ? NULL : (const uint8_t *)piece->in + (size_t)at * bytes,
+        .out = piece->out == NULL || at < before ? NULL : (uint8_t *)piece->out + (size_t)(at - before) * bytes,
+        .n = to - spans->position,
+        .offset = spans->position - spans->range.from,
+    };
+    spans->position = to;
+    return 1;
+}
+
+/* ---- in ---------------------------------------------------------------------------------------------------- */
+
+static void pack_span(hc__shm *shm, const hc__span *span, uint8_t *to) {
+    const hc_batch *batch = shm->batch;
+    if (span->in == NULL)
+        shm->memory->neutral(to, batch->node_dtype, batch->reduction, span->n);
+    else if (shm->narrow)
+        shm->memory->convert(to, batch->node_dtype, span->in, batch->dtype, span->n, span->piece->scale);
+    else
+        shm->memory->copy(to, span->in, (size_t)span->n * shm->size);
+    shm->base.packed_bytes += (uint64_t)span->n * shm->size;
+}
+
+void hc__pack(hc__shm *shm, hc__range range, uint8_t *to, int only_joined) {
+    hc__spans spans = hc__spans_of(shm, range);
+    hc__span span;
+    while (hc__spans_next(&spans, &span))
+        if (!only_joined || span.in == NULL) pack_span(shm, &span, to + (size_t)span.offset * shm->size);
+}
+
+/* ---- the sum --------------------------------------------------------------------------------------------------- */
+
+static void divide_span(hc__shm *shm, const hc__span *span) {
+    const hc_batch *batch = shm->batch;
+    if (batch->divisor > 1) shm->memory->divide(span->out, batch->dtype, span->n, batch->divisor);
+}
+
+static void reduce_span(hc__shm *shm, const hc__span *span, uint8_t *result, uint8_t *out) {
+    const hc_batch *batch = shm->batch;
+    double scale = shm->narrow ? 1.0 : span->piece->scale;
+    uint8_t *to = result != NULL ? result : out, *also = result != NULL ? out : NULL;
+    if (to == NULL) return;
+    shm->memory->reduce(to, also, result != NULL ? batch->node_dtype : batch->dtype, shm->sources,
+                        shm->base.local_size, batch->node_dtype, batch->reduction, span->n, scale);
+    if (out != NULL) divide_span(shm, span);
+    shm->base.reduced_bytes += (uint64_t)span->n * shm->size;
+}
+
+void hc__reduce(hc__shm *shm, hc__range range, int direct, uint8_t *to, int targets) {
+    int32_t me = shm->base.local_rank;
+    hc__spans spans = hc__spans_of(shm, range);
+    hc__span span;
+    while (hc__spans_next(&spans, &span)) {
+        size_t skip = (size_t)span.offset * shm->size;
+        for (int32_t q = 0; q < shm->base.local_size; q++)
+            shm->sources[q] = shm->inputs[q] + skip;
+        if (direct && span.in != NULL) shm->sources[me] = span.in;
+        reduce_span(shm, &span, (targets & HC__TO_RESULT) ? to + skip : NULL,
+                    (targets & HC__TO_OUT) ? span.out : NULL);
+    }
+}
+
+static int is_logical(int reduction) {
+    return reduction == HC_LAND || reduction == HC_LOR || reduction == HC_LXOR;
+}
+
+void hc__reduce_alone(hc__shm *shm, hc__range range, uint8_t *to) {
+    const hc_batch *batch = shm->batch;
+    hc__spans spans = hc__spans_of(shm, range);
+    hc__span span;
+    while (hc__spans_next(&spans, &span)) {
+        uint8_t *result = to != NULL ? to + (size_t)span.offset * shm->size : span.out;
+        if (result == NULL) continue;
+        if (span.in == NULL || shm->narrow) {
+            pack_span(shm, &span, result);
+        } else if (result != span.in || span.piece->scale != 1.0 || is_logical(batch->reduction)) {
+            const void *source = span.in;
+            shm->memory->reduce(result, NULL, batch->dtype, &source, 1, batch->dtype, batch->reduction, span.n,
+                                span.piece->scale);
+            shm->base.reduced_bytes += (uint64_t)span.n * shm->size;
+        }
+    }
+}
+
+/* ---- out ---------------------------------------------------------------------------------------------------------- */
+
+static void unpack_span(hc__shm *shm, const hc__span *span, const uint8_t *from) {
+    const hc_batch *batch = shm->batch;
+    if (shm->narrow)
+        shm->memory->convert(span->out, batch->dtype, from, batch->node_dtype, span->n, 1.0);
+    else
+        shm->memory->copy(span->out, from, (size_t)span->n * shm->size);
+    shm->base.spread_bytes += (uint64_t)span->n * shm->size;
+}
+
+void hc__unpack(hc__shm *shm, hc__range range, const uint8_t *from) {
+    hc__spans spans = hc__spans_of(shm, range);
+    hc__span span;
+    while (hc__spans_next(&spans, &span)) {
+        if (span.out == NULL) continue;
+        if (from != NULL) unpack_span(shm, &span, from + (size_t)span.offset * shm->size);
+        divide_span(shm, &span);
+    }
+}
