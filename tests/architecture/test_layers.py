@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A lower room never includes or imports an upper one (Python's half is import-linter's, in `make check`)."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+EXT = Path(__file__).resolve().parents[2] / "ext"
+SOURCES = sorted(EXT.glob("*/*.[ch]"))
+SEES = {  # room: headers of other rooms that it may include
+    "core": set(),
+    "transport": {"core/hc.h"},
+    "loop": {"core/hc.h", "transport/transport.h", "transport/shm.h", "transport/local.h", "transport/control.h"},
+}
+LIBRARIES = {"transport/mpi.c": {"mpi.h"}}
+
+
+def includes(source: Path) -> list[tuple[str, str]]:
+    """('"', 'path from ext/') or ('<', 'header') of each #include."""
+    found = re.findall(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', source.read_text(), re.MULTILINE)
+    here = [(q, (source.parent / name).resolve()) for q, name in found if q == '"']
+    return [(q, name) for q, name in found if q == "<"] + [(q, path.relative_to(EXT).as_posix()) for q, path in here]
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda s: s.relative_to(EXT).as_posix())
+def test_includes_only_lower_rooms(source: Path) -> None:
+    room = source.parent.name
+    others = {name for q, name in includes(source) if q == '"' and not name.startswith(f"{room}/")}
+    assert others <= SEES[room]
+
+
+@pytest.mark.parametrize("source", sorted((EXT / "core").glob("*.[ch]")), ids=lambda s: s.name)
+def test_the_engine_needs_only_c_itself(source: Path) -> None:
+    system = {name for q, name in includes(source) if q == "<"}
+    assert system <= {"stddef.h", "stdint.h", "stdbool.h", "limits.h", "string.h", "assert.h"}
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda s: s.relative_to(EXT).as_posix())
+def test_mpi_is_named_in_one_file(source: Path) -> None:
+    named = {name for q, name in includes(source) if q == "<" and "mpi" in name}
+    assert named <= LIBRARIES.get(source.relative_to(EXT).as_posix(), set())
