@@ -20,8 +20,6 @@ static const uint8_t size_of[] = {
 #undef X
 };
 
-static int is_float(int dtype) { return dtype >= HC_FLOAT16 && dtype <= HC_FLOAT64; }
-
 /* ---- allocation ------------------------------------------------------------------------------------ */
 
 /* A fresh result of many megabytes costs more in page faults than in copying; huge pages take most of that
@@ -97,8 +95,11 @@ static void reduce_and_convert(char *to, char *also, int to_dtype, const void *c
         for (int q = 0; q < n_from; q++) {
             const char *source = (const char *)from[q] + i * size_of[from_dtype];
             host_convert(q ? &next : &sum, wide, source, from_dtype, m, 1.0);
-            reduce(&sum, NULL, both, q ? 2 : 1, m * size_of[wide], 1.0);
+            if (q)
+                reduce(&sum, NULL, both, 2, m * size_of[wide], 1.0);
         }
+        if (n_from == 1)
+            reduce(&sum, NULL, both, 1, m * size_of[wide], 1.0); /* a logical reduction makes it 0 or 1 */
         host_convert(to + i * size_of[to_dtype], to_dtype, &sum, wide, m, scale);
         if (also)
             host_copy(also + i * size_of[to_dtype], to + i * size_of[to_dtype], (size_t)m * size_of[to_dtype]);
@@ -113,7 +114,7 @@ static void host_reduce(void *to, void *also, int to_dtype, const void *const *f
         assert(reduce && "hc_reduction_defined()");
         reduce(to, also, from, n_from, n * size_of[from_dtype], scale);
     } else {
-        assert(is_float(to_dtype) && is_float(from_dtype));
+        assert(to_dtype >= HC_FLOAT16 && to_dtype <= HC_FLOAT64 && from_dtype >= HC_FLOAT16 && from_dtype <= HC_FLOAT64);
         reduce_and_convert(to, also, to_dtype, from, n_from, from_dtype, reduction, n, scale);
     }
 }

@@ -12,67 +12,72 @@
 #define HC__NAME "portable"
 #include "kernels_vector.h"
 
-typedef struct quarter {
-    uint16_t x[FLOATS];
-} quarter;
-
-INLINE v_u32 load_halves(const void *from)
+/* Eight halves as two vectors of four, zero-extended, and back. */
+INLINE pair load_halves(const void *from)
 {
-    quarter q;
-    memcpy(&q, from, sizeof q);
-    return (v_u32){q.x[0], q.x[1], q.x[2], q.x[3]};
+    v_u32 both;
+    memcpy(&both, from, sizeof both);
+    v_u32 even = both & 0xffff, odd = both >> 16;
+    return (pair){(vec)(v_u32){even[0], odd[0], even[1], odd[1]}, (vec)(v_u32){even[2], odd[2], even[3], odd[3]}};
 }
 
-INLINE void store_halves(void *to, v_u32 v)
+INLINE void store_halves(void *to, v_u32 a, v_u32 b)
 {
-    quarter q = {{(uint16_t)v[0], (uint16_t)v[1], (uint16_t)v[2], (uint16_t)v[3]}};
-    memcpy(to, &q, sizeof q);
+    v_u32 even = {a[0], a[2], b[0], b[2]}, odd = {a[1], a[3], b[1], b[3]}, both = even | odd << 16;
+    memcpy(to, &both, sizeof both);
 }
 
 /* After F. Giesen, "half_to_float_fast5": the exponent is moved; subnormals are normalised by a subtraction. */
-INLINE vec load_f16(const void *from)
+INLINE vec widen_f16(vec v)
 {
-    v_u32 h = load_halves(from), moved = (h & 0x7fff) << 13, exponent = h & 0x7c00;
-    vec nan = (vec)((h & 0x7fff) > 0x7c00), special = (vec)(exponent == 0x7c00), small = (vec)(exponent == 0);
+    v_u32 h = (v_u32)v, moved = (h & 0x7fff) << 13;
+    v_i32 magnitude = (v_i32)(h & 0x7fff);
     v_u32 normal = moved + (112u << 23);
-    v_u32 infinite = (moved + (224u << 23)) | ((v_u32)nan & 0x400000); /* a NaN becomes quiet */
+    v_u32 special = (moved + (224u << 23)) | ((v_u32)(magnitude > 0x7c00) & 0x400000); /* a NaN becomes quiet */
     v_f32 subnormal = (v_f32)(moved + (113u << 23)) - (v_f32)((v_u32){0} + (113u << 23));
-    vec magnitude = pick(special, (vec)infinite, pick(small, (vec)subnormal, (vec)normal));
-    return magnitude | (vec)((h & 0x8000) << 16);
+    vec finite = pick((vec)(magnitude < 0x400), (vec)subnormal, (vec)normal);
+    return pick((vec)(magnitude >= 0x7c00), (vec)special, finite) | (vec)((h & 0x8000) << 16);
 }
 
-/* After F. Giesen, "float_to_half_fast3_rtne": to nearest, ties to even; beyond 65504 infinity. */
-INLINE void store_f16(void *to, vec v)
+/* After F. Giesen, "float_to_half_fast3_rtne": to nearest, ties to even; what rounds beyond 65504 is infinite. */
+INLINE v_u32 narrow_f16(vec v)
 {
-    v_u32 f = (v_u32)v, magnitude = f & 0x7fffffff, half_ulp = (v_u32){0} + (126u << 23);
-    vec nan = (vec)(magnitude > 0x7f800000), large = (vec)(magnitude >= 0x47800000), small = (vec)(magnitude < 0x38800000);
-    v_u32 infinite = 0x7c00 | ((v_u32)nan & (0x200 | (magnitude >> 13 & 0x3ff)));
-    v_u32 subnormal = (v_u32)((v_f32)magnitude + (v_f32)half_ulp) - half_ulp; /* the addition rounds */
+    v_u32 f = (v_u32)v, magnitude = f & 0x7fffffff, half = (v_u32){0} + (126u << 23);
+    v_i32 order = (v_i32)magnitude;
     v_u32 normal = (magnitude - (112u << 23) + 0xfff + (magnitude >> 13 & 1)) >> 13;
-    vec h = pick(large, (vec)infinite, pick(small, (vec)subnormal, (vec)normal));
-    store_halves(to, (v_u32)h | (f >> 16 & 0x8000));
+    v_u32 special = 0x7c00 | ((v_u32)(order > 0x7f800000) & (0x200 | (magnitude >> 13 & 0x3ff)));
+    v_u32 subnormal = (v_u32)((v_f32)magnitude + (v_f32)half) - half; /* the addition rounds */
+    vec finite = pick((vec)(order < 0x38800000), (vec)subnormal, (vec)normal);
+    return (v_u32)pick((vec)(order >= 0x47800000), (vec)special, finite) | (f >> 16 & 0x8000);
 }
 
-INLINE vec load_bf16(const void *from) { return (vec)(load_halves(from) << 16); }
-
-INLINE void store_bf16(void *to, vec v)
+INLINE pair load_f16(const void *from)
 {
-    v_u32 f = (v_u32)v, rounded = (f + 0x7fff + (f >> 16 & 1)) >> 16;
-    vec nan = (vec)((f & 0x7fffffff) > 0x7f800000);
-    store_halves(to, (v_u32)pick(nan, (vec)(f >> 16 | 0x40), (vec)rounded));
+    pair h = load_halves(from);
+    return (pair){widen_f16(h.a), widen_f16(h.b)};
 }
 
-INLINE vec load_f32_as_f64(const void *from)
+INLINE pair load_bf16(const void *from)
 {
-    float x[DOUBLES];
+    pair h = load_halves(from);
+    return (pair){(vec)((v_u32)h.a << 16), (vec)((v_u32)h.b << 16)};
+}
+
+INLINE void store_f16(void *to, pair p) { store_halves(to, narrow_f16(p.a), narrow_f16(p.b)); }
+
+INLINE void store_bf16(void *to, pair p) { store_halves(to, round_bf16(p.a) >> 16, round_bf16(p.b) >> 16); }
+
+INLINE pair load_f32_as_f64(const void *from)
+{
+    float x[4];
     memcpy(x, from, sizeof x);
-    return (vec)(v_f64){x[0], x[1]};
+    return (pair){(vec)(v_f64){x[0], x[1]}, (vec)(v_f64){x[2], x[3]}};
 }
 
-INLINE void store_f64_as_f32(void *to, vec v)
+INLINE void store_f64_as_f32(void *to, pair p)
 {
-    v_f64 d = (v_f64)v;
-    float x[DOUBLES] = {(float)d[0], (float)d[1]};
+    v_f64 a = (v_f64)p.a, b = (v_f64)p.b;
+    float x[4] = {(float)a[0], (float)a[1], (float)b[0], (float)b[1]};
     memcpy(to, x, sizeof x);
 }
 

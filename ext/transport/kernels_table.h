@@ -3,8 +3,8 @@
  * kernels_table.h - every kernel of one set of vector code, and the table of them.
  *
  * Written once and compiled once for each set. Whoever includes this brings HC__KERNELS (the table's name),
- * HC__NAME (its text), load_ and store_ of f16 and bf16 (FLOATS lanes, as float32 in the vec), load_f32_as_f64
- * and store_f64_as_f32 (DOUBLES lanes).
+ * HC__NAME (its text), load_ and store_ of f16 and bf16 (a pair of float32) and load_f32_as_f64 and
+ * store_f64_as_f32 (a pair of float64), all in the order of memory.
  */
 #include "kernels_loops.h"
 
@@ -16,7 +16,7 @@
         (void)scale;                                                                                \
         reduce_loop(to, also, (const char *const *)from, n_from, bytes, STEP, FACTOR, LOAD, COMBINE_, FINISH, STORE); \
     }
-#define REDUCE_PLAIN(NAME, COMBINE_) REDUCE(NAME, HC__VECTOR_BYTES, NOTHING, load_plain, COMBINE_, keep, store_plain)
+#define REDUCE_PLAIN(NAME, COMBINE_) REDUCE(NAME, sizeof(pair), NOTHING, load_plain, COMBINE_, keep, store_plain)
 #define REDUCE_ORDER(T)                                                                             \
     REDUCE_PLAIN(min_##T, least_##T)                                                                \
     REDUCE_PLAIN(max_##T, greatest_##T)
@@ -26,19 +26,19 @@
     REDUCE_ORDER(U)                                                                                 \
     REDUCE_ORDER(I)
 #define REDUCE_FLOATS(T, V, C)                                                                      \
-    REDUCE(sum_##T, HC__VECTOR_BYTES, EVERY(V, (C)scale), load_plain, add_##T, scale_##T, store_plain) \
+    REDUCE(sum_##T, sizeof(pair), EVERY(V, (C)scale), load_plain, add_##T, scale_##T, store_plain) \
     REDUCE_PLAIN(product_##T, multiply_##T)                                                         \
     REDUCE_ORDER(T)                                                                                 \
     REDUCE_PLAIN(product_complex_##T, multiply_complex_##T)
-#define REDUCE_HALVES(T)                                                                            \
-    REDUCE(sum_##T, 2 * FLOATS, EVERY(v_f32, (float)scale), load_##T, add_f32, scale_f32, store_##T) \
-    REDUCE(product_##T, 2 * FLOATS, NOTHING, load_##T, multiply_f32, keep, store_##T)               \
-    REDUCE(min_##T, 2 * FLOATS, NOTHING, load_##T, least_f32, keep, store_##T)                      \
-    REDUCE(max_##T, 2 * FLOATS, NOTHING, load_##T, greatest_f32, keep, store_##T)
+#define REDUCE_HALVES(T, LOAD, STORE)                                                                            \
+    REDUCE(sum_##T, sizeof(vec), EVERY(v_f32, (float)scale), LOAD, add_f32, scale_f32, STORE) \
+    REDUCE(product_##T, sizeof(vec), NOTHING, LOAD, multiply_f32, keep, STORE)               \
+    REDUCE(min_##T, sizeof(vec), NOTHING, LOAD, least_f32, keep, STORE)                      \
+    REDUCE(max_##T, sizeof(vec), NOTHING, LOAD, greatest_f32, keep, STORE)
 #define REDUCE_TRUTH(T, TRUTH, V, ONE)                                                              \
-    REDUCE(land_##T, HC__VECTOR_BYTES, EVERY(V, ONE), TRUTH, and_bits, mask_one, store_plain)       \
-    REDUCE(lor_##T, HC__VECTOR_BYTES, EVERY(V, ONE), TRUTH, or_bits, mask_one, store_plain)         \
-    REDUCE(lxor_##T, HC__VECTOR_BYTES, EVERY(V, ONE), TRUTH, xor_bits, mask_one, store_plain)
+    REDUCE(land_##T, sizeof(pair), EVERY(V, ONE), TRUTH, and_bits, mask_one, store_plain)       \
+    REDUCE(lor_##T, sizeof(pair), EVERY(V, ONE), TRUTH, or_bits, mask_one, store_plain)         \
+    REDUCE(lxor_##T, sizeof(pair), EVERY(V, ONE), TRUTH, xor_bits, mask_one, store_plain)
 
 REDUCE_INTEGERS(u8, i8)
 REDUCE_INTEGERS(u16, i16)
@@ -46,8 +46,8 @@ REDUCE_INTEGERS(u32, i32)
 REDUCE_INTEGERS(u64, i64)
 REDUCE_FLOATS(f32, v_f32, float)
 REDUCE_FLOATS(f64, v_f64, double)
-REDUCE_HALVES(f16)
-REDUCE_HALVES(bf16)
+REDUCE_HALVES(f16, load_f16, store_f16)
+REDUCE_HALVES(bf16, load_bf16_apart, store_bf16_apart)
 REDUCE_PLAIN(band, and_bits)
 REDUCE_PLAIN(bor, or_bits)
 REDUCE_PLAIN(bxor, xor_bits)
@@ -68,9 +68,9 @@ REDUCE_TRUTH(f64, load_truth_f64, v_u64, UINT64_C(0x3ff0000000000000))
         convert_loop(to, TO_SIZE, from, FROM_SIZE, n, LANES, FACTOR, LOAD, FINISH, STORE);          \
     }
 #define CONVERT_IN_F32(FROM, FROM_SIZE, TO, TO_SIZE, LOAD, STORE)                                   \
-    CONVERT(FROM, FROM_SIZE, TO, TO_SIZE, FLOATS, EVERY(v_f32, (float)scale), LOAD, scale_f32, STORE)
+    CONVERT(FROM, FROM_SIZE, TO, TO_SIZE, 2 * FLOATS, EVERY(v_f32, (float)scale), LOAD, scale_f32, STORE)
 #define CONVERT_IN_F64(FROM, FROM_SIZE, TO, TO_SIZE, LOAD, FINISH, STORE)                           \
-    CONVERT(FROM, FROM_SIZE, TO, TO_SIZE, DOUBLES, EVERY(v_f64, scale), LOAD, FINISH, STORE)
+    CONVERT(FROM, FROM_SIZE, TO, TO_SIZE, 2 * DOUBLES, EVERY(v_f64, scale), LOAD, FINISH, STORE)
 
 CONVERT_IN_F32(f16, 2, f16, 2, load_f16, store_f16)
 CONVERT_IN_F32(f16, 2, bf16, 2, load_f16, store_bf16)

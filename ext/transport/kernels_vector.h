@@ -39,14 +39,25 @@ typedef v_u64 vec;
 #define FLOATS (HC__VECTOR_BYTES / 4)  /* lanes */
 #define DOUBLES (HC__VECTOR_BYTES / 8)
 
-INLINE vec load_plain(const void *from)
+/* Kernels work on two vecs at a time: as many half-width floats as one plain vec holds. */
+typedef struct pair {
+    vec a, b;
+} pair;
+
+/* One memcpy a vec: compilers take one of the whole pair by way of the stack. */
+INLINE pair load_plain(const void *from)
 {
-    vec v;
-    memcpy(&v, from, sizeof v);
-    return v;
+    vec a, b;
+    memcpy(&a, from, sizeof a);
+    memcpy(&b, (const char *)from + sizeof a, sizeof b);
+    return (pair){a, b};
 }
 
-INLINE void store_plain(void *to, vec v) { memcpy(to, &v, sizeof v); }
+INLINE void store_plain(void *to, pair p)
+{
+    memcpy(to, &p.a, sizeof p.a);
+    memcpy((char *)to + sizeof p.a, &p.b, sizeof p.b);
+}
 
 /* yes where the lane of mask is all ones, no where it is all zeros. */
 INLINE vec pick(vec mask, vec yes, vec no) { return (yes & mask) | (no & ~mask); }
@@ -104,7 +115,11 @@ COMBINE_COMPLEX(f64, v_f64, DOUBLES)
 
 /* Logical reductions work on masks: all ones where the number is not zero (a NaN is not, -0.0 is). */
 #define LOAD_TRUTH(T, V, MAGNITUDE)                                                                 \
-    INLINE vec load_truth_##T(const void *from) { return (vec)(((V)load_plain(from) & (MAGNITUDE)) != 0); }
+    INLINE pair load_truth_##T(const void *from)                                                    \
+    {                                                                                               \
+        pair p = load_plain(from);                                                                  \
+        return (pair){(vec)(((V)p.a & (MAGNITUDE)) != 0), (vec)(((V)p.b & (MAGNITUDE)) != 0)};      \
+    }
 LOAD_TRUTH(u8, v_u8, 0xff)
 LOAD_TRUTH(u16, v_u16, 0xffff)
 LOAD_TRUTH(u32, v_u32, 0xffffffff)
@@ -112,6 +127,33 @@ LOAD_TRUTH(u64, v_u64, UINT64_MAX)
 LOAD_TRUTH(h16, v_u16, 0x7fff) /* both half-width floats */
 LOAD_TRUTH(f32, v_u32, 0x7fffffff)
 LOAD_TRUTH(f64, v_u64, INT64_MAX)
+
+/* x + y where x is a number, x where it is a NaN; lanes of float32 and, added as integers, of uint32. */
+#ifndef ADD_TO_NUMBERS
+#define ADD_TO_NUMBERS(X, Y) ((X) + ((Y) & (v_u32)((v_f32)(X) == (v_f32)(X))))
+#endif
+
+/* float32 to bfloat16, in the upper half of each lane: to nearest, ties to even. A NaN is only cut: its first bit is
+ * set and stays, because arithmetic made it or it was a bfloat16 before. */
+INLINE v_u32 round_bf16(vec v)
+{
+    v_u32 f = (v_u32)v, up = 0x7fff + (f >> 16 & 1);
+    return ADD_TO_NUMBERS(f, up);
+}
+
+/* For reductions, where the order of the lanes does not matter: even elements in a, odd ones in b. */
+INLINE pair load_bf16_apart(const void *from)
+{
+    v_u32 both;
+    memcpy(&both, from, sizeof both);
+    return (pair){(vec)(both << 16), (vec)(both & 0xffff0000)};
+}
+
+INLINE void store_bf16_apart(void *to, pair p)
+{
+    v_u32 both = round_bf16(p.a) >> 16 | (round_bf16(p.b) & 0xffff0000);
+    memcpy(to, &both, sizeof both);
+}
 
 INLINE vec keep(vec v, vec factor) { return (void)factor, v; }
 INLINE vec mask_one(vec v, vec factor) { return v & factor; }
