@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a question is measured: the same loop, verification and report for hpccoll and for each of its peers.
+
+A program of this folder asks one question. It yields cases for one library (`--library`), and run.py starts it in
+each library's own environment, in turn and more than once, so that all see the same machine in the same minutes.
+Ranks are synchronised and their times gathered by mpi4py, whatever library is measured.
+"""
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from libraries import Library, open_library
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+COMM = MPI.COMM_WORLD
+TINY = "tiny"  # the size of a smoke test: everything runs and is verified, no time means anything
+
+
+@dataclass
+class Case:
+    """One point of a table: `run` is timed after `verify` has passed."""
+
+    way: str  # how: "in place", "one group", ...
+    label: str  # of what: "64 KiB", "161 gradients", ...
+    run: Callable[[], object]
+    verify: Callable[[], None]
+    bytes: int = 0  # payload of one rank
+    once: bool = False  # the run itself is long: no repetition
+    figures: Callable[[float], dict[str, float]] = lambda seconds: {}  # of another kind, from the median time
+
+
+@dataclass
+class Result:
+    library: str
+    version: str
+    way: str
+    label: str
+    bytes: int
+    ranks: int
+    samples: list[float]  # seconds of one operation, the slowest rank's, a repetition each
+    figures: dict[str, float]
+
+
+Cases = Callable[[Library, argparse.Namespace], Iterator[Case]]
+
+
+def measure(case: Case, seconds: float, most: int) -> list[float]:
+    """Time `case.run` for about `seconds`: repetitions long enough for the clock, started together.
+
+    Return the slowest rank's time of each repetition.
+    """
+    if not case.once:
+        case.run()
+    COMM.Barrier()
+    start = time.perf_counter()
+    case.run()
+    once = COMM.allreduce(time.perf_counter() - start, MPI.MAX)
+    if case.once:
+        return [once]
+    inner = max(1, min(1000, int(1e-3 / max(once, 1e-7))))
+    repetitions = max(3, min(most, int(seconds / (inner * max(once, 1e-7)))))
+    samples = np.empty(repetitions)
+    for i in range(repetitions):
+        COMM.Barrier()
+        start = time.perf_counter()
+        for _ in range(inner):
+            case.run()
+        samples[i] = (time.perf_counter() - start) / inner
+    COMM.Allreduce(MPI.IN_PLACE, samples, MPI.MAX)
+    return [float(s) for s in samples]
+
+
+def random_data(rank: int, count: int, dtype: object = np.float32) -> NDArray[np.float32]:
+    """What rank `rank` contributes; every rank can compute it, so that every rank can check the sum."""
+    values = np.random.default_rng([7, rank]).standard_normal(count, dtype=np.float32)
+    return values.astype(dtype)
+
+
+def check_sum(result: NDArray[np.float32], count: int, dtype: object = np.float32, tolerance: float = 1e-5) -> None:
+    """Compare with the float64 sum of all ranks' random data."""
+    expected = sum(random_data(rank, count, dtype).astype(np.float64) for rank in range(COMM.size))
+    wrong = np.abs(result.astype(np.float64) - expected) > tolerance * (1 + np.abs(expected))
+    if wrong.any():
+        where = int(np.flatnonzero(wrong)[0])
+        values = f"{result[where]} instead of {expected[where]}"
+        raise AssertionError(f"{int(wrong.sum())} of {count} sums are wrong, the first at {where}: {values}")
+
+
+def size_label(size: int) -> str:
+    for unit, scale in (("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size >= scale:
+            return f"{size / scale:g} {unit}"
+    return f"{size} B"
+
+
+def main(question: str, cases: Cases, add_arguments: Callable[[argparse.ArgumentParser], None] | None = None) -> None:
+    """The command line of every question."""
+    parser = argparse.ArgumentParser(description=question)
+    parser.add_argument("--library", default="hpccoll")
+    parser.add_argument("--seconds", type=float, default=0.5, help="time spent on each case")
+    parser.add_argument("--most", type=int, default=400, help="repetitions at most")
+    parser.add_argument("--out", type=Path, help="append the results to this file, a JSON line each")
+    parser.add_argument("--size", choices=(TINY, "full"), default="full")
+    if add_arguments:
+        add_arguments(parser)
+    options = parser.parse_args()
+    library = open_library(options.library)
+    try:
+        for case in cases(library, options):
+            case.verify()
+            tiny = options.size == TINY
+            samples = measure(case, 0.0 if tiny else options.seconds, options.most)
+            figures = case.figures(statistics.median(samples))
+            _report(
+                Result(library.name, library.version, case.way, case.label, case.bytes, COMM.size, samples, figures),
+                options.out,
+            )
+    finally:
+        library.close()
+
+
+def _report(result: Result, out: Path | None) -> None:
+    if COMM.rank:
+        return
+    low, middle, high = (f"{seconds * 1e6:.1f}" for seconds in spread(result.samples))
+    figures = ", ".join(f"{name} {value:.4g}" for name, value in result.figures.items())
+    what = f"{result.library:10} {result.way:24} {result.label:16}"
+    print(f"{what} {middle:>11} us  ({low} .. {high})  {figures}", flush=True)
+    if out:
+        with out.open("a") as file:
+            file.write(json.dumps(asdict(result)) + "\n")
+
+
+def spread(samples: list[float]) -> tuple[float, float, float]:
+    """Lower quartile, median, upper quartile."""
+    if len(samples) < 2:
+        return samples[0], samples[0], samples[0]
+    return tuple(statistics.quantiles(samples, n=4, method="inclusive"))  # type: ignore[return-value]

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""hpccoll and its peers behind one small interface; only the chosen one is imported."""
+
+import os
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+COMM = MPI.COMM_WORLD
+
+
+class Library(Protocol):
+    name: str
+    version: str
+
+    def sum_in_place(self, x: Array) -> Callable[[], object]:
+        """A call that replaces x by its sum over the ranks (blocking)."""
+
+    def close(self) -> None: ...
+
+
+class Hpccoll:
+    name = "hpccoll"
+
+    def __init__(self) -> None:
+        import hpccoll
+
+        hpccoll.init()
+        self.hpccoll = hpccoll
+        self.version = hpccoll.__version__
+
+    def sum_in_place(self, x: Array) -> Callable[[], object]:
+        allreduce = self.hpccoll.allreduce
+        return lambda: allreduce(x, name="x", out=x)
+
+    def close(self) -> None:
+        self.hpccoll.shutdown()
+
+
+class Mpi:
+    """Plain mpi4py on whatever MPI the environment has; what a careful user would write by hand."""
+
+    def __init__(self) -> None:
+        vendor, version = MPI.get_vendor()
+        self.name = vendor.lower().replace(" ", "")
+        self.version = ".".join(map(str, version))
+
+    def sum_in_place(self, x: Array) -> Callable[[], object]:
+        if x.dtype.itemsize == 2:
+            raise NotImplementedError("MPI has no 16-bit float")
+        return lambda: COMM.Allreduce(MPI.IN_PLACE, x)
+
+    def close(self) -> None:
+        pass
+
+
+class Memcpy:
+    """The floor: every rank copies the array once, all at the same time. So many bytes must move at least."""
+
+    name = "memcpy"
+    version = np.__version__
+
+    def sum_in_place(self, x: Array) -> Callable[[], object]:
+        y = x.copy()
+        return lambda: np.copyto(y, x)
+
+    def close(self) -> None:
+        pass
+
+
+class Gloo:
+    name = "gloo"
+
+    def __init__(self) -> None:
+        import torch
+        import torch.distributed as dist
+
+        torch.set_num_threads(1)
+        port = COMM.bcast(20000 + os.getpid() % 20000)
+        dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=COMM.rank, world_size=COMM.size)
+        self.torch, self.dist = torch, dist
+        self.version = torch.__version__
+
+    def tensor(self, x: Array) -> Any:
+        if x.dtype.name == "bfloat16":
+            return self.torch.from_numpy(x.view(np.int16)).view(self.torch.bfloat16)
+        return self.torch.from_numpy(x)
+
+    def sum_in_place(self, x: Array) -> Callable[[], object]:
+        tensor = self.tensor(x)
+        return lambda: self.dist.all_reduce(tensor)
+
+    def close(self) -> None:
+        self.dist.destroy_process_group()
+
+
+class Horovod:
+    name = "horovod"
+
+    def __init__(self) -> None:
+        import horovod
+        import horovod.torch as hvd
+        import torch
+
+        hvd.init()
+        self.hvd, self.torch = hvd, torch
+        self.version = horovod.__version__
+
+    def sum_in_place(self, x: Array) -> Callable[[], object]:
+        tensor = self.torch.from_numpy(x)
+        return lambda: self.hvd.allreduce_(tensor, op=self.hvd.Sum, name="x")
+
+    def close(self) -> None:
+        self.hvd.shutdown()
+
+
+LIBRARIES: dict[str, type[Library]] = {
+    "hpccoll": Hpccoll,
+    "mpi": Mpi,
+    "memcpy": Memcpy,
+    "gloo": Gloo,
+    "horovod": Horovod,
+}
+
+
+def open_library(name: str) -> Any:
+    return LIBRARIES[name]()

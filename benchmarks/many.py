@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lists of named tensors, and the ways to sum them over the ranks in place: each library's own, and by hand."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from harness import Case, check_sum, random_data
+from libraries import COMM, Gloo, Horovod, Hpccoll, Library, Memcpy, Mpi
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+Tensors = dict[str, NDArray[np.float32]]
+Ways = dict[str, Callable[[], object]]
+
+BUCKET = 25 << 20  # bytes: the default of torch's DistributedDataParallel
+
+
+def cases(library: Library, shapes: list[tuple[str, tuple[int, ...]]], label: str) -> Iterator[Case]:
+    """A case for each way in which the library can sum tensors of these names and shapes."""
+    tensors = {name: np.empty(shape, np.float32) for name, shape in shapes}
+    size = sum(x.nbytes for x in tensors.values())
+    fill(tensors)
+    for way, run in ways(library, tensors).items():
+        yield Case(way, label, run, verifier(library, way, tensors, run), size)
+
+
+def fill(tensors: Tensors) -> None:
+    """Slices of this rank's random stream, in memory of their own, as gradients are."""
+    values = random_data(COMM.rank, sum(x.size for x in tensors.values()))
+    first = 0
+    for x in tensors.values():
+        x[...] = values[first : first + x.size].reshape(x.shape)
+        first += x.size
+
+
+def verifier(library: Library, way: str, tensors: Tensors, run: Callable[[], object]) -> Callable[[], None]:
+    """Fill the tensors, run once and compare each with the float64 sum; then zero them for the timing."""
+
+    def verify() -> None:
+        fill(tensors)
+        run()
+        if not isinstance(library, Memcpy):
+            flat = np.concatenate([x.ravel() for x in tensors.values()])
+            check_sum(flat, flat.size, tolerance=1e-2 if "FP16" in way else 1e-5)
+        for x in tensors.values():
+            x[...] = 0
+
+    return verify
+
+
+def ways(library: Library, tensors: Tensors) -> Ways:
+    match library:
+        case Hpccoll():
+            return hpccoll_ways(library, tensors)
+        case Mpi():
+            return mpi_ways(tensors)
+        case Gloo():
+            return gloo_ways(library, tensors)
+        case Horovod():
+            return horovod_ways(library, tensors)
+        case Memcpy():
+            return memcpy_ways(tensors)
+    raise TypeError(type(library))
+
+
+def hpccoll_ways(library: Hpccoll, tensors: Tensors) -> Ways:
+    hc, arrays = library.hpccoll, list(tensors.values())
+
+    def one_by_one(compression: object = None) -> None:
+        handles = [hc.allreduce_async(x, name=name, out=x, compression=compression) for name, x in tensors.items()]
+        for handle in handles:
+            handle.wait()
+
+    return {
+        "enqueued, then awaited": one_by_one,
+        "one group": lambda: hc.allreduce(arrays, name="group", out=arrays),
+        "enqueued, FP16": lambda: one_by_one(hc.compression.FP16),
+    }
+
+
+def mpi_ways(tensors: Tensors) -> Ways:
+    arrays = list(tensors.values())
+    fused = np.empty(sum(x.size for x in arrays), np.float32)
+    bounds = np.cumsum([0, *(x.size for x in arrays)])
+
+    def one_by_one() -> None:
+        for x in arrays:
+            COMM.Allreduce(MPI.IN_PLACE, x)
+
+    def by_hand() -> None:
+        for x, first, last in zip(arrays, bounds[:-1], bounds[1:], strict=True):
+            fused[first:last] = x.ravel()
+        COMM.Allreduce(MPI.IN_PLACE, fused)
+        for x, first, last in zip(arrays, bounds[:-1], bounds[1:], strict=True):
+            x.ravel()[:] = fused[first:last]
+
+    return {"tensor by tensor": one_by_one, "fused by hand": by_hand}
+
+
+def gloo_ways(library: Gloo, tensors: Tensors) -> Ways:
+    torch, dist = library.torch, library.dist
+    buckets: list[list[Any]] = [[]]
+    filled = 0
+    for x in tensors.values():
+        if filled and filled + x.nbytes > BUCKET:
+            buckets.append([])
+            filled = 0
+        buckets[-1].append(torch.from_numpy(x))
+        filled += x.nbytes
+    flat = [torch.empty(sum(t.numel() for t in bucket)) for bucket in buckets]
+
+    def in_buckets(dtype: Any = torch.float32) -> None:
+        works = []
+        for bucket, buffer in zip(buckets, flat, strict=True):
+            torch.cat([t.reshape(-1) for t in bucket], out=buffer)
+            narrow = buffer.to(dtype)
+            works.append((dist.all_reduce(narrow, async_op=True), narrow))
+        for bucket, (work, narrow) in zip(buckets, works, strict=True):
+            work.wait()
+            first = 0
+            for t in bucket:
+                t.copy_(narrow[first : first + t.numel()].view(t.shape))
+                first += t.numel()
+
+    def one_by_one() -> None:
+        for work in [dist.all_reduce(t, async_op=True) for bucket in buckets for t in bucket]:
+            work.wait()
+
+    return {
+        "enqueued, then awaited": one_by_one,
+        "25 MB buckets": in_buckets,
+        "25 MB buckets, FP16": lambda: in_buckets(torch.float16),
+    }
+
+
+def horovod_ways(library: Horovod, tensors: Tensors) -> Ways:
+    hvd = library.hvd
+    named = {name: library.torch.from_numpy(x) for name, x in tensors.items()}
+
+    def one_by_one() -> None:
+        for handle in [hvd.allreduce_async_(t, op=hvd.Sum, name=name) for name, t in named.items()]:
+            hvd.synchronize(handle)
+
+    def halves() -> None:
+        pairs = []
+        for name, t in named.items():
+            narrow = t.half()
+            pairs.append((t, narrow, hvd.allreduce_async_(narrow, op=hvd.Sum, name=f"{name}.half")))
+        for t, narrow, handle in pairs:
+            hvd.synchronize(handle)
+            t.copy_(narrow)
+
+    def group() -> None:
+        hvd.synchronize(hvd.grouped_allreduce_async_(list(named.values()), op=hvd.Sum, name="group"))
+
+    return {"enqueued, then awaited": one_by_one, "one group": group, "enqueued, FP16": halves}
+
+
+def memcpy_ways(tensors: Tensors) -> Ways:
+    copies = [x.copy() for x in tensors.values()]
+
+    def copy_all() -> None:
+        for copy, x in zip(copies, tensors.values(), strict=True):
+            np.copyto(copy, x)
+
+    return {"copy of all": copy_all}

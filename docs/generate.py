@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Draw the tables of the docs from the code.
+
+python docs/generate.py            rewrite what stands between <!-- generated: NAME --> and <!-- end -->
+python docs/generate.py --check    change nothing; exit status 1 if a page is not up to date
+"""
+
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from hpccoll import _core, config, errors
+
+HERE = Path(__file__).resolve().parent
+HEADER = HERE.parent / "ext" / "core" / "hc.h"
+SECTION = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    lines = [list(head), *([str(cell) for cell in row] for row in rows)]
+    lines.insert(1, ["---"] * len(lines[0]))
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def knobs() -> str:
+    """One row a field of Config."""
+    return table(
+        ("variable", "default", "unit", "allowed", "meaning"),
+        ((f"`{k.variable}`", f"`{k.default}`", k.unit, k.bounds, k.doc) for k in config.knobs()),
+    )
+
+
+def statuses() -> str:
+    """One row a status of the engine that is an error."""
+    rows = [(f"`{exception}`", text, f"`{name}`", code) for code, name, text, exception in _core.STATUSES if code]
+    return table(("exception", "says that", "status", "code"), rows)
+
+
+def exceptions() -> str:
+    """The tree of exception classes with their first sentences."""
+
+    def branch(cls: type, depth: int) -> list[str]:
+        first_line = (inspect.getdoc(cls) or "").split("\n\n")[0].replace("\n", " ")
+        below = [line for child in cls.__subclasses__() for line in branch(child, depth + 1)]
+        return [f"{'  ' * depth}- `{cls.__name__}`: {first_line}", *below]
+
+    return "\n".join(branch(errors.HpccollError, 0))
+
+
+def reductions() -> str:
+    """Where each reduction is defined, as the kernels have it."""
+
+    def cell(reduction: int, dtype: int) -> str:
+        return "yes" if _core.reduction_defined(reduction, dtype) else ""
+
+    rows = [
+        (f"`{name}`", *(cell(reduction, dtype) for reduction in range(len(_core.REDUCTIONS))))
+        for dtype, name in enumerate(_core.DTYPES)
+    ]
+    return table(("dtype", *(f"`{name}`" for name in _core.REDUCTIONS)), rows)
+
+
+def enum_rows(enum: str, prefix: str) -> list[tuple[str, str]]:
+    """(name, comment) of each line of an enum in hc.h."""
+    body = re.search(rf"enum {enum} \{{(.*?)\}};", HEADER.read_text(), re.DOTALL)
+    assert body, enum
+    return [
+        (f"`{name}`", (comment or "").strip())
+        for name, comment in re.findall(rf"{prefix}(\w+),?\s*(?:/\*(.*?)\*/)?", body[1])
+    ]
+
+
+def engine() -> str:
+    """Events that go into the engine and actions that come out."""
+    events = table(("event", "carries"), enum_rows("hc_event_kind", "HC_EV_"))
+    actions = table(("action", "means"), enum_rows("hc_action_kind", "HC_AC_"))
+    return f"{events}\n\n{actions}"
+
+
+SECTIONS: dict[str, Callable[[], str]] = {
+    section.__name__: section for section in (knobs, statuses, exceptions, reductions, engine)
+}
+
+
+def generated(text: str) -> str:
+    return SECTION.sub(lambda match: f"{match[1]}{SECTIONS[match[2]]()}\n{match[3]}", text)
+
+
+def main() -> int:
+    stale = []
+    for page in sorted(HERE.glob("*.md")):
+        text = page.read_text()
+        if (fresh := generated(text)) != text:
+            stale.append(page.name)
+            if "--check" not in sys.argv:
+                page.write_text(fresh)
+    print(f"{'not up to date' if '--check' in sys.argv else 'rewritten'}: {', '.join(stale) or 'none'}")
+    return int(bool(stale) and "--check" in sys.argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a training step does with its gradients: their mean over the ranks, or nothing in a run alone."""
+
+import time
+from typing import Protocol
+
+import hpccoll
+from network import Half
+
+
+class Exchange(Protocol):
+    def add(self, gradients: dict[str, Half]) -> None:
+        """Take one layer's gradients; may start to send them. They must not be changed before finish()."""
+
+    def finish(self) -> dict[str, Half]:
+        """The mean of all gradients added since the last finish(), by name."""
+
+
+class Alone:
+    """One process: its gradients are the mean. No line of hpccoll runs, so that the comparison means something."""
+
+    def __init__(self) -> None:
+        self._gradients: dict[str, Half] = {}
+
+    def add(self, gradients: dict[str, Half]) -> None:
+        self._gradients |= gradients
+
+    def finish(self) -> dict[str, Half]:
+        gradients, self._gradients = self._gradients, {}
+        return gradients
+
+
+class Mean:
+    """All ranks: groups of layers are enqueued while backward still computes the layers before them."""
+
+    def __init__(self, layers_per_group: int) -> None:
+        self._layers_per_group = layers_per_group
+        self._layers = 0
+        self._open: dict[str, Half] = {}
+        self._flying: list[tuple[dict[str, Half], hpccoll.Handle]] = []
+        self.exposed = 0.0  # seconds that finish() had to wait
+
+    def add(self, gradients: dict[str, Half]) -> None:
+        self._open |= gradients
+        self._layers += 1
+        if self._layers == self._layers_per_group:
+            self._enqueue()
+
+    def _enqueue(self) -> None:
+        """One group: agreed, fused and completed together, reduced in place."""
+        group, self._open, self._layers = self._open, {}, 0
+        arrays = list(group.values())
+        name = " ".join(group)
+        handle = hpccoll.allreduce_async(arrays, hpccoll.AVERAGE, name=name, out=arrays)
+        self._flying.append((group, handle))
+
+    def finish(self) -> dict[str, Half]:
+        if self._open:
+            self._enqueue()
+        start = time.perf_counter()
+        mean: dict[str, Half] = {}
+        for group, handle in self._flying:
+            handle.wait()
+            mean |= group
+        self.exposed += time.perf_counter() - start
+        self._flying.clear()
+        return mean

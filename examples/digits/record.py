@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What remains of a run: an HDF5 record with its provenance, and a summary of the communication in words."""
+
+import platform
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+import hpccoll
+
+
+def write_record(
+    path: Path, series: Mapping[str, object], facts: Mapping[str, object], stats: Mapping[str, int]
+) -> None:
+    """Series as data sets, facts and where they come from as attributes, the World's counters as a group's."""
+    with h5py.File(path, "w") as file:
+        for name, values in series.items():
+            file[name] = np.asarray(values)
+        file.attrs.update(facts)
+        file.attrs.update(
+            program="examples/digits/train.py",
+            command=" ".join(sys.argv),
+            written=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+            host=platform.node(),
+            python=platform.python_version(),
+            numpy=np.__version__,
+            hpccoll=hpccoll.__version__,
+        )
+        file.create_group("communication").attrs.update({name: np.uint64(value) for name, value in stats.items()})
+
+
+def communication(stats: Mapping[str, int], exposed: float, steps: int) -> str:
+    """Rank 0's counters, a line a question."""
+    busy = stats["in_flight_ns"] / 1e9
+    hidden = max(0.0, 1.0 - exposed / busy) if busy else 0.0
+    met = stats["first_commits"]
+    cached = stats["cached_commits"]
+    return "\n".join(
+        [
+            f"  inside the node   {stats['packed_bytes'] / 1e6:9.1f} MB packed, {stats['spread_bytes'] / 1e6:.1f} MB spread",
+            f"  between nodes     {stats['net_sent_bytes'] / 1e6:9.1f} MB sent in {stats['net_sent_messages']} messages",
+            f"  control           {stats['control_messages_local']} messages inside the node,"
+            f" {stats['control_messages_net']} between nodes",
+            f"  batches           {stats['batches']} ({stats['batches'] / steps:.1f} a step)",
+            f"  agreed            {cached} requests by their cached bit, {met} at a first meeting",
+            f"  time              {busy:.2f} s in flight: {hidden:.0%} hidden behind the backward pass,"
+            f" {exposed:.2f} s exposed",
+        ]
+    )

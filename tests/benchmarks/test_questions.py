@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every question is asked once at its smallest size: it runs, and what it measures is verified. No time is judged."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+ASKED = [
+    (q, library) for q in ("small", "allreduce", "many_tensors", "resnet50") for library in ("memcpy", "hpccoll", "mpi")
+]
+ASKED += [("overlap", "hpccoll"), ("overlap", "mpi"), ("idle", "hpccoll"), ("hierarchy", "hpccoll")]
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(("question", "library"), ASKED)
+def test_question(question: str, library: str, tmp_path: Path) -> None:
+    out = tmp_path / "results"
+    command = [sys.executable, "-m", "hpccoll", "run", "-np", "2", "--timeout", "100", sys.executable]
+    command += [ROOT / "benchmarks" / f"{question}.py", "--library", library, "--size", "tiny", "--out", out]
+    done = subprocess.run(
+        [str(word) for word in command], cwd=tmp_path, env=os.environ | {"OMP_NUM_THREADS": "1"}, timeout=110, text=True,
+        check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    results = [json.loads(line) for line in out.read_text().splitlines()]
+    assert results and all(r["samples"] and min(r["samples"]) > 0 for r in results)
+
+
+def test_a_wrong_sum_is_noticed() -> None:
+    """The check itself must be able to fail."""
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import numpy as np\n"
+        "from harness import check_sum, random_data\n"
+        "x = random_data(0, 1000); check_sum(x, 1000); x[777] += 0.01\n"
+        "try: check_sum(x, 1000)\n"
+        "except AssertionError as error: assert '777' in str(error)\n"
+        "else: sys.exit('not noticed')\n"
+    )
+    subprocess.run([sys.executable, "-c", code, ROOT / "benchmarks"], check=True, timeout=60)

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs of this folder: a program of the project under `hpccoll run`."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def job() -> Callable[..., str]:
+    """`job(4, "examples/x.py", "--option", HPCCOLL_NODES=2, status=0)`: run it, check the status, return its output."""
+
+    def run(ranks: int, program: str, *arguments: object, status: int = 0, **variables: object) -> str:
+        command = [sys.executable, "-m", "hpccoll", "run", "-np", ranks, "--timeout", 100]
+        command += [sys.executable, ROOT / program, *arguments]
+        environment = os.environ | {"OMP_NUM_THREADS": "1"} | {name: str(value) for name, value in variables.items()}
+        done = subprocess.run(
+            [str(word) for word in command], cwd=ROOT, env=environment, timeout=110, text=True, check=False,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        assert done.returncode == status, done.stdout
+        return done.stdout
+
+    return run
