@@ -2,6 +2,7 @@
 """The table of extensions. All that is static stands in pyproject.toml."""
 
 import fcntl
+import os
 import sys
 from glob import glob
 from pathlib import Path
@@ -14,17 +15,18 @@ sys.path.insert(0, ".")
 from build_backend import find_mpicc, mpi_flags, mpi_requirement
 
 CFLAGS = ["-O3", "-std=c11", "-fvisibility=hidden", "-ffp-contract=off", "-pthread"]
-LDFLAGS = ["-pthread", "-Wl,--as-needed"]
+LDFLAGS = ["-pthread", "-Wl,--as-needed", "-lm", "-lrt", "-ldl"]
 
 MPI_SOURCES = ["ext/transport/mpi.c"]
-CORE_SOURCES = sorted({*glob("ext/core/*.c"), *glob("ext/transport/*.c"), *glob("ext/loop/*.c")} - {*MPI_SOURCES})
+CORE_SOURCES = sorted(
+    {*glob("ext/core/*.c"), *glob("ext/transport/*.c"), *glob("ext/loop/*.c")} - {*MPI_SOURCES}
+)
 
-#             module   C sources     libraries
-EXTENSIONS = {"_core": (CORE_SOURCES, ["m"]), "_mpi": (MPI_SOURCES, [])}
+EXTENSIONS = {"_core": CORE_SOURCES, "_mpi": MPI_SOURCES}
 
 
 class build(build_ext):
-    """build_ext that waits for another build of the same tree, and adds the flags of the MPI to _mpi."""
+    """build_ext that waits for another build of the same tree, compiles what changed, and knows the MPI."""
 
     def run(self) -> None:
         Path("build").mkdir(exist_ok=True)
@@ -37,17 +39,27 @@ class build(build_ext):
             flags = mpi_flags(inplace=bool(self.editable_mode or self.inplace))
             extension.extra_compile_args += flags["extra_compile_args"]
             extension.extra_link_args += flags["extra_link_args"]
+        self.compile_only_what_changed(extension)
         super().build_extension(extension)
 
+    def compile_only_what_changed(self, extension: Extension) -> None:
+        every_time = type(self.compiler)._compile
+        shared = max(os.path.getmtime(f) for f in ["setup.py", *extension.depends])
 
-def extension(name: str, sources: list[str], libraries: list[str]) -> Extension:
+        def compile_changed(obj: str, source: str, *rest: object) -> None:
+            if not os.path.exists(obj) or os.path.getmtime(obj) <= max(shared, os.path.getmtime(source)):
+                every_time(self.compiler, obj, source, *rest)
+
+        self.compiler._compile = compile_changed
+
+
+def extension(name: str, sources: list[str]) -> Extension:
     return Extension(
         f"hpccoll.{name}",
         sources=[f"ext/cython/{name}.pyx", *sources],
-        depends=sorted(glob("ext/**/*.h", recursive=True) + glob("ext/cython/*.pxd")),
+        depends=sorted(glob("ext/**/*.h", recursive=True) + glob("ext/cython/*.p*")),
         include_dirs=["ext", "ext/core", "ext/transport", "ext/loop"],
-        define_macros=[("_GNU_SOURCE", None)],
-        libraries=libraries,
+        define_macros=[("_GNU_SOURCE", "")],
         extra_compile_args=CFLAGS.copy(),
         extra_link_args=LDFLAGS.copy(),
     )
@@ -59,7 +71,7 @@ def extensions() -> list[Extension]:
     if "_mpi" in wanted and not find_mpicc():
         print("hpccoll: no MPI compiler (MPICC, or mpicc on PATH): _mpi is left out", file=sys.stderr)
         wanted.remove("_mpi")
-    return [extension(name, *EXTENSIONS[name]) for name in wanted]
+    return [extension(name, EXTENSIONS[name]) for name in wanted]
 
 
 setup(

@@ -10,7 +10,9 @@ from hpccoll.launch import cli as run
 
 def main() -> int:
     """Hand the arguments to the subcommand; its exit status."""
-    parser = argparse.ArgumentParser(prog="hpccoll", description="Collective operations for the ranks of a job.")
+    parser = argparse.ArgumentParser(
+        prog="hpccoll", description="Collective operations for the ranks of a job."
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     run.add_parser(commands)
     info.add_parser(commands)

@@ -18,12 +18,20 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 C_FLAGS = (
-    "-std=c11 -O1 -g -D_GNU_SOURCE -pthread -Wall -Wextra -Wpedantic -Werror -Wno-overlength-strings "
+    "-std=c11 -O1 -g -D_GNU_SOURCE= -pthread -Wall -Wextra -Wpedantic -Werror -Wno-overlength-strings "
     "-Iext -Iext/core -Iext/transport -Iext/loop"
 ).split()
 
 
 # ---- C programs ---------------------------------------------------------------------------------
+
+SANITIZERS: list[str] = []  # of --sanitize, on the command line of every program
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--sanitize", metavar="address,undefined", help="compile the tests' C programs with sanitizers"
+    )
 
 
 def compile_c(*sources: str, flags: tuple[str, ...] = (), compiler: str = "gcc", name: str = "") -> Path:
@@ -34,8 +42,10 @@ def compile_c(*sources: str, flags: tuple[str, ...] = (), compiler: str = "gcc",
     files = [f for pattern in sources for f in sorted(glob(pattern, root_dir=ROOT))]
     if missing := [p for p in sources if not glob(p, root_dir=ROOT)]:
         raise FileNotFoundError(f"no such C source: {missing}")
-    command = [compiler, *C_FLAGS, *flags, *files, "-lm"]
-    headers = sorted(glob("ext/**/*.h", root_dir=ROOT, recursive=True) + glob("tests/**/*.h", root_dir=ROOT, recursive=True))
+    command = [compiler, *C_FLAGS, *SANITIZERS, *flags, *files, "-lm"]
+    headers = sorted(
+        f for room in ("ext", "tests") for f in glob(f"{room}/**/*.h", root_dir=ROOT, recursive=True)
+    )
     digest = hashlib.sha256(repr(command).encode())
     for file in [*files, *headers]:
         digest.update((ROOT / file).read_bytes())
@@ -43,7 +53,9 @@ def compile_c(*sources: str, flags: tuple[str, ...] = (), compiler: str = "gcc",
     if not program.exists():
         program.parent.mkdir(parents=True, exist_ok=True)
         fresh = program.with_suffix(f".{os.getpid()}")
-        built = subprocess.run([*command, "-o", str(fresh)], cwd=ROOT, capture_output=True, text=True, timeout=300)
+        built = subprocess.run(
+            [*command, "-o", str(fresh)], cwd=ROOT, capture_output=True, text=True, timeout=300
+        )
         if built.returncode != 0:
             pytest.fail(f"{' '.join(command)}\n{built.stdout}{built.stderr}", pytrace=False)
         fresh.replace(program)
@@ -52,13 +64,13 @@ def compile_c(*sources: str, flags: tuple[str, ...] = (), compiler: str = "gcc",
 
 @pytest.fixture(scope="session")
 def build_c() -> Callable[..., Path]:
-    """`build_c("tests/core/x.c", "ext/core/*.c", flags=("-fsanitize=address",), compiler="clang")`: see compile_c."""
+    """`build_c("tests/core/x.c", "ext/core/*.c", flags=("-O3",), compiler="clang")`: see compile_c."""
     return compile_c
 
 
 @pytest.fixture(scope="session")
 def run_c() -> Callable[..., str]:
-    """`run_c(program, *arguments, timeout=60, env={})`: its output; fails with it if the exit status is not 0."""
+    """`run_c(program, *arguments, timeout=60, env={})`: its output, shown if it fails."""
 
     def run(program: Path, *arguments: object, timeout: float = 60, env: dict[str, str] | None = None) -> str:
         command = [str(program), *map(str, arguments)]
@@ -82,7 +94,7 @@ def under_mpi(config: pytest.Config) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what belongs to another run: MPI tests outside a job, the others inside, larger jobs' tests."""
+    """Leave out what belongs to another run: outside a job MPI tests, inside the others and larger jobs'."""
     size = 0
     if under_mpi(config):
         from mpi4py import MPI
@@ -102,6 +114,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Ranks other than 0 keep their report to themselves, unless something failed there."""
+    if names := config.getoption("--sanitize"):
+        SANITIZERS.extend((f"-fsanitize={names}", "-fno-sanitize-recover=all"))
     config.addinivalue_line("markers", "gpu: needs a GPU; the only reason for a skip on CI")
     config.addinivalue_line("markers", "slow: longer than a few seconds; `make test-all` runs it")
     reporter = config.pluginmanager.get_plugin("terminalreporter")
@@ -128,7 +142,8 @@ def pytest_unconfigure(config: pytest.Config) -> Iterator[None]:
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     """With CI set a skip is a failure, except of what needs a GPU."""
     report = yield
-    if os.environ.get("CI") and report.skipped and not hasattr(report, "wasxfail") and not item.get_closest_marker("gpu"):
+    skipped = report.skipped and not hasattr(report, "wasxfail") and not item.get_closest_marker("gpu")
+    if skipped and os.environ.get("CI"):
         report.outcome = "failed"
         report.longrepr = f"skipped, which CI does not allow: {report.longrepr}"
     return report

@@ -11,7 +11,12 @@ from hpccoll import config
 from hpccoll.launch import installed, processes
 from hpccoll.launch.job import Job, LaunchError, Plan, parse_hosts, place
 
-ALLOCATIONS = {"SLURM_JOB_ID": "Slurm", "LSB_JOBID": "LSF", "PBS_NODEFILE": "PBS", "PE_HOSTFILE": "Grid Engine"}
+ALLOCATIONS = {
+    "SLURM_JOB_ID": "Slurm",
+    "LSB_JOBID": "LSF",
+    "PBS_NODEFILE": "PBS",
+    "PE_HOSTFILE": "Grid Engine",
+}
 EVERYWHERE = {"PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "OMP_NUM_THREADS"}
 """Variables that ranks on other hosts need as well, beside ours."""
 TIMED_OUT = 124
@@ -25,14 +30,25 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         help="start a job on this machine or on hosts, with the installed mpirun",
         usage="hpccoll run -np N [options] COMMAND [ARGUMENT ...]",
     )
-    parser.add_argument("-np", "-n", dest="ranks", type=int, help="how many ranks (default: what the hosts take)")
+    parser.add_argument(
+        "-np", "-n", dest="ranks", type=int, help="how many ranks (default: what the hosts take)"
+    )
     parser.add_argument("-H", "--hosts", metavar="h1:2,h2:2", help="hosts, and how many ranks each takes")
     parser.add_argument("--nodes", type=int, help="let the ranks of this machine act as so many nodes")
-    parser.add_argument("--timeout", type=float, metavar="SECONDS", help="end the job after so long (status 124)")
     parser.add_argument(
-        "-x", dest="variables", action="append", default=[], metavar="NAME[=VALUE]", help="set a variable in all ranks"
+        "--timeout", type=float, metavar="SECONDS", help="end the job after so long (status 124)"
     )
-    parser.add_argument("--launcher", help="mpirun or mpiexec to use (default: this environment's, then PATH's)")
+    parser.add_argument(
+        "-x",
+        dest="variables",
+        action="append",
+        default=[],
+        metavar="NAME[=VALUE]",
+        help="set a variable in all ranks",
+    )
+    parser.add_argument(
+        "--launcher", help="mpirun or mpiexec to use (default: this environment's, then PATH's)"
+    )
     parser.add_argument("--show", action="store_true", help="print the command and do not run it")
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND", help="python train.py ...")
     parser.set_defaults(main=main)
@@ -95,7 +111,7 @@ def chosen_variables(settings: list[str], environment: Mapping[str, str]) -> dic
 
 
 def path_with_this_python(path: str) -> str:
-    """PATH with this environment's programs: `python` is the one that has hpccoll, mpirun the one of its MPI."""
+    """PATH with this environment's programs first: the `python` that has hpccoll, the mpirun of its MPI."""
     own = os.path.join(sys.prefix, "bin")
     return path if own in path.split(os.pathsep) else os.pathsep.join((own, path))
 

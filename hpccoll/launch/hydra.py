@@ -7,7 +7,7 @@ from hpccoll.launch.job import Job, Plan
 
 
 def is_mpich(banner: str) -> bool:
-    """Whether `mpirun --version` printed the banner of MPICH's Hydra (MVAPICH and Cray's builds have it too)."""
+    """Whether `mpirun --version` printed the banner of MPICH's Hydra (MVAPICH's has it too)."""
     return "HYDRA build details" in banner
 
 
@@ -29,7 +29,7 @@ def plan_mpich(job: Job, launcher: str) -> Plan:
 def plan_intel(job: Job, launcher: str) -> Plan:
     """Leave the pinning to Intel MPI, which shares the cores out by itself, unless ranks share cores.
 
-    Its -hosts knows no number of ranks for a host: each host is an argument set, `-n 2 -host h1 PROGRAM : ...`.
+    Its -hosts knows no number of ranks for a host: each host is an argument set (`-n 2 -host h1 X : ...`).
     Its mpirun is a shell script that asks the scheduler; where there is none it would only keep signals from
     the real launcher.
     """

@@ -23,8 +23,8 @@ class Host:
 class Job:
     """`ranks` processes of `command`, on this machine (`hosts` empty) or on the named hosts in their order.
 
-    `cores` are those of this machine that the job may use, `allocated` says that a scheduler has already placed
-    the job, so that mpirun asks it for the hosts, and `exported` are set in the ranks on every host.
+    `cores` are those of this machine that the job may use, `allocated` says that a scheduler has placed the
+    job, so that mpirun asks it for the hosts, and `exported` are set in the ranks on every host.
     """
 
     ranks: int
@@ -37,7 +37,7 @@ class Job:
 
     @property
     def cores_a_rank(self) -> int:
-        """Cores to bind a rank to; 0 is "bind nothing": ranks share cores, or the cores are not known from here."""
+        """Cores to bind a rank to; 0: bind nothing, as ranks share cores or sit where none can be counted."""
         return 0 if self.hosts or self.allocated else self.cores // self.ranks
 
     @property

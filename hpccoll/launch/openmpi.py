@@ -15,8 +15,8 @@ def version(banner: str) -> int | None:
 def plan(job: Job, launcher: str, major: int) -> Plan:
     """Give the ranks slots of their own, bind each to its share of the cores, or to nothing if they share.
 
-    Slots are named here: Open MPI counts cores by itself and refuses more ranks. A rank computes and drives, so
-    the default of one core (`--bind-to core` up to two ranks) would make the two of them wait for each other.
+    Slots are named here: Open MPI counts cores by itself and refuses more ranks. A rank computes and drives,
+    so the default of one core (up to two ranks) would make the two of them wait for each other.
     """
     argv = [launcher, "-np", str(job.ranks)]
     if job.root:

@@ -11,7 +11,10 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("ext", "hpccoll", "tests", "benchmarks", "examples", "docs")
 FILES = sorted(
-    f for folder in FOLDERS for end in ("c", "h", "py", "pyx", "pxd") for f in (ROOT / folder).rglob(f"*.{end}")
+    f
+    for folder in FOLDERS
+    for end in ("c", "h", "py", "pyx", "pxd")
+    for f in (ROOT / folder).rglob(f"*.{end}")
 )
 FILE_LINES, FUNCTION_LINES = 500, 60
 

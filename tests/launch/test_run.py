@@ -32,10 +32,10 @@ def alive(pid: int) -> bool:
 
 
 def test_ranks_see_their_job() -> None:
-    status, output = run(
-        "-np", "3", "--nodes", "2", "-x", "COLOUR=dark blue",
-        program="print(f'<{world.size} {os.environ[\"HPCCOLL_NODES\"]} {os.environ[\"COLOUR\"]}>', flush=True)",
-    )  # fmt: skip
+    program = (
+        "print('<%d %s %s>' % (world.size, os.environ['HPCCOLL_NODES'], os.environ['COLOUR']), flush=True)"
+    )
+    status, output = run("-np", "3", "--nodes", "2", "-x", "COLOUR=dark blue", program=program)
     assert status == 0, output
     assert output.count("<3 2 dark blue>") == 3
 
@@ -108,7 +108,10 @@ def test_killed_launcher_takes_the_job_with_it() -> None:
         (("-np", "2", "--nodes", "3", "python"), "--nodes 3: 1 to 2 (the ranks), on one machine"),
         (("-np", "2", "--timeout", "0", "python"), "--timeout 0: more than 0 seconds"),
         (("-np", "2", "-x", "NO_SUCH_NAME", "python"), "NO_SUCH_NAME is not set here"),
-        (("-np", "2", "--launcher", "no-such-mpirun", "python"), "no no-such-mpirun: load your system's MPI module"),
+        (
+            ("-np", "2", "--launcher", "no-such-mpirun", "python"),
+            "no no-such-mpirun: load your system's MPI module",
+        ),
         (("-np", "2", "--launcher", "true", "python"), "is no launcher of Open MPI, MPICH or Intel MPI"),
     ],
 )

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+# One command each. `make demo` and `make test` set up everything they need in .venv.
+
+VENV   ?= .venv
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+            $$p -c 'import sys, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+BIN    := $(abspath $(VENV))/bin
+SOURCES := $(wildcard ext/*/*.[ch] ext/cython/*.p*)
+
+.PHONY: build demo test test-all check bench docs clean
+build: $(VENV)/.built
+
+$(VENV)/.installed: pyproject.toml setup.py build_backend.py
+	@test -x $(BIN)/python || test -n "$(PYTHON)" || \
+	    { echo "no Python 3.11 or later with ensurepip on PATH: make PYTHON=/path/to/python3.12"; exit 1; }
+	@command -v cc >/dev/null || { echo "no C compiler (cc) on PATH: apt-get install gcc libc6-dev"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --editable . --group test
+	@touch $@ $(VENV)/.built
+
+$(VENV)/.built: $(VENV)/.installed $(SOURCES)
+	$(BIN)/python setup.py --quiet build_ext --inplace
+	@touch $@
+
+$(VENV)/.tools: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --group check
+	@touch $@
+
+demo: build
+	$(BIN)/hpccoll run -np 4 --nodes 2 --timeout 300 python examples/digits/train.py --verify
+
+test: build
+	$(BIN)/python tests/rooms.py
+
+test-all: build
+	$(BIN)/python tests/rooms.py --slow
+	$(BIN)/python tests/matrix.py
+
+check: build $(VENV)/.tools
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/cython-lint ext/cython
+	$(BIN)/clang-format --dry-run --Werror $(wildcard ext/*/*.[ch] tests/*/*.[ch])
+	$(BIN)/python -m pytest -q tests/core tests/transport tests/loop --sanitize=address,undefined
+	$(BIN)/python -m pytest -q tests/transport tests/loop --sanitize=thread
+	$(BIN)/python tests/core/soak.py --programs 100000 --fuzz 10000000
+
+bench: build
+	$(BIN)/python benchmarks/run.py
+
+docs: build
+	$(BIN)/python -m pip install --quiet --group docs
+	$(BIN)/python docs/generate.py
+	$(BIN)/mkdocs build --quiet
+
+clean:
+	rm -rf build .pytest_cache .mypy_cache .ruff_cache hpccoll/*.so hpccoll.egg-info $(VENV)/.built

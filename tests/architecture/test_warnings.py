@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every C file compiles without a warning, with gcc and clang, here and for the machines we cannot run on."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+STRICT = (
+    "-std=c11 -D_GNU_SOURCE= -Wall -Wextra -Wpedantic -Werror -Wno-overlength-strings -fsyntax-only".split()
+)
+SOURCES = sorted(f for f in (ROOT / "ext").glob("*/*.c") if f.name != "mpi.c")
+COMPILERS = [
+    name
+    for name in ("gcc", "clang", "aarch64-linux-gnu-gcc", "powerpc64le-linux-gnu-gcc")
+    if shutil.which(name)
+]
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_no_warnings(compiler: str) -> None:
+    done = subprocess.run(
+        [compiler, *STRICT, *map(str, SOURCES)], capture_output=True, text=True, timeout=100
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs all tests: those of one process, then the parallel ones under the real launcher at 1 to 4 ranks.
+
+Each run prints pytest's own report as it goes; the last lines are the closing line of each run and their sum.
+"""
+
+import argparse
+import re
+import subprocess
+import sys
+import time
+from collections import Counter
+
+TIMEOUT = 900
+"""Seconds for one run: a hang is a failure, not a night."""
+
+
+def runs(extra: list[str]) -> dict[str, list[str]]:
+    """What to execute, by name. Ranks share this machine as one node, as two, and as uneven ones."""
+    pytest = ["-m", "pytest", *extra]
+    launch = [sys.executable, "-m", "hpccoll", "run", "--timeout", str(TIMEOUT)]
+    parallel = {
+        f"{ranks} ranks on {nodes} nodes": [
+            *launch,
+            "-np",
+            str(ranks),
+            "--nodes",
+            str(nodes),
+            "python",
+            *pytest,
+            "--only-mpi",
+        ]
+        for ranks, nodes in ((1, 1), (2, 1), (3, 2), (4, 2))
+    }
+    return {"one process": [sys.executable, *pytest], **parallel}
+
+
+def execute(command: list[str]) -> tuple[int, str]:
+    """Run and print; the exit status and pytest's closing line."""
+    closing = "no summary"
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, errors="replace") as run:
+        assert run.stdout is not None
+        for line in run.stdout:
+            print(line, end="", flush=True)
+            if found := re.match(r"=* ?((?:no tests ran|\d+ \w+).* in [\d.]+s)", line):
+                closing = found[1]
+    return run.returncode, closing
+
+
+def main() -> int:
+    """Run every room; 1 if one of them failed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--slow", action="store_true", help="also tests marked slow")
+    arguments, extra = parser.parse_known_args()
+    if not arguments.slow and "-m" not in extra:
+        extra += ["-m", "not slow"]
+    began, closings, failed, total = time.monotonic(), [], False, Counter[str]()
+    for name, command in runs(extra).items():
+        print(f"\n##### {name}", flush=True)
+        status, closing = execute(command)
+        failed |= status != 0
+        closings.append(f"{name:>20}: {closing}" + (f"  (exit status {status})" if status else ""))
+        total.update(
+            {word: int(number) for number, word in re.findall(r"(\d+) (\w+)", closing.split(" in ")[0])}
+        )
+    print("\n##### summary", *closings, sep="\n")
+    counts = ", ".join(
+        f"{total[word]} {word}" for word in ("failed", "passed", "skipped", "error", "errors") if total[word]
+    )
+    print(f"===== {counts or 'no tests ran'} in {time.monotonic() - began:.2f}s =====", flush=True)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
