@@ -16,7 +16,6 @@
  * drops with the process, however it ends, and which a forked child does not inherit (an OFD lock lives as long
  * as any forked child that holds the file).
  */
-#define _GNU_SOURCE
 #include "home.h"
 
 #include <errno.h>
@@ -139,9 +138,10 @@ static long futex(hc_home *home, _Atomic uint32_t *word, int operation, uint32_t
 uint32_t hc_bell_listen(hc_home *home) {
     _Atomic uint64_t *word = &home->house->listening[home->rank / 64];
     uint64_t bit = UINT64_C(1) << (home->rank % 64);
+    /* The count first: a bit that is found set after it can only be taken away by a ringer who adds to it later. */
+    uint32_t seen = atomic_load_explicit(&home->house->seats[home->rank].bell, memory_order_acquire);
     if ((atomic_load_explicit(word, memory_order_relaxed) & bit) == 0)
         atomic_fetch_or_explicit(word, bit, memory_order_acq_rel);
-    uint32_t seen = atomic_load_explicit(&home->house->seats[home->rank].bell, memory_order_acquire);
     atomic_thread_fence(memory_order_seq_cst);
     return seen;
 }
@@ -149,8 +149,9 @@ uint32_t hc_bell_listen(hc_home *home) {
 int hc_bell_sleep(hc_home *home, uint32_t seen, uint64_t ns) {
     _Atomic uint32_t *bell = &home->house->seats[home->rank].bell;
     struct timespec limit = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
-    futex(home, bell, FUTEX_WAIT, seen, &limit); /* a signal ends it early: the caller looks and sleeps again */
-    return atomic_load_explicit(bell, memory_order_acquire) != seen;
+    /* Woken by a signal, or by the late system call of a ring that was seen before: the caller looks again. */
+    long woken = futex(home, bell, FUTEX_WAIT, seen, &limit);
+    return woken == 0 || errno != ETIMEDOUT;
 }
 
 static void ring(hc_home *home, int32_t rank) {

@@ -5,7 +5,6 @@
  * A file under /dev/shm grows on the first touch of a page, and a full file system then answers with SIGBUS in
  * the middle of a reduction. So every page is reserved before anybody maps the file, and a lack is a sentence.
  */
-#define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

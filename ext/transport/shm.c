@@ -25,7 +25,7 @@ int64_t hc_node_chunk_bytes(int32_t local_size) {
 }
 
 static size_t head_bytes(int32_t local_size) {
-    size_t bytes = (size_t)local_size * (sizeof(hc__marks) + 2 * sizeof(hc__small));
+    size_t bytes = sizeof(hc__mark) + (size_t)local_size * (sizeof(hc__marks) + 2 * sizeof(hc__small));
     return (bytes + PAGE - 1) / PAGE * PAGE;
 }
 
@@ -74,13 +74,18 @@ int hc__marks_reached(const hc__shm *shm, hc__watch *watch, int32_t first, int32
 
 /* ---- coming and going ----------------------------------------------------------------------------------- */
 
-static void shm_free(hc_node *node) {
-    hc__shm *shm = hc__shm_of(node);
-    hc_segment_close(&shm->segment);
+static void shm_release(hc__shm *shm) {
     free(shm->inputs);
     free(shm->sources);
     free(shm->starts);
     free(shm);
+}
+
+static void shm_free(hc_node *node) {
+    hc__shm *shm = hc__shm_of(node);
+    int32_t others_left = (int32_t)atomic_fetch_add(&shm->left->value, 1);
+    if (shm->segment.fd >= 0 || others_left + 1 == node->local_size) hc_segment_close(&shm->segment);
+    shm_release(shm);
 }
 
 static const struct hc_node_ops shm_ops = {
@@ -101,8 +106,9 @@ static const struct hc_node_ops shm_ops = {
 static void place(hc__shm *shm) {
     uint8_t *base = shm->segment.base;
     int32_t size = shm->base.local_size;
-    shm->marks = (hc__marks *)base;
-    shm->small = (hc__small *)(base + (size_t)size * sizeof(hc__marks));
+    shm->left = (hc__mark *)base;
+    shm->marks = (hc__marks *)(shm->left + 1);
+    shm->small = (hc__small *)(shm->marks + size);
     shm->region = region_bytes(size);
     shm->slots = base + head_bytes(size);
     shm->results = shm->slots + (size_t)size * shm->region;
@@ -111,15 +117,10 @@ static void place(hc__shm *shm) {
 int hc_shm_node_new(hc_segment segment, hc_home *home, const int32_t *locals, int32_t local_rank,
                     int32_t local_size, const hc_memory *memory, hc_node **out) {
     if (local_size < 1 || local_size > HC__LOCAL_MAX || local_rank < 0 || local_rank >= local_size ||
-        segment.bytes < hc_shm_bytes(local_size)) {
-        hc_segment_close(&segment);
+        segment.bytes < hc_shm_bytes(local_size))
         return HC_INVALID;
-    }
     hc__shm *shm = calloc(1, sizeof *shm);
-    if (shm == NULL) {
-        hc_segment_close(&segment);
-        return HC_NO_MEMORY;
-    }
+    if (shm == NULL) return HC_NO_MEMORY;
     shm->base = (hc_node){.ops = &shm_ops, .local_rank = local_rank, .local_size = local_size};
     shm->segment = segment;
     shm->home = home;
@@ -130,7 +131,7 @@ int hc_shm_node_new(hc_segment segment, hc_home *home, const int32_t *locals, in
     shm->inputs = calloc((size_t)local_size, sizeof *shm->inputs);
     shm->sources = calloc((size_t)local_size, sizeof *shm->sources);
     if (shm->inputs == NULL || shm->sources == NULL) {
-        shm_free(&shm->base);
+        shm_release(shm);
         return HC_NO_MEMORY;
     }
     *out = &shm->base;

@@ -51,8 +51,9 @@ void hc_home_mark_lost(hc_home *, int32_t local_rank);
 
 /* ---- what is built on it ---------------------------------------------------------------------------- */
 
-/* The data stage of one process set on this node (shm.c). The segment (owned from here) is made for the set:
- * hc_shm_bytes() says how large. locals[i]: the home's local rank of the set's i-th member on this node. */
+/* The data stage of one process set on this node (shm.c). The zeroed segment is made for the set: hc_shm_bytes()
+ * says how large. It is the node's from here, if this returns OK; a private one is shared by all nodes of the set
+ * and goes with the last of them. locals[i]: the home's local rank of the set's i-th member on this node. */
 size_t hc_shm_bytes(int32_t local_size);
 int hc_shm_node_new(hc_segment, hc_home *, const int32_t *locals, int32_t local_rank, int32_t local_size,
                     const hc_memory *, hc_node **);

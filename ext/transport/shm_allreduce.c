@@ -150,6 +150,7 @@ static int reduce_alone(hc__shm *shm, int64_t chunk) {
     uint8_t *to = place_in_tensor(shm, chunk);
     if (to == NULL && !is_scattered(shm)) to = hc__result(shm, chunk);
     hc__reduce_alone(shm, chunk_range(shm, chunk), to);
+    hc__mark_set(shm, HC__REDUCED, sequence_of(shm, chunk));
     shm->nreduced++;
     return HC_DONE;
 }

@@ -2,7 +2,7 @@
  *
  * shm_node.h - the shared-memory node's own state. (Private to ext/transport/shm*.c.)
  *
- * In the segment, in this order: marks (three counters a rank), small slots (two a rank), slots (a region a
+ * In the segment, in this order: how many have left, marks (three counters a rank), small slots (two a rank), slots (a region a
  * rank, cut into the slots of the chunks in flight), results (one region, cut alike).
  *
  * Chunks are numbered through the life of the node, over all batches: the n-th chunk ever has the sequence
@@ -42,10 +42,10 @@ typedef struct hc__marks {
     hc__mark of[HC__MARKS];
 } hc__marks;
 
-/* A slot of the small path: the flag and the data it speaks of, side by side. */
+/* A slot of the small path: the flag and the data it speaks of, the first of them in one cache line. */
 typedef struct hc__small {
     _Alignas(HC__LINE) _Atomic uint64_t sequence;
-    _Alignas(64) uint8_t data[HC__SMALL_ROOM - 64];
+    _Alignas(16) uint8_t data[HC__SMALL_ROOM - 16];
 } hc__small;
 
 /* How far a look at everybody's mark has come; so that asking again costs one load, not one a rank. */
@@ -75,6 +75,7 @@ typedef struct hc__shm {
     hc_home *home;
     const hc_memory *memory;
     hc__mask peers; /* the home's local ranks of the others */
+    hc__mark *left; /* how many nodes were freed */
     hc__marks *marks;
     hc__small *small;
     uint8_t *slots, *results;

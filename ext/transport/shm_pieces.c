@@ -130,11 +130,12 @@ void hc__reduce_alone(hc__shm *shm, hc__range range, uint8_t *to) {
     while (hc__spans_next(&spans, &span)) {
         uint8_t *result = to != NULL ? to + (size_t)span.offset * shm->size : span.out;
         if (result == NULL) continue;
-        if (span.in == NULL || shm->narrow) {
+        int logical = is_logical(batch->reduction); /* makes 0 or 1 of a single value, too */
+        if (span.in == NULL || (shm->narrow && !logical)) {
             pack_span(shm, &span, result);
-        } else if (result != span.in || span.piece->scale != 1.0 || is_logical(batch->reduction)) {
+        } else if (result != span.in || span.piece->scale != 1.0 || logical) {
             const void *source = span.in;
-            shm->memory->reduce(result, NULL, batch->dtype, &source, 1, batch->dtype, batch->reduction, span.n,
+            shm->memory->reduce(result, NULL, batch->node_dtype, &source, 1, batch->dtype, batch->reduction, span.n,
                                 span.piece->scale);
             shm->base.reduced_bytes += (uint64_t)span.n * shm->size;
         }
