@@ -50,9 +50,9 @@ def flat_bytes(x: np.ndarray) -> np.ndarray:
 
 
 def adopt(x: Any) -> tuple[np.ndarray, Restore | None]:
-    """Return a NumPy array over the memory of `x` (a copy for Python numbers and lists), and what turns a result
-    into the type of `x` (None: leave it a NumPy array).
+    """Return a NumPy array over the memory of `x`, and what turns a result into the type of `x`.
 
+    Python numbers and lists are copied. None: a result stays a NumPy array.
     Raise UnsupportedError for device memory and for what is no array at all.
     """
     if isinstance(x, np.ndarray):
@@ -122,8 +122,10 @@ def _adopt_dlpack(x: Any) -> tuple[np.ndarray, Restore]:
 
 
 def _adopt_torch(x: Any) -> tuple[np.ndarray, Restore]:
-    """PyTorch is never imported: who hands in a tensor has it. NumPy's DLPack knows no bfloat16, so those bits
-    travel as int16."""
+    """Adopt a tensor without importing PyTorch: who hands one in has it.
+
+    NumPy's DLPack knows no bfloat16, so those bits travel as int16.
+    """
     torch = sys.modules["torch"]
     x = x.detach()
     if x.dtype != torch.bfloat16:

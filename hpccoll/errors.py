@@ -51,7 +51,7 @@ class RootJoinedError(HpccollError):
     """The root of a broadcast had joined: nobody has the data."""
 
 
-class PeerLost(RecoverableError):
+class PeerLost(RecoverableError):  # noqa: N818
     """A rank of the World is gone."""
 
 
@@ -76,7 +76,7 @@ class ProtocolError(RecoverableError):
 
 
 class ForkedError(HpccollError):
-    """This process was forked after ``init()``; the World is its parent's. Use the spawn start method."""
+    """The process was forked after ``init()``; the World is its parent's. Use the spawn start method."""
 
 
 class BrokenWorldError(RecoverableError):
@@ -84,7 +84,7 @@ class BrokenWorldError(RecoverableError):
 
 
 class UnsupportedError(HpccollError, TypeError):
-    """This combination of operation, reduction, dtype and memory is not defined."""
+    """The combination of operation, reduction, dtype and memory is not defined."""
 
 
 class ResultSizeError(HpccollError, ValueError):

@@ -58,9 +58,7 @@ int hc_loop_new(const hc_loop_config *config, const hc_loop_parts *parts, hc_loo
 static void free_parts(hc_loop_parts *parts)
 {
     if (parts->control) parts->control->ops->free(parts->control);
-    if (parts->net) parts->net->ops->free(parts->net);
     if (parts->home) hc_home_free(parts->home);
-    hc_segment_close(&parts->segment);
 }
 
 /* Handles still in flight belong to callers that may hold them for ever: they end here, and so do the peers that

@@ -77,9 +77,9 @@ typedef struct hc_loop_config {
     const int32_t *locals;   /* World rank of each local rank of the home; copied */
 } hc_loop_config;
 
-/* Takes over home, control and (may be NULL) net with their segment: hc_loop_free() frees them in order. */
+/* Takes over home and control, which hc_loop_free() frees. `net` (may be NULL) and the home's segment stay their
+ * makers', and live longer. */
 typedef struct hc_loop_parts {
-    hc_segment segment;
     hc_home *home;
     hc_control *control;
     hc_net *net;

@@ -8,7 +8,6 @@
  */
 #include "driver.h"
 
-#include <sched.h>
 #include <signal.h>
 
 /* Beside a computing caller spinning takes a core from it; a few turns catch what comes at once. */
@@ -23,24 +22,18 @@ static int wanted(const hc_loop *loop)
 /* One stretch at the wheel. 1: work is left, `*seen` and `*ns` say how to sleep; 0: nothing to do here. */
 static int drive_stretch(hc_loop *loop, uint64_t *idle_since, uint32_t *seen, uint64_t *ns)
 {
-    for (;;) {
-        *seen = hc_bell_listen(loop->parts.home);
+    for (int listening = 0;;) {
         int moved = hc__turn(loop);
-        if (!wanted(loop)) return 0;
-        if (moved) {
-            *idle_since = 0;
-            continue;
-        }
-        if (hc__quiet(loop)) return 0;
+        if (!wanted(loop) || (!moved && hc__quiet(loop))) return 0;
         uint64_t now = hc__now();
-        if (!*idle_since) *idle_since = now;
-        if (loop->nrunning && now - *idle_since < PATIENCE_NS) {
-            sched_yield();
-            continue;
-        }
+        if (moved || !*idle_since) *idle_since = now;
+        if (moved) listening = 0;
+        if (moved || (loop->nrunning && now - *idle_since < PATIENCE_NS)) continue;
         hc__watch(loop, now);
         *ns = hc__sleep_limit(loop, now, *idle_since, UINT64_MAX);
-        if (hc__about_to_sleep(loop, now)) return 1;
+        if (listening && hc__about_to_sleep(loop, now)) return 1;
+        *seen = hc_bell_listen(loop->parts.home);
+        listening = 1;
     }
 }
 

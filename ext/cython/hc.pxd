@@ -66,7 +66,8 @@ cdef extern from "transport.h" nogil:
     int hc_reduction_defined(int, int)
     const char *hc_kernels_name()
     int hc_kernels_select(const char *)
-    ctypedef struct hc_memory
+    ctypedef struct hc_memory:
+        int kind
     const hc_memory hc_host_memory
     ctypedef struct hc_node
     ctypedef struct hc_net

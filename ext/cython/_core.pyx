@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+# cython: boundscheck=False, wraparound=False, initializedcheck=False
+"""_core.pyx - the boundary: Python arguments to requests, handles to results, statuses to exceptions.
+
+It translates and decides nothing. Whatever may take time runs without the GIL.
+"""
+
+cimport cython
+from cpython.buffer cimport (
+    PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer,
+)
+from cpython.exc cimport PyErr_CheckSignals, PyErr_Clear
+from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New, PyCapsule_SetName
+from cpython.pythread cimport PyThread_get_thread_ident
+from cpython.unicode cimport PyUnicode_AsUTF8AndSize
+from libc.stdint cimport UINT64_MAX
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcpy, memset
+
+import os
+import threading
+import time
+
+import numpy as np
+
+from hpccoll import arrays, errors
+
+from hc cimport *
+
+include "tables.pxi"
+include "operands.pxi"
+include "handles.pxi"
+include "loops.pxi"
+include "sets.pxi"

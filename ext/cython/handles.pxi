@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+# handles.pxi - what a caller holds while its request is on its way.
+
+DEF SLICE = 50000000  # ns without a look at signals
+
+
+cdef class Handle:
+    """A request in flight: wait for it, ask whether it is done, or ``await`` it.
+
+    Until it is done, its arrays belong to the library: do not write the input, do not touch the output.
+    """
+    cdef hc_handle *c
+    cdef Set set
+    cdef object inputs       # held until done
+    cdef object result       # what wait() returns, or the arrays it is made of
+    cdef list restores       # what turns results into the types that went in
+    cdef list copies         # (target, stand-in) for strided outputs
+    cdef object out          # allgather, alltoall: where the caller wants the result
+    cdef int operation
+    cdef bint group, unnamed, built
+
+    def __dealloc__(self):
+        hc_handle_release(self.c)
+
+    def __del__(self):
+        # Dropped while in flight: the arrays must live until the library has finished with them.
+        if self.c is not NULL and not hc_handle_done(self.c):
+            self.set.loop.adopt_orphan(self)
+
+    def done(self):
+        """Whether the request is finished, well or not. Never blocks."""
+        if not hc_handle_done(self.c):
+            self.set.loop.nudge()
+        return bool(hc_handle_done(self.c))
+
+    def wait(self, timeout=None):
+        """Block until the request is finished and return its result.
+
+        :param timeout: seconds; TimeoutError after that, and the handle stays valid.
+        """
+        self.block(timeout)
+        return self.outcome()
+
+    def __await__(self):
+        import asyncio
+        delay = 0.0
+        while not hc_handle_done(self.c):
+            self.set.loop.drive(self.c, 0)
+            if hc_handle_done(self.c):
+                break
+            yield from asyncio.sleep(delay).__await__()
+            delay = min(delay + 0.00005, 0.001)
+        return self.outcome()
+
+    cdef int block(self, object timeout) except -1:
+        cdef double limit = 0.0
+        if hc_handle_done(self.c):
+            return 0
+        if timeout is None:
+            while not self.set.loop.drive(self.c, SLICE):
+                PyErr_CheckSignals()
+            return 0
+        limit = time.monotonic() + timeout
+        while not hc_handle_done(self.c):
+            left = limit - time.monotonic()
+            if left <= 0:
+                self.set.loop.drive(self.c, 0)
+                if hc_handle_done(self.c):
+                    break
+                raise TimeoutError(f"{self.describe()} is not finished after {timeout} s; the handle stays valid")
+            self.set.loop.drive(self.c, min(SLICE, <uint64_t>(left * 1e9)))
+            PyErr_CheckSignals()
+        return 0
+
+    cdef str describe(self):
+        name = self.c.request.name[:self.c.request.name_len].decode("utf-8", "replace")
+        return f"{OPERATIONS[self.operation]} {name!r}"
+
+    cdef object outcome(self):
+        if self.unnamed:
+            self.unnamed = False
+            self.set.unnamed_waited()
+        if self.c.status < 0:
+            self.inputs = self.out = None
+            raise error_of(self.c.status, self.c.text.decode("utf-8", "replace") if self.c.text else "")
+        if not self.built:
+            self.built = True
+            self.build()
+        return self.result
+
+    cdef int build(self) except -1:
+        """Make `result` from what the data plane left, once."""
+        if self.operation == HC_ALLGATHER or self.operation == HC_ALLTOALL:
+            self.build_gathered()
+        elif self.operation == HC_JOIN:
+            self.result = self.c.value
+        if self.copies:
+            for target, stand_in in self.copies:
+                target[...] = stand_in
+        self.copies = None
+        self.inputs = None
+        if self.restores is not None:
+            self.restore()
+        return 0
+
+    cdef int restore(self) except -1:
+        if self.group:
+            self.result = [
+                one if turn is None else turn(one) for one, turn in zip(self.result, self.restores, strict=True)]
+        elif self.operation == HC_ALLTOALL:
+            if self.restores[0] is not None:
+                self.result = (self.restores[0](self.result[0]), self.result[1])
+        elif self.restores[0] is not None:
+            self.result = self.restores[0](self.result)
+        self.restores = None
+        return 0
+
+    cdef int build_gathered(self) except -1:
+        """`inputs` is the input array: its dtype and row shape are the result's."""
+        cdef hc_piece *piece = &self.c.pieces[0]
+        array = self.inputs
+        result = take_result(piece, array.dtype, (piece.out_rows, *array.shape[1:]))
+        if self.out is not None:
+            target = arrays.adopt_out(self.out)
+            if target.shape != result.shape or target.dtype != result.dtype:
+                raise errors.ResultSizeError(
+                    f"out has shape {target.shape} of {target.dtype}, the result has {result.shape} of {result.dtype}")
+            target[...] = result
+            result = self.out
+            self.restores = None
+        self.result = (result, self.rows()) if self.operation == HC_ALLTOALL else result
+        return 0
+
+    def rows(self):
+        """After wait() of an allgather or alltoall: the rows that came from each rank (int64)."""
+        return np.array([self.c.pieces[0].recv_rows[i] for i in range(self.set.size)], np.int64)

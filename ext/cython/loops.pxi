@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0
+# loops.pxi - the parts of a World: segments, nets, and the loop with its engine.
+
+cdef struct NetBox:  # what a capsule "hpccoll.net" points to; _mpi.pyx makes the same
+    int version
+    hc_net *net
+
+DEF NET_VERSION = 1
+
+
+cdef extern from *:
+    """
+    static void hc__net_free(hc_net *net) { net->ops->free(net); }
+    static void hc__data_free(hc_data *data) { data->ops->free(data); }
+    static void hc__control_free(hc_control *control) { control->ops->free(control); }
+    static void hc__node_free(hc_node *node) { node->ops->free(node); }
+    """
+    void hc__net_free(hc_net *)
+    void hc__data_free(hc_data *)
+    void hc__control_free(hc_control *)
+    void hc__node_free(hc_node *)
+
+
+cdef void destroy_net(object capsule) noexcept:
+    cdef NetBox *box = <NetBox *>PyCapsule_GetPointer(capsule, "hpccoll.net")
+    hc__net_free(box.net)
+    free(box)
+
+
+def local_nets(int n):
+    """Nets for `n` ranks that are threads of this process, as capsules "hpccoll.net"."""
+    cdef hc_net **nets = <hc_net **>calloc(n, sizeof(hc_net *))
+    cdef NetBox *box
+    check(hc_local_net_new(n, nets), "local nets could not be made")
+    capsules = []
+    for i in range(n):
+        box = <NetBox *>malloc(sizeof(NetBox))
+        box.version = NET_VERSION
+        box.net = nets[i]
+        capsules.append(PyCapsule_New(box, "hpccoll.net", destroy_net))
+    free(nets)
+    return capsules
+
+
+def home_bytes(int local_size):
+    """Bytes of the segment that a node of `local_size` ranks needs for its home."""
+    return hc_home_bytes(local_size)
+
+
+def node_bytes(int local_size):
+    """Bytes of the segment that a process set needs on a node where it has `local_size` members."""
+    return hc_shm_bytes(local_size)
+
+
+@cython.final
+cdef class Segment:
+    """Memory that the ranks of a node share."""
+    cdef hc_segment c
+
+    def __cinit__(self):
+        self.c.base = NULL
+        self.c.fd = -1
+
+    def __dealloc__(self):
+        hc_segment_close(&self.c)
+
+    @staticmethod
+    def create(str name, size_t nbytes):
+        """Make and reserve the segment `name`; TransportError says what was lacking."""
+        cdef Segment self = Segment()
+        cdef char why[512]
+        why[0] = 0
+        check(hc_segment_create(&self.c, name.encode(), nbytes, why, sizeof(why)), why.decode())
+        return self
+
+    @staticmethod
+    def attach(str name, size_t nbytes):
+        """Map the segment that another rank made."""
+        cdef Segment self = Segment()
+        cdef char why[512]
+        why[0] = 0
+        check(hc_segment_attach(&self.c, name.encode(), nbytes, why, sizeof(why)), why.decode())
+        return self
+
+    @staticmethod
+    def private(size_t nbytes):
+        """Zeroed memory for ranks that are threads."""
+        cdef Segment self = Segment()
+        check(hc_segment_private(&self.c, nbytes))
+        return self
+
+    @staticmethod
+    def unlink(str name):
+        """Take the name away; the memory stays with those who mapped it."""
+        hc_segment_unlink(name.encode())
+
+
+cdef int32_t *copy_ranks(object ranks) except NULL:
+    cdef int32_t *c = <int32_t *>malloc((len(ranks) + 1) * sizeof(int32_t))
+    if c is NULL:
+        raise MemoryError
+    for i, rank in enumerate(ranks):
+        c[i] = rank
+    return c
+
+
+@cython.final
+cdef class Loop:
+    """The engine of one rank, what drives it, and the parts of its node."""
+    cdef hc_loop *c
+    cdef hc_home *home
+    cdef hc_net *net
+    cdef object segment, net_capsule
+    cdef list orphans
+    cdef int active           # threads inside drive()
+    cdef readonly bint closed, forked, background
+    cdef readonly tuple node_of
+    cdef readonly int rank, size, local_rank, local_size
+    cdef bint one_thread
+    cdef object settings
+
+    def __init__(self, int rank, tuple node_of, Segment segment, object net, object settings, *,
+                 bint background, bint one_thread, bint crowded, bint heartbeat):
+        """
+        :param rank: of the World
+        :param node_of: node of each rank of the World
+        :param segment: the node's home, mapped by all its ranks
+        :param net: capsule "hpccoll.net", or None when one node holds all ranks
+        :param settings: a Config
+        """
+        self.orphans = []
+        self.rank = rank
+        self.size = len(node_of)
+        self.node_of = node_of
+        self.settings = settings
+        self.background = background
+        self.segment = segment
+        self.net_capsule = net
+        if net is not None:
+            self.net = unbox(net)
+        locals_ = [r for r in range(self.size) if node_of[r] == node_of[rank]]
+        self.local_rank = locals_.index(rank)
+        self.local_size = len(locals_)
+        self.make(segment, locals_, background, one_thread, crowded, heartbeat)
+
+    cdef int make(self, Segment segment, list locals_, bint background, bint one_thread, bint crowded,
+                  bint heartbeat) except -1:
+        cdef hc_loop_config config
+        cdef hc_loop_parts parts
+        cdef int32_t *ranks = copy_ranks(locals_)
+        cdef int32_t *nodes = copy_ranks(self.node_of)
+        cdef int32_t *local_of = copy_ranks([
+            locals_.index(r) if self.node_of[r] == self.node_of[self.rank] else -1 for r in range(self.size)])
+        memset(&config, 0, sizeof(config))
+        memset(&parts, 0, sizeof(parts))
+        self.fill(&config)
+        config.background, config.one_thread = background, one_thread
+        config.crowded, config.heartbeat = crowded, heartbeat
+        config.node_of, config.locals = nodes, ranks
+        config.local_rank, config.local_size = self.local_rank, self.local_size
+        try:
+            check(hc_home_new(&segment.c, self.local_rank, self.local_size, ranks, &parts.home), "no home")
+            check(hc_control_new(parts.home, self.net, local_of, self.size, &parts.control), "no control edges")
+            self.home = parts.home
+            parts.net = self.net
+            check(hc_loop_new(&config, &parts, &self.c), "no loop")
+        except BaseException:
+            if parts.control is not NULL:
+                hc__control_free(parts.control)
+            hc_home_free(parts.home)
+            raise
+        finally:
+            free(ranks)
+            free(nodes)
+            free(local_of)
+        return 0
+
+    cdef int fill(self, hc_loop_config *config) except -1:
+        s = self.settings
+        config.engine.rank, config.engine.size = self.rank, self.size
+        config.engine.cache_capacity = s.cache_capacity
+        config.engine.fusion_threshold = s.fusion_threshold
+        config.engine.raise_bytes = s.raise_bytes
+        config.engine.raise_window = nanoseconds(s.raise_window)
+        config.engine.stall_warning = nanoseconds(s.stall_warning)
+        config.engine.stall_limit = nanoseconds(s.stall_limit)
+        config.peer_timeout = nanoseconds(s.peer_timeout)
+        config.deterministic, config.debug = s.deterministic, s.debug
+        config.wire = {"none": HC_WIRE_SAME, "fp16": HC_FLOAT16, "bf16": HC_BFLOAT16}[s.wire]
+        return 0
+
+    def close(self):
+        """Free everything. The World has been stopped, or is given up."""
+        cdef hc_loop *c = self.c
+        if self.closed:
+            return
+        self.closed = True
+        if self.forked:
+            return  # all of it is the parent's
+        while self.active:
+            time.sleep(0)
+        self.c = NULL
+        with nogil:
+            hc_loop_free(c)
+        self.orphans.clear()
+        self.net_capsule = self.segment = None
+
+    def __dealloc__(self):
+        if self.c is not NULL and not self.forked:
+            hc_loop_free(self.c)
+
+    def mark_forked(self):
+        """In the child of a fork: every call fails from here on."""
+        self.forked = True
+        if self.c is not NULL:
+            hc_loop_forked(self.c)
+
+    def progress(self):
+        """Move what can be moved, if no other thread does."""
+        if self.closed or self.forked:
+            return
+        self.active += 1
+        with nogil:
+            hc_loop_progress(self.c)
+        self.active -= 1
+
+    def broken(self):
+        """The status that the World broke with, 0 while it is sound."""
+        return hc_loop_broken(self.c) if self.c is not NULL else 0
+
+    cdef int nudge(self) except -1:
+        """Who asks whether something is done, where no thread of ours drives, moves it too."""
+        if not self.background:
+            self.progress()
+        return 0
+
+    cdef bint drive(self, hc_handle *handle, uint64_t ns) except -1:
+        """hc_loop_wait() for at most `ns`. Returns whether the handle is done."""
+        cdef hc_loop *c = self.c
+        if self.forked:
+            raise error_of(-11, "")
+        if c is NULL:
+            return hc_handle_done(handle)
+        cdef int done
+        self.active += 1
+        with nogil:
+            done = hc_loop_wait(c, handle, ns)
+        self.active -= 1
+        return done
+
+    cdef int adopt_orphan(self, Handle handle) except -1:
+        self.orphans[:] = [h for h in self.orphans if not h.done()]
+        self.orphans.append(handle)
+        return 0
+
+    def stats(self):
+        """The counters of hc_loop_stats, one flat dict."""
+        cdef hc_loop_stats s
+        if self.c is NULL:
+            raise errors.ShutDownError("the World has been shut down")
+        hc_loop_get_stats(self.c, &s)
+        result = dict(s)
+        result.update(result.pop("engine"))
+        return result
+
+    def trace(self, uint64_t first=0):
+        """Records of the trace from number `first` on: (next, list of dicts)."""
+        cdef hc_trace_record records[64]
+        cdef size_t n, i
+        if self.c is NULL:
+            raise errors.ShutDownError("the World has been shut down")
+        result = []
+        while True:
+            n = hc_loop_trace(self.c, &first, records, 64)
+            for i in range(n):
+                record = dict(records[i])
+                record["kind"] = TRACE_KINDS[records[i].kind]
+                record["operation"] = OPERATIONS[records[i].operation]
+                record["name"] = (<bytes>records[i].name).decode("utf-8", "replace")
+                result.append(record)
+            if n < 64:
+                return first, result
+
+
+TRACE_KINDS = ("enqueue", "send", "receive", "start", "end", "complete")
+
+
+cdef hc_net *unbox(object capsule) except NULL:
+    cdef NetBox *box = <NetBox *>PyCapsule_GetPointer(capsule, "hpccoll.net")
+    if box.version != NET_VERSION:
+        raise errors.StartError(f"_mpi was built for another _core (net {box.version}, here {NET_VERSION}): rebuild")
+    return box.net
+
+
+cdef uint64_t nanoseconds(double seconds) noexcept:
+    return <uint64_t>(seconds * 1e9)

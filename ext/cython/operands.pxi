@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+# operands.pxi - arrays to addresses.
+#
+# A plain contiguous NumPy array is read through its buffer right here (0.1 us). Anything else takes the way over
+# hpccoll.arrays, which knows the other protocols. Only the address is kept; the array object is held by the
+# handle, and NumPy does not resize what others hold.
+
+DEF MAX_DIMS = 64
+
+cdef object ndarray = np.ndarray
+cdef object empty_like = np.empty_like
+cdef object empty = np.empty
+cdef char NOWHERE[64]  # an address for arrays without elements: NULL would mean "has joined"
+
+
+cdef struct Operand:
+    char *data
+    int64_t count, nbytes
+    int dtype, ndim
+    int64_t dims[MAX_DIMS]
+
+
+cdef inline int dtype_of(const char *form) noexcept:
+    """PEP 3118 format of a NumPy array to a dtype code; -1: none."""
+    cdef char c = form[0]
+    if c == b'Z':
+        if form[1] == b'f' and form[2] == 0:
+            return HC_COMPLEX64
+        return HC_COMPLEX128 if form[1] == b'd' and form[2] == 0 else -1
+    if c == 0 or form[1] != 0:
+        return -1
+    if c == b'f':
+        return HC_FLOAT32
+    if c == b'd':
+        return HC_FLOAT64
+    if c == b'e':
+        return HC_FLOAT16
+    if c == b'i':
+        return HC_INT32
+    if c == b'l' or c == b'q':
+        return HC_INT64
+    if c == b'B':
+        return HC_UINT8
+    if c == b'b':
+        return HC_INT8
+    if c == b'?':
+        return HC_BOOL
+    if c == b'I':
+        return HC_UINT32
+    if c == b'L' or c == b'Q':
+        return HC_UINT64
+    if c == b'h':
+        return HC_INT16
+    if c == b'H':
+        return HC_UINT16
+    return -1
+
+
+cdef inline int read_plain(object x, Operand *o, bint writable) except -1:
+    """1: x is a plain contiguous array, `o` describes it; 0: it is something else."""
+    cdef Py_buffer view
+    cdef int d, dtype
+    if type(x) is not ndarray:
+        return 0
+    try:
+        PyObject_GetBuffer(x, &view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | (PyBUF_WRITABLE if writable else 0))
+    except (BufferError, ValueError):  # strided, read-only, or a dtype without a format
+        return 0
+    dtype = dtype_of(view.format)
+    if dtype >= 0:
+        o.data = <char *>view.buf if view.len else NOWHERE
+        o.dtype = dtype
+        o.nbytes = view.len
+        o.count = view.len // view.itemsize
+        o.ndim = view.ndim
+        for d in range(view.ndim):
+            o.dims[d] = view.shape[d]
+    PyBuffer_Release(&view)
+    return dtype >= 0
+
+
+cdef int read_slowly(object x, Operand *o, bint writable) except -1:
+    """Describe a contiguous array of any dtype that has a code, bfloat16 above all."""
+    cdef Operand flat
+    o.dtype = arrays.dtype_code(x.dtype)
+    if not read_plain(arrays.flat_bytes(x), &flat, writable):
+        raise errors.InvalidArgumentError("out is read-only" if writable else "an array could not be read")
+    o.data = flat.data
+    o.nbytes = flat.nbytes
+    o.count = x.size
+    o.ndim = x.ndim
+    for d, n in enumerate(x.shape):
+        o.dims[d] = n
+    return 0
+
+
+cdef inline object read_input(object x, Operand *o, list restores):
+    """Describe an input; return the array to hold. What turns its result into its type goes to `restores`."""
+    if read_plain(x, o, False):
+        restores.append(None)
+        return x
+    restore = None
+    if type(x) is not ndarray:
+        x, restore = arrays.adopt(x)
+    restores.append(restore)
+    if not x.flags.c_contiguous:
+        x = np.ascontiguousarray(x)
+    if not read_plain(x, o, False):
+        read_slowly(x, o, False)
+    return x
+
+
+cdef inline int same_shape(const Operand *a, const Operand *b) noexcept:
+    cdef int d
+    if a.ndim != b.ndim or a.dtype != b.dtype:
+        return 0
+    for d in range(a.ndim):
+        if a.dims[d] != b.dims[d]:
+            return 0
+    return 1
+
+
+cdef object new_output(object like, const Operand *shape, Operand *o):
+    """A fresh array of the dtype of `like` and the shape in `shape`; described in `o`."""
+    if shape == NULL:
+        out = empty_like(like)
+    else:
+        out = empty(tuple([shape.dims[d] for d in range(shape.ndim)]), like.dtype)
+    if not read_plain(out, o, True):
+        read_slowly(out, o, True)
+    return out
+
+
+cdef object read_output(object out, const Operand *wanted, Operand *o, list copies):
+    """Describe the caller's `out`. If it is strided, a contiguous stand-in is used and (out, stand-in) goes to
+    `copies`."""
+    cdef object target = out
+    if not read_plain(out, o, True):
+        target = arrays.adopt_out(out)
+        stand_in = target
+        if not target.flags.c_contiguous:
+            stand_in = empty(target.shape, target.dtype)
+            copies.append((target, stand_in))
+        if not read_plain(stand_in, o, True):
+            read_slowly(stand_in, o, True)
+        target = stand_in
+    if o.dtype != wanted.dtype:
+        raise errors.InvalidArgumentError(
+            f"out has dtype {DTYPES[o.dtype]}, the result has {DTYPES[wanted.dtype]}")
+    if not same_shape(o, wanted):
+        raise errors.ResultSizeError(f"out has shape {shape_of(o)}, the result has {shape_of(wanted)}")
+    return target
+
+
+cdef tuple shape_of(const Operand *o):
+    return tuple([o.dims[d] for d in range(o.ndim)])
+
+
+cdef int check_overlap(const Operand *a, const Operand *b) except -1:
+    if a.data != b.data and a.data < b.data + b.nbytes and b.data < a.data + a.nbytes:
+        raise errors.InvalidArgumentError("out overlaps the input without being the input")
+    return 0
+
+
+@cython.final
+cdef class ResultMemory:
+    """Memory that the data plane allocated for a result; freed with the last array over it."""
+    cdef void *data
+    cdef Py_ssize_t nbytes
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        PyBuffer_FillInfo(view, self, self.data, self.nbytes, 0, flags)
+
+    def __dealloc__(self):
+        hc_result_free(self.data)
+
+
+cdef object take_result(hc_piece *piece, object dtype, tuple shape):
+    """The piece's result as an array that owns its memory."""
+    cdef Py_ssize_t nbytes = dtype.itemsize
+    for n in shape:
+        nbytes *= n
+    if not piece.out_owned or nbytes == 0:
+        return empty(shape, dtype)
+    cdef ResultMemory memory = ResultMemory.__new__(ResultMemory)
+    memory.data = piece.out
+    memory.nbytes = nbytes
+    piece.out_owned = 0
+    piece.out = NULL
+    return ndarray(shape, dtype, memory)

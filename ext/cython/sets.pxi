@@ -1,0 +1,463 @@
+# SPDX-License-Identifier: Apache-2.0
+# sets.pxi - a process set: arguments in, requests out.
+
+cdef str UNNAMED = "unnamed call "
+
+
+@cython.final
+cdef class Set:
+    """A process set as its member sees it; each World has one."""
+    cdef readonly Loop loop
+    cdef readonly int number, rank, size
+    cdef readonly tuple members
+    cdef readonly bint closed
+    cdef unsigned long unnamed_thread
+    cdef int unnamed_open, unnamed_next
+
+    def __init__(self, Loop loop, int number, tuple members, Segment segment):
+        """Make the set on this rank, after its other members were told its number.
+
+        :param members: World rank of each set rank
+        :param segment: made for the set's members on this node
+        """
+        self.loop = loop
+        self.number = number
+        self.members = members
+        self.rank = members.index(loop.rank)
+        self.size = len(members)
+        self.join_loop(segment)
+
+    # ---- making and ending -----------------------------------------------------------------------
+
+    cdef int join_loop(self, Segment segment) except -1:
+        cdef int32_t *members = copy_ranks(self.members)
+        cdef int32_t *nodes = copy_ranks([self.loop.node_of[m] for m in self.members])
+        cdef hc_set_config place
+        cdef hc_node *node = NULL
+        cdef hc_data *data = NULL
+        cdef hc_child *children = <hc_child *>malloc((2 * self.loop.settings.fanout + 2) * sizeof(hc_child))
+        cdef hc_tree_index *index = hc_tree_index_new(members, nodes, self.size, self.loop.settings.fanout)
+        try:
+            if index is NULL or children is NULL:
+                raise MemoryError
+            memset(&place, 0, sizeof(place))
+            place.set = self.number
+            place.children = children
+            hc_tree_place(index, self.rank, &place, children, 2 * self.loop.settings.fanout + 2)
+            node = self.make_node(segment)
+            data = self.make_data(members, nodes, node)
+            self.add(&place, data, node)
+        finally:
+            hc_tree_index_free(index)
+            free(members)
+            free(nodes)
+            free(children)
+        return 0
+
+    cdef hc_node *make_node(self, Segment segment) except NULL:
+        """The node owns the mapping from here on."""
+        cdef hc_node *node = NULL
+        mine = self.loop.node_of[self.loop.rank]
+        here = [r for r in range(self.loop.size) if self.loop.node_of[r] == mine]
+        local_members = [m for m in self.members if self.loop.node_of[m] == mine]
+        cdef int32_t *local_ranks = copy_ranks([here.index(m) for m in local_members])
+        cdef hc_segment taken = segment.c
+        segment.c.base = NULL
+        segment.c.fd = -1
+        cdef int status = hc_shm_node_new(
+            taken, self.loop.home, local_ranks, local_members.index(self.loop.rank), len(local_members),
+            &hc_host_memory, &node)
+        free(local_ranks)
+        check(status, "the node's data plane could not be made")
+        return node
+
+    cdef hc_data *make_data(self, const int32_t *members, const int32_t *nodes, hc_node *node) except NULL:
+        cdef hc_hierarchy_config config
+        cdef hc_data *data = NULL
+        s = self.loop.settings
+        algorithm = s.algorithm.encode()
+        memset(&config, 0, sizeof(config))
+        config.set = self.number
+        config.set_rank, config.set_size = self.rank, self.size
+        config.members, config.node_of = members, nodes
+        config.rails, config.chunk_bytes = s.rails, s.chunk_bytes
+        config.algorithm = algorithm
+        check(hc_hierarchy_new(&config, node, self.loop.net, &hc_host_memory, &data), "no data plane")
+        return data
+
+    cdef int add(self, const hc_set_config *place, hc_data *data, hc_node *node) except -1:
+        cdef hc_handle *h = hc_handle_new(HC_EV_ADD_SET, self.number, 0, 0, NULL, 0, 0)
+        if h is NULL:
+            raise MemoryError
+        h.data, h.node, h.place = data, node, place
+        status = self.run(h)
+        if status < 0:
+            hc__data_free(data)
+        return check(status, "the process set could not be made")
+
+    cdef int run(self, hc_handle *h) except? -1000:
+        """A command to the loop itself, which no other rank delays."""
+        hc_loop_submit(self.loop.c, h, 1)
+        while not self.loop.drive(h, SLICE):
+            pass
+        cdef int status = h.status
+        hc_handle_release(h)
+        return status
+
+    def stop(self, double timeout):
+        """End the set's log on all its members. Returns whether that happened within `timeout` seconds."""
+        cdef hc_handle *h
+        if self.loop.closed or self.loop.forked:
+            return True
+        h = hc_handle_new(HC_EV_STOP, self.number, 0, 0, NULL, 0, 0)
+        if h is NULL:
+            raise MemoryError
+        hc_loop_submit(self.loop.c, h, 1)
+        done = self.loop.drive(h, nanoseconds(timeout))
+        hc_handle_release(h)
+        self.closed = True
+        return done
+
+    def remove(self):
+        """Forget the set, after stop(); its number is free again."""
+        cdef hc_handle *h = hc_handle_new(HC_EV_REMOVE_SET, self.number, 0, 0, NULL, 0, 0)
+        if h is NULL:
+            raise MemoryError
+        check(self.run(h))
+
+    # ---- names -----------------------------------------------------------------------------------
+
+    cdef hc_handle *new_handle(self, int kind, object name, uint32_t ntensors, uint32_t ndims, uint32_t nrows,
+                               bint *unnamed) except NULL:
+        cdef const char *text
+        cdef Py_ssize_t length = 0
+        unnamed[0] = name is None
+        if self.closed or self.loop.closed or self.loop.forked:
+            self.refuse()
+        if name is None:
+            name = self.next_name()
+        elif type(name) is not str or not name or len(name) > 4096 or name.startswith(UNNAMED):
+            raise errors.InvalidArgumentError(
+                f"name is {name!r}: a name is a string of 1 to 4096 characters that does not begin with {UNNAMED!r}")
+        text = PyUnicode_AsUTF8AndSize(name, &length)
+        cdef hc_handle *h = hc_handle_new(kind, self.number, ntensors, ndims, text, length, nrows)
+        if h is NULL:
+            raise MemoryError
+        return h
+
+    cdef int refuse(self) except -1:
+        if self.loop.forked:
+            raise errors.ForkedError("this process was forked after hpccoll.init(); the World is its parent's")
+        raise errors.ShutDownError("the World has been shut down")
+
+    cdef str next_name(self):
+        """Unnamed calls match by their order: the name follows from the program's order alone (PROTOCOL 3)."""
+        cdef unsigned long me = PyThread_get_thread_ident()
+        if self.unnamed_open and self.unnamed_thread != me:
+            raise errors.InvalidArgumentError(
+                "an unnamed call from another thread is in flight; calls from several threads must be named")
+        self.unnamed_thread = me
+        return UNNAMED + str(self.unnamed_next)
+
+    cdef int unnamed_waited(self) except -1:
+        self.unnamed_open -= 1
+        if self.unnamed_open == 0:
+            self.unnamed_next = 0
+        return 0
+
+    cdef Handle submit(self, hc_handle *h, bint unnamed, bint waits):
+        cdef Handle handle = Handle.__new__(Handle)
+        handle.c = h
+        handle.set = self
+        handle.operation = h.request.operation
+        handle.unnamed = unnamed
+        if unnamed:
+            self.unnamed_open += 1
+            self.unnamed_next += 1
+        hc_loop_submit(self.loop.c, h, waits)
+        return handle
+
+    # ---- the operations --------------------------------------------------------------------------
+
+    def allreduce(self, x, op, name, out, double prescale, double postscale, compression, bint waits):
+        """See collectives.allreduce. Returns a Handle; `waits`: the caller goes on to wait for it."""
+        if type(x) is list or type(x) is tuple:
+            return self.allreduce_group(x, op, name, out, prescale, postscale, compression, waits)
+        cdef Operand i, o
+        cdef list restores = [], copies = []
+        cdef bint unnamed
+        cdef int reduction = reduction_of(op)
+        array = read_input(x, &i, restores)
+        cdef int wire = wire_of(compression, i.dtype)
+        check_reduction(reduction, i.dtype, prescale, postscale)
+        if out is None:
+            target = new_output(array, NULL, &o)
+        elif out is x and array is x and read_plain(x, &o, True):
+            target = x
+        else:
+            target = read_output(out, &i, &o, copies)
+            check_overlap(&i, &o)
+        cdef hc_handle *h = self.new_handle(HC_EV_ENQUEUE, name, 1, i.ndim, 0, &unnamed)
+        h.request.operation = HC_ALLREDUCE
+        h.request.reduction = reduction
+        h.request.wire = wire
+        h.request.prescale = prescale
+        h.request.postscale = postscale
+        put_tensor(h, 0, h.dims, &i, &o, 1)
+        cdef Handle handle = self.submit(h, unnamed, waits)
+        handle.inputs = (array, target)
+        handle.result = target if out is None else out
+        if copies:
+            handle.copies = copies
+        if out is None and restores[0] is not None:
+            handle.restores = restores
+        return handle
+
+    cdef Handle allreduce_group(self, x, op, name, out, double prescale, double postscale, compression, bint waits):
+        cdef Py_ssize_t n = len(x), at
+        cdef int reduction = reduction_of(op), wire = HC_WIRE_SAME, ndims = 0
+        cdef bint unnamed
+        cdef list restores = [], copies = [], inputs = [], results = [], targets = []
+        cdef int64_t *dims
+        if n == 0:
+            raise errors.InvalidArgumentError("a group has at least one array")
+        if out is not None and (type(out) not in (list, tuple) or len(out) != n):
+            raise errors.InvalidArgumentError(f"out of a group of {n} arrays is a list of {n} arrays")
+        cdef Operand *operands = <Operand *>malloc(2 * n * sizeof(Operand))
+        if operands is NULL:
+            raise MemoryError
+        try:
+            for at in range(n):
+                inputs.append(read_input(x[at], &operands[2 * at], restores))
+                wire = merge_wire(wire, wire_of(compression, operands[2 * at].dtype), at)
+                check_reduction(reduction, operands[2 * at].dtype, prescale, postscale)
+                ndims += operands[2 * at].ndim
+                if out is None:
+                    target = new_output(inputs[at], NULL, &operands[2 * at + 1])
+                    results.append(target)
+                else:
+                    target = read_output(out[at], &operands[2 * at], &operands[2 * at + 1], copies)
+                    check_overlap(&operands[2 * at], &operands[2 * at + 1])
+                    results.append(out[at])
+                    restores[at] = None
+                targets.append(target)
+            h = self.new_handle(HC_EV_ENQUEUE, name, <uint32_t>n, ndims, 0, &unnamed)
+            h.request.operation = HC_ALLREDUCE
+            h.request.reduction = reduction
+            h.request.wire = wire
+            h.request.flags = HC_REQUEST_GROUP
+            h.request.prescale = prescale
+            h.request.postscale = postscale
+            dims = h.dims
+            for at in range(n):
+                dims = put_tensor(h, at, dims, &operands[2 * at], &operands[2 * at + 1], 1)
+        finally:
+            free(operands)
+        cdef Handle handle = self.submit(h, unnamed, waits)
+        handle.group = True
+        handle.inputs = (inputs, targets)
+        handle.result = results
+        handle.copies = copies
+        handle.restores = restores
+        return handle
+
+    def broadcast(self, x, int root, name, out, bint waits):
+        """See collectives.broadcast."""
+        cdef Operand i, o
+        cdef list restores = [], copies = []
+        cdef bint unnamed
+        self.check_root(root)
+        array = read_input(x, &i, restores)
+        if out is None:
+            target = new_output(array, NULL, &o)
+        elif out is x and array is x and read_plain(x, &o, True):
+            target = x
+        else:
+            target = read_output(out, &i, &o, copies)
+            check_overlap(&i, &o)
+        cdef hc_handle *h = self.new_handle(HC_EV_ENQUEUE, name, 1, i.ndim, 0, &unnamed)
+        h.request.operation = HC_BROADCAST
+        h.request.root = root
+        put_tensor(h, 0, h.dims, &i, &o, 1)
+        cdef Handle handle = self.submit(h, unnamed, waits)
+        handle.inputs = (array, target)
+        handle.result = target if out is None else out
+        handle.copies = copies
+        handle.restores = restores if out is None else None
+        return handle
+
+    def reducescatter(self, x, op, name, out, double prescale, double postscale, bint waits):
+        """See collectives.reducescatter."""
+        cdef Operand i, share, o
+        cdef list restores = [], copies = []
+        cdef bint unnamed
+        cdef int reduction = reduction_of(op)
+        array = read_input(x, &i, restores)
+        if i.ndim == 0:
+            raise errors.InvalidArgumentError("reducescatter needs at least one dimension, x has none")
+        check_reduction(reduction, i.dtype, prescale, postscale)
+        share = i
+        share.dims[0] = i.dims[0] // self.size + (1 if self.rank < i.dims[0] % self.size else 0)
+        if out is None:
+            target = new_output(array, &share, &o)
+        else:
+            target = read_output(out, &share, &o, copies)
+            check_overlap(&i, &o)
+        cdef hc_handle *h = self.new_handle(HC_EV_ENQUEUE, name, 1, i.ndim, 0, &unnamed)
+        h.request.operation = HC_REDUCESCATTER
+        h.request.reduction = reduction
+        h.request.prescale = prescale
+        h.request.postscale = postscale
+        put_tensor(h, 0, h.dims, &i, &o, row_of(&i))
+        cdef Handle handle = self.submit(h, unnamed, waits)
+        handle.inputs = (array, target)
+        handle.result = target if out is None else out
+        handle.copies = copies
+        handle.restores = restores if out is None else None
+        return handle
+
+    def allgather(self, x, name, out, bint waits):
+        """See collectives.allgather."""
+        cdef Operand i
+        cdef list restores = []
+        cdef bint unnamed
+        array = read_input(x, &i, restores)
+        if i.ndim == 0:
+            array = array.reshape(1)
+            i.ndim, i.dims[0] = 1, 1
+            restores = [None]
+        cdef hc_handle *h = self.new_handle(HC_EV_ENQUEUE, name, 1, i.ndim, self.size, &unnamed)
+        h.request.operation = HC_ALLGATHER
+        put_tensor(h, 0, h.dims, &i, NULL, row_of(&i))
+        h.pieces[0].recv_rows = h.rows
+        cdef Handle handle = self.submit(h, unnamed, waits)
+        handle.inputs = array
+        handle.out = out
+        handle.restores = restores
+        return handle
+
+    def alltoall(self, x, splits, name, out, bint waits):
+        """See collectives.alltoall."""
+        cdef Operand i
+        cdef list restores = []
+        cdef bint unnamed
+        cdef int r
+        array = read_input(x, &i, restores)
+        if i.ndim == 0:
+            raise errors.InvalidArgumentError("alltoall needs at least one dimension, x has none")
+        splits = self.check_splits(splits, i.dims[0])
+        cdef hc_handle *h = self.new_handle(HC_EV_ENQUEUE, name, 1, i.ndim, 2 * self.size, &unnamed)
+        h.request.operation = HC_ALLTOALL
+        put_tensor(h, 0, h.dims, &i, NULL, row_of(&i))
+        for r in range(self.size):
+            h.rows[r] = splits[r]
+        h.pieces[0].send_rows = h.rows
+        h.pieces[0].recv_rows = h.rows + self.size
+        cdef Handle handle = self.submit(h, unnamed, waits)
+        handle.inputs = array
+        handle.out = out
+        handle.restores = restores
+        return handle
+
+    def barrier(self, name, bint waits):
+        """See collectives.barrier."""
+        cdef bint unnamed
+        cdef hc_handle *h = self.new_handle(HC_EV_ENQUEUE, name, 0, 0, 0, &unnamed)
+        h.request.operation = HC_BARRIER
+        return self.submit(h, unnamed, waits)
+
+    def join(self, bint waits):
+        """See collectives.join."""
+        cdef bint unnamed
+        cdef hc_handle *h = self.new_handle(HC_EV_JOIN, "join", 0, 0, 0, &unnamed)
+        h.request.operation = HC_JOIN
+        return self.submit(h, False, waits)
+
+    cpdef int check_root(self, int root) except -1:
+        """Raise InvalidArgumentError unless `root` is a rank of the World."""
+        if root < 0 or root >= self.size:
+            raise errors.InvalidArgumentError(f"root is {root}: the World has ranks 0 to {self.size - 1}")
+        return 0
+
+    cdef object check_splits(self, object splits, int64_t rows):
+        if splits is None:
+            if rows % self.size:
+                raise errors.InvalidArgumentError(
+                    f"alltoall without splits: {rows} rows are not divisible by {self.size} ranks")
+            return [rows // self.size] * self.size
+        try:
+            splits = [int(n) for n in splits]
+        except (TypeError, ValueError) as error:
+            raise errors.InvalidArgumentError(f"splits is not a list of {self.size} integers: {error}") from None
+        if len(splits) != self.size or min(splits) < 0 or sum(splits) != rows:
+            raise errors.InvalidArgumentError(
+                f"splits {splits} are not {self.size} counts (one a rank) with the sum {rows} (the rows of x)")
+        return splits
+
+
+cdef inline int reduction_of(object op) except -1:
+    cdef int reduction
+    try:
+        reduction = op
+    except TypeError:
+        reduction = -1
+    if reduction < 0 or reduction >= HC_REDUCTION_COUNT:
+        raise errors.InvalidArgumentError(f"op is {op!r}: use one of hpccoll.{', hpccoll.'.join(REDUCTIONS)}")
+    return reduction
+
+
+cdef inline int check_reduction(int reduction, int dtype, double prescale, double postscale) except -1:
+    if not hc_reduction_defined(reduction, dtype):
+        raise errors.UnsupportedError(f"{REDUCTIONS[reduction]} of {DTYPES[dtype]} is not defined")
+    if prescale == 1.0 and postscale == 1.0:
+        return 0
+    if reduction != HC_SUM and reduction != HC_AVERAGE:
+        raise errors.UnsupportedError(f"prescale and postscale go with SUM and AVERAGE, not {REDUCTIONS[reduction]}")
+    if dtype < HC_FLOAT16:
+        raise errors.UnsupportedError(f"prescale and postscale are not defined for {DTYPES[dtype]}")
+    return 0
+
+
+cdef inline int wire_of(object compression, int dtype) except -1:
+    cdef int code
+    if compression is None:
+        return HC_WIRE_SAME
+    code = getattr(compression, "dtype_code", -1)
+    if code != HC_FLOAT16 and code != HC_BFLOAT16:
+        raise errors.InvalidArgumentError(
+            f"compression is {compression!r}: use hpccoll.compression.FP16, hpccoll.compression.BF16 or None")
+    if dtype == code:
+        return HC_WIRE_SAME
+    if dtype != HC_FLOAT32 and dtype != HC_FLOAT64:
+        raise errors.UnsupportedError(f"compression {compression} is for float32 and float64, x is {DTYPES[dtype]}")
+    return code
+
+
+cdef inline int merge_wire(int so_far, int wire, Py_ssize_t at) except -1:
+    if at and so_far != wire:
+        raise errors.UnsupportedError("compression of a group whose arrays are only partly compressible")
+    return wire
+
+
+cdef inline int64_t row_of(const Operand *o) noexcept:
+    cdef int64_t row = 1
+    cdef int d
+    for d in range(1, o.ndim):
+        row *= o.dims[d]
+    return row
+
+
+cdef inline int64_t *put_tensor(hc_handle *h, Py_ssize_t at, int64_t *dims, const Operand *i, const Operand *o,
+                                int64_t row) noexcept:
+    """Write tensor `at` of the request; return where the next one's dims go."""
+    cdef hc_tensor *tensor = &h.tensors[at]
+    cdef hc_piece *piece = &h.pieces[at]
+    memcpy(dims, i.dims, i.ndim * sizeof(int64_t))
+    tensor.dtype = i.dtype
+    tensor.ndim = i.ndim
+    tensor.dims = dims
+    piece.data = i.data
+    piece.out = o.data if o != NULL else NULL
+    piece.count = i.count
+    piece.row = row
+    return dims + i.ndim

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+# tables.pxi - the C tables as Python sees them, and the one place where a status becomes an exception.
+
+DTYPES = tuple([hc_dtype_name(i).decode() for i in range(HC_DTYPE_COUNT)])
+OPERATIONS = tuple([hc_operation_name(i).decode() for i in range(HC_OPERATION_COUNT)])
+REDUCTIONS = tuple([hc_reduction_name(i).decode() for i in range(HC_REDUCTION_COUNT)])
+WIRE_SAME = HC_WIRE_SAME
+
+
+def _statuses():
+    """(code, name, text, exception) of every status; 0 is OK."""
+    rows, code = [], 0
+    while hc_status_name(code) is not NULL and hc_status_exception(code) is not NULL:
+        exception = hc_status_exception(code).decode()
+        if code and not exception:
+            break
+        rows.append((code, hc_status_name(code).decode(), hc_status_text(code).decode(), exception))
+        code -= 1
+    return tuple(rows)
+
+
+STATUSES = _statuses()
+cdef dict EXCEPTIONS = {row[0]: getattr(errors, row[3]) for row in STATUSES if row[0]}
+
+
+cdef object error_of(int status, str text):
+    """The exception of a status, to raise."""
+    return EXCEPTIONS.get(status, errors.HpccollError)(text or hc_status_text(status).decode())
+
+
+cdef int check(int status, str text="") except -1:
+    if status < 0:
+        raise error_of(status, text)
+    return 0
+
+
+def reduction_defined(int reduction, int dtype):
+    """Whether `reduction` of `dtype` (codes of the tables) is defined."""
+    return bool(hc_reduction_defined(reduction, dtype))
+
+
+def kernels():
+    """The vector code that runs: "avx512", "avx2" or "portable"."""
+    return hc_kernels_name().decode()
+
+
+def select_kernels(str name):
+    """Use the vector code of this name, or "auto"; before the first World is made."""
+    check(hc_kernels_select(name.encode()), f"simd {name!r}: this CPU or this build lacks it")

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""hpccoll: collective operations for the ranks of a supercomputer job.
+
+>>> hpccoll.init()
+>>> total = hpccoll.allreduce(np.ones(4))
+>>> hpccoll.shutdown()
+"""
+
+from importlib import metadata as _metadata
+
+from hpccoll import compression, config, errors
+from hpccoll.collectives import (
+    AVERAGE,
+    BAND,
+    BOR,
+    BXOR,
+    LAND,
+    LOR,
+    LXOR,
+    MAX,
+    MIN,
+    PRODUCT,
+    SUM,
+    Handle,
+    Reduction,
+    allgather,
+    allgather_async,
+    allgather_object,
+    allreduce,
+    allreduce_async,
+    alltoall,
+    alltoall_async,
+    barrier,
+    barrier_async,
+    broadcast,
+    broadcast_async,
+    broadcast_object,
+    join,
+    join_async,
+    reducescatter,
+    reducescatter_async,
+)  # fmt: skip
+from hpccoll.errors import (
+    BrokenWorldError,
+    DuplicateNameError,
+    ForkedError,
+    HpccollError,
+    InvalidArgumentError,
+    MismatchError,
+    OutOfMemoryError,
+    PeerLost,
+    ProtocolError,
+    RecoverableError,
+    ResultSizeError,
+    RootJoinedError,
+    ShutDownError,
+    StallError,
+    StartError,
+    TransportError,
+    UnsupportedError,
+)  # fmt: skip
+from hpccoll.world import World, init, is_initialized, shutdown
+from hpccoll.world import current as world
+
+__version__ = _metadata.version("hpccoll")
+
+
+def rank() -> int:
+    """Give the number of this process in the default World, from 0."""
+    return world().rank
+
+
+def size() -> int:
+    """Ranks of the default World."""
+    return world().size
+
+
+def local_rank() -> int:
+    """Give the number of this process among the ranks of its node, from 0."""
+    return world().local_rank
+
+
+def local_size() -> int:
+    """Ranks on this node."""
+    return world().local_size
+
+
+def cross_rank() -> int:
+    """Give the number of this process among the ranks of its local rank, one a node, from 0."""
+    return world().cross_rank
+
+
+def cross_size() -> int:
+    """Ranks of this process's local rank, one a node."""
+    return world().cross_size
+
+
+__all__ = [
+    "AVERAGE", "BAND", "BOR", "BXOR", "LAND", "LOR", "LXOR", "MAX", "MIN", "PRODUCT", "SUM",
+    "BrokenWorldError", "DuplicateNameError", "ForkedError", "Handle", "HpccollError", "InvalidArgumentError",
+    "MismatchError", "OutOfMemoryError", "PeerLost", "ProtocolError", "RecoverableError", "Reduction",
+    "ResultSizeError", "RootJoinedError", "ShutDownError", "StallError", "StartError", "TransportError",
+    "UnsupportedError", "World",
+    "allgather", "allgather_async", "allgather_object", "allreduce", "allreduce_async", "alltoall", "alltoall_async",
+    "barrier", "barrier_async", "broadcast", "broadcast_async", "broadcast_object", "compression", "config",
+    "cross_rank", "cross_size", "errors", "init", "is_initialized", "join", "join_async", "local_rank", "local_size",
+    "rank", "reducescatter", "reducescatter_async", "shutdown", "size", "world",
+]  # fmt: skip

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What values travel as: FP16 and BF16 halve the bytes of float32 arrays, and quarter those of float64.
+
+Values are narrowed while they are packed, added up in float32, rounded once a level (node, network), and widened
+while they are unpacked.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from hpccoll import _core
+
+__all__ = ["BF16", "FP16", "Compression"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Compression:
+    """A type for the way: its name in the tables, and its code there."""
+
+    name: str
+    dtype_code: int
+
+    def __str__(self) -> str:
+        return self.name
+
+
+FP16 = Compression("float16", _core.DTYPES.index("float16"))
+BF16 = Compression("bfloat16", _core.DTYPES.index("bfloat16"))

@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The knobs, each one field of :class:`Config`; the only file that reads the environment.
+
+Knob `x` is set by the variable ``HPCCOLL_X``, or by ``init(x=...)``, which goes first.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from hpccoll import errors
+
+__all__ = ["Config", "Knob", "environment", "knobs", "read"]
+
+PREFIX = "HPCCOLL_"
+_TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
+
+
+def _knob(
+    default: Any,
+    doc: str,
+    *,
+    unit: str = "",
+    low: float = 0,
+    high: float = math.inf,
+    choices: tuple[str, ...] = (),
+    agreed: bool = False,
+    check: Callable[[Any], str] | None = None,
+) -> Any:
+    """One field. `agreed`: must be equal on all ranks, and is compared when the World is made."""
+    metadata = {
+        "doc": doc, "unit": unit, "low": low, "high": high, "choices": choices, "agreed": agreed, "check": check
+    }  # fmt: skip
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def _check_nodes(text: str) -> str:
+    parts = text.split("+") if text else []
+    return "" if all(p.isdigit() and int(p) > 0 for p in parts) else 'a number of nodes ("2") or ranks a node ("3+1")'
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """All knobs of a World."""
+
+    cache_capacity: int = _knob(
+        2048, "requests that a process set remembers; 0: every request is agreed as if for the first time",
+        unit="requests", high=1 << 20, agreed=True,
+    )  # fmt: skip
+    fusion_threshold: int = _knob(
+        16 << 20, "largest batch that small requests are fused into", unit="bytes", high=1 << 40, agreed=True
+    )
+    raise_bytes: int = _knob(
+        4 << 20, "pending bytes that a rank announces at once, without waiting for more", unit="bytes", high=1 << 40
+    )
+    raise_window: float = _knob(
+        0.001, "longest time that an asynchronous request is held back for others to join it", unit="s", high=10
+    )
+    stall_warning: float = _knob(10.0, "a wait reports itself after this long; 0: never", unit="s", high=86400 * 365)
+    stall_limit: float = _knob(
+        600.0, "a wait of this long breaks the World (StallError); 0: never", unit="s", high=86400 * 365
+    )
+    start_timeout: float = _knob(120.0, "longest time to wait for all ranks at the start", unit="s", low=0.1, high=86400)
+    stop_timeout: float = _knob(10.0, "longest time to wait for the others at the end", unit="s", high=86400)
+    peer_timeout: float = _knob(
+        30.0, "silence of an awaited rank on another node after which it counts as lost; 0: never",
+        unit="s", high=86400,
+    )  # fmt: skip
+    nodes: str = _knob(
+        "", 'lets the ranks of one machine act as several nodes: how many ("2"), or the ranks of each ("3+1")',
+        agreed=True, check=_check_nodes,
+    )  # fmt: skip
+    algorithm: str = _knob(
+        "auto", "allreduce between nodes", agreed=True,
+        choices=("auto", "recursive_doubling", "direct", "ring", "rabenseifner"),
+    )  # fmt: skip
+    wire: str = _knob(
+        "none", "type of float32 and float64 values between nodes", choices=("none", "fp16", "bf16"), agreed=True
+    )
+    deterministic: bool = _knob(False, "equal bits for equal inputs, whatever the timing and the fusion", agreed=True)
+    rails: int = _knob(
+        0, "ranks of a node that drive the network; 0: as many as the smallest node has",
+        unit="ranks", high=1024, agreed=True,
+    )  # fmt: skip
+    chunk_bytes: int = _knob(
+        0, "piece of a batch that moves at once through the stages; 0: chosen", unit="bytes", high=1 << 30, agreed=True
+    )
+    fanout: int = _knob(16, "children of a rank in the control tree", unit="ranks", low=1, high=1024, agreed=True)
+    simd: str = _knob("auto", "vector code", choices=("auto", "avx512", "avx2", "portable"))
+    background: bool = _knob(True, "a thread drives while nobody waits, where MPI's thread level allows it")
+    debug: bool = _knob(False, "check that nobody changes an input while the library owns it")
+    allow_singleton: bool = _knob(False, "accept a World of one rank in a job step of several tasks")
+    verbose: int = _knob(1, "lines on stderr at the start: 0 none, 1 what was chosen, 2 more", high=2)
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            _validate(field, getattr(self, field.name))
+
+
+class Knob(NamedTuple):
+    """A knob as the documentation shows it."""
+
+    name: str
+    variable: str
+    default: str
+    unit: str
+    bounds: str
+    doc: str
+
+
+def knobs() -> list[Knob]:
+    """All knobs, in the order of Config."""
+    return [
+        Knob(f.name, variable(f.name), _shown(f.default), f.metadata["unit"], _bounds(f), f.metadata["doc"])
+        for f in dataclasses.fields(Config)
+    ]
+
+
+def variable(name: str) -> str:
+    """The environment variable of a knob."""
+    return PREFIX + name.upper()
+
+
+def environment() -> Mapping[str, str]:
+    """The process environment, for who must read what others put there (schedulers, launchers)."""
+    return os.environ
+
+
+def read(env: Mapping[str, str] | None = None, **given: Any) -> Config:
+    """The Config of `env` (default: the process environment), with `given` before it.
+
+    Raise InvalidArgumentError for an unknown ``HPCCOLL_`` variable, a value out of bounds or of the wrong type.
+    """
+    env = os.environ if env is None else env
+    fields = {f.name: f for f in dataclasses.fields(Config)}
+    values = {}
+    for name, text in env.items():
+        if name.startswith(PREFIX):
+            field = _find(fields, name.removeprefix(PREFIX).lower(), name)
+            values[field.name] = _parse(field, text)
+    for name in given:
+        _find(fields, name, name)
+    return Config(**(values | given))
+
+
+def differences(configs: list[Config]) -> str:
+    """What the ranks' configs must agree on and do not: knob, ranks, values; "" if they agree."""
+    lines = []
+    for field in dataclasses.fields(Config):
+        if not field.metadata["agreed"]:
+            continue
+        ranks: dict[Any, list[int]] = {}
+        for rank, config in enumerate(configs):
+            ranks.setdefault(getattr(config, field.name), []).append(rank)
+        if len(ranks) > 1:
+            said = "; ".join(f"{_shown(value)} on {_ranks(who)}" for value, who in ranks.items())
+            lines.append(f"{variable(field.name)} differs between ranks: {said}")
+    return "\n".join(lines)
+
+
+def _ranks(who: list[int]) -> str:
+    shown = ", ".join(map(str, who[:8])) + (f" and {len(who) - 8} more" if len(who) > 8 else "")
+    return f"rank{'s' if len(who) > 1 else ''} {shown}"
+
+
+def _find(fields: dict[str, Any], name: str, as_given: str) -> Any:
+    if name in fields:
+        return fields[name]
+    near = difflib.get_close_matches(name, fields, 1, 0.5)
+    shown = (variable(near[0]) if as_given.startswith(PREFIX) else near[0]) if near else ""
+    hint = f"did you mean {shown}?" if near else f"the knobs are {', '.join(fields)}"
+    raise errors.InvalidArgumentError(f"{as_given} is no knob of hpccoll: {hint}")
+
+
+def _parse(field: Any, text: str) -> Any:
+    kind = type(field.default)
+    try:
+        if kind is bool:
+            return _parse_bool(text)
+        return _parse_int(text) if kind is int else kind(text)
+    except ValueError:
+        unit = f" ({field.metadata['unit']})" if field.metadata["unit"] else ""
+        raise errors.InvalidArgumentError(f"{variable(field.name)}={text!r} is not {_bounds(field)}{unit}") from None
+
+
+def _parse_bool(text: str) -> bool:
+    if text.lower() not in _TRUE + _FALSE:
+        raise ValueError(text)
+    return text.lower() in _TRUE
+
+
+def _parse_int(text: str) -> int:
+    """An integer; K, M and G count in 1024s."""
+    scale = {"K": 10, "M": 20, "G": 30}.get(text[-1:].upper(), 0)
+    return int(text[:-1] if scale else text) << scale
+
+
+def _validate(field: Any, value: Any) -> None:
+    kind, meta = type(field.default), field.metadata
+    fits = isinstance(value, (int, float) if kind is float else kind) and (kind is bool or not isinstance(value, bool))
+    if fits and meta["choices"]:
+        fits = value in meta["choices"]
+    elif fits and meta["check"]:
+        fits = not meta["check"](value)
+    elif fits and kind in (int, float):
+        fits = meta["low"] <= value <= meta["high"]
+    if not fits:
+        raise errors.InvalidArgumentError(f"{variable(field.name)} ({field.name}) is {value!r}, not {_bounds(field)}")
+
+
+def _bounds(field: Any) -> str:
+    meta, kind = field.metadata, type(field.default)
+    if meta["choices"]:
+        return "one of " + ", ".join(meta["choices"])
+    if meta["check"]:
+        return str(meta["check"]("?"))
+    if kind is bool:
+        return "0 or 1"
+    high = "" if math.isinf(meta["high"]) else f" to {_shown(meta['high'])}"
+    return f"{_shown(meta['low'])}{high or ' or more'}"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, int) and value >= 1 << 20 and value % (1 << 20) == 0:
+        return f"{value >> 20}M"
+    return f"{value:g}" if isinstance(value, float) else str(value) or '""'

@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A World: ranks that act together. A value, of which a process can hold several; one is the default."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import pickle
+import sys
+import weakref
+from collections.abc import Iterable
+from typing import Any, Self
+
+import numpy as np
+
+from hpccoll import _core, bootstrap, config, detect, errors
+
+__all__ = ["World", "current", "init", "is_initialized", "shutdown"]
+
+
+class World:
+    """Ranks that act together: all ranks of a communicator, or some ranks of another World (a process set).
+
+    Ranks inside a World are numbered from 0; `root` arguments, `rank` and error messages mean these numbers.
+    """
+
+    base: bootstrap.Base
+    """The library's own: what the process sets of one World share."""
+    core: _core.Set
+    """The library's own: the process set below."""
+
+    def __init__(self, comm: Any = None, **knobs: Any) -> None:
+        """Make a World; all ranks of `comm` call this together.
+
+        :param comm: an mpi4py communicator (default: MPI.COMM_WORLD, or this process alone where there is no MPI)
+        :param knobs: fields of hpccoll.config.Config that go before the environment
+        :raises StartError: ranks are missing, settings differ, or shared memory or MPI failed
+        """
+        settings = config.read(**knobs)
+        self._take(*bootstrap.make(_meeting(comm, settings), settings))
+
+    def _take(self, base: bootstrap.Base, own: _core.Set) -> None:
+        self.base, self.core = base, own
+        _alive.add(self)
+
+    @classmethod
+    def from_parts(cls, base: bootstrap.Base, own: _core.Set) -> World:
+        """Make one of what bootstrap.make() gave."""
+        world = cls.__new__(cls)
+        world._take(base, own)
+        return world
+
+    # ---- who is who ---------------------------------------------------------------------------------
+
+    @property
+    def rank(self) -> int:
+        """Number of this process in the World, from 0."""
+        return self.core.rank
+
+    @property
+    def size(self) -> int:
+        """Ranks in the World."""
+        return self.core.size
+
+    @property
+    def _nodes(self) -> list[int]:
+        """Node of each rank of this World."""
+        return [self.base.loop.node_of[m] for m in self.core.members]
+
+    @property
+    def local_rank(self) -> int:
+        """Number of this process among the World's ranks of its node, from 0."""
+        return self._nodes[: self.rank].count(self._nodes[self.rank])
+
+    @property
+    def local_size(self) -> int:
+        """Ranks of the World on this node."""
+        return self._nodes.count(self._nodes[self.rank])
+
+    @property
+    def _peers_across(self) -> list[int]:
+        """The ranks that have this process's local rank, one a node at most."""
+        nodes = self._nodes
+        return [r for r in range(self.size) if nodes[:r].count(nodes[r]) == self.local_rank]
+
+    @property
+    def cross_rank(self) -> int:
+        """Number of this process among the ranks that have its local rank on their node, from 0."""
+        return self._peers_across.index(self.rank)
+
+    @property
+    def cross_size(self) -> int:
+        """Ranks that have this process's local rank on their node: the nodes, where all have as many ranks."""
+        return len(self._peers_across)
+
+    # ---- process sets ---------------------------------------------------------------------------------
+
+    def subset(self, ranks: Iterable[int]) -> World | None:
+        """Make a World of some ranks of this one; all ranks of this one call it with the same `ranks`.
+
+        :param ranks: ranks of this World, without repetition; their order gives the new ranks
+        :returns: the new World, or None on ranks outside of it
+        """
+        chosen = [int(r) for r in ranks]
+        if not chosen or len(set(chosen)) != len(chosen) or min(chosen) < 0 or max(chosen) >= self.size:
+            raise errors.InvalidArgumentError(f"subset of {chosen}: needs different ranks from 0 to {self.size - 1}")
+        said = self._exchange("subset", chosen)
+        for rank, other in enumerate(said):
+            if other != said[0]:
+                raise errors.MismatchError(f"subset: rank 0 says {said[0]}, rank {rank} says {other}")
+        return self._make([chosen])
+
+    def split(self, color: int | None, key: int = 0) -> World | None:
+        """Make one World a color; all ranks of this World call it together.
+
+        :param color: which new World this rank goes to; None: to none
+        :param key: ranks are ordered by (key, rank)
+        :returns: this rank's new World, or None if its color is None
+        """
+        said = self._exchange("split", (color, key))
+        colors = sorted({c for c, _ in said if c is not None})
+        order = sorted(range(self.size), key=lambda r: (said[r][1], r))
+        return self._make([[r for r in order if said[r][0] == c] for c in colors])
+
+    def _make(self, groups: list[list[int]]) -> World | None:
+        """One process set for each of the disjoint groups, all of one number."""
+        base = self.base
+        free = self._exchange("number", base.free_numbers)
+        common = free[0]
+        for mask in free:
+            common &= mask
+        if not common:
+            raise errors.StartError("all 127 process sets that a rank can be in are in use: shut some down")
+        number = (common & -common).bit_length() - 1
+        mine = next((g for g in groups if self.rank in g), None)
+        members = tuple(self.core.members[r] for r in mine or ())
+        segment = bootstrap.set_segment(base.loop, number, members, base.nonce, self._agreed)
+        made = self._agreed(lambda: _core.Set(base.loop, number, members, segment) if mine else None)
+        if made is None:
+            return None
+        base.free_numbers &= ~(1 << number)
+        return World.from_parts(base, made)
+
+    def _exchange(self, what: str, value: Any) -> list[Any]:
+        """Give `value` to all ranks, by operations of this World under a name of their own."""
+        sent = np.frombuffer(pickle.dumps(value), np.uint8)
+        handle = self.core.allgather(sent, f"hpccoll.{what}", None, True)
+        received = handle.wait()
+        ends = np.cumsum(handle.rows())
+        return [pickle.loads(part.tobytes()) for part in np.split(received, ends[:-1])]
+
+    def _agreed(self, action: Any) -> Any:
+        result, text = None, ""
+        try:
+            result = action()
+        except errors.HpccollError as error:
+            text = str(error)
+        bootstrap.raise_first(self._exchange("agreed", text))
+        return result
+
+    # ---- life -------------------------------------------------------------------------------------------
+
+    def progress(self) -> None:
+        """Move what can be moved. Needed only where no background thread drives and this rank waits for nothing."""
+        self.base.loop.progress()
+
+    def stats(self) -> dict[str, int]:
+        """Counters of this rank since the World was made; times in ns, sizes in bytes.
+
+        Process sets made from it count together with it.
+        """
+        result: dict[str, int] = self.base.loop.stats()
+        return result
+
+    def shutdown(self) -> None:
+        """End the World: what all ranks have agreed on is finished, anything else ends with ShutDownError.
+
+        One rank's call ends it for all of them. Ending the World of all ranks ends its process sets too.
+        """
+        if self.core.closed:
+            return
+        self.core.stop(self.base.settings.stop_timeout)
+        if self.core.number:
+            self.core.remove()
+            self.base.free_numbers |= 1 << self.core.number
+        else:
+            self.base.loop.close()
+            free = getattr(self.base.meeting, "free", None)
+            if free and not self.base.loop.broken():
+                free()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()
+
+    def __repr__(self) -> str:
+        state = " (shut down)" if self.core.closed else ""
+        return f"<hpccoll.World: rank {self.rank} of {self.size}{state}>"
+
+
+def _meeting(comm: Any, settings: config.Config) -> Any:
+    if comm is not None:
+        return bootstrap.MpiMeeting(comm, settings.start_timeout)
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        meeting: Any = bootstrap.Alone()
+        reason = f" (mpi4py could not be loaded: {error})"
+    else:
+        meeting = bootstrap.MpiMeeting(MPI.COMM_WORLD, settings.start_timeout)
+        reason = ""
+    remedy = detect.singleton_remedy(config.environment(), meeting.size)
+    if remedy and not settings.allow_singleton:
+        raise errors.StartError(remedy + reason)
+    return meeting
+
+
+# ---- the default World --------------------------------------------------------------------------------
+
+_default: World | None = None
+_alive: weakref.WeakSet[World] = weakref.WeakSet()
+
+
+def init(comm: Any = None, **knobs: Any) -> World:
+    """Make the default World, unless there is one; all ranks call this together. See World.
+
+    :returns: the default World
+    """
+    global _default
+    if _default is None or _default.core.closed:
+        _default = World(comm, **knobs)
+    elif comm is not None or knobs:
+        raise errors.InvalidArgumentError("hpccoll is initialised already; shut it down before init() with arguments")
+    return _default
+
+
+def shutdown() -> None:
+    """End the default World, if there is one; init() may make another."""
+    global _default
+    if _default is not None:
+        _default.shutdown()
+    _default = None
+
+
+def is_initialized() -> bool:
+    """Whether there is a default World that was not shut down."""
+    return _default is not None and not _default.core.closed
+
+
+def current(world: World | None = None) -> World:
+    """`world`, or else the default World."""
+    if world is not None:
+        return world
+    if _default is None:
+        raise errors.ShutDownError("there is no World: call hpccoll.init() first")
+    return _default
+
+
+# ---- the end of the process ------------------------------------------------------------------------------
+
+
+def _at_exit() -> None:
+    """End in order what is left; a broken World takes the whole job along rather than hang in MPI_Finalize."""
+    global _default
+    worlds = sorted((w for w in _alive if not w.core.closed), key=lambda w: w.core.number)
+    _default = None
+    for world in worlds:
+        loop = world.base.loop
+        if loop.forked or loop.closed:
+            continue
+        broken = loop.broken()
+        if world.core.number == 0:
+            world.shutdown()
+            if broken and world.base.meeting.size > 1 and not world.base.meeting.threads:
+                print(f"hpccoll: rank {world.rank}: the World is broken, ending the job", file=sys.stderr, flush=True)
+                world.base.meeting.give_up()
+
+
+def _after_fork() -> None:
+    for world in _alive:
+        world.base.loop.mark_forked()
+
+
+atexit.register(_at_exit)
+os.register_at_fork(after_in_child=_after_fork)
