@@ -99,16 +99,22 @@ COMBINE(and_bits, vec, a & b)
 COMBINE(or_bits, vec, a | b)
 COMBINE(xor_bits, vec, a ^ b)
 
-/* As NumPy multiplies: the four products, no search for infinities. */
+/* The four products of the definition, each rounded, no search for infinities. The sign of the last one is turned
+ * and there is no minus: gcc 12 makes its instruction that multiplies, adds and subtracts of one, whatever the
+ * pragma says. */
 #define COMBINE_COMPLEX(T, V, LANES)                                                                \
     INLINE vec multiply_complex_##T(vec x, vec y)                                                   \
     {                                                                                               \
-        V a = (V)x, b = (V)y, product = {0};                                                        \
+        V a = (V)x, b = (V)y, by_real = a, by_imaginary = a, turn = a;                              \
         for (int i = 0; i < LANES; i += 2) {                                                        \
-            product[i] = a[i] * b[i] - a[i + 1] * b[i + 1];                                         \
-            product[i + 1] = a[i] * b[i + 1] + a[i + 1] * b[i];                                     \
+            by_real[i] = a[i] * b[i];                                                               \
+            by_real[i + 1] = a[i] * b[i + 1];                                                       \
+            by_imaginary[i] = a[i + 1] * b[i + 1];                                                  \
+            by_imaginary[i + 1] = a[i + 1] * b[i];                                                  \
+            turn[i] = -0.0f;                                                                        \
+            turn[i + 1] = 0.0f;                                                                     \
         }                                                                                           \
-        return (vec)product;                                                                        \
+        return (vec)(by_real + (V)((vec)by_imaginary ^ (vec)turn));                                 \
     }
 COMBINE_COMPLEX(f32, v_f32, FLOATS)
 COMBINE_COMPLEX(f64, v_f64, DOUBLES)

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The host's memory functions, called from Python with NumPy arrays, on every set of vector code that runs here."""
+
+import ctypes
+import platform
+from collections.abc import Callable, Sequence
+from ctypes import c_char_p, c_double, c_int, c_int64, c_size_t, c_void_p
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from numpy.typing import DTypeLike, NDArray
+
+Array = NDArray[Any]
+NAMES = "bool uint8 int8 uint16 int16 uint32 int32 uint64 int64 float16 bfloat16 float32 float64 complex64 complex128"
+DTYPES = [np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name) for name in NAMES.split()]
+REDUCTIONS = "SUM AVERAGE MIN MAX PRODUCT BAND BOR BXOR LAND LOR LXOR".split()
+
+
+def sets_here() -> list[str]:
+    """What this processor can run, by the kernel's word and not by the code under test."""
+    flags: set[str] = set()
+    if platform.machine() == "x86_64":
+        line = next(line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("flags"))
+        flags = set(line.split(":")[1].split())
+    needs = {"avx512": {"avx2", "f16c", "avx512f", "avx512bw", "avx512dq", "avx512vl"}, "avx2": {"avx2", "f16c"}}
+    return [name for name, needed in needs.items() if needed <= flags] + ["portable"]
+
+
+class Memory(ctypes.Structure):
+    """hc_memory of transport.h."""
+
+    _fields_ = [
+        ("kind", c_int),
+        ("alloc", ctypes.CFUNCTYPE(c_void_p, c_size_t)),
+        ("release", ctypes.CFUNCTYPE(None, c_void_p)),
+        ("copy", ctypes.CFUNCTYPE(None, c_void_p, c_void_p, c_size_t)),
+        ("convert", ctypes.CFUNCTYPE(None, c_void_p, c_int, c_void_p, c_int, c_int64, c_double)),
+        (
+            "reduce",
+            ctypes.CFUNCTYPE(
+                None, c_void_p, c_void_p, c_int, ctypes.POINTER(c_void_p), c_int, c_int, c_int, c_int64, c_double
+            ),
+        ),
+        ("divide", ctypes.CFUNCTYPE(None, c_void_p, c_int, c_int64, c_int64)),
+        ("neutral", ctypes.CFUNCTYPE(None, c_void_p, c_int, c_int, c_int64)),
+    ]
+
+
+class Host:
+    """One build of the kernels; `select` says which of `sets` answers."""
+
+    sets = sets_here()
+
+    def __init__(self, library: Path) -> None:
+        self.library = ctypes.CDLL(str(library))
+        self.memory = Memory.in_dll(self.library, "hc_host_memory")
+        self.library.hc_kernels_name.restype = c_char_p
+        self.library.hc_result_new.restype = c_void_p
+        self.library.hc_result_new.argtypes = [c_size_t]
+        self.library.hc_result_free.argtypes = [c_void_p]
+
+    def select(self, name: str) -> int:
+        return int(self.library.hc_kernels_select(name.encode()))
+
+    def name(self) -> str:
+        return str(self.library.hc_kernels_name().decode())
+
+    def defined(self, reduction: str, dtype: DTypeLike) -> bool:
+        return bool(self.library.hc_reduction_defined(REDUCTIONS.index(reduction), code(dtype)))
+
+    def reduce(
+        self, to: Array, sources: Sequence[Array], reduction: str, scale: float = 1.0, also: Array | None = None
+    ) -> Array:
+        pointers = (c_void_p * len(sources))(*(x.ctypes.data for x in sources))
+        second = None if also is None else also.ctypes.data
+        dtype = code(sources[0].dtype)
+        self.memory.reduce(
+            to.ctypes.data, second, code(to.dtype), pointers, len(sources), dtype, REDUCTIONS.index(reduction), to.size, scale
+        )
+        return to
+
+    def convert(self, x: Array, dtype: DTypeLike, scale: float = 1.0) -> Array:
+        to = np.empty(x.shape, dtype)
+        self.memory.convert(to.ctypes.data, code(dtype), x.ctypes.data, code(x.dtype), x.size, scale)
+        return to
+
+    def divide(self, x: Array, divisor: int) -> None:
+        self.memory.divide(x.ctypes.data, code(x.dtype), x.size, divisor)
+
+    def neutral(self, dtype: DTypeLike, reduction: str, n: int) -> Array:
+        to = np.empty(n, dtype)
+        self.memory.neutral(to.ctypes.data, code(dtype), REDUCTIONS.index(reduction), n)
+        return to
+
+
+def code(dtype: DTypeLike) -> int:
+    return DTYPES.index(np.dtype(dtype))
+
+
+# As the product is built; with every undefined behaviour fatal.
+BUILDS = {"fast": ("-O2", "-DNDEBUG"), "checked": ("-fsanitize=undefined", "-fno-sanitize-recover=all")}
+
+
+@pytest.fixture(scope="session", params=BUILDS)
+def build(request: pytest.FixtureRequest, build_c: Callable[..., Path]) -> Host:
+    flags = ("-shared", "-fPIC", *BUILDS[request.param])
+    return Host(build_c("ext/transport/kernels*.c", "ext/transport/host_memory.c", flags=flags))
+
+
+@pytest.fixture(params=Host.sets)
+def host(request: pytest.FixtureRequest, build: Host) -> Host:
+    assert build.select(request.param) == 0
+    return build
