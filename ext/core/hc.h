@@ -261,6 +261,7 @@ int hc_step(hc_engine *, const hc_event *, const hc_action **actions, size_t *na
 /* What the driver may ask without changing anything. */
 int hc_engine_quiet(const hc_engine *);              /* 1: nothing pending, raised, joined or running */
 uint64_t hc_engine_memory(const hc_engine *);        /* bytes held */
+const char *hc_engine_validate(const hc_engine *);   /* NULL, or the invariant that does not hold, in words */
 
 typedef struct hc_counters {
     uint64_t messages_up, messages_down, bytes_up, bytes_down;

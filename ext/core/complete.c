@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * complete.c - the end of a request: with its last batch, or without any.
+ */
+#include "core.h"
+
+hc_action *hc__complete(hc_engine *e, uint64_t ticket, int status, const char *text, uint64_t position) {
+    hc_action *action = hc__act(e, HC_AC_COMPLETE);
+    action->ticket = ticket;
+    action->status = status;
+    action->text = text;
+    action->position = position;
+    return action;
+}
+
+/* The name is free again for the next request. The record must not be in the pending list. */
+void hc__finish(hc__set *s, uint32_t name, int status, const char *text, uint64_t position) {
+    hc__name *record = &s->names.at[name];
+    hc__complete(s->engine, record->ticket, status, text, position);
+    if (record->rows)
+        hc__free(s->engine, record->rows, record->mine->request.ntensors * sizeof *record->rows);
+    hc__sig_unref(s->engine, record->mine);
+    record->rows = NULL;
+    record->mine = NULL;
+    record->ticket = 0;
+    record->phase = HC__ABSENT;
+    hc__name_forget(s, name);
+}
+
+static void batch_of_request_done(hc__set *s, uint32_t name, int status, const char *text) {
+    hc__name *record = &s->names.at[name];
+    if (status < 0 && record->status == 0)
+        record->status = status;
+    if (--record->batches)
+        return;
+    if (record->status != status || !text)
+        text = record->status ? hc_status_text(record->status) : "";
+    hc__finish(s, name, record->status, text, record->position);
+}
+
+static size_t size_of(const hc__running *running) {
+    return sizeof *running + running->room * sizeof running->names[0];
+}
+
+int hc__batch_done(hc__set *s, uint64_t batch, int status, const char *text) {
+    hc__running *before = NULL, *running = s->running;
+    while (running && running->batch != batch) {
+        before = running;
+        running = running->next;
+    }
+    if (!running || status > 0)
+        return HC_INVALID;
+    if (before)
+        before->next = running->next;
+    else
+        s->running = running->next;
+    if (s->running_last == running)
+        s->running_last = before;
+    if (text)
+        text = hc__lend_text(s->engine, text);
+    for (uint32_t i = 0; i < running->nnames; i++)
+        batch_of_request_done(s, running->names[i], status, text);
+    hc__free(s->engine, running, size_of(running));
+    s->engine->retime = 1;
+    return 0;
+}
+
+void hc__running_free(hc__set *s) {
+    while (s->running) {
+        hc__running *running = s->running;
+        s->running = running->next;
+        hc__free(s->engine, running, size_of(running));
+    }
+    s->running_last = NULL;
+}

@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core.h - what the files of the engine share and nobody else sees.
+ *
+ * A set holds names; a name may have a slot (agreed before), an own request, and a first meeting under way.
+ * Everything that many ranks may have at once is a column of bits, one 64-bit word a row of 64 slots.
+ */
+#ifndef HC_CORE_H
+#define HC_CORE_H
+
+#include <string.h>
+
+#include "hc.h"
+
+#define HC__NONE UINT32_MAX
+#define HC__NEVER UINT64_MAX
+#define HC__MAX_SETS 128
+#define HC__MAX_NAME 4096u
+#define HC__MAX_SIGNATURE (1u << 26)
+#define HC__TEXT 1024          /* room of a text for people */
+#define HC__LISTED 16          /* ranks that a stall report names */
+
+/* ---- text.c: bounded text, always ended by 0 ------------------------------------------------------- */
+
+typedef struct hc__text {
+    char *at;
+    size_t room, len;
+} hc__text;
+hc__text hc__text_on(char *buffer, size_t room);
+void hc__put(hc__text *, const char *);
+void hc__put_some(hc__text *, const char *, size_t n); /* what is not printable becomes '?' */
+void hc__put_int(hc__text *, int64_t);
+void hc__put_real(hc__text *, double);
+void hc__put_seconds(hc__text *, uint64_t ns);
+
+/* ---- memory.c --------------------------------------------------------------------------------------- */
+
+/* Memory that lives until freed, zeroed and counted. NULL: none left, and the engine will fail (e->starved). */
+void *hc__alloc(hc_engine *, size_t bytes);
+void hc__free(hc_engine *, void *, size_t bytes);
+void *hc__resize(hc_engine *, void *, size_t old_bytes, size_t new_bytes); /* frees nothing when it fails */
+/* Memory that lives until the next step. */
+void *hc__lend(hc_engine *, size_t bytes);
+const char *hc__lend_text(hc_engine *, const char *);
+void hc__lend_reset(hc_engine *);
+void hc__lend_free(hc_engine *);
+/* A new action, zeroed; a scratch one when memory is gone, so that callers need not ask. */
+hc_action *hc__act(hc_engine *, int kind);
+
+/* ---- hash.c ------------------------------------------------------------------------------------------ */
+
+void hc__hash(const void *, size_t bytes, uint64_t key[2]);
+
+/* ---- wire.c: bytes of messages ------------------------------------------------------------------------ */
+
+typedef struct hc__reader {
+    const uint8_t *at, *end;
+    int bad; /* something lay beyond the end, or was not allowed; what is missing reads as zero */
+} hc__reader;
+static inline uint64_t hc__little(uint64_t value) {
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    return __builtin_bswap64(value);
+#else
+    return value;
+#endif
+}
+static inline uint8_t *hc__write_bytes(uint8_t *p, const void *from, size_t n) {
+    if (n)
+        memcpy(p, from, n);
+    return p + n;
+}
+static inline uint8_t *hc__write8(uint8_t *p, uint8_t value) {
+    p[0] = value;
+    return p + 1;
+}
+static inline uint8_t *hc__write64(uint8_t *p, uint64_t value) {
+    value = hc__little(value);
+    return hc__write_bytes(p, &value, 8);
+}
+static inline uint8_t *hc__write32(uint8_t *p, uint32_t value) {
+    uint64_t wide = hc__little(value);
+    return hc__write_bytes(p, &wide, 4);
+}
+static inline const uint8_t *hc__read_bytes(hc__reader *r, size_t n) {
+    if (r->bad || (size_t)(r->end - r->at) < n) {
+        r->bad = 1;
+        return NULL;
+    }
+    r->at += n;
+    return r->at - n;
+}
+static inline uint64_t hc__read_number(hc__reader *r, size_t bytes) {
+    uint64_t value = 0;
+    const uint8_t *p = hc__read_bytes(r, bytes);
+    if (p)
+        memcpy(&value, p, bytes);
+    return hc__little(value);
+}
+static inline uint8_t hc__read8(hc__reader *r) { return (uint8_t)hc__read_number(r, 1); }
+static inline uint32_t hc__read32(hc__reader *r) { return (uint32_t)hc__read_number(r, 4); }
+static inline uint64_t hc__read64(hc__reader *r) { return hc__read_number(r, 8); }
+
+/* A column of slots on the wire: the words that are not zero, in ascending order. */
+typedef struct hc__column_view {
+    const uint8_t *at;
+    uint32_t n;
+} hc__column_view;
+hc__column_view hc__read_column(hc__reader *);
+uint32_t hc__column_word(hc__column_view, uint32_t i, uint64_t *bits);
+
+enum hc__message {
+    HC__M_UP = 1,    /* child to parent: what has risen */
+    HC__M_ENTRY,     /* parent to child: an entry of the set's log */
+    HC__M_SEQUENCE,  /* set root to sequencer: an entry to be put in order */
+    HC__M_SEQUENCED, /* down the World's tree: an entry of a sequenced set */
+    HC__M_FAIL,      /* over every edge: the World is broken */
+    HC__M_WHO,       /* child to parent: who is awaited? */
+    HC__M_ASK,       /* parent to child: who of you is awaited? */
+    HC__M_ANSWER,    /* child to parent */
+    HC__M_REPORT,    /* parent to child: the answer for those who asked WHO */
+    HC__M_END
+};
+#define HC__WIRE_VERSION 1
+#define HC__HEADER 8
+uint8_t *hc__write_header(uint8_t *, int message, uint32_t set);
+int hc__read_header(hc__reader *, uint32_t *set); /* the message, or 0 */
+
+/* ---- request.c: signatures ----------------------------------------------------------------------------- */
+
+/* The part of a request that all ranks must agree on, as bytes that are equal exactly when it is equal, and
+ * decoded once. Shared by own request, first meeting, slot and batch. */
+typedef struct hc__sig hc__sig;
+struct hc__sig {
+    uint64_t key[2];     /* hash of the name */
+    uint32_t refs;
+    uint32_t nbytes;
+    uint32_t size;       /* of this block */
+    uint32_t fuse_class; /* requests of one class may share a batch; 0: of no class */
+    uint64_t payload;    /* bytes of all tensors */
+    const uint8_t *bytes;
+    hc__sig *next_dead;
+    hc_request request; /* ticket 0; points into this block */
+};
+typedef struct hc__sig_view {
+    const uint8_t *bytes;
+    uint32_t nbytes;
+    const uint8_t *name;
+    uint32_t name_len;
+    uint32_t ntensors, ndims; /* dims of all tensors together */
+    int32_t root;
+    uint8_t operation;
+} hc__sig_view;
+
+/* Request -> bytes in the engine's scratch. Returns why it cannot be one, or NULL. */
+const char *hc__sig_encode(hc_engine *, const hc_request *, hc__sig_view *);
+/* Bytes -> view, everything checked. Returns what is wrong, or NULL. set_size bounds the root. */
+const char *hc__sig_check(const uint8_t *, size_t, int32_t set_size, hc__sig_view *);
+hc__sig *hc__sig_new(hc_engine *, const hc__sig_view *, const uint64_t key[2]); /* refs 1 */
+hc__sig *hc__sig_ref(hc__sig *);
+void hc__sig_unref(hc_engine *, hc__sig *); /* freed at the next step: actions may point at it */
+void hc__sig_bury(hc_engine *);             /* frees the dead */
+int hc__sig_is(const hc__sig *, const uint8_t *bytes, uint32_t nbytes);
+int hc__unequal_rows(int operation); /* dims[0] is each rank's own */
+
+/* ---- describe.c ------------------------------------------------------------------------------------------ */
+
+void hc__describe(hc__text *, const hc_request *); /* allreduce 'name' */
+void hc__describe_mismatch(hc__text *, int32_t rank_a, const hc_request *a, int32_t rank_b, const hc_request *b);
+void hc__describe_root_joined(hc__text *, const hc_request *);
+
+/* ---- names.c: one record a name that this rank has heard of ------------------------------------------- */
+
+enum hc__phase {
+    HC__ABSENT,   /* no own request */
+    HC__PENDING,  /* enqueued, not raised */
+    HC__ON_SLOT,  /* raised as a cached request */
+    HC__ON_FIRST, /* raised as a first meeting */
+    HC__VOIDING,  /* its slot means something else: raised as invalid, will be a first meeting */
+    HC__RUNNING   /* agreed; in one or more batches */
+};
+
+typedef struct hc__first hc__first;
+typedef struct hc__name {
+    uint64_t key[2];
+    hc__sig *mine;          /* own request, NULL when ABSENT */
+    hc__first *first;       /* under way in the tree, or NULL */
+    uint64_t ticket, since; /* since: enqueued, or (waited) a caller began to wait */
+    uint64_t position;      /* of the commit, when RUNNING */
+    int64_t row;            /* own dims[0], where it is not agreed */
+    int64_t *rows;          /* the same of many tensors, or NULL */
+    uint32_t older, newer;  /* the pending list, in order of enqueueing; the free list by `older` */
+    int32_t slot;           /* -1: none */
+    int32_t raised_slot;    /* ON_SLOT, VOIDING */
+    int32_t status;         /* RUNNING: the first error of a batch */
+    uint32_t batches;       /* RUNNING: not yet done */
+    uint8_t phase, waited;
+    uint8_t pinned; /* in use by a caller of hc__finish() and the like */
+} hc__name;
+
+typedef struct hc__names {
+    hc__name *at;
+    uint32_t *table; /* index + 1, 0: empty; linear probing */
+    uint32_t room, count, mask, free_list;
+} hc__names;
+
+typedef struct hc__set hc__set;
+uint32_t hc__name_find(const hc__set *, const uint64_t key[2]);
+uint32_t hc__name_intern(hc__set *, const uint64_t key[2]); /* HC__NONE: out of memory */
+void hc__name_forget(hc__set *, uint32_t name);             /* if nothing holds it any more */
+void hc__names_free(hc__set *);
+
+/* ---- slots.c --------------------------------------------------------------------------------------------- */
+
+typedef struct hc__slot {
+    hc__sig *sig; /* NULL: free */
+    uint64_t gen; /* position at which it was last assigned or freed */
+    uint32_t name;
+    int32_t older, newer; /* least recently used first */
+} hc__slot;
+
+/* The columns of a row (64 slots). HC__HAVE is one column a source. */
+enum hc__column {
+    HC__USED,
+    HC__SENT,         /* risen from here, not yet committed */
+    HC__OUT,          /* to go up with the next message; at the root: ready */
+    HC__ROOTED,       /* rooted operations: the root itself has raised it */
+    HC__NEEDS_ROOT,   /* rooted operations */
+    HC__INVALID_SENT, /* once a generation */
+    HC__INVALID_OUT,
+    HC__GONE, /* freed by the entry that is being applied */
+    HC__HAVE
+};
+
+uint64_t *hc__row(const hc__set *, uint32_t word);
+int hc__slot_assign(hc__set *, uint32_t name, hc__sig *); /* takes a reference; 0 or NO_MEMORY */
+void hc__slot_free(hc__set *, int32_t slot);
+void hc__slot_touch(hc__set *, int32_t slot);
+void hc__slots_free(hc__set *);
+void hc__slots_clear_gone(hc__set *);
+int hc__bit(uint64_t bits); /* index of the lowest one */
+
+/* ---- the set ----------------------------------------------------------------------------------------------- */
+
+/* A first meeting under way at this node. At most two signatures: the one of the lowest rank, and one other. */
+struct hc__first {
+    hc__first *prev, *next;         /* all of the set */
+    hc__first *out_prev, *out_next; /* to go up; at the root: ready */
+    hc__sig *sigs[2];
+    int32_t ranks[2]; /* lowest set rank of each */
+    uint32_t name;
+    uint8_t nsigs, sent, out, rooted;
+    uint64_t have[]; /* bits of sources */
+};
+
+typedef struct hc__held {
+    struct hc__held *next;
+    uint32_t source;
+    size_t nbytes;
+    uint8_t bytes[];
+} hc__held;
+
+typedef struct hc__running {
+    struct hc__running *next;
+    uint64_t batch, started;
+    uint32_t nnames, room;
+    uint8_t warned;
+    uint32_t names[];
+} hc__running;
+
+typedef struct hc__query hc__query;
+
+enum hc__flag { HC__F_STOP = 1, HC__F_PREEMPT = 2, HC__F_JOINALL = 4 };
+
+struct hc__set {
+    hc_engine *engine;
+    hc__set *next_dirty;
+    uint32_t id;
+    int32_t set_rank, set_size, parent, nchildren;
+    hc_child *children;
+    uint32_t nsources; /* 0: this rank; 1..: the children */
+    uint32_t nwords, stride;
+    uint8_t sequenced, dirty;
+    uint8_t stopping;   /* HC_EV_STOP here: nothing new is taken */
+    uint8_t stopped;    /* STOP is in the log */
+    uint8_t closed;     /* root: STOP has been committed */
+    uint8_t awaiting;   /* root: an entry is on its way through the sequencer */
+    uint8_t or_sent;    /* hc__flag */
+    uint8_t or_out;     /* hc__flag */
+    uint8_t up_flying;  /* T4: a message to the parent has not left yet */
+    uint8_t joined;     /* this rank has joined */
+    uint8_t loose;      /* ... and had requests pending at that time (L5) */
+    uint8_t flush_owed; /* a caller waits for what cannot be raised before JOINALL */
+    uint64_t q;         /* entries applied */
+    uint64_t changed;   /* position of the last change of any slot */
+    uint64_t freed;     /* position of the last freeing of any slot */
+
+    hc__names names;
+    uint32_t oldest, newest, unraised; /* pending list: ends, and the first that is not raised */
+    uint32_t nrunning;
+    uint64_t unraised_bytes;
+
+    hc__slot *slots; /* 64 a row */
+    uint64_t *rows;
+    int32_t lru_oldest, lru_newest;
+    uint32_t nslots;
+
+    hc__first *firsts, *firsts_last, *out, *out_last;
+    hc__held *held, *held_last;
+    uint32_t *joined_firm, *joined_loose; /* ranks a source */
+    uint32_t out_firm, out_loose;         /* to go up; at the root: all that are joined */
+    int32_t last_joined;
+    uint64_t join_ticket;
+
+    uint64_t next_batch;
+    hc__running *running, *running_last;
+
+    hc__query *queries;
+    uint64_t next_ask, asked_ticket; /* the request that next_ask is about */
+    uint32_t asked_times, nqueries;
+    char *last_report; /* HC__TEXT bytes, or NULL */
+};
+
+void hc__touch(hc__set *); /* something is to be sent or committed when the step ends */
+hc__set *hc__set_find(const hc_engine *, uint32_t id);
+int hc__set_add(hc_engine *, const hc_set_config *);
+int hc__set_remove(hc_engine *, uint32_t id);
+void hc__set_free(hc__set *);
+uint32_t hc__set_source(const hc__set *, int32_t peer); /* of a child, or 0 */
+
+/* ---- enqueue.c, raise.c -------------------------------------------------------------------------------------- */
+
+void hc__enqueue(hc__set *, const hc_request *);
+void hc__flush(hc_engine *, uint64_t ticket); /* R1 */
+void hc__raise_all(hc__set *);
+void hc__raise_again(hc__set *); /* L5 */
+void hc__pending_unlink(hc__set *, uint32_t name);
+
+/* ---- tree.c ----------------------------------------------------------------------------------------------------- */
+
+void hc__tree_have_slot(hc__set *, int32_t slot); /* by this rank; hc__tree_rise follows */
+void hc__tree_have_first(hc__set *, uint32_t name, uint32_t source, hc__sig *, int32_t rank, int rooted);
+void hc__tree_rise(hc__set *, uint32_t from_word, uint32_t to_word); /* T2, T3 for slots */
+void hc__tree_rise_all(hc__set *);                                   /* slots and first meetings */
+void hc__tree_invalid(hc__set *, int32_t slot);
+void hc__tree_flag(hc__set *, uint8_t flag);
+void hc__tree_joined(hc__set *, uint32_t source, uint32_t firm, uint32_t loose, int32_t last);
+int hc__tree_whole(const hc__set *, uint32_t source); /* wholly joined */
+int hc__tree_has(const hc__set *, uint32_t name, uint32_t source);
+void hc__first_drop(hc__set *, hc__first *);
+void hc__tree_clear(hc__set *); /* the log has ended */
+
+/* ---- up.c: the messages that rise --------------------------------------------------------------------------------- */
+
+void hc__up_send(hc__set *);
+int hc__up_receive(hc__set *, uint32_t source, const uint8_t *, size_t);
+void hc__up_drain(hc__set *); /* T5 */
+void hc__held_free(hc__set *);
+
+/* ---- entry.c, log.c, commit.c: the log ---------------------------------------------------------------------------- */
+
+enum hc__outcome { HC__AGREED, HC__DISAGREED, HC__ROOTLESS };
+
+typedef struct hc__entry_first {
+    uint8_t outcome;
+    hc__sig_view sig; /* AGREED, ROOTLESS; of DISAGREED the name only */
+    uint64_t key[2];
+    const uint8_t *text;
+    uint32_t text_len;
+} hc__entry_first;
+
+typedef struct hc__entry {
+    uint64_t position;
+    uint8_t flags; /* hc__flag */
+    int32_t last_joined;
+    hc__column_view invalid, commit, rootless;
+    uint32_t nfirsts;
+    hc__entry_first *firsts; /* lent */
+} hc__entry;
+
+/* A request of this entry that will run: its agreed signature and, where this rank takes part, its name. */
+typedef struct hc__agreed {
+    hc__sig *sig;
+    uint32_t name; /* HC__NONE: this rank has joined */
+    uint8_t cached;
+} hc__agreed;
+
+/* T8. HC__HEADER bytes before it are free for a header. NULL: nothing to commit. */
+uint8_t *hc__entry_make(hc__set *, size_t *nbytes);
+int hc__entry_read(hc_engine *, hc__reader *, int32_t set_size, hc__entry *); /* form only */
+int hc__entry_check(hc__set *, hc__entry *);                           /* against this rank's state */
+void hc__log_apply(hc__set *, const hc__entry *);
+void hc__log_end(hc__set *);
+int hc__commit(hc__set *); /* root: 1 when an entry was made */
+/* Messages, header included. */
+int hc__entry_receive(hc__set *, const uint8_t *, size_t);
+int hc__sequence_receive(hc_engine *, uint32_t set, const uint8_t *, size_t);  /* at the sequencer */
+int hc__sequenced_receive(hc_engine *, uint32_t set, const uint8_t *, size_t);
+void hc__send(hc_engine *, int32_t peer, const uint8_t *, size_t);
+void hc__stop(hc__set *);
+
+/* ---- fuse.c, complete.c, join.c, stop.c ------------------------------------------------------------------------------------ */
+
+void hc__fuse(hc__set *, const hc__agreed *, uint32_t n);
+hc_action *hc__complete(hc_engine *, uint64_t ticket, int status, const char *text, uint64_t position);
+void hc__finish(hc__set *, uint32_t name, int status, const char *text, uint64_t position);
+int hc__batch_done(hc__set *, uint64_t batch, int status, const char *text);
+void hc__running_free(hc__set *);
+void hc__join(hc__set *, uint64_t ticket);
+void hc__join_void(hc__set *);              /* T6: loose joins, when slots are freed */
+void hc__join_again(hc__set *);             /* L5 */
+void hc__join_all(hc__set *, int32_t last); /* L6 */
+
+/* ---- stall.c, who.c, fail.c ------------------------------------------------------------------------------------------ */
+
+void hc__stall_tick(hc__set *);
+uint64_t hc__stall_deadline(const hc__set *);
+void hc__who(hc__set *, uint32_t source, const uint64_t key[2], const char *what, uint64_t waited);
+uint64_t hc__who_deadline(const hc__set *);
+void hc__who_tick(hc__set *);
+int hc__stall_receive(hc__set *, int message, uint32_t source, const uint8_t *, size_t);
+void hc__stall_forget(hc__set *, const uint64_t key[2]);
+void hc__stall_free(hc__set *);
+void hc__fail(hc_engine *, int status, int32_t lost, const char *text, int32_t from);
+int hc__fail_receive(hc_engine *, int32_t from, const uint8_t *, size_t);
+int hc__message(hc_engine *, int32_t peer, const uint8_t *, size_t);
+
+static inline uint64_t hc__later(uint64_t from, uint64_t by) { /* never wraps */
+    return by > HC__NEVER - from ? HC__NEVER : from + by;
+}
+
+/* ---- the engine ---------------------------------------------------------------------------------------------------------- */
+
+typedef struct hc__lent {
+    struct hc__lent *next;
+    size_t room, used;
+} hc__lent;
+
+/* A message for a set that is not here yet. */
+typedef struct hc__early {
+    struct hc__early *next;
+    int32_t peer;
+    uint32_t set;
+    size_t nbytes;
+    uint8_t bytes[];
+} hc__early;
+
+struct hc_engine {
+    hc_engine_config config;
+    uint64_t now;
+    hc__set **sets;
+    uint32_t nsets; /* room in sets */
+    hc__set *dirty;
+    uint64_t removed[HC__MAX_SETS / 64];
+    hc__early *early, *early_last;
+    size_t early_bytes;
+
+    hc_action *actions;
+    uint32_t nactions, actions_room;
+    hc_action spare;
+    hc__lent *lent;
+    hc__sig *dead;
+    uint8_t *scratch;
+    size_t scratch_room;
+
+    uint64_t due;       /* the nearest deadline; the last WAKE_AT */
+    uint8_t retime;     /* deadlines may have changed */
+    uint8_t starved;    /* memory ran out in this step */
+    uint8_t failed;
+    char *failure;      /* why, HC__TEXT bytes; NULL before, or when there was no memory for it */
+    uint64_t bytes;
+    hc_counters counters;
+};
+
+#endif

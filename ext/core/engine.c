@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * engine.c - an engine's beginning and end, and what may be asked of it.
+ */
+#include <stdlib.h>
+
+#include "core.h"
+
+hc_engine *hc_engine_new(const hc_engine_config *config) {
+    if (config->size < 1 || config->rank < 0 || config->rank >= config->size ||
+        config->cache_capacity > INT32_MAX - 64)
+        return NULL;
+    hc_engine *e = calloc(1, sizeof *e);
+    if (!e)
+        return NULL;
+    e->config = *config;
+    e->due = HC__NEVER;
+    e->bytes = sizeof *e;
+    return e;
+}
+
+void hc_engine_free(hc_engine *e) {
+    if (!e)
+        return;
+    for (uint32_t i = 0; i < e->nsets; i++)
+        if (e->sets[i])
+            hc__set_free(e->sets[i]);
+    while (e->early) {
+        hc__early *early = e->early;
+        e->early = early->next;
+        hc__free(e, early, sizeof *early + early->nbytes);
+    }
+    hc__sig_bury(e);
+    hc__lend_free(e);
+    hc__free(e, e->sets, e->nsets * sizeof *e->sets);
+    hc__free(e, e->actions, e->actions_room * sizeof *e->actions);
+    hc__free(e, e->scratch, e->scratch_room);
+    hc__free(e, e->failure, HC__TEXT);
+    free(e);
+}
+
+int hc_engine_quiet(const hc_engine *e) {
+    for (uint32_t i = 0; i < e->nsets; i++) {
+        const hc__set *s = e->sets[i];
+        if (s && (s->oldest != HC__NONE || s->running || s->joined || (s->stopping && !s->stopped && !e->failed)))
+            return 0;
+    }
+    return 1;
+}
+
+uint64_t hc_engine_memory(const hc_engine *e) {
+    return e->bytes;
+}
+
+void hc_engine_counters(const hc_engine *e, hc_counters *out) {
+    *out = e->counters;
+}

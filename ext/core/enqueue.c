@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * enqueue.c - takes a request in: refuses what cannot be, finds what was agreed before.
+ */
+#include "core.h"
+
+static void refuse(hc__set *s, const hc_request *request, int status, const char *why) {
+    char buffer[HC__TEXT];
+    hc__text text = hc__text_on(buffer, sizeof buffer);
+    if (request->name && request->name_len) {
+        hc__describe(&text, request);
+        hc__put(&text, ": ");
+    }
+    hc__put(&text, why);
+    hc__complete(s->engine, request->ticket, status, hc__lend_text(s->engine, buffer), s->q);
+}
+
+/* The signature of a request: the slot's own object where it agrees, so that steady state allocates nothing. */
+static hc__sig *signature(hc__set *s, uint32_t name, const hc__sig_view *view) {
+    hc__name *record = &s->names.at[name];
+    if (record->slot >= 0 && hc__sig_is(s->slots[record->slot].sig, view->bytes, view->nbytes))
+        return hc__sig_ref(s->slots[record->slot].sig);
+    hc__first *first = record->first;
+    for (int i = 0; first && i < first->nsigs; i++)
+        if (hc__sig_is(first->sigs[i], view->bytes, view->nbytes))
+            return hc__sig_ref(first->sigs[i]);
+    return hc__sig_new(s->engine, view, record->key);
+}
+
+/* The rows of this rank, where ranks need not have as many. */
+static int keep_rows(hc__set *s, hc__name *record, const hc_request *request) {
+    record->rows = NULL;
+    if (!hc__unequal_rows(request->operation))
+        return 1;
+    record->row = request->tensors[0].dims[0];
+    if (request->ntensors == 1)
+        return 1;
+    record->rows = hc__alloc(s->engine, request->ntensors * sizeof *record->rows);
+    for (uint32_t i = 0; record->rows && i < request->ntensors; i++)
+        record->rows[i] = request->tensors[i].dims[0];
+    return record->rows != NULL;
+}
+
+static void append(hc__set *s, uint32_t name) {
+    hc__name *record = &s->names.at[name];
+    record->older = s->newest;
+    record->newer = HC__NONE;
+    if (s->newest != HC__NONE)
+        s->names.at[s->newest].newer = name;
+    else
+        s->oldest = name;
+    s->newest = name;
+    if (s->unraised == HC__NONE) {
+        s->unraised = name;
+        s->unraised_bytes = 0;
+        s->engine->retime = 1;
+    }
+}
+
+void hc__pending_unlink(hc__set *s, uint32_t name) {
+    hc__name *record = &s->names.at[name];
+    if (s->unraised == name)
+        s->unraised = record->newer;
+    if (record->older != HC__NONE)
+        s->names.at[record->older].newer = record->newer;
+    else
+        s->oldest = record->newer;
+    if (record->newer != HC__NONE)
+        s->names.at[record->newer].older = record->older;
+    else
+        s->newest = record->older;
+}
+
+static uint64_t payload_of(const hc__sig *sig, const hc_request *request) {
+    if (!hc__unequal_rows(request->operation))
+        return sig->payload;
+    uint64_t total = 0;
+    for (uint32_t i = 0; i < request->ntensors; i++) {
+        uint64_t bytes = hc_dtype_size(request->tensors[i].dtype);
+        for (uint32_t d = 0; d < request->tensors[i].ndim; d++)
+            bytes *= (uint64_t)request->tensors[i].dims[d];
+        total += bytes;
+    }
+    return total;
+}
+
+static void admit(hc__set *s, uint32_t name, const hc_request *request, hc__sig *sig) {
+    hc__name *record = &s->names.at[name];
+    record->mine = sig;
+    record->ticket = request->ticket;
+    record->since = s->engine->now;
+    record->phase = HC__PENDING;
+    record->waited = 0;
+    record->status = 0;
+    append(s, name);
+    s->unraised_bytes += payload_of(sig, request);
+    if (s->unraised_bytes >= s->engine->config.raise_bytes) /* R2 */
+        hc__raise_all(s);
+}
+
+/* NULL where the slot's signature says that the request is valid: it was judged when it was agreed. */
+static const char *judge(hc__set *s, uint32_t name, hc__sig_view *view) {
+    if (name != HC__NONE && s->names.at[name].slot >= 0 &&
+        hc__sig_is(s->slots[s->names.at[name].slot].sig, view->bytes, view->nbytes))
+        return NULL;
+    return hc__sig_check(view->bytes, view->nbytes, s->set_size, view);
+}
+
+void hc__enqueue(hc__set *s, const hc_request *request) {
+    hc_engine *e = s->engine;
+    hc__sig_view view;
+    uint64_t key[2];
+    if (s->stopping || s->stopped) {
+        hc__complete(e, request->ticket, HC_SHUT_DOWN, hc_status_text(HC_SHUT_DOWN), s->q);
+        return;
+    }
+    const char *wrong = hc__sig_encode(e, request, &view);
+    if (wrong) {
+        refuse(s, request, HC_INVALID, wrong);
+        return;
+    }
+    hc__hash(view.name, view.name_len, key);
+    uint32_t name = hc__name_find(s, key);
+    if ((wrong = judge(s, name, &view))) {
+        refuse(s, request, HC_INVALID, wrong);
+        return;
+    }
+    if (name != HC__NONE && s->names.at[name].phase != HC__ABSENT) {
+        refuse(s, request, HC_DUPLICATE_NAME, hc_status_text(HC_DUPLICATE_NAME));
+        return;
+    }
+    if (name == HC__NONE)
+        name = hc__name_intern(s, key);
+    hc__sig *sig = name == HC__NONE ? NULL : signature(s, name, &view);
+    if (!sig || !keep_rows(s, &s->names.at[name], request)) {
+        hc__complete(e, request->ticket, HC_NO_MEMORY, hc_status_text(HC_NO_MEMORY), s->q);
+        return;
+    }
+    admit(s, name, request, sig);
+}

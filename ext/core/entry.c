@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * entry.c - an entry of the log as bytes: made at the root, read and checked by every member.
+ *
+ *     u64 position, u8 flags, i32 last to join, columns: invalid, commit, rootless (of commit),
+ *     u32 n, n first meetings: u8 outcome, u32 bytes, then
+ *         AGREED, ROOTLESS: the signature       DISAGREED: u32 bytes of the name, the name, the text
+ */
+#include "core.h"
+
+#define FIXED (8 + 1 + 4 + 3 * 4 + 4)
+
+/* ---- making (at the root) ------------------------------------------------------------------------------ */
+
+/* What is ready and may be committed: not what the same entry makes invalid. */
+static uint64_t ready(const uint64_t *row) {
+    return row[HC__OUT] & ~row[HC__INVALID_OUT];
+}
+
+static uint64_t rootless(const uint64_t *row) {
+    return ready(row) & row[HC__NEEDS_ROOT] & ~row[HC__ROOTED];
+}
+
+static uint8_t *write_column(const hc__set *s, uint8_t *p, int which) {
+    uint8_t *count = p;
+    uint32_t n = 0;
+    p += 4;
+    for (uint32_t word = 0; word < s->nwords; word++) {
+        const uint64_t *row = hc__row(s, word);
+        uint64_t bits = which == 0 ? row[HC__INVALID_OUT] : which == 1 ? ready(row) : rootless(row);
+        if (!bits)
+            continue;
+        p = hc__write64(hc__write32(p, word), bits);
+        n++;
+    }
+    hc__write32(count, n);
+    return p;
+}
+
+static uint8_t *write_disagreed(const hc__first *first, uint8_t *p) {
+    char buffer[HC__TEXT];
+    hc__text text = hc__text_on(buffer, sizeof buffer);
+    const hc_request *a = &first->sigs[0]->request, *b = &first->sigs[1]->request;
+    hc__describe_mismatch(&text, first->ranks[0], a, first->ranks[1], b);
+    p = hc__write8(p, HC__DISAGREED);
+    p = hc__write32(p, (uint32_t)(4 + a->name_len + text.len));
+    p = hc__write32(p, a->name_len);
+    p = hc__write_bytes(p, a->name, a->name_len);
+    return hc__write_bytes(p, text.at, text.len);
+}
+
+static uint8_t *write_first(const hc__first *first, uint8_t *p) {
+    const hc__sig *sig = first->sigs[0];
+    if (first->nsigs > 1) /* T7 */
+        return write_disagreed(first, p);
+    int lacks_root = sig->request.operation == HC_BROADCAST && !first->rooted;
+    p = hc__write8(p, lacks_root ? HC__ROOTLESS : HC__AGREED);
+    p = hc__write32(p, sig->nbytes);
+    return hc__write_bytes(p, sig->bytes, sig->nbytes);
+}
+
+static uint8_t *write_firsts(hc__set *s, uint8_t *p) {
+    uint8_t *count = p;
+    uint32_t n = 0;
+    p += 4;
+    for (hc__first *first = s->out; first; first = first->out_next, n++) {
+        first->out = 0;
+        p = write_first(first, p);
+    }
+    s->out = s->out_last = NULL;
+    hc__write32(count, n);
+    return p;
+}
+
+static size_t measure(const hc__set *s) {
+    size_t bytes = FIXED + 3 * 12 * (size_t)s->nwords;
+    for (const hc__first *first = s->out; first; first = first->out_next)
+        bytes += 5 + first->sigs[0]->nbytes + (first->nsigs > 1 ? 4 + HC__TEXT : 0);
+    return bytes;
+}
+
+static int anything_ready(const hc__set *s) {
+    if (s->out)
+        return 1;
+    for (uint32_t word = 0; word < s->nwords; word++)
+        if (ready(hc__row(s, word)))
+            return 1;
+    return 0;
+}
+
+static int anything_invalid(const hc__set *s) {
+    for (uint32_t word = 0; word < s->nwords; word++)
+        if (hc__row(s, word)[HC__INVALID_OUT])
+            return 1;
+    return 0;
+}
+
+/* All ready items and pending OR items. JOINALL alone: when all have joined and nothing of them is left. */
+uint8_t *hc__entry_make(hc__set *s, size_t *nbytes) {
+    int items = anything_ready(s) || anything_invalid(s);
+    uint8_t flags = s->or_out;
+    if (!items && s->out_firm + s->out_loose >= (uint32_t)s->set_size)
+        flags |= HC__F_JOINALL;
+    if (!items && !flags)
+        return NULL;
+    uint8_t *entry = hc__lend(s->engine, HC__HEADER + measure(s));
+    if (!entry)
+        return NULL;
+    entry += HC__HEADER;
+    uint8_t *p = hc__write64(entry, s->q + 1);
+    p = hc__write8(p, flags);
+    p = hc__write32(p, (uint32_t)s->last_joined);
+    for (int which = 0; which < 3; which++)
+        p = write_column(s, p, which);
+    p = write_firsts(s, p);
+    for (uint32_t word = 0; word < s->nwords; word++)
+        hc__row(s, word)[HC__OUT] = hc__row(s, word)[HC__INVALID_OUT] = 0;
+    s->or_out = 0;
+    *nbytes = (size_t)(p - entry);
+    return entry;
+}
+
+/* ---- reading ------------------------------------------------------------------------------------------- */
+
+static void read_disagreed(hc__reader *r, hc__entry_first *first) {
+    first->sig.name_len = hc__read32(r);
+    first->sig.name = hc__read_bytes(r, first->sig.name_len);
+    if (!first->sig.name || first->sig.name_len == 0 || first->sig.name_len > HC__MAX_NAME)
+        r->bad = 1;
+    first->text = r->at;
+    first->text_len = (uint32_t)(r->end - r->at);
+    if (first->text_len >= HC__TEXT)
+        r->bad = 1;
+}
+
+static void read_first(hc__reader *r, int32_t set_size, hc__entry_first *first) {
+    *first = (hc__entry_first){.outcome = hc__read8(r)};
+    uint32_t n = hc__read32(r);
+    const uint8_t *bytes = hc__read_bytes(r, n);
+    if (!bytes || first->outcome > HC__ROOTLESS) {
+        r->bad = 1;
+        return;
+    }
+    hc__reader inner = {.at = bytes, .end = bytes + n};
+    if (first->outcome == HC__DISAGREED)
+        read_disagreed(&inner, first);
+    else if (hc__sig_check(bytes, n, set_size, &first->sig))
+        inner.bad = 1;
+    if (inner.bad)
+        r->bad = 1;
+    else
+        hc__hash(first->sig.name, first->sig.name_len, first->key);
+}
+
+int hc__entry_read(hc_engine *e, hc__reader *r, int32_t set_size, hc__entry *entry) {
+    entry->position = hc__read64(r);
+    entry->flags = hc__read8(r);
+    entry->last_joined = (int32_t)hc__read32(r);
+    entry->invalid = hc__read_column(r);
+    entry->commit = hc__read_column(r);
+    entry->rootless = hc__read_column(r);
+    entry->nfirsts = hc__read32(r);
+    if (r->bad || entry->nfirsts > (size_t)(r->end - r->at) / 5)
+        return HC_BAD_MESSAGE;
+    entry->firsts = hc__lend(e, (entry->nfirsts + 1) * sizeof *entry->firsts);
+    if (!entry->firsts)
+        return HC_NO_MEMORY;
+    for (uint32_t i = 0; i < entry->nfirsts && !r->bad; i++)
+        read_first(r, set_size, &entry->firsts[i]);
+    return r->bad || r->at != r->end || (entry->flags & ~7) ? HC_BAD_MESSAGE : 0;
+}
+
+/* ---- checking: an entry that this rank cannot apply is refused before anything is changed ------------------ */
+
+static int in_use(const hc__set *s, hc__column_view column) {
+    uint64_t bits;
+    for (uint32_t i = 0; i < column.n; i++) {
+        uint32_t word = hc__column_word(column, i, &bits);
+        if (word >= s->nwords || (bits & ~hc__row(s, word)[HC__USED]))
+            return 0;
+    }
+    return 1;
+}
+
+/* Bits of `of` that are in no word of `in`. */
+static int within(hc__column_view of, hc__column_view in) {
+    uint32_t j = 0;
+    for (uint32_t i = 0; i < of.n; i++) {
+        uint64_t bits, all = 0;
+        uint32_t word = hc__column_word(of, i, &bits), at = 0;
+        while (j < in.n && (at = hc__column_word(in, j, &all)) < word)
+            j++;
+        if (j == in.n || at != word || (bits & ~all))
+            return 0;
+    }
+    return 1;
+}
+
+static int overlap(hc__column_view a, hc__column_view b) {
+    for (uint32_t i = 0, j = 0; i < a.n && j < b.n;) {
+        uint64_t bits, more;
+        uint32_t word = hc__column_word(a, i, &bits), other = hc__column_word(b, j, &more);
+        if (word == other && (bits & more))
+            return 1;
+        if (word <= other)
+            i++;
+        if (other <= word)
+            j++;
+    }
+    return 0;
+}
+
+/* I3: what is committed was raised by this rank, or it has joined; and it is what this rank meant. */
+static int is_ours(const hc__set *s, const hc__entry *entry) {
+    uint64_t bits;
+    for (uint32_t i = 0; i < entry->commit.n && !s->joined; i++) {
+        uint32_t word = hc__column_word(entry->commit, i, &bits);
+        if (bits & ~hc__row(s, word)[HC__HAVE])
+            return 0;
+    }
+    for (uint32_t i = 0; i < entry->nfirsts; i++) {
+        const hc__entry_first *first = &entry->firsts[i];
+        uint32_t name = hc__name_find(s, first->key);
+        int mine = name != HC__NONE && s->names.at[name].phase == HC__ON_FIRST;
+        if (!mine && !s->joined)
+            return 0;
+        if (mine && first->outcome == HC__AGREED &&
+            !hc__sig_is(s->names.at[name].mine, first->sig.bytes, first->sig.nbytes))
+            return 0;
+    }
+    return 1;
+}
+
+int hc__entry_check(hc__set *s, hc__entry *entry) {
+    if (entry->position != s->q + 1 || !in_use(s, entry->invalid) || !in_use(s, entry->commit))
+        return HC_BAD_MESSAGE;
+    if (overlap(entry->invalid, entry->commit) || !within(entry->rootless, entry->commit))
+        return HC_BAD_MESSAGE;
+    if ((entry->flags & HC__F_JOINALL) && !s->joined)
+        return HC_BAD_MESSAGE;
+    return is_ours(s, entry) ? 0 : HC_BAD_MESSAGE;
+}

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fail.c - the end that is not agreed: a lost peer, a broken transport, a stall beyond its limit.
+ *
+ * It floods all live edges once. Which operations succeeded just before may differ between ranks; a common cut
+ * would need consensus.
+ */
+#include "core.h"
+
+#define FIXED (HC__HEADER + 4 + 4 + 4)
+
+/* A World that has stopped in order is not broken by a peer that leaves. */
+static int is_over(const hc_engine *e) {
+    if (!hc__set_find(e, 0))
+        return 0;
+    for (uint32_t i = 0; i < e->nsets; i++)
+        if (e->sets[i] && (!e->sets[i]->stopped || e->sets[i]->running))
+            return 0;
+    return 1;
+}
+
+static int is_edge(const hc__set *s, int32_t peer) {
+    return s && (s->parent == peer || hc__set_source(s, peer) != 0);
+}
+
+/* Is `peer` an edge of a set before number `end`? It was told already then. */
+static int was_told(const hc_engine *e, uint32_t end, int32_t peer) {
+    for (uint32_t i = 0; i < end; i++)
+        if (is_edge(e->sets[i], peer))
+            return 1;
+    return 0;
+}
+
+static void flood(hc_engine *e, int status, int32_t lost, const char *text, int32_t from) {
+    size_t n = strlen(text);
+    uint8_t *message = hc__lend(e, FIXED + n);
+    if (!message)
+        return;
+    uint8_t *p = hc__write_header(message, HC__M_FAIL, 0);
+    p = hc__write32(p, (uint32_t)status);
+    p = hc__write32(p, (uint32_t)lost);
+    p = hc__write32(p, (uint32_t)n);
+    hc__write_bytes(p, text, n);
+    for (uint32_t i = 0; i < e->nsets; i++) {
+        const hc__set *s = e->sets[i];
+        for (int32_t k = -1; s && k < s->nchildren; k++) {
+            int32_t peer = k < 0 ? s->parent : s->children[k].rank;
+            if (peer >= 0 && peer != lost && peer != from && !was_told(e, i, peer))
+                hc__send(e, peer, message, FIXED + n);
+        }
+    }
+}
+
+static void end_set(hc__set *s, int status, const char *text) {
+    while (s->oldest != HC__NONE) {
+        uint32_t name = s->oldest;
+        hc__pending_unlink(s, name);
+        hc__finish(s, name, status, text, s->q);
+    }
+    for (hc__running *running = s->running; running; running = running->next)
+        for (uint32_t i = 0; i < running->nnames; i++) {
+            uint32_t name = running->names[i];
+            if (--s->names.at[name].batches == 0)
+                hc__finish(s, name, status, text, s->names.at[name].position);
+        }
+    if (s->join_ticket)
+        hc__complete(s->engine, s->join_ticket, status, text, s->q);
+    s->join_ticket = 0;
+    s->joined = s->loose = 0;
+    hc__running_free(s);
+    hc__tree_clear(s);
+    hc__held_free(s);
+    hc__stall_free(s);
+}
+
+void hc__fail(hc_engine *e, int status, int32_t lost, const char *text, int32_t from) {
+    if (e->failed || is_over(e))
+        return;
+    e->failed = 1;
+    text = hc__lend_text(e, text && text[0] ? text : hc_status_text(status));
+    e->failure = hc__alloc(e, HC__TEXT);
+    if (e->failure) {
+        hc__text kept = hc__text_on(e->failure, HC__TEXT);
+        hc__put(&kept, hc_status_text(HC_BROKEN));
+        hc__put(&kept, ": ");
+        hc__put(&kept, text);
+    }
+    flood(e, status, lost, text, from);
+    hc_action *action = hc__act(e, HC_AC_FAILED);
+    action->status = status;
+    action->peer = lost;
+    action->text = text;
+    for (uint32_t i = 0; i < e->nsets; i++)
+        if (e->sets[i])
+            end_set(e->sets[i], status, text);
+    e->retime = 1;
+}
+
+int hc__fail_receive(hc_engine *e, int32_t from, const uint8_t *message, size_t nbytes) {
+    char buffer[HC__TEXT];
+    hc__reader r = {.at = message + HC__HEADER, .end = message + nbytes};
+    int32_t status = (int32_t)hc__read32(&r), lost = (int32_t)hc__read32(&r);
+    uint32_t n = hc__read32(&r);
+    const uint8_t *bytes = hc__read_bytes(&r, n);
+    if (!bytes || r.at != r.end || status >= 0 || hc_status_name(status)[0] == '?' || lost < -1 ||
+        lost >= e->config.size)
+        return HC_BAD_MESSAGE;
+    hc__text text = hc__text_on(buffer, sizeof buffer);
+    hc__put_some(&text, (const char *)bytes, n);
+    hc__fail(e, status, lost, buffer, from);
+    return 0;
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * log.c - applies entries. Everything here depends on the log alone: not on times, sizes or what is pending.
+ */
+#include "core.h"
+
+/* ---- L1 ------------------------------------------------------------------------------------------------- */
+
+static void free_invalid(hc__set *s, hc__column_view column) {
+    uint64_t bits;
+    for (uint32_t i = 0; i < column.n; i++) {
+        uint32_t word = hc__column_word(column, i, &bits);
+        for (; bits; bits &= bits - 1) {
+            hc__slot_free(s, (int32_t)(64 * word + (uint32_t)hc__bit(bits)));
+            s->engine->counters.invalidations++;
+        }
+    }
+}
+
+/* ---- L2 ------------------------------------------------------------------------------------------------- */
+
+/* This rank's share of a commit: its own raised request, or none because it has joined. */
+static uint32_t own_share(hc__set *s, uint32_t name, uint8_t phase) {
+    if (name == HC__NONE || s->names.at[name].phase != phase)
+        return HC__NONE;
+    hc__name *record = &s->names.at[name];
+    hc__pending_unlink(s, name);
+    record->phase = HC__RUNNING;
+    record->position = s->q;
+    record->batches = 0;
+    record->status = 0;
+    return name;
+}
+
+static void root_has_joined(hc__set *s, uint32_t name, const hc_request *request) {
+    char buffer[HC__TEXT];
+    if (name == HC__NONE)
+        return;
+    hc__text text = hc__text_on(buffer, sizeof buffer);
+    hc__describe_root_joined(&text, request);
+    hc__finish(s, name, HC_ROOT_JOINED, hc__lend_text(s->engine, buffer), s->q);
+}
+
+static uint32_t commit_slot(hc__set *s, uint32_t slot, int rootless, hc__agreed *agreed) {
+    hc__slot *at = &s->slots[slot];
+    hc__sig *sig = at->sig;
+    uint32_t name = own_share(s, at->name, HC__ON_SLOT);
+    hc__stall_forget(s, sig->key);
+    if (rootless) {
+        root_has_joined(s, name, &sig->request);
+        return 0;
+    }
+    hc__slot_touch(s, (int32_t)slot);
+    *agreed = (hc__agreed){.sig = sig, .name = name, .cached = 1};
+    s->engine->counters.cached_commits++;
+    return 1;
+}
+
+static uint32_t commit_slots(hc__set *s, const hc__entry *entry, hc__agreed *agreed) {
+    uint32_t n = 0, j = 0;
+    for (uint32_t i = 0; i < entry->commit.n; i++) {
+        uint64_t bits, less = 0;
+        uint32_t word = hc__column_word(entry->commit, i, &bits);
+        if (j < entry->rootless.n && hc__column_word(entry->rootless, j, &less) == word)
+            j++;
+        else
+            less = 0;
+        uint64_t *row = hc__row(s, word);
+        for (uint64_t rest = bits; rest; rest &= rest - 1) {
+            uint32_t bit = (uint32_t)hc__bit(rest);
+            n += commit_slot(s, 64 * word + bit, less >> bit & 1, &agreed[n]);
+        }
+        row[HC__SENT] &= ~bits; /* T10 */
+        row[HC__OUT] &= ~bits;
+        row[HC__ROOTED] &= ~bits;
+        for (uint32_t source = 0; source < s->nsources; source++)
+            row[HC__HAVE + source] &= ~bits;
+    }
+    return n;
+}
+
+/* ---- L3 ------------------------------------------------------------------------------------------------- */
+
+/* The signature's object; the caller owns a reference. */
+static hc__sig *agreed_sig(hc__set *s, uint32_t name, const hc__entry_first *from) {
+    const hc__name *record = &s->names.at[name];
+    if (record->mine && hc__sig_is(record->mine, from->sig.bytes, from->sig.nbytes))
+        return hc__sig_ref(record->mine);
+    return hc__sig_new(s->engine, &from->sig, from->key);
+}
+
+static uint32_t agree_first(hc__set *s, uint32_t name, uint32_t own, const hc__entry_first *from,
+                            hc__agreed *agreed) {
+    hc__sig *sig = agreed_sig(s, name, from);
+    if (!sig)
+        return 0;
+    if (from->outcome == HC__ROOTLESS) {
+        root_has_joined(s, own, &sig->request);
+        hc__sig_unref(s->engine, sig);
+        return 0;
+    }
+    if (s->engine->config.cache_capacity && s->names.at[name].slot < 0)
+        hc__slot_assign(s, name, sig);
+    *agreed = (hc__agreed){.sig = sig, .name = own};
+    hc__sig_unref(s->engine, sig); /* lives until the next step, or as long as its slot */
+    s->engine->counters.first_commits++;
+    return 1;
+}
+
+static void disagree(hc__set *s, uint32_t own, const hc__entry_first *from) {
+    s->engine->counters.mismatches++;
+    if (own == HC__NONE)
+        return;
+    char *text = hc__lend(s->engine, (size_t)from->text_len + 1);
+    if (text) {
+        memcpy(text, from->text, from->text_len);
+        text[from->text_len] = 0;
+    }
+    hc__finish(s, own, HC_MISMATCH, text ? text : "", s->q);
+}
+
+static uint32_t commit_first(hc__set *s, const hc__entry_first *from, hc__agreed *agreed) {
+    uint32_t name = hc__name_intern(s, from->key), n = 0;
+    if (name == HC__NONE)
+        return 0;
+    s->names.at[name].pinned = 1;
+    hc__stall_forget(s, from->key);
+    uint32_t own = own_share(s, name, HC__ON_FIRST);
+    if (from->outcome == HC__DISAGREED)
+        disagree(s, own, from);
+    else
+        n = agree_first(s, name, own, from, agreed);
+    if (s->names.at[name].first)
+        hc__first_drop(s, s->names.at[name].first); /* T10 */
+    s->names.at[name].pinned = 0;
+    hc__name_forget(s, name);
+    return n;
+}
+
+/* ---- the entry ---------------------------------------------------------------------------------------------- */
+
+static uint32_t count_commits(const hc__entry *entry) {
+    uint64_t bits;
+    uint32_t n = entry->nfirsts;
+    for (uint32_t i = 0; i < entry->commit.n; i++) {
+        hc__column_word(entry->commit, i, &bits);
+        for (; bits; bits &= bits - 1)
+            n++;
+    }
+    return n;
+}
+
+static void end_with(hc__set *s, const hc__entry *entry) { /* L6 */
+    if (entry->flags & HC__F_JOINALL)
+        hc__join_all(s, entry->last_joined);
+    if (entry->flags & HC__F_PREEMPT) {
+        hc_action *action = hc__act(s->engine, HC_AC_PREEMPTED);
+        action->set = s->id;
+        action->position = s->q;
+    }
+    if (entry->flags & HC__F_STOP)
+        hc__log_end(s);
+}
+
+void hc__log_apply(hc__set *s, const hc__entry *entry) {
+    hc_engine *e = s->engine;
+    uint32_t room = count_commits(entry), n;
+    hc__agreed *agreed = hc__lend(e, (room + 1) * sizeof *agreed);
+    if (!agreed)
+        return;
+    s->q++;
+    s->awaiting = 0;
+    e->counters.entries++;
+    e->retime = 1;
+    free_invalid(s, entry->invalid);             /* L1 */
+    n = commit_slots(s, entry, agreed);          /* L2: before L3, which may rename a slot */
+    for (uint32_t i = 0; i < entry->nfirsts; i++) /* L3 */
+        n += commit_first(s, &entry->firsts[i], &agreed[n]);
+    hc__fuse(s, agreed, n);                      /* L4 */
+    if (s->freed == s->q) {                      /* L5 */
+        hc__join_void(s);
+        hc__raise_again(s);
+        hc__slots_clear_gone(s);
+    }
+    end_with(s, entry);
+    if (!s->stopped)
+        hc__up_drain(s); /* T9 */
+    hc__touch(s);
+}

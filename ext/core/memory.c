@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * memory.c - the engine's memory: what lasts, and what is lent until the next step.
+ *
+ * Running out is noted (starved) and turned into one failure of the World at the end of the step: a replica
+ * that has missed a part of an entry must not go on.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core.h"
+
+#define KEEP_LENT 16384u    /* kept between steps */
+#define KEEP_ACTIONS 256u
+
+void *hc__alloc(hc_engine *e, size_t bytes) {
+    void *at = calloc(1, bytes);
+    if (at)
+        e->bytes += bytes;
+    else
+        e->starved = 1;
+    return at;
+}
+
+void hc__free(hc_engine *e, void *at, size_t bytes) {
+    if (!at)
+        return;
+    e->bytes -= bytes;
+    free(at);
+}
+
+void *hc__resize(hc_engine *e, void *at, size_t old_bytes, size_t new_bytes) {
+    uint8_t *moved = realloc(at, new_bytes);
+    if (!moved) {
+        e->starved = 1;
+        return NULL;
+    }
+    if (new_bytes > old_bytes)
+        memset(moved + old_bytes, 0, new_bytes - old_bytes);
+    e->bytes += new_bytes - old_bytes;
+    return moved;
+}
+
+void *hc__lend(hc_engine *e, size_t bytes) {
+    bytes = (bytes + 15) & ~(size_t)15;
+    hc__lent *block = e->lent;
+    if (!block || block->room - block->used < bytes) {
+        size_t room = block ? 2 * block->room : 512;
+        while (room < bytes)
+            room *= 2;
+        hc__lent *fresh = malloc(sizeof *fresh + 16 + room);
+        if (!fresh) {
+            e->starved = 1;
+            return NULL;
+        }
+        e->bytes += sizeof *fresh + 16 + room;
+        *fresh = (hc__lent){.next = block, .room = room};
+        e->lent = block = fresh;
+    }
+    uintptr_t base = ((uintptr_t)(block + 1) + 15) & ~(uintptr_t)15;
+    void *at = (uint8_t *)base + block->used;
+    block->used += bytes;
+    return at;
+}
+
+const char *hc__lend_text(hc_engine *e, const char *text) {
+    size_t n = strlen(text) + 1;
+    char *copy = hc__lend(e, n);
+    if (!copy)
+        return "";
+    memcpy(copy, text, n);
+    return copy;
+}
+
+static void lent_drop(hc_engine *e, hc__lent *block) {
+    e->bytes -= sizeof *block + 16 + block->room;
+    free(block);
+}
+
+/* The newest block is the largest: it alone is kept, unless it is too large to keep. */
+void hc__lend_reset(hc_engine *e) {
+    hc__lent *block = e->lent;
+    if (block) {
+        while (block->next) {
+            hc__lent *older = block->next;
+            block->next = older->next;
+            lent_drop(e, older);
+        }
+        block->used = 0;
+        if (block->room > KEEP_LENT) {
+            lent_drop(e, block);
+            e->lent = NULL;
+        }
+    }
+    e->nactions = 0;
+    if (e->actions_room > KEEP_ACTIONS) {
+        hc__free(e, e->actions, e->actions_room * sizeof *e->actions);
+        e->actions = NULL;
+        e->actions_room = 0;
+    }
+}
+
+void hc__lend_free(hc_engine *e) {
+    while (e->lent) {
+        hc__lent *next = e->lent->next;
+        lent_drop(e, e->lent);
+        e->lent = next;
+    }
+}
+
+hc_action *hc__act(hc_engine *e, int kind) {
+    hc_action *action = &e->spare;
+    if (e->nactions == e->actions_room) {
+        uint32_t room = e->actions_room ? 2 * e->actions_room : 4;
+        hc_action *more = hc__resize(e, e->actions, e->actions_room * sizeof *more, room * sizeof *more);
+        if (more) {
+            e->actions = more;
+            e->actions_room = room;
+        }
+    }
+    if (e->nactions < e->actions_room)
+        action = &e->actions[e->nactions++];
+    memset(action, 0, sizeof *action);
+    action->kind = (uint8_t)kind;
+    action->peer = -1;
+    return action;
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * message.c - who may say what: a message is for a set's child, its parent, or the sequencer.
+ */
+#include "core.h"
+
+#define EARLY_BYTES (1u << 20)
+
+/* A peer may be faster in adding a set than this rank. Of a set that was removed here nothing matters. */
+static int keep_early(hc_engine *e, uint32_t set, int32_t peer, const uint8_t *bytes, size_t nbytes) {
+    if (set >= HC__MAX_SETS || (e->early_bytes += nbytes) > EARLY_BYTES) {
+        e->early_bytes -= set >= HC__MAX_SETS ? 0 : nbytes;
+        return HC_BAD_MESSAGE;
+    }
+    hc__early *early = hc__alloc(e, sizeof *early + nbytes);
+    if (!early)
+        return 0;
+    hc__early **link = &e->early;
+    while (*link)
+        link = &(*link)->next;
+    *link = early;
+    early->peer = peer;
+    early->set = set;
+    early->nbytes = nbytes;
+    memcpy(early->bytes, bytes, nbytes);
+    return 0;
+}
+
+static int for_set(hc__set *s, int message, int32_t peer, const uint8_t *bytes, size_t nbytes) {
+    int downwards = message == HC__M_ENTRY || message == HC__M_ASK || message == HC__M_REPORT;
+    uint32_t source = downwards ? 0 : hc__set_source(s, peer);
+    if (downwards ? peer != s->parent : source == 0)
+        return HC_BAD_MESSAGE;
+    switch (message) {
+    case HC__M_UP:
+        return hc__up_receive(s, source, bytes + HC__HEADER, nbytes - HC__HEADER);
+    case HC__M_ENTRY:
+        return hc__entry_receive(s, bytes, nbytes);
+    default:
+        return hc__stall_receive(s, message, source, bytes + HC__HEADER, nbytes - HC__HEADER);
+    }
+}
+
+int hc__message(hc_engine *e, int32_t peer, const uint8_t *bytes, size_t nbytes) {
+    uint32_t id = 0;
+    hc__reader r = {.at = bytes, .end = bytes + nbytes};
+    int message = bytes ? hc__read_header(&r, &id) : 0;
+    const hc__set *world = hc__set_find(e, 0);
+    if (!message || peer < 0 || peer >= e->config.size)
+        return HC_BAD_MESSAGE;
+    if (message == HC__M_FAIL)
+        return hc__fail_receive(e, peer, bytes, nbytes);
+    if (e->failed)
+        return 0;
+    if (message == HC__M_SEQUENCE)
+        return hc__sequence_receive(e, id, bytes, nbytes);
+    if (message == HC__M_SEQUENCED)
+        return world && world->parent == peer ? hc__sequenced_receive(e, id, bytes, nbytes) : HC_BAD_MESSAGE;
+    hc__set *s = hc__set_find(e, id);
+    if (s)
+        return for_set(s, message, peer, bytes, nbytes);
+    if (id < HC__MAX_SETS && (e->removed[id / 64] >> (id % 64) & 1))
+        return 0;
+    return keep_early(e, id, peer, bytes, nbytes);
+}

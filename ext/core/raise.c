@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * raise.c - tells the tree what is pending here. When is a local choice: a caller waits (R1), a batch is full
+ * (R2, enqueue.c), or a short time has passed (R3, step.c). Everything that is pending is raised then: a bound
+ * on how many names may be raised would deadlock ranks that work in different orders.
+ */
+#include "core.h"
+
+static void raise_first(hc__set *s, uint32_t name) {
+    hc__name *record = &s->names.at[name];
+    hc__sig *sig = record->mine;
+    record->phase = HC__ON_FIRST;
+    hc__tree_have_first(s, name, 0, sig, s->set_rank, sig->request.root == s->set_rank);
+}
+
+static void raise_one(hc__set *s, uint32_t name) {
+    hc__name *record = &s->names.at[name];
+    int32_t slot = record->slot;
+    record->raised_slot = slot;
+    if (slot < 0) {
+        raise_first(s, name);
+        return;
+    }
+    hc__sig *agreed = s->slots[slot].sig;
+    if (agreed == record->mine || hc__sig_is(agreed, record->mine->bytes, record->mine->nbytes)) {
+        record->phase = HC__ON_SLOT;
+        hc__tree_have_slot(s, slot);
+    } else { /* the slot means something else: it is named, freed by the log, then this is a first meeting */
+        record->phase = HC__VOIDING;
+        hc__tree_invalid(s, slot);
+    }
+}
+
+/* After JOIN nothing more is raised until everybody has joined. */
+void hc__raise_all(hc__set *s) {
+    if (s->stopped || s->unraised == HC__NONE)
+        return;
+    if (s->joined) {
+        s->flush_owed = 1;
+        return;
+    }
+    uint32_t name = s->unraised;
+    s->unraised = HC__NONE;
+    s->unraised_bytes = 0;
+    for (; name != HC__NONE; name = s->names.at[name].newer)
+        raise_one(s, name);
+    hc__tree_rise(s, 0, s->nwords);
+    s->engine->retime = 1;
+}
+
+/* From the newest back to the first that has been marked before. */
+static void mark_waited(hc__set *s) {
+    for (uint32_t name = s->newest; name != HC__NONE && !s->names.at[name].waited; name = s->names.at[name].older) {
+        s->names.at[name].waited = 1;
+        s->names.at[name].since = s->engine->now;
+    }
+}
+
+static void mark_ticket(hc__set *s, uint64_t ticket) {
+    for (uint32_t name = s->oldest; name != HC__NONE; name = s->names.at[name].newer)
+        if (s->names.at[name].ticket == ticket && !s->names.at[name].waited) {
+            s->names.at[name].waited = 1;
+            s->names.at[name].since = s->engine->now;
+        }
+}
+
+/* R1. With a ticket, only the stall clock of that request starts. */
+void hc__flush(hc_engine *e, uint64_t ticket) {
+    for (uint32_t i = 0; i < e->nsets; i++) {
+        hc__set *s = e->sets[i];
+        if (!s || s->oldest == HC__NONE)
+            continue;
+        if (ticket)
+            mark_ticket(s, ticket);
+        else
+            mark_waited(s);
+        hc__raise_all(s);
+        e->retime = 1;
+    }
+}
+
+/* L5: what was raised on a slot that this entry freed is raised again. */
+void hc__raise_again(hc__set *s) {
+    for (uint32_t name = s->oldest; name != HC__NONE && name != s->unraised; name = s->names.at[name].newer) {
+        const hc__name *record = &s->names.at[name];
+        if (record->phase != HC__ON_SLOT && record->phase != HC__VOIDING)
+            continue;
+        uint32_t slot = (uint32_t)record->raised_slot;
+        if (hc__row(s, slot / 64)[HC__GONE] >> (slot % 64) & 1)
+            raise_one(s, name);
+    }
+    hc__tree_rise(s, 0, s->nwords);
+    if (s->loose)
+        hc__join_again(s);
+}

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * request.c - signatures: what all ranks must agree on about a request, as bytes.
+ *
+ * Two requests agree exactly when their bytes are equal, so agreement is memcmp everywhere, and the bytes are
+ * what travels. One function judges bytes, whether they come from a caller or from the wire.
+ */
+#include <string.h>
+
+#include "core.h"
+
+#define FIXED (4 + 5 + 4 + 8 + 8 + 4) /* all but the name and the tensors */
+
+int hc__unequal_rows(int operation) {
+    return operation == HC_ALLGATHER || operation == HC_ALLTOALL;
+}
+
+static int is_group(const hc_request *request) {
+    return request->ntensors > 1 || (request->flags & HC_REQUEST_GROUP);
+}
+
+/* ---- request to bytes ------------------------------------------------------------------------------ */
+
+/* What must hold before the tensors may be walked at all. */
+static const char *refuse_shape(const hc_request *request, size_t *bytes) {
+    if (!request->name || request->name_len == 0)
+        return "a request must have a name";
+    if (request->name_len > HC__MAX_NAME)
+        return "the name is too long";
+    if (request->ntensors && !request->tensors)
+        return "the tensors are missing";
+    size_t total = FIXED + request->name_len;
+    for (uint32_t i = 0; i < request->ntensors; i++) {
+        const hc_tensor *tensor = &request->tensors[i];
+        if (tensor->ndim > HC_MAX_DIMS)
+            return "a tensor has too many dimensions";
+        if (tensor->ndim && !tensor->dims)
+            return "the dimensions of a tensor are missing";
+        total += 2 + 8u * (size_t)tensor->ndim;
+        if (total > HC__MAX_SIGNATURE)
+            return "the request has too many tensors";
+    }
+    *bytes = total;
+    return NULL;
+}
+
+/* Own rows are not in the signature, so they are judged here. */
+static const char *refuse_rows(const hc_request *request) {
+    for (uint32_t i = 0; i < request->ntensors; i++) {
+        const hc_tensor *tensor = &request->tensors[i];
+        if (tensor->ndim == 0)
+            return "a scalar has no rows to gather or exchange";
+        int64_t most = INT64_MAX / 16;
+        for (uint32_t d = 1; d < tensor->ndim; d++)
+            if (tensor->dims[d] > 0)
+                most /= tensor->dims[d];
+        if (tensor->dims[0] < 0 || tensor->dims[0] > most)
+            return "a dimension is negative or a tensor is too large";
+    }
+    return NULL;
+}
+
+static int make_room(hc_engine *e, size_t bytes) {
+    if (bytes <= e->scratch_room)
+        return 1;
+    size_t room = e->scratch_room ? e->scratch_room : 256;
+    while (room < bytes)
+        room *= 2;
+    uint8_t *more = hc__resize(e, e->scratch, e->scratch_room, room);
+    if (!more)
+        return 0;
+    e->scratch = more;
+    e->scratch_room = room;
+    return 1;
+}
+
+static uint8_t *write_real(uint8_t *p, double value) {
+    uint64_t bits;
+    memcpy(&bits, &value, 8);
+    return hc__write64(p, bits);
+}
+
+static uint8_t *write_tensors(uint8_t *p, const hc_request *request) {
+    int unequal = hc__unequal_rows(request->operation);
+    for (uint32_t i = 0; i < request->ntensors; i++) {
+        const hc_tensor *tensor = &request->tensors[i];
+        p = hc__write8(p, tensor->dtype);
+        p = hc__write8(p, tensor->ndim);
+        for (uint32_t d = 0; d < tensor->ndim; d++)
+            p = hc__write64(p, unequal && d == 0 ? 0 : (uint64_t)tensor->dims[d]);
+    }
+    return p;
+}
+
+const char *hc__sig_encode(hc_engine *e, const hc_request *request, hc__sig_view *view) {
+    size_t bytes;
+    const char *refused = refuse_shape(request, &bytes);
+    if (!refused && hc__unequal_rows(request->operation))
+        refused = refuse_rows(request);
+    if (refused)
+        return refused;
+    if (!make_room(e, bytes))
+        return "out of memory";
+    uint8_t *p = hc__write32(e->scratch, request->name_len);
+    p = hc__write_bytes(p, request->name, request->name_len);
+    const uint8_t codes[5] = {request->operation, request->reduction, request->memory, request->wire,
+                              request->flags};
+    p = hc__write_bytes(p, codes, sizeof codes);
+    p = hc__write32(p, (uint32_t)request->root);
+    p = write_real(p, request->prescale);
+    p = write_real(p, request->postscale);
+    p = hc__write32(p, request->ntensors);
+    write_tensors(p, request);
+    *view = (hc__sig_view){.bytes = e->scratch,
+                           .nbytes = (uint32_t)bytes,
+                           .name = e->scratch + 4,
+                           .name_len = request->name_len,
+                           .operation = request->operation,
+                           .root = request->root};
+    return NULL;
+}
+
+/* ---- bytes, judged ----------------------------------------------------------------------------------- */
+
+static const char *check_tensor(hc__reader *r, int operation, hc__sig_view *view) {
+    int dtype = hc__read8(r);
+    uint32_t ndim = hc__read8(r);
+    uint64_t most = INT64_MAX / 16;
+    if (dtype >= HC_DTYPE_COUNT)
+        return "unknown dtype";
+    if (ndim > HC_MAX_DIMS)
+        return "a tensor has too many dimensions";
+    if (hc__unequal_rows(operation) && ndim == 0)
+        return "a scalar has no rows to gather or exchange";
+    for (uint32_t d = 0; d < ndim; d++) {
+        uint64_t dim = hc__read64(r);
+        if (dim > most)
+            return "a dimension is negative or a tensor is too large";
+        if (dim > 1)
+            most /= dim;
+        if (d == 0 && dim && hc__unequal_rows(operation))
+            return "rows are not agreed";
+    }
+    view->ndims += ndim;
+    return NULL;
+}
+
+static const char *check_codes(hc__reader *r, int32_t set_size, hc__sig_view *view) {
+    int operation = hc__read8(r), reduction = hc__read8(r), memory = hc__read8(r), wire = hc__read8(r);
+    int flags = hc__read8(r);
+    int32_t root = (int32_t)hc__read32(r);
+    hc__read64(r);
+    hc__read64(r);
+    if (operation >= HC_OPERATION_COUNT || operation == HC_JOIN)
+        return "unknown operation";
+    if (reduction >= HC_REDUCTION_COUNT)
+        return "unknown reduction";
+    if (memory > HC_MEMORY_CUDA)
+        return "unknown kind of memory";
+    if (wire >= HC_DTYPE_COUNT && wire != HC_WIRE_SAME)
+        return "unknown dtype of the compression";
+    if (flags & ~HC_REQUEST_GROUP)
+        return "unknown flags";
+    if (operation == HC_BROADCAST ? root < 0 || root >= set_size : root != -1)
+        return operation == HC_BROADCAST ? "the root is not a rank of the World" : "this operation has no root";
+    view->operation = (uint8_t)operation;
+    view->root = root;
+    return NULL;
+}
+
+const char *hc__sig_check(const uint8_t *bytes, size_t nbytes, int32_t set_size, hc__sig_view *view) {
+    hc__reader r = {.at = bytes, .end = bytes + nbytes};
+    if (nbytes > HC__MAX_SIGNATURE)
+        return "the request has too many tensors";
+    *view = (hc__sig_view){.bytes = bytes, .nbytes = (uint32_t)nbytes};
+    view->name_len = hc__read32(&r);
+    view->name = hc__read_bytes(&r, view->name_len);
+    if (!view->name || view->name_len == 0 || view->name_len > HC__MAX_NAME)
+        return "a name that cannot be";
+    const char *wrong = check_codes(&r, set_size, view);
+    if (wrong)
+        return wrong;
+    view->ntensors = hc__read32(&r);
+    if ((view->ntensors == 0) != (view->operation == HC_BARRIER))
+        return view->ntensors ? "a barrier has no tensors" : "the tensors are missing";
+    for (uint32_t i = 0; i < view->ntensors && !r.bad; i++)
+        if ((wrong = check_tensor(&r, view->operation, view)) && !r.bad)
+            return wrong;
+    return r.bad || r.at != r.end ? "cut short" : NULL;
+}
+
+/* ---- bytes to request ---------------------------------------------------------------------------------- */
+
+static double read_real(hc__reader *r) {
+    uint64_t bits = hc__read64(r);
+    double value;
+    memcpy(&value, &bits, 8);
+    return value;
+}
+
+static void decode_tensors(hc__sig *sig, hc__reader *r, hc_tensor *tensors, int64_t *dims) {
+    for (uint32_t i = 0; i < sig->request.ntensors; i++) {
+        uint8_t dtype = hc__read8(r), ndim = hc__read8(r);
+        int64_t bytes = (int64_t)hc_dtype_size(dtype);
+        tensors[i] = (hc_tensor){.dtype = dtype, .ndim = ndim, .dims = dims};
+        for (uint32_t d = 0; d < ndim; d++) {
+            *dims = (int64_t)hc__read64(r);
+            bytes *= *dims++;
+        }
+        sig->payload += (uint64_t)bytes;
+    }
+}
+
+static void decode(hc__sig *sig, const hc__sig_view *view, hc_tensor *tensors, int64_t *dims) {
+    hc__reader r = {.at = sig->bytes, .end = sig->bytes + sig->nbytes};
+    hc_request *request = &sig->request;
+    request->name_len = hc__read32(&r);
+    request->name = (const char *)hc__read_bytes(&r, request->name_len);
+    request->operation = hc__read8(&r);
+    request->reduction = hc__read8(&r);
+    request->memory = hc__read8(&r);
+    request->wire = hc__read8(&r);
+    request->flags = hc__read8(&r);
+    request->root = (int32_t)hc__read32(&r);
+    request->prescale = read_real(&r);
+    request->postscale = read_real(&r);
+    request->ntensors = hc__read32(&r);
+    request->tensors = tensors;
+    decode_tensors(sig, &r, tensors, dims);
+    if (view->operation == HC_ALLREDUCE && !is_group(request))
+        sig->fuse_class = 1u << 31 | (uint32_t)tensors->dtype << 24 | (uint32_t)request->reduction << 16 |
+                          (uint32_t)request->memory << 8 | request->wire;
+}
+
+hc__sig *hc__sig_new(hc_engine *e, const hc__sig_view *view, const uint64_t key[2]) {
+    size_t tensors = sizeof(hc__sig), dims = tensors + view->ntensors * sizeof(hc_tensor);
+    size_t bytes = dims + view->ndims * sizeof(int64_t), size = bytes + view->nbytes;
+    uint8_t *block = hc__alloc(e, size);
+    if (!block)
+        return NULL;
+    hc__sig *sig = (hc__sig *)(void *)block;
+    memcpy(block + bytes, view->bytes, view->nbytes);
+    sig->key[0] = key[0];
+    sig->key[1] = key[1];
+    sig->refs = 1;
+    sig->nbytes = view->nbytes;
+    sig->size = (uint32_t)size;
+    sig->bytes = block + bytes;
+    decode(sig, view, (hc_tensor *)(void *)(block + tensors), (int64_t *)(void *)(block + dims));
+    return sig;
+}
+
+hc__sig *hc__sig_ref(hc__sig *sig) {
+    sig->refs++;
+    return sig;
+}
+
+void hc__sig_unref(hc_engine *e, hc__sig *sig) {
+    if (sig && --sig->refs == 0) {
+        sig->next_dead = e->dead;
+        e->dead = sig;
+    }
+}
+
+void hc__sig_bury(hc_engine *e) {
+    while (e->dead) {
+        hc__sig *sig = e->dead;
+        e->dead = sig->next_dead;
+        hc__free(e, sig, sig->size);
+    }
+}
+
+int hc__sig_is(const hc__sig *sig, const uint8_t *bytes, uint32_t nbytes) {
+    return sig->nbytes == nbytes && memcmp(sig->bytes, bytes, nbytes) == 0;
+}

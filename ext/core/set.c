@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * set.c - a process set comes and goes. An idle set is small; everything grows with use.
+ */
+#include "core.h"
+
+void hc__touch(hc__set *s) {
+    if (s->dirty)
+        return;
+    s->dirty = 1;
+    s->next_dirty = s->engine->dirty;
+    s->engine->dirty = s;
+}
+
+hc__set *hc__set_find(const hc_engine *e, uint32_t id) {
+    return id < e->nsets ? e->sets[id] : NULL;
+}
+
+uint32_t hc__set_source(const hc__set *s, int32_t peer) {
+    for (int32_t i = 0; i < s->nchildren; i++)
+        if (s->children[i].rank == peer)
+            return (uint32_t)i + 1;
+    return 0;
+}
+
+static int is_valid(const hc_engine *e, const hc_set_config *c) {
+    if (c->set >= HC__MAX_SETS || c->set_size < 1 || c->set_size > e->config.size || c->set_rank < 0 ||
+        c->set_rank >= c->set_size || c->parent < -1 || c->parent >= e->config.size || c->nchildren < 0 ||
+        (c->nchildren && !c->children))
+        return 0;
+    for (int32_t i = 0; i < c->nchildren; i++)
+        if (c->children[i].rank < 0 || c->children[i].rank >= e->config.size || c->children[i].subtree < 1 ||
+            c->children[i].subtree >= c->set_size)
+            return 0;
+    return 1;
+}
+
+static void set_init(hc_engine *e, hc__set *s, const hc_set_config *c) {
+    s->engine = e;
+    s->id = c->set;
+    s->set_rank = c->set_rank;
+    s->set_size = c->set_size;
+    s->parent = c->parent;
+    s->nchildren = c->nchildren;
+    s->nsources = (uint32_t)c->nchildren + 1;
+    s->stride = HC__HAVE + s->nsources;
+    s->sequenced = c->sequenced;
+    s->names.free_list = HC__NONE;
+    s->oldest = s->newest = s->unraised = HC__NONE;
+    s->lru_oldest = s->lru_newest = -1;
+    s->last_joined = -1;
+}
+
+static int reserve(hc_engine *e, uint32_t id) {
+    if (id < e->nsets)
+        return 1;
+    hc__set **more = hc__resize(e, e->sets, e->nsets * sizeof *more, (id + 1) * sizeof *more);
+    if (!more)
+        return 0;
+    e->sets = more;
+    e->nsets = id + 1;
+    return 1;
+}
+
+/* Set, children and counters in one block. */
+static size_t size_of(int32_t nchildren) {
+    return sizeof(hc__set) + (size_t)nchildren * sizeof(hc_child) +
+           2 * ((size_t)nchildren + 1) * sizeof(uint32_t);
+}
+
+/* Messages that came before the set was here. */
+static void replay(hc_engine *e, uint32_t id) {
+    hc__early **link = &e->early;
+    while (*link) {
+        hc__early *early = *link;
+        if (early->set != id) {
+            link = &early->next;
+            continue;
+        }
+        *link = early->next;
+        if (hc__message(e, early->peer, early->bytes, early->nbytes) < 0)
+            hc__fail(e, HC_BAD_MESSAGE, -1, "an early message of a process set could not be decoded", -1);
+        e->early_bytes -= early->nbytes;
+        hc__free(e, early, sizeof *early + early->nbytes);
+    }
+}
+
+int hc__set_add(hc_engine *e, const hc_set_config *c) {
+    const hc__set *world = hc__set_find(e, 0);
+    if (!c || !is_valid(e, c) || hc__set_find(e, c->set) || (c->set != 0 && !world))
+        return HC_INVALID;
+    if (world && world->stopped)
+        return HC_SHUT_DOWN;
+    hc__set *s = reserve(e, c->set) ? hc__alloc(e, size_of(c->nchildren)) : NULL;
+    if (!s) {
+        e->starved = 0; /* refused whole: nothing has to fail */
+        return HC_NO_MEMORY;
+    }
+    set_init(e, s, c);
+    s->children = (hc_child *)(s + 1);
+    s->joined_firm = (uint32_t *)(s->children + c->nchildren);
+    s->joined_loose = s->joined_firm + s->nsources;
+    if (c->nchildren)
+        memcpy(s->children, c->children, (size_t)c->nchildren * sizeof *s->children);
+    e->sets[c->set] = s;
+    e->removed[c->set / 64] &= ~(1ull << (c->set % 64));
+    replay(e, c->set);
+    return 0;
+}
+
+int hc__set_remove(hc_engine *e, uint32_t id) {
+    hc__set *s = hc__set_find(e, id);
+    if (!s || (!e->failed && (!s->stopped || s->running)))
+        return HC_INVALID;
+    hc__set_free(s);
+    e->sets[id] = NULL;
+    e->removed[id / 64] |= 1ull << (id % 64);
+    return 0;
+}
+
+void hc__set_free(hc__set *s) {
+    hc_engine *e = s->engine;
+    hc__tree_clear(s);
+    for (uint32_t i = 0; i < s->names.room; i++) {
+        hc__name *record = &s->names.at[i];
+        if (record->rows)
+            hc__free(e, record->rows, record->mine->request.ntensors * sizeof *record->rows);
+        hc__sig_unref(e, record->mine);
+    }
+    hc__running_free(s);
+    hc__held_free(s);
+    hc__stall_free(s);
+    hc__slots_free(s);
+    hc__names_free(s);
+    hc__free(e, s, size_of(s->nchildren));
+}

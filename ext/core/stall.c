@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * stall.c - a wait that lasts reports itself, and ends the World beyond a limit.
+ *
+ * The clock of a request runs from when a caller began to wait. What is not agreed yet is asked about over the
+ * tree (who.c); what is agreed and does not end is a matter of the data transport.
+ */
+#include "core.h"
+
+/* The oldest raised request that a caller waits for. */
+static const hc__name *target(const hc__set *s) {
+    for (uint32_t name = s->oldest; name != HC__NONE && name != s->unraised; name = s->names.at[name].newer)
+        if (s->names.at[name].waited)
+            return &s->names.at[name];
+    return NULL;
+}
+
+static uint64_t ask_time(const hc__set *s, const hc__name *record) {
+    uint64_t warning = s->engine->config.stall_warning;
+    if (!warning)
+        return HC__NEVER;
+    return s->asked_ticket == record->ticket ? s->next_ask : hc__later(record->since, warning);
+}
+
+static uint64_t limit_time(const hc__set *s, uint64_t since) {
+    uint64_t limit = s->engine->config.stall_limit;
+    return limit ? hc__later(since, limit) : HC__NEVER;
+}
+
+static uint64_t warn_time(const hc__set *s, const hc__running *running) {
+    uint64_t warning = s->engine->config.stall_warning;
+    return warning && !running->warned ? hc__later(running->started, warning) : HC__NEVER;
+}
+
+static uint64_t earlier(uint64_t a, uint64_t b) {
+    return a < b ? a : b;
+}
+
+uint64_t hc__stall_deadline(const hc__set *s) {
+    uint64_t due = hc__who_deadline(s);
+    const hc__name *record = target(s);
+    if (record)
+        due = earlier(due, earlier(ask_time(s, record), limit_time(s, record->since)));
+    if (s->running)
+        due = earlier(due, earlier(warn_time(s, s->running), limit_time(s, s->running->started)));
+    return due;
+}
+
+static void give_up(hc__set *s, const char *subject, uint64_t since, const char *why) {
+    char buffer[HC__TEXT];
+    hc__text text = hc__text_on(buffer, sizeof buffer);
+    hc__put(&text, subject);
+    hc__put(&text, why);
+    hc__put_seconds(&text, s->engine->now - since);
+    hc__put(&text, ", beyond the stall limit");
+    if (s->last_report) {
+        hc__put(&text, "; last report: ");
+        hc__put(&text, s->last_report);
+    }
+    hc__fail(s->engine, HC_STALLED, -1, buffer, -1);
+}
+
+static void describe_running(const hc__set *s, hc__text *text) {
+    if (!s->running->nnames) {
+        hc__put(text, "a batch without a request of this rank");
+        return;
+    }
+    hc__describe(text, &s->names.at[s->running->names[0]].mine->request);
+    if (s->running->nnames > 1) {
+        hc__put(text, " and ");
+        hc__put_int(text, s->running->nnames - 1);
+        hc__put(text, " more of its batch");
+    }
+}
+
+static void warn_running(hc__set *s) {
+    char buffer[HC__TEXT];
+    hc__text text = hc__text_on(buffer, sizeof buffer);
+    describe_running(s, &text);
+    hc__put(&text, " was agreed by all ranks but its data has been moving for ");
+    hc__put_seconds(&text, s->engine->now - s->running->started);
+    s->running->warned = 1;
+    hc_action *action = hc__act(s->engine, HC_AC_STALLED);
+    action->set = s->id;
+    action->text = hc__lend_text(s->engine, buffer);
+    action->reporter = s->set_rank == 0;
+}
+
+static void ask(hc__set *s, const hc__name *record) {
+    char buffer[HC__TEXT];
+    hc__text what = hc__text_on(buffer, sizeof buffer);
+    hc__describe(&what, &record->mine->request);
+    s->asked_times = s->asked_ticket == record->ticket ? s->asked_times + 1 : 0;
+    s->asked_ticket = record->ticket;
+    uint32_t doublings = s->asked_times < 6 ? s->asked_times + 1 : 6;
+    s->next_ask = hc__later(s->engine->now, s->engine->config.stall_warning << doublings);
+    hc__who(s, 0, record->key, buffer, s->engine->now - record->since);
+}
+
+void hc__stall_tick(hc__set *s) {
+    char buffer[HC__TEXT];
+    hc__text subject = hc__text_on(buffer, sizeof buffer);
+    uint64_t now = s->engine->now;
+    const hc__name *record = target(s);
+    if (record && limit_time(s, record->since) <= now) {
+        hc__describe(&subject, &record->mine->request);
+        give_up(s, buffer, record->since, " has waited ");
+        return;
+    }
+    if (s->running && limit_time(s, s->running->started) <= now) {
+        describe_running(s, &subject);
+        give_up(s, buffer, s->running->started, " was agreed, but its data has been moving for ");
+        return;
+    }
+    if (s->running && warn_time(s, s->running) <= now)
+        warn_running(s);
+    if (record && ask_time(s, record) <= now)
+        ask(s, record);
+    hc__who_tick(s);
+}

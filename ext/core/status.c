@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * status.c - names and texts of the codes in hc.h, drawn from its tables.
+ */
+#include "hc.h"
+
+size_t hc_dtype_size(int dtype) {
+    switch (dtype) {
+#define X(name, bytes, text)                                                                        \
+    case HC_##name:                                                                                 \
+        return bytes;
+        HC_DTYPES(X)
+#undef X
+    default:
+        return 0;
+    }
+}
+
+const char *hc_dtype_name(int dtype) {
+    switch (dtype) {
+#define X(name, bytes, text)                                                                        \
+    case HC_##name:                                                                                 \
+        return text;
+        HC_DTYPES(X)
+#undef X
+    default:
+        return "?";
+    }
+}
+
+const char *hc_operation_name(int operation) {
+    switch (operation) {
+#define X(name, text)                                                                               \
+    case HC_##name:                                                                                 \
+        return text;
+        HC_OPERATIONS(X)
+#undef X
+    default:
+        return "?";
+    }
+}
+
+const char *hc_reduction_name(int reduction) {
+    switch (reduction) {
+#define X(name, text)                                                                               \
+    case HC_##name:                                                                                 \
+        return text;
+        HC_REDUCTIONS(X)
+#undef X
+    default:
+        return "?";
+    }
+}
+
+const char *hc_status_name(int status) {
+    switch (status) {
+#define X(name, code, text, exception)                                                              \
+    case code:                                                                                      \
+        return #name;
+        HC_STATUSES(X)
+#undef X
+    default:
+        return "?";
+    }
+}
+
+const char *hc_status_text(int status) {
+    switch (status) {
+#define X(name, code, text, exception)                                                              \
+    case code:                                                                                      \
+        return text;
+        HC_STATUSES(X)
+#undef X
+    default:
+        return "unknown status";
+    }
+}
+
+const char *hc_status_exception(int status) {
+    switch (status) {
+#define X(name, code, text, exception)                                                              \
+    case code:                                                                                      \
+        return exception;
+        HC_STATUSES(X)
+#undef X
+    default:
+        return "HpccollError";
+    }
+}

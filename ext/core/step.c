@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * step.c - the engine as one function: an event in, actions out.
+ */
+#include "core.h"
+
+/* ---- time -------------------------------------------------------------------------------------------------- */
+
+static uint64_t raise_deadline(const hc__set *s) {
+    if (s->unraised == HC__NONE || s->joined || s->stopped)
+        return HC__NEVER;
+    return hc__later(s->names.at[s->unraised].since, s->engine->config.raise_window);
+}
+
+static void run_timers(hc_engine *e) {
+    for (uint32_t i = 0; i < e->nsets; i++) {
+        hc__set *s = e->sets[i];
+        if (s && raise_deadline(s) <= e->now) /* R3 */
+            hc__raise_all(s);
+        if (s && !e->failed && hc__stall_deadline(s) <= e->now)
+            hc__stall_tick(s);
+    }
+    e->retime = 1;
+}
+
+static void tell_deadline(hc_engine *e) {
+    uint64_t due = HC__NEVER;
+    for (uint32_t i = 0; i < e->nsets && !e->failed; i++) {
+        const hc__set *s = e->sets[i];
+        uint64_t mine = s ? raise_deadline(s) : HC__NEVER;
+        uint64_t stall = s ? hc__stall_deadline(s) : HC__NEVER;
+        due = mine < due ? mine : due;
+        due = stall < due ? stall : due;
+    }
+    e->retime = 0;
+    if (due == e->due)
+        return;
+    e->due = due;
+    hc__act(e, HC_AC_WAKE_AT)->time = due;
+}
+
+/* ---- events ------------------------------------------------------------------------------------------------- */
+
+static int on_enqueue(hc_engine *e, hc__set *s, const hc_event *ev) {
+    if (!ev->request || ev->request->ticket == 0)
+        return HC_INVALID;
+    if (e->failed)
+        hc__complete(e, ev->request->ticket, HC_BROKEN, e->failure ? e->failure : hc_status_text(HC_BROKEN), s->q);
+    else
+        hc__enqueue(s, ev->request);
+    return 0;
+}
+
+static int on_join(hc_engine *e, hc__set *s, const hc_event *ev) {
+    if (ev->ticket == 0)
+        return HC_INVALID;
+    if (e->failed)
+        hc__complete(e, ev->ticket, HC_BROKEN, e->failure ? e->failure : hc_status_text(HC_BROKEN), s->q);
+    else
+        hc__join(s, ev->ticket);
+    return 0;
+}
+
+static void on_sent(hc_engine *e, int32_t peer) {
+    for (uint32_t i = 0; i < e->nsets; i++) {
+        hc__set *s = e->sets[i];
+        if (!s || s->parent != peer || !s->up_flying)
+            continue;
+        s->up_flying = 0;
+        hc__touch(s);
+    }
+}
+
+static int on_set_event(hc_engine *e, const hc_event *ev) {
+    hc__set *s = hc__set_find(e, ev->set);
+    if (!s)
+        return HC_INVALID;
+    switch (ev->kind) {
+    case HC_EV_ENQUEUE:
+        return on_enqueue(e, s, ev);
+    case HC_EV_JOIN:
+        return on_join(e, s, ev);
+    case HC_EV_STOP:
+        if (!e->failed)
+            hc__stop(s);
+        return 0;
+    case HC_EV_PREEMPT:
+        if (!e->failed && !s->stopped)
+            hc__tree_flag(s, HC__F_PREEMPT);
+        return 0;
+    default:
+        return e->failed ? 0 : hc__batch_done(s, ev->batch, ev->status, ev->text);
+    }
+}
+
+static int on_fail(hc_engine *e, const hc_event *ev) {
+    if (ev->status >= 0 || ev->peer < -1 || ev->peer >= e->config.size)
+        return HC_INVALID;
+    hc__fail(e, ev->status, ev->peer, ev->text, -1);
+    return 0;
+}
+
+static int dispatch(hc_engine *e, const hc_event *ev) {
+    switch (ev->kind) {
+    case HC_EV_ADD_SET:
+        return e->failed ? HC_BROKEN : hc__set_add(e, ev->config);
+    case HC_EV_REMOVE_SET:
+        return hc__set_remove(e, ev->set);
+    case HC_EV_FLUSH:
+        hc__flush(e, ev->ticket);
+        return 0;
+    case HC_EV_MESSAGE:
+        return hc__message(e, ev->peer, ev->bytes, ev->nbytes);
+    case HC_EV_SENT:
+        on_sent(e, ev->peer);
+        return 0;
+    case HC_EV_TICK:
+        return 0;
+    case HC_EV_FAIL:
+        return on_fail(e, ev);
+    case HC_EV_ENQUEUE:
+    case HC_EV_JOIN:
+    case HC_EV_STOP:
+    case HC_EV_PREEMPT:
+    case HC_EV_BATCH_DONE:
+        return on_set_event(e, ev);
+    default:
+        return HC_INVALID;
+    }
+}
+
+/* What this step has raised leaves in one message an edge; what is ready becomes an entry. */
+static void settle(hc_engine *e) {
+    while (e->dirty) {
+        hc__set *s = e->dirty;
+        e->dirty = s->next_dirty;
+        s->dirty = 0;
+        if (e->failed)
+            continue;
+        if (s->parent >= 0)
+            hc__up_send(s);
+        else
+            while (hc__commit(s))
+                ;
+    }
+}
+
+int hc_step(hc_engine *e, const hc_event *ev, const hc_action **actions, size_t *nactions) {
+    hc__lend_reset(e);
+    hc__sig_bury(e);
+    if (ev->now > e->now)
+        e->now = ev->now;
+    int status = dispatch(e, ev);
+    if (e->now >= e->due && !e->failed)
+        run_timers(e);
+    settle(e);
+    if (e->starved) {
+        e->starved = 0;
+        hc__fail(e, HC_NO_MEMORY, -1, hc_status_text(HC_NO_MEMORY), -1);
+        e->starved = 0;
+    }
+    if (e->retime)
+        tell_deadline(e);
+    *actions = e->actions;
+    *nactions = e->nactions;
+    return status;
+}

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tree.c - the rising tree: a node tells its parent when the AND of its subtree grows.
+ *
+ * Sources of a node are itself and its children's subtrees. A source that has wholly joined counts as having
+ * everything. What has risen waits in `out` for the next message up (up.c); at the root it is ready for the
+ * log (commit.c).
+ */
+#include "core.h"
+
+int hc__tree_whole(const hc__set *s, uint32_t source) {
+    uint32_t subtree = source ? (uint32_t)s->children[source - 1].subtree : 1;
+    return s->joined_firm[source] + s->joined_loose[source] >= subtree;
+}
+
+/* ---- cached requests: bits ----------------------------------------------------------------------------- */
+
+void hc__tree_have_slot(hc__set *s, int32_t slot) { /* T1 */
+    uint64_t *row = hc__row(s, (uint32_t)slot / 64), bit = 1ull << (slot % 64);
+    row[HC__HAVE] |= bit;
+    if (s->slots[slot].sig->request.root == s->set_rank)
+        row[HC__ROOTED] |= bit;
+}
+
+void hc__tree_rise(hc__set *s, uint32_t from, uint32_t to) {
+    for (uint32_t word = from; word < to; word++) {
+        uint64_t *row = hc__row(s, word), all = UINT64_MAX, any = 0;
+        for (uint32_t source = 0; source < s->nsources; source++) { /* T2 */
+            uint64_t have = row[HC__HAVE + source];
+            any |= have;
+            all &= have == UINT64_MAX || !hc__tree_whole(s, source) ? have : UINT64_MAX;
+        }
+        uint64_t fresh = all & any & ~row[HC__SENT];
+        if (fresh) { /* T3 */
+            row[HC__SENT] |= fresh;
+            row[HC__OUT] |= fresh;
+            hc__touch(s);
+        }
+    }
+}
+
+/* ---- first meetings ---------------------------------------------------------------------------------------- */
+
+static hc__first *first_new(hc__set *s, uint32_t name) {
+    size_t words = (s->nsources + 63) / 64;
+    hc__first *first = hc__alloc(s->engine, sizeof *first + words * sizeof(uint64_t));
+    if (!first)
+        return NULL;
+    first->name = name;
+    first->prev = s->firsts_last;
+    if (s->firsts_last)
+        s->firsts_last->next = first;
+    else
+        s->firsts = first;
+    s->firsts_last = first;
+    s->names.at[name].first = first;
+    return first;
+}
+
+static void out_append(hc__set *s, hc__first *first) {
+    first->out = 1;
+    first->out_next = NULL;
+    first->out_prev = s->out_last;
+    if (s->out_last)
+        s->out_last->out_next = first;
+    else
+        s->out = first;
+    s->out_last = first;
+    hc__touch(s);
+}
+
+static void out_remove(hc__set *s, hc__first *first) {
+    if (!first->out)
+        return;
+    first->out = 0;
+    if (first->out_prev)
+        first->out_prev->out_next = first->out_next;
+    else
+        s->out = first->out_next;
+    if (first->out_next)
+        first->out_next->out_prev = first->out_prev;
+    else
+        s->out_last = first->out_prev;
+}
+
+void hc__first_drop(hc__set *s, hc__first *first) { /* T10 */
+    out_remove(s, first);
+    if (first->prev)
+        first->prev->next = first->next;
+    else
+        s->firsts = first->next;
+    if (first->next)
+        first->next->prev = first->prev;
+    else
+        s->firsts_last = first->prev;
+    for (int i = 0; i < first->nsigs; i++)
+        hc__sig_unref(s->engine, first->sigs[i]);
+    s->names.at[first->name].first = NULL;
+    uint32_t name = first->name;
+    hc__free(s->engine, first, sizeof *first + (s->nsources + 63) / 64 * sizeof(uint64_t));
+    hc__name_forget(s, name);
+}
+
+static void first_check(hc__set *s, hc__first *first) {
+    if (first->sent)
+        return;
+    for (uint32_t source = 0; source < s->nsources; source++) /* T2 */
+        if (!(first->have[source / 64] >> (source % 64) & 1) && !hc__tree_whole(s, source))
+            return;
+    first->sent = 1; /* T3 */
+    out_append(s, first);
+}
+
+static void swap_sides(hc__first *first) {
+    hc__sig *sig = first->sigs[0];
+    int32_t rank = first->ranks[0];
+    first->sigs[0] = first->sigs[1];
+    first->ranks[0] = first->ranks[1];
+    first->sigs[1] = sig;
+    first->ranks[1] = rank;
+}
+
+/* T7: of all signatures the two of the lowest ranks stay; the lower one first. */
+static void merge(hc_engine *e, hc__first *first, hc__sig *sig, int32_t rank) {
+    int i = 0;
+    while (i < first->nsigs && first->sigs[i] != sig && !hc__sig_is(first->sigs[i], sig->bytes, sig->nbytes))
+        i++;
+    if (i < first->nsigs) {
+        if (rank < first->ranks[i])
+            first->ranks[i] = rank;
+    } else if (i < 2) {
+        first->sigs[i] = hc__sig_ref(sig);
+        first->ranks[i] = rank;
+        first->nsigs++;
+    } else if (rank < first->ranks[1]) {
+        hc__sig_unref(e, first->sigs[1]);
+        first->sigs[1] = hc__sig_ref(sig);
+        first->ranks[1] = rank;
+    }
+    if (first->nsigs == 2 && first->ranks[1] < first->ranks[0])
+        swap_sides(first);
+}
+
+void hc__tree_have_first(hc__set *s, uint32_t name, uint32_t source, hc__sig *sig, int32_t rank, int rooted) {
+    hc__first *first = s->names.at[name].first;
+    if (!first && !(first = first_new(s, name)))
+        return;
+    merge(s->engine, first, sig, rank);
+    first->rooted |= (uint8_t)(rooted != 0);
+    first->have[source / 64] |= 1ull << (source % 64);
+    first_check(s, first);
+}
+
+/* ---- what one rank is enough for ----------------------------------------------------------------------------- */
+
+void hc__tree_invalid(hc__set *s, int32_t slot) {
+    uint64_t *row = hc__row(s, (uint32_t)slot / 64), bit = 1ull << (slot % 64);
+    if (row[HC__INVALID_SENT] & bit)
+        return;
+    row[HC__INVALID_SENT] |= bit; /* once per generation: freeing the slot clears it */
+    row[HC__INVALID_OUT] |= bit;
+    hc__touch(s);
+}
+
+void hc__tree_flag(hc__set *s, uint8_t flag) {
+    if (s->or_sent & flag)
+        return;
+    s->or_sent |= flag;
+    s->or_out |= flag;
+    hc__touch(s);
+}
+
+/* ---- joined ---------------------------------------------------------------------------------------------------- */
+
+void hc__tree_rise_all(hc__set *s) {
+    hc__tree_rise(s, 0, s->nwords);
+    for (hc__first *first = s->firsts; first; first = first->next)
+        first_check(s, first);
+}
+
+/* Counts, not ranks: no node's memory grows with the number of ranks. A firm join is of a rank that has nothing
+ * pending. A loose one may have to raise again when slots are freed, so it is void then and made anew (L5). */
+void hc__tree_joined(hc__set *s, uint32_t source, uint32_t firm, uint32_t loose, int32_t last) {
+    if (!firm && !loose)
+        return;
+    s->joined_firm[source] += firm;
+    s->joined_loose[source] += loose;
+    s->out_firm += firm;
+    s->out_loose += loose;
+    s->last_joined = last;
+    hc__tree_rise_all(s);
+    hc__touch(s);
+}
+
+/* ---- questions ---------------------------------------------------------------------------------------------------- */
+
+int hc__tree_has(const hc__set *s, uint32_t name, uint32_t source) {
+    const hc__name *record = &s->names.at[name];
+    if (record->first && (record->first->have[source / 64] >> (source % 64) & 1))
+        return 1;
+    uint32_t slot = (uint32_t)record->slot;
+    return record->slot >= 0 && (hc__row(s, slot / 64)[HC__HAVE + source] >> (slot % 64) & 1);
+}
+
+void hc__tree_clear(hc__set *s) {
+    while (s->firsts)
+        hc__first_drop(s, s->firsts);
+    for (uint32_t word = 0; word < s->nwords; word++)
+        for (uint32_t column = HC__SENT; column < s->stride; column++)
+            hc__row(s, word)[column] = 0;
+    s->or_out = 0;
+    s->out_firm = s->out_loose = 0;
+}

@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * up.c - the messages that rise: what a node tells its parent, and what a parent makes of it.
+ *
+ *     u64 tag, u8 flags, u32 joined (firm), u32 joined (loose), i32 last, columns: slots, rooted, invalid,
+ *     u32 n, n first meetings: u8 rooted, u8 signatures, a signature: i32 lowest rank, u32 bytes, bytes
+ */
+#include "core.h"
+
+#define FIXED (HC__HEADER + 8 + 1 + 4 + 4 + 4 + 3 * 4 + 4)
+
+/* ---- sending ------------------------------------------------------------------------------------------ */
+
+static int nothing_out(const hc__set *s) {
+    if (s->or_out || s->out_firm || s->out_loose || s->out)
+        return 0;
+    for (uint32_t word = 0; word < s->nwords; word++)
+        if (hc__row(s, word)[HC__OUT] | hc__row(s, word)[HC__INVALID_OUT])
+            return 0;
+    return 1;
+}
+
+static size_t measure(const hc__set *s) {
+    size_t bytes = FIXED + 3 * 12 * (size_t)s->nwords;
+    for (const hc__first *first = s->out; first; first = first->out_next) {
+        bytes += 2;
+        for (int i = 0; i < first->nsigs; i++)
+            bytes += 8 + first->sigs[i]->nbytes;
+    }
+    return bytes;
+}
+
+static uint8_t *write_column(const hc__set *s, uint8_t *p, int column, int also) {
+    uint8_t *count = p;
+    uint32_t n = 0;
+    p += 4;
+    for (uint32_t word = 0; word < s->nwords; word++) {
+        uint64_t bits = hc__row(s, word)[column] & hc__row(s, word)[also];
+        if (!bits)
+            continue;
+        p = hc__write64(hc__write32(p, word), bits);
+        n++;
+    }
+    hc__write32(count, n);
+    return p;
+}
+
+static uint8_t *write_firsts(hc__set *s, uint8_t *p) {
+    uint8_t *count = p;
+    uint32_t n = 0;
+    p += 4;
+    for (hc__first *first = s->out; first; first = first->out_next, n++) {
+        first->out = 0;
+        p = hc__write8(p, first->rooted);
+        p = hc__write8(p, first->nsigs);
+        for (int i = 0; i < first->nsigs; i++) {
+            p = hc__write32(p, (uint32_t)first->ranks[i]);
+            p = hc__write32(p, first->sigs[i]->nbytes);
+            p = hc__write_bytes(p, first->sigs[i]->bytes, first->sigs[i]->nbytes);
+        }
+    }
+    hc__write32(count, n);
+    return p;
+}
+
+static void clear_out(hc__set *s) {
+    s->or_out = 0;
+    s->out_firm = s->out_loose = 0;
+    s->out = s->out_last = NULL;
+    for (uint32_t word = 0; word < s->nwords; word++)
+        hc__row(s, word)[HC__OUT] = hc__row(s, word)[HC__INVALID_OUT] = 0;
+}
+
+/* T4: one message, tagged with the position here; what rises while it has not left yet waits for the next. */
+void hc__up_send(hc__set *s) {
+    if (s->up_flying || s->stopped || nothing_out(s))
+        return;
+    uint8_t *message = hc__lend(s->engine, measure(s));
+    if (!message)
+        return;
+    uint8_t *p = hc__write_header(message, HC__M_UP, s->id);
+    p = hc__write64(p, s->q);
+    p = hc__write8(p, s->or_out);
+    p = hc__write32(p, s->out_firm);
+    p = hc__write32(p, s->out_loose);
+    p = hc__write32(p, (uint32_t)s->last_joined);
+    p = write_column(s, p, HC__OUT, HC__OUT);
+    p = write_column(s, p, HC__OUT, HC__ROOTED);
+    p = write_column(s, p, HC__INVALID_OUT, HC__INVALID_OUT);
+    p = write_firsts(s, p);
+    clear_out(s);
+    s->up_flying = 1;
+    s->engine->counters.messages_up++;
+    s->engine->counters.bytes_up += (uint64_t)(p - message);
+    hc__send(s->engine, s->parent, message, (size_t)(p - message));
+}
+
+/* ---- receiving -------------------------------------------------------------------------------------------- */
+
+typedef struct up {
+    uint64_t tag;
+    uint8_t flags;
+    uint32_t firm, loose;
+    int32_t last;
+    hc__column_view slots, rooted, invalid;
+    uint32_t nfirsts;
+    const uint8_t *firsts, *end;
+} up;
+
+typedef struct up_first {
+    int rooted, nsigs;
+    int32_t ranks[2];
+    hc__sig_view sigs[2];
+} up_first;
+
+static void read_first(hc__reader *r, int32_t set_size, up_first *first) {
+    first->rooted = hc__read8(r);
+    first->nsigs = hc__read8(r);
+    if (first->rooted > 1 || first->nsigs < 1 || first->nsigs > 2)
+        r->bad = 1;
+    for (int i = 0; i < first->nsigs && !r->bad; i++) {
+        first->ranks[i] = (int32_t)hc__read32(r);
+        uint32_t n = hc__read32(r);
+        const uint8_t *bytes = hc__read_bytes(r, n);
+        if (!bytes || first->ranks[i] < 0 || first->ranks[i] >= set_size ||
+            hc__sig_check(bytes, n, set_size, &first->sigs[i]))
+            r->bad = 1;
+    }
+    if (!r->bad && first->nsigs == 2 &&
+        (first->sigs[0].name_len != first->sigs[1].name_len ||
+         memcmp(first->sigs[0].name, first->sigs[1].name, first->sigs[0].name_len)))
+        r->bad = 1;
+}
+
+static void check_column(const hc__set *s, hc__reader *r, hc__column_view column) {
+    uint64_t bits;
+    if (column.n && hc__column_word(column, column.n - 1, &bits) > s->engine->config.cache_capacity / 64)
+        r->bad = 1;
+}
+
+static int read_up(const hc__set *s, uint32_t source, const uint8_t *bytes, size_t nbytes, up *m) {
+    hc__reader r = {.at = bytes, .end = bytes + nbytes};
+    m->tag = hc__read64(&r);
+    m->flags = hc__read8(&r);
+    m->firm = hc__read32(&r);
+    m->loose = hc__read32(&r);
+    m->last = (int32_t)hc__read32(&r);
+    m->slots = hc__read_column(&r);
+    m->rooted = hc__read_column(&r);
+    m->invalid = hc__read_column(&r);
+    check_column(s, &r, m->slots);
+    check_column(s, &r, m->rooted);
+    check_column(s, &r, m->invalid);
+    m->nfirsts = hc__read32(&r);
+    m->firsts = r.at;
+    m->end = r.end;
+    up_first first;
+    for (uint32_t i = 0; i < m->nfirsts && !r.bad; i++)
+        read_first(&r, s->set_size, &first);
+    uint64_t subtree = (uint64_t)s->children[source - 1].subtree;
+    if (r.bad || r.at != r.end || (m->flags & ~(HC__F_STOP | HC__F_PREEMPT)) || m->firm > subtree ||
+        m->loose > subtree || ((m->firm || m->loose) && (m->last < 0 || m->last >= s->set_size)))
+        return HC_BAD_MESSAGE;
+    return 0;
+}
+
+/* T6: bits of slots that have changed since the sender spoke are void; it will learn of it and raise again. */
+static uint64_t not_stale(const hc__set *s, uint32_t word, uint64_t bits, uint64_t tag) {
+    if (word >= s->nwords)
+        return 0;
+    bits &= hc__row(s, word)[HC__USED];
+    if (s->changed <= tag)
+        return bits;
+    for (uint64_t rest = bits; rest; rest &= rest - 1)
+        if (s->slots[64 * word + (uint32_t)hc__bit(rest)].gen > tag)
+            bits &= ~(rest & (0 - rest));
+    return bits;
+}
+
+static void take_slots(hc__set *s, uint32_t source, const up *m) {
+    uint64_t bits;
+    for (uint32_t i = 0; i < m->slots.n; i++) {
+        uint32_t word = hc__column_word(m->slots, i, &bits);
+        if ((bits = not_stale(s, word, bits, m->tag)))
+            hc__row(s, word)[HC__HAVE + source] |= bits;
+    }
+    for (uint32_t i = 0; i < m->rooted.n; i++) {
+        uint32_t word = hc__column_word(m->rooted, i, &bits);
+        if ((bits = not_stale(s, word, bits, m->tag)))
+            hc__row(s, word)[HC__ROOTED] |= bits;
+    }
+    for (uint32_t i = 0; i < m->invalid.n; i++) {
+        uint32_t word = hc__column_word(m->invalid, i, &bits);
+        for (bits = not_stale(s, word, bits, m->tag); bits; bits &= bits - 1)
+            hc__tree_invalid(s, (int32_t)(64 * word + (uint32_t)hc__bit(bits)));
+    }
+    hc__tree_rise(s, 0, s->nwords);
+}
+
+/* The object for these bytes: one that is here already, else a new one. The caller owns a reference. */
+static hc__sig *find_sig(hc__set *s, uint32_t name, const hc__sig_view *view) {
+    hc__name *record = &s->names.at[name];
+    if (record->mine && hc__sig_is(record->mine, view->bytes, view->nbytes))
+        return hc__sig_ref(record->mine);
+    for (int i = 0; record->first && i < record->first->nsigs; i++)
+        if (hc__sig_is(record->first->sigs[i], view->bytes, view->nbytes))
+            return hc__sig_ref(record->first->sigs[i]);
+    return hc__sig_new(s->engine, view, record->key);
+}
+
+static void take_first(hc__set *s, uint32_t source, const up_first *from) {
+    uint64_t key[2];
+    hc__hash(from->sigs[0].name, from->sigs[0].name_len, key);
+    uint32_t name = hc__name_intern(s, key);
+    if (name == HC__NONE)
+        return;
+    for (int i = 0; i < from->nsigs; i++) {
+        hc__sig *sig = find_sig(s, name, &from->sigs[i]);
+        if (sig)
+            hc__tree_have_first(s, name, source, sig, from->ranks[i], from->rooted);
+        hc__sig_unref(s->engine, sig);
+    }
+    hc__name_forget(s, name);
+}
+
+/* Items before joins: a rank's own requests rise before its join. */
+static void take(hc__set *s, uint32_t source, const up *m) {
+    hc__reader r = {.at = m->firsts, .end = m->end};
+    take_slots(s, source, m);
+    for (uint32_t i = 0; i < m->nfirsts; i++) {
+        up_first first;
+        read_first(&r, s->set_size, &first);
+        take_first(s, source, &first);
+    }
+    if (m->flags & HC__F_STOP)
+        hc__tree_flag(s, HC__F_STOP);
+    if (m->flags & HC__F_PREEMPT)
+        hc__tree_flag(s, HC__F_PREEMPT);
+    uint32_t loose = s->freed > m->tag ? 0 : m->loose; /* T6 */
+    uint64_t after = (uint64_t)s->joined_firm[source] + s->joined_loose[source] + m->firm + loose;
+    if (after <= (uint64_t)s->children[source - 1].subtree)
+        hc__tree_joined(s, source, m->firm, loose, m->last);
+}
+
+/* ---- holding ------------------------------------------------------------------------------------------------ */
+
+static int is_held(const hc__set *s, uint32_t source, const hc__held *until) {
+    for (const hc__held *held = s->held; held != until; held = held->next)
+        if (held->source == source)
+            return 1;
+    return 0;
+}
+
+static void hold(hc__set *s, uint32_t source, const uint8_t *bytes, size_t nbytes) {
+    hc__held *held = hc__alloc(s->engine, sizeof *held + nbytes);
+    if (!held)
+        return;
+    held->source = source;
+    held->nbytes = nbytes;
+    memcpy(held->bytes, bytes, nbytes);
+    if (s->held_last)
+        s->held_last->next = held;
+    else
+        s->held = held;
+    s->held_last = held;
+}
+
+/* T5: a message from a position that is not reached here yet waits, and all behind it from that child. */
+int hc__up_receive(hc__set *s, uint32_t source, const uint8_t *bytes, size_t nbytes) {
+    up m;
+    if (source == 0 || read_up(s, source, bytes, nbytes, &m))
+        return HC_BAD_MESSAGE;
+    if (s->stopped)
+        return 0;
+    if (m.tag > s->q || is_held(s, source, NULL))
+        hold(s, source, bytes, nbytes);
+    else
+        take(s, source, &m);
+    return 0;
+}
+
+/* T9: after an entry. */
+void hc__up_drain(hc__set *s) {
+    hc__held **link = &s->held;
+    s->held_last = NULL;
+    while (*link) {
+        hc__held *held = *link;
+        up m;
+        int known = read_up(s, held->source, held->bytes, held->nbytes, &m) == 0;
+        if (known && (m.tag > s->q || is_held(s, held->source, held))) {
+            s->held_last = held;
+            link = &held->next;
+            continue;
+        }
+        if (known)
+            take(s, held->source, &m);
+        *link = held->next;
+        hc__free(s->engine, held, sizeof *held + held->nbytes);
+    }
+}
+
+void hc__held_free(hc__set *s) {
+    while (s->held) {
+        hc__held *held = s->held;
+        s->held = held->next;
+        hc__free(s->engine, held, sizeof *held + held->nbytes);
+    }
+    s->held_last = NULL;
+}

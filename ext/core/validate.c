@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * validate.c - the invariants of one engine, for tests. Between steps all of them hold.
+ */
+#include "core.h"
+
+static const char *check_pending(const hc__set *s) {
+    uint32_t before = HC__NONE, n = 0;
+    int raised = 1;
+    for (uint32_t name = s->oldest; name != HC__NONE; before = name, name = s->names.at[name].newer) {
+        const hc__name *record = &s->names.at[name];
+        if (name == s->unraised)
+            raised = 0;
+        if (record->older != before || n++ > s->names.count)
+            return "the pending list is broken";
+        if (!record->mine || record->ticket == 0)
+            return "a pending name has no request";
+        if (record->phase == HC__ABSENT || record->phase == HC__RUNNING)
+            return "a name is pending and is not";
+        if (raised == (record->phase == HC__PENDING))
+            return "the raised requests are not the older ones";
+    }
+    return s->newest == before ? NULL : "the pending list has another end";
+}
+
+static int own_bit(const hc__set *s, const hc__name *record) {
+    uint32_t slot = (uint32_t)record->raised_slot;
+    return hc__row(s, slot / 64)[HC__HAVE] >> (slot % 64) & 1;
+}
+
+static const char *check_names(const hc__set *s) {
+    uint32_t count = 0, on_slot = 0, bits = 0;
+    for (uint32_t cell = 0; s->names.table && cell <= s->names.mask; cell++) {
+        if (!s->names.table[cell])
+            continue;
+        uint32_t name = s->names.table[cell] - 1;
+        const hc__name *record = &s->names.at[name];
+        count++;
+        if (hc__name_find(s, record->key) != name)
+            return "a name cannot be found";
+        if (record->slot < 0 && !record->first && record->phase == HC__ABSENT)
+            return "a name is kept for nothing";
+        if (record->slot >= 0 && s->slots[record->slot].name != name)
+            return "a name and its slot disagree";
+        if (record->phase == HC__ON_SLOT && (record->raised_slot != record->slot || !own_bit(s, record)))
+            return "a request is on a slot that is not its own";
+        if (record->phase == HC__ON_FIRST && (!record->first || !(record->first->have[0] & 1)))
+            return "a raised first meeting is not in the tree";
+        if (record->phase == HC__RUNNING && record->batches == 0)
+            return "a request runs in no batch";
+        on_slot += record->phase == HC__ON_SLOT;
+    }
+    for (uint32_t word = 0; word < s->nwords; word++)
+        for (uint64_t rest = hc__row(s, word)[HC__HAVE]; rest; rest &= rest - 1)
+            bits++;
+    if (on_slot != bits)
+        return "own bits are not own requests";
+    return count == s->names.count ? NULL : "names are counted wrong";
+}
+
+static const char *check_slots(const hc__set *s) {
+    uint32_t used = 0, listed = 0;
+    for (int32_t slot = s->lru_oldest; slot >= 0 && listed <= s->nslots; slot = s->slots[slot].newer)
+        listed++;
+    for (uint32_t word = 0; word < s->nwords; word++) {
+        const uint64_t *row = hc__row(s, word);
+        for (uint32_t bit = 0; bit < 64; bit++) {
+            int is_used = row[HC__USED] >> bit & 1;
+            used += (uint32_t)is_used;
+            if (is_used != (s->slots[64 * word + bit].sig != NULL))
+                return "a slot is used and free";
+        }
+        for (uint32_t column = 0; column < s->stride; column++)
+            if (column != HC__USED && (row[column] & ~row[HC__USED]))
+                return "T10: a free slot has a bit";
+        if (row[HC__GONE])
+            return "a slot is still going";
+        if (row[HC__OUT] & ~row[HC__SENT])
+            return "T3: what is to go up is not marked as sent";
+    }
+    if (used != s->nslots || used > s->engine->config.cache_capacity)
+        return "slots are counted wrong";
+    return listed == used ? NULL : "the order of use has not every slot";
+}
+
+static int is_complete(const hc__set *s, const hc__first *first) {
+    for (uint32_t source = 0; source < s->nsources; source++)
+        if (!(first->have[source / 64] >> (source % 64) & 1) && !hc__tree_whole(s, source))
+            return 0;
+    return 1;
+}
+
+static const char *check_tree(const hc__set *s) {
+    for (uint32_t word = 0; word < s->nwords; word++) {
+        const uint64_t *row = hc__row(s, word);
+        uint64_t all = UINT64_MAX, any = 0;
+        for (uint32_t source = 0; source < s->nsources; source++) {
+            any |= row[HC__HAVE + source];
+            all &= hc__tree_whole(s, source) ? UINT64_MAX : row[HC__HAVE + source];
+        }
+        if (all & any & ~row[HC__SENT])
+            return "T2: a cached request is complete and has not risen";
+    }
+    for (const hc__first *first = s->firsts; first; first = first->next) {
+        if (s->names.at[first->name].first != first)
+            return "a first meeting has another's name";
+        if (first->nsigs < 1 || first->nsigs > 2 || (first->nsigs == 2 && first->ranks[0] >= first->ranks[1]))
+            return "T7: the signatures of a first meeting";
+        if (!first->sent && is_complete(s, first))
+            return "T2: a first meeting is complete and has not risen";
+    }
+    for (uint32_t source = 0; source < s->nsources; source++) {
+        uint32_t subtree = source ? (uint32_t)s->children[source - 1].subtree : 1;
+        if (s->joined_firm[source] + s->joined_loose[source] > subtree)
+            return "more ranks have joined than there are";
+    }
+    return NULL;
+}
+
+static const char *check_set(const hc__set *s) {
+    const char *wrong = check_pending(s);
+    if (!wrong)
+        wrong = check_names(s);
+    if (!wrong)
+        wrong = check_slots(s);
+    if (!wrong && !s->stopped && !s->engine->failed)
+        wrong = check_tree(s);
+    if (!wrong && s->dirty)
+        wrong = "a step has ended with work to do";
+    return wrong;
+}
+
+const char *hc_engine_validate(const hc_engine *e) {
+    const char *wrong = NULL;
+    for (uint32_t i = 0; i < e->nsets && !wrong; i++)
+        if (e->sets[i])
+            wrong = check_set(e->sets[i]);
+    return wrong;
+}

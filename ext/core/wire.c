@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * wire.c - bytes of control messages: little endian, bounded, versioned.
+ *
+ * A reader never leaves its bytes: what is missing reads as zero and marks the reader bad. A message is read
+ * wholly before anything is changed by it.
+ */
+#include "core.h"
+
+uint32_t hc__column_word(hc__column_view column, uint32_t i, uint64_t *bits) {
+    const uint8_t *p = column.at + (size_t)12 * i;
+    hc__reader r = {.at = p, .end = p + 12};
+    uint32_t word = hc__read32(&r);
+    *bits = hc__read64(&r);
+    return word;
+}
+
+hc__column_view hc__read_column(hc__reader *r) {
+    hc__column_view column = {.n = hc__read32(r)};
+    column.at = hc__read_bytes(r, (size_t)12 * column.n);
+    if (!column.at)
+        return (hc__column_view){0};
+    uint64_t bits = 0;
+    uint32_t before = 0;
+    for (uint32_t i = 0; i < column.n; i++) {
+        uint32_t word = hc__column_word(column, i, &bits);
+        if (!bits || (i && word <= before))
+            r->bad = 1;
+        before = word;
+    }
+    return column;
+}
+
+uint8_t *hc__write_header(uint8_t *p, int message, uint32_t set) {
+    p = hc__write8(p, HC__WIRE_VERSION);
+    p = hc__write8(p, (uint8_t)message);
+    p = hc__write8(p, 0);
+    p = hc__write8(p, 0);
+    return hc__write32(p, set);
+}
+
+int hc__read_header(hc__reader *r, uint32_t *set) {
+    int version = hc__read8(r), message = hc__read8(r);
+    int zero = hc__read8(r) | hc__read8(r);
+    *set = hc__read32(r);
+    if (r->bad || version != HC__WIRE_VERSION || zero || message < HC__M_UP || message >= HC__M_END)
+        return 0;
+    return message;
+}
