@@ -166,7 +166,7 @@ def launcher() -> Facts:
         banner = installed.banner_of(path, environment)
     except LaunchError as error:
         return missing(str(error), installed.REMEDY)
-    return {"program": path, "version": " ".join(banner.split()[:5])}
+    return {"program": path, "version": " ".join(" ".join(banner.splitlines()[:2]).split())}
 
 
 def node() -> Facts:

@@ -87,7 +87,6 @@ def make(environment: Environment) -> tuple[Path, Path]:
         subprocess.run(
             list(map(str, command)), cwd=tree, env=variables(environment, venv), check=True, timeout=900
         )
-    shutil.rmtree(tree / "hpccoll")
     return venv, tree
 
 
@@ -107,7 +106,20 @@ def test(environment: Environment) -> bool:
             [python, "-m", "hpccoll", "info"], env=settings, stdout=subprocess.PIPE, text=True
         ).stdout
     )
+    if not (environment.wheels or environment.mpicc):
+        subprocess.run(
+            [python, "-P", "-m", "pytest", "-q", "tests/install"], cwd=tree, env=settings, check=True
+        )
+    shutil.rmtree(tree / "hpccoll")
     return subprocess.run([python, "tests/rooms.py", "--parallel"], cwd=tree, env=settings).returncode == 0
+
+
+def outcome(environment: Environment) -> str:
+    """Test it, and say how that ended."""
+    try:
+        return "passed" if test(environment) else "FAILED"
+    except subprocess.SubprocessError as error:
+        return f"FAILED: {error}"
 
 
 def main() -> int:
@@ -121,12 +133,10 @@ def main() -> int:
             continue
         print(f"\n########## {environment.name}", flush=True)
         why = missing(environment)
-        outcomes[environment.name] = (
-            f"left out: {why}" if why else ("passed" if test(environment) else "FAILED")
-        )
-    print("\n########## matrix", *(f"{name:>16}: {outcome}" for name, outcome in outcomes.items()), sep="\n")
+        outcomes[environment.name] = f"left out: {why}" if why else outcome(environment)
+    print("\n########## matrix", *(f"{name:>16}: {text}" for name, text in outcomes.items()), sep="\n")
     unacceptable = ("FAILED", "left out") if os.environ.get("CI") else ("FAILED",)
-    return int(any(outcome.startswith(unacceptable) for outcome in outcomes.values()))
+    return int(any(text.startswith(unacceptable) for text in outcomes.values()))
 
 
 if __name__ == "__main__":
