@@ -10,19 +10,28 @@
 
 #define SEQUENCER 0 /* World rank 0 is the root of set 0's tree */
 
-void hc__send(hc_engine *e, int32_t peer, const uint8_t *bytes, size_t nbytes) {
+static void send(hc_engine *e, int32_t peer, const uint8_t *bytes, size_t nbytes) {
     hc_action *action = hc__act(e, HC_AC_SEND);
     action->peer = peer;
     action->bytes = bytes;
     action->nbytes = nbytes;
 }
 
-/* `bytes` must last until the next step. */
-static void send_down(const hc__set *s, const uint8_t *bytes, size_t nbytes) {
+void hc__send_up(hc_engine *e, int32_t peer, const uint8_t *bytes, size_t nbytes) {
+    send(e, peer, bytes, nbytes);
+    e->counters.messages_up++;
+    e->counters.bytes_up += nbytes;
+}
+
+void hc__send_down(hc_engine *e, int32_t peer, const uint8_t *bytes, size_t nbytes) {
+    send(e, peer, bytes, nbytes);
+    e->counters.messages_down++;
+    e->counters.bytes_down += nbytes;
+}
+
+static void send_to_children(const hc__set *s, const uint8_t *bytes, size_t nbytes) {
     for (int32_t i = 0; i < s->nchildren; i++)
-        hc__send(s->engine, s->children[i].rank, bytes, nbytes);
-    s->engine->counters.messages_down += (uint64_t)s->nchildren;
-    s->engine->counters.bytes_down += (uint64_t)s->nchildren * nbytes;
+        hc__send_down(s->engine, s->children[i].rank, bytes, nbytes);
 }
 
 static const uint8_t *keep(hc_engine *e, const uint8_t *bytes, size_t nbytes) {
@@ -50,7 +59,7 @@ int hc__entry_receive(hc__set *s, const uint8_t *message, size_t nbytes) {
     if (s->nchildren) {
         const uint8_t *copy = keep(s->engine, message, nbytes);
         if (copy)
-            send_down(s, copy, nbytes);
+            send_to_children(s, copy, nbytes);
     }
     hc__log_apply(s, &entry);
     return 0;
@@ -70,7 +79,7 @@ static int deliver(hc_engine *e, uint32_t set, const uint8_t *message, size_t nb
         wrong = hc__entry_check(s, &entry);
     if (wrong)
         return wrong;
-    send_down(world, message, nbytes);
+    send_to_children(world, message, nbytes);
     if (applies)
         hc__log_apply(s, &entry);
     return 0;
@@ -99,7 +108,7 @@ int hc__sequence_receive(hc_engine *e, uint32_t set, const uint8_t *message, siz
 static void publish(hc__set *s, uint8_t *message, size_t nbytes) {
     hc__entry entry;
     hc__write_header(message, HC__M_ENTRY, s->id);
-    send_down(s, message, nbytes);
+    send_to_children(s, message, nbytes);
     hc__reader r = behind_header(message, nbytes);
     if (hc__entry_read(s->engine, &r, s->set_size, &entry) == 0)
         hc__log_apply(s, &entry);
@@ -112,7 +121,7 @@ static void sequence(hc__set *s, uint8_t *message, size_t nbytes) {
     if (e->config.rank == SEQUENCER)
         hc__sequence_receive(e, s->id, message, nbytes);
     else
-        hc__send(e, SEQUENCER, message, nbytes);
+        hc__send_up(e, SEQUENCER, message, nbytes);
 }
 
 /* T8: one entry at a time; the next when this one has been applied here. */

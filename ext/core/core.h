@@ -395,7 +395,8 @@ int hc__commit(hc__set *); /* root: 1 when an entry was made */
 int hc__entry_receive(hc__set *, const uint8_t *, size_t);
 int hc__sequence_receive(hc_engine *, uint32_t set, const uint8_t *, size_t);  /* at the sequencer */
 int hc__sequenced_receive(hc_engine *, uint32_t set, const uint8_t *, size_t);
-void hc__send(hc_engine *, int32_t peer, const uint8_t *, size_t);
+void hc__send_up(hc_engine *, int32_t peer, const uint8_t *, size_t);   /* to a parent or the sequencer */
+void hc__send_down(hc_engine *, int32_t peer, const uint8_t *, size_t); /* bytes: lent or longer lived */
 void hc__stop(hc__set *);
 
 /* ---- fuse.c, complete.c, join.c, stop.c ------------------------------------------------------------------------------------ */
@@ -465,6 +466,7 @@ struct hc_engine {
     uint64_t due;       /* the nearest deadline; the last WAKE_AT */
     uint8_t retime;     /* deadlines may have changed */
     uint8_t starved;    /* memory ran out in this step */
+    uint8_t flooded;    /* a failure has been passed on */
     uint8_t failed;
     char *failure;      /* why, HC__TEXT bytes; NULL before, or when there was no memory for it */
     uint64_t bytes;

@@ -45,8 +45,12 @@ static void flood(hc_engine *e, int status, int32_t lost, const char *text, int3
         const hc__set *s = e->sets[i];
         for (int32_t k = -1; s && k < s->nchildren; k++) {
             int32_t peer = k < 0 ? s->parent : s->children[k].rank;
-            if (peer >= 0 && peer != lost && peer != from && !was_told(e, i, peer))
-                hc__send(e, peer, message, FIXED + n);
+            if (peer < 0 || peer == lost || peer == from || was_told(e, i, peer))
+                continue;
+            if (k < 0)
+                hc__send_up(e, peer, message, FIXED + n);
+            else
+                hc__send_down(e, peer, message, FIXED + n);
         }
     }
 }
@@ -73,19 +77,27 @@ static void end_set(hc__set *s, int status, const char *text) {
     hc__stall_free(s);
 }
 
+static void keep_failure(hc_engine *e, const char *text) {
+    e->failure = hc__alloc(e, HC__TEXT);
+    if (!e->failure)
+        return;
+    hc__text kept = hc__text_on(e->failure, HC__TEXT);
+    hc__put(&kept, hc_status_text(HC_BROKEN));
+    hc__put(&kept, ": ");
+    hc__put(&kept, text);
+}
+
 void hc__fail(hc_engine *e, int status, int32_t lost, const char *text, int32_t from) {
-    if (e->failed || is_over(e))
+    int over = is_over(e);
+    if (e->failed || e->flooded || (over && from < 0))
+        return;
+    text = hc__lend_text(e, text && text[0] ? text : hc_status_text(status));
+    flood(e, status, lost, text, from);
+    e->flooded = 1;
+    if (over) /* passed on for those whose sets have not ended; here nothing is left to break */
         return;
     e->failed = 1;
-    text = hc__lend_text(e, text && text[0] ? text : hc_status_text(status));
-    e->failure = hc__alloc(e, HC__TEXT);
-    if (e->failure) {
-        hc__text kept = hc__text_on(e->failure, HC__TEXT);
-        hc__put(&kept, hc_status_text(HC_BROKEN));
-        hc__put(&kept, ": ");
-        hc__put(&kept, text);
-    }
-    flood(e, status, lost, text, from);
+    keep_failure(e, text);
     hc_action *action = hc__act(e, HC_AC_FAILED);
     action->status = status;
     action->peer = lost;

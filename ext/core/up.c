@@ -90,9 +90,7 @@ void hc__up_send(hc__set *s) {
     p = write_firsts(s, p);
     clear_out(s);
     s->up_flying = 1;
-    s->engine->counters.messages_up++;
-    s->engine->counters.bytes_up += (uint64_t)(p - message);
-    hc__send(s->engine, s->parent, message, (size_t)(p - message));
+    hc__send_up(s->engine, s->parent, message, (size_t)(p - message));
 }
 
 /* ---- receiving -------------------------------------------------------------------------------------------- */

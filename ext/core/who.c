@@ -106,7 +106,7 @@ static void send_who(hc__set *s, const hc__query *q) {
     p = hc__write64(p, q->waited);
     p = hc__write32(p, (uint32_t)n);
     p = hc__write_bytes(p, q->what, n);
-    hc__send(s->engine, s->parent, bytes, (size_t)(p - bytes));
+    hc__send_up(s->engine, s->parent, bytes, (size_t)(p - bytes));
 }
 
 static void send_ask(hc__set *s, const hc__query *q, uint32_t source, uint64_t budget) {
@@ -114,7 +114,7 @@ static void send_ask(hc__set *s, const hc__query *q, uint32_t source, uint64_t b
     if (!bytes)
         return;
     p = hc__write64(p, budget);
-    hc__send(s->engine, s->children[source - 1].rank, bytes, (size_t)(p - bytes));
+    hc__send_down(s->engine, s->children[source - 1].rank, bytes, (size_t)(p - bytes));
 }
 
 static uint8_t *write_ranks(uint8_t *p, const int32_t *ranks, uint32_t n) {
@@ -132,7 +132,7 @@ static void send_answer(hc__set *s, const hc__query *q) {
     p = hc__write32(p, q->silent);
     p = hc__write32(p, (uint32_t)q->silent_rank);
     p = write_ranks(p, q->ranks, q->nranks);
-    hc__send(s->engine, s->parent, bytes, (size_t)(p - bytes));
+    hc__send_up(s->engine, s->parent, bytes, (size_t)(p - bytes));
 }
 
 /* ---- the report ---------------------------------------------------------------------------------------------- */
@@ -176,7 +176,7 @@ static void send_report(hc__set *s, const hc__query *q, uint32_t source, const r
     p = write_ranks(p, r->ranks, r->nranks);
     p = hc__write32(p, r->text_len);
     p = hc__write_bytes(p, r->text, r->text_len);
-    hc__send(s->engine, s->children[source - 1].rank, bytes, (size_t)(p - bytes));
+    hc__send_down(s->engine, s->children[source - 1].rank, bytes, (size_t)(p - bytes));
 }
 
 /* To all that asked; one of them is to print it. The query ends. */
