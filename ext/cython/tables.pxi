@@ -10,11 +10,9 @@ WIRE_SAME = HC_WIRE_SAME
 def _statuses():
     """(code, name, text, exception) of every status; 0 is OK."""
     rows, code = [], 0
-    while hc_status_name(code) is not NULL and hc_status_exception(code) is not NULL:
-        exception = hc_status_exception(code).decode()
-        if code and not exception:
-            break
-        rows.append((code, hc_status_name(code).decode(), hc_status_text(code).decode(), exception))
+    while hc_status_name(code) != b"?":
+        rows.append((
+            code, hc_status_name(code).decode(), hc_status_text(code).decode(), hc_status_exception(code).decode()))
         code -= 1
     return tuple(rows)
 

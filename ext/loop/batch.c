@@ -29,7 +29,7 @@ static int wire_of(const hc_loop *loop, int node_dtype)
     return wide && loop->config.wire != HC_WIRE_SAME ? loop->config.wire : node_dtype;
 }
 
-static void set_up(hc_loop *loop, const hc__set *set, hc__batch *b, const hc_item *item)
+static void set_up(hc_loop *loop, const hc__lane *lane, hc__run *b, const hc_item *item)
 {
     const hc_request *agreed = item->agreed;
     int dtype = agreed->tensors[item->first].dtype;
@@ -44,13 +44,13 @@ static void set_up(hc_loop *loop, const hc__set *set, hc__batch *b, const hc_ite
         .memory = agreed->memory,
         .deterministic = loop->config.deterministic,
         .root = agreed->root,
-        .divisor = divides ? set->size : 1,
+        .divisor = divides ? lane->size : 1,
         .pieces = b->batch.pieces,
     };
 }
 
 /* A joined rank's part: the neutral element where there is one, nothing of what is not agreed. */
-static hc_piece joined_piece(const hc__batch *b, const hc_request *agreed, const hc_tensor *tensor)
+static hc_piece joined_piece(const hc__run *b, const hc_request *agreed, const hc_tensor *tensor)
 {
     int uneven = agreed->operation == HC_ALLGATHER || agreed->operation == HC_ALLTOALL;
     int64_t count = 1, row = 1;
@@ -65,7 +65,7 @@ static hc_piece joined_piece(const hc__batch *b, const hc_request *agreed, const
     };
 }
 
-static void add_item(const hc__set *set, hc__batch *b, const hc_item *item)
+static void add_item(const hc__lane *lane, hc__run *b, const hc_item *item)
 {
     const hc_request *agreed = item->agreed;
     hc_handle *handle = (hc_handle *)(uintptr_t)item->ticket;
@@ -75,18 +75,18 @@ static void add_item(const hc__set *set, hc__batch *b, const hc_item *item)
         hc_piece *piece = &b->batch.pieces[at];
         b->origin[at] = handle ? &handle->pieces[i] : NULL;
         *piece = handle ? handle->pieces[i] : joined_piece(b, agreed, tensor);
-        piece->scale = factor_of(agreed, tensor->dtype, set->size);
+        piece->scale = factor_of(agreed, tensor->dtype, lane->size);
         b->batch.count += piece->count;
         b->bytes += (uint64_t)piece->count * hc_dtype_size(tensor->dtype);
     }
 }
 
-static int reserve(const hc__set *set, hc__batch *b, int32_t npieces)
+static int reserve(const hc__lane *lane, hc__run *b, int32_t npieces)
 {
     if (!b->zeros) {
-        b->zeros = calloc((size_t)set->size * 2, sizeof *b->zeros);
+        b->zeros = calloc((size_t)lane->size * 2, sizeof *b->zeros);
         if (!b->zeros) return HC_NO_MEMORY;
-        b->scratch = b->zeros + set->size;
+        b->scratch = b->zeros + lane->size;
     }
     if (npieces <= b->capacity) return HC_OK;
     size_t room = (size_t)npieces + (size_t)npieces / 2 + 4;
@@ -99,33 +99,33 @@ static int reserve(const hc__set *set, hc__batch *b, int32_t npieces)
     return HC_OK;
 }
 
-hc__batch *hc__batch_build(hc_loop *loop, hc__set *set, const hc_action *run)
+hc__run *hc__run_build(hc_loop *loop, hc__lane *lane, const hc_action *run)
 {
     int32_t npieces = 0;
     for (uint32_t i = 0; i < run->nitems; i++) npieces += (int32_t)run->items[i].count;
-    hc__batch *b = set->spare;
-    if (b) set->spare = b->next;
+    hc__run *b = lane->spare;
+    if (b) lane->spare = b->next;
     else b = calloc(1, sizeof *b);
     if (!b) return NULL;
-    if (reserve(set, b, npieces) != HC_OK) {
-        hc__batch_free(b);
+    if (reserve(lane, b, npieces) != HC_OK) {
+        hc__run_free(b);
         return NULL;
     }
-    set_up(loop, set, b, &run->items[0]);
+    set_up(loop, lane, b, &run->items[0]);
     b->number = run->batch;
     b->cached = run->cached;
     b->nitems = run->nitems;
     b->bytes = 0;
     b->next = NULL;
     for (uint32_t i = 0; i < run->nitems; i++) {
-        add_item(set, b, &run->items[i]);
+        add_item(lane, b, &run->items[i]);
         hc_handle *handle = (hc_handle *)(uintptr_t)run->items[i].ticket;
         if (handle && loop->config.debug && run->items[i].first == 0) hc__checksum_verify(handle);
     }
     return b;
 }
 
-void hc__batch_deliver(hc__batch *b)
+void hc__run_deliver(hc__run *b)
 {
     for (int32_t i = 0; i < b->batch.npieces; i++) {
         hc_piece *to = b->origin[i], *from = &b->batch.pieces[i];
@@ -139,7 +139,7 @@ void hc__batch_deliver(hc__batch *b)
     }
 }
 
-void hc__batch_free(hc__batch *b)
+void hc__run_free(hc__run *b)
 {
     if (!b) return;
     free(b->batch.pieces);

@@ -83,7 +83,7 @@ static void wait_a_little(hc_loop *loop, uint64_t now, uint64_t idle_since, uint
         return;
     }
     uint32_t seen = hc_bell_listen(loop->parts.home);
-    if (hc__turn(loop) || !hc__about_to_sleep(loop, now)) return;
+    if (hc__loop_turn(loop) || !hc__about_to_sleep(loop, now)) return;
     loop->sleeps++;
     hc_bell_sleep(loop->parts.home, seen, hc__sleep_limit(loop, now, idle_since, limit));
 }
@@ -92,14 +92,14 @@ static void drive_until(hc_loop *loop, hc_handle *handle, uint64_t limit)
 {
     uint64_t idle_since = 0;
     while (!hc_handle_done(handle)) {
-        if (hc__turn(loop)) {
+        if (hc__loop_turn(loop)) {
             idle_since = 0;
             continue;
         }
-        uint64_t now = hc__now();
+        uint64_t now = hc__loop_now();
         if (now >= limit) return;
         if (!idle_since) idle_since = now;
-        if (now - idle_since > HC__MS) hc__watch(loop, now);
+        if (now - idle_since > HC__MS) hc__loop_watch(loop, now);
         wait_a_little(loop, now, idle_since, limit);
     }
 }
@@ -126,33 +126,33 @@ static void wait_until(hc_loop *loop, hc_handle *handle, uint64_t now, uint64_t 
     while (!hc_handle_done(handle) && now < limit) {
         if (can_drive && hc__driver_try(loop)) {
             drive_until(loop, handle, limit);
-            int quiet = hc__quiet(loop);
+            int quiet = hc__loop_quiet(loop);
             hc__driver_leave(loop);
             if (!quiet) hc__thread_call(loop);
         } else {
             sleep_for_news(loop, handle, can_drive, limit - now);
         }
-        now = hc__now();
+        now = hc__loop_now();
     }
 }
 
 int hc_loop_wait(hc_loop *loop, hc_handle *handle, uint64_t ns)
 {
     if (hc_handle_done(handle)) return 1;
-    uint64_t start = hc__now(), limit = start + ns < start ? UINT64_MAX : start + ns;
+    uint64_t start = hc__loop_now(), limit = start + ns < start ? UINT64_MAX : start + ns;
     atomic_fetch_add_explicit(&loop->callers, 1, memory_order_relaxed);
     atomic_store_explicit(&loop->flush, 1, memory_order_seq_cst);
     wait_until(loop, handle, start, limit);
     atomic_fetch_sub_explicit(&loop->callers, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&loop->waited_ns, hc__now() - start, memory_order_relaxed);
+    atomic_fetch_add_explicit(&loop->waited_ns, hc__loop_now() - start, memory_order_relaxed);
     return hc_handle_done(handle);
 }
 
 void hc_loop_progress(hc_loop *loop)
 {
     if (!may_drive(loop) || !hc__driver_try(loop)) return;
-    for (int i = 0; i < 16 && hc__turn(loop); i++) {}
-    hc__watch(loop, hc__now());
+    for (int i = 0; i < 16 && hc__loop_turn(loop); i++) {}
+    hc__loop_watch(loop, hc__loop_now());
     hc__driver_leave(loop);
 }
 

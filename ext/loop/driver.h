@@ -19,7 +19,7 @@
 
 /* ---- batch.c: agreed items -> what the data plane runs ---------------------------------------------- */
 
-typedef struct hc__batch {
+typedef struct hc__run {
     hc_batch batch; /* first: hc_data sees this */
     uint64_t number;
     uint64_t started, bytes;
@@ -29,20 +29,20 @@ typedef struct hc__batch {
     hc_piece **origin;    /* the handle's piece that batch.pieces[i] was copied from, NULL when joined */
     int64_t *zeros;       /* joined: nothing to send; set size entries */
     int64_t *scratch;     /* joined: what would have been received */
-    struct hc__batch *next;
-} hc__batch;
+    struct hc__run *next;
+} hc__run;
 
 /* One process set here: its data plane, and its batches in log order. */
-typedef struct hc__set {
+typedef struct hc__lane {
     uint8_t used, running; /* running: the head was started */
     uint32_t number;
     int32_t size;
     hc_data *data;
     const hc_node *node;
-    hc__batch *head, **tail, *spare;
+    hc__run *head, **tail, *spare;
     hc_handle *stops;     /* wait for its STOPPED */
     uint8_t stopped;
-} hc__set;
+} hc__lane;
 
 /* ---- the loop ---------------------------------------------------------------------------------------- */
 
@@ -68,8 +68,8 @@ struct hc_loop {
     atomic_int pending;             /* [any] handles that are not done */
     atomic_ullong waited_ns, wakes; /* [any] */
 
-    hc__set sets[HC__MAX_SETS];
-    uint32_t nsets, nrunning;       /* nsets: one more than the highest number used */
+    hc__lane lanes[HC__MAX_SETS];
+    uint32_t nlanes, nrunning;      /* nlanes: one more than the highest number used */
     uint64_t wake_at;
     uint8_t *unsent;                /* per World rank: 1 while a message to it has not left */
     uint32_t nunsent;
@@ -89,7 +89,7 @@ struct hc_loop {
     hc_trace_record *trace;
 };
 
-uint64_t hc__now(void);
+uint64_t hc__loop_now(void);
 
 /* inbox.c */
 void hc__inbox_push(hc_loop *, hc_handle *);      /* [any thread] */
@@ -104,26 +104,26 @@ void hc__checksum(hc_handle *);                   /* debug: at submit */
 void hc__checksum_verify(hc_handle *);
 
 /* batch.c */
-hc__batch *hc__batch_build(hc_loop *, hc__set *, const hc_action *run);
-void hc__batch_deliver(hc__batch *);              /* results back into the handles' pieces */
-void hc__batch_free(hc__batch *);
+hc__run *hc__run_build(hc_loop *, hc__lane *, const hc_action *run);
+void hc__run_deliver(hc__run *);              /* results back into the handles' pieces */
+void hc__run_free(hc__run *);
 
 /* sets.c */
-int hc__set_add(hc_loop *, hc_handle *);
-void hc__set_remove(hc_loop *, hc__set *);
-void hc__set_stopped(hc_loop *, hc__set *, int status, const char *text);
-void hc__set_queue(hc_loop *, hc__set *, hc__batch *);
-int hc__sets_test(hc_loop *);                     /* tests what runs, starts what can; 1: something moved */
-void hc__sets_abandon(hc_loop *);
-hc__set *hc__set_find(hc_loop *, uint32_t set);
+int hc__lane_add(hc_loop *, hc_handle *);
+void hc__lane_remove(hc_loop *, hc__lane *);
+void hc__lane_stopped(hc_loop *, hc__lane *, int status, const char *text);
+void hc__lane_queue(hc_loop *, hc__lane *, hc__run *);
+int hc__lanes_test(hc_loop *);                     /* tests what runs, starts what can; 1: something moved */
+void hc__lanes_abandon(hc_loop *);
+hc__lane *hc__lane_find(hc_loop *, uint32_t set);
 
 /* perform.c */
-int hc__step(hc_loop *, hc_event *);              /* stamps the time, steps, performs */
-void hc__fail(hc_loop *, int status, int32_t peer, const char *text); /* becomes the next event of this turn */
+int hc__loop_step(hc_loop *, hc_event *);              /* stamps the time, steps, performs */
+void hc__loop_fail(hc_loop *, int status, int32_t peer, const char *text); /* becomes the next event of this turn */
 
 /* turn.c */
-int hc__turn(hc_loop *);                          /* 1: something moved */
-int hc__quiet(hc_loop *);                         /* nothing here needs a driver soon */
+int hc__loop_turn(hc_loop *);                          /* 1: something moved */
+int hc__loop_quiet(hc_loop *);                         /* nothing here needs a driver soon */
 
 /* drive.c */
 int hc__driver_try(hc_loop *);                    /* [any thread] 1: this thread is the driver now */
@@ -137,11 +137,11 @@ void hc__thread_stop(hc_loop *);
 void hc__thread_call(hc_loop *);                  /* [any thread] */
 
 /* watch.c */
-void hc__watch(hc_loop *, uint64_t now);
+void hc__loop_watch(hc_loop *, uint64_t now);
 int hc__watch_message(hc_loop *, int32_t peer, const uint8_t *bytes, size_t nbytes); /* 1: it was ours */
 
 /* trace.c */
-void hc__trace(hc_loop *, const hc_trace_record *);
+void hc__loop_trace(hc_loop *, const hc_trace_record *);
 void hc__trace_handle(hc_loop *, int kind, const hc_handle *);
 
 #endif

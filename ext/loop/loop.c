@@ -66,10 +66,10 @@ static void free_parts(hc_loop_parts *parts)
 static void end_all(hc_loop *loop)
 {
     if (!atomic_load(&loop->pending)) return;
-    hc__turn(loop);
+    hc__loop_turn(loop);
     if (!atomic_load(&loop->pending)) return;
-    hc__fail(loop, HC_TRANSPORT, loop->config.engine.rank, "the World was freed with requests in flight");
-    hc__turn(loop);
+    hc__loop_fail(loop, HC_TRANSPORT, loop->config.engine.rank, "the World was freed with requests in flight");
+    hc__loop_turn(loop);
 }
 
 void hc_loop_free(hc_loop *loop)
@@ -78,8 +78,8 @@ void hc_loop_free(hc_loop *loop)
     hc__thread_stop(loop);
     while (!hc__driver_try(loop)) sched_yield();
     end_all(loop);
-    for (uint32_t i = 0; i < loop->nsets; i++)
-        if (loop->sets[i].used) hc__set_remove(loop, &loop->sets[i]);
+    for (uint32_t i = 0; i < loop->nlanes; i++)
+        if (loop->lanes[i].used) hc__lane_remove(loop, &loop->lanes[i]);
     free_parts(&loop->parts);
     deallocate(loop);
 }
@@ -115,8 +115,8 @@ void hc_loop_get_stats(hc_loop *loop, hc_loop_stats *stats)
     *stats = loop->stats;
     hc_engine_counters(loop->engine, &stats->engine);
     add_net(loop, stats);
-    for (uint32_t i = 0; i < loop->nsets; i++) {
-        const hc_node *node = loop->sets[i].used ? loop->sets[i].node : NULL;
+    for (uint32_t i = 0; i < loop->nlanes; i++) {
+        const hc_node *node = loop->lanes[i].used ? loop->lanes[i].node : NULL;
         if (!node) continue;
         stats->packed_bytes += node->packed_bytes;
         stats->reduced_bytes += node->reduced_bytes;

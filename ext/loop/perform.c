@@ -12,17 +12,17 @@ static void perform_send(hc_loop *loop, const hc_action *action)
     int32_t peer = action->peer;
     if (!loop->unsent[peer]) loop->nunsent++;
     loop->unsent[peer] = 1;
-    hc__trace(loop, &(hc_trace_record){.kind = HC_TRACE_SEND, .peer = peer, .bytes = action->nbytes});
+    hc__loop_trace(loop, &(hc_trace_record){.kind = HC_TRACE_SEND, .peer = peer, .bytes = action->nbytes});
     int status = loop->parts.control->ops->send(loop->parts.control, peer, action->bytes, action->nbytes);
-    if (status < 0) hc__fail(loop, status, peer, "a control message could not be sent");
+    if (status < 0) hc__loop_fail(loop, status, peer, "a control message could not be sent");
 }
 
 static void perform_run(hc_loop *loop, const hc_action *action)
 {
-    hc__set *set = hc__set_find(loop, action->set);
-    hc__batch *b = set ? hc__batch_build(loop, set, action) : NULL;
-    if (b) hc__set_queue(loop, set, b);
-    else hc__fail(loop, HC_TRANSPORT, -1, "a batch could not be built: out of memory");
+    hc__lane *lane = hc__lane_find(loop, action->set);
+    hc__run *b = lane ? hc__run_build(loop, lane, action) : NULL;
+    if (b) hc__lane_queue(loop, lane, b);
+    else hc__loop_fail(loop, HC_TRANSPORT, -1, "a batch could not be built: out of memory");
 }
 
 static void perform_complete(hc_loop *loop, const hc_action *action)
@@ -35,8 +35,8 @@ static void perform_complete(hc_loop *loop, const hc_action *action)
 
 static void perform_stopped(hc_loop *loop, const hc_action *action)
 {
-    hc__set *set = hc__set_find(loop, action->set);
-    if (set) hc__set_stopped(loop, set, HC_OK, NULL);
+    hc__lane *lane = hc__lane_find(loop, action->set);
+    if (lane) hc__lane_stopped(loop, lane, HC_OK, NULL);
 }
 
 static void perform(hc_loop *loop, const hc_action *action)
@@ -57,21 +57,21 @@ static void perform(hc_loop *loop, const hc_action *action)
 /* Before any handle ends: a waiter that hears of the failure may free its arrays at once. */
 static void break_world(hc_loop *loop, const hc_action *action)
 {
-    hc__sets_abandon(loop);
+    hc__lanes_abandon(loop);
     atomic_store(&loop->broken, action->status);
 }
 
 static void break_sets(hc_loop *loop, const hc_action *action)
 {
-    for (uint32_t i = 0; i < loop->nsets; i++)
-        if (loop->sets[i].used) hc__set_stopped(loop, &loop->sets[i], action->status, action->text);
+    for (uint32_t i = 0; i < loop->nlanes; i++)
+        if (loop->lanes[i].used) hc__lane_stopped(loop, &loop->lanes[i], action->status, action->text);
 }
 
-int hc__step(hc_loop *loop, hc_event *event)
+int hc__loop_step(hc_loop *loop, hc_event *event)
 {
     const hc_action *actions;
     size_t n;
-    event->now = hc__now();
+    event->now = hc__loop_now();
     int status = hc_step(loop->engine, event, &actions, &n);
     if (status < 0) return status;
     for (size_t i = 0; i < n; i++)
@@ -83,7 +83,7 @@ int hc__step(hc_loop *loop, hc_event *event)
 }
 
 /* Steps are not nested: what fails inside one is the next event of the turn. The first failure counts. */
-void hc__fail(hc_loop *loop, int status, int32_t peer, const char *text)
+void hc__loop_fail(hc_loop *loop, int status, int32_t peer, const char *text)
 {
     if (loop->failing || atomic_load(&loop->broken)) return;
     snprintf(loop->failure_text, sizeof loop->failure_text, "%s", text ? text : hc_status_text(status));

@@ -23,13 +23,13 @@ static int wanted(const hc_loop *loop)
 static int drive_stretch(hc_loop *loop, uint64_t *idle_since, uint32_t *seen, uint64_t *ns)
 {
     for (int listening = 0;;) {
-        int moved = hc__turn(loop);
-        if (!wanted(loop) || (!moved && hc__quiet(loop))) return 0;
-        uint64_t now = hc__now();
+        int moved = hc__loop_turn(loop);
+        if (!wanted(loop) || (!moved && hc__loop_quiet(loop))) return 0;
+        uint64_t now = hc__loop_now();
         if (moved || !*idle_since) *idle_since = now;
         if (moved) listening = 0;
         if (moved || (loop->nrunning && now - *idle_since < PATIENCE_NS)) continue;
-        hc__watch(loop, now);
+        hc__loop_watch(loop, now);
         *ns = hc__sleep_limit(loop, now, *idle_since, UINT64_MAX);
         if (listening && hc__about_to_sleep(loop, now)) return 1;
         *seen = hc_bell_listen(loop->parts.home);

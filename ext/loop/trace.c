@@ -10,12 +10,12 @@
 
 #include <string.h>
 
-void hc__trace(hc_loop *loop, const hc_trace_record *record)
+void hc__loop_trace(hc_loop *loop, const hc_trace_record *record)
 {
     uint64_t at = atomic_load_explicit(&loop->trace_head, memory_order_relaxed);
     hc_trace_record *to = &loop->trace[at % HC__TRACE_ROOM];
     *to = *record;
-    to->time = hc__now();
+    to->time = hc__loop_now();
     atomic_store_explicit(&loop->trace_head, at + 1, memory_order_release);
 }
 
@@ -33,7 +33,7 @@ void hc__trace_handle(hc_loop *loop, int kind, const hc_handle *handle)
     size_t n = handle->request.name_len;
     if (n >= HC_TRACE_NAME) n = HC_TRACE_NAME - 1;
     memcpy(record.name, handle->request.name, n);
-    hc__trace(loop, &record);
+    hc__loop_trace(loop, &record);
 }
 
 /* The slot at head - ROOM may be under the writer's pen: it does not count as readable. */

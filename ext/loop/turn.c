@@ -6,7 +6,7 @@
 
 #include <time.h>
 
-uint64_t hc__now(void)
+uint64_t hc__loop_now(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -19,33 +19,33 @@ static void take_request(hc_loop *loop, hc_handle *handle)
                       .ticket = handle->request.ticket};
     loop->stats.requests++;
     hc__trace_handle(loop, HC_TRACE_ENQUEUE, handle);
-    int status = hc__step(loop, &event);
+    int status = hc__loop_step(loop, &event);
     if (status < 0) hc__handle_finish(loop, handle, status, "the process set is not known here");
 }
 
 static void take_stop(hc_loop *loop, hc_handle *handle)
 {
-    hc__set *set = hc__set_find(loop, handle->set);
-    if (!set || set->stopped) {
+    hc__lane *lane = hc__lane_find(loop, handle->set);
+    if (!lane || lane->stopped) {
         hc__handle_finish(loop, handle, atomic_load(&loop->broken), hc_status_text(atomic_load(&loop->broken)));
         return;
     }
-    handle->next = set->stops;
-    set->stops = handle;
-    hc__step(loop, &(hc_event){.kind = HC_EV_STOP, .set = handle->set});
+    handle->next = lane->stops;
+    lane->stops = handle;
+    hc__loop_step(loop, &(hc_event){.kind = HC_EV_STOP, .set = handle->set});
 }
 
 static void take_add_set(hc_loop *loop, hc_handle *handle)
 {
-    int status = hc__set_add(loop, handle);
+    int status = hc__lane_add(loop, handle);
     hc__handle_finish(loop, handle, status, "the process set could not be made");
 }
 
 static void take_remove_set(hc_loop *loop, hc_handle *handle)
 {
-    hc__set *set = hc__set_find(loop, handle->set);
-    hc__step(loop, &(hc_event){.kind = HC_EV_REMOVE_SET, .set = handle->set});
-    if (set) hc__set_remove(loop, set);
+    hc__lane *lane = hc__lane_find(loop, handle->set);
+    hc__loop_step(loop, &(hc_event){.kind = HC_EV_REMOVE_SET, .set = handle->set});
+    if (lane) hc__lane_remove(loop, lane);
     hc__handle_finish(loop, handle, HC_OK, NULL);
 }
 
@@ -71,16 +71,16 @@ static int take_flush(hc_loop *loop)
 {
     if (!atomic_load_explicit(&loop->flush, memory_order_relaxed)) return 0;
     atomic_store_explicit(&loop->flush, 0, memory_order_seq_cst);
-    hc__step(loop, &(hc_event){.kind = HC_EV_FLUSH});
+    hc__loop_step(loop, &(hc_event){.kind = HC_EV_FLUSH});
     return 0;
 }
 
 static void take_message(hc_loop *loop, int32_t peer, const uint8_t *bytes, size_t nbytes)
 {
     if (hc__watch_message(loop, peer, bytes, nbytes)) return;
-    hc__trace(loop, &(hc_trace_record){.kind = HC_TRACE_RECEIVE, .peer = peer, .bytes = nbytes});
-    int status = hc__step(loop, &(hc_event){.kind = HC_EV_MESSAGE, .peer = peer, .bytes = bytes, .nbytes = nbytes});
-    if (status < 0) hc__fail(loop, status, peer, hc_status_text(status));
+    hc__loop_trace(loop, &(hc_trace_record){.kind = HC_TRACE_RECEIVE, .peer = peer, .bytes = nbytes});
+    int status = hc__loop_step(loop, &(hc_event){.kind = HC_EV_MESSAGE, .peer = peer, .bytes = bytes, .nbytes = nbytes});
+    if (status < 0) hc__loop_fail(loop, status, peer, hc_status_text(status));
 }
 
 static int receive(hc_loop *loop)
@@ -94,7 +94,7 @@ static int receive(hc_loop *loop)
         take_message(loop, peer, bytes, nbytes);
         moved = 1;
     }
-    if (progress < 0) hc__fail(loop, progress, -1, "control messages could not be received");
+    if (progress < 0) hc__loop_fail(loop, progress, -1, "control messages could not be received");
     return moved;
 }
 
@@ -106,37 +106,37 @@ static int send_queued(hc_loop *loop)
     for (;;) {
         int32_t peer = -1;
         progress = control->ops->progress(control, &peer);
-        if (progress < 0) hc__fail(loop, progress, peer, "control messages could not be sent");
+        if (progress < 0) hc__loop_fail(loop, progress, peer, "control messages could not be sent");
         if (progress < 0 || peer < 0) break;
         moved = 1;
         if (!loop->unsent[peer]) continue; /* it was a question of watch.c */
         loop->nunsent--;
         loop->unsent[peer] = 0;
-        hc__step(loop, &(hc_event){.kind = HC_EV_SENT, .peer = peer});
+        hc__loop_step(loop, &(hc_event){.kind = HC_EV_SENT, .peer = peer});
     }
     return moved;
 }
 
-int hc__turn(hc_loop *loop)
+int hc__loop_turn(hc_loop *loop)
 {
     int moved = take_inbox(loop);
     take_flush(loop);
     moved |= receive(loop);
-    moved |= hc__sets_test(loop);
+    moved |= hc__lanes_test(loop);
     moved |= send_queued(loop);
-    if (loop->wake_at != UINT64_MAX && hc__now() >= loop->wake_at) {
+    if (loop->wake_at != UINT64_MAX && hc__loop_now() >= loop->wake_at) {
         loop->wake_at = UINT64_MAX;
-        hc__step(loop, &(hc_event){.kind = HC_EV_TICK});
+        hc__loop_step(loop, &(hc_event){.kind = HC_EV_TICK});
     }
     if (loop->failing) {
-        hc__step(loop, &loop->failure);
+        hc__loop_step(loop, &loop->failure);
         loop->failing = 0;
         moved = 1;
     }
     return moved;
 }
 
-int hc__quiet(hc_loop *loop)
+int hc__loop_quiet(hc_loop *loop)
 {
     return hc_engine_quiet(loop->engine) && !loop->nunsent && !loop->nrunning &&
            !atomic_load_explicit(&loop->inbox, memory_order_relaxed);

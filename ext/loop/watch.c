@@ -20,7 +20,7 @@ static void watch_node(hc_loop *loop)
     char text[96];
     int32_t rank = loop->locals[local];
     snprintf(text, sizeof text, "rank %d of the World was lost: its process is gone", rank);
-    hc__fail(loop, HC_PEER_LOST, rank, text);
+    hc__loop_fail(loop, HC_PEER_LOST, rank, text);
 }
 
 static void ask(hc_loop *loop, int32_t peer, uint64_t now)
@@ -29,7 +29,7 @@ static void ask(hc_loop *loop, int32_t peer, uint64_t now)
         char text[128];
         snprintf(text, sizeof text, "rank %d of the World was lost: no sign of life for %llu s", peer,
                  (unsigned long long)(loop->config.peer_timeout / 1000000000ull));
-        hc__fail(loop, HC_PEER_LOST, peer, text);
+        hc__loop_fail(loop, HC_PEER_LOST, peer, text);
         return;
     }
     if (!loop->heard[peer]) loop->heard[peer] = now;
@@ -44,7 +44,7 @@ static void watch_net(hc_loop *loop, uint64_t now)
 
 /* A wait that began (or a gap in waiting) starts the neighbours' clocks anew: they owe no answer to a question
  * that was not asked. */
-void hc__watch(hc_loop *loop, uint64_t now)
+void hc__loop_watch(hc_loop *loop, uint64_t now)
 {
     if (now - loop->watched < HC__WATCH_EVERY || atomic_load(&loop->broken)) return;
     int resumed = now - loop->watched > 4 * HC__WATCH_EVERY;
@@ -62,7 +62,7 @@ void hc__watch(hc_loop *loop, uint64_t now)
 
 int hc__watch_message(hc_loop *loop, int32_t peer, const uint8_t *bytes, size_t nbytes)
 {
-    if (loop->heard[peer]) loop->heard[peer] = hc__now();
+    if (loop->heard[peer]) loop->heard[peer] = hc__loop_now();
     if (nbytes != 1) return 0;
     if (bytes[0] == ARE_YOU_THERE) {
         uint8_t answer = I_AM;

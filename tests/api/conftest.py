@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Worlds to test with: threads in several layouts, and the real ones of an MPI job, under one fixture.
+
+A test asks for `everywhere` and gives it a program; it runs once a rank and asserts for itself.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import hpccoll
+from hpccoll import testing
+
+LAYOUTS = ["1", "2", "3", "4", "1+1", "2+1", "2+2", "1+1+2"]
+Everywhere = Callable[[Callable[[hpccoll.World], Any]], list[Any]]
+
+
+@pytest.fixture(
+    scope="module",
+    params=[*LAYOUTS, pytest.param("mpi", marks=pytest.mark.mpi(min_size=1))],
+)
+def everywhere(request: pytest.FixtureRequest) -> Iterator[Everywhere]:
+    """Run a program on every rank of a World; results in order of the ranks (under MPI: this rank's alone)."""
+    if request.param == "mpi":
+        with hpccoll.World(verbose=0) as world:
+            yield lambda program: [program(world)]
+        return
+    worlds = testing.threads(sum(map(int, request.param.split("+"))), nodes=request.param)
+    yield lambda program: testing.run(worlds, program)
+    testing.run(worlds, hpccoll.World.shutdown)
+
+
+@pytest.fixture
+def threads() -> Iterator[Callable[..., list[hpccoll.World]]]:
+    """Make Worlds of threads with the knobs of the test, and end them after it."""
+    made: list[list[hpccoll.World]] = []
+
+    def make(n: int, **knobs: Any) -> list[hpccoll.World]:
+        made.append(testing.threads(n, **knobs))
+        return made[-1]
+
+    yield make
+    for worlds in made:
+        testing.run(worlds, hpccoll.World.shutdown)

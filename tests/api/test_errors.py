@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What goes wrong is one clear error, and the World goes on."""
+
+import numpy as np
+import pytest
+
+import hpccoll
+from hpccoll import _core, errors, testing
+
+
+def test_every_status_has_its_class():
+    names = [exception for code, _, _, exception in _core.STATUSES if code]
+    assert len(set(names)) == len(names) > 10
+    for name in names:
+        assert issubclass(getattr(hpccoll, name), hpccoll.HpccollError)
+    roots = {"HpccollError", "RecoverableError", "StartError"}
+    assert set(errors.__all__) == set(names) | roots
+
+
+def still_works(world):
+    assert hpccoll.allreduce(np.ones(3), world=world).tolist() == [world.size] * 3
+
+
+ARGUMENTS = {
+    "bad root": (hpccoll.InvalidArgumentError, lambda w: hpccoll.broadcast(np.ones(2), w.size, world=w)),
+    "negative root": (hpccoll.InvalidArgumentError, lambda w: hpccoll.broadcast(np.ones(2), -1, world=w)),
+    "splits": (hpccoll.InvalidArgumentError, lambda w: hpccoll.alltoall(np.ones(5), [1] * w.size + [0], world=w)),
+    "splits sum": (hpccoll.InvalidArgumentError, lambda w: hpccoll.alltoall(np.ones(50), [1] * w.size, world=w)),
+    "op": (hpccoll.InvalidArgumentError, lambda w: hpccoll.allreduce(np.ones(2), "sum", world=w)),
+    "number of an op": (hpccoll.InvalidArgumentError, lambda w: hpccoll.allreduce(np.ones(2), 99, world=w)),
+    "dtype": (hpccoll.UnsupportedError, lambda w: hpccoll.allreduce(np.array(["a"]), world=w)),
+    "long double": (hpccoll.UnsupportedError, lambda w: hpccoll.allreduce(np.ones(2, np.longdouble), world=w)),
+    "byte order": (hpccoll.UnsupportedError, lambda w: hpccoll.allreduce(np.ones(2, ">f4"), world=w)),
+    "object": (hpccoll.UnsupportedError, lambda w: hpccoll.allreduce(object(), world=w)),
+    "average of bool": (hpccoll.UnsupportedError, lambda w: hpccoll.allreduce(np.ones(2, bool), hpccoll.AVERAGE, world=w)),
+    "bits of a float": (hpccoll.UnsupportedError, lambda w: hpccoll.allreduce(np.ones(2), hpccoll.BAND, world=w)),
+    "scaled MIN": (hpccoll.UnsupportedError, lambda w: hpccoll.allreduce(np.ones(2), hpccoll.MIN, prescale=2, world=w)),
+    "scaled int": (hpccoll.UnsupportedError, lambda w: hpccoll.allreduce(np.ones(2, int), postscale=0.5, world=w)),
+    "compressed int": (
+        hpccoll.UnsupportedError,
+        lambda w: hpccoll.allreduce(np.ones(2, int), compression=hpccoll.compression.FP16, world=w),
+    ),
+    "compression": (hpccoll.InvalidArgumentError, lambda w: hpccoll.allreduce(np.ones(2), compression="fp16", world=w)),
+    "out shape": (hpccoll.ResultSizeError, lambda w: hpccoll.allreduce(np.ones(2), out=np.ones(3), world=w)),
+    "out dtype": (hpccoll.InvalidArgumentError, lambda w: hpccoll.allreduce(np.ones(2), out=np.ones(2, int), world=w)),
+    "empty group": (hpccoll.InvalidArgumentError, lambda w: hpccoll.allreduce([], world=w)),
+    "empty name": (hpccoll.InvalidArgumentError, lambda w: hpccoll.allreduce(np.ones(2), name="", world=w)),
+    "scattered scalar": (hpccoll.InvalidArgumentError, lambda w: hpccoll.reducescatter(np.float32(1), world=w)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ARGUMENTS)
+def test_wrong_arguments_are_refused_here(everywhere, case):
+    error, call = ARGUMENTS[case]
+
+    def program(world):
+        with pytest.raises(error):
+            call(world)
+        still_works(world)
+
+    everywhere(program)
+
+
+def test_read_only_and_overlapping_outputs_are_refused(everywhere):
+    def program(world):
+        fixed = np.ones(4)
+        fixed.flags.writeable = False
+        with pytest.raises(hpccoll.InvalidArgumentError, match="read-only"):
+            hpccoll.allreduce(np.ones(4), out=fixed, world=world)
+        buffer = np.ones(8)
+        with pytest.raises(hpccoll.InvalidArgumentError, match="overlaps"):
+            hpccoll.allreduce(buffer[:4], out=buffer[2:6], world=world)
+        still_works(world)
+
+    everywhere(program)
+
+
+DISAGREEMENTS = {
+    "shape": lambda w: hpccoll.allreduce(np.ones(3 + (w.rank == 1)), name="x", world=w),
+    "dtype": lambda w: hpccoll.allreduce(np.ones(3, [np.float64, np.int64][w.rank == 1]), name="x", world=w),
+    "operation": lambda w: (
+        hpccoll.allgather(np.ones(3), name="x", world=w)
+        if w.rank == 1
+        else hpccoll.allreduce(np.ones(3), name="x", world=w)
+    ),
+    "reduction": lambda w: hpccoll.allreduce(np.ones(3), [hpccoll.SUM, hpccoll.MAX][w.rank == 1], name="x", world=w),
+    "root": lambda w: hpccoll.broadcast(np.ones(3), int(w.rank == 1), name="x", world=w),
+    "factor": lambda w: hpccoll.allreduce(np.ones(3), prescale=1.0 + (w.rank == 1), name="x", world=w),
+    "rows": lambda w: hpccoll.allgather(np.ones((2, 3 + (w.rank == 1))), name="x", world=w),
+}
+
+
+@pytest.mark.parametrize("case", DISAGREEMENTS)
+def test_a_mismatch_is_the_same_error_everywhere(everywhere, case):
+    def program(world):
+        if world.size == 1:
+            return None
+        with pytest.raises(hpccoll.MismatchError) as caught:
+            DISAGREEMENTS[case](world)
+        text = str(caught.value)
+        assert "x" in text
+        assert len(set(hpccoll.allgather_object(text, world=world))) == 1
+        still_works(world)
+        return text
+
+    everywhere(program)
+
+
+def test_a_mismatch_touches_no_buffer(everywhere):
+    def program(world):
+        if world.size == 1:
+            return
+        x, out = np.full(4 + world.rank, 7.0), np.full(4 + world.rank, 5.0)
+        with pytest.raises(hpccoll.MismatchError):
+            hpccoll.allreduce(x, name="cached or not", out=out, world=world)
+        assert (x == 7).all()
+        assert (out == 5).all()
+
+    everywhere(program)
+
+
+def test_unnamed_calls_mismatch_too(everywhere):
+    def program(world):
+        if world.size > 1:
+            with pytest.raises(hpccoll.MismatchError):
+                hpccoll.allreduce(np.ones(2 + world.rank), world=world)
+        still_works(world)
+
+    everywhere(program)
+
+
+def test_a_name_in_flight_is_taken(everywhere):
+    def program(world):
+        if world.rank > 0:
+            first = hpccoll.allreduce_async(np.ones(2), name="twice", world=world)
+            with pytest.raises(hpccoll.DuplicateNameError, match="twice"):
+                hpccoll.allreduce(np.ones(2), name="twice", world=world)
+            hpccoll.barrier(world=world)
+            assert first.wait().tolist() == [world.size] * 2
+        else:
+            hpccoll.barrier(world=world)  # nobody can finish "twice" before rank 0 has asked for it
+            assert hpccoll.allreduce(np.ones(2), name="twice", world=world).tolist() == [world.size] * 2
+        still_works(world)
+
+    everywhere(program)
+
+
+def test_calls_after_shutdown(threads):
+    worlds = threads(2)
+    testing.run(worlds, hpccoll.World.shutdown)
+
+    def program(world):
+        for call in (hpccoll.allreduce, hpccoll.allgather, hpccoll.broadcast_async):
+            with pytest.raises(hpccoll.ShutDownError):
+                call(np.ones(2), world=world)
+        with pytest.raises(hpccoll.ShutDownError):
+            world.stats()
+        world.shutdown()
+
+    testing.run(worlds, program)
+
+
+def test_shutdown_ends_what_was_not_agreed(threads):
+    def program(world):
+        if world.rank == 0:
+            handle = hpccoll.allreduce_async(np.ones(2), name="only here", world=world)
+            with pytest.raises(TimeoutError):
+                handle.wait(0.05)
+            hpccoll.barrier(world=world)
+            with pytest.raises(hpccoll.ShutDownError):
+                handle.wait()
+        else:
+            hpccoll.barrier(world=world)
+        world.shutdown()
+
+    testing.run(threads(3, nodes="2+1"), program)
+
+
+def test_there_is_no_default_world_before_init():
+    with pytest.raises(hpccoll.ShutDownError, match="init"):
+        hpccoll.allreduce(np.ones(2))

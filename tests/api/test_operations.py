@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every operation, dtype and reduction against NumPy, in all layouts."""
+
+import math
+from functools import reduce
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import hpccoll
+from hpccoll import _core
+
+DTYPES = [np.dtype(ml_dtypes.bfloat16) if name == "bfloat16" else np.dtype(name) for name in _core.DTYPES]
+REDUCTIONS = list(hpccoll.Reduction)
+DEFINED = [
+    (dtype, op)
+    for code, dtype in enumerate(DTYPES)
+    for op in REDUCTIONS
+    if _core.reduction_defined(int(op), code)
+]
+NARROW = {np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)}
+
+
+def values(dtype, rank, shape, seed=0):
+    """What rank `rank` brings: small whole numbers, so that sums and most products are exact in any order."""
+    rng = np.random.default_rng([seed, rank, math.prod(shape)])
+    low = 0 if dtype.kind in "bu" else -2
+    whole = rng.integers(low, 3, shape)
+    if dtype.kind == "c":
+        return (whole + 1j * rng.integers(-2, 3, shape)).astype(dtype)
+    return whole.astype(dtype)
+
+
+def expected(op, parts):
+    """The reduction of the ranks' arrays as the documentation defines it."""
+    dtype, wide = parts[0].dtype, parts
+    if dtype in NARROW:
+        wide = [part.astype(np.float32) for part in parts]
+    if dtype == bool and op in (hpccoll.SUM, hpccoll.PRODUCT):
+        op = hpccoll.LOR if op == hpccoll.SUM else hpccoll.LAND
+    functions = {
+        hpccoll.SUM: np.add, hpccoll.AVERAGE: np.add, hpccoll.MIN: np.minimum, hpccoll.MAX: np.maximum,
+        hpccoll.PRODUCT: np.multiply, hpccoll.BAND: np.bitwise_and, hpccoll.BOR: np.bitwise_or,
+        hpccoll.BXOR: np.bitwise_xor, hpccoll.LAND: np.logical_and, hpccoll.LOR: np.logical_or,
+        hpccoll.LXOR: np.logical_xor,
+    }  # fmt: skip
+    if op in (hpccoll.LAND, hpccoll.LOR, hpccoll.LXOR):
+        wide = [part != 0 for part in wide]
+    total = reduce(functions[op], wide)
+    if op == hpccoll.AVERAGE:
+        exact = dtype.kind in "iu"
+        total = np.trunc(total.astype(np.float64) / len(parts)) if exact else total / len(parts)
+    return total.astype(dtype)
+
+
+def assert_equal(got, want):
+    assert got.dtype == want.dtype
+    assert got.shape == want.shape
+    if want.dtype in NARROW or want.dtype.kind in "fc":
+        wide = np.complex128 if want.dtype.kind == "c" else np.float64
+        tolerance = 1e-2 if want.dtype in NARROW else 1e-6
+        np.testing.assert_allclose(got.astype(wide), want.astype(wide), rtol=tolerance, atol=tolerance)
+    else:
+        np.testing.assert_array_equal(got, want)
+
+
+def test_every_pair_of_dtype_and_reduction(everywhere):
+    def program(world):
+        for dtype, op in DEFINED:
+            parts = [values(dtype, r, (37,)) for r in range(world.size)]
+            assert_equal(hpccoll.allreduce(parts[world.rank], op, world=world), expected(op, parts))
+
+    everywhere(program)
+
+
+@pytest.mark.parametrize("elements", [0, 1, 3, 15, 4095, 4096, 65_537, 262_144 + 1, 1_000_003])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int64])
+def test_allreduce_of_all_sizes(everywhere, elements, dtype):
+    def program(world):
+        parts = [values(np.dtype(dtype), r, (elements,)) for r in range(world.size)]
+        mine = parts[world.rank].copy()
+        assert_equal(hpccoll.allreduce(mine, world=world, name="fresh"), expected(hpccoll.SUM, parts))
+        np.testing.assert_array_equal(mine, parts[world.rank])
+        assert hpccoll.allreduce(mine, world=world, name="in place", out=mine) is mine
+        assert_equal(mine, expected(hpccoll.SUM, parts))
+
+    everywhere(program)
+
+
+def test_groups_keep_their_order_and_mix_dtypes(everywhere):
+    shapes = [(3,), (), (2, 5), (0,), (1000,), (7, 1, 2)]
+    dtypes = [np.float32, np.float64, np.float32, np.int32, np.float16, np.float32]
+
+    def program(world):
+        parts = [
+            [values(np.dtype(d), r, s, seed) for seed, (d, s) in enumerate(zip(dtypes, shapes, strict=True))]
+            for r in range(world.size)
+        ]
+        results = hpccoll.allreduce(parts[world.rank], world=world)
+        assert isinstance(results, list)
+        for result, of_ranks in zip(results, zip(*parts, strict=True), strict=True):
+            assert_equal(result, expected(hpccoll.SUM, list(of_ranks)))
+
+    everywhere(program)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_allgather_of_uneven_rows(everywhere, dtype):
+    def program(world):
+        parts = [values(dtype, r, (r * 3 % 5, 2, 3)) for r in range(world.size)]
+        assert_equal(hpccoll.allgather(parts[world.rank], world=world), np.concatenate(parts))
+
+    everywhere(program)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 5000, 100_000])
+def test_allgather_of_all_sizes(everywhere, rows):
+    def program(world):
+        parts = [values(np.dtype(np.float64), r, (rows + r,)) for r in range(world.size)]
+        out = np.empty(sum(map(len, parts)))
+        assert hpccoll.allgather(parts[world.rank], out=out, world=world) is out
+        assert_equal(out, np.concatenate(parts))
+        assert_equal(hpccoll.allgather(np.float32(world.rank), world=world), np.arange(world.size, dtype=np.float32))
+
+    everywhere(program)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_broadcast_from_every_root(everywhere, dtype):
+    def program(world):
+        for root in range(world.size):
+            for shape in ((), (0,), (5, 3), (70_001,)):
+                mine = values(dtype, world.rank, shape)
+                assert_equal(hpccoll.broadcast(mine, root, world=world), values(dtype, root, shape))
+                hpccoll.broadcast(mine, root, out=mine, world=world)
+                assert_equal(mine, values(dtype, root, shape))
+
+    everywhere(program)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2, 7, 30_001])
+@pytest.mark.parametrize("op", [hpccoll.SUM, hpccoll.AVERAGE, hpccoll.MAX], ids=str)
+def test_reducescatter(everywhere, rows, op):
+    def program(world):
+        for dtype in (np.float32, np.int16, np.float16):
+            parts = [values(np.dtype(dtype), r, (rows, 3)) for r in range(world.size)]
+            shares = np.array_split(expected(op, parts), world.size)
+            assert_equal(hpccoll.reducescatter(parts[world.rank], op, world=world), shares[world.rank])
+
+    everywhere(program)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.uint8, np.complex128])
+def test_alltoall_with_and_without_splits(everywhere, dtype):
+    def program(world):
+        p, me = world.size, world.rank
+        sends = [[(a * 7 + b * 3) % 5 for b in range(p)] for a in range(p)]
+        parts = [values(np.dtype(dtype), a, (sum(sends[a]), 2)) for a in range(p)]
+        cuts = [np.split(parts[a], np.cumsum(sends[a])[:-1]) for a in range(p)]
+        received, rows = hpccoll.alltoall(parts[me], sends[me], world=world)
+        assert_equal(received, np.concatenate([cuts[a][me] for a in range(p)]))
+        assert rows.tolist() == [sends[a][me] for a in range(p)]
+        even = values(np.dtype(dtype), me, (2 * p, 4))
+        received, rows = hpccoll.alltoall(even, world=world)
+        want = [values(np.dtype(dtype), a, (2 * p, 4))[2 * me : 2 * me + 2] for a in range(p)]
+        assert_equal(received, np.concatenate(want))
+        assert rows.tolist() == [2] * p
+
+    everywhere(program)
+
+
+def test_barrier_and_objects(everywhere):
+    def program(world):
+        hpccoll.barrier(world=world)
+        assert hpccoll.allgather_object({"rank": world.rank}, world=world) == [{"rank": r} for r in range(world.size)]
+        last = world.size - 1
+        assert hpccoll.broadcast_object(("x", world.rank), last, world=world) == ("x", last)
+
+    everywhere(program)
+
+
+def test_factors_are_one_rounding(everywhere):
+    def program(world):
+        x = np.full(100, 3.0, np.float16)
+        total = hpccoll.allreduce(x, prescale=0.1, postscale=10.0, world=world)
+        assert_equal(total, np.full(100, 3.0 * world.size, np.float16))
+        large = np.full(64, 60_000, np.float16)
+        assert_equal(hpccoll.allreduce(large, hpccoll.AVERAGE, world=world), large)
+
+    everywhere(program)
+
+
+@pytest.mark.parametrize("compression", [hpccoll.compression.FP16, hpccoll.compression.BF16], ids=str)
+def test_compression_rounds_little(everywhere, compression):
+    def program(world):
+        for dtype in (np.float32, np.float64):
+            parts = [np.random.default_rng(r).standard_normal(50_001).astype(dtype) for r in range(world.size)]
+            got = hpccoll.allreduce(parts[world.rank], compression=compression, world=world)
+            assert got.dtype == dtype
+            bound = 2.0**-7 if compression is hpccoll.compression.BF16 else 2.0**-10
+            scale = sum(np.abs(part) for part in parts)
+            assert (np.abs(got - sum(parts)) <= 3 * bound * scale + 1e-6).all()
+
+    everywhere(program)
+
+
+def test_deterministic_results_do_not_depend_on_fusion(threads):
+    from hpccoll import testing
+
+    def program(world):
+        parts = [np.random.default_rng([i, world.rank]).standard_normal(1000 + i).astype(np.float32) for i in range(20)]
+        handles = [hpccoll.allreduce_async(p, name=str(i), world=world) for i, p in enumerate(parts)]
+        return [h.wait().tobytes() for h in handles]
+
+    bits = [
+        testing.run(threads(4, nodes="2+2", deterministic=True, fusion_threshold=threshold), program)
+        for threshold in (0, 8192, 1 << 20)
+    ]
+    assert bits[0] == bits[1] == bits[2]
+    assert all(one == bits[0][0] for one in bits[0])
