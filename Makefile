@@ -5,6 +5,7 @@ VENV   ?= .venv
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
             $$p -c 'import sys, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 BIN    := $(abspath $(VENV))/bin
+export PATH := $(BIN):$(PATH)
 SOURCES := $(wildcard ext/*/*.[ch] ext/cython/*.p*)
 
 .PHONY: build demo test test-all check bench docs clean
