@@ -12,13 +12,11 @@
 #define DEFAULT_BETA 1e-9
 #define GAMMA 1e-10 /* a byte read by a reduction: about 10 GB/s */
 
-static int allreduce_start(hc__hierarchy *h)
-{
+static int allreduce_start(hc__hierarchy *h) {
     return hc__pipeline_start(h, h->batch);
 }
 
-static void nothing(hc__hierarchy *h)
-{
+static void nothing(hc__hierarchy *h) {
     (void)h;
 }
 
@@ -34,8 +32,7 @@ static const struct {
     [HC_ALLTOALL] = {hc__alltoall_start, hc__alltoall_test, hc__alltoall_end},
 };
 
-int hc__place_result(hc__hierarchy *h, hc_piece *piece, int64_t rows, void **spare, void **out)
-{
+int hc__place_result(hc__hierarchy *h, hc_piece *piece, int64_t rows, void **spare, void **out) {
     int64_t bytes = rows * piece->row * (int64_t)hc_dtype_size(h->batch->dtype);
     piece->out_rows = rows;
     *out = NULL;
@@ -57,8 +54,7 @@ int hc__place_result(hc__hierarchy *h, hc_piece *piece, int64_t rows, void **spa
     return *spare ? HC_OK : HC_NO_MEMORY;
 }
 
-static int start(hc_data *data, hc_batch *batch)
-{
+static int start(hc_data *data, hc_batch *batch) {
     hc__hierarchy *h = (hc__hierarchy *)data;
     if (h->batch)
         return HC_INVALID; /* one at a time */
@@ -69,8 +65,7 @@ static int start(hc_data *data, hc_batch *batch)
     return operations[batch->operation].start(h);
 }
 
-static int test(hc_data *data)
-{
+static int test(hc_data *data) {
     hc__hierarchy *h = (hc__hierarchy *)data;
     if (!h->batch)
         return HC_DONE;
@@ -82,8 +77,7 @@ static int test(hc_data *data)
     return h->late < 0 ? h->late : HC_DONE;
 }
 
-static void abandon(hc_data *data)
-{
+static void abandon(hc_data *data) {
     hc__hierarchy *h = (hc__hierarchy *)data;
     hc__pipeline_abandon(h);
     hc__broadcast_abandon(h);
@@ -92,8 +86,7 @@ static void abandon(hc_data *data)
     h->batch = NULL;
 }
 
-static void destroy(hc_data *data)
-{
+static void destroy(hc_data *data) {
     hc__hierarchy *h = (hc__hierarchy *)data;
     abandon(data);
     hc__pipeline_free(h);
@@ -118,8 +111,7 @@ static void destroy(hc_data *data)
 static const struct hc_data_ops hierarchy_ops = {"hierarchy", start, test, abandon, destroy};
 
 /* Rank j of every node that has one, for j my local rank; and rank 0 of every node. */
-static void gather_teams(hc__hierarchy *h)
-{
+static void gather_teams(hc__hierarchy *h) {
     hc__placement *p = &h->place;
     for (int32_t i = 0; i < p->nodes; i++) {
         h->leader_peers[i] = p->world[hc__set_rank(p, i, 0)];
@@ -130,8 +122,7 @@ static void gather_teams(hc__hierarchy *h)
     h->leaders = (hc__team){h->net, h->memory, h->leader_peers, p->nodes, p->node};
 }
 
-static int make_arrays(hc__hierarchy *h)
-{
+static int make_arrays(hc__hierarchy *h) {
     size_t size = (size_t)h->place.size, nodes = (size_t)h->place.nodes;
     h->rail_peers = malloc(nodes * sizeof *h->rail_peers);
     h->leader_peers = malloc(nodes * sizeof *h->leader_peers);
@@ -139,13 +130,13 @@ static int make_arrays(hc__hierarchy *h)
     h->streams = malloc((size + 1) * sizeof *h->streams);
     h->gather.lengths = malloc(size * sizeof *h->gather.lengths);
     h->gather.offsets = malloc((size + 1) * sizeof *h->gather.offsets);
-    if (!h->rail_peers || !h->leader_peers || !h->wants || !h->streams || !h->gather.lengths || !h->gather.offsets)
+    if (!h->rail_peers || !h->leader_peers || !h->wants || !h->streams || !h->gather.lengths ||
+        !h->gather.offsets)
         return HC_NO_MEMORY;
     return HC_OK;
 }
 
-static int configure(hc__hierarchy *h, const hc_hierarchy_config *c)
-{
+static int configure(hc__hierarchy *h, const hc_hierarchy_config *c) {
     int status = hc__placement_new(c, &h->place);
     if (status < 0)
         return status;
@@ -153,7 +144,8 @@ static int configure(hc__hierarchy *h, const hc_hierarchy_config *c)
     h->tags = (int32_t)c->set * HC_TAGS_PER_SET;
     h->rails = h->place.nodes == 1 ? 0 : c->rails == 0 ? h->place.smallest : c->rails;
     h->chunk_bytes = c->chunk_bytes;
-    h->model = (hc__net_model){c->alpha > 0 ? c->alpha : DEFAULT_ALPHA, c->beta > 0 ? c->beta : DEFAULT_BETA, GAMMA};
+    h->model = (hc__net_model){c->alpha > 0 ? c->alpha : DEFAULT_ALPHA, c->beta > 0 ? c->beta : DEFAULT_BETA,
+                               GAMMA};
     if (h->algorithm < 0 || h->rails < 0 || h->rails > h->place.smallest || c->chunk_bytes < 0)
         return HC_INVALID;
     if (h->node->local_size != h->place.local_size || h->node->local_rank != h->place.local_rank)
@@ -163,8 +155,8 @@ static int configure(hc__hierarchy *h, const hc_hierarchy_config *c)
     return make_arrays(h);
 }
 
-int hc_hierarchy_new(const hc_hierarchy_config *c, hc_node *node, hc_net *net, const hc_memory *memory, hc_data **data)
-{
+int hc_hierarchy_new(const hc_hierarchy_config *c, hc_node *node, hc_net *net, const hc_memory *memory,
+                     hc_data **data) {
     *data = NULL;
     hc__hierarchy *h = calloc(1, sizeof *h);
     if (!h)

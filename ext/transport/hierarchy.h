@@ -37,8 +37,7 @@ typedef struct hc__placement {
 int hc__placement_new(const hc_hierarchy_config *, hc__placement *);
 void hc__placement_free(hc__placement *);
 /* Set rank of local rank j of a node. */
-static inline int32_t hc__set_rank(const hc__placement *p, int32_t node, int32_t j)
-{
+static inline int32_t hc__set_rank(const hc__placement *p, int32_t node, int32_t j) {
     return p->by_node[p->first[node] + j];
 }
 
@@ -156,12 +155,10 @@ int hc__reducescatter_test(hc__hierarchy *);
 /* ---- results ------------------------------------------------------------------------------------------ */
 
 /* Rows of rank r's share of `rows`: the first rows % p ranks have one more. */
-static inline int64_t hc__share(int64_t rows, int32_t p, int32_t r)
-{
+static inline int64_t hc__share(int64_t rows, int32_t p, int32_t r) {
     return rows / p + (r < rows % p);
 }
-static inline int64_t hc__share_begin(int64_t rows, int32_t p, int32_t r)
-{
+static inline int64_t hc__share_begin(int64_t rows, int32_t p, int32_t r) {
     return r * (rows / p) + (r < rows % p ? r : rows % p);
 }
 

@@ -11,8 +11,7 @@
 
 enum { COUNT, MOVE };
 
-static int begin_counts(hc__hierarchy *h)
-{
+static int begin_counts(hc__hierarchy *h) {
     hc__allgather *a = &h->allgather;
     const hc_batch *b = h->batch;
     size_t n = (size_t)b->npieces;
@@ -27,8 +26,7 @@ static int begin_counts(hc__hierarchy *h)
     return hc__gather_start(h, a->own, a->rows);
 }
 
-static int begin_piece(hc__hierarchy *h)
-{
+static int begin_piece(hc__hierarchy *h) {
     hc__allgather *a = &h->allgather;
     const hc_batch *b = h->batch;
     hc_piece *piece = &b->pieces[a->piece];
@@ -45,14 +43,12 @@ static int begin_piece(hc__hierarchy *h)
     return status < 0 ? status : hc__gather_start(h, piece->in, out);
 }
 
-int hc__allgather_start(hc__hierarchy *h)
-{
+int hc__allgather_start(hc__hierarchy *h) {
     h->allgather = (hc__allgather){.stage = COUNT};
     return begin_counts(h);
 }
 
-int hc__allgather_test(hc__hierarchy *h)
-{
+int hc__allgather_test(hc__hierarchy *h) {
     hc__allgather *a = &h->allgather;
     for (;;) {
         int status = hc__gather_test(h);
@@ -68,8 +64,7 @@ int hc__allgather_test(hc__hierarchy *h)
     }
 }
 
-void hc__allgather_end(hc__hierarchy *h)
-{
+void hc__allgather_end(hc__hierarchy *h) {
     free(h->allgather.own);
     free(h->allgather.rows);
     hc_result_free(h->allgather.spare);

@@ -18,8 +18,7 @@
 #define SHARD_BYTES ((int64_t)256 << 10)
 
 /* Elements a chunk, equal on all nodes: it is cut from the same numbers everywhere, and fits the largest node. */
-static int64_t choose_chunk(const hc__hierarchy *h, const hc_batch *b)
-{
+static int64_t choose_chunk(const hc__hierarchy *h, const hc_batch *b) {
     int64_t size = (int64_t)hc_dtype_size(b->node_dtype);
     int64_t bytes = h->chunk_bytes, limit = hc_node_chunk_bytes(h->place.largest);
     if (bytes == 0 && h->rails == 0)
@@ -30,8 +29,7 @@ static int64_t choose_chunk(const hc__hierarchy *h, const hc_batch *b)
     return bytes < size ? 1 : bytes / size;
 }
 
-static int make_lanes(hc__hierarchy *h, int64_t wanted)
-{
+static int make_lanes(hc__hierarchy *h, int64_t wanted) {
     hc__pipeline *p = &h->pipeline;
     if (wanted > HC__MAX_LANES)
         wanted = HC__MAX_LANES;
@@ -46,8 +44,7 @@ static int make_lanes(hc__hierarchy *h, int64_t wanted)
     return HC_OK;
 }
 
-int hc__pipeline_start(hc__hierarchy *h, const hc_batch *batch)
-{
+int hc__pipeline_start(hc__hierarchy *h, const hc_batch *batch) {
     hc__pipeline *p = &h->pipeline;
     p->batch = batch;
     p->reduced = p->launched = p->published = p->spread = 0;
@@ -60,13 +57,11 @@ int hc__pipeline_start(hc__hierarchy *h, const hc_batch *batch)
     return make_lanes(h, p->depth < p->nchunks ? p->depth : p->nchunks);
 }
 
-static hc__allreduce *lane(hc__pipeline *p, int64_t chunk)
-{
+static hc__allreduce *lane(hc__pipeline *p, int64_t chunk) {
     return &p->lanes[chunk % p->nlanes];
 }
 
-static int reduce_next(hc__hierarchy *h)
-{
+static int reduce_next(hc__hierarchy *h) {
     hc__pipeline *p = &h->pipeline;
     if (p->reduced == p->nchunks || p->reduced == p->spread + p->depth)
         return HC_IDLE;
@@ -77,8 +72,7 @@ static int reduce_next(hc__hierarchy *h)
     return HC_MOVED;
 }
 
-static int launch_next(hc__hierarchy *h)
-{
+static int launch_next(hc__hierarchy *h) {
     hc__pipeline *p = &h->pipeline;
     const hc_batch *b = p->batch;
     void *data = NULL;
@@ -89,8 +83,8 @@ static int launch_next(hc__hierarchy *h)
     if (status < 0)
         return status;
     int algorithm = b->deterministic ? HC__DIRECT : h->algorithm;
-    status = hc__allreduce_start(lane(p, p->launched), data, elements, b->node_dtype, b->wire_dtype, b->reduction,
-                                 algorithm);
+    status = hc__allreduce_start(lane(p, p->launched), data, elements, b->node_dtype, b->wire_dtype,
+                                 b->reduction, algorithm);
     if (status < 0)
         return status;
     p->launched++;
@@ -98,8 +92,7 @@ static int launch_next(hc__hierarchy *h)
 }
 
 /* Moves every lane, and hands back to the node what is complete, in order. */
-static int publish_next(hc__hierarchy *h)
-{
+static int publish_next(hc__hierarchy *h) {
     hc__pipeline *p = &h->pipeline;
     int moved = 0;
     for (int64_t c = p->published; c < p->launched; c++) {
@@ -118,8 +111,7 @@ static int publish_next(hc__hierarchy *h)
     return moved ? HC_MOVED : HC_IDLE;
 }
 
-static int spread_next(hc__hierarchy *h)
-{
+static int spread_next(hc__hierarchy *h) {
     hc__pipeline *p = &h->pipeline;
     int drives = h->place.local_rank < h->rails;
     if (p->spread == (drives ? p->published : p->reduced))
@@ -131,8 +123,7 @@ static int spread_next(hc__hierarchy *h)
     return HC_MOVED;
 }
 
-int hc__pipeline_test(hc__hierarchy *h)
-{
+int hc__pipeline_test(hc__hierarchy *h) {
     hc__pipeline *p = &h->pipeline;
     /* The latest stage first: it frees room for the earlier ones. */
     int (*const stages[])(hc__hierarchy *) = {spread_next, publish_next, launch_next, reduce_next};
@@ -154,14 +145,12 @@ int hc__pipeline_test(hc__hierarchy *h)
     return moved ? HC_MOVED : HC_IDLE;
 }
 
-void hc__pipeline_abandon(hc__hierarchy *h)
-{
+void hc__pipeline_abandon(hc__hierarchy *h) {
     for (int32_t i = 0; i < h->pipeline.nlanes; i++)
         hc__allreduce_abandon(&h->pipeline.lanes[i]);
 }
 
-void hc__pipeline_free(hc__hierarchy *h)
-{
+void hc__pipeline_free(hc__hierarchy *h) {
     for (int32_t i = 0; i < h->pipeline.nlanes; i++)
         hc__allreduce_free(&h->pipeline.lanes[i]);
     free(h->pipeline.lanes);

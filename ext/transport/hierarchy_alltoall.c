@@ -14,20 +14,17 @@
 
 enum { COUNT, MOVE };
 
-static int is_local(const hc__hierarchy *h, int32_t r)
-{
+static int is_local(const hc__hierarchy *h, int32_t r) {
     return h->place.node_of[r] == h->place.node;
 }
 
 /* What my node's rank j sends to rank r of a piece. */
-static int64_t shown(const hc__hierarchy *h, int32_t j, int32_t r, int32_t piece)
-{
+static int64_t shown(const hc__hierarchy *h, int32_t j, int32_t r, int32_t piece) {
     int64_t pieces = h->batch->npieces;
     return h->alltoall.table[((int64_t)j * h->place.size + r) * pieces + piece];
 }
 
-static int post_counts(hc__hierarchy *h)
-{
+static int post_counts(hc__hierarchy *h) {
     hc__alltoall *a = &h->alltoall;
     int32_t p = h->place.size;
     int64_t pieces = h->batch->npieces;
@@ -44,8 +41,7 @@ static int post_counts(hc__hierarchy *h)
     return status;
 }
 
-static int begin_counts(hc__hierarchy *h)
-{
+static int begin_counts(hc__hierarchy *h) {
     hc__alltoall *a = &h->alltoall;
     const hc_batch *b = h->batch;
     size_t cells = (size_t)h->place.size * (size_t)b->npieces;
@@ -62,8 +58,7 @@ static int begin_counts(hc__hierarchy *h)
 }
 
 /* Exchanges the tables of the node's ranks. */
-static int exchange_counts(hc__hierarchy *h)
-{
+static int exchange_counts(hc__hierarchy *h) {
     hc__alltoall *a = &h->alltoall;
     int64_t cells = (int64_t)h->place.size * h->batch->npieces;
     for (int32_t j = 0; j < h->place.local_size; j++) {
@@ -75,8 +70,7 @@ static int exchange_counts(hc__hierarchy *h)
 }
 
 /* My node's part of `incoming`, once the table is here. */
-static void read_table(hc__hierarchy *h)
-{
+static void read_table(hc__hierarchy *h) {
     for (int32_t j = 0; j < h->place.local_size; j++) {
         int32_t r = hc__set_rank(&h->place, h->place.node, j);
         for (int32_t i = 0; i < h->batch->npieces; i++)
@@ -85,15 +79,13 @@ static void read_table(hc__hierarchy *h)
 }
 
 /* Bytes between the beginning of my piece, or result, and what goes to, or comes from, rank r. */
-static void find_offsets(const hc__hierarchy *h, const int64_t *rows, int64_t row_bytes, int64_t *offsets)
-{
+static void find_offsets(const hc__hierarchy *h, const int64_t *rows, int64_t row_bytes, int64_t *offsets) {
     offsets[0] = 0;
     for (int32_t r = 0; r < h->place.size; r++)
         offsets[r + 1] = offsets[r] + rows[(int64_t)r * h->batch->npieces + h->alltoall.piece] * row_bytes;
 }
 
-static int post_rows(hc__hierarchy *h, const char *in, char *out)
-{
+static int post_rows(hc__hierarchy *h, const char *in, char *out) {
     hc__alltoall *a = &h->alltoall;
     int32_t p = h->place.size;
     int status = HC_OK;
@@ -109,8 +101,7 @@ static int post_rows(hc__hierarchy *h, const char *in, char *out)
     return status;
 }
 
-static int begin_piece(hc__hierarchy *h)
-{
+static int begin_piece(hc__hierarchy *h) {
     hc__alltoall *a = &h->alltoall;
     hc_piece *piece = &h->batch->pieces[a->piece];
     int32_t me = h->place.rank, p = h->place.size;
@@ -131,13 +122,13 @@ static int begin_piece(hc__hierarchy *h)
     a->out = out;
     a->locally_done = 0;
     if (a->to_here[me + 1] > a->to_here[me])
-        h->memory->copy(a->out + a->to_here[me], a->in + a->from_here[me], (size_t)(a->to_here[me + 1] - a->to_here[me]));
+        h->memory->copy(a->out + a->to_here[me], a->in + a->from_here[me],
+                        (size_t)(a->to_here[me + 1] - a->to_here[me]));
     return h->place.nodes > 1 ? post_rows(h, a->in, a->out) : HC_OK;
 }
 
 /* In my node: from rank j's stream the range that is for me. */
-static int exchange_rows(hc__hierarchy *h)
-{
+static int exchange_rows(hc__hierarchy *h) {
     hc__alltoall *a = &h->alltoall;
     const hc_piece *piece = &h->batch->pieces[a->piece];
     int64_t row_bytes = piece->row * (int64_t)hc_dtype_size(h->batch->dtype);
@@ -156,8 +147,7 @@ static int exchange_rows(hc__hierarchy *h)
     return h->node->ops->exchange(h->node, &offer, h->wants, h->streams);
 }
 
-int hc__alltoall_start(hc__hierarchy *h)
-{
+int hc__alltoall_start(hc__hierarchy *h) {
     hc__alltoall *a = &h->alltoall;
     a->bundle.net = h->net;
     a->stage = COUNT;
@@ -169,8 +159,7 @@ int hc__alltoall_start(hc__hierarchy *h)
 }
 
 /* Both halves of a stage, the node's and the net's. */
-static int test_stage(hc__hierarchy *h)
-{
+static int test_stage(hc__hierarchy *h) {
     hc__alltoall *a = &h->alltoall;
     int near = HC_DONE, far = HC_DONE;
     if (!a->locally_done) {
@@ -186,8 +175,7 @@ static int test_stage(hc__hierarchy *h)
     return near == HC_IDLE && far == HC_IDLE ? HC_IDLE : HC_MOVED;
 }
 
-int hc__alltoall_test(hc__hierarchy *h)
-{
+int hc__alltoall_test(hc__hierarchy *h) {
     hc__alltoall *a = &h->alltoall;
     for (;;) {
         int status = test_stage(h);
@@ -205,8 +193,7 @@ int hc__alltoall_test(hc__hierarchy *h)
     }
 }
 
-void hc__alltoall_end(hc__hierarchy *h)
-{
+void hc__alltoall_end(hc__hierarchy *h) {
     hc__alltoall *a = &h->alltoall;
     free(a->counts);
     free(a->incoming);

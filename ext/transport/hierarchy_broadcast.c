@@ -14,26 +14,22 @@
 #define SEGMENT_BYTES ((int64_t)512 << 10)
 #define AHEAD ((int64_t)(sizeof h->broadcast.receives / sizeof *h->broadcast.receives))
 
-static int32_t root_node(const hc__hierarchy *h)
-{
+static int32_t root_node(const hc__hierarchy *h) {
     return h->place.node_of[h->batch->root];
 }
 
 /* Set rank of a node's speaker. */
-static int32_t speaker(const hc__hierarchy *h, int32_t node)
-{
+static int32_t speaker(const hc__hierarchy *h, int32_t node) {
     return node == root_node(h) ? h->batch->root : hc__set_rank(&h->place, node, 0);
 }
 
-static int32_t speaker_peer(const hc__hierarchy *h, int32_t position)
-{
+static int32_t speaker_peer(const hc__hierarchy *h, int32_t position) {
     int32_t node = (root_node(h) + position) % h->place.nodes;
     return h->place.world[speaker(h, node)];
 }
 
 /* Seconds down a chain of n, in segments, against a binomial tree. */
-static int chain_is_cheaper(const hc__hierarchy *h, int64_t bytes)
-{
+static int chain_is_cheaper(const hc__hierarchy *h, int64_t bytes) {
     int32_t n = h->place.nodes;
     int levels = 0;
     while (((int32_t)1 << levels) < n)
@@ -44,8 +40,7 @@ static int chain_is_cheaper(const hc__hierarchy *h, int64_t bytes)
     return (n - 2 + segments) * step < levels * (segments + levels - 1) * step;
 }
 
-static void find_family(hc__hierarchy *h)
-{
+static void find_family(hc__hierarchy *h) {
     hc__broadcast *b = &h->broadcast;
     int32_t n = h->place.nodes, me = (h->place.node - root_node(h) + n) % n;
     b->parent = -1;
@@ -68,8 +63,7 @@ static void find_family(hc__hierarchy *h)
             b->children[b->nchildren++] = speaker_peer(h, me + low);
 }
 
-static int begin_piece(hc__hierarchy *h)
-{
+static int begin_piece(hc__hierarchy *h) {
     hc__broadcast *b = &h->broadcast;
     hc_piece *piece = &h->batch->pieces[b->piece];
     b->bytes = piece->count * (int64_t)hc_dtype_size(h->batch->dtype);
@@ -94,18 +88,17 @@ static int begin_piece(hc__hierarchy *h)
     return HC_OK;
 }
 
-static int64_t segment_bytes(const hc__broadcast *b, int64_t i)
-{
+static int64_t segment_bytes(const hc__broadcast *b, int64_t i) {
     return i + 1 < b->nsegments ? b->segment : b->bytes - i * b->segment;
 }
 
-static int receive(hc__hierarchy *h)
-{
+static int receive(hc__hierarchy *h) {
     hc__broadcast *b = &h->broadcast;
     int moved = 0;
     for (; b->posted < b->nsegments && b->posted < b->arrived + AHEAD; b->posted++) {
-        int status = h->net->ops->irecv(h->net, b->parent, h->tags + HC__TAG_BROADCAST, b->at + b->posted * b->segment,
-                                        (size_t)segment_bytes(b, b->posted), &b->receives[b->posted % AHEAD]);
+        int status = h->net->ops->irecv(h->net, b->parent, h->tags + HC__TAG_BROADCAST,
+                                        b->at + b->posted * b->segment, (size_t)segment_bytes(b, b->posted),
+                                        &b->receives[b->posted % AHEAD]);
         if (status < 0)
             return status;
     }
@@ -122,11 +115,11 @@ static int receive(hc__hierarchy *h)
     return moved ? HC_MOVED : HC_IDLE;
 }
 
-static int forward(hc__hierarchy *h)
-{
+static int forward(hc__hierarchy *h) {
     hc__broadcast *b = &h->broadcast;
     int moved = 0;
-    for (; b->nchildren > 0 && b->forwarded < b->arrived && b->sends.n < (AHEAD + 1) * b->nchildren; b->forwarded++) {
+    for (; b->nchildren > 0 && b->forwarded < b->arrived && b->sends.n < (AHEAD + 1) * b->nchildren;
+         b->forwarded++) {
         for (int32_t i = 0; i < b->nchildren; i++) {
             int status = hc__bundle_send(&b->sends, b->children[i], h->tags + HC__TAG_BROADCAST,
                                          b->at + b->forwarded * b->segment, segment_bytes(b, b->forwarded));
@@ -140,8 +133,7 @@ static int forward(hc__hierarchy *h)
 }
 
 /* The next segment from the speaker to the node's other ranks. */
-static int exchange(hc__hierarchy *h)
-{
+static int exchange(hc__hierarchy *h) {
     hc__broadcast *b = &h->broadcast;
     int32_t from = speaker(h, h->place.node), local = 0;
     if (b->exchanged == b->arrived || h->place.local_size == 1) {
@@ -166,15 +158,13 @@ static int exchange(hc__hierarchy *h)
     return HC_MOVED;
 }
 
-int hc__broadcast_start(hc__hierarchy *h)
-{
+int hc__broadcast_start(hc__hierarchy *h) {
     h->broadcast.piece = 0;
     h->broadcast.sends.net = h->net;
     return h->batch->npieces > 0 ? begin_piece(h) : HC_OK;
 }
 
-int hc__broadcast_test(hc__hierarchy *h)
-{
+int hc__broadcast_test(hc__hierarchy *h) {
     hc__broadcast *b = &h->broadcast;
     int (*const stages[])(hc__hierarchy *) = {receive, forward, exchange};
     int moved = 0;
@@ -187,7 +177,8 @@ int hc__broadcast_test(hc__hierarchy *h)
             again |= status == HC_MOVED;
         }
         moved |= again;
-        if (b->exchanged < b->nsegments || b->sends.n > 0 || (b->nchildren > 0 && b->forwarded < b->nsegments)) {
+        if (b->exchanged < b->nsegments || b->sends.n > 0 ||
+            (b->nchildren > 0 && b->forwarded < b->nsegments)) {
             if (!again)
                 return moved ? HC_MOVED : HC_IDLE;
             continue;
@@ -199,8 +190,7 @@ int hc__broadcast_test(hc__hierarchy *h)
     return HC_DONE;
 }
 
-void hc__broadcast_abandon(hc__hierarchy *h)
-{
+void hc__broadcast_abandon(hc__hierarchy *h) {
     hc__broadcast *b = &h->broadcast;
     for (int64_t i = 0; i < AHEAD; i++)
         if (b->receives[i] && h->net->ops->cancel(h->net, &b->receives[i]) != HC_OK)
@@ -208,8 +198,7 @@ void hc__broadcast_abandon(hc__hierarchy *h)
     hc__bundle_cancel(&b->sends);
 }
 
-void hc__broadcast_end(hc__hierarchy *h)
-{
+void hc__broadcast_end(hc__hierarchy *h) {
     hc_result_free(h->broadcast.spare);
     h->broadcast.spare = NULL;
 }

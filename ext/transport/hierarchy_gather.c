@@ -17,20 +17,17 @@
 
 enum { COLLECT, CROSS, SHARE, GATHERED };
 
-static int is_leader(const hc__hierarchy *h)
-{
+static int is_leader(const hc__hierarchy *h) {
     return h->place.local_rank == 0;
 }
 
 /* All streams and wishes empty. */
-static void clear_exchange(hc__hierarchy *h)
-{
+static void clear_exchange(hc__hierarchy *h) {
     memset(h->wants, 0, (size_t)h->place.local_size * sizeof *h->wants);
     memset(h->streams, 0, (size_t)h->place.local_size * sizeof *h->streams);
 }
 
-static int collect(hc__hierarchy *h)
-{
+static int collect(hc__hierarchy *h) {
     hc__gather *g = &h->gather;
     int receives = h->place.nodes == 1 || is_leader(h);
     clear_exchange(h);
@@ -44,8 +41,7 @@ static int collect(hc__hierarchy *h)
     return h->node->ops->exchange(h->node, &offer, h->wants, h->streams);
 }
 
-static int share(hc__hierarchy *h)
-{
+static int share(hc__hierarchy *h) {
     hc__gather *g = &h->gather;
     int64_t total = g->offsets[h->place.size];
     clear_exchange(h);
@@ -57,8 +53,7 @@ static int share(hc__hierarchy *h)
 }
 
 /* Posts all of a node's bytes to or from a leader: one message for each run of neighbours in the result. */
-static int post_block(hc__hierarchy *h, int32_t node, int32_t peer, int sends)
-{
+static int post_block(hc__hierarchy *h, int32_t node, int32_t peer, int sends) {
     hc__gather *g = &h->gather;
     int32_t ranks = h->place.first[node + 1] - h->place.first[node];
     int tag = h->tags + HC__TAG_GATHER, status = HC_OK;
@@ -76,8 +71,7 @@ static int post_block(hc__hierarchy *h, int32_t node, int32_t peer, int sends)
     return status;
 }
 
-static int post_all(hc__hierarchy *h)
-{
+static int post_all(hc__hierarchy *h) {
     const hc__team *t = &h->leaders;
     int status = HC_OK;
     for (int32_t s = 1; s < t->n && status >= 0; s++) {
@@ -89,16 +83,14 @@ static int post_all(hc__hierarchy *h)
     return status;
 }
 
-static int post_ring_step(hc__hierarchy *h, int32_t step)
-{
+static int post_ring_step(hc__hierarchy *h, int32_t step) {
     const hc__team *t = &h->leaders;
     int32_t sent = (t->me + t->n - step) % t->n, received = (sent + t->n - 1) % t->n;
     int status = post_block(h, received, t->peers[(t->me + t->n - 1) % t->n], 0);
     return status < 0 ? status : post_block(h, sent, t->peers[(t->me + 1) % t->n], 1);
 }
 
-static int cross(hc__hierarchy *h)
-{
+static int cross(hc__hierarchy *h) {
     hc__gather *g = &h->gather;
     if (!is_leader(h))
         return HC_DONE;
@@ -119,8 +111,7 @@ static int cross(hc__hierarchy *h)
     }
 }
 
-int hc__gather_start(hc__hierarchy *h, const void *in, void *out)
-{
+int hc__gather_start(hc__hierarchy *h, const void *in, void *out) {
     hc__gather *g = &h->gather;
     g->in = in;
     g->out = out;
@@ -135,8 +126,7 @@ int hc__gather_start(hc__hierarchy *h, const void *in, void *out)
     return HC_OK;
 }
 
-int hc__gather_test(hc__hierarchy *h)
-{
+int hc__gather_test(hc__hierarchy *h) {
     static int (*const stages[])(hc__hierarchy *) = {[COLLECT] = collect, [CROSS] = cross, [SHARE] = share};
     hc__gather *g = &h->gather;
     while (g->stage != GATHERED) {

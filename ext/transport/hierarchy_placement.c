@@ -7,8 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int check(const hc_hierarchy_config *c, int32_t *nodes)
-{
+static int check(const hc_hierarchy_config *c, int32_t *nodes) {
     *nodes = 0;
     if (c->set_size < 1 || c->set_rank < 0 || c->set_rank >= c->set_size || !c->members || !c->node_of)
         return HC_INVALID;
@@ -20,8 +19,7 @@ static int check(const hc_hierarchy_config *c, int32_t *nodes)
     return HC_OK;
 }
 
-static void fill(hc__placement *p)
-{
+static void fill(hc__placement *p) {
     for (int32_t r = 0; r < p->size; r++)
         p->first[p->node_of[r] + 1]++;
     for (int32_t i = 0; i < p->nodes; i++)
@@ -42,8 +40,7 @@ static void fill(hc__placement *p)
         p->local_rank++;
 }
 
-int hc__placement_new(const hc_hierarchy_config *c, hc__placement *p)
-{
+int hc__placement_new(const hc_hierarchy_config *c, hc__placement *p) {
     memset(p, 0, sizeof *p);
     int status = check(c, &p->nodes);
     if (status < 0)
@@ -65,8 +62,7 @@ int hc__placement_new(const hc_hierarchy_config *c, hc__placement *p)
     return HC_OK;
 }
 
-void hc__placement_free(hc__placement *p)
-{
+void hc__placement_free(hc__placement *p) {
     free(p->world);
     free(p->node_of);
     free(p->by_node);

@@ -10,14 +10,12 @@
 
 #include <stdlib.h>
 
-static int64_t rows_of(const hc_piece *piece)
-{
+static int64_t rows_of(const hc_piece *piece) {
     return piece->row > 0 ? piece->count / piece->row : 0;
 }
 
 /* cut = three pieces of one: the rows before mine, mine, and those after. */
-static void cut_piece(const hc__hierarchy *h, const hc_piece *piece, void *out, hc_piece *cut)
-{
+static void cut_piece(const hc__hierarchy *h, const hc_piece *piece, void *out, hc_piece *cut) {
     int64_t size = (int64_t)hc_dtype_size(h->batch->dtype);
     int64_t begin = hc__share_begin(rows_of(piece), h->place.size, h->place.rank) * piece->row;
     int64_t end = hc__share_begin(rows_of(piece), h->place.size, h->place.rank + 1) * piece->row;
@@ -31,8 +29,7 @@ static void cut_piece(const hc__hierarchy *h, const hc_piece *piece, void *out, 
     }
 }
 
-static int start_between_nodes(hc__hierarchy *h)
-{
+static int start_between_nodes(hc__hierarchy *h) {
     hc__pipeline *p = &h->pipeline;
     const hc_batch *b = h->batch;
     hc_piece *cut = realloc(p->cut_pieces, 3 * (size_t)b->npieces * sizeof *cut);
@@ -57,8 +54,7 @@ static int start_between_nodes(hc__hierarchy *h)
 }
 
 /* The next tensor's scatter inside the node; the batch it is given is cut, as above, to one piece. */
-static int scatter_next(hc__hierarchy *h)
-{
+static int scatter_next(hc__hierarchy *h) {
     hc__scatter *s = &h->scatter;
     hc_piece *piece = &h->batch->pieces[s->piece];
     if (!s->placed) {
@@ -86,15 +82,13 @@ static int scatter_next(hc__hierarchy *h)
     return HC_MOVED;
 }
 
-int hc__reducescatter_start(hc__hierarchy *h)
-{
+int hc__reducescatter_start(hc__hierarchy *h) {
     h->scatter.piece = 0;
     h->scatter.placed = 0;
     return h->place.nodes > 1 ? start_between_nodes(h) : HC_OK;
 }
 
-int hc__reducescatter_test(hc__hierarchy *h)
-{
+int hc__reducescatter_test(hc__hierarchy *h) {
     if (h->place.nodes > 1)
         return hc__pipeline_test(h);
     int moved = 0;

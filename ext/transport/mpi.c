@@ -43,8 +43,7 @@ typedef struct mpi_net {
 
 /* ---- errors ---------------------------------------------------------------------------------------- */
 
-static int translate(mpi_net *net, int code)
-{
+static int translate(mpi_net *net, int code) {
     int length = 0, class = code;
     if (code == MPI_SUCCESS)
         return HC_OK;
@@ -62,15 +61,13 @@ static int translate(mpi_net *net, int code)
     return class == MPI_ERR_NO_MEM ? HC_NO_MEMORY : HC_TRANSPORT;
 }
 
-const char *hc_mpi_net_text(const hc_net *net)
-{
+const char *hc_mpi_net_text(const hc_net *net) {
     return ((const mpi_net *)net)->text;
 }
 
 /* ---- requests ---------------------------------------------------------------------------------------- */
 
-static int grow(mpi_net *net)
-{
+static int grow(mpi_net *net) {
     int32_t room = net->room ? 2 * net->room : 64;
     void *handles = realloc(net->handles, (size_t)room * sizeof *net->handles);
     net->handles = handles ? handles : net->handles;
@@ -87,8 +84,7 @@ static int grow(mpi_net *net)
 }
 
 /* A request and a place for its handle, or NULL. */
-static hc_net_request *take(mpi_net *net)
-{
+static hc_net_request *take(mpi_net *net) {
     if (net->alive == net->room && grow(net) != HC_OK)
         return NULL;
     hc_net_request *r = net->unused;
@@ -103,15 +99,13 @@ static hc_net_request *take(mpi_net *net)
     return r;
 }
 
-static void give_back(mpi_net *net, hc_net_request *r)
-{
+static void give_back(mpi_net *net, hc_net_request *r) {
     r->next = net->unused;
     net->unused = r;
 }
 
 /* Takes number i out of the arrays; the last takes its place. */
-static void retire(mpi_net *net, int32_t i)
-{
+static void retire(mpi_net *net, int32_t i) {
     int32_t last = --net->alive;
     net->owners[i]->index = -1;
     net->handles[i] = net->handles[last];
@@ -121,8 +115,7 @@ static void retire(mpi_net *net, int32_t i)
 }
 
 /* MPI_BYTE for a short message; else a new type of `bytes` bytes, to be freed by drop_type(). */
-static int make_type(size_t bytes, MPI_Datatype *type, int *count)
-{
+static int make_type(size_t bytes, MPI_Datatype *type, int *count) {
     MPI_Datatype piece;
     int pieces = (int)(bytes / PIECE), rest = (int)(bytes % PIECE);
     *type = MPI_BYTE;
@@ -141,14 +134,13 @@ static int make_type(size_t bytes, MPI_Datatype *type, int *count)
     return code == MPI_SUCCESS ? MPI_Type_commit(type) : code;
 }
 
-static void drop_type(MPI_Datatype *type)
-{
+static void drop_type(MPI_Datatype *type) {
     if (*type != MPI_BYTE)
         MPI_Type_free(type);
 }
 
-static int post(mpi_net *net, int receives, int32_t peer, int32_t tag, void *data, size_t bytes, hc_net_request **out)
-{
+static int post(mpi_net *net, int receives, int32_t peer, int32_t tag, void *data, size_t bytes,
+                hc_net_request **out) {
     *out = NULL;
     if (peer < (receives ? HC_ANY_PEER : 0) || peer >= net->base.size || tag < 0 || tag > net->base.max_tag) {
         snprintf(net->text, sizeof net->text, "no such rank or tag: %d, %d", (int)peer, (int)tag);
@@ -161,7 +153,8 @@ static int post(mpi_net *net, int receives, int32_t peer, int32_t tag, void *dat
     MPI_Request *handle = &net->handles[net->alive];
     int count, code = make_type(bytes, &type, &count);
     if (code == MPI_SUCCESS && receives)
-        code = MPI_Irecv(data, count, type, peer == HC_ANY_PEER ? MPI_ANY_SOURCE : peer, tag, net->comm, handle);
+        code = MPI_Irecv(data, count, type, peer == HC_ANY_PEER ? MPI_ANY_SOURCE : peer, tag, net->comm,
+                         handle);
     else if (code == MPI_SUCCESS)
         code = MPI_Isend(data, count, type, peer, tag, net->comm, handle);
     drop_type(&type);
@@ -177,8 +170,8 @@ static int post(mpi_net *net, int receives, int32_t peer, int32_t tag, void *dat
     return HC_OK;
 }
 
-static int isend(hc_net *base, int32_t peer, int32_t tag, const void *data, size_t bytes, hc_net_request **req)
-{
+static int isend(hc_net *base, int32_t peer, int32_t tag, const void *data, size_t bytes,
+                 hc_net_request **req) {
     int status = post((mpi_net *)base, 0, peer, tag, (void *)(uintptr_t)data, bytes, req);
     if (status == HC_OK) {
         base->sent_messages++;
@@ -187,15 +180,13 @@ static int isend(hc_net *base, int32_t peer, int32_t tag, const void *data, size
     return status;
 }
 
-static int irecv(hc_net *base, int32_t peer, int32_t tag, void *data, size_t room, hc_net_request **req)
-{
+static int irecv(hc_net *base, int32_t peer, int32_t tag, void *data, size_t room, hc_net_request **req) {
     return post((mpi_net *)base, 1, peer, tag, data, room, req);
 }
 
 /* ---- completion ---------------------------------------------------------------------------------------- */
 
-static void complete(mpi_net *net, int32_t i, MPI_Status *status, int code)
-{
+static void complete(mpi_net *net, int32_t i, MPI_Status *status, int code) {
     hc_net_request *r = net->owners[i];
     r->status = translate(net, code);
     if (r->receives && code == MPI_SUCCESS) {
@@ -207,14 +198,12 @@ static void complete(mpi_net *net, int32_t i, MPI_Status *status, int code)
     }
 }
 
-static int compare_down(const void *a, const void *b)
-{
+static int compare_down(const void *a, const void *b) {
     return *(const int *)b - *(const int *)a;
 }
 
 /* One look at everything that is alive. */
-static int look(mpi_net *net)
-{
+static int look(mpi_net *net) {
     int done = 0;
     net->sweep++;
     int code = MPI_Testsome(net->alive, net->handles, &done, net->indices, net->statuses);
@@ -231,8 +220,7 @@ static int look(mpi_net *net)
     return HC_OK;
 }
 
-static int test(hc_net *base, hc_net_request **req, size_t *bytes, int32_t *peer)
-{
+static int test(hc_net *base, hc_net_request **req, size_t *bytes, int32_t *peer) {
     mpi_net *net = (mpi_net *)base;
     hc_net_request *r = *req;
     if (r->index >= 0 && r->asked == net->sweep) {
@@ -254,8 +242,7 @@ static int test(hc_net *base, hc_net_request **req, size_t *bytes, int32_t *peer
 }
 
 /* A receive that nothing has arrived for is withdrawn; a message that is under way cannot be. */
-static int cancel(hc_net *base, hc_net_request **req)
-{
+static int cancel(hc_net *base, hc_net_request **req) {
     mpi_net *net = (mpi_net *)base;
     hc_net_request *r = *req;
     int32_t i = r->index;
@@ -276,8 +263,7 @@ static int cancel(hc_net *base, hc_net_request **req)
 
 /* ---- the net -------------------------------------------------------------------------------------------- */
 
-static void destroy(hc_net *base)
-{
+static void destroy(hc_net *base) {
     mpi_net *net = (mpi_net *)base;
     int finalized = 0;
     MPI_Finalized(&finalized);
@@ -301,8 +287,7 @@ static void destroy(hc_net *base)
 
 static const struct hc_net_ops mpi_ops = {"mpi", isend, irecv, test, cancel, destroy};
 
-static int configure(mpi_net *net, MPI_Comm comm)
-{
+static int configure(mpi_net *net, MPI_Comm comm) {
     int rank = 0, size = 0, found = 0, *bound = NULL;
     int code = MPI_Comm_dup(comm, &net->comm);
     if (code == MPI_SUCCESS)
@@ -319,8 +304,7 @@ static int configure(mpi_net *net, MPI_Comm comm)
     return translate(net, code);
 }
 
-int hc_mpi_net_new(MPI_Comm comm, hc_net **out)
-{
+int hc_mpi_net_new(MPI_Comm comm, hc_net **out) {
     *out = NULL;
     mpi_net *net = calloc(1, sizeof *net);
     if (!net)

@@ -108,7 +108,8 @@ void hc__allreduce_init(hc__allreduce *, const hc__team *, const hc__net_model *
 /* Reduces data (count elements of dtype) in place among the team: contributions are rounded to `wire`, summed
  * in the accumulation type, and rounded once to `wire`; all members end with equal bits. algorithm may be
  * HC__AUTO. The data belongs to it until test says HC_DONE. */
-int hc__allreduce_start(hc__allreduce *, void *data, int64_t count, int dtype, int wire, int reduction, int algorithm);
+int hc__allreduce_start(hc__allreduce *, void *data, int64_t count, int dtype, int wire, int reduction,
+                        int algorithm);
 int hc__allreduce_test(hc__allreduce *);
 void hc__allreduce_abandon(hc__allreduce *);
 void hc__allreduce_free(hc__allreduce *);

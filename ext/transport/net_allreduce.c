@@ -17,8 +17,7 @@ static int (*const rounds[])(hc__allreduce *, int32_t) = {
     [HC__RABENSEIFNER] = hc__round_rabenseifner,
 };
 
-void hc__allreduce_init(hc__allreduce *a, const hc__team *team, const hc__net_model *model, int32_t tag)
-{
+void hc__allreduce_init(hc__allreduce *a, const hc__team *team, const hc__net_model *model, int32_t tag) {
     memset(a, 0, sizeof *a);
     a->team = team;
     a->model = *model;
@@ -26,8 +25,7 @@ void hc__allreduce_init(hc__allreduce *a, const hc__team *team, const hc__net_mo
     a->bundle.net = team->net;
 }
 
-static int reserve(const hc_memory *memory, void **at, int64_t *room, int64_t bytes)
-{
+static int reserve(const hc_memory *memory, void **at, int64_t *room, int64_t bytes) {
     if (bytes <= *room)
         return HC_OK;
     if (*at)
@@ -38,8 +36,7 @@ static int reserve(const hc_memory *memory, void **at, int64_t *room, int64_t by
 }
 
 /* What is received and not yet summed, and at the ends the passage through a wire narrower than `kind`. */
-static int64_t scratch_elements(const hc__allreduce *a)
-{
+static int64_t scratch_elements(const hc__allreduce *a) {
     int32_t n = a->team->n;
     if (a->whole)
         return a->count * (n - 1);
@@ -47,14 +44,12 @@ static int64_t scratch_elements(const hc__allreduce *a)
     return parts > a->count ? parts : a->count;
 }
 
-static void convert(const hc__allreduce *a, void *to, int to_dtype, const void *from, int from_dtype)
-{
+static void convert(const hc__allreduce *a, void *to, int to_dtype, const void *from, int from_dtype) {
     a->team->memory->convert(to, to_dtype, from, from_dtype, a->count, 1.0);
 }
 
 /* dtype -> wire -> kind, without a pass where two of them are equal. */
-static void bring_in(hc__allreduce *a)
-{
+static void bring_in(hc__allreduce *a) {
     if (a->wire != a->kind && a->wire != a->dtype) {
         convert(a, a->scratch, a->wire, a->data, a->dtype);
         convert(a, a->work, a->kind, a->scratch, a->wire);
@@ -63,8 +58,7 @@ static void bring_in(hc__allreduce *a)
     }
 }
 
-static void bring_out(hc__allreduce *a)
-{
+static void bring_out(hc__allreduce *a) {
     if (a->wire != a->kind && a->wire != a->dtype) {
         convert(a, a->scratch, a->wire, a->work, a->kind);
         convert(a, a->data, a->dtype, a->scratch, a->wire);
@@ -73,8 +67,8 @@ static void bring_out(hc__allreduce *a)
     }
 }
 
-int hc__allreduce_start(hc__allreduce *a, void *data, int64_t count, int dtype, int wire, int reduction, int algorithm)
-{
+int hc__allreduce_start(hc__allreduce *a, void *data, int64_t count, int dtype, int wire, int reduction,
+                        int algorithm) {
     const hc__team *t = a->team;
     if (algorithm == HC__AUTO)
         algorithm = hc__net_choose(&a->model, t->n, count, wire);
@@ -103,8 +97,7 @@ int hc__allreduce_start(hc__allreduce *a, void *data, int64_t count, int dtype, 
     return HC_OK;
 }
 
-int hc__allreduce_test(hc__allreduce *a)
-{
+int hc__allreduce_test(hc__allreduce *a) {
     int moved = 0;
     while (a->running) {
         int status = hc__bundle_test(&a->bundle);
@@ -122,14 +115,12 @@ int hc__allreduce_test(hc__allreduce *a)
     return HC_DONE;
 }
 
-void hc__allreduce_abandon(hc__allreduce *a)
-{
+void hc__allreduce_abandon(hc__allreduce *a) {
     hc__bundle_cancel(&a->bundle);
     a->running = 0;
 }
 
-void hc__allreduce_free(hc__allreduce *a)
-{
+void hc__allreduce_free(hc__allreduce *a) {
     hc__bundle_free(&a->bundle);
     if (a->bundle.stuck)
         return; /* the library may still read or write them: better lost than reused */
@@ -143,26 +134,22 @@ void hc__allreduce_free(hc__allreduce *a)
 
 /* ---- what the algorithms share ---------------------------------------------------------------------- */
 
-int hc__send_part(hc__allreduce *a, int32_t member, int64_t at, int64_t n)
-{
+int hc__send_part(hc__allreduce *a, int32_t member, int64_t at, int64_t n) {
     int64_t size = (int64_t)hc_dtype_size(a->kind);
     return hc__bundle_send(&a->bundle, a->team->peers[member], a->tag, a->work + at * size, n * size);
 }
 
-int hc__receive_part(hc__allreduce *a, int32_t member, int64_t at, int64_t n)
-{
+int hc__receive_part(hc__allreduce *a, int32_t member, int64_t at, int64_t n) {
     int64_t size = (int64_t)hc_dtype_size(a->kind);
     return hc__bundle_receive(&a->bundle, a->team->peers[member], a->tag, a->work + at * size, n * size);
 }
 
-int hc__receive_scratch(hc__allreduce *a, int32_t member, int64_t at, int64_t n)
-{
+int hc__receive_scratch(hc__allreduce *a, int32_t member, int64_t at, int64_t n) {
     int64_t size = (int64_t)hc_dtype_size(a->kind);
     return hc__bundle_receive(&a->bundle, a->team->peers[member], a->tag, a->scratch + at * size, n * size);
 }
 
-void hc__combine(hc__allreduce *a, int64_t at, int64_t n, int first)
-{
+void hc__combine(hc__allreduce *a, int64_t at, int64_t n, int first) {
     if (n == 0)
         return;
     char *mine = a->work + at * (int64_t)hc_dtype_size(a->kind);

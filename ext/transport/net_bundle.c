@@ -6,8 +6,7 @@
 
 #include <stdlib.h>
 
-static int make_room(hc__bundle *b)
-{
+static int make_room(hc__bundle *b) {
     if (b->n < b->room)
         return HC_OK;
     int32_t room = b->room ? 2 * b->room : 8;
@@ -19,8 +18,7 @@ static int make_room(hc__bundle *b)
     return HC_OK;
 }
 
-int hc__bundle_send(hc__bundle *b, int32_t peer, int32_t tag, const void *data, int64_t bytes)
-{
+int hc__bundle_send(hc__bundle *b, int32_t peer, int32_t tag, const void *data, int64_t bytes) {
     if (bytes == 0)
         return HC_OK;
     int status = make_room(b);
@@ -34,8 +32,7 @@ int hc__bundle_send(hc__bundle *b, int32_t peer, int32_t tag, const void *data, 
     return status;
 }
 
-int hc__bundle_receive(hc__bundle *b, int32_t peer, int32_t tag, void *data, int64_t bytes)
-{
+int hc__bundle_receive(hc__bundle *b, int32_t peer, int32_t tag, void *data, int64_t bytes) {
     if (bytes == 0)
         return HC_OK;
     int status = make_room(b);
@@ -49,8 +46,7 @@ int hc__bundle_receive(hc__bundle *b, int32_t peer, int32_t tag, void *data, int
     return status;
 }
 
-int hc__bundle_test(hc__bundle *b)
-{
+int hc__bundle_test(hc__bundle *b) {
     int moved = 0;
     for (int32_t i = 0; i < b->n;) {
         hc__flight *f = &b->flights[i];
@@ -73,16 +69,14 @@ int hc__bundle_test(hc__bundle *b)
     return moved ? HC_MOVED : HC_IDLE;
 }
 
-void hc__bundle_cancel(hc__bundle *b)
-{
+void hc__bundle_cancel(hc__bundle *b) {
     for (int32_t i = 0; i < b->n; i++)
         if (b->flights[i].request && b->net->ops->cancel(b->net, &b->flights[i].request) != HC_OK)
             b->stuck = 1;
     b->n = 0;
 }
 
-void hc__bundle_free(hc__bundle *b)
-{
+void hc__bundle_free(hc__bundle *b) {
     hc__bundle_cancel(b);
     free(b->flights);
     b->flights = NULL;

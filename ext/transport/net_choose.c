@@ -21,13 +21,11 @@ static const struct {
 #undef X
 };
 
-const char *hc__algorithm_name(int algorithm)
-{
+const char *hc__algorithm_name(int algorithm) {
     return algorithm >= 0 && algorithm < HC__ALGORITHM_COUNT ? algorithms[algorithm].name : "auto";
 }
 
-int hc__algorithm_named(const char *name)
-{
+int hc__algorithm_named(const char *name) {
     if (!name || !strcmp(name, "auto"))
         return HC__AUTO;
     for (int i = 0; i < HC__ALGORITHM_COUNT; i++)
@@ -36,20 +34,17 @@ int hc__algorithm_named(const char *name)
     return -1;
 }
 
-int hc__accumulation_dtype(int dtype)
-{
+int hc__accumulation_dtype(int dtype) {
     return dtype == HC_FLOAT16 || dtype == HC_BFLOAT16 ? HC_FLOAT32 : dtype;
 }
 
-int64_t hc__part(int64_t count, int32_t n, int32_t i)
-{
+int64_t hc__part(int64_t count, int32_t n, int32_t i) {
     int64_t part = (count / n + (count % n != 0) + 63) / 64 * 64;
     return part > 0 && i > count / part ? count : (i * part < count ? i * part : count);
 }
 
 /* Rounds of a doubling algorithm, and whether members must be folded away first. */
-static int doublings(int32_t n, int *folded)
-{
+static int doublings(int32_t n, int *folded) {
     int rounds = 0;
     while ((int32_t)1 << (rounds + 1) <= n && rounds < 30)
         rounds++;
@@ -58,30 +53,25 @@ static int doublings(int32_t n, int *folded)
 }
 
 /* `n` messages posted together: they overlap, but each costs the processor something. */
-static double together(const hc__net_model *m, int32_t n)
-{
+static double together(const hc__net_model *m, int32_t n) {
     return n > 0 ? m->alpha * (1.0 + 0.2 * (n - 1)) : 0.0;
 }
 
-static double direct_whole_cost(const hc__net_model *m, int32_t n, double bytes)
-{
+static double direct_whole_cost(const hc__net_model *m, int32_t n, double bytes) {
     return together(m, n - 1) + (n - 1) * bytes * m->beta + n * bytes * m->gamma;
 }
 
-static double direct_parts_cost(const hc__net_model *m, int32_t n, double bytes)
-{
+static double direct_parts_cost(const hc__net_model *m, int32_t n, double bytes) {
     double incast = 1.0 + 0.01 * (n - 2);
     return 2 * together(m, n - 1) + 2.0 * (n - 1) / n * bytes * m->beta * incast + bytes * m->gamma;
 }
 
-int hc__direct_whole(const hc__net_model *m, int32_t n, int64_t count, int wire)
-{
+int hc__direct_whole(const hc__net_model *m, int32_t n, int64_t count, int wire) {
     double bytes = (double)count * (double)hc_dtype_size(wire);
     return direct_whole_cost(m, n, bytes) <= direct_parts_cost(m, n, bytes);
 }
 
-double hc__net_cost(const hc__net_model *m, int algorithm, int32_t n, int64_t count, int wire)
-{
+double hc__net_cost(const hc__net_model *m, int algorithm, int32_t n, int64_t count, int wire) {
     int kind = algorithms[algorithm].partial ? hc__accumulation_dtype(wire) : wire;
     double bytes = (double)count * (double)hc_dtype_size(kind);
     int folded, rounds = doublings(n, &folded);
@@ -96,12 +86,12 @@ double hc__net_cost(const hc__net_model *m, int algorithm, int32_t n, int64_t co
     case HC__RABENSEIFNER:
         return fold + 2.0 * rounds * m->alpha + 1.1 * halves * m->beta + halves * m->gamma;
     default:
-        return hc__direct_whole(m, n, count, wire) ? direct_whole_cost(m, n, bytes) : direct_parts_cost(m, n, bytes);
+        return hc__direct_whole(m, n, count, wire) ? direct_whole_cost(m, n, bytes)
+                                                   : direct_parts_cost(m, n, bytes);
     }
 }
 
-int hc__net_choose(const hc__net_model *m, int32_t n, int64_t count, int wire)
-{
+int hc__net_choose(const hc__net_model *m, int32_t n, int64_t count, int wire) {
     int best = HC__DIRECT; /* wins a tie: its bits do not depend on the position of an element */
     for (int i = 0; i < HC__ALGORITHM_COUNT; i++)
         if (hc__net_cost(m, i, n, count, wire) < hc__net_cost(m, best, n, count, wire))

@@ -18,8 +18,7 @@ typedef struct place {
     int32_t buddy;    /* the other of the pair, or -1 */
 } place;
 
-static place find_place(const hc__team *t)
-{
+static place find_place(const hc__team *t) {
     place p = {.core = 1, .levels = 0, .buddy = -1};
     while (p.core <= t->n / 2) {
         p.core *= 2;
@@ -34,14 +33,12 @@ static place find_place(const hc__team *t)
     return p;
 }
 
-static int32_t member_at(const place *p, int32_t position)
-{
+static int32_t member_at(const place *p, int32_t position) {
     return position < p->extra ? 2 * position + 1 : position + p->extra;
 }
 
 /* Round 0 of both algorithms. */
-static int fold(hc__allreduce *a, const place *p)
-{
+static int fold(hc__allreduce *a, const place *p) {
     if (p->buddy < 0)
         return HC_MOVED;
     int status = p->position < 0 ? hc__send_part(a, p->buddy, 0, a->count)
@@ -50,8 +47,7 @@ static int fold(hc__allreduce *a, const place *p)
 }
 
 /* The last round of both algorithms. */
-static int unfold(hc__allreduce *a, const place *p)
-{
+static int unfold(hc__allreduce *a, const place *p) {
     if (p->buddy < 0)
         return HC_MOVED;
     int status = p->position < 0 ? hc__receive_part(a, p->buddy, 0, a->count)
@@ -59,8 +55,7 @@ static int unfold(hc__allreduce *a, const place *p)
     return status < 0 ? status : HC_MOVED;
 }
 
-int hc__round_recursive_doubling(hc__allreduce *a, int32_t round)
-{
+int hc__round_recursive_doubling(hc__allreduce *a, int32_t round) {
     place p = find_place(a->team);
     if (round == 0)
         return fold(a, &p);
@@ -85,16 +80,15 @@ int hc__round_recursive_doubling(hc__allreduce *a, int32_t round)
 }
 
 /* Elements of the aligned block of `size` positions that holds `position`. */
-static void block(const hc__allreduce *a, const place *p, int32_t position, int32_t size, int64_t *at, int64_t *n)
-{
+static void block(const hc__allreduce *a, const place *p, int32_t position, int32_t size, int64_t *at,
+                  int64_t *n) {
     int32_t first = position & ~(size - 1);
     *at = hc__part(a->count, p->core, first);
     *n = hc__part(a->count, p->core, first + size) - *at;
 }
 
 /* Gives away the half of my block of 2 * half positions that the partner keeps, and receives mine. */
-static int halve(hc__allreduce *a, const place *p, int32_t half)
-{
+static int halve(hc__allreduce *a, const place *p, int32_t half) {
     int64_t at, n;
     int32_t partner = p->position ^ half;
     block(a, p, p->position, half, &at, &n);
@@ -105,8 +99,7 @@ static int halve(hc__allreduce *a, const place *p, int32_t half)
     return status < 0 ? status : HC_MOVED;
 }
 
-static int redouble(hc__allreduce *a, const place *p, int32_t half)
-{
+static int redouble(hc__allreduce *a, const place *p, int32_t half) {
     int64_t at, n;
     int32_t partner = p->position ^ half;
     block(a, p, partner, half, &at, &n);
@@ -117,8 +110,7 @@ static int redouble(hc__allreduce *a, const place *p, int32_t half)
     return status < 0 ? status : HC_MOVED;
 }
 
-int hc__round_rabenseifner(hc__allreduce *a, int32_t round)
-{
+int hc__round_rabenseifner(hc__allreduce *a, int32_t round) {
     place p = find_place(a->team);
     int32_t out = round - 1, back = out - p.levels; /* which step of the two halves this is */
     if (round == 0)

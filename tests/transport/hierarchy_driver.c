@@ -1,0 +1,432 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * hierarchy_driver.c - all operations over emulated nodes, ranks as threads, against a reference.
+ *
+ *     hierarchy_driver LAYOUT SEED CASES           LAYOUT: the node of each rank, as in 0,0,1,1
+ *     hierarchy_driver LAYOUT SEED CASES ALGORITHM CHUNK_BYTES RAILS
+ *     hierarchy_driver LAYOUT SEED bytes COUNT     one float32 allreduce; prints what each stage moved
+ *     hierarchy_driver LAYOUT SEED abandon         one rank never comes; the others give up
+ *
+ * Every rank draws the same cases from the seed, makes everybody's input again, and checks its own results.
+ */
+#include "net_threads.h"
+
+#define MAX_PIECES 5
+
+typedef struct shape {
+    int64_t row, rows;           /* allreduce: row 1; rows are agreed, or those of rank r below */
+    int64_t rows_of[MAX_RANKS];
+    int64_t send[MAX_RANKS][MAX_RANKS];
+} shape;
+
+typedef struct test_case {
+    int operation, dtype, node_dtype, wire, reduction, deterministic;
+    int32_t root, joined; /* joined: a rank, or -1 */
+    int32_t npieces;
+    double scale;
+    int64_t divisor;
+    uint64_t seed;
+    int in_place, wrong_room; /* wrong_room: a rank whose out has another size, or -1 */
+    shape shapes[MAX_PIECES];
+} test_case;
+
+static int32_t size, nodes, node_of[MAX_RANKS], ranks_on[MAX_RANKS];
+static hc_segment homes[MAX_RANKS], segments[MAX_RANKS]; /* by node */
+static hc_net *nets[MAX_RANKS];
+static uint64_t seed;
+static int cases;
+static int64_t counted;
+static int missing = -1;
+static const char *algorithm = "auto";
+static int64_t chunk_bytes;
+static int32_t rails;
+
+typedef struct rank_state {
+    int32_t rank;
+    uint64_t noise;
+    hc_home *home;
+    hc_node *node;
+    hc_data *data;
+    const test_case *now;
+} rank_state;
+
+/* ---- inputs ------------------------------------------------------------------------------------------- */
+
+static int64_t input_rows(const test_case *c, int32_t piece, int32_t rank) {
+    const shape *s = &c->shapes[piece];
+    int64_t rows = 0;
+    if (c->operation == HC_ALLGATHER)
+        return rank == c->joined ? 0 : s->rows_of[rank];
+    if (c->operation != HC_ALLTOALL)
+        return s->rows;
+    for (int32_t r = 0; r < size; r++)
+        rows += rank == c->joined ? 0 : s->send[rank][r];
+    return rows;
+}
+
+/* Fresh memory with what `rank` gives; neutral elements where it has joined. */
+static char *make_input(const test_case *c, int32_t piece, int32_t rank) {
+    int64_t n = input_rows(c, piece, rank) * c->shapes[piece].row;
+    char *data = malloc((size_t)n * hc_dtype_size(c->dtype) + 16);
+    fill_random(data, c->dtype, n, c->seed + (uint64_t)(rank * MAX_PIECES + piece));
+    if (rank == c->joined)
+        hc_host_memory.neutral(data, c->dtype, c->reduction == HC_AVERAGE ? HC_SUM : c->reduction, n);
+    return data;
+}
+
+/* ---- references ------------------------------------------------------------------------------------------ */
+
+static int is_float(int dtype) {
+    return dtype >= HC_FLOAT16 && dtype <= HC_FLOAT64;
+}
+
+static void expect_close(const test_case *c, const void *result, double *const *wide, int64_t at, int64_t n) {
+    double *got = malloc((size_t)n * 8 + 8);
+    int narrowest = half_ulp(c->wire) > half_ulp(c->node_dtype) ? c->wire : c->node_dtype;
+    double tiny = narrowest == HC_FLOAT16 ? 0x1p-22 : 1e-37, u = half_ulp(narrowest);
+    hc_host_memory.convert(got, HC_FLOAT64, result, c->dtype, n, 1.0);
+    for (int64_t i = 0; i < n; i++) {
+        double sum = 0, magnitude = 0;
+        for (int32_t q = 0; q < size; q++) {
+            double x = wide[q][at + i] * c->scale, s = sum;
+            int first = q == 0;
+            sum = first                        ? x
+                  : c->reduction == HC_PRODUCT ? s * x
+                  : c->reduction == HC_MIN     ? fmin(s, x)
+                  : c->reduction == HC_MAX     ? fmax(s, x)
+                                               : s + x;
+            magnitude = c->reduction == HC_PRODUCT ? (first ? fabs(x) : magnitude * fabs(x))
+                                                   : magnitude + fabs(x);
+        }
+        double room = c->reduction == HC_PRODUCT ? 2 * size + 4 : 5;
+        CHECK(fabs(got[i] - sum) <= room * u * magnitude + tiny,
+              "%s of %s (%s, %s), element %lld: %.17g, not %.17g", hc_reduction_name(c->reduction),
+              hc_dtype_name(c->dtype), hc_dtype_name(c->node_dtype), hc_dtype_name(c->wire),
+              (long long)(at + i), got[i], sum);
+    }
+    free(got);
+}
+
+/* Elements [at, at + n) of the reduction of a piece over all ranks. */
+static void check_reduced(const test_case *c, int32_t piece, const void *result, int64_t at, int64_t n) {
+    int64_t total = c->shapes[piece].rows * c->shapes[piece].row;
+    size_t width = hc_dtype_size(c->dtype);
+    void *inputs[MAX_RANKS];
+    double *wide[MAX_RANKS];
+    for (int32_t q = 0; q < size; q++) {
+        inputs[q] = make_input(c, piece, q);
+        wide[q] = malloc((size_t)total * 8 + 8);
+        if (is_float(c->dtype))
+            hc_host_memory.convert(wide[q], HC_FLOAT64, inputs[q], c->dtype, total, 1.0);
+    }
+    if (is_float(c->dtype) && c->reduction <= HC_PRODUCT) {
+        expect_close(c, result, wide, at, n);
+    } else {
+        char *expected = malloc((size_t)total * width + 16);
+        int reduction = c->reduction == HC_AVERAGE ? HC_SUM : c->reduction;
+        hc_host_memory.reduce(expected, NULL, c->dtype, (const void *const *)inputs, size, c->dtype,
+                              reduction, total, 1.0);
+        if (c->divisor > 1)
+            hc_host_memory.divide(expected, c->dtype, total, c->divisor);
+        CHECK(!memcmp(result, expected + (size_t)at * width, (size_t)n * width), "wrong %s of %s",
+              hc_reduction_name(c->reduction), hc_dtype_name(c->dtype));
+        free(expected);
+    }
+    for (int32_t q = 0; q < size; q++) {
+        free(inputs[q]);
+        free(wide[q]);
+    }
+}
+
+/* What rank `me` must have received of a piece, from rank q: rows, and where they begin in q's input. */
+static int64_t expected_rows(const test_case *c, int32_t piece, int32_t q, int32_t me, int64_t *begin) {
+    const shape *s = &c->shapes[piece];
+    *begin = 0;
+    if (q == c->joined)
+        return 0;
+    if (c->operation == HC_ALLGATHER)
+        return s->rows_of[q];
+    for (int32_t r = 0; r < me; r++)
+        *begin += s->send[q][r];
+    return s->send[q][me];
+}
+
+static int64_t check_gathered(const test_case *c, int32_t piece, int32_t me, const hc_piece *p) {
+    int64_t row_bytes = p->row * (int64_t)hc_dtype_size(c->dtype), rows = 0;
+    for (int32_t q = 0; q < size; q++) {
+        int64_t begin, here = expected_rows(c, piece, q, me, &begin);
+        char *input = make_input(c, piece, q);
+        CHECK(p->recv_rows[q] == here, "rows from %d: %lld", q, (long long)p->recv_rows[q]);
+        if (p->out)
+            CHECK(!memcmp((char *)p->out + rows * row_bytes, input + begin * row_bytes,
+                          (size_t)(here * row_bytes)),
+                  "%s: other bytes from rank %d", hc_operation_name(c->operation), q);
+        rows += here;
+        free(input);
+    }
+    CHECK(p->out_rows == rows, "rows: %lld, not %lld", (long long)p->out_rows, (long long)rows);
+    return rows;
+}
+
+/* ---- cases -------------------------------------------------------------------------------------------------- */
+
+static void choose_shape(test_case *c, shape *s, uint64_t *random) {
+    static const int64_t lengths[] = {0, 1, 2, 5, 17, 64, 301, 1000, 5003, 60000};
+    s->row = c->operation == HC_ALLREDUCE ? 1 : 1 + below(random, below(random, 4) ? 5 : 700);
+    s->rows = c->operation == HC_REDUCESCATTER ? below(random, 40) : lengths[below(random, 10)];
+    if (c->operation == HC_BROADCAST)
+        s->row = 1;
+    for (int32_t r = 0; r < size; r++) {
+        s->rows_of[r] = below(random, 4) ? below(random, 6) : 0;
+        for (int32_t q = 0; q < size; q++)
+            s->send[r][q] = below(random, 4) ? below(random, 4) : 0;
+    }
+}
+
+static void choose_types(test_case *c, uint64_t *random) {
+    do {
+        c->dtype = (int)below(random, HC_DTYPE_COUNT);
+        c->reduction = (int)below(random, HC_REDUCTION_COUNT);
+    } while (!hc_reduction_defined(c->reduction, c->dtype) || c->dtype >= HC_COMPLEX64);
+    c->node_dtype = c->wire = c->dtype;
+    if ((c->dtype == HC_FLOAT32 || c->dtype == HC_FLOAT64) && c->reduction <= HC_MAX && below(random, 2))
+        c->node_dtype = HC_FLOAT16 + (int)below(random, 2);
+    c->wire = c->node_dtype;
+    if (c->node_dtype == HC_FLOAT32 && below(random, 2))
+        c->wire = HC_FLOAT16 + (int)below(random, 2);
+    c->scale = is_float(c->dtype) && c->reduction <= HC_AVERAGE && below(random, 2) ? 1.0 / size : 1.0;
+    c->divisor = c->dtype < HC_FLOAT16 && c->dtype != HC_BOOL && c->reduction == HC_AVERAGE ? size : 1;
+}
+
+static void choose_case(test_case *c, uint64_t *random) {
+    static const int operations[] = {HC_ALLREDUCE, HC_ALLGATHER, HC_BROADCAST, HC_REDUCESCATTER, HC_ALLTOALL};
+    memset(c, 0, sizeof *c);
+    c->operation = operations[below(random, 5)];
+    choose_types(c, random);
+    c->deterministic = (int)below(random, 2);
+    c->root = c->operation == HC_BROADCAST ? (int32_t)below(random, size) : -1;
+    c->joined = below(random, 6) ? -1 : (int32_t)below(random, size);
+    if (c->joined == c->root)
+        c->joined = -1;
+    c->wrong_room = below(random, 6) ? -1 : (int32_t)below(random, size);
+    c->in_place = (int)below(random, 2);
+    c->npieces = 1 + (int32_t)below(random, MAX_PIECES);
+    c->seed = next_random(random);
+    for (int32_t i = 0; i < c->npieces; i++)
+        choose_shape(c, &c->shapes[i], random);
+}
+
+/* ---- one rank, one case ---------------------------------------------------------------------------------------- */
+
+static int has_room(const test_case *c) {
+    return c->operation == HC_ALLREDUCE || c->operation == HC_BROADCAST || c->operation == HC_REDUCESCATTER;
+}
+
+static int64_t share_rows(const test_case *c, int32_t piece, int32_t rank) {
+    int64_t rows = c->shapes[piece].rows;
+    return c->operation == HC_REDUCESCATTER ? rows / size + (rank < rows % size) : rows;
+}
+
+static void make_piece(const test_case *c, int32_t i, int32_t me, hc_piece *p) {
+    int joined = me == c->joined;
+    int64_t row_bytes = c->shapes[i].row * (int64_t)hc_dtype_size(c->dtype);
+    *p = (hc_piece){.row = c->shapes[i].row, .scale = c->scale, .drop = (uint8_t)joined};
+    p->count = input_rows(c, i, me) * p->row;
+    p->in = joined ? NULL : make_input(c, i, me);
+    p->send_rows = joined ? NULL : c->shapes[i].send[me];
+    p->recv_rows = malloc(MAX_RANKS * sizeof *p->recv_rows);
+    if (joined || !has_room(c))
+        return;
+    p->out_capacity = share_rows(c, i, me) * row_bytes;
+    if (c->operation == HC_REDUCESCATTER && me == c->wrong_room)
+        p->out_capacity += row_bytes;
+    p->out = c->in_place && c->operation == HC_ALLREDUCE ? (void *)(uintptr_t)p->in
+                                                         : malloc((size_t)p->out_capacity + 16);
+    if (c->operation == HC_BROADCAST && me != c->root) {
+        free((void *)(uintptr_t)p->in);
+        p->in = NULL;
+    }
+}
+
+static void check_piece(const test_case *c, int32_t i, int32_t me, const hc_piece *p) {
+    int64_t rows = c->shapes[i].rows, begin = me * (rows / size) + (me < rows % size ? me : rows % size);
+    if (c->operation == HC_ALLGATHER || c->operation == HC_ALLTOALL) {
+        check_gathered(c, i, me, p);
+        CHECK((p->out == NULL) == (me == c->joined), "a result");
+    } else if (!p->out) {
+        return;
+    } else if (c->operation == HC_BROADCAST) {
+        char *expected = make_input(c, i, c->root);
+        CHECK(!memcmp(p->out, expected, (size_t)(rows * p->row) * hc_dtype_size(c->dtype)), "broadcast");
+        free(expected);
+    } else if (c->operation == HC_ALLREDUCE) {
+        check_reduced(c, i, p->out, 0, rows);
+    } else if (me != c->wrong_room) {
+        check_reduced(c, i, p->out, begin * p->row, share_rows(c, i, me) * p->row);
+    }
+}
+
+static int run_batch(rank_state *s, hc_batch *batch) {
+    int status = s->data->ops->start(s->data, batch);
+    for (int idle = 0; status >= 0 && status != HC_DONE; idle++) {
+        dawdle(&s->noise);
+        status = s->data->ops->test(s->data);
+        CHECK(idle < 20000000, "stuck in a batch of %s", hc_operation_name(batch->operation));
+    }
+    return status;
+}
+
+static void run_case(rank_state *s, const test_case *c) {
+    hc_piece pieces[MAX_PIECES];
+    hc_batch batch = {.operation = (uint8_t)c->operation,
+                      .reduction = (uint8_t)c->reduction,
+                      .dtype = (uint8_t)c->dtype,
+                      .node_dtype = (uint8_t)c->node_dtype,
+                      .wire_dtype = (uint8_t)c->wire,
+                      .deterministic = (uint8_t)c->deterministic,
+                      .root = c->root,
+                      .divisor = c->divisor,
+                      .npieces = c->npieces,
+                      .pieces = pieces};
+    for (int32_t i = 0; i < c->npieces; i++) {
+        make_piece(c, i, s->rank, &pieces[i]);
+        batch.count += pieces[i].count;
+    }
+    int status = run_batch(s, &batch);
+    int wrong = c->operation == HC_REDUCESCATTER && s->rank == c->wrong_room && s->rank != c->joined;
+    CHECK(status == (wrong ? HC_RESULT_SIZE : HC_DONE), "%s: %s", hc_operation_name(c->operation),
+          hc_status_name(status));
+    for (int32_t i = 0; i < c->npieces; i++) {
+        check_piece(c, i, s->rank, &pieces[i]);
+        if (pieces[i].out != pieces[i].in)
+            hc_result_free(pieces[i].out);
+        free((void *)(uintptr_t)pieces[i].in);
+        free(pieces[i].recv_rows);
+    }
+}
+
+/* ---- ranks ------------------------------------------------------------------------------------------------------- */
+
+static void make_rank(rank_state *s, int32_t rank) {
+    int32_t world[MAX_RANKS], locals[MAX_RANKS], members[MAX_RANKS], local_rank = 0, n = 0;
+    for (int32_t r = 0; r < size; r++) {
+        members[r] = r;
+        if (node_of[r] != node_of[rank])
+            continue;
+        local_rank = r == rank ? n : local_rank;
+        locals[n] = n;
+        world[n++] = r;
+    }
+    *s = (rank_state){.rank = rank, .noise = seed * 31 + (uint64_t)rank};
+    CHECK(hc_home_new(&homes[node_of[rank]], local_rank, n, world, &s->home) == HC_OK, "home");
+    CHECK(hc_shm_node_new(segments[node_of[rank]], s->home, locals, local_rank, n, &hc_host_memory,
+                          &s->node) == HC_OK,
+          "node");
+    hc_hierarchy_config config = {.set_rank = rank,
+                                  .set_size = size,
+                                  .members = members,
+                                  .node_of = node_of,
+                                  .rails = rails,
+                                  .chunk_bytes = chunk_bytes,
+                                  .algorithm = algorithm};
+    int status = hc_hierarchy_new(&config, s->node, nodes > 1 ? nets[rank] : NULL, &hc_host_memory, &s->data);
+    CHECK(status == HC_OK, "hierarchy: %s", hc_status_name(status));
+}
+
+static void drop_rank(rank_state *s) {
+    s->data->ops->free(s->data);
+    hc_home_free(s->home);
+}
+
+static void run_cases(int32_t rank) {
+    rank_state s;
+    uint64_t random = seed;
+    make_rank(&s, rank);
+    for (int i = 0; i < cases; i++) {
+        test_case c;
+        choose_case(&c, &random);
+        run_case(&s, &c);
+    }
+    drop_rank(&s);
+}
+
+static void run_bytes(int32_t rank) {
+    rank_state s;
+    float *data = malloc((size_t)counted * sizeof *data + 4);
+    for (int64_t i = 0; i < counted; i++)
+        data[i] = (float)(rank + i % 7);
+    make_rank(&s, rank);
+    hc_piece piece = {.in = data, .out = data, .count = counted, .row = 1, .scale = 1.0};
+    hc_batch batch = {.operation = HC_ALLREDUCE,
+                      .reduction = HC_SUM,
+                      .dtype = HC_FLOAT32,
+                      .node_dtype = HC_FLOAT32,
+                      .wire_dtype = HC_FLOAT32,
+                      .root = -1,
+                      .divisor = 1,
+                      .count = counted,
+                      .npieces = 1,
+                      .pieces = &piece};
+    CHECK(run_batch(&s, &batch) == HC_DONE, "allreduce");
+    for (int64_t i = 0; i < counted; i++)
+        CHECK(data[i] == (float)(size * (size - 1) / 2 + size * (i % 7)), "element %lld", (long long)i);
+    printf("%d %llu %llu %llu %llu\n", rank, (unsigned long long)s.node->packed_bytes,
+           (unsigned long long)s.node->reduced_bytes, (unsigned long long)s.node->spread_bytes,
+           (unsigned long long)nets[rank]->sent_bytes);
+    drop_rank(&s);
+    free(data);
+}
+
+static void run_abandon(int32_t rank) {
+    rank_state s;
+    static float data[MAX_RANKS][300000];
+    make_rank(&s, rank);
+    hc_piece piece = {.in = data[rank], .out = data[rank], .count = 300000, .row = 1, .scale = 1.0};
+    hc_batch batch = {.operation = HC_ALLREDUCE,
+                      .reduction = HC_SUM,
+                      .dtype = HC_FLOAT32,
+                      .node_dtype = HC_FLOAT32,
+                      .wire_dtype = HC_FLOAT16,
+                      .root = -1,
+                      .divisor = 1,
+                      .count = 300000,
+                      .npieces = 1,
+                      .pieces = &piece};
+    if (rank != missing) {
+        CHECK(s.data->ops->start(s.data, &batch) >= 0, "start");
+        for (int i = 0; i < 2000; i++)
+            CHECK(s.data->ops->test(s.data) != HC_DONE, "done without rank %d", missing);
+        s.data->ops->abandon(s.data);
+    }
+    drop_rank(&s);
+}
+
+int main(int argc, char **argv) {
+    CHECK(argc > 3, "usage: see the head of this file");
+    for (char *at = argv[1]; *at; at += *at == ',') {
+        node_of[size] = (int32_t)strtol(at, &at, 10);
+        ranks_on[node_of[size]]++;
+        nodes = node_of[size] + 1 > nodes ? node_of[size] + 1 : nodes;
+        size++;
+    }
+    seed = strtoull(argv[2], NULL, 10);
+    cases = atoi(argv[3]);
+    counted = argc > 4 ? atoll(argv[4]) : 0;
+    if (cases > 0 && argc > 6) {
+        algorithm = argv[4];
+        chunk_bytes = atoll(argv[5]);
+        rails = atoi(argv[6]);
+    }
+    for (int32_t i = 0; i < nodes; i++) {
+        CHECK(hc_segment_private(&homes[i], hc_home_bytes(ranks_on[i])) == HC_OK, "home");
+        CHECK(hc_segment_private(&segments[i], hc_shm_bytes(ranks_on[i])) == HC_OK, "segment");
+    }
+    CHECK(hc_local_net_new(size, nets) == HC_OK, "net");
+    missing = size - 1;
+    run_threads(size, cases > 0 ? run_cases : !strcmp(argv[3], "bytes") ? run_bytes : run_abandon);
+    for (int32_t r = 0; r < size; r++)
+        nets[r]->ops->free(nets[r]);
+    if (cases > 0)
+        printf("%d cases\n", cases);
+    return 0;
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * net_contract_mpi.c - the contract of hc_net, over MPI: mpirun -np RANKS net_contract_mpi [GIBIBYTES]
+ *
+ * With GIBIBYTES one message of that length goes from rank 0 to rank 1: lengths beyond int.
+ */
+#include "mpi_net.h"
+#include "net_contract.h"
+
+static void check_large(hc_net *net, double gibibytes) {
+    size_t n = (size_t)(gibibytes * 0x1p30) + 3;
+    if (net->rank > 1)
+        return;
+    char *data = malloc(n);
+    CHECK(data, "%zu bytes of memory", n);
+    for (size_t i = 0; i < n; i += 4093)
+        data[i] = (char)(net->rank == 0 ? (i >> 3) & 127 : 0);
+    data[n - 1] = (char)(net->rank == 0 ? 77 : 0);
+    size_t bytes = 0;
+    hc_net_request *req = net->rank == 0 ? give(net, 1, 40, data, n) : ask(net, 0, 40, data, n);
+    finish(net, &req, &bytes, NULL);
+    CHECK(net->rank == 0 || bytes == n, "%zu bytes, not %zu", bytes, n);
+    for (size_t i = 0; i < n - 1; i += 4093)
+        CHECK(data[i] == (char)((i >> 3) & 127), "byte %zu", i);
+    CHECK(data[n - 1] == 77, "the last byte");
+    free(data);
+}
+
+/* MPICH ends the job itself when a request fails, whatever the communicator's error handler says; Open MPI says
+ * nothing of a message to oneself that is too long. */
+static int reports_errors(const hc_net *net) {
+    char text[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length = 0;
+    MPI_Get_library_version(text, &length);
+    return net->size > 1 && strstr(text, "Open MPI");
+}
+
+int main(int argc, char **argv) {
+    hc_net *net = NULL;
+    int level = 0;
+    MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level);
+    CHECK(hc_mpi_net_new(MPI_COMM_WORLD, &net) == HC_OK, "net");
+    check_net(net);
+    if (reports_errors(net)) {
+        check_too_long(net);
+        CHECK(strstr(hc_mpi_net_text(net), "TRUNCATE"), "MPI's own words: %s", hc_mpi_net_text(net));
+    }
+    net->ops->free(net);
+
+    CHECK(hc_mpi_net_new(MPI_COMM_WORLD, &net) == HC_OK, "a second net");
+    if (argc > 1)
+        check_large(net, atof(argv[1]));
+    hc_net_request *never = ask(net, HC_ANY_PEER, HC_TAG_CONTROL, &level, 4);
+    CHECK(net->ops->test(net, &never, NULL, NULL) == HC_IDLE, "nothing was sent");
+    net->ops->free(net); /* with a receive still open */
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Finalize();
+    printf("ok\n");
+    return 0;
+}

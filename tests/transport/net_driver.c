@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * net_driver.c - the allreduce algorithms over the local net, ranks as threads, against a float64 reference.
+ *
+ *     net_driver SEED CASES      random cases: members, type, wire, reduction, length, algorithm, lanes, delays
+ *     net_driver SEED CASES cut  "direct" only: the same data in one piece and in two must give equal bits
+ */
+#include "net.h"
+#include "net_threads.h"
+
+#define LANES 3
+
+typedef struct test_case {
+    int32_t n;
+    int dtype, wire, reduction, algorithm;
+    int64_t count;
+    uint64_t seed;
+    int64_t cut; /* > 0: the result must not depend on a cut there */
+} test_case;
+
+static test_case now;
+static hc_net *nets[MAX_RANKS];
+static char *results[MAX_RANKS][LANES];
+static const hc__net_model model = {2e-5, 1e-9, 1e-10};
+
+static int is_float(int dtype) {
+    return dtype >= HC_FLOAT16 && dtype <= HC_FLOAT64;
+}
+
+static uint64_t seed_of(int32_t rank, int lane) {
+    return now.seed + (uint64_t)rank * 1000 + (uint64_t)lane;
+}
+
+static void drive(hc__allreduce *lanes, int n, uint64_t *random) {
+    int done[LANES] = {0}, left = n;
+    while (left > 0)
+        for (int i = 0; i < n; i++) {
+            dawdle(random);
+            int status = done[i] ? HC_IDLE : hc__allreduce_test(&lanes[i]);
+            CHECK(status >= 0, "test: %s", hc_status_name(status));
+            if (status == HC_DONE) {
+                done[i] = 1;
+                left--;
+            }
+        }
+}
+
+static void member(int32_t rank) {
+    int32_t peers[MAX_RANKS];
+    uint64_t random = seed_of(rank, 99);
+    hc__allreduce lanes[LANES];
+    for (int32_t i = 0; i < now.n; i++)
+        peers[i] = i;
+    hc__team team = {nets[rank], &hc_host_memory, peers, now.n, rank};
+    size_t size = hc_dtype_size(now.dtype);
+    for (int i = 0; i < LANES; i++) {
+        results[rank][i] = malloc((size_t)now.count * size + 1);
+        fill_random(results[rank][i], now.dtype, now.count, seed_of(rank, now.cut ? 0 : i));
+        hc__allreduce_init(&lanes[i], &team, &model, i);
+    }
+    /* with a cut: lane 0 all, lanes 1 and 2 the two parts of the same data, put together in place */
+    for (int i = 0; i < LANES; i++) {
+        int64_t from = now.cut && i == 2 ? now.cut : 0;
+        int64_t to = now.cut && i == 1 ? now.cut : now.count;
+        char *data = results[rank][now.cut && i == 2 ? 1 : i] + (size_t)from * size;
+        int status = hc__allreduce_start(&lanes[i], data, to - from, now.dtype, now.wire, now.reduction,
+                                         now.algorithm);
+        CHECK(status == HC_OK, "start: %s", hc_status_name(status));
+    }
+    drive(lanes, LANES, &random);
+    for (int i = 0; i < LANES; i++)
+        hc__allreduce_free(&lanes[i]);
+}
+
+/* Types that have no float64 reference are exact: the kernel's own sum of all is the reference. */
+static void check_exact(int lane, char *const *inputs) {
+    size_t bytes = (size_t)now.count * hc_dtype_size(now.dtype);
+    char *expected = malloc(bytes + 1);
+    int reduction = now.reduction == HC_AVERAGE ? HC_SUM : now.reduction;
+    hc_host_memory.reduce(expected, NULL, now.dtype, (const void *const *)inputs, now.n, now.dtype, reduction,
+                          now.count, 1.0);
+    CHECK(!memcmp(expected, results[0][lane], bytes), "wrong %s of %s", hc_reduction_name(now.reduction),
+          hc_dtype_name(now.dtype));
+    free(expected);
+}
+
+/* |result - exact| <= one rounding to the wire's type, and n roundings of the accumulation. */
+static void check_float(int lane, char *const *inputs) {
+    size_t n = (size_t)now.count;
+    char *narrow = malloc(n * 8 + 8);
+    double *wide = malloc(n * 8 + 8), *sum = calloc(n + 1, 8), *size = calloc(n + 1, 8),
+           *result = malloc(n * 8 + 8);
+    for (int32_t q = 0; q < now.n; q++) {
+        hc_host_memory.convert(narrow, now.wire, inputs[q], now.dtype, now.count, 1.0);
+        hc_host_memory.convert(wide, HC_FLOAT64, narrow, now.wire, now.count, 1.0);
+        for (size_t i = 0; i < n; i++) {
+            double x = wide[i], s = sum[i];
+            size[i] = now.reduction == HC_PRODUCT ? (q ? size[i] * fabs(x) : fabs(x)) : size[i] + fabs(x);
+            sum[i] = q == 0                        ? x
+                     : now.reduction == HC_PRODUCT ? s * x
+                     : now.reduction == HC_MIN     ? fmin(s, x)
+                     : now.reduction == HC_MAX     ? fmax(s, x)
+                                                   : s + x;
+        }
+    }
+    hc_host_memory.convert(result, HC_FLOAT64, results[0][lane], now.dtype, now.count, 1.0);
+    double acc = half_ulp(hc__accumulation_dtype(now.wire)), tiny = now.wire == HC_FLOAT16 ? 0x1p-25 : 1e-38;
+    for (size_t i = 0; i < n; i++)
+        CHECK(fabs(result[i] - sum[i]) <=
+                  half_ulp(now.wire) * fabs(sum[i]) * 1.01 + now.n * acc * size[i] + tiny,
+              "%s of %s on %s, n %d, element %zu of %zu: %.17g, not %.17g", hc_reduction_name(now.reduction),
+              hc_dtype_name(now.dtype), hc_dtype_name(now.wire), now.n, i, n, result[i], sum[i]);
+    free(narrow);
+    free(wide);
+    free(sum);
+    free(size);
+    free(result);
+}
+
+static void check_lane(int lane) {
+    char *inputs[MAX_RANKS];
+    size_t bytes = (size_t)now.count * hc_dtype_size(now.dtype);
+    for (int32_t q = 0; q < now.n; q++) {
+        CHECK(!memcmp(results[q][lane], results[0][lane], bytes),
+              "members 0 and %d hold other bits (%s, n %d)", q, hc__algorithm_name(now.algorithm), now.n);
+        inputs[q] = malloc(bytes + 1);
+        fill_random(inputs[q], now.dtype, now.count, seed_of(q, now.cut ? 0 : lane));
+    }
+    if (is_float(now.dtype) && now.reduction <= HC_PRODUCT)
+        check_float(lane, inputs);
+    else if (now.dtype < HC_COMPLEX64 || now.n <= 2 || now.algorithm == HC__DIRECT)
+        check_exact(lane, inputs);
+    for (int32_t q = 0; q < now.n; q++)
+        free(inputs[q]);
+}
+
+static void run_case(void) {
+    CHECK(hc_local_net_new(now.n, nets) == HC_OK, "net");
+    run_threads(now.n, member);
+    if (now.cut)
+        CHECK(!memcmp(results[0][0], results[0][1], (size_t)now.count * hc_dtype_size(now.dtype)),
+              "cut at %lld of %lld: other bits", (long long)now.cut, (long long)now.count);
+    for (int i = 0; i < (now.cut ? 1 : LANES); i++)
+        check_lane(i);
+    for (int32_t q = 0; q < now.n; q++) {
+        for (int i = 0; i < LANES; i++)
+            free(results[q][i]);
+        nets[q]->ops->free(nets[q]);
+    }
+}
+
+static void choose_case(uint64_t *random, int cut) {
+    static const int64_t counts[] = {0, 1, 2, 3, 7, 63, 64, 65, 100, 511, 1000, 4097, 20000};
+    do {
+        now.dtype = (int)below(random, HC_DTYPE_COUNT);
+        now.reduction = (int)below(random, HC_REDUCTION_COUNT);
+    } while (
+        !hc_reduction_defined(now.reduction, now.dtype) ||
+        (now.reduction == HC_PRODUCT && now.dtype >= HC_COMPLEX64)); /* rounds otherwise in another order */
+    now.n = 2 + (int32_t)below(random, 7);
+    now.count = counts[below(random, sizeof counts / sizeof *counts)];
+    now.wire = now.dtype;
+    if (now.dtype >= HC_FLOAT32 && now.dtype <= HC_FLOAT64 && below(random, 2))
+        now.wire = HC_FLOAT16 + (int)below(random, now.dtype - HC_FLOAT16);
+    now.algorithm = (int)below(random, HC__ALGORITHM_COUNT + 1);
+    now.seed = next_random(random);
+    now.cut = 0;
+    if (cut) {
+        now.algorithm = HC__DIRECT;
+        now.count += 2;
+        now.cut = 1 + below(random, now.count - 1);
+    }
+}
+
+int main(int argc, char **argv) {
+    uint64_t random = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
+    int cases = argc > 2 ? atoi(argv[2]) : 100, cut = argc > 3;
+    for (int i = 0; i < cases; i++) {
+        choose_case(&random, cut);
+        run_case();
+    }
+    printf("%d cases\n", cases);
+    return 0;
+}

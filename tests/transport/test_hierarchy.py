@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All operations over nodes of threads: even, uneven, interleaved, of one rank, and a world of one."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+LAYOUTS = ["0", "0,0", "0,1", "0,0,0,0", "0,0,1,1", "0,1,0,1", "0,0,0,1", "0,1,2,2", "0,1,2,3"]
+ALGORITHMS = ["recursive_doubling", "direct", "ring", "rabenseifner"]
+
+Run = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def driver(build_c: Callable[..., Path]) -> Path:
+    every = [f.as_posix() for f in sorted(Path("ext/transport").glob("*.c")) if f.name != "mpi.c"]
+    return build_c("tests/transport/hierarchy_driver.c", *every, "ext/core/status.c")
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_operation(driver: Path, run_c: Run, layout: str) -> None:
+    """Groups, joined ranks, results of the wrong size, narrow types, scale factors, in place and not."""
+    assert "150 cases" in run_c(driver, layout, 1, 150, timeout=100)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("layout", ["0,0,1,1", "0,1,2,2"])
+def test_small_chunks(driver: Path, run_c: Run, layout: str, algorithm: str) -> None:
+    """A hundred chunks through one rail: slots and lanes are used again and again."""
+    assert "40 cases" in run_c(driver, layout, 2, 40, algorithm, 3000, 1, timeout=100)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(("layout", "nodes"), [("0,0,1,1", 2), ("0,0,1,1,2,2", 3), ("0,0,0,1", 2)])
+def test_bytes_of_each_stage(driver: Path, run_c: Run, layout: str, nodes: int) -> None:
+    """Emulated nodes really move the bytes over shared memory and over the net, and no byte more."""
+    count = 960_000
+    lines = [list(map(int, line.split())) for line in run_c(driver, layout, 1, "bytes", count).splitlines()]
+    sizes = [layout.split(",").count(str(n)) for n in range(nodes)]
+    sent = sum(line[4] for line in lines)
+    assert sent == 2 * (nodes - 1) * 4 * count  # every node: 2 (N - 1)/N of the array
+    for rank, packed, reduced, spread, _ in sorted(lines):
+        local = sizes[int(layout.split(",")[rank])]
+        if (
+            local > 1
+        ):  # what the others reduce goes through the segment; my share of the sum; the whole result
+            assert packed == pytest.approx(4 * count * (local - 1) / local, rel=0.01)
+            assert spread == 4 * count
+            assert reduced == pytest.approx(4 * count / local, rel=0.01)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("layout", ["0,0", "0,1", "0,0,1,1"])
+def test_abandon(driver: Path, run_c: Run, layout: str) -> None:
+    """A rank that never comes: the others give up, and nothing is left in flight."""
+    run_c(driver, layout, 1, "abandon")

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The allreduce algorithms between nodes, and the contract of a net, with ranks as threads."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+TRANSPORT = [
+    "ext/transport/net_*.c",
+    "ext/transport/kernels*.c",
+    "ext/transport/host_memory.c",
+    "ext/transport/local.c",
+    "ext/core/status.c",
+]
+
+
+@pytest.fixture(scope="module")
+def driver(build_c: Callable[..., Path]) -> Path:
+    return build_c("tests/transport/net_driver.c", *TRANSPORT)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_every_algorithm_against_float64(driver: Path, run_c: Callable[..., str], seed: int) -> None:
+    """2 to 8 members, all types and reductions, narrow wires, three lanes at once, random delays."""
+    assert "300 cases" in run_c(driver, seed, 300, timeout=100)
+
+
+@pytest.mark.timeout(120)
+def test_direct_gives_equal_bits_however_data_is_cut(driver: Path, run_c: Callable[..., str]) -> None:
+    assert "300 cases" in run_c(driver, 11, 300, "cut", timeout=100)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("ranks", [1, 2, 5])
+def test_contract_of_the_local_net(
+    build_c: Callable[..., Path], run_c: Callable[..., str], ranks: int
+) -> None:
+    program = build_c("tests/transport/net_contract_local.c", *TRANSPORT)
+    assert "ok" in run_c(program, ranks)
+
+
+@pytest.mark.timeout(60)
+def test_the_model_chooses_by_size(build_c: Callable[..., Path], run_c: Callable[..., str]) -> None:
+    """Its choices by members and bytes; `pytest -s` prints the table."""
+    table = run_c(build_c("tests/transport/net_model.c", "ext/transport/net_choose.c", "ext/core/status.c"))
+    print(table)
+    choice = {tuple(line.split()[:3]): line.split()[3] for line in table.splitlines()[1:]}
+    # two members: one round is best at every size, and it can carry the narrow type
+    assert {choice["2", "float32", size] for size in ("64", "262144", "67108864")} == {"direct"}
+    # few bytes: as few rounds as there can be; many bytes: as few bytes as there can be
+    assert choice["64", "float32", "64"] == "recursive_doubling"
+    assert choice["64", "float32", "67108864"] != "recursive_doubling"
+    # only "direct" keeps float16 at two bytes on the wire
+    assert choice["8", "float16", "67108864"] == "direct"
+    # thousands of members: nobody sends a message to everybody
+    assert "direct" not in {choice["4608", "float32", size] for size in ("64", "262144", "67108864")}
