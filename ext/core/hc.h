@@ -154,7 +154,8 @@ typedef struct hc_set_config {
     int32_t parent;      /* rank of the World, -1 at the set's root */
     int32_t nchildren;
     const hc_child *children;
-    uint8_t sequenced;   /* entries pass through the World's root (PROTOCOL B5, docs/control-plane) */
+    uint8_t sequenced;   /* entries pass through the World's root (PROTOCOL B5, docs/control-plane); all members
+                            add such a set before anybody uses it, and the World's inner nodes must listen */
 } hc_set_config;
 
 /* The tree: leaders (lowest member of each node) form a k-ary tree across nodes, a node's other members

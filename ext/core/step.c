@@ -151,7 +151,7 @@ int hc_step(hc_engine *e, const hc_event *ev, const hc_action **actions, size_t 
     if (ev->now > e->now)
         e->now = ev->now;
     int status = dispatch(e, ev);
-    if (e->now >= e->due && !e->failed)
+    if (status == 0 && e->now >= e->due && !e->failed)
         run_timers(e);
     settle(e);
     if (e->starved) {
