@@ -21,7 +21,9 @@ from numpy.typing import NDArray
 ROOT = Path(__file__).resolve().parents[1]
 DTYPES = "bool uint8 int8 uint16 int16 uint32 int32 uint64 int64 float16 bfloat16 float32 float64 complex64 complex128"
 DTYPE = {name: code for code, name in enumerate(DTYPES.split())}
-REDUCTION = {name: code for code, name in enumerate("SUM AVERAGE MIN MAX PRODUCT BAND BOR BXOR LAND LOR LXOR".split())}
+REDUCTION = {
+    name: code for code, name in enumerate("SUM AVERAGE MIN MAX PRODUCT BAND BOR BXOR LAND LOR LXOR".split())
+}
 SIZES = (1 << 10, 64 << 10, 1 << 20, 64 << 20)
 
 # reduction, sources, their dtype, the result's, a second destination
@@ -42,6 +44,9 @@ REDUCE = [
 ]
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 CONVERT = [(a, b) for a in FLOATS for b in FLOATS if a != b]
+
+
+Repeat = Callable[[int], object]  # so many calls
 
 
 @dataclass
@@ -66,7 +71,11 @@ def build(compiler: str) -> ctypes.CDLL:
     library = ROOT / "build" / "benchmarks" / "kernels.so"
     library.parent.mkdir(parents=True, exist_ok=True)
     transport = ROOT / "ext" / "transport"
-    sources = [ROOT / "benchmarks" / "kernels.c", *sorted(transport.glob("kernels*.c")), transport / "host_memory.c"]
+    sources = [
+        ROOT / "benchmarks" / "kernels.c",
+        *sorted(transport.glob("kernels*.c")),
+        transport / "host_memory.c",
+    ]
     flags = f"-std=c11 -O2 -DNDEBUG -D_GNU_SOURCE -fPIC -shared -I{transport}".split()
     subprocess.run([compiler, *flags, *map(str, sources), "-o", str(library)], check=True)
     return ctypes.CDLL(str(library))
@@ -83,7 +92,7 @@ def random_array(name: str, count: int, seed: int) -> NDArray[np.generic]:
     return rng.integers(0, 2 if name == "bool" else 100, count).astype(dtype_of(name))
 
 
-def time_each(run: Callable[[int], object], other: Callable[[int], object], most: float) -> tuple[list[float], list[float]]:
+def time_each(run: Repeat, other: Repeat, most: float) -> tuple[list[float], list[float]]:
     """Seconds a call of either, in turn."""
     start = time.perf_counter()
     run(1)
@@ -102,16 +111,24 @@ class Bench:
     def __init__(self, library: ctypes.CDLL, kernels: str, most: float) -> None:
         self.library, self.kernels, self.most = library, kernels, most
 
-    def measure(self, what: str, run: Callable[[int], object], touched: int) -> Result:
+    def measure(self, what: str, run: Repeat, touched: int) -> Result:
         a, b = np.ones(touched // 2, np.uint8), np.ones(touched // 2, np.uint8)
 
+        to, source, size = (
+            ctypes.c_void_p(a.ctypes.data),
+            ctypes.c_void_p(b.ctypes.data),
+            ctypes.c_size_t(a.size),
+        )
+
         def copy(times: int) -> None:
-            self.library.repeat_copy(times, ctypes.c_void_p(a.ctypes.data), ctypes.c_void_p(b.ctypes.data), ctypes.c_size_t(a.size))
+            self.library.repeat_copy(times, to, source, size)
 
         seconds, memcpy = time_each(run, copy, self.most)
         return Result(self.kernels, what, touched, seconds, memcpy)
 
-    def reduce(self, reduction: str, n_from: int, from_name: str, to_name: str, also: bool, size: int) -> Result:
+    def reduce(
+        self, reduction: str, n_from: int, from_name: str, to_name: str, also: bool, size: int
+    ) -> Result:
         n = size // dtype_of(from_name).itemsize
         sources = [random_array(from_name, n, q) for q in range(n_from)]
         results = [np.zeros(n, dtype_of(to_name)) for _ in range(1 + also)]
@@ -131,8 +148,16 @@ class Bench:
         return self.measure(f"{what:36} {size >> 10:6} KiB", run, sum(x.nbytes for x in [*sources, *results]))
 
     @staticmethod
-    def verify(reduction: str, sources: list[NDArray[np.generic]], results: list[NDArray[np.generic]]) -> None:
-        function = {"SUM": np.add, "MIN": np.minimum, "MAX": np.maximum, "PRODUCT": np.multiply, "LOR": np.logical_or}
+    def verify(
+        reduction: str, sources: list[NDArray[np.generic]], results: list[NDArray[np.generic]]
+    ) -> None:
+        function = {
+            "SUM": np.add,
+            "MIN": np.minimum,
+            "MAX": np.maximum,
+            "PRODUCT": np.multiply,
+            "LOR": np.logical_or,
+        }
         half = sources[0].dtype.itemsize == 2
         wide = [x.astype(np.float32) if half else x for x in sources]
         expected = wide[0]
@@ -153,7 +178,9 @@ class Bench:
 
         run(1)
         np.testing.assert_array_equal(result, source.astype(np.float64).astype(result.dtype))
-        return self.measure(f"{f'{from_name}->{to_name}':36} {size >> 10:6} KiB", run, source.nbytes + result.nbytes)
+        return self.measure(
+            f"{f'{from_name}->{to_name}':36} {size >> 10:6} KiB", run, source.nbytes + result.nbytes
+        )
 
     def cases(self, sizes: tuple[int, ...]) -> Iterator[Result]:
         for size in sizes:
@@ -164,7 +191,8 @@ class Bench:
 
 
 def report(r: Result) -> None:
-    low, high = (r.bytes / q / 1e9 for q in (sorted(r.seconds)[3 * len(r.seconds) // 4], sorted(r.seconds)[len(r.seconds) // 4]))
+    quick, _, slow = statistics.quantiles(r.seconds, n=4)
+    low, high = r.bytes / slow / 1e9, r.bytes / quick / 1e9
     print(f"{r.kernels:9} {r.what} {r.rate:8.1f} GB/s ({low:.1f} .. {high:.1f})  memcpy {r.memcpy_rate:7.1f}  "
           f"time/memcpy {r.memcpy_rate / r.rate:5.2f}", flush=True)  # fmt: skip
 

@@ -13,22 +13,24 @@
 #include <cpuid.h>
 
 /* __builtin_cpu_supports() knows f16c only in newer compilers. */
-static int has_f16c(void)
-{
+static int has_f16c(void) {
     unsigned a, b, c, d;
     return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
 }
 
-static int runs_avx2(void) { return __builtin_cpu_supports("avx2") && has_f16c(); }
+static int runs_avx2(void) {
+    return __builtin_cpu_supports("avx2") && has_f16c();
+}
 
-static int runs_avx512(void)
-{
+static int runs_avx512(void) {
     return runs_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
 #endif
 
-static int runs_always(void) { return 1; }
+static int runs_always(void) {
+    return 1;
+}
 
 /* Best first. */
 static const struct {
@@ -44,8 +46,7 @@ static const struct {
 
 static _Atomic(const hc__kernels *) chosen;
 
-int hc_kernels_select(const char *name)
-{
+int hc_kernels_select(const char *name) {
     int any = strcmp(name, "auto") == 0;
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
         if ((any || strcmp(name, sets[i].kernels->name) == 0) && sets[i].runs()) {
@@ -57,8 +58,7 @@ int hc_kernels_select(const char *name)
 }
 
 /* Relaxed will do: the tables are constants, and threads that race here choose the same one. */
-const hc__kernels *hc__kernels_chosen(void)
-{
+const hc__kernels *hc__kernels_chosen(void) {
     const hc__kernels *k = atomic_load_explicit(&chosen, memory_order_relaxed);
     if (!k) {
         hc_kernels_select("auto");
@@ -67,10 +67,11 @@ const hc__kernels *hc__kernels_chosen(void)
     return k;
 }
 
-const char *hc_kernels_name(void) { return hc__kernels_chosen()->name; }
+const char *hc_kernels_name(void) {
+    return hc__kernels_chosen()->name;
+}
 
-int hc_reduction_defined(int reduction, int dtype)
-{
+int hc_reduction_defined(int reduction, int dtype) {
     if (reduction < 0 || reduction >= HC_REDUCTION_COUNT || dtype < 0 || dtype >= HC_DTYPE_COUNT)
         return 0;
     return hc__kernels_portable.reduce[reduction][dtype] != NULL;

@@ -11,20 +11,24 @@ typedef vec combine_step(vec, vec);
 typedef vec finish_step(vec, vec factor);
 typedef void store_step(void *, pair);
 
-INLINE void combine_pair(pair *p, pair x, combine_step *combine) { p->a = combine(p->a, x.a), p->b = combine(p->b, x.b); }
+INLINE void combine_pair(pair *p, pair x, combine_step *combine) {
+    p->a = combine(p->a, x.a);
+    p->b = combine(p->b, x.b);
+}
 
-INLINE void finish_pair(pair *p, vec factor, finish_step *finish) { p->a = finish(p->a, factor), p->b = finish(p->b, factor); }
+INLINE void finish_pair(pair *p, vec factor, finish_step *finish) {
+    p->a = finish(p->a, factor);
+    p->b = finish(p->b, factor);
+}
 
 /* Less than a whole pair in memory: the rest of it is zero. */
-INLINE pair load_part(const char *from, size_t bytes, load_step *load)
-{
+INLINE pair load_part(const char *from, size_t bytes, load_step *load) {
     char part[sizeof(pair)] = {0};
     memcpy(part, from, bytes);
     return load(part);
 }
 
-INLINE void store_part(char *to, size_t bytes, pair p, store_step *store)
-{
+INLINE void store_part(char *to, size_t bytes, pair p, store_step *store) {
     char part[sizeof(pair)];
     store(part, p);
     memcpy(to, part, bytes);
@@ -33,9 +37,9 @@ INLINE void store_part(char *to, size_t bytes, pair p, store_step *store)
 /* A pair comes from and goes to `step` bytes. Two pairs are kept in registers, so that memory and arithmetic
  * overlap and a source costs one turn for both; all of a turn is read before anything is written, because `to` may
  * be one of from[]. */
-INLINE void reduce_loop(char *to, char *also, const char *const *from, int n_from, int64_t bytes, int64_t step,
-                        vec factor, load_step *load, combine_step *combine, finish_step *finish, store_step *store)
-{
+INLINE void reduce_loop(char *to, char *also, const char *const *from, int n_from, int64_t bytes,
+                        int64_t step, vec factor, load_step *load, combine_step *combine, finish_step *finish,
+                        store_step *store) {
     int64_t i = 0;
     for (; i + 2 * step <= bytes; i += 2 * step) {
         pair p = load(from[0] + i), r = load(from[0] + i + step);
@@ -66,9 +70,8 @@ INLINE void reduce_loop(char *to, char *also, const char *const *from, int n_fro
 }
 
 /* A pair holds `lanes` elements, from from_size * lanes bytes and to to_size * lanes. */
-INLINE void convert_loop(char *to, int64_t to_size, const char *from, int64_t from_size, int64_t n, int64_t lanes,
-                         vec factor, load_step *load, finish_step *finish, store_step *store)
-{
+INLINE void convert_loop(char *to, int64_t to_size, const char *from, int64_t from_size, int64_t n,
+                         int64_t lanes, vec factor, load_step *load, finish_step *finish, store_step *store) {
     int64_t i = 0;
     for (; i + 2 * lanes <= n; i += 2 * lanes) {
         pair p = load(from + i * from_size), r = load(from + (i + lanes) * from_size);

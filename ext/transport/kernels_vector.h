@@ -45,38 +45,37 @@ typedef struct pair {
 } pair;
 
 /* One memcpy a vec: compilers take one of the whole pair by way of the stack. */
-INLINE pair load_plain(const void *from)
-{
+INLINE pair load_plain(const void *from) {
     vec a, b;
     memcpy(&a, from, sizeof a);
     memcpy(&b, (const char *)from + sizeof a, sizeof b);
     return (pair){a, b};
 }
 
-INLINE void store_plain(void *to, pair p)
-{
+INLINE void store_plain(void *to, pair p) {
     memcpy(to, &p.a, sizeof p.a);
     memcpy((char *)to + sizeof p.a, &p.b, sizeof p.b);
 }
 
 /* yes where the lane of mask is all ones, no where it is all zeros. */
-INLINE vec pick(vec mask, vec yes, vec no) { return (yes & mask) | (no & ~mask); }
+INLINE vec pick(vec mask, vec yes, vec no) {
+    return (yes & mask) | (no & ~mask);
+}
 
 /* ---- steps: load, combine, finish (kernels_loops.h puts them together) ------------------------------ */
 
-#define COMBINE(NAME, V, RESULT)                                                                    \
-    INLINE vec NAME(vec x, vec y)                                                                   \
-    {                                                                                               \
-        V a = (V)x, b = (V)y;                                                                       \
-        return (vec)(RESULT);                                                                       \
+#define COMBINE(NAME, V, RESULT)                                                                             \
+    INLINE vec NAME(vec x, vec y) {                                                                          \
+        V a = (V)x, b = (V)y;                                                                                \
+        return (vec)(RESULT);                                                                                \
     }
 
-#define COMBINE_NUMBERS(T, V) COMBINE(add_##T, V, a + b) COMBINE(multiply_##T, V, a * b)
-#define COMBINE_ORDER(T, V)                                                                         \
+#define COMBINE_NUMBERS(T, V) COMBINE(add_##T, V, (a + b)) COMBINE(multiply_##T, V, (a * b))
+#define COMBINE_ORDER(T, V)                                                                                  \
     COMBINE(least_##T, V, pick((vec)(b < a), y, x)) COMBINE(greatest_##T, V, pick((vec)(b > a), y, x))
 /* Once a NaN, always a NaN; of equal values (zeros of two signs) the first stays. */
-#define COMBINE_FLOAT_ORDER(T, V)                                                                   \
-    COMBINE(least_##T, V, pick((vec)((b < a) | (b != b)) & (vec)(a == a), y, x))                    \
+#define COMBINE_FLOAT_ORDER(T, V)                                                                            \
+    COMBINE(least_##T, V, pick((vec)((b < a) | (b != b)) & (vec)(a == a), y, x))                             \
     COMBINE(greatest_##T, V, pick((vec)((b > a) | (b != b)) & (vec)(a == a), y, x))
 
 COMBINE_NUMBERS(u8, v_u8)
@@ -95,36 +94,34 @@ COMBINE_ORDER(i32, v_i32)
 COMBINE_ORDER(i64, v_i64)
 COMBINE_FLOAT_ORDER(f32, v_f32)
 COMBINE_FLOAT_ORDER(f64, v_f64)
-COMBINE(and_bits, vec, a & b)
-COMBINE(or_bits, vec, a | b)
-COMBINE(xor_bits, vec, a ^ b)
+COMBINE(and_bits, vec, (a & b))
+COMBINE(or_bits, vec, (a | b))
+COMBINE(xor_bits, vec, (a ^ b))
 
 /* The four products of the definition, each rounded, no search for infinities. The sign of the last one is turned
  * and there is no minus: gcc 12 makes its instruction that multiplies, adds and subtracts of one, whatever the
  * pragma says. */
-#define COMBINE_COMPLEX(T, V, LANES)                                                                \
-    INLINE vec multiply_complex_##T(vec x, vec y)                                                   \
-    {                                                                                               \
-        V a = (V)x, b = (V)y, by_real = a, by_imaginary = a, turn = a;                              \
-        for (int i = 0; i < LANES; i += 2) {                                                        \
-            by_real[i] = a[i] * b[i];                                                               \
-            by_real[i + 1] = a[i] * b[i + 1];                                                       \
-            by_imaginary[i] = a[i + 1] * b[i + 1];                                                  \
-            by_imaginary[i + 1] = a[i + 1] * b[i];                                                  \
-            turn[i] = -0.0f;                                                                        \
-            turn[i + 1] = 0.0f;                                                                     \
-        }                                                                                           \
-        return (vec)(by_real + (V)((vec)by_imaginary ^ (vec)turn));                                 \
+#define COMBINE_COMPLEX(T, V, LANES)                                                                         \
+    INLINE vec multiply_complex_##T(vec x, vec y) {                                                          \
+        V a = (V)x, b = (V)y, by_real = a, by_imaginary = a, turn = a;                                       \
+        for (int i = 0; i < LANES; i += 2) {                                                                 \
+            by_real[i] = a[i] * b[i];                                                                        \
+            by_real[i + 1] = a[i] * b[i + 1];                                                                \
+            by_imaginary[i] = a[i + 1] * b[i + 1];                                                           \
+            by_imaginary[i + 1] = a[i + 1] * b[i];                                                           \
+            turn[i] = -0.0f;                                                                                 \
+            turn[i + 1] = 0.0f;                                                                              \
+        }                                                                                                    \
+        return (vec)(by_real + (V)((vec)by_imaginary ^ (vec)turn));                                          \
     }
 COMBINE_COMPLEX(f32, v_f32, FLOATS)
 COMBINE_COMPLEX(f64, v_f64, DOUBLES)
 
 /* Logical reductions work on masks: all ones where the number is not zero (a NaN is not, -0.0 is). */
-#define LOAD_TRUTH(T, V, MAGNITUDE)                                                                 \
-    INLINE pair load_truth_##T(const void *from)                                                    \
-    {                                                                                               \
-        pair p = load_plain(from);                                                                  \
-        return (pair){(vec)(((V)p.a & (MAGNITUDE)) != 0), (vec)(((V)p.b & (MAGNITUDE)) != 0)};      \
+#define LOAD_TRUTH(T, V, MAGNITUDE)                                                                          \
+    INLINE pair load_truth_##T(const void *from) {                                                           \
+        pair p = load_plain(from);                                                                           \
+        return (pair){(vec)(((V)p.a & (MAGNITUDE)) != 0), (vec)(((V)p.b & (MAGNITUDE)) != 0)};               \
     }
 LOAD_TRUTH(u8, v_u8, 0xff)
 LOAD_TRUTH(u16, v_u16, 0xffff)
@@ -141,36 +138,40 @@ LOAD_TRUTH(f64, v_u64, INT64_MAX)
 
 /* float32 to bfloat16, in the upper half of each lane: to nearest, ties to even. A NaN is only cut: its first bit is
  * set and stays, because arithmetic made it or it was a bfloat16 before. */
-INLINE v_u32 round_bf16(vec v)
-{
+INLINE v_u32 round_bf16(vec v) {
     v_u32 f = (v_u32)v, up = 0x7fff + (f >> 16 & 1);
     return ADD_TO_NUMBERS(f, up);
 }
 
 /* For reductions, where the order of the lanes does not matter: even elements in a, odd ones in b. */
-INLINE pair load_bf16_apart(const void *from)
-{
+INLINE pair load_bf16_apart(const void *from) {
     v_u32 both;
     memcpy(&both, from, sizeof both);
     return (pair){(vec)(both << 16), (vec)(both & 0xffff0000)};
 }
 
-INLINE void store_bf16_apart(void *to, pair p)
-{
+INLINE void store_bf16_apart(void *to, pair p) {
     v_u32 both = round_bf16(p.a) >> 16 | (round_bf16(p.b) & 0xffff0000);
     memcpy(to, &both, sizeof both);
 }
 
-INLINE vec keep(vec v, vec factor) { return (void)factor, v; }
-INLINE vec mask_one(vec v, vec factor) { return v & factor; }
-INLINE vec scale_f32(vec v, vec factor) { return (vec)((v_f32)v * (v_f32)factor); }
-INLINE vec scale_f64(vec v, vec factor) { return (vec)((v_f64)v * (v_f64)factor); }
+INLINE vec keep(vec v, vec factor) {
+    return (void)factor, v;
+}
+INLINE vec mask_one(vec v, vec factor) {
+    return v & factor;
+}
+INLINE vec scale_f32(vec v, vec factor) {
+    return (vec)((v_f32)v * (v_f32)factor);
+}
+INLINE vec scale_f64(vec v, vec factor) {
+    return (vec)((v_f64)v * (v_f64)factor);
+}
 
 /* 13 significant bits, the last one "something follows": a later rounding to the 11 of float16 or the 8 of
  * bfloat16 is then the only one, though it goes by way of float32 (S. Boldo, G. Melquiond, "When double rounding
  * is odd", 2005). */
-INLINE vec scale_f64_to_odd(vec v, vec factor)
-{
+INLINE vec scale_f64_to_odd(vec v, vec factor) {
     const uint64_t rest = (UINT64_C(1) << 40) - 1;
     v_u64 d = (v_u64)scale_f64(v, factor);
     v_u64 follows = (v_u64)((d & rest) != 0) & (rest + 1);

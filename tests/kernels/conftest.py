@@ -23,10 +23,18 @@ def sets_here() -> list[str]:
     """What this processor can run, by the kernel's word and not by the code under test."""
     flags: set[str] = set()
     if platform.machine() == "x86_64":
-        line = next(line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("flags"))
+        line = next(
+            line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("flags")
+        )
         flags = set(line.split(":")[1].split())
-    needs = {"avx512": {"avx2", "f16c", "avx512f", "avx512bw", "avx512dq", "avx512vl"}, "avx2": {"avx2", "f16c"}}
+    needs = {
+        "avx512": {"avx2", "f16c", "avx512f", "avx512bw", "avx512dq", "avx512vl"},
+        "avx2": {"avx2", "f16c"},
+    }
     return [name for name, needed in needs.items() if needed <= flags] + ["portable"]
+
+
+Pointers = ctypes.POINTER(c_void_p)
 
 
 class Memory(ctypes.Structure):
@@ -40,9 +48,7 @@ class Memory(ctypes.Structure):
         ("convert", ctypes.CFUNCTYPE(None, c_void_p, c_int, c_void_p, c_int, c_int64, c_double)),
         (
             "reduce",
-            ctypes.CFUNCTYPE(
-                None, c_void_p, c_void_p, c_int, ctypes.POINTER(c_void_p), c_int, c_int, c_int, c_int64, c_double
-            ),
+            ctypes.CFUNCTYPE(None, c_void_p, c_void_p, c_int, Pointers, *[c_int] * 3, c_int64, c_double),
         ),
         ("divide", ctypes.CFUNCTYPE(None, c_void_p, c_int, c_int64, c_int64)),
         ("neutral", ctypes.CFUNCTYPE(None, c_void_p, c_int, c_int, c_int64)),
@@ -72,14 +78,19 @@ class Host:
         return bool(self.library.hc_reduction_defined(REDUCTIONS.index(reduction), code(dtype)))
 
     def reduce(
-        self, to: Array, sources: Sequence[Array], reduction: str, scale: float = 1.0, also: Array | None = None
+        self,
+        to: Array,
+        sources: Sequence[Array],
+        reduction: str,
+        scale: float = 1.0,
+        also: Array | None = None,
     ) -> Array:
         pointers = (c_void_p * len(sources))(*(x.ctypes.data for x in sources))
         second = None if also is None else also.ctypes.data
-        dtype = code(sources[0].dtype)
         self.memory.reduce(
-            to.ctypes.data, second, code(to.dtype), pointers, len(sources), dtype, REDUCTIONS.index(reduction), to.size, scale
-        )
+            to.ctypes.data, second, code(to.dtype), pointers, len(sources), code(sources[0].dtype),
+            REDUCTIONS.index(reduction), to.size, scale,
+        )  # fmt: skip
         return to
 
     def convert(self, x: Array, dtype: DTypeLike, scale: float = 1.0) -> Array:
