@@ -31,6 +31,7 @@
 
 #define HC__LINE 128 /* two lines of 64: neighbours are fetched in pairs */
 #define HC__SMALL_ROOM ((size_t)16 << 10)
+#define HC__SCRATCH ((size_t)32 << 10) /* stays in the cache next to the core, beside what it is made of */
 
 typedef struct hc__mark {
     _Alignas(HC__LINE) _Atomic uint64_t value;
@@ -80,8 +81,10 @@ typedef struct hc__shm {
     hc__small *small;
     uint8_t *slots, *results;
     size_t region;
-    const uint8_t **inputs; /* local_size entries: where a reduction reads */
-    const void **sources;   /* local_size entries: the same within one piece */
+    const uint8_t **inputs;  /* local_size entries: where a reduction reads its range */
+    const uint8_t **sources; /* the same within one piece */
+    const void **blocks;     /* the same within one block of it */
+    uint8_t *scratch;        /* HC__SCRATCH bytes of private memory */
 
     uint64_t sequence;       /* chunks of all closed batches */
     uint64_t small_sequence; /* the same for the small path */

@@ -27,6 +27,14 @@
 
 #define RANKS_MAX 64
 
+static uint64_t mix(uint64_t x) {
+    x ^= x >> 33;
+    x *= 0xff51afd7ed558ccdULL;
+    x ^= x >> 33;
+    x *= 0xc4ceb9fe1a85ec53ULL;
+    return x ^ x >> 33;
+}
+
 typedef struct ranks {
     int as_processes, size;
     hc_segment home, node; /* threads share these; a process makes its own of the names */

@@ -11,15 +11,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "hc.h"
-
-static uint64_t mix(uint64_t x) {
-    x ^= x >> 33;
-    x *= 0xff51afd7ed558ccdULL;
-    x ^= x >> 33;
-    x *= 0xc4ceb9fe1a85ec53ULL;
-    return x ^ x >> 33;
-}
+#include "ranks.h"
 
 static float from_bfloat16(uint16_t bits) {
     uint32_t wide = (uint32_t)bits << 16;

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * node_stage.c - how fast the node's allreduce is, beside memcpy by all ranks at once in the same run.
+ *
+ *     node_stage RANKS [DTYPE [NODE_DTYPE [MOST_BYTES [LEAST_BYTES]]]]
+ *
+ * SUM in place. Prints JSON lines: per size the quartiles over all iterations of the slowest rank's time, for the
+ * allreduce and for memcpy. Every size is verified on random data, against a sum that each rank makes itself.
+ */
+#include <math.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "shm.h"
+
+#define ITERATIONS_MAX 2000
+
+typedef struct rank {
+    int32_t rank, size, spin;
+    int dtype, node_dtype;
+    hc_home *home;
+    hc_node *node;
+    double *slowest; /* rank 0 gathers */
+} rank;
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* The driver's waiting without its sleep: spin, and give the core away when that did not help. */
+static void relax(const rank *r, int *idle) {
+    if (++*idle > r->spin) {
+        sched_yield();
+        *idle = 0;
+    } else {
+#if defined(__x86_64__)
+        __builtin_ia32_pause();
+#endif
+    }
+}
+
+static void fail_if(int condition, const char *what) {
+    if (!condition) return;
+    fprintf(stderr, "%s\n", what);
+    exit(1);
+}
+
+static void gather(rank *r, int64_t own, int64_t *table) {
+    int idle = 0, status;
+    while ((status = r->node->ops->table(r->node, &own, 1, table)) != HC_DONE)
+        relax(r, &idle);
+}
+
+static void meet(rank *r) {
+    int64_t table[256];
+    gather(r, 0, table);
+}
+
+static void allreduce(rank *r, void *data, int64_t count) {
+    hc_piece piece = {.in = data, .out = data, .count = count, .row = 1, .scale = 1.0};
+    hc_batch batch = {.operation = HC_ALLREDUCE, .reduction = HC_SUM, .dtype = (uint8_t)r->dtype,
+                      .node_dtype = (uint8_t)r->node_dtype, .divisor = 1, .count = count, .npieces = 1,
+                      .pieces = &piece};
+    const struct hc_node_ops *ops = r->node->ops;
+    int64_t nchunks, reduced = 0, spread = 0;
+    fail_if(ops->open(r->node, &batch, 0, 0, &nchunks) != HC_OK, "open");
+    int depth = ops->depth(r->node), idle = 0;
+    while (spread < nchunks) {
+        int moved = 0, status;
+        if (spread < reduced) {
+            status = ops->spread(r->node, spread);
+            spread += status == HC_DONE;
+            moved |= status;
+        }
+        if (reduced < nchunks && reduced < spread + depth) {
+            status = ops->reduce(r->node, reduced);
+            reduced += status == HC_DONE;
+            moved |= status;
+        }
+        if (moved == HC_IDLE) relax(r, &idle);
+        else idle = 0;
+    }
+    ops->close(r->node);
+}
+
+/* ---- data ------------------------------------------------------------------------------------------------ */
+
+static uint32_t hash(uint32_t x) {
+    x = (x ^ x >> 16) * 0x7feb352du;
+    x = (x ^ x >> 15) * 0x846ca68bu;
+    return x ^ x >> 16;
+}
+
+static float sample(int32_t rank, int64_t i) {
+    return (float)((double)hash((uint32_t)i * 64 + (uint32_t)rank) / 4294967296.0 - 0.5);
+}
+
+static void fill(const rank *r, void *data, int64_t count) {
+    for (int64_t i = 0; i < count; i++) {
+        float x = sample(r->rank, i);
+        hc_host_memory.convert((char *)data + (size_t)i * hc_dtype_size(r->dtype), r->dtype, &x, HC_FLOAT32, 1, 1.0);
+    }
+}
+
+static void verify(const rank *r, const void *data, int64_t count) {
+    int half = r->node_dtype == HC_FLOAT16 || r->node_dtype == HC_BFLOAT16;
+    double bound = half ? r->size * 1.2e-2 : r->size * 1e-6;
+    for (int64_t i = 0; i < count; i++) {
+        double sum = 0;
+        float got;
+        for (int32_t q = 0; q < r->size; q++)
+            sum += sample(q, i);
+        hc_host_memory.convert(&got, HC_FLOAT32, (const char *)data + (size_t)i * hc_dtype_size(r->dtype), r->dtype, 1,
+                               1.0);
+        fail_if(!(fabs(got - sum) <= bound), "a result is wrong");
+    }
+}
+
+/* ---- measuring --------------------------------------------------------------------------------------------- */
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void slowest(rank *r, double seconds, double *into) {
+    int64_t table[256], most = 0;
+    gather(r, (int64_t)(seconds * 1e9), table);
+    for (int32_t q = 0; q < r->size; q++)
+        most = table[q] > most ? table[q] : most;
+    *into = (double)most * 1e-3;
+}
+
+static void measure(rank *r, int64_t bytes) {
+    static double ours[ITERATIONS_MAX], copies[ITERATIONS_MAX];
+    int64_t count = bytes / (int64_t)hc_dtype_size(r->dtype);
+    int n = bytes <= 65536 ? ITERATIONS_MAX : bytes <= (8 << 20) ? 200 : 31;
+    char *data = hc_host_memory.alloc((size_t)bytes), *other = hc_host_memory.alloc((size_t)bytes);
+    memset(other, 0, (size_t)bytes);
+    fill(r, data, count);
+    allreduce(r, data, count);
+    verify(r, data, count);
+    for (int i = 0; i < n; i++) {
+        meet(r);
+        double start = now();
+        allreduce(r, data, count);
+        double took = now() - start;
+        slowest(r, took, &ours[i]);
+        start = now();
+        memcpy(other, data, (size_t)bytes);
+        took = now() - start;
+        slowest(r, took, &copies[i]);
+    }
+    fill(r, data, count);
+    allreduce(r, data, count);
+    verify(r, data, count);
+    qsort(ours, (size_t)n, sizeof *ours, by_value);
+    qsort(copies, (size_t)n, sizeof *copies, by_value);
+    if (r->rank == 0)
+        printf("{\"ranks\": %d, \"dtype\": \"%s\", \"node_dtype\": \"%s\", \"bytes\": %lld, \"us\": %.2f, "
+               "\"us_quartiles\": [%.2f, %.2f], \"memcpy_us\": %.2f, \"memcpy_us_quartiles\": [%.2f, %.2f], "
+               "\"ratio\": %.2f}\n",
+               r->size, hc_dtype_name(r->dtype), hc_dtype_name(r->node_dtype), (long long)bytes, ours[n / 2],
+               ours[n / 4], ours[n * 3 / 4], copies[n / 2], copies[n / 4], copies[n * 3 / 4], ours[n / 2] / copies[n / 2]);
+    fflush(stdout);
+    hc_host_memory.release(data);
+    hc_host_memory.release(other);
+}
+
+/* ---- ranks ----------------------------------------------------------------------------------------------------- */
+
+static hc_segment shared(size_t bytes) {
+    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    fail_if(base == MAP_FAILED, "no memory");
+    return (hc_segment){base, bytes, -1};
+}
+
+/* As a launcher that binds its ranks does: one core a rank, and round again where there are more ranks. */
+static void bind_to_core(int32_t rank) {
+    cpu_set_t allowed, mine;
+    CPU_ZERO(&mine);
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
+    int nth = rank % CPU_COUNT(&allowed);
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &allowed) && nth-- == 0) CPU_SET(cpu, &mine);
+    sched_setaffinity(0, sizeof mine, &mine);
+}
+
+static void run(rank *r, hc_segment home, hc_segment segment, int64_t least, int64_t most) {
+    int32_t ranks[256];
+    for (int32_t q = 0; q < r->size; q++)
+        ranks[q] = q;
+    bind_to_core(r->rank);
+    fail_if(hc_home_new(&home, r->rank, r->size, ranks, &r->home) != HC_OK, "home");
+    fail_if(hc_shm_node_new(segment, r->home, ranks, r->rank, r->size, &hc_host_memory, &r->node) != HC_OK, "node");
+    for (int64_t bytes = 4; bytes <= most; bytes *= 4)
+        if (bytes >= least) measure(r, bytes);
+    exit(0);
+}
+
+static int dtype_of(const char *name) {
+    for (int d = 0; d < HC_DTYPE_COUNT; d++)
+        if (strcmp(name, hc_dtype_name(d)) == 0) return d;
+    fail_if(1, "no such dtype");
+    return -1;
+}
+
+int main(int argc, char **argv) {
+    fail_if(argc < 2, "usage: node_stage RANKS [DTYPE [NODE_DTYPE [MOST_BYTES [LEAST_BYTES]]]]");
+    rank r = {.size = atoi(argv[1])};
+    r.dtype = dtype_of(argc > 2 ? argv[2] : "float32");
+    r.node_dtype = argc > 3 ? dtype_of(argv[3]) : r.dtype;
+    int64_t most = argc > 4 ? atoll(argv[4]) : 64 << 20, least = argc > 5 ? atoll(argv[5]) : 4;
+    r.spin = r.size <= sysconf(_SC_NPROCESSORS_ONLN) ? 2000 : 10;
+    hc_segment home = shared(hc_home_bytes(r.size)), segment = shared(hc_shm_bytes(r.size));
+    for (r.rank = 0; r.rank < r.size; r.rank++)
+        if (fork() == 0) run(&r, home, segment, least, most);
+    int worst = 0, status;
+    for (int32_t q = 0; q < r.size; q++)
+        if (wait(&status) > 0 && status != 0) worst = 1;
+    return worst;
+}
