@@ -52,7 +52,6 @@ class Loop:
         *,
         background: bool,
         one_thread: bool,
-        crowded: bool,
         heartbeat: bool,
     ) -> None: ...
     def close(self) -> None: ...

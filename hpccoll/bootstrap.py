@@ -8,7 +8,6 @@ A :class:`Meeting` is all that a World needs to be made: ranks that can exchange
 from __future__ import annotations
 
 import dataclasses
-import os
 import secrets
 import sys
 import time
@@ -275,7 +274,6 @@ class _Card:
 
     settings: config.Config
     machine: Any
-    cores: frozenset[int]
     level: str
     nonce: str
 
@@ -287,7 +285,6 @@ def make(meeting: Any, settings: config.Config) -> tuple[Base, _core.Set]:
     nonce = cards[0].nonce
     net = _agreed(meeting, lambda: meeting.net()) if max(node_of) > 0 else None
     background = [net is None or card.level == "MULTIPLE" for card in cards]
-    here = [card for card in cards if card.machine == cards[meeting.rank].machine]
     home = _home(meeting, node_of, nonce)
     _core.select_kernels(settings.simd)
     loop = _core.Loop(
@@ -298,7 +295,6 @@ def make(meeting: Any, settings: config.Config) -> tuple[Base, _core.Set]:
         settings,
         background=settings.background and background[meeting.rank],
         one_thread=net is not None and cards[meeting.rank].level in ("SINGLE", "FUNNELED"),
-        crowded=len(here) > len(frozenset[int]().union(*(card.cores for card in here))),
         heartbeat=settings.peer_timeout > 0 and all(background) and all(card.settings.background for card in cards),
     )
     base = Base(meeting, settings, loop, nonce, (1 << 127) - 2, cards[meeting.rank].level)
@@ -316,8 +312,7 @@ def make(meeting: Any, settings: config.Config) -> tuple[Base, _core.Set]:
 
 
 def _exchange_cards(meeting: Any, settings: config.Config) -> list[_Card]:
-    cores = frozenset(os.sched_getaffinity(0))
-    mine = _Card(settings, meeting.machine(), cores, meeting.thread_level(), secrets.token_hex(8))
+    mine = _Card(settings, meeting.machine(), meeting.thread_level(), secrets.token_hex(8))
     cards: list[_Card] = meeting.allgather(mine)
     if differing := config.differences([card.settings for card in cards]):
         raise errors.StartError(f"the World was not made: {differing}")

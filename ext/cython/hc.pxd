@@ -127,7 +127,7 @@ cdef extern from "loop.h" nogil:
     ctypedef struct hc_loop
     ctypedef struct hc_loop_config:
         hc_engine_config engine
-        uint8_t background, one_thread, crowded, heartbeat, deterministic, debug, wire
+        uint8_t background, one_thread, heartbeat, deterministic, debug, wire
         uint64_t peer_timeout
         const int32_t *node_of
         int32_t local_rank, local_size

@@ -120,7 +120,7 @@ cdef class Loop:
     cdef object settings
 
     def __init__(self, int rank, tuple node_of, Segment segment, object net, object settings, *,
-                 bint background, bint one_thread, bint crowded, bint heartbeat):
+                 bint background, bint one_thread, bint heartbeat):
         """
         :param rank: of the World
         :param node_of: node of each rank of the World
@@ -141,9 +141,9 @@ cdef class Loop:
         locals_ = [r for r in range(self.size) if node_of[r] == node_of[rank]]
         self.local_rank = locals_.index(rank)
         self.local_size = len(locals_)
-        self.make(segment, locals_, background, one_thread, crowded, heartbeat)
+        self.make(segment, locals_, background, one_thread, heartbeat)
 
-    cdef int make(self, Segment segment, list locals_, bint background, bint one_thread, bint crowded,
+    cdef int make(self, Segment segment, list locals_, bint background, bint one_thread,
                   bint heartbeat) except -1:
         cdef hc_loop_config config
         cdef hc_loop_parts parts
@@ -155,7 +155,7 @@ cdef class Loop:
         memset(&parts, 0, sizeof(parts))
         self.fill(&config)
         config.background, config.one_thread = background, one_thread
-        config.crowded, config.heartbeat = crowded, heartbeat
+        config.heartbeat = heartbeat
         config.node_of, config.locals = nodes, ranks
         config.local_rank, config.local_size = self.local_rank, self.local_size
         try:

@@ -66,7 +66,6 @@ typedef struct hc_loop_config {
     hc_engine_config engine;
     uint8_t background;      /* a thread of the loop's own drives when nobody waits */
     uint8_t one_thread;      /* only the thread that made the loop may drive (MPI_THREAD_FUNNELED) */
-    uint8_t crowded;         /* more ranks than cores here: do not spin */
     uint8_t heartbeat;       /* every rank of the World has a background thread, and answers */
     uint8_t deterministic;
     uint8_t debug;           /* inputs are checked for changes while in flight */
