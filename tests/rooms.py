@@ -20,7 +20,7 @@ def runs(extra: list[str], parallel_only: bool) -> dict[str, list[str]]:
 
     -P: what is installed is tested, not what happens to lie in the current folder.
     """
-    pytest = ["-P", "-m", "pytest", *extra]
+    pytest = ["-P", "-m", "pytest", "--color=no", *extra]
     launch = [sys.executable, "-P", "-m", "hpccoll", "run", "--timeout", str(TIMEOUT)]
     parallel = {
         f"{ranks} ranks, {nodes} nodes": [
