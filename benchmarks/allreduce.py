@@ -42,7 +42,9 @@ def cases(library: Library, options: argparse.Namespace) -> Iterator[Case]:
                     check_sum(x, x.size, x.dtype, 0.02 if half else 1e-5)
                 x[:] = 0  # sums in place would grow without end
 
-            yield Case(np.dtype(dtype).name, size_label(size) + (" as halves" if half else ""), run, verify, x.nbytes)
+            yield Case(
+                np.dtype(dtype).name, size_label(size) + (" as halves" if half else ""), run, verify, x.nbytes
+            )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -83,7 +83,9 @@ def random_data(rank: int, count: int, dtype: object = np.float32) -> NDArray[np
     return values.astype(dtype)
 
 
-def check_sum(result: NDArray[np.float32], count: int, dtype: object = np.float32, tolerance: float = 1e-5) -> None:
+def check_sum(
+    result: NDArray[np.float32], count: int, dtype: object = np.float32, tolerance: float = 1e-5
+) -> None:
     """Compare with the float64 sum of all ranks' random data."""
     expected = sum(random_data(rank, count, dtype).astype(np.float64) for rank in range(COMM.size))
     wrong = np.abs(result.astype(np.float64) - expected) > tolerance * (1 + np.abs(expected))
@@ -100,7 +102,9 @@ def size_label(size: int) -> str:
     return f"{size} B"
 
 
-def main(question: str, cases: Cases, add_arguments: Callable[[argparse.ArgumentParser], None] | None = None) -> None:
+def main(
+    question: str, cases: Cases, add_arguments: Callable[[argparse.ArgumentParser], None] | None = None
+) -> None:
     """The command line of every question."""
     parser = argparse.ArgumentParser(description=question)
     parser.add_argument("--library", default="hpccoll")
@@ -119,7 +123,16 @@ def main(question: str, cases: Cases, add_arguments: Callable[[argparse.Argument
             samples = measure(case, 0.0 if tiny else options.seconds, options.most)
             figures = case.figures(statistics.median(samples))
             _report(
-                Result(library.name, library.version, case.way, case.label, case.bytes, COMM.size, samples, figures),
+                Result(
+                    library.name,
+                    library.version,
+                    case.way,
+                    case.label,
+                    case.bytes,
+                    COMM.size,
+                    samples,
+                    figures,
+                ),
                 options.out,
             )
     finally:

@@ -34,9 +34,15 @@ def cases(library: Library, options: argparse.Namespace) -> Iterator[Case]:
         used = (usage(library) - before).astype(np.float64)
         COMM.Allreduce(MPI.IN_PLACE, used, MPI.MAX)  # of the busiest rank
         messages, switches, cpu = used
-        return {"messages": messages, "switches a second": switches / seconds, "% of a core": 100 * cpu / seconds}
+        return {
+            "messages": messages,
+            "switches a second": switches / seconds,
+            "% of a core": 100 * cpu / seconds,
+        }
 
-    yield Case("asleep", f"{seconds:g} s", lambda: time.sleep(seconds), lambda: None, once=True, figures=figures)
+    yield Case(
+        "asleep", f"{seconds:g} s", lambda: time.sleep(seconds), lambda: None, once=True, figures=figures
+    )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -33,6 +33,11 @@ class Hpccoll:
         self.hpccoll = hpccoll
         self.version = hpccoll.__version__
 
+    def restart(self, **knobs: object) -> None:
+        """A new default World with other knobs."""
+        self.hpccoll.shutdown()
+        self.hpccoll.init(**knobs)
+
     def sum_in_place(self, x: Array) -> Callable[[], object]:
         allreduce = self.hpccoll.allreduce
         return lambda: allreduce(x, name="x", out=x)
@@ -81,7 +86,9 @@ class Gloo:
 
         torch.set_num_threads(1)
         port = COMM.bcast(20000 + os.getpid() % 20000)
-        dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=COMM.rank, world_size=COMM.size)
+        dist.init_process_group(
+            "gloo", init_method=f"tcp://127.0.0.1:{port}", rank=COMM.rank, world_size=COMM.size
+        )
         self.torch, self.dist = torch, dist
         self.version = torch.__version__
 

@@ -68,7 +68,9 @@ def hpccoll_ways(library: Hpccoll, tensors: Tensors) -> Ways:
     hc, arrays = library.hpccoll, list(tensors.values())
 
     def one_by_one(compression: object = None) -> None:
-        handles = [hc.allreduce_async(x, name=name, out=x, compression=compression) for name, x in tensors.items()]
+        handles = [
+            hc.allreduce_async(x, name=name, out=x, compression=compression) for name, x in tensors.items()
+        ]
         for handle in handles:
             handle.wait()
 

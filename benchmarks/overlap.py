@@ -8,6 +8,7 @@ the communication. A core a rank for computing alone leaves little to hide behin
 
 import argparse
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 from harness import COMM, TINY, Case, main
@@ -17,7 +18,7 @@ from mpi4py import MPI
 LAYERS = 20
 
 
-def starter(library: Library) -> Callable[[int, np.ndarray], object]:
+def starter(library: Library) -> Callable[[int, np.ndarray], Any]:
     """A call that starts the sum of gradient i in place and returns something with wait()."""
     match library:
         case Hpccoll(hpccoll=hc):
@@ -25,37 +26,43 @@ def starter(library: Library) -> Callable[[int, np.ndarray], object]:
     return lambda i, x: COMM.Iallreduce(MPI.IN_PLACE, x)
 
 
-def cases(library: Library, options: argparse.Namespace) -> Iterator[Case]:
-    side = 64 if options.size == TINY else 448
-    a = np.random.default_rng(COMM.rank).standard_normal((side, side), dtype=np.float32)
-    out = np.empty_like(a)
-    gradients = [np.zeros(1024 if options.size == TINY else 1 << 18, np.float32) for _ in range(LAYERS)]
-    start = starter(library)
-    medians: dict[str, float] = {}
+class Backward:
+    """A matrix product and then a gradient, LAYERS times."""
 
-    def compute() -> None:
-        for _ in gradients:
-            np.matmul(a, a, out=out)
+    def __init__(self, library: Library, side: int, gradient: int) -> None:
+        self.a = np.random.default_rng(COMM.rank).standard_normal((side, side), dtype=np.float32)
+        self.out = np.empty_like(self.a)
+        self.gradients = [np.zeros(gradient, np.float32) for _ in range(LAYERS)]
+        self.start = starter(library)
 
-    def communicate() -> None:
-        for handle in [start(i, x) for i, x in enumerate(gradients)]:
+    def compute(self) -> None:
+        for _ in self.gradients:
+            np.matmul(self.a, self.a, out=self.out)
+
+    def communicate(self) -> None:
+        for handle in [self.start(i, x) for i, x in enumerate(self.gradients)]:
             handle.wait()
 
-    def both() -> None:
+    def both(self) -> None:
         handles = []
-        for i, x in enumerate(gradients):
-            np.matmul(a, a, out=out)
-            handles.append(start(i, x))
+        for i, x in enumerate(self.gradients):
+            np.matmul(self.a, self.a, out=self.out)
+            handles.append(self.start(i, x))
         for handle in handles:
             handle.wait()
 
-    def verify() -> None:
-        for i, x in enumerate(gradients):
+    def verify(self) -> None:
+        for i, x in enumerate(self.gradients):
             x[:] = i + COMM.rank
-        both()
-        for i, x in enumerate(gradients):
+        self.both()
+        for i, x in enumerate(self.gradients):
             assert (x == COMM.size * i + sum(range(COMM.size))).all(), i
             x[:] = 0
+
+
+def cases(library: Library, options: argparse.Namespace) -> Iterator[Case]:
+    step = Backward(library, 64, 1024) if options.size == TINY else Backward(library, 448, 1 << 18)
+    medians: dict[str, float] = {}
 
     def remember(way: str) -> Callable[[float], dict[str, float]]:
         def figures(seconds: float) -> dict[str, float]:
@@ -67,11 +74,10 @@ def cases(library: Library, options: argparse.Namespace) -> Iterator[Case]:
     def hidden(seconds: float) -> dict[str, float]:
         return {"hidden": (medians["compute"] + medians["communicate"] - seconds) / medians["communicate"]}
 
-    size = sum(x.nbytes for x in gradients)
-    label = f"{LAYERS} layers"
-    yield Case("compute", label, compute, verify, figures=remember("compute"))
-    yield Case("communicate", label, communicate, verify, size, figures=remember("communicate"))
-    yield Case("both", label, both, verify, size, figures=hidden)
+    label, size = f"{LAYERS} layers", sum(x.nbytes for x in step.gradients)
+    yield Case("compute", label, step.compute, step.verify, figures=remember("compute"))
+    yield Case("communicate", label, step.communicate, step.verify, size, figures=remember("communicate"))
+    yield Case("both", label, step.both, step.verify, size, figures=hidden)
 
 
 if __name__ == "__main__":

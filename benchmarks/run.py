@@ -71,7 +71,9 @@ def environment(contestant: Contestant) -> dict[str, str]:
     env |= {"OMPI_MCA_mpi_yield_when_idle": "1", "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe"}
     if os.geteuid() == 0:
         env |= {
-            f"{prefix}_ALLOW_RUN_AS_ROOT{suffix}": "1" for prefix in ("OMPI", "PRTE") for suffix in ("", "_CONFIRM")
+            f"{prefix}_ALLOW_RUN_AS_ROOT{suffix}": "1"
+            for prefix in ("OMPI", "PRTE")
+            for suffix in ("", "_CONFIRM")
         }
     return env
 
@@ -132,7 +134,9 @@ def table(results: list[dict]) -> str:
                 f"| {micro[0]} | {micro[1]} .. {micro[2]} | {ratios} |"
             )
             if result["figures"]:
-                lines[-1] += " " + ", ".join(f"{name} {value:.4g}" for name, value in result["figures"].items())
+                lines[-1] += " " + ", ".join(
+                    f"{name} {value:.4g}" for name, value in result["figures"].items()
+                )
     return "\n".join(lines)
 
 
@@ -169,7 +173,9 @@ def save(question: str, ranks: int, results: list[dict], folder: Path, facts: di
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("questions", nargs="*", choices=[*QUESTIONS, []], help="default: all")
     parser.add_argument("--ranks", type=int, nargs="+", default=[2])
     parser.add_argument("--rounds", type=int, default=3, help="turns of each library")
@@ -194,7 +200,9 @@ def main() -> None:
                         continue
                     if contestant.reason_missing:
                         if turn == 0:
-                            print(f"{contestant.library} left out: {contestant.reason_missing}", file=sys.stderr)
+                            print(
+                                f"{contestant.library} left out: {contestant.reason_missing}", file=sys.stderr
+                            )
                         continue
                     rounds += ask(question, contestant, ranks, passed_on, options.timeout)
             results = merge(rounds)

@@ -34,7 +34,9 @@ def knobs() -> str:
 
 def statuses() -> str:
     """One row a status of the engine that is an error."""
-    rows = [(f"`{exception}`", text, f"`{name}`", code) for code, name, text, exception in _core.STATUSES if code]
+    rows = [
+        (f"`{exception}`", text, f"`{name}`", code) for code, name, text, exception in _core.STATUSES if code
+    ]
     return table(("exception", "says that", "status", "code"), rows)
 
 

@@ -4,8 +4,9 @@
 import time
 from typing import Protocol
 
-import hpccoll
 from network import Half
+
+import hpccoll
 
 
 class Exchange(Protocol):

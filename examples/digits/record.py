@@ -30,24 +30,22 @@ def write_record(
             numpy=np.__version__,
             hpccoll=hpccoll.__version__,
         )
-        file.create_group("communication").attrs.update({name: np.uint64(value) for name, value in stats.items()})
+        file.create_group("communication").attrs.update(
+            {name: np.uint64(value) for name, value in stats.items()}
+        )
 
 
 def communication(stats: Mapping[str, int], exposed: float, steps: int) -> str:
     """Rank 0's counters, a line a question."""
     busy = stats["in_flight_ns"] / 1e9
     hidden = max(0.0, 1.0 - exposed / busy) if busy else 0.0
-    met = stats["first_commits"]
-    cached = stats["cached_commits"]
-    return "\n".join(
-        [
-            f"  inside the node   {stats['packed_bytes'] / 1e6:9.1f} MB packed, {stats['spread_bytes'] / 1e6:.1f} MB spread",
-            f"  between nodes     {stats['net_sent_bytes'] / 1e6:9.1f} MB sent in {stats['net_sent_messages']} messages",
-            f"  control           {stats['control_messages_local']} messages inside the node,"
-            f" {stats['control_messages_net']} between nodes",
-            f"  batches           {stats['batches']} ({stats['batches'] / steps:.1f} a step)",
-            f"  agreed            {cached} requests by their cached bit, {met} at a first meeting",
-            f"  time              {busy:.2f} s in flight: {hidden:.0%} hidden behind the backward pass,"
-            f" {exposed:.2f} s exposed",
-        ]
-    )
+    megabytes = {name: stats[f"{name}_bytes"] / 1e6 for name in ("packed", "reduced", "spread", "net_sent")}
+    inside = "{packed:.1f} MB packed, {reduced:.1f} MB reduced, {spread:.1f} MB spread".format(**megabytes)
+    batches = stats["batches"]
+    return f"""\
+  inside the node  {inside}
+  between nodes    {megabytes["net_sent"]:.1f} MB sent in {stats["net_sent_messages"]} messages
+  control          {stats["control_messages_local"]} messages inside the node, {stats["control_messages_net"]} between nodes
+  batches          {batches}, {batches / steps:.1f} a step
+  agreed           {stats["cached_commits"]} requests by their cached bit, {stats["first_commits"]} at a first meeting
+  time             {busy:.2f} s in flight, {hidden:.0%} of it hidden behind the backward pass, {exposed:.2f} s exposed"""

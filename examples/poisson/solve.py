@@ -44,7 +44,9 @@ def right_hand_side(strip: Strip) -> tuple[Field, Field]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Distributed conjugate gradients on hpccoll and on plain MPI.")
+    parser = argparse.ArgumentParser(
+        description="Distributed conjugate gradients on hpccoll and on plain MPI."
+    )
     parser.add_argument("--points", type=int, default=192, help="interior points a side")
     parser.add_argument("--checksum", action="store_true", help="print one of the solution's bits")
     options = parser.parse_args()
@@ -58,7 +60,11 @@ def main() -> None:
         solution = solve(f, strip, sums)
         return solution, time.perf_counter() - start
 
-    (ours, seconds), (again, _), (plain, plain_seconds) = timed(HpccollSums()), timed(HpccollSums()), timed(MpiSums())
+    (ours, seconds), (again, _), (plain, plain_seconds) = (
+        timed(HpccollSums()),
+        timed(HpccollSums()),
+        timed(MpiSums()),
+    )
     differences = [
         float(np.abs(ours.strip - exact).max()),
         float(np.abs(ours.strip - plain.strip).max()),
@@ -69,7 +75,9 @@ def main() -> None:
     if hpccoll.rank() == 0:
         print(f"{options.points}^2 points, {hpccoll.size()} ranks")
         print(f"hpccoll    {ours.iterations} iterations, residual {ours.residual:.1e}, {seconds:.3f} s")
-        print(f"plain MPI  {plain.iterations} iterations, residual {plain.residual:.1e}, {plain_seconds:.3f} s")
+        print(
+            f"plain MPI  {plain.iterations} iterations, residual {plain.residual:.1e}, {plain_seconds:.3f} s"
+        )
         print(f"largest error against the exact solution {error:.1e}, against plain MPI {against_mpi:.1e}")
         print(f"solved twice: {'different bits' if repeat else 'the same bits'}")
         if options.checksum:

@@ -11,7 +11,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 ASKED = [
-    (q, library) for q in ("small", "allreduce", "many_tensors", "resnet50") for library in ("memcpy", "hpccoll", "mpi")
+    (q, library)
+    for q in ("small", "allreduce", "many_tensors", "resnet50")
+    for library in ("memcpy", "hpccoll", "mpi")
 ]
 ASKED += [("overlap", "hpccoll"), ("overlap", "mpi"), ("idle", "hpccoll"), ("hierarchy", "hpccoll")]
 

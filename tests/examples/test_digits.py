@@ -7,19 +7,19 @@ import h5py
 import numpy as np
 import pytest
 
-SHORT = ("--epochs", "3", "--verify")
+SHORT = ("--epochs", "2", "--verify")
 
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(("ranks", "nodes"), [(1, 1), (2, 1), (3, 2), (4, 2)])
 def test_digits(job, tmp_path: Path, ranks: int, nodes: int) -> None:
     output = job(ranks, "examples/digits/train.py", "--folder", tmp_path, *SHORT, HPCCOLL_NODES=nodes)
-    assert f"{ranks} ranks on {nodes} nodes, 42 steps" in output
+    assert f"{ranks} ranks on {nodes} nodes, 28 steps" in output
     assert f"step 20: rank {ranks - 1} overflowed, all {ranks} ranks skipped it" in output
     assert "tolerated" in output
     with h5py.File(tmp_path / f"run-{ranks}-ranks.h5") as record:
         loss = record["loss"][:]
-        assert len(loss) == 42 and loss[-7:].mean() < 0.2 * loss[:7].mean()
+        assert len(loss) == 28 and loss[-7:].mean() < 0.2 * loss[:7].mean()
         assert record["skipped"][:].tolist() == [20]
         assert record["loss_scale"][21] == record["loss_scale"][20] / 2
         assert record.attrs["accuracy"] > 0.85
@@ -27,9 +27,3 @@ def test_digits(job, tmp_path: Path, ranks: int, nodes: int) -> None:
         sent = record["communication"].attrs["net_sent_bytes"]
         assert (sent > 0) == (nodes > 1)
         assert sum(np.size(weight) for weight in record["weights"].values()) > 1_000_000
-
-
-@pytest.mark.timeout(120)
-def test_a_rank_count_that_does_not_divide_the_shards(job, tmp_path: Path) -> None:
-    output = job(5, "examples/digits/train.py", "--folder", tmp_path, status=1)
-    assert "5 ranks cannot share 12 shards evenly" in output

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Do the stages of the hierarchy overlap? One chunk, which goes through node, network, node, against many.
+
+The ranks of this machine act as two nodes, so that both kinds of transport run.
+"""
+
+import argparse
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from harness import COMM, TINY, Case, check_sum, main, random_data, size_label
+from libraries import Hpccoll, Library
+
+ONE_CHUNK = 1 << 30  # as large as the segment allows
+
+
+def cases(library: Library, options: argparse.Namespace) -> Iterator[Case]:
+    assert isinstance(library, Hpccoll), "a question about hpccoll alone"
+    x = random_data(
+        COMM.rank, 1 << (14 if options.size == TINY else 17)
+    )  # 512 KiB: the largest chunk there is
+    for way, chunk in (
+        ("one chunk", ONE_CHUNK),
+        ("chunks of 128 KiB", 128 << 10),
+        ("chunks of 64 KiB", 64 << 10),
+    ):
+        library.restart(nodes=str(min(2, COMM.size)), chunk_bytes=chunk)
+        run = library.sum_in_place(x)
+
+        def verify(run: Callable[[], object] = run) -> None:
+            x[:] = random_data(COMM.rank, x.size)
+            run()
+            check_sum(x, x.size)
+            x[:] = 0
+
+        yield Case(way, size_label(x.nbytes), run, verify, x.nbytes)
+
+
+if __name__ == "__main__":
+    main(__doc__ or "", cases)
