@@ -309,7 +309,7 @@ struct hc__set {
     uint32_t *joined_firm, *joined_loose; /* ranks a source */
     uint32_t out_firm, out_loose;         /* to go up; at the root: all that are joined */
     int32_t last_joined;
-    uint64_t join_ticket;
+    uint64_t join_ticket, joined_at;
 
     uint64_t next_batch;
     hc__running *running, *running_last;
@@ -411,10 +411,41 @@ void hc__join_void(hc__set *);              /* T6: loose joins, when slots are f
 void hc__join_again(hc__set *);             /* L5 */
 void hc__join_all(hc__set *, int32_t last); /* L6 */
 
-/* ---- stall.c, who.c, fail.c ------------------------------------------------------------------------------------------ */
+/* ---- stall.c, who.c, report.c, fail.c ------------------------------------------------------------------------------------------ */
+
+#define HC__WHAT 256
+
+/* A question under way: which ranks lack the item with this key (0, 0: which have not joined)? */
+struct hc__query {
+    hc__query *next;
+    uint64_t key[2];
+    uint64_t deadline, waited;
+    uint32_t first_asker; /* source */
+    uint32_t unanswered;  /* children */
+    uint32_t lacking, silent;
+    uint32_t nranks;
+    int32_t ranks[HC__LISTED]; /* set ranks that lack the item */
+    int32_t silent_rank;       /* World rank of the first silent child */
+    uint8_t collecting;
+    char what[HC__WHAT];
+    uint64_t bits[]; /* two sets of sources: who asks, who has not answered */
+};
+
+typedef struct hc__report {
+    uint8_t reporter; /* the one who receives it is to print it */
+    uint32_t awaited, nranks, text_len;
+    int32_t ranks[HC__LISTED];
+    const char *text;
+} hc__report;
 
 void hc__stall_tick(hc__set *);
 uint64_t hc__stall_deadline(const hc__set *);
+int hc__query_is_join(const uint64_t key[2]);
+int hc__query_asks(const hc__query *, uint32_t source);
+uint8_t *hc__query_message(hc__set *, int message, const uint64_t key[2], size_t more, uint8_t **p);
+uint8_t *hc__write_ranks(uint8_t *, const int32_t *ranks, uint32_t n);
+void hc__report_write(const hc__set *, const hc__query *, char text[HC__TEXT], hc__report *); /* at the root */
+void hc__report_down(hc__set *, const hc__query *, const hc__report *);
 void hc__who(hc__set *, uint32_t source, const uint64_t key[2], const char *what, uint64_t waited);
 uint64_t hc__who_deadline(const hc__set *);
 void hc__who_tick(hc__set *);

@@ -34,6 +34,8 @@ void hc__join(hc__set *s, uint64_t ticket) {
             hc__raise_all(e->sets[i]);
     s->joined = 1;
     s->join_ticket = ticket;
+    s->joined_at = e->now;
+    e->retime = 1;
     raise_join(s);
 }
 
@@ -54,6 +56,7 @@ void hc__join_all(hc__set *s, int32_t last) {
     s->joined = s->loose = 0;
     hc__complete(s->engine, s->join_ticket, HC_OK, "", s->q)->value = last;
     s->join_ticket = 0;
+    hc__stall_forget(s, (const uint64_t[2]){0, 0});
     if (s->flush_owed)
         hc__raise_all(s);
     s->flush_owed = 0;

@@ -7,19 +7,33 @@
  */
 #include "core.h"
 
-/* The oldest raised request that a caller waits for. */
-static const hc__name *target(const hc__set *s) {
-    for (uint32_t name = s->oldest; name != HC__NONE && name != s->unraised; name = s->names.at[name].newer)
-        if (s->names.at[name].waited)
-            return &s->names.at[name];
-    return NULL;
+/* What a caller waits for: the oldest raised request, else its join. */
+typedef struct target {
+    uint64_t ticket, since; /* ticket 0: nothing */
+    const hc__name *record; /* NULL: the join */
+} target;
+
+static target find_target(const hc__set *s) {
+    for (uint32_t name = s->oldest; name != HC__NONE && name != s->unraised; name = s->names.at[name].newer) {
+        const hc__name *record = &s->names.at[name];
+        if (record->waited)
+            return (target){.ticket = record->ticket, .since = record->since, .record = record};
+    }
+    return (target){.ticket = s->join_ticket, .since = s->joined_at};
 }
 
-static uint64_t ask_time(const hc__set *s, const hc__name *record) {
+static void describe_target(hc__text *text, const target *t) {
+    if (t->record)
+        hc__describe(text, &t->record->mine->request);
+    else
+        hc__put(text, "join");
+}
+
+static uint64_t ask_time(const hc__set *s, const target *t) {
     uint64_t warning = s->engine->config.stall_warning;
     if (!warning)
         return HC__NEVER;
-    return s->asked_ticket == record->ticket ? s->next_ask : hc__later(record->since, warning);
+    return s->asked_ticket == t->ticket ? s->next_ask : hc__later(t->since, warning);
 }
 
 static uint64_t limit_time(const hc__set *s, uint64_t since) {
@@ -38,9 +52,9 @@ static uint64_t earlier(uint64_t a, uint64_t b) {
 
 uint64_t hc__stall_deadline(const hc__set *s) {
     uint64_t due = hc__who_deadline(s);
-    const hc__name *record = target(s);
-    if (record)
-        due = earlier(due, earlier(ask_time(s, record), limit_time(s, record->since)));
+    target t = find_target(s);
+    if (t.ticket)
+        due = earlier(due, earlier(ask_time(s, &t), limit_time(s, t.since)));
     if (s->running)
         due = earlier(due, earlier(warn_time(s, s->running), limit_time(s, s->running->started)));
     return due;
@@ -86,25 +100,26 @@ static void warn_running(hc__set *s) {
     action->reporter = s->set_rank == 0;
 }
 
-static void ask(hc__set *s, const hc__name *record) {
+static void ask(hc__set *s, const target *t) {
+    static const uint64_t join_key[2] = {0, 0};
     char buffer[HC__TEXT];
     hc__text what = hc__text_on(buffer, sizeof buffer);
-    hc__describe(&what, &record->mine->request);
-    s->asked_times = s->asked_ticket == record->ticket ? s->asked_times + 1 : 0;
-    s->asked_ticket = record->ticket;
+    describe_target(&what, t);
+    s->asked_times = s->asked_ticket == t->ticket ? s->asked_times + 1 : 0;
+    s->asked_ticket = t->ticket;
     uint32_t doublings = s->asked_times < 6 ? s->asked_times + 1 : 6;
     s->next_ask = hc__later(s->engine->now, s->engine->config.stall_warning << doublings);
-    hc__who(s, 0, record->key, buffer, s->engine->now - record->since);
+    hc__who(s, 0, t->record ? t->record->key : join_key, buffer, s->engine->now - t->since);
 }
 
 void hc__stall_tick(hc__set *s) {
     char buffer[HC__TEXT];
     hc__text subject = hc__text_on(buffer, sizeof buffer);
     uint64_t now = s->engine->now;
-    const hc__name *record = target(s);
-    if (record && limit_time(s, record->since) <= now) {
-        hc__describe(&subject, &record->mine->request);
-        give_up(s, buffer, record->since, " has waited ");
+    target t = find_target(s);
+    if (t.ticket && limit_time(s, t.since) <= now) {
+        describe_target(&subject, &t);
+        give_up(s, buffer, t.since, " has waited ");
         return;
     }
     if (s->running && limit_time(s, s->running->started) <= now) {
@@ -114,7 +129,7 @@ void hc__stall_tick(hc__set *s) {
     }
     if (s->running && warn_time(s, s->running) <= now)
         warn_running(s);
-    if (record && ask_time(s, record) <= now)
-        ask(s, record);
+    if (t.ticket && ask_time(s, &t) <= now)
+        ask(s, &t);
     hc__who_tick(s);
 }

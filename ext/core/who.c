@@ -13,23 +13,8 @@
 #include "core.h"
 
 #define MAX_QUERIES 8u /* a set; what is beyond is asked again later */
-#define WHAT 256
 #define PATIENCE 4000000000u /* ns that the root gives its children at most */
 
-struct hc__query {
-    hc__query *next;
-    uint64_t key[2];
-    uint64_t deadline, waited;
-    uint32_t first_asker; /* source */
-    uint32_t unanswered;  /* children */
-    uint32_t lacking, silent;
-    uint32_t nranks;
-    int32_t ranks[HC__LISTED]; /* set ranks that lack the item */
-    int32_t silent_rank;       /* World rank of the first silent child */
-    uint8_t collecting;
-    char what[WHAT];
-    uint64_t bits[]; /* two bits sets of sources: who asks, who has not answered */
-};
 
 static uint32_t words(const hc__set *s) {
     return (s->nsources + 63) / 64;
@@ -43,8 +28,16 @@ static uint64_t *unanswered(const hc__set *s, hc__query *q) {
     return q->bits + words(s);
 }
 
+int hc__query_is_join(const uint64_t key[2]) {
+    return key[0] == 0 && key[1] == 0;
+}
+
 static int has_bit(const uint64_t *bits, uint32_t i) {
     return bits[i / 64] >> (i % 64) & 1;
+}
+
+int hc__query_asks(const hc__query *q, uint32_t source) {
+    return has_bit(q->bits, source);
 }
 
 static size_t size_of(const hc__set *s) {
@@ -91,7 +84,7 @@ static void drop(hc__set *s, hc__query *q) {
 
 /* ---- sending --------------------------------------------------------------------------------------------- */
 
-static uint8_t *begin(hc__set *s, int message, const uint64_t key[2], size_t more, uint8_t **p) {
+uint8_t *hc__query_message(hc__set *s, int message, const uint64_t key[2], size_t more, uint8_t **p) {
     uint8_t *bytes = hc__lend(s->engine, HC__HEADER + 16 + more);
     if (bytes)
         *p = hc__write64(hc__write64(hc__write_header(bytes, message, s->id), key[0]), key[1]);
@@ -100,7 +93,7 @@ static uint8_t *begin(hc__set *s, int message, const uint64_t key[2], size_t mor
 
 static void send_who(hc__set *s, const hc__query *q) {
     size_t n = strlen(q->what);
-    uint8_t *p, *bytes = begin(s, HC__M_WHO, q->key, 12 + n, &p);
+    uint8_t *p, *bytes = hc__query_message(s, HC__M_WHO, q->key, 12 + n, &p);
     if (!bytes)
         return;
     p = hc__write64(p, q->waited);
@@ -110,14 +103,14 @@ static void send_who(hc__set *s, const hc__query *q) {
 }
 
 static void send_ask(hc__set *s, const hc__query *q, uint32_t source, uint64_t budget) {
-    uint8_t *p, *bytes = begin(s, HC__M_ASK, q->key, 8, &p);
+    uint8_t *p, *bytes = hc__query_message(s, HC__M_ASK, q->key, 8, &p);
     if (!bytes)
         return;
     p = hc__write64(p, budget);
     hc__send_down(s->engine, s->children[source - 1].rank, bytes, (size_t)(p - bytes));
 }
 
-static uint8_t *write_ranks(uint8_t *p, const int32_t *ranks, uint32_t n) {
+uint8_t *hc__write_ranks(uint8_t *p, const int32_t *ranks, uint32_t n) {
     p = hc__write32(p, n);
     for (uint32_t i = 0; i < n; i++)
         p = hc__write32(p, (uint32_t)ranks[i]);
@@ -125,127 +118,14 @@ static uint8_t *write_ranks(uint8_t *p, const int32_t *ranks, uint32_t n) {
 }
 
 static void send_answer(hc__set *s, const hc__query *q) {
-    uint8_t *p, *bytes = begin(s, HC__M_ANSWER, q->key, 16 + 4 * HC__LISTED, &p);
+    uint8_t *p, *bytes = hc__query_message(s, HC__M_ANSWER, q->key, 16 + 4 * HC__LISTED, &p);
     if (!bytes)
         return;
     p = hc__write32(p, q->lacking);
     p = hc__write32(p, q->silent);
     p = hc__write32(p, (uint32_t)q->silent_rank);
-    p = write_ranks(p, q->ranks, q->nranks);
+    p = hc__write_ranks(p, q->ranks, q->nranks);
     hc__send_up(s->engine, s->parent, bytes, (size_t)(p - bytes));
-}
-
-/* ---- the report ---------------------------------------------------------------------------------------------- */
-
-typedef struct report {
-    uint8_t reporter;
-    uint32_t awaited, nranks, text_len;
-    int32_t ranks[HC__LISTED];
-    const char *text;
-} report;
-
-static void tell_own_waiter(hc__set *s, const hc__query *q, const report *r) {
-    uint32_t name = hc__name_find(s, q->key);
-    if (name == HC__NONE || s->names.at[name].phase == HC__ABSENT || s->names.at[name].phase == HC__RUNNING)
-        return;
-    char *text = hc__lend(s->engine, (size_t)r->text_len + 1);
-    int32_t *ranks = hc__lend(s->engine, sizeof r->ranks);
-    if (!s->last_report)
-        s->last_report = hc__alloc(s->engine, HC__TEXT);
-    if (!text || !ranks || !s->last_report)
-        return;
-    memcpy(text, r->text, r->text_len);
-    text[r->text_len] = 0;
-    memcpy(ranks, r->ranks, sizeof r->ranks);
-    memcpy(s->last_report, text, (size_t)r->text_len + 1);
-    hc_action *action = hc__act(s->engine, HC_AC_STALLED);
-    action->set = s->id;
-    action->reporter = r->reporter;
-    action->text = text;
-    action->ranks = ranks;
-    action->nranks = r->nranks;
-    action->nawaited = r->awaited;
-}
-
-static void send_report(hc__set *s, const hc__query *q, uint32_t source, const report *r) {
-    uint8_t *p, *bytes = begin(s, HC__M_REPORT, q->key, 16 + 4 * HC__LISTED + r->text_len, &p);
-    if (!bytes)
-        return;
-    p = hc__write8(p, r->reporter);
-    p = hc__write32(p, r->awaited);
-    p = write_ranks(p, r->ranks, r->nranks);
-    p = hc__write32(p, r->text_len);
-    p = hc__write_bytes(p, r->text, r->text_len);
-    hc__send_down(s->engine, s->children[source - 1].rank, bytes, (size_t)(p - bytes));
-}
-
-/* To all that asked; one of them is to print it. The query ends. */
-static void report_down(hc__set *s, hc__query *q, const report *r) {
-    report one = *r;
-    for (uint32_t source = 0; source < s->nsources; source++) {
-        if (!has_bit(askers(q), source))
-            continue;
-        one.reporter = r->reporter && source == q->first_asker;
-        if (source == 0)
-            tell_own_waiter(s, q, &one);
-        else
-            send_report(s, q, source, &one);
-    }
-    drop(s, q);
-}
-
-static void put_ranks(hc__text *text, const int32_t *ranks, uint32_t n, uint32_t of) {
-    for (uint32_t i = 0; i < n; i++) {
-        hc__put(text, i ? ", " : "");
-        hc__put_int(text, ranks[i]);
-    }
-    if (n < of)
-        hc__put(text, n ? ", ..." : "...");
-}
-
-/* Who waits: all others, when all that are awaited are known by number. */
-static void put_waiting(const hc__set *s, hc__text *text, const hc__query *q) {
-    int32_t waiting[HC__LISTED];
-    uint32_t n = 0, all = (uint32_t)s->set_size - q->lacking;
-    if (q->silent || q->nranks < q->lacking || s->out_firm + s->out_loose)
-        return;
-    for (int32_t rank = 0; rank < s->set_size && n < HC__LISTED; rank++) {
-        uint32_t i = 0;
-        while (i < q->nranks && q->ranks[i] != rank)
-            i++;
-        if (i == q->nranks)
-            waiting[n++] = rank;
-    }
-    hc__put(text, all == 1 ? "; waiting is rank " : "; waiting are ranks ");
-    put_ranks(text, waiting, n, all);
-}
-
-static void put_report(const hc__set *s, hc__text *text, const hc__query *q) {
-    hc__put(text, q->what);
-    hc__put(text, " has waited ");
-    hc__put_seconds(text, q->waited);
-    hc__put(text, " for ");
-    hc__put_int(text, (int64_t)q->lacking + q->silent);
-    hc__put(text, " of ");
-    hc__put_int(text, s->set_size);
-    hc__put(text, " ranks");
-    if (q->lacking) {
-        hc__put(text, q->lacking == 1 ? ": rank " : ": ranks ");
-        put_ranks(text, q->ranks, q->nranks, q->lacking);
-        hc__put(text, q->lacking == 1 ? " has not asked for it" : " have not asked for it");
-    }
-    if (q->silent) {
-        hc__put(text, q->lacking ? "; not heard: " : ": not heard: ");
-        hc__put(text, "rank ");
-        hc__put_int(text, q->silent_rank);
-        hc__put(text, " of the World");
-        if (q->silent > 1) {
-            hc__put(text, " or what is behind it, ");
-            hc__put_int(text, q->silent);
-            hc__put(text, " ranks");
-        }
-    }
-    put_waiting(s, text, q);
 }
 
 /* ---- collecting ------------------------------------------------------------------------------------------------- */
@@ -280,21 +160,20 @@ static void conclude(hc__set *s, hc__query *q) {
         if (q->first_asker == HC__NONE)
             drop(s, q);
     } else if (q->lacking || q->silent) {
-        hc__text text = hc__text_on(buffer, sizeof buffer);
-        put_report(s, &text, q);
-        report r = {.reporter = 1, .awaited = q->lacking + q->silent, .nranks = q->nranks, .text = buffer};
-        r.text_len = (uint32_t)text.len;
-        memcpy(r.ranks, q->ranks, sizeof r.ranks);
-        report_down(s, q, &r);
+        hc__report r;
+        hc__report_write(s, q, buffer, &r);
+        hc__report_down(s, q, &r);
+        drop(s, q);
     } else {
         drop(s, q);
     }
 }
 
-/* What is pending here and asked for is raised at once. */
-static int lacks(hc__set *s, const uint64_t key[2], uint32_t source) {
-    uint32_t name = hc__name_find(s, key);
-    return !hc__tree_whole(s, source) && (name == HC__NONE || !hc__tree_has(s, name, source));
+static int lacks(const hc__set *s, const uint64_t key[2], uint32_t source) {
+    if (hc__tree_whole(s, source))
+        return 0;
+    uint32_t name = hc__query_is_join(key) ? HC__NONE : hc__name_find(s, key);
+    return name == HC__NONE || !hc__tree_has(s, name, source);
 }
 
 static void collect(hc__set *s, hc__query *q, uint64_t budget) {
@@ -302,7 +181,7 @@ static void collect(hc__set *s, hc__query *q, uint64_t budget) {
     q->lacking = q->silent = q->nranks = q->unanswered = 0;
     q->deadline = hc__later(s->engine->now, budget);
     s->engine->retime = 1;
-    hc__raise_all(s);
+    hc__raise_all(s); /* what is asked for may be pending here */
     if (lacks(s, q->key, 0)) {
         q->lacking = 1;
         list_rank(q, s->set_rank);
@@ -327,7 +206,7 @@ void hc__who(hc__set *s, uint32_t source, const uint64_t key[2], const char *wha
         return;
     q->first_asker = source;
     q->waited = waited;
-    hc__text text = hc__text_on(q->what, WHAT);
+    hc__text text = hc__text_on(q->what, HC__WHAT);
     hc__put(&text, what);
     if (s->parent >= 0)
         send_who(s, q);
@@ -338,11 +217,11 @@ void hc__who(hc__set *s, uint32_t source, const uint64_t key[2], const char *wha
 /* ---- receiving ------------------------------------------------------------------------------------------------------ */
 
 static int receive_who(hc__set *s, uint32_t source, const uint64_t key[2], hc__reader *r) {
-    char buffer[WHAT];
+    char buffer[HC__WHAT];
     uint64_t waited = hc__read64(r);
     uint32_t n = hc__read32(r);
     const uint8_t *what = hc__read_bytes(r, n);
-    if (!what || n >= WHAT || r->at != r->end)
+    if (!what || n >= HC__WHAT || r->at != r->end)
         return HC_BAD_MESSAGE;
     hc__text text = hc__text_on(buffer, sizeof buffer);
     hc__put_some(&text, (const char *)what, n);
@@ -396,7 +275,7 @@ static int receive_answer(hc__set *s, uint32_t source, const uint64_t key[2], hc
 }
 
 static int receive_report(hc__set *s, const uint64_t key[2], hc__reader *r) {
-    report one;
+    hc__report one;
     one.reporter = hc__read8(r);
     one.awaited = hc__read32(r);
     one.nranks = read_ranks(r, s->set_size, one.ranks);
@@ -405,8 +284,10 @@ static int receive_report(hc__set *s, const uint64_t key[2], hc__reader *r) {
     if (!one.text || one.reporter > 1 || one.text_len >= HC__TEXT || r->at != r->end)
         return HC_BAD_MESSAGE;
     hc__query *q = find(s, key);
-    if (q && q->first_asker != HC__NONE)
-        report_down(s, q, &one);
+    if (q && q->first_asker != HC__NONE) {
+        hc__report_down(s, q, &one);
+        drop(s, q);
+    }
     return 0;
 }
 

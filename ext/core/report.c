@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * report.c - the answer to WHO in words, from the root down to all that asked.
+ */
+#include "core.h"
+
+/* ---- in words (at the root) ------------------------------------------------------------------------------- */
+
+static void put_ranks(hc__text *text, const int32_t *ranks, uint32_t n, uint32_t of) {
+    for (uint32_t i = 0; i < n; i++) {
+        hc__put(text, i ? ", " : "");
+        hc__put_int(text, ranks[i]);
+    }
+    if (n < of)
+        hc__put(text, n ? ", ..." : "...");
+}
+
+/* Who waits: all others, when all that are awaited are known by number. */
+static void put_waiting(const hc__set *s, hc__text *text, const hc__query *q) {
+    int32_t waiting[HC__LISTED];
+    uint32_t n = 0, all = (uint32_t)s->set_size - q->lacking;
+    int joins = !hc__query_is_join(q->key) && s->out_firm + s->out_loose;
+    if (q->silent || q->nranks < q->lacking || joins)
+        return;
+    for (int32_t rank = 0; rank < s->set_size && n < HC__LISTED; rank++) {
+        uint32_t i = 0;
+        while (i < q->nranks && q->ranks[i] != rank)
+            i++;
+        if (i == q->nranks)
+            waiting[n++] = rank;
+    }
+    hc__put(text, all == 1 ? "; waiting is rank " : "; waiting are ranks ");
+    put_ranks(text, waiting, n, all);
+}
+
+static void put_report(const hc__set *s, hc__text *text, const hc__query *q) {
+    hc__put(text, q->what);
+    hc__put(text, " has waited ");
+    hc__put_seconds(text, q->waited);
+    hc__put(text, " for ");
+    hc__put_int(text, (int64_t)q->lacking + q->silent);
+    hc__put(text, " of ");
+    hc__put_int(text, s->set_size);
+    hc__put(text, " ranks");
+    if (q->lacking) {
+        hc__put(text, q->lacking == 1 ? ": rank " : ": ranks ");
+        put_ranks(text, q->ranks, q->nranks, q->lacking);
+        hc__put(text, q->lacking == 1 ? " has not " : " have not ");
+        hc__put(text, hc__query_is_join(q->key) ? "joined" : "asked for it");
+    }
+    if (q->silent) {
+        hc__put(text, q->lacking ? "; not heard: " : ": not heard: ");
+        hc__put(text, "rank ");
+        hc__put_int(text, q->silent_rank);
+        hc__put(text, " of the World");
+        if (q->silent > 1) {
+            hc__put(text, " or what is behind it, ");
+            hc__put_int(text, q->silent);
+            hc__put(text, " ranks");
+        }
+    }
+    put_waiting(s, text, q);
+}
+
+void hc__report_write(const hc__set *s, const hc__query *q, char text[HC__TEXT], hc__report *r) {
+    hc__text on = hc__text_on(text, HC__TEXT);
+    put_report(s, &on, q);
+    *r = (hc__report){.reporter = 1, .awaited = q->lacking + q->silent, .nranks = q->nranks, .text = text};
+    r->text_len = (uint32_t)on.len;
+    memcpy(r->ranks, q->ranks, sizeof r->ranks);
+}
+
+/* ---- down ---------------------------------------------------------------------------------------------------- */
+
+static int still_waits(const hc__set *s, const uint64_t key[2]) {
+    uint32_t name = hc__name_find(s, key);
+    if (hc__query_is_join(key))
+        return s->join_ticket != 0;
+    return name != HC__NONE && s->names.at[name].phase != HC__ABSENT && s->names.at[name].phase != HC__RUNNING;
+}
+
+static void tell_own_waiter(hc__set *s, const hc__query *q, const hc__report *r) {
+    if (!still_waits(s, q->key))
+        return;
+    char *text = hc__lend(s->engine, (size_t)r->text_len + 1);
+    int32_t *ranks = hc__lend(s->engine, sizeof r->ranks);
+    if (!s->last_report)
+        s->last_report = hc__alloc(s->engine, HC__TEXT);
+    if (!text || !ranks || !s->last_report)
+        return;
+    memcpy(text, r->text, r->text_len);
+    text[r->text_len] = 0;
+    memcpy(ranks, r->ranks, sizeof r->ranks);
+    memcpy(s->last_report, text, (size_t)r->text_len + 1);
+    hc_action *action = hc__act(s->engine, HC_AC_STALLED);
+    action->set = s->id;
+    action->reporter = r->reporter;
+    action->text = text;
+    action->ranks = ranks;
+    action->nranks = r->nranks;
+    action->nawaited = r->awaited;
+}
+
+static void send_report(hc__set *s, const hc__query *q, uint32_t source, const hc__report *r) {
+    uint8_t *p, *bytes = hc__query_message(s, HC__M_REPORT, q->key, 16 + 4 * HC__LISTED + r->text_len, &p);
+    if (!bytes)
+        return;
+    p = hc__write8(p, r->reporter);
+    p = hc__write32(p, r->awaited);
+    p = hc__write_ranks(p, r->ranks, r->nranks);
+    p = hc__write32(p, r->text_len);
+    p = hc__write_bytes(p, r->text, r->text_len);
+    hc__send_down(s->engine, s->children[source - 1].rank, bytes, (size_t)(p - bytes));
+}
+
+/* To all that asked; one of them is to print it. */
+void hc__report_down(hc__set *s, const hc__query *q, const hc__report *r) {
+    hc__report one = *r;
+    for (uint32_t source = 0; source < s->nsources; source++) {
+        if (!hc__query_asks(q, source))
+            continue;
+        one.reporter = r->reporter && source == q->first_asker;
+        if (source == 0)
+            tell_own_waiter(s, q, &one);
+        else
+            send_report(s, q, source, &one);
+    }
+}
