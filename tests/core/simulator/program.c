@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * program.c - random programs: mixed operations, groups, overlapping sets, joins, changed and deviating
+ * signatures, differing orders, several threads a rank, waits in between, stop and preempt.
+ *
+ * Programs may deadlock by themselves (A waits for x before it submits y, B the other way round): the
+ * oracle says so, and the engine must then hang in exactly the same place.
+ */
+#include "program.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct plan { /* what all ranks of a program have in common */
+    int steps, phases;
+    uint32_t impatience;                      /* percent: a wait before the next request */
+    int join_set[2];                          /* by phase; -1: none */
+    sim_signature base[SIM_SETS][SIM_NAMES];  /* as agreed in the first step */
+    uint8_t change[8][SIM_SETS][SIM_NAMES];   /* by step: 0 none, 1 all ranks from here on, 2 some ranks */
+    uint8_t deviates[8][SIM_SETS][SIM_NAMES]; /* by step: the World rank that deviates */
+} plan;
+
+int sim_own_rows(int operation) { return operation == HC_ALLGATHER || operation == HC_ALLTOALL; }
+static int rooted(int operation) { return operation == HC_BROADCAST; }
+
+static uint8_t random_operation(sim_random *rng) {
+    static const uint8_t table[] = {HC_ALLREDUCE, HC_ALLREDUCE, HC_ALLREDUCE, HC_ALLGATHER,
+                                    HC_BROADCAST, HC_REDUCESCATTER, HC_ALLTOALL, HC_BARRIER};
+    return table[sim_below(rng, sizeof table)];
+}
+
+static void random_tensor(sim_random *rng, sim_signature *s, int i) {
+    static const uint8_t dtypes[] = {HC_FLOAT32, HC_FLOAT32, HC_FLOAT16, HC_FLOAT64};
+    s->tensor[i].dtype = dtypes[sim_below(rng, sizeof dtypes)];
+    s->tensor[i].ndim = (uint8_t)sim_between(rng, s->operation == HC_ALLREDUCE ? 0 : 1, 3);
+    for (int d = 0; d < s->tensor[i].ndim; d++) s->tensor[i].dims[d] = sim_between(rng, 1, 4);
+    if (s->tensor[i].ndim && sim_chance(rng, 4)) s->tensor[i].dims[0] = 0;
+}
+
+static sim_signature random_signature(sim_random *rng, int set_size) {
+    sim_signature s;
+    memset(&s, 0, sizeof s);
+    s.operation = random_operation(rng);
+    s.reduction = HC_SUM;
+    if (s.operation == HC_ALLREDUCE && sim_chance(rng, 25)) s.reduction = HC_MIN;
+    s.wire = HC_WIRE_SAME;
+    s.root = rooted(s.operation) ? sim_between(rng, 0, set_size - 1) : -1;
+    s.prescale = s.postscale = 1.0;
+    s.ntensors = s.operation == HC_BARRIER ? 0 : 1;
+    if (s.operation == HC_ALLREDUCE && sim_chance(rng, 20)) {
+        s.flags = HC_REQUEST_GROUP;
+        s.ntensors = (uint8_t)sim_between(rng, 1, SIM_TENSORS);
+    }
+    for (int i = 0; i < s.ntensors; i++) random_tensor(rng, &s, i);
+    return s;
+}
+
+/* Another signature that is not equal to `s` and still valid. */
+static sim_signature deviation(sim_random *rng, sim_signature s, int set_size) {
+    for (;;) {
+        sim_signature t = s;
+        switch (sim_below(rng, 6)) {
+        case 0: t = random_signature(rng, set_size); break;
+        case 1:
+            if (t.ntensors && t.tensor[0].ndim) t.tensor[0].dims[t.tensor[0].ndim - 1] += sim_between(rng, 1, 3);
+            break;
+        case 2:
+            if (t.ntensors) t.tensor[0].dtype = t.tensor[0].dtype == HC_FLOAT32 ? HC_FLOAT64 : HC_FLOAT32;
+            break;
+        case 3:
+            if (t.operation == HC_ALLREDUCE) t.reduction = t.reduction == HC_SUM ? HC_MAX : HC_SUM;
+            break;
+        case 4:
+            if (t.root >= 0) t.root = (t.root + 1) % set_size;
+            if (t.operation == HC_ALLREDUCE) t.prescale += 0.5;
+            break;
+        default:
+            if (t.operation == HC_ALLREDUCE && t.ntensors == 1) t.flags ^= HC_REQUEST_GROUP;
+        }
+        if (!sim_signature_agrees(&s, &t)) return t;
+    }
+}
+
+int sim_signature_agrees(const sim_signature *a, const sim_signature *b) {
+    if (a->operation != b->operation || a->reduction != b->reduction || a->memory != b->memory ||
+        a->wire != b->wire || a->flags != b->flags || a->ntensors != b->ntensors || a->root != b->root ||
+        a->prescale != b->prescale || a->postscale != b->postscale)
+        return 0;
+    for (int i = 0; i < a->ntensors; i++) {
+        if (a->tensor[i].dtype != b->tensor[i].dtype || a->tensor[i].ndim != b->tensor[i].ndim) return 0;
+        for (int d = sim_own_rows(a->operation); d < a->tensor[i].ndim; d++)
+            if (a->tensor[i].dims[d] != b->tensor[i].dims[d]) return 0;
+    }
+    return 1;
+}
+
+uint64_t sim_tensor_bytes(const sim_signature *s, int tensor) {
+    uint64_t bytes = hc_dtype_size(s->tensor[tensor].dtype);
+    for (int d = 0; d < s->tensor[tensor].ndim; d++) bytes *= (uint64_t)s->tensor[tensor].dims[d];
+    return bytes;
+}
+
+/* ---- the world ------------------------------------------------------------------------------------ */
+
+static int random_ranks(sim_random *rng, const sim_options *o) {
+    int cap = o->high;
+    uint32_t u = sim_below(rng, 100);
+    if (u < 75 && cap > 6) cap = 6; /* many small worlds: short runs, many interleavings */
+    else if (u < 95 && cap > 16) cap = 16;
+    if (cap < o->low) cap = o->low;
+    return sim_between(rng, o->low, cap);
+}
+
+static void name_set(sim_random *rng, sim_set *s, int most) {
+    s->names = sim_between(rng, 1, most);
+    for (int k = 0; k < s->names; k++) {
+        int n = snprintf(s->name[k], sizeof s->name[k], k % 4 == 3 ? "gradient/\xc3\xa9tage.%d/weight" : "t%d", k);
+        if (k % 5 == 4) n += snprintf(s->name[k] + n, sizeof s->name[k] - (size_t)n, "/%048d", k);
+        s->name_len[k] = n;
+    }
+}
+
+static void make_sets(sim_program *p, sim_random *rng) {
+    p->nsets = 1 + (p->ranks > 1 ? sim_between(rng, 0, 3) : 0);
+    for (int s = 0; s < p->nsets; s++) {
+        sim_set *set = &p->set[s];
+        int order[SIM_RANKS];
+        for (int r = 0; r < p->ranks; r++) order[r] = r, set->set_rank[r] = -1;
+        set->n = s ? sim_between(rng, 1, p->ranks) : p->ranks;
+        if (s) sim_shuffle(rng, order, p->ranks);
+        for (int i = 0; i < set->n; i++) set->set_rank[order[i]] = 0;
+        set->n = 0;
+        for (int r = 0; r < p->ranks; r++)
+            if (set->set_rank[r] == 0) set->set_rank[r] = (int8_t)set->n, set->members[set->n++] = r;
+        name_set(rng, set, p->ranks > 16 ? 4 : sim_chance(rng, 10) ? 12 : 5);
+    }
+}
+
+static void make_world(sim_program *p, sim_random *rng, const sim_options *o) {
+    static const int fanouts[] = {1, 2, 2, 3, 8, 16};
+    static const uint32_t capacities[] = {0, 1, 2, 3, 8, 64};
+    static const uint64_t thresholds[] = {1, 24, 64, 1 << 20};
+    static const uint64_t raises[] = {1, 64, UINT64_MAX};
+    static const uint32_t weights[] = {1, 20, 20, 80};
+    static const uint32_t kinds[] = {1, 8, 8, 8, 40};
+    p->fanout = fanouts[sim_below(rng, 6)];
+    int per_node = sim_between(rng, 1, 5), scattered = sim_chance(rng, 20);
+    for (int r = 0; r < p->ranks; r++) {
+        p->node_of[r] = scattered ? sim_between(rng, 0, 4) : r / per_node;
+        p->weight[r] = weights[sim_below(rng, 4)];
+    }
+    for (int k = 0; k < 8; k++) p->kind_weight[k] = kinds[sim_below(rng, 5)];
+    p->capacity = capacities[sim_below(rng, 6)];
+    if (o->capacity >= 0) p->capacity = (uint32_t)o->capacity;
+    p->threshold = thresholds[sim_below(rng, 4)];
+    p->raise_bytes = raises[sim_below(rng, 3)];
+    p->raise_window = sim_chance(rng, 20) ? 0 : 1000;
+    uint32_t mode = sim_below(rng, 100); /* one of these at a time */
+    p->stop = o->stop >= 0 ? o->stop : mode < 20;
+    p->fail = o->fail >= 0 ? o->fail : !p->stop && mode >= 20 && mode < 26;
+    p->lazy = o->lazy >= 0 ? o->lazy : !p->stop && !p->fail && mode >= 30 && mode < 45;
+    p->stall = o->stall >= 0 ? o->stall : !p->stop && !p->fail && !p->lazy && mode >= 45 && mode < 55;
+    p->sequenced = o->sequenced >= 0 ? o->sequenced : sim_chance(rng, 35);
+    p->one_stream = o->one_stream >= 0 ? o->one_stream : p->sequenced;
+    p->late_sets = !p->stop && !p->fail && !p->sequenced && sim_chance(rng, 30);
+    p->victim = -1;
+    if (p->fail && p->ranks > 1 && sim_chance(rng, 60)) p->victim = sim_between(rng, 0, p->ranks - 1);
+}
+
+static void make_plan(const sim_program *p, sim_random *rng, const sim_options *o, plan *q) {
+    memset(q, 0, sizeof *q);
+    int joins = o->joins < 0 || o->joins;
+    q->phases = sim_chance(rng, 25) ? 2 : 1;
+    q->steps = sim_between(rng, 1, q->phases == 2 ? 3 : 6);
+    q->impatience = sim_chance(rng, 60) ? 0 : sim_chance(rng, 50) ? 3 : 15; /* with much of it most programs hang */
+    for (int f = 0; f < 2; f++) q->join_set[f] = joins && sim_chance(rng, 40) ? sim_between(rng, 0, p->nsets - 1) : -1;
+    for (int s = 0; s < p->nsets; s++)
+        for (int k = 0; k < p->set[s].names; k++) {
+            q->base[s][k] = random_signature(rng, p->set[s].n);
+            for (int st = 0; st < 8; st++) {
+                uint32_t u = sim_below(rng, 100);
+                q->change[st][s][k] = u < 6 ? 1 : u < 10 ? 2 : 0;
+                q->deviates[st][s][k] = (uint8_t)p->set[s].members[sim_below(rng, (uint32_t)p->set[s].n)];
+            }
+        }
+}
+
+/* ---- one rank's share ------------------------------------------------------------------------------ */
+
+static void push(sim_program *p, sim_arena *a, int rank, int thread, int kind, int set, int handle) {
+    sim_thread *t = &p->thread[rank][thread];
+    t->ops = sim_grow(a, t->ops, t->n, &t->room, sizeof *t->ops);
+    t->ops[t->n++] = (sim_op){(uint8_t)kind, (uint8_t)set, handle};
+}
+
+static int new_handle(sim_program *p, sim_arena *a, int rank, int set, int name, int occurrence) {
+    p->handles = sim_grow(a, p->handles, p->nhandles, &p->room, sizeof *p->handles);
+    sim_handle *h = &p->handles[p->nhandles];
+    memset(h, 0, sizeof *h);
+    h->rank = (uint8_t)rank;
+    h->set = (uint8_t)set;
+    h->name = (uint8_t)name;
+    h->occurrence = occurrence;
+    return p->nhandles++;
+}
+
+/* What this rank asks for under a name in a step: the plan's signature, its own rows, its deviation. */
+static sim_signature asked(sim_random *rng, const sim_program *p, const plan *q, int rank, int step, int set,
+                           int name) {
+    sim_signature s = q->base[set][name];
+    for (int st = 0; st <= step; st++)
+        if (q->change[st][set][name] == 1) { /* from here on, on all ranks alike */
+            sim_random same = {(uint64_t)st * 1000 + (uint64_t)set * 100 + (uint64_t)name};
+            s = deviation(&same, s, p->set[set].n);
+        }
+    if (q->change[step][set][name] == 2 && (q->deviates[step][set][name] == rank || sim_chance(rng, 10)))
+        s = deviation(rng, s, p->set[set].n);
+    if (sim_own_rows(s.operation) && s.tensor[0].ndim) s.tensor[0].dims[0] = sim_between(rng, 0, 5);
+    return s;
+}
+
+static void make_step(sim_program *p, sim_arena *a, sim_random *rng, const plan *q, int rank, int thread, int step,
+                      const int *owner, int (*used)[SIM_NAMES], int phase, int skip_set, int last) {
+    int todo[SIM_SETS * SIM_NAMES], open[SIM_SETS * SIM_NAMES], n = 0, nopen = 0;
+    for (int s = 0; s < p->nsets; s++)
+        for (int k = 0; k < p->set[s].names; k++)
+            if (p->set[s].set_rank[rank] >= 0 && owner[s * SIM_NAMES + k] == thread && s != skip_set)
+                todo[n++] = s * SIM_NAMES + k;
+    if (sim_chance(rng, 60)) sim_shuffle(rng, todo, n);
+    for (int i = 0; i < n; i++) {
+        int s = todo[i] / SIM_NAMES, k = todo[i] % SIM_NAMES;
+        int h = new_handle(p, a, rank, s, k, phase * 1000 + used[s][k]++);
+        p->handles[h].signature = asked(rng, p, q, rank, step, s, k);
+        push(p, a, rank, thread, sim_chance(rng, 3) ? SIM_ENQUEUE_TWICE : SIM_ENQUEUE, s, h);
+        open[nopen++] = h;
+        while (nopen && sim_chance(rng, q->impatience)) {
+            int j = (int)sim_below(rng, (uint32_t)nopen), w = open[j];
+            open[j] = open[--nopen];
+            push(p, a, rank, thread, SIM_WAIT, p->handles[w].set, w);
+        }
+    }
+    sim_shuffle(rng, open, nopen);
+    for (int i = 0; i < nopen; i++) /* at the very end nobody need wait: the result must come all the same */
+        if (!last || !sim_chance(rng, 20)) push(p, a, rank, thread, SIM_WAIT, p->handles[open[i]].set, open[i]);
+}
+
+static void make_rank(sim_program *p, sim_arena *a, sim_random *rng, const plan *q, int rank) {
+    int owner[SIM_SETS * SIM_NAMES];
+    int threads = p->threads[rank] = sim_chance(rng, 25) ? sim_between(rng, 2, SIM_THREADS) : 1;
+    for (int s = 0; s < p->nsets; s++)
+        for (int k = 0; k < SIM_NAMES; k++) /* a set that is joined belongs to the thread that joins */
+            owner[s * SIM_NAMES + k] =
+                s == q->join_set[0] || s == q->join_set[1] ? 0 : (int)sim_below(rng, (uint32_t)threads);
+    for (int f = 0; f < q->phases; f++) {
+        int joined = q->join_set[f], used[SIM_SETS][SIM_NAMES] = {{0}};
+        int mine = joined < 0 ? q->steps : sim_between(rng, q->steps > 2 ? q->steps - 2 : 0, q->steps);
+        for (int st = 0; st < q->steps; st++)
+            for (int t = 0; t < threads; t++)
+                make_step(p, a, rng, q, rank, t, f * q->steps + st, owner, used, f, st < mine ? -1 : joined,
+                          f == q->phases - 1 && st == q->steps - 1);
+        if (joined >= 0 && p->set[joined].set_rank[rank] >= 0) {
+            int h = new_handle(p, a, rank, joined, 0, f);
+            p->handles[h].is_join = 1;
+            push(p, a, rank, 0, SIM_JOIN, joined, h);
+        }
+    }
+}
+
+static void insert(sim_program *p, sim_arena *a, sim_random *rng, int rank, int kind, int set) {
+    sim_thread *t = &p->thread[rank][0];
+    push(p, a, rank, 0, kind, set, -1);
+    int at = sim_between(rng, 0, t->n - 1);
+    sim_op op = t->ops[t->n - 1];
+    memmove(t->ops + at + 1, t->ops + at, sizeof op * (size_t)(t->n - 1 - at));
+    t->ops[at] = op;
+}
+
+/* Status operations: a stop somewhere on most ranks and at the end of all, preempt, a failure. */
+static void make_status(sim_program *p, sim_arena *a, sim_random *rng) {
+    if (!p->lazy && sim_chance(rng, 15)) {
+        int s = sim_between(rng, 0, p->nsets - 1);
+        insert(p, a, rng, p->set[s].members[sim_below(rng, (uint32_t)p->set[s].n)], SIM_PREEMPT, s);
+    }
+    if (p->fail) insert(p, a, rng, p->victim >= 0 ? p->victim : sim_between(rng, 0, p->ranks - 1), SIM_FAIL, 0);
+    for (int r = 0; p->stop && r < p->ranks; r++) {
+        if (sim_chance(rng, r ? 50 : 90)) insert(p, a, rng, r, SIM_STOP, 0);
+        for (int s = 1; s < p->nsets; s++)
+            if (p->set[s].set_rank[r] >= 0 && sim_chance(rng, 10)) insert(p, a, rng, r, SIM_STOP, s);
+        push(p, a, r, 0, SIM_STOP, 0, -1);
+    }
+}
+
+void sim_program_make(sim_program *p, sim_arena *a, sim_random *rng, const sim_options *o) {
+    plan q;
+    memset(p, 0, sizeof *p);
+    p->ranks = random_ranks(rng, o);
+    make_sets(p, rng);
+    make_world(p, rng, o);
+    make_plan(p, rng, o, &q);
+    for (int r = 0; r < p->ranks; r++) make_rank(p, a, rng, &q, r);
+    make_status(p, a, rng);
+}

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The engine is pure: it needs memory and nothing else, and keeps no state of its own."""
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = sorted((ROOT / "ext/core").glob("*.c"))
+HEADERS = sorted((ROOT / "ext/core").glob("*.h"))
+LIBC = {"malloc", "calloc", "realloc", "free", "memcpy", "memmove", "memset", "memcmp", "strlen"}
+LIBC_HEADERS = {"stddef.h", "stdint.h", "stdlib.h", "string.h"}
+
+
+@pytest.fixture(scope="module")
+def objects(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Every file of the engine compiled as in the product."""
+    folder = tmp_path_factory.mktemp("core")
+    made = []
+    for source in SOURCES:
+        made.append(folder / f"{source.stem}.o")
+        subprocess.run(["gcc", "-std=c11", "-O2", "-fno-builtin-printf", "-c", source, "-o", made[-1]], check=True, timeout=60)
+    return made
+
+
+def symbols(objects: list[Path]) -> Iterator[tuple[str, str]]:
+    for path in objects:
+        for line in subprocess.run(["nm", path], capture_output=True, text=True, check=True, timeout=60).stdout.splitlines():
+            *_, kind, name = line.split()
+            yield kind, name
+
+
+def test_needs_memory_and_nothing_else(objects: list[Path]) -> None:
+    defined = {name for kind, name in symbols(objects) if kind in "TtRr"}
+    wanted = {name for kind, name in symbols(objects) if kind in "Uw"}
+    assert wanted - defined - {"_GLOBAL_OFFSET_TABLE_"} <= LIBC
+
+
+def test_keeps_no_state(objects: list[Path]) -> None:
+    """No variable that could be written: neither .data nor .bss nor common nor thread-local."""
+    assert [(kind, name) for kind, name in symbols(objects) if kind in "DdBbCGgSs"] == []
+    for path in objects:
+        sizes = subprocess.run(["size", "-A", path], capture_output=True, text=True, check=True, timeout=60).stdout
+        written = {m[1]: int(m[2]) for m in re.finditer(r"^(\.(?:data|bss|tdata|tbss)(?:\.(?!rel\.ro)\S*)?)\s+(\d+)", sizes, re.MULTILINE)}
+        assert not any(written.values()), f"{path.name}: {written}"
+
+
+def test_exports_only_its_own_names(objects: list[Path]) -> None:
+    assert [name for kind, name in symbols(objects) if kind == "T" and not name.startswith("hc_")] == []
+
+
+@pytest.mark.parametrize("path", SOURCES + HEADERS, ids=lambda p: p.name)
+def test_includes(path: Path) -> None:
+    """Only four headers of libc, and headers of this room."""
+    text = path.read_text()
+    assert set(re.findall(r"#\s*include\s*<([^>]+)>", text)) <= LIBC_HEADERS
+    assert set(re.findall(r'#\s*include\s*"([^"]+)"', text)) <= {header.name for header in HEADERS}

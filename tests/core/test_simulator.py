@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random programs on virtual ranks with real engines, compared with an omniscient machine.
+
+A few thousand here; `python tests/core/soak.py` runs as many as you like, `make check` 100,000.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from programs import SANITIZE, simulator
+
+
+@pytest.fixture(scope="module")
+def sim() -> Path:
+    return simulator()
+
+
+@pytest.mark.parametrize(
+    ("programs", "flags"),
+    [
+        (2000, "--ranks 1-64"),
+        (1000, "--ranks 1-6 --capacity 1 --sequenced 1 --stop 0"),
+        (1000, "--ranks 1-6 --capacity 2 --sequenced 1 --stop 0"),
+        (500, "--ranks 1-6 --capacity 0"),
+        (500, "--ranks 2-12 --lazy 1 --stop 0 --fail 0"),
+        (500, "--ranks 2-12 --stop 1"),
+        (500, "--ranks 2-12 --fail 1 --stop 0"),
+        (500, "--ranks 2-12 --stall 1 --stop 0 --fail 0 --lazy 0"),
+    ],
+)
+def test_programs(sim: Path, run_c: Callable[..., str], programs: int, flags: str) -> None:
+    print(run_c(sim, "--programs", programs, *flags.split()))
+
+
+def test_sanitized(run_c: Callable[..., str]) -> None:
+    """Address and undefined-behaviour sanitizers, leaks included."""
+    print(run_c(simulator(*SANITIZE), "--programs", 400, "--seed", 900000, timeout=100))
+
+
+def test_replay(sim: Path, run_c: Callable[..., str]) -> None:
+    """The same seed is the same run, event for event."""
+    traces = {run_c(sim, "--programs", 1, "--seed", 7, "--trace") for _ in range(2)}
+    assert len(traces) == 1
+    assert "COMPLETE" in traces.pop()
