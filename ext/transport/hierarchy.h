@@ -72,7 +72,7 @@ typedef struct hc__broadcast {
     int64_t posted, arrived, forwarded, exchanged;
     int32_t parent, nchildren, children[32]; /* World ranks */
     hc__bundle sends;
-    hc_net_request *receives[4]; /* the next segments from the parent */
+    hc_net_request *receives[8]; /* the next segments from the parent */
 } hc__broadcast;
 
 typedef struct hc__alltoall {

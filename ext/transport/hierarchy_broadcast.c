@@ -28,13 +28,18 @@ static int32_t speaker_peer(const hc__hierarchy *h, int32_t position) {
     return h->place.world[speaker(h, node)];
 }
 
+/* A segment is one message, so that it can be passed on as it comes. */
+static int64_t segment_length(const hc__hierarchy *h) {
+    return h->net && h->net->message_bytes > 0 ? h->net->message_bytes : SEGMENT_BYTES;
+}
+
 /* Seconds down a chain of n, in segments, against a binomial tree. */
 static int chain_is_cheaper(const hc__hierarchy *h, int64_t bytes) {
     int32_t n = h->place.nodes;
     int levels = 0;
     while (((int32_t)1 << levels) < n)
         levels++;
-    double segment = bytes < SEGMENT_BYTES ? (double)bytes : (double)SEGMENT_BYTES;
+    double segment = (double)(bytes < segment_length(h) ? bytes : segment_length(h));
     double step = h->model.alpha + segment * h->model.beta;
     double segments = segment > 0 ? (double)bytes / segment : 1;
     return (n - 2 + segments) * step < levels * (segments + levels - 1) * step;
@@ -67,7 +72,7 @@ static int begin_piece(hc__hierarchy *h) {
     hc__broadcast *b = &h->broadcast;
     hc_piece *piece = &h->batch->pieces[b->piece];
     b->bytes = piece->count * (int64_t)hc_dtype_size(h->batch->dtype);
-    b->segment = h->place.nodes > 1 ? SEGMENT_BYTES : b->bytes;
+    b->segment = h->place.nodes > 1 ? segment_length(h) : b->bytes;
     b->nsegments = b->bytes == 0 ? 0 : (b->bytes + b->segment - 1) / b->segment;
     b->posted = b->arrived = b->forwarded = b->exchanged = 0;
     find_family(h);

@@ -17,6 +17,10 @@
 
 #define PIECE ((size_t)1 << 30)
 
+/* Open MPI over TCP sends messages above its eager limit (64 KiB with the header) in one direction at a time:
+ * 480 of 950 Mbit/s each way, against 960 below it. Other libraries lose nothing by it. */
+#define MESSAGE_BYTES (60 << 10)
+
 struct hc_net_request {
     int32_t index;    /* in the arrays of those alive; -1: complete */
     uint32_t asked;   /* sweep after which it was asked about last */
@@ -300,6 +304,7 @@ static int configure(mpi_net *net, MPI_Comm comm) {
         code = MPI_Comm_get_attr(net->comm, MPI_TAG_UB, &bound, &found);
     net->base.rank = rank;
     net->base.size = size;
+    net->base.message_bytes = MESSAGE_BYTES;
     net->base.max_tag = found ? *bound : 32767; /* what the standard guarantees */
     return translate(net, code);
 }

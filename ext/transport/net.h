@@ -15,15 +15,20 @@
 
 /* ---- bundle: requests that are awaited together --------------------------------------------------- */
 
+#define HC__WINDOW 8
+
+/* One message, which may travel in pieces of net->message_bytes, a window of them at a time. */
 typedef struct hc__flight {
-    hc_net_request *request;
-    size_t expected; /* a receive of another length is a TRANSPORT error */
+    int32_t peer, tag;
     uint8_t receives;
+    char *data;
+    int64_t bytes, posted, arrived;
+    hc_net_request *pieces[HC__WINDOW]; /* posted and not arrived: number i at i % HC__WINDOW */
 } hc__flight;
 
 typedef struct hc__bundle {
     hc_net *net;
-    hc__flight *flights;
+    hc__flight *flights; /* in the order in which they were added */
     int32_t n, room;
     uint8_t stuck; /* a request could not be cancelled: the buffers may still be read or written */
 } hc__bundle;

@@ -102,6 +102,7 @@ struct hc_net {
     const struct hc_net_ops *ops;
     int32_t rank, size;
     int32_t max_tag;
+    int64_t message_bytes; /* longer messages are best cut to this (by the caller, on both sides); 0: never */
     uint64_t sent_messages, sent_bytes, received_bytes; /* counted by the implementation, payload only */
 };
 #define HC_ANY_PEER (-1)

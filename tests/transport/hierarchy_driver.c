@@ -422,6 +422,8 @@ int main(int argc, char **argv) {
         CHECK(hc_segment_private(&segments[i], hc_shm_bytes(ranks_on[i])) == HC_OK, "segment");
     }
     CHECK(hc_local_net_new(size, nets) == HC_OK, "net");
+    for (int32_t r = 0; r < size; r++)
+        nets[r]->message_bytes = seed % 2 ? 1000 : 0; /* long messages in pieces, or whole */
     missing = size - 1;
     run_threads(size, cases > 0 ? run_cases : !strcmp(argv[3], "bytes") ? run_bytes : run_abandon);
     for (int32_t r = 0; r < size; r++)

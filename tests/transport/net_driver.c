@@ -13,7 +13,7 @@
 typedef struct test_case {
     int32_t n;
     int dtype, wire, reduction, algorithm;
-    int64_t count;
+    int64_t count, piece; /* piece: messages are cut to it */
     uint64_t seed;
     int64_t cut; /* > 0: the result must not depend on a cut there */
 } test_case;
@@ -136,6 +136,8 @@ static void check_lane(int lane) {
 
 static void run_case(void) {
     CHECK(hc_local_net_new(now.n, nets) == HC_OK, "net");
+    for (int32_t q = 0; q < now.n; q++)
+        nets[q]->message_bytes = now.piece;
     run_threads(now.n, member);
     if (now.cut)
         CHECK(!memcmp(results[0][0], results[0][1], (size_t)now.count * hc_dtype_size(now.dtype)),
@@ -164,6 +166,7 @@ static void choose_case(uint64_t *random, int cut) {
         now.wire = HC_FLOAT16 + (int)below(random, now.dtype - HC_FLOAT16);
     now.algorithm = (int)below(random, HC__ALGORITHM_COUNT + 1);
     now.seed = next_random(random);
+    now.piece = below(random, 2) ? 64 + below(random, 1000) : 0;
     now.cut = 0;
     if (cut) {
         now.algorithm = HC__DIRECT;
