@@ -34,9 +34,27 @@ INLINE void store_part(char *to, size_t bytes, pair p, store_step *store) {
     memcpy(to, part, bytes);
 }
 
+INLINE pair reduce_pair(const char *const *from, int n_from, int64_t i, vec factor, load_step *load,
+                        combine_step *combine, finish_step *finish) {
+    pair p = load(from[0] + i);
+    for (int q = 1; q < n_from; q++)
+        combine_pair(&p, load(from[q] + i), combine);
+    finish_pair(&p, factor, finish);
+    return p;
+}
+
+INLINE pair reduce_part(const char *const *from, int n_from, int64_t i, size_t bytes, vec factor,
+                        load_step *load, combine_step *combine, finish_step *finish) {
+    pair p = load_part(from[0] + i, bytes, load);
+    for (int q = 1; q < n_from; q++)
+        combine_pair(&p, load_part(from[q] + i, bytes, load), combine);
+    finish_pair(&p, factor, finish);
+    return p;
+}
+
 /* A pair comes from and goes to `step` bytes. Two pairs are kept in registers, so that memory and arithmetic
- * overlap and a source costs one turn for both; all of a turn is read before anything is written, because `to` may
- * be one of from[]. */
+ * overlap and a source costs one turn for both; all of a turn is read before anything is written, because
+ * `to` may be one of from[]. */
 INLINE void reduce_loop(char *to, char *also, const char *const *from, int n_from, int64_t bytes,
                         int64_t step, vec factor, load_step *load, combine_step *combine, finish_step *finish,
                         store_step *store) {
@@ -56,16 +74,19 @@ INLINE void reduce_loop(char *to, char *also, const char *const *from, int n_fro
             store(also + i + step, r);
         }
     }
-    while (i < bytes) {
-        size_t part = (size_t)(bytes - i < step ? bytes - i : step);
-        pair p = load_part(from[0] + i, part, load);
-        for (int q = 1; q < n_from; q++)
-            combine_pair(&p, load_part(from[q] + i, part, load), combine);
-        finish_pair(&p, factor, finish);
+    if (i + step <= bytes) {
+        pair p = reduce_pair(from, n_from, i, factor, load, combine, finish);
+        store(to + i, p);
+        if (also)
+            store(also + i, p);
+        i += step;
+    }
+    if (i < bytes) {
+        size_t part = (size_t)(bytes - i);
+        pair p = reduce_part(from, n_from, i, part, factor, load, combine, finish);
         store_part(to + i, part, p, store);
         if (also)
             store_part(also + i, part, p, store);
-        i += (int64_t)part;
     }
 }
 
@@ -80,11 +101,15 @@ INLINE void convert_loop(char *to, int64_t to_size, const char *from, int64_t fr
         store(to + i * to_size, p);
         store(to + (i + lanes) * to_size, r);
     }
-    while (i < n) {
-        int64_t part = n - i < lanes ? n - i : lanes;
-        pair p = load_part(from + i * from_size, (size_t)(part * from_size), load);
+    if (i + lanes <= n) {
+        pair p = load(from + i * from_size);
         finish_pair(&p, factor, finish);
-        store_part(to + i * to_size, (size_t)(part * to_size), p, store);
-        i += part;
+        store(to + i * to_size, p);
+        i += lanes;
+    }
+    if (i < n) {
+        pair p = load_part(from + i * from_size, (size_t)((n - i) * from_size), load);
+        finish_pair(&p, factor, finish);
+        store_part(to + i * to_size, (size_t)((n - i) * to_size), p, store);
     }
 }
