@@ -59,6 +59,7 @@ cdef extern from "transport.h" nogil:
         void *out
         int64_t count, row
         uint8_t out_owned
+        int64_t out_capacity
         int64_t out_rows
         const int64_t *send_rows
         int64_t *recv_rows

@@ -457,7 +457,8 @@ cdef inline int64_t *put_tensor(hc_handle *h, Py_ssize_t at, int64_t *dims, cons
     tensor.ndim = i.ndim
     tensor.dims = dims
     piece.data = i.data
-    piece.out = o.data if o != NULL else NULL
+    if o != NULL:
+        piece.out, piece.out_capacity = o.data, o.nbytes
     piece.count = i.count
     piece.row = row
     return dims + i.ndim

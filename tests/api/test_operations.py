@@ -28,8 +28,8 @@ def values(dtype, rank, shape, seed=0):
     low = 0 if dtype.kind in "bu" else -2
     whole = rng.integers(low, 3, shape)
     if dtype.kind == "c":
-        return (whole + 1j * rng.integers(-2, 3, shape)).astype(dtype)
-    return whole.astype(dtype)
+        return np.asarray(whole + 1j * rng.integers(-2, 3, shape)).astype(dtype)
+    return np.asarray(whole).astype(dtype)
 
 
 def expected(op, parts):
