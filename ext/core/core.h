@@ -8,9 +8,8 @@
 #ifndef HC_CORE_H
 #define HC_CORE_H
 
-#include <string.h>
-
 #include "hc.h"
+#include "wire.h"
 
 #define HC__NONE UINT32_MAX
 #define HC__NEVER UINT64_MAX
@@ -50,80 +49,6 @@ hc_action *hc__act(hc_engine *, int kind);
 /* ---- hash.c ------------------------------------------------------------------------------------------ */
 
 void hc__hash(const void *, size_t bytes, uint64_t key[2]);
-
-/* ---- wire.c: bytes of messages ------------------------------------------------------------------------ */
-
-typedef struct hc__reader {
-    const uint8_t *at, *end;
-    int bad; /* something lay beyond the end, or was not allowed; what is missing reads as zero */
-} hc__reader;
-static inline uint64_t hc__little(uint64_t value) {
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    return __builtin_bswap64(value);
-#else
-    return value;
-#endif
-}
-static inline uint8_t *hc__write_bytes(uint8_t *p, const void *from, size_t n) {
-    if (n)
-        memcpy(p, from, n);
-    return p + n;
-}
-static inline uint8_t *hc__write8(uint8_t *p, uint8_t value) {
-    p[0] = value;
-    return p + 1;
-}
-static inline uint8_t *hc__write64(uint8_t *p, uint64_t value) {
-    value = hc__little(value);
-    return hc__write_bytes(p, &value, 8);
-}
-static inline uint8_t *hc__write32(uint8_t *p, uint32_t value) {
-    uint64_t wide = hc__little(value);
-    return hc__write_bytes(p, &wide, 4);
-}
-static inline const uint8_t *hc__read_bytes(hc__reader *r, size_t n) {
-    if (r->bad || (size_t)(r->end - r->at) < n) {
-        r->bad = 1;
-        return NULL;
-    }
-    r->at += n;
-    return r->at - n;
-}
-static inline uint64_t hc__read_number(hc__reader *r, size_t bytes) {
-    uint64_t value = 0;
-    const uint8_t *p = hc__read_bytes(r, bytes);
-    if (p)
-        memcpy(&value, p, bytes);
-    return hc__little(value);
-}
-static inline uint8_t hc__read8(hc__reader *r) { return (uint8_t)hc__read_number(r, 1); }
-static inline uint32_t hc__read32(hc__reader *r) { return (uint32_t)hc__read_number(r, 4); }
-static inline uint64_t hc__read64(hc__reader *r) { return hc__read_number(r, 8); }
-
-/* A column of slots on the wire: the words that are not zero, in ascending order. */
-typedef struct hc__column_view {
-    const uint8_t *at;
-    uint32_t n;
-} hc__column_view;
-hc__column_view hc__read_column(hc__reader *);
-uint32_t hc__column_word(hc__column_view, uint32_t i, uint64_t *bits);
-
-enum hc__message {
-    HC__M_UP = 1,    /* child to parent: what has risen */
-    HC__M_ENTRY,     /* parent to child: an entry of the set's log */
-    HC__M_SEQUENCE,  /* set root to sequencer: an entry to be put in order */
-    HC__M_SEQUENCED, /* down the World's tree: an entry of a sequenced set */
-    HC__M_FAIL,      /* over every edge: the World is broken */
-    HC__M_WHO,       /* child to parent: who is awaited? */
-    HC__M_ASK,       /* parent to child: who of you is awaited? */
-    HC__M_ANSWER,    /* child to parent */
-    HC__M_REPORT,    /* parent to child: the answer for those who asked WHO */
-    HC__M_END
-};
-#define HC__WIRE_VERSION 1
-#define HC__HEADER 8
-uint8_t *hc__write_header(uint8_t *, int message, uint32_t set);
-int hc__read_header(hc__reader *, uint32_t *set); /* the message, or 0 */
 
 /* ---- request.c: signatures ----------------------------------------------------------------------------- */
 
@@ -165,34 +90,35 @@ int hc__unequal_rows(int operation); /* dims[0] is each rank's own */
 /* ---- describe.c ------------------------------------------------------------------------------------------ */
 
 void hc__describe(hc__text *, const hc_request *); /* allreduce 'name' */
-void hc__describe_mismatch(hc__text *, int32_t rank_a, const hc_request *a, int32_t rank_b, const hc_request *b);
+void hc__describe_mismatch(hc__text *, int32_t rank_a, const hc_request *a, int32_t rank_b,
+                           const hc_request *b);
 void hc__describe_root_joined(hc__text *, const hc_request *);
 
 /* ---- names.c: one record a name that this rank has heard of ------------------------------------------- */
 
 enum hc__phase {
-    HC__ABSENT,   /* no own request */
-    HC__PENDING,  /* enqueued, not raised */
-    HC__ON_SLOT,  /* raised as a cached request */
+    HC__ABSENT, /* no own request */
+    HC__PENDING, /* enqueued, not raised */
+    HC__ON_SLOT, /* raised as a cached request */
     HC__ON_FIRST, /* raised as a first meeting */
-    HC__VOIDING,  /* its slot means something else: raised as invalid, will be a first meeting */
-    HC__RUNNING   /* agreed; in one or more batches */
+    HC__VOIDING, /* its slot means something else: raised as invalid, will be a first meeting */
+    HC__RUNNING /* agreed; in one or more batches */
 };
 
 typedef struct hc__first hc__first;
 typedef struct hc__name {
     uint64_t key[2];
-    hc__sig *mine;          /* own request, NULL when ABSENT */
-    hc__first *first;       /* under way in the tree, or NULL */
+    hc__sig *mine; /* own request, NULL when ABSENT */
+    hc__first *first; /* under way in the tree, or NULL */
     uint64_t ticket, since; /* since: enqueued, or (waited) a caller began to wait */
-    uint64_t position;      /* of the commit, when RUNNING */
-    int64_t row;            /* own dims[0], where it is not agreed */
-    int64_t *rows;          /* the same of many tensors, or NULL */
-    uint32_t older, newer;  /* the pending list, in order of enqueueing; the free list by `older` */
-    int32_t slot;           /* -1: none */
-    int32_t raised_slot;    /* ON_SLOT, VOIDING */
-    int32_t status;         /* RUNNING: the first error of a batch */
-    uint32_t batches;       /* RUNNING: not yet done */
+    uint64_t position; /* of the commit, when RUNNING */
+    int64_t row; /* own dims[0], where it is not agreed */
+    int64_t *rows; /* the same of many tensors, or NULL */
+    uint32_t older, newer; /* the pending list, in order of enqueueing; the free list by `older` */
+    int32_t slot; /* -1: none */
+    int32_t raised_slot; /* ON_SLOT, VOIDING */
+    int32_t status; /* RUNNING: the first error of a batch */
+    uint32_t batches; /* RUNNING: not yet done */
     uint8_t phase, waited;
     uint8_t pinned; /* in use by a caller of hc__finish() and the like */
 } hc__name;
@@ -206,7 +132,7 @@ typedef struct hc__names {
 typedef struct hc__set hc__set;
 uint32_t hc__name_find(const hc__set *, const uint64_t key[2]);
 uint32_t hc__name_intern(hc__set *, const uint64_t key[2]); /* HC__NONE: out of memory */
-void hc__name_forget(hc__set *, uint32_t name);             /* if nothing holds it any more */
+void hc__name_forget(hc__set *, uint32_t name); /* if nothing holds it any more */
 void hc__names_free(hc__set *);
 
 /* ---- slots.c --------------------------------------------------------------------------------------------- */
@@ -221,10 +147,10 @@ typedef struct hc__slot {
 /* The columns of a row (64 slots). HC__HAVE is one column a source. */
 enum hc__column {
     HC__USED,
-    HC__SENT,         /* risen from here, not yet committed */
-    HC__OUT,          /* to go up with the next message; at the root: ready */
-    HC__ROOTED,       /* rooted operations: the root itself has raised it */
-    HC__NEEDS_ROOT,   /* rooted operations */
+    HC__SENT, /* risen from here, not yet committed */
+    HC__OUT, /* to go up with the next message; at the root: ready */
+    HC__ROOTED, /* rooted operations: the root itself has raised it */
+    HC__NEEDS_ROOT, /* rooted operations */
     HC__INVALID_SENT, /* once a generation */
     HC__INVALID_OUT,
     HC__GONE, /* freed by the entry that is being applied */
@@ -243,7 +169,7 @@ int hc__bit(uint64_t bits); /* index of the lowest one */
 
 /* A first meeting under way at this node. At most two signatures: the one of the lowest rank, and one other. */
 struct hc__first {
-    hc__first *prev, *next;         /* all of the set */
+    hc__first *prev, *next; /* all of the set */
     hc__first *out_prev, *out_next; /* to go up; at the root: ready */
     hc__sig *sigs[2];
     int32_t ranks[2]; /* lowest set rank of each */
@@ -280,19 +206,19 @@ struct hc__set {
     uint32_t nsources; /* 0: this rank; 1..: the children */
     uint32_t nwords, stride;
     uint8_t sequenced, dirty;
-    uint8_t stopping;   /* HC_EV_STOP here: nothing new is taken */
-    uint8_t stopped;    /* STOP is in the log */
-    uint8_t closed;     /* root: STOP has been committed */
-    uint8_t awaiting;   /* root: an entry is on its way through the sequencer */
-    uint8_t or_sent;    /* hc__flag */
-    uint8_t or_out;     /* hc__flag */
-    uint8_t up_flying;  /* T4: a message to the parent has not left yet */
-    uint8_t joined;     /* this rank has joined */
-    uint8_t loose;      /* ... and had requests pending at that time (L5) */
+    uint8_t stopping; /* HC_EV_STOP here: nothing new is taken */
+    uint8_t stopped; /* STOP is in the log */
+    uint8_t closed; /* root: STOP has been committed */
+    uint8_t awaiting; /* root: an entry is on its way through the sequencer */
+    uint8_t or_sent; /* hc__flag */
+    uint8_t or_out; /* hc__flag */
+    uint8_t up_flying; /* T4: a message to the parent has not left yet */
+    uint8_t joined; /* this rank has joined */
+    uint8_t loose; /* ... and had requests pending at that time (L5) */
     uint8_t flush_owed; /* a caller waits for what cannot be raised before JOINALL */
-    uint64_t q;         /* entries applied */
-    uint64_t changed;   /* position of the last change of any slot */
-    uint64_t freed;     /* position of the last freeing of any slot */
+    uint64_t q; /* entries applied */
+    uint64_t changed; /* position of the last change of any slot */
+    uint64_t freed; /* position of the last freeing of any slot */
 
     hc__names names;
     uint32_t oldest, newest, unraised; /* pending list: ends, and the first that is not raised */
@@ -307,7 +233,7 @@ struct hc__set {
     hc__first *firsts, *firsts_last, *out, *out_last;
     hc__held *held, *held_last;
     uint32_t *joined_firm, *joined_loose; /* ranks a source */
-    uint32_t out_firm, out_loose;         /* to go up; at the root: all that are joined */
+    uint32_t out_firm, out_loose; /* to go up; at the root: all that are joined */
     int32_t last_joined;
     uint64_t join_ticket, joined_at;
 
@@ -340,7 +266,7 @@ void hc__pending_unlink(hc__set *, uint32_t name);
 void hc__tree_have_slot(hc__set *, int32_t slot); /* by this rank; hc__tree_rise follows */
 void hc__tree_have_first(hc__set *, uint32_t name, uint32_t source, hc__sig *, int32_t rank, int rooted);
 void hc__tree_rise(hc__set *, uint32_t from_word, uint32_t to_word); /* T2, T3 for slots */
-void hc__tree_rise_all(hc__set *);                                   /* slots and first meetings */
+void hc__tree_rise_all(hc__set *); /* slots and first meetings */
 void hc__tree_invalid(hc__set *, int32_t slot);
 void hc__tree_flag(hc__set *, uint8_t flag);
 void hc__tree_joined(hc__set *, uint32_t source, uint32_t firm, uint32_t loose, int32_t last);
@@ -387,15 +313,15 @@ typedef struct hc__agreed {
 /* T8. HC__HEADER bytes before it are free for a header. NULL: nothing to commit. */
 uint8_t *hc__entry_make(hc__set *, size_t *nbytes);
 int hc__entry_read(hc_engine *, hc__reader *, int32_t set_size, hc__entry *); /* form only */
-int hc__entry_check(hc__set *, hc__entry *);                           /* against this rank's state */
+int hc__entry_check(hc__set *, hc__entry *); /* against this rank's state */
 void hc__log_apply(hc__set *, const hc__entry *);
 void hc__log_end(hc__set *);
 int hc__commit(hc__set *); /* root: 1 when an entry was made */
 /* Messages, header included. */
 int hc__entry_receive(hc__set *, const uint8_t *, size_t);
-int hc__sequence_receive(hc_engine *, uint32_t set, const uint8_t *, size_t);  /* at the sequencer */
+int hc__sequence_receive(hc_engine *, uint32_t set, const uint8_t *, size_t); /* at the sequencer */
 int hc__sequenced_receive(hc_engine *, uint32_t set, const uint8_t *, size_t);
-void hc__send_up(hc_engine *, int32_t peer, const uint8_t *, size_t);   /* to a parent or the sequencer */
+void hc__send_up(hc_engine *, int32_t peer, const uint8_t *, size_t); /* to a parent or the sequencer */
 void hc__send_down(hc_engine *, int32_t peer, const uint8_t *, size_t); /* bytes: lent or longer lived */
 void hc__stop(hc__set *);
 
@@ -407,8 +333,8 @@ void hc__finish(hc__set *, uint32_t name, int status, const char *text, uint64_t
 int hc__batch_done(hc__set *, uint64_t batch, int status, const char *text);
 void hc__running_free(hc__set *);
 void hc__join(hc__set *, uint64_t ticket);
-void hc__join_void(hc__set *);              /* T6: loose joins, when slots are freed */
-void hc__join_again(hc__set *);             /* L5 */
+void hc__join_void(hc__set *); /* T6: loose joins, when slots are freed */
+void hc__join_again(hc__set *); /* L5 */
 void hc__join_all(hc__set *, int32_t last); /* L6 */
 
 /* ---- stall.c, who.c, report.c, fail.c ------------------------------------------------------------------------------------------ */
@@ -421,11 +347,11 @@ struct hc__query {
     uint64_t key[2];
     uint64_t deadline, waited;
     uint32_t first_asker; /* source */
-    uint32_t unanswered;  /* children */
+    uint32_t unanswered; /* children */
     uint32_t lacking, silent;
     uint32_t nranks;
     int32_t ranks[HC__LISTED]; /* set ranks that lack the item */
-    int32_t silent_rank;       /* World rank of the first silent child */
+    int32_t silent_rank; /* World rank of the first silent child */
     uint8_t collecting;
     char what[HC__WHAT];
     uint64_t bits[]; /* two sets of sources: who asks, who has not answered */
@@ -444,7 +370,8 @@ int hc__query_is_join(const uint64_t key[2]);
 int hc__query_asks(const hc__query *, uint32_t source);
 uint8_t *hc__query_message(hc__set *, int message, const uint64_t key[2], size_t more, uint8_t **p);
 uint8_t *hc__write_ranks(uint8_t *, const int32_t *ranks, uint32_t n);
-void hc__report_write(const hc__set *, const hc__query *, char text[HC__TEXT], hc__report *); /* at the root */
+void hc__report_write(const hc__set *, const hc__query *, char text[HC__TEXT],
+                      hc__report *); /* at the root */
 void hc__report_down(hc__set *, const hc__query *, const hc__report *);
 void hc__who(hc__set *, uint32_t source, const uint64_t key[2], const char *what, uint64_t waited);
 uint64_t hc__who_deadline(const hc__set *);
@@ -494,12 +421,12 @@ struct hc_engine {
     uint8_t *scratch;
     size_t scratch_room;
 
-    uint64_t due;       /* the nearest deadline; the last WAKE_AT */
-    uint8_t retime;     /* deadlines may have changed */
-    uint8_t starved;    /* memory ran out in this step */
-    uint8_t flooded;    /* a failure has been passed on */
+    uint64_t due; /* the nearest deadline; the last WAKE_AT */
+    uint8_t retime; /* deadlines may have changed */
+    uint8_t starved; /* memory ran out in this step */
+    uint8_t flooded; /* a failure has been passed on */
     uint8_t failed;
-    char *failure;      /* why, HC__TEXT bytes; NULL before, or when there was no memory for it */
+    char *failure; /* why, HC__TEXT bytes; NULL before, or when there was no memory for it */
     uint64_t bytes;
     hc_counters counters;
 };

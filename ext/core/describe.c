@@ -31,23 +31,46 @@ void hc__describe_root_joined(hc__text *text, const hc_request *request) {
 
 /* In the order in which they are looked for: what comes first explains what follows from it. */
 enum difference {
-    D_OPERATION, D_GROUP, D_COUNT, D_DTYPE, D_SHAPE, D_REDUCTION, D_ROOT, D_PRESCALE, D_POSTSCALE, D_MEMORY, D_WIRE, D_NONE
+    D_OPERATION,
+    D_GROUP,
+    D_COUNT,
+    D_DTYPE,
+    D_SHAPE,
+    D_REDUCTION,
+    D_ROOT,
+    D_PRESCALE,
+    D_POSTSCALE,
+    D_MEMORY,
+    D_WIRE,
+    D_NONE
 };
 
 static const char *difference_name(enum difference d) {
     switch (d) {
-    case D_OPERATION: return "operation";
-    case D_GROUP: return "grouping";
-    case D_COUNT: return "number of tensors";
-    case D_DTYPE: return "dtype";
-    case D_SHAPE: return "shape";
-    case D_REDUCTION: return "reduction";
-    case D_ROOT: return "root";
-    case D_PRESCALE: return "prescale";
-    case D_POSTSCALE: return "postscale";
-    case D_MEMORY: return "memory";
-    case D_WIRE: return "compression";
-    default: return "signature";
+    case D_OPERATION:
+        return "operation";
+    case D_GROUP:
+        return "grouping";
+    case D_COUNT:
+        return "number of tensors";
+    case D_DTYPE:
+        return "dtype";
+    case D_SHAPE:
+        return "shape";
+    case D_REDUCTION:
+        return "reduction";
+    case D_ROOT:
+        return "root";
+    case D_PRESCALE:
+        return "prescale";
+    case D_POSTSCALE:
+        return "postscale";
+    case D_MEMORY:
+        return "memory";
+    case D_WIRE:
+        return "compression";
+    default:
+        return "signature";
     }
 }
 
@@ -144,7 +167,8 @@ static void put_extra(hc__text *text, const hc_request *request, enum difference
     }
 }
 
-static void put_side(hc__text *text, int32_t rank, const hc_request *request, enum difference d, uint32_t tensor) {
+static void put_side(hc__text *text, int32_t rank, const hc_request *request, enum difference d,
+                     uint32_t tensor) {
     hc__put(text, "rank ");
     hc__put_int(text, rank);
     hc__put(text, " has ");
@@ -164,7 +188,8 @@ static void put_side(hc__text *text, int32_t rank, const hc_request *request, en
     put_extra(text, request, d);
 }
 
-void hc__describe_mismatch(hc__text *text, int32_t rank_a, const hc_request *a, int32_t rank_b, const hc_request *b) {
+void hc__describe_mismatch(hc__text *text, int32_t rank_a, const hc_request *a, int32_t rank_b,
+                           const hc_request *b) {
     uint32_t tensor = 0;
     enum difference d = compare(a, b, &tensor);
     put_subject(text, d == D_OPERATION ? "request" : hc_operation_name(a->operation), a);

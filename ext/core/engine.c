@@ -42,7 +42,8 @@ void hc_engine_free(hc_engine *e) {
 int hc_engine_quiet(const hc_engine *e) {
     for (uint32_t i = 0; i < e->nsets; i++) {
         const hc__set *s = e->sets[i];
-        if (s && (s->oldest != HC__NONE || s->running || s->joined || (s->stopping && !s->stopped && !e->failed)))
+        if (s &&
+            (s->oldest != HC__NONE || s->running || s->joined || (s->stopping && !s->stopped && !e->failed)))
             return 0;
     }
     return 1;

@@ -106,6 +106,15 @@ static const char *judge(hc__set *s, uint32_t name, hc__sig_view *view) {
     return hc__sig_check(view->bytes, view->nbytes, s->set_size, view);
 }
 
+/* Nothing has been raised: this request alone fails, not the World. */
+static void refuse_starved(hc__set *s, uint32_t name, const hc_request *request, hc__sig *sig) {
+    hc__sig_unref(s->engine, sig);
+    if (name != HC__NONE)
+        hc__name_forget(s, name);
+    s->engine->starved = 0;
+    hc__complete(s->engine, request->ticket, HC_NO_MEMORY, hc_status_text(HC_NO_MEMORY), s->q);
+}
+
 void hc__enqueue(hc__set *s, const hc_request *request) {
     hc_engine *e = s->engine;
     hc__sig_view view;
@@ -116,7 +125,8 @@ void hc__enqueue(hc__set *s, const hc_request *request) {
     }
     const char *wrong = hc__sig_encode(e, request, &view);
     if (wrong) {
-        refuse(s, request, HC_INVALID, wrong);
+        refuse(s, request, e->starved ? HC_NO_MEMORY : HC_INVALID, wrong);
+        e->starved = 0;
         return;
     }
     hc__hash(view.name, view.name_len, key);
@@ -132,9 +142,8 @@ void hc__enqueue(hc__set *s, const hc_request *request) {
     if (name == HC__NONE)
         name = hc__name_intern(s, key);
     hc__sig *sig = name == HC__NONE ? NULL : signature(s, name, &view);
-    if (!sig || !keep_rows(s, &s->names.at[name], request)) {
-        hc__complete(e, request->ticket, HC_NO_MEMORY, hc_status_text(HC_NO_MEMORY), s->q);
-        return;
-    }
-    admit(s, name, request, sig);
+    if (!sig || !keep_rows(s, &s->names.at[name], request))
+        refuse_starved(s, name, request, sig);
+    else
+        admit(s, name, request, sig);
 }

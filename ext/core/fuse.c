@@ -49,8 +49,8 @@ static void add(plan *p, uint32_t to, uint32_t agreed, uint32_t first, uint32_t 
 static void place(plan *p, uint32_t agreed) {
     const hc__sig *sig = p->agreed[agreed].sig;
     uint32_t at = 0;
-    while (at < p->ncuts && (p->cuts[at].fuse_class != sig->fuse_class ||
-                             p->cuts[at].bytes + sig->payload > p->threshold))
+    while (at < p->ncuts &&
+           (p->cuts[at].fuse_class != sig->fuse_class || p->cuts[at].bytes + sig->payload > p->threshold))
         at++;
     if (at == p->ncuts)
         at = new_cut(p, sig->fuse_class);

@@ -50,7 +50,8 @@ void hc__raise_all(hc__set *s) {
 
 /* From the newest back to the first that has been marked before. */
 static void mark_waited(hc__set *s) {
-    for (uint32_t name = s->newest; name != HC__NONE && !s->names.at[name].waited; name = s->names.at[name].older) {
+    for (uint32_t name = s->newest; name != HC__NONE && !s->names.at[name].waited;
+         name = s->names.at[name].older) {
         s->names.at[name].waited = 1;
         s->names.at[name].since = s->engine->now;
     }

@@ -76,7 +76,8 @@ static int still_waits(const hc__set *s, const uint64_t key[2]) {
     uint32_t name = hc__name_find(s, key);
     if (hc__query_is_join(key))
         return s->join_ticket != 0;
-    return name != HC__NONE && s->names.at[name].phase != HC__ABSENT && s->names.at[name].phase != HC__RUNNING;
+    return name != HC__NONE && s->names.at[name].phase != HC__ABSENT &&
+           s->names.at[name].phase != HC__RUNNING;
 }
 
 static void tell_own_waiter(hc__set *s, const hc__query *q, const hc__report *r) {

@@ -162,7 +162,8 @@ static const char *check_codes(hc__reader *r, int32_t set_size, hc__sig_view *vi
     if (flags & ~HC_REQUEST_GROUP)
         return "unknown flags";
     if (operation == HC_BROADCAST ? root < 0 || root >= set_size : root != -1)
-        return operation == HC_BROADCAST ? "the root is not a rank of the World" : "this operation has no root";
+        return operation == HC_BROADCAST ? "the root is not a rank of the World"
+                                         : "this operation has no root";
     view->operation = (uint8_t)operation;
     view->root = root;
     return NULL;

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * wire.c - bytes of control messages: little endian, bounded, versioned.
- *
- * A reader never leaves its bytes: what is missing reads as zero and marks the reader bad. A message is read
- * wholly before anything is changed by it.
+ * wire.c - columns of slots and headers of messages.
  */
-#include "core.h"
+#include "wire.h"
 
 uint32_t hc__column_word(hc__column_view column, uint32_t i, uint64_t *bits) {
     const uint8_t *p = column.at + (size_t)12 * i;

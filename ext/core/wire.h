@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * wire.h - bytes of control messages: little endian, bounded, versioned.
+ *
+ * A reader never leaves its bytes: what is missing reads as zero and marks the reader bad. A message is read
+ * wholly before anything is changed by it.
+ */
+#ifndef HC_WIRE_H
+#define HC_WIRE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+typedef struct hc__reader {
+    const uint8_t *at, *end;
+    int bad; /* something lay beyond the end, or was not allowed; what is missing reads as zero */
+} hc__reader;
+static inline uint64_t hc__little(uint64_t value) {
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    return __builtin_bswap64(value);
+#else
+    return value;
+#endif
+}
+static inline uint8_t *hc__write_bytes(uint8_t *p, const void *from, size_t n) {
+    if (n)
+        memcpy(p, from, n);
+    return p + n;
+}
+static inline uint8_t *hc__write8(uint8_t *p, uint8_t value) {
+    p[0] = value;
+    return p + 1;
+}
+static inline uint8_t *hc__write64(uint8_t *p, uint64_t value) {
+    value = hc__little(value);
+    return hc__write_bytes(p, &value, 8);
+}
+static inline uint8_t *hc__write32(uint8_t *p, uint32_t value) {
+    uint64_t wide = hc__little(value);
+    return hc__write_bytes(p, &wide, 4);
+}
+static inline const uint8_t *hc__read_bytes(hc__reader *r, size_t n) {
+    if (r->bad || (size_t)(r->end - r->at) < n) {
+        r->bad = 1;
+        return NULL;
+    }
+    r->at += n;
+    return r->at - n;
+}
+static inline uint64_t hc__read_number(hc__reader *r, size_t bytes) {
+    uint64_t value = 0;
+    const uint8_t *p = hc__read_bytes(r, bytes);
+    if (p)
+        memcpy(&value, p, bytes);
+    return hc__little(value);
+}
+static inline uint8_t hc__read8(hc__reader *r) {
+    return (uint8_t)hc__read_number(r, 1);
+}
+static inline uint32_t hc__read32(hc__reader *r) {
+    return (uint32_t)hc__read_number(r, 4);
+}
+static inline uint64_t hc__read64(hc__reader *r) {
+    return hc__read_number(r, 8);
+}
+
+/* A column of slots on the wire: the words that are not zero, in ascending order. */
+typedef struct hc__column_view {
+    const uint8_t *at;
+    uint32_t n;
+} hc__column_view;
+hc__column_view hc__read_column(hc__reader *);
+uint32_t hc__column_word(hc__column_view, uint32_t i, uint64_t *bits);
+
+enum hc__message {
+    HC__M_UP = 1,    /* child to parent: what has risen */
+    HC__M_ENTRY,     /* parent to child: an entry of the set's log */
+    HC__M_SEQUENCE,  /* set root to sequencer: an entry to be put in order */
+    HC__M_SEQUENCED, /* down the World's tree: an entry of a sequenced set */
+    HC__M_FAIL,      /* over every edge: the World is broken */
+    HC__M_WHO,       /* child to parent: who is awaited? */
+    HC__M_ASK,       /* parent to child: who of you is awaited? */
+    HC__M_ANSWER,    /* child to parent */
+    HC__M_REPORT,    /* parent to child: the answer for those who asked WHO */
+    HC__M_END
+};
+#define HC__WIRE_VERSION 1
+#define HC__HEADER 8
+uint8_t *hc__write_header(uint8_t *, int message, uint32_t set);
+int hc__read_header(hc__reader *, uint32_t *set); /* the message, or 0 */
+
+#endif
