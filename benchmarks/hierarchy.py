@@ -7,7 +7,6 @@ The ranks of this machine act as two nodes, so that both kinds of transport run.
 import argparse
 from collections.abc import Callable, Iterator
 
-import numpy as np
 from harness import COMM, TINY, Case, check_sum, main, random_data, size_label
 from libraries import Hpccoll, Library
 

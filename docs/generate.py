@@ -14,7 +14,7 @@ from pathlib import Path
 from hpccoll import _core, config, errors
 
 HERE = Path(__file__).resolve().parent
-HEADER = HERE.parent / "ext" / "core" / "hc.h"
+CORE = HERE.parent / "ext" / "core"
 SECTION = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -64,25 +64,28 @@ def reductions() -> str:
     return table(("dtype", *(f"`{name}`" for name in _core.REDUCTIONS)), rows)
 
 
-def enum_rows(enum: str, prefix: str) -> list[tuple[str, str]]:
-    """(name, comment) of each line of an enum in hc.h."""
-    body = re.search(rf"enum {enum} \{{(.*?)\}};", HEADER.read_text(), re.DOTALL)
+def enum_rows(header: str, enum: str, prefix: str) -> list[tuple[str, str]]:
+    """(name, comment) of each line of an enum in a header of the engine."""
+    body = re.search(rf"enum {enum} \{{(.*?)\}};", (CORE / header).read_text(), re.DOTALL)
     assert body, enum
-    return [
-        (f"`{name}`", (comment or "").strip())
-        for name, comment in re.findall(rf"{prefix}(\w+),?\s*(?:/\*(.*?)\*/)?", body[1])
-    ]
+    lines = re.findall(rf"{prefix}(\w+),?\s*(?:/\*(.*?)\*/)?", body[1], re.DOTALL)
+    return [(f"`{name}`", " ".join(comment.split())) for name, comment in lines]
 
 
 def engine() -> str:
     """Events that go into the engine and actions that come out."""
-    events = table(("event", "carries"), enum_rows("hc_event_kind", "HC_EV_"))
-    actions = table(("action", "means"), enum_rows("hc_action_kind", "HC_AC_"))
+    events = table(("event", "carries"), enum_rows("hc.h", "hc_event_kind", "HC_EV_"))
+    actions = table(("action", "means"), enum_rows("hc.h", "hc_action_kind", "HC_AC_"))
     return f"{events}\n\n{actions}"
 
 
+def phases() -> str:
+    """The states of a request, as the engine has them."""
+    return table(("state", "meaning"), enum_rows("core.h", "hc__phase", "HC__"))
+
+
 SECTIONS: dict[str, Callable[[], str]] = {
-    section.__name__: section for section in (knobs, statuses, exceptions, reductions, engine)
+    section.__name__: section for section in (knobs, statuses, exceptions, reductions, engine, phases)
 }
 
 

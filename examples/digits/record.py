@@ -42,10 +42,11 @@ def communication(stats: Mapping[str, int], exposed: float, steps: int) -> str:
     megabytes = {name: stats[f"{name}_bytes"] / 1e6 for name in ("packed", "reduced", "spread", "net_sent")}
     inside = "{packed:.1f} MB packed, {reduced:.1f} MB reduced, {spread:.1f} MB spread".format(**megabytes)
     batches = stats["batches"]
+    control = {name: stats[f"control_messages_{name}"] for name in ("local", "net")}
     return f"""\
   inside the node  {inside}
   between nodes    {megabytes["net_sent"]:.1f} MB sent in {stats["net_sent_messages"]} messages
-  control          {stats["control_messages_local"]} messages inside the node, {stats["control_messages_net"]} between nodes
+  control          {control["local"]} messages inside the node, {control["net"]} between nodes
   batches          {batches}, {batches / steps:.1f} a step
   agreed           {stats["cached_commits"]} requests by their cached bit, {stats["first_commits"]} at a first meeting
-  time             {busy:.2f} s in flight, {hidden:.0%} of it hidden behind the backward pass, {exposed:.2f} s exposed"""
+  time             {busy:.2f} s in flight, {hidden:.0%} hidden behind the backward pass, {exposed:.2f} s exposed"""

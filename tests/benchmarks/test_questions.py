@@ -25,8 +25,8 @@ def test_question(question: str, library: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "hpccoll", "run", "-np", "2", "--timeout", "100", sys.executable]
     command += [ROOT / "benchmarks" / f"{question}.py", "--library", library, "--size", "tiny", "--out", out]
     done = subprocess.run(
-        [str(word) for word in command], cwd=tmp_path, env=os.environ | {"OMP_NUM_THREADS": "1"}, timeout=110, text=True,
-        check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        [str(word) for word in command], cwd=tmp_path, env=os.environ | {"OMP_NUM_THREADS": "1"}, timeout=110,
+        text=True, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout
     results = [json.loads(line) for line in out.read_text().splitlines()]
