@@ -126,9 +126,8 @@ static void reduce_share(hc__shm *shm, int64_t chunk) {
     size_t place = place_of(shm, chunk, mine.from);
     for (int32_t q = 0; q < shm->base.local_size; q++)
         shm->inputs[q] = hc__slot(shm, q, chunk) + place;
-    int is_final = shm->rails == 0 && !shm->narrow;
-    hc__reduce(shm, mine, !shm->narrow, hc__result(shm, chunk) + place,
-               is_final ? HC__TO_RESULT | HC__TO_OUT : HC__TO_RESULT);
+    int targets = shm->rails > 0 ? HC__TO_RESULT : HC__TO_RESULT | HC__TO_OUT;
+    hc__reduce(shm, mine, !shm->narrow, hc__result(shm, chunk) + place, targets);
     hc__mark_set(shm, HC__REDUCED, sequence_of(shm, chunk));
 }
 
@@ -217,7 +216,7 @@ static int spread_share(hc__shm *shm, int64_t chunk, int32_t owner) {
     if (!hc__mark_reached(shm, owner, kind, sequence_of(shm, chunk))) return 0;
     if (shm->rails > 0)
         unpack(shm, chunk, rail_range(shm, chunk, owner));
-    else if (owner != shm->base.local_rank || shm->narrow)
+    else if (owner != shm->base.local_rank)
         unpack(shm, chunk, share_range(shm, chunk, owner));
     return 1;
 }

@@ -149,7 +149,7 @@ int hc__spans_next(hc__spans *, hc__span *);
 void hc__pack(hc__shm *, hc__range, uint8_t *to, int only_joined);
 enum hc__target {
     HC__TO_RESULT = 1, /* to `to`, as node_dtype */
-    HC__TO_OUT = 2     /* to the tensors */
+    HC__TO_OUT = 2     /* to the tensors, rounded to node_dtype on the way */
 };
 /* Reduces a range from shm->inputs[q], where rank q's elements of it lie. `direct`: mine are read from my
  * tensors instead, as far as I have some (not with narrow). */

@@ -116,28 +116,33 @@ static void divide_span(hc__shm *shm, const hc__span *span) {
     if (batch->divisor > 1) shm->memory->divide(span->out, batch->dtype, span->n, batch->divisor);
 }
 
-/* shm->sources, n elements from `at`, to private memory. */
-static void reduce_block(hc__shm *shm, const hc__span *span, int64_t at, int64_t n, uint8_t *to, int to_dtype) {
+/* The sum of shm->sources, n elements from `at`, as node_dtype to private memory. */
+static void reduce_block(hc__shm *shm, const hc__span *span, int64_t at, int64_t n, uint8_t *to) {
     const hc_batch *batch = shm->batch;
     for (int32_t q = 0; q < shm->base.local_size; q++)
         shm->blocks[q] = shm->sources[q] + (size_t)at * shm->size;
-    shm->memory->reduce(to, NULL, to_dtype, shm->blocks, shm->base.local_size, batch->node_dtype,
+    shm->memory->reduce(to, NULL, batch->node_dtype, shm->blocks, shm->base.local_size, batch->node_dtype,
                         batch->reduction, n, shm->narrow ? 1.0 : span->piece->scale);
     shm->base.reduced_bytes += (uint64_t)n * shm->size;
 }
 
 static void reduce_span(hc__shm *shm, const hc__span *span, uint8_t *result, uint8_t *out) {
     const hc_batch *batch = shm->batch;
-    if (out != NULL) {
-        reduce_block(shm, span, 0, span->n, out, batch->dtype);
+    if (out != NULL && !shm->narrow) {
+        reduce_block(shm, span, 0, span->n, out);
         if (result != NULL) shm->memory->copy(result, out, (size_t)span->n * shm->size);
         divide_span(shm, span);
         return;
     }
-    for (int64_t at = 0, end; result != NULL && at < span->n; at = end) {
+    if (out == NULL && result == NULL) return;
+    for (int64_t at = 0, end; at < span->n; at = end) {
         end = block_end(shm, at, span->n);
-        reduce_block(shm, span, at, end - at, shm->scratch, batch->node_dtype);
-        shm->memory->copy(result + (size_t)at * shm->size, shm->scratch, (size_t)(end - at) * shm->size);
+        size_t place = (size_t)at * shm->size;
+        reduce_block(shm, span, at, end - at, shm->scratch);
+        if (result != NULL) shm->memory->copy(result + place, shm->scratch, (size_t)(end - at) * shm->size);
+        if (out != NULL)
+            shm->memory->convert(out + (size_t)at * hc_dtype_size(batch->dtype), batch->dtype, shm->scratch,
+                                 batch->node_dtype, end - at, 1.0);
     }
 }
 

@@ -14,7 +14,7 @@
 
 /* Above it two hand-offs are cheaper than that every rank reads everything (measured: benchmarks/node_stage). */
 size_t hc__small_limit(int32_t local_size) {
-    size_t limit = ((size_t)16 << 10) / (size_t)local_size;
+    size_t limit = ((size_t)32 << 10) / (size_t)local_size;
     size_t room = sizeof((hc__small *)0)->data;
     return limit < room ? limit : room;
 }
@@ -55,14 +55,7 @@ int hc__small_reduce(hc__shm *shm) {
     if (!all_arrived(shm)) return moved;
     for (int32_t q = 0; q < shm->base.local_size; q++)
         shm->inputs[q] = slot(shm, q)->data;
-    if (shm->narrow) {
-        /* Rounded to the narrow type like every node's sum, so by way of one. */
-        _Alignas(64) uint8_t sum[HC__SMALL_ROOM];
-        hc__reduce(shm, all, 0, sum, HC__TO_RESULT);
-        hc__unpack(shm, all, sum);
-    } else {
-        hc__reduce(shm, all, 0, NULL, HC__TO_OUT);
-    }
+    hc__reduce(shm, all, 0, NULL, HC__TO_OUT);
     finish(shm);
     return HC_DONE;
 }
