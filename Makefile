@@ -17,8 +17,8 @@ $(VENV)/.installed: pyproject.toml setup.py build_backend.py
 	@command -v cc >/dev/null || { echo "no C compiler (cc) on PATH: apt-get install gcc libc6-dev"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --editable . --group test
-	@touch $@ $(VENV)/.built
+	$(BIN)/python -m pip install --quiet --editable . --group build --group test
+	@touch $@
 
 $(VENV)/.built: $(VENV)/.installed $(SOURCES)
 	$(BIN)/python setup.py --quiet build_ext --inplace

@@ -28,6 +28,11 @@ EXTENSIONS = {"_core": CORE_SOURCES, "_mpi": MPI_SOURCES}
 class build(build_ext):
     """build_ext that waits for another build of the same tree, compiles what changed, and knows the MPI."""
 
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        # Kept for an editable build, too, which would otherwise compile everything each time.
+        self.build_temp = f"build/temp.{self.plat_name}-{sys.implementation.cache_tag}"
+
     def run(self) -> None:
         Path("build").mkdir(exist_ok=True)
         with open("build/lock", "w") as lock:
@@ -45,6 +50,8 @@ class build(build_ext):
     def compile_only_what_changed(self, extension: Extension) -> None:
         every_time = type(self.compiler)._compile
         shared = max(os.path.getmtime(f) for f in ["setup.py", *extension.depends])
+        if extension.name == "hpccoll._mpi":
+            shared = float("inf")  # two files, and the MPI may be another one
 
         def compile_changed(obj: str, source: str, *rest: object) -> None:
             if not os.path.exists(obj) or os.path.getmtime(obj) <= max(shared, os.path.getmtime(source)):
