@@ -2,10 +2,14 @@
  *
  * kernels_portable.c - the kernels in plain C on 16-byte vectors: SSE2, NEON, VSX or what the compiler has.
  *
- * Its integer arithmetic for the two half-width floats is also the definition that the instructions of the
- * other sets are tested against.
+ * Its integer arithmetic for float16 is also the definition that the instructions of the other sets are tested
+ * against.
  */
 #include "kernels.h"
+
+#if defined(__aarch64__)
+#include <arm_neon.h>
+#endif
 
 #define HC__VECTOR_BYTES 16
 #define HC__KERNELS hc__kernels_portable
@@ -25,6 +29,20 @@ INLINE void store_halves(void *to, v_u32 a, v_u32 b) {
     v_u32 even = {a[0], a[2], b[0], b[2]}, odd = {a[1], a[3], b[1], b[3]}, both = even | odd << 16;
     memcpy(to, &both, sizeof both);
 }
+
+#if defined(__aarch64__) /* every one of them converts by an instruction */
+
+INLINE pair load_f16(const void *from) {
+    float16x8_t h = vreinterpretq_f16_u8(vld1q_u8(from));
+    return (pair){(vec)vcvt_f32_f16(vget_low_f16(h)), (vec)vcvt_high_f32_f16(h)};
+}
+
+INLINE void store_f16(void *to, pair p) {
+    float16x8_t h = vcvt_high_f16_f32(vcvt_f16_f32((float32x4_t)p.a), (float32x4_t)p.b);
+    vst1q_u8(to, vreinterpretq_u8_f16(h));
+}
+
+#else
 
 /* After F. Giesen, "half_to_float_fast5": the exponent is moved, a subtraction normalises the subnormals. */
 INLINE vec widen_f16(vec v) {
@@ -54,13 +72,15 @@ INLINE pair load_f16(const void *from) {
     return (pair){widen_f16(h.a), widen_f16(h.b)};
 }
 
+INLINE void store_f16(void *to, pair p) {
+    store_halves(to, narrow_f16(p.a), narrow_f16(p.b));
+}
+
+#endif
+
 INLINE pair load_bf16(const void *from) {
     pair h = load_halves(from);
     return (pair){(vec)((v_u32)h.a << 16), (vec)((v_u32)h.b << 16)};
-}
-
-INLINE void store_f16(void *to, pair p) {
-    store_halves(to, narrow_f16(p.a), narrow_f16(p.b));
 }
 
 INLINE void store_bf16(void *to, pair p) {
