@@ -76,7 +76,7 @@ def build(compiler: str) -> ctypes.CDLL:
         *sorted(transport.glob("kernels*.c")),
         transport / "host_memory.c",
     ]
-    flags = f"-std=c11 -O2 -DNDEBUG -D_GNU_SOURCE -fPIC -shared -I{transport}".split()
+    flags = f"-std=c11 -O3 -DNDEBUG -D_GNU_SOURCE -fPIC -shared -I{transport}".split()
     subprocess.run([compiler, *flags, *map(str, sources), "-o", str(library)], check=True)
     return ctypes.CDLL(str(library))
 

@@ -112,7 +112,7 @@ def code(dtype: DTypeLike) -> int:
 
 
 # As the product is built; with every undefined behaviour fatal.
-BUILDS = {"fast": ("-O2", "-DNDEBUG"), "checked": ("-fsanitize=undefined", "-fno-sanitize-recover=all")}
+BUILDS = {"fast": ("-O3", "-DNDEBUG"), "checked": ("-fsanitize=undefined", "-fno-sanitize-recover=all")}
 
 
 @pytest.fixture(scope="session", params=BUILDS)
