@@ -11,18 +11,18 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from hpccoll import _core, bootstrap, config
+from hpccoll import _core, bootstrap, config, errors
 from hpccoll.world import World
 
-__all__ = ["run", "threads"]
+__all__ = ["make_and_run", "run", "threads"]
 
 
 class _Room:
     """Where the threads meet."""
 
-    def __init__(self, size: int, timeout: float) -> None:
+    def __init__(self, size: int) -> None:
         self.values: list[Any] = [None] * size
-        self.barrier = threading.Barrier(size, timeout=timeout)
+        self.barrier = threading.Barrier(size, timeout=60)
         self.shared: dict[Any, Any] = {}
         self.lock = threading.Lock()
         self.nets = _core.local_nets(size)
@@ -68,28 +68,59 @@ class _ThreadMeeting:
 def threads(n: int, *, level: str = "MULTIPLE", **knobs: Any) -> list[World]:
     """Make a World of `n` ranks in this process; element r is rank r's view of it, to be used by one thread.
 
-    :param level: pretend that the net allows this thread level
+    :param level: pretend that the net allows this MPI thread level
     :param knobs: fields of Config, such as ``nodes="2+1"``
     """
-    settings = config.read(**{"verbose": 0, "start_timeout": 60.0, **knobs})
-    room = _Room(n, settings.start_timeout)
+    return _run_all([_maker(room, rank, level, knobs) for room in [_Room(n)] for rank in range(n)])
 
-    def make(rank: int) -> World:
+
+def run(worlds: list[World], program: Callable[[World], Any]) -> list[Any]:
+    """Run `program` once a rank, each in its own thread; the results in order of the ranks.
+
+    What a program raises is raised here. It ends the World first, so that the other ranks do not wait for ever.
+    """
+    return _run_all([lambda world=world: _run_one(world, program) for world in worlds])
+
+
+def make_and_run(n: int, program: Callable[[World], Any], *, level: str = "MULTIPLE", **knobs: Any) -> list[Any]:
+    """Run `program` on a World that lives as long; each rank's part is made by the thread that uses it."""
+    room = _Room(n)
+
+    def one(rank: int) -> Any:
+        with _maker(room, rank, level, knobs)() as world:
+            result = program(world)
+            room.barrier.wait()
+            return result
+
+    return _run_all([lambda rank=rank: one(rank) for rank in range(n)])
+
+
+def _maker(room: _Room, rank: int, level: str, knobs: dict[str, Any]) -> Callable[[], World]:
+    def make() -> World:
+        settings = config.read(**{"verbose": 0, **knobs})
         try:
             return World.from_parts(*bootstrap.make(_ThreadMeeting(room, rank, level), settings))
         except BaseException:
             room.barrier.abort()
             raise
 
-    with ThreadPoolExecutor(n) as pool:
-        return list(pool.map(make, range(n)))
+    return make
 
 
-def run(worlds: list[World], program: Callable[[World], Any]) -> list[Any]:
-    """Run `program` once a rank, each in its own thread; the results in order of the ranks.
+def _run_one(world: World, program: Callable[[World], Any]) -> Any:
+    try:
+        return program(world)
+    except BaseException:
+        world.shutdown()
+        raise
 
-    The first exception is raised, after all threads have ended.
-    """
-    with ThreadPoolExecutor(len(worlds)) as pool:
-        futures = [pool.submit(program, world) for world in worlds]
+
+def _run_all(calls: list[Callable[[], Any]]) -> list[Any]:
+    """Call each in its own thread. An error that others only felt is not the one to raise."""
+    with ThreadPoolExecutor(len(calls)) as pool:
+        futures = [pool.submit(call) for call in calls]
+    failures = [f.exception() for f in futures if f.exception()]
+    for failure in failures:
+        if not isinstance(failure, (errors.ShutDownError, threading.BrokenBarrierError)):
+            raise failure
     return [future.result() for future in futures]

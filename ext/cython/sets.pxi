@@ -31,7 +31,9 @@ cdef class Set:
 
     cdef int join_loop(self, Segment segment) except -1:
         cdef int32_t *members = copy_ranks(self.members)
-        cdef int32_t *nodes = copy_ranks([self.loop.node_of[m] for m in self.members])
+        numbers = {}  # nodes in order of first appearance
+        cdef int32_t *nodes = copy_ranks(
+            [numbers.setdefault(self.loop.node_of[m], len(numbers)) for m in self.members])
         cdef hc_set_config place
         cdef hc_node *node = NULL
         cdef hc_data *data = NULL

@@ -72,12 +72,23 @@ static void end_all(hc_loop *loop)
     hc__loop_turn(loop);
 }
 
+/* What the engine said last, the end of the log above all, is for others to hear. */
+static void send_last_words(hc_loop *loop)
+{
+    uint64_t limit = hc__loop_now() + 1000 * HC__MS;
+    while (loop->nunsent && !atomic_load(&loop->broken) && hc__loop_now() < limit) {
+        hc__loop_turn(loop);
+        sched_yield();
+    }
+}
+
 void hc_loop_free(hc_loop *loop)
 {
     if (!loop) return;
     hc__thread_stop(loop);
     while (!hc__driver_try(loop)) sched_yield();
     end_all(loop);
+    send_last_words(loop);
     for (uint32_t i = 0; i < loop->nlanes; i++)
         if (loop->lanes[i].used) hc__lane_remove(loop, &loop->lanes[i]);
     free_parts(&loop->parts);

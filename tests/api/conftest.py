@@ -13,6 +13,8 @@ import hpccoll
 from hpccoll import testing
 
 LAYOUTS = ["1", "2", "3", "4", "1+1", "2+1", "2+2", "1+1+2"]
+"""Ranks of each node."""
+
 Everywhere = Callable[[Callable[[hpccoll.World], Any]], list[Any]]
 
 
@@ -26,7 +28,7 @@ def everywhere(request: pytest.FixtureRequest) -> Iterator[Everywhere]:
         with hpccoll.World(verbose=0) as world:
             yield lambda program: [program(world)]
         return
-    worlds = testing.threads(sum(map(int, request.param.split("+"))), nodes=request.param)
+    worlds = testing.threads(sum(map(int, request.param.split("+"))), nodes=request.param if "+" in request.param else "")
     yield lambda program: testing.run(worlds, program)
     testing.run(worlds, hpccoll.World.shutdown)
 

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Asynchronous calls: order, waiting, timeouts, await, dropping, threads."""
+
+import asyncio
+import gc
+import random
+import threading
+
+import numpy as np
+import pytest
+
+import hpccoll
+from hpccoll import testing
+
+
+def test_any_order_of_names(everywhere):
+    def program(world):
+        names = [f"tensor {i}" for i in range(100)]
+        for step in range(3):
+            mixed = random.Random(world.rank * 10 + step).sample(names, len(names))
+            handles = {
+                n: hpccoll.allreduce_async(np.full(10, float(n.split()[1])), name=n, world=world) for n in mixed
+            }
+            for n in random.Random(world.rank + 77).sample(names, len(names)):
+                assert (handles[n].wait() == float(n.split()[1]) * world.size).all()
+
+    everywhere(program)
+
+
+def test_wait_may_be_repeated_and_done_follows(everywhere):
+    def program(world):
+        handle = hpccoll.allgather_async(np.arange(3), name="g", world=world)
+        first = handle.wait()
+        assert handle.done()
+        assert handle.wait() is first
+
+    everywhere(program)
+
+
+def test_a_handle_outlives_its_timeout(threads):
+    def program(world):
+        if world.rank == 0:
+            handle = hpccoll.allreduce_async(np.ones(5), name="late", world=world)
+            for _ in range(2):
+                with pytest.raises(TimeoutError, match="late"):
+                    handle.wait(timeout=0.02)
+            assert not handle.done()
+            hpccoll.barrier(world=world)
+            return handle.wait(timeout=30).tolist()
+        hpccoll.barrier(world=world)
+        return hpccoll.allreduce(np.ones(5), name="late", world=world).tolist()
+
+    assert testing.run(threads(3, nodes="2+1"), program) == [[3.0] * 5] * 3
+
+
+def test_await(everywhere):
+    async def one(world, i):
+        return float((await hpccoll.allreduce_async(np.array([float(i)]), name=f"a{i}", world=world))[0])
+
+    async def many(world):
+        return await asyncio.gather(*(one(world, i) for i in range(20)))
+
+    everywhere(lambda world: [i * world.size for i in range(20)] == asyncio.run(many(world)) or pytest.fail("sums"))
+
+
+def test_a_dropped_handle_keeps_its_arrays(everywhere):
+    def program(world):
+        for i in range(200):
+            hpccoll.allreduce_async(np.full(5000, float(i)), name=f"dropped {i}", world=world)
+        gc.collect()
+        assert hpccoll.allreduce(np.ones(1), name="after", world=world)[0] == world.size
+
+    everywhere(program)
+
+
+def test_unnamed_calls_hit_the_cache_and_their_counter_restarts(threads):
+    def program(world):
+        for _ in range(5):
+            handles = [hpccoll.allreduce_async(np.ones(4), world=world) for _ in range(3)]
+            for handle in handles:
+                handle.wait()
+        hpccoll.allreduce(np.ones(4), world=world)
+        return world.stats()
+
+    for stats in testing.run(threads(2), program):
+        assert stats["cached_commits"] == 13
+        assert stats["first_commits"] == 3
+
+
+def test_threads_of_one_rank(everywhere):
+    def program(world):
+        failures = []
+
+        def work(thread):
+            try:
+                for i in range(50):
+                    x = np.full(100, float(i))
+                    assert (hpccoll.allreduce(x, name=f"{thread}", world=world) == i * world.size).all()
+            except BaseException as error:
+                failures.append(error)
+                raise
+
+        workers = [threading.Thread(target=work, args=(t,)) for t in range(4)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        assert not failures
+
+    everywhere(program)
+
+
+def test_unnamed_calls_of_two_threads_are_refused(threads):
+    (world,) = threads(1)
+    other = threads(2)[0]
+    handle = hpccoll.allreduce_async(np.ones(1), world=other)
+    caught = []
+
+    def second():
+        with pytest.raises(hpccoll.InvalidArgumentError, match="must be named") as error:
+            hpccoll.allreduce(np.ones(1), world=other)
+        caught.append(error)
+        hpccoll.allreduce(np.ones(1), world=world)
+
+    thread = threading.Thread(target=second)
+    thread.start()
+    thread.join()
+    assert caught
+    assert not handle.done()
+
+
+@pytest.mark.parametrize("level", ["SINGLE", "FUNNELED", "SERIALIZED", "MULTIPLE"])
+@pytest.mark.parametrize("nodes", ["1", "2"])
+def test_every_thread_level_makes_progress(threads, level, nodes):
+    def program(world):
+        assert world.base.loop.background == (level == "MULTIPLE" or nodes == "1")
+        for i in range(30):
+            handles = [hpccoll.allreduce_async(np.full(1000, i), name=f"{n}", world=world) for n in range(5)]
+            assert all((h.wait() == i * 2).all() for h in handles)
+        handle = hpccoll.allreduce_async(np.ones(3), name="polled", world=world)
+        while not handle.done():
+            world.progress()
+        return handle.wait().tolist()
+
+    # a thread makes its rank's World, so that it may drive it
+    assert testing.make_and_run(2, program, level=level, nodes=nodes) == [[2.0] * 3] * 2
+
+
+def test_the_debug_mode_sees_a_changed_input(threads):
+    def program(world):
+        x = np.ones(1000)
+        handle = hpccoll.allreduce_async(x, name="changed", world=world)
+        if world.rank == 1:
+            x[500] = 2
+        hpccoll.barrier(world=world)
+        if world.rank == 1:
+            with pytest.raises(hpccoll.InvalidArgumentError, match="changed"):
+                handle.wait()
+        else:
+            handle.wait()
+        return hpccoll.allreduce(np.ones(2), name="goes on", world=world).tolist()
+
+    knobs = {"debug": True, "raise_window": 5.0, "background": False}
+    assert testing.run(threads(2, **knobs), program) == [[2.0, 2.0]] * 2
+
+
+def test_a_background_thread_finishes_what_nobody_waits_for(threads):
+    def program(world):
+        handle = hpccoll.allreduce_async(np.ones(4), name="x", world=world)
+        event = threading.Event()
+        for _ in range(2000):
+            if handle.done():
+                return True
+            event.wait(0.005)
+        return False
+
+    assert all(testing.run(threads(4, nodes="2+2"), program))
+
+
+def test_blocking_calls_never_call_the_background_thread(threads):
+    def program(world):
+        hpccoll.allreduce(np.ones(4), world=world)
+        before = world.stats()["wakes"]
+        for _ in range(200):
+            hpccoll.allreduce(np.ones(4), world=world)
+        return world.stats()["wakes"] - before
+
+    assert sum(testing.run(threads(2), program)) <= 2

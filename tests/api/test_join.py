@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks with fewer steps: neutral elements for every reduction, empty slices, and who came last."""
+
+import numpy as np
+import pytest
+
+import hpccoll
+
+
+@pytest.mark.parametrize("op", list(hpccoll.Reduction), ids=str)
+@pytest.mark.parametrize("dtype", [np.int32, np.float32, np.float16])
+def test_neutral_elements(everywhere, op, dtype):
+    if np.dtype(dtype).kind == "f" and op in (hpccoll.BAND, hpccoll.BOR, hpccoll.BXOR):
+        return
+    alone = np.array([3, -7, 5], dtype)
+
+    def program(world):
+        if world.rank == 0:
+            for step in range(3):
+                got = hpccoll.allreduce(alone, op, name=f"n{step}", world=world)
+                if op == hpccoll.AVERAGE:
+                    mean = alone / world.size
+                    want = np.trunc(mean) if dtype == np.int32 else mean
+                elif op in (hpccoll.LAND, hpccoll.LOR, hpccoll.LXOR):
+                    want = alone != 0
+                else:
+                    want = alone
+                np.testing.assert_allclose(got, want.astype(dtype), rtol=1e-3)
+        return hpccoll.join(world=world)
+
+    last = everywhere(program)
+    assert len(set(last)) == 1
+
+
+def test_uneven_steps(everywhere):
+    def program(world):
+        for step in range(5 + 3 * world.rank):
+            still_there = sum(step < 5 + 3 * r for r in range(world.size))
+            x = np.ones(1000 + step, np.float32)
+            assert (hpccoll.allreduce(x, name=f"s{step}", world=world) == still_there).all()
+        assert hpccoll.join(world=world) == world.size - 1
+        assert hpccoll.allreduce(np.ones(1), name="together again", world=world)[0] == world.size
+
+    everywhere(program)
+
+
+def test_gathers_of_the_joined_are_empty(everywhere):
+    def program(world):
+        p, me = world.size, world.rank
+        if me != p - 1 or p == 1:
+            there = list(range(max(p - 1, 1)))
+            got = hpccoll.allgather(np.full((me + 1, 2), me), name="g", world=world)
+            want = np.concatenate([np.full((r + 1, 2), r) for r in there])
+            np.testing.assert_array_equal(got, want)
+            received, rows = hpccoll.alltoall(np.full(p, me), name="a", world=world)
+            assert received.tolist() == there
+            assert rows.tolist() == [1 if r in there else 0 for r in range(p)]
+            share = hpccoll.reducescatter(np.ones(2 * p), name="r", world=world)
+            assert share.tolist() == [len(there)] * 2
+            hpccoll.barrier(name="b", world=world)
+            assert hpccoll.broadcast(np.array([me + 1]), 0, name="c", world=world)[0] == 1
+        hpccoll.join(world=world)
+
+    everywhere(program)
+
+
+def test_a_joined_root_is_an_error(everywhere):
+    def program(world):
+        if world.size == 1:
+            return
+        if world.rank > 0:
+            with pytest.raises(hpccoll.RootJoinedError, match="lost root"):
+                hpccoll.broadcast(np.ones(3), 0, name="lost root", world=world)
+        hpccoll.join(world=world)
+
+    everywhere(program)

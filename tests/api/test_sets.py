@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Process sets: who is in them, overlapping ones in random order, their end."""
+
+import itertools
+import random
+
+import numpy as np
+import pytest
+
+import hpccoll
+from hpccoll import testing
+
+
+def test_numbers(everywhere):
+    def program(world):
+        assert (world.rank, world.size) == (world.base.loop.rank, world.base.loop.size)
+        same_node = hpccoll.allgather_object(world.base.loop.node_of[world.rank], world=world)
+        assert world.local_size == same_node.count(same_node[world.rank])
+        assert world.local_rank == same_node[: world.rank].count(same_node[world.rank])
+        return world.local_rank, world.cross_rank, world.cross_size
+
+    everywhere(program)
+
+
+def test_uneven_nodes_have_uneven_cross_sizes(threads):
+    worlds = threads(4, nodes="3+1")
+    assert [(w.local_rank, w.local_size) for w in worlds] == [(0, 3), (1, 3), (2, 3), (0, 1)]
+    assert [(w.cross_rank, w.cross_size) for w in worlds] == [(0, 2), (0, 1), (0, 1), (1, 2)]
+
+
+def test_subset_and_split(everywhere):
+    def program(world):
+        backwards = list(range(world.size))[::-1]
+        turned = world.subset(backwards)
+        assert turned.rank == world.size - 1 - world.rank
+        got = hpccoll.allgather(np.array([world.rank]), world=turned)
+        assert got.tolist() == backwards
+        parity = world.split(color=world.rank % 2, key=-world.rank)
+        members = [r for r in backwards if r % 2 == world.rank % 2]
+        assert hpccoll.allgather(np.array([world.rank]), world=parity).tolist() == members
+        nested = parity.subset([0])
+        assert (nested is None) == (parity.rank != 0)
+        assert world.split(color=None) is None
+        for made in (nested, parity, turned):
+            if made is not None:
+                made.shutdown()
+                with pytest.raises(hpccoll.ShutDownError):
+                    hpccoll.barrier(world=made)
+        again = world.subset([0])
+        if world.rank == 0:
+            assert hpccoll.allreduce(np.ones(1), world=again)[0] == 1
+            again.shutdown()
+
+    everywhere(program)
+
+
+def test_wrong_subsets(everywhere):
+    def program(world):
+        for ranks in ([], [0, 0], [-1], [world.size]):
+            with pytest.raises(hpccoll.InvalidArgumentError):
+                world.subset(ranks)
+        if world.size > 1:
+            with pytest.raises(hpccoll.MismatchError):
+                world.subset([0] if world.rank else [1])
+        hpccoll.barrier(world=world)
+
+    everywhere(program)
+
+
+@pytest.mark.parametrize("nodes", ["", "2+2", "1+1+2", "4"])
+@pytest.mark.timeout(300)
+def test_overlapping_sets_in_random_order(threads, nodes):
+    """Every pair and triple of 4 ranks, 1000 rounds; each rank submits and waits in an order of its own."""
+    groups = [g for n in (2, 3) for g in itertools.combinations(range(4), n)]
+
+    def program(world):
+        own = {g: world.subset(g) for g in groups}
+        mine = [g for g in groups if own[g] is not None]
+        order = random.Random(world.rank)
+        for step in range(1000):
+            handles = {
+                g: hpccoll.allreduce_async(np.full(1 + step % 700, float(step)), name="x", world=own[g])
+                for g in order.sample(mine, len(mine))
+            }
+            for g in order.sample(mine, len(mine)):
+                assert (handles[g].wait() == step * len(g)).all()
+
+    testing.run(threads(4, nodes=nodes), program)
+
+
+def test_the_worlds_end_ends_its_sets(threads):
+    def program(world):
+        pair = world.split(world.rank // 2)
+        hpccoll.barrier(world=world)
+        world.shutdown()
+        with pytest.raises(hpccoll.ShutDownError):
+            hpccoll.allreduce(np.ones(1), world=pair)
+
+    testing.run(threads(4, nodes="2+2"), program)
