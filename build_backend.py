@@ -53,7 +53,7 @@ def mpi_requirement() -> list[str]:
     return [f"{name}>={wheel.version.split('.')[0]}"]
 
 
-def mpi_flags(inplace: bool) -> dict[str, list[str]]:
+def mpi_flags(in_tree: bool) -> dict[str, list[str]]:
     """Compile and link flags that `mpicc -show` prints, as arguments of setuptools.Extension.
 
     A wheel's mpicc also prints an rpath: that of the temporary build environment. It is replaced by the way
@@ -76,7 +76,7 @@ def mpi_flags(inplace: bool) -> dict[str, list[str]]:
     if wheel_of(mpicc):
         link_args = [w for w in link_args if not w.startswith("-Wl,-rpath")]
         link_args += ["-Wl,-rpath,$ORIGIN/../../.."]
-        link_args += [f"-Wl,-rpath,{sys.prefix}/lib"] if inplace else []
+        link_args += [f"-Wl,-rpath,{sys.prefix}/lib"] if in_tree else []
     return {"extra_compile_args": compile_args, "extra_link_args": link_args}
 
 

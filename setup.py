@@ -37,11 +37,12 @@ class build(build_ext):
         Path("build").mkdir(exist_ok=True)
         with open("build/lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
+            self.in_tree = bool(self.inplace or self.editable_mode)  # run() of setuptools forgets it
             super().run()
 
     def build_extension(self, extension: Extension) -> None:
         if extension.name == "hpccoll._mpi":
-            flags = mpi_flags(inplace=bool(self.editable_mode or self.inplace))
+            flags = mpi_flags(self.in_tree)
             extension.extra_compile_args += flags["extra_compile_args"]
             extension.extra_link_args += flags["extra_link_args"]
         self.compile_only_what_changed(extension)
