@@ -9,7 +9,6 @@
 
 #define REGION_MAX ((size_t)2 << 20)     /* of one rank */
 #define REGIONS_BYTES ((size_t)56 << 20) /* of all: with the small slots below 64 MiB, docker's default */
-#define DEPTH_MAX 8
 #define DEPTH_MIN 4
 #define PAGE 4096
 
@@ -33,13 +32,13 @@ size_t hc_shm_bytes(int32_t local_size) {
     return head_bytes(local_size) + ((size_t)local_size + 1) * region_bytes(local_size);
 }
 
-int hc__cut_regions(hc__shm *shm, size_t bytes) {
+int hc__cut_regions(hc__shm *shm, size_t bytes, size_t most) {
     size_t stride = (bytes + PAGE - 1) / PAGE * PAGE;
     if (stride == 0) stride = PAGE;
     size_t depth = shm->region / stride;
     if (depth < DEPTH_MIN) return HC_INVALID;
     shm->stride = stride;
-    shm->depth = (int)(depth < DEPTH_MAX ? depth : DEPTH_MAX);
+    shm->depth = (int)(depth < most ? depth : most);
     return HC_OK;
 }
 

@@ -78,7 +78,8 @@ int hc__shm_open(hc_node *node, const hc_batch *batch, int rails, int64_t chunk_
                     (size_t)batch->count <= hc__small_limit(node->local_size) / shm->size;
     shm->chunk = chunk_elements > 0 ? chunk_elements : choose_chunk(shm);
     if (shm->is_small) shm->chunk = batch->count > 0 ? batch->count : 1;
-    status = hc__cut_regions(shm, (size_t)least(shm->chunk, batch->count) * shm->size);
+    status = hc__cut_regions(shm, (size_t)least(shm->chunk, batch->count) * shm->size,
+                             rails > 0 ? HC__DEPTH_WITH_NET : HC__DEPTH_IN_NODE);
     if (status != HC_OK) return status;
     shm->nchunks = (batch->count + shm->chunk - 1) / shm->chunk;
     shm->npacked = shm->nreduced = shm->nspread = 0;

@@ -124,7 +124,7 @@ int hc__shm_exchange(hc_node *node, const hc_offer *offer, const hc_want *want, 
             longest = most(longest, lengths[q]);
         if (longest == 0) return HC_DONE;
         size_t slot = (size_t)least((int64_t)SLOT_BYTES, hc_node_chunk_bytes(node->local_size));
-        int status = hc__cut_regions(shm, slot);
+        int status = hc__cut_regions(shm, slot, HC__DEPTH_IN_NODE);
         if (status != HC_OK) return status;
         rounds_begin(shm, (longest + (int64_t)shm->stride - 1) / (int64_t)shm->stride);
     }
@@ -167,7 +167,7 @@ static int scatter_begin(hc__shm *shm, const hc_batch *batch, const int64_t *bou
     if (status != HC_OK) return status;
     if (shm->starts[batch->npieces] < bounds[size]) return HC_INVALID;
     size_t slot = (size_t)least((int64_t)SLOT_BYTES, hc_node_chunk_bytes(size));
-    status = hc__cut_regions(shm, slot);
+    status = hc__cut_regions(shm, slot, HC__DEPTH_IN_NODE);
     if (status != HC_OK) return status;
     shm->chunk = (int64_t)(slot / (size_t)size / 64 * 64 / shm->size);
     shm->out_from = bounds[shm->base.local_rank];

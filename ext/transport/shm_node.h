@@ -120,8 +120,12 @@ int hc__marks_reached(const hc__shm *, hc__watch *, int32_t first, int32_t step,
                       uint64_t value);
 uint8_t *hc__slot(const hc__shm *, int32_t rank, int64_t chunk);
 uint8_t *hc__result(const hc__shm *, int64_t chunk);
-/* Cuts the regions for chunks of `bytes`; INVALID where one does not fit. */
-int hc__cut_regions(hc__shm *, size_t bytes);
+/* Cuts the regions into slots for chunks of `bytes`, at most `most`; INVALID where a chunk does not fit. Three are
+ * enough to keep the ranks of a node busy, and fewer slots stay in the caches; what a network has to do takes
+ * longer and wants more of them. */
+#define HC__DEPTH_IN_NODE 3
+#define HC__DEPTH_WITH_NET 8
+int hc__cut_regions(hc__shm *, size_t bytes, size_t most);
 
 /* ---- shm_pieces.c: a batch as one concatenation ------------------------------------------------------ */
 
