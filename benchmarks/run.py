@@ -16,8 +16,10 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -25,13 +27,13 @@ import numpy as np
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 MPIS = ("openmpi", "mpich", "intelmpi")
+Result = dict[str, Any]  # a line of a program's --out, and later its median and quartiles
 
 
 @dataclass(frozen=True)
 class Contestant:
     library: str  # as libraries.py knows it
     folder: str  # virtual environment
-    options: tuple[str, ...] = ()  # of its mpirun
 
     @property
     def reason_missing(self) -> str:
@@ -42,15 +44,14 @@ class Contestant:
         return ROOT / self.folder / "bin" / program
 
 
-OPEN_MPI = ("--bind-to", "none")
 CONTESTANTS = (
-    Contestant("memcpy", ".venv", OPEN_MPI),
-    Contestant("hpccoll", ".venv", OPEN_MPI),
-    Contestant("mpi", ".venv", OPEN_MPI),
+    Contestant("memcpy", ".venv"),
+    Contestant("hpccoll", ".venv"),
+    Contestant("mpi", ".venv"),
     Contestant("mpi", ".venv-mpich"),
     Contestant("mpi", ".venv-impi"),
-    Contestant("gloo", ".venv-torch", OPEN_MPI),
-    Contestant("horovod", ".venv-horovod", OPEN_MPI),
+    Contestant("gloo", ".venv-torch"),
+    Contestant("horovod", ".venv-horovod"),
 )
 QUESTIONS = {  # program: libraries asked
     "small": ("memcpy", "hpccoll", "mpi", "gloo", "horovod"),
@@ -63,45 +64,73 @@ QUESTIONS = {  # program: libraries asked
 }
 
 
-def environment(contestant: Contestant) -> dict[str, str]:
-    """A clean one: the caller's without its virtual environment, and what MPI needs here."""
-    env = {name: value for name, value in os.environ.items() if not name.startswith(("HPCCOLL_", "PYTHON"))}
-    env["PATH"] = f"{ROOT / contestant.folder / 'bin'}:{env['PATH']}"
-    env |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    env |= {"OMPI_MCA_mpi_yield_when_idle": "1", "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe"}
-    if os.geteuid() == 0:
-        env |= {
-            f"{prefix}_ALLOW_RUN_AS_ROOT{suffix}": "1"
-            for prefix in ("OMPI", "PRTE")
-            for suffix in ("", "_CONFIRM")
-        }
-    return env
+@dataclass(frozen=True)
+class Place:
+    """Where the ranks of a run are: on this machine, or on hosts that a prefix leads to."""
+
+    ranks: int
+    prefix: tuple[str, ...] = ()  # a command that runs another
+    hosts: str = ""  # as mpirun has it
+    variables: tuple[tuple[str, str], ...] = ()
 
 
-def ask(question: str, contestant: Contestant, ranks: int, options: list[str], timeout: float) -> list[dict]:
-    """One run of one program; its results."""
+def environment(contestant: Contestant, place: Place) -> dict[str, str]:
+    """The caller's, but for what would change one contestant only."""
+    env = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("HPCCOLL_", "OMPI_", "I_MPI_"))
+    }
+    env["PATH"] = f"{ROOT / contestant.folder / 'bin'}:{Path(sys.executable).parent}:{env['PATH']}"
+    return env | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"} | dict(place.variables)
+
+
+def ask(
+    question: str, contestant: Contestant, place: Place, options: list[str], timeout: float
+) -> list[Result]:
+    """One run of one program, each MPI with the binding that `hpccoll run` chooses for it; its results."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "results.jsonl"
-        command = [contestant.bin("mpirun"), "-np", ranks, *contestant.options, contestant.bin("python")]
-        command += [HERE / f"{question}.py", "--library", contestant.library, "--out", out, *options]
+        command = [
+            *place.prefix,
+            sys.executable,
+            "-m",
+            "hpccoll",
+            "run",
+            "--launcher",
+            contestant.bin("mpirun"),
+        ]
+        command += ["-H", place.hosts] if place.hosts else ["-np", place.ranks]
+        command += ["--timeout", timeout, contestant.bin("python"), HERE / f"{question}.py"]
+        command += ["--library", contestant.library, "--out", out, *options]
+        words = [str(word) for word in command]
         done = subprocess.run(
-            [str(word) for word in command],
-            env=environment(contestant),
-            timeout=timeout,
-            capture_output=True,
-            text=True,
-            check=False,
+            words, env=environment(contestant, place), capture_output=True, text=True, check=False
         )
         if done.returncode:
-            raise SystemExit(
-                f"{' '.join(map(str, command))}: exit status {done.returncode}\n{done.stdout}{done.stderr}"
-            )
+            raise SystemExit(f"{' '.join(words)}: exit status {done.returncode}\n{done.stdout}{done.stderr}")
         return [json.loads(line) for line in out.read_text().splitlines()]
 
 
-def merge(rounds: list[dict]) -> list[dict]:
+def ask_all(
+    question: str, libraries: Sequence[str], place: Place, options: argparse.Namespace
+) -> list[Result]:
+    """Every contestant that is there, in turn, `options.rounds` times."""
+    results: list[Result] = []
+    for turn in range(options.rounds):
+        for contestant in CONTESTANTS:
+            if contestant.library not in (options.libraries or libraries):
+                continue
+            if not contestant.reason_missing:
+                results += ask(question, contestant, place, options.passed_on, options.timeout)
+            elif turn == 0:
+                print(f"{contestant.library} left out: {contestant.reason_missing}", file=sys.stderr)
+    return merge(results)
+
+
+def merge(rounds: list[Result]) -> list[Result]:
     """Results of the same case in several rounds become one."""
-    cases: dict[tuple[str, ...], dict] = {}
+    cases: dict[tuple[str, ...], Result] = {}
     for result in rounds:
         key = (result["label"], result["library"], result["way"])
         if key in cases:
@@ -114,7 +143,7 @@ def merge(rounds: list[dict]) -> list[dict]:
     return list(cases.values())
 
 
-def table(results: list[dict]) -> str:
+def table(results: list[Result]) -> str:
     """Markdown: a line a case; beside it the ratio to the floor and to the best MPI of the same label and way."""
     lines = [
         "| what | library | way | median us | quartiles | x memcpy | x best MPI |",
@@ -140,7 +169,7 @@ def table(results: list[dict]) -> str:
     return "\n".join(lines)
 
 
-def best(results: list[dict], way: str) -> float | None:
+def best(results: list[Result], way: str) -> float | None:
     """The fastest of the same way; where ways differ, the fastest of all."""
     same = [r["median"] for r in results if r["way"] == way] or [r["median"] for r in results]
     return min(same, default=None)
@@ -156,58 +185,59 @@ def machine() -> dict[str, object]:
     return facts
 
 
-def save(question: str, ranks: int, results: list[dict], folder: Path, facts: dict[str, object]) -> None:
+def save(stem: str, results: list[Result], folder: Path, facts: dict[str, object]) -> None:
     """JSON with medians and quartiles; HDF5 with every sample."""
     folder.mkdir(parents=True, exist_ok=True)
-    stem = f"{question}-{ranks}-ranks"
     with h5py.File(folder / f"{stem}.h5", "w") as file:
         file.attrs.update({name: str(value) for name, value in facts.items()})
         for result in results:
-            group = f"{result['label']}/{result['library']}/{result['way']}"
-            file[group] = result["samples"]
-            file[group].attrs.update(unit="s", bytes=result["bytes"], version=result["version"])
-    slim = [{name: value for name, value in result.items() if name != "samples"} for result in results]
-    for result, whole in zip(slim, results, strict=True):
-        result["repetitions"] = len(whole["samples"])
+            series = file.create_dataset(
+                f"{result['label']}/{result['library']}/{result['way']}", data=result["samples"]
+            )
+            series.attrs.update(unit="s", bytes=result["bytes"], version=result["version"])
+    slim = [
+        {name: value for name, value in result.items() if name != "samples"}
+        | {"repetitions": len(result["samples"])}
+        for result in results
+    ]
     (folder / f"{stem}.json").write_text(json.dumps({**facts, "results": slim}, indent=1) + "\n")
 
 
-def main() -> None:
+def arguments(description: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("questions", nargs="*", choices=[*QUESTIONS, []], help="default: all")
-    parser.add_argument("--ranks", type=int, nargs="+", default=[2])
     parser.add_argument("--rounds", type=int, default=3, help="turns of each library")
     parser.add_argument("--libraries", nargs="+", help="only these")
-    parser.add_argument("--out", type=Path, default=HERE / "results" / "local")
+    parser.add_argument(
+        "--out", type=Path, default=HERE / "results" / "local", help="folder for JSON and HDF5"
+    )
     parser.add_argument("--timeout", type=float, default=600, help="seconds a run")
-    options, passed_on = parser.parse_known_args()
+    return parser
+
+
+def facts(question: str, place: Place) -> dict[str, object]:
+    return {
+        "question": question,
+        "command": " ".join(sys.argv),
+        "date": time.strftime("%Y-%m-%d %H:%M:%S"),
+        "ranks": place.ranks,
+        "machine": machine(),
+    }
+
+
+def main() -> None:
+    parser = arguments(__doc__ or "")
+    parser.add_argument("questions", nargs="*", choices=[*QUESTIONS, []], help="default: all")
+    parser.add_argument("--ranks", type=int, nargs="+", default=[2])
+    options, options.passed_on = parser.parse_known_args()
     for question in options.questions or QUESTIONS:
         for ranks in options.ranks:
-            facts = {
-                "question": question,
-                "command": " ".join(sys.argv),
-                "date": time.strftime("%Y-%m-%d %H:%M:%S"),
-                "ranks": ranks,
-                "machine": machine(),
-            }
-            rounds: list[dict] = []
-            for turn in range(options.rounds):
-                for contestant in CONTESTANTS:
-                    wanted = options.libraries or QUESTIONS[question]
-                    if contestant.library not in wanted:
-                        continue
-                    if contestant.reason_missing:
-                        if turn == 0:
-                            print(
-                                f"{contestant.library} left out: {contestant.reason_missing}", file=sys.stderr
-                            )
-                        continue
-                    rounds += ask(question, contestant, ranks, passed_on, options.timeout)
-            results = merge(rounds)
+            place = Place(ranks)
+            about = facts(question, place)
+            results = ask_all(question, QUESTIONS[question], place, options)
             print(f"\n{question}, {ranks} ranks\n\n{table(results)}", flush=True)
-            save(question, ranks, results, options.out, facts)
+            save(f"{question}-{ranks}-ranks", results, options.out, about)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How close does an allreduce between hosts come to what the wire allows?
+
+    python benchmarks/hosts.py --hosts 2 4 --rate 1gbit
+
+Hosts are network namespaces with links of a given rate (tests/netns/cluster.sh, which needs root); each has two
+ranks. The floor is 2 (N - 1) / N of the bytes at the rate that iperf3 measures in the same run.
+"""
+
+import json
+import shlex
+import subprocess
+from pathlib import Path
+
+from run import ROOT, Place, Result, arguments, ask_all, facts, save, table
+
+CLUSTER = ROOT / "tests" / "netns" / "cluster.sh"
+INTERFACES = {  # every MPI over TCP on the hosts' one link, shared memory inside
+    "OMPI_MCA_pml": "ob1",
+    "OMPI_MCA_btl": "tcp,self,sm",
+    "OMPI_MCA_btl_tcp_if_include": "eth0",
+    "HYDRA_IFACE": "eth0",
+    "I_MPI_HYDRA_IFACE": "eth0",
+    "I_MPI_FABRICS": "shm:ofi",
+    "FI_PROVIDER": "tcp",
+    "FI_TCP_IFACE": "eth0",
+    "GLOO_SOCKET_IFNAME": "eth0",
+}
+
+
+def cluster(*words: str) -> str:
+    done = subprocess.run([CLUSTER, *words], capture_output=True, text=True, check=True, timeout=120)
+    return done.stdout
+
+
+def place(hosts: int) -> Place:
+    """Two ranks on each host, started from the first."""
+    exports = [word for line in cluster("env").splitlines() for word in shlex.split(line) if "=" in word]
+    variables = {**INTERFACES, **dict(word.split("=", 1) for word in exports)}
+    names = ",".join(f"h{i + 1}:2" for i in range(hosts))
+    return Place(2 * hosts, (str(CLUSTER), "exec", "h1"), names, tuple(variables.items()))
+
+
+def bytes_per_second() -> float:
+    """What TCP reaches between two hosts."""
+    with subprocess.Popen([CLUSTER, "exec", "h2", "iperf3", "-s", "-1"], stdout=subprocess.DEVNULL) as server:
+        report = json.loads(
+            cluster("exec", "h1", "iperf3", "-c", "h2", "-t", "3", "-J", "--connect-timeout", "5000")
+        )
+        server.wait(timeout=10)
+    return float(report["end"]["sum_received"]["bits_per_second"]) / 8
+
+
+def with_floor(results: list[Result], hosts: int, rate: float) -> list[Result]:
+    """Add the floor to the figures of each result that moves enough bytes to be bound by the wire."""
+    for result in results:
+        on_wire = result["bytes"] / (2 if "FP16" in result["way"] else 1)
+        floor = 2 * (hosts - 1) / hosts * on_wire / rate
+        result["figures"] = {"floor us": floor * 1e6, "of the floor": floor / result["median"]}
+    return results
+
+
+def main() -> None:
+    parser = arguments(__doc__ or "")
+    parser.add_argument("--hosts", type=int, nargs="+", default=[2, 4])
+    parser.add_argument("--rate", default="1gbit", help="of each link, as tc has it")
+    options = parser.parse_args()
+    options.passed_on = ["--smallest", str(64 << 10), "--seconds", "2", "--most", "20"]
+    options.out = Path(options.out).resolve()
+    cluster("up", str(max(options.hosts)))
+    try:
+        cluster("shape", options.rate)
+        for hosts in options.hosts:
+            where = place(hosts)
+            rate = bytes_per_second()
+            about = facts("hosts", where) | {"hosts": hosts, "link": options.rate, "iperf3 bytes/s": rate}
+            results = with_floor(ask_all("allreduce", ("hpccoll", "mpi"), where, options), hosts, rate)
+            print(f"\n{hosts} hosts, iperf3 {rate * 8 / 1e6:.0f} Mbit/s\n\n{table(results)}", flush=True)
+            save(f"hosts-{hosts}", results, options.out, about)
+    finally:
+        cluster("down")
+
+
+if __name__ == "__main__":
+    main()
