@@ -222,7 +222,7 @@ struct hc__set {
 
     hc__names names;
     uint32_t oldest, newest, unraised; /* pending list: ends, and the first that is not raised */
-    uint32_t nrunning;
+    uint32_t nwaited; /* pending requests that a caller waits for */
     uint64_t unraised_bytes;
 
     hc__slot *slots; /* 64 a row */
@@ -266,7 +266,6 @@ void hc__pending_unlink(hc__set *, uint32_t name);
 void hc__tree_have_slot(hc__set *, int32_t slot); /* by this rank; hc__tree_rise follows */
 void hc__tree_have_first(hc__set *, uint32_t name, uint32_t source, hc__sig *, int32_t rank, int rooted);
 void hc__tree_rise(hc__set *, uint32_t from_word, uint32_t to_word); /* T2, T3 for slots */
-void hc__tree_rise_all(hc__set *); /* slots and first meetings */
 void hc__tree_invalid(hc__set *, int32_t slot);
 void hc__tree_flag(hc__set *, uint8_t flag);
 void hc__tree_joined(hc__set *, uint32_t source, uint32_t firm, uint32_t loose, int32_t last);
@@ -410,7 +409,7 @@ struct hc_engine {
     uint32_t nsets; /* room in sets */
     hc__set *dirty;
     uint64_t removed[HC__MAX_SETS / 64];
-    hc__early *early, *early_last;
+    hc__early *early;
     size_t early_bytes;
 
     hc_action *actions;

@@ -59,6 +59,7 @@ static void append(hc__set *s, uint32_t name) {
 
 void hc__pending_unlink(hc__set *s, uint32_t name) {
     hc__name *record = &s->names.at[name];
+    s->nwaited -= record->waited;
     if (s->unraised == name)
         s->unraised = record->newer;
     if (record->older != HC__NONE)

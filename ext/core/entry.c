@@ -167,7 +167,9 @@ int hc__entry_read(hc_engine *e, hc__reader *r, int32_t set_size, hc__entry *ent
         return HC_NO_MEMORY;
     for (uint32_t i = 0; i < entry->nfirsts && !r->bad; i++)
         read_first(r, set_size, &entry->firsts[i]);
-    return r->bad || r->at != r->end || (entry->flags & ~7) ? HC_BAD_MESSAGE : 0;
+    return r->bad || r->at != r->end || (entry->flags & ~(HC__F_STOP | HC__F_PREEMPT | HC__F_JOINALL))
+               ? HC_BAD_MESSAGE
+               : 0;
 }
 
 /* ---- checking: an entry that this rank cannot apply is refused before anything is changed ------------------ */

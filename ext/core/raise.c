@@ -48,21 +48,23 @@ void hc__raise_all(hc__set *s) {
     s->engine->retime = 1;
 }
 
+static void mark(hc__set *s, hc__name *record) {
+    record->waited = 1;
+    record->since = s->engine->now;
+    s->nwaited++;
+}
+
 /* From the newest back to the first that has been marked before. */
-static void mark_waited(hc__set *s) {
+static void mark_all(hc__set *s) {
     for (uint32_t name = s->newest; name != HC__NONE && !s->names.at[name].waited;
-         name = s->names.at[name].older) {
-        s->names.at[name].waited = 1;
-        s->names.at[name].since = s->engine->now;
-    }
+         name = s->names.at[name].older)
+        mark(s, &s->names.at[name]);
 }
 
 static void mark_ticket(hc__set *s, uint64_t ticket) {
     for (uint32_t name = s->oldest; name != HC__NONE; name = s->names.at[name].newer)
-        if (s->names.at[name].ticket == ticket && !s->names.at[name].waited) {
-            s->names.at[name].waited = 1;
-            s->names.at[name].since = s->engine->now;
-        }
+        if (s->names.at[name].ticket == ticket && !s->names.at[name].waited)
+            mark(s, &s->names.at[name]);
 }
 
 /* R1. With a ticket, only the stall clock of that request starts. */
@@ -74,7 +76,7 @@ void hc__flush(hc_engine *e, uint64_t ticket) {
         if (ticket)
             mark_ticket(s, ticket);
         else
-            mark_waited(s);
+            mark_all(s);
         hc__raise_all(s);
         e->retime = 1;
     }

@@ -14,7 +14,8 @@ typedef struct target {
 } target;
 
 static target find_target(const hc__set *s) {
-    for (uint32_t name = s->oldest; name != HC__NONE && name != s->unraised; name = s->names.at[name].newer) {
+    uint32_t end = s->nwaited ? s->unraised : s->oldest;
+    for (uint32_t name = s->oldest; name != HC__NONE && name != end; name = s->names.at[name].newer) {
         const hc__name *record = &s->names.at[name];
         if (record->waited)
             return (target){.ticket = record->ticket, .since = record->since, .record = record};

@@ -172,7 +172,7 @@ void hc__tree_flag(hc__set *s, uint8_t flag) {
 
 /* ---- joined ---------------------------------------------------------------------------------------------------- */
 
-void hc__tree_rise_all(hc__set *s) {
+static void rise_all(hc__set *s) {
     hc__tree_rise(s, 0, s->nwords);
     for (hc__first *first = s->firsts; first; first = first->next)
         first_check(s, first);
@@ -188,7 +188,7 @@ void hc__tree_joined(hc__set *s, uint32_t source, uint32_t firm, uint32_t loose,
     s->out_firm += firm;
     s->out_loose += loose;
     s->last_joined = last;
-    hc__tree_rise_all(s);
+    rise_all(s);
     hc__touch(s);
 }
 

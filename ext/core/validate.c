@@ -5,7 +5,7 @@
 #include "core.h"
 
 static const char *check_pending(const hc__set *s) {
-    uint32_t before = HC__NONE, n = 0;
+    uint32_t before = HC__NONE, n = 0, waited = 0;
     int raised = 1;
     for (uint32_t name = s->oldest; name != HC__NONE; before = name, name = s->names.at[name].newer) {
         const hc__name *record = &s->names.at[name];
@@ -17,9 +17,12 @@ static const char *check_pending(const hc__set *s) {
             return "a pending name has no request";
         if (record->phase == HC__ABSENT || record->phase == HC__RUNNING)
             return "a name is pending and is not";
+        waited += record->waited;
         if (raised == (record->phase == HC__PENDING))
             return "the raised requests are not the older ones";
     }
+    if (waited != s->nwaited)
+        return "waiting requests are counted wrong";
     return s->newest == before ? NULL : "the pending list has another end";
 }
 
