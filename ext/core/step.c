@@ -156,9 +156,9 @@ int hc_step(hc_engine *e, const hc_event *ev, const hc_action **actions, size_t 
         run_timers(e);
     settle(e);
     if (e->starved) {
-        e->starved = 0;
         hc__fail(e, HC_NO_MEMORY, -1, hc_status_text(HC_NO_MEMORY), -1);
         e->starved = 0;
+        status = 0; /* the failure is the answer */
     }
     if (e->retime)
         tell_deadline(e);
