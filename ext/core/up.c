@@ -111,6 +111,14 @@ typedef struct up_first {
     hc__sig_view sigs[2];
 } up_first;
 
+/* Two signatures of one name, the lower rank's first. */
+static int may_disagree(const up_first *first) {
+    const hc__sig_view *a = &first->sigs[0], *b = &first->sigs[1];
+    int one_name = a->name_len == b->name_len && memcmp(a->name, b->name, a->name_len) == 0;
+    int equal = a->nbytes == b->nbytes && memcmp(a->bytes, b->bytes, a->nbytes) == 0;
+    return one_name && !equal && first->ranks[0] < first->ranks[1];
+}
+
 static void read_first(hc__reader *r, int32_t set_size, up_first *first) {
     first->rooted = hc__read8(r);
     first->nsigs = hc__read8(r);
@@ -124,9 +132,7 @@ static void read_first(hc__reader *r, int32_t set_size, up_first *first) {
             hc__sig_check(bytes, n, set_size, &first->sigs[i]))
             r->bad = 1;
     }
-    if (!r->bad && first->nsigs == 2 &&
-        (first->sigs[0].name_len != first->sigs[1].name_len ||
-         memcmp(first->sigs[0].name, first->sigs[1].name, first->sigs[0].name_len)))
+    if (!r->bad && first->nsigs == 2 && !may_disagree(first))
         r->bad = 1;
 }
 

@@ -107,7 +107,7 @@ static const char *check_tree(const hc__set *s) {
     for (const hc__first *first = s->firsts; first; first = first->next) {
         if (s->names.at[first->name].first != first)
             return "a first meeting has another's name";
-        if (first->nsigs < 1 || first->nsigs > 2 || (first->nsigs == 2 && first->ranks[0] >= first->ranks[1]))
+        if (first->nsigs < 1 || first->nsigs > 2 || (first->nsigs == 2 && first->ranks[0] > first->ranks[1]))
             return "T7: the signatures of a first meeting";
         if (!first->sent && is_complete(s, first))
             return "T2: a first meeting is complete and has not risen";
