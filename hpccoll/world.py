@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import pickle
 import sys
@@ -203,6 +204,7 @@ class World:
 def _meeting(comm: Any, settings: config.Config) -> Any:
     if comm is not None:
         return bootstrap.MpiMeeting(comm, settings.start_timeout)
+    _say_slurm_risk()
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
@@ -215,6 +217,18 @@ def _meeting(comm: Any, settings: config.Config) -> Any:
     if remedy and not settings.allow_singleton:
         raise errors.StartError(remedy + reason)
     return meeting
+
+
+def _say_slurm_risk() -> None:
+    """MPI_Init may end the process: what is known to go wrong is said before mpi4py starts MPI."""
+    environment = config.environment()
+    if "SLURM_MPI_TYPE" in environment and "mpi4py.MPI" not in sys.modules:
+        with contextlib.suppress(ImportError):
+            from hpccoll import _mpi
+
+            risk = detect.slurm_pmix_risk(environment, _mpi.library_version())
+            if risk and environment.get("SLURM_PROCID") == "0":
+                print(f"hpccoll: {risk}", file=sys.stderr, flush=True)
 
 
 # ---- the default World --------------------------------------------------------------------------------
