@@ -92,9 +92,9 @@ static void drive_until(hc_loop *loop, hc_handle *handle, uint64_t limit)
             continue;
         }
         uint64_t now = hc__loop_now();
+        hc__loop_watch(loop, now);
         if (now >= limit) return;
         if (!idle_since) idle_since = now;
-        if (now - idle_since > HC__MS) hc__loop_watch(loop, now);
         wait_a_little(loop, now, idle_since, limit);
     }
 }

@@ -230,7 +230,7 @@ static int pull_net(control *control) {
     hc_net *net = control->net;
     size_t n;
     int32_t peer;
-    if (net == NULL) return HC_IDLE;
+    if (net == NULL || control->receiving == NULL) return HC_IDLE; /* NULL: it failed, and has said so */
     int status = net->ops->test(net, &control->receiving, &n, &peer);
     if (status != HC_DONE) return status;
     edge *e = edge_to(control, peer);

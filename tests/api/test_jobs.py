@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole jobs under the real launcher: how they start, how they stall, how they end."""
+
+import os
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+PRELUDE = "import os, signal, sys, time\nimport numpy as np\n"
+INIT = PRELUDE + "import hpccoll\nhpccoll.init()\nrank, size = hpccoll.rank(), hpccoll.size()\n"
+LAUNCH = [sys.executable, "-m", "hpccoll", "run", "--timeout", "60"]
+
+
+def job(ranks, script, *, nodes="", alone="", **knobs):
+    """Run `script` on `ranks` ranks: (exit status, all output, seconds).
+
+    :param alone: option of Open MPI's mpirun, which is then started without our launcher around it
+    """
+    command = [*LAUNCH, "-np", str(ranks)]
+    for name, value in (knobs | ({"nodes": nodes} if nodes else {})).items():
+        command += ["-x", f"HPCCOLL_{name.upper()}={value}"]
+    if alone:
+        shown = subprocess.run([*command, "--show", "python"], capture_output=True, text=True, check=True).stdout
+        command = shlex.split(shown)[:-1]
+        command.insert(next(i for i, word in enumerate(command) if word.endswith("mpirun")) + 1, alone)
+    began = time.monotonic()
+    done = subprocess.run(
+        [*command, sys.executable, "-c", script], capture_output=True, text=True, timeout=90, check=False
+    )
+    return done.returncode, done.stdout + done.stderr, time.monotonic() - began
+
+
+def ours():
+    return set(Path("/dev/shm").glob("hpccoll-*"))
+
+
+@pytest.mark.parametrize("nodes", ["", "2", "3+1"])
+def test_start_work_end(nodes):
+    before = ours()
+    status, output, _ = job(4, INIT + "assert hpccoll.allreduce(1) == size\nprint('fine')", nodes=nodes)
+    assert status == 0, output
+    assert output.count("fine") == 4
+    assert output.count("hpccoll 0.") == 1
+    assert ours() <= before
+
+
+def test_a_second_world_after_the_first():
+    script = INIT + (
+        "for i in range(3):\n"
+        "    assert hpccoll.allreduce(np.ones(1000), name='x')[0] == size\n"
+        "    hpccoll.shutdown()\n"
+        "    assert not hpccoll.is_initialized()\n"
+        "    hpccoll.init(verbose=0)\n"
+        "hpccoll.shutdown()\n"
+        "print('fine')"
+    )
+    status, output, _ = job(3, script, nodes="2+1")
+    assert status == 0, output
+    assert output.count("fine") == 3
+
+
+def test_worlds_of_communicators_beside_the_users_mpi():
+    script = PRELUDE + (
+        "from mpi4py import MPI\n"
+        "import hpccoll\n"
+        "comm = MPI.COMM_WORLD\n"
+        "half = comm.Split(comm.rank % 2, -comm.rank)\n"
+        "with hpccoll.World(comm) as a, hpccoll.World(half) as b:\n"
+        "    assert (a.rank, a.size, b.rank, b.size) == (comm.rank, comm.size, half.rank, half.size)\n"
+        "    for i in range(100):\n"
+        "        one = hpccoll.allreduce_async(np.full(5000, 1.0), name='one', world=a)\n"
+        "        two = hpccoll.allreduce_async(np.full(5000, 2.0), name='two', world=b)\n"
+        "        mine = comm.allreduce(comm.rank)\n"
+        "        other = comm.sendrecv(i, (comm.rank + 1) % comm.size, 7, source=(comm.rank - 1) % comm.size)\n"
+        "        assert two.wait()[0] == 2 * half.size and one.wait()[0] == comm.size\n"
+        "        assert other == i and mine == sum(range(comm.size))\n"
+        "print('fine')"
+    )
+    status, output, _ = job(4, script, nodes="2")
+    assert status == 0, output
+    assert output.count("fine") == 4
+
+
+@pytest.mark.parametrize("level", ["single", "funneled", "serialized", "multiple"])
+def test_mpi_thread_levels(level):
+    script = PRELUDE + (
+        f"import mpi4py\nmpi4py.rc.thread_level = {level!r}\n"
+        "import hpccoll\n"
+        "hpccoll.init()\n"
+        "rank = hpccoll.rank()\n"
+        "for i in range(50):\n"
+        "    hs = [hpccoll.allreduce_async(np.full(3000, i), name=str(n)) for n in range(4)]\n"
+        "    hpccoll.world().progress()\n"
+        "    assert all((h.wait() == 4 * i).all() for h in hs)\n"
+        "print('fine')"
+    )
+    status, output, _ = job(4, script, nodes="2")
+    assert status == 0, output
+    assert output.count("fine") == 4
+    said = "a background thread drives" if level == "multiple" else "no background thread"
+    assert said in output
+
+
+@pytest.mark.parametrize("nodes", ["", "2"])
+def test_a_killed_rank_is_named_and_all_leave(nodes):
+    """With a launcher that leaves the job alone when it lost a rank: the survivors end by themselves."""
+    before = ours()
+    script = INIT + (
+        "hpccoll.allreduce(np.ones(10))\n"
+        "if rank == 1: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "try:\n"
+        "    hpccoll.allreduce(np.ones(10), name='after')\n"
+        "except hpccoll.PeerLost as error:\n"
+        "    print(f'survivor {rank}: {error}', flush=True)\n"
+        "try:\n"
+        "    hpccoll.allreduce(np.ones(10))\n"
+        "except hpccoll.RecoverableError:\n"
+        "    print(f'still broken {rank}', flush=True)\n"
+        "time.sleep(2)\n"
+    )
+    status, output, seconds = job(4, script, nodes=nodes, alone="--enable-recovery")
+    for rank in (0, 2, 3):
+        assert f"survivor {rank}: rank 1 of the World was lost" in output, output
+        assert f"still broken {rank}" in output, output
+    assert "ending the job" in output
+    assert seconds < 30
+    assert status != 0
+    assert ours() <= before
+
+
+def test_a_rank_that_dies_of_an_exception_ends_the_others():
+    script = INIT + "if rank == 2: raise RuntimeError('mine')\nhpccoll.allreduce(np.ones(10), name='x')\n"
+    status, output, seconds = job(3, script, nodes="2+1", alone="--enable-recovery")
+    assert status != 0
+    assert "RuntimeError: mine" in output
+    assert output.count("ShutDownError: ") >= 1, output
+    assert seconds < 30
+
+
+def test_a_stall_names_who_is_awaited_and_ends_at_the_limit():
+    script = INIT + (
+        "if rank == 1: time.sleep(4)\n"
+        "try:\n"
+        "    hpccoll.allreduce(np.ones(10), name='slow one')\n"
+        "except hpccoll.StallError as error:\n"
+        "    print(f'stalled {rank}: {error}', flush=True)\n"
+        "    os._exit(0)\n"
+        "os._exit(0)\n"
+    )
+    _, output, _ = job(3, script, nodes="2+1", stall_warning=0.5, stall_limit=2)
+    warnings = [line for line in output.splitlines() if line.startswith("hpccoll: ") and "slow one" in line]
+    assert warnings, output
+    assert "1" in warnings[0].split("slow one")[1]
+    for rank in (0, 2):
+        assert f"stalled {rank}: " in output, output
+
+
+def test_missing_ranks_are_named():
+    script = PRELUDE + (
+        "from mpi4py import MPI\n"
+        "import hpccoll\n"
+        "if MPI.COMM_WORLD.rank == 1: time.sleep(8)\n"
+        "else:\n"
+        "    try:\n"
+        "        hpccoll.init()\n"
+        "    except hpccoll.StartError as error:\n"
+        "        print(f'refused {MPI.COMM_WORLD.rank}: {error}', flush=True)\n"
+        "MPI.COMM_WORLD.Abort(3)\n"
+    )
+    _, output, _ = job(3, script, start_timeout=1)
+    assert "refused 0: the World was not made: no word from rank 1 within 1 s" in output, output
+    assert "refused 2: the World was not made: no word from rank 1 within 1 s" in output, output
+
+
+def test_settings_must_agree():
+    script = PRELUDE + (
+        "import hpccoll\n"
+        "from mpi4py import MPI\n"
+        "try:\n"
+        "    hpccoll.init(cache_capacity=64 + MPI.COMM_WORLD.rank // 2)\n"
+        "except hpccoll.StartError as error:\n"
+        "    print(error, flush=True)\n"
+    )
+    _, output, _ = job(3, script)
+    assert output.count("HPCCOLL_CACHE_CAPACITY differs between ranks: 64 on ranks 0, 1; 65 on rank 2") == 3, output
+
+
+def test_a_forked_child_is_told():
+    script = INIT + (
+        "import warnings; warnings.simplefilter('ignore')\n"
+        "pid = os.fork()\n"
+        "if pid == 0:\n"
+        "    try:\n"
+        "        hpccoll.allreduce(np.ones(3))\n"
+        "    except hpccoll.ForkedError as error:\n"
+        "        print('child:', error, flush=True)\n"
+        "    os._exit(0)\n"
+        "os.waitpid(pid, 0)\n"
+        "assert hpccoll.allreduce(np.ones(3))[0] == size\n"
+        "print('parent fine')"
+    )
+    status, output, _ = job(2, script)
+    assert status == 0, output
+    assert output.count("child: ") == 2
+    assert output.count("parent fine") == 2
+
+
+def test_a_lonely_task_of_a_larger_step_is_refused():
+    script = "import hpccoll\nhpccoll.init()\nprint('size', hpccoll.size())"
+    environment = {**os.environ, "SLURM_STEP_NUM_TASKS": "64", "SLURM_STEP_ID": "0"}
+    run = lambda env: subprocess.run(  # noqa: E731
+        [sys.executable, "-c", script], env=env, capture_output=True, text=True, timeout=60, check=False
+    )
+    refused = run(environment)
+    assert refused.returncode != 0
+    assert "srun started 64 tasks" in refused.stderr
+    assert "HPCCOLL_ALLOW_SINGLETON=1" in refused.stderr
+    assert "size 1" in run({**environment, "HPCCOLL_ALLOW_SINGLETON": "1"}).stdout
+
+
+def test_interrupts_reach_a_waiting_program():
+    script = INIT + (
+        "if rank == 0:\n"
+        "    signal.signal(signal.SIGALRM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))\n"
+        "    signal.setitimer(signal.ITIMER_REAL, 0.3)\n"
+        "    try:\n"
+        "        hpccoll.allreduce(np.ones(3), name='interrupted')\n"
+        "    except KeyboardInterrupt:\n"
+        "        print('interrupted', flush=True)\n"
+        "    hpccoll.barrier()\n"
+        "else:\n"
+        "    hpccoll.barrier()\n"
+        "    hpccoll.allreduce(np.ones(3), name='interrupted')\n"
+        "hpccoll.barrier()\n"
+    )
+    status, output, _ = job(2, script)
+    assert status == 0, output
+    assert "interrupted" in output
