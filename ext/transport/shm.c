@@ -75,9 +75,9 @@ int hc__marks_reached(const hc__shm *shm, hc__watch *watch, int32_t first, int32
 
 static void shm_release(hc__shm *shm) {
     free(shm->inputs);
-    free(shm->sources);
     free(shm->blocks);
     free(shm->scratch);
+    free(shm->own);
     free(shm->starts);
     free(shm);
 }
@@ -130,10 +130,10 @@ int hc_shm_node_new(hc_segment segment, hc_home *home, const int32_t *locals, in
         if (q != local_rank) hc__mask_add(&shm->peers, locals[q]);
     place(shm);
     shm->inputs = calloc((size_t)local_size, sizeof *shm->inputs);
-    shm->sources = calloc((size_t)local_size, sizeof *shm->sources);
     shm->blocks = calloc((size_t)local_size, sizeof *shm->blocks);
     shm->scratch = aligned_alloc(64, HC__SCRATCH);
-    if (shm->inputs == NULL || shm->sources == NULL || shm->blocks == NULL || shm->scratch == NULL) {
+    shm->own = aligned_alloc(64, HC__SCRATCH);
+    if (shm->inputs == NULL || shm->blocks == NULL || shm->scratch == NULL || shm->own == NULL) {
         shm_release(shm);
         return HC_NO_MEMORY;
     }

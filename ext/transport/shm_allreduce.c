@@ -4,8 +4,7 @@
  *
  * Of a chunk each rank owns a share. It packs only the others' shares of its input into its slot and reads its own
  * from the tensors when it reduces; the sum goes to the result and, where it is final, straight to the tensors too.
- * So a byte of the input is read once, and what goes through the segment stays in the caches. With a narrower node_dtype
- * everything is packed.
+ * So a byte of the input is read once, and what goes through the segment stays in the caches.
  *
  * With rails (a network stage follows) the chunk is cut into rails first, and each rail into the shares of the
  * ranks q with q % rails = rail.
@@ -110,13 +109,8 @@ static int pack_next(hc__shm *shm) {
     if (!hc__marks_reached(shm, &shm->freed, 0, 1, HC__REDUCED, shm->sequence)) return 0;
     hc__range all = chunk_range(shm, chunk), mine = share_range(shm, chunk, shm->base.local_rank);
     uint8_t *slot = hc__slot(shm, shm->base.local_rank, chunk);
-    if (shm->narrow) {
-        hc__pack(shm, all, slot, 0);
-    } else {
-        hc__pack(shm, (hc__range){all.from, mine.from}, slot, 0);
-        hc__pack(shm, mine, slot + place_of(shm, chunk, mine.from), 1);
-        hc__pack(shm, (hc__range){mine.to, all.to}, slot + place_of(shm, chunk, mine.to), 0);
-    }
+    hc__pack(shm, (hc__range){all.from, mine.from}, slot);
+    hc__pack(shm, (hc__range){mine.to, all.to}, slot + place_of(shm, chunk, mine.to));
     shm->npacked++;
     hc__mark_set(shm, HC__PACKED, sequence_of(shm, chunk));
     return 1;
@@ -128,7 +122,7 @@ static void reduce_share(hc__shm *shm, int64_t chunk) {
     for (int32_t q = 0; q < shm->base.local_size; q++)
         shm->inputs[q] = hc__slot(shm, q, chunk) + place;
     int targets = shm->rails > 0 ? HC__TO_RESULT : HC__TO_RESULT | HC__TO_OUT;
-    hc__reduce(shm, mine, !shm->narrow, hc__result(shm, chunk) + place, targets);
+    hc__reduce(shm, mine, hc__result(shm, chunk) + place, targets);
     hc__mark_set(shm, HC__REDUCED, sequence_of(shm, chunk));
 }
 

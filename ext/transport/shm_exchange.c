@@ -141,10 +141,9 @@ static hc__range passing_to(const hc__shm *shm, int32_t q, int64_t round) {
 
 static void scatter_pack(hc__shm *shm, int64_t round) {
     uint8_t *slot = hc__slot(shm, shm->base.local_rank, round);
-    for (int32_t q = 0; q < shm->base.local_size; q++) {
-        int only_joined = q == shm->base.local_rank && !shm->narrow;
-        hc__pack(shm, passing_to(shm, q, round), slot + (size_t)(q * shm->chunk) * shm->size, only_joined);
-    }
+    for (int32_t q = 0; q < shm->base.local_size; q++)
+        if (q != shm->base.local_rank)
+            hc__pack(shm, passing_to(shm, q, round), slot + (size_t)(q * shm->chunk) * shm->size);
 }
 
 static int scatter_take(hc__shm *shm, int64_t round, int *moved) {
@@ -155,7 +154,7 @@ static int scatter_take(hc__shm *shm, int64_t round, int *moved) {
     size_t place = (size_t)(shm->base.local_rank * shm->chunk) * shm->size;
     for (int32_t q = 0; q < shm->base.local_size; q++)
         shm->inputs[q] = hc__slot(shm, q, round) + place;
-    hc__reduce(shm, mine, !shm->narrow, NULL, HC__TO_OUT);
+    hc__reduce(shm, mine, NULL, HC__TO_OUT);
     return 1;
 }
 

@@ -31,7 +31,7 @@
 
 #define HC__LINE 128 /* two lines of 64: neighbours are fetched in pairs */
 #define HC__SMALL_ROOM ((size_t)16 << 10)
-#define HC__SCRATCH ((size_t)32 << 10) /* stays in the cache next to the core, beside what it is made of */
+#define HC__SCRATCH ((size_t)16 << 10) /* stays in the cache next to the core, beside what it is made of */
 
 typedef struct hc__mark {
     _Alignas(HC__LINE) _Atomic uint64_t value;
@@ -81,10 +81,9 @@ typedef struct hc__shm {
     hc__small *small;
     uint8_t *slots, *results;
     size_t region;
-    const uint8_t **inputs;  /* local_size entries: where a reduction reads its range */
-    const uint8_t **sources; /* the same within one piece */
-    const void **blocks;     /* the same within one block of it */
-    uint8_t *scratch;        /* HC__SCRATCH bytes of private memory */
+    const uint8_t **inputs; /* local_size entries: where a reduction reads its range */
+    const void **blocks;    /* the same within one block of it */
+    uint8_t *scratch, *own; /* HC__SCRATCH bytes of private memory each */
 
     uint64_t sequence;       /* chunks of all closed batches */
     uint64_t small_sequence; /* the same for the small path */
@@ -95,7 +94,7 @@ typedef struct hc__shm {
     int64_t *starts; /* npieces + 1: where each piece begins in the concatenation */
     int32_t starts_room;
     size_t size;      /* bytes of a node_dtype element */
-    int narrow;       /* node_dtype is not dtype: input is converted, and scaled, into the slot */
+    int narrow;       /* node_dtype is not dtype: input is converted, and scaled, on its way in */
     int64_t out_from; /* scatter: where this rank's share begins; else 0 */
     int is_small, rails, depth;
     int64_t chunk, nchunks; /* elements a chunk */
@@ -149,15 +148,14 @@ int hc__take_batch(hc__shm *, const hc_batch *); /* notes where the pieces begin
 hc__spans hc__spans_of(const hc__shm *, hc__range);
 int hc__spans_next(hc__spans *, hc__span *);
 
-/* My input of a range, as node_dtype, to `to`; only_joined: only the neutral elements where there is none. */
-void hc__pack(hc__shm *, hc__range, uint8_t *to, int only_joined);
+/* My input of a range, as node_dtype, to `to`; neutral elements where there is none. */
+void hc__pack(hc__shm *, hc__range, uint8_t *to);
 enum hc__target {
     HC__TO_RESULT = 1, /* to `to`, as node_dtype */
     HC__TO_OUT = 2     /* to the tensors, rounded to node_dtype on the way */
 };
-/* Reduces a range from shm->inputs[q], where rank q's elements of it lie. `direct`: mine are read from my
- * tensors instead, as far as I have some (not with narrow). */
-void hc__reduce(hc__shm *, hc__range, int direct, uint8_t *to, int targets);
+/* Reduces a range: the others' elements of it are at shm->inputs[q], mine in my tensors. */
+void hc__reduce(hc__shm *, hc__range, uint8_t *to, int targets);
 /* A final range of the result, node_dtype at `from` (NULL: it is in the tensors already), to the tensors. */
 void hc__unpack(hc__shm *, hc__range, const uint8_t *from);
 /* The reduction of a node of one rank; to NULL: to the tensors (not with narrow). */

@@ -102,11 +102,11 @@ static void pack_span(hc__shm *shm, const hc__span *span, uint8_t *to) {
     }
 }
 
-void hc__pack(hc__shm *shm, hc__range range, uint8_t *to, int only_joined) {
+void hc__pack(hc__shm *shm, hc__range range, uint8_t *to) {
     hc__spans spans = hc__spans_of(shm, range);
     hc__span span;
     while (hc__spans_next(&spans, &span))
-        if (!only_joined || span.in == NULL) pack_span(shm, &span, to + (size_t)span.offset * shm->size);
+        pack_span(shm, &span, to + (size_t)span.offset * shm->size);
 }
 
 /* ---- the sum --------------------------------------------------------------------------------------------------- */
@@ -116,11 +116,19 @@ static void divide_span(hc__shm *shm, const hc__span *span) {
     if (batch->divisor > 1) shm->memory->divide(span->out, batch->dtype, span->n, batch->divisor);
 }
 
-/* The sum of shm->sources, n elements from `at`, as node_dtype to private memory. */
+/* Elements [at, at + n) of a span, reduced over all ranks, as node_dtype to private memory. */
 static void reduce_block(hc__shm *shm, const hc__span *span, int64_t at, int64_t n, uint8_t *to) {
     const hc_batch *batch = shm->batch;
+    int32_t me = shm->base.local_rank;
+    size_t place = (size_t)at * shm->size;
     for (int32_t q = 0; q < shm->base.local_size; q++)
-        shm->blocks[q] = shm->sources[q] + (size_t)at * shm->size;
+        shm->blocks[q] = shm->inputs[q] + (size_t)span->offset * shm->size + place;
+    if (span->in != NULL && !shm->narrow) {
+        shm->blocks[me] = span->in + place;
+    } else {
+        narrow(shm, span, at, n, shm->own);
+        shm->blocks[me] = shm->own;
+    }
     shm->memory->reduce(to, NULL, batch->node_dtype, shm->blocks, shm->base.local_size, batch->node_dtype,
                         batch->reduction, n, shm->narrow ? 1.0 : span->piece->scale);
     shm->base.reduced_bytes += (uint64_t)n * shm->size;
@@ -128,36 +136,27 @@ static void reduce_block(hc__shm *shm, const hc__span *span, int64_t at, int64_t
 
 static void reduce_span(hc__shm *shm, const hc__span *span, uint8_t *result, uint8_t *out) {
     const hc_batch *batch = shm->batch;
-    if (out != NULL && !shm->narrow) {
-        reduce_block(shm, span, 0, span->n, out);
-        if (result != NULL) shm->memory->copy(result, out, (size_t)span->n * shm->size);
-        divide_span(shm, span);
-        return;
-    }
     if (out == NULL && result == NULL) return;
+    int to_out = out != NULL && !shm->narrow, in_one = to_out && span->in != NULL;
     for (int64_t at = 0, end; at < span->n; at = end) {
-        end = block_end(shm, at, span->n);
+        end = in_one ? span->n : block_end(shm, at, span->n);
         size_t place = (size_t)at * shm->size;
-        reduce_block(shm, span, at, end - at, shm->scratch);
-        if (result != NULL) shm->memory->copy(result + place, shm->scratch, (size_t)(end - at) * shm->size);
-        if (out != NULL)
-            shm->memory->convert(out + (size_t)at * hc_dtype_size(batch->dtype), batch->dtype, shm->scratch,
+        uint8_t *sum = to_out ? out + place : shm->scratch;
+        reduce_block(shm, span, at, end - at, sum);
+        if (result != NULL) shm->memory->copy(result + place, sum, (size_t)(end - at) * shm->size);
+        if (out != NULL && !to_out)
+            shm->memory->convert(out + (size_t)at * hc_dtype_size(batch->dtype), batch->dtype, sum,
                                  batch->node_dtype, end - at, 1.0);
     }
+    if (out != NULL) divide_span(shm, span);
 }
 
-void hc__reduce(hc__shm *shm, hc__range range, int direct, uint8_t *to, int targets) {
-    int32_t me = shm->base.local_rank;
+void hc__reduce(hc__shm *shm, hc__range range, uint8_t *to, int targets) {
     hc__spans spans = hc__spans_of(shm, range);
     hc__span span;
-    while (hc__spans_next(&spans, &span)) {
-        size_t skip = (size_t)span.offset * shm->size;
-        for (int32_t q = 0; q < shm->base.local_size; q++)
-            shm->sources[q] = shm->inputs[q] + skip;
-        if (direct && span.in != NULL) shm->sources[me] = span.in;
-        reduce_span(shm, &span, (targets & HC__TO_RESULT) ? to + skip : NULL,
+    while (hc__spans_next(&spans, &span))
+        reduce_span(shm, &span, (targets & HC__TO_RESULT) ? to + (size_t)span.offset * shm->size : NULL,
                     (targets & HC__TO_OUT) ? span.out : NULL);
-    }
 }
 
 static int is_logical(int reduction) {

@@ -48,14 +48,14 @@ int hc__small_reduce(hc__shm *shm) {
     hc__range all = {0, shm->batch->count};
     int moved = HC_IDLE;
     if (!shm->small_sent) {
-        hc__pack(shm, all, slot(shm, shm->base.local_rank)->data, 0);
+        hc__pack(shm, all, slot(shm, shm->base.local_rank)->data);
         send(shm);
         moved = HC_MOVED;
     }
     if (!all_arrived(shm)) return moved;
     for (int32_t q = 0; q < shm->base.local_size; q++)
         shm->inputs[q] = slot(shm, q)->data;
-    hc__reduce(shm, all, 0, NULL, HC__TO_OUT);
+    hc__reduce(shm, all, NULL, HC__TO_OUT);
     finish(shm);
     return HC_DONE;
 }
