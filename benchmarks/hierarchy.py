@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Do the stages of the hierarchy overlap? One chunk, which goes through node, network, node, against many.
 
-The ranks of this machine act as two nodes, so that both kinds of transport run.
+The ranks of this machine act as two nodes, so that both kinds of transport run. Stages that share cores cannot overlap:
+needs a core a rank and more, or a wire (`hosts.py --question hierarchy`).
 """
 
 import argparse
@@ -23,7 +24,7 @@ def cases(library: Library, options: argparse.Namespace) -> Iterator[Case]:
         ("chunks of 128 KiB", 128 << 10),
         ("chunks of 64 KiB", 64 << 10),
     ):
-        library.restart(nodes=str(min(2, COMM.size)), chunk_bytes=chunk)
+        library.restart(nodes=options.nodes, chunk_bytes=chunk)
         run = library.sum_in_place(x)
 
         def verify(run: Callable[[], object] = run) -> None:
@@ -35,5 +36,9 @@ def cases(library: Library, options: argparse.Namespace) -> Iterator[Case]:
         yield Case(way, size_label(x.nbytes), run, verify, x.nbytes)
 
 
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--nodes", default="2", help='as HPCCOLL_NODES; "": the machines are the nodes')
+
+
 if __name__ == "__main__":
-    main(__doc__ or "", cases)
+    main(__doc__ or "", cases, add_arguments)

@@ -27,6 +27,11 @@ INTERFACES = {  # every MPI over TCP on the hosts' one link, shared memory insid
     "GLOO_SOCKET_IFNAME": "eth0",
 }
 
+QUESTIONS = {  # program: libraries asked, options
+    "allreduce": (("hpccoll", "mpi"), ["--smallest", str(64 << 10), "--seconds", "2", "--most", "20"]),
+    "hierarchy": (("hpccoll",), ["--nodes", ""]),
+}
+
 
 def cluster(*words: str) -> str:
     done = subprocess.run([CLUSTER, *words], capture_output=True, text=True, check=True, timeout=120)
@@ -64,8 +69,9 @@ def main() -> None:
     parser = arguments(__doc__ or "")
     parser.add_argument("--hosts", type=int, nargs="+", default=[2, 4])
     parser.add_argument("--rate", default="1gbit", help="of each link, as tc has it")
+    parser.add_argument("--question", choices=QUESTIONS, default="allreduce")
     options = parser.parse_args()
-    options.passed_on = ["--smallest", str(64 << 10), "--seconds", "2", "--most", "20"]
+    libraries, options.passed_on = QUESTIONS[options.question]
     options.out = Path(options.out).resolve()
     cluster("up", str(max(options.hosts)))
     try:
@@ -73,10 +79,14 @@ def main() -> None:
         for hosts in options.hosts:
             where = place(hosts)
             rate = bytes_per_second()
-            about = facts("hosts", where) | {"hosts": hosts, "link": options.rate, "iperf3 bytes/s": rate}
-            results = with_floor(ask_all("allreduce", ("hpccoll", "mpi"), where, options), hosts, rate)
+            about = facts(options.question, where) | {
+                "hosts": hosts,
+                "link": options.rate,
+                "iperf3 bytes/s": rate,
+            }
+            results = with_floor(ask_all(options.question, libraries, where, options), hosts, rate)
             print(f"\n{hosts} hosts, iperf3 {rate * 8 / 1e6:.0f} Mbit/s\n\n{table(results)}", flush=True)
-            save(f"hosts-{hosts}", results, options.out, about)
+            save(f"{options.question}-{hosts}-hosts", results, options.out, about)
     finally:
         cluster("down")
 

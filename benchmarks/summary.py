@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of benchmarks/README.md, from the files in results/: what was to be reached, and what was.
+
+python benchmarks/summary.py            rewrite the table
+"""
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE / "results"
+SECTION = re.compile(r"(<!-- generated: summary -->\n).*?(<!-- end -->)", re.DOTALL)
+MPIS = ("openmpi", "mpich", "intelmpi")
+
+
+@dataclass(frozen=True)
+class Row:
+    file: str  # in results/
+    label: str
+    way: str  # hpccoll's
+    goal: str
+    gloo: str = ""  # Gloo's way, where it has another name
+
+
+def rows() -> list[Row]:
+    large = "1.2 x memcpy, 0.5 x the best MPI"
+    sizes = ("64 KiB", "1 MiB", "8 MiB", "32 MiB", "64 MiB")
+    table = [Row("small-2-ranks", label, "named", "10 us") for label in ("4 B", "1 KiB")]
+    for size in sizes:
+        goal = large if size in sizes[-2:] else "the best MPI + 10 us"
+        table.append(Row("allreduce-2-ranks", size, "float32", goal))
+    for way in ("float16", "bfloat16"):
+        table.append(Row("allreduce-2-ranks", "64 MiB as halves", way, "0.6 x fp32"))
+    for size in sizes:
+        goal = "0.6 x the best MPI" if size in sizes[-2:] else "the best MPI + 10 us"
+        table.append(Row("allreduce-4-ranks", size, "float32", goal))
+    table += [
+        Row("many_tensors-2-ranks", "64 x 4 KiB", "enqueued, then awaited", "200 us"),
+        Row("many_tensors-2-ranks", "64 x 4 KiB", "one group", "120 us", "25 MB buckets"),
+    ]
+    for ranks, share in ((2, "0.8"), (4, "0.6")):
+        file = f"resnet50-{ranks}-ranks"
+        goal = f"{share} x the best MPI, 0.25 x Gloo and Horovod"
+        table.append(Row(file, "161 gradients", "enqueued, then awaited", goal, "25 MB buckets"))
+        table.append(Row(file, "161 gradients", "enqueued, FP16", "our fp32", "25 MB buckets, FP16"))
+    return table
+
+
+def measured(row: Row) -> str | None:
+    """One line of the table, or None where nothing was measured."""
+    path = RESULTS / f"{row.file}.json"
+    if not path.exists():
+        return None
+    results: list[dict[str, Any]] = json.loads(path.read_text())["results"]
+    group = [r for r in results if r["label"] == row.label]
+    ours = fastest(group, ("hpccoll",), row.way)
+    if ours is None:
+        return None
+    floor, mpi = fastest(group, ("memcpy",), row.way), fastest(group, MPIS, row.way)
+    gloo, horovod = fastest(group, ("gloo",), row.gloo or row.way), fastest(group, ("horovod",), row.way)
+    ranks = row.file.split("-")[1]
+    cells = [
+        f"{row.label}, {row.way}, {ranks} ranks",
+        micro(ours),
+        micro(floor),
+        f"{micro(mpi)} ({mpi['library']})" if mpi else "",
+        micro(gloo),
+        micro(horovod),
+        f"{ours['median'] / floor['median']:.2f}" if floor else "",
+        f"{ours['median'] / mpi['median']:.2f}" if mpi else "",
+        row.goal,
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def fastest(results: list[dict[str, Any]], libraries: tuple[str, ...], way: str) -> dict[str, Any] | None:
+    """The fastest of these libraries: of the same way, or of all where none has that way."""
+    theirs = [r for r in results if r["library"] in libraries]
+    same = [r for r in theirs if r["way"] == way]
+    return min(same or theirs, key=lambda r: float(r["median"]), default=None)
+
+
+def micro(result: dict[str, Any] | None) -> str:
+    return f"{result['median'] * 1e6:,.4g}" if result else ""
+
+
+def main() -> None:
+    head = [
+        "us",
+        "hpccoll",
+        "memcpy (floor)",
+        "best MPI",
+        "Gloo",
+        "Horovod",
+        "x floor",
+        "x best MPI",
+        "to reach",
+    ]
+    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    lines += [line for row in rows() if (line := measured(row))]
+    page = HERE / "README.md"
+    page.write_text(SECTION.sub(lambda m: f"{m[1]}{chr(10).join(lines)}\n{m[2]}", page.read_text()))
+
+
+if __name__ == "__main__":
+    main()
