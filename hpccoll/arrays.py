@@ -97,7 +97,9 @@ def _adopt_other(x: Any) -> np.ndarray:
         result = np.asarray(x)
         if result.dtype != object:
             return result
-    raise errors.UnsupportedError(f"{_name(x)} is not an array: neither buffer protocol nor DLPack nor numbers")
+    raise errors.UnsupportedError(
+        f"{_name(x)} is not an array: neither buffer protocol nor DLPack nor numbers"
+    )
 
 
 def _restore_buffer(x: Any) -> Restore | None:
@@ -105,7 +107,7 @@ def _restore_buffer(x: Any) -> Restore | None:
         return lambda result: type(x)(result.tobytes())
     if isinstance(x, array.array):
         return lambda result: array.array(x.typecode, result.tobytes())
-    return memoryview if isinstance(x, memoryview) else None
+    return (lambda result: memoryview(result.data)) if isinstance(x, memoryview) else None
 
 
 def _adopt_dlpack(x: Any) -> tuple[np.ndarray, Restore]:

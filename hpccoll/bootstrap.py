@@ -149,8 +149,8 @@ def _check_same_library() -> None:
         from hpccoll import _mpi
     except ImportError as error:
         raise errors.StartError(
-            f"hpccoll's MPI part cannot be loaded ({error}); `hpccoll info` says what is missing. Rebuild hpccoll where "
-            "MPICC, or mpicc on PATH, is the MPI of mpi4py"
+            f"hpccoll's MPI part cannot be loaded ({error}); `hpccoll info` says what is missing. Rebuild hpccoll "
+            "where MPICC, or mpicc on PATH, is the MPI of mpi4py"
         ) from error
     theirs, ours = _mpi.library_path_of(MPI.__file__), _mpi.library_path()
     if theirs is not None and theirs != ours:
@@ -187,7 +187,11 @@ class _Hello:
                 print(f"hpccoll: start: waiting for {_some(missing)}", file=sys.stderr, flush=True)
             if missing:
                 time.sleep(0.0005)
-        verdict = f"no word from {_some(missing)} within {self.timeout:g} s (HPCCOLL_START_TIMEOUT)" if missing else ""
+        verdict = (
+            f"no word from {_some(missing)} within {self.timeout:g} s (HPCCOLL_START_TIMEOUT)"
+            if missing
+            else ""
+        )
         for r in set(requests) - missing:
             self.comm.send(verdict, dest=r, tag=HELLO_TAG)
         for r in missing:
@@ -243,7 +247,9 @@ def _block_sizes(nodes: str, ranks: int) -> list[int]:
     if "+" in nodes:
         sizes = [int(n) for n in nodes.split("+")]
         if sum(sizes) != ranks:
-            raise errors.StartError(f"HPCCOLL_NODES={nodes} places {sum(sizes)} ranks, this machine has {ranks}")
+            raise errors.StartError(
+                f"HPCCOLL_NODES={nodes} places {sum(sizes)} ranks, this machine has {ranks}"
+            )
         return sizes
     count = int(nodes)
     if count > ranks:
@@ -295,7 +301,9 @@ def make(meeting: Any, settings: config.Config) -> tuple[Base, _core.Set]:
         settings,
         background=settings.background and background[meeting.rank],
         one_thread=net is not None and cards[meeting.rank].level in ("SINGLE", "FUNNELED"),
-        heartbeat=settings.peer_timeout > 0 and all(background) and all(card.settings.background for card in cards),
+        heartbeat=settings.peer_timeout > 0
+        and all(background)
+        and all(card.settings.background for card in cards),
     )
     base = Base(meeting, settings, loop, nonce, (1 << 127) - 2, cards[meeting.rank].level)
     try:
@@ -346,19 +354,24 @@ def _home(meeting: Any, node_of: tuple[int, ...], nonce: str) -> _core.Segment:
     nbytes = _core.home_bytes(len(here))
     leads = here[0] == meeting.rank
     if meeting.threads:
-        return meeting.shared((nonce, mine), lambda: _core.Segment.private(nbytes))
+        shared: _core.Segment = meeting.shared((nonce, mine), lambda: _core.Segment.private(nbytes))
+        return shared
     name = f"/hpccoll-{nonce}-home-{mine}"
     return shared_segment(name, nbytes, leads, lambda action: _agreed(meeting, action))
 
 
-def _set_segment(meeting: Any, loop: _core.Loop, number: int, members: tuple[int, ...], nonce: str) -> _core.Segment:
+def _set_segment(
+    meeting: Any, loop: _core.Loop, number: int, members: tuple[int, ...], nonce: str
+) -> _core.Segment:
     return set_segment(loop, number, members, nonce, lambda action: _agreed(meeting, action))
 
 
 Agreed = Callable[[Callable[[], Any]], Any]
 
 
-def set_segment(loop: _core.Loop, number: int, members: tuple[int, ...], nonce: str, agreed: Agreed) -> _core.Segment:
+def set_segment(
+    loop: _core.Loop, number: int, members: tuple[int, ...], nonce: str, agreed: Agreed
+) -> _core.Segment:
     """The segment of a process set on this node, made by the set's lowest member here.
 
     :param agreed: does an action and raises on all ranks if it failed on any; ranks that are no members take part
@@ -388,10 +401,13 @@ def shared_segment(name: str, nbytes: int, leads: bool, agreed: Agreed) -> _core
 def _start_line(base: Base) -> str:
     loop, settings = base.loop, base.settings
     counts = [loop.node_of.count(n) for n in range(max(loop.node_of) + 1)]
-    nodes = f"{len(counts)} node{'s' if len(counts) > 1 else ''} ({'+'.join(map(str, counts[:16]))}{'+...' * (len(counts) > 16)})"
+    ranks_of_nodes = "+".join(map(str, counts[:16])) + "+..." * (len(counts) > 16)
+    nodes = f"{len(counts)} node{'s' if len(counts) > 1 else ''} ({ranks_of_nodes})"
     emulated = f", emulated by HPCCOLL_NODES={settings.nodes}" if settings.nodes else ""
     net = f", between nodes {base.meeting.describe_net()}" if len(counts) > 1 else ""
-    driver = "a background thread drives" if loop.background else "waiting callers drive (no background thread)"
+    driver = (
+        "a background thread drives" if loop.background else "waiting callers drive (no background thread)"
+    )
     ranks = f"{loop.size} rank{'s' if loop.size > 1 else ''}"
     return (
         f"hpccoll {metadata.version('hpccoll')}: {ranks} on {nodes}{emulated}; inside a node shared memory "

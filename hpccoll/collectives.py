@@ -109,12 +109,16 @@ def allgather(x: Any, *, name: str | None = None, out: Any = None, world: World 
     return current(world).core.allgather(x, name, out, True).wait()
 
 
-def allgather_async(x: Any, *, name: str | None = None, out: Any = None, world: World | None = None) -> Handle:
+def allgather_async(
+    x: Any, *, name: str | None = None, out: Any = None, world: World | None = None
+) -> Handle:
     """Begin an allgather."""
     return current(world).core.allgather(x, name, out, False)
 
 
-def broadcast(x: Any, root: int = 0, *, name: str | None = None, out: Any = None, world: World | None = None) -> Any:
+def broadcast(
+    x: Any, root: int = 0, *, name: str | None = None, out: Any = None, world: World | None = None
+) -> Any:
     """Give the root's array to all ranks.
 
     :param x: the values on the root; shape and dtype on the others

@@ -41,7 +41,11 @@ def _knob(
 
 def _check_nodes(text: str) -> str:
     parts = text.split("+") if text else []
-    return "" if all(p.isdigit() and int(p) > 0 for p in parts) else 'a number of nodes ("2") or ranks a node ("3+1")'
+    return (
+        ""
+        if all(p.isdigit() and int(p) > 0 for p in parts)
+        else 'a number of nodes ("2") or ranks a node ("3+1")'
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,16 +60,26 @@ class Config:
         16 << 20, "largest batch that small requests are fused into", unit="bytes", high=1 << 40, agreed=True
     )
     raise_bytes: int = _knob(
-        4 << 20, "pending bytes that a rank announces at once, without waiting for more", unit="bytes", high=1 << 40
+        4 << 20,
+        "pending bytes that a rank announces at once, without waiting for more",
+        unit="bytes",
+        high=1 << 40,
     )
     raise_window: float = _knob(
-        0.001, "longest time that an asynchronous request is held back for others to join it", unit="s", high=10
+        0.001,
+        "longest time that an asynchronous request is held back for others to join it",
+        unit="s",
+        high=10,
     )
-    stall_warning: float = _knob(10.0, "a wait reports itself after this long; 0: never", unit="s", high=86400 * 365)
+    stall_warning: float = _knob(
+        10.0, "a wait reports itself after this long; 0: never", unit="s", high=86400 * 365
+    )
     stall_limit: float = _knob(
         600.0, "a wait of this long breaks the World (StallError); 0: never", unit="s", high=86400 * 365
     )
-    start_timeout: float = _knob(120.0, "longest time to wait for all ranks at the start", unit="s", low=0.1, high=86400)
+    start_timeout: float = _knob(
+        120.0, "longest time to wait for all ranks at the start", unit="s", low=0.1, high=86400
+    )
     stop_timeout: float = _knob(10.0, "longest time to wait for the others at the end", unit="s", high=86400)
     peer_timeout: float = _knob(
         30.0, "silence of an awaited rank on another node after which it counts as lost; 0: never",
@@ -80,17 +94,28 @@ class Config:
         choices=("auto", "recursive_doubling", "direct", "ring", "rabenseifner"),
     )  # fmt: skip
     wire: str = _knob(
-        "none", "type of float32 and float64 values between nodes", choices=("none", "fp16", "bf16"), agreed=True
+        "none",
+        "type of float32 and float64 values between nodes",
+        choices=("none", "fp16", "bf16"),
+        agreed=True,
     )
-    deterministic: bool = _knob(False, "equal bits for equal inputs, whatever the timing and the fusion", agreed=True)
+    deterministic: bool = _knob(
+        False, "equal bits for equal inputs, whatever the timing and the fusion", agreed=True
+    )
     rails: int = _knob(
         0, "ranks of a node that drive the network; 0: as many as the smallest node has",
         unit="ranks", high=1024, agreed=True,
     )  # fmt: skip
     chunk_bytes: int = _knob(
-        0, "piece of a batch that moves at once through the stages; 0: chosen", unit="bytes", high=1 << 30, agreed=True
+        0,
+        "piece of a batch that moves at once through the stages; 0: chosen",
+        unit="bytes",
+        high=1 << 30,
+        agreed=True,
     )
-    fanout: int = _knob(16, "children of a rank in the control tree", unit="ranks", low=1, high=1024, agreed=True)
+    fanout: int = _knob(
+        16, "children of a rank in the control tree", unit="ranks", low=1, high=1024, agreed=True
+    )
     simd: str = _knob("auto", "vector code", choices=("auto", "avx512", "avx2", "portable"))
     background: bool = _knob(True, "a thread drives while nobody waits, where MPI's thread level allows it")
     debug: bool = _knob(False, "check that nobody changes an input while the library owns it")
@@ -185,7 +210,9 @@ def _parse(field: Any, text: str) -> Any:
         return _parse_int(text) if kind is int else kind(text)
     except ValueError:
         unit = f" ({field.metadata['unit']})" if field.metadata["unit"] else ""
-        raise errors.InvalidArgumentError(f"{variable(field.name)}={text!r} is not {_bounds(field)}{unit}") from None
+        raise errors.InvalidArgumentError(
+            f"{variable(field.name)}={text!r} is not {_bounds(field)}{unit}"
+        ) from None
 
 
 def _parse_bool(text: str) -> bool:
@@ -202,7 +229,9 @@ def _parse_int(text: str) -> int:
 
 def _validate(field: Any, value: Any) -> None:
     kind, meta = type(field.default), field.metadata
-    fits = isinstance(value, (int, float) if kind is float else kind) and (kind is bool or not isinstance(value, bool))
+    fits = isinstance(value, (int, float) if kind is float else kind) and (
+        kind is bool or not isinstance(value, bool)
+    )
     if fits and meta["choices"]:
         fits = value in meta["choices"]
     elif fits and meta["check"]:
@@ -210,7 +239,9 @@ def _validate(field: Any, value: Any) -> None:
     elif fits and kind in (int, float):
         fits = meta["low"] <= value <= meta["high"]
     if not fits:
-        raise errors.InvalidArgumentError(f"{variable(field.name)} ({field.name}) is {value!r}, not {_bounds(field)}")
+        raise errors.InvalidArgumentError(
+            f"{variable(field.name)} ({field.name}) is {value!r}, not {_bounds(field)}"
+        )
 
 
 def _bounds(field: Any) -> str:

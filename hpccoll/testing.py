@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from hpccoll import _core, bootstrap, config, errors
@@ -79,10 +80,12 @@ def run(worlds: list[World], program: Callable[[World], Any]) -> list[Any]:
 
     What a program raises is raised here. It ends the World first, so that the other ranks do not wait for ever.
     """
-    return _run_all([lambda world=world: _run_one(world, program) for world in worlds])
+    return _run_all([partial(_run_one, world, program) for world in worlds])
 
 
-def make_and_run(n: int, program: Callable[[World], Any], *, level: str = "MULTIPLE", **knobs: Any) -> list[Any]:
+def make_and_run(
+    n: int, program: Callable[[World], Any], *, level: str = "MULTIPLE", **knobs: Any
+) -> list[Any]:
     """Run `program` on a World that lives as long; each rank's part is made by the thread that uses it."""
     room = _Room(n)
 
@@ -92,7 +95,7 @@ def make_and_run(n: int, program: Callable[[World], Any], *, level: str = "MULTI
             room.barrier.wait()
             return result
 
-    return _run_all([lambda rank=rank: one(rank) for rank in range(n)])
+    return _run_all([partial(one, rank) for rank in range(n)])
 
 
 def _maker(room: _Room, rank: int, level: str, knobs: dict[str, Any]) -> Callable[[], World]:
@@ -119,8 +122,9 @@ def _run_all(calls: list[Callable[[], Any]]) -> list[Any]:
     """Call each in its own thread. An error that others only felt is not the one to raise."""
     with ThreadPoolExecutor(len(calls)) as pool:
         futures = [pool.submit(call) for call in calls]
-    failures = [f.exception() for f in futures if f.exception()]
-    for failure in failures:
-        if not isinstance(failure, (errors.ShutDownError, threading.BrokenBarrierError)):
+    for failure in (future.exception() for future in futures):
+        if failure is not None and not isinstance(
+            failure, (errors.ShutDownError, threading.BrokenBarrierError)
+        ):
             raise failure
     return [future.result() for future in futures]

@@ -38,17 +38,15 @@ class World:
         :raises StartError: ranks are missing, settings differ, or shared memory or MPI failed
         """
         settings = config.read(**knobs)
-        self._take(*bootstrap.make(_meeting(comm, settings), settings))
-
-    def _take(self, base: bootstrap.Base, own: _core.Set) -> None:
-        self.base, self.core = base, own
+        self.base, self.core = bootstrap.make(_meeting(comm, settings), settings)
         _alive.add(self)
 
     @classmethod
     def from_parts(cls, base: bootstrap.Base, own: _core.Set) -> World:
         """Make one of what bootstrap.make() gave."""
         world = cls.__new__(cls)
-        world._take(base, own)
+        world.base, world.core = base, own
+        _alive.add(world)
         return world
 
     # ---- who is who ---------------------------------------------------------------------------------
@@ -104,7 +102,9 @@ class World:
         """
         chosen = [int(r) for r in ranks]
         if not chosen or len(set(chosen)) != len(chosen) or min(chosen) < 0 or max(chosen) >= self.size:
-            raise errors.InvalidArgumentError(f"subset of {chosen}: needs different ranks from 0 to {self.size - 1}")
+            raise errors.InvalidArgumentError(
+                f"subset of {chosen}: needs different ranks from 0 to {self.size - 1}"
+            )
         said = self._exchange("subset", chosen)
         for rank, other in enumerate(said):
             if other != said[0]:
@@ -246,7 +246,9 @@ def init(comm: Any = None, **knobs: Any) -> World:
     if _default is None or _default.core.closed:
         _default = World(comm, **knobs)
     elif comm is not None or knobs:
-        raise errors.InvalidArgumentError("hpccoll is initialised already; shut it down before init() with arguments")
+        raise errors.InvalidArgumentError(
+            "hpccoll is initialised already; shut it down before init() with arguments"
+        )
     return _default
 
 
@@ -288,7 +290,11 @@ def _at_exit() -> None:
         if world.core.number == 0:
             world.shutdown()
             if broken and world.base.meeting.size > 1 and not world.base.meeting.threads:
-                print(f"hpccoll: rank {world.rank}: the World is broken, ending the job", file=sys.stderr, flush=True)
+                print(
+                    f"hpccoll: rank {world.rank}: the World is broken, ending the job",
+                    file=sys.stderr,
+                    flush=True,
+                )
                 world.base.meeting.give_up()
 
 

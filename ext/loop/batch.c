@@ -10,27 +10,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int is_inexact(int dtype)
-{
+static int is_inexact(int dtype) {
     return dtype == HC_FLOAT16 || dtype == HC_BFLOAT16 || dtype >= HC_FLOAT32;
 }
 
 /* One factor for all three of prescale, postscale and the mean: fewer roundings than one each. */
-static double factor_of(const hc_request *agreed, int dtype, int32_t members)
-{
-    if (!is_inexact(dtype)) return 1.0;
+static double factor_of(const hc_request *agreed, int dtype, int32_t members) {
+    if (!is_inexact(dtype))
+        return 1.0;
     double factor = agreed->prescale * agreed->postscale;
     return agreed->reduction == HC_AVERAGE ? factor / members : factor;
 }
 
-static int wire_of(const hc_loop *loop, int node_dtype)
-{
+static int wire_of(const hc_loop *loop, int node_dtype) {
     int wide = node_dtype == HC_FLOAT32 || node_dtype == HC_FLOAT64;
     return wide && loop->config.wire != HC_WIRE_SAME ? loop->config.wire : node_dtype;
 }
 
-static void set_up(hc_loop *loop, const hc__lane *lane, hc__run *b, const hc_item *item)
-{
+static void set_up(hc_loop *loop, const hc__lane *lane, hc__run *b, const hc_item *item) {
     const hc_request *agreed = item->agreed;
     int dtype = agreed->tensors[item->first].dtype;
     int node_dtype = agreed->wire == HC_WIRE_SAME ? dtype : agreed->wire;
@@ -50,12 +47,13 @@ static void set_up(hc_loop *loop, const hc__lane *lane, hc__run *b, const hc_ite
 }
 
 /* A joined rank's part: the neutral element where there is one, nothing of what is not agreed. */
-static hc_piece joined_piece(const hc__run *b, const hc_request *agreed, const hc_tensor *tensor)
-{
+static hc_piece joined_piece(const hc__run *b, const hc_request *agreed, const hc_tensor *tensor) {
     int uneven = agreed->operation == HC_ALLGATHER || agreed->operation == HC_ALLTOALL;
     int64_t count = 1, row = 1;
-    for (int d = 0; d < tensor->ndim; d++) count *= tensor->dims[d];
-    for (int d = 1; d < tensor->ndim; d++) row *= tensor->dims[d];
+    for (int d = 0; d < tensor->ndim; d++)
+        count *= tensor->dims[d];
+    for (int d = 1; d < tensor->ndim; d++)
+        row *= tensor->dims[d];
     return (hc_piece){
         .count = uneven ? 0 : count,
         .row = agreed->operation == HC_ALLREDUCE ? 1 : row,
@@ -65,8 +63,7 @@ static hc_piece joined_piece(const hc__run *b, const hc_request *agreed, const h
     };
 }
 
-static void add_item(const hc__lane *lane, hc__run *b, const hc_item *item)
-{
+static void add_item(const hc__lane *lane, hc__run *b, const hc_item *item) {
     const hc_request *agreed = item->agreed;
     hc_handle *handle = (hc_handle *)(uintptr_t)item->ticket;
     for (uint32_t i = item->first; i < item->first + item->count; i++) {
@@ -81,32 +78,39 @@ static void add_item(const hc__lane *lane, hc__run *b, const hc_item *item)
     }
 }
 
-static int reserve(const hc__lane *lane, hc__run *b, int32_t npieces)
-{
+static int reserve(const hc__lane *lane, hc__run *b, int32_t npieces) {
     if (!b->zeros) {
         b->zeros = calloc((size_t)lane->size * 2, sizeof *b->zeros);
-        if (!b->zeros) return HC_NO_MEMORY;
+        if (!b->zeros)
+            return HC_NO_MEMORY;
         b->scratch = b->zeros + lane->size;
     }
-    if (npieces <= b->capacity) return HC_OK;
+    if (npieces <= b->capacity)
+        return HC_OK;
     size_t room = (size_t)npieces + (size_t)npieces / 2 + 4;
     hc_piece *pieces = realloc(b->batch.pieces, room * sizeof *pieces);
-    if (pieces) b->batch.pieces = pieces;
+    if (pieces)
+        b->batch.pieces = pieces;
     hc_piece **origin = realloc(b->origin, room * sizeof(hc_piece *));
-    if (origin) b->origin = origin;
-    if (!pieces || !origin) return HC_NO_MEMORY;
+    if (origin)
+        b->origin = origin;
+    if (!pieces || !origin)
+        return HC_NO_MEMORY;
     b->capacity = (int32_t)room;
     return HC_OK;
 }
 
-hc__run *hc__run_build(hc_loop *loop, hc__lane *lane, const hc_action *run)
-{
+hc__run *hc__run_build(hc_loop *loop, hc__lane *lane, const hc_action *run) {
     int32_t npieces = 0;
-    for (uint32_t i = 0; i < run->nitems; i++) npieces += (int32_t)run->items[i].count;
+    for (uint32_t i = 0; i < run->nitems; i++)
+        npieces += (int32_t)run->items[i].count;
     hc__run *b = lane->spare;
-    if (b) lane->spare = b->next;
-    else b = calloc(1, sizeof *b);
-    if (!b) return NULL;
+    if (b)
+        lane->spare = b->next;
+    else
+        b = calloc(1, sizeof *b);
+    if (!b)
+        return NULL;
     if (reserve(lane, b, npieces) != HC_OK) {
         hc__run_free(b);
         return NULL;
@@ -120,13 +124,13 @@ hc__run *hc__run_build(hc_loop *loop, hc__lane *lane, const hc_action *run)
     for (uint32_t i = 0; i < run->nitems; i++) {
         add_item(lane, b, &run->items[i]);
         hc_handle *handle = (hc_handle *)(uintptr_t)run->items[i].ticket;
-        if (handle && loop->config.debug && run->items[i].first == 0) hc__checksum_verify(handle);
+        if (handle && loop->config.debug && run->items[i].first == 0)
+            hc__checksum_verify(handle);
     }
     return b;
 }
 
-void hc__run_deliver(hc__run *b)
-{
+void hc__run_deliver(hc__run *b) {
     for (int32_t i = 0; i < b->batch.npieces; i++) {
         hc_piece *to = b->origin[i], *from = &b->batch.pieces[i];
         if (to) {
@@ -139,9 +143,9 @@ void hc__run_deliver(hc__run *b)
     }
 }
 
-void hc__run_free(hc__run *b)
-{
-    if (!b) return;
+void hc__run_free(hc__run *b) {
+    if (!b)
+        return;
     free(b->batch.pieces);
     free(b->origin);
     free(b->zeros);

@@ -16,8 +16,7 @@
  * an 8-byte allreduce 68 us long instead of 8 (the scheduler owes each of two spinners as much as the other had). */
 #define YIELD_NS 100000ull
 
-static inline void relax(void)
-{
+static inline void relax(void) {
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
 #elif defined(__aarch64__)
@@ -27,29 +26,26 @@ static inline void relax(void)
 #endif
 }
 
-int hc__driver_try(hc_loop *loop)
-{
+int hc__driver_try(hc_loop *loop) {
     int free_place = 0;
-    if (atomic_load_explicit(&loop->driving, memory_order_relaxed)) return 0;
+    if (atomic_load_explicit(&loop->driving, memory_order_relaxed))
+        return 0;
     return atomic_compare_exchange_strong_explicit(&loop->driving, &free_place, 1, memory_order_acquire,
                                                    memory_order_relaxed);
 }
 
-void hc__driver_leave(hc_loop *loop)
-{
+void hc__driver_leave(hc_loop *loop) {
     atomic_store_explicit(&loop->driving, 0, memory_order_seq_cst);
     hc__wake_waiters(loop);
 }
 
-static int may_drive(const hc_loop *loop)
-{
+static int may_drive(const hc_loop *loop) {
     return !loop->config.one_thread || pthread_equal(pthread_self(), loop->maker);
 }
 
 /* Says to submitters whether they must ring. A raise timer that runs bounds the delay of what comes after it (R3),
  * so it stands for a ring. Pairs with hc_loop_submit(): flag, then inbox here; inbox, then flag there. */
-int hc__about_to_sleep(hc_loop *loop, uint64_t now)
-{
+int hc__about_to_sleep(hc_loop *loop, uint64_t now) {
     int timer = loop->wake_at <= now + loop->config.engine.raise_window;
     atomic_store_explicit(&loop->call_me, !timer, memory_order_seq_cst);
     return !atomic_load_explicit(&loop->inbox, memory_order_seq_cst) &&
@@ -57,34 +53,36 @@ int hc__about_to_sleep(hc_loop *loop, uint64_t now)
 }
 
 /* Messages between nodes ring no bell: with them a sleep is bounded, by a share of the time already waited. */
-uint64_t hc__sleep_limit(hc_loop *loop, uint64_t now, uint64_t idle_since, uint64_t limit)
-{
+uint64_t hc__sleep_limit(hc_loop *loop, uint64_t now, uint64_t idle_since, uint64_t limit) {
     uint64_t ns = HC__WATCH_EVERY;
     if (loop->parts.net) {
         ns = (now - idle_since) / 4;
-        if (ns < 20000) ns = 20000;
-        if (ns > HC__MS) ns = HC__MS;
+        if (ns < 20000)
+            ns = 20000;
+        if (ns > HC__MS)
+            ns = HC__MS;
     }
-    if (loop->wake_at < now + ns) ns = loop->wake_at > now ? loop->wake_at - now : 1;
-    if (limit < now + ns) ns = limit > now ? limit - now : 1;
+    if (loop->wake_at < now + ns)
+        ns = loop->wake_at > now ? loop->wake_at - now : 1;
+    if (limit < now + ns)
+        ns = limit > now ? limit - now : 1;
     return ns;
 }
 
 /* Nothing moved since idle_since: yield, later sleep on the bell. */
-static void wait_a_little(hc_loop *loop, uint64_t now, uint64_t idle_since, uint64_t limit)
-{
+static void wait_a_little(hc_loop *loop, uint64_t now, uint64_t idle_since, uint64_t limit) {
     if (now - idle_since < YIELD_NS) {
         sched_yield();
         return;
     }
     uint32_t seen = hc_bell_listen(loop->parts.home);
-    if (hc__loop_turn(loop) || !hc__about_to_sleep(loop, now)) return;
+    if (hc__loop_turn(loop) || !hc__about_to_sleep(loop, now))
+        return;
     loop->sleeps++;
     hc_bell_sleep(loop->parts.home, seen, hc__sleep_limit(loop, now, idle_since, limit));
 }
 
-static void drive_until(hc_loop *loop, hc_handle *handle, uint64_t limit)
-{
+static void drive_until(hc_loop *loop, hc_handle *handle, uint64_t limit) {
     uint64_t idle_since = 0;
     while (!hc_handle_done(handle)) {
         if (hc__loop_turn(loop)) {
@@ -93,17 +91,20 @@ static void drive_until(hc_loop *loop, hc_handle *handle, uint64_t limit)
         }
         uint64_t now = hc__loop_now();
         hc__loop_watch(loop, now);
-        if (now >= limit) return;
-        if (!idle_since) idle_since = now;
+        if (now >= limit)
+            return;
+        if (!idle_since)
+            idle_since = now;
         wait_a_little(loop, now, idle_since, limit);
     }
 }
 
 /* Somebody else drives, or must. What was asked for (flush) has to reach a driver that sleeps. */
-static void sleep_for_news(hc_loop *loop, hc_handle *handle, int can_drive, uint64_t ns)
-{
+static void sleep_for_news(hc_loop *loop, hc_handle *handle, int can_drive, uint64_t ns) {
     for (int i = 0; i < 64; i++) {
-        if (hc_handle_done(handle) || (can_drive && !atomic_load_explicit(&loop->driving, memory_order_relaxed))) return;
+        if (hc_handle_done(handle) ||
+            (can_drive && !atomic_load_explicit(&loop->driving, memory_order_relaxed)))
+            return;
         relax();
     }
     hc_bell_ring(loop->parts.home, loop->config.local_rank);
@@ -115,15 +116,15 @@ static void sleep_for_news(hc_loop *loop, hc_handle *handle, int can_drive, uint
     atomic_fetch_sub_explicit(&loop->sleepers, 1, memory_order_relaxed);
 }
 
-static void wait_until(hc_loop *loop, hc_handle *handle, uint64_t now, uint64_t limit)
-{
+static void wait_until(hc_loop *loop, hc_handle *handle, uint64_t now, uint64_t limit) {
     int can_drive = may_drive(loop);
     while (!hc_handle_done(handle) && now < limit) {
         if (can_drive && hc__driver_try(loop)) {
             drive_until(loop, handle, limit);
             int quiet = hc__loop_quiet(loop);
             hc__driver_leave(loop);
-            if (!quiet) hc__thread_call(loop);
+            if (!quiet)
+                hc__thread_call(loop);
         } else {
             sleep_for_news(loop, handle, can_drive, limit - now);
         }
@@ -131,9 +132,9 @@ static void wait_until(hc_loop *loop, hc_handle *handle, uint64_t now, uint64_t 
     }
 }
 
-int hc_loop_wait(hc_loop *loop, hc_handle *handle, uint64_t ns)
-{
-    if (hc_handle_done(handle)) return 1;
+int hc_loop_wait(hc_loop *loop, hc_handle *handle, uint64_t ns) {
+    if (hc_handle_done(handle))
+        return 1;
     uint64_t start = hc__loop_now(), limit = start + ns < start ? UINT64_MAX : start + ns;
     atomic_fetch_add_explicit(&loop->callers, 1, memory_order_relaxed);
     atomic_store_explicit(&loop->flush, 1, memory_order_seq_cst);
@@ -143,38 +144,39 @@ int hc_loop_wait(hc_loop *loop, hc_handle *handle, uint64_t ns)
     return hc_handle_done(handle);
 }
 
-void hc_loop_progress(hc_loop *loop)
-{
-    if (!may_drive(loop) || !hc__driver_try(loop)) return;
+void hc_loop_progress(hc_loop *loop) {
+    if (!may_drive(loop) || !hc__driver_try(loop))
+        return;
     for (int i = 0; i < 16 && hc__loop_turn(loop); i++) {}
     hc__loop_watch(loop, hc__loop_now());
     hc__driver_leave(loop);
 }
 
-static void ring(hc_loop *loop)
-{
+static void ring(hc_loop *loop) {
     atomic_store_explicit(&loop->call_me, 0, memory_order_seq_cst);
     hc_bell_ring(loop->parts.home, loop->config.local_rank);
     hc__thread_call(loop);
 }
 
-void hc_loop_submit(hc_loop *loop, hc_handle *handle, int waits)
-{
+void hc_loop_submit(hc_loop *loop, hc_handle *handle, int waits) {
     atomic_fetch_add_explicit(&handle->refs, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&loop->pending, 1, memory_order_relaxed);
     if (atomic_load_explicit(&loop->forked, memory_order_relaxed)) {
         hc__handle_finish(loop, handle, HC_FORKED, hc_status_text(HC_FORKED));
         return;
     }
-    if (loop->config.debug) hc__checksum(handle);
+    if (loop->config.debug)
+        hc__checksum(handle);
     handle->bytes = 0;
     for (uint32_t i = 0; i < handle->request.ntensors; i++)
         handle->bytes += (uint64_t)handle->pieces[i].count * hc_dtype_size(handle->tensors[i].dtype);
     uint64_t bytes = handle->bytes; /* the handle may be gone once it is pushed */
     hc__inbox_push(loop, handle);
-    if (waits) return;
+    if (waits)
+        return;
     uint64_t before = atomic_fetch_add_explicit(&loop->inbox_bytes, bytes, memory_order_relaxed);
     uint64_t enough = loop->config.engine.raise_bytes;
-    if (atomic_load_explicit(&loop->call_me, memory_order_seq_cst) || (before < enough && before + bytes >= enough))
+    if (atomic_load_explicit(&loop->call_me, memory_order_seq_cst) ||
+        (before < enough && before + bytes >= enough))
         ring(loop);
 }

@@ -16,14 +16,14 @@
 #include <unistd.h>
 
 /* One allocation: the handle, its pieces, tensors, dims, rows and name. */
-hc_handle *hc_handle_new(int kind, uint32_t set, uint32_t ntensors, uint32_t ndims, const char *name, size_t name_len,
-                         uint32_t nrows)
-{
+hc_handle *hc_handle_new(int kind, uint32_t set, uint32_t ntensors, uint32_t ndims, const char *name,
+                         size_t name_len, uint32_t nrows) {
     size_t pieces = sizeof(hc_handle), tensors = pieces + ntensors * sizeof(hc_piece),
            dims = tensors + ntensors * sizeof(hc_tensor), rows = dims + ndims * sizeof(int64_t),
            text = rows + nrows * sizeof(int64_t);
     char *memory = malloc(text + name_len);
-    if (!memory) return NULL;
+    if (!memory)
+        return NULL;
     memset(memory, 0, tensors);
     hc_handle *handle = (hc_handle *)(void *)memory;
     handle->kind = (uint8_t)kind;
@@ -33,7 +33,8 @@ hc_handle *hc_handle_new(int kind, uint32_t set, uint32_t ntensors, uint32_t ndi
     handle->dims = (int64_t *)(void *)(memory + dims);
     handle->rows = nrows ? (int64_t *)(void *)(memory + rows) : NULL;
     handle->value = -1;
-    if (name_len) memcpy(memory + text, name, name_len);
+    if (name_len)
+        memcpy(memory + text, name, name_len);
     handle->request = (hc_request){
         .ticket = (uint64_t)(uintptr_t)handle,
         .name = memory + text,
@@ -50,11 +51,12 @@ hc_handle *hc_handle_new(int kind, uint32_t set, uint32_t ntensors, uint32_t ndi
     return handle;
 }
 
-void hc_handle_release(hc_handle *handle)
-{
-    if (!handle || atomic_fetch_sub_explicit(&handle->refs, 1, memory_order_acq_rel) != 1) return;
+void hc_handle_release(hc_handle *handle) {
+    if (!handle || atomic_fetch_sub_explicit(&handle->refs, 1, memory_order_acq_rel) != 1)
+        return;
     for (uint32_t i = 0; i < handle->request.ntensors; i++)
-        if (handle->pieces[i].out_owned) hc_result_free(handle->pieces[i].out);
+        if (handle->pieces[i].out_owned)
+            hc_result_free(handle->pieces[i].out);
     free(handle->text);
     free(handle->sums);
     free(handle);
@@ -62,14 +64,14 @@ void hc_handle_release(hc_handle *handle)
 
 /* The waiter may free its reference as soon as `done` is seen: nothing of the handle is read after the store
  * but through the loop's own reference. */
-void hc__handle_finish(hc_loop *loop, hc_handle *handle, int status, const char *text)
-{
+void hc__handle_finish(hc_loop *loop, hc_handle *handle, int status, const char *text) {
     if (handle->modified && status == HC_OK) {
         status = HC_INVALID;
         text = "an input was changed while the library owned it (HPCCOLL_DEBUG)";
     }
     handle->status = status;
-    if (status != HC_OK && text) handle->text = strdup(text);
+    if (status != HC_OK && text)
+        handle->text = strdup(text);
     hc__trace_handle(loop, HC_TRACE_COMPLETE, handle);
     atomic_fetch_sub_explicit(&loop->pending, 1, memory_order_relaxed);
     atomic_store_explicit(&handle->done, 1, memory_order_seq_cst);
@@ -79,48 +81,46 @@ void hc__handle_finish(hc_loop *loop, hc_handle *handle, int status, const char 
 
 /* Pairs with the sleeper in hc_loop_wait(): it counts itself, then reads the epoch's news (done, driving); here the
  * news is written, then the count is read. Sequentially consistent, so one of the two sees the other. */
-void hc__wake_waiters(hc_loop *loop)
-{
-    if (!atomic_load_explicit(&loop->sleepers, memory_order_seq_cst)) return;
+void hc__wake_waiters(hc_loop *loop) {
+    if (!atomic_load_explicit(&loop->sleepers, memory_order_seq_cst))
+        return;
     atomic_fetch_add_explicit(&loop->epoch, 1, memory_order_seq_cst);
     hc__futex_wake(&loop->epoch);
 }
 
-void hc__futex_wait(_Atomic uint32_t *word, uint32_t seen, uint64_t ns)
-{
+void hc__futex_wait(_Atomic uint32_t *word, uint32_t seen, uint64_t ns) {
     struct timespec limit = {(time_t)(ns / 1000000000ull), (long)(ns % 1000000000ull)};
     syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, &limit, NULL, 0);
 }
 
-void hc__futex_wake(_Atomic uint32_t *word)
-{
+void hc__futex_wake(_Atomic uint32_t *word) {
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
 /* ---- debug: has an input been changed while it was ours? ------------------------------------------- */
 
-static uint64_t sum_bytes(const void *data, size_t bytes)
-{
+static uint64_t sum_bytes(const void *data, size_t bytes) {
     const uint8_t *at = data;
     uint64_t sum = 0xcbf29ce484222325ull;
-    for (size_t i = 0; i < bytes; i++) sum = (sum ^ at[i]) * 0x100000001b3ull;
+    for (size_t i = 0; i < bytes; i++)
+        sum = (sum ^ at[i]) * 0x100000001b3ull;
     return sum;
 }
 
-static uint64_t sum_piece(const hc_handle *handle, uint32_t i)
-{
+static uint64_t sum_piece(const hc_handle *handle, uint32_t i) {
     const hc_piece *piece = &handle->pieces[i];
-    return piece->in ? sum_bytes(piece->in, (size_t)piece->count * hc_dtype_size(handle->tensors[i].dtype)) : 0;
+    return piece->in ? sum_bytes(piece->in, (size_t)piece->count * hc_dtype_size(handle->tensors[i].dtype))
+                     : 0;
 }
 
-void hc__checksum(hc_handle *handle)
-{
+void hc__checksum(hc_handle *handle) {
     handle->sums = malloc((handle->request.ntensors + 1) * sizeof *handle->sums);
-    for (uint32_t i = 0; handle->sums && i < handle->request.ntensors; i++) handle->sums[i] = sum_piece(handle, i);
+    for (uint32_t i = 0; handle->sums && i < handle->request.ntensors; i++)
+        handle->sums[i] = sum_piece(handle, i);
 }
 
-void hc__checksum_verify(hc_handle *handle)
-{
+void hc__checksum_verify(hc_handle *handle) {
     for (uint32_t i = 0; handle->sums && i < handle->request.ntensors; i++)
-        if (handle->sums[i] != sum_piece(handle, i)) handle->modified = 1;
+        if (handle->sums[i] != sum_piece(handle, i))
+            handle->modified = 1;
 }

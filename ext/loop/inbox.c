@@ -11,8 +11,7 @@
  */
 #include "driver.h"
 
-void hc__inbox_push(hc_loop *loop, hc_handle *handle)
-{
+void hc__inbox_push(hc_loop *loop, hc_handle *handle) {
     hc_handle *top = atomic_load_explicit(&loop->inbox, memory_order_relaxed);
     do {
         handle->next = top;
@@ -20,9 +19,9 @@ void hc__inbox_push(hc_loop *loop, hc_handle *handle)
                                                     memory_order_relaxed));
 }
 
-hc_handle *hc__inbox_take(hc_loop *loop)
-{
-    if (!atomic_load_explicit(&loop->inbox, memory_order_relaxed)) return NULL;
+hc_handle *hc__inbox_take(hc_loop *loop) {
+    if (!atomic_load_explicit(&loop->inbox, memory_order_relaxed))
+        return NULL;
     hc_handle *newest = atomic_exchange_explicit(&loop->inbox, NULL, memory_order_acquire), *oldest = NULL;
     while (newest) {
         hc_handle *next = newest->next;

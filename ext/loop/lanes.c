@@ -9,17 +9,16 @@
 
 #include <stdlib.h>
 
-hc__lane *hc__lane_find(hc_loop *loop, uint32_t number)
-{
+hc__lane *hc__lane_find(hc_loop *loop, uint32_t number) {
     return number < HC__MAX_SETS && loop->lanes[number].used ? &loop->lanes[number] : NULL;
 }
 
 /* Whom to ask for a sign of life: see watch.c. */
-static int note_neighbours(hc_loop *loop, const hc_set_config *place)
-{
+static int note_neighbours(hc_loop *loop, const hc_set_config *place) {
     int32_t own = loop->node_of[loop->config.engine.rank];
     loop->neighbours = malloc(((size_t)place->nchildren + 1) * sizeof(int32_t));
-    if (!loop->neighbours) return HC_NO_MEMORY;
+    if (!loop->neighbours)
+        return HC_NO_MEMORY;
     if (place->parent >= 0 && loop->node_of[place->parent] != own)
         loop->neighbours[loop->nneighbours++] = place->parent;
     for (int32_t i = 0; i < place->nchildren; i++)
@@ -28,33 +27,39 @@ static int note_neighbours(hc_loop *loop, const hc_set_config *place)
     return HC_OK;
 }
 
-int hc__lane_add(hc_loop *loop, hc_handle *handle)
-{
+int hc__lane_add(hc_loop *loop, hc_handle *handle) {
     uint32_t number = handle->place->set;
-    if (number >= HC__MAX_SETS || loop->lanes[number].used) return HC_INVALID;
-    if (number == 0 && note_neighbours(loop, handle->place) != HC_OK) return HC_NO_MEMORY;
+    if (number >= HC__MAX_SETS || loop->lanes[number].used)
+        return HC_INVALID;
+    if (number == 0 && note_neighbours(loop, handle->place) != HC_OK)
+        return HC_NO_MEMORY;
     hc_event event = {.kind = HC_EV_ADD_SET, .set = number, .config = handle->place};
     int status = hc__loop_step(loop, &event);
-    if (status < 0) return status;
+    if (status < 0)
+        return status;
     hc__lane *lane = &loop->lanes[number];
-    *lane = (hc__lane){
-        .used = 1, .number = number, .size = handle->place->set_size, .data = handle->data, .node = handle->node};
+    *lane = (hc__lane){.used = 1,
+                       .number = number,
+                       .size = handle->place->set_size,
+                       .data = handle->data,
+                       .node = handle->node};
     lane->tail = &lane->head;
-    if (number >= loop->nlanes) loop->nlanes = number + 1;
+    if (number >= loop->nlanes)
+        loop->nlanes = number + 1;
     return HC_OK;
 }
 
-static void count_node(hc_loop *loop, const hc__lane *lane)
-{
-    if (!lane->node) return;
+static void count_node(hc_loop *loop, const hc__lane *lane) {
+    if (!lane->node)
+        return;
     loop->stats.packed_bytes += lane->node->packed_bytes;
     loop->stats.reduced_bytes += lane->node->reduced_bytes;
     loop->stats.spread_bytes += lane->node->spread_bytes;
 }
 
-static void drop_batches(hc_loop *loop, hc__lane *lane)
-{
-    if (lane->running) loop->nrunning--;
+static void drop_batches(hc_loop *loop, hc__lane *lane) {
+    if (lane->running)
+        loop->nrunning--;
     lane->running = 0;
     while (lane->head) {
         hc__run *next = lane->head->next;
@@ -64,8 +69,7 @@ static void drop_batches(hc_loop *loop, hc__lane *lane)
     lane->tail = &lane->head;
 }
 
-void hc__lane_remove(hc_loop *loop, hc__lane *lane)
-{
+void hc__lane_remove(hc_loop *loop, hc__lane *lane) {
     drop_batches(loop, lane);
     while (lane->spare) {
         hc__run *next = lane->spare->next;
@@ -73,13 +77,13 @@ void hc__lane_remove(hc_loop *loop, hc__lane *lane)
         lane->spare = next;
     }
     count_node(loop, lane);
-    if (lane->data) lane->data->ops->free(lane->data);
+    if (lane->data)
+        lane->data->ops->free(lane->data);
     *lane = (hc__lane){0};
 }
 
 /* The log of the set has ended: who asked for it learns so. */
-void hc__lane_stopped(hc_loop *loop, hc__lane *lane, int status, const char *text)
-{
+void hc__lane_stopped(hc_loop *loop, hc__lane *lane, int status, const char *text) {
     lane->stopped = 1;
     while (lane->stops) {
         hc_handle *handle = lane->stops;
@@ -88,41 +92,40 @@ void hc__lane_stopped(hc_loop *loop, hc__lane *lane, int status, const char *tex
     }
 }
 
-void hc__lane_queue(hc_loop *loop, hc__lane *lane, hc__run *b)
-{
+void hc__lane_queue(hc_loop *loop, hc__lane *lane, hc__run *b) {
     (void)loop;
     *lane->tail = b;
     lane->tail = &b->next;
 }
 
-void hc__lanes_abandon(hc_loop *loop)
-{
+void hc__lanes_abandon(hc_loop *loop) {
     for (uint32_t i = 0; i < loop->nlanes; i++) {
         hc__lane *lane = &loop->lanes[i];
-        if (!lane->used) continue;
-        if (lane->data) lane->data->ops->abandon(lane->data);
+        if (!lane->used)
+            continue;
+        if (lane->data)
+            lane->data->ops->abandon(lane->data);
         drop_batches(loop, lane);
     }
 }
 
-static void trace_batch(hc_loop *loop, int kind, const hc__lane *lane, const hc__run *b)
-{
+static void trace_batch(hc_loop *loop, int kind, const hc__lane *lane, const hc__run *b) {
     hc__loop_trace(loop, &(hc_trace_record){
-                        .kind = (uint8_t)kind,
-                        .operation = b->batch.operation,
-                        .set = lane->number,
-                        .batch = b->number,
-                        .bytes = b->bytes,
-                        .count = b->nitems,
-                    });
+                             .kind = (uint8_t)kind,
+                             .operation = b->batch.operation,
+                             .set = lane->number,
+                             .batch = b->number,
+                             .bytes = b->bytes,
+                             .count = b->nitems,
+                         });
 }
 
-static int start(hc_loop *loop, hc__lane *lane)
-{
+static int start(hc_loop *loop, hc__lane *lane) {
     hc__run *b = lane->head;
     lane->running = 1;
     b->started = hc__loop_now();
-    if (!loop->nrunning++) loop->in_flight_since = b->started;
+    if (!loop->nrunning++)
+        loop->in_flight_since = b->started;
     loop->stats.batches++;
     loop->stats.cached_batches += b->cached;
     loop->stats.fused_requests += b->nitems;
@@ -132,13 +135,14 @@ static int start(hc_loop *loop, hc__lane *lane)
 }
 
 /* The results go to the handles before the engine hears of the end, which frees them to their waiters. */
-static void finish(hc_loop *loop, hc__lane *lane)
-{
+static void finish(hc_loop *loop, hc__lane *lane) {
     hc__run *b = lane->head;
     lane->head = b->next;
-    if (!lane->head) lane->tail = &lane->head;
+    if (!lane->head)
+        lane->tail = &lane->head;
     lane->running = 0;
-    if (!--loop->nrunning) loop->stats.in_flight_ns += hc__loop_now() - loop->in_flight_since;
+    if (!--loop->nrunning)
+        loop->stats.in_flight_ns += hc__loop_now() - loop->in_flight_since;
     trace_batch(loop, HC_TRACE_END, lane, b);
     hc__run_deliver(b);
     hc_event event = {.kind = HC_EV_BATCH_DONE, .set = lane->number, .batch = b->number, .status = HC_OK};
@@ -147,27 +151,28 @@ static void finish(hc_loop *loop, hc__lane *lane)
     hc__loop_step(loop, &event);
 }
 
-static int test(hc_loop *loop, hc__lane *lane)
-{
+static int test(hc_loop *loop, hc__lane *lane) {
     int moved = 0;
     while (lane->head) {
         int progress = lane->running ? HC_OK : start(loop, lane);
-        if (progress >= 0) progress = lane->data->ops->test(lane->data);
+        if (progress >= 0)
+            progress = lane->data->ops->test(lane->data);
         if (progress < 0) {
             hc__loop_fail(loop, progress, -1, hc_status_text(progress));
             return 1;
         }
-        if (progress != HC_DONE) return moved | (progress == HC_MOVED);
+        if (progress != HC_DONE)
+            return moved | (progress == HC_MOVED);
         finish(loop, lane);
         moved = 1;
     }
     return moved;
 }
 
-int hc__lanes_test(hc_loop *loop)
-{
+int hc__lanes_test(hc_loop *loop) {
     int moved = 0;
     for (uint32_t i = 0; i < loop->nlanes && !loop->failing; i++)
-        if (loop->lanes[i].head) moved |= test(loop, &loop->lanes[i]);
+        if (loop->lanes[i].head)
+            moved |= test(loop, &loop->lanes[i]);
     return moved;
 }

@@ -9,8 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int allocate(hc_loop *loop, const hc_loop_config *config)
-{
+static int allocate(hc_loop *loop, const hc_loop_config *config) {
     size_t size = (size_t)config->engine.size, local_size = (size_t)config->local_size;
     loop->engine = hc_engine_new(&config->engine);
     loop->node_of = malloc(size * sizeof(int32_t));
@@ -25,8 +24,7 @@ static int allocate(hc_loop *loop, const hc_loop_config *config)
     return HC_OK;
 }
 
-static void deallocate(hc_loop *loop)
-{
+static void deallocate(hc_loop *loop) {
     hc_engine_free(loop->engine);
     free(loop->node_of);
     free(loop->locals);
@@ -37,16 +35,17 @@ static void deallocate(hc_loop *loop)
     free(loop);
 }
 
-int hc_loop_new(const hc_loop_config *config, const hc_loop_parts *parts, hc_loop **out)
-{
+int hc_loop_new(const hc_loop_config *config, const hc_loop_parts *parts, hc_loop **out) {
     hc_loop *loop = calloc(1, sizeof *loop);
-    if (!loop) return HC_NO_MEMORY;
+    if (!loop)
+        return HC_NO_MEMORY;
     int status = allocate(loop, config);
     loop->config = *config;
     loop->parts = *parts;
     loop->wake_at = UINT64_MAX;
     loop->maker = pthread_self();
-    if (status == HC_OK && config->background) status = hc__thread_start(loop);
+    if (status == HC_OK && config->background)
+        status = hc__thread_start(loop);
     if (status != HC_OK) {
         deallocate(loop);
         return status;
@@ -55,26 +54,28 @@ int hc_loop_new(const hc_loop_config *config, const hc_loop_parts *parts, hc_loo
     return HC_OK;
 }
 
-static void free_parts(hc_loop_parts *parts)
-{
-    if (parts->control) parts->control->ops->free(parts->control);
-    if (parts->home) hc_home_free(parts->home);
+static void free_parts(hc_loop_parts *parts) {
+    if (parts->control)
+        parts->control->ops->free(parts->control);
+    if (parts->home)
+        hc_home_free(parts->home);
 }
 
 /* Handles still in flight belong to callers that may hold them for ever: they end here, and so do the peers that
  * would wait for this rank's part. */
-static void end_all(hc_loop *loop)
-{
-    if (!atomic_load(&loop->pending)) return;
+static void end_all(hc_loop *loop) {
+    if (!atomic_load(&loop->pending))
+        return;
     hc__loop_turn(loop);
-    if (!atomic_load(&loop->pending)) return;
-    hc__loop_fail(loop, HC_TRANSPORT, loop->config.engine.rank, "the World was freed with requests in flight");
+    if (!atomic_load(&loop->pending))
+        return;
+    hc__loop_fail(loop, HC_TRANSPORT, loop->config.engine.rank,
+                  "the World was freed with requests in flight");
     hc__loop_turn(loop);
 }
 
 /* What the engine said last, the end of the log above all, is for others to hear. */
-static void send_last_words(hc_loop *loop)
-{
+static void send_last_words(hc_loop *loop) {
     uint64_t limit = hc__loop_now() + 1000 * HC__MS;
     while (loop->nunsent && !atomic_load(&loop->broken) && hc__loop_now() < limit) {
         hc__loop_turn(loop);
@@ -82,53 +83,53 @@ static void send_last_words(hc_loop *loop)
     }
 }
 
-void hc_loop_free(hc_loop *loop)
-{
-    if (!loop) return;
+void hc_loop_free(hc_loop *loop) {
+    if (!loop)
+        return;
     hc__thread_stop(loop);
-    while (!hc__driver_try(loop)) sched_yield();
+    while (!hc__driver_try(loop))
+        sched_yield();
     end_all(loop);
     send_last_words(loop);
     for (uint32_t i = 0; i < loop->nlanes; i++)
-        if (loop->lanes[i].used) hc__lane_remove(loop, &loop->lanes[i]);
+        if (loop->lanes[i].used)
+            hc__lane_remove(loop, &loop->lanes[i]);
     free_parts(&loop->parts);
     deallocate(loop);
 }
 
 /* Threads do not survive a fork, and the parent's shared memory and network are not the child's to touch. */
-void hc_loop_forked(hc_loop *loop)
-{
+void hc_loop_forked(hc_loop *loop) {
     loop->has_thread = 0;
     atomic_store(&loop->forked, 1);
 }
 
-int hc_loop_broken(hc_loop *loop)
-{
+int hc_loop_broken(hc_loop *loop) {
     return atomic_load(&loop->broken);
 }
 
-static void add_net(const hc_loop *loop, hc_loop_stats *stats)
-{
+static void add_net(const hc_loop *loop, hc_loop_stats *stats) {
     const hc_control *control = loop->parts.control;
     stats->control_messages_local = control->local_messages;
     stats->control_bytes_local = control->local_bytes;
     stats->control_messages_net = control->net_messages;
     stats->control_bytes_net = control->net_bytes;
     const hc_net *net = loop->parts.net;
-    if (!net) return;
+    if (!net)
+        return;
     stats->net_sent_bytes = net->sent_bytes;
     stats->net_sent_messages = net->sent_messages;
     stats->net_received_bytes = net->received_bytes;
 }
 
-void hc_loop_get_stats(hc_loop *loop, hc_loop_stats *stats)
-{
+void hc_loop_get_stats(hc_loop *loop, hc_loop_stats *stats) {
     *stats = loop->stats;
     hc_engine_counters(loop->engine, &stats->engine);
     add_net(loop, stats);
     for (uint32_t i = 0; i < loop->nlanes; i++) {
         const hc_node *node = loop->lanes[i].used ? loop->lanes[i].node : NULL;
-        if (!node) continue;
+        if (!node)
+            continue;
         stats->packed_bytes += node->packed_bytes;
         stats->reduced_bytes += node->reduced_bytes;
         stats->spread_bytes += node->spread_bytes;

@@ -50,8 +50,8 @@ struct hc_handle {
 
 /* Room for a request of `ntensors` tensors with `ndims` dims in all, a copy of `name`, and `nrows` entries of
  * rows. NULL: out of memory. [any thread] */
-hc_handle *hc_handle_new(int kind, uint32_t set, uint32_t ntensors, uint32_t ndims, const char *name, size_t name_len,
-                         uint32_t nrows);
+hc_handle *hc_handle_new(int kind, uint32_t set, uint32_t ntensors, uint32_t ndims, const char *name,
+                         size_t name_len, uint32_t nrows);
 void hc_handle_release(hc_handle *);            /* [any thread] */
 static inline int hc_handle_done(hc_handle *h)  /* [any thread] */
 {
@@ -70,10 +70,10 @@ typedef struct hc_loop_config {
     uint8_t deterministic;
     uint8_t debug;           /* inputs are checked for changes while in flight */
     uint8_t wire;            /* dtype between nodes for float32 and float64, or HC_WIRE_SAME */
-    uint64_t peer_timeout;   /* ns of silence of an awaited neighbour on another node until it counts as lost */
-    const int32_t *node_of;  /* node of each World rank; copied */
+    uint64_t peer_timeout; /* ns of silence of an awaited neighbour on another node until it counts as lost */
+    const int32_t *node_of; /* node of each World rank; copied */
     int32_t local_rank, local_size;
-    const int32_t *locals;   /* World rank of each local rank of the home; copied */
+    const int32_t *locals; /* World rank of each local rank of the home; copied */
 } hc_loop_config;
 
 /* Takes over home and control, which hc_loop_free() frees. `net` (may be NULL) and the home's segment stay their
@@ -107,26 +107,33 @@ typedef struct hc_loop_stats {
     uint64_t packed_bytes, reduced_bytes, spread_bytes; /* inside the node */
     uint64_t net_sent_bytes, net_sent_messages, net_received_bytes;
     uint64_t requests, batches, cached_batches, fused_requests, payload_bytes;
-    uint64_t waited_ns;    /* callers blocked, summed over callers */
+    uint64_t waited_ns; /* callers blocked, summed over callers */
     uint64_t in_flight_ns; /* at least one batch was running */
-    uint64_t wakes;        /* times the background thread was called */
-    uint64_t sleeps;       /* times a driver slept on its bell */
+    uint64_t wakes; /* times the background thread was called */
+    uint64_t sleeps; /* times a driver slept on its bell */
 } hc_loop_stats;
 /* [any thread] A snapshot; single figures are exact, their sum may be torn. */
 void hc_loop_get_stats(hc_loop *, hc_loop_stats *);
 
-enum hc_trace_kind { HC_TRACE_ENQUEUE, HC_TRACE_SEND, HC_TRACE_RECEIVE, HC_TRACE_START, HC_TRACE_END, HC_TRACE_COMPLETE };
+enum hc_trace_kind {
+    HC_TRACE_ENQUEUE,
+    HC_TRACE_SEND,
+    HC_TRACE_RECEIVE,
+    HC_TRACE_START,
+    HC_TRACE_END,
+    HC_TRACE_COMPLETE
+};
 #define HC_TRACE_NAME 40
 typedef struct hc_trace_record {
-    uint64_t time;   /* ns, CLOCK_MONOTONIC */
+    uint64_t time; /* ns, CLOCK_MONOTONIC */
     uint64_t bytes;
-    uint64_t batch;  /* START, END: its number; COMPLETE: its position in the log */
-    int32_t peer;    /* SEND, RECEIVE */
+    uint64_t batch; /* START, END: its number; COMPLETE: its position in the log */
+    int32_t peer; /* SEND, RECEIVE */
     int16_t status;
-    uint8_t kind;    /* enum hc_trace_kind */
+    uint8_t kind; /* enum hc_trace_kind */
     uint8_t operation;
     uint32_t set;
-    uint32_t count;  /* requests in it */
+    uint32_t count; /* requests in it */
     char name[HC_TRACE_NAME]; /* cut, ends in 0 */
 } hc_trace_record;
 /* Copies records from number *next on, at most `room`; *next moves on. What was overwritten meanwhile is skipped.

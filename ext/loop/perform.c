@@ -7,85 +7,99 @@
 #include <stdio.h>
 #include <string.h>
 
-static void perform_send(hc_loop *loop, const hc_action *action)
-{
+static void perform_send(hc_loop *loop, const hc_action *action) {
     int32_t peer = action->peer;
-    if (!loop->unsent[peer]) loop->nunsent++;
+    if (!loop->unsent[peer])
+        loop->nunsent++;
     loop->unsent[peer] = 1;
     hc__loop_trace(loop, &(hc_trace_record){.kind = HC_TRACE_SEND, .peer = peer, .bytes = action->nbytes});
     int status = loop->parts.control->ops->send(loop->parts.control, peer, action->bytes, action->nbytes);
-    if (status < 0) hc__loop_fail(loop, status, peer, "a control message could not be sent");
+    if (status < 0)
+        hc__loop_fail(loop, status, peer, "a control message could not be sent");
 }
 
-static void perform_run(hc_loop *loop, const hc_action *action)
-{
+static void perform_run(hc_loop *loop, const hc_action *action) {
     hc__lane *lane = hc__lane_find(loop, action->set);
     hc__run *b = lane ? hc__run_build(loop, lane, action) : NULL;
-    if (b) hc__lane_queue(loop, lane, b);
-    else hc__loop_fail(loop, HC_TRANSPORT, -1, "a batch could not be built: out of memory");
+    if (b)
+        hc__lane_queue(loop, lane, b);
+    else
+        hc__loop_fail(loop, HC_TRANSPORT, -1, "a batch could not be built: out of memory");
 }
 
-static void perform_complete(hc_loop *loop, const hc_action *action)
-{
+static void perform_complete(hc_loop *loop, const hc_action *action) {
     hc_handle *handle = (hc_handle *)(uintptr_t)action->ticket;
     handle->position = action->position;
     handle->value = action->value;
     hc__handle_finish(loop, handle, action->status, action->text);
 }
 
-static void perform_stopped(hc_loop *loop, const hc_action *action)
-{
+static void perform_stopped(hc_loop *loop, const hc_action *action) {
     hc__lane *lane = hc__lane_find(loop, action->set);
-    if (lane) hc__lane_stopped(loop, lane, HC_OK, NULL);
+    if (lane)
+        hc__lane_stopped(loop, lane, HC_OK, NULL);
 }
 
-static void perform(hc_loop *loop, const hc_action *action)
-{
+static void perform(hc_loop *loop, const hc_action *action) {
     switch (action->kind) {
-    case HC_AC_SEND: perform_send(loop, action); break;
-    case HC_AC_RUN: perform_run(loop, action); break;
-    case HC_AC_COMPLETE: perform_complete(loop, action); break;
-    case HC_AC_STOPPED: perform_stopped(loop, action); break;
-    case HC_AC_WAKE_AT: loop->wake_at = action->time; break;
-    case HC_AC_STALLED:
-        if (action->reporter) fprintf(stderr, "hpccoll: %s\n", action->text);
+    case HC_AC_SEND:
+        perform_send(loop, action);
         break;
-    default: break;
+    case HC_AC_RUN:
+        perform_run(loop, action);
+        break;
+    case HC_AC_COMPLETE:
+        perform_complete(loop, action);
+        break;
+    case HC_AC_STOPPED:
+        perform_stopped(loop, action);
+        break;
+    case HC_AC_WAKE_AT:
+        loop->wake_at = action->time;
+        break;
+    case HC_AC_STALLED:
+        if (action->reporter)
+            fprintf(stderr, "hpccoll: %s\n", action->text);
+        break;
+    default:
+        break;
     }
 }
 
 /* Before any handle ends: a waiter that hears of the failure may free its arrays at once. */
-static void break_world(hc_loop *loop, const hc_action *action)
-{
+static void break_world(hc_loop *loop, const hc_action *action) {
     hc__lanes_abandon(loop);
     atomic_store(&loop->broken, action->status);
 }
 
-static void break_sets(hc_loop *loop, const hc_action *action)
-{
+static void break_sets(hc_loop *loop, const hc_action *action) {
     for (uint32_t i = 0; i < loop->nlanes; i++)
-        if (loop->lanes[i].used) hc__lane_stopped(loop, &loop->lanes[i], action->status, action->text);
+        if (loop->lanes[i].used)
+            hc__lane_stopped(loop, &loop->lanes[i], action->status, action->text);
 }
 
-int hc__loop_step(hc_loop *loop, hc_event *event)
-{
+int hc__loop_step(hc_loop *loop, hc_event *event) {
     const hc_action *actions;
     size_t n;
     event->now = hc__loop_now();
     int status = hc_step(loop->engine, event, &actions, &n);
-    if (status < 0) return status;
+    if (status < 0)
+        return status;
     for (size_t i = 0; i < n; i++)
-        if (actions[i].kind == HC_AC_FAILED) break_world(loop, &actions[i]);
-    for (size_t i = 0; i < n; i++) perform(loop, &actions[i]);
+        if (actions[i].kind == HC_AC_FAILED)
+            break_world(loop, &actions[i]);
     for (size_t i = 0; i < n; i++)
-        if (actions[i].kind == HC_AC_FAILED) break_sets(loop, &actions[i]);
+        perform(loop, &actions[i]);
+    for (size_t i = 0; i < n; i++)
+        if (actions[i].kind == HC_AC_FAILED)
+            break_sets(loop, &actions[i]);
     return HC_OK;
 }
 
 /* Steps are not nested: what fails inside one is the next event of the turn. The first failure counts. */
-void hc__loop_fail(hc_loop *loop, int status, int32_t peer, const char *text)
-{
-    if (loop->failing || atomic_load(&loop->broken)) return;
+void hc__loop_fail(hc_loop *loop, int status, int32_t peer, const char *text) {
+    if (loop->failing || atomic_load(&loop->broken))
+        return;
     snprintf(loop->failure_text, sizeof loop->failure_text, "%s", text ? text : hc_status_text(status));
     int known = status == HC_PEER_LOST || status == HC_STALLED;
     loop->failure = (hc_event){.kind = HC_EV_FAIL,

@@ -13,58 +13,60 @@
 /* Beside a computing caller spinning takes a core from it; a few turns catch what comes at once. */
 #define PATIENCE_NS 5000ull
 
-static int wanted(const hc_loop *loop)
-{
+static int wanted(const hc_loop *loop) {
     return !atomic_load_explicit(&loop->callers, memory_order_relaxed) &&
            !atomic_load_explicit(&loop->stopping, memory_order_relaxed);
 }
 
 /* One stretch at the wheel. 1: work is left, `*seen` and `*ns` say how to sleep; 0: nothing to do here. */
-static int drive_stretch(hc_loop *loop, uint64_t *idle_since, uint32_t *seen, uint64_t *ns)
-{
+static int drive_stretch(hc_loop *loop, uint64_t *idle_since, uint32_t *seen, uint64_t *ns) {
     for (int listening = 0;;) {
         int moved = hc__loop_turn(loop);
-        if (!wanted(loop) || (!moved && hc__loop_quiet(loop))) return 0;
+        if (!wanted(loop) || (!moved && hc__loop_quiet(loop)))
+            return 0;
         uint64_t now = hc__loop_now();
-        if (moved || !*idle_since) *idle_since = now;
-        if (moved) listening = 0;
-        if (moved || (loop->nrunning && now - *idle_since < PATIENCE_NS)) continue;
+        if (moved || !*idle_since)
+            *idle_since = now;
+        if (moved)
+            listening = 0;
+        if (moved || (loop->nrunning && now - *idle_since < PATIENCE_NS))
+            continue;
         hc__loop_watch(loop, now);
         *ns = hc__sleep_limit(loop, now, *idle_since, UINT64_MAX);
-        if (listening && hc__about_to_sleep(loop, now)) return 1;
+        if (listening && hc__about_to_sleep(loop, now))
+            return 1;
         *seen = hc_bell_listen(loop->parts.home);
         listening = 1;
     }
 }
 
-static void drive(hc_loop *loop)
-{
+static void drive(hc_loop *loop) {
     uint64_t idle_since = 0, ns = 0;
     uint32_t seen = 0;
     while (wanted(loop) && hc__driver_try(loop)) {
         int more = drive_stretch(loop, &idle_since, &seen, &ns);
         hc__driver_leave(loop);
-        if (!more) return;
+        if (!more)
+            return;
         hc_bell_sleep(loop->parts.home, seen, ns);
     }
 }
 
-static void *run(void *argument)
-{
+static void *run(void *argument) {
     hc_loop *loop = argument;
     while (!atomic_load(&loop->stopping)) {
         uint32_t seen = atomic_load(&loop->call);
         drive(loop);
         atomic_store_explicit(&loop->call_me, 1, memory_order_seq_cst);
-        if (wanted(loop) && atomic_load_explicit(&loop->inbox, memory_order_seq_cst)) continue;
+        if (wanted(loop) && atomic_load_explicit(&loop->inbox, memory_order_seq_cst))
+            continue;
         hc__futex_wait(&loop->call, seen, HC__IDLE_TICK);
     }
     return NULL;
 }
 
 /* Signals are the program's: its handlers run in its own threads. */
-int hc__thread_start(hc_loop *loop)
-{
+int hc__thread_start(hc_loop *loop) {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -73,9 +75,9 @@ int hc__thread_start(hc_loop *loop)
     return loop->has_thread ? HC_OK : HC_NO_MEMORY;
 }
 
-void hc__thread_stop(hc_loop *loop)
-{
-    if (!loop->has_thread) return;
+void hc__thread_stop(hc_loop *loop) {
+    if (!loop->has_thread)
+        return;
     atomic_store(&loop->stopping, 1);
     hc__thread_call(loop);
     hc_bell_ring(loop->parts.home, loop->config.local_rank);
@@ -83,9 +85,9 @@ void hc__thread_stop(hc_loop *loop)
     loop->has_thread = 0;
 }
 
-void hc__thread_call(hc_loop *loop)
-{
-    if (!loop->has_thread) return;
+void hc__thread_call(hc_loop *loop) {
+    if (!loop->has_thread)
+        return;
     atomic_fetch_add_explicit(&loop->wakes, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&loop->call, 1, memory_order_seq_cst);
     hc__futex_wake(&loop->call);

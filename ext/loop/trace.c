@@ -10,8 +10,7 @@
 
 #include <string.h>
 
-void hc__loop_trace(hc_loop *loop, const hc_trace_record *record)
-{
+void hc__loop_trace(hc_loop *loop, const hc_trace_record *record) {
     uint64_t at = atomic_load_explicit(&loop->trace_head, memory_order_relaxed);
     hc_trace_record *to = &loop->trace[at % HC__TRACE_ROOM];
     *to = *record;
@@ -19,8 +18,7 @@ void hc__loop_trace(hc_loop *loop, const hc_trace_record *record)
     atomic_store_explicit(&loop->trace_head, at + 1, memory_order_release);
 }
 
-void hc__trace_handle(hc_loop *loop, int kind, const hc_handle *handle)
-{
+void hc__trace_handle(hc_loop *loop, int kind, const hc_handle *handle) {
     hc_trace_record record = {
         .kind = (uint8_t)kind,
         .operation = handle->request.operation,
@@ -31,22 +29,24 @@ void hc__trace_handle(hc_loop *loop, int kind, const hc_handle *handle)
         .count = 1,
     };
     size_t n = handle->request.name_len;
-    if (n >= HC_TRACE_NAME) n = HC_TRACE_NAME - 1;
+    if (n >= HC_TRACE_NAME)
+        n = HC_TRACE_NAME - 1;
     memcpy(record.name, handle->request.name, n);
     hc__loop_trace(loop, &record);
 }
 
 /* The slot at head - ROOM may be under the writer's pen: it does not count as readable. */
-size_t hc_loop_trace(hc_loop *loop, uint64_t *next, hc_trace_record *out, size_t room)
-{
+size_t hc_loop_trace(hc_loop *loop, uint64_t *next, hc_trace_record *out, size_t room) {
     size_t n = 0;
     uint64_t head = atomic_load_explicit(&loop->trace_head, memory_order_acquire);
-    if (head >= HC__TRACE_ROOM && *next <= head - HC__TRACE_ROOM) *next = head - HC__TRACE_ROOM + 1;
+    if (head >= HC__TRACE_ROOM && *next <= head - HC__TRACE_ROOM)
+        *next = head - HC__TRACE_ROOM + 1;
     while (n < room && *next < head) {
         out[n] = loop->trace[*next % HC__TRACE_ROOM];
         atomic_thread_fence(memory_order_acquire);
         uint64_t now = atomic_load_explicit(&loop->trace_head, memory_order_relaxed);
-        if (now < HC__TRACE_ROOM || *next > now - HC__TRACE_ROOM) n++;
+        if (now < HC__TRACE_ROOM || *next > now - HC__TRACE_ROOM)
+            n++;
         ++*next;
     }
     return n;

@@ -6,28 +6,29 @@
 
 #include <time.h>
 
-uint64_t hc__loop_now(void)
-{
+uint64_t hc__loop_now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
 }
 
-static void take_request(hc_loop *loop, hc_handle *handle)
-{
-    hc_event event = {.kind = handle->kind, .set = handle->set, .request = &handle->request,
+static void take_request(hc_loop *loop, hc_handle *handle) {
+    hc_event event = {.kind = handle->kind,
+                      .set = handle->set,
+                      .request = &handle->request,
                       .ticket = handle->request.ticket};
     loop->stats.requests++;
     hc__trace_handle(loop, HC_TRACE_ENQUEUE, handle);
     int status = hc__loop_step(loop, &event);
-    if (status < 0) hc__handle_finish(loop, handle, status, "the process set is not known here");
+    if (status < 0)
+        hc__handle_finish(loop, handle, status, "the process set is not known here");
 }
 
-static void take_stop(hc_loop *loop, hc_handle *handle)
-{
+static void take_stop(hc_loop *loop, hc_handle *handle) {
     hc__lane *lane = hc__lane_find(loop, handle->set);
     if (!lane || lane->stopped) {
-        hc__handle_finish(loop, handle, atomic_load(&loop->broken), hc_status_text(atomic_load(&loop->broken)));
+        hc__handle_finish(loop, handle, atomic_load(&loop->broken),
+                          hc_status_text(atomic_load(&loop->broken)));
         return;
     }
     handle->next = lane->stops;
@@ -35,56 +36,64 @@ static void take_stop(hc_loop *loop, hc_handle *handle)
     hc__loop_step(loop, &(hc_event){.kind = HC_EV_STOP, .set = handle->set});
 }
 
-static void take_add_set(hc_loop *loop, hc_handle *handle)
-{
+static void take_add_set(hc_loop *loop, hc_handle *handle) {
     int status = hc__lane_add(loop, handle);
     hc__handle_finish(loop, handle, status, "the process set could not be made");
 }
 
-static void take_remove_set(hc_loop *loop, hc_handle *handle)
-{
+static void take_remove_set(hc_loop *loop, hc_handle *handle) {
     hc__lane *lane = hc__lane_find(loop, handle->set);
     hc__loop_step(loop, &(hc_event){.kind = HC_EV_REMOVE_SET, .set = handle->set});
-    if (lane) hc__lane_remove(loop, lane);
+    if (lane)
+        hc__lane_remove(loop, lane);
     hc__handle_finish(loop, handle, HC_OK, NULL);
 }
 
-static int take_inbox(hc_loop *loop)
-{
+static int take_inbox(hc_loop *loop) {
     hc_handle *handle = hc__inbox_take(loop);
-    if (!handle) return 0;
+    if (!handle)
+        return 0;
     atomic_store_explicit(&loop->inbox_bytes, 0, memory_order_relaxed);
     while (handle) {
         hc_handle *next = handle->next;
         switch (handle->kind) {
-        case HC_EV_STOP: take_stop(loop, handle); break;
-        case HC_EV_ADD_SET: take_add_set(loop, handle); break;
-        case HC_EV_REMOVE_SET: take_remove_set(loop, handle); break;
-        default: take_request(loop, handle); break;
+        case HC_EV_STOP:
+            take_stop(loop, handle);
+            break;
+        case HC_EV_ADD_SET:
+            take_add_set(loop, handle);
+            break;
+        case HC_EV_REMOVE_SET:
+            take_remove_set(loop, handle);
+            break;
+        default:
+            take_request(loop, handle);
+            break;
         }
         handle = next;
     }
     return 1;
 }
 
-static int take_flush(hc_loop *loop)
-{
-    if (!atomic_load_explicit(&loop->flush, memory_order_relaxed)) return 0;
+static int take_flush(hc_loop *loop) {
+    if (!atomic_load_explicit(&loop->flush, memory_order_relaxed))
+        return 0;
     atomic_store_explicit(&loop->flush, 0, memory_order_seq_cst);
     hc__loop_step(loop, &(hc_event){.kind = HC_EV_FLUSH});
     return 0;
 }
 
-static void take_message(hc_loop *loop, int32_t peer, const uint8_t *bytes, size_t nbytes)
-{
-    if (hc__watch_message(loop, peer, bytes, nbytes)) return;
+static void take_message(hc_loop *loop, int32_t peer, const uint8_t *bytes, size_t nbytes) {
+    if (hc__watch_message(loop, peer, bytes, nbytes))
+        return;
     hc__loop_trace(loop, &(hc_trace_record){.kind = HC_TRACE_RECEIVE, .peer = peer, .bytes = nbytes});
-    int status = hc__loop_step(loop, &(hc_event){.kind = HC_EV_MESSAGE, .peer = peer, .bytes = bytes, .nbytes = nbytes});
-    if (status < 0) hc__loop_fail(loop, status, peer, hc_status_text(status));
+    int status = hc__loop_step(
+        loop, &(hc_event){.kind = HC_EV_MESSAGE, .peer = peer, .bytes = bytes, .nbytes = nbytes});
+    if (status < 0)
+        hc__loop_fail(loop, status, peer, hc_status_text(status));
 }
 
-static int receive(hc_loop *loop)
-{
+static int receive(hc_loop *loop) {
     hc_control *control = loop->parts.control;
     int moved = 0, progress;
     int32_t peer;
@@ -94,22 +103,25 @@ static int receive(hc_loop *loop)
         take_message(loop, peer, bytes, nbytes);
         moved = 1;
     }
-    if (progress < 0) hc__loop_fail(loop, progress, -1, "control messages could not be received");
+    if (progress < 0)
+        hc__loop_fail(loop, progress, -1, "control messages could not be received");
     return moved;
 }
 
 /* Until nothing moves: SENT lets the engine send what had gathered behind (T4). */
-static int send_queued(hc_loop *loop)
-{
+static int send_queued(hc_loop *loop) {
     hc_control *control = loop->parts.control;
     int moved = 0, progress;
     for (;;) {
         int32_t peer = -1;
         progress = control->ops->progress(control, &peer);
-        if (progress < 0) hc__loop_fail(loop, progress, peer, "control messages could not be sent");
-        if (progress < 0 || peer < 0) break;
+        if (progress < 0)
+            hc__loop_fail(loop, progress, peer, "control messages could not be sent");
+        if (progress < 0 || peer < 0)
+            break;
         moved = 1;
-        if (!loop->unsent[peer]) continue; /* it was a question of watch.c */
+        if (!loop->unsent[peer])
+            continue; /* it was a question of watch.c */
         loop->nunsent--;
         loop->unsent[peer] = 0;
         hc__loop_step(loop, &(hc_event){.kind = HC_EV_SENT, .peer = peer});
@@ -117,8 +129,7 @@ static int send_queued(hc_loop *loop)
     return moved;
 }
 
-int hc__loop_turn(hc_loop *loop)
-{
+int hc__loop_turn(hc_loop *loop) {
     int moved = take_inbox(loop);
     take_flush(loop);
     moved |= receive(loop);
@@ -136,8 +147,7 @@ int hc__loop_turn(hc_loop *loop)
     return moved;
 }
 
-int hc__loop_quiet(hc_loop *loop)
-{
+int hc__loop_quiet(hc_loop *loop) {
     return hc_engine_quiet(loop->engine) && !loop->nunsent && !loop->nrunning &&
            !atomic_load_explicit(&loop->inbox, memory_order_relaxed);
 }

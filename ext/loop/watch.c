@@ -13,18 +13,17 @@
 enum { ARE_YOU_THERE = 0xA5, I_AM = 0x5A };
 #define ASK_EVERY (1000 * HC__MS)
 
-static void watch_node(hc_loop *loop)
-{
+static void watch_node(hc_loop *loop) {
     int32_t local = hc_home_lost(loop->parts.home);
-    if (local < 0 || local == loop->config.local_rank) return;
+    if (local < 0 || local == loop->config.local_rank)
+        return;
     char text[96];
     int32_t rank = loop->locals[local];
     snprintf(text, sizeof text, "rank %d of the World was lost: its process is gone", rank);
     hc__loop_fail(loop, HC_PEER_LOST, rank, text);
 }
 
-static void ask(hc_loop *loop, int32_t peer, uint64_t now)
-{
+static void ask(hc_loop *loop, int32_t peer, uint64_t now) {
     if (loop->heard[peer] && now - loop->heard[peer] > loop->config.peer_timeout) {
         char text[128];
         snprintf(text, sizeof text, "rank %d of the World was lost: no sign of life for %llu s", peer,
@@ -32,38 +31,43 @@ static void ask(hc_loop *loop, int32_t peer, uint64_t now)
         hc__loop_fail(loop, HC_PEER_LOST, peer, text);
         return;
     }
-    if (!loop->heard[peer]) loop->heard[peer] = now;
+    if (!loop->heard[peer])
+        loop->heard[peer] = now;
     uint8_t question = ARE_YOU_THERE;
     loop->parts.control->ops->send(loop->parts.control, peer, &question, 1);
 }
 
-static void watch_net(hc_loop *loop, uint64_t now)
-{
-    for (int32_t i = 0; i < loop->nneighbours; i++) ask(loop, loop->neighbours[i], now);
+static void watch_net(hc_loop *loop, uint64_t now) {
+    for (int32_t i = 0; i < loop->nneighbours; i++)
+        ask(loop, loop->neighbours[i], now);
 }
 
 /* A wait that began (or a gap in waiting) starts the neighbours' clocks anew: they owe no answer to a question
  * that was not asked. */
-void hc__loop_watch(hc_loop *loop, uint64_t now)
-{
-    if (now - loop->watched < HC__WATCH_EVERY || atomic_load(&loop->broken)) return;
+void hc__loop_watch(hc_loop *loop, uint64_t now) {
+    if (now - loop->watched < HC__WATCH_EVERY || atomic_load(&loop->broken))
+        return;
     int resumed = now - loop->watched > 4 * HC__WATCH_EVERY;
     loop->watched = now;
     watch_node(loop);
-    if (!loop->config.heartbeat || !loop->nneighbours) return;
+    if (!loop->config.heartbeat || !loop->nneighbours)
+        return;
     if (resumed) {
         loop->pinged = now;
-        for (int32_t i = 0; i < loop->nneighbours; i++) loop->heard[loop->neighbours[i]] = 0;
+        for (int32_t i = 0; i < loop->nneighbours; i++)
+            loop->heard[loop->neighbours[i]] = 0;
     }
-    if (now - loop->pinged < ASK_EVERY) return;
+    if (now - loop->pinged < ASK_EVERY)
+        return;
     loop->pinged = now;
     watch_net(loop, now);
 }
 
-int hc__watch_message(hc_loop *loop, int32_t peer, const uint8_t *bytes, size_t nbytes)
-{
-    if (loop->heard[peer]) loop->heard[peer] = hc__loop_now();
-    if (nbytes != 1) return 0;
+int hc__watch_message(hc_loop *loop, int32_t peer, const uint8_t *bytes, size_t nbytes) {
+    if (loop->heard[peer])
+        loop->heard[peer] = hc__loop_now();
+    if (nbytes != 1)
+        return 0;
     if (bytes[0] == ARE_YOU_THERE) {
         uint8_t answer = I_AM;
         loop->parts.control->ops->send(loop->parts.control, peer, &answer, 1);

@@ -28,7 +28,8 @@ def everywhere(request: pytest.FixtureRequest) -> Iterator[Everywhere]:
         with hpccoll.World(verbose=0) as world:
             yield lambda program: [program(world)]
         return
-    worlds = testing.threads(sum(map(int, request.param.split("+"))), nodes=request.param if "+" in request.param else "")
+    ranks = sum(map(int, request.param.split("+")))
+    worlds = testing.threads(ranks, nodes=request.param if "+" in request.param else "")
     yield lambda program: testing.run(worlds, program)
     testing.run(worlds, hpccoll.World.shutdown)
 

@@ -32,7 +32,7 @@ ARGUMENTS = {
     "long double": (hpccoll.UnsupportedError, lambda w: hpccoll.allreduce(np.ones(2, np.longdouble), world=w)),
     "byte order": (hpccoll.UnsupportedError, lambda w: hpccoll.allreduce(np.ones(2, ">f4"), world=w)),
     "object": (hpccoll.UnsupportedError, lambda w: hpccoll.allreduce(object(), world=w)),
-    "average of bool": (hpccoll.UnsupportedError, lambda w: hpccoll.allreduce(np.ones(2, bool), hpccoll.AVERAGE, world=w)),
+    "mean of bool": (hpccoll.UnsupportedError, lambda w: hpccoll.allreduce(np.ones(2, "?"), hpccoll.AVERAGE, world=w)),
     "bits of a float": (hpccoll.UnsupportedError, lambda w: hpccoll.allreduce(np.ones(2), hpccoll.BAND, world=w)),
     "scaled MIN": (hpccoll.UnsupportedError, lambda w: hpccoll.allreduce(np.ones(2), hpccoll.MIN, prescale=2, world=w)),
     "scaled int": (hpccoll.UnsupportedError, lambda w: hpccoll.allreduce(np.ones(2, int), postscale=0.5, world=w)),
@@ -83,7 +83,9 @@ DISAGREEMENTS = {
         if w.rank == 1
         else hpccoll.allreduce(np.ones(3), name="x", world=w)
     ),
-    "reduction": lambda w: hpccoll.allreduce(np.ones(3), [hpccoll.SUM, hpccoll.MAX][w.rank == 1], name="x", world=w),
+    "reduction": lambda w: hpccoll.allreduce(
+        np.ones(3), [hpccoll.SUM, hpccoll.MAX][w.rank == 1], name="x", world=w
+    ),
     "root": lambda w: hpccoll.broadcast(np.ones(3), int(w.rank == 1), name="x", world=w),
     "factor": lambda w: hpccoll.allreduce(np.ones(3), prescale=1.0 + (w.rank == 1), name="x", world=w),
     "rows": lambda w: hpccoll.allgather(np.ones((2, 3 + (w.rank == 1))), name="x", world=w),

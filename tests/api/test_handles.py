@@ -19,7 +19,8 @@ def test_any_order_of_names(everywhere):
         for step in range(3):
             mixed = random.Random(world.rank * 10 + step).sample(names, len(names))
             handles = {
-                n: hpccoll.allreduce_async(np.full(10, float(n.split()[1])), name=n, world=world) for n in mixed
+                n: hpccoll.allreduce_async(np.full(10, float(n.split()[1])), name=n, world=world)
+                for n in mixed
             }
             for n in random.Random(world.rank + 77).sample(names, len(names)):
                 assert (handles[n].wait() == float(n.split()[1]) * world.size).all()
@@ -60,7 +61,9 @@ def test_await(everywhere):
     async def many(world):
         return await asyncio.gather(*(one(world, i) for i in range(20)))
 
-    everywhere(lambda world: [i * world.size for i in range(20)] == asyncio.run(many(world)) or pytest.fail("sums"))
+    everywhere(
+        lambda world: [i * world.size for i in range(20)] == asyncio.run(many(world)) or pytest.fail("sums")
+    )
 
 
 def test_a_dropped_handle_keeps_its_arrays(everywhere):

@@ -24,7 +24,9 @@ def job(ranks, script, *, nodes="", alone="", **knobs):
     for name, value in (knobs | ({"nodes": nodes} if nodes else {})).items():
         command += ["-x", f"HPCCOLL_{name.upper()}={value}"]
     if alone:
-        shown = subprocess.run([*command, "--show", "python"], capture_output=True, text=True, check=True).stdout
+        shown = subprocess.run(
+            [*command, "--show", "python"], capture_output=True, text=True, check=True
+        ).stdout
         command = shlex.split(shown)[:-1]
         command.insert(next(i for i, word in enumerate(command) if word.endswith("mpirun")) + 1, alone)
     began = time.monotonic()
@@ -186,7 +188,9 @@ def test_settings_must_agree():
         "    print(error, flush=True)\n"
     )
     _, output, _ = job(3, script)
-    assert output.count("HPCCOLL_CACHE_CAPACITY differs between ranks: 64 on ranks 0, 1; 65 on rank 2") == 3, output
+    assert (
+        output.count("HPCCOLL_CACHE_CAPACITY differs between ranks: 64 on ranks 0, 1; 65 on rank 2") == 3
+    ), output
 
 
 def test_a_forked_child_is_told():

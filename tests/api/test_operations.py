@@ -37,7 +37,7 @@ def expected(op, parts):
     dtype, wide = parts[0].dtype, parts
     if dtype in NARROW:
         wide = [part.astype(np.float32) for part in parts]
-    if dtype == bool and op in (hpccoll.SUM, hpccoll.PRODUCT):
+    if dtype.kind == "b" and op in (hpccoll.SUM, hpccoll.PRODUCT):
         op = hpccoll.LOR if op == hpccoll.SUM else hpccoll.LAND
     functions = {
         hpccoll.SUM: np.add, hpccoll.AVERAGE: np.add, hpccoll.MIN: np.minimum, hpccoll.MAX: np.maximum,
@@ -121,7 +121,9 @@ def test_allgather_of_all_sizes(everywhere, rows):
         out = np.empty(sum(map(len, parts)))
         assert hpccoll.allgather(parts[world.rank], out=out, world=world) is out
         assert_equal(out, np.concatenate(parts))
-        assert_equal(hpccoll.allgather(np.float32(world.rank), world=world), np.arange(world.size, dtype=np.float32))
+        assert_equal(
+            hpccoll.allgather(np.float32(world.rank), world=world), np.arange(world.size, dtype=np.float32)
+        )
 
     everywhere(program)
 
@@ -173,7 +175,9 @@ def test_alltoall_with_and_without_splits(everywhere, dtype):
 def test_barrier_and_objects(everywhere):
     def program(world):
         hpccoll.barrier(world=world)
-        assert hpccoll.allgather_object({"rank": world.rank}, world=world) == [{"rank": r} for r in range(world.size)]
+        assert hpccoll.allgather_object({"rank": world.rank}, world=world) == [
+            {"rank": r} for r in range(world.size)
+        ]
         last = world.size - 1
         assert hpccoll.broadcast_object(("x", world.rank), last, world=world) == ("x", last)
 
@@ -195,7 +199,9 @@ def test_factors_are_one_rounding(everywhere):
 def test_compression_rounds_little(everywhere, compression):
     def program(world):
         for dtype in (np.float32, np.float64):
-            parts = [np.random.default_rng(r).standard_normal(50_001).astype(dtype) for r in range(world.size)]
+            parts = [
+                np.random.default_rng(r).standard_normal(50_001).astype(dtype) for r in range(world.size)
+            ]
             got = hpccoll.allreduce(parts[world.rank], compression=compression, world=world)
             assert got.dtype == dtype
             bound = 2.0**-7 if compression is hpccoll.compression.BF16 else 2.0**-10
@@ -209,7 +215,10 @@ def test_deterministic_results_do_not_depend_on_fusion(threads):
     from hpccoll import testing
 
     def program(world):
-        parts = [np.random.default_rng([i, world.rank]).standard_normal(1000 + i).astype(np.float32) for i in range(20)]
+        parts = [
+            np.random.default_rng([i, world.rank]).standard_normal(1000 + i).astype(np.float32)
+            for i in range(20)
+        ]
         handles = [hpccoll.allreduce_async(p, name=str(i), world=world) for i, p in enumerate(parts)]
         return [h.wait().tobytes() for h in handles]
 
