@@ -149,12 +149,10 @@ def mpi() -> Facts:
         }
     level = started.stdout.strip()
     if started.returncode != 0 or level not in PROGRESS:
-        said = (started.stderr or started.stdout).strip().splitlines()
-        why = f"MPI_Init failed here: {said[-1] if said else f'status {started.returncode}'}"
-        return {
-            "mpi4py's library": library,
-            **missing(why, "login nodes often cannot start MPI: try inside a job"),
-        }
+        said = (started.stderr or started.stdout).strip().splitlines() or [f"status {started.returncode}"]
+        why = f"MPI_Init failed here: {said[-1 if said[0].startswith('Traceback') else 0]}"
+        remedy = "where MPI starts only inside a job, ask there: hpccoll run -np 1 hpccoll info"
+        return {"mpi4py's library": library, **missing(why, remedy)}
     return {"mpi4py's library": library, "thread level": f"{level}: {PROGRESS[level]}"}
 
 

