@@ -16,8 +16,8 @@
 #define HC__MAX_SETS 128
 #define HC__MAX_NAME 4096u
 #define HC__MAX_SIGNATURE (1u << 26)
-#define HC__TEXT 1024          /* room of a text for people */
-#define HC__LISTED 16          /* ranks that a stall report names */
+#define HC__TEXT 1024 /* room of a text for people */
+#define HC__LISTED 16 /* ranks that a stall report names */
 
 /* ---- text.c: bounded text, always ended by 0 ------------------------------------------------------- */
 
@@ -56,7 +56,7 @@ void hc__hash(const void *, size_t bytes, uint64_t key[2]);
  * decoded once. Shared by own request, first meeting, slot and batch. */
 typedef struct hc__sig hc__sig;
 struct hc__sig {
-    uint64_t key[2];     /* hash of the name */
+    uint64_t key[2]; /* hash of the name */
     uint32_t refs;
     uint32_t nbytes;
     uint32_t size;       /* of this block */
@@ -97,28 +97,28 @@ void hc__describe_root_joined(hc__text *, const hc_request *);
 /* ---- names.c: one record a name that this rank has heard of ------------------------------------------- */
 
 enum hc__phase {
-    HC__ABSENT, /* no own request */
-    HC__PENDING, /* enqueued, not raised */
-    HC__ON_SLOT, /* raised as a cached request */
+    HC__ABSENT,   /* no own request */
+    HC__PENDING,  /* enqueued, not raised */
+    HC__ON_SLOT,  /* raised as a cached request */
     HC__ON_FIRST, /* raised as a first meeting */
-    HC__VOIDING, /* its slot means something else: raised as invalid, will be a first meeting */
-    HC__RUNNING /* agreed; in one or more batches */
+    HC__VOIDING,  /* its slot means something else: raised as invalid, will be a first meeting */
+    HC__RUNNING   /* agreed; in one or more batches */
 };
 
 typedef struct hc__first hc__first;
 typedef struct hc__name {
     uint64_t key[2];
-    hc__sig *mine; /* own request, NULL when ABSENT */
-    hc__first *first; /* under way in the tree, or NULL */
+    hc__sig *mine;          /* own request, NULL when ABSENT */
+    hc__first *first;       /* under way in the tree, or NULL */
     uint64_t ticket, since; /* since: enqueued, or (waited) a caller began to wait */
-    uint64_t position; /* of the commit, when RUNNING */
-    int64_t row; /* own dims[0], where it is not agreed */
-    int64_t *rows; /* the same of many tensors, or NULL */
-    uint32_t older, newer; /* the pending list, in order of enqueueing; the free list by `older` */
-    int32_t slot; /* -1: none */
-    int32_t raised_slot; /* ON_SLOT, VOIDING */
-    int32_t status; /* RUNNING: the first error of a batch */
-    uint32_t batches; /* RUNNING: not yet done */
+    uint64_t position;      /* of the commit, when RUNNING */
+    int64_t row;            /* own dims[0], where it is not agreed */
+    int64_t *rows;          /* the same of many tensors, or NULL */
+    uint32_t older, newer;  /* the pending list, in order of enqueueing; the free list by `older` */
+    int32_t slot;           /* -1: none */
+    int32_t raised_slot;    /* ON_SLOT, VOIDING */
+    int32_t status;         /* RUNNING: the first error of a batch */
+    uint32_t batches;       /* RUNNING: not yet done */
     uint8_t phase, waited;
     uint8_t pinned; /* in use by a caller of hc__finish() and the like */
 } hc__name;
@@ -132,7 +132,7 @@ typedef struct hc__names {
 typedef struct hc__set hc__set;
 uint32_t hc__name_find(const hc__set *, const uint64_t key[2]);
 uint32_t hc__name_intern(hc__set *, const uint64_t key[2]); /* HC__NONE: out of memory */
-void hc__name_forget(hc__set *, uint32_t name); /* if nothing holds it any more */
+void hc__name_forget(hc__set *, uint32_t name);             /* if nothing holds it any more */
 void hc__names_free(hc__set *);
 
 /* ---- slots.c --------------------------------------------------------------------------------------------- */
@@ -147,10 +147,10 @@ typedef struct hc__slot {
 /* The columns of a row (64 slots). HC__HAVE is one column a source. */
 enum hc__column {
     HC__USED,
-    HC__SENT, /* risen from here, not yet committed */
-    HC__OUT, /* to go up with the next message; at the root: ready */
-    HC__ROOTED, /* rooted operations: the root itself has raised it */
-    HC__NEEDS_ROOT, /* rooted operations */
+    HC__SENT,         /* risen from here, not yet committed */
+    HC__OUT,          /* to go up with the next message; at the root: ready */
+    HC__ROOTED,       /* rooted operations: the root itself has raised it */
+    HC__NEEDS_ROOT,   /* rooted operations */
     HC__INVALID_SENT, /* once a generation */
     HC__INVALID_OUT,
     HC__GONE, /* freed by the entry that is being applied */
@@ -169,7 +169,7 @@ int hc__bit(uint64_t bits); /* index of the lowest one */
 
 /* A first meeting under way at this node. At most two signatures: the one of the lowest rank, and one other. */
 struct hc__first {
-    hc__first *prev, *next; /* all of the set */
+    hc__first *prev, *next;         /* all of the set */
     hc__first *out_prev, *out_next; /* to go up; at the root: ready */
     hc__sig *sigs[2];
     int32_t ranks[2]; /* lowest set rank of each */
@@ -206,23 +206,23 @@ struct hc__set {
     uint32_t nsources; /* 0: this rank; 1..: the children */
     uint32_t nwords, stride;
     uint8_t sequenced, dirty;
-    uint8_t stopping; /* HC_EV_STOP here: nothing new is taken */
-    uint8_t stopped; /* STOP is in the log */
-    uint8_t closed; /* root: STOP has been committed */
-    uint8_t awaiting; /* root: an entry is on its way through the sequencer */
-    uint8_t or_sent; /* hc__flag */
-    uint8_t or_out; /* hc__flag */
-    uint8_t up_flying; /* T4: a message to the parent has not left yet */
-    uint8_t joined; /* this rank has joined */
-    uint8_t loose; /* ... and had requests pending at that time (L5) */
+    uint8_t stopping;   /* HC_EV_STOP here: nothing new is taken */
+    uint8_t stopped;    /* STOP is in the log */
+    uint8_t closed;     /* root: STOP has been committed */
+    uint8_t awaiting;   /* root: an entry is on its way through the sequencer */
+    uint8_t or_sent;    /* hc__flag */
+    uint8_t or_out;     /* hc__flag */
+    uint8_t up_flying;  /* T4: a message to the parent has not left yet */
+    uint8_t joined;     /* this rank has joined */
+    uint8_t loose;      /* ... and had requests pending at that time (L5) */
     uint8_t flush_owed; /* a caller waits for what cannot be raised before JOINALL */
-    uint64_t q; /* entries applied */
-    uint64_t changed; /* position of the last change of any slot */
-    uint64_t freed; /* position of the last freeing of any slot */
+    uint64_t q;         /* entries applied */
+    uint64_t changed;   /* position of the last change of any slot */
+    uint64_t freed;     /* position of the last freeing of any slot */
 
     hc__names names;
     uint32_t oldest, newest, unraised; /* pending list: ends, and the first that is not raised */
-    uint32_t nwaited; /* pending requests that a caller waits for */
+    uint32_t nwaited;                  /* pending requests that a caller waits for */
     uint64_t unraised_bytes;
 
     hc__slot *slots; /* 64 a row */
@@ -233,7 +233,7 @@ struct hc__set {
     hc__first *firsts, *firsts_last, *out, *out_last;
     hc__held *held, *held_last;
     uint32_t *joined_firm, *joined_loose; /* ranks a source */
-    uint32_t out_firm, out_loose; /* to go up; at the root: all that are joined */
+    uint32_t out_firm, out_loose;         /* to go up; at the root: all that are joined */
     int32_t last_joined;
     uint64_t join_ticket, joined_at;
 
@@ -312,7 +312,7 @@ typedef struct hc__agreed {
 /* T8. HC__HEADER bytes before it are free for a header. NULL: nothing to commit. */
 uint8_t *hc__entry_make(hc__set *, size_t *nbytes);
 int hc__entry_read(hc_engine *, hc__reader *, int32_t set_size, hc__entry *); /* form only */
-int hc__entry_check(hc__set *, hc__entry *); /* against this rank's state */
+int hc__entry_check(hc__set *, hc__entry *);                                  /* against this rank's state */
 void hc__log_apply(hc__set *, const hc__entry *);
 void hc__log_end(hc__set *);
 int hc__commit(hc__set *); /* root: 1 when an entry was made */
@@ -320,7 +320,7 @@ int hc__commit(hc__set *); /* root: 1 when an entry was made */
 int hc__entry_receive(hc__set *, const uint8_t *, size_t);
 int hc__sequence_receive(hc_engine *, uint32_t set, const uint8_t *, size_t); /* at the sequencer */
 int hc__sequenced_receive(hc_engine *, uint32_t set, const uint8_t *, size_t);
-void hc__send_up(hc_engine *, int32_t peer, const uint8_t *, size_t); /* to a parent or the sequencer */
+void hc__send_up(hc_engine *, int32_t peer, const uint8_t *, size_t);   /* to a parent or the sequencer */
 void hc__send_down(hc_engine *, int32_t peer, const uint8_t *, size_t); /* bytes: lent or longer lived */
 void hc__stop(hc__set *);
 
@@ -332,8 +332,8 @@ void hc__finish(hc__set *, uint32_t name, int status, const char *text, uint64_t
 int hc__batch_done(hc__set *, uint64_t batch, int status, const char *text);
 void hc__running_free(hc__set *);
 void hc__join(hc__set *, uint64_t ticket);
-void hc__join_void(hc__set *); /* T6: loose joins, when slots are freed */
-void hc__join_again(hc__set *); /* L5 */
+void hc__join_void(hc__set *);              /* T6: loose joins, when slots are freed */
+void hc__join_again(hc__set *);             /* L5 */
 void hc__join_all(hc__set *, int32_t last); /* L6 */
 
 /* ---- stall.c, who.c, report.c, fail.c ------------------------------------------------------------------------------------------ */
@@ -346,11 +346,11 @@ struct hc__query {
     uint64_t key[2];
     uint64_t deadline, waited;
     uint32_t first_asker; /* source */
-    uint32_t unanswered; /* children */
+    uint32_t unanswered;  /* children */
     uint32_t lacking, silent;
     uint32_t nranks;
     int32_t ranks[HC__LISTED]; /* set ranks that lack the item */
-    int32_t silent_rank; /* World rank of the first silent child */
+    int32_t silent_rank;       /* World rank of the first silent child */
     uint8_t collecting;
     char what[HC__WHAT];
     uint64_t bits[]; /* two sets of sources: who asks, who has not answered */
@@ -420,8 +420,8 @@ struct hc_engine {
     uint8_t *scratch;
     size_t scratch_room;
 
-    uint64_t due; /* the nearest deadline; the last WAKE_AT */
-    uint8_t retime; /* deadlines may have changed */
+    uint64_t due;    /* the nearest deadline; the last WAKE_AT */
+    uint8_t retime;  /* deadlines may have changed */
     uint8_t starved; /* memory ran out in this step */
     uint8_t flooded; /* a failure has been passed on */
     uint8_t failed;

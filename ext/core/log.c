@@ -172,12 +172,12 @@ void hc__log_apply(hc__set *s, const hc__entry *entry) {
     s->awaiting = 0;
     e->counters.entries++;
     e->retime = 1;
-    free_invalid(s, entry->invalid);             /* L1 */
-    n = commit_slots(s, entry, agreed);          /* L2: before L3, which may rename a slot */
+    free_invalid(s, entry->invalid);              /* L1 */
+    n = commit_slots(s, entry, agreed);           /* L2: before L3, which may rename a slot */
     for (uint32_t i = 0; i < entry->nfirsts; i++) /* L3 */
         n += commit_first(s, &entry->firsts[i], &agreed[n]);
-    hc__fuse(s, agreed, n);                      /* L4 */
-    if (s->freed == s->q) {                      /* L5 */
+    hc__fuse(s, agreed, n); /* L4 */
+    if (s->freed == s->q) { /* L5 */
         hc__join_void(s);
         hc__raise_again(s);
         hc__slots_clear_gone(s);

@@ -10,7 +10,7 @@
 
 #include "core.h"
 
-#define KEEP_LENT 16384u    /* kept between steps */
+#define KEEP_LENT 16384u /* kept between steps */
 #define KEEP_ACTIONS 256u
 
 void *hc__alloc(hc_engine *e, size_t bytes) {

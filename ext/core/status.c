@@ -6,8 +6,8 @@
 
 size_t hc_dtype_size(int dtype) {
     switch (dtype) {
-#define X(name, bytes, text)                                                                                 \
-    case HC_##name:                                                                                          \
+#define X(name, bytes, text) \
+    case HC_##name:          \
         return bytes;
         HC_DTYPES(X)
 #undef X
@@ -18,8 +18,8 @@ size_t hc_dtype_size(int dtype) {
 
 const char *hc_dtype_name(int dtype) {
     switch (dtype) {
-#define X(name, bytes, text)                                                                                 \
-    case HC_##name:                                                                                          \
+#define X(name, bytes, text) \
+    case HC_##name:          \
         return text;
         HC_DTYPES(X)
 #undef X
@@ -30,8 +30,8 @@ const char *hc_dtype_name(int dtype) {
 
 const char *hc_operation_name(int operation) {
     switch (operation) {
-#define X(name, text)                                                                                        \
-    case HC_##name:                                                                                          \
+#define X(name, text) \
+    case HC_##name:   \
         return text;
         HC_OPERATIONS(X)
 #undef X
@@ -42,8 +42,8 @@ const char *hc_operation_name(int operation) {
 
 const char *hc_reduction_name(int reduction) {
     switch (reduction) {
-#define X(name, text)                                                                                        \
-    case HC_##name:                                                                                          \
+#define X(name, text) \
+    case HC_##name:   \
         return text;
         HC_REDUCTIONS(X)
 #undef X
@@ -54,8 +54,8 @@ const char *hc_reduction_name(int reduction) {
 
 const char *hc_status_name(int status) {
     switch (status) {
-#define X(name, code, text, exception)                                                                       \
-    case code:                                                                                               \
+#define X(name, code, text, exception) \
+    case code:                         \
         return #name;
         HC_STATUSES(X)
 #undef X
@@ -66,8 +66,8 @@ const char *hc_status_name(int status) {
 
 const char *hc_status_text(int status) {
     switch (status) {
-#define X(name, code, text, exception)                                                                       \
-    case code:                                                                                               \
+#define X(name, code, text, exception) \
+    case code:                         \
         return text;
         HC_STATUSES(X)
 #undef X
@@ -78,8 +78,8 @@ const char *hc_status_text(int status) {
 
 const char *hc_status_exception(int status) {
     switch (status) {
-#define X(name, code, text, exception)                                                                       \
-    case code:                                                                                               \
+#define X(name, code, text, exception) \
+    case code:                         \
         return exception;
         HC_STATUSES(X)
 #undef X

@@ -12,7 +12,7 @@
  */
 #include "core.h"
 
-#define MAX_QUERIES 8u /* a set; what is beyond is asked again later */
+#define MAX_QUERIES 8u       /* a set; what is beyond is asked again later */
 #define PATIENCE 4000000000u /* ns that the root gives its children at most */
 
 static uint32_t words(const hc__set *s) {
