@@ -18,61 +18,61 @@
 /* ---- tables: one row a thing; codes, names and texts are all drawn from these ------------------- */
 
 /*       NAME        bytes  text        */
-#define HC_DTYPES(X)                                                                                \
-    X(BOOL, 1, "bool")                                                                              \
-    X(UINT8, 1, "uint8")                                                                            \
-    X(INT8, 1, "int8")                                                                              \
-    X(UINT16, 2, "uint16")                                                                          \
-    X(INT16, 2, "int16")                                                                            \
-    X(UINT32, 4, "uint32")                                                                          \
-    X(INT32, 4, "int32")                                                                            \
-    X(UINT64, 8, "uint64")                                                                          \
-    X(INT64, 8, "int64")                                                                            \
-    X(FLOAT16, 2, "float16")                                                                        \
-    X(BFLOAT16, 2, "bfloat16")                                                                      \
-    X(FLOAT32, 4, "float32")                                                                        \
-    X(FLOAT64, 8, "float64")                                                                        \
-    X(COMPLEX64, 8, "complex64")                                                                    \
+#define HC_DTYPES(X)             \
+    X(BOOL, 1, "bool")           \
+    X(UINT8, 1, "uint8")         \
+    X(INT8, 1, "int8")           \
+    X(UINT16, 2, "uint16")       \
+    X(INT16, 2, "int16")         \
+    X(UINT32, 4, "uint32")       \
+    X(INT32, 4, "int32")         \
+    X(UINT64, 8, "uint64")       \
+    X(INT64, 8, "int64")         \
+    X(FLOAT16, 2, "float16")     \
+    X(BFLOAT16, 2, "bfloat16")   \
+    X(FLOAT32, 4, "float32")     \
+    X(FLOAT64, 8, "float64")     \
+    X(COMPLEX64, 8, "complex64") \
     X(COMPLEX128, 16, "complex128")
 
-#define HC_OPERATIONS(X)                                                                            \
-    X(ALLREDUCE, "allreduce")                                                                       \
-    X(ALLGATHER, "allgather")                                                                       \
-    X(BROADCAST, "broadcast")                                                                       \
-    X(REDUCESCATTER, "reducescatter")                                                               \
-    X(ALLTOALL, "alltoall")                                                                         \
-    X(BARRIER, "barrier")                                                                           \
+#define HC_OPERATIONS(X)              \
+    X(ALLREDUCE, "allreduce")         \
+    X(ALLGATHER, "allgather")         \
+    X(BROADCAST, "broadcast")         \
+    X(REDUCESCATTER, "reducescatter") \
+    X(ALLTOALL, "alltoall")           \
+    X(BARRIER, "barrier")             \
     X(JOIN, "join")
 
-#define HC_REDUCTIONS(X)                                                                            \
-    X(SUM, "SUM")                                                                                   \
-    X(AVERAGE, "AVERAGE")                                                                           \
-    X(MIN, "MIN")                                                                                   \
-    X(MAX, "MAX")                                                                                   \
-    X(PRODUCT, "PRODUCT")                                                                           \
-    X(BAND, "BAND")                                                                                 \
-    X(BOR, "BOR")                                                                                   \
-    X(BXOR, "BXOR")                                                                                 \
-    X(LAND, "LAND")                                                                                 \
-    X(LOR, "LOR")                                                                                   \
+#define HC_REDUCTIONS(X)  \
+    X(SUM, "SUM")         \
+    X(AVERAGE, "AVERAGE") \
+    X(MIN, "MIN")         \
+    X(MAX, "MAX")         \
+    X(PRODUCT, "PRODUCT") \
+    X(BAND, "BAND")       \
+    X(BOR, "BOR")         \
+    X(BXOR, "BXOR")       \
+    X(LAND, "LAND")       \
+    X(LOR, "LOR")         \
     X(LXOR, "LXOR")
 
 /*      NAME          code  text                                                   Python exception   */
-#define HC_STATUSES(X)                                                                              \
-    X(OK, 0, "ok", "")                                                                              \
-    X(MISMATCH, -1, "ranks disagree about a request", "MismatchError")                              \
-    X(DUPLICATE_NAME, -2, "a request of this name is in flight", "DuplicateNameError")              \
-    X(SHUT_DOWN, -3, "the World has been shut down", "ShutDownError")                               \
-    X(ROOT_JOINED, -4, "the root of a rooted operation has joined", "RootJoinedError")              \
-    X(PEER_LOST, -5, "a rank of the World was lost", "PeerLost")                                    \
-    X(STALLED, -6, "ranks are awaited beyond the stall limit", "StallError")                        \
-    X(TRANSPORT, -7, "a transport failed", "TransportError")                                        \
-    X(INVALID, -8, "an argument is not valid", "InvalidArgumentError")                              \
-    X(NO_MEMORY, -9, "out of memory", "OutOfMemoryError")                                           \
-    X(BAD_MESSAGE, -10, "a control message could not be decoded", "ProtocolError")                  \
-    X(FORKED, -11, "the World was made before fork() and is the parent's", "ForkedError")           \
-    X(BROKEN, -12, "the World is broken by an earlier failure", "BrokenWorldError")                 \
-    X(UNSUPPORTED, -13, "this combination is not defined", "UnsupportedError")                      \
+#define HC_STATUSES(X)                                                                    \
+    X(OK, 0, "ok", "")                                                                    \
+    X(MISMATCH, -1, "ranks disagree about a request", "MismatchError")                    \
+    X(DUPLICATE_NAME, -2, "a request of this name is in flight", "DuplicateNameError")    \
+    X(SHUT_DOWN, -3, "the World has been shut down", "ShutDownError")                     \
+    X(ROOT_JOINED, -4, "the root of a rooted operation has joined", "RootJoinedError")    \
+    X(PEER_LOST, -5, "a rank of the World was lost", "PeerLost")                          \
+    X(STALLED, -6, "ranks are awaited beyond the stall limit", "StallError")              \
+    X(TRANSPORT, -7, "a transport failed", "TransportError")                              \
+    X(INVALID, -8, "an argument is not valid", "InvalidArgumentError")                    \
+    X(NO_MEMORY, -9, "out of memory", "OutOfMemoryError")                                 \
+    X(BAD_MESSAGE, -10, "a control message could not be decoded", "ProtocolError")        \
+    X(FORKED, -11, "the World was made before fork() and is the parent's", "ForkedError") \
+    X(BROKEN, -12, "the World is broken by an earlier failure", "BrokenWorldError")       \
+    X(UNSUPPORTED, -13, "this combination is not defined", "UnsupportedError")            \
     X(RESULT_SIZE, -14, "the output has not the size of the result", "ResultSizeError")
 
 enum hc_dtype {
@@ -122,15 +122,15 @@ typedef struct hc_tensor {
  * ntensors > 1, or HC_REQUEST_GROUP set: a group, agreed and completed together, its own batch (one a
  * dtype), never cut by the fusion threshold. */
 typedef struct hc_request {
-    uint64_t ticket;     /* the caller's number for it, never 0; comes back in RUN and COMPLETE */
-    const char *name;    /* UTF-8, need not end in 0 */
+    uint64_t ticket;  /* the caller's number for it, never 0; comes back in RUN and COMPLETE */
+    const char *name; /* UTF-8, need not end in 0 */
     uint32_t name_len;
-    uint8_t operation;   /* enum hc_operation */
-    uint8_t reduction;   /* enum hc_reduction; SUM where there is none */
-    uint8_t memory;      /* enum hc_memory_kind */
-    uint8_t wire;        /* dtype inside the library (compression), or HC_WIRE_SAME */
-    uint8_t flags;       /* HC_REQUEST_... */
-    int32_t root;        /* rank in the set; -1 where there is none */
+    uint8_t operation; /* enum hc_operation */
+    uint8_t reduction; /* enum hc_reduction; SUM where there is none */
+    uint8_t memory;    /* enum hc_memory_kind */
+    uint8_t wire;      /* dtype inside the library (compression), or HC_WIRE_SAME */
+    uint8_t flags;     /* HC_REQUEST_... */
+    int32_t root;      /* rank in the set; -1 where there is none */
     double prescale, postscale;
     uint32_t ntensors;
     const hc_tensor *tensors;
@@ -145,16 +145,16 @@ typedef struct hc_request {
  * position of a member in the set is its set rank. hc_tree_place() computes it. */
 typedef struct hc_child {
     int32_t rank;
-    int32_t subtree;     /* members in this child's subtree, itself included */
+    int32_t subtree; /* members in this child's subtree, itself included */
 } hc_child;
 
 typedef struct hc_set_config {
-    uint32_t set;        /* number of the set; 0 is the World itself; agreed by all members */
+    uint32_t set; /* number of the set; 0 is the World itself; agreed by all members */
     int32_t set_rank, set_size;
-    int32_t parent;      /* rank of the World, -1 at the set's root */
+    int32_t parent; /* rank of the World, -1 at the set's root */
     int32_t nchildren;
     const hc_child *children;
-    uint8_t sequenced;   /* entries pass through the World's root (PROTOCOL B5, docs/control-plane); all members
+    uint8_t sequenced; /* entries pass through the World's root (PROTOCOL B5, docs/control-plane); all members
                             add such a set before anybody uses it, and the World's inner nodes must listen */
 } hc_set_config;
 
@@ -166,18 +166,19 @@ typedef struct hc_tree_index hc_tree_index;
 hc_tree_index *hc_tree_index_new(const int32_t *members, const int32_t *node_of, int32_t n, int32_t fanout);
 void hc_tree_index_free(hc_tree_index *);
 /* Fills parent, set_rank, set_size, nchildren and at most `room` children; returns nchildren. */
-int32_t hc_tree_place(const hc_tree_index *, int32_t set_rank, hc_set_config *out, hc_child *children, int32_t room);
+int32_t hc_tree_place(const hc_tree_index *, int32_t set_rank, hc_set_config *out, hc_child *children,
+                      int32_t room);
 
 /* ---- the engine --------------------------------------------------------------------------------- */
 
 typedef struct hc_engine_config {
-    int32_t rank, size;          /* in the World */
-    uint32_t cache_capacity;     /* slots a set; 0: nothing is cached. Equal on all ranks */
-    uint64_t fusion_threshold;   /* bytes a batch. Equal on all ranks */
-    uint64_t raise_bytes;        /* R2: this many bytes pending in a set raise all of it */
-    uint64_t raise_window;       /* R3: ns from the oldest unraised request */
-    uint64_t stall_warning;      /* ns until a waiter asks who is awaited; 0: never */
-    uint64_t stall_limit;        /* ns until a waiter gives the World up (FAIL, STALLED); 0: never */
+    int32_t rank, size;        /* in the World */
+    uint32_t cache_capacity;   /* slots a set; 0: nothing is cached. Equal on all ranks */
+    uint64_t fusion_threshold; /* bytes a batch. Equal on all ranks */
+    uint64_t raise_bytes;      /* R2: this many bytes pending in a set raise all of it */
+    uint64_t raise_window;     /* R3: ns from the oldest unraised request */
+    uint64_t stall_warning;    /* ns until a waiter asks who is awaited; 0: never */
+    uint64_t stall_limit;      /* ns until a waiter gives the World up (FAIL, STALLED); 0: never */
 } hc_engine_config;
 
 typedef struct hc_engine hc_engine;
@@ -185,74 +186,74 @@ hc_engine *hc_engine_new(const hc_engine_config *); /* NULL: out of memory */
 void hc_engine_free(hc_engine *);
 
 enum hc_event_kind {
-    HC_EV_ADD_SET,     /* set_config (set 0 first) */
-    HC_EV_REMOVE_SET,  /* set: stopped and drained; its state is freed */
-    HC_EV_ENQUEUE,     /* set, request. Refusals are immediate COMPLETE actions */
-    HC_EV_FLUSH,       /* a caller waits (R1): everything pending, in all sets, is raised */
-    HC_EV_JOIN,        /* set, ticket */
-    HC_EV_STOP,        /* set */
-    HC_EV_PREEMPT,     /* set */
-    HC_EV_MESSAGE,     /* peer, bytes: a control message arrived */
-    HC_EV_SENT,        /* peer: the last message to peer has left (see T4) */
-    HC_EV_TICK,        /* time only: timers */
-    HC_EV_BATCH_DONE,  /* set, batch, status (text optional) */
-    HC_EV_FAIL         /* status PEER_LOST, STALLED or TRANSPORT; peer: who, or -1; text */
+    HC_EV_ADD_SET,    /* set_config (set 0 first) */
+    HC_EV_REMOVE_SET, /* set: stopped and drained; its state is freed */
+    HC_EV_ENQUEUE,    /* set, request. Refusals are immediate COMPLETE actions */
+    HC_EV_FLUSH,      /* a caller waits (R1): everything pending, in all sets, is raised */
+    HC_EV_JOIN,       /* set, ticket */
+    HC_EV_STOP,       /* set */
+    HC_EV_PREEMPT,    /* set */
+    HC_EV_MESSAGE,    /* peer, bytes: a control message arrived */
+    HC_EV_SENT,       /* peer: the last message to peer has left (see T4) */
+    HC_EV_TICK,       /* time only: timers */
+    HC_EV_BATCH_DONE, /* set, batch, status (text optional) */
+    HC_EV_FAIL        /* status PEER_LOST, STALLED or TRANSPORT; peer: who, or -1; text */
 };
 
 typedef struct hc_event {
     uint8_t kind;
     uint32_t set;
-    uint64_t now;                  /* ns, monotonic */
-    int32_t peer;                  /* rank of the World */
+    uint64_t now; /* ns, monotonic */
+    int32_t peer; /* rank of the World */
     int32_t status;
     uint64_t ticket;
     uint64_t batch;
-    const hc_request *request;     /* copied by the engine before step returns */
-    const hc_set_config *config;   /* likewise */
+    const hc_request *request;   /* copied by the engine before step returns */
+    const hc_set_config *config; /* likewise */
     const uint8_t *bytes;
     size_t nbytes;
     const char *text;
 } hc_event;
 
 enum hc_action_kind {
-    HC_AC_SEND,        /* peer, bytes: exactly one message; FIFO per peer; answer with SENT when gone */
-    HC_AC_RUN,         /* set, batch, items: start in this order within the set */
-    HC_AC_COMPLETE,    /* ticket, status, text, position, value */
-    HC_AC_WAKE_AT,     /* time: call step with TICK no later than this (the newest wins; UINT64_MAX: none) */
-    HC_AC_STALLED,     /* a report: text, ranks awaited; not fatal */
-    HC_AC_PREEMPTED,   /* set, position of PREEMPT in the log */
-    HC_AC_STOPPED,     /* set: its log has ended */
-    HC_AC_FAILED       /* the World is broken: status, peer, text; abandon all batches. Once */
+    HC_AC_SEND,      /* peer, bytes: exactly one message; FIFO per peer; answer with SENT when gone */
+    HC_AC_RUN,       /* set, batch, items: start in this order within the set */
+    HC_AC_COMPLETE,  /* ticket, status, text, position, value */
+    HC_AC_WAKE_AT,   /* time: call step with TICK no later than this (the newest wins; UINT64_MAX: none) */
+    HC_AC_STALLED,   /* a report: text, ranks awaited; not fatal */
+    HC_AC_PREEMPTED, /* set, position of PREEMPT in the log */
+    HC_AC_STOPPED,   /* set: its log has ended */
+    HC_AC_FAILED     /* the World is broken: status, peer, text; abandon all batches. Once */
 };
 
 /* One request's share of a batch: tensors [first, first + count) of the agreed request. */
 typedef struct hc_item {
-    uint64_t ticket;             /* 0: this rank has joined and gives the neutral element */
-    const hc_request *agreed;    /* the agreed signature (ticket 0 in it); dims[0] of allgather and
+    uint64_t ticket;          /* 0: this rank has joined and gives the neutral element */
+    const hc_request *agreed; /* the agreed signature (ticket 0 in it); dims[0] of allgather and
                                     alltoall are this rank's own when it has a ticket, 0 when joined */
     uint32_t first, count;
 } hc_item;
 
 typedef struct hc_action {
     uint8_t kind;
-    uint8_t cached;              /* RUN: 1 when every item came from a slot (no first meeting) */
-    uint8_t reporter;            /* STALLED: 1 on the one rank that should print it */
+    uint8_t cached;   /* RUN: 1 when every item came from a slot (no first meeting) */
+    uint8_t reporter; /* STALLED: 1 on the one rank that should print it */
     uint32_t set;
     int32_t peer;
     int32_t status;
     uint64_t ticket;
-    uint64_t batch;              /* RUN: number of the batch in its set, from 0, equal on all members */
-    uint64_t position;           /* COMPLETE, PREEMPTED: position in the log */
-    int64_t value;               /* COMPLETE of a JOIN: set rank of the last rank to join */
+    uint64_t batch;    /* RUN: number of the batch in its set, from 0, equal on all members */
+    uint64_t position; /* COMPLETE, PREEMPTED: position in the log */
+    int64_t value;     /* COMPLETE of a JOIN: set rank of the last rank to join */
     uint64_t time;
     const uint8_t *bytes;
     size_t nbytes;
-    const char *text;            /* ends in 0 */
+    const char *text; /* ends in 0 */
     const hc_item *items;
     uint32_t nitems;
-    const int32_t *ranks;        /* STALLED: set ranks awaited (a bounded list) */
+    const int32_t *ranks; /* STALLED: set ranks awaited (a bounded list) */
     uint32_t nranks;
-    uint32_t nawaited;           /* STALLED: how many in all */
+    uint32_t nawaited; /* STALLED: how many in all */
 } hc_action;
 
 /* One event in, actions out. The actions and all they point to live until the next call. Returns 0 or a
@@ -260,9 +261,9 @@ typedef struct hc_action {
 int hc_step(hc_engine *, const hc_event *, const hc_action **actions, size_t *nactions);
 
 /* What the driver may ask without changing anything. */
-int hc_engine_quiet(const hc_engine *);              /* 1: nothing pending, raised, joined or running */
-uint64_t hc_engine_memory(const hc_engine *);        /* bytes held */
-const char *hc_engine_validate(const hc_engine *);   /* NULL, or the invariant that does not hold, in words */
+int hc_engine_quiet(const hc_engine *);            /* 1: nothing pending, raised, joined or running */
+uint64_t hc_engine_memory(const hc_engine *);      /* bytes held */
+const char *hc_engine_validate(const hc_engine *); /* NULL, or the invariant that does not hold, in words */
 
 typedef struct hc_counters {
     uint64_t messages_up, messages_down, bytes_up, bytes_down;
