@@ -158,7 +158,7 @@ def main() -> None:
     if rank != 0:
         return
 
-    print(f"{size} ranks on {nodes} nodes, {len(losses)} steps in {seconds:.1f} s")
+    print(f"ranks {size}, nodes {nodes}: {len(losses)} steps in {seconds:.1f} s")
     print(f"loss {losses[0]:.4f} -> {losses[-1]:.4f}, accuracy {right / tested:.2%} of {tested} test samples")
     for step in history.skipped:
         print(

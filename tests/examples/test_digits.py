@@ -14,7 +14,7 @@ SHORT = ("--epochs", "2", "--verify")
 @pytest.mark.parametrize(("ranks", "nodes"), [(1, 1), (2, 1), (3, 2), (4, 2)])
 def test_digits(job, tmp_path: Path, ranks: int, nodes: int) -> None:
     output = job(ranks, "examples/digits/train.py", "--folder", tmp_path, *SHORT, HPCCOLL_NODES=nodes)
-    assert f"{ranks} ranks on {nodes} nodes, 28 steps" in output
+    assert f"ranks {ranks}, nodes {nodes}: 28 steps" in output
     assert f"step 20: rank {ranks - 1} overflowed, all {ranks} ranks skipped it" in output
     assert "tolerated" in output
     with h5py.File(tmp_path / f"run-{ranks}-ranks.h5") as record:
