@@ -24,14 +24,14 @@ typedef struct hc__hierarchy hc__hierarchy;
 /* ---- placement: who sits where ---------------------------------------------------------------------- */
 
 typedef struct hc__placement {
-    int32_t rank, size;   /* in the set */
-    int32_t nodes, node;  /* how many, and mine */
+    int32_t rank, size;  /* in the set */
+    int32_t nodes, node; /* how many, and mine */
     int32_t local_rank, local_size;
     int32_t smallest, largest; /* ranks of the smallest and the largest node */
-    int32_t *world;       /* World rank of each set rank */
-    int32_t *node_of;     /* node of each set rank */
-    int32_t *by_node;     /* the set ranks node after node, ascending in each */
-    int32_t *first;       /* where a node begins in by_node; nodes + 1 entries */
+    int32_t *world;            /* World rank of each set rank */
+    int32_t *node_of;          /* node of each set rank */
+    int32_t *by_node;          /* the set ranks node after node, ascending in each */
+    int32_t *first;            /* where a node begins in by_node; nodes + 1 entries */
 } hc__placement;
 
 int hc__placement_new(const hc_hierarchy_config *, hc__placement *);
@@ -50,7 +50,7 @@ typedef struct hc__pipeline {
     int64_t reduced, launched, published, spread; /* chunks that have passed each stage here */
     hc__allreduce *lanes;                         /* chunk c runs on lane c % nlanes */
     int32_t nlanes;
-    hc_batch cut;                                 /* reducescatter: the same batch in pieces of one's own */
+    hc_batch cut; /* reducescatter: the same batch in pieces of one's own */
     hc_piece *cut_pieces;
 } hc__pipeline;
 
@@ -64,23 +64,32 @@ typedef struct hc__gather {
     hc__bundle bundle;
 } hc__gather;
 
-typedef struct hc__broadcast {
+/* A place in the batch's pieces taken as one stream, which steps from segment to segment; a segment never
+ * crosses from one piece into the next. */
+typedef struct hc__cursor {
     int32_t piece;
-    char *at;             /* where this rank has, or gets, the piece */
-    void *spare;          /* for a leader whose own result is dropped */
-    int64_t bytes, segment, nsegments;
-    int64_t posted, arrived, forwarded, exchanged;
+    int64_t offset;   /* bytes into the piece */
+    int64_t position; /* bytes into the stream */
+    int64_t step;     /* longest segment */
+} hc__cursor;
+
+typedef struct hc__broadcast {
+    char **at;   /* of each piece: where this rank has it, or gets it; NULL: not wanted */
+    void *spare; /* for a speaker whose own result is dropped */
+    int64_t bytes;
+    hc__cursor posted, arrived, forwarded, exchanged;
     int32_t parent, nchildren, children[32]; /* World ranks */
     hc__bundle sends;
     hc_net_request *receives[8]; /* the next segments from the parent */
+    int64_t nposted, narrived;   /* segments */
 } hc__broadcast;
 
 typedef struct hc__alltoall {
     int stage;
     int32_t piece;
-    int64_t *counts;      /* [set rank][piece]: rows that I send there */
-    int64_t *incoming;    /* [set rank][piece]: rows that come from there */
-    int64_t *table;       /* [local rank][set rank][piece]: what my node's ranks send */
+    int64_t *counts;              /* [set rank][piece]: rows that I send there */
+    int64_t *incoming;            /* [set rank][piece]: rows that come from there */
+    int64_t *table;               /* [local rank][set rank][piece]: what my node's ranks send */
     int64_t *from_here, *to_here; /* of the piece under way: bytes before each rank's, in and out */
     const char *in;
     char *out;
@@ -90,11 +99,11 @@ typedef struct hc__alltoall {
 } hc__alltoall;
 
 typedef struct hc__allgather {
-    int stage;
-    int32_t piece;
-    int64_t *rows;        /* [set rank][piece] */
+    int32_t first, end; /* pieces that are under way together */
+    int64_t *rows;      /* [set rank][piece] */
     int64_t *own;
     void *spare;
+    char *packed_in, *packed_out; /* of several pieces: rank after rank, piece after piece */
 } hc__allgather;
 
 /* reducescatter inside one node. */
@@ -111,17 +120,17 @@ struct hc__hierarchy {
     hc_net *net;
     const hc_memory *memory;
     hc__placement place;
-    hc__team rail, leaders;   /* members: the ranks with my local rank, the first ranks, of all nodes */
+    hc__team rail, leaders; /* members: the ranks with my local rank, the first ranks, of all nodes */
     int32_t *rail_peers, *leader_peers;
-    int32_t rails, tags;      /* tags: the set's first */
+    int32_t rails, tags; /* tags: the set's first */
     int64_t chunk_bytes;
     hc__net_model model;
     int algorithm;
 
-    hc_batch *batch;          /* in progress, or NULL */
-    int late;                 /* a status to report when the batch is finished on all ranks */
-    hc_want *wants;           /* local_size entries, for exchange */
-    int64_t *streams;         /* set size + 1 entries */
+    hc_batch *batch;  /* in progress, or NULL */
+    int late;         /* a status to report when the batch is finished on all ranks */
+    hc_want *wants;   /* local_size entries, for exchange */
+    int64_t *streams; /* set size + 1 entries */
     hc__pipeline pipeline;
     hc__gather gather;
     hc__broadcast broadcast;

@@ -3,8 +3,9 @@
  * hierarchy_broadcast.c - the root's bytes to all: a tree across nodes in segments, and each node's exchange.
  *
  * One rank a node, its speaker (the root itself in the root's node, else the leader), takes part in the tree.
- * Few bytes go down a binomial tree, many down a chain, which sends every byte over each link once; a segment
- * is passed on as soon as it is here, and given to the node's ranks while the next ones arrive.
+ * Few bytes go down a binomial tree, many down a chain, which sends every byte over each link once. All tensors
+ * of the batch are one stream: a segment is passed on as soon as it is here, and given to the node's ranks
+ * while the next ones arrive, whichever tensor they belong to.
  */
 #include "hierarchy.h"
 
@@ -12,7 +13,49 @@
 #include <string.h>
 
 #define SEGMENT_BYTES ((int64_t)512 << 10)
+#define SHARED_SEGMENTS 4 /* that an exchange in the node takes at once */
 #define AHEAD ((int64_t)(sizeof h->broadcast.receives / sizeof *h->broadcast.receives))
+
+/* ---- the stream ---------------------------------------------------------------------------------------- */
+
+static int64_t piece_bytes(const hc__hierarchy *h, int32_t piece) {
+    return h->batch->pieces[piece].count * (int64_t)hc_dtype_size(h->batch->dtype);
+}
+
+/* Pieces without bytes are nowhere. */
+static void skip_empty(const hc__hierarchy *h, hc__cursor *c) {
+    while (c->piece < h->batch->npieces && c->offset >= piece_bytes(h, c->piece)) {
+        c->piece++;
+        c->offset = 0;
+    }
+}
+
+static hc__cursor beginning(const hc__hierarchy *h, int64_t step) {
+    hc__cursor c = {.step = step};
+    skip_empty(h, &c);
+    return c;
+}
+
+/* Bytes of the segment at the cursor, 0 at the end of the stream; *at: where it lies, or NULL. */
+static int64_t segment(const hc__hierarchy *h, const hc__cursor *c, char **at) {
+    *at = NULL;
+    if (c->piece == h->batch->npieces)
+        return 0;
+    int64_t rest = piece_bytes(h, c->piece) - c->offset;
+    if (h->broadcast.at[c->piece])
+        *at = h->broadcast.at[c->piece] + c->offset;
+    return rest < c->step ? rest : c->step;
+}
+
+static void advance(const hc__hierarchy *h, hc__cursor *c) {
+    char *at;
+    int64_t bytes = segment(h, c, &at);
+    c->offset += bytes;
+    c->position += bytes;
+    skip_empty(h, c);
+}
+
+/* ---- the tree ------------------------------------------------------------------------------------------ */
 
 static int32_t root_node(const hc__hierarchy *h) {
     return h->place.node_of[h->batch->root];
@@ -28,20 +71,19 @@ static int32_t speaker_peer(const hc__hierarchy *h, int32_t position) {
     return h->place.world[speaker(h, node)];
 }
 
-/* A segment is one message, so that it can be passed on as it comes. */
-static int64_t segment_length(const hc__hierarchy *h) {
-    return h->net && h->net->message_bytes > 0 ? h->net->message_bytes : SEGMENT_BYTES;
+static int64_t message_bytes(const hc__hierarchy *h) {
+    return h->net->message_bytes > 0 ? h->net->message_bytes : SEGMENT_BYTES;
 }
 
 /* Seconds down a chain of n, in segments, against a binomial tree. */
-static int chain_is_cheaper(const hc__hierarchy *h, int64_t bytes) {
+static int chain_is_cheaper(const hc__hierarchy *h) {
     int32_t n = h->place.nodes;
     int levels = 0;
     while (((int32_t)1 << levels) < n)
         levels++;
-    double segment = (double)(bytes < segment_length(h) ? bytes : segment_length(h));
-    double step = h->model.alpha + segment * h->model.beta;
-    double segments = segment > 0 ? (double)bytes / segment : 1;
+    double bytes = (double)h->broadcast.bytes, longest = (double)message_bytes(h);
+    double step = h->model.alpha + (bytes < longest ? bytes : longest) * h->model.beta;
+    double segments = bytes > longest ? bytes / longest : 1;
     return (n - 2 + segments) * step < levels * (segments + levels - 1) * step;
 }
 
@@ -52,7 +94,7 @@ static void find_family(hc__hierarchy *h) {
     b->nchildren = 0;
     if (n == 1 || speaker(h, h->place.node) != h->place.rank)
         return;
-    if (chain_is_cheaper(h, b->bytes)) {
+    if (chain_is_cheaper(h)) {
         b->parent = me > 0 ? speaker_peer(h, me - 1) : -1;
         if (me + 1 < n)
             b->children[b->nchildren++] = speaker_peer(h, me + 1);
@@ -68,88 +110,67 @@ static void find_family(hc__hierarchy *h) {
             b->children[b->nchildren++] = speaker_peer(h, me + low);
 }
 
-static int begin_piece(hc__hierarchy *h) {
-    hc__broadcast *b = &h->broadcast;
-    hc_piece *piece = &h->batch->pieces[b->piece];
-    b->bytes = piece->count * (int64_t)hc_dtype_size(h->batch->dtype);
-    b->segment = h->place.nodes > 1 ? segment_length(h) : b->bytes;
-    b->nsegments = b->bytes == 0 ? 0 : (b->bytes + b->segment - 1) / b->segment;
-    b->posted = b->arrived = b->forwarded = b->exchanged = 0;
-    find_family(h);
-    hc_result_free(b->spare);
-    b->spare = NULL;
-    b->at = piece->out;
-    if (h->place.rank == h->batch->root) {
-        b->at = (char *)(uintptr_t)piece->in; /* only read */
-        if (piece->out && piece->out != piece->in)
-            h->memory->copy(piece->out, piece->in, (size_t)b->bytes);
-    } else if (!piece->out && b->parent >= 0) {
-        b->at = b->spare = hc_result_new((size_t)b->bytes);
-        if (!b->at)
-            return HC_NO_MEMORY;
-    }
-    if (b->parent < 0)
-        b->posted = b->arrived = b->nsegments;
-    return HC_OK;
-}
+/* ---- stages -------------------------------------------------------------------------------------------- */
 
-static int64_t segment_bytes(const hc__broadcast *b, int64_t i) {
-    return i + 1 < b->nsegments ? b->segment : b->bytes - i * b->segment;
-}
-
+/* The next segments from the parent. */
 static int receive(hc__hierarchy *h) {
     hc__broadcast *b = &h->broadcast;
+    hc_net *net = h->net;
     int moved = 0;
-    for (; b->posted < b->nsegments && b->posted < b->arrived + AHEAD; b->posted++) {
-        int status = h->net->ops->irecv(h->net, b->parent, h->tags + HC__TAG_BROADCAST,
-                                        b->at + b->posted * b->segment, (size_t)segment_bytes(b, b->posted),
-                                        &b->receives[b->posted % AHEAD]);
+    char *at;
+    while (b->posted.position < b->bytes && b->nposted < b->narrived + AHEAD) {
+        int64_t bytes = segment(h, &b->posted, &at);
+        int status = net->ops->irecv(net, b->parent, h->tags + HC__TAG_BROADCAST, at, (size_t)bytes,
+                                     &b->receives[b->nposted % AHEAD]);
         if (status < 0)
             return status;
+        b->nposted++;
+        advance(h, &b->posted);
     }
-    while (b->arrived < b->posted) {
+    while (b->narrived < b->nposted) {
         size_t bytes;
-        int status = h->net->ops->test(h->net, &b->receives[b->arrived % AHEAD], &bytes, NULL);
+        int status = net->ops->test(net, &b->receives[b->narrived % AHEAD], &bytes, NULL);
         if (status != HC_DONE)
-            return moved ? HC_MOVED : status;
-        if ((int64_t)bytes != segment_bytes(b, b->arrived))
+            return status < 0 || !moved ? status : HC_MOVED;
+        if ((int64_t)bytes != segment(h, &b->arrived, &at))
             return HC_TRANSPORT;
-        b->arrived++;
+        b->narrived++;
+        advance(h, &b->arrived);
         moved = 1;
     }
     return moved ? HC_MOVED : HC_IDLE;
 }
 
+/* What is here to the children. */
 static int forward(hc__hierarchy *h) {
     hc__broadcast *b = &h->broadcast;
     int moved = 0;
-    for (; b->nchildren > 0 && b->forwarded < b->arrived && b->sends.n < (AHEAD + 1) * b->nchildren;
-         b->forwarded++) {
+    while (b->forwarded.position < b->arrived.position && b->sends.n < (AHEAD + 1) * b->nchildren) {
+        char *at;
+        int64_t bytes = segment(h, &b->forwarded, &at);
         for (int32_t i = 0; i < b->nchildren; i++) {
-            int status = hc__bundle_send(&b->sends, b->children[i], h->tags + HC__TAG_BROADCAST,
-                                         b->at + b->forwarded * b->segment, segment_bytes(b, b->forwarded));
+            int status = hc__bundle_send(&b->sends, b->children[i], h->tags + HC__TAG_BROADCAST, at, bytes);
             if (status < 0)
                 return status;
         }
+        advance(h, &b->forwarded);
         moved = 1;
     }
     int status = hc__bundle_test(&b->sends);
     return status < 0 || !moved ? status : HC_MOVED;
 }
 
-/* The next segment from the speaker to the node's other ranks. */
+/* The next bytes from the speaker to the node's other ranks. */
 static int exchange(hc__hierarchy *h) {
     hc__broadcast *b = &h->broadcast;
     int32_t from = speaker(h, h->place.node), local = 0;
-    if (b->exchanged == b->arrived || h->place.local_size == 1) {
-        b->exchanged = h->place.local_size == 1 ? b->arrived : b->exchanged;
+    char *at;
+    int64_t bytes = segment(h, &b->exchanged, &at);
+    if (bytes == 0 || b->exchanged.position + bytes > b->arrived.position)
         return HC_IDLE;
-    }
     while (hc__set_rank(&h->place, h->place.node, local) != from)
         local++;
     int speaks = from == h->place.rank;
-    char *at = b->at ? b->at + b->exchanged * b->segment : NULL;
-    int64_t bytes = segment_bytes(b, b->exchanged);
     memset(h->wants, 0, (size_t)h->place.local_size * sizeof *h->wants);
     memset(h->streams, 0, (size_t)h->place.local_size * sizeof *h->streams);
     h->streams[local] = bytes;
@@ -159,40 +180,77 @@ static int exchange(hc__hierarchy *h) {
     int status = h->node->ops->exchange(h->node, &offer, h->wants, h->streams);
     if (status != HC_DONE)
         return status;
-    b->exchanged++;
+    advance(h, &b->exchanged);
     return HC_MOVED;
 }
 
+/* ---- start to end ---------------------------------------------------------------------------------------- */
+
+/* Where each piece is, or goes. */
+static int find_places(hc__hierarchy *h) {
+    hc__broadcast *b = &h->broadcast;
+    int speaks = speaker(h, h->place.node) == h->place.rank;
+    b->bytes = 0;
+    for (int32_t i = 0; i < h->batch->npieces; i++)
+        b->bytes += piece_bytes(h, i);
+    b->at = calloc((size_t)h->batch->npieces + 1, sizeof *b->at);
+    if (!b->at)
+        return HC_NO_MEMORY;
+    for (int32_t i = 0; i < h->batch->npieces; i++) {
+        hc_piece *piece = &h->batch->pieces[i];
+        b->at[i] = piece->out;
+        if (h->place.rank == h->batch->root) {
+            b->at[i] = (char *)(uintptr_t)piece->in; /* only read */
+            if (piece->out && piece->out != piece->in)
+                h->memory->copy(piece->out, piece->in, (size_t)piece_bytes(h, i));
+        } else if (!piece->out && speaks) { /* joined: all its pieces are dropped, but must be passed on */
+            b->spare = b->spare ? b->spare : hc_result_new((size_t)b->bytes);
+            if (!b->spare)
+                return HC_NO_MEMORY;
+            b->at[i] = i ? b->at[i - 1] + piece_bytes(h, i - 1) : b->spare;
+        }
+    }
+    return HC_OK;
+}
+
 int hc__broadcast_start(hc__hierarchy *h) {
-    h->broadcast.piece = 0;
-    h->broadcast.sends.net = h->net;
-    return h->batch->npieces > 0 ? begin_piece(h) : HC_OK;
+    hc__broadcast *b = &h->broadcast;
+    int status = find_places(h);
+    if (status < 0)
+        return status;
+    int64_t step = h->place.nodes > 1 ? message_bytes(h) : INT64_MAX;
+    find_family(h);
+    b->sends.net = h->net;
+    b->nposted = b->narrived = 0;
+    b->posted = b->arrived = b->forwarded = beginning(h, step);
+    b->exchanged = beginning(h, h->place.nodes > 1 ? SHARED_SEGMENTS * step : INT64_MAX);
+    if (b->parent < 0) /* all that the others of my node ask for is here, or is the speaker's affair */
+        b->posted.position = b->arrived.position = b->bytes;
+    if (b->nchildren == 0)
+        b->forwarded.position = b->bytes;
+    if (h->place.local_size == 1)
+        b->exchanged.position = b->bytes;
+    return HC_OK;
 }
 
 int hc__broadcast_test(hc__hierarchy *h) {
     hc__broadcast *b = &h->broadcast;
     int (*const stages[])(hc__hierarchy *) = {receive, forward, exchange};
-    int moved = 0;
-    while (b->piece < h->batch->npieces) {
-        int again = 0;
-        for (int i = h->net && b->bytes ? 0 : 2; i < 3; i++) {
+    int moved = 0, again = 1;
+    while (again) {
+        again = 0;
+        for (int i = h->place.nodes > 1 ? 0 : 2; i < 3; i++) {
             int status = stages[i](h);
             if (status < 0)
                 return status;
             again |= status == HC_MOVED;
         }
         moved |= again;
-        if (b->exchanged < b->nsegments || b->sends.n > 0 ||
-            (b->nchildren > 0 && b->forwarded < b->nsegments)) {
-            if (!again)
-                return moved ? HC_MOVED : HC_IDLE;
-            continue;
-        }
-        int status = ++b->piece < h->batch->npieces ? begin_piece(h) : HC_DONE;
-        if (status < 0)
-            return status;
+        if (b->exchanged.position == b->bytes && b->forwarded.position == b->bytes &&
+            b->arrived.position == b->bytes && b->sends.n == 0)
+            return HC_DONE;
     }
-    return HC_DONE;
+    return moved ? HC_MOVED : HC_IDLE;
 }
 
 void hc__broadcast_abandon(hc__hierarchy *h) {
@@ -205,5 +263,7 @@ void hc__broadcast_abandon(hc__hierarchy *h) {
 
 void hc__broadcast_end(hc__hierarchy *h) {
     hc_result_free(h->broadcast.spare);
+    free(h->broadcast.at);
     h->broadcast.spare = NULL;
+    h->broadcast.at = NULL;
 }

@@ -5,6 +5,7 @@
  *     hierarchy_driver LAYOUT SEED CASES           LAYOUT: the node of each rank, as in 0,0,1,1
  *     hierarchy_driver LAYOUT SEED CASES ALGORITHM CHUNK_BYTES RAILS
  *     hierarchy_driver LAYOUT SEED bytes COUNT     one float32 allreduce; prints what each stage moved
+ *     hierarchy_driver LAYOUT SEED bits CHUNK      prints a hash of deterministic sums, fused and not
  *     hierarchy_driver LAYOUT SEED abandon         one rank never comes; the others give up
  *
  * Every rank draws the same cases from the seed, makes everybody's input again, and checks its own results.
@@ -14,7 +15,7 @@
 #define MAX_PIECES 5
 
 typedef struct shape {
-    int64_t row, rows;           /* allreduce: row 1; rows are agreed, or those of rank r below */
+    int64_t row, rows; /* allreduce: row 1; rows are agreed, or those of rank r below */
     int64_t rows_of[MAX_RANKS];
     int64_t send[MAX_RANKS][MAX_RANKS];
 } shape;
@@ -172,7 +173,10 @@ static int64_t check_gathered(const test_case *c, int32_t piece, int32_t me, con
 
 static void choose_shape(test_case *c, shape *s, uint64_t *random) {
     static const int64_t lengths[] = {0, 1, 2, 5, 17, 64, 301, 1000, 5003, 60000};
-    s->row = c->operation == HC_ALLREDUCE ? 1 : 1 + below(random, below(random, 4) ? 5 : 700);
+    s->row = c->operation == HC_ALLREDUCE ? 1
+                                          : 1 + below(random, below(random, 4)   ? 5
+                                                              : below(random, 4) ? 700
+                                                                                 : 20000);
     s->rows = c->operation == HC_REDUCESCATTER ? below(random, 40) : lengths[below(random, 10)];
     if (c->operation == HC_BROADCAST)
         s->row = 1;
@@ -377,6 +381,49 @@ static void run_bytes(int32_t rank) {
     free(data);
 }
 
+/* Three float32 arrays on a float16 wire, in one batch or one by one: a hash of what rank 0 got. */
+static uint64_t sum_hash(rank_state *s, int fused) {
+    static const int64_t counts[3] = {70001, 13, 40000};
+    hc_piece pieces[3];
+    uint64_t hash = 1469598103934665603u;
+    for (int i = 0; i < 3; i++) {
+        void *data = malloc((size_t)counts[i] * 4);
+        fill_random(data, HC_FLOAT32, counts[i], seed + (uint64_t)(s->rank * 3 + i));
+        pieces[i] = (hc_piece){.in = data, .out = data, .count = counts[i], .row = 1, .scale = 1.0 / 3};
+    }
+    for (int i = 0; i < 3; i += fused ? 3 : 1) {
+        hc_batch batch = {.operation = HC_ALLREDUCE,
+                          .reduction = HC_AVERAGE,
+                          .dtype = HC_FLOAT32,
+                          .node_dtype = HC_FLOAT32,
+                          .wire_dtype = HC_FLOAT16,
+                          .deterministic = 1,
+                          .root = -1,
+                          .divisor = 1,
+                          .npieces = fused ? 3 : 1,
+                          .pieces = &pieces[i]};
+        for (int j = i; j < i + batch.npieces; j++)
+            batch.count += counts[j];
+        CHECK(run_batch(s, &batch) == HC_DONE, "allreduce");
+    }
+    for (int i = 0; i < 3; i++) {
+        for (int64_t k = 0; k < counts[i] * 4; k++)
+            hash = (hash ^ ((uint8_t *)pieces[i].out)[k]) * 1099511628211u;
+        free(pieces[i].out);
+    }
+    return hash;
+}
+
+static void run_bits(int32_t rank) {
+    rank_state s;
+    make_rank(&s, rank);
+    uint64_t fused = sum_hash(&s, 1), single = sum_hash(&s, 0);
+    CHECK(fused == single, "other bits when fused");
+    if (rank == 0)
+        printf("%016llx\n", (unsigned long long)fused);
+    drop_rank(&s);
+}
+
 static void run_abandon(int32_t rank) {
     rank_state s;
     static float data[MAX_RANKS][300000];
@@ -412,6 +459,8 @@ int main(int argc, char **argv) {
     seed = strtoull(argv[2], NULL, 10);
     cases = atoi(argv[3]);
     counted = argc > 4 ? atoll(argv[4]) : 0;
+    if (!strcmp(argv[3], "bits"))
+        chunk_bytes = counted;
     if (cases > 0 && argc > 6) {
         algorithm = argv[4];
         chunk_bytes = atoll(argv[5]);
@@ -425,7 +474,10 @@ int main(int argc, char **argv) {
     for (int32_t r = 0; r < size; r++)
         nets[r]->message_bytes = seed % 2 ? 1000 : 0; /* long messages in pieces, or whole */
     missing = size - 1;
-    run_threads(size, cases > 0 ? run_cases : !strcmp(argv[3], "bytes") ? run_bytes : run_abandon);
+    run_threads(size, cases > 0                   ? run_cases
+                      : !strcmp(argv[3], "bytes") ? run_bytes
+                      : !strcmp(argv[3], "bits")  ? run_bits
+                                                  : run_abandon);
     for (int32_t r = 0; r < size; r++)
         nets[r]->ops->free(nets[r]);
     if (cases > 0)

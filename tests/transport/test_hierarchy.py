@@ -53,6 +53,13 @@ def test_bytes_of_each_stage(driver: Path, run_c: Run, layout: str, nodes: int) 
 
 
 @pytest.mark.timeout(60)
+@pytest.mark.parametrize("layout", ["0,0,0", "0,0,1,1", "0,1,2,2"])
+def test_deterministic_bits(driver: Path, run_c: Run, layout: str) -> None:
+    """Equal bits fused and not, in chunks of any length, under random delays."""
+    assert len({run_c(driver, layout, 1, "bits", chunk) for chunk in (0, 5000, 66_000)}) == 1
+
+
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize("layout", ["0,0", "0,1", "0,0,1,1"])
 def test_abandon(driver: Path, run_c: Run, layout: str) -> None:
     """A rank that never comes: the others give up, and nothing is left in flight."""
