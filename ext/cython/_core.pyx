@@ -9,16 +9,13 @@ cimport cython
 from cpython.buffer cimport (
     PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer,
 )
-from cpython.exc cimport PyErr_CheckSignals, PyErr_Clear
-from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New, PyCapsule_SetName
+from cpython.exc cimport PyErr_CheckSignals
+from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
 from cpython.pythread cimport PyThread_get_thread_ident
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
-from libc.stdint cimport UINT64_MAX
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
-import os
-import threading
 import time
 
 import numpy as np

@@ -13,12 +13,10 @@ cdef extern from *:
     static void hc__net_free(hc_net *net) { net->ops->free(net); }
     static void hc__data_free(hc_data *data) { data->ops->free(data); }
     static void hc__control_free(hc_control *control) { control->ops->free(control); }
-    static void hc__node_free(hc_node *node) { node->ops->free(node); }
     """
     void hc__net_free(hc_net *)
     void hc__data_free(hc_data *)
     void hc__control_free(hc_control *)
-    void hc__node_free(hc_node *)
 
 
 cdef void destroy_net(object capsule) noexcept:

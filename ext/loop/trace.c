@@ -2,9 +2,9 @@
  *
  * trace.c - the last few thousand events of this rank, for whoever wants to look.
  *
- * One writer (the driver), any number of readers, no lock. The writer announces a record before it writes (head is
- * one more than the last whole record), so a reader that copied a record knows from a second look at the head
- * whether the writer may have been in it meanwhile, and drops it then.
+ * One writer (the driver), any number of readers, no lock. The writer is in the slot of record number `head`, which
+ * is that of record head - ROOM too. A reader copies a record, then looks at the head again: if it has come so far
+ * that the writer may have been in that slot meanwhile, the copy is dropped.
  */
 #include "driver.h"
 

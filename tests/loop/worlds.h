@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * worlds.h - Worlds of threads for the loop's tests: the real engine, loop and data plane in one process.
+ */
+#ifndef HC_TEST_WORLDS_H
+#define HC_TEST_WORLDS_H
+
+#include "loop.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MOST 8
+
+typedef struct worlds {
+    int32_t size, nodes;
+    int32_t node_of[MOST], members[MOST];
+    hc_segment homes[MOST];
+    hc_net *nets[MOST];
+    hc_loop *loops[MOST];
+    pthread_barrier_t meet;
+    hc_loop_config knobs;
+} worlds;
+
+#define CHECK(condition)                                                            \
+    do {                                                                            \
+        if (!(condition)) {                                                         \
+            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
+            exit(1);                                                                \
+        }                                                                           \
+    } while (0)
+
+/* Ranks of `rank`'s node, and this rank's place among them. */
+static inline int32_t neighbours(const worlds *w, int32_t rank, int32_t *locals, int32_t *own) {
+    int32_t n = 0;
+    for (int32_t r = 0; r < w->size; r++) {
+        if (w->node_of[r] != w->node_of[rank])
+            continue;
+        if (r == rank)
+            *own = n;
+        locals[n++] = r;
+    }
+    return n;
+}
+
+static inline void worlds_prepare(worlds *w, int32_t size, int32_t nodes) {
+    w->size = size;
+    w->nodes = nodes;
+    for (int32_t r = 0; r < size; r++) {
+        w->members[r] = r;
+        w->node_of[r] = r * nodes / size;
+    }
+    for (int32_t n = 0; n < nodes; n++)
+        CHECK(hc_segment_private(&w->homes[n], hc_home_bytes(size)) == HC_OK);
+    CHECK(hc_local_net_new(size, w->nets) == HC_OK);
+    pthread_barrier_init(&w->meet, NULL, (unsigned)size);
+}
+
+static inline hc_loop *make_loop(worlds *w, int32_t rank, hc_home **home) {
+    int32_t locals[MOST], local_of[MOST], own = 0, n = neighbours(w, rank, locals, &own);
+    for (int32_t r = 0; r < w->size; r++)
+        local_of[r] = -1;
+    for (int32_t i = 0; i < n; i++)
+        local_of[locals[i]] = i;
+    hc_loop_parts parts = {.net = w->nodes > 1 ? w->nets[rank] : NULL};
+    CHECK(hc_home_new(&w->homes[w->node_of[rank]], own, n, locals, &parts.home) == HC_OK);
+    CHECK(hc_control_new(parts.home, parts.net, local_of, w->size, &parts.control) == HC_OK);
+    hc_loop_config config = w->knobs;
+    config.engine.rank = rank;
+    config.engine.size = w->size;
+    config.node_of = w->node_of;
+    config.local_rank = own;
+    config.local_size = n;
+    config.locals = locals;
+    *home = parts.home;
+    hc_loop *loop;
+    CHECK(hc_loop_new(&config, &parts, &loop) == HC_OK);
+    return loop;
+}
+
+static inline hc_node *make_node(worlds *w, int32_t rank, hc_home *home) {
+    int32_t locals[MOST], own = 0, n = neighbours(w, rank, locals, &own);
+    char name[64], why[256] = "";
+    snprintf(name, sizeof name, "/hpccoll-test-%d-%d", (int)getpid(), w->node_of[rank]);
+    hc_segment segment;
+    if (own == 0)
+        CHECK(hc_segment_create(&segment, name, hc_shm_bytes(n), why, sizeof why) == HC_OK);
+    pthread_barrier_wait(&w->meet);
+    if (own > 0)
+        CHECK(hc_segment_attach(&segment, name, hc_shm_bytes(n), why, sizeof why) == HC_OK);
+    pthread_barrier_wait(&w->meet);
+    if (own == 0)
+        hc_segment_unlink(name);
+    for (int32_t i = 0; i < n; i++)
+        locals[i] = i;
+    hc_node *node;
+    CHECK(hc_shm_node_new(segment, home, locals, own, n, &hc_host_memory, &node) == HC_OK);
+    return node;
+}
+
+static inline int finish(hc_loop *loop, hc_handle *handle) {
+    while (!hc_loop_wait(loop, handle, 50000000)) {}
+    int status = handle->status;
+    hc_handle_release(handle);
+    return status;
+}
+
+/* The calling thread makes its rank's part of the World. */
+static inline hc_loop *worlds_join(worlds *w, int32_t rank) {
+    hc_home *home;
+    hc_loop *loop = w->loops[rank] = make_loop(w, rank, &home);
+    hc_hierarchy_config config = {.set_rank = rank,
+                                  .set_size = w->size,
+                                  .members = w->members,
+                                  .node_of = w->node_of,
+                                  .algorithm = "auto"};
+    hc_child children[2 * MOST];
+    hc_set_config place = {.children = children};
+    hc_tree_index *index = hc_tree_index_new(w->members, w->node_of, w->size, 2);
+    hc_tree_place(index, rank, &place, children, 2 * MOST);
+    hc_handle *add = hc_handle_new(HC_EV_ADD_SET, 0, 0, 0, NULL, 0, 0);
+    add->node = make_node(w, rank, home);
+    CHECK(hc_hierarchy_new(&config, (hc_node *)(uintptr_t)add->node, w->nets[rank], &hc_host_memory,
+                           &add->data) == HC_OK);
+    add->place = &place;
+    hc_loop_submit(loop, add, 1);
+    CHECK(finish(loop, add) == HC_OK);
+    hc_tree_index_free(index);
+    pthread_barrier_wait(&w->meet);
+    return loop;
+}
+
+static inline void worlds_leave(worlds *w, int32_t rank) {
+    hc_handle *stop = hc_handle_new(HC_EV_STOP, 0, 0, 0, NULL, 0, 0);
+    hc_loop_submit(w->loops[rank], stop, 1);
+    CHECK(finish(w->loops[rank], stop) == HC_OK);
+    pthread_barrier_wait(&w->meet); /* the segments of the homes are this process's */
+    hc_loop_free(w->loops[rank]);
+}
+
+static inline void worlds_end(worlds *w) {
+    for (int32_t n = 0; n < w->nodes; n++)
+        hc_segment_close(&w->homes[n]);
+    for (int32_t r = 0; r < w->size; r++)
+        w->nets[r]->ops->free(w->nets[r]);
+    pthread_barrier_destroy(&w->meet);
+}
+
+/* An allreduce of int64 values in place. */
+static inline hc_handle *sum_of(const char *name, int64_t *values, int64_t n) {
+    hc_handle *handle = hc_handle_new(HC_EV_ENQUEUE, 0, 1, 1, name, strlen(name), 0);
+    handle->request.operation = HC_ALLREDUCE;
+    handle->dims[0] = n;
+    handle->tensors[0] = (hc_tensor){HC_INT64, 1, handle->dims};
+    handle->pieces[0].in = handle->pieces[0].out = values;
+    handle->pieces[0].count = n;
+    handle->pieces[0].row = 1;
+    return handle;
+}
+
+#endif
