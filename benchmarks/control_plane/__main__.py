@@ -3,7 +3,7 @@
 
     python benchmarks/control_plane [--json FILE] [--largest 4608]
 
-Every rank is a real engine in one process. Needs gcc, and about MEMORY GiB for the largest world.
+Every rank is a real engine in one process. Needs gcc, and 4 GiB of memory for the largest world.
 """
 
 import argparse
@@ -26,7 +26,8 @@ ARRIVALS = ("first", "in order", "differing", "one late")
 def build(folder: Path) -> Path:
     program = folder / "control_plane"
     sources = [*HERE.glob("*.c"), *(ROOT / "ext/core").glob("*.c")]
-    subprocess.run(["gcc", "-std=c11", "-D_GNU_SOURCE", "-O2", f"-I{ROOT / 'ext/core'}", *sources, "-o", program], check=True)
+    flags = ["-std=c11", "-D_GNU_SOURCE", "-O2", f"-I{ROOT / 'ext/core'}"]
+    subprocess.run(["gcc", *flags, *sources, "-o", program], check=True)
     return program
 
 
@@ -38,7 +39,9 @@ def measure(program: Path, nodes: int, per_node: int, fanout: int, steps: int) -
 
 def gradients(program: Path) -> list[tuple[str, int]]:
     """Names and numbers of dimensions of ResNet-50's gradients."""
-    return json.loads(subprocess.run([program, "gradients"], check=True, capture_output=True, text=True).stdout)
+    return json.loads(
+        subprocess.run([program, "gradients"], check=True, capture_output=True, text=True).stdout
+    )
 
 
 def summary(rows: list[dict[str, Any]], arrival: str) -> dict[str, Any]:
@@ -49,21 +52,32 @@ def summary(rows: list[dict[str, Any]], arrival: str) -> dict[str, Any]:
 
 
 def print_table(results: dict[int, list[dict[str, Any]]], names: list[tuple[str, int]]) -> None:
-    print(f"{'ranks':>6} {'arrival':<10} {'messages':>9} {'MB':>8} {'chain':>5} {'busiest rank':>12} {'CPU us a rank':>18} {'KiB a rank':>10}"
-          f"  | predecessor: {'messages':>9} {'MB':>8} {'chain':>5} {'rank 0':>9}")  # fmt: skip
-    print(f"{'':>6} {'':<10} {'':>9} {'':>8} {'':>5} {'messages':>12} {'mean':>9} {'max':>8} {'max':>10}  | (a tick)")
+    """Markdown: ours, and the predecessor's tick beside it."""
+    print("| ranks | arrival | messages | MB | chain | busiest rank: messages | CPU us a rank, mean | KiB a rank |"
+          " predecessor: messages | MB | chain | MB at rank 0 |")  # fmt: skip
+    print("|---" * 12 + "|")
     for rows in results.values():
         for arrival in ARRIVALS:
             row = summary(rows, arrival)
             ranks = row["ranks"]
-            old = predecessor.first_meeting(ranks, names) if arrival == "first" else predecessor.bit_vector(ranks, 161)
-            print(f"{ranks:>6} {arrival:<10} {row['messages']:>9,} {row['bytes'] / 1e6:>8.2f} {row['chain']:>5} {row['messages_max']:>12}"
-                  f" {row['cpu_us_mean']:>9.1f} {row['cpu_us_max']:>8.1f} {row['memory_max'] / 1024:>10.1f}"
-                  f"  | {'':>12} {old.messages:>9,} {old.bytes / 1e6:>8.2f} {old.chain:>5} {old.root_bytes / 1e6:>6.1f} MB")  # fmt: skip
+            first = arrival == "first"
+            old = (
+                predecessor.first_meeting(ranks, names)
+                if first
+                else predecessor.bit_vector(ranks, len(names))
+            )
+            ours = (
+                f"{ranks:,} | {arrival} | {row['messages']:,} | {row['bytes'] / 1e6:.2f} | {row['chain']}"
+                f" | {row['messages_max']} | {row['cpu_us_mean']:.0f} | {row['memory_max'] / 1024:.0f}"
+            )
+            theirs = f"{old.messages:,} | {old.bytes / 1e6:.2f} | {old.chain} | {old.root_bytes / 1e6:.1f}"
+            print(f"| {ours} | {theirs} |")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--json", type=Path, help="write all rows to this file")
     parser.add_argument("--largest", type=int, default=NODES[-1], help="nodes of the largest world")
     parser.add_argument("--fanout", type=int, default=16)
@@ -72,7 +86,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         program = build(Path(folder))
         names = gradients(program)
-        results = {n: measure(program, n, PER_NODE, arguments.fanout, arguments.steps) for n in NODES if n <= arguments.largest}
+        results = {
+            n: measure(program, n, PER_NODE, arguments.fanout, arguments.steps)
+            for n in NODES
+            if n <= arguments.largest
+        }
     print_table(results, names)
     if arguments.json:
         rows = [row for rows in results.values() for row in rows]

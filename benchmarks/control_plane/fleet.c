@@ -18,7 +18,8 @@ static void die(const char *what) {
 }
 
 static void *must(void *p) {
-    if (!p) die("out of memory");
+    if (!p)
+        die("out of memory");
     return p;
 }
 
@@ -48,16 +49,22 @@ static void send_message(fleet *f, int from, const hc_action *a) {
 static void act(fleet *f, int rank, const hc_action *a) {
     fleet_rank *k = &f->rank[rank];
     switch (a->kind) {
-    case HC_AC_SEND: send_message(f, rank, a); break;
+    case HC_AC_SEND:
+        send_message(f, rank, a);
+        break;
     case HC_AC_RUN:
-        if (k->batches++ == 0) k->first_batch = a->batch;
+        if (k->batches++ == 0)
+            k->first_batch = a->batch;
         break;
     case HC_AC_COMPLETE:
-        if (a->status) die(a->text);
+        if (a->status)
+            die(a->text);
         k->ended++;
         break;
-    case HC_AC_WAKE_AT: break;
-    default: die("an action that no step should lead to");
+    case HC_AC_WAKE_AT:
+        break;
+    default:
+        die("an action that no step should lead to");
     }
 }
 
@@ -66,8 +73,10 @@ static void feed(fleet *f, int rank, hc_event *e) {
     const hc_action *actions;
     size_t n;
     e->now = ++f->now;
-    if (hc_step(f->rank[rank].engine, e, &actions, &n)) die("the engine refused an event");
-    for (size_t i = 0; i < n; i++) act(f, rank, &actions[i]);
+    if (hc_step(f->rank[rank].engine, e, &actions, &n))
+        die("the engine refused an event");
+    for (size_t i = 0; i < n; i++)
+        act(f, rank, &actions[i]);
 }
 
 static void timed_feed(fleet *f, int rank, hc_event *e) {
@@ -83,13 +92,19 @@ void fleet_open(fleet *f, int nodes, int per_node, int fanout) {
     f->fanout = fanout;
     f->ranks = nodes * per_node;
     f->rank = must(calloc((size_t)f->ranks, sizeof *f->rank));
-    if (resnet50_gradients(f->gradients) != 25557032) die("this is not ResNet-50");
+    if (resnet50_gradients(f->gradients) != 25557032)
+        die("this is not ResNet-50");
     int32_t *members = must(malloc(2 * sizeof *members * (size_t)f->ranks)), *node = members + f->ranks;
-    for (int r = 0; r < f->ranks; r++) members[r] = r, node[r] = r / per_node;
+    for (int r = 0; r < f->ranks; r++)
+        members[r] = r, node[r] = r / per_node;
     hc_tree_index *tree = must(hc_tree_index_new(members, node, f->ranks, fanout));
     for (int r = 0; r < f->ranks; r++) {
-        hc_engine_config c = {.rank = r, .size = f->ranks, .cache_capacity = 1024, .fusion_threshold = 64 << 20,
-                              .raise_bytes = UINT64_MAX, .raise_window = 1000000};
+        hc_engine_config c = {.rank = r,
+                              .size = f->ranks,
+                              .cache_capacity = 1024,
+                              .fusion_threshold = 64 << 20,
+                              .raise_bytes = UINT64_MAX,
+                              .raise_window = 1000000};
         hc_child children[128];
         hc_set_config s;
         memset(&s, 0, sizeof s);
@@ -103,7 +118,8 @@ void fleet_open(fleet *f, int nodes, int per_node, int fanout) {
 }
 
 void fleet_close(fleet *f) {
-    for (int r = 0; r < f->ranks; r++) hc_engine_free(f->rank[r].engine);
+    for (int r = 0; r < f->ranks; r++)
+        hc_engine_free(f->rank[r].engine);
     free(f->rank);
     free(f->queue);
     free(f->pool);
@@ -118,8 +134,14 @@ void fleet_begin(fleet *f) {
 }
 
 void fleet_raise(fleet *f, int rank, const int *order, int from, int to) {
-    hc_request q = {.operation = HC_ALLREDUCE, .reduction = HC_AVERAGE, .memory = HC_MEMORY_HOST, .wire = HC_WIRE_SAME,
-                    .root = -1, .prescale = 1, .postscale = 1, .ntensors = 1};
+    hc_request q = {.operation = HC_ALLREDUCE,
+                    .reduction = HC_AVERAGE,
+                    .memory = HC_MEMORY_HOST,
+                    .wire = HC_WIRE_SAME,
+                    .root = -1,
+                    .prescale = 1,
+                    .postscale = 1,
+                    .ntensors = 1};
     uint64_t start = thread_ns();
     for (int i = from; i < to; i++) {
         const gradient *g = &f->gradients[order[i]];
@@ -138,42 +160,62 @@ void fleet_drain(fleet *f) {
     while (f->head < f->tail) {
         fleet_message g = f->queue[f->head++];
         uint8_t bytes[1 << 16], *copy = bytes; /* the pool may move while the engine answers */
-        if (g.n > sizeof bytes) copy = must(malloc(g.n));
+        if (g.n > sizeof bytes)
+            copy = must(malloc(g.n));
         memcpy(copy, f->pool + g.at, g.n);
         fleet_rank *k = &f->rank[g.to];
-        if (k->depth < g.depth) k->depth = g.depth;
+        if (k->depth < g.depth)
+            k->depth = g.depth;
         k->received++;
         timed_feed(f, g.from, &(hc_event){.kind = HC_EV_SENT, .peer = g.to});
         timed_feed(f, g.to, &(hc_event){.kind = HC_EV_MESSAGE, .peer = g.from, .bytes = copy, .nbytes = g.n});
-        if (copy != bytes) free(copy);
+        if (copy != bytes)
+            free(copy);
     }
 }
 
 void fleet_chain_restarts(fleet *f) {
-    for (int r = 0; r < f->ranks; r++) f->rank[r].depth = 0;
+    for (int r = 0; r < f->ranks; r++)
+        f->rank[r].depth = 0;
+}
+
+static uint32_t new_entries(fleet *f) {
+    hc_counters c;
+    hc_engine_counters(f->rank[0].engine, &c);
+    uint32_t n = (uint32_t)(c.entries - f->entries);
+    f->entries = c.entries;
+    return n;
 }
 
 fleet_cost fleet_finish(fleet *f) {
     fleet_cost c = {0};
     fleet_drain(f);
+    c.entries = new_entries(f);
     for (int r = 0; r < f->ranks; r++) {
         fleet_rank *k = &f->rank[r];
         for (uint32_t b = 0, n = k->batches; b < n; b++)
             timed_feed(f, r, &(hc_event){.kind = HC_EV_BATCH_DONE, .peer = -1, .batch = k->first_batch + b});
-        if (k->ended != GRADIENTS || !hc_engine_quiet(k->engine)) die("a request has not ended");
+        if (k->ended != GRADIENTS || !hc_engine_quiet(k->engine))
+            die("a request has not ended");
         uint64_t memory = hc_engine_memory(k->engine);
         c.messages += k->sent;
         c.bytes += k->bytes;
         c.cpu_mean += (double)k->cpu / 1e3 / f->ranks;
         c.memory_mean += memory;
-        if ((uint32_t)k->depth > c.chain) c.chain = (uint32_t)k->depth;
-        if (k->sent + k->received > c.messages_max) c.messages_max = k->sent + k->received;
-        if (k->bytes > c.bytes_max) c.bytes_max = k->bytes;
-        if ((double)k->cpu / 1e3 > c.cpu_max) c.cpu_max = (double)k->cpu / 1e3;
-        if (memory > c.memory_max) c.memory_max = memory;
+        if ((uint32_t)k->depth > c.chain)
+            c.chain = (uint32_t)k->depth;
+        if (k->sent + k->received > c.messages_max)
+            c.messages_max = k->sent + k->received;
+        if (k->bytes > c.bytes_max)
+            c.bytes_max = k->bytes;
+        if ((double)k->cpu / 1e3 > c.cpu_max)
+            c.cpu_max = (double)k->cpu / 1e3;
+        if (memory > c.memory_max)
+            c.memory_max = memory;
         c.batches = k->batches;
     }
     c.memory_mean /= (uint64_t)f->ranks;
-    if (f->head != f->tail) die("a step that is over sends on");
+    if (f->head != f->tail)
+        die("a step that is over sends on");
     return c;
 }

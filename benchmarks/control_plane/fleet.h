@@ -31,15 +31,16 @@ typedef struct fleet {
     size_t head, tail, room;
     uint8_t *pool;
     size_t used, pool_room;
-    uint64_t now;
+    uint64_t now, entries; /* entries: applied before this step */
 } fleet;
 
 typedef struct fleet_cost { /* of one step */
     uint64_t messages, bytes, memory_mean, memory_max;
-    uint32_t chain, messages_max; /* longest chain of dependent messages; the busiest rank's sent + received */
+    uint32_t chain,
+        messages_max; /* longest chain of dependent messages; the busiest rank's sent + received */
     uint64_t bytes_max;           /* sent by one rank */
     double cpu_mean, cpu_max;     /* microseconds of engine time a rank */
-    uint32_t batches;
+    uint32_t batches, entries; /* of the log */
 } fleet_cost;
 
 /* `per_node` ranks on each of `nodes` nodes; ends the process when memory runs out. */

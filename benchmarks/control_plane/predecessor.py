@@ -45,7 +45,13 @@ def first_meeting(ranks: int, names: list[tuple[str, int]]) -> Count:
     tick = bit_vector(ranks, 0)
     requests = sum(len(name) + 8 * ndim + FIXED_BYTES for name, ndim in names)
     depth = ceil(log2(ranks))
-    gathered = requests * sum(min(2**level, ranks - start) for level in range(depth) for start in range(2**level, ranks, 2 ** (level + 1)))
+    # Over a binomial tree a rank passes on what it has gathered: at level l from rank 2^l, 3 * 2^l, 5 * 2^l, ...
+    passed_on = (
+        min(2**level, ranks - sender)
+        for level in range(depth)
+        for sender in range(2**level, ranks, 2 ** (level + 1))
+    )
+    gathered = requests * sum(passed_on)
     broadcast = (ranks - 1) * (requests + 4)
     return Count(
         messages=tick.messages + 4 * (ranks - 1),

@@ -20,12 +20,14 @@ static void add(list *l, int ndim, const int64_t *dims, const char *format, ...)
     vsnprintf(g->name, sizeof g->name, format, args);
     va_end(args);
     g->ndim = ndim;
-    for (int d = 0; d < ndim; d++) n *= g->dims[d] = dims[d];
+    for (int d = 0; d < ndim; d++)
+        n *= g->dims[d] = dims[d];
     l->parameters += n;
 }
 
 /* A convolution and the two vectors of the batch normalisation behind it. */
-static void convolution(list *l, const char *at, const char *conv, const char *norm, int64_t out, int64_t in, int64_t k) {
+static void convolution(list *l, const char *at, const char *conv, const char *norm, int64_t out, int64_t in,
+                        int64_t k) {
     add(l, 4, (int64_t[]){out, in, k, k}, "%s%s.weight", at, conv);
     add(l, 1, &out, "%s%s.weight", at, norm);
     add(l, 1, &out, "%s%s.bias", at, norm);
@@ -44,7 +46,8 @@ int64_t resnet50_gradients(gradient out[GRADIENTS]) {
             convolution(&l, at, "conv1", "bn1", width, in, 1);
             convolution(&l, at, "conv2", "bn2", width, width, 3);
             convolution(&l, at, "conv3", "bn3", 4 * width, width, 1);
-            if (b == 0) convolution(&l, at, "downsample.0", "downsample.1", 4 * width, in, 1);
+            if (b == 0)
+                convolution(&l, at, "downsample.0", "downsample.1", 4 * width, in, 1);
             in = 4 * width;
         }
     add(&l, 2, (int64_t[]){1000, in}, "fc.weight");

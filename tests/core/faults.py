@@ -9,140 +9,181 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
+class Piece:
+    file: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True)
 class Fault:
     rule: str
-    pieces: tuple[tuple[str, str, str], ...]
-    """File, what stands there, what is put there."""
+    pieces: tuple[Piece, ...]
+    flags: str
+    """Programs in which the rule matters."""
     programs: int
-    """How many programs may run until it is noticed (seen: a tenth of it or less)."""
-    flags: str = ""
+    """How many of them may run until it is noticed (seen: a tenth of it or less)."""
 
 
-FAULTS = {
-    "stale_bits": Fault(
-        "T6: a bit for a slot that has changed meanwhile is ignored",
-        (
-            (
-                "up.c",
-                "    if (s->changed <= tag)\n        return bits;\n",
-                "    if (s->changed <= tag || bits)\n        return bits;\n",
-            ),
+STALE_BITS = Fault(
+    "T6: a bit for a slot that has changed meanwhile is ignored",
+    (Piece("up.c", "    if (s->changed <= tag)\n", "    if (s->changed <= tag || bits)\n"),),
+    "--capacity 2 --stop 0",
+    50,
+)
+
+NO_HOLD = Fault(
+    "T5: a message from a position that is not reached here waits",
+    (
+        Piece(
+            "up.c", "    if (m.tag > s->q || is_held(s, source, NULL))", "    if (is_held(s, source, NULL))"
         ),
-        50, "--capacity 2 --stop 0",
     ),
-    "no_hold": Fault(
-        "T5: a message from a position not reached here waits",
-        (
-            (
-                "up.c",
-                "    if (m.tag > s->q || is_held(s, source, NULL))",
-                "    if (s->q == UINT64_MAX || is_held(s, source, NULL))",
-            ),
+    "--sequenced 1 --stop 0",
+    6000,
+)
+
+NO_RERAISE = Fault(
+    "L5: what was raised on a slot that is gone is raised again",
+    (
+        Piece(
+            "raise.c",
+            "            raise_one(s, name);\n    }\n    hc__tree_rise",
+            "            (void)slot;\n    }\n    hc__tree_rise",
         ),
-        1500, "--sequenced 1 --stop 0",
     ),
-    "no_reraise": Fault(
-        "L5: what was raised on a slot that is gone is raised again",
-        (
-            (
-                "raise.c",
-                "            raise_one(s, name);\n    }\n    hc__tree_rise",
-                "            (void)slot;\n    }\n    hc__tree_rise",
-            ),
+    "--capacity 2 --stop 0",
+    50,
+)
+
+STALE_READY = Fault(
+    "T10: the root's ready list forgets the items of slots that an entry frees",
+    (
+        Piece(
+            "slots.c",
+            "        row[column] &= ~bit;\n    row[HC__GONE]",
+            "        row[column] &= column == HC__OUT ? UINT64_MAX : ~bit;\n    row[HC__GONE]",
         ),
-        50, "--capacity 2 --stop 0",
     ),
-    "stale_ready": Fault(
-        "T10: the root's ready list forgets the items of slots that an entry frees",
-        (
-            (
-                "slots.c",
-                "        row[column] &= ~bit;\n    row[HC__GONE]",
-                "        row[column] &= column == HC__OUT ? UINT64_MAX : ~bit;\n    row[HC__GONE]",
-            ),
+    "--capacity 1 --sequenced 1 --stop 0",
+    1000,
+)
+
+ENTRY_ORDER = Fault(
+    "L2: slots mean what they meant before the entry",
+    (
+        Piece("log.c", "    n = commit_slots(s, entry, agreed); ", "    n = 0; "),
+        Piece(
+            "log.c",
+            "        n += commit_first(s, &entry->firsts[i], &agreed[n]);\n",
+            "        n += commit_first(s, &entry->firsts[i], &agreed[n]);\n"
+            "    n += commit_slots(s, entry, &agreed[n]);\n",
         ),
-        1000, "--capacity 1 --sequenced 1 --stop 0 --ranks 2-6",
     ),
-    "entry_order": Fault(
-        "L2: slots mean what they meant before the entry",
-        (
-            (
-                "log.c",
-                "    n = commit_slots(s, entry, agreed);          /* L2: before L3, which may rename a slot */\n    for (uint32_t i = 0; i < entry->nfirsts; i++) /* L3 */\n        n += commit_first(s, &entry->firsts[i], &agreed[n]);\n",
-                "    n = 0;\n    for (uint32_t i = 0; i < entry->nfirsts; i++)\n        n += commit_first(s, &entry->firsts[i], &agreed[n]);\n    n += commit_slots(s, entry, &agreed[n]);\n",
-            ),
+    "--capacity 1 --stop 0",
+    50,
+)
+
+LRU_LOCAL = Fault(
+    "L2: the order of use is a function of the log",
+    (
+        Piece(
+            "slots.c",
+            "        slot = s->lru_oldest;\n",
+            "        slot = s->set_rank % 2 ? s->lru_newest : s->lru_oldest;\n",
         ),
-        50, "--capacity 1 --stop 0",
     ),
-    "lru_local": Fault(
-        "the least recently used slot is a function of the log",
-        (
-            (
-                "slots.c",
-                "        slot = s->lru_oldest;\n",
-                "        slot = s->set_rank % 2 ? s->lru_newest : s->lru_oldest;\n",
-            ),
+    "--capacity 2 --stop 0",
+    50,
+)
+
+NO_COMPARISON = Fault(
+    "T7: signatures are compared",
+    (
+        Piece(
+            "tree.c",
+            "while (i < first->nsigs && first->sigs[i] != sig &&",
+            "while (i < first->nsigs && i > 0 &&",
         ),
-        50, "--capacity 2 --stop 0",
     ),
-    "no_comparison": Fault(
-        "T7: signatures are compared",
-        (
-            (
-                "tree.c",
-                "while (i < first->nsigs && first->sigs[i] != sig && !hc__sig_is(first->sigs[i], sig->bytes, sig->nbytes))",
-                "while (i < first->nsigs && i > 0)",
-            ),
+    "--stop 0",
+    50,
+)
+
+WINDOW = Fault(
+    "section 3: the number of raised names is not bounded",
+    (
+        Piece(
+            "raise.c",
+            "    for (; name != HC__NONE; name = s->names.at[name].newer)\n        raise_one(s, name);",
+            "    for (; name != HC__NONE && name == s->oldest; name = s->names.at[name].newer)\n"
+            "        raise_one(s, name);\n    s->unraised = name;",
         ),
-        50, "--stop 0",
-    ),
-    "window": Fault(
-        "section 3: the number of raised names is not bounded",
-        (
-            (
-                "raise.c",
-                "    for (; name != HC__NONE; name = s->names.at[name].newer)\n        raise_one(s, name);",
-                "    for (; name != HC__NONE && name == s->oldest; name = s->names.at[name].newer)\n        raise_one(s, name);\n    s->unraised = name;",
-            ),
-            (
-                "step.c",
-                "    if (s->unraised == HC__NONE || s->joined || s->stopped)",
-                "    if (s->unraised == HC__NONE || s->joined || s->stopped || s->unraised != s->oldest)",
-            ),
+        Piece(
+            "step.c",
+            "    if (s->unraised == HC__NONE || s->joined || s->stopped)",
+            "    if (s->unraised == HC__NONE || s->joined || s->stopped || s->unraised != s->oldest)",
         ),
-        50, "--stop 0",
     ),
-    "fuse_local": Fault(
-        "B1: batches are cut by agreed sizes alone",
-        (
-            (
-                "fuse.c",
-                ".threshold = s->engine->config.fusion_threshold}",
-                ".threshold = s->engine->config.fusion_threshold + 8 * (uint64_t)s->set_rank}",
-            ),
+    "--stop 0",
+    50,
+)
+
+FUSE_LOCAL = Fault(
+    "B1: batches are cut by agreed sizes alone",
+    (
+        Piece(
+            "fuse.c",
+            ".threshold = s->engine->config.fusion_threshold}",
+            ".threshold = s->engine->config.fusion_threshold + 8 * (uint64_t)s->set_rank}",
         ),
-        50, "--stop 0",
     ),
-    "no_sequencer": Fault(
-        "B5: entries of sets that share a stream have one order",
-        (
-            (
-                "commit.c",
-                "    if (s->sequenced && s->id != 0)",
-                "    if (s->sequenced && s->id == UINT32_MAX)",
-            ),
+    "--stop 0",
+    2000,
+)
+
+NO_SEQUENCER = Fault(
+    "B5: entries of sets that share a stream have one order",
+    (
+        Piece(
+            "commit.c", "    if (s->sequenced && s->id != 0)", "    if (s->sequenced && s->id == UINT32_MAX)"
         ),
-        50, "--sequenced 1 --stop 0",
     ),
-    "sent_again": Fault(
-        "T3: an item goes up once",
-        (
-            (
-                "tree.c",
-                "        uint64_t fresh = all & any & ~row[HC__SENT];",
-                "        uint64_t fresh = all & any;",
-            ),
+    "--sequenced 1 --stop 0",
+    50,
+)
+
+SENT_AGAIN = Fault(
+    "T3: an item goes up once",
+    (
+        Piece(
+            "tree.c",
+            "        uint64_t fresh = all & any & ~row[HC__SENT];",
+            "        uint64_t fresh = all & any;",
         ),
-        50, "--stop 0",
     ),
-}  # fmt: skip
+    "--stop 0",
+    50,
+)
+
+FIRM_JOIN = Fault(
+    "join: one that has requests pending is void when slots are freed",
+    (Piece("join.c", "    s->loose = (uint8_t)has_raised(s);", "    s->loose = 0;"),),
+    "--capacity 1 --joins 1 --stop 0",
+    10000,
+)
+
+ROOT_UNMARKED = Fault(
+    "join: what the root of a broadcast had submitted before it joined counts",
+    (
+        Piece(
+            "tree.c",
+            "    if (s->slots[slot].sig->request.root == s->set_rank)\n        row[HC__ROOTED] |= bit;\n",
+            "    (void)row;\n",
+        ),
+    ),
+    "--joins 1 --stop 0",
+    50,
+)
+
+FAULTS = {name.lower(): fault for name, fault in list(globals().items()) if isinstance(fault, Fault)}

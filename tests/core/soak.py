@@ -1,25 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
 """The engine under load: many random programs, many hostile messages; prints what was run.
 
-    python tests/core/soak.py --programs 100000 --fuzz 10000000 --jobs 2
+    python tests/core/soak.py --programs 100000 --fuzz 10000000
 
-Programs run twice: most of them plainly, a tenth under the address and undefined-behaviour sanitizers.
-Needs gcc, and for the fuzzer clang with its run-time library (libclang-rt).
+A tenth of the programs runs under the address and undefined-behaviour sanitizers, the fuzzer always does.
+Needs gcc, and for the fuzzer clang with its run-time library (Debian: clang libclang-rt-14-dev).
 """
 
 import argparse
+import os
 import re
 import subprocess
 import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
-from programs import ROOT, SANITIZE, fuzzer, seeds, simulator
+from programs import ROOT, SANITIZE, Build, fuzzer, seeds, simulator
 
-# What a share of the programs is forced to; the rest is left to chance.
-MODES = ["", "", "--capacity 1 --sequenced 1 --stop 0 --ranks 1-6", "--capacity 2 --sequenced 1 --stop 0 --ranks 1-6"]
+ROUND = 200_000  # inputs of one call of the fuzzer
+
+# What a quarter of the programs each is forced to; the rest is left to chance.
+SMALL = "--ranks 1-6 --sequenced 1 --stop 0"
+MODES = ("", "", f"--capacity 1 {SMALL}", f"--capacity 2 {SMALL}")
+
+
+def compiler() -> Build:
+    """compile_c of the tests' conftest.py: pytest compiles the same programs only once."""
+    spec = spec_from_file_location("conftest_of_the_tests", ROOT / "tests/conftest.py")
+    assert spec and spec.loader
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    build: Build = module.compile_c
+    return build
 
 
 def output(command: list[str | Path]) -> str:
@@ -29,52 +44,57 @@ def output(command: list[str | Path]) -> str:
     return done.stdout + done.stderr
 
 
-def programs(count: int, jobs: int, seed: int) -> None:
-    plain, sanitized = simulator(), simulator(*SANITIZE)
-    share = max(1, count // (len(MODES) * 10))
+def programs(build: Build, count: int, jobs: int, seed: int) -> None:
+    """`count` random programs in shares, every tenth share sanitized."""
+    plain, sanitized = simulator(build), simulator(build, *SANITIZE)
+    shares = 10 * len(MODES)
+    share = -(-count // shares)
     runs: list[list[str | Path]] = []
-    for i in range(len(MODES) * 10):
+    for i in range(shares):
         program = sanitized if i % 10 == 9 else plain
-        runs.append([program, "--programs", str(share), "--seed", str(seed + i * share), *MODES[i // 10].split()])
+        first = str(seed + i * share)
+        runs.append([program, "--programs", str(share), "--seed", first, *MODES[i // 10].split()])
     start = time.monotonic()
+    totals: dict[str, int] = {}
     with ThreadPoolExecutor(jobs) as pool:
-        totals: dict[str, int] = {}
         for text in pool.map(output, runs):
             for number, what in re.findall(r"(\d+) ([a-z][a-z ]*)", text.split("(")[0]):
                 totals[what.strip()] = totals.get(what.strip(), 0) + int(number)
-    print(f"{time.monotonic() - start:.0f} s:", ", ".join(f"{number:,} {what}" for what, number in totals.items()), flush=True)
+    counts = ", ".join(f"{number:,} {what}" for what, number in totals.items())
+    print(f"{time.monotonic() - start:.0f} s: {counts}; all as on an ideal machine", flush=True)
 
 
-def fuzz(count: int, jobs: int, seed: int) -> None:
-    program, write_seeds = fuzzer(), seeds()
-    with tempfile.TemporaryDirectory() as folder:
-        print("fuzzer's seeds:", output([write_seeds, folder]).strip(), flush=True)
-        runs: list[list[str | Path]] = [
-            [program, f"-runs={count // jobs}", f"-seed={seed + i}", "-max_len=4096", "-print_final_stats=1", f"-artifact_prefix={folder}/", folder]
-            for i in range(jobs)
-        ]
-        start = time.monotonic()
-        with ThreadPoolExecutor(jobs) as pool:
-            texts = list(pool.map(output, runs))
-        inputs = sum(int(number) for text in texts for number in re.findall(r"number_of_executed_units:\s*(\d+)", text))
-        messages, refused = (
-            sum(int(number) for text in texts for number in re.findall(pattern, text))
-            for pattern in (r"(\d+) messages decoded", r"(\d+) of them refused")
-        )
-        print(f"{time.monotonic() - start:.0f} s: {inputs:,} inputs to the wire decoder with {messages:,} messages, {refused:,} refused, no fault")
+def fuzz(build: Build, count: int, jobs: int, seed: int) -> None:
+    """Rounds of libFuzzer over one growing corpus until `count` messages have been decoded."""
+    program, write_seeds = fuzzer(build), seeds(build)
+    start, inputs, messages, refused = time.monotonic(), 0, 0, 0
+    with tempfile.TemporaryDirectory() as corpus, ThreadPoolExecutor(jobs) as pool:
+        print("fuzzer's seeds:", output([write_seeds, corpus]).strip(), flush=True)
+        flags = [f"-runs={ROUND}", "-max_len=4096", f"-artifact_prefix={ROOT}/build/", corpus]
+        while messages < count:
+            runs = [[program, f"-seed={seed + inputs + i}", *flags] for i in range(jobs)]
+            for text in pool.map(output, runs):
+                found = re.search(r"fuzz_wire: (\d+) messages decoded, (\d+) of them refused", text)
+                assert found, text
+                inputs, messages, refused = inputs + ROUND, messages + int(found[1]), refused + int(found[2])
+            print(f"{time.monotonic() - start:.0f} s: {messages:,} messages in {inputs:,} inputs", flush=True)
+    print(f"{messages:,} inputs to the wire decoder, {refused:,} of them refused, no fault", flush=True)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--programs", type=int, default=100_000)
-    parser.add_argument("--fuzz", type=int, default=10_000_000)
-    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--fuzz", type=int, default=10_000_000, help="messages to the wire decoder")
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--seed", type=int, default=1_000_000)
     arguments = parser.parse_args()
+    build = compiler()
     if arguments.programs:
-        programs(arguments.programs, arguments.jobs, arguments.seed)
+        programs(build, arguments.programs, arguments.jobs, arguments.seed)
     if arguments.fuzz:
-        fuzz(arguments.fuzz, arguments.jobs, arguments.seed)
+        fuzz(build, arguments.fuzz, arguments.jobs, arguments.seed)
 
 
 if __name__ == "__main__":

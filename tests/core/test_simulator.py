@@ -8,13 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from programs import SANITIZE, simulator
+from programs import SANITIZE, Build, simulator
 
 
 @pytest.fixture(scope="module")
-def sim() -> Path:
-    return simulator()
+def sim(build_c: Build) -> Path:
+    return simulator(build_c)
 
 
 @pytest.mark.parametrize(
@@ -34,9 +33,10 @@ def test_programs(sim: Path, run_c: Callable[..., str], programs: int, flags: st
     print(run_c(sim, "--programs", programs, *flags.split()))
 
 
-def test_sanitized(run_c: Callable[..., str]) -> None:
+def test_sanitized(build_c: Build, run_c: Callable[..., str]) -> None:
     """Address and undefined-behaviour sanitizers, leaks included."""
-    print(run_c(simulator(*SANITIZE), "--programs", 400, "--seed", 900000, timeout=100))
+    program = simulator(build_c, *SANITIZE)
+    print(run_c(program, "--programs", 400, "--seed", 900000, timeout=100))
 
 
 def test_replay(sim: Path, run_c: Callable[..., str]) -> None:

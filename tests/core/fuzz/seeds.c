@@ -8,10 +8,13 @@
 
 #include <stdio.h>
 
-static void put(FILE *f, int byte) { fputc(byte & 255, f); }
+static void put(FILE *f, int byte) {
+    fputc(byte & 255, f);
+}
 
 int main(int argc, char **argv) {
-    if (argc != 2) return 2;
+    if (argc != 2)
+        return 2;
     states_make(1000);
     int written = 0;
     for (int i = 0; i < states_count(); i++) {
@@ -19,13 +22,16 @@ int main(int argc, char **argv) {
         char path[1024];
         snprintf(path, sizeof path, "%s/state-%04d", argv[1], i);
         FILE *f = fopen(path, "wb");
-        if (!f) return 1;
+        if (!f)
+            return 1;
         put(f, i);
         put(f, i >> 8);
         for (int k = s->n, n = 0; k < s->total && n < 3; k++) {
             const hc_event *e = &s->events[k];
-            if (e->kind != HC_EV_MESSAGE) continue;
+            if (e->kind != HC_EV_MESSAGE)
+                continue;
             put(f, e->peer);
+            put(f, 0); /* nothing to repair */
             put(f, (int)e->nbytes);
             put(f, (int)(e->nbytes >> 8));
             fwrite(e->bytes, 1, e->nbytes, f);

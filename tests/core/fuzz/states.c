@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { EVENTS = 48, STATES = 4096 }; /* longer recordings would make every input slow */
+enum { EVENTS = 32, STATES = 4096 }; /* longer recordings would make every input slow */
 
 static state states[STATES];
 static int nstates;
@@ -25,7 +25,8 @@ static const hc_request *copy_request(const hc_request *q) {
     hc_request *c = sim_copy(&forever, q, sizeof *q);
     hc_tensor *t = sim_copy(&forever, q->tensors, sizeof *t * q->ntensors);
     c->name = sim_copy(&forever, q->name, q->name_len);
-    for (uint32_t i = 0; i < q->ntensors; i++) t[i].dims = sim_copy(&forever, t[i].dims, sizeof(int64_t) * t[i].ndim);
+    for (uint32_t i = 0; i < q->ntensors; i++)
+        t[i].dims = sim_copy(&forever, t[i].dims, sizeof(int64_t) * t[i].ndim);
     c->tensors = t;
     return c;
 }
@@ -38,13 +39,18 @@ static const hc_set_config *copy_config(const hc_set_config *c) {
 
 static void record(void *unused, int rank, const hc_event *e) {
     (void)unused;
-    if (length[rank] == EVENTS) return;
+    if (length[rank] == EVENTS)
+        return;
     hc_event *c = &recording[rank][length[rank]++];
     *c = *e;
-    if (e->request) c->request = copy_request(e->request);
-    if (e->config) c->config = copy_config(e->config);
-    if (e->bytes) c->bytes = sim_copy(&forever, e->bytes, e->nbytes);
-    if (e->text) c->text = sim_copy(&forever, e->text, strlen(e->text) + 1);
+    if (e->request)
+        c->request = copy_request(e->request);
+    if (e->config)
+        c->config = copy_config(e->config);
+    if (e->bytes)
+        c->bytes = sim_copy(&forever, e->bytes, e->nbytes);
+    if (e->text)
+        c->text = sim_copy(&forever, e->text, strlen(e->text) + 1);
 }
 
 /* One simulated run: two states a rank, cut where chance wants them. */
@@ -67,8 +73,13 @@ static void record_run(uint64_t seed, int wanted) {
     }
     for (int i = 0; i < 2 * STATE_RANKS && nstates < wanted && nstates < STATES; i++) {
         int r = i % STATE_RANKS;
-        hc_engine_config c = {.rank = r, .size = STATE_RANKS, .cache_capacity = p.capacity, .fusion_threshold = p.threshold,
-                              .raise_bytes = p.raise_bytes, .raise_window = p.raise_window, .stall_warning = i % 2 ? 1000 : 0};
+        hc_engine_config c = {.rank = r,
+                              .size = STATE_RANKS,
+                              .cache_capacity = p.capacity,
+                              .fusion_threshold = p.threshold,
+                              .raise_bytes = p.raise_bytes,
+                              .raise_window = p.raise_window,
+                              .stall_warning = i % 2 ? 1000 : 0};
         states[nstates++] = (state){c, recording[r], sim_between(&rng, 1, length[r]), length[r]};
     }
     sim_machine_close(&m);
@@ -76,16 +87,22 @@ static void record_run(uint64_t seed, int wanted) {
 }
 
 void states_make(int n) {
-    for (uint64_t seed = 1; nstates < n && nstates < STATES; seed++) record_run(seed, n);
+    for (uint64_t seed = 1; nstates < n && nstates < STATES; seed++)
+        record_run(seed, n);
 }
 
-int states_count(void) { return nstates; }
-const state *state_at(int i) { return &states[i]; }
+int states_count(void) {
+    return nstates;
+}
+const state *state_at(int i) {
+    return &states[i];
+}
 
 hc_engine *state_enter(const state *s) {
     const hc_action *actions;
     size_t n;
     hc_engine *e = hc_engine_new(&s->config);
-    for (int i = 0; e && i < s->n; i++) hc_step(e, &s->events[i], &actions, &n);
+    for (int i = 0; e && i < s->n; i++)
+        hc_step(e, &s->events[i], &actions, &n);
     return e;
 }

@@ -41,10 +41,12 @@ void *sim_copy(sim_arena *a, const void *from, size_t bytes) {
 }
 
 void *sim_grow(sim_arena *a, void *vector, int n, int *room, size_t width) {
-    if (n < *room) return vector;
+    if (n < *room)
+        return vector;
     int more = *room ? 2 * *room : 8;
     void *p = sim_take(a, (size_t)more * width);
-    if (n) memcpy(p, vector, (size_t)n * width);
+    if (n)
+        memcpy(p, vector, (size_t)n * width);
     *room = more;
     return p;
 }

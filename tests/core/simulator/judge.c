@@ -14,30 +14,35 @@
 
 /* Handles that were in flight together: the same set, name and use of it (joins: the same phase). */
 static int companions(const sim_handle *a, const sim_handle *b) {
-    return a->set == b->set && a->is_join == b->is_join && a->name == b->name && a->occurrence == b->occurrence;
+    return a->set == b->set && a->is_join == b->is_join && a->name == b->name &&
+           a->occurrence == b->occurrence;
 }
 
-static int decided_by_log(int status) { return status == HC_OK || status == HC_MISMATCH || status == HC_ROOT_JOINED; }
+static int decided_by_log(int status) {
+    return status == HC_OK || status == HC_MISMATCH || status == HC_ROOT_JOINED;
+}
 
 static void compare(sim_machine *m, int x, int y) {
     const sim_handle *h = &m->program->handles[x];
     const sim_result *a = &m->result[x], *b = &m->result[y];
     const char *name = h->is_join ? "join" : m->program->set[h->set].name[h->name];
-    if (a->state != SIM_ENDED || b->state != SIM_ENDED || a->spoiled || b->spoiled) return;
+    if (a->state != SIM_ENDED || b->state != SIM_ENDED || a->spoiled || b->spoiled)
+        return;
     int other = m->program->handles[y].rank;
     if (a->status != b->status && !m->failing)
         sim_break(m, "%s of set %d ends as %s on rank %d and as %s on rank %d", name, h->set,
                   hc_status_name(a->status), h->rank, hc_status_name(b->status), other);
-    if (a->status != b->status || !decided_by_log(a->status)) return;
+    if (a->status != b->status || !decided_by_log(a->status))
+        return;
     if (a->position != b->position)
         sim_break(m, "%s of set %d: position %llu on rank %d, %llu on rank %d", name, h->set,
                   (unsigned long long)a->position, h->rank, (unsigned long long)b->position, other);
     if (a->value != b->value)
-        sim_break(m, "%s of set %d: last rank %lld on rank %d, %lld on rank %d", name, h->set, (long long)a->value,
-                  h->rank, (long long)b->value, other);
+        sim_break(m, "%s of set %d: last rank %lld on rank %d, %lld on rank %d", name, h->set,
+                  (long long)a->value, h->rank, (long long)b->value, other);
     if (a->status != HC_OK && strcmp(a->text, b->text))
-        sim_break(m, "%s of set %d: error texts differ:\n  rank %d: %s\n  rank %d: %s", name, h->set, h->rank, a->text,
-                  other, b->text);
+        sim_break(m, "%s of set %d: error texts differ:\n  rank %d: %s\n  rank %d: %s", name, h->set, h->rank,
+                  a->text, other, b->text);
 }
 
 static void same_everywhere(sim_machine *m) {
@@ -47,11 +52,15 @@ static void same_everywhere(sim_machine *m) {
         memset(first, 0, sizeof first);
         for (int x = 0; x < p->nhandles && !m->broken; x++) {
             const sim_handle *h = &p->handles[x];
-            if (h->set != s) continue;
+            if (h->set != s)
+                continue;
             int *slot = &first[h->is_join][h->name][(h->occurrence / 1000 * 32 + h->occurrence % 1000) % 64];
-            if (m->result[x].state != SIM_ENDED) continue;
-            if (*slot && companions(h, &p->handles[*slot - 1])) compare(m, *slot - 1, x);
-            else *slot = x + 1;
+            if (m->result[x].state != SIM_ENDED)
+                continue;
+            if (*slot && companions(h, &p->handles[*slot - 1]))
+                compare(m, *slot - 1, x);
+            else
+                *slot = x + 1;
         }
     }
 }
@@ -64,7 +73,8 @@ static int has_number(const char *text, long long number) {
     int n = snprintf(digits, sizeof digits, "%lld", number);
     for (const char *at = strstr(text, digits); at; at = strstr(at + 1, digits)) {
         int before = at > text && at[-1] >= '0' && at[-1] <= '9';
-        if (!before && !(at[n] >= '0' && at[n] <= '9')) return 1;
+        if (!before && !(at[n] >= '0' && at[n] <= '9'))
+            return 1;
     }
     return 0;
 }
@@ -75,14 +85,17 @@ static int names_both(const char *text, const sim_signature *a, const sim_signat
         return strstr(text, hc_operation_name(a->operation)) && strstr(text, hc_operation_name(b->operation));
     if (a->reduction != b->reduction)
         return strstr(text, hc_reduction_name(a->reduction)) && strstr(text, hc_reduction_name(b->reduction));
-    if (a->root != b->root) return has_number(text, a->root) && has_number(text, b->root);
+    if (a->root != b->root)
+        return has_number(text, a->root) && has_number(text, b->root);
     if (a->flags != b->flags || a->ntensors != b->ntensors)
         return strstr(text, "group") && (a->ntensors == 1 || has_number(text, a->ntensors)) &&
                (b->ntensors == 1 || has_number(text, b->ntensors));
     for (int i = 0; i < a->ntensors; i++) {
         if (a->tensor[i].dtype != b->tensor[i].dtype)
-            return strstr(text, hc_dtype_name(a->tensor[i].dtype)) && strstr(text, hc_dtype_name(b->tensor[i].dtype));
-        if (a->tensor[i].ndim != b->tensor[i].ndim) return strstr(text, "shape") != NULL;
+            return strstr(text, hc_dtype_name(a->tensor[i].dtype)) &&
+                   strstr(text, hc_dtype_name(b->tensor[i].dtype));
+        if (a->tensor[i].ndim != b->tensor[i].ndim)
+            return strstr(text, "shape") != NULL;
         for (int d = sim_own_rows(a->operation); d < a->tensor[i].ndim && d < b->tensor[i].ndim; d++)
             if (a->tensor[i].dims[d] != b->tensor[i].dims[d])
                 return has_number(text, a->tensor[i].dims[d]) && has_number(text, b->tensor[i].dims[d]);
@@ -101,26 +114,33 @@ static void check_mismatch(sim_machine *m, int x) {
         return;
     }
     for (int y = 0; y < p->nhandles; y++) {
-        if (!companions(h, &p->handles[y]) || m->result[y].state == SIM_UNBORN) continue;
+        if (!companions(h, &p->handles[y]) || m->result[y].state == SIM_UNBORN)
+            continue;
         int rank = p->set[h->set].set_rank[p->handles[y].rank];
-        if (lowest < 0 || rank < p->set[h->set].set_rank[p->handles[lowest].rank]) lowest = y;
+        if (lowest < 0 || rank < p->set[h->set].set_rank[p->handles[lowest].rank])
+            lowest = y;
     }
     const sim_signature *a = &p->handles[lowest].signature;
     for (int y = 0; y < p->nhandles && !good; y++) {
         const sim_signature *b = &p->handles[y].signature;
-        if (!companions(h, &p->handles[y]) || m->result[y].state == SIM_UNBORN || sim_signature_agrees(a, b)) continue;
+        if (!companions(h, &p->handles[y]) || m->result[y].state == SIM_UNBORN || sim_signature_agrees(a, b))
+            continue;
         good = has_number(r->text, p->set[h->set].set_rank[p->handles[lowest].rank]) &&
                has_number(r->text, p->set[h->set].set_rank[p->handles[y].rank]) && names_both(r->text, a, b);
     }
-    if (!good) sim_break(m, "MISMATCH text without the lowest rank, one that deviates and both values: %s", r->text);
+    if (!good)
+        sim_break(m, "MISMATCH text without the lowest rank, one that deviates and both values: %s", r->text);
 }
 
 static void error_texts(sim_machine *m) {
     const sim_program *p = m->program;
     for (int x = 0; x < p->nhandles && !m->broken; x++) {
-        if (m->result[x].state != SIM_ENDED || m->result[x].status == HC_OK) continue;
-        if (m->result[x].status == HC_MISMATCH) check_mismatch(m, x);
-        else if (!m->result[x].text[0]) sim_break(m, "%s without a text", hc_status_name(m->result[x].status));
+        if (m->result[x].state != SIM_ENDED || m->result[x].status == HC_OK)
+            continue;
+        if (m->result[x].status == HC_MISMATCH)
+            check_mismatch(m, x);
+        else if (!m->result[x].text[0])
+            sim_break(m, "%s without a text", hc_status_name(m->result[x].status));
     }
 }
 
@@ -136,8 +156,10 @@ static void like_the_oracle(sim_machine *m) {
                 sim_break(m, "rank %d thread %d ends at operation %d, on an ideal machine at %d", r, t,
                           m->rank[r].pc[t], ideal.pc[r][t]);
     for (int x = 0; x < p->nhandles && !m->broken; x++) {
-        int got = m->result[x].state == SIM_ENDED ? m->result[x].status : SIM_UNKNOWN, want = ideal.outcome[x];
-        if (got == want || (m->result[x].spoiled && want == HC_OK)) continue;
+        int got = m->result[x].state == SIM_ENDED ? m->result[x].status : SIM_UNKNOWN,
+            want = ideal.outcome[x];
+        if (got == want || (m->result[x].spoiled && want == HC_OK))
+            continue;
         sim_break(m, "rank %d: %s of set %d is %s, on an ideal machine %s", p->handles[x].rank,
                   p->handles[x].is_join ? "join" : p->set[p->handles[x].set].name[p->handles[x].name],
                   p->handles[x].set, got == SIM_UNKNOWN ? "not ended" : hc_status_name(got),
@@ -149,7 +171,8 @@ static void all_threads_ended(sim_machine *m, const char *after) {
     for (int r = 0; r < m->program->ranks && !m->broken; r++)
         for (int t = 0; t < m->program->threads[r]; t++)
             if (!m->rank[r].dead && m->rank[r].pc[t] != m->program->thread[r][t].n)
-                sim_break(m, "rank %d thread %d hangs at operation %d after %s", r, t, m->rank[r].pc[t], after);
+                sim_break(m, "rank %d thread %d hangs at operation %d after %s", r, t, m->rank[r].pc[t],
+                          after);
     for (int x = 0; x < m->program->nhandles && !m->broken; x++)
         if (!m->rank[m->program->handles[x].rank].dead && m->result[x].state != SIM_ENDED)
             sim_break(m, "rank %d: ticket %d has no end after %s", m->program->handles[x].rank, x + 1, after);
@@ -164,7 +187,8 @@ static void all_stopped(sim_machine *m) {
 
 static void all_failed(sim_machine *m) {
     for (int r = 0; r < m->program->ranks; r++)
-        if (!m->rank[r].dead && !m->rank[r].failed) sim_break(m, "rank %d does not know that the World is broken", r);
+        if (!m->rank[r].dead && !m->rank[r].failed)
+            sim_break(m, "rank %d does not know that the World is broken", r);
 }
 
 /* ---- batches, status and silence -------------------------------------------------------------------- */
@@ -182,7 +206,8 @@ static void batches_done(sim_machine *m) {
 static void preempted_alike(sim_machine *m) {
     for (int s = 0; s < m->program->nsets; s++)
         for (int i = 1; i < m->program->set[s].n; i++)
-            if (!m->program->stop && m->rank[m->program->set[s].members[i]].preempted[s] != m->rank[m->program->set[s].members[0]].preempted[s])
+            if (!m->program->stop && m->rank[m->program->set[s].members[i]].preempted[s] !=
+                                         m->rank[m->program->set[s].members[0]].preempted[s])
                 sim_break(m, "PREEMPT of set %d has not one position", s);
 }
 
@@ -202,18 +227,22 @@ static void silent(sim_machine *m) {
         }
     }
     if (m->messages > bound && !m->failing)
-        sim_break(m, "%llu messages, at most %llu have a cause", (unsigned long long)m->messages, (unsigned long long)bound);
+        sim_break(m, "%llu messages, at most %llu have a cause", (unsigned long long)m->messages,
+                  (unsigned long long)bound);
     if (!p->sequenced && !m->failing && (counted != m->messages || bytes != m->bytes))
-        sim_break(m, "the engines count %llu messages of %llu bytes, the edges %llu of %llu", (unsigned long long)counted,
-                  (unsigned long long)bytes, (unsigned long long)m->messages, (unsigned long long)m->bytes);
+        sim_break(m, "the engines count %llu messages of %llu bytes, the edges %llu of %llu",
+                  (unsigned long long)counted, (unsigned long long)bytes, (unsigned long long)m->messages,
+                  (unsigned long long)m->bytes);
     uint64_t before = m->messages;
     for (int r = 0; r < p->ranks && !m->broken; r++) {
-        if (m->rank[r].dead) continue;
+        if (m->rank[r].dead)
+            continue;
         hc_event e = {.kind = HC_EV_TICK, .peer = -1};
         m->rank[r].now += (uint64_t)1 << 40;
         sim_feed(m, r, &e);
     }
-    if (m->messages != before) sim_break(m, "messages although nothing can happen");
+    if (m->messages != before)
+        sim_break(m, "messages although nothing can happen");
 }
 
 /* A rank whose program is over and whose sets wait for nobody holds nothing. */
@@ -221,24 +250,37 @@ static void quiet(sim_machine *m) {
     const sim_program *p = m->program;
     for (int r = 0; r < p->ranks; r++)
         for (int t = 0; t < p->threads[r]; t++)
-            if (m->rank[r].pc[t] != p->thread[r][t].n) return;
+            if (m->rank[r].pc[t] != p->thread[r][t].n)
+                return;
     for (int x = 0; x < p->nhandles; x++)
-        if (m->result[x].state != SIM_ENDED) return;
+        if (m->result[x].state != SIM_ENDED)
+            return;
     for (int r = 0; r < p->ranks && !m->broken; r++)
-        if (!hc_engine_quiet(m->rank[r].engine)) sim_break(m, "rank %d is not quiet although all is done", r);
+        if (!hc_engine_quiet(m->rank[r].engine))
+            sim_break(m, "rank %d is not quiet although all is done", r);
 }
 
 void sim_judge(sim_machine *m) {
-    if (m->broken) return;
+    if (m->broken)
+        return;
+    for (int r = 0; r < m->program->ranks; r++) {
+        const char *wrong = hc_engine_validate(m->rank[r].engine);
+        if (wrong)
+            sim_break(m, "rank %d: %s", r, wrong);
+    }
     same_everywhere(m);
     error_texts(m);
-    if (m->failing) all_failed(m), all_threads_ended(m, "a failure");
+    if (m->failing)
+        all_failed(m), all_threads_ended(m, "a failure");
     else {
         batches_done(m);
         preempted_alike(m);
-        if (m->stops[0]) all_threads_ended(m, "stop"), all_stopped(m);
-        else if (!m->stops[1]) like_the_oracle(m); /* perhaps the program hung by itself before its stop */
+        if (m->stops[0])
+            all_threads_ended(m, "stop"), all_stopped(m);
+        else if (!m->stops[1])
+            like_the_oracle(m); /* perhaps the program hung by itself before its stop */
         quiet(m);
     }
-    if (!m->broken) silent(m);
+    if (!m->broken)
+        silent(m);
 }

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * machine.c - the world of one run: engines, edges, and the scheduler that picks what happens next.
- *
- * Time is virtual and local: a timer is just an event that may fire, whenever chance wants it to. So a run
- * explores orders that real clocks produce once in a year.
+ * machine.c - the world of one run: engines, what comes out of them, and the edges between them.
  */
 #include "machine.h"
 
@@ -12,7 +9,8 @@
 #include <string.h>
 
 void sim_break(sim_machine *m, const char *format, ...) {
-    if (m->broken) return;
+    if (m->broken)
+        return;
     m->broken = 1;
     va_list list;
     va_start(list, format);
@@ -28,22 +26,26 @@ static void ended(sim_machine *m, int rank, const hc_action *a) {
         return;
     }
     if (a->ticket == 0 || a->ticket > (uint64_t)m->program->nhandles) {
-        sim_break(m, "rank %d: COMPLETE of ticket %llu that nobody gave", rank, (unsigned long long)a->ticket);
+        sim_break(m, "rank %d: COMPLETE of ticket %llu that nobody gave", rank,
+                  (unsigned long long)a->ticket);
         return;
     }
     const sim_handle *h = &m->program->handles[a->ticket - 1];
     sim_result *r = &m->result[a->ticket - 1];
     if (h->rank != rank || r->state == SIM_UNBORN || r->state == SIM_ENDED)
-        sim_break(m, "rank %d: COMPLETE of ticket %llu that is not outstanding here", rank, (unsigned long long)a->ticket);
+        sim_break(m, "rank %d: COMPLETE of ticket %llu that is not outstanding here", rank,
+                  (unsigned long long)a->ticket);
     else if (a->status == HC_OK && !h->is_join && r->covered != (1u << h->signature.ntensors) - 1)
         sim_break(m, "rank %d: %s of set %d is OK, but not all of its tensors were in a batch", rank,
                   m->program->set[h->set].name[h->name], h->set);
     else if (r->spoiled && a->status != HC_RESULT_SIZE && !m->failing)
-        sim_break(m, "rank %d: ticket %llu ends as %s, its batch as RESULT_SIZE", rank, (unsigned long long)a->ticket,
-                  hc_status_name(a->status));
+        sim_break(m, "rank %d: ticket %llu ends as %s, its batch as RESULT_SIZE", rank,
+                  (unsigned long long)a->ticket, hc_status_name(a->status));
     else if (r->running && a->status == HC_OK)
-        sim_break(m, "rank %d: ticket %llu is OK while a batch of it runs", rank, (unsigned long long)a->ticket);
-    if (m->broken) return;
+        sim_break(m, "rank %d: ticket %llu is OK while a batch of it runs", rank,
+                  (unsigned long long)a->ticket);
+    if (m->broken)
+        return;
     r->state = SIM_ENDED;
     r->status = a->status;
     r->position = a->position;
@@ -61,26 +63,41 @@ static void act(sim_machine *m, int rank, const hc_action *a) {
     sim_rank *k = &m->rank[rank];
     switch (a->kind) {
     case HC_AC_SEND:
-        if (a->peer < 0 || a->peer >= m->program->ranks || a->peer == rank) sim_break(m, "rank %d: SEND to %d", rank, a->peer);
-        else sim_send(m, rank, a->peer, a->bytes, a->nbytes);
+        if (a->peer < 0 || a->peer >= m->program->ranks || a->peer == rank)
+            sim_break(m, "rank %d: SEND to %d", rank, a->peer);
+        else
+            sim_send(m, rank, a->peer, a->bytes, a->nbytes);
         break;
-    case HC_AC_RUN: sim_start_batch(m, rank, a); break;
-    case HC_AC_COMPLETE: ended(m, rank, a); break;
-    case HC_AC_WAKE_AT: k->wake_at = a->time; break;
+    case HC_AC_RUN:
+        sim_start_batch(m, rank, a);
+        break;
+    case HC_AC_COMPLETE:
+        ended(m, rank, a);
+        break;
+    case HC_AC_WAKE_AT:
+        k->wake_at = a->time;
+        break;
     case HC_AC_STALLED:
         k->nstalled++;
-        if (m->stalled) m->stalled(m, rank, a);
+        if (m->stalled)
+            m->stalled(m, rank, a);
         break;
     case HC_AC_PREEMPTED:
-        if (k->preempted[a->set]) sim_break(m, "rank %d: set %u PREEMPTED twice", rank, a->set);
+        if (k->preempted[a->set])
+            sim_break(m, "rank %d: set %u PREEMPTED twice", rank, a->set);
         k->preempted[a->set] = a->position + 1;
         break;
-    case HC_AC_STOPPED: stopped(m, rank, a->set); break;
-    case HC_AC_FAILED:
-        if (k->failed++) sim_break(m, "rank %d: FAILED twice", rank);
-        if (!m->failing) sim_break(m, "rank %d: FAILED without a failure: %s", rank, a->text ? a->text : "");
+    case HC_AC_STOPPED:
+        stopped(m, rank, a->set);
         break;
-    default: sim_break(m, "rank %d: unknown action %d", rank, a->kind);
+    case HC_AC_FAILED:
+        if (k->failed++)
+            sim_break(m, "rank %d: FAILED twice", rank);
+        if (!m->failing)
+            sim_break(m, "rank %d: FAILED without a failure: %s", rank, a->text ? a->text : "");
+        break;
+    default:
+        sim_break(m, "rank %d: unknown action %d", rank, a->kind);
     }
 }
 
@@ -89,14 +106,21 @@ int sim_feed(sim_machine *m, int rank, hc_event *e) {
     const hc_action *actions = NULL;
     size_t n = 0;
     e->now = ++k->now;
-    if (m->trace) sim_trace_event(m, rank, e);
-    if (m->fed) m->fed(m->fed_arg, rank, e);
+    if (m->trace)
+        sim_trace_event(m, rank, e);
+    if (m->fed)
+        m->fed(m->fed_arg, rank, e);
     int status = hc_step(k->engine, e, &actions, &n);
-    if (m->trace && status) printf("        -> %s\n", hc_status_name(status));
+    if (m->trace && status)
+        printf("        -> %s\n", hc_status_name(status));
     for (size_t i = 0; i < n && !m->broken; i++) {
-        if (m->trace) sim_trace_action(m, rank, &actions[i]);
+        if (m->trace)
+            sim_trace_action(m, rank, &actions[i]);
         act(m, rank, &actions[i]);
     }
+    const char *wrong = m->steps % 16 == 0 || m->trace ? hc_engine_validate(k->engine) : NULL;
+    if (wrong)
+        sim_break(m, "rank %d: %s", rank, wrong);
     k->dirty = 1;
     return status;
 }
@@ -112,11 +136,14 @@ static void place(sim_machine *m, int set, const hc_tree_index *tree) {
         c.children = children;
         c.sequenced = (uint8_t)m->program->sequenced;
         int r = s->members[i];
-        if (c.set_size != s->n || c.set_rank != i) sim_break(m, "hc_tree_place: wrong set rank or size");
+        if (c.set_size != s->n || c.set_rank != i)
+            sim_break(m, "hc_tree_place: wrong set rank or size");
         c.children = sim_copy(m->arena, children, sizeof *children * (size_t)c.nchildren);
         m->rank[r].config[set] = c;
-        if (set == 0 || !m->program->late_sets) sim_add_set(m, r, set);
-        if (set == 0) m->rank[r].relays = c.nchildren > 0;
+        if (set == 0 || !m->program->late_sets)
+            sim_add_set(m, r, set);
+        if (set == 0)
+            m->rank[r].relays = c.nchildren > 0;
         for (int j = 0; j < c.nchildren; j++) {
             m->rank[r].neighbour[children[j].rank] = m->rank[children[j].rank].neighbour[r] = 1;
             m->rank[children[j].rank].depth[set] = -1 - r; /* parent, for now */
@@ -144,28 +171,37 @@ int sim_machine_open(sim_machine *m, const sim_program *p, sim_arena *a, sim_ran
     m->edge = sim_take(a, sizeof *m->edge * (size_t)p->ranks * (size_t)p->ranks);
     m->result = sim_take(a, sizeof *m->result * ((size_t)p->nhandles + 1));
     for (int r = 0; r < p->ranks; r++) {
-        hc_engine_config c = {.rank = r, .size = p->ranks, .cache_capacity = p->capacity,
-                              .fusion_threshold = p->threshold, .raise_bytes = p->raise_bytes,
-                              .raise_window = p->raise_window, .stall_warning = p->stall ? SIM_FAR : 0};
+        hc_engine_config c = {.rank = r,
+                              .size = p->ranks,
+                              .cache_capacity = p->capacity,
+                              .fusion_threshold = p->threshold,
+                              .raise_bytes = p->raise_bytes,
+                              .raise_window = p->raise_window,
+                              .stall_warning = p->stall ? SIM_FAR : 0};
         m->rank[r].engine = hc_engine_new(&c);
         m->rank[r].wake_at = UINT64_MAX;
         m->rank[r].fail_peer = -1;
         m->rank[r].now = sim_below(rng, 1000);
-        if (!m->rank[r].engine) sim_break(m, "hc_engine_new: no memory");
+        if (!m->rank[r].engine)
+            sim_break(m, "hc_engine_new: no memory");
     }
     for (int s = 0; s < p->nsets && !m->broken; s++) {
         int32_t nodes[SIM_RANKS];
-        for (int i = 0; i < p->set[s].n; i++) nodes[i] = p->node_of[p->set[s].members[i]];
+        for (int i = 0; i < p->set[s].n; i++)
+            nodes[i] = p->node_of[p->set[s].members[i]];
         hc_tree_index *tree = hc_tree_index_new(p->set[s].members, nodes, p->set[s].n, p->fanout);
-        if (tree) place(m, s, tree);
-        else sim_break(m, "hc_tree_index_new: no memory");
+        if (tree)
+            place(m, s, tree);
+        else
+            sim_break(m, "hc_tree_index_new: no memory");
         hc_tree_index_free(tree);
     }
     return !m->broken;
 }
 
 void sim_machine_close(sim_machine *m) {
-    for (int r = 0; r < m->program->ranks; r++) hc_engine_free(m->rank[r].engine);
+    for (int r = 0; r < m->program->ranks; r++)
+        hc_engine_free(m->rank[r].engine);
 }
 
 /* ---- edges ------------------------------------------------------------------------------------------ */
@@ -180,8 +216,10 @@ void sim_send(sim_machine *m, int from, int to, const uint8_t *bytes, size_t n) 
     m->bytes += n;
     k->sent = sim_grow(m->arena, k->sent, k->nsent, &k->sent_room, 1);
     k->sent[k->nsent++] = (uint8_t)to;
-    if (m->rank[to].dead) return; /* into the void */
-    if (e->tail) e->tail->next = g;
+    if (m->rank[to].dead)
+        return; /* into the void */
+    if (e->tail)
+        e->tail->next = g;
     else {
         e->head = g;
         m->rank[to].inbox[m->rank[to].ninbox++] = (uint8_t)from;
@@ -198,107 +236,11 @@ void sim_deliver(sim_machine *m, int from, int to) {
     if (!e->head) {
         e->tail = NULL;
         for (int i = 0; i < k->ninbox; i++)
-            if (k->inbox[i] == from) k->inbox[i--] = k->inbox[--k->ninbox];
+            if (k->inbox[i] == from)
+                k->inbox[i--] = k->inbox[--k->ninbox];
     }
     hc_event v = {.kind = HC_EV_MESSAGE, .peer = from, .bytes = g->bytes, .nbytes = g->n};
     int status = sim_feed(m, to, &v);
-    if (status) sim_break(m, "rank %d: refused a message of rank %d: %s", to, from, hc_status_name(status));
-}
-
-/* ---- the scheduler ---------------------------------------------------------------------------------- */
-
-static void count_enabled(sim_machine *m, int rank) {
-    sim_rank *k = &m->rank[rank];
-    memset(k->enabled, 0, sizeof k->enabled);
-    k->dirty = 0;
-    if (k->dead) return;
-    int deaf = m->program->lazy && k->outstanding == 0 && !(m->program->sequenced && k->relays);
-    k->enabled[SIM_EV_MESSAGE] = deaf ? 0 : k->ninbox;
-    k->enabled[SIM_EV_SENT] = (uint32_t)k->nsent;
-    k->enabled[SIM_EV_TIMER] = k->wake_at < SIM_FAR;
-    k->enabled[SIM_EV_FAIL] = k->fail_peer >= 0;
-    k->enabled[SIM_EV_SETS] = sim_sets_due(m, rank);
-    for (int t = 0; t < m->program->threads[rank]; t++) k->enabled[SIM_EV_THREAD] += (uint32_t)sim_thread_can(m, rank, t);
-    for (int s = 0; s < m->program->nsets; s++) k->enabled[SIM_EV_DONE] += !k->failed && k->done[s].head < k->done[s].n;
-}
-
-/* Picks a rank by its weight among those where something can happen; -1: nowhere. */
-static int pick_rank(sim_machine *m) {
-    uint32_t total = 0, weight[SIM_RANKS];
-    for (int r = 0; r < m->program->ranks; r++) {
-        sim_rank *k = &m->rank[r];
-        if (k->dirty) count_enabled(m, r);
-        int any = 0;
-        for (int e = 0; e < SIM_EV_KINDS; e++) any |= k->enabled[e] != 0;
-        weight[r] = any ? m->program->weight[r] : 0;
-        total += weight[r];
-    }
-    if (!total) return -1;
-    uint32_t u = sim_below(m->rng, total);
-    int r = 0;
-    while (u >= weight[r]) u -= weight[r++];
-    return r;
-}
-
-static int pick_kind(sim_machine *m, int rank) {
-    const sim_rank *k = &m->rank[rank];
-    uint32_t total = 0;
-    for (int e = 0; e < SIM_EV_KINDS; e++) total += k->enabled[e] ? m->program->kind_weight[e] : 0;
-    uint32_t u = sim_below(m->rng, total);
-    for (int e = 0;; e++) {
-        uint32_t w = k->enabled[e] ? m->program->kind_weight[e] : 0;
-        if (u < w) return e;
-        u -= w;
-    }
-}
-
-static void fire(sim_machine *m, int rank, int kind) {
-    sim_rank *k = &m->rank[rank];
-    int u = (int)sim_below(m->rng, k->enabled[kind]);
-    hc_event e = {.peer = -1};
-    switch (kind) {
-    case SIM_EV_MESSAGE: sim_deliver(m, k->inbox[u], rank); break;
-    case SIM_EV_SENT:
-        e.kind = HC_EV_SENT;
-        e.peer = k->sent[u];
-        k->sent[u] = k->sent[--k->nsent];
-        if (sim_feed(m, rank, &e)) sim_break(m, "rank %d: SENT refused", rank);
-        break;
-    case SIM_EV_TIMER:
-        e.kind = HC_EV_TICK;
-        if (k->now < k->wake_at) k->now = k->wake_at;
-        if (sim_feed(m, rank, &e)) sim_break(m, "rank %d: TICK refused", rank);
-        break;
-    case SIM_EV_THREAD:
-        for (int t = 0; t < m->program->threads[rank]; t++)
-            if (sim_thread_can(m, rank, t) && u-- == 0) {
-                sim_thread_step(m, rank, t);
-                break;
-            }
-        break;
-    case SIM_EV_DONE:
-        for (int s = 0; s < m->program->nsets; s++)
-            if (k->done[s].head < k->done[s].n && u-- == 0) {
-                sim_report_done(m, rank, s);
-                break;
-            }
-        break;
-    case SIM_EV_FAIL: sim_inject_failures(m, rank); break;
-    default: sim_change_set(m, rank, u);
-    }
-    k->dirty = 1;
-}
-
-int sim_machine_run(sim_machine *m, uint64_t limit) {
-    while (!m->broken) {
-        int rank = pick_rank(m);
-        if (rank < 0) return 1;
-        if (limit-- == 0) {
-            sim_break(m, "livelock: still busy after %llu events", (unsigned long long)m->steps);
-            return 0;
-        }
-        m->steps++;
-        fire(m, rank, pick_kind(m, rank));
-    }
-    return 0;
+    if (status)
+        sim_break(m, "rank %d: refused a message of rank %d: %s", to, from, hc_status_name(status));
 }

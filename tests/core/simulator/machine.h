@@ -58,7 +58,7 @@ typedef struct sim_stream { /* batches a rank has started, in order: per set, or
     struct sim_started {
         uint8_t set;
         int batch;
-    } * items;
+    } *items;
     int head, n, room;
 } sim_stream;
 
@@ -72,7 +72,7 @@ typedef struct sim_rank {
     uint64_t now, wake_at;
     int pc[SIM_THREADS];
     uint8_t waiting[SIM_THREADS];
-    int outstanding; /* handles that have not ended */
+    int outstanding;                  /* handles that have not ended */
     uint8_t inbox[SIM_RANKS], ninbox; /* senders with a message on its way */
     uint8_t *sent;                    /* peers of SENT events to come */
     int nsent, sent_room;
@@ -82,19 +82,28 @@ typedef struct sim_rank {
     hc_set_config config[SIM_SETS];
     uint8_t added[SIM_SETS], removed[SIM_SETS], stopped[SIM_SETS];
     uint8_t failed, dead;
-    int fail_peer; /* the transport is about to report it; -1 none */
+    int fail_peer;                /* the transport is about to report it; -1 none */
     uint64_t preempted[SIM_SETS]; /* position + 1 */
     uint64_t raises[SIM_SETS];    /* an upper bound of the items this rank raised */
     int joins[SIM_SETS];
-    int depth[SIM_SETS];          /* in the set's tree */
-    int relays;                   /* has children in the World's tree */
-    int neighbour[SIM_RANKS];     /* shares an edge with */
-    int nstalled;                 /* STALLED reports in the last phase */
+    int depth[SIM_SETS];      /* in the set's tree */
+    int relays;               /* has children in the World's tree */
+    int neighbour[SIM_RANKS]; /* shares an edge with */
+    int nstalled;             /* STALLED reports in the last phase */
     uint8_t dirty;
     uint32_t enabled[8];
 } sim_rank;
 
-enum sim_event { SIM_EV_MESSAGE, SIM_EV_SENT, SIM_EV_TIMER, SIM_EV_THREAD, SIM_EV_DONE, SIM_EV_FAIL, SIM_EV_SETS, SIM_EV_KINDS };
+enum sim_event {
+    SIM_EV_MESSAGE,
+    SIM_EV_SENT,
+    SIM_EV_TIMER,
+    SIM_EV_THREAD,
+    SIM_EV_DONE,
+    SIM_EV_FAIL,
+    SIM_EV_SETS,
+    SIM_EV_KINDS
+};
 
 typedef struct sim_machine {
     const sim_program *program;

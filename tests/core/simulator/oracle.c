@@ -24,7 +24,8 @@ static int advance(const sim_program *p, sim_ideal *d, int rank, int thread, uin
                 d->joined[op.set][rank] = 1;
                 return 1;
             }
-            if (d->outcome[op.handle] == SIM_UNKNOWN) return moved;
+            if (d->outcome[op.handle] == SIM_UNKNOWN)
+                return moved;
         }
     }
     return moved;
@@ -37,20 +38,27 @@ static int meet(const sim_program *p, sim_ideal *d, int set, int name) {
     int status = HC_OK;
     for (int i = 0; i < s->n; i++) {
         int r = s->members[i], h = d->pending[set][name][r];
-        if (!h && !d->joined[set][r]) return 0;
-        if (!h) continue;
+        if (!h && !d->joined[set][r])
+            return 0;
+        if (!h)
+            continue;
         const sim_signature *sig = &p->handles[h - 1].signature;
-        if (!first) first = sig;
-        else if (!sim_signature_agrees(first, sig)) status = HC_MISMATCH;
+        if (!first)
+            first = sig;
+        else if (!sim_signature_agrees(first, sig))
+            status = HC_MISMATCH;
     }
-    if (!first) return 0;
+    if (!first)
+        return 0;
     if (status == HC_OK && first->root >= 0) {
         int root = s->members[first->root];
-        if (!d->pending[set][name][root]) status = HC_ROOT_JOINED; /* it has joined without */
+        if (!d->pending[set][name][root])
+            status = HC_ROOT_JOINED; /* it has joined without */
     }
     for (int i = 0; i < s->n; i++) {
         int *h = &d->pending[set][name][s->members[i]];
-        if (!*h) continue;
+        if (!*h)
+            continue;
         d->outcome[*h - 1] = status;
         *h = 0;
     }
@@ -61,9 +69,11 @@ static int meet(const sim_program *p, sim_ideal *d, int set, int name) {
 static int release(const sim_program *p, sim_ideal *d, int set, const uint8_t *waiting) {
     const sim_set *s = &p->set[set];
     for (int i = 0; i < s->n; i++) {
-        if (!d->joined[set][s->members[i]]) return 0;
+        if (!d->joined[set][s->members[i]])
+            return 0;
         for (int k = 0; k < s->names; k++)
-            if (d->pending[set][k][s->members[i]]) return 0;
+            if (d->pending[set][k][s->members[i]])
+                return 0;
     }
     memset(d->joined[set], 0, sizeof d->joined[set]);
     for (int h = 0; h < p->nhandles; h++)
@@ -77,13 +87,16 @@ void sim_ideal_run(const sim_program *p, sim_arena *a, sim_ideal *d) {
     memset(d, 0, sizeof *d);
     d->outcome = sim_take(a, n * sizeof *d->outcome);
     uint8_t *waiting = sim_take(a, n);
-    for (int h = 0; h < p->nhandles; h++) d->outcome[h] = SIM_UNKNOWN;
+    for (int h = 0; h < p->nhandles; h++)
+        d->outcome[h] = SIM_UNKNOWN;
     for (int moved = 1; moved;) {
         moved = 0;
         for (int r = 0; r < p->ranks; r++)
-            for (int t = 0; t < p->threads[r]; t++) moved |= advance(p, d, r, t, waiting);
+            for (int t = 0; t < p->threads[r]; t++)
+                moved |= advance(p, d, r, t, waiting);
         for (int s = 0; s < p->nsets; s++) {
-            for (int k = 0; k < p->set[s].names; k++) moved |= meet(p, d, s, k);
+            for (int k = 0; k < p->set[s].names; k++)
+                moved |= meet(p, d, s, k);
             moved |= release(p, d, s, waiting);
         }
     }

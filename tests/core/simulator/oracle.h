@@ -10,8 +10,8 @@
 enum { SIM_UNKNOWN = 1 }; /* outcome of a handle that never ends; other outcomes are enum hc_status */
 
 typedef struct sim_ideal {
-    int *outcome;                      /* by handle */
-    int pc[SIM_RANKS][SIM_THREADS];    /* where each thread ends or hangs */
+    int *outcome;                   /* by handle */
+    int pc[SIM_RANKS][SIM_THREADS]; /* where each thread ends or hangs */
     uint8_t joined[SIM_SETS][SIM_RANKS];
     int pending[SIM_SETS][SIM_NAMES][SIM_RANKS]; /* handle + 1 of what never met the others */
 } sim_ideal;

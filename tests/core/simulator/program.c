@@ -20,102 +20,27 @@ typedef struct plan { /* what all ranks of a program have in common */
     uint8_t deviates[8][SIM_SETS][SIM_NAMES]; /* by step: the World rank that deviates */
 } plan;
 
-int sim_own_rows(int operation) { return operation == HC_ALLGATHER || operation == HC_ALLTOALL; }
-static int rooted(int operation) { return operation == HC_BROADCAST; }
-
-static uint8_t random_operation(sim_random *rng) {
-    static const uint8_t table[] = {HC_ALLREDUCE, HC_ALLREDUCE, HC_ALLREDUCE, HC_ALLGATHER,
-                                    HC_BROADCAST, HC_REDUCESCATTER, HC_ALLTOALL, HC_BARRIER};
-    return table[sim_below(rng, sizeof table)];
-}
-
-static void random_tensor(sim_random *rng, sim_signature *s, int i) {
-    static const uint8_t dtypes[] = {HC_FLOAT32, HC_FLOAT32, HC_FLOAT16, HC_FLOAT64};
-    s->tensor[i].dtype = dtypes[sim_below(rng, sizeof dtypes)];
-    s->tensor[i].ndim = (uint8_t)sim_between(rng, s->operation == HC_ALLREDUCE ? 0 : 1, 3);
-    for (int d = 0; d < s->tensor[i].ndim; d++) s->tensor[i].dims[d] = sim_between(rng, 1, 4);
-    if (s->tensor[i].ndim && sim_chance(rng, 4)) s->tensor[i].dims[0] = 0;
-}
-
-static sim_signature random_signature(sim_random *rng, int set_size) {
-    sim_signature s;
-    memset(&s, 0, sizeof s);
-    s.operation = random_operation(rng);
-    s.reduction = HC_SUM;
-    if (s.operation == HC_ALLREDUCE && sim_chance(rng, 25)) s.reduction = HC_MIN;
-    s.wire = HC_WIRE_SAME;
-    s.root = rooted(s.operation) ? sim_between(rng, 0, set_size - 1) : -1;
-    s.prescale = s.postscale = 1.0;
-    s.ntensors = s.operation == HC_BARRIER ? 0 : 1;
-    if (s.operation == HC_ALLREDUCE && sim_chance(rng, 20)) {
-        s.flags = HC_REQUEST_GROUP;
-        s.ntensors = (uint8_t)sim_between(rng, 1, SIM_TENSORS);
-    }
-    for (int i = 0; i < s.ntensors; i++) random_tensor(rng, &s, i);
-    return s;
-}
-
-/* Another signature that is not equal to `s` and still valid. */
-static sim_signature deviation(sim_random *rng, sim_signature s, int set_size) {
-    for (;;) {
-        sim_signature t = s;
-        switch (sim_below(rng, 6)) {
-        case 0: t = random_signature(rng, set_size); break;
-        case 1:
-            if (t.ntensors && t.tensor[0].ndim) t.tensor[0].dims[t.tensor[0].ndim - 1] += sim_between(rng, 1, 3);
-            break;
-        case 2:
-            if (t.ntensors) t.tensor[0].dtype = t.tensor[0].dtype == HC_FLOAT32 ? HC_FLOAT64 : HC_FLOAT32;
-            break;
-        case 3:
-            if (t.operation == HC_ALLREDUCE) t.reduction = t.reduction == HC_SUM ? HC_MAX : HC_SUM;
-            break;
-        case 4:
-            if (t.root >= 0) t.root = (t.root + 1) % set_size;
-            if (t.operation == HC_ALLREDUCE) t.prescale += 0.5;
-            break;
-        default:
-            if (t.operation == HC_ALLREDUCE && t.ntensors == 1) t.flags ^= HC_REQUEST_GROUP;
-        }
-        if (!sim_signature_agrees(&s, &t)) return t;
-    }
-}
-
-int sim_signature_agrees(const sim_signature *a, const sim_signature *b) {
-    if (a->operation != b->operation || a->reduction != b->reduction || a->memory != b->memory ||
-        a->wire != b->wire || a->flags != b->flags || a->ntensors != b->ntensors || a->root != b->root ||
-        a->prescale != b->prescale || a->postscale != b->postscale)
-        return 0;
-    for (int i = 0; i < a->ntensors; i++) {
-        if (a->tensor[i].dtype != b->tensor[i].dtype || a->tensor[i].ndim != b->tensor[i].ndim) return 0;
-        for (int d = sim_own_rows(a->operation); d < a->tensor[i].ndim; d++)
-            if (a->tensor[i].dims[d] != b->tensor[i].dims[d]) return 0;
-    }
-    return 1;
-}
-
-uint64_t sim_tensor_bytes(const sim_signature *s, int tensor) {
-    uint64_t bytes = hc_dtype_size(s->tensor[tensor].dtype);
-    for (int d = 0; d < s->tensor[tensor].ndim; d++) bytes *= (uint64_t)s->tensor[tensor].dims[d];
-    return bytes;
-}
-
 /* ---- the world ------------------------------------------------------------------------------------ */
 
 static int random_ranks(sim_random *rng, const sim_options *o) {
     int cap = o->high;
     uint32_t u = sim_below(rng, 100);
-    if (u < 75 && cap > 6) cap = 6; /* many small worlds: short runs, many interleavings */
-    else if (u < 95 && cap > 16) cap = 16;
-    if (cap < o->low) cap = o->low;
+    if (u < 75 && cap > 6)
+        cap = 6; /* many small worlds: short runs, many interleavings */
+    else if (u < 95 && cap > 16)
+        cap = 16;
+    if (cap < o->low)
+        cap = o->low;
     return sim_between(rng, o->low, cap);
 }
 
 static void name_set(sim_random *rng, sim_set *s, int most) {
-    s->names = sim_between(rng, 1, most);
+    s->names = sim_between(rng, most == SIM_NAMES ? most / 2 : 1, most);
     for (int k = 0; k < s->names; k++) {
-        int n = snprintf(s->name[k], sizeof s->name[k], k % 4 == 3 ? "gradient/\xc3\xa9tage.%d/weight" : "t%d", k);
-        if (k % 5 == 4) n += snprintf(s->name[k] + n, sizeof s->name[k] - (size_t)n, "/%048d", k);
+        int n = snprintf(s->name[k], sizeof s->name[k],
+                         k % 4 == 3 ? "gradient/\xc3\xa9tage.%d/weight" : "t%d", k);
+        if (k % 5 == 4)
+            n += snprintf(s->name[k] + n, sizeof s->name[k] - (size_t)n, "/%048d", k);
         s->name_len[k] = n;
     }
 }
@@ -125,20 +50,27 @@ static void make_sets(sim_program *p, sim_random *rng) {
     for (int s = 0; s < p->nsets; s++) {
         sim_set *set = &p->set[s];
         int order[SIM_RANKS];
-        for (int r = 0; r < p->ranks; r++) order[r] = r, set->set_rank[r] = -1;
+        for (int r = 0; r < p->ranks; r++)
+            order[r] = r, set->set_rank[r] = -1;
         set->n = s ? sim_between(rng, 1, p->ranks) : p->ranks;
-        if (s) sim_shuffle(rng, order, p->ranks);
-        for (int i = 0; i < set->n; i++) set->set_rank[order[i]] = 0;
+        if (s)
+            sim_shuffle(rng, order, p->ranks);
+        for (int i = 0; i < set->n; i++)
+            set->set_rank[order[i]] = 0;
         set->n = 0;
         for (int r = 0; r < p->ranks; r++)
-            if (set->set_rank[r] == 0) set->set_rank[r] = (int8_t)set->n, set->members[set->n++] = r;
-        name_set(rng, set, p->ranks > 16 ? 4 : sim_chance(rng, 10) ? 12 : 5);
+            if (set->set_rank[r] == 0)
+                set->set_rank[r] = (int8_t)set->n, set->members[set->n++] = r;
+        int most = p->ranks > 16 ? 4 : sim_chance(rng, 10) ? 12 : 5;
+        if (p->ranks < 4 && sim_chance(rng, 3))
+            most = SIM_NAMES; /* more than a word of slots */
+        name_set(rng, set, most);
     }
 }
 
 static void make_world(sim_program *p, sim_random *rng, const sim_options *o) {
     static const int fanouts[] = {1, 2, 2, 3, 8, 16};
-    static const uint32_t capacities[] = {0, 1, 2, 3, 8, 64};
+    static const uint32_t capacities[] = {0, 1, 2, 3, 8, 200};
     static const uint64_t thresholds[] = {1, 24, 64, 1 << 20};
     static const uint64_t raises[] = {1, 64, UINT64_MAX};
     static const uint32_t weights[] = {1, 20, 20, 80};
@@ -149,9 +81,11 @@ static void make_world(sim_program *p, sim_random *rng, const sim_options *o) {
         p->node_of[r] = scattered ? sim_between(rng, 0, 4) : r / per_node;
         p->weight[r] = weights[sim_below(rng, 4)];
     }
-    for (int k = 0; k < 8; k++) p->kind_weight[k] = kinds[sim_below(rng, 5)];
+    for (int k = 0; k < 8; k++)
+        p->kind_weight[k] = kinds[sim_below(rng, 5)];
     p->capacity = capacities[sim_below(rng, 6)];
-    if (o->capacity >= 0) p->capacity = (uint32_t)o->capacity;
+    if (o->capacity >= 0)
+        p->capacity = (uint32_t)o->capacity;
     p->threshold = thresholds[sim_below(rng, 4)];
     p->raise_bytes = raises[sim_below(rng, 3)];
     p->raise_window = sim_chance(rng, 20) ? 0 : 1000;
@@ -164,7 +98,8 @@ static void make_world(sim_program *p, sim_random *rng, const sim_options *o) {
     p->one_stream = o->one_stream >= 0 ? o->one_stream : p->sequenced;
     p->late_sets = !p->stop && !p->fail && !p->sequenced && sim_chance(rng, 30);
     p->victim = -1;
-    if (p->fail && p->ranks > 1 && sim_chance(rng, 60)) p->victim = sim_between(rng, 0, p->ranks - 1);
+    if (p->fail && p->ranks > 1 && sim_chance(rng, 60))
+        p->victim = sim_between(rng, 0, p->ranks - 1);
 }
 
 static void make_plan(const sim_program *p, sim_random *rng, const sim_options *o, plan *q) {
@@ -172,11 +107,14 @@ static void make_plan(const sim_program *p, sim_random *rng, const sim_options *
     int joins = o->joins < 0 || o->joins;
     q->phases = sim_chance(rng, 25) ? 2 : 1;
     q->steps = sim_between(rng, 1, q->phases == 2 ? 3 : 6);
-    q->impatience = sim_chance(rng, 60) ? 0 : sim_chance(rng, 50) ? 3 : 15; /* with much of it most programs hang */
-    for (int f = 0; f < 2; f++) q->join_set[f] = joins && sim_chance(rng, 40) ? sim_between(rng, 0, p->nsets - 1) : -1;
+    q->impatience = sim_chance(rng, 60)   ? 0
+                    : sim_chance(rng, 50) ? 3
+                                          : 15; /* with much of it most programs hang */
+    for (int f = 0; f < 2; f++)
+        q->join_set[f] = joins && sim_chance(rng, 40) ? sim_between(rng, 0, p->nsets - 1) : -1;
     for (int s = 0; s < p->nsets; s++)
         for (int k = 0; k < p->set[s].names; k++) {
-            q->base[s][k] = random_signature(rng, p->set[s].n);
+            q->base[s][k] = sim_random_signature(rng, p->set[s].n);
             for (int st = 0; st < 8; st++) {
                 uint32_t u = sim_below(rng, 100);
                 q->change[st][s][k] = u < 6 ? 1 : u < 10 ? 2 : 0;
@@ -211,58 +149,104 @@ static sim_signature asked(sim_random *rng, const sim_program *p, const plan *q,
     for (int st = 0; st <= step; st++)
         if (q->change[st][set][name] == 1) { /* from here on, on all ranks alike */
             sim_random same = {(uint64_t)st * 1000 + (uint64_t)set * 100 + (uint64_t)name};
-            s = deviation(&same, s, p->set[set].n);
+            s = sim_deviation(&same, s, p->set[set].n);
         }
     if (q->change[step][set][name] == 2 && (q->deviates[step][set][name] == rank || sim_chance(rng, 10)))
-        s = deviation(rng, s, p->set[set].n);
-    if (sim_own_rows(s.operation) && s.tensor[0].ndim) s.tensor[0].dims[0] = sim_between(rng, 0, 5);
+        s = sim_deviation(rng, s, p->set[set].n);
+    for (int i = 0; i < s.ntensors && sim_own_rows(s.operation); i++)
+        s.tensor[i].dims[0] = sim_between(rng, 0, 5);
     return s;
 }
 
-static void make_step(sim_program *p, sim_arena *a, sim_random *rng, const plan *q, int rank, int thread, int step,
-                      const int *owner, int (*used)[SIM_NAMES], int phase, int skip_set, int last) {
-    int todo[SIM_SETS * SIM_NAMES], open[SIM_SETS * SIM_NAMES], n = 0, nopen = 0;
+typedef struct share { /* one rank's share of a plan */
+    sim_program *p;
+    sim_arena *a;
+    sim_random *rng;
+    const plan *q;
+    int rank, phase;
+    int mine;                        /* steps of this phase in which it uses the set that is joined */
+    int owner[SIM_SETS * SIM_NAMES]; /* thread that uses a name */
+    int used[SIM_SETS][SIM_NAMES];   /* how often, in this phase */
+    int owed[SIM_NAMES], nowed;      /* handles that are waited for after the join */
+} share;
+
+static int find_names(const share *x, int thread, int step, int *todo) {
+    const sim_program *p = x->p;
+    int n = 0;
     for (int s = 0; s < p->nsets; s++)
         for (int k = 0; k < p->set[s].names; k++)
-            if (p->set[s].set_rank[rank] >= 0 && owner[s * SIM_NAMES + k] == thread && s != skip_set)
+            if (p->set[s].set_rank[x->rank] >= 0 && x->owner[s * SIM_NAMES + k] == thread &&
+                (s != x->q->join_set[x->phase] || step < x->mine))
                 todo[n++] = s * SIM_NAMES + k;
-    if (sim_chance(rng, 60)) sim_shuffle(rng, todo, n);
+    return n;
+}
+
+/* The waits at the end of a step. Some are left out at the very end, and some before a join: then the results
+ * must come all the same. */
+static void make_waits(share *x, int thread, int step, int *open, int n) {
+    sim_program *p = x->p;
+    int last = step == x->q->steps - 1 && x->phase == x->q->phases - 1;
+    sim_shuffle(x->rng, open, n);
+    for (int i = 0; i < n; i++) {
+        int set = p->handles[open[i]].set;
+        if (set == x->q->join_set[x->phase] && step == x->mine - 1 && sim_chance(x->rng, 40))
+            x->owed[x->nowed++] = open[i];
+        else if (!last || !sim_chance(x->rng, 20))
+            push(p, x->a, x->rank, thread, SIM_WAIT, set, open[i]);
+    }
+}
+
+static void make_step(share *x, int thread, int step) {
+    sim_program *p = x->p;
+    int todo[SIM_SETS * SIM_NAMES], open[SIM_SETS * SIM_NAMES], nopen = 0,
+                                                                n = find_names(x, thread, step, todo);
+    if (sim_chance(x->rng, 60))
+        sim_shuffle(x->rng, todo, n);
     for (int i = 0; i < n; i++) {
         int s = todo[i] / SIM_NAMES, k = todo[i] % SIM_NAMES;
-        int h = new_handle(p, a, rank, s, k, phase * 1000 + used[s][k]++);
-        p->handles[h].signature = asked(rng, p, q, rank, step, s, k);
-        push(p, a, rank, thread, sim_chance(rng, 3) ? SIM_ENQUEUE_TWICE : SIM_ENQUEUE, s, h);
+        int h = new_handle(p, x->a, x->rank, s, k, x->phase * 1000 + x->used[s][k]++);
+        p->handles[h].signature = asked(x->rng, p, x->q, x->rank, x->phase * x->q->steps + step, s, k);
+        push(p, x->a, x->rank, thread, sim_chance(x->rng, 3) ? SIM_ENQUEUE_TWICE : SIM_ENQUEUE, s, h);
         open[nopen++] = h;
-        while (nopen && sim_chance(rng, q->impatience)) {
-            int j = (int)sim_below(rng, (uint32_t)nopen), w = open[j];
+        while (nopen && sim_chance(x->rng, x->q->impatience)) {
+            int j = (int)sim_below(x->rng, (uint32_t)nopen), w = open[j];
             open[j] = open[--nopen];
-            push(p, a, rank, thread, SIM_WAIT, p->handles[w].set, w);
+            push(p, x->a, x->rank, thread, SIM_WAIT, p->handles[w].set, w);
         }
     }
-    sim_shuffle(rng, open, nopen);
-    for (int i = 0; i < nopen; i++) /* at the very end nobody need wait: the result must come all the same */
-        if (!last || !sim_chance(rng, 20)) push(p, a, rank, thread, SIM_WAIT, p->handles[open[i]].set, open[i]);
+    make_waits(x, thread, step, open, nopen);
+}
+
+static void make_join(share *x) {
+    sim_program *p = x->p;
+    int set = x->q->join_set[x->phase];
+    if (set < 0 || p->set[set].set_rank[x->rank] < 0)
+        return;
+    int h = new_handle(p, x->a, x->rank, set, 0, x->phase);
+    p->handles[h].is_join = 1;
+    push(p, x->a, x->rank, 0, SIM_JOIN, set, h);
+    while (x->nowed > 0) {
+        h = x->owed[--x->nowed];
+        push(p, x->a, x->rank, 0, SIM_WAIT, set, h);
+    }
 }
 
 static void make_rank(sim_program *p, sim_arena *a, sim_random *rng, const plan *q, int rank) {
-    int owner[SIM_SETS * SIM_NAMES];
+    share x = {.p = p, .a = a, .rng = rng, .q = q, .rank = rank};
     int threads = p->threads[rank] = sim_chance(rng, 25) ? sim_between(rng, 2, SIM_THREADS) : 1;
     for (int s = 0; s < p->nsets; s++)
-        for (int k = 0; k < SIM_NAMES; k++) /* a set that is joined belongs to the thread that joins */
-            owner[s * SIM_NAMES + k] =
-                s == q->join_set[0] || s == q->join_set[1] ? 0 : (int)sim_below(rng, (uint32_t)threads);
-    for (int f = 0; f < q->phases; f++) {
-        int joined = q->join_set[f], used[SIM_SETS][SIM_NAMES] = {{0}};
-        int mine = joined < 0 ? q->steps : sim_between(rng, q->steps > 2 ? q->steps - 2 : 0, q->steps);
-        for (int st = 0; st < q->steps; st++)
-            for (int t = 0; t < threads; t++)
-                make_step(p, a, rng, q, rank, t, f * q->steps + st, owner, used, f, st < mine ? -1 : joined,
-                          f == q->phases - 1 && st == q->steps - 1);
-        if (joined >= 0 && p->set[joined].set_rank[rank] >= 0) {
-            int h = new_handle(p, a, rank, joined, 0, f);
-            p->handles[h].is_join = 1;
-            push(p, a, rank, 0, SIM_JOIN, joined, h);
+        for (int k = 0; k < SIM_NAMES; k++) { /* a set that is joined belongs to the thread that joins */
+            int joins = s == q->join_set[0] || s == q->join_set[1];
+            x.owner[s * SIM_NAMES + k] = joins ? 0 : (int)sim_below(rng, (uint32_t)threads);
         }
+    for (; x.phase < q->phases; x.phase++) {
+        memset(x.used, 0, sizeof x.used);
+        x.mine = q->join_set[x.phase] < 0 ? q->steps
+                                          : sim_between(rng, q->steps > 2 ? q->steps - 2 : 0, q->steps);
+        for (int step = 0; step < q->steps; step++)
+            for (int t = 0; t < threads; t++)
+                make_step(&x, t, step);
+        make_join(&x);
     }
 }
 
@@ -281,11 +265,14 @@ static void make_status(sim_program *p, sim_arena *a, sim_random *rng) {
         int s = sim_between(rng, 0, p->nsets - 1);
         insert(p, a, rng, p->set[s].members[sim_below(rng, (uint32_t)p->set[s].n)], SIM_PREEMPT, s);
     }
-    if (p->fail) insert(p, a, rng, p->victim >= 0 ? p->victim : sim_between(rng, 0, p->ranks - 1), SIM_FAIL, 0);
+    if (p->fail)
+        insert(p, a, rng, p->victim >= 0 ? p->victim : sim_between(rng, 0, p->ranks - 1), SIM_FAIL, 0);
     for (int r = 0; p->stop && r < p->ranks; r++) {
-        if (sim_chance(rng, r ? 50 : 90)) insert(p, a, rng, r, SIM_STOP, 0);
+        if (sim_chance(rng, r ? 50 : 90))
+            insert(p, a, rng, r, SIM_STOP, 0);
         for (int s = 1; s < p->nsets; s++)
-            if (p->set[s].set_rank[r] >= 0 && sim_chance(rng, 10)) insert(p, a, rng, r, SIM_STOP, s);
+            if (p->set[s].set_rank[r] >= 0 && sim_chance(rng, 10))
+                insert(p, a, rng, r, SIM_STOP, s);
         push(p, a, r, 0, SIM_STOP, 0, -1);
     }
 }
@@ -297,6 +284,7 @@ void sim_program_make(sim_program *p, sim_arena *a, sim_random *rng, const sim_o
     make_sets(p, rng);
     make_world(p, rng, o);
     make_plan(p, rng, o, &q);
-    for (int r = 0; r < p->ranks; r++) make_rank(p, a, rng, &q, r);
+    for (int r = 0; r < p->ranks; r++)
+        make_rank(p, a, rng, &q, r);
     make_status(p, a, rng);
 }

@@ -9,7 +9,7 @@
 #include "hc.h"
 #include "random.h"
 
-enum { SIM_RANKS = 64, SIM_SETS = 5, SIM_THREADS = 3, SIM_NAMES = 16, SIM_TENSORS = 4, SIM_DIMS = 4 };
+enum { SIM_RANKS = 64, SIM_SETS = 5, SIM_THREADS = 3, SIM_NAMES = 96, SIM_TENSORS = 4, SIM_DIMS = 4 };
 
 /* What a rank asks for under a name; `hc_request` without pointers. */
 typedef struct sim_signature {
@@ -68,12 +68,12 @@ typedef struct sim_program {
     uint64_t threshold, raise_bytes, raise_window;
     int sequenced;  /* entries pass through the sequencer */
     int one_stream; /* all sets of a rank share one stream (or one buffer); sound only if sequenced */
-    int late_sets; /* ranks add the sets other than the World at different times */
-    int lazy;      /* a rank with nothing outstanding does not listen */
-    int stop;      /* the program stops the World */
-    int stall;     /* at the end the waiters ask who is awaited */
-    int fail;      /* one rank reports a failure somewhere on the way */
-    int victim;    /* the rank that dies, -1: none */
+    int late_sets;  /* ranks add the sets other than the World at different times */
+    int lazy;       /* a rank with nothing outstanding does not listen */
+    int stop;       /* the program stops the World */
+    int stall;      /* at the end the waiters ask who is awaited */
+    int fail;       /* one rank reports a failure somewhere on the way */
+    int victim;     /* the rank that dies, -1: none */
     uint32_t weight[SIM_RANKS];
     uint32_t kind_weight[8];
 } sim_program;
@@ -81,6 +81,13 @@ typedef struct sim_program {
 /* A program that is a function of `rng` and the options alone. */
 void sim_program_make(sim_program *, sim_arena *, sim_random *, const sim_options *);
 void sim_program_print(const sim_program *);
+
+/* ---- signature.c ---------------------------------------------------------------------------------- */
+
+sim_signature sim_random_signature(sim_random *, int set_size);
+
+/* Another signature that does not agree with the one given and is valid, too. */
+sim_signature sim_deviation(sim_random *, sim_signature, int set_size);
 
 /* 1 if dims[0] is each rank's own. */
 int sim_own_rows(int operation);

@@ -6,7 +6,8 @@
 
 #include <string.h>
 
-static void make_request(const sim_program *p, int handle, uint64_t ticket, hc_request *q, hc_tensor *tensors) {
+static void make_request(const sim_program *p, int handle, uint64_t ticket, hc_request *q,
+                         hc_tensor *tensors) {
     const sim_handle *h = &p->handles[handle];
     const sim_signature *s = &h->signature;
     memset(q, 0, sizeof *q);
@@ -36,20 +37,24 @@ static void enqueue(sim_machine *m, int rank, int handle) {
     m->result[handle].state = SIM_PENDING;
     m->rank[rank].outstanding++;
     m->rank[rank].raises[h->set] += 2; /* a slot or an invalidation, then perhaps a first meeting */
-    if (sim_feed(m, rank, &e)) sim_break(m, "rank %d: ENQUEUE refused", rank);
+    if (sim_feed(m, rank, &e))
+        sim_break(m, "rank %d: ENQUEUE refused", rank);
 }
 
 /* A second request of the name before anything else can happen: refused at once, and the first unharmed. */
 static void enqueue_again(sim_machine *m, int rank, int handle) {
     hc_request q;
     hc_tensor tensors[SIM_TENSORS];
-    if (m->result[handle].state == SIM_ENDED) return; /* the name is free again */
+    if (m->result[handle].state == SIM_ENDED)
+        return; /* the name is free again */
     make_request(m->program, handle, SIM_DUPLICATE, &q, tensors);
     hc_event e = {.kind = HC_EV_ENQUEUE, .set = m->program->handles[handle].set, .peer = -1, .request = &q};
     m->duplicate = HC_OK;
-    if (sim_feed(m, rank, &e)) sim_break(m, "rank %d: ENQUEUE refused", rank);
+    if (sim_feed(m, rank, &e))
+        sim_break(m, "rank %d: ENQUEUE refused", rank);
     if (m->duplicate != HC_DUPLICATE_NAME)
-        sim_break(m, "rank %d: the second request of a name in flight was not refused as DUPLICATE_NAME", rank);
+        sim_break(m, "rank %d: the second request of a name in flight was not refused as DUPLICATE_NAME",
+                  rank);
 }
 
 static void join(sim_machine *m, int rank, sim_op op) {
@@ -58,20 +63,25 @@ static void join(sim_machine *m, int rank, sim_op op) {
     m->rank[rank].outstanding++;
     m->rank[rank].raises[op.set]++;
     m->rank[rank].joins[op.set]++;
-    if (sim_feed(m, rank, &e)) sim_break(m, "rank %d: JOIN refused", rank);
+    if (sim_feed(m, rank, &e))
+        sim_break(m, "rank %d: JOIN refused", rank);
 }
 
 static void flush(sim_machine *m, int rank) {
     hc_event e = {.kind = HC_EV_FLUSH, .peer = -1};
-    if (sim_feed(m, rank, &e)) sim_break(m, "rank %d: FLUSH refused", rank);
+    if (sim_feed(m, rank, &e))
+        sim_break(m, "rank %d: FLUSH refused", rank);
 }
 
 static void status_event(sim_machine *m, int rank, int kind, int set) {
     hc_event e = {.kind = (uint8_t)kind, .set = (uint32_t)set, .peer = -1};
-    if (kind == HC_EV_STOP) m->stops[set != 0]++;
+    if (kind == HC_EV_STOP)
+        m->stops[set != 0]++;
     for (int s = 0; s < m->program->nsets; s++) /* STOP of the World stops all of this rank's sets */
-        if (s == set || kind == HC_EV_STOP) m->rank[rank].raises[s]++;
-    if (sim_feed(m, rank, &e)) sim_break(m, "rank %d: STOP or PREEMPT refused", rank);
+        if (s == set || kind == HC_EV_STOP)
+            m->rank[rank].raises[s]++;
+    if (sim_feed(m, rank, &e))
+        sim_break(m, "rank %d: STOP or PREEMPT refused", rank);
 }
 
 /* The transport reports: here and now, or, when the rank dies, at each neighbour some time later. */
@@ -79,7 +89,8 @@ static void fail(sim_machine *m, int rank) {
     m->failing = 1;
     if (m->program->victim < 0) {
         hc_event e = {.kind = HC_EV_FAIL, .peer = -1, .status = HC_TRANSPORT, .text = "the cable was cut"};
-        if (sim_feed(m, rank, &e)) sim_break(m, "rank %d: FAIL refused", rank);
+        if (sim_feed(m, rank, &e))
+            sim_break(m, "rank %d: FAIL refused", rank);
         return;
     }
     m->rank[rank].dead = 1;
@@ -91,24 +102,32 @@ static void fail(sim_machine *m, int rank) {
 }
 
 void sim_inject_failures(sim_machine *m, int rank) {
-    hc_event e = {.kind = HC_EV_FAIL, .peer = m->rank[rank].fail_peer, .status = HC_PEER_LOST, .text = "a peer is gone"};
+    hc_event e = {.kind = HC_EV_FAIL,
+                  .peer = m->rank[rank].fail_peer,
+                  .status = HC_PEER_LOST,
+                  .text = "a peer is gone"};
     m->rank[rank].fail_peer = -1;
-    if (sim_feed(m, rank, &e)) sim_break(m, "rank %d: FAIL refused", rank);
+    if (sim_feed(m, rank, &e))
+        sim_break(m, "rank %d: FAIL refused", rank);
 }
 
 /* ---- sets come and go ------------------------------------------------------------------------------- */
 
 void sim_add_set(sim_machine *m, int rank, int set) {
-    hc_event e = {.kind = HC_EV_ADD_SET, .set = (uint32_t)set, .peer = -1, .config = &m->rank[rank].config[set]};
+    hc_event e = {
+        .kind = HC_EV_ADD_SET, .set = (uint32_t)set, .peer = -1, .config = &m->rank[rank].config[set]};
     m->rank[rank].added[set] = 1;
-    if (sim_feed(m, rank, &e)) sim_break(m, "rank %d: ADD_SET refused", rank);
+    if (sim_feed(m, rank, &e))
+        sim_break(m, "rank %d: ADD_SET refused", rank);
 }
 
 static int removable(const sim_machine *m, int rank, int set) {
     const sim_rank *k = &m->rank[rank];
-    if (set == 0 || !k->stopped[set] || k->removed[set] || k->done[set].head != k->started[set]) return 0;
+    if (set == 0 || !k->stopped[set] || k->removed[set] || k->done[set].head != k->started[set])
+        return 0;
     for (int t = 0; t < m->program->threads[rank]; t++)
-        if (k->pc[t] != m->program->thread[rank][t].n) return 0;
+        if (k->pc[t] != m->program->thread[rank][t].n)
+            return 0;
     return 1;
 }
 
@@ -116,19 +135,23 @@ static int removable(const sim_machine *m, int rank, int set) {
 uint32_t sim_sets_due(const sim_machine *m, int rank) {
     uint32_t n = 0;
     for (int s = 0; s < m->program->nsets; s++)
-        if (m->program->set[s].set_rank[rank] >= 0) n += !m->rank[rank].added[s] || removable(m, rank, s);
+        if (m->program->set[s].set_rank[rank] >= 0)
+            n += !m->rank[rank].added[s] || removable(m, rank, s);
     return m->rank[rank].failed ? 0 : n;
 }
 
 void sim_change_set(sim_machine *m, int rank, int which) {
     for (int s = 0; s < m->program->nsets; s++) {
         int add = !m->rank[rank].added[s];
-        if (m->program->set[s].set_rank[rank] < 0 || (!add && !removable(m, rank, s)) || which-- > 0) continue;
-        if (add) sim_add_set(m, rank, s);
+        if (m->program->set[s].set_rank[rank] < 0 || (!add && !removable(m, rank, s)) || which-- > 0)
+            continue;
+        if (add)
+            sim_add_set(m, rank, s);
         else {
             hc_event e = {.kind = HC_EV_REMOVE_SET, .set = (uint32_t)s, .peer = -1};
             m->rank[rank].removed[s] = 1;
-            if (sim_feed(m, rank, &e)) sim_break(m, "rank %d: REMOVE_SET refused", rank);
+            if (sim_feed(m, rank, &e))
+                sim_break(m, "rank %d: REMOVE_SET refused", rank);
         }
         return;
     }
@@ -139,10 +162,13 @@ void sim_change_set(sim_machine *m, int rank, int which) {
 int sim_thread_can(const sim_machine *m, int rank, int thread) {
     const sim_thread *t = &m->program->thread[rank][thread];
     int pc = m->rank[rank].pc[thread];
-    if (pc >= t->n) return 0;
+    if (pc >= t->n)
+        return 0;
     sim_op op = t->ops[pc];
-    if (!m->rank[rank].added[op.set]) return 0;
-    if (op.kind != SIM_WAIT && op.kind != SIM_JOIN) return 1;
+    if (!m->rank[rank].added[op.set])
+        return 0;
+    if (op.kind != SIM_WAIT && op.kind != SIM_JOIN)
+        return 1;
     return !m->rank[rank].waiting[thread] || m->result[op.handle].state == SIM_ENDED;
 }
 
@@ -150,24 +176,34 @@ void sim_thread_step(sim_machine *m, int rank, int thread) {
     sim_rank *k = &m->rank[rank];
     sim_op op = m->program->thread[rank][thread].ops[k->pc[thread]];
     switch (op.kind) {
-    case SIM_ENQUEUE: enqueue(m, rank, op.handle); break;
+    case SIM_ENQUEUE:
+        enqueue(m, rank, op.handle);
+        break;
     case SIM_ENQUEUE_TWICE:
         enqueue(m, rank, op.handle);
-        if (!m->broken) enqueue_again(m, rank, op.handle);
+        if (!m->broken)
+            enqueue_again(m, rank, op.handle);
         break;
     case SIM_WAIT:
     case SIM_JOIN:
         if (!k->waiting[thread]) { /* first it says that it waits, then it waits */
             k->waiting[thread] = 1;
-            if (op.kind == SIM_JOIN) join(m, rank, op);
-            else if (m->result[op.handle].state != SIM_ENDED) flush(m, rank);
+            if (op.kind == SIM_JOIN)
+                join(m, rank, op);
+            else if (m->result[op.handle].state != SIM_ENDED)
+                flush(m, rank);
             return;
         }
         k->waiting[thread] = 0;
         break;
-    case SIM_STOP: status_event(m, rank, HC_EV_STOP, op.set); break;
-    case SIM_PREEMPT: status_event(m, rank, HC_EV_PREEMPT, op.set); break;
-    default: fail(m, rank);
+    case SIM_STOP:
+        status_event(m, rank, HC_EV_STOP, op.set);
+        break;
+    case SIM_PREEMPT:
+        status_event(m, rank, HC_EV_PREEMPT, op.set);
+        break;
+    default:
+        fail(m, rank);
     }
     k->pc[thread]++;
 }

@@ -25,11 +25,14 @@ static uint32_t awaited(const sim_machine *m, int set, int name, uint8_t *lacks)
 
 static int fits(const sim_machine *m, const hc_action *a, int name) {
     uint8_t lacks[SIM_RANKS];
-    if (awaited(m, (int)a->set, name, lacks) != a->nawaited || a->nranks > a->nawaited || !a->nranks) return 0;
+    if (awaited(m, (int)a->set, name, lacks) != a->nawaited || a->nranks > a->nawaited || !a->nranks)
+        return 0;
     for (uint32_t i = 0; i < a->nranks; i++) {
-        if (a->ranks[i] < 0 || a->ranks[i] >= m->program->set[a->set].n || !lacks[a->ranks[i]]) return 0;
+        if (a->ranks[i] < 0 || a->ranks[i] >= m->program->set[a->set].n || !lacks[a->ranks[i]])
+            return 0;
         for (uint32_t j = 0; j < i; j++)
-            if (a->ranks[i] == a->ranks[j]) return 0;
+            if (a->ranks[i] == a->ranks[j])
+                return 0;
     }
     return 1;
 }
@@ -40,8 +43,11 @@ static void stalled(sim_machine *m, int rank, const hc_action *a) {
     reports[a->set]++;
     for (int k = 0; k < s->names && !ok; k++)
         ok = truth.pending[a->set][k][rank] && strstr(a->text, s->name[k]) && fits(m, a, k);
-    if (!ok && truth.joined[a->set][rank]) ok = fits(m, a, -1);
-    if (!ok) sim_break(m, "rank %d: a stall report of set %u that is not so (%u awaited): %s", rank, a->set, a->nawaited, a->text);
+    if (!ok && truth.joined[a->set][rank])
+        ok = fits(m, a, -1);
+    if (!ok)
+        sim_break(m, "rank %d: a stall report of set %u that is not so (%u awaited): %s", rank, a->set,
+                  a->nawaited, a->text);
 }
 
 static void settle(sim_machine *m) {
@@ -54,7 +60,8 @@ static void settle(sim_machine *m) {
                 sim_feed(m, r, &e);
                 again = 1;
             }
-            while (k->ninbox && !m->broken) sim_deliver(m, k->inbox[0], r), again = 1;
+            while (k->ninbox && !m->broken)
+                sim_deliver(m, k->inbox[0], r), again = 1;
         }
     }
 }
@@ -62,12 +69,14 @@ static void settle(sim_machine *m) {
 void sim_stalls(sim_machine *m) {
     const sim_program *p = m->program;
     uint64_t before = m->messages;
-    if (p->stop || p->fail) return;
+    if (p->stop || p->fail)
+        return;
     sim_ideal_run(p, m->arena, &truth);
     memset(reports, 0, sizeof reports);
     m->stalled = stalled;
     for (int r = 0; r < p->ranks && !m->broken; r++) {
-        if (m->rank[r].wake_at == UINT64_MAX) continue;
+        if (m->rank[r].wake_at == UINT64_MAX)
+            continue;
         hc_event e = {.kind = HC_EV_TICK, .peer = -1};
         m->rank[r].now += SIM_FAR + ((uint64_t)1 << 40); /* beyond the warning of every set */
         sim_feed(m, r, &e);
@@ -76,8 +85,9 @@ void sim_stalls(sim_machine *m) {
     for (int r = 0; r < p->ranks && !m->broken; r++)
         for (int t = 0; t < p->threads[r]; t++) {
             int pc = m->rank[r].pc[t];
-            if (pc == p->thread[r][t].n || reports[p->thread[r][t].ops[pc].set]) continue;
-            sim_break(m, "rank %d waits in set %d and nobody was told (%llu messages)", r, p->thread[r][t].ops[pc].set,
-                      (unsigned long long)(m->messages - before));
+            if (pc == p->thread[r][t].n || reports[p->thread[r][t].ops[pc].set])
+                continue;
+            sim_break(m, "rank %d waits in set %d and nobody was told (%llu messages)", r,
+                      p->thread[r][t].ops[pc].set, (unsigned long long)(m->messages - before));
         }
 }

@@ -28,7 +28,8 @@ static void put_column(line *l, hc__reader *r, const char *what) {
     for (uint32_t i = 0; i < column.n; i++) {
         uint64_t bits;
         uint32_t word = hc__column_word(column, i, &bits);
-        for (; bits; bits &= bits - 1) put(l, " %s %d", what, (int)(64 * word) + __builtin_ctzll(bits));
+        for (; bits; bits &= bits - 1)
+            put(l, " %s %d", what, (int)(64 * word) + __builtin_ctzll(bits));
     }
 }
 
@@ -42,21 +43,27 @@ static void put_signature(line *l, const uint8_t *bytes, uint32_t n) {
     uint8_t flags = hc__read8(&r);
     hc__read_bytes(&r, 4 + 8 + 8); /* root, scale factors */
     put(l, " first %.*s(%s", name ? (int)length : 0, name ? name : "", hc_operation_name(operation));
-    if (operation == HC_ALLREDUCE && reduction != HC_SUM) put(l, " %s", hc_reduction_name(reduction));
-    if (flags & HC_REQUEST_GROUP) put(l, " group");
+    if (operation == HC_ALLREDUCE && reduction != HC_SUM)
+        put(l, " %s", hc_reduction_name(reduction));
+    if (flags & HC_REQUEST_GROUP)
+        put(l, " group");
     for (uint32_t t = hc__read32(&r); t > 0 && !r.bad; t--) {
         uint8_t dtype = hc__read8(&r), ndim = hc__read8(&r);
         put(l, " %s[", hc_dtype_name(dtype));
-        for (int d = 0; d < ndim; d++) put(l, d ? ",%lld" : "%lld", (long long)hc__read64(&r));
+        for (int d = 0; d < ndim; d++)
+            put(l, d ? ",%lld" : "%lld", (long long)hc__read64(&r));
         put(l, "]");
     }
     put(l, ")");
 }
 
 static void put_flags(line *l, uint8_t flags) {
-    if (flags & HC__F_STOP) put(l, " stop");
-    if (flags & HC__F_PREEMPT) put(l, " preempt");
-    if (flags & HC__F_JOINALL) put(l, " join-all");
+    if (flags & HC__F_STOP)
+        put(l, " stop");
+    if (flags & HC__F_PREEMPT)
+        put(l, " preempt");
+    if (flags & HC__F_JOINALL)
+        put(l, " join-all");
 }
 
 static void put_up(line *l, hc__reader *r) {
@@ -65,7 +72,8 @@ static void put_up(line *l, hc__reader *r) {
     uint32_t joined = hc__read32(r);
     joined += hc__read32(r);
     hc__read32(r); /* the last to join */
-    if (joined) put(l, " joined %u", joined);
+    if (joined)
+        put(l, " joined %u", joined);
     put_column(l, r, "slot");
     put_column(l, r, "by-its-root");
     put_column(l, r, "invalid");
@@ -76,7 +84,8 @@ static void put_up(line *l, hc__reader *r) {
             hc__read32(r); /* the lowest rank that has it */
             uint32_t bytes = hc__read32(r);
             const uint8_t *at = hc__read_bytes(r, bytes);
-            if (at) put_signature(l, at, bytes);
+            if (at)
+                put_signature(l, at, bytes);
         }
     }
 }
@@ -92,28 +101,35 @@ static void put_entry(line *l, hc__reader *r, const char *verb) {
         int outcome = hc__read8(r);
         uint32_t bytes = hc__read32(r);
         const uint8_t *at = hc__read_bytes(r, bytes);
-        if (!at) return;
+        if (!at)
+            return;
         if (outcome == HC__DISAGREED) {
             hc__reader inner = {at, at + bytes, 0};
             uint32_t length = hc__read32(&inner);
             put(l, " error %.*s", (int)length, (const char *)hc__read_bytes(&inner, length));
         } else {
             put_signature(l, at, bytes);
-            if (outcome == HC__ROOTLESS) put(l, " without-root");
+            if (outcome == HC__ROOTLESS)
+                put(l, " without-root");
         }
     }
 }
 
 void describe_message(const uint8_t *bytes, size_t n, char *out, size_t room) {
-    static const char *names[] = {"?", "UP", "ENTRY", "SEQUENCE", "SEQUENCED", "FAIL", "WHO", "ASK", "ANSWER", "REPORT"};
+    static const char *names[] = {"?",    "UP",  "ENTRY", "SEQUENCE", "SEQUENCED",
+                                  "FAIL", "WHO", "ASK",   "ANSWER",   "REPORT"};
     hc__reader r = {bytes, bytes + n, 0};
     line l = {out, room};
     uint32_t set;
     int message = hc__read_header(&r, &set);
     out[0] = 0;
-    if (set) put(&l, "set %u ", set);
-    if (message == HC__M_UP) put_up(&l, &r);
-    else if (message >= HC__M_ENTRY && message <= HC__M_SEQUENCED) put_entry(&l, &r, names[message]);
-    else put(&l, "%s", names[message]);
+    if (set)
+        put(&l, "set %u ", set);
+    if (message == HC__M_UP)
+        put_up(&l, &r);
+    else if (message >= HC__M_ENTRY && message <= HC__M_SEQUENCED)
+        put_entry(&l, &r, names[message]);
+    else
+        put(&l, "%s", names[message]);
     put(&l, " (%zu bytes)", n);
 }

@@ -26,13 +26,16 @@ void room_answer(room *r) {
 
 static void say_run(room *r, int rank, const hc_action *a) {
     room_say(r, "  %d: RUN", rank);
-    if (a->set) room_say(r, " set %u", a->set);
+    if (a->set)
+        room_say(r, " set %u", a->set);
     room_say(r, " batch %llu%s:", (unsigned long long)a->batch, a->cached ? " (cached)" : "");
     for (uint32_t i = 0; i < a->nitems; i++) {
         const hc_item *it = &a->items[i];
         room_say(r, " %.*s", (int)it->agreed->name_len, it->agreed->name);
-        if (it->count != it->agreed->ntensors) room_say(r, "[%u..%u]", it->first, it->first + it->count - 1);
-        if (!it->ticket) room_say(r, "(neutral)");
+        if (it->count != it->agreed->ntensors)
+            room_say(r, "[%u..%u]", it->first, it->first + it->count - 1);
+        if (!it->ticket)
+            room_say(r, "(neutral)");
     }
     room_say(r, "\n");
     r->started[r->nstarted].rank = rank;
@@ -44,7 +47,8 @@ static void say_send(room *r, int rank, const hc_action *a) {
     char words[4096];
     describe_message(a->bytes, a->nbytes, words, sizeof words);
     room_say(r, "  %d -> %d: %s\n", rank, a->peer, words);
-    if (r->nmessages == ROOM_MESSAGES) exit(1);
+    if (r->nmessages == ROOM_MESSAGES)
+        exit(1);
     r->message[r->nmessages].from = rank;
     r->message[r->nmessages].to = a->peer;
     r->message[r->nmessages].n = a->nbytes;
@@ -52,22 +56,40 @@ static void say_send(room *r, int rank, const hc_action *a) {
 }
 
 static void say_complete(room *r, int rank, const hc_action *a) {
-    room_say(r, "  %d: COMPLETE %s %s", rank, a->ticket < ROOM_TICKETS ? r->ticket[a->ticket] : "?", hc_status_name(a->status));
-    if (a->ticket < ROOM_TICKETS && !strcmp(r->ticket[a->ticket], "join") && !a->status) room_say(r, ", last %lld", (long long)a->value);
-    if (a->status) room_say(r, ": %s", a->text);
+    room_say(r, "  %d: COMPLETE %s %s", rank, a->ticket < ROOM_TICKETS ? r->ticket[a->ticket] : "?",
+             hc_status_name(a->status));
+    if (a->ticket < ROOM_TICKETS && !strcmp(r->ticket[a->ticket], "join") && !a->status)
+        room_say(r, ", last %lld", (long long)a->value);
+    if (a->status)
+        room_say(r, ": %s", a->text);
     room_say(r, "\n");
 }
 
 static void say(room *r, int rank, const hc_action *a) {
     switch (a->kind) {
-    case HC_AC_SEND: say_send(r, rank, a); break;
-    case HC_AC_RUN: say_run(r, rank, a); break;
-    case HC_AC_COMPLETE: say_complete(r, rank, a); break;
-    case HC_AC_WAKE_AT: r->wake_at[rank] = a->time; break;
-    case HC_AC_STALLED: room_say(r, "  %d: STALLED%s: %s\n", rank, a->reporter ? " (reporter)" : "", a->text); break;
-    case HC_AC_PREEMPTED: room_say(r, "  %d: PREEMPTED at %llu\n", rank, (unsigned long long)a->position); break;
-    case HC_AC_STOPPED: room_say(r, "  %d: STOPPED set %u\n", rank, a->set); break;
-    default: room_say(r, "  %d: FAILED %s: %s\n", rank, hc_status_name(a->status), a->text);
+    case HC_AC_SEND:
+        say_send(r, rank, a);
+        break;
+    case HC_AC_RUN:
+        say_run(r, rank, a);
+        break;
+    case HC_AC_COMPLETE:
+        say_complete(r, rank, a);
+        break;
+    case HC_AC_WAKE_AT:
+        r->wake_at[rank] = a->time;
+        break;
+    case HC_AC_STALLED:
+        room_say(r, "  %d: STALLED%s: %s\n", rank, a->reporter ? " (reporter)" : "", a->text);
+        break;
+    case HC_AC_PREEMPTED:
+        room_say(r, "  %d: PREEMPTED at %llu\n", rank, (unsigned long long)a->position);
+        break;
+    case HC_AC_STOPPED:
+        room_say(r, "  %d: STOPPED set %u\n", rank, a->set);
+        break;
+    default:
+        room_say(r, "  %d: FAILED %s: %s\n", rank, hc_status_name(a->status), a->text);
     }
 }
 
@@ -76,8 +98,10 @@ void room_feed(room *r, int rank, hc_event *e) {
     size_t n;
     e->now = r->now[rank];
     int status = hc_step(r->engine[rank], e, &actions, &n);
-    if (status) room_say(r, "  %d: refused: %s\n", rank, hc_status_name(status));
-    for (size_t i = 0; i < n; i++) say(r, rank, &actions[i]);
+    if (status)
+        room_say(r, "  %d: refused: %s\n", rank, hc_status_name(status));
+    for (size_t i = 0; i < n; i++)
+        say(r, rank, &actions[i]);
 }
 
 /* ---- the room --------------------------------------------------------------------------------------- */
@@ -97,14 +121,17 @@ void room_open(room *r, const hc_engine_config *c, const int32_t *node_of, int32
 }
 
 void room_close(room *r) {
-    for (int i = 0; i < r->ranks; i++) hc_engine_free(r->engine[i]);
-    for (int i = 0; i < r->nmessages; i++) free(r->message[i].bytes);
+    for (int i = 0; i < r->ranks; i++)
+        hc_engine_free(r->engine[i]);
+    for (int i = 0; i < r->nmessages; i++)
+        free(r->message[i].bytes);
     memset(r, 0, sizeof *r);
 }
 
 void room_add_set(room *r, uint32_t set, const int32_t *members, int n, int sequenced) {
     int32_t nodes[ROOM_RANKS] = {0};
-    for (int i = 0; i < n; i++) nodes[i] = r->node_of[members[i]];
+    for (int i = 0; i < n; i++)
+        nodes[i] = r->node_of[members[i]];
     hc_tree_index *tree = hc_tree_index_new(members, nodes, n, r->fanout);
     room_say(r, "  tree:");
     for (int i = 0; i < n; i++) {
@@ -114,8 +141,10 @@ void room_add_set(room *r, uint32_t set, const int32_t *members, int n, int sequ
         c.set = set;
         c.children = children;
         c.sequenced = (uint8_t)sequenced;
-        if (c.parent >= 0) room_say(r, " %d under %d", members[i], c.parent);
-        else room_say(r, " root %d", members[i]);
+        if (c.parent >= 0)
+            room_say(r, " %d under %d", members[i], c.parent);
+        else
+            room_say(r, " root %d", members[i]);
         room_say(r, i + 1 < n ? "," : "\n");
         room_feed(r, members[i], &(hc_event){.kind = HC_EV_ADD_SET, .set = set, .peer = -1, .config = &c});
     }
@@ -136,11 +165,14 @@ void room_deliver(room *r, int from, int to, int n) {
     for (int i = 0; i < r->nmessages && n > 0; i++) {
         uint8_t *bytes = r->message[i].bytes;
         int a = r->message[i].from, b = r->message[i].to;
-        if (!bytes || (from >= 0 && (a != from || b != to))) continue;
+        if (!bytes || (from >= 0 && (a != from || b != to)))
+            continue;
         r->message[i].bytes = NULL;
         n--;
-        room_feed(r, b, &(hc_event){.kind = HC_EV_MESSAGE, .peer = a, .bytes = bytes, .nbytes = r->message[i].n});
-        if (!r->manual_sent) room_feed(r, a, &(hc_event){.kind = HC_EV_SENT, .peer = b});
+        room_feed(r, b,
+                  &(hc_event){.kind = HC_EV_MESSAGE, .peer = a, .bytes = bytes, .nbytes = r->message[i].n});
+        if (!r->manual_sent)
+            room_feed(r, a, &(hc_event){.kind = HC_EV_SENT, .peer = b});
         free(bytes);
     }
 }
@@ -157,18 +189,24 @@ void room_done(room *r) {
     int n = r->nstarted;
     r->nstarted = 0;
     for (int i = 0; i < n; i++)
-        room_feed(r, r->started[i].rank, &(hc_event){.kind = HC_EV_BATCH_DONE, .set = r->started[i].set, .peer = -1, .batch = r->started[i].batch});
+        room_feed(r, r->started[i].rank,
+                  &(hc_event){.kind = HC_EV_BATCH_DONE,
+                              .set = r->started[i].set,
+                              .peer = -1,
+                              .batch = r->started[i].batch});
 }
 
 void room_counters(room *r) {
     for (int i = 0; i < r->ranks; i++) {
         hc_counters c;
         hc_engine_counters(r->engine[i], &c);
-        room_say(r, "  %d: %llu messages up, %llu down, %llu entries, %llu batches\n", i, (unsigned long long)c.messages_up,
-                 (unsigned long long)c.messages_down, (unsigned long long)c.entries, (unsigned long long)c.batches);
+        room_say(r, "  %d: %llu messages up, %llu down, %llu entries, %llu batches\n", i,
+                 (unsigned long long)c.messages_up, (unsigned long long)c.messages_down,
+                 (unsigned long long)c.entries, (unsigned long long)c.batches);
     }
 }
 
 void room_quiet(room *r) {
-    for (int i = 0; i < r->ranks; i++) room_say(r, "  %d: %s\n", i, hc_engine_quiet(r->engine[i]) ? "quiet" : "busy");
+    for (int i = 0; i < r->ranks; i++)
+        room_say(r, "  %d: %s\n", i, hc_engine_quiet(r->engine[i]) ? "quiet" : "busy");
 }

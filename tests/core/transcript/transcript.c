@@ -28,24 +28,31 @@ typedef struct words {
 static void split(words *w, const char *line) {
     snprintf(w->text, sizeof w->text, "%s", line);
     w->n = 0;
-    for (char *t = strtok(w->text, " \t\n"); t && w->n < WORDS; t = strtok(NULL, " \t\n")) w->at[w->n++] = t;
+    for (char *t = strtok(w->text, " \t\n"); t && w->n < WORDS; t = strtok(NULL, " \t\n"))
+        w->at[w->n++] = t;
 }
 
 /* The value of `key=value` among the words, or NULL. */
 static const char *value_of(const words *w, const char *key) {
     size_t n = strlen(key);
     for (int i = 1; i < w->n; i++)
-        if (!strncmp(w->at[i], key, n) && w->at[i][n] == '=') return w->at[i] + n + 1;
+        if (!strncmp(w->at[i], key, n) && w->at[i][n] == '=')
+            return w->at[i] + n + 1;
     return NULL;
 }
 
 /* A number with an optional unit of time: 5, 20us, 3ms, 2s, never. */
 static uint64_t number(const char *text, uint64_t otherwise) {
     char *end;
-    if (!text) return otherwise;
-    if (!strcmp(text, "never")) return UINT64_MAX;
+    if (!text)
+        return otherwise;
+    if (!strcmp(text, "never"))
+        return UINT64_MAX;
     uint64_t n = strtoull(text, &end, 10);
-    return n * (!strcmp(end, "s") ? 1000000000u : !strcmp(end, "ms") ? 1000000u : !strcmp(end, "us") ? 1000u : 1u);
+    return n * (!strcmp(end, "s")    ? 1000000000u
+                : !strcmp(end, "ms") ? 1000000u
+                : !strcmp(end, "us") ? 1000u
+                                     : 1u);
 }
 
 static int numbers(const char *text, int32_t *out, int room) {
@@ -58,15 +65,19 @@ static int numbers(const char *text, int32_t *out, int room) {
     return n;
 }
 
-static uint32_t set_of(const words *w) { return (uint32_t)number(value_of(w, "set"), 0); }
+static uint32_t set_of(const words *w) {
+    return (uint32_t)number(value_of(w, "set"), 0);
+}
 
 /* The ranks a command is about: the numbers behind its verb, or `all`. */
 static int ranks_of(const words *w, int *out) {
     int n = 0;
     if (w->n > 1 && !strcmp(w->at[1], "all"))
-        for (; n < r.ranks; n++) out[n] = n;
+        for (; n < r.ranks; n++)
+            out[n] = n;
     for (int i = 1; n == 0 && i < w->n && w->at[i][0] >= '0' && w->at[i][0] <= '9'; i++) {
-        while (i < w->n && w->at[i][0] >= '0' && w->at[i][0] <= '9') out[n++] = atoi(w->at[i++]);
+        while (i < w->n && w->at[i][0] >= '0' && w->at[i][0] <= '9')
+            out[n++] = atoi(w->at[i++]);
         break;
     }
     return n;
@@ -83,7 +94,8 @@ static void do_world(const words *w) {
                           .stall_warning = number(value_of(w, "warning"), 0),
                           .stall_limit = number(value_of(w, "limit"), 0)};
     int32_t nodes[ROOM_RANKS], members[ROOM_RANKS];
-    for (int i = 0; i < c.size; i++) nodes[i] = members[i] = i;
+    for (int i = 0; i < c.size; i++)
+        nodes[i] = members[i] = i;
     numbers(value_of(w, "nodes"), nodes, c.size);
     room_open(&r, &c, nodes, (int32_t)number(value_of(w, "fanout"), 2), value_of(w, "sent") != NULL);
     room_add_set(&r, 0, members, c.size, 0);
@@ -97,7 +109,8 @@ static void do_set(const words *w) {
 
 static int table_index(const char *(*name)(int), int count, const char *text) {
     for (int i = 0; i < count; i++)
-        if (!strcmp(name(i), text)) return i;
+        if (!strcmp(name(i), text))
+            return i;
     return -1;
 }
 
@@ -106,22 +119,29 @@ static int tensor_of(const char *word, hc_tensor *t, int64_t *dims) {
     char dtype[32];
     const char *bracket = strchr(word, '[');
     int32_t values[8];
-    if (!bracket || bracket - word > 31) return 0;
+    if (!bracket || bracket - word > 31)
+        return 0;
     snprintf(dtype, sizeof dtype, "%.*s", (int)(bracket - word), word);
     int code = table_index(hc_dtype_name, HC_DTYPE_COUNT, dtype);
     int n = bracket[1] == ']' ? 0 : numbers(bracket + 1, values, 8);
-    for (int d = 0; d < n; d++) dims[d] = values[d];
+    for (int d = 0; d < n; d++)
+        dims[d] = values[d];
     *t = (hc_tensor){(uint8_t)code, (uint8_t)n, dims};
     return code >= 0;
 }
 
 /* enqueue RANKS OPERATION NAME [float32[4] ...] [reduction=SUM] [root=0] [prescale=1] [set=0] [group=yes] */
 static void do_enqueue(const words *w) {
-    int ranks[ROOM_RANKS], n = ranks_of(w, ranks), verb = n == r.ranks && !strcmp(w->at[1], "all") ? 2 : n + 1;
-    const char *reduction = value_of(w, "reduction"), *prescale = value_of(w, "prescale"), *root = value_of(w, "root");
+    int ranks[ROOM_RANKS], n = ranks_of(w, ranks),
+                           verb = n == r.ranks && !strcmp(w->at[1], "all") ? 2 : n + 1;
+    const char *reduction = value_of(w, "reduction"), *prescale = value_of(w, "prescale"),
+               *root = value_of(w, "root");
     hc_tensor tensors[WORDS];
     int64_t dims[WORDS][8];
-    hc_request q = {.name = w->at[verb + 1], .name_len = (uint32_t)strlen(w->at[verb + 1]), .wire = HC_WIRE_SAME, .tensors = tensors};
+    hc_request q = {.name = w->at[verb + 1],
+                    .name_len = (uint32_t)strlen(w->at[verb + 1]),
+                    .wire = HC_WIRE_SAME,
+                    .tensors = tensors};
     q.operation = (uint8_t)table_index(hc_operation_name, HC_OPERATION_COUNT, w->at[verb]);
     q.reduction = reduction ? (uint8_t)table_index(hc_reduction_name, HC_REDUCTION_COUNT, reduction) : HC_SUM;
     q.root = root ? atoi(root) : q.operation == HC_BROADCAST ? 0 : -1;
@@ -129,22 +149,29 @@ static void do_enqueue(const words *w) {
     q.postscale = 1;
     q.flags = value_of(w, "group") ? HC_REQUEST_GROUP : 0;
     for (int i = verb + 2; i < w->n; i++)
-        if (!strchr(w->at[i], '=') && tensor_of(w->at[i], &tensors[q.ntensors], dims[q.ntensors])) q.ntensors++;
-    for (int i = 0; i < n; i++) room_enqueue(&r, ranks[i], set_of(w), &q);
+        if (!strchr(w->at[i], '=') && tensor_of(w->at[i], &tensors[q.ntensors], dims[q.ntensors]))
+            q.ntensors++;
+    for (int i = 0; i < n; i++)
+        room_enqueue(&r, ranks[i], set_of(w), &q);
 }
 
 static void do_each(const words *w, int kind) {
     int ranks[ROOM_RANKS], n = ranks_of(w, ranks);
     for (int i = 0; i < n; i++) {
         hc_event e = {.kind = (uint8_t)kind, .set = set_of(w), .peer = -1};
-        if (kind == HC_EV_JOIN) e.ticket = room_ticket(&r, "join");
-        if (kind == HC_EV_TICK) r.now[ranks[i]] += number(value_of(w, "after"), 1);
+        if (kind == HC_EV_JOIN)
+            e.ticket = room_ticket(&r, "join");
+        if (kind == HC_EV_TICK)
+            r.now[ranks[i]] += number(value_of(w, "after"), 1);
         room_feed(&r, ranks[i], &e);
     }
 }
 
 static void do_fail(const words *w) {
-    hc_event e = {.kind = HC_EV_FAIL, .peer = (int32_t)number(value_of(w, "peer"), UINT32_MAX), .status = HC_PEER_LOST, .text = "connection reset"};
+    hc_event e = {.kind = HC_EV_FAIL,
+                  .peer = (int32_t)number(value_of(w, "peer"), UINT32_MAX),
+                  .status = HC_PEER_LOST,
+                  .text = "connection reset"};
     room_feed(&r, atoi(w->at[1]), &e);
 }
 
@@ -167,25 +194,37 @@ static void do_message(const words *w) {
 }
 
 static void do_deliver(const words *w) {
-    if (w->n == 1) room_deliver_all(&r);
-    else if (w->n == 2) room_deliver(&r, -1, -1, atoi(w->at[1])); /* so many, in the order of sending */
-    else room_deliver(&r, atoi(w->at[1]), atoi(w->at[2]), w->n > 3 ? atoi(w->at[3]) : 1);
+    if (w->n == 1)
+        room_deliver_all(&r);
+    else if (w->n == 2)
+        room_deliver(&r, -1, -1, atoi(w->at[1])); /* so many, in the order of sending */
+    else
+        room_deliver(&r, atoi(w->at[1]), atoi(w->at[2]), w->n > 3 ? atoi(w->at[3]) : 1);
 }
 
 static int obey(const words *w) {
-    static const struct { const char *verb; int kind; } events[] = {
-        {"flush", HC_EV_FLUSH}, {"join", HC_EV_JOIN}, {"stop", HC_EV_STOP}, {"preempt", HC_EV_PREEMPT},
-        {"tick", HC_EV_TICK}, {"remove", HC_EV_REMOVE_SET}};
-    static const struct { const char *verb; void (*act)(const words *); } others[] = {
-        {"world", do_world}, {"set", do_set}, {"enqueue", do_enqueue}, {"fail", do_fail}, {"sent", do_sent},
-        {"message", do_message}, {"deliver", do_deliver}};
+    static const struct {
+        const char *verb;
+        int kind;
+    } events[] = {{"flush", HC_EV_FLUSH},     {"join", HC_EV_JOIN}, {"stop", HC_EV_STOP},
+                  {"preempt", HC_EV_PREEMPT}, {"tick", HC_EV_TICK}, {"remove", HC_EV_REMOVE_SET}};
+    static const struct {
+        const char *verb;
+        void (*act)(const words *);
+    } others[] = {{"world", do_world}, {"set", do_set},         {"enqueue", do_enqueue}, {"fail", do_fail},
+                  {"sent", do_sent},   {"message", do_message}, {"deliver", do_deliver}};
     for (size_t i = 0; i < sizeof events / sizeof *events; i++)
-        if (!strcmp(w->at[0], events[i].verb)) return do_each(w, events[i].kind), 1;
+        if (!strcmp(w->at[0], events[i].verb))
+            return do_each(w, events[i].kind), 1;
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (!strcmp(w->at[0], others[i].verb)) return others[i].act(w), 1;
-    if (!strcmp(w->at[0], "done")) return room_done(&r), 1;
-    if (!strcmp(w->at[0], "counters")) return room_counters(&r), 1;
-    if (!strcmp(w->at[0], "quiet")) return room_quiet(&r), 1;
+        if (!strcmp(w->at[0], others[i].verb))
+            return others[i].act(w), 1;
+    if (!strcmp(w->at[0], "done"))
+        return room_done(&r), 1;
+    if (!strcmp(w->at[0], "counters"))
+        return room_counters(&r), 1;
+    if (!strcmp(w->at[0], "quiet"))
+        return room_quiet(&r), 1;
     return 0;
 }
 
@@ -196,7 +235,8 @@ int main(void) {
         words w;
         split(&w, line);
         if (answer) {
-            if (w.n) continue;
+            if (w.n)
+                continue;
             answer = 0;
         }
         if (w.n && !strcmp(w.at[0], "----")) {

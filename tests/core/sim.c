@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * main.c - runs many random programs on virtual ranks and stops at the first that goes wrong.
+ * sim.c - runs many random programs on virtual ranks and stops at the first that goes wrong.
  *
  *     sim --programs 100000 --seed 1 --ranks 1-64
  *
@@ -26,14 +26,16 @@ static void crashed(int signal) {
 }
 
 typedef struct totals {
-    uint64_t programs, steps, messages, batches, entries, mismatches, evictions, invalidations, stalls, deadlocks, refused;
+    uint64_t programs, steps, messages, batches, entries, mismatches, evictions, invalidations, stalls,
+        deadlocks, refused;
 } totals;
 
 static void add(totals *t, const sim_machine *m) {
     t->programs++;
     t->steps += m->steps;
     t->messages += m->messages;
-    for (int s = 0; s < m->program->nsets; s++) t->batches += (uint64_t)m->log[s].n;
+    for (int s = 0; s < m->program->nsets; s++)
+        t->batches += (uint64_t)m->log[s].n;
     for (int r = 0; r < m->program->ranks; r++) {
         hc_counters c;
         hc_engine_counters(m->rank[r].engine, &c);
@@ -43,7 +45,8 @@ static void add(totals *t, const sim_machine *m) {
         t->invalidations += c.invalidations;
         t->stalls += (uint64_t)m->rank[r].nstalled;
     }
-    for (int x = 0; x < m->program->nhandles; x++) t->refused += m->result[x].state != SIM_ENDED;
+    for (int x = 0; x < m->program->nhandles; x++)
+        t->refused += m->result[x].state != SIM_ENDED;
     for (int r = 0; r < m->program->ranks; r++)
         for (int h = 0; h < m->program->threads[r]; h++)
             if (m->rank[r].pc[h] != m->program->thread[r][h].n) {
@@ -60,30 +63,44 @@ static int run(uint64_t seed, const sim_options *o, int trace, totals *t) {
     memset(&m, 0, sizeof m);
     m.trace = trace;
     sim_program_make(&p, &arena, &rng, o);
-    if (trace) sim_program_print(&p);
+    if (trace)
+        sim_program_print(&p);
     if (sim_machine_open(&m, &p, &arena, &rng) && sim_machine_run(&m, 4000000)) {
         sim_judge(&m);
-        if (p.stall && !m.broken) sim_stalls(&m);
+        if (p.stall && !m.broken)
+            sim_stalls(&m);
     }
-    if (!m.broken) add(t, &m);
-    else fprintf(stderr, "program %llu: %s\n%s", (unsigned long long)seed, m.why, replay);
+    if (!m.broken)
+        add(t, &m);
+    else
+        fprintf(stderr, "program %llu: %s\n%s", (unsigned long long)seed, m.why, replay);
     sim_machine_close(&m);
     sim_arena_reset(&arena);
     return !m.broken;
 }
 
 static void usage(void) {
-    fprintf(stderr, "sim [--programs N] [--seed S] [--ranks LOW-HIGH] [--capacity C] [--sequenced 0|1] [--one-stream 0|1]\n"
+    fprintf(stderr, "sim [--programs N] [--seed S] [--ranks LOW-HIGH] [--capacity C] [--sequenced 0|1] "
+                    "[--one-stream 0|1]\n"
                     "    [--lazy 0|1] [--stop 0|1] [--joins 0|1] [--stall 0|1] [--fail 0|1] [--trace]\n");
     exit(2);
 }
 
 static int *option(sim_options *o, const char *name) {
-    struct { const char *name; int *value; } table[] = {
-        {"--capacity", &o->capacity}, {"--sequenced", &o->sequenced}, {"--one-stream", &o->one_stream}, {"--lazy", &o->lazy}, {"--stop", &o->stop},
-        {"--joins", &o->joins},       {"--stall", &o->stall},         {"--fail", &o->fail}};
+    struct {
+        const char *name;
+        int *value;
+    } table[] = {{"--capacity", &o->capacity},
+                 {"--sequenced", &o->sequenced},
+                 {"--one-stream", &o->one_stream},
+                 {"--lazy", &o->lazy},
+                 {"--stop", &o->stop},
+                 {"--joins", &o->joins},
+                 {"--stall", &o->stall},
+                 {"--fail", &o->fail}};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        if (!strcmp(table[i].name, name)) return table[i].value;
+        if (!strcmp(table[i].name, name))
+            return table[i].value;
     usage();
     return NULL;
 }
@@ -98,13 +115,19 @@ int main(int argc, char **argv) {
             trace = 1;
             continue;
         }
-        if (i + 1 == argc) usage();
+        if (i + 1 == argc)
+            usage();
         const char *name = argv[i], *value = argv[++i];
-        if (!strcmp(name, "--programs")) programs = strtoull(value, NULL, 10);
-        else if (!strcmp(name, "--seed")) seed = strtoull(value, NULL, 10);
+        if (!strcmp(name, "--programs"))
+            programs = strtoull(value, NULL, 10);
+        else if (!strcmp(name, "--seed"))
+            seed = strtoull(value, NULL, 10);
         else {
-            if (strcmp(name, "--ranks")) *option(&o, name) = atoi(value);
-            else if (sscanf(value, "%d-%d", &o.low, &o.high) != 2 || o.low < 1 || o.high > SIM_RANKS || o.low > o.high) usage();
+            if (strcmp(name, "--ranks"))
+                *option(&o, name) = atoi(value);
+            else if (sscanf(value, "%d-%d", &o.low, &o.high) != 2 || o.low < 1 || o.high > SIM_RANKS ||
+                     o.low > o.high)
+                usage();
             size_t n = strlen(flags);
             snprintf(flags + n, sizeof flags - n, " %s %s", name, value);
         }
@@ -115,17 +138,21 @@ int main(int argc, char **argv) {
     signal(SIGFPE, crashed);
     totals t = {0};
     for (uint64_t i = 0; i < programs; i++) {
-        snprintf(replay, sizeof replay, "replay: %s --programs 1 --seed %llu%s --trace\n", argv[0], (unsigned long long)(seed + i), flags);
+        snprintf(replay, sizeof replay, "replay: %s --programs 1 --seed %llu%s --trace\n", argv[0],
+                 (unsigned long long)(seed + i), flags);
         alarm(60);
         if (!run(seed + i, &o, trace, &t)) {
             fprintf(stderr, "after %llu programs\n", (unsigned long long)(i + 1));
             return 1;
         }
     }
-    printf("%llu programs, all as on an ideal machine: %llu events, %llu messages, %llu batches, %llu entries applied, %llu mismatches, "
-           "%llu evictions, %llu invalidations, %llu stall reports, %llu programs that hang by themselves (%llu requests without an end)\n",
-           (unsigned long long)t.programs, (unsigned long long)t.steps, (unsigned long long)t.messages, (unsigned long long)t.batches,
-           (unsigned long long)t.entries, (unsigned long long)t.mismatches, (unsigned long long)t.evictions,
-           (unsigned long long)t.invalidations, (unsigned long long)t.stalls, (unsigned long long)t.deadlocks, (unsigned long long)t.refused);
+    printf("%llu programs, all as on an ideal machine: %llu events, %llu messages, %llu batches, %llu "
+           "entries applied, %llu mismatches, "
+           "%llu evictions, %llu invalidations, %llu stall reports, %llu programs that hang by themselves "
+           "(%llu requests without an end)\n",
+           (unsigned long long)t.programs, (unsigned long long)t.steps, (unsigned long long)t.messages,
+           (unsigned long long)t.batches, (unsigned long long)t.entries, (unsigned long long)t.mismatches,
+           (unsigned long long)t.evictions, (unsigned long long)t.invalidations, (unsigned long long)t.stalls,
+           (unsigned long long)t.deadlocks, (unsigned long long)t.refused);
     return 0;
 }
