@@ -122,7 +122,7 @@ int main(int argc, char **argv) {
     seed = mix(strtoull(argv[4], NULL, 10) + 1);
     messages = atoi(argv[5]);
     if (node_size < size) CHECK(hc_local_net_new(size, nets) == 0, "nets");
-    ranks_run(argv[1], size, body);
+    ranks_run(argv[1], size, 4096, body);
     for (int q = 0; q < size; q++)
         if (nets[q] != NULL) nets[q]->ops->free(nets[q]);
     return 0;

@@ -307,6 +307,6 @@ int main(int argc, char **argv) {
     seed = mix(strtoull(argv[3], NULL, 10) + 1);
     rounds_to_run = atoi(argv[4]);
     with_delays = argc > 5 && atoi(argv[5]);
-    ranks_run(argv[1], atoi(argv[2]), body);
+    ranks_run(argv[1], atoi(argv[2]), hc_shm_bytes(atoi(argv[2])), body);
     return 0;
 }

@@ -6,6 +6,7 @@
 #define TEST_RANKS_H
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +28,7 @@
 
 #define RANKS_MAX 64
 
-static uint64_t mix(uint64_t x) {
+static inline uint64_t mix(uint64_t x) {
     x ^= x >> 33;
     x *= 0xff51afd7ed558ccdULL;
     x ^= x >> 33;
@@ -35,9 +36,12 @@ static uint64_t mix(uint64_t x) {
     return x ^ x >> 33;
 }
 
+static int rank_killed = -1; /* the rank that a test ends by SIGKILL */
+
 typedef struct ranks {
     int as_processes, size;
     hc_segment home, node; /* threads share these; a process makes its own of the names */
+    size_t bytes;          /* of node */
     char home_name[64], node_name[64];
     int ready[2], go[2]; /* pipes: the processes' barrier before the names are unlinked */
 } ranks;
@@ -50,20 +54,21 @@ typedef struct rank_place {
     void (*body)(struct rank_place *);
 } rank_place;
 
-static void ranks_make(ranks *r, const char *mode, int size) {
+static void ranks_make(ranks *r, const char *mode, int size, size_t bytes) {
     char why[300] = "";
     memset(r, 0, sizeof *r);
     r->as_processes = strcmp(mode, "processes") == 0;
     r->size = size;
+    r->bytes = bytes;
     snprintf(r->home_name, sizeof r->home_name, "/hpccoll-test-%d-home", (int)getpid());
     snprintf(r->node_name, sizeof r->node_name, "/hpccoll-test-%d-node", (int)getpid());
     if (r->as_processes) {
         CHECK(hc_segment_create(&r->home, r->home_name, hc_home_bytes(size), why, sizeof why) == 0, "%s", why);
-        CHECK(hc_segment_create(&r->node, r->node_name, hc_shm_bytes(size), why, sizeof why) == 0, "%s", why);
+        CHECK(hc_segment_create(&r->node, r->node_name, bytes, why, sizeof why) == 0, "%s", why);
         CHECK(pipe(r->ready) == 0 && pipe(r->go) == 0, "pipe");
     } else {
         CHECK(hc_segment_private(&r->home, hc_home_bytes(size)) == 0, "memory");
-        CHECK(hc_segment_private(&r->node, hc_shm_bytes(size)) == 0, "memory");
+        CHECK(hc_segment_private(&r->node, bytes) == 0, "memory");
     }
 }
 
@@ -78,8 +83,7 @@ static void *rank_run(void *argument) {
     place->segment = r->node;
     if (r->as_processes) {
         CHECK(hc_segment_attach(&home, r->home_name, hc_home_bytes(r->size), why, sizeof why) == 0, "%s", why);
-        CHECK(hc_segment_attach(&place->segment, r->node_name, hc_shm_bytes(r->size), why, sizeof why) == 0, "%s",
-              why);
+        CHECK(hc_segment_attach(&place->segment, r->node_name, r->bytes, why, sizeof why) == 0, "%s", why);
     }
     CHECK(hc_home_new(&home, place->rank, r->size, world, &place->home) == 0, "home");
     if (r->as_processes) {
@@ -120,14 +124,16 @@ static void run_processes(ranks *r, void (*body)(rank_place *)) {
     CHECK(write(r->go[1], bytes, (size_t)r->size) == r->size, "barrier");
     for (int q = 0; q < r->size; q++) {
         int status;
-        CHECK(waitpid(pids[q], &status, 0) == pids[q] && status == 0, "rank %d: status %d", q, status);
+        int expected = q == rank_killed ? SIGKILL : 0;
+        CHECK(waitpid(pids[q], &status, 0) == pids[q] && status == expected, "rank %d: status %d", q, status);
     }
 }
 
-/* Runs body on `size` ranks; mode "threads" or "processes". Ends the program where a check fails. */
-static void ranks_run(const char *mode, int size, void (*body)(rank_place *)) {
+/* Runs body on `size` ranks that share a segment of `bytes`, for a node to own;
+ * mode "threads" or "processes". Ends the program where a check fails. */
+static void ranks_run(const char *mode, int size, size_t bytes, void (*body)(rank_place *)) {
     ranks r;
-    ranks_make(&r, mode, size);
+    ranks_make(&r, mode, size, bytes);
     (r.as_processes ? run_processes : run_threads)(&r, body);
     hc_segment_close(&r.home);
     if (r.as_processes) hc_segment_close(&r.node);

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The contract of `hc_node`: random programs of all its operations, as threads and as processes."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+SOURCES = (
+    "tests/transport/node_contract.c",
+    "ext/transport/segment.c",
+    "ext/transport/home.c",
+    "ext/transport/ring.c",
+    "ext/transport/shm*.c",
+    "ext/transport/host_memory.c",
+    "ext/transport/kernels*.c",
+    "ext/core/status.c",
+)
+SIZES = (1, 2, 3, 4, 8)
+
+
+@pytest.fixture(scope="module")
+def contract(build_c: Callable[..., Path]) -> Path:
+    return build_c(*SOURCES)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("mode", ["threads", "processes"])
+def test_random_programs(run_c: Callable[..., str], contract: Path, mode: str, size: int) -> None:
+    run_c(contract, mode, size, size, 100, timeout=100)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("mode", ["threads", "processes"])
+def test_with_delays(run_c: Callable[..., str], contract: Path, mode: str) -> None:
+    run_c(contract, mode, 4, 99, 60, 1, timeout=100)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("seed", range(100, 110))
+@pytest.mark.parametrize("mode", ["threads", "processes"])
+def test_many_random_programs(run_c: Callable[..., str], contract: Path, mode: str, seed: int) -> None:
+    for size in range(2, 7):
+        run_c(contract, mode, size, seed, 300, seed % 2, timeout=170)
