@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Knobs: parsed, bounded, compared between ranks; and what the scheduler says of this process."""
+
+import dataclasses
+import re
+
+import pytest
+
+import hpccoll
+from hpccoll import bootstrap, config, detect
+
+
+def test_every_knob_has_a_page():
+    knobs = config.knobs()
+    assert len(knobs) == len(dataclasses.fields(config.Config))
+    for knob in knobs:
+        assert knob.variable == "HPCCOLL_" + knob.name.upper()
+        assert re.match('[a-z"].*[^.]$', knob.doc, re.IGNORECASE)
+        assert knob.bounds
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("4096", 4096), ("64K", 65536), ("2M", 2 << 20), ("1g", 1 << 30), ("0", 0)]
+)
+def test_sizes(text, value):
+    assert config.read({"HPCCOLL_FUSION_THRESHOLD": text}).fusion_threshold == value
+
+
+def test_arguments_go_before_the_environment():
+    env = {"HPCCOLL_DEBUG": "yes", "HPCCOLL_STALL_LIMIT": "7.5", "OTHER": "x"}
+    read = config.read(env, stall_limit=3)
+    assert read.debug is True
+    assert read.stall_limit == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "hint"),
+    [
+        ("HPCCOLL_FUSION_TRESHOLD", "1", "did you mean HPCCOLL_FUSION_THRESHOLD?"),
+        ("HPCCOLL_XYZZY", "1", "the knobs are"),
+        ("HPCCOLL_CACHE_CAPACITY", "many", "0 to 1M (requests)"),
+        ("HPCCOLL_CACHE_CAPACITY", "-1", "0 to 1M"),
+        ("HPCCOLL_WIRE", "fp8", "one of none, fp16, bf16"),
+        ("HPCCOLL_DEBUG", "maybe", "0 or 1"),
+        ("HPCCOLL_NODES", "2x2", "3+1"),
+        ("HPCCOLL_NODES", "2+0", "3+1"),
+    ],
+)
+def test_a_wrong_variable_is_an_error_with_a_hint(name, value, hint):
+    with pytest.raises(hpccoll.InvalidArgumentError, match=re.escape(hint)):
+        config.read({name: value})
+
+
+def test_a_wrong_argument_too():
+    with pytest.raises(hpccoll.InvalidArgumentError, match="did you mean cache_capacity"):
+        config.read({}, cache_capacitty=3)
+    with pytest.raises(hpccoll.InvalidArgumentError, match="stall_limit"):
+        config.read({}, stall_limit="long")
+
+
+def test_differences_name_knob_ranks_and_values():
+    configs = [config.Config(nodes="2"), config.Config(nodes="3"), config.Config(nodes="2", simd="portable")]
+    assert config.differences(configs) == "HPCCOLL_NODES differs between ranks: 2 on ranks 0, 2; 3 on rank 1"
+    assert config.differences(configs[::2]) == ""
+
+
+@pytest.mark.parametrize(
+    ("machines", "nodes", "placed"),
+    [
+        ("aaaa", "", (0, 0, 0, 0)),
+        ("abab", "", (0, 1, 0, 1)),
+        ("aaaa", "2", (0, 0, 1, 1)),
+        ("aaa", "2", (0, 0, 1)),
+        ("aaaa", "3+1", (0, 0, 0, 1)),
+        ("aabb", "2", (0, 1, 2, 3)),
+        ("abab", "1+1", (0, 1, 2, 3)),
+    ],
+)
+def test_placing(machines, nodes, placed):
+    assert bootstrap.place(list(machines), nodes) == placed
+
+
+@pytest.mark.parametrize("nodes", ["5", "3+2", "1+1"])
+def test_placing_what_does_not_fit(nodes):
+    with pytest.raises(hpccoll.StartError, match="HPCCOLL_NODES"):
+        bootstrap.place(["a"] * 4, nodes)
+
+
+STEP = {"SLURM_STEP_NUM_TASKS": "64", "SLURM_STEP_ID": "0"}
+
+
+@pytest.mark.parametrize(
+    ("env", "size", "refused"),
+    [
+        ({}, 1, False),
+        (STEP, 64, False),
+        (STEP, 1, True),
+        ({"SLURM_NTASKS": "64", "SLURM_STEP_NUM_TASKS": "1"}, 1, False),  # a batch script
+        ({**STEP, "SLURM_STEP_NUM_TASKS": "1"}, 1, False),
+        ({"OMPI_COMM_WORLD_SIZE": "4"}, 1, True),
+        ({"PMI_SIZE": "2"}, 1, True),
+        ({"JSM_NAMESPACE_SIZE": "6"}, 1, True),
+        ({"PMI_SIZE": "1"}, 1, False),
+    ],
+)
+def test_a_lonely_task(env, size, refused):
+    assert bool(detect.singleton_remedy(env, size)) == refused
