@@ -86,7 +86,7 @@ typedef struct hc__broadcast {
 
 typedef struct hc__alltoall {
     int stage;
-    int32_t piece;
+    int32_t piece, step;
     int64_t *counts;              /* [set rank][piece]: rows that I send there */
     int64_t *incoming;            /* [set rank][piece]: rows that come from there */
     int64_t *table;               /* [local rank][set rank][piece]: what my node's ranks send */

@@ -4,13 +4,15 @@
  *
  * Row counts first: the ranks of a node show each other everything they send (an exchange reads any range of a
  * neighbour's stream, so its beginning must be known), ranks elsewhere get the counts that concern them. Then
- * tensor by tensor: an exchange in the node, and beside it messages to and from every other rank, each rank
+ * tensor by tensor: an exchange in the node, and beside it messages to and from every rank elsewhere, each rank
  * beginning with its next neighbour so that nobody is hit by all at once.
  */
 #include "hierarchy.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#define FAR_MESSAGES 32 /* under way at once: what comes unasked must be held by the net */
 
 enum { COUNT, MOVE };
 
@@ -22,23 +24,6 @@ static int is_local(const hc__hierarchy *h, int32_t r) {
 static int64_t shown(const hc__hierarchy *h, int32_t j, int32_t r, int32_t piece) {
     int64_t pieces = h->batch->npieces;
     return h->alltoall.table[((int64_t)j * h->place.size + r) * pieces + piece];
-}
-
-static int post_counts(hc__hierarchy *h) {
-    hc__alltoall *a = &h->alltoall;
-    int32_t p = h->place.size;
-    int64_t pieces = h->batch->npieces;
-    int status = HC_OK;
-    for (int32_t s = 1; s < p && status >= 0; s++) {
-        int32_t to = (h->place.rank + s) % p, from = (h->place.rank + p - s) % p;
-        if (!is_local(h, from))
-            status = hc__bundle_receive(&a->bundle, h->place.world[from], h->tags + HC__TAG_COUNTS,
-                                        a->incoming + from * pieces, pieces * 8);
-        if (status >= 0 && !is_local(h, to))
-            status = hc__bundle_send(&a->bundle, h->place.world[to], h->tags + HC__TAG_COUNTS,
-                                     a->counts + to * pieces, pieces * 8);
-    }
-    return status;
 }
 
 static int begin_counts(hc__hierarchy *h) {
@@ -54,7 +39,7 @@ static int begin_counts(hc__hierarchy *h) {
         for (int32_t r = 0; b->pieces[i].in && b->pieces[i].send_rows && r < h->place.size; r++)
             a->counts[(int64_t)r * b->npieces + i] = b->pieces[i].send_rows[r];
     memcpy(a->table + cells * (size_t)h->place.local_rank, a->counts, cells * sizeof *a->counts);
-    return h->net && h->place.nodes > 1 ? post_counts(h) : HC_OK;
+    return HC_OK;
 }
 
 /* Exchanges the tables of the node's ranks. */
@@ -85,22 +70,6 @@ static void find_offsets(const hc__hierarchy *h, const int64_t *rows, int64_t ro
         offsets[r + 1] = offsets[r] + rows[(int64_t)r * h->batch->npieces + h->alltoall.piece] * row_bytes;
 }
 
-static int post_rows(hc__hierarchy *h, const char *in, char *out) {
-    hc__alltoall *a = &h->alltoall;
-    int32_t p = h->place.size;
-    int status = HC_OK;
-    for (int32_t s = 1; s < p && status >= 0; s++) {
-        int32_t to = (h->place.rank + s) % p, from = (h->place.rank + p - s) % p;
-        if (!is_local(h, from))
-            status = hc__bundle_receive(&a->bundle, h->place.world[from], h->tags + HC__TAG_ALLTOALL,
-                                        out + a->to_here[from], a->to_here[from + 1] - a->to_here[from]);
-        if (status >= 0 && !is_local(h, to))
-            status = hc__bundle_send(&a->bundle, h->place.world[to], h->tags + HC__TAG_ALLTOALL,
-                                     in + a->from_here[to], a->from_here[to + 1] - a->from_here[to]);
-    }
-    return status;
-}
-
 static int begin_piece(hc__hierarchy *h) {
     hc__alltoall *a = &h->alltoall;
     hc_piece *piece = &h->batch->pieces[a->piece];
@@ -121,10 +90,11 @@ static int begin_piece(hc__hierarchy *h) {
     a->in = piece->in;
     a->out = out;
     a->locally_done = 0;
+    a->step = 1;
     if (a->to_here[me + 1] > a->to_here[me])
         h->memory->copy(a->out + a->to_here[me], a->in + a->from_here[me],
                         (size_t)(a->to_here[me + 1] - a->to_here[me]));
-    return h->place.nodes > 1 ? post_rows(h, a->in, a->out) : HC_OK;
+    return HC_OK;
 }
 
 /* In my node: from rank j's stream the range that is for me. */
@@ -147,11 +117,55 @@ static int exchange_rows(hc__hierarchy *h) {
     return h->node->ops->exchange(h->node, &offer, h->wants, h->streams);
 }
 
+/* ---- to and from the other nodes ------------------------------------------------------------------------- */
+
+/* What I send to one rank and what I get from another, in this stage. */
+static int post_step(hc__hierarchy *h, int32_t to, int32_t from) {
+    hc__alltoall *a = &h->alltoall;
+    int counting = a->stage == COUNT, status = HC_OK;
+    int64_t pieces = h->batch->npieces;
+    int32_t tag = h->tags + (counting ? HC__TAG_COUNTS : HC__TAG_ALLTOALL);
+    if (!is_local(h, from)) {
+        void *in = counting ? (void *)(a->incoming + from * pieces) : a->out + a->to_here[from];
+        int64_t bytes = counting ? pieces * 8 : a->to_here[from + 1] - a->to_here[from];
+        status = hc__bundle_receive(&a->bundle, h->place.world[from], tag, in, bytes);
+    }
+    if (status >= 0 && !is_local(h, to)) {
+        const void *out = counting ? (const void *)(a->counts + to * pieces) : a->in + a->from_here[to];
+        int64_t bytes = counting ? pieces * 8 : a->from_here[to + 1] - a->from_here[to];
+        status = hc__bundle_send(&a->bundle, h->place.world[to], tag, out, bytes);
+    }
+    return status;
+}
+
+/* Step s sends to the rank s after me and receives from the one s before me. All ranks take the steps in this
+ * order, a few at a time, so the earliest unfinished step of all is under way at both its ends. */
+static int exchange_far(hc__hierarchy *h) {
+    hc__alltoall *a = &h->alltoall;
+    int32_t p = h->place.size;
+    int moved = 0;
+    while (h->place.nodes > 1) {
+        for (; a->step < p && a->bundle.n < FAR_MESSAGES; a->step++) {
+            int status = post_step(h, (h->place.rank + a->step) % p, (h->place.rank + p - a->step) % p);
+            if (status < 0)
+                return status;
+        }
+        int status = hc__bundle_test(&a->bundle);
+        if (status != HC_DONE)
+            return status == HC_IDLE && moved ? HC_MOVED : status;
+        if (a->step == p)
+            break;
+        moved = 1;
+    }
+    return HC_DONE;
+}
+
 int hc__alltoall_start(hc__hierarchy *h) {
     hc__alltoall *a = &h->alltoall;
     a->bundle.net = h->net;
     a->stage = COUNT;
     a->piece = 0;
+    a->step = 1;
     a->locally_done = 0;
     a->from_here = calloc((size_t)h->place.size + 1, sizeof *a->from_here);
     a->to_here = calloc((size_t)h->place.size + 1, sizeof *a->to_here);
@@ -161,18 +175,17 @@ int hc__alltoall_start(hc__hierarchy *h) {
 /* Both halves of a stage, the node's and the net's. */
 static int test_stage(hc__hierarchy *h) {
     hc__alltoall *a = &h->alltoall;
-    int near = HC_DONE, far = HC_DONE;
+    int near = HC_DONE;
     if (!a->locally_done) {
         near = a->stage == COUNT ? exchange_counts(h) : exchange_rows(h);
         if (near < 0)
             return near;
         a->locally_done = near == HC_DONE;
     }
-    if (a->bundle.n > 0)
-        far = hc__bundle_test(&a->bundle);
+    int far = exchange_far(h);
     if (far < 0 || (near == HC_DONE && far == HC_DONE))
         return far;
-    return near == HC_IDLE && far == HC_IDLE ? HC_IDLE : HC_MOVED;
+    return near == HC_MOVED || far == HC_MOVED ? HC_MOVED : HC_IDLE;
 }
 
 int hc__alltoall_test(hc__hierarchy *h) {

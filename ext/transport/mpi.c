@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define PIECE ((size_t)1 << 30)
 
@@ -22,9 +23,9 @@
 #define MESSAGE_BYTES (60 << 10)
 
 struct hc_net_request {
-    int32_t index;    /* in the arrays of those alive; -1: complete */
-    uint32_t asked;   /* sweep after which it was asked about last */
-    int status;       /* of a complete one */
+    int32_t index;  /* in the arrays of those alive; -1: complete */
+    uint32_t asked; /* sweep after which it was asked about last */
+    int status;     /* of a complete one */
     int32_t peer;
     size_t bytes;
     uint8_t receives;
@@ -34,7 +35,7 @@ struct hc_net_request {
 typedef struct mpi_net {
     hc_net base;
     MPI_Comm comm;
-    MPI_Request *handles;      /* the first `alive` are in use */
+    MPI_Request *handles; /* the first `alive` are in use */
     hc_net_request **owners;
     int *indices;
     MPI_Status *statuses;
@@ -42,6 +43,7 @@ typedef struct mpi_net {
     uint32_t sweep;
     hc_net_request *unused;
     char text[MPI_MAX_ERROR_STRING + 1];
+    pid_t owner; /* a forked child has a copy of this, but no part in MPI */
     uint8_t failed;
 } mpi_net;
 
@@ -269,8 +271,9 @@ static int cancel(hc_net *base, hc_net_request **req) {
 
 static void destroy(hc_net *base) {
     mpi_net *net = (mpi_net *)base;
-    int finalized = 0;
-    MPI_Finalized(&finalized);
+    int finalized = net->owner != getpid();
+    if (!finalized)
+        MPI_Finalized(&finalized);
     while (!finalized && net->alive > 0) {
         hc_net_request *r = net->owners[0];
         cancel(base, &r);
@@ -315,6 +318,7 @@ int hc_mpi_net_new(MPI_Comm comm, hc_net **out) {
     if (!net)
         return HC_NO_MEMORY;
     net->base.ops = &mpi_ops;
+    net->owner = getpid();
     int status = configure(net, comm);
     if (status < 0) {
         free(net);
