@@ -4,8 +4,9 @@
  *
  *     node_stage RANKS [DTYPE [NODE_DTYPE [MOST_BYTES [LEAST_BYTES]]]]
  *
- * SUM in place. Prints JSON lines: per size the quartiles over all iterations of the slowest rank's time, for the
- * allreduce and for memcpy. Every size is verified on random data, against a sum that each rank makes itself.
+ * SUM in place. Prints JSON lines: per size the quartiles over all iterations of the slowest rank's time, for
+ * the allreduce and for memcpy. Every size is verified on random data, against a sum that each rank makes
+ * itself.
  */
 #include <math.h>
 #include <sched.h>
@@ -49,7 +50,8 @@ static void relax(const rank *r, int *idle) {
 }
 
 static void fail_if(int condition, const char *what) {
-    if (!condition) return;
+    if (!condition)
+        return;
     fprintf(stderr, "%s\n", what);
     exit(1);
 }
@@ -67,8 +69,13 @@ static void meet(rank *r) {
 
 static void allreduce(rank *r, void *data, int64_t count) {
     hc_piece piece = {.in = data, .out = data, .count = count, .row = 1, .scale = 1.0};
-    hc_batch batch = {.operation = HC_ALLREDUCE, .reduction = HC_SUM, .dtype = (uint8_t)r->dtype,
-                      .node_dtype = (uint8_t)r->node_dtype, .divisor = 1, .count = count, .npieces = 1,
+    hc_batch batch = {.operation = HC_ALLREDUCE,
+                      .reduction = HC_SUM,
+                      .dtype = (uint8_t)r->dtype,
+                      .node_dtype = (uint8_t)r->node_dtype,
+                      .divisor = 1,
+                      .count = count,
+                      .npieces = 1,
                       .pieces = &piece};
     const struct hc_node_ops *ops = r->node->ops;
     int64_t nchunks, reduced = 0, spread = 0;
@@ -86,13 +93,15 @@ static void allreduce(rank *r, void *data, int64_t count) {
             reduced += status == HC_DONE;
             moved |= status;
         }
-        if (moved == HC_IDLE) relax(r, &idle);
-        else idle = 0;
+        if (moved == HC_IDLE)
+            relax(r, &idle);
+        else
+            idle = 0;
     }
     ops->close(r->node);
 }
 
-/* ---- data ------------------------------------------------------------------------------------------------ */
+/* ---- data ---------------------------------------------------------------------------------------- */
 
 static uint32_t hash(uint32_t x) {
     x = (x ^ x >> 16) * 0x7feb352du;
@@ -107,7 +116,8 @@ static float sample(int32_t rank, int64_t i) {
 static void fill(const rank *r, void *data, int64_t count) {
     for (int64_t i = 0; i < count; i++) {
         float x = sample(r->rank, i);
-        hc_host_memory.convert((char *)data + (size_t)i * hc_dtype_size(r->dtype), r->dtype, &x, HC_FLOAT32, 1, 1.0);
+        hc_host_memory.convert((char *)data + (size_t)i * hc_dtype_size(r->dtype), r->dtype, &x, HC_FLOAT32,
+                               1, 1.0);
     }
 }
 
@@ -119,13 +129,13 @@ static void verify(const rank *r, const void *data, int64_t count) {
         float got;
         for (int32_t q = 0; q < r->size; q++)
             sum += sample(q, i);
-        hc_host_memory.convert(&got, HC_FLOAT32, (const char *)data + (size_t)i * hc_dtype_size(r->dtype), r->dtype, 1,
-                               1.0);
+        hc_host_memory.convert(&got, HC_FLOAT32, (const char *)data + (size_t)i * hc_dtype_size(r->dtype),
+                               r->dtype, 1, 1.0);
         fail_if(!(fabs(got - sum) <= bound), "a result is wrong");
     }
 }
 
-/* ---- measuring --------------------------------------------------------------------------------------------- */
+/* ---- measuring ----------------------------------------------------------------------------------- */
 
 static int by_value(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
@@ -170,13 +180,14 @@ static void measure(rank *r, int64_t bytes) {
                "\"us_quartiles\": [%.2f, %.2f], \"memcpy_us\": %.2f, \"memcpy_us_quartiles\": [%.2f, %.2f], "
                "\"ratio\": %.2f}\n",
                r->size, hc_dtype_name(r->dtype), hc_dtype_name(r->node_dtype), (long long)bytes, ours[n / 2],
-               ours[n / 4], ours[n * 3 / 4], copies[n / 2], copies[n / 4], copies[n * 3 / 4], ours[n / 2] / copies[n / 2]);
+               ours[n / 4], ours[n * 3 / 4], copies[n / 2], copies[n / 4], copies[n * 3 / 4],
+               ours[n / 2] / copies[n / 2]);
     fflush(stdout);
     hc_host_memory.release(data);
     hc_host_memory.release(other);
 }
 
-/* ---- ranks ----------------------------------------------------------------------------------------------------- */
+/* ---- ranks --------------------------------------------------------------------------------------- */
 
 static hc_segment shared(size_t bytes) {
     void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -188,10 +199,12 @@ static hc_segment shared(size_t bytes) {
 static void bind_to_core(int32_t rank) {
     cpu_set_t allowed, mine;
     CPU_ZERO(&mine);
-    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
+        return;
     int nth = rank % CPU_COUNT(&allowed);
     for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
-        if (CPU_ISSET(cpu, &allowed) && nth-- == 0) CPU_SET(cpu, &mine);
+        if (CPU_ISSET(cpu, &allowed) && nth-- == 0)
+            CPU_SET(cpu, &mine);
     sched_setaffinity(0, sizeof mine, &mine);
 }
 
@@ -201,15 +214,18 @@ static void run(rank *r, hc_segment home, hc_segment segment, int64_t least, int
         ranks[q] = q;
     bind_to_core(r->rank);
     fail_if(hc_home_new(&home, r->rank, r->size, ranks, &r->home) != HC_OK, "home");
-    fail_if(hc_shm_node_new(segment, r->home, ranks, r->rank, r->size, &hc_host_memory, &r->node) != HC_OK, "node");
+    fail_if(hc_shm_node_new(segment, r->home, ranks, r->rank, r->size, &hc_host_memory, &r->node) != HC_OK,
+            "node");
     for (int64_t bytes = 4; bytes <= most; bytes *= 4)
-        if (bytes >= least) measure(r, bytes);
+        if (bytes >= least)
+            measure(r, bytes);
     exit(0);
 }
 
 static int dtype_of(const char *name) {
     for (int d = 0; d < HC_DTYPE_COUNT; d++)
-        if (strcmp(name, hc_dtype_name(d)) == 0) return d;
+        if (strcmp(name, hc_dtype_name(d)) == 0)
+            return d;
     fail_if(1, "no such dtype");
     return -1;
 }
@@ -223,9 +239,11 @@ int main(int argc, char **argv) {
     r.spin = r.size <= sysconf(_SC_NPROCESSORS_ONLN) ? 2000 : 10;
     hc_segment home = shared(hc_home_bytes(r.size)), segment = shared(hc_shm_bytes(r.size));
     for (r.rank = 0; r.rank < r.size; r.rank++)
-        if (fork() == 0) run(&r, home, segment, least, most);
+        if (fork() == 0)
+            run(&r, home, segment, least, most);
     int worst = 0, status;
     for (int32_t q = 0; q < r.size; q++)
-        if (wait(&status) > 0 && status != 0) worst = 1;
+        if (wait(&status) > 0 && status != 0)
+            worst = 1;
     return worst;
 }

@@ -2,8 +2,8 @@
  *
  * local.c - a net between the threads of one process.
  *
- * Each rank has a mailbox: what was sent to it and not yet asked for, what it asked for and was not yet sent, both
- * in order. Whoever completes a pair, the sender or the receiver, takes it out of the mailbox under its
+ * Each rank has a mailbox: what was sent to it and not yet asked for, what it asked for and was not yet sent,
+ * both in order. Whoever completes a pair, the sender or the receiver, takes it out of the mailbox under its
  * lock and copies the bytes after letting go of it, from buffer to buffer.
  */
 #include <pthread.h>
@@ -14,8 +14,8 @@
 
 #include "shm.h"
 
-/* `done` is stored with release after the copy and all other fields were written; who loads it with acquire may
- * read them, and free the request. */
+/* `done` is stored with release after the copy and all other fields were written; who loads it with acquire
+ * may read them, and free the request. */
 enum state { WAITING, PAIRED, DONE, TOO_LONG };
 
 struct hc_net_request {
@@ -54,7 +54,8 @@ static hc_net_request *take_match(hc_net_request **list, const hc_net_request *r
         hc_net_request *other = *link;
         int fits = request->is_receive ? matches(request, other->peer, other->tag)
                                        : matches(other, request->peer, request->tag);
-        if (!fits) continue;
+        if (!fits)
+            continue;
         *link = other->next;
         return other;
     }
@@ -69,7 +70,8 @@ static void append(hc_net_request **list, hc_net_request *request) {
 
 static void deliver(hc_net_request *send, hc_net_request *receive) {
     int state = send->bytes > receive->bytes ? TOO_LONG : DONE;
-    if (state == DONE && send->bytes > 0) memcpy(receive->data, send->data, send->bytes);
+    if (state == DONE && send->bytes > 0)
+        memcpy(receive->data, send->data, send->bytes);
     receive->bytes = send->bytes;
     receive->peer = send->peer;
     atomic_store_explicit(&receive->state, state, memory_order_release);
@@ -86,13 +88,16 @@ static void post(mailbox *box, hc_net_request *request) {
         atomic_store_explicit(&request->state, PAIRED, memory_order_relaxed);
     }
     pthread_mutex_unlock(&box->lock);
-    if (other != NULL) deliver(request->is_receive ? other : request, request->is_receive ? request : other);
+    if (other != NULL)
+        deliver(request->is_receive ? other : request, request->is_receive ? request : other);
 }
 
 static int start(hc_net *net, mailbox *box, hc_net_request fields, hc_net_request **out) {
-    if (fields.tag < 0 || fields.tag > net->max_tag) return HC_INVALID;
+    if (fields.tag < 0 || fields.tag > net->max_tag)
+        return HC_INVALID;
     hc_net_request *request = malloc(sizeof *request);
-    if (request == NULL) return HC_NO_MEMORY;
+    if (request == NULL)
+        return HC_NO_MEMORY;
     *request = fields;
     request->box = box;
     post(box, request);
@@ -100,18 +105,23 @@ static int start(hc_net *net, mailbox *box, hc_net_request fields, hc_net_reques
     return HC_OK;
 }
 
-static int local_isend(hc_net *net, int32_t peer, int32_t tag, const void *data, size_t bytes, hc_net_request **out) {
-    if (peer < 0 || peer >= net->size) return HC_INVALID;
+static int local_isend(hc_net *net, int32_t peer, int32_t tag, const void *data, size_t bytes,
+                       hc_net_request **out) {
+    if (peer < 0 || peer >= net->size)
+        return HC_INVALID;
     hc_net_request fields = {.data = (void *)(uintptr_t)data, .bytes = bytes, .peer = net->rank, .tag = tag};
     int status = start(net, &((local_net *)net)->office->boxes[peer], fields, out);
-    if (status != HC_OK) return status;
+    if (status != HC_OK)
+        return status;
     net->sent_messages++;
     net->sent_bytes += bytes;
     return HC_OK;
 }
 
-static int local_irecv(hc_net *net, int32_t peer, int32_t tag, void *data, size_t room, hc_net_request **out) {
-    if (peer < HC_ANY_PEER || peer >= net->size) return HC_INVALID;
+static int local_irecv(hc_net *net, int32_t peer, int32_t tag, void *data, size_t room,
+                       hc_net_request **out) {
+    if (peer < HC_ANY_PEER || peer >= net->size)
+        return HC_INVALID;
     hc_net_request fields = {.data = data, .bytes = room, .peer = peer, .tag = tag, .is_receive = 1};
     return start(net, &((local_net *)net)->office->boxes[net->rank], fields, out);
 }
@@ -119,11 +129,14 @@ static int local_irecv(hc_net *net, int32_t peer, int32_t tag, void *data, size_
 static int local_test(hc_net *net, hc_net_request **req, size_t *bytes, int32_t *peer) {
     hc_net_request *request = *req;
     int state = atomic_load_explicit(&request->state, memory_order_acquire);
-    if (state < DONE) return HC_IDLE;
+    if (state < DONE)
+        return HC_IDLE;
     if (request->is_receive) {
         net->received_bytes += request->bytes;
-        if (bytes != NULL) *bytes = request->bytes;
-        if (peer != NULL) *peer = request->peer;
+        if (bytes != NULL)
+            *bytes = request->bytes;
+        if (peer != NULL)
+            *peer = request->peer;
     }
     free(request);
     *req = NULL;
@@ -151,7 +164,8 @@ static int local_cancel(hc_net *net, hc_net_request **req) {
 }
 
 static void office_leave(office *office) {
-    if (atomic_fetch_sub_explicit(&office->users, 1, memory_order_acq_rel) > 1) return;
+    if (atomic_fetch_sub_explicit(&office->users, 1, memory_order_acq_rel) > 1)
+        return;
     for (int32_t i = 0; i < office->size; i++)
         pthread_mutex_destroy(&office->boxes[i].lock);
     free(office);
@@ -172,9 +186,11 @@ static const struct hc_net_ops local_ops = {
 };
 
 int hc_local_net_new(int32_t n, hc_net **nets) {
-    if (n < 1) return HC_INVALID;
+    if (n < 1)
+        return HC_INVALID;
     office *shared = calloc(1, sizeof *shared + (size_t)n * sizeof shared->boxes[0]);
-    if (shared == NULL) return HC_NO_MEMORY;
+    if (shared == NULL)
+        return HC_NO_MEMORY;
     shared->size = n;
     for (int32_t i = 0; i < n; i++)
         pthread_mutex_init(&shared->boxes[i].lock, NULL);

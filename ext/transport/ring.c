@@ -3,8 +3,8 @@
  * ring.c - a ring of bytes from one writer to one reader.
  *
  * Memory order: the bytes are written before `head` is stored with release, and read after `head` was loaded
- * with acquire; the same with `tail` the other way round keeps the writer off bytes that are still being read.
- * Each side reads its own counter relaxed: nobody else writes it.
+ * with acquire; the same with `tail` the other way round keeps the writer off bytes that are still being
+ * read. Each side reads its own counter relaxed: nobody else writes it.
  */
 #include "ring.h"
 

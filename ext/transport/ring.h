@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ring.h - a ring of bytes from one writer to one reader, in memory that both see. (Private to ext/transport.)
+ * ring.h - a ring of bytes from one writer to one reader, in memory that both see. (Private to
+ * ext/transport.)
  */
 #ifndef HC_RING_H
 #define HC_RING_H

@@ -2,8 +2,9 @@
  *
  * segment.c - memory shared by the ranks of a node: made, reserved, attached, unlinked.
  *
- * A file under /dev/shm grows on the first touch of a page, and a full file system then answers with SIGBUS in
- * the middle of a reduction. So every page is reserved before anybody maps the file, and a lack is a sentence.
+ * A file under /dev/shm grows on the first touch of a page, and a full file system then answers with SIGBUS
+ * in the middle of a reduction. So every page is reserved before anybody maps the file, and a lack is a
+ * sentence.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -51,7 +52,8 @@ int hc_segment_create(hc_segment *segment, const char *name, size_t bytes, char 
         return HC_INVALID;
     }
     int fd = shm_open(name, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
-    if (fd < 0) return fail(why, why_room, "cannot create", name, errno);
+    if (fd < 0)
+        return fail(why, why_room, "cannot create", name, errno);
     int error;
     do {
         error = posix_fallocate(fd, 0, (off_t)bytes);
@@ -65,13 +67,15 @@ int hc_segment_create(hc_segment *segment, const char *name, size_t bytes, char 
         close(fd);
     else
         status = map(segment, name, fd, bytes, why, why_room);
-    if (status != HC_OK) shm_unlink(name);
+    if (status != HC_OK)
+        shm_unlink(name);
     return status;
 }
 
 int hc_segment_attach(hc_segment *segment, const char *name, size_t bytes, char *why, size_t why_room) {
     int fd = shm_open(name, O_RDWR | O_CLOEXEC, 0);
-    if (fd < 0) return fail(why, why_room, "cannot attach", name, errno);
+    if (fd < 0)
+        return fail(why, why_room, "cannot attach", name, errno);
     struct stat st;
     if (fstat(fd, &st) != 0 || (size_t)st.st_size != bytes) {
         snprintf(why, why_room, "shared memory %s has %lld bytes where %zu are expected", name,
@@ -88,13 +92,16 @@ int hc_segment_unlink(const char *name) {
 
 int hc_segment_private(hc_segment *segment, size_t bytes) {
     void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (base == MAP_FAILED) return HC_NO_MEMORY;
+    if (base == MAP_FAILED)
+        return HC_NO_MEMORY;
     *segment = (hc_segment){base, bytes, -1};
     return HC_OK;
 }
 
 void hc_segment_close(hc_segment *segment) {
-    if (segment->base != NULL) munmap(segment->base, segment->bytes);
-    if (segment->fd >= 0) close(segment->fd);
+    if (segment->base != NULL)
+        munmap(segment->base, segment->bytes);
+    if (segment->fd >= 0)
+        close(segment->fd);
     *segment = (hc_segment){NULL, 0, -1};
 }

@@ -12,7 +12,7 @@
 #define DEPTH_MIN 4
 #define PAGE 4096
 
-/* ---- layout ---------------------------------------------------------------------------------------- */
+/* ---- layout -------------------------------------------------------------------------------------- */
 
 static size_t region_bytes(int32_t local_size) {
     size_t share = REGIONS_BYTES / ((size_t)local_size + 1) / (DEPTH_MIN * PAGE) * (DEPTH_MIN * PAGE);
@@ -34,9 +34,11 @@ size_t hc_shm_bytes(int32_t local_size) {
 
 int hc__cut_regions(hc__shm *shm, size_t bytes, size_t most) {
     size_t stride = (bytes + PAGE - 1) / PAGE * PAGE;
-    if (stride == 0) stride = PAGE;
+    if (stride == 0)
+        stride = PAGE;
     size_t depth = shm->region / stride;
-    if (depth < DEPTH_MIN) return HC_INVALID;
+    if (depth < DEPTH_MIN)
+        return HC_INVALID;
     shm->stride = stride;
     shm->depth = (int)(depth < most ? depth : most);
     return HC_OK;
@@ -50,7 +52,7 @@ uint8_t *hc__result(const hc__shm *shm, int64_t chunk) {
     return shm->results + (size_t)(chunk % shm->depth) * shm->stride;
 }
 
-/* ---- marks ------------------------------------------------------------------------------------------- */
+/* ---- marks --------------------------------------------------------------------------------------- */
 
 void hc__mark_set(hc__shm *shm, enum hc__mark_kind kind, uint64_t value) {
     atomic_store_explicit(&shm->marks[shm->base.local_rank].of[kind].value, value, memory_order_release);
@@ -61,17 +63,19 @@ int hc__mark_reached(const hc__shm *shm, int32_t rank, enum hc__mark_kind kind, 
     return atomic_load_explicit(&shm->marks[rank].of[kind].value, memory_order_acquire) >= value;
 }
 
-int hc__marks_reached(const hc__shm *shm, hc__watch *watch, int32_t first, int32_t step, enum hc__mark_kind kind,
-                      uint64_t value) {
-    if (watch->target != value) *watch = (hc__watch){value, first};
+int hc__marks_reached(const hc__shm *shm, hc__watch *watch, int32_t first, int32_t step,
+                      enum hc__mark_kind kind, uint64_t value) {
+    if (watch->target != value)
+        *watch = (hc__watch){value, first};
     while (watch->next < shm->base.local_size) {
-        if (!hc__mark_reached(shm, watch->next, kind, value)) return 0;
+        if (!hc__mark_reached(shm, watch->next, kind, value))
+            return 0;
         watch->next += step;
     }
     return 1;
 }
 
-/* ---- coming and going ----------------------------------------------------------------------------------- */
+/* ---- coming and going ---------------------------------------------------------------------------- */
 
 static void shm_release(hc__shm *shm) {
     free(shm->inputs);
@@ -85,7 +89,8 @@ static void shm_release(hc__shm *shm) {
 static void shm_free(hc_node *node) {
     hc__shm *shm = hc__shm_of(node);
     int32_t others_left = (int32_t)atomic_fetch_add(&shm->left->value, 1);
-    if (shm->segment.fd >= 0 || others_left + 1 == node->local_size) hc_segment_close(&shm->segment);
+    if (shm->segment.fd >= 0 || others_left + 1 == node->local_size)
+        hc_segment_close(&shm->segment);
     shm_release(shm);
 }
 
@@ -121,13 +126,15 @@ int hc_shm_node_new(hc_segment segment, hc_home *home, const int32_t *locals, in
         segment.bytes < hc_shm_bytes(local_size))
         return HC_INVALID;
     hc__shm *shm = calloc(1, sizeof *shm);
-    if (shm == NULL) return HC_NO_MEMORY;
+    if (shm == NULL)
+        return HC_NO_MEMORY;
     shm->base = (hc_node){.ops = &shm_ops, .local_rank = local_rank, .local_size = local_size};
     shm->segment = segment;
     shm->home = home;
     shm->memory = memory;
     for (int32_t q = 0; q < local_size; q++)
-        if (q != local_rank) hc__mask_add(&shm->peers, locals[q]);
+        if (q != local_rank)
+            hc__mask_add(&shm->peers, locals[q]);
     place(shm);
     shm->inputs = calloc((size_t)local_size, sizeof *shm->inputs);
     shm->blocks = calloc((size_t)local_size, sizeof *shm->blocks);

@@ -2,19 +2,20 @@
  *
  * shm_allreduce.c - an allreduce in chunks through the segment.
  *
- * Of a chunk each rank owns a share. It packs only the others' shares of its input into its slot and reads its own
- * from the tensors when it reduces; the sum goes to the result and, where it is final, straight to the tensors too.
- * So a byte of the input is read once, and what goes through the segment stays in the caches.
+ * Of a chunk each rank owns a share. It packs only the others' shares of its input into its slot and reads
+ * its own from the tensors when it reduces; the sum goes to the result and, where it is final, straight to
+ * the tensors too. So a byte of the input is read once, and what goes through the segment stays in the
+ * caches.
  *
- * With rails (a network stage follows) the chunk is cut into rails first, and each rail into the shares of the
- * ranks q with q % rails = rail.
+ * With rails (a network stage follows) the chunk is cut into rails first, and each rail into the shares of
+ * the ranks q with q % rails = rail.
  */
 #include "shm_node.h"
 
 #define ALIGNMENT 64
 #define SHARE_MIN 1024 /* bytes: below, fewer ranks reduce */
 
-/* ---- who owns what ------------------------------------------------------------------------------------ */
+/* ---- who owns what ------------------------------------------------------------------------------- */
 
 static int64_t least(int64_t a, int64_t b) {
     return a < b ? a : b;
@@ -32,7 +33,8 @@ static hc__range chunk_range(const hc__shm *shm, int64_t chunk) {
 }
 
 static hc__range rail_range(const hc__shm *shm, int64_t chunk, int32_t rail) {
-    if (shm->rails <= 1) return chunk_range(shm, chunk);
+    if (shm->rails <= 1)
+        return chunk_range(shm, chunk);
     return cut(chunk_range(shm, chunk), shm->rails, rail, ALIGNMENT / (int64_t)shm->size);
 }
 
@@ -58,7 +60,7 @@ static int is_alone(const hc__shm *shm) {
     return shm->base.local_size == 1;
 }
 
-/* ---- open, close ------------------------------------------------------------------------------------------- */
+/* ---- open, close --------------------------------------------------------------------------------- */
 
 /* Large enough that marks cost little, small enough that what is in flight stays in the cache of a core. */
 static int64_t choose_chunk(const hc__shm *shm) {
@@ -71,15 +73,18 @@ int hc__shm_open(hc_node *node, const hc_batch *batch, int rails, int64_t chunk_
     if (rails < 0 || rails > node->local_size || chunk_elements < 0 || (rails > 0 && chunk_elements == 0))
         return HC_INVALID;
     int status = hc__take_batch(shm, batch);
-    if (status != HC_OK) return status;
+    if (status != HC_OK)
+        return status;
     shm->rails = rails;
     shm->is_small = rails == 0 && !is_alone(shm) &&
                     (size_t)batch->count <= hc__small_limit(node->local_size) / shm->size;
     shm->chunk = chunk_elements > 0 ? chunk_elements : choose_chunk(shm);
-    if (shm->is_small) shm->chunk = batch->count > 0 ? batch->count : 1;
+    if (shm->is_small)
+        shm->chunk = batch->count > 0 ? batch->count : 1;
     status = hc__cut_regions(shm, (size_t)least(shm->chunk, batch->count) * shm->size,
                              rails > 0 ? HC__DEPTH_WITH_NET : HC__DEPTH_IN_NODE);
-    if (status != HC_OK) return status;
+    if (status != HC_OK)
+        return status;
     shm->nchunks = (batch->count + shm->chunk - 1) / shm->chunk;
     shm->npacked = shm->nreduced = shm->nspread = 0;
     shm->my_share_done = 0;
@@ -94,19 +99,23 @@ int hc__shm_depth(hc_node *node) {
 
 int hc__shm_close(hc_node *node) {
     hc__shm *shm = hc__shm_of(node);
-    if (shm->nspread != shm->nchunks) return HC_INVALID;
-    if (!shm->is_small) shm->sequence += (uint64_t)shm->nchunks;
+    if (shm->nspread != shm->nchunks)
+        return HC_INVALID;
+    if (!shm->is_small)
+        shm->sequence += (uint64_t)shm->nchunks;
     shm->batch = NULL;
     return HC_OK;
 }
 
-/* ---- reduce --------------------------------------------------------------------------------------------------- */
+/* ---- reduce -------------------------------------------------------------------------------------- */
 
 /* Packs the next chunk, if its slot is free: rules (1) and (2) of shm_node.h. */
 static int pack_next(hc__shm *shm) {
     int64_t chunk = shm->npacked;
-    if (chunk >= shm->nchunks || chunk >= shm->nspread + shm->depth) return 0;
-    if (!hc__marks_reached(shm, &shm->freed, 0, 1, HC__REDUCED, shm->sequence)) return 0;
+    if (chunk >= shm->nchunks || chunk >= shm->nspread + shm->depth)
+        return 0;
+    if (!hc__marks_reached(shm, &shm->freed, 0, 1, HC__REDUCED, shm->sequence))
+        return 0;
     hc__range all = chunk_range(shm, chunk), mine = share_range(shm, chunk, shm->base.local_rank);
     uint8_t *slot = hc__slot(shm, shm->base.local_rank, chunk);
     hc__pack(shm, (hc__range){all.from, mine.from}, slot);
@@ -142,7 +151,8 @@ static int is_scattered(const hc__shm *shm) {
 
 static int reduce_alone(hc__shm *shm, int64_t chunk) {
     uint8_t *to = place_in_tensor(shm, chunk);
-    if (to == NULL && !is_scattered(shm)) to = hc__result(shm, chunk);
+    if (to == NULL && !is_scattered(shm))
+        to = hc__result(shm, chunk);
     hc__reduce_alone(shm, chunk_range(shm, chunk), to);
     hc__mark_set(shm, HC__REDUCED, sequence_of(shm, chunk));
     shm->nreduced++;
@@ -152,18 +162,23 @@ static int reduce_alone(hc__shm *shm, int64_t chunk) {
 int hc__shm_reduce(hc_node *node, int64_t chunk) {
     hc__shm *shm = hc__shm_of(node);
     int32_t me = node->local_rank;
-    if (chunk != shm->nreduced || chunk >= shm->nchunks) return HC_INVALID;
-    if (chunk >= shm->nspread + shm->depth) return HC_IDLE;
-    if (is_alone(shm)) return reduce_alone(shm, chunk);
+    if (chunk != shm->nreduced || chunk >= shm->nchunks)
+        return HC_INVALID;
+    if (chunk >= shm->nspread + shm->depth)
+        return HC_IDLE;
+    if (is_alone(shm))
+        return reduce_alone(shm, chunk);
     int moved = 0;
     if (shm->is_small) {
         moved = hc__small_reduce(shm);
-        if (moved == HC_DONE) shm->nreduced++;
+        if (moved == HC_DONE)
+            shm->nreduced++;
         return moved;
     }
     if (shm->npacked == chunk) {
         moved = pack_next(shm);
-        if (!moved) return HC_IDLE;
+        if (!moved)
+            return HC_IDLE;
     }
     if (!shm->my_share_done) {
         /* While the others are not there yet, the next chunk can be packed. */
@@ -180,11 +195,12 @@ int hc__shm_reduce(hc_node *node, int64_t chunk) {
     return HC_DONE;
 }
 
-/* ---- the network's part ---------------------------------------------------------------------------------------- */
+/* ---- the network's part -------------------------------------------------------------------------- */
 
 int hc__shm_shard(hc_node *node, int64_t chunk, void **data, int64_t *elements) {
     hc__shm *shm = hc__shm_of(node);
-    if (node->local_rank >= shm->rails || chunk >= shm->nreduced || chunk < shm->nspread) return HC_INVALID;
+    if (node->local_rank >= shm->rails || chunk >= shm->nreduced || chunk < shm->nspread)
+        return HC_INVALID;
     hc__range range = rail_range(shm, chunk, node->local_rank);
     uint8_t *direct = is_alone(shm) ? place_in_tensor(shm, chunk) : NULL;
     *data = direct != NULL ? direct : hc__result(shm, chunk) + place_of(shm, chunk, range.from);
@@ -194,12 +210,13 @@ int hc__shm_shard(hc_node *node, int64_t chunk, void **data, int64_t *elements) 
 
 int hc__shm_publish(hc_node *node, int64_t chunk) {
     hc__shm *shm = hc__shm_of(node);
-    if (node->local_rank >= shm->rails || chunk >= shm->nreduced || chunk < shm->nspread) return HC_INVALID;
+    if (node->local_rank >= shm->rails || chunk >= shm->nreduced || chunk < shm->nspread)
+        return HC_INVALID;
     hc__mark_set(shm, HC__PUBLISHED, sequence_of(shm, chunk));
     return HC_OK;
 }
 
-/* ---- spread ------------------------------------------------------------------------------------------------------ */
+/* ---- spread -------------------------------------------------------------------------------------- */
 
 static void unpack(hc__shm *shm, int64_t chunk, hc__range range) {
     hc__unpack(shm, range, hc__result(shm, chunk) + place_of(shm, chunk, range.from));
@@ -208,7 +225,8 @@ static void unpack(hc__shm *shm, int64_t chunk, hc__range range) {
 /* The share of `owner` goes to the tensors; 0: it is not final yet. */
 static int spread_share(hc__shm *shm, int64_t chunk, int32_t owner) {
     enum hc__mark_kind kind = shm->rails > 0 ? HC__PUBLISHED : HC__REDUCED;
-    if (!hc__mark_reached(shm, owner, kind, sequence_of(shm, chunk))) return 0;
+    if (!hc__mark_reached(shm, owner, kind, sequence_of(shm, chunk)))
+        return 0;
     if (shm->rails > 0)
         unpack(shm, chunk, rail_range(shm, chunk, owner));
     else if (owner != shm->base.local_rank)
@@ -217,7 +235,8 @@ static int spread_share(hc__shm *shm, int64_t chunk, int32_t owner) {
 }
 
 static int spread_alone(hc__shm *shm, int64_t chunk) {
-    if (shm->rails > 0 && !hc__mark_reached(shm, 0, HC__PUBLISHED, sequence_of(shm, chunk))) return 0;
+    if (shm->rails > 0 && !hc__mark_reached(shm, 0, HC__PUBLISHED, sequence_of(shm, chunk)))
+        return 0;
     int is_there = is_scattered(shm) || place_in_tensor(shm, chunk) != NULL;
     hc__unpack(shm, chunk_range(shm, chunk), is_there ? NULL : hc__result(shm, chunk));
     return 1;
@@ -225,14 +244,17 @@ static int spread_alone(hc__shm *shm, int64_t chunk) {
 
 int hc__shm_spread(hc_node *node, int64_t chunk) {
     hc__shm *shm = hc__shm_of(node);
-    if (chunk != shm->nspread || chunk >= shm->nreduced) return HC_INVALID;
+    if (chunk != shm->nspread || chunk >= shm->nreduced)
+        return HC_INVALID;
     int moved = HC_IDLE;
     int32_t size = node->local_size, owners = shm->rails > 0 ? shm->rails : size;
     if (is_alone(shm)) {
-        if (!spread_alone(shm, chunk)) return HC_IDLE;
+        if (!spread_alone(shm, chunk))
+            return HC_IDLE;
     } else if (!shm->is_small) {
         for (; shm->spread_next < owners; shm->spread_next++, moved = HC_MOVED)
-            if (!spread_share(shm, chunk, (node->local_rank + shm->spread_next) % owners)) return moved;
+            if (!spread_share(shm, chunk, (node->local_rank + shm->spread_next) % owners))
+                return moved;
     }
     shm->spread_next = 0;
     shm->nspread++;

@@ -2,12 +2,12 @@
  *
  * shm_node.h - the shared-memory node's own state. (Private to ext/transport/shm*.c.)
  *
- * In the segment, in this order: how many have left, marks (three counters a rank), small slots (two a rank), slots (a region a
- * rank, cut into the slots of the chunks in flight), results (one region, cut alike).
+ * In the segment, in this order: how many have left, marks (three counters a rank), small slots (two a rank),
+ * slots (a region a rank, cut into the slots of the chunks in flight), results (one region, cut alike).
  *
  * Chunks are numbered through the life of the node, over all batches: the n-th chunk ever has the sequence
- * number n, from 1. Every rank counts alike. A mark is written by its owner only and holds the newest sequence
- * number for which something is true of that rank:
+ * number n, from 1. Every rank counts alike. A mark is written by its owner only and holds the newest
+ * sequence number for which something is true of that rank:
  *
  *     packed     my input of it lies in my slot
  *     reduced    my share of its result is made, and I read nobody's slot for it any more
@@ -19,9 +19,9 @@
  *       nobody reads my slot of n - D any more, and I may pack n into it.
  *   (3) I write my share of result n after everybody's `packed` is at least n; by (1) everybody has spread
  *       n - D before that, so nobody reads the old result.
- * At the end of a batch (2) and (3) hold for all its chunks when the first chunk of the next batch is packed, so
- * that each batch may cut the regions anew. Marks are stored with release after the data they speak of, and
- * loaded with acquire before that data is read (packed, published) or overwritten (reduced).
+ * At the end of a batch (2) and (3) hold for all its chunks when the first chunk of the next batch is packed,
+ * so that each batch may cut the regions anew. Marks are stored with release after the data they speak of,
+ * and loaded with acquire before that data is read (packed, published) or overwritten (reduced).
  */
 #ifndef HC_SHM_NODE_H
 #define HC_SHM_NODE_H
@@ -110,7 +110,7 @@ static inline hc__shm *hc__shm_of(hc_node *node) {
     return (hc__shm *)node;
 }
 
-/* ---- shm.c: marks and places ----------------------------------------------------------------------- */
+/* ---- shm.c: marks and places --------------------------------------------------------------------- */
 
 void hc__mark_set(hc__shm *, enum hc__mark_kind, uint64_t value); /* and rings the others */
 int hc__mark_reached(const hc__shm *, int32_t rank, enum hc__mark_kind, uint64_t value);
@@ -119,14 +119,14 @@ int hc__marks_reached(const hc__shm *, hc__watch *, int32_t first, int32_t step,
                       uint64_t value);
 uint8_t *hc__slot(const hc__shm *, int32_t rank, int64_t chunk);
 uint8_t *hc__result(const hc__shm *, int64_t chunk);
-/* Cuts the regions into slots for chunks of `bytes`, at most `most`; INVALID where a chunk does not fit. Three are
- * enough to keep the ranks of a node busy, and fewer slots stay in the caches; what a network has to do takes
- * longer and wants more of them. */
+/* Cuts the regions into slots for chunks of `bytes`, at most `most`; INVALID where a chunk does not fit.
+ * Three are enough to keep the ranks of a node busy, and fewer slots stay in the caches; what a network has
+ * to do takes longer and wants more of them. */
 #define HC__DEPTH_IN_NODE 3
 #define HC__DEPTH_WITH_NET 8
 int hc__cut_regions(hc__shm *, size_t bytes, size_t most);
 
-/* ---- shm_pieces.c: a batch as one concatenation ------------------------------------------------------ */
+/* ---- shm_pieces.c: a batch as one concatenation -------------------------------------------------- */
 
 /* Where a range of the concatenation meets one piece: n elements, from element `at` of the piece, `offset`
  * elements from the beginning of the range. `out` is where the piece's result of them goes, or NULL. */
@@ -161,13 +161,13 @@ void hc__unpack(hc__shm *, hc__range, const uint8_t *from);
 /* The reduction of a node of one rank; to NULL: to the tensors (not with narrow). */
 void hc__reduce_alone(hc__shm *, hc__range, uint8_t *to);
 
-/* ---- shm_small.c: few bytes, one hand-off -------------------------------------------------------------- */
+/* ---- shm_small.c: few bytes, one hand-off -------------------------------------------------------- */
 
 size_t hc__small_limit(int32_t local_size);
 int hc__small_reduce(hc__shm *);
 int hc__shm_table(hc_node *, const int64_t *own, int32_t n, int64_t *table);
 
-/* ---- shm_allreduce.c, shm_exchange.c: the operations ---------------------------------------------------- */
+/* ---- shm_allreduce.c, shm_exchange.c: the operations --------------------------------------------- */
 
 int hc__shm_open(hc_node *, const hc_batch *, int rails, int64_t chunk_elements, int64_t *nchunks);
 int hc__shm_depth(hc_node *);

@@ -2,14 +2,15 @@
  *
  * shm_pieces.c - a batch of tensors as one concatenation: ranges of it packed, reduced, unpacked.
  *
- * Where the factor goes: an element is scaled in float32 (float64) before it is narrowed for the first time. With
- * a compression that is when it is packed, so that an average fits float16 wherever the mean does; otherwise it
- * is when the node's sum is made, before that is rounded.
+ * Where the factor goes: an element is scaled in float32 (float64) before it is narrowed for the first time.
+ * With a compression that is when it is packed, so that an average fits float16 wherever the mean does;
+ * otherwise it is when the node's sum is made, before that is rounded.
  *
- * What others read is never written by the kernels but copied: made in private memory, block by block where that
- * is scratch, then copied into the segment. The lines there were last read by other cores; a store to each of
- * them waits for its ownership, one after the other, while a copy of the C library (rep movsb) claims
- * many at once. Between two cores this halves the time of an allreduce (benchmarks/node_stage, 64 KB to 1 MB).
+ * What others read is never written by the kernels but copied: made in private memory, block by block where
+ * that is scratch, then copied into the segment. The lines there were last read by other cores; a store to
+ * each of them waits for its ownership, one after the other, while a copy of the C library (rep movsb) claims
+ * many at once. Between two cores this halves the time of an allreduce (benchmarks/node_stage, 64 KB to 1
+ * MB).
  */
 #include "shm_node.h"
 
@@ -19,7 +20,8 @@ int hc__take_batch(hc__shm *shm, const hc_batch *batch) {
     if (batch->npieces >= shm->starts_room) {
         int32_t room = batch->npieces + 64;
         int64_t *starts = realloc(shm->starts, (size_t)room * sizeof *starts);
-        if (starts == NULL) return HC_NO_MEMORY;
+        if (starts == NULL)
+            return HC_NO_MEMORY;
         shm->starts = starts;
         shm->starts_room = room;
     }
@@ -36,7 +38,7 @@ int hc__take_batch(hc__shm *shm, const hc_batch *batch) {
     return HC_OK;
 }
 
-/* ---- ranges, piece by piece ---------------------------------------------------------------------------- */
+/* ---- ranges, piece by piece ---------------------------------------------------------------------- */
 
 hc__spans hc__spans_of(const hc__shm *shm, hc__range range) {
     int32_t low = 0, high = shm->batch->npieces; /* the last piece that begins at or before the range */
@@ -51,7 +53,8 @@ hc__spans hc__spans_of(const hc__shm *shm, hc__range range) {
 }
 
 int hc__spans_next(hc__spans *spans, hc__span *span) {
-    if (spans->position >= spans->range.to) return 0;
+    if (spans->position >= spans->range.to)
+        return 0;
     const hc__shm *shm = spans->shm;
     while (shm->starts[spans->piece + 1] <= spans->position)
         spans->piece++;
@@ -64,7 +67,8 @@ int hc__spans_next(hc__spans *spans, hc__span *span) {
     *span = (hc__span){
         .piece = piece,
         .in = piece->in == NULL ? NULL : (const uint8_t *)piece->in + (size_t)at * bytes,
-        .out = piece->out == NULL || at < before ? NULL : (uint8_t *)piece->out + (size_t)(at - before) * bytes,
+        .out = piece->out == NULL || at < before ? NULL
+                                                 : (uint8_t *)piece->out + (size_t)(at - before) * bytes,
         .n = to - spans->position,
         .offset = spans->position - spans->range.from,
     };
@@ -72,7 +76,7 @@ int hc__spans_next(hc__spans *spans, hc__span *span) {
     return 1;
 }
 
-/* ---- in ---------------------------------------------------------------------------------------------------- */
+/* ---- in ------------------------------------------------------------------------------------------ */
 
 /* Input [at, at + n) of a span, as node_dtype, to private memory. */
 static void narrow(hc__shm *shm, const hc__span *span, int64_t at, int64_t n, uint8_t *to) {
@@ -109,11 +113,12 @@ void hc__pack(hc__shm *shm, hc__range range, uint8_t *to) {
         pack_span(shm, &span, to + (size_t)span.offset * shm->size);
 }
 
-/* ---- the sum --------------------------------------------------------------------------------------------------- */
+/* ---- the sum ------------------------------------------------------------------------------------- */
 
 static void divide_span(hc__shm *shm, const hc__span *span) {
     const hc_batch *batch = shm->batch;
-    if (batch->divisor > 1) shm->memory->divide(span->out, batch->dtype, span->n, batch->divisor);
+    if (batch->divisor > 1)
+        shm->memory->divide(span->out, batch->dtype, span->n, batch->divisor);
 }
 
 /* Elements [at, at + n) of a span, reduced over all ranks, as node_dtype to private memory. */
@@ -136,19 +141,22 @@ static void reduce_block(hc__shm *shm, const hc__span *span, int64_t at, int64_t
 
 static void reduce_span(hc__shm *shm, const hc__span *span, uint8_t *result, uint8_t *out) {
     const hc_batch *batch = shm->batch;
-    if (out == NULL && result == NULL) return;
+    if (out == NULL && result == NULL)
+        return;
     int to_out = out != NULL && !shm->narrow, in_one = to_out && span->in != NULL;
     for (int64_t at = 0, end; at < span->n; at = end) {
         end = in_one ? span->n : block_end(shm, at, span->n);
         size_t place = (size_t)at * shm->size;
         uint8_t *sum = to_out ? out + place : shm->scratch;
         reduce_block(shm, span, at, end - at, sum);
-        if (result != NULL) shm->memory->copy(result + place, sum, (size_t)(end - at) * shm->size);
+        if (result != NULL)
+            shm->memory->copy(result + place, sum, (size_t)(end - at) * shm->size);
         if (out != NULL && !to_out)
             shm->memory->convert(out + (size_t)at * hc_dtype_size(batch->dtype), batch->dtype, sum,
                                  batch->node_dtype, end - at, 1.0);
     }
-    if (out != NULL) divide_span(shm, span);
+    if (out != NULL)
+        divide_span(shm, span);
 }
 
 void hc__reduce(hc__shm *shm, hc__range range, uint8_t *to, int targets) {
@@ -169,20 +177,21 @@ void hc__reduce_alone(hc__shm *shm, hc__range range, uint8_t *to) {
     hc__span span;
     while (hc__spans_next(&spans, &span)) {
         uint8_t *result = to != NULL ? to + (size_t)span.offset * shm->size : span.out;
-        if (result == NULL) continue;
+        if (result == NULL)
+            continue;
         int logical = is_logical(batch->reduction); /* makes 0 or 1 of a single value, too */
         if (span.in == NULL || (shm->narrow && !logical)) {
             narrow(shm, &span, 0, span.n, result);
         } else if (result != span.in || span.piece->scale != 1.0 || logical) {
             const void *source = span.in;
-            shm->memory->reduce(result, NULL, batch->node_dtype, &source, 1, batch->dtype, batch->reduction, span.n,
-                                span.piece->scale);
+            shm->memory->reduce(result, NULL, batch->node_dtype, &source, 1, batch->dtype, batch->reduction,
+                                span.n, span.piece->scale);
             shm->base.reduced_bytes += (uint64_t)span.n * shm->size;
         }
     }
 }
 
-/* ---- out ---------------------------------------------------------------------------------------------------------- */
+/* ---- out ----------------------------------------------------------------------------------------- */
 
 static void unpack_span(hc__shm *shm, const hc__span *span, const uint8_t *from) {
     const hc_batch *batch = shm->batch;
@@ -197,8 +206,10 @@ void hc__unpack(hc__shm *shm, hc__range range, const uint8_t *from) {
     hc__spans spans = hc__spans_of(shm, range);
     hc__span span;
     while (hc__spans_next(&spans, &span)) {
-        if (span.out == NULL) continue;
-        if (from != NULL) unpack_span(shm, &span, from + (size_t)span.offset * shm->size);
+        if (span.out == NULL)
+            continue;
+        if (from != NULL)
+            unpack_span(shm, &span, from + (size_t)span.offset * shm->size);
         divide_span(shm, &span);
     }
 }

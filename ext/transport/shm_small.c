@@ -2,17 +2,18 @@
  *
  * shm_small.c - few bytes: one hand-off instead of two.
  *
- * Every rank puts its whole input beside a flag and, when all flags are up, reduces everything itself; all in the
- * same order, so all get the same bits, and the same as the chunked way gives.
+ * Every rank puts its whole input beside a flag and, when all flags are up, reduces everything itself; all in
+ * the same order, so all get the same bits, and the same as the chunked way gives.
  *
- * Two slots a rank are enough: t + 2 goes where t was. A rank writes t + 2 after it has seen every flag t + 1, and
- * each of those was raised after its owner had read all of t.
+ * Two slots a rank are enough: t + 2 goes where t was. A rank writes t + 2 after it has seen every flag t +
+ * 1, and each of those was raised after its owner had read all of t.
  */
 #include "shm_node.h"
 
 #include <string.h>
 
-/* Above it two hand-offs are cheaper than that every rank reads everything (measured: benchmarks/node_stage). */
+/* Above it two hand-offs are cheaper than that every rank reads everything (measured: benchmarks/node_stage).
+ * */
 size_t hc__small_limit(int32_t local_size) {
     size_t limit = ((size_t)32 << 10) / (size_t)local_size;
     size_t room = sizeof((hc__small *)0)->data;
@@ -34,7 +35,8 @@ static void send(hc__shm *shm) {
 static int all_arrived(hc__shm *shm) {
     for (; shm->arrived.next < shm->base.local_size; shm->arrived.next++) {
         hc__small *theirs = slot(shm, shm->arrived.next);
-        if (atomic_load_explicit(&theirs->sequence, memory_order_acquire) != shm->small_sequence + 1) return 0;
+        if (atomic_load_explicit(&theirs->sequence, memory_order_acquire) != shm->small_sequence + 1)
+            return 0;
     }
     return 1;
 }
@@ -52,7 +54,8 @@ int hc__small_reduce(hc__shm *shm) {
         send(shm);
         moved = HC_MOVED;
     }
-    if (!all_arrived(shm)) return moved;
+    if (!all_arrived(shm))
+        return moved;
     for (int32_t q = 0; q < shm->base.local_size; q++)
         shm->inputs[q] = slot(shm, q)->data;
     hc__reduce(shm, all, NULL, HC__TO_OUT);
@@ -62,7 +65,8 @@ int hc__small_reduce(hc__shm *shm) {
 
 int hc__shm_table(hc_node *node, const int64_t *own, int32_t n, int64_t *table) {
     hc__shm *shm = hc__shm_of(node);
-    if (n < 0 || n > HC_TABLE_MAX) return HC_INVALID;
+    if (n < 0 || n > HC_TABLE_MAX)
+        return HC_INVALID;
     size_t bytes = (size_t)n * sizeof *own;
     int moved = HC_IDLE;
     if (!shm->small_sent) {
@@ -70,7 +74,8 @@ int hc__shm_table(hc_node *node, const int64_t *own, int32_t n, int64_t *table) 
         send(shm);
         moved = HC_MOVED;
     }
-    if (!all_arrived(shm)) return moved;
+    if (!all_arrived(shm))
+        return moved;
     for (int32_t q = 0; q < node->local_size; q++)
         memcpy(table + (size_t)q * (size_t)n, slot(shm, q)->data, bytes);
     finish(shm);

@@ -34,7 +34,8 @@ typedef struct tester {
 } tester;
 
 static void skip_to_mine(tester *t, int from) {
-    while (t->next_of[from] < messages && message_of(from, t->next_of[from], t->place->size).to != t->place->rank)
+    while (t->next_of[from] < messages &&
+           message_of(from, t->next_of[from], t->place->size).to != t->place->rank)
         t->next_of[from]++;
 }
 
@@ -55,11 +56,13 @@ static int receive_one(tester *t) {
     size_t n;
     int status = t->control->ops->receive(t->control, &from, &bytes, &n);
     CHECK(status >= 0, "receive: %d", status);
-    if (status != HC_DONE) return status;
-    CHECK(from >= 0 && from < t->place->size && t->next_of[from] < messages, "a message too many from %d", from);
+    if (status != HC_DONE)
+        return status;
+    CHECK(from >= 0 && from < t->place->size && t->next_of[from] < messages, "a message too many from %d",
+          from);
     message m = message_of(from, t->next_of[from]++, t->place->size);
-    CHECK(m.bytes == n, "rank %d: message %d of %d has %zu bytes, expected %zu", t->place->rank, t->next_of[from] - 1,
-          from, n, m.bytes);
+    CHECK(m.bytes == n, "rank %d: message %d of %d has %zu bytes, expected %zu", t->place->rank,
+          t->next_of[from] - 1, from, n, m.bytes);
     for (size_t i = 0; i < n; i++)
         CHECK(bytes[i] == (uint8_t)(m.content + i), "byte %zu of a message from %d", i, from);
     skip_to_mine(t, from);
@@ -92,7 +95,8 @@ static void exchange_all(tester *t) {
             send_one(t);
         moved |= receive_one(t);
         if (moved == HC_IDLE && t->sent == messages && (t->received < t->expected || unsaid > 0)) {
-            int rung = hc_bell_sleep(t->place->home, seen, node_size < t->place->size ? 1000000 : 20000000000u);
+            int rung = hc_bell_sleep(t->place->home, seen,
+                                     node_size < t->place->size ? 1000000 : 20000000000u);
             CHECK(rung || node_size < t->place->size, "rank %d: nobody rang for 20 s", t->place->rank);
         }
     }
@@ -121,9 +125,11 @@ int main(int argc, char **argv) {
     node_size = atoi(argv[3]);
     seed = mix(strtoull(argv[4], NULL, 10) + 1);
     messages = atoi(argv[5]);
-    if (node_size < size) CHECK(hc_local_net_new(size, nets) == 0, "nets");
+    if (node_size < size)
+        CHECK(hc_local_net_new(size, nets) == 0, "nets");
     ranks_run(argv[1], size, 4096, body);
     for (int q = 0; q < size; q++)
-        if (nets[q] != NULL) nets[q]->ops->free(nets[q]);
+        if (nets[q] != NULL)
+            nets[q]->ops->free(nets[q]);
     return 0;
 }

@@ -5,7 +5,7 @@
  *     home_contract ping threads|processes SIZE TURNS     a token goes round; everybody sleeps meanwhile
  *     home_contract alone                                 time-outs; rings before the sleep
  *     home_contract leave threads|processes               who leaves in order is not lost; who is marked, is
- *     home_contract kill SIZE                             one rank kills itself: the others say who, within 100 ms
+ *     home_contract kill SIZE                             one kills itself: the others say who, in 100 ms
  *     home_contract stay SIZE                             prints "up" and waits to be killed
  *     home_contract segment NAME BYTES                    creates it, writes all of it; or prints why not
  */
@@ -33,7 +33,8 @@ static _Atomic uint64_t *word_of(rank_place *place, int i) {
 static void wait_until(rank_place *place, _Atomic uint64_t *word, uint64_t value) {
     for (;;) {
         uint32_t seen = hc_bell_listen(place->home);
-        if (atomic_load_explicit(word, memory_order_acquire) >= value) return;
+        if (atomic_load_explicit(word, memory_order_acquire) >= value)
+            return;
         CHECK(hc_bell_sleep(place->home, seen, 20000000000u), "rank %d: nobody rang for 20 s", place->rank);
     }
 }
@@ -41,10 +42,13 @@ static void wait_until(rank_place *place, _Atomic uint64_t *word, uint64_t value
 static void ping(rank_place *place) {
     int next = (place->rank + 1) % place->size;
     for (int turn = 1; turn <= turns; turn++) {
-        if (place->rank > 0 || turn > 1) wait_until(place, word_of(place, place->rank), (uint64_t)turn - (place->rank == 0));
+        if (place->rank > 0 || turn > 1)
+            wait_until(place, word_of(place, place->rank), (uint64_t)turn - (place->rank == 0));
         atomic_store_explicit(word_of(place, next), (uint64_t)turn, memory_order_release);
-        if (turn % 3 == 0) hc_bell_ring_all(place->home);
-        else hc_bell_ring(place->home, next);
+        if (turn % 3 == 0)
+            hc_bell_ring_all(place->home);
+        else
+            hc_bell_ring(place->home, next);
     }
 }
 
@@ -53,7 +57,8 @@ static void alone(rank_place *place) {
         double start = now();
         CHECK(hc_bell_sleep(place->home, hc_bell_listen(place->home), ns) == 0, "rung by nobody");
         double took = now() - start;
-        CHECK(took >= (double)ns * 1e-9 && took < (double)ns * 1e-9 + 2, "slept %g s instead of %g", took, (double)ns * 1e-9);
+        CHECK(took >= (double)ns * 1e-9 && took < (double)ns * 1e-9 + 2, "slept %g s instead of %g", took,
+              (double)ns * 1e-9);
     }
     uint32_t seen = hc_bell_listen(place->home);
     hc_bell_ring(place->home, 0);
@@ -64,12 +69,15 @@ static void alone(rank_place *place) {
 }
 
 static void leave(rank_place *place) {
-    if (place->rank == 1) return;
+    if (place->rank == 1)
+        return;
     CHECK(hc_home_lost(place->home) == -1, "nobody is lost");
-    if (place->rank == 0) hc_home_mark_lost(place->home, 2);
+    if (place->rank == 0)
+        hc_home_mark_lost(place->home, 2);
     while (place->rank == 0 && hc_home_lost(place->home) == -1)
         sched_yield();
-    if (place->rank == 0) CHECK(hc_home_lost(place->home) == 2, "%d is said to be lost", hc_home_lost(place->home));
+    if (place->rank == 0)
+        CHECK(hc_home_lost(place->home) == 2, "%d is said to be lost", hc_home_lost(place->home));
 }
 
 static void kill_one(rank_place *place) {
@@ -86,10 +94,12 @@ static void kill_one(rank_place *place) {
     while (hc_home_lost(place->home) == -1)
         nanosleep(&pause, NULL);
     double took = now() - (double)atomic_load(when) * 1e-9;
-    CHECK(hc_home_lost(place->home) == rank_killed, "rank %d says that %d is lost", place->rank, hc_home_lost(place->home));
+    CHECK(hc_home_lost(place->home) == rank_killed, "rank %d says that %d is lost", place->rank,
+          hc_home_lost(place->home));
     CHECK(took < 0.1, "it took %g s to see it", took);
     atomic_fetch_add(word_of(place, 2), 1);
-    while (atomic_load(word_of(place, 2)) < (uint64_t)place->size - 1) /* nobody leaves before all have looked */
+    while (atomic_load(word_of(place, 2)) <
+           (uint64_t)place->size - 1) /* nobody leaves before all have looked */
         sched_yield();
 }
 
@@ -112,12 +122,15 @@ static int try_segment(const char *name, size_t bytes) {
     }
     memset(segment.base, 1, bytes);
     CHECK(hc_segment_create(&again, name, bytes, why, sizeof why) == HC_TRANSPORT, "made twice");
-    CHECK(hc_segment_attach(&again, name, bytes + 1, why, sizeof why) == HC_TRANSPORT && strstr(why, "expected"), "%s", why);
+    CHECK(hc_segment_attach(&again, name, bytes + 1, why, sizeof why) == HC_TRANSPORT &&
+              strstr(why, "expected"),
+          "%s", why);
     CHECK(hc_segment_attach(&again, name, bytes, why, sizeof why) == HC_OK, "%s", why);
     CHECK(((char *)again.base)[bytes - 1] == 1, "other memory");
     hc_segment_close(&again);
     CHECK(hc_segment_unlink(name) == HC_OK, "unlink");
-    CHECK(hc_segment_attach(&again, name, bytes, why, sizeof why) == HC_TRANSPORT && strstr(why, name), "%s", why);
+    CHECK(hc_segment_attach(&again, name, bytes, why, sizeof why) == HC_TRANSPORT && strstr(why, name), "%s",
+          why);
     hc_segment_close(&segment);
     return 0;
 }

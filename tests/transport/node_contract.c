@@ -31,27 +31,32 @@ static uint64_t all_draw(tester *t, uint64_t n) {
 }
 
 static void pause_at_random(tester *t) {
-    if (!with_delays) return;
+    if (!with_delays)
+        return;
     uint64_t what = draw(&t->own, 40);
     struct timespec some = {0, 50000};
-    if (what == 0) nanosleep(&some, NULL);
-    if (what < 10) sched_yield();
+    if (what == 0)
+        nanosleep(&some, NULL);
+    if (what < 10)
+        sched_yield();
 }
 
-/* Calls until done. A node may never say that nothing moved when it is the only one who can move: the bell is what
- * would wake us, so an idle answer is followed by a real sleep, and a lost wake-up is a time-out here. */
-#define UNTIL_DONE(t, call)                                                                        \
-    for (;;) {                                                                                     \
-        uint32_t seen = hc_bell_listen((t)->place->home);                                          \
-        int status = (call);                                                                       \
-        CHECK(status >= 0, "status %d", status);                                                   \
-        if (status == HC_DONE) break;                                                              \
-        if (status == HC_IDLE)                                                                     \
-            CHECK(hc_bell_sleep((t)->place->home, seen, 20000000000u), "nobody rang for 20 s");    \
-        pause_at_random(t);                                                                        \
+/* Calls until done. A node may never say that nothing moved when it is the only one who can move: the bell is
+ * what would wake us, so an idle answer is followed by a real sleep, and a lost wake-up is a time-out here.
+ * */
+#define UNTIL_DONE(t, call)                                                                     \
+    for (;;) {                                                                                  \
+        uint32_t seen = hc_bell_listen((t)->place->home);                                       \
+        int status = (call);                                                                    \
+        CHECK(status >= 0, "status %d", status);                                                \
+        if (status == HC_DONE)                                                                  \
+            break;                                                                              \
+        if (status == HC_IDLE)                                                                  \
+            CHECK(hc_bell_sleep((t)->place->home, seen, 20000000000u), "nobody rang for 20 s"); \
+        pause_at_random(t);                                                                     \
     }
 
-/* ---- allreduce ------------------------------------------------------------------------------------------ */
+/* ---- allreduce ----------------------------------------------------------------------------------- */
 
 typedef struct job {
     hc_batch batch;
@@ -63,7 +68,8 @@ typedef struct job {
     void **ins, **outs;
 } job;
 
-static const int64_t counts[] = {0, 1, 2, 7, 15, 16, 17, 100, 255, 1000, 1023, 1024, 4096, 5000, 20011, 65536, 131073};
+static const int64_t counts[] = {0,    1,    2,    7,    15,   16,    17,    100,   255,
+                                 1000, 1023, 1024, 4096, 5000, 20011, 65536, 131073};
 
 static void draw_kind(tester *t, hc_batch *b) {
     do {
@@ -74,7 +80,8 @@ static void draw_kind(tester *t, hc_batch *b) {
     if ((b->dtype == HC_FLOAT32 || b->dtype == HC_FLOAT64) && all_draw(t, 3) == 0)
         b->node_dtype = all_draw(t, 2) ? HC_FLOAT16 : HC_BFLOAT16;
     b->divisor = 1;
-    if (b->reduction == HC_AVERAGE && !is_inexact(b->dtype)) b->divisor = (int64_t)t->place->size;
+    if (b->reduction == HC_AVERAGE && !is_inexact(b->dtype))
+        b->divisor = (int64_t)t->place->size;
 }
 
 static void draw_job(tester *t, job *j) {
@@ -93,13 +100,16 @@ static void draw_job(tester *t, job *j) {
         b->pieces[i] = (hc_piece){.count = n, .row = 1, .scale = j->scaled && all_draw(t, 2) ? 0.5 : 1.0};
         b->count += n;
     }
-    if (all_draw(t, 4) == 0) j->joined = all_draw(t, (UINT64_C(1) << t->place->size) - 1); /* never all */
+    if (all_draw(t, 4) == 0)
+        j->joined = all_draw(t, (UINT64_C(1) << t->place->size) - 1); /* never all */
     j->rails = (int)all_draw(t, (uint64_t)t->place->size + 1);
     j->net_copies = 1 + (int)all_draw(t, 2);
     int64_t size = (int64_t)hc_dtype_size(b->node_dtype), most = hc_node_chunk_bytes(t->place->size) / size;
     j->chunk = 1 + (int64_t)all_draw(t, 3 + (uint64_t)(all_draw(t, 2) ? most - 3 : most / 50));
-    if (b->count / j->chunk > 300) j->chunk = most;
-    if (j->rails == 0 && all_draw(t, 2)) j->chunk = 0;
+    if (b->count / j->chunk > 300)
+        j->chunk = most;
+    if (j->rails == 0 && all_draw(t, 2))
+        j->chunk = 0;
 }
 
 static uint64_t piece_seed(const job *j, int32_t piece) {
@@ -115,7 +125,8 @@ static void fill(tester *t, job *j) {
         j->ins[i] = calloc(1, (size_t)p->count * size + 1);
         j->outs[i] = in_place ? j->ins[i] : calloc(1, (size_t)p->count * size + 1);
         for (int64_t k = 0; k < p->count; k++)
-            store(b->dtype, j->ins[i], k, input_of(b->dtype, b->reduction, piece_seed(j, i), t->place->rank, k));
+            store(b->dtype, j->ins[i], k,
+                  input_of(b->dtype, b->reduction, piece_seed(j, i), t->place->rank, k));
         p->in = j->joined >> t->place->rank & 1 ? NULL : j->ins[i];
         p->out = p->in == NULL && draw(&t->own, 2) ? NULL : j->outs[i];
         p->drop = p->out == NULL;
@@ -124,7 +135,8 @@ static void fill(tester *t, job *j) {
 
 static void release(job *j) {
     for (int32_t i = 0; i < j->batch.npieces; i++) {
-        if (j->outs[i] != j->ins[i]) free(j->outs[i]);
+        if (j->outs[i] != j->ins[i])
+            free(j->outs[i]);
         free(j->ins[i]);
     }
     free(j->ins);
@@ -137,27 +149,32 @@ static value expected_of(tester *t, const job *j, int32_t piece, int64_t i, int 
     value sum = {0, 0};
     int first = 1;
     for (int q = 0; q < t->place->size; q++) {
-        if (j->joined >> q & 1) continue;
+        if (j->joined >> q & 1)
+            continue;
         value v = input_of(b->dtype, b->reduction, piece_seed(j, piece), q, i);
         sum = first ? normal(b->reduction, v) : combine(b->dtype, b->reduction, sum, v);
         first = 0;
     }
     sum.re *= b->pieces[piece].scale;
     sum.im *= b->pieces[piece].scale;
-    if (copies > 1) sum = combine(b->dtype, b->reduction, sum, sum);
-    if (b->divisor > 1) sum.re = trunc(sum.re / (double)b->divisor);
+    if (copies > 1)
+        sum = combine(b->dtype, b->reduction, sum, sum);
+    if (b->divisor > 1)
+        sum.re = trunc(sum.re / (double)b->divisor);
     return sum;
 }
 
 static void check_piece(tester *t, const job *j, int32_t piece, int64_t from, int64_t n, const void *out) {
     const hc_batch *b = &j->batch;
     for (int64_t i = 0; i < n; i++) {
-        value got = load(b->dtype, out, i), want = expected_of(t, j, piece, from + i, j->rails > 0 ? j->net_copies : 1);
+        value got = load(b->dtype, out, i),
+              want = expected_of(t, j, piece, from + i, j->rails > 0 ? j->net_copies : 1);
         CHECK(got.re == want.re && got.im == want.im,
-              "rank %d: %s %s (node %s) piece %d element %lld of %lld: %g%+gi, expected %g%+gi (rails %d chunk %lld)",
-              t->place->rank, hc_reduction_name(b->reduction), hc_dtype_name(b->dtype), hc_dtype_name(b->node_dtype),
-              piece, (long long)(from + i), (long long)b->pieces[piece].count, got.re, got.im, want.re, want.im,
-              j->rails, (long long)j->chunk);
+              "rank %d: %s %s (node %s) piece %d element %lld of %lld: %g%+gi, expected %g%+gi (rails %d "
+              "chunk %lld)",
+              t->place->rank, hc_reduction_name(b->reduction), hc_dtype_name(b->dtype),
+              hc_dtype_name(b->node_dtype), piece, (long long)(from + i), (long long)b->pieces[piece].count,
+              got.re, got.im, want.re, want.im, j->rails, (long long)j->chunk);
     }
 }
 
@@ -168,12 +185,13 @@ static void fake_net(tester *t, const job *j, int64_t chunk) {
     CHECK(t->node->ops->shard(t->node, chunk, &shard, &n) == 0, "shard");
     const void *copies[2] = {shard, shard};
     if (n > 0 && j->net_copies > 1)
-        hc_host_memory.reduce(shard, NULL, j->batch.node_dtype, copies, 2, j->batch.node_dtype, j->batch.reduction, n,
-                              1.0);
+        hc_host_memory.reduce(shard, NULL, j->batch.node_dtype, copies, 2, j->batch.node_dtype,
+                              j->batch.reduction, n, 1.0);
     CHECK(t->node->ops->publish(t->node, chunk) == 0, "publish");
 }
 
-static int drive(tester *t, const job *j, int64_t *reduced, int64_t *published, int64_t *spread, int64_t nchunks) {
+static int drive(tester *t, const job *j, int64_t *reduced, int64_t *published, int64_t *spread,
+                 int64_t nchunks) {
     const struct hc_node_ops *ops = t->node->ops;
     int drives = t->place->rank < j->rails, moved = 0, status;
     if (*spread < (drives ? *published : *reduced)) {
@@ -190,7 +208,8 @@ static int drive(tester *t, const job *j, int64_t *reduced, int64_t *published, 
         *reduced += status == HC_DONE;
         moved |= status;
     }
-    if (*spread == nchunks) return HC_DONE;
+    if (*spread == nchunks)
+        return HC_DONE;
     return moved || (drives && *published < *reduced) ? HC_MOVED : HC_IDLE;
 }
 
@@ -201,15 +220,17 @@ static void test_allreduce(tester *t) {
     int64_t nchunks = -1, reduced = 0, published = 0, spread = 0;
     int status = t->node->ops->open(t->node, &j.batch, j.rails, j.chunk, &nchunks);
     CHECK(status == 0, "open: %d (%lld elements a chunk)", status, (long long)j.chunk);
-    CHECK(j.chunk == 0 || nchunks <= (j.batch.count + j.chunk - 1) / j.chunk, "%lld chunks", (long long)nchunks);
+    CHECK(j.chunk == 0 || nchunks <= (j.batch.count + j.chunk - 1) / j.chunk, "%lld chunks",
+          (long long)nchunks);
     UNTIL_DONE(t, drive(t, &j, &reduced, &published, &spread, nchunks));
     CHECK(t->node->ops->close(t->node) == 0, "close");
     for (int32_t i = 0; i < j.batch.npieces; i++)
-        if (j.batch.pieces[i].out != NULL) check_piece(t, &j, i, 0, j.batch.pieces[i].count, j.batch.pieces[i].out);
+        if (j.batch.pieces[i].out != NULL)
+            check_piece(t, &j, i, 0, j.batch.pieces[i].count, j.batch.pieces[i].out);
     release(&j);
 }
 
-/* ---- scatter ----------------------------------------------------------------------------------------------- */
+/* ---- scatter ------------------------------------------------------------------------------------- */
 
 static void test_scatter(tester *t) {
     job j;
@@ -224,7 +245,8 @@ static void test_scatter(tester *t) {
     int64_t from = bounds[t->place->rank], to = bounds[t->place->rank + 1];
     for (int32_t i = 0; i < b->npieces; i++) /* out of place: a share lands at the beginning of out */
         if (b->pieces[i].out != NULL && j.outs[i] == j.ins[i])
-            b->pieces[i].out = j.outs[i] = calloc(1, (size_t)b->pieces[i].count * hc_dtype_size(b->dtype) + 1);
+            b->pieces[i].out = j.outs[i] = calloc(1,
+                                                  (size_t)b->pieces[i].count * hc_dtype_size(b->dtype) + 1);
     UNTIL_DONE(t, t->node->ops->scatter(t->node, b, bounds));
     for (int32_t i = 0; i < b->npieces; start += b->pieces[i++].count) {
         int64_t first = from > start ? from : start, end = start + b->pieces[i].count;
@@ -235,7 +257,7 @@ static void test_scatter(tester *t) {
     release(&j);
 }
 
-/* ---- exchange, table ------------------------------------------------------------------------------------------ */
+/* ---- exchange, table ----------------------------------------------------------------------------- */
 
 static uint8_t stream_byte(uint64_t s, int q, int64_t i) {
     return (uint8_t)(mix(s + (uint64_t)q * 77) + (uint64_t)i * 31 + (uint64_t)(i >> 8));
@@ -263,8 +285,8 @@ static void test_exchange(tester *t) {
     for (int q = 0; q < size; q++) {
         for (int64_t i = 0; want[q].out != NULL && i < want[q].bytes; i++)
             CHECK(((uint8_t *)want[q].out)[i] == stream_byte(s, q, want[q].offset + i),
-                  "rank %d: byte %lld of the stream of rank %d (shape %d)", me, (long long)(want[q].offset + i), q,
-                  shape);
+                  "rank %d: byte %lld of the stream of rank %d (shape %d)", me,
+                  (long long)(want[q].offset + i), q, shape);
         free(want[q].out);
     }
     free(mine);
@@ -279,24 +301,24 @@ static void test_table(tester *t) {
     UNTIL_DONE(t, t->node->ops->table(t->node, own, n, table));
     for (int q = 0; q < t->place->size; q++)
         for (int32_t i = 0; i < n; i++)
-            CHECK(table[q * n + i] == (int64_t)mix(s + (uint64_t)(q * 5000 + i)), "rank %d, entry %d of rank %d",
-                  t->place->rank, i, q);
+            CHECK(table[q * n + i] == (int64_t)mix(s + (uint64_t)(q * 5000 + i)),
+                  "rank %d, entry %d of rank %d", t->place->rank, i, q);
     free(table);
 }
 
-/* ---- the program --------------------------------------------------------------------------------------------------- */
+/* ---- the program --------------------------------------------------------------------------------- */
 
 static void body(rank_place *place) {
     tester t = {.place = place, .shared = seed, .own = mix(seed) + (uint64_t)place->rank};
     int32_t locals[RANKS_MAX];
     for (int q = 0; q < place->size; q++)
         locals[q] = q;
-    int status =
-        hc_shm_node_new(place->segment, place->home, locals, place->rank, place->size, &hc_host_memory, &t.node);
+    int status = hc_shm_node_new(place->segment, place->home, locals, place->rank, place->size,
+                                 &hc_host_memory, &t.node);
     CHECK(status == 0, "node: %d", status);
     for (int round = 0; round < rounds_to_run; round++) {
-        void (*const tests[])(tester *) = {test_allreduce, test_allreduce, test_allreduce, test_scatter, test_exchange,
-                                           test_table};
+        void (*const tests[])(tester *) = {test_allreduce, test_allreduce, test_allreduce,
+                                           test_scatter,   test_exchange,  test_table};
         tests[all_draw(&t, sizeof tests / sizeof *tests)](&t);
     }
     t.node->ops->free(t.node);

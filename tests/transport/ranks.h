@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ranks.h - the ranks of one node for a test: threads of this process over plain memory, or processes over /dev/shm.
+ * ranks.h - the ranks of one node for a test: threads of this process over plain memory, or processes over
+ * /dev/shm.
  */
 #ifndef TEST_RANKS_H
 #define TEST_RANKS_H
@@ -16,14 +17,14 @@
 
 #include "shm.h"
 
-#define CHECK(condition, ...)                                                                      \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: %s: ", __FILE__, __LINE__, #condition);                        \
-            fprintf(stderr, __VA_ARGS__);                                                          \
-            fprintf(stderr, "\n");                                                                 \
-            _exit(1);                                                                              \
-        }                                                                                          \
+#define CHECK(condition, ...)                                               \
+    do {                                                                    \
+        if (!(condition)) {                                                 \
+            fprintf(stderr, "%s:%d: %s: ", __FILE__, __LINE__, #condition); \
+            fprintf(stderr, __VA_ARGS__);                                   \
+            fprintf(stderr, "\n");                                          \
+            _exit(1);                                                       \
+        }                                                                   \
     } while (0)
 
 #define RANKS_MAX 64
@@ -63,7 +64,8 @@ static void ranks_make(ranks *r, const char *mode, int size, size_t bytes) {
     snprintf(r->home_name, sizeof r->home_name, "/hpccoll-test-%d-home", (int)getpid());
     snprintf(r->node_name, sizeof r->node_name, "/hpccoll-test-%d-node", (int)getpid());
     if (r->as_processes) {
-        CHECK(hc_segment_create(&r->home, r->home_name, hc_home_bytes(size), why, sizeof why) == 0, "%s", why);
+        CHECK(hc_segment_create(&r->home, r->home_name, hc_home_bytes(size), why, sizeof why) == 0, "%s",
+              why);
         CHECK(hc_segment_create(&r->node, r->node_name, bytes, why, sizeof why) == 0, "%s", why);
         CHECK(pipe(r->ready) == 0 && pipe(r->go) == 0, "pipe");
     } else {
@@ -82,7 +84,8 @@ static void *rank_run(void *argument) {
     hc_segment home = r->home;
     place->segment = r->node;
     if (r->as_processes) {
-        CHECK(hc_segment_attach(&home, r->home_name, hc_home_bytes(r->size), why, sizeof why) == 0, "%s", why);
+        CHECK(hc_segment_attach(&home, r->home_name, hc_home_bytes(r->size), why, sizeof why) == 0, "%s",
+              why);
         CHECK(hc_segment_attach(&place->segment, r->node_name, r->bytes, why, sizeof why) == 0, "%s", why);
     }
     CHECK(hc_home_new(&home, place->rank, r->size, world, &place->home) == 0, "home");
@@ -92,7 +95,8 @@ static void *rank_run(void *argument) {
     }
     place->body(place);
     hc_home_free(place->home);
-    if (r->as_processes) hc_segment_close(&home);
+    if (r->as_processes)
+        hc_segment_close(&home);
     return NULL;
 }
 
@@ -112,7 +116,8 @@ static void run_processes(ranks *r, void (*body)(rank_place *)) {
     char bytes[RANKS_MAX] = {0};
     for (int q = 0; q < r->size; q++) {
         pids[q] = fork();
-        if (pids[q] != 0) continue;
+        if (pids[q] != 0)
+            continue;
         rank_place place = {.ranks = r, .rank = q, .size = r->size, .body = body};
         rank_run(&place);
         _exit(0);
@@ -136,7 +141,8 @@ static void ranks_run(const char *mode, int size, size_t bytes, void (*body)(ran
     ranks_make(&r, mode, size, bytes);
     (r.as_processes ? run_processes : run_threads)(&r, body);
     hc_segment_close(&r.home);
-    if (r.as_processes) hc_segment_close(&r.node);
+    if (r.as_processes)
+        hc_segment_close(&r.node);
 }
 
 #endif
