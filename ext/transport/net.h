@@ -52,10 +52,10 @@ typedef struct hc__team {
 /* ---- the model ------------------------------------------------------------------------------------ */
 
 /*    NAME                text                  partials in the accumulation type */
-#define HC__ALGORITHMS(X)                                                                                    \
-    X(RECURSIVE_DOUBLING, "recursive_doubling", 1)                                                           \
-    X(DIRECT, "direct", 0)                                                                                   \
-    X(RING, "ring", 1)                                                                                       \
+#define HC__ALGORITHMS(X)                          \
+    X(RECURSIVE_DOUBLING, "recursive_doubling", 1) \
+    X(DIRECT, "direct", 0)                         \
+    X(RING, "ring", 1)                             \
     X(RABENSEIFNER, "rabenseifner", 1)
 
 enum hc__algorithm {
@@ -98,14 +98,14 @@ typedef struct hc__allreduce {
     int64_t work_room, scratch_room;
     /* one use */
     int (*round)(struct hc__allreduce *, int32_t);
-    void *data;      /* count elements of dtype */
-    char *work;      /* count elements of kind: data itself, or work_memory */
-    char *scratch;   /* what is received */
+    void *data;    /* count elements of dtype */
+    char *work;    /* count elements of kind: data itself, or work_memory */
+    char *scratch; /* what is received */
     int64_t count;
     int32_t next_round;
     uint8_t dtype, wire, reduction;
-    uint8_t kind;    /* dtype the algorithm works in: wire, or its accumulation type */
-    uint8_t whole;   /* direct: one round */
+    uint8_t kind;  /* dtype the algorithm works in: wire, or its accumulation type */
+    uint8_t whole; /* direct: one round */
     uint8_t running;
 } hc__allreduce;
 

@@ -17,14 +17,14 @@
 
 #define MAX_RANKS 16
 
-#define CHECK(what, ...)                                                                                     \
-    do {                                                                                                     \
-        if (!(what)) {                                                                                       \
-            fprintf(stderr, "%s:%d: %s: ", __FILE__, __LINE__, #what);                                       \
-            fprintf(stderr, __VA_ARGS__);                                                                    \
-            fprintf(stderr, "\n");                                                                           \
-            exit(1);                                                                                         \
-        }                                                                                                    \
+#define CHECK(what, ...)                                               \
+    do {                                                               \
+        if (!(what)) {                                                 \
+            fprintf(stderr, "%s:%d: %s: ", __FILE__, __LINE__, #what); \
+            fprintf(stderr, __VA_ARGS__);                              \
+            fprintf(stderr, "\n");                                     \
+            exit(1);                                                   \
+        }                                                              \
     } while (0)
 
 /* splitmix64: the same numbers on every rank from the same seed. */
