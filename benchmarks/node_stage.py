@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How fast is the node's allreduce, below the API, beside memcpy of the same array by all ranks at once?
+
+Builds and runs node_stage.c for 2 and 4 ranks. The floor: inside a node every rank's array is read once and written
+once, which is what memcpy does.
+"""
+
+import argparse
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES = "segment.c home.c ring.c shm*.c host_memory.c kernels*.c"
+KINDS = (("float32", "float32"), ("float16", "float16"), ("bfloat16", "bfloat16"), ("float32", "float16"))
+
+
+def build(compiler: str) -> Path:
+    """Compile node_stage.c and the transport it measures, as the product is compiled, to build/benchmarks."""
+    program = ROOT / "build" / "benchmarks" / "node_stage"
+    program.parent.mkdir(parents=True, exist_ok=True)
+    transport = ROOT / "ext" / "transport"
+    sources = [path for pattern in SOURCES.split() for path in sorted(transport.glob(pattern))]
+    flags = f"-std=c11 -O3 -DNDEBUG -D_GNU_SOURCE -pthread -I{transport}".split()
+    files = [ROOT / "benchmarks" / "node_stage.c", *sources, ROOT / "ext" / "core" / "status.c"]
+    subprocess.run([compiler, *flags, *map(str, files), "-lm", "-o", str(program)], check=True)
+    return program
+
+
+def measure(program: Path, ranks: int, dtype: str, node_dtype: str, most: int) -> list[dict[str, Any]]:
+    command = [str(program), str(ranks), dtype, node_dtype, str(most)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def report(row: dict[str, Any]) -> None:
+    kind = row["dtype"] if row["dtype"] == row["node_dtype"] else f"{row['dtype']} as {row['node_dtype']}"
+    low, high = row["us_quartiles"]
+    print(f"{row['ranks']:2} ranks {kind:18} {row['bytes']:9} bytes {row['us']:10.2f} us ({low:.2f} .. {high:.2f})"
+          f"   memcpy {row['memcpy_us']:10.2f}   x{row['ratio']:.2f}", flush=True)  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
+    parser.add_argument("--most", type=int, default=64 << 20, help="bytes of the largest array")
+    parser.add_argument("--compiler", default="gcc")
+    parser.add_argument("--json", type=Path, help="write all rows here")
+    arguments = parser.parse_args()
+    program = build(arguments.compiler)
+    rows = []
+    for ranks in arguments.ranks:
+        for dtype, node_dtype in KINDS:
+            for row in measure(program, ranks, dtype, node_dtype, arguments.most):
+                rows.append(row)
+                report(row)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(rows, indent=1))
+
+
+if __name__ == "__main__":
+    main()
