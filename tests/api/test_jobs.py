@@ -244,3 +244,20 @@ def test_interrupts_reach_a_waiting_program():
     status, output, _ = job(2, script)
     assert status == 0, output
     assert "interrupted" in output
+
+
+def test_a_silent_rank_on_another_node_is_given_up():
+    script = INIT + (
+        "hpccoll.allreduce(np.ones(10))\n"
+        "if rank == 2: os.kill(os.getpid(), signal.SIGSTOP)\n"
+        "try:\n"
+        "    hpccoll.allreduce(np.ones(10), name='after')\n"
+        "except hpccoll.PeerLost as error:\n"
+        "    print(f'survivor {rank}: {error}', flush=True)\n"
+        "    time.sleep(1)\n"
+    )
+    status, output, seconds = job(3, script, nodes="2+1", peer_timeout=2)
+    for rank in (0, 1):
+        assert f"survivor {rank}: rank 2 of the World was lost: no sign of life for 2 s" in output, output
+    assert status != 0
+    assert seconds < 30
