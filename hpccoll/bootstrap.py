@@ -86,6 +86,13 @@ class MpiMeeting:
 
     def __init__(self, comm: Any, timeout: float) -> None:
         """Say hello to all ranks within `timeout` seconds, then duplicate the communicator."""
+        from mpi4py import MPI
+
+        if not MPI.Is_initialized() or MPI.Is_finalized():
+            state = "finalized" if MPI.Is_initialized() else "not initialised"
+            raise errors.StartError(
+                f"MPI is {state}: a World of MPI ranks lives between MPI_Init and MPI_Finalize"
+            )
         self.rank: int = comm.Get_rank()
         self.size: int = comm.Get_size()
         _check_same_library()

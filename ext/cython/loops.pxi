@@ -208,7 +208,9 @@ cdef class Loop:
             hc_loop_free(self.c)
 
     def mark_forked(self):
-        """In the child of a fork: every call fails from here on."""
+        """In the child of a fork: every call fails from here on, and nothing of the parent's is freed."""
+        if self.net_capsule is not None and not self.forked:
+            Py_INCREF(self.net_capsule)
         self.forked = True
         if self.c is not NULL:
             hc_loop_forked(self.c)

@@ -116,9 +116,11 @@ static void sleep_for_news(hc_loop *loop, hc_handle *handle, int can_drive, uint
     atomic_fetch_sub_explicit(&loop->sleepers, 1, memory_order_relaxed);
 }
 
-static void wait_until(hc_loop *loop, hc_handle *handle, uint64_t now, uint64_t limit) {
+/* One turn at least, so that who only asks (a limit that has passed) moves things too. */
+static void wait_until(hc_loop *loop, hc_handle *handle, uint64_t limit) {
     int can_drive = may_drive(loop);
-    while (!hc_handle_done(handle) && now < limit) {
+    uint64_t now;
+    do {
         if (can_drive && hc__driver_try(loop)) {
             drive_until(loop, handle, limit);
             int quiet = hc__loop_quiet(loop);
@@ -126,10 +128,11 @@ static void wait_until(hc_loop *loop, hc_handle *handle, uint64_t now, uint64_t 
             if (!quiet)
                 hc__thread_call(loop);
         } else {
-            sleep_for_news(loop, handle, can_drive, limit - now);
+            now = hc__loop_now();
+            sleep_for_news(loop, handle, can_drive, limit > now ? limit - now : 0);
         }
         now = hc__loop_now();
-    }
+    } while (!hc_handle_done(handle) && now < limit);
 }
 
 int hc_loop_wait(hc_loop *loop, hc_handle *handle, uint64_t ns) {
@@ -138,7 +141,7 @@ int hc_loop_wait(hc_loop *loop, hc_handle *handle, uint64_t ns) {
     uint64_t start = hc__loop_now(), limit = start + ns < start ? UINT64_MAX : start + ns;
     atomic_fetch_add_explicit(&loop->callers, 1, memory_order_relaxed);
     atomic_store_explicit(&loop->flush, 1, memory_order_seq_cst);
-    wait_until(loop, handle, start, limit);
+    wait_until(loop, handle, limit);
     atomic_fetch_sub_explicit(&loop->callers, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&loop->waited_ns, hc__loop_now() - start, memory_order_relaxed);
     return hc_handle_done(handle);

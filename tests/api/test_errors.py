@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What goes wrong is one clear error, and the World goes on."""
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -176,6 +178,25 @@ def test_shutdown_ends_what_was_not_agreed(threads):
         world.shutdown()
 
     testing.run(threads(3, nodes="2+1"), program)
+
+
+def test_a_shutdown_wakes_waiting_threads(threads):
+    def program(world):
+        caught = []
+
+        def wait():
+            with pytest.raises(hpccoll.ShutDownError) as error:
+                hpccoll.allreduce(np.ones(2), name=f"never {world.rank}", world=world)
+            caught.append(error)
+
+        waiting = [threading.Thread(target=wait)]
+        waiting[0].start()
+        hpccoll.barrier(name="both", world=world)
+        world.shutdown()
+        waiting[0].join()
+        assert caught
+
+    testing.run(threads(2), program)
 
 
 def test_there_is_no_default_world_before_init():

@@ -66,6 +66,15 @@ def test_await(everywhere):
     )
 
 
+@pytest.mark.parametrize("background", [True, False])
+def test_await_drives(threads, background):
+    async def program(world):
+        return float((await hpccoll.allreduce_async(np.ones(2), name="x", world=world))[0])
+
+    worlds = threads(3, nodes="2+1", background=background)
+    assert testing.run(worlds, lambda world: asyncio.run(program(world))) == [3.0] * 3
+
+
 def test_a_dropped_handle_keeps_its_arrays(everywhere):
     def program(world):
         for i in range(200):
