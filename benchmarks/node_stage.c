@@ -23,6 +23,9 @@
 
 #define ITERATIONS_MAX 2000
 
+static const int64_t sizes[] = {4,         64,      1 << 10, 4 << 10, 16 << 10, 64 << 10,
+                                256 << 10, 1 << 20, 4 << 20, 8 << 20, 32 << 20, 64 << 20};
+
 typedef struct rank {
     int32_t rank, size, spin;
     int dtype, node_dtype;
@@ -216,9 +219,9 @@ static void run(rank *r, hc_segment home, hc_segment segment, int64_t least, int
     fail_if(hc_home_new(&home, r->rank, r->size, ranks, &r->home) != HC_OK, "home");
     fail_if(hc_shm_node_new(segment, r->home, ranks, r->rank, r->size, &hc_host_memory, &r->node) != HC_OK,
             "node");
-    for (int64_t bytes = 4; bytes <= most; bytes *= 4)
-        if (bytes >= least)
-            measure(r, bytes);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (sizes[i] >= least && sizes[i] <= most)
+            measure(r, sizes[i]);
     exit(0);
 }
 
