@@ -61,12 +61,9 @@ static void end_set(hc__set *s, int status, const char *text) {
         hc__pending_unlink(s, name);
         hc__finish(s, name, status, text, s->q);
     }
-    for (hc__running *running = s->running; running; running = running->next)
-        for (uint32_t i = 0; i < running->nnames; i++) {
-            uint32_t name = running->names[i];
-            if (--s->names.at[name].batches == 0)
-                hc__finish(s, name, status, text, s->names.at[name].position);
-        }
+    for (uint32_t name = 0; name < s->names.room; name++) /* in batches, or on the way into one */
+        if (s->names.at[name].phase == HC__RUNNING)
+            hc__finish(s, name, status, text, s->names.at[name].position);
     if (s->join_ticket)
         hc__complete(s->engine, s->join_ticket, status, text, s->q);
     s->join_ticket = 0;

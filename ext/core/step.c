@@ -146,6 +146,26 @@ static void settle(hc_engine *e) {
     }
 }
 
+/* Out of memory in the middle of an entry: batches without all of their items must not start, nor may what a
+ * half-applied entry has raised be sent. The failure takes their place. */
+static void withdraw(hc_engine *e) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < e->nactions; i++)
+        if (e->actions[i].kind != HC_AC_RUN && e->actions[i].kind != HC_AC_SEND &&
+            e->actions[i].kind != HC_AC_WAKE_AT)
+            e->actions[n++] = e->actions[i];
+    e->nactions = n;
+}
+
+static void run_dry(hc_engine *e) {
+    if (!e->failed)
+        withdraw(e);
+    hc__fail(e, HC_NO_MEMORY, -1, hc_status_text(HC_NO_MEMORY), -1);
+    e->due = 0; /* what the driver was to know of it may have been withdrawn */
+    tell_deadline(e);
+    e->starved = 0;
+}
+
 int hc_step(hc_engine *e, const hc_event *ev, const hc_action **actions, size_t *nactions) {
     hc__lend_reset(e);
     hc__sig_bury(e);
@@ -155,13 +175,12 @@ int hc_step(hc_engine *e, const hc_event *ev, const hc_action **actions, size_t 
     if (status == 0 && e->now >= e->due && !e->failed)
         run_timers(e);
     settle(e);
-    if (e->starved) {
-        hc__fail(e, HC_NO_MEMORY, -1, hc_status_text(HC_NO_MEMORY), -1);
-        e->starved = 0;
-        status = 0; /* the failure is the answer */
-    }
     if (e->retime)
         tell_deadline(e);
+    if (e->starved) {
+        run_dry(e);
+        status = 0; /* the failure is the answer */
+    }
     *actions = e->actions;
     *nactions = e->nactions;
     return status;

@@ -18,6 +18,13 @@ def simulator(build: Build, *flags: str, engine: str = ENGINE) -> Path:
     return build("tests/core/sim.c", SIMULATOR, engine, flags=flags, name="sim")
 
 
+def starve(build: Build) -> Path:
+    """Random programs in which an allocation of an engine fails."""
+    wrap = tuple(f"-Wl,--wrap={name}" for name in ("malloc", "calloc", "realloc"))
+    flags = ("-Itests/core/simulator", *SANITIZE, *wrap)
+    return build("tests/core/starve.c", SIMULATOR, ENGINE, flags=flags, name="starve")
+
+
 def transcript(build: Build) -> Path:
     """The program that drives a few engines by hand."""
     return build("tests/core/transcript/*.c", ENGINE, flags=SANITIZE, name="transcript")

@@ -27,7 +27,7 @@ static void crashed(int signal) {
 
 typedef struct totals {
     uint64_t programs, steps, messages, batches, entries, mismatches, evictions, invalidations, stalls,
-        deadlocks, refused;
+        deadlocks, unended;
 } totals;
 
 static void add(totals *t, const sim_machine *m) {
@@ -46,10 +46,10 @@ static void add(totals *t, const sim_machine *m) {
         t->stalls += (uint64_t)m->rank[r].nstalled;
     }
     for (int x = 0; x < m->program->nhandles; x++)
-        t->refused += m->result[x].state != SIM_ENDED;
+        t->unended += m->result[x].state == SIM_PENDING;
     for (int r = 0; r < m->program->ranks; r++)
         for (int h = 0; h < m->program->threads[r]; h++)
-            if (m->rank[r].pc[h] != m->program->thread[r][h].n) {
+            if (!m->rank[r].dead && m->rank[r].pc[h] != m->program->thread[r][h].n) {
                 t->deadlocks++;
                 return;
             }
@@ -153,6 +153,6 @@ int main(int argc, char **argv) {
            (unsigned long long)t.programs, (unsigned long long)t.steps, (unsigned long long)t.messages,
            (unsigned long long)t.batches, (unsigned long long)t.entries, (unsigned long long)t.mismatches,
            (unsigned long long)t.evictions, (unsigned long long)t.invalidations, (unsigned long long)t.stalls,
-           (unsigned long long)t.deadlocks, (unsigned long long)t.refused);
+           (unsigned long long)t.deadlocks, (unsigned long long)t.unended);
     return 0;
 }

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from programs import SANITIZE, Build, simulator
+from programs import SANITIZE, Build, simulator, starve
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +37,11 @@ def test_sanitized(build_c: Build, run_c: Callable[..., str]) -> None:
     """Address and undefined-behaviour sanitizers, leaks included."""
     program = simulator(build_c, *SANITIZE)
     print(run_c(program, "--programs", 400, "--seed", 900000, timeout=100))
+
+
+def test_out_of_memory(build_c: Build, run_c: Callable[..., str]) -> None:
+    """An allocation inside an engine fails: all ranks are told, every request ends, nothing leaks."""
+    print(run_c(starve(build_c), 500, timeout=100))
 
 
 def test_replay(sim: Path, run_c: Callable[..., str]) -> None:

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+int sim_in_engine;
+
 void sim_break(sim_machine *m, const char *format, ...) {
     if (m->broken)
         return;
@@ -110,7 +112,9 @@ int sim_feed(sim_machine *m, int rank, hc_event *e) {
         sim_trace_event(m, rank, e);
     if (m->fed)
         m->fed(m->fed_arg, rank, e);
+    sim_in_engine = 1;
     int status = hc_step(k->engine, e, &actions, &n);
+    sim_in_engine = 0;
     if (m->trace && status)
         printf("        -> %s\n", hc_status_name(status));
     for (size_t i = 0; i < n && !m->broken; i++) {

@@ -125,6 +125,8 @@ typedef struct sim_machine {
     void (*stalled)(struct sim_machine *, int rank, const hc_action *); /* sees STALLED, or NULL */
 } sim_machine;
 
+extern int sim_in_engine; /* inside hc_step: for the allocator that fails (starve.c) */
+
 int sim_machine_open(sim_machine *, const sim_program *, sim_arena *, sim_random *);
 void sim_machine_close(sim_machine *);
 

@@ -91,7 +91,7 @@ static void make_world(sim_program *p, sim_random *rng, const sim_options *o) {
     p->raise_window = sim_chance(rng, 20) ? 0 : 1000;
     uint32_t mode = sim_below(rng, 100); /* one of these at a time */
     p->stop = o->stop >= 0 ? o->stop : mode < 20;
-    p->fail = o->fail >= 0 ? o->fail : !p->stop && mode >= 20 && mode < 26;
+    p->fail = o->fail >= 0 ? o->fail : mode >= 16 && mode < 26; /* a few stop and fail */
     p->lazy = o->lazy >= 0 ? o->lazy : !p->stop && !p->fail && mode >= 30 && mode < 45;
     p->stall = o->stall >= 0 ? o->stall : !p->stop && !p->fail && !p->lazy && mode >= 45 && mode < 55;
     p->sequenced = o->sequenced >= 0 ? o->sequenced : sim_chance(rng, 35);

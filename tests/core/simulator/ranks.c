@@ -52,7 +52,7 @@ static void enqueue_again(sim_machine *m, int rank, int handle) {
     m->duplicate = HC_OK;
     if (sim_feed(m, rank, &e))
         sim_break(m, "rank %d: ENQUEUE refused", rank);
-    if (m->duplicate != HC_DUPLICATE_NAME)
+    if (m->duplicate != HC_DUPLICATE_NAME && !m->rank[rank].failed)
         sim_break(m, "rank %d: the second request of a name in flight was not refused as DUPLICATE_NAME",
                   rank);
 }
@@ -95,7 +95,8 @@ static void fail(sim_machine *m, int rank) {
     }
     m->rank[rank].dead = 1;
     for (int r = 0; r < m->program->ranks; r++)
-        if (m->rank[rank].neighbour[r]) {
+        if (r != rank &&
+            (m->program->stop || m->rank[rank].neighbour[r])) { /* who has stopped need not tell */
             m->rank[r].fail_peer = rank;
             m->rank[r].dirty = 1;
         }

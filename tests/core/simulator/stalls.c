@@ -37,15 +37,19 @@ static int fits(const sim_machine *m, const hc_action *a, int name) {
     return 1;
 }
 
-static void stalled(sim_machine *m, int rank, const hc_action *a) {
+/* Which request a report is about: a name, SIM_NAMES for a join, -1 if it is not so. */
+static int subject(const sim_machine *m, int rank, const hc_action *a) {
     const sim_set *s = &m->program->set[a->set];
-    int ok = 0;
+    for (int k = 0; k < s->names; k++)
+        if (truth.pending[a->set][k][rank] && strstr(a->text, s->name[k]) && fits(m, a, k))
+            return k;
+    return truth.joined[a->set][rank] && fits(m, a, -1) ? SIM_NAMES : -1;
+}
+
+static void stalled(sim_machine *m, int rank, const hc_action *a) {
+    int about = subject(m, rank, a);
     reports[a->set]++;
-    for (int k = 0; k < s->names && !ok; k++)
-        ok = truth.pending[a->set][k][rank] && strstr(a->text, s->name[k]) && fits(m, a, k);
-    if (!ok && truth.joined[a->set][rank])
-        ok = fits(m, a, -1);
-    if (!ok)
+    if (about < 0)
         sim_break(m, "rank %d: a stall report of set %u that is not so (%u awaited): %s", rank, a->set,
                   a->nawaited, a->text);
 }
