@@ -13,12 +13,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 static char replay[512]; /* the command that repeats the run in hand; for the signal handler too */
 
 static void crashed(int signal) {
-    const char *what = signal == SIGALRM ? "\nno end within a minute; " : "\ncrash; ";
+    const char *what = signal == SIGPROF ? "\nno end within a minute of CPU time; " : "\ncrash; ";
     ssize_t ignored = write(2, what, strlen(what));
     ignored = write(2, replay, strlen(replay));
     (void)ignored;
@@ -132,7 +133,7 @@ int main(int argc, char **argv) {
             snprintf(flags + n, sizeof flags - n, " %s %s", name, value);
         }
     }
-    signal(SIGALRM, crashed);
+    signal(SIGPROF, crashed);
     signal(SIGSEGV, crashed);
     signal(SIGABRT, crashed);
     signal(SIGFPE, crashed);
@@ -140,7 +141,7 @@ int main(int argc, char **argv) {
     for (uint64_t i = 0; i < programs; i++) {
         snprintf(replay, sizeof replay, "replay: %s --programs 1 --seed %llu%s --trace\n", argv[0],
                  (unsigned long long)(seed + i), flags);
-        alarm(60);
+        setitimer(ITIMER_PROF, &(struct itimerval){.it_value = {.tv_sec = 60}}, NULL); /* CPU time */
         if (!run(seed + i, &o, trace, &t)) {
             fprintf(stderr, "after %llu programs\n", (unsigned long long)(i + 1));
             return 1;
