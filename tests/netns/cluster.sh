@@ -5,7 +5,8 @@
 #
 # A host is a set of namespaces: network (own address, lo and ports), UTS (own name), IPC, mount (own /dev/shm
 # and /etc/hosts) and PID, with an sshd of its own on port 22; all hosts hang on one bridge. Network namespaces
-# alone would not do: MPI libraries would find the shared memory of the machine and bypass the wire.
+# alone would not do: MPI libraries would find the shared memory of the machine and bypass the wire. TMPDIR is a
+# host's own too: process numbers begin anew on each host, and launchers name their sockets after them.
 #
 #   cluster.sh up [N]                      N hosts (default 4) at 10.78.0.11, .12, ...; this machine is 10.78.0.1
 #   cluster.sh shape RATE [BURST] [HOST..] limit both directions of the links, as tc tbf understands it: 1gbit
@@ -19,7 +20,7 @@
 # Needs root, and from the distribution iproute2, openssh-server and, to measure the links, iperf3.
 set -eu
 
-FOLDER=${HPCCOLL_NETNS:-${TMPDIR:-/tmp}/hpccoll-cluster}
+FOLDER=${CLUSTER_FOLDER:-/tmp/hpccoll-cluster}
 BRIDGE=hpccoll0
 SUBNET=10.78.0
 
@@ -67,6 +68,7 @@ start_host() {
         unshare --uts --ipc --mount --pid --fork --kill-child --mount-proc --propagation private sh -c "
             hostname $h
             mount -t tmpfs -o size=1g tmpfs /dev/shm
+            mount -t tmpfs tmpfs $FOLDER/tmp
             mount --bind $FOLDER/hosts /etc/hosts
             exec /usr/sbin/sshd -D -e -f $FOLDER/ssh/sshd_config" > "$FOLDER/log/$h" 2>&1 < /dev/null &
     outer=$!
@@ -86,8 +88,9 @@ start_host() {
 
 up() {
     local names h
+    [ -z "$(hosts)" ] || { echo "cluster.sh: hosts are up already: cluster.sh down" >&2; exit 1; }
     names=$(seq -f 'h%.0f' "${1:-4}")
-    mkdir -p "$FOLDER"/{pid,ssh,log} /run/sshd
+    mkdir -p "$FOLDER"/{pid,ssh,log,tmp} /run/sshd
     chmod 700 "$FOLDER/ssh"
     # shellcheck disable=SC2086  # a list
     write_ssh $names
@@ -128,6 +131,7 @@ down() {
 print_env() {
     cat <<END
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PRTE_ALLOW_RUN_AS_ROOT=1
+export TMPDIR=$FOLDER/tmp PRTE_MCA_prte_tmpdir_base=$FOLDER/tmp
 export OMPI_MCA_plm_rsh_agent=$FOLDER/agent PRTE_MCA_plm_ssh_agent=$FOLDER/agent
 export HYDRA_LAUNCHER=ssh HYDRA_LAUNCHER_EXEC=$FOLDER/agent
 END
