@@ -197,6 +197,12 @@ typedef struct hc__query hc__query;
 
 enum hc__flag { HC__F_STOP = 1, HC__F_PREEMPT = 2, HC__F_JOINALL = 4 };
 
+/* A stall that somebody was told to print. */
+#define HC__PRINTED 8
+typedef struct hc__printed {
+    uint64_t key[2], at; /* at 0: never used */
+} hc__printed;
+
 struct hc__set {
     hc_engine *engine;
     hc__set *next_dirty;
@@ -243,7 +249,8 @@ struct hc__set {
     hc__query *queries;
     uint64_t next_ask, asked_ticket; /* the request that next_ask is about */
     uint32_t asked_times, nqueries;
-    char *last_report; /* HC__TEXT bytes, or NULL */
+    char *last_report;                /* HC__TEXT bytes, or NULL */
+    hc__printed printed[HC__PRINTED]; /* root */
 };
 
 void hc__touch(hc__set *); /* something is to be sent or committed when the step ends */

@@ -141,6 +141,20 @@ static void list_rank(hc__query *q, int32_t rank) { /* ascending, the lowest one
     q->ranks[at] = rank;
 }
 
+/* The clocks of the waiters run out a little apart, and each asks: one of the answers is printed. A waiter asks
+ * again after twice the warning, so what lasts is printed again. */
+static int is_printed(hc__set *s, const uint64_t key[2]) {
+    uint64_t now = s->engine->now, warning = s->engine->config.stall_warning;
+    hc__printed *oldest = s->printed;
+    for (hc__printed *p = s->printed; p < s->printed + HC__PRINTED; p++) {
+        if (p->at && p->key[0] == key[0] && p->key[1] == key[1] && now < hc__later(p->at, warning))
+            return 1;
+        oldest = p->at < oldest->at ? p : oldest;
+    }
+    *oldest = (hc__printed){.key = {key[0], key[1]}, .at = now};
+    return 0;
+}
+
 static void conclude(hc__set *s, hc__query *q) {
     char buffer[HC__TEXT];
     for (uint32_t source = 1; source < s->nsources; source++)
@@ -161,6 +175,7 @@ static void conclude(hc__set *s, hc__query *q) {
     } else if (q->lacking || q->silent) {
         hc__report r;
         hc__report_write(s, q, buffer, &r);
+        r.reporter = !is_printed(s, q->key);
         hc__report_down(s, q, &r);
         drop(s, q);
     } else {

@@ -6,10 +6,11 @@
 
 #include "oracle.h"
 
+#include <stdio.h>
 #include <string.h>
 
-static sim_ideal truth; /* of the run in hand */
-static int reports[SIM_SETS];
+static sim_ideal truth;                                         /* of the run in hand */
+static int reports[SIM_SETS], printed[SIM_SETS][SIM_NAMES + 1]; /* the last: joins */
 
 /* The members without which request `name` (-1: a join) cannot go on. */
 static uint32_t awaited(const sim_machine *m, int set, int name, uint8_t *lacks) {
@@ -40,9 +41,12 @@ static int fits(const sim_machine *m, const hc_action *a, int name) {
 /* Which request a report is about: a name, SIM_NAMES for a join, -1 if it is not so. */
 static int subject(const sim_machine *m, int rank, const hc_action *a) {
     const sim_set *s = &m->program->set[a->set];
-    for (int k = 0; k < s->names; k++)
-        if (truth.pending[a->set][k][rank] && strstr(a->text, s->name[k]) && fits(m, a, k))
+    for (int k = 0; k < s->names; k++) {
+        char quoted[96];
+        snprintf(quoted, sizeof quoted, "'%s'", s->name[k]);
+        if (truth.pending[a->set][k][rank] && strstr(a->text, quoted) && fits(m, a, k))
             return k;
+    }
     return truth.joined[a->set][rank] && fits(m, a, -1) ? SIM_NAMES : -1;
 }
 
@@ -50,8 +54,9 @@ static void stalled(sim_machine *m, int rank, const hc_action *a) {
     int about = subject(m, rank, a);
     reports[a->set]++;
     if (about < 0)
-        sim_break(m, "rank %d: a stall report of set %u that is not so (%u awaited): %s", rank, a->set,
-                  a->nawaited, a->text);
+        sim_break(m, "rank %d: a stall report of set %u that is not so: %s", rank, a->set, a->text);
+    else if (a->reporter && printed[a->set][about]++)
+        sim_break(m, "rank %d: a second rank is to print: %s", rank, a->text);
 }
 
 static void settle(sim_machine *m) {
@@ -77,6 +82,7 @@ void sim_stalls(sim_machine *m) {
         return;
     sim_ideal_run(p, m->arena, &truth);
     memset(reports, 0, sizeof reports);
+    memset(printed, 0, sizeof printed);
     m->stalled = stalled;
     for (int r = 0; r < p->ranks && !m->broken; r++) {
         if (m->rank[r].wake_at == UINT64_MAX)
