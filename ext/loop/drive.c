@@ -15,16 +15,7 @@
  * half a microsecond where nobody wants the core; where the awaited rank shares it, spinning even 2 us instead made
  * an 8-byte allreduce 68 us long instead of 8 (the scheduler owes each of two spinners as much as the other had). */
 #define YIELD_NS 100000ull
-
-static inline void relax(void) {
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#elif defined(__powerpc64__)
-    __asm__ volatile("or 27,27,27");
-#endif
-}
+#define YIELDS_TO_A_TURN 16 /* a turn of the background thread is mostly over by then */
 
 int hc__driver_try(hc_loop *loop) {
     int free_place = 0;
@@ -101,11 +92,11 @@ static void drive_until(hc_loop *loop, hc_handle *handle, uint64_t limit) {
 
 /* Somebody else drives, or must. What was asked for (flush) has to reach a driver that sleeps. */
 static void sleep_for_news(hc_loop *loop, hc_handle *handle, int can_drive, uint64_t ns) {
-    for (int i = 0; i < 64; i++) {
+    for (int i = 0; i < YIELDS_TO_A_TURN; i++) {
         if (hc_handle_done(handle) ||
             (can_drive && !atomic_load_explicit(&loop->driving, memory_order_relaxed)))
             return;
-        relax();
+        sched_yield();
     }
     hc_bell_ring(loop->parts.home, loop->config.local_rank);
     uint32_t seen = atomic_load_explicit(&loop->epoch, memory_order_seq_cst);

@@ -13,7 +13,7 @@
 #include <pthread.h>
 
 #define HC__MS 1000000ull
-#define HC__IDLE_TICK (250 * HC__MS) /* the background thread looks up this often when nothing is pending */
+#define HC__IDLE_TICK (250 * HC__MS)  /* the background thread looks up this often when nothing is pending */
 #define HC__WATCH_EVERY (50 * HC__MS) /* a waiting driver asks this often whether all peers live */
 #define HC__MAX_SETS 128
 
@@ -25,10 +25,10 @@ typedef struct hc__run {
     uint64_t started, bytes;
     uint8_t cached;
     uint32_t nitems;
-    int32_t capacity; /* pieces that fit */
+    int32_t capacity;  /* pieces that fit */
     hc_piece **origin; /* the handle's piece that batch.pieces[i] was copied from, NULL when joined */
-    int64_t *zeros; /* joined: nothing to send; set size entries */
-    int64_t *scratch; /* joined: what would have been received */
+    int64_t *zeros;    /* joined: nothing to send; set size entries */
+    int64_t *scratch;  /* joined: what would have been received */
     struct hc__run *next;
 } hc__run;
 
@@ -54,18 +54,18 @@ struct hc_loop {
     hc_engine *engine;
     int32_t *node_of, *locals;
 
-    _Atomic(hc_handle *) inbox; /* [any] newest first */
-    atomic_int driving; /* [any] 1: somebody is the driver */
-    atomic_int callers; /* [any] waiting threads that may drive */
-    atomic_int flush; /* [any] a caller waits: raise everything (R1) */
-    atomic_int call_me; /* [any] whoever would look sleeps: the next submit must ring */
-    atomic_ullong inbox_bytes; /* [any] since the last drain */
-    _Atomic uint32_t epoch; /* [any] futex: a handle is done, or the driver's place is free */
-    atomic_int sleepers; /* [any] on `epoch` */
-    _Atomic uint32_t call; /* [any] futex of the background thread */
-    atomic_int stopping, forked; /* [any] */
-    atomic_int broken; /* [any] status */
-    atomic_int pending; /* [any] handles that are not done */
+    _Atomic(hc_handle *) inbox;     /* [any] newest first */
+    atomic_int driving;             /* [any] 1: somebody is the driver */
+    atomic_int callers;             /* [any] waiting threads that may drive */
+    atomic_int flush;               /* [any] a caller waits: raise everything (R1) */
+    atomic_int call_me;             /* [any] whoever would look sleeps: the next submit must ring */
+    atomic_ullong inbox_bytes;      /* [any] since the last drain */
+    _Atomic uint32_t epoch;         /* [any] futex: a handle is done, or the driver's place is free */
+    atomic_int sleepers;            /* [any] on `epoch` */
+    _Atomic uint32_t call;          /* [any] futex of the background thread */
+    atomic_int stopping, forked;    /* [any] */
+    atomic_int broken;              /* [any] status */
+    atomic_int pending;             /* [any] handles that are not done */
     atomic_ullong waited_ns, wakes; /* [any] */
 
     hc__lane lanes[HC__MAX_SETS];
@@ -79,9 +79,9 @@ struct hc_loop {
     uint64_t in_flight_since, sleeps;
     hc_loop_stats stats;
 
-    uint64_t watched, pinged; /* watch.c */
+    uint64_t watched, pinged;         /* watch.c */
     int32_t *neighbours, nneighbours; /* in the World's tree, on other nodes */
-    uint64_t *heard; /* per World rank: when it last said anything; 0: it was not asked */
+    uint64_t *heard;                  /* per World rank: when it last said anything; 0: it was not asked */
 
     pthread_t thread, maker;
     uint8_t has_thread;
@@ -93,7 +93,7 @@ uint64_t hc__loop_now(void);
 
 /* inbox.c */
 void hc__inbox_push(hc_loop *, hc_handle *); /* [any thread] */
-hc_handle *hc__inbox_take(hc_loop *); /* oldest first; linked by next */
+hc_handle *hc__inbox_take(hc_loop *);        /* oldest first; linked by next */
 
 /* handle.c */
 void hc__handle_finish(hc_loop *, hc_handle *, int status, const char *text);
@@ -112,7 +112,7 @@ void hc__run_free(hc__run *);
 int hc__lane_add(hc_loop *, hc_handle *);
 void hc__lane_remove(hc_loop *, hc__lane *);
 void hc__lane_stopped(hc_loop *, hc__lane *, int status, const char *text);
-void hc__lane_queue(hc_loop *, hc__lane *, hc__run *);
+void hc__lane_queue(hc__lane *, hc__run *);
 int hc__lanes_test(hc_loop *); /* tests what runs, starts what can; 1: something moved */
 void hc__lanes_abandon(hc_loop *);
 hc__lane *hc__lane_find(hc_loop *, uint32_t set);
@@ -123,7 +123,7 @@ void hc__loop_fail(hc_loop *, int status, int32_t peer,
                    const char *text); /* becomes the next event of this turn */
 
 /* turn.c */
-int hc__loop_turn(hc_loop *); /* 1: something moved */
+int hc__loop_turn(hc_loop *);  /* 1: something moved */
 int hc__loop_quiet(hc_loop *); /* nothing here needs a driver soon */
 
 /* drive.c */

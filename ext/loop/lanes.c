@@ -92,8 +92,7 @@ void hc__lane_stopped(hc_loop *loop, hc__lane *lane, int status, const char *tex
     }
 }
 
-void hc__lane_queue(hc_loop *loop, hc__lane *lane, hc__run *b) {
-    (void)loop;
+void hc__lane_queue(hc__lane *lane, hc__run *b) {
     *lane->tail = b;
     lane->tail = &b->next;
 }

@@ -22,21 +22,21 @@ typedef struct hc_handle hc_handle;
 /* A request on its way. The submitter fills the first part, and may read the second once hc_handle_done().
  * One reference is the submitter's, one the loop's while it is in flight. Its address is its ticket. */
 struct hc_handle {
-    uint8_t kind;       /* enum hc_event_kind: ENQUEUE, JOIN, STOP, ADD_SET, REMOVE_SET */
+    uint8_t kind; /* enum hc_event_kind: ENQUEUE, JOIN, STOP, ADD_SET, REMOVE_SET */
     uint32_t set;
-    hc_request request; /* name and tensors lie in this handle's own memory */
-    hc_tensor *tensors; /* request.tensors, to fill */
-    int64_t *dims;      /* room for the dims of all tensors, to fill */
-    hc_piece *pieces;   /* request.ntensors of them: in, out, count, row, send_rows, recv_rows */
-    int64_t *rows;      /* 2 x set size entries (allgather, alltoall), or NULL */
-    hc_data *data;      /* ADD_SET: the set's data plane, the loop's from here */
-    const hc_node *node; /* ADD_SET: the data plane's node, for its counters */
+    hc_request request;         /* name and tensors lie in this handle's own memory */
+    hc_tensor *tensors;         /* request.tensors, to fill */
+    int64_t *dims;              /* room for the dims of all tensors, to fill */
+    hc_piece *pieces;           /* request.ntensors of them: in, out, count, row, send_rows, recv_rows */
+    int64_t *rows;              /* 2 x set size entries (allgather, alltoall), or NULL */
+    hc_data *data;              /* ADD_SET: the set's data plane, the loop's from here */
+    const hc_node *node;        /* ADD_SET: the data plane's node, for its counters */
     const hc_set_config *place; /* ADD_SET: the caller's, who waits */
 
-    int status;         /* enum hc_status */
-    char *text;         /* owned, or NULL */
-    int64_t value;      /* JOIN: the last set rank to join */
-    uint64_t position;  /* in the set's log */
+    int status;        /* enum hc_status */
+    char *text;        /* owned, or NULL */
+    int64_t value;     /* JOIN: the last set rank to join */
+    uint64_t position; /* in the set's log */
 
     /* the loop's own */
     hc_handle *next;
@@ -44,16 +44,16 @@ struct hc_handle {
     atomic_int done;
     uint64_t submitted; /* ns */
     uint64_t bytes;
-    uint64_t *sums;     /* debug: a checksum an input */
-    uint8_t modified;   /* debug: an input changed while in flight */
+    uint64_t *sums;   /* debug: a checksum an input */
+    uint8_t modified; /* debug: an input changed while in flight */
 };
 
 /* Room for a request of `ntensors` tensors with `ndims` dims in all, a copy of `name`, and `nrows` entries of
  * rows. NULL: out of memory. [any thread] */
 hc_handle *hc_handle_new(int kind, uint32_t set, uint32_t ntensors, uint32_t ndims, const char *name,
                          size_t name_len, uint32_t nrows);
-void hc_handle_release(hc_handle *);            /* [any thread] */
-static inline int hc_handle_done(hc_handle *h)  /* [any thread] */
+void hc_handle_release(hc_handle *);           /* [any thread] */
+static inline int hc_handle_done(hc_handle *h) /* [any thread] */
 {
     return atomic_load_explicit(&h->done, memory_order_acquire);
 }
@@ -64,12 +64,12 @@ typedef struct hc_loop hc_loop;
 
 typedef struct hc_loop_config {
     hc_engine_config engine;
-    uint8_t background;      /* a thread of the loop's own drives when nobody waits */
-    uint8_t one_thread;      /* only the thread that made the loop may drive (MPI_THREAD_FUNNELED) */
-    uint8_t heartbeat;       /* every rank of the World has a background thread, and answers */
+    uint8_t background; /* a thread of the loop's own drives when nobody waits */
+    uint8_t one_thread; /* only the thread that made the loop may drive (MPI_THREAD_FUNNELED) */
+    uint8_t heartbeat;  /* every rank of the World has a background thread, and answers */
     uint8_t deterministic;
-    uint8_t debug;           /* inputs are checked for changes while in flight */
-    uint8_t wire;            /* dtype between nodes for float32 and float64, or HC_WIRE_SAME */
+    uint8_t debug;         /* inputs are checked for changes while in flight */
+    uint8_t wire;          /* dtype between nodes for float32 and float64, or HC_WIRE_SAME */
     uint64_t peer_timeout; /* ns of silence of an awaited neighbour on another node until it counts as lost */
     const int32_t *node_of; /* node of each World rank; copied */
     int32_t local_rank, local_size;
@@ -107,10 +107,10 @@ typedef struct hc_loop_stats {
     uint64_t packed_bytes, reduced_bytes, spread_bytes; /* inside the node */
     uint64_t net_sent_bytes, net_sent_messages, net_received_bytes;
     uint64_t requests, batches, cached_batches, fused_requests, payload_bytes;
-    uint64_t waited_ns; /* callers blocked, summed over callers */
+    uint64_t waited_ns;    /* callers blocked, summed over callers */
     uint64_t in_flight_ns; /* at least one batch was running */
-    uint64_t wakes; /* times the background thread was called */
-    uint64_t sleeps; /* times a driver slept on its bell */
+    uint64_t wakes;        /* times the background thread was called */
+    uint64_t sleeps;       /* times a driver slept on its bell */
 } hc_loop_stats;
 /* [any thread] A snapshot; single figures are exact, their sum may be torn. */
 void hc_loop_get_stats(hc_loop *, hc_loop_stats *);
@@ -128,12 +128,12 @@ typedef struct hc_trace_record {
     uint64_t time; /* ns, CLOCK_MONOTONIC */
     uint64_t bytes;
     uint64_t batch; /* START, END: its number; COMPLETE: its position in the log */
-    int32_t peer; /* SEND, RECEIVE */
+    int32_t peer;   /* SEND, RECEIVE */
     int16_t status;
     uint8_t kind; /* enum hc_trace_kind */
     uint8_t operation;
     uint32_t set;
-    uint32_t count; /* requests in it */
+    uint32_t count;           /* requests in it */
     char name[HC_TRACE_NAME]; /* cut, ends in 0 */
 } hc_trace_record;
 /* Copies records from number *next on, at most `room`; *next moves on. What was overwritten meanwhile is skipped.

@@ -22,7 +22,7 @@ static void perform_run(hc_loop *loop, const hc_action *action) {
     hc__lane *lane = hc__lane_find(loop, action->set);
     hc__run *b = lane ? hc__run_build(loop, lane, action) : NULL;
     if (b)
-        hc__lane_queue(loop, lane, b);
+        hc__lane_queue(lane, b);
     else
         hc__loop_fail(loop, HC_TRANSPORT, -1, "a batch could not be built: out of memory");
 }

@@ -75,12 +75,15 @@ static int take_inbox(hc_loop *loop) {
     return 1;
 }
 
-static int take_flush(hc_loop *loop) {
-    if (!atomic_load_explicit(&loop->flush, memory_order_relaxed))
-        return 0;
-    atomic_store_explicit(&loop->flush, 0, memory_order_seq_cst);
-    hc__loop_step(loop, &(hc_event){.kind = HC_EV_FLUSH});
-    return 0;
+/* Who waits submits, then asks for the flush; so the flush is read before the inbox, and done after it. */
+static int take_requests(hc_loop *loop) {
+    int flush = atomic_load_explicit(&loop->flush, memory_order_acquire);
+    if (flush)
+        atomic_store_explicit(&loop->flush, 0, memory_order_seq_cst);
+    int moved = take_inbox(loop);
+    if (flush)
+        hc__loop_step(loop, &(hc_event){.kind = HC_EV_FLUSH});
+    return moved | flush;
 }
 
 static void take_message(hc_loop *loop, int32_t peer, const uint8_t *bytes, size_t nbytes) {
@@ -129,22 +132,29 @@ static int send_queued(hc_loop *loop) {
     return moved;
 }
 
+static int take_time(hc_loop *loop) {
+    if (loop->wake_at == UINT64_MAX || hc__loop_now() < loop->wake_at)
+        return 0;
+    loop->wake_at = UINT64_MAX;
+    hc__loop_step(loop, &(hc_event){.kind = HC_EV_TICK});
+    return 1;
+}
+
+static int take_failure(hc_loop *loop) {
+    if (!loop->failing)
+        return 0;
+    hc__loop_step(loop, &loop->failure);
+    loop->failing = 0;
+    return 1;
+}
+
 int hc__loop_turn(hc_loop *loop) {
-    int moved = take_inbox(loop);
-    take_flush(loop);
+    int moved = take_requests(loop);
     moved |= receive(loop);
     moved |= hc__lanes_test(loop);
     moved |= send_queued(loop);
-    if (loop->wake_at != UINT64_MAX && hc__loop_now() >= loop->wake_at) {
-        loop->wake_at = UINT64_MAX;
-        hc__loop_step(loop, &(hc_event){.kind = HC_EV_TICK});
-    }
-    if (loop->failing) {
-        hc__loop_step(loop, &loop->failure);
-        loop->failing = 0;
-        moved = 1;
-    }
-    return moved;
+    moved |= take_time(loop);
+    return moved | take_failure(loop);
 }
 
 int hc__loop_quiet(hc_loop *loop) {
