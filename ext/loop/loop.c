@@ -91,6 +91,8 @@ void hc_loop_free(hc_loop *loop) {
         sched_yield();
     end_all(loop);
     send_last_words(loop);
+    if (loop->parts.net)
+        loop->parts.net->abandoned = atomic_load(&loop->broken) != HC_OK;
     for (uint32_t i = 0; i < loop->nlanes; i++)
         if (loop->lanes[i].used)
             hc__lane_remove(loop, &loop->lanes[i]);

@@ -104,6 +104,7 @@ struct hc_net {
     int32_t max_tag;
     int64_t message_bytes; /* longer messages are best cut to this (by the caller, on both sides); 0: never */
     uint64_t sent_messages, sent_bytes, received_bytes; /* counted by the implementation, payload only */
+    uint8_t abandoned; /* set by the loop: the World is broken, free() must not wait for the others */
 };
 #define HC_ANY_PEER (-1)
 struct hc_net_ops {
