@@ -10,7 +10,7 @@
  *
  * Every rank draws the same cases from the seed, makes everybody's input again, and checks its own results.
  */
-#include "net_threads.h"
+#include "emulated.h"
 
 #define MAX_PIECES 5
 
@@ -31,25 +31,10 @@ typedef struct test_case {
     shape shapes[MAX_PIECES];
 } test_case;
 
-static int32_t size, nodes, node_of[MAX_RANKS], ranks_on[MAX_RANKS];
-static hc_segment homes[MAX_RANKS], segments[MAX_RANKS]; /* by node */
-static hc_net *nets[MAX_RANKS];
 static uint64_t seed;
 static int cases;
 static int64_t counted;
-static int missing = -1;
-static const char *algorithm = "auto";
-static int64_t chunk_bytes;
-static int32_t rails;
-
-typedef struct rank_state {
-    int32_t rank;
-    uint64_t noise;
-    hc_home *home;
-    hc_node *node;
-    hc_data *data;
-    const test_case *now;
-} rank_state;
+static int32_t missing = -1; /* a rank that never comes */
 
 /* ---- inputs ------------------------------------------------------------------------------------------- */
 
@@ -270,16 +255,6 @@ static void check_piece(const test_case *c, int32_t i, int32_t me, const hc_piec
     }
 }
 
-static int run_batch(rank_state *s, hc_batch *batch) {
-    int status = s->data->ops->start(s->data, batch);
-    for (int idle = 0; status >= 0 && status != HC_DONE; idle++) {
-        dawdle(&s->noise);
-        status = s->data->ops->test(s->data);
-        CHECK(idle < 20000000, "stuck in a batch of %s", hc_operation_name(batch->operation));
-    }
-    return status;
-}
-
 static void run_case(rank_state *s, const test_case *c) {
     hc_piece pieces[MAX_PIECES];
     hc_batch batch = {.operation = (uint8_t)c->operation,
@@ -311,41 +286,10 @@ static void run_case(rank_state *s, const test_case *c) {
 
 /* ---- ranks ------------------------------------------------------------------------------------------------------- */
 
-static void make_rank(rank_state *s, int32_t rank) {
-    int32_t world[MAX_RANKS], locals[MAX_RANKS], members[MAX_RANKS], local_rank = 0, n = 0;
-    for (int32_t r = 0; r < size; r++) {
-        members[r] = r;
-        if (node_of[r] != node_of[rank])
-            continue;
-        local_rank = r == rank ? n : local_rank;
-        locals[n] = n;
-        world[n++] = r;
-    }
-    *s = (rank_state){.rank = rank, .noise = seed * 31 + (uint64_t)rank};
-    CHECK(hc_home_new(&homes[node_of[rank]], local_rank, n, world, &s->home) == HC_OK, "home");
-    CHECK(hc_shm_node_new(segments[node_of[rank]], s->home, locals, local_rank, n, &hc_host_memory,
-                          &s->node) == HC_OK,
-          "node");
-    hc_hierarchy_config config = {.set_rank = rank,
-                                  .set_size = size,
-                                  .members = members,
-                                  .node_of = node_of,
-                                  .rails = rails,
-                                  .chunk_bytes = chunk_bytes,
-                                  .algorithm = algorithm};
-    int status = hc_hierarchy_new(&config, s->node, nodes > 1 ? nets[rank] : NULL, &hc_host_memory, &s->data);
-    CHECK(status == HC_OK, "hierarchy: %s", hc_status_name(status));
-}
-
-static void drop_rank(rank_state *s) {
-    s->data->ops->free(s->data);
-    hc_home_free(s->home);
-}
-
 static void run_cases(int32_t rank) {
     rank_state s;
     uint64_t random = seed;
-    make_rank(&s, rank);
+    make_rank(&s, rank, seed * 31 + (uint64_t)rank, nets[rank]);
     for (int i = 0; i < cases; i++) {
         test_case c;
         choose_case(&c, &random);
@@ -359,18 +303,9 @@ static void run_bytes(int32_t rank) {
     float *data = malloc((size_t)counted * sizeof *data + 4);
     for (int64_t i = 0; i < counted; i++)
         data[i] = (float)(rank + i % 7);
-    make_rank(&s, rank);
-    hc_piece piece = {.in = data, .out = data, .count = counted, .row = 1, .scale = 1.0};
-    hc_batch batch = {.operation = HC_ALLREDUCE,
-                      .reduction = HC_SUM,
-                      .dtype = HC_FLOAT32,
-                      .node_dtype = HC_FLOAT32,
-                      .wire_dtype = HC_FLOAT32,
-                      .root = -1,
-                      .divisor = 1,
-                      .count = counted,
-                      .npieces = 1,
-                      .pieces = &piece};
+    make_rank(&s, rank, seed * 31 + (uint64_t)rank, nets[rank]);
+    hc_piece piece;
+    hc_batch batch = sum_of(&piece, data, counted);
     CHECK(run_batch(&s, &batch) == HC_DONE, "allreduce");
     for (int64_t i = 0; i < counted; i++)
         CHECK(data[i] == (float)(size * (size - 1) / 2 + size * (i % 7)), "element %lld", (long long)i);
@@ -416,7 +351,7 @@ static uint64_t sum_hash(rank_state *s, int fused) {
 
 static void run_bits(int32_t rank) {
     rank_state s;
-    make_rank(&s, rank);
+    make_rank(&s, rank, seed * 31 + (uint64_t)rank, nets[rank]);
     uint64_t fused = sum_hash(&s, 1), single = sum_hash(&s, 0);
     CHECK(fused == single, "other bits when fused");
     if (rank == 0)
@@ -427,18 +362,10 @@ static void run_bits(int32_t rank) {
 static void run_abandon(int32_t rank) {
     rank_state s;
     static float data[MAX_RANKS][300000];
-    make_rank(&s, rank);
-    hc_piece piece = {.in = data[rank], .out = data[rank], .count = 300000, .row = 1, .scale = 1.0};
-    hc_batch batch = {.operation = HC_ALLREDUCE,
-                      .reduction = HC_SUM,
-                      .dtype = HC_FLOAT32,
-                      .node_dtype = HC_FLOAT32,
-                      .wire_dtype = HC_FLOAT16,
-                      .root = -1,
-                      .divisor = 1,
-                      .count = 300000,
-                      .npieces = 1,
-                      .pieces = &piece};
+    make_rank(&s, rank, seed * 31 + (uint64_t)rank, nets[rank]);
+    hc_piece piece;
+    hc_batch batch = sum_of(&piece, data[rank], 300000);
+    batch.wire_dtype = HC_FLOAT16;
     if (rank != missing) {
         CHECK(s.data->ops->start(s.data, &batch) >= 0, "start");
         for (int i = 0; i < 2000; i++)
@@ -450,36 +377,23 @@ static void run_abandon(int32_t rank) {
 
 int main(int argc, char **argv) {
     CHECK(argc > 3, "usage: see the head of this file");
-    for (char *at = argv[1]; *at; at += *at == ',') {
-        node_of[size] = (int32_t)strtol(at, &at, 10);
-        ranks_on[node_of[size]]++;
-        nodes = node_of[size] + 1 > nodes ? node_of[size] + 1 : nodes;
-        size++;
-    }
+    make_job(argv[1]);
     seed = strtoull(argv[2], NULL, 10);
     cases = atoi(argv[3]);
     counted = argc > 4 ? atoll(argv[4]) : 0;
+    missing = size - 1;
     if (!strcmp(argv[3], "bits"))
-        chunk_bytes = counted;
-    if (cases > 0 && argc > 6) {
-        algorithm = argv[4];
-        chunk_bytes = atoll(argv[5]);
-        rails = atoi(argv[6]);
-    }
-    for (int32_t i = 0; i < nodes; i++) {
-        CHECK(hc_segment_private(&homes[i], hc_home_bytes(ranks_on[i])) == HC_OK, "home");
-        CHECK(hc_segment_private(&segments[i], hc_shm_bytes(ranks_on[i])) == HC_OK, "segment");
-    }
-    CHECK(hc_local_net_new(size, nets) == HC_OK, "net");
+        knobs.chunk_bytes = counted;
+    if (cases > 0 && argc > 6)
+        knobs = (hc_hierarchy_config){
+            .algorithm = argv[4], .chunk_bytes = atoll(argv[5]), .rails = atoi(argv[6])};
     for (int32_t r = 0; r < size; r++)
         nets[r]->message_bytes = seed % 2 ? 1000 : 0; /* long messages in pieces, or whole */
-    missing = size - 1;
     run_threads(size, cases > 0                   ? run_cases
                       : !strcmp(argv[3], "bytes") ? run_bytes
                       : !strcmp(argv[3], "bits")  ? run_bits
                                                   : run_abandon);
-    for (int32_t r = 0; r < size; r++)
-        nets[r]->ops->free(nets[r]);
+    drop_job();
     if (cases > 0)
         printf("%d cases\n", cases);
     return 0;

@@ -9,13 +9,18 @@ import pytest
 LAYOUTS = ["0", "0,0", "0,1", "0,0,0,0", "0,0,1,1", "0,1,0,1", "0,0,0,1", "0,1,2,2", "0,1,2,3"]
 ALGORITHMS = ["recursive_doubling", "direct", "ring", "rabenseifner"]
 
+TRANSPORT = Path(__file__).resolve().parents[2] / "ext" / "transport"
+SOURCES = [
+    *(f"ext/transport/{file.name}" for file in sorted(TRANSPORT.glob("*.c")) if file.name != "mpi.c"),
+    "ext/core/status.c",
+]
+
 Run = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
 def driver(build_c: Callable[..., Path]) -> Path:
-    every = [f.as_posix() for f in sorted(Path("ext/transport").glob("*.c")) if f.name != "mpi.c"]
-    return build_c("tests/transport/hierarchy_driver.c", *every, "ext/core/status.c")
+    return build_c("tests/transport/hierarchy_driver.c", *SOURCES)
 
 
 @pytest.mark.timeout(120)
@@ -64,3 +69,10 @@ def test_deterministic_bits(driver: Path, run_c: Run, layout: str) -> None:
 def test_abandon(driver: Path, run_c: Run, layout: str) -> None:
     """A rank that never comes: the others give up, and nothing is left in flight."""
     run_c(driver, layout, 1, "abandon")
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("layout", ["0,0,1,1", "0,0,1,1,2,2", "0,0,0,1,1"])
+def test_stages_overlap(build_c: Callable[..., Path], run_c: Run, layout: str) -> None:
+    """The net is held back until it is seen that later chunks are reduced, and earlier ones spread, meanwhile."""
+    run_c(build_c("tests/transport/overlap.c", *SOURCES), layout)

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * emulated.h - ranks of several nodes as threads of one process: each with home, node, net and hierarchy.
+ */
+#ifndef HC_EMULATED_H
+#define HC_EMULATED_H
+
+#include "net_threads.h"
+
+/* The job: set by main, read by all ranks. */
+static int32_t size, nodes, node_of[MAX_RANKS], ranks_on[MAX_RANKS];
+static hc_segment homes[MAX_RANKS], segments[MAX_RANKS]; /* by node */
+static hc_net *nets[MAX_RANKS];
+static hc_hierarchy_config knobs; /* rails, chunk_bytes, alpha, beta, algorithm */
+
+typedef struct rank_state {
+    int32_t rank;
+    uint64_t noise; /* random delays between the driver's turns; 0: none */
+    hc_home *home;
+    hc_node *node;
+    hc_data *data;
+} rank_state;
+
+/* LAYOUT: the node of each rank, as in 0,0,1,1. */
+static inline void make_job(const char *layout) {
+    for (char *at = (char *)(uintptr_t)layout; *at; at += *at == ',') {
+        node_of[size] = (int32_t)strtol(at, &at, 10);
+        ranks_on[node_of[size]]++;
+        nodes = node_of[size] + 1 > nodes ? node_of[size] + 1 : nodes;
+        size++;
+    }
+    for (int32_t i = 0; i < nodes; i++) {
+        CHECK(hc_segment_private(&homes[i], hc_home_bytes(ranks_on[i])) == HC_OK, "home");
+        CHECK(hc_segment_private(&segments[i], hc_shm_bytes(ranks_on[i])) == HC_OK, "segment");
+    }
+    CHECK(hc_local_net_new(size, nets) == HC_OK, "net");
+}
+
+static inline void drop_job(void) {
+    for (int32_t r = 0; r < size; r++)
+        nets[r]->ops->free(nets[r]);
+    for (int32_t i = 0; i < nodes; i++)
+        hc_segment_close(&homes[i]); /* the others went with their nodes */
+}
+
+static inline void make_rank(rank_state *s, int32_t rank, uint64_t noise, hc_net *net) {
+    int32_t world[MAX_RANKS], locals[MAX_RANKS], members[MAX_RANKS], local_rank = 0, n = 0,
+                                                                     node = node_of[rank];
+    for (int32_t r = 0; r < size; r++) {
+        members[r] = r;
+        if (node_of[r] != node)
+            continue;
+        local_rank = r == rank ? n : local_rank;
+        locals[n] = n;
+        world[n++] = r;
+    }
+    *s = (rank_state){.rank = rank, .noise = noise};
+    CHECK(hc_home_new(&homes[node], local_rank, n, world, &s->home) == HC_OK, "home");
+    CHECK(hc_shm_node_new(segments[node], s->home, locals, local_rank, n, &hc_host_memory, &s->node) == HC_OK,
+          "node");
+    hc_hierarchy_config config = knobs;
+    config.set_rank = rank;
+    config.set_size = size;
+    config.members = members;
+    config.node_of = node_of;
+    int status = hc_hierarchy_new(&config, s->node, nodes > 1 ? net : NULL, &hc_host_memory, &s->data);
+    CHECK(status == HC_OK, "hierarchy: %s", hc_status_name(status));
+}
+
+static inline void drop_rank(rank_state *s) {
+    s->data->ops->free(s->data);
+    hc_home_free(s->home);
+}
+
+/* HC_DONE, or a status. */
+static inline int run_batch(rank_state *s, hc_batch *batch) {
+    int status = s->data->ops->start(s->data, batch);
+    for (int64_t turn = 0; status >= 0 && status != HC_DONE; turn++) {
+        if (s->noise)
+            dawdle(&s->noise);
+        else if (status == HC_IDLE)
+            sched_yield();
+        status = s->data->ops->test(s->data);
+        CHECK(turn < 3000000, "stuck in a batch of %s", hc_operation_name(batch->operation));
+    }
+    return status;
+}
+
+/* A float32 sum in place. */
+static inline hc_batch sum_of(hc_piece *piece, float *data, int64_t count) {
+    *piece = (hc_piece){.in = data, .out = data, .count = count, .row = 1, .scale = 1.0};
+    return (hc_batch){.operation = HC_ALLREDUCE,
+                      .reduction = HC_SUM,
+                      .dtype = HC_FLOAT32,
+                      .node_dtype = HC_FLOAT32,
+                      .wire_dtype = HC_FLOAT32,
+                      .root = -1,
+                      .divisor = 1,
+                      .count = count,
+                      .npieces = 1,
+                      .pieces = piece};
+}
+
+#endif
