@@ -37,6 +37,13 @@ def fuzzer(build: Build) -> Path:
     return build(*sources, flags=flags, compiler="clang", name="fuzz_wire")
 
 
+def mutator(build: Build) -> Path:
+    """The same harness with inputs of our own instead of libFuzzer's: any compiler will do."""
+    harness = ("tests/core/fuzz/mutate.c", "tests/core/fuzz/fuzz_wire.c", STATES)
+    flags = ("-Itests/core/simulator", *SANITIZE)
+    return build(*harness, SIMULATOR, ENGINE, flags=flags, name="mutate")
+
+
 def seeds(build: Build) -> Path:
     """Writes the fuzzer's first inputs."""
     sources = ("tests/core/fuzz/seeds.c", STATES, SIMULATOR, ENGINE)
