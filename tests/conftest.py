@@ -42,7 +42,8 @@ def compile_c(*sources: str, flags: tuple[str, ...] = (), compiler: str = "gcc",
     files = [f for pattern in sources for f in sorted(glob(pattern, root_dir=ROOT))]
     if missing := [p for p in sources if not glob(p, root_dir=ROOT)]:
         raise FileNotFoundError(f"no such C source: {missing}")
-    command = [compiler, *C_FLAGS, *SANITIZERS, *flags, *files, "-lm"]
+    sanitizers = [] if "-fsanitize" in " ".join(flags) else SANITIZERS
+    command = [compiler, *C_FLAGS, *sanitizers, *flags, *files, "-lm"]
     headers = sorted(
         f for room in ("ext", "tests") for f in glob(f"{room}/**/*.h", root_dir=ROOT, recursive=True)
     )

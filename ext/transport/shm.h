@@ -15,7 +15,7 @@
 typedef struct hc_segment {
     void *base;
     size_t bytes;
-    int fd;          /* -1: process memory (threads) */
+    int fd; /* -1: process memory (threads) */
 } hc_segment;
 
 /* One rank creates (reserving every page, so that a full /dev/shm is an error here and never a SIGBUS), the
@@ -33,7 +33,8 @@ void hc_segment_close(hc_segment *);
 typedef struct hc_home hc_home;
 size_t hc_home_bytes(int32_t local_size);
 /* Every local rank calls this on the same zeroed segment (borrowed). world_rank_of is copied. */
-int hc_home_new(hc_segment *, int32_t local_rank, int32_t local_size, const int32_t *world_rank_of, hc_home **);
+int hc_home_new(hc_segment *, int32_t local_rank, int32_t local_size, const int32_t *world_rank_of,
+                hc_home **);
 void hc_home_free(hc_home *);
 
 /* Bells: the one thing a rank sleeps on. To sleep without losing a wake-up: seen = listen; look once more at all

@@ -39,27 +39,27 @@ enum hc_progress {
 typedef struct hc_piece {
     const void *in;
     void *out;
-    int64_t count;              /* elements of this rank's input (agreed for allreduce, broadcast, reducescatter) */
-    int64_t row;                /* elements a row (product of dims[1:]); 1 for allreduce */
-    double scale;               /* SUM, AVERAGE of inexact types: one factor, applied before narrowing */
+    int64_t count; /* elements of this rank's input (agreed for allreduce, broadcast, reducescatter) */
+    int64_t row;   /* elements a row (product of dims[1:]); 1 for allreduce */
+    double scale;  /* SUM, AVERAGE of inexact types: one factor, applied before narrowing */
     uint8_t drop;
-    uint8_t out_owned;          /* set by the data plane: out was allocated by hc_result_new() */
-    int64_t out_capacity;       /* bytes at out, when the caller brought it */
-    int64_t out_rows;           /* result: rows received (allgather, alltoall, reducescatter) */
-    const int64_t *send_rows;   /* alltoall: p entries, caller's */
-    int64_t *recv_rows;         /* result (alltoall, allgather): p entries, room given by the caller */
+    uint8_t out_owned;        /* set by the data plane: out was allocated by hc_result_new() */
+    int64_t out_capacity;     /* bytes at out, when the caller brought it */
+    int64_t out_rows;         /* result: rows received (allgather, alltoall, reducescatter) */
+    const int64_t *send_rows; /* alltoall: p entries, caller's */
+    int64_t *recv_rows;       /* result (alltoall, allgather): p entries, room given by the caller */
 } hc_piece;
 
 typedef struct hc_batch {
     uint8_t operation, reduction;
-    uint8_t dtype;              /* of the tensors */
-    uint8_t node_dtype;         /* inside the node's segments: dtype, or the compression's */
-    uint8_t wire_dtype;         /* between nodes: node_dtype, or narrower still */
+    uint8_t dtype;      /* of the tensors */
+    uint8_t node_dtype; /* inside the node's segments: dtype, or the compression's */
+    uint8_t wire_dtype; /* between nodes: node_dtype, or narrower still */
     uint8_t memory;
-    uint8_t deterministic;      /* equal bits whatever the fusion: sums in rank order everywhere */
-    int32_t root;               /* set rank, or -1 */
-    int64_t divisor;            /* AVERAGE of integers: the exact sum is divided by this, towards zero; else 1 */
-    int64_t count;              /* allreduce: elements of all pieces together */
+    uint8_t deterministic; /* equal bits whatever the fusion: sums in rank order everywhere */
+    int32_t root;          /* set rank, or -1 */
+    int64_t divisor;       /* AVERAGE of integers: the exact sum is divided by this, towards zero; else 1 */
+    int64_t count;         /* allreduce: elements of all pieces together */
     int32_t npieces;
     hc_piece *pieces;
 } hc_batch;
@@ -90,7 +90,8 @@ extern const hc_memory hc_host_memory;
 int hc_reduction_defined(int reduction, int dtype);
 /* Which vector code runs: "avx512", "avx2", "portable". HPCCOLL_SIMD is read by config, set here once. */
 const char *hc_kernels_name(void);
-int hc_kernels_select(const char *name); /* "auto" or a name; INVALID where the CPU lacks it. [before start] */
+int hc_kernels_select(
+    const char *name); /* "auto" or a name; INVALID where the CPU lacks it. [before start] */
 
 /* ---- net: point-to-point bytes ------------------------------------------------------------------- */
 
@@ -190,7 +191,7 @@ struct hc_data {
 struct hc_data_ops {
     const char *name;
     int (*start)(hc_data *, hc_batch *);
-    int (*test)(hc_data *); /* enum hc_progress, or a status: the World is then broken */
+    int (*test)(hc_data *);     /* enum hc_progress, or a status: the World is then broken */
     void (*abandon)(hc_data *); /* after a failure: cancel, touch the caller's memory no more */
     void (*free)(hc_data *);
 };
@@ -200,12 +201,12 @@ struct hc_data_ops {
 typedef struct hc_hierarchy_config {
     uint32_t set;
     int32_t set_rank, set_size;
-    const int32_t *members;      /* World rank of each set rank; copied */
-    const int32_t *node_of;      /* copied */
-    int32_t rails;               /* 0: as many as the smallest node has ranks */
-    int64_t chunk_bytes;         /* 0: chosen */
-    double alpha, beta;          /* the net's model: seconds a message, seconds a byte; 0: defaults */
-    const char *algorithm;       /* "auto", "recursive_doubling", "direct", "ring", "rabenseifner" */
+    const int32_t *members; /* World rank of each set rank; copied */
+    const int32_t *node_of; /* copied */
+    int32_t rails;          /* 0: as many as the smallest node has ranks */
+    int64_t chunk_bytes;    /* 0: chosen */
+    double alpha, beta;     /* the net's model: seconds a message, seconds a byte; 0: defaults */
+    const char *algorithm;  /* "auto", "recursive_doubling", "direct", "ring", "rabenseifner" */
 } hc_hierarchy_config;
 int hc_hierarchy_new(const hc_hierarchy_config *, hc_node *node, hc_net *net, const hc_memory *, hc_data **);
 
