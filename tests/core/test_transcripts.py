@@ -18,7 +18,7 @@ def test_transcript(build_c: Build, path: Path, pytestconfig: pytest.Config) -> 
     said = path.read_text()
     done = subprocess.run([transcript(build_c)], input=said, capture_output=True, text=True, timeout=30)
     assert done.returncode == 0, done.stderr
-    if pytestconfig.getoption("--rewrite"):
+    if pytestconfig.getoption("rewrite", default=False):
         path.write_text(done.stdout)
     else:
         assert done.stdout.splitlines() == said.splitlines()
