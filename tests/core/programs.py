@@ -30,6 +30,12 @@ def transcript(build: Build) -> Path:
     return build("tests/core/transcript/*.c", ENGINE, flags=SANITIZE, name="transcript")
 
 
+def steady(build: Build) -> Path:
+    """Names that never come again: how much memory is held."""
+    parts = ("tests/core/transcript/room.c", "tests/core/transcript/describe.c")
+    return build("tests/core/steady.c", *parts, ENGINE, flags=SANITIZE, name="steady")
+
+
 def fuzzer(build: Build) -> Path:
     """The libFuzzer harness of the wire decoder. Needs clang and its run-time library."""
     flags = ("-O2", "-Itests/core/simulator", "-fsanitize=fuzzer", *SANITIZE)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from programs import Build, control_plane
+from programs import Build, control_plane, steady
 
 FANOUT = 4
 
@@ -53,3 +53,8 @@ def test_no_rank_pays_for_the_others(run_c: Callable[..., str], fleet: Path) -> 
         assert b["messages_max"] <= a["messages_max"], (a, b)
         assert b["bytes_max"] <= 1.05 * a["bytes_max"], (a, b)
         assert b["memory_max"] <= 1.05 * a["memory_max"], (a, b)
+
+
+def test_memory_is_bounded(build_c: Build, run_c: Callable[..., str]) -> None:
+    """By what is pending and cached: names that never come again are forgotten."""
+    print(run_c(steady(build_c)))
