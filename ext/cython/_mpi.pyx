@@ -31,8 +31,9 @@ cdef extern from "mpi_net.h" nogil:
         const hc_net_ops *ops
         int32_t rank, size, max_tag
         uint64_t sent_messages, sent_bytes, received_bytes
+        const char *text
+    int HC_NET_VERSION
     int hc_mpi_net_new(MPI_Comm comm, hc_net **net)
-    const char *hc_mpi_net_text(const hc_net *net)
     int MPI_MAX_LIBRARY_VERSION_STRING
     int MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED, MPI_THREAD_MULTIPLE
     int MPI_Init(int *argc, char ***argv)
@@ -41,12 +42,10 @@ cdef extern from "mpi_net.h" nogil:
     int MPI_Get_library_version(char *text, int *length)
 
 
-# What the capsule "hpccoll.net" points to. The version comes first and changes with struct hc_net.
+# What the capsule "hpccoll.net" points to; loops.pxi reads it.
 cdef struct net_box:
     int version
     hc_net *net
-
-NET_VERSION = 1
 
 
 cdef void destroy_net(object capsule) noexcept:
@@ -88,7 +87,7 @@ def net(comm):
     if box == NULL:
         made.ops.free(made)
         raise MemoryError
-    box.version = NET_VERSION
+    box.version = HC_NET_VERSION
     box.net = made
     return PyCapsule_New(box, "hpccoll.net", destroy_net)
 
@@ -96,7 +95,7 @@ def net(comm):
 def net_text(capsule):
     """What MPI said about the last failure of this net, or ""."""
     cdef net_box *box = <net_box *>PyCapsule_GetPointer(capsule, "hpccoll.net")
-    return hc_mpi_net_text(box.net).decode(errors="replace")
+    return box.net.text.decode(errors="replace") if box.net.text != NULL else ""
 
 
 def net_counters(capsule):

@@ -54,6 +54,7 @@ cdef extern from "hc.h" nogil:
 
 
 cdef extern from "transport.h" nogil:
+    int HC_NET_VERSION
     ctypedef struct hc_piece:
         const void *data "in"
         void *out

@@ -5,8 +5,6 @@ cdef struct NetBox:  # what a capsule "hpccoll.net" points to; _mpi.pyx makes th
     int version
     hc_net *net
 
-DEF NET_VERSION = 1
-
 
 cdef extern from *:
     """
@@ -33,7 +31,7 @@ def local_nets(int n):
     capsules = []
     for i in range(n):
         box = <NetBox *>malloc(sizeof(NetBox))
-        box.version = NET_VERSION
+        box.version = HC_NET_VERSION
         box.net = nets[i]
         capsules.append(PyCapsule_New(box, "hpccoll.net", destroy_net))
     free(nets)
@@ -287,8 +285,8 @@ TRACE_KINDS = ("enqueue", "send", "receive", "start", "end", "complete")
 
 cdef hc_net *unbox(object capsule) except NULL:
     cdef NetBox *box = <NetBox *>PyCapsule_GetPointer(capsule, "hpccoll.net")
-    if box.version != NET_VERSION:
-        raise errors.StartError(f"_mpi was built for another _core (net {box.version}, here {NET_VERSION}): rebuild")
+    if box.version != HC_NET_VERSION:
+        raise errors.StartError(f"_mpi was built for another _core (net {box.version}, here {HC_NET_VERSION}): rebuild")
     return box.net
 
 

@@ -157,7 +157,8 @@ static int test(hc_loop *loop, hc__lane *lane) {
         if (progress >= 0)
             progress = lane->data->ops->test(lane->data);
         if (progress < 0) {
-            hc__loop_fail(loop, progress, -1, hc_status_text(progress));
+            const hc_net *net = loop->parts.net;
+            hc__loop_fail(loop, progress, -1, net && net->text ? net->text : hc_status_text(progress));
             return 1;
         }
         if (progress != HC_DONE)

@@ -58,6 +58,7 @@ static int translate(mpi_net *net, int code) {
     if (code == MPI_SUCCESS)
         return HC_OK;
     net->failed = 1;
+    net->base.text = net->text;
     if (MPI_Error_string(code, net->text, &length) != MPI_SUCCESS)
         snprintf(net->text, sizeof net->text, "MPI error %d", code);
     MPI_Error_class(code, &class);
@@ -69,10 +70,6 @@ static int translate(mpi_net *net, int code) {
         return HC_PEER_LOST;
 #endif
     return class == MPI_ERR_NO_MEM ? HC_NO_MEMORY : HC_TRANSPORT;
-}
-
-const char *hc_mpi_net_text(const hc_net *net) {
-    return ((const mpi_net *)net)->text;
 }
 
 /* ---- requests ---------------------------------------------------------------------------------------- */

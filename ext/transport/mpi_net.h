@@ -13,7 +13,5 @@
  * MPI must be initialised; with MPI_THREAD_MULTIPLE any one thread at a time may use the net, below that only
  * the threads that MPI allows. */
 int hc_mpi_net_new(MPI_Comm comm, hc_net **);
-/* What MPI said about the last failure, or "". Lives as long as the net. */
-const char *hc_mpi_net_text(const hc_net *);
 
 #endif

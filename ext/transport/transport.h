@@ -97,6 +97,7 @@ int hc_kernels_select(
 
 /* Ranks are the World's. Messages between two ranks with one tag are matched in order. Any size up to
  * 2^63-1 (cut inside where the library counts in int). Buffers belong to the net until test says so. */
+#define HC_NET_VERSION 2 /* of struct hc_net: extensions that are built apart compare it */
 typedef struct hc_net hc_net;
 typedef struct hc_net_request hc_net_request;
 struct hc_net {
@@ -106,6 +107,7 @@ struct hc_net {
     int64_t message_bytes; /* longer messages are best cut to this (by the caller, on both sides); 0: never */
     uint64_t sent_messages, sent_bytes, received_bytes; /* counted by the implementation, payload only */
     uint8_t abandoned; /* set by the loop: the World is broken, free() must not wait for the others */
+    const char *text;  /* the library's own words about the last failure, or NULL */
 };
 #define HC_ANY_PEER (-1)
 struct hc_net_ops {
