@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from hpccoll import config
 from hpccoll.launch import installed, processes
-from hpccoll.launch.job import Job, LaunchError, Plan, parse_hosts, place
+from hpccoll.launch.job import Host, Job, LaunchError, Plan, parse_hosts, place
 
 ALLOCATIONS = {
     "SLURM_JOB_ID": "Slurm",
@@ -34,7 +34,9 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "-np", "-n", dest="ranks", type=int, help="how many ranks (default: what the hosts take)"
     )
     parser.add_argument("-H", "--hosts", metavar="h1:2,h2:2", help="hosts, and how many ranks each takes")
-    parser.add_argument("--nodes", type=int, help="let the ranks of this machine act as so many nodes")
+    parser.add_argument(
+        "--nodes", metavar="N", help="let the ranks of this machine act as N nodes, or as nodes of 3+1 ranks"
+    )
     parser.add_argument(
         "--timeout", type=float, metavar="SECONDS", help="end the job after so long (status 124)"
     )
@@ -82,9 +84,7 @@ def make_job(arguments: argparse.Namespace, environment: Mapping[str, str]) -> J
     ranks, hosts = place(arguments.ranks, parse_hosts(arguments.hosts) if arguments.hosts else ())
     exported = chosen_variables(arguments.variables, environment)
     if arguments.nodes is not None:
-        if len(hosts) > 1 or not 1 <= arguments.nodes <= ranks:
-            raise LaunchError(f"--nodes {arguments.nodes}: 1 to {ranks} (the ranks), on one machine")
-        exported["HPCCOLL_NODES"] = str(arguments.nodes)
+        exported["HPCCOLL_NODES"] = checked_nodes(arguments.nodes, ranks, hosts)
     if hosts:
         wanted = {n for n in environment if n in EVERYWHERE or n.startswith("HPCCOLL_")}
         exported = {n: environment[n] for n in sorted(wanted)} | exported
@@ -97,6 +97,16 @@ def make_job(arguments: argparse.Namespace, environment: Mapping[str, str]) -> J
         allocated=any(name in environment for name in ALLOCATIONS),
         root=os.geteuid() == 0,
     )
+
+
+def checked_nodes(nodes: str, ranks: int, hosts: tuple[Host, ...]) -> str:
+    """Return `nodes`, a number of nodes ("2") or the ranks of each ("3+1"), if this job can be cut so."""
+    counts = [int(part) if part.isdigit() else 0 for part in nodes.split("+")]
+    fits = sum(counts) == ranks if len(counts) > 1 else counts[0] <= ranks
+    if len(hosts) > 1 or min(counts) < 1 or not fits:
+        allowed = f"1 to {ranks}, or numbers of ranks like 3+1 whose sum is {ranks}, on one machine"
+        raise LaunchError(f"--nodes {nodes}: {allowed}")
+    return nodes
 
 
 def chosen_variables(settings: list[str], environment: Mapping[str, str]) -> dict[str, str]:

@@ -35,9 +35,9 @@ def test_ranks_see_their_job() -> None:
     program = (
         "print('<%d %s %s>' % (world.size, os.environ['HPCCOLL_NODES'], os.environ['COLOUR']), flush=True)"
     )
-    status, output = run("-np", "3", "--nodes", "2", "-x", "COLOUR=dark blue", program=program)
+    status, output = run("-np", "3", "--nodes", "2+1", "-x", "COLOUR=dark blue", program=program)
     assert status == 0, output
-    assert output.count("<3 2 dark blue>") == 3
+    assert output.count("<3 2+1 dark blue>") == 3
 
 
 def test_exit_status_is_that_of_the_rank_that_failed() -> None:
@@ -105,7 +105,13 @@ def test_killed_launcher_takes_the_job_with_it() -> None:
     [
         ((), "which program?"),
         (("python", "x.py"), "how many ranks?"),
-        (("-np", "2", "--nodes", "3", "python"), "--nodes 3: 1 to 2 (the ranks), on one machine"),
+        (
+            ("-np", "2", "--nodes", "3", "python"),
+            "--nodes 3: 1 to 2, or numbers of ranks like 3+1 whose sum is 2",
+        ),
+        (("-np", "2", "--nodes", "2+1", "python"), "--nodes 2+1: 1 to 2"),
+        (("-np", "2", "--nodes", "two", "python"), "--nodes two: 1 to 2"),
+        (("-H", "h1:1,h2:1", "--nodes", "2", "python"), "on one machine"),
         (("-np", "2", "--timeout", "0", "python"), "--timeout 0: more than 0 seconds"),
         (("-np", "2", "-x", "NO_SUCH_NAME", "python"), "NO_SUCH_NAME is not set here"),
         (
