@@ -103,7 +103,7 @@ class Config:
         False, "equal bits for equal inputs, whatever the timing and the fusion", agreed=True
     )
     rails: int = _knob(
-        0, "ranks of a node that drive the network; 0: as many as the smallest node has",
+        0, "ranks of a node that drive the network, at most; 0: chosen",
         unit="ranks", high=1024, agreed=True,
     )  # fmt: skip
     chunk_bytes: int = _knob(

@@ -10,6 +10,7 @@
 /* What a network between nodes costs where nobody has measured it: a TCP or Ethernet class link. */
 #define DEFAULT_ALPHA 2e-5
 #define DEFAULT_BETA 1e-9
+#define RAIL_BYTES ((int64_t)64 << 10)
 #define GAMMA 1e-10 /* a byte read by a reduction: about 10 GB/s */
 
 static int allreduce_start(hc__hierarchy *h) {
@@ -136,17 +137,28 @@ static int make_arrays(hc__hierarchy *h) {
     return HC_OK;
 }
 
+/* Rails that a set gets: no more than its smallest node has ranks; and, unless told how many, no more than leave
+ * each enough of the largest chunk for a message. */
+static int32_t choose_rails(const hc__placement *p, int32_t wanted) {
+    int64_t most = wanted > 0 ? wanted : hc_node_chunk_bytes(p->largest) / RAIL_BYTES;
+    if (p->nodes == 1)
+        return 0;
+    if (most > p->smallest)
+        return p->smallest;
+    return most > 0 ? (int32_t)most : 1;
+}
+
 static int configure(hc__hierarchy *h, const hc_hierarchy_config *c) {
     int status = hc__placement_new(c, &h->place);
     if (status < 0)
         return status;
     h->algorithm = hc__algorithm_named(c->algorithm);
     h->tags = (int32_t)c->set * HC_TAGS_PER_SET;
-    h->rails = h->place.nodes == 1 ? 0 : c->rails == 0 ? h->place.smallest : c->rails;
+    h->rails = choose_rails(&h->place, c->rails);
     h->chunk_bytes = c->chunk_bytes;
     h->model = (hc__net_model){c->alpha > 0 ? c->alpha : DEFAULT_ALPHA, c->beta > 0 ? c->beta : DEFAULT_BETA,
                                GAMMA};
-    if (h->algorithm < 0 || h->rails < 0 || h->rails > h->place.smallest || c->chunk_bytes < 0)
+    if (h->algorithm < 0 || c->rails < 0 || c->chunk_bytes < 0)
         return HC_INVALID;
     if (h->node->local_size != h->place.local_size || h->node->local_rank != h->place.local_rank)
         return HC_INVALID;

@@ -205,7 +205,7 @@ typedef struct hc_hierarchy_config {
     int32_t set_rank, set_size;
     const int32_t *members; /* World rank of each set rank; copied */
     const int32_t *node_of; /* copied */
-    int32_t rails;          /* 0: as many as the smallest node has ranks */
+    int32_t rails;          /* at most, and at most the smallest node's ranks; 0: chosen */
     int64_t chunk_bytes;    /* 0: chosen */
     double alpha, beta;     /* the net's model: seconds a message, seconds a byte; 0: defaults */
     const char *algorithm;  /* "auto", "recursive_doubling", "direct", "ring", "rabenseifner" */
