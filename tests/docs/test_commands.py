@@ -91,6 +91,7 @@ def environment() -> dict[str, str]:
     return {
         **os.environ,
         **allowed,
-        "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+        "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",  # Open MPI 5
+        "OMPI_MCA_rmaps_base_oversubscribe": "1",  # Open MPI 4
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
     }
