@@ -107,7 +107,8 @@ cdef class Loop:
     cdef hc_home *home
     cdef hc_net *net
     cdef object segment, net_capsule
-    cdef list orphans
+    cdef list orphans        # handles that were dropped in flight
+    cdef Py_ssize_t many_orphans
     cdef int active           # threads inside drive()
     cdef readonly bint closed, forked, background
     cdef readonly tuple node_of
@@ -247,7 +248,10 @@ cdef class Loop:
         return done
 
     cdef int adopt_orphan(self, Handle handle) except -1:
-        self.orphans[:] = [h for h in self.orphans if not h.done()]
+        cdef Handle one
+        if len(self.orphans) >= self.many_orphans:
+            self.orphans = [one for one in self.orphans if not hc_handle_done(one.c)]
+            self.many_orphans = 2 * len(self.orphans) + 64
         self.orphans.append(handle)
         return 0
 

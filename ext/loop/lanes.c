@@ -82,14 +82,19 @@ void hc__lane_remove(hc_loop *loop, hc__lane *lane) {
     *lane = (hc__lane){0};
 }
 
-/* The log of the set has ended: who asked for it learns so. */
-void hc__lane_stopped(hc_loop *loop, hc__lane *lane, int status, const char *text) {
-    lane->stopped = 1;
+static void finish_stops(hc_loop *loop, hc__lane *lane, int status, const char *text) {
     while (lane->stops) {
         hc_handle *handle = lane->stops;
         lane->stops = handle->next;
         hc__handle_finish(loop, handle, status, text);
     }
+}
+
+/* The log of the set has ended. Who asked for that learns so when the batches before it have run, too. */
+void hc__lane_stopped(hc_loop *loop, hc__lane *lane, int status, const char *text) {
+    lane->stopped = 1;
+    if (!lane->head)
+        finish_stops(loop, lane, status, text);
 }
 
 void hc__lane_queue(hc__lane *lane, hc__run *b) {
@@ -148,6 +153,8 @@ static void finish(hc_loop *loop, hc__lane *lane) {
     b->next = lane->spare;
     lane->spare = b;
     hc__loop_step(loop, &event);
+    if (lane->stopped && !lane->head)
+        finish_stops(loop, lane, HC_OK, NULL);
 }
 
 static int test(hc_loop *loop, hc__lane *lane) {

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define PATIENCE (1000 * HC__MS) /* with those who should hear this rank's end */
+
 static int allocate(hc_loop *loop, const hc_loop_config *config) {
     size_t size = (size_t)config->engine.size, local_size = (size_t)config->local_size;
     loop->engine = hc_engine_new(&config->engine);
@@ -61,26 +63,31 @@ static void free_parts(hc_loop_parts *parts) {
         hc_home_free(parts->home);
 }
 
-/* Handles still in flight belong to callers that may hold them for ever: they end here, and so do the peers that
- * would wait for this rank's part. */
+/* Turns until `*left` is nothing, or nothing can be hoped for any more. */
+static void drain(hc_loop *loop, uint64_t limit, int (*left)(const hc_loop *)) {
+    while (left(loop) && !atomic_load(&loop->broken) && hc__loop_now() < limit) {
+        if (!hc__loop_turn(loop))
+            sched_yield();
+    }
+}
+
+static int handles_left(const hc_loop *loop) {
+    return atomic_load(&loop->pending) > 0;
+}
+
+static int words_left(const hc_loop *loop) {
+    return loop->nunsent > 0;
+}
+
+/* Callers may hold handles for ever, so all of them end here: by the end of their sets' logs, which may be under
+ * way, or else by a failure, so that no peer waits for this rank's part. */
 static void end_all(hc_loop *loop) {
-    if (!atomic_load(&loop->pending))
-        return;
-    hc__loop_turn(loop);
-    if (!atomic_load(&loop->pending))
+    drain(loop, hc__loop_now() + PATIENCE, handles_left);
+    if (!handles_left(loop))
         return;
     hc__loop_fail(loop, HC_TRANSPORT, loop->config.engine.rank,
                   "the World was freed with requests in flight");
     hc__loop_turn(loop);
-}
-
-/* What the engine said last, the end of the log above all, is for others to hear. */
-static void send_last_words(hc_loop *loop) {
-    uint64_t limit = hc__loop_now() + 1000 * HC__MS;
-    while (loop->nunsent && !atomic_load(&loop->broken) && hc__loop_now() < limit) {
-        hc__loop_turn(loop);
-        sched_yield();
-    }
 }
 
 void hc_loop_free(hc_loop *loop) {
@@ -90,7 +97,8 @@ void hc_loop_free(hc_loop *loop) {
     while (!hc__driver_try(loop))
         sched_yield();
     end_all(loop);
-    send_last_words(loop);
+    drain(loop, hc__loop_now() + PATIENCE,
+          words_left); /* the end of the log above all is for others to hear */
     if (loop->parts.net)
         loop->parts.net->abandoned = atomic_load(&loop->broken) != HC_OK;
     for (uint32_t i = 0; i < loop->nlanes; i++)

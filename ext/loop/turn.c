@@ -26,9 +26,9 @@ static void take_request(hc_loop *loop, hc_handle *handle) {
 
 static void take_stop(hc_loop *loop, hc_handle *handle) {
     hc__lane *lane = hc__lane_find(loop, handle->set);
-    if (!lane || lane->stopped) {
-        hc__handle_finish(loop, handle, atomic_load(&loop->broken),
-                          hc_status_text(atomic_load(&loop->broken)));
+    int status = atomic_load(&loop->broken);
+    if (!lane || (lane->stopped && !lane->head)) {
+        hc__handle_finish(loop, handle, status, hc_status_text(status));
         return;
     }
     handle->next = lane->stops;

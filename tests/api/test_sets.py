@@ -88,6 +88,25 @@ def test_overlapping_sets_in_random_order(threads, nodes):
     testing.run(threads(4, nodes=nodes), program)
 
 
+def test_what_was_agreed_is_finished_before_the_end(threads):
+    """Shut down with large batches in flight: agreed on all ranks, so finished on all."""
+
+    def program(world):
+        half = world.split(world.rank % 2)
+        x, y = np.ones(3_000_000, np.float32), np.ones(3_000_000, np.float32)
+        first = hpccoll.allreduce_async(x, name="x", out=x, world=world)
+        second = hpccoll.allreduce_async(y, name="y", out=y, world=half)
+        hpccoll.barrier(name="all have asked", world=world)  # behind x in the log of the World
+        hpccoll.barrier(name="all have asked", world=half)
+        half.shutdown()
+        world.shutdown()
+        assert first.wait()[-1] == 4
+        assert second.wait()[-1] == 2
+
+    for nodes in ("", "2+2"):
+        testing.run(threads(4, nodes=nodes), program)
+
+
 def test_the_worlds_end_ends_its_sets(threads):
     def program(world):
         pair = world.split(world.rank // 2)
