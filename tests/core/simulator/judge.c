@@ -206,12 +206,36 @@ static void batches_done(sim_machine *m) {
         }
 }
 
+/* PREEMPT has one position on all members, if somebody asked for it, and else none. */
 static void preempted_alike(sim_machine *m) {
     for (int s = 0; s < m->program->nsets; s++)
-        for (int i = 1; i < m->program->set[s].n; i++)
-            if (!m->program->stop && m->rank[m->program->set[s].members[i]].preempted[s] !=
-                                         m->rank[m->program->set[s].members[0]].preempted[s])
+        for (int i = 0; i < m->program->set[s].n && !m->broken; i++) {
+            uint64_t here = m->rank[m->program->set[s].members[i]].preempted[s];
+            if (here && !m->preempts[s])
+                sim_break(m, "set %d is PREEMPTED, and nobody has asked for it", s);
+            else if (!m->program->stop && m->preempts[s] && !here)
+                sim_break(m, "rank %d does not know of PREEMPT in set %d", m->program->set[s].members[i], s);
+            else if (!m->program->stop && here != m->rank[m->program->set[s].members[0]].preempted[s])
                 sim_break(m, "PREEMPT of set %d has not one position", s);
+        }
+}
+
+/* The uses of a name stand in the log in their order. */
+static void positions_rise(sim_machine *m) {
+    static uint64_t before[SIM_RANKS][SIM_SETS][SIM_NAMES];
+    memset(before, 0, sizeof before);
+    for (int x = 0; x < m->program->nhandles && !m->broken; x++) {
+        const sim_handle *h = &m->program->handles[x];
+        const sim_result *r = &m->result[x];
+        if (r->state != SIM_ENDED || h->is_join || !decided_by_log(r->status))
+            continue;
+        uint64_t *last = &before[h->rank][h->set][h->name];
+        if (r->position <= *last)
+            sim_break(m, "rank %d: %s of set %d ends at position %llu behind one at %llu", h->rank,
+                      m->program->set[h->set].name[h->name], h->set, (unsigned long long)r->position,
+                      (unsigned long long)*last);
+        *last = r->position;
+    }
 }
 
 /* Time alone makes no messages; and no more were sent than entries to pass down, raises to pass up. */
@@ -280,6 +304,7 @@ void sim_judge(sim_machine *m) {
     else {
         batches_done(m);
         preempted_alike(m);
+        positions_rise(m);
         if (m->stops[0])
             all_threads_ended(m, "stop"), all_stopped(m);
         else if (!m->stops[1])

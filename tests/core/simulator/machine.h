@@ -114,6 +114,7 @@ typedef struct sim_machine {
     sim_log log[SIM_SETS];
     sim_result *result; /* by handle */
     uint64_t steps, messages, bytes;
+    int preempts[SIM_SETS];
     int stops[2];  /* of the World, of other sets */
     int duplicate; /* how the request with the ticket SIM_DUPLICATE ended */
     int failing;   /* a failure was reported somewhere */

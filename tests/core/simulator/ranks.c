@@ -77,6 +77,8 @@ static void status_event(sim_machine *m, int rank, int kind, int set) {
     hc_event e = {.kind = (uint8_t)kind, .set = (uint32_t)set, .peer = -1};
     if (kind == HC_EV_STOP)
         m->stops[set != 0]++;
+    else
+        m->preempts[set]++;
     for (int s = 0; s < m->program->nsets; s++) /* STOP of the World stops all of this rank's sets */
         if (s == set || kind == HC_EV_STOP)
             m->rank[rank].raises[s]++;
