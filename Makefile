@@ -3,8 +3,10 @@
 # with MPICC=/path/to/mpicc they use that MPI instead.
 
 VENV   ?= .venv
+FITS   := import ensurepip, os, sys, sysconfig; header = sysconfig.get_path("include") + "/Python.h"; \
+          sys.exit(sys.version_info < (3, 11) or not os.path.exists(header))
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
-            $$p -c 'import sys, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+            $$p -c '$(FITS)' 2>/dev/null && { echo $$p; break; }; done)
 BIN    := $(abspath $(VENV))/bin
 export PATH := $(BIN):$(PATH)
 SOURCES := $(wildcard ext/*/*.[ch] ext/cython/*.p*)
@@ -14,7 +16,8 @@ build: $(VENV)/.built
 
 $(VENV)/.installed: pyproject.toml setup.py build_backend.py
 	@test -x $(BIN)/python || test -n "$(PYTHON)" || \
-	    { echo "no Python 3.11 or later with ensurepip on PATH: make PYTHON=/path/to/python3.12"; exit 1; }
+	    { echo "no Python 3.11 or later with ensurepip and Python.h on PATH:" \
+	         "apt-get install python3-venv python3-dev, or make PYTHON=/path/to/python3.12"; exit 1; }
 	@command -v cc >/dev/null || { echo "no C compiler (cc) on PATH: apt-get install gcc libc6-dev"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'

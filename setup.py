@@ -15,6 +15,10 @@ sys.path.insert(0, ".")
 from build_backend import find_mpicc, mpi_flags, mpi_requirement
 
 CFLAGS = ["-O3", "-std=c11", "-fvisibility=hidden", "-ffp-contract=off", "-pthread"]
+CFLAGS += [
+    "-Wno-sign-compare",
+    "-Wno-unused-function",
+]  # of what Cython writes; tests are strict with what we write
 LDFLAGS = ["-pthread", "-Wl,--as-needed", "-lm", "-lrt", "-ldl"]
 
 MPI_SOURCES = ["ext/transport/mpi.c"]
