@@ -80,7 +80,7 @@ class Config:
     start_timeout: float = _knob(
         120.0, "longest time to wait for all ranks at the start", unit="s", low=0.1, high=86400
     )
-    stop_timeout: float = _knob(10.0, "longest time to wait for the others at the end", unit="s", high=86400)
+    stop_timeout: float = _knob(60.0, "longest time to wait for the others at the end", unit="s", high=86400)
     peer_timeout: float = _knob(
         30.0, "silence of an awaited rank on another node after which it counts as lost; 0: never",
         unit="s", high=86400,

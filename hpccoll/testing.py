@@ -114,7 +114,7 @@ def _run_one(world: World, program: Callable[[World], Any]) -> Any:
     try:
         return program(world)
     except BaseException:
-        world.shutdown()
+        world.shutdown(wait=False)
         raise
 
 

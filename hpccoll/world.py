@@ -173,28 +173,39 @@ class World:
         result: dict[str, int] = self.base.loop.stats()
         return result
 
-    def shutdown(self) -> None:
+    def shutdown(self, *, wait: bool = True) -> None:
         """End the World: what all ranks have agreed on is finished, anything else ends with ShutDownError.
 
-        One rank's call ends it for all of them. Ending the World of all ranks ends its process sets too.
+        It waits until all ranks have called this (HPCCOLL_STOP_TIMEOUT at most), because one rank's end is the end
+        for all of them, and of the process sets made from the World.
+
+        :param wait: False: end it now
         """
-        if self.core.closed:
+        loop, timeout = self.base.loop, self.base.settings.stop_timeout
+        if self.core.closed or loop.closed:
             return
-        self.core.stop(self.base.settings.stop_timeout)
-        if self.core.number:
+        if wait:
+            with contextlib.suppress(errors.HpccollError, TimeoutError):
+                self.core.barrier("hpccoll.shutdown", True).wait(timeout)
+        stopped = self.core.stop(timeout)
+        if self.core.number == 0:
+            self._free()
+        elif stopped and not loop.forked:
             self.core.remove()
             self.base.free_numbers |= 1 << self.core.number
-        else:
-            self.base.loop.close()
-            free = getattr(self.base.meeting, "free", None)
-            if free and not self.base.loop.broken():
-                free()
+
+    def _free(self) -> None:
+        broken = self.base.loop.broken()
+        self.base.loop.close()
+        free = getattr(self.base.meeting, "free", None)
+        if free and not broken and not self.base.loop.forked:
+            free()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.shutdown()
+    def __exit__(self, error: object, *_: object) -> None:
+        self.shutdown(wait=error is None)
 
     def __repr__(self) -> str:
         state = " (shut down)" if self.core.closed else ""
@@ -252,11 +263,11 @@ def init(comm: Any = None, **knobs: Any) -> World:
     return _default
 
 
-def shutdown() -> None:
-    """End the default World, if there is one; init() may make another."""
+def shutdown(*, wait: bool = True) -> None:
+    """End the default World, if there is one; init() may make another. See World.shutdown."""
     global _default
     if _default is not None:
-        _default.shutdown()
+        _default.shutdown(wait=wait)
     _default = None
 
 
@@ -288,7 +299,7 @@ def _at_exit() -> None:
             continue
         broken = loop.broken()
         if world.core.number == 0:
-            world.shutdown()
+            world.shutdown(wait=not hasattr(sys, "last_value"))  # not after an exception that nobody caught
             if broken and world.base.meeting.size > 1 and not world.base.meeting.threads:
                 print(
                     f"hpccoll: rank {world.rank}: the World is broken, ending the job",

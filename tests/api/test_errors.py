@@ -164,7 +164,7 @@ def test_calls_after_shutdown(threads):
     testing.run(worlds, program)
 
 
-def test_shutdown_ends_what_was_not_agreed(threads):
+def test_an_end_at_once_ends_what_was_not_agreed(threads):
     def program(world):
         if world.rank == 0:
             handle = hpccoll.allreduce_async(np.ones(2), name="only here", world=world)
@@ -175,9 +175,20 @@ def test_shutdown_ends_what_was_not_agreed(threads):
                 handle.wait()
         else:
             hpccoll.barrier(world=world)
-        world.shutdown()
+        world.shutdown(wait=False)
 
     testing.run(threads(3, nodes="2+1"), program)
+
+
+def test_a_shutdown_does_not_wait_for_ever(threads):
+    def program(world):
+        if world.rank == 0:
+            world.shutdown()
+        else:
+            with pytest.raises(hpccoll.ShutDownError):
+                hpccoll.allreduce(np.ones(2), name="only here", world=world)
+
+    testing.run(threads(3, nodes="2+1", stop_timeout=0.3), program)
 
 
 def test_a_shutdown_wakes_waiting_threads(threads):

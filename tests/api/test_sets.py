@@ -3,6 +3,7 @@
 
 import itertools
 import random
+import threading
 
 import numpy as np
 import pytest
@@ -86,6 +87,19 @@ def test_overlapping_sets_in_random_order(threads, nodes):
                 assert (handles[g].wait() == step * len(g)).all()
 
     testing.run(threads(4, nodes=nodes), program)
+
+
+def test_who_is_early_waits_for_the_others_sets(threads):
+    """A rank that has nothing more to do ends the World; another set is still at work."""
+
+    def program(world):
+        half = world.split(world.rank % 2)
+        if world.rank % 2:
+            threading.Event().wait(0.3)
+        assert hpccoll.allreduce(1, world=half) == 2
+        world.shutdown()
+
+    testing.run(threads(4, nodes="2+2"), program)
 
 
 def test_what_was_agreed_is_finished_before_the_end(threads):
