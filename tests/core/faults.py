@@ -110,6 +110,19 @@ NO_COMPARISON = Fault(
     50,
 )
 
+NO_FLUSH = Fault(
+    "R1: a caller that waits raises everything pending",
+    (
+        Piece(
+            "raise.c",
+            "        hc__raise_all(s);\n        e->retime = 1;\n",
+            "        e->retime = 1;\n",
+        ),
+    ),
+    "--stop 0",
+    100,
+)
+
 WINDOW = Fault(
     "section 3: the number of raised names is not bounded",
     (

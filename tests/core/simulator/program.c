@@ -88,7 +88,7 @@ static void make_world(sim_program *p, sim_random *rng, const sim_options *o) {
         p->capacity = (uint32_t)o->capacity;
     p->threshold = thresholds[sim_below(rng, 4)];
     p->raise_bytes = raises[sim_below(rng, 3)];
-    p->raise_window = sim_chance(rng, 20) ? 0 : 1000;
+    p->raise_window = sim_chance(rng, 20) ? 0 : sim_chance(rng, 15) ? UINT64_MAX : 1000;
     uint32_t mode = sim_below(rng, 100); /* one of these at a time */
     p->stop = o->stop >= 0 ? o->stop : mode < 20;
     p->fail = o->fail >= 0 ? o->fail : mode >= 16 && mode < 26; /* a few stop and fail */
@@ -182,7 +182,7 @@ static int find_names(const share *x, int thread, int step, int *todo) {
 }
 
 /* The waits at the end of a step. Some are left out at the very end, and some before a join: then the results
- * must come all the same. */
+ * must come all the same. (Not without the timer of R3: then it is the waits, R1, that must raise everything.) */
 static void make_waits(share *x, int thread, int step, int *open, int n) {
     sim_program *p = x->p;
     int last = step == x->q->steps - 1 && x->phase == x->q->phases - 1;
@@ -191,7 +191,7 @@ static void make_waits(share *x, int thread, int step, int *open, int n) {
         int set = p->handles[open[i]].set;
         if (set == x->q->join_set[x->phase] && step == x->mine - 1 && sim_chance(x->rng, 40))
             x->owed[x->nowed++] = open[i];
-        else if (!last || !sim_chance(x->rng, 20))
+        else if (!last || p->raise_window == UINT64_MAX || !sim_chance(x->rng, 20))
             push(p, x->a, x->rank, thread, SIM_WAIT, set, open[i]);
     }
 }
