@@ -2,7 +2,8 @@
  *
  * core.h - what the files of the engine share and nobody else sees.
  *
- * A set holds names; a name may have a slot (agreed before), an own request, and a first meeting under way.
+ * A set holds names; a name may have slots (signatures agreed before), an own request, and a first meeting
+ * under way.
  * Everything that many ranks may have at once is a column of bits, one 64-bit word a row of 64 slots.
  */
 #ifndef HC_CORE_H
@@ -16,8 +17,11 @@
 #define HC__MAX_SETS 128
 #define HC__MAX_NAME 4096u
 #define HC__MAX_SIGNATURE (1u << 26)
-#define HC__TEXT 1024 /* room of a text for people */
-#define HC__LISTED 16 /* ranks that a stall report names */
+#define HC__TEXT 1024    /* room of a text for people */
+#define HC__LISTED 16    /* ranks that a stall report names */
+#ifndef HC__SLOTS_A_NAME /* a test has fewer */
+#define HC__SLOTS_A_NAME 16
+#endif
 
 /* ---- text.c: bounded text, always ended by 0 ------------------------------------------------------- */
 
@@ -101,7 +105,6 @@ enum hc__phase {
     HC__PENDING,  /* enqueued, not raised */
     HC__ON_SLOT,  /* raised as a cached request */
     HC__ON_FIRST, /* raised as a first meeting */
-    HC__VOIDING,  /* its slot means something else: raised as invalid, will be a first meeting */
     HC__RUNNING   /* agreed; in one or more batches */
 };
 
@@ -115,8 +118,8 @@ typedef struct hc__name {
     int64_t row;            /* own dims[0], where it is not agreed */
     int64_t *rows;          /* the same of many tensors, or NULL */
     uint32_t older, newer;  /* the pending list, in order of enqueueing; the free list by `older` */
-    int32_t slot;           /* -1: none */
-    int32_t raised_slot;    /* ON_SLOT, VOIDING */
+    int32_t slot;           /* the one committed last; the others behind it. -1: none */
+    int32_t raised_slot;    /* ON_SLOT; else -1 */
     int32_t status;         /* RUNNING: the first error of a batch */
     uint32_t batches;       /* RUNNING: not yet done */
     uint8_t phase, waited;
@@ -142,28 +145,33 @@ typedef struct hc__slot {
     uint64_t gen; /* position at which it was last assigned or freed */
     uint32_t name;
     int32_t older, newer; /* least recently used first */
+    int32_t next;         /* the next slot of this name, more recently used first; -1: the last */
 } hc__slot;
 
 /* The columns of a row (64 slots). HC__HAVE is one column a source. */
 enum hc__column {
     HC__USED,
-    HC__SENT,         /* risen from here, not yet committed */
-    HC__OUT,          /* to go up with the next message; at the root: ready */
-    HC__ROOTED,       /* rooted operations: the root itself has raised it */
-    HC__NEEDS_ROOT,   /* rooted operations */
-    HC__INVALID_SENT, /* once a generation */
-    HC__INVALID_OUT,
+    HC__SENT,       /* risen from here, not yet committed */
+    HC__OUT,        /* to go up with the next message; at the root: ready */
+    HC__ROOTED,     /* rooted operations: the root itself has raised it */
+    HC__NEEDS_ROOT, /* rooted operations */
+    HC__RIVALS,     /* its name has another slot, or a first meeting under way */
+    HC__CLASH_SENT, /* members have raised it and a rival: once a generation */
+    HC__CLASH_OUT,
     HC__GONE, /* freed by the entry that is being applied */
     HC__HAVE
 };
 
 uint64_t *hc__row(const hc__set *, uint32_t word);
+int32_t hc__slot_find(const hc__set *, uint32_t name, const uint8_t *sig, uint32_t nbytes); /* -1: none */
 int hc__slot_assign(hc__set *, uint32_t name, hc__sig *); /* takes a reference; 0 or NO_MEMORY */
 void hc__slot_free(hc__set *, int32_t slot);
 void hc__slot_touch(hc__set *, int32_t slot);
 void hc__slots_free(hc__set *);
 void hc__slots_clear_gone(hc__set *);
-int hc__bit(uint64_t bits); /* index of the lowest one */
+void hc__slots_compare(hc__set *, uint32_t name);   /* RIVALS: the items of this name are others now */
+int hc__slot_raised(const hc__set *, int32_t slot); /* by any source */
+int hc__bit(uint64_t bits);                         /* index of the lowest one */
 
 /* ---- the set ----------------------------------------------------------------------------------------------- */
 
@@ -273,7 +281,7 @@ void hc__pending_unlink(hc__set *, uint32_t name);
 void hc__tree_have_slot(hc__set *, int32_t slot); /* by this rank; hc__tree_rise follows */
 void hc__tree_have_first(hc__set *, uint32_t name, uint32_t source, hc__sig *, int32_t rank, int rooted);
 void hc__tree_rise(hc__set *, uint32_t from_word, uint32_t to_word); /* T2, T3 for slots */
-void hc__tree_invalid(hc__set *, int32_t slot);
+void hc__tree_clash(hc__set *, int32_t slot);
 void hc__tree_flag(hc__set *, uint8_t flag);
 void hc__tree_joined(hc__set *, uint32_t source, uint32_t firm, uint32_t loose, int32_t last);
 int hc__tree_whole(const hc__set *, uint32_t source); /* wholly joined */
@@ -304,7 +312,7 @@ typedef struct hc__entry {
     uint64_t position;
     uint8_t flags; /* hc__flag */
     int32_t last_joined;
-    hc__column_view invalid, commit, rootless;
+    hc__column_view clash, commit, rootless;
     uint32_t nfirsts;
     hc__entry_first *firsts; /* lent */
 } hc__entry;

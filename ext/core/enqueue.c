@@ -15,11 +15,11 @@ static void refuse(hc__set *s, const hc_request *request, int status, const char
     hc__complete(s->engine, request->ticket, status, hc__lend_text(s->engine, buffer), s->q);
 }
 
-/* The signature of a request: the slot's own object where it agrees, so that steady state allocates nothing. */
-static hc__sig *signature(hc__set *s, uint32_t name, const hc__sig_view *view) {
+/* The signature of a request: the slot's own object where it has one, so that steady state allocates nothing. */
+static hc__sig *signature(hc__set *s, uint32_t name, int32_t slot, const hc__sig_view *view) {
     hc__name *record = &s->names.at[name];
-    if (record->slot >= 0 && hc__sig_is(s->slots[record->slot].sig, view->bytes, view->nbytes))
-        return hc__sig_ref(s->slots[record->slot].sig);
+    if (slot >= 0)
+        return hc__sig_ref(s->slots[slot].sig);
     hc__first *first = record->first;
     for (int i = 0; first && i < first->nsigs; i++)
         if (hc__sig_is(first->sigs[i], view->bytes, view->nbytes))
@@ -99,14 +99,6 @@ static void admit(hc__set *s, uint32_t name, const hc_request *request, hc__sig 
         hc__raise_all(s);
 }
 
-/* NULL where the slot's signature says that the request is valid: it was judged when it was agreed. */
-static const char *judge(hc__set *s, uint32_t name, hc__sig_view *view) {
-    if (name != HC__NONE && s->names.at[name].slot >= 0 &&
-        hc__sig_is(s->slots[s->names.at[name].slot].sig, view->bytes, view->nbytes))
-        return NULL;
-    return hc__sig_check(view->bytes, view->nbytes, s->set_size, view);
-}
-
 /* Nothing has been raised: this request alone fails, not the World. */
 static void refuse_starved(hc__set *s, uint32_t name, const hc_request *request, hc__sig *sig) {
     hc__sig_unref(s->engine, sig);
@@ -132,7 +124,10 @@ void hc__enqueue(hc__set *s, const hc_request *request) {
     }
     hc__hash(view.name, view.name_len, key);
     uint32_t name = hc__name_find(s, key);
-    if ((wrong = judge(s, name, &view))) {
+    int32_t slot = name == HC__NONE ? -1 : hc__slot_find(s, name, view.bytes, view.nbytes);
+    if (slot < 0) /* else it was judged when it was agreed */
+        wrong = hc__sig_check(view.bytes, view.nbytes, s->set_size, &view);
+    if (wrong) {
         refuse(s, request, HC_INVALID, wrong);
         return;
     }
@@ -142,7 +137,7 @@ void hc__enqueue(hc__set *s, const hc_request *request) {
     }
     if (name == HC__NONE)
         name = hc__name_intern(s, key);
-    hc__sig *sig = name == HC__NONE ? NULL : signature(s, name, &view);
+    hc__sig *sig = name == HC__NONE ? NULL : signature(s, name, slot, &view);
     if (!sig || !keep_rows(s, &s->names.at[name], request))
         refuse_starved(s, name, request, sig);
     else

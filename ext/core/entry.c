@@ -2,7 +2,7 @@
  *
  * entry.c - an entry of the log as bytes: made at the root, read and checked by every member.
  *
- *     u64 position, u8 flags, i32 last to join, columns: invalid, commit, rootless (of commit),
+ *     u64 position, u8 flags, i32 last to join, columns: clash, commit, rootless (of commit),
  *     u32 n, n first meetings: u8 outcome, u32 bytes, then
  *         AGREED, ROOTLESS: the signature       DISAGREED: u32 bytes of the name, the name, the text
  */
@@ -12,13 +12,8 @@
 
 /* ---- making (at the root) ------------------------------------------------------------------------------ */
 
-/* What is ready and may be committed: not what the same entry makes invalid. */
-static uint64_t ready(const uint64_t *row) {
-    return row[HC__OUT] & ~row[HC__INVALID_OUT];
-}
-
 static uint64_t rootless(const uint64_t *row) {
-    return ready(row) & row[HC__NEEDS_ROOT] & ~row[HC__ROOTED];
+    return row[HC__OUT] & row[HC__NEEDS_ROOT] & ~row[HC__ROOTED];
 }
 
 static uint8_t *write_column(const hc__set *s, uint8_t *p, int which) {
@@ -27,7 +22,7 @@ static uint8_t *write_column(const hc__set *s, uint8_t *p, int which) {
     p += 4;
     for (uint32_t word = 0; word < s->nwords; word++) {
         const uint64_t *row = hc__row(s, word);
-        uint64_t bits = which == 0 ? row[HC__INVALID_OUT] : which == 1 ? ready(row) : rootless(row);
+        uint64_t bits = which == 0 ? row[HC__CLASH_OUT] : which == 1 ? row[HC__OUT] : rootless(row);
         if (!bits)
             continue;
         p = hc__write64(hc__write32(p, word), bits);
@@ -83,21 +78,14 @@ static int anything_ready(const hc__set *s) {
     if (s->out)
         return 1;
     for (uint32_t word = 0; word < s->nwords; word++)
-        if (ready(hc__row(s, word)))
-            return 1;
-    return 0;
-}
-
-static int anything_invalid(const hc__set *s) {
-    for (uint32_t word = 0; word < s->nwords; word++)
-        if (hc__row(s, word)[HC__INVALID_OUT])
+        if (hc__row(s, word)[HC__OUT] | hc__row(s, word)[HC__CLASH_OUT])
             return 1;
     return 0;
 }
 
 /* All ready items and pending OR items. JOINALL alone: when all have joined and nothing of them is left. */
 uint8_t *hc__entry_make(hc__set *s, size_t *nbytes) {
-    int items = anything_ready(s) || anything_invalid(s);
+    int items = anything_ready(s);
     uint8_t flags = s->or_out;
     if (!items && s->out_firm + s->out_loose >= (uint32_t)s->set_size)
         flags |= HC__F_JOINALL;
@@ -114,7 +102,7 @@ uint8_t *hc__entry_make(hc__set *s, size_t *nbytes) {
         p = write_column(s, p, which);
     p = write_firsts(s, p);
     for (uint32_t word = 0; word < s->nwords; word++)
-        hc__row(s, word)[HC__OUT] = hc__row(s, word)[HC__INVALID_OUT] = 0;
+        hc__row(s, word)[HC__OUT] = hc__row(s, word)[HC__CLASH_OUT] = 0;
     s->or_out = 0;
     *nbytes = (size_t)(p - entry);
     return entry;
@@ -156,7 +144,7 @@ int hc__entry_read(hc_engine *e, hc__reader *r, int32_t set_size, hc__entry *ent
     entry->position = hc__read64(r);
     entry->flags = hc__read8(r);
     entry->last_joined = (int32_t)hc__read32(r);
-    entry->invalid = hc__read_column(r);
+    entry->clash = hc__read_column(r);
     entry->commit = hc__read_column(r);
     entry->rootless = hc__read_column(r);
     entry->nfirsts = hc__read32(r);
@@ -234,9 +222,9 @@ static int is_ours(const hc__set *s, const hc__entry *entry) {
 }
 
 int hc__entry_check(hc__set *s, hc__entry *entry) {
-    if (entry->position != s->q + 1 || !in_use(s, entry->invalid) || !in_use(s, entry->commit))
+    if (entry->position != s->q + 1 || !in_use(s, entry->clash) || !in_use(s, entry->commit))
         return HC_BAD_MESSAGE;
-    if (overlap(entry->invalid, entry->commit) || !within(entry->rootless, entry->commit))
+    if (overlap(entry->clash, entry->commit) || !within(entry->rootless, entry->commit))
         return HC_BAD_MESSAGE;
     if ((entry->flags & HC__F_JOINALL) && !s->joined)
         return HC_BAD_MESSAGE;

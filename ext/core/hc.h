@@ -267,7 +267,7 @@ const char *hc_engine_validate(const hc_engine *); /* NULL, or the invariant tha
 
 typedef struct hc_counters {
     uint64_t messages_up, messages_down, bytes_up, bytes_down;
-    uint64_t entries, batches, cached_commits, first_commits, mismatches, evictions, invalidations;
+    uint64_t entries, batches, cached_commits, first_commits, mismatches, evictions, clashes;
 } hc_counters;
 void hc_engine_counters(const hc_engine *, hc_counters *);
 

@@ -6,13 +6,13 @@
 
 /* ---- L1 ------------------------------------------------------------------------------------------------- */
 
-static void free_invalid(hc__set *s, hc__column_view column) {
+static void free_clashing(hc__set *s, hc__column_view column) {
     uint64_t bits;
     for (uint32_t i = 0; i < column.n; i++) {
         uint32_t word = hc__column_word(column, i, &bits);
         for (; bits; bits &= bits - 1) {
             hc__slot_free(s, (int32_t)(64 * word + (uint32_t)hc__bit(bits)));
-            s->engine->counters.invalidations++;
+            s->engine->counters.clashes++;
         }
     }
 }
@@ -20,10 +20,10 @@ static void free_invalid(hc__set *s, hc__column_view column) {
 /* ---- L2 ------------------------------------------------------------------------------------------------- */
 
 /* This rank's share of a commit: its own raised request, or none because it has joined. */
-static uint32_t own_share(hc__set *s, uint32_t name, uint8_t phase) {
-    if (name == HC__NONE || s->names.at[name].phase != phase)
-        return HC__NONE;
+static uint32_t own_share(hc__set *s, uint32_t name, uint8_t phase, int32_t slot) {
     hc__name *record = &s->names.at[name];
+    if (record->phase != phase || record->raised_slot != slot)
+        return HC__NONE;
     hc__pending_unlink(s, name);
     record->phase = HC__RUNNING;
     record->position = s->q;
@@ -44,7 +44,7 @@ static void root_has_joined(hc__set *s, uint32_t name, const hc_request *request
 static uint32_t commit_slot(hc__set *s, uint32_t slot, int rootless, hc__agreed *agreed) {
     hc__slot *at = &s->slots[slot];
     hc__sig *sig = at->sig;
-    uint32_t name = own_share(s, at->name, HC__ON_SLOT);
+    uint32_t name = own_share(s, at->name, HC__ON_SLOT, (int32_t)slot);
     hc__stall_forget(s, sig->key);
     if (rootless) {
         root_has_joined(s, name, &sig->request);
@@ -99,7 +99,7 @@ static uint32_t agree_first(hc__set *s, uint32_t name, uint32_t own, const hc__e
         hc__sig_unref(s->engine, sig);
         return 0;
     }
-    if (s->engine->config.cache_capacity && s->names.at[name].slot < 0)
+    if (s->engine->config.cache_capacity && hc__slot_find(s, name, sig->bytes, sig->nbytes) < 0)
         hc__slot_assign(s, name, sig);
     *agreed = (hc__agreed){.sig = sig, .name = own};
     hc__sig_unref(s->engine, sig); /* lives until the next step, or as long as its slot */
@@ -125,7 +125,7 @@ static uint32_t commit_first(hc__set *s, const hc__entry_first *from, hc__agreed
         return 0;
     s->names.at[name].pinned = 1;
     hc__stall_forget(s, from->key);
-    uint32_t own = own_share(s, name, HC__ON_FIRST);
+    uint32_t own = own_share(s, name, HC__ON_FIRST, -1);
     if (from->outcome == HC__DISAGREED)
         disagree(s, own, from);
     else
@@ -172,7 +172,7 @@ void hc__log_apply(hc__set *s, const hc__entry *entry) {
     s->awaiting = 0;
     e->counters.entries++;
     e->retime = 1;
-    free_invalid(s, entry->invalid);              /* L1 */
+    free_clashing(s, entry->clash);               /* L1 */
     n = commit_slots(s, entry, agreed);           /* L2: before L3, which may rename a slot */
     for (uint32_t i = 0; i < entry->nfirsts; i++) /* L3 */
         n += commit_first(s, &entry->firsts[i], &agreed[n]);

@@ -15,20 +15,14 @@ static void raise_first(hc__set *s, uint32_t name) {
 
 static void raise_one(hc__set *s, uint32_t name) {
     hc__name *record = &s->names.at[name];
-    int32_t slot = record->slot;
+    int32_t slot = hc__slot_find(s, name, record->mine->bytes, record->mine->nbytes);
     record->raised_slot = slot;
     if (slot < 0) {
         raise_first(s, name);
         return;
     }
-    hc__sig *agreed = s->slots[slot].sig;
-    if (agreed == record->mine || hc__sig_is(agreed, record->mine->bytes, record->mine->nbytes)) {
-        record->phase = HC__ON_SLOT;
-        hc__tree_have_slot(s, slot);
-    } else { /* the slot means something else: it is named, freed by the log, then this is a first meeting */
-        record->phase = HC__VOIDING;
-        hc__tree_invalid(s, slot);
-    }
+    record->phase = HC__ON_SLOT;
+    hc__tree_have_slot(s, slot);
 }
 
 /* After JOIN nothing more is raised until everybody has joined. */
@@ -86,7 +80,7 @@ void hc__flush(hc_engine *e, uint64_t ticket) {
 void hc__raise_again(hc__set *s) {
     for (uint32_t name = s->oldest; name != HC__NONE && name != s->unraised; name = s->names.at[name].newer) {
         const hc__name *record = &s->names.at[name];
-        if (record->phase != HC__ON_SLOT && record->phase != HC__VOIDING)
+        if (record->phase != HC__ON_SLOT)
             continue;
         uint32_t slot = (uint32_t)record->raised_slot;
         if (hc__row(s, slot / 64)[HC__GONE] >> (slot % 64) & 1)

@@ -272,5 +272,5 @@ void hc__sig_bury(hc_engine *e) {
 }
 
 int hc__sig_is(const hc__sig *sig, const uint8_t *bytes, uint32_t nbytes) {
-    return sig->nbytes == nbytes && memcmp(sig->bytes, bytes, nbytes) == 0;
+    return sig->nbytes == nbytes && (sig->bytes == bytes || memcmp(sig->bytes, bytes, nbytes) == 0);
 }

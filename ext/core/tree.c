@@ -22,6 +22,19 @@ void hc__tree_have_slot(hc__set *s, int32_t slot) { /* T1 */
         row[HC__ROOTED] |= bit;
 }
 
+/* T7: two items of one name at a time are a mismatch. The slots among them are freed by the log, then all meet
+ * as first meetings, which become the error. */
+static void compare(hc__set *s, int32_t slot) {
+    const hc__name *record = &s->names.at[s->slots[slot].name];
+    if (record->first)
+        hc__tree_clash(s, slot);
+    for (int32_t rival = record->slot; rival >= 0; rival = s->slots[rival].next)
+        if (rival != slot && hc__slot_raised(s, rival)) {
+            hc__tree_clash(s, slot);
+            hc__tree_clash(s, rival);
+        }
+}
+
 void hc__tree_rise(hc__set *s, uint32_t from, uint32_t to) {
     for (uint32_t word = from; word < to; word++) {
         uint64_t *row = hc__row(s, word), all = UINT64_MAX, any = 0;
@@ -30,7 +43,9 @@ void hc__tree_rise(hc__set *s, uint32_t from, uint32_t to) {
             any |= have;
             all &= have == UINT64_MAX || !hc__tree_whole(s, source) ? have : UINT64_MAX;
         }
-        uint64_t fresh = all & any & ~row[HC__SENT];
+        for (uint64_t rest = any & row[HC__RIVALS] & ~row[HC__CLASH_SENT]; rest; rest &= rest - 1)
+            compare(s, (int32_t)(64 * word + (uint32_t)hc__bit(rest)));
+        uint64_t fresh = all & any & ~row[HC__SENT] & ~row[HC__CLASH_SENT];
         if (fresh) { /* T3 */
             row[HC__SENT] |= fresh;
             row[HC__OUT] |= fresh;
@@ -54,6 +69,7 @@ static hc__first *first_new(hc__set *s, uint32_t name) {
         s->firsts = first;
     s->firsts_last = first;
     s->names.at[name].first = first;
+    hc__slots_compare(s, name);
     return first;
 }
 
@@ -96,13 +112,25 @@ void hc__first_drop(hc__set *s, hc__first *first) { /* T10 */
     for (int i = 0; i < first->nsigs; i++)
         hc__sig_unref(s->engine, first->sigs[i]);
     s->names.at[first->name].first = NULL;
+    hc__slots_compare(s, first->name);
     uint32_t name = first->name;
     hc__free(s->engine, first, sizeof *first + (s->nsources + 63) / 64 * sizeof(uint64_t));
     hc__name_forget(s, name);
 }
 
+/* T7. Nothing rises until those slots are gone: joins alone must not complete what others have raised otherwise. */
+static int clashes(hc__set *s, const hc__first *first) {
+    int any = 0;
+    for (int32_t slot = s->names.at[first->name].slot; slot >= 0; slot = s->slots[slot].next)
+        if (hc__slot_raised(s, slot)) {
+            hc__tree_clash(s, slot);
+            any = 1;
+        }
+    return any;
+}
+
 static void first_check(hc__set *s, hc__first *first) {
-    if (first->sent)
+    if (first->sent || clashes(s, first))
         return;
     for (uint32_t source = 0; source < s->nsources; source++) /* T2 */
         if (!(first->have[source / 64] >> (source % 64) & 1) && !hc__tree_whole(s, source))
@@ -153,12 +181,13 @@ void hc__tree_have_first(hc__set *s, uint32_t name, uint32_t source, hc__sig *si
 
 /* ---- what one rank is enough for ----------------------------------------------------------------------------- */
 
-void hc__tree_invalid(hc__set *s, int32_t slot) {
+void hc__tree_clash(hc__set *s, int32_t slot) {
     uint64_t *row = hc__row(s, (uint32_t)slot / 64), bit = 1ull << (slot % 64);
-    if (row[HC__INVALID_SENT] & bit)
+    if (row[HC__CLASH_SENT] & bit)
         return;
-    row[HC__INVALID_SENT] |= bit; /* once per generation: freeing the slot clears it */
-    row[HC__INVALID_OUT] |= bit;
+    row[HC__CLASH_SENT] |= bit; /* freeing the slot clears it */
+    row[HC__CLASH_OUT] |= bit;
+    row[HC__OUT] &= ~bit; /* joins may have completed it in this very step */
     hc__touch(s);
 }
 
@@ -198,8 +227,10 @@ int hc__tree_has(const hc__set *s, uint32_t name, uint32_t source) {
     const hc__name *record = &s->names.at[name];
     if (record->first && (record->first->have[source / 64] >> (source % 64) & 1))
         return 1;
-    uint32_t slot = (uint32_t)record->slot;
-    return record->slot >= 0 && (hc__row(s, slot / 64)[HC__HAVE + source] >> (slot % 64) & 1);
+    for (int32_t slot = record->slot; slot >= 0; slot = s->slots[slot].next)
+        if (hc__row(s, (uint32_t)slot / 64)[HC__HAVE + source] >> (slot % 64) & 1)
+            return 1;
+    return 0;
 }
 
 void hc__tree_clear(hc__set *s) {

@@ -2,7 +2,7 @@
  *
  * up.c - the messages that rise: what a node tells its parent, and what a parent makes of it.
  *
- *     u64 tag, u8 flags, u32 joined (firm), u32 joined (loose), i32 last, columns: slots, rooted, invalid,
+ *     u64 tag, u8 flags, u32 joined (firm), u32 joined (loose), i32 last, columns: slots, rooted, clash,
  *     u32 n, n first meetings: u8 rooted, u8 signatures, a signature: i32 lowest rank, u32 bytes, bytes
  */
 #include "core.h"
@@ -15,7 +15,7 @@ static int nothing_out(const hc__set *s) {
     if (s->or_out || s->out_firm || s->out_loose || s->out)
         return 0;
     for (uint32_t word = 0; word < s->nwords; word++)
-        if (hc__row(s, word)[HC__OUT] | hc__row(s, word)[HC__INVALID_OUT])
+        if (hc__row(s, word)[HC__OUT] | hc__row(s, word)[HC__CLASH_OUT])
             return 0;
     return 1;
 }
@@ -68,7 +68,7 @@ static void clear_out(hc__set *s) {
     s->out_firm = s->out_loose = 0;
     s->out = s->out_last = NULL;
     for (uint32_t word = 0; word < s->nwords; word++)
-        hc__row(s, word)[HC__OUT] = hc__row(s, word)[HC__INVALID_OUT] = 0;
+        hc__row(s, word)[HC__OUT] = hc__row(s, word)[HC__CLASH_OUT] = 0;
 }
 
 /* T4: one message, tagged with the position here; what rises while it has not left yet waits for the next. */
@@ -86,7 +86,7 @@ void hc__up_send(hc__set *s) {
     p = hc__write32(p, (uint32_t)s->last_joined);
     p = write_column(s, p, HC__OUT, HC__OUT);
     p = write_column(s, p, HC__OUT, HC__ROOTED);
-    p = write_column(s, p, HC__INVALID_OUT, HC__INVALID_OUT);
+    p = write_column(s, p, HC__CLASH_OUT, HC__CLASH_OUT);
     p = write_firsts(s, p);
     clear_out(s);
     s->up_flying = 1;
@@ -100,7 +100,7 @@ typedef struct up {
     uint8_t flags;
     uint32_t firm, loose;
     int32_t last;
-    hc__column_view slots, rooted, invalid;
+    hc__column_view slots, rooted, clash;
     uint32_t nfirsts;
     const uint8_t *firsts, *end;
 } up;
@@ -151,10 +151,10 @@ static int read_up(const hc__set *s, uint32_t source, const uint8_t *bytes, size
     m->last = (int32_t)hc__read32(&r);
     m->slots = hc__read_column(&r);
     m->rooted = hc__read_column(&r);
-    m->invalid = hc__read_column(&r);
+    m->clash = hc__read_column(&r);
     check_column(s, &r, m->slots);
     check_column(s, &r, m->rooted);
-    check_column(s, &r, m->invalid);
+    check_column(s, &r, m->clash);
     m->nfirsts = hc__read32(&r);
     m->firsts = r.at;
     m->end = r.end;
@@ -193,10 +193,10 @@ static void take_slots(hc__set *s, uint32_t source, const up *m) {
         if ((bits = not_stale(s, word, bits, m->tag)))
             hc__row(s, word)[HC__ROOTED] |= bits;
     }
-    for (uint32_t i = 0; i < m->invalid.n; i++) {
-        uint32_t word = hc__column_word(m->invalid, i, &bits);
+    for (uint32_t i = 0; i < m->clash.n; i++) {
+        uint32_t word = hc__column_word(m->clash, i, &bits);
         for (bits = not_stale(s, word, bits, m->tag); bits; bits &= bits - 1)
-            hc__tree_invalid(s, (int32_t)(64 * word + (uint32_t)hc__bit(bits)));
+            hc__tree_clash(s, (int32_t)(64 * word + (uint32_t)hc__bit(bits)));
     }
     hc__tree_rise(s, 0, s->nwords);
 }

@@ -31,8 +31,27 @@ static int own_bit(const hc__set *s, const hc__name *record) {
     return hc__row(s, slot / 64)[HC__HAVE] >> (slot % 64) & 1;
 }
 
+/* The slots of a name: no more than a name may have, no two of one signature. */
+static const char *check_slots_of(const hc__set *s, uint32_t name) {
+    const hc__name *record = &s->names.at[name];
+    int n = 0;
+    for (int32_t slot = record->slot; slot >= 0; slot = s->slots[slot].next) {
+        const hc__sig *sig = s->slots[slot].sig;
+        if (!sig || s->slots[slot].name != name || ++n > HC__SLOTS_A_NAME)
+            return "a name and its slots disagree";
+        if (hc__slot_find(s, name, sig->bytes, sig->nbytes) != slot)
+            return "two slots of a name have one signature";
+    }
+    if (record->phase == HC__ON_SLOT &&
+        (record->raised_slot < 0 || !own_bit(s, record) ||
+         !hc__sig_is(s->slots[record->raised_slot].sig, record->mine->bytes, record->mine->nbytes)))
+        return "a request is on a slot that is not its own";
+    return NULL;
+}
+
 static const char *check_names(const hc__set *s) {
     uint32_t count = 0, on_slot = 0, bits = 0;
+    const char *wrong;
     for (uint32_t cell = 0; s->names.table && cell <= s->names.mask; cell++) {
         if (!s->names.table[cell])
             continue;
@@ -43,10 +62,8 @@ static const char *check_names(const hc__set *s) {
             return "a name cannot be found";
         if (record->slot < 0 && !record->first && record->phase == HC__ABSENT)
             return "a name is kept for nothing";
-        if (record->slot >= 0 && s->slots[record->slot].name != name)
-            return "a name and its slot disagree";
-        if (record->phase == HC__ON_SLOT && (record->raised_slot != record->slot || !own_bit(s, record)))
-            return "a request is on a slot that is not its own";
+        if ((wrong = check_slots_of(s, name)))
+            return wrong;
         if (record->phase == HC__ON_FIRST && (!record->first || !(record->first->have[0] & 1)))
             return "a raised first meeting is not in the tree";
         if (record->phase == HC__RUNNING && record->batches == 0)
@@ -78,12 +95,43 @@ static const char *check_slots(const hc__set *s) {
                 return "T10: a free slot has a bit";
         if (row[HC__GONE])
             return "a slot is still going";
+        if (row[HC__OUT] & row[HC__CLASH_SENT])
+            return "T7: a slot that clashes is to go up";
         if (row[HC__OUT] & ~row[HC__SENT])
             return "T3: what is to go up is not marked as sent";
     }
     if (used != s->nslots || used > s->engine->config.cache_capacity)
         return "slots are counted wrong";
     return listed == used ? NULL : "the order of use has not every slot";
+}
+
+/* A first meeting waits while a slot of its name is raised. */
+static int is_held_back(const hc__set *s, const hc__first *first) {
+    for (int32_t slot = s->names.at[first->name].slot; slot >= 0; slot = s->slots[slot].next)
+        if (hc__slot_raised(s, slot))
+            return 1;
+    return 0;
+}
+
+/* T7: two items of a name at a time are known to clash; RIVALS says where to look. */
+static const char *check_rivals(const hc__set *s) {
+    for (uint32_t slot = 0; slot < 64 * s->nwords; slot++) {
+        if (!s->slots[slot].sig)
+            continue;
+        const hc__name *record = &s->names.at[s->slots[slot].name];
+        const uint64_t *row = hc__row(s, slot / 64);
+        int rivals = record->first || s->slots[record->slot].next >= 0;
+        if (rivals != (int)(row[HC__RIVALS] >> (slot % 64) & 1))
+            return "RIVALS: a slot is not as alone as it seems";
+        if (row[HC__CLASH_SENT] >> (slot % 64) & 1 || !hc__slot_raised(s, (int32_t)slot))
+            continue;
+        int others = record->first != NULL;
+        for (int32_t rival = record->slot; rival >= 0; rival = s->slots[rival].next)
+            others += rival != (int32_t)slot && hc__slot_raised(s, rival);
+        if (others)
+            return "T7: two items of one name are raised and do not clash";
+    }
+    return NULL;
 }
 
 static int is_complete(const hc__set *s, const hc__first *first) {
@@ -101,7 +149,7 @@ static const char *check_tree(const hc__set *s) {
             any |= row[HC__HAVE + source];
             all &= hc__tree_whole(s, source) ? UINT64_MAX : row[HC__HAVE + source];
         }
-        if (all & any & ~row[HC__SENT])
+        if (all & any & ~row[HC__SENT] & ~row[HC__CLASH_SENT])
             return "T2: a cached request is complete and has not risen";
     }
     for (const hc__first *first = s->firsts; first; first = first->next) {
@@ -109,7 +157,7 @@ static const char *check_tree(const hc__set *s) {
             return "a first meeting has another's name";
         if (first->nsigs < 1 || first->nsigs > 2 || (first->nsigs == 2 && first->ranks[0] > first->ranks[1]))
             return "T7: the signatures of a first meeting";
-        if (!first->sent && is_complete(s, first))
+        if (!first->sent && is_complete(s, first) && !is_held_back(s, first))
             return "T2: a first meeting is complete and has not risen";
     }
     for (uint32_t source = 0; source < s->nsources; source++) {
@@ -128,6 +176,8 @@ static const char *check_set(const hc__set *s) {
         wrong = check_slots(s);
     if (!wrong && !s->stopped && !s->engine->failed)
         wrong = check_tree(s);
+    if (!wrong && !s->stopped && !s->engine->failed)
+        wrong = check_rivals(s);
     if (!wrong && s->dirty)
         wrong = "a step has ended with work to do";
     return wrong;

@@ -123,6 +123,32 @@ NO_FLUSH = Fault(
     100,
 )
 
+CLASH_UNSEEN = Fault(
+    "T7: two slots of one name, raised at a time, are a mismatch",
+    (Piece("tree.c", "if (rival != slot && hc__slot_raised(s, rival)) {", "if (0) {"),),
+    "--capacity 200 --stop 0 --fail 0",
+    400,
+)
+
+CLASH_UNSEEN_BY_FIRST = Fault(
+    "T7: a first meeting and a slot of its name, raised at a time, are a mismatch",
+    (
+        Piece(
+            "tree.c", "    if (record->first)\n        hc__tree_clash", "    if (0)\n        hc__tree_clash"
+        ),
+        Piece("tree.c", "first->sent || clashes(s, first)", "first->sent || (0 && clashes(s, first))"),
+    ),
+    "--capacity 200 --stop 0 --fail 0",
+    400,
+)
+
+CLASH_OVERTAKEN = Fault(
+    "T7: a first meeting waits while a slot of its name is raised",
+    (Piece("tree.c", "first->sent || clashes(s, first)", "first->sent || (clashes(s, first) && 0)"),),
+    "--capacity 3 --sequenced 1 --joins 1 --stop 0 --fail 0",
+    40000,
+)
+
 WINDOW = Fault(
     "section 3: the number of raised names is not bounded",
     (
@@ -171,8 +197,8 @@ SENT_AGAIN = Fault(
     (
         Piece(
             "tree.c",
-            "        uint64_t fresh = all & any & ~row[HC__SENT];",
-            "        uint64_t fresh = all & any;",
+            "        uint64_t fresh = all & any & ~row[HC__SENT] & ~row[HC__CLASH_SENT];",
+            "        uint64_t fresh = all & any & ~row[HC__CLASH_SENT];",
         ),
     ),
     "--stop 0",

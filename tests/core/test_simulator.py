@@ -22,6 +22,7 @@ def sim(build_c: Build) -> Path:
         (2000, "--ranks 1-64"),
         (1000, "--ranks 1-6 --capacity 1 --sequenced 1 --stop 0"),
         (1000, "--ranks 1-6 --capacity 2 --sequenced 1 --stop 0"),
+        (1000, "--ranks 1-6 --capacity 3 --sequenced 1 --joins 1 --stop 0"),
         (500, "--ranks 1-6 --capacity 0"),
         (500, "--ranks 2-12 --lazy 1 --stop 0 --fail 0"),
         (500, "--ranks 2-12 --stop 1"),
@@ -31,6 +32,12 @@ def sim(build_c: Build) -> Path:
 )
 def test_programs(sim: Path, run_c: Callable[..., str], programs: int, flags: str) -> None:
     print(run_c(sim, "--programs", programs, *flags.split()))
+
+
+def test_two_slots_a_name(build_c: Build, run_c: Callable[..., str]) -> None:
+    """The bound on the slots of one name, made so small that most programs meet it."""
+    program = simulator(build_c, "-DHC__SLOTS_A_NAME=2")
+    print(run_c(program, "--programs", 1000, "--ranks", "1-6", "--capacity", 200, "--stop", 0))
 
 
 def test_sanitized(build_c: Build, run_c: Callable[..., str]) -> None:

@@ -16,6 +16,7 @@ typedef struct plan { /* what all ranks of a program have in common */
     uint32_t impatience;                      /* percent: a wait before the next request */
     int join_set[2];                          /* by phase; -1: none */
     sim_signature base[SIM_SETS][SIM_NAMES];  /* as agreed in the first step */
+    uint8_t variants[SIM_SETS][SIM_NAMES];    /* signatures that alternate from step to step */
     uint8_t change[8][SIM_SETS][SIM_NAMES];   /* by step: 0 none, 1 all ranks from here on, 2 some ranks */
     uint8_t deviates[8][SIM_SETS][SIM_NAMES]; /* by step: the World rank that deviates */
 } plan;
@@ -106,7 +107,8 @@ static void make_plan(const sim_program *p, sim_random *rng, const sim_options *
     memset(q, 0, sizeof *q);
     int joins = o->joins < 0 || o->joins;
     q->phases = sim_chance(rng, 25) ? 2 : 1;
-    q->steps = sim_between(rng, 1, q->phases == 2 ? 3 : 6);
+    q->steps = sim_between(rng, 1, q->phases == 2 ? 4 : sim_chance(rng, 20) ? 8 : 6);
+    uint32_t alternation = sim_chance(rng, 50) ? 0 : sim_chance(rng, 50) ? 30 : 90; /* percent of the names */
     q->impatience = sim_chance(rng, 60)   ? 0
                     : sim_chance(rng, 50) ? 3
                                           : 15; /* with much of it most programs hang */
@@ -115,6 +117,7 @@ static void make_plan(const sim_program *p, sim_random *rng, const sim_options *
     for (int s = 0; s < p->nsets; s++)
         for (int k = 0; k < p->set[s].names; k++) {
             q->base[s][k] = sim_random_signature(rng, p->set[s].n);
+            q->variants[s][k] = (uint8_t)(sim_chance(rng, alternation) ? sim_between(rng, 2, 4) : 1);
             for (int st = 0; st < 8; st++) {
                 uint32_t u = sim_below(rng, 100);
                 q->change[st][s][k] = u < 6 ? 1 : u < 10 ? 2 : 0;
@@ -142,16 +145,29 @@ static int new_handle(sim_program *p, sim_arena *a, int rank, int set, int name,
     return p->nhandles++;
 }
 
+/* The signatures of a name that take turns: each has a slot of its own after a while. */
+static sim_signature variant(const sim_program *p, const plan *q, int turn, int set, int name) {
+    sim_signature s = q->base[set][name];
+    for (int i = 0; i < turn % q->variants[set][name]; i++) {
+        sim_random same = {(uint64_t)i * 1000 + (uint64_t)set * 100 + (uint64_t)name + 77};
+        s = sim_deviation(&same, s, p->set[set].n);
+    }
+    return s;
+}
+
 /* What this rank asks for under a name in a step: the plan's signature, its own rows, its deviation. */
 static sim_signature asked(sim_random *rng, const sim_program *p, const plan *q, int rank, int step, int set,
                            int name) {
-    sim_signature s = q->base[set][name];
+    int deviates = q->change[step][set][name] == 2 &&
+                   (q->deviates[step][set][name] == rank || sim_chance(rng, 10));
+    int out_of_turn = deviates && q->variants[set][name] > 1 && sim_chance(rng, 70);
+    sim_signature s = variant(p, q, step + out_of_turn, set, name);
     for (int st = 0; st <= step; st++)
         if (q->change[st][set][name] == 1) { /* from here on, on all ranks alike */
             sim_random same = {(uint64_t)st * 1000 + (uint64_t)set * 100 + (uint64_t)name};
             s = sim_deviation(&same, s, p->set[set].n);
         }
-    if (q->change[step][set][name] == 2 && (q->deviates[step][set][name] == rank || sim_chance(rng, 10)))
+    if (deviates && !out_of_turn)
         s = sim_deviation(rng, s, p->set[set].n);
     for (int i = 0; i < s.ntensors && sim_own_rows(s.operation); i++)
         s.tensor[i].dims[0] = sim_between(rng, 0, 5);

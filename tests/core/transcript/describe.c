@@ -76,7 +76,7 @@ static void put_up(line *l, hc__reader *r) {
         put(l, " joined %u", joined);
     put_column(l, r, "slot");
     put_column(l, r, "by-its-root");
-    put_column(l, r, "invalid");
+    put_column(l, r, "clash");
     for (uint32_t n = hc__read32(r); n > 0 && !r->bad; n--) {
         hc__read8(r); /* raised by the root of the operation */
         int signatures = hc__read8(r);
@@ -94,7 +94,7 @@ static void put_entry(line *l, hc__reader *r, const char *verb) {
     put(l, "%s %llu:", verb, (unsigned long long)hc__read64(r));
     put_flags(l, hc__read8(r));
     hc__read32(r); /* the last to join */
-    put_column(l, r, "invalid");
+    put_column(l, r, "clash");
     put_column(l, r, "slot");
     put_column(l, r, "without-root");
     for (uint32_t n = hc__read32(r); n > 0 && !r->bad; n--) {
