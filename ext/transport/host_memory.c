@@ -125,11 +125,11 @@ static void host_reduce(void *to, void *also, int to_dtype, const void *const *f
 
 /* A divisor beyond the type's range gives 0 for all its values, but one: the least value by its own magnitude,
  * hence the division in 64 bits where the type has fewer. */
-#define DIVIDE(T, WIDE)                                                                                      \
-    static void divide_##T(void *data, int64_t n, int64_t divisor) {                                         \
-        T##_t *x = data;                                                                                     \
-        for (int64_t i = 0; i < n; i++)                                                                      \
-            x[i] = (T##_t)((WIDE)x[i] / (WIDE)divisor);                                                      \
+#define DIVIDE(T, WIDE)                                              \
+    static void divide_##T(void *data, int64_t n, int64_t divisor) { \
+        T##_t *x = data;                                             \
+        for (int64_t i = 0; i < n; i++)                              \
+            x[i] = (T##_t)((WIDE)x[i] / (WIDE)divisor);              \
     }
 DIVIDE(uint8, uint64_t)
 DIVIDE(int8, int64_t)
@@ -154,21 +154,21 @@ static void host_divide(void *data, int dtype, int64_t n, int64_t divisor) {
 /* ---- neutral elements -------------------------------------------------------------------------------- */
 
 /*     dtype     one                              smallest                         largest */
-#define NEUTRAL(X)                                                                                           \
-    X(BOOL, 1, 0, 1)                                                                                         \
-    X(UINT8, 1, 0, UINT8_MAX)                                                                                \
-    X(INT8, 1, (uint8_t)INT8_MIN, INT8_MAX)                                                                  \
-    X(UINT16, 1, 0, UINT16_MAX)                                                                              \
-    X(INT16, 1, (uint16_t)INT16_MIN, INT16_MAX)                                                              \
-    X(UINT32, 1, 0, UINT32_MAX)                                                                              \
-    X(INT32, 1, (uint32_t)INT32_MIN, INT32_MAX)                                                              \
-    X(UINT64, 1, 0, UINT64_MAX)                                                                              \
-    X(INT64, 1, (uint64_t)INT64_MIN, INT64_MAX)                                                              \
-    X(FLOAT16, 0x3c00, 0xfc00, 0x7c00)                                                                       \
-    X(BFLOAT16, 0x3f80, 0xff80, 0x7f80)                                                                      \
-    X(FLOAT32, 0x3f800000, 0xff800000, 0x7f800000)                                                           \
-    X(FLOAT64, 0x3ff0000000000000, 0xfff0000000000000, 0x7ff0000000000000)                                   \
-    X(COMPLEX64, 0x3f800000, 0, 0)                                                                           \
+#define NEUTRAL(X)                                                         \
+    X(BOOL, 1, 0, 1)                                                       \
+    X(UINT8, 1, 0, UINT8_MAX)                                              \
+    X(INT8, 1, (uint8_t)INT8_MIN, INT8_MAX)                                \
+    X(UINT16, 1, 0, UINT16_MAX)                                            \
+    X(INT16, 1, (uint16_t)INT16_MIN, INT16_MAX)                            \
+    X(UINT32, 1, 0, UINT32_MAX)                                            \
+    X(INT32, 1, (uint32_t)INT32_MIN, INT32_MAX)                            \
+    X(UINT64, 1, 0, UINT64_MAX)                                            \
+    X(INT64, 1, (uint64_t)INT64_MIN, INT64_MAX)                            \
+    X(FLOAT16, 0x3c00, 0xfc00, 0x7c00)                                     \
+    X(BFLOAT16, 0x3f80, 0xff80, 0x7f80)                                    \
+    X(FLOAT32, 0x3f800000, 0xff800000, 0x7f800000)                         \
+    X(FLOAT64, 0x3ff0000000000000, 0xfff0000000000000, 0x7ff0000000000000) \
+    X(COMPLEX64, 0x3f800000, 0, 0)                                         \
     X(COMPLEX128, 0x3ff0000000000000, 0, 0)
 
 /* The bits of the element, from the lowest; the imaginary part of a complex number is 0. */

@@ -10,7 +10,7 @@
 #include <immintrin.h>
 
 #if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl"))),                  \
+#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl"))), \
                              apply_to = function)
 #else
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl")
@@ -20,8 +20,8 @@
 #define HC__KERNELS hc__kernels_avx512
 #define HC__NAME "avx512"
 /* One masked addition, which compilers do not find by themselves. */
-#define ADD_TO_NUMBERS(X, Y)                                                                                 \
-    (v_u32) _mm512_mask_add_epi32((__m512i)(X), _mm512_cmp_ps_mask((__m512)(X), (__m512)(X), _CMP_ORD_Q),    \
+#define ADD_TO_NUMBERS(X, Y)                                                                              \
+    (v_u32) _mm512_mask_add_epi32((__m512i)(X), _mm512_cmp_ps_mask((__m512)(X), (__m512)(X), _CMP_ORD_Q), \
                                   (__m512i)(X), (__m512i)(Y))
 #include "kernels_vector.h"
 

@@ -36,7 +36,7 @@ typedef VECTOR(double) v_f64;
 /* What passes between the steps of a kernel: bits, to be cast to the lanes that a step means. */
 typedef v_u64 vec;
 
-#define FLOATS (HC__VECTOR_BYTES / 4)  /* lanes */
+#define FLOATS (HC__VECTOR_BYTES / 4) /* lanes */
 #define DOUBLES (HC__VECTOR_BYTES / 8)
 
 /* Kernels work on two vecs at a time: as many half-width floats as one plain vec holds. */
@@ -64,18 +64,18 @@ INLINE vec pick(vec mask, vec yes, vec no) {
 
 /* ---- steps: load, combine, finish (kernels_loops.h puts them together) ------------------------------ */
 
-#define COMBINE(NAME, V, RESULT)                                                                             \
-    INLINE vec NAME(vec x, vec y) {                                                                          \
-        V a = (V)x, b = (V)y;                                                                                \
-        return (vec)(RESULT);                                                                                \
+#define COMBINE(NAME, V, RESULT)    \
+    INLINE vec NAME(vec x, vec y) { \
+        V a = (V)x, b = (V)y;       \
+        return (vec)(RESULT);       \
     }
 
 #define COMBINE_NUMBERS(T, V) COMBINE(add_##T, V, (a + b)) COMBINE(multiply_##T, V, (a * b))
-#define COMBINE_ORDER(T, V)                                                                                  \
+#define COMBINE_ORDER(T, V) \
     COMBINE(least_##T, V, pick((vec)(b < a), y, x)) COMBINE(greatest_##T, V, pick((vec)(b > a), y, x))
 /* Once a NaN, always a NaN; of equal values (zeros of two signs) the first stays. */
-#define COMBINE_FLOAT_ORDER(T, V)                                                                            \
-    COMBINE(least_##T, V, pick((vec)((b < a) | (b != b)) & (vec)(a == a), y, x))                             \
+#define COMBINE_FLOAT_ORDER(T, V)                                                \
+    COMBINE(least_##T, V, pick((vec)((b < a) | (b != b)) & (vec)(a == a), y, x)) \
     COMBINE(greatest_##T, V, pick((vec)((b > a) | (b != b)) & (vec)(a == a), y, x))
 
 COMBINE_NUMBERS(u8, v_u8)
@@ -101,27 +101,27 @@ COMBINE(xor_bits, vec, (a ^ b))
 /* The four products of the definition, each rounded, no search for infinities. The sign of the last one is turned
  * and there is no minus: gcc 12 makes its instruction that multiplies, adds and subtracts of one, whatever the
  * pragma says. */
-#define COMBINE_COMPLEX(T, V, LANES)                                                                         \
-    INLINE vec multiply_complex_##T(vec x, vec y) {                                                          \
-        V a = (V)x, b = (V)y, by_real = a, by_imaginary = a, turn = a;                                       \
-        for (int i = 0; i < LANES; i += 2) {                                                                 \
-            by_real[i] = a[i] * b[i];                                                                        \
-            by_real[i + 1] = a[i] * b[i + 1];                                                                \
-            by_imaginary[i] = a[i + 1] * b[i + 1];                                                           \
-            by_imaginary[i + 1] = a[i + 1] * b[i];                                                           \
-            turn[i] = -0.0f;                                                                                 \
-            turn[i + 1] = 0.0f;                                                                              \
-        }                                                                                                    \
-        return (vec)(by_real + (V)((vec)by_imaginary ^ (vec)turn));                                          \
+#define COMBINE_COMPLEX(T, V, LANES)                                   \
+    INLINE vec multiply_complex_##T(vec x, vec y) {                    \
+        V a = (V)x, b = (V)y, by_real = a, by_imaginary = a, turn = a; \
+        for (int i = 0; i < LANES; i += 2) {                           \
+            by_real[i] = a[i] * b[i];                                  \
+            by_real[i + 1] = a[i] * b[i + 1];                          \
+            by_imaginary[i] = a[i + 1] * b[i + 1];                     \
+            by_imaginary[i + 1] = a[i + 1] * b[i];                     \
+            turn[i] = -0.0f;                                           \
+            turn[i + 1] = 0.0f;                                        \
+        }                                                              \
+        return (vec)(by_real + (V)((vec)by_imaginary ^ (vec)turn));    \
     }
 COMBINE_COMPLEX(f32, v_f32, FLOATS)
 COMBINE_COMPLEX(f64, v_f64, DOUBLES)
 
 /* Logical reductions work on masks: all ones where the number is not zero (a NaN is not, -0.0 is). */
-#define LOAD_TRUTH(T, V, MAGNITUDE)                                                                          \
-    INLINE pair load_truth_##T(const void *from) {                                                           \
-        pair p = load_plain(from);                                                                           \
-        return (pair){(vec)(((V)p.a & (MAGNITUDE)) != 0), (vec)(((V)p.b & (MAGNITUDE)) != 0)};               \
+#define LOAD_TRUTH(T, V, MAGNITUDE)                                                            \
+    INLINE pair load_truth_##T(const void *from) {                                             \
+        pair p = load_plain(from);                                                             \
+        return (pair){(vec)(((V)p.a & (MAGNITUDE)) != 0), (vec)(((V)p.b & (MAGNITUDE)) != 0)}; \
     }
 LOAD_TRUTH(u8, v_u8, 0xff)
 LOAD_TRUTH(u16, v_u16, 0xffff)

@@ -47,12 +47,14 @@ typedef struct value {
     double re, im;
 } value;
 
-#define EACH_PLAIN(X)                                                                             \
-    X(UINT8, uint8_t)                                                                             \
-    X(INT8, int8_t)                                                                               \
-    X(UINT16, uint16_t)                                                                           \
-    X(INT16, int16_t) X(UINT32, uint32_t) X(INT32, int32_t) X(UINT64, uint64_t) X(INT64, int64_t) \
-        X(BOOL, uint8_t) X(FLOAT32, float) X(FLOAT64, double)
+#define EACH_PLAIN(X)   \
+    X(UINT8, uint8_t)   \
+    X(INT8, int8_t)     \
+    X(UINT16, uint16_t) \
+    X(INT16, int16_t)   \
+    X(UINT32, uint32_t) \
+    X(INT32, int32_t)   \
+    X(UINT64, uint64_t) X(INT64, int64_t) X(BOOL, uint8_t) X(FLOAT32, float) X(FLOAT64, double)
 
 static value load(int dtype, const void *data, int64_t i) {
     switch (dtype) {
