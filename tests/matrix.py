@@ -82,7 +82,7 @@ def make(environment: Environment) -> tuple[Path, Path]:
     install = [venv / "bin" / "python", "-m", "pip", "install", "--quiet"]
     set_up = [[python, "-m", "venv", venv], [*install, "--upgrade", "pip>=25.1"]]
     set_up += [[*install, *environment.wheels]] if environment.wheels else []
-    set_up += [[*install, "."], [*install, "--group", "test"]]
+    set_up += [[*install, "."], [*install, "--group", "build", "--group", "test"]]
     for command in set_up:
         subprocess.run(
             list(map(str, command)), cwd=tree, env=variables(environment, venv), check=True, timeout=900
