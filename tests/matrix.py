@@ -36,7 +36,7 @@ ENVIRONMENTS = (
     Environment("mpich-5", "python3.11", ("mpich>=5,<6",), "5.0"),
     Environment("mpich-4", "python3.11", ("mpich>=4,<5",), "4."),
     Environment("intel", "python3.11", ("impi-rt", "impi-devel"), "Intel(R) MPI Library"),
-    Environment("system-openmpi", "python3.11", (), "Open MPI) 4.1", mpicc="/usr/bin/mpicc.openmpi"),
+    Environment("system-openmpi", "python3.11", (), "OpenRTE) 4.1", mpicc="/usr/bin/mpicc.openmpi"),
 )
 
 
