@@ -2,7 +2,8 @@
 """From ranks that know nothing of each other to a loop with its home, its net and its first process set.
 
 A :class:`Meeting` is all that a World needs to be made: ranks that can exchange small objects. MPI gives one
-(here), threads of one process another (hpccoll.testing), a single process a trivial one.
+(here), a key-value store another (hpccoll.store), so do threads of one process (hpccoll.testing), and a single process
+a trivial one.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from importlib import metadata
 from typing import Any, Protocol
 
 from hpccoll import _core, config, errors
+from hpccoll.store import StoreMeeting
 
-__all__ = ["Alone", "Base", "Meeting", "MpiMeeting", "make"]
+__all__ = ["Alone", "Base", "Meeting", "MpiMeeting", "StoreMeeting", "make"]
 
 HELLO_TAG = 0x4843  # below the smallest tag limit that the MPI standard allows
 REPORT_EVERY = 10.0
@@ -191,11 +193,11 @@ class _Hello:
             missing -= {r for r in missing if requests[r].test()[0]}
             if missing and time.monotonic() - said > REPORT_EVERY:
                 said = time.monotonic()
-                print(f"hpccoll: start: waiting for {_some(missing)}", file=sys.stderr, flush=True)
+                print(f"hpccoll: start: waiting for {errors.some_ranks(missing)}", file=sys.stderr, flush=True)
             if missing:
                 time.sleep(0.0005)
         verdict = (
-            f"no word from {_some(missing)} within {self.timeout:g} s (HPCCOLL_START_TIMEOUT)"
+            f"no word from {errors.some_ranks(missing)} within {self.timeout:g} s (HPCCOLL_START_TIMEOUT)"
             if missing
             else ""
         )
@@ -222,12 +224,6 @@ class _Hello:
 
     def late(self) -> bool:
         return time.monotonic() - self.began > self.timeout
-
-
-def _some(ranks: set[int]) -> str:
-    shown = sorted(ranks)
-    more = f" and {len(shown) - 16} more" if len(shown) > 16 else ""
-    return f"rank{'s' if len(shown) > 1 else ''} {', '.join(map(str, shown[:16]))}{more}"
 
 
 # ---- nodes ------------------------------------------------------------------------------------------

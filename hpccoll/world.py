@@ -30,15 +30,20 @@ class World:
     core: _core.Set
     """The library's own: the process set below."""
 
-    def __init__(self, comm: Any = None, **knobs: Any) -> None:
-        """Make a World; all ranks of `comm` call this together.
+    def __init__(self, comm: Any = None, *, meeting: bootstrap.Meeting | None = None, **knobs: Any) -> None:
+        """Make a World; all ranks of `comm` (or of `meeting`) call this together.
 
         :param comm: an mpi4py communicator (default: MPI.COMM_WORLD, or this process alone where there is no MPI)
+        :param meeting: in place of a communicator, such as a bootstrap.StoreMeeting: no MPI is looked for then
         :param knobs: fields of hpccoll.config.Config that go before the environment
         :raises StartError: ranks are missing, settings differ, or shared memory or MPI failed
         """
         settings = config.read(**knobs)
-        self.base, self.core = bootstrap.make(_meeting(comm, settings), settings)
+        if comm is not None and meeting is not None:
+            raise errors.InvalidArgumentError(
+                "a World is made of a communicator or of a meeting, not of both"
+            )
+        self.base, self.core = bootstrap.make(meeting or _meeting(comm, settings), settings)
         _alive.add(self)
 
     @classmethod

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks that meet through a key-value store, such as torchrun gives them: a World without MPI, on one machine."""
+
+from __future__ import annotations
+
+import pickle
+import socket
+import sys
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Protocol
+
+from hpccoll import errors
+
+__all__ = ["Store", "StoreMeeting"]
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+REPORT_EVERY = 10.0
+GRACE = 5.0
+"""Seconds that the other ranks wait longer than rank 0, which knows who is missing and says so."""
+
+
+class Store(Protocol):
+    """What is needed of a store: four methods of torch.distributed.Store."""
+
+    def set(self, key: str, value: bytes) -> None:
+        """Set the value of a key that all ranks see."""
+
+    def get(self, key: str) -> bytes:
+        """Give the value of a key that is there."""
+
+    def wait(self, keys: list[str], timeout: timedelta) -> None:
+        """Return when all keys are there; raise after `timeout`."""
+
+    def check(self, keys: list[str]) -> bool:
+        """Whether all keys are there."""
+
+
+class StoreMeeting:
+    """See bootstrap.Meeting: ranks that share a store, and the memory of one machine."""
+
+    threads = False
+
+    def __init__(
+        self,
+        rank: int,
+        size: int,
+        store: Store,
+        *,
+        prefix: str = "hpccoll",
+        host: str | None = None,
+        timeout: float = 300.0,
+    ) -> None:
+        """Say hello to all ranks within `timeout` seconds.
+
+        :param rank: number of this process, from 0, :param size: of all of them
+        :param prefix: what the keys begin with; a prefix serves for one meeting
+        :param host: equal on ranks that can share memory; default: the host's name and the number of its boot
+        :param timeout: seconds for each exchange of the meeting
+        :raises StartError: ranks are missing, or the store failed; on all ranks that are there
+        """
+        if not 0 <= rank < size:
+            raise errors.InvalidArgumentError(f"rank {rank} of {size} ranks: ranks count from 0")
+        self.rank, self.size = rank, size
+        self.store, self.prefix, self.timeout = store, prefix, timeout
+        self.host = host or f"{socket.gethostname()} (boot {BOOT_ID.read_text().strip()})"
+        self.exchanges = 0
+        self.allgather(None)
+
+    def allgather(self, value: Any) -> list[Any]:
+        """See Meeting. Rank 0 reads what each rank wrote, and writes it all for the others to read."""
+        at, self.exchanges = f"{self.prefix}/{self.exchanges}", self.exchanges + 1
+        try:
+            self.store.set(f"{at}/{self.rank}", pickle.dumps(value))
+            if self.rank == 0:
+                self._collect(at)
+            elif not self._await([f"{at}/all"], self.timeout + GRACE):
+                self._refuse(f"no word from rank 0 within {self.timeout + GRACE:g} s")
+            verdict, values = pickle.loads(self.store.get(f"{at}/all"))
+        except errors.HpccollError:
+            raise
+        except Exception as error:
+            raise errors.StartError(
+                f"the World was not made: the store failed: {type(error).__name__}: {error}"
+            ) from error
+        if verdict:
+            self._refuse(verdict)
+        return [pickle.loads(one) for one in values]
+
+    def _collect(self, at: str) -> None:
+        keys = {r: f"{at}/{r}" for r in range(self.size)}
+        there = self._await(list(keys.values()), self.timeout, lambda: self._say_missing(keys))
+        if there:
+            verdict, values = "", [bytes(self.store.get(key)) for key in keys.values()]
+        else:
+            missing = errors.some_ranks(self._missing(keys))
+            verdict, values = f"no word from {missing} within {self.timeout:g} s (HPCCOLL_START_TIMEOUT)", []
+        self.store.set(f"{at}/all", pickle.dumps((verdict, values)))
+
+    def _await(self, keys: list[str], timeout: float, late: Callable[[], None] = lambda: None) -> bool:
+        """Whether all keys are there within `timeout` seconds; `late` is called every ten."""
+        limit = time.monotonic() + timeout
+        while (left := limit - time.monotonic()) > 0:
+            try:
+                self.store.wait(keys, timedelta(seconds=min(left, REPORT_EVERY)))
+            except Exception:  # noqa: BLE001 - of its own class in each store; a broken one fails in check(), too
+                if self.store.check(keys):
+                    return True
+                if time.monotonic() < limit:
+                    late()
+                    time.sleep(0.001)  # a store whose wait() does not wait
+            else:
+                return True
+        return False
+
+    def _missing(self, keys: dict[int, str]) -> set[int]:
+        return {rank for rank, key in keys.items() if not self.store.check([key])}
+
+    def _say_missing(self, keys: dict[int, str]) -> None:
+        missing = errors.some_ranks(self._missing(keys))
+        print(f"hpccoll: start: waiting for {missing}", file=sys.stderr, flush=True)
+
+    def _refuse(self, verdict: str) -> None:
+        raise errors.StartError(f"the World was not made: {verdict}")
+
+    def machine(self) -> str:
+        """See Meeting."""
+        return self.host
+
+    def net(self) -> Any:
+        """See Meeting: there is none yet, so all ranks must be on one node."""
+        ranks: dict[str, set[int]] = {}
+        for rank, host in enumerate(self.allgather(self.host)):
+            ranks.setdefault(host, set()).add(rank)
+        where = "; ".join(f"{host}: {errors.some_ranks(those)}" for host, those in ranks.items())
+        raise errors.StartError(
+            f"the ranks are on {len(ranks)} machines ({where}), and without MPI nothing carries data between nodes: "
+            "start the job with hpccoll run, mpirun or srun"
+            if len(ranks) > 1
+            else "HPCCOLL_NODES splits the ranks into nodes, and without MPI nothing carries data between nodes: "
+            "unset it, or start the job with hpccoll run, mpirun or srun"
+        )
+
+    def thread_level(self) -> str:
+        """See Meeting: no net sets a limit."""
+        return "MULTIPLE"
+
+    def describe_net(self) -> str:
+        """See Meeting."""
+        return "none"
+
+    def give_up(self) -> None:
+        """See Meeting: the others see that this process is gone, and nothing waits for them."""

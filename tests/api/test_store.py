@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Worlds without MPI: real processes that meet through a store."""
+
+import importlib.util
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+PRELUDE = """
+import os, sys, time
+import numpy as np
+rank, size, where = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+if where.isdigit():
+    from torch.distributed import TCPStore
+    store = TCPStore("127.0.0.1", int(where), is_master=rank == 0, wait_for_workers=False)
+else:
+    from file_store import FileStore
+    store = FileStore(where)
+import hpccoll
+from hpccoll.bootstrap import StoreMeeting
+def meet(timeout=20, **more):
+    return StoreMeeting(rank, size, store, timeout=timeout, **more)
+"""
+END = "\nassert 'mpi4py' not in sys.modules and (where.isdigit() or 'torch' not in sys.modules)\n"
+STORES = ["files", *(["tcp"] if importlib.util.find_spec("torch") else [])]
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return str(one.getsockname()[1])
+
+
+@pytest.fixture(params=STORES)
+def job(request, tmp_path):
+    """Run a script on ranks that know only the store: a list of (exit status, output)."""
+    path = os.pathsep.join([str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+    running = []
+
+    def run(ranks, script, size=0, **environment):
+        where = str(tmp_path) if request.param == "files" else free_port()
+        for rank in range(ranks):
+            command = [sys.executable, "-c", PRELUDE + script + END, str(rank), str(size or ranks), where]
+            running.append(
+                subprocess.Popen(
+                    command,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                    env=os.environ | environment | {"PYTHONPATH": path},
+                )
+            )
+        outputs = [one.communicate(timeout=60)[0] for one in running]
+        return [(one.returncode, text) for one, text in zip(running, outputs, strict=True)]
+
+    yield run
+    for one in running:
+        one.kill()
+        one.communicate()
+
+
+def ours():
+    return set(Path("/dev/shm").glob("hpccoll-*"))
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_start_work_end(job, ranks):
+    before = ours()
+    script = """
+hpccoll.init(meeting=meet())
+assert hpccoll.rank() == rank and hpccoll.size() == size == hpccoll.local_size()
+for _ in range(20):
+    assert (hpccoll.allreduce(np.ones(50000), name="x") == size).all()
+pair = hpccoll.world().split(rank % 2)
+assert hpccoll.allgather(rank, world=pair).tolist() == [r for r in range(size) if r % 2 == rank % 2]
+hpccoll.shutdown()
+with hpccoll.World(meeting=meet(prefix="again"), verbose=0) as world:
+    assert hpccoll.allreduce(1, world=world) == size
+print("fine")
+"""
+    done = job(ranks, script)
+    assert all(status == 0 and "fine" in output for status, output in done), done
+    assert f"{ranks} rank{'s' if ranks > 1 else ''} on 1 node ({ranks})" in done[0][1]
+    assert ours() <= before
+
+
+def test_missing_ranks_are_named_on_those_that_came(job):
+    script = """
+try:
+    meet(timeout=4)
+except hpccoll.StartError as error:
+    print(error)
+time.sleep(1)  # the store is rank 0's
+"""
+    for status, output in job(3, script, size=5):
+        assert status == 0, output
+        assert "the World was not made: no word from ranks 3, 4 within 4 s" in output
+
+
+def test_several_machines_are_refused_on_all_ranks(job):
+    script = """
+try:
+    hpccoll.World(meeting=meet(host=f"host{rank // 2}"), verbose=0)
+except hpccoll.StartError as error:
+    print(error)
+time.sleep(1)
+"""
+    for status, output in job(3, script):
+        assert status == 0, output
+        assert (
+            "the ranks are on 2 machines (host0: ranks 0, 1; host1: rank 2), and without MPI nothing"
+            in output
+        )
+        assert "hpccoll run, mpirun or srun" in output
+
+
+def test_emulated_nodes_are_refused_on_all_ranks(job):
+    script = """
+try:
+    hpccoll.World(meeting=meet(), verbose=0)
+except hpccoll.StartError as error:
+    print(error)
+time.sleep(1)
+"""
+    for status, output in job(2, script, HPCCOLL_NODES="2"):
+        assert status == 0, output
+        assert "HPCCOLL_NODES splits the ranks into nodes, and without MPI nothing carries data" in output
+
+
+def test_settings_must_agree(job):
+    script = """
+try:
+    hpccoll.World(meeting=meet(), cache_capacity=64 + rank)
+except hpccoll.StartError as error:
+    print(error)
+time.sleep(1)
+"""
+    for status, output in job(2, script):
+        assert status == 0, output
+        assert "HPCCOLL_CACHE_CAPACITY differs between ranks: 64 on rank 0; 65 on rank 1" in output
+
+
+def test_a_killed_rank_is_named_and_nobody_hangs(job):
+    script = """
+import signal
+hpccoll.init(meeting=meet())
+hpccoll.allreduce(np.ones(10))
+if rank == 1:
+    os.kill(os.getpid(), signal.SIGKILL)
+hpccoll.allreduce(np.ones(10), name="after")
+"""
+    began = time.monotonic()
+    done = job(3, script)
+    assert time.monotonic() - began < 30
+    assert done[1][0] == -signal.SIGKILL
+    for rank in (0, 2):
+        status, output = done[rank]
+        assert status == 1, output
+        assert "PeerLost: rank 1 of the World was lost: its process is gone" in output
+
+
+def test_a_store_that_fails_is_a_start_error(job):
+    script = """
+try:
+    StoreMeeting(0, 1, object(), timeout=1)
+except hpccoll.StartError as error:
+    print(error)
+"""
+    ((status, output),) = job(1, script)
+    assert status == 0, output
+    assert "the World was not made: the store failed: AttributeError: " in output
