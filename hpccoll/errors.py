@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One exception class for each status of the C tables (``HC_STATUSES`` in ``ext/core/hc.h``), and two roots.
 
-The docstring of a class is what the error page of the documentation shows.
+What one rank can see by itself is a ValueError as well, what happens among the ranks a RuntimeError. The docstring of
+a class is what the error page of the documentation shows.
 """
 
 from __future__ import annotations
@@ -31,23 +32,23 @@ class HpccollError(Exception):
     """Anything that hpccoll raises, but for the builtin ``TimeoutError`` of ``Handle.wait(timeout)``."""
 
 
-class RecoverableError(HpccollError):
+class RecoverableError(HpccollError, RuntimeError):
     """The World is broken but the process is sound: make a new World, or end in order."""
 
 
-class MismatchError(HpccollError):
+class MismatchError(HpccollError, RuntimeError):
     """Ranks asked for different things under one name. The same text on all ranks; no buffer was touched."""
 
 
-class DuplicateNameError(HpccollError):
+class DuplicateNameError(HpccollError, ValueError):
     """A request of this name is still in flight in this World."""
 
 
-class ShutDownError(HpccollError):
+class ShutDownError(HpccollError, RuntimeError):
     """The World was shut down, here or by another rank, before this request was agreed."""
 
 
-class RootJoinedError(HpccollError):
+class RootJoinedError(HpccollError, RuntimeError):
     """The root of a broadcast had joined: nobody has the data."""
 
 
@@ -75,7 +76,7 @@ class ProtocolError(RecoverableError):
     """A control message could not be decoded: a bug, or two versions of hpccoll in one job."""
 
 
-class ForkedError(HpccollError):
+class ForkedError(HpccollError, RuntimeError):
     """The process was forked after ``init()``; the World is its parent's. Use the spawn start method."""
 
 
@@ -83,7 +84,7 @@ class BrokenWorldError(RecoverableError):
     """An earlier failure broke the World; its error tells why."""
 
 
-class UnsupportedError(HpccollError, TypeError):
+class UnsupportedError(HpccollError, TypeError, ValueError):
     """The combination of operation, reduction, dtype and memory is not defined."""
 
 
@@ -91,7 +92,7 @@ class ResultSizeError(HpccollError, ValueError):
     """``out`` has not the size of the result."""
 
 
-class StartError(HpccollError):
+class StartError(HpccollError, RuntimeError):
     """The World could not be made: ranks are missing, settings differ, or the launch was not what it seems."""
 
 

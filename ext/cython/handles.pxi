@@ -119,6 +119,9 @@ cdef class Handle:
         """`inputs` is the input array: its dtype and row shape are the result's."""
         cdef hc_piece *piece = &self.c.pieces[0]
         array = self.inputs
+        if type(array) is Buffer:
+            self.build_gathered_bytes(piece, <Buffer>array)
+            return 0
         result = take_result(piece, array.dtype, (piece.out_rows, *array.shape[1:]))
         if self.out is not None:
             target = arrays.adopt_out(self.out)
@@ -128,6 +131,19 @@ cdef class Handle:
             target[...] = result
             result = self.out
             self.restores = None
+        self.result = (result, self.rows()) if self.operation == HC_ALLTOALL else result
+        return 0
+
+    cdef int build_gathered_bytes(self, hc_piece *piece, Buffer like) except -1:
+        """The result of a gather of Buffers: bytes, in new memory or in `out`."""
+        cdef Operand o, from_
+        result = take_result(piece, np.dtype(np.uint8), (piece.out_rows * piece.row * hc_dtype_size(like.o.dtype),))
+        if self.out is not None:
+            if not read_plain(self.out, &o, True) or o.nbytes != result.nbytes:
+                raise errors.ResultSizeError(f"out is no Buffer of {result.nbytes} bytes, the size of the result")
+            read_plain(result, &from_, False)
+            memcpy(o.data, from_.data, o.nbytes)
+            result = self.out
         self.result = (result, self.rows()) if self.operation == HC_ALLTOALL else result
         return 0
 

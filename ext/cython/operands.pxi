@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # operands.pxi - arrays to addresses.
 #
-# A plain contiguous NumPy array is read through its buffer right here (0.1 us). Anything else takes the way over
-# hpccoll.arrays, which knows the other protocols. Only the address is kept; the array object is held by the
-# handle, and NumPy does not resize what others hold.
+# A plain contiguous NumPy array is read through its buffer right here (0.1 us), a Buffer is read as it is. Anything
+# else takes the way over hpccoll.arrays, which knows the other protocols. Only the address is kept; the array object
+# is held by the handle, and NumPy does not resize what others hold.
 
 DEF MAX_DIMS = 64
 
@@ -18,6 +18,38 @@ cdef struct Operand:
     int64_t count, nbytes
     int dtype, ndim
     int64_t dims[MAX_DIMS]
+
+
+@cython.final
+@cython.freelist(64)
+cdef class Buffer:
+    """Contiguous host memory of a framework: an operand that needs no conversion, for adapters (hpccoll.torch).
+
+    An allgather or alltoall of one gives bytes (1-d uint8) unless `out` is another.
+    """
+    cdef Operand o
+    cdef readonly object owner
+
+    def __init__(self, size_t address, int dtype, shape, owner):
+        """
+        :param address: of the first element; may be written to if the Buffer is used as `out`
+        :param dtype: index in DTYPES
+        :param shape: elements in each dimension
+        :param owner: keeps the memory alive
+        """
+        cdef int64_t n
+        if dtype < 0 or dtype >= HC_DTYPE_COUNT or len(shape) > MAX_DIMS:
+            raise errors.InvalidArgumentError(f"no Buffer of dtype {dtype} and {len(shape)} dimensions")
+        self.o.dtype = dtype
+        self.o.ndim = 0
+        self.o.count = 1
+        for n in shape:
+            self.o.dims[self.o.ndim] = n
+            self.o.ndim += 1
+            self.o.count *= n
+        self.o.nbytes = self.o.count * <int64_t>hc_dtype_size(dtype)
+        self.o.data = <char *>address if self.o.nbytes else NOWHERE
+        self.owner = owner
 
 
 cdef inline int dtype_of(const char *form) noexcept:
@@ -57,9 +89,12 @@ cdef inline int dtype_of(const char *form) noexcept:
 
 
 cdef inline int read_plain(object x, Operand *o, bint writable) except -1:
-    """1: x is a plain contiguous array, `o` describes it; 0: it is something else."""
+    """1: x is a plain contiguous array or a Buffer, `o` describes it; 0: it is something else."""
     cdef Py_buffer view
     cdef int d, dtype
+    if type(x) is Buffer:
+        o[0] = (<Buffer>x).o
+        return 1
     if type(x) is not ndarray:
         return 0
     try:
@@ -122,6 +157,8 @@ cdef inline int same_shape(const Operand *a, const Operand *b) noexcept:
 
 cdef object new_output(object like, const Operand *shape, Operand *o):
     """A fresh array of the dtype of `like` and the shape in `shape`; described in `o`."""
+    if type(like) is Buffer:
+        raise errors.InvalidArgumentError("a Buffer needs an out")
     if shape == NULL:
         out = empty_like(like)
     else:

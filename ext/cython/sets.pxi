@@ -325,9 +325,10 @@ cdef class Set:
         cdef bint unnamed
         array = read_input(x, &i, restores)
         if i.ndim == 0:
-            array = array.reshape(1)
             i.ndim, i.dims[0] = 1, 1
-            restores = [None]
+            if type(array) is ndarray:
+                array = array.reshape(1)
+                restores = [None]
         cdef hc_handle *h = self.new_handle(HC_EV_ENQUEUE, name, 1, i.ndim, self.size, &unnamed)
         h.request.operation = HC_ALLGATHER
         put_tensor(h, 0, h.dims, &i, NULL, row_of(&i))
