@@ -193,7 +193,9 @@ class _Hello:
             missing -= {r for r in missing if requests[r].test()[0]}
             if missing and time.monotonic() - said > REPORT_EVERY:
                 said = time.monotonic()
-                print(f"hpccoll: start: waiting for {errors.some_ranks(missing)}", file=sys.stderr, flush=True)
+                print(
+                    f"hpccoll: start: waiting for {errors.some_ranks(missing)}", file=sys.stderr, flush=True
+                )
             if missing:
                 time.sleep(0.0005)
         verdict = (

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Horovod's interfaces to all frameworks share; hpccoll.torch adds what is PyTorch's."""
+
+from hpccoll.horovod.built import (
+    ccl_built,
+    cuda_built,
+    ddl_built,
+    gloo_built,
+    gloo_enabled,
+    mpi_built,
+    mpi_enabled,
+    mpi_threads_supported,
+    nccl_built,
+    rocm_built,
+)
+from hpccoll.horovod.errors import HorovodInternalError, HostsUpdatedInterrupt
+from hpccoll.horovod.job import (
+    barrier,
+    cross_rank,
+    cross_size,
+    init,
+    is_homogeneous,
+    is_initialized,
+    join,
+    local_rank,
+    local_size,
+    rank,
+    shutdown,
+    size,
+)
+from hpccoll.horovod.objects import allgather_object, broadcast_object, broadcast_object_fn
+from hpccoll.horovod.process_sets import (
+    ProcessSet,
+    add_process_set,
+    global_process_set,
+    process_set_by_id,
+    process_set_ids,
+    remove_process_set,
+)
+from hpccoll.horovod.reductions import Adasum, Average, Max, Min, Product, Sum
+
+__all__ = [
+    "Adasum", "Average", "HorovodInternalError", "HostsUpdatedInterrupt", "Max", "Min", "ProcessSet", "Product", "Sum",
+    "add_process_set", "allgather_object", "barrier", "broadcast_object", "broadcast_object_fn", "ccl_built",
+    "cross_rank", "cross_size", "cuda_built", "ddl_built", "global_process_set", "gloo_built", "gloo_enabled", "init",
+    "is_homogeneous", "is_initialized", "join", "local_rank", "local_size", "mpi_built", "mpi_enabled",
+    "mpi_threads_supported", "nccl_built", "process_set_by_id", "process_set_ids", "rank", "remove_process_set",
+    "rocm_built", "shutdown", "size",
+]  # fmt: skip

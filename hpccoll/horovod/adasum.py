@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Adasum: a sum that keeps its length where gradients point the same way, and adds them where they are orthogonal.
+
+Two vectors a and b become a (1 - a.b / 2|a|^2) + b (1 - a.b / 2|b|^2); more of them pairwise, in a binary tree over
+the ranks (0 with 1, 2 with 3, then 01 with 23, ...). Source: S. Maleki et al., "Scaling Distributed Training with
+Adaptive Summation", MLSys 2021, algorithm 1.
+
+The tree is not walked by messages. One alltoall gives each rank its share of all vectors, where it can form every
+pair of a level; only the three scalar products of each pair are summed over the ranks, in float64. An allgather puts
+the shares together: the bytes of a ring allreduce and log2(ranks) small allreduces.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import functools
+import itertools
+import sys
+import threading
+import weakref
+from collections.abc import Iterator
+
+import numpy as np
+
+from hpccoll import collectives, errors
+from hpccoll.world import World
+
+__all__ = ["Procedure", "begin", "combine"]
+
+TINY = np.sqrt(sys.float_info.min)
+"""Squared lengths below this count as zero: such a vector is added as it is."""
+
+_unnamed: weakref.WeakKeyDictionary[World, Iterator[int]] = weakref.WeakKeyDictionary()
+
+
+class Procedure:
+    """An Adasum under way."""
+
+    def __init__(self, future: concurrent.futures.Future[np.ndarray]) -> None:
+        self._future = future
+
+    def done(self) -> bool:
+        """Whether it is finished, well or not."""
+        return self._future.done()
+
+    def wait(self) -> np.ndarray:
+        """Block until it is finished; the result, of the shape and dtype of the input."""
+        return self._future.result()
+
+
+def begin(x: np.ndarray, name: str | None, world: World) -> Procedure:
+    """Start the Adasum of one array of float32 or float64, which must not be changed until it is finished.
+
+    Where MPI allows calls from one thread alone, it is finished on return.
+
+    :param name: as for other operations; calls without one match by their order
+    :raises NotImplementedError: the number of ranks is no power of two (as in Horovod)
+    """
+    if world.size & (world.size - 1):
+        raise NotImplementedError(f"Adasum needs a power of two of ranks, the process set has {world.size}")
+    if x.dtype not in (np.float32, np.float64):
+        raise errors.UnsupportedError(f"Adasum of {x.dtype}: it is for floating-point values")
+    if name is None:
+        name = f"noname.{next(_unnamed.setdefault(world, itertools.count()))}"
+    run = _run(x, f"adasum.{name}", world)
+    if world.base.loop.background:
+        return Procedure(asyncio.run_coroutine_threadsafe(run, _reactor()))
+    future: concurrent.futures.Future[np.ndarray] = concurrent.futures.Future()
+    try:
+        future.set_result(asyncio.run(run))
+    except errors.HpccollError as error:
+        future.set_exception(error)
+    return Procedure(future)
+
+
+async def _run(x: np.ndarray, name: str, world: World) -> np.ndarray:
+    p = world.size
+    shares = np.zeros((p, max(1, -(-x.size // p))), x.dtype)
+    shares.reshape(-1)[: x.size] = x.reshape(-1)
+    vectors, here = await collectives.alltoall_async(shares, name=f"{name}.shares", world=world)
+    if not here.all():
+        return (await _without_joined(shares, here > 0, name, world))[: x.size].reshape(x.shape)
+    for level in range(p.bit_length() - 1):
+        a, b = vectors[0::2], vectors[1::2]
+        products = await collectives.allreduce_async(
+            _products(a, b), name=f"{name}.level{level}", world=world
+        )
+        vectors = combine(a, b, products)
+    whole: np.ndarray = await collectives.allgather_async(vectors[0], name=f"{name}.result", world=world)
+    return whole[: x.size].reshape(x.shape)
+
+
+async def _without_joined(shares: np.ndarray, here: np.ndarray, name: str, world: World) -> np.ndarray:
+    """The vector of a joined rank is zero, and it takes no share: everybody forms the whole."""
+    gathered = await collectives.allgather_async(shares.reshape(1, -1), name=f"{name}.whole", world=world)
+    vectors = np.zeros((len(here), shares.size), shares.dtype)
+    vectors[here] = gathered
+    while len(vectors) > 1:
+        a, b = vectors[0::2], vectors[1::2]
+        vectors = combine(a, b, _products(a, b))
+    result: np.ndarray = vectors[0]
+    return result
+
+
+def _products(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Scalar products of row pairs: (3, n) float64 of a.a, b.b, a.b for `a` and `b` of shape (n, length)."""
+    wide = functools.partial(np.einsum, "ij,ij->i", dtype=np.float64, casting="safe")
+    return np.stack([wide(a, a), wide(b, b), wide(a, b)])
+
+
+def combine(a: np.ndarray, b: np.ndarray, products: np.ndarray) -> np.ndarray:
+    """Adasum of row pairs.
+
+    :param a: (n, length), a part of n vectors; `b` likewise
+    :param products: (3, n), the scalar products a.a, b.b, a.b of the whole vectors
+    :returns: (n, length), in the dtype of `a`
+    """
+    aa, bb, ab = products
+    of_a = 1.0 - np.divide(ab, 2.0 * aa, out=np.zeros_like(ab), where=aa >= TINY)
+    of_b = 1.0 - np.divide(ab, 2.0 * bb, out=np.zeros_like(ab), where=bb >= TINY)
+    result: np.ndarray = of_a[:, None].astype(a.dtype) * a + of_b[:, None].astype(b.dtype) * b
+    return result
+
+
+# ---- the thread that leads procedures from step to step ------------------------------------------------
+
+
+@functools.cache
+def _reactor() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="hpccoll-adasum", daemon=True).start()
+    return loop

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Horovod calls "built" and "enabled": which transports there are, and which one is used."""
+
+from __future__ import annotations
+
+import importlib.util
+
+from hpccoll import bootstrap, errors
+from hpccoll.world import current, is_initialized
+
+__all__ = [
+    "ccl_built", "cuda_built", "ddl_built", "gloo_built", "gloo_enabled", "mpi_built", "mpi_enabled",
+    "mpi_threads_supported", "nccl_built", "rocm_built",
+]  # fmt: skip
+
+
+def mpi_built() -> bool:
+    """Whether the part that speaks MPI was built."""
+    return importlib.util.find_spec("hpccoll._mpi") is not None
+
+
+def mpi_enabled() -> bool:
+    """Whether the ranks of the World meet through MPI."""
+    return is_initialized() and isinstance(current().base.meeting, bootstrap.MpiMeeting)
+
+
+def mpi_threads_supported() -> bool:
+    """Whether MPI allows calls from several threads (MPI_THREAD_MULTIPLE). ValueError if MPI is not used."""
+    if not mpi_enabled():
+        raise errors.InvalidArgumentError("the ranks of this World do not use MPI, or there is no World yet")
+    return bool(current().base.level == "MULTIPLE")
+
+
+def nccl_built() -> int:
+    """0: there is no NCCL in hpccoll."""
+    return 0
+
+
+def gloo_built() -> bool:
+    """False: there is no Gloo in hpccoll."""
+    return False
+
+
+def gloo_enabled() -> bool:
+    """False: there is no Gloo in hpccoll."""
+    return False
+
+
+def ddl_built() -> bool:
+    """False: there is no DDL in hpccoll."""
+    return False
+
+
+def ccl_built() -> bool:
+    """False: there is no oneCCL in hpccoll."""
+    return False
+
+
+def cuda_built() -> bool:
+    """False: this version moves host memory only."""
+    return False
+
+
+def rocm_built() -> bool:
+    """False: this version moves host memory only."""
+    return False

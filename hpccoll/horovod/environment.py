@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""HOROVOD_ variables: those with a counterpart are honoured, the others are named, none is ignored in silence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from hpccoll import config, errors
+
+__all__ = ["Found", "read"]
+
+PREFIX = "HOROVOD_"
+
+
+class Found(NamedTuple):
+    """What the HOROVOD_ variables of an environment mean here."""
+
+    knobs: dict[str, Any]
+    """Fields of Config, for init()."""
+    lines: list[str]
+    """What there is to say about them."""
+
+
+def _number(text: str) -> float:
+    return float(text)
+
+
+def _milliseconds(text: str) -> float:
+    return float(text) / 1000
+
+
+def _true(text: str) -> bool:
+    """Horovod takes numbers above 0 for true and any word for false; here words mean what they say."""
+    return text.lower() in ("true", "yes", "on") or (text.lstrip("-").isdigit() and int(text) > 0)
+
+
+def _verbose(text: str) -> int:
+    return {"trace": 2, "debug": 2, "info": 2, "warning": 1, "error": 0, "fatal": 0}[text.lower()]
+
+
+_KNOBS: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "FUSION_THRESHOLD": ("fusion_threshold", int),
+    "CYCLE_TIME": ("raise_window", _milliseconds),
+    "CACHE_CAPACITY": ("cache_capacity", int),
+    "STALL_CHECK_TIME_SECONDS": ("stall_warning", _number),
+    "STALL_SHUTDOWN_TIME_SECONDS": ("stall_limit", _number),
+    "START_TIMEOUT": ("start_timeout", _number),
+    "LOG_LEVEL": ("verbose", _verbose),
+}
+"""Variable to knob, and how its value is read."""
+
+_ALWAYS = {
+    "DYNAMIC_PROCESS_SETS": "process sets are always dynamic",
+    "DISABLE_GROUP_FUSION": "a group is always a batch of its own",
+    "HIERARCHICAL_ALLREDUCE": "the data path is always hierarchical",
+    "HIERARCHICAL_ALLGATHER": "the data path is always hierarchical",
+}
+"""Variables that ask for what is the case anyway, and what that is."""
+
+
+def read(env: Mapping[str, str]) -> Found:
+    """Translate the HOROVOD_ variables of `env`; an HPCCOLL_ variable goes before its predecessor."""
+    knobs: dict[str, Any] = {}
+    lines, unknown = [], []
+    for variable in sorted(name for name in env if name.startswith(PREFIX)):
+        name, text = variable.removeprefix(PREFIX), env[variable]
+        if name == "STALL_CHECK_DISABLE":
+            lines += _stall_check(text, env, knobs)
+        elif name in _KNOBS:
+            lines.append(_honour(variable, text, env, knobs))
+        elif name in _ALWAYS:
+            lines.append(f"{variable} is not needed: {_ALWAYS[name]}")
+        else:
+            unknown.append(variable)
+    if unknown:
+        lines.append(f"{', '.join(unknown)}: no counterpart in hpccoll, without effect")
+    return Found(knobs, lines)
+
+
+def _honour(variable: str, text: str, env: Mapping[str, str], knobs: dict[str, Any]) -> str:
+    knob, parse = _KNOBS[variable.removeprefix(PREFIX)]
+    new = config.variable(knob)
+    if new in env:
+        return f"{new} goes before {variable}"
+    try:
+        knobs[knob] = parse(text)
+    except (ValueError, KeyError):
+        raise errors.InvalidArgumentError(
+            f"{variable}={text!r} could not be read; its name is now {new}"
+        ) from None
+    return f"{variable} is honoured; its name is now {new} (here {knobs[knob]:g})"
+
+
+def _stall_check(text: str, env: Mapping[str, str], knobs: dict[str, Any]) -> list[str]:
+    if not _true(text):
+        return []
+    new = [config.variable(knob) for knob in ("stall_warning", "stall_limit")]
+    for knob in ("stall_warning", "stall_limit"):
+        if config.variable(knob) not in env:
+            knobs[knob] = 0.0
+    return [f"{PREFIX}STALL_CHECK_DISABLE is honoured; its names are now {new[0]}=0 and {new[1]}=0"]

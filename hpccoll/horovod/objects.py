@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Objects of Python to all ranks."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+from hpccoll import collectives
+from hpccoll.horovod import names
+from hpccoll.horovod.process_sets import ProcessSet, global_process_set, root_in, world_of
+
+__all__ = ["allgather_object", "broadcast_object", "broadcast_object_fn"]
+
+
+def broadcast_object(
+    obj: Any, root_rank: int = 0, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Any:
+    """Give the root's object to all ranks of the process set.
+
+    :param obj: anything that pickle knows, or cloudpickle if that is installed (functions of the main program)
+    :param root_rank: global rank
+    """
+    root, world = root_in(process_set, root_rank), world_of(process_set)
+    data = _dumps(obj) if world.rank == root else b""
+    received = collectives.broadcast_object(
+        data, root, name=names.request("broadcast_object", name), world=world
+    )
+    return obj if world.rank == root else pickle.loads(received)
+
+
+def broadcast_object_fn(
+    root_rank: int = 0, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Callable[[Any], Any]:
+    """broadcast_object() with everything but the object."""
+    return lambda obj: broadcast_object(obj, root_rank, name, process_set)
+
+
+def allgather_object(
+    obj: Any, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> list[Any]:
+    """Collect one object of each rank of the process set, in the order of its ranks; see broadcast_object."""
+    world = world_of(process_set)
+    received = collectives.allgather_object(
+        _dumps(obj), name=names.request("allgather_object", name), world=world
+    )
+    return [pickle.loads(data) for data in received]
+
+
+def _dumps(obj: Any) -> bytes:
+    try:
+        return pickle.dumps(obj)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        try:
+            import cloudpickle
+        except ImportError:
+            error.add_note("cloudpickle, which can send functions and local classes, is not installed")
+            raise error from None
+    data: bytes = cloudpickle.dumps(obj)
+    return data

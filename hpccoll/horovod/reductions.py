@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Horovod's reductions: their numbers, and what they are here."""
+
+from __future__ import annotations
+
+import enum
+import warnings
+
+from hpccoll import collectives, errors
+
+__all__ = ["Adasum", "Average", "Max", "Min", "Product", "ReduceOp", "Sum", "choose", "reduction"]
+
+
+class ReduceOp(enum.IntEnum):
+    """How values are combined, with Horovod's numbers."""
+
+    Average = 0
+    Sum = 1
+    Adasum = 2
+    Min = 3
+    Max = 4
+    Product = 5
+
+
+Average, Sum, Adasum = ReduceOp.Average, ReduceOp.Sum, ReduceOp.Adasum
+Min, Max, Product = ReduceOp.Min, ReduceOp.Max, ReduceOp.Product
+
+_HERE = {
+    Average: collectives.AVERAGE,
+    Sum: collectives.SUM,
+    Min: collectives.MIN,
+    Max: collectives.MAX,
+    Product: collectives.PRODUCT,
+}
+
+
+def choose(op: int | None, average: bool | None = None) -> ReduceOp:
+    """The reduction that is meant by `op` and its deprecated predecessor `average`; Average if neither is given."""
+    if average is not None:
+        if op is not None:
+            raise errors.InvalidArgumentError(
+                "op and average are both given: average is deprecated, use op alone"
+            )
+        warnings.warn("average is deprecated, use op=Average or op=Sum", DeprecationWarning, stacklevel=3)
+        return Average if average else Sum
+    if op is None:
+        return Average
+    try:
+        return ReduceOp(op)
+    except ValueError:
+        raise errors.InvalidArgumentError(
+            f"op is {op!r}: use one of {', '.join(one.name for one in ReduceOp)}"
+        ) from None
+
+
+def reduction(op: ReduceOp) -> collectives.Reduction:
+    """The library's reduction; Adasum is none but a procedure (hpccoll.horovod.adasum)."""
+    if op is Adasum:
+        raise errors.InvalidArgumentError("Adasum is for allreduce alone")
+    return _HERE[op]

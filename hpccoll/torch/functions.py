@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Horovod's functions for the state of a training: parameters and optimizers."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+
+from hpccoll import errors
+from hpccoll.horovod.job import rank
+from hpccoll.horovod.objects import broadcast_object
+from hpccoll.horovod.process_sets import ProcessSet, global_process_set
+from hpccoll.torch.asynchronous import broadcast_async_
+from hpccoll.torch.handles import synchronize
+
+__all__ = ["broadcast_optimizer_state", "broadcast_parameters"]
+
+
+def broadcast_parameters(
+    params: Mapping[str, Any] | Iterable[Any], root_rank: int, process_set: ProcessSet = global_process_set
+) -> None:
+    """Give the root's parameters to all ranks, in place.
+
+    :param params: model.state_dict(), model.named_parameters() or model.parameters(); None is left out
+    :param root_rank: global rank
+    """
+    if isinstance(params, Mapping):
+        pairs = sorted(params.items())
+    elif isinstance(params, Iterable) and not isinstance(params, torch.Tensor):
+        pairs = [one if isinstance(one, tuple) else (None, one) for one in params]
+    else:
+        raise errors.InvalidArgumentError(f"parameters are a dict or a list, not {type(params)}")
+    handles = [
+        broadcast_async_(tensor, root_rank, name, process_set) for name, tensor in pairs if tensor is not None
+    ]
+    for handle in handles:
+        synchronize(handle)
+
+
+def broadcast_optimizer_state(
+    optimizer: torch.optim.Optimizer,
+    root_rank: int,
+    model: torch.nn.Module | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> None:
+    """Give the state and the options of the root's optimizer to all ranks.
+
+    The other ranks' optimizers need no state before: its form comes from the root, then its tensors.
+
+    :param root_rank: global rank
+    :param model: for Horovod's signature; it is not needed
+    """
+    del model
+    tensors: list[torch.Tensor] = []
+    form = _form(optimizer.state_dict(), tensors) if rank() == root_rank else b""
+    form = broadcast_object(form, root_rank, "optimizer_state.form", process_set)
+    state = None if rank() == root_rank else _fill(form, tensors)
+    broadcast_parameters(
+        {f"optimizer_state.{i:06}": tensor for i, tensor in enumerate(tensors)}, root_rank, process_set
+    )
+    if state is not None:
+        optimizer.load_state_dict(state)
+
+
+def _form(state: Any, tensors: list[torch.Tensor]) -> bytes:
+    """Pickle `state` without the values of its tensors, which go to `tensors`."""
+
+    class Pickler(pickle.Pickler):
+        def persistent_id(self, obj: Any) -> Any:
+            if not isinstance(obj, torch.Tensor):
+                return None
+            tensors.append(obj.detach())
+            return tuple(obj.shape), obj.dtype
+
+    data = io.BytesIO()
+    Pickler(data).dump(state)
+    return data.getvalue()
+
+
+def _fill(form: bytes, tensors: list[torch.Tensor]) -> Any:
+    """Undo _form() with new tensors, without values, in the same order."""
+
+    class Unpickler(pickle.Unpickler):
+        def persistent_load(self, pid: Any) -> torch.Tensor:
+            shape, dtype = pid
+            tensors.append(torch.empty(shape, dtype=dtype))
+            return tensors[-1]
+
+    return Unpickler(io.BytesIO(form)).load()
