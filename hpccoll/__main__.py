@@ -6,6 +6,8 @@ import sys
 
 from hpccoll import info
 from hpccoll.launch import cli as run
+from hpccoll.lint import cli as lint
+from hpccoll.submit import cli as submit
 
 
 def main() -> int:
@@ -15,6 +17,8 @@ def main() -> int:
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     run.add_parser(commands)
+    submit.add_parser(commands)
+    lint.add_parser(commands)
     info.add_parser(commands)
     arguments = parser.parse_args()
     status: int = arguments.main(arguments)

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A job script taken apart: directives, the lines that start ranks, and the environment at each of them."""
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import PurePath
+
+from hpccoll.lint import lsf, shell, slurm
+from hpccoll.lint.options import Grammar, Parsed, parse
+
+LAUNCHERS = {
+    "srun": "srun",
+    "jsrun": "jsrun",
+    "mpirun": "mpirun",
+    "mpiexec": "mpirun",
+    "orterun": "mpirun",
+    "prterun": "mpirun",
+}
+SCHEDULERS: dict[str, Grammar] = {"SBATCH": slurm.sbatch, "BSUB": lsf.bsub}
+PLAIN = {
+    "hostname", "date", "echo", "env", "printenv", "nvidia-smi", "rocm-smi", "lscpu", "numactl", "mkdir", "rm", "cp",
+    "rsync", "tar", "sleep", "true", "ls", "cat", "uname", "free", "df", "bash", "sh", "taskset", "id", "pwd",
+}  # fmt: skip
+"""Programs that do not speak MPI."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A line that starts ranks. `launcher`: srun, jsrun or mpirun; `words` follow it, known variables put in."""
+
+    launcher: str
+    words: tuple[str, ...]
+    line: int
+    background: bool
+    environment: Mapping[str, str]
+    parsed: Parsed
+
+    @property
+    def program(self) -> str:
+        """The name of what is started, its folder left aside."""
+        return PurePath(self.parsed.rest[0]).name if self.parsed.rest else ""
+
+
+@dataclass
+class Job:
+    """A script. `options` are all its directives together, `lines` where each was given, in a script's order."""
+
+    scheduler: str = ""
+    options: Parsed = field(default_factory=Parsed)
+    lines: dict[str, list[int]] = field(default_factory=dict)
+    problems: list[tuple[int, str]] = field(default_factory=list)
+    late: list[int] = field(default_factory=list)
+    launches: list[Launch] = field(default_factory=list)
+    commands: list[shell.Command] = field(default_factory=list)
+    head: int = 1
+
+    def line_of(self, option: str) -> int:
+        """Where an option was given last; the first directive's line if it was not."""
+        return self.lines.get(option, [self.head])[-1]
+
+
+def read(text: str) -> Job:
+    """Take a script apart."""
+    job = Job(commands=shell.read(text))
+    first = job.commands[0].line if job.commands else len(text.splitlines()) + 1
+    for line, words in enumerate(text.splitlines(), 1):
+        for sign, grammar in SCHEDULERS.items():
+            if words.startswith(f"#{sign}"):
+                _directive(job, grammar, line, words.removeprefix(f"#{sign}"), line > first)
+    _follow(job)
+    return job
+
+
+def _directive(job: Job, grammar: Grammar, line: int, text: str, late: bool) -> None:
+    """One #SBATCH or #BSUB line. Slurm reads none after the first command."""
+    if not job.scheduler:
+        job.scheduler, job.head = ("slurm" if grammar is slurm.sbatch else "lsf"), line
+    if late and grammar is slurm.sbatch:
+        job.late.append(line)
+        return
+    try:
+        parsed = parse(grammar, shlex.split(text, comments=True))
+    except ValueError as error:
+        job.problems.append((line, f"{grammar.command} cannot read this line ({error})"))
+        return
+    job.options.values |= parsed.values
+    for name in parsed.values:
+        job.lines.setdefault(name, []).append(line)
+    job.problems += [(line, problem) for problem in parsed.problems]
+    if parsed.rest and grammar is slurm.sbatch:
+        job.problems.append((line, f"{parsed.rest[0]!r} is no option, and everything after it is not read"))
+
+
+def _follow(job: Job) -> None:
+    """Go through the commands, keep what is assigned, and note what starts ranks."""
+    known: dict[str, str] = {}
+    if job.scheduler == "slurm":
+        known |= slurm.variables(slurm.asked(job.options.values))
+    for command in job.commands:
+        given = {name: shell.expand(value, known) for name, value in command.assignments.items()}
+        argv = tuple(shell.expand(word, known) for word in command.argv)
+        if not argv or argv[0] == "export":
+            known |= given
+            continue
+        if argv[:2] == ("hpccoll", "run"):
+            argv = ("mpirun", *argv[2:])
+        if launcher := LAUNCHERS.get(PurePath(argv[0]).name):
+            job.launches.append(_launch(launcher, argv[1:], command, known | given))
+
+
+def _launch(
+    launcher: str, words: tuple[str, ...], command: shell.Command, environment: dict[str, str]
+) -> Launch:
+    from hpccoll.lint import jsrun
+
+    grammar = {"srun": slurm.srun, "jsrun": jsrun.jsrun}.get(launcher)
+    parsed = parse(grammar, words) if grammar else _mpirun(words)
+    return Launch(launcher, words, command.line, command.end == "&", environment, parsed)
+
+
+def _mpirun(words: tuple[str, ...]) -> Parsed:
+    """Mpirun's number of ranks; its other options differ from MPI to MPI and are passed over."""
+    parsed = Parsed(rest=words)
+    for name, value in pairwise(words):
+        if name in ("-np", "-n", "--np", "-c"):
+            parsed.values["np"] = value
+            break
+    return parsed

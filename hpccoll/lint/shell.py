@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A shell script as commands of words with their lines: quotes, comments, continuations, here-documents, `$( )`.
+
+No more of the shell than a job script needs: nothing is executed, and control flow is looked through, so that a
+command inside `if` or `for` is a command like any other.
+"""
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+KEYWORDS = {
+    "if", "then", "elif", "else", "fi", "for", "while", "until", "do", "done", "case", "esac", "function", "!", "{",
+    "}", "time", "exec", "command", "nohup",
+}  # fmt: skip
+"""Words before a command that are not the command."""
+CLOSING = {"(": ")", "{": "}"}
+ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+EXPANSION = re.compile(  # $((sum)), ${name}, ${name:-default}, $name
+    r"\$\(\((?P<sum>.*?)\)\)|\$\{(?P<braced>\w+)(?:(?::?-)(?P<default>[^}]*))?\}|\$(?P<plain>[A-Za-z_]\w*)"
+)
+
+
+@dataclass(frozen=True)
+class Command:
+    """The words of a simple command (unquoted, `$x` left as it is), the line it starts in, and how it ended."""
+
+    words: tuple[str, ...]
+    line: int
+    end: str
+
+    @property
+    def assignments(self) -> dict[str, str]:
+        """`NAME=value` before the command, or alone, or after `export`."""
+        words = [w for w in self.words if w not in ("export", "declare", "-x", "readonly", "local", "env")]
+        found = {}
+        for word in words:
+            if not ASSIGNMENT.match(word):
+                break
+            name, _, value = word.partition("=")
+            found[name] = value
+        return found
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """The command itself, without assignments before it; empty if there is nothing else."""
+        words = list(self.words)
+        if words[:1] == ["export"]:
+            return tuple(words)
+        while words and (ASSIGNMENT.match(words[0]) or words[0] == "env"):
+            words.pop(0)
+        return tuple(words)
+
+
+class Lexer:
+    """One pass over the text; `commands()` gives the commands in order."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+        self.line = 1
+        self.documents: list[str] = []  # delimiters of here-documents whose bodies begin at the next line
+
+    def commands(self) -> Iterator[Command]:
+        """All simple commands, keywords before them taken off."""
+        words: list[str] = []
+        line = 1
+        while True:
+            self.skip_blanks()
+            if not words:
+                line = self.line
+            if self.at >= len(self.text) or self.text[self.at] in "\n;&|()":
+                end = self.operator()
+                if end == "&" and self.text[self.at : self.at + 1] == ">":  # &>file: both streams
+                    continue
+                while words and words[0] in KEYWORDS:
+                    words.pop(0)
+                if words:
+                    yield Command(tuple(words), line, end)
+                if not end:
+                    return
+                words = []
+            elif not self.redirection():
+                words.append(self.word())
+
+    def skip_blanks(self) -> None:
+        """Spaces, continued lines, and a comment."""
+        while self.at < len(self.text):
+            if self.text.startswith("\\\n", self.at):
+                self.step(2)
+            elif self.text[self.at] in " \t\r":
+                self.step(1)
+            elif self.text[self.at] == "#":
+                while self.at < len(self.text) and self.text[self.at] != "\n":
+                    self.step(1)
+            else:
+                return
+
+    def step(self, count: int) -> str:
+        """Go on by `count` characters and return them."""
+        passed = self.text[self.at : self.at + count]
+        self.line += passed.count("\n")
+        self.at += count
+        return passed
+
+    def operator(self) -> str:
+        """A newline, or `;`, `&`, `&&`, `|`, `||`, `(`, `)`; "" at the end of the text."""
+        if self.at >= len(self.text):
+            return ""
+        end = self.step(1)
+        while end in ("&", "|", ";") and self.text.startswith(end, self.at):
+            return end + self.step(1)
+        if end == "\n":
+            self.skip_documents()
+        return end
+
+    def skip_documents(self) -> None:
+        """The bodies of here-documents, which begin after the line that names their ends."""
+        for delimiter in self.documents:
+            while self.at < len(self.text):
+                stop = self.text.find("\n", self.at)
+                line = self.step((stop if stop >= 0 else len(self.text)) + 1 - self.at)
+                if line.strip() == delimiter:
+                    break
+        self.documents = []
+
+    def redirection(self) -> bool:
+        """Pass over `2>&1`, `> file`, `<<END` and the like, if there is one here."""
+        found = re.compile(r"\d*(<<<|<<-?|&>>?|[<>]&|>>|<>|[<>])(?!\()").match(self.text, self.at)
+        if not found:
+            return False
+        self.step(len(found[0]))
+        self.skip_blanks()
+        target = self.word()
+        if found[1] in ("<<", "<<-"):
+            self.documents.append(target)
+        return True
+
+    def word(self) -> str:
+        """One word without its quotes; `$(...)`, `${...}` and `<(...)` are kept whole."""
+        parts = []
+        while self.at < len(self.text) and self.text[self.at] not in " \t\r\n;&|()<>":
+            parts.append(self.piece())
+        if not parts:  # `<(` or a stray sign: never stand still
+            parts.append(self.step(1))
+            if self.text.startswith("(", self.at):
+                parts.append(self.nested())
+        return "".join(parts)
+
+    def piece(self) -> str:
+        """A quoted part, an expansion, an escaped sign, or one plain sign."""
+        sign = self.step(1)
+        if sign == "\\":
+            return self.step(1)
+        if sign == "'":
+            return self.until("'")
+        if sign == "`":
+            return f"`{self.until('`')}`"
+        if sign == '"':
+            return self.double_quoted()
+        if sign == "$" and self.text[self.at : self.at + 1] in CLOSING:
+            return "$" + self.nested()
+        return sign
+
+    def until(self, sign: str) -> str:
+        """What stands before the next `sign`, which is passed."""
+        stop = self.text.find(sign, self.at)
+        inside = self.step((stop if stop >= 0 else len(self.text)) - self.at)
+        self.step(1)
+        return inside
+
+    def double_quoted(self) -> str:
+        """What stands before the closing quote."""
+        parts = []
+        while self.at < len(self.text) and self.text[self.at] != '"':
+            if self.text.startswith("\\\n", self.at):
+                self.step(2)
+            elif self.text[self.at] == "\\" and self.text[self.at + 1 : self.at + 2] in '"\\$`':
+                self.step(1)
+                parts.append(self.step(1))
+            elif self.text[self.at] == "$" and self.text[self.at + 1 : self.at + 2] in CLOSING:
+                parts.append(self.step(1) + self.nested())
+            else:
+                parts.append(self.step(1))
+        self.step(1)
+        return "".join(parts)
+
+    def nested(self) -> str:
+        """From an opening bracket to its closing one, both included."""
+        opening = self.text[self.at]
+        closing, depth, parts = CLOSING[opening], 0, []
+        while self.at < len(self.text):
+            sign = self.step(1)
+            parts.append(sign)
+            depth += (sign == opening) - (sign == closing)
+            if depth == 0:
+                break
+        return "".join(parts)
+
+
+def read(text: str) -> list[Command]:
+    """The commands of a script."""
+    return list(Lexer(text).commands())
+
+
+def expand(word: str, variables: Mapping[str, str]) -> str:
+    """Put in `$x`, `${x}`, `${x:-default}` and `$((sums))` of what is known; the rest stays as it is."""
+
+    def value(match: re.Match[str]) -> str:
+        if match["sum"] is not None:
+            return calculate(match["sum"], variables) or match[0]
+        name = match["braced"] or match["plain"]
+        return variables.get(name, match[0] if match["default"] is None else match["default"])
+
+    return EXPANSION.sub(value, word)
+
+
+def calculate(text: str, variables: Mapping[str, str]) -> str:
+    """A sum of whole numbers as the shell would do it, or "" if something in it is not known."""
+    known = re.sub(r"\$?\{?([A-Za-z_]\w*)\}?", lambda name: variables.get(name[1], "?"), text)
+    try:
+        tree = ast.parse(known.strip(), mode="eval").body
+        return str(evaluate(tree))
+    except (SyntaxError, ValueError, ZeroDivisionError):
+        return ""
+
+
+def evaluate(tree: ast.expr) -> int:
+    """The value of + - * / % and brackets over whole numbers."""
+    if isinstance(tree, ast.Constant) and isinstance(tree.value, int):
+        return tree.value
+    if isinstance(tree, ast.BinOp):
+        left, right = evaluate(tree.left), evaluate(tree.right)
+        if isinstance(tree.op, ast.Add):
+            return left + right
+        if isinstance(tree.op, ast.Sub):
+            return left - right
+        if isinstance(tree.op, ast.Mult):
+            return left * right
+        if isinstance(tree.op, ast.Div | ast.FloorDiv):
+            return left // right
+        if isinstance(tree.op, ast.Mod):
+            return left % right
+    raise ValueError(ast.dump(tree))

@@ -1,0 +1,22 @@
+#!/bin/bash
+# hpccoll submit --site generic-lsf --nodes 2 --requeue --time 0:30 examples/digits/train.py
+# 2 tasks a node, 32 cores each. Submit with: bsub < this file
+#BSUB -J train
+#BSUB -n 128
+#BSUB -R "span[ptile=64]"
+#BSUB -x
+#BSUB -W 0:30
+#BSUB -o train-%J.out
+# 2 minutes before the time limit USR1 goes to the job; hpccoll.preemption() lets all ranks stop after the same step.
+# Exit status 99 queues the job again (-Q), and so does the loss of a node (-r).
+#BSUB -wa USR1
+#BSUB -wt 2
+#BSUB -Q 99
+#BSUB -r
+trap : USR1
+set -e
+export OMP_NUM_THREADS=32
+
+# All slots of the nodes are ours (-n, ptile); mpirun starts 2 tasks on each, 32 cores apart.
+mpirun -np 4 --map-by ppr:2:node:PE=32 --bind-to core \
+    python examples/digits/train.py "$@"

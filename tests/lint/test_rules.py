@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each rule finds its fault where it is, and says nothing about a script without it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hpccoll.lint import RULES, check
+
+ROOT = Path(__file__).resolve().parents[2]
+SLURM = """\
+#!/bin/bash
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=4
+#SBATCH --cpus-per-task=8
+#SBATCH --gpus-per-node=4
+#SBATCH --time=1:00:00
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --signal=USR1@120
+set -e
+export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK
+export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK
+srun --mpi=pmix --kill-on-bad-exit=1 python train.py
+"""
+TRAP = "trap 'kill -USR1 $!' USR1\n"
+JSRUN = "jsrun -n 24 -r 6 -a 1 -c 7 -g 1 -b packed:7 -X 1 python train.py"
+LSF = f"""\
+#!/bin/bash
+#BSUB -nnodes 4
+#BSUB -W 2:00
+#BSUB -o out.%J
+#BSUB -alloc_flags "smt4"
+#BSUB -wa USR1
+#BSUB -wt 2
+#BSUB -Q 99
+trap : USR1
+export OMP_NUM_THREADS=7
+{JSRUN}
+"""
+FAULTS = {  # rule -> scripts with that fault: (what is taken out, what is put in, line)
+    "slurm": {
+        "unknown-option": [
+            ("--cpus-per-task", "--cpu-per-tasks", 4),
+            ("--kill-on-bad-exit=1", "--kill-bad-exit", 13),
+            ("--time=1:00:00", "--time=1:00:00 --nodes", 6),
+            ("--time=1:00:00", "time=1:00:00", 6),
+        ],
+        "late-directive": [("set -e\n", "set -e\n#SBATCH --mem=4G\n", 11)],
+        "no-time-limit": [("#SBATCH --time=1:00:00\n", "", 2)],
+        "task-count": [("--time=", "--ntasks=9 --time=", 6)],
+        "step-larger-than-job": [("srun ", "srun -n 9 ", 13), ("srun ", "srun --nodes 3 ", 13)],
+        "gpus-shared": [("--gpus-per-node=4", "--gres=gpu:a100:2", 13), ("--gpus-per-node=4", "-G 4", 13)],
+        "gpus-idle": [("--ntasks-per-node=4", "--ntasks-per-node=2", 13)],
+        "no-mpi": [("--mpi=pmix", "--mpi=none", 13), ("--mpi=pmix", "--mpi none", 13)],
+        "mpi-not-named": [("--mpi=pmix ", "", 13)],
+        "cpus-not-passed-on": [("export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK\n", "", 12)],
+        "survivors-wait": [("--kill-on-bad-exit=1", "", 13), ("--kill-on-bad-exit=1", "-K0", 13)],
+        "threads-exceed-cores": [("OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK", "OMP_NUM_THREADS=64", 13)],
+        "threads-not-set": [("export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK\n", "", 12)],
+        "no-warning-signal": [("#SBATCH --signal=USR1@120\n", "", 7)],
+        "signal-kills-script": [("--signal=USR1", "--signal=B:USR1", 9)],
+        "trap-too-late": [("--signal=USR1@120\nset -e\n", f"--signal=B:USR1@120\nset -e\n{TRAP}", 14)],
+        "log-overwritten": [("#SBATCH --open-mode=append\n", "", 7)],
+        "status-lost": [("set -e\n", "", 12)],
+        "no-launcher": [("srun --mpi=pmix --kill-on-bad-exit=1 ", "", 13)],
+        "ranks-exceed-tasks": [
+            ("srun --mpi=pmix --kill-on-bad-exit=1", "mpirun -np 9", 13),
+            ("srun --mpi=pmix --kill-on-bad-exit=1", "hpccoll run -np $((SLURM_NTASKS + 1))", 13),
+        ],
+    },
+    "lsf": {
+        "unknown-option": [("-nnodes 4", "-nodes 4", 2), (" -b packed:7", " -b tight", 11)],
+        "no-time-limit": [("#BSUB -W 2:00\n", "", 2)],
+        "time-limit-form": [("-W 2:00", "-W 2:00:00", 3)],
+        "alloc-flags-twice": [("#BSUB -wa", "#BSUB -alloc_flags gpumps\n#BSUB -wa", 6)],
+        "warning-incomplete": [("#BSUB -wt 2\n", "", 6)],
+        "signal-kills-script": [("trap : USR1\n", "", 6)],
+        "no-warning-signal": [("#BSUB -wa USR1\n#BSUB -wt 2\n", "", 6)],
+        "no-nodes": [("#BSUB -nnodes 4\n", "", 2)],
+        "set-larger-than-node": [("-c 7", "-c 43", 11), ("-g 1", "-g 7", 11)],
+        "sets-do-not-fit": [("-c 7", "-c 8", 11), ("-n 24", "-n 25", 11), ("-g 1", "-g 2", 11)],
+        "sets-span-sockets": [("-n 24 -r 6 -a 1 -c 7", "-n 20 -r 5 -a 1 -c 8", 11)],
+        "nodes-idle": [("-n 24", "-n 18", 11)],
+        "gpus-shared": [("-a 1", "-a 2", 11)],
+        "cores-overbooked": [("packed:7", "packed:8", 11)],
+        "bound-to-one-core": [("-b packed:7 ", "", 11)],
+        "threads-exceed-cores": [("THREADS=7", "THREADS=29", 11)],
+        "survivors-wait": [(" -X 1", "", 11)],
+        "no-launcher": [(JSRUN.removesuffix("python train.py"), "", 11)],
+        "ranks-exceed-slots": [("-nnodes 4", "-n 8", 11)],
+        "log-not-named": [("#BSUB -o out.%J\n", "", 2)],
+    },
+}
+CASES = [
+    pytest.param(scheduler, rule, *case, id=f"{scheduler}-{rule}-{i}")
+    for scheduler, rules in FAULTS.items()
+    for rule, cases in rules.items()
+    for i, case in enumerate(cases)
+]
+
+
+@pytest.mark.parametrize("text", [SLURM, LSF], ids=["slurm", "lsf"])
+def test_sound_scripts_have_no_findings(text: str) -> None:
+    assert check(text) == []
+
+
+@pytest.mark.parametrize(("scheduler", "rule", "old", "new", "line"), CASES)
+def test_fault_is_found(scheduler: str, rule: str, old: str, new: str, line: int) -> None:
+    text = {"slurm": SLURM, "lsf": LSF}[scheduler]
+    if rule == "status-lost":
+        text += "echo done\n"
+    if rule == "ranks-exceed-slots":
+        text = text.replace(JSRUN, "mpirun -np 9 python train.py")
+    assert text.count(old) == 1, "the fault is planted"
+    found = check(text.replace(old, new))
+    severity = {r.name: r.severity for r in RULES[scheduler]}[rule]
+    assert (rule, severity, line) in [(f.rule, f.severity, f.line) for f in found]
+
+
+@pytest.mark.parametrize("scheduler", RULES)
+def test_every_rule_has_a_fault(scheduler: str) -> None:
+    assert [rule.name for rule in RULES[scheduler]] == list(FAULTS[scheduler])
+    assert all(rule.about and rule.severity in ("error", "warning") for rule in RULES[scheduler])
+
+
+def test_no_directives_is_no_job_script() -> None:
+    (finding,) = check("#!/bin/bash\nmpirun python train.py\n")
+    assert finding.rule == "no-directives" and finding.severity == "error"
+
+
+def lint(*words: object, text: str = "") -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "hpccoll", "lint", *map(str, words)],
+        input=text, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_command_line(tmp_path: Path) -> None:
+    script = tmp_path / "job.sh"
+    script.write_text(SLURM)
+    assert lint(script) == (0, "")
+    script.write_text(SLURM.replace("--kill-on-bad-exit=1", ""))
+    status, output = lint(script)
+    assert status == 0 and output.startswith(f"{script}:13: warning: if one task dies")
+    script.write_text(SLURM.replace("--mpi=pmix", "--mpi=none"))
+    status, output = lint(script, "--json")
+    (finding,) = json.loads(output)
+    assert status == 1
+    assert (finding["script"], finding["rule"], finding["line"]) == (str(script), "no-mpi", 13)
+    assert lint("-", text=SLURM) == (0, "")
+    status, output = lint(tmp_path / "missing.sh")
+    assert status == 2 and "missing.sh" in output

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real Slurm on this machine, without system services: munged, slurmctld, and a slurmd a node.
+
+The nodes have the shape of the site generic-gpu (64 CPUs and 4 GPUs that are only configured), a host name, a /dev/shm
+and a /tmp of their own. Without those Open MPI would find the segments of the "other" node, PMIx its folders, and a
+World would see one node.
+"""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+ENDED = ("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL", "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY")
+NODES = ("h1", "h2", "h3", "h4")
+PROGRAMS = ("slurmctld", "slurmd", "srun", "sbatch", "munged", "unshare")
+PLUGIN = "usr/lib/*-linux-gnu/pmix2/lib/libpmix.so"
+INSTALL = "apt-get install slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge libpmix-dev"
+
+CONFIGURATION = """
+ClusterName=hpccoll
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={port}
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+# a requeued job starts when its old credential has expired, which takes 120 s by default
+AuthInfo=socket={folder}/munge.sock,cred_expire=5
+CredType=cred/munge
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+MpiDefault=none
+SchedulerParameters=batch_sched_delay=0,sched_min_interval=100000,sched_interval=1,bf_interval=5
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SlurmdParameters=config_overrides
+GresTypes=gpu
+ReturnToService=2
+SlurmdTimeout=10
+KillWait=3
+OverTimeLimit=0
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/%n
+TmpFS={folder}/%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/%n.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/%n.log
+{nodes}
+PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO
+"""
+NODE = (
+    "NodeName={name} NodeHostname={name} NodeAddr=127.0.0.1 Port={port} CPUs=64 Boards=1 SocketsPerBoard=2 "
+    "CoresPerSocket=32 ThreadsPerCore=1 RealMemory=1000 Gres=gpu:4 State=UNKNOWN"
+)
+ON_NODE = """
+hostname {name} && mount -t tmpfs tmpfs /dev/shm && mkdir -p {folder}/tmp.{name} &&
+mount --bind {folder}/hosts /etc/hosts &&
+{{ mountpoint -q /sys/fs/cgroup || mount -t tmpfs cgroup /sys/fs/cgroup; }} &&
+exec slurmd -N {name} -f {folder}/slurm.conf
+"""
+
+
+def missing() -> str:
+    """Why there can be no Slurm here, or nothing."""
+    if os.geteuid() != 0:
+        return "nodes with names of their own need root"
+    if absent := [program for program in PROGRAMS if not shutil.which(program)]:
+        return f"no {', '.join(absent)}: {INSTALL}"
+    return "" if list(Path("/").glob(PLUGIN)) else f"no /{PLUGIN}: {INSTALL}"
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on now."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [server.getsockname()[1] for server in sockets]
+    for server in sockets:
+        server.close()
+    return ports
+
+
+class Cluster:
+    """Slurm's daemons, with all their files in `folder`, and what users type: sbatch, srun, scontrol."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.ports = free_ports(1 + len(NODES))
+        self.environment = os.environ | {"SLURM_CONF": str(folder / "slurm.conf")}
+
+    # ---- daemons ---------------------------------------------------------------------------------
+
+    def up(self) -> None:
+        """Start everything and wait until all nodes are idle."""
+        self.configure()
+        paths = {
+            "key-file": "key",
+            "socket": "sock",
+            "pid-file": "pid",
+            "log-file": "log",
+            "seed-file": "seed",
+        }
+        munge = [
+            "munged",
+            "--force",
+            *(f"--{option}={self.folder}/munge.{end}" for option, end in paths.items()),
+        ]
+        self.run(*munge)
+        self.run("slurmctld", "-c", "-f", self.folder / "slurm.conf")
+        for name in NODES:
+            self.start_node(name)
+        self.wait_for("idle", *NODES)
+
+    def configure(self) -> None:
+        """Write what the daemons read."""
+        nodes = "\n".join(
+            NODE.format(name=name, port=port) for name, port in zip(NODES, self.ports[1:], strict=True)
+        )
+        host = socket.gethostname().split(".")[0]
+        text = CONFIGURATION.format(host=host, folder=self.folder, nodes=nodes, port=self.ports[0])
+        names = "".join(f"\n127.0.0.1 {name}" for name in NODES)
+        (self.folder / "slurm.conf").write_text(text)
+        (self.folder / "gres.conf").write_text(f"Name=gpu File={self.folder}/gpu[0-3]\n")
+        for i in range(4):
+            (self.folder / f"gpu{i}").touch()
+        (self.folder / "cgroup.conf").write_text("CgroupAutomount=no\nCgroupPlugin=cgroup/v1\n")
+        (self.folder / "hosts").write_text(f"{Path('/etc/hosts').read_text()}{names}\n")
+        for name in ("state", *NODES):
+            (self.folder / name).mkdir()
+        key = self.folder / "munge.key"
+        key.write_bytes(os.urandom(128))
+        key.chmod(0o600)
+        self.folder.chmod(0o755)
+
+    def start_node(self, name: str) -> None:
+        """A slurmd in namespaces of its own."""
+        script = ON_NODE.format(name=name, folder=self.folder)
+        self.run("unshare", "--uts", "--mount", "--propagation", "private", "sh", "-c", script)
+
+    def crash_node(self, name: str) -> None:
+        """What a power failure does: slurmd, its step daemons and the ranks are gone at once."""
+        pid = int((self.folder / f"{name}.pid").read_text())
+        namespace = os.readlink(f"/proc/{pid}/ns/uts")
+        for _ in range(2):  # twice: what was being forked meanwhile
+            for process in Path("/proc").glob("[0-9]*"):
+                try:
+                    if os.readlink(process / "ns" / "uts") == namespace:
+                        os.kill(int(process.name), signal.SIGKILL)
+                except OSError:
+                    pass  # it has ended
+        (self.folder / f"{name}.pid").unlink(missing_ok=True)
+
+    def states(self) -> dict[str, str]:
+        """Node name -> state, as `idle`, `alloc` or `down`."""
+        lines = self.run("sinfo", "-h", "-N", "-o", "%N %t", check=False)[1].splitlines()
+        return dict(line.split() for line in lines if len(line.split()) == 2)
+
+    def wait_for(self, state: str, *names: str, timeout: float = 60) -> None:
+        """Until these nodes are in a state."""
+        deadline = time.monotonic() + timeout
+        while any(self.states().get(name, "").rstrip("*") != state for name in names):
+            if time.monotonic() > deadline:
+                log = "".join((self.folder / f"{name}.log").read_text()[-1000:] for name in names)
+                raise TimeoutError(f"not {state} after {timeout:g} s: {self.states()}\n{log}")
+            time.sleep(0.1)
+
+    def down(self) -> None:
+        """End exactly the daemons that were started here, and what they have started."""
+        for name in NODES:
+            if (self.folder / f"{name}.pid").exists():
+                self.crash_node(name)
+        files = [self.folder / "slurmctld.pid", self.folder / "munge.pid"]
+        pids = [int(file.read_text()) for file in files if file.exists()]
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            for pid in pids:
+                if Path(f"/proc/{pid}").exists():
+                    os.kill(pid, number)
+            deadline = time.monotonic() + 2
+            while any(Path(f"/proc/{pid}").exists() for pid in pids) and time.monotonic() < deadline:
+                time.sleep(0.05)
+
+    # ---- jobs ------------------------------------------------------------------------------------
+
+    def run(self, *command: object, check: bool = True, timeout: float = 60) -> tuple[int, str]:
+        """Execute a command of Slurm's in the project's root: its status, and what it printed."""
+        words = [str(word) for word in command]
+        with tempfile.TemporaryFile("w+") as printed:  # a daemon would hold a pipe open
+            done = subprocess.run(
+                words, cwd=ROOT, env=self.environment, stdout=printed, stderr=subprocess.STDOUT, timeout=timeout,
+                check=False, stdin=subprocess.DEVNULL,
+            )  # fmt: skip
+            printed.seek(0)
+            output = printed.read()
+        assert done.returncode == 0 or not check, f"{words}: {output}"
+        return done.returncode, output
+
+    def submit(self, *words: object) -> str:
+        """`sbatch WORDS`: the job's number. Its output is `output(number)`."""
+        return self.run("sbatch", "--parsable", "--output", self.folder / "job-%j.out", *words)[1].split()[-1]
+
+    def jobs(self, number: str) -> list[dict[str, str]]:
+        """What scontrol says of a job, as {"JobState": "RUNNING", ...}; of an array, one for each task."""
+        lines = self.run("scontrol", "-o", "show", "job", number)[1].splitlines()
+        return [dict(word.split("=", 1) for word in line.split() if "=" in word) for line in lines]
+
+    def wait(self, number: str, *states: str, timeout: float = 60) -> list[dict[str, str]]:
+        """Until a job, and each task of an array, is in one of these states (default: has ended); see `jobs`."""
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            jobs = self.jobs(number)
+            if all(job["JobState"] in (states or ENDED) for job in jobs):
+                return jobs
+            time.sleep(0.1)
+        raise TimeoutError(f"job {number} is {jobs}\n{self.output(number)}")
+
+    def output(self, number: str) -> str:
+        """What a job has printed so far."""
+        file = self.folder / f"job-{number}.out"
+        return file.read_text() if file.exists() else ""

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One Slurm for the tests of this folder."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from cluster import NODES, Cluster, missing
+
+
+@pytest.fixture(scope="session")
+def running_slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    if why := missing():
+        pytest.skip(why)
+    folder = tmp_path_factory.mktemp("slurm")
+    folder.parent.chmod(0o755)
+    cluster = Cluster(folder)
+    try:
+        cluster.up()
+        yield cluster
+    finally:
+        cluster.down()
+
+
+@pytest.fixture
+def slurm(running_slurm: Cluster) -> Iterator[Cluster]:
+    """A Slurm whose nodes are idle, and are again for the next test."""
+    yield running_slurm
+    running_slurm.run("scancel", "--user=root", "--hurry")
+    running_slurm.wait_for("idle", *NODES)

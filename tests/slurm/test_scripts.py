@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The scripts of slurm/ as a user submits them: those for CPUs run the main example, the others pass --test-only."""
+
+import os
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import h5py
+import pytest
+from cluster import ROOT, Cluster
+
+pytestmark = pytest.mark.timeout(120)
+RANKS = {  # script -> ranks and nodes of the World it must make
+    "cpu": (2, 1),
+    "multi-node": (4, 2),
+    "mpirun": (4, 2),
+    "requeue": (4, 2),
+    "mpirun-requeue": (4, 2),
+    "scaling-1": (2, 1),
+    "scaling-3": (6, 3),
+}
+NOT_HERE = {"frontier", "perlmutter"}  # their partitions, queues and features are their own
+GPU = {"gpu", "apptainer", "pyxis"}
+
+
+@pytest.fixture(autouse=True)
+def this_python_first(slurm: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(slurm.environment, "PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+
+
+def test_every_script_is_submitted() -> None:
+    there = {path.stem for path in (ROOT / "slurm").glob("*.sh")}
+    assert there == {*RANKS, *GPU, *NOT_HERE, "scaling-2"}
+
+
+@pytest.mark.parametrize("name", RANKS)
+def test_cpu_script_runs_the_main_example(slurm: Cluster, tmp_path: Path, name: str) -> None:
+    ranks, nodes = RANKS[name]
+    options = ["--array=1-1"] if "scaling" in name else []
+    number = slurm.submit(*options, f"slurm/{name}.sh", "--epochs", 1, "--folder", tmp_path)
+    (job,) = slurm.wait(number)
+    assert (job["JobState"], job["ExitCode"]) == ("COMPLETED", "0:0"), slurm.output(number)
+    assert f"ranks {ranks}, nodes {nodes}: 14 steps" in slurm.output(number)
+    with h5py.File(tmp_path / f"run-{ranks}-ranks.h5") as record:
+        assert len(record["loss"][:]) == 14
+
+
+def test_repetitions_run_one_after_the_other(slurm: Cluster, tmp_path: Path) -> None:
+    """The array of a scaling study, with a program that only says when it ran."""
+    text = (ROOT / "slurm" / "scaling-2.sh").read_text()
+    script = tmp_path / "scaling.sh"
+    script.write_text(
+        text.replace("python examples/digits/train.py", "sh -c 'date +%s.%N; sleep 0.2; date +%s.%N' #")
+    )
+    number = slurm.submit(script)
+    jobs = slurm.wait(number)
+    assert [job["JobState"] for job in jobs] == ["COMPLETED"] * 3
+    printed = [slurm.output(job["JobId"]) for job in jobs]
+    times = sorted([float(word) for word in text.split() if word[0].isdigit()] for text in printed)
+    assert [len(of_one) for of_one in times] == [8] * 3  # two dates of four tasks each
+    assert all(max(before) <= min(after) for before, after in pairwise(times))
+
+
+@pytest.mark.parametrize("name", sorted(GPU))
+def test_gpu_script_can_be_scheduled(slurm: Cluster, name: str) -> None:
+    status, output = slurm.run("sbatch", "--test-only", f"slurm/{name}.sh")
+    assert status == 0 and "to start at" in output
+
+
+def test_more_gpus_than_a_node_has_cannot(slurm: Cluster) -> None:
+    status, output = slurm.run("sbatch", "--test-only", "--gpus-per-node=5", "slurm/gpu.sh", check=False)
+    assert status != 0, output
+
+
+def test_submit_hands_the_script_to_sbatch(slurm: Cluster, tmp_path: Path) -> None:
+    command = (
+        f"--site generic-cpu --nodes 2 --time 10 examples/digits/train.py --epochs 1 --folder {tmp_path}"
+    )
+    _, output = slurm.run("hpccoll", "submit", *command.split())
+    number = output.split()[-1]
+    assert slurm.wait(number)[0]["JobState"] == "COMPLETED"
+    (ROOT / f"train-{number}.out").unlink()
+    assert (tmp_path / "run-4-ranks.h5").exists()

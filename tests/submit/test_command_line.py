@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`hpccoll submit` as a user types it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hpccoll.submit.cli import minutes, node_counts, program
+from hpccoll.submit.layout import RequestError
+
+
+def submit(line: str, **variables: str) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "hpccoll", "submit", *line.split()],
+        env=os.environ | variables, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_dry_run_prints_the_script() -> None:
+    status, output, said = submit("--site summit --nodes 64 --time 2:00 --dry-run train.py --lr 0.1")
+    assert status == 0
+    assert "#BSUB -nnodes 64\n#BSUB -W 2:00\n" in output
+    assert "--nrs 384 --rs_per_host 6" in output and 'python train.py --lr 0.1 "$@"' in output
+    assert output.splitlines()[1] == "# hpccoll submit --site summit --nodes 64 --time 2:00 train.py --lr 0.1"
+    assert "jobs on summit name a project: --account PROJECT" in said
+
+
+def test_several_node_counts_are_several_jobs() -> None:
+    _, output, _ = submit("--site generic-cpu --nodes 1,2,4 --repeat 3 --dry-run train.py")
+    assert [line for line in output.splitlines() if "--nodes=" in line] == [
+        f"#SBATCH --nodes={n}" for n in (1, 2, 4)
+    ]
+    assert output.count("#SBATCH --array=1-3%1") == 3
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("--dry-run train.py", "which site? --site "),
+        ("--site moon train.py", "no site 'moon'"),
+        ("--site summit", "which program?"),
+        ("--site summit --time soon train.py", "--time soon: minutes, H:MM or H:MM:SS"),
+        ("--site summit --nodes few train.py", "--nodes few: a number"),
+        ("--site generic-gpu --tasks-per-node 9 train.py", "has 4 GPUs"),
+    ],
+)
+def test_refusals(line: str, says: str) -> None:
+    status, output, said = submit(line)
+    assert status == 2 and output == ""
+    assert said.startswith("hpccoll submit: ") and says in said
+
+
+def test_no_scheduler_here(tmp_path: Path) -> None:
+    status, _, said = submit("--site summit --account A train.py", PATH=str(tmp_path))
+    assert status == 2 and "no bsub on PATH: log in to summit, or --dry-run" in said
+
+
+def test_sites_are_listed_with_what_is_not_known() -> None:
+    status, output, _ = submit("--sites")
+    assert status == 0
+    assert "summit: Summit, Oak Ridge (historical: decommissioned in November 2024)" in output
+    assert "not checked: nothing of this profile was run there" in output
+
+
+def test_words() -> None:
+    assert [minutes(text) for text in ("90", "2:00", "0:30", "1:00:30", "24:00:00")] == [
+        90,
+        120,
+        30,
+        61,
+        1440,
+    ]
+    assert node_counts("1,2,16") == [1, 2, 16]
+    assert program(["--", "train.py"]) == ("python", "train.py")
+    assert program(["./solver", "x"]) == ("./solver", "x")
+    with pytest.raises(RequestError):
+        node_counts("1,,2")
