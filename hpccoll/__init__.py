@@ -59,6 +59,7 @@ from hpccoll.errors import (
     TransportError,
     UnsupportedError,
 )  # fmt: skip
+from hpccoll.preemption import preemption
 from hpccoll.world import World, init, is_initialized, shutdown
 from hpccoll.world import current as world
 
@@ -104,5 +105,5 @@ __all__ = [
     "allgather", "allgather_async", "allgather_object", "allreduce", "allreduce_async", "alltoall", "alltoall_async",
     "barrier", "barrier_async", "broadcast", "broadcast_async", "broadcast_object", "compression", "config",
     "cross_rank", "cross_size", "errors", "init", "is_initialized", "join", "join_async", "local_rank", "local_size",
-    "rank", "reducescatter", "reducescatter_async", "shutdown", "size", "world",
+    "preemption", "rank", "reducescatter", "reducescatter_async", "shutdown", "size", "world",
 ]  # fmt: skip

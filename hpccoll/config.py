@@ -118,6 +118,12 @@ class Config:
     )
     simd: str = _knob("auto", "vector code", choices=("auto", "avx512", "avx2", "portable"))
     background: bool = _knob(True, "a thread drives while nobody waits, where MPI's thread level allows it")
+    end_time: float = _knob(
+        0.0, "when the job's time ends, in seconds since the epoch; 0: as the scheduler says", unit="s"
+    )
+    preempt_margin: float = _knob(
+        60.0, "how long before the job's end preemption() stops the ranks", unit="s", high=86400
+    )
     debug: bool = _knob(False, "check that nobody changes an input while the library owns it")
     allow_singleton: bool = _knob(False, "accept a World of one rank in a job step of several tasks")
     verbose: int = _knob(1, "lines on stderr at the start: 0 none, 1 what was chosen, 2 more", high=2)

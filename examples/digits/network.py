@@ -44,6 +44,11 @@ class Network:
     def _narrow(self) -> None:
         self.weights = {name: master.astype(np.float16) for name, master in self.masters.items()}
 
+    def restore(self, masters: dict[str, Single], velocity: dict[str, Single]) -> None:
+        """Go on from where another run was."""
+        self.masters, self.velocity = masters, velocity
+        self._narrow()
+
     def forward(self, x: Half) -> tuple[Half, list[Half]]:
         """Images (n x 64) to logits (n x 10), and the activations that backward() needs."""
         w = self.weights

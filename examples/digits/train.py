@@ -3,22 +3,26 @@
 
     hpccoll run -np 4 --nodes 2 python examples/digits/train.py
     mpirun -np 4 python examples/digits/train.py --verify
+    srun python examples/digits/train.py --checkpoint run.h5
 
 Each rank reads its shards and computes the gradients of its part of the batch; hpccoll makes their mean while
 the backward pass still runs. One rank is made to overflow at one step: its infinity reaches every rank in the
-reduced gradient, so that all skip the same step and halve the loss scale without another message.
+reduced gradient, so that all skip the same step and halve the loss scale without another message. With a checkpoint the
+run stops, saves and requeues itself when a signal or the end of the job's time says so, and goes on when started again.
 """
 
 import argparse
 import time
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
-from data import SHARDS, Shard, batches, read_shards, steps_per_epoch, write_shards
+from data import SHARDS, Samples, Shard, batches, read_shards, steps_per_epoch, write_shards
 from exchange import Alone, Exchange, Mean
-from network import Network, cross_entropy
+from network import Half, Network, cross_entropy
 from record import communication, write_record
+from state import History, LossScale, load, save
 from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
@@ -27,29 +31,6 @@ import hpccoll
 TOLERANCE = (
     0.1  # distance to the one-process weights, in units of the way training has gone (docs/benchmarks.md)
 )
-
-
-@dataclass
-class LossScale:
-    """Doubles after a while without overflow, halves with each (the step is then skipped)."""
-
-    value: float = 1024.0
-    patience: int = 100
-    good_steps: int = 0
-
-    def update(self, overflow: bool) -> None:
-        self.good_steps = 0 if overflow else self.good_steps + 1
-        if overflow:
-            self.value /= 2
-        elif self.good_steps == self.patience:
-            self.value, self.good_steps = self.value * 2, 0
-
-
-@dataclass
-class History:
-    loss: list[float] = field(default_factory=list)  # of this rank's part of the batch, one a step
-    scale: list[float] = field(default_factory=list)
-    skipped: list[int] = field(default_factory=list)  # steps skipped because of an overflow
 
 
 def arguments() -> argparse.Namespace:
@@ -68,6 +49,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--overflow-step", type=int, default=20, help="step with a forced overflow; -1: none")
     parser.add_argument("--overflow-rank", type=int, default=-1, help="rank that overflows; -1: the last")
     parser.add_argument(
+        "--checkpoint",
+        type=Path,
+        help="saved after each epoch and when the job is stopped; if it exists, continued",
+    )
+    parser.add_argument(
         "--verify", action="store_true", help="train again in one process and compare the weights"
     )
     return parser.parse_args()
@@ -79,36 +65,78 @@ def train(
     exchange: Exchange,
     options: argparse.Namespace,
     overflows: bool,
-    quiet: bool,
+    after_step: Callable[[LossScale, History], bool] = lambda scale, history: False,
+    resume: tuple[LossScale, History] | None = None,
+    quiet: bool = False,
 ) -> History:
-    """All epochs on this rank's shards. `overflows`: this rank overflows at options.overflow_step."""
-    history, scale = History(), LossScale()
-    progress = tqdm(
-        total=options.epochs * steps_per_epoch(options.per_shard), unit="step", mininterval=0.5, disable=quiet
-    )
-    for epoch in range(options.epochs):
-        for batch in batches(shards, options.per_shard, epoch, options.seed):
-            step = len(history.loss)
-            logits, activations = network.forward(batch.images)
-            loss, slope = cross_entropy(logits, batch.labels)
-            if overflows and step == options.overflow_step:
-                slope *= 2.0**20
-            with np.errstate(over="ignore", invalid="ignore"):  # an overflow is an answer here, not a mistake
-                for gradients in network.backward((slope * scale.value).astype(np.float16), activations):
-                    exchange.add(gradients)
-            mean = exchange.finish()
-            overflow = not all(np.isfinite(gradient).all() for gradient in mean.values())
-            if overflow:
-                history.skipped.append(step)
-            else:
-                network.update(mean, scale.value, options.rate)
-            history.loss.append(loss)
-            history.scale.append(scale.value)
-            scale.update(overflow)
-            progress.set_postfix(loss=f"{loss:.4f}", skipped=len(history.skipped), refresh=False)
-            progress.update()
+    """All epochs on this rank's shards, from the first step that `resume` lacks to the first after which
+    `after_step` says to stop. `overflows`: this rank overflows at options.overflow_step.
+    """
+    scale, history = resume or (LossScale(), History())
+    begun = len(history.loss)
+    progress = tqdm(total=total_steps(options), initial=begun, unit="step", mininterval=0.5, disable=quiet)
+    for batch in islice(all_batches(shards, options), begun, None):
+        step = len(history.loss)
+        loss, mean = compute(network, batch, exchange, scale, overflows and step == options.overflow_step)
+        overflow = not all(np.isfinite(gradient).all() for gradient in mean.values())
+        if overflow:
+            history.skipped.append(step)
+        else:
+            network.update(mean, scale.value, options.rate)
+        history.loss.append(loss)
+        history.scale.append(scale.value)
+        scale.update(overflow)
+        progress.set_postfix(loss=f"{loss:.4f}", skipped=len(history.skipped), refresh=False)
+        progress.update()
+        if after_step(scale, history):
+            break
     progress.close()
     return history
+
+
+def total_steps(options: argparse.Namespace) -> int:
+    return options.epochs * steps_per_epoch(options.per_shard)
+
+
+def all_batches(shards: list[Shard], options: argparse.Namespace) -> Iterator[Samples]:
+    for epoch in range(options.epochs):
+        yield from batches(shards, options.per_shard, epoch, options.seed)
+
+
+def compute(
+    network: Network, batch: Samples, exchange: Exchange, scale: LossScale, overflow: bool
+) -> tuple[float, dict[str, Half]]:
+    """The loss of this rank's batch, and the mean of all ranks' (scaled) gradients."""
+    logits, activations = network.forward(batch.images)
+    loss, slope = cross_entropy(logits, batch.labels)
+    if overflow:
+        slope *= 2.0**20
+    with np.errstate(over="ignore", invalid="ignore"):  # an overflow is an answer here, not a mistake
+        for gradients in network.backward((slope * scale.value).astype(np.float16), activations):
+            exchange.add(gradients)
+    return loss, exchange.finish()
+
+
+def train_until_stopped(
+    network: Network, shards: list[Shard], exchange: Exchange, options: argparse.Namespace, overflows: bool
+) -> History:
+    """Go on from the checkpoint, if there is one; keep one, if that is wanted, and stop when the job must end."""
+    if not options.checkpoint:
+        return train(network, shards, exchange, options, overflows, quiet=hpccoll.rank() != 0)
+    resume = load(options.checkpoint, options, network) if options.checkpoint.exists() else None
+
+    with hpccoll.preemption() as job:
+
+        def keep(scale: LossScale, history: History) -> bool:
+            stop = job.should_stop()
+            if stop or len(history.loss) % steps_per_epoch(options.per_shard) == 0:
+                save(options.checkpoint, options, network, scale, history)
+            if stop:
+                job.requeue()
+            return stop
+
+        quiet = hpccoll.rank() != 0
+        return train(network, shards, exchange, options, overflows, keep, resume, quiet)
 
 
 def count_right(network: Network, shards: list[Shard]) -> np.ndarray:
@@ -123,7 +151,7 @@ def distance_from_one_process(network: Network, options: argparse.Namespace) -> 
     """Train on the same batches in one process without hpccoll; 0: the same weights, 1: as far as from the start."""
     shards = read_shards(options.folder, 0, 1)
     start, alone = Network(options.seed), Network(options.seed)
-    train(alone, shards, Alone(), options, overflows=True, quiet=False)
+    train(alone, shards, Alone(), options, overflows=True)
     ours, theirs, origin = (
         np.concatenate([m.ravel() for m in n.masters.values()]) for n in (network, alone, start)
     )
@@ -145,8 +173,14 @@ def main() -> None:
     network, exchange = Network(options.seed), Mean(options.layers_per_group)
     overflowing = options.overflow_rank % size
     start = time.perf_counter()
-    history = train(network, shards, exchange, options, overflows=rank == overflowing, quiet=rank != 0)
+    history = train_until_stopped(network, shards, exchange, options, overflows=rank == overflowing)
     seconds = time.perf_counter() - start
+    if len(history.loss) < total_steps(options):
+        if rank == 0:
+            print(
+                f"stopped after {len(history.loss)} of {total_steps(options)} steps, kept in {options.checkpoint}"
+            )
+        return
 
     losses = hpccoll.allreduce(np.array(history.loss), hpccoll.AVERAGE)
     right, tested = hpccoll.allreduce(count_right(network, shards))

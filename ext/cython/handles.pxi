@@ -80,6 +80,7 @@ cdef class Handle:
         if self.unnamed:
             self.unnamed = False
             self.set.unnamed_waited()
+        self.set.note_waited(self.c)
         if self.c.status < 0:
             self.inputs = self.out = None
             raise error_of(self.c.status, self.c.text.decode("utf-8", "replace") if self.c.text else "")

@@ -13,6 +13,7 @@ cdef class Set:
     cdef readonly bint closed
     cdef unsigned long unnamed_thread
     cdef int unnamed_open, unnamed_next
+    cdef uint64_t waited     # largest position in the log of what the program has waited for
 
     def __init__(self, Loop loop, int number, tuple members, Segment segment):
         """Make the set on this rank, after its other members were told its number.
@@ -126,6 +127,33 @@ cdef class Set:
         if h is NULL:
             raise MemoryError
         check(self.run(h))
+
+    # ---- preemption ------------------------------------------------------------------------------
+
+    def preempt(self):
+        """Ask all members to stop after the same step; once is enough, by any of them. Never blocks."""
+        cdef hc_handle *h
+        if self.closed or self.loop.closed or self.loop.forked:
+            return
+        h = hc_handle_new(HC_EV_PREEMPT, self.number, 0, 0, NULL, 0, 0)
+        if h is NULL:
+            raise MemoryError
+        hc_loop_submit(self.loop.c, h, 0)
+        hc_handle_release(h)
+
+    def preempted(self):
+        """Whether a member has asked, as far as the operations tell that this program has waited for: the same answer
+        on all members that have waited for the same operations (PROTOCOL 6)."""
+        if self.closed or self.loop.closed or self.loop.forked:
+            self.refuse()
+        cdef uint64_t position = hc_loop_preempted(self.loop.c, self.number)
+        return position != 0 and position <= self.waited
+
+    cdef void note_waited(self, const hc_handle *h) noexcept:
+        """Positions of what was agreed count; what was refused here alone has none."""
+        agreed = h.status == HC_OK or h.status == HC_MISMATCH or h.status == HC_ROOT_JOINED
+        if agreed and h.position > self.waited:
+            self.waited = h.position
 
     # ---- names -----------------------------------------------------------------------------------
 

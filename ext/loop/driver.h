@@ -68,6 +68,8 @@ struct hc_loop {
     atomic_int pending;             /* [any] handles that are not done */
     atomic_ullong waited_ns, wakes; /* [any] */
 
+    atomic_ullong preempted[HC__MAX_SETS]; /* [any] position of PREEMPT in the set's log; 0: none */
+
     hc__lane lanes[HC__MAX_SETS];
     uint32_t nlanes, nrunning; /* nlanes: one more than the highest number used */
     uint64_t wake_at;

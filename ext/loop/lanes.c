@@ -44,6 +44,7 @@ int hc__lane_add(hc_loop *loop, hc_handle *handle) {
                        .data = handle->data,
                        .node = handle->node};
     lane->tail = &lane->head;
+    atomic_store(&loop->preempted[number], 0);
     if (number >= loop->nlanes)
         loop->nlanes = number + 1;
     return HC_OK;

@@ -118,6 +118,10 @@ int hc_loop_broken(hc_loop *loop) {
     return atomic_load(&loop->broken);
 }
 
+uint64_t hc_loop_preempted(hc_loop *loop, uint32_t set) {
+    return set < HC__MAX_SETS ? atomic_load(&loop->preempted[set]) : 0;
+}
+
 static void add_net(const hc_loop *loop, hc_loop_stats *stats) {
     const hc_control *control = loop->parts.control;
     stats->control_messages_local = control->local_messages;

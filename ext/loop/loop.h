@@ -22,7 +22,7 @@ typedef struct hc_handle hc_handle;
 /* A request on its way. The submitter fills the first part, and may read the second once hc_handle_done().
  * One reference is the submitter's, one the loop's while it is in flight. Its address is its ticket. */
 struct hc_handle {
-    uint8_t kind; /* enum hc_event_kind: ENQUEUE, JOIN, STOP, ADD_SET, REMOVE_SET */
+    uint8_t kind; /* enum hc_event_kind: ENQUEUE, JOIN, STOP, PREEMPT, ADD_SET, REMOVE_SET */
     uint32_t set;
     hc_request request;         /* name and tensors lie in this handle's own memory */
     hc_tensor *tensors;         /* request.tensors, to fill */
@@ -98,6 +98,9 @@ int hc_loop_wait(hc_loop *, hc_handle *, uint64_t ns);
 void hc_loop_progress(hc_loop *);
 /* The loop's World is broken: the status it broke with, else HC_OK. [any thread] */
 int hc_loop_broken(hc_loop *);
+/* The position of PREEMPT in the set's log, 0 while there is none. Known before any handle ends whose position is not
+ * before it, so who has waited for that handle is told (PROTOCOL 6). [any thread] */
+uint64_t hc_loop_preempted(hc_loop *, uint32_t set);
 
 /* ---- what observers read ----------------------------------------------------------------------------- */
 

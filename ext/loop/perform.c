@@ -66,10 +66,17 @@ static void perform(hc_loop *loop, const hc_action *action) {
     }
 }
 
-/* Before any handle ends: a waiter that hears of the failure may free its arrays at once. */
 static void break_world(hc_loop *loop, const hc_action *action) {
     hc__lanes_abandon(loop);
     atomic_store(&loop->broken, action->status);
+}
+
+/* What a waiter must find when its handle ends: it may free its arrays at once, or ask whether to stop. */
+static void perform_before_all(hc_loop *loop, const hc_action *action) {
+    if (action->kind == HC_AC_FAILED)
+        break_world(loop, action);
+    else if (action->kind == HC_AC_PREEMPTED)
+        atomic_store(&loop->preempted[action->set], action->position);
 }
 
 static void break_sets(hc_loop *loop, const hc_action *action) {
@@ -86,8 +93,7 @@ int hc__loop_step(hc_loop *loop, hc_event *event) {
     if (status < 0)
         return status;
     for (size_t i = 0; i < n; i++)
-        if (actions[i].kind == HC_AC_FAILED)
-            break_world(loop, &actions[i]);
+        perform_before_all(loop, &actions[i]);
     for (size_t i = 0; i < n; i++)
         perform(loop, &actions[i]);
     for (size_t i = 0; i < n; i++)

@@ -36,6 +36,11 @@ static void take_stop(hc_loop *loop, hc_handle *handle) {
     hc__loop_step(loop, &(hc_event){.kind = HC_EV_STOP, .set = handle->set});
 }
 
+static void take_preempt(hc_loop *loop, hc_handle *handle) {
+    int status = hc__loop_step(loop, &(hc_event){.kind = HC_EV_PREEMPT, .set = handle->set});
+    hc__handle_finish(loop, handle, status, "the process set is not known here");
+}
+
 static void take_add_set(hc_loop *loop, hc_handle *handle) {
     int status = hc__lane_add(loop, handle);
     hc__handle_finish(loop, handle, status, "the process set could not be made");
@@ -59,6 +64,9 @@ static int take_inbox(hc_loop *loop) {
         switch (handle->kind) {
         case HC_EV_STOP:
             take_stop(loop, handle);
+            break;
+        case HC_EV_PREEMPT:
+            take_preempt(loop, handle);
             break;
         case HC_EV_ADD_SET:
             take_add_set(loop, handle);

@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Handlers: chained, restored, and out of the way when it must end at once. Then what the scheduler is asked."""
+
+import datetime
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+import hpccoll
+from hpccoll import testing
+from hpccoll.preemption import end_of_job, requeue_command
+
+USR1, USR2, TERM = signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM
+
+
+@pytest.fixture
+def world():
+    """A World of this thread alone: handlers need the main thread."""
+    with hpccoll.World(verbose=0) as alone:
+        yield alone
+
+
+def stops(p, world):
+    hpccoll.barrier(world=world)
+    return p.should_stop()
+
+
+def test_a_signal_stops_and_the_handlers_are_back(world):
+    before = {number: signal.getsignal(number) for number in (USR1, TERM)}
+    with hpccoll.preemption(world=world) as p:
+        assert not stops(p, world)
+        signal.raise_signal(USR1)
+        assert not p.should_stop()  # nothing was waited for since
+        assert stops(p, world)
+        assert p.reason == "SIGUSR1"
+    assert {number: signal.getsignal(number) for number in before} == before
+
+
+def test_what_was_installed_before_is_called_and_restored(world):
+    called = []
+    before = signal.signal(USR2, lambda number, frame: called.append(number))
+    mine = signal.getsignal(USR2)
+    try:
+        with hpccoll.preemption([USR2], world=world), hpccoll.preemption([USR2], world=world) as inner:
+            signal.raise_signal(USR2)
+            assert called == [USR2]
+            assert inner.reason == "SIGUSR2"
+        assert signal.getsignal(USR2) is mine
+        with pytest.raises(KeyError), hpccoll.preemption([USR2], world=world):
+            raise KeyError
+        assert signal.getsignal(USR2) is mine
+    finally:
+        signal.signal(USR2, before)
+
+
+def test_a_handler_that_came_later_stays(world):
+    before, later = signal.getsignal(USR2), lambda number, frame: None
+    try:
+        with hpccoll.preemption([USR2], world=world):
+            signal.signal(USR2, later)
+        assert signal.getsignal(USR2) is later
+    finally:
+        signal.signal(USR2, before)
+
+
+def test_the_default_signals_know_lsf(world, monkeypatch):
+    taken = lambda: {n for n in (USR1, USR2, TERM) if getattr(signal.getsignal(n), "__self__", None)}  # noqa: E731
+    with hpccoll.preemption(world=world):
+        assert taken() == {USR1, TERM}
+    monkeypatch.setenv("LSB_JOBID", "7")
+    with hpccoll.preemption(world=world):
+        assert taken() == {USR1, USR2, TERM}
+
+
+def test_another_thread_is_told_what_to_do():
+    def program(world):
+        with (
+            pytest.raises(hpccoll.InvalidArgumentError, match=r"main thread only.*signals=\(\)"),
+            hpccoll.preemption(world=world),
+        ):
+            pass
+        with hpccoll.preemption((), world=world) as p:
+            p.ask()
+            return stops(p, world)
+
+    assert testing.make_and_run(2, program) == [True, True]
+
+
+def test_no_world_is_said():
+    with pytest.raises(hpccoll.ShutDownError, match=r"hpccoll\.init\(\)"):
+        hpccoll.preemption()
+
+
+def test_a_signal_wakes_a_rank_that_waits():
+    """The main thread sits in a barrier that the other rank reaches only after the signal was seen."""
+    worlds, seen = testing.threads(2), threading.Event()
+
+    def other():
+        time.sleep(0.1)
+        os.kill(os.getpid(), USR1)
+        assert seen.wait(30)
+        hpccoll.barrier(world=worlds[1])
+        stopped.append(hpccoll.preemption((), world=worlds[1]).should_stop())
+
+    stopped: list[bool] = []
+    thread = threading.Thread(target=other)
+    with hpccoll.preemption(world=worlds[0]) as p:
+        ask, p.ask = p.ask, lambda reason: (ask(reason), seen.set())
+        thread.start()
+        hpccoll.barrier(world=worlds[0])
+        assert p.should_stop()
+    thread.join()
+    assert stopped == [True]
+    testing.run(worlds, hpccoll.World.shutdown)
+
+
+ALONE = "import hpccoll, os, signal, sys\nworld = hpccoll.init(verbose=0)\n"
+
+
+def python(script, **environment):
+    return subprocess.run(
+        [sys.executable, "-c", ALONE + script], env={**os.environ, **environment}, text=True, timeout=60,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
+    )  # fmt: skip
+
+
+def test_a_second_term_ends_at_once():
+    script = (
+        "import atexit\n"
+        "atexit.register(print, 'in order')\n"
+        "with hpccoll.preemption() as p:\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    os.kill(os.getpid(), signal.SIGUSR1)\n"
+        "    os.kill(os.getpid(), signal.SIGUSR1)\n"
+        "    hpccoll.barrier()\n"
+        "    print(p.should_stop(), p.reason, flush=True)\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    print('never')\n"
+    )
+    done = python(script)
+    assert (done.returncode, done.stdout) == (-TERM, "True SIGTERM\n")
+
+
+def test_a_handler_of_c_is_back_after_the_block():
+    script = (
+        "import faulthandler\n"
+        "faulthandler.register(signal.SIGUSR1)\n"
+        "with hpccoll.preemption() as p:\n"
+        "    os.kill(os.getpid(), signal.SIGUSR1)\n"
+        "    hpccoll.barrier()\n"
+        "    print(p.should_stop(), flush=True)\n"
+        "os.kill(os.getpid(), signal.SIGUSR1)\n"
+    )
+    done = python(script)
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.startswith("True\n")
+    assert done.stdout.count('File "<string>"') == 1
+
+
+# ---- the end of the job's time, and back to the queue ----------------------------------------------
+
+
+def test_the_end_of_the_jobs_time(world, monkeypatch):
+    now = time.time()
+    for late, knobs, env in [
+        (True, {"end": now + 5}, {}),
+        (True, {"end": datetime.datetime.fromtimestamp(now + 5)}, {}),
+        (False, {"end": now + 5, "margin": 1}, {}),
+        (False, {}, {}),
+        (True, {}, {"SLURM_JOB_END_TIME": f"{now + 5:.0f}"}),
+        (False, {}, {"SLURM_JOB_END_TIME": f"{now + 5000:.0f}"}),
+        (False, {"margin": 1}, {"SLURM_JOB_END_TIME": f"{now + 5:.0f}"}),
+    ]:
+        own = world.subset([0])
+        with monkeypatch.context() as patch:
+            for name, value in env.items():
+                patch.setenv(name, value)
+            with hpccoll.preemption((), world=own, **knobs) as p:
+                assert [p.should_stop(), stops(p, own)] == [False, late], (knobs, env)
+        own.shutdown()
+
+
+def test_the_end_time_is_a_knob():
+    with hpccoll.World(verbose=0, end_time=time.time() + 20, preempt_margin=30) as own:
+        with hpccoll.preemption((), world=own) as p:
+            assert [p.should_stop(), stops(p, own)] == [False, True]
+        with hpccoll.preemption((), margin=1, world=own) as p:
+            assert not p.reason
+
+
+def test_an_end_time_that_is_none_is_refused():
+    assert end_of_job({}) == float("inf")
+    with pytest.raises(hpccoll.InvalidArgumentError, match="SLURM_JOB_END_TIME='soon'"):
+        end_of_job({"SLURM_JOB_END_TIME": "soon"})
+
+
+@pytest.mark.parametrize(
+    ("env", "command"),
+    [
+        ({}, []),
+        ({"SLURM_JOB_ID": "12"}, ["scontrol", "requeue", "12"]),
+        ({"LSB_JOBID": "34"}, ["brequeue", "34"]),
+        ({"LSB_JOBID": "34", "LSB_JOBINDEX": "0"}, ["brequeue", "34"]),
+        ({"LSB_JOBID": "34", "LSB_JOBINDEX": "5"}, ["brequeue", "34[5]"]),
+    ],
+)
+def test_what_the_scheduler_is_asked(env, command):
+    assert requeue_command(env) == command
+
+
+def test_requeue_without_a_scheduler(monkeypatch, capfd):
+    for name in ("SLURM_JOB_ID", "LSB_JOBID"):
+        monkeypatch.delenv(name, raising=False)
+
+    def program(world):
+        with hpccoll.preemption((), world=world) as p:
+            return p.requeue()
+
+    answers = testing.make_and_run(3, program)
+    assert answers == [answers[0]] * 3
+    assert not answers[0]
+    assert "no scheduler" in answers[0].text
+    assert capfd.readouterr().err.count("hpccoll: requeue: ") == 1
+
+
+@pytest.mark.parametrize(
+    ("script", "done", "text"),
+    [
+        ('echo "Job <34> is being requeued"', True, "`brequeue 34` succeeded (Job <34> is being requeued)"),
+        ("echo not rerunnable >&2; exit 255", False, "`brequeue 34` failed with status 255: not rerunnable"),
+        (None, False, "brequeue is not on the PATH"),
+    ],
+)
+def test_requeue_says_what_came_of_it(world, monkeypatch, tmp_path, script, done, text):
+    """LSF cannot run here: a program of its command's name stands for it."""
+    if script:
+        (tmp_path / "brequeue").write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / "brequeue").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setenv("LSB_JOBID", "34")
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    with hpccoll.preemption((), world=world) as p:
+        answer = p.requeue()
+    assert bool(answer) is done
+    assert text in answer.text
