@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-__all__ = ["singleton_remedy", "slurm_pmix_risk"]
+__all__ = ["singleton_remedy", "slurm_pmix_risk", "tasks"]
 
 # What sets it is in the step itself, not in the batch script around it, where plain Python is legitimate.
 _TASKS = {
@@ -22,15 +22,21 @@ _TASKS = {
 }
 
 
+def tasks(env: Mapping[str, str]) -> int:
+    """Tasks of the job step that a launcher of MPI jobs started this process in; 0: none did."""
+    found = [env[name] for name in _TASKS if name in env and not _is_batch_step(env, name)]
+    return max((int(number) for number in found if number.isdigit()), default=0)
+
+
 def singleton_remedy(env: Mapping[str, str], size: int) -> str:
     """Return "" if a World of `size` ranks fits what the launcher says, else what is wrong and what to do."""
     if size > 1:
         return ""
     for name, launcher in _TASKS.items():
-        tasks = env.get(name, "")
-        if tasks.isdigit() and int(tasks) > 1 and not _is_batch_step(env, name):
+        count = env.get(name, "")
+        if count.isdigit() and int(count) > 1 and not _is_batch_step(env, name):
             return (
-                f"{launcher} started {tasks} tasks ({name}={tasks}) but MPI says that this process is alone: mpi4py's "
+                f"{launcher} started {count} tasks ({name}={count}) but MPI says that this process is alone: mpi4py's "
                 "MPI library and the launcher do not speak the same protocol. Start the job with the mpirun of that "
                 "MPI library (`hpccoll run` does), or under Slurm with a matching `srun --mpi=...` (`srun --mpi=list` "
                 "shows what there is). If a World of one rank is meant, set HPCCOLL_ALLOW_SINGLETON=1."

@@ -9,7 +9,8 @@ import os
 import pickle
 import sys
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -17,6 +18,9 @@ import numpy as np
 from hpccoll import _core, bootstrap, config, detect, errors
 
 __all__ = ["World", "current", "init", "is_initialized", "shutdown"]
+
+Exchange = Callable[[str, Any], list[Any]]
+"""Gives the values of all ranks, each told with what it is about."""
 
 
 class World:
@@ -128,10 +132,20 @@ class World:
         order = sorted(range(self.size), key=lambda r: (said[r][1], r))
         return self._make([[r for r in order if said[r][0] == c] for c in colors])
 
-    def _make(self, groups: list[list[int]]) -> World | None:
+    def subset_among(self, ranks: Iterable[int], exchange: Exchange) -> World:
+        """Make a World of some ranks of this one; only these call it, for they have another way to meet.
+
+        :param ranks: as for subset(); this rank is one of them
+        :param exchange: called with the same words by all of them, gives all their values in the order of `ranks`
+        """
+        made = self._make([[int(r) for r in ranks]], exchange)
+        assert made is not None
+        return made
+
+    def _make(self, groups: list[list[int]], exchange: Exchange | None = None) -> World | None:
         """One process set for each of the disjoint groups, all of one number."""
-        base = self.base
-        free = self._exchange("number", base.free_numbers)
+        base, exchange = self.base, exchange or self._exchange
+        free = exchange("number", base.free_numbers)
         common = free[0]
         for mask in free:
             common &= mask
@@ -140,8 +154,9 @@ class World:
         number = (common & -common).bit_length() - 1
         mine = next((g for g in groups if self.rank in g), None)
         members = tuple(self.core.members[r] for r in mine or ())
-        segment = bootstrap.set_segment(base.loop, number, members, base.nonce, self._agreed)
-        made = self._agreed(lambda: _core.Set(base.loop, number, members, segment) if mine else None)
+        agreed = partial(_agreed, exchange)
+        segment = bootstrap.set_segment(base.loop, number, members, base.nonce, agreed)
+        made = agreed(lambda: _core.Set(base.loop, number, members, segment) if mine else None)
         if made is None:
             return None
         base.free_numbers &= ~(1 << number)
@@ -154,15 +169,6 @@ class World:
         received = handle.wait()
         ends = np.cumsum(handle.rows())
         return [pickle.loads(part.tobytes()) for part in np.split(received, ends[:-1])]
-
-    def _agreed(self, action: Any) -> Any:
-        result, text = None, ""
-        try:
-            result = action()
-        except errors.HpccollError as error:
-            text = str(error)
-        bootstrap.raise_first(self._exchange("agreed", text))
-        return result
 
     # ---- life -------------------------------------------------------------------------------------------
 
@@ -215,6 +221,17 @@ class World:
     def __repr__(self) -> str:
         state = " (shut down)" if self.core.closed else ""
         return f"<hpccoll.World: rank {self.rank} of {self.size}{state}>"
+
+
+def _agreed(exchange: Exchange, action: Callable[[], Any]) -> Any:
+    """Do `action`; if it fails on any rank, raise on all."""
+    result, text = None, ""
+    try:
+        result = action()
+    except errors.HpccollError as error:
+        text = str(error)
+    bootstrap.raise_first(exchange("agreed", text))
+    return result
 
 
 def _meeting(comm: Any, settings: config.Config) -> Any:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 
@@ -35,9 +37,10 @@ def dense(tensor: torch.Tensor) -> torch.Tensor:
     return tensor if tensor.is_contiguous() else tensor.detach().contiguous()
 
 
-def buffer(tensor: torch.Tensor) -> _core.Buffer:
+def buffer(tensor: torch.Tensor, shape: Sequence[int] | None = None) -> _core.Buffer:
     """The memory of a tensor that dense() has given, without a copy.
 
+    :param shape: what the library takes it for; default: its own
     :raises UnsupportedError: its dtype is none of the library's
     """
     code = _CODES.get(tensor.dtype)
@@ -45,7 +48,7 @@ def buffer(tensor: torch.Tensor) -> _core.Buffer:
         raise errors.UnsupportedError(
             f"dtype {tensor.dtype} is not supported; one of: {', '.join(_core.DTYPES)}"
         )
-    return _core.Buffer(tensor.data_ptr(), code, tensor.shape, tensor)
+    return _core.Buffer(tensor.data_ptr(), code, tensor.shape if shape is None else shape, tensor)
 
 
 def from_bytes(received: np.ndarray, rows: np.ndarray, like: torch.Tensor) -> torch.Tensor:

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What torch.distributed gives to a backend (options, reductions, lists of tensors), as the library takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from hpccoll import _core, errors
+from hpccoll.collectives import Reduction
+from hpccoll.torch.tensors import buffer, dense
+
+__all__ = [
+    "Finish", "Tensors", "check_one_each", "copies_back", "elements", "fill", "joined", "moved", "one", "options",
+    "reduced", "reduction",
+]  # fmt: skip
+
+Tensors = Sequence[torch.Tensor]
+Finish = Callable[[list[Any]], None]
+"""Called with the results of a work's requests, when all are done."""
+
+_BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+_Op: Any = dist.ReduceOp.RedOpType
+_REDUCTIONS = {
+    _Op.SUM: Reduction.SUM, _Op.AVG: Reduction.AVERAGE, _Op.PRODUCT: Reduction.PRODUCT, _Op.MIN: Reduction.MIN,
+    _Op.MAX: Reduction.MAX, _Op.BAND: Reduction.BAND, _Op.BOR: Reduction.BOR, _Op.BXOR: Reduction.BXOR,
+    _Op.PREMUL_SUM: Reduction.SUM,
+}  # fmt: skip
+
+
+def options(given: Any, kind: type) -> Any:
+    """Options with all the fields of `kind`; torch lets a reduction stand for options, and nothing for defaults."""
+    if given is not None and not hasattr(kind, "reduceOp"):
+        return given
+    if hasattr(given, "reduceOp"):
+        return given
+    made = kind()
+    if given is not None:
+        made.reduceOp = dist.ReduceOp(given)
+    return made
+
+
+def reduction(op: Any) -> tuple[Reduction, float]:
+    """The library's reduction, and the factor of each rank's input."""
+    kind = getattr(op, "op", op)
+    if kind not in _REDUCTIONS:
+        raise errors.UnsupportedError(f"reduction {op} is not served by backend hpccoll")
+    factor = op.__getstate__()[1] if kind == _Op.PREMUL_SUM else None
+    return _REDUCTIONS[kind], 1.0 if factor is None else float(factor)
+
+
+def one(tensors: Any, what: str) -> torch.Tensor:
+    """The tensor that was given, alone or in a list of one."""
+    found = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
+    if len(found) != 1:
+        raise ValueError(f"{what} takes a list of one tensor, this one has {len(found)}")
+    return found[0]
+
+
+def check_one_each(tensors: Sequence[Any], size: int, what: str) -> None:
+    """Raise ValueError unless there is one tensor (or list) a rank."""
+    if len(tensors) != size:
+        raise ValueError(f"{what}: {len(tensors)} tensors for {size} ranks: needs one a rank")
+
+
+def reduced(tensor: torch.Tensor, rows: int = 0) -> _core.Buffer:
+    """The memory of a dense tensor to calculate with, flat or as so many rows: torch compares no shapes."""
+    return buffer(tensor, (rows, tensor.numel() // rows) if rows else (tensor.numel(),))
+
+
+def moved(tensor: torch.Tensor) -> _core.Buffer:
+    """The memory of a dense tensor to move, flat; types that the library does not know go as integers of their size."""
+    try:
+        return reduced(tensor)
+    except errors.UnsupportedError:
+        return reduced(tensor.detach().view(_BITS[tensor.element_size()]))
+
+
+def joined(parts: Tensors, dtype: torch.dtype) -> torch.Tensor:
+    """The elements of all parts, one after another."""
+    if not parts:
+        return torch.empty(0, dtype=dtype)
+    return torch.cat([dense(p).detach().view(-1) for p in parts])
+
+
+def elements(tensor: torch.Tensor, splits: Sequence[int] | None, size: int, which: str) -> list[int]:
+    """How many elements the rows of `tensor` have that go to (or come from) each rank; without splits equal shares."""
+    rows = tensor.shape[0] if tensor.dim() else 0
+    if not splits:
+        if rows % size:
+            raise ValueError(f"all_to_all_single: {rows} rows of {which} are not divisible by {size} ranks")
+        splits = [rows // size] * size
+    if len(splits) != size or sum(splits) != rows or min(splits) < 0:
+        raise ValueError(
+            f"all_to_all_single: {which} splits {splits} are not {size} counts with the sum {rows}"
+        )
+    row = tensor.numel() // rows if rows else 0
+    return [n * row for n in splits]
+
+
+def copies_back(sources: Tensors, targets: Tensors) -> Finish | None:
+    """What copies each source to its target at the end, where they are not the same."""
+    pairs = [(s, t) for s, t in zip(sources, targets, strict=True) if s is not t]
+    if not pairs:
+        return None
+
+    def finish(_: list[Any]) -> None:
+        for source, target in pairs:
+            target.data.copy_(source)
+
+    return finish
+
+
+def fill(parts: Tensors, received: np.ndarray, rows: np.ndarray | None, what: str) -> None:
+    """Copy received bytes into tensors, one after another.
+
+    :param rows: elements that came from each rank, if each has its tensor
+    :raises ResultSizeError: that is not what the tensors have
+    """
+    if not parts:
+        return
+    sizes = [p.numel() for p in parts]
+    there = received.size // parts[0].element_size()
+    if sizes != (rows.tolist() if rows is not None else [there]):
+        came = f"{rows.tolist()} (one count a rank)" if rows is not None else there
+        raise errors.ResultSizeError(f"{what}: {came} elements were sent, the outputs have {sizes}")
+    if not there:
+        return
+    values = torch.from_numpy(received).view(parts[0].dtype)
+    at = 0
+    for part, count in zip(parts, sizes, strict=True):
+        part.data.copy_(values[at : at + count].view(part.shape))
+        at += count

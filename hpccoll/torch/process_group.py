@@ -1,0 +1,396 @@
+# SPDX-License-Identifier: Apache-2.0
+"""torch's process group over a World: each collective of torch is one request, or a few, of the library.
+
+torch calls these methods by the names that it gave them over the years, from Python and, where its trampoline class
+allows it, from C++ (DDP's reducer, functional collectives). What it cannot be given is said in docs/with-ddp.md.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any, NoReturn
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import (
+    AllgatherOptions,
+    AllreduceOptions,
+    AllToAllOptions,
+    BarrierOptions,
+    BroadcastOptions,
+    GatherOptions,
+    ReduceOptions,
+    ReduceScatterOptions,
+    ScatterOptions,
+)
+
+from hpccoll import _core
+from hpccoll.collectives import Handle
+from hpccoll.torch.arguments import (
+    Finish,
+    Tensors,
+    check_one_each,
+    copies_back,
+    elements,
+    fill,
+    joined,
+    moved,
+    one,
+    options,
+    reduced,
+    reduction,
+)
+from hpccoll.torch.tensors import dense
+from hpccoll.torch.work import Work
+from hpccoll.world import World
+
+__all__ = ["ProcessGroup"]
+
+NAMES = 64
+"""Requests of a group that can be in flight: each has one of so many names, in turn, so that the names come again."""
+
+Submit = Callable[[_core.Set, str, bool], Handle]
+"""Enqueues a request, given the process set, a name, and whether the caller goes on to wait."""
+
+_Base: Any = dist.ProcessGroup
+
+
+class ProcessGroup(_Base):  # type: ignore[misc]
+    """The ranks of one World, as torch.distributed sees them."""
+
+    def __init__(self, world: World, name: str, timeout: timedelta) -> None:
+        """Serve torch with a World that nobody else uses.
+
+        :param name: torch's name of the group
+        :param timeout: what an operation may take
+        """
+        super().__init__(world.rank, world.size)
+        self.world = world
+        self._name, self._description = name, ""
+        self._timeout = timeout.total_seconds()
+        self._calls = itertools.count()
+        self._in_flight: list[Handle | None] = [None] * NAMES
+
+    # ---- who we are --------------------------------------------------------------------------------
+
+    def getBackendName(self) -> str:  # noqa: N802
+        """Give the name of the backend."""
+        return "hpccoll"
+
+    name = getBackendName
+
+    def getGroupName(self) -> str:  # noqa: N802
+        """Give the name that torch gave the group."""
+        return self._name
+
+    def setGroupName(self, name: str) -> None:  # noqa: N802
+        """Name the group."""
+        self._name = name
+
+    def getGroupDesc(self) -> str:  # noqa: N802
+        """Say what torch says about the group."""
+        return self._description
+
+    def setGroupDesc(self, description: str) -> None:  # noqa: N802
+        """Describe the group."""
+        self._description = description
+
+    # The same for callers in Python, which do not come by way of C++.
+    group_name = property(getGroupName)
+    group_desc = property(getGroupDesc)
+    _set_group_name, _set_group_desc = setGroupName, setGroupDesc
+
+    @property
+    def _device_types(self) -> list[torch.device]:
+        return [torch.device("cpu")]
+
+    def _get_backend(self, device: torch.device) -> ProcessGroup:
+        if torch.device(device).type != "cpu":
+            raise RuntimeError(f"backend hpccoll has nothing for {device}: this version moves host memory")
+        return self
+
+    supports_splitting = supports_coalescing = supports_time_estimate = supports_shrinking = False
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """Set what an operation may take from here on."""
+        self._timeout = timeout.total_seconds()
+
+    # ---- the end -------------------------------------------------------------------------------------
+
+    def shutdown(self) -> None:
+        """End the group in order, with its other members."""
+        self.world.shutdown()
+
+    def abort(self) -> None:
+        """End the group now."""
+        self.world.shutdown(wait=False)
+
+    # ---- submitting ----------------------------------------------------------------------------------
+
+    def _begin(
+        self,
+        what: str,
+        opts: Any,
+        tensors: Tensors,
+        submits: Sequence[Submit],
+        finish: Finish | None = None,
+    ) -> Work:
+        """Submit requests that make one work, which gives `tensors`.
+
+        Calls match by their order in the group; so a call's name is its number, modulo NAMES.
+        """
+        waits = not getattr(opts, "asyncOp", True)
+        seconds = opts.timeout.total_seconds()
+        handles = {}
+        for submit in submits:
+            slot = next(self._calls) % NAMES
+            before = self._in_flight[slot]
+            if before is not None and not before.done():
+                before.wait(self._timeout)
+            self._in_flight[slot] = handles[slot] = submit(self.world.core, f"c10d {slot}", waits)
+
+        def settled() -> None:
+            for slot, handle in handles.items():
+                if self._in_flight[slot] is handle:
+                    self._in_flight[slot] = None
+
+        limit = seconds if seconds > 0 else self._timeout
+        text = f"{what} of process group {self._name}"
+        return Work(text, list(handles.values()), list(tensors), finish, limit, settled)
+
+    # ---- reductions ----------------------------------------------------------------------------------
+
+    def allreduce(self, tensors: Any, opts: Any = None) -> Work:
+        """Reduce in place."""
+        tensor = one(tensors, "allreduce")
+        return self._allreduce("allreduce", options(opts, AllreduceOptions), [tensor], [tensor])
+
+    def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> Work:
+        """Reduce several tensors in place, together."""
+        return self._allreduce("allreduce_coalesced", options(opts, AllreduceOptions), tensors, tensors)
+
+    def reduce(self, tensors: Any, opts: Any = None) -> Work:
+        """Reduce in place on the root; the other ranks' tensors stay as they are."""
+        opts = options(opts, ReduceOptions)
+        tensor, is_root = one(tensors, "reduce"), self._root(opts) == self.rank()
+        return self._allreduce("reduce", opts, [tensor], [tensor if is_root else torch.empty_like(tensor)])
+
+    def _allreduce(
+        self, what: str, opts: Any, inputs: Tensors, outputs: Tensors, finish: Finish | None = None
+    ) -> Work:
+        op, factor = reduction(opts.reduceOp)
+        sources = [dense(t) for t in inputs]
+        targets = [s if o is i else dense(o) for i, o, s in zip(inputs, outputs, sources, strict=True)]
+        x = [reduced(s) for s in sources]
+        out = [b if t is s else reduced(t) for b, s, t in zip(x, sources, targets, strict=True)]
+        given, taken = (x[0], out[0]) if len(x) == 1 else (x, out)
+
+        def submit(core: _core.Set, name: str, waits: bool) -> Handle:
+            return core.allreduce(given, op, name, taken, factor, 1.0, None, waits)
+
+        return self._begin(what, opts, outputs, [submit], finish or copies_back(targets, outputs))
+
+    def reduce_scatter(self, outputs: Any, inputs: Sequence[Tensors], opts: Any = None) -> Work:
+        """Reduce a list of tensors, one a rank, and give each rank its own."""
+        opts = options(opts, ReduceScatterOptions)
+        output, (parts,) = one(outputs, "reduce_scatter"), inputs
+        check_one_each(parts, self.size(), "reduce_scatter")
+        flat = joined(parts, output.dtype)
+        if all(p.numel() == output.numel() for p in parts):
+            return self._reduce_scatter([output], [flat], opts)
+        mine = torch.split_with_sizes(flat, [p.numel() for p in parts])[self.rank()].view(
+            parts[self.rank()].shape
+        )
+        return self._allreduce("reduce_scatter", opts, [flat], [flat], copies_back([mine], [output]))
+
+    def _reduce_scatter_base(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:  # noqa: A002
+        """Reduce one tensor and give each rank its share."""
+        return self._reduce_scatter([output], [input], options(opts, ReduceScatterOptions))
+
+    reduce_scatter_single = _reduce_scatter_base
+
+    def reduce_scatter_tensor_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Work:
+        """Do the same with several tensors."""
+        return self._reduce_scatter(outputs, inputs, options(opts, ReduceScatterOptions))
+
+    reduce_scatter_single_coalesced = reduce_scatter_tensor_coalesced
+
+    def _reduce_scatter(self, outputs: Tensors, inputs: Tensors, opts: Any) -> Work:
+        op, factor = reduction(opts.reduceOp)
+        size, targets = self.size(), [dense(o) for o in outputs]
+
+        def begin(output: torch.Tensor, source: torch.Tensor) -> Submit:
+            if source.numel() != size * output.numel() or source.dtype != output.dtype:
+                raise ValueError(
+                    f"reduce_scatter: the input has {source.numel()} elements of {source.dtype}, the output "
+                    f"{output.numel()} of {output.dtype}: needs {size} times as many, of one dtype"
+                )
+            x, out = reduced(dense(source), rows=size), reduced(output, rows=1)
+            return lambda core, name, waits: core.reducescatter(x, op, name, out, factor, 1.0, waits)
+
+        submits = [begin(o, i) for o, i in zip(targets, inputs, strict=True)]
+        return self._begin("reduce_scatter", opts, outputs, submits, copies_back(targets, outputs))
+
+    # ---- movements -----------------------------------------------------------------------------------
+
+    def broadcast(self, tensors: Any, opts: Any = None) -> Work:
+        """Give the root's tensor to all ranks."""
+        opts = options(opts, BroadcastOptions)
+        tensor, root = one(tensors, "broadcast"), self._root(opts)
+        target = dense(tensor)
+        x = moved(target)
+        submits: list[Submit] = [lambda core, name, waits: core.broadcast(x, root, name, x, waits)]
+        return self._begin("broadcast", opts, [tensor], submits, copies_back([target], [tensor]))
+
+    def allgather(self, outputs: Sequence[Tensors], inputs: Any, opts: Any = None) -> Work:
+        """Give all ranks' tensors to all ranks, each in a tensor of its own."""
+        tensor, (parts,) = one(inputs, "allgather"), outputs
+        check_one_each(parts, self.size(), "allgather")
+        return self._allgather("allgather", [parts], [tensor], opts, each=True)
+
+    def _allgather_base(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:  # noqa: A002
+        """Give all ranks' tensors to all ranks, one after another in one tensor."""
+        return self._allgather("allgather_into_tensor", [[output]], [input], opts, each=False)
+
+    all_gather_single = _allgather_base
+
+    def allgather_into_tensor_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Work:
+        """Do the same with several tensors."""
+        lists = [[output] for output in outputs]
+        return self._allgather("allgather_into_tensor_coalesced", lists, inputs, opts, each=False)
+
+    all_gather_single_coalesced = allgather_into_tensor_coalesced
+
+    def allgather_coalesced(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> Work:
+        """Give several tensors of all ranks to all ranks; `outputs` has one list a rank."""
+        check_one_each(outputs, self.size(), "allgather_coalesced")
+        lists = [[of_rank[at] for of_rank in outputs] for at in range(len(inputs))]
+        return self._allgather("allgather_coalesced", lists, inputs, opts, each=True)
+
+    def _allgather(
+        self, what: str, outputs: Sequence[Tensors], inputs: Tensors, opts: Any, *, each: bool
+    ) -> Work:
+        """Of each input, fill its outputs: one tensor, or one for each rank."""
+        for parts, tensor in zip(outputs, inputs, strict=True):
+            room = sum(p.numel() for p in parts)
+            if any(p.dtype != tensor.dtype for p in parts) or not (
+                each or room == self.size() * tensor.numel()
+            ):
+                raise ValueError(
+                    f"{what}: {room} elements of {parts[0].dtype} cannot take {self.size()} times "
+                    f"{tensor.numel()} of {tensor.dtype}"
+                )
+        handles: list[Handle] = []
+
+        def begin(x: _core.Buffer) -> Submit:
+            def submit(core: _core.Set, name: str, waits: bool) -> Handle:
+                handles.append(core.allgather(x, name, None, waits))
+                return handles[-1]
+
+            return submit
+
+        def finish(results: list[Any]) -> None:
+            for parts, result, handle in zip(outputs, results, handles, strict=True):
+                fill(parts, result, handle.rows() if each else None, what)
+
+        submits = [begin(moved(dense(tensor))) for tensor in inputs]
+        every = [part for parts in outputs for part in parts]
+        return self._begin(what, options(opts, AllgatherOptions), every, submits, finish)
+
+    def gather(self, outputs: Sequence[Tensors], inputs: Any, opts: Any = None) -> Work:
+        """Give all ranks' tensors to the root."""
+        opts = options(opts, GatherOptions)
+        tensor, parts = one(inputs, "gather"), self._lists_of_root(outputs, opts, "gather")
+        splits = [0] * self.size()
+        splits[opts.rootRank] = tensor.numel()
+        return self._alltoall("gather", opts, tensor, splits, parts, each=True)
+
+    def scatter(self, outputs: Any, inputs: Sequence[Tensors], opts: Any = None) -> Work:
+        """Give each rank one of the root's tensors."""
+        opts = options(opts, ScatterOptions)
+        output, parts = one(outputs, "scatter"), self._lists_of_root(inputs, opts, "scatter")
+        splits = [p.numel() for p in parts] or [0] * self.size()
+        return self._alltoall("scatter", opts, joined(parts, output.dtype), splits, [output], each=False)
+
+    def _lists_of_root(self, lists: Sequence[Tensors], opts: Any, what: str) -> Tensors:
+        """The root's list of tensors, one a rank; empty on the other ranks."""
+        parts = lists[0] if lists else []
+        if self._root(opts) == self.rank():
+            check_one_each(parts, self.size(), what)
+        elif parts:
+            raise ValueError(
+                f"{what}: rank {opts.rootRank} is the root and has the list, this is rank {self.rank()}"
+            )
+        return parts
+
+    def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Work:
+        """Give one tensor to each rank."""
+        check_one_each(inputs, self.size(), "all_to_all")
+        check_one_each(outputs, self.size(), "all_to_all")
+        x, splits = joined(inputs, inputs[0].dtype), [t.numel() for t in inputs]
+        return self._alltoall("all_to_all", options(opts, AllToAllOptions), x, splits, outputs, each=True)
+
+    def alltoall_base(
+        self,
+        output: torch.Tensor,
+        input: torch.Tensor,  # noqa: A002
+        output_splits: list[int] | None,
+        input_splits: list[int] | None,
+        opts: Any = None,
+    ) -> Work:
+        """Give some rows to each rank; without splits equal shares."""
+        sends = elements(input, input_splits, self.size(), "input")
+        receives = elements(output, output_splits, self.size(), "output")
+        target = dense(output)
+        parts = torch.split_with_sizes(target.detach().view(-1), receives)
+        back = copies_back([target], [output])
+        opts = options(opts, AllToAllOptions)
+        return self._alltoall("all_to_all_single", opts, input, sends, parts, [output], back, each=True)
+
+    all_to_all_single = alltoall_base
+
+    def _alltoall(
+        self,
+        what: str,
+        opts: Any,
+        source: torch.Tensor,
+        splits: list[int],
+        parts: Tensors,
+        outputs: Tensors | None = None,
+        then: Finish | None = None,
+        *,
+        each: bool,
+    ) -> Work:
+        """Send `splits` elements of `source`; fill `parts`, one for each rank or one for all that comes."""
+        x = moved(dense(source))
+
+        def submit(core: _core.Set, name: str, waits: bool) -> Handle:
+            return core.alltoall(x, splits, name, None, waits)
+
+        def finish(results: list[Any]) -> None:
+            received, rows = results[0]
+            fill(parts, received, rows if each else None, what)
+            if then:
+                then(results)
+
+        return self._begin(what, opts, parts if outputs is None else outputs, [submit], finish)
+
+    def barrier(self, opts: Any = None) -> Work:
+        """Wait until all ranks have come."""
+        submits: list[Submit] = [lambda core, name, waits: core.barrier(name, waits)]
+        return self._begin("barrier", options(opts, BarrierOptions), [], submits)
+
+    # ---- what is not served --------------------------------------------------------------------------
+
+    def monitored_barrier(self, *_: Any, **__: Any) -> NoReturn:
+        """Refuse: barrier() itself names who is missing."""
+        raise NotImplementedError(
+            "backend hpccoll has no monitored_barrier: its barrier reports who is missing"
+        )
+
+    def _root(self, opts: Any) -> int:
+        root = int(opts.rootRank)
+        self.world.core.check_root(root)
+        return root

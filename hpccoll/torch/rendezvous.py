@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the ranks of a process group meet: under a launcher of MPI jobs by MPI, else through torch's own store."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any, cast
+
+from torch._C._distributed_c10d import Store, TCPStore
+from torch.distributed.constants import default_pg_timeout
+from torch.distributed.rendezvous import _rendezvous_handlers, register_rendezvous_handler
+
+from hpccoll import bootstrap, config, detect, errors
+from hpccoll.world import World
+
+__all__ = ["SCHEME", "install", "meet", "meeting_through"]
+
+SCHEME = "hpccoll"
+_ASKED_BY_ENV = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+
+def meet(rank: int, size: int, store: Store, timeout: timedelta) -> World:
+    """Make the World of all ranks that share `store`; they call this together."""
+    meeting = meeting_through(store, rank, size, timeout)
+    if not _mpi_ranks() > 1:
+        return World(meeting=meeting)
+    from mpi4py import MPI
+
+    ranks = meeting.allgather(MPI.COMM_WORLD.Get_rank())
+    if len(set(ranks)) != size:
+        raise errors.StartError(
+            f"torch's {size} ranks have the MPI ranks {ranks}: "
+            + (
+                detect.singleton_remedy(config.environment(), MPI.COMM_WORLD.Get_size())
+                or "they must all differ"
+            )
+        )
+    comm = MPI.COMM_WORLD.Create_group(MPI.COMM_WORLD.Get_group().Incl(ranks))
+    try:
+        return World(comm)
+    finally:
+        comm.Free()
+
+
+def meeting_through(store: Store, rank: int, size: int, timeout: timedelta) -> bootstrap.StoreMeeting:
+    """A meeting under keys of its own, also where a store outlives a process group, as torchrun's does."""
+    generation = (store.add("hpccoll/arrivals", 1) - 1) // size
+    seconds = min(timeout.total_seconds(), config.read().start_timeout)
+    prefix, any_store = f"hpccoll/{generation}", cast("Any", store)  # torch's stubs know no set() of bytes
+    return bootstrap.StoreMeeting(rank, size, any_store, prefix=prefix, timeout=seconds)
+
+
+def _mpi_ranks() -> int:
+    """Ranks of the MPI job that this process belongs to, as its launcher says; 0: none, or torchrun started it."""
+    environment = config.environment()
+    if "TORCHELASTIC_RUN_ID" in environment:
+        return 0
+    mpi = sys.modules.get("mpi4py.MPI")
+    return max(detect.tasks(environment), mpi.COMM_WORLD.Get_size() if mpi and mpi.Is_initialized() else 0)
+
+
+def install() -> None:
+    """Let torch's env:// ask MPI for what the environment does not say; hpccoll:// always does."""
+    by_environment = _rendezvous_handlers["env"]
+
+    def env(url: str, timeout: timedelta = default_pg_timeout, **options: Any) -> Iterator[Any]:
+        environment = config.environment()
+        if _mpi_ranks() and not any(environment.get(name) for name in _ASKED_BY_ENV) and "?" not in url:
+            return _through_mpi(url, timeout)
+        return by_environment(url, timeout=timeout, **options)
+
+    _rendezvous_handlers["env"] = env
+    register_rendezvous_handler(SCHEME, _through_mpi)  # type: ignore[no-untyped-call]
+
+
+def _through_mpi(url: str, timeout: timedelta = default_pg_timeout, **_: Any) -> Iterator[Any]:
+    """A store that rank 0 keeps at a free port, and MPI's rank and size."""
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD
+    rank, size = comm.Get_rank(), comm.Get_size()
+    remedy = detect.singleton_remedy(config.environment(), size)
+    if remedy:
+        raise errors.StartError(remedy)
+    hosts, store = comm.allgather(socket.gethostname()), None
+    host = hosts[0] if len(set(hosts)) > 1 else "localhost"
+    if rank == 0:
+        store = TCPStore(host, 0, size, is_master=True, timeout=timeout, wait_for_workers=False)
+    port = comm.bcast(store.port if store else None)
+    store = store or TCPStore(host, port, size, is_master=False, timeout=timeout, wait_for_workers=False)
+    yield store, rank, size
+    raise RuntimeError(f"Unable to perform re-rendezvous using {url}")

@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a call of the backend returns: torch's Work over the library's handles, and its future.
+
+Whoever waits for a work drives it, as with handles. A future is waited for in C++ by those who know nothing of handles
+(DDP's reducer), so a work whose future was asked for is also looked after by a thread of its own kind; without futures
+there is no such thread.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from hpccoll import errors
+from hpccoll.collectives import Handle
+from hpccoll.torch.arguments import Finish
+
+__all__ = ["Work"]
+
+SLICE = 0.002
+"""Seconds for which the finisher waits for its oldest work before it looks whether another one is done."""
+
+
+_Base: Any = dist.Work
+
+
+class Work(_Base):  # type: ignore[misc]
+    """Handles in flight, the tensors that they fill, and what has to be copied when they are done."""
+
+    def __init__(
+        self,
+        what: str,
+        handles: Sequence[Handle],
+        tensors: list[torch.Tensor],
+        finish: Finish | None,
+        timeout: float,
+        settled: Callable[[], None],
+    ) -> None:
+        """Take over what was begun.
+
+        :param what: the operation and its group, for errors
+        :param tensors: the result; held, with all that `finish` holds, until the work is done
+        :param finish: called once with the handles' results
+        :param timeout: seconds that the group allows for an operation
+        :param settled: called once, when all is over
+        """
+        super().__init__()
+        self._what, self._handles, self._tensors = what, list(handles), tensors
+        self._finish, self._on_settled = finish, settled
+        self._limit, self._deadline = timeout, time.monotonic() + timeout
+        self._lock = threading.Lock()
+        self._settled = False
+        self._error: Exception | None = None
+        self._future: torch.futures.Future[Any] | None = None
+
+    # ---- torch's side ------------------------------------------------------------------------------
+
+    def wait(self, timeout: timedelta | float | None = None) -> bool:
+        """Block until the work is done; raise DistBackendError if it failed, or is late.
+
+        :param timeout: none or zero: what the group allows
+        """
+        seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+        if not self._settled:
+            self._block(seconds or self._limit)
+            self.settle()
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def is_completed(self) -> bool:
+        """Whether the work is done, well or not."""
+        if not self._settled and self.over():
+            self.settle()
+        return self._settled
+
+    def is_success(self) -> bool:
+        """Whether the work is done, and well."""
+        return self.is_completed() and self._error is None
+
+    def exception(self) -> Exception | None:
+        """What went wrong, if the work is done and failed."""
+        return self._error if self.is_completed() else None
+
+    def result(self) -> list[torch.Tensor]:
+        """The tensors that hold the result, after waiting for it."""
+        self.wait()
+        return self._tensors
+
+    def synchronize(self) -> None:
+        """Wait: on the host there is nothing else to be in order with."""
+        self.wait()
+
+    def source_rank(self) -> int:
+        """The rank that a recv from any source received from."""
+        self.wait()
+        return int(self._handles[0].peer)  # type: ignore[attr-defined]
+
+    _source_rank = source_rank
+
+    def get_future(self) -> torch.futures.Future[Any]:
+        """A future of the list of result tensors."""
+        with self._lock:
+            if self._future is not None:
+                return self._future
+            self._future = torch.futures.Future()
+            settled = self._settled
+        if settled:
+            self._tell()
+        else:
+            _finisher.add(self)
+        return self._future
+
+    # ---- ours ----------------------------------------------------------------------------------------
+
+    def over(self) -> bool:
+        """Whether settle() would not block."""
+        return self._settled or all(h.done() for h in self._handles) or time.monotonic() > self._deadline
+
+    def _block(self, seconds: float) -> None:
+        """Return when all handles are done; raise DistBackendError after `seconds`."""
+        limit = time.monotonic() + seconds
+        for handle in self._handles:
+            try:
+                handle.wait(max(limit - time.monotonic(), 0.0))
+            except TimeoutError:
+                raise self._late(seconds) from None
+            except errors.HpccollError:
+                pass  # settle() finds it again
+
+    def drive(self, seconds: float) -> None:
+        """Move this work for at most `seconds`."""
+        for handle in self._handles:
+            if not handle.done():
+                try:
+                    handle.wait(seconds)
+                except (TimeoutError, errors.HpccollError):
+                    return
+
+    def settle(self) -> None:
+        """Make the outcome of handles that are done, or late; once, whoever comes first."""
+        with self._lock:
+            if self._settled:
+                return
+            try:
+                results = [handle.wait(0.0) for handle in self._handles]
+                if self._finish is not None:
+                    self._finish(results)
+            except TimeoutError:
+                self._error = self._late(self._limit)
+            except errors.HpccollError as error:
+                self._error = dist.DistBackendError(f"{self._what}: {error}")
+                self._error.__cause__ = error
+            self._finish = None
+            self._settled = True
+            self._on_settled()
+            tell = self._future is not None
+        if tell:
+            self._tell()
+
+    def _tell(self) -> None:
+        assert self._future is not None
+        if self._error is None:
+            self._future.set_result(self._tensors)
+        else:
+            self._future.set_exception(self._error)
+
+    def _late(self, seconds: float) -> Exception:
+        return dist.DistBackendError(f"{self._what}: timed out after {seconds:g} s")
+
+    def __del__(self) -> None:
+        # Dropped in flight: the result must still arrive where it was asked for.
+        if not getattr(self, "_settled", True) and self._finish is not None:
+            _finisher.add(
+                Work(self._what, self._handles, self._tensors, self._finish, self._limit, self._on_settled)
+            )
+
+
+class _Finisher:
+    """Threads that settle works: one waits, and while it runs what a future's owner has attached, another one does.
+
+    So a callback may itself wait for a future (PowerSGD's hook does). There are two threads, and one more for each
+    level at which callbacks wait for futures of works that they have begun.
+    """
+
+    def __init__(self) -> None:
+        self.works: list[Work] = []
+        self.changed = threading.Condition()
+        self.leader = threading.Lock()
+        self.threads = self.settling = 0
+
+    def add(self, work: Work) -> None:
+        with self.changed:
+            self.works.append(work)
+            self.changed.notify()
+            self._keep_a_leader()
+
+    def _keep_a_leader(self) -> None:
+        if self.works and self.threads == self.settling:
+            self.threads += 1
+            threading.Thread(target=self._run, name="hpccoll futures", daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            work = self._next()
+            try:
+                work.settle()
+            finally:
+                with self.changed:
+                    self.settling -= 1
+            del work
+
+    def _next(self) -> Work:
+        """Wait for a work that is over and take it."""
+        with self.leader:
+            while True:
+                with self.changed:
+                    while not self.works:
+                        self.changed.wait()
+                    works = list(self.works)
+                for work in works:
+                    if work.over():
+                        with self.changed:
+                            self.works.remove(work)
+                            self.settling += 1
+                            self._keep_a_leader()
+                        return work
+                works[0].drive(SLICE)
+                del work, works
+
+
+_finisher = _Finisher()
