@@ -10,6 +10,7 @@ from importlib import metadata as _metadata
 
 from hpccoll import compression, config, errors
 from hpccoll.collectives import (
+    ANY_SOURCE,
     AVERAGE,
     BAND,
     BOR,
@@ -37,8 +38,12 @@ from hpccoll.collectives import (
     broadcast_object,
     join,
     join_async,
+    recv,
+    recv_async,
     reducescatter,
     reducescatter_async,
+    send,
+    send_async,
 )  # fmt: skip
 from hpccoll.errors import (
     BrokenWorldError,
@@ -97,7 +102,7 @@ def cross_size() -> int:
 
 
 __all__ = [
-    "AVERAGE", "BAND", "BOR", "BXOR", "LAND", "LOR", "LXOR", "MAX", "MIN", "PRODUCT", "SUM",
+    "ANY_SOURCE", "AVERAGE", "BAND", "BOR", "BXOR", "LAND", "LOR", "LXOR", "MAX", "MIN", "PRODUCT", "SUM",
     "BrokenWorldError", "DuplicateNameError", "ForkedError", "Handle", "HpccollError", "InvalidArgumentError",
     "MismatchError", "OutOfMemoryError", "PeerLost", "ProtocolError", "RecoverableError", "Reduction",
     "ResultSizeError", "RootJoinedError", "ShutDownError", "StallError", "StartError", "TransportError",
@@ -105,5 +110,6 @@ __all__ = [
     "allgather", "allgather_async", "allgather_object", "allreduce", "allreduce_async", "alltoall", "alltoall_async",
     "barrier", "barrier_async", "broadcast", "broadcast_async", "broadcast_object", "compression", "config",
     "cross_rank", "cross_size", "errors", "init", "is_initialized", "join", "join_async", "local_rank", "local_size",
-    "preemption", "rank", "reducescatter", "reducescatter_async", "shutdown", "size", "world",
+    "preemption", "rank", "recv", "recv_async", "reducescatter", "reducescatter_async", "send", "send_async", "shutdown",
+    "size", "world",
 ]  # fmt: skip

@@ -31,13 +31,14 @@ from hpccoll.compression import Compression
 from hpccoll.world import World, current
 
 __all__ = [
-    "AVERAGE", "BAND", "BOR", "BXOR", "LAND", "LOR", "LXOR", "MAX", "MIN", "PRODUCT", "SUM", "Handle", "Reduction",
-    "allgather", "allgather_async", "allgather_object", "allreduce", "allreduce_async", "alltoall", "alltoall_async",
-    "barrier", "barrier_async", "broadcast", "broadcast_async", "broadcast_object", "join", "join_async",
-    "reducescatter", "reducescatter_async",
+    "ANY_SOURCE", "AVERAGE", "BAND", "BOR", "BXOR", "LAND", "LOR", "LXOR", "MAX", "MIN", "PRODUCT", "SUM", "Handle",
+    "Reduction", "allgather", "allgather_async", "allgather_object", "allreduce", "allreduce_async", "alltoall",
+    "alltoall_async", "barrier", "barrier_async", "broadcast", "broadcast_async", "broadcast_object", "join",
+    "join_async", "recv", "recv_async", "reducescatter", "reducescatter_async", "send", "send_async",
 ]  # fmt: skip
 
 Handle = _core.Handle
+ANY_SOURCE = -1
 
 
 class Reduction(enum.IntEnum):
@@ -218,6 +219,40 @@ def join(*, world: World | None = None) -> int:
 def join_async(*, world: World | None = None) -> Handle:
     """Begin a join."""
     return current(world).core.join(False)
+
+
+def send(x: Any, dest: int, *, tag: int = 0, world: World | None = None) -> None:
+    """Send an array to one rank, which calls recv; nobody else takes part.
+
+    Arrays of one sender, receiver and tag arrive in the order in which they were sent. This returns when `x` may be
+    changed: of a small array (8 KiB) at once, of a larger one when it was received.
+
+    :param dest: rank of the World
+    :param tag: 0 to 2**32 - 1; a receive takes what has its tag
+    """
+    current(world).core.send(x, dest, tag, True).wait()
+
+
+def send_async(x: Any, dest: int, *, tag: int = 0, world: World | None = None) -> Handle:
+    """Begin a send."""
+    return current(world).core.send(x, dest, tag)
+
+
+def recv(x: Any, source: int = ANY_SOURCE, *, tag: int = 0, world: World | None = None) -> int:
+    """Receive an array from one rank, or from any.
+
+    :param x: a writable array, which is filled; it has as many bytes as the array that was sent, or a
+        ResultSizeError says what came, and nothing was written
+    :param source: rank of the World, or ANY_SOURCE
+    :returns: the rank that sent it
+    """
+    came_from: int = current(world).core.recv(x, source, tag, True).wait()
+    return came_from
+
+
+def recv_async(x: Any, source: int = ANY_SOURCE, *, tag: int = 0, world: World | None = None) -> Handle:
+    """Begin a receive. Its handle's wait() returns the rank that sent, which then is its `peer`, too."""
+    return current(world).core.recv(x, source, tag)
 
 
 def broadcast_object(obj: Any, root: int = 0, *, name: str | None = None, world: World | None = None) -> Any:

@@ -30,7 +30,7 @@ cdef class Handle:
     def done(self):
         """Whether the request is finished, well or not. Never blocks."""
         if not hc_handle_done(self.c):
-            self.set.loop.nudge()
+            self.set.loop.nudge(self.c.letter is not NULL)
         return bool(hc_handle_done(self.c))
 
     def wait(self, timeout=None):
@@ -72,9 +72,29 @@ cdef class Handle:
             PyErr_CheckSignals()
         return 0
 
+    @property
+    def peer(self):
+        """The other rank of a send or a receive; -1 while nothing has come from any rank, and for other requests."""
+        if self.c.letter is NULL or self.c.letter.peer < 0:
+            return -1
+        return self.set.members.index(self.c.letter.peer)
+
     cdef str describe(self):
+        if self.c.letter is not NULL:
+            return self.describe_letter()
         name = self.c.request.name[:self.c.request.name_len].decode("utf-8", "replace")
         return f"{OPERATIONS[self.operation]} {name!r}"
+
+    cdef str describe_letter(self):
+        cdef hc_letter *letter = self.c.letter
+        who = "any rank" if letter.peer < 0 else f"rank {self.peer}"
+        return f"{'receive' if letter.receives else 'send'} of {letter.bytes} bytes " \
+               f"{'from' if letter.receives else 'to'} {who} (tag {letter.tag})"
+
+    cdef str failure(self):
+        if self.c.letter is not NULL and self.c.status == HC_RESULT_SIZE:
+            return f"a message of {self.c.letter.came} bytes came for a {self.describe_letter()}: x must have its size"
+        return self.c.text.decode("utf-8", "replace") if self.c.text else ""
 
     cdef object outcome(self):
         if self.unnamed:
@@ -83,7 +103,7 @@ cdef class Handle:
         self.set.note_waited(self.c)
         if self.c.status < 0:
             self.inputs = self.out = None
-            raise error_of(self.c.status, self.c.text.decode("utf-8", "replace") if self.c.text else "")
+            raise error_of(self.c.status, self.failure())
         if not self.built:
             self.built = True
             self.build()
@@ -95,6 +115,8 @@ cdef class Handle:
             self.build_gathered()
         elif self.operation == HC_JOIN:
             self.result = self.c.value
+        elif self.operation == HC_RECEIVE:
+            self.result = self.peer
         if self.copies:
             for target, stand_in in self.copies:
                 target[...] = stand_in

@@ -10,7 +10,7 @@ cdef extern from "hc.h" nogil:
     enum: HC_UINT8, HC_INT8, HC_UINT16, HC_INT16, HC_UINT32, HC_INT32, HC_UINT64, HC_INT64
     enum: HC_ALLREDUCE, HC_ALLGATHER, HC_BROADCAST, HC_REDUCESCATTER, HC_ALLTOALL, HC_BARRIER, HC_JOIN
     enum: HC_SUM, HC_AVERAGE
-    enum: HC_OK, HC_NO_MEMORY, HC_TRANSPORT, HC_MISMATCH, HC_ROOT_JOINED
+    enum: HC_OK, HC_NO_MEMORY, HC_TRANSPORT, HC_MISMATCH, HC_ROOT_JOINED, HC_RESULT_SIZE
     enum: HC_EV_ADD_SET, HC_EV_REMOVE_SET, HC_EV_ENQUEUE, HC_EV_JOIN, HC_EV_STOP, HC_EV_PREEMPT
 
     size_t hc_dtype_size(int)
@@ -87,6 +87,19 @@ cdef extern from "transport.h" nogil:
     int hc_hierarchy_new(const hc_hierarchy_config *, hc_node *, hc_net *, const hc_memory *, hc_data **)
 
 
+cdef extern from "mail.h" nogil:
+    enum: HC_ANY_PEER
+    ctypedef struct hc_mail
+    ctypedef struct hc_letter:
+        uint8_t receives
+        uint32_t set, tag
+        int32_t peer
+        void *data
+        uint64_t bytes, came
+    int hc_mail_new(hc_home *, hc_net *, hc_control *, const int32_t *, int32_t, int32_t, hc_mail **)
+    void hc_mail_free(hc_mail *)
+
+
 cdef extern from "shm.h" nogil:
     ctypedef struct hc_segment:
         void *base
@@ -108,6 +121,7 @@ cdef extern from "shm.h" nogil:
 
 
 cdef extern from "loop.h" nogil:
+    enum: HC_SEND, HC_RECEIVE
     ctypedef struct hc_handle:
         uint32_t set
         hc_request request
@@ -118,11 +132,13 @@ cdef extern from "loop.h" nogil:
         hc_data *data
         const hc_node *node
         const hc_set_config *place
+        hc_letter *letter
         int status
         char *text
         int64_t value
         uint64_t position
     hc_handle *hc_handle_new(int, uint32_t, uint32_t, uint32_t, const char *, size_t, uint32_t)
+    hc_handle *hc_handle_of_letter(uint32_t, const hc_letter *)
     void hc_handle_release(hc_handle *)
     int hc_handle_done(hc_handle *)
 
@@ -137,6 +153,7 @@ cdef extern from "loop.h" nogil:
     ctypedef struct hc_loop_parts:
         hc_home *home
         hc_control *control
+        hc_mail *mail
         hc_net *net
     int hc_loop_new(const hc_loop_config *, const hc_loop_parts *, hc_loop **)
     void hc_loop_free(hc_loop *)
@@ -153,6 +170,7 @@ cdef extern from "loop.h" nogil:
         uint64_t packed_bytes, reduced_bytes, spread_bytes
         uint64_t net_sent_bytes, net_sent_messages, net_received_bytes
         uint64_t requests, batches, cached_batches, fused_requests, payload_bytes
+        uint64_t letters, letter_bytes
         uint64_t waited_ns, in_flight_ns, wakes, sleeps
     void hc_loop_get_stats(hc_loop *, hc_loop_stats *)
 

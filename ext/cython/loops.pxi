@@ -158,10 +158,13 @@ cdef class Loop:
         try:
             check(hc_home_new(&segment.c, self.local_rank, self.local_size, ranks, &parts.home), "no home")
             check(hc_control_new(parts.home, self.net, local_of, self.size, &parts.control), "no control edges")
+            check(hc_mail_new(parts.home, self.net, parts.control, local_of, self.rank, self.size, &parts.mail),
+                  "no mail")
             self.home = parts.home
             parts.net = self.net
             check(hc_loop_new(&config, &parts, &self.c), "no loop")
         except BaseException:
+            hc_mail_free(parts.mail)
             if parts.control is not NULL:
                 hc__control_free(parts.control)
             hc_home_free(parts.home)
@@ -227,9 +230,9 @@ cdef class Loop:
         """The status that the World broke with, 0 while it is sound."""
         return hc_loop_broken(self.c) if self.c is not NULL else 0
 
-    cdef int nudge(self) except -1:
-        """Who asks whether something is done, where no thread of ours drives, moves it too."""
-        if not self.background:
+    cdef int nudge(self, bint letter) except -1:
+        """Who asks whether something is done, where no thread of ours drives or it only listens, moves it too."""
+        if letter or not self.background:
             self.progress()
         return 0
 
@@ -277,7 +280,7 @@ cdef class Loop:
             for i in range(n):
                 record = dict(records[i])
                 record["kind"] = TRACE_KINDS[records[i].kind]
-                record["operation"] = OPERATIONS[records[i].operation]
+                record["operation"] = (OPERATIONS + LETTERS)[records[i].operation]
                 record["name"] = (<bytes>records[i].name).decode("utf-8", "replace")
                 result.append(record)
             if n < 64:

@@ -168,19 +168,24 @@ cdef object new_output(object like, const Operand *shape, Operand *o):
     return out
 
 
-cdef object read_output(object out, const Operand *wanted, Operand *o, list copies):
-    """Describe the caller's `out`. If it is strided, a contiguous stand-in is used and (out, stand-in) goes to
+cdef object read_target(object out, Operand *o, list copies):
+    """Describe what will be written. If it is strided, a contiguous stand-in is used and (out, stand-in) goes to
     `copies`."""
-    cdef object target = out
-    if not read_plain(out, o, True):
-        target = arrays.adopt_out(out)
-        stand_in = target
-        if not target.flags.c_contiguous:
-            stand_in = empty(target.shape, target.dtype)
-            copies.append((target, stand_in))
-        if not read_plain(stand_in, o, True):
-            read_slowly(stand_in, o, True)
-        target = stand_in
+    if read_plain(out, o, True):
+        return out
+    target = arrays.adopt_out(out)
+    stand_in = target
+    if not target.flags.c_contiguous:
+        stand_in = empty(target.shape, target.dtype)
+        copies.append((target, stand_in))
+    if not read_plain(stand_in, o, True):
+        read_slowly(stand_in, o, True)
+    return stand_in
+
+
+cdef object read_output(object out, const Operand *wanted, Operand *o, list copies):
+    """Describe the caller's `out`, which must be like `wanted`. See read_target."""
+    cdef object target = read_target(out, o, copies)
     if o.dtype != wanted.dtype:
         raise errors.InvalidArgumentError(
             f"out has dtype {DTYPES[o.dtype]}, the result has {DTYPES[wanted.dtype]}")

@@ -404,6 +404,43 @@ cdef class Set:
         h.request.operation = HC_JOIN
         return self.submit(h, False, waits)
 
+    def send(self, x, peer, tag=0, bint waits=False):
+        """See collectives.send."""
+        cdef Operand i
+        array = read_input(x, &i, [])
+        cdef Handle handle = self.submit_letter(False, peer, tag, &i, waits)
+        handle.inputs = array
+        return handle
+
+    def recv(self, x, peer, tag=0, bint waits=False):
+        """See collectives.recv. `peer` -1: any rank; the handle's `peer` then says which it was."""
+        cdef Operand o
+        cdef list copies = []
+        target = read_target(x, &o, copies)
+        cdef Handle handle = self.submit_letter(True, peer, tag, &o, waits)
+        handle.inputs = target
+        handle.copies = copies
+        return handle
+
+    cdef Handle submit_letter(self, bint receives, object peer, object tag, const Operand *o, bint waits):
+        cdef hc_letter letter
+        if self.closed or self.loop.closed or self.loop.forked:
+            self.refuse()
+        if not hasattr(peer, "__index__") or not (HC_ANY_PEER if receives else 0) <= peer < self.size:
+            raise errors.InvalidArgumentError(
+                f"{'source' if receives else 'dest'} is {peer!r}: the World has ranks 0 to {self.size - 1}"
+                + (", and ANY_SOURCE is -1" if receives else ""))
+        if not hasattr(tag, "__index__") or not 0 <= tag < 1 << 32:
+            raise errors.InvalidArgumentError(f"tag is {tag!r}: a tag is a number from 0 to {(1 << 32) - 1}")
+        letter.receives = receives
+        letter.peer = HC_ANY_PEER if peer == HC_ANY_PEER else self.members[peer]
+        letter.tag = tag
+        letter.data, letter.bytes = o.data, o.nbytes
+        cdef hc_handle *h = hc_handle_of_letter(self.number, &letter)
+        if h is NULL:
+            raise MemoryError
+        return self.submit(h, False, waits)
+
     cpdef int check_root(self, int root) except -1:
         """Raise InvalidArgumentError unless `root` is a rank of the World."""
         if root < 0 or root >= self.size:

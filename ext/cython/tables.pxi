@@ -3,6 +3,7 @@
 
 DTYPES = tuple([hc_dtype_name(i).decode() for i in range(HC_DTYPE_COUNT)])
 OPERATIONS = tuple([hc_operation_name(i).decode() for i in range(HC_OPERATION_COUNT)])
+LETTERS = ("send", "receive")  # HC_SEND, HC_RECEIVE, which follow the operations
 REDUCTIONS = tuple([hc_reduction_name(i).decode() for i in range(HC_REDUCTION_COUNT)])
 WIRE_SAME = HC_WIRE_SAME
 

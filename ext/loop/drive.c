@@ -45,13 +45,15 @@ int hc__about_to_sleep(hc_loop *loop, uint64_t now) {
 
 /* Messages between nodes ring no bell: with them a sleep is bounded, by a share of the time already waited. */
 uint64_t hc__sleep_limit(hc_loop *loop, uint64_t now, uint64_t idle_since, uint64_t limit) {
-    uint64_t ns = HC__WATCH_EVERY;
+    int listens = hc__loop_listens(loop);
+    uint64_t ns = listens ? HC__IDLE_TICK : HC__WATCH_EVERY;
     if (loop->parts.net) {
+        uint64_t longest = listens ? HC__WATCH_EVERY : HC__MS;
         ns = (now - idle_since) / 4;
         if (ns < 20000)
             ns = 20000;
-        if (ns > HC__MS)
-            ns = HC__MS;
+        if (ns > longest)
+            ns = longest;
     }
     if (loop->wake_at < now + ns)
         ns = loop->wake_at > now ? loop->wake_at - now : 1;
@@ -130,6 +132,8 @@ int hc_loop_wait(hc_loop *loop, hc_handle *handle, uint64_t ns) {
     if (hc_handle_done(handle))
         return 1;
     uint64_t start = hc__loop_now(), limit = start + ns < start ? UINT64_MAX : start + ns;
+    if (handle->letter && ns && !atomic_load_explicit(&handle->waited_since, memory_order_relaxed))
+        atomic_store_explicit(&handle->waited_since, start, memory_order_relaxed);
     atomic_fetch_add_explicit(&loop->callers, 1, memory_order_relaxed);
     atomic_store_explicit(&loop->flush, 1, memory_order_seq_cst);
     wait_until(loop, handle, limit);
@@ -161,7 +165,7 @@ void hc_loop_submit(hc_loop *loop, hc_handle *handle, int waits) {
     }
     if (loop->config.debug)
         hc__checksum(handle);
-    handle->bytes = 0;
+    handle->bytes = handle->letter ? handle->letter->bytes : 0;
     for (uint32_t i = 0; i < handle->request.ntensors; i++)
         handle->bytes += (uint64_t)handle->pieces[i].count * hc_dtype_size(handle->tensors[i].dtype);
     uint64_t bytes = handle->bytes; /* the handle may be gone once it is pushed */

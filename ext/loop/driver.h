@@ -73,17 +73,17 @@ struct hc_loop {
     hc__lane lanes[HC__MAX_SETS];
     uint32_t nlanes, nrunning; /* nlanes: one more than the highest number used */
     uint64_t wake_at;
-    uint8_t *unsent; /* per World rank: 1 while a message to it has not left */
-    uint32_t nunsent;
-    hc_event failure; /* the next event, if failing */
+    uint8_t *unsent;    /* per World rank: 1 while a message of the engine's to it has not left */
+    hc_handle *letters; /* sends and receives in flight, newest first */
+    hc_event failure;   /* the next event, if failing */
     uint8_t failing;
-    char failure_text[256];
+    char failure_text[256], broken_text[320];
     uint64_t in_flight_since, sleeps;
     hc_loop_stats stats;
 
-    uint64_t watched, pinged;         /* watch.c */
-    int32_t *neighbours, nneighbours; /* in the World's tree, on other nodes */
-    uint64_t *heard;                  /* per World rank: when it last said anything; 0: it was not asked */
+    uint64_t watched, waiting, pinged; /* watch.c */
+    int32_t *neighbours, nneighbours;  /* in the World's tree, on other nodes */
+    uint64_t *heard;                   /* per World rank: when it last said anything; 0: it was not asked */
 
     pthread_t thread, maker;
     uint8_t has_thread;
@@ -125,14 +125,23 @@ void hc__loop_fail(hc_loop *, int status, int32_t peer,
                    const char *text); /* becomes the next event of this turn */
 
 /* turn.c */
-int hc__loop_turn(hc_loop *);  /* 1: something moved */
-int hc__loop_quiet(hc_loop *); /* nothing here needs a driver soon */
+int hc__loop_turn(hc_loop *);    /* 1: something moved */
+int hc__loop_idle(hc_loop *);    /* nothing here moves or will by itself; letters may wait for their others */
+int hc__loop_quiet(hc_loop *);   /* idle, and no letter waits: nothing here needs a driver soon */
+int hc__loop_listens(hc_loop *); /* idle, and no caller waits: what is open may stay so for long */
 
 /* drive.c */
 int hc__driver_try(hc_loop *); /* [any thread] 1: this thread is the driver now */
 void hc__driver_leave(hc_loop *);
 uint64_t hc__sleep_limit(hc_loop *, uint64_t now, uint64_t idle_since, uint64_t limit); /* ns */
 int hc__about_to_sleep(hc_loop *, uint64_t now); /* 0: somebody submitted meanwhile, look again */
+
+/* letters.c */
+void hc__letter_take(hc_loop *, hc_handle *);
+int hc__letters_progress(hc_loop *); /* 1: something moved */
+void hc__letters_stop(hc_loop *, uint32_t set);
+void hc__letters_break(hc_loop *, int status, const char *text);
+void hc__letters_watch(hc_loop *, uint64_t now, void (*ask)(hc_loop *, int32_t peer, uint64_t now));
 
 /* thread.c */
 int hc__thread_start(hc_loop *);

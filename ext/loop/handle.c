@@ -46,6 +46,7 @@ hc_handle *hc_handle_new(int kind, uint32_t set, uint32_t ntensors, uint32_t ndi
         .ntensors = ntensors,
         .tensors = handle->tensors,
     };
+    atomic_init(&handle->waited_since, 0);
     atomic_init(&handle->refs, 1);
     atomic_init(&handle->done, 0);
     return handle;
@@ -57,6 +58,7 @@ void hc_handle_release(hc_handle *handle) {
     for (uint32_t i = 0; i < handle->request.ntensors; i++)
         if (handle->pieces[i].out_owned)
             hc_result_free(handle->pieces[i].out);
+    free(handle->letter);
     free(handle->text);
     free(handle->sums);
     free(handle);

@@ -94,6 +94,7 @@ static void finish_stops(hc_loop *loop, hc__lane *lane, int status, const char *
 /* The log of the set has ended. Who asked for that learns so when the batches before it have run, too. */
 void hc__lane_stopped(hc_loop *loop, hc__lane *lane, int status, const char *text) {
     lane->stopped = 1;
+    hc__letters_stop(loop, lane->number);
     if (!lane->head)
         finish_stops(loop, lane, status, text);
 }

@@ -57,6 +57,7 @@ int hc_loop_new(const hc_loop_config *config, const hc_loop_parts *parts, hc_loo
 }
 
 static void free_parts(hc_loop_parts *parts) {
+    hc_mail_free(parts->mail);
     if (parts->control)
         parts->control->ops->free(parts->control);
     if (parts->home)
@@ -76,7 +77,7 @@ static int handles_left(const hc_loop *loop) {
 }
 
 static int words_left(const hc_loop *loop) {
-    return loop->nunsent > 0;
+    return loop->parts.control->waiting > 0;
 }
 
 /* Callers may hold handles for ever, so all of them end here: by the end of their sets' logs, which may be under

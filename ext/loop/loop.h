@@ -7,10 +7,12 @@
  * submits and waits therefore does all the work itself: no other thread is woken, none is waited for.
  *
  *     submit [any thread] -> inbox -> turn: hc_step -> actions -> hc_data -> handle -> wait [any thread]
+ *                                           hc_mail (letters) ------------->
  */
 #ifndef HC_LOOP_H
 #define HC_LOOP_H
 
+#include "../transport/mail.h"
 #include "../transport/shm.h"
 
 #include <stdatomic.h>
@@ -19,10 +21,14 @@
 
 typedef struct hc_handle hc_handle;
 
+#define HC_HANDLE_LETTER 255 /* a kind of handle beside those of events */
+/* What letters are called where operations are named: the trace, texts. */
+enum hc_letter_operation { HC_SEND = HC_OPERATION_COUNT, HC_RECEIVE };
+
 /* A request on its way. The submitter fills the first part, and may read the second once hc_handle_done().
  * One reference is the submitter's, one the loop's while it is in flight. Its address is its ticket. */
 struct hc_handle {
-    uint8_t kind; /* enum hc_event_kind: ENQUEUE, JOIN, STOP, PREEMPT, ADD_SET, REMOVE_SET */
+    uint8_t kind; /* enum hc_event_kind: ENQUEUE, JOIN, STOP, PREEMPT, ADD_SET, REMOVE_SET; or HC_HANDLE_LETTER */
     uint32_t set;
     hc_request request;         /* name and tensors lie in this handle's own memory */
     hc_tensor *tensors;         /* request.tensors, to fill */
@@ -32,6 +38,7 @@ struct hc_handle {
     hc_data *data;              /* ADD_SET: the set's data plane, the loop's from here */
     const hc_node *node;        /* ADD_SET: the data plane's node, for its counters */
     const hc_set_config *place; /* ADD_SET: the caller's, who waits */
+    hc_letter *letter;          /* LETTER: owned; its results too */
 
     int status;        /* enum hc_status */
     char *text;        /* owned, or NULL */
@@ -40,6 +47,9 @@ struct hc_handle {
 
     /* the loop's own */
     hc_handle *next;
+    hc_handle **link;           /* LETTER: what points here in the list of those in flight */
+    atomic_ullong waited_since; /* LETTER: ns, when a caller began to wait; 0: not yet */
+    uint8_t warnings, asked;    /* LETTER: reports of a long wait; its peer was asked for a sign of life */
     atomic_int refs;
     atomic_int done;
     uint64_t submitted; /* ns */
@@ -52,6 +62,8 @@ struct hc_handle {
  * rows. NULL: out of memory. [any thread] */
 hc_handle *hc_handle_new(int kind, uint32_t set, uint32_t ntensors, uint32_t ndims, const char *name,
                          size_t name_len, uint32_t nrows);
+/* Of a send or a receive: receives, tag, peer, data, bytes are copied. NULL: out of memory. [any thread] */
+hc_handle *hc_handle_of_letter(uint32_t set, const hc_letter *);
 void hc_handle_release(hc_handle *);           /* [any thread] */
 static inline int hc_handle_done(hc_handle *h) /* [any thread] */
 {
@@ -76,11 +88,12 @@ typedef struct hc_loop_config {
     const int32_t *locals; /* World rank of each local rank of the home; copied */
 } hc_loop_config;
 
-/* Takes over home and control, which hc_loop_free() frees. `net` (may be NULL) and the home's segment stay their
+/* Takes over home, control and mail, which hc_loop_free() frees. `net` (may be NULL) and the home's segment stay their
  * makers', and live longer. */
 typedef struct hc_loop_parts {
     hc_home *home;
     hc_control *control;
+    hc_mail *mail;
     hc_net *net;
 } hc_loop_parts;
 
@@ -110,10 +123,11 @@ typedef struct hc_loop_stats {
     uint64_t packed_bytes, reduced_bytes, spread_bytes; /* inside the node */
     uint64_t net_sent_bytes, net_sent_messages, net_received_bytes;
     uint64_t requests, batches, cached_batches, fused_requests, payload_bytes;
-    uint64_t waited_ns;    /* callers blocked, summed over callers */
-    uint64_t in_flight_ns; /* at least one batch was running */
-    uint64_t wakes;        /* times the background thread was called */
-    uint64_t sleeps;       /* times a driver slept on its bell */
+    uint64_t letters, letter_bytes; /* sends and receives of this rank */
+    uint64_t waited_ns;             /* callers blocked, summed over callers */
+    uint64_t in_flight_ns;          /* at least one batch was running */
+    uint64_t wakes;                 /* times the background thread was called */
+    uint64_t sleeps;                /* times a driver slept on its bell */
 } hc_loop_stats;
 /* [any thread] A snapshot; single figures are exact, their sum may be torn. */
 void hc_loop_get_stats(hc_loop *, hc_loop_stats *);

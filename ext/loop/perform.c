@@ -9,8 +9,6 @@
 
 static void perform_send(hc_loop *loop, const hc_action *action) {
     int32_t peer = action->peer;
-    if (!loop->unsent[peer])
-        loop->nunsent++;
     loop->unsent[peer] = 1;
     hc__loop_trace(loop, &(hc_trace_record){.kind = HC_TRACE_SEND, .peer = peer, .bytes = action->nbytes});
     int status = loop->parts.control->ops->send(loop->parts.control, peer, action->bytes, action->nbytes);
@@ -68,6 +66,7 @@ static void perform(hc_loop *loop, const hc_action *action) {
 
 static void break_world(hc_loop *loop, const hc_action *action) {
     hc__lanes_abandon(loop);
+    hc_mail_abandon(loop->parts.mail);
     atomic_store(&loop->broken, action->status);
 }
 
@@ -80,6 +79,7 @@ static void perform_before_all(hc_loop *loop, const hc_action *action) {
 }
 
 static void break_sets(hc_loop *loop, const hc_action *action) {
+    hc__letters_break(loop, action->status, action->text);
     for (uint32_t i = 0; i < loop->nlanes; i++)
         if (loop->lanes[i].used)
             hc__lane_stopped(loop, &loop->lanes[i], action->status, action->text);

@@ -23,6 +23,7 @@ void hc__trace_handle(hc_loop *loop, int kind, const hc_handle *handle) {
         .kind = (uint8_t)kind,
         .operation = handle->request.operation,
         .set = handle->set,
+        .peer = handle->letter ? handle->letter->peer : 0,
         .bytes = handle->bytes,
         .status = (int16_t)handle->status,
         .batch = handle->position,

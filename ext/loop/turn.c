@@ -51,6 +51,7 @@ static void take_remove_set(hc_loop *loop, hc_handle *handle) {
     hc__loop_step(loop, &(hc_event){.kind = HC_EV_REMOVE_SET, .set = handle->set});
     if (lane)
         hc__lane_remove(loop, lane);
+    hc_mail_forget(loop->parts.mail, handle->set);
     hc__handle_finish(loop, handle, HC_OK, NULL);
 }
 
@@ -73,6 +74,9 @@ static int take_inbox(hc_loop *loop) {
             break;
         case HC_EV_REMOVE_SET:
             take_remove_set(loop, handle);
+            break;
+        case HC_HANDLE_LETTER:
+            hc__letter_take(loop, handle);
             break;
         default:
             take_request(loop, handle);
@@ -97,9 +101,12 @@ static int take_requests(hc_loop *loop) {
 static void take_message(hc_loop *loop, int32_t peer, const uint8_t *bytes, size_t nbytes) {
     if (hc__watch_message(loop, peer, bytes, nbytes))
         return;
-    hc__loop_trace(loop, &(hc_trace_record){.kind = HC_TRACE_RECEIVE, .peer = peer, .bytes = nbytes});
-    int status = hc__loop_step(
-        loop, &(hc_event){.kind = HC_EV_MESSAGE, .peer = peer, .bytes = bytes, .nbytes = nbytes});
+    int status = hc_mail_message(loop->parts.mail, peer, bytes, nbytes);
+    if (status == 0) {
+        hc__loop_trace(loop, &(hc_trace_record){.kind = HC_TRACE_RECEIVE, .peer = peer, .bytes = nbytes});
+        status = hc__loop_step(
+            loop, &(hc_event){.kind = HC_EV_MESSAGE, .peer = peer, .bytes = bytes, .nbytes = nbytes});
+    }
     if (status < 0)
         hc__loop_fail(loop, status, peer, hc_status_text(status));
 }
@@ -132,8 +139,7 @@ static int send_queued(hc_loop *loop) {
             break;
         moved = 1;
         if (!loop->unsent[peer])
-            continue; /* it was a question of watch.c */
-        loop->nunsent--;
+            continue; /* it was a letter, or a question of watch.c */
         loop->unsent[peer] = 0;
         hc__loop_step(loop, &(hc_event){.kind = HC_EV_SENT, .peer = peer});
     }
@@ -159,13 +165,22 @@ static int take_failure(hc_loop *loop) {
 int hc__loop_turn(hc_loop *loop) {
     int moved = take_requests(loop);
     moved |= receive(loop);
+    moved |= hc__letters_progress(loop);
     moved |= hc__lanes_test(loop);
     moved |= send_queued(loop);
     moved |= take_time(loop);
     return moved | take_failure(loop);
 }
 
+int hc__loop_idle(hc_loop *loop) {
+    return hc_engine_quiet(loop->engine) && !loop->parts.control->waiting && !loop->nrunning &&
+           !hc_mail_is_moving(loop->parts.mail) && !atomic_load_explicit(&loop->inbox, memory_order_relaxed);
+}
+
+int hc__loop_listens(hc_loop *loop) {
+    return !atomic_load_explicit(&loop->callers, memory_order_relaxed) && hc__loop_idle(loop);
+}
+
 int hc__loop_quiet(hc_loop *loop) {
-    return hc_engine_quiet(loop->engine) && !loop->nunsent && !loop->nrunning &&
-           !atomic_load_explicit(&loop->inbox, memory_order_relaxed);
+    return !loop->letters && hc__loop_idle(loop);
 }

@@ -9,6 +9,7 @@
 #include "driver.h"
 
 #include <stdio.h>
+#include <string.h>
 
 enum { ARE_YOU_THERE = 0xA5, I_AM = 0x5A };
 #define ASK_EVERY (1000 * HC__MS)
@@ -42,22 +43,28 @@ static void watch_net(hc_loop *loop, uint64_t now) {
         ask(loop, loop->neighbours[i], now);
 }
 
-/* A wait that began (or a gap in waiting) starts the neighbours' clocks anew: they owe no answer to a question
- * that was not asked. */
+/* Whether other nodes are to be asked now. A driver that only listens for letters asks nobody: an idle job is silent.
+ * A wait that began (or a gap in waiting) starts all clocks anew: nobody owes an answer to a question that was not
+ * asked. */
+static int asks(hc_loop *loop, uint64_t now) {
+    if (!loop->config.heartbeat || !loop->parts.net || hc__loop_listens(loop))
+        return 0;
+    if (now - loop->waiting > 4 * HC__WATCH_EVERY) {
+        loop->pinged = now;
+        memset(loop->heard, 0, (size_t)loop->config.engine.size * sizeof *loop->heard);
+    }
+    loop->waiting = now;
+    return now - loop->pinged >= ASK_EVERY;
+}
+
 void hc__loop_watch(hc_loop *loop, uint64_t now) {
     if (now - loop->watched < HC__WATCH_EVERY || atomic_load(&loop->broken))
         return;
-    int resumed = now - loop->watched > 4 * HC__WATCH_EVERY;
     loop->watched = now;
     watch_node(loop);
-    if (!loop->config.heartbeat || !loop->nneighbours)
-        return;
-    if (resumed) {
-        loop->pinged = now;
-        for (int32_t i = 0; i < loop->nneighbours; i++)
-            loop->heard[loop->neighbours[i]] = 0;
-    }
-    if (now - loop->pinged < ASK_EVERY)
+    int asking = asks(loop, now);
+    hc__letters_watch(loop, now, asking ? ask : NULL);
+    if (!asking)
         return;
     loop->pinged = now;
     watch_net(loop, now);

@@ -177,6 +177,7 @@ static int control_send(hc_control *base, int32_t peer, const void *bytes, size_
     *(e->local >= 0 ? &base->local_bytes : &base->net_bytes) += nbytes;
     if (!e->is_out) {
         e->is_out = 1;
+        base->waiting++;
         e->next_out = control->out;
         control->out = e;
     }
@@ -206,6 +207,7 @@ static int control_progress(hc_control *base, int32_t *peer) {
         if (status != HC_IDLE)
             moved = HC_MOVED;
         if (is_through(link)) {
+            base->waiting--;
             *peer = e->peer;
             return HC_MOVED;
         }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * home.c - the ranks of a node at home: a bell for each, the rings between them, and who is alive.
+ * home.c - the ranks of a node at home: a bell and cells for each, the rings between them, and who is alive.
  *
  * A bell is a counter that a futex waits on. To ring one costs a system call, and data marks are published
  * far more often than anybody sleeps; so who listens says so in `listening`, one bit a rank, all in one cache
@@ -48,7 +48,7 @@ typedef struct house {
 
 struct hc_home {
     house *house;
-    uint8_t *rings;
+    uint8_t *rings, *cells;
     size_t ring_room;
     int32_t rank, size;
     int fd;
@@ -66,9 +66,14 @@ static size_t house_bytes(int32_t size) {
     return sizeof(house) + (size_t)size * sizeof(seat);
 }
 
+static size_t rings_bytes(int32_t size) {
+    size_t bytes = (size_t)size * (size_t)size * (sizeof(hc__ring) + ring_room(size));
+    return (bytes + LINE - 1) / LINE * LINE;
+}
+
 size_t hc_home_bytes(int32_t local_size) {
-    size_t pairs = (size_t)local_size * (size_t)local_size;
-    return house_bytes(local_size) + pairs * (sizeof(hc__ring) + ring_room(local_size));
+    return house_bytes(local_size) + rings_bytes(local_size) +
+           (size_t)local_size * hc__cells_bytes(local_size);
 }
 
 /* ---- coming and going ---------------------------------------------------------------------------- */
@@ -91,13 +96,10 @@ int hc_home_new(hc_segment *segment, int32_t local_rank, int32_t local_size, con
         return HC_NO_MEMORY;
     }
     memcpy(ranks, world_rank_of, (size_t)local_size * sizeof *ranks);
-    *home = (hc_home){segment->base,
-                      (uint8_t *)segment->base + house_bytes(local_size),
-                      ring_room(local_size),
-                      local_rank,
-                      local_size,
-                      segment->fd,
-                      ranks};
+    uint8_t *rings = (uint8_t *)segment->base + house_bytes(local_size);
+    *home = (hc_home){segment->base,         rings,      rings + rings_bytes(local_size),
+                      ring_room(local_size), local_rank, local_size,
+                      segment->fd,           ranks};
     if (home->fd >= 0 && lock_byte(home->fd, local_rank, F_WRLCK) != 0) {
         hc_home_free(home);
         return HC_TRANSPORT;
@@ -226,6 +228,10 @@ hc__ring *hc__home_ring(hc_home *home, int32_t from, int32_t to) {
 
 size_t hc__home_ring_room(const hc_home *home) {
     return home->ring_room;
+}
+
+hc__cells *hc__home_cells(const hc_home *home, int32_t local_rank) {
+    return (hc__cells *)(void *)(home->cells + (size_t)local_rank * hc__cells_bytes(home->size));
 }
 
 void hc__home_mark_dirty(hc_home *home, int32_t to) {

@@ -5,6 +5,7 @@
 #ifndef HC_HOME_H
 #define HC_HOME_H
 
+#include "cells.h"
 #include "ring.h"
 #include "shm.h"
 
@@ -35,5 +36,8 @@ size_t hc__home_ring_room(const hc_home *);
 void hc__home_mark_dirty(hc_home *, int32_t to);
 /* The rings to this rank that were marked since the last call; 0 when there are none. */
 int hc__home_take_dirty(hc_home *, hc__mask *from);
+
+/* The cells that a local rank owns. */
+hc__cells *hc__home_cells(const hc_home *, int32_t local_rank);
 
 #endif

@@ -10,6 +10,7 @@
  *     hc_node      ranks that share memory: chunks of a batch     shm.c (processes; local worlds: threads)
  *     hc_net       point-to-point bytes between ranks             mpi.c, local.c
  *     hc_control   the tree's edges: small messages, FIFO         control.c over rings and hc_net
+ *     hc_mail      letters between two ranks: mail.h              mail.c over hc_control, cells and hc_net
  *     hc_memory    a kind of memory: copy, pack, convert, reduce  host_memory.c (later CUDA)
  *
  * Each struct starts with its table of functions; an implementation puts the struct first in its own.
@@ -124,6 +125,7 @@ struct hc_net_ops {
 /* Tags: 256 a set. The last ones are fixed, the others belong to the algorithms as they like. */
 #define HC_TAGS_PER_SET 256
 #define HC_TAG_CONTROL 255
+#define HC_TAG_MAIL 254
 
 /* ---- node: ranks that share memory ---------------------------------------------------------------- */
 
@@ -219,6 +221,7 @@ typedef struct hc_control hc_control;
 struct hc_control {
     const struct hc_control_ops *ops;
     uint64_t local_messages, local_bytes, net_messages, net_bytes;
+    uint32_t waiting; /* ranks to which something has not left, or that progress has not yet reported */
 };
 struct hc_control_ops {
     int (*send)(hc_control *, int32_t peer, const void *, size_t bytes);

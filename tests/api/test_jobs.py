@@ -273,3 +273,20 @@ def test_a_silent_rank_on_another_node_is_given_up():
         assert f"survivor {rank}: rank 2 of the World was lost: no sign of life for 2 s" in output, output
     assert status != 0
     assert seconds < 30
+
+
+def test_a_silent_sender_on_another_node_ends_a_receive():
+    """Nobody else waits for it: who receives asks the sender itself, which is not its neighbour in the tree."""
+    script = INIT + (
+        "hpccoll.allreduce(np.ones(10))\n"
+        "if rank == 3: os.kill(os.getpid(), signal.SIGSTOP)\n"
+        "if rank != 1: time.sleep(5)\n"
+        "try:\n"
+        "    hpccoll.recv(np.ones(10), 3)\n"
+        "except hpccoll.PeerLost as error:\n"
+        "    print(f'survivor {rank}: {error}', flush=True)\n"
+        "    os._exit(1)\n"
+    )
+    status, output, _ = job(4, script, nodes="2", peer_timeout=2)
+    assert "survivor 1: rank 3 of the World was lost: no sign of life for 2 s" in output, output
+    assert status != 0

@@ -77,6 +77,10 @@ hpccoll.init(meeting=meet())
 assert hpccoll.rank() == rank and hpccoll.size() == size == hpccoll.local_size()
 for _ in range(20):
     assert (hpccoll.allreduce(np.ones(50000), name="x") == size).all()
+for n in (10, 3_000_000):
+    receive = hpccoll.recv_async(y := np.zeros(n), (rank - 1) % size)
+    hpccoll.send(np.full(n, float(rank)), (rank + 1) % size)
+    assert receive.wait(20) == (rank - 1) % size == y[0] == y[-1]
 pair = hpccoll.world().split(rank % 2)
 assert hpccoll.allgather(rank, world=pair).tolist() == [r for r in range(size) if r % 2 == rank % 2]
 hpccoll.shutdown()
@@ -163,6 +167,30 @@ hpccoll.allreduce(np.ones(10), name="after")
         status, output = done[rank]
         assert status == 1, output
         assert "PeerLost: rank 1 of the World was lost: its process is gone" in output
+
+
+def test_a_killed_rank_ends_open_letters(job):
+    script = """
+import signal
+hpccoll.init(meeting=meet())
+hpccoll.barrier()
+if rank == 1:
+    os.kill(os.getpid(), signal.SIGKILL)
+one, many = np.zeros(1), np.zeros(1_000_000)
+handles = {
+    "receive": hpccoll.recv_async(one, 1), "any": hpccoll.recv_async(one), "send": hpccoll.send_async(many, 1)
+}
+for name, handle in handles.items():
+    try:
+        handle.wait(20)
+    except hpccoll.PeerLost as error:
+        print(name, error)
+"""
+    done = job(3, script)
+    for rank in (0, 2):
+        assert all(
+            f"{name} rank 1 of the World was lost" in done[rank][1] for name in ("receive", "any", "send")
+        ), done
 
 
 def test_a_store_that_fails_is_a_start_error(job):

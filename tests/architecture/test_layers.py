@@ -17,6 +17,7 @@ SEES = {  # room: headers of other rooms that it may include
         "transport/shm.h",
         "transport/local.h",
         "transport/control.h",
+        "transport/mail.h",
     },
 }
 MPI_HEADER = {"transport/mpi_net.h": {"mpi.h"}}

@@ -68,6 +68,7 @@ static inline hc_loop *make_loop(worlds *w, int32_t rank, hc_home **home) {
     hc_loop_parts parts = {.net = w->nodes > 1 ? w->nets[rank] : NULL};
     CHECK(hc_home_new(&w->homes[w->node_of[rank]], own, n, locals, &parts.home) == HC_OK);
     CHECK(hc_control_new(parts.home, parts.net, local_of, w->size, &parts.control) == HC_OK);
+    CHECK(hc_mail_new(parts.home, parts.net, parts.control, local_of, rank, w->size, &parts.mail) == HC_OK);
     hc_loop_config config = w->knobs;
     config.engine.rank = rank;
     config.engine.size = w->size;

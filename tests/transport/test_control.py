@@ -10,6 +10,7 @@ SOURCES = (
     "tests/transport/control_contract.c",
     "ext/transport/segment.c",
     "ext/transport/home.c",
+    "ext/transport/cells.c",
     "ext/transport/ring.c",
     "ext/transport/control.c",
     "ext/transport/local.c",

@@ -13,6 +13,7 @@ SOURCES = (
     "tests/transport/home_contract.c",
     "ext/transport/segment.c",
     "ext/transport/home.c",
+    "ext/transport/cells.c",
     "ext/transport/ring.c",
     "ext/core/status.c",
 )

@@ -10,6 +10,7 @@ SOURCES = (
     "tests/transport/node_contract.c",
     "ext/transport/segment.c",
     "ext/transport/home.c",
+    "ext/transport/cells.c",
     "ext/transport/ring.c",
     "ext/transport/shm*.c",
     "ext/transport/host_memory.c",

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * letters.c - sends and receives: past the engine, straight to the mail.
+ *
+ * Nobody agrees about a letter. All that it has in common with other requests is its way in (the inbox), its way out
+ * (the handle) and its ends: the end of its set's log, and the end of the World.
+ */
+#include "driver.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+hc_handle *hc_handle_of_letter(uint32_t set, const hc_letter *letter) {
+    hc_handle *handle = hc_handle_new(HC_HANDLE_LETTER, set, 0, 0, NULL, 0, 0);
+    hc_letter *own = malloc(sizeof *own);
+    if (!handle || !own) {
+        free(own);
+        hc_handle_release(handle);
+        return NULL;
+    }
+    *own = *letter;
+    own->set = set;
+    own->owner = handle;
+    handle->letter = own;
+    handle->request.operation = letter->receives ? HC_RECEIVE : HC_SEND;
+    return handle;
+}
+
+/* ---- the list of those in flight ------------------------------------------------------------------- */
+
+static void link_letter(hc_loop *loop, hc_handle *handle) {
+    handle->next = loop->letters;
+    handle->link = &loop->letters;
+    if (handle->next)
+        handle->next->link = &handle->next;
+    loop->letters = handle;
+}
+
+static void finish(hc_loop *loop, hc_handle *handle, int status, const char *text) {
+    *handle->link = handle->next;
+    if (handle->next)
+        handle->next->link = handle->link;
+    hc__handle_finish(loop, handle, status, text);
+}
+
+/* ---- in, through, out ------------------------------------------------------------------------------ */
+
+void hc__letter_take(hc_loop *loop, hc_handle *handle) {
+    const hc__lane *lane = hc__lane_find(loop, handle->set);
+    int status = atomic_load(&loop->broken);
+    loop->stats.letters++;
+    loop->stats.letter_bytes += handle->bytes;
+    hc__trace_handle(loop, HC_TRACE_ENQUEUE, handle);
+    link_letter(loop, handle);
+    if (status != HC_OK) {
+        finish(loop, handle, HC_BROKEN, loop->broken_text);
+        return;
+    }
+    status = !lane || lane->stopped ? HC_SHUT_DOWN : hc_mail_post(loop->parts.mail, handle->letter);
+    if (status == HC_TRANSPORT || status == HC_PEER_LOST)
+        hc__loop_fail(loop, status, handle->letter->peer, "a letter could not be sent");
+    if (status < 0)
+        finish(loop, handle, status, NULL);
+}
+
+int hc__letters_progress(hc_loop *loop) {
+    hc_letter *letter;
+    int progress = hc_mail_progress(loop->parts.mail);
+    if (progress < 0)
+        hc__loop_fail(loop, progress, -1, "a letter could not be moved");
+    while ((letter = hc_mail_done(loop->parts.mail))) {
+        finish(loop, letter->owner, letter->status, NULL);
+        progress = HC_MOVED;
+    }
+    return progress == HC_MOVED;
+}
+
+/* The log of a set has ended, and with it all letters that have not met. Those that have are finished: the other
+ * rank may be in the middle of it. */
+void hc__letters_stop(hc_loop *loop, uint32_t set) {
+    for (hc_handle *handle = loop->letters, *next; handle; handle = next) {
+        next = handle->next;
+        if (handle->set == set && hc_mail_withdraw(loop->parts.mail, handle->letter))
+            finish(loop, handle, HC_SHUT_DOWN, NULL);
+    }
+}
+
+/* The World is broken; the mail has been abandoned before. */
+void hc__letters_break(hc_loop *loop, int status, const char *text) {
+    snprintf(loop->broken_text, sizeof loop->broken_text, "%s: %s", hc_status_text(HC_BROKEN), text);
+    while (loop->letters)
+        finish(loop, loop->letters, status, text);
+}
+
+/* ---- waits that last ------------------------------------------------------------------------------- */
+
+static void describe(const hc_letter *letter, uint64_t ns, char *text, size_t room) {
+    char who[32] = "any rank";
+    if (letter->peer >= 0)
+        snprintf(who, sizeof who, "rank %d of the World", letter->peer);
+    snprintf(text, room, "a %s of %llu bytes %s %s (tag %u) has waited %.3g s",
+             letter->receives ? "receive" : "send", (unsigned long long)letter->bytes,
+             letter->receives ? "from" : "to", who, letter->tag, (double)ns / 1e9);
+}
+
+/* As for agreed requests: a report at the warning time and each time it has doubled, the World's end at the limit. The
+ * clock runs from when a caller began to wait: a receive that nobody waits for may be open for ever. */
+static void watch_wait(hc_loop *loop, hc_handle *handle, uint64_t ns) {
+    char text[160];
+    uint64_t warning = loop->config.engine.stall_warning, limit = loop->config.engine.stall_limit;
+    int warns = warning && ns >= warning << handle->warnings, ends = limit && ns >= limit;
+    if (!warns && !ends)
+        return;
+    describe(handle->letter, ns, text, sizeof text);
+    if (ends) {
+        hc__loop_fail(loop, HC_STALLED, -1, text);
+        return;
+    }
+    if (handle->warnings < 20)
+        handle->warnings++;
+    fprintf(stderr, "hpccoll: rank %d: %s\n", loop->config.engine.rank, text);
+}
+
+/* Calls `ask` for each rank on another node that a caller waits for. */
+void hc__letters_watch(hc_loop *loop, uint64_t now, void (*ask)(hc_loop *, int32_t peer, uint64_t now)) {
+    int32_t own = loop->node_of[loop->config.engine.rank];
+    for (hc_handle *handle = loop->letters; handle && !loop->failing; handle = handle->next) {
+        uint64_t since = atomic_load_explicit(&handle->waited_since, memory_order_relaxed);
+        int32_t peer = handle->letter->peer;
+        if (!since || since > now)
+            continue;
+        watch_wait(loop, handle, now - since);
+        if (!ask || peer < 0 || loop->node_of[peer] == own)
+            continue;
+        if (!handle->asked)
+            loop->heard[peer] = 0; /* its clock begins */
+        handle->asked = 1;
+        ask(loop, peer, now);
+    }
+}

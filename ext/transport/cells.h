@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cells.h - pieces of the home's segment through which large letters move. (Private to ext/transport.)
+ *
+ * Each local rank owns some cells. It takes one, fills it and tells a neighbour by a control message; the neighbour
+ * reads it and gives it back. So a sender may be as many pieces ahead of its receiver as it has cells.
+ */
+#ifndef HC_CELLS_H
+#define HC_CELLS_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define HC__CELLS_MAX 16
+
+/* Zeroed cells are free cells. */
+typedef struct hc__cells {
+    _Alignas(128) _Atomic uint32_t starved; /* the owner found none and waits for a ring of its bell */
+    _Atomic uint32_t taken[HC__CELLS_MAX];
+    _Alignas(128) uint8_t data[];
+} hc__cells;
+
+size_t hc__cells_bytes(int32_t local_size); /* of one rank's */
+int hc__cells_count(int32_t local_size);
+size_t hc__cell_room(int32_t local_size);
+uint8_t *hc__cell_at(hc__cells *, int32_t local_size, int cell);
+int hc__cell_take(hc__cells *, int32_t local_size); /* the owner: number of a free cell, or -1 */
+int hc__cell_give(hc__cells *, int cell);           /* the reader: 1 when the owner waits for it */
+
+#endif

@@ -1,0 +1,364 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sends and receives: threads in several layouts and the ranks of an MPI job; test_store.py has those without MPI."""
+
+import time
+
+import numpy as np
+import pytest
+
+import hpccoll
+from hpccoll import ANY_SOURCE, testing
+
+SIZES = [0, 1, 7, 8192, 8193, 32768, 100_003, 1 << 20]
+
+
+def pattern(sender, receiver, number, n):
+    """Bytes that no other message has."""
+    return np.random.default_rng((sender, receiver, number)).integers(0, 256, n, np.uint8)
+
+
+def test_all_sizes_between_all_pairs(everywhere):
+    def program(world):
+        sends = [
+            hpccoll.send_async(pattern(world.rank, r, k, n), r, tag=k, world=world)
+            for k, n in enumerate(SIZES)
+            for r in range(world.size)
+        ]
+        for k, n in reversed(list(enumerate(SIZES))):
+            for r in range(world.size):
+                x = np.zeros(n, np.uint8)
+                assert hpccoll.recv(x, r, tag=k, world=world) == r
+                assert (x == pattern(r, world.rank, k, n)).all()
+        for handle in sends:
+            assert handle.wait(20) is None
+
+    everywhere(program)
+
+
+def test_large_ones_in_both_directions_at_once(everywhere):
+    n = 16 << 20
+
+    def program(world):
+        right, left = (world.rank + 1) % world.size, (world.rank - 1) % world.size
+        out, x = np.full(n // 8, float(world.rank)), np.empty(n // 8)
+        receive = hpccoll.recv_async(x, left, world=world)
+        hpccoll.send(out, right, world=world)
+        assert receive.wait(60) == left == receive.peer
+        assert (x == left).all()
+
+    everywhere(program)
+
+
+def test_order_is_kept_for_each_sender_and_tag(everywhere):
+    def program(world):
+        peers = range(world.size)
+        sends = [
+            hpccoll.send_async(np.full(n, i), r, tag=i % 3, world=world)
+            for i, n in enumerate([1, 5000, 1, 1, 5000, 1] * 5)
+            for r in peers
+        ]
+        for tag in (2, 0, 1):
+            for r in peers:
+                for i, n in enumerate([1, 5000, 1, 1, 5000, 1] * 5):
+                    if i % 3 == tag:
+                        x = np.zeros(n, np.int64)
+                        hpccoll.recv(x, r, tag=tag, world=world)
+                        assert (x == i).all()
+        for handle in sends:
+            handle.wait(20)
+
+    everywhere(program)
+
+
+def test_receives_posted_first_take_in_their_order(everywhere):
+    def program(world):
+        left, right = (world.rank - 1) % world.size, (world.rank + 1) % world.size
+        xs = [np.zeros(3000, np.int64) for _ in range(20)]
+        receives = [hpccoll.recv_async(x, left, tag=1, world=world) for x in xs]
+        hpccoll.barrier(world=world)
+        for i in range(20):
+            hpccoll.send_async(np.full(3000, i), right, tag=1, world=world)
+        for i, (x, handle) in enumerate(zip(xs, receives, strict=True)):
+            assert handle.wait(20) == left
+            assert (x == i).all()
+        hpccoll.barrier(world=world)
+
+    everywhere(program)
+
+
+def test_any_source_says_who(everywhere):
+    def program(world):
+        size = 2500 if world.size % 2 else 3
+        if world.rank:
+            hpccoll.send(np.full(size, world.rank), 0, tag=5, world=world)
+        else:
+            came = set()
+            for _ in range(1, world.size):
+                x = np.zeros(size, np.int64)
+                handle = hpccoll.recv_async(x, ANY_SOURCE, tag=5, world=world)
+                source = handle.wait(20)
+                assert source == handle.peer
+                assert (x == source).all()
+                came.add(source)
+            assert came == set(range(1, world.size))
+
+    everywhere(program)
+
+
+def test_a_small_send_needs_no_receive(everywhere):
+    def program(world):
+        for r in range(world.size):
+            for i in range(50):
+                hpccoll.send(np.full(100, i), r, tag=2**32 - 1, world=world)
+        hpccoll.barrier(world=world)
+        for r in range(world.size):
+            for i in range(50):
+                x = np.zeros(100, np.int64)
+                hpccoll.recv(x, r, tag=2**32 - 1, world=world)
+                assert (x == i).all()
+
+    everywhere(program)
+
+
+def test_a_flood_of_small_ones_is_held_back_and_arrives(everywhere):
+    """Beyond what a receiver lends, a small send waits for its receive like a large one."""
+
+    def program(world):
+        left, right = (world.rank - 1) % world.size, (world.rank + 1) % world.size
+        sends = [hpccoll.send_async(np.full(1000, i), right, world=world) for i in range(300)]
+        hpccoll.barrier(world=world)
+        assert sends[0].wait(20) is None
+        assert not sends[-1].done()
+        for i in range(300):
+            x = np.zeros(1000, np.int64)
+            hpccoll.recv(x, left, world=world)
+            assert (x == i).all()
+        for handle in sends:
+            handle.wait(20)
+
+    everywhere(program)
+
+
+def test_beside_collectives_in_flight(everywhere):
+    def program(world):
+        left, right = (world.rank - 1) % world.size, (world.rank + 1) % world.size
+        for step in range(10):
+            sums = [
+                hpccoll.allreduce_async(np.full(20_000, float(i)), name=f"s{i}", world=world)
+                for i in range(4)
+            ]
+            x = np.zeros(30_000)
+            receive = hpccoll.recv_async(x, left, tag=step, world=world)
+            hpccoll.send(np.full(30_000, float(world.rank + step)), right, tag=step, world=world)
+            for i, handle in enumerate(sums):
+                assert (handle.wait() == i * world.size).all()
+            receive.wait(20)
+            assert (x == left + step).all()
+
+    everywhere(program)
+
+
+@pytest.mark.parametrize(
+    ("sent", "room"), [(10, 5), (5, 10), (100_000, 10), (10, 100_000), (0, 1), (100_000, 0)]
+)
+def test_another_size_is_the_receivers_error(everywhere, sent, room):
+    def program(world):
+        left, right = (world.rank - 1) % world.size, (world.rank + 1) % world.size
+        x = np.full(room, 7, np.uint8)
+        handle = hpccoll.send_async(np.zeros(sent, np.uint8), right, tag=9, world=world)
+        said = f"a message of {sent} bytes came for a receive of {room} bytes from rank {left} .tag 9."
+        with pytest.raises(hpccoll.ResultSizeError, match=said):
+            hpccoll.recv(x, left, tag=9, world=world)
+        assert (x == 7).all()
+        handle.wait(20)
+        assert hpccoll.allreduce(1, world=world) == world.size
+
+    everywhere(program)
+
+
+def test_a_timeout_leaves_the_handle_valid(everywhere):
+    def program(world):
+        left, right = (world.rank - 1) % world.size, (world.rank + 1) % world.size
+        x = np.zeros(4)
+        handle = hpccoll.recv_async(x, left, tag=3, world=world)
+        with pytest.raises(TimeoutError, match=rf"receive of 32 bytes from rank {left} \(tag 3\)"):
+            handle.wait(0.01)
+        assert not handle.done()
+        assert handle.peer == left
+        hpccoll.barrier(world=world)
+        hpccoll.send(np.ones(4), right, tag=3, world=world)
+        assert handle.wait(20) == left
+        assert (x == 1).all()
+
+    everywhere(program)
+
+
+def test_arguments(everywhere):
+    def program(world):
+        x = np.zeros(2)
+        for bad in (-1, world.size, "0", None):
+            with pytest.raises(hpccoll.InvalidArgumentError, match="dest is"):
+                hpccoll.send(x, bad, world=world)
+        for bad in (-2, world.size):
+            with pytest.raises(hpccoll.InvalidArgumentError, match=r"source is .* ANY_SOURCE is -1"):
+                hpccoll.recv(x, bad, world=world)
+        for bad in (-1, 2**32, 0.5):
+            with pytest.raises(hpccoll.InvalidArgumentError, match="tag is"):
+                hpccoll.send(x, 0, tag=bad, world=world)
+        x.flags.writeable = False
+        with pytest.raises(hpccoll.InvalidArgumentError, match="read-only"):
+            hpccoll.recv(x, 0, world=world)
+        assert hpccoll.allreduce_async(1, world=world).peer == -1
+        hpccoll.barrier(world=world)
+
+    everywhere(program)
+
+
+def test_array_likes(everywhere):
+    def program(world):
+        right = (world.rank + 1) % world.size
+        hpccoll.send_async([1.5, 2.5], right, world=world)
+        hpccoll.send_async(np.arange(20.0)[::2], np.int64(right), tag=np.uint32(1), world=world)
+        memory, strided = bytearray(16), np.zeros((10, 2))
+        hpccoll.recv(memory, world=world)
+        assert np.frombuffer(memory).tolist() == [1.5, 2.5]
+        hpccoll.recv(strided[:, 1], tag=1, world=world)
+        assert strided[:, 1].tolist() == list(range(0, 20, 2))
+        assert not strided[:, 0].any()
+
+    everywhere(program)
+
+
+def test_sets_do_not_hear_each_other(everywhere):
+    def program(world):
+        half = world.split(world.rank % 2, -world.rank)
+        left, right = (half.rank - 1) % half.size, (half.rank + 1) % half.size
+        hpccoll.send_async(np.array([1]), right, world=half)
+        hpccoll.send_async(np.array([2]), world.rank, world=world)
+        x, y = np.zeros(1, np.int64), np.zeros(1, np.int64)
+        assert hpccoll.recv(y, world=world) == world.rank
+        assert hpccoll.recv(x, left, world=half) == left
+        assert (x[0], y[0]) == (1, 2)
+        half.shutdown()
+
+    everywhere(program)
+
+
+def test_the_end_of_a_set_ends_what_never_met(threads):
+    def program(world):
+        half = world.subset([0, 1])
+        if half is None:
+            return
+        other = 1 - half.rank
+        handles = [
+            hpccoll.recv_async(np.zeros(1), other, tag=8, world=half),
+            hpccoll.send_async(np.zeros(100_000), other, tag=9, world=half),
+        ]
+        hpccoll.send(np.zeros(10), other, tag=10, world=half)  # nobody receives it
+        half.shutdown()
+        for handle in handles:
+            with pytest.raises(hpccoll.ShutDownError):
+                handle.wait(20)
+        with pytest.raises(hpccoll.ShutDownError):
+            hpccoll.send(np.zeros(1), 0, world=half)
+
+    def again(world):
+        """The set's number is used again; what was sent in the old one is not received in the new one."""
+        program(world)
+        pair = world.subset([0, 1])
+        if pair:
+            handle = hpccoll.recv_async(np.zeros(10), tag=10, world=pair)
+            hpccoll.barrier(world=pair)
+            assert not handle.done()
+            pair.shutdown()
+        hpccoll.barrier(world=world)
+
+    testing.run(threads(3, nodes="2+1"), again)
+
+
+def test_a_failure_of_the_world_ends_open_letters(threads):
+    """A stall beyond the limit, of a receive that a caller waits for."""
+
+    def program(world):
+        if world.rank == 0:
+            with pytest.raises(
+                hpccoll.StallError, match=r"a receive of 8 bytes from rank 1 of the World .tag 4. has"
+            ):
+                hpccoll.recv(np.zeros(1), 1, tag=4, world=world)
+        else:
+            handles = [
+                hpccoll.send_async(np.zeros(100_000), 0, tag=5, world=world),
+                hpccoll.recv_async(np.zeros(1), world=world),
+            ]
+            time.sleep(1.2)  # who waits reports; these do not wait until the other one has given up
+            for handle in handles:
+                with pytest.raises(hpccoll.StallError, match="tag 4"):
+                    handle.wait(20)
+        with pytest.raises(hpccoll.BrokenWorldError, match="tag 4"):
+            hpccoll.send(np.zeros(1), 0, world=world)
+
+    testing.run(threads(2, stall_warning=0.2, stall_limit=1), program)
+
+
+def test_a_wait_that_lasts_reports_itself(threads, capfd):
+    def program(world):
+        if world.rank:
+            time.sleep(0.7)
+            hpccoll.send(np.zeros(1), 0, tag=4, world=world)
+        else:
+            hpccoll.recv(np.zeros(1), 1, tag=4, world=world)
+
+    testing.run(threads(2, stall_warning=0.2), program)
+    said = capfd.readouterr().err
+    assert "hpccoll: rank 0: a receive of 8 bytes from rank 1 of the World (tag 4) has waited 0.2" in said
+
+
+@pytest.mark.parametrize("nodes", ["", "2"])
+def test_an_open_receive_costs_nothing(threads, nodes):
+    def program(world):
+        other = 1 - world.rank
+        handle = hpccoll.recv_async(np.zeros(1), other, world=world)
+        hpccoll.barrier(world=world)
+        time.sleep(0.6)
+        before, cpu = world.stats(), time.thread_time()
+        process = time.process_time()
+        time.sleep(1)
+        spent = time.process_time() - process
+        after = world.stats()
+        messages = [k for k in before if "messages" in k]
+        assert [after[k] - before[k] for k in messages] == [0] * len(messages)
+        assert spent < 0.1
+        assert time.thread_time() - cpu < 0.1
+        hpccoll.barrier(world=world)
+        hpccoll.send(np.ones(1), other, world=world)
+        handle.wait(20)
+
+    testing.run(threads(2, nodes=nodes), program)
+
+
+def test_without_a_background_thread(threads):
+    def program(world):
+        other = 1 - world.rank
+        x = np.zeros(100_000)
+        handle = hpccoll.recv_async(x, other, world=world)
+        hpccoll.send(np.full(100_000, 3.0), other, world=world)
+        while not handle.done():
+            pass
+        assert (x == 3).all()
+
+    testing.run(threads(2, nodes="2", level="SERIALIZED"), program)
+
+
+def test_stats_and_trace_know_letters(threads):
+    worlds = threads(2)
+
+    def program(world):
+        handle = hpccoll.recv_async(np.zeros(5), world=world)
+        hpccoll.send(np.zeros(5), 1 - world.rank, world=world)
+        handle.wait(20)
+        stats = world.stats()
+        assert (stats["letters"], stats["letter_bytes"]) == (2, 80)
+        records = world.base.loop.trace()[1]
+        assert {"send", "receive"} <= {r["operation"] for r in records if r["kind"] == "complete"}
+
+    testing.run(worlds, program)

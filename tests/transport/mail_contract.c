@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * mail_contract.c - letters of all sizes between all pairs, posted in any order on either side: each meets its receive,
+ * in order, whole, and touches nothing beside.
+ *
+ *     mail_contract threads|processes SIZE NODE_SIZE SEED LETTERS
+ *
+ * Ranks of different "nodes" (of NODE_SIZE ranks) reach each other over the local net; threads only.
+ */
+#include "mail.h"
+#include "ranks.h"
+
+#define TAGS 3
+#define ANY_TAG 7 /* letters of this tag are received from any rank */
+#define GUARD 16
+
+static uint64_t seed;
+static int node_size, letters;
+static hc_net *nets[RANKS_MAX];
+
+/* The n-th letter of a rank, a function of the seed: every rank knows them all. */
+typedef struct plan {
+    int to;
+    uint32_t set, tag;
+    size_t bytes, room; /* of the send, of its receive */
+    uint64_t content;
+} plan;
+
+static plan plan_of(int from, int n, int size) {
+    uint64_t h = mix(seed + (uint64_t)from * 1000003 + (uint64_t)n), kind = h >> 32 & 31;
+    size_t limit = kind == 0 ? 3000000 : kind < 6 ? 60000 : 300;
+    plan p = {.to = (int)(h % (uint64_t)size),
+              .set = (uint32_t)(h >> 40 & 1),
+              .tag = (uint32_t)(mix(h + 2) % TAGS),
+              .bytes = mix(h) % limit,
+              .content = mix(h + 1)};
+    if (kind == 31)
+        p.tag = ANY_TAG;
+    if (kind == 9)
+        p.bytes = 0;
+    p.room = p.tag == ANY_TAG ? 300 : kind == 10 ? p.bytes + 1 + h % 20000 : p.bytes;
+    p.bytes = p.tag == ANY_TAG ? 300 : p.bytes;
+    return p;
+}
+
+typedef struct job {
+    hc_letter letter;
+    plan plan;
+    int from, number; /* of a letter from any rank: not known yet */
+} job;
+
+typedef struct tester {
+    rank_place *place;
+    hc_control *control;
+    hc_mail *mail;
+    job *jobs;
+    int njobs, posted, finished;
+} tester;
+
+/* ---- what is posted ------------------------------------------------------------------------------------ */
+
+static void add_job(tester *t, int from, int number, plan p, int receives) {
+    job *j = &t->jobs[t->njobs++];
+    size_t bytes = receives ? p.room : p.bytes;
+    uint8_t *data = malloc(bytes + GUARD);
+    memset(data, 0xEE, bytes + GUARD);
+    for (size_t i = 0; !receives && i < bytes; i++)
+        data[i] = (uint8_t)(p.content + i * 7);
+    int32_t peer = !receives ? p.to : p.tag == ANY_TAG ? HC_ANY_PEER : from;
+    *j = (job){.plan = p, .from = from, .number = number};
+    j->letter = (hc_letter){.receives = (uint8_t)receives,
+                            .set = p.set,
+                            .tag = p.tag,
+                            .peer = peer,
+                            .data = data,
+                            .bytes = bytes,
+                            .owner = j};
+}
+
+/* Sends in their order, and the receives of one sender in the same; which of these comes next is chance. */
+static void plan_jobs(tester *t) {
+    int next[RANKS_MAX + 1] = {0}, size = t->place->size, left = size + 1;
+    uint64_t random = mix(seed + 77 + (uint64_t)t->place->rank);
+    t->jobs = calloc((size_t)letters * ((size_t)size + 1), sizeof *t->jobs);
+    while (left > 0) {
+        random = mix(random + 1);
+        int who = (int)(random % (uint64_t)(size + 1)), mine = who == size;
+        int from = mine ? t->place->rank : who, n = next[who];
+        if (n > letters)
+            continue;
+        next[who]++;
+        if (n == letters) {
+            left--;
+            continue;
+        }
+        plan p = plan_of(from, n, size);
+        if (mine || p.to == t->place->rank)
+            add_job(t, from, n, p, !mine);
+    }
+}
+
+/* ---- what must be so when it is finished --------------------------------------------------------------- */
+
+static void check_content(const tester *t, const job *j, const plan *p) {
+    const uint8_t *data = j->letter.data;
+    CHECK(j->letter.came == p->bytes, "rank %d: %llu bytes from %d, expected %zu", t->place->rank,
+          (unsigned long long)j->letter.came, j->from, p->bytes);
+    int fits = p->room == p->bytes;
+    CHECK(j->letter.status == (fits ? HC_OK : HC_RESULT_SIZE), "status %d", j->letter.status);
+    for (size_t i = 0; i < p->room + GUARD; i++) {
+        uint8_t expected = fits && i < p->bytes ? (uint8_t)(p->content + i * 7) : 0xEE;
+        CHECK(data[i] == expected, "rank %d: byte %zu of letter %d of rank %d", t->place->rank, i, j->number,
+              j->from);
+    }
+}
+
+static void check(tester *t, job *j) {
+    if (!j->letter.receives) {
+        CHECK(j->letter.status == HC_OK, "a send ended with %d", j->letter.status);
+    } else if (j->plan.tag == ANY_TAG) {
+        CHECK(j->letter.peer >= 0 && j->letter.peer < t->place->size, "from rank %d", j->letter.peer);
+        const uint8_t *data = j->letter.data;
+        int known = 0;
+        for (int n = 0; n < letters && !known; n++) {
+            plan p = plan_of(j->letter.peer, n, t->place->size);
+            known = p.tag == ANY_TAG && p.to == t->place->rank && p.set == j->plan.set &&
+                    data[0] == (uint8_t)p.content && data[299] == (uint8_t)(p.content + 299 * 7);
+        }
+        CHECK(known, "rank %d: what came from any rank, %d, was never sent", t->place->rank, j->letter.peer);
+    } else {
+        CHECK(j->letter.peer == j->from, "from rank %d", j->letter.peer);
+        check_content(t, j, &j->plan);
+    }
+    t->finished++;
+}
+
+/* ---- the driver -------------------------------------------------------------------------------------------- */
+
+static int read_messages(tester *t) {
+    int32_t from;
+    const uint8_t *bytes;
+    size_t n;
+    int moved = 0, status;
+    while ((status = t->control->ops->receive(t->control, &from, &bytes, &n)) == HC_DONE) {
+        CHECK(hc_mail_message(t->mail, from, bytes, n) == 1, "a message that is not the mail's");
+        moved = 1;
+    }
+    CHECK(status >= 0, "receive: %d", status);
+    return moved;
+}
+
+static int turn(tester *t) {
+    int32_t peer;
+    hc_letter *done;
+    int moved = read_messages(t), status = hc_mail_progress(t->mail);
+    CHECK(status >= 0, "progress: %d", status);
+    moved |= status;
+    while ((done = hc_mail_done(t->mail))) {
+        check(t, done->owner);
+        moved = 1;
+    }
+    do {
+        status = t->control->ops->progress(t->control, &peer);
+        CHECK(status >= 0, "control: %d", status);
+        moved |= status;
+    } while (peer >= 0);
+    return moved;
+}
+
+static void exchange_all(tester *t) {
+    uint64_t random = mix(seed + (uint64_t)t->place->rank);
+    int several = node_size < t->place->size;
+    while (t->finished < t->njobs || t->control->waiting) {
+        uint32_t seen = hc_bell_listen(t->place->home);
+        int moved = turn(t);
+        random = mix(random + 1);
+        for (uint64_t burst = random % 5; burst > 0 && t->posted < t->njobs; burst--) {
+            int status = hc_mail_post(t->mail, &t->jobs[t->posted++].letter);
+            CHECK(status == HC_OK, "post: %d", status);
+            moved = 1;
+        }
+        if (!moved && t->posted == t->njobs) {
+            int rung = hc_bell_sleep(t->place->home, seen, several ? 1000000 : 20000000000u);
+            CHECK(rung || several, "rank %d: nobody rang for 20 s", t->place->rank);
+        }
+    }
+}
+
+/* What nobody answers is its poster's again. */
+static void withdraw(tester *t) {
+    uint8_t byte[1] = {0};
+    hc_letter lonely = {.receives = 1, .set = 9, .peer = HC_ANY_PEER, .data = byte, .bytes = 1};
+    CHECK(hc_mail_post(t->mail, &lonely) == HC_OK && !hc_mail_is_moving(t->mail),
+          "an open receive moves nothing");
+    CHECK(hc_mail_withdraw(t->mail, &lonely) == 1, "an open receive can be withdrawn");
+    hc_letter wrong = {.peer = t->place->size, .data = byte, .bytes = 1};
+    CHECK(hc_mail_post(t->mail, &wrong) == HC_INVALID, "no such rank");
+    hc_letter unread = {.set = 9, .peer = t->place->rank, .data = byte, .bytes = 1};
+    CHECK(hc_mail_post(t->mail, &unread) == HC_OK && hc_mail_done(t->mail) == &unread, "to oneself");
+    hc_mail_forget(t->mail, 9);
+    CHECK(hc_mail_post(t->mail, &lonely) == HC_OK && !hc_mail_done(t->mail), "it was to be forgotten");
+    hc_mail_abandon(t->mail);
+}
+
+static void body(rank_place *place) {
+    tester t = {.place = place};
+    int32_t local_of[RANKS_MAX];
+    for (int q = 0; q < place->size; q++)
+        local_of[q] = q / node_size == place->rank / node_size ? q : -1;
+    hc_net *net = nets[place->rank];
+    CHECK(hc_control_new(place->home, net, local_of, place->size, &t.control) == 0, "control");
+    CHECK(hc_mail_new(place->home, net, t.control, local_of, place->rank, place->size, &t.mail) == 0, "mail");
+    plan_jobs(&t);
+    exchange_all(&t);
+    withdraw(&t);
+    for (int i = 0; i < t.njobs; i++)
+        free(t.jobs[i].letter.data);
+    free(t.jobs);
+    hc_mail_free(t.mail);
+    t.control->ops->free(t.control);
+}
+
+int main(int argc, char **argv) {
+    CHECK(argc == 6, "usage: mail_contract threads|processes SIZE NODE_SIZE SEED LETTERS");
+    int size = atoi(argv[2]);
+    node_size = atoi(argv[3]);
+    seed = mix(strtoull(argv[4], NULL, 10) + 1);
+    letters = atoi(argv[5]);
+    if (node_size < size)
+        CHECK(hc_local_net_new(size, nets) == 0, "nets");
+    ranks_run(argv[1], size, 4096, body);
+    for (int q = 0; q < size; q++)
+        if (nets[q] != NULL)
+            nets[q]->ops->free(nets[q]);
+    return 0;
+}

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The contract of the mail: letters of all sizes between all pairs, through cells and over a net."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+SOURCES = (
+    "tests/transport/mail_contract.c",
+    "ext/transport/mail*.c",
+    "ext/transport/segment.c",
+    "ext/transport/home.c",
+    "ext/transport/cells.c",
+    "ext/transport/ring.c",
+    "ext/transport/control.c",
+    "ext/transport/local.c",
+    "ext/transport/net_bundle.c",
+    "ext/core/status.c",
+)
+PLACES = [  # mode, ranks, ranks a node
+    ("threads", 1, 1),
+    ("threads", 2, 2),
+    ("threads", 4, 4),
+    ("threads", 4, 2),
+    ("threads", 4, 3),
+    ("threads", 3, 1),
+    ("processes", 2, 2),
+    ("processes", 4, 4),
+    ("processes", 9, 9),
+]
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(("mode", "size", "node_size"), PLACES)
+def test_each_meets_its_receive(
+    build_c: Callable[..., Path], run_c: Callable[..., str], mode: str, size: int, node_size: int
+) -> None:
+    program = build_c(*SOURCES)
+    for seed in range(3):
+        run_c(program, mode, size, node_size, seed, 150, timeout=35)
