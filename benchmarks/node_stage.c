@@ -28,7 +28,7 @@ static const int64_t sizes[] = {4,         64,      1 << 10, 4 << 10, 16 << 10, 
 
 typedef struct rank {
     int32_t rank, size, spin;
-    int dtype, node_dtype;
+    int dtype;
     hc_home *home;
     hc_node *node;
     double *slowest; /* rank 0 gathers */
@@ -75,7 +75,6 @@ static void allreduce(rank *r, void *data, int64_t count) {
     hc_batch batch = {.operation = HC_ALLREDUCE,
                       .reduction = HC_SUM,
                       .dtype = (uint8_t)r->dtype,
-                      .node_dtype = (uint8_t)r->node_dtype,
                       .divisor = 1,
                       .count = count,
                       .npieces = 1,
@@ -125,7 +124,7 @@ static void fill(const rank *r, void *data, int64_t count) {
 }
 
 static void verify(const rank *r, const void *data, int64_t count) {
-    int half = r->node_dtype == HC_FLOAT16 || r->node_dtype == HC_BFLOAT16;
+    int half = r->dtype == HC_FLOAT16 || r->dtype == HC_BFLOAT16;
     double bound = half ? r->size * 1.2e-2 : r->size * 1e-6;
     for (int64_t i = 0; i < count; i++) {
         double sum = 0;
@@ -179,12 +178,11 @@ static void measure(rank *r, int64_t bytes) {
     qsort(ours, (size_t)n, sizeof *ours, by_value);
     qsort(copies, (size_t)n, sizeof *copies, by_value);
     if (r->rank == 0)
-        printf("{\"ranks\": %d, \"dtype\": \"%s\", \"node_dtype\": \"%s\", \"bytes\": %lld, \"us\": %.2f, "
+        printf("{\"ranks\": %d, \"dtype\": \"%s\", \"bytes\": %lld, \"us\": %.2f, "
                "\"us_quartiles\": [%.2f, %.2f], \"memcpy_us\": %.2f, \"memcpy_us_quartiles\": [%.2f, %.2f], "
                "\"ratio\": %.2f}\n",
-               r->size, hc_dtype_name(r->dtype), hc_dtype_name(r->node_dtype), (long long)bytes, ours[n / 2],
-               ours[n / 4], ours[n * 3 / 4], copies[n / 2], copies[n / 4], copies[n * 3 / 4],
-               ours[n / 2] / copies[n / 2]);
+               r->size, hc_dtype_name(r->dtype), (long long)bytes, ours[n / 2], ours[n / 4], ours[n * 3 / 4],
+               copies[n / 2], copies[n / 4], copies[n * 3 / 4], ours[n / 2] / copies[n / 2]);
     fflush(stdout);
     hc_host_memory.release(data);
     hc_host_memory.release(other);
@@ -234,11 +232,10 @@ static int dtype_of(const char *name) {
 }
 
 int main(int argc, char **argv) {
-    fail_if(argc < 2, "usage: node_stage RANKS [DTYPE [NODE_DTYPE [MOST_BYTES [LEAST_BYTES]]]]");
+    fail_if(argc < 2, "usage: node_stage RANKS [DTYPE [MOST_BYTES [LEAST_BYTES]]]");
     rank r = {.size = atoi(argv[1])};
     r.dtype = dtype_of(argc > 2 ? argv[2] : "float32");
-    r.node_dtype = argc > 3 ? dtype_of(argv[3]) : r.dtype;
-    int64_t most = argc > 4 ? atoll(argv[4]) : 64 << 20, least = argc > 5 ? atoll(argv[5]) : 4;
+    int64_t most = argc > 3 ? atoll(argv[3]) : 64 << 20, least = argc > 4 ? atoll(argv[4]) : 4;
     r.spin = r.size <= sysconf(_SC_NPROCESSORS_ONLN) ? 2000 : 10;
     hc_segment home = shared(hc_home_bytes(r.size)), segment = shared(hc_shm_bytes(r.size));
     for (r.rank = 0; r.rank < r.size; r.rank++)

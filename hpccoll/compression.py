@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What values travel as: FP16 and BF16 halve the bytes of float32 arrays, and quarter those of float64.
+"""What values travel as between nodes: FP16 and BF16 halve the bytes of float32 arrays, and quarter those of float64.
 
-Values are narrowed while they are packed, added up in float32, rounded once a level (node, network), and widened
-while they are unpacked.
+A node's sum is formed in the arrays' own type and narrowed; the nodes' sums are added up in float32 and rounded once.
 """
 
 from __future__ import annotations

@@ -128,7 +128,7 @@ typedef struct hc_request {
     uint8_t operation; /* enum hc_operation */
     uint8_t reduction; /* enum hc_reduction; SUM where there is none */
     uint8_t memory;    /* enum hc_memory_kind */
-    uint8_t wire;      /* dtype inside the library (compression), or HC_WIRE_SAME */
+    uint8_t wire;      /* dtype between nodes (compression), or HC_WIRE_SAME */
     uint8_t flags;     /* HC_REQUEST_... */
     int32_t root;      /* rank in the set; -1 where there is none */
     double prescale, postscale;

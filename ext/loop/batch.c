@@ -22,22 +22,22 @@ static double factor_of(const hc_request *agreed, int dtype, int32_t members) {
     return agreed->reduction == HC_AVERAGE ? factor / members : factor;
 }
 
-static int wire_of(const hc_loop *loop, int node_dtype) {
-    int wide = node_dtype == HC_FLOAT32 || node_dtype == HC_FLOAT64;
-    return wide && loop->config.wire != HC_WIRE_SAME ? loop->config.wire : node_dtype;
+/* What travels between nodes: the call's compression, else the World's, else the values as they are. */
+static int wire_of(const hc_loop *loop, const hc_request *agreed, int dtype) {
+    int wide = dtype == HC_FLOAT32 || dtype == HC_FLOAT64;
+    int wire = agreed->wire != HC_WIRE_SAME ? agreed->wire : loop->config.wire;
+    return agreed->operation == HC_ALLREDUCE && wide && wire != HC_WIRE_SAME ? wire : dtype;
 }
 
 static void set_up(hc_loop *loop, const hc__lane *lane, hc__run *b, const hc_item *item) {
     const hc_request *agreed = item->agreed;
     int dtype = agreed->tensors[item->first].dtype;
-    int node_dtype = agreed->wire == HC_WIRE_SAME ? dtype : agreed->wire;
     int divides = agreed->reduction == HC_AVERAGE && !is_inexact(dtype);
     b->batch = (hc_batch){
         .operation = agreed->operation,
         .reduction = agreed->reduction,
         .dtype = (uint8_t)dtype,
-        .node_dtype = (uint8_t)node_dtype,
-        .wire_dtype = (uint8_t)(agreed->operation == HC_ALLREDUCE ? wire_of(loop, node_dtype) : node_dtype),
+        .wire_dtype = (uint8_t)wire_of(loop, agreed, dtype),
         .memory = agreed->memory,
         .deterministic = loop->config.deterministic,
         .root = agreed->root,

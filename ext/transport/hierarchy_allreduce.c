@@ -13,20 +13,19 @@
 
 #include <stdlib.h>
 
-/* Bytes of a rail's shard of one chunk. Enough that a message costs much less than its bytes, little enough that
+/* Bytes on the wire of a rail's shard of one chunk. Enough that a message costs much less than its bytes, little enough that
  * several are in flight; the benchmark net_chunks.py shows both ends. */
 #define SHARD_BYTES ((int64_t)256 << 10)
 
 /* Elements a chunk, equal on all nodes: it is cut from the same numbers everywhere, and fits the largest node. */
 static int64_t choose_chunk(const hc__hierarchy *h, const hc_batch *b) {
-    int64_t size = (int64_t)hc_dtype_size(b->node_dtype);
-    int64_t bytes = h->chunk_bytes, limit = hc_node_chunk_bytes(h->place.largest);
-    if (bytes == 0 && h->rails == 0)
+    int64_t size = (int64_t)hc_dtype_size(b->dtype), limit = hc_node_chunk_bytes(h->place.largest) / size;
+    int64_t wanted = SHARD_BYTES / (int64_t)hc_dtype_size(b->wire_dtype) * h->rails;
+    if (h->chunk_bytes == 0 && h->rails == 0)
         return 0; /* the node knows best */
-    if (bytes == 0)
-        bytes = SHARD_BYTES * h->rails;
-    bytes = bytes < limit ? bytes : limit;
-    return bytes < size ? 1 : bytes / size;
+    if (h->chunk_bytes > 0)
+        wanted = h->chunk_bytes < size ? 1 : h->chunk_bytes / size;
+    return wanted < limit ? wanted : limit;
 }
 
 static int make_lanes(hc__hierarchy *h, int64_t wanted) {
@@ -83,8 +82,8 @@ static int launch_next(hc__hierarchy *h) {
     if (status < 0)
         return status;
     int algorithm = b->deterministic ? HC__DIRECT : h->algorithm;
-    status = hc__allreduce_start(lane(p, p->launched), data, elements, b->node_dtype, b->wire_dtype,
-                                 b->reduction, algorithm);
+    status = hc__allreduce_start(lane(p, p->launched), data, elements, b->wire_dtype, b->reduction,
+                                 algorithm);
     if (status < 0)
         return status;
     p->launched++;

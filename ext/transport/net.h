@@ -74,12 +74,12 @@ typedef struct hc__net_model {
     double gamma; /* seconds a byte read by a reduction */
 } hc__net_model;
 
-/* Predicted seconds for `count` elements of `wire` among n members. */
-double hc__net_cost(const hc__net_model *, int algorithm, int32_t n, int64_t count, int wire);
+/* Predicted seconds for `count` elements of dtype among n members. */
+double hc__net_cost(const hc__net_model *, int algorithm, int32_t n, int64_t count, int dtype);
 /* The cheapest. A pure function of what all members know, so that all choose alike. */
-int hc__net_choose(const hc__net_model *, int32_t n, int64_t count, int wire);
+int hc__net_choose(const hc__net_model *, int32_t n, int64_t count, int dtype);
 /* Whether "direct" sends everything to everybody in one round (equal bits, other cost). */
-int hc__direct_whole(const hc__net_model *, int32_t n, int64_t count, int wire);
+int hc__direct_whole(const hc__net_model *, int32_t n, int64_t count, int dtype);
 
 /* float16, bfloat16 -> float32; others themselves. */
 int hc__accumulation_dtype(int dtype);
@@ -103,18 +103,17 @@ typedef struct hc__allreduce {
     char *scratch; /* what is received */
     int64_t count;
     int32_t next_round;
-    uint8_t dtype, wire, reduction;
-    uint8_t kind;  /* dtype the algorithm works in: wire, or its accumulation type */
+    uint8_t dtype, reduction;
+    uint8_t kind;  /* what the algorithm works in: dtype, or its accumulation type */
     uint8_t whole; /* direct: one round */
     uint8_t running;
 } hc__allreduce;
 
 void hc__allreduce_init(hc__allreduce *, const hc__team *, const hc__net_model *, int32_t tag);
-/* Reduces data (count elements of dtype) in place among the team: contributions are rounded to `wire`, summed
- * in the accumulation type, and rounded once to `wire`; all members end with equal bits. algorithm may be
- * HC__AUTO. The data belongs to it until test says HC_DONE. */
-int hc__allreduce_start(hc__allreduce *, void *data, int64_t count, int dtype, int wire, int reduction,
-                        int algorithm);
+/* Reduces data (count elements of dtype) in place among the team: summed in the accumulation type and rounded
+ * once; all members end with equal bits. algorithm may be HC__AUTO. The data belongs to it until test says
+ * HC_DONE. */
+int hc__allreduce_start(hc__allreduce *, void *data, int64_t count, int dtype, int reduction, int algorithm);
 int hc__allreduce_test(hc__allreduce *);
 void hc__allreduce_abandon(hc__allreduce *);
 void hc__allreduce_free(hc__allreduce *);

@@ -2,9 +2,8 @@
  *
  * net_allreduce.c - the frame of the allreduce algorithms: types in and out, rounds in between.
  *
- * Where roundings happen: every contribution, the own one too, is rounded to the wire's type; sums are formed
- * in the accumulation type; the sum is rounded once to the wire's type, and that value, widened, is what every
- * member keeps. So all members hold equal bits, whatever the algorithm.
+ * Where roundings happen: sums are formed in the accumulation type, and rounded once, at the end, by each member or
+ * before it is sent. So all members hold equal bits, whatever the algorithm.
  */
 #include "net.h"
 
@@ -35,7 +34,7 @@ static int reserve(const hc_memory *memory, void **at, int64_t *room, int64_t by
     return *at ? HC_OK : HC_NO_MEMORY;
 }
 
-/* What is received and not yet summed, and at the ends the passage through a wire narrower than `kind`. */
+/* What is received and not yet summed. */
 static int64_t scratch_elements(const hc__allreduce *a) {
     int32_t n = a->team->n;
     if (a->whole)
@@ -44,42 +43,18 @@ static int64_t scratch_elements(const hc__allreduce *a) {
     return parts > a->count ? parts : a->count;
 }
 
-static void convert(const hc__allreduce *a, void *to, int to_dtype, const void *from, int from_dtype) {
-    a->team->memory->convert(to, to_dtype, from, from_dtype, a->count, 1.0);
-}
-
-/* dtype -> wire -> kind, without a pass where two of them are equal. */
-static void bring_in(hc__allreduce *a) {
-    if (a->wire != a->kind && a->wire != a->dtype) {
-        convert(a, a->scratch, a->wire, a->data, a->dtype);
-        convert(a, a->work, a->kind, a->scratch, a->wire);
-    } else if (a->kind != a->dtype) {
-        convert(a, a->work, a->kind, a->data, a->dtype);
-    }
-}
-
-static void bring_out(hc__allreduce *a) {
-    if (a->wire != a->kind && a->wire != a->dtype) {
-        convert(a, a->scratch, a->wire, a->work, a->kind);
-        convert(a, a->data, a->dtype, a->scratch, a->wire);
-    } else if (a->kind != a->dtype) {
-        convert(a, a->data, a->dtype, a->work, a->kind);
-    }
-}
-
-int hc__allreduce_start(hc__allreduce *a, void *data, int64_t count, int dtype, int wire, int reduction,
+int hc__allreduce_start(hc__allreduce *a, void *data, int64_t count, int dtype, int reduction,
                         int algorithm) {
     const hc__team *t = a->team;
     if (algorithm == HC__AUTO)
-        algorithm = hc__net_choose(&a->model, t->n, count, wire);
+        algorithm = hc__net_choose(&a->model, t->n, count, dtype);
     a->round = rounds[algorithm];
     a->data = data;
     a->count = count;
     a->dtype = (uint8_t)dtype;
-    a->wire = (uint8_t)wire;
-    a->kind = (uint8_t)(algorithm == HC__DIRECT ? wire : hc__accumulation_dtype(wire));
+    a->kind = (uint8_t)(algorithm == HC__DIRECT ? dtype : hc__accumulation_dtype(dtype));
     a->reduction = (uint8_t)(reduction == HC_AVERAGE ? HC_SUM : reduction);
-    a->whole = algorithm == HC__DIRECT && hc__direct_whole(&a->model, t->n, count, wire);
+    a->whole = algorithm == HC__DIRECT && hc__direct_whole(&a->model, t->n, count, dtype);
     a->next_round = 0;
     a->running = t->n > 1 && count > 0;
     if (!a->running)
@@ -93,7 +68,8 @@ int hc__allreduce_start(hc__allreduce *a, void *data, int64_t count, int dtype, 
         return status;
     a->scratch = a->scratch_memory;
     a->work = a->kind == dtype ? data : a->work_memory;
-    bring_in(a);
+    if (a->kind != dtype)
+        t->memory->convert(a->work, a->kind, data, dtype, count, 1.0);
     return HC_OK;
 }
 
@@ -108,7 +84,8 @@ int hc__allreduce_test(hc__allreduce *a) {
         if (status < 0)
             return status;
         if (status == HC_DONE) {
-            bring_out(a);
+            if (a->kind != a->dtype)
+                a->team->memory->convert(a->data, a->dtype, a->work, a->kind, a->count, 1.0);
             a->running = 0;
         }
     }

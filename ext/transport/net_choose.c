@@ -66,13 +66,13 @@ static double direct_parts_cost(const hc__net_model *m, int32_t n, double bytes)
     return 2 * together(m, n - 1) + 2.0 * (n - 1) / n * bytes * m->beta * incast + bytes * m->gamma;
 }
 
-int hc__direct_whole(const hc__net_model *m, int32_t n, int64_t count, int wire) {
-    double bytes = (double)count * (double)hc_dtype_size(wire);
+int hc__direct_whole(const hc__net_model *m, int32_t n, int64_t count, int dtype) {
+    double bytes = (double)count * (double)hc_dtype_size(dtype);
     return direct_whole_cost(m, n, bytes) <= direct_parts_cost(m, n, bytes);
 }
 
-double hc__net_cost(const hc__net_model *m, int algorithm, int32_t n, int64_t count, int wire) {
-    int kind = algorithms[algorithm].partial ? hc__accumulation_dtype(wire) : wire;
+double hc__net_cost(const hc__net_model *m, int algorithm, int32_t n, int64_t count, int dtype) {
+    int kind = algorithms[algorithm].partial ? hc__accumulation_dtype(dtype) : dtype;
     double bytes = (double)count * (double)hc_dtype_size(kind);
     int folded, rounds = doublings(n, &folded);
     double fold = folded ? 2 * (m->alpha + bytes * m->beta) + 2 * bytes * m->gamma : 0.0;
@@ -86,15 +86,15 @@ double hc__net_cost(const hc__net_model *m, int algorithm, int32_t n, int64_t co
     case HC__RABENSEIFNER:
         return fold + 2.0 * rounds * m->alpha + 1.1 * halves * m->beta + halves * m->gamma;
     default:
-        return hc__direct_whole(m, n, count, wire) ? direct_whole_cost(m, n, bytes)
-                                                   : direct_parts_cost(m, n, bytes);
+        return hc__direct_whole(m, n, count, dtype) ? direct_whole_cost(m, n, bytes)
+                                                    : direct_parts_cost(m, n, bytes);
     }
 }
 
-int hc__net_choose(const hc__net_model *m, int32_t n, int64_t count, int wire) {
+int hc__net_choose(const hc__net_model *m, int32_t n, int64_t count, int dtype) {
     int best = HC__DIRECT; /* wins a tie: its bits do not depend on the position of an element */
     for (int i = 0; i < HC__ALGORITHM_COUNT; i++)
-        if (hc__net_cost(m, i, n, count, wire) < hc__net_cost(m, best, n, count, wire))
+        if (hc__net_cost(m, i, n, count, dtype) < hc__net_cost(m, best, n, count, dtype))
             best = i;
     return best;
 }

@@ -2,7 +2,7 @@
  *
  * net_direct.c - allreduce in one or two rounds: everybody sends contributions, their owner sums them.
  *
- * Only contributions and results travel, no partial sums: so the wire can carry a narrow type and the sum is
+ * Only contributions and results travel, no partial sums: so float16 travels as float16 and the sum is
  * still formed in float32 with one rounding; and the order of the sum is the order of the members, for every
  * element and every length, so the bits do not depend on fusion ("deterministic").
  *

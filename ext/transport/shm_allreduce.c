@@ -35,7 +35,7 @@ static hc__range chunk_range(const hc__shm *shm, int64_t chunk) {
 static hc__range rail_range(const hc__shm *shm, int64_t chunk, int32_t rail) {
     if (shm->rails <= 1)
         return chunk_range(shm, chunk);
-    return cut(chunk_range(shm, chunk), shm->rails, rail, ALIGNMENT / (int64_t)shm->size);
+    return cut(chunk_range(shm, chunk), shm->rails, rail, ALIGNMENT / (int64_t)shm->result_size);
 }
 
 static hc__range share_range(const hc__shm *shm, int64_t chunk, int32_t rank) {
@@ -44,16 +44,20 @@ static hc__range share_range(const hc__shm *shm, int64_t chunk, int32_t rank) {
     hc__range range = rail_range(shm, chunk, rail);
     int64_t bytes = (range.to - range.from) * (int64_t)shm->size;
     int64_t unit = bytes < owners * SHARE_MIN ? SHARE_MIN : ALIGNMENT;
-    return cut(range, owners, rank / rails, unit / (int64_t)shm->size);
+    return cut(range, owners, rank / rails, unit / (int64_t)shm->result_size);
 }
 
 static uint64_t sequence_of(const hc__shm *shm, int64_t chunk) {
     return shm->sequence + (uint64_t)chunk + 1;
 }
 
-/* Where an element of a chunk lies in a slot or result of it. */
-static size_t place_of(const hc__shm *shm, int64_t chunk, int64_t element) {
-    return (size_t)(element - chunk * shm->chunk) * shm->size;
+/* Where an element of a chunk lies in a rank's slot of it, and in its result. */
+static uint8_t *slot_at(const hc__shm *shm, int32_t rank, int64_t chunk, int64_t element) {
+    return hc__slot(shm, rank, chunk) + (size_t)(element - chunk * shm->chunk) * shm->size;
+}
+
+static uint8_t *result_at(const hc__shm *shm, int64_t chunk, int64_t element) {
+    return hc__result(shm, chunk) + (size_t)(element - chunk * shm->chunk) * shm->result_size;
 }
 
 static int is_alone(const hc__shm *shm) {
@@ -72,7 +76,7 @@ int hc__shm_open(hc_node *node, const hc_batch *batch, int rails, int64_t chunk_
     hc__shm *shm = hc__shm_of(node);
     if (rails < 0 || rails > node->local_size || chunk_elements < 0 || (rails > 0 && chunk_elements == 0))
         return HC_INVALID;
-    int status = hc__take_batch(shm, batch);
+    int status = hc__take_batch(shm, batch, rails > 0 ? batch->wire_dtype : batch->dtype);
     if (status != HC_OK)
         return status;
     shm->rails = rails;
@@ -117,9 +121,9 @@ static int pack_next(hc__shm *shm) {
     if (!hc__marks_reached(shm, &shm->freed, 0, 1, HC__REDUCED, shm->sequence))
         return 0;
     hc__range all = chunk_range(shm, chunk), mine = share_range(shm, chunk, shm->base.local_rank);
-    uint8_t *slot = hc__slot(shm, shm->base.local_rank, chunk);
-    hc__pack(shm, (hc__range){all.from, mine.from}, slot);
-    hc__pack(shm, (hc__range){mine.to, all.to}, slot + place_of(shm, chunk, mine.to));
+    int32_t me = shm->base.local_rank;
+    hc__pack(shm, (hc__range){all.from, mine.from}, slot_at(shm, me, chunk, all.from));
+    hc__pack(shm, (hc__range){mine.to, all.to}, slot_at(shm, me, chunk, mine.to));
     shm->npacked++;
     hc__mark_set(shm, HC__PACKED, sequence_of(shm, chunk));
     return 1;
@@ -127,11 +131,10 @@ static int pack_next(hc__shm *shm) {
 
 static void reduce_share(hc__shm *shm, int64_t chunk) {
     hc__range mine = share_range(shm, chunk, shm->base.local_rank);
-    size_t place = place_of(shm, chunk, mine.from);
     for (int32_t q = 0; q < shm->base.local_size; q++)
-        shm->inputs[q] = hc__slot(shm, q, chunk) + place;
+        shm->inputs[q] = slot_at(shm, q, chunk, mine.from);
     int targets = shm->rails > 0 ? HC__TO_RESULT : HC__TO_RESULT | HC__TO_OUT;
-    hc__reduce(shm, mine, hc__result(shm, chunk) + place, targets);
+    hc__reduce(shm, mine, result_at(shm, chunk, mine.from), targets);
     hc__mark_set(shm, HC__REDUCED, sequence_of(shm, chunk));
 }
 
@@ -141,17 +144,12 @@ static uint8_t *place_in_tensor(const hc__shm *shm, int64_t chunk) {
     hc__spans spans = hc__spans_of(shm, range);
     hc__span span;
     hc__spans_next(&spans, &span);
-    return shm->narrow || span.n < range.to - range.from ? NULL : span.out;
-}
-
-/* 1: nobody needs the result in one piece, so it is made in the tensors. */
-static int is_scattered(const hc__shm *shm) {
-    return shm->rails == 0 && !shm->narrow;
+    return shm->result_dtype != shm->batch->dtype || span.n < range.to - range.from ? NULL : span.out;
 }
 
 static int reduce_alone(hc__shm *shm, int64_t chunk) {
     uint8_t *to = place_in_tensor(shm, chunk);
-    if (to == NULL && !is_scattered(shm))
+    if (to == NULL && shm->rails > 0) /* the net needs it in one piece */
         to = hc__result(shm, chunk);
     hc__reduce_alone(shm, chunk_range(shm, chunk), to);
     hc__mark_set(shm, HC__REDUCED, sequence_of(shm, chunk));
@@ -203,7 +201,7 @@ int hc__shm_shard(hc_node *node, int64_t chunk, void **data, int64_t *elements) 
         return HC_INVALID;
     hc__range range = rail_range(shm, chunk, node->local_rank);
     uint8_t *direct = is_alone(shm) ? place_in_tensor(shm, chunk) : NULL;
-    *data = direct != NULL ? direct : hc__result(shm, chunk) + place_of(shm, chunk, range.from);
+    *data = direct != NULL ? direct : result_at(shm, chunk, range.from);
     *elements = range.to - range.from;
     return HC_OK;
 }
@@ -219,7 +217,7 @@ int hc__shm_publish(hc_node *node, int64_t chunk) {
 /* ---- spread -------------------------------------------------------------------------------------- */
 
 static void unpack(hc__shm *shm, int64_t chunk, hc__range range) {
-    hc__unpack(shm, range, hc__result(shm, chunk) + place_of(shm, chunk, range.from));
+    hc__unpack(shm, range, result_at(shm, chunk, range.from));
 }
 
 /* The share of `owner` goes to the tensors; 0: it is not final yet. */
@@ -237,7 +235,7 @@ static int spread_share(hc__shm *shm, int64_t chunk, int32_t owner) {
 static int spread_alone(hc__shm *shm, int64_t chunk) {
     if (shm->rails > 0 && !hc__mark_reached(shm, 0, HC__PUBLISHED, sequence_of(shm, chunk)))
         return 0;
-    int is_there = is_scattered(shm) || place_in_tensor(shm, chunk) != NULL;
+    int is_there = shm->rails == 0 || place_in_tensor(shm, chunk) != NULL;
     hc__unpack(shm, chunk_range(shm, chunk), is_there ? NULL : hc__result(shm, chunk));
     return 1;
 }

@@ -175,7 +175,7 @@ static const round_ops scatter_ops = {scatter_pack, scatter_take};
 
 static int scatter_begin(hc__shm *shm, const hc_batch *batch, const int64_t *bounds) {
     int32_t size = shm->base.local_size;
-    int status = hc__take_batch(shm, batch);
+    int status = hc__take_batch(shm, batch, batch->dtype);
     if (status != HC_OK)
         return status;
     if (shm->starts[batch->npieces] < bounds[size])

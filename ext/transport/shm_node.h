@@ -93,8 +93,9 @@ typedef struct hc__shm {
     const hc_batch *batch;
     int64_t *starts; /* npieces + 1: where each piece begins in the concatenation */
     int32_t starts_room;
-    size_t size;      /* bytes of a node_dtype element */
-    int narrow;       /* node_dtype is not dtype: input is converted, and scaled, on its way in */
+    size_t size;      /* bytes of an element */
+    int result_dtype; /* what the net carries, where it follows; else the batch's */
+    size_t result_size;
     int64_t out_from; /* scatter: where this rank's share begins; else 0 */
     int is_small, rails, depth;
     int64_t chunk, nchunks; /* elements a chunk */
@@ -144,21 +145,22 @@ typedef struct hc__spans {
     int32_t piece;
 } hc__spans;
 
-int hc__take_batch(hc__shm *, const hc_batch *); /* notes where the pieces begin; a status */
+int hc__take_batch(hc__shm *, const hc_batch *,
+                   int result_dtype); /* notes where the pieces begin; a status */
 hc__spans hc__spans_of(const hc__shm *, hc__range);
 int hc__spans_next(hc__spans *, hc__span *);
 
-/* My input of a range, as node_dtype, to `to`; neutral elements where there is none. */
+/* My input of a range to `to`; neutral elements where there is none. */
 void hc__pack(hc__shm *, hc__range, uint8_t *to);
 enum hc__target {
-    HC__TO_RESULT = 1, /* to `to`, as node_dtype */
-    HC__TO_OUT = 2     /* to the tensors, rounded to node_dtype on the way */
+    HC__TO_RESULT = 1, /* to `to`, as result_dtype */
+    HC__TO_OUT = 2     /* to the tensors */
 };
 /* Reduces a range: the others' elements of it are at shm->inputs[q], mine in my tensors. */
 void hc__reduce(hc__shm *, hc__range, uint8_t *to, int targets);
-/* A final range of the result, node_dtype at `from` (NULL: it is in the tensors already), to the tensors. */
+/* A final range of the result, result_dtype at `from` (NULL: it is in the tensors already), to the tensors. */
 void hc__unpack(hc__shm *, hc__range, const uint8_t *from);
-/* The reduction of a node of one rank; to NULL: to the tensors (not with narrow). */
+/* The reduction of a node of one rank; to NULL: to the tensors. */
 void hc__reduce_alone(hc__shm *, hc__range, uint8_t *to);
 
 /* ---- shm_small.c: few bytes, one hand-off -------------------------------------------------------- */

@@ -2,9 +2,8 @@
  *
  * shm_pieces.c - a batch of tensors as one concatenation: ranges of it packed, reduced, unpacked.
  *
- * Where the factor goes: an element is scaled in float32 (float64) before it is narrowed for the first time.
- * With a compression that is when it is packed, so that an average fits float16 wherever the mean does;
- * otherwise it is when the node's sum is made, before that is rounded.
+ * Where the factor goes: the node's sum is scaled when it is made, in float32 (float64), before it is rounded: to
+ * float16 tensors, or to what travels between nodes, so that an average fits that type wherever the mean does.
  *
  * What others read is never written by the kernels but copied: made in private memory, block by block where
  * that is scratch, then copied into the segment. The lines there were last read by other cores; a store to
@@ -16,7 +15,7 @@
 
 #include <stdlib.h>
 
-int hc__take_batch(hc__shm *shm, const hc_batch *batch) {
+int hc__take_batch(hc__shm *shm, const hc_batch *batch, int result_dtype) {
     if (batch->npieces >= shm->starts_room) {
         int32_t room = batch->npieces + 64;
         int64_t *starts = realloc(shm->starts, (size_t)room * sizeof *starts);
@@ -32,8 +31,9 @@ int hc__take_batch(hc__shm *shm, const hc_batch *batch) {
     }
     shm->starts[batch->npieces] = at;
     shm->batch = batch;
-    shm->size = hc_dtype_size(batch->node_dtype);
-    shm->narrow = batch->node_dtype != batch->dtype;
+    shm->size = hc_dtype_size(batch->dtype);
+    shm->result_dtype = result_dtype;
+    shm->result_size = hc_dtype_size(result_dtype);
     shm->out_from = 0;
     return HC_OK;
 }
@@ -63,12 +63,11 @@ int hc__spans_next(hc__spans *spans, hc__span *span) {
     int64_t to = end < spans->range.to ? end : spans->range.to;
     int64_t at = spans->position - start;
     int64_t before = shm->out_from > start ? shm->out_from - start : 0;
-    size_t bytes = hc_dtype_size(shm->batch->dtype);
     *span = (hc__span){
         .piece = piece,
-        .in = piece->in == NULL ? NULL : (const uint8_t *)piece->in + (size_t)at * bytes,
+        .in = piece->in == NULL ? NULL : (const uint8_t *)piece->in + (size_t)at * shm->size,
         .out = piece->out == NULL || at < before ? NULL
-                                                 : (uint8_t *)piece->out + (size_t)(at - before) * bytes,
+                                                 : (uint8_t *)piece->out + (size_t)(at - before) * shm->size,
         .n = to - spans->position,
         .offset = spans->position - spans->range.from,
     };
@@ -78,14 +77,9 @@ int hc__spans_next(hc__spans *spans, hc__span *span) {
 
 /* ---- in ------------------------------------------------------------------------------------------ */
 
-/* Input [at, at + n) of a span, as node_dtype, to private memory. */
-static void narrow(hc__shm *shm, const hc__span *span, int64_t at, int64_t n, uint8_t *to) {
-    const hc_batch *batch = shm->batch;
-    if (span->in == NULL)
-        shm->memory->neutral(to, batch->node_dtype, batch->reduction, n);
-    else
-        shm->memory->convert(to, batch->node_dtype, span->in + (size_t)at * hc_dtype_size(batch->dtype),
-                             batch->dtype, n, span->piece->scale);
+/* What a rank gives that has joined. */
+static void neutral(hc__shm *shm, int dtype, int64_t n, uint8_t *to) {
+    shm->memory->neutral(to, dtype, shm->batch->reduction, n);
 }
 
 static int64_t block_end(const hc__shm *shm, int64_t at, int64_t n) {
@@ -95,13 +89,13 @@ static int64_t block_end(const hc__shm *shm, int64_t at, int64_t n) {
 
 static void pack_span(hc__shm *shm, const hc__span *span, uint8_t *to) {
     shm->base.packed_bytes += (uint64_t)span->n * shm->size;
-    if (span->in != NULL && !shm->narrow) {
+    if (span->in != NULL) {
         shm->memory->copy(to, span->in, (size_t)span->n * shm->size);
         return;
     }
     for (int64_t at = 0, end; at < span->n; at = end) {
         end = block_end(shm, at, span->n);
-        narrow(shm, span, at, end - at, shm->scratch);
+        neutral(shm, shm->batch->dtype, end - at, shm->scratch);
         shm->memory->copy(to + (size_t)at * shm->size, shm->scratch, (size_t)(end - at) * shm->size);
     }
 }
@@ -121,39 +115,41 @@ static void divide_span(hc__shm *shm, const hc__span *span) {
         shm->memory->divide(span->out, batch->dtype, span->n, batch->divisor);
 }
 
-/* Elements [at, at + n) of a span, reduced over all ranks, as node_dtype to private memory. */
+/* Elements [at, at + n) of a span, reduced over all ranks, to private memory. */
 static void reduce_block(hc__shm *shm, const hc__span *span, int64_t at, int64_t n, uint8_t *to) {
     const hc_batch *batch = shm->batch;
     int32_t me = shm->base.local_rank;
     size_t place = (size_t)at * shm->size;
     for (int32_t q = 0; q < shm->base.local_size; q++)
         shm->blocks[q] = shm->inputs[q] + (size_t)span->offset * shm->size + place;
-    if (span->in != NULL && !shm->narrow) {
-        shm->blocks[me] = span->in + place;
-    } else {
-        narrow(shm, span, at, n, shm->own);
-        shm->blocks[me] = shm->own;
-    }
-    shm->memory->reduce(to, NULL, batch->node_dtype, shm->blocks, shm->base.local_size, batch->node_dtype,
-                        batch->reduction, n, shm->narrow ? 1.0 : span->piece->scale);
+    shm->blocks[me] = span->in != NULL ? span->in + place : shm->own;
+    if (span->in == NULL)
+        neutral(shm, batch->dtype, n, shm->own);
+    shm->memory->reduce(to, NULL, batch->dtype, shm->blocks, shm->base.local_size, batch->dtype,
+                        batch->reduction, n, span->piece->scale);
     shm->base.reduced_bytes += (uint64_t)n * shm->size;
 }
 
+/* n elements of a sum in private memory to where others read them. */
+static void show(hc__shm *shm, uint8_t *result, const uint8_t *sum, int64_t n) {
+    if (shm->result_dtype != shm->batch->dtype) {
+        shm->memory->convert(shm->own, shm->result_dtype, sum, shm->batch->dtype, n, 1.0);
+        sum = shm->own;
+    }
+    shm->memory->copy(result, sum, (size_t)n * shm->result_size);
+}
+
 static void reduce_span(hc__shm *shm, const hc__span *span, uint8_t *result, uint8_t *out) {
-    const hc_batch *batch = shm->batch;
     if (out == NULL && result == NULL)
         return;
-    int to_out = out != NULL && !shm->narrow, in_one = to_out && span->in != NULL;
+    int in_one = out != NULL && span->in != NULL; /* no block of scratch to stay within */
     for (int64_t at = 0, end; at < span->n; at = end) {
         end = in_one ? span->n : block_end(shm, at, span->n);
         size_t place = (size_t)at * shm->size;
-        uint8_t *sum = to_out ? out + place : shm->scratch;
+        uint8_t *sum = out != NULL ? out + place : shm->scratch;
         reduce_block(shm, span, at, end - at, sum);
         if (result != NULL)
-            shm->memory->copy(result + place, sum, (size_t)(end - at) * shm->size);
-        if (out != NULL && !to_out)
-            shm->memory->convert(out + (size_t)at * hc_dtype_size(batch->dtype), batch->dtype, sum,
-                                 batch->node_dtype, end - at, 1.0);
+            show(shm, result + (size_t)at * shm->result_size, sum, end - at);
     }
     if (out != NULL)
         divide_span(shm, span);
@@ -163,7 +159,8 @@ void hc__reduce(hc__shm *shm, hc__range range, uint8_t *to, int targets) {
     hc__spans spans = hc__spans_of(shm, range);
     hc__span span;
     while (hc__spans_next(&spans, &span))
-        reduce_span(shm, &span, (targets & HC__TO_RESULT) ? to + (size_t)span.offset * shm->size : NULL,
+        reduce_span(shm, &span,
+                    (targets & HC__TO_RESULT) ? to + (size_t)span.offset * shm->result_size : NULL,
                     (targets & HC__TO_OUT) ? span.out : NULL);
 }
 
@@ -176,15 +173,17 @@ void hc__reduce_alone(hc__shm *shm, hc__range range, uint8_t *to) {
     hc__spans spans = hc__spans_of(shm, range);
     hc__span span;
     while (hc__spans_next(&spans, &span)) {
-        uint8_t *result = to != NULL ? to + (size_t)span.offset * shm->size : span.out;
+        uint8_t *result = to != NULL ? to + (size_t)span.offset * shm->result_size : span.out;
         if (result == NULL)
             continue;
         int logical = is_logical(batch->reduction); /* makes 0 or 1 of a single value, too */
-        if (span.in == NULL || (shm->narrow && !logical)) {
-            narrow(shm, &span, 0, span.n, result);
+        if (span.in == NULL) {
+            neutral(shm, shm->result_dtype, span.n, result);
+        } else if (shm->result_dtype != batch->dtype && !logical) {
+            shm->memory->convert(result, shm->result_dtype, span.in, batch->dtype, span.n, span.piece->scale);
         } else if (result != span.in || span.piece->scale != 1.0 || logical) {
             const void *source = span.in;
-            shm->memory->reduce(result, NULL, batch->node_dtype, &source, 1, batch->dtype, batch->reduction,
+            shm->memory->reduce(result, NULL, shm->result_dtype, &source, 1, batch->dtype, batch->reduction,
                                 span.n, span.piece->scale);
             shm->base.reduced_bytes += (uint64_t)span.n * shm->size;
         }
@@ -194,11 +193,7 @@ void hc__reduce_alone(hc__shm *shm, hc__range range, uint8_t *to) {
 /* ---- out ----------------------------------------------------------------------------------------- */
 
 static void unpack_span(hc__shm *shm, const hc__span *span, const uint8_t *from) {
-    const hc_batch *batch = shm->batch;
-    if (shm->narrow)
-        shm->memory->convert(span->out, batch->dtype, from, batch->node_dtype, span->n, 1.0);
-    else
-        shm->memory->copy(span->out, from, (size_t)span->n * shm->size);
+    shm->memory->convert(span->out, shm->batch->dtype, from, shm->result_dtype, span->n, 1.0);
     shm->base.spread_bytes += (uint64_t)span->n * shm->size;
 }
 
@@ -209,7 +204,7 @@ void hc__unpack(hc__shm *shm, hc__range range, const uint8_t *from) {
         if (span.out == NULL)
             continue;
         if (from != NULL)
-            unpack_span(shm, &span, from + (size_t)span.offset * shm->size);
+            unpack_span(shm, &span, from + (size_t)span.offset * shm->result_size);
         divide_span(shm, &span);
     }
 }

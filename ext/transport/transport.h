@@ -42,7 +42,7 @@ typedef struct hc_piece {
     void *out;
     int64_t count; /* elements of this rank's input (agreed for allreduce, broadcast, reducescatter) */
     int64_t row;   /* elements a row (product of dims[1:]); 1 for allreduce */
-    double scale;  /* SUM, AVERAGE of inexact types: one factor, applied before narrowing */
+    double scale;  /* SUM, AVERAGE of inexact types: one factor, applied to the node's sum */
     uint8_t drop;
     uint8_t out_owned;        /* set by the data plane: out was allocated by hc_result_new() */
     int64_t out_capacity;     /* bytes at out, when the caller brought it */
@@ -53,9 +53,8 @@ typedef struct hc_piece {
 
 typedef struct hc_batch {
     uint8_t operation, reduction;
-    uint8_t dtype;      /* of the tensors */
-    uint8_t node_dtype; /* inside the node's segments: dtype, or the compression's */
-    uint8_t wire_dtype; /* between nodes: node_dtype, or narrower still */
+    uint8_t dtype;
+    uint8_t wire_dtype; /* allreduce: between nodes; dtype, or the compression's */
     uint8_t memory;
     uint8_t deterministic; /* equal bits whatever the fusion: sums in rank order everywhere */
     int32_t root;          /* set rank, or -1 */
@@ -133,17 +132,17 @@ struct hc_net_ops {
  * rank calls the stages of one chunk in this order, and of a stage in chunk order:
  *
  *     reduce(c)   my part of the chunk is packed, and the node's sum of my share of it is made
- *     shard(c)    (rail drivers only, when a net stage follows) where the rail's node sum lies: the net
- *                 allreduces it in place across nodes
+ *     shard(c)    (rail drivers only, when a net stage follows) where the rail's node sum lies, as wire_dtype: the
+ *                 net allreduces it in place across nodes
  *     publish(c)  (rail drivers only) the shard is final
  *     spread(c)   every share of the chunk is final and copied to the tensors here
  *
- * Rails: the chunk is cut into `rails` pieces of node_dtype elements, equal on all nodes; local rank j <
+ * Rails: the chunk is cut into `rails` pieces, equal on all nodes; local rank j <
  * rails drives rail j. rails 0: no net stage; reduce makes final values and spread follows directly. A caller
  * asks for spread(c) before reduce(c + 1), so that what is in cache is used before more is fetched.
  *
  * chunk_elements 0 (rails 0 only): the node chooses. A chunk may be as large as hc_node_chunk_bytes() of the
- * largest node allows, in bytes of node_dtype. */
+ * largest node allows. */
 #define HC_TABLE_MAX 1024
 int64_t hc_node_chunk_bytes(int32_t local_size);
 

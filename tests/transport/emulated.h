@@ -92,7 +92,6 @@ static inline hc_batch sum_of(hc_piece *piece, float *data, int64_t count) {
     return (hc_batch){.operation = HC_ALLREDUCE,
                       .reduction = HC_SUM,
                       .dtype = HC_FLOAT32,
-                      .node_dtype = HC_FLOAT32,
                       .wire_dtype = HC_FLOAT32,
                       .root = -1,
                       .divisor = 1,

@@ -21,7 +21,7 @@ typedef struct shape {
 } shape;
 
 typedef struct test_case {
-    int operation, dtype, node_dtype, wire, reduction, deterministic;
+    int operation, dtype, wire, reduction, deterministic;
     int32_t root, joined; /* joined: a rank, or -1 */
     int32_t npieces;
     double scale;
@@ -68,8 +68,7 @@ static int is_float(int dtype) {
 
 static void expect_close(const test_case *c, const void *result, double *const *wide, int64_t at, int64_t n) {
     double *got = malloc((size_t)n * 8 + 8);
-    int narrowest = half_ulp(c->wire) > half_ulp(c->node_dtype) ? c->wire : c->node_dtype;
-    double tiny = narrowest == HC_FLOAT16 ? 0x1p-22 : 1e-37, u = half_ulp(narrowest);
+    double tiny = c->wire == HC_FLOAT16 ? 0x1p-22 : 1e-37, u = half_ulp(c->wire);
     hc_host_memory.convert(got, HC_FLOAT64, result, c->dtype, n, 1.0);
     for (int64_t i = 0; i < n; i++) {
         double sum = 0, magnitude = 0;
@@ -86,9 +85,8 @@ static void expect_close(const test_case *c, const void *result, double *const *
         }
         double room = c->reduction == HC_PRODUCT ? 2 * size + 4 : 5;
         CHECK(fabs(got[i] - sum) <= room * u * magnitude + tiny,
-              "%s of %s (%s, %s), element %lld: %.17g, not %.17g", hc_reduction_name(c->reduction),
-              hc_dtype_name(c->dtype), hc_dtype_name(c->node_dtype), hc_dtype_name(c->wire),
-              (long long)(at + i), got[i], sum);
+              "%s of %s (%s), element %lld: %.17g, not %.17g", hc_reduction_name(c->reduction),
+              hc_dtype_name(c->dtype), hc_dtype_name(c->wire), (long long)(at + i), got[i], sum);
     }
     free(got);
 }
@@ -177,11 +175,8 @@ static void choose_types(test_case *c, uint64_t *random) {
         c->dtype = (int)below(random, HC_DTYPE_COUNT);
         c->reduction = (int)below(random, HC_REDUCTION_COUNT);
     } while (!hc_reduction_defined(c->reduction, c->dtype) || c->dtype >= HC_COMPLEX64);
-    c->node_dtype = c->wire = c->dtype;
-    if ((c->dtype == HC_FLOAT32 || c->dtype == HC_FLOAT64) && c->reduction <= HC_MAX && below(random, 2))
-        c->node_dtype = HC_FLOAT16 + (int)below(random, 2);
-    c->wire = c->node_dtype;
-    if (c->node_dtype == HC_FLOAT32 && below(random, 2))
+    c->wire = c->dtype;
+    if ((c->dtype == HC_FLOAT32 || c->dtype == HC_FLOAT64) && below(random, 2))
         c->wire = HC_FLOAT16 + (int)below(random, 2);
     c->scale = is_float(c->dtype) && c->reduction <= HC_AVERAGE && below(random, 2) ? 1.0 / size : 1.0;
     c->divisor = c->dtype < HC_FLOAT16 && c->dtype != HC_BOOL && c->reduction == HC_AVERAGE ? size : 1;
@@ -260,7 +255,6 @@ static void run_case(rank_state *s, const test_case *c) {
     hc_batch batch = {.operation = (uint8_t)c->operation,
                       .reduction = (uint8_t)c->reduction,
                       .dtype = (uint8_t)c->dtype,
-                      .node_dtype = (uint8_t)c->node_dtype,
                       .wire_dtype = (uint8_t)c->wire,
                       .deterministic = (uint8_t)c->deterministic,
                       .root = c->root,
@@ -330,7 +324,6 @@ static uint64_t sum_hash(rank_state *s, int fused) {
         hc_batch batch = {.operation = HC_ALLREDUCE,
                           .reduction = HC_AVERAGE,
                           .dtype = HC_FLOAT32,
-                          .node_dtype = HC_FLOAT32,
                           .wire_dtype = HC_FLOAT16,
                           .deterministic = 1,
                           .root = -1,

@@ -2,7 +2,7 @@
  *
  * net_driver.c - the allreduce algorithms over the local net, ranks as threads, against a float64 reference.
  *
- *     net_driver SEED CASES      random cases: members, type, wire, reduction, length, algorithm, lanes, delays
+ *     net_driver SEED CASES      random cases: members, type, reduction, length, algorithm, lanes, delays
  *     net_driver SEED CASES cut  "direct" only: the same data in one piece and in two must give equal bits
  */
 #include "net.h"
@@ -12,7 +12,7 @@
 
 typedef struct test_case {
     int32_t n;
-    int dtype, wire, reduction, algorithm;
+    int dtype, reduction, algorithm;
     int64_t count, piece; /* piece: messages are cut to it */
     uint64_t seed;
     int64_t cut; /* > 0: the result must not depend on a cut there */
@@ -63,8 +63,7 @@ static void member(int32_t rank) {
         int64_t from = now.cut && i == 2 ? now.cut : 0;
         int64_t to = now.cut && i == 1 ? now.cut : now.count;
         char *data = results[rank][now.cut && i == 2 ? 1 : i] + (size_t)from * size;
-        int status = hc__allreduce_start(&lanes[i], data, to - from, now.dtype, now.wire, now.reduction,
-                                         now.algorithm);
+        int status = hc__allreduce_start(&lanes[i], data, to - from, now.dtype, now.reduction, now.algorithm);
         CHECK(status == HC_OK, "start: %s", hc_status_name(status));
     }
     drive(lanes, LANES, &random);
@@ -84,15 +83,13 @@ static void check_exact(int lane, char *const *inputs) {
     free(expected);
 }
 
-/* |result - exact| <= one rounding to the wire's type, and n roundings of the accumulation. */
+/* |result - exact| <= one rounding to the type, and n roundings of the accumulation. */
 static void check_float(int lane, char *const *inputs) {
     size_t n = (size_t)now.count;
-    char *narrow = malloc(n * 8 + 8);
     double *wide = malloc(n * 8 + 8), *sum = calloc(n + 1, 8), *size = calloc(n + 1, 8),
            *result = malloc(n * 8 + 8);
     for (int32_t q = 0; q < now.n; q++) {
-        hc_host_memory.convert(narrow, now.wire, inputs[q], now.dtype, now.count, 1.0);
-        hc_host_memory.convert(wide, HC_FLOAT64, narrow, now.wire, now.count, 1.0);
+        hc_host_memory.convert(wide, HC_FLOAT64, inputs[q], now.dtype, now.count, 1.0);
         for (size_t i = 0; i < n; i++) {
             double x = wide[i], s = sum[i];
             size[i] = now.reduction == HC_PRODUCT ? (q ? size[i] * fabs(x) : fabs(x)) : size[i] + fabs(x);
@@ -104,13 +101,13 @@ static void check_float(int lane, char *const *inputs) {
         }
     }
     hc_host_memory.convert(result, HC_FLOAT64, results[0][lane], now.dtype, now.count, 1.0);
-    double acc = half_ulp(hc__accumulation_dtype(now.wire)), tiny = now.wire == HC_FLOAT16 ? 0x1p-25 : 1e-38;
+    double acc = half_ulp(hc__accumulation_dtype(now.dtype)),
+           tiny = now.dtype == HC_FLOAT16 ? 0x1p-25 : 1e-38;
     for (size_t i = 0; i < n; i++)
         CHECK(fabs(result[i] - sum[i]) <=
-                  half_ulp(now.wire) * fabs(sum[i]) * 1.01 + now.n * acc * size[i] + tiny,
-              "%s of %s on %s, n %d, element %zu of %zu: %.17g, not %.17g", hc_reduction_name(now.reduction),
-              hc_dtype_name(now.dtype), hc_dtype_name(now.wire), now.n, i, n, result[i], sum[i]);
-    free(narrow);
+                  half_ulp(now.dtype) * fabs(sum[i]) * 1.01 + now.n * acc * size[i] + tiny,
+              "%s of %s, n %d, element %zu of %zu: %.17g, not %.17g", hc_reduction_name(now.reduction),
+              hc_dtype_name(now.dtype), now.n, i, n, result[i], sum[i]);
     free(wide);
     free(sum);
     free(size);
@@ -161,9 +158,6 @@ static void choose_case(uint64_t *random, int cut) {
         (now.reduction == HC_PRODUCT && now.dtype >= HC_COMPLEX64)); /* rounds otherwise in another order */
     now.n = 2 + (int32_t)below(random, 7);
     now.count = counts[below(random, sizeof counts / sizeof *counts)];
-    now.wire = now.dtype;
-    if (now.dtype >= HC_FLOAT32 && now.dtype <= HC_FLOAT64 && below(random, 2))
-        now.wire = HC_FLOAT16 + (int)below(random, now.dtype - HC_FLOAT16);
     now.algorithm = (int)below(random, HC__ALGORITHM_COUNT + 1);
     now.seed = next_random(random);
     now.piece = below(random, 2) ? 64 + below(random, 1000) : 0;

@@ -76,9 +76,9 @@ static void draw_kind(tester *t, hc_batch *b) {
         b->dtype = (uint8_t)all_draw(t, HC_DTYPE_COUNT);
         b->reduction = (uint8_t)all_draw(t, HC_REDUCTION_COUNT);
     } while (!hc_reduction_defined(b->reduction, b->dtype));
-    b->node_dtype = b->dtype;
+    b->wire_dtype = b->dtype;
     if ((b->dtype == HC_FLOAT32 || b->dtype == HC_FLOAT64) && all_draw(t, 3) == 0)
-        b->node_dtype = all_draw(t, 2) ? HC_FLOAT16 : HC_BFLOAT16;
+        b->wire_dtype = all_draw(t, 2) ? HC_FLOAT16 : HC_BFLOAT16;
     b->divisor = 1;
     if (b->reduction == HC_AVERAGE && !is_inexact(b->dtype))
         b->divisor = (int64_t)t->place->size;
@@ -104,7 +104,7 @@ static void draw_job(tester *t, job *j) {
         j->joined = all_draw(t, (UINT64_C(1) << t->place->size) - 1); /* never all */
     j->rails = (int)all_draw(t, (uint64_t)t->place->size + 1);
     j->net_copies = 1 + (int)all_draw(t, 2);
-    int64_t size = (int64_t)hc_dtype_size(b->node_dtype), most = hc_node_chunk_bytes(t->place->size) / size;
+    int64_t size = (int64_t)hc_dtype_size(b->dtype), most = hc_node_chunk_bytes(t->place->size) / size;
     j->chunk = 1 + (int64_t)all_draw(t, 3 + (uint64_t)(all_draw(t, 2) ? most - 3 : most / 50));
     if (b->count / j->chunk > 300)
         j->chunk = most;
@@ -170,10 +170,11 @@ static void check_piece(tester *t, const job *j, int32_t piece, int64_t from, in
         value got = load(b->dtype, out, i),
               want = expected_of(t, j, piece, from + i, j->rails > 0 ? j->net_copies : 1);
         CHECK(got.re == want.re && got.im == want.im,
-              "rank %d: %s %s (node %s) piece %d element %lld of %lld: %g%+gi, expected %g%+gi (rails %d "
+              "rank %d: %s %s (%s between nodes) piece %d element %lld of %lld: %g%+gi, expected %g%+gi "
+              "(rails %d "
               "chunk %lld)",
               t->place->rank, hc_reduction_name(b->reduction), hc_dtype_name(b->dtype),
-              hc_dtype_name(b->node_dtype), piece, (long long)(from + i), (long long)b->pieces[piece].count,
+              hc_dtype_name(b->wire_dtype), piece, (long long)(from + i), (long long)b->pieces[piece].count,
               got.re, got.im, want.re, want.im, j->rails, (long long)j->chunk);
     }
 }
@@ -185,7 +186,7 @@ static void fake_net(tester *t, const job *j, int64_t chunk) {
     CHECK(t->node->ops->shard(t->node, chunk, &shard, &n) == 0, "shard");
     const void *copies[2] = {shard, shard};
     if (n > 0 && j->net_copies > 1)
-        hc_host_memory.reduce(shard, NULL, j->batch.node_dtype, copies, 2, j->batch.node_dtype,
+        hc_host_memory.reduce(shard, NULL, j->batch.wire_dtype, copies, 2, j->batch.wire_dtype,
                               j->batch.reduction, n, 1.0);
     CHECK(t->node->ops->publish(t->node, chunk) == 0, "publish");
 }
