@@ -5,6 +5,7 @@ import argparse
 import sys
 
 from hpccoll import info
+from hpccoll.doctor import command as doctor
 from hpccoll.launch import cli as run
 from hpccoll.lint import cli as lint
 from hpccoll.submit import cli as submit
@@ -20,6 +21,7 @@ def main() -> int:
     submit.add_parser(commands)
     lint.add_parser(commands)
     info.add_parser(commands)
+    doctor.add_parser(commands)
     arguments = parser.parse_args()
     status: int = arguments.main(arguments)
     return status

@@ -17,6 +17,8 @@ from importlib import metadata
 from typing import Any, Protocol
 
 from hpccoll import _core, config, errors
+from hpccoll.checks import at_start
+from hpccoll.checks.finding import Facts
 from hpccoll.store import StoreMeeting
 
 __all__ = ["Alone", "Base", "Meeting", "MpiMeeting", "StoreMeeting", "make"]
@@ -287,6 +289,8 @@ class _Card:
     machine: Any
     level: str
     nonce: str
+    seen: dict[str, Facts]
+    """For the checks at the start; empty where there are none."""
 
 
 def make(meeting: Any, settings: config.Config) -> tuple[Base, _core.Set]:
@@ -294,6 +298,7 @@ def make(meeting: Any, settings: config.Config) -> tuple[Base, _core.Set]:
     cards = _exchange_cards(meeting, settings)
     node_of = place([card.machine for card in cards], settings.nodes)
     nonce = cards[0].nonce
+    _say_what_is_wrong(meeting, cards)
     net = _agreed(meeting, lambda: meeting.net()) if max(node_of) > 0 else None
     background = [net is None or card.level == "MULTIPLE" for card in cards]
     home = _home(meeting, node_of, nonce)
@@ -325,11 +330,19 @@ def make(meeting: Any, settings: config.Config) -> tuple[Base, _core.Set]:
 
 
 def _exchange_cards(meeting: Any, settings: config.Config) -> list[_Card]:
-    mine = _Card(settings, meeting.machine(), meeting.thread_level(), secrets.token_hex(8))
+    seen = at_start.collect() if settings.check and not meeting.threads else {}
+    mine = _Card(settings, meeting.machine(), meeting.thread_level(), secrets.token_hex(8), seen)
     cards: list[_Card] = meeting.allgather(mine)
     if differing := config.differences([card.settings for card in cards]):
         raise errors.StartError(f"the World was not made: {differing}")
     return cards
+
+
+def _say_what_is_wrong(meeting: Any, cards: list[_Card]) -> None:
+    """Rank 0 prints what the checks of the start found, where no rank has switched them off."""
+    if meeting.rank == 0 and all(card.seen for card in cards):
+        for line in at_start.lines([card.machine for card in cards], [card.seen for card in cards]):
+            print(f"hpccoll: check: {line}", file=sys.stderr, flush=True)
 
 
 def _agreed(meeting: Any, action: Callable[[], Any]) -> Any:

@@ -126,6 +126,9 @@ class Config:
     )
     debug: bool = _knob(False, "check that nobody changes an input while the library owns it")
     allow_singleton: bool = _knob(False, "accept a World of one rank in a job step of several tasks")
+    check: bool = _knob(
+        True, "look at the start for what will be slow or fail (binding, threads, shared memory, names)"
+    )
     verbose: int = _knob(1, "lines on stderr at the start: 0 none, 1 what was chosen, 2 more", high=2)
 
     def __post_init__(self) -> None:

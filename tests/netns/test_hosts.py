@@ -1,29 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whole jobs on hosts of their own: nothing in common but the wire (cluster.sh; needs root)."""
 
-import os
-import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryFile
 
 import pytest
+from cluster import cluster, python
 
-CLUSTER = Path(__file__).with_name("cluster.sh")
 ELEMENTS = 2_000_000
-
-
-def cluster(*words: object, check: bool = True, timeout: float = 60) -> subprocess.CompletedProcess[str]:
-    """Its output goes through a file: an ssh that outlives the job would hold a pipe open."""
-    with TemporaryFile("w+") as file:
-        command = [str(CLUSTER), *map(str, words)]
-        done = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT, timeout=timeout, check=False)
-        file.seek(0)
-        output = file.read()
-    assert done.returncode == 0 or not check, f"{command}: {output}"
-    return subprocess.CompletedProcess(command, done.returncode, output)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -36,20 +22,8 @@ def hosts() -> Iterator[None]:
 
 def job(hosts: str, program: str, seconds: int = 90) -> subprocess.CompletedProcess[str]:
     """`hpccoll run` on the first host, ended after `seconds`; the others are reached by ssh."""
-    exports = [
-        word for line in cluster("env").stdout.splitlines() for word in shlex.split(line) if "=" in word
-    ]
-    command = ["exec", "h1", "env", *exports]
-    command += [
-        f"PATH={Path(sys.executable).parent}:{os.environ['PATH']}",
-        sys.executable,
-        "-m",
-        "hpccoll",
-        "run",
-    ]
-    return cluster(
-        *command, "-H", hosts, "--timeout", seconds, sys.executable, "-c", program, timeout=110, check=False
-    )
+    command = ["-m", "hpccoll", "run", "-H", hosts, "--timeout", seconds, sys.executable, "-c", program]
+    return python("h1", *command)
 
 
 SUMS = f"""

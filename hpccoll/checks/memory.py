@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shared memory: what the ranks of a node need in /dev/shm, and what is there."""
+
+from __future__ import annotations
+
+import os
+
+from hpccoll import _core
+from hpccoll.checks.finding import ERROR, WARNING, Facts, Finding, Job, size
+
+NAME = "memory"
+FOLDER = "/dev/shm"
+REMEDY = (
+    "Give it more: docker run --shm-size=1g, an emptyDir of medium Memory on /dev/shm, or as root "
+    "`mount -o remount,size=1g /dev/shm`"
+)
+
+
+def collect() -> Facts:
+    """What is left of the file system that holds shared memory."""
+    try:
+        found = os.statvfs(FOLDER)
+    except OSError as error:
+        return {"error": str(error)}
+    return {"free": found.f_bavail * found.f_frsize, "total": found.f_blocks * found.f_frsize}
+
+
+def need(local_size: int) -> int:
+    """Bytes that a World of so many ranks on a node reserves there."""
+    return _core.home_bytes(local_size) + _core.node_bytes(local_size)
+
+
+def judge(job: Job) -> list[Finding]:
+    """Too little is an error at the first World; room for one World only is one at the second."""
+    found = []
+    for cards in job.nodes.values():
+        card, needed = cards[0], need(len(cards))
+        facts = card.facts[NAME]
+        if "error" in facts:
+            found.append(
+                Finding(
+                    NAME,
+                    ERROR,
+                    f"{card.host}: {facts['error']}",
+                    "ranks of a node share memory there",
+                    REMEDY,
+                )
+            )
+            continue
+        seen = (
+            f"{card.host}: {FOLDER} has {size(facts['free'])} free of {size(facts['total'])}; "
+            f"a World of {len(cards)} ranks here needs {size(needed)}"
+        )
+        if facts["free"] < needed:
+            found.append(Finding(NAME, ERROR, seen, "hpccoll.init() will fail", REMEDY))
+        elif facts["free"] < 2 * needed:
+            matters = "a process set or a second World, and what MPI and NCCL put there, will not fit"
+            found.append(Finding(NAME, WARNING, seen, matters, REMEDY))
+    return found

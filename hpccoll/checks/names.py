@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The name of this host in /etc/hosts: Debian's 127.0.1.1 makes a host introduce itself as nobody."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+from hpccoll.checks.finding import WARNING, Facts, Finding, Job, some
+
+NAME = "names"
+
+
+def collect(hosts: Path = Path("/etc/hosts")) -> Facts:
+    """The name of this host and what /etc/hosts says of it; nobody is asked over the network."""
+    host = socket.gethostname()
+    try:
+        lines = [line.partition("#")[0].split() for line in hosts.read_text(errors="replace").splitlines()]
+    except OSError:
+        lines = []
+    return {
+        "host": host,
+        "network": network(),
+        "in /etc/hosts": [words[0] for words in lines if host in words[1:]],
+    }
+
+
+def network() -> str:
+    """Equal for processes that see the same network interfaces: the running kernel and its namespace."""
+    return (
+        f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {os.stat('/proc/self/ns/net').st_ino}"
+    )
+
+
+def judge(job: Job) -> list[Finding]:
+    """A host on a network with others that gives itself a loopback address."""
+    if len({card.facts[NAME]["network"] for card in job.leaders}) < 2:
+        return []
+    trapped = {
+        card.host: address
+        for card in job.leaders
+        for address in card.facts[NAME]["in /etc/hosts"]
+        if address.startswith("127.")
+    }
+    if not trapped:
+        return []
+    return [
+        Finding(
+            NAME,
+            WARNING,
+            f"{some(f'/etc/hosts of {host} gives {host} the address {a}' for host, a in trapped.items())}",
+            "a rank that publishes the address of its own name (Gloo, c10d, some MPIs and job servers) sends the "
+            "other hosts to themselves: the start hangs or is refused",
+            "Give the name its real address in /etc/hosts, or name the interface (GLOO_SOCKET_IFNAME, "
+            "OMPI_MCA_btl_tcp_if_include=10.0.0.0/8)",
+        )
+    ]

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Clocks of the nodes, compared when the network is measured."""
+
+from __future__ import annotations
+
+from hpccoll.checks.finding import ERROR, WARNING, Finding, Job
+
+NAME = "clocks"
+OFF, REFUSED = 1.0, 300.0
+"""Seconds: logs of two nodes tell lies; munge and Kerberos refuse credentials (munge's default time to live)."""
+
+
+def judge(job: Job) -> list[Finding]:
+    """Pairs of nodes whose clocks differ by a second or more."""
+    found = []
+    for link in job.links:
+        skew = link.get("skew", 0.0)
+        if abs(skew) >= OFF:
+            here, there = link["hosts"]
+            found.append(
+                Finding(
+                    NAME,
+                    ERROR if abs(skew) >= REFUSED else WARNING,
+                    f"the clock of {there} is {abs(skew):.1f} s {'ahead of' if skew > 0 else 'behind'} that of {here}",
+                    "time stamps of logs and files cannot be compared"
+                    + ("; Slurm's munge and Kerberos refuse such hosts" if abs(skew) >= REFUSED else ""),
+                    "Let chrony or ntpd run on all nodes: `chronyc tracking`, `timedatectl`",
+                )
+            )
+    return found

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GPUs: how many the node has, which of them a rank sees, where they are; and whether MPI can read their memory.
+
+The driver is asked in a process of its own: a CUDA context costs memory, and does not survive a fork.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from hpccoll.checks import placement
+from hpccoll.checks.finding import ERROR, WARNING, Card, Facts, Finding, Job, ranks
+
+NAME = "gpus"
+DRIVER = Path("/proc/driver/nvidia/gpus")
+SYS = Path("/sys/bus/pci/devices")
+SECONDS = 60
+
+ASK_DRIVER = """
+import ctypes, json
+cuda = ctypes.CDLL("libcuda.so.1")
+def call(name, *arguments):
+    status = getattr(cuda, name)(*arguments)
+    if status:
+        text = ctypes.c_char_p()
+        cuda.cuGetErrorString(status, ctypes.byref(text))
+        raise SystemExit(f"{name}: {(text.value or b'').decode() or status}")
+call("cuInit", 0)
+count = ctypes.c_int()
+call("cuDeviceGetCount", ctypes.byref(count))
+found = []
+for number in range(count.value):
+    device, bus, name = ctypes.c_int(), ctypes.create_string_buffer(32), ctypes.create_string_buffer(128)
+    call("cuDeviceGet", ctypes.byref(device), number)
+    call("cuDeviceGetPCIBusId", bus, 32, device)
+    call("cuDeviceGetName", name, 128, device)
+    found.append({"pci": bus.value.decode().lower(), "name": name.value.decode()})
+print(json.dumps(found))
+"""
+
+
+def collect(env: Mapping[str, str]) -> Facts:
+    """GPUs of the node by the kernel driver, those that this process sees by libcuda, and what hides the others."""
+    present = sorted(folder.name.lower() for folder in DRIVER.glob("*"))
+    facts: Facts = {"present": present, "visible": [], "why none": "no NVIDIA driver on this node"}
+    hiding = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+    facts["hidden by"] = {name: env[name] for name in hiding if name in env}
+    if present:
+        facts |= visible()
+    return facts
+
+
+def visible() -> Facts:
+    """What libcuda shows to a process with this environment."""
+    try:
+        asked = subprocess.run(
+            [sys.executable, "-c", ASK_DRIVER], capture_output=True, text=True, timeout=SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return {"visible": [], "why none": f"the driver did not answer in {SECONDS} s"}
+    if asked.returncode:
+        said = asked.stderr.strip().splitlines() or [f"status {asked.returncode}"]
+        return {"visible": [], "why none": said[-1]}
+    return {"visible": [gpu | {"numa": numa(gpu["pci"])} for gpu in json.loads(asked.stdout)], "why none": ""}
+
+
+def numa(pci: str) -> int | None:
+    """The NUMA node of a PCI device."""
+    try:
+        number = int((SYS / pci / "numa_node").read_text())
+    except (OSError, ValueError):
+        return None
+    return number if number >= 0 else None
+
+
+def judge(job: Job) -> list[Finding]:
+    """GPUs that are hidden, shared or far away."""
+    return [
+        finding
+        for cards in job.nodes.values()
+        for found in (_hidden(cards), _shared(cards), _far(cards))
+        for finding in found
+    ]
+
+
+def _hidden(cards: list[Card]) -> list[Finding]:
+    blind = [card for card in cards if card.facts[NAME]["present"] and not card.facts[NAME]["visible"]]
+    if not blind:
+        return []
+    facts = blind[0].facts[NAME]
+    hiding = "".join(f", {name}={value!r}" for name, value in facts["hidden by"].items())
+    return [
+        Finding(
+            NAME,
+            ERROR,
+            f"{blind[0].host} has {len(facts['present'])} GPUs, {ranks(c.rank for c in blind)} see none "
+            f"({facts['why none'] or 'libcuda counts none'}{hiding})",
+            "a training falls back to the CPU or stops",
+            "Ask the scheduler for them (--gpus-per-task, --gres); in a container --nv or --gpus all; try `nvidia-smi`",
+        )
+    ]
+
+
+def _shared(cards: list[Card]) -> list[Finding]:
+    """Each rank sees just one GPU, and it is the same one."""
+    sole: dict[str, list[int]] = {}
+    for card in cards:
+        seen = card.facts[NAME]["visible"]
+        if len(seen) == 1:
+            sole.setdefault(seen[0]["pci"], []).append(card.rank)
+    return [
+        Finding(
+            NAME,
+            WARNING,
+            f"{cards[0].host}: {ranks(who)} see the same one GPU ({pci}) of {len(cards[0].facts[NAME]['present'])}",
+            "they share its memory and time; NCCL refuses two ranks on one GPU",
+            "One rank a GPU: --ntasks-per-node equal to the GPUs, --gpus-per-task=1",
+        )
+        for pci, who in sole.items()
+        if len(who) > 1
+    ]
+
+
+def _far(cards: list[Card]) -> list[Finding]:
+    """A rank on one NUMA node whose only GPU is on another."""
+    far = []
+    for card in cards:
+        seen, domains = card.facts[NAME]["visible"], card.facts[placement.NAME].get("numa", [])
+        if len(seen) == 1 and seen[0]["numa"] is not None and domains and seen[0]["numa"] not in domains:
+            far.append(card)
+    if not far:
+        return []
+    gpu = far[0].facts[NAME]["visible"][0]
+    return [
+        Finding(
+            NAME,
+            WARNING,
+            f"{far[0].host}: {ranks(c.rank for c in far)} run on another NUMA node than their GPU ({gpu['pci']} is on "
+            f"{gpu['numa']})",
+            "copies between host and GPU cross the socket link",
+            "`srun --gpu-bind=closest`, or bind the cores near each GPU (`nvidia-smi topo -m`)",
+        )
+    ]

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The launcher: how many ranks it says there are, how many came, and whether MPI agrees."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hpccoll import detect
+from hpccoll.checks.finding import ERROR, NOTE, Facts, Finding, Job, ranks
+from hpccoll.doctor import claim
+
+NAME = "launcher"
+
+
+def collect(env: Mapping[str, str]) -> Facts:
+    """What the environment claims, and what is known to go wrong with such a launcher."""
+    said = claim.read(env)
+    return {
+        "launcher": said.launcher,
+        "rank": said.rank,
+        "size": said.size,
+        "if alone": detect.singleton_remedy(env, 1),
+    }
+
+
+def judge(job: Job) -> list[Finding]:
+    """Ranks that are missing, two of one number, processes that MPI believes to be alone."""
+    found = []
+    first = job.cards[0].facts[NAME]
+    if len(job.cards) == 1 and job.size == 1 and first["if alone"]:
+        seen, _, remedy = first["if alone"].partition(": mpi4py's")
+        remedy = "mpi4py's" + remedy
+        found.append(
+            Finding(
+                NAME, ERROR, seen, "each process is a job of its own and overwrites the others' files", remedy
+            )
+        )
+    here = {card.rank for card in job.cards}
+    absent = set(range(job.size)) - here
+    if absent:
+        found.append(
+            Finding(
+                NAME,
+                ERROR,
+                f"{ranks(absent)} of {job.size} did not come to the meeting",
+                "a collective operation waits for every rank",
+                "See whether their processes were started (`squeue -s`, `ps` on their hosts) and what they printed; "
+                "without MPI ranks meet in the current folder, which all hosts must share (--meet FOLDER for another)",
+            )
+        )
+    claimed = [card.facts[NAME]["rank"] for card in job.cards if card.facts[NAME]["size"] > 1]
+    double = sorted({rank for rank in claimed if claimed.count(rank) > 1})
+    if double:
+        found.append(
+            Finding(
+                NAME,
+                ERROR,
+                f"several processes say that they are {ranks(double)}",
+                "two launchers are at work (an mpirun inside srun, a nested srun)",
+                "Start the job with one of them",
+            )
+        )
+    if len(job.cards) == 1 and job.size == 1 and not first["if alone"]:
+        found.append(
+            Finding(
+                NAME,
+                NOTE,
+                "one process: nothing was looked at between nodes",
+                "most start-up trouble is between them",
+                "Ask inside a job: `srun -N2 -n2 python -m hpccoll doctor`, `hpccoll run -H h1,h2 hpccoll doctor`; "
+                "without MPI and job: `hpccoll doctor -H h1,h2`",
+            )
+        )
+    return found

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the system grants a process: locked memory, open files, stack."""
+
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+
+from hpccoll.checks.finding import ERROR, WARNING, Card, Facts, Finding, Job, size
+
+NAME = "limits"
+LOCKED, STACK = 64 << 20, 1 << 20
+"""RDMA registers at least so many bytes; threads of BLAS need so much stack."""
+
+
+def collect() -> Facts:
+    """Soft limits; None: unlimited."""
+    kinds = {
+        "locked memory": resource.RLIMIT_MEMLOCK,
+        "open files": resource.RLIMIT_NOFILE,
+        "stack": resource.RLIMIT_STACK,
+    }
+    soft = {name: resource.getrlimit(kind)[0] for name, kind in kinds.items()}
+    return {name: None if value == resource.RLIM_INFINITY else value for name, value in soft.items()} | {
+        "rdma": any(Path("/sys/class/infiniband").glob("*"))
+    }
+
+
+def judge(job: Job) -> list[Finding]:
+    """Limits below what a job of this size uses."""
+    return [finding for card in job.leaders for finding in _of(card, max(job.size, len(job.cards)))]
+
+
+def _of(card: Card, ranks: int) -> list[Finding]:
+    facts, found = card.facts[NAME], []
+    locked, files, stack = facts["locked memory"], facts["open files"], facts["stack"]
+    if facts["rdma"] and locked is not None and locked < LOCKED:
+        found.append(
+            Finding(
+                NAME,
+                ERROR,
+                f"{card.host}: locked memory is limited to {size(locked)} (ulimit -l) and there is an RDMA device",
+                "verbs cannot register buffers: MPI fails or falls back to TCP without a word",
+                "`ulimit -l unlimited` in the job, in /etc/security/limits.conf, LimitMEMLOCK=infinity for slurmd",
+            )
+        )
+    needed = 256 + 4 * ranks
+    if files is not None and files < needed:
+        found.append(
+            Finding(
+                NAME,
+                WARNING,
+                f"{card.host}: {files} open files at most (ulimit -n); {ranks} ranks over TCP can need {needed}",
+                "connections are refused when the limit is reached, in the middle of the run",
+                "`ulimit -n 65536`, or LimitNOFILE for slurmd and sshd",
+            )
+        )
+    if stack is not None and stack < STACK:
+        found.append(
+            Finding(
+                NAME,
+                WARNING,
+                f"{card.host}: the stack is limited to {size(stack)} (ulimit -s)",
+                "numerical libraries die of it with a segmentation fault",
+                "`ulimit -s 8192` or more",
+            )
+        )
+    return found

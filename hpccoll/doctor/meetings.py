@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ways for ranks to exchange small values: MPI where it is up, a shared folder or the hub's pipes where it is not."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+POLL = 0.02
+
+
+class MeetingError(Exception):
+    """The ranks did not find together; the text says who misses whom."""
+
+
+class Meeting(Protocol):
+    """Ranks that exchange values that JSON knows."""
+
+    rank: int
+    size: int
+
+    def allgather(self, value: Any) -> list[Any]:
+        """Exchange values; all ranks call it together. None in the place of a rank that never came."""
+
+
+class Alone:
+    """A process that meets nobody, of one or of several."""
+
+    def __init__(self, rank: int = 0, size: int = 1) -> None:
+        self.rank, self.size = rank, size
+
+    def allgather(self, value: Any) -> list[Any]:
+        """See Meeting."""
+        return [value]
+
+
+class ThroughMpi:
+    """The ranks of an mpi4py communicator."""
+
+    def __init__(self, comm: Any) -> None:
+        self.comm, self.rank, self.size = comm, comm.Get_rank(), comm.Get_size()
+
+    def allgather(self, value: Any) -> list[Any]:
+        """See Meeting. Who waits sleeps: a core that spins would spoil what others measure meanwhile."""
+        ready = self.comm.Ibarrier()
+        while not ready.Test():
+            time.sleep(0.001)
+        values: list[Any] = self.comm.allgather(value)
+        return values
+
+
+class InFolder:
+    """Ranks that see one folder: rank 0 collects what the others write there, and writes the list.
+
+    Files appear under their name by renaming, so that nobody reads half of one. A rank that does not come within
+    `patience` seconds is None from then on; ranks that see no list after twice as long raise MeetingError.
+    """
+
+    def __init__(self, folder: Path, rank: int, size: int, patience: float) -> None:
+        self.folder, self.rank, self.size, self.patience = folder, rank, size, patience
+        self.step = 0
+        self.present = set(range(size))
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def allgather(self, value: Any) -> list[Any]:
+        """See Meeting."""
+        self.step += 1
+        self._write(f"{self.step}-{self.rank}", value)
+        if self.rank == 0:
+            self._wait(lambda: all(self._path(rank).exists() for rank in self.present), self.patience)
+            self.present = {rank for rank in self.present if self._path(rank).exists()}
+            said = {str(rank): json.loads(self._path(rank).read_text()) for rank in self.present}
+            self._write(f"{self.step}-all", said)
+            return [said.get(str(rank)) for rank in range(self.size)]
+        answer = self.folder / f"{self.step}-all"
+        if not self._wait(answer.exists, 2 * self.patience + 5):
+            raise MeetingError(f"no word from rank 0 in {self.folder}: is it a folder that all hosts share?")
+        said = json.loads(answer.read_text())
+        if str(self.rank) not in said:
+            raise MeetingError(f"rank {self.rank} came too late to the meeting in {self.folder}")
+        return [said.get(str(rank)) for rank in range(self.size)]
+
+    def close(self) -> None:
+        """Take the folder away when everybody has read what is in it; nobody ends before."""
+        with contextlib.suppress(MeetingError):
+            self.allgather(None)
+        if self.rank == 0:
+            time.sleep(10 * POLL)
+            shutil.rmtree(self.folder, ignore_errors=True)
+        else:
+            self._wait(lambda: not self.folder.exists(), 5)
+
+    def _path(self, rank: int) -> Path:
+        return self.folder / f"{self.step}-{rank}"
+
+    def _write(self, name: str, value: Any) -> None:
+        fresh = self.folder / f".{name}.{os.getpid()}"
+        fresh.write_text(json.dumps(value))
+        fresh.replace(self.folder / name)
+
+    def _wait(self, done: Callable[[], bool], seconds: float) -> bool:
+        deadline = time.monotonic() + seconds
+        while not done():
+            if time.monotonic() > deadline:
+                return False
+            with contextlib.suppress(FileNotFoundError):
+                os.scandir(self.folder).close()  # makes a network file system look again
+            time.sleep(POLL)
+        return True
+
+
+class AtHub:
+    """A process that the hub started over ssh: a line of JSON to the hub, a line with all ranks' values back."""
+
+    def __init__(self, rank: int, size: int) -> None:
+        self.rank, self.size = rank, size
+
+    def allgather(self, value: Any) -> list[Any]:
+        """See Meeting."""
+        print(json.dumps({"value": value}), flush=True)
+        answer = sys.stdin.readline()
+        if not answer:
+            raise MeetingError("the hub is gone")
+        values: list[Any] = json.loads(answer)
+        return values

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rails: the network devices of a node, and which of its ranks is near which."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from hpccoll.checks import placement
+from hpccoll.checks.finding import WARNING, Card, Facts, Finding, Job, ranks
+
+NAME = "rails"
+SYS = Path("/sys/class")
+
+
+def collect(root: Path = SYS) -> Facts:
+    """Ports with hardware behind them: name, declared rate (bit/s), PCI address, NUMA node, up or not."""
+    return {"devices": sorted([*_infiniband(root), *_ethernet(root)], key=lambda d: str(d["name"]))}
+
+
+def _infiniband(root: Path) -> list[Facts]:
+    found = []
+    for port in sorted((root / "infiniband").glob("*/ports/*")):
+        rate = re.match(r"([\d.]+) Gb/sec", _read(port / "rate"))
+        device = port.parent.parent
+        found.append(
+            _device(f"{device.name}:{port.name}", device / "device")
+            | {
+                "kind": "rdma",
+                "up": "ACTIVE" in _read(port / "state"),
+                "rate": float(rate[1]) * 1e9 if rate else None,
+            }
+        )
+    return found
+
+
+def _ethernet(root: Path) -> list[Facts]:
+    found = []
+    for net in sorted((root / "net").glob("*")):
+        if (net / "device").exists() and not (net / "device" / "infiniband").exists():
+            speed = _read(net / "speed")
+            rate = float(speed) * 1e6 if speed.isdigit() else None
+            found.append(
+                _device(net.name, net / "device")
+                | {"kind": "ethernet", "up": _read(net / "operstate") == "up", "rate": rate}
+            )
+    return found
+
+
+def _device(name: str, device: Path) -> Facts:
+    numa = _read(device / "numa_node")
+    return {"name": name, "pci": device.resolve().name, "numa": int(numa) if numa.isdigit() else None}
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
+
+
+def best(card: Card) -> list[Facts]:
+    """The node's fastest kind of device that is up: these are its rails."""
+    usable = [d for d in card.facts[NAME]["devices"] if d["up"]]
+    rdma = [d for d in usable if d["kind"] == "rdma"]
+    fastest = max((d["rate"] or 0 for d in rdma or usable), default=0)
+    return [d for d in rdma or usable if (d["rate"] or 0) == fastest]
+
+
+def assign(cards: list[Card]) -> dict[int, str]:
+    """A rail for each rank of a node: of those on its NUMA node the one with the fewest ranks, else of all."""
+    rails = best(cards[0])
+    load = {rail["name"]: 0 for rail in rails}
+    chosen = {}
+    for card in cards:
+        domains = card.facts[placement.NAME].get("numa", [])
+        near = [r for r in rails if r["numa"] in domains] if len(domains) == 1 else []
+        names = [r["name"] for r in near or rails]
+        if names:
+            chosen[card.rank] = min(names, key=lambda name: load[name])
+            load[chosen[card.rank]] += 1
+    return chosen
+
+
+def judge(job: Job) -> list[Finding]:
+    """Rails without a rank near them; nodes with fewer rails than the others."""
+    found = []
+    counts = {card.host: len(best(card)) for card in job.leaders}
+    most = max(counts.values(), default=0)
+    fewer = {host: n for host, n in counts.items() if n < most}
+    if fewer:
+        shown = ", ".join(f"{host} has {n}" for host, n in list(fewer.items())[:8])
+        found.append(
+            Finding(
+                NAME,
+                WARNING,
+                f"{shown} of the {most} network devices that other nodes have up",
+                "the slowest node sets the pace of all",
+                "Look at `ibstat`, `ip link` there; leave the node out (`--exclude`) until it is repaired",
+            )
+        )
+    for cards in job.nodes.values():
+        found += _idle_rails(cards)
+    return found
+
+
+def _idle_rails(cards: list[Card]) -> list[Finding]:
+    rails, bound = best(cards[0]), [c.facts[placement.NAME].get("numa", []) for c in cards]
+    if len(rails) < 2 or any(len(domains) != 1 for domains in bound):
+        return []
+    covered = {domains[0] for domains in bound}
+    idle = [r["name"] for r in rails if r["numa"] is not None and r["numa"] not in covered]
+    if not idle or len(cards) < len(rails):
+        return []
+    return [
+        Finding(
+            NAME,
+            WARNING,
+            f"{cards[0].host}: no rank is bound near {', '.join(idle)} ({ranks(c.rank for c in cards)} are on NUMA "
+            f"nodes {sorted(covered)})",
+            "traffic of that device crosses the socket link, or the device stays idle",
+            "Spread the ranks over the sockets: `srun --distribution=block:cyclic`, `mpirun --map-by numa`",
+        )
+    ]

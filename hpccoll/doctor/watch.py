@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A child that calls MPI, watched: how far it came, and where it hangs if it does.
+
+MPI_Init does not return in many broken set-ups, holds Python's lock meanwhile, and cannot be interrupted; so it
+happens in another process than the one that reports.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import select
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hpccoll.checks.finding import Facts
+
+
+@dataclass
+class Outcome:
+    """How the child ended."""
+
+    report: Facts | None = None
+    """What it found, if it came so far."""
+    stage: str = "start of Python"
+    """What it was doing last."""
+    seconds: float = 0.0
+    """How long it had been doing that."""
+    status: int | None = None
+    """Its exit status; None: it hung and was killed."""
+    stack: list[str] = field(default_factory=list)
+    """Where it hung, innermost first: functions of Python and, if there is a gdb, of the libraries."""
+    waits_for: list[str] = field(default_factory=list)
+    """Addresses that it was connecting to without an answer."""
+
+
+def run(module: str, given: Facts, patience: float, say: Callable[[str, float], None]) -> Outcome:
+    """Run `python -m module`, with `given` as JSON on its stdin, as long as it reports a new stage in time.
+
+    Descriptors stay open for the child: some launchers hand their connection down as one (PMI_FD).
+
+    :param patience: seconds that one stage may take
+    :param say: called about every 10 s with the stage and its seconds
+    """
+    reading, writing = os.pipe()
+    os.set_inheritable(writing, True)
+    with tempfile.TemporaryFile() as stacks:
+        os.set_inheritable(stacks.fileno(), True)
+        command = [sys.executable, "-m", module, str(writing), str(stacks.fileno())]
+        child = subprocess.Popen(command, stdin=subprocess.PIPE, close_fds=False)
+        os.close(writing)
+        try:
+            _hand_over(child, given)
+            outcome = _follow(child, reading, patience, say)
+            if outcome.status is None:
+                outcome.stack = _stack(child.pid, stacks)
+                outcome.waits_for = connecting(child.pid)
+        finally:
+            os.close(reading)
+            child.kill()
+            child.wait()
+    return outcome
+
+
+def _hand_over(child: subprocess.Popen[bytes], given: Facts) -> None:
+    assert child.stdin is not None
+    with contextlib.suppress(BrokenPipeError):
+        child.stdin.write(json.dumps(given).encode() + b"\n")
+        child.stdin.flush()
+
+
+def _follow(
+    child: subprocess.Popen[bytes], reading: int, patience: float, say: Callable[[str, float], None]
+) -> Outcome:
+    """Read stages and the report until the child ends or a stage lasts too long."""
+    outcome, text = Outcome(), b""
+    began = said = time.monotonic()
+    while True:
+        ready, _, _ = select.select([reading], [], [], 0.5)
+        now = time.monotonic()
+        if ready:
+            piece = os.read(reading, 1 << 16)
+            if not piece:
+                outcome.status = child.wait()
+                return outcome
+            *lines, text = (text + piece).split(b"\n")
+            for message in map(json.loads, lines):
+                outcome.report = message.get("report", outcome.report)
+                outcome.stage = message.get("stage", outcome.stage)
+            began = said = now
+        outcome.seconds = now - began
+        if outcome.seconds > patience:
+            return outcome
+        if now - said > 10:
+            said = now
+            say(outcome.stage, outcome.seconds)
+
+
+def _stack(pid: int, stacks: Any) -> list[str]:
+    """What the child is doing: libraries' functions by gdb if there is one, then Python's by faulthandler."""
+    os.kill(pid, signal.SIGUSR1)
+    native = _native_stack(pid) or _kernel_wait(pid)
+    deadline = time.monotonic() + 2
+    while stacks.seek(0, os.SEEK_END) == 0 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    frames = re.findall(r'File ".*?([^/"]+)", line (\d+) in (\S+)', _text(stacks))
+    return native + [f"{file}:{line} {function}" for file, line, function in frames]
+
+
+def _text(file: Any) -> str:
+    file.seek(0)
+    text: bytes = file.read()
+    return text.decode(errors="replace")
+
+
+def _native_stack(pid: int) -> list[str]:
+    """The functions of the first thread below the Python interpreter's own."""
+    if not shutil.which("gdb"):
+        return []
+    command = [
+        "gdb",
+        "-p",
+        str(pid),
+        "-batch",
+        "-nx",
+        "-ex",
+        "set debuginfod enabled off",
+        "-ex",
+        "thread 1",
+        "-ex",
+        "bt 40",
+    ]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=30, check=False, stdin=subprocess.DEVNULL
+        )
+    except (subprocess.TimeoutExpired, OSError):
+        return []
+    found = re.findall(r"^#\d+\s+(?:0x[0-9a-f]+ in )?([\w.@]+)", done.stdout, re.MULTILINE)
+    frames = [name.removeprefix("__GI_").strip("_") for name in found]
+    python = next(
+        (i for i, name in enumerate(frames) if re.match("Py|py|cfunction|time_", name)), len(frames)
+    )
+    return list(dict.fromkeys(frames[:python]))
+
+
+def _kernel_wait(pid: int) -> list[str]:
+    """The function of the kernel that the process sleeps in, if it says."""
+    try:
+        where = Path(f"/proc/{pid}/wchan").read_text()
+    except OSError:
+        return []
+    return [f"kernel: {where}"] if where not in ("", "0") else []
+
+
+def connecting(pid: int) -> list[str]:
+    """Addresses that the process is connecting to: its sockets in the state SYN_SENT."""
+    own = set()
+    with contextlib.suppress(OSError):
+        for entry in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                own.add(os.readlink(entry))
+    found = []
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]:
+            words = line.split()
+            if words[3] == "02" and f"socket:[{words[9]}]" in own:
+                host, port = words[2].split(":")
+                address = socket.inet_ntoa(struct.pack("=I", int(host, 16)))
+                found.append(f"{address}:{int(port, 16)}")
+    return found

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The checks of every init(): one line for what is surely not meant, silence for what is."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from cards import card
+
+from hpccoll import testing
+from hpccoll.checks import at_start
+
+pytestmark = pytest.mark.timeout(60)
+INIT = "import hpccoll; hpccoll.init(verbose=0); hpccoll.barrier(); hpccoll.shutdown()"
+MANY = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core cannot leave another free")
+
+
+def lines(*before: str, ranks: int = 2, **variables: str) -> list[str]:
+    """What a job prints about its checks."""
+    command = [*before, sys.executable, "-m", "hpccoll", "run", "-np", str(ranks), "--timeout", "40"]
+    done = subprocess.run(
+        [*command, sys.executable, "-c", INIT],
+        env={**os.environ, **variables}, capture_output=True, text=True, timeout=50,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return [line for line in done.stderr.splitlines() if line.startswith("hpccoll: check:")]
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_ordinary_jobs_are_met_with_silence(ranks: int) -> None:
+    assert lines(ranks=ranks) == []
+
+
+@MANY
+def test_two_ranks_on_one_core_while_another_is_free() -> None:
+    core = str(min(os.sched_getaffinity(0)))
+    (line,) = lines("taskset", "-c", core)
+    assert f"ranks 0-1 are bound to cpu {core} while cpu" in line
+    assert "Bind each rank" in line
+
+
+@MANY
+def test_the_knob_silences_it() -> None:
+    core = str(min(os.sched_getaffinity(0)))
+    assert lines("taskset", "-c", core, HPCCOLL_CHECK="0") == []
+
+
+def test_more_threads_than_cores_are_one_line() -> None:
+    (line,) = lines(OMP_NUM_THREADS="999")
+    assert "ranks 0-1: OMP_NUM_THREADS=999 on" in line
+
+
+def test_threads_of_one_process_are_not_checked(capfd: pytest.CaptureFixture[str]) -> None:
+    testing.run(testing.threads(4), lambda world: world.shutdown())
+    assert "hpccoll: check:" not in capfd.readouterr().err
+
+
+def facts(rank: int, node: int, **changes: object) -> dict[str, dict[str, object]]:
+    return card(rank, node, **changes).facts  # type: ignore[arg-type]
+
+
+def test_a_full_shared_memory_and_the_name_trap() -> None:
+    """Room for one World but not for two; a host that calls itself 127.0.1.1 beside another one."""
+    tight = facts(0, 0, memory={"free": 8 << 20, "total": 64 << 20})
+    trapped = facts(1, 1, names={"in /etc/hosts": ["127.0.1.1"]})
+    shared, trap = at_start.lines([0, 1], [tight, trapped])
+    assert "h1: /dev/shm has 8 MiB free of 64 MiB; a World of 1 ranks" in shared
+    assert "/etc/hosts of h2 gives h2 the address 127.0.1.1" in trap
+
+
+def test_what_init_itself_raises_is_not_said_twice() -> None:
+    assert at_start.lines([0], [facts(0, 0, memory={"free": 0, "total": 1 << 20})]) == []
+
+
+def test_a_finding_of_all_nodes_is_one_line() -> None:
+    crowd = [facts(r, r // 2, placement={"cpus": "0", "threads": 1}) for r in range(64)]
+    (line,) = at_start.lines([r // 2 for r in range(64)], crowd)
+    assert "and 29 more like these" in line

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`hpccoll doctor` as people start it: alone, in a job, and where MPI does not come up."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def hpccoll(*words: object, folder: Path | None = None, **variables: str) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "hpccoll", *map(str, words)],
+        cwd=folder, env={**os.environ, **variables}, capture_output=True, text=True, timeout=100,
+    )  # fmt: skip
+    return done.returncode, done.stdout, done.stderr
+
+
+def job(ranks: int, *words: object, **more: object) -> tuple[int, str, str]:
+    """`hpccoll doctor` in a job of some ranks."""
+    command = [sys.executable, "-m", "hpccoll", "doctor", *words]
+    return hpccoll("run", "-np", ranks, "--timeout", 60, *command, **more)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def planted(build_c: Callable[..., Path]) -> str:
+    return str(build_c("tests/doctor/hang.c", flags=("-shared", "-fPIC"), name="hang.so"))
+
+
+def test_alone_it_says_what_it_cannot_see(tmp_path: Path) -> None:
+    status, said, errors = hpccoll("doctor", folder=tmp_path)
+    assert status == 0, said + errors
+    assert "1 of 1 rank on 1 node" in said
+    assert "note: launcher: one process: nothing was looked at between nodes" in said
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_job_is_measured_and_the_report_is_json_once() -> None:
+    status, said, errors = job(2, "--json", "--model", "resnet-50")
+    assert status == 0, said + errors
+    report = json.loads(said)
+    assert report["ranks"] == report["of"] == 2
+    assert [row["rank"] for row in report["placement"]] == [0, 1]
+    assert report["system"]["MPI"] != "not up"
+    (inside,) = report["inside"]
+    assert inside["ranks"] == 2
+    assert inside["large"] > inside["small"] > 0
+    assert 0 < report["training"]["efficiency"] <= 1
+    assert "resnet-50 on 1 node (102.2 MB and 111 ms" in report["training"]["sentence"]
+
+
+def test_what_is_required_and_cannot_be_had_is_an_error() -> None:
+    status, said, _ = job(1, "--require", "bandwidth=10Gbit")
+    assert status == 1
+    assert "error: network: no link between nodes was measured" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--require", "speed=3"], "'speed=3' is not bandwidth="),
+        (["--bytes", "1e6"], "--bytes N and --compute SECONDS"),
+        (["--model", "resnet-50", "--overlap", "2"], "a share from 0 to 1"),
+        (["--require", "latency=1us", "--no-measuring"], "needs a measurement"),
+        (["-H", "h1:x"], "is not HOST or HOST:RANKS"),
+        (["--model", "no-such"], "invalid choice"),
+    ],
+)
+def test_usage(words: list[str], text: str) -> None:
+    status, said, errors = hpccoll("doctor", *words)
+    assert status == 2, said
+    assert text in errors
+
+
+def test_a_hang_in_mpi_init_is_reported_by_one_rank_for_all(planted: str, tmp_path: Path) -> None:
+    status, said, errors = job(3, "--json", "--patience", 3, "--meet", tmp_path, LD_PRELOAD=planted)
+    assert status == 1, said + errors
+    report = json.loads(said)
+    assert report["ranks"] == 3
+    hang = next(f for f in report["findings"] if f["check"] == "mpi")
+    assert hang["seen"].startswith("MPI_Init_thread has not returned after 3")
+    assert "on ranks 0-2" in hang["seen"]
+    assert "inside.py" in hang["seen"]
+    assert os.listdir(tmp_path) == []
+
+
+def test_where_there_is_nowhere_to_meet_each_rank_reports_with_its_host(planted: str) -> None:
+    status, said, errors = job(2, "--patience", 2, "--meet", "/proc/no/such", LD_PRELOAD=planted)
+    assert status == 1
+    host = os.uname().nodename
+    assert f"{host} rank 0: error: mpi: MPI_Init_thread has not returned" in said
+    assert f"{host} rank 1: error: mpi: MPI_Init_thread has not returned" in said
+    assert "reports alone" in errors
+
+
+def test_an_end_in_mpi_init_is_reported(planted: str, tmp_path: Path) -> None:
+    status, said, errors = hpccoll("doctor", LD_PRELOAD=planted, PLANTED="exit", folder=tmp_path)
+    assert status == 1, said + errors
+    assert "MPI_Init_thread ended the process (status 3) on rank 0" in " ".join(said.split())
+
+
+def test_no_mpi_library_at_all() -> None:
+    status, said, _ = hpccoll("doctor", "--json", MPI4PY_LIBMPI="/no/such/libmpi.so")
+    assert status == 1
+    (finding,) = [f for f in json.loads(said)["findings"] if f["severity"] == "error"]
+    assert "loading mpi4py and the MPI library ended the process" in finding["seen"]
