@@ -95,7 +95,6 @@ class Compression:
 
 def on_the_wire(compressor: Any, *tensors: torch.Tensor) -> compression.Compression | None:
     """The library's conversion for `tensors`, if it knows one that does what the compressor does."""
-    if all(tensor.dtype in (torch.float32, torch.float64) for tensor in tensors):
-        wire: compression.Compression | None = getattr(compressor, "wire", None)
-        return wire
-    return None
+    wire: compression.Compression | None = getattr(compressor, "wire", None)
+    fits = wire is not None and all(tensor.dtype in (torch.float32, torch.float64) for tensor in tensors)
+    return wire if fits else None

@@ -34,7 +34,7 @@ Tensor = torch.Tensor
 
 
 def _recorded(*tensors: Tensor) -> bool:
-    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+    return torch.is_grad_enabled() and any(getattr(tensor, "requires_grad", False) for tensor in tensors)
 
 
 def _apply(function: Any, *args: Any) -> Any:

@@ -103,6 +103,8 @@ def _adasum(
     """Adasum is formed in float32 or wider, each tensor for itself."""
     requests: list[Request] = []
     for i, source in enumerate(sources):
+        if not source.is_floating_point():
+            raise errors.UnsupportedError(f"Adasum of {source.dtype}: it is for floating-point values")
         wide = source.detach().to(torch.promote_types(source.dtype, torch.float32))
         requests.append(adasum.begin(wide.numpy(), names.member(name, i, len(sources)), world))
 

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Adasum beside its definition in NumPy: on threads here, and under MPI as an operation on tensors."""
+
+import numpy as np
+import pytest
+import torch
+
+import hpccoll
+import hpccoll.torch as hvd
+from hpccoll import testing
+from hpccoll.horovod import adasum
+
+
+def defined(vectors: list[np.ndarray]) -> np.ndarray:
+    """The definition, pair by pair, in float64."""
+    if len(vectors) == 1:
+        return vectors[0]
+    half = len(vectors) // 2
+    a, b = defined(vectors[:half]), defined(vectors[half:])
+    aa, bb, ab = a.ravel() @ a.ravel(), b.ravel() @ b.ravel(), a.ravel() @ b.ravel()
+    return a * (1 - (ab / (2 * aa) if aa else 0)) + b * (1 - (ab / (2 * bb) if bb else 0))
+
+
+def vectors(n: int, shape: tuple[int, ...], scale: float = 1.0) -> list[np.ndarray]:
+    generator = np.random.default_rng(5)
+    return [scale * generator.standard_normal(shape) for _ in range(n)]
+
+
+def test_definition():
+    a, b = np.array([3.0, 0]), np.array([0, 2.0])
+    np.testing.assert_array_equal(defined([a, b]), a + b)  # orthogonal: the sum
+    np.testing.assert_array_equal(defined([a, a]), a)  # parallel: the mean
+
+
+@pytest.mark.parametrize("nodes", ["1", "2", "1+1", "4", "2+2"])
+def test_against_the_definition(nodes):
+    n = sum(map(int, nodes.split("+")))
+    cases = [
+        (shape, dtype) for shape in ((), (1,), (3,), (17, 5), (5000,)) for dtype in (np.float32, np.float64)
+    ]
+
+    def program(world: hpccoll.World) -> None:
+        order = np.random.default_rng(world.rank).permutation(len(cases))
+        begun = {}
+        for i in order:
+            shape, dtype = cases[i]
+            x = vectors(n, shape)[world.rank].astype(dtype)
+            begun[i] = adasum.begin(x, f"case {i}", world)
+        for i in reversed(order):
+            shape, dtype = cases[i]
+            got = begun[i].wait()
+            assert begun[i].done()
+            assert (got.shape, got.dtype) == (shape, dtype)
+            tolerance = 1e-5 if dtype == np.float32 else 1e-12
+            np.testing.assert_allclose(got, defined(vectors(n, shape)), rtol=tolerance, atol=tolerance)
+
+    testing.run(testing.threads(n, nodes=nodes if "+" in nodes else ""), program)
+
+
+def test_zeros_and_extremes():
+    """A zero vector is added as it is; squares that float32 cannot hold are summed in float64."""
+
+    def program(world: hpccoll.World) -> None:
+        for scale in (0.0, 1e-30, 1e30):
+            inputs = vectors(2, (9,), scale)
+            if world.rank == 0:
+                inputs[0] = np.zeros(9)
+            got = adasum.begin(inputs[world.rank].astype(np.float32), None, world).wait()
+            np.testing.assert_allclose(got, defined([np.zeros(9), inputs[1]]), rtol=1e-6)
+
+    testing.run(testing.threads(2), program)
+
+
+def test_other_numbers_of_ranks_are_refused():
+    def program(world: hpccoll.World) -> None:
+        with pytest.raises(NotImplementedError, match="a power of two of ranks, the process set has 3"):
+            adasum.begin(np.ones(3), None, world)
+
+    testing.run(testing.threads(3), program)
+
+
+def test_where_mpi_allows_one_thread():
+    """Then it is finished on return."""
+
+    def program(world: hpccoll.World) -> None:
+        procedure = adasum.begin(vectors(2, (7,))[world.rank], "x", world)
+        assert procedure.done()
+        np.testing.assert_allclose(procedure.wait(), defined(vectors(2, (7,))))
+
+    testing.make_and_run(2, program, nodes="1+1", level="FUNNELED")
+
+
+@pytest.mark.mpi(min_size=1)
+@pytest.mark.usefixtures("job")
+def test_of_tensors(ranks):
+    n, me = ranks.size(), ranks.rank()
+    if n & (n - 1):
+        with pytest.raises(NotImplementedError):
+            hvd.allreduce(torch.ones(3), op=hvd.Adasum, process_set=ranks)
+        return
+    for dtype, tolerance in (
+        (torch.float16, 2e-3),
+        (torch.bfloat16, 2e-2),
+        (torch.float32, 1e-5),
+        (torch.float64, 1e-12),
+    ):
+        tensors = [torch.from_numpy(one).to(dtype) for one in vectors(n, (6, 7))]
+        want = torch.from_numpy(defined([one.double().numpy() for one in tensors])).to(dtype)
+        how = {"op": hvd.Adasum, "process_set": ranks}
+        mine = tensors[me].clone()
+        torch.testing.assert_close(hvd.allreduce(mine, **how), want, rtol=tolerance, atol=tolerance)
+        grouped = hvd.grouped_allreduce([mine, mine], name="two", **how)
+        torch.testing.assert_close(grouped, [want, want], rtol=tolerance, atol=tolerance)
+        assert hvd.allreduce_(mine, **how) is mine
+        torch.testing.assert_close(mine, want, rtol=tolerance, atol=tolerance)
+    with pytest.raises(ValueError, match="counts: Adasum of"):
+        hvd.allreduce(torch.ones(3, dtype=torch.int32), name="counts", **how)
