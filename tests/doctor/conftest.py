@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes cards.py of this room and cluster.py of the room netns importable."""
+"""Makes cards.py of this room and hosts.py of the room netns importable."""
 
 import sys
 from pathlib import Path

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster import cluster, python
+from hosts import cluster, python
 
 RATE = 100
 """Mbit/s of the shaped links."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cluster import cluster, python
+from hosts import cluster, python
 
 ELEMENTS = 2_000_000
 
