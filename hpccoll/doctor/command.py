@@ -46,6 +46,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--meet", default=".", metavar="FOLDER",
         help="where ranks exchange what they see while MPI is not up; all hosts must share it (default: this folder)",
     )  # fmt: skip
+    add(
+        "--gpu-aware",
+        action="store_true",
+        help="only try whether MPI can use device memory (a step of its own)",
+    )
     needs = parser.add_argument_group("what a training needs")
     needs.add_argument(
         "--model", choices=training.MODELS, help="bytes and time of a step that were published"
@@ -75,7 +80,7 @@ def main(arguments: argparse.Namespace) -> int:
     except (ValueError, LaunchError) as error:
         print(f"hpccoll doctor: {error}", file=sys.stderr)
         return 2
-    return in_job(options, arguments)
+    return gpu_aware_mpi(arguments) if arguments.gpu_aware else in_job(options, arguments)
 
 
 def read_options(arguments: argparse.Namespace) -> Facts:
@@ -128,21 +133,39 @@ def in_job(options: Facts, arguments: argparse.Namespace) -> int:
     """Look, let a child try MPI, and where that does not come up meet the others without it."""
     card = examine.look()
     said = claim.read(config.environment())
-    stage = _reporter(card, said)
     given = {"card": vars(card), "options": options}
-    outcome = watch.run("hpccoll.doctor.inside", given, arguments.patience, stage)
+    outcome = watch.run("hpccoll.doctor.inside", given, arguments.patience, _reporter(said))
     if outcome.report is not None or outcome.status == 0:
         return show(outcome.report, arguments.json)
     card.facts[mpi.NAME] = mpi.failed(outcome)
     return without_mpi(card, said, options, arguments)
 
 
-def _reporter(card: Card, said: claim.Claim) -> Callable[[str, float], None]:
+def _reporter(said: claim.Claim) -> Callable[[str, float], None]:
+    """Rank 0 says every now and then what it waits for."""
+
     def say(stage: str, seconds: float) -> None:
         if said.rank == 0:
-            print(f"hpccoll doctor: {card.host}: {seconds:.0f} s in {stage}", file=sys.stderr, flush=True)
+            print(f"hpccoll doctor: rank 0: {seconds:.0f} s in {stage}", file=sys.stderr, flush=True)
 
     return say
+
+
+def gpu_aware_mpi(arguments: argparse.Namespace) -> int:
+    """Let a child try; rank 0 prints the verdict, and each rank whose child died does. 0: proved on all ranks."""
+    said = claim.read(config.environment())
+    outcome = watch.run("hpccoll.doctor.gpu_aware", {}, arguments.patience, _reporter(said))
+    verdict = outcome.report
+    if verdict is None:
+        end = (
+            "did not return" if outcome.status is None else f"ended the process with status {outcome.status}"
+        )
+        verdict = {"proved": False, "why": f"{outcome.stage} {end}", "device": ""}
+    if said.rank == 0 or outcome.report is None:
+        line = "proved" if verdict["proved"] else f"not proved: {verdict['why']}"
+        where = f" ({said.size} ranks, {verdict['device']})" if verdict["proved"] else ""
+        print(json.dumps(verdict) if arguments.json else f"GPU-aware MPI: {line}{where}", flush=True)
+    return int(not verdict["proved"])
 
 
 def without_mpi(card: Card, said: claim.Claim, options: Facts, arguments: argparse.Namespace) -> int:

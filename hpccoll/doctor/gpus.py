@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPUs: how many the node has, which of them a rank sees, where they are; and whether MPI can read their memory.
+"""GPUs: how many the node has, which of them a rank sees, and where they are.
 
-The driver is asked in a process of its own: a CUDA context costs memory, and does not survive a fork.
+Whether MPI can use their memory is tried by `hpccoll doctor --gpu-aware`, a job step of its own (gpu_aware.py).
 """
 
 from __future__ import annotations
@@ -13,34 +13,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hpccoll.checks import placement
-from hpccoll.checks.finding import ERROR, WARNING, Card, Facts, Finding, Job, ranks
+from hpccoll.checks.finding import ERROR, NOTE, WARNING, Card, Facts, Finding, Job, ranks, some
 
 NAME = "gpus"
 DRIVER = Path("/proc/driver/nvidia/gpus")
 SYS = Path("/sys/bus/pci/devices")
 SECONDS = 60
-
-ASK_DRIVER = """
-import ctypes, json
-cuda = ctypes.CDLL("libcuda.so.1")
-def call(name, *arguments):
-    status = getattr(cuda, name)(*arguments)
-    if status:
-        text = ctypes.c_char_p()
-        cuda.cuGetErrorString(status, ctypes.byref(text))
-        raise SystemExit(f"{name}: {(text.value or b'').decode() or status}")
-call("cuInit", 0)
-count = ctypes.c_int()
-call("cuDeviceGetCount", ctypes.byref(count))
-found = []
-for number in range(count.value):
-    device, bus, name = ctypes.c_int(), ctypes.create_string_buffer(32), ctypes.create_string_buffer(128)
-    call("cuDeviceGet", ctypes.byref(device), number)
-    call("cuDeviceGetPCIBusId", bus, 32, device)
-    call("cuDeviceGetName", name, 128, device)
-    found.append({"pci": bus.value.decode().lower(), "name": name.value.decode()})
-print(json.dumps(found))
-"""
 
 
 def collect(env: Mapping[str, str]) -> Facts:
@@ -58,8 +36,9 @@ def visible() -> Facts:
     """What libcuda shows to a process with this environment."""
     try:
         asked = subprocess.run(
-            [sys.executable, "-c", ASK_DRIVER], capture_output=True, text=True, timeout=SECONDS, check=False
-        )
+            [sys.executable, "-m", "hpccoll.doctor.cuda_driver"],
+            capture_output=True, text=True, timeout=SECONDS, check=False,
+        )  # fmt: skip
     except subprocess.TimeoutExpired:
         return {"visible": [], "why none": f"the driver did not answer in {SECONDS} s"}
     if asked.returncode:
@@ -78,8 +57,16 @@ def numa(pci: str) -> int | None:
 
 
 def judge(job: Job) -> list[Finding]:
-    """GPUs that are hidden, shared or far away."""
-    return [
+    """GPUs that are hidden, shared or far away; what has not been tried yet."""
+    untried = [card.host for card in job.cards if card.facts[NAME]["visible"]]
+    note = Finding(
+        NAME,
+        NOTE,
+        f"GPUs on {some(untried)}: whether MPI can use their memory was not tried",
+        "a wrong belief is a crash or a wrong sum",
+        "Try it in a step of its own, started like this one: `hpccoll doctor --gpu-aware`",
+    )
+    return [note] * bool(untried) + [
         finding
         for cards in job.nodes.values()
         for found in (_hidden(cards), _shared(cards), _far(cards))

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The CUDA driver by ctypes, as far as the doctor needs it; as a program it prints the visible devices as JSON.
+
+Neither the CUDA toolkit nor a framework is needed. A process that has opened the driver holds memory on a device
+and must not fork, so that this is used in processes of its own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from typing import Any
+
+
+class DriverError(Exception):
+    """The driver is not there, or a call of it failed; the text says which."""
+
+
+class Driver:
+    """libcuda.so.1, initialised."""
+
+    def __init__(self) -> None:
+        try:
+            self.library = ctypes.CDLL("libcuda.so.1")
+        except OSError as error:
+            raise DriverError(str(error)) from None
+        self("cuInit", 0)
+
+    def __call__(self, name: str, *arguments: Any) -> None:
+        """Call a function of the driver; DriverError unless it returns 0."""
+        status: int = getattr(self.library, name)(*arguments)
+        if status:
+            text = ctypes.c_char_p()
+            self.library.cuGetErrorString(status, ctypes.byref(text))
+            raise DriverError(f"{name}: {(text.value or b'').decode() or f'status {status}'}")
+
+    def count(self) -> int:
+        """Devices that this process may use."""
+        count = ctypes.c_int()
+        self("cuDeviceGetCount", ctypes.byref(count))
+        return count.value
+
+    def describe(self, number: int) -> dict[str, str]:
+        """PCI address and name of a device."""
+        device, bus, name = ctypes.c_int(), ctypes.create_string_buffer(32), ctypes.create_string_buffer(128)
+        self("cuDeviceGet", ctypes.byref(device), number)
+        self("cuDeviceGetPCIBusId", bus, 32, device)
+        self("cuDeviceGetName", name, 128, device)
+        return {"pci": bus.value.decode().lower(), "name": name.value.decode()}
+
+    def use(self, number: int) -> None:
+        """Make a device the current one."""
+        device, context = ctypes.c_int(), ctypes.c_void_p()
+        self("cuDeviceGet", ctypes.byref(device), number)
+        self("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+        self("cuCtxSetCurrent", context)
+
+    def allocate(self, nbytes: int) -> int:
+        """The address of new memory on the current device."""
+        address = ctypes.c_uint64()
+        self("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(nbytes))
+        return address.value
+
+    def to_device(self, address: int, data: Any) -> None:
+        """Copy a NumPy array to device memory."""
+        self(
+            "cuMemcpyHtoD_v2",
+            ctypes.c_uint64(address),
+            ctypes.c_void_p(data.ctypes.data),
+            ctypes.c_size_t(data.nbytes),
+        )
+
+    def to_host(self, data: Any, address: int) -> None:
+        """Copy device memory to a NumPy array."""
+        self(
+            "cuMemcpyDtoH_v2",
+            ctypes.c_void_p(data.ctypes.data),
+            ctypes.c_uint64(address),
+            ctypes.c_size_t(data.nbytes),
+        )
+
+
+def main() -> None:
+    """Print the devices; exit with the driver's words where there are none to be had."""
+    try:
+        driver = Driver()
+        print(json.dumps([driver.describe(number) for number in range(driver.count())]))
+    except DriverError as error:
+        raise SystemExit(str(error)) from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The watched side of watch.py: a process that says before each stage what it will do."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import json
+import os
+import signal
+import sys
+from typing import Any
+
+from hpccoll.checks.finding import Facts
+
+
+class Stages:
+    """The pipe to the watcher. Made from the arguments that watch.run gave; SIGUSR1 writes the Python stack down."""
+
+    def __init__(self) -> None:
+        self.pipe, stacks = int(sys.argv[1]), int(sys.argv[2])
+        faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=False)
+        self.given: Facts = json.loads(sys.stdin.readline())
+
+    def begin(self, name: str) -> None:
+        """Say what comes next."""
+        self._tell({"stage": name})
+
+    def report(self, facts: Facts | None) -> None:
+        """Hand the result over."""
+        self._tell({"report": facts})
+
+    def finish(self) -> None:
+        """End MPI."""
+        from mpi4py import MPI
+
+        self.begin("MPI_Finalize")
+        MPI.Finalize()
+        self.begin("the end")
+
+    def _tell(self, message: Facts) -> None:
+        data = json.dumps(message).encode() + b"\n"
+        with contextlib.suppress(BrokenPipeError):
+            while data:
+                data = data[os.write(self.pipe, data) :]
+
+
+def mpi_world(stages: Stages) -> Any:
+    """Load and start MPI, stage by stage; its world communicator."""
+    stages.begin("loading mpi4py and the MPI library")
+    import mpi4py
+
+    mpi4py.rc.initialize = False
+    from mpi4py import MPI
+
+    stages.begin("MPI_Init_thread")
+    MPI.Init_thread(MPI.THREAD_MULTIPLE)
+    return MPI.COMM_WORLD
