@@ -13,6 +13,7 @@ from hpccoll.checks.finding import Facts
 from hpccoll.doctor.cuda_driver import Driver, DriverError
 from hpccoll.doctor.stages import Stages, mpi_world
 
+COUNTS = (1, 1 << 10, 1 << 18)
 """Elements of float32: eager, in between, and rendezvous with registered memory."""
 
 
