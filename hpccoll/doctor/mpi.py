@@ -18,7 +18,7 @@ def collect(env: dict[str, str]) -> Facts:
     """Both libraries and the level, in a process where MPI is initialised."""
     from mpi4py import MPI
 
-    library = MPI.Get_library_version().strip("\0\n ").splitlines()[0]
+    library = " ".join(MPI.Get_library_version().strip("\0\n ").splitlines()[0].split())
     levels = {getattr(MPI, "THREAD_" + n): n for n in ("SINGLE", "FUNNELED", "SERIALIZED", "MULTIPLE")}
     return {
         "library": library,

@@ -21,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self
 
+from hpccoll.checks import names
 from hpccoll.checks.finding import ERROR, WARNING, Card, Facts, Finding, Job, some
 from hpccoll.doctor import addresses
 from hpccoll.doctor.meetings import Meeting
@@ -143,7 +144,8 @@ def _try(job: Job, mine: int, node: int, address: str, door: Facts) -> Facts:
         "address": address,
         "port": door["port"],
     }
-    if address in [i["address"] for i in addresses.usable(own)]:
+    one_network = own.facts[names.NAME]["network"] == other.facts[names.NAME]["network"]
+    if address in [i["address"] for i in addresses.usable(own)] and not one_network:
         return facts | {"outcome": "own", "error": f"{own.host} has this address itself"}
     began = time.monotonic()
     try:

@@ -116,7 +116,9 @@ def _stack(pid: int, stacks: Any) -> list[str]:
     while stacks.seek(0, os.SEEK_END) == 0 and time.monotonic() < deadline:
         time.sleep(0.05)
     frames = re.findall(r'File ".*?([^/"]+)", line (\d+) in (\S+)', _text(stacks))
-    return native + [f"{file}:{line} {function}" for file, line, function in frames]
+    return native + [
+        f"{file}:{line} {function}" for file, line, function in frames if "<" not in file + function
+    ]
 
 
 def _text(file: Any) -> str:
