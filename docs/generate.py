@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from hpccoll import _core, config, errors
+from hpccoll.horovod import environment
 
 HERE = Path(__file__).resolve().parent
 CORE = HERE.parent / "ext" / "core"
@@ -51,6 +52,12 @@ def exceptions() -> str:
     return "\n".join(branch(errors.HpccollError, 0))
 
 
+def horovod() -> str:
+    """One row a HOROVOD_ variable that is known."""
+    rows = ((f"`{old}`", new) for old, new in environment.counterparts().items())
+    return table(("Horovod", "hpccoll"), rows)
+
+
 def reductions() -> str:
     """Where each reduction is defined, as the kernels have it."""
 
@@ -85,7 +92,8 @@ def phases() -> str:
 
 
 SECTIONS: dict[str, Callable[[], str]] = {
-    section.__name__: section for section in (knobs, statuses, exceptions, reductions, engine, phases)
+    section.__name__: section
+    for section in (knobs, statuses, exceptions, horovod, reductions, engine, phases)
 }
 
 

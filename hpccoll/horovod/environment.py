@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from hpccoll import config, errors
 
-__all__ = ["Found", "read"]
+__all__ = ["Found", "counterparts", "read"]
 
 PREFIX = "HOROVOD_"
 
@@ -50,6 +50,8 @@ _KNOBS: dict[str, tuple[str, Callable[[str], Any]]] = {
 }
 """Variable to knob, and how its value is read."""
 
+_UNITS = {"CYCLE_TIME": ", in s instead of ms", "LOG_LEVEL": ", 0 to 2"}
+
 _ALWAYS = {
     "DYNAMIC_PROCESS_SETS": "process sets are always dynamic",
     "DISABLE_GROUP_FUSION": "a group is always a batch of its own",
@@ -57,6 +59,19 @@ _ALWAYS = {
     "HIERARCHICAL_ALLGATHER": "the data path is always hierarchical",
 }
 """Variables that ask for what is the case anyway, and what that is."""
+
+
+def counterparts() -> dict[str, str]:
+    """What stands for each HOROVOD_ variable that is honoured or not needed, for the documentation."""
+    both = f"`{config.variable('stall_warning')}=0` and `{config.variable('stall_limit')}=0`"
+    return {
+        **{
+            PREFIX + name: f"`{config.variable(knob)}`{_UNITS.get(name, '')}"
+            for name, (knob, _) in _KNOBS.items()
+        },
+        f"{PREFIX}STALL_CHECK_DISABLE": both,
+        **{PREFIX + name: f"not needed: {why}" for name, why in _ALWAYS.items()},
+    }
 
 
 def read(env: Mapping[str, str]) -> Found:

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""HOROVOD_ variables: honoured, or named."""
+
+import pytest
+
+import hpccoll
+import hpccoll.torch as hvd
+from hpccoll.horovod import environment
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "knobs", "line"),
+    [
+        (
+            "FUSION_THRESHOLD",
+            "1048576",
+            {"fusion_threshold": 1 << 20},
+            "its name is now HPCCOLL_FUSION_THRESHOLD",
+        ),
+        ("CYCLE_TIME", "2.5", {"raise_window": 0.0025}, "its name is now HPCCOLL_RAISE_WINDOW"),
+        ("STALL_CHECK_TIME_SECONDS", "7", {"stall_warning": 7.0}, "its name is now HPCCOLL_STALL_WARNING"),
+        ("STALL_CHECK_DISABLE", "1", {"stall_warning": 0.0, "stall_limit": 0.0}, "HPCCOLL_STALL_LIMIT=0"),
+        ("STALL_CHECK_DISABLE", "0", {}, ""),
+        ("LOG_LEVEL", "ERROR", {"verbose": 0}, "its name is now HPCCOLL_VERBOSE"),
+        ("DYNAMIC_PROCESS_SETS", "1", {}, "is not needed"),
+        ("CONTROLLER", "gloo", {}, "HOROVOD_CONTROLLER: no counterpart in hpccoll, without effect"),
+    ],
+)
+def test_one_variable(variable, text, knobs, line):
+    found = environment.read({f"HOROVOD_{variable}": text, "PATH": "/bin"})
+    assert found.knobs == knobs
+    assert len(found.lines) == bool(line)
+    assert line in "".join(found.lines)
+
+
+def test_the_new_name_goes_first():
+    found = environment.read({"HOROVOD_CACHE_CAPACITY": "5", "HPCCOLL_CACHE_CAPACITY": "7"})
+    assert found.knobs == {}
+    assert found.lines == ["HPCCOLL_CACHE_CAPACITY goes before HOROVOD_CACHE_CAPACITY"]
+
+
+def test_all_without_a_counterpart_in_one_line():
+    (line,) = environment.read({"HOROVOD_AUTOTUNE": "1", "HOROVOD_NUM_NCCL_STREAMS": "2"}).lines
+    assert line.startswith("HOROVOD_AUTOTUNE, HOROVOD_NUM_NCCL_STREAMS: ")
+
+
+def test_nonsense_is_an_error():
+    with pytest.raises(ValueError, match=r"HOROVOD_FUSION_THRESHOLD='much' .* HPCCOLL_FUSION_THRESHOLD"):
+        environment.read({"HOROVOD_FUSION_THRESHOLD": "much"})
+
+
+@pytest.mark.mpi(min_size=1)
+def test_in_a_job(monkeypatch, capfd):
+    monkeypatch.setenv("HOROVOD_CYCLE_TIME", "3")
+    monkeypatch.setenv("HOROVOD_AUTOTUNE", "1")
+    hvd.init()
+    assert hpccoll.world().base.settings.raise_window == 0.003
+    said = capfd.readouterr().err
+    if hvd.rank() == 0:
+        assert "hpccoll: HOROVOD_CYCLE_TIME is honoured" in said
+        assert "hpccoll: HOROVOD_AUTOTUNE: no counterpart" in said
+    else:
+        assert "HOROVOD" not in said
+    hvd.shutdown()
