@@ -12,17 +12,19 @@ from mpi4py import MPI
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel
 
+import hpccoll
 import hpccoll.torch as hvd
+import hpccoll.torch.backend
 
 pytestmark = pytest.mark.mpi(min_size=2)
 
 STEPS = 20
 FP16 = 2e-3
-"""Gradients of fp16 have 11 bits: how far weights of about 1 may drift apart in 20 steps of 0.1 times a gradient."""
+"""How far weights may drift apart in 20 steps: gradients have 11 bits, and a ReLU that flips multiplies the rest."""
 
 
 @pytest.fixture(scope="module")
-def gloo() -> Iterator[None]:
+def gloo() -> Iterator[dist.ProcessGroup]:
     """A torch process group of the job's ranks."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = MPI.COMM_WORLD.bcast(free.getsockname()[1])
@@ -30,17 +32,28 @@ def gloo() -> Iterator[None]:
         "gloo", init_method=f"tcp://127.0.0.1:{port}", rank=MPI.COMM_WORLD.rank, world_size=MPI.COMM_WORLD.size,
         timeout=datetime.timedelta(seconds=60),
     )  # fmt: skip
-    yield
+    yield dist.group.WORLD
     dist.destroy_process_group()
 
 
-def weights_by_ddp(both, fp16):
-    """The weights that the network of `both` would have after STEPS steps of DDP over Gloo."""
+@pytest.fixture(scope="module")
+def groups(gloo: dist.ProcessGroup, world: hpccoll.World) -> Iterator[dict[str, dist.ProcessGroup]]:
+    """Torch process groups of the job's ranks, hpccoll's with the nodes of `world`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HPCCOLL_NODES", world.base.settings.nodes)
+        patch.setenv("HPCCOLL_VERBOSE", "0")
+        ours = dist.new_group(backend=hpccoll.torch.backend.NAME)
+    yield {"gloo": gloo, "hpccoll": ours}
+    dist.destroy_process_group(ours)
+
+
+def weights_by_ddp(both, group, fp16):
+    """The weights that the network of `both` would have after STEPS steps of DDP."""
     network = both.network()
     network.load_state_dict(both.model.state_dict())
-    model = DistributedDataParallel(network)
+    model = DistributedDataParallel(network, process_group=group)
     if fp16:
-        model.register_comm_hook(None, default_hooks.fp16_compress_hook)
+        model.register_comm_hook(group, default_hooks.fp16_compress_hook)
     optimizer = both.make(network.parameters())
     for step in range(STEPS):
         optimizer.zero_grad()
@@ -50,17 +63,28 @@ def weights_by_ddp(both, fp16):
     return network.state_dict()
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{}, {"groups": 2}, {"compression": hvd.Compression.fp16}],
-    ids=["fp32", "fp32 in groups", "fp16"],
-)
-def test_same_weights_as_gloo_ddp(pair, gloo, options):
+CLOSE = {"rtol": 1e-5, "atol": 1e-6}
+
+
+@pytest.mark.parametrize("options", [{}, {"groups": 2}], ids=["each", "in groups"])
+@pytest.mark.parametrize("backend", ["gloo", "hpccoll"])
+def test_same_weights_as_ddp(pair, groups, backend, options):
     both = pair(options=options)
-    fp16 = "compression" in options
-    expected = weights_by_ddp(both, fp16)
+    expected = weights_by_ddp(both, groups[backend], fp16=False)
     both.train(STEPS)
-    close = {"rtol": 0, "atol": FP16} if fp16 else {"rtol": 1e-5, "atol": 1e-6}
     for name, value in both.model.state_dict().items():
-        torch.testing.assert_close(value, expected[name], **close)
-    both.assert_equal(**close)
+        torch.testing.assert_close(value, expected[name], **CLOSE)
+    both.assert_equal(**CLOSE)
+
+
+@pytest.mark.parametrize("backend", ["gloo", "hpccoll"])
+def test_same_weights_as_ddp_with_fp16(pair, groups, backend):
+    both = pair(
+        options={"compression": hvd.Compression.fp16},
+        make=lambda parameters: torch.optim.SGD(parameters, lr=0.1),
+    )
+    expected = weights_by_ddp(both, groups[backend], fp16=True)
+    both.train(STEPS)
+    for name, value in both.model.state_dict().items():
+        torch.testing.assert_close(value, expected[name], rtol=0, atol=FP16)
+    both.assert_equal(rtol=0, atol=FP16)

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DistributedOptimizer with op=Adasum combines what each rank's own step changes."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+import hpccoll.torch as hvd
+from hpccoll.horovod.adasum import combine
+
+pytestmark = pytest.mark.mpi
+
+
+def adasum(vectors):
+    """In a binary tree over the ranks, by the formula of one pair."""
+    while len(vectors) > 1:
+        a, b = vectors[0::2], vectors[1::2]
+        products = np.stack([(x * y).sum(1) for x, y in ((a, a), (b, b), (a, b))])
+        vectors = combine(a, b, products)
+    return vectors[0]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [partial(torch.optim.SGD, lr=0.5, momentum=0.9), partial(torch.optim.Adam, lr=0.1)],
+    ids=["SGD", "Adam"],
+)
+def test_changes_are_combined(world, make):
+    """Against optimizers of one process, one a rank, that step with that rank's gradients."""
+    parameter = torch.nn.Parameter(torch.ones(5, dtype=torch.float64))
+    optimizer = hvd.DistributedOptimizer(make([parameter]), [("p", parameter)], op=hvd.Adasum)
+    ranks = [torch.nn.Parameter(torch.ones(5, dtype=torch.float64)) for _ in range(world.size)]
+    alone = [make([one]) for one in ranks]
+    for step in range(3):
+        gradients = [
+            torch.randn(5, generator=torch.Generator().manual_seed(9 * step + r)).double()
+            for r in range(world.size)
+        ]
+        start = parameter.detach().clone()
+        optimizer.zero_grad()
+        (parameter * gradients[world.rank]).sum().backward()
+        if world.size == 3:
+            with pytest.raises(NotImplementedError, match="power of two"):
+                optimizer.step()
+            return
+        optimizer.step()
+        for one, own, gradient in zip(ranks, alone, gradients, strict=True):
+            one.grad = gradient
+            own.step()
+        changes = np.stack([(one.detach() - start).numpy() for one in ranks])
+        torch.testing.assert_close(parameter.detach(), start + torch.from_numpy(adasum(changes)))
+        for one in ranks:
+            one.data.copy_(parameter.detach())
+
+
+@pytest.mark.mpi(min_size=2)
+def test_what_it_does_not_have(world):
+    parameter = torch.nn.Parameter(torch.ones(2))
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([parameter], lr=1.0), op=hvd.Adasum)
+    optimizer.synchronize()
+    with pytest.raises(AssertionError, match="Skipping synchronization is not supported"):
+        optimizer.skip_synchronize()
+    optimizer.set_backward_passes_per_step(2)
+    assert optimizer.backward_passes_per_step == 2
+    for _ in range(2):
+        parameter.sum().backward()
+    if world.size != 3:
+        assert optimizer.step(lambda: torch.tensor(3.0)) == 3.0
+        torch.testing.assert_close(parameter.detach(), torch.full((2,), -1.0))
+    with pytest.raises(ValueError, match="not for Adasum"):
+        hvd.DistributedOptimizer(torch.optim.SGD([parameter], lr=1.0), op=hvd.Adasum, groups=1)
