@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What tensors travel as.
 
-Horovod converts a tensor before the operation and its result after it. The library narrows while it packs and adds up
-in float32 (hpccoll.compression): that is what the compressors here ask for where they can; where they cannot, and for
-compressors of your own, Horovod's way is gone.
+Horovod converts a tensor before the operation and its result after it. The library converts what leaves a node
+(hpccoll.compression): that is what the compressors here ask for where they can. Where they cannot, and for compressors
+of your own, Horovod's way is gone.
 """
 
 from __future__ import annotations
