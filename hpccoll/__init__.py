@@ -110,6 +110,6 @@ __all__ = [
     "allgather", "allgather_async", "allgather_object", "allreduce", "allreduce_async", "alltoall", "alltoall_async",
     "barrier", "barrier_async", "broadcast", "broadcast_async", "broadcast_object", "compression", "config",
     "cross_rank", "cross_size", "errors", "init", "is_initialized", "join", "join_async", "local_rank", "local_size",
-    "preemption", "rank", "recv", "recv_async", "reducescatter", "reducescatter_async", "send", "send_async", "shutdown",
-    "size", "world",
+    "preemption", "rank", "recv", "recv_async", "reducescatter", "reducescatter_async", "send", "send_async",
+    "shutdown", "size", "world",
 ]  # fmt: skip

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from hpccoll import _core, config, errors
 from hpccoll.checks import at_start
 from hpccoll.checks.finding import Facts
+from hpccoll.observe.timeline import Timeline, for_rank
 from hpccoll.store import StoreMeeting
 
 __all__ = ["Alone", "Base", "Meeting", "MpiMeeting", "StoreMeeting", "make"]
@@ -279,6 +280,7 @@ class Base:
     """Bit n: set number n is not in use here."""
     level: str
     broken_text: str = ""
+    timeline: Timeline | None = None
 
 
 @dataclasses.dataclass
@@ -322,6 +324,8 @@ def make(meeting: Any, settings: config.Config) -> tuple[Base, _core.Set]:
         first = _agreed(meeting, lambda: _core.Set(loop, 0, members, segment))
         if meeting.rank == 0 and settings.verbose:
             print(_start_line(base), file=sys.stderr, flush=True)
+        if settings.timeline:
+            base.timeline = _agreed(meeting, lambda: for_rank(loop, settings.timeline))
         meeting.allgather(None)  # nobody speaks before all listen
     except BaseException:
         loop.close()

@@ -129,6 +129,10 @@ class Config:
     check: bool = _knob(
         True, "look at the start for what will be slow or fail (binding, threads, shared memory, names)"
     )
+    timeline: str = _knob(
+        "",
+        "file for a timeline from the start on; rank 0 writes it, with {rank} in the name every rank its own",
+    )
     verbose: int = _knob(1, "lines on stderr at the start: 0 none, 1 what was chosen, 2 more", high=2)
 
     def __post_init__(self) -> None:
@@ -261,6 +265,8 @@ def _bounds(field: Any) -> str:
         return str(meta["check"]("?"))
     if kind is bool:
         return "0 or 1"
+    if kind is str:
+        return "any text"
     high = "" if math.isinf(meta["high"]) else f" to {_shown(meta['high'])}"
     return f"{_shown(meta['low'])}{high or ' or more'}"
 

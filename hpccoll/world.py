@@ -16,6 +16,7 @@ from typing import Any, Self
 import numpy as np
 
 from hpccoll import _core, bootstrap, config, detect, errors
+from hpccoll.observe import timeline
 
 __all__ = ["World", "current", "init", "is_initialized", "shutdown"]
 
@@ -207,6 +208,7 @@ class World:
 
     def _free(self) -> None:
         broken = self.base.loop.broken()
+        timeline.stop(self)
         self.base.loop.close()
         free = getattr(self.base.meeting, "free", None)
         if free and not broken and not self.base.loop.forked:

@@ -176,10 +176,10 @@ cdef extern from "loop.h" nogil:
 
     enum: HC_TRACE_NAME
     ctypedef struct hc_trace_record:
-        uint64_t time, bytes, batch
+        uint64_t time, bytes, ticket, batch
         int32_t peer
         int16_t status
         uint8_t kind, operation
         uint32_t set, count
-        char name[40]
+        char name[64]
     size_t hc_loop_trace(hc_loop *, uint64_t *, hc_trace_record *, size_t)

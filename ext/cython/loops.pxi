@@ -268,8 +268,11 @@ cdef class Loop:
         result.update(result.pop("engine"))
         return result
 
-    def trace(self, uint64_t first=0):
-        """Records of the trace from number `first` on: (next, list of dicts)."""
+    def trace(self, uint64_t first=0, size_t most=1 << 30):
+        """Records of the trace from number `first` on, about `most` of them: (next, list of dicts).
+
+        What was overwritten before it could be read is missing: then the list is shorter than next - first.
+        """
         cdef hc_trace_record records[64]
         cdef size_t n, i
         if self.c is NULL:
@@ -283,11 +286,11 @@ cdef class Loop:
                 record["operation"] = (OPERATIONS + LETTERS)[records[i].operation]
                 record["name"] = (<bytes>records[i].name).decode("utf-8", "replace")
                 result.append(record)
-            if n < 64:
+            if n < 64 or len(result) >= most:
                 return first, result
 
 
-TRACE_KINDS = ("enqueue", "send", "receive", "start", "end", "complete")
+TRACE_KINDS = ("enqueue", "send", "receive", "fuse", "start", "end", "complete")
 
 
 cdef hc_net *unbox(object capsule) except NULL:

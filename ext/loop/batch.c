@@ -124,7 +124,10 @@ hc__run *hc__run_build(hc_loop *loop, hc__lane *lane, const hc_action *run) {
     for (uint32_t i = 0; i < run->nitems; i++) {
         add_item(lane, b, &run->items[i]);
         hc_handle *handle = (hc_handle *)(uintptr_t)run->items[i].ticket;
-        if (handle && loop->config.debug && run->items[i].first == 0)
+        if (!handle)
+            continue;
+        hc__trace_handle(loop, HC_TRACE_FUSE, handle, b->number);
+        if (loop->config.debug && run->items[i].first == 0)
             hc__checksum_verify(handle);
     }
     return b;

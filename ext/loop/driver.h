@@ -154,6 +154,6 @@ int hc__watch_message(hc_loop *, int32_t peer, const uint8_t *bytes, size_t nbyt
 
 /* trace.c */
 void hc__loop_trace(hc_loop *, const hc_trace_record *);
-void hc__trace_handle(hc_loop *, int kind, const hc_handle *);
+void hc__trace_handle(hc_loop *, int kind, const hc_handle *, uint64_t batch);
 
 #endif

@@ -74,7 +74,7 @@ void hc__handle_finish(hc_loop *loop, hc_handle *handle, int status, const char 
     handle->status = status;
     if (status != HC_OK && text)
         handle->text = strdup(text);
-    hc__trace_handle(loop, HC_TRACE_COMPLETE, handle);
+    hc__trace_handle(loop, HC_TRACE_COMPLETE, handle, handle->position);
     atomic_fetch_sub_explicit(&loop->pending, 1, memory_order_relaxed);
     atomic_store_explicit(&handle->done, 1, memory_order_seq_cst);
     hc__wake_waiters(loop);

@@ -50,7 +50,7 @@ void hc__letter_take(hc_loop *loop, hc_handle *handle) {
     int status = atomic_load(&loop->broken);
     loop->stats.letters++;
     loop->stats.letter_bytes += handle->bytes;
-    hc__trace_handle(loop, HC_TRACE_ENQUEUE, handle);
+    hc__trace_handle(loop, HC_TRACE_ENQUEUE, handle, 0);
     link_letter(loop, handle);
     if (status != HC_OK) {
         finish(loop, handle, HC_BROKEN, loop->broken_text);

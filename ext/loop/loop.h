@@ -28,7 +28,7 @@ enum hc_letter_operation { HC_SEND = HC_OPERATION_COUNT, HC_RECEIVE };
 /* A request on its way. The submitter fills the first part, and may read the second once hc_handle_done().
  * One reference is the submitter's, one the loop's while it is in flight. Its address is its ticket. */
 struct hc_handle {
-    uint8_t kind; /* enum hc_event_kind: ENQUEUE, JOIN, STOP, PREEMPT, ADD_SET, REMOVE_SET; or HC_HANDLE_LETTER */
+    uint8_t kind; /* HC_EV_ENQUEUE, JOIN, STOP, PREEMPT, ADD_SET, REMOVE_SET; HC_HANDLE_LETTER */
     uint32_t set;
     hc_request request;         /* name and tensors lie in this handle's own memory */
     hc_tensor *tensors;         /* request.tensors, to fill */
@@ -52,7 +52,6 @@ struct hc_handle {
     uint8_t warnings, asked;    /* LETTER: reports of a long wait; its peer was asked for a sign of life */
     atomic_int refs;
     atomic_int done;
-    uint64_t submitted; /* ns */
     uint64_t bytes;
     uint64_t *sums;   /* debug: a checksum an input */
     uint8_t modified; /* debug: an input changed while in flight */
@@ -133,25 +132,27 @@ typedef struct hc_loop_stats {
 void hc_loop_get_stats(hc_loop *, hc_loop_stats *);
 
 enum hc_trace_kind {
-    HC_TRACE_ENQUEUE,
-    HC_TRACE_SEND,
-    HC_TRACE_RECEIVE,
-    HC_TRACE_START,
-    HC_TRACE_END,
-    HC_TRACE_COMPLETE
+    HC_TRACE_ENQUEUE,  /* a request was taken in */
+    HC_TRACE_SEND,     /* a control message */
+    HC_TRACE_RECEIVE,  /* likewise */
+    HC_TRACE_FUSE,     /* a request was agreed and is in a batch */
+    HC_TRACE_START,    /* a batch is being reduced */
+    HC_TRACE_END,      /* likewise */
+    HC_TRACE_COMPLETE, /* a request's handle is done */
 };
-#define HC_TRACE_NAME 40
+#define HC_TRACE_NAME 64
 typedef struct hc_trace_record {
     uint64_t time; /* ns, CLOCK_MONOTONIC */
     uint64_t bytes;
-    uint64_t batch; /* START, END: its number; COMPLETE: its position in the log */
-    int32_t peer;   /* SEND, RECEIVE */
+    uint64_t ticket; /* ENQUEUE, FUSE, COMPLETE: the request's, its own while it is in flight */
+    uint64_t batch;  /* FUSE, START, END: its number; COMPLETE: its position in the log */
+    int32_t peer;    /* SEND, RECEIVE */
     int16_t status;
     uint8_t kind; /* enum hc_trace_kind */
     uint8_t operation;
     uint32_t set;
     uint32_t count;           /* requests in it */
-    char name[HC_TRACE_NAME]; /* cut, ends in 0 */
+    char name[HC_TRACE_NAME]; /* ends in 0; of a long one the end, behind a "~" */
 } hc_trace_record;
 /* Copies records from number *next on, at most `room`; *next moves on. What was overwritten meanwhile is skipped.
  * [any thread] */

@@ -18,21 +18,37 @@ void hc__loop_trace(hc_loop *loop, const hc_trace_record *record) {
     atomic_store_explicit(&loop->trace_head, at + 1, memory_order_release);
 }
 
-void hc__trace_handle(hc_loop *loop, int kind, const hc_handle *handle) {
+/* The end of a name says more than its beginning: "...layer4.2.conv3.weight". */
+static void copy_name(char *to, const hc_request *request) {
+    size_t n = request->name_len, room = HC_TRACE_NAME - 1;
+    if (n <= room) {
+        memcpy(to, request->name, n);
+        return;
+    }
+    to[0] = '~';
+    memcpy(to + 1, request->name + n - (room - 1), room - 1);
+}
+
+static int is_request(const hc_handle *handle) {
+    return handle->kind == HC_EV_ENQUEUE || handle->kind == HC_EV_JOIN || handle->kind == HC_HANDLE_LETTER;
+}
+
+/* Commands to the loop itself (STOP, ADD_SET, ...) leave no trace. */
+void hc__trace_handle(hc_loop *loop, int kind, const hc_handle *handle, uint64_t batch) {
+    if (!is_request(handle))
+        return;
     hc_trace_record record = {
         .kind = (uint8_t)kind,
         .operation = handle->request.operation,
         .set = handle->set,
         .peer = handle->letter ? handle->letter->peer : 0,
         .bytes = handle->bytes,
+        .ticket = handle->request.ticket,
         .status = (int16_t)handle->status,
-        .batch = handle->position,
+        .batch = batch,
         .count = 1,
     };
-    size_t n = handle->request.name_len;
-    if (n >= HC_TRACE_NAME)
-        n = HC_TRACE_NAME - 1;
-    memcpy(record.name, handle->request.name, n);
+    copy_name(record.name, &handle->request);
     hc__loop_trace(loop, &record);
 }
 

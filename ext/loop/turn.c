@@ -18,7 +18,7 @@ static void take_request(hc_loop *loop, hc_handle *handle) {
                       .request = &handle->request,
                       .ticket = handle->request.ticket};
     loop->stats.requests++;
-    hc__trace_handle(loop, HC_TRACE_ENQUEUE, handle);
+    hc__trace_handle(loop, HC_TRACE_ENQUEUE, handle, 0);
     int status = hc__loop_step(loop, &event);
     if (status < 0)
         hc__handle_finish(loop, handle, status, "the process set is not known here");

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The file is a document at all times, and what it tells of a request is what happened to it, in that order."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
+
+import numpy as np
+import pytest
+
+import hpccoll
+from hpccoll import testing
+from hpccoll.observe import timeline
+from hpccoll.observe.phases import Phases
+
+WORDS = ["enqueue", "negotiate", "fuse", "reduce", "complete"]
+
+
+def rows_of(path):
+    """The events of each row by its name, in order; checks what every timeline must fulfil."""
+    document = json.loads(path.read_text())
+    names, rows, open_at = {}, defaultdict(list), {}
+    for event in document["traceEvents"]:
+        key = event["pid"], event["tid"]
+        if event["ph"] == "M":
+            names[key] = event["args"]["name"]
+            continue
+        assert event["ts"] >= open_at.get((key, "last"), 0)
+        open_at[key, "last"] = event["ts"]
+        if event["ph"] == "E":
+            assert open_at.pop(key)  # closes what was open on this row
+        elif event["ph"] == "B":
+            assert key not in open_at
+            open_at[key] = event["name"]
+        rows[names[key]].append(event)
+    return rows
+
+
+def words(events):
+    return [event["name"] for event in events if "name" in event]
+
+
+def traced(tmp_path, layout, program, *, rank="", **options):
+    """Run `program` on threads with a timeline; the rows of rank 0's (or every rank's) file."""
+    path = tmp_path / f"timeline{rank}.json"
+    ranks = sum(map(int, layout.split("+")))
+
+    def whole(world):
+        timeline.start(world, path, **options)
+        program(world)
+        timeline.stop(world)
+
+    testing.make_and_run(ranks, whole, nodes=layout if "+" in layout else "")
+    if rank:
+        return [rows_of(tmp_path / f"timeline{r}.json") for r in range(ranks)]
+    return rows_of(path)
+
+
+@pytest.mark.parametrize("layout", ["1", "2", "2+1"])
+def test_each_request_goes_through_the_five_words(tmp_path, layout):
+    def program(world):
+        for _ in range(3):
+            handles = [
+                hpccoll.allreduce_async(np.ones(100 * (i + 1), np.float32), name=f"t{i}", world=world)
+                for i in range(5)
+            ]
+            for handle in handles:
+                handle.wait()
+
+    rows = traced(tmp_path, layout, program)
+    for i in range(5):
+        assert words(rows[f"t{i}"]) == WORDS * 3
+        first = rows[f"t{i}"][0]["args"]
+        assert first == {"operation": "allreduce", "bytes": 400 * (i + 1)}
+    batches = [event for event in rows["batches"] if event["ph"] == "B"]
+    assert {event["name"] for event in batches} == {"allreduce"}
+    assert sum(event["args"]["bytes"] for event in batches) == 3 * 400 * 15
+    assert sum(event["args"]["requests"] for event in batches) == 15
+    assert [event["args"]["batch"] for event in batches] == sorted({e["args"]["batch"] for e in batches})
+
+
+def test_one_file_a_rank(tmp_path):
+    rows = traced(tmp_path, "2+1", lambda world: hpccoll.allreduce(1, name="x", world=world), rank="{rank}")
+    assert [words(r["x"]) for r in rows] == [WORDS] * 3
+    pids = {
+        json.loads((tmp_path / f"timeline{r}.json").read_text())["traceEvents"][0]["pid"] for r in range(3)
+    }
+    assert pids == {0, 1, 2}
+
+
+def test_only_rank_0_writes_one_file(tmp_path):
+    traced(tmp_path, "3", lambda world: hpccoll.barrier(world=world))
+    assert [file.name for file in tmp_path.iterdir()] == ["timeline.json"]
+
+
+def test_what_ends_otherwise(tmp_path):
+    """A mismatch was never fused; a join and a letter are rows, too; a set's rows carry its number."""
+
+    def program(world):
+        with pytest.raises(hpccoll.MismatchError):
+            hpccoll.allreduce(np.ones(2 + world.rank), name="unequal", world=world)
+        half = world.subset([0, 1])
+        hpccoll.allreduce(1, name="of a set", world=half)
+        hpccoll.barrier(name="no bytes", world=world)
+        hpccoll.join(world=world)
+
+    rows = traced(tmp_path, "2", program)
+    assert words(rows["unequal"]) == ["enqueue", "negotiate", "complete"]
+    assert rows["unequal"][-1]["args"] == {"status": "MISMATCH"}
+    assert words(rows["of a set (set 1)"]) == WORDS
+    assert words(rows["batches (set 1)"]) == ["allreduce"]
+    assert words(rows["no bytes"]) == ["enqueue", "negotiate", "complete"]  # agreed, and that was all
+    assert words(rows["join"])[-1] == "complete"
+
+
+def test_groups_of_several_types_and_long_names(tmp_path):
+    """A group is one request and a batch a type. Names that differ at the end only have rows of their own."""
+    long = "DistributedOptimizer.Allreduce.module.encoder.layers.11.self_attention.output"
+
+    def program(world):
+        x = [np.ones(3, np.float32), np.ones(3, np.float64)]
+        hpccoll.allreduce(x, name="mixed", world=world)
+        handles = [hpccoll.allreduce_async(np.ones(3), name=long + end, world=world) for end in (".w", ".b")]
+        for handle in handles:
+            handle.wait()
+
+    rows = traced(tmp_path, "2", program)
+    assert words(rows["mixed"]) == WORDS
+    found = sorted(name for name in rows if name.startswith("~"))
+    assert [name[-2:] for name in found] == [".b", ".w"]
+    assert all(len(name) == 63 and words(rows[name]) == WORDS for name in found)
+
+
+def test_control_messages_are_marked_on_demand(tmp_path):
+    def program(world):
+        hpccoll.barrier(world=world)
+
+    assert "control messages" not in traced(tmp_path, "2", program)
+    marks = traced(tmp_path, "2", program, mark_cycles=True)["control messages"]
+    assert {"send 1", "receive 1"} <= set(words(marks))
+
+
+def test_gaps_are_said_and_close_what_was_open():
+    record = {"bytes": 8, "ticket": 7, "batch": 0, "set": 0, "peer": 0, "status": 0, "count": 1, "name": "t"}
+    make = lambda kind, ts: record | {"kind": kind, "time": ts * 1000, "operation": "allreduce"}  # noqa: E731
+    phases = Phases(0, 1, False)
+    before = phases.events([make("enqueue", 1), make("fuse", 2)], 0)
+    assert words(before) == ["process_name", "thread_name", "enqueue", "negotiate", "fuse"]
+    after = phases.events([make("end", 5), make("complete", 6), make("enqueue", 7)], 40)
+    gap = next(event for event in after if "overwritten" in event.get("name", ""))
+    assert gap["name"].startswith("40 records were overwritten")
+    assert after[0]["ph"] == "E"
+    assert words(after)[-2:] == ["enqueue", "negotiate"]
+    assert sum(e["ph"] == "B" for e in before + after) == sum(e["ph"] == "E" for e in before + after) + 1
+
+
+def test_a_reader_that_is_too_slow_is_told(tmp_path, monkeypatch):
+    """More records than the ring holds between two looks: a valid document that says how many it lacks."""
+    monkeypatch.setattr(timeline, "EVERY", 60.0)
+
+    def program(world):
+        for _ in range(4000):
+            hpccoll.allreduce(1, name="x", world=world)
+
+    path = tmp_path / "timeline.json"
+    rows = traced(tmp_path, "1", program)
+    assert len(rows["x"]) > 1000
+    lost = [e for e in json.loads(path.read_text())["traceEvents"] if "overwritten" in e.get("name", "")]
+    assert len(lost) == 1
+
+
+def test_twice_and_nowhere(tmp_path):
+    with hpccoll.World(verbose=0) as world:
+        timeline.stop(world)
+        with pytest.raises(hpccoll.InvalidArgumentError, match=r"no timeline can be written to .*nowhere"):
+            timeline.start(world, tmp_path / "nowhere" / "t.json")
+        timeline.start(world, tmp_path / "t.json")
+        with pytest.raises(ValueError, match="stop it first"):
+            timeline.start(world, tmp_path / "u.json")
+        timeline.stop(world)
+        timeline.start(world, tmp_path / "u.json")
+    for name in "tu":  # the end of the World ended the second one
+        rows_of(tmp_path / f"{name}.json")
+
+
+def test_the_knob(tmp_path):
+    testing.make_and_run(
+        2,
+        lambda world: hpccoll.allreduce(1, name="b", world=world),
+        timeline=str(tmp_path / "of-{rank}.json"),
+    )
+    for rank in range(2):
+        assert words(rows_of(tmp_path / f"of-{rank}.json")["b"]) == WORDS
+    with pytest.raises(hpccoll.StartError, match="no timeline can be written"):
+        hpccoll.World(verbose=0, timeline=str(tmp_path / "no" / "where.json"))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_document_after_kill_9(tmp_path, seed):
+    """Killed at any time: what had happened until shortly before is there, with what was going on."""
+    path = tmp_path / "t.json"
+    script = (
+        "import numpy as np, hpccoll\n"
+        "hpccoll.init(verbose=0)\n"
+        "print('on its way', flush=True)\n"
+        "while True:\n"
+        "    hs = [hpccoll.allreduce_async(np.ones(1000), name=f't{i}') for i in range(50)]\n"
+        "    for h in hs: h.wait()\n"
+    )
+    environment = {**os.environ, "HPCCOLL_TIMELINE": str(path)}
+    with subprocess.Popen([sys.executable, "-c", script], env=environment, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        deadline = time.monotonic() + 30
+        while path.stat().st_size < 50_000 * (1 + seed) and time.monotonic() < deadline:
+            time.sleep(0.001 * np.random.default_rng(seed).random())
+        process.send_signal(signal.SIGKILL)
+    rows = rows_of(path)
+    assert words(rows["t0"])[:5] == WORDS
+    assert words(rows["batches"])
