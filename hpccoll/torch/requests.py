@@ -68,10 +68,10 @@ def allreduce(
     :param wire: what float32 and float64 values travel as
     """
     world = world_of(process_set)
-    before, after = 1.0, 1.0
-    if (prescale, postscale) != (1.0, 1.0) and not _scaled_by_the_library(tensors, op):
-        before, after, prescale, postscale = prescale, postscale, 1.0, 1.0
-    sources = [_scaled(dense(tensor), before) for tensor in tensors]
+    sources, after = [dense(tensor) for tensor in tensors], 1.0
+    if not _scales_itself(sources, op):
+        sources = [_scaled(source, prescale) for source in sources]
+        after, prescale, postscale = postscale, 1.0, 1.0
     if op is Adasum:
         return _adasum(name, tensors, sources, world, after, group=group, in_place=in_place)
     targets = sources if in_place else [torch.empty_like(source) for source in sources]
@@ -196,10 +196,10 @@ def reducescatter(
 ) -> Handle:
     """Begin a reducescatter: of n rows the first n mod size ranks get one more."""
     world = world_of(process_set)
-    before, after = 1.0, 1.0
-    if (prescale, postscale) != (1.0, 1.0) and not _scaled_by_the_library([tensor], op):
-        before, after, prescale, postscale = prescale, postscale, 1.0, 1.0
-    source = _scaled(dense(tensor), before)
+    source, after = dense(tensor), 1.0
+    if not _scales_itself([source], op):
+        source = _scaled(source, prescale)
+        after, prescale, postscale = postscale, 1.0, 1.0
     if source.dim() == 0:
         raise errors.InvalidArgumentError("a tensor without dimensions has no rows to share out")
     rows = len(source) // world.size + (world.rank < len(source) % world.size)
@@ -215,8 +215,9 @@ def together(handles: Sequence[Handle]) -> Handle:
     return Handle(list(handles), list)
 
 
-def _scaled_by_the_library(tensors: Sequence[Tensor], op: ReduceOp) -> bool:
-    return op in (Sum, Average) and all(t.is_floating_point() or t.is_complex() for t in tensors)
+def _scales_itself(tensors: Sequence[Tensor], op: ReduceOp) -> bool:
+    """Whether the library applies the factors."""
+    return op in (Sum, Average) and all(one.is_floating_point() or one.is_complex() for one in tensors)
 
 
 def _scaled(tensor: Tensor, factor: float) -> Tensor:
