@@ -48,7 +48,7 @@ def write_record(
             written=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
             host=platform.node(),
             python=platform.python_version(),
-            torch=torch.__version__,
+            torch=str(torch.__version__),
             numpy=np.__version__,
             hpccoll=hpccoll.__version__,
         )
