@@ -62,7 +62,9 @@ class Optimizer(Averaging):
 class Ddp(Averaging):
     """PyTorch's DistributedDataParallel over a backend: gloo, or hpccoll. Its backward pass waits for the mean."""
 
-    def __init__(self, backend: str, model: nn.Module, optimizer: torch.optim.Optimizer, halves: bool) -> None:
+    def __init__(
+        self, backend: str, model: nn.Module, optimizer: torch.optim.Optimizer, halves: bool
+    ) -> None:
         if backend == "hpccoll":
             import hpccoll.torch.backend
 
@@ -83,20 +85,21 @@ class Ddp(Averaging):
 
 def _meeting_point() -> dict[str, object]:
     """Where other backends' ranks meet: a store that rank 0 serves, found through hpccoll."""
-    store = distributed.TCPStore("localhost", 0, is_master=True, wait_for_workers=False) if hvd.rank() == 0 else None
+    store = (
+        distributed.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+        if hvd.rank() == 0
+        else None
+    )
     host, port = hvd.broadcast_object((socket.gethostname(), store.port) if store else None, 0)
     store = store or distributed.TCPStore(host, port, is_master=False)
     return {"store": store, "rank": hvd.rank(), "world_size": hvd.size()}
 
 
-def make(
-    way: str, model: nn.Module, optimizer: torch.optim.Optimizer, passes: int, halves: bool
-) -> Averaging:
+def make(way: str, alone: Averaging, passes: int, halves: bool) -> Averaging:
     """`way`: "optimizer", "ddp" (over hpccoll) or "ddp-gloo". `halves`: gradients travel as float16."""
     if way == "optimizer":
-        return Optimizer(model, optimizer, passes, halves)
-    return Ddp({"ddp": "hpccoll", "ddp-gloo": "gloo"}[way], model, optimizer, halves)
+        return Optimizer(alone.model, alone.optimizer, passes, halves)
+    return Ddp({"ddp": "hpccoll", "ddp-gloo": "gloo"}[way], alone.model, alone.optimizer, halves)
 
 
 WAYS = ("optimizer", "ddp", "ddp-gloo")
-

@@ -42,7 +42,7 @@ class Checkpoint:
 def _parts(training: "Training") -> dict[str, object]:
     return {
         "model": training.plain,
-        "optimizer": training.optimizer,
+        "optimizer": training.averaging.optimizer,
         "schedule": training.schedule,
         "scaler": training.scaler,
     }

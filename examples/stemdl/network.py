@@ -40,7 +40,10 @@ class Halve(nn.Sequential):
 
     def __init__(self, channels: int) -> None:
         super().__init__(
-            nn.GroupNorm(4, channels), nn.ReLU(), nn.Conv2d(channels, channels, 1, bias=False), nn.MaxPool2d(2)
+            nn.GroupNorm(4, channels),
+            nn.ReLU(),
+            nn.Conv2d(channels, channels, 1, bias=False),
+            nn.MaxPool2d(2),
         )
 
 
@@ -66,7 +69,9 @@ class Reconstruction(nn.Module):
             self.up.append(DenseBlock(channels + beside, growth, layers, keep_input=False))
             channels = self.up[-1].channels
         self.last = nn.Sequential(
-            nn.ConvTranspose2d(channels, channels, 2, stride=2), nn.ReLU(), nn.Conv2d(channels, 1, 3, padding=1)
+            nn.ConvTranspose2d(channels, channels, 2, stride=2),
+            nn.ReLU(),
+            nn.Conv2d(channels, 1, 3, padding=1),
         )
 
     def forward(self, patterns: Tensor) -> Tensor:

@@ -86,9 +86,7 @@ class Crystal:
         """(Z, positions n x 2) of the columns within `edge` of the middle of the cell, which is at 0."""
         steps = np.arange(-8, 9)
         grid = np.stack(np.meshgrid(steps, steps, indexing="ij"), axis=-1).reshape(-1, 2)
-        turn = np.array(
-            [[np.cos(self.angle), -np.sin(self.angle)], [np.sin(self.angle), np.cos(self.angle)]]
-        )
+        turn = np.array([[np.cos(self.angle), -np.sin(self.angle)], [np.sin(self.angle), np.cos(self.angle)]])
         result = []
         for number, shift in zip(self.atomic_numbers, (0.0, 0.5), strict=True):
             places = ((grid + shift) * self.sides + self.origin) @ turn.T
@@ -121,7 +119,9 @@ def diffraction(potential: NDArray[np.float64], microscope: Microscope) -> NDArr
     m = microscope
     qx, qy = m.frequencies
     square = qx**2 + qy**2
-    limit = 2 / 3 * 0.5 * m.pixels / m.cell  # beyond two thirds of Nyquist a product of two waves would fold back
+    limit = (
+        2 / 3 * 0.5 * m.pixels / m.cell
+    )  # beyond two thirds of Nyquist a product of two waves would fold back
     passed = square < limit**2
     flight = np.where(passed, np.exp(-1j * np.pi * m.wavelength * m.slice_thickness * square), 0)
     bent = np.fft.fft2(np.exp(1j * m.interaction * potential)) * passed

@@ -12,7 +12,7 @@ last part's backward pass communicates while it still computes.
 
 import argparse
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -50,8 +50,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--average", choices=WAYS, default=WAYS[0], help="who averages the gradients")
     parser.add_argument("--wire", choices=("fp16", "fp32"), default="fp16", help="what gradients travel as")
-    parser.add_argument("--checkpoint", type=Path, help="file to continue from, if it is there, and to write to")
-    parser.add_argument("--stop-after", type=int, help="epochs after which to end early, as if time had run out")
+    parser.add_argument(
+        "--checkpoint", type=Path, help="file to continue from, if it is there, and to write to"
+    )
+    parser.add_argument(
+        "--stop-after", type=int, help="epochs after which to end early, as if time had run out"
+    )
     parser.add_argument("--verify", action="store_true", help="train again in one process and compare")
     return parser.parse_args()
 
@@ -64,16 +68,19 @@ class Training:
         self.device = _device()
         torch.manual_seed(options.seed)
         model = Reconstruction(64, options.growth, options.layers, options.levels).to(self.device)
-        optimizer = torch.optim.AdamW(model.parameters(), lr=options.rate)
-        self.steps_an_epoch = steps_an_epoch
-        self.schedule = torch.optim.lr_scheduler.OneCycleLR(
-            optimizer, options.rate, total_steps=options.epochs * steps_an_epoch
-        )
+        self.plain = model
         self.scaler = torch.amp.GradScaler(self.device.type, init_scale=1024.0)
-        self.plain, self.optimizer = model, optimizer
+        self.steps_an_epoch = steps_an_epoch
         self.epoch, self.losses = 0, list[float]()
         self.meter = Meter()
-        self.averaging = Averaging(model, optimizer)
+        self.average_by(Averaging(model, torch.optim.AdamW(model.parameters(), lr=options.rate)))
+
+    def average_by(self, averaging: Averaging) -> None:
+        """Go on with another way to average, and its optimizer."""
+        self.averaging = averaging
+        self.schedule = torch.optim.lr_scheduler.OneCycleLR(
+            averaging.optimizer, self.options.rate, total_steps=self.options.epochs * self.steps_an_epoch
+        )
 
     def forward(self, batch: Batch) -> torch.Tensor:
         """Mean square error of this batch's reconstruction."""
@@ -94,7 +101,7 @@ class Training:
         for _ in range(4):
             with self.meter.timing("alone", self.device):
                 self.one_pass(batch)
-        self.optimizer.zero_grad()
+        self.averaging.optimizer.zero_grad()
         self.meter.forget()
         return flops
 
@@ -141,8 +148,10 @@ def _device() -> torch.device:
     return torch.device("cuda", hvd.local_rank() % torch.cuda.device_count())
 
 
-def train(training: Training, samples: Samples, scale: Scale, rank: int, checkpoint: Checkpoint | None) -> None:
-    """All epochs that are left, or until somebody wants the job to stop."""
+def train(
+    training: Training, samples: Samples, scale: Scale, rank: int, ends: Callable[[], bool] = lambda: False
+) -> None:
+    """All epochs that are left; `ends` is asked after each whether to end before."""
     options, size = training.options, training.size
     a_rank = options.batch // (size * options.passes)
     total = (options.epochs - training.epoch) * training.steps_an_epoch
@@ -150,16 +159,36 @@ def train(training: Training, samples: Samples, scale: Scale, rank: int, checkpo
         while training.epoch < options.epochs:
             order = np.random.default_rng([options.seed, training.epoch]).permutation(samples.count)
             training.run_epoch(batches(samples, scale, a_rank, rank, size, order), bar)
-            if checkpoint:
-                checkpoint.save(training)
-            if training.epoch == options.stop_after:
+            if ends():
                 break
 
 
-def error_of_one_process(options: argparse.Namespace, samples: Samples, held_out: Samples, scale: Scale) -> float:
+def train_and_save(training: Training, samples: Samples, scale: Scale, rank: int) -> None:
+    """Train; save after each epoch, and leave in order when the job is about to be stopped."""
+    options = training.options
+    checkpoint = Checkpoint(options.checkpoint) if options.checkpoint else None
+    if checkpoint:
+        checkpoint.load(training)
+    with hpccoll.preemption() as preemption:
+
+        def ends() -> bool:
+            if checkpoint:
+                checkpoint.save(training)
+            hpccoll.barrier()  # all have waited for this, so that all get the same answer now
+            if preemption.should_stop():
+                preemption.requeue()
+                return True
+            return training.epoch == options.stop_after
+
+        train(training, samples, scale, rank, ends)
+
+
+def error_of_one_process(
+    options: argparse.Namespace, samples: Samples, held_out: Samples, scale: Scale
+) -> float:
     """The validation error of the same training in one process, without communication."""
     alone = Training(options, samples.count // options.batch, 1)
-    train(alone, samples, scale, 0, None)
+    train(alone, samples, scale, 0)
     error, deviation = alone.squared_errors(held_out, scale, 0)
     return error / deviation
 
@@ -169,7 +198,9 @@ def main() -> None:
     hvd.init()
     rank, size = hvd.rank(), hvd.size()
     if options.batch % (size * options.passes):
-        raise SystemExit(f"--batch {options.batch} cannot be shared by {size} ranks in {options.passes} passes")
+        raise SystemExit(
+            f"--batch {options.batch} cannot be shared by {size} ranks in {options.passes} passes"
+        )
     torch.set_num_threads(1)  # one core a rank: threads of neighbours would fight for it
     write_shards(options.folder, "training", options.samples, options.seed, rank, size)
     write_shards(options.folder, "validation", options.validation, options.seed, rank, size)
@@ -180,14 +211,9 @@ def main() -> None:
     training = Training(options, samples.count // options.batch, size)
     first = scale.apply(*samples.read(np.arange(options.batch // (size * options.passes))))
     flops = training.calibrate(first)
-    checkpoint = Checkpoint(options.checkpoint) if options.checkpoint else None
-    if checkpoint:
-        checkpoint.load(training)
-    training.averaging = make(
-        options.average, training.plain, training.optimizer, options.passes, options.wire == "fp16"
-    )
+    training.average_by(make(options.average, training.averaging, options.passes, options.wire == "fp16"))
     began = time.perf_counter()
-    train(training, samples, scale, rank, checkpoint)
+    train_and_save(training, samples, scale, rank)
     seconds = time.perf_counter() - began
 
     error, deviation = hpccoll.allreduce(training.squared_errors(held_out, scale, rank))
@@ -198,7 +224,9 @@ def main() -> None:
     if rank != 0:
         return
     print(f"ranks {size}, nodes {nodes}, {options.average}: {len(losses)} steps in {seconds:.1f} s")
-    print(f"loss {losses[0]:.4f} -> {losses[-1]:.4f}, validation error {error / deviation:.2%} of the variance")
+    print(
+        f"loss {losses[0]:.4f} -> {losses[-1]:.4f}, validation error {error / deviation:.2%} of the variance"
+    )
     print(summary(training.meter, flops * options.passes, size))
     path = options.folder / f"run-{size}-ranks.h5"
     write_record(path, training.meter, losses, options, error / deviation, flops * options.passes)
@@ -209,7 +237,9 @@ def main() -> None:
         difference = abs(error / deviation - alone) / alone
         print(f"validation error {alone:.2%}; difference {difference:.1%} of it, tolerated {TOLERANCE:.0%}")
         if not difference <= TOLERANCE:
-            raise SystemExit("the validation error differs from the one-process run's by more than rounding explains")
+            raise SystemExit(
+                "the validation error differs from the one-process run's by more than rounding explains"
+            )
 
 
 if __name__ == "__main__":
