@@ -51,7 +51,7 @@ class Meter:
         self._now = {}
 
     def end_step(self) -> None:
-        """Close the present step: input, alone, last (the pass that communicates), wait and update become its record."""
+        """Make a record of the step: input, alone, last (the pass that communicates), wait and update."""
         now, one_pass = self._now, statistics.median(self.alone)
         exposed = max(0.0, now["last"] - one_pass) + now["wait"]
         self.input.append(now["input"])

@@ -26,13 +26,9 @@ def summary(meter: Meter, flops: int, ranks: int) -> str:
     ]
     rate, error = mean_and_error([ranks * flops / seconds / 1e9 for seconds in meter.step])
     share = sum(meter.exposed) / sum(meter.step)
-    return "\n".join(
-        [
-            *lines,
-            f"  {share:.1%} of the time is exposed communication",
-            f"  {rate:.2f} +- {error:.2f} GFLOP/s, all ranks",
-        ]
-    )
+    lines.append(f"  {share:.1%} of the time is exposed communication")
+    lines.append(f"  {rate:.2f} +- {error:.2f} GFLOP/s, all ranks")
+    return "\n".join(lines)
 
 
 def write_record(
