@@ -114,7 +114,8 @@ def test_training_matches_one_process(job, folder: Path, ranks: int, nodes: int)
         )
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_who_averages_makes_no_difference(job, folder: Path) -> None:
     errors = [
         error_of(job(2, PROGRAM, "--folder", folder, *SMALL, "--wire", "fp32", "--average", way))
