@@ -27,6 +27,8 @@ from hpccoll.horovod.job import (
     rank,
     shutdown,
     size,
+    start_timeline,
+    stop_timeline,
 )
 from hpccoll.horovod.objects import allgather_object, broadcast_object, broadcast_object_fn
 from hpccoll.horovod.process_sets import (
@@ -45,5 +47,5 @@ __all__ = [
     "cross_rank", "cross_size", "cuda_built", "ddl_built", "global_process_set", "gloo_built", "gloo_enabled", "init",
     "is_homogeneous", "is_initialized", "join", "local_rank", "local_size", "mpi_built", "mpi_enabled",
     "mpi_threads_supported", "nccl_built", "process_set_by_id", "process_set_ids", "rank", "remove_process_set",
-    "rocm_built", "shutdown", "size",
+    "rocm_built", "shutdown", "size", "start_timeline", "stop_timeline",
 ]  # fmt: skip

@@ -22,10 +22,6 @@ class Found(NamedTuple):
     """What there is to say about them."""
 
 
-def _number(text: str) -> float:
-    return float(text)
-
-
 def _milliseconds(text: str) -> float:
     return float(text) / 1000
 
@@ -39,14 +35,20 @@ def _verbose(text: str) -> int:
     return {"trace": 2, "debug": 2, "info": 2, "warning": 1, "error": 0, "fatal": 0}[text.lower()]
 
 
+def _timeline(text: str) -> str:
+    """DYNAMIC asks for what is always possible: a timeline that start_timeline() begins."""
+    return "" if text == "DYNAMIC" else text
+
+
 _KNOBS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "FUSION_THRESHOLD": ("fusion_threshold", int),
     "CYCLE_TIME": ("raise_window", _milliseconds),
     "CACHE_CAPACITY": ("cache_capacity", int),
-    "STALL_CHECK_TIME_SECONDS": ("stall_warning", _number),
-    "STALL_SHUTDOWN_TIME_SECONDS": ("stall_limit", _number),
-    "START_TIMEOUT": ("start_timeout", _number),
+    "STALL_CHECK_TIME_SECONDS": ("stall_warning", float),
+    "STALL_SHUTDOWN_TIME_SECONDS": ("stall_limit", float),
+    "START_TIMEOUT": ("start_timeout", float),
     "LOG_LEVEL": ("verbose", _verbose),
+    "TIMELINE": ("timeline", _timeline),
 }
 """Variable to knob, and how its value is read."""
 
@@ -104,7 +106,7 @@ def _honour(variable: str, text: str, env: Mapping[str, str], knobs: dict[str, A
         raise errors.InvalidArgumentError(
             f"{variable}={text!r} could not be read; its name is now {new}"
         ) from None
-    return f"{variable} is honoured; its name is now {new} (here {knobs[knob]:g})"
+    return f"{variable} is honoured; its name is now {new} (here {knobs[knob]!r})"
 
 
 def _stall_check(text: str, env: Mapping[str, str], knobs: dict[str, Any]) -> list[str]:

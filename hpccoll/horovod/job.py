@@ -11,13 +11,14 @@ from typing import Any
 from hpccoll import collectives, config, errors
 from hpccoll.horovod import environment
 from hpccoll.horovod.process_sets import ProcessSet, add_process_set, forget_all, global_process_set, world_of
+from hpccoll.observe import timeline
 from hpccoll.world import init as make_default_world
 from hpccoll.world import is_initialized
 from hpccoll.world import shutdown as end_default_world
 
 __all__ = [
     "barrier", "cross_rank", "cross_size", "init", "is_homogeneous", "is_initialized", "join", "local_rank",
-    "local_size", "rank", "shutdown", "size",
+    "local_size", "rank", "shutdown", "size", "start_timeline", "stop_timeline",
 ]  # fmt: skip
 
 
@@ -112,6 +113,20 @@ def is_homogeneous() -> bool:
     """Whether all nodes have as many ranks."""
     node_of = world_of(global_process_set).base.loop.node_of
     return len({node_of.count(node) for node in node_of}) == 1
+
+
+def start_timeline(file_path: str, mark_cycles: bool = False) -> None:
+    """Begin a timeline of this job for chrome://tracing, which rank 0 writes; see hpccoll.observe.timeline.
+
+    :param file_path: with "{rank}" in it every rank writes its own file
+    :param mark_cycles: mark the control messages, too: what there is in place of cycles
+    """
+    timeline.start(world_of(global_process_set), file_path, mark_cycles)
+
+
+def stop_timeline() -> None:
+    """End the timeline; its file is complete when this returns."""
+    timeline.stop(world_of(global_process_set))
 
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:

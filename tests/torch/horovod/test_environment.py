@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """HOROVOD_ variables: honoured, or named."""
 
+import json
+
 import pytest
+import torch
 
 import hpccoll
 import hpccoll.torch as hvd
@@ -22,6 +25,8 @@ from hpccoll.horovod import environment
         ("STALL_CHECK_DISABLE", "1", {"stall_warning": 0.0, "stall_limit": 0.0}, "HPCCOLL_STALL_LIMIT=0"),
         ("STALL_CHECK_DISABLE", "0", {}, ""),
         ("LOG_LEVEL", "ERROR", {"verbose": 0}, "its name is now HPCCOLL_VERBOSE"),
+        ("TIMELINE", "trace.json", {"timeline": "trace.json"}, "its name is now HPCCOLL_TIMELINE"),
+        ("TIMELINE", "DYNAMIC", {"timeline": ""}, "its name is now HPCCOLL_TIMELINE"),
         ("DYNAMIC_PROCESS_SETS", "1", {}, "is not needed"),
         ("CONTROLLER", "gloo", {}, "HOROVOD_CONTROLLER: no counterpart in hpccoll, without effect"),
     ],
@@ -47,6 +52,29 @@ def test_all_without_a_counterpart_in_one_line():
 def test_nonsense_is_an_error():
     with pytest.raises(ValueError, match=r"HOROVOD_FUSION_THRESHOLD='much' .* HPCCOLL_FUSION_THRESHOLD"):
         environment.read({"HOROVOD_FUSION_THRESHOLD": "much"})
+
+
+@pytest.mark.mpi(min_size=1)
+def test_timeline(monkeypatch, tmp_path):
+    """By the variable from the start on, and by the function; rank 0 writes."""
+    monkeypatch.setenv("HOROVOD_TIMELINE", str(tmp_path / "whole.json"))
+    hvd.init()
+    hvd.allreduce(torch.ones(2), name="before")
+    hvd.stop_timeline()
+    hvd.start_timeline(str(tmp_path / "part.json"), mark_cycles=True)
+    hvd.allreduce(torch.ones(2), name="between")
+    hvd.stop_timeline()
+    if hvd.rank() == 0:
+        whole, part = (
+            str(json.loads((tmp_path / name).read_text())["traceEvents"])
+            for name in ("whole.json", "part.json")
+        )
+        assert "allreduce.before" in whole
+        assert "allreduce.between" not in whole
+        assert "allreduce.between" in part
+    else:
+        assert not list(tmp_path.iterdir())
+    hvd.shutdown()
 
 
 @pytest.mark.mpi(min_size=1)
