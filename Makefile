@@ -11,7 +11,7 @@ BIN    := $(abspath $(VENV))/bin
 export PATH := $(BIN):$(PATH)
 SOURCES := $(wildcard ext/*/*.[ch] ext/cython/*.p*)
 
-.PHONY: build demo stemdl test test-all check bench docs clean
+.PHONY: build demo test test-all check bench docs clean
 build: $(VENV)/.built
 
 $(VENV)/.installed: pyproject.toml setup.py build_backend.py
@@ -35,9 +35,6 @@ $(VENV)/.tools: $(VENV)/.installed
 
 demo: build
 	$(BIN)/hpccoll run -np 4 --nodes 2 --timeout 300 python examples/digits/train.py --verify
-
-stemdl: build
-	$(BIN)/hpccoll run -np 2 --timeout 900 python examples/stemdl/train.py
 
 test: build
 	$(BIN)/python tests/rooms.py

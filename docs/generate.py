@@ -5,14 +5,17 @@ python docs/generate.py            rewrite what stands between <!-- generated: N
 python docs/generate.py --check    change nothing; exit status 1 if a page is not up to date
 """
 
+import argparse
+import dataclasses
 import inspect
 import re
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from hpccoll import _core, config, errors
+from hpccoll import _core, config, errors, lint
 from hpccoll.horovod import environment
+from hpccoll.submit import cli, script, site
 
 HERE = Path(__file__).resolve().parent
 CORE = HERE.parent / "ext" / "core"
@@ -46,7 +49,8 @@ def exceptions() -> str:
 
     def branch(cls: type, depth: int) -> list[str]:
         first_line = (inspect.getdoc(cls) or "").split("\n\n")[0].replace("\n", " ")
-        below = [line for child in cls.__subclasses__() for line in branch(child, depth + 1)]
+        children = [child for child in cls.__subclasses__() if child.__module__ == errors.__name__]
+        below = [line for child in children for line in branch(child, depth + 1)]
         return [f"{'  ' * depth}- `{cls.__name__}`: {first_line}", *below]
 
     return "\n".join(branch(errors.HpccollError, 0))
@@ -91,9 +95,58 @@ def phases() -> str:
     return table(("state", "meaning"), enum_rows("core.h", "hc__phase", "HC__"))
 
 
+def first_script() -> str:
+    """What `hpccoll submit` makes of the page's first command."""
+    command = "--site generic-cpu --nodes 2 --time 2:00 train.py --lr 0.1".split()
+    parser = argparse.ArgumentParser()
+    cli.add_arguments(parser)
+    where, (request,) = cli.asked(parser.parse_args(command), command)
+    return f"```text\n{script.render(where, request)}```"
+
+
+def site_keys() -> str:
+    """The keys of a site profile, of the file itself and of its tables."""
+    tables = {"": site.Site, "node.": site.Node, "node.gpus[].": site.Gpu, "node.nics[].": site.Nic}
+    rows = [
+        (f"`{prefix}{field.name}`", "" if required(field) else shown(field), site.meanings(kind)[field.name])
+        for prefix, kind in tables.items()
+        for field in dataclasses.fields(kind)
+    ]
+    return table(("key", "default", "meaning"), rows)
+
+
+def required(field: "dataclasses.Field[object]") -> bool:
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+
+
+def shown(field: "dataclasses.Field[object]") -> str:
+    default = field.default_factory() if callable(field.default_factory) else field.default
+    return f"`{default!r}`".replace("'", '"').replace("True", "true").replace("False", "false")
+
+
+def rules(scheduler: str) -> str:
+    """What `hpccoll lint` finds in scripts for a scheduler."""
+    return table(
+        ("finding", "", "when"), ((f"`{r.name}`", r.severity, r.about) for r in lint.RULES[scheduler])
+    )
+
+
+def lint_slurm() -> str:
+    """The rules for Slurm."""
+    return rules("slurm")
+
+
+def lint_lsf() -> str:
+    """The rules for LSF."""
+    return rules("lsf")
+
+
 SECTIONS: dict[str, Callable[[], str]] = {
     section.__name__: section
-    for section in (knobs, statuses, exceptions, horovod, reductions, engine, phases)
+    for section in (
+        *(knobs, statuses, exceptions, horovod, reductions, engine, phases),
+        *(first_script, site_keys, lint_slurm, lint_lsf),
+    )
 }
 
 

@@ -1,5 +1,5 @@
 #!/bin/bash
-# hpccoll submit --site generic-lsf --nodes 2 --requeue --time 0:30 examples/digits/train.py
+# hpccoll submit --site generic-lsf --nodes 2 --requeue --time 0:30 examples/digits/train.py --checkpoint train.h5
 # 2 tasks a node, 32 cores each. Submit with: bsub < this file
 #BSUB -J train
 #BSUB -n 128
@@ -8,15 +8,18 @@
 #BSUB -W 0:30
 #BSUB -o train-%J.out
 # 2 minutes before the time limit USR1 goes to the job; hpccoll.preemption() lets all ranks stop after the same step.
-# Exit status 99 queues the job again (-Q), and so does the loss of a node (-r).
+# Exit status 99 puts the job back into the queue (-Q), and so does the loss of a node (-r).
 #BSUB -wa USR1
 #BSUB -wt 2
 #BSUB -Q 99
 #BSUB -r
-trap : USR1
+trap "warned=yes" USR1
 set -e
 export OMP_NUM_THREADS=32
 
 # All slots of the nodes are ours (-n, ptile); mpirun starts 2 tasks on each, 32 cores apart.
 mpirun -np 4 --map-by ppr:2:node:PE=32 --bind-to core \
-    python examples/digits/train.py "$@"
+    python examples/digits/train.py --checkpoint train.h5 "$@"
+
+# bash notes the signal when the ranks have ended. That was in order (set -e), so they have saved: once more.
+[ -z "$warned" ] || exit 99

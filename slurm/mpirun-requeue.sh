@@ -1,5 +1,5 @@
 #!/bin/bash
-# hpccoll submit --site generic-cpu --nodes 2 --launcher mpirun --requeue --time 0:30 examples/digits/train.py
+# hpccoll submit --site generic-cpu --nodes 2 --launcher mpirun --requeue --time 0:30 examples/digits/train.py --checkpoint train.h5
 # 2 tasks a node, 32 cores each. Arguments after the script's name go to the program.
 #SBATCH --job-name=train
 #SBATCH --nodes=2
@@ -17,7 +17,12 @@ set -e
 export OMP_NUM_THREADS=32
 
 # bash runs a trap while it waits, and not while a command runs in the foreground.
-hpccoll run -np 4 python examples/digits/train.py "$@" &
+hpccoll run -np 4 python examples/digits/train.py --checkpoint train.h5 "$@" &
 trap "kill -USR1 $!" USR1
 while kill -0 $! 2>/dev/null; do wait $! && status=0 || status=$?; done
-exit $status
+
+# If a rank failed, does every node still answer? If not, the job goes on elsewhere.
+if [ "${status:=0}" -ne 0 ]; then
+    srun --overlap --ntasks=2 --ntasks-per-node=1 true || scontrol requeue "$SLURM_JOB_ID"
+fi
+exit "$status"

@@ -13,7 +13,8 @@ from pathlib import Path
 from hpccoll.submit import cli, script
 
 ROOT = Path(__file__).resolve().parent.parent
-PROGRAM = "examples/digits/train.py"
+PROGRAM = ["examples/digits/train.py"]
+CHECKPOINT = ["--checkpoint", "train.h5"]
 SCRIPTS = {
     "slurm/cpu.sh": "--site generic-cpu --time 0:30",
     "slurm/multi-node.sh": "--site generic-cpu --nodes 2 --time 0:30",
@@ -37,8 +38,8 @@ SCRIPTS = {
 
 
 def rendered(options: str) -> str:
-    """What `hpccoll submit OPTIONS examples/digits/train.py` submits."""
-    words = [*shlex.split(options), PROGRAM]
+    """What `hpccoll submit OPTIONS examples/digits/train.py` submits; who comes back needs a checkpoint."""
+    words = [*shlex.split(options), *PROGRAM, *(CHECKPOINT if "--requeue" in options else [])]
     parser = argparse.ArgumentParser()
     cli.add_arguments(parser)
     where, (request,) = cli.asked(parser.parse_args(words), words)

@@ -1,5 +1,5 @@
 #!/bin/bash
-# hpccoll submit --site generic-cpu --nodes 2 --requeue --time 0:30 examples/digits/train.py
+# hpccoll submit --site generic-cpu --nodes 2 --requeue --time 0:30 examples/digits/train.py --checkpoint train.h5
 # 2 tasks a node, 32 cores each. Arguments after the script's name go to the program.
 #SBATCH --job-name=train
 #SBATCH --nodes=2
@@ -20,4 +20,10 @@ export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK
 
 # --mpi: how the tasks find each other. --kill-on-bad-exit: if one task fails, the others end, too.
 srun --mpi=pmix --kill-on-bad-exit=1 --distribution=block:block --cpu-bind=cores \
-    python examples/digits/train.py "$@"
+    python examples/digits/train.py --checkpoint train.h5 "$@" || status=$?
+
+# If a rank failed, does every node still answer? If not, the job goes on elsewhere.
+if [ "${status:=0}" -ne 0 ]; then
+    srun --overlap --ntasks=2 --ntasks-per-node=1 true || scontrol requeue "$SLURM_JOB_ID"
+fi
+exit "$status"

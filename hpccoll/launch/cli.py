@@ -138,6 +138,11 @@ def report(ending: processes.Ending, timeout: float | None) -> int:
     if ending.timed_out:
         processes.say(f"the job had not ended after {timeout:g} s (--timeout) and was ended")
         return TIMED_OUT
+    if ending.left_behind and not ending.status:
+        processes.say(
+            "mpirun ended with status 0, but ranks were still running: Open MPI 5 does so if a node fails"
+        )
+        return 1
     if ending.status:
         processes.say(f"the job ended with status {ending.status}")
     return ending.status

@@ -24,6 +24,8 @@ PLAIN = {
     "rsync", "tar", "sleep", "true", "ls", "cat", "uname", "free", "df", "bash", "sh", "taskset", "id", "pwd",
 }  # fmt: skip
 """Programs that do not speak MPI."""
+STARTERS = {"torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate", "deepspeed"}
+"""Programs that start a node's ranks themselves: one task a node is right."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,11 @@ class Launch:
     def program(self) -> str:
         """The name of what is started, its folder left aside."""
         return PurePath(self.parsed.rest[0]).name if self.parsed.rest else ""
+
+    @property
+    def speaks_mpi(self) -> bool:
+        """Its tasks are the ranks, and find each other by MPI."""
+        return bool(self.program) and self.program not in PLAIN and not STARTERS & set(self.parsed.rest[:3])
 
 
 @dataclass

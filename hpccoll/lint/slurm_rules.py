@@ -12,11 +12,16 @@ from hpccoll.lint.slurm import number
 RULES: list[Rule] = []
 
 
-def steps(job: Job, plain: bool = False) -> Iterator[tuple[Launch, slurm.Asked]]:
-    """The sruns of a job, with what each asks for; those that start no MPI program only if `plain`."""
+def steps(job: Job) -> Iterator[tuple[Launch, slurm.Asked]]:
+    """The sruns of a job, with what each asks for."""
     for launch in job.launches:
-        if launch.launcher == "srun" and launch.program and (plain or launch.program not in PLAIN):
+        if launch.launcher == "srun" and launch.program:
             yield launch, slurm.asked(job.options.values | launch.parsed.values)
+
+
+def mpi_steps(job: Job) -> Iterator[tuple[Launch, slurm.Asked]]:
+    """Those whose tasks are the ranks."""
+    return (step for step in steps(job) if step[0].speaks_mpi)
 
 
 @rule(RULES, "unknown-option", "error")
@@ -57,7 +62,7 @@ def task_count(job: Job) -> Iterator[Said]:
 def step_larger_than_job(job: Job) -> Iterator[Said]:
     """An srun that asks for more nodes or tasks than the job has: it fails, or waits for ever."""
     whole = slurm.asked(job.options.values)
-    for launch, step in steps(job, plain=True):
+    for launch, step in steps(job):
         if "overcommit" in launch.parsed:
             continue
         for what, part, all_of in (("nodes", step.nodes, whole.nodes), ("tasks", step.tasks, whole.tasks)):
@@ -72,7 +77,7 @@ def step_larger_than_job(job: Job) -> Iterator[Said]:
 @rule(RULES, "gpus-shared", "error")
 def gpus_shared(job: Job) -> Iterator[Said]:
     """More tasks than GPUs on a node: two ranks get one GPU, which NCCL refuses."""
-    for launch, step in steps(job):
+    for launch, step in mpi_steps(job):
         if step.gpus_per_node and step.tasks_per_node and step.tasks_per_node > step.gpus_per_node:
             problem = f"{step.tasks_per_node} tasks a node share {step.gpus_per_node} GPUs"
             yield Said(launch.line, problem, f"--ntasks-per-node={step.gpus_per_node}")
@@ -81,7 +86,7 @@ def gpus_shared(job: Job) -> Iterator[Said]:
 @rule(RULES, "gpus-idle", "warning")
 def gpus_idle(job: Job) -> Iterator[Said]:
     """Fewer tasks than GPUs on a node: hpccoll drives one GPU a rank, the others are paid for and idle."""
-    for launch, step in steps(job):
+    for launch, step in mpi_steps(job):
         if step.gpus_per_node and step.tasks_per_node and step.tasks_per_node < step.gpus_per_node:
             problem = f"{step.tasks_per_node} tasks for {step.gpus_per_node} GPUs a node"
             yield Said(launch.line, problem, f"--ntasks-per-node={step.gpus_per_node}")
@@ -90,7 +95,7 @@ def gpus_idle(job: Job) -> Iterator[Said]:
 @rule(RULES, "no-mpi", "error")
 def no_mpi(job: Job) -> Iterator[Said]:
     """srun --mpi=none with several tasks: each believes to be alone, N programs overwrite each other's files."""
-    for launch, step in steps(job):
+    for launch, step in mpi_steps(job):
         if (step.tasks or 2) > 1 and mpi_of(launch) == "none":
             yield Said(
                 launch.line, "--mpi=none: every task believes to be alone", "--mpi=pmix, or pmi2 for MPICH"
@@ -100,7 +105,7 @@ def no_mpi(job: Job) -> Iterator[Said]:
 @rule(RULES, "mpi-not-named", "warning")
 def mpi_not_named(job: Job) -> Iterator[Said]:
     """No --mpi=: whether the tasks find each other depends on the site's MpiDefault, which is often none."""
-    for launch, step in steps(job):
+    for launch, step in mpi_steps(job):
         if (step.tasks or 2) > 1 and mpi_of(launch) is None and not cray(job):
             yield Said(
                 launch.line,
@@ -124,6 +129,8 @@ def cpus_not_passed_on(job: Job) -> Iterator[Said]:
     """--cpus-per-task in the job but not for srun, which does not inherit it since 22.05: one core a task."""
     cpus = number(job.options.get("cpus-per-task"))
     for launch, _ in steps(job):
+        if launch.program in PLAIN:
+            continue
         told = "cpus-per-task" in launch.parsed or "SRUN_CPUS_PER_TASK" in launch.environment
         if cpus and cpus > 1 and not told:
             yield Said(
@@ -136,7 +143,7 @@ def cpus_not_passed_on(job: Job) -> Iterator[Said]:
 @rule(RULES, "survivors-wait", "warning")
 def survivors_wait(job: Job) -> Iterator[Said]:
     """No --kill-on-bad-exit: if a task dies, the others may wait until the time limit."""
-    for launch, step in steps(job):
+    for launch, step in mpi_steps(job):
         said = launch.parsed.get("kill-on-bad-exit")
         if (
             (step.tasks or 2) > 1
@@ -153,7 +160,7 @@ def survivors_wait(job: Job) -> Iterator[Said]:
 @rule(RULES, "threads-exceed-cores", "error")
 def threads_exceed_cores(job: Job) -> Iterator[Said]:
     """OMP_NUM_THREADS above the CPUs of a task: the threads fight for cores."""
-    for launch, step in steps(job):
+    for launch, step in mpi_steps(job):
         threads = number(launch.environment.get("OMP_NUM_THREADS"))
         cpus = step.cpus_per_task or 1
         if threads and threads > cpus:
@@ -167,7 +174,7 @@ def threads_exceed_cores(job: Job) -> Iterator[Said]:
 @rule(RULES, "threads-not-set", "warning")
 def threads_not_set(job: Job) -> Iterator[Said]:
     """OMP_NUM_THREADS not set: where tasks are not bound, each starts as many threads as the node has cores."""
-    for launch, step in steps(job):
+    for launch, step in mpi_steps(job):
         if (step.tasks_per_node or 1) > 1 and "OMP_NUM_THREADS" not in launch.environment:
             yield Said(
                 launch.line,

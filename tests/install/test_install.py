@@ -104,6 +104,17 @@ def test_a_job_runs_without_anything_on_path(venv: Path, without_mpi: str) -> No
     assert said.count("<2 ranks, 3>") == 2
 
 
+def test_job_scripts_come_with_it_and_need_jinja(venv: Path, without_mpi: str) -> None:
+    submit = [venv / "bin" / "hpccoll", "submit"]
+    script = [*submit, "--site", "summit", "--account", "A", "--dry-run", "train.py"]
+    assert "summit: " in run(*submit, "--sites", cwd=venv, path=without_mpi)
+    with pytest.raises(AssertionError, match=r"Jinja2, which is missing: pip install 'hpccoll\[submit\]'"):
+        run(*script, cwd=venv, path=without_mpi)
+    run(venv / "bin" / "python", "-m", "pip", "install", "--quiet", "Jinja2", cwd=venv, path=without_mpi)
+    (venv / "job.sh").write_text(run(*script, cwd=venv, path=without_mpi))
+    assert run(venv / "bin" / "hpccoll", "lint", "job.sh", cwd=venv, path=without_mpi) == ""
+
+
 def test_extensions_need_nothing_but_libc(venv: Path) -> None:
     assert set(dynamic(extension(venv, "_core"), "NEEDED")) <= ALLOWED
     assert {n for n in dynamic(extension(venv, "_mpi"), "NEEDED") if not n.startswith("libmpi.so")} <= ALLOWED

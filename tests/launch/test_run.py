@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from hpccoll.launch.cli import report
+from hpccoll.launch.processes import Ending
+
 pytestmark = pytest.mark.timeout(120)
 RANKS = "from mpi4py import MPI; import os, sys, time, signal; world = MPI.COMM_WORLD\n"
 
@@ -63,6 +66,13 @@ time.sleep(600)
 
 def pids(output: str) -> list[int]:
     return [int(word.split(">")[0]) for word in output.split("<")[1:] if word.split(">")[0].isdigit()]
+
+
+def test_a_job_that_left_ranks_behind_has_failed(capfd: pytest.CaptureFixture[str]) -> None:
+    """mpirun of Open MPI 5 says 0 when it has lost a node; tests/slurm has the real case."""
+    assert report(Ending(status=0, timed_out=False, left_behind=2), timeout=None) == 1
+    assert "killed 2 processes" in (said := capfd.readouterr().err) and "still running" in said
+    assert report(Ending(status=0, timed_out=False, left_behind=0), timeout=None) == 0
 
 
 def test_timeout_leaves_nothing_behind() -> None:

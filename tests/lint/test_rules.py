@@ -127,6 +127,12 @@ def test_every_rule_has_a_fault(scheduler: str) -> None:
     assert all(rule.about and rule.severity in ("error", "warning") for rule in RULES[scheduler])
 
 
+def test_torchrun_starts_the_ranks_of_a_node_itself() -> None:
+    text = SLURM.replace("--ntasks-per-node=4", "--ntasks-per-node=1").replace("--mpi=pmix ", "")
+    assert check(text.replace("python train.py", "torchrun --nproc_per_node 4 train.py")) == []
+    assert check(text.replace("python", "python -m torch.distributed.run")) == []
+
+
 def test_no_directives_is_no_job_script() -> None:
     (finding,) = check("#!/bin/bash\nmpirun python train.py\n")
     assert finding.rule == "no-directives" and finding.severity == "error"

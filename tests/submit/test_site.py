@@ -7,6 +7,7 @@ import pytest
 
 from hpccoll.submit.site import SiteError, load, names, parse
 
+ROOT = Path(__file__).resolve().parents[2]
 OWN = """
 name = "mine"
 title = "my cluster"
@@ -48,6 +49,11 @@ def test_own_profile(tmp_path: Path) -> None:
     path.write_text(OWN)
     site = load(str(path))
     assert (site.title, site.node.cores, [gpu.numa for gpu in site.node.gpus]) == ("my cluster", 48, [0, 1])
+
+
+def test_the_guides_profile_is_valid() -> None:
+    block = (ROOT / "docs" / "slurm.md").read_text().split("```toml\n")[1].split("```")[0]
+    assert parse(block, "docs/slurm.md").node.cores == 48
 
 
 @pytest.mark.parametrize(

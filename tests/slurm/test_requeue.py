@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""slurm/requeue.sh and its mpirun twin: the time limit comes or a node dies, and the main example goes on."""
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import h5py
+import pytest
+from cluster import NODES, Cluster
+
+pytestmark = pytest.mark.timeout(180)
+STEPS_AN_EPOCH = 14
+
+
+@pytest.fixture(autouse=True)
+def this_python_first(slurm: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(slurm.environment, "PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+
+
+def until(holds: Callable[[], bool], what: str, timeout: float = 90) -> None:
+    deadline = time.monotonic() + timeout
+    while not holds():
+        assert time.monotonic() < deadline, f"{what}: not within {timeout:g} s"
+        time.sleep(0.1)
+
+
+def steps(checkpoint: Path) -> int:
+    """How far a run has come."""
+    if not checkpoint.exists():
+        return 0
+    with h5py.File(checkpoint) as file:
+        return len(file["loss"])
+
+
+def start(slurm: Cluster, script: str, folder: Path, epochs: int, *options: object) -> str:
+    arguments = ["--folder", folder, "--checkpoint", folder / "run.h5", "--epochs", epochs]
+    return slurm.submit(*options, f"slurm/{script}.sh", *arguments)
+
+
+def test_the_time_limit(slurm: Cluster, tmp_path: Path) -> None:
+    """Both scripts at once, as Slurm looks at the limits twice a minute only."""
+    limits = {"requeue": "USR1@59", "mpirun-requeue": "B:USR1@59"}  # of a minute: due at once
+    jobs = {}
+    for script, signal in limits.items():
+        folder = tmp_path / script
+        folder.mkdir()
+        jobs[start(slurm, script, folder, 500, "--time=1", f"--signal={signal}")] = folder / "run.h5"
+    for number, checkpoint in jobs.items():
+        comes_back(slurm, number, checkpoint)
+        slurm.run("scancel", number)
+
+
+def comes_back(slurm: Cluster, number: str, checkpoint: Path) -> None:
+    """The job stops in order, asks for another run, and goes on in it."""
+    until(lambda: f"scontrol requeue {number}` succeeded" in slurm.output(number), "the requeue")
+    reached = steps(checkpoint)
+    assert reached and "all ranks stop after this step: SIGUSR1" in slurm.output(number)
+    slurm.wait(number, "RUNNING")
+    assert slurm.jobs(number)[0]["Restarts"] == "1"
+    until(lambda: steps(checkpoint) > reached, "the second run to come further")
+    assert slurm.output(number).count("4 ranks on 2 nodes") == 2
+
+
+@pytest.mark.parametrize(
+    ("script", "victim"),
+    [
+        ("requeue", 1),
+        pytest.param("requeue", 0, marks=pytest.mark.slow),  # with the script: Slurm itself requeues
+        pytest.param("mpirun-requeue", 1, marks=pytest.mark.slow),
+    ],
+)
+def test_a_node_dies(slurm: Cluster, tmp_path: Path, script: str, victim: int) -> None:
+    """Its ranks and its slurmd are gone at once; the job says which node, and ends on others."""
+    epochs, checkpoint = 8, tmp_path / "run.h5"
+    number = start(slurm, script, tmp_path, epochs, "--time=5")
+    until(lambda: steps(checkpoint) > 0, "the first checkpoint")
+    node = list(NODES)[victim]
+    assert node in slurm.run("scontrol", "show", "hostnames", slurm.jobs(number)[0]["NodeList"])[1].split()
+    slurm.crash_node(node)
+    try:
+        (job,) = slurm.wait(number, timeout=150)
+        output = slurm.output(number)
+        assert (job["JobState"], job["ExitCode"], job["Restarts"]) == ("COMPLETED", "0:0", "1"), output
+        assert f": {epochs * STEPS_AN_EPOCH} steps" in output
+        assert victim == 0 or f"failed on node {node}" in output
+        others = slurm.run("scontrol", "show", "hostnames", job["NodeList"])[1].split()
+        assert len(others) == 2 and node not in others
+    finally:
+        slurm.start_node(node)
