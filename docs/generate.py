@@ -8,12 +8,14 @@ python docs/generate.py --check    change nothing; exit status 1 if a page is no
 import argparse
 import dataclasses
 import inspect
+import math
 import re
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from hpccoll import _core, config, errors, lint
+from hpccoll.doctor import training
 from hpccoll.horovod import environment
 from hpccoll.submit import cli, script, site
 
@@ -141,10 +143,24 @@ def lint_lsf() -> str:
     return rules("lsf")
 
 
+def needs() -> str:
+    """Bandwidth that a training needs for 90 % efficiency, by the doctor's formula."""
+    rows = []
+    for name, model in training.MODELS.items():
+        if model.compute is None:
+            continue
+        for wire, nbytes in (("FP32", 4 * model.parameters), ("FP16", 2 * model.parameters)):
+            steps = [training.Training(name, nbytes, model.compute, nodes, 0.5) for nodes in (2, 16, 256)]
+            network = training.Network(math.inf, 10e-6, math.inf)
+            bits = [f"{8e-9 * training.needed_bandwidth(step, network):.3g}" for step in steps]
+            rows.append((name, wire, f"{nbytes / 1e6:.4g} MB", f"{model.compute * 1e3:.3g} ms", *bits))
+    return table(("model", "between nodes", "bytes", "computation", "2 nodes", "16 nodes", "256 nodes"), rows)
+
+
 SECTIONS: dict[str, Callable[[], str]] = {
     section.__name__: section
     for section in (
-        *(knobs, statuses, exceptions, horovod, reductions, engine, phases),
+        *(knobs, statuses, exceptions, horovod, reductions, engine, phases, needs),
         *(first_script, site_keys, lint_slurm, lint_lsf),
     )
 }
