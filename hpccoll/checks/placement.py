@@ -95,7 +95,7 @@ def crowded(cards: list[Card]) -> Iterator[Finding]:
                 NAME,
                 WARNING,
                 f"{here[0].host}: {ranks(c.rank for c in here)} are bound to cpu {ranges(cpus)} "
-                f"while cpu {ranges(free)} carry no rank",
+                f"while no rank is on cpu {ranges(free)}",
                 "they take turns on it, and whoever waits keeps the others from computing",
                 BIND,
             )

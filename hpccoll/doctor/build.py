@@ -7,7 +7,7 @@ import importlib.util
 import platform
 import sys
 
-from hpccoll import _core, info
+from hpccoll import _core, config, errors, info
 from hpccoll.checks.finding import ERROR, NOTE, WARNING, Facts, Finding, Job, ranks
 
 NAME = "build"
@@ -21,13 +21,27 @@ def collect() -> Facts:
         "executable": sys.executable,
         "engine": _core.__file__,
         "kernels": _core.kernels(),
+        "knobs": knobs(),
         "mpi part": importlib.util.find_spec("hpccoll._mpi") is not None,
     }
 
 
+def knobs() -> str:
+    """Why `hpccoll.init()` would refuse the environment, or nothing."""
+    try:
+        config.read()
+    except errors.InvalidArgumentError as error:
+        return str(error)
+    return ""
+
+
 def judge(job: Job) -> list[Finding]:
-    """Parts that are missing, and ranks that run another installation."""
+    """Parts that are missing, ranks that run another installation, knobs that are none."""
     found = []
+    for text in dict.fromkeys(card.facts[NAME]["knobs"] for card in job.cards if card.facts[NAME]["knobs"]):
+        where = ranks(card.rank for card in job.cards if card.facts[NAME]["knobs"] == text)
+        remedy = "Correct or unset the variable (docs/knobs.md)"
+        found.append(Finding(NAME, ERROR, f"{where}: {text}", "hpccoll.init() refuses it", remedy))
     without = [card.rank for card in job.cards if not card.facts[NAME]["mpi part"]]
     if without:
         missing = info.mpi_extension()

@@ -49,7 +49,8 @@ CHECKS = (
     network,
 )
 """From the lowest layer up; the order of the report."""
-LINK_PATIENCE = 20.0
+LINK_PATIENCE = 8.0
+"""Seconds of silence on a TCP link; less than a meeting in a folder waits for a rank."""
 
 
 def look() -> Card:
@@ -96,7 +97,7 @@ def examine(
 
             measured = measure.between(meeting, job, connect, stage)
             job = Job(cards, meeting.size, tried, measured)
-    if options["measure"] and comm is not None:
+    if options["measure"] and comm is not None and not any(card.facts[build.NAME]["knobs"] for card in cards):
         job = Job(cards, meeting.size, tried, job.links, _collectives(comm, job, stage))
     return report(job, options) if meeting.rank == cards[0].rank else None
 
@@ -219,7 +220,7 @@ def judge_training(job: Job, wanted: Facts | None) -> Facts | None:
     if nodes > 1 and not measured:
         why = f"No link between nodes was measured, so there is no saying how {needed.name} would do on {nodes} nodes."
         return {"wanted": wanted, "sentence": why}
-    speeds = [i["bytes"] / i["large"] for i in job.inside if i["node"] != "all"]
+    speeds = [i["bytes"] / i["large"] for i in job.inside if i["node"] != "all" and "error" not in i]
     net = training.Network(
         min(map(rounds.bandwidth, measured), default=math.inf),
         max((link["latency"] for link in measured), default=0.0),

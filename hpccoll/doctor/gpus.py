@@ -84,7 +84,7 @@ def _hidden(cards: list[Card]) -> list[Finding]:
         Finding(
             NAME,
             ERROR,
-            f"{blind[0].host} has {len(facts['present'])} GPUs, {ranks(c.rank for c in blind)} see none "
+            f"{blind[0].host} has {len(facts['present'])} GPUs, all hidden from {ranks(c.rank for c in blind)} "
             f"({facts['why none'] or 'libcuda counts none'}{hiding})",
             "a training falls back to the CPU or stops",
             "Ask the scheduler for them (--gpus-per-task, --gres); in a container --nv or --gpus all; try `nvidia-smi`",
@@ -126,8 +126,8 @@ def _far(cards: list[Card]) -> list[Finding]:
         Finding(
             NAME,
             WARNING,
-            f"{far[0].host}: {ranks(c.rank for c in far)} run on another NUMA node than their GPU ({gpu['pci']} is on "
-            f"{gpu['numa']})",
+            f"{far[0].host}: {ranks(c.rank for c in far)}: the cores are on another NUMA node than the GPU "
+            f"({gpu['pci']} is on {gpu['numa']})",
             "copies between host and GPU cross the socket link",
             "`srun --gpu-bind=closest`, or bind the cores near each GPU (`nvidia-smi topo -m`)",
         )

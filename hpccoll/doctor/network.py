@@ -19,7 +19,14 @@ INSIDE = 1.5
 
 def judge(job: Job) -> list[Finding]:
     """What stands out."""
-    return [*_failed(job), *_slow(job), *_one_sided(job), *_below_rate(job), *_slow_inside(job)]
+    return [
+        *_failed(job),
+        *_broken(job),
+        *_slow(job),
+        *_one_sided(job),
+        *_below_rate(job),
+        *_slow_inside(job),
+    ]
 
 
 def rate(bytes_per_second: float) -> str:
@@ -44,6 +51,19 @@ def _failed(job: Job) -> list[Finding]:
             "there is no connection",
             "See the errors among the addresses",
         )
+    ]
+
+
+def _broken(job: Job) -> list[Finding]:
+    """Hpccoll itself did not work."""
+    matters, remedy = (
+        "hpccoll.init() fails in the same way in a job like this",
+        "As it says, and see the findings above",
+    )
+    return [
+        Finding(NAME, ERROR, f"allreduce on {i['node']} ({i['ranks']} ranks): {i['error']}", matters, remedy)
+        for i in job.inside
+        if "error" in i
     ]
 
 
@@ -113,7 +133,7 @@ def _below_rate(job: Job) -> list[Finding]:
 
 
 def _slow_inside(job: Job) -> list[Finding]:
-    nodes = [i for i in job.inside if i["node"] != "all"]
+    nodes = [i for i in job.inside if i["node"] != "all" and "error" not in i]
     if len(nodes) < 3:
         return []
     usual = rounds.reference([i["large"] for i in nodes], 0.5)

@@ -53,7 +53,7 @@ def _network(report: Facts) -> str:
         lines.append(f"... and {len(report['links']) - MOST_ROWS} more links")
     if report["sent"]:
         lines.append(f"measured with {size(report['sent'])}")
-    for inside in report["inside"]:
+    for inside in (i for i in report["inside"] if "error" not in i):
         where = "over all ranks" if inside["node"] == "all" else f"inside {inside['node']}"
         lines.append(
             f"allreduce {where} ({inside['ranks']} ranks): {size(inside['bytes'])} in {inside['large'] * 1e3:.3g} ms, "

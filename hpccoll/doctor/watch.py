@@ -27,6 +27,9 @@ from typing import Any
 
 from hpccoll.checks.finding import Facts
 
+PYTHON_SECONDS = 60.0
+"""For the start of Python at least: on a busy parallel file system it takes its time."""
+
 
 @dataclass
 class Outcome:
@@ -85,7 +88,7 @@ def _follow(
     child: subprocess.Popen[bytes], reading: int, patience: float, say: Callable[[str, float], None]
 ) -> Outcome:
     """Read stages and the report until the child ends or a stage lasts too long."""
-    outcome, text = Outcome(), b""
+    outcome, text, heard = Outcome(), b"", False
     began = said = time.monotonic()
     while True:
         ready, _, _ = select.select([reading], [], [], 0.5)
@@ -100,8 +103,9 @@ def _follow(
                 outcome.report = message.get("report", outcome.report)
                 outcome.stage = message.get("stage", outcome.stage)
             began = said = now
+            heard = True
         outcome.seconds = now - began
-        if outcome.seconds > patience:
+        if outcome.seconds > (patience if heard else max(patience, PYTHON_SECONDS)):
             return outcome
         if now - said > 10:
             said = now

@@ -14,6 +14,7 @@ def card(rank: int = 0, node: int = 0, **changes: dict[str, Any]) -> Card:
     facts: dict[str, dict[str, Any]] = {
         "build": {
             "versions": {"hpccoll": "1", "numpy": "2"}, "Python": "3.11", "kernels": "avx2", "mpi part": True,
+            "knobs": "",
         },
         "mpi": {
             "library": "Open MPI v5.0.11", "thread level": "MULTIPLE", "ours": {"same library as mpi4py": True},

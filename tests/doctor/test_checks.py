@@ -39,6 +39,11 @@ def test_differing_processors_are_a_note() -> None:
     says(only([card(0), card(1, build={"kernels": "avx512"})]), NOTE, "rank 1: avx512")
 
 
+def test_a_variable_that_is_no_knob() -> None:
+    typo = "HPCCOLL_FUSION_TRESHOLD is no knob"
+    says(only([card(0), card(1, build={"knobs": typo})]), ERROR, f"rank 1: {typo}", "init() refuses it")
+
+
 def test_two_mpi_libraries() -> None:
     says(only([card(0), card(1, mpi={"library": "MPICH 5"})]), ERROR, "rank 0: Open MPI", "rank 1: MPICH 5")
     ours = {
@@ -289,7 +294,7 @@ def bound(rank: int, cpus: str, **more: Any) -> Any:
 
 def test_two_ranks_on_one_core_while_others_are_free() -> None:
     finding = only([bound(0, "0"), bound(1, "0"), bound(2, "1")])
-    says(finding, WARNING, "ranks 0-1 are bound to cpu 0 while cpu 2-63 carry no rank")
+    says(finding, WARNING, "ranks 0-1 are bound to cpu 0 while no rank is on cpu 2-63")
 
 
 def test_knowing_oversubscription_is_said_by_the_doctor_only() -> None:
@@ -344,13 +349,16 @@ def test_gpus() -> None:
     says(
         only([card(0, gpus=hidden), card(1)]),
         ERROR,
-        "h1 has 2 GPUs, rank 0 see none",
+        "h1 has 2 GPUs, all hidden from rank 0",
         "CUDA_VISIBLE_DEVICES=''",
     )
     same = {"present": ["0:1", "0:2"], "visible": [gpu("0:1")]}
-    says(only([card(0, gpus=same), card(1, gpus=same)]), WARNING, "ranks 0-1 see the same one GPU (0:1) of 2")
+    note, shared = found([card(0, gpus=same), card(1, gpus=same)])
+    says(note, NOTE, "GPUs on h1: whether MPI can use their memory was not tried", "doctor --gpu-aware")
+    says(shared, WARNING, "ranks 0-1 see the same one GPU (0:1) of 2")
     far = {"present": ["0:1"], "visible": [gpu("0:1", 1)]}
-    says(only([card(0, gpus=far), card(1)]), WARNING, "rank 0 run on another NUMA node", "0:1 is on 1")
+    _, distant = found([card(0, gpus=far), card(1)])
+    says(distant, WARNING, "rank 0: the cores are on another NUMA node", "0:1 is on 1")
 
 
 # ---- network --------------------------------------------------------------------------------------------
@@ -397,6 +405,14 @@ def test_a_device_that_nobody_uses() -> None:
     fast = {"devices": [rail("mlx5_0:1", 0)]}
     findings = found([card(r, r, rails=fast) for r in range(2)], links=[link(0, 1, 9500)])
     says(findings[0], WARNING, "h1: 9.5 Gbit/s measured; mlx5_0:1 declares 100 Gbit/s")
+
+
+def test_hpccoll_itself_fails() -> None:
+    says(
+        only(PAIR, inside=[{"node": "h1", "ranks": 2, "bytes": 1, "error": "no room"}]),
+        ERROR,
+        "h1 (2 ranks): no room",
+    )
 
 
 def test_a_node_that_is_slow_inside() -> None:

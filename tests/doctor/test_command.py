@@ -89,6 +89,7 @@ def test_a_hang_in_mpi_init_is_reported_by_one_rank_for_all(planted: str, tmp_pa
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_where_there_is_nowhere_to_meet_each_rank_reports_with_its_host(planted: str) -> None:
     status, said, errors = job(2, "--patience", 2, "--meet", "/proc/no/such", LD_PRELOAD=planted)
     assert status == 1
@@ -102,6 +103,14 @@ def test_an_end_in_mpi_init_is_reported(planted: str, tmp_path: Path) -> None:
     status, said, errors = hpccoll("doctor", LD_PRELOAD=planted, PLANTED="exit", folder=tmp_path)
     assert status == 1, said + errors
     assert "MPI_Init_thread ended the process (status 3) on rank 0" in " ".join(said.split())
+
+
+def test_a_knob_that_is_none_is_found_and_nothing_breaks() -> None:
+    status, said, errors = job(2, HPCCOLL_FUSION_TRESHOLD="1M")
+    assert status == 1, said + errors
+    assert "error: build: ranks 0-1: HPCCOLL_FUSION_TRESHOLD is no knob of hpccoll: did you mean" in " ".join(
+        said.split()
+    )
 
 
 def test_no_mpi_library_at_all() -> None:

@@ -85,7 +85,7 @@ def iperf(client: str, server: str) -> float:
     for _ in range(5):
         on(server, "timeout 10 iperf3 -s -1 -D")
         said = cluster(
-            "exec", client, "timeout", 8, "iperf3", "-c", address, "-t", 2, "-J", check=False
+            "exec", client, "timeout", 8, "iperf3", "-c", address, "-t", 1, "-J", check=False
         ).stdout
         if "sum_received" in said:
             return float(json.loads(said)["end"]["sum_received"]["bits_per_second"]) / 1e6
@@ -192,11 +192,10 @@ def test_a_name_a_network_card_and_an_mtu_that_are_not_like_the_others() -> None
 
 def test_a_blackholed_route() -> None:
     with planted({"h2": ("ip route add blackhole 10.78.0.13/32", "ip route del blackhole 10.78.0.13/32")}):
-        status, report = over_ssh()
+        status, report = over_ssh("--no-measuring")
     assert status == 1
     finding(report, "reach", "h2 cannot connect to h3", "ip route get 10.78.0.13")
     finding(report, "reach", "h3 cannot connect to h2", "h2 has no route back to h3")
-    assert "h1-h2" in mbits(report)
 
 
 def test_a_firewall(tmp_path: Path) -> None:
@@ -220,6 +219,7 @@ def test_large_packets_that_vanish() -> None:
     finding(report, "reach", "h2 to h3", "a greeting arrives, 256 KiB do not", "MTU")
 
 
+@pytest.mark.slow
 def test_a_slow_node() -> None:
     with shaped(h3=20):
         status, report = over_ssh("--require", "bandwidth=50Mbit")
