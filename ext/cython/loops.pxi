@@ -66,7 +66,8 @@ cdef class Segment:
         cdef Segment self = Segment()
         cdef char why[512]
         why[0] = 0
-        check(hc_segment_create(&self.c, name.encode(), nbytes, why, sizeof(why)), why.decode())
+        status = hc_segment_create(&self.c, name.encode(), nbytes, why, sizeof(why))
+        check(status, why.decode())  # two lines: `why` is written before it is read
         return self
 
     @staticmethod
@@ -75,7 +76,8 @@ cdef class Segment:
         cdef Segment self = Segment()
         cdef char why[512]
         why[0] = 0
-        check(hc_segment_attach(&self.c, name.encode(), nbytes, why, sizeof(why)), why.decode())
+        status = hc_segment_attach(&self.c, name.encode(), nbytes, why, sizeof(why))
+        check(status, why.decode())
         return self
 
     @staticmethod

@@ -118,3 +118,24 @@ def test_no_mpi_library_at_all() -> None:
     assert status == 1
     (finding,) = [f for f in json.loads(said)["findings"] if f["severity"] == "error"]
     assert "loading mpi4py and the MPI library ended the process" in finding["seen"]
+
+
+SMALL = (
+    "mount -t tmpfs -o size=3m tmpfs /dev/shm && exec "
+    + sys.executable
+    + " -m hpccoll run -np 2 --timeout 60 "
+)
+
+
+def test_a_small_shared_memory_is_found_and_hpccolls_own_words_are_kept() -> None:
+    """Needs root, for a /dev/shm of 3 MiB that only this job sees."""
+    script = SMALL + sys.executable + " -m hpccoll doctor --json"
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", script], capture_output=True, text=True, timeout=90
+    )
+    assert done.returncode == 1, done.stderr
+    text = done.stdout
+    report = json.loads(text[text.index("{\n") : text.rindex("\n}") + 2])
+    said = [f["seen"] for f in report["findings"] if f["severity"] == "error"]
+    assert any("/dev/shm has 3 MiB free of 3 MiB; a World of 2 ranks here needs" in one for one in said)
+    assert any("bytes but /dev/shm has only" in one for one in said), said
