@@ -6,6 +6,7 @@ No MPI and no launcher's daemons are involved: where `mpirun` itself hangs, this
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import selectors
@@ -13,7 +14,7 @@ import shlex
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from hpccoll import config
@@ -30,26 +31,53 @@ class Remote:
     """A host and the process there."""
 
     name: str
-    process: subprocess.Popen[str]
+    process: subprocess.Popen[bytes]
     failure: str = ""
+    unread: bytes = b""
+
+    def line(self) -> str | None:
+        """The next line of JSON that has come; others (a login's greetings) are passed over."""
+        while b"\n" in self.unread:
+            line, _, self.unread = self.unread.partition(b"\n")
+            if line.startswith(b"{"):
+                return line.decode()
+        return None
+
+    def send(self, value: Any) -> None:
+        """Hand the process a line of JSON; one that has gone away will be seen by what it does not answer."""
+        assert self.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.write(json.dumps(value).encode() + b"\n")
+            self.process.stdin.flush()
+
+    def fail(self, patience: float) -> None:
+        """Find out why nothing came: its last words, or that it had none."""
+        silent = self.process.poll() is None
+        self.process.kill()
+        said = self.process.communicate()[1].decode(errors="replace").strip().splitlines()
+        why = (
+            f"no answer within {patience:g} s"
+            if silent
+            else f"ssh ended with status {self.process.returncode}"
+        )
+        self.failure = said[-1] if said else why
 
 
-def run(hosts: tuple[Host, ...], ssh: str, options: Facts, patience: float) -> Facts | None:
-    """The report of the first host that answers, with an error for each that does not; None: no host answers."""
+def run(hosts: tuple[Host, ...], ssh: str, options: Facts, patience: float) -> Facts:
+    """The report of the first host that answers, with an error for each that does not."""
     remotes = [start(host.name, ssh) for host in hosts]
     try:
-        present = _greeted(remotes, patience)
+        _answers(remotes, patience)
+        present = [remote for remote in remotes if not remote.failure]
         for rank, remote in enumerate(present):
-            _send(remote, {"rank": rank, "size": len(present), "options": options})
-        report = _serve(present, 4 * patience) if present else None
+            remote.send({"rank": rank, "size": len(present), "options": options})
+        report = _serve(present, 4 * patience) if present else nothing()
     finally:
         for remote in remotes:
             remote.process.kill()
             remote.process.wait()
     failures = [unreachable(remote, ssh) for remote in remotes if remote.failure]
-    if report is None:
-        report = {"findings": [], "errors": 0, "empty": True}
-    report["findings"] = [vars(failure) for failure in failures] + report["findings"]
+    report["findings"] = [asdict(failure) for failure in failures] + report["findings"]
     report["errors"] += len(failures)
     return report
 
@@ -59,73 +87,54 @@ def start(host: str, ssh: str) -> Remote:
     env = config.environment()
     passed = [f"{name}={env[name]}" for name in (*addresses.CHOOSERS, *LIKE_HERE) if name in env]
     inner = shlex.join(["env", *passed, sys.executable, "-m", "hpccoll", "doctor", "--at-hub"])
-    folder = shlex.quote(os.getcwd())
-    words = [*shlex.split(ssh), *(SSH_OPTIONS if shlex.split(ssh)[0].endswith("ssh") else ()), host]
+    agent = shlex.split(ssh)
+    words = [*agent, *(SSH_OPTIONS if agent[0].endswith("ssh") else ()), host]
     process = subprocess.Popen(
-        [*words, f"cd {folder} && exec {inner}"],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1,
+        [*words, f"cd {shlex.quote(os.getcwd())} && exec {inner}"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     return Remote(host, process)
 
 
-def _greeted(remotes: list[Remote], patience: float) -> list[Remote]:
-    """Those whose process says that it is there; the others get their reason."""
-    lines = _lines(remotes, patience)
-    for remote in remotes:
-        if remote.name not in lines:
-            _fail(remote, patience)
-    return [remote for remote in remotes if not remote.failure]
+def nothing() -> Facts:
+    """The report of nobody."""
+    return {"findings": [], "errors": 0}
 
 
-def _fail(remote: Remote, patience: float) -> None:
-    if remote.process.poll() is None:
-        remote.failure = f"no answer within {patience:g} s"
-        remote.process.kill()
-    _, said = remote.process.communicate()
-    lines = said.strip().splitlines()
-    remote.failure = (
-        lines[-1] if lines else remote.failure or f"ssh ended with status {remote.process.returncode}"
-    )
-
-
-def _lines(remotes: list[Remote], patience: float) -> dict[str, Any]:
-    """One line of JSON from each, as far as they come in time; other lines (a login's greetings) are passed over."""
-    found: dict[str, Any] = {}
+def _answers(remotes: list[Remote], patience: float) -> dict[str, Any]:
+    """What each says next; who says nothing in time has failed."""
+    answers: dict[str, Any] = {}
     deadline = time.monotonic() + patience
     with selectors.DefaultSelector() as selector:
         for remote in remotes:
             assert remote.process.stdout is not None
             selector.register(remote.process.stdout, selectors.EVENT_READ, remote)
-        while len(found) < len(remotes) and (left := deadline - time.monotonic()) > 0 and selector.get_map():
+        while selector.get_map() and (left := deadline - time.monotonic()) > 0:
             for key, _ in selector.select(left):
-                remote, line = key.data, key.fileobj.readline()  # type: ignore[union-attr]
-                if line.startswith("{"):
-                    found[remote.name] = json.loads(line)
-                if line.startswith("{") or not line:
+                remote, piece = key.data, os.read(key.fd, 1 << 16)
+                remote.unread += piece
+                line = remote.line()
+                if line is not None:
+                    answers[remote.name] = json.loads(line)
+                if line is not None or not piece:
                     selector.unregister(key.fileobj)
-    return found
+    for remote in remotes:
+        if remote.name not in answers:
+            remote.fail(patience)
+    return answers
 
 
-def _send(remote: Remote, value: Any) -> None:
-    assert remote.process.stdin is not None
-    remote.process.stdin.write(json.dumps(value) + "\n")
-    remote.process.stdin.flush()
-
-
-def _serve(present: list[Remote], patience: float) -> Facts | None:
-    """Hand values around until the first process has its report."""
+def _serve(present: list[Remote], patience: float) -> Facts:
+    """Hand values around until the first process has its report; a process that ends before ends the examination."""
     while True:
-        said = _lines(present, patience)
-        for remote in present:
-            if remote.name not in said:
-                _fail(remote, patience)
-                return None
-        if "report" in said[present[0].name]:
-            report: Facts = said[present[0].name]["report"]
+        answers = _answers(present, patience)
+        if len(answers) < len(present):
+            return nothing()
+        if "report" in answers[present[0].name]:
+            report: Facts = answers[present[0].name]["report"]
             return report
-        values = [said[remote.name]["value"] for remote in present]
         for remote in present:
-            _send(remote, values)
+            remote.send([answers[other.name]["value"] for other in present])
 
 
 def unreachable(remote: Remote, ssh: str) -> Finding:

@@ -13,9 +13,10 @@ MOST_ROWS = 64
 
 
 def render(report: Facts) -> str:
-    """Head, placement, network, findings from the lowest layer up, and the verdict."""
-    parts = [_head(report), _placement(report["placement"]), _network(report), _findings(report["findings"])]
-    if report["training"]:
+    """Head, placement, network, findings from the lowest layer up, and the verdict; where no host answers, less."""
+    parts = [_head(report), _placement(report["placement"]), _network(report)] if "nodes" in report else []
+    parts.append(_findings(report["findings"]))
+    if report.get("training"):
         parts.append(_wrapped("training", report["training"]["sentence"]))
     return "\n\n".join(part for part in [*parts, _verdict(report)] if part)
 

@@ -120,6 +120,24 @@ def test_no_mpi_library_at_all() -> None:
     assert "loading mpi4py and the MPI library ended the process" in finding["seen"]
 
 
+def test_hosts_that_nobody_knows() -> None:
+    """`false` in place of ssh: no host answers."""
+    status, said, _ = hpccoll("doctor", "-H", "h1,h2", "--ssh", "false")
+    assert status == 1
+    assert "error: ssh: h1: ssh ended with status 1" in said
+    assert "2 errors" in said
+
+
+def test_a_host_with_a_talkative_login(tmp_path: Path) -> None:
+    """Lines before the first answer, in one piece with it, are passed over; without ssh the "host" is this one."""
+    agent = tmp_path / "agent"
+    agent.write_text('#!/bin/sh\nprintf "Welcome!\\n\\nNo mining.\\n"\nshift\nexec sh -c "$*"\n')
+    agent.chmod(0o755)
+    status, said, errors = hpccoll("doctor", "-H", "here", "--ssh", agent, "--json")
+    assert status == 0, said + errors
+    assert json.loads(said)["ranks"] == 1
+
+
 SMALL = (
     "mount -t tmpfs -o size=3m tmpfs /dev/shm && exec "
     + sys.executable
