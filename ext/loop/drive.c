@@ -21,8 +21,16 @@ int hc__driver_try(hc_loop *loop) {
     int free_place = 0;
     if (atomic_load_explicit(&loop->driving, memory_order_relaxed))
         return 0;
-    return atomic_compare_exchange_strong_explicit(&loop->driving, &free_place, 1, memory_order_acquire,
-                                                   memory_order_relaxed);
+    if (!atomic_compare_exchange_strong_explicit(&loop->driving, &free_place, 1, memory_order_acquire,
+                                                 memory_order_relaxed))
+        return 0;
+    atomic_store_explicit(&loop->call_me, 0, memory_order_seq_cst);
+    return 1;
+}
+
+int hc__look_away(hc_loop *loop) {
+    atomic_store_explicit(&loop->call_me, 1, memory_order_seq_cst);
+    return atomic_load_explicit(&loop->inbox, memory_order_seq_cst) != NULL;
 }
 
 void hc__driver_leave(hc_loop *loop) {
@@ -109,23 +117,22 @@ static void sleep_for_news(hc_loop *loop, hc_handle *handle, int can_drive, uint
     atomic_fetch_sub_explicit(&loop->sleepers, 1, memory_order_relaxed);
 }
 
-/* One turn at least, so that who only asks (a limit that has passed) moves things too. */
-static void wait_until(hc_loop *loop, hc_handle *handle, uint64_t limit) {
-    int can_drive = may_drive(loop);
+/* One turn at least, so that who only asks (a limit that has passed) moves things too. 1: somebody must drive on. */
+static int wait_until(hc_loop *loop, hc_handle *handle, uint64_t limit) {
+    int can_drive = may_drive(loop), work = 0;
     uint64_t now;
     do {
         if (can_drive && hc__driver_try(loop)) {
             drive_until(loop, handle, limit);
-            int quiet = hc__loop_quiet(loop);
+            work = hc__look_away(loop) || !hc__loop_quiet(loop);
             hc__driver_leave(loop);
-            if (!quiet)
-                hc__thread_call(loop);
         } else {
             now = hc__loop_now();
             sleep_for_news(loop, handle, can_drive, limit > now ? limit - now : 0);
         }
         now = hc__loop_now();
     } while (!hc_handle_done(handle) && now < limit);
+    return work;
 }
 
 int hc_loop_wait(hc_loop *loop, hc_handle *handle, uint64_t ns) {
@@ -136,8 +143,10 @@ int hc_loop_wait(hc_loop *loop, hc_handle *handle, uint64_t ns) {
         atomic_store_explicit(&handle->waited_since, start, memory_order_relaxed);
     atomic_fetch_add_explicit(&loop->callers, 1, memory_order_relaxed);
     atomic_store_explicit(&loop->flush, 1, memory_order_seq_cst);
-    wait_until(loop, handle, limit);
-    atomic_fetch_sub_explicit(&loop->callers, 1, memory_order_relaxed);
+    int work = wait_until(loop, handle, limit);
+    atomic_fetch_sub_explicit(&loop->callers, 1, memory_order_seq_cst);
+    if (work && !atomic_load_explicit(&loop->napping, memory_order_seq_cst))
+        hc__thread_call(loop);
     atomic_fetch_add_explicit(&loop->waited_ns, hc__loop_now() - start, memory_order_relaxed);
     return hc_handle_done(handle);
 }
@@ -147,6 +156,7 @@ void hc_loop_progress(hc_loop *loop) {
         return;
     for (int i = 0; i < 16 && hc__loop_turn(loop); i++) {}
     hc__loop_watch(loop, hc__loop_now());
+    hc__look_away(loop);
     hc__driver_leave(loop);
 }
 
@@ -174,7 +184,8 @@ void hc_loop_submit(hc_loop *loop, hc_handle *handle, int waits) {
         return;
     uint64_t before = atomic_fetch_add_explicit(&loop->inbox_bytes, bytes, memory_order_relaxed);
     uint64_t enough = loop->config.engine.raise_bytes;
-    if (atomic_load_explicit(&loop->call_me, memory_order_seq_cst) ||
-        (before < enough && before + bytes >= enough))
+    if ((before < enough && before + bytes >= enough) ||
+        (atomic_load_explicit(&loop->call_me, memory_order_seq_cst) &&
+         !atomic_load_explicit(&loop->napping, memory_order_seq_cst)))
         ring(loop);
 }

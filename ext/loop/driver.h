@@ -59,6 +59,7 @@ struct hc_loop {
     atomic_int callers;             /* [any] waiting threads that may drive */
     atomic_int flush;               /* [any] a caller waits: raise everything (R1) */
     atomic_int call_me;             /* [any] whoever would look sleeps: the next submit must ring */
+    atomic_int napping;             /* [any] the background thread will look in a moment: no need to ring */
     atomic_ullong inbox_bytes;      /* [any] since the last drain */
     _Atomic uint32_t epoch;         /* [any] futex: a handle is done, or the driver's place is free */
     atomic_int sleepers;            /* [any] on `epoch` */
@@ -133,6 +134,7 @@ int hc__loop_listens(hc_loop *); /* idle, and no caller waits: what is open may 
 /* drive.c */
 int hc__driver_try(hc_loop *); /* [any thread] 1: this thread is the driver now */
 void hc__driver_leave(hc_loop *);
+int hc__look_away(hc_loop *); /* submitters must ring from here on; 1: one did not know yet */
 uint64_t hc__sleep_limit(hc_loop *, uint64_t now, uint64_t idle_since, uint64_t limit); /* ns */
 int hc__about_to_sleep(hc_loop *, uint64_t now); /* 0: somebody submitted meanwhile, look again */
 
