@@ -14,8 +14,8 @@ void repeat_convert(int times, void *to, int to_dtype, const void *from, int fro
         hc_host_memory.convert(to, to_dtype, from, from_dtype, n, 1.0);
 }
 
-void repeat_reduce(int times, void *to, void *also, int to_dtype, const void *const *from, int n_from,
-                   int from_dtype, int reduction, int64_t n) {
+void repeat_reduce(int times, void *to, int to_dtype, const void *const *from, int n_from, int from_dtype,
+                   int reduction, int64_t n) {
     while (times--)
-        hc_host_memory.reduce(to, also, to_dtype, from, n_from, from_dtype, reduction, n, 1.0);
+        hc_host_memory.reduce(to, to_dtype, from, n_from, from_dtype, reduction, n, 1.0);
 }

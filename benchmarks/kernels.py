@@ -26,21 +26,20 @@ REDUCTION = {
 }
 SIZES = (1 << 10, 64 << 10, 1 << 20, 64 << 20)
 
-# reduction, sources, their dtype, the result's, a second destination
+# reduction, sources, their dtype, the result's
 REDUCE = [
-    *(("SUM", n, d, d, False) for d in ("float32", "float16", "bfloat16") for n in (2, 3, 4)),
-    ("SUM", 2, "float32", "float32", True),
-    ("SUM", 2, "float16", "float32", False),
-    ("SUM", 2, "float64", "float64", False),
-    ("SUM", 2, "int32", "int32", False),
-    ("MAX", 2, "float32", "float32", False),
-    ("MIN", 2, "int64", "int64", False),
-    ("MAX", 2, "uint8", "uint8", False),
-    ("PRODUCT", 2, "uint8", "uint8", False),
-    ("PRODUCT", 2, "int64", "int64", False),
-    ("PRODUCT", 2, "complex64", "complex64", False),
-    ("PRODUCT", 2, "complex128", "complex128", False),
-    ("LOR", 2, "bool", "bool", False),
+    *(("SUM", n, d, d) for d in ("float32", "float16", "bfloat16") for n in (2, 3, 4)),
+    ("SUM", 2, "float16", "float32"),
+    ("SUM", 2, "float64", "float64"),
+    ("SUM", 2, "int32", "int32"),
+    ("MAX", 2, "float32", "float32"),
+    ("MIN", 2, "int64", "int64"),
+    ("MAX", 2, "uint8", "uint8"),
+    ("PRODUCT", 2, "uint8", "uint8"),
+    ("PRODUCT", 2, "int64", "int64"),
+    ("PRODUCT", 2, "complex64", "complex64"),
+    ("PRODUCT", 2, "complex128", "complex128"),
+    ("LOR", 2, "bool", "bool"),
 ]
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 CONVERT = [(a, b) for a in FLOATS for b in FLOATS if a != b]
@@ -126,31 +125,26 @@ class Bench:
         seconds, memcpy = time_each(run, copy, self.most)
         return Result(self.kernels, what, touched, seconds, memcpy)
 
-    def reduce(
-        self, reduction: str, n_from: int, from_name: str, to_name: str, also: bool, size: int
-    ) -> Result:
+    def reduce(self, reduction: str, n_from: int, from_name: str, to_name: str, size: int) -> Result:
         n = size // dtype_of(from_name).itemsize
         sources = [random_array(from_name, n, q) for q in range(n_from)]
-        results = [np.zeros(n, dtype_of(to_name)) for _ in range(1 + also)]
+        result = np.zeros(n, dtype_of(to_name))
         pointers = (ctypes.c_void_p * n_from)(*(x.ctypes.data for x in sources))
-        second = ctypes.c_void_p(results[1].ctypes.data if also else None)
 
         def run(times: int) -> None:
             self.library.repeat_reduce(
-                times, ctypes.c_void_p(results[0].ctypes.data), second, DTYPE[to_name], pointers, n_from,
+                times, ctypes.c_void_p(result.ctypes.data), DTYPE[to_name], pointers, n_from,
                 DTYPE[from_name], REDUCTION[reduction], ctypes.c_int64(n),
             )  # fmt: skip
 
         run(1)
-        self.verify(reduction, sources, results)
+        self.verify(reduction, sources, result)
         arrow = from_name if from_name == to_name else f"{from_name}->{to_name}"
-        what = f"{reduction} {arrow} x{n_from}" + (" to two" if also else "")
-        return self.measure(f"{what:36} {size >> 10:6} KiB", run, sum(x.nbytes for x in [*sources, *results]))
+        what = f"{reduction} {arrow} x{n_from}"
+        return self.measure(f"{what:36} {size >> 10:6} KiB", run, sum(x.nbytes for x in [*sources, result]))
 
     @staticmethod
-    def verify(
-        reduction: str, sources: list[NDArray[np.generic]], results: list[NDArray[np.generic]]
-    ) -> None:
+    def verify(reduction: str, sources: list[NDArray[np.generic]], result: NDArray[np.generic]) -> None:
         function = {
             "SUM": np.add,
             "MIN": np.minimum,
@@ -163,8 +157,7 @@ class Bench:
         expected = wide[0]
         for x in wide[1:]:
             expected = function[reduction](expected, x)
-        for result in results:
-            np.testing.assert_array_equal(result, expected.astype(result.dtype))
+        np.testing.assert_array_equal(result, expected.astype(result.dtype))
 
     def convert(self, from_name: str, to_name: str, size: int) -> Result:
         n = size // dtype_of(from_name).itemsize

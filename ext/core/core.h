@@ -163,6 +163,12 @@ enum hc__column {
 };
 
 uint64_t *hc__row(const hc__set *, uint32_t word);
+static inline uint64_t hc__row_out(const uint64_t *row) {
+    return row[HC__OUT];
+}
+static inline uint64_t hc__row_clash(const uint64_t *row) {
+    return row[HC__CLASH_OUT];
+}
 int32_t hc__slot_find(const hc__set *, uint32_t name, const uint8_t *sig, uint32_t nbytes); /* -1: none */
 int hc__slot_assign(hc__set *, uint32_t name, hc__sig *); /* takes a reference; 0 or NO_MEMORY */
 void hc__slot_free(hc__set *, int32_t slot);

@@ -16,22 +16,6 @@ static uint64_t rootless(const uint64_t *row) {
     return row[HC__OUT] & row[HC__NEEDS_ROOT] & ~row[HC__ROOTED];
 }
 
-static uint8_t *write_column(const hc__set *s, uint8_t *p, int which) {
-    uint8_t *count = p;
-    uint32_t n = 0;
-    p += 4;
-    for (uint32_t word = 0; word < s->nwords; word++) {
-        const uint64_t *row = hc__row(s, word);
-        uint64_t bits = which == 0 ? row[HC__CLASH_OUT] : which == 1 ? row[HC__OUT] : rootless(row);
-        if (!bits)
-            continue;
-        p = hc__write64(hc__write32(p, word), bits);
-        n++;
-    }
-    hc__write32(count, n);
-    return p;
-}
-
 static uint8_t *write_disagreed(const hc__first *first, uint8_t *p) {
     char buffer[HC__TEXT];
     hc__text text = hc__text_on(buffer, sizeof buffer);
@@ -98,8 +82,9 @@ uint8_t *hc__entry_make(hc__set *s, size_t *nbytes) {
     uint8_t *p = hc__write64(entry, s->q + 1);
     p = hc__write8(p, flags);
     p = hc__write32(p, (uint32_t)s->last_joined);
-    for (int which = 0; which < 3; which++)
-        p = write_column(s, p, which);
+    p = hc__write_column(p, s->rows, s->nwords, s->stride, hc__row_clash);
+    p = hc__write_column(p, s->rows, s->nwords, s->stride, hc__row_out);
+    p = hc__write_column(p, s->rows, s->nwords, s->stride, rootless);
     p = write_firsts(s, p);
     for (uint32_t word = 0; word < s->nwords; word++)
         hc__row(s, word)[HC__OUT] = hc__row(s, word)[HC__CLASH_OUT] = 0;

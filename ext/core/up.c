@@ -30,19 +30,8 @@ static size_t measure(const hc__set *s) {
     return bytes;
 }
 
-static uint8_t *write_column(const hc__set *s, uint8_t *p, int column, int also) {
-    uint8_t *count = p;
-    uint32_t n = 0;
-    p += 4;
-    for (uint32_t word = 0; word < s->nwords; word++) {
-        uint64_t bits = hc__row(s, word)[column] & hc__row(s, word)[also];
-        if (!bits)
-            continue;
-        p = hc__write64(hc__write32(p, word), bits);
-        n++;
-    }
-    hc__write32(count, n);
-    return p;
+static uint64_t rooted(const uint64_t *row) {
+    return row[HC__OUT] & row[HC__ROOTED];
 }
 
 static uint8_t *write_firsts(hc__set *s, uint8_t *p) {
@@ -84,9 +73,9 @@ void hc__up_send(hc__set *s) {
     p = hc__write32(p, s->out_firm);
     p = hc__write32(p, s->out_loose);
     p = hc__write32(p, (uint32_t)s->last_joined);
-    p = write_column(s, p, HC__OUT, HC__OUT);
-    p = write_column(s, p, HC__OUT, HC__ROOTED);
-    p = write_column(s, p, HC__CLASH_OUT, HC__CLASH_OUT);
+    p = hc__write_column(p, s->rows, s->nwords, s->stride, hc__row_out);
+    p = hc__write_column(p, s->rows, s->nwords, s->stride, rooted);
+    p = hc__write_column(p, s->rows, s->nwords, s->stride, hc__row_clash);
     p = write_firsts(s, p);
     clear_out(s);
     s->up_flying = 1;

@@ -12,6 +12,22 @@ uint32_t hc__column_word(hc__column_view column, uint32_t i, uint64_t *bits) {
     return word;
 }
 
+uint8_t *hc__write_column(uint8_t *p, const uint64_t *rows, uint32_t nrows, uint32_t stride,
+                          hc__row_bits *bits_of) {
+    uint8_t *count = p;
+    uint32_t n = 0;
+    p += 4;
+    for (uint32_t word = 0; word < nrows; word++) {
+        uint64_t bits = bits_of(rows + (size_t)word * stride);
+        if (!bits)
+            continue;
+        p = hc__write64(hc__write32(p, word), bits);
+        n++;
+    }
+    hc__write32(count, n);
+    return p;
+}
+
 hc__column_view hc__read_column(hc__reader *r) {
     hc__column_view column = {.n = hc__read32(r)};
     column.at = hc__read_bytes(r, (size_t)12 * column.n);

@@ -70,6 +70,8 @@ typedef struct hc__column_view {
     const uint8_t *at;
     uint32_t n;
 } hc__column_view;
+typedef uint64_t hc__row_bits(const uint64_t *row); /* what the column has of a row */
+uint8_t *hc__write_column(uint8_t *, const uint64_t *rows, uint32_t nrows, uint32_t stride, hc__row_bits *);
 hc__column_view hc__read_column(hc__reader *);
 uint32_t hc__column_word(hc__column_view, uint32_t i, uint64_t *bits);
 

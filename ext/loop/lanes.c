@@ -141,7 +141,7 @@ static int start(hc_loop *loop, hc__lane *lane) {
 }
 
 /* The results go to the handles before the engine hears of the end, which frees them to their waiters. */
-static void finish(hc_loop *loop, hc__lane *lane) {
+static void finish(hc_loop *loop, hc__lane *lane, int status) {
     hc__run *b = lane->head;
     lane->head = b->next;
     if (!lane->head)
@@ -151,7 +151,7 @@ static void finish(hc_loop *loop, hc__lane *lane) {
         loop->stats.in_flight_ns += hc__loop_now() - loop->in_flight_since;
     trace_batch(loop, HC_TRACE_END, lane, b);
     hc__run_deliver(b);
-    hc_event event = {.kind = HC_EV_BATCH_DONE, .set = lane->number, .batch = b->number, .status = HC_OK};
+    hc_event event = {.kind = HC_EV_BATCH_DONE, .set = lane->number, .batch = b->number, .status = status};
     b->next = lane->spare;
     lane->spare = b;
     hc__loop_step(loop, &event);
@@ -165,14 +165,14 @@ static int test(hc_loop *loop, hc__lane *lane) {
         int progress = lane->running ? HC_OK : start(loop, lane);
         if (progress >= 0)
             progress = lane->data->ops->test(lane->data);
-        if (progress < 0) {
+        if (progress < 0 && progress != HC_RESULT_SIZE) { /* with that one the batch has ended all the same */
             const hc_net *net = loop->parts.net;
             hc__loop_fail(loop, progress, -1, net && net->text ? net->text : hc_status_text(progress));
             return 1;
         }
-        if (progress != HC_DONE)
+        if (progress == HC_IDLE || progress == HC_MOVED)
             return moved | (progress == HC_MOVED);
-        finish(loop, lane);
+        finish(loop, lane, progress == HC_DONE ? HC_OK : progress);
         moved = 1;
     }
     return moved;

@@ -114,8 +114,8 @@ static edge *edge_to(control *control, int32_t peer) {
 }
 
 static void edge_free(control *control, edge *e) {
-    if (e->sending != NULL)
-        control->net->ops->cancel(control->net, &e->sending);
+    if (e->sending != NULL && control->net->ops->cancel(control->net, &e->sending) != HC_OK)
+        e->frame = NULL; /* the library may still read it: better lost than reused */
     free(e->out.data);
     free(e->in.data);
     free(e->frame);
@@ -302,15 +302,16 @@ static int control_receive(hc_control *base, int32_t *peer, const uint8_t **byte
 
 static void control_free(hc_control *base) {
     control *control = control_of(base);
-    if (control->receiving != NULL)
-        control->net->ops->cancel(control->net, &control->receiving);
+    int stuck = control->receiving != NULL &&
+                control->net->ops->cancel(control->net, &control->receiving) != HC_OK;
     while (control->edges != NULL) {
         edge *e = control->edges;
         control->edges = e->next;
         edge_free(control, e);
     }
     free(control->local_of);
-    free(control);
+    if (!stuck) /* else the library may still write to its frame */
+        free(control);
 }
 
 static const struct hc_control_ops control_ops = {

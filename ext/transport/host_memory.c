@@ -85,8 +85,8 @@ typedef union block {
 
 /* Floats that change their type on the way: block by block, each source is widened and added to the block's
  * accumulator, which is rounded once, at the end. `to` may be one of from[] when it is not the wider. */
-static void reduce_and_convert(char *to, char *also, int to_dtype, const void *const *from, int n_from,
-                               int from_dtype, int reduction, int64_t n, double scale) {
+static void reduce_and_convert(char *to, int to_dtype, const void *const *from, int n_from, int from_dtype,
+                               int reduction, int64_t n, double scale) {
     int wide = from_dtype == HC_FLOAT64 ? HC_FLOAT64 : HC_FLOAT32;
     hc__reduce_fn *reduce = hc__kernels_chosen()->reduce[reduction][wide];
     block sum, next;
@@ -97,27 +97,24 @@ static void reduce_and_convert(char *to, char *also, int to_dtype, const void *c
             const char *source = (const char *)from[q] + i * size_of[from_dtype];
             host_convert(q ? &next : &sum, wide, source, from_dtype, m, 1.0);
             if (q)
-                reduce(&sum, NULL, both, 2, m * size_of[wide], 1.0);
+                reduce(&sum, both, 2, m * size_of[wide], 1.0);
         }
         if (n_from == 1)
-            reduce(&sum, NULL, both, 1, m * size_of[wide], 1.0); /* a logical reduction makes it 0 or 1 */
+            reduce(&sum, both, 1, m * size_of[wide], 1.0); /* a logical reduction makes it 0 or 1 */
         host_convert(to + i * size_of[to_dtype], to_dtype, &sum, wide, m, scale);
-        if (also)
-            host_copy(also + i * size_of[to_dtype], to + i * size_of[to_dtype],
-                      (size_t)m * size_of[to_dtype]);
     }
 }
 
-static void host_reduce(void *to, void *also, int to_dtype, const void *const *from, int n_from,
-                        int from_dtype, int reduction, int64_t n, double scale) {
+static void host_reduce(void *to, int to_dtype, const void *const *from, int n_from, int from_dtype,
+                        int reduction, int64_t n, double scale) {
     if (to_dtype == from_dtype) {
         hc__reduce_fn *reduce = hc__kernels_chosen()->reduce[reduction][from_dtype];
         assert(reduce && "hc_reduction_defined()");
-        reduce(to, also, from, n_from, n * size_of[from_dtype], scale);
+        reduce(to, from, n_from, n * size_of[from_dtype], scale);
     } else {
         assert(to_dtype >= HC_FLOAT16 && to_dtype <= HC_FLOAT64 && from_dtype >= HC_FLOAT16 &&
                from_dtype <= HC_FLOAT64);
-        reduce_and_convert(to, also, to_dtype, from, n_from, from_dtype, reduction, n, scale);
+        reduce_and_convert(to, to_dtype, from, n_from, from_dtype, reduction, n, scale);
     }
 }
 

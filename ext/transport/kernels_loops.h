@@ -55,8 +55,8 @@ INLINE pair reduce_part(const char *const *from, int n_from, int64_t i, size_t b
 /* A pair comes from and goes to `step` bytes. Two pairs are kept in registers, so that memory and arithmetic
  * overlap and a source costs one turn for both; all of a turn is read before anything is written, because
  * `to` may be one of from[]. */
-INLINE void reduce_loop(char *to, char *also, const char *const *from, int n_from, int64_t bytes,
-                        int64_t step, vec factor, load_step *load, combine_step *combine, finish_step *finish,
+INLINE void reduce_loop(char *to, const char *const *from, int n_from, int64_t bytes, int64_t step,
+                        vec factor, load_step *load, combine_step *combine, finish_step *finish,
                         store_step *store) {
     int64_t i = 0;
     for (; i + 2 * step <= bytes; i += 2 * step) {
@@ -69,24 +69,16 @@ INLINE void reduce_loop(char *to, char *also, const char *const *from, int n_fro
         finish_pair(&r, factor, finish);
         store(to + i, p);
         store(to + i + step, r);
-        if (also) {
-            store(also + i, p);
-            store(also + i + step, r);
-        }
     }
     if (i + step <= bytes) {
         pair p = reduce_pair(from, n_from, i, factor, load, combine, finish);
         store(to + i, p);
-        if (also)
-            store(also + i, p);
         i += step;
     }
     if (i < bytes) {
         size_t part = (size_t)(bytes - i);
         pair p = reduce_part(from, n_from, i, part, factor, load, combine, finish);
         store_part(to + i, part, p, store);
-        if (also)
-            store_part(also + i, part, p, store);
     }
 }
 

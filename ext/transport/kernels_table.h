@@ -10,12 +10,11 @@
 
 /* ---- reductions ------------------------------------------------------------------------------------ */
 
-#define REDUCE(NAME, STEP, FACTOR, LOAD, COMBINE_, FINISH, STORE)                                     \
-    static void NAME(void *to, void *also, const void *const *from, int n_from, int64_t bytes,        \
-                     double scale) {                                                                  \
-        (void)scale;                                                                                  \
-        reduce_loop(to, also, (const char *const *)from, n_from, bytes, STEP, FACTOR, LOAD, COMBINE_, \
-                    FINISH, STORE);                                                                   \
+#define REDUCE(NAME, STEP, FACTOR, LOAD, COMBINE_, FINISH, STORE)                                       \
+    static void NAME(void *to, const void *const *from, int n_from, int64_t bytes, double scale) {      \
+        (void)scale;                                                                                    \
+        reduce_loop(to, (const char *const *)from, n_from, bytes, STEP, FACTOR, LOAD, COMBINE_, FINISH, \
+                    STORE);                                                                             \
     }
 #define REDUCE_PLAIN(NAME, COMBINE_) \
     REDUCE(NAME, sizeof(pair), NOTHING, load_plain, COMBINE_, keep, store_plain)

@@ -131,5 +131,5 @@ void hc__combine(hc__allreduce *a, int64_t at, int64_t n, int first) {
         return;
     char *mine = a->work + at * (int64_t)hc_dtype_size(a->kind);
     const void *from[2] = {first ? a->scratch : mine, first ? mine : a->scratch};
-    a->team->memory->reduce(mine, NULL, a->kind, from, 2, a->kind, a->reduction, n, 1.0);
+    a->team->memory->reduce(mine, a->kind, from, 2, a->kind, a->reduction, n, 1.0);
 }

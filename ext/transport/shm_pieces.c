@@ -125,8 +125,8 @@ static void reduce_block(hc__shm *shm, const hc__span *span, int64_t at, int64_t
     shm->blocks[me] = span->in != NULL ? span->in + place : shm->own;
     if (span->in == NULL)
         neutral(shm, batch->dtype, n, shm->own);
-    shm->memory->reduce(to, NULL, batch->dtype, shm->blocks, shm->base.local_size, batch->dtype,
-                        batch->reduction, n, span->piece->scale);
+    shm->memory->reduce(to, batch->dtype, shm->blocks, shm->base.local_size, batch->dtype, batch->reduction,
+                        n, span->piece->scale);
     shm->base.reduced_bytes += (uint64_t)n * shm->size;
 }
 
@@ -183,8 +183,8 @@ void hc__reduce_alone(hc__shm *shm, hc__range range, uint8_t *to) {
             shm->memory->convert(result, shm->result_dtype, span.in, batch->dtype, span.n, span.piece->scale);
         } else if (result != span.in || span.piece->scale != 1.0 || logical) {
             const void *source = span.in;
-            shm->memory->reduce(result, NULL, shm->result_dtype, &source, 1, batch->dtype, batch->reduction,
-                                span.n, span.piece->scale);
+            shm->memory->reduce(result, shm->result_dtype, &source, 1, batch->dtype, batch->reduction, span.n,
+                                span.piece->scale);
             shm->base.reduced_bytes += (uint64_t)span.n * shm->size;
         }
     }

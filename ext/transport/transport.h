@@ -77,10 +77,9 @@ typedef struct hc_memory {
     /* to[i] = (to_dtype)(scale * from[i]); one rounding. Scale 1.0 and equal dtypes: a copy. */
     void (*convert)(void *to, int to_dtype, const void *from, int from_dtype, int64_t n, double scale);
     /* to[i] = (to_dtype)(scale * reduce over q of from[q][i]), q in order 0..n_from-1, float16 and bfloat16
-     * accumulated in float32 with one rounding at the end. `to` may be one of from[]. `also`, unless NULL,
-     * gets the same values (a second destination of to_dtype saves a pass). */
-    void (*reduce)(void *to, void *also, int to_dtype, const void *const *from, int n_from, int from_dtype,
-                   int reduction, int64_t n, double scale);
+     * accumulated in float32 with one rounding at the end. `to` may be one of from[]. */
+    void (*reduce)(void *to, int to_dtype, const void *const *from, int n_from, int from_dtype, int reduction,
+                   int64_t n, double scale);
     void (*divide)(void *data, int dtype, int64_t n, int64_t divisor); /* integers, towards zero */
     void (*neutral)(void *to, int dtype, int reduction, int64_t n);
 } hc_memory;
@@ -194,7 +193,9 @@ struct hc_data {
 struct hc_data_ops {
     const char *name;
     int (*start)(hc_data *, hc_batch *);
-    int (*test)(hc_data *);     /* enum hc_progress, or a status: the World is then broken */
+    /* enum hc_progress, or a status: RESULT_SIZE, the batch has ended but a result here had no room; any other
+     * breaks the World. */
+    int (*test)(hc_data *);
     void (*abandon)(hc_data *); /* after a failure: cancel, touch the caller's memory no more */
     void (*free)(hc_data *);
 };

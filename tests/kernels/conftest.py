@@ -48,7 +48,7 @@ class Memory(ctypes.Structure):
         ("convert", ctypes.CFUNCTYPE(None, c_void_p, c_int, c_void_p, c_int, c_int64, c_double)),
         (
             "reduce",
-            ctypes.CFUNCTYPE(None, c_void_p, c_void_p, c_int, Pointers, *[c_int] * 3, c_int64, c_double),
+            ctypes.CFUNCTYPE(None, c_void_p, c_int, Pointers, *[c_int] * 3, c_int64, c_double),
         ),
         ("divide", ctypes.CFUNCTYPE(None, c_void_p, c_int, c_int64, c_int64)),
         ("neutral", ctypes.CFUNCTYPE(None, c_void_p, c_int, c_int, c_int64)),
@@ -83,12 +83,10 @@ class Host:
         sources: Sequence[Array],
         reduction: str,
         scale: float = 1.0,
-        also: Array | None = None,
     ) -> Array:
         pointers = (c_void_p * len(sources))(*(x.ctypes.data for x in sources))
-        second = None if also is None else also.ctypes.data
         self.memory.reduce(
-            to.ctypes.data, second, code(to.dtype), pointers, len(sources), code(sources[0].dtype),
+            to.ctypes.data, code(to.dtype), pointers, len(sources), code(sources[0].dtype),
             REDUCTIONS.index(reduction), to.size, scale,
         )  # fmt: skip
         return to

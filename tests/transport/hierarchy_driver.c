@@ -108,8 +108,8 @@ static void check_reduced(const test_case *c, int32_t piece, const void *result,
     } else {
         char *expected = malloc((size_t)total * width + 16);
         int reduction = c->reduction == HC_AVERAGE ? HC_SUM : c->reduction;
-        hc_host_memory.reduce(expected, NULL, c->dtype, (const void *const *)inputs, size, c->dtype,
-                              reduction, total, 1.0);
+        hc_host_memory.reduce(expected, c->dtype, (const void *const *)inputs, size, c->dtype, reduction,
+                              total, 1.0);
         if (c->divisor > 1)
             hc_host_memory.divide(expected, c->dtype, total, c->divisor);
         CHECK(!memcmp(result, expected + (size_t)at * width, (size_t)n * width), "wrong %s of %s",

@@ -76,7 +76,7 @@ static void check_exact(int lane, char *const *inputs) {
     size_t bytes = (size_t)now.count * hc_dtype_size(now.dtype);
     char *expected = malloc(bytes + 1);
     int reduction = now.reduction == HC_AVERAGE ? HC_SUM : now.reduction;
-    hc_host_memory.reduce(expected, NULL, now.dtype, (const void *const *)inputs, now.n, now.dtype, reduction,
+    hc_host_memory.reduce(expected, now.dtype, (const void *const *)inputs, now.n, now.dtype, reduction,
                           now.count, 1.0);
     CHECK(!memcmp(expected, results[0][lane], bytes), "wrong %s of %s", hc_reduction_name(now.reduction),
           hc_dtype_name(now.dtype));

@@ -186,8 +186,8 @@ static void fake_net(tester *t, const job *j, int64_t chunk) {
     CHECK(t->node->ops->shard(t->node, chunk, &shard, &n) == 0, "shard");
     const void *copies[2] = {shard, shard};
     if (n > 0 && j->net_copies > 1)
-        hc_host_memory.reduce(shard, NULL, j->batch.wire_dtype, copies, 2, j->batch.wire_dtype,
-                              j->batch.reduction, n, 1.0);
+        hc_host_memory.reduce(shard, j->batch.wire_dtype, copies, 2, j->batch.wire_dtype, j->batch.reduction,
+                              n, 1.0);
     CHECK(t->node->ops->publish(t->node, chunk) == 0, "publish");
 }
 
