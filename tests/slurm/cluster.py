@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real Slurm on this machine, without system services: munged, slurmctld, and a slurmd a node.
 
-The nodes have the shape of the site generic-gpu (64 CPUs and 4 GPUs that are only configured), a host name, a /dev/shm
-and a /tmp of their own. Without those Open MPI would find the segments of the "other" node, PMIx its folders, and a
-World would see one node.
+The nodes have the shape of the site generic-gpu (64 CPUs and 4 GPUs that are only configured), and a host name and a
+/dev/shm of their own. Without those Open MPI would find the segments of the "other" node, and a World see one node.
 """
 
 import os
@@ -53,15 +52,22 @@ SlurmdPidFile={folder}/%n.pid
 SlurmctldLogFile={folder}/slurmctld.log
 SlurmdLogFile={folder}/%n.log
 {nodes}
-PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO
+PartitionName=main Nodes={names} Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO
+# nodes of other shapes, only to see whether a script could be scheduled: Slurm believes that it can switch them on
+SuspendTime=86400
+SuspendProgram=/bin/true
+ResumeProgram=/bin/true
+NodeName=f[1-64] CPUs=56 Sockets=1 CoresPerSocket=56 ThreadsPerCore=1 Gres=gpu:8 State=CLOUD
+NodeName=p[1-64] CPUs=128 Sockets=1 CoresPerSocket=64 ThreadsPerCore=2 Gres=gpu:4 Feature=gpu State=CLOUD
+PartitionName=frontier Nodes=f[1-64] State=UP
+PartitionName=perlmutter Nodes=p[1-64] State=UP
 """
 NODE = (
     "NodeName={name} NodeHostname={name} NodeAddr=127.0.0.1 Port={port} CPUs=64 Boards=1 SocketsPerBoard=2 "
     "CoresPerSocket=32 ThreadsPerCore=1 RealMemory=1000 Gres=gpu:4 State=UNKNOWN"
 )
 ON_NODE = """
-hostname {name} && mount -t tmpfs tmpfs /dev/shm && mkdir -p {folder}/tmp.{name} &&
-mount --bind {folder}/hosts /etc/hosts &&
+hostname {name} && mount -t tmpfs tmpfs /dev/shm && mount --bind {folder}/hosts /etc/hosts &&
 {{ mountpoint -q /sys/fs/cgroup || mount -t tmpfs cgroup /sys/fs/cgroup; }} &&
 exec slurmd -N {name} -f {folder}/slurm.conf
 """
@@ -122,7 +128,9 @@ class Cluster:
             NODE.format(name=name, port=port) for name, port in zip(NODES, self.ports[1:], strict=True)
         )
         host = socket.gethostname().split(".")[0]
-        text = CONFIGURATION.format(host=host, folder=self.folder, nodes=nodes, port=self.ports[0])
+        text = CONFIGURATION.format(
+            host=host, folder=self.folder, nodes=nodes, port=self.ports[0], names=",".join(NODES)
+        )
         names = "".join(f"\n127.0.0.1 {name}" for name in NODES)
         (self.folder / "slurm.conf").write_text(text)
         (self.folder / "gres.conf").write_text(f"Name=gpu File={self.folder}/gpu[0-3]\n")

@@ -15,13 +15,17 @@ RANKS = {  # script -> ranks and nodes of the World it must make
     "cpu": (2, 1),
     "multi-node": (4, 2),
     "mpirun": (4, 2),
-    "requeue": (4, 2),
-    "mpirun-requeue": (4, 2),
     "scaling-1": (2, 1),
     "scaling-3": (6, 3),
 }
-NOT_HERE = {"frontier", "perlmutter"}  # their partitions, queues and features are their own
-GPU = {"gpu", "apptainer", "pyxis"}
+SCHEDULED = {  # script -> the partition with nodes of its shape, and an option that none of them can satisfy
+    "gpu": ("main", "--gpus-per-node=5"),
+    "apptainer": ("main", "--cpus-per-task=17"),
+    "pyxis": ("main", "--nodes=5"),
+    "frontier": ("frontier", "--cpus-per-task=8"),
+    "perlmutter": ("perlmutter", "--constraint=cpu"),
+}
+ELSEWHERE = {"requeue", "mpirun-requeue", "scaling-2"}  # test_requeue.py, and below
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +35,7 @@ def this_python_first(slurm: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_script_is_submitted() -> None:
     there = {path.stem for path in (ROOT / "slurm").glob("*.sh")}
-    assert there == {*RANKS, *GPU, *NOT_HERE, "scaling-2"}
+    assert there == {*RANKS, *SCHEDULED, *ELSEWHERE}
 
 
 @pytest.mark.parametrize("name", RANKS)
@@ -62,14 +66,14 @@ def test_repetitions_run_one_after_the_other(slurm: Cluster, tmp_path: Path) -> 
     assert all(max(before) <= min(after) for before, after in pairwise(times))
 
 
-@pytest.mark.parametrize("name", sorted(GPU))
-def test_gpu_script_can_be_scheduled(slurm: Cluster, name: str) -> None:
-    status, output = slurm.run("sbatch", "--test-only", f"slurm/{name}.sh")
+@pytest.mark.parametrize("name", SCHEDULED)
+def test_script_for_gpus_can_be_scheduled(slurm: Cluster, name: str) -> None:
+    """On nodes of its shape it can, and would not if it asked for more than they have."""
+    partition, too_much = SCHEDULED[name]
+    words = ["sbatch", "--test-only", f"--partition={partition}"]
+    status, output = slurm.run(*words, f"slurm/{name}.sh")
     assert status == 0 and "to start at" in output
-
-
-def test_more_gpus_than_a_node_has_cannot(slurm: Cluster) -> None:
-    status, output = slurm.run("sbatch", "--test-only", "--gpus-per-node=5", "slurm/gpu.sh", check=False)
+    status, output = slurm.run(*words, too_much, f"slurm/{name}.sh", check=False)
     assert status != 0, output
 
 
