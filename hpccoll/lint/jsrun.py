@@ -3,7 +3,7 @@
 
 A resource set is cores and GPUs of one node in which tasks run; all sets of a jsrun are the same. Sources: OLCF,
 Summit User Guide, "Job Launcher (jsrun)" (options, defaults, core isolation); IBM, "jsrun command" (JSM 10); LLNL,
-"Slurm srun versus IBM CSM jsrun".
+"Slurm srun versus IBM CSM jsrun"; XALT's table of jsrun's options; published job scripts.
 """
 
 from dataclasses import dataclass
@@ -26,9 +26,18 @@ jsrun = Grammar(
         Option("smpiargs", "M"),
         Option("env", "E"),
         Option("env_eval", "F"),
+        Option("env_no_propagate", "D"),
         Option("chdir", "h"),
         Option("exit_on_error", "X"),
         Option("erf_input", "U"),
+        Option("appfile", "f"),
+        Option("save_resources", "S"),
+        Option("use_spindle", "L"),
+        Option("pre_post_exec", "P"),
+        Option("debug", "u"),
+        Option("progress"),
+        Option("print_placement"),
+        Option("stdio_input", "t"),
         Option("stdio_stderr", "k"),
         Option("stdio_stdout", "o"),
         Option("stdio_mode", "e"),
@@ -41,7 +50,7 @@ UNITS = ("", "smt", "core", "socket")
 
 @dataclass(frozen=True)
 class Sets:
-    """The resource sets of one jsrun. `tasks` are those of a set; None in a field: not known before it runs."""
+    """The resource sets of one jsrun. `tasks`, `cores`, `gpus` are of one set; None: not known before it runs."""
 
     sets: int | None
     per_host: int | None
@@ -50,6 +59,8 @@ class Sets:
     gpus: int
     bind: int | None
     """Cores that a task is bound to; None: not bound, or to the whole set."""
+    known: bool = True
+    """Nothing of a set's shape waits for a variable; otherwise its numbers are defaults."""
 
 
 @dataclass(frozen=True)
@@ -69,29 +80,30 @@ def read(words: tuple[str, ...]) -> tuple[Sets, Parsed, list[str]]:
     """The sets of `jsrun WORDS`, its options, and what is wrong with their values. Defaults are Summit's."""
     parsed = parse(jsrun, words)
     wrong = list(parsed.problems)
+    node = {"ALL_CPUS": SUMMIT.cores, "ALL_GPUS": SUMMIT.gpus}
 
-    def number(name: str, default: int | None, low: int) -> int | None:
+    def number(name: str, low: int) -> int | None:
         text = parsed.get(name)
-        if text is None:
-            return default
-        if "$" in text or "`" in text or text == "ALL_HOSTS":
+        if text is None or "$" in text or "`" in text or text == "ALL_HOSTS":
             return None
-        if not text.isdigit() or int(text) < low:
+        if text not in node and (not text.isdigit() or int(text) < low):
             wrong.append(f"jsrun --{name} {text} is not a whole number from {low}")
             return None
-        return int(text)
+        return node.get(text) or int(text)
 
-    sets = number("nrs", None, 1)
-    tasks = number("tasks_per_rs", None, 1)
-    if (total := number("np", None, 1)) and tasks is None:
+    sets, tasks, total = number("nrs", 1), number("tasks_per_rs", 1), number("np", 1)
+    if total and tasks is None:
         tasks = -(-total // sets) if sets else total
+    cores, gpus = number("cpu_per_rs", 1), number("gpu_per_rs", 0)
+    shape = {"tasks_per_rs": tasks, "cpu_per_rs": cores, "gpu_per_rs": gpus}
     found = Sets(
         sets=sets,
-        per_host=number("rs_per_host", None, 1),
+        per_host=number("rs_per_host", 1),
         tasks=tasks or 1,
-        cores=number("cpu_per_rs", 1, 1) or 1,
-        gpus=number("gpu_per_rs", 0, 0) or 0,
+        cores=cores or 1,
+        gpus=gpus or 0,
         bind=_bind(parsed.get("bind"), wrong),
+        known="erf_input" not in parsed and not any(n in parsed and v is None for n, v in shape.items()),
     )
     _check_words(parsed, wrong)
     return found, parsed, wrong

@@ -9,7 +9,7 @@ from pathlib import PurePath
 
 from hpccoll.lint import jsrun, lsf
 from hpccoll.lint.findings import Rule, Said, rule
-from hpccoll.lint.job import PLAIN, Job, Launch
+from hpccoll.lint.job import Job, Launch
 from hpccoll.lint.jsrun import SUMMIT, Sets, fit, fit_in_sockets
 
 RULES: list[Rule] = []
@@ -18,8 +18,13 @@ RULES: list[Rule] = []
 def jsruns(job: Job) -> Iterator[tuple[Launch, Sets]]:
     """The jsruns of a job that start an MPI program, with their resource sets."""
     for launch in job.launches:
-        if launch.launcher == "jsrun" and launch.program and launch.program not in PLAIN:
+        if launch.launcher == "jsrun" and launch.speaks_mpi:
             yield launch, jsrun.read(launch.words)[0]
+
+
+def known_jsruns(job: Job) -> Iterator[tuple[Launch, Sets]]:
+    """Those the shape of whose sets does not wait for a variable."""
+    return (one for one in jsruns(job) if one[1].known)
 
 
 @rule(RULES, "unknown-option", "error")
@@ -96,7 +101,7 @@ def no_nodes(job: Job) -> Iterator[Said]:
 @rule(RULES, "set-larger-than-node", "error")
 def set_larger_than_node(job: Job) -> Iterator[Said]:
     """A resource set larger than a node: jsrun waits for ever."""
-    for launch, sets in jsruns(job):
+    for launch, sets in known_jsruns(job):
         if fit(sets, SUMMIT) < 1:
             problem = f"a resource set has {sets.cores} cores and {sets.gpus} GPUs, which no node has"
             yield Said(launch.line, problem, f"at most {SUMMIT.cores} cores and {SUMMIT.gpus} GPUs")
@@ -106,7 +111,7 @@ def set_larger_than_node(job: Job) -> Iterator[Said]:
 def sets_do_not_fit(job: Job) -> Iterator[Said]:
     """More resource sets than the nodes have room for: jsrun waits for ever."""
     nodes = lsf.asked(job.options.values).nodes
-    for launch, sets in jsruns(job):
+    for launch, sets in known_jsruns(job):
         room = fit(sets, SUMMIT)
         if room and sets.per_host and sets.per_host > room:
             shape = f"{sets.cores} cores and {sets.gpus} GPUs"
@@ -124,7 +129,7 @@ def sets_do_not_fit(job: Job) -> Iterator[Said]:
 @rule(RULES, "sets-span-sockets", "warning")
 def sets_span_sockets(job: Job) -> Iterator[Said]:
     """So many sets on a node that one must span both sockets: slow memory and a far GPU."""
-    for launch, sets in jsruns(job):
+    for launch, sets in known_jsruns(job):
         wanted = sets.per_host or min(fit(sets, SUMMIT), sets.sets or 1)
         room = fit_in_sockets(sets, SUMMIT)
         if fit(sets, SUMMIT) >= wanted > room:
@@ -139,7 +144,7 @@ def sets_span_sockets(job: Job) -> Iterator[Said]:
 def nodes_idle(job: Job) -> Iterator[Said]:
     """Fewer sets than the nodes of the job take: some nodes are paid for and idle."""
     nodes = lsf.asked(job.options.values).nodes
-    for launch, sets in jsruns(job):
+    for launch, sets in known_jsruns(job):
         if nodes and sets.sets and sets.per_host and sets.sets <= (nodes - 1) * sets.per_host:
             used = -(-sets.sets // sets.per_host)
             yield Said(
@@ -151,7 +156,7 @@ def nodes_idle(job: Job) -> Iterator[Said]:
 def gpus_shared(job: Job) -> Iterator[Said]:
     """More tasks than GPUs in a set: two ranks get one GPU, which NCCL and the GPUs' exclusive mode refuse."""
     flags = lsf.asked(job.options.values).alloc_flags
-    for launch, sets in jsruns(job):
+    for launch, sets in known_jsruns(job):
         if sets.gpus and sets.tasks > sets.gpus and not {"gpumps", "gpudefault"} & set(flags):
             yield Said(
                 launch.line,
@@ -163,7 +168,7 @@ def gpus_shared(job: Job) -> Iterator[Said]:
 @rule(RULES, "cores-overbooked", "error")
 def cores_overbooked(job: Job) -> Iterator[Said]:
     """Tasks of a set bound to more cores than it has."""
-    for launch, sets in jsruns(job):
+    for launch, sets in known_jsruns(job):
         bound = sets.bind if sets.bind and "bind" in launch.parsed else 1
         if sets.tasks * bound > sets.cores:
             problem = f"{sets.tasks} tasks of {bound} cores in a set of {sets.cores}"
@@ -173,7 +178,7 @@ def cores_overbooked(job: Job) -> Iterator[Said]:
 @rule(RULES, "bound-to-one-core", "warning")
 def bound_to_one_core(job: Job) -> Iterator[Said]:
     """A set with several cores a task, but no --bind: the default packed:1 leaves a task one core."""
-    for launch, sets in jsruns(job):
+    for launch, sets in known_jsruns(job):
         each = sets.cores // sets.tasks
         if each > 1 and (sets.bind or each) < each:
             yield Said(
@@ -185,7 +190,7 @@ def bound_to_one_core(job: Job) -> Iterator[Said]:
 def threads_exceed_cores(job: Job) -> Iterator[Said]:
     """OMP_NUM_THREADS above the hardware threads of a task's cores: the threads fight."""
     smt = lsf.asked(job.options.values).smt
-    for launch, sets in jsruns(job):
+    for launch, sets in known_jsruns(job):
         text = launch.environment.get("OMP_NUM_THREADS", "")
         room = sets.cores // sets.tasks * smt
         if text.isdigit() and int(text) > max(room, 1):

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from hpccoll.errors import HpccollError
@@ -68,7 +69,7 @@ def main(arguments: argparse.Namespace) -> int:
         return 0
     try:
         where, requests = asked(arguments, sys.argv[2:])
-        scripts = [script.render(where, request) for request in requests]
+        scripts = [script.render(where, replace(request, path=own_programs())) for request in requests]
     except HpccollError as error:
         print(f"hpccoll submit: {error}", file=sys.stderr)
         return 2
@@ -123,6 +124,12 @@ def asked(arguments: argparse.Namespace, words: Sequence[str]) -> tuple[site.Sit
         for nodes in node_counts(arguments.nodes)
     ]
     return site.load(arguments.site), requests
+
+
+def own_programs() -> str:
+    """The folder of this Python's programs, if `python` would be another: the job gets the PATH from here."""
+    own = Path(sys.prefix, "bin")
+    return "" if Path(shutil.which("python") or "").parent == own else str(own)
 
 
 def program(words: Sequence[str]) -> tuple[str, ...]:

@@ -20,7 +20,10 @@ WARNING = 120
 
 @dataclass(frozen=True)
 class Request:
-    """A job: `command` on `nodes` nodes for `minutes`. `made_by` is the command line that asked for it."""
+    """A job: `command` on `nodes` nodes for `minutes`.
+
+    `path` goes before the job's PATH, `made_by` is the command line that asked for the job.
+    """
 
     command: tuple[str, ...]
     nodes: int
@@ -34,6 +37,7 @@ class Request:
     container: str = ""
     runtime: str = "apptainer"
     launcher: str = ""
+    path: str = ""
     made_by: str = ""
 
 

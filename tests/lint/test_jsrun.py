@@ -49,7 +49,14 @@ def test_what_is_not_documented_is_refused(line: str, says: str) -> None:
 
 def test_values_known_only_in_the_job_are_left_open() -> None:
     sets, _, wrong = read(("-n", "$NRS", "-r", "6", "x"))
-    assert (sets.sets, sets.per_host, wrong) == (None, 6, [])
+    assert (sets.sets, sets.per_host, sets.known, wrong) == (None, 6, True, [])
+    assert not read(("-n", "4", "-c", "$CORES", "x"))[0].known
+    assert not read(("-U", "sets.erf", "x"))[0].known
+
+
+def test_all_of_a_node() -> None:
+    sets, _, wrong = read(("-n", "2", "-r", "1", "-a", "6", "-c", "ALL_CPUS", "-g", "ALL_GPUS", "x"))
+    assert (sets.cores, sets.gpus, sets.known, wrong) == (42, 6, True, [])
 
 
 @pytest.mark.parametrize(

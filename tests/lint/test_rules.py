@@ -133,6 +133,14 @@ def test_torchrun_starts_the_ranks_of_a_node_itself() -> None:
     assert check(text.replace("python", "python -m torch.distributed.run")) == []
 
 
+def test_what_only_the_job_knows_is_no_finding() -> None:
+    text = (
+        LSF.replace("-c 7", "-c $CORES").replace("-a 1", "-a ${TASKS}").replace("packed:7", "packed:$CORES")
+    )
+    assert check(text) == []
+    assert check(SLURM.replace("srun ", "srun -n $RANKS ")) == []
+
+
 def test_no_directives_is_no_job_script() -> None:
     (finding,) = check("#!/bin/bash\nmpirun python train.py\n")
     assert finding.rule == "no-directives" and finding.severity == "error"

@@ -59,6 +59,15 @@ def test_no_scheduler_here(tmp_path: Path) -> None:
     assert status == 2 and "no bsub on PATH: log in to summit, or --dry-run" in said
 
 
+def test_the_job_runs_with_the_python_that_submits() -> None:
+    """sbatch and bsub hand on the PATH; where `python` is another there, the script puts it right."""
+    own, line = Path(sys.prefix, "bin"), "--site generic-cpu --dry-run train.py"
+    _, output, _ = submit(line, PATH=f"{own}:/usr/bin:/bin")
+    assert "PATH" not in output
+    _, output, _ = submit(line, PATH="/usr/bin:/bin")
+    assert f"export PATH={own}:$PATH\n" in output
+
+
 def test_sites_are_listed_with_what_is_not_known() -> None:
     status, output, _ = submit("--sites")
     assert status == 0
