@@ -27,7 +27,7 @@ from torch._C._distributed_c10d import (
 )
 
 from hpccoll import _core
-from hpccoll.collectives import Handle
+from hpccoll.collectives import ANY_SOURCE, Handle
 from hpccoll.torch.arguments import (
     Finish,
     Tensors,
@@ -42,6 +42,7 @@ from hpccoll.torch.arguments import (
     reduced,
     reduction,
 )
+from hpccoll.torch.futures import name_in_callback
 from hpccoll.torch.tensors import dense
 from hpccoll.torch.work import Work
 from hpccoll.world import World
@@ -71,7 +72,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         self._name, self._description = name, ""
         self._timeout = timeout.total_seconds()
         self._calls = itertools.count()
-        self._in_flight: list[Handle | None] = [None] * NAMES
+        self._in_flight: dict[str, Handle] = {}
 
     # ---- who we are --------------------------------------------------------------------------------
 
@@ -145,20 +146,20 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         seconds = opts.timeout.total_seconds()
         handles = {}
         for submit in submits:
-            slot = next(self._calls) % NAMES
-            before = self._in_flight[slot]
+            name = name_in_callback() or f"c10d {next(self._calls) % NAMES}"
+            before = self._in_flight.get(name)
             if before is not None and not before.done():
                 before.wait(self._timeout)
-            self._in_flight[slot] = handles[slot] = submit(self.world.core, f"c10d {slot}", waits)
+            self._in_flight[name] = handles[name] = submit(self.world.core, name, waits)
 
         def settled() -> None:
-            for slot, handle in handles.items():
-                if self._in_flight[slot] is handle:
-                    self._in_flight[slot] = None
+            for name, handle in handles.items():
+                if self._in_flight.get(name) is handle:
+                    del self._in_flight[name]
 
         limit = seconds if seconds > 0 else self._timeout
-        text = f"{what} of process group {self._name}"
-        return Work(text, list(handles.values()), list(tensors), finish, limit, settled)
+        text, path = f"{what} of process group {self._name}", f"{self._name} {next(iter(handles), "")}"
+        return Work(text, list(handles.values()), list(tensors), finish, limit, settled, path)
 
     # ---- reductions ----------------------------------------------------------------------------------
 
@@ -381,6 +382,34 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         """Wait until all ranks have come."""
         submits: list[Submit] = [lambda core, name, waits: core.barrier(name, waits)]
         return self._begin("barrier", options(opts, BarrierOptions), [], submits)
+
+    # ---- from one rank to another -----------------------------------------------------------------------
+
+    def send(self, tensors: Any, peer: int, tag: int = 0) -> Work:
+        """Send to one rank."""
+        tensor = one(tensors, "send")
+        handle = self.world.core.send(moved(dense(tensor)), peer, tag)
+        return self._letter(f"send to rank {peer}", handle, tensor)
+
+    def recv(self, tensors: Any, peer: int, tag: int = 0) -> Work:
+        """Receive from one rank."""
+        return self._receive(f"recv from rank {peer}", tensors, peer, tag)
+
+    def recv_anysource(self, tensors: Any, tag: int = 0) -> Work:
+        """Receive from any rank."""
+        return self._receive("recv from any rank", tensors, ANY_SOURCE, tag)
+
+    recvAnysource = recv_anysource  # noqa: N815
+
+    def _receive(self, what: str, tensors: Any, peer: int, tag: int) -> Work:
+        tensor = one(tensors, "recv")
+        target = dense(tensor)
+        handle = self.world.core.recv(moved(target), peer, tag)
+        return self._letter(what, handle, tensor, copies_back([target], [tensor]))
+
+    def _letter(self, what: str, handle: Handle, tensor: torch.Tensor, finish: Finish | None = None) -> Work:
+        text = f"{what} in process group {self._name}"
+        return Work(text, [handle], [tensor], finish, self._timeout, lambda: None, text)
 
     # ---- what is not served --------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ import torch.distributed as dist
 from hpccoll import errors
 from hpccoll.collectives import Handle
 from hpccoll.torch.arguments import Finish
+from hpccoll.torch.futures import Future
 
 __all__ = ["Work"]
 
@@ -41,6 +42,7 @@ class Work(_Base):  # type: ignore[misc]
         finish: Finish | None,
         timeout: float,
         settled: Callable[[], None],
+        path: str,
     ) -> None:
         """Take over what was begun.
 
@@ -49,15 +51,16 @@ class Work(_Base):  # type: ignore[misc]
         :param finish: called once with the handles' results
         :param timeout: seconds that the group allows for an operation
         :param settled: called once, when all is over
+        :param path: of the future, see Future
         """
         super().__init__()
         self._what, self._handles, self._tensors = what, list(handles), tensors
-        self._finish, self._on_settled = finish, settled
+        self._finish, self._on_settled, self._path = finish, settled, path
         self._limit, self._deadline = timeout, time.monotonic() + timeout
         self._lock = threading.Lock()
         self._settled = False
         self._error: Exception | None = None
-        self._future: torch.futures.Future[Any] | None = None
+        self._future: Future | None = None
 
     # ---- torch's side ------------------------------------------------------------------------------
 
@@ -100,16 +103,16 @@ class Work(_Base):  # type: ignore[misc]
     def source_rank(self) -> int:
         """The rank that a recv from any source received from."""
         self.wait()
-        return int(self._handles[0].peer)  # type: ignore[attr-defined]
+        return int(self._handles[0].peer)
 
     _source_rank = source_rank
 
-    def get_future(self) -> torch.futures.Future[Any]:
+    def get_future(self) -> Future:
         """A future of the list of result tensors."""
         with self._lock:
             if self._future is not None:
                 return self._future
-            self._future = torch.futures.Future()
+            self._future = Future(self._path)
             settled = self._settled
         if settled:
             self._tell()
@@ -178,7 +181,15 @@ class Work(_Base):  # type: ignore[misc]
         # Dropped in flight: the result must still arrive where it was asked for.
         if not getattr(self, "_settled", True) and self._finish is not None:
             _finisher.add(
-                Work(self._what, self._handles, self._tensors, self._finish, self._limit, self._on_settled)
+                Work(
+                    self._what,
+                    self._handles,
+                    self._tensors,
+                    self._finish,
+                    self._limit,
+                    self._on_settled,
+                    self._path,
+                )
             )
 
 

@@ -229,6 +229,46 @@ def test_gather_and_scatter(dtype: torch.dtype) -> None:
         assert torch.equal(out, mine(each))
 
 
+def test_send_and_recv() -> None:
+    size, rank = dist.get_world_size(), dist.get_rank()
+    if rank == 0:
+        for peer in range(1, size):
+            dist.send(torch.full((4, 2), float(peer)), peer, tag=7)
+        sources = set()
+        for _ in range(1, size):
+            x = torch.empty(3, dtype=torch.bfloat16)
+            source = dist.recv(x, tag=8)
+            assert (x == source).all()
+            sources.add(source)
+        assert sources == set(range(1, size))
+    else:
+        home = torch.zeros(2, 4)
+        assert dist.recv(home.t(), 0, tag=7) == 0
+        assert (home == rank).all()
+        dist.send(torch.full((3,), rank, dtype=torch.bfloat16), 0, tag=8)
+
+
+def test_a_ring_of_a_batch() -> None:
+    size, rank = dist.get_world_size(), dist.get_rank()
+    sent, received = torch.full((20000,), float(rank)), torch.empty(20000)
+    works = dist.batch_isend_irecv([
+        dist.P2POp(dist.isend, sent, (rank + 1) % size),
+        dist.P2POp(dist.irecv, received, (rank - 1) % size),
+    ])  # fmt: skip
+    for work in works:
+        work.wait()
+    assert (received == (rank - 1) % size).all()
+
+
+def test_objects_of_two_ranks() -> None:
+    if dist.get_rank() == 0 and dist.get_world_size() > 1:
+        dist.send_object_list([{"a": 1}, "b"], 1)
+    elif dist.get_rank() == 1:
+        got: list[Any] = [None, None]
+        dist.recv_object_list(got, 0)
+        assert got == [{"a": 1}, "b"]
+
+
 def test_objects() -> None:
     size, rank = dist.get_world_size(), dist.get_rank()
     every: list[Any] = [None] * size

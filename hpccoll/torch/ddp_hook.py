@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DDP's gradients through hpccoll while the rest of the program keeps its backend.
+
+>>> hpccoll.init()
+>>> model.register_comm_hook(None, hpccoll.torch.ddp_hook.allreduce_hook)
+>>> model.register_comm_hook(ddp_hook.State(compression=hpccoll.compression.FP16), ddp_hook.allreduce_hook)
+"""
+
+import dataclasses
+
+import torch
+from torch._C._distributed_c10d import GradBucket
+
+from hpccoll.collectives import Reduction
+from hpccoll.compression import Compression
+from hpccoll.torch.tensors import buffer, dense
+from hpccoll.torch.work import Work
+from hpccoll.world import World, current
+
+__all__ = ["State", "allreduce_hook"]
+
+
+@dataclasses.dataclass(frozen=True)
+class State:
+    """What a hook needs to know."""
+
+    world: World | None = None
+    """The ranks of DDP's process group, in its order; default: the World of hpccoll.init()."""
+    compression: Compression | None = None
+    """What float32 and float64 gradients travel as."""
+    timeout: float = 1800.0
+    """Seconds after which a bucket fails."""
+
+
+def allreduce_hook(state: State | None, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+    """Average a bucket of gradients over the ranks, in place.
+
+    :param state: default: State()
+    :returns: a future of the bucket's tensor
+    """
+    state = state or State()
+    world, tensor = current(state.world), bucket.buffer()
+    x = buffer(dense(tensor))
+    name = f"DDP bucket {bucket.index()} of {tensor.numel()}"
+    handle = world.core.allreduce(x, Reduction.AVERAGE, name, x, 1.0, 1.0, state.compression, False)
+    work = Work(name, [handle], [tensor], None, state.timeout, lambda: None, name)
+    return work.get_future().then(lambda future: future.value()[0])

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Work objects and futures: what they say, when, and from which thread."""
+
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+
+pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("group")]
+
+
+@pytest.fixture
+def late() -> Iterator[Any]:
+    """A work that the other ranks begin only after rank 0's test; None on them."""
+    x, word = torch.ones(2), torch.zeros(1)
+    if dist.get_rank() == 0:
+        work = dist.all_reduce(x, async_op=True)
+        yield work
+        for other in range(1, dist.get_world_size()):
+            dist.send(word, other)
+        work.wait()
+    else:
+        yield None
+        dist.recv(word, 0)
+        dist.all_reduce(x)
+    assert (x == dist.get_world_size()).all()
+
+
+def test_a_work_tells_how_it_went() -> None:
+    x = torch.full((3,), 2.0)
+    work = dist.all_reduce(x, async_op=True)
+    assert work.wait() is True
+    assert work.is_completed()
+    assert work.is_success()
+    assert work.exception() is None
+    assert work.result()[0] is x
+
+
+def test_a_future_gives_the_tensors_and_runs_callbacks() -> None:
+    xs = [torch.full((3,), float(i)) for i in range(8)]
+    futures = [dist.all_reduce(x, async_op=True).get_future() for x in xs]
+    doubled = [future.then(lambda f: f.value()[0] * 2) for future in futures]
+    for i, future in enumerate(doubled):
+        assert (future.wait() == 2 * i * dist.get_world_size()).all()
+
+
+def test_a_callback_may_wait_for_another_collective() -> None:
+    def again(future: torch.futures.Future[Any]) -> torch.Tensor:
+        (x,) = future.value()
+        inner: torch.Tensor = (
+            dist.all_reduce(x, async_op=True).get_future().then(lambda f: f.value()[0]).wait()
+        )
+        return inner
+
+    x = torch.ones(2)
+    dist.all_reduce(x, async_op=True).get_future().then(again).wait()
+    assert (x == dist.get_world_size() ** 2).all()
+
+
+def test_futures_need_few_threads() -> None:
+    xs = [torch.ones(3) for _ in range(60)]
+    futures = [dist.all_reduce(x, async_op=True).get_future() for x in xs]
+    torch.futures.wait_all(futures)
+    assert sum(thread.name == "hpccoll futures" for thread in threading.enumerate()) <= 4
+
+
+def test_a_dropped_work_still_delivers() -> None:
+    out = torch.zeros(dist.get_world_size(), 2)
+    dist.all_gather(list(out), torch.full((2,), 1.0 + dist.get_rank()), async_op=True)
+    dist.barrier()
+    last = torch.ones(1)
+    dist.all_reduce(last)
+    limit = threading.Event()
+    while not out.all() and not limit.wait(0.001):
+        pass
+    assert torch.equal(out[:, 0], torch.arange(1.0, dist.get_world_size() + 1))
+
+
+@pytest.mark.mpi(min_size=2)
+def test_a_wait_that_is_too_long_raises(late: Any) -> None:
+    if late is not None:
+        assert not late.is_completed()
+        with pytest.raises(
+            dist.DistBackendError, match=r"allreduce of process group \S+: timed out after 0.01 s"
+        ):
+            late.wait(timedelta(milliseconds=10))
+        assert not late.is_completed()
+
+
+@pytest.mark.mpi(min_size=2)
+def test_a_group_has_a_timeout() -> None:
+    group = dist.new_group(timeout=timedelta(seconds=0.2))
+    if dist.get_rank() == 0:
+        work = dist.all_reduce(torch.ones(1), group=group, async_op=True)
+        with pytest.raises(RuntimeError, match=r"timed out after 0\.2 s"):
+            work.get_future().wait()
+        with pytest.raises(dist.DistBackendError, match=r"timed out after 0\.2 s"):
+            work.wait()
+        assert not work.is_success()
+        assert "timed out" in str(work.exception())
+    dist.barrier()
+    group.abort()
+
+
+@pytest.mark.mpi(min_size=2)
+def test_a_future_brings_an_error() -> None:
+    future = dist.all_reduce(torch.ones(1 + dist.get_rank()), async_op=True).get_future()
+    with pytest.raises(RuntimeError, match="allreduce"):
+        future.wait()
