@@ -158,7 +158,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
                     del self._in_flight[name]
 
         limit = seconds if seconds > 0 else self._timeout
-        text, path = f"{what} of process group {self._name}", f"{self._name} {next(iter(handles), "")}"
+        text, path = f"{what} of process group {self._name}", f"{self._name} {next(iter(handles), '')}"
         return Work(text, list(handles.values()), list(tensors), finish, limit, settled, path)
 
     # ---- reductions ----------------------------------------------------------------------------------
