@@ -68,79 +68,75 @@ def _measure(here: rounds.Pair, mine: int, connect: Callable[[int, int], Link | 
 
 
 def pair(link: Link, first: bool) -> Facts:
-    """Both ends call it. On the first: latency (s, one way), bandwidth of both directions (bytes/s), skew (s), sent."""
-    latency = _ping(link, first)
-    skew = _skew(link, first)
-    results = []
-    for sends in (first, not first):
-        if sends:
-            rate, sent = _send_batches(link)
-            results.append((rate, sent))
-            if not first:
-                link.send(_double(rate, sent))
-        else:
-            _receive_batches(link)
-            if first:
-                answer = _double(0, 0)
-                link.receive(answer)
-                rate, sent = answer.view(np.float64)
-                results.append((float(rate), int(sent)))
+    """Both ends call it; the first gets latency (s, one way), bandwidths there and back (bytes/s), skew (s), sent."""
+    if not first:
+        _echo(link)
+        _tell_time(link)
+        _receive_batches(link)
+        link.send(np.array(_send_batches(link), np.float64).view(np.uint8))
+        return {}
+    latency = _ping(link)
+    skew = _ask_time(link)
+    there, sent = _send_batches(link)
+    _receive_batches(link)
+    answer = np.zeros(2)
+    link.receive(answer.view(np.uint8))
+    back, sent_back = answer
     return {
         "latency": latency,
         "skew": skew,
-        "bandwidth": [rate for rate, _ in results],
-        "sent": sum(sent for _, sent in results),
+        "bandwidth": [there, float(back)],
+        "sent": sent + int(sent_back),
     }
 
 
-def _double(*values: float) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    return np.array(values, np.float64).view(np.uint8)
-
-
-def _ping(link: Link, first: bool) -> float:
+def _ping(link: Link) -> float:
     """Half the first quartile of the round trips of one byte: who shares a core can only make one longer."""
+    byte = np.zeros(1, np.uint8)
+
+    def trip() -> float:
+        began = time.perf_counter()
+        link.send(byte)
+        link.receive(byte)
+        return time.perf_counter() - began
+
+    trip()  # sets the connection up
+    count = max(3, min(PINGS, int(PING_SECONDS / trip())))
+    link.send(np.array([count], np.int64).view(np.uint8))
+    return float(np.percentile([trip() for _ in range(count)], 25)) / 2
+
+
+def _echo(link: Link) -> None:
     byte, count = np.zeros(1, np.uint8), np.zeros(1, np.int64)
-    trips = []
-    if first:
-        for _ in range(2):  # the second is without the set-up of a connection, and decides how many
-            began = time.perf_counter()
-            link.send(byte)
-            link.receive(byte)
-            trip = time.perf_counter() - began
-        count[0] = max(3, min(PINGS, int(PING_SECONDS / max(trip, 1e-9))))
-        link.send(count.view(np.uint8))
-        for _ in range(int(count[0])):
-            began = time.perf_counter()
-            link.send(byte)
-            link.receive(byte)
-            trips.append(time.perf_counter() - began)
-        return float(np.percentile(trips, 25)) / 2
-    for _ in range(2):
+
+    def back() -> None:
         link.receive(byte)
         link.send(byte)
+
+    back()
+    back()
     link.receive(count.view(np.uint8))
     for _ in range(int(count[0])):
-        link.receive(byte)
-        link.send(byte)
-    return 0.0
+        back()
 
 
-def _skew(link: Link, first: bool) -> float:
+def _ask_time(link: Link) -> float:
     """Seconds that the other node's clock is ahead, from the fastest of some round trips (Cristian 1989)."""
-    fastest, ahead, theirs = np.inf, 0.0, np.zeros(1)
+    trips, theirs = [], np.zeros(1)
     for _ in range(TICKS):
-        if first:
-            began = time.time()
-            link.send(theirs.view(np.uint8))
-            link.receive(theirs.view(np.uint8))
-            trip = time.time() - began
-            if trip < fastest:
-                fastest, ahead = trip, float(theirs[0]) - began - trip / 2
-        else:
-            link.receive(theirs.view(np.uint8))
-            theirs[0] = time.time()
-            link.send(theirs.view(np.uint8))
-    return ahead
+        began = time.time()
+        link.send(theirs.view(np.uint8))
+        link.receive(theirs.view(np.uint8))
+        trip = time.time() - began
+        trips.append((trip, float(theirs[0]) - began - trip / 2))
+    return min(trips)[1]
+
+
+def _tell_time(link: Link) -> None:
+    asked = np.zeros(1)
+    for _ in range(TICKS):
+        link.receive(asked.view(np.uint8))
+        link.send(np.array([time.time()]).view(np.uint8))
 
 
 def _send_batches(link: Link) -> tuple[float, int]:
