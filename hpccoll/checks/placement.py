@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 from hpccoll.checks.finding import WARNING, Card, Facts, Finding, Job, numbers, ranges, ranks
@@ -78,7 +79,13 @@ def judge_at_start(job: Job) -> list[Finding]:
 
 def cpus_of(card: Card) -> frozenset[int]:
     """The logical processors that a rank may use."""
-    return frozenset(numbers(card.facts[NAME]["cpus"]))
+    return _set(card.facts[NAME]["cpus"])
+
+
+@cache
+def _set(text: str) -> frozenset[int]:
+    """The same few sets come back on every node."""
+    return frozenset(numbers(text))
 
 
 def _all(cards: list[Card]) -> frozenset[int]:
@@ -87,7 +94,7 @@ def _all(cards: list[Card]) -> frozenset[int]:
 
 def crowded(cards: list[Card]) -> Iterator[Finding]:
     """Several ranks are bound to the same few cores while others carry no rank."""
-    free = set(numbers(cards[0].facts[NAME]["online"])) - _all(cards)
+    free = _set(cards[0].facts[NAME]["online"]) - _all(cards)
     for cpus in dict.fromkeys(map(cpus_of, cards)):
         here = [card for card in cards if cpus_of(card) == cpus]
         if len(here) > len(cpus) and free:

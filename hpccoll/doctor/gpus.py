@@ -44,7 +44,11 @@ def visible() -> Facts:
     if asked.returncode:
         said = asked.stderr.strip().splitlines() or [f"status {asked.returncode}"]
         return {"visible": [], "why none": said[-1]}
-    return {"visible": [gpu | {"numa": numa(gpu["pci"])} for gpu in json.loads(asked.stdout)], "why none": ""}
+    devices = [
+        gpu | {"numa": numa(gpu["pci"]), "path": str((SYS / gpu["pci"]).resolve())}
+        for gpu in json.loads(asked.stdout)
+    ]
+    return {"visible": devices, "why none": ""}
 
 
 def numa(pci: str) -> int | None:

@@ -3,14 +3,18 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 
 from hpccoll.checks import placement
 from hpccoll.checks.finding import WARNING, Card, Facts, Finding, Job, ranks
+from hpccoll.doctor import gpus
 
 NAME = "rails"
 SYS = Path("/sys/class")
+ROOT = len(Path("/sys/devices").parts)
+"""Folders that the paths of all devices have in common."""
 
 
 def collect(root: Path = SYS) -> Facts:
@@ -49,7 +53,8 @@ def _ethernet(root: Path) -> list[Facts]:
 
 def _device(name: str, device: Path) -> Facts:
     numa = _read(device / "numa_node")
-    return {"name": name, "pci": device.resolve().name, "numa": int(numa) if numa.isdigit() else None}
+    where = {"pci": device.resolve().name, "path": str(device.resolve())}
+    return {"name": name, **where, "numa": int(numa) if numa.isdigit() else None}
 
 
 def _read(path: Path) -> str:
@@ -68,18 +73,33 @@ def best(card: Card) -> list[Facts]:
 
 
 def assign(cards: list[Card]) -> dict[int, str]:
-    """A rail for each rank of a node: of those on its NUMA node the one with the fewest ranks, else of all."""
+    """A rail for each rank of a node: of those near it the one with the fewest ranks."""
     rails = best(cards[0])
     load = {rail["name"]: 0 for rail in rails}
     chosen = {}
     for card in cards:
-        domains = card.facts[placement.NAME].get("numa", [])
-        near = [r for r in rails if r["numa"] in domains] if len(domains) == 1 else []
-        names = [r["name"] for r in near or rails]
+        names = [rail["name"] for rail in near(card, rails)]
         if names:
             chosen[card.rank] = min(names, key=lambda name: load[name])
             load[chosen[card.rank]] += 1
     return chosen
+
+
+def near(card: Card, rails: list[Facts]) -> list[Facts]:
+    """The rails below the same PCI bridges as the rank's one GPU, else those of its one NUMA node, else all."""
+    seen, domains = card.facts[gpus.NAME]["visible"], card.facts[placement.NAME].get("numa", [])
+    if len(seen) == 1:
+        depths = [_common(rail["path"], seen[0]["path"]) for rail in rails]
+        if max(depths, default=0) > ROOT:
+            return [rail for rail, depth in zip(rails, depths, strict=True) if depth == max(depths)]
+    on_socket = [rail for rail in rails if [rail["numa"]] == domains]
+    return on_socket or rails
+
+
+def _common(one: str, other: str) -> int:
+    """How many folders two paths of sysfs have in common: the more, the fewer bridges are between the devices."""
+    pairs = zip(Path(one).parts, Path(other).parts, strict=False)
+    return len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)))
 
 
 def judge(job: Job) -> list[Finding]:

@@ -326,7 +326,10 @@ def test_ranks_that_wander_between_numa_nodes() -> None:
 
 
 def rail(name: str, numa: int, **more: Any) -> dict[str, Any]:
-    return {"name": name, "pci": "", "numa": numa, "kind": "rdma", "up": True, "rate": 1e11, **more}
+    return {
+        "name": name, "pci": "", "path": f"/sys/devices/pci000{numa}:00/nic", "numa": numa, "kind": "rdma", "up": True,
+        "rate": 1e11, **more,
+    }  # fmt: skip
 
 
 def test_rails() -> None:
@@ -341,7 +344,22 @@ def test_rails() -> None:
 
 
 def gpu(pci: str, numa: int = 0) -> dict[str, Any]:
-    return {"pci": pci, "name": "H200", "numa": numa}
+    return {"pci": pci, "name": "H200", "numa": numa, "path": f"/sys/devices/pci000{numa}:00/gpu"}
+
+
+def test_the_rail_of_a_rank_is_the_one_that_shares_most_bridges_with_its_gpu() -> None:
+    """Two devices on one socket, each below a PCI switch with a GPU; the ranks see one GPU each."""
+    switch = "/sys/devices/pci0000:00/switch{}/{}"
+    nics = {"devices": [rail(f"mlx5_{i}:1", 0, path=switch.format(i, "nic")) for i in range(2)]}
+    cards = [
+        card(
+            r,
+            rails=nics,
+            gpus={"present": ["a", "b"], "visible": [gpu("a") | {"path": switch.format(1 - r, "gpu")}]},
+        )
+        for r in range(2)
+    ]
+    assert [row["rail"] for row in examine.table(examine.Job(cards))] == ["mlx5_1:1", "mlx5_0:1"]
 
 
 def test_gpus() -> None:
