@@ -16,7 +16,7 @@ from collections.abc import Callable
 from importlib import metadata
 from typing import Any, Protocol
 
-from hpccoll import _core, config, errors
+from hpccoll import _core, config, detect, errors
 from hpccoll.checks import at_start
 from hpccoll.checks.finding import Facts
 from hpccoll.observe.timeline import Timeline, for_rank
@@ -431,7 +431,8 @@ def _start_line(base: Base) -> str:
         "a background thread drives" if loop.background else "waiting callers drive (no background thread)"
     )
     ranks = f"{loop.size} rank{'s' if loop.size > 1 else ''}"
+    started = "" if base.meeting.threads else detect.started_by(config.environment())
     return (
         f"hpccoll {metadata.version('hpccoll')}: {ranks} on {nodes}{emulated}; inside a node shared memory "
-        f"({_core.kernels()}){net}; {driver}"
+        f"({_core.kernels()}){net}; {driver}{'; ' if started else ''}{started}"
     )

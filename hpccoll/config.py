@@ -129,6 +129,9 @@ class Config:
     check: bool = _knob(
         True, "look at the start for what will be slow or fail (binding, threads, shared memory, names)"
     )
+    trust_mpi: bool = _knob(
+        False, "take MPI's word where launcher and MPI, or two ranks' MPI libraries, disagree"
+    )
     timeline: str = _knob(
         "",
         "file for a timeline from the start on; rank 0 writes it, with {rank} in the name every rank its own",

@@ -251,7 +251,20 @@ def _meeting(comm: Any, settings: config.Config) -> Any:
     remedy = detect.singleton_remedy(config.environment(), meeting.size)
     if remedy and not settings.allow_singleton:
         raise errors.StartError(remedy + reason)
+    if meeting.size > 1:
+        _compare_launch(meeting, settings)
     return meeting
+
+
+def _compare_launch(meeting: Any, settings: config.Config) -> None:
+    """All ranks of MPI_COMM_WORLD learn together whether the launcher tells of the same ranks."""
+    from hpccoll import _mpi
+
+    mine = detect.place(config.environment()), _mpi.library_version(), settings.trust_mpi
+    said, libraries, trusting = zip(*meeting.allgather(mine), strict=True)
+    text = detect.contradiction(said, libraries)
+    if text and not any(trusting):
+        raise errors.StartError(f"the World was not made: {text}")
 
 
 def _say_slurm_risk() -> None:

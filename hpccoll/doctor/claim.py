@@ -9,14 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-_HYDRA = "mpiexec of Hydra"
-_LAUNCHERS = (
-    ("srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", ("SLURM_JOB_ID", "SLURM_STEP_ID")),
-    ("mpirun of Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", ("PMIX_NAMESPACE",)),
-    ("jsrun", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", ("LSB_JOBID", "JSM_NAMESPACE_ID")),
-    ("PALS", "PALS_RANKID", "PALS_NRANKS", ("PALS_APID",)),
-    (_HYDRA, "PMI_RANK", "PMI_SIZE", ()),
-)
+from hpccoll import detect
 
 
 @dataclass(frozen=True)
@@ -31,14 +24,11 @@ class Claim:
 
 
 def read(env: Mapping[str, str]) -> Claim:
-    """The first launcher that numbers its processes; a process on its own is rank 0 of 1."""
-    for launcher, rank, size, keys in _LAUNCHERS:
-        if launcher == "srun" and not env.get("SLURM_STEP_ID", "").isdigit():
-            continue  # a batch script has the variables of the allocation but no step of its own
-        if env.get(rank, "").isdigit() and env.get(size, "").isdigit():
-            key = "-".join(env[key] for key in keys if env.get(key))
-            return Claim(launcher, int(env[rank]), int(env[size]), key or _port_of_hydra())
-    return Claim("", 0, 1, "")
+    """What the launcher says that started this process; a process on its own is rank 0 of 1."""
+    found = detect.place(env)
+    if found is None or found.rank is None or found.size is None:
+        return Claim("", 0, 1, "")
+    return Claim(found.launcher, found.rank, found.size, found.job or _port_of_hydra())
 
 
 def _port_of_hydra(proc: Path = Path("/proc")) -> str:

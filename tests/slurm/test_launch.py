@@ -93,6 +93,31 @@ def test_tasks_that_believe_to_be_alone_refuse(slurm: Cluster, program: str) -> 
         )
 
 
+STEPS = {
+    "pmix": ["--mpi=pmix", "-N2", "-n3"],
+    "pmi2": ["--mpi=pmi2", "-N2", "-n3"],
+    "heterogeneous": ["-N1", "-n1", ":", "-N1", "-n2"],
+}
+WHO = """
+from hpccoll import config, detect
+p = detect.place(config.environment())
+print(f"<{p.launcher} {p.rank} {p.size} {p.local_rank} {p.local_size} {p.node}>", flush=True)
+"""
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_each_task_knows_its_place(slurm: Cluster, step: str) -> None:
+    """The recorded environments of tests/detect are still those of the Slurm that runs here."""
+    _, output = slurm.run("srun", *STEPS[step], sys.executable, "-c", WHO)
+    nodes = [node for node in ("h1", "h2", "h3", "h4") if f" {node}>" in output]
+    counts = (1, 2) if step == "heterogeneous" else (2, 1)
+    rank = 0
+    for node, count in zip(nodes, counts, strict=True):
+        for local in range(count):
+            assert f"<srun {rank} 3 {local} {count} {node}>" in output
+            rank += 1
+
+
 def test_plain_python_in_a_batch_script_is_a_world_of_one(
     slurm: Cluster, program: str, tmp_path: Path
 ) -> None:

@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""mpiexec of Hydra, as MPICH and Intel MPI bring it.
+
+Source: recorded; the names are in MPICH's src/pm/hydra. MPI_LOCALRANKID tells it from others that speak PMI.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hpccoll.detect.place import Place, read
+
+ORDER = 50
+
+
+def place(env: Mapping[str, str]) -> Place | None:
+    """The process in its mpiexec."""
+    if "MPI_LOCALRANKID" not in env:
+        return None
+    return read(
+        "mpiexec of Hydra", env, rank="PMI_RANK", size="PMI_SIZE", local_rank="MPI_LOCALRANKID",
+        local_size="MPI_LOCALNRANKS", node="PMI_HOSTNAME",
+    )  # fmt: skip

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""mpirun of Open MPI 4 (ORTE) and 5 (PRRTE).
+
+Source: "Environment variables set for MPI applications" of Open MPI's documentation; recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hpccoll.detect.place import Place, read
+
+ORDER = 30
+
+
+def place(env: Mapping[str, str]) -> Place | None:
+    """The process in its mpirun."""
+    return read(
+        "mpirun of Open MPI", env, rank="OMPI_COMM_WORLD_RANK", size="OMPI_COMM_WORLD_SIZE",
+        local_rank="OMPI_COMM_WORLD_LOCAL_RANK", local_size="OMPI_COMM_WORLD_LOCAL_SIZE", node="PMIX_HOSTNAME",
+        job=("PMIX_NAMESPACE",),
+    )  # fmt: skip

@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PBS Professional, OpenPBS and Torque: the job's hosts. Who starts its ranks (mpirun, PALS) has variables of his own.
+
+Source: pbs_environment(7) and qsub(1B) of OpenPBS. Not recorded: PBS cannot run here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from hpccoll.detect.hosts import Allocation, of_lines
+
+ORDER = 91
+
+
+def allocation(env: Mapping[str, str], read_file: Callable[[str], str]) -> Allocation | None:
+    """The job; its host file has a line a rank (mpiprocs of the request)."""
+    if "PBS_JOBID" not in env or "PBS_NODEFILE" not in env:
+        return None
+    return Allocation("PBS", env["PBS_JOBID"], *of_lines(read_file(env["PBS_NODEFILE"])))

@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PMI-1 and PMI-2, started by somebody whose own variables are not known here.
+
+Source: Flux RFC 13, "Simple Process Manager Interface v1", which writes down what is common; recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hpccoll.detect.place import Place, read
+
+ORDER = 80
+
+
+def place(env: Mapping[str, str]) -> Place | None:
+    """The process in its job."""
+    return read("a PMI launcher", env, rank="PMI_RANK", size="PMI_SIZE", job=("PMI_JOBID",))

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Slurm: srun, and the job around it.
+
+Source: "OUTPUT ENVIRONMENT VARIABLES" of srun(1) and sbatch(1); recorded, heterogeneous steps included: in them rank,
+node and tasks count over all components.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+
+from hpccoll.detect.hosts import Allocation, expand, expand_counts
+from hpccoll.detect.place import Place, number, read
+
+ORDER = 60
+
+
+def place(env: Mapping[str, str]) -> Place | None:
+    """The process in its step. A batch script has the variables of the allocation, but no step of its own."""
+    if number(env, "SLURM_STEP_ID") is None:
+        return None
+    found = read(
+        "srun", env, rank="SLURM_PROCID", size="SLURM_STEP_NUM_TASKS", local_rank="SLURM_LOCALID",
+        node="SLURMD_NODENAME", job=("SLURM_JOB_ID", "SLURM_STEP_ID"),
+        detail=f"--mpi={env.get('SLURM_MPI_TYPE', 'none')}",
+    )  # fmt: skip
+    counts = expand_counts(env["SLURM_STEP_TASKS_PER_NODE"]) if env.get("SLURM_STEP_TASKS_PER_NODE") else []
+    node = number(env, "SLURM_NODEID")
+    if not found or node is None or node >= len(counts):
+        return found
+    return dataclasses.replace(found, local_size=counts[node], daemons=set(counts) == {1})
+
+
+def allocation(env: Mapping[str, str], read_file: Callable[[str], str]) -> Allocation | None:
+    """The job. Of a heterogeneous one all components, where the batch script's variables are at hand."""
+    del read_file
+    if "SLURM_JOB_ID" not in env or "SLURM_JOB_NODELIST" not in env:
+        return None
+    components = number(env, "SLURM_HET_SIZE") or 0
+    ends = [f"_HET_GROUP_{i}" for i in range(components) if f"SLURM_JOB_NODELIST_HET_GROUP_{i}" in env] or [
+        ""
+    ]
+    hosts, slots = [], []
+    for end in ends:
+        hosts += expand(env[f"SLURM_JOB_NODELIST{end}"])
+        slots += expand_counts(env[name]) if (name := f"SLURM_TASKS_PER_NODE{end}") in env else []
+    whole = len(slots) == len(hosts)  # in a step the variable is the step's
+    return Allocation("Slurm", env["SLURM_JOB_ID"], tuple(hosts), tuple(slots) if whole else ())

@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""torchrun: processes for torch.distributed, of which MPI knows nothing.
+
+Source: "torchrun (Elastic Launch)", section Environment Variables, of PyTorch's documentation; recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hpccoll.detect.place import Place, read
+
+ORDER = 10
+
+
+def place(env: Mapping[str, str]) -> Place | None:
+    """Only torchrun itself: RANK and WORLD_SIZE alone may be anybody's."""
+    if "TORCHELASTIC_RUN_ID" not in env:
+        return None
+    return read(
+        "torchrun", env, rank="RANK", size="WORLD_SIZE", local_rank="LOCAL_RANK", local_size="LOCAL_WORLD_SIZE",
+        node="GROUP_RANK", job=("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT"), mpi=False,
+    )  # fmt: skip
