@@ -5,11 +5,13 @@ The nodes have the shape of the site generic-gpu (64 CPUs and 4 GPUs that are on
 /dev/shm of their own. Without those Open MPI would find the segments of the "other" node, and a World see one node.
 """
 
+import contextlib
 import os
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -91,6 +93,48 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
+def kill_node(pid_file: Path) -> None:
+    """Kill a slurmd and everything else in its namespace."""
+    if not pid_file.exists():
+        return
+    namespace = namespace_of(pid_file.read_text().strip())
+    if namespace not in (None, namespace_of("self")):  # no stale file may cost this machine its processes
+        for _ in range(2):  # twice: what was being forked meanwhile
+            for process in Path("/proc").glob("[0-9]*"):
+                if namespace_of(process.name) == namespace:
+                    kill(int(process.name), signal.SIGKILL)
+    pid_file.unlink()
+
+
+def namespace_of(pid: str) -> str | None:
+    """The UTS namespace of a process, which a node has of its own; None if it has ended."""
+    try:
+        return os.readlink(f"/proc/{pid}/ns/uts")
+    except OSError:
+        return None
+
+
+def kill(pid: int, number: signal.Signals) -> None:
+    """Send a signal, unless the process has ended."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def end(folder: Path) -> None:
+    """End exactly the daemons that were started from this folder, and what they have started."""
+    for name in NODES:
+        kill_node(folder / f"{name}.pid")
+    pids = [
+        int(file.read_text()) for name in ("slurmctld", "munge") if (file := folder / f"{name}.pid").exists()
+    ]
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for pid in pids:
+            kill(pid, number)
+        deadline = time.monotonic() + 2
+        while any(Path(f"/proc/{pid}").exists() for pid in pids) and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+
 class Cluster:
     """Slurm's daemons, with all their files in `folder`, and what users type: sbatch, srun, scontrol."""
 
@@ -103,20 +147,20 @@ class Cluster:
 
     def up(self) -> None:
         """Start everything and wait until all nodes are idle."""
+        self.guard = subprocess.Popen(
+            [sys.executable, __file__, self.folder], stdin=subprocess.PIPE, start_new_session=True
+        )
         self.configure()
-        paths = {
+        munge = {
             "key-file": "key",
             "socket": "sock",
             "pid-file": "pid",
             "log-file": "log",
             "seed-file": "seed",
         }
-        munge = [
-            "munged",
-            "--force",
-            *(f"--{option}={self.folder}/munge.{end}" for option, end in paths.items()),
-        ]
-        self.run(*munge)
+        self.run(
+            "munged", "--force", *(f"--{option}={self.folder}/munge.{end}" for option, end in munge.items())
+        )
         self.run("slurmctld", "-c", "-f", self.folder / "slurm.conf")
         for name in NODES:
             self.start_node(name)
@@ -152,16 +196,7 @@ class Cluster:
 
     def crash_node(self, name: str) -> None:
         """What a power failure does: slurmd, its step daemons and the ranks are gone at once."""
-        pid = int((self.folder / f"{name}.pid").read_text())
-        namespace = os.readlink(f"/proc/{pid}/ns/uts")
-        for _ in range(2):  # twice: what was being forked meanwhile
-            for process in Path("/proc").glob("[0-9]*"):
-                try:
-                    if os.readlink(process / "ns" / "uts") == namespace:
-                        os.kill(int(process.name), signal.SIGKILL)
-                except OSError:
-                    pass  # it has ended
-        (self.folder / f"{name}.pid").unlink(missing_ok=True)
+        kill_node(self.folder / f"{name}.pid")
 
     def states(self) -> dict[str, str]:
         """Node name -> state, as `idle`, `alloc` or `down`."""
@@ -178,19 +213,10 @@ class Cluster:
             time.sleep(0.1)
 
     def down(self) -> None:
-        """End exactly the daemons that were started here, and what they have started."""
-        for name in NODES:
-            if (self.folder / f"{name}.pid").exists():
-                self.crash_node(name)
-        files = [self.folder / "slurmctld.pid", self.folder / "munge.pid"]
-        pids = [int(file.read_text()) for file in files if file.exists()]
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            for pid in pids:
-                if Path(f"/proc/{pid}").exists():
-                    os.kill(pid, number)
-            deadline = time.monotonic() + 2
-            while any(Path(f"/proc/{pid}").exists() for pid in pids) and time.monotonic() < deadline:
-                time.sleep(0.05)
+        """End everything; the guard does so as well if this process is killed."""
+        assert self.guard.stdin
+        self.guard.stdin.close()
+        self.guard.wait(60)
 
     # ---- jobs ------------------------------------------------------------------------------------
 
@@ -230,3 +256,8 @@ class Cluster:
         """What a job has printed so far."""
         file = self.folder / f"job-{number}.out"
         return file.read_text() if file.exists() else ""
+
+
+if __name__ == "__main__":  # the guard: whatever becomes of the tests, their end of the pipe closes
+    sys.stdin.read()
+    end(Path(sys.argv[1]))
