@@ -11,5 +11,7 @@ set -e
 export OMP_NUM_THREADS=32
 
 # All slots of the nodes are ours (-n, ptile); mpirun starts 2 tasks on each, 32 cores apart.
+# -x: what the ranks on other nodes need of the environment.
 mpirun -np 4 --map-by ppr:2:node:PE=32 --bind-to core \
+    -x PATH -x OMP_NUM_THREADS \
     python examples/digits/train.py "$@"

@@ -54,6 +54,7 @@ class Launch:
 class Job:
     """A script. `options` are all its directives together, `lines` where each was given, in a script's order."""
 
+    text: str = ""
     scheduler: str = ""
     options: Parsed = field(default_factory=Parsed)
     lines: dict[str, list[int]] = field(default_factory=dict)
@@ -70,7 +71,7 @@ class Job:
 
 def read(text: str) -> Job:
     """Take a script apart."""
-    job = Job(commands=shell.read(text))
+    job = Job(text=text, commands=shell.read(text))
     first = job.commands[0].line if job.commands else len(text.splitlines()) + 1
     for line, words in enumerate(text.splitlines(), 1):
         for sign, grammar in SCHEDULERS.items():

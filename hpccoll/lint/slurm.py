@@ -56,6 +56,19 @@ def number(text: str | None) -> int | None:
     return int(found[1]) if found else None
 
 
+def time_limit(text: str) -> float | None:
+    """Minutes of `M`, `M:S`, `H:M:S`, `D-H`, `D-H:M`, `D-H:M:S`; None if it is none of them."""
+    if text.lower() in ("infinite", "unlimited"):
+        return math.inf
+    found = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", text)
+    if not found:
+        return None
+    days, first, second, third = (int(part or 0) for part in found.groups())
+    if found[1] or found[4]:
+        return days * 1440 + first * 60 + second + third / 60
+    return first + second / 60
+
+
 def gpu_number(text: str | None) -> int | None:
     """The number of `4` or `a100:4`."""
     last = (text or "").rpartition(":")[2]

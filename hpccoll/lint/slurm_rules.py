@@ -10,6 +10,8 @@ from hpccoll.lint.job import PLAIN, Job, Launch
 from hpccoll.lint.slurm import number
 
 RULES: list[Rule] = []
+LONG = 8 * 60
+"""Minutes of a job that nobody wants to lose."""
 
 
 def steps(job: Job) -> Iterator[tuple[Launch, slurm.Asked]]:
@@ -34,6 +36,23 @@ def unknown_option(job: Job) -> Iterator[Said]:
             yield Said(launch.line, problem, "correct it; `man srun` has the list")
 
 
+@rule(RULES, "no-interpreter", "error")
+def no_interpreter(job: Job) -> Iterator[Said]:
+    """No #! in the first line: sbatch refuses the script."""
+    if not job.text.startswith("#!"):
+        yield Said(1, "sbatch takes no script without an interpreter", "#!/bin/bash in the first line")
+
+
+@rule(RULES, "only-a-comment", "warning")
+def only_a_comment(job: Job) -> Iterator[Said]:
+    """`# SBATCH`, or an indented #SBATCH: a comment, which Slurm does not read."""
+    for at, line in enumerate(job.text.splitlines(), 1):
+        words = line.split()
+        apart = words[:2] == ["#", "SBATCH"]
+        if apart or (words[:1] == ["#SBATCH"] and not line.startswith("#")):
+            yield Said(at, "to Slurm this is a comment", "#SBATCH at the start of the line, in one word")
+
+
 @rule(RULES, "late-directive", "error")
 def late_directive(job: Job) -> Iterator[Said]:
     """A directive after the first command, which Slurm does not read."""
@@ -46,6 +65,24 @@ def no_time_limit(job: Job) -> Iterator[Said]:
     """No --time: the partition's default decides, often minutes or the longest queue."""
     if "time" not in job.options:
         yield Said(job.head, "no --time", "say how long the job may run, as in #SBATCH --time=2:00:00")
+
+
+@rule(RULES, "time-limit-form", "error")
+def time_limit_form(job: Job) -> Iterator[Said]:
+    """--time that Slurm does not understand."""
+    text = job.options.get("time")
+    if text is not None and slurm.time_limit(text) is None:
+        yield Said(job.line_of("time"), f"--time={text} is no time", "H:MM:SS, or days-hours as in 1-12")
+
+
+@rule(RULES, "minutes-not-hours", "warning")
+def minutes_not_hours(job: Job) -> Iterator[Said]:
+    """--time=2:00, which is two minutes for Slurm."""
+    text = job.options.get("time") or ""
+    if text.count(":") == 1 and "-" not in text and (limit := slurm.time_limit(text)):
+        yield Said(
+            job.line_of("time"), f"--time={text} is {limit:g} minutes", f"--time={text}:00 if hours are meant"
+        )
 
 
 @rule(RULES, "task-count", "error")
@@ -185,11 +222,11 @@ def threads_not_set(job: Job) -> Iterator[Said]:
 
 @rule(RULES, "no-warning-signal", "warning")
 def no_warning_signal(job: Job) -> Iterator[Said]:
-    """--requeue without --signal: at the time limit the job dies without saving."""
-    if "requeue" in job.options and "signal" not in job.options:
-        yield Said(
-            job.line_of("requeue"), "nothing tells the job that its time ends", "#SBATCH --signal=USR1@120"
-        )
+    """No --signal in a job of many hours or one with --requeue: at the time limit it dies without saving."""
+    long = (slurm.time_limit(job.options.get("time") or "") or 0) > LONG
+    if "signal" not in job.options and (long or "requeue" in job.options):
+        line = job.line_of("requeue" if "requeue" in job.options else "time")
+        yield Said(line, "nothing tells the job that its time ends", "#SBATCH --signal=USR1@120")
 
 
 @rule(RULES, "signal-kills-script", "error")

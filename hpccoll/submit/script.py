@@ -57,6 +57,7 @@ def render(site: Site, request: Request) -> str:
     return environment.get_template(template).render(
         site=site, request=request, layout=layout, command=shlex.join(request.command), warning=WARNING,
         limit=limit(site, request.minutes), bind=bind(site, layout),
+        gpu_directives=["--gpus-per-task=1" if site.gpu_view == "own" else f"--gpus-per-node={len(site.node.gpus)}"],
     )  # fmt: skip
 
 

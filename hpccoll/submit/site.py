@@ -70,7 +70,9 @@ class Site:
     directives: Annotated[list[str], "options for every job, as `--constraint=gpu`"] = field(
         default_factory=list
     )
-    gpu_directives: Annotated[list[str], "options for jobs that use GPUs"] = field(default_factory=list)
+    gpu_directives: Annotated[list[str], "how jobs ask for GPUs, in place of `--gpus-per-node`"] = field(
+        default_factory=list
+    )
     gpu_container: Annotated[str, "what tells Apptainer to bring the GPUs into a container"] = "--nv"
     account: Annotated[bool, "jobs name a project: say so if --account is not given"] = False
     modules: Annotated[list[str], "what `module load` needs"] = field(default_factory=list)

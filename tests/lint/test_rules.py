@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from hpccoll.lint import RULES, check
+from hpccoll.lint.slurm import time_limit
 
 ROOT = Path(__file__).resolve().parents[2]
 SLURM = """\
@@ -49,8 +50,15 @@ FAULTS = {  # rule -> scripts with that fault: (what is taken out, what is put i
             ("--time=1:00:00", "--time=1:00:00 --nodes", 6),
             ("--time=1:00:00", "time=1:00:00", 6),
         ],
+        "no-interpreter": [("#!/bin/bash\n", "", 1)],
+        "only-a-comment": [
+            ("#SBATCH --nodes=2", "# SBATCH --nodes=2", 2),
+            ("#SBATCH --nodes=2", "  #SBATCH --nodes=2", 2),
+        ],
         "late-directive": [("set -e\n", "set -e\n#SBATCH --mem=4G\n", 11)],
         "no-time-limit": [("#SBATCH --time=1:00:00\n", "", 2)],
+        "time-limit-form": [("1:00:00", "soon", 6), ("1:00:00", "1h", 6)],
+        "minutes-not-hours": [("1:00:00", "1:00", 6)],
         "task-count": [("--time=", "--ntasks=9 --time=", 6)],
         "step-larger-than-job": [("srun ", "srun -n 9 ", 13), ("srun ", "srun --nodes 3 ", 13)],
         "gpus-shared": [("--gpus-per-node=4", "--gres=gpu:a100:2", 13), ("--gpus-per-node=4", "-G 4", 13)],
@@ -61,7 +69,14 @@ FAULTS = {  # rule -> scripts with that fault: (what is taken out, what is put i
         "survivors-wait": [("--kill-on-bad-exit=1", "", 13), ("--kill-on-bad-exit=1", "-K0", 13)],
         "threads-exceed-cores": [("OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK", "OMP_NUM_THREADS=64", 13)],
         "threads-not-set": [("export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK\n", "", 12)],
-        "no-warning-signal": [("#SBATCH --signal=USR1@120\n", "", 7)],
+        "no-warning-signal": [
+            ("#SBATCH --signal=USR1@120\n", "", 7),
+            (
+                "1:00:00\n#SBATCH --requeue\n#SBATCH --open-mode=append\n#SBATCH --signal=USR1@120\n",
+                "1-0\n",
+                6,
+            ),
+        ],
         "signal-kills-script": [("--signal=USR1", "--signal=B:USR1", 9)],
         "trap-too-late": [("--signal=USR1@120\nset -e\n", f"--signal=B:USR1@120\nset -e\n{TRAP}", 14)],
         "log-overwritten": [("#SBATCH --open-mode=append\n", "", 7)],
@@ -139,6 +154,22 @@ def test_what_only_the_job_knows_is_no_finding() -> None:
     )
     assert check(text) == []
     assert check(SLURM.replace("srun ", "srun -n $RANKS ")) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "minutes"),
+    [
+        ("90", 90),
+        ("90:30", 90.5),
+        ("2:00:00", 120),
+        ("1-12", 2160),
+        ("1-2:30", 1590),
+        ("1-0:0:30", 1440.5),
+        ("2 h", None),
+    ],
+)
+def test_time_limits_of_slurm(text: str, minutes: float | None) -> None:
+    assert time_limit(text) == minutes
 
 
 def test_no_directives_is_no_job_script() -> None:

@@ -242,7 +242,7 @@ class Cluster:
         lines = self.run("scontrol", "-o", "show", "job", number)[1].splitlines()
         return [dict(word.split("=", 1) for word in line.split() if "=" in word) for line in lines]
 
-    def wait(self, number: str, *states: str, timeout: float = 60) -> list[dict[str, str]]:
+    def wait(self, number: str, *states: str, timeout: float = 100) -> list[dict[str, str]]:
         """Until a job, and each task of an array, is in one of these states (default: has ended); see `jobs`."""
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:

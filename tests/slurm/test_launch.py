@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from cluster import Cluster
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(150)
 FIRST_JOB = """
 import hpccoll, numpy
 hpccoll.init()

@@ -11,7 +11,7 @@ import h5py
 import pytest
 from cluster import NODES, Cluster
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(240)
 STEPS_AN_EPOCH = 14
 
 
@@ -74,7 +74,7 @@ def comes_back(slurm: Cluster, number: str, checkpoint: Path) -> None:
 )
 def test_a_node_dies(slurm: Cluster, tmp_path: Path, script: str, victim: int) -> None:
     """Its ranks and its slurmd are gone at once; the job says which node, and ends on others."""
-    epochs, checkpoint = 8, tmp_path / "run.h5"
+    epochs, checkpoint = 5, tmp_path / "run.h5"
     number = start(slurm, script, tmp_path, epochs, "--time=5")
     until(lambda: steps(checkpoint) > 0, "the first checkpoint")
     node = list(NODES)[victim]

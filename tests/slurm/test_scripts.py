@@ -10,7 +10,7 @@ import h5py
 import pytest
 from cluster import ROOT, Cluster
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(150)
 RANKS = {  # script -> ranks and nodes of the World it must make
     "cpu": (2, 1),
     "multi-node": (4, 2),

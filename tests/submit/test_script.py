@@ -41,7 +41,7 @@ def test_script_is_sound(path: Path) -> None:
 @given(
     st.sampled_from(names()),
     st.integers(1, 4608),
-    st.integers(3, 24 * 60),
+    st.integers(3, 8 * 60),
     st.booleans(),
     st.booleans(),
     st.integers(1, 5),

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Site profiles: those that come along are consistent, and what is wrong with a user's own is said."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from hpccoll.submit.script import Request, render
 from hpccoll.submit.site import SiteError, load, names, parse
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,7 +55,12 @@ def test_own_profile(tmp_path: Path) -> None:
 
 def test_the_guides_profile_is_valid() -> None:
     block = (ROOT / "docs" / "slurm.md").read_text().split("```toml\n")[1].split("```")[0]
-    assert parse(block, "docs/slurm.md").node.cores == 48
+    site = parse(block, "docs/slurm.md")
+    text = render(site, Request(("python", "train.py"), nodes=1, minutes=60, name="train"))
+    assert "#SBATCH --gpus-per-node=2\n" in text and "#SBATCH --cpus-per-task=24\n" in text
+    assert "--gres=gpu:2" in render(
+        replace(site, gpu_directives=["--gres=gpu:2"]), Request(("x",), 1, 60, "x")
+    )
 
 
 @pytest.mark.parametrize(
