@@ -10,15 +10,15 @@ __all__ = ["member", "part", "request"]
 
 
 def request(operation: str, name: str | None) -> str | None:
-    """Name of a request: "allreduce.weights"."""
-    return None if name is None else f"{operation}.{name}"
+    """Name of a request: "allreduce.weights". An empty one is none, as in Horovod."""
+    return f"{operation}.{name}" if name else None
 
 
 def member(name: str | None, index: int, count: int) -> str | None:
     """Name of one tensor of a group that is several requests: "weights_1of3"."""
-    return None if name is None else f"{name}_{index + 1}of{count}"
+    return f"{name}_{index + 1}of{count}" if name else None
 
 
 def part(name: str | None, what: str) -> str | None:
     """Name of one of the requests that an operation is made of: "weights.gradient"."""
-    return None if name is None else f"{name}.{what}"
+    return f"{name}.{what}" if name else None

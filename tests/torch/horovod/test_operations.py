@@ -311,6 +311,11 @@ def test_the_same_name_in_two_operations():
     assert hvd.synchronize(a).tolist() == [hvd.size()] * 2
 
 
+def test_an_empty_name_is_none():
+    handles = [hvd.allreduce_async(torch.full((2,), i), name="", op=hvd.Sum) for i in range(3)]
+    assert [hvd.synchronize(one)[0].item() for one in handles] == [i * hvd.size() for i in range(3)]
+
+
 def test_handles():
     handle = hvd.allreduce_async(torch.ones(2), op=hvd.Sum)
     assert isinstance(handle, int)
