@@ -122,7 +122,10 @@ class Config:
         0.0, "when the job's time ends, in seconds since the epoch; 0: as the scheduler says", unit="s"
     )
     preempt_margin: float = _knob(
-        60.0, "how long before the job's end preemption() stops the ranks", unit="s", high=86400
+        60.0,
+        "how long before the job's end preemption() stops the ranks, at most a tenth of the time left",
+        unit="s",
+        high=86400,
     )
     debug: bool = _knob(False, "check that nobody changes an input while the library owns it")
     allow_singleton: bool = _knob(False, "accept a World of one rank in a job step of several tasks")

@@ -19,12 +19,9 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import dataclasses
 import datetime
 import os
-import shutil
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -32,23 +29,10 @@ from collections.abc import Iterable, Mapping
 from types import FrameType
 from typing import Any, NamedTuple, Self
 
-from hpccoll import collectives, config, errors
+from hpccoll import collectives, config, errors, scheduler
 from hpccoll.world import World, current
 
-__all__ = ["Preemption", "Requeue", "end_of_job", "preemption", "requeue_command"]
-
-COMMAND_TIMEOUT = 60.0
-
-
-@dataclasses.dataclass(frozen=True)
-class Requeue:
-    """What became of a request to run the job again; true if it will."""
-
-    done: bool
-    text: str
-
-    def __bool__(self) -> bool:
-        return self.done
+__all__ = ["Preemption", "preemption"]
 
 
 class Preemption:
@@ -65,10 +49,10 @@ class Preemption:
         self.reason = ""
         """Why this rank asked ("SIGUSR1", "the end of the job's time"), or "" if it did not."""
         env = config.environment()
-        settings = current(world).base.settings
         self._world = world
+        own = current(world)
         self._signals = tuple(signal.Signals(s) for s in (_signals_of(env) if signals is None else signals))
-        self._deadline = _end(end, settings, env) - (settings.preempt_margin if margin is None else margin)
+        self._deadline = _deadline(own, end, margin)
         self._before: dict[signal.Signals, _Handler] = {}
         self._seen: set[int] = set()
         self._asked: object = None  # the process set that knows
@@ -137,7 +121,7 @@ class Preemption:
             )
         return True
 
-    def requeue(self) -> Requeue:
+    def requeue(self) -> scheduler.Requeue:
         """Have the scheduler run this job again; all ranks of the World call it, after what they want to keep is saved.
 
         Rank 0 speaks to the scheduler when all have come (Slurm: `scontrol requeue`, LSF: `brequeue`), says on stderr
@@ -149,9 +133,9 @@ class Preemption:
         collectives.barrier(name="hpccoll.requeue", world=own)
         answer = None
         if own.rank == 0:
-            answer = _requeue(config.environment())
+            answer = scheduler.requeue(config.environment())
             print(f"hpccoll: requeue: {answer.text}", file=sys.stderr, flush=True)
-        told: Requeue = collectives.broadcast_object(answer, name="hpccoll.requeued", world=own)
+        told: scheduler.Requeue = collectives.broadcast_object(answer, name="hpccoll.requeued", world=own)
         return told
 
 
@@ -169,8 +153,8 @@ def preemption(
 
     :param signals: default: SIGUSR1 and SIGTERM, under LSF SIGUSR2 as well, which it sends at the run limit; (): none
     :param end: when the job's time ends, in seconds since the epoch or as a datetime. Default: HPCCOLL_END_TIME, or
-        else what the scheduler says (SLURM_JOB_END_TIME), or else never
-    :param margin: seconds before that, to save; default: HPCCOLL_PREEMPT_MARGIN
+        else what the scheduler says (see hpccoll.scheduler), or else never
+    :param margin: seconds before that, to save; default: HPCCOLL_PREEMPT_MARGIN, but at most a tenth of the time left
     :param world: whose ranks stop together, after operations of this World
     """
     return Preemption(signals, end, margin, world)
@@ -193,60 +177,31 @@ class _Handler(NamedTuple):
         ctypes.CDLL(None).sigaction(int(number), self.kernel, None)
 
 
-# ---- what the scheduler says ------------------------------------------------------------------------------
-
-
 def _signals_of(env: Mapping[str, str]) -> tuple[signal.Signals, ...]:
     common = (signal.SIGUSR1, signal.SIGTERM)
     return (*common, signal.SIGUSR2) if "LSB_JOBID" in env else common
 
 
-def _end(end: float | datetime.datetime | None, settings: config.Config, env: Mapping[str, str]) -> float:
+def _deadline(own: World, end: float | datetime.datetime | None, margin: float | None) -> float:
+    """When to stop, in seconds since the epoch. A job so short that the margin were most of it gets a smaller one."""
+    settings = own.base.settings
     if end is None:
-        return settings.end_time or end_of_job(env)
-    return end.timestamp() if isinstance(end, datetime.datetime) else float(end)
+        end = settings.end_time or _end_of_job(own)
+    elif isinstance(end, datetime.datetime):
+        end = end.timestamp()
+    if margin is None:
+        margin = min(settings.preempt_margin, max(0.0, (end - time.time()) / 10))
+    return end - margin
 
 
-def end_of_job(env: Mapping[str, str]) -> float:
-    """When the scheduler ends the job, in seconds since the epoch; infinity where it does not say.
-
-    Slurm says it since 22.05. LSF does not; its job script can (HPCCOLL_END_TIME), and it sends a signal.
-    """
-    text = env.get("SLURM_JOB_END_TIME", "")
-    if text and not text.isdigit():
-        raise errors.InvalidArgumentError(
-            f"SLURM_JOB_END_TIME={text!r} is no time in seconds since the epoch"
+def _end_of_job(own: World) -> float:
+    """One rank asks the scheduler's server, where the environment does not tell: it is enough that one knows."""
+    end, why = scheduler.end_of_job(config.environment(), ask=own.rank == 0)
+    if why and own.rank == 0 and own.base.settings.verbose:
+        remedy = "give HPCCOLL_END_TIME, or have a signal sent"
+        print(
+            f"hpccoll: preemption: the end of the job's time is unknown ({why}): {remedy}",
+            file=sys.stderr,
+            flush=True,
         )
-    return float(text) if text else float("inf")
-
-
-def requeue_command(env: Mapping[str, str]) -> list[str]:
-    """How this job is put back into the queue; empty where no scheduler is known."""
-    if job := env.get("SLURM_JOB_ID"):
-        return ["scontrol", "requeue", job]
-    if job := env.get("LSB_JOBID"):
-        element = env.get("LSB_JOBINDEX", "0")
-        return ["brequeue", f"{job}[{element}]" if element not in ("", "0") else job]
-    return []
-
-
-def _requeue(env: Mapping[str, str]) -> Requeue:
-    command = requeue_command(env)
-    shown = " ".join(command)
-    if not command:
-        return Requeue(
-            False,
-            "this job has no scheduler (neither SLURM_JOB_ID nor LSB_JOBID is set): start it again by hand",
-        )
-    if shutil.which(command[0]) is None:
-        return Requeue(False, f"`{shown}` cannot be run: {command[0]} is not on the PATH of rank 0's node")
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_TIMEOUT, check=False)
-    except subprocess.TimeoutExpired:
-        return Requeue(False, f"`{shown}` gave no answer within {COMMAND_TIMEOUT:g} s")
-    said = " ".join((done.stdout + done.stderr).split())
-    if done.returncode:
-        return Requeue(False, f"`{shown}` failed with status {done.returncode}: {said or 'it said nothing'}")
-    return Requeue(
-        True, f"`{shown}` succeeded{f' ({said})' if said else ''}: the job ends now and will run again"
-    )
+    return end

@@ -13,7 +13,7 @@ import pytest
 
 import hpccoll
 from hpccoll import testing
-from hpccoll.preemption import end_of_job, requeue_command
+from hpccoll.scheduler import end_of_job, requeue_command, seconds_left
 
 USR1, USR2, TERM = signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM
 
@@ -168,11 +168,13 @@ def test_a_handler_of_c_is_back_after_the_block():
 def test_the_end_of_the_jobs_time(world, monkeypatch):
     now = time.time()
     for late, knobs, env in [
-        (True, {"end": now + 5}, {}),
-        (True, {"end": datetime.datetime.fromtimestamp(now + 5)}, {}),
+        (True, {"end": now + 5, "margin": 10}, {}),
+        (True, {"end": datetime.datetime.fromtimestamp(now + 5), "margin": 10}, {}),
+        (False, {"end": now + 20}, {}),  # a margin of 60 s would be all of it
         (False, {"end": now + 5, "margin": 1}, {}),
         (False, {}, {}),
-        (True, {}, {"SLURM_JOB_END_TIME": f"{now + 5:.0f}"}),
+        (True, {"margin": 10}, {"SLURM_JOB_END_TIME": f"{now + 5:.0f}"}),
+        (True, {}, {"SLURM_JOB_END_TIME": f"{now - 1:.0f}"}),
         (False, {}, {"SLURM_JOB_END_TIME": f"{now + 5000:.0f}"}),
         (False, {"margin": 1}, {"SLURM_JOB_END_TIME": f"{now + 5:.0f}"}),
     ]:
@@ -186,17 +188,37 @@ def test_the_end_of_the_jobs_time(world, monkeypatch):
 
 
 def test_the_end_time_is_a_knob():
-    with hpccoll.World(verbose=0, end_time=time.time() + 20, preempt_margin=30) as own:
+    with hpccoll.World(verbose=0, end_time=time.time() + 20, preempt_margin=19) as own:
         with hpccoll.preemption((), world=own) as p:
+            assert not stops(p, own)
+        with hpccoll.preemption((), margin=30, world=own) as p:
             assert [p.should_stop(), stops(p, own)] == [False, True]
-        with hpccoll.preemption((), margin=1, world=own) as p:
-            assert not p.reason
 
 
 def test_an_end_time_that_is_none_is_refused():
-    assert end_of_job({}) == float("inf")
+    assert end_of_job({}, ask=True) == (float("inf"), "")
     with pytest.raises(hpccoll.InvalidArgumentError, match="SLURM_JOB_END_TIME='soon'"):
-        end_of_job({"SLURM_JOB_END_TIME": "soon"})
+        end_of_job({"SLURM_JOB_END_TIME": "soon"}, ask=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("2-03:04:05", 183845), ("3:04:05", 11045), ("4:05", 245), ("0:00", 0), ("UNLIMITED", float("inf")),
+        ("INVALID", None), ("NOT_SET", None), ("", None), ("-1:00", None),
+    ],
+)  # fmt: skip
+def test_what_squeue_says_is_left(text, seconds):
+    assert seconds_left(text) == seconds
+
+
+def test_an_end_that_cannot_be_learned_is_said(monkeypatch, tmp_path, capfd):
+    monkeypatch.setenv("SLURM_JOB_ID", "12")
+    monkeypatch.delenv("SLURM_JOB_END_TIME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with hpccoll.World() as own, hpccoll.preemption((), world=own) as p:
+        assert not stops(p, own)
+    assert "the end of the job's time is unknown (`squeue" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -233,7 +255,7 @@ def test_requeue_without_a_scheduler(monkeypatch, capfd):
     [
         ('echo "Job <34> is being requeued"', True, "`brequeue 34` succeeded (Job <34> is being requeued)"),
         ("echo not rerunnable >&2; exit 255", False, "`brequeue 34` failed with status 255: not rerunnable"),
-        (None, False, "brequeue is not on the PATH"),
+        (None, False, "brequeue is not on this node's PATH"),
     ],
 )
 def test_requeue_says_what_came_of_it(world, monkeypatch, tmp_path, script, done, text):

@@ -118,6 +118,32 @@ def test_each_task_knows_its_place(slurm: Cluster, step: str) -> None:
             rank += 1
 
 
+STEPS_UNTIL_THE_END = """
+import hpccoll, numpy, time
+hpccoll.init()
+with hpccoll.preemption(margin=50) as p:
+    for step in range(100000):
+        hpccoll.allreduce(numpy.ones(3), name="step")
+        time.sleep(0.005)
+        if p.should_stop():
+            print(f"<{step} {p.reason}>", flush=True)
+            break
+hpccoll.shutdown()
+"""
+
+
+def test_the_end_of_the_jobs_time_is_known(slurm: Cluster) -> None:
+    """Of one minute; where the environment does not tell, one rank asks squeue, and all stop after the same step."""
+    _, output = slurm.run(
+        "srun", "--mpi=pmix", "-N2", "-n3", "--time=1", sys.executable, "-c", STEPS_UNTIL_THE_END
+    )
+    stopped = [line for line in output.splitlines() if line.startswith("<")]
+    assert len(stopped) == 3, output
+    assert len({line.split()[0] for line in stopped}) == 1
+    assert "the end of the job's time" in output
+    assert "unknown" not in output
+
+
 def test_plain_python_in_a_batch_script_is_a_world_of_one(
     slurm: Cluster, program: str, tmp_path: Path
 ) -> None:
