@@ -59,6 +59,9 @@ QUESTIONS = {  # program: libraries asked
     "many_tensors": ("memcpy", "hpccoll", "mpi", "gloo", "horovod"),
     "resnet50": ("memcpy", "hpccoll", "mpi", "gloo", "horovod"),
     "overlap": ("hpccoll", "mpi"),
+    "torch_optimizer": ("hpccoll", "gloo", "horovod"),
+    "torch_ddp": ("hpccoll", "gloo"),
+    "torch_overlap": ("hpccoll", "gloo", "horovod"),
     "hierarchy": ("hpccoll",),
     "idle": ("hpccoll",),
 }
@@ -72,6 +75,11 @@ class Place:
     prefix: tuple[str, ...] = ()  # a command that runs another
     hosts: str = ""  # as mpirun has it
     variables: tuple[tuple[str, str], ...] = ()
+    nodes: int = 1  # that the ranks of this machine act as
+
+    def stem(self, question: str) -> str:
+        """Of the file for results."""
+        return f"{question}-{self.ranks}-ranks" + (f"-{self.nodes}-nodes" if self.nodes > 1 else "")
 
 
 def environment(contestant: Contestant, place: Place) -> dict[str, str]:
@@ -100,7 +108,7 @@ def ask(
             "--launcher",
             contestant.bin("mpirun"),
         ]
-        command += ["-H", place.hosts] if place.hosts else ["-np", place.ranks]
+        command += ["-H", place.hosts] if place.hosts else ["-np", place.ranks, "--nodes", place.nodes]
         command += ["--timeout", timeout, contestant.bin("python"), HERE / f"{question}.py"]
         command += ["--library", contestant.library, "--out", out, *options]
         words = [str(word) for word in command]
@@ -222,6 +230,7 @@ def facts(question: str, place: Place) -> dict[str, object]:
         "command": " ".join(sys.argv),
         "date": time.strftime("%Y-%m-%d %H:%M:%S"),
         "ranks": place.ranks,
+        "nodes": place.nodes,
         "machine": machine(),
     }
 
@@ -230,14 +239,16 @@ def main() -> None:
     parser = arguments(__doc__ or "")
     parser.add_argument("questions", nargs="*", choices=[*QUESTIONS, []], help="default: all")
     parser.add_argument("--ranks", type=int, nargs="+", default=[2])
+    parser.add_argument(
+        "--nodes", type=int, nargs="+", default=[1], help="let the ranks act as so many nodes"
+    )
     options, options.passed_on = parser.parse_known_args()
     for question in options.questions or QUESTIONS:
-        for ranks in options.ranks:
-            place = Place(ranks)
+        for place in (Place(ranks, nodes=nodes) for ranks in options.ranks for nodes in options.nodes):
             about = facts(question, place)
             results = ask_all(question, QUESTIONS[question], place, options)
-            print(f"\n{question}, {ranks} ranks\n\n{table(results)}", flush=True)
-            save(f"{question}-{ranks}-ranks", results, options.out, about)
+            print(f"\n{question}, {place.ranks} ranks, nodes: {place.nodes}\n\n{table(results)}", flush=True)
+            save(place.stem(question), results, options.out, about)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,18 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-QUESTIONS = ("small", "allreduce", "many_tensors", "resnet50", "overlap", "idle", "hierarchy")
+QUESTIONS = (
+    "small",
+    "allreduce",
+    "many_tensors",
+    "resnet50",
+    "overlap",
+    "idle",
+    "hierarchy",
+    "torch_optimizer",
+    "torch_ddp",
+    "torch_overlap",
+)
 ASKED = [(question, "hpccoll") for question in QUESTIONS]
 ASKED += [("small", "mpi"), ("resnet50", "mpi"), ("overlap", "mpi"), ("allreduce", "memcpy")]
 

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long do ResNet-50's 161 gradients take under DistributedDataParallel, over hpccoll and over Gloo?"""
+
+import argparse
+from collections.abc import Iterator
+
+from harness import TINY, Case, main
+from libraries import Library
+from shapes import resnet50
+from torch_gradients import Parameters
+from torch_optimizer import alone, with_ddp
+
+
+def cases(library: Library, options: argparse.Namespace) -> Iterator[Case]:
+    shapes = resnet50()[-8:] if options.size == TINY else resnet50()
+    label = f"{len(shapes)} gradients, DDP"
+    model = Parameters(shapes)
+    size = sum(memory.nbytes for memory in model.memory)
+    yield Case("backward alone", label, alone(model), lambda: None, size)
+    for way, fp16, tolerance in (("fp32", False, 1e-5), ("fp16", True, 1e-2)):
+        model = Parameters(shapes)
+        step = with_ddp(library, model, fp16)
+        yield Case(way, label, step, model.verifier(step, tolerance), size)
+
+
+if __name__ == "__main__":
+    main(__doc__ or "", cases)

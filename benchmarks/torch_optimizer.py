@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long do ResNet-50's 161 gradients take from the hooks of a torch optimizer until all are reduced?
+
+Each library's own way: DistributedOptimizer of hpccoll and Horovod, DistributedDataParallel over Gloo.
+"""
+
+import argparse
+from collections.abc import Iterator
+
+from harness import TINY, Case, main
+from libraries import Gloo, Library
+from shapes import resnet50
+from torch_gradients import Parameters, Step, ddp_for, optimizer_for
+
+
+def alone(model: Parameters) -> Step:
+    """Backward, and nothing is reduced: what all ways have in common."""
+
+    def step() -> None:
+        model.forget()
+        model().backward()
+
+    return step
+
+
+def with_optimizer(library: Library, model: Parameters, fp16: bool) -> Step:
+    optimizer = optimizer_for(library, model, fp16)
+
+    def step() -> None:
+        model.forget()
+        model().backward()
+        optimizer.synchronize()
+
+    return step
+
+
+def with_ddp(library: Library, model: Parameters, fp16: bool) -> Step:
+    ddp = ddp_for(library, model, fp16)
+
+    def step() -> None:
+        model.forget()
+        ddp().backward()
+
+    return step
+
+
+def cases(library: Library, options: argparse.Namespace) -> Iterator[Case]:
+    shapes = resnet50()[-8:] if options.size == TINY else resnet50()
+    label = f"{len(shapes)} gradients"
+    reduced = with_ddp if isinstance(library, Gloo) else with_optimizer
+    model = Parameters(shapes)
+    size = sum(memory.nbytes for memory in model.memory)
+    yield Case("backward alone", label, alone(model), lambda: None, size)
+    for way, fp16, tolerance in (("fp32", False, 1e-5), ("fp16", True, 1e-2)):
+        model = Parameters(shapes)
+        step = reduced(library, model, fp16)
+        yield Case(way, label, step, model.verifier(step, tolerance), size)
+
+
+if __name__ == "__main__":
+    main(__doc__ or "", cases)
