@@ -29,7 +29,6 @@ def rows() -> list[Row]:
     large = "1.2 x memcpy, 0.5 x the best MPI"
     sizes = ("64 KiB", "1 MiB", "8 MiB", "32 MiB", "64 MiB")
     table = [Row("small-2-ranks", label, "named", "10 us") for label in ("4 B", "1 KiB")]
-    table.append(Row("small-2-ranks", "4 B", "asynchronous, awaited", "10 us"))
     goals = dict.fromkeys(sizes, "the best MPI + 10 us") | dict.fromkeys(sizes[-2:], large)
     table += [Row("allreduce-2-ranks", size, "float32", goals[size]) for size in sizes]
     for way in ("float16", "bfloat16"):
