@@ -30,8 +30,11 @@ __all__ = ["Timeline", "for_rank", "start", "stop"]
 
 EVERY = 0.01
 """Seconds between two looks at the ring."""
-MOST = 256
-"""Records that are translated at once: below a millisecond in which the program's threads may want the interpreter."""
+MOST = 64
+"""Records that are translated at once: a fraction of a millisecond in which the program may want the interpreter."""
+REST = 3
+"""Times as long as a portion took the observer then leaves the interpreter alone. What the ring overwrites meanwhile,
+in a program that does nothing but communicate, is lost rather than waited for."""
 
 
 def start(world: Any, path: str | os.PathLike[str], mark_cycles: bool = False) -> None:
@@ -96,23 +99,23 @@ class Timeline:
             with contextlib.suppress(errors.ShutDownError):
                 while not self._ended.wait(EVERY):
                     self._look()
-                self._look()
+                self._look(rest=0)
             self._document.close()
         except OSError as error:
             print(
                 f"hpccoll: the timeline {self.path} ends here: {error.strerror}", file=sys.stderr, flush=True
             )
 
-    def _look(self) -> None:
-        """Write down what is new, in portions, between which other threads may run."""
+    def _look(self, rest: float = REST) -> None:
+        """Write down what is new, in portions, between which the program's threads run undisturbed."""
         while True:
-            first = self._next
+            began, first = time.monotonic(), self._next
             self._next, records = self._loop.trace(first, MOST)
             lost = self._next - first - len(records)
             self._document.add(self._phases.events(records, lost))
             if len(records) < MOST:
                 return
-            time.sleep(0)
+            self._ended.wait(rest * (time.monotonic() - began))
 
 
 class _Document:

@@ -204,12 +204,13 @@ def test_a_document_after_kill_9(tmp_path, seed):
     """Killed at any time: what had happened until shortly before is there, with what was going on."""
     path = tmp_path / "t.json"
     script = (
-        "import numpy as np, hpccoll\n"
+        "import time, numpy as np, hpccoll\n"
         "hpccoll.init(verbose=0)\n"
         "print('on its way', flush=True)\n"
         "while True:\n"
         "    hs = [hpccoll.allreduce_async(np.ones(1000), name=f't{i}') for i in range(50)]\n"
         "    for h in hs: h.wait()\n"
+        "    time.sleep(0.005)\n"  # as if it computed something
     )
     environment = {**os.environ, "HPCCOLL_TIMELINE": str(path)}
     with subprocess.Popen([sys.executable, "-c", script], env=environment, stdout=subprocess.PIPE) as process:
