@@ -41,23 +41,28 @@ def start(slurm: Cluster, script: str, folder: Path, epochs: int, *options: obje
 
 
 def test_the_time_limit(slurm: Cluster, tmp_path: Path) -> None:
-    """Both scripts at once, as Slurm looks at the limits twice a minute only."""
-    limits = {"requeue": "USR1@59", "mpirun-requeue": "B:USR1@59"}  # of a minute: due at once
+    """Both scripts at once, as Slurm looks at the limits twice a minute only. Ten minutes before the end it warns."""
+    signals = {"requeue": "USR1@600", "mpirun-requeue": "B:USR1@600"}
     jobs = {}
-    for script, signal in limits.items():
+    for script, signal in signals.items():
         folder = tmp_path / script
         folder.mkdir()
-        jobs[start(slurm, script, folder, 500, "--time=1", f"--signal={signal}")] = folder / "run.h5"
+        jobs[start(slurm, script, folder, 500, "--time=30", f"--signal={signal}")] = folder / "run.h5"
     for number, checkpoint in jobs.items():
-        comes_back(slurm, number, checkpoint)
+        until(lambda file=checkpoint: steps(file) > 0, "the first checkpoint")
+        slurm.run("scontrol", "update", f"JobId={number}", "TimeLimit=5")
+    for number in jobs:
+        until(lambda job=number: f"scontrol requeue {job}` succeeded" in slurm.output(job), "the requeue")
+        slurm.run("scontrol", "update", f"JobId={number}", "TimeLimit=30")
+    for number, checkpoint in jobs.items():
+        goes_on(slurm, number, checkpoint)
         slurm.run("scancel", number)
 
 
-def comes_back(slurm: Cluster, number: str, checkpoint: Path) -> None:
-    """The job stops in order, asks for another run, and goes on in it."""
-    until(lambda: f"scontrol requeue {number}` succeeded" in slurm.output(number), "the requeue")
+def goes_on(slurm: Cluster, number: str, checkpoint: Path) -> None:
+    """The job has stopped in order, and its second run goes on where it was."""
+    assert "all ranks stop after this step: SIGUSR1" in slurm.output(number)
     reached = steps(checkpoint)
-    assert reached and "all ranks stop after this step: SIGUSR1" in slurm.output(number)
     slurm.wait(number, "RUNNING")
     assert slurm.jobs(number)[0]["Restarts"] == "1"
     until(lambda: steps(checkpoint) > reached, "the second run to come further")
