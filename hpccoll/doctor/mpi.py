@@ -11,7 +11,13 @@ from hpccoll.doctor import addresses
 from hpccoll.doctor.watch import Outcome
 
 NAME = "mpi"
-GAVE_UP = "nothing of the job can begin"
+BEGINNING = ("loading", "MPI_Init", "the first")
+
+
+def _matters(stage: str) -> str:
+    if stage.startswith(BEGINNING):
+        return "nothing of the job can begin"
+    return "MPI came up, and then an exchange stopped in the middle"
 
 
 def collect(env: dict[str, str]) -> Facts:
@@ -64,7 +70,7 @@ def _hung(job: Job, stage: str, cards: list[Card]) -> Finding:
         ERROR,
         f"{stage} has not returned after {facts['seconds']:g} s on {ranks(c.rank for c in cards)} "
         f"({some(c.host for c in cards)}){where}{waiting}",
-        GAVE_UP,
+        _matters(stage),
         _suspicion(job, stage, waits),
     )
 
@@ -99,8 +105,8 @@ def _died(stage: str, cards: list[Card]) -> Finding:
         NAME,
         ERROR,
         f"{stage} ended the process ({how}) on {ranks(c.rank for c in cards)} ({some(c.host for c in cards)})",
-        GAVE_UP,
-        "MPI's own message is above. On login nodes MPI often starts only inside a job; under srun the step needs the "
+        _matters(stage),
+        "Its own message is above. On login nodes MPI often starts only inside a job; under srun the step needs the "
         "protocol of the library (`srun --mpi=pmix` or pmi2); two MPIs mixed on PATH and LD_LIBRARY_PATH do this too",
     )
 

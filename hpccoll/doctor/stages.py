@@ -19,6 +19,8 @@ class Stages:
 
     def __init__(self) -> None:
         self.pipe, stacks = int(sys.argv[1]), int(sys.argv[2])
+        for descriptor in (self.pipe, stacks):
+            os.set_inheritable(descriptor, False)
         faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=False)
         self.given: Facts = json.loads(sys.stdin.readline())
 

@@ -12,6 +12,7 @@ import json
 import os
 import re
 import select
+import shlex
 import shutil
 import signal
 import socket
@@ -27,6 +28,7 @@ from typing import Any
 
 from hpccoll.checks.finding import Facts
 
+FIRST_STAGE = "the start of Python"
 PYTHON_SECONDS = 60.0
 """For the start of Python at least: on a busy parallel file system it takes its time."""
 
@@ -37,7 +39,7 @@ class Outcome:
 
     report: Facts | None = None
     """What it found, if it came so far."""
-    stage: str = "start of Python"
+    stage: str = FIRST_STAGE
     """What it was doing last."""
     seconds: float = 0.0
     """How long it had been doing that."""
@@ -67,7 +69,7 @@ def run(module: str, given: Facts, patience: float, say: Callable[[str, float], 
         try:
             _hand_over(child, given)
             outcome = _follow(child, reading, patience, say)
-            if outcome.status is None:
+            if outcome.status is None and outcome.stage != FIRST_STAGE:
                 outcome.stack = _stack(child.pid, stacks)
                 outcome.waits_for = connecting(child.pid)
         finally:
@@ -81,14 +83,14 @@ def _hand_over(child: subprocess.Popen[bytes], given: Facts) -> None:
     assert child.stdin is not None
     with contextlib.suppress(BrokenPipeError):
         child.stdin.write(json.dumps(given).encode() + b"\n")
-        child.stdin.flush()
+        child.stdin.close()
 
 
 def _follow(
     child: subprocess.Popen[bytes], reading: int, patience: float, say: Callable[[str, float], None]
 ) -> Outcome:
     """Read stages and the report until the child ends or a stage lasts too long."""
-    outcome, text, heard = Outcome(), b"", False
+    outcome, text = Outcome(), b""
     began = said = time.monotonic()
     while True:
         ready, _, _ = select.select([reading], [], [], 0.5)
@@ -103,9 +105,13 @@ def _follow(
                 outcome.report = message.get("report", outcome.report)
                 outcome.stage = message.get("stage", outcome.stage)
             began = said = now
-            heard = True
+        elif child.poll() is not None:
+            outcome.status = (
+                child.returncode
+            )  # the pipe may be open still, in what the MPI library has started
+            return outcome
         outcome.seconds = now - began
-        if outcome.seconds > (patience if heard else max(patience, PYTHON_SECONDS)):
+        if outcome.seconds > (max(patience, PYTHON_SECONDS) if outcome.stage == FIRST_STAGE else patience):
             return outcome
         if now - said > 10:
             said = now
@@ -113,7 +119,7 @@ def _follow(
 
 
 def _stack(pid: int, stacks: Any) -> list[str]:
-    """What the child is doing: libraries' functions by gdb if there is one, then Python's by faulthandler."""
+    """What the child is doing: libraries' functions by gdb if there is one, then Python's by its SIGUSR1."""
     os.kill(pid, signal.SIGUSR1)
     native = _native_stack(pid) or _kernel_wait(pid)
     deadline = time.monotonic() + 2
@@ -135,19 +141,7 @@ def _native_stack(pid: int) -> list[str]:
     """The functions of the first thread below the Python interpreter's own."""
     if not shutil.which("gdb"):
         return []
-    command = [
-        "gdb",
-        "-p",
-        str(pid),
-        "-batch",
-        "-nx",
-        "-ex",
-        "set debuginfod enabled off",
-        "-ex",
-        "thread 1",
-        "-ex",
-        "bt 40",
-    ]
+    command = shlex.split(f"gdb -p {pid} -batch -nx -ex 'thread 1' -ex 'bt 40'")
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=30, check=False, stdin=subprocess.DEVNULL
