@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which rank the launcher says this is, read from the environment: all there is to go by before MPI is up."""
+"""Which rank of how many the launcher says this is: all there is to go by before MPI is up."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ class Claim:
     launcher: str
     rank: int
     size: int
-    key: str
+    job: str
     """Equal on the ranks of this job step and on no others'; "" where the launcher gives none."""
 
 
 def read(env: Mapping[str, str]) -> Claim:
-    """What the launcher says that started this process; a process on its own is rank 0 of 1."""
-    found = detect.place(env)
-    if found is None or found.rank is None or found.size is None:
+    """The closest launcher's word; a process on its own is rank 0 of 1."""
+    place = detect.place(env)
+    if place is None or place.rank is None or place.size is None:
         return Claim("", 0, 1, "")
-    return Claim(found.launcher, found.rank, found.size, found.job or _port_of_hydra())
+    return Claim(place.launcher, place.rank, place.size, place.job or _port_of_hydra())
 
 
 def _port_of_hydra(proc: Path = Path("/proc")) -> str:

@@ -174,7 +174,7 @@ def without_mpi(card: Card, said: claim.Claim, options: Facts, arguments: argpar
     if said.size == 1:
         return show(examine.examine(meetings.Alone(), card, options, lambda _: None), arguments.json)
     try:
-        name = re.sub(r"\W+", "-", said.key)
+        name = re.sub(r"\W+", "-", said.job)
         if not name:
             raise meetings.MeetingError(f"{said.launcher} gives the job no name to meet under")
         folder = Path(arguments.meet) / f".hpccoll-doctor-{name}"

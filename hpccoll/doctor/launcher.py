@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 
 from hpccoll import detect
 from hpccoll.checks.finding import ERROR, NOTE, Facts, Finding, Job, ranks
@@ -14,17 +15,17 @@ NAME = "launcher"
 
 def collect(env: Mapping[str, str]) -> Facts:
     """What the environment claims, and what is known to go wrong with such a launcher."""
-    said = claim.read(env)
+    said, place = claim.read(env), detect.place(env)
     return {
         "launcher": said.launcher,
         "rank": said.rank,
-        "size": said.size,
+        "place": asdict(place) if place else None,
         "if alone": detect.singleton_remedy(env, 1),
     }
 
 
 def judge(job: Job) -> list[Finding]:
-    """Ranks that are missing, two of one number, processes that MPI believes to be alone."""
+    """Ranks that are missing, launchers that tell another story than MPI, processes that MPI believes to be alone."""
     found = []
     first = job.cards[0].facts[NAME]
     if len(job.cards) == 1 and job.size == 1 and first["if alone"]:
@@ -48,18 +49,14 @@ def judge(job: Job) -> list[Finding]:
                 "without MPI ranks meet in the current folder, which all hosts must share (--meet FOLDER for another)",
             )
         )
-    claimed = [card.facts[NAME]["rank"] for card in job.cards if card.facts[NAME]["size"] > 1]
-    double = sorted({rank for rank in claimed if claimed.count(rank) > 1})
-    if double:
-        found.append(
-            Finding(
-                NAME,
-                ERROR,
-                f"several processes say that they are {ranks(double)}",
-                "two launchers are at work (an mpirun inside srun, a nested srun)",
-                "Start the job with one of them",
-            )
-        )
+    told = [card.facts[NAME]["place"] for card in job.cards]
+    if len(job.cards) > 1 and all("library" in card.facts.get("mpi", {}) for card in job.cards):
+        one_library = [""] * len(told)  # those are mpi.py's to compare
+        seen, _, remedy = detect.contradiction(
+            [place and detect.Place(**place) for place in told], one_library
+        ).partition(". ")
+        if seen:
+            found.append(Finding(NAME, ERROR, seen, "hpccoll.init() refuses it", remedy))
     if len(job.cards) == 1 and job.size == 1 and not first["if alone"]:
         found.append(
             Finding(

@@ -20,7 +20,7 @@ def card(rank: int = 0, node: int = 0, **changes: dict[str, Any]) -> Card:
             "library": "Open MPI v5.0.11", "thread level": "MULTIPLE", "ours": {"same library as mpi4py": True},
             "risk": "",
         },
-        "launcher": {"launcher": "srun", "rank": rank, "size": 64, "if alone": ""},
+        "launcher": {"launcher": "srun", "rank": rank, "place": None, "if alone": ""},
         "names": {"host": f"h{node + 1}", "network": f"net{node}", "in /etc/hosts": [f"10.0.0.{node + 1}"]},
         "addresses": {
             "interfaces": [interface("lo", "127.0.0.1", 8), interface("eth0", f"10.0.0.{node + 1}")],

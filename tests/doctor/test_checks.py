@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each fault, planted in the cards of a healthy cluster, is found, named, and nothing else is."""
 
+from dataclasses import asdict
 from typing import Any
 
 import pytest
 from cards import card, found, interface, link, only
 
 from hpccoll.checks.finding import ERROR, NOTE, WARNING, Finding, grouped, numbers, ranges
+from hpccoll.detect import Place
 from hpccoll.doctor import addresses, examine, network, text
 
 PAIR = [card(0, 0), card(1, 1)]
@@ -115,8 +117,22 @@ def test_processes_that_mpi_believes_to_be_alone() -> None:
 
 
 def test_one_number_twice() -> None:
-    cards = [card(0), card(1), card(2, launcher={"rank": 1})]
-    says(only(cards), ERROR, "several processes say that they are rank 1")
+    def placed(rank: int, said: int) -> Any:
+        return card(rank, launcher={"place": asdict(Place("srun", "SLURM_PROCID", said, 3))})
+
+    assert found([placed(rank, rank) for rank in range(3)]) == []
+    says(
+        only([placed(0, 0), placed(1, 1), placed(2, 1)]),
+        ERROR,
+        "ranks 1 and 2 of MPI are both number 1 for srun",
+    )
+    says(
+        only([placed(0, 0), placed(1, 1)]),
+        ERROR,
+        "srun started 3 tasks",
+        "MPI has 2 ranks",
+        "Start the job with one",
+    )
 
 
 def test_a_single_process_says_what_it_cannot_know() -> None:
