@@ -217,10 +217,12 @@ def judge_training(job: Job, wanted: Facts | None) -> Facts | None:
     nodes = wanted["nodes"] or len(job.nodes)
     needed = training.Training(wanted["name"], wanted["bytes"], wanted["compute"], nodes, wanted["overlap"])
     measured = list(rounds.best(job.links).values())
-    if nodes > 1 and not measured:
-        why = f"No link between nodes was measured, so there is no saying how {needed.name} would do on {nodes} nodes."
-        return {"wanted": wanted, "sentence": why}
     speeds = [i["bytes"] / i["large"] for i in job.inside if i["node"] != "all" and "error" not in i]
+    one_a_node = max(job.size, len(job.cards)) == len(job.nodes)
+    if (nodes > 1 and not measured) or not (speeds or one_a_node):
+        what = "No link between nodes" if speeds or one_a_node else "No reduction inside a node"
+        why = f"{what} was measured, so there is no saying how {needed.name} would do on {nodes} nodes."
+        return {"wanted": wanted, "sentence": why}
     net = training.Network(
         min(map(rounds.bandwidth, measured), default=math.inf),
         max((link["latency"] for link in measured), default=0.0),

@@ -52,6 +52,8 @@ class Remote:
 
     def fail(self, patience: float) -> None:
         """Find out why nothing came: its last words, or that it had none."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(1.0)  # the pipe of one that ends is closed a moment before
         silent = self.process.poll() is None
         self.process.kill()
         said = self.process.communicate()[1].decode(errors="replace").strip().splitlines()

@@ -28,7 +28,12 @@ def judge(job: Job) -> list[Finding]:
     """Ranks that are missing, launchers that tell another story than MPI, processes that MPI believes to be alone."""
     found = []
     first = job.cards[0].facts[NAME]
-    if len(job.cards) == 1 and job.size == 1 and first["if alone"]:
+    if (
+        len(job.cards) == 1
+        and job.size == 1
+        and first["if alone"]
+        and "library" in job.cards[0].facts.get("mpi", {})
+    ):
         seen, _, remedy = first["if alone"].partition(": mpi4py's")
         remedy = "mpi4py's" + remedy
         found.append(

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import signal
 
 from hpccoll import detect, info
 from hpccoll.checks.finding import ERROR, NOTE, WARNING, Card, Facts, Finding, Job, ranks, some
@@ -35,12 +36,12 @@ def collect(env: dict[str, str]) -> Facts:
     }
 
 
-def failed(outcome: Outcome) -> Facts:
-    """The facts of a rank whose child did not report."""
+def failed(outcome: Outcome, asked_to_end: bool = False) -> Facts:
+    """The facts of a rank whose child did not report, or was ended by the launcher with all others."""
     return {
         "stage": outcome.stage,
         "seconds": round(outcome.seconds, 1),
-        "status": outcome.status,
+        "status": -signal.SIGTERM if asked_to_end and not outcome.status else outcome.status,
         "stack": outcome.stack,
         "waits for": outcome.waits_for,
     }
@@ -101,6 +102,7 @@ def _suspicion(job: Job, stage: str, waits: list[str]) -> str:
 def _died(stage: str, cards: list[Card]) -> Finding:
     status = cards[0].facts[NAME]["status"]
     how = f"signal {-status}" if status < 0 else f"status {status}"
+    how = "the launcher ended the job" if status == -signal.SIGTERM else how
     return Finding(
         NAME,
         ERROR,

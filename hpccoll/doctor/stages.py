@@ -13,6 +13,8 @@ from typing import Any
 
 from hpccoll.checks.finding import Facts
 
+LAST = ("MPI_Finalize", "the end")
+
 
 class Stages:
     """The pipe to the watcher. Made from the arguments that watch.run gave; SIGUSR1 writes the Python stack down."""
@@ -36,9 +38,9 @@ class Stages:
         """End MPI."""
         from mpi4py import MPI
 
-        self.begin("MPI_Finalize")
+        self.begin(LAST[0])
         MPI.Finalize()
-        self.begin("the end")
+        self.begin(LAST[1])
 
     def _tell(self, message: Facts) -> None:
         data = json.dumps(message).encode() + b"\n"

@@ -29,6 +29,7 @@ from typing import Any
 from hpccoll.checks.finding import Facts
 
 FIRST_STAGE = "the start of Python"
+STOOD_STILL = 2.0
 PYTHON_SECONDS = 60.0
 """For the start of Python at least: on a busy parallel file system it takes its time."""
 
@@ -51,14 +52,22 @@ class Outcome:
     """Addresses that it was connecting to without an answer."""
 
 
-def run(module: str, given: Facts, patience: float, say: Callable[[str, float], None]) -> Outcome:
+def run(
+    module: str,
+    given: Facts,
+    patience: float,
+    say: Callable[[str, float], None],
+    outcome: Outcome | None = None,
+) -> Outcome:
     """Run `python -m module`, with `given` as JSON on its stdin, as long as it reports a new stage in time.
 
     Descriptors stay open for the child: some launchers hand their connection down as one (PMI_FD).
 
     :param patience: seconds that one stage may take
     :param say: called about every 10 s with the stage and its seconds
+    :param outcome: filled in as it goes, for a caller that is interrupted
     """
+    outcome = outcome or Outcome()
     reading, writing = os.pipe()
     os.set_inheritable(writing, True)
     with tempfile.TemporaryFile() as stacks:
@@ -68,7 +77,7 @@ def run(module: str, given: Facts, patience: float, say: Callable[[str, float], 
         os.close(writing)
         try:
             _hand_over(child, given)
-            outcome = _follow(child, reading, patience, say)
+            _follow(child, reading, patience, say, outcome)
             if outcome.status is None and outcome.stage != FIRST_STAGE:
                 outcome.stack = _stack(child.pid, stacks)
                 outcome.waits_for = connecting(child.pid)
@@ -87,19 +96,26 @@ def _hand_over(child: subprocess.Popen[bytes], given: Facts) -> None:
 
 
 def _follow(
-    child: subprocess.Popen[bytes], reading: int, patience: float, say: Callable[[str, float], None]
-) -> Outcome:
+    child: subprocess.Popen[bytes],
+    reading: int,
+    patience: float,
+    say: Callable[[str, float], None],
+    outcome: Outcome,
+) -> None:
     """Read stages and the report until the child ends or a stage lasts too long."""
-    outcome, text = Outcome(), b""
-    began = said = time.monotonic()
+    text = b""
+    began = said = now = time.monotonic()
     while True:
+        before = now
         ready, _, _ = select.select([reading], [], [], 0.5)
         now = time.monotonic()
+        if now - before > STOOD_STILL:  # the job was suspended, the child with it
+            began += now - before
         if ready:
             piece = os.read(reading, 1 << 16)
             if not piece:
                 outcome.status = child.wait()
-                return outcome
+                return
             *lines, text = (text + piece).split(b"\n")
             for message in map(json.loads, lines):
                 outcome.report = message.get("report", outcome.report)
@@ -109,10 +125,10 @@ def _follow(
             outcome.status = (
                 child.returncode
             )  # the pipe may be open still, in what the MPI library has started
-            return outcome
+            return
         outcome.seconds = now - began
         if outcome.seconds > (max(patience, PYTHON_SECONDS) if outcome.stage == FIRST_STAGE else patience):
-            return outcome
+            return
         if now - said > 10:
             said = now
             say(outcome.stage, outcome.seconds)

@@ -24,7 +24,7 @@ def hpccoll(*words: object, folder: Path | None = None, **variables: str) -> tup
 def job(ranks: int, *words: object, **more: object) -> tuple[int, str, str]:
     """`hpccoll doctor` in a job of some ranks."""
     command = [sys.executable, "-m", "hpccoll", "doctor", *words]
-    return hpccoll("run", "-np", ranks, "--timeout", 60, *command, **more)  # type: ignore[arg-type]
+    return hpccoll("run", "-np", ranks, "--timeout", 90, *command, **more)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -87,6 +87,13 @@ def test_a_hang_in_mpi_init_is_reported_by_one_rank_for_all(planted: str, tmp_pa
     assert "on ranks 0-2" in hang["seen"]
     assert "inside.py" in hang["seen"]
     assert os.listdir(tmp_path) == []
+
+
+def test_an_mpi_that_aborts_the_job_leaves_time_for_a_report() -> None:
+    """No way between two ranks but to themselves: Open MPI gives up in MPI_Init and has all processes ended."""
+    status, said, errors = job(2, OMPI_MCA_btl="self", OMPI_MCA_pml="ob1")
+    assert status != 0
+    assert "rank 0: error: mpi: MPI_Init_thread ended the process" in " ".join(said.split()), said + errors
 
 
 @pytest.mark.slow
