@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write the job scripts of slurm/ and lsf/ anew: each is what one `hpccoll submit --dry-run` prints.
+"""Write the job scripts of slurm/ anew: each is what one `hpccoll submit --dry-run` prints.
 
 python slurm/render.py            rewrite them
 python slurm/render.py --check    change nothing; exit status 1 if one is not up to date
@@ -12,28 +12,28 @@ from pathlib import Path
 
 from hpccoll.submit import cli, script
 
-ROOT = Path(__file__).resolve().parent.parent
+HERE = Path(__file__).resolve().parent
 PROGRAM = ["examples/digits/train.py"]
 CHECKPOINT = ["--checkpoint", "train.h5"]
 SCRIPTS = {
-    "slurm/cpu.sh": "--site generic-cpu --time 0:30",
-    "slurm/multi-node.sh": "--site generic-cpu --nodes 2 --time 0:30",
-    "slurm/gpu.sh": "--site generic-gpu --nodes 2 --time 0:30",
-    "slurm/scaling-1.sh": "--site generic-cpu --nodes 1 --repeat 3 --time 0:30 --name scaling-1",
-    "slurm/scaling-2.sh": "--site generic-cpu --nodes 2 --repeat 3 --time 0:30 --name scaling-2",
-    "slurm/scaling-3.sh": "--site generic-cpu --nodes 3 --repeat 3 --time 0:30 --name scaling-3",
-    "slurm/requeue.sh": "--site generic-cpu --nodes 2 --requeue --time 0:30",
-    "slurm/mpirun.sh": "--site generic-cpu --nodes 2 --launcher mpirun --time 0:30",
-    "slurm/mpirun-requeue.sh": "--site generic-cpu --nodes 2 --launcher mpirun --requeue --time 0:30",
-    "slurm/apptainer.sh": "--site generic-gpu --nodes 2 --container hpccoll.sif --time 0:30",
-    "slurm/pyxis.sh": "--site generic-gpu --nodes 2 --container ./hpccoll.sqsh --runtime pyxis --time 0:30",
-    "slurm/frontier.sh": "--site frontier --nodes 64 --account ABC123 --time 2:00",
-    "slurm/perlmutter.sh": "--site perlmutter --nodes 64 --account m1234 --time 2:00",
-    "lsf/jsrun.sh": "--site summit --nodes 64 --account ABC123 --time 2:00",
-    "lsf/jsrun-cpu.sh": "--site summit --nodes 2 --no-gpus --account ABC123 --time 0:30",
-    "lsf/jsrun-requeue.sh": "--site summit --nodes 64 --account ABC123 --requeue --repeat 3 --time 2:00",
-    "lsf/mpirun.sh": "--site generic-lsf --nodes 2 --time 0:30",
-    "lsf/mpirun-requeue.sh": "--site generic-lsf --nodes 2 --requeue --time 0:30",
+    "cpu.sh": "--site generic-cpu --time 0:30",
+    "multi-node.sh": "--site generic-cpu --nodes 2 --time 0:30",
+    "gpu.sh": "--site generic-gpu --nodes 2 --time 0:30",
+    "scaling-1.sh": "--site generic-cpu --nodes 1 --repeat 3 --time 0:30 --name scaling-1",
+    "scaling-2.sh": "--site generic-cpu --nodes 2 --repeat 3 --time 0:30 --name scaling-2",
+    "scaling-3.sh": "--site generic-cpu --nodes 3 --repeat 3 --time 0:30 --name scaling-3",
+    "requeue.sh": "--site generic-cpu --nodes 2 --requeue --time 0:30",
+    "mpirun.sh": "--site generic-cpu --nodes 2 --launcher mpirun --time 0:30",
+    "mpirun-requeue.sh": "--site generic-cpu --nodes 2 --launcher mpirun --requeue --time 0:30",
+    "apptainer.sh": "--site generic-gpu --nodes 2 --container hpccoll.sif --time 0:30",
+    "pyxis.sh": "--site generic-gpu --nodes 2 --container ./hpccoll.sqsh --runtime pyxis --time 0:30",
+    "frontier.sh": "--site frontier --nodes 64 --account ABC123 --time 2:00",
+    "perlmutter.sh": "--site perlmutter --nodes 64 --account m1234 --time 2:00",
+    "jsrun.sh": "--site summit --nodes 64 --account ABC123 --time 2:00",
+    "jsrun-cpu.sh": "--site summit --nodes 2 --no-gpus --account ABC123 --time 0:30",
+    "jsrun-requeue.sh": "--site summit --nodes 64 --account ABC123 --requeue --repeat 3 --time 2:00",
+    "lsf-mpirun.sh": "--site generic-lsf --nodes 2 --time 0:30",
+    "lsf-mpirun-requeue.sh": "--site generic-lsf --nodes 2 --requeue --time 0:30",
 }
 
 
@@ -49,7 +49,7 @@ def rendered(options: str) -> str:
 def main() -> int:
     stale = []
     for name, options in SCRIPTS.items():
-        path, text = ROOT / name, rendered(options)
+        path, text = HERE / name, rendered(options)
         if not path.exists() or path.read_text() != text:
             stale.append(name)
             if "--check" not in sys.argv:

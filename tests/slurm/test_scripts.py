@@ -26,6 +26,13 @@ SCHEDULED = {  # script -> the partition with nodes of its shape, and an option 
     "perlmutter": ("perlmutter", "--constraint=cpu"),
 }
 ELSEWHERE = {"requeue", "mpirun-requeue", "scaling-2"}  # test_requeue.py, and below
+LSF = {
+    "jsrun",
+    "jsrun-cpu",
+    "jsrun-requeue",
+    "lsf-mpirun",
+    "lsf-mpirun-requeue",
+}  # cannot run here: tests/submit
 
 
 @pytest.fixture(autouse=True)
@@ -33,9 +40,9 @@ def this_python_first(slurm: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(slurm.environment, "PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
 
 
-def test_every_script_is_submitted() -> None:
+def test_every_script_of_slurm_is_submitted() -> None:
     there = {path.stem for path in (ROOT / "slurm").glob("*.sh")}
-    assert there == {*RANKS, *SCHEDULED, *ELSEWHERE}
+    assert there == {*RANKS, *SCHEDULED, *ELSEWHERE, *LSF}
 
 
 @pytest.mark.parametrize("name", RANKS)
