@@ -51,6 +51,12 @@ def rows() -> list[Row]:
         ]
         table.append(Row(file, "64 MiB", "float32", "1.18 x the floor, the best MPI"))
         table.append(Row(file, "64 MiB", "float32, FP16 on the way", "1.18 x the floor, the best MPI"))
+    for question, label, goal in (
+        ("torch_optimizer", "161 gradients", "0.4 x Gloo and Horovod"),
+        ("torch_ddp", "161 gradients, DDP", "0.5 x Gloo"),
+    ):
+        for place in ("2-ranks", "2-ranks-2-nodes", "4-ranks", "4-ranks-2-nodes"):
+            table += [Row(f"{question}-{place}", label, way, goal) for way in ("fp32", "fp16")]
     return table
 
 
@@ -78,6 +84,7 @@ def measured(row: Row) -> str | None:
         micro(horovod),
         f"{ours['median'] / floor['median']:.2f}" if floor else "",
         f"{ours['median'] / mpi['median']:.2f}" if mpi else "",
+        f"{ours['median'] / gloo['median']:.2f}" if gloo else "",
         row.goal,
     ]
     return f"| {' | '.join(cells)} |"
@@ -104,6 +111,7 @@ def main() -> None:
         "Horovod",
         "x floor",
         "x best MPI",
+        "x Gloo",
         "to reach",
     ]
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
