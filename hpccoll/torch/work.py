@@ -8,8 +8,10 @@ there is no such thread.
 
 from __future__ import annotations
 
+import collections
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
@@ -23,6 +25,11 @@ from hpccoll.torch.arguments import Finish
 from hpccoll.torch.futures import Future
 
 __all__ = ["Work"]
+
+FORGETFUL = tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 9)
+"""Whether this torch lets go of the Python half of a work while C++ still holds the other half, and then waits for
+what never comes. The last works are kept then, without their tensors."""
+_kept: collections.deque[Work] = collections.deque(maxlen=4096)
 
 SLICE = 0.002
 """Seconds for which the finisher waits for its oldest work before it looks whether another one is done."""
@@ -54,11 +61,14 @@ class Work(_Base):  # type: ignore[misc]
         :param path: of the future, see Future
         """
         super().__init__()
-        self._what, self._handles, self._tensors = what, list(handles), tensors
+        self._what, self._handles = what, list(handles)
+        self._tensors: Callable[[], list[torch.Tensor]] = lambda: tensors
+        if FORGETFUL:
+            _kept.append(self)
         self._finish, self._on_settled, self._path = finish, settled, path
         self._limit, self._deadline = timeout, time.monotonic() + timeout
         self._lock = threading.Lock()
-        self._settled = False
+        self._settled, self._source = False, -1
         self._error: Exception | None = None
         self._future: Future | None = None
 
@@ -94,7 +104,7 @@ class Work(_Base):  # type: ignore[misc]
     def result(self) -> list[torch.Tensor]:
         """The tensors that hold the result, after waiting for it."""
         self.wait()
-        return self._tensors
+        return self._tensors()
 
     def synchronize(self) -> None:
         """Wait: on the host there is nothing else to be in order with."""
@@ -103,7 +113,7 @@ class Work(_Base):  # type: ignore[misc]
     def source_rank(self) -> int:
         """The rank that a recv from any source received from."""
         self.wait()
-        return int(self._handles[0].peer)
+        return self._source
 
     _source_rank = source_rank
 
@@ -160,17 +170,23 @@ class Work(_Base):  # type: ignore[misc]
             except errors.HpccollError as error:
                 self._error = dist.DistBackendError(f"{self._what}: {error}")
                 self._error.__cause__ = error
+            else:
+                self._source = self._handles[0].peer if self._handles else -1
             self._finish = None
+            self._handles = []
             self._settled = True
             self._on_settled()
             tell = self._future is not None
         if tell:
             self._tell()
+        if FORGETFUL:
+            weak = [weakref.ref(tensor) for tensor in self._tensors()]
+            self._tensors = lambda: [tensor for one in weak if (tensor := one()) is not None]
 
     def _tell(self) -> None:
         assert self._future is not None
         if self._error is None:
-            self._future.set_result(self._tensors)
+            self._future.set_result(self._tensors())
         else:
             self._future.set_exception(self._error)
 
@@ -184,7 +200,7 @@ class Work(_Base):  # type: ignore[misc]
                 Work(
                     self._what,
                     self._handles,
-                    self._tensors,
+                    self._tensors(),
                     self._finish,
                     self._limit,
                     self._on_settled,

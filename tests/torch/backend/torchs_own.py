@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorch's own multi-process tests of torch.distributed, run against backend "hpccoll".
+
+    torchrun --nproc-per-node 3 tests/torch/backend/torchs_own.py [NAME...]
+
+PyTorch starts new processes for each test; here the same ones go through all of them, with a new process group each, so
+that they take minutes. Each test's outcome is a line; the last line counts them. Status 1: one failed.
+"""
+
+import os
+import sys
+import tempfile
+import traceback
+import unittest
+from datetime import timedelta
+
+os.environ["BACKEND"] = "hpccoll"
+os.environ["TEMP_DIR"] = os.environ.get("TORCHS_OWN_DIR") or tempfile.mkdtemp()
+os.environ["HPCCOLL_VERBOSE"] = "0"
+
+import torch
+import torch.distributed as dist
+from torch.testing._internal import common_distributed
+from torch.testing._internal.distributed import distributed_test
+
+RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+TIMEOUT = 30
+"""Seconds that a collective of a test may take."""
+
+EXCLUDED = {
+    # name (or how it begins): why
+    "test_monitored_barrier": "torch lets gloo alone have a monitored barrier",
+    "test_backend_group": "asks for the backends gloo, nccl, ucc and mpi by name",
+    "test_new_subgroups_by_enumeration_negative": "expects gloo's or nccl's words",
+    "test_ddp_profiling": "counts gloo's and nccl's own profiler events",
+}
+
+
+class Cases(distributed_test.TestDistBackend, distributed_test.DistributedTest._DistTestBase):
+    """PyTorch's cases, each in the processes that are there."""
+
+    def setUp(self) -> None:
+        pass
+
+    def tearDown(self) -> None:
+        pass
+
+    def _barrier(self, *_: object, **__: object) -> None:
+        """PyTorch's is made of files for processes that do not live longer than a test."""
+        if dist.is_initialized():
+            dist.barrier()
+
+
+def run(name: str, store: dist.Store) -> tuple[str, str]:
+    """One test on this rank: ok, skip or FAIL, and why."""
+    method = getattr(Cases, name)
+    case = Cases(name)
+    case.rank, case.file_name = RANK, os.path.join(os.environ["TEMP_DIR"], f"{name}.{RANK}")
+    torch.manual_seed(1234)
+    try:
+        dist.init_process_group(
+            "hpccoll", store=dist.PrefixStore(name, store), rank=RANK, world_size=SIZE,
+            timeout=timedelta(seconds=TIMEOUT),
+        )  # fmt: skip
+        method(case)
+        case._barrier()
+    except unittest.SkipTest as skip:
+        return "skip", str(skip)
+    except SystemExit as end:
+        skips = {one.exit_code: one.message for one in common_distributed.TEST_SKIPS.values()}
+        return ("skip", skips[end.code]) if end.code in skips else ("FAIL", f"exit status {end.code}")
+    except Exception:  # noqa: BLE001 - a failure of any kind is the outcome
+        return "FAIL", traceback.format_exc(limit=-4)
+    finally:
+        if dist.is_initialized():
+            dist.destroy_process_group()
+    return "ok", ""
+
+
+def main() -> int:
+    names = sys.argv[1:] or sorted(n for n in dir(Cases) if n.startswith("test_"))
+    for feature in ("ddp", "subgroup"):
+        common_distributed.DistTestCases.backend_feature[feature].add("hpccoll")
+    store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False)
+    counts = {"ok": 0, "skip": 0, "excluded": 0, "FAIL": 0}
+    for name in names:
+        reason = next((why for prefix, why in EXCLUDED.items() if name.startswith(prefix)), "")
+        outcome, why = ("excluded", reason) if reason else run(name, store)
+        store.set(f"outcome/{name}/{RANK}", f"{outcome} {why}")
+        every = [store.get(f"outcome/{name}/{r}").decode().partition(" ") for r in range(SIZE)]
+        worst = next((one for one in every if one[0] == "FAIL"), every[0])
+        counts[worst[0]] += 1
+        if RANK == 0:
+            print(
+                f"{worst[0]:>8} {name} {worst[2] if worst[0] == 'FAIL' else worst[2].splitlines()[:1]}",
+                flush=True,
+            )
+    if RANK == 0:
+        print(", ".join(f"{number} {outcome}" for outcome, number in counts.items()), flush=True)
+    return int(counts["FAIL"] > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
