@@ -63,14 +63,16 @@ class Work(_Base):  # type: ignore[misc]
         super().__init__()
         self._what, self._handles = what, list(handles)
         self._tensors: Callable[[], list[torch.Tensor]] = lambda: tensors
-        if FORGETFUL:
-            _kept.append(self)
         self._finish, self._on_settled, self._path = finish, settled, path
         self._limit, self._deadline = timeout, time.monotonic() + timeout
         self._lock = threading.Lock()
         self._settled, self._source = False, -1
         self._error: Exception | None = None
         self._future: Future | None = None
+        if FORGETFUL:
+            _kept.append(self)
+            if finish is not None:  # nobody will notice that the work was dropped
+                _finisher.add(self)
 
     # ---- torch's side ------------------------------------------------------------------------------
 
@@ -191,7 +193,7 @@ class Work(_Base):  # type: ignore[misc]
             self._future.set_exception(self._error)
 
     def _late(self, seconds: float) -> Exception:
-        return dist.DistBackendError(f"{self._what}: timed out after {seconds:g} s")
+        return dist.DistBackendError(f"{self._what}: timeout after {seconds:g} s")
 
     def __del__(self) -> None:
         # Dropped in flight: the result must still arrive where it was asked for.

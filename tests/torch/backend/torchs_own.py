@@ -23,6 +23,8 @@ import torch.distributed as dist
 from torch.testing._internal import common_distributed
 from torch.testing._internal.distributed import distributed_test
 
+from hpccoll.torch.backend import NAME
+
 RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 TIMEOUT = 30
 """Seconds that a collective of a test may take."""
@@ -33,7 +35,18 @@ EXCLUDED = {
     "test_backend_group": "asks for the backends gloo, nccl, ucc and mpi by name",
     "test_new_subgroups_by_enumeration_negative": "expects gloo's or nccl's words",
     "test_ddp_profiling": "counts gloo's and nccl's own profiler events",
+    "test_SyncBatchNorm_process_group": "needs torchvision",
+    "test_accumulate_gradients_no_sync": "needs a GPU, unless the backend is mpi",
+    "test_all_to_all_cuda": "needs a GPU",
+    "test_all_to_all_full_group_cuda": "needs a GPU",
+    "test_all_to_all_group_cuda": "needs a GPU",
+    "test_batch_isend_irecv_mixed_backend_err": "makes a group of nccl",
+    "test_batch_isend_irecv_op_err": "makes a tensor on a GPU",
+    "test_get_rank": "counts files that a test of its own makes in a folder of its own",
+    "test_new_subgroups_with_group_param": "needs four ranks and does not ask for them",
+    "test_sparse_all_reduce_sum": "sparse tensors are not served",
 }
+STORE = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False)
 
 
 class Cases(distributed_test.TestDistBackend, distributed_test.DistributedTest._DistTestBase):
@@ -46,12 +59,15 @@ class Cases(distributed_test.TestDistBackend, distributed_test.DistributedTest._
         pass
 
     def _barrier(self, *_: object, **__: object) -> None:
-        """PyTorch's is made of files for processes that do not live longer than a test."""
-        if dist.is_initialized():
-            dist.barrier()
+        """PyTorch's is made of files, for processes that do not live longer than a test."""
+        self.barriers = getattr(self, "barriers", 0) + 1
+        key = f"barrier/{self._testMethodName}/{self.barriers}"
+        if STORE.add(key, 1) == SIZE:
+            STORE.set(f"{key}/all", "")
+        STORE.wait([f"{key}/all"], timedelta(seconds=2 * TIMEOUT))
 
 
-def run(name: str, store: dist.Store) -> tuple[str, str]:
+def run(name: str) -> tuple[str, str]:
     """One test on this rank: ok, skip or FAIL, and why."""
     method = getattr(Cases, name)
     case = Cases(name)
@@ -59,7 +75,7 @@ def run(name: str, store: dist.Store) -> tuple[str, str]:
     torch.manual_seed(1234)
     try:
         dist.init_process_group(
-            "hpccoll", store=dist.PrefixStore(name, store), rank=RANK, world_size=SIZE,
+            NAME, store=dist.PrefixStore(name, STORE), rank=RANK, world_size=SIZE,
             timeout=timedelta(seconds=TIMEOUT),
         )  # fmt: skip
         method(case)
@@ -80,14 +96,15 @@ def run(name: str, store: dist.Store) -> tuple[str, str]:
 def main() -> int:
     names = sys.argv[1:] or sorted(n for n in dir(Cases) if n.startswith("test_"))
     for feature in ("ddp", "subgroup"):
-        common_distributed.DistTestCases.backend_feature[feature].add("hpccoll")
-    store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False)
+        common_distributed.DistTestCases.backend_feature[feature].add(NAME)
+    for folder in ("barrier", "test_dir"):
+        os.makedirs(os.path.join(os.environ["TEMP_DIR"], folder), exist_ok=True)
     counts = {"ok": 0, "skip": 0, "excluded": 0, "FAIL": 0}
     for name in names:
         reason = next((why for prefix, why in EXCLUDED.items() if name.startswith(prefix)), "")
-        outcome, why = ("excluded", reason) if reason else run(name, store)
-        store.set(f"outcome/{name}/{RANK}", f"{outcome} {why}")
-        every = [store.get(f"outcome/{name}/{r}").decode().partition(" ") for r in range(SIZE)]
+        outcome, why = ("excluded", reason) if reason else run(name)
+        STORE.set(f"outcome/{name}/{RANK}", f"{outcome} {why}")
+        every = [STORE.get(f"outcome/{name}/{r}").decode().partition(" ") for r in range(SIZE)]
         worst = next((one for one in every if one[0] == "FAIL"), every[0])
         counts[worst[0]] += 1
         if RANK == 0:
@@ -97,6 +114,8 @@ def main() -> int:
             )
     if RANK == 0:
         print(", ".join(f"{number} {outcome}" for outcome, number in counts.items()), flush=True)
+        STORE.set("end", "")
+    STORE.wait(["end"])  # torchrun ends all ranks when one ends with a failure
     return int(counts["FAIL"] > 0)
 
 
