@@ -12,8 +12,8 @@ import pytest
 SCRIPT = Path(__file__).with_name("torchs_own.py")
 SOME = [
     "test_DistributedDataParallelCPU", "test_all_gather_coalesced_simple", "test_all_reduce_sum_async",
-    "test_all_to_all_single_unequal_split", "test_broadcast_object_list", "test_gather", "test_irecv",
-    "test_reduce_scatter_tensor_cuda", "test_scatter", "test_send_recv_any_source",
+    "test_all_to_all_single_unequal_split", "test_broadcast", "test_gather", "test_irecv",
+    "test_reduce_sum", "test_scatter", "test_send_recv_any_source",
 ]  # fmt: skip
 
 
@@ -34,7 +34,7 @@ def run(ranks: int, *names: str) -> str:
 def test_some() -> None:
     counts = re.search(r"(\d+) ok, (\d+) skip, 0 excluded, 0 FAIL", run(2, *SOME))
     assert counts
-    assert int(counts[1]) >= len(SOME) - 1
+    assert int(counts[1]) == len(SOME)
 
 
 @pytest.mark.slow
