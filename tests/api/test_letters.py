@@ -135,6 +135,10 @@ def test_a_flood_of_small_ones_is_held_back_and_arrives(everywhere):
             assert (x == i).all()
         for handle in sends:
             handle.wait(20)
+        hpccoll.barrier(world=world)
+        hpccoll.send(np.zeros(1000, np.int64), right, world=world)  # all was received: it is lent again
+        hpccoll.barrier(world=world)
+        hpccoll.recv(x, left, world=world)
 
     everywhere(program)
 

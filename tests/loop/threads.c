@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * threads.c - several threads a rank submit, wait, poll and drop in random orders; every sum is checked.
+ * threads.c - several threads a rank submit, wait, poll and drop in random orders; every sum and every letter is checked.
  *
  * usage: threads RANKS NODES THREADS ROUNDS BACKGROUND
  * Run under a thread sanitizer it is the test of inbox, handle, the driver's place and the trace.
@@ -40,6 +40,40 @@ static void wait_somehow(hc_loop *loop, hc_handle *handle, uint64_t *seed) {
     while (!hc_loop_wait(loop, handle, next_random(seed) % 3 ? 50000000 : 1000)) {}
 }
 
+/* A letter to the next rank, and one from the last; the tag is the thread's. */
+static hc_handle *letter(const worker *me, int receives, int64_t *data, size_t n) {
+    int32_t size = me->w->size, peer = (me->rank + (receives ? size - 1 : 1)) % size;
+    hc_letter l = {.receives = (uint8_t)receives,
+                   .tag = (uint32_t)me->thread,
+                   .peer = peer,
+                   .data = data,
+                   .bytes = n * sizeof *data};
+    hc_handle *handle = hc_handle_of_letter(0, &l);
+    hc_loop_submit(me->w->loops[me->rank], handle, 0);
+    return handle;
+}
+
+static void exchange(const worker *me, hc_loop *loop, int round, uint64_t *seed) {
+    static const size_t counts[] = {1, 1000, 1500, 20000};
+    size_t n = counts[round % 4];
+    int64_t *out = calloc(n, sizeof *out), *in = calloc(n, sizeof *in);
+    for (size_t i = 0; i < n; i++)
+        out[i] = me->rank * 1000 + round + (int64_t)i;
+    hc_handle *handles[2];
+    for (int k = 0; k < 2; k++)
+        handles[k] = letter(me, (k + round) % 2, (k + round) % 2 ? in : out, n);
+    for (int k = 0; k < 2; k++) {
+        wait_somehow(loop, handles[k], seed);
+        CHECK(handles[k]->status == HC_OK);
+        hc_handle_release(handles[k]);
+    }
+    int64_t from = (me->rank + me->w->size - 1) % me->w->size;
+    for (size_t i = 0; i < n; i++)
+        CHECK(in[i] == from * 1000 + round + (int64_t)i);
+    free(out);
+    free(in);
+}
+
 static void one_round(const worker *me, hc_loop *loop, int round, uint64_t *seed) {
     int64_t values[NAMES][40];
     hc_handle *handles[NAMES];
@@ -69,8 +103,10 @@ static void one_round(const worker *me, hc_loop *loop, int round, uint64_t *seed
 static void *work(void *argument) {
     worker *me = argument;
     uint64_t seed = me->seed;
-    for (int round = 0; round < me->rounds; round++)
+    for (int round = 0; round < me->rounds; round++) {
         one_round(me, me->w->loops[me->rank], round, &seed);
+        exchange(me, me->w->loops[me->rank], round, &seed);
+    }
     return NULL;
 }
 
@@ -108,8 +144,13 @@ static void *rank_main(void *argument) {
     pthread_join(observer, NULL);
     hc_loop_stats stats;
     hc_loop_get_stats(loop, &stats);
+    CHECK(stats.letters == (uint64_t)(nthreads * rounds * 2));
     CHECK(stats.requests == (uint64_t)(nthreads * rounds * NAMES));
     CHECK(stats.engine.cached_commits + stats.engine.first_commits >= stats.requests);
+    int64_t last = 1;
+    hc_handle *end = sum_of("end", &last, 1); /* whoever stops ends the others' letters */
+    hc_loop_submit(loop, end, 1);
+    CHECK(finish(loop, end) == HC_OK);
     worlds_leave(first->w, first->rank);
     return NULL;
 }

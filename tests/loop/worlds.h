@@ -47,14 +47,16 @@ static inline int32_t neighbours(const worlds *w, int32_t rank, int32_t *locals,
 }
 
 static inline void worlds_prepare(worlds *w, int32_t size, int32_t nodes) {
+    int32_t ranks[MOST] = {0}; /* of each node */
     w->size = size;
     w->nodes = nodes;
     for (int32_t r = 0; r < size; r++) {
         w->members[r] = r;
         w->node_of[r] = r * nodes / size;
+        ranks[w->node_of[r]]++;
     }
     for (int32_t n = 0; n < nodes; n++)
-        CHECK(hc_segment_private(&w->homes[n], hc_home_bytes(size)) == HC_OK);
+        CHECK(hc_segment_private(&w->homes[n], hc_home_bytes(ranks[n])) == HC_OK);
     CHECK(hc_local_net_new(size, w->nets) == HC_OK);
     pthread_barrier_init(&w->meet, NULL, (unsigned)size);
 }

@@ -228,6 +228,8 @@ int main(int argc, char **argv) {
     letters = atoi(argv[5]);
     if (node_size < size)
         CHECK(hc_local_net_new(size, nets) == 0, "nets");
+    for (int q = 0; q < size && nets[q] != NULL; q++)
+        nets[q]->message_bytes = (seed & 1) != 0 ? 4096 : 0;
     ranks_run(argv[1], size, 4096, body);
     for (int q = 0; q < size; q++)
         if (nets[q] != NULL)

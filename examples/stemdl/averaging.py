@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ways to give every rank the mean gradient, behind one face: so that they can be compared in one program."""
+
+import contextlib
+import socket
+
+import torch
+from torch import distributed, nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.nn.parallel import DistributedDataParallel
+
+import hpccoll.torch as hvd
+
+
+class Averaging:
+    """A model and its optimizer; here of one process, whose gradients are the mean already.
+
+    No line of hpccoll runs in this one, so that comparing with it means something.
+    """
+
+    def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        self.model, self.optimizer = model, optimizer
+
+    def silent(self) -> contextlib.AbstractContextManager[None]:
+        """Surround the passes whose gradients are only added up on this rank."""
+        return contextlib.nullcontext()
+
+    def finish(self) -> None:
+        """Wait until the mean gradients are there."""
+
+    def step(self, scaler: torch.amp.GradScaler) -> None:
+        """Let the optimizer step, unless gradients overflowed (on any rank: infinity stays infinity in a mean)."""
+        scaler.unscale_(self.optimizer)
+        scaler.step(self.optimizer)
+
+    def close(self) -> None:
+        """Leave."""
+
+
+class Optimizer(Averaging):
+    """hpccoll's optimizer, the Horovod way. It counts the passes itself."""
+
+    def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer, passes: int, halves: bool) -> None:
+        self.model = model
+        hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+        self.optimizer = hvd.DistributedOptimizer(
+            optimizer,
+            named_parameters=model.named_parameters(),
+            compression=hvd.Compression.fp16 if halves else hvd.Compression.none,
+            backward_passes_per_step=passes,
+        )
+
+    def finish(self) -> None:
+        self.optimizer.synchronize()
+
+    def step(self, scaler: torch.amp.GradScaler) -> None:
+        scaler.unscale_(self.optimizer)
+        with self.optimizer.skip_synchronize():
+            scaler.step(self.optimizer)
+
+
+class Ddp(Averaging):
+    """PyTorch's DistributedDataParallel over a backend: gloo, or hpccoll. Its backward pass waits for the mean."""
+
+    def __init__(
+        self, backend: str, model: nn.Module, optimizer: torch.optim.Optimizer, halves: bool
+    ) -> None:
+        if backend == "hpccoll":
+            import hpccoll.torch.backend  # noqa: F401  (registers the name)
+
+            distributed.init_process_group("hpccoll")
+        else:
+            distributed.init_process_group(backend, **_meeting_point())
+        self.ddp = DistributedDataParallel(model)
+        super().__init__(self.ddp, optimizer)
+        if halves:
+            self.ddp.register_comm_hook(None, default_hooks.fp16_compress_hook)
+
+    def silent(self) -> contextlib.AbstractContextManager[None]:
+        return self.ddp.no_sync()
+
+    def close(self) -> None:
+        distributed.destroy_process_group()
+
+
+def _meeting_point() -> dict[str, object]:
+    """Where other backends' ranks meet: a store that rank 0 serves, found through hpccoll."""
+    store = (
+        distributed.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+        if hvd.rank() == 0
+        else None
+    )
+    host, port = hvd.broadcast_object((socket.gethostname(), store.port) if store else None, 0)
+    store = store or distributed.TCPStore(host, port, is_master=False)
+    return {"store": store, "rank": hvd.rank(), "world_size": hvd.size()}
+
+
+def make(way: str, alone: Averaging, passes: int, halves: bool) -> Averaging:
+    """`way`: "optimizer", "ddp" (over hpccoll) or "ddp-gloo". `halves`: gradients travel as float16."""
+    if way == "optimizer":
+        return Optimizer(alone.model, alone.optimizer, passes, halves)
+    return Ddp({"ddp": "hpccoll", "ddp-gloo": "gloo"}[way], alone.model, alone.optimizer, halves)
+
+
+WAYS = ("optimizer", "ddp", "ddp-gloo")

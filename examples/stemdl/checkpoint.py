@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a training needs to go on after its job has ended: written by rank 0, read by rank 0, told to all."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+import hpccoll.torch as hvd
+
+if TYPE_CHECKING:
+    from train import Training
+
+
+class Checkpoint:
+    """One file, replaced as a whole: a job that is killed while it writes leaves the one before."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def save(self, training: "Training") -> None:
+        if hvd.rank() != 0:
+            return
+        state = {name: part.state_dict() for name, part in _parts(training).items()}
+        state |= {"epoch": training.epoch, "losses": training.losses}
+        partial = self.path.with_suffix(".partial")
+        torch.save(state, partial)
+        os.replace(partial, self.path)
+
+    def load(self, training: "Training") -> None:
+        """Continue where the file ends, if there is one; the losses are rank 0's own until then."""
+        found = torch.load(self.path, weights_only=True) if hvd.rank() == 0 and self.path.exists() else None
+        state = hvd.broadcast_object(found, 0)
+        if state is None:
+            return
+        for name, part in _parts(training).items():
+            part.load_state_dict(state[name])
+        training.epoch, training.losses = state["epoch"], state["losses"]
+
+
+def _parts(training: "Training") -> dict[str, object]:
+    return {
+        "model": training.plain,
+        "optimizer": training.averaging.optimizer,
+        "schedule": training.schedule,
+        "scaler": training.scaler,
+    }

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a step's time goes: input, computation, exposed communication; and FLOP/s, with their standard errors.
+
+A pass that communicates is longer than one that does not; the difference, and the wait for the mean, is what
+communication costs the step ("exposed"). What passes cost by themselves is measured before training begins, and in
+each pass that only adds up.
+"""
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+
+def flops_of(work: Callable[[], object]) -> int:
+    """Floating point operations of `work`, counted from the shapes (a multiply-add is two)."""
+    with FlopCounterMode(display=False) as counter:
+        work()
+    return counter.get_total_flops()
+
+
+@dataclass
+class Meter:
+    """Seconds, a value a step (alone: a value a pass)."""
+
+    alone: list[float] = field(default_factory=list)
+    input: list[float] = field(default_factory=list)
+    compute: list[float] = field(default_factory=list)
+    exposed: list[float] = field(default_factory=list)
+    step: list[float] = field(default_factory=list)
+    _now: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def timing(self, what: str, device: torch.device) -> Iterator[None]:
+        """Add the time of this block to `what` of the present step."""
+        began = time.perf_counter()
+        yield
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        seconds = time.perf_counter() - began
+        if what == "alone":
+            self.alone.append(seconds)
+        self._now[what] = self._now.get(what, 0.0) + seconds
+
+    def forget(self) -> None:
+        """Leave what was timed since the last step out of the record."""
+        self._now = {}
+
+    def end_step(self) -> None:
+        """Make a record of the step: input, alone, last (the pass that communicates), wait and update."""
+        now, one_pass = self._now, statistics.median(self.alone)
+        exposed = max(0.0, now["last"] - one_pass) + now["wait"]
+        self.input.append(now["input"])
+        self.exposed.append(exposed)
+        self.step.append(sum(now.values()))
+        self.compute.append(self.step[-1] - exposed - now["input"])
+        self._now = {}
+
+
+def mean_and_error(values: list[float]) -> tuple[float, float]:
+    """The mean, and its standard error."""
+    error = statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else float("nan")
+    return statistics.fmean(values), error

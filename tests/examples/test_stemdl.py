@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The diffraction example: its physics, and its training whoever averages the gradients."""
+
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+FOLDER = Path(__file__).resolve().parents[2] / "examples" / "stemdl"
+SMALL = ("--samples", 48, "--validation", 16, "--growth", 8, "--layers", 2, "--epochs", 3)
+STEPS = 6
+PROGRAM = "examples/stemdl/train.py"
+
+
+@pytest.fixture(scope="module")
+def physics():
+    sys.path.insert(0, str(FOLDER))
+    try:
+        import physics
+
+        yield physics
+    finally:
+        sys.path.remove(str(FOLDER))
+        sys.modules.pop("physics", None)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Shards that all runs share: the first run writes them."""
+    return tmp_path_factory.mktemp("stemdl")
+
+
+def error_of(output: str) -> float:
+    return float(re.search(r"validation error ([\d.]+)% of the variance", output)[1]) / 100
+
+
+# ---- physics ---------------------------------------------------------------------------------------
+
+
+def test_constants_are_the_tables(physics) -> None:
+    """Wavelength and interaction parameter as tabulated (Kirkland, table 2.2: 0.0251 A, 0.000729 rad / V A)."""
+    microscope = physics.Microscope(volts=200e3)
+    assert microscope.wavelength == pytest.approx(0.0251, abs=5e-5)
+    assert microscope.interaction == pytest.approx(0.000729, abs=5e-7)
+
+
+def test_vacuum_shows_the_aperture(physics) -> None:
+    microscope = physics.Microscope(scan=2)
+    patterns = physics.diffraction(np.zeros((microscope.pixels, microscope.pixels)), microscope)
+    assert np.allclose(patterns.sum((2, 3)), 1, atol=1e-5), "the detector is wider than the aperture"
+    assert np.allclose(patterns, patterns[0, 0], atol=1e-6), "the same everywhere"
+    assert patterns[0, 0, 0, 0] < 1e-6 < patterns[0, 0, 4, 4], "dark beyond the aperture"
+
+
+def test_the_beam_is_neither_made_nor_lost(physics) -> None:
+    microscope = physics.Microscope(scan=4, detector_edge=40e-3)
+    patterns, potential = physics.sample((7,), microscope)
+    assert patterns.shape == (64, 4, 4) and potential.shape == (32, 32)
+    assert patterns.sum(0).min() > 0.9 and patterns.sum(0).max() < 1 + 1e-4
+
+
+def test_a_shifted_crystal_shifts_the_scan(physics) -> None:
+    """Move the crystal by one step of the scan: the patterns move along, apart from the window's edge."""
+    microscope = physics.Microscope(scan=8)
+    crystal = physics.Crystal((4.0, 3.8), 0.0, (0.3, 0.1), (31, 14), 0.08)
+    step = microscope.window / microscope.scan
+    moved = replace(crystal, origin=(0.3 + step, 0.1))
+    here, there = (
+        physics.diffraction(physics.projected_potential(c, microscope), microscope) for c in (crystal, moved)
+    )
+    assert np.allclose(here[1:-2], there[2:-1], atol=2e-4)
+    assert not np.allclose(here[1:-2], there[1:-2], atol=2e-3)
+
+
+def test_weak_phase(physics) -> None:
+    """Of a weak and thin object, what is scattered out of the aperture grows with the potential's square."""
+    microscope = physics.Microscope(scan=2, slices=1)
+    potential = physics.projected_potential(physics.Crystal.random(np.random.default_rng(1)), microscope)
+    dark = physics.diffraction(0 * potential, microscope)[0, 0] < 1e-6
+    once, twice = (
+        physics.diffraction(factor * potential, microscope)[:, :, dark].sum() for factor in (0.05, 0.1)
+    )
+    assert twice / once == pytest.approx(4, rel=0.02)
+
+
+# ---- training --------------------------------------------------------------------------------------
+
+
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize(
+    ("ranks", "nodes"),
+    [
+        (2, 1),
+        (4, 2),
+        pytest.param(1, 1, marks=pytest.mark.slow),
+        pytest.param(3, 2, marks=pytest.mark.slow),
+    ],
+)
+def test_training_matches_one_process(job, folder: Path, ranks: int, nodes: int) -> None:
+    output = job(ranks, PROGRAM, "--folder", folder, *SMALL, "--verify", HPCCOLL_NODES=nodes)
+    assert f"ranks {ranks}, nodes {nodes}, optimizer: {STEPS} steps" in output
+    assert "tolerated" in output and "GFLOP/s, all ranks" in output
+    with h5py.File(folder / f"run-{ranks}-ranks.h5") as record:
+        assert len(record["loss"]) == STEPS and record["loss"][-1] < record["loss"][0]
+        assert all(
+            len(record[f"seconds/{name}"]) == STEPS for name in ("input", "compute", "exposed", "step")
+        )
+        assert {"command", "host", "written", "torch", "hpccoll", "seed", "flops_a_step_and_rank"} <= set(
+            record.attrs
+        )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_who_averages_makes_no_difference(job, folder: Path) -> None:
+    errors = [
+        error_of(job(2, PROGRAM, "--folder", folder, *SMALL, "--wire", "fp32", "--average", way))
+        for way in ("optimizer", "ddp", "ddp-gloo")
+    ]
+    assert errors == pytest.approx([errors[0]] * 3, rel=0.02)
+
+
+@pytest.mark.timeout(200)
+def test_resumed_training_is_the_uninterrupted_one(job, folder: Path, tmp_path: Path) -> None:
+    whole = error_of(job(2, PROGRAM, "--folder", folder, *SMALL, "--checkpoint", tmp_path / "whole.pt"))
+    parts = (PROGRAM, "--folder", folder, *SMALL, "--checkpoint", tmp_path / "parts.pt")
+    job(2, *parts, "--stop-after", 1)
+    output = job(2, *parts)
+    assert f": {STEPS} steps" in output
+    assert error_of(output) == pytest.approx(whole, rel=0.02)
+
+
+def test_a_batch_that_cannot_be_shared_is_refused(job, folder: Path) -> None:
+    output = job(2, PROGRAM, "--folder", folder, "--batch", 7, status=1)
+    assert "--batch 7 cannot be shared by 2 ranks in 2 passes" in output
