@@ -67,3 +67,9 @@ def only(cards: list[Card], **job: Any) -> Finding:
     findings = found(cards, **job)
     assert len(findings) == 1, findings
     return findings[0]
+
+
+def says(finding: Finding, severity: str, *facts: str) -> None:
+    assert finding.severity == severity, finding
+    whole = finding.line()
+    assert all(fact in whole for fact in facts), (facts, whole)
