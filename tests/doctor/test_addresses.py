@@ -9,6 +9,8 @@ from cards import card, found, interface, only, says
 from hpccoll.checks.finding import ERROR, WARNING
 from hpccoll.doctor import addresses, examine
 
+PAIR = [card(0, 0), card(1, 1)]
+
 # ---- names and addresses ------------------------------------------------------------------------------
 
 
