@@ -23,7 +23,7 @@ LDFLAGS = ["-pthread", "-Wl,--as-needed", "-lm", "-lrt", "-ldl"]
 
 MPI_SOURCES = ["ext/transport/mpi.c"]
 CORE_SOURCES = sorted(
-    {*glob("ext/core/*.c"), *glob("ext/transport/*.c"), *glob("ext/loop/*.c")} - {*MPI_SOURCES}
+    {f for room in ("core", "cuda", "transport", "loop") for f in glob(f"ext/{room}/*.c")} - {*MPI_SOURCES}
 )
 
 EXTENSIONS = {"_core": CORE_SOURCES, "_mpi": MPI_SOURCES}
@@ -70,7 +70,7 @@ def extension(name: str, sources: list[str]) -> Extension:
         f"hpccoll.{name}",
         sources=[f"ext/cython/{name}.pyx", *sources],
         depends=sorted(glob("ext/**/*.h", recursive=True) + glob("ext/cython/*.p*")),
-        include_dirs=["ext", "ext/core", "ext/transport", "ext/loop"],
+        include_dirs=["ext", "ext/core", "ext/cuda", "ext/transport", "ext/loop"],
         define_macros=[("_GNU_SOURCE", "")],
         extra_compile_args=CFLAGS.copy(),
         extra_link_args=LDFLAGS.copy(),

@@ -127,6 +127,12 @@ class Config:
         unit="s",
         high=86400,
     )
+    cuda_library: str = _knob(
+        "", "file of the CUDA driver (libcuda.so.1); empty: the one in the process, or the system's"
+    )
+    nccl_library: str = _knob(
+        "", "file of NCCL; empty: the one in the process, in Python's packages, or the system's"
+    )
     debug: bool = _knob(False, "check that nobody changes an input while the library owns it")
     allow_singleton: bool = _knob(False, "accept a World of one rank in a job step of several tasks")
     check: bool = _knob(

@@ -17,7 +17,7 @@ from importlib import metadata
 from types import ModuleType
 from typing import Any
 
-from hpccoll import _core, config
+from hpccoll import _core, config, cuda
 from hpccoll.launch import installed
 from hpccoll.launch.job import LaunchError
 
@@ -55,9 +55,8 @@ def collect() -> Facts:
         "_mpi": mpi_extension(),
         "MPI": mpi(),
         "launcher": launcher(),
-        "CUDA and NCCL": missing(
-            "not part of this version: arrays in device memory are refused", "use host arrays"
-        ),
+        "device memory": missing("not part of this version: arrays in it are refused", "use host arrays"),
+        **cuda.look(),
         "node": node(),
     }
 

@@ -19,7 +19,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 C_FLAGS = (
     "-std=c11 -O1 -g -D_GNU_SOURCE= -pthread -Wall -Wextra -Wpedantic -Werror -Wno-overlength-strings "
-    "-Iext -Iext/core -Iext/transport -Iext/loop"
+    "-Iext -Iext/core -Iext/cuda -Iext/transport -Iext/loop"
 ).split()
 
 

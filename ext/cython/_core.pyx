@@ -26,6 +26,7 @@ from hpccoll import arrays, errors
 from hc cimport *
 
 include "tables.pxi"
+include "cuda.pxi"
 include "operands.pxi"
 include "handles.pxi"
 include "loops.pxi"

@@ -87,6 +87,32 @@ cdef extern from "transport.h" nogil:
     int hc_hierarchy_new(const hc_hierarchy_config *, hc_node *, hc_net *, const hc_memory *, hc_data **)
 
 
+cdef extern from "driver.h" nogil:
+    ctypedef int hc_vendor
+    ctypedef struct hc_library:
+        void *handle
+        char *path
+        char *text
+        char *remedy
+    ctypedef struct hc_driver:
+        hc_library library
+        int version
+        int devices
+        int (*device_get)(int *, int)
+        int (*device_name)(char *, int, int)
+        int (*device_pci)(char *, int, int)
+    int hc_driver_open(hc_driver *, hc_vendor, const char *)
+    const char *hc_driver_text(const hc_driver *, int)
+
+
+cdef extern from "nccl.h" nogil:
+    ctypedef struct hc_nccl:
+        hc_library library
+        int version
+    int hc_nccl_open(hc_nccl *, hc_vendor, const char *, const char *const *)
+    void hc_nccl_lacks(const hc_nccl *, char *, size_t)
+
+
 cdef extern from "mail.h" nogil:
     enum: HC_ANY_PEER
     ctypedef struct hc_mail

@@ -11,17 +11,19 @@ import ctypes
 import json
 from typing import Any
 
+from hpccoll import config
+
 
 class DriverError(Exception):
     """The driver is not there, or a call of it failed; the text says which."""
 
 
 class Driver:
-    """libcuda.so.1, initialised."""
+    """The CUDA driver (HPCCOLL_CUDA_LIBRARY, or libcuda.so.1), initialised."""
 
     def __init__(self) -> None:
         try:
-            self.library = ctypes.CDLL("libcuda.so.1")
+            self.library = ctypes.CDLL(config.read().cuda_library or "libcuda.so.1")
         except OSError as error:
             raise DriverError(str(error)) from None
         self("cuInit", 0)

@@ -10,6 +10,7 @@ EXT = Path(__file__).resolve().parents[2] / "ext"
 SOURCES = sorted(EXT.glob("*/*.[ch]"))
 SEES = {  # room: headers of other rooms that it may include
     "core": set(),
+    "cuda": {"core/hc.h"},
     "transport": {"core/hc.h"},
     "loop": {
         "core/hc.h",

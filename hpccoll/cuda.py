@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The CUDA driver and NCCL, which are opened at run time: what is there, what is not, and why.
+
+As a program it prints that as JSON. Who has opened the driver must not fork, and a broken driver may hang, so that
+:func:`look` asks a process of its own.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from hpccoll import _core, config, errors
+
+Facts = dict[str, Any]
+
+NVIDIA = 0
+SECONDS = 60
+
+
+def look() -> dict[str, Facts]:
+    """Facts of the "CUDA driver" and of "NCCL"; what cannot be used is {"missing": why, "to do": remedy}."""
+    try:
+        asked = subprocess.run(
+            [sys.executable, "-m", "hpccoll.cuda"],
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return {"CUDA driver": _missing(f"it did not answer in {SECONDS} s", "ask whether `nvidia-smi` does")}
+    if asked.returncode:
+        said = asked.stderr.strip().splitlines() or [f"status {asked.returncode}"]
+        return {"CUDA driver": _missing(said[-1], "ask whether `nvidia-smi` works on this node")}
+    found: dict[str, Facts] = json.loads(asked.stdout)
+    return found
+
+
+def driver() -> Facts:
+    """The driver's file, the version of CUDA that it speaks, and name and PCI address of each device."""
+    facts = _core.gpu_driver(NVIDIA, config.read().cuda_library)
+    if "version" in facts:
+        facts["version"] = f"CUDA {facts['version'] // 1000}.{facts['version'] % 1000 // 10}"
+    return facts
+
+
+def nccl() -> Facts:
+    """NCCL's file and version, and which of its newer functions are not in it."""
+    facts = _core.nccl(NVIDIA, config.read().nccl_library, [str(path) for path in packages()])
+    if "version" in facts:
+        version = facts["version"]
+        facts["version"] = f"{version // 10000}.{version % 10000 // 100}.{version % 100}"
+    return facts
+
+
+def packages() -> list[Path]:
+    """Where the packages nvidia-nccl-cu12 and -cu13 put NCCL, as far as they are installed."""
+    try:
+        found = importlib.util.find_spec("nvidia.nccl")
+    except ModuleNotFoundError:
+        return []
+    folders = found.submodule_search_locations if found else None
+    return [file for folder in folders or () if (file := Path(folder, "lib", "libnccl.so.2")).exists()]
+
+
+def _missing(why: str, remedy: str) -> Facts:
+    return {"missing": why, "to do": remedy}
+
+
+def main() -> None:
+    """Print what is found."""
+    try:
+        print(json.dumps({"CUDA driver": driver(), "NCCL": nccl()}))
+    except errors.HpccollError as error:
+        raise SystemExit(str(error)) from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fake driver and the fake NCCL (fake/), as shared objects."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Build = Callable[..., Path]
+SHARED = ("-shared", "-fPIC", "-Wl,--no-undefined")
+DRIVER = ("tests/cuda/fake/cuda.c", "tests/cuda/fake/module.c")
+NCCL = (
+    "tests/cuda/fake/nccl.c",
+    "tests/cuda/fake/room.c",
+    "ext/transport/kernels*.c",
+    "ext/transport/host_memory.c",
+    "ext/core/status.c",
+)
+
+
+@pytest.fixture(scope="session")
+def fake_cuda(build_c: Build) -> Path:
+    """libcuda.so.1."""
+    return build_c(*DRIVER, flags=SHARED, name="fake-cuda.so")
+
+
+@pytest.fixture(scope="session")
+def fake_hip(build_c: Build) -> Path:
+    """libamdhip64.so: the same driver under HIP's names."""
+    return build_c(*DRIVER, flags=(*SHARED, "-DFAKE_HIP"), name="fake-hip.so")
+
+
+@pytest.fixture(scope="session")
+def build_nccl(build_c: Build, fake_cuda: Path) -> Build:
+    """`build_nccl("-DFAKE_NCCL_OLD")`: libnccl.so.2, whose calls are work in streams of the fake driver."""
+
+    def build(*flags: str) -> Path:
+        linked = ("-Wl,--no-as-needed", str(fake_cuda), "-lrt")
+        return build_c(*NCCL, flags=(*SHARED, *flags, *linked), name="fake-nccl.so")
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def fake_nccl(build_nccl: Build) -> Path:
+    return build_nccl()

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the driver and NCCL are looked for, and what is said where they are not there: by the built extension."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib import util
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.timeout(120)
+Build = Callable[..., Path]
+
+
+def python(*arguments: str, **environment: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-P", *arguments],
+        env={**os.environ, **environment}, text=True, capture_output=True, timeout=100,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def look(**environment: str) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = json.loads(python("-m", "hpccoll.cuda", **environment))
+    return found
+
+
+def nccl(vendor: int, named: str, files: list[str], before: str = "", **environment: str) -> dict[str, Any]:
+    show = f"print(json.dumps(_core.nccl({vendor}, {named!r}, {files})))"
+    code = f"{before}\nimport json\nfrom hpccoll import _core\n{show}"
+    facts: dict[str, Any] = json.loads(python("-c", code, **environment))
+    return facts
+
+
+def test_a_named_driver_tells_its_devices(fake_cuda: Path) -> None:
+    facts = look(HPCCOLL_CUDA_LIBRARY=str(fake_cuda), FAKE_CUDA_DEVICES="2")["CUDA driver"]
+    assert facts == {
+        "library": str(fake_cuda),
+        "version": "CUDA 12.8",
+        "devices": [
+            {"name": "fake device 0", "pci": "0000:4a:00.0"},
+            {"name": "fake device 1", "pci": "0000:4b:00.0"},
+        ],
+    }
+
+
+def test_a_driver_without_a_device_is_quoted(fake_cuda: Path) -> None:
+    facts = look(HPCCOLL_CUDA_LIBRARY=str(fake_cuda), FAKE_CUDA_FAIL="cuInit:100:1")["CUDA driver"]
+    assert facts["missing"] == f"initialising of {fake_cuda}: no CUDA-capable device is detected (100)"
+    assert "nvidia-smi" in facts["to do"]
+
+
+def test_what_was_named_and_is_not_there_is_not_replaced(fake_nccl: Path) -> None:
+    package = [str(fake_nccl)]
+    facts = nccl(0, "/no/such/libnccl.so", package)
+    assert facts == {
+        "missing": "NCCL 2.14 or later was not found: /no/such/libnccl.so: cannot open shared object file: "
+        "No such file or directory",
+        "to do": "unset HPCCOLL_NCCL_LIBRARY, or name the file of NCCL 2.14 or later",
+    }
+
+
+def test_everything_that_was_tried_is_said_in_order() -> None:
+    facts = nccl(1, "", ["/no/such/package.so"])
+    gone = "cannot open shared object file: No such file or directory"
+    assert facts == {
+        "missing": "RCCL 2.14 or later was not found: librccl.so.1 is not in this process; "
+        f"/no/such/package.so: {gone}; librccl.so.1: {gone}",
+        "to do": "install ROCm's rccl, or name the file with HPCCOLL_NCCL_LIBRARY",
+    }
+
+
+@pytest.fixture
+def packages(fake_nccl: Path, tmp_path: Path) -> Path:
+    """A folder of Python packages that holds what nvidia-nccl-cu12 installs."""
+    folder = tmp_path / "nvidia" / "nccl" / "lib"
+    folder.mkdir(parents=True)
+    (folder / "libnccl.so.2").symlink_to(fake_nccl)
+    return tmp_path
+
+
+@pytest.mark.skipif(util.find_spec("nvidia") is not None, reason="a real NCCL may be installed")
+def test_the_python_package_is_found(packages: Path) -> None:
+    facts = look(PYTHONPATH=str(packages), FAKE_NCCL_VERSION="21903")["NCCL"]
+    assert facts == {
+        "library": str(packages / "nvidia/nccl/lib/libnccl.so.2"),
+        "version": "2.19.3",
+        "lacks": "",
+    }
+
+
+def test_what_the_process_has_goes_before_the_package(build_nccl: Build, packages: Path) -> None:
+    loaded = build_nccl("-Wl,-soname,libnccl.so.2")
+    facts = nccl(
+        0,
+        "",
+        [str(packages / "nvidia/nccl/lib/libnccl.so.2")],
+        f"import ctypes; x = ctypes.CDLL({str(loaded)!r})",
+    )
+    assert facts["library"] == str(loaded)
+
+
+def test_the_system_is_asked_last(build_nccl: Build, tmp_path: Path) -> None:
+    (tmp_path / "librccl.so.1").symlink_to(build_nccl())
+    assert nccl(1, "", [], LD_LIBRARY_PATH=str(tmp_path))["library"] == str(tmp_path / "librccl.so.1")
+
+
+def test_a_function_that_is_needed_and_missing_is_named(build_nccl: Build) -> None:
+    broken = build_nccl("-DFAKE_NCCL_BROKEN")
+    facts = nccl(0, str(broken), [])
+    assert facts["missing"] == f"{broken} has no ncclAllReduce: it is too old, or not NCCL 2.14 or later"
+
+
+def test_a_function_that_is_not_needed_may_be_missing(build_nccl: Build) -> None:
+    facts = nccl(0, str(build_nccl("-DFAKE_NCCL_OLD")), [])
+    assert facts["lacks"] == "ncclCommSplit, ncclMemAlloc, ncclMemFree, ncclCommRegister, ncclCommDeregister"
+
+
+def test_info_shows_both(fake_cuda: Path, fake_nccl: Path) -> None:
+    knobs = {"HPCCOLL_CUDA_LIBRARY": str(fake_cuda), "HPCCOLL_NCCL_LIBRARY": str(fake_nccl)}
+    said = python("-m", "hpccoll", "info", **knobs)
+    assert f"CUDA driver\n    library: {fake_cuda}\n    version: CUDA 12.8\n" in said
+    assert f"NCCL\n    library: {fake_nccl}\n    version: 2.28.9\n" in said
+
+
+def test_a_knob_that_is_none_is_an_answer_too() -> None:
+    facts = json.loads(python("-m", "hpccoll", "info", "--json", HPCCOLL_NCCL_LIBRAY="x"))
+    assert "did you mean HPCCOLL_NCCL_LIBRARY?" in facts["CUDA driver"]["missing"]
