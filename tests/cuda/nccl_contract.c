@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * nccl_contract.c - what is counted on of NCCL, between processes: results, splits, groups, errors, abort.
+ *
+ *     nccl_contract DRIVER NCCL RANKS all|failing
+ * failing: FAKE_NCCL_FAIL plants a failure in rank 1; every rank must get out of it by abort.
+ */
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "cuda/nccl.h"
+
+enum { N = 30000, SECONDS = 30 }; /* more than a chunk of the fake, and not a multiple of one */
+static hc_driver d;
+static hc_nccl n;
+static hc_nccl_comm comm;
+static hc_gpu_stream stream;
+static int rank, size;
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Asks until a non-blocking communicator is through; its status. */
+static int settled(hc_nccl_comm c) {
+    int status = HC_NCCL_IN_PROGRESS;
+    for (double end = now() + SECONDS; status == HC_NCCL_IN_PROGRESS && now() < end;)
+        CHECK(n.get_async_error(c, &status) == 0);
+    return status;
+}
+
+static hc_gpu_address memory(size_t bytes) {
+    hc_gpu_address a;
+    CHECK(d.memory_new(&a, bytes) == 0);
+    return a;
+}
+
+static void *at(hc_gpu_address a) {
+    return (void *)(uintptr_t)a;
+}
+
+static void put(hc_gpu_address to, const float *values, size_t count) {
+    CHECK(d.to_device(to, values, count * 4, stream) == 0 && d.stream_wait(stream) == 0);
+}
+
+static const float *get(hc_gpu_address from, size_t count) {
+    static float values[8 * N];
+    CHECK(d.to_host(values, from, count * 4, stream) == 0 && d.stream_wait(stream) == 0);
+    return values;
+}
+
+static float mine[8 * N];
+static hc_gpu_address in, out;
+
+static void fill(size_t count) {
+    for (size_t i = 0; i < count; i++)
+        mine[i] = (float)(rank + 1) * (float)(i % 100);
+    put(in, mine, count);
+}
+
+static void reductions(void) {
+    float ranks = (float)(size * (size + 1) / 2), factor = 0.5f;
+    int scaled;
+    CHECK(n.op_new_scaled(&scaled, &factor, HC_NCCL_FLOAT32, 1, comm) == 0);
+    const struct {
+        int op;
+        float times;
+    } cases[] = {{HC_NCCL_SUM, ranks},
+                 {HC_NCCL_MAX, (float)size},
+                 {HC_NCCL_MIN, 1},
+                 {HC_NCCL_AVERAGE, ranks / (float)size},
+                 {scaled, ranks / 2}};
+    fill(N);
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        CHECK(n.all_reduce(at(in), at(out), N, HC_NCCL_FLOAT32, cases[k].op, comm, stream) == 0);
+        const float *got = get(out, N);
+        for (int i = 0; i < N; i++)
+            CHECK(got[i] == cases[k].times * (float)(i % 100));
+    }
+    CHECK(n.op_free(scaled, comm) == 0);
+}
+
+static void pieces(void) {
+    fill((size_t)size * N);
+    CHECK(n.reduce_scatter(at(in), at(out), N, HC_NCCL_FLOAT32, HC_NCCL_SUM, comm, stream) == 0);
+    const float *got = get(out, N);
+    for (int i = 0; i < N; i++)
+        CHECK(got[i] == (float)(size * (size + 1) / 2) * (float)((rank * N + i) % 100));
+    CHECK(n.all_gather(at(in), at(out), N, HC_NCCL_FLOAT32, comm, stream) == 0);
+    got = get(out, (size_t)size * N);
+    for (int i = 0; i < size * N; i++)
+        CHECK(got[i] == (float)(i / N + 1) * (float)(i % N % 100));
+    CHECK(n.broadcast(at(in), at(out), N, HC_NCCL_FLOAT32, size - 1, comm, stream) == 0);
+    got = get(out, N);
+    for (int i = 0; i < N; i++)
+        CHECK(got[i] == (float)size * (float)(i % 100));
+}
+
+/* A ring: all send before they receive, which only a group allows. */
+static void letters(void) {
+    fill(N);
+    CHECK(n.group_start() == 0);
+    CHECK(n.send(at(in), N, HC_NCCL_FLOAT32, (rank + 1) % size, comm, stream) == 0);
+    CHECK(n.recv(at(out), N, HC_NCCL_FLOAT32, (rank + size - 1) % size, comm, stream) == 0);
+    CHECK(n.group_end() == 0);
+    const float *got = get(out, N);
+    for (int i = 0; i < N; i++)
+        CHECK(got[i] == (float)((rank + size - 1) % size + 1) * (float)(i % 100));
+}
+
+static void groups(void) {
+    fill(N);
+    CHECK(n.group_start() == 0);
+    for (int k = 0; k < 5; k++)
+        CHECK(n.all_reduce((char *)at(in) + 4 * k, (char *)at(out) + 400 * k, 100, HC_NCCL_FLOAT32,
+                           HC_NCCL_MAX, comm, stream) == 0);
+    CHECK(n.group_end() == 0);
+    const float *got = get(out, 500);
+    for (int i = 0; i < 500; i++)
+        CHECK(got[i] == (float)size * (float)((i % 100 + i / 100) % 100));
+}
+
+static void splits(void) {
+    hc_nccl_config config = HC_NCCL_CONFIG;
+    hc_nccl_comm half = NULL;
+    config.blocking = 0;
+    int color = rank == 0 && size > 2 ? HC_NCCL_NO_COLOR : rank % 2,
+        status = n.split(comm, color, -rank, &half, &config);
+    CHECK(status == 0 || status == HC_NCCL_IN_PROGRESS);
+    if (color == HC_NCCL_NO_COLOR)
+        return;
+    CHECK(settled(half) == 0);
+    fill(1);
+    float one = 1, all = 0;
+    put(in, &one, 1);
+    for (int q = size > 2 ? 1 : 0; q < size; q++)
+        all += (float)(q % 2 == rank % 2);
+    CHECK(n.all_reduce(at(in), at(out), 1, HC_NCCL_FLOAT32, HC_NCCL_SUM, half, stream) == 0);
+    CHECK(*get(out, 1) == all);
+    CHECK(n.finalize(half) == 0 && settled(half) == 0 && n.destroy(half) == 0);
+}
+
+/* Calls until something fails or two seconds pass, then aborts: the stream must come to its end. */
+static void failing(void) {
+    int status = 0, calls = 0;
+    for (double end = now() + 0.2; !status && now() < end;) {
+        if (d.stream_query(stream) == 0 && calls < 5) {
+            status = n.all_reduce(at(in), at(out), N, HC_NCCL_FLOAT32, HC_NCCL_SUM, comm, stream);
+            calls++;
+        }
+        if (!status)
+            CHECK(n.get_async_error(comm, &status) == 0);
+    }
+    int stuck = d.stream_query(stream) == HC_DRIVER_NOT_READY;
+    CHECK(n.abort(comm) == 0 && d.stream_wait(stream) == 0);
+    if (rank == 1)
+        printf("status %d (%s), calls %d, stuck %d\n", status, n.error_text(status), calls, stuck);
+}
+
+static void run(char **argv, const hc_nccl_id *id) {
+    hc_nccl_config config = HC_NCCL_CONFIG;
+    config.blocking = 0;
+    open_driver(&d, HC_NVIDIA, argv[1]);
+    if (hc_nccl_open(&n, HC_NVIDIA, argv[2], NULL) < 0) {
+        fprintf(stderr, "%s (%s)\n", n.library.text, n.library.remedy);
+        exit(1);
+    }
+    CHECK(d.stream_new(&stream, HC_STREAM_NON_BLOCKING, 0) == 0);
+    in = memory(sizeof mine);
+    out = memory(sizeof mine);
+    int status = n.init(&comm, size, *id, rank, &config);
+    CHECK(status == 0 || status == HC_NCCL_IN_PROGRESS);
+    CHECK(settled(comm) == 0);
+    if (strcmp(argv[4], "failing") == 0) {
+        failing();
+        return;
+    }
+    reductions();
+    pieces();
+    letters();
+    groups();
+    splits();
+    splits();
+    CHECK(n.finalize(comm) == 0 && settled(comm) == 0 && n.destroy(comm) == 0);
+}
+
+int main(int argc, char **argv) {
+    CHECK(argc == 5);
+    size = atoi(argv[3]);
+    CHECK(size >= 1 && size <= 8);
+    if (hc_nccl_open(&n, HC_NVIDIA, argv[2], NULL) < 0) {
+        fprintf(stderr, "%s (%s)\n", n.library.text, n.library.remedy);
+        return 1;
+    }
+    hc_nccl_id id;
+    CHECK(n.get_id(&id) == 0);
+    for (rank = 0; rank < size; rank++)
+        if (fork() == 0) { /* the driver is opened by the child */
+            alarm(SECONDS);
+            run(argv, &id);
+            fflush(stdout);
+            _exit(0);
+        }
+    int failed = 0, status;
+    for (int q = 0; q < size; q++) {
+        CHECK(wait(&status) > 0);
+        failed += status != 0;
+    }
+    return failed;
+}

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fakes keep the contract of what they stand for, in every order that their streams may run in."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.timeout(120)
+Run = Callable[..., str]
+ORDERS = ["eager", "lazy", *map(str, range(1, 9))]
+
+
+@pytest.fixture(scope="session")
+def driver_contract(build_c: Callable[..., Path]) -> Path:
+    return build_c("tests/cuda/driver_contract.c", "ext/cuda/driver.c", "ext/cuda/library.c", flags=("-ldl",))
+
+
+@pytest.fixture(scope="session")
+def nccl_contract(build_c: Callable[..., Path]) -> Path:
+    return build_c(
+        "tests/cuda/nccl_contract.c",
+        "ext/cuda/driver.c",
+        "ext/cuda/library.c",
+        "ext/cuda/nccl.c",
+        flags=("-ldl",),
+    )
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_streams_and_events_keep_their_order(
+    driver_contract: Path, fake_cuda: Path, run_c: Run, order: str
+) -> None:
+    said = run_c(
+        driver_contract, fake_cuda, "nvidia", env={"FAKE_CUDA_ORDER": order, "FAKE_CUDA_DEVICES": "2"}
+    )
+    assert said == "NVIDIA 12080, 2 devices\n"
+
+
+def test_the_table_holds_hip_as_well(driver_contract: Path, fake_hip: Path, run_c: Run) -> None:
+    assert run_c(driver_contract, fake_hip, "amd", env={"FAKE_CUDA_ORDER": "5"}) == "AMD 12080, 1 devices\n"
+
+
+def test_work_is_not_done_before_its_time(driver_contract: Path, fake_cuda: Path, run_c: Run) -> None:
+    run_c(driver_contract, fake_cuda, "nvidia", "late", env={"FAKE_CUDA_ORDER": "lazy"})
+
+
+@pytest.mark.parametrize("order", ["eager", "lazy"])
+def test_an_error_of_work_comes_later_and_stays(
+    driver_contract: Path, fake_cuda: Path, run_c: Run, order: str
+) -> None:
+    run_c(
+        driver_contract, fake_cuda, "nvidia", "broken",
+        env={"FAKE_CUDA_ORDER": order, "FAKE_CUDA_FAIL": "work:700:2"},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+@pytest.mark.parametrize("order", ["eager", "lazy", "7"])
+def test_nccl_between_processes(
+    nccl_contract: Path, fake_cuda: Path, fake_nccl: Path, run_c: Run, ranks: int, order: str
+) -> None:
+    run_c(nccl_contract, fake_cuda, fake_nccl, ranks, "all", env={"FAKE_CUDA_ORDER": order})
+
+
+@pytest.mark.parametrize(
+    ("planted", "said"),
+    [
+        ("call:1:4:2", "status 4 (invalid argument), calls 2, stuck 0"),
+        ("async:1:6:2", "status 6 (remote process exited or there was a network error), calls 2, stuck 1"),
+        ("hang:1:0:2", "status 0 (no error), calls 2, stuck 1"),
+    ],
+)
+def test_planted_failures_end_by_abort(
+    nccl_contract: Path, fake_cuda: Path, fake_nccl: Path, run_c: Run, planted: str, said: str
+) -> None:
+    env = {"FAKE_NCCL_FAIL": planted, "FAKE_CUDA_ORDER": "lazy"}
+    assert run_c(nccl_contract, fake_cuda, fake_nccl, 2, "failing", env=env) == said + "\n"
