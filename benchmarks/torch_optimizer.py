@@ -5,12 +5,16 @@ Each library's own way: DistributedOptimizer of hpccoll and Horovod, Distributed
 """
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from harness import TINY, Case, main
 from libraries import Gloo, Library
 from shapes import resnet50
 from torch_gradients import Parameters, Step, ddp_for, optimizer_for
+
+Hook = Callable[[Any, Any], Any]
+"""DDP's: (state, bucket) -> future of the reduced bucket."""
 
 
 def alone(model: Parameters) -> Step:
@@ -34,8 +38,10 @@ def with_optimizer(library: Library, model: Parameters, fp16: bool) -> Step:
     return step
 
 
-def with_ddp(library: Library, model: Parameters, fp16: bool) -> Step:
+def with_ddp(library: Library, model: Parameters, fp16: bool, hook: Hook | None = None) -> Step:
     ddp = ddp_for(library, model, fp16)
+    if hook is not None:
+        ddp.register_comm_hook(None, hook)
 
     def step() -> None:
         model.forget()
