@@ -69,7 +69,7 @@ def extension(name: str, sources: list[str]) -> Extension:
     return Extension(
         f"hpccoll.{name}",
         sources=[f"ext/cython/{name}.pyx", *sources],
-        depends=sorted(glob("ext/**/*.h", recursive=True) + glob("ext/cython/*.p*")),
+        depends=sorted(glob("ext/**/*.h", recursive=True) + glob("ext/cuda/*.inc") + glob("ext/cython/*.p*")),
         include_dirs=["ext", "ext/core", "ext/cuda", "ext/transport", "ext/loop"],
         define_macros=[("_GNU_SOURCE", "")],
         extra_compile_args=CFLAGS.copy(),

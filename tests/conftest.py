@@ -45,7 +45,10 @@ def compile_c(*sources: str, flags: tuple[str, ...] = (), compiler: str = "gcc",
     sanitizers = [] if "-fsanitize" in " ".join(flags) else SANITIZERS
     command = [compiler, *C_FLAGS, *sanitizers, *flags, *files, "-lm"]
     headers = sorted(
-        f for room in ("ext", "tests") for f in glob(f"{room}/**/*.h", root_dir=ROOT, recursive=True)
+        f
+        for room in ("ext", "tests")
+        for end in ("h", "cu", "inc")
+        for f in glob(f"{room}/**/*.{end}", root_dir=ROOT, recursive=True)
     )
     digest = hashlib.sha256(repr(command).encode())
     for file in [*files, *headers]:

@@ -1,21 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The fake driver and the fake NCCL (fake/), as shared objects."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+ROOT = Path(__file__).resolve().parents[2]
 Build = Callable[..., Path]
 SHARED = ("-shared", "-fPIC", "-Wl,--no-undefined")
-DRIVER = ("tests/cuda/fake/cuda.c", "tests/cuda/fake/module.c")
-NCCL = (
-    "tests/cuda/fake/nccl.c",
-    "tests/cuda/fake/room.c",
-    "ext/transport/kernels*.c",
-    "ext/transport/host_memory.c",
-    "ext/core/status.c",
-)
+DRIVER = ("tests/cuda/fake/cuda.c", "tests/cuda/fake/module.c", "tests/cuda/fake/pack_host.c")
+NCCL = ("tests/cuda/fake/nccl.c", "tests/cuda/fake/room.c")
+ARITHMETIC = ("ext/transport/kernels*.c", "ext/transport/host_memory.c", "ext/core/status.c")
 
 
 @pytest.fixture(scope="session")
@@ -34,8 +32,10 @@ def fake_hip(build_c: Build) -> Path:
 def build_nccl(build_c: Build, fake_cuda: Path) -> Build:
     """`build_nccl("-DFAKE_NCCL_OLD")`: libnccl.so.2, whose calls are work in streams of the fake driver."""
 
+    arithmetic = build_c(*ARITHMETIC, flags=SHARED, name="fake-arithmetic.so")
+
     def build(*flags: str) -> Path:
-        linked = ("-Wl,--no-as-needed", str(fake_cuda), "-lrt")
+        linked = ("-Wl,--no-as-needed", str(fake_cuda), str(arithmetic), "-lrt")
         return build_c(*NCCL, flags=(*SHARED, *flags, *linked), name="fake-nccl.so")
 
     return build
@@ -44,3 +44,18 @@ def build_nccl(build_c: Build, fake_cuda: Path) -> Build:
 @pytest.fixture(scope="session")
 def fake_nccl(build_nccl: Build) -> Path:
     return build_nccl()
+
+
+@pytest.fixture(scope="session")
+def packages() -> Build:
+    """`packages("NAME==VERSION")`: a folder with these packages of PyPI, kept under build/tests."""
+
+    def install(*names: str) -> Path:
+        folder = ROOT / "build" / "tests" / "-".join(names).replace("==", "-")
+        if not (folder / "done").exists():
+            pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(folder)]
+            subprocess.run([*pip, *names], check=True, timeout=400)
+            (folder / "done").touch()
+        return folder
+
+    return install

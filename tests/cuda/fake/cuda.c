@@ -125,6 +125,12 @@ static int enter(const char *name) {
     return broken ? broken : status;
 }
 
+int fake_failure(const char *name) {
+    int status = enter(name);
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
 static int leave(int status) {
     pthread_mutex_unlock(&lock);
     return status;

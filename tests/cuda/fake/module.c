@@ -13,6 +13,9 @@
 enum { INVALID_VALUE = 1, INVALID_IMAGE = 200, NOT_FOUND = 500, ARGUMENT_ROOM = 4096 };
 
 int fake_module_load(hc_gpu_module *module, const void *image) {
+    int status = fake_failure(NAME("cuModuleLoadData", "hipModuleLoadData"));
+    if (status)
+        return status;
     if (!strstr(image, ".version") || !strstr(image, ".target"))
         return INVALID_IMAGE;
     *module = strdup(image);

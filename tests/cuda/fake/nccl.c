@@ -291,9 +291,8 @@ static void reduce(const call *l, size_t offset, size_t n) {
     for (int q = 0; q < c->size; q++)
         from[q] = c->room->data[q] + offset;
     char *out = l->out + l->at * hc_dtype_size(dtype);
-    hc_host_memory.reduce(out, dtype, from, c->size, dtype,
-                          l->op < FIRST_SCALED ? reductions[l->op] : HC_SUM, (int64_t)n,
-                          average && !whole ? 1.0 / c->size : 1.0);
+    hc_host_memory.reduce(out, dtype, from, c->size, dtype, l->op < FIRST_SCALED ? reductions[l->op] : HC_SUM,
+                          (int64_t)n, average && !whole ? 1.0 / c->size : 1.0);
     if (average && whole)
         hc_host_memory.divide(out, dtype, (int64_t)n, c->size);
 }

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * pack_loop.h - one kernel of pack.cu: from FROM to TO, computing in REAL, or of elements of type COPY as they are.
+ */
+#ifdef COPY
+#define IN COPY
+#define OUT COPY
+#define FACTOR float
+#define NAME(part) JOIN(part, COPY)
+#define CAST(x) (x)
+#else
+#define IN FROM
+#define OUT TO
+#define FACTOR REAL
+#define NAME(part) JOIN(JOIN(JOIN(part, FROM), _), TO)
+#define CAST(x) JOIN(JOIN(TO, _of_), REAL)(scale * JOIN(from_, FROM)(x))
+#endif
+#define LANES ((int)(HC_PACK_UNIT / (sizeof(IN) < sizeof(OUT) ? sizeof(IN) : sizeof(OUT)))) /* of a vector */
+#define WORDS_IN (LANES * (int)sizeof(IN) / 4)
+#define WORDS_OUT (LANES * (int)sizeof(OUT) / 4)
+#define AT_ONCE \
+    (16 / (WORDS_IN > WORDS_OUT ? WORDS_IN : WORDS_OUT)) /* vectors on the way: 64 bytes a thread */
+
+typedef union {
+    unsigned word[WORDS_IN];
+    IN x[LANES];
+} NAME(in_);
+typedef union {
+    unsigned word[WORDS_OUT];
+    OUT x[LANES];
+} NAME(out_);
+
+INLINE void NAME(store_)(unsigned long long to, const NAME(in_) * from, FACTOR scale) {
+    NAME(out_) made;
+    (void)scale;
+    UNROLL for (int i = 0; i < LANES; i++) made.x[i] = CAST(from->x[i]);
+    UNROLL for (int w = 0; w < WORDS_OUT; w += 4) store16(to + 4 * w, made.word + w);
+}
+
+INLINE void NAME(vectors_)(unsigned long long to, unsigned long long from, unsigned n, FACTOR scale) {
+    ROLLED for (unsigned v = threadIdx.x; v < n; v += HC_PACK_THREADS * AT_ONCE) {
+        NAME(in_) held[AT_ONCE];
+        UNROLL for (int k = 0; k < AT_ONCE; k++) {
+            unsigned at = v + k * HC_PACK_THREADS;
+            if (at < n) {
+                UNROLL for (int w = 0; w < WORDS_IN; w += 4)
+                    load16(held[k].word + w, from + (unsigned long long)at * sizeof held[k] + 4 * w);
+            }
+        }
+        UNROLL for (int k = 0; k < AT_ONCE; k++) {
+            unsigned at = v + k * HC_PACK_THREADS;
+            if (at < n)
+                NAME(store_)(to + (unsigned long long)at * sizeof(NAME(out_)), &held[k], scale);
+        }
+    }
+}
+
+INLINE void NAME(chunk_)(unsigned long long to, unsigned long long from, unsigned count, FACTOR scale) {
+    unsigned n = (to | from) % HC_PACK_UNIT == 0 ? count / LANES : 0;
+    (void)scale;
+    NAME(vectors_)(to, from, n, scale);
+    ROLLED for (unsigned i = n * LANES + threadIdx.x; i < count;
+                i += HC_PACK_THREADS)((OUT *)to)[i] = CAST(((const IN *)from)[i]);
+}
+
+KERNEL NAME(hc_pack_)(const hc_pack_job job) {
+    unsigned chunk = share_of(job.chunks, blockIdx.x, gridDim.x);
+    unsigned end = share_of(job.chunks, blockIdx.x + 1, gridDim.x);
+    if (chunk >= end)
+        return;
+    unsigned i = entry_with(&job, chunk);
+    hc_pack_entry entry = entry_of(&job, i);
+    ROLLED for (; chunk < end; chunk++) {
+        unsigned long long at = (unsigned long long)(chunk - entry.first) * HC_PACK_CHUNK;
+        if (at >= entry.count) {
+            entry = entry_of(&job, ++i);
+            at = 0;
+        }
+        unsigned long long left = entry.count - at;
+        unsigned long long buffer = job.buffer + (unsigned long long)entry.place * HC_PACK_UNIT;
+        unsigned long long from = (job.unpack ? buffer : entry.tensor) + at * sizeof(IN);
+        unsigned long long to = (job.unpack ? entry.tensor : buffer) + at * sizeof(OUT);
+        NAME(chunk_)(to, from, left < HC_PACK_CHUNK ? (unsigned)left : HC_PACK_CHUNK, (FACTOR)job.scale);
+    }
+}
+
+#undef IN
+#undef OUT
+#undef FACTOR
+#undef NAME
+#undef CAST
+#undef LANES
+#undef WORDS_IN
+#undef WORDS_OUT
+#undef AT_ONCE
+#undef TO
+#undef COPY
