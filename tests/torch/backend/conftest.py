@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One process group for all tests of a job: making it is what every user does, once."""
+"""One default process group for the tests of a file: torch has one a process, and other rooms make theirs."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ import torch.distributed as dist
 import hpccoll.torch.backend
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def whole() -> Iterator[dist.ProcessGroup]:
     """The default process group over all ranks of the job."""
     torch.set_num_threads(1)
