@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How close do the pack kernels come to one copy of as many bytes: GB/s read and written, on the GPU that is there?
+
+One process, one device. A copy inside the device and a loop of copies, one a tensor, are measured beside every case.
+Every case is verified before it is timed. HPCCOLL_CUDA_LIBRARY may name another driver (the tests' fake one).
+"""
+
+import argparse
+import ctypes
+import itertools
+import json
+import math
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from ctypes import c_double, c_int, c_int64, c_size_t, c_uint64, c_void_p
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from shapes import resnet50
+
+from hpccoll import config
+from hpccoll.doctor.cuda_driver import Driver
+
+ROOT = Path(__file__).resolve().parents[1]
+CODES = {"float16": 9, "float32": 11}
+RESNET = [math.prod(shape) for _, shape in resnet50()]
+SETS = {
+    "resnet50": RESNET,
+    "2000 small": [1024] * 2000,
+    "gigabytes": RESNET * 40,  # 4.1 GB of float32
+    "tiny": [5, 20000, 0, 7],
+}
+
+
+class Tensor(ctypes.Structure):
+    """hc_pack_tensor."""
+
+    _fields_ = [("address", c_uint64), ("count", c_int64)]
+
+
+class Order(ctypes.Structure):
+    """hc_pack_order."""
+
+    _fields_ = [
+        ("tensors", ctypes.POINTER(Tensor)), ("n", c_int), ("tensor", c_int), ("buffer", c_int), ("unpack", c_int),
+        ("scale", c_double), ("at", c_uint64),
+    ]  # fmt: skip
+
+
+@dataclass
+class Result:
+    set: str
+    buffer: str
+    what: str
+    bytes: int  # read and written
+    seconds: list[float]
+
+    @property
+    def rate(self) -> float:
+        return self.bytes / statistics.median(self.seconds) / 1e9
+
+    def line(self, best: "Result") -> str:
+        took = f"{statistics.median(self.seconds) * 1e6:10.1f} us {self.rate:8.1f} GB/s"
+        share = f"{self.rate / best.rate:5.2f} of one copy"
+        return f"{self.set:>12} float32 <-> {self.buffer}  {self.what:>14}: {took}  {share}"
+
+
+class Device(Driver):
+    """Device 0 with a stream, and the kernels as this tree has them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.use(0)
+        self.stream = c_void_p()
+        self("cuStreamCreateWithPriority", ctypes.byref(self.stream), 1, 0)
+        with tempfile.TemporaryDirectory() as folder:
+            library = Path(folder, "pack.so")
+            sources = [*(ROOT / "ext/cuda").glob("*.c"), ROOT / "ext/core/status.c"]
+            flags = ["-std=c11", "-D_GNU_SOURCE=", "-O2", "-shared", "-fPIC", f"-I{ROOT}/ext", "-ldl"]
+            subprocess.run(["cc", *map(str, sources), *flags, "-o", str(library)], check=True)
+            self.pack = ctypes.CDLL(str(library))
+        self.table, self.packer = ctypes.create_string_buffer(1 << 16), ctypes.create_string_buffer(1 << 13)
+        named = (config.read().cuda_library or "libcuda.so.1").encode()
+        assert self.pack.hc_driver_open(self.table, 0, named) == 0
+        assert self.pack.hc_packer_open(self.packer, self.table) == 0, self.packer.raw
+
+    def wait(self) -> None:
+        self("cuStreamSynchronize", self.stream)
+
+    def copy(self, to: int, source: int, nbytes: int) -> None:
+        self("cuMemcpyDtoDAsync_v2", c_uint64(to), c_uint64(source), c_size_t(nbytes), self.stream)
+
+    def put(self, to: int, x: np.ndarray) -> None:
+        self("cuMemcpyHtoDAsync_v2", c_uint64(to), c_void_p(x.ctypes.data), c_size_t(x.nbytes), self.stream)
+        self.wait()
+
+    def get(self, x: np.ndarray, source: int) -> np.ndarray:
+        self(
+            "cuMemcpyDtoHAsync_v2", c_void_p(x.ctypes.data), c_uint64(source), c_size_t(x.nbytes), self.stream
+        )
+        self.wait()
+        return x
+
+    def launch(self, order: Order) -> None:
+        """Launch; where both tables are in use, ask again until one is free."""
+        while status := self.pack.hc_pack_launch(self.packer, ctypes.byref(order), self.stream):
+            assert status == 1, self.packer.raw.strip(b"\0")[-256:]
+
+
+def places(counts: Sequence[int], itemsize: int) -> list[int]:
+    """Where each tensor begins in the buffer, in elements, and the end."""
+    per = 16 // itemsize
+    return [0, *itertools.accumulate(-(-n // per) * per for n in counts)]
+
+
+def timed(device: Device, call: Callable[[], None], repeats: int) -> list[float]:
+    """Seconds a call, of several rounds; each round waits for the device once."""
+    samples = []
+    for _ in range(repeats + 1):
+        began = time.perf_counter()
+        for _ in range(10):
+            call()
+        device.wait()
+        samples.append((time.perf_counter() - began) / 10)
+    return samples[1:]
+
+
+def ask(device: Device, name: str, buffer_type: str, repeats: int) -> list[Result]:
+    """Pack and unpack a set of float32 tensors; verified, then timed beside the copies."""
+    counts, itemsize = SETS[name], np.dtype(buffer_type).itemsize
+    starts = places(counts, itemsize)
+    spaced = places([n + 128 for n in counts], 4)  # tensors that are not one after another
+    tensors, buffer = device.allocate(4 * spaced[-1]), device.allocate(4 * starts[-1])
+    values = np.random.default_rng(1).standard_normal(spaced[-1], np.float32)
+    device.put(tensors, values)
+    table = (Tensor * len(counts))(*((tensors + 4 * at, n) for at, n in zip(spaced, counts, strict=False)))
+    pack, unpack = (
+        Order(table, len(counts), CODES["float32"], CODES[buffer_type], way, 1.0, buffer) for way in (0, 1)
+    )
+    device.launch(pack)
+    packed = device.get(np.empty(starts[-1], buffer_type), buffer)
+    device.put(tensors, np.zeros_like(values))
+    device.launch(unpack)
+    back = device.get(np.empty_like(values), tensors)
+    for at, place, n in zip(spaced, starts, counts, strict=False):
+        expected = values[at : at + n].astype(buffer_type)
+        assert (packed[place : place + n] == expected).all(), (name, buffer_type, "pack", at)
+        assert (back[at : at + n] == expected.astype(np.float32)).all(), (name, buffer_type, "unpack", at)
+    nbytes = sum(counts) * (4 + itemsize)
+    half = nbytes // 2  # as many bytes read and written
+
+    def loop() -> None:
+        for at, place, n in zip(spaced, starts, counts, strict=False):
+            if n:
+                device.copy(buffer + place * 4, tensors + 4 * at, 4 * n)
+
+    ways: dict[str, Callable[[], None]] = {
+        "one copy": lambda: device.copy(buffer, tensors, half),
+        "pack": lambda: device.launch(pack),
+        "unpack": lambda: device.launch(unpack),
+    }
+    if buffer_type == "float32":
+        ways["loop of copies"] = loop
+    results = [
+        Result(name, buffer_type, what, nbytes, timed(device, way, repeats)) for what, way in ways.items()
+    ]
+    device("cuMemFree_v2", c_uint64(tensors))
+    device("cuMemFree_v2", c_uint64(buffer))
+    return results
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "sets", nargs="*", default=["resnet50", "2000 small", "gigabytes"], help=", ".join(SETS)
+    )
+    parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument("--out", type=Path, help="a line of JSON a result")
+    arguments = parser.parse_args()
+    device = Device()
+    print(device.describe(0)["name"])
+    for name in arguments.sets:
+        for buffer_type in CODES:
+            results = ask(device, name, buffer_type, arguments.repeats)
+            for r in results:
+                print(r.line(results[0]))
+                if arguments.out:
+                    with arguments.out.open("a") as out:
+                        print(json.dumps(asdict(r)), file=out)
+
+
+if __name__ == "__main__":
+    main()
