@@ -66,6 +66,7 @@ def test_nccl_between_processes(
 @pytest.mark.parametrize(
     ("planted", "said"),
     [
+        ("init:1:3:1", "init: status 3 (internal error)"),
         ("call:1:4:2", "status 4 (invalid argument), calls 2, stuck 0"),
         ("async:1:6:2", "status 6 (remote process exited or there was a network error), calls 2, stuck 1"),
         ("hang:1:0:2", "status 0 (no error), calls 2, stuck 1"),
