@@ -203,6 +203,7 @@ def without_mpi(card: Card, said: claim.Claim, options: Facts, arguments: argpar
     patience = min(arguments.patience, 15.0)
     if said.size == 1:
         return show(examine.examine(meetings.Alone(), card, options, lambda _: None), arguments.json)
+    meeting = None
     try:
         name = re.sub(r"\W+", "-", said.job)
         if not name:
@@ -213,6 +214,8 @@ def without_mpi(card: Card, said: claim.Claim, options: Facts, arguments: argpar
         status = show(report, arguments.json)
         meeting.close()
     except (meetings.MeetingError, OSError) as error:
+        if meeting is not None:
+            meeting.leave()
         print(
             f"hpccoll doctor: {card.host}: rank {said.rank} reports alone: {error}",
             file=sys.stderr,

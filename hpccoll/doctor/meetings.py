@@ -97,6 +97,13 @@ class InFolder:
         else:
             self._wait(lambda: not self.folder.exists(), 5)
 
+    def leave(self) -> None:
+        """Take away what this rank wrote, and the folder if that was all: after a meeting that failed."""
+        for step in range(1, self.step + 1):
+            (self.folder / f"{step}-{self.rank}").unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self.folder.rmdir()
+
     def _path(self, rank: int) -> Path:
         return self.folder / f"{self.step}-{rank}"
 

@@ -44,8 +44,11 @@ def test_who_does_not_come_is_none_from_then_on(tmp_path: Path) -> None:
 
 def test_nobody_in_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(meetings.InFolder, "_wait", lambda self, done, seconds: done())
+    meeting = meetings.InFolder(tmp_path / "m", 1, 2, 1)
     with pytest.raises(meetings.MeetingError, match="no word from rank 0"):
-        meetings.InFolder(tmp_path, 1, 2, 1).allgather(0)
+        meeting.allgather(0)
+    meeting.leave()
+    assert not (tmp_path / "m").exists()
 
 
 def test_the_ends_of_a_connection_measure_together(monkeypatch: pytest.MonkeyPatch) -> None:
