@@ -48,6 +48,7 @@ test: $(VENV)/.tests build
 	$(BIN)/python tests/rooms.py
 
 test-all: $(VENV)/.tests build
+	$(BIN)/python -m pip install --quiet --group frameworks
 	$(BIN)/python tests/rooms.py --slow
 	$(BIN)/python tests/matrix.py
 

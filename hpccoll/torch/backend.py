@@ -19,6 +19,8 @@ __all__ = ["NAME"]
 
 NAME = "hpccoll"
 
+_c10d: Any = dist.distributed_c10d
+
 
 def _make_group(options: Any, _: Any) -> ProcessGroup:
     """What torch calls on the members of a new group.
@@ -39,8 +41,42 @@ def _make_group(options: Any, _: Any) -> ProcessGroup:
 def _register() -> None:
     if not dist.is_available():
         raise errors.UnsupportedError("this PyTorch was built without torch.distributed")
-    dist.Backend.register_backend(NAME, _make_group, extended_api=True, devices=["cpu"])
+    dist.Backend.register_backend(NAME, _make_group, extended_api=True, devices=["cpu", "cuda"])
+    _refuse_mixtures()
+    if hasattr(_c10d, "_shutdown_backend"):
+        _shut_down_with_torch()
     rendezvous.install()
+
+
+def _refuse_mixtures() -> None:
+    """Let torch refuse `cpu:hpccoll,cuda:nccl`, of which it would silently make the part of hpccoll alone."""
+    make = _c10d.BackendConfig.__init__
+
+    def make_and_check(self: Any, backend: Any) -> None:
+        make(self, backend)
+        devices = self.get_device_backend_map()
+        names = set(devices.values())
+        if NAME in names and (names != {NAME} or "cpu" not in devices):
+            raise errors.UnsupportedError(
+                f"backend {backend}: hpccoll cannot be one part of a process group, which torch then takes as the "
+                'whole, and this version moves host memory only: say "hpccoll", and make a second group of the '
+                "other backend with torch.distributed.new_group(backend=...)"
+            )
+
+    _c10d.BackendConfig.__init__ = make_and_check
+
+
+def _shut_down_with_torch() -> None:
+    """Where destroy_process_group() ends only the groups that it knows (torch 2.4 to 2.6), let it end ours."""
+    shut_down = _c10d._shutdown_backend  # noqa: SLF001
+
+    def shut_down_ours_too(group: Any) -> None:
+        if isinstance(group, ProcessGroup):
+            group.shutdown()
+        else:
+            shut_down(group)
+
+    _c10d._shutdown_backend = shut_down_ours_too  # noqa: SLF001
 
 
 _register()

@@ -91,5 +91,6 @@ def _through_mpi(url: str, timeout: timedelta = default_pg_timeout, **_: Any) ->
         store = TCPStore(host, 0, size, is_master=True, timeout=timeout, wait_for_workers=False)
     port = comm.bcast(store.port if store else None)
     store = store or TCPStore(host, port, size, is_master=False, timeout=timeout, wait_for_workers=False)
+    comm.Barrier()  # what rank 0 raises next drops the store: not while others look for it
     yield store, rank, size
     raise RuntimeError(f"Unable to perform re-rendezvous using {url}")

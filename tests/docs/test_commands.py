@@ -4,6 +4,7 @@
 A comment before each block says how:
     <!-- run -->                    here, in an empty folder
     <!-- run: mpirun -np 2 -->      here, a Python program under this launcher
+    <!-- run slow: mpirun ... -->   so, too, but by `make test-all` alone
     <!-- run with: first.py -->     here, beside the page's last Python program, saved under this name
     <!-- run elsewhere: PATH -->    by the tests (or the CI script) at PATH
 """
@@ -67,7 +68,11 @@ def test_elsewhere_exists(block: Block) -> None:
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("block", HERE, ids=str)
+@pytest.mark.parametrize(
+    "block",
+    [pytest.param(b, marks=pytest.mark.slow if str(b.how).startswith("run slow") else ()) for b in HERE],
+    ids=str,
+)
 def test_block_runs(block: Block, tmp_path: Path) -> None:
     script = tmp_path / "block"
     how, _, detail = str(block.how).partition(": ")

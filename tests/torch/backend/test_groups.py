@@ -6,6 +6,8 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 
+from hpccoll import errors
+
 pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("group")]
 
 
@@ -86,6 +88,37 @@ def test_more_groups_than_there_can_be_are_refused() -> None:
     for group in made:
         dist.destroy_process_group(group)
     assert len(made) > 100
+
+
+def test_a_destroyed_group_makes_room_for_another() -> None:
+    """Also where the program still holds it."""
+    made = []
+    for _ in range(130):
+        made.append(dist.new_group([0]))
+        if dist.get_rank() == 0:
+            dist.destroy_process_group(made[-1])
+    assert sum_in(dist.group.WORLD) == (1 << dist.get_world_size()) - 1
+
+
+@pytest.mark.parametrize("backend", ["cpu:hpccoll,cuda:nccl", "cpu:gloo,cuda:hpccoll", "cuda:hpccoll"])
+def test_a_part_of_a_group_is_refused(backend: str) -> None:
+    with pytest.raises(errors.UnsupportedError, match="cannot be one part of a process group"):
+        dist.new_group(backend=backend)
+
+
+def test_host_and_device_may_both_be_named() -> None:
+    both = dist.new_group(backend="cpu:hpccoll,cuda:hpccoll")
+    assert sum_in(both) == (1 << dist.get_world_size()) - 1
+    dist.destroy_process_group(both)
+
+
+def test_a_group_of_another_backend_beside_ours() -> None:
+    x = torch.ones(1)
+    beside = dist.new_group(backend="gloo")
+    dist.all_reduce(x, group=beside)
+    assert x == dist.get_world_size()
+    dist.destroy_process_group(beside)
+    del beside  # before x: torch 2.4 and 2.6 may else wait for gloo's threads, and these for the GIL
 
 
 def test_monitored_barrier_is_refused_by_name() -> None:
