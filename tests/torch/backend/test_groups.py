@@ -122,7 +122,8 @@ def test_a_group_of_another_backend_beside_ours() -> None:
 
 
 def test_monitored_barrier_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="GLOO"):
+    refusals = (ValueError, NotImplementedError)  # torch's own, before 2.15, or ours
+    with pytest.raises(refusals, match=r"GLOO|hpccoll has no"):
         dist.monitored_barrier()
     whole = dist.group.WORLD
     with pytest.raises(NotImplementedError, match="hpccoll has no monitored_barrier"):
