@@ -62,6 +62,11 @@ typedef struct hc_batch {
     int64_t count;         /* allreduce: elements of all pieces together */
     int32_t npieces;
     hc_piece *pieces;
+    /* Device memory: events of the device's driver, one of each kind a call in this batch (a joined rank has none),
+     * which are the calls' own. The data plane's streams wait for all that are `ready` before they touch a tensor, and
+     * record all that are `finished` behind the last work on one: HC_DONE says that this work has been launched. */
+    int32_t ncalls;
+    void *const *ready, *const *finished;
 } hc_batch;
 
 void *hc_result_new(size_t bytes); /* 64-byte aligned; NULL: out of memory. bytes 0: a valid pointer */
