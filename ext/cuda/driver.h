@@ -20,6 +20,7 @@ typedef void *hc_gpu_context, *hc_gpu_stream, *hc_gpu_event, *hc_gpu_module, *hc
 #define HC_STREAM_NON_BLOCKING 1u  /* does not wait for the legacy default stream */
 #define HC_EVENT_DISABLE_TIMING 2u /* only order, which costs less */
 #define HC_HOST_MEMORY_PORTABLE 1u /* pinned for all contexts */
+#define HC_POINTER_DEVICE 9        /* attribute of an address: the number of its device */
 
 /*    member             CUDA                           HIP                            arguments */
 #define HC_DRIVER_FUNCTIONS(X)                                                                     \
@@ -34,6 +35,10 @@ typedef void *hc_gpu_context, *hc_gpu_stream, *hc_gpu_event, *hc_gpu_module, *hc
       (hc_gpu_context *, int device))                                                              \
     X(context_release, "cuDevicePrimaryCtxRelease_v2", "hipDevicePrimaryCtxRelease", (int device)) \
     X(context_use, "cuCtxSetCurrent", "hipCtxSetCurrent", (hc_gpu_context))                        \
+    X(context_now, "cuCtxGetCurrent", "hipCtxGetCurrent", (hc_gpu_context *))                      \
+    X(context_device, "cuCtxGetDevice", "hipGetDevice", (int *device))                             \
+    X(pointer_fact, "cuPointerGetAttribute", "hipPointerGetAttribute",                             \
+      (void *fact, int attribute, hc_gpu_address))                                                 \
     X(memory_new, "cuMemAlloc_v2", "hipMalloc", (hc_gpu_address *, size_t))                        \
     X(memory_free, "cuMemFree_v2", "hipFree", (hc_gpu_address))                                    \
     X(host_new, "cuMemHostAlloc", "hipHostMalloc", (void **, size_t, unsigned flags))              \
@@ -55,6 +60,7 @@ typedef void *hc_gpu_context, *hc_gpu_stream, *hc_gpu_event, *hc_gpu_module, *hc
     X(event_free, "cuEventDestroy_v2", "hipEventDestroy", (hc_gpu_event))                          \
     X(event_record, "cuEventRecord", "hipEventRecord", (hc_gpu_event, hc_gpu_stream))              \
     X(event_query, "cuEventQuery", "hipEventQuery", (hc_gpu_event))                                \
+    X(event_wait, "cuEventSynchronize", "hipEventSynchronize", (hc_gpu_event))                     \
     X(module_load, "cuModuleLoadData", "hipModuleLoadData", (hc_gpu_module *, const void *image))  \
     X(module_free, "cuModuleUnload", "hipModuleUnload", (hc_gpu_module))                           \
     X(module_function, "cuModuleGetFunction", "hipModuleGetFunction",                              \

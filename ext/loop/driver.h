@@ -118,6 +118,8 @@ void hc__lane_stopped(hc_loop *, hc__lane *, int status, const char *text);
 void hc__lane_queue(hc__lane *, hc__run *);
 int hc__lanes_test(hc_loop *); /* tests what runs, starts what can; 1: something moved */
 void hc__lanes_abandon(hc_loop *);
+int hc__lanes_nap(const hc_loop *); /* 1: a batch waits for what rings no bell */
+void hc__lanes_watch(hc_loop *);    /* what ended batches have launched */
 hc__lane *hc__lane_find(hc_loop *, uint32_t set);
 
 /* perform.c */

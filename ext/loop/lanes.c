@@ -159,6 +159,14 @@ static void finish(hc_loop *loop, hc__lane *lane, int status) {
         finish_stops(loop, lane, HC_OK, NULL);
 }
 
+/* The World breaks, in the words of whoever failed. */
+static void fail(hc_loop *loop, const hc__lane *lane, int status) {
+    const char *text = lane->data ? lane->data->text : NULL;
+    if (!text && loop->parts.net)
+        text = loop->parts.net->text;
+    hc__loop_fail(loop, status, -1, text ? text : hc_status_text(status));
+}
+
 static int test(hc_loop *loop, hc__lane *lane) {
     int moved = 0;
     while (lane->head) {
@@ -166,8 +174,7 @@ static int test(hc_loop *loop, hc__lane *lane) {
         if (progress >= 0)
             progress = lane->data->ops->test(lane->data);
         if (progress < 0 && progress != HC_RESULT_SIZE) { /* with that one the batch has ended all the same */
-            const hc_net *net = loop->parts.net;
-            hc__loop_fail(loop, progress, -1, net && net->text ? net->text : hc_status_text(progress));
+            fail(loop, lane, progress);
             return 1;
         }
         if (progress == HC_IDLE || progress == HC_MOVED)
@@ -184,4 +191,20 @@ int hc__lanes_test(hc_loop *loop) {
         if (loop->lanes[i].head)
             moved |= test(loop, &loop->lanes[i]);
     return moved;
+}
+
+int hc__lanes_nap(const hc_loop *loop) {
+    for (uint32_t i = 0; loop->nrunning && i < loop->nlanes; i++)
+        if (loop->lanes[i].running && loop->lanes[i].data->naps)
+            return 1;
+    return 0;
+}
+
+void hc__lanes_watch(hc_loop *loop) {
+    for (uint32_t i = 0; i < loop->nlanes && !loop->failing; i++) {
+        hc_data *data = loop->lanes[i].used ? loop->lanes[i].data : NULL;
+        int status = data && data->ops->watch ? data->ops->watch(data) : HC_OK;
+        if (status < 0)
+            fail(loop, &loop->lanes[i], status);
+    }
 }

@@ -62,6 +62,7 @@ void hc__loop_watch(hc_loop *loop, uint64_t now) {
         return;
     loop->watched = now;
     watch_node(loop);
+    hc__lanes_watch(loop);
     int asking = asks(loop, now);
     hc__letters_watch(loop, now, asking ? ask : NULL);
     if (!asking)

@@ -194,6 +194,8 @@ struct hc_node_ops {
 typedef struct hc_data hc_data;
 struct hc_data {
     const struct hc_data_ops *ops;
+    const char *text; /* words about the last failure, or NULL */
+    uint8_t naps; /* set while a batch waits for what rings no bell (a device): the driver looks again soon */
 };
 struct hc_data_ops {
     const char *name;
@@ -203,6 +205,9 @@ struct hc_data_ops {
     int (*test)(hc_data *);
     void (*abandon)(hc_data *); /* after a failure: cancel, touch the caller's memory no more */
     void (*free)(hc_data *);
+    /* NULL, or asked now and then: does what was launched by batches that have ended go on? OK, or a status that breaks
+     * the World. */
+    int (*watch)(hc_data *);
 };
 
 /* The host's composition. `node` (owned) covers the set's ranks of this node; `net` (borrowed) may be NULL when

@@ -10,8 +10,8 @@ EXT = Path(__file__).resolve().parents[2] / "ext"
 SOURCES = sorted(EXT.glob("*/*.[ch]"))
 SEES = {  # room: headers of other rooms that it may include
     "core": set(),
-    "cuda": {"core/hc.h"},
     "transport": {"core/hc.h"},
+    "cuda": {"core/hc.h", "transport/transport.h"},
     "loop": {
         "core/hc.h",
         "transport/transport.h",
@@ -19,6 +19,7 @@ SEES = {  # room: headers of other rooms that it may include
         "transport/local.h",
         "transport/control.h",
         "transport/mail.h",
+        "cuda/device.h",
     },
 }
 MPI_HEADER = {"transport/mpi_net.h": {"mpi.h"}}

@@ -60,7 +60,7 @@ static void events_between_streams(void) {
     }
     while (d.event_query(e) == HC_DRIVER_NOT_READY)
         ;
-    CHECK(d.event_query(e) == 0);
+    CHECK(d.event_query(e) == 0 && d.event_wait(e) == 0);
     CHECK(memcmp(up, down, ROUNDS) == 0);
     CHECK(d.event_free(e) == 0 && d.stream_free(s[0]) == 0 && d.stream_free(s[1]) == 0);
     CHECK(d.memory_free(a) == 0 && d.host_free(up) == 0 && d.host_free(down) == 0);
@@ -73,6 +73,17 @@ static void events_that_nobody_recorded(void) {
     CHECK(d.event_new(&e, HC_EVENT_DISABLE_TIMING) == 0 && d.event_query(e) == 0);
     CHECK(d.stream_wait_event(s, e, 0) == 0 && d.event_record(e, s) == 0 && d.event_free(e) == 0);
     CHECK(d.stream_wait(s) == 0 && d.stream_free(s) == 0);
+}
+
+/* Which device is current, and which one an address lies on; the host's lies on none. */
+static void places(void) {
+    hc_gpu_context context = NULL;
+    hc_gpu_address a = new_memory(N);
+    int device = -1, here = -1;
+    CHECK(d.context_now(&context) == 0 && context && d.context_device(&device) == 0 && device == 0);
+    CHECK(d.pointer_fact(&here, HC_POINTER_DEVICE, a + N - 1) == 0 && here == 0);
+    CHECK(d.pointer_fact(&here, HC_POINTER_DEVICE, (hc_gpu_address)(uintptr_t)&device) != 0);
+    CHECK(d.memory_free(a) == 0);
 }
 
 static void misuse(void) {
@@ -121,6 +132,7 @@ int main(int argc, char **argv) {
         order_in_a_stream();
         events_between_streams();
         events_that_nobody_recorded();
+        places();
         misuse();
     }
     printf("%s %d, %d devices\n", hc_vendor_name(d.vendor), d.version, d.devices);

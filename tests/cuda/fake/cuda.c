@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100 };
+enum { INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_CONTEXT = 201 };
 
 typedef struct work {
     struct work *next;
@@ -40,12 +40,14 @@ typedef struct event {
 typedef struct block {
     struct block *next;
     uint64_t address, bytes;
+    int device;
 } block;
 
 static pthread_mutex_t lock;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static stream *streams, default_stream = {.tail = &default_stream.head};
 static block *blocks;
+static char contexts[16]; /* of the devices: their addresses only */
 static __thread void *current;
 static uint64_t random_state;
 static int eager, broken, fail_status, fail_after;
@@ -197,7 +199,6 @@ int fake_device_pci(char *id, int room, int device) {
 
 int fake_context_retain(hc_gpu_context *context, int device) {
     ENTER("cuDevicePrimaryCtxRetain", "hipDevicePrimaryCtxRetain");
-    static char contexts[16];
     *context = &contexts[device];
     return leave(0);
 }
@@ -213,6 +214,18 @@ int fake_context_use(hc_gpu_context context) {
     return leave(0);
 }
 
+int fake_context_now(hc_gpu_context *context) {
+    *context = current;
+    return 0;
+}
+
+int fake_context_device(int *device) {
+    if (!current)
+        return INVALID_CONTEXT;
+    *device = (int)((char *)current - contexts);
+    return 0;
+}
+
 int fake_memory_new(hc_gpu_address *address, size_t bytes) {
     ENTER("cuMemAlloc_v2", "hipMalloc");
     void *memory = NULL;
@@ -220,7 +233,10 @@ int fake_memory_new(hc_gpu_address *address, size_t bytes) {
         return leave(current && bytes ? OUT_OF_MEMORY : INVALID_VALUE);
     memset(memory, 0xCD, bytes); /* nobody may count on zeros */
     block *b = malloc(sizeof *b);
-    *b = (block){.next = blocks, .address = (uint64_t)(uintptr_t)memory, .bytes = bytes};
+    *b = (block){.next = blocks,
+                 .address = (uint64_t)(uintptr_t)memory,
+                 .bytes = bytes,
+                 .device = (int)((char *)current - contexts)};
     blocks = b;
     *address = b->address;
     return leave(0);
@@ -270,11 +286,24 @@ static int run_copy(void *data) {
     return 1;
 }
 
-static int lies_in_a_block(uint64_t address, size_t bytes) {
-    for (block *b = blocks; b; b = b->next)
+static const block *block_with(uint64_t address, size_t bytes) {
+    for (const block *b = blocks; b; b = b->next)
         if (address >= b->address && bytes <= b->bytes && address - b->address <= b->bytes - bytes)
-            return 1;
-    return 0;
+            return b;
+    return NULL;
+}
+
+static int lies_in_a_block(uint64_t address, size_t bytes) {
+    return block_with(address, bytes) != NULL;
+}
+
+int fake_pointer_fact(void *fact, int attribute, hc_gpu_address address) {
+    ENTER("cuPointerGetAttribute", "hipPointerGetAttribute");
+    const block *b = block_with(address, 1);
+    if (!b || attribute != HC_POINTER_DEVICE)
+        return leave(INVALID_VALUE);
+    *(int *)fact = b->device;
+    return leave(0);
 }
 
 /* Bytes move when the stream comes to it, not now: what the host changes meanwhile is copied changed. */
@@ -318,13 +347,18 @@ int fake_stream_new(hc_gpu_stream *handle, unsigned flags, int priority) {
     return leave(0);
 }
 
+/* Something runs; where nothing can, another rank is awaited. */
+static void give_way(void) {
+    if (sweep() > 0)
+        return;
+    pthread_mutex_unlock(&lock);
+    sched_yield();
+    pthread_mutex_lock(&lock);
+}
+
 static int drain(const stream *s) {
     while (s->head && !broken)
-        if (sweep() == 0) { /* it waits for another rank */
-            pthread_mutex_unlock(&lock);
-            sched_yield();
-            pthread_mutex_lock(&lock);
-        }
+        give_way();
     return broken;
 }
 
@@ -413,6 +447,14 @@ int fake_stream_wait_event(hc_gpu_stream s, hc_gpu_event handle, unsigned flags)
     ENTER("cuStreamWaitEvent", "hipStreamWaitEvent");
     (void)flags;
     return leave(enqueue_ticket(s, handle, run_wait));
+}
+
+int fake_event_wait(hc_gpu_event handle) {
+    ENTER("cuEventSynchronize", "hipEventSynchronize");
+    const event *e = handle;
+    while (e->reached < e->recorded && !broken)
+        give_way();
+    return leave(broken);
 }
 
 int fake_event_query(hc_gpu_event handle) {
