@@ -9,7 +9,7 @@
 #include "pack_job.h"
 
 typedef struct hc_pack_tensor {
-    hc_gpu_address address; /* of its first element; may be 0 where count is */
+    hc_gpu_address address; /* of its first element; 0: it has its place in the buffer, and is not moved */
     int64_t count;          /* elements */
 } hc_pack_tensor;
 
@@ -28,7 +28,7 @@ const char *hc_pack_kernel_name(int kernel); /* "hc_pack_f32_f16" */
  * but floats, scaling of integers. */
 int hc_pack_choose(int tensor, int buffer, double scale, int unpack, hc_pack_kind *);
 
-/* Fills `entries` (room for n) with the tensors that have elements, one after another in the buffer, each at a multiple
+/* Fills `entries` (room for n) with the tensors that are to move, all one after another in the buffer, each at a multiple
  * of 16 bytes; the layout depends on the counts only, so that it is the same on all ranks. Their number, or INVALID
  * for a negative count or more than 64 GiB. *chunks and *bytes (of the buffer) are set. */
 int hc_pack_plan(const hc_pack_tensor *, int n, const hc_pack_kind *, hc_pack_entry *entries,

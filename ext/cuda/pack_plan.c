@@ -64,11 +64,13 @@ int hc_pack_plan(const hc_pack_tensor *tensors, int n, const hc_pack_kind *kind,
         int64_t units = (parts * size + HC_PACK_UNIT - 1) / HC_PACK_UNIT;
         if (units > UINT32_MAX - place)
             return HC_INVALID;
-        entries[used++] = (hc_pack_entry){.tensor = tensors[i].address,
-                                          .count = (unsigned long long)parts,
-                                          .place = (unsigned)place,
-                                          .first = *chunks};
-        *chunks += (unsigned)((parts + HC_PACK_CHUNK - 1) / HC_PACK_CHUNK);
+        if (tensors[i].address) {
+            entries[used++] = (hc_pack_entry){.tensor = tensors[i].address,
+                                              .count = (unsigned long long)parts,
+                                              .place = (unsigned)place,
+                                              .first = *chunks};
+            *chunks += (unsigned)((parts + HC_PACK_CHUNK - 1) / HC_PACK_CHUNK);
+        }
         place += units;
     }
     *bytes = place * HC_PACK_UNIT;

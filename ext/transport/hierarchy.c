@@ -109,7 +109,8 @@ static void destroy(hc_data *data) {
     free(h);
 }
 
-static const struct hc_data_ops hierarchy_ops = {"hierarchy", start, test, abandon, destroy};
+static const struct hc_data_ops hierarchy_ops = {
+    .name = "hierarchy", .start = start, .test = test, .abandon = abandon, .free = destroy};
 
 /* Rank j of every node that has one, for j my local rank; and rank 0 of every node. */
 static void gather_teams(hc__hierarchy *h) {

@@ -284,7 +284,7 @@ def test_complex_numbers_are_scaled_as_pairs(packer: Packer, dtype: str) -> None
 def test_the_work_is_cut_evenly(library: ctypes.CDLL) -> None:
     """A tensor of a million chunks among small ones: as many chunks as elements need, in order, without a gap."""
     counts = [5, 1_000_000 * CHUNK, 0, CHUNK + 1, 1]
-    tensors = (Tensor * 5)(*((16 * i, n) for i, n in enumerate(counts)))
+    tensors = (Tensor * 5)(*((16 * i, n) for i, n in enumerate(counts, 1)))
     entries, chunks, nbytes, kind = (Entry * 5)(), c_uint(), c_int64(), Kind()
     library.hc_pack_choose(code("float32"), code("float16"), 1.0, 0, ctypes.byref(kind))
     assert library.hc_pack_kernel_name(kind.kernel) == b"hc_pack_f32_f16"
@@ -295,6 +295,17 @@ def test_the_work_is_cut_evenly(library: ctypes.CDLL) -> None:
     assert [e.first for e in entries[:n]] == [0, 1, 1_000_001, 1_000_003]
     assert [e.place * 8 for e in entries[:n]] == starts
     assert (chunks.value, nbytes.value) == (1_000_004, 2 * size)
+
+
+def test_a_tensor_without_an_address_has_its_place(library: ctypes.CDLL) -> None:
+    tensors = (Tensor * 3)((64, 5), (0, 9), (128, 7))
+    entries, chunks, nbytes, kind = (Entry * 3)(), c_uint(), c_int64(), Kind()
+    library.hc_pack_choose(code("float32"), code("float32"), 1.0, 0, ctypes.byref(kind))
+    plan = library.hc_pack_plan(
+        tensors, 3, ctypes.byref(kind), entries, ctypes.byref(chunks), ctypes.byref(nbytes)
+    )
+    assert [(e.tensor, e.place, e.first) for e in entries[:plan]] == [(64, 0, 0), (128, 5, 1)]
+    assert (chunks.value, nbytes.value) == (2, 112)
 
 
 @pytest.mark.parametrize("in_table", [False, True])

@@ -6,6 +6,9 @@
 #define HC_EMULATED_H
 
 #include "net_threads.h"
+#ifdef ON_DEVICE
+#include "../cuda/on_device.h"
+#endif
 
 /* The job: set by main, read by all ranks. */
 static int32_t size, nodes, node_of[MAX_RANKS], ranks_on[MAX_RANKS];
@@ -19,6 +22,9 @@ typedef struct rank_state {
     hc_home *home;
     hc_node *node;
     hc_data *data;
+#ifdef ON_DEVICE
+    on_device device;
+#endif
 } rank_state;
 
 /* LAYOUT: the node of each rank, as in 0,0,1,1. */
@@ -65,25 +71,40 @@ static inline void make_rank(rank_state *s, int32_t rank, uint64_t noise, hc_net
     config.node_of = node_of;
     int status = hc_hierarchy_new(&config, s->node, nodes > 1 ? net : NULL, &hc_host_memory, &s->data);
     CHECK(status == HC_OK, "hierarchy: %s", hc_status_name(status));
+#ifdef ON_DEVICE
+    s->data = device_open(&s->device, &config, s->data, nodes > 1 ? net : NULL);
+#endif
 }
 
 static inline void drop_rank(rank_state *s) {
     s->data->ops->free(s->data);
+#ifdef ON_DEVICE
+    device_close(&s->device);
+#endif
     hc_home_free(s->home);
 }
 
-/* HC_DONE, or a status. */
-static inline int run_batch(rank_state *s, hc_batch *batch) {
-    int status = s->data->ops->start(s->data, batch);
+static inline int run_here(hc_data *data, hc_batch *batch, void *context) {
+    rank_state *s = context;
+    int status = data->ops->start(data, batch);
     for (int64_t turn = 0; status >= 0 && status != HC_DONE; turn++) {
         if (s->noise)
             dawdle(&s->noise);
         else if (status == HC_IDLE)
             sched_yield();
-        status = s->data->ops->test(s->data);
+        status = data->ops->test(data);
         CHECK(turn < 3000000, "stuck in a batch of %s", hc_operation_name(batch->operation));
     }
     return status;
+}
+
+/* HC_DONE, or a status. */
+static inline int run_batch(rank_state *s, hc_batch *batch) {
+#ifdef ON_DEVICE
+    return run_on_device(&s->device, batch, run_here, s);
+#else
+    return run_here(s->data, batch, s);
+#endif
 }
 
 /* A float32 sum in place. */

@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * device.c - the devices that this process has opened: one entry a number, shared by all who open it.
+ */
+#include "device_own.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define OUT_OF_MEMORY 2 /* the driver's status, of CUDA and HIP */
+
+typedef struct block {
+    struct block *next;
+    void *memory;
+    size_t bytes;
+    enum hc__memory_kind kind;
+    uint8_t taken;
+    hc_gpu_event used; /* of a result: the last work that may read it; or NULL */
+} block;
+
+typedef struct device {
+    hc_device base;
+    struct device *next;
+    int users;
+    pthread_mutex_t lock; /* of blocks and packer */
+    block *blocks;
+    hc_packer packer;
+} device;
+
+static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+static device *devices; /* open ones: contexts, streams and memory of a driver are the process's, too */
+
+static device *device_of(hc_device *base) {
+    return (device *)base;
+}
+
+/* ---- failures -------------------------------------------------------------------------------------------- */
+
+int hc__device_failed(const hc_device *d, int status, const char *what, char *text, size_t room) {
+    if (!status)
+        return HC_OK;
+    snprintf(text, room, "device %d (%s): %s: %s (%d)", d->number, d->pci, what,
+             hc_driver_text(&d->driver, status), status);
+    return status == OUT_OF_MEMORY ? HC_NO_MEMORY : HC_TRANSPORT;
+}
+
+static int refuse(char *why, const char *text, const char *remedy) {
+    snprintf(why, HC_DEVICE_WHY, "%s (%s)", text, remedy);
+    return HC_UNSUPPORTED;
+}
+
+/* ---- opening and closing ----------------------------------------------------------------------------------- */
+
+hc_gpu_context hc_device_enter(const hc_device *d) {
+    hc_gpu_context before = NULL;
+    d->driver.context_now(&before);
+    if (before != d->context)
+        d->driver.context_use(d->context);
+    return before;
+}
+
+void hc_device_leave(const hc_device *d, hc_gpu_context before) {
+    if (before != d->context)
+        d->driver.context_use(before);
+}
+
+int hc_device_of(const hc_device *d, const void *address) {
+    int number = -1;
+    return d->driver.pointer_fact(&number, HC_POINTER_DEVICE, hc__address(address)) == 0 ? number : -1;
+}
+
+/* The primary context, made by whoever is first, and the kernels in it. */
+static int begin(device *d, char *why) {
+    hc_driver *driver = &d->base.driver;
+    char text[512] = "";
+    int handle = 0, status = driver->device_get(&handle, d->base.number);
+    if (!status)
+        status = driver->device_pci(d->base.pci, (int)sizeof d->base.pci, handle);
+    if (!status)
+        status = driver->context_retain(&d->base.context, handle);
+    status = hc__device_failed(&d->base, status, "it cannot be used", text, sizeof text);
+    if (status == HC_OK) {
+        hc_gpu_context before = hc_device_enter(&d->base);
+        status = hc_packer_open(&d->packer, driver);
+        if (status < 0) {
+            snprintf(text, sizeof text, "device %d (%s): %s", d->base.number, d->base.pci, d->packer.text);
+            hc_packer_close(&d->packer);
+        }
+        hc_device_leave(&d->base, before);
+        if (status < 0)
+            driver->context_release(handle);
+    }
+    return status < 0 ? refuse(why, text, "`nvidia-smi` (AMD: `rocm-smi`) on this node tells more") : HC_OK;
+}
+
+/* The number that was asked for, checked. */
+static int find_number(const hc_driver *driver, int number, char *why) {
+    int current = 0;
+    char text[128];
+    if (number == HC_DEVICE_CURRENT)
+        number = driver->context_device(&current) == 0 ? current : 0;
+    if (number >= 0 && number < driver->devices)
+        return number;
+    snprintf(text, sizeof text, "there is no device %d: this process sees %d", number, driver->devices);
+    return refuse(why, text,
+                  "CUDA_VISIBLE_DEVICES, or the job's --gpus-per-task, says which; hpccoll info lists them");
+}
+
+static device *find(hc_vendor vendor, int number) {
+    device *d = devices;
+    while (d && (d->base.driver.vendor != vendor || d->base.number != number))
+        d = d->next;
+    return d;
+}
+
+static int open_number(const hc_driver *driver, int number, hc_device **out, char *why) {
+    number = find_number(driver, number, why);
+    if (number < 0)
+        return number;
+    device *d = find(driver->vendor, number);
+    if (!d) {
+        d = calloc(1, sizeof *d);
+        if (!d)
+            return refuse(why, "out of memory", "free some");
+        d->base.driver = *driver;
+        d->base.number = number;
+        int status = begin(d, why);
+        if (status < 0) {
+            free(d);
+            return status;
+        }
+        pthread_mutex_init(&d->lock, NULL);
+        d->next = devices;
+        devices = d;
+    }
+    d->users++;
+    *out = &d->base;
+    return HC_OK;
+}
+
+static int open_any(int number, const void *address, hc_vendor vendor, const char *library, hc_device **out,
+                    char *why) {
+    hc_device *asked = malloc(sizeof *asked); /* its texts are large */
+    *out = NULL;
+    if (!asked)
+        return refuse(why, "out of memory", "free some");
+    pthread_mutex_lock(&opening);
+    int status = hc_driver_open(&asked->driver, vendor, library);
+    if (status < 0)
+        refuse(why, asked->driver.library.text, asked->driver.library.remedy);
+    else if (address && (number = hc_device_of(asked, address)) < 0) {
+        refuse(why, "the address is on no device", "bring arrays of CuPy or PyTorch, or on the host");
+        status = HC_INVALID;
+    } else
+        status = open_number(&asked->driver, number, out, why);
+    pthread_mutex_unlock(&opening);
+    free(asked);
+    return status;
+}
+
+int hc_device_open(int number, hc_vendor vendor, const char *library, hc_device **out, char *why) {
+    return open_any(number, NULL, vendor, library, out, why);
+}
+
+int hc_device_open_at(const void *address, hc_vendor vendor, const char *library, hc_device **out,
+                      char *why) {
+    return open_any(HC_DEVICE_CURRENT, address, vendor, library, out, why);
+}
+
+/* ---- memory -------------------------------------------------------------------------------------------------- */
+
+static void free_block(device *d, block **at) {
+    block *b = *at;
+    *at = b->next;
+    if (b->kind == HC__PINNED)
+        d->base.driver.host_free(b->memory);
+    else
+        d->base.driver.memory_free(hc__address(b->memory));
+    if (b->used)
+        d->base.driver.event_free(b->used);
+    free(b);
+}
+
+/* Nobody has it, and nothing that was launched uses it. */
+static int is_free(const device *d, const block *b) {
+    return !b->taken && (!b->used || d->base.driver.event_query(b->used) == 0);
+}
+
+/* The smallest that fits, and is not twice too large: what is kept for large ones is not given to small ones. */
+static block *find_free(const device *d, enum hc__memory_kind kind, size_t bytes) {
+    block *best = NULL;
+    for (block *b = d->blocks; b; b = b->next)
+        if (b->kind == kind && b->bytes >= bytes && b->bytes / 2 <= bytes &&
+            (!best || b->bytes < best->bytes) && is_free(d, b))
+            best = b;
+    return best;
+}
+
+static int new_memory(const device *d, enum hc__memory_kind kind, size_t bytes, void **memory) {
+    if (kind == HC__PINNED)
+        return d->base.driver.host_new(memory, bytes, HC_HOST_MEMORY_PORTABLE);
+    hc_gpu_address address = 0;
+    int status = d->base.driver.memory_new(&address, bytes);
+    *memory = (void *)(uintptr_t)address;
+    return status;
+}
+
+/* A last resort, which waits for the device. */
+static int free_unused(device *d) {
+    int freed = 0;
+    for (block **at = &d->blocks; *at;)
+        if (is_free(d, *at)) {
+            free_block(d, at);
+            freed = 1;
+        } else
+            at = &(*at)->next;
+    return freed;
+}
+
+static block *new_block(device *d, enum hc__memory_kind kind, size_t bytes) {
+    block *b = calloc(1, sizeof *b);
+    if (!b)
+        return NULL;
+    int status = new_memory(d, kind, bytes, &b->memory);
+    if (status && free_unused(d))
+        status = new_memory(d, kind, bytes, &b->memory);
+    if (status) {
+        free(b);
+        return NULL;
+    }
+    b->kind = kind;
+    b->bytes = bytes;
+    b->next = d->blocks;
+    d->blocks = b;
+    return b;
+}
+
+int hc__device_take(hc_device *base, enum hc__memory_kind kind, size_t bytes, void **memory) {
+    device *d = device_of(base);
+    bytes = (bytes + 511) / 512 * 512 + (bytes == 0) * 512;
+    pthread_mutex_lock(&d->lock);
+    block *b = find_free(d, kind, bytes);
+    if (!b)
+        b = new_block(d, kind, bytes);
+    if (b)
+        b->taken = 1;
+    *memory = b ? b->memory : NULL;
+    pthread_mutex_unlock(&d->lock);
+    return b ? HC_OK : HC_NO_MEMORY;
+}
+
+static block *block_at(const device *d, const void *memory) {
+    block *b = d->blocks;
+    while (b && b->memory != memory)
+        b = b->next;
+    return b;
+}
+
+void hc__device_give(hc_device *base, void *memory) {
+    device *d = device_of(base);
+    if (!memory)
+        return;
+    pthread_mutex_lock(&d->lock);
+    block_at(d, memory)->taken = 0;
+    pthread_mutex_unlock(&d->lock);
+}
+
+void hc_device_result_free(hc_device *base, void *result, hc_gpu_stream stream) {
+    device *d = device_of(base);
+    if (!result)
+        return;
+    hc_gpu_context before = hc_device_enter(base);
+    pthread_mutex_lock(&d->lock);
+    block *b = block_at(d, result);
+    int status = b->used ? 0 : base->driver.event_new(&b->used, HC_EVENT_DISABLE_TIMING);
+    if (!status)
+        status = base->driver.event_record(b->used, stream);
+    b->taken = status != 0; /* nobody knows when it is free: better lost than used twice */
+    pthread_mutex_unlock(&d->lock);
+    hc_device_leave(base, before);
+}
+
+/* ---- the packer ---------------------------------------------------------------------------------------------- */
+
+int hc__device_pack(hc_device *base, const hc_pack_order *order, hc_gpu_stream stream, char *text,
+                    size_t room) {
+    device *d = device_of(base);
+    pthread_mutex_lock(&d->lock);
+    int status = hc_pack_launch(&d->packer, order, stream);
+    if (status < 0)
+        snprintf(text, room, "device %d (%s): %s", base->number, base->pci, d->packer.text);
+    pthread_mutex_unlock(&d->lock);
+    return status;
+}
+
+/* ---- closing ------------------------------------------------------------------------------------------------- */
+
+static void destroy(device *d) {
+    const hc_driver *driver = &d->base.driver;
+    hc_gpu_context before = hc_device_enter(&d->base);
+    while (d->blocks)
+        free_block(d, &d->blocks);
+    hc_packer_close(&d->packer);
+    hc_device_leave(&d->base, before);
+    int handle = 0;
+    if (driver->device_get(&handle, d->base.number) == 0)
+        driver->context_release(handle);
+    pthread_mutex_destroy(&d->lock);
+    free(d);
+}
+
+void hc_device_close(hc_device *base) {
+    if (!base)
+        return;
+    pthread_mutex_lock(&opening);
+    device *d = device_of(base), **at = &devices;
+    if (--d->users == 0) {
+        while (*at != d)
+            at = &(*at)->next;
+        *at = d->next;
+        destroy(d);
+    }
+    pthread_mutex_unlock(&opening);
+}

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * staged_even.c - allreduce, broadcast, reducescatter by way of the host: all ranks know all sizes.
+ *
+ * A reducescatter is an allreduce of which each rank brings only its own rows back to the device: twice the bytes between
+ * the ranks that it needs, no second algorithm, and chunks that are the same on all ranks.
+ */
+#include "staged.h"
+
+#include <stdlib.h>
+
+static int64_t bytes_of(const hc_batch *b, int32_t i) {
+    return b->pieces[i].count * (int64_t)hc_dtype_size(b->dtype);
+}
+
+static int64_t rows_of(const hc_piece *piece) {
+    return piece->row > 0 ? piece->count / piece->row : 0;
+}
+
+/* My rows of a reducescatter: how many, and how many come before. */
+static int64_t share(int64_t rows, int32_t p, int32_t r, int64_t *before) {
+    *before = r * (rows / p) + (r < rows % p ? r : rows % p);
+    return rows / p + (r < rows % p);
+}
+
+static int place_results(hc__staged *s) {
+    for (int32_t i = 0; i < s->batch->npieces; i++) {
+        hc_piece *piece = &s->batch->pieces[i];
+        int64_t before;
+        int status = hc__staged_place(s, piece, share(rows_of(piece), s->size, s->rank, &before));
+        if (status < 0)
+            return status;
+    }
+    return HC_OK;
+}
+
+int hc__even_begin(hc__staged *s) {
+    hc__even *e = &s->even;
+    const hc_batch *b = s->batch;
+    if (b->npieces + 1 > e->room) {
+        int64_t *starts = realloc(e->starts, 2 * ((size_t)b->npieces + 1) * sizeof *starts);
+        if (!starts)
+            return HC_NO_MEMORY;
+        e->starts = starts;
+        e->room = 2 * (b->npieces + 1);
+    }
+    e->starts[0] = 0;
+    for (int32_t i = 0; i < b->npieces; i++)
+        e->starts[i + 1] = e->starts[i] + hc__aligned(bytes_of(b, i));
+    s->chunks = (e->starts[b->npieces] + s->chunk_bytes - 1) / s->chunk_bytes;
+    return b->operation == HC_REDUCESCATTER ? place_results(s) : HC_OK;
+}
+
+/* The tensor in which a byte of the whole lies. */
+static int32_t piece_at(const hc__staged *s, int64_t at) {
+    int32_t low = 0, high = s->batch->npieces;
+    while (high - low > 1) {
+        int32_t middle = low + (high - low) / 2;
+        if (s->even.starts[middle] <= at)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Bytes [from, to) of tensor i, which lie at `place`. */
+typedef struct span {
+    int32_t i;
+    int64_t from, to, place;
+} span;
+
+static int reads(const hc__staged *s, const hc_piece *piece) {
+    return piece->in && (s->batch->operation != HC_BROADCAST || s->rank == s->batch->root);
+}
+
+/* Bytes of the tensor that its result here has: [*from, *to). */
+static int writes(const hc__staged *s, const hc_piece *piece, int64_t *from, int64_t *to) {
+    int64_t size = (int64_t)hc_dtype_size(s->batch->dtype), before;
+    *from = 0;
+    *to = piece->count * size;
+    if (s->batch->operation == HC_REDUCESCATTER) {
+        int64_t rows = share(rows_of(piece), s->size, s->rank, &before), row_bytes = piece->row * size;
+        *from = before * row_bytes;
+        *to = *from + rows * row_bytes;
+        return piece->out && piece->out_capacity == rows * row_bytes;
+    }
+    int is_there = s->batch->operation == HC_BROADCAST && s->rank == s->batch->root &&
+                   piece->out == piece->in;
+    return piece->out && !is_there;
+}
+
+static int add_copies(const hc__staged *s, hc__slot *slot, const span *at) {
+    const hc_piece *piece = &s->batch->pieces[at->i];
+    int64_t first, end;
+    int status = HC_OK;
+    if (reads(s, piece))
+        status = hc__copies_add(&slot->down, (const char *)piece->in + at->from, at->to - at->from,
+                                at->place);
+    if (status < 0 || !writes(s, piece, &first, &end))
+        return status;
+    int64_t from = at->from > first ? at->from : first, to = at->to < end ? at->to : end;
+    if (from >= to)
+        return HC_OK;
+    return hc__copies_add(&slot->up, (const char *)piece->out + from - first, to - from,
+                          at->place + from - at->from);
+}
+
+/* The same range as the host's data plane sees it: in place, in pinned memory. */
+static void cut_piece(const hc__staged *s, hc__slot *slot, const span *at, hc_piece *cut) {
+    const hc_piece *piece = &s->batch->pieces[at->i];
+    int64_t from, to;
+    char *data = slot->stage.host + at->place;
+    int root = s->batch->operation == HC_BROADCAST && s->rank == s->batch->root;
+    *cut = *piece;
+    cut->in = reads(s, piece) ? data : NULL;
+    cut->out = root || writes(s, piece, &from, &to) ? data : NULL;
+    cut->drop = cut->out == NULL;
+    cut->count = (at->to - at->from) / (int64_t)hc_dtype_size(s->batch->dtype);
+    cut->row = 1;
+    cut->out_capacity = at->to - at->from;
+    cut->out_owned = 0;
+}
+
+int hc__even_cut(hc__staged *s, int64_t chunk, hc__slot *slot) {
+    const int64_t *starts = s->even.starts;
+    int64_t begin = chunk * s->chunk_bytes, total = starts[s->batch->npieces];
+    int64_t end = begin + s->chunk_bytes < total ? begin + s->chunk_bytes : total;
+    int32_t first = piece_at(s, begin), last = piece_at(s, end - 1), n = 0;
+    hc_piece *cut = hc__slot_pieces(slot, last - first + 1);
+    int status = cut ? hc__stage_reserve(&slot->stage, end - begin) : HC_NO_MEMORY;
+    slot->batch = *s->batch;
+    slot->batch.operation = s->batch->operation == HC_BROADCAST ? HC_BROADCAST : HC_ALLREDUCE;
+    slot->batch.memory = HC_MEMORY_HOST;
+    slot->batch.ncalls = 0;
+    slot->batch.count = 0;
+    for (int32_t i = first; i <= last && status >= 0; i++) {
+        int64_t size = bytes_of(s->batch, i), lies = starts[i] > begin ? starts[i] : begin;
+        span at = {i, lies - starts[i], end - starts[i] < size ? end - starts[i] : size, lies - begin};
+        if (at.to <= at.from)
+            continue;
+        status = add_copies(s, slot, &at);
+        cut_piece(s, slot, &at, &cut[n]);
+        slot->batch.count += cut[n++].count;
+    }
+    slot->batch.pieces = cut;
+    slot->batch.npieces = n;
+    return status;
+}
