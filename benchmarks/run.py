@@ -56,6 +56,7 @@ CONTESTANTS = (
 QUESTIONS = {  # program: libraries asked
     "small": ("memcpy", "hpccoll", "mpi", "gloo", "horovod"),
     "allreduce": ("memcpy", "hpccoll", "mpi", "gloo", "horovod"),
+    "reducescatter": ("hpccoll", "mpi"),
     "many_tensors": ("memcpy", "hpccoll", "mpi", "gloo", "horovod"),
     "resnet50": ("memcpy", "hpccoll", "mpi", "gloo", "horovod"),
     "overlap": ("hpccoll", "mpi"),

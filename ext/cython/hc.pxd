@@ -58,7 +58,7 @@ cdef extern from "transport.h" nogil:
     ctypedef struct hc_piece:
         const void *data "in"
         void *out
-        int64_t count, row
+        int64_t count, row, rows
         uint8_t out_owned
         int64_t out_capacity
         int64_t out_rows

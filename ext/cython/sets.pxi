@@ -529,4 +529,5 @@ cdef inline int64_t *put_tensor(hc_handle *h, Py_ssize_t at, int64_t *dims, cons
         piece.out, piece.out_capacity = o.data, o.nbytes
     piece.count = i.count
     piece.row = row
+    piece.rows = i.dims[0] if i.ndim else 1
     return dims + i.ndim

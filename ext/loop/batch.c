@@ -57,6 +57,7 @@ static hc_piece joined_piece(const hc__run *b, const hc_request *agreed, const h
     return (hc_piece){
         .count = uneven ? 0 : count,
         .row = agreed->operation == HC_ALLREDUCE ? 1 : row,
+        .rows = uneven || tensor->ndim == 0 ? 0 : tensor->dims[0],
         .drop = 1,
         .send_rows = b->zeros,
         .recv_rows = b->scratch,

@@ -43,15 +43,18 @@ static inline int32_t hc__set_rank(const hc__placement *p, int32_t node, int32_t
 
 /* ---- stages, each a state machine with start and test ------------------------------------------------ */
 
-/* The allreduce pipeline. */
+/* The pipeline of allreduce and of reducescatter between nodes. */
 typedef struct hc__pipeline {
     const hc_batch *batch;
+    int scatters;
+    int64_t *bounds; /* of the parts of a shard; set size + 1 entries */
     int64_t nchunks, depth;
     int64_t reduced, launched, published, spread; /* chunks that have passed each stage here */
     hc__allreduce *lanes;                         /* chunk c runs on lane c % nlanes */
     int32_t nlanes;
-    hc_batch cut; /* reducescatter: the same batch in pieces of one's own */
+    hc_batch cut; /* reducescatter: the same batch, its pieces cut and sorted by node */
     hc_piece *cut_pieces;
+    int32_t room; /* of cut_pieces */
 } hc__pipeline;
 
 /* Everybody's bytes to everybody, of lengths that all know. */
@@ -139,7 +142,10 @@ struct hc__hierarchy {
     hc__scatter scatter;
 };
 
-int hc__pipeline_start(hc__hierarchy *, const hc_batch *);
+/* parts NULL: an allreduce. The bounds are copied nowhere: they stay until the end. */
+int hc__pipeline_start(hc__hierarchy *, const hc_batch *, const hc_parts *parts);
+/* Bounds of all parts to those of the nodes, in place. */
+void hc__nodes_bounds(const hc__hierarchy *, int64_t *bounds);
 int hc__pipeline_test(hc__hierarchy *);
 void hc__pipeline_abandon(hc__hierarchy *);
 void hc__pipeline_free(hc__hierarchy *);

@@ -39,7 +39,7 @@ static int begin_counts(hc__hierarchy *h) {
     if (!a->own || !a->rows)
         return HC_NO_MEMORY;
     for (int32_t i = 0; i < b->npieces; i++)
-        a->own[i] = b->pieces[i].in && b->pieces[i].row > 0 ? b->pieces[i].count / b->pieces[i].row : 0;
+        a->own[i] = b->pieces[i].in ? b->pieces[i].rows : 0;
     for (int32_t r = 0; r < h->place.size; r++)
         h->gather.lengths[r] = (int64_t)(n * sizeof *a->own);
     return hc__gather_start(h, a->own, a->rows);

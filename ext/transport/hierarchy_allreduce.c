@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hierarchy_allreduce.c - chunks of a batch through node, net and node again, all stages at once.
+ * hierarchy_allreduce.c - chunks of a batch through node, net and node again, all stages at once: an allreduce, or a
+ * reducescatter between nodes.
  *
  *     chunk c + 2     packed and reduced in the node
  *     chunk c + 1     its rail's shard under way between the nodes
@@ -43,11 +44,16 @@ static int make_lanes(hc__hierarchy *h, int64_t wanted) {
     return HC_OK;
 }
 
-int hc__pipeline_start(hc__hierarchy *h, const hc_batch *batch) {
+int hc__pipeline_start(hc__hierarchy *h, const hc_batch *batch, const hc_parts *parts) {
     hc__pipeline *p = &h->pipeline;
     p->batch = batch;
+    p->scatters = parts != NULL;
     p->reduced = p->launched = p->published = p->spread = 0;
-    int status = h->node->ops->open(h->node, batch, h->rails, choose_chunk(h, batch), &p->nchunks);
+    if (!p->bounds)
+        p->bounds = malloc(((size_t)h->place.size + 1) * sizeof *p->bounds);
+    if (!p->bounds)
+        return HC_NO_MEMORY;
+    int status = h->node->ops->open(h->node, batch, parts, h->rails, choose_chunk(h, batch), &p->nchunks);
     if (status < 0)
         return status;
     p->depth = h->node->ops->depth(h->node);
@@ -71,19 +77,25 @@ static int reduce_next(hc__hierarchy *h) {
     return HC_MOVED;
 }
 
+static int launch(hc__hierarchy *h, hc__allreduce *lane, void *data) {
+    const hc__pipeline *p = &h->pipeline;
+    const hc_batch *b = p->batch;
+    int algorithm = b->deterministic ? HC__DIRECT : h->algorithm;
+    if (p->scatters) {
+        hc__nodes_bounds(h, p->bounds);
+        return hc__reduce_scatter_start(lane, data, p->bounds, b->wire_dtype, b->reduction, algorithm);
+    }
+    return hc__allreduce_start(lane, data, p->bounds[1], b->wire_dtype, b->reduction, algorithm);
+}
+
 static int launch_next(hc__hierarchy *h) {
     hc__pipeline *p = &h->pipeline;
-    const hc_batch *b = p->batch;
     void *data = NULL;
-    int64_t elements = 0;
     if (p->launched == p->reduced || p->launched == p->published + p->nlanes)
         return HC_IDLE;
-    int status = h->node->ops->shard(h->node, p->launched, &data, &elements);
-    if (status < 0)
-        return status;
-    int algorithm = b->deterministic ? HC__DIRECT : h->algorithm;
-    status = hc__allreduce_start(lane(p, p->launched), data, elements, b->wire_dtype, b->reduction,
-                                 algorithm);
+    int status = h->node->ops->shard(h->node, p->launched, &data, p->bounds);
+    if (status >= 0)
+        status = launch(h, lane(p, p->launched), data);
     if (status < 0)
         return status;
     p->launched++;
@@ -153,5 +165,6 @@ void hc__pipeline_free(hc__hierarchy *h) {
     for (int32_t i = 0; i < h->pipeline.nlanes; i++)
         hc__allreduce_free(&h->pipeline.lanes[i]);
     free(h->pipeline.lanes);
+    free(h->pipeline.bounds);
     free(h->pipeline.cut_pieces);
 }

@@ -2,64 +2,136 @@
  *
  * hierarchy_scatter.c - reducescatter: rows are summed, each rank keeps its own.
  *
- * Inside one node the node scatters by itself, tensor by tensor. Between nodes the allreduce pipeline runs, on
- * pieces cut so that only the own rows have somewhere to go: 2(N - 1)/N of the bytes cross the wire where
- * (N - 1)/N could do, and in return uneven nodes, groups and narrow types need no second algorithm.
+ * Inside one node the node scatters by itself, tensor by tensor. Between nodes the allreduce's pipeline runs, but its
+ * network stage sends each node its own rows only: a node sends what belongs to the others, and no byte twice.
  */
 #include "hierarchy.h"
 
 #include <stdlib.h>
 
-static int64_t rows_of(const hc_piece *piece) {
-    return piece->row > 0 ? piece->count / piece->row : 0;
+/* ---- between nodes --------------------------------------------------------------------------------------- */
+
+/* The pipeline's batch for a reducescatter is this one, cut and sorted by node. A part of it is what belongs to one rank,
+ * so that all ranks of a node copy their results out at the same time; where ranks are many, and a rank's window of a
+ * chunk would be a line or two, what belongs to one node, piece after piece. A cut of a piece goes as far as the ranks
+ * of the part follow one another in the set; mine is one of its own, the only one with somewhere to go. */
+#ifndef RANKS_MANY
+#define RANKS_MANY 64
+#endif
+
+static int part_is_a_rank(const hc__hierarchy *h) {
+    return h->place.size <= RANKS_MANY;
 }
 
-/* cut = three pieces of one: the rows before mine, mine, and those after. */
-static void cut_piece(const hc__hierarchy *h, const hc_piece *piece, void *out, hc_piece *cut) {
-    int64_t size = (int64_t)hc_dtype_size(h->batch->dtype);
-    int64_t begin = hc__share_begin(rows_of(piece), h->place.size, h->place.rank) * piece->row;
-    int64_t end = hc__share_begin(rows_of(piece), h->place.size, h->place.rank + 1) * piece->row;
-    int64_t at[4] = {0, begin, end, piece->count};
-    for (int i = 0; i < 3; i++) {
-        cut[i] = *piece;
-        cut[i].in = piece->in ? (const char *)piece->in + at[i] * size : NULL;
-        cut[i].count = at[i + 1] - at[i];
-        cut[i].out = i == 1 ? out : NULL;
-        cut[i].drop = cut[i].out == NULL;
+void hc__nodes_bounds(const hc__hierarchy *h, int64_t *bounds) {
+    for (int32_t node = 0; part_is_a_rank(h) && node <= h->place.nodes; node++)
+        bounds[node] = bounds[h->place.first[node]];
+}
+
+/* One past the last of node's ranks, from its j-th on and before its end-th, whose shares are one cut. */
+static int32_t cut_end(const hc__hierarchy *h, int32_t node, int32_t j, int32_t end) {
+    int32_t first = hc__set_rank(&h->place, node, j), last = j + 1;
+    while (first != h->place.rank && last < end && hc__set_rank(&h->place, node, last) == first + last - j &&
+           hc__set_rank(&h->place, node, last) != h->place.rank)
+        last++;
+    return last;
+}
+
+/* The shares of node's ranks j to end - 1 of a piece. */
+static hc_piece cut_piece(const hc__hierarchy *h, const hc_piece *piece, int32_t node, int32_t j,
+                          int32_t end) {
+    int64_t rows = piece->rows;
+    int32_t first = hc__set_rank(&h->place, node, j), last = first + end - j;
+    int64_t at = hc__share_begin(rows, h->place.size, first) * piece->row;
+    hc_piece cut = *piece;
+    cut.count = hc__share_begin(rows, h->place.size, last) * piece->row - at;
+    if (piece->in)
+        cut.in = (const char *)piece->in + at * (int64_t)hc_dtype_size(h->batch->dtype);
+    int64_t bytes = cut.count * (int64_t)hc_dtype_size(h->batch->dtype);
+    int fits = piece->out_owned || piece->out_capacity == bytes; /* else hc__place_result() has noted it */
+    if (first != h->place.rank || !fits)
+        cut.out = NULL;
+    cut.drop = cut.out == NULL;
+    return cut;
+}
+
+/* The shares of node's ranks j to end - 1, of all pieces, behind what the batch has; without `pieces` only counted. */
+static void cut_part(const hc__hierarchy *h, hc_batch *cut, int32_t node, int32_t j, int32_t end) {
+    for (int32_t i = 0; i < h->batch->npieces; i++)
+        for (int32_t k = j, next; k < end; k = next) {
+            next = cut_end(h, node, k, end);
+            hc_piece piece = cut_piece(h, &h->batch->pieces[i], node, k, next);
+            if (cut->pieces)
+                cut->pieces[cut->npieces] = piece;
+            cut->npieces++;
+            cut->count += piece.count;
+        }
+}
+
+/* Part after part. */
+static hc_parts cut_batch(hc__hierarchy *h, hc_batch *cut, int64_t *bounds) {
+    const hc__placement *p = &h->place;
+    hc_parts parts = {.bounds = bounds};
+    cut->npieces = 0;
+    cut->count = 0;
+    for (int32_t node = 0; node < p->nodes; node++) {
+        int32_t ranks = p->first[node + 1] - p->first[node];
+        if (node == p->node)
+            parts.own = parts.n;
+        for (int32_t j = 0, end; j < ranks; j = end) {
+            end = part_is_a_rank(h) ? j + 1 : ranks;
+            bounds[parts.n++] = cut->count;
+            cut_part(h, cut, node, j, end);
+        }
+        if (node == p->node)
+            parts.own_end = parts.n;
     }
+    bounds[parts.n] = cut->count;
+    return parts;
+}
+
+static int reserve_cuts(hc__pipeline *p, int32_t cuts) {
+    if (cuts <= p->room)
+        return HC_OK;
+    hc_piece *pieces = realloc(p->cut_pieces, (size_t)cuts * sizeof *pieces);
+    if (!pieces)
+        return HC_NO_MEMORY;
+    p->cut_pieces = pieces;
+    p->room = cuts;
+    return HC_OK;
 }
 
 static int start_between_nodes(hc__hierarchy *h) {
     hc__pipeline *p = &h->pipeline;
-    const hc_batch *b = h->batch;
-    hc_piece *cut = realloc(p->cut_pieces, 3 * (size_t)b->npieces * sizeof *cut);
-    if (!cut)
-        return HC_NO_MEMORY;
-    p->cut_pieces = cut;
-    p->cut = *b;
-    p->cut.pieces = cut;
-    p->cut.npieces = 3 * b->npieces;
-    p->cut.count = 0;
-    for (int32_t i = 0; i < b->npieces; i++) {
-        hc_piece *piece = &b->pieces[i];
+    int status = HC_OK;
+    for (int32_t i = 0; i < h->batch->npieces && status >= 0; i++) {
+        hc_piece *piece = &h->batch->pieces[i];
         void *out;
-        int64_t rows = hc__share(rows_of(piece), h->place.size, h->place.rank);
-        int status = hc__place_result(h, piece, rows, NULL, &out);
-        if (status < 0)
-            return status;
-        cut_piece(h, piece, out, cut + 3 * i);
-        p->cut.count += piece->count;
+        int64_t rows = hc__share(piece->rows, h->place.size, h->place.rank);
+        status = hc__place_result(h, piece, rows, NULL, &out);
     }
-    return hc__pipeline_start(h, &p->cut);
+    if (status < 0)
+        return status;
+    p->cut = *h->batch;
+    p->cut.pieces = NULL;
+    cut_batch(h, &p->cut, h->streams);
+    status = reserve_cuts(p, p->cut.npieces);
+    if (status < 0)
+        return status;
+    p->cut.pieces = p->cut_pieces;
+    hc_parts parts = cut_batch(h, &p->cut, h->streams);
+    return hc__pipeline_start(h, &p->cut, &parts);
 }
 
-/* The next tensor's scatter inside the node; the batch it is given is cut, as above, to one piece. */
+/* ---- inside a node --------------------------------------------------------------------------------------- */
+
+/* The next tensor's scatter inside the node; the batch it is given is cut to one piece. */
 static int scatter_next(hc__hierarchy *h) {
     hc__scatter *s = &h->scatter;
     hc_piece *piece = &h->batch->pieces[s->piece];
     if (!s->placed) {
         void *out;
-        int64_t rows = rows_of(piece);
+        int64_t rows = piece->rows;
         int status = hc__place_result(h, piece, hc__share(rows, h->place.size, h->place.rank), NULL, &out);
         if (status < 0)
             return status;

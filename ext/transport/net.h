@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * net.h - allreduce among nodes over point-to-point messages: private to the net_*.c and hierarchy_*.c files.
+ * net.h - allreduce and reduce-scatter among nodes over point-to-point messages: private to the net_*.c and
+ * hierarchy_*.c files.
  *
  * An algorithm is a function that is called once a round: it does the arithmetic of what the last round
  * received and posts the messages of the next. All that is posted in a round forms a bundle; the frame
@@ -78,6 +79,9 @@ typedef struct hc__net_model {
 double hc__net_cost(const hc__net_model *, int algorithm, int32_t n, int64_t count, int dtype);
 /* The cheapest. A pure function of what all members know, so that all choose alike. */
 int hc__net_choose(const hc__net_model *, int32_t n, int64_t count, int dtype);
+/* The same of a reduce-scatter: the first half of an allreduce, by "direct", "ring" or "rabenseifner". */
+double hc__net_scatter_cost(const hc__net_model *, int algorithm, int32_t n, int64_t count, int dtype);
+int hc__net_choose_scatter(const hc__net_model *, int32_t n, int64_t count, int dtype);
 /* Whether "direct" sends everything to everybody in one round (equal bits, other cost). */
 int hc__direct_whole(const hc__net_model *, int32_t n, int64_t count, int dtype);
 
@@ -86,7 +90,7 @@ int hc__accumulation_dtype(int dtype);
 /* First element of part i of n (i == n: count). Parts start on multiples of 64 elements. */
 int64_t hc__part(int64_t count, int32_t n, int32_t i);
 
-/* ---- one allreduce in flight ------------------------------------------------------------------------ */
+/* ---- one allreduce or reduce-scatter in flight ------------------------------------------------------- */
 
 typedef struct hc__allreduce {
     /* set once by init */
@@ -96,6 +100,7 @@ typedef struct hc__allreduce {
     hc__bundle bundle;
     void *work_memory, *scratch_memory; /* grown as needed, kept from one use to the next */
     int64_t work_room, scratch_room;
+    int64_t *bounds; /* reduce-scatter: where each member's part begins; n + 1 entries */
     /* one use */
     int (*round)(struct hc__allreduce *, int32_t);
     void *data;    /* count elements of dtype */
@@ -106,6 +111,7 @@ typedef struct hc__allreduce {
     uint8_t dtype, reduction;
     uint8_t kind;  /* what the algorithm works in: dtype, or its accumulation type */
     uint8_t whole; /* direct: one round */
+    uint8_t scatters;
     uint8_t running;
 } hc__allreduce;
 
@@ -114,6 +120,10 @@ void hc__allreduce_init(hc__allreduce *, const hc__team *, const hc__net_model *
  * once; all members end with equal bits. algorithm may be HC__AUTO. The data belongs to it until test says
  * HC_DONE. */
 int hc__allreduce_start(hc__allreduce *, void *data, int64_t count, int dtype, int reduction, int algorithm);
+/* The same, but member i ends with the elements [bounds[i], bounds[i + 1]) only; the rest of its data is lost.
+ * bounds (n + 1 entries, from 0) is copied. "recursive_doubling" has no such half: "rabenseifner" stands for it. */
+int hc__reduce_scatter_start(hc__allreduce *, void *data, const int64_t *bounds, int dtype, int reduction,
+                             int algorithm);
 int hc__allreduce_test(hc__allreduce *);
 void hc__allreduce_abandon(hc__allreduce *);
 void hc__allreduce_free(hc__allreduce *);
@@ -124,6 +134,8 @@ int hc__round_direct(hc__allreduce *, int32_t round);
 int hc__round_ring(hc__allreduce *, int32_t round);
 int hc__round_rabenseifner(hc__allreduce *, int32_t round);
 
+/* Where member i's part begins (i == n: where the last one ends). */
+int64_t hc__part_of(const hc__allreduce *, int32_t i);
 /* What the algorithms share: elements [at, at + n) of work to and from a member, and the sum of what lies in
  * scratch into work (`first`: the received operand is the left one). */
 int hc__send_part(hc__allreduce *, int32_t member, int64_t at, int64_t n);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * net_allreduce.c - the frame of the allreduce algorithms: types in and out, rounds in between.
+ * net_allreduce.c - the frame of the algorithms: types in and out, rounds in between.
  *
  * Where roundings happen: sums are formed in the accumulation type, and rounded once, at the end, by each member or
- * before it is sent. So all members hold equal bits, whatever the algorithm.
+ * before it is sent. So all members hold equal bits, whatever the algorithm. A reduce-scatter is the first half of the same rounds.
  */
 #include "net.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static int (*const rounds[])(hc__allreduce *, int32_t) = {
@@ -35,33 +36,32 @@ static int reserve(const hc_memory *memory, void **at, int64_t *room, int64_t by
 }
 
 /* What is received and not yet summed. */
-static int64_t scratch_elements(const hc__allreduce *a) {
-    int32_t n = a->team->n;
+static int64_t scratch_elements(const hc__allreduce *a, int algorithm) {
+    int32_t n = a->team->n, me = a->team->me;
     if (a->whole)
         return a->count * (n - 1);
-    int64_t parts = hc__part(a->count, n, 1) * n;
-    return parts > a->count ? parts : a->count;
+    int64_t parts = (hc__part_of(a, me + 1) - hc__part_of(a, me)) * (n - 1);
+    return algorithm == HC__DIRECT || parts > a->count ? parts : a->count;
 }
 
-int hc__allreduce_start(hc__allreduce *a, void *data, int64_t count, int dtype, int reduction,
-                        int algorithm) {
+/* The data, its types and the memory; `scatters` and the bounds are set. */
+static int start(hc__allreduce *a, void *data, int64_t count, int dtype, int reduction, int algorithm) {
     const hc__team *t = a->team;
-    if (algorithm == HC__AUTO)
-        algorithm = hc__net_choose(&a->model, t->n, count, dtype);
     a->round = rounds[algorithm];
     a->data = data;
     a->count = count;
     a->dtype = (uint8_t)dtype;
     a->kind = (uint8_t)(algorithm == HC__DIRECT ? dtype : hc__accumulation_dtype(dtype));
     a->reduction = (uint8_t)(reduction == HC_AVERAGE ? HC_SUM : reduction);
-    a->whole = algorithm == HC__DIRECT && hc__direct_whole(&a->model, t->n, count, dtype);
+    a->whole = algorithm == HC__DIRECT && !a->scatters && hc__direct_whole(&a->model, t->n, count, dtype);
     a->next_round = 0;
     a->running = t->n > 1 && count > 0;
     if (!a->running)
         return HC_OK;
 
     int64_t size = (int64_t)hc_dtype_size(a->kind);
-    int status = reserve(t->memory, &a->scratch_memory, &a->scratch_room, scratch_elements(a) * size);
+    int status = reserve(t->memory, &a->scratch_memory, &a->scratch_room,
+                         scratch_elements(a, algorithm) * size);
     if (status == HC_OK && a->kind != dtype)
         status = reserve(t->memory, &a->work_memory, &a->work_room, count * size);
     if (status < 0)
@@ -71,6 +71,38 @@ int hc__allreduce_start(hc__allreduce *a, void *data, int64_t count, int dtype, 
     if (a->kind != dtype)
         t->memory->convert(a->work, a->kind, data, dtype, count, 1.0);
     return HC_OK;
+}
+
+int hc__allreduce_start(hc__allreduce *a, void *data, int64_t count, int dtype, int reduction,
+                        int algorithm) {
+    a->scatters = 0;
+    if (algorithm == HC__AUTO)
+        algorithm = hc__net_choose(&a->model, a->team->n, count, dtype);
+    return start(a, data, count, dtype, reduction, algorithm);
+}
+
+int hc__reduce_scatter_start(hc__allreduce *a, void *data, const int64_t *bounds, int dtype, int reduction,
+                             int algorithm) {
+    size_t bytes = ((size_t)a->team->n + 1) * sizeof *bounds;
+    if (!a->bounds)
+        a->bounds = malloc(bytes);
+    if (!a->bounds)
+        return HC_NO_MEMORY;
+    memcpy(a->bounds, bounds, bytes);
+    a->scatters = 1;
+    if (algorithm == HC__AUTO)
+        algorithm = hc__net_choose_scatter(&a->model, a->team->n, bounds[a->team->n], dtype);
+    if (algorithm == HC__RECURSIVE_DOUBLING)
+        algorithm = HC__RABENSEIFNER;
+    return start(a, data, bounds[a->team->n], dtype, reduction, algorithm);
+}
+
+/* The result, rounded to the type it came in. */
+static void deliver(const hc__allreduce *a) {
+    int64_t at = a->scatters ? a->bounds[a->team->me] : 0;
+    int64_t n = a->scatters ? a->bounds[a->team->me + 1] - at : a->count;
+    a->team->memory->convert((char *)a->data + at * (int64_t)hc_dtype_size(a->dtype), a->dtype,
+                             a->work + at * (int64_t)hc_dtype_size(a->kind), a->kind, n, 1.0);
 }
 
 int hc__allreduce_test(hc__allreduce *a) {
@@ -85,7 +117,7 @@ int hc__allreduce_test(hc__allreduce *a) {
             return status;
         if (status == HC_DONE) {
             if (a->kind != a->dtype)
-                a->team->memory->convert(a->data, a->dtype, a->work, a->kind, a->count, 1.0);
+                deliver(a);
             a->running = 0;
         }
     }
@@ -99,6 +131,8 @@ void hc__allreduce_abandon(hc__allreduce *a) {
 
 void hc__allreduce_free(hc__allreduce *a) {
     hc__bundle_free(&a->bundle);
+    free(a->bounds);
+    a->bounds = NULL;
     if (a->bundle.stuck)
         return; /* the library may still read or write them: better lost than reused */
     if (a->work_memory)
@@ -110,6 +144,10 @@ void hc__allreduce_free(hc__allreduce *a) {
 }
 
 /* ---- what the algorithms share ---------------------------------------------------------------------- */
+
+int64_t hc__part_of(const hc__allreduce *a, int32_t i) {
+    return a->scatters ? a->bounds[i] : hc__part(a->count, a->team->n, i);
+}
 
 int hc__send_part(hc__allreduce *a, int32_t member, int64_t at, int64_t n) {
     int64_t size = (int64_t)hc_dtype_size(a->kind);

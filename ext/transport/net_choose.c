@@ -91,6 +91,31 @@ double hc__net_cost(const hc__net_model *m, int algorithm, int32_t n, int64_t co
     }
 }
 
+double hc__net_scatter_cost(const hc__net_model *m, int algorithm, int32_t n, int64_t count, int dtype) {
+    int kind = algorithms[algorithm].partial ? hc__accumulation_dtype(dtype) : dtype;
+    double bytes = (double)count * (double)hc_dtype_size(kind), most = (double)(n - 1) / n * bytes;
+    int folded, rounds = doublings(n, &folded);
+    double fold = folded ? 2 * m->alpha + bytes * m->beta + 2 * bytes * m->gamma : 0.0;
+
+    switch (algorithm) {
+    case HC__RING:
+        return (n - 1) * m->alpha + most * m->beta + most * m->gamma;
+    case HC__DIRECT:
+        return together(m, n - 1) + most * m->beta * (1.0 + 0.01 * (n - 2)) + bytes * m->gamma;
+    default:
+        return fold + rounds * m->alpha + 1.1 * most * m->beta + most * m->gamma;
+    }
+}
+
+int hc__net_choose_scatter(const hc__net_model *m, int32_t n, int64_t count, int dtype) {
+    int best = HC__DIRECT;
+    for (int i = 0; i < HC__ALGORITHM_COUNT; i++)
+        if (i != HC__RECURSIVE_DOUBLING &&
+            hc__net_scatter_cost(m, i, n, count, dtype) < hc__net_scatter_cost(m, best, n, count, dtype))
+            best = i;
+    return best;
+}
+
 int hc__net_choose(const hc__net_model *m, int32_t n, int64_t count, int dtype) {
     int best = HC__DIRECT; /* wins a tie: its bits do not depend on the position of an element */
     for (int i = 0; i < HC__ALGORITHM_COUNT; i++)

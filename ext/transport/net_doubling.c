@@ -5,7 +5,8 @@
  * Recursive doubling exchanges everything log2(n) times: the least latency. Rabenseifner's algorithm halves
  * what is exchanged on the way out (reduce-scatter) and doubles it on the way back (allgather): 2 log2(n)
  * messages and the least bytes. Both need a power of two: as many members as are too many are folded into a
- * neighbour first and served last (the scheme of MPICH).
+ * neighbour first and served last (the scheme of MPICH). Rabenseifner's way out alone is a reduce-scatter, the
+ * blocks cut where the members' parts begin.
  */
 #include "net.h"
 
@@ -46,12 +47,14 @@ static int fold(hc__allreduce *a, const place *p) {
     return status < 0 ? status : HC_MOVED;
 }
 
-/* The last round of both algorithms. */
+/* The last round of both algorithms: the folded member gets all, or (reduce-scatter) its part. */
 static int unfold(hc__allreduce *a, const place *p) {
     if (p->buddy < 0)
         return HC_MOVED;
-    int status = p->position < 0 ? hc__receive_part(a, p->buddy, 0, a->count)
-                                 : hc__send_part(a, p->buddy, 0, a->count);
+    int32_t served = p->position < 0 ? a->team->me : p->buddy;
+    int64_t at = a->scatters ? hc__part_of(a, served) : 0;
+    int64_t n = a->scatters ? hc__part_of(a, served + 1) - at : a->count;
+    int status = p->position < 0 ? hc__receive_part(a, p->buddy, at, n) : hc__send_part(a, p->buddy, at, n);
     return status < 0 ? status : HC_MOVED;
 }
 
@@ -79,12 +82,19 @@ int hc__round_recursive_doubling(hc__allreduce *a, int32_t round) {
     return status < 0 ? status : HC_MOVED;
 }
 
+/* Where the elements of a position begin: in a reduce-scatter those of its member, behind those of its buddy. */
+static int64_t begin(const hc__allreduce *a, const place *p, int32_t position) {
+    if (!a->scatters)
+        return hc__part(a->count, p->core, position);
+    return hc__part_of(a, position < p->extra ? 2 * position : position + p->extra);
+}
+
 /* Elements of the aligned block of `size` positions that holds `position`. */
 static void block(const hc__allreduce *a, const place *p, int32_t position, int32_t size, int64_t *at,
                   int64_t *n) {
     int32_t first = position & ~(size - 1);
-    *at = hc__part(a->count, p->core, first);
-    *n = hc__part(a->count, p->core, first + size) - *at;
+    *at = begin(a, p, first);
+    *n = begin(a, p, first + size) - *at;
 }
 
 /* Gives away the half of my block of 2 * half positions that the partner keeps, and receives mine. */
@@ -113,9 +123,10 @@ static int redouble(hc__allreduce *a, const place *p, int32_t half) {
 int hc__round_rabenseifner(hc__allreduce *a, int32_t round) {
     place p = find_place(a->team);
     int32_t out = round - 1, back = out - p.levels; /* which step of the two halves this is */
+    int32_t last = a->scatters ? 0 : p.levels;
     if (round == 0)
         return fold(a, &p);
-    if (back == p.levels + 1)
+    if (back == last + 1)
         return HC_DONE;
     if (p.position >= 0) { /* what the last round received */
         if (round == 1 && p.buddy >= 0)
@@ -127,7 +138,7 @@ int hc__round_rabenseifner(hc__allreduce *a, int32_t round) {
             hc__combine(a, at, n, (p.position & half) != 0);
         }
     }
-    if (back == p.levels)
+    if (back == last)
         return unfold(a, &p);
     if (p.position < 0)
         return HC_MOVED;

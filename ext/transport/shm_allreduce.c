@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * shm_allreduce.c - an allreduce in chunks through the segment.
+ * shm_allreduce.c - an allreduce, or the node's part in a reducescatter between nodes, in chunks through the segment.
  *
  * Of a chunk each rank owns a share. It packs only the others' shares of its input into its slot and reads
  * its own from the tensors when it reduces; the sum goes to the result and, where it is final, straight to
@@ -8,56 +8,27 @@
  * caches.
  *
  * With rails (a network stage follows) the chunk is cut into rails first, and each rail into the shares of
- * the ranks q with q % rails = rail.
+ * the ranks q with q % rails = rail. Of a reducescatter the network leaves this node its own parts of each rail.
  */
 #include "shm_node.h"
 
-#define ALIGNMENT 64
-#define SHARE_MIN 1024 /* bytes: below, fewer ranks reduce */
-
-/* ---- who owns what ------------------------------------------------------------------------------- */
-
-static int64_t least(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
-/* Part i of a range cut into equal parts of whole units. */
-static hc__range cut(hc__range range, int64_t parts, int64_t i, int64_t unit) {
-    int64_t units = (range.to - range.from + unit - 1) / unit;
-    int64_t part = (units + parts - 1) / parts * unit;
-    return (hc__range){least(range.from + i * part, range.to), least(range.from + (i + 1) * part, range.to)};
-}
-
-static hc__range chunk_range(const hc__shm *shm, int64_t chunk) {
-    return (hc__range){chunk * shm->chunk, least((chunk + 1) * shm->chunk, shm->batch->count)};
-}
-
-static hc__range rail_range(const hc__shm *shm, int64_t chunk, int32_t rail) {
-    if (shm->rails <= 1)
-        return chunk_range(shm, chunk);
-    return cut(chunk_range(shm, chunk), shm->rails, rail, ALIGNMENT / (int64_t)shm->result_size);
-}
-
-static hc__range share_range(const hc__shm *shm, int64_t chunk, int32_t rank) {
-    int32_t rails = shm->rails > 0 ? shm->rails : 1, rail = rank % rails;
-    int32_t owners = (shm->base.local_size - rail + rails - 1) / rails;
-    hc__range range = rail_range(shm, chunk, rail);
-    int64_t bytes = (range.to - range.from) * (int64_t)shm->size;
-    int64_t unit = bytes < owners * SHARE_MIN ? SHARE_MIN : ALIGNMENT;
-    return cut(range, owners, rank / rails, unit / (int64_t)shm->result_size);
-}
+/* ---- places ----------------------------------------------------------------------------------------- */
 
 static uint64_t sequence_of(const hc__shm *shm, int64_t chunk) {
     return shm->sequence + (uint64_t)chunk + 1;
 }
 
-/* Where an element of a chunk lies in a rank's slot of it, and in its result. */
-static uint8_t *slot_at(const hc__shm *shm, int32_t rank, int64_t chunk, int64_t element) {
-    return hc__slot(shm, rank, chunk) + (size_t)(element - chunk * shm->chunk) * shm->size;
+/* A place of a chunk in a rank's slot of it, and in its result. */
+static uint8_t *slot_at(const hc__shm *shm, int32_t rank, int64_t chunk, int64_t place) {
+    return hc__slot(shm, rank, chunk) + (size_t)place * shm->size;
 }
 
-static uint8_t *result_at(const hc__shm *shm, int64_t chunk, int64_t element) {
-    return hc__result(shm, chunk) + (size_t)(element - chunk * shm->chunk) * shm->result_size;
+static uint8_t *result_at(const hc__shm *shm, int64_t chunk, int64_t place) {
+    return hc__result(shm, chunk) + (size_t)place * shm->result_size;
+}
+
+static int64_t least(int64_t a, int64_t b) {
+    return a < b ? a : b;
 }
 
 static int is_alone(const hc__shm *shm) {
@@ -72,7 +43,29 @@ static int64_t choose_chunk(const hc__shm *shm) {
     return bytes / (int64_t)shm->size;
 }
 
-int hc__shm_open(hc_node *node, const hc_batch *batch, int rails, int64_t chunk_elements, int64_t *nchunks) {
+/* The parts, and elements of each to a chunk of about `chunk`; the length of the longest. */
+static int64_t take_parts(hc__shm *shm, const hc_parts *parts, int64_t chunk) {
+    int64_t longest = 0;
+    shm->whole[0] = 0;
+    shm->whole[1] = shm->batch->count;
+    shm->nparts = parts != NULL ? parts->n : 1;
+    shm->own_from = parts != NULL ? parts->own : 0;
+    shm->own_end = parts != NULL ? parts->own_end : 1;
+    shm->bounds = parts != NULL ? parts->bounds : shm->whole;
+    for (int32_t i = 0; i < shm->nparts; i++) {
+        int64_t length = shm->bounds[i + 1] - shm->bounds[i];
+        longest = length > longest ? length : longest;
+    }
+    shm->window = chunk / shm->nparts;
+    if (parts != NULL && shm->window > HC__ALIGNMENT)
+        shm->window -= shm->window % HC__ALIGNMENT;
+    if (shm->window == 0)
+        shm->window = 1;
+    return longest;
+}
+
+int hc__shm_open(hc_node *node, const hc_batch *batch, const hc_parts *parts, int rails,
+                 int64_t chunk_elements, int64_t *nchunks) {
     hc__shm *shm = hc__shm_of(node);
     if (rails < 0 || rails > node->local_size || chunk_elements < 0 || (rails > 0 && chunk_elements == 0))
         return HC_INVALID;
@@ -82,14 +75,15 @@ int hc__shm_open(hc_node *node, const hc_batch *batch, int rails, int64_t chunk_
     shm->rails = rails;
     shm->is_small = rails == 0 && !is_alone(shm) &&
                     (size_t)batch->count <= hc__small_limit(node->local_size) / shm->size;
-    shm->chunk = chunk_elements > 0 ? chunk_elements : choose_chunk(shm);
+    int64_t chunk = chunk_elements > 0 ? chunk_elements : choose_chunk(shm);
     if (shm->is_small)
-        shm->chunk = batch->count > 0 ? batch->count : 1;
-    status = hc__cut_regions(shm, (size_t)least(shm->chunk, batch->count) * shm->size,
+        chunk = batch->count;
+    int64_t longest = take_parts(shm, parts, chunk);
+    status = hc__cut_regions(shm, (size_t)least(shm->window * shm->nparts, batch->count) * shm->size,
                              rails > 0 ? HC__DEPTH_WITH_NET : HC__DEPTH_IN_NODE);
     if (status != HC_OK)
         return status;
-    shm->nchunks = (batch->count + shm->chunk - 1) / shm->chunk;
+    shm->nchunks = (longest + shm->window - 1) / shm->window;
     shm->npacked = shm->nreduced = shm->nspread = 0;
     shm->my_share_done = 0;
     shm->spread_next = 0;
@@ -113,6 +107,14 @@ int hc__shm_close(hc_node *node) {
 
 /* ---- reduce -------------------------------------------------------------------------------------- */
 
+static void pack(hc__shm *shm, int64_t chunk, hc__range places) {
+    hc__runs runs = hc__runs_of(shm, chunk, places);
+    hc__range elements;
+    int64_t place;
+    while (hc__runs_next(&runs, &elements, &place))
+        hc__pack(shm, elements, slot_at(shm, shm->base.local_rank, chunk, place));
+}
+
 /* Packs the next chunk, if its slot is free: rules (1) and (2) of shm_node.h. */
 static int pack_next(hc__shm *shm) {
     int64_t chunk = shm->npacked;
@@ -120,27 +122,32 @@ static int pack_next(hc__shm *shm) {
         return 0;
     if (!hc__marks_reached(shm, &shm->freed, 0, 1, HC__REDUCED, shm->sequence))
         return 0;
-    hc__range all = chunk_range(shm, chunk), mine = share_range(shm, chunk, shm->base.local_rank);
-    int32_t me = shm->base.local_rank;
-    hc__pack(shm, (hc__range){all.from, mine.from}, slot_at(shm, me, chunk, all.from));
-    hc__pack(shm, (hc__range){mine.to, all.to}, slot_at(shm, me, chunk, mine.to));
+    hc__range all = hc__chunk_places(shm, chunk), mine = hc__share_places(shm, chunk, shm->base.local_rank);
+    pack(shm, chunk, (hc__range){all.from, mine.from});
+    pack(shm, chunk, (hc__range){mine.to, all.to});
     shm->npacked++;
     hc__mark_set(shm, HC__PACKED, sequence_of(shm, chunk));
     return 1;
 }
 
 static void reduce_share(hc__shm *shm, int64_t chunk) {
-    hc__range mine = share_range(shm, chunk, shm->base.local_rank);
-    for (int32_t q = 0; q < shm->base.local_size; q++)
-        shm->inputs[q] = slot_at(shm, q, chunk, mine.from);
     int targets = shm->rails > 0 ? HC__TO_RESULT : HC__TO_RESULT | HC__TO_OUT;
-    hc__reduce(shm, mine, result_at(shm, chunk, mine.from), targets);
+    hc__runs runs = hc__runs_of(shm, chunk, hc__share_places(shm, chunk, shm->base.local_rank));
+    hc__range elements;
+    int64_t place;
+    while (hc__runs_next(&runs, &elements, &place)) {
+        for (int32_t q = 0; q < shm->base.local_size; q++)
+            shm->inputs[q] = slot_at(shm, q, chunk, place);
+        hc__reduce(shm, elements, result_at(shm, chunk, place), targets);
+    }
     hc__mark_set(shm, HC__REDUCED, sequence_of(shm, chunk));
 }
 
 /* Where a node of one rank makes its result, if it need not be in the segment: NULL, else. */
 static uint8_t *place_in_tensor(const hc__shm *shm, int64_t chunk) {
-    hc__range range = chunk_range(shm, chunk);
+    if (shm->nparts > 1)
+        return NULL;
+    hc__range range = hc__rail_elements(shm, chunk, 0, 0);
     hc__spans spans = hc__spans_of(shm, range);
     hc__span span;
     hc__spans_next(&spans, &span);
@@ -149,9 +156,12 @@ static uint8_t *place_in_tensor(const hc__shm *shm, int64_t chunk) {
 
 static int reduce_alone(hc__shm *shm, int64_t chunk) {
     uint8_t *to = place_in_tensor(shm, chunk);
-    if (to == NULL && shm->rails > 0) /* the net needs it in one piece */
-        to = hc__result(shm, chunk);
-    hc__reduce_alone(shm, chunk_range(shm, chunk), to);
+    int in_segment = to == NULL && shm->rails > 0; /* the net needs it in one piece */
+    hc__runs runs = hc__runs_of(shm, chunk, hc__chunk_places(shm, chunk));
+    hc__range elements;
+    int64_t place;
+    while (hc__runs_next(&runs, &elements, &place))
+        hc__reduce_alone(shm, elements, in_segment ? result_at(shm, chunk, place) : to);
     hc__mark_set(shm, HC__REDUCED, sequence_of(shm, chunk));
     shm->nreduced++;
     return HC_DONE;
@@ -195,14 +205,18 @@ int hc__shm_reduce(hc_node *node, int64_t chunk) {
 
 /* ---- the network's part -------------------------------------------------------------------------- */
 
-int hc__shm_shard(hc_node *node, int64_t chunk, void **data, int64_t *elements) {
+int hc__shm_shard(hc_node *node, int64_t chunk, void **data, int64_t *bounds) {
     hc__shm *shm = hc__shm_of(node);
     if (node->local_rank >= shm->rails || chunk >= shm->nreduced || chunk < shm->nspread)
         return HC_INVALID;
-    hc__range range = rail_range(shm, chunk, node->local_rank);
     uint8_t *direct = is_alone(shm) ? place_in_tensor(shm, chunk) : NULL;
-    *data = direct != NULL ? direct : result_at(shm, chunk, range.from);
-    *elements = range.to - range.from;
+    int64_t begin = hc__rail_places(shm, chunk, node->local_rank).from;
+    *data = direct != NULL ? direct : result_at(shm, chunk, begin);
+    bounds[0] = 0;
+    for (int32_t i = 0; i < shm->nparts; i++) {
+        hc__range elements = hc__rail_elements(shm, chunk, node->local_rank, i);
+        bounds[i + 1] = bounds[i] + elements.to - elements.from;
+    }
     return HC_OK;
 }
 
@@ -216,8 +230,23 @@ int hc__shm_publish(hc_node *node, int64_t chunk) {
 
 /* ---- spread -------------------------------------------------------------------------------------- */
 
-static void unpack(hc__shm *shm, int64_t chunk, hc__range range) {
-    hc__unpack(shm, range, result_at(shm, chunk, range.from));
+static void unpack_share(hc__shm *shm, int64_t chunk, int32_t owner) {
+    hc__runs runs = hc__runs_of(shm, chunk, hc__share_places(shm, chunk, owner));
+    hc__range elements;
+    int64_t place;
+    while (hc__runs_next(&runs, &elements, &place))
+        hc__unpack(shm, elements, result_at(shm, chunk, place));
+}
+
+/* What the net has left this node of a rail. */
+static void unpack_rail(hc__shm *shm, int64_t chunk, int32_t rail) {
+    int64_t place = hc__rail_places(shm, chunk, rail).from;
+    for (int32_t i = 0; i < shm->own_end; i++) {
+        hc__range elements = hc__rail_elements(shm, chunk, rail, i);
+        if (i >= shm->own_from)
+            hc__unpack(shm, elements, result_at(shm, chunk, place));
+        place += elements.to - elements.from;
+    }
 }
 
 /* The share of `owner` goes to the tensors; 0: it is not final yet. */
@@ -226,17 +255,19 @@ static int spread_share(hc__shm *shm, int64_t chunk, int32_t owner) {
     if (!hc__mark_reached(shm, owner, kind, sequence_of(shm, chunk)))
         return 0;
     if (shm->rails > 0)
-        unpack(shm, chunk, rail_range(shm, chunk, owner));
+        unpack_rail(shm, chunk, owner);
     else if (owner != shm->base.local_rank)
-        unpack(shm, chunk, share_range(shm, chunk, owner));
+        unpack_share(shm, chunk, owner);
     return 1;
 }
 
 static int spread_alone(hc__shm *shm, int64_t chunk) {
     if (shm->rails > 0 && !hc__mark_reached(shm, 0, HC__PUBLISHED, sequence_of(shm, chunk)))
         return 0;
-    int is_there = shm->rails == 0 || place_in_tensor(shm, chunk) != NULL;
-    hc__unpack(shm, chunk_range(shm, chunk), is_there ? NULL : hc__result(shm, chunk));
+    if (shm->rails == 0 || place_in_tensor(shm, chunk) != NULL)
+        hc__unpack(shm, hc__rail_elements(shm, chunk, 0, 0), NULL);
+    else
+        unpack_rail(shm, chunk, 0);
     return 1;
 }
 

@@ -29,7 +29,8 @@
 #include "home.h"
 #include "shm.h"
 
-#define HC__LINE 128 /* two lines of 64: neighbours are fetched in pairs */
+#define HC__ALIGNMENT 64 /* bytes at which ranges begin that are worked on together */
+#define HC__LINE 128     /* two lines of 64: neighbours are fetched in pairs */
 #define HC__SMALL_ROOM ((size_t)16 << 10)
 #define HC__SCRATCH ((size_t)16 << 10) /* stays in the cache next to the core, beside what it is made of */
 
@@ -98,8 +99,12 @@ typedef struct hc__shm {
     size_t result_size;
     int64_t out_from; /* scatter: where this rank's share begins; else 0 */
     int is_small, rails, depth;
-    int64_t chunk, nchunks; /* elements a chunk */
-    size_t stride;          /* bytes from slot to slot */
+    int64_t whole[2];      /* the bounds of an allreduce's one part */
+    const int64_t *bounds; /* where the parts begin: nparts + 1 */
+    int32_t nparts, own_from, own_end;
+    int64_t window, nchunks; /* elements a chunk has of each part; at most */
+    int64_t chunk;           /* scatter: elements a round has for each rank */
+    size_t stride;           /* bytes from slot to slot */
     int64_t npacked, nreduced, nspread;
     int my_share_done;   /* of chunk nreduced: waiting for the others of my rail */
     int32_t spread_next; /* shares of chunk nspread that are copied */
@@ -163,6 +168,26 @@ void hc__unpack(hc__shm *, hc__range, const uint8_t *from);
 /* The reduction of a node of one rank; to NULL: to the tensors. */
 void hc__reduce_alone(hc__shm *, hc__range, uint8_t *to);
 
+/* ---- shm_chunks.c: where a chunk's elements lie --------------------------------------------------- */
+
+/* Elements of the concatenation that a chunk has of one part, on one rail. */
+hc__range hc__rail_elements(const hc__shm *, int64_t chunk, int32_t rail, int32_t part);
+/* Places of a chunk: all, a rail's, those that a rank reduces. */
+hc__range hc__chunk_places(const hc__shm *, int64_t chunk);
+hc__range hc__rail_places(const hc__shm *, int64_t chunk, int32_t rail);
+hc__range hc__share_places(const hc__shm *, int64_t chunk, int32_t rank);
+
+/* The runs of elements at a range of a chunk's places, and the place where each begins. */
+typedef struct hc__runs {
+    const hc__shm *shm;
+    int64_t chunk, place;
+    hc__range places;
+    int32_t rail, part;
+} hc__runs;
+
+hc__runs hc__runs_of(const hc__shm *, int64_t chunk, hc__range places);
+int hc__runs_next(hc__runs *, hc__range *elements, int64_t *place);
+
 /* ---- shm_small.c: few bytes, one hand-off -------------------------------------------------------- */
 
 size_t hc__small_limit(int32_t local_size);
@@ -171,10 +196,11 @@ int hc__shm_table(hc_node *, const int64_t *own, int32_t n, int64_t *table);
 
 /* ---- shm_allreduce.c, shm_exchange.c: the operations --------------------------------------------- */
 
-int hc__shm_open(hc_node *, const hc_batch *, int rails, int64_t chunk_elements, int64_t *nchunks);
+int hc__shm_open(hc_node *, const hc_batch *, const hc_parts *, int rails, int64_t chunk_elements,
+                 int64_t *nchunks);
 int hc__shm_depth(hc_node *);
 int hc__shm_reduce(hc_node *, int64_t chunk);
-int hc__shm_shard(hc_node *, int64_t chunk, void **data, int64_t *elements);
+int hc__shm_shard(hc_node *, int64_t chunk, void **data, int64_t *bounds);
 int hc__shm_publish(hc_node *, int64_t chunk);
 int hc__shm_spread(hc_node *, int64_t chunk);
 int hc__shm_close(hc_node *);

@@ -33,7 +33,7 @@ enum hc_progress {
  *   allreduce      in and out hold `count` elements; they may be the same memory
  *   broadcast      the root reads in, the others write out (root: out may be in or elsewhere)
  *   reducescatter  in holds rows x row elements; out this rank's rows (first rows % p ranks: one more)
- *   allgather      in holds count = own rows x row elements; out NULL: the data plane allocates
+ *   allgather      in holds own rows x row elements; out NULL: the data plane allocates
  *   alltoall       in holds count elements, send_rows[i] rows for set rank i; out as for allgather
  * in NULL:  this rank has joined: neutral element (allreduce, reducescatter), nothing (the others).
  * out NULL with `drop` set: the result is not wanted here (joined). */
@@ -42,6 +42,7 @@ typedef struct hc_piece {
     void *out;
     int64_t count; /* elements of this rank's input (agreed for allreduce, broadcast, reducescatter) */
     int64_t row;   /* elements a row (product of dims[1:]); 1 for allreduce */
+    int64_t rows;  /* reducescatter, allgather: of this rank's input; rows of no elements count as well */
     double scale;  /* SUM, AVERAGE of inexact types: one factor, applied to the node's sum */
     uint8_t drop;
     uint8_t out_owned;        /* set by the data plane: out was allocated by hc_result_new() */
@@ -132,12 +133,12 @@ struct hc_net_ops {
 
 /* ---- node: ranks that share memory ---------------------------------------------------------------- */
 
-/* The allreduce of a batch runs in chunks through the shared segment; several chunks may be in flight, each
- * rank calls the stages of one chunk in this order, and of a stage in chunk order:
+/* The allreduce of a batch, or its reducescatter between nodes, runs in chunks through the shared segment; several
+ * chunks may be in flight, each rank calls the stages of one chunk in this order, and of a stage in chunk order:
  *
  *     reduce(c)   my part of the chunk is packed, and the node's sum of my share of it is made
  *     shard(c)    (rail drivers only, when a net stage follows) where the rail's node sum lies, as wire_dtype: the
- *                 net allreduces it in place across nodes
+ *                 net allreduces it in place across nodes, or leaves each node its part of it
  *     publish(c)  (rail drivers only) the shard is final
  *     spread(c)   every share of the chunk is final and copied to the tensors here
  *
@@ -149,6 +150,13 @@ struct hc_net_ops {
  * largest node allows. */
 #define HC_TABLE_MAX 1024
 int64_t hc_node_chunk_bytes(int32_t local_size);
+
+/* A reducescatter between nodes: part i of the batch are the elements [bounds[i], bounds[i + 1]), and a chunk holds
+ * as many of each. Parts own to own_end - 1 are for this node. The bounds stay valid until close. */
+typedef struct hc_parts {
+    int32_t n, own, own_end;
+    const int64_t *bounds;
+} hc_parts;
 
 typedef struct hc_offer {
     const void *data;
@@ -167,10 +175,13 @@ struct hc_node {
 };
 struct hc_node_ops {
     const char *name;
-    int (*open)(hc_node *, const hc_batch *, int rails, int64_t chunk_elements, int64_t *nchunks);
+    /* parts NULL: an allreduce, of one part. */
+    int (*open)(hc_node *, const hc_batch *, const hc_parts *, int rails, int64_t chunk_elements,
+                int64_t *nchunks);
     int (*depth)(hc_node *); /* chunks that may be between reduce and the end of spread */
     int (*reduce)(hc_node *, int64_t chunk);
-    int (*shard)(hc_node *, int64_t chunk, void **data, int64_t *elements);
+    /* bounds: where each part begins in the data, and the end. */
+    int (*shard)(hc_node *, int64_t chunk, void **data, int64_t *bounds);
     int (*publish)(hc_node *, int64_t chunk);
     int (*spread)(hc_node *, int64_t chunk);
     int (*close)(hc_node *); /* after the last spread; the next open may follow at once */

@@ -172,6 +172,22 @@ def test_alltoall_with_and_without_splits(everywhere, dtype):
     everywhere(program)
 
 
+def test_rows_without_elements_are_counted(everywhere):
+    def program(world):
+        p, me = world.size, world.rank
+        for shape in ((0,), (3, 0), (0, 4)):
+            mine = np.empty((me + 2, *shape), np.float32)
+            assert hpccoll.allgather(mine, world=world).shape == (sum(range(2, p + 2)), *shape)
+            whole = np.empty((2 * p + 1, *shape), np.float32)
+            assert hpccoll.reducescatter(whole, world=world).shape == (2 + (me == 0), *shape)
+            assert hpccoll.broadcast(whole, world=world).shape == whole.shape
+            received, rows = hpccoll.alltoall(mine, [0] * (p - 1) + [me + 2], world=world)
+            assert rows.tolist() == [r + 2 if me == p - 1 else 0 for r in range(p)]
+            assert received.shape == (sum(rows), *shape)
+
+    everywhere(program)
+
+
 def test_barrier_and_objects(everywhere):
     def program(world):
         hpccoll.barrier(world=world)
@@ -230,3 +246,27 @@ def test_deterministic_results_do_not_depend_on_fusion(threads):
     ]
     assert bits[0] == bits[1] == bits[2]
     assert all(one == bits[0][0] for one in bits[0])
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+@pytest.mark.parametrize("nodes", ["2+2", "3+1", "1+1+2"])
+def test_deterministic_reducescatter_has_the_bits_of_the_allreduce(threads, nodes, dtype):
+    from hpccoll import testing
+
+    def program(world):
+        parts = [
+            np.random.default_rng([i, world.rank]).standard_normal((i * 577 + 3, 5)).astype(dtype)
+            for i in range(6)
+        ]
+        handles = [hpccoll.reducescatter_async(p, name=f"r{i}", world=world) for i, p in enumerate(parts)]
+        shares = [h.wait() for h in handles]
+        for part, share in zip(parts, shares, strict=True):
+            total = hpccoll.allreduce(part, world=world)
+            assert share.tobytes() == np.array_split(total, world.size)[world.rank].tobytes()
+        return [share.tobytes() for share in shares]
+
+    bits = [
+        testing.run(threads(4, nodes=nodes, deterministic=True, fusion_threshold=threshold), program)
+        for threshold in (0, 1 << 20)
+    ]
+    assert bits[0] == bits[1]

@@ -121,4 +121,13 @@ static inline hc_batch sum_of(hc_piece *piece, float *data, int64_t count) {
                       .pieces = piece};
 }
 
+/* The same, scattered: `count` rows of one element, this rank's share in new memory. */
+static inline hc_batch scattered_sum_of(hc_piece *piece, float *data, int64_t count) {
+    hc_batch batch = sum_of(piece, data, count);
+    batch.operation = HC_REDUCESCATTER;
+    piece->out = NULL;
+    piece->rows = count;
+    return batch;
+}
+
 #endif

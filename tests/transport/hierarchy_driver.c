@@ -5,6 +5,7 @@
  *     hierarchy_driver LAYOUT SEED CASES           LAYOUT: the node of each rank, as in 0,0,1,1
  *     hierarchy_driver LAYOUT SEED CASES ALGORITHM CHUNK_BYTES RAILS
  *     hierarchy_driver LAYOUT SEED bytes COUNT     one float32 allreduce; prints what each stage moved
+ *     hierarchy_driver LAYOUT SEED scattered COUNT the same of a reducescatter of COUNT rows
  *     hierarchy_driver LAYOUT SEED bits CHUNK      prints a hash of deterministic sums, fused and not
  *     hierarchy_driver LAYOUT SEED abandon         one rank never comes; the others give up
  *
@@ -35,6 +36,7 @@ static uint64_t seed;
 static int cases;
 static int64_t counted;
 static int32_t missing = -1; /* a rank that never comes */
+static int scatters;
 
 /* ---- inputs ------------------------------------------------------------------------------------------- */
 
@@ -157,9 +159,9 @@ static int64_t check_gathered(const test_case *c, int32_t piece, int32_t me, con
 static void choose_shape(test_case *c, shape *s, uint64_t *random) {
     static const int64_t lengths[] = {0, 1, 2, 5, 17, 64, 301, 1000, 5003, 60000};
     s->row = c->operation == HC_ALLREDUCE ? 1
-                                          : 1 + below(random, below(random, 4)   ? 5
-                                                              : below(random, 4) ? 700
-                                                                                 : 20000);
+             : below(random, 4)           ? below(random, 6) /* rows of nothing, too */
+             : below(random, 4)           ? 1 + below(random, 700)
+                                          : 1 + below(random, 20000);
     s->rows = c->operation == HC_REDUCESCATTER ? below(random, 40) : lengths[below(random, 10)];
     if (c->operation == HC_BROADCAST)
         s->row = 1;
@@ -215,7 +217,8 @@ static void make_piece(const test_case *c, int32_t i, int32_t me, hc_piece *p) {
     int joined = me == c->joined;
     int64_t row_bytes = c->shapes[i].row * (int64_t)hc_dtype_size(c->dtype);
     *p = (hc_piece){.row = c->shapes[i].row, .scale = c->scale, .drop = (uint8_t)joined};
-    p->count = input_rows(c, i, me) * p->row;
+    p->rows = input_rows(c, i, me);
+    p->count = p->rows * p->row;
     p->in = joined ? NULL : make_input(c, i, me);
     p->send_rows = joined ? NULL : c->shapes[i].send[me];
     p->recv_rows = malloc(MAX_RANKS * sizeof *p->recv_rows);
@@ -223,7 +226,7 @@ static void make_piece(const test_case *c, int32_t i, int32_t me, hc_piece *p) {
         return;
     p->out_capacity = share_rows(c, i, me) * row_bytes;
     if (c->operation == HC_REDUCESCATTER && me == c->wrong_room)
-        p->out_capacity += row_bytes;
+        p->out_capacity += row_bytes + 1;
     p->out = c->in_place && c->operation == HC_ALLREDUCE ? (void *)(uintptr_t)p->in
                                                          : malloc((size_t)p->out_capacity + 16);
     if (c->operation == HC_BROADCAST && me != c->root) {
@@ -299,10 +302,15 @@ static void run_bytes(int32_t rank) {
         data[i] = (float)(rank + i % 7);
     make_rank(&s, rank, seed * 31 + (uint64_t)rank, nets[rank]);
     hc_piece piece;
-    hc_batch batch = sum_of(&piece, data, counted);
-    CHECK(run_batch(&s, &batch) == HC_DONE, "allreduce");
-    for (int64_t i = 0; i < counted; i++)
-        CHECK(data[i] == (float)(size * (size - 1) / 2 + size * (i % 7)), "element %lld", (long long)i);
+    hc_batch batch = scatters ? scattered_sum_of(&piece, data, counted) : sum_of(&piece, data, counted);
+    CHECK(run_batch(&s, &batch) == HC_DONE, "%s", hc_operation_name(batch.operation));
+    int64_t begin = scatters ? rank * (counted / size) + (rank < counted % size ? rank : counted % size) : 0;
+    int64_t n = scatters ? counted / size + (rank < counted % size) : counted;
+    for (int64_t i = 0; i < n; i++)
+        CHECK(((float *)piece.out)[i] == (float)(size * (size - 1) / 2 + size * ((begin + i) % 7)),
+              "element %lld", (long long)i);
+    if (scatters)
+        hc_result_free(piece.out);
     printf("%d %llu %llu %llu %llu\n", rank, (unsigned long long)s.node->packed_bytes,
            (unsigned long long)s.node->reduced_bytes, (unsigned long long)s.node->spread_bytes,
            (unsigned long long)nets[rank]->sent_bytes);
@@ -375,6 +383,7 @@ int main(int argc, char **argv) {
     cases = atoi(argv[3]);
     counted = argc > 4 ? atoll(argv[4]) : 0;
     missing = size - 1;
+    scatters = !strcmp(argv[3], "scattered");
     if (!strcmp(argv[3], "bits"))
         knobs.chunk_bytes = counted;
     if (cases > 0 && argc > 6)
@@ -382,10 +391,10 @@ int main(int argc, char **argv) {
             .algorithm = argv[4], .chunk_bytes = atoll(argv[5]), .rails = atoi(argv[6])};
     for (int32_t r = 0; r < size; r++)
         nets[r]->message_bytes = seed % 2 ? 1000 : 0; /* long messages in pieces, or whole */
-    run_threads(size, cases > 0                   ? run_cases
-                      : !strcmp(argv[3], "bytes") ? run_bytes
-                      : !strcmp(argv[3], "bits")  ? run_bits
-                                                  : run_abandon);
+    run_threads(size, cases > 0                               ? run_cases
+                      : !strcmp(argv[3], "bytes") || scatters ? run_bytes
+                      : !strcmp(argv[3], "bits")              ? run_bits
+                                                              : run_abandon);
     drop_job();
     if (cases > 0)
         printf("%d cases\n", cases);

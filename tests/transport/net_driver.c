@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * net_driver.c - the allreduce algorithms over the local net, ranks as threads, against a float64 reference.
+ * net_driver.c - the algorithms between nodes over the local net, ranks as threads, against a float64 reference.
  *
- *     net_driver SEED CASES      random cases: members, type, reduction, length, algorithm, lanes, delays
+ *     net_driver SEED CASES      random cases: members, type, reduction, length, algorithm, lanes, delays; an allreduce
+ *                                or a reduce-scatter into parts of any length
  *     net_driver SEED CASES cut  "direct" only: the same data in one piece and in two must give equal bits
  */
 #include "net.h"
@@ -16,6 +17,8 @@ typedef struct test_case {
     int64_t count, piece; /* piece: messages are cut to it */
     uint64_t seed;
     int64_t cut; /* > 0: the result must not depend on a cut there */
+    int scatters;
+    int64_t bounds[MAX_RANKS + 1];
 } test_case;
 
 static test_case now;
@@ -45,6 +48,12 @@ static void drive(hc__allreduce *lanes, int n, uint64_t *random) {
         }
 }
 
+static int start(hc__allreduce *lane, void *data, int64_t count) {
+    if (now.scatters)
+        return hc__reduce_scatter_start(lane, data, now.bounds, now.dtype, now.reduction, now.algorithm);
+    return hc__allreduce_start(lane, data, count, now.dtype, now.reduction, now.algorithm);
+}
+
 static void member(int32_t rank) {
     int32_t peers[MAX_RANKS];
     uint64_t random = seed_of(rank, 99);
@@ -63,7 +72,7 @@ static void member(int32_t rank) {
         int64_t from = now.cut && i == 2 ? now.cut : 0;
         int64_t to = now.cut && i == 1 ? now.cut : now.count;
         char *data = results[rank][now.cut && i == 2 ? 1 : i] + (size_t)from * size;
-        int status = hc__allreduce_start(&lanes[i], data, to - from, now.dtype, now.reduction, now.algorithm);
+        int status = start(&lanes[i], data, to - from);
         CHECK(status == HC_OK, "start: %s", hc_status_name(status));
     }
     drive(lanes, LANES, &random);
@@ -131,11 +140,24 @@ static void check_lane(int lane) {
         free(inputs[q]);
 }
 
+/* Every member's part to all of them: what an allreduce would have left. */
+static void gather(int lane) {
+    size_t size = hc_dtype_size(now.dtype);
+    for (int32_t q = 0; q < now.n; q++)
+        for (int32_t r = 0; r < now.n; r++)
+            if (r != q)
+                memcpy(results[r][lane] + (size_t)now.bounds[q] * size,
+                       results[q][lane] + (size_t)now.bounds[q] * size,
+                       (size_t)(now.bounds[q + 1] - now.bounds[q]) * size);
+}
+
 static void run_case(void) {
     CHECK(hc_local_net_new(now.n, nets) == HC_OK, "net");
     for (int32_t q = 0; q < now.n; q++)
         nets[q]->message_bytes = now.piece;
     run_threads(now.n, member);
+    for (int i = 0; now.scatters && i < LANES; i++)
+        gather(i);
     if (now.cut)
         CHECK(!memcmp(results[0][0], results[0][1], (size_t)now.count * hc_dtype_size(now.dtype)),
               "cut at %lld of %lld: other bits", (long long)now.cut, (long long)now.count);
@@ -162,6 +184,11 @@ static void choose_case(uint64_t *random, int cut) {
     now.seed = next_random(random);
     now.piece = below(random, 2) ? 64 + below(random, 1000) : 0;
     now.cut = 0;
+    now.scatters = !cut && below(random, 2);
+    now.bounds[now.n] = now.count;
+    for (int32_t q = 1; q < now.n; q++) /* even, or as it comes */
+        now.bounds[q] = now.seed % 2 ? now.count * q / now.n
+                                     : now.bounds[q - 1] + below(random, now.count - now.bounds[q - 1] + 1);
     if (cut) {
         now.algorithm = HC__DIRECT;
         now.count += 2;

@@ -182,8 +182,9 @@ static void check_piece(tester *t, const job *j, int32_t piece, int64_t from, in
 /* The network stage: as if other nodes had the same sum. */
 static void fake_net(tester *t, const job *j, int64_t chunk) {
     void *shard;
-    int64_t n;
-    CHECK(t->node->ops->shard(t->node, chunk, &shard, &n) == 0, "shard");
+    int64_t bounds[2], n;
+    CHECK(t->node->ops->shard(t->node, chunk, &shard, bounds) == 0 && bounds[0] == 0, "shard");
+    n = bounds[1];
     const void *copies[2] = {shard, shard};
     if (n > 0 && j->net_copies > 1)
         hc_host_memory.reduce(shard, j->batch.wire_dtype, copies, 2, j->batch.wire_dtype, j->batch.reduction,
@@ -219,7 +220,7 @@ static void test_allreduce(tester *t) {
     draw_job(t, &j);
     fill(t, &j);
     int64_t nchunks = -1, reduced = 0, published = 0, spread = 0;
-    int status = t->node->ops->open(t->node, &j.batch, j.rails, j.chunk, &nchunks);
+    int status = t->node->ops->open(t->node, &j.batch, NULL, j.rails, j.chunk, &nchunks);
     CHECK(status == 0, "open: %d (%lld elements a chunk)", status, (long long)j.chunk);
     CHECK(j.chunk == 0 || nchunks <= (j.batch.count + j.chunk - 1) / j.chunk, "%lld chunks",
           (long long)nchunks);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * overlap.c - proof without a clock that the stages of the hierarchy overlap: overlap LAYOUT
+ * overlap.c - proof without a clock that the stages of the hierarchy overlap: overlap LAYOUT OPERATION
  *
  * A gate on each rank's net holds messages back until stages of other chunks have been seen:
  *
@@ -74,10 +74,12 @@ static int gate_cancel(hc_net *net, hc_net_request **request) {
 static const struct hc_net_ops gate_ops = {
     .name = "gate", .isend = gate_isend, .irecv = gate_irecv, .test = gate_test, .cancel = gate_cancel};
 
+static int scatters;
+
 static void run_rank(int32_t rank) {
     rank_state s;
     gate g = {.base = *nets[rank], .inner = nets[rank]};
-    int64_t count = CHUNKS * CHUNK_BYTES / 4;
+    int64_t count = CHUNKS * CHUNK_BYTES / 4 / (4 * size) * (4 * size);
     float *data = malloc((size_t)count * sizeof *data);
     for (int64_t i = 0; i < count; i++)
         data[i] = (float)(rank + i % 5);
@@ -85,17 +87,22 @@ static void run_rank(int32_t rank) {
     make_rank(&s, rank, 0, &g.base);
     g.node = s.node;
     hc_piece piece;
-    hc_batch batch = sum_of(&piece, data, count);
-    CHECK(run_batch(&s, &batch) == HC_DONE, "allreduce");
-    for (int64_t i = 0; i < count; i++)
-        CHECK(data[i] == (float)(size * (size - 1) / 2 + size * (i % 5)), "element %lld", (long long)i);
+    hc_batch batch = scatters ? scattered_sum_of(&piece, data, count) : sum_of(&piece, data, count);
+    CHECK(run_batch(&s, &batch) == HC_DONE, "%s", hc_operation_name(batch.operation));
+    int64_t own = scatters ? count / size : count;
+    for (int64_t i = 0, at = scatters ? own * rank : 0; i < own; i++)
+        CHECK(((float *)piece.out)[i] == (float)(size * (size - 1) / 2 + size * ((at + i) % 5)),
+              "element %lld", (long long)i);
     drop_rank(&s);
+    if (scatters)
+        hc_result_free(piece.out);
     free(data);
 }
 
 int main(int argc, char **argv) {
     make_job(argc > 1 ? argv[1] : "0,0,1,1");
     knobs.chunk_bytes = CHUNK_BYTES;
+    scatters = argc > 2 && !strcmp(argv[2], "reducescatter");
     run_threads(size, run_rank);
     drop_job();
     printf("ok\n");

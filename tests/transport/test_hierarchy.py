@@ -38,6 +38,14 @@ def test_small_chunks(driver: Path, run_c: Run, layout: str, algorithm: str) -> 
     assert "40 cases" in run_c(driver, layout, 2, 40, algorithm, 3000, 1, timeout=100)
 
 
+@pytest.mark.timeout(120)
+def test_parts_of_a_reducescatter_by_node(build_c: Callable[..., Path], run_c: Run) -> None:
+    """As in sets of many ranks."""
+    driver = build_c("tests/transport/hierarchy_driver.c", *SOURCES, flags=("-DRANKS_MANY=1",))
+    for layout in ("0,0,1,1", "0,1,0,1", "0,0,0,1"):
+        assert "150 cases" in run_c(driver, layout, 5, 150, timeout=30)
+
+
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(("layout", "nodes"), [("0,0,1,1", 2), ("0,0,1,1,2,2", 3), ("0,0,0,1", 2)])
 def test_bytes_of_each_stage(driver: Path, run_c: Run, layout: str, nodes: int) -> None:
@@ -58,6 +66,23 @@ def test_bytes_of_each_stage(driver: Path, run_c: Run, layout: str, nodes: int) 
 
 
 @pytest.mark.timeout(60)
+@pytest.mark.parametrize("rows", [960_000, 960_003, 5])
+@pytest.mark.parametrize("layout", ["0,0,1,1", "0,1,0,1", "0,0,0,1", "0,1,2,2", "0,1,2"])
+def test_bytes_of_a_reducescatter(driver: Path, run_c: Run, layout: str, rows: int) -> None:
+    """A node sends the others their rows and nothing else: (N - 1)/N of the array where nodes are even."""
+    lines = [
+        list(map(int, line.split())) for line in run_c(driver, layout, 1, "scattered", rows).splitlines()
+    ]
+    node_of = layout.split(",")
+    own = dict.fromkeys(node_of, 0)
+    sent = dict.fromkeys(node_of, 0)
+    for rank, *_, bytes_sent in lines:
+        own[node_of[rank]] += 4 * (rows // len(node_of) + (rank < rows % len(node_of)))
+        sent[node_of[rank]] += bytes_sent
+    assert sent == {node: 4 * rows - bytes_kept for node, bytes_kept in own.items()}
+
+
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize("layout", ["0,0,0", "0,0,1,1", "0,1,2,2"])
 def test_deterministic_bits(driver: Path, run_c: Run, layout: str) -> None:
     """Equal bits fused and not, in chunks of any length, under random delays."""
@@ -72,7 +97,8 @@ def test_abandon(driver: Path, run_c: Run, layout: str) -> None:
 
 
 @pytest.mark.timeout(60)
+@pytest.mark.parametrize("operation", ["allreduce", "reducescatter"])
 @pytest.mark.parametrize("layout", ["0,0,1,1", "0,0,1,1,2,2", "0,0,0,1,1"])
-def test_stages_overlap(build_c: Callable[..., Path], run_c: Run, layout: str) -> None:
+def test_stages_overlap(build_c: Callable[..., Path], run_c: Run, layout: str, operation: str) -> None:
     """The net is held back until it is seen that later chunks are reduced, and earlier ones spread, meanwhile."""
-    run_c(build_c("tests/transport/overlap.c", *SOURCES), layout)
+    run_c(build_c("tests/transport/overlap.c", *SOURCES), layout, operation)
