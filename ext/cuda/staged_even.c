@@ -13,10 +13,6 @@ static int64_t bytes_of(const hc_batch *b, int32_t i) {
     return b->pieces[i].count * (int64_t)hc_dtype_size(b->dtype);
 }
 
-static int64_t rows_of(const hc_piece *piece) {
-    return piece->row > 0 ? piece->count / piece->row : 0;
-}
-
 /* My rows of a reducescatter: how many, and how many come before. */
 static int64_t share(int64_t rows, int32_t p, int32_t r, int64_t *before) {
     *before = r * (rows / p) + (r < rows % p ? r : rows % p);
@@ -27,7 +23,7 @@ static int place_results(hc__staged *s) {
     for (int32_t i = 0; i < s->batch->npieces; i++) {
         hc_piece *piece = &s->batch->pieces[i];
         int64_t before;
-        int status = hc__staged_place(s, piece, share(rows_of(piece), s->size, s->rank, &before));
+        int status = hc__staged_place(s, piece, share(piece->rows, s->size, s->rank, &before));
         if (status < 0)
             return status;
     }
@@ -80,7 +76,7 @@ static int writes(const hc__staged *s, const hc_piece *piece, int64_t *from, int
     *from = 0;
     *to = piece->count * size;
     if (s->batch->operation == HC_REDUCESCATTER) {
-        int64_t rows = share(rows_of(piece), s->size, s->rank, &before), row_bytes = piece->row * size;
+        int64_t rows = share(piece->rows, s->size, s->rank, &before), row_bytes = piece->row * size;
         *from = before * row_bytes;
         *to = *from + rows * row_bytes;
         return piece->out && piece->out_capacity == rows * row_bytes;

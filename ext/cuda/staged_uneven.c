@@ -40,7 +40,7 @@ static void note_rows(hc__staged *s) {
     for (int32_t i = 0; i < b->npieces; i++) {
         const hc_piece *piece = &b->pieces[i];
         if (is_gather(s))
-            s->uneven.sent[i] = piece->in && piece->row > 0 ? piece->count / piece->row : 0;
+            s->uneven.sent[i] = piece->in ? piece->rows : 0;
         for (int32_t r = 0; !is_gather(s) && r < s->size; r++)
             s->uneven.sent[(int64_t)r * b->npieces + i] = piece->in && piece->send_rows ? piece->send_rows[r]
                                                                                         : 0;
@@ -88,6 +88,7 @@ int hc__uneven_begin(hc__staged *s) {
                           .out = u->told,
                           .count = (int64_t)streams_out(s) * (n + 1),
                           .row = n + 1,
+                          .rows = streams_out(s),
                           .scale = 1.0,
                           .out_capacity = (int64_t)s->size * (n + 1) * 8,
                           .send_rows = u->lines,
@@ -230,6 +231,7 @@ int hc__uneven_cut(hc__staged *s, int64_t chunk, hc__slot *slot) {
                         .out = slot->stage.host + middle,
                         .count = middle,
                         .row = 1,
+                        .rows = middle,
                         .scale = 1.0,
                         .out_capacity = end - middle,
                         .send_rows = send,
