@@ -279,6 +279,8 @@ class Base:
     free_numbers: int
     """Bit n: set number n is not in use here."""
     level: str
+    generation: int = 0
+    """Of the newest process set here: numbers come again, generations do not."""
     broken_text: str = ""
     timeline: Timeline | None = None
 
@@ -321,7 +323,7 @@ def make(meeting: Any, settings: config.Config) -> tuple[Base, _core.Set]:
     try:
         members = tuple(range(meeting.size))
         segment = _set_segment(meeting, loop, 0, members, nonce)
-        first = _agreed(meeting, lambda: _core.Set(loop, 0, members, segment))
+        first = _agreed(meeting, lambda: _core.Set(loop, 0, 0, members, segment))
         if meeting.rank == 0 and settings.verbose:
             print(_start_line(base), file=sys.stderr, flush=True)
         if settings.timeline:

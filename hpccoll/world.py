@@ -10,7 +10,8 @@ import pickle
 import sys
 import weakref
 from collections.abc import Callable, Iterable
-from functools import partial
+from functools import partial, reduce
+from operator import and_
 from typing import Any, Self
 
 import numpy as np
@@ -146,10 +147,8 @@ class World:
     def _make(self, groups: list[list[int]], exchange: Exchange | None = None) -> World | None:
         """One process set for each of the disjoint groups, all of one number."""
         base, exchange = self.base, exchange or self._exchange
-        free = exchange("number", base.free_numbers)
-        common = free[0]
-        for mask in free:
-            common &= mask
+        said = exchange("number", (base.free_numbers, base.generation))
+        common = reduce(and_, (free for free, _ in said))
         if not common:
             raise errors.StartError("all 127 process sets that a rank can be in are in use: shut some down")
         number = (common & -common).bit_length() - 1
@@ -157,7 +156,10 @@ class World:
         members = tuple(self.core.members[r] for r in mine or ())
         agreed = partial(_agreed, exchange)
         segment = bootstrap.set_segment(base.loop, number, members, base.nonce, agreed)
-        made = agreed(lambda: _core.Set(base.loop, number, members, segment) if mine else None)
+        generation = base.generation = 1 + max(g for _, g in said)
+        made = agreed(
+            lambda: _core.Set(base.loop, number, generation, members, segment) if mine else None
+        )
         if made is None:
             return None
         base.free_numbers &= ~(1 << number)

@@ -67,10 +67,10 @@ int hc__entry_receive(hc__set *s, const uint8_t *message, size_t nbytes) {
 
 /* ---- the sequencer's order ----------------------------------------------------------------------------------- */
 
-static int deliver(hc_engine *e, uint32_t set, const uint8_t *message, size_t nbytes) {
+static int deliver(hc_engine *e, uint32_t wire, const uint8_t *message, size_t nbytes) {
     hc__entry entry;
     hc__reader r = behind_header(message, nbytes);
-    hc__set *world = hc__set_find(e, 0), *s = hc__set_find(e, set);
+    hc__set *world = hc__set_find(e, 0), *s = hc__set_called(e, wire);
     if (!world)
         return HC_BAD_MESSAGE;
     int wrong = hc__entry_read(e, &r, s ? s->set_size : INT32_MAX, &entry);
@@ -85,13 +85,13 @@ static int deliver(hc_engine *e, uint32_t set, const uint8_t *message, size_t nb
     return 0;
 }
 
-int hc__sequenced_receive(hc_engine *e, uint32_t set, const uint8_t *message, size_t nbytes) {
+int hc__sequenced_receive(hc_engine *e, uint32_t wire, const uint8_t *message, size_t nbytes) {
     const uint8_t *copy = keep(e, message, nbytes);
-    return copy ? deliver(e, set, copy, nbytes) : 0;
+    return copy ? deliver(e, wire, copy, nbytes) : 0;
 }
 
 /* Once the World's STOP has passed nothing more is put in order: every member ends its set at that point. */
-int hc__sequence_receive(hc_engine *e, uint32_t set, const uint8_t *message, size_t nbytes) {
+int hc__sequence_receive(hc_engine *e, uint32_t wire, const uint8_t *message, size_t nbytes) {
     const hc__set *world = hc__set_find(e, 0);
     if (!world || world->parent >= 0)
         return HC_BAD_MESSAGE;
@@ -99,15 +99,15 @@ int hc__sequence_receive(hc_engine *e, uint32_t set, const uint8_t *message, siz
     if (!copy)
         return 0;
     memcpy(copy, message, nbytes);
-    hc__write_header(copy, HC__M_SEQUENCED, set);
-    return deliver(e, set, copy, nbytes);
+    hc__write_header(copy, HC__M_SEQUENCED, wire);
+    return deliver(e, wire, copy, nbytes);
 }
 
 /* ---- the root ---------------------------------------------------------------------------------------------------- */
 
 static void publish(hc__set *s, uint8_t *message, size_t nbytes) {
     hc__entry entry;
-    hc__write_header(message, HC__M_ENTRY, s->id);
+    hc__write_header(message, HC__M_ENTRY, s->wire);
     send_to_children(s, message, nbytes);
     hc__reader r = behind_header(message, nbytes);
     if (hc__entry_read(s->engine, &r, s->set_size, &entry) == 0)
@@ -117,9 +117,9 @@ static void publish(hc__set *s, uint8_t *message, size_t nbytes) {
 static void sequence(hc__set *s, uint8_t *message, size_t nbytes) {
     hc_engine *e = s->engine;
     s->awaiting = 1;
-    hc__write_header(message, HC__M_SEQUENCE, s->id);
+    hc__write_header(message, HC__M_SEQUENCE, s->wire);
     if (e->config.rank == SEQUENCER)
-        hc__sequence_receive(e, s->id, message, nbytes);
+        hc__sequence_receive(e, s->wire, message, nbytes);
     else
         hc__send_up(e, SEQUENCER, message, nbytes);
 }

@@ -14,7 +14,6 @@
 
 #define HC__NONE UINT32_MAX
 #define HC__NEVER UINT64_MAX
-#define HC__MAX_SETS 128
 #define HC__MAX_NAME 4096u
 #define HC__MAX_SIGNATURE (1u << 26)
 #define HC__TEXT 1024    /* room of a text for people */
@@ -220,7 +219,7 @@ typedef struct hc__printed {
 struct hc__set {
     hc_engine *engine;
     hc__set *next_dirty;
-    uint32_t id;
+    uint32_t id, wire; /* number; with its generation: what messages call it */
     int32_t set_rank, set_size, parent, nchildren;
     hc_child *children;
     uint32_t nsources; /* 0: this rank; 1..: the children */
@@ -269,6 +268,7 @@ struct hc__set {
 
 void hc__touch(hc__set *); /* something is to be sent or committed when the step ends */
 hc__set *hc__set_find(const hc_engine *, uint32_t id);
+hc__set *hc__set_called(const hc_engine *, uint32_t wire); /* of this generation, or NULL */
 int hc__set_add(hc_engine *, const hc_set_config *);
 int hc__set_remove(hc_engine *, uint32_t id);
 void hc__set_free(hc__set *);
@@ -339,8 +339,8 @@ void hc__log_end(hc__set *);
 int hc__commit(hc__set *); /* root: 1 when an entry was made */
 /* Messages, header included. */
 int hc__entry_receive(hc__set *, const uint8_t *, size_t);
-int hc__sequence_receive(hc_engine *, uint32_t set, const uint8_t *, size_t); /* at the sequencer */
-int hc__sequenced_receive(hc_engine *, uint32_t set, const uint8_t *, size_t);
+int hc__sequence_receive(hc_engine *, uint32_t wire, const uint8_t *, size_t); /* at the sequencer */
+int hc__sequenced_receive(hc_engine *, uint32_t wire, const uint8_t *, size_t);
 void hc__send_up(hc_engine *, int32_t peer, const uint8_t *, size_t);   /* to a parent or the sequencer */
 void hc__send_down(hc_engine *, int32_t peer, const uint8_t *, size_t); /* bytes: lent or longer lived */
 void hc__stop(hc__set *);
@@ -418,7 +418,7 @@ typedef struct hc__lent {
 typedef struct hc__early {
     struct hc__early *next;
     int32_t peer;
-    uint32_t set;
+    uint32_t wire;
     size_t nbytes;
     uint8_t bytes[];
 } hc__early;
@@ -429,7 +429,7 @@ struct hc_engine {
     hc__set **sets;
     uint32_t nsets; /* room in sets */
     hc__set *dirty;
-    uint64_t removed[HC__MAX_SETS / 64];
+    uint32_t over[HC_MAX_SETS]; /* generations of each number below this one have ended here */
     hc__early *early;
     size_t early_bytes;
 

@@ -148,8 +148,13 @@ typedef struct hc_child {
     int32_t subtree; /* members in this child's subtree, itself included */
 } hc_child;
 
+#define HC_MAX_SETS 128 /* that a rank can be in at a time */
+
 typedef struct hc_set_config {
     uint32_t set; /* number of the set; 0 is the World itself; agreed by all members */
+    /* Of the sets of this number that this rank is or was in; agreed, and higher than any before on each member.
+     * Messages carry it: one that was for an earlier set of this number may still be under way. */
+    uint32_t generation;
     int32_t set_rank, set_size;
     int32_t parent; /* rank of the World, -1 at the set's root */
     int32_t nchildren;
@@ -157,6 +162,11 @@ typedef struct hc_set_config {
     uint8_t sequenced; /* entries pass through the World's root (PROTOCOL B5, docs/control-plane); all members
                             add such a set before anybody uses it, and the World's inner nodes must listen */
 } hc_set_config;
+
+/* What a set is called in messages: its number and the generation, which may have 25 bits. */
+static inline uint32_t hc_set_wire(uint32_t set, uint32_t generation) {
+    return set + generation * HC_MAX_SETS;
+}
 
 /* The tree: leaders (lowest member of each node) form a k-ary tree across nodes, a node's other members
  * a k-ary tree below their leader. Nodes are numbered by first appearance. The index is O(members) and

@@ -6,12 +6,10 @@
 
 #define EARLY_BYTES (1u << 20)
 
-/* A peer may be faster in adding a set than this rank. Of a set that was removed here nothing matters. */
-static int keep_early(hc_engine *e, uint32_t set, int32_t peer, const uint8_t *bytes, size_t nbytes) {
-    if (set >= HC__MAX_SETS || (e->early_bytes += nbytes) > EARLY_BYTES) {
-        e->early_bytes -= set >= HC__MAX_SETS ? 0 : nbytes;
+/* A peer may be faster in adding a set than this rank. */
+static int keep_early(hc_engine *e, uint32_t wire, int32_t peer, const uint8_t *bytes, size_t nbytes) {
+    if (nbytes > EARLY_BYTES - e->early_bytes)
         return HC_BAD_MESSAGE;
-    }
     hc__early *early = hc__alloc(e, sizeof *early + nbytes);
     if (!early)
         return 0;
@@ -19,8 +17,9 @@ static int keep_early(hc_engine *e, uint32_t set, int32_t peer, const uint8_t *b
     while (*link)
         link = &(*link)->next;
     *link = early;
+    e->early_bytes += nbytes;
     early->peer = peer;
-    early->set = set;
+    early->wire = wire;
     early->nbytes = nbytes;
     memcpy(early->bytes, bytes, nbytes);
     return 0;
@@ -42,9 +41,9 @@ static int for_set(hc__set *s, int message, int32_t peer, const uint8_t *bytes, 
 }
 
 int hc__message(hc_engine *e, int32_t peer, const uint8_t *bytes, size_t nbytes) {
-    uint32_t id = 0;
+    uint32_t wire = 0;
     hc__reader r = {.at = bytes, .end = bytes + nbytes};
-    int message = bytes ? hc__read_header(&r, &id) : 0;
+    int message = bytes ? hc__read_header(&r, &wire) : 0;
     const hc__set *world = hc__set_find(e, 0);
     if (!message || peer < 0 || peer >= e->config.size)
         return HC_BAD_MESSAGE;
@@ -53,13 +52,12 @@ int hc__message(hc_engine *e, int32_t peer, const uint8_t *bytes, size_t nbytes)
     if (e->failed)
         return 0;
     if (message == HC__M_SEQUENCE)
-        return hc__sequence_receive(e, id, bytes, nbytes);
+        return hc__sequence_receive(e, wire, bytes, nbytes);
     if (message == HC__M_SEQUENCED)
-        return world && world->parent == peer ? hc__sequenced_receive(e, id, bytes, nbytes) : HC_BAD_MESSAGE;
-    hc__set *s = hc__set_find(e, id);
+        return world && world->parent == peer ? hc__sequenced_receive(e, wire, bytes, nbytes) : HC_BAD_MESSAGE;
+    hc__set *s = hc__set_called(e, wire);
     if (s)
         return for_set(s, message, peer, bytes, nbytes);
-    if (id < HC__MAX_SETS && (e->removed[id / 64] >> (id % 64) & 1))
-        return 0;
-    return keep_early(e, id, peer, bytes, nbytes);
+    int is_over = wire / HC_MAX_SETS < e->over[wire % HC_MAX_SETS]; /* nothing of it matters any more */
+    return is_over ? 0 : keep_early(e, wire, peer, bytes, nbytes);
 }

@@ -4,6 +4,8 @@
  */
 #include "core.h"
 
+#define MAX_GENERATION (UINT32_MAX / HC_MAX_SETS)
+
 void hc__touch(hc__set *s) {
     if (s->dirty)
         return;
@@ -16,6 +18,11 @@ hc__set *hc__set_find(const hc_engine *e, uint32_t id) {
     return id < e->nsets ? e->sets[id] : NULL;
 }
 
+hc__set *hc__set_called(const hc_engine *e, uint32_t wire) {
+    hc__set *s = hc__set_find(e, wire % HC_MAX_SETS);
+    return s && s->wire == wire ? s : NULL;
+}
+
 uint32_t hc__set_source(const hc__set *s, int32_t peer) {
     for (int32_t i = 0; i < s->nchildren; i++)
         if (s->children[i].rank == peer)
@@ -24,7 +31,8 @@ uint32_t hc__set_source(const hc__set *s, int32_t peer) {
 }
 
 static int is_valid(const hc_engine *e, const hc_set_config *c) {
-    if (c->set >= HC__MAX_SETS || c->set_size < 1 || c->set_size > e->config.size || c->set_rank < 0 ||
+    if (c->set >= HC_MAX_SETS || c->generation < e->over[c->set] || c->generation >= MAX_GENERATION ||
+        c->set_size < 1 || c->set_size > e->config.size || c->set_rank < 0 ||
         c->set_rank >= c->set_size || c->parent < -1 || c->parent >= e->config.size || c->nchildren < 0 ||
         (c->nchildren && !c->children))
         return 0;
@@ -38,6 +46,7 @@ static int is_valid(const hc_engine *e, const hc_set_config *c) {
 static void set_init(hc_engine *e, hc__set *s, const hc_set_config *c) {
     s->engine = e;
     s->id = c->set;
+    s->wire = hc_set_wire(c->set, c->generation);
     s->set_rank = c->set_rank;
     s->set_size = c->set_size;
     s->parent = c->parent;
@@ -69,11 +78,11 @@ static size_t size_of(int32_t nchildren) {
 }
 
 /* Messages that came before the set was here. */
-static void replay(hc_engine *e, uint32_t id) {
+static void replay(hc_engine *e, uint32_t wire) {
     hc__early **link = &e->early;
     while (*link) {
         hc__early *early = *link;
-        if (early->set != id) {
+        if (early->wire != wire) {
             link = &early->next;
             continue;
         }
@@ -103,8 +112,8 @@ int hc__set_add(hc_engine *e, const hc_set_config *c) {
     if (c->nchildren)
         memcpy(s->children, c->children, (size_t)c->nchildren * sizeof *s->children);
     e->sets[c->set] = s;
-    e->removed[c->set / 64] &= ~(1ull << (c->set % 64));
-    replay(e, c->set);
+    e->over[c->set] = c->generation;
+    replay(e, s->wire);
     return 0;
 }
 
@@ -114,7 +123,7 @@ int hc__set_remove(hc_engine *e, uint32_t id) {
         return HC_INVALID;
     hc__set_free(s);
     e->sets[id] = NULL;
-    e->removed[id / 64] |= 1ull << (id % 64);
+    e->over[id]++;
     return 0;
 }
 

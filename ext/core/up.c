@@ -67,7 +67,7 @@ void hc__up_send(hc__set *s) {
     uint8_t *message = hc__lend(s->engine, measure(s));
     if (!message)
         return;
-    uint8_t *p = hc__write_header(message, HC__M_UP, s->id);
+    uint8_t *p = hc__write_header(message, HC__M_UP, s->wire);
     p = hc__write64(p, s->q);
     p = hc__write8(p, s->or_out);
     p = hc__write32(p, s->out_firm);

@@ -86,7 +86,7 @@ static void drop(hc__set *s, hc__query *q) {
 uint8_t *hc__query_message(hc__set *s, int message, const uint64_t key[2], size_t more, uint8_t **p) {
     uint8_t *bytes = hc__lend(s->engine, HC__HEADER + 16 + more);
     if (bytes)
-        *p = hc__write64(hc__write64(hc__write_header(bytes, message, s->id), key[0]), key[1]);
+        *p = hc__write64(hc__write64(hc__write_header(bytes, message, s->wire), key[0]), key[1]);
     return bytes;
 }
 

@@ -35,7 +35,7 @@ cdef extern from "hc.h" nogil:
     ctypedef struct hc_child:
         int32_t rank, subtree
     ctypedef struct hc_set_config:
-        uint32_t set
+        uint32_t set, generation
         int32_t set_rank, set_size, parent, nchildren
         const hc_child *children
         uint8_t sequenced

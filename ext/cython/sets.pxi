@@ -15,9 +15,10 @@ cdef class Set:
     cdef int unnamed_open, unnamed_next
     cdef uint64_t waited     # largest position in the log of what the program has waited for
 
-    def __init__(self, Loop loop, int number, tuple members, Segment segment):
+    def __init__(self, Loop loop, int number, int generation, tuple members, Segment segment):
         """Make the set on this rank, after its other members were told its number.
 
+        :param generation: higher than that of any set of this number that a member was in
         :param members: World rank of each set rank
         :param segment: made for the set's members on this node
         """
@@ -26,11 +27,11 @@ cdef class Set:
         self.members = members
         self.rank = members.index(loop.rank)
         self.size = len(members)
-        self.join_loop(segment)
+        self.join_loop(segment, generation)
 
     # ---- making and ending -----------------------------------------------------------------------
 
-    cdef int join_loop(self, Segment segment) except -1:
+    cdef int join_loop(self, Segment segment, int generation) except -1:
         cdef int32_t *members = copy_ranks(self.members)
         numbers = {}  # nodes in order of first appearance
         cdef int32_t *nodes = copy_ranks(
@@ -45,6 +46,7 @@ cdef class Set:
                 raise MemoryError
             memset(&place, 0, sizeof(place))
             place.set = self.number
+            place.generation = generation
             place.children = children
             hc_tree_place(index, self.rank, &place, children, 2 * self.loop.settings.fanout + 2)
             node = self.make_node(segment)

@@ -15,7 +15,6 @@
 #define HC__MS 1000000ull
 #define HC__IDLE_TICK (250 * HC__MS)  /* the background thread looks up this often when nothing is pending */
 #define HC__WATCH_EVERY (50 * HC__MS) /* a waiting driver asks this often whether all peers live */
-#define HC__MAX_SETS 128
 
 /* ---- batch.c: agreed items -> what the data plane runs ---------------------------------------------- */
 
@@ -35,7 +34,7 @@ typedef struct hc__run {
 /* One process set here: its data plane, and its batches in log order. */
 typedef struct hc__lane {
     uint8_t used, running; /* running: the head was started */
-    uint32_t number;
+    uint32_t number, wire; /* wire: what messages call it */
     int32_t size;
     hc_data *data;
     const hc_node *node;
@@ -69,9 +68,9 @@ struct hc_loop {
     atomic_int pending;             /* [any] handles that are not done */
     atomic_ullong waited_ns, wakes; /* [any] */
 
-    atomic_ullong preempted[HC__MAX_SETS]; /* [any] position of PREEMPT in the set's log; 0: none */
+    atomic_ullong preempted[HC_MAX_SETS]; /* [any] position of PREEMPT in the set's log; 0: none */
 
-    hc__lane lanes[HC__MAX_SETS];
+    hc__lane lanes[HC_MAX_SETS];
     uint32_t nlanes, nrunning; /* nlanes: one more than the highest number used */
     uint64_t wake_at;
     uint8_t *unsent;    /* per World rank: 1 while a message of the engine's to it has not left */

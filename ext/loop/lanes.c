@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 hc__lane *hc__lane_find(hc_loop *loop, uint32_t number) {
-    return number < HC__MAX_SETS && loop->lanes[number].used ? &loop->lanes[number] : NULL;
+    return number < HC_MAX_SETS && loop->lanes[number].used ? &loop->lanes[number] : NULL;
 }
 
 /* Whom to ask for a sign of life: see watch.c. */
@@ -29,7 +29,7 @@ static int note_neighbours(hc_loop *loop, const hc_set_config *place) {
 
 int hc__lane_add(hc_loop *loop, hc_handle *handle) {
     uint32_t number = handle->place->set;
-    if (number >= HC__MAX_SETS || loop->lanes[number].used)
+    if (number >= HC_MAX_SETS || loop->lanes[number].used)
         return HC_INVALID;
     if (number == 0 && note_neighbours(loop, handle->place) != HC_OK)
         return HC_NO_MEMORY;
@@ -40,6 +40,7 @@ int hc__lane_add(hc_loop *loop, hc_handle *handle) {
     hc__lane *lane = &loop->lanes[number];
     *lane = (hc__lane){.used = 1,
                        .number = number,
+                       .wire = hc_set_wire(number, handle->place->generation),
                        .size = handle->place->set_size,
                        .data = handle->data,
                        .node = handle->node};

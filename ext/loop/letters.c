@@ -19,7 +19,6 @@ hc_handle *hc_handle_of_letter(uint32_t set, const hc_letter *letter) {
         return NULL;
     }
     *own = *letter;
-    own->set = set;
     own->owner = handle;
     handle->letter = own;
     handle->request.operation = letter->receives ? HC_RECEIVE : HC_SEND;
@@ -56,6 +55,7 @@ void hc__letter_take(hc_loop *loop, hc_handle *handle) {
         finish(loop, handle, HC_BROKEN, loop->broken_text);
         return;
     }
+    handle->letter->set = lane ? lane->wire : 0;
     status = !lane || lane->stopped ? HC_SHUT_DOWN : hc_mail_post(loop->parts.mail, handle->letter);
     if (status == HC_TRANSPORT || status == HC_PEER_LOST)
         hc__loop_fail(loop, status, handle->letter->peer, "a letter could not be sent");

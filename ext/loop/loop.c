@@ -120,7 +120,7 @@ int hc_loop_broken(hc_loop *loop) {
 }
 
 uint64_t hc_loop_preempted(hc_loop *loop, uint32_t set) {
-    return set < HC__MAX_SETS ? atomic_load(&loop->preempted[set]) : 0;
+    return set < HC_MAX_SETS ? atomic_load(&loop->preempted[set]) : 0;
 }
 
 static void add_net(const hc_loop *loop, hc_loop_stats *stats) {

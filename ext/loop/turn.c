@@ -49,9 +49,10 @@ static void take_add_set(hc_loop *loop, hc_handle *handle) {
 static void take_remove_set(hc_loop *loop, hc_handle *handle) {
     hc__lane *lane = hc__lane_find(loop, handle->set);
     hc__loop_step(loop, &(hc_event){.kind = HC_EV_REMOVE_SET, .set = handle->set});
-    if (lane)
+    if (lane) {
+        hc_mail_forget(loop->parts.mail, lane->wire);
         hc__lane_remove(loop, lane);
-    hc_mail_forget(loop->parts.mail, handle->set);
+    }
     hc__handle_finish(loop, handle, HC_OK, NULL);
 }
 

@@ -295,9 +295,14 @@ int hc_mail_withdraw(hc_mail *mail, hc_letter *letter) {
     return 1;
 }
 
+/* Set or an earlier set of its number: letters of that one may have come after it was forgotten. */
+static int is_over(uint32_t set, uint32_t forgotten) {
+    return set % HC_MAX_SETS == forgotten % HC_MAX_SETS && set <= forgotten;
+}
+
 void hc_mail_forget(hc_mail *mail, uint32_t set) {
     for (hc__arrival **link = &mail->arrived; *link;) {
-        if ((*link)->slip.set != set) {
+        if (!is_over((*link)->slip.set, set)) {
             link = &(*link)->next;
             continue;
         }

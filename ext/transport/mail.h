@@ -17,8 +17,8 @@ typedef struct hc_letter hc_letter;
 /* A send or a receive, in its poster's memory; the mail's until hc_mail_done() or hc_mail_withdraw() gives it back. */
 struct hc_letter {
     uint8_t receives;
-    uint32_t set, tag;
-    int32_t peer; /* World rank; of a receive also HC_ANY_PEER, and then the sender's */
+    uint32_t set, tag; /* set: hc_set_wire() */
+    int32_t peer;      /* World rank; of a receive also HC_ANY_PEER, and then the sender's */
     void *data;   /* a send reads it, a receive writes it */
     uint64_t bytes;
     void *owner; /* the poster's own */

@@ -39,7 +39,7 @@ int main(void) {
     uint64_t warm = 0, later = 0;
     c.raise_window = 1000000;
     room_open(&r, &c, members, 2, 0);
-    room_add_set(&r, 0, members, RANKS, 0);
+    room_add_set(&r, &(hc_set_config){0}, members, RANKS);
     for (int step = 0; step < STEPS; step++) {
         for (int i = 0; i < RANKS * NAMES; i++)
             enqueue(i % RANKS, step, i / RANKS);

@@ -124,7 +124,7 @@ void describe_message(const uint8_t *bytes, size_t n, char *out, size_t room) {
     int message = hc__read_header(&r, &set);
     out[0] = 0;
     if (set)
-        put(&l, "set %u ", set);
+        put(&l, set < HC_MAX_SETS ? "set %u " : "set %u.%u ", set % HC_MAX_SETS, set / HC_MAX_SETS);
     if (message == HC__M_UP)
         put_up(&l, &r);
     else if (message >= HC__M_ENTRY && message <= HC__M_SEQUENCED)

@@ -128,7 +128,8 @@ void room_close(room *r) {
     memset(r, 0, sizeof *r);
 }
 
-void room_add_set(room *r, uint32_t set, const int32_t *members, int n, int sequenced) {
+/* Of the configuration: set, generation, sequenced. */
+void room_add_set(room *r, const hc_set_config *set, const int32_t *members, int n) {
     int32_t nodes[ROOM_RANKS] = {0};
     for (int i = 0; i < n; i++)
         nodes[i] = r->node_of[members[i]];
@@ -136,17 +137,15 @@ void room_add_set(room *r, uint32_t set, const int32_t *members, int n, int sequ
     room_say(r, "  tree:");
     for (int i = 0; i < n; i++) {
         hc_child children[ROOM_RANKS];
-        hc_set_config c = {0};
+        hc_set_config c = *set;
         hc_tree_place(tree, i, &c, children, ROOM_RANKS);
-        c.set = set;
         c.children = children;
-        c.sequenced = (uint8_t)sequenced;
         if (c.parent >= 0)
             room_say(r, " %d under %d", members[i], c.parent);
         else
             room_say(r, " root %d", members[i]);
         room_say(r, i + 1 < n ? "," : "\n");
-        room_feed(r, members[i], &(hc_event){.kind = HC_EV_ADD_SET, .set = set, .peer = -1, .config = &c});
+        room_feed(r, members[i], &(hc_event){.kind = HC_EV_ADD_SET, .set = c.set, .peer = -1, .config = &c});
     }
     hc_tree_index_free(tree);
 }

@@ -35,7 +35,7 @@ typedef struct room {
 
 void room_open(room *, const hc_engine_config *, const int32_t *node_of, int32_t fanout, int manual_sent);
 void room_close(room *);
-void room_add_set(room *, uint32_t set, const int32_t *members, int n, int sequenced);
+void room_add_set(room *, const hc_set_config *, const int32_t *members, int n);
 uint64_t room_ticket(room *, const char *what);
 void room_enqueue(room *, int rank, uint32_t set, hc_request *);
 void room_feed(room *, int rank, hc_event *);

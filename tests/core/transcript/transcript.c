@@ -98,13 +98,18 @@ static void do_world(const words *w) {
         nodes[i] = members[i] = i;
     numbers(value_of(w, "nodes"), nodes, c.size);
     room_open(&r, &c, nodes, (int32_t)number(value_of(w, "fanout"), 2), value_of(w, "sent") != NULL);
-    room_add_set(&r, 0, members, c.size, 0);
+    room_add_set(&r, &(hc_set_config){0}, members, c.size);
 }
 
 static void do_set(const words *w) {
     int32_t members[ROOM_RANKS];
     int n = numbers(value_of(w, "members"), members, ROOM_RANKS);
-    room_add_set(&r, (uint32_t)atoi(w->at[1]), members, n, value_of(w, "sequenced") != NULL);
+    hc_set_config set = {
+        .set = (uint32_t)atoi(w->at[1]),
+        .generation = (uint32_t)number(value_of(w, "generation"), 0),
+        .sequenced = value_of(w, "sequenced") != NULL,
+    };
+    room_add_set(&r, &set, members, n);
 }
 
 static int table_index(const char *(*name)(int), int count, const char *text) {

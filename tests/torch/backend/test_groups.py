@@ -49,6 +49,18 @@ def test_groups_that_only_their_members_make() -> None:
     dist.destroy_process_group(mine)
 
 
+def test_groups_with_others_one_after_another() -> None:
+    """A rank may go on to its next group while another is still about to leave the last one."""
+    size, rank = dist.get_world_size(), dist.get_rank()
+    if size % 2:
+        return
+    for i in range(60):
+        members = [r for r in range(size) if (r % 2 == rank % 2 if i % 2 else r // 2 == rank // 2)]
+        mine = dist.new_group(members, use_local_synchronization=True)
+        assert sum_in(mine) == sum(1 << r for r in members)
+        dist.destroy_process_group(mine)
+
+
 def test_subgroups() -> None:
     size, rank = dist.get_world_size(), dist.get_rank()
     if size % 2:
