@@ -19,14 +19,14 @@ static void send(hc_engine *e, int32_t peer, const uint8_t *bytes, size_t nbytes
 
 void hc__send_up(hc_engine *e, int32_t peer, const uint8_t *bytes, size_t nbytes) {
     send(e, peer, bytes, nbytes);
-    e->counters.messages_up++;
-    e->counters.bytes_up += nbytes;
+    hc_count(&e->counters.messages_up, 1);
+    hc_count(&e->counters.bytes_up, nbytes);
 }
 
 void hc__send_down(hc_engine *e, int32_t peer, const uint8_t *bytes, size_t nbytes) {
     send(e, peer, bytes, nbytes);
-    e->counters.messages_down++;
-    e->counters.bytes_down += nbytes;
+    hc_count(&e->counters.messages_down, 1);
+    hc_count(&e->counters.bytes_down, nbytes);
 }
 
 static void send_to_children(const hc__set *s, const uint8_t *bytes, size_t nbytes) {

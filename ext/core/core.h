@@ -423,6 +423,11 @@ typedef struct hc__early {
     uint8_t bytes[];
 } hc__early;
 
+typedef struct hc__counters {
+    hc_counter messages_up, messages_down, bytes_up, bytes_down;
+    hc_counter entries, batches, cached_commits, first_commits, mismatches, evictions, clashes;
+} hc__counters;
+
 struct hc_engine {
     hc_engine_config config;
     uint64_t now;
@@ -448,7 +453,7 @@ struct hc_engine {
     uint8_t failed;
     char *failure; /* why, HC__TEXT bytes; NULL before, or when there was no memory for it */
     uint64_t bytes;
-    hc_counters counters;
+    hc__counters counters;
 };
 
 #endif

@@ -54,5 +54,18 @@ uint64_t hc_engine_memory(const hc_engine *e) {
 }
 
 void hc_engine_counters(const hc_engine *e, hc_counters *out) {
-    *out = e->counters;
+    const hc__counters *c = &e->counters;
+    *out = (hc_counters){
+        .messages_up = hc_counted(&c->messages_up),
+        .messages_down = hc_counted(&c->messages_down),
+        .bytes_up = hc_counted(&c->bytes_up),
+        .bytes_down = hc_counted(&c->bytes_down),
+        .entries = hc_counted(&c->entries),
+        .batches = hc_counted(&c->batches),
+        .cached_commits = hc_counted(&c->cached_commits),
+        .first_commits = hc_counted(&c->first_commits),
+        .mismatches = hc_counted(&c->mismatches),
+        .evictions = hc_counted(&c->evictions),
+        .clashes = hc_counted(&c->clashes),
+    };
 }

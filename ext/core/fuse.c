@@ -152,7 +152,7 @@ static void start(hc__set *s, const plan *p, const cut *c) {
         action->cached &= agreed->cached;
         note_name(s, running, agreed->name);
     }
-    s->engine->counters.batches++;
+    hc_count(&s->engine->counters.batches, 1);
 }
 
 /* B2, B4: batches are numbered and start in the order of the log. A barrier is its commit. */

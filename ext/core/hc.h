@@ -12,6 +12,7 @@
 #ifndef HC_H
 #define HC_H
 
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -275,10 +276,23 @@ int hc_engine_quiet(const hc_engine *);            /* 1: nothing pending, raised
 uint64_t hc_engine_memory(const hc_engine *);      /* bytes held */
 const char *hc_engine_validate(const hc_engine *); /* NULL, or the invariant that does not hold, in words */
 
+/* ---- figures ---------------------------------------------------------------------------------------------- */
+
+/* A counter has one writer and any number of readers, who may read it at any time: to the processor both are plain moves.
+ * What was counted before a handle ended is seen by who has seen that end. */
+typedef _Atomic uint64_t hc_counter;
+static inline void hc_count(hc_counter *counter, uint64_t n) {
+    uint64_t before = atomic_load_explicit(counter, memory_order_relaxed);
+    atomic_store_explicit(counter, before + n, memory_order_relaxed);
+}
+static inline uint64_t hc_counted(const hc_counter *counter) {
+    return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
 typedef struct hc_counters {
     uint64_t messages_up, messages_down, bytes_up, bytes_down;
     uint64_t entries, batches, cached_commits, first_commits, mismatches, evictions, clashes;
 } hc_counters;
-void hc_engine_counters(const hc_engine *, hc_counters *);
+void hc_engine_counters(const hc_engine *, hc_counters *); /* [any thread] */
 
 #endif

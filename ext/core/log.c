@@ -12,7 +12,7 @@ static void free_clashing(hc__set *s, hc__column_view column) {
         uint32_t word = hc__column_word(column, i, &bits);
         for (; bits; bits &= bits - 1) {
             hc__slot_free(s, (int32_t)(64 * word + (uint32_t)hc__bit(bits)));
-            s->engine->counters.clashes++;
+            hc_count(&s->engine->counters.clashes, 1);
         }
     }
 }
@@ -52,7 +52,7 @@ static uint32_t commit_slot(hc__set *s, uint32_t slot, int rootless, hc__agreed 
     }
     hc__slot_touch(s, (int32_t)slot);
     *agreed = (hc__agreed){.sig = sig, .name = name, .cached = 1};
-    s->engine->counters.cached_commits++;
+    hc_count(&s->engine->counters.cached_commits, 1);
     return 1;
 }
 
@@ -103,12 +103,12 @@ static uint32_t agree_first(hc__set *s, uint32_t name, uint32_t own, const hc__e
         hc__slot_assign(s, name, sig);
     *agreed = (hc__agreed){.sig = sig, .name = own};
     hc__sig_unref(s->engine, sig); /* lives until the next step, or as long as its slot */
-    s->engine->counters.first_commits++;
+    hc_count(&s->engine->counters.first_commits, 1);
     return 1;
 }
 
 static void disagree(hc__set *s, uint32_t own, const hc__entry_first *from) {
-    s->engine->counters.mismatches++;
+    hc_count(&s->engine->counters.mismatches, 1);
     if (own == HC__NONE)
         return;
     char *text = hc__lend(s->engine, (size_t)from->text_len + 1);
@@ -170,7 +170,7 @@ void hc__log_apply(hc__set *s, const hc__entry *entry) {
         return;
     s->q++;
     s->awaiting = 0;
-    e->counters.entries++;
+    hc_count(&e->counters.entries, 1);
     e->retime = 1;
     free_clashing(s, entry->clash);               /* L1 */
     n = commit_slots(s, entry, agreed);           /* L2: before L3, which may rename a slot */

@@ -130,7 +130,7 @@ static int32_t lowest_free(const hc__set *s) {
 
 static void evict(hc__set *s, int32_t slot) {
     hc__slot_free(s, slot);
-    s->engine->counters.evictions++;
+    hc_count(&s->engine->counters.evictions, 1);
 }
 
 /* L3 */

@@ -80,7 +80,7 @@ static void wait_a_little(hc_loop *loop, uint64_t now, uint64_t idle_since, uint
     uint32_t seen = hc_bell_listen(loop->parts.home);
     if (hc__loop_turn(loop) || !hc__about_to_sleep(loop, now))
         return;
-    loop->sleeps++;
+    hc_count(&loop->counters.sleeps, 1);
     hc_bell_sleep(loop->parts.home, seen, hc__sleep_limit(loop, now, idle_since, limit));
 }
 

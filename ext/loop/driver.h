@@ -3,7 +3,8 @@
  * driver.h - the loop's state, and what its files tell each other. Nobody outside ext/loop includes it.
  *
  * Who may touch what: `inbox`, `flush`, `call_me`, `callers`, `epoch` and the counters marked [any] by anybody;
- * everything else by the driver alone, that is by the thread that holds `driving`.
+ * `counters` written by the driver and read by anybody; everything else by the driver alone, that is by the thread
+ * that holds `driving`.
  */
 #ifndef HC_LOOP_DRIVER_H
 #define HC_LOOP_DRIVER_H
@@ -38,6 +39,7 @@ typedef struct hc__lane {
     int32_t size;
     hc_data *data;
     const hc_node *node;
+    uint64_t packed, reduced, spread; /* of the node's figures: counted so far */
     hc__run *head, **tail, *spare;
     hc_handle *stops; /* wait for its STOPPED */
     uint8_t stopped;
@@ -46,6 +48,12 @@ typedef struct hc__lane {
 /* ---- the loop ---------------------------------------------------------------------------------------- */
 
 #define HC__TRACE_ROOM 8192 /* records; a power of two */
+
+/* What the driver counts; read by anybody. */
+typedef struct hc__counters_of_loop {
+    hc_counter requests, batches, cached_batches, fused_requests, payload_bytes, letters, letter_bytes;
+    hc_counter packed_bytes, reduced_bytes, spread_bytes, in_flight_ns, sleeps;
+} hc__counters_of_loop;
 
 struct hc_loop {
     hc_loop_config config;
@@ -78,8 +86,8 @@ struct hc_loop {
     hc_event failure;   /* the next event, if failing */
     uint8_t failing;
     char failure_text[256], broken_text[320];
-    uint64_t in_flight_since, sleeps;
-    hc_loop_stats stats;
+    uint64_t in_flight_since;
+    hc__counters_of_loop counters;
 
     uint64_t watched, waiting, pinged; /* watch.c */
     int32_t *neighbours, nneighbours;  /* in the World's tree, on other nodes */

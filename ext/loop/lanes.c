@@ -51,14 +51,6 @@ int hc__lane_add(hc_loop *loop, hc_handle *handle) {
     return HC_OK;
 }
 
-static void count_node(hc_loop *loop, const hc__lane *lane) {
-    if (!lane->node)
-        return;
-    loop->stats.packed_bytes += lane->node->packed_bytes;
-    loop->stats.reduced_bytes += lane->node->reduced_bytes;
-    loop->stats.spread_bytes += lane->node->spread_bytes;
-}
-
 static void drop_batches(hc_loop *loop, hc__lane *lane) {
     if (lane->running)
         loop->nrunning--;
@@ -78,7 +70,6 @@ void hc__lane_remove(hc_loop *loop, hc__lane *lane) {
         hc__run_free(lane->spare);
         lane->spare = next;
     }
-    count_node(loop, lane);
     if (lane->data)
         lane->data->ops->free(lane->data);
     *lane = (hc__lane){0};
@@ -127,16 +118,29 @@ static void trace_batch(hc_loop *loop, int kind, const hc__lane *lane, const hc_
                          });
 }
 
+/* The node's own figures end with it; observers read the loop's. */
+static void count_node(hc_loop *loop, hc__lane *lane) {
+    const hc_node *node = lane->node;
+    if (!node)
+        return;
+    hc_count(&loop->counters.packed_bytes, node->packed_bytes - lane->packed);
+    hc_count(&loop->counters.reduced_bytes, node->reduced_bytes - lane->reduced);
+    hc_count(&loop->counters.spread_bytes, node->spread_bytes - lane->spread);
+    lane->packed = node->packed_bytes;
+    lane->reduced = node->reduced_bytes;
+    lane->spread = node->spread_bytes;
+}
+
 static int start(hc_loop *loop, hc__lane *lane) {
     hc__run *b = lane->head;
     lane->running = 1;
     b->started = hc__loop_now();
     if (!loop->nrunning++)
         loop->in_flight_since = b->started;
-    loop->stats.batches++;
-    loop->stats.cached_batches += b->cached;
-    loop->stats.fused_requests += b->nitems;
-    loop->stats.payload_bytes += b->bytes;
+    hc_count(&loop->counters.batches, 1);
+    hc_count(&loop->counters.cached_batches, b->cached);
+    hc_count(&loop->counters.fused_requests, b->nitems);
+    hc_count(&loop->counters.payload_bytes, b->bytes);
     trace_batch(loop, HC_TRACE_START, lane, b);
     return lane->data ? lane->data->ops->start(lane->data, &b->batch) : HC_UNSUPPORTED;
 }
@@ -149,7 +153,8 @@ static void finish(hc_loop *loop, hc__lane *lane, int status) {
         lane->tail = &lane->head;
     lane->running = 0;
     if (!--loop->nrunning)
-        loop->stats.in_flight_ns += hc__loop_now() - loop->in_flight_since;
+        hc_count(&loop->counters.in_flight_ns, hc__loop_now() - loop->in_flight_since);
+    count_node(loop, lane);
     trace_batch(loop, HC_TRACE_END, lane, b);
     hc__run_deliver(b);
     hc_event event = {.kind = HC_EV_BATCH_DONE, .set = lane->number, .batch = b->number, .status = status};

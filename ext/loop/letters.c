@@ -47,8 +47,8 @@ static void finish(hc_loop *loop, hc_handle *handle, int status, const char *tex
 void hc__letter_take(hc_loop *loop, hc_handle *handle) {
     const hc__lane *lane = hc__lane_find(loop, handle->set);
     int status = atomic_load(&loop->broken);
-    loop->stats.letters++;
-    loop->stats.letter_bytes += handle->bytes;
+    hc_count(&loop->counters.letters, 1);
+    hc_count(&loop->counters.letter_bytes, handle->bytes);
     hc__trace_handle(loop, HC_TRACE_ENQUEUE, handle, 0);
     link_letter(loop, handle);
     if (status != HC_OK) {

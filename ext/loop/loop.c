@@ -125,31 +125,36 @@ uint64_t hc_loop_preempted(hc_loop *loop, uint32_t set) {
 
 static void add_net(const hc_loop *loop, hc_loop_stats *stats) {
     const hc_control *control = loop->parts.control;
-    stats->control_messages_local = control->local_messages;
-    stats->control_bytes_local = control->local_bytes;
-    stats->control_messages_net = control->net_messages;
-    stats->control_bytes_net = control->net_bytes;
+    stats->control_messages_local = hc_counted(&control->local_messages);
+    stats->control_bytes_local = hc_counted(&control->local_bytes);
+    stats->control_messages_net = hc_counted(&control->net_messages);
+    stats->control_bytes_net = hc_counted(&control->net_bytes);
     const hc_net *net = loop->parts.net;
     if (!net)
         return;
-    stats->net_sent_bytes = net->sent_bytes;
-    stats->net_sent_messages = net->sent_messages;
-    stats->net_received_bytes = net->received_bytes;
+    stats->net_sent_bytes = hc_counted(&net->sent_bytes);
+    stats->net_sent_messages = hc_counted(&net->sent_messages);
+    stats->net_received_bytes = hc_counted(&net->received_bytes);
 }
 
 void hc_loop_get_stats(hc_loop *loop, hc_loop_stats *stats) {
-    *stats = loop->stats;
+    const hc__counters_of_loop *c = &loop->counters;
+    *stats = (hc_loop_stats){
+        .packed_bytes = hc_counted(&c->packed_bytes),
+        .reduced_bytes = hc_counted(&c->reduced_bytes),
+        .spread_bytes = hc_counted(&c->spread_bytes),
+        .requests = hc_counted(&c->requests),
+        .batches = hc_counted(&c->batches),
+        .cached_batches = hc_counted(&c->cached_batches),
+        .fused_requests = hc_counted(&c->fused_requests),
+        .payload_bytes = hc_counted(&c->payload_bytes),
+        .letters = hc_counted(&c->letters),
+        .letter_bytes = hc_counted(&c->letter_bytes),
+        .in_flight_ns = hc_counted(&c->in_flight_ns),
+        .sleeps = hc_counted(&c->sleeps),
+        .waited_ns = atomic_load(&loop->waited_ns),
+        .wakes = atomic_load(&loop->wakes),
+    };
     hc_engine_counters(loop->engine, &stats->engine);
     add_net(loop, stats);
-    for (uint32_t i = 0; i < loop->nlanes; i++) {
-        const hc_node *node = loop->lanes[i].used ? loop->lanes[i].node : NULL;
-        if (!node)
-            continue;
-        stats->packed_bytes += node->packed_bytes;
-        stats->reduced_bytes += node->reduced_bytes;
-        stats->spread_bytes += node->spread_bytes;
-    }
-    stats->waited_ns = atomic_load(&loop->waited_ns);
-    stats->wakes = atomic_load(&loop->wakes);
-    stats->sleeps = loop->sleeps;
 }

@@ -17,7 +17,7 @@ static void take_request(hc_loop *loop, hc_handle *handle) {
                       .set = handle->set,
                       .request = &handle->request,
                       .ticket = handle->request.ticket};
-    loop->stats.requests++;
+    hc_count(&loop->counters.requests, 1);
     hc__trace_handle(loop, HC_TRACE_ENQUEUE, handle, 0);
     int status = hc__loop_step(loop, &event);
     if (status < 0)

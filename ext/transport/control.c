@@ -173,8 +173,8 @@ static int control_send(hc_control *base, int32_t peer, const void *bytes, size_
         return HC_NO_MEMORY; /* all of it or nothing */
     stream_add(&e->out, &length, sizeof length);
     stream_add(&e->out, bytes, nbytes);
-    *(e->local >= 0 ? &base->local_messages : &base->net_messages) += 1;
-    *(e->local >= 0 ? &base->local_bytes : &base->net_bytes) += nbytes;
+    hc_count(e->local >= 0 ? &base->local_messages : &base->net_messages, 1);
+    hc_count(e->local >= 0 ? &base->local_bytes : &base->net_bytes, nbytes);
     if (!e->is_out) {
         e->is_out = 1;
         base->waiting++;

@@ -113,8 +113,8 @@ static int local_isend(hc_net *net, int32_t peer, int32_t tag, const void *data,
     int status = start(net, &((local_net *)net)->office->boxes[peer], fields, out);
     if (status != HC_OK)
         return status;
-    net->sent_messages++;
-    net->sent_bytes += bytes;
+    hc_count(&net->sent_messages, 1);
+    hc_count(&net->sent_bytes, bytes);
     return HC_OK;
 }
 
@@ -132,7 +132,7 @@ static int local_test(hc_net *net, hc_net_request **req, size_t *bytes, int32_t 
     if (state < DONE)
         return HC_IDLE;
     if (request->is_receive) {
-        net->received_bytes += request->bytes;
+        hc_count(&net->received_bytes, request->bytes);
         if (bytes != NULL)
             *bytes = request->bytes;
         if (peer != NULL)

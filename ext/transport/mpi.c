@@ -183,8 +183,8 @@ static int isend(hc_net *base, int32_t peer, int32_t tag, const void *data, size
     if (status == HC_OK) {
         if (tag == HC_TAG_CONTROL)
             ((mpi_net *)base)->addressed[peer / 8] |= (uint8_t)(1 << peer % 8);
-        base->sent_messages++;
-        base->sent_bytes += bytes;
+        hc_count(&base->sent_messages, 1);
+        hc_count(&base->sent_bytes, bytes);
     }
     return status;
 }
@@ -203,7 +203,7 @@ static void complete(mpi_net *net, int32_t i, MPI_Status *status, int code) {
         r->status = translate(net, MPI_Get_elements_x(status, MPI_BYTE, &bytes));
         r->bytes = (size_t)bytes;
         r->peer = status->MPI_SOURCE;
-        net->base.received_bytes += r->bytes;
+        hc_count(&net->base.received_bytes, r->bytes);
     }
 }
 

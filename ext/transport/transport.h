@@ -110,7 +110,7 @@ struct hc_net {
     int32_t rank, size;
     int32_t max_tag;
     int64_t message_bytes; /* longer messages are best cut to this (by the caller, on both sides); 0: never */
-    uint64_t sent_messages, sent_bytes, received_bytes; /* counted by the implementation, payload only */
+    hc_counter sent_messages, sent_bytes, received_bytes; /* counted by the implementation, payload only */
     uint8_t abandoned; /* set by the loop: the World is broken, free() must not wait for the others */
     const char *text;  /* the library's own words about the last failure, or NULL */
 };
@@ -241,7 +241,7 @@ int hc_hierarchy_new(const hc_hierarchy_config *, hc_node *node, hc_net *net, co
 typedef struct hc_control hc_control;
 struct hc_control {
     const struct hc_control_ops *ops;
-    uint64_t local_messages, local_bytes, net_messages, net_bytes;
+    hc_counter local_messages, local_bytes, net_messages, net_bytes;
     uint32_t waiting; /* ranks to which something has not left, or that progress has not yet reported */
 };
 struct hc_control_ops {

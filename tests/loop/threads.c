@@ -3,7 +3,7 @@
  * threads.c - several threads a rank submit, wait, poll and drop in random orders; every sum and every letter is checked.
  *
  * usage: threads RANKS NODES THREADS ROUNDS BACKGROUND
- * Run under a thread sanitizer it is the test of inbox, handle, the driver's place and the trace.
+ * Run under a thread sanitizer it is the test of inbox, handle, the driver's place, the trace and the figures.
  */
 #include "worlds.h"
 
@@ -114,8 +114,14 @@ static void *work(void *argument) {
 static void *observe(void *argument) {
     hc_loop *loop = argument;
     hc_trace_record records[64];
+    hc_loop_stats stats, before = {0};
     uint64_t next = 0, last = 0;
     for (int i = 0; i < 200; i++) {
+        hc_loop_get_stats(loop, &stats);
+        CHECK(stats.requests >= before.requests && stats.engine.entries >= before.engine.entries &&
+              stats.packed_bytes >= before.packed_bytes && stats.net_sent_bytes >= before.net_sent_bytes &&
+              stats.control_messages_local >= before.control_messages_local);
+        before = stats;
         size_t n = hc_loop_trace(loop, &next, records, 64);
         for (size_t r = 0; r < n; r++) {
             CHECK(records[r].time >= last && records[r].kind <= HC_TRACE_COMPLETE);
