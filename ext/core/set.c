@@ -32,9 +32,8 @@ uint32_t hc__set_source(const hc__set *s, int32_t peer) {
 
 static int is_valid(const hc_engine *e, const hc_set_config *c) {
     if (c->set >= HC_MAX_SETS || c->generation < e->over[c->set] || c->generation >= MAX_GENERATION ||
-        c->set_size < 1 || c->set_size > e->config.size || c->set_rank < 0 ||
-        c->set_rank >= c->set_size || c->parent < -1 || c->parent >= e->config.size || c->nchildren < 0 ||
-        (c->nchildren && !c->children))
+        c->set_size < 1 || c->set_size > e->config.size || c->set_rank < 0 || c->set_rank >= c->set_size ||
+        c->parent < -1 || c->parent >= e->config.size || c->nchildren < 0 || (c->nchildren && !c->children))
         return 0;
     for (int32_t i = 0; i < c->nchildren; i++)
         if (c->children[i].rank < 0 || c->children[i].rank >= e->config.size || c->children[i].subtree < 1 ||
