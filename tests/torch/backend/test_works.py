@@ -62,6 +62,7 @@ def test_a_callback_may_wait_for_another_collective() -> None:
 
 
 def test_futures_need_few_threads() -> None:
+    """Not one each: two are enough, a few more come where the system stops one in the middle."""
     xs = [torch.ones(3) for _ in range(60)]
     futures = [dist.all_reduce(x, async_op=True).get_future() for x in xs]
     torch.futures.wait_all(futures)

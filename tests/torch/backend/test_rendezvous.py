@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the ranks of a process group meet under a launcher of MPI jobs."""
+
+import time
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from mpi4py import MPI
+
+import hpccoll.torch.backend  # noqa: F401 - registers the rendezvous
+from hpccoll.torch import rendezvous
+
+pytestmark = pytest.mark.mpi
+
+
+def test_a_store_is_not_dropped_while_others_look_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rank 0 keeps the store: what it does next, were it to fail, must not take the store from who comes late."""
+    connect, late = rendezvous.TCPStore, MPI.COMM_WORLD.Get_rank() != 0
+
+    def connect_late(*place: Any, **options: Any) -> Any:
+        if late:
+            time.sleep(0.3)
+        return connect(*place, **options)
+
+    monkeypatch.setattr(rendezvous, "TCPStore", connect_late)
+    meeting = rendezvous._through_mpi("hpccoll://", timedelta(seconds=5))
+    store, rank, size = next(meeting)
+    assert (rank, size) == (MPI.COMM_WORLD.Get_rank(), MPI.COMM_WORLD.Get_size())
+    meeting.close()
+    del store
+    MPI.COMM_WORLD.Barrier()
