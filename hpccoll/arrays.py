@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Anything array-like to a NumPy array over the same memory, and a result back to the type that went in.
 
-The boundary handles plain NumPy arrays itself; everything else comes through :func:`adopt`.
+The boundary handles plain NumPy arrays itself; everything else comes through :func:`adopt`. Arrays in the memory of a
+GPU have hpccoll.device_arrays.
 """
 
 from __future__ import annotations
@@ -15,19 +16,19 @@ import numpy as np
 
 from hpccoll import errors
 
-__all__ = ["DTYPES", "adopt", "adopt_out", "dtype_code", "flat_bytes"]
+__all__ = ["DTYPES", "NAMES", "adopt", "adopt_out", "dtype_code", "flat_bytes", "name_of"]
 
 Restore = Callable[[np.ndarray], Any]
 
-_NAMES = (
+NAMES = (
     "bool uint8 int8 uint16 int16 uint32 int32 uint64 int64 float16 bfloat16 float32 float64 complex64 complex128"
 ).split()
 
 _CPU_DEVICES = (1, 3, 11)  # DLPack: kDLCPU, kDLCUDAHost, kDLROCMHost
 
-DTYPES: dict[int, np.dtype[Any]] = {i: np.dtype(name) for i, name in enumerate(_NAMES) if name != "bfloat16"}
+DTYPES: dict[int, np.dtype[Any]] = {i: np.dtype(name) for i, name in enumerate(NAMES) if name != "bfloat16"}
 _CODES: dict[np.dtype[Any], int] = {dtype: code for code, dtype in DTYPES.items()}
-_BFLOAT16 = _NAMES.index("bfloat16")
+_BFLOAT16 = NAMES.index("bfloat16")
 
 
 def dtype_code(dtype: np.dtype[Any]) -> int:
@@ -41,7 +42,7 @@ def dtype_code(dtype: np.dtype[Any]) -> int:
         return _BFLOAT16
     if not dtype.isnative:
         raise errors.UnsupportedError(f"dtype {dtype.str} is not in this machine's byte order: use x.astype")
-    raise errors.UnsupportedError(f"dtype {dtype} is not supported; one of: {', '.join(_NAMES)}")
+    raise errors.UnsupportedError(f"dtype {dtype} is not supported; one of: {', '.join(NAMES)}")
 
 
 def flat_bytes(x: np.ndarray) -> np.ndarray:
@@ -53,16 +54,12 @@ def adopt(x: Any) -> tuple[np.ndarray, Restore | None]:
     """Return a NumPy array over the memory of `x`, and what turns a result into the type of `x`.
 
     Python numbers and lists are copied. None: a result stays a NumPy array.
-    Raise UnsupportedError for device memory and for what is no array at all.
+    Raise UnsupportedError for devices that nobody here knows, and for what is no array at all.
     """
     if isinstance(x, np.ndarray):
         return np.asarray(x), lambda result: result.view(type(x))
     if isinstance(x, (np.generic, bool, int, float, complex)):
         return np.asarray(x), lambda result: result[()] if result.ndim == 0 else result
-    if hasattr(x, "__cuda_array_interface__"):
-        raise errors.UnsupportedError(
-            f"{_name(x)} lives in device memory, which this version cannot move: copy it to the host first"
-        )
     if hasattr(x, "__dlpack__"):
         return _adopt_dlpack(x)
     try:
@@ -75,16 +72,17 @@ def adopt(x: Any) -> tuple[np.ndarray, Restore | None]:
 def adopt_out(out: Any) -> np.ndarray:
     """Return a writable NumPy array over the memory of `out`. Raise InvalidArgumentError if it is read-only."""
     if isinstance(out, (np.generic, bool, int, float, complex, list, tuple)):
-        raise errors.InvalidArgumentError(f"out is {_name(out)}, which cannot be written in place")
+        raise errors.InvalidArgumentError(f"out is {name_of(out)}, which cannot be written in place")
     result = adopt(out)[0]
     if not result.flags.writeable and _module(out) == "torch":
         result = _writable_alias(result)  # NumPy takes a DLPack capsule without flags as read-only
     if not result.flags.writeable:
-        raise errors.InvalidArgumentError(f"out ({_name(out)}) is read-only")
+        raise errors.InvalidArgumentError(f"out ({name_of(out)}) is read-only")
     return result
 
 
-def _name(x: Any) -> str:
+def name_of(x: Any) -> str:
+    """What an array is called in errors."""
     return f"a {type(x).__module__}.{type(x).__qualname__}"
 
 
@@ -98,7 +96,7 @@ def _adopt_other(x: Any) -> np.ndarray:
         if result.dtype != object:
             return result
     raise errors.UnsupportedError(
-        f"{_name(x)} is not an array: neither buffer protocol nor DLPack nor numbers"
+        f"{name_of(x)} is not an array: neither buffer protocol nor DLPack nor numbers"
     )
 
 
@@ -114,8 +112,8 @@ def _adopt_dlpack(x: Any) -> tuple[np.ndarray, Restore]:
     device = x.__dlpack_device__()
     if device[0] not in _CPU_DEVICES:
         raise errors.UnsupportedError(
-            f"{_name(x)} lives on device {tuple(map(int, device))}, whose memory this version cannot move: copy it "
-            "to the host first"
+            f"{name_of(x)} lives on device {tuple(map(int, device))} of DLPack, whose memory hpccoll cannot move: copy "
+            "it to the host first"
         )
     if _module(x) == "torch":
         return _adopt_torch(x)

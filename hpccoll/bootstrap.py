@@ -9,6 +9,7 @@ a trivial one.
 from __future__ import annotations
 
 import dataclasses
+import platform
 import secrets
 import sys
 import time
@@ -16,9 +17,9 @@ from collections.abc import Callable
 from importlib import metadata
 from typing import Any, Protocol
 
-from hpccoll import _core, config, detect, errors
-from hpccoll.checks import at_start
-from hpccoll.checks.finding import Facts
+from hpccoll import _core, config, cuda, detect, errors
+from hpccoll.checks import at_start, gpus
+from hpccoll.checks.finding import ERROR, Card, Facts, Job, grouped
 from hpccoll.observe.timeline import Timeline, for_rank
 from hpccoll.store import StoreMeeting
 
@@ -295,6 +296,8 @@ class _Card:
     nonce: str
     seen: dict[str, Facts]
     """For the checks at the start; empty where there are none."""
+    host: str
+    uses_gpu: bool
 
 
 def make(meeting: Any, settings: config.Config) -> tuple[Base, _core.Set]:
@@ -303,6 +306,8 @@ def make(meeting: Any, settings: config.Config) -> tuple[Base, _core.Set]:
     node_of = place([card.machine for card in cards], settings.nodes)
     nonce = cards[0].nonce
     _say_what_is_wrong(meeting, cards)
+    nccl_files = [str(file) for file in cuda.packages()]
+    gpu = _look_at_gpus(meeting, cards, nccl_files)
     net = _agreed(meeting, lambda: meeting.net()) if max(node_of) > 0 else None
     background = [net is None or card.level == "MULTIPLE" for card in cards]
     home = _home(meeting, node_of, nonce)
@@ -318,9 +323,13 @@ def make(meeting: Any, settings: config.Config) -> tuple[Base, _core.Set]:
         heartbeat=settings.peer_timeout > 0
         and all(background)
         and all(card.settings.background for card in cards),
+        device_number=gpu.get("number", -1) if gpu.get("named") else -1,
+        nccl_files=nccl_files,
     )
     base = Base(meeting, settings, loop, nonce, (1 << 127) - 2, cards[meeting.rank].level)
     try:
+        if any(card.uses_gpu and card.settings.device != "auto" for card in cards):
+            _agreed(meeting, lambda: loop.open_device() if gpu.get("named") else None)
         members = tuple(range(meeting.size))
         segment = _set_segment(meeting, loop, 0, members, nonce)
         first = _agreed(meeting, lambda: _core.Set(loop, 0, 0, members, segment))
@@ -337,7 +346,10 @@ def make(meeting: Any, settings: config.Config) -> tuple[Base, _core.Set]:
 
 def _exchange_cards(meeting: Any, settings: config.Config) -> list[_Card]:
     seen = at_start.collect() if settings.check and not meeting.threads else {}
-    mine = _Card(settings, meeting.machine(), meeting.thread_level(), secrets.token_hex(8), seen)
+    mine = _Card(
+        settings, meeting.machine(), meeting.thread_level(), secrets.token_hex(8), seen, platform.node(),
+        gpus.wanted(settings),
+    )  # fmt: skip
     cards: list[_Card] = meeting.allgather(mine)
     if differing := config.differences([card.settings for card in cards]):
         raise errors.StartError(f"the World was not made: {differing}")
@@ -349,6 +361,30 @@ def _say_what_is_wrong(meeting: Any, cards: list[_Card]) -> None:
     if meeting.rank == 0 and all(card.seen for card in cards):
         for line in at_start.lines([card.machine for card in cards], [card.seen for card in cards]):
             print(f"hpccoll: check: {line}", file=sys.stderr, flush=True)
+
+
+def _look_at_gpus(meeting: Any, cards: list[_Card], nccl_files: list[str]) -> Facts:
+    """What GPU this rank uses, where that is known by now; refuse what cannot work, and print what is wrong."""
+    if not any(card.uses_gpu for card in cards):
+        return {}
+    mine, facts = cards[meeting.rank], {}
+    if mine.uses_gpu:
+        place = [card.machine for card in cards[: meeting.rank]].count(mine.machine)
+        facts = gpus.collect(mine.settings, place, config.environment(), nccl_files)
+    seen = meeting.allgather(facts)
+    job = Job(
+        [
+            Card(rank, card.host, str(card.machine), {gpus.NAME: of_rank})
+            for rank, (card, of_rank) in enumerate(zip(cards, seen, strict=True))
+        ]
+    )
+    found = grouped(gpus.judge(job))
+    if wrong := [finding.line() for finding in found if finding.severity == ERROR]:
+        raise errors.StartError("the World was not made: " + "\n".join(wrong))
+    if meeting.rank == 0 and all(card.settings.check for card in cards):
+        for finding in found:
+            print(f"hpccoll: check: {finding.line()}", file=sys.stderr, flush=True)
+    return facts
 
 
 def _agreed(meeting: Any, action: Callable[[], Any]) -> Any:
@@ -432,9 +468,10 @@ def _start_line(base: Base) -> str:
     driver = (
         "a background thread drives" if loop.background else "waiting callers drive (no background thread)"
     )
+    device = f"; device memory of GPU {loop.device.number} ({loop.device.pci})" if loop.device else ""
     ranks = f"{loop.size} rank{'s' if loop.size > 1 else ''}"
     started = "" if base.meeting.threads else detect.started_by(config.environment())
     return (
         f"hpccoll {metadata.version('hpccoll')}: {ranks} on {nodes}{emulated}; inside a node shared memory "
-        f"({_core.kernels()}){net}; {driver}{'; ' if started else ''}{started}"
+        f"({_core.kernels()}){net}{device}; {driver}{'; ' if started else ''}{started}"
     )

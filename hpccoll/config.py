@@ -48,6 +48,11 @@ def _check_nodes(text: str) -> str:
     )
 
 
+def _check_device(text: str) -> str:
+    known = text in ("auto", "local", "none") or text.isdigit()
+    return "" if known else "auto, local, none or the number of a device"
+
+
 @dataclasses.dataclass(frozen=True)
 class Config:
     """All knobs of a World."""
@@ -127,6 +132,15 @@ class Config:
         unit="s",
         high=86400,
     )
+    device: str = _knob(
+        "auto", 'which GPU arrays in device memory lie on: "auto" (that of the first array), "local" (one a rank of a '
+        'node, opened and checked at the start), "none" (they are refused), or its number, opened at the start',
+        check=_check_device,
+    )  # fmt: skip
+    device_mode: str = _knob(
+        "auto", "how arrays in device memory are moved: staged (through host memory), nccl (in the node), nccl_flat",
+        choices=("auto", "staged", "nccl", "nccl_flat"), agreed=True,
+    )  # fmt: skip
     cuda_library: str = _knob(
         "", "file of the CUDA driver (libcuda.so.1); empty: the one in the process, or the system's"
     )

@@ -267,6 +267,13 @@ void hc__device_give(hc_device *base, void *memory) {
     pthread_mutex_unlock(&d->lock);
 }
 
+int hc_device_result_new(hc_device *base, size_t bytes, void **result) {
+    hc_gpu_context before = hc_device_enter(base);
+    int status = hc__device_take(base, HC__ON_DEVICE, bytes, result);
+    hc_device_leave(base, before);
+    return status;
+}
+
 void hc_device_result_free(hc_device *base, void *result, hc_gpu_stream stream) {
     device *d = device_of(base);
     if (!result)

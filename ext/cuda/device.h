@@ -44,6 +44,8 @@ int hc_device_of(const hc_device *, const void *address);
 hc_gpu_context hc_device_enter(const hc_device *);
 void hc_device_leave(const hc_device *, hc_gpu_context before);
 
+/* Memory for a result that no data plane allocates: OK or NO_MEMORY; it goes back like theirs. [any thread] */
+int hc_device_result_new(hc_device *, size_t bytes, void **result);
 /* A result that a data plane allocated (hc_piece: out NULL; out_owned is set) goes back. What was launched in `stream`
  * before may still use it. [any thread] */
 void hc_device_result_free(hc_device *, void *result, hc_gpu_stream stream);

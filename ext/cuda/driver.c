@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * driver.c - finds the driver of a GPU, fills its table, and asks whether there is a device.
+ * driver.c - finds the driver of a GPU, fills its table, and asks whether there is a device, or one in use.
  */
 #include "driver.h"
+
+#include <dlfcn.h>
 
 static const hc_symbol cuda[] = {
 #define X(member, cuda, hip, arguments) {cuda, offsetof(hc_driver, member), 1},
@@ -62,4 +64,21 @@ int hc_driver_open(hc_driver *driver, hc_vendor vendor, const char *named) {
     if (status == HC_OK)
         status = first(driver, "counting the devices", driver->device_count(&driver->devices));
     return status;
+}
+
+int hc_driver_current(hc_vendor vendor, const char *named) {
+    int device = -1;
+    hc_gpu_context context = NULL;
+    int (*now)(hc_gpu_context *), (*device_of)(int *);
+    const char *const given[] = {named, NULL};
+    void *library = NULL;
+    for (const char *const *file = named && *named ? given : vendors[vendor].sonames; *file && !library;
+         file++)
+        library = dlopen(*file, RTLD_NOW | RTLD_NOLOAD);
+    if (!library)
+        return -1;
+    *(void **)&now = dlsym(library, vendor == HC_AMD ? "hipCtxGetCurrent" : "cuCtxGetCurrent");
+    *(void **)&device_of = dlsym(library, vendor == HC_AMD ? "hipGetDevice" : "cuCtxGetDevice");
+    int known = now && device_of && now(&context) == 0 && context && device_of(&device) == 0;
+    return known ? device : -1;
 }

@@ -87,6 +87,9 @@ typedef struct hc_driver {
 /* Opens the driver, initialises it and counts devices; `named`: the knob's value or NULL. OK, or UNSUPPORTED with
  * library.text and library.remedy. What follows a call of this must not fork and use the driver in the child. */
 int hc_driver_open(hc_driver *, hc_vendor, const char *named);
+/* The number of the device whose context this thread uses; -1: none, or this process has opened no driver. Opens and
+ * initialises nothing. */
+int hc_driver_current(hc_vendor, const char *named);
 /* What the driver says about a status of its own; never NULL. */
 const char *hc_driver_text(const hc_driver *, int status);
 

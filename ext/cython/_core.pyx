@@ -10,10 +10,11 @@ from cpython.buffer cimport (
     PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer,
 )
 from cpython.exc cimport PyErr_CheckSignals
-from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
-from cpython.ref cimport Py_INCREF
+from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsule_New, PyCapsule_SetName
+from cpython.ref cimport Py_DECREF, Py_INCREF
 from cpython.pythread cimport PyThread_get_thread_ident
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
+from libc.stdint cimport uint16_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
@@ -22,12 +23,16 @@ import time
 import numpy as np
 
 from hpccoll import arrays, errors
+from hpccoll.device_arrays import library_of
 
 from hc cimport *
 
 include "tables.pxi"
 include "cuda.pxi"
+include "dlpack.pxi"
+include "device.pxi"
 include "operands.pxi"
 include "handles.pxi"
 include "loops.pxi"
+include "arguments.pxi"
 include "sets.pxi"

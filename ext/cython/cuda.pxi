@@ -39,6 +39,12 @@ cdef dict gpu_device(hc_driver *driver, int number):
     return {"pci": (<bytes>pci).decode().lower(), "name": (<bytes>name).decode()}
 
 
+def current_device(int vendor, str named):
+    """The number of the device whose context this thread uses; -1: none. Opens no driver."""
+    cdef bytes path = named.encode()
+    return hc_driver_current(<hc_vendor>vendor, path)
+
+
 def nccl(int vendor, str named, files):
     """What NCCL (RCCL) says: library, version (22809), and the optional functions that it lacks; or missing, to do.
 

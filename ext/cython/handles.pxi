@@ -18,27 +18,45 @@ cdef class Handle:
     cdef object out          # allgather, alltoall: where the caller wants the result
     cdef int operation
     cdef bint group, unnamed, built
+    cdef Loan loan           # device memory: the arrays and their order
 
     def __dealloc__(self):
+        if self.loan is not None:
+            self.loan.free_results(self.c)
         hc_handle_release(self.c)
 
     def __del__(self):
         # Dropped while in flight: the arrays must live until the library has finished with them.
         if self.c is not NULL and not hc_handle_done(self.c):
             self.set.loop.adopt_orphan(self)
+        else:
+            self.keep_loan()
 
-    def done(self):
-        """Whether the request is finished, well or not. Never blocks."""
+    def launched(self):
+        """Whether wait() would return at once: in host memory done(). Never blocks."""
         if not hc_handle_done(self.c):
             self.set.loop.nudge(self.c.letter is not NULL)
         return bool(hc_handle_done(self.c))
 
-    def wait(self, timeout=None):
+    def done(self):
+        """Whether the request is finished, well or not, and values in device memory are there. Never blocks."""
+        if not self.launched():
+            return False
+        return self.loan is None or self.c.status < 0 or bool(self.loan.is_over())
+
+    def wait(self, timeout=None, bint host=False):
         """Block until the request is finished and return its result.
 
+        In device memory: until its work has been launched; the stream in which the caller goes on (PyTorch's or CuPy's
+        current one) then waits for the result. Of arrays whose library has no such stream the values are waited for.
+
         :param timeout: seconds; TimeoutError after that, and the handle stays valid.
+        :param host: wait for the values themselves
         """
+        cdef double began = time.monotonic() if timeout is not None and self.loan is not None else 0.0
         self.block(timeout)
+        if self.loan is not None and self.c.status >= 0:
+            self.go_on(host, None if timeout is None else began + timeout)
         return self.outcome()
 
     def __await__(self):
@@ -50,7 +68,41 @@ cdef class Handle:
                 break
             yield from asyncio.sleep(delay).__await__()
             delay = min(delay + 0.00005, 0.001)
+        if self.loan is not None and self.c.status >= 0:
+            while self.loan.stream() is None and not self.loan.is_over():
+                yield from asyncio.sleep(delay).__await__()
+                delay = min(delay + 0.00005, 0.001)
+            self.go_on(False, None)
         return self.outcome()
+
+    cdef int go_on(self, bint host, object limit) except -1:
+        """Let the caller's stream, or the host until `limit`, wait for what was launched."""
+        stream = self.loan.stream()
+        if stream is not None:
+            self.loan.go_on(stream)
+        if stream is None or host:
+            self.block_on_device(limit)
+        if self.copies:
+            self.loan.copy(self.copies, stream)
+            self.copies = None
+            if host:
+                self.block_on_device(limit)
+        return 0
+
+    cdef int block_on_device(self, object limit) except -1:
+        cdef double delay = 0.0
+        while not self.loan.is_over():
+            if limit is not None and time.monotonic() > limit:
+                raise TimeoutError(f"{self.describe()} was launched and has not run in time; the handle stays valid")
+            time.sleep(delay)
+            delay = min(delay + 0.00001, 0.001)
+        return self.loan.check_run()
+
+    cdef int keep_loan(self) except -1:
+        """The request has ended for the host; its arrays live until it has on the device."""
+        if self.loan is not None:
+            self.loan.device.keep(self.loan)
+        return 0
 
     cdef int block(self, object timeout) except -1:
         cdef double limit = 0.0
@@ -94,6 +146,8 @@ cdef class Handle:
     cdef str failure(self):
         if self.c.letter is not NULL and self.c.status == HC_RESULT_SIZE:
             return f"a message of {self.c.letter.came} bytes came for a {self.describe_letter()}: x must have its size"
+        if self.c.status == HC_RESULT_SIZE and type(self.result) is Buffer:
+            return self.wrong_size()
         return self.c.text.decode("utf-8", "replace") if self.c.text else ""
 
     cdef object outcome(self):
@@ -101,6 +155,7 @@ cdef class Handle:
             self.unnamed = False
             self.set.unnamed_waited()
         self.set.note_waited(self.c)
+        self.keep_loan()
         if self.c.status < 0:
             self.inputs = self.out = None
             raise error_of(self.c.status, self.failure())
@@ -143,7 +198,10 @@ cdef class Handle:
         cdef hc_piece *piece = &self.c.pieces[0]
         array = self.inputs
         if type(array) is Buffer:
-            self.build_gathered_bytes(piece, <Buffer>array)
+            if self.loan is not None:
+                self.build_gathered_on_device(piece, <Buffer>array)
+            else:
+                self.build_gathered_bytes(piece, <Buffer>array)
             return 0
         result = take_result(piece, array.dtype, (piece.out_rows, *array.shape[1:]))
         if self.out is not None:
@@ -167,6 +225,24 @@ cdef class Handle:
             read_plain(result, &from_, False)
             memcpy(o.data, from_.data, o.nbytes)
             result = self.out
+        self.result = (result, self.rows()) if self.operation == HC_ALLTOALL else result
+        return 0
+
+    cdef str wrong_size(self):
+        """Of a gather whose `out` in device memory is not as large as what has come."""
+        cdef const Operand *like = &(<Buffer>self.inputs).o
+        shape = (self.c.pieces[0].out_rows, *[like.dims[d] for d in range(1, like.ndim)])
+        return f"out has shape {shape_of(&(<Buffer>self.result).o)}, the result has {shape}"
+
+    cdef int build_gathered_on_device(self, hc_piece *piece, Buffer like) except -1:
+        """The result in the caller's `out`, or as an array of the input's library over new memory."""
+        shape = (piece.out_rows, *[like.o.dims[d] for d in range(1, like.o.ndim)])
+        if self.out is not None:
+            if shape_of(&(<Buffer>self.result).o) != shape:
+                raise errors.ResultSizeError(self.wrong_size())
+            result = self.out
+        else:
+            result = like.library.take(self.loan.take_result(piece, like.o.dtype, shape), like.owner)
         self.result = (result, self.rows()) if self.operation == HC_ALLTOALL else result
         return 0
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the boundary sees of the C below: the tables of hc.h, the parts of shm.h and the loop."""
 
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 
 cdef extern from "hc.h" nogil:
@@ -11,6 +11,7 @@ cdef extern from "hc.h" nogil:
     enum: HC_ALLREDUCE, HC_ALLGATHER, HC_BROADCAST, HC_REDUCESCATTER, HC_ALLTOALL, HC_BARRIER, HC_JOIN
     enum: HC_SUM, HC_AVERAGE
     enum: HC_OK, HC_NO_MEMORY, HC_TRANSPORT, HC_MISMATCH, HC_ROOT_JOINED, HC_RESULT_SIZE
+    enum: HC_MEMORY_HOST, HC_MEMORY_CUDA
     enum: HC_EV_ADD_SET, HC_EV_REMOVE_SET, HC_EV_ENQUEUE, HC_EV_JOIN, HC_EV_STOP, HC_EV_PREEMPT
 
     size_t hc_dtype_size(int)
@@ -88,7 +89,11 @@ cdef extern from "transport.h" nogil:
 
 
 cdef extern from "driver.h" nogil:
+    enum: HC_NVIDIA, HC_DRIVER_NOT_READY, HC_STREAM_NON_BLOCKING, HC_EVENT_DISABLE_TIMING
     ctypedef int hc_vendor
+    ctypedef void *hc_gpu_context
+    ctypedef void *hc_gpu_stream
+    ctypedef void *hc_gpu_event
     ctypedef struct hc_library:
         void *handle
         char *path
@@ -101,8 +106,16 @@ cdef extern from "driver.h" nogil:
         int (*device_get)(int *, int)
         int (*device_name)(char *, int, int)
         int (*device_pci)(char *, int, int)
+        int (*stream_new)(hc_gpu_stream *, unsigned, int)
+        int (*stream_free)(hc_gpu_stream)
+        int (*stream_wait_event)(hc_gpu_stream, hc_gpu_event, unsigned)
+        int (*event_new)(hc_gpu_event *, unsigned)
+        int (*event_free)(hc_gpu_event)
+        int (*event_record)(hc_gpu_event, hc_gpu_stream)
+        int (*event_query)(hc_gpu_event)
     int hc_driver_open(hc_driver *, hc_vendor, const char *)
-    const char *hc_driver_text(const hc_driver *, int)
+    int hc_driver_current(hc_vendor, const char *)
+    const char *hc_driver_text(const hc_driver *, int status)
 
 
 cdef extern from "nccl.h" nogil:
@@ -111,6 +124,36 @@ cdef extern from "nccl.h" nogil:
         int version
     int hc_nccl_open(hc_nccl *, hc_vendor, const char *, const char *const *)
     void hc_nccl_lacks(const hc_nccl *, char *, size_t)
+
+
+cdef extern from "device.h" nogil:
+    enum: HC_DEVICE_CURRENT, HC_DEVICE_WHY, HC_DEVICE_MODE_COUNT
+    ctypedef struct hc_device:
+        hc_driver driver
+        int number
+        char *pci
+    int hc_device_open(int, hc_vendor, const char *, hc_device **, char *)
+    int hc_device_open_at(const void *, hc_vendor, const char *, hc_device **, char *)
+    void hc_device_close(hc_device *)
+    int hc_device_of(const hc_device *, const void *)
+    hc_gpu_context hc_device_enter(const hc_device *)
+    void hc_device_leave(const hc_device *, hc_gpu_context)
+    int hc_device_result_new(hc_device *, size_t, void **)
+    void hc_device_result_free(hc_device *, void *, hc_gpu_stream)
+    const char *hc_device_mode_name(int)
+    int hc_device_mode_named(const char *)
+    ctypedef struct hc_device_data_config:
+        hc_hierarchy_config place
+        hc_device **device
+        int number
+        hc_vendor vendor
+        const char *cuda_library
+        const char *nccl_library
+        const char **nccl_files
+        int mode
+        uint64_t patience
+    int hc_device_data_new(const hc_device_data_config *, hc_data *, hc_net *, hc_data **)
+    const char *hc_device_data_facts(const hc_data *)
 
 
 cdef extern from "mail.h" nogil:
@@ -159,6 +202,8 @@ cdef extern from "loop.h" nogil:
         const hc_node *node
         const hc_set_config *place
         hc_letter *letter
+        void *ready
+        void *finished
         int status
         char *text
         int64_t value

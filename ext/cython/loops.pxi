@@ -117,16 +117,23 @@ cdef class Loop:
     cdef readonly int rank, size, local_rank, local_size
     cdef bint one_thread
     cdef object settings
+    cdef list nccl_files
+    cdef int device_number
+    cdef readonly Device device  # opened with the first array in device memory, or as a knob says
+    cdef hc_device *device_c     # the same, where the data planes look
 
     def __init__(self, int rank, tuple node_of, Segment segment, object net, object settings, *,
-                 bint background, bint one_thread, bint heartbeat):
+                 bint background, bint one_thread, bint heartbeat, int device_number=-1, nccl_files=()):
         """
         :param rank: of the World
         :param node_of: node of each rank of the World
         :param segment: the node's home, mapped by all its ranks
         :param net: capsule "hpccoll.net", or None when one node holds all ranks
         :param settings: a Config
+        :param device_number: of the GPU of this rank; -1: that of the first array in device memory
+        :param nccl_files: where packages of Python may have NCCL
         """
+        self.device_number, self.nccl_files = device_number, list(nccl_files)
         self.orphans = []
         self.rank = rank
         self.size = len(node_of)
@@ -204,6 +211,8 @@ cdef class Loop:
         self.c = NULL
         with nogil:
             hc_loop_free(c)
+        if self.device is not None:
+            self.let_go_of_device()
         self.orphans.clear()
         self.net_capsule = self.segment = None
 
@@ -216,6 +225,8 @@ cdef class Loop:
         if self.net_capsule is not None and not self.forked:
             Py_INCREF(self.net_capsule)
         self.forked = True
+        if self.device is not None:
+            self.device.forked = True
         if self.c is not NULL:
             hc_loop_forked(self.c)
 
@@ -255,9 +266,89 @@ cdef class Loop:
     cdef int adopt_orphan(self, Handle handle) except -1:
         cdef Handle one
         if len(self.orphans) >= self.many_orphans:
+            for one in self.orphans:
+                if hc_handle_done(one.c):
+                    one.keep_loan()
             self.orphans = [one for one in self.orphans if not hc_handle_done(one.c)]
             self.many_orphans = 2 * len(self.orphans) + 64
         self.orphans.append(handle)
+        return 0
+
+    # ---- the device ------------------------------------------------------------------------------
+
+    cdef hc_data *with_device(self, const hc_hierarchy_config *place, hc_data *host) except NULL:
+        """The data plane of a set, for batches on the device as well; it opens nothing before the first of them."""
+        cdef hc_device_data_config config
+        cdef hc_data *data = NULL
+        cdef bytes cuda = self.settings.cuda_library.encode(), nccl = self.settings.nccl_library.encode()
+        cdef list files = [str(file).encode() for file in self.nccl_files]
+        cdef const char **paths = <const char **>calloc(len(files) + 1, sizeof(char *))
+        if paths is NULL:
+            hc__data_free(host)
+            raise MemoryError
+        for i, file in enumerate(files):
+            paths[i] = file
+        memset(&config, 0, sizeof(config))
+        config.place = place[0]
+        config.device, config.number = &self.device_c, self.device_number
+        config.cuda_library, config.nccl_library, config.nccl_files = cuda, nccl, paths
+        config.mode = hc_device_mode_named(self.settings.device_mode.encode())
+        config.patience = nanoseconds(self.settings.stall_limit)
+        cdef int status = hc_device_data_new(&config, host, self.net, &data)
+        free(paths)
+        check(status, "no data plane for devices")
+        return data
+
+    def open_device(self):
+        """Open the GPU that a knob has named; UnsupportedError where it cannot be."""
+        self.open_device_at(self.device_number, 0)
+
+    cdef int open_device_at(self, int number, size_t address) except -1:
+        cdef Device device
+        if self.closed or self.forked:
+            raise errors.ShutDownError("the World has been shut down")
+        if self.settings.device == "none":
+            raise errors.UnsupportedError("arrays in device memory were switched off (HPCCOLL_DEVICE=none)")
+        if self.device_number >= 0:
+            number = self.device_number
+        device = Device.open(number, address, self.settings.cuda_library)
+        self.device_c = device.c
+        self.device = device
+        return 0
+
+    cdef Buffer lend(self, object library, object x):
+        """Describe an array in device memory, on the World's device: the first array's, unless a knob says which."""
+        if self.device is None:
+            self.open_device_at(library.device(x), library.address(x))
+        cdef Buffer buffer = Buffer.lent(library.lend(x, <size_t>self.device.inlet))
+        self.check_device(buffer)
+        return buffer
+
+    cdef int check_device(self, Buffer buffer) except -1:
+        """Refuse an array on another device than the World's."""
+        cdef int number = buffer.device
+        if self.device is None:
+            self.open_device_at(number, <size_t>buffer.o.data)
+        if number < 0 and buffer.o.nbytes:
+            number = hc_device_of(self.device.c, buffer.o.data)
+            if number < 0:
+                raise errors.InvalidArgumentError(
+                    f"{arrays.name_of(buffer.owner)} says that it is in device memory; the driver does not know its "
+                    f"address {<size_t>buffer.o.data:#x}")
+        if number >= 0 and number != self.device.number:
+            raise errors.InvalidArgumentError(
+                f"{arrays.name_of(buffer.owner)} lies on GPU {number}, this World uses GPU {self.device.number} on "
+                f"rank {self.rank} ({self.device.pci}): a World has one device on each rank")
+        return 0
+
+    cdef int let_go_of_device(self) except -1:
+        """When no batch runs any more: its results may still be on their way."""
+        cdef Handle one
+        for one in self.orphans:
+            one.keep_loan()
+        self.device.drain(10.0)
+        self.device_c = NULL
+        self.device = None
         return 0
 
     def stats(self):

@@ -2,8 +2,8 @@
 # operands.pxi - arrays to addresses.
 #
 # A plain contiguous NumPy array is read through its buffer right here (0.1 us), a Buffer is read as it is. Anything
-# else takes the way over hpccoll.arrays, which knows the other protocols. Only the address is kept; the array object
-# is held by the handle, and NumPy does not resize what others hold.
+# else takes the way over hpccoll.arrays or, in device memory, hpccoll.device_arrays, which know the other protocols.
+# Only the address is kept; the array object is held by the handle, and NumPy does not resize what others hold.
 
 DEF MAX_DIMS = 64
 
@@ -16,19 +16,23 @@ cdef char NOWHERE[64]  # an address for arrays without elements: NULL would mean
 cdef struct Operand:
     char *data
     int64_t count, nbytes
-    int dtype, ndim
+    int dtype, ndim, memory
     int64_t dims[MAX_DIMS]
 
 
 @cython.final
 @cython.freelist(64)
 cdef class Buffer:
-    """Contiguous host memory of a framework: an operand that needs no conversion, for adapters (hpccoll.torch).
+    """Contiguous memory of a framework: an operand that needs no conversion, for adapters (hpccoll.torch).
 
-    An allgather or alltoall of one gives bytes (1-d uint8) unless `out` is another.
+    An allgather or alltoall of one in host memory gives bytes (1-d uint8) unless `out` is another.
     """
     cdef Operand o
     cdef readonly object owner
+    cdef readonly object library    # device memory: its device_arrays.Library
+    cdef readonly object stream     # device memory: behind whose work it may be used; None: at once
+    cdef readonly int device
+    cdef bint read_only
 
     def __init__(self, size_t address, int dtype, shape, owner):
         """
@@ -50,6 +54,15 @@ cdef class Buffer:
         self.o.nbytes = self.o.count * <int64_t>hc_dtype_size(dtype)
         self.o.data = <char *>address if self.o.nbytes else NOWHERE
         self.owner = owner
+
+    @staticmethod
+    def lent(lent, shape=None):
+        """Device memory, as a device_arrays.Lent describes it; `shape`: what it is taken for."""
+        cdef Buffer self = Buffer(lent.address, lent.dtype, lent.shape if shape is None else shape, lent.array)
+        self.o.memory = HC_MEMORY_CUDA
+        self.library, self.stream, self.device = lent.library, lent.stream, lent.device
+        self.read_only = lent.read_only
+        return self
 
 
 cdef inline int dtype_of(const char *form) noexcept:
@@ -104,7 +117,7 @@ cdef inline int read_plain(object x, Operand *o, bint writable) except -1:
     dtype = dtype_of(view.format)
     if dtype >= 0:
         o.data = <char *>view.buf if view.len else NOWHERE
-        o.dtype = dtype
+        o.dtype, o.memory = dtype, HC_MEMORY_HOST
         o.nbytes = view.len
         o.count = view.len // view.itemsize
         o.ndim = view.ndim
@@ -120,7 +133,7 @@ cdef int read_slowly(object x, Operand *o, bint writable) except -1:
     o.dtype = arrays.dtype_code(x.dtype)
     if not read_plain(arrays.flat_bytes(x), &flat, writable):
         raise errors.InvalidArgumentError("out is read-only" if writable else "an array could not be read")
-    o.data = flat.data
+    o.data, o.memory = flat.data, HC_MEMORY_HOST
     o.nbytes = flat.nbytes
     o.count = x.size
     o.ndim = x.ndim
@@ -129,13 +142,34 @@ cdef int read_slowly(object x, Operand *o, bint writable) except -1:
     return 0
 
 
-cdef inline object read_input(object x, Operand *o, list restores):
+cdef inline object result_of(object array):
+    """What the caller gets of an array that was read or made here."""
+    return (<Buffer>array).owner if type(array) is Buffer else array
+
+
+cdef Buffer read_device(Loop loop, object x, Operand *o):
+    """Describe an array in device memory; None: it lies elsewhere."""
+    library = library_of(x)
+    if library is None:
+        return None
+    cdef Buffer buffer = loop.lend(library, x)
+    o[0] = buffer.o
+    return buffer
+
+
+cdef inline object read_input(Loop loop, object x, Operand *o, list restores):
     """Describe an input; return the array to hold. What turns its result into its type goes to `restores`."""
     if read_plain(x, o, False):
         restores.append(None)
+        if o.memory:
+            loop.check_device(<Buffer>x)
         return x
     restore = None
     if type(x) is not ndarray:
+        buffer = read_device(loop, x, o)
+        if buffer is not None:
+            restores.append(None)
+            return buffer
         x, restore = arrays.adopt(x)
     restores.append(restore)
     if not x.flags.c_contiguous:
@@ -155,10 +189,10 @@ cdef inline int same_shape(const Operand *a, const Operand *b) noexcept:
     return 1
 
 
-cdef object new_output(object like, const Operand *shape, Operand *o):
+cdef object new_output(Loop loop, object like, const Operand *shape, Operand *o):
     """A fresh array of the dtype of `like` and the shape in `shape`; described in `o`."""
     if type(like) is Buffer:
-        raise errors.InvalidArgumentError("a Buffer needs an out")
+        return new_on_device(loop, <Buffer>like, shape if shape != NULL else &(<Buffer>like).o, o)
     if shape == NULL:
         out = empty_like(like)
     else:
@@ -168,11 +202,29 @@ cdef object new_output(object like, const Operand *shape, Operand *o):
     return out
 
 
-cdef object read_target(object out, Operand *o, list copies):
+cdef object new_on_device(Loop loop, Buffer like, const Operand *shape, Operand *o):
+    """A fresh array of the library of `like`, or a DeviceArray."""
+    if like.library is None:
+        raise errors.InvalidArgumentError("a Buffer needs an out")
+    result = like.library.empty(like.owner, shape_of(shape))
+    if result is None:
+        result = loop.device.new_array(like.o.dtype, shape_of(shape))
+    return read_device(loop, result, o)
+
+
+cdef object read_target(Loop loop, object out, Operand *o, list copies):
     """Describe what will be written. If it is strided, a contiguous stand-in is used and (out, stand-in) goes to
     `copies`."""
     if read_plain(out, o, True):
         return out
+    if type(out) is not ndarray:
+        buffer = read_device(loop, out, o)
+        if buffer is not None:
+            if buffer.read_only:
+                raise errors.InvalidArgumentError(f"out ({arrays.name_of(out)}) is read-only")
+            if buffer.library.copies and buffer.owner is not out:
+                copies.append((out, buffer.owner))
+            return buffer
     target = arrays.adopt_out(out)
     stand_in = target
     if not target.flags.c_contiguous:
@@ -183,9 +235,12 @@ cdef object read_target(object out, Operand *o, list copies):
     return stand_in
 
 
-cdef object read_output(object out, const Operand *wanted, Operand *o, list copies):
+cdef object read_output(Loop loop, object out, const Operand *wanted, Operand *o, list copies):
     """Describe the caller's `out`, which must be like `wanted`. See read_target."""
-    cdef object target = read_target(out, o, copies)
+    cdef object target = read_target(loop, out, o, copies)
+    if o.memory != wanted.memory:
+        raise errors.InvalidArgumentError(
+            f"out lies in {MEMORIES[o.memory]} memory, x in {MEMORIES[wanted.memory]} memory")
     if o.dtype != wanted.dtype:
         raise errors.InvalidArgumentError(
             f"out has dtype {DTYPES[o.dtype]}, the result has {DTYPES[wanted.dtype]}")

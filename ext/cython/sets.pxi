@@ -88,7 +88,7 @@ cdef class Set:
         config.rails, config.chunk_bytes = s.rails, s.chunk_bytes
         config.algorithm = algorithm
         check(hc_hierarchy_new(&config, node, self.loop.net, &hc_host_memory, &data), "no data plane")
-        return data
+        return self.loop.with_device(&config, data)
 
     cdef int add(self, const hc_set_config *place, hc_data *data, hc_node *node) except -1:
         cdef hc_handle *h = hc_handle_new(HC_EV_ADD_SET, self.number, 0, 0, NULL, 0, 0)
@@ -197,9 +197,13 @@ cdef class Set:
             self.unnamed_next = 0
         return 0
 
-    cdef Handle submit(self, hc_handle *h, bint unnamed, bint waits):
+    cdef Handle submit(self, hc_handle *h, bint unnamed, bint waits, object inputs):
+        """`inputs`: the arrays that must live until it is done."""
         cdef Handle handle = Handle.__new__(Handle)
+        if h.request.memory == HC_MEMORY_CUDA:
+            self.lend(h, handle, inputs)
         handle.c = h
+        handle.inputs = inputs
         handle.set = self
         handle.operation = h.request.operation
         handle.unnamed = unnamed
@@ -208,6 +212,16 @@ cdef class Set:
             self.unnamed_next += 1
         hc_loop_submit(self.loop.c, h, waits)
         return handle
+
+    cdef int lend(self, hc_handle *h, Handle handle, object inputs) except -1:
+        """Put the request in order with the streams that its arrays come from."""
+        try:
+            handle.loan = self.loop.device.lend([one for one in inputs if one is not None])
+        except BaseException:
+            hc_handle_release(h)
+            raise
+        h.ready, h.finished = handle.loan.ready, handle.loan.finished
+        return 0
 
     # ---- the operations --------------------------------------------------------------------------
 
@@ -219,15 +233,17 @@ cdef class Set:
         cdef list restores = [], copies = []
         cdef bint unnamed
         cdef int reduction = reduction_of(op)
-        array = read_input(x, &i, restores)
+        array = read_input(self.loop, x, &i, restores)
         cdef int wire = wire_of(compression, i.dtype)
         check_reduction(reduction, i.dtype, prescale, postscale)
         if out is None:
-            target = new_output(array, NULL, &o)
-        elif out is x and array is x and read_plain(x, &o, True):
-            target = x
+            target = new_output(self.loop, array, NULL, &o)
+        elif out is x and result_of(array) is x and (array is not x or read_plain(x, &o, True)):
+            target = array
+            if array is not x:
+                o = i
         else:
-            target = read_output(out, &i, &o, copies)
+            target = read_output(self.loop, out, &i, &o, copies)
             check_overlap(&i, &o)
         cdef hc_handle *h = self.new_handle(HC_EV_ENQUEUE, name, 1, i.ndim, 0, &unnamed)
         h.request.operation = HC_ALLREDUCE
@@ -236,9 +252,8 @@ cdef class Set:
         h.request.prescale = prescale
         h.request.postscale = postscale
         put_tensor(h, 0, h.dims, &i, &o, 1)
-        cdef Handle handle = self.submit(h, unnamed, waits)
-        handle.inputs = (array, target)
-        handle.result = target if out is None else out
+        cdef Handle handle = self.submit(h, unnamed, waits, (array, target))
+        handle.result = result_of(target) if out is None else out
         if copies:
             handle.copies = copies
         if out is None and restores[0] is not None:
@@ -260,15 +275,19 @@ cdef class Set:
             raise MemoryError
         try:
             for at in range(n):
-                inputs.append(read_input(x[at], &operands[2 * at], restores))
+                inputs.append(read_input(self.loop, x[at], &operands[2 * at], restores))
                 wire = merge_wire(wire, wire_of(compression, operands[2 * at].dtype), at)
                 check_reduction(reduction, operands[2 * at].dtype, prescale, postscale)
+                if operands[2 * at].memory != operands[0].memory:
+                    raise errors.InvalidArgumentError(
+                        f"a group lies in one memory: array 0 in {MEMORIES[operands[0].memory]} memory, array {at} in "
+                        f"{MEMORIES[operands[2 * at].memory]} memory")
                 ndims += operands[2 * at].ndim
                 if out is None:
-                    target = new_output(inputs[at], NULL, &operands[2 * at + 1])
-                    results.append(target)
+                    target = new_output(self.loop, inputs[at], NULL, &operands[2 * at + 1])
+                    results.append(result_of(target))
                 else:
-                    target = read_output(out[at], &operands[2 * at], &operands[2 * at + 1], copies)
+                    target = read_output(self.loop, out[at], &operands[2 * at], &operands[2 * at + 1], copies)
                     check_overlap(&operands[2 * at], &operands[2 * at + 1])
                     results.append(out[at])
                     restores[at] = None
@@ -285,9 +304,8 @@ cdef class Set:
                 dims = put_tensor(h, at, dims, &operands[2 * at], &operands[2 * at + 1], 1)
         finally:
             free(operands)
-        cdef Handle handle = self.submit(h, unnamed, waits)
+        cdef Handle handle = self.submit(h, unnamed, waits, inputs + targets)
         handle.group = True
-        handle.inputs = (inputs, targets)
         handle.result = results
         handle.copies = copies
         handle.restores = restores
@@ -299,21 +317,22 @@ cdef class Set:
         cdef list restores = [], copies = []
         cdef bint unnamed
         self.check_root(root)
-        array = read_input(x, &i, restores)
+        array = read_input(self.loop, x, &i, restores)
         if out is None:
-            target = new_output(array, NULL, &o)
-        elif out is x and array is x and read_plain(x, &o, True):
-            target = x
+            target = new_output(self.loop, array, NULL, &o)
+        elif out is x and result_of(array) is x and (array is not x or read_plain(x, &o, True)):
+            target = array
+            if array is not x:
+                o = i
         else:
-            target = read_output(out, &i, &o, copies)
+            target = read_output(self.loop, out, &i, &o, copies)
             check_overlap(&i, &o)
         cdef hc_handle *h = self.new_handle(HC_EV_ENQUEUE, name, 1, i.ndim, 0, &unnamed)
         h.request.operation = HC_BROADCAST
         h.request.root = root
         put_tensor(h, 0, h.dims, &i, &o, 1)
-        cdef Handle handle = self.submit(h, unnamed, waits)
-        handle.inputs = (array, target)
-        handle.result = target if out is None else out
+        cdef Handle handle = self.submit(h, unnamed, waits, (array, target))
+        handle.result = result_of(target) if out is None else out
         handle.copies = copies
         handle.restores = restores if out is None else None
         return handle
@@ -324,16 +343,16 @@ cdef class Set:
         cdef list restores = [], copies = []
         cdef bint unnamed
         cdef int reduction = reduction_of(op)
-        array = read_input(x, &i, restores)
+        array = read_input(self.loop, x, &i, restores)
         if i.ndim == 0:
             raise errors.InvalidArgumentError("reducescatter needs at least one dimension, x has none")
         check_reduction(reduction, i.dtype, prescale, postscale)
         share = i
         share.dims[0] = i.dims[0] // self.size + (1 if self.rank < i.dims[0] % self.size else 0)
         if out is None:
-            target = new_output(array, &share, &o)
+            target = new_output(self.loop, array, &share, &o)
         else:
-            target = read_output(out, &share, &o, copies)
+            target = read_output(self.loop, out, &share, &o, copies)
             check_overlap(&i, &o)
         cdef hc_handle *h = self.new_handle(HC_EV_ENQUEUE, name, 1, i.ndim, 0, &unnamed)
         h.request.operation = HC_REDUCESCATTER
@@ -341,19 +360,19 @@ cdef class Set:
         h.request.prescale = prescale
         h.request.postscale = postscale
         put_tensor(h, 0, h.dims, &i, &o, row_of(&i))
-        cdef Handle handle = self.submit(h, unnamed, waits)
-        handle.inputs = (array, target)
-        handle.result = target if out is None else out
+        cdef Handle handle = self.submit(h, unnamed, waits, (array, target))
+        handle.result = result_of(target) if out is None else out
         handle.copies = copies
         handle.restores = restores if out is None else None
         return handle
 
     def allgather(self, x, name, out, bint waits):
         """See collectives.allgather."""
-        cdef Operand i
-        cdef list restores = []
+        cdef Operand i, o
+        cdef list restores = [], copies = []
         cdef bint unnamed
-        array = read_input(x, &i, restores)
+        array = read_input(self.loop, x, &i, restores)
+        target = None if out is None or not i.memory else self.read_gathered(out, &i, &o, copies)
         if i.ndim == 0:
             i.ndim, i.dims[0] = 1, 1
             if type(array) is ndarray:
@@ -363,19 +382,38 @@ cdef class Set:
         h.request.operation = HC_ALLGATHER
         put_tensor(h, 0, h.dims, &i, NULL, row_of(&i))
         h.pieces[0].recv_rows = h.rows
-        cdef Handle handle = self.submit(h, unnamed, waits)
+        return self.submit_gather(h, unnamed, waits, array, restores, out, target, &o, copies)
+
+    cdef object read_gathered(self, object out, const Operand *i, Operand *o, list copies):
+        """Describe the caller's `out` in device memory, whose rows are only known when they have come."""
+        target = read_target(self.loop, out, o, copies)
+        if o.memory != i.memory or o.dtype != i.dtype:
+            raise errors.InvalidArgumentError(
+                f"out is {DTYPES[o.dtype]} in {MEMORIES[o.memory]} memory, x {DTYPES[i.dtype]} in {MEMORIES[i.memory]} "
+                "memory")
+        return target
+
+    cdef Handle submit_gather(self, hc_handle *h, bint unnamed, bint waits, object array, list restores, object out,
+                              object target, const Operand *o, list copies):
+        """`target`: `out` in device memory, where it is filled; in host memory it is copied to (handles.pxi)."""
+        if target is not None:
+            h.pieces[0].out, h.pieces[0].out_capacity = o.data, o.nbytes
+        cdef Handle handle = self.submit(h, unnamed, waits, (array, target) if h.request.memory else None)
         handle.inputs = array
+        handle.result = target
+        handle.copies = copies
         handle.out = out
         handle.restores = restores
         return handle
 
     def alltoall(self, x, splits, name, out, bint waits):
         """See collectives.alltoall."""
-        cdef Operand i
-        cdef list restores = []
+        cdef Operand i, o
+        cdef list restores = [], copies = []
         cdef bint unnamed
         cdef int r
-        array = read_input(x, &i, restores)
+        array = read_input(self.loop, x, &i, restores)
+        target = None if out is None or not i.memory else self.read_gathered(out, &i, &o, copies)
         if i.ndim == 0:
             raise errors.InvalidArgumentError("alltoall needs at least one dimension, x has none")
         splits = self.check_splits(splits, i.dims[0])
@@ -386,46 +424,42 @@ cdef class Set:
             h.rows[r] = splits[r]
         h.pieces[0].send_rows = h.rows
         h.pieces[0].recv_rows = h.rows + self.size
-        cdef Handle handle = self.submit(h, unnamed, waits)
-        handle.inputs = array
-        handle.out = out
-        handle.restores = restores
-        return handle
+        return self.submit_gather(h, unnamed, waits, array, restores, out, target, &o, copies)
 
     def barrier(self, name, bint waits):
         """See collectives.barrier."""
         cdef bint unnamed
         cdef hc_handle *h = self.new_handle(HC_EV_ENQUEUE, name, 0, 0, 0, &unnamed)
         h.request.operation = HC_BARRIER
-        return self.submit(h, unnamed, waits)
+        return self.submit(h, unnamed, waits, None)
 
     def join(self, bint waits):
         """See collectives.join."""
         cdef bint unnamed
         cdef hc_handle *h = self.new_handle(HC_EV_JOIN, "join", 0, 0, 0, &unnamed)
         h.request.operation = HC_JOIN
-        return self.submit(h, False, waits)
+        return self.submit(h, False, waits, None)
 
     def send(self, x, peer, tag=0, bint waits=False):
         """See collectives.send."""
         cdef Operand i
-        array = read_input(x, &i, [])
-        cdef Handle handle = self.submit_letter(False, peer, tag, &i, waits)
-        handle.inputs = array
-        return handle
+        array = read_input(self.loop, x, &i, [])
+        return self.submit_letter(False, peer, tag, &i, waits, array)
 
     def recv(self, x, peer, tag=0, bint waits=False):
         """See collectives.recv. `peer` -1: any rank; the handle's `peer` then says which it was."""
         cdef Operand o
         cdef list copies = []
-        target = read_target(x, &o, copies)
-        cdef Handle handle = self.submit_letter(True, peer, tag, &o, waits)
-        handle.inputs = target
+        target = read_target(self.loop, x, &o, copies)
+        cdef Handle handle = self.submit_letter(True, peer, tag, &o, waits, target)
         handle.copies = copies
         return handle
 
-    cdef Handle submit_letter(self, bint receives, object peer, object tag, const Operand *o, bint waits):
+    cdef Handle submit_letter(self, bint receives, object peer, object tag, const Operand *o, bint waits, object array):
         cdef hc_letter letter
+        if o.memory:
+            raise errors.UnsupportedError(
+                "send and recv move host memory: copy the array to the host, or use alltoall or broadcast")
         if self.closed or self.loop.closed or self.loop.forked:
             self.refuse()
         if not hasattr(peer, "__index__") or not (HC_ANY_PEER if receives else 0) <= peer < self.size:
@@ -441,7 +475,7 @@ cdef class Set:
         cdef hc_handle *h = hc_handle_of_letter(self.number, &letter)
         if h is NULL:
             raise MemoryError
-        return self.submit(h, False, waits)
+        return self.submit(h, False, waits, array)
 
     cpdef int check_root(self, int root) except -1:
         """Raise InvalidArgumentError unless `root` is a rank of the World."""
@@ -463,73 +497,3 @@ cdef class Set:
             raise errors.InvalidArgumentError(
                 f"splits {splits} are not {self.size} counts (one a rank) with the sum {rows} (the rows of x)")
         return splits
-
-
-cdef inline int reduction_of(object op) except -1:
-    cdef int reduction
-    try:
-        reduction = op
-    except TypeError:
-        reduction = -1
-    if reduction < 0 or reduction >= HC_REDUCTION_COUNT:
-        raise errors.InvalidArgumentError(f"op is {op!r}: use one of hpccoll.{', hpccoll.'.join(REDUCTIONS)}")
-    return reduction
-
-
-cdef inline int check_reduction(int reduction, int dtype, double prescale, double postscale) except -1:
-    if not hc_reduction_defined(reduction, dtype):
-        raise errors.UnsupportedError(f"{REDUCTIONS[reduction]} of {DTYPES[dtype]} is not defined")
-    if prescale == 1.0 and postscale == 1.0:
-        return 0
-    if reduction != HC_SUM and reduction != HC_AVERAGE:
-        raise errors.UnsupportedError(f"prescale and postscale go with SUM and AVERAGE, not {REDUCTIONS[reduction]}")
-    if dtype < HC_FLOAT16:
-        raise errors.UnsupportedError(f"prescale and postscale are not defined for {DTYPES[dtype]}")
-    return 0
-
-
-cdef inline int wire_of(object compression, int dtype) except -1:
-    cdef int code
-    if compression is None:
-        return HC_WIRE_SAME
-    code = getattr(compression, "dtype_code", -1)
-    if code != HC_FLOAT16 and code != HC_BFLOAT16:
-        raise errors.InvalidArgumentError(
-            f"compression is {compression!r}: use hpccoll.compression.FP16, hpccoll.compression.BF16 or None")
-    if dtype == code:
-        return HC_WIRE_SAME
-    if dtype != HC_FLOAT32 and dtype != HC_FLOAT64:
-        raise errors.UnsupportedError(f"compression {compression} is for float32 and float64, x is {DTYPES[dtype]}")
-    return code
-
-
-cdef inline int merge_wire(int so_far, int wire, Py_ssize_t at) except -1:
-    if at and so_far != wire:
-        raise errors.UnsupportedError("compression of a group whose arrays are only partly compressible")
-    return wire
-
-
-cdef inline int64_t row_of(const Operand *o) noexcept:
-    cdef int64_t row = 1
-    cdef int d
-    for d in range(1, o.ndim):
-        row *= o.dims[d]
-    return row
-
-
-cdef inline int64_t *put_tensor(hc_handle *h, Py_ssize_t at, int64_t *dims, const Operand *i, const Operand *o,
-                                int64_t row) noexcept:
-    """Write tensor `at` of the request; return where the next one's dims go."""
-    cdef hc_tensor *tensor = &h.tensors[at]
-    cdef hc_piece *piece = &h.pieces[at]
-    memcpy(dims, i.dims, i.ndim * sizeof(int64_t))
-    tensor.dtype = i.dtype
-    tensor.ndim = i.ndim
-    tensor.dims = dims
-    piece.data = i.data
-    if o != NULL:
-        piece.out, piece.out_capacity = o.data, o.nbytes
-    piece.count = i.count
-    piece.row = row
-    piece.rows = i.dims[0] if i.ndim else 1
-    return dims + i.ndim

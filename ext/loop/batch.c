@@ -101,6 +101,26 @@ static int reserve(const hc__lane *lane, hc__run *b, int32_t npieces) {
     return HC_OK;
 }
 
+/* One pair of events for each of this rank's calls; who has joined has none. */
+static int reserve_events(hc__run *b, uint32_t ncalls) {
+    if (ncalls > b->room) {
+        void **events = realloc(b->events, 2 * (size_t)ncalls * sizeof(void *));
+        if (!events)
+            return HC_NO_MEMORY;
+        b->events = events;
+        b->room = ncalls;
+    }
+    b->batch.ready = b->events;
+    b->batch.finished = b->events + b->room;
+    return HC_OK;
+}
+
+static void add_events(hc__run *b, const hc_handle *handle) {
+    int32_t at = b->batch.ncalls++;
+    b->events[at] = handle->ready;
+    b->events[(uint32_t)at + b->room] = handle->finished;
+}
+
 hc__run *hc__run_build(hc_loop *loop, hc__lane *lane, const hc_action *run) {
     int32_t npieces = 0;
     for (uint32_t i = 0; i < run->nitems; i++)
@@ -117,6 +137,11 @@ hc__run *hc__run_build(hc_loop *loop, hc__lane *lane, const hc_action *run) {
         return NULL;
     }
     set_up(loop, lane, b, &run->items[0]);
+    int on_device = b->batch.memory == HC_MEMORY_CUDA;
+    if (on_device && reserve_events(b, run->nitems) != HC_OK) {
+        hc__run_free(b);
+        return NULL;
+    }
     b->number = run->batch;
     b->cached = run->cached;
     b->nitems = run->nitems;
@@ -128,6 +153,8 @@ hc__run *hc__run_build(hc_loop *loop, hc__lane *lane, const hc_action *run) {
         if (!handle)
             continue;
         hc__trace_handle(loop, HC_TRACE_FUSE, handle, b->number);
+        if (on_device)
+            add_events(b, handle);
         if (loop->config.debug && run->items[i].first == 0)
             hc__checksum_verify(handle);
     }
@@ -152,6 +179,7 @@ void hc__run_free(hc__run *b) {
         return;
     free(b->batch.pieces);
     free(b->origin);
+    free(b->events);
     free(b->zeros);
     free(b);
 }

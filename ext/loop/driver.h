@@ -26,6 +26,8 @@ typedef struct hc__run {
     uint8_t cached;
     uint32_t nitems;
     int32_t capacity;  /* pieces that fit */
+    uint32_t room;     /* calls whose events fit */
+    void **events;     /* device memory: what batch.ready and batch.finished point into */
     hc_piece **origin; /* the handle's piece that batch.pieces[i] was copied from, NULL when joined */
     int64_t *zeros;    /* joined: nothing to send; set size entries */
     int64_t *scratch;  /* joined: what would have been received */

@@ -56,7 +56,7 @@ void hc_handle_release(hc_handle *handle) {
     if (!handle || atomic_fetch_sub_explicit(&handle->refs, 1, memory_order_acq_rel) != 1)
         return;
     for (uint32_t i = 0; i < handle->request.ntensors; i++)
-        if (handle->pieces[i].out_owned)
+        if (handle->pieces[i].out_owned && handle->request.memory == HC_MEMORY_HOST)
             hc_result_free(handle->pieces[i].out);
     free(handle->letter);
     free(handle->text);
@@ -111,8 +111,9 @@ static uint64_t sum_bytes(const void *data, size_t bytes) {
 
 static uint64_t sum_piece(const hc_handle *handle, uint32_t i) {
     const hc_piece *piece = &handle->pieces[i];
-    return piece->in ? sum_bytes(piece->in, (size_t)piece->count * hc_dtype_size(handle->tensors[i].dtype))
-                     : 0;
+    return piece->in && handle->request.memory == HC_MEMORY_HOST
+               ? sum_bytes(piece->in, (size_t)piece->count * hc_dtype_size(handle->tensors[i].dtype))
+               : 0;
 }
 
 void hc__checksum(hc_handle *handle) {

@@ -39,6 +39,8 @@ struct hc_handle {
     const hc_node *node;        /* ADD_SET: the data plane's node, for its counters */
     const hc_set_config *place; /* ADD_SET: the caller's, who waits */
     hc_letter *letter;          /* LETTER: owned; its results too */
+    void *ready,
+        *finished; /* device memory: see hc_batch; the submitter's, who keeps them until it is done */
 
     int status;        /* enum hc_status */
     char *text;        /* owned, or NULL */

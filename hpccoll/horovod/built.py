@@ -32,7 +32,7 @@ def mpi_threads_supported() -> bool:
 
 
 def nccl_built() -> int:
-    """0: there is no NCCL in hpccoll."""
+    """0: NCCL is no part of hpccoll, which opens it at run time (`hpccoll info` says whether it can)."""
     return 0
 
 
@@ -57,10 +57,10 @@ def ccl_built() -> bool:
 
 
 def cuda_built() -> bool:
-    """False: this version moves host memory only."""
-    return False
+    """True: tensors in the memory of NVIDIA's GPUs are served. Their driver is opened at run time."""
+    return True
 
 
 def rocm_built() -> bool:
-    """False: this version moves host memory only."""
+    """False: tensors in the memory of AMD's GPUs are not served."""
     return False

@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 from hpccoll import _core, errors
 from hpccoll.collectives import Reduction
-from hpccoll.torch.tensors import buffer, dense
+from hpccoll.torch.tensors import buffer, dense, values
 
 __all__ = [
     "Finish", "Tensors", "check_one_each", "copies_back", "elements", "fill", "joined", "moved", "one", "options",
@@ -80,10 +80,10 @@ def moved(tensor: torch.Tensor) -> _core.Buffer:
         return reduced(tensor.detach().view(_BITS[tensor.element_size()]))
 
 
-def joined(parts: Tensors, dtype: torch.dtype) -> torch.Tensor:
-    """The elements of all parts, one after another."""
+def joined(parts: Tensors, like: torch.Tensor) -> torch.Tensor:
+    """The elements of all parts, one after another; of none an empty tensor like `like`."""
     if not parts:
-        return torch.empty(0, dtype=dtype)
+        return torch.empty(0, dtype=like.dtype, device=like.device)
     return torch.cat([dense(p).detach().view(-1) for p in parts])
 
 
@@ -115,8 +115,8 @@ def copies_back(sources: Tensors, targets: Tensors) -> Finish | None:
     return finish
 
 
-def fill(parts: Tensors, received: np.ndarray, rows: np.ndarray | None, what: str) -> None:
-    """Copy received bytes into tensors, one after another.
+def fill(parts: Tensors, received: np.ndarray | torch.Tensor, rows: np.ndarray | None, what: str) -> None:
+    """Copy what was received into tensors, one after another.
 
     :param rows: elements that came from each rank, if each has its tensor
     :raises ResultSizeError: that is not what the tensors have
@@ -124,14 +124,13 @@ def fill(parts: Tensors, received: np.ndarray, rows: np.ndarray | None, what: st
     if not parts:
         return
     sizes = [p.numel() for p in parts]
-    there = received.size // parts[0].element_size()
+    there = received.nbytes // parts[0].element_size()
     if sizes != (rows.tolist() if rows is not None else [there]):
         came = f"{rows.tolist()} (one count a rank)" if rows is not None else there
         raise errors.ResultSizeError(f"{what}: {came} elements were sent, the outputs have {sizes}")
     if not there:
         return
-    values = torch.from_numpy(received).view(parts[0].dtype)
-    at = 0
+    flat, at = values(received, parts[0].dtype), 0
     for part, count in zip(parts, sizes, strict=True):
-        part.data.copy_(values[at : at + count].view(part.shape))
+        part.data.copy_(flat[at : at + count].view(part.shape))
         at += count

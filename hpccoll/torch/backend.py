@@ -62,7 +62,7 @@ def _refuse_mixtures() -> None:
         if NAME in names and (names != {NAME} or "cpu" not in devices):
             raise errors.UnsupportedError(
                 f"backend {backend}: hpccoll cannot be one part of a process group, which torch then takes as the "
-                'whole, and this version moves host memory only: say "hpccoll", and make a second group of the '
+                'whole: say "hpccoll", which moves host memory and that of GPUs, and make a second group of the '
                 "other backend with torch.distributed.new_group(backend=...)"
             )
 

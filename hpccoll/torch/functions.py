@@ -74,7 +74,7 @@ def _form(state: Any, tensors: list[torch.Tensor]) -> bytes:
             if not isinstance(obj, torch.Tensor):
                 return None
             tensors.append(obj.detach())
-            return tuple(obj.shape), obj.dtype
+            return tuple(obj.shape), obj.dtype, obj.device.type
 
     data = io.BytesIO()
     Pickler(data).dump(state)
@@ -86,8 +86,8 @@ def _fill(form: bytes, tensors: list[torch.Tensor]) -> Any:
 
     class Unpickler(pickle.Unpickler):
         def persistent_load(self, pid: Any) -> torch.Tensor:
-            shape, dtype = pid
-            tensors.append(torch.empty(shape, dtype=dtype))
+            shape, dtype, device = pid
+            tensors.append(torch.empty(shape, dtype=dtype, device=device))
             return tensors[-1]
 
     return Unpickler(io.BytesIO(form)).load()

@@ -9,7 +9,7 @@ the work whose callback it is, whenever and wherever that runs. PowerSGD's hook 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -41,18 +41,19 @@ _Base: Any = torch.futures.Future
 class Future(_Base):  # type: ignore[misc]
     """A future that knows its path: which work's it is, and which callback's of that work."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, devices: Sequence[torch.device] = ()) -> None:
         """Make one without a value.
 
         :param path: equal on all ranks
+        :param devices: of a value in device memory; torch puts it in order with its streams
         """
-        super().__init__()
-        self._path, self._callbacks = path, 0
+        super().__init__(**({"devices": list(devices)} if devices else {}))
+        self._path, self._callbacks, self._devices = path, 0, devices
 
     def then(self, callback: Callable[[Any], Any]) -> Future:
         """Call `callback` with this future when it is complete; give a future of what that returns."""
         self._callbacks += 1
-        after = Future(f"{self._path}.{self._callbacks}")
+        after = Future(f"{self._path}.{self._callbacks}", self._devices)
 
         def run(done: Any) -> None:
             outer = _here.path, _here.calls

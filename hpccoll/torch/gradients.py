@@ -137,6 +137,10 @@ class Gradients:
             raise errors.UnsupportedError(
                 f"the gradient of {self.names[member]} is sparse: Sum or Average only"
             )
+        if parameter.is_cuda:
+            raise errors.UnsupportedError(
+                f"the gradient of {self.names[member]} is sparse and in device memory: use sparse_as_dense=True"
+            )
         if grad is None:
             layout = self._layouts[member]
             rows = layout.nothing()
@@ -254,7 +258,7 @@ def _without_gaps(x: torch.Tensor) -> tuple[torch.Tensor, str]:
     A gradient in another order (channels_last) is reduced where it lies; that only works if all ranks have it in the
     same order, so the order is part of the name.
     """
-    if x.is_cpu and not x.is_contiguous():
+    if x.layout is torch.strided and not x.is_contiguous():
         order = sorted(range(x.dim()), key=x.stride, reverse=True)
         permuted = x.permute(order)
         if permuted.is_contiguous():

@@ -105,11 +105,13 @@ class ProcessGroup(_Base):  # type: ignore[misc]
 
     @property
     def _device_types(self) -> list[torch.device]:
-        return [torch.device("cpu")]
+        return [torch.device("cpu"), torch.device("cuda")][: 1 + torch.cuda.is_available()]
 
     def _get_backend(self, device: torch.device) -> ProcessGroup:
-        if torch.device(device).type != "cpu":
-            raise RuntimeError(f"backend hpccoll has nothing for {device}: this version moves host memory")
+        if torch.device(device).type not in ("cpu", "cuda"):
+            raise RuntimeError(
+                f"backend hpccoll has nothing for {device}: it moves host memory and that of GPUs"
+            )
         return self
 
     supports_splitting = supports_coalescing = supports_time_estimate = supports_shrinking = False
@@ -198,7 +200,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         opts = options(opts, ReduceScatterOptions)
         output, (parts,) = one(outputs, "reduce_scatter"), inputs
         check_one_each(parts, self.size(), "reduce_scatter")
-        flat = joined(parts, output.dtype)
+        flat = joined(parts, output)
         if all(p.numel() == output.numel() for p in parts):
             return self._reduce_scatter([output], [flat], opts)
         mine = torch.split_with_sizes(flat, [p.numel() for p in parts])[self.rank()].view(
@@ -313,7 +315,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         opts = options(opts, ScatterOptions)
         output, parts = one(outputs, "scatter"), self._lists_of_root(inputs, opts, "scatter")
         splits = [p.numel() for p in parts] or [0] * self.size()
-        return self._alltoall("scatter", opts, joined(parts, output.dtype), splits, [output], each=False)
+        return self._alltoall("scatter", opts, joined(parts, output), splits, [output], each=False)
 
     def _lists_of_root(self, lists: Sequence[Tensors], opts: Any, what: str) -> Tensors:
         """The root's list of tensors, one a rank; empty on the other ranks."""
@@ -330,7 +332,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         """Give one tensor to each rank."""
         check_one_each(inputs, self.size(), "all_to_all")
         check_one_each(outputs, self.size(), "all_to_all")
-        x, splits = joined(inputs, inputs[0].dtype), [t.numel() for t in inputs]
+        x, splits = joined(inputs, inputs[0]), [t.numel() for t in inputs]
         return self._alltoall("all_to_all", options(opts, AllToAllOptions), x, splits, outputs, each=True)
 
     def alltoall_base(

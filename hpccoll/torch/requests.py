@@ -103,6 +103,8 @@ def _adasum(
     """Adasum is formed in float32 or wider, each tensor for itself."""
     requests: list[Request] = []
     for i, source in enumerate(sources):
+        if source.is_cuda:
+            raise errors.UnsupportedError("Adasum is formed in host memory: give it tensor.cpu()")
         if not source.is_floating_point():
             raise errors.UnsupportedError(f"Adasum of {source.dtype}: it is for floating-point values")
         wide = source.detach().to(torch.promote_types(source.dtype, torch.float32))
@@ -203,7 +205,7 @@ def reducescatter(
     if source.dim() == 0:
         raise errors.InvalidArgumentError("a tensor without dimensions has no rows to share out")
     rows = len(source) // world.size + (world.rank < len(source) % world.size)
-    target = torch.empty((rows, *source.shape[1:]), dtype=source.dtype)
+    target = torch.empty((rows, *source.shape[1:]), dtype=source.dtype, device=source.device)
     request = world.core.reducescatter(
         buffer(source), reduction(op), name, buffer(target), prescale, postscale, waits
     )

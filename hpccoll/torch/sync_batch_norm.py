@@ -121,7 +121,7 @@ class _Normalise(torch.autograd.Function):
 
 def _statistics(x: Tensor, process_set: ProcessSet) -> tuple[Tensor, Tensor, Tensor]:
     """Number, mean and variance of the samples of each channel on all ranks: float64 of shapes (), (C,), (C,)."""
-    own = torch.zeros(2 * x.size(1) + 1, dtype=torch.float64)
+    own = torch.zeros(2 * x.size(1) + 1, dtype=torch.float64, device=x.device)
     n = x.numel() // max(x.size(1), 1)
     if n:
         variance, mean = torch.var_mean(x, _all_but_channels(x), correction=0)

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from hpccoll import _core, errors
+from hpccoll import _core, device_arrays, errors
 
-__all__ = ["buffer", "dense", "from_bytes", "overwritten"]
+__all__ = ["buffer", "dense", "from_bytes", "overwritten", "values"]
 
 _CODES: dict[torch.dtype, int] = {
     getattr(torch, name): code for code, name in enumerate(_core.DTYPES) if hasattr(torch, name)
@@ -18,15 +18,15 @@ _CODES: dict[torch.dtype, int] = {
 
 
 def dense(tensor: torch.Tensor) -> torch.Tensor:
-    """The values of a host tensor in contiguous memory: its own where they lie so, else a copy's.
+    """The values of a tensor in contiguous memory: its own where they lie so, else a copy's.
 
-    :raises UnsupportedError: the tensor is sparse, or not in host memory
+    :raises UnsupportedError: the tensor is sparse, or neither in host memory nor in a GPU's
     """
     if not isinstance(tensor, torch.Tensor):
         raise errors.InvalidArgumentError(f"a {type(tensor).__name__} is no tensor")
-    if not tensor.is_cpu:
+    if not (tensor.is_cpu or tensor.is_cuda):
         raise errors.UnsupportedError(
-            f"a tensor on device {tensor.device}, whose memory this version cannot move: copy it to the host first"
+            f"a tensor on device {tensor.device}, whose memory hpccoll cannot move: copy it to the host first"
         )
     if tensor.layout is not torch.strided:
         raise errors.UnsupportedError(
@@ -48,19 +48,27 @@ def buffer(tensor: torch.Tensor, shape: Sequence[int] | None = None) -> _core.Bu
         raise errors.UnsupportedError(
             f"dtype {tensor.dtype} is not supported; one of: {', '.join(_core.DTYPES)}"
         )
+    if tensor.is_cuda:
+        return _core.Buffer.lent(device_arrays.torch_library().lend(tensor, 0), shape)
     return _core.Buffer(tensor.data_ptr(), code, tensor.shape if shape is None else shape, tensor)
 
 
-def from_bytes(received: np.ndarray, rows: np.ndarray, like: torch.Tensor) -> torch.Tensor:
+def from_bytes(received: np.ndarray | torch.Tensor, rows: np.ndarray, like: torch.Tensor) -> torch.Tensor:
     """What a gather has received as a tensor of the dtype and row shape of `like`; no copy.
 
-    :param received: bytes (1-d uint8)
+    :param received: bytes (1-d uint8); of device memory a tensor already
     :param rows: how many came from each rank
     """
     shape = (int(rows.sum()), *like.shape[1:])
     if len(received) == 0:
-        return torch.empty(shape, dtype=like.dtype)
-    return torch.from_numpy(received).view(like.dtype).view(shape)
+        return torch.empty(shape, dtype=like.dtype, device=like.device)
+    return values(received, like.dtype).view(shape)
+
+
+def values(received: np.ndarray | torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """What a gather has received as a flat tensor of `dtype`; no copy."""
+    there = received if isinstance(received, torch.Tensor) else torch.from_numpy(received)
+    return there.reshape(-1).view(dtype)
 
 
 def overwritten(tensor: torch.Tensor) -> None:

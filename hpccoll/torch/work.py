@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a call of the backend returns: torch's Work over the library's handles, and its future.
 
+In device memory "done" is "launched": results are ordered by streams. Who settles a work does so in its own thread's
+current stream; so an event behind that is what every other stream waits for.
+
 Whoever waits for a work drives it, as with handles. A future is waited for in C++ by those who know nothing of handles
 (DDP's reducer), so a work whose future was asked for is also looked after by a thread of its own kind; without futures
 there is no such thread.
@@ -69,6 +72,8 @@ class Work(_Base):  # type: ignore[misc]
         self._settled, self._source = False, -1
         self._error: Exception | None = None
         self._future: Future | None = None
+        self._device = next((t.device for t in tensors if t.is_cuda), None)
+        self._behind: Any = None  # device memory: an event behind the results
         if FORGETFUL:
             _kept.append(self)
             if finish is not None:  # nobody will notice that the work was dropped
@@ -79,6 +84,8 @@ class Work(_Base):  # type: ignore[misc]
     def wait(self, timeout: timedelta | float | None = None) -> bool:
         """Block until the work is done; raise DistBackendError if it failed, or is late.
 
+        In device memory: until it has been launched; the current stream then waits for the results.
+
         :param timeout: none or zero: what the group allows
         """
         seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
@@ -87,13 +94,14 @@ class Work(_Base):  # type: ignore[misc]
             self.settle()
         if self._error is not None:
             raise self._error
+        self._go_on()
         return True
 
     def is_completed(self) -> bool:
         """Whether the work is done, well or not."""
         if not self._settled and self.over():
             self.settle()
-        return self._settled
+        return self._settled and (self._behind is None or bool(self._behind.query()))
 
     def is_success(self) -> bool:
         """Whether the work is done, and well."""
@@ -109,7 +117,7 @@ class Work(_Base):  # type: ignore[misc]
         return self._tensors()
 
     def synchronize(self) -> None:
-        """Wait: on the host there is nothing else to be in order with."""
+        """Wait."""
         self.wait()
 
     def source_rank(self) -> int:
@@ -124,7 +132,7 @@ class Work(_Base):  # type: ignore[misc]
         with self._lock:
             if self._future is not None:
                 return self._future
-            self._future = Future(self._path)
+            self._future = Future(self._path, [self._device] if self._device else [])
             settled = self._settled
         if settled:
             self._tell()
@@ -136,10 +144,10 @@ class Work(_Base):  # type: ignore[misc]
 
     def over(self) -> bool:
         """Whether settle() would not block."""
-        return self._settled or all(h.done() for h in self._handles) or time.monotonic() > self._deadline
+        return self._settled or all(h.launched() for h in self._handles) or time.monotonic() > self._deadline
 
     def _block(self, seconds: float) -> None:
-        """Return when all handles are done; raise DistBackendError after `seconds`."""
+        """Return when all handles are launched; raise DistBackendError after `seconds`."""
         limit = time.monotonic() + seconds
         for handle in self._handles:
             try:
@@ -152,7 +160,7 @@ class Work(_Base):  # type: ignore[misc]
     def drive(self, seconds: float) -> None:
         """Move this work for at most `seconds`."""
         for handle in self._handles:
-            if not handle.done():
+            if not handle.launched():
                 try:
                     handle.wait(seconds)
                 except (TimeoutError, errors.HpccollError):
@@ -167,6 +175,8 @@ class Work(_Base):  # type: ignore[misc]
                 results = [handle.wait(0.0) for handle in self._handles]
                 if self._finish is not None:
                     self._finish(results)
+                if self._device is not None:
+                    self._behind = torch.cuda.current_stream(self._device).record_event()
             except TimeoutError:
                 self._error = self._late(self._limit)
             except errors.HpccollError as error:
@@ -185,8 +195,14 @@ class Work(_Base):  # type: ignore[misc]
             weak = [weakref.ref(tensor) for tensor in self._tensors()]
             self._tensors = lambda: [tensor for one in weak if (tensor := one()) is not None]
 
+    def _go_on(self) -> None:
+        """What this thread puts into its current stream from here on finds the results, whoever made them."""
+        if self._behind is not None:
+            torch.cuda.current_stream(self._device).wait_event(self._behind)
+
     def _tell(self) -> None:
         assert self._future is not None
+        self._go_on()
         if self._error is None:
             self._future.set_result(self._tensors())
         else:

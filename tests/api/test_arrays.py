@@ -107,16 +107,21 @@ def test_outputs_of_other_types(everywhere):
     everywhere(program)
 
 
-def test_device_memory_is_refused():
-    with pytest.raises(hpccoll.UnsupportedError, match="device memory"):
-        arrays.adopt(Interface(__cuda_array_interface__={"data": (1, False)}))
-
-    class OnDevice(Dlpack):
+def test_memory_of_no_known_device_is_refused(threads):
+    class OnMetal(Dlpack):
         def __dlpack_device__(self):
-            return (2, 0)
+            return (8, 0)
 
-    with pytest.raises(hpccoll.UnsupportedError, match=r"device \(2, 0\)"):
-        arrays.adopt(OnDevice(np.ones(2)))
+    with pytest.raises(hpccoll.UnsupportedError, match=r"device \(8, 0\)"):
+        arrays.adopt(OnMetal(np.ones(2)))
+
+
+def test_device_memory_without_a_driver_is_an_error(threads):
+    (world,) = threads(1, cuda_library="/no/such/libcuda.so.1")
+    x = Interface(__cuda_array_interface__={"data": (1, False), "shape": (1,), "typestr": "<f4"})
+    with pytest.raises(hpccoll.UnsupportedError, match=r"/no/such/libcuda.so.1.*unset HPCCOLL_CUDA_LIBRARY"):
+        hpccoll.allreduce(x, world=world)
+    assert hpccoll.allreduce(np.ones(1), world=world) == 1
 
 
 def test_torch_tensors(everywhere):

@@ -45,7 +45,8 @@ typedef struct block {
 
 static pthread_mutex_t lock;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static stream *streams, default_stream = {.tail = &default_stream.head};
+static stream *streams, thread_stream = {.tail = &thread_stream.head},
+                        default_stream = {.next = &thread_stream, .tail = &default_stream.head};
 static block *blocks;
 static char contexts[16]; /* of the devices: their addresses only */
 static __thread void *current;
@@ -143,10 +144,16 @@ static int leave(int status) {
     if (status)                          \
     return leave(status)
 
+/* The driver's own handles: 0 and 1 the default stream, 2 the thread's (one for all threads here). */
+static stream *stream_of(void *handle) {
+    uintptr_t number = (uintptr_t)handle;
+    return number == 2 ? &thread_stream : number < 2 ? &default_stream : handle;
+}
+
 int fake_enqueue(void *handle, int (*run)(void *), void *data) {
     pthread_once(&once, start);
     pthread_mutex_lock(&lock);
-    stream *s = handle ? handle : &default_stream;
+    stream *s = stream_of(handle);
     work *w = malloc(sizeof *w);
     *w = (work){.run = run, .data = data, .delay = random_state && !eager ? below(4) : 0};
     *s->tail = w;
@@ -377,13 +384,13 @@ int fake_stream_free(hc_gpu_stream handle) {
 int fake_stream_query(hc_gpu_stream handle) {
     ENTER("cuStreamQuery", "hipStreamQuery");
     go_on(1);
-    stream *s = handle ? handle : &default_stream;
+    const stream *s = stream_of(handle);
     return leave(broken ? broken : s->head ? HC_DRIVER_NOT_READY : 0);
 }
 
 int fake_stream_wait(hc_gpu_stream handle) {
     ENTER("cuStreamSynchronize", "hipStreamSynchronize");
-    return leave(drain(handle ? handle : &default_stream));
+    return leave(drain(stream_of(handle)));
 }
 
 int fake_event_new(hc_gpu_event *handle, unsigned flags) {

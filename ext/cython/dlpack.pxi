@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+# dlpack.pxi - DLPack's capsules: read for arrays in device memory, made of results. (Host arrays: NumPy's own.)
+
+cdef extern from *:
+    """
+    typedef struct { int32_t device_type, device_id; } hc__dl_device;
+    typedef struct { uint8_t code, bits; uint16_t lanes; } hc__dl_type;
+    typedef struct {
+        void *data; hc__dl_device device; int32_t ndim; hc__dl_type dtype; int64_t *shape, *strides; uint64_t offset;
+    } hc__dl_tensor;
+    typedef struct hc__dl_managed {
+        hc__dl_tensor tensor; void *context; void (*deleter)(struct hc__dl_managed *);
+    } hc__dl_managed;
+    """
+    ctypedef struct hc__dl_device:
+        int32_t device_type, device_id
+    ctypedef struct hc__dl_type:
+        uint8_t code, bits
+        uint16_t lanes
+    ctypedef struct hc__dl_tensor:
+        void *data
+        hc__dl_device device
+        int32_t ndim
+        hc__dl_type dtype
+        int64_t *shape
+        int64_t *strides
+        uint64_t offset
+    ctypedef struct hc__dl_managed:
+        hc__dl_tensor tensor
+        void *context
+        void (*deleter)(hc__dl_managed *) noexcept
+
+
+@cython.final
+cdef class DLPackView:
+    """What a capsule "dltensor" says; takes it over, and frees it at the end."""
+    cdef hc__dl_managed *c
+    cdef readonly size_t address
+    cdef readonly tuple shape, dtype
+    cdef readonly object strides
+    cdef readonly int device
+
+    def __init__(self, capsule):
+        self.c = <hc__dl_managed *>PyCapsule_GetPointer(capsule, "dltensor")
+        PyCapsule_SetName(capsule, "used_dltensor")
+        cdef hc__dl_tensor *t = &self.c.tensor
+        self.address = <size_t>t.data + t.offset
+        self.shape = tuple([t.shape[i] for i in range(t.ndim)])
+        self.strides = None if t.strides is NULL else tuple([t.strides[i] for i in range(t.ndim)])
+        self.dtype = t.dtype.code, t.dtype.bits, t.dtype.lanes
+        self.device = t.device.device_id
+
+    def __dealloc__(self):
+        if self.c is not NULL and self.c.deleter is not NULL:
+            self.c.deleter(self.c)
+
+
+cdef void free_managed(hc__dl_managed *managed) noexcept with gil:
+    Py_DECREF(<object>managed.context)
+    free(managed.tensor.shape)
+    free(managed)
+
+
+cdef void free_capsule(object capsule) noexcept:
+    if PyCapsule_IsValid(capsule, "dltensor"):
+        free_managed(<hc__dl_managed *>PyCapsule_GetPointer(capsule, "dltensor"))
+
+
+cdef object dlpack_capsule(object array):
+    """A capsule of a DeviceArray, which it keeps."""
+    cdef int code = array._dtype, ndim = len(array.shape), kind
+    cdef hc__dl_managed *managed = <hc__dl_managed *>calloc(1, sizeof(hc__dl_managed))
+    cdef int64_t *shape = <int64_t *>malloc((ndim + 1) * sizeof(int64_t))
+    if managed is NULL or shape is NULL:
+        free(managed)
+        free(shape)
+        raise MemoryError
+    for i, n in enumerate(array.shape):
+        shape[i] = n
+    name = DTYPES[code]
+    kind = 4 if code == HC_BFLOAT16 else 6 if code == HC_BOOL else {"i": 0, "u": 1, "f": 2, "c": 5}[name[0]]
+    managed.tensor.data = <void *><size_t>array.address
+    managed.tensor.device = hc__dl_device(2, array.device)
+    managed.tensor.ndim = ndim
+    managed.tensor.dtype = hc__dl_type(kind, 8 * hc_dtype_size(code), 1)
+    managed.tensor.shape = shape
+    managed.deleter = free_managed
+    managed.context = <void *>array
+    Py_INCREF(array)
+    return PyCapsule_New(managed, "dltensor", free_capsule)

@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: ARG002 - one protocol, of which no library needs every argument
+"""Arrays in device memory: whose they are, where they lie, and the stream in which their library works.
+
+The twin of hpccoll.arrays. No library is imported: who hands in an array of PyTorch or CuPy has it.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from hpccoll import arrays, errors
+
+__all__ = ["Lent", "Library", "library_of", "torch_library"]
+
+_DEVICES = (2, 10, 13)  # DLPack: kDLCUDA, kDLROCM, kDLCUDAManaged
+
+
+class Lent(NamedTuple):
+    """A contiguous array in device memory, as the boundary takes it."""
+
+    address: int
+    dtype: int
+    """Index in _core.DTYPES."""
+    shape: tuple[int, ...]
+    device: int
+    """Number of the device; -1: the driver must be asked."""
+    stream: int | None
+    """Handle of the stream behind whose work the array may be used; None: it may be used at once."""
+    array: Any
+    """Whose memory it is: what was given, or a contiguous copy of it."""
+    library: Library
+    read_only: bool = False
+
+
+class Library(Protocol):
+    """What is known of the library that an array comes from."""
+
+    copies: bool
+    """Whether lend() copies what is strided, and copy() copies it back."""
+
+    def device(self, x: Any) -> int:
+        """The number of the device of `x`; -1: the driver must be asked."""
+
+    def address(self, x: Any) -> int:
+        """Where `x` lies, for the driver."""
+
+    def lend(self, x: Any, inlet: int) -> Lent:
+        """Tell where the values of `x` lie. A strided array is copied, if its library can do that.
+
+        :param inlet: a stream of ours, for libraries that order their work before that of a stream they are told
+        """
+
+    def stream(self, device: int) -> int | None:
+        """Give the stream that the caller's next work on `device` goes to; None: nobody knows."""
+
+    def empty(self, like: Any, shape: tuple[int, ...]) -> Any:
+        """Make a new array of the dtype and on the device of `like`; None: this library makes none."""
+
+    def take(self, result: Any, like: Any) -> Any:
+        """Turn a _core.DeviceArray into an array of this library, over the same memory."""
+
+    def copy(self, target: Any, source: Any) -> None:
+        """Copy between two arrays of this library, in its current stream."""
+
+
+def library_of(x: Any) -> Library | None:
+    """The library of an array in device memory; None: `x` is something else."""
+    module = type(x).__module__.partition(".")[0]
+    if module == "torch":
+        return torch_library() if getattr(x, "is_cuda", False) else None
+    if module == "cupy":
+        return _cupy() if hasattr(x, "data") else None
+    if hasattr(x, "__cuda_array_interface__"):
+        return _INTERFACE
+    if hasattr(x, "__dlpack_device__") and x.__dlpack_device__()[0] in _DEVICES:
+        return _DLPACK
+    return None
+
+
+# ---- PyTorch -------------------------------------------------------------------------------------------
+
+
+class _Torch:
+    copies = True
+
+    def __init__(self) -> None:
+        torch = sys.modules["torch"]
+        self.torch = torch
+        self.codes = {
+            getattr(torch, name): code for code, name in enumerate(arrays.NAMES) if hasattr(torch, name)
+        }
+        self.current = torch.cuda.current_stream
+
+    def device(self, x: Any) -> int:
+        return int(x.device.index)
+
+    def address(self, x: Any) -> int:
+        return int(x.data_ptr())
+
+    def lend(self, x: Any, inlet: int) -> Lent:
+        code = self.codes.get(x.dtype)
+        if code is None:
+            raise errors.UnsupportedError(
+                f"dtype {x.dtype} is not supported; one of: {', '.join(arrays.NAMES)}"
+            )
+        if x.layout is not self.torch.strided:
+            raise errors.UnsupportedError(f"a tensor of layout {x.layout}: use x.to_dense()")
+        if x.is_conj() or x.is_neg():
+            x = x.detach().resolve_conj().resolve_neg()
+        if not x.is_contiguous():
+            x = x.detach().contiguous()
+        device = x.device.index
+        return Lent(x.data_ptr(), code, tuple(x.shape), device, self.stream(device), x, self)
+
+    def stream(self, device: int) -> int | None:
+        handle: int = self.current(device).cuda_stream
+        return handle
+
+    def empty(self, like: Any, shape: tuple[int, ...]) -> Any:
+        return self.torch.empty(shape, dtype=like.dtype, device=like.device)
+
+    def take(self, result: Any, like: Any) -> Any:
+        return self.torch.from_dlpack(result)
+
+    def copy(self, target: Any, source: Any) -> None:
+        target.detach().copy_(source)
+
+
+# ---- CuPy ----------------------------------------------------------------------------------------------
+
+
+class _CuPy:
+    copies = True
+
+    def __init__(self) -> None:
+        self.cupy = sys.modules["cupy"]
+
+    def device(self, x: Any) -> int:
+        return int(x.device.id)
+
+    def address(self, x: Any) -> int:
+        return int(x.data.ptr)
+
+    def lend(self, x: Any, inlet: int) -> Lent:
+        code = arrays.dtype_code(x.dtype)
+        if not x.flags.c_contiguous:
+            x = self.cupy.ascontiguousarray(x)
+        device = x.device.id
+        return Lent(x.data.ptr, code, x.shape, device, self.stream(device), x, self)
+
+    def stream(self, device: int) -> int | None:
+        handle: int = self.cupy.cuda.get_current_stream(device).ptr
+        return handle
+
+    def empty(self, like: Any, shape: tuple[int, ...]) -> Any:
+        with like.device:
+            return self.cupy.empty(shape, like.dtype)
+
+    def take(self, result: Any, like: Any) -> Any:
+        cuda = self.cupy.cuda
+        memory = cuda.UnownedMemory(result.address, result.nbytes, result, like.device.id)
+        return self.cupy.ndarray(result.shape, like.dtype, cuda.MemoryPointer(memory, 0))
+
+    def copy(self, target: Any, source: Any) -> None:
+        target[...] = source
+
+
+# ---- anything else ---------------------------------------------------------------------------------------
+
+
+class _Other:
+    """A library of which nothing is known but what its arrays say: results are DeviceArrays, and waited for."""
+
+    copies = False
+
+    def stream(self, device: int) -> int | None:
+        return None
+
+    def empty(self, like: Any, shape: tuple[int, ...]) -> Any:
+        return None
+
+    def take(self, result: Any, like: Any) -> Any:
+        return result
+
+    def copy(self, target: Any, source: Any) -> None:
+        raise AssertionError("strided arrays are refused")
+
+
+class _Interface(_Other):
+    """Arrays with __cuda_array_interface__, versions 2 and 3."""
+
+    def device(self, x: Any) -> int:
+        return -1
+
+    def address(self, x: Any) -> int:
+        return int(x.__cuda_array_interface__["data"][0])
+
+    def lend(self, x: Any, inlet: int) -> Lent:
+        said = x.__cuda_array_interface__
+        if said.get("mask") is not None:
+            raise errors.UnsupportedError(f"{arrays.name_of(x)} has a mask, which cannot be moved")
+        try:
+            dtype = np.dtype(said["typestr"])
+        except TypeError:
+            dtype = np.dtype(np.void)
+        code, shape = arrays.dtype_code(dtype), tuple(said["shape"])
+        _check_contiguous(x, shape, said.get("strides"), dtype.itemsize)
+        stream = said.get("stream")
+        if stream == 0:
+            raise errors.InvalidArgumentError(
+                f"{arrays.name_of(x)} names stream 0, which __cuda_array_interface__ forbids: 1 is the legacy default "
+                "stream, 2 the thread's own"
+            )
+        address, read_only = said["data"]
+        return Lent(address, code, shape, -1, stream, x, self, read_only)
+
+
+class _DLPack(_Other):
+    """Arrays with __dlpack__; they order their work before that of the stream that they are told."""
+
+    def device(self, x: Any) -> int:
+        return int(x.__dlpack_device__()[1])
+
+    def address(self, x: Any) -> int:
+        return 0
+
+    def lend(self, x: Any, inlet: int) -> Lent:
+        from hpccoll import _core  # which itself imports this module
+
+        capsule = x.__dlpack__(stream=inlet)
+        seen = _core.DLPackView(capsule)
+        code = _dlpack_code(x, *seen.dtype)
+        size = seen.dtype[1] // 8
+        strides = None if seen.strides is None else tuple(size * n for n in seen.strides)
+        _check_contiguous(x, seen.shape, strides, size)
+        return Lent(seen.address, code, seen.shape, seen.device, inlet, seen, self)
+
+
+def _dlpack_code(x: Any, kind: int, bits: int, lanes: int) -> int:
+    names = {(4, 16): "bfloat16", (6, 8): "bool"}
+    known = {0: "int", 1: "uint", 2: "float", 5: "complex"}
+    name = names.get((kind, bits)) or f"{known.get(kind, 'dtype ')}{bits}"
+    if lanes != 1 or name not in arrays.NAMES:
+        raise errors.UnsupportedError(
+            f"{arrays.name_of(x)} has DLPack type ({kind}, {bits}, {lanes}), which is not supported; one of: "
+            f"{', '.join(arrays.NAMES)}"
+        )
+    return arrays.NAMES.index(name)
+
+
+def _check_contiguous(x: Any, shape: tuple[int, ...], strides: Any, size: int) -> None:
+    """Raise UnsupportedError unless the elements lie one after another."""
+    expected = size
+    for n, stride in zip(reversed(shape), reversed(strides or ()), strict=False):
+        if n > 1 and stride != expected and 0 not in shape:
+            raise errors.UnsupportedError(
+                f"{arrays.name_of(x)} of shape {shape} is not contiguous (strides {tuple(strides)} bytes): make a "
+                "contiguous copy with its own library"
+            )
+        expected *= n
+
+
+_made: dict[str, Library] = {}
+_INTERFACE, _DLPACK = _Interface(), _DLPack()
+
+
+def torch_library() -> Library:
+    """PyTorch, which has been imported."""
+    return _made.get("torch") or _made.setdefault("torch", _Torch())
+
+
+def _cupy() -> Library:
+    return _made.get("cupy") or _made.setdefault("cupy", _CuPy())

@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A job whose arrays lie in the fake driver's memory: `python job.py NAME` runs the program of that name on each rank.
+
+Results are compared with NumPy's. Every program reads and overwrites in the stream that wait() has put in order.
+"""
+
+import asyncio
+import gc
+import sys
+import time
+
+import doubles
+import ml_dtypes
+import numpy as np
+from doubles import Plain, Stream, current, to_cupy, to_torch, values_of
+
+import hpccoll
+from hpccoll import _core
+
+DTYPES = [np.dtype(ml_dtypes.bfloat16) if name == "bfloat16" else np.dtype(name) for name in _core.DTYPES]
+
+
+def values(dtype, rank, shape):
+    rng = np.random.default_rng([rank, len(shape), *shape])
+    whole = rng.integers(0 if dtype.kind in "bu" else -2, 3, shape)
+    return np.asarray(whole + 1j * rng.integers(-2, 3, shape) if dtype.kind == "c" else whole).astype(dtype)
+
+
+def expected(op, parts):
+    """The reduction by the host's own data plane is checked elsewhere; here by NumPy, for what is exact."""
+    functions = {"SUM": np.add, "MIN": np.minimum, "MAX": np.maximum, "PRODUCT": np.multiply, "BAND": np.bitwise_and,
+                 "BOR": np.bitwise_or, "BXOR": np.bitwise_xor, "LAND": np.logical_and, "LOR": np.logical_or,
+                 "LXOR": np.logical_xor}  # fmt: skip
+    dtype, name = parts[0].dtype, op.name
+    if name == "AVERAGE":
+        total = sum(part.astype(np.complex128 if dtype.kind == "c" else np.float64) for part in parts) / len(
+            parts
+        )
+        return (np.trunc(total) if dtype.kind in "iu" else total).astype(dtype)
+    if dtype.kind == "b":
+        name = {"SUM": "LOR", "PRODUCT": "LAND"}.get(name, name)
+    total = parts[0] != 0 if name[0] == "L" else parts[0]
+    for part in parts[1:]:
+        total = functions[name](total, part)
+    return total.astype(dtype)
+
+
+def same(array, want, stream=None):
+    got = values_of(array, stream or current.stream)
+    assert got.dtype == want.dtype and got.shape == want.shape, (got.dtype, got.shape, want.dtype, want.shape)
+    if want.dtype.kind in "fcV" or want.dtype == ml_dtypes.bfloat16:
+        wide = np.complex128 if want.dtype.kind == "c" else np.float64
+        np.testing.assert_allclose(got.astype(wide), want.astype(wide), rtol=1e-2, atol=1e-2)
+    else:
+        np.testing.assert_array_equal(got, want)
+
+
+def all_ranks(world, dtype, shape):
+    return [values(dtype, r, shape) for r in range(world.size)]
+
+
+def operations(world):
+    """Every operation, dtype and reduction."""
+    p, r = world.size, world.rank
+    for number, dtype in enumerate(DTYPES):
+        parts = all_ranks(world, dtype, (13, 3))
+        for op in hpccoll.Reduction:
+            if _core.reduction_defined(int(op), number):
+                same(hpccoll.allreduce(to_cupy(parts[r]), op), expected(op, parts))
+        rows = [values(dtype, q, (q + 1, 2)) for q in range(p)]
+        same(hpccoll.allgather(to_cupy(rows[r])), np.concatenate(rows))
+        same(hpccoll.broadcast(to_cupy(parts[r]), p - 1), parts[p - 1])
+        total, at = expected(hpccoll.SUM, parts), [13 // p * q + min(q, 13 % p) for q in range(p + 1)]
+        same(hpccoll.reducescatter(to_cupy(parts[r])), total[at[r] : at[r + 1]])
+        sent = [values(dtype, q, (3 * p, 2)) for q in range(p)]
+        got, came = hpccoll.alltoall(to_cupy(sent[r]))
+        same(got, np.concatenate([x[3 * r : 3 * r + 3] for x in sent]))
+        assert came.tolist() == [3] * p
+
+
+def libraries(world):
+    """What goes in comes out: types, strided arrays, outputs, streams of one's own."""
+    parts = all_ranks(world, np.dtype(np.float32), (7, 2))
+    mine, total = parts[world.rank], sum(parts)
+    stream = Stream()
+    for x in (Plain(mine, stream), doubles.ByDlpack(mine, stream)):
+        result = hpccoll.allreduce(x)
+        assert type(result) is _core.DeviceArray
+        assert result.__cuda_array_interface__["stream"] is None
+        same(result, total)
+        same(hpccoll.allgather(x), np.concatenate(parts))
+    x = Plain(mine, stream)
+    assert hpccoll.allreduce(x, out=x) is x
+    same(x, total, stream)
+    tensor = hpccoll.allreduce(to_torch(mine))
+    assert type(tensor) is doubles.Tensor
+    same(tensor, total)
+    tensor = hpccoll.allgather(to_torch(mine))
+    assert type(tensor) is doubles.Tensor
+    same(tensor, np.concatenate(parts))
+    narrow = [part.astype(ml_dtypes.bfloat16) for part in parts]
+    same(hpccoll.allgather(to_torch(narrow[world.rank])), np.concatenate(narrow))
+    array = hpccoll.allreduce(to_cupy(mine, step=2))
+    assert type(array) is doubles.CupyArray
+    same(array, total)
+    out, flat = to_cupy(mine, step=2), doubles.CupyArray(mine.shape, mine.dtype)
+    assert hpccoll.allreduce(to_cupy(mine), out=out) is out
+    flat[...] = out
+    same(flat, total)
+    gathered = doubles.CupyArray((7 * world.size, 2), np.float32)
+    assert hpccoll.allgather(to_cupy(mine), out=gathered) is gathered
+    same(gathered, np.concatenate(parts))
+    for nothing in (hpccoll.allreduce(to_cupy(mine[:0])), hpccoll.allgather(to_cupy(mine[:0]))):
+        assert nothing.shape == (0, 2)
+
+
+def groups(world):
+    """Members of several types and streams are one batch a dtype, and come back in order."""
+    dtypes = [np.float32, np.float64, np.float32, np.int32]
+    parts = [all_ranks(world, np.dtype(d), (n + 1,)) for n, d in enumerate(dtypes)]
+    mine = [of_ranks[world.rank] for of_ranks in parts]
+    for result, of_ranks in zip(hpccoll.allreduce([to_cupy(x) for x in mine]), parts, strict=True):
+        same(result, sum(of_ranks))
+    mixed = [to_cupy(mine[0]), Plain(mine[1], Stream()), to_torch(mine[2]), Plain(mine[3], Stream())]
+    for result, of_ranks in zip(hpccoll.allreduce(mixed), parts, strict=True):
+        same(result, sum(of_ranks), Stream())
+
+
+def asynchronous(world):
+    """Many at once, dropped inputs, handles that are polled, awaited and timed out."""
+    parts = all_ranks(world, np.dtype(np.float32), (500,))
+    mine, total = parts[world.rank], sum(parts)
+    for _ in range(3):
+        handles = [hpccoll.allreduce_async(to_cupy(mine * n), name=f"t{n}") for n in range(20)]
+        gc.collect()
+        for n, handle in enumerate(handles):
+            result = handle.wait()
+            doubles.write(handle.wait(host=True).data.ptr, total * n, current.stream)
+            same(result, total * n)
+    handle = hpccoll.allreduce_async(to_cupy(mine), name="polled")
+    while not handle.done():
+        world.progress()
+        time.sleep(0)
+    assert handle.launched()
+    same(handle.wait(), total, Stream())  # no stream need wait: the values are there
+
+    async def three():
+        return await asyncio.gather(*[asyncio.ensure_future(wait(n)) for n in range(3)])
+
+    async def wait(n):
+        x = Plain(mine, Stream()) if n == 1 else to_cupy(mine)
+        return await hpccoll.allreduce_async(x, name=f"awaited {n}")
+
+    for result in asyncio.run(three()):
+        same(result, total)
+    for n in range(5):
+        hpccoll.allgather_async(to_cupy(mine), name=f"dropped {n}")
+    hpccoll.barrier()
+
+
+def in_place_in_order(world):
+    """Write, reduce, overwrite, over and over in one stream, with nothing that the host waits for."""
+    x = to_cupy(np.ones(64, np.float32))
+    for step in range(1, 6):
+        doubles.write(x.data.ptr, np.full(64, step, np.float32), current.stream)
+        hpccoll.allreduce_async(x, name="x", out=x).wait()
+        doubles.call("cuMemcpyDtoDAsync_v2", *map(doubles.ctypes.c_uint64, (x.data.ptr, x.data.ptr + 128)),
+                     doubles.ctypes.c_size_t(128), doubles.pointer(current.stream.ptr))  # fmt: skip
+    same(x, np.full(64, 5 * world.size, np.float32))
+
+
+def another_stream_before(world):
+    """Planted: hpccoll is told another stream than the one in which the values are written."""
+    x = to_cupy(np.ones(64, np.float32))
+    current.stream, written = Stream(), current.stream
+    result = hpccoll.allreduce(x)
+    same(result, np.full(64, world.size, np.float32))
+    written.wait()
+
+
+def another_stream_after(world):
+    """Planted: the result is read in a stream that nobody has put in order."""
+    result = hpccoll.allreduce_async(to_cupy(np.ones(64, np.float32))).wait()
+    same(result, np.full(64, world.size, np.float32), Stream())
+
+
+def refused(world):
+    """Errors are the same on all ranks, and the World goes on."""
+    mine, stream = np.ones(4, np.float32), Stream()
+    for x, said in (
+        (Plain(mine, stream, mask=1), "has a mask"),
+        (Plain(mine, stream, stream=0), "names stream 0"),
+        (Plain(mine.reshape(2, 2), stream, strides=(4, 8)), "is not contiguous"),
+        (Plain(mine, stream, typestr="<V2"), "not supported"),
+        (Plain(mine, stream, data=(4096, False)), "the driver does not know its address 0x1000"),
+        ([to_cupy(mine), mine], "a group lies in one memory"),
+    ):
+        raises(hpccoll.HpccollError, said, hpccoll.allreduce, x)
+    locked = Plain(mine, stream)
+    locked.more = {"data": (locked.memory.ptr, True)}
+    raises(hpccoll.HpccollError, "read-only", hpccoll.allreduce, to_cupy(mine), out=locked)
+    raises(hpccoll.HpccollError, "out lies in host memory", hpccoll.allreduce, to_cupy(mine), out=mine)
+    raises(
+        hpccoll.HpccollError,
+        "out has shape",
+        hpccoll.allgather,
+        to_cupy(mine),
+        out=to_cupy(mine.reshape(2, 2)),
+    )
+    raises(hpccoll.UnsupportedError, "move host memory", hpccoll.send, to_cupy(mine), 0)
+    if world.size > 1:
+        x = mine if world.rank == 1 else to_cupy(mine)
+        raises(hpccoll.MismatchError, "memory", hpccoll.allreduce, x, name="both")
+    doubles.use_device(1)
+    elsewhere = Plain(mine, stream)
+    doubles.use_device(0)
+    raises(hpccoll.InvalidArgumentError, "lies on GPU 1, this World uses GPU 0", hpccoll.allreduce, elsewhere)
+    same(hpccoll.allreduce(to_cupy(mine)), mine * world.size)
+
+
+def raises(kind, said, function, *arguments, **named):
+    try:
+        function(*arguments, **named)
+    except kind as error:
+        assert said in str(error), error
+    else:
+        raise AssertionError(f"not refused: {said}")
+
+
+def joined(world):
+    """Ranks that have joined, one of which has never brought an array, help with nothing."""
+    for step in range(world.size - world.rank - 1):
+        others = world.size - step - 1
+        same(
+            hpccoll.allreduce(to_cupy(np.ones(9, np.float32)), name=f"x{step}"),
+            np.full(9, others, np.float32),
+        )
+        same(hpccoll.allgather(to_cupy(np.ones(2, np.int32)), name=f"g{step}"), np.ones(2 * others, np.int32))
+    hpccoll.join()
+
+
+def sets(world):
+    """Process sets share the device of their World."""
+    half = world.split(world.rank % 2)
+    same(hpccoll.allreduce(to_cupy(np.ones(9, np.float32)), world=half), np.full(9, half.size, np.float32))
+    same(hpccoll.allreduce(to_cupy(np.ones(9, np.float32))), np.full(9, world.size, np.float32))
+    half.shutdown()
+
+
+def broken(world):
+    """A device that fails is an error of the next operation, on every rank."""
+    x = to_cupy(np.ones(9, np.float32))
+    for n in range(200):
+        try:
+            hpccoll.allreduce_async(x, name=f"x{n % 2}", out=x).wait(host=True)
+        except hpccoll.HpccollError as error:
+            assert "an illegal memory access was encountered (700)" in str(error), error
+            return
+    raise AssertionError("nothing failed")
+
+
+if __name__ == "__main__":
+    names = sys.argv[1:]
+    doubles.use_device(0)
+    doubles.install_cupy()
+    doubles.install_torch()
+    own = hpccoll.init(check=False, verbose=0)
+    for program in names:
+        current.stream = Stream()
+        globals()[program](own)
+    hpccoll.shutdown()
