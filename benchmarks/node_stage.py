@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-SOURCES = "segment.c home.c ring.c shm*.c host_memory.c kernels*.c"
+SOURCES = "segment.c home.c cells.c ring.c shm*.c host_memory.c kernels*.c"
 KINDS = ("float32", "float16", "bfloat16")
 
 

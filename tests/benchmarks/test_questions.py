@@ -42,6 +42,20 @@ def test_question(question: str, library: str, tmp_path: Path) -> None:
     assert results and all(r["samples"] and min(r["samples"]) > 0 for r in results)
 
 
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    "question",
+    ["node_stage.py --ranks 2 --most 65536", "net_chunks.py --rates 2 --repetitions 1 --rounds 1"],
+)
+def test_a_question_below_the_api(question: str) -> None:
+    program, *options = question.split()
+    command = [sys.executable, ROOT / "benchmarks" / program, *options]
+    done = subprocess.run(
+        command, timeout=110, text=True, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    assert done.returncode == 0, done.stdout
+
+
 def test_a_wrong_sum_is_noticed() -> None:
     """The check itself must be able to fail."""
     code = (
