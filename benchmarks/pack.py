@@ -79,7 +79,13 @@ class Device(Driver):
         self("cuStreamCreateWithPriority", ctypes.byref(self.stream), 1, 0)
         with tempfile.TemporaryDirectory() as folder:
             library = Path(folder, "pack.so")
-            sources = [*(ROOT / "ext/cuda").glob("*.c"), ROOT / "ext/core/status.c"]
+            cuda = ROOT / "ext" / "cuda"
+            sources = [
+                *cuda.glob("pack_*.c"),
+                cuda / "driver.c",
+                cuda / "library.c",
+                ROOT / "ext/core/status.c",
+            ]
             flags = ["-std=c11", "-D_GNU_SOURCE=", "-O2", "-shared", "-fPIC", f"-I{ROOT}/ext", "-ldl"]
             subprocess.run(["cc", *map(str, sources), *flags, "-o", str(library)], check=True)
             self.pack = ctypes.CDLL(str(library))

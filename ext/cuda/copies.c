@@ -39,8 +39,8 @@ void hc__copies_free(hc__copies *c) {
 }
 
 /* A gap becomes a tensor without an address, which has its place and is not moved. */
-int hc__copies_tensors(hc__copies *c, int dtype) {
-    int64_t size = (int64_t)hc_dtype_size(dtype), place = c->n ? c->of[0].place : 0;
+int hc__copies_tensors(hc__copies *c, int64_t size, int64_t buffer_size) {
+    int64_t place = c->n ? c->of[0].place : 0;
     int n = 0;
     if (place % HC_PACK_UNIT)
         return -1;
@@ -49,9 +49,9 @@ int hc__copies_tensors(hc__copies *c, int dtype) {
         if (copy->place < place || copy->place % HC_PACK_UNIT)
             return -1;
         if (copy->place > place)
-            c->tensors[n++] = (hc_pack_tensor){0, (copy->place - place) / size};
+            c->tensors[n++] = (hc_pack_tensor){0, (copy->place - place) / buffer_size};
         c->tensors[n++] = (hc_pack_tensor){copy->address, copy->bytes / size};
-        place = copy->place + hc__aligned(copy->bytes);
+        place = copy->place + hc__aligned(copy->bytes / size * buffer_size);
     }
     return n;
 }
@@ -128,7 +128,8 @@ static int launch_packed(hc__copies *c, hc__stage *s, int n, int dtype, int up, 
 
 int hc__copies_launch(hc__copies *c, hc__stage *s, int dtype, int up, hc_gpu_stream stream, char *text,
                       size_t room) {
-    int n = is_worth_packing(c) ? hc__copies_tensors(c, dtype) : -1;
+    int64_t size = (int64_t)hc_dtype_size(dtype);
+    int n = is_worth_packing(c) ? hc__copies_tensors(c, size, size) : -1;
     if (n > 0 && !s->packed && hc__device_take(s->device, HC__ON_DEVICE, (size_t)s->bytes, &s->packed) < 0)
         n = -1; /* one by one needs none */
     if (n > 0)

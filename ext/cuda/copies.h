@@ -27,8 +27,9 @@ static inline int64_t hc__aligned(int64_t bytes) {
     return (bytes + HC_PACK_UNIT - 1) / HC_PACK_UNIT * HC_PACK_UNIT;
 }
 
-/* The copies as the packer takes them: their number; -1 where they do not lie as it needs them. */
-int hc__copies_tensors(hc__copies *, int dtype);
+/* The copies as the packer takes them, of elements of so many bytes in the tensors and in the buffer: their number; -1
+ * where they do not lie as it needs them. */
+int hc__copies_tensors(hc__copies *, int64_t size, int64_t buffer_size);
 
 /* Pinned memory and, at the same places, memory on the device where many small tensors are gathered first. */
 typedef struct hc__stage {

@@ -8,8 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define OUT_OF_MEMORY 2 /* the driver's status, of CUDA and HIP */
+#define END_TRIES 2000  /* milliseconds */
 
 typedef struct block {
     struct block *next;
@@ -287,6 +289,15 @@ void hc_device_result_free(hc_device *base, void *result, hc_gpu_stream stream) 
     b->taken = status != 0; /* nobody knows when it is free: better lost than used twice */
     pthread_mutex_unlock(&d->lock);
     hc_device_leave(base, before);
+}
+
+int hc__stream_ends(const hc_device *d, hc_gpu_stream stream) {
+    for (int i = 0; stream && i < END_TRIES; i++) {
+        if (d->driver.stream_query(stream) != HC_DRIVER_NOT_READY)
+            return 1;
+        nanosleep(&(struct timespec){0, 1000000}, NULL);
+    }
+    return !stream;
 }
 
 /* ---- the packer ---------------------------------------------------------------------------------------------- */

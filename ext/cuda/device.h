@@ -50,6 +50,10 @@ int hc_device_result_new(hc_device *, size_t bytes, void **result);
  * before may still use it. [any thread] */
 void hc_device_result_free(hc_device *, void *result, hc_gpu_stream stream);
 
+/* How a batch on the device runs where NCCL is used; docs/gpu.md is drawn from this. */
+enum hc_device_way { HC_WAY_UNDEFINED, HC_WAY_STAGED, HC_WAY_NCCL };
+enum hc_device_way hc_device_way(int operation, int reduction, int dtype);
+
 /* ---- the data plane ---------------------------------------------------------------------------------- */
 
 /*      NAME     text                                                                                      */
@@ -77,13 +81,15 @@ typedef struct hc_device_data_config {
     const char *cuda_library, *nccl_library; /* the knobs' values or NULL; copied */
     const char *const *nccl_files;           /* where Python's packages may have it, ends with NULL; copied */
     int mode;                                /* enum hc_device_mode; the same on all ranks */
+    uint8_t
+        shares_device; /* two ranks may be on one GPU: for tests, with the settings that NCCL then needs */
     uint64_t patience; /* ns until what does not come is given up: communicators, collectives; 0: never */
 } hc_device_data_config;
 
 /* `host` is owned and may be used for its own batches as before; `net` is borrowed, may be NULL inside one node. A batch
  * with memory HC_MEMORY_CUDA has device addresses in its pieces, and `ready` and `finished` (transport.h). */
 int hc_device_data_new(const hc_device_data_config *, hc_data *host, hc_net *net, hc_data **);
-/* What batches on the device run on here, as one line for the log: "staged through the host", "" before the first. */
+/* What batches on the device run on here, and why, as one line for the log; "" before the first. [driver] */
 const char *hc_device_data_facts(const hc_data *);
 
 #endif

@@ -1,12 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * device_data.c - the data plane of a set whose batches may lie on a device: which way each of them goes.
+ *
+ *     host      batches on the host          the host's data plane, as it is
+ *     staged    anything on the device       through the host's data plane (staged.c)
+ *     fast      what NCCL can                a hierarchy of its own, whose node is NCCL (nccl_node.c)
+ *
+ * The choice is made of what all ranks know: the mode, the placement, the batch's signature, and the facts that the ranks
+ * told each other before the first batch that NCCL could run.
  */
+#include "nccl_node.h"
 #include "staged.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define SHARD_BYTES \
+    ((int64_t)2 << 20) /* of a rail in a chunk: seldom enough to launch, soon enough to overlap. Estimate */
+#define CHUNK_MOST ((int64_t)64 << 20)
 
 static const char *const mode_names[HC_DEVICE_MODE_COUNT] = {
 #define X(name, text) [HC_DEVICE_##name] = text,
@@ -25,129 +37,324 @@ int hc_device_mode_named(const char *name) {
     return -1;
 }
 
+enum way { HOST, STAGED, OPENING, FAST };
+
 typedef struct plane {
     hc_data base;
     hc_device_data_config config;
+    hc_net *net;
     hc_data *host;     /* owned */
     hc_device *device; /* NULL before the first batch on it */
     uint8_t borrowed;  /* the World's */
-    uint8_t on_device; /* the batch that runs */
+    enum way way;      /* of the batch that runs */
+    hc_batch *batch;   /* OPENING: waits */
     hc__staged staged;
-    char why[HC_DEVICE_WHY];
+    hc__comms comms;
+    uint8_t opened; /* comms: begun */
+    hc__nccl_node *node;
+    hc_data *fast;
+    int32_t *members, *node_of, *group_of, largest, nodes;
+    char facts[640], why[HC_DEVICE_WHY];
 } plane;
 
-/* ---- the first batch on the device ------------------------------------------------------------------------------- */
+/* ---- which way ----------------------------------------------------------------------------------------------------- */
+
+enum hc_device_way hc_device_way(int operation, int reduction, int dtype) {
+    int reduces = operation == HC_ALLREDUCE || operation == HC_REDUCESCATTER;
+    if (operation > HC_ALLTOALL || (reduces && !hc_reduction_defined(reduction, dtype)))
+        return HC_WAY_UNDEFINED;
+    return operation == HC_ALLREDUCE && hc__nccl_op(reduction, dtype) >= 0 ? HC_WAY_NCCL : HC_WAY_STAGED;
+}
+
+/* NCCL adds in an order of its own; where a node has one rank there is nothing for it to do. */
+static int suits_nccl(const plane *p, const hc_batch *b) {
+    if (p->config.mode == HC_DEVICE_STAGED || b->deterministic || p->comms.forbidden)
+        return 0;
+    if (p->config.mode != HC_DEVICE_NCCL_FLAT && p->largest == 1)
+        return 0;
+    return hc_device_way(b->operation, b->reduction, b->dtype) == HC_WAY_NCCL;
+}
+
+/* ---- the first batches on the device ------------------------------------------------------------------------------- */
 
 static int open_device(plane *p) {
     p->device = p->config.device ? *p->config.device : NULL;
     p->borrowed = p->device != NULL;
     if (p->device)
         return HC_OK;
+    p->base.text = p->why;
     int status = hc_device_open(p->config.number, p->config.vendor, p->config.cuda_library, &p->device,
                                 p->why);
-    p->base.text = p->why;
     return status < 0 ? HC_TRANSPORT : HC_OK;
 }
 
 static int open_staged(plane *p) {
     p->staged.device = p->device;
-    hc_gpu_context before = hc_device_enter(p->device);
-    int status = hc__staged_open(&p->staged);
-    hc_device_leave(p->device, before);
+    if (!p->facts[0])
+        snprintf(p->facts, sizeof p->facts, "device %d (%s): staged through the host", p->device->number,
+                 p->device->pci);
+    return hc__staged_open(&p->staged);
+}
+
+static void open_comms(plane *p) {
+    p->comms = (hc__comms){.device = p->device,
+                           .host = p->host,
+                           .rank = p->config.place.set_rank,
+                           .size = p->config.place.set_size,
+                           .node_of = p->node_of,
+                           .group_of = p->group_of,
+                           .shares = p->config.shares_device,
+                           .patience = p->config.patience};
+    p->opened = 1;
+    hc__comms_begin(&p->comms, p->config.vendor, p->config.nccl_library, p->config.nccl_files);
+}
+
+/* A hierarchy whose nodes are the groups that NCCL joins. */
+static int open_fast(plane *p) {
+    hc_hierarchy_config place = p->config.place;
+    int32_t smallest = place.set_size;
+    place.node_of = p->group_of;
+    place.rails = place.rails > 0 ? place.rails : smallest; /* no more than the smallest node has */
+    place.chunk_most = CHUNK_MOST;
+    int flat = p->config.mode == HC_DEVICE_NCCL_FLAT || p->nodes == 1;
+    if (place.chunk_bytes == 0 && !flat)
+        place.chunk_bytes = SHARD_BYTES * (place.rails < p->largest ? place.rails : p->largest);
+    int status = hc__nccl_node_new(p->device, &p->comms, &p->node);
+    if (status < 0)
+        return status;
+    status = hc_hierarchy_new(&place, &p->node->base, flat ? NULL : p->net, &hc_host_memory, &p->fast);
+    snprintf(p->facts, sizeof p->facts,
+             flat ? "device %d (%s): NCCL %d over %d ranks; what it lacks is staged through the host"
+                  : "device %d (%s): NCCL %d over the %d ranks of this node, messages through pinned memory "
+                    "between nodes; "
+                    "what it lacks is staged through the host",
+             p->device->number, p->device->pci, p->comms.nccl.version, p->comms.group_size);
     return status;
 }
 
 /* ---- a batch ------------------------------------------------------------------------------------------------------- */
 
+/* The words of whoever failed. */
 static int say(plane *p, int status) {
-    if (status < 0 && status != HC_RESULT_SIZE)
-        p->base.text = p->staged.text[0] ? p->staged.text : p->host->text;
+    if (status >= 0 || status == HC_RESULT_SIZE)
+        return status;
+    const char *const texts[] = {p->node ? p->node->text : "", p->comms.text, p->staged.text};
+    p->base.text = p->host->text;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (texts[i][0]) {
+            p->base.text = texts[i];
+            break;
+        }
+    return status;
+}
+
+static int begin(plane *p, hc_batch *batch) {
+    if (suits_nccl(p, batch)) {
+        if (!p->opened)
+            open_comms(p);
+        p->batch = batch;
+        p->way = p->fast ? FAST : OPENING;
+        return p->fast ? p->fast->ops->start(p->fast, batch) : HC_OK;
+    }
+    p->way = STAGED;
+    int status = p->staged.device ? HC_OK : open_staged(p);
+    return status < 0 ? status : hc__staged_start(&p->staged, batch);
+}
+
+/* Communicators; then the batch that waited for them. */
+static int go_on_opening(plane *p) {
+    int status = hc__comms_test(&p->comms);
+    if (status != HC_DONE)
+        return status;
+    if (p->comms.forbidden) {
+        snprintf(p->facts, sizeof p->facts, "device %d (%s): staged through the host: %s", p->device->number,
+                 p->device->pci, p->comms.text);
+        if (p->config.mode != HC_DEVICE_AUTO)
+            return HC_TRANSPORT;
+        p->comms.text[0] = 0; /* no failure */
+    } else
+        status = open_fast(p);
+    if (status >= 0)
+        status = begin(p, p->batch);
+    return status < 0 ? status : HC_MOVED;
+}
+
+static int go_on(plane *p) {
+    int status;
+    p->base.naps = 0;
+    if (p->way == OPENING) {
+        status = go_on_opening(p);
+        p->base.naps = status == HC_IDLE;
+    } else if (p->way == FAST) {
+        status = p->fast->ops->test(p->fast);
+        p->base.naps = p->node->waits;
+    } else {
+        status = p->staged.batch ? hc__staged_test(&p->staged) : HC_DONE;
+        p->base.naps = p->staged.waits;
+    }
     return status;
 }
 
 static int start_on_device(plane *p, hc_batch *batch) {
-    int status = HC_OK;
-    if (!p->device)
-        status = open_device(p);
+    int status = p->device ? HC_OK : open_device(p);
     if (status < 0)
         return status;
-    if (!p->staged.device)
-        status = open_staged(p);
-    if (status < 0)
-        return say(p, status);
     hc_gpu_context before = hc_device_enter(p->device);
-    status = hc__staged_start(&p->staged, batch);
+    status = say(p, begin(p, batch));
     hc_device_leave(p->device, before);
-    return say(p, status);
+    return status;
 }
 
 static int start(hc_data *data, hc_batch *batch) {
     plane *p = (plane *)data;
-    p->on_device = batch->memory == HC_MEMORY_CUDA;
-    if (p->on_device)
-        return start_on_device(p, batch);
-    int status = p->host->ops->start(p->host, batch);
-    p->base.text = p->host->text;
-    return status;
+    p->way = HOST;
+    return batch->memory == HC_MEMORY_HOST ? p->host->ops->start(p->host, batch) : start_on_device(p, batch);
 }
 
 static int test(hc_data *data) {
     plane *p = (plane *)data;
-    if (!p->on_device) {
-        int status = p->host->ops->test(p->host);
-        p->base.text = p->host->text;
-        return status;
-    }
-    if (!p->staged.batch)
-        return HC_DONE;
+    if (p->way == HOST)
+        return p->host->ops->test(p->host);
     hc_gpu_context before = hc_device_enter(p->device);
-    int status = hc__staged_test(&p->staged);
+    int status = say(p, go_on(p));
     hc_device_leave(p->device, before);
-    p->base.naps = p->staged.waits;
-    return say(p, status);
+    return status;
 }
+
+static int watch(hc_data *data) {
+    plane *p = (plane *)data;
+    if (!p->fast || p->comms.ended)
+        return HC_OK;
+    hc_gpu_context before = hc_device_enter(p->device);
+    int status = say(p, hc__nccl_node_watch(p->node));
+    hc_device_leave(p->device, before);
+    return status < 0 ? status : HC_OK;
+}
+
+/* ---- the end --------------------------------------------------------------------------------------------------------- */
 
 static void abandon(hc_data *data) {
     plane *p = (plane *)data;
     p->host->ops->abandon(p->host);
     p->staged.batch = NULL;
     p->base.naps = 0;
+    if (!p->opened)
+        return;
+    hc_gpu_context before = hc_device_enter(p->device);
+    if (p->fast)
+        p->fast->ops->abandon(p->fast);
+    hc__comms_abort(&p->comms);
+    hc_device_leave(p->device, before);
+}
+
+static void free_own(plane *p) {
+    for (const char *const *file = p->config.nccl_files; file && *file; file++)
+        free((void *)(uintptr_t)*file);
+    free((void *)(uintptr_t)p->config.nccl_files);
+    free((void *)(uintptr_t)p->config.nccl_library);
+    free((void *)(uintptr_t)p->config.cuda_library);
+    free((void *)(uintptr_t)p->config.place.algorithm);
+    free(p->members);
+    free(p->node_of);
+    free(p->group_of);
+    free(p);
 }
 
 static void destroy(hc_data *data) {
     plane *p = (plane *)data;
-    if (p->staged.device) {
-        hc_gpu_context before = hc_device_enter(p->device);
-        hc__staged_close(&p->staged);
+    hc_gpu_context before = p->device ? hc_device_enter(p->device) : NULL;
+    if (p->opened)
+        hc__comms_close(&p->comms);
+    if (p->fast)
+        p->fast->ops->free(p->fast);
+    hc__staged_close(&p->staged);
+    if (p->device)
         hc_device_leave(p->device, before);
-    }
     if (!p->borrowed)
         hc_device_close(p->device);
     p->host->ops->free(p->host);
-    free(p);
+    free_own(p);
 }
 
 static const struct hc_data_ops plane_ops = {
-    .name = "device", .start = start, .test = test, .abandon = abandon, .free = destroy};
+    .name = "device", .start = start, .test = test, .abandon = abandon, .free = destroy, .watch = watch};
 
 const char *hc_device_data_facts(const hc_data *data) {
-    const plane *p = (const plane *)data;
-    return p->staged.device ? "staged through the host" : "";
+    return ((const plane *)data)->facts;
+}
+
+/* ---- making ---------------------------------------------------------------------------------------------------------- */
+
+static const char *copy_text(const char *text, int *failed) {
+    char *copy = text ? strdup(text) : NULL;
+    *failed |= text && !copy;
+    return copy;
+}
+
+static const char *const *copy_texts(const char *const *texts, int *failed) {
+    size_t n = 0;
+    while (texts && texts[n])
+        n++;
+    const char **copy = calloc(n + 1, sizeof *copy);
+    *failed |= !copy;
+    for (size_t i = 0; copy && i < n; i++)
+        copy[i] = copy_text(texts[i], failed);
+    return copy;
+}
+
+static int32_t *copy_ranks(const int32_t *ranks, int32_t n, int *failed) {
+    int32_t *copy = malloc((size_t)n * sizeof *copy);
+    *failed |= !copy;
+    return copy ? memcpy(copy, ranks, (size_t)n * sizeof *copy) : NULL;
+}
+
+/* How many nodes there are, and the ranks of the largest; who is joined by one communicator. */
+static void find_groups(plane *p) {
+    int32_t n = p->config.place.set_size;
+    for (int32_t r = 0; r < n; r++) {
+        int32_t ranks = 0;
+        for (int32_t q = 0; q < n; q++)
+            ranks += p->node_of[q] == p->node_of[r];
+        p->largest = ranks > p->largest ? ranks : p->largest;
+        p->nodes = p->node_of[r] >= p->nodes ? p->node_of[r] + 1 : p->nodes;
+        p->group_of[r] = p->config.mode == HC_DEVICE_NCCL_FLAT ? 0 : p->node_of[r];
+    }
+}
+
+static int copy_config(plane *p, const hc_device_data_config *c) {
+    int failed = 0;
+    p->config = *c;
+    p->config.cuda_library = copy_text(c->cuda_library, &failed);
+    p->config.nccl_library = copy_text(c->nccl_library, &failed);
+    p->config.nccl_files = copy_texts(c->nccl_files, &failed);
+    p->config.place.algorithm = copy_text(c->place.algorithm, &failed);
+    p->members = copy_ranks(c->place.members, c->place.set_size, &failed);
+    p->node_of = copy_ranks(c->place.node_of, c->place.set_size, &failed);
+    p->group_of = copy_ranks(c->place.node_of, c->place.set_size, &failed);
+    p->config.place.members = p->members;
+    p->config.place.node_of = p->node_of;
+    return failed ? HC_NO_MEMORY : HC_OK;
 }
 
 int hc_device_data_new(const hc_device_data_config *config, hc_data *host, hc_net *net, hc_data **data) {
-    (void)net;
     *data = NULL;
+    if (config->mode < 0 || config->mode >= HC_DEVICE_MODE_COUNT)
+        return HC_INVALID;
     plane *p = calloc(1, sizeof *p);
     if (!p)
         return HC_NO_MEMORY;
+    if (copy_config(p, config) < 0) {
+        free_own(p);
+        return HC_NO_MEMORY;
+    }
     p->base.ops = &plane_ops;
-    p->config = *config;
+    p->net = net;
     p->host = host;
     p->staged.host = host;
     p->staged.rank = config->place.set_rank;
     p->staged.size = config->place.set_size;
     p->staged.chunk_bytes = config->place.chunk_bytes;
+    find_groups(p);
     *data = &p->base;
     return HC_OK;
 }

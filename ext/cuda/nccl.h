@@ -70,6 +70,8 @@ typedef struct hc_nccl_config {
       (const void *in, void *out, size_t in_count, int dtype, hc_nccl_comm, hc_gpu_stream))                  \
     X(broadcast, "ncclBroadcast", 1,                                                                         \
       (const void *in, void *out, size_t count, int dtype, int root, hc_nccl_comm, hc_gpu_stream))           \
+    X(reduce, "ncclReduce", 1,                                                                               \
+      (const void *in, void *out, size_t count, int dtype, int op, int root, hc_nccl_comm, hc_gpu_stream))   \
     X(send, "ncclSend", 1, (const void *, size_t count, int dtype, int peer, hc_nccl_comm, hc_gpu_stream))   \
     X(recv, "ncclRecv", 1, (void *, size_t count, int dtype, int peer, hc_nccl_comm, hc_gpu_stream))         \
     X(group_start, "ncclGroupStart", 1, (void))                                                              \

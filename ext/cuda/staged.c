@@ -11,11 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* Large enough that a launch costs little beside its bytes, small enough that few are in flight. An estimate. */
 #define CHUNK_BYTES ((int64_t)8 << 20)
-#define CLOSE_TRIES 2000 /* milliseconds */
 
 static const struct {
     int (*begin)(hc__staged *);
@@ -52,15 +50,6 @@ int hc__staged_open(hc__staged *s) {
     return failed(s, status, "making streams and events");
 }
 
-static int is_over(const hc__staged *s, hc_gpu_stream stream) {
-    for (int i = 0; stream && i < CLOSE_TRIES; i++) {
-        if (s->device->driver.stream_query(stream) != HC_DRIVER_NOT_READY)
-            return 1;
-        nanosleep(&(struct timespec){0, 1000000}, NULL);
-    }
-    return !stream;
-}
-
 static void free_slot(const hc_driver *d, hc__slot *slot, int over) {
     if (over)
         hc__stage_free(&slot->stage);
@@ -77,7 +66,7 @@ void hc__staged_close(hc__staged *s) {
     if (!s->device)
         return;
     const hc_driver *d = &s->device->driver;
-    int over = is_over(s, s->down) & is_over(s, s->up);
+    int over = hc__stream_ends(s->device, s->down) & hc__stream_ends(s->device, s->up);
     for (int i = 0; i < HC__SLOTS; i++)
         free_slot(d, &s->slots[i], over);
     if (s->down && over)

@@ -157,6 +157,7 @@ static int configure(hc__hierarchy *h, const hc_hierarchy_config *c) {
     h->tags = (int32_t)c->set * HC_TAGS_PER_SET;
     h->rails = choose_rails(&h->place, c->rails);
     h->chunk_bytes = c->chunk_bytes;
+    h->chunk_most = c->chunk_most > 0 ? c->chunk_most : hc_node_chunk_bytes(h->place.largest);
     h->model = (hc__net_model){c->alpha > 0 ? c->alpha : DEFAULT_ALPHA, c->beta > 0 ? c->beta : DEFAULT_BETA,
                                GAMMA};
     if (h->algorithm < 0 || c->rails < 0 || c->chunk_bytes < 0)

@@ -126,7 +126,7 @@ struct hc__hierarchy {
     hc__team rail, leaders; /* members: the ranks with my local rank, the first ranks, of all nodes */
     int32_t *rail_peers, *leader_peers;
     int32_t rails, tags; /* tags: the set's first */
-    int64_t chunk_bytes;
+    int64_t chunk_bytes, chunk_most;
     hc__net_model model;
     int algorithm;
 

@@ -20,7 +20,7 @@
 
 /* Elements a chunk, equal on all nodes: it is cut from the same numbers everywhere, and fits the largest node. */
 static int64_t choose_chunk(const hc__hierarchy *h, const hc_batch *b) {
-    int64_t size = (int64_t)hc_dtype_size(b->dtype), limit = hc_node_chunk_bytes(h->place.largest) / size;
+    int64_t size = (int64_t)hc_dtype_size(b->dtype), limit = h->chunk_most / size;
     int64_t wanted = SHARD_BYTES / (int64_t)hc_dtype_size(b->wire_dtype) * h->rails;
     if (h->chunk_bytes == 0 && h->rails == 0)
         return 0; /* the node knows best */
@@ -94,8 +94,9 @@ static int launch_next(hc__hierarchy *h) {
     if (p->launched == p->reduced || p->launched == p->published + p->nlanes)
         return HC_IDLE;
     int status = h->node->ops->shard(h->node, p->launched, &data, p->bounds);
-    if (status >= 0)
-        status = launch(h, lane(p, p->launched), data);
+    if (status != HC_DONE)
+        return status;
+    status = launch(h, lane(p, p->launched), data);
     if (status < 0)
         return status;
     p->launched++;

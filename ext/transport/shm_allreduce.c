@@ -217,7 +217,7 @@ int hc__shm_shard(hc_node *node, int64_t chunk, void **data, int64_t *bounds) {
         hc__range elements = hc__rail_elements(shm, chunk, node->local_rank, i);
         bounds[i + 1] = bounds[i] + elements.to - elements.from;
     }
-    return HC_OK;
+    return HC_DONE;
 }
 
 int hc__shm_publish(hc_node *node, int64_t chunk) {

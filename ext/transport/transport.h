@@ -180,7 +180,7 @@ struct hc_node_ops {
                 int64_t *nchunks);
     int (*depth)(hc_node *); /* chunks that may be between reduce and the end of spread */
     int (*reduce)(hc_node *, int64_t chunk);
-    /* bounds: where each part begins in the data, and the end. */
+    /* HC_DONE, or HC_IDLE where the shard is not there yet. bounds: where each part begins in the data, and the end. */
     int (*shard)(hc_node *, int64_t chunk, void **data, int64_t *bounds);
     int (*publish)(hc_node *, int64_t chunk);
     int (*spread)(hc_node *, int64_t chunk);
@@ -230,8 +230,10 @@ typedef struct hc_hierarchy_config {
     const int32_t *node_of; /* copied */
     int32_t rails;          /* at most, and at most the smallest node's ranks; 0: chosen */
     int64_t chunk_bytes;    /* 0: chosen */
-    double alpha, beta;     /* the net's model: seconds a message, seconds a byte; 0: defaults */
-    const char *algorithm;  /* "auto", "recursive_doubling", "direct", "ring", "rabenseifner" */
+    int64_t
+        chunk_most; /* bytes that a chunk may have on all nodes; 0: hc_node_chunk_bytes() of the largest */
+    double alpha, beta;    /* the net's model: seconds a message, seconds a byte; 0: defaults */
+    const char *algorithm; /* "auto", "recursive_doubling", "direct", "ring", "rabenseifner" */
 } hc_hierarchy_config;
 int hc_hierarchy_new(const hc_hierarchy_config *, hc_node *node, hc_net *net, const hc_memory *, hc_data **);
 

@@ -96,6 +96,10 @@ static void pieces(void) {
     const float *got = get(out, N);
     for (int i = 0; i < N; i++)
         CHECK(got[i] == (float)(size * (size + 1) / 2) * (float)((rank * N + i) % 100));
+    CHECK(n.reduce(at(in), at(out), N, HC_NCCL_FLOAT32, HC_NCCL_SUM, size - 1, comm, stream) == 0);
+    got = get(out, N);
+    for (int i = 0; i < N && rank == size - 1; i++)
+        CHECK(got[i] == (float)(size * (size + 1) / 2) * (float)(i % 100));
     CHECK(n.all_gather(at(in), at(out), N, HC_NCCL_FLOAT32, comm, stream) == 0);
     got = get(out, (size_t)size * N);
     for (int i = 0; i < size * N; i++)

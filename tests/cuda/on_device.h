@@ -36,6 +36,7 @@ static inline hc_device_data_config device_config(const hc_hierarchy_config *pla
                                    .nccl_library = getenv("HPCCOLL_NCCL_LIBRARY"),
                                    .nccl_files = no_files,
                                    .mode = mode ? hc_device_mode_named(mode) : HC_DEVICE_STAGED,
+                                   .shares_device = getenv("TEST_OWN_DEVICES") == NULL,
                                    .patience = 60000000000};
 }
 

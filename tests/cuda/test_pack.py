@@ -21,6 +21,7 @@ Array = NDArray[Any]
 NAMES = "bool uint8 int8 uint16 int16 uint32 int32 uint64 int64 float16 bfloat16 float32 float64 complex64 complex128"
 DTYPES = [np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name) for name in NAMES.split()]
 FLOATS = DTYPES[9:13]
+SOURCES = ("ext/cuda/pack_*.c", "ext/cuda/driver.c", "ext/cuda/library.c", "ext/core/status.c")
 CHUNK = 8192
 INLINE = 169
 
@@ -104,7 +105,7 @@ class Packer:
 @pytest.fixture(scope="session")
 def library(build_c: Callable[..., Path]) -> ctypes.CDLL:
     flags = ("-shared", "-fPIC", "-ldl")
-    built = ctypes.CDLL(str(build_c("ext/cuda/*.c", "ext/core/status.c", flags=flags, name="pack.so")))
+    built = ctypes.CDLL(str(build_c(*SOURCES, flags=flags, name="pack.so")))
     built.hc_pack_kernel_name.restype = c_char_p
     built.hc_pack_choose.argtypes = [c_int, c_int, c_double, c_int, c_void_p]
     return built

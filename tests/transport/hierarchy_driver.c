@@ -3,7 +3,7 @@
  * hierarchy_driver.c - all operations over emulated nodes, ranks as threads, against a reference.
  *
  *     hierarchy_driver LAYOUT SEED CASES           LAYOUT: the node of each rank, as in 0,0,1,1
- *     hierarchy_driver LAYOUT SEED CASES ALGORITHM CHUNK_BYTES RAILS
+ *     hierarchy_driver LAYOUT SEED CASES ALGORITHM CHUNK_BYTES RAILS [OPERATION]
  *     hierarchy_driver LAYOUT SEED bytes COUNT     one float32 allreduce; prints what each stage moved
  *     hierarchy_driver LAYOUT SEED scattered COUNT the same of a reducescatter of COUNT rows
  *     hierarchy_driver LAYOUT SEED bits CHUNK      prints a hash of deterministic sums, fused and not
@@ -35,6 +35,7 @@ typedef struct test_case {
 static uint64_t seed;
 static int cases;
 static int64_t counted;
+static int only = -1;        /* this operation */
 static int32_t missing = -1; /* a rank that never comes */
 static int scatters;
 
@@ -187,7 +188,7 @@ static void choose_types(test_case *c, uint64_t *random) {
 static void choose_case(test_case *c, uint64_t *random) {
     static const int operations[] = {HC_ALLREDUCE, HC_ALLGATHER, HC_BROADCAST, HC_REDUCESCATTER, HC_ALLTOALL};
     memset(c, 0, sizeof *c);
-    c->operation = operations[below(random, 5)];
+    c->operation = only >= 0 ? only : operations[below(random, 5)];
     choose_types(c, random);
     c->deterministic = (int)below(random, 2);
     c->root = c->operation == HC_BROADCAST ? (int32_t)below(random, size) : -1;
@@ -270,8 +271,8 @@ static void run_case(rank_state *s, const test_case *c) {
     }
     int status = run_batch(s, &batch);
     int wrong = c->operation == HC_REDUCESCATTER && s->rank == c->wrong_room && s->rank != c->joined;
-    CHECK(status == (wrong ? HC_RESULT_SIZE : HC_DONE), "%s: %s", hc_operation_name(c->operation),
-          hc_status_name(status));
+    CHECK(status == (wrong ? HC_RESULT_SIZE : HC_DONE), "%s: %s (%s)", hc_operation_name(c->operation),
+          hc_status_name(status), s->data->text ? s->data->text : "");
     for (int32_t i = 0; i < c->npieces; i++) {
         check_piece(c, i, s->rank, &pieces[i]);
         if (pieces[i].out != pieces[i].in)
@@ -389,6 +390,8 @@ int main(int argc, char **argv) {
     if (cases > 0 && argc > 6)
         knobs = (hc_hierarchy_config){
             .algorithm = argv[4], .chunk_bytes = atoll(argv[5]), .rails = atoi(argv[6])};
+    for (int i = 0; argc > 7 && i < HC_OPERATION_COUNT; i++)
+        only = strcmp(argv[7], hc_operation_name(i)) == 0 ? i : only;
     for (int32_t r = 0; r < size; r++)
         nets[r]->message_bytes = seed % 2 ? 1000 : 0; /* long messages in pieces, or whole */
     run_threads(size, cases > 0                               ? run_cases

@@ -8,250 +8,19 @@
  *     FAKE_NCCL_FAIL=call:1:4:2     rank 1: the second call gives status 4 at once
  *     FAKE_NCCL_FAIL=async:1:6:2    rank 1: the second call never ends, and get_async_error gives 6
  *     FAKE_NCCL_FAIL=hang:1:0:2     rank 1: the second call never ends, and nothing says so
+ *     FAKE_NCCL_LATE=3              calls of non-blocking communicators are in progress until they were asked 3 times
+ *     FAKE_NCCL_WORDS=...           what the last error was, in the library's words
  * -DFAKE_NCCL_OLD leaves out what 2.18 and later brought, -DFAKE_NCCL_BROKEN leaves out ncclAllReduce.
  */
-#include "cuda/nccl.h"
+#include "comm.h"
 #include "fake.h"
-#include "room.h"
 #include "transport/transport.h"
 
-#include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
-#define X(member, name, needed, arguments) int fake_##member arguments __asm__(name);
-HC_NCCL_FUNCTIONS(X)
-#undef X
-const char *fake_error_text(int status) __asm__("ncclGetErrorString");
-const char *fake_last_error(hc_nccl_comm) __asm__("ncclGetLastError");
-
-enum { FIRST_SCALED = 5, MAX_SCALED = 8 };
-
-typedef struct comm {
-    room *room;
-    struct comm *parent; /* of a split that goes on: where it is agreed */
-    char name[64];
-    int rank, size, blocking, status, aborted, users;
-    int color, key, round;      /* of the split that made it */
-    int splits, calls, failing; /* failing: the number of the call that never ends */
-    uint32_t chunk;             /* chunks of collectives so far, the same on all ranks when they are done */
-    uint32_t sent[MAX_RANKS], received[MAX_RANKS];
-    double factor[MAX_SCALED];
-} comm;
-
-static void let_go(comm *c) {
-    if (--c->users > 0)
-        return;
-    if (c->room)
-        munmap(c->room, sizeof(room));
-    free(c);
-}
-
-/* ---- failures that a test asks for ---------------------------------------------------------------------- */
-
-static int planted(const comm *c, const char *where, int number) {
-    char name[16];
-    int rank, status, at;
-    const char *text = getenv("FAKE_NCCL_FAIL");
-    if (!text || sscanf(text, "%15[^:]:%d:%d:%d", name, &rank, &status, &at) != 4)
-        return -1;
-    return strcmp(name, where) == 0 && rank == c->rank && at == number ? status : -1;
-}
-
-/* ---- communicators ---------------------------------------------------------------------------------------- */
-
-int fake_get_version(int *version) {
-    const char *text = getenv("FAKE_NCCL_VERSION");
-    *version = text ? atoi(text) : 22809;
-    return 0;
-}
-
-const char *fake_error_text(int status) {
-    static const char *const texts[] = {"no error",
-                                        "unhandled cuda error",
-                                        "unhandled system error",
-                                        "internal error",
-                                        "invalid argument",
-                                        "invalid usage",
-                                        "remote process exited or there was a network error",
-                                        "in progress"};
-    return status >= 0 && status <= HC_NCCL_IN_PROGRESS ? texts[status] : "unknown result code";
-}
-
-const char *fake_last_error(hc_nccl_comm c) {
-    (void)c;
-    return "";
-}
-
-int fake_get_id(hc_nccl_id *id) {
-    static _Atomic unsigned made;
-    memset(id, 0, sizeof *id);
-    snprintf(id->bytes, sizeof id->bytes, "/fake-nccl-%d-%u", getpid(), made++);
-    return 0;
-}
-
-static comm *comm_new(const hc_nccl_config *config) {
-    comm *c = calloc(1, sizeof *c);
-    c->users = 1;
-    c->blocking = !config || config->blocking != 0;
-    c->status = HC_NCCL_IN_PROGRESS;
-    return c;
-}
-
-/* The split: all ranks of the parent have said their colors, and this one finds its place. */
-static int settle(comm *c) {
-    room *r = c->parent->room;
-    for (int q = 0; q < c->parent->size; q++)
-        if (atomic_load(&r->split[q].round) < c->round)
-            return 0;
-    c->rank = c->size = 0;
-    for (int q = 0; q < c->parent->size; q++) {
-        const split_vote *vote = &r->votes[c->round % VOTES][q];
-        c->size += vote->color == c->color;
-        c->rank += vote->color == c->color &&
-                   (vote->key < c->key || (vote->key == c->key && q < c->parent->rank));
-    }
-    snprintf(c->name, sizeof c->name, "%.40s-%d-%d", c->parent->name, c->round, c->color);
-    let_go(c->parent);
-    c->parent = NULL;
-    return 1;
-}
-
-/* What can be done now towards a complete communicator. */
-static void progress(comm *c) {
-    if (c->status != HC_NCCL_IN_PROGRESS || (c->parent && !settle(c)))
-        return;
-    if (!c->room) {
-        c->room = room_open(c->name);
-        if (!c->room) {
-            c->status = HC_NCCL_SYSTEM_FAILED;
-            return;
-        }
-        atomic_fetch_add(&c->room->attached, 1);
-    }
-    if (atomic_load(&c->room->attached) < c->size)
-        return;
-    if (c->rank == 0)
-        room_unlink(c->name);
-    c->status = HC_NCCL_SUCCESS;
-}
-
-static int begin(comm *c) {
-    progress(c);
-    while (c->blocking && c->status == HC_NCCL_IN_PROGRESS) {
-        sched_yield();
-        progress(c);
-    }
-    return c->status;
-}
-
-int fake_init(hc_nccl_comm *handle, int size, hc_nccl_id id, int rank, hc_nccl_config *config) {
-    if (size < 1 || size > MAX_RANKS || rank < 0 || rank >= size || (config && config->magic != 0xcafebeef))
-        return HC_NCCL_INVALID_ARGUMENT;
-    comm *c = comm_new(config);
-    c->rank = rank;
-    c->size = size;
-    snprintf(c->name, sizeof c->name, "%.63s", id.bytes);
-    int status = planted(c, "init", 1);
-    if (status > 0) {
-        let_go(c);
-        return status;
-    }
-    *handle = c;
-    return begin(c);
-}
-
-int fake_get_async_error(hc_nccl_comm handle, int *status) {
-    comm *c = handle;
-    progress(c);
-    *status = c->status;
-    return 0;
-}
-
-int fake_finalize(hc_nccl_comm handle) {
-    return ((comm *)handle)->status;
-}
-
-int fake_destroy(hc_nccl_comm handle) {
-    let_go(handle);
-    return 0;
-}
-
-/* What is in streams ends without touching memory. */
-int fake_abort(hc_nccl_comm handle) {
-    comm *c = handle;
-    c->aborted = 1;
-    if (c->status == HC_NCCL_IN_PROGRESS && c->room)
-        room_unlink(c->name);
-    let_go(c);
-    return 0;
-}
-
-int fake_op_new_scaled(int *op, void *scalar, int dtype, int residence, hc_nccl_comm handle) {
-    comm *c = handle;
-    (void)residence; /* the host's */
-    for (int i = 0; i < MAX_SCALED; i++)
-        if (c->factor[i] == 0) {
-            hc_host_memory.convert(&c->factor[i], HC_FLOAT64, scalar, room_dtype(dtype), 1, 1.0);
-            *op = FIRST_SCALED + i;
-            return 0;
-        }
-    return HC_NCCL_INVALID_USAGE;
-}
-
-int fake_op_free(int op, hc_nccl_comm handle) {
-    ((comm *)handle)->factor[op - FIRST_SCALED] = 0;
-    return 0;
-}
-
-#ifndef FAKE_NCCL_OLD
-int fake_split(hc_nccl_comm handle, int color, int key, hc_nccl_comm *made, hc_nccl_config *config) {
-    comm *parent = handle;
-    int round = ++parent->splits;
-    parent->room->votes[round % VOTES][parent->rank] = (split_vote){color, key};
-    atomic_store(&parent->room->split[parent->rank].round, round);
-    *made = NULL;
-    if (color == HC_NCCL_NO_COLOR)
-        return 0;
-    comm *c = comm_new(config);
-    c->parent = parent;
-    parent->users++;
-    c->color = color;
-    c->key = key;
-    c->round = round;
-    *made = c;
-    return begin(c);
-}
-
-int fake_memory_new(void **memory, size_t bytes) {
-    *memory = malloc(bytes);
-    return *memory ? 0 : HC_NCCL_DRIVER_FAILED;
-}
-
-int fake_memory_free(void *memory) {
-    free(memory);
-    return 0;
-}
-
-int fake_register_memory(const hc_nccl_comm c, void *memory, size_t bytes, void **handle) {
-    (void)c, (void)bytes;
-    *handle = memory;
-    return 0;
-}
-
-int fake_release_memory(const hc_nccl_comm c, void *handle) {
-    (void)c, (void)handle;
-    return 0;
-}
-#endif
-
-/* ---- calls: work in a stream -------------------------------------------------------------------------------- */
-
-enum kind { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, SEND, RECV };
+enum kind { ALL_REDUCE, REDUCE_SCATTER, REDUCE, ALL_GATHER, BROADCAST, SEND, RECV };
 typedef struct call {
     struct call *next;
     comm *comm;
@@ -278,8 +47,7 @@ static int all_reached(const comm *c, _Atomic uint32_t *marks, uint32_t number) 
 }
 
 static void put(char *to, const call *l, const char *from, size_t n) {
-    double factor = l->op >= FIRST_SCALED && l->kind <= REDUCE_SCATTER ? l->comm->factor[l->op - FIRST_SCALED]
-                                                                       : 1.0;
+    double factor = l->op >= FIRST_SCALED && l->kind <= REDUCE ? l->comm->factor[l->op - FIRST_SCALED] : 1.0;
     hc_host_memory.convert(to, room_dtype(l->dtype), from, room_dtype(l->dtype), (int64_t)n, factor);
 }
 
@@ -311,8 +79,10 @@ static void write_chunk(const call *l, size_t n) {
 static void read_chunk(const call *l, size_t n) {
     const comm *c = l->comm;
     size_t size = hc_dtype_size(room_dtype(l->dtype));
-    if (l->kind == ALL_REDUCE)
+    if (l->kind == ALL_REDUCE || (l->kind == REDUCE && c->rank == l->peer))
         reduce(l, 0, n);
+    else if (l->kind == REDUCE)
+        return;
     else if (l->kind == REDUCE_SCATTER)
         reduce(l, (size_t)c->rank * n * size, n);
     else if (l->kind == BROADCAST)
@@ -320,6 +90,21 @@ static void read_chunk(const call *l, size_t n) {
     else
         for (int q = 0; q < c->size; q++)
             memcpy(l->out + ((size_t)q * l->count + l->at) * size, c->room->data[q], n * size);
+}
+
+/* NCCL would hang, or worse; here it is said. */
+static void check_call(const call *l) {
+    const comm *c = l->comm;
+    for (int q = 0; q < c->size; q++)
+        if (atomic_load(&c->room->call[q]) != atomic_load(&c->room->call[c->rank])) {
+            fprintf(stderr, "fake NCCL: ranks %d and %d are in different calls\n", q, c->rank);
+            abort();
+        }
+}
+
+static uint64_t call_number(const call *l) {
+    uint64_t peer = l->kind == REDUCE || l->kind == BROADCAST ? (uint64_t)l->peer : 0;
+    return (uint64_t)l->count << 16 | peer << 12 | (uint64_t)l->dtype << 8 | (uint64_t)l->kind;
 }
 
 /* A collective: publish my chunk when all have read the last one, read when all have published. */
@@ -332,11 +117,13 @@ static int step_collective(call *l) {
         if (!all_reached(c, c->room->read, c->chunk))
             return 0;
         write_chunk(l, n);
+        atomic_store(&c->room->call[c->rank], call_number(l));
         atomic_store(&c->room->wrote[c->rank], c->chunk + 1);
         l->wrote = 1;
     }
     if (!all_reached(c, c->room->wrote, c->chunk + 1))
         return 0;
+    check_call(l);
     read_chunk(l, n);
     c->chunk++;
     atomic_store(&c->room->read[c->rank], c->chunk);
@@ -373,7 +160,7 @@ static int behind(const bundle *b, const call *l) {
     return 0;
 }
 
-static int run_bundle(void *data) {
+int bundle_run(void *data) {
     bundle *b = data;
     int left = 0;
     for (call *l = b->head; l; l = l->next) {
@@ -387,7 +174,7 @@ static int run_bundle(void *data) {
         return 0;
     for (call *l = b->head, *next; l; l = next) {
         next = l->next;
-        let_go(l->comm);
+        comm_let_go(l->comm);
         free(l);
     }
     free(b);
@@ -408,23 +195,31 @@ int fake_group_end(void) {
         return HC_NCCL_INVALID_USAGE;
     if (--depth > 0 || !group_head)
         return group_status;
+    comm *c = group_head->comm;
+    const char *late = getenv("FAKE_NCCL_LATE");
     bundle *b = malloc(sizeof *b);
     b->head = group_head;
-    return fake_enqueue(group_stream, run_bundle, b) ? HC_NCCL_DRIVER_FAILED : group_status;
+    if (late && !c->blocking && !group_status && c->status == HC_NCCL_SUCCESS) {
+        c->late = b;
+        c->late_stream = group_stream;
+        c->late_asks = atoi(late);
+        return c->status = HC_NCCL_IN_PROGRESS;
+    }
+    return fake_enqueue(group_stream, bundle_run, b) ? HC_NCCL_DRIVER_FAILED : group_status;
 }
 
 /* Takes a call into the group, its own one if there is none. */
 static int submit(call l, hc_gpu_stream stream) {
     comm *c = l.comm;
     l.number = ++c->calls;
-    int at_once = planted(c, "call", l.number), later = planted(c, "async", l.number);
+    int at_once = comm_planted(c, "call", l.number), later = comm_planted(c, "async", l.number);
     if (c->status != HC_NCCL_SUCCESS)
         return HC_NCCL_INVALID_USAGE;
     if (at_once > 0)
         return at_once;
     if (later > 0)
         c->status = later;
-    if (later > 0 || planted(c, "hang", l.number) >= 0)
+    if (later > 0 || comm_planted(c, "hang", l.number) >= 0)
         c->failing = l.number;
     fake_group_start();
     if (group_head && group_stream != stream) {
@@ -464,6 +259,19 @@ int fake_broadcast(const void *in, void *out, size_t n, int dtype, int root, hc_
     return submit(
         (call){.comm = c, .kind = BROADCAST, .in = in, .out = out, .count = n, .dtype = dtype, .peer = root},
         s);
+}
+
+int fake_reduce(const void *in, void *out, size_t n, int dtype, int op, int root, hc_nccl_comm c,
+                hc_gpu_stream s) {
+    return submit((call){.comm = c,
+                         .kind = REDUCE,
+                         .in = in,
+                         .out = out,
+                         .count = n,
+                         .dtype = dtype,
+                         .op = op,
+                         .peer = root},
+                  s);
 }
 
 int fake_send(const void *in, size_t n, int dtype, int peer, hc_nccl_comm c, hc_gpu_stream s) {

@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * nccl_node.c - the stages of a chunk over NCCL: each launches its part and returns.
+ */
+#include "nccl_node.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHUNK_BYTES ((int64_t)64 << 20) /* without a net: one call for most batches. An estimate */
+#define LEAST_BYTES ((int64_t)64 << 10)
+
+static hc__nccl_node *node_of(hc_node *base) {
+    return (hc__nccl_node *)base;
+}
+
+static int drives(const hc__nccl_node *n) {
+    return n->base.local_rank < n->rails;
+}
+
+static hc__nccl_slot *slot_of(hc__nccl_node *n, int64_t chunk) {
+    return &n->slots[chunk % HC__NCCL_DEPTH];
+}
+
+/* ---- what NCCL knows --------------------------------------------------------------------------------------------------- */
+
+int hc__nccl_dtype(int dtype) {
+    static const int codes[HC_DTYPE_COUNT] = {
+        [HC_INT8] = 1 + HC_NCCL_INT8,       [HC_UINT8] = 1 + HC_NCCL_UINT8,
+        [HC_INT32] = 1 + HC_NCCL_INT32,     [HC_UINT32] = 1 + HC_NCCL_UINT32,
+        [HC_INT64] = 1 + HC_NCCL_INT64,     [HC_UINT64] = 1 + HC_NCCL_UINT64,
+        [HC_FLOAT16] = 1 + HC_NCCL_FLOAT16, [HC_BFLOAT16] = 1 + HC_NCCL_BFLOAT16,
+        [HC_FLOAT32] = 1 + HC_NCCL_FLOAT32, [HC_FLOAT64] = 1 + HC_NCCL_FLOAT64,
+    };
+    return codes[dtype] - 1;
+}
+
+/* The mean of integers is an exact sum that is divided, which NCCL does in another way. */
+int hc__nccl_op(int reduction, int dtype) {
+    static const int codes[HC_REDUCTION_COUNT] = {[HC_SUM] = 1 + HC_NCCL_SUM,
+                                                  [HC_AVERAGE] = 1 + HC_NCCL_SUM,
+                                                  [HC_MIN] = 1 + HC_NCCL_MIN,
+                                                  [HC_MAX] = 1 + HC_NCCL_MAX,
+                                                  [HC_PRODUCT] = 1 + HC_NCCL_PRODUCT};
+    int divides = reduction == HC_AVERAGE && (dtype < HC_FLOAT16 || dtype > HC_FLOAT64);
+    return hc__nccl_dtype(dtype) < 0 || divides ? -1 : codes[reduction] - 1;
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------------ */
+
+/* What is given back may still be used in `work`, behind which the other streams have come to their end. */
+static int grow(hc__nccl_node *n, enum hc__memory_kind kind, char **at, int64_t bytes) {
+    void *memory;
+    hc_device_result_free(n->device, *at, n->work);
+    int status = hc__device_take(n->device, kind, (size_t)bytes, &memory);
+    *at = memory;
+    if (status < 0)
+        snprintf(n->text, sizeof n->text, "device %d (%s): no memory for a buffer of %lld bytes%s",
+                 n->device->number, n->device->pci, (long long)bytes,
+                 kind == HC__PINNED ? ", pinned on the host" : "");
+    return status;
+}
+
+/* One kind of buffer of all slots; doubling, so that little is left behind. */
+static int reserve(hc__nccl_node *n, enum hc__memory_kind kind, size_t member, int64_t *room, int64_t bytes) {
+    int status = HC_OK;
+    if (bytes <= *room)
+        return HC_OK;
+    *room = *room ? *room : LEAST_BYTES;
+    while (*room < bytes)
+        *room *= 2;
+    for (int i = 0; i < HC__NCCL_DEPTH && status >= 0; i++)
+        status = grow(n, kind, (char **)((char *)&n->slots[i] + member), *room);
+    return status;
+}
+
+static int reserve_all(hc__nccl_node *n) {
+    int64_t most = n->starts[n->batch->npieces] < n->chunk ? n->starts[n->batch->npieces] : n->chunk;
+    int64_t rails = n->rails > 0 ? n->rails : 1, room = most + rails * HC__NCCL_PART;
+    int status = reserve(n, HC__ON_DEVICE, offsetof(hc__nccl_slot, buffer), &n->buffer_bytes, room * n->size);
+    if (status >= 0 && n->wire_dtype != n->dtype)
+        status = reserve(n, HC__ON_DEVICE, offsetof(hc__nccl_slot, narrow), &n->narrow_bytes,
+                         room * n->wire_size);
+    if (status >= 0 && drives(n))
+        status = reserve(n, HC__PINNED, offsetof(hc__nccl_slot, host), &n->host_bytes,
+                         (room / rails + HC__NCCL_PART) * n->wire_size);
+    return status;
+}
+
+/* ---- open, close ------------------------------------------------------------------------------------------------------- */
+
+static int wait_until_ready(hc__nccl_node *n) {
+    const hc_driver *d = &n->device->driver;
+    int status = 0;
+    for (int32_t i = 0; i < n->batch->ncalls && !status; i++)
+        status = d->stream_wait_event(n->work, n->batch->ready[i], 0);
+    return hc__nccl_failed(n, status, "waiting for the callers' streams");
+}
+
+static int nccl_open(hc_node *base, const hc_batch *batch, const hc_parts *parts, int rails,
+                     int64_t chunk_elements, int64_t *nchunks) {
+    hc__nccl_node *n = node_of(base);
+    if (parts || rails < 0 || rails > base->local_size || (rails > 0 && chunk_elements == 0))
+        return HC_INVALID;
+    int wire = rails > 0 ? batch->wire_dtype : batch->dtype;
+    n->batch = batch;
+    n->rails = rails;
+    n->op = hc__nccl_op(batch->reduction, batch->dtype);
+    n->dtype = hc__nccl_dtype(batch->dtype);
+    n->wire_dtype = hc__nccl_dtype(wire);
+    n->size = (int64_t)hc_dtype_size(batch->dtype);
+    n->wire_size = (int64_t)hc_dtype_size(wire);
+    n->chunk = chunk_elements > 0 ? chunk_elements : CHUNK_BYTES / n->size;
+    n->chunk = (n->chunk + HC__NCCL_PART - 1) / HC__NCCL_PART * HC__NCCL_PART;
+    n->nreduced = n->nspread = 0;
+    n->busy = HC__FREE;
+    n->waits = 0;
+    if (n->op < 0 || n->wire_dtype < 0)
+        return HC_UNSUPPORTED;
+    int status = hc__nccl_layout(n);
+    if (status >= 0)
+        status = reserve_all(n);
+    *nchunks = n->nchunks;
+    return status < 0 ? status : wait_until_ready(n);
+}
+
+static int nccl_depth(hc_node *base) {
+    (void)base;
+    return HC__NCCL_DEPTH;
+}
+
+/* All that was launched for the batch is in `work`, or `work` waits for it. */
+static int nccl_close(hc_node *base) {
+    hc__nccl_node *n = node_of(base);
+    const hc_driver *d = &n->device->driver;
+    int status = 0;
+    for (int32_t i = 0; i < n->batch->ncalls && !status; i++)
+        status = d->event_record(n->batch->finished[i], n->work);
+    if (!status)
+        status = d->event_record(n->done, n->work);
+    n->batch = NULL;
+    n->waits = 0;
+    n->comms->since = hc__comms_now();
+    return hc__nccl_failed(n, status, "recording that a batch has ended");
+}
+
+/* ---- calls of NCCL ------------------------------------------------------------------------------------------------------ */
+
+/* What was called has been taken in, so that what is launched next comes behind it. */
+static int settle(hc__nccl_node *n, const char *call) {
+    int status = hc__comms_settle(n->comms, call, n->called);
+    n->waits = status == HC_IDLE;
+    n->called = HC_NCCL_IN_PROGRESS;
+    if (status < 0)
+        snprintf(n->text, sizeof n->text, "%s", n->comms->text);
+    return status;
+}
+
+static int worse(int a, int b) {
+    return a == HC_NCCL_SUCCESS || (a == HC_NCCL_IN_PROGRESS && b != HC_NCCL_SUCCESS) ? b : a;
+}
+
+/* Sums of all shards where they are driven: one call, or one a rail. */
+static int call_reduce(hc__nccl_node *n, const hc__nccl_slot *slot) {
+    const hc_nccl *nccl = &n->comms->nccl;
+    const char *from = slot->in_place ? slot->in_place : slot->buffer;
+    size_t part = (size_t)slot->part, bytes = part * (size_t)n->size;
+    if (n->rails == 0)
+        return nccl->all_reduce(from, slot->out_place ? slot->out_place : slot->buffer, (size_t)slot->n,
+                                n->dtype, n->op, n->comms->comm, n->work);
+    if (n->rails == n->base.local_size)
+        return nccl->reduce_scatter(from, slot->buffer + (size_t)n->base.local_rank * bytes, part, n->dtype,
+                                    n->op, n->comms->comm, n->work);
+    int status = nccl->group_start();
+    for (int j = 0; j < n->rails; j++)
+        status = worse(status, nccl->reduce(from + (size_t)j * bytes, slot->buffer + (size_t)j * bytes, part,
+                                            n->dtype, n->op, j, n->comms->comm, n->work));
+    return worse(status, nccl->group_end());
+}
+
+static int call_gather(hc__nccl_node *n, const hc__nccl_slot *slot) {
+    const hc_nccl *nccl = &n->comms->nccl;
+    char *wire = hc__nccl_wire(n, slot), *to = slot->out_place ? slot->out_place : wire;
+    size_t part = (size_t)slot->part, bytes = part * (size_t)n->wire_size;
+    if (n->rails == n->base.local_size)
+        return nccl->all_gather(wire + (size_t)n->base.local_rank * bytes, to, part, n->wire_dtype,
+                                n->comms->comm, n->work);
+    int status = nccl->group_start();
+    for (int j = 0; j < n->rails; j++)
+        status = worse(status, nccl->broadcast(wire + (size_t)j * bytes, to + (size_t)j * bytes, part,
+                                               n->wire_dtype, j, n->comms->comm, n->work));
+    return worse(status, nccl->group_end());
+}
+
+/* ---- reduce -------------------------------------------------------------------------------------------------------------- */
+
+static int begin_reduce(hc__nccl_node *n, hc__nccl_slot *slot) {
+    int status = hc__nccl_cut(n, n->nreduced, slot);
+    if (status == HC_OK && !slot->in_place)
+        status = hc__nccl_pack(n, slot);
+    n->waits = status == 1;
+    if (status)
+        return status == 1 ? HC_IDLE : status;
+    n->called = call_reduce(n, slot);
+    n->busy = HC__REDUCING;
+    return HC_MOVED;
+}
+
+/* My shard, in the wire's type, to the host. */
+static int fetch_shard(hc__nccl_node *n, hc__nccl_slot *slot) {
+    const hc_driver *d = &n->device->driver;
+    int64_t at = n->base.local_rank * slot->part;
+    int status = n->wire_dtype == n->dtype ? HC_OK : hc__nccl_narrow(n, slot, at, slot->part);
+    if (status < 0)
+        return status;
+    status = d->event_record(slot->reduced, n->work);
+    if (!status)
+        status = d->stream_wait_event(n->down, slot->reduced, 0);
+    if (!status)
+        status = d->to_host(slot->host, hc__address(hc__nccl_wire(n, slot) + at * n->wire_size),
+                            (size_t)(slot->part * n->wire_size), n->down);
+    if (!status)
+        status = d->event_record(slot->arrived, n->down);
+    return hc__nccl_failed(n, status, "bringing a shard to the host");
+}
+
+static int nccl_reduce(hc_node *base, int64_t chunk) {
+    hc__nccl_node *n = node_of(base);
+    hc__nccl_slot *slot = slot_of(n, chunk);
+    int status = HC_OK;
+    if (chunk != n->nreduced || chunk >= n->nchunks)
+        return HC_INVALID;
+    if (n->busy == HC__FREE) {
+        status = begin_reduce(n, slot);
+        if (status < 0 || n->busy == HC__FREE)
+            return status;
+    }
+    if (n->busy != HC__REDUCING)
+        return HC_IDLE;
+    status = settle(n, "the sum of a chunk");
+    if (status != HC_DONE)
+        return status;
+    status = drives(n) ? fetch_shard(n, slot) : HC_OK;
+    n->busy = HC__FREE;
+    n->nreduced++;
+    base->packed_bytes += slot->in_place ? 0 : (uint64_t)(slot->n * n->size);
+    return status < 0 ? status : HC_DONE;
+}
+
+/* ---- the net's part ------------------------------------------------------------------------------------------------------ */
+
+static int64_t shard_elements(const hc__nccl_node *n, const hc__nccl_slot *slot) {
+    int64_t left = slot->n - n->base.local_rank * slot->part;
+    return left < 0 ? 0 : left < slot->part ? left : slot->part;
+}
+
+static int nccl_shard(hc_node *base, int64_t chunk, void **data, int64_t *bounds) {
+    hc__nccl_node *n = node_of(base);
+    hc__nccl_slot *slot = slot_of(n, chunk);
+    int status = n->device->driver.event_query(slot->arrived);
+    n->waits |= status == HC_DRIVER_NOT_READY;
+    if (status == HC_DRIVER_NOT_READY)
+        return HC_IDLE;
+    *data = slot->host;
+    bounds[0] = 0;
+    bounds[1] = shard_elements(n, slot);
+    status = hc__nccl_failed(n, status, "bringing a shard to the host");
+    return status < 0 ? status : HC_DONE;
+}
+
+static int nccl_publish(hc_node *base, int64_t chunk) {
+    hc__nccl_node *n = node_of(base);
+    hc__nccl_slot *slot = slot_of(n, chunk);
+    const hc_driver *d = &n->device->driver;
+    char *to = hc__nccl_wire(n, slot) + base->local_rank * slot->part * n->wire_size;
+    size_t bytes = (size_t)(shard_elements(n, slot) * n->wire_size);
+    int status = bytes ? d->to_device(hc__address(to), slot->host, bytes, n->up) : 0;
+    if (!status)
+        status = d->event_record(slot->returned, n->up);
+    return hc__nccl_failed(n, status, "bringing a shard back to the device");
+}
+
+/* ---- spread --------------------------------------------------------------------------------------------------------------- */
+
+/* Its place in the order of calls: behind the sums of `depth` chunks, of all at the end. */
+static int may_spread(const hc__nccl_node *n, int64_t chunk) {
+    return n->nreduced == n->nchunks || n->nreduced == chunk + HC__NCCL_DEPTH;
+}
+
+static int begin_spread(hc__nccl_node *n, const hc__nccl_slot *slot) {
+    int status = drives(n) ? n->device->driver.stream_wait_event(n->work, slot->returned, 0) : 0;
+    if (status)
+        return hc__nccl_failed(n, status, "waiting for a shard");
+    n->busy = n->rails > 0 ? HC__SPREADING : HC__SPREAD;
+    if (n->rails > 0)
+        n->called = call_gather(n, slot);
+    return HC_OK;
+}
+
+static int nccl_spread(hc_node *base, int64_t chunk) {
+    hc__nccl_node *n = node_of(base);
+    hc__nccl_slot *slot = slot_of(n, chunk);
+    int status = HC_OK;
+    if (chunk != n->nspread || chunk >= n->nreduced)
+        return HC_INVALID;
+    if (n->busy == HC__FREE && (n->rails == 0 || may_spread(n, chunk)))
+        status = begin_spread(n, slot);
+    if (status < 0)
+        return status;
+    if (n->busy == HC__SPREADING) {
+        status = settle(n, "the gathering of a chunk");
+        if (status != HC_DONE)
+            return status;
+        n->busy = HC__SPREAD;
+    }
+    if (n->busy != HC__SPREAD)
+        return HC_IDLE;
+    status = slot->out_place ? HC_OK : hc__nccl_unpack(n, slot);
+    n->waits = status == 1;
+    if (status)
+        return status == 1 ? HC_IDLE : status;
+    n->busy = HC__FREE;
+    n->nspread++;
+    base->spread_bytes += (uint64_t)(slot->n * n->size);
+    return HC_DONE;
+}
+
+/* ---- coming and going ------------------------------------------------------------------------------------------------------ */
+
+int hc__nccl_node_watch(hc__nccl_node *n) {
+    int status = n->device->driver.event_query(n->done);
+    if (status && status != HC_DRIVER_NOT_READY)
+        return hc__nccl_failed(n, status, "a batch that was launched");
+    status = status ? HC_NCCL_IN_PROGRESS : HC_NCCL_SUCCESS;
+    if (n->batch || !status)
+        return HC_DONE;
+    n->called = n->comms->nccl.get_async_error(n->comms->comm, &status) ? HC_NCCL_INTERNAL : status;
+    return n->called == HC_NCCL_SUCCESS ? HC_IDLE : settle(n, "a batch that was launched");
+}
+
+static void free_slot(const hc__nccl_node *n, hc__nccl_slot *slot, int over) {
+    const hc_driver *d = &n->device->driver;
+    void *const memory[] = {slot->buffer, slot->narrow, slot->host};
+    for (size_t i = 0; over && i < sizeof memory / sizeof *memory; i++)
+        hc__device_give(n->device, memory[i]);
+    hc_gpu_event const events[] = {slot->reduced, slot->arrived, slot->returned};
+    for (size_t i = 0; i < sizeof events / sizeof *events; i++)
+        if (events[i])
+            d->event_free(events[i]);
+    hc__copies_free(&slot->in);
+    hc__copies_free(&slot->out);
+}
+
+static void nccl_free(hc_node *base) {
+    hc__nccl_node *n = node_of(base);
+    const hc_driver *d = &n->device->driver;
+    hc_gpu_stream const streams[] = {n->down, n->up, n->work};
+    int over = 1;
+    for (size_t i = 0; i < sizeof streams / sizeof *streams; i++)
+        over &= hc__stream_ends(n->device, streams[i]);
+    for (int i = 0; i < HC__NCCL_DEPTH; i++)
+        free_slot(n, &n->slots[i], over);
+    if (over)
+        hc__device_give(n->device, n->neutral);
+    hc_gpu_event const events[] = {n->done, n->neutral_used};
+    for (size_t i = 0; i < sizeof events / sizeof *events; i++)
+        if (events[i])
+            d->event_free(events[i]);
+    for (size_t i = 0; over && i < sizeof streams / sizeof *streams; i++)
+        if (streams[i])
+            d->stream_free(streams[i]);
+    free(n->starts);
+    free(n);
+}
+
+static const struct hc_node_ops nccl_ops = {
+    .name = "nccl",
+    .open = nccl_open,
+    .depth = nccl_depth,
+    .reduce = nccl_reduce,
+    .shard = nccl_shard,
+    .publish = nccl_publish,
+    .spread = nccl_spread,
+    .close = nccl_close,
+    .free = nccl_free,
+};
+
+static int make_streams(hc__nccl_node *n) {
+    const hc_driver *d = &n->device->driver;
+    hc_gpu_stream *const streams[] = {&n->work, &n->down, &n->up};
+    int status = 0;
+    for (size_t i = 0; i < sizeof streams / sizeof *streams && !status; i++)
+        status = d->stream_new(streams[i], HC_STREAM_NON_BLOCKING, 0);
+    if (!status)
+        status = d->event_new(&n->done, HC_EVENT_DISABLE_TIMING);
+    if (!status)
+        status = d->event_new(&n->neutral_used, HC_EVENT_DISABLE_TIMING);
+    for (int i = 0; i < HC__NCCL_DEPTH && !status; i++) {
+        hc_gpu_event *const events[] = {&n->slots[i].reduced, &n->slots[i].arrived, &n->slots[i].returned};
+        for (size_t k = 0; k < sizeof events / sizeof *events && !status; k++)
+            status = d->event_new(events[k], HC_EVENT_DISABLE_TIMING);
+    }
+    return hc__nccl_failed(n, status, "making streams and events");
+}
+
+int hc__nccl_node_new(hc_device *device, hc__comms *comms, hc__nccl_node **out) {
+    hc__nccl_node *n = calloc(1, sizeof *n);
+    *out = n;
+    if (!n)
+        return HC_NO_MEMORY;
+    n->base = (hc_node){.ops = &nccl_ops, .local_rank = comms->group_rank, .local_size = comms->group_size};
+    n->device = device;
+    n->comms = comms;
+    return make_streams(n);
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * nccl_node.h - ranks whose devices NCCL joins, as an hc_node: private to nccl_*.c and device_data.c.
+ *
+ *     reduce    tensors -> buffer (pack, scaled in float32)  NCCL's reduce-scatter                    stream `work`
+ *               my shard -> the wire's type -> pinned memory                                          stream `down`
+ *     shard     it is there: the net has it, as it has the host's
+ *     publish   pinned memory -> its place in the buffer                                              stream `up`
+ *     spread    NCCL's allgather, buffer -> tensors                                                   stream `work`
+ *
+ * Without a net NCCL's allreduce stands for both. A range of one tensor that needs no factor is reduced where it lies.
+ * The stages launch and return; only shard() waits, for an event. All ranks must call one communicator in one order:
+ * spread(c) comes right before reduce(c + depth), and behind all others at the end.
+ *
+ * Where the net is driven by fewer ranks than the node has, ncclReduce and ncclBroadcast, one a rail in a group, do what
+ * reduce-scatter and allgather do for all.
+ */
+#ifndef HC_NCCL_NODE_H
+#define HC_NCCL_NODE_H
+
+#include "comms.h"
+#include "copies.h"
+
+#define HC__NCCL_DEPTH 4 /* the same on all ranks: the order of calls depends on it */
+#define HC__NCCL_PART 64 /* elements: shards begin at multiples of this */
+
+typedef struct hc__nccl_slot {
+    char *buffer;               /* on the device: a chunk of the batch's type */
+    char *narrow;               /* the same of the wire's type, where that is another: see hc__nccl_wire() */
+    char *host;                 /* pinned: my shard */
+    hc_gpu_event reduced;       /* `work` has my shard */
+    hc_gpu_event arrived;       /* `down` has brought it to the host */
+    hc_gpu_event returned;      /* `up` has brought it back */
+    hc__copies in, out;         /* the tensors' ranges of the chunk */
+    int64_t n, part;            /* elements; of a rail's shard, the same for all rails and nodes */
+    char *in_place, *out_place; /* in a tensor, where that serves instead of the buffer; or NULL */
+} hc__nccl_slot;
+
+typedef struct hc__nccl_node {
+    hc_node base;
+    hc_device *device;
+    hc__comms *comms;
+    hc_gpu_stream work, down, up;
+    hc__nccl_slot slots[HC__NCCL_DEPTH];
+    int64_t buffer_bytes, narrow_bytes, host_bytes; /* of a slot */
+    hc_gpu_event done;                              /* behind the last batch in `work` */
+    char *neutral;                                  /* pinned: what a rank that has joined gives */
+    int64_t neutral_bytes;
+    int neutral_dtype, neutral_reduction;
+    hc_gpu_event neutral_used;
+
+    const hc_batch *batch;
+    int64_t *
+        starts; /* npieces + 1: elements before each tensor; all begin at multiples of 16 bytes of both types */
+    int32_t starts_room;
+    int rails, op, dtype, wire_dtype; /* op and types: NCCL's; see size, wire_size for bytes */
+    int64_t size, wire_size, chunk, nchunks, nreduced, nspread;
+    enum {
+        HC__FREE,
+        HC__REDUCING,
+        HC__SPREADING,
+        HC__SPREAD
+    } busy;        /* with a call that NCCL has not taken in yet */
+    int called;    /* what it answered */
+    uint8_t waits; /* for what rings no bell */
+    char text[512];
+} hc__nccl_node;
+
+/* Borrows all; comms must be open before the first batch. */
+int hc__nccl_node_new(hc_device *, hc__comms *, hc__nccl_node **);
+/* HC_IDLE: what has been launched is not done; HC_DONE; or a status with text. */
+int hc__nccl_node_watch(hc__nccl_node *);
+
+/* NCCL's codes, or -1 where it has none. */
+int hc__nccl_dtype(int dtype);
+int hc__nccl_op(int reduction, int dtype);
+
+/* The buffer of what the net carries; where there is none, of the result. */
+static inline char *hc__nccl_wire(const hc__nccl_node *n, const hc__nccl_slot *slot) {
+    return n->wire_dtype == n->dtype ? slot->buffer : slot->narrow;
+}
+
+/* ---- nccl_chunks.c: what a chunk holds, and its way between tensors and buffer ------------------------- */
+
+int hc__nccl_layout(hc__nccl_node *);                              /* fills starts, nchunks */
+int hc__nccl_cut(hc__nccl_node *, int64_t chunk, hc__nccl_slot *); /* fills the slot's ranges */
+/* Tensors to buffer, and back from the wire's buffer: OK, 1: ask again, or a status with text. */
+int hc__nccl_pack(hc__nccl_node *, hc__nccl_slot *);
+int hc__nccl_unpack(hc__nccl_node *, hc__nccl_slot *);
+int hc__nccl_narrow(hc__nccl_node *, hc__nccl_slot *, int64_t at, int64_t n); /* buffer to wire */
+int hc__nccl_failed(hc__nccl_node *, int status, const char *what);           /* the driver's status */
+
+#endif

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * comm.c - communicators of the fake NCCL: how ranks meet, split and leave.
+ */
+#include "comm.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "fake.h"
+#include "transport/transport.h"
+
+void comm_let_go(comm *c) {
+    if (atomic_fetch_sub(&c->users, 1) > 1)
+        return;
+    if (c->room)
+        munmap(c->room, sizeof(room));
+    free(c);
+}
+
+/* ---- failures that a test asks for ---------------------------------------------------------------------- */
+
+int comm_planted(const comm *c, const char *where, int number) {
+    char name[16];
+    int rank, status, at;
+    const char *text = getenv("FAKE_NCCL_FAIL");
+    if (!text || sscanf(text, "%15[^:]:%d:%d:%d", name, &rank, &status, &at) != 4)
+        return -1;
+    return strcmp(name, where) == 0 && rank == c->rank && at == number ? status : -1;
+}
+
+/* ---- communicators ---------------------------------------------------------------------------------------- */
+
+int fake_get_version(int *version) {
+    const char *text = getenv("FAKE_NCCL_VERSION");
+    *version = text ? atoi(text) : 22809;
+    return 0;
+}
+
+const char *fake_error_text(int status) {
+    static const char *const texts[] = {"no error",
+                                        "unhandled cuda error",
+                                        "unhandled system error",
+                                        "internal error",
+                                        "invalid argument",
+                                        "invalid usage",
+                                        "remote process exited or there was a network error",
+                                        "in progress"};
+    return status >= 0 && status <= HC_NCCL_IN_PROGRESS ? texts[status] : "unknown result code";
+}
+
+const char *fake_last_error(hc_nccl_comm c) {
+    const char *words = getenv("FAKE_NCCL_WORDS");
+    (void)c;
+    return words ? words : "";
+}
+
+int fake_get_id(hc_nccl_id *id) {
+    static _Atomic unsigned made;
+    memset(id, 0, sizeof *id);
+    snprintf(id->bytes, sizeof id->bytes, "/fake-nccl-%d-%u", getpid(), made++);
+    return 0;
+}
+
+static comm *comm_new(const hc_nccl_config *config) {
+    comm *c = calloc(1, sizeof *c);
+    c->users = 1;
+    c->blocking = !config || config->blocking != 0;
+    c->status = HC_NCCL_IN_PROGRESS;
+    return c;
+}
+
+/* The split: all ranks of the parent have said their colors, and this one finds its place. */
+static int settle(comm *c) {
+    room *r = c->parent->room;
+    for (int q = 0; q < c->parent->size; q++)
+        if (atomic_load(&r->split[q].round) < c->round)
+            return 0;
+    c->rank = c->size = 0;
+    for (int q = 0; q < c->parent->size; q++) {
+        const split_vote *vote = &r->votes[c->round % VOTES][q];
+        c->size += vote->color == c->color;
+        c->rank += vote->color == c->color &&
+                   (vote->key < c->key || (vote->key == c->key && q < c->parent->rank));
+    }
+    snprintf(c->name, sizeof c->name, "%.40s-%d-%d", c->parent->name, c->round, c->color);
+    comm_let_go(c->parent);
+    c->parent = NULL;
+    return 1;
+}
+
+static void launch_late(comm *c) {
+    struct bundle *b = c->late;
+    c->late = NULL;
+    c->status = fake_enqueue(c->late_stream, bundle_run, b) ? HC_NCCL_DRIVER_FAILED : HC_NCCL_SUCCESS;
+}
+
+/* What can be done now towards a complete communicator, or a call. */
+static void progress(comm *c) {
+    if (c->late && --c->late_asks <= 0)
+        launch_late(c);
+    if (c->late)
+        return;
+    if (c->status != HC_NCCL_IN_PROGRESS || (c->parent && !settle(c)))
+        return;
+    if (!c->room) {
+        c->room = room_open(c->name);
+        if (!c->room) {
+            c->status = HC_NCCL_SYSTEM_FAILED;
+            return;
+        }
+        atomic_fetch_add(&c->room->attached, 1);
+    }
+    if (atomic_load(&c->room->attached) < c->size)
+        return;
+    if (c->rank == 0)
+        room_unlink(c->name);
+    c->status = HC_NCCL_SUCCESS;
+}
+
+static int begin(comm *c) {
+    progress(c);
+    while (c->blocking && c->status == HC_NCCL_IN_PROGRESS) {
+        sched_yield();
+        progress(c);
+    }
+    return c->status;
+}
+
+int fake_init(hc_nccl_comm *handle, int size, hc_nccl_id id, int rank, hc_nccl_config *config) {
+    if (size < 1 || size > MAX_RANKS || rank < 0 || rank >= size || (config && config->magic != 0xcafebeef))
+        return HC_NCCL_INVALID_ARGUMENT;
+    comm *c = comm_new(config);
+    c->rank = rank;
+    c->size = size;
+    snprintf(c->name, sizeof c->name, "%.63s", id.bytes);
+    int status = comm_planted(c, "init", 1);
+    if (status > 0) {
+        comm_let_go(c);
+        return status;
+    }
+    *handle = c;
+    return begin(c);
+}
+
+int fake_get_async_error(hc_nccl_comm handle, int *status) {
+    comm *c = handle;
+    progress(c);
+    *status = c->status;
+    return 0;
+}
+
+int fake_finalize(hc_nccl_comm handle) {
+    return ((comm *)handle)->status;
+}
+
+int fake_destroy(hc_nccl_comm handle) {
+    comm_let_go(handle);
+    return 0;
+}
+
+/* What is in streams ends without touching memory. */
+int fake_abort(hc_nccl_comm handle) {
+    comm *c = handle;
+    c->aborted = 1;
+    if (c->late)
+        launch_late(c);
+    if (c->status == HC_NCCL_IN_PROGRESS && c->room)
+        room_unlink(c->name);
+    comm_let_go(c);
+    return 0;
+}
+
+int fake_op_new_scaled(int *op, void *scalar, int dtype, int residence, hc_nccl_comm handle) {
+    comm *c = handle;
+    (void)residence; /* the host's */
+    for (int i = 0; i < MAX_SCALED; i++)
+        if (c->factor[i] == 0) {
+            hc_host_memory.convert(&c->factor[i], HC_FLOAT64, scalar, room_dtype(dtype), 1, 1.0);
+            *op = FIRST_SCALED + i;
+            return 0;
+        }
+    return HC_NCCL_INVALID_USAGE;
+}
+
+int fake_op_free(int op, hc_nccl_comm handle) {
+    ((comm *)handle)->factor[op - FIRST_SCALED] = 0;
+    return 0;
+}
+
+#ifndef FAKE_NCCL_OLD
+int fake_split(hc_nccl_comm handle, int color, int key, hc_nccl_comm *made, hc_nccl_config *config) {
+    comm *parent = handle;
+    int round = ++parent->splits;
+    parent->room->votes[round % VOTES][parent->rank] = (split_vote){color, key};
+    atomic_store(&parent->room->split[parent->rank].round, round);
+    *made = NULL;
+    if (color == HC_NCCL_NO_COLOR)
+        return 0;
+    comm *c = comm_new(config);
+    c->parent = parent;
+    parent->users++;
+    c->color = color;
+    c->key = key;
+    c->round = round;
+    *made = c;
+    return begin(c);
+}
+
+int fake_memory_new(void **memory, size_t bytes) {
+    *memory = malloc(bytes);
+    return *memory ? 0 : HC_NCCL_DRIVER_FAILED;
+}
+
+int fake_memory_free(void *memory) {
+    free(memory);
+    return 0;
+}
+
+int fake_register_memory(const hc_nccl_comm c, void *memory, size_t bytes, void **handle) {
+    (void)c, (void)bytes;
+    *handle = memory;
+    return 0;
+}
+
+int fake_release_memory(const hc_nccl_comm c, void *handle) {
+    (void)c, (void)handle;
+    return 0;
+}
+#endif
