@@ -6,6 +6,9 @@
  * that are alive lie in one array for MPI_Testsome, which is called when somebody asks about a request a second
  * time since the last call. A driver that walks over its requests thus pays for one sweep a turn.
  *
+ * A receive from any rank is looked for and not posted: MPICH 5.0 on UCX loses messages that a posted
+ * MPI_ANY_SOURCE should match, if receives from named ranks are posted as well. Four ranks hang within a few steps.
+ *
  * MPI counts in int: a message beyond PIECE bytes travels as one element of a type that spans it all, so that
  * it stays one message and the order of messages is kept.
  */
@@ -26,10 +29,12 @@
  * ranks took 8.9 ms in messages of 60 KiB and 7.0 in those of 256 KiB or more. */
 #define MESSAGE_BYTES_ONE_MACHINE (1 << 20)
 
+#define ANY INT32_MAX
+
 #define END_SECONDS 10.0 /* longest wait for the others at the end */
 
 struct hc_net_request {
-    int32_t index;  /* in the arrays of those alive; -1: complete */
+    int32_t index;  /* in the arrays of those alive; ANY: not there, but alive; -1: complete */
     uint32_t asked; /* sweep after which it was asked about last */
     int status;     /* of a complete one */
     int32_t peer;
@@ -47,6 +52,10 @@ typedef struct mpi_net {
     MPI_Status *statuses;
     int32_t alive, room;
     uint32_t sweep;
+    hc_net_request *any; /* the receive from any rank, or NULL */
+    void *any_data;
+    int any_room;
+    int32_t any_tag;
     uint8_t *addressed; /* a bit a rank: was sent control messages */
     hc_net_request *unused;
     char text[MPI_MAX_ERROR_STRING + 1];
@@ -152,7 +161,7 @@ static void drop_type(MPI_Datatype *type) {
 static int post(mpi_net *net, int receives, int32_t peer, int32_t tag, void *data, size_t bytes,
                 hc_net_request **out) {
     *out = NULL;
-    if (peer < (receives ? HC_ANY_PEER : 0) || peer >= net->base.size || tag < 0 || tag > net->base.max_tag) {
+    if (peer < 0 || peer >= net->base.size || tag < 0 || tag > net->base.max_tag) {
         snprintf(net->text, sizeof net->text, "no such rank or tag: %d, %d", (int)peer, (int)tag);
         return HC_INVALID;
     }
@@ -163,8 +172,7 @@ static int post(mpi_net *net, int receives, int32_t peer, int32_t tag, void *dat
     MPI_Request *handle = &net->handles[net->alive];
     int count, code = make_type(bytes, &type, &count);
     if (code == MPI_SUCCESS && receives)
-        code = MPI_Irecv(data, count, type, peer == HC_ANY_PEER ? MPI_ANY_SOURCE : peer, tag, net->comm,
-                         handle);
+        code = MPI_Irecv(data, count, type, peer, tag, net->comm, handle);
     else if (code == MPI_SUCCESS)
         code = MPI_Isend(data, count, type, peer, tag, net->comm, handle);
     drop_type(&type);
@@ -192,7 +200,27 @@ static int isend(hc_net *base, int32_t peer, int32_t tag, const void *data, size
     return status;
 }
 
+static int await_any(mpi_net *net, int32_t tag, void *data, size_t room, hc_net_request **req) {
+    hc_net_request *r = NULL;
+    *req = NULL;
+    if (net->any || room > PIECE) {
+        snprintf(net->text, sizeof net->text, "one receive from any rank at a time, of a GiB");
+        return HC_INVALID;
+    }
+    if (!(r = take(net)))
+        return HC_NO_MEMORY;
+    r->index = ANY;
+    r->receives = 1;
+    net->any_data = data;
+    net->any_room = (int)room;
+    net->any_tag = tag;
+    *req = net->any = r;
+    return HC_OK;
+}
+
 static int irecv(hc_net *base, int32_t peer, int32_t tag, void *data, size_t room, hc_net_request **req) {
+    if (peer == HC_ANY_PEER)
+        return await_any((mpi_net *)base, tag, data, room, req);
     return post((mpi_net *)base, 1, peer, tag, data, room, req);
 }
 
@@ -214,10 +242,29 @@ static int compare_down(const void *a, const void *b) {
     return *(const int *)b - *(const int *)a;
 }
 
+/* If something has come for the receive from any rank, it becomes one of those alive, of this message. */
+static int match_any(mpi_net *net) {
+    int there = 0;
+    MPI_Message message;
+    if (net->alive == net->room && grow(net) != HC_OK)
+        return HC_NO_MEMORY;
+    int code = MPI_Improbe(MPI_ANY_SOURCE, net->any_tag, net->comm, &there, &message, MPI_STATUS_IGNORE);
+    if (code == MPI_SUCCESS && there)
+        code = MPI_Imrecv(net->any_data, net->any_room, MPI_BYTE, &message, &net->handles[net->alive]);
+    if (code != MPI_SUCCESS || !there)
+        return translate(net, code);
+    net->owners[net->alive] = net->any;
+    net->any->index = net->alive++;
+    net->any = NULL;
+    return HC_OK;
+}
+
 /* One look at everything that is alive. */
 static int look(mpi_net *net) {
-    int done = 0;
+    int done = 0, status = net->any ? match_any(net) : HC_OK;
     net->sweep++;
+    if (status < 0 || net->alive == 0)
+        return status;
     int code = MPI_Testsome(net->alive, net->handles, &done, net->indices, net->statuses);
     if (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS)
         return translate(net, code);
@@ -260,7 +307,9 @@ static int cancel(hc_net *base, hc_net_request **req) {
     int32_t i = r->index;
     int done = 1;
     *req = NULL;
-    if (i >= 0) {
+    if (i == ANY) {
+        net->any = NULL;
+    } else if (i >= 0) {
         MPI_Request *handle = &net->handles[i];
         done = 0;
         if (r->receives)
@@ -336,6 +385,8 @@ static void destroy(hc_net *base) {
         hc_net_request *r = net->owners[0];
         cancel(base, &r);
     }
+    if (net->any)
+        give_back(net, net->any);
     /* After a failure the others may not be there to take part. */
     if (!finalized && !net->failed && !base->abandoned && drain(net))
         MPI_Comm_free(&net->comm);
