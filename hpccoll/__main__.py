@@ -2,6 +2,8 @@
 """The command `hpccoll` (also `python -m hpccoll`): one room a subcommand."""
 
 import argparse
+import os
+import select
 import sys
 
 from hpccoll import info
@@ -10,8 +12,25 @@ from hpccoll.launch import cli as run
 from hpccoll.lint import cli as lint
 from hpccoll.submit import cli as submit
 
+READER_LEFT = 128 + 13
+"""Exit status of a command whose reader has left, as a shell gives it for SIGPIPE."""
+
 
 def main() -> int:
+    """Execute the command line; its exit status. A reader that has left, as `head` does, is not an error to report."""
+    try:
+        try:
+            return execute()
+        finally:
+            print(end="", flush=True)  # here, as the interpreter's end would print a traceback
+    except BrokenPipeError:
+        if not reader_has_left():
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return READER_LEFT
+
+
+def execute() -> int:
     """Hand the arguments to the subcommand; its exit status."""
     parser = argparse.ArgumentParser(
         prog="hpccoll", description="Collective operations for the ranks of a job."
@@ -25,6 +44,13 @@ def main() -> int:
     arguments = parser.parse_args()
     status: int = arguments.main(arguments)
     return status
+
+
+def reader_has_left() -> bool:
+    """Whether standard output is a pipe that nobody reads any more: a broken pipe elsewhere is another matter."""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
 if __name__ == "__main__":
