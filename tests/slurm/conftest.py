@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One Slurm for the tests of this folder."""
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
 
 from cluster import NODES, Cluster, missing
 
@@ -32,3 +34,9 @@ def slurm(running_slurm: Cluster) -> Iterator[Cluster]:
     yield running_slurm
     running_slurm.run("scancel", "--user=root", "--hurry")
     running_slurm.wait_for("idle", *NODES)
+
+
+@pytest.fixture
+def this_python_first(slurm: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`python` and `hpccoll` of what is submitted are those of the tests."""
+    monkeypatch.setitem(slurm.environment, "PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")

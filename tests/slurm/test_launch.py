@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Under a real Slurm: srun without a launcher of ours, `hpccoll run` inside an allocation, and tasks on their own.
 
-The MPI is this environment's; tests/matrix.py runs this file with others.
+The MPI is this environment's; test_other_mpis.py has other wheels, tests/matrix.py runs this file with the system's.
 """
 
 import subprocess

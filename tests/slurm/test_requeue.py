@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """slurm/requeue.sh and its mpirun twin: the time limit comes or a node dies, and the main example goes on."""
 
-import os
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,13 +9,8 @@ import h5py
 import pytest
 from cluster import NODES, Cluster
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.timeout(240), pytest.mark.usefixtures("this_python_first")]
 STEPS_AN_EPOCH = 14
-
-
-@pytest.fixture(autouse=True)
-def this_python_first(slurm: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(slurm.environment, "PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
 
 
 def until(holds: Callable[[], bool], what: str, timeout: float = 90) -> None:

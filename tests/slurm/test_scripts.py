@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scripts of slurm/ as a user submits them: those for CPUs run the main example, the others pass --test-only."""
 
-import os
-import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,7 +8,7 @@ import h5py
 import pytest
 from cluster import ROOT, Cluster
 
-pytestmark = pytest.mark.timeout(150)
+pytestmark = [pytest.mark.timeout(150), pytest.mark.usefixtures("this_python_first")]
 RANKS = {  # script -> ranks and nodes of the World it must make
     "cpu": (2, 1),
     "multi-node": (4, 2),
@@ -33,11 +31,6 @@ LSF = {
     "lsf-mpirun",
     "lsf-mpirun-requeue",
 }  # cannot run here: tests/submit
-
-
-@pytest.fixture(autouse=True)
-def this_python_first(slurm: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(slurm.environment, "PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
 
 
 def test_every_script_of_slurm_is_submitted() -> None:

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Virtual environments with an MPI that the tests' own environment has not, kept in build/mpis.
+
+Only MPI itself and `_mpi` are theirs. The packages are this environment's, which stands behind their own on the path;
+hpccoll is links to its files, as neither Python nor `_core` knows an MPI.
+"""
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy
+
+import hpccoll
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "build" / "mpis"
+PACKAGE = Path(hpccoll.__file__).parent
+BUILD = ("setup.py", "build_backend.py", "pyproject.toml", "README.md", "LICENSE")
+
+
+def environment(wheel: str) -> Path:
+    """The Python of an environment with this wheel of an MPI, as "mpich>=5,<6"; made anew if its sources changed."""
+    folder = FOLDER / re.sub(r"\W+", "-", wheel)
+    stamp, now = folder / "made-of", sources(wheel)
+    if not stamp.exists() or stamp.read_text() != now:
+        shutil.rmtree(folder, ignore_errors=True)
+        make(folder, wheel)
+        stamp.write_text(now)
+    return folder / "venv" / "bin" / "python"
+
+
+def sources(wheel: str) -> str:
+    """A hash of what an environment is made of."""
+    files = [*map(ROOT.joinpath, BUILD), *(ROOT / "ext").rglob("*.h"), *(ROOT / "ext" / "cython").iterdir()]
+    parts = sorted(file.name for file in PACKAGE.iterdir())
+    digest = hashlib.sha256(f"{wheel} {sys.prefix} {sys.version} {PACKAGE} {parts}".encode())
+    for file in sorted([*files, ROOT / "ext" / "transport" / "mpi.c", Path(__file__)]):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def make(folder: Path, wheel: str) -> None:
+    """The environment, its MPI, and `_mpi` against that."""
+    venv, tree = folder / "venv", folder / "tree"
+    python = venv / "bin" / "python"
+    run(sys.executable, "-m", "venv", "--without-pip", venv)
+    run(sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", wheel)
+    (tree / "hpccoll").mkdir(parents=True)
+    for file in PACKAGE.iterdir():
+        if not file.name.startswith("_mpi."):
+            (tree / "hpccoll" / file.name).symlink_to(file)
+    for name in BUILD:
+        shutil.copy(ROOT / name, tree)
+    shutil.copytree(ROOT / "ext", tree / "ext", ignore=shutil.ignore_patterns("_core.pyx"))
+    (packages,) = venv.glob("lib/python3*/site-packages")
+    (packages / "behind.pth").write_text(f"{tree}\n{Path(numpy.__file__).parents[1]}\n")
+    run(python, "setup.py", "--quiet", "build_ext", "--inplace", cwd=tree)
+
+
+def run(*command: object, cwd: Path = ROOT) -> None:
+    """A command that knows nothing of the tests' own environment."""
+    kept = {n: v for n, v in os.environ.items() if not re.match("VIRTUAL_ENV|PYTHON|MPI|OMPI_|OPAL_", n)}
+    done = subprocess.run(
+        list(map(str, command)), cwd=cwd, env=kept, timeout=300, text=True, check=False,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    assert done.returncode == 0, f"{command}\n{done.stdout}"
