@@ -5,6 +5,7 @@ Under a launcher (`mpirun -np 3 pytest --only-mpi`) every rank runs the same tes
 and those that need more ranks are left out of that run, not skipped: another run of `make test` has them.
 """
 
+import fcntl
 import hashlib
 import io
 import os
@@ -54,16 +55,22 @@ def compile_c(*sources: str, flags: tuple[str, ...] = (), compiler: str = "gcc",
     for file in [*files, *headers]:
         digest.update((ROOT / file).read_bytes())
     program = ROOT / "build" / "tests" / f"{name or Path(files[0]).stem}-{digest.hexdigest()[:16]}"
-    if not program.exists():
-        program.parent.mkdir(parents=True, exist_ok=True)
-        fresh = program.with_suffix(f".{os.getpid()}")
-        built = subprocess.run(
-            [*command, "-o", str(fresh)], cwd=ROOT, capture_output=True, text=True, timeout=300
-        )
-        if built.returncode != 0:
-            pytest.fail(f"{' '.join(command)}\n{built.stdout}{built.stderr}", pytrace=False)
-        fresh.replace(program)
+    program.parent.mkdir(parents=True, exist_ok=True)
+    with program.with_suffix(".lock").open("w") as turn:  # another worker may be compiling it
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        if not program.exists():
+            compile_to(program, command)
     return program
+
+
+def compile_to(program: Path, command: list[str]) -> None:
+    fresh = program.with_suffix(".new")
+    built = subprocess.run(
+        [*command, "-o", str(fresh)], cwd=ROOT, capture_output=True, text=True, timeout=300
+    )
+    if built.returncode != 0:
+        pytest.fail(f"{' '.join(command)}\n{built.stdout}{built.stderr}", pytrace=False)
+    fresh.replace(program)
 
 
 @pytest.fixture(scope="session")
@@ -110,7 +117,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return (mark is not None and mark.kwargs.get("min_size", 1) <= size) if size else mark is None
 
     left_out = [item for item in items if not belongs(item)]
-    items[:] = [item for item in items if belongs(item)]
+    items[:] = sorted((item for item in items if belongs(item)), key=lambda item: place(item.nodeid))
     if left_out:
         config.hook.pytest_deselected(items=left_out)
 
@@ -137,6 +144,39 @@ def pytest_unconfigure(config: pytest.Config) -> Iterator[None]:
     if quiet and (reporter.stats.get("failed") or reporter.stats.get("error")):
         sys.stderr.write(reporter._tw._file.getvalue())
     yield
+
+
+# ---- workers ---------------------------------------------------------------------------------------
+
+LANES = {
+    "tests/slurm/": "Slurm",
+    "tests/netns/": "hosts",
+    "tests/doctor/test_hosts.py": "hosts",
+}
+"""What shares something of this machine: one worker runs it, and first, as it lasts longest and mostly waits."""
+
+
+def lane(nodeid: str) -> str:
+    """What one worker runs in one piece: a lane, or else a file, whose fixtures are then made once."""
+    return next((name for start, name in LANES.items() if nodeid.startswith(start)), nodeid.split("::")[0])
+
+
+def place(nodeid: str) -> int:
+    """Where a test stands in the order of a run: lanes first, the others as they were collected."""
+    lanes = list(LANES.values())
+    return lanes.index(lane(nodeid)) if lane(nodeid) in lanes else len(lanes)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """`-n 3` hands out lanes."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Lanes(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return lane(nodeid)
+
+    return Lanes(config, log)
 
 
 # ---- skips -----------------------------------------------------------------------------------------

@@ -13,6 +13,8 @@ from collections import Counter
 
 TIMEOUT = 900
 """Seconds for one run: a hang is a failure, not a night."""
+WORKERS = ("-n", "3", "--dist", "loadscope", "--no-loadscope-reorder")
+"""Of the run in one process: one worker mostly waits for Slurm and for hosts (the lanes of conftest.py)."""
 
 
 def runs(extra: list[str], parallel_only: bool) -> dict[str, list[str]]:
@@ -28,7 +30,7 @@ def runs(extra: list[str], parallel_only: bool) -> dict[str, list[str]]:
         ]
         for ranks, nodes in ((1, 1), (2, 1), (3, 2), (4, 2))
     }  # fmt: skip
-    return parallel if parallel_only else {"one process": [sys.executable, *pytest], **parallel}
+    return parallel if parallel_only else {"no launcher": [sys.executable, *pytest, *WORKERS], **parallel}
 
 
 def execute(command: list[str]) -> tuple[int, str]:

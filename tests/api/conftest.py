@@ -4,7 +4,9 @@
 A test asks for `everywhere` and gives it a program; it runs once a rank and asserts for itself.
 """
 
+import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,3 +48,18 @@ def threads() -> Iterator[Callable[..., list[hpccoll.World]]]:
     yield make
     for worlds in made:
         testing.run(worlds, hpccoll.World.shutdown)
+
+
+def names_in_shm() -> set[Path]:
+    return set(Path("/dev/shm").glob("hpccoll-*"))
+
+
+@pytest.fixture
+def leaves_nothing_in_shm() -> Iterator[None]:
+    """No name that appears there during the test stays; those of other tests go by themselves, in a moment."""
+    before = names_in_shm()
+    yield
+    left, deadline = names_in_shm() - before, time.monotonic() + 20
+    while left := left & names_in_shm():
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hosts import cluster, python
+from hosts import cluster, hosts_up, python
 
 RATE = 100
 """Mbit/s of the shaped links."""
@@ -26,10 +26,8 @@ pytestmark = pytest.mark.timeout(150)
 
 @pytest.fixture(scope="module", autouse=True)
 def hosts() -> Iterator[None]:
-    cluster("down")
-    cluster("up", 3)
-    yield
-    cluster("down")
+    with hosts_up(3):
+        yield
 
 
 def on(host: str, command: str) -> str:

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """cluster.sh from Python: hosts h1, h2, ... with a network of their own."""
 
+import contextlib
+import fcntl
 import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryFile
+from tempfile import TemporaryFile, gettempdir
 
 SCRIPT = Path(__file__).with_name("cluster.sh")
 
@@ -20,6 +23,19 @@ def cluster(*words: object, check: bool = True, timeout: float = 60) -> subproce
         output = file.read()
     assert done.returncode == 0 or not check, f"{command}: {output}"
     return subprocess.CompletedProcess(command, done.returncode, output)
+
+
+@contextlib.contextmanager
+def hosts_up(count: int) -> Iterator[None]:
+    """Hosts h1 to h`count`. Their names and addresses are there once on a machine: another run of the tests waits."""
+    with Path(gettempdir(), "hpccoll-cluster.lock").open("w") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        cluster("down")
+        cluster("up", count)
+        try:
+            yield
+        finally:
+            cluster("down")
 
 
 def python(

@@ -7,17 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hosts import cluster, python
+from hosts import cluster, hosts_up, python
 
 ELEMENTS = 2_000_000
 
 
 @pytest.fixture(scope="module", autouse=True)
 def hosts() -> Iterator[None]:
-    cluster("down")
-    cluster("up", 2)
-    yield
-    cluster("down")
+    with hosts_up(2):
+        yield
 
 
 def job(hosts: str, program: str, seconds: int = 90) -> subprocess.CompletedProcess[str]:
