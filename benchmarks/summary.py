@@ -23,6 +23,7 @@ class Row:
     way: str  # hpccoll's
     goal: str
     gloo: str = ""  # Gloo's way, where it has another name
+    beyond: str = ""  # the way whose time, each library's own, is taken off
 
 
 def rows() -> list[Row]:
@@ -51,12 +52,13 @@ def rows() -> list[Row]:
         ]
         table.append(Row(file, "64 MiB", "float32", "1.18 x the floor, the best MPI"))
         table.append(Row(file, "64 MiB", "float32, FP16 on the way", "1.18 x the floor, the best MPI"))
-    for question, label, goal in (
-        ("torch_optimizer", "161 gradients", "0.4 x Gloo and Horovod"),
-        ("torch_ddp", "161 gradients, DDP", "0.5 x Gloo"),
+    for question, label, goal, beyond in (
+        ("torch_optimizer", "161 gradients", "0.4 x Gloo and Horovod", ""),
+        ("torch_ddp", "161 gradients, DDP", "0.5 x Gloo", "nothing sent"),
     ):
         for place in ("2-ranks", "2-ranks-2-nodes", "4-ranks", "4-ranks-2-nodes"):
-            table += [Row(f"{question}-{place}", label, way, goal) for way in ("fp32", "fp16")]
+            file = f"{question}-{place}"
+            table += [Row(file, label, way, goal, beyond=beyond) for way in ("fp32", "fp16")]
     return table
 
 
@@ -66,7 +68,7 @@ def measured(row: Row) -> str | None:
     if not path.exists():
         return None
     results: list[dict[str, Any]] = json.loads(path.read_text())["results"]
-    group = [r for r in results if r["label"] == row.label]
+    group = [less(r, results, row.beyond) for r in results if r["label"] == row.label]
     ours = fastest(group, ("hpccoll",), row.way)
     if ours is None:
         return None
@@ -76,7 +78,7 @@ def measured(row: Row) -> str | None:
     gloo, horovod = fastest(group, ("gloo",), row.gloo or row.way), fastest(group, ("horovod",), row.way)
     where = " ".join(row.file.split("-")[1:])
     cells = [
-        f"{row.label}, {row.way}, {where}",
+        f"{row.label}, {row.way}{f' beyond {row.beyond}' if row.beyond else ''}, {where}",
         micro(ours),
         micro(floor),
         f"{micro(mpi)} ({mpi['library']})" if mpi else "",
@@ -88,6 +90,12 @@ def measured(row: Row) -> str | None:
         row.goal,
     ]
     return f"| {' | '.join(cells)} |"
+
+
+def less(result: dict[str, Any], results: list[dict[str, Any]], way: str) -> dict[str, Any]:
+    """The result without the time that its library takes for `way`, if one is named."""
+    same = [r for r in results if (r["library"], r["label"], r["way"]) == (result["library"], result["label"], way)]
+    return result | {"median": result["median"] - same[0]["median"]} if same else result
 
 
 def fastest(results: list[dict[str, Any]], libraries: tuple[str, ...], way: str) -> dict[str, Any] | None:
