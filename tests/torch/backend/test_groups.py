@@ -142,7 +142,6 @@ def test_monitored_barrier_is_refused_by_name() -> None:
         whole.monitored_barrier()
 
 
-@pytest.mark.parametrize("device", ["cuda", "meta"])
-def test_other_memory_is_refused_by_name(device: str) -> None:
-    with pytest.raises(RuntimeError, match=f"nothing for {device}"):
-        dist.group.WORLD._get_backend(torch.device(device))
+def test_other_memory_is_refused_by_name() -> None:
+    with pytest.raises(RuntimeError, match="nothing for meta"):
+        dist.group.WORLD._get_backend(torch.device("meta"))
