@@ -157,9 +157,7 @@ class World:
         agreed = partial(_agreed, exchange)
         segment = bootstrap.set_segment(base.loop, number, members, base.nonce, agreed)
         generation = base.generation = 1 + max(g for _, g in said)
-        made = agreed(
-            lambda: _core.Set(base.loop, number, generation, members, segment) if mine else None
-        )
+        made = agreed(lambda: _core.Set(base.loop, number, generation, members, segment) if mine else None)
         if made is None:
             return None
         base.free_numbers &= ~(1 << number)

@@ -48,6 +48,10 @@ void hc__lend_reset(hc_engine *);
 void hc__lend_free(hc_engine *);
 /* A new action, zeroed; a scratch one when memory is gone, so that callers need not ask. */
 hc_action *hc__act(hc_engine *, int kind);
+/* The same without fail, at worst in the place of another: a World that ends says so. */
+hc_action *hc__act_surely(hc_engine *, int kind);
+/* Room for `actions` that lasts. 0: no memory. */
+int hc__act_reserve(hc_engine *, uint32_t actions);
 
 /* ---- hash.c ------------------------------------------------------------------------------------------ */
 
@@ -428,6 +432,8 @@ typedef struct hc__counters {
     hc_counter entries, batches, cached_commits, first_commits, mismatches, evictions, clashes;
 } hc__counters;
 
+#define HC__FAIL_FIXED (HC__HEADER + 4 + 4 + 4)
+
 struct hc_engine {
     hc_engine_config config;
     uint64_t now;
@@ -439,7 +445,7 @@ struct hc_engine {
     size_t early_bytes;
 
     hc_action *actions;
-    uint32_t nactions, actions_room;
+    uint32_t nactions, actions_room, actions_reserved;
     hc_action spare;
     hc__lent *lent;
     hc__sig *dead;
@@ -452,6 +458,8 @@ struct hc_engine {
     uint8_t flooded; /* a failure has been passed on */
     uint8_t failed;
     char *failure; /* why, HC__TEXT bytes; NULL before, or when there was no memory for it */
+    uint8_t last_words[HC__FAIL_FIXED +
+                       HC__TEXT]; /* the message that floods, and its text: there is always room for it */
     uint64_t bytes;
     hc__counters counters;
 };

@@ -7,8 +7,6 @@
  */
 #include "core.h"
 
-#define FIXED (HC__HEADER + 4 + 4 + 4)
-
 /* A World that has stopped in order is not broken by a peer that leaves. */
 static int is_over(const hc_engine *e) {
     if (!hc__set_find(e, 0))
@@ -31,16 +29,18 @@ static int was_told(const hc_engine *e, uint32_t end, int32_t peer) {
     return 0;
 }
 
-static void flood(hc_engine *e, int status, int32_t lost, const char *text, int32_t from) {
-    size_t n = strlen(text);
-    uint8_t *message = hc__lend(e, FIXED + n);
-    if (!message)
-        return;
-    uint8_t *p = hc__write_header(message, HC__M_FAIL, 0);
+/* The message, and the text in it, which lasts as long as the engine. */
+static size_t compose(hc_engine *e, int status, int32_t lost, const char *text) {
+    uint8_t *p = hc__write_header(e->last_words, HC__M_FAIL, 0);
+    hc__text words = hc__text_on((char *)e->last_words + HC__FAIL_FIXED, HC__TEXT);
+    hc__put(&words, text);
     p = hc__write32(p, (uint32_t)status);
     p = hc__write32(p, (uint32_t)lost);
-    p = hc__write32(p, (uint32_t)n);
-    hc__write_bytes(p, text, n);
+    hc__write32(p, (uint32_t)words.len);
+    return HC__FAIL_FIXED + words.len;
+}
+
+static void flood(hc_engine *e, size_t nbytes, int32_t lost, int32_t from) {
     for (uint32_t i = 0; i < e->nsets; i++) {
         const hc__set *s = e->sets[i];
         for (int32_t k = -1; s && k < s->nchildren; k++) {
@@ -48,9 +48,9 @@ static void flood(hc_engine *e, int status, int32_t lost, const char *text, int3
             if (peer < 0 || peer == lost || peer == from || was_told(e, i, peer))
                 continue;
             if (k < 0)
-                hc__send_up(e, peer, message, FIXED + n);
+                hc__send_up(e, peer, e->last_words, nbytes);
             else
-                hc__send_down(e, peer, message, FIXED + n);
+                hc__send_down(e, peer, e->last_words, nbytes);
         }
     }
 }
@@ -88,14 +88,15 @@ void hc__fail(hc_engine *e, int status, int32_t lost, const char *text, int32_t 
     int over = is_over(e);
     if (e->failed || e->flooded || (over && from < 0))
         return;
-    text = hc__lend_text(e, text && text[0] ? text : hc_status_text(status));
-    flood(e, status, lost, text, from);
+    size_t nbytes = compose(e, status, lost, text && text[0] ? text : hc_status_text(status));
+    text = (const char *)e->last_words + HC__FAIL_FIXED;
+    flood(e, nbytes, lost, from);
     e->flooded = 1;
     if (over) /* passed on for those whose sets have not ended; here nothing is left to break */
         return;
     e->failed = 1;
     keep_failure(e, text);
-    hc_action *action = hc__act(e, HC_AC_FAILED);
+    hc_action *action = hc__act_surely(e, HC_AC_FAILED);
     action->status = status;
     action->peer = lost;
     action->text = text;

@@ -93,10 +93,13 @@ void hc__lend_reset(hc_engine *e) {
         }
     }
     e->nactions = 0;
-    if (e->actions_room > KEEP_ACTIONS) {
-        hc__free(e, e->actions, e->actions_room * sizeof *e->actions);
-        e->actions = NULL;
-        e->actions_room = 0;
+    uint32_t keep = e->actions_reserved;
+    int is_large = e->actions_room > KEEP_ACTIONS && e->actions_room > keep;
+    hc_action *fewer = is_large ? realloc(e->actions, keep * sizeof *fewer) : NULL;
+    if (fewer) {
+        e->bytes -= (e->actions_room - keep) * sizeof *fewer;
+        e->actions = fewer;
+        e->actions_room = keep;
     }
 }
 
@@ -108,20 +111,43 @@ void hc__lend_free(hc_engine *e) {
     }
 }
 
-hc_action *hc__act(hc_engine *e, int kind) {
-    hc_action *action = &e->spare;
-    if (e->nactions == e->actions_room) {
-        uint32_t room = e->actions_room ? 2 * e->actions_room : 4;
-        hc_action *more = hc__resize(e, e->actions, e->actions_room * sizeof *more, room * sizeof *more);
-        if (more) {
-            e->actions = more;
-            e->actions_room = room;
-        }
-    }
-    if (e->nactions < e->actions_room)
-        action = &e->actions[e->nactions++];
+static int grow_actions(hc_engine *e, uint32_t wanted) {
+    uint32_t room = 4;
+    while (room < wanted)
+        room *= 2;
+    hc_action *more = hc__resize(e, e->actions, e->actions_room * sizeof *more, room * sizeof *more);
+    if (!more)
+        return 0;
+    e->actions = more;
+    e->actions_room = room;
+    return 1;
+}
+
+int hc__act_reserve(hc_engine *e, uint32_t actions) {
+    if (e->actions_room < actions && !grow_actions(e, actions))
+        return 0;
+    if (e->actions_reserved < actions)
+        e->actions_reserved = actions;
+    return 1;
+}
+
+static hc_action *begin(hc_action *action, int kind) {
     memset(action, 0, sizeof *action);
     action->kind = (uint8_t)kind;
     action->peer = -1;
     return action;
+}
+
+hc_action *hc__act(hc_engine *e, int kind) {
+    hc_action *action = &e->spare;
+    if (e->nactions == e->actions_room)
+        grow_actions(e, e->actions_room + 1);
+    if (e->nactions < e->actions_room)
+        action = &e->actions[e->nactions++];
+    return begin(action, kind);
+}
+
+hc_action *hc__act_surely(hc_engine *e, int kind) {
+    hc_action *action = hc__act(e, kind);
+    return action == &e->spare ? begin(&e->actions[e->nactions - 1], kind) : action;
 }

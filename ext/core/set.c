@@ -93,13 +93,24 @@ static void replay(hc_engine *e, uint32_t wire) {
     }
 }
 
+static uint32_t edges(const hc_engine *e) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < e->nsets; i++)
+        n += e->sets[i] ? (uint32_t)e->sets[i]->nchildren + 1 : 0;
+    return n;
+}
+
+/* Of a failure, beside one for each edge: FAILED, WAKE_AT, and what was asked for in that very step. */
+#define LAST_ACTIONS 4
+
 int hc__set_add(hc_engine *e, const hc_set_config *c) {
     const hc__set *world = hc__set_find(e, 0);
     if (!c || !is_valid(e, c) || hc__set_find(e, c->set) || (c->set != 0 && !world))
         return HC_INVALID;
     if (world && world->stopped)
         return HC_SHUT_DOWN;
-    hc__set *s = reserve(e, c->set) ? hc__alloc(e, size_of(c->nchildren)) : NULL;
+    int room = reserve(e, c->set) && hc__act_reserve(e, edges(e) + (uint32_t)c->nchildren + 1 + LAST_ACTIONS);
+    hc__set *s = room ? hc__alloc(e, size_of(c->nchildren)) : NULL;
     if (!s) {
         e->starved = 0; /* refused whole: nothing has to fail */
         return HC_NO_MEMORY;

@@ -85,7 +85,9 @@ struct hc_loop {
     uint64_t wake_at;
     uint8_t *unsent;    /* per World rank: 1 while a message of the engine's to it has not left */
     hc_handle *letters; /* sends and receives in flight, newest first */
-    hc_event failure;   /* the next event, if failing */
+    hc_handle
+        *requests; /* what the engine holds, likewise: if it runs out of memory, the loop knows what to end */
+    hc_event failure; /* the next event, if failing */
     uint8_t failing;
     char failure_text[256], broken_text[320];
     uint64_t in_flight_since;
@@ -109,6 +111,8 @@ hc_handle *hc__inbox_take(hc_loop *);        /* oldest first; linked by next */
 
 /* handle.c */
 void hc__handle_finish(hc_loop *, hc_handle *, int status, const char *text);
+void hc__handle_link(hc_handle **list, hc_handle *);
+void hc__handle_unlink(hc_handle *);
 void hc__wake_waiters(hc_loop *); /* [any thread] */
 void hc__futex_wait(_Atomic uint32_t *, uint32_t seen, uint64_t ns);
 void hc__futex_wake(_Atomic uint32_t *);

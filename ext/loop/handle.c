@@ -81,6 +81,21 @@ void hc__handle_finish(hc_loop *loop, hc_handle *handle, int status, const char 
     hc_handle_release(handle);
 }
 
+/* Lists of handles in flight, which need no memory. */
+void hc__handle_link(hc_handle **list, hc_handle *handle) {
+    handle->next = *list;
+    handle->link = list;
+    if (handle->next)
+        handle->next->link = &handle->next;
+    *list = handle;
+}
+
+void hc__handle_unlink(hc_handle *handle) {
+    *handle->link = handle->next;
+    if (handle->next)
+        handle->next->link = handle->link;
+}
+
 /* Pairs with the sleeper in hc_loop_wait(): it counts itself, then reads the epoch's news (done, driving); here the
  * news is written, then the count is read. Sequentially consistent, so one of the two sees the other. */
 void hc__wake_waiters(hc_loop *loop) {

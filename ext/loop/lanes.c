@@ -64,6 +64,8 @@ static void drop_batches(hc_loop *loop, hc__lane *lane) {
 }
 
 void hc__lane_remove(hc_loop *loop, hc__lane *lane) {
+    if (lane->running)
+        lane->data->ops->abandon(lane->data);
     drop_batches(loop, lane);
     while (lane->spare) {
         hc__run *next = lane->spare->next;

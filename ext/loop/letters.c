@@ -25,20 +25,8 @@ hc_handle *hc_handle_of_letter(uint32_t set, const hc_letter *letter) {
     return handle;
 }
 
-/* ---- the list of those in flight ------------------------------------------------------------------- */
-
-static void link_letter(hc_loop *loop, hc_handle *handle) {
-    handle->next = loop->letters;
-    handle->link = &loop->letters;
-    if (handle->next)
-        handle->next->link = &handle->next;
-    loop->letters = handle;
-}
-
 static void finish(hc_loop *loop, hc_handle *handle, int status, const char *text) {
-    *handle->link = handle->next;
-    if (handle->next)
-        handle->next->link = handle->link;
+    hc__handle_unlink(handle);
     hc__handle_finish(loop, handle, status, text);
 }
 
@@ -50,7 +38,7 @@ void hc__letter_take(hc_loop *loop, hc_handle *handle) {
     hc_count(&loop->counters.letters, 1);
     hc_count(&loop->counters.letter_bytes, handle->bytes);
     hc__trace_handle(loop, HC_TRACE_ENQUEUE, handle, 0);
-    link_letter(loop, handle);
+    hc__handle_link(&loop->letters, handle);
     if (status != HC_OK) {
         finish(loop, handle, HC_BROKEN, loop->broken_text);
         return;

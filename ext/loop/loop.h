@@ -49,7 +49,7 @@ struct hc_handle {
 
     /* the loop's own */
     hc_handle *next;
-    hc_handle **link;           /* LETTER: what points here in the list of those in flight */
+    hc_handle **link;           /* what points here in the list of those in flight */
     atomic_ullong waited_since; /* LETTER: ns, when a caller began to wait; 0: not yet */
     uint8_t warnings, asked;    /* LETTER: reports of a long wait; its peer was asked for a sign of life */
     atomic_int refs;

@@ -29,6 +29,7 @@ static void perform_complete(hc_loop *loop, const hc_action *action) {
     hc_handle *handle = (hc_handle *)(uintptr_t)action->ticket;
     handle->position = action->position;
     handle->value = action->value;
+    hc__handle_unlink(handle);
     hc__handle_finish(loop, handle, action->status, action->text);
 }
 
@@ -80,6 +81,11 @@ static void perform_before_all(hc_loop *loop, const hc_action *action) {
 
 static void break_sets(hc_loop *loop, const hc_action *action) {
     hc__letters_break(loop, action->status, action->text);
+    while (loop->requests) { /* the engine had no memory to say so */
+        hc_handle *handle = loop->requests;
+        hc__handle_unlink(handle);
+        hc__handle_finish(loop, handle, action->status, action->text);
+    }
     for (uint32_t i = 0; i < loop->nlanes; i++)
         if (loop->lanes[i].used)
             hc__lane_stopped(loop, &loop->lanes[i], action->status, action->text);

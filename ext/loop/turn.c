@@ -19,9 +19,12 @@ static void take_request(hc_loop *loop, hc_handle *handle) {
                       .ticket = handle->request.ticket};
     hc_count(&loop->counters.requests, 1);
     hc__trace_handle(loop, HC_TRACE_ENQUEUE, handle, 0);
+    hc__handle_link(&loop->requests, handle); /* before the step, which may end it */
     int status = hc__loop_step(loop, &event);
-    if (status < 0)
+    if (status < 0) {
+        hc__handle_unlink(handle);
         hc__handle_finish(loop, handle, status, "the process set is not known here");
+    }
 }
 
 static void take_stop(hc_loop *loop, hc_handle *handle) {

@@ -150,13 +150,38 @@ static int push_net(control *control, edge *e) {
     if (e->frame == NULL)
         return HC_NO_MEMORY;
     memcpy(e->frame, e->out.data + e->out.from, n);
-    e->out.from += n;
     int status = net->ops->isend(net, e->peer, HC_TAG_CONTROL, e->frame, n, &e->sending);
-    return status < 0 ? status : HC_MOVED;
+    if (status < 0)
+        return status; /* what has not left stays, and comes before the words about this */
+    e->out.from += n;
+    return HC_MOVED;
 }
 
 static int push(control *control, edge *e) {
     return e->local >= 0 ? push_ring(control, e) : push_net(control, e);
+}
+
+/* Behind what waits already: all of it or nothing. */
+static int queue(edge *e, const void *bytes, size_t nbytes) {
+    uint64_t length = nbytes;
+    if (stream_room(&e->out, sizeof length + nbytes) == NULL)
+        return HC_NO_MEMORY;
+    stream_add(&e->out, &length, sizeof length);
+    stream_add(&e->out, bytes, nbytes);
+    return HC_OK;
+}
+
+/* Straight into the ring, if nothing waits and there is room: needs no memory, as who fails for want of it needs. */
+static int write_ring(control *control, const edge *e, const void *bytes, size_t nbytes) {
+    uint64_t length = nbytes;
+    size_t room = hc__home_ring_room(control->home);
+    hc__ring *ring = hc__home_ring(control->home, hc__home_rank(control->home), e->local);
+    if (filled(&e->out) > 0 || room - hc__ring_filled(ring) < sizeof length + nbytes)
+        return 0;
+    hc__ring_write(ring, room, &length, sizeof length);
+    hc__ring_write(ring, room, bytes, nbytes);
+    hc__home_mark_dirty(control->home, e->local);
+    return 1;
 }
 
 static int control_send(hc_control *base, int32_t peer, const void *bytes, size_t nbytes) {
@@ -168,11 +193,10 @@ static int control_send(hc_control *base, int32_t peer, const void *bytes, size_
         return HC_NO_MEMORY;
     if (e->local < 0 && control->net == NULL)
         return HC_INVALID;
-    uint64_t length = nbytes;
-    if (stream_room(&e->out, sizeof length + nbytes) == NULL)
-        return HC_NO_MEMORY; /* all of it or nothing */
-    stream_add(&e->out, &length, sizeof length);
-    stream_add(&e->out, bytes, nbytes);
+    int sent = e->local >= 0 && write_ring(control, e, bytes, nbytes);
+    int status = sent ? HC_OK : queue(e, bytes, nbytes);
+    if (status < 0)
+        return status;
     hc_count(e->local >= 0 ? &base->local_messages : &base->net_messages, 1);
     hc_count(e->local >= 0 ? &base->local_bytes : &base->net_bytes, nbytes);
     if (!e->is_out) {
@@ -181,7 +205,7 @@ static int control_send(hc_control *base, int32_t peer, const void *bytes, size_
         e->next_out = control->out;
         control->out = e;
     }
-    int status = push(control, e);
+    status = sent ? HC_OK : push(control, e);
     return status < 0 ? status : HC_OK;
 }
 

@@ -78,12 +78,32 @@ static int test(hc_data *data) {
     return h->late < 0 ? h->late : HC_DONE;
 }
 
+static int is_stuck(const hc__hierarchy *h) {
+    int stuck = h->broadcast.sends.stuck || h->gather.bundle.stuck || h->alltoall.bundle.stuck;
+    for (int32_t i = 0; i < h->pipeline.nlanes; i++)
+        stuck |= h->pipeline.lanes[i].bundle.stuck;
+    return stuck;
+}
+
+/* Results that were on their way and that nobody will ask for; what the net may still write to is better lost. */
+static void drop_results(hc__hierarchy *h) {
+    for (int32_t i = 0; h->batch && !is_stuck(h) && i < h->batch->npieces; i++) {
+        hc_piece *piece = &h->batch->pieces[i];
+        if (!piece->out_owned)
+            continue;
+        hc_result_free(piece->out);
+        piece->out = NULL;
+        piece->out_owned = 0;
+    }
+}
+
 static void abandon(hc_data *data) {
     hc__hierarchy *h = (hc__hierarchy *)data;
     hc__pipeline_abandon(h);
     hc__broadcast_abandon(h);
     hc__bundle_cancel(&h->gather.bundle);
     hc__bundle_cancel(&h->alltoall.bundle);
+    drop_results(h);
     h->batch = NULL;
 }
 

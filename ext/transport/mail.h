@@ -19,7 +19,7 @@ struct hc_letter {
     uint8_t receives;
     uint32_t set, tag; /* set: hc_set_wire() */
     int32_t peer;      /* World rank; of a receive also HC_ANY_PEER, and then the sender's */
-    void *data;   /* a send reads it, a receive writes it */
+    void *data;        /* a send reads it, a receive writes it */
     uint64_t bytes;
     void *owner; /* the poster's own */
 

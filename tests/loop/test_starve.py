@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory runs out at every allocation of loop, transports and engine in turn: no crash, no hang, every handle ends."""
+
+from collections.abc import Callable
+from glob import glob
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+LIBRARY = sorted(
+    f
+    for room in ("core", "transport", "loop")
+    for f in glob(f"ext/{room}/*.c", root_dir=ROOT)
+    if not f.endswith("/mpi.c")
+)
+ALLOCATORS = ("malloc", "calloc", "realloc", "aligned_alloc", "posix_memalign", "strdup")
+
+
+@pytest.fixture(scope="module")
+def starve(build_c: Callable[..., Path]) -> Path:
+    wraps = tuple(f"-Wl,--wrap={name}" for name in ALLOCATORS)
+    return build_c("tests/loop/starve.c", *LIBRARY, flags=wraps)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("stride", [pytest.param(1, marks=pytest.mark.slow), 11])
+@pytest.mark.parametrize("goes_on", ["once", "on"])
+@pytest.mark.parametrize(("ranks", "nodes"), [(3, 1), (3, 2)])
+def test_every_handle_ends(
+    starve: Path, run_c: Callable[..., str], ranks: int, nodes: int, goes_on: str, stride: int
+) -> None:
+    """`once`: one allocation fails; `on`: it and all that follow it on that rank."""
+    assert "allocations failed" in run_c(starve, ranks, nodes, goes_on, stride, timeout=280)
