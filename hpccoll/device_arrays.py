@@ -69,11 +69,11 @@ class Library(Protocol):
 
 def library_of(x: Any) -> Library | None:
     """The library of an array in device memory; None: `x` is something else."""
-    module = type(x).__module__.partition(".")[0]
-    if module == "torch":
-        return torch_library() if getattr(x, "is_cuda", False) else None
-    if module == "cupy":
-        return _cupy() if hasattr(x, "data") else None
+    torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
+    if torch is not None and isinstance(x, torch.Tensor):
+        return torch_library() if x.is_cuda else None
+    if cupy is not None and isinstance(x, cupy.ndarray):
+        return _cupy()
     if hasattr(x, "__cuda_array_interface__"):
         return _INTERFACE
     if hasattr(x, "__dlpack_device__") and x.__dlpack_device__()[0] in _DEVICES:

@@ -18,6 +18,7 @@ from libc.stdint cimport uint16_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
+import sys
 import time
 
 import numpy as np

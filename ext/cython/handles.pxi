@@ -78,6 +78,7 @@ cdef class Handle:
     cdef int go_on(self, bint host, object limit) except -1:
         """Let the caller's stream, or the host until `limit`, wait for what was launched."""
         stream = self.loan.stream()
+        self.set.say_device()
         if stream is not None:
             self.loan.go_on(stream)
         if stream is None or host:

@@ -119,6 +119,7 @@ cdef class Loop:
     cdef object settings
     cdef list nccl_files
     cdef int device_number
+    cdef bint said_device
     cdef readonly Device device  # opened with the first array in device memory, or as a knob says
     cdef hc_device *device_c     # the same, where the data planes look
 

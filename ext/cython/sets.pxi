@@ -13,6 +13,7 @@ cdef class Set:
     cdef readonly bint closed
     cdef unsigned long unnamed_thread
     cdef int unnamed_open, unnamed_next
+    cdef const hc_data *data  # the loop's, while the set lives
     cdef uint64_t waited     # largest position in the log of what the program has waited for
 
     def __init__(self, Loop loop, int number, int generation, tuple members, Segment segment):
@@ -52,6 +53,7 @@ cdef class Set:
             node = self.make_node(segment)
             data = self.make_data(members, nodes, node)
             self.add(&place, data, node)
+            self.data = data
         finally:
             hc_tree_index_free(index)
             free(members)
@@ -221,6 +223,15 @@ cdef class Set:
             hc_handle_release(h)
             raise
         h.ready, h.finished = handle.loan.ready, handle.loan.finished
+        return 0
+
+    cdef int say_device(self) except -1:
+        """Once: how arrays in device memory are moved. No choice is silent."""
+        if not self.loop.said_device:
+            self.loop.said_device = True
+            if self.loop.rank == 0 and self.loop.settings.verbose and not self.closed and not self.loop.closed:
+                facts = hc_device_data_facts(self.data).decode()
+                print(f"hpccoll: arrays in device memory: {facts}", file=sys.stderr, flush=True)
         return 0
 
     # ---- the operations --------------------------------------------------------------------------

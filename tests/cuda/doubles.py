@@ -272,6 +272,6 @@ def install_torch() -> None:
         return Tensor(seen, seen.address, seen.shape, TORCH_DTYPES[array.dtype.name])
 
     sys.modules["torch"] = types.SimpleNamespace(  # type: ignore[assignment]
-        strided="strided", empty=empty, from_dlpack=from_dlpack,
+        Tensor=Tensor, strided="strided", empty=empty, from_dlpack=from_dlpack,
         cuda=types.SimpleNamespace(current_stream=lambda device: current.stream), **TORCH_DTYPES,
     )  # fmt: skip

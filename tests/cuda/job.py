@@ -247,6 +247,13 @@ def sets(world):
     half.shutdown()
 
 
+def own_device(world):
+    """HPCCOLL_DEVICE=local: each rank of a machine has another device."""
+    doubles.use_device(world.rank)
+    assert world.base.loop.device.number == world.rank
+    same(hpccoll.allreduce(Plain(np.ones(3, np.float32), Stream())), np.full(3, world.size, np.float32))
+
+
 def broken(world):
     """A device that fails is an error of the next operation, on every rank."""
     x = to_cupy(np.ones(9, np.float32))

@@ -2,34 +2,35 @@
 """Whole jobs whose arrays lie in device memory, in orders of execution that punish who does not wait."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from hpccoll.checks import gpus
+from hpccoll.checks.finding import ERROR, Card, Job
+
 pytestmark = pytest.mark.timeout(120)
 JOB = Path(__file__).parent / "job.py"
 
 
-def job(fake: Path, ranks: int, nodes: int, *programs: str, fails: bool = False, **environment: str) -> str:
+def job(
+    fake: Path,
+    ranks: int,
+    nodes: int,
+    *programs: str,
+    fails: bool = False,
+    file: Path = JOB,
+    **environment: str,
+) -> str:
     """Run programs of job.py; what the ranks said."""
-    launch = [
-        sys.executable,
-        "-m",
-        "hpccoll",
-        "run",
-        "-np",
-        str(ranks),
-        "--nodes",
-        str(nodes),
-        "--timeout",
-        "60",
-    ]
-    command = [*launch, sys.executable] if ranks > 1 else [sys.executable]
+    launch = f"-m hpccoll run -np {ranks} --nodes {nodes} --timeout 60".split() if ranks > 1 else []
+    command = [sys.executable, *launch, *[sys.executable] * (ranks > 1)]
     own = {"HPCCOLL_CUDA_LIBRARY": str(fake), "FAKE_CUDA_DEVICES": "2", "HPCCOLL_DEVICE_MODE": "staged"}
     done = subprocess.run(
-        [*command, str(JOB), *programs],
+        [*command, str(file), *programs],
         env={**os.environ, **own, **environment}, text=True, capture_output=True, timeout=100,
     )  # fmt: skip
     assert (done.returncode != 0) == fails, done.stdout + done.stderr
@@ -76,3 +77,45 @@ def test_a_job_on_the_host_opens_no_driver(tmp_path: Path) -> None:
         [sys.executable, "-P", "-c", code], text=True, capture_output=True, timeout=60, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(("ranks", "order"), [(1, "lazy"), (2, "3")])
+def test_the_seams_of_pytorch(fake_cuda: Path, ranks: int, order: str) -> None:
+    job(fake_cuda, ranks, 1, file=JOB.with_name("torch_job.py"), FAKE_CUDA_ORDER=order)
+
+
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        (
+            {"FAKE_CUDA_DEVICES": "1"},
+            "ranks 0-1 on .* use the same GPU .0000:4a:00.0. of 1: .* One rank a GPU: ",
+        ),
+        (
+            {"FAKE_CUDA_FAIL": "cuInit:100:2"},
+            "rank 0 on .* has no GPU to use .*no CUDA-capable device is detected",
+        ),
+        ({"HPCCOLL_DEVICE": "2"}, "rank 1 on .* has no GPU to use .there is no GPU 2: this process sees 2"),
+    ],
+)
+def test_a_start_that_cannot_work_is_refused(fake_cuda: Path, environment: dict[str, str], said: str) -> None:
+    knobs = {"HPCCOLL_DEVICE": "local", "HPCCOLL_DEVICE_MODE": "auto", **environment}
+    assert re.search(
+        f"StartError: the World was not made: .*{said}", job(fake_cuda, 2, 1, fails=True, **knobs)
+    )
+
+
+def test_local_gives_each_rank_its_own(fake_cuda: Path) -> None:
+    """Also where one machine acts as two nodes."""
+    job(fake_cuda, 2, 2, "own_device", HPCCOLL_DEVICE="local")
+
+
+def test_different_versions_of_nccl_are_an_error() -> None:
+    facts = {"named": True, "staged": False, "number": 0, "count": 1, "sharing": []}
+    cards = [
+        Card(rank, f"h{rank}", str(rank), {gpus.NAME: facts | {"pci": "0000:4a:00.0", "nccl": version}})
+        for rank, version in enumerate((22809, 22809, 23004))
+    ]
+    (finding,) = gpus.judge(Job(cards))
+    assert finding.severity == ERROR
+    assert finding.seen == "NCCL 2.28.9 on ranks 0-1; NCCL 2.30.4 on rank 2"
