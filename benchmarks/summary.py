@@ -94,7 +94,11 @@ def measured(row: Row) -> str | None:
 
 def less(result: dict[str, Any], results: list[dict[str, Any]], way: str) -> dict[str, Any]:
     """The result without the time that its library takes for `way`, if one is named."""
-    same = [r for r in results if (r["library"], r["label"], r["way"]) == (result["library"], result["label"], way)]
+    same = [
+        r
+        for r in results
+        if (r["library"], r["label"], r["way"]) == (result["library"], result["label"], way)
+    ]
     return result | {"median": result["median"] - same[0]["median"]} if same else result
 
 

@@ -9,6 +9,7 @@
 from importlib import metadata as _metadata
 
 from hpccoll import compression, config, errors
+from hpccoll._core import DeviceArray
 from hpccoll.collectives import (
     ANY_SOURCE,
     AVERAGE,
@@ -103,8 +104,8 @@ def cross_size() -> int:
 
 __all__ = [
     "ANY_SOURCE", "AVERAGE", "BAND", "BOR", "BXOR", "LAND", "LOR", "LXOR", "MAX", "MIN", "PRODUCT", "SUM",
-    "BrokenWorldError", "DuplicateNameError", "ForkedError", "Handle", "HpccollError", "InvalidArgumentError",
-    "MismatchError", "OutOfMemoryError", "PeerLost", "ProtocolError", "RecoverableError", "Reduction",
+    "BrokenWorldError", "DeviceArray", "DuplicateNameError", "ForkedError", "Handle", "HpccollError",
+    "InvalidArgumentError", "MismatchError", "OutOfMemoryError", "PeerLost", "ProtocolError", "RecoverableError", "Reduction",
     "ResultSizeError", "RootJoinedError", "ShutDownError", "StallError", "StartError", "TransportError",
     "UnsupportedError", "World",
     "allgather", "allgather_async", "allgather_object", "allreduce", "allreduce_async", "alltoall", "alltoall_async",

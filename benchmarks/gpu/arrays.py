@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Are arrays of CuPy and PyTorch moved right on a real card: every operation and type, in order with their streams?
+
+python benchmarks/gpu/arrays.py              1 rank, then 2 and 4 on one or two nodes (several on one card: see below)
+python benchmarks/gpu/arrays.py --ranks 1 --library torch --mode staged
+
+Values are compared with NumPy's. Several ranks on one card are for correctness only: they take turns, and NCCL must be
+told that it is meant (NCCL_MULTI_RANK_GPU_ENABLE from 2.30 on, a NCCL_HOSTID for each rank before).
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+
+import hpccoll
+from hpccoll import _core
+
+SHARED = {
+    "NCCL_MULTI_RANK_GPU_ENABLE": "1", "NCCL_NVLS_ENABLE": "0", "NCCL_MNNVL_ENABLE": "0", "NCCL_MAX_CTAS": "1",
+    "NCCL_IB_DISABLE": "1", "NCCL_SOCKET_IFNAME": "lo", "NCCL_RAS_ENABLE": "0", "NCCL_PROTO": "Simple",
+    "NCCL_ALGO": "Ring",
+}  # fmt: skip
+LAYOUTS = ((1, 1), (2, 1), (2, 2), (4, 2))
+"""Ranks and nodes."""
+Values = np.ndarray[Any, Any]
+
+
+class Cupy:
+    """What this program uses of CuPy."""
+
+    def __init__(self) -> None:
+        self.cupy = importlib.import_module("cupy")
+        self.dtypes = [name for name in _core.DTYPES if name != "bfloat16"]
+
+    def put(self, x: Values) -> Any:
+        return self.cupy.asarray(x)
+
+    def get(self, x: Any) -> Values:
+        result: Values = self.cupy.asnumpy(x)
+        return result
+
+    def stream(self) -> AbstractContextManager[Any]:
+        stream: AbstractContextManager[Any] = self.cupy.cuda.Stream(non_blocking=True)
+        return stream
+
+    def busy(self) -> None:
+        """Give the current stream some milliseconds of work."""
+        x = self.cupy.ones((4096, 4096), self.cupy.float32)
+        for _ in range(8):
+            x = x @ x * self.cupy.float32(1e-4)
+
+    def is_own(self, x: Any) -> bool:
+        return isinstance(x, self.cupy.ndarray)
+
+
+class Torch:
+    """What this program uses of PyTorch."""
+
+    def __init__(self) -> None:
+        self.torch = importlib.import_module("torch")
+        if not self.torch.cuda.is_available():
+            raise ImportError("this PyTorch finds no GPU")
+        unsigned = ("uint16", "uint32", "uint64")
+        self.dtypes = [name for name in _core.DTYPES if name not in unsigned]
+
+    def put(self, x: Values) -> Any:
+        if x.dtype.name == "bfloat16":
+            return self.torch.from_numpy(x.astype(np.float32)).cuda().bfloat16()
+        return self.torch.from_numpy(x).cuda()
+
+    def get(self, x: Any) -> Values:
+        if x.dtype is self.torch.bfloat16:
+            import ml_dtypes
+
+            narrow: Values = x.float().cpu().numpy().astype(ml_dtypes.bfloat16)
+            return narrow
+        result: Values = x.cpu().numpy()
+        return result
+
+    def stream(self) -> AbstractContextManager[Any]:
+        stream: AbstractContextManager[Any] = self.torch.cuda.stream(self.torch.cuda.Stream())
+        return stream
+
+    def busy(self) -> None:
+        x = self.torch.ones((4096, 4096), device="cuda")
+        for _ in range(8):
+            x = x @ x * 1e-4
+
+    def is_own(self, x: Any) -> bool:
+        return isinstance(x, self.torch.Tensor)
+
+
+Library = Cupy | Torch
+
+
+# ---- one rank's part ---------------------------------------------------------------------------------
+
+
+def numpy_dtype(name: str) -> np.dtype[Any]:
+    if name == "bfloat16":
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(name)
+
+
+def brought(dtype: np.dtype[Any], rank: int, shape: tuple[int, ...]) -> Values:
+    """What a rank brings: small whole numbers, so that sums are exact in any order."""
+    rng = np.random.default_rng([rank, *shape])
+    whole = rng.integers(0 if dtype.kind in "bu" else -2, 3, shape)
+    return np.asarray(whole + 1j * rng.integers(-2, 3, shape) if dtype.kind == "c" else whole).astype(dtype)
+
+
+def reduced(op: hpccoll.Reduction, parts: list[Values]) -> Values:
+    """The reduction as docs/reductions.md defines it, of values for which the order does not matter."""
+    total: Values = parts[0] != 0 if op.name[0] == "L" else parts[0]
+    for part in parts[1:]:
+        total = FUNCTIONS[op.name](total, part)
+    if op is hpccoll.AVERAGE:
+        total = np.trunc(total / len(parts)) if parts[0].dtype.kind in "iu" else total / len(parts)
+    return np.asarray(total).astype(parts[0].dtype)
+
+
+FUNCTIONS: dict[str, Callable[..., Values]] = {
+    "SUM": np.add, "AVERAGE": np.add, "MIN": np.minimum, "MAX": np.maximum, "PRODUCT": np.multiply,
+    "BAND": np.bitwise_and, "BOR": np.bitwise_or, "BXOR": np.bitwise_xor, "LAND": np.logical_and,
+    "LOR": np.logical_or, "LXOR": np.logical_xor,
+}  # fmt: skip
+
+
+def check(library: Library, what: str, got: Any, want: Values) -> None:
+    assert library.is_own(got), f"{what}: a {type(got)} came back"
+    values = library.get(got)
+    assert values.dtype == want.dtype, (what, values.dtype, want.dtype)
+    assert values.shape == want.shape, (what, values.shape, want.shape)
+    wide = np.complex128 if want.dtype.kind == "c" else np.float64
+    narrow = want.dtype.itemsize == 2 and want.dtype.kind not in "iu"
+    tolerance = 2e-2 if narrow else 1e-6 if want.dtype.kind in "fc" else 0
+    np.testing.assert_allclose(values.astype(wide), want.astype(wide), tolerance, tolerance, err_msg=what)
+
+
+def operations(library: Library, world: hpccoll.World) -> Iterator[str]:
+    """Every operation, type and reduction."""
+    p, r = world.size, world.rank
+    for name in library.dtypes:
+        dtype, code = numpy_dtype(name), _core.DTYPES.index(name)
+        for elements in (37, 300_001):
+            parts = [brought(dtype, q, (elements,)) for q in range(p)]
+            for op in hpccoll.Reduction:
+                if _core.reduction_defined(int(op), code):
+                    what = f"allreduce {op.name} of {elements} {name}"
+                    check(library, what, hpccoll.allreduce(library.put(parts[r]), op), reduced(op, parts))
+                    yield what
+        rows = [brought(dtype, q, (1000 * q + 3, 5)) for q in range(p)]
+        check(library, f"allgather of {name}", hpccoll.allgather(library.put(rows[r])), np.concatenate(rows))
+        got = hpccoll.broadcast(library.put(brought(dtype, r, (999,))), p - 1)
+        check(library, f"broadcast of {name}", got, brought(dtype, p - 1, (999,)))
+        sent = [brought(dtype, q, (300 * p, 2)) for q in range(p)]
+        got, _ = hpccoll.alltoall(library.put(sent[r]))
+        check(library, f"alltoall of {name}", got, np.concatenate([x[300 * r : 300 * r + 300] for x in sent]))
+        total, share = reduced(hpccoll.SUM, sent), 300
+        got = hpccoll.reducescatter(library.put(sent[r]))
+        check(library, f"reducescatter of {name}", got, total[share * r : share * (r + 1)])
+        yield from (
+            f"{operation} of {name}" for operation in ("allgather", "broadcast", "alltoall", "reducescatter")
+        )
+
+
+def order(library: Library, world: hpccoll.World) -> Iterator[str]:
+    """Late values, overwriting right behind the wait, other streams, dropped arrays, groups."""
+    p, r = world.size, world.rank
+    for n in range(20):
+        with library.stream():
+            x = library.put(np.zeros(100_000, np.float32))
+            library.busy()
+            x += float(r + n)
+            handle = hpccoll.allreduce_async(x, name="order", out=x)
+            library.busy()
+            handle.wait()
+            x += 1
+            check(library, "order", x, np.full(100_000, p * n + p * (p - 1) / 2 + 1, np.float32))
+    yield "late values, and what follows the wait"
+    with library.stream():
+        handle = hpccoll.allreduce_async(library.put(np.ones(100_000, np.float32)), name="other")
+    with library.stream():
+        check(library, "another stream", handle.wait() * 1, np.full(100_000, p, np.float32))
+    yield "a wait in another stream"
+    handles = [
+        hpccoll.allreduce_async(library.put(np.full(5000, n, np.float32)), name=f"d{n}") for n in range(50)
+    ]
+    for n, handle in enumerate(handles):
+        check(library, "dropped inputs", handle.wait(host=n % 2 == 0), np.full(5000, n * p, np.float32))
+    yield "inputs that nobody holds"
+    group = [library.put(np.full(n + 1, n, np.float32)) for n in range(161)]
+    for n, result in enumerate(hpccoll.allreduce(group)):
+        check(library, "group", result, np.full(n + 1, n * p, np.float32))
+    yield "a group of 161"
+
+
+def overhead(library: Library) -> float:
+    """Microseconds from the call to the values, of a small array that was met before."""
+    x, times = library.put(np.ones(8, np.float32)), []
+    for _ in range(2000):
+        began = time.perf_counter()
+        hpccoll.allreduce_async(x, hpccoll.MAX, name="small", out=x).wait(host=True)
+        times.append(time.perf_counter() - began)
+    return sorted(times)[1000] * 1e6
+
+
+def one_rank(name: str) -> None:
+    library: Library = Cupy() if name == "cupy" else Torch()
+    world = hpccoll.init()
+    done = [*operations(library, world), *order(library, world)]
+    small = overhead(library)
+    if world.rank == 0:
+        print(
+            json.dumps(
+                {"library": name, "ranks": world.size, "checked": len(done), "small us": round(small, 1)}
+            )
+        )
+    hpccoll.shutdown()
+
+
+# ---- the layouts -------------------------------------------------------------------------------------
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--library", choices=("cupy", "torch"), action="append")
+    parser.add_argument("--mode", choices=_core.DEVICE_MODES, action="append", help="HPCCOLL_DEVICE_MODE")
+    parser.add_argument("--ranks", type=int, action="append")
+    parser.add_argument("--rank-of", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.rank_of:
+        one_rank(options.rank_of)
+        return 0
+    failed = 0
+    for ranks, nodes in LAYOUTS:
+        if options.ranks and ranks not in options.ranks:
+            continue
+        for library in options.library or ("cupy", "torch"):
+            for mode in options.mode or ("staged", "auto"):
+                failed += run(ranks, nodes, library, mode)
+    return failed
+
+
+def run(ranks: int, nodes: int, library: str, mode: str) -> int:
+    """One job; 1 if it failed."""
+    launch = f"-m hpccoll run -np {ranks} --nodes {nodes} --timeout 300".split()
+    own = {"HPCCOLL_DEVICE_MODE": mode, **(SHARED if ranks > 1 else {})}
+    print(f"### {ranks} ranks, {nodes} nodes, {library}, {mode}", flush=True)
+    command = [sys.executable, *launch, sys.executable, __file__, "--rank-of", library]
+    return int(subprocess.run(command, env={**os.environ, **own}, check=False).returncode != 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
