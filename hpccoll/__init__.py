@@ -105,8 +105,8 @@ def cross_size() -> int:
 __all__ = [
     "ANY_SOURCE", "AVERAGE", "BAND", "BOR", "BXOR", "LAND", "LOR", "LXOR", "MAX", "MIN", "PRODUCT", "SUM",
     "BrokenWorldError", "DeviceArray", "DuplicateNameError", "ForkedError", "Handle", "HpccollError",
-    "InvalidArgumentError", "MismatchError", "OutOfMemoryError", "PeerLost", "ProtocolError", "RecoverableError", "Reduction",
-    "ResultSizeError", "RootJoinedError", "ShutDownError", "StallError", "StartError", "TransportError",
+    "InvalidArgumentError", "MismatchError", "OutOfMemoryError", "PeerLost", "ProtocolError", "RecoverableError",
+    "Reduction", "ResultSizeError", "RootJoinedError", "ShutDownError", "StallError", "StartError", "TransportError",
     "UnsupportedError", "World",
     "allgather", "allgather_async", "allgather_object", "allreduce", "allreduce_async", "alltoall", "alltoall_async",
     "barrier", "barrier_async", "broadcast", "broadcast_async", "broadcast_object", "compression", "config",

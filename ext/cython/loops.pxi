@@ -306,7 +306,7 @@ cdef class Loop:
 
     cdef int open_device_at(self, int number, size_t address) except -1:
         cdef Device device
-        if self.closed or self.forked:
+        if self.closed:
             raise errors.ShutDownError("the World has been shut down")
         if self.settings.device == "none":
             raise errors.UnsupportedError("arrays in device memory were switched off (HPCCOLL_DEVICE=none)")
@@ -319,6 +319,8 @@ cdef class Loop:
 
     cdef Buffer lend(self, object library, object x):
         """Describe an array in device memory, on the World's device: the first array's, unless a knob says which."""
+        if self.forked:
+            raise error_of(-11, "")
         if self.device is None:
             self.open_device_at(library.device(x), library.address(x))
         cdef Buffer buffer = Buffer.lent(library.lend(x, <size_t>self.device.inlet))

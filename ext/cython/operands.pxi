@@ -206,10 +206,15 @@ cdef object new_on_device(Loop loop, Buffer like, const Operand *shape, Operand 
     """A fresh array of the library of `like`, or a DeviceArray."""
     if like.library is None:
         raise errors.InvalidArgumentError("a Buffer needs an out")
+    cdef Buffer buffer
     result = like.library.empty(like.owner, shape_of(shape))
-    if result is None:
-        result = loop.device.new_array(like.o.dtype, shape_of(shape))
-    return read_device(loop, result, o)
+    if result is not None:
+        return read_device(loop, result, o)
+    result = loop.device.new_array(like.o.dtype, shape_of(shape))
+    buffer = Buffer(result.address, like.o.dtype, result.shape, result)
+    buffer.o.memory, buffer.library, buffer.device = HC_MEMORY_CUDA, like.library, loop.device.number
+    o[0] = buffer.o
+    return buffer
 
 
 cdef object read_target(Loop loop, object out, Operand *o, list copies):

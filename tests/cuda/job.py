@@ -6,6 +6,7 @@ Results are compared with NumPy's. Every program reads and overwrites in the str
 
 import asyncio
 import gc
+import os
 import sys
 import time
 
@@ -99,6 +100,10 @@ def libraries(world):
     assert type(tensor) is doubles.Tensor
     same(tensor, np.concatenate(parts))
     narrow = [part.astype(ml_dtypes.bfloat16) for part in parts]
+    result = hpccoll.allreduce(doubles.ByDlpack(narrow[world.rank], stream))
+    assert type(result) is hpccoll.DeviceArray
+    assert not hasattr(result, "__cuda_array_interface__")
+    same(hpccoll.allreduce(result), sum(narrow) * np.dtype(ml_dtypes.bfloat16).type(world.size))
     same(hpccoll.allgather(to_torch(narrow[world.rank])), np.concatenate(narrow))
     array = hpccoll.allreduce(to_cupy(mine, step=2))
     assert type(array) is doubles.CupyArray
@@ -252,6 +257,19 @@ def own_device(world):
     doubles.use_device(world.rank)
     assert world.base.loop.device.number == world.rank
     same(hpccoll.allreduce(Plain(np.ones(3, np.float32), Stream())), np.full(3, world.size, np.float32))
+
+
+def forked(world):
+    """A child neither uses nor frees what is its parent's."""
+    handle = hpccoll.allreduce_async(to_cupy(np.ones(3, np.float32)))
+    child = os.fork()
+    if child == 0:
+        raises(hpccoll.ForkedError, "fork()", hpccoll.allreduce, to_cupy(np.ones(3, np.float32)))
+        del handle
+        gc.collect()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    same(handle.wait(), np.full(3, world.size, np.float32))
 
 
 def broken(world):

@@ -48,7 +48,7 @@ def test_every_operation_and_type(fake_cuda: Path, ranks: int, nodes: int, order
 def test_types_streams_handles(fake_cuda: Path, ranks: int, nodes: int, order: str) -> None:
     job(
         fake_cuda, ranks, nodes, "libraries", "groups", "asynchronous", "in_place_in_order", "sets", "joined",
-        FAKE_CUDA_ORDER=order,
+        "forked", FAKE_CUDA_ORDER=order, HPCCOLL_DEBUG=str(ranks % 2),
     )  # fmt: skip
 
 
