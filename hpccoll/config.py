@@ -153,7 +153,8 @@ class Config:
         True, "look at the start for what will be slow or fail (binding, threads, shared memory, names)"
     )
     trust_mpi: bool = _knob(
-        False, "take MPI's word where launcher and MPI, or two ranks' MPI libraries, disagree"
+        False,
+        "take MPI's word where launcher and MPI, or two ranks' MPI libraries, disagree; start it where it should fail",
     )
     timeline: str = _knob(
         "",

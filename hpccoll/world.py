@@ -12,11 +12,13 @@ import weakref
 from collections.abc import Callable, Iterable
 from functools import partial, reduce
 from operator import and_
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
 from hpccoll import _core, bootstrap, config, detect, errors
+from hpccoll.detect import pmix
 from hpccoll.observe import timeline
 
 __all__ = ["World", "current", "init", "is_initialized", "shutdown"]
@@ -239,7 +241,7 @@ def _agreed(exchange: Exchange, action: Callable[[], Any]) -> Any:
 def _meeting(comm: Any, settings: config.Config) -> Any:
     if comm is not None:
         return bootstrap.MpiMeeting(comm, settings.start_timeout)
-    _say_slurm_risk()
+    _check_slurm_pmix(settings)
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
@@ -267,16 +269,22 @@ def _compare_launch(meeting: Any, settings: config.Config) -> None:
         raise errors.StartError(f"the World was not made: {text}")
 
 
-def _say_slurm_risk() -> None:
-    """MPI_Init may end the process: what is known to go wrong is said before mpi4py starts MPI."""
+def _check_slurm_pmix(settings: config.Config) -> None:
+    """MPI_Init may end the process: what is known to go wrong is found out before mpi4py starts MPI."""
     environment = config.environment()
-    if "SLURM_MPI_TYPE" in environment and "mpi4py.MPI" not in sys.modules:
-        with contextlib.suppress(ImportError):
-            from hpccoll import _mpi
-
-            risk = detect.slurm_pmix_risk(environment, _mpi.library_version())
-            if risk and environment.get("SLURM_PROCID") == "0":
-                print(f"hpccoll: {risk}", file=sys.stderr, flush=True)
+    if "SLURM_MPI_TYPE" not in environment or "mpi4py.MPI" in sys.modules or settings.trust_mpi:
+        return
+    try:
+        from hpccoll import _mpi
+    except ImportError:
+        return
+    risk = detect.slurm_pmix_risk(environment, _mpi.library_version())
+    client = pmix.library_in(Path("/proc/self/maps").read_text()) if risk else ""
+    knows = pmix.knows_local_size(client) if client else None
+    if risk and knows is None and environment.get("SLURM_PROCID") == "0":
+        print(f"hpccoll: {risk}", file=sys.stderr, flush=True)
+    if risk and knows is False:
+        raise errors.StartError(f"MPI was not started. {risk}. If this is meant, set HPCCOLL_TRUST_MPI=1.")
 
 
 # ---- the default World --------------------------------------------------------------------------------

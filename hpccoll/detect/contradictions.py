@@ -86,11 +86,9 @@ def _of_numbers(said: Sequence[Place | None]) -> str:
 
 
 def slurm_pmix_risk(env: Mapping[str, str], library: str) -> str:
-    """Return "" unless MPI_Init is likely to fail in this step of Slurm; else what to do should it fail.
+    """Return "" unless MPI_Init may fail in this step of Slurm (see detect.pmix); else why, and what to do.
 
-    Open MPI 5 brings a PMIx 5 client, which in some installations does not learn from the PMIx 4 server of an
-    older Slurm how many ranks its node has, and then refuses local rank 2 and above. Other installations with the
-    same versions work, so this is said and not enforced. `library` is MPI_Get_library_version's text.
+    :param library: MPI_Get_library_version's text
     """
     server = re.match(r"[34]\.[\d.]+", env.get("PMIX_VERSION", ""))
     tasks = [int(n) for n in re.findall(r"(?:^|,)(\d+)", env.get("SLURM_STEP_TASKS_PER_NODE", ""))]
@@ -98,7 +96,7 @@ def slurm_pmix_risk(env: Mapping[str, str], library: str) -> str:
     if not (under_pmix and server and max(tasks, default=0) >= 3 and library.startswith("Open MPI v5")):
         return ""
     return (
-        f"Open MPI 5 under srun with Slurm's PMIx {server[0]} and {max(tasks)} ranks a node: with some installations "
-        "MPI_Init fails here. If it does: start the job with mpirun inside the allocation (`hpccoll run` does), use "
-        "Open MPI 4.1, or at most 2 ranks a node"
+        f"Open MPI 5 under srun with Slurm's PMIx {server[0]} and {max(tasks)} ranks a node: MPI_Init fails where "
+        "Open MPI does not learn from that PMIx how many ranks its node has. Start the job with mpirun inside the "
+        "allocation (`hpccoll run` does), use Open MPI 4.1, or at most 2 ranks a node"
     )
