@@ -87,11 +87,21 @@ def requeue(env: Mapping[str, str]) -> Requeue:
             False,
             "this job has no scheduler (neither SLURM_JOB_ID nor LSB_JOBID is set): start it again by hand",
         )
+    if job := _ending(env):
+        text = f"Slurm is ending job {job} already (scancel, or its time is over), and it stays so"
+        return Requeue(False, f"{text}: `{' '.join(command)}` runs it again all the same")
     done, said = _run(command)
     if not done:
         return Requeue(False, said)
     shown = f"`{' '.join(command)}` succeeded{f' ({said})' if said else ''}"
     return Requeue(True, f"{shown}: the job ends now and will run again")
+
+
+def _ending(env: Mapping[str, str]) -> str:
+    """The job's number if Slurm ends it right now: scontrol would bring back what its user has cancelled."""
+    job = env.get("SLURM_JOB_ID", "")
+    ending = job and _run(["squeue", "--noheader", "--format=%T", f"--jobs={job}"]) == (True, "COMPLETING")
+    return job if ending else ""
 
 
 def _run(command: Sequence[str]) -> tuple[bool, str]:

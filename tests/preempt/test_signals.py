@@ -250,6 +250,20 @@ def test_requeue_without_a_scheduler(monkeypatch, capfd):
     assert capfd.readouterr().err.count("hpccoll: requeue: ") == 1
 
 
+@pytest.mark.parametrize(("state", "done"), [("RUNNING", True), ("COMPLETING", False)])
+def test_a_cancelled_job_is_not_brought_back(world, monkeypatch, tmp_path, state, done):
+    """Programs of the names of Slurm's stand for them; tests/slurm/test_requeue.py has the real ones."""
+    for name, says in (("squeue", state), ("scontrol", "")):
+        (tmp_path / name).write_text(f"#!/bin/sh\necho {says}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setenv("SLURM_JOB_ID", "12")
+    with hpccoll.preemption((), end=time.time() + 1000, world=world) as p:
+        answer = p.requeue()
+    assert bool(answer) is done
+    assert ("Slurm is ending job 12 already" in answer.text) is not done
+
+
 @pytest.mark.parametrize(
     ("script", "done", "text"),
     [

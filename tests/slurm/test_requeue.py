@@ -50,6 +50,8 @@ def test_the_time_limit(slurm: Cluster, tmp_path: Path) -> None:
     for number, checkpoint in jobs.items():
         goes_on(slurm, number, checkpoint)
         slurm.run("scancel", number)
+        (job,) = slurm.wait(number)
+        assert job["JobState"] == "CANCELLED", "the ranks bring back what was cancelled"
 
 
 def goes_on(slurm: Cluster, number: str, checkpoint: Path) -> None:
