@@ -105,6 +105,8 @@ def asked(arguments: argparse.Namespace, words: Sequence[str]) -> tuple[site.Sit
     if not arguments.site:
         raise RequestError(f"which site? --site {' or '.join(site.names())}, or --site path/to/site.toml")
     command = program(arguments.command)
+    rest = arguments.command  # the program may have a --dry-run of its own
+    options = words[: len(words) - len(rest)]
     requests = [
         Request(
             command=command,
@@ -119,7 +121,7 @@ def asked(arguments: argparse.Namespace, words: Sequence[str]) -> tuple[site.Sit
             container=arguments.container,
             runtime=arguments.runtime,
             launcher=arguments.launcher,
-            made_by=shlex.join(["hpccoll", "submit", *(word for word in words if word != "--dry-run")]),
+            made_by=shlex.join(["hpccoll", "submit", *(w for w in options if w != "--dry-run"), *rest]),
         )
         for nodes in node_counts(arguments.nodes)
     ]

@@ -29,6 +29,12 @@ def test_dry_run_prints_the_script() -> None:
     assert "jobs on summit name a project: --account PROJECT" in said
 
 
+def test_a_dry_run_of_the_programs_own_stays() -> None:
+    _, output, _ = submit("--site generic-cpu --dry-run train.py --dry-run")
+    assert output.splitlines()[1] == "# hpccoll submit --site generic-cpu train.py --dry-run"
+    assert 'python train.py --dry-run "$@"' in output
+
+
 def test_several_node_counts_are_several_jobs() -> None:
     _, output, _ = submit("--site generic-cpu --nodes 1,2,4 --repeat 3 --dry-run train.py")
     assert [line for line in output.splitlines() if "--nodes=" in line] == [
