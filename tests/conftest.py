@@ -117,7 +117,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return (mark is not None and mark.kwargs.get("min_size", 1) <= size) if size else mark is None
 
     left_out = [item for item in items if not belongs(item)]
-    items[:] = sorted((item for item in items if belongs(item)), key=lambda item: place(item.nodeid))
+    items[:] = sorted(filter(belongs, items), key=lambda item: lane(item.nodeid) != "network")
     if left_out:
         config.hook.pytest_deselected(items=left_out)
 
@@ -148,23 +148,13 @@ def pytest_unconfigure(config: pytest.Config) -> Iterator[None]:
 
 # ---- workers ---------------------------------------------------------------------------------------
 
-LANES = {
-    "tests/slurm/": "Slurm",
-    "tests/netns/": "hosts",
-    "tests/doctor/test_hosts.py": "hosts",
-}
-"""What shares something of this machine: one worker runs it, and first, as it lasts longest and mostly waits."""
+NETWORK = ("tests/slurm/", "tests/netns/", "tests/doctor/test_hosts.py")
+"""Slurm, and hosts whose links come and go: one worker runs it all, and first, as it lasts longest and mostly waits."""
 
 
 def lane(nodeid: str) -> str:
-    """What one worker runs in one piece: a lane, or else a file, whose fixtures are then made once."""
-    return next((name for start, name in LANES.items() if nodeid.startswith(start)), nodeid.split("::")[0])
-
-
-def place(nodeid: str) -> int:
-    """Where a test stands in the order of a run: lanes first, the others as they were collected."""
-    lanes = list(LANES.values())
-    return lanes.index(lane(nodeid)) if lane(nodeid) in lanes else len(lanes)
+    """What one worker runs in one piece: the above, or else a file, whose fixtures are then made once."""
+    return "network" if nodeid.startswith(NETWORK) else nodeid.split("::")[0]
 
 
 @pytest.hookimpl(optionalhook=True)

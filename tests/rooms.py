@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs all tests: those of one process, then the parallel ones under the real launcher at 1 to 4 ranks.
+"""Runs all tests: those without a launcher, then the parallel ones under the real one at 1 to 4 ranks.
 
 Each run prints pytest's own report as it goes; the last lines are the closing line of each run and their sum.
 """
@@ -14,7 +14,7 @@ from collections import Counter
 TIMEOUT = 900
 """Seconds for one run: a hang is a failure, not a night."""
 WORKERS = ("-n", "3", "--dist", "loadscope", "--no-loadscope-reorder")
-"""Of the run in one process: one worker mostly waits for Slurm and for hosts (the lanes of conftest.py)."""
+"""For the tests without a launcher: one worker mostly waits, for Slurm and for hosts (the lanes of conftest.py)."""
 
 
 def runs(extra: list[str], parallel_only: bool) -> dict[str, list[str]]:
