@@ -5,7 +5,9 @@ Arguments that many of them share:
 
 x
     A NumPy array, or anything with the buffer protocol or DLPack in host memory, strided or not. Python numbers and
-    lists of numbers become NumPy arrays. It belongs to the library until the operation is finished.
+    lists of numbers become NumPy arrays. In the memory of a GPU: a CuPy array, a CUDA tensor, or anything with
+    __cuda_array_interface__ or DLPack; then order is that of streams (docs/guide.md). It belongs to the library until
+    the operation is finished.
 out
     Where the result goes; `out=x` works in place. Default: a new array of the type of `x`.
 name

@@ -4,7 +4,8 @@
 Until synchronize() has returned, the tensors belong to the library. Arguments that many functions share:
 
 tensor
-    In host memory, of any dtype that the operation is defined for, strided or not.
+    In host memory or a GPU's, of any dtype that the operation is defined for, strided or not. Of one on a GPU
+    synchronize() lets the current stream wait for the result, and returns when that has been arranged.
 name
     What matches the calls of different ranks, in any order; calls without a name match by their order.
 average

@@ -115,6 +115,11 @@ def libraries(world):
     gathered = doubles.CupyArray((7 * world.size, 2), np.float32)
     assert hpccoll.allgather(to_cupy(mine), out=gathered) is gathered
     same(gathered, np.concatenate(parts))
+    narrow = hpccoll.compression.FP16
+    same(
+        hpccoll.allreduce(to_cupy(mine), hpccoll.AVERAGE, prescale=4.0, compression=narrow),
+        total * 4 / world.size,
+    )
     for nothing in (hpccoll.allreduce(to_cupy(mine[:0])), hpccoll.allgather(to_cupy(mine[:0]))):
         assert nothing.shape == (0, 2)
 
