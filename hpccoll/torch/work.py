@@ -230,9 +230,9 @@ class Work(_Base):  # type: ignore[misc]
 class _Finisher:
     """Threads that settle works: one waits, and while it runs what a future's owner has attached, another one does.
 
-    So a callback may itself wait for a future (PowerSGD's hook does). There are as many threads as ever settled works at
-    one moment, and the one that waits: two, one more for each level at which callbacks wait for futures of works that
-    they have begun, and now and then another because the system had stopped one just behind its work.
+    So a callback may itself wait for a future (PowerSGD's hook does). There are as many threads as ever settled works
+    at one moment, and the one that waits: two, one more for each level at which callbacks wait for futures of works
+    that they have begun, and now and then another because the system had stopped one just behind its work.
     """
 
     def __init__(self) -> None:
