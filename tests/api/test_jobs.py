@@ -2,6 +2,7 @@
 """Whole jobs under the real launcher: how they start, how they stall, how they end."""
 
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -12,11 +13,12 @@ import pytest
 
 PRELUDE = "import os, signal, sys, time\nimport numpy as np\n"
 INIT = PRELUDE + "import hpccoll\nhpccoll.init()\nrank, size = hpccoll.rank(), hpccoll.size()\n"
+INIT += "if rank == 0: print('begun', time.time(), flush=True)\n"
 LAUNCH = [sys.executable, "-m", "hpccoll", "run", "--timeout", "60"]
 
 
 def job(ranks, script, *, nodes="", alone="", **knobs):
-    """Run `script` on `ranks` ranks: (exit status, all output, seconds).
+    """Run `script` on `ranks` ranks: (exit status, all output, seconds since INIT, if that is its beginning).
 
     :param alone: option of Open MPI's mpirun, which is then started without our launcher around it
     """
@@ -29,7 +31,6 @@ def job(ranks, script, *, nodes="", alone="", **knobs):
         ).stdout
         command = shlex.split(shown)[:-1]
         command.insert(next(i for i, word in enumerate(command) if word.endswith("mpirun")) + 1, alone)
-    began = time.monotonic()
     with subprocess.Popen(
         [*command, sys.executable, "-c", script],
         stdout=subprocess.PIPE,
@@ -44,7 +45,8 @@ def job(ranks, script, *, nodes="", alone="", **knobs):
             time.sleep(2)
             os.killpg(run.pid, signal.SIGKILL)
             output = run.communicate()[0] + "\nthe job did not end by itself"
-    return run.returncode, output, time.monotonic() - began
+    begun = re.search(r"begun ([\d.]+)", output)
+    return run.returncode, output, time.time() - float(begun[1]) if begun else None
 
 
 @pytest.mark.usefixtures("leaves_nothing_in_shm")
@@ -128,14 +130,14 @@ def test_a_killed_rank_is_named_and_all_leave(nodes):
         "    hpccoll.allreduce(np.ones(10))\n"
         "except hpccoll.RecoverableError:\n"
         "    print(f'still broken {rank}', flush=True)\n"
-        "time.sleep(2 if rank == 0 else 30)\n"  # one MPI_Abort at a time: PRRTE crashes over several
+        "time.sleep(2 if rank == 0 else 60)\n"  # one MPI_Abort at a time: PRRTE crashes over several
     )
     status, output, seconds = job(4, script, nodes=nodes, alone="--enable-recovery")
     for rank in (0, 2, 3):
         assert f"survivor {rank}: rank 1 of the World was lost" in output, output
         assert f"still broken {rank}" in output, output
     assert "ending the job" in output
-    assert seconds < 30
+    assert seconds < 40
     assert status != 0
 
 
@@ -145,7 +147,7 @@ def test_a_rank_that_dies_of_an_exception_ends_the_others():
     assert status != 0
     assert "RuntimeError: mine" in output
     assert output.count("ShutDownError: ") >= 1, output
-    assert seconds < 30
+    assert seconds < 40
 
 
 def test_a_stall_names_who_is_awaited_and_ends_at_the_limit():
@@ -265,7 +267,7 @@ def test_a_silent_rank_on_another_node_is_given_up():
     for rank in (0, 1):
         assert f"survivor {rank}: rank 2 of the World was lost: no sign of life for 2 s" in output, output
     assert status != 0
-    assert seconds < 30
+    assert seconds < 40
 
 
 def test_a_silent_sender_on_another_node_ends_a_receive():

@@ -7,6 +7,7 @@ The nodes have the shape of the site generic-gpu (64 CPUs and 4 GPUs that are on
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import socket
@@ -43,8 +44,8 @@ SelectTypeParameters=CR_CPU
 SlurmdParameters=config_overrides
 GresTypes=gpu
 ReturnToService=2
-SlurmdTimeout=5
-MessageTimeout=3
+SlurmdTimeout=60
+MessageTimeout=10
 KillWait=3
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/%n
@@ -188,6 +189,16 @@ class Cluster:
         key.write_bytes(os.urandom(128))
         key.chmod(0o600)
         self.folder.chmod(0o755)
+
+    def set(self, **options: object) -> None:
+        """Change lines of slurm.conf, for the daemons that run."""
+        file = self.folder / "slurm.conf"
+        text = file.read_text()
+        for name, value in options.items():
+            text, changed = re.subn(rf"^{name}=.*$", f"{name}={value}", text, flags=re.MULTILINE)
+            assert changed == 1, name
+        file.write_text(text)
+        self.run("scontrol", "reconfigure")
 
     def start_node(self, name: str) -> None:
         """A slurmd in namespaces of its own."""
