@@ -23,9 +23,10 @@ uint64_t hc__comms_now(void) {
 
 /* "NCCL 2.28.9 on rank 3 (device 1, 0000:4b:00.0)" */
 static int name(const hc__comms *c, char *text, size_t room) {
-    int v = c->nccl.version;
-    return snprintf(text, room, "NCCL %d.%d.%d on rank %d (device %d, %s)", v / 10000, v / 100 % 100, v % 100,
-                    c->rank, c->device->number, c->device->pci);
+    char version[32];
+    hc_nccl_version_text(c->nccl.version, version, sizeof version);
+    return snprintf(text, room, "NCCL %s on rank %d (device %d, %s)", version, c->rank, c->device->number,
+                    c->device->pci);
 }
 
 /* NCCL's own words for a status. */
@@ -40,10 +41,10 @@ static int failed(hc__comms *c, const char *call, int status) {
 static int gave_up(hc__comms *c, const char *call) {
     int at = name(c, c->text, sizeof c->text);
     snprintf(c->text + at, sizeof c->text - (size_t)at,
-             ": %s: nothing moved for %llu s; one of its %d ranks does not come, or the network between them "
+             ": %s: nothing moved for %g s; one of its %d ranks does not come, or the network between them "
              "lets nothing "
              "through (NCCL_DEBUG=INFO says more)",
-             call, (unsigned long long)(c->patience / 1000000000ull), c->group_size);
+             call, (double)c->patience * 1e-9, c->group_size);
     return HC_TRANSPORT;
 }
 
@@ -105,15 +106,18 @@ static int64_t fact(const hc__comms *c, int32_t rank, int which) {
 }
 
 static int judge_version(hc__comms *c, int32_t r) {
+    char first[32], other[32];
+    hc_nccl_version_text((int)fact(c, 0, VERSION), first, sizeof first);
+    hc_nccl_version_text((int)fact(c, r, VERSION), other, sizeof other);
     if (fact(c, r, VERSION) < 0)
         snprintf(c->text, sizeof c->text,
                  "rank %d cannot open NCCL; `hpccoll info` there says what was tried, and what to do", r);
     else if (fact(c, r, VERSION) != fact(c, 0, VERSION))
         snprintf(c->text, sizeof c->text,
-                 "rank 0 has NCCL %lld and rank %d has NCCL %lld; all ranks need the same one: "
-                 "HPCCOLL_NCCL_LIBRARY "
-                 "names its file",
-                 (long long)fact(c, 0, VERSION), r, (long long)fact(c, r, VERSION));
+                 "rank 0 has NCCL %s and rank %d has NCCL %s; all ranks need the same one: "
+                 "HPCCOLL_NCCL_LIBRARY names "
+                 "its file",
+                 first, r, other);
     else
         return 1;
     return 0;
@@ -167,16 +171,18 @@ static int begin_init(hc__comms *c) {
     return HC_MOVED;
 }
 
+int hc__comms_wait(hc__comms *c, const char *what) {
+    int late = c->patience && hc__comms_now() - c->since > c->patience;
+    return late ? gave_up(c, what) : HC_IDLE;
+}
+
 int hc__comms_settle(hc__comms *c, const char *call, int status) {
     if (status == HC_NCCL_IN_PROGRESS) {
         int asked = c->nccl.get_async_error(c->comm, &status);
         status = asked ? asked : status;
     }
-    if (status == HC_NCCL_IN_PROGRESS) {
-        if (c->patience && hc__comms_now() - c->since > c->patience)
-            return gave_up(c, call);
-        return HC_IDLE;
-    }
+    if (status == HC_NCCL_IN_PROGRESS)
+        return hc__comms_wait(c, call);
     c->since = hc__comms_now();
     return status ? failed(c, call, status) : HC_DONE;
 }

@@ -46,6 +46,8 @@ int hc__comms_test(hc__comms *);
 /* Whether what was asked of NCCL has been taken in: HC_DONE, HC_IDLE: not yet; else a status with text. `status`: what the
  * call itself answered, or HC_NCCL_IN_PROGRESS to ask again. */
 int hc__comms_settle(hc__comms *, const char *call, int status);
+/* HC_IDLE while patience lasts, counted from the last move; then a status with text. */
+int hc__comms_wait(hc__comms *, const char *what);
 /* Ends what is under way: its streams come to their end, with any values. */
 void hc__comms_abort(hc__comms *);
 void hc__comms_close(hc__comms *); /* waits a little for the others; then aborts */

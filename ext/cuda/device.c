@@ -4,6 +4,7 @@
  */
 #include "device_own.h"
 
+#include <ctype.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,6 +81,8 @@ static int begin(device *d, char *why) {
     int handle = 0, status = driver->device_get(&handle, d->base.number);
     if (!status)
         status = driver->device_pci(d->base.pci, (int)sizeof d->base.pci, handle);
+    for (char *c = d->base.pci; *c; c++)
+        *c = (char)tolower(*c);
     if (!status)
         status = driver->context_retain(&d->base.context, handle);
     status = hc__device_failed(&d->base, status, "it cannot be used", text, sizeof text);

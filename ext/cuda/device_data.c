@@ -123,12 +123,12 @@ static int open_fast(plane *p) {
     if (status < 0)
         return status;
     status = hc_hierarchy_new(&place, &p->node->base, flat ? NULL : p->net, &hc_host_memory, &p->fast);
+    char version[32];
+    hc_nccl_version_text(p->comms.nccl.version, version, sizeof version);
     snprintf(p->facts, sizeof p->facts,
-             flat ? "device %d (%s): NCCL %d over %d ranks; what it lacks is staged through the host"
-                  : "device %d (%s): NCCL %d over the %d ranks of this node, messages through pinned memory "
-                    "between nodes; "
-                    "what it lacks is staged through the host",
-             p->device->number, p->device->pci, p->comms.nccl.version, p->comms.group_size);
+             "device %d (%s): NCCL %s over %d ranks%s; what it lacks is staged through the host",
+             p->device->number, p->device->pci, version, p->comms.group_size,
+             flat ? "" : " of this node, messages through pinned memory between nodes");
     return status;
 }
 

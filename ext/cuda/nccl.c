@@ -40,6 +40,10 @@ int hc_nccl_open(hc_nccl *nccl, hc_vendor vendor, const char *named, const char 
                   : HC_OK;
 }
 
+void hc_nccl_version_text(int version, char *text, size_t room) {
+    snprintf(text, room, "%d.%d.%d", version / 10000, version / 100 % 100, version % 100);
+}
+
 void hc_nccl_lacks(const hc_nccl *nccl, char *text, size_t room) {
     size_t used = 0;
     text[0] = 0;

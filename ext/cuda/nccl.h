@@ -100,6 +100,8 @@ typedef struct hc_nccl {
 /* Opens NCCL, which needs no driver for that. `named`: the knob's value or NULL; `files`: where Python's packages may
  * have it, ends with NULL. OK, or UNSUPPORTED with library.text and library.remedy. */
 int hc_nccl_open(hc_nccl *, hc_vendor, const char *named, const char *const *files);
+/* 22809: "2.28.9" */
+void hc_nccl_version_text(int version, char *text, size_t room);
 /* The optional functions that this library lacks, as "ncclCommSplit, ncclMemAlloc"; "" if none. */
 void hc_nccl_lacks(const hc_nccl *, char *text, size_t room);
 

@@ -95,6 +95,8 @@ static int wait_until_ready(hc__nccl_node *n) {
     int status = 0;
     for (int32_t i = 0; i < n->batch->ncalls && !status; i++)
         status = d->stream_wait_event(n->work, n->batch->ready[i], 0);
+    if (!status)
+        status = d->event_record(n->began, n->work);
     return hc__nccl_failed(n, status, "waiting for the callers' streams");
 }
 
@@ -255,13 +257,23 @@ static int64_t shard_elements(const hc__nccl_node *n, const hc__nccl_slot *slot)
     return left < 0 ? 0 : left < slot->part ? left : slot->part;
 }
 
+/* What the device has not done yet. Patience begins when the callers' streams have come so far. */
+static int wait_for_device(hc__nccl_node *n, const char *what) {
+    if (n->device->driver.event_query(n->began) == HC_DRIVER_NOT_READY)
+        n->comms->since = hc__comms_now();
+    int status = hc__comms_wait(n->comms, what);
+    if (status < 0)
+        snprintf(n->text, sizeof n->text, "%s", n->comms->text);
+    return status;
+}
+
 static int nccl_shard(hc_node *base, int64_t chunk, void **data, int64_t *bounds) {
     hc__nccl_node *n = node_of(base);
     hc__nccl_slot *slot = slot_of(n, chunk);
     int status = n->device->driver.event_query(slot->arrived);
     n->waits |= status == HC_DRIVER_NOT_READY;
     if (status == HC_DRIVER_NOT_READY)
-        return HC_IDLE;
+        return wait_for_device(n, "the sum of a chunk");
     *data = slot->host;
     bounds[0] = 0;
     bounds[1] = shard_elements(n, slot);
@@ -329,14 +341,12 @@ static int nccl_spread(hc_node *base, int64_t chunk) {
 /* ---- coming and going ------------------------------------------------------------------------------------------------------ */
 
 int hc__nccl_node_watch(hc__nccl_node *n) {
-    int status = n->device->driver.event_query(n->done);
-    if (status && status != HC_DRIVER_NOT_READY)
-        return hc__nccl_failed(n, status, "a batch that was launched");
-    status = status ? HC_NCCL_IN_PROGRESS : HC_NCCL_SUCCESS;
-    if (n->batch || !status)
-        return HC_DONE;
-    n->called = n->comms->nccl.get_async_error(n->comms->comm, &status) ? HC_NCCL_INTERNAL : status;
-    return n->called == HC_NCCL_SUCCESS ? HC_IDLE : settle(n, "a batch that was launched");
+    const char *what = "a batch that was launched";
+    int told = HC_NCCL_SUCCESS, status = n->device->driver.event_query(n->done);
+    if (status != HC_DRIVER_NOT_READY || n->batch)
+        return n->batch ? HC_OK : hc__nccl_failed(n, status, what);
+    n->called = n->comms->nccl.get_async_error(n->comms->comm, &told) ? HC_NCCL_INTERNAL : told;
+    return n->called == HC_NCCL_SUCCESS ? wait_for_device(n, what) : settle(n, what);
 }
 
 static void free_slot(const hc__nccl_node *n, hc__nccl_slot *slot, int over) {
@@ -363,7 +373,7 @@ static void nccl_free(hc_node *base) {
         free_slot(n, &n->slots[i], over);
     if (over)
         hc__device_give(n->device, n->neutral);
-    hc_gpu_event const events[] = {n->done, n->neutral_used};
+    hc_gpu_event const events[] = {n->began, n->done, n->neutral_used};
     for (size_t i = 0; i < sizeof events / sizeof *events; i++)
         if (events[i])
             d->event_free(events[i]);
@@ -392,10 +402,9 @@ static int make_streams(hc__nccl_node *n) {
     int status = 0;
     for (size_t i = 0; i < sizeof streams / sizeof *streams && !status; i++)
         status = d->stream_new(streams[i], HC_STREAM_NON_BLOCKING, 0);
-    if (!status)
-        status = d->event_new(&n->done, HC_EVENT_DISABLE_TIMING);
-    if (!status)
-        status = d->event_new(&n->neutral_used, HC_EVENT_DISABLE_TIMING);
+    hc_gpu_event *const of_batch[] = {&n->began, &n->done, &n->neutral_used};
+    for (size_t i = 0; i < sizeof of_batch / sizeof *of_batch && !status; i++)
+        status = d->event_new(of_batch[i], HC_EVENT_DISABLE_TIMING);
     for (int i = 0; i < HC__NCCL_DEPTH && !status; i++) {
         hc_gpu_event *const events[] = {&n->slots[i].reduced, &n->slots[i].arrived, &n->slots[i].returned};
         for (size_t k = 0; k < sizeof events / sizeof *events && !status; k++)

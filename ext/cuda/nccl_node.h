@@ -43,8 +43,8 @@ typedef struct hc__nccl_node {
     hc_gpu_stream work, down, up;
     hc__nccl_slot slots[HC__NCCL_DEPTH];
     int64_t buffer_bytes, narrow_bytes, host_bytes; /* of a slot */
-    hc_gpu_event done;                              /* behind the last batch in `work` */
-    char *neutral;                                  /* pinned: what a rank that has joined gives */
+    hc_gpu_event began, done; /* of the last batch in `work`: its callers were ready; it ended */
+    char *neutral;            /* pinned: what a rank that has joined gives */
     int64_t neutral_bytes;
     int neutral_dtype, neutral_reduction;
     hc_gpu_event neutral_used;
@@ -68,7 +68,7 @@ typedef struct hc__nccl_node {
 
 /* Borrows all; comms must be open before the first batch. */
 int hc__nccl_node_new(hc_device *, hc__comms *, hc__nccl_node **);
-/* HC_IDLE: what has been launched is not done; HC_DONE; or a status with text. */
+/* OK, or a status with text: what has been launched, and not ended, goes wrong or takes too long. */
 int hc__nccl_node_watch(hc__nccl_node *);
 
 /* NCCL's codes, or -1 where it has none. */

@@ -29,15 +29,17 @@ typedef struct shadow {
 
 static inline hc_device_data_config device_config(const hc_hierarchy_config *place) {
     static const char *const no_files[] = {NULL};
-    const char *mode = getenv("TEST_DEVICE_MODE");
-    return (hc_device_data_config){.place = *place,
-                                   .number = HC_DEVICE_CURRENT,
-                                   .cuda_library = getenv("HPCCOLL_CUDA_LIBRARY"),
-                                   .nccl_library = getenv("HPCCOLL_NCCL_LIBRARY"),
-                                   .nccl_files = no_files,
-                                   .mode = mode ? hc_device_mode_named(mode) : HC_DEVICE_STAGED,
-                                   .shares_device = getenv("TEST_OWN_DEVICES") == NULL,
-                                   .patience = 60000000000};
+    const char *mode = getenv("TEST_DEVICE_MODE"), *other = getenv("TEST_NCCL_OF_RANK_1");
+    const char *patience = getenv("TEST_PATIENCE_MS");
+    return (hc_device_data_config){
+        .place = *place,
+        .number = HC_DEVICE_CURRENT,
+        .cuda_library = getenv("HPCCOLL_CUDA_LIBRARY"),
+        .nccl_library = other && place->set_rank == 1 ? other : getenv("HPCCOLL_NCCL_LIBRARY"),
+        .nccl_files = no_files,
+        .mode = mode ? hc_device_mode_named(mode) : HC_DEVICE_STAGED,
+        .shares_device = getenv("TEST_OWN_DEVICES") == NULL,
+        .patience = 1000000 * (patience ? (uint64_t)atoi(patience) : 60000)};
 }
 
 static inline hc_data *device_open(on_device *d, const hc_hierarchy_config *place, hc_data *host,

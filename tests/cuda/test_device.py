@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)  # the first compiles it, with sanitizers slowly
 Run = Callable[..., str]
 Build = Callable[..., Path]
 TRANSPORT = Path(__file__).resolve().parents[2] / "ext" / "transport"
@@ -88,24 +88,126 @@ def test_many_cases(run: Run, mode: str) -> None:
 
 # ---- what goes wrong is said, in time ------------------------------------------------------------------
 
+NCCL = "device 0 (0000:4a:00.0): NCCL 2.28.9 over 2 ranks"
+LACKS = "; what it lacks is staged through the host"
+SAME_GPU = (
+    "ranks 0 and 1 are both on the GPU 0000:4a:00.0; NCCL needs one for each rank: ask the scheduler for a GPU a task, "
+    "or choose the device by the local rank"
+)
+NO_NCCL = "rank 1 cannot open NCCL; `hpccoll info` there says what was tried, and what to do"
+MIXED = (
+    "rank 0 has NCCL 2.28.9 and rank 1 has NCCL 2.30.3; all ranks need the same one: "
+    "HPCCOLL_NCCL_LIBRARY names its file"
+)
 
-def test_words_of_nccl(suite: Path, run: Run) -> None:
+
+@pytest.fixture(scope="session")
+def failures(build_c: Build) -> Path:
+    return build_c("tests/cuda/device_failures.c", *SOURCES, flags=("-ldl",))
+
+
+@pytest.fixture
+def fail(failures: Path, fake_cuda: Path, fake_nccl: Path, run_c: Run) -> Run:
+    """`fail("0,0", "facts", mode="nccl")`: what each rank said, in the ranks' order."""
+
+    def start(*arguments: object, mode: str = "nccl", **env: str) -> list[str]:
+        env |= {"HPCCOLL_CUDA_LIBRARY": str(fake_cuda), "HPCCOLL_NCCL_LIBRARY": str(fake_nccl)}
+        env |= {"FAKE_CUDA_ORDER": "lazy", "TEST_DEVICE_MODE": mode}
+        return sorted(run_c(failures, *arguments, env=env).splitlines())
+
+    return start
+
+
+@pytest.mark.parametrize(
+    ("mode", "layout", "facts"),
+    [
+        ("staged", "0,0", "device 0 (0000:4a:00.0): staged through the host"),
+        ("auto", "0,0", NCCL + LACKS),
+        ("auto", "0,0,1,1", NCCL + " of this node, messages through pinned memory between nodes" + LACKS),
+        ("auto", "0,1", "device 0 (0000:4a:00.0): staged through the host"),
+        ("nccl_flat", "0,1", NCCL + LACKS),
+    ],
+)
+def test_what_was_chosen_is_said(fail: Run, mode: str, layout: str, facts: str) -> None:
+    ranks = range(len(layout.split(",")))
+    assert fail(layout, "facts", mode=mode) == [f"{rank} batch DONE: {facts}" for rank in ranks]
+
+
+@pytest.mark.parametrize(
+    ("why", "env"),
+    [
+        (SAME_GPU, {"TEST_OWN_DEVICES": "1"}),
+        (NO_NCCL, {"TEST_NCCL_OF_RANK_1": "/no/such/library"}),
+        (MIXED, {}),
+    ],
+)
+def test_what_forbids_nccl_is_the_same_sentence_everywhere(
+    fail: Run, build_nccl: Build, why: str, env: dict[str, str]
+) -> None:
+    """An error where NCCL was asked for; else the host does it, and says why."""
+    env = env or {"TEST_NCCL_OF_RANK_1": str(build_nccl("-DFAKE_NCCL_VERSION=23003"))}
+    assert fail("0,0", "facts", **env) == [f"{rank} batch TRANSPORT: {why}" for rank in (0, 1)]
+    staged = f"device 0 (0000:4a:00.0): staged through the host: {why}"
+    assert fail("0,0", "facts", mode="auto", **env) == [f"{rank} batch DONE: {staged}" for rank in (0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("planted", "words"),
+    [
+        (
+            "init:1:3:1",
+            "rank 1 (device 0, 0000:4a:00.0): ncclCommInitRankConfig: internal error (3): no route",
+        ),
+        ("call:1:4:1", "rank 1 (device 0, 0000:4a:00.0): the sum of a chunk: invalid argument (4): no route"),
+    ],
+)
+def test_words_of_nccl(run: Run, planted: str, words: str) -> None:
     """Which rank, which device, which call, what NCCL says."""
-    for planted, words in {
-        "init:1:3:1": "rank 1 (device 0, 0000:4A:00.0): ncclCommInitRankConfig: internal error (3): no route",
-        "call:1:4:1": "rank 1 (device 0, 0000:4A:00.0): the sum of a chunk: invalid argument (4): no route",
-    }.items():
-        with pytest.raises(pytest.fail.Exception, match="exit status 1") as failure:
-            run(
-                "0,0",
-                1,
-                20,
-                "auto",
-                0,
-                1,
-                "allreduce",
-                mode="nccl",
-                FAKE_NCCL_FAIL=planted,
-                FAKE_NCCL_WORDS="no route",
-            )
-        assert f"(NCCL 2.28.9 on {words})" in str(failure.value)
+    env = {"FAKE_NCCL_FAIL": planted, "FAKE_NCCL_WORDS": "no route"}
+    with pytest.raises(pytest.fail.Exception, match="exit status 1") as failure:
+        run("0,0", 1, 20, "auto", 0, 1, "allreduce", mode="nccl", **env)
+    assert f"(NCCL 2.28.9 on {words})" in str(failure.value)
+
+
+def test_a_device_that_fails(run: Run) -> None:
+    with pytest.raises(pytest.fail.Exception, match="exit status 1") as failure:
+        run("0,0", 1, 20, mode="staged", FAKE_CUDA_FAIL="cuMemcpyDtoHAsync_v2:700:1")
+    assert "device 0 (0000:4a:00.0): copying tensors: an illegal memory access" in str(failure.value)
+
+
+@pytest.mark.parametrize(
+    ("planted", "of_rank_1"),
+    [
+        ("hang:1:0:1", "nothing moved for 0.3 s; one of its 2 ranks does not come"),
+        ("async:1:6:1", "remote process exited or there was a network error (6)"),
+    ],
+)
+def test_a_sum_that_does_not_end_is_given_up(fail: Run, planted: str, of_rank_1: str) -> None:
+    """It was launched, and its batch has ended; who watches finds out, and after the abort the stream goes on."""
+    said = fail("0,0", "watched", FAKE_NCCL_FAIL=planted, TEST_PATIENCE_MS="300")
+    for rank, words in enumerate(("nothing moved for 0.3 s", of_rank_1)):
+        start = f"{rank} watch TRANSPORT: NCCL 2.28.9 on rank {rank} (device 0, 0000:4a:00.0): "
+        assert said[rank].startswith(f"{start}a batch that was launched: {words}")
+
+
+def test_a_rank_that_never_comes_can_be_left(fail: Run) -> None:
+    """The others' batch does not end, and nothing is left of it when they give up."""
+    said = fail("0,0,0", "alone", mode="staged")
+    assert said == [f"{rank} batch OK: device 0 (0000:4a:00.0): staged through the host" for rank in (0, 1)]
+
+
+def test_results_are_used_again_when_they_have_been_read(fail: Run) -> None:
+    assert fail("0", "results") == []
+
+
+def test_devices_that_are_not_there(fail: Run) -> None:
+    no_driver, nowhere, number = fail("0", "opening")
+    assert nowhere.startswith("the address is on no device (bring arrays of")
+    assert no_driver.startswith("the CUDA driver was not found: /no/such/file:")
+    assert number.startswith("there is no device 7: this process sees 1 (CUDA_VISIBLE_DEVICES,")
+
+
+@pytest.mark.parametrize("symbol", ["cuDevicePrimaryCtxRetain:2:1", "cuModuleLoadData:2:1"])
+def test_a_device_that_cannot_be_used(fail: Run, symbol: str) -> None:
+    said = fail("0", "opening", FAKE_CUDA_FAIL=symbol)
+    assert any("device 0 (0000:4a:00.0): " in line and "out of memory (2)" in line for line in said)

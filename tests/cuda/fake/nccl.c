@@ -10,6 +10,7 @@
  *     FAKE_NCCL_FAIL=hang:1:0:2     rank 1: the second call never ends, and nothing says so
  *     FAKE_NCCL_LATE=3              calls of non-blocking communicators are in progress until they were asked 3 times
  *     FAKE_NCCL_WORDS=...           what the last error was, in the library's words
+ * -DFAKE_NCCL_VERSION=23003 or the same in the environment is its version.
  * -DFAKE_NCCL_OLD leaves out what 2.18 and later brought, -DFAKE_NCCL_BROKEN leaves out ncclAllReduce.
  */
 #include "comm.h"

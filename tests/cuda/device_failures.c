@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * device_failures.c - what a device's data plane says and does when things go wrong; ranks as threads, the fakes.
+ *
+ *     device_failures LAYOUT facts      one sum; what its batches run on, or why they do not
+ *     device_failures LAYOUT watched    one sum is launched and never ends: what the watch says; then all is given up
+ *     device_failures LAYOUT alone      the last rank does not come
+ *     device_failures 0 results         memory of results: not used again before its reader has read it
+ *     device_failures 0 opening         devices that are not there
+ */
+#define ON_DEVICE 1
+#include "../transport/emulated.h"
+
+#define COUNT 50000
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* A float32 sum whose tensor is on the device: what came of it, once it is launched. */
+static int launch_sum(rank_state *s, double seconds) {
+    static float values[MAX_RANKS][COUNT];
+    on_device *d = &s->device;
+    void *ready = d->ready, *finished = d->finished;
+    hc_piece piece;
+    hc_batch batch = sum_of(&piece, values[s->rank], COUNT);
+    piece.in = piece.out = pointer(bring(d, values[s->rank], sizeof values[0]));
+    batch.memory = HC_MEMORY_CUDA;
+    batch.ncalls = 1;
+    batch.ready = &ready;
+    batch.finished = &finished;
+    OK(d->device->driver.event_record(d->ready, d->stream));
+    int status = s->data->ops->start(s->data, &batch);
+    for (double end = now() + seconds; status >= 0 && status != HC_DONE && now() < end; sched_yield())
+        status = s->data->ops->test(s->data);
+    return status;
+}
+
+static void say(const rank_state *s, const char *what, int status) {
+    printf("%d %s %s: %s\n", s->rank, what, status == HC_DONE ? "DONE" : hc_status_name(status),
+           status < 0 && s->data->text ? s->data->text : hc_device_data_facts(s->data));
+}
+
+/* Gives up; then nothing of it is under way. */
+static void leave(rank_state *s) {
+    s->data->ops->abandon(s->data);
+    drop_rank(s);
+}
+
+static void run_facts(int32_t rank) {
+    rank_state s;
+    make_rank(&s, rank, 0, nets[rank]);
+    int status = launch_sum(&s, 20);
+    say(&s, "batch", status);
+    if (status == HC_DONE)
+        OK(s.device.device->driver.event_wait(s.device.finished));
+    leave(&s);
+}
+
+static void run_watched(int32_t rank) {
+    rank_state s;
+    make_rank(&s, rank, 0, nets[rank]);
+    CHECK(launch_sum(&s, 20) == HC_DONE, "%s", s.data->text ? s.data->text : "");
+    int status = HC_OK;
+    for (double end = now() + 5; status >= 0 && now() < end; sched_yield())
+        status = s.data->ops->watch(s.data);
+    say(&s, "watch", status);
+    CHECK(s.device.device->driver.event_query(s.device.finished) == HC_DRIVER_NOT_READY, "ended by itself");
+    s.data->ops->abandon(s.data);
+    OK(s.device.device->driver.event_wait(s.device.finished));
+    drop_rank(&s);
+}
+
+static void run_alone(int32_t rank) {
+    rank_state s;
+    make_rank(&s, rank, 0, nets[rank]);
+    if (rank < size - 1)
+        say(&s, "batch", launch_sum(&s, 1));
+    leave(&s);
+}
+
+static void run_results(int32_t rank) {
+    rank_state s;
+    void *first, *second, *third;
+    make_rank(&s, rank, 0, nets[rank]);
+    on_device *d = &s.device;
+    const hc_driver *driver = &d->device->driver;
+    char byte = 1;
+    CHECK(hc_device_result_new(d->device, 5000, &first) == HC_OK, "memory");
+    OK(driver->to_device((hc_gpu_address)(uintptr_t)first, &byte, 1,
+                         d->stream)); /* lazy: not before it is asked */
+    hc_device_result_free(d->device, first, d->stream);
+    CHECK(hc_device_result_new(d->device, 5000, &second) == HC_OK && second != first, "used before its time");
+    OK(driver->stream_wait(d->stream));
+    CHECK(hc_device_result_new(d->device, 4900, &third) == HC_OK && third == first, "not used again");
+    hc_device_result_free(d->device, second, d->stream);
+    hc_device_result_free(d->device, third, d->stream);
+    CHECK(hc_device_of(d->device, third) == 0 && hc_device_of(d->device, &byte) < 0, "which device");
+    leave(&s);
+}
+
+static void run_opening(int32_t rank) {
+    static char why[HC_DEVICE_WHY];
+    hc_device *device = NULL;
+    const char *driver = getenv("HPCCOLL_CUDA_LIBRARY");
+    (void)rank;
+    CHECK(hc_device_open(7, HC_NVIDIA, driver, &device, why) == HC_UNSUPPORTED && !device, "open");
+    printf("%s\n", why);
+    CHECK(hc_device_open_at(why, HC_NVIDIA, driver, &device, why) == HC_INVALID && !device, "open");
+    printf("%s\n", why);
+    CHECK(hc_device_open(0, HC_NVIDIA, "/no/such/file", &device, why) == HC_UNSUPPORTED && !device, "open");
+    printf("%s\n", why);
+    if (hc_device_open(HC_DEVICE_CURRENT, HC_NVIDIA, driver, &device, why) < 0)
+        printf("%s\n", why);
+    hc_device_close(device);
+}
+
+int main(int argc, char **argv) {
+    static const struct {
+        const char *name;
+        void (*run)(int32_t);
+    } runs[] = {{"facts", run_facts},
+                {"watched", run_watched},
+                {"alone", run_alone},
+                {"results", run_results},
+                {"opening", run_opening}};
+    CHECK(argc == 3, "usage: see the head of this file");
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    make_job(argv[1]);
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++)
+        if (strcmp(argv[2], runs[i].name) == 0)
+            run_threads(size, runs[i].run);
+    drop_job();
+    return 0;
+}
