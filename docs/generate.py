@@ -77,6 +77,19 @@ def reductions() -> str:
     return table(("dtype", *(f"`{name}`" for name in _core.REDUCTIONS)), rows)
 
 
+def device_ways() -> str:
+    """How each allreduce in device memory runs where NCCL is used."""
+    allreduce = _core.OPERATIONS.index("allreduce")
+    rows = [
+        (
+            f"`{name}`",
+            *(_core.device_way(allreduce, reduction, dtype) for reduction in range(len(_core.REDUCTIONS))),
+        )
+        for dtype, name in enumerate(_core.DTYPES)
+    ]
+    return table(("dtype", *(f"`{name}`" for name in _core.REDUCTIONS)), rows)
+
+
 def enum_rows(header: str, enum: str, prefix: str) -> list[tuple[str, str]]:
     """(name, comment) of each line of an enum in a header of the engine."""
     body = re.search(rf"enum {enum} \{{(.*?)\}};", (CORE / header).read_text(), re.DOTALL)
@@ -160,7 +173,7 @@ def needs() -> str:
 SECTIONS: dict[str, Callable[[], str]] = {
     section.__name__: section
     for section in (
-        *(knobs, statuses, exceptions, horovod, reductions, engine, phases, needs),
+        *(knobs, statuses, exceptions, horovod, reductions, device_ways, engine, phases, needs),
         *(first_script, site_keys, lint_slurm, lint_lsf),
     )
 }

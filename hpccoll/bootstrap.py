@@ -325,6 +325,7 @@ def make(meeting: Any, settings: config.Config) -> tuple[Base, _core.Set]:
         and all(card.settings.background for card in cards),
         device_number=gpu.get("number", -1) if gpu.get("named") else -1,
         nccl_files=nccl_files,
+        shares_device=gpus.sharing(config.environment()),
     )
     base = Base(meeting, settings, loop, nonce, (1 << 127) - 2, cards[meeting.rank].level)
     try:

@@ -66,11 +66,11 @@ enum hc_device_way hc_device_way(int operation, int reduction, int dtype) {
     return operation == HC_ALLREDUCE && hc__nccl_op(reduction, dtype) >= 0 ? HC_WAY_NCCL : HC_WAY_STAGED;
 }
 
-/* NCCL adds in an order of its own; where a node has one rank there is nothing for it to do. */
+/* NCCL adds in an order of its own; where all nodes have one rank there is nothing for it to do. */
 static int suits_nccl(const plane *p, const hc_batch *b) {
     if (p->config.mode == HC_DEVICE_STAGED || b->deterministic || p->comms.forbidden)
         return 0;
-    if (p->config.mode != HC_DEVICE_NCCL_FLAT && p->largest == 1)
+    if (p->config.mode != HC_DEVICE_NCCL_FLAT && p->largest == 1 && p->nodes > 1)
         return 0;
     return hc_device_way(b->operation, b->reduction, b->dtype) == HC_WAY_NCCL;
 }

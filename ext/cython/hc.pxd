@@ -140,6 +140,7 @@ cdef extern from "device.h" nogil:
     void hc_device_leave(const hc_device *, hc_gpu_context)
     int hc_device_result_new(hc_device *, size_t, void **)
     void hc_device_result_free(hc_device *, void *, hc_gpu_stream)
+    int hc_device_way(int, int, int)
     const char *hc_device_mode_name(int)
     int hc_device_mode_named(const char *)
     ctypedef struct hc_device_data_config:
@@ -151,6 +152,7 @@ cdef extern from "device.h" nogil:
         const char *nccl_library
         const char **nccl_files
         int mode
+        uint8_t shares_device
         uint64_t patience
     int hc_device_data_new(const hc_device_data_config *, hc_data *, hc_net *, hc_data **)
     const char *hc_device_data_facts(const hc_data *)

@@ -119,12 +119,13 @@ cdef class Loop:
     cdef object settings
     cdef list nccl_files
     cdef int device_number
-    cdef bint said_device
+    cdef bint said_device, shares_device
     cdef readonly Device device  # opened with the first array in device memory, or as a knob says
     cdef hc_device *device_c     # the same, where the data planes look
 
     def __init__(self, int rank, tuple node_of, Segment segment, object net, object settings, *,
-                 bint background, bint one_thread, bint heartbeat, int device_number=-1, nccl_files=()):
+                 bint background, bint one_thread, bint heartbeat, int device_number=-1, nccl_files=(),
+                 bint shares_device=False):
         """
         :param rank: of the World
         :param node_of: node of each rank of the World
@@ -133,8 +134,10 @@ cdef class Loop:
         :param settings: a Config
         :param device_number: of the GPU of this rank; -1: that of the first array in device memory
         :param nccl_files: where packages of Python may have NCCL
+        :param shares_device: several ranks on one GPU are meant
         """
         self.device_number, self.nccl_files = device_number, list(nccl_files)
+        self.shares_device = shares_device
         self.orphans = []
         self.rank = rank
         self.size = len(node_of)
@@ -294,6 +297,7 @@ cdef class Loop:
         config.device, config.number = &self.device_c, self.device_number
         config.cuda_library, config.nccl_library, config.nccl_files = cuda, nccl, paths
         config.mode = hc_device_mode_named(self.settings.device_mode.encode())
+        config.shares_device = self.shares_device
         config.patience = nanoseconds(self.settings.stall_limit)
         cdef int status = hc_device_data_new(&config, host, self.net, &data)
         free(paths)

@@ -35,6 +35,11 @@ cdef int check(int status, str text="") except -1:
     return 0
 
 
+def device_way(int operation, int reduction, int dtype):
+    """How an operation on device memory runs where NCCL is used: "nccl", "staged", or "" where it is not defined."""
+    return ("", "staged", "nccl")[hc_device_way(operation, reduction, dtype)]
+
+
 def reduction_defined(int reduction, int dtype):
     """Whether `reduction` of `dtype` (codes of the tables) is defined."""
     return bool(hc_reduction_defined(reduction, dtype))

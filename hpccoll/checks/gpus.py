@@ -26,6 +26,11 @@ def wanted(settings: Any) -> bool:
     return bool(settings.device != "none")
 
 
+def sharing(env: Mapping[str, str]) -> bool:
+    """Whether several ranks on one GPU are meant."""
+    return any(name in env for name in SHARING)
+
+
 def collect(settings: Any, place: int, env: Mapping[str, str], nccl_files: list[str]) -> Facts:
     """What this rank will use, or why it cannot. Opens the driver and, unless arrays are staged, NCCL.
 

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * rates.c - how fast does one rank move batches on its device, beside raw copies in the same run: rates MODE REPEATS MEBIBYTES
+ *
+ * A line of JSON each: what, bytes, seconds (of every repeat, sorted). "launched" ends when the data plane has done its part,
+ * "finished" when the device has. What one rank cannot show: links between devices, other ranks, networks.
+ */
+#include "cuda/device.h"
+#include "transport/shm.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define CHECK(what)                                                    \
+    do {                                                               \
+        if (!(what)) {                                                 \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #what); \
+            exit(1);                                                   \
+        }                                                              \
+    } while (0)
+
+static hc_device *device;
+static const hc_driver *driver;
+static hc_data *data;
+static hc_gpu_stream stream, other;
+static hc_gpu_event ready, finished;
+static hc_gpu_address tensor, tensor2;
+static void *pinned, *pinned2;
+static double *took;
+static int repeats;
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int by_value(const void *a, const void *b) {
+    return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
+}
+
+static void print(const char *what, size_t bytes) {
+    qsort(took, (size_t)repeats, sizeof *took, by_value);
+    printf("{\"what\": \"%s\", \"bytes\": %zu, \"seconds\": [", what, bytes);
+    for (int i = 0; i < repeats; i++)
+        printf("%s%.9f", i ? ", " : "", took[i]);
+    printf("]}\n");
+    fflush(stdout);
+}
+
+/* ---- raw copies --------------------------------------------------------------------------------------------- */
+
+static void copy_down(size_t bytes) {
+    CHECK(driver->to_host(pinned, tensor, bytes, stream) == 0);
+}
+
+static void copy_up(size_t bytes) {
+    CHECK(driver->to_device(tensor, pinned, bytes, stream) == 0);
+}
+
+static void copy_both(size_t bytes) {
+    copy_down(bytes);
+    CHECK(driver->to_device(tensor2, pinned2, bytes, other) == 0);
+}
+
+static void measure_copy(const char *what, void (*copy)(size_t), size_t bytes) {
+    for (int i = -1; i < repeats; i++) { /* the first is not counted */
+        double begin = now();
+        copy(bytes);
+        CHECK(driver->stream_wait(stream) == 0 && driver->stream_wait(other) == 0);
+        took[i < 0 ? 0 : i] = now() - begin;
+    }
+    print(what, bytes);
+}
+
+/* ---- batches ------------------------------------------------------------------------------------------------ */
+
+static double sum(size_t bytes, double *launched) {
+    void *const r = ready, *const f = finished;
+    void *at = (void *)(uintptr_t)tensor;
+    hc_piece piece = {.in = at, .out = at, .count = (int64_t)bytes / 4, .row = 1, .scale = 1.0};
+    hc_batch batch = {.operation = HC_ALLREDUCE,
+                      .reduction = HC_SUM,
+                      .dtype = HC_FLOAT32,
+                      .wire_dtype = HC_FLOAT32,
+                      .memory = HC_MEMORY_CUDA,
+                      .root = -1,
+                      .divisor = 1,
+                      .count = piece.count,
+                      .npieces = 1,
+                      .pieces = &piece,
+                      .ncalls = 1,
+                      .ready = &r,
+                      .finished = &f};
+    double begin = now();
+    CHECK(driver->event_record(ready, stream) == 0);
+    int status = data->ops->start(data, &batch);
+    while (status >= 0 && status != HC_DONE)
+        status = data->ops->test(data);
+    *launched = now() - begin;
+    if (status < 0)
+        fprintf(stderr, "%s\n", data->text ? data->text : hc_status_text(status));
+    CHECK(status == HC_DONE && driver->event_wait(finished) == 0);
+    return now() - begin;
+}
+
+static void measure_sum(size_t bytes, int until_launched) {
+    double launched, whole;
+    for (int i = -3; i < repeats; i++) {
+        whole = sum(bytes, &launched);
+        took[i < 0 ? 0 : i] = until_launched ? launched : whole;
+    }
+    print(until_launched ? "sum, launched" : "sum, finished", bytes);
+}
+
+/* The values of a sum over one rank are what was there. */
+static void verify(size_t bytes) {
+    double launched;
+    for (size_t i = 0; i < bytes / 4; i++)
+        ((float *)pinned)[i] = (float)(i % 1000);
+    CHECK(driver->to_device(tensor, pinned, bytes, stream) == 0);
+    sum(bytes, &launched);
+    memset(pinned, 0xEE, bytes);
+    CHECK(driver->to_host(pinned, tensor, bytes, stream) == 0 && driver->stream_wait(stream) == 0);
+    for (size_t i = 0; i < bytes / 4; i++)
+        CHECK(((float *)pinned)[i] == (float)(i % 1000));
+}
+
+/* ---- one rank ----------------------------------------------------------------------------------------------- */
+
+static void make_device(size_t bytes) {
+    static char why[HC_DEVICE_WHY];
+    if (hc_device_open(0, HC_NVIDIA, getenv("HPCCOLL_CUDA_LIBRARY"), &device, why) < 0) {
+        fprintf(stderr, "%s\n", why);
+        exit(1);
+    }
+    driver = &device->driver;
+    hc_device_enter(device);
+    CHECK(driver->stream_new(&stream, HC_STREAM_NON_BLOCKING, 0) == 0);
+    CHECK(driver->stream_new(&other, HC_STREAM_NON_BLOCKING, 0) == 0);
+    CHECK(driver->event_new(&ready, HC_EVENT_DISABLE_TIMING) == 0);
+    CHECK(driver->event_new(&finished, HC_EVENT_DISABLE_TIMING) == 0);
+    CHECK(driver->memory_new(&tensor, bytes) == 0 && driver->memory_new(&tensor2, bytes) == 0);
+    CHECK(driver->host_new(&pinned, bytes, HC_HOST_MEMORY_PORTABLE) == 0);
+    CHECK(driver->host_new(&pinned2, bytes, HC_HOST_MEMORY_PORTABLE) == 0);
+}
+
+static void make_data(const char *mode) {
+    static const int32_t zero[] = {0};
+    static const char *const no_files[] = {NULL};
+    hc_segment home_segment, node_segment;
+    hc_home *home;
+    hc_node *node;
+    hc_data *host;
+    CHECK(hc_segment_private(&home_segment, hc_home_bytes(1)) == HC_OK);
+    CHECK(hc_segment_private(&node_segment, hc_shm_bytes(1)) == HC_OK);
+    CHECK(hc_home_new(&home_segment, 0, 1, zero, &home) == HC_OK);
+    CHECK(hc_shm_node_new(node_segment, home, zero, 0, 1, &hc_host_memory, &node) == HC_OK);
+    hc_device_data_config config = {.place = {.set_size = 1, .members = zero, .node_of = zero},
+                                    .device = &device,
+                                    .cuda_library = getenv("HPCCOLL_CUDA_LIBRARY"),
+                                    .nccl_library = getenv("HPCCOLL_NCCL_LIBRARY"),
+                                    .nccl_files = no_files,
+                                    .mode = hc_device_mode_named(mode),
+                                    .patience = 60000000000};
+    CHECK(hc_hierarchy_new(&config.place, node, NULL, &hc_host_memory, &host) == HC_OK);
+    CHECK(hc_device_data_new(&config, host, NULL, &data) == HC_OK);
+}
+
+int main(int argc, char **argv) {
+    CHECK(argc == 4 && hc_device_mode_named(argv[1]) >= 0);
+    repeats = atoi(argv[2]);
+    size_t most = (size_t)atoi(argv[3]) << 20;
+    CHECK(repeats > 0 && most > 0);
+    took = calloc((size_t)repeats, sizeof *took);
+    make_device(most);
+    make_data(argv[1]);
+    verify(most);
+    fprintf(stderr, "%s\n", hc_device_data_facts(data));
+    for (size_t bytes = 4; bytes <= most; bytes *= bytes < 65536 ? 16384 : 16) {
+        measure_copy("down", copy_down, bytes);
+        measure_copy("up", copy_up, bytes);
+        measure_copy("down and up", copy_both, bytes);
+        measure_sum(bytes, 1);
+        measure_sum(bytes, 0);
+    }
+    data->ops->free(data);
+    return 0;
+}
