@@ -206,7 +206,7 @@ static int control_send(hc_control *base, int32_t peer, const void *bytes, size_
         control->out = e;
     }
     status = sent ? HC_OK : push(control, e);
-    return status < 0 ? status : HC_OK;
+    return status < 0 && status != HC_NO_MEMORY ? status : HC_OK; /* progress tries again, and says so */
 }
 
 /* Unlinks the edge at *link when all it had has left. */
