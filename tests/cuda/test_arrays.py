@@ -52,6 +52,16 @@ def test_types_streams_handles(fake_cuda: Path, ranks: int, nodes: int, order: s
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(("ranks", "nodes", "mode"), [(2, 1, "auto"), (4, 2, "nccl"), (2, 2, "nccl_flat")])
+def test_over_nccl(fake_cuda: Path, fake_nccl: Path, ranks: int, nodes: int, mode: str) -> None:
+    """The same in processes whose communicators are the fake NCCL's; calls are taken in late."""
+    job(
+        fake_cuda, ranks, nodes, "operations", "groups", "asynchronous", "sets", "joined",
+        HPCCOLL_NCCL_LIBRARY=str(fake_nccl), HPCCOLL_DEVICE_MODE=mode, FAKE_CUDA_ORDER="lazy", FAKE_NCCL_LATE="2",
+        NCCL_MULTI_RANK_GPU_ENABLE="1",
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("planted", ["another_stream_before", "another_stream_after"])
 def test_a_stream_that_is_not_in_order_is_found(fake_cuda: Path, planted: str) -> None:
     assert "AssertionError" in job(fake_cuda, 1, 1, planted, fails=True, FAKE_CUDA_ORDER="lazy")
