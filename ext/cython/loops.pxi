@@ -119,7 +119,8 @@ cdef class Loop:
     cdef object settings
     cdef list nccl_files
     cdef int device_number
-    cdef bint said_device, shares_device
+    cdef bint shares_device
+    cdef set said_device         # how arrays on it are moved, as rank 0 has said; None: not to be said
     cdef readonly Device device  # opened with the first array in device memory, or as a knob says
     cdef hc_device *device_c     # the same, where the data planes look
 
@@ -138,6 +139,7 @@ cdef class Loop:
         """
         self.device_number, self.nccl_files = device_number, list(nccl_files)
         self.shares_device = shares_device
+        self.said_device = set() if rank == 0 and settings.verbose else None
         self.orphans = []
         self.rank = rank
         self.size = len(node_of)

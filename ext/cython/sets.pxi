@@ -226,12 +226,13 @@ cdef class Set:
         return 0
 
     cdef int say_device(self) except -1:
-        """Once: how arrays in device memory are moved. No choice is silent."""
-        if not self.loop.said_device:
-            self.loop.said_device = True
-            if self.loop.rank == 0 and self.loop.settings.verbose and not self.closed and not self.loop.closed:
-                facts = hc_device_data_facts(self.data).decode()
-                print(f"hpccoll: arrays in device memory: {facts}", file=sys.stderr, flush=True)
+        """Rank 0 says how arrays in device memory are moved, and again when that changes. No choice is silent."""
+        if self.loop.said_device is None or self.closed or self.loop.closed:
+            return 0
+        facts = hc_device_data_facts(self.data)
+        if facts not in self.loop.said_device:
+            self.loop.said_device.add(facts)
+            print(f"hpccoll: arrays in device memory: {facts.decode()}", file=sys.stderr, flush=True)
         return 0
 
     # ---- the operations --------------------------------------------------------------------------

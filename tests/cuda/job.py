@@ -294,7 +294,7 @@ if __name__ == "__main__":
     doubles.use_device(0)
     doubles.install_cupy()
     doubles.install_torch()
-    own = hpccoll.init(check=False, verbose=0)
+    own = hpccoll.init(check=False)
     for program in names:
         current.stream = Stream()
         globals()[program](own)

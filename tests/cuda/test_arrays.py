@@ -28,7 +28,13 @@ def job(
     """Run programs of job.py; what the ranks said."""
     launch = f"-m hpccoll run -np {ranks} --nodes {nodes} --timeout 60".split() if ranks > 1 else []
     command = [sys.executable, *launch, *[sys.executable] * (ranks > 1)]
-    own = {"HPCCOLL_CUDA_LIBRARY": str(fake), "FAKE_CUDA_DEVICES": "2", "HPCCOLL_DEVICE_MODE": "staged"}
+    own = {
+        "HPCCOLL_CUDA_LIBRARY": fake,
+        "FAKE_CUDA_DEVICES": 2,
+        "HPCCOLL_DEVICE_MODE": "staged",
+        "HPCCOLL_VERBOSE": 0,
+    }
+    own = {name: str(value) for name, value in own.items()}
     done = subprocess.run(
         [*command, str(file), *programs],
         env={**os.environ, **own, **environment}, text=True, capture_output=True, timeout=100,
@@ -42,6 +48,21 @@ def job(
 )
 def test_every_operation_and_type(fake_cuda: Path, ranks: int, nodes: int, order: str) -> None:
     job(fake_cuda, ranks, nodes, "operations", FAKE_CUDA_ORDER=order)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "nodes", "order", "mode"),
+    [(1, 1, "lazy", "nccl"), (2, 1, "3", "nccl_flat"), (3, 2, "5", "auto")],
+)
+def test_by_way_of_nccl(
+    fake_cuda: Path, fake_nccl: Path, ranks: int, nodes: int, order: str, mode: str
+) -> None:
+    """All ranks are on one device, which NCCL_HOSTID says is meant."""
+    said = job(
+        fake_cuda, ranks, nodes, "operations", "libraries", "groups", "asynchronous", "joined", FAKE_CUDA_ORDER=order,
+        HPCCOLL_DEVICE_MODE=mode, HPCCOLL_NCCL_LIBRARY=str(fake_nccl), NCCL_HOSTID="1", HPCCOLL_VERBOSE="1",
+    )  # fmt: skip
+    assert re.search("hpccoll: arrays in device memory: .*NCCL", said)
 
 
 @pytest.mark.parametrize(("ranks", "nodes", "order"), [(1, 1, "4"), (2, 2, "lazy"), (3, 2, "5")])
