@@ -33,7 +33,8 @@ typedef struct hc_device {
 int hc_device_open(int number, hc_vendor vendor, const char *library, hc_device **, char *why);
 /* The same for the device that an address lies on. INVALID: it lies on none. */
 int hc_device_open_at(const void *address, hc_vendor vendor, const char *library, hc_device **, char *why);
-/* The last close frees its memory, which waits for the device. NULL: nothing. [any thread] */
+/* Behind the data planes that use it. The last close frees its memory, which waits for the device. NULL: nothing. [any
+ * thread] */
 void hc_device_close(hc_device *);
 
 /* The number of the device that an address lies on, or a negative number where it is not a device's. [any thread] */
