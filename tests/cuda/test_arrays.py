@@ -50,21 +50,6 @@ def test_every_operation_and_type(fake_cuda: Path, ranks: int, nodes: int, order
     job(fake_cuda, ranks, nodes, "operations", FAKE_CUDA_ORDER=order)
 
 
-@pytest.mark.parametrize(
-    ("ranks", "nodes", "order", "mode"),
-    [(1, 1, "lazy", "nccl"), (2, 1, "3", "nccl_flat"), (3, 2, "5", "auto")],
-)
-def test_by_way_of_nccl(
-    fake_cuda: Path, fake_nccl: Path, ranks: int, nodes: int, order: str, mode: str
-) -> None:
-    """All ranks are on one device, which NCCL_HOSTID says is meant."""
-    said = job(
-        fake_cuda, ranks, nodes, "operations", "libraries", "groups", "asynchronous", "joined", FAKE_CUDA_ORDER=order,
-        HPCCOLL_DEVICE_MODE=mode, HPCCOLL_NCCL_LIBRARY=str(fake_nccl), NCCL_HOSTID="1", HPCCOLL_VERBOSE="1",
-    )  # fmt: skip
-    assert re.search("hpccoll: arrays in device memory: .*NCCL", said)
-
-
 @pytest.mark.parametrize(("ranks", "nodes", "order"), [(1, 1, "4"), (2, 2, "lazy"), (3, 2, "5")])
 def test_types_streams_handles(fake_cuda: Path, ranks: int, nodes: int, order: str) -> None:
     job(
@@ -73,14 +58,17 @@ def test_types_streams_handles(fake_cuda: Path, ranks: int, nodes: int, order: s
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("ranks", "nodes", "mode"), [(2, 1, "auto"), (4, 2, "nccl"), (2, 2, "nccl_flat")])
+@pytest.mark.parametrize(
+    ("ranks", "nodes", "mode"), [(1, 1, "nccl"), (2, 1, "auto"), (4, 2, "nccl"), (2, 2, "nccl_flat")]
+)
 def test_over_nccl(fake_cuda: Path, fake_nccl: Path, ranks: int, nodes: int, mode: str) -> None:
     """The same in processes whose communicators are the fake NCCL's; calls are taken in late."""
-    job(
-        fake_cuda, ranks, nodes, "operations", "groups", "asynchronous", "sets", "joined",
+    said = job(
+        fake_cuda, ranks, nodes, "operations", "libraries", "groups", "asynchronous", "sets", "joined",
         HPCCOLL_NCCL_LIBRARY=str(fake_nccl), HPCCOLL_DEVICE_MODE=mode, FAKE_CUDA_ORDER="lazy", FAKE_NCCL_LATE="2",
-        NCCL_MULTI_RANK_GPU_ENABLE="1",
+        NCCL_MULTI_RANK_GPU_ENABLE="1", HPCCOLL_VERBOSE="1",
     )  # fmt: skip
+    assert re.search("hpccoll: arrays in device memory: .*NCCL", said)
 
 
 @pytest.mark.parametrize("planted", ["another_stream_before", "another_stream_after"])
