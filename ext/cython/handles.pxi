@@ -70,6 +70,7 @@ cdef class Handle:
             delay = min(delay + 0.00005, 0.001)
         if self.loan is not None and self.c.status >= 0:
             while self.loan.stream() is None and not self.loan.is_over():
+                self.set.loop.progress()
                 yield from asyncio.sleep(delay).__await__()
                 delay = min(delay + 0.00005, 0.001)
             self.go_on(False, None)
@@ -91,12 +92,16 @@ cdef class Handle:
         return 0
 
     cdef int block_on_device(self, object limit) except -1:
+        """Until it has run. Who waits looks after the others: NCCL's part may wait for a rank that is gone."""
         cdef double delay = 0.0
         while not self.loan.is_over():
             if limit is not None and time.monotonic() > limit:
                 raise TimeoutError(f"{self.describe()} was launched and has not run in time; the handle stays valid")
+            self.set.loop.progress()
             time.sleep(delay)
             delay = min(delay + 0.00001, 0.001)
+        if self.set.loop.broken():  # an operation that was given up ends, too, without a result
+            raise error_of(HC_BROKEN, hc_loop_broken_text(self.set.loop.c).decode(errors="replace"))
         return self.loan.check_run()
 
     cdef int keep_loan(self) except -1:

@@ -10,7 +10,7 @@ cdef extern from "hc.h" nogil:
     enum: HC_UINT8, HC_INT8, HC_UINT16, HC_INT16, HC_UINT32, HC_INT32, HC_UINT64, HC_INT64
     enum: HC_ALLREDUCE, HC_ALLGATHER, HC_BROADCAST, HC_REDUCESCATTER, HC_ALLTOALL, HC_BARRIER, HC_JOIN
     enum: HC_SUM, HC_AVERAGE
-    enum: HC_OK, HC_NO_MEMORY, HC_TRANSPORT, HC_MISMATCH, HC_ROOT_JOINED, HC_RESULT_SIZE
+    enum: HC_OK, HC_NO_MEMORY, HC_TRANSPORT, HC_MISMATCH, HC_ROOT_JOINED, HC_RESULT_SIZE, HC_BROKEN
     enum: HC_MEMORY_HOST, HC_MEMORY_CUDA
     enum: HC_EV_ADD_SET, HC_EV_REMOVE_SET, HC_EV_ENQUEUE, HC_EV_JOIN, HC_EV_STOP, HC_EV_PREEMPT
 
@@ -235,6 +235,7 @@ cdef extern from "loop.h" nogil:
     int hc_loop_wait(hc_loop *, hc_handle *, uint64_t)
     void hc_loop_progress(hc_loop *)
     int hc_loop_broken(hc_loop *)
+    const char *hc_loop_broken_text(const hc_loop *)
     uint64_t hc_loop_preempted(hc_loop *, uint32_t)
 
     ctypedef struct hc_loop_stats:

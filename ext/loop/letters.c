@@ -75,7 +75,6 @@ void hc__letters_stop(hc_loop *loop, uint32_t set) {
 
 /* The World is broken; the mail has been abandoned before. */
 void hc__letters_break(hc_loop *loop, int status, const char *text) {
-    snprintf(loop->broken_text, sizeof loop->broken_text, "%s: %s", hc_status_text(HC_BROKEN), text);
     while (loop->letters)
         finish(loop, loop->letters, status, text);
 }

@@ -119,6 +119,10 @@ int hc_loop_broken(hc_loop *loop) {
     return atomic_load(&loop->broken);
 }
 
+const char *hc_loop_broken_text(const hc_loop *loop) {
+    return loop->broken_text;
+}
+
 uint64_t hc_loop_preempted(hc_loop *loop, uint32_t set) {
     return set < HC_MAX_SETS ? atomic_load(&loop->preempted[set]) : 0;
 }

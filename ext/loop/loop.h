@@ -112,6 +112,7 @@ int hc_loop_wait(hc_loop *, hc_handle *, uint64_t ns);
 void hc_loop_progress(hc_loop *);
 /* The loop's World is broken: the status it broke with, else HC_OK. [any thread] */
 int hc_loop_broken(hc_loop *);
+const char *hc_loop_broken_text(const hc_loop *); /* once it is broken: how, in a sentence [any thread] */
 /* The position of PREEMPT in the set's log, 0 while there is none. Known before any handle ends whose position is not
  * before it, so who has waited for that handle is told (PROTOCOL 6). [any thread] */
 uint64_t hc_loop_preempted(hc_loop *, uint32_t set);

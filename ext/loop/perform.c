@@ -68,6 +68,7 @@ static void perform(hc_loop *loop, const hc_action *action) {
 static void break_world(hc_loop *loop, const hc_action *action) {
     hc__lanes_abandon(loop);
     hc_mail_abandon(loop->parts.mail);
+    snprintf(loop->broken_text, sizeof loop->broken_text, "%s: %s", hc_status_text(HC_BROKEN), action->text);
     atomic_store(&loop->broken, action->status);
 }
 

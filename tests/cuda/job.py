@@ -289,6 +289,18 @@ def broken(world):
     raise AssertionError("nothing failed")
 
 
+def given_up(world):
+    """Work that was launched and never ends is aborted, and has no result."""
+    x = to_cupy(np.ones(5000, np.float32))
+    try:
+        for n in range(3):
+            hpccoll.allreduce_async(x, name=f"x{n}", out=x).wait(host=True)
+    except hpccoll.HpccollError as error:
+        print(f"rank {world.rank} gave up: {error}", flush=True)
+        raise
+    raise AssertionError("nothing failed")
+
+
 if __name__ == "__main__":
     names = sys.argv[1:]
     doubles.use_device(0)

@@ -86,6 +86,16 @@ def test_a_device_that_fails_is_an_error(fake_cuda: Path, ranks: int) -> None:
     job(fake_cuda, ranks, 1, "broken", FAKE_CUDA_FAIL="work:700:90")
 
 
+def test_work_that_never_ends_has_no_result(fake_cuda: Path, fake_nccl: Path) -> None:
+    """The batch was launched and its handle is done; who waits for the values must not wait for ever, nor get any."""
+    said = job(
+        fake_cuda, 2, 1, "given_up", fails=True, HPCCOLL_NCCL_LIBRARY=str(fake_nccl), HPCCOLL_DEVICE_MODE="nccl",
+        NCCL_MULTI_RANK_GPU_ENABLE="1", HPCCOLL_STALL_LIMIT="1", FAKE_NCCL_FAIL="hang:1:0:2",
+    )  # fmt: skip
+    assert re.search("rank . gave up: .*NCCL", said), said
+    assert "nothing failed" not in said
+
+
 def test_a_job_on_the_host_opens_no_driver(tmp_path: Path) -> None:
     """Neither the driver nor NCCL is in the process, though a knob says where they would be."""
     code = (
