@@ -94,4 +94,5 @@ def _wrapped(label: str, text: str) -> str:
 def _verdict(report: Facts) -> str:
     counts = {s: sum(f["severity"] == s for f in report["findings"]) for s in (ERROR, WARNING, NOTE)}
     said = ", ".join(f"{n} {s}{'s' if n > 1 else ''}" for s, n in counts.items() if n)
-    return said or "nothing wrong found"
+    training = report["training"]["sentence"].partition(":")[0] if report.get("training") else ""
+    return (said or "nothing wrong found") + (f"; {training[0].lower()}{training[1:]}" if training else "")

@@ -383,3 +383,4 @@ def test_the_text_has_every_finding_with_its_reason_and_remedy() -> None:
     ):
         assert part in printed
     assert "The network will not do: x on 2 nodes" in " ".join(printed.split())
+    assert printed.splitlines()[-1].endswith("1 warning; the network will not do")
