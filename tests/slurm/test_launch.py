@@ -87,7 +87,7 @@ def test_tasks_that_believe_to_be_alone_refuse(slurm: Cluster, program: str) -> 
     command = ["srun", "--mpi=none", "-N1", "-n3", sys.executable, "-P", program]
     status, output = slurm.run(*command, check=False)
     assert status != 0
-    if "OPAL ERROR: Unreachable in file /openmpi-4" not in output:  # Open MPI 4 refuses by itself
+    if "OPAL ERROR: Unreachable" not in output:  # Open MPI 4 refuses by itself
         assert (
             "srun started 3 tasks (SLURM_STEP_NUM_TASKS=3) but MPI says that this process is alone" in output
         )
