@@ -170,7 +170,11 @@ def _reporter(said: claim.Claim) -> Callable[[str, float], None]:
 
 
 def gpu_aware_mpi(arguments: argparse.Namespace) -> int:
-    """Let a child try; rank 0 prints the verdict, and each rank whose child died does. 0: proved on all ranks."""
+    """Let a child try; rank 0 prints the verdict, and each rank whose child died does.
+
+    They end with its status, 0 if it is proved on all ranks. The others end with 0: at the first process that ends
+    otherwise mpirun kills the rest, and what rank 0 has to say would be lost.
+    """
     said = claim.read(config.environment())
     outcome = watch.run("hpccoll.doctor.gpu_aware", {}, arguments.patience, _reporter(said))
     verdict = outcome.report
@@ -179,10 +183,11 @@ def gpu_aware_mpi(arguments: argparse.Namespace) -> int:
             "did not return" if outcome.status is None else f"ended the process with status {outcome.status}"
         )
         verdict = {"proved": False, "why": f"{outcome.stage} {end}", "device": ""}
-    if said.rank == 0 or outcome.report is None:
-        line = "proved" if verdict["proved"] else f"not proved: {verdict['why']}"
-        where = f" ({said.size} ranks, {verdict['device']})" if verdict["proved"] else ""
-        print(json.dumps(verdict) if arguments.json else f"GPU-aware MPI: {line}{where}", flush=True)
+    if said.rank != 0 and outcome.report is not None:
+        return 0
+    line = "proved" if verdict["proved"] else f"not proved: {verdict['why']}"
+    where = f" ({said.size} ranks, {verdict['device']})" if verdict["proved"] else ""
+    print(json.dumps(verdict) if arguments.json else f"GPU-aware MPI: {line}{where}", flush=True)
     return int(not verdict["proved"])
 
 
