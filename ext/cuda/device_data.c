@@ -112,9 +112,9 @@ static void open_comms(plane *p) {
 /* A hierarchy whose nodes are the groups that NCCL joins. */
 static int open_fast(plane *p) {
     hc_hierarchy_config place = p->config.place;
-    int32_t smallest = place.set_size;
+    int32_t all = place.set_size; /* the hierarchy takes no more than the smallest node has */
     place.node_of = p->group_of;
-    place.rails = place.rails > 0 ? place.rails : smallest; /* no more than the smallest node has */
+    place.rails = place.rails > 0 ? place.rails : all;
     place.chunk_most = CHUNK_MOST;
     int flat = p->config.mode == HC_DEVICE_NCCL_FLAT || p->nodes == 1;
     if (place.chunk_bytes == 0 && !flat)

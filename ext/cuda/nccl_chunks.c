@@ -7,9 +7,6 @@
  */
 #include "nccl_node.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 int hc__nccl_failed(hc__nccl_node *n, int status, const char *what) {
     return hc__device_failed(n->device, status, what, n->text, sizeof n->text);
 }
@@ -19,13 +16,8 @@ int hc__nccl_failed(hc__nccl_node *n, int status, const char *what) {
 int hc__nccl_layout(hc__nccl_node *n) {
     const hc_batch *b = n->batch;
     int64_t least = n->size < n->wire_size ? n->size : n->wire_size, unit = HC_PACK_UNIT / least;
-    if (b->npieces + 1 > n->starts_room) {
-        int64_t *starts = realloc(n->starts, 2 * ((size_t)b->npieces + 1) * sizeof *starts);
-        if (!starts)
-            return HC_NO_MEMORY;
-        n->starts = starts;
-        n->starts_room = 2 * (b->npieces + 1);
-    }
+    if (hc_starts_reserve(&n->starts, &n->starts_room, b->npieces) < 0)
+        return HC_NO_MEMORY;
     n->starts[0] = 0;
     for (int32_t i = 0; i < b->npieces; i++)
         n->starts[i + 1] = n->starts[i] + (b->pieces[i].count + unit - 1) / unit * unit;
@@ -35,15 +27,7 @@ int hc__nccl_layout(hc__nccl_node *n) {
 
 /* The tensor in which an element of the whole lies. */
 static int32_t piece_at(const hc__nccl_node *n, int64_t at) {
-    int32_t low = 0, high = n->batch->npieces;
-    while (high - low > 1) {
-        int32_t middle = low + (high - low) / 2;
-        if (n->starts[middle] <= at)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
+    return hc_piece_at(n->starts, n->batch->npieces, at);
 }
 
 static int add_range(hc__nccl_node *n, hc__nccl_slot *slot, int32_t i, int64_t from, int64_t to,

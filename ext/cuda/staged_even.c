@@ -7,23 +7,14 @@
  */
 #include "staged.h"
 
-#include <stdlib.h>
-
 static int64_t bytes_of(const hc_batch *b, int32_t i) {
     return b->pieces[i].count * (int64_t)hc_dtype_size(b->dtype);
-}
-
-/* My rows of a reducescatter: how many, and how many come before. */
-static int64_t share(int64_t rows, int32_t p, int32_t r, int64_t *before) {
-    *before = r * (rows / p) + (r < rows % p ? r : rows % p);
-    return rows / p + (r < rows % p);
 }
 
 static int place_results(hc__staged *s) {
     for (int32_t i = 0; i < s->batch->npieces; i++) {
         hc_piece *piece = &s->batch->pieces[i];
-        int64_t before;
-        int status = hc__staged_place(s, piece, share(piece->rows, s->size, s->rank, &before));
+        int status = hc__staged_place(s, piece, hc_share(piece->rows, s->size, s->rank));
         if (status < 0)
             return status;
     }
@@ -33,31 +24,13 @@ static int place_results(hc__staged *s) {
 int hc__even_begin(hc__staged *s) {
     hc__even *e = &s->even;
     const hc_batch *b = s->batch;
-    if (b->npieces + 1 > e->room) {
-        int64_t *starts = realloc(e->starts, 2 * ((size_t)b->npieces + 1) * sizeof *starts);
-        if (!starts)
-            return HC_NO_MEMORY;
-        e->starts = starts;
-        e->room = 2 * (b->npieces + 1);
-    }
+    if (hc_starts_reserve(&e->starts, &e->room, b->npieces) < 0)
+        return HC_NO_MEMORY;
     e->starts[0] = 0;
     for (int32_t i = 0; i < b->npieces; i++)
         e->starts[i + 1] = e->starts[i] + hc__aligned(bytes_of(b, i));
     s->chunks = (e->starts[b->npieces] + s->chunk_bytes - 1) / s->chunk_bytes;
     return b->operation == HC_REDUCESCATTER ? place_results(s) : HC_OK;
-}
-
-/* The tensor in which a byte of the whole lies. */
-static int32_t piece_at(const hc__staged *s, int64_t at) {
-    int32_t low = 0, high = s->batch->npieces;
-    while (high - low > 1) {
-        int32_t middle = low + (high - low) / 2;
-        if (s->even.starts[middle] <= at)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
 }
 
 /* Bytes [from, to) of tensor i, which lie at `place`. */
@@ -72,12 +45,12 @@ static int reads(const hc__staged *s, const hc_piece *piece) {
 
 /* Bytes of the tensor that its result here has: [*from, *to). */
 static int writes(const hc__staged *s, const hc_piece *piece, int64_t *from, int64_t *to) {
-    int64_t size = (int64_t)hc_dtype_size(s->batch->dtype), before;
+    int64_t size = (int64_t)hc_dtype_size(s->batch->dtype);
     *from = 0;
     *to = piece->count * size;
     if (s->batch->operation == HC_REDUCESCATTER) {
-        int64_t rows = share(piece->rows, s->size, s->rank, &before), row_bytes = piece->row * size;
-        *from = before * row_bytes;
+        int64_t rows = hc_share(piece->rows, s->size, s->rank), row_bytes = piece->row * size;
+        *from = hc_share_begin(piece->rows, s->size, s->rank) * row_bytes;
         *to = *from + rows * row_bytes;
         return piece->out && piece->out_capacity == rows * row_bytes;
     }
@@ -122,7 +95,8 @@ int hc__even_cut(hc__staged *s, int64_t chunk, hc__slot *slot) {
     const int64_t *starts = s->even.starts;
     int64_t begin = chunk * s->chunk_bytes, total = starts[s->batch->npieces];
     int64_t end = begin + s->chunk_bytes < total ? begin + s->chunk_bytes : total;
-    int32_t first = piece_at(s, begin), last = piece_at(s, end - 1), n = 0;
+    int32_t pieces = s->batch->npieces, n = 0;
+    int32_t first = hc_piece_at(starts, pieces, begin), last = hc_piece_at(starts, pieces, end - 1);
     hc_piece *cut = hc__slot_pieces(slot, last - first + 1);
     int status = cut ? hc__stage_reserve(&slot->stage, end - begin) : HC_NO_MEMORY;
     slot->batch = *s->batch;

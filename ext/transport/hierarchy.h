@@ -169,14 +169,6 @@ int hc__reducescatter_test(hc__hierarchy *);
 
 /* ---- results ------------------------------------------------------------------------------------------ */
 
-/* Rows of rank r's share of `rows`: the first rows % p ranks have one more. */
-static inline int64_t hc__share(int64_t rows, int32_t p, int32_t r) {
-    return rows / p + (r < rows % p);
-}
-static inline int64_t hc__share_begin(int64_t rows, int32_t p, int32_t r) {
-    return r * (rows / p) + (r < rows % p ? r : rows % p);
-}
-
 /* Where `rows` rows of the piece's result go: the caller's memory, or memory made here. *spare (released
  * first) is used where the result is not wanted, or the caller's room has another size: then the batch goes on,
  * because others need this rank, and RESULT_SIZE is reported at its end. */

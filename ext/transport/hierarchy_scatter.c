@@ -42,9 +42,9 @@ static hc_piece cut_piece(const hc__hierarchy *h, const hc_piece *piece, int32_t
                           int32_t end) {
     int64_t rows = piece->rows;
     int32_t first = hc__set_rank(&h->place, node, j), last = first + end - j;
-    int64_t at = hc__share_begin(rows, h->place.size, first) * piece->row;
+    int64_t at = hc_share_begin(rows, h->place.size, first) * piece->row;
     hc_piece cut = *piece;
-    cut.count = hc__share_begin(rows, h->place.size, last) * piece->row - at;
+    cut.count = hc_share_begin(rows, h->place.size, last) * piece->row - at;
     if (piece->in)
         cut.in = (const char *)piece->in + at * (int64_t)hc_dtype_size(h->batch->dtype);
     int64_t bytes = cut.count * (int64_t)hc_dtype_size(h->batch->dtype);
@@ -107,7 +107,7 @@ static int start_between_nodes(hc__hierarchy *h) {
     for (int32_t i = 0; i < h->batch->npieces && status >= 0; i++) {
         hc_piece *piece = &h->batch->pieces[i];
         void *out;
-        int64_t rows = hc__share(piece->rows, h->place.size, h->place.rank);
+        int64_t rows = hc_share(piece->rows, h->place.size, h->place.rank);
         status = hc__place_result(h, piece, rows, NULL, &out);
     }
     if (status < 0)
@@ -132,7 +132,7 @@ static int scatter_next(hc__hierarchy *h) {
     if (!s->placed) {
         void *out;
         int64_t rows = piece->rows;
-        int status = hc__place_result(h, piece, hc__share(rows, h->place.size, h->place.rank), NULL, &out);
+        int status = hc__place_result(h, piece, hc_share(rows, h->place.size, h->place.rank), NULL, &out);
         if (status < 0)
             return status;
         s->one = *piece;
@@ -143,7 +143,7 @@ static int scatter_next(hc__hierarchy *h) {
         s->batch.npieces = 1;
         s->batch.count = piece->count;
         for (int32_t r = 0; r <= h->place.size; r++)
-            h->streams[r] = hc__share_begin(rows, h->place.size, r) * piece->row;
+            h->streams[r] = hc_share_begin(rows, h->place.size, r) * piece->row;
         s->placed = 1;
     }
     int status = h->node->ops->scatter(h->node, &s->batch, h->streams);

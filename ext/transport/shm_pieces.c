@@ -13,17 +13,9 @@
  */
 #include "shm_node.h"
 
-#include <stdlib.h>
-
 int hc__take_batch(hc__shm *shm, const hc_batch *batch, int result_dtype) {
-    if (batch->npieces >= shm->starts_room) {
-        int32_t room = batch->npieces + 64;
-        int64_t *starts = realloc(shm->starts, (size_t)room * sizeof *starts);
-        if (starts == NULL)
-            return HC_NO_MEMORY;
-        shm->starts = starts;
-        shm->starts_room = room;
-    }
+    if (hc_starts_reserve(&shm->starts, &shm->starts_room, batch->npieces) < 0)
+        return HC_NO_MEMORY;
     int64_t at = 0;
     for (int32_t i = 0; i < batch->npieces; i++) {
         shm->starts[i] = at;
@@ -41,15 +33,7 @@ int hc__take_batch(hc__shm *shm, const hc_batch *batch, int result_dtype) {
 /* ---- ranges, piece by piece ---------------------------------------------------------------------- */
 
 hc__spans hc__spans_of(const hc__shm *shm, hc__range range) {
-    int32_t low = 0, high = shm->batch->npieces; /* the last piece that begins at or before the range */
-    while (high - low > 1) {
-        int32_t middle = low + (high - low) / 2;
-        if (shm->starts[middle] <= range.from)
-            low = middle;
-        else
-            high = middle;
-    }
-    return (hc__spans){shm, range, range.from, low};
+    return (hc__spans){shm, range, range.from, hc_piece_at(shm->starts, shm->batch->npieces, range.from)};
 }
 
 int hc__spans_next(hc__spans *spans, hc__span *span) {

@@ -70,6 +70,30 @@ typedef struct hc_batch {
     void *const *ready, *const *finished;
 } hc_batch;
 
+/* Rows of rank r's share of a reducescatter's `rows` among p ranks, and where it begins: the first rows % p ranks have one
+ * more. */
+static inline int64_t hc_share(int64_t rows, int32_t p, int32_t r) {
+    return rows / p + (r < rows % p);
+}
+static inline int64_t hc_share_begin(int64_t rows, int32_t p, int32_t r) {
+    return r * (rows / p) + (r < rows % p ? r : rows % p);
+}
+
+/* The tensors of a batch as one concatenation: starts[i] is where tensor i begins, starts[npieces] the end. */
+int hc_starts_reserve(int64_t **starts, int32_t *room, int32_t npieces); /* grows; OK, or NO_MEMORY */
+/* The last tensor that begins at or before a place. */
+static inline int32_t hc_piece_at(const int64_t *starts, int32_t npieces, int64_t place) {
+    int32_t low = 0, high = npieces;
+    while (high - low > 1) {
+        int32_t middle = low + (high - low) / 2;
+        if (starts[middle] <= place)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 void *hc_result_new(size_t bytes); /* 64-byte aligned; NULL: out of memory. bytes 0: a valid pointer */
 void hc_result_free(void *);
 
