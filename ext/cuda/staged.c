@@ -8,7 +8,6 @@
  */
 #include "staged.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,7 +21,7 @@ static const struct {
 } cutters[HC_OPERATION_COUNT] = {
     [HC_ALLREDUCE] = {hc__even_begin, NULL, hc__even_cut},
     [HC_BROADCAST] = {hc__even_begin, NULL, hc__even_cut},
-    [HC_REDUCESCATTER] = {hc__even_begin, NULL, hc__even_cut},
+    [HC_REDUCESCATTER] = {hc__scatter_begin, NULL, hc__scatter_cut},
     [HC_ALLGATHER] = {hc__uneven_begin, hc__uneven_count, hc__uneven_cut},
     [HC_ALLTOALL] = {hc__uneven_begin, hc__uneven_count, hc__uneven_cut},
 };
@@ -74,6 +73,7 @@ void hc__staged_close(hc__staged *s) {
     if (s->up && over)
         d->stream_free(s->up);
     hc__uneven_end(s);
+    hc__scatter_end(s);
     free(s->even.starts);
 }
 
@@ -87,21 +87,6 @@ hc_piece *hc__slot_pieces(hc__slot *slot, int32_t n) {
     }
     memset(slot->pieces, 0, (size_t)n * sizeof *slot->pieces);
     return slot->pieces;
-}
-
-int hc__staged_place(hc__staged *s, hc_piece *piece, int64_t rows) {
-    int64_t bytes = rows * piece->row * (int64_t)hc_dtype_size(s->batch->dtype);
-    piece->out_rows = rows;
-    if (piece->out && piece->out_capacity != bytes)
-        s->late = HC_RESULT_SIZE;
-    if (piece->out || piece->drop)
-        return HC_OK;
-    piece->out_owned = 1;
-    int status = hc__device_take(s->device, HC__ON_DEVICE, (size_t)bytes, &piece->out);
-    if (status < 0)
-        snprintf(s->text, sizeof s->text, "device %d (%s): no memory for a result of %lld bytes",
-                 s->device->number, s->device->pci, (long long)bytes);
-    return status;
 }
 
 /* ---- the stages -------------------------------------------------------------------------------------------------- */

@@ -12,7 +12,8 @@
 #ifndef HC_STAGED_H
 #define HC_STAGED_H
 
-#include "copies.h"
+#include "rows.h"
+#include "shares.h"
 
 #define HC__SLOTS 3 /* one a stage */
 
@@ -27,26 +28,25 @@ typedef struct hc__slot {
     int cut; /* what follows is to be launched still */
 } hc__slot;
 
-/* Operations whose tensors have the same sizes on all ranks: one after another, cut anywhere. */
+/* Allreduce, broadcast: one tensor after another, cut anywhere. */
 typedef struct hc__even {
     int64_t *starts; /* npieces + 1: bytes before each, all tensors at multiples of 16 */
     int32_t room;
 } hc__even;
 
-/* The others: each rank has a stream of bytes for each other one, tensor after tensor; only their owners know how long
- * they are, so that the first batch of the host's data plane exchanges that. [r * npieces + i]: of rank r, tensor i. */
+/* A reducescatter: windows of all ranks' shares. */
+typedef struct hc__scatter {
+    hc__shares shares;
+    int64_t each; /* bytes of a share in a chunk */
+} hc__scatter;
+
+/* The others: rows of which only their owners know how many there are. */
 typedef struct hc__uneven {
+    hc__rows rows;
     int counted;
-    int64_t *own;    /* what I tell: rows, and with an alltoall the longest stream; a line a stream */
-    int64_t *told;   /* what I am told: a line a rank */
-    int64_t *sent;   /* rows of my tensor i that rank r gets; allgather: of one stream, r = 0 */
-    int64_t *came;   /* rows of its tensor i that I get from rank r */
-    int64_t *before; /* of sent and came: rows of the tensor that lie before; 2 x ranks lines */
-    int64_t *
-        lines; /* send_rows and recv_rows of what the host's data plane runs: 2 x HC__SLOTS + 2 lines of ranks */
+    int64_t
+        *lines; /* send_rows and recv_rows of what the host's data plane runs: 2 x HC__SLOTS lines of ranks */
     int64_t each; /* bytes of a stream in a chunk */
-    hc_batch counts;
-    hc_piece piece;
 } hc__uneven;
 
 typedef struct hc__staged {
@@ -63,8 +63,9 @@ typedef struct hc__staged {
     uint8_t running;                      /* the host's data plane has chunk `run` */
     uint8_t waits;                        /* nothing moved, and an event is awaited */
     hc__even even;
+    hc__scatter scatter;
     hc__uneven uneven;
-    char text[512];
+    char text[HC__ROWS_TEXT];
 } hc__staged;
 
 /* Streams and events; slots get their memory as batches need it. */
@@ -79,15 +80,14 @@ int hc__staged_test(hc__staged *);
 
 int hc__even_begin(hc__staged *);                    /* sets chunks */
 int hc__even_cut(hc__staged *, int64_t, hc__slot *); /* fills batch, pieces, copies of an empty slot */
-int hc__uneven_begin(hc__staged *);                  /* the counts are to run first */
-int hc__uneven_count(hc__staged *);                  /* moves the counts; HC_DONE: chunks is set */
+int hc__scatter_begin(hc__staged *);
+int hc__scatter_cut(hc__staged *, int64_t, hc__slot *);
+void hc__scatter_end(hc__staged *);
+int hc__uneven_begin(hc__staged *); /* the counts are to run first */
+int hc__uneven_count(hc__staged *); /* moves the counts; HC_DONE: chunks is set */
 int hc__uneven_cut(hc__staged *, int64_t, hc__slot *);
 void hc__uneven_end(hc__staged *);
 
-/* What both need. */
 hc_piece *hc__slot_pieces(hc__slot *, int32_t n); /* room for n, zeroed; NULL: out of memory */
-/* Where `rows` rows of a result go: the caller's memory, fresh memory, or NULL where nobody wants it or the caller's room
- * has another size (then the batch goes on, and ends with RESULT_SIZE). */
-int hc__staged_place(hc__staged *, hc_piece *, int64_t rows);
 
 #endif

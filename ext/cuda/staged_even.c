@@ -1,24 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * staged_even.c - allreduce, broadcast, reducescatter by way of the host: all ranks know all sizes.
- *
- * A reducescatter is an allreduce of which each rank brings only its own rows back to the device: twice the bytes between
- * the ranks that it needs, no second algorithm, and chunks that are the same on all ranks.
+ * staged_even.c - allreduce and broadcast by way of the host: all ranks have all of every tensor.
  */
 #include "staged.h"
 
 static int64_t bytes_of(const hc_batch *b, int32_t i) {
     return b->pieces[i].count * (int64_t)hc_dtype_size(b->dtype);
-}
-
-static int place_results(hc__staged *s) {
-    for (int32_t i = 0; i < s->batch->npieces; i++) {
-        hc_piece *piece = &s->batch->pieces[i];
-        int status = hc__staged_place(s, piece, hc_share(piece->rows, s->size, s->rank));
-        if (status < 0)
-            return status;
-    }
-    return HC_OK;
 }
 
 int hc__even_begin(hc__staged *s) {
@@ -30,7 +17,7 @@ int hc__even_begin(hc__staged *s) {
     for (int32_t i = 0; i < b->npieces; i++)
         e->starts[i + 1] = e->starts[i] + hc__aligned(bytes_of(b, i));
     s->chunks = (e->starts[b->npieces] + s->chunk_bytes - 1) / s->chunk_bytes;
-    return b->operation == HC_REDUCESCATTER ? place_results(s) : HC_OK;
+    return HC_OK;
 }
 
 /* Bytes [from, to) of tensor i, which lie at `place`. */
@@ -43,17 +30,7 @@ static int reads(const hc__staged *s, const hc_piece *piece) {
     return piece->in && (s->batch->operation != HC_BROADCAST || s->rank == s->batch->root);
 }
 
-/* Bytes of the tensor that its result here has: [*from, *to). */
-static int writes(const hc__staged *s, const hc_piece *piece, int64_t *from, int64_t *to) {
-    int64_t size = (int64_t)hc_dtype_size(s->batch->dtype);
-    *from = 0;
-    *to = piece->count * size;
-    if (s->batch->operation == HC_REDUCESCATTER) {
-        int64_t rows = hc_share(piece->rows, s->size, s->rank), row_bytes = piece->row * size;
-        *from = hc_share_begin(piece->rows, s->size, s->rank) * row_bytes;
-        *to = *from + rows * row_bytes;
-        return piece->out && piece->out_capacity == rows * row_bytes;
-    }
+static int writes(const hc__staged *s, const hc_piece *piece) {
     int is_there = s->batch->operation == HC_BROADCAST && s->rank == s->batch->root &&
                    piece->out == piece->in;
     return piece->out && !is_there;
@@ -61,29 +38,23 @@ static int writes(const hc__staged *s, const hc_piece *piece, int64_t *from, int
 
 static int add_copies(const hc__staged *s, hc__slot *slot, const span *at) {
     const hc_piece *piece = &s->batch->pieces[at->i];
-    int64_t first, end;
     int status = HC_OK;
     if (reads(s, piece))
         status = hc__copies_add(&slot->down, (const char *)piece->in + at->from, at->to - at->from,
                                 at->place);
-    if (status < 0 || !writes(s, piece, &first, &end))
-        return status;
-    int64_t from = at->from > first ? at->from : first, to = at->to < end ? at->to : end;
-    if (from >= to)
-        return HC_OK;
-    return hc__copies_add(&slot->up, (const char *)piece->out + from - first, to - from,
-                          at->place + from - at->from);
+    if (status >= 0 && writes(s, piece))
+        status = hc__copies_add(&slot->up, (const char *)piece->out + at->from, at->to - at->from, at->place);
+    return status;
 }
 
 /* The same range as the host's data plane sees it: in place, in pinned memory. */
 static void cut_piece(const hc__staged *s, hc__slot *slot, const span *at, hc_piece *cut) {
     const hc_piece *piece = &s->batch->pieces[at->i];
-    int64_t from, to;
     char *data = slot->stage.host + at->place;
     int root = s->batch->operation == HC_BROADCAST && s->rank == s->batch->root;
     *cut = *piece;
     cut->in = reads(s, piece) ? data : NULL;
-    cut->out = root || writes(s, piece, &from, &to) ? data : NULL;
+    cut->out = root || writes(s, piece) ? data : NULL;
     cut->drop = cut->out == NULL;
     cut->count = (at->to - at->from) / (int64_t)hc_dtype_size(s->batch->dtype);
     cut->row = 1;
@@ -100,7 +71,6 @@ int hc__even_cut(hc__staged *s, int64_t chunk, hc__slot *slot) {
     hc_piece *cut = hc__slot_pieces(slot, last - first + 1);
     int status = cut ? hc__stage_reserve(&slot->stage, end - begin) : HC_NO_MEMORY;
     slot->batch = *s->batch;
-    slot->batch.operation = s->batch->operation == HC_BROADCAST ? HC_BROADCAST : HC_ALLREDUCE;
     slot->batch.memory = HC_MEMORY_HOST;
     slot->batch.ncalls = 0;
     slot->batch.count = 0;
