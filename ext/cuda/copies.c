@@ -28,7 +28,7 @@ int hc__copies_add(hc__copies *c, const void *address, int64_t bytes, int64_t pl
             return HC_NO_MEMORY;
         c->room = room;
     }
-    c->of[c->n++] = (hc__copy){hc__address(address), bytes, place};
+    c->of[c->n++] = (hc__copy){hc__address(address), bytes, place, 1.0};
     return HC_OK;
 }
 
@@ -54,6 +54,56 @@ int hc__copies_tensors(hc__copies *c, int64_t size, int64_t buffer_size) {
         place = copy->place + hc__aligned(copy->bytes / size * buffer_size);
     }
     return n;
+}
+
+/* ---- a buffer on the device ----------------------------------------------------------------------------------- */
+
+/* All ranges of one factor; mostly there is one for all. The others' are left out: no address. */
+static int pack_scaled(hc__copies *c, hc_device *device, int dtype, char *buffer, double scale,
+                       hc_gpu_stream stream, char *text, size_t room) {
+    int64_t size = (int64_t)hc_dtype_size(dtype);
+    int count = hc__copies_tensors(c, size, size), at = 0;
+    for (int32_t i = 0; i < c->n; i++, at++) {
+        while (c->tensors[at].address != c->of[i].address)
+            at++;
+        if (c->of[i].scale != scale)
+            c->tensors[at].address = 0;
+    }
+    hc_pack_order order = {.tensors = c->tensors,
+                           .n = count,
+                           .tensor = dtype,
+                           .buffer = dtype,
+                           .scale = scale,
+                           .at = hc__address(buffer + c->of[0].place)};
+    return hc__device_pack(device, &order, stream, text, room);
+}
+
+int hc__copies_pack(hc__copies *c, hc_device *device, int dtype, char *buffer, hc_gpu_stream stream,
+                    char *text, size_t room) {
+    int status = HC_OK;
+    for (int32_t i = 0; i < c->n && status == HC_OK; i++) {
+        int32_t first = 0;
+        while (first < i && c->of[first].scale != c->of[i].scale)
+            first++;
+        if (first == i)
+            status = pack_scaled(c, device, dtype, buffer, c->of[i].scale, stream, text, room);
+    }
+    return status;
+}
+
+int hc__copies_unpack(hc__copies *c, hc_device *device, int dtype, const char *buffer, int buffer_dtype,
+                      hc_gpu_stream stream, char *text, size_t room) {
+    if (c->n == 0)
+        return HC_OK;
+    int count = hc__copies_tensors(c, (int64_t)hc_dtype_size(dtype), (int64_t)hc_dtype_size(buffer_dtype));
+    hc_pack_order order = {.tensors = c->tensors,
+                           .n = count,
+                           .tensor = dtype,
+                           .buffer = buffer_dtype,
+                           .unpack = 1,
+                           .scale = 1.0,
+                           .at = hc__address(buffer + c->of[0].place)};
+    return hc__device_pack(device, &order, stream, text, room);
 }
 
 /* ---- the stage ----------------------------------------------------------------------------------------------- */
@@ -108,7 +158,7 @@ static int launch_packed(hc__copies *c, hc__stage *s, int n, int dtype, int up, 
     const hc__copy *last = &c->of[c->n - 1];
     int64_t first = c->of[0].place;
     hc__copy whole = {hc__address(s->packed) + (hc_gpu_address)first, last->place + last->bytes - first,
-                      first};
+                      first, 1.0};
     hc_pack_order order = {.tensors = c->tensors,
                            .n = n,
                            .tensor = dtype,

@@ -11,6 +11,7 @@ typedef struct hc__copy {
     hc_gpu_address address; /* on the device: whole elements of a tensor */
     int64_t bytes;
     int64_t place; /* in the buffer; ascending from copy to copy */
+    double scale;  /* on the way into the buffer; 1 unless it is set */
 } hc__copy;
 
 typedef struct hc__copies {
@@ -30,6 +31,13 @@ static inline int64_t hc__aligned(int64_t bytes) {
 /* The copies as the packer takes them, of elements of so many bytes in the tensors and in the buffer: their number; -1
  * where they do not lie as it needs them. */
 int hc__copies_tensors(hc__copies *, int64_t size, int64_t buffer_size);
+
+/* All of them into a buffer on the device, scaled, or from it: OK; 1: ask again; else a status, with text. One launch, or one
+ * for each factor. */
+int hc__copies_pack(hc__copies *, hc_device *, int dtype, char *buffer, hc_gpu_stream stream, char *text,
+                    size_t room);
+int hc__copies_unpack(hc__copies *, hc_device *, int dtype, const char *buffer, int buffer_dtype,
+                      hc_gpu_stream stream, char *text, size_t room);
 
 /* Pinned memory and, at the same places, memory on the device where many small tensors are gathered first. */
 typedef struct hc__stage {

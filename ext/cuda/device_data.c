@@ -4,12 +4,14 @@
  *
  *     host      batches on the host          the host's data plane, as it is
  *     staged    anything on the device       through the host's data plane (staged.c)
- *     fast      what NCCL can                a hierarchy of its own, whose node is NCCL (nccl_node.c)
+ *     fast      allreduce, broadcast         a hierarchy of its own, whose node is NCCL (nccl_node.c)
+ *     rows      allgather, alltoall          NCCL, where all ranks are in one communicator (nccl_rows.c)
+ *     scatter   reducescatter                the same (nccl_scatter.c)
  *
  * The choice is made of what all ranks know: the mode, the placement, the batch's signature, and the facts that the ranks
  * told each other before the first batch that NCCL could run.
  */
-#include "nccl_node.h"
+#include "nccl_direct.h"
 #include "staged.h"
 
 #include <stdio.h>
@@ -37,7 +39,7 @@ int hc_device_mode_named(const char *name) {
     return -1;
 }
 
-enum way { HOST, STAGED, OPENING, FAST };
+enum way { HOST, STAGED, OPENING, FAST, ROWS, SCATTER };
 
 typedef struct plane {
     hc_data base;
@@ -53,6 +55,8 @@ typedef struct plane {
     uint8_t opened; /* comms: begun */
     hc__nccl_node *node;
     hc_data *fast;
+    hc__nccl_rows rows;
+    hc__nccl_scatter scatter;
     int32_t *members, *node_of, *group_of, largest, nodes;
     char facts[640], why[HC_DEVICE_WHY];
 } plane;
@@ -63,14 +67,25 @@ enum hc_device_way hc_device_way(int operation, int reduction, int dtype) {
     int reduces = operation == HC_ALLREDUCE || operation == HC_REDUCESCATTER;
     if (operation > HC_ALLTOALL || (reduces && !hc_reduction_defined(reduction, dtype)))
         return HC_WAY_UNDEFINED;
-    return operation == HC_ALLREDUCE && hc__nccl_op(reduction, dtype) >= 0 ? HC_WAY_NCCL : HC_WAY_STAGED;
+    return !reduces || hc__nccl_op(reduction, dtype) >= 0 ? HC_WAY_NCCL : HC_WAY_STAGED;
+}
+
+/* One communicator joins all ranks. */
+static int is_flat(const plane *p) {
+    return p->config.mode == HC_DEVICE_NCCL_FLAT || p->nodes == 1;
+}
+
+/* What the hierarchy runs over a node of NCCL, with a net or without. */
+static int has_stages(const hc_batch *b) {
+    return b->operation == HC_ALLREDUCE || b->operation == HC_BROADCAST;
 }
 
 /* NCCL adds in an order of its own; where all nodes have one rank there is nothing for it to do. */
 static int suits_nccl(const plane *p, const hc_batch *b) {
-    if (p->config.mode == HC_DEVICE_STAGED || b->deterministic || p->comms.forbidden)
+    int reduces = b->operation == HC_ALLREDUCE || b->operation == HC_REDUCESCATTER;
+    if (p->config.mode == HC_DEVICE_STAGED || (reduces && b->deterministic) || p->comms.forbidden)
         return 0;
-    if (p->config.mode != HC_DEVICE_NCCL_FLAT && p->largest == 1 && p->nodes > 1)
+    if (!is_flat(p) && (p->largest == 1 || !has_stages(b)))
         return 0;
     return hc_device_way(b->operation, b->reduction, b->dtype) == HC_WAY_NCCL;
 }
@@ -116,13 +131,16 @@ static int open_fast(plane *p) {
     place.node_of = p->group_of;
     place.rails = place.rails > 0 ? place.rails : all;
     place.chunk_most = CHUNK_MOST;
-    int flat = p->config.mode == HC_DEVICE_NCCL_FLAT || p->nodes == 1;
+    int flat = is_flat(p);
     if (place.chunk_bytes == 0 && !flat)
         place.chunk_bytes = SHARD_BYTES * (place.rails < p->largest ? place.rails : p->largest);
     int status = hc__nccl_node_new(p->device, &p->comms, &p->node);
     if (status < 0)
         return status;
     status = hc_hierarchy_new(&place, &p->node->base, flat ? NULL : p->net, &hc_host_memory, &p->fast);
+    if (status >= 0 && flat)
+        status = hc__nccl_rows_open(&p->rows, p->node, p->host, place.chunk_bytes);
+    hc__nccl_scatter_open(&p->scatter, p->node, place.chunk_bytes);
     char version[32];
     hc_nccl_version_text(p->comms.nccl.version, version, sizeof version);
     snprintf(p->facts, sizeof p->facts,
@@ -148,13 +166,23 @@ static int say(plane *p, int status) {
     return status;
 }
 
+static int begin_nccl(plane *p, hc_batch *batch) {
+    if (has_stages(batch)) {
+        p->way = FAST;
+        return p->fast->ops->start(p->fast, batch);
+    }
+    p->way = batch->operation == HC_REDUCESCATTER ? SCATTER : ROWS;
+    return p->way == SCATTER ? hc__nccl_scatter_start(&p->scatter, batch)
+                             : hc__nccl_rows_start(&p->rows, batch);
+}
+
 static int begin(plane *p, hc_batch *batch) {
     if (suits_nccl(p, batch)) {
         if (!p->opened)
             open_comms(p);
         p->batch = batch;
-        p->way = p->fast ? FAST : OPENING;
-        return p->fast ? p->fast->ops->start(p->fast, batch) : HC_OK;
+        p->way = OPENING;
+        return p->fast ? begin_nccl(p, batch) : HC_OK;
     }
     p->way = STAGED;
     int status = p->staged.device ? HC_OK : open_staged(p);
@@ -185,8 +213,10 @@ static int go_on(plane *p) {
     if (p->way == OPENING) {
         status = go_on_opening(p);
         p->base.naps = status == HC_IDLE;
-    } else if (p->way == FAST) {
-        status = p->fast->ops->test(p->fast);
+    } else if (p->way != STAGED) {
+        status = p->way == FAST      ? p->fast->ops->test(p->fast)
+                 : p->way == SCATTER ? hc__nccl_scatter_test(&p->scatter)
+                                     : hc__nccl_rows_test(&p->rows);
         p->base.naps = p->node->waits;
     } else {
         status = p->staged.batch ? hc__staged_test(&p->staged) : HC_DONE;
@@ -265,8 +295,11 @@ static void destroy(hc_data *data) {
     hc_gpu_context before = p->device ? hc_device_enter(p->device) : NULL;
     if (p->opened)
         hc__comms_close(&p->comms);
-    if (p->fast)
+    if (p->fast) {
+        hc__nccl_rows_close(&p->rows);
+        hc__nccl_scatter_close(&p->scatter);
         p->fast->ops->free(p->fast);
+    }
     hc__staged_close(&p->staged);
     if (p->device)
         hc_device_leave(p->device, before);

@@ -7,6 +7,8 @@
  */
 #include "nccl_node.h"
 
+#define NEUTRAL_BYTES ((int64_t)1 << 20) /* brought as often as it takes */
+
 int hc__nccl_failed(hc__nccl_node *n, int status, const char *what) {
     return hc__device_failed(n->device, status, what, n->text, sizeof n->text);
 }
@@ -30,14 +32,22 @@ static int32_t piece_at(const hc__nccl_node *n, int64_t at) {
     return hc_piece_at(n->starts, n->batch->npieces, at);
 }
 
+static double scale_of(const hc__nccl_node *n, int32_t i) {
+    return n->moves ? 1.0 : n->batch->pieces[i].scale;
+}
+
 static int add_range(hc__nccl_node *n, hc__nccl_slot *slot, int32_t i, int64_t from, int64_t to,
                      int64_t place) {
     const hc_piece *piece = &n->batch->pieces[i];
     int64_t at = from * n->size, bytes = (to - from) * n->size;
+    int is_there = n->moves && hc__nccl_gives(n) && piece->out == piece->in;
     int status = HC_OK;
-    if (piece->in)
+    if (piece->in) {
         status = hc__copies_add(&slot->in, (const char *)piece->in + at, bytes, place * n->size);
-    if (status >= 0 && piece->out)
+        if (status >= 0)
+            slot->in.of[slot->in.n - 1].scale = scale_of(n, i);
+    }
+    if (status >= 0 && piece->out && !is_there)
         status = hc__copies_add(&slot->out, (char *)piece->out + at, bytes, place * n->wire_size);
     return status;
 }
@@ -64,8 +74,7 @@ int hc__nccl_cut(hc__nccl_node *n, int64_t chunk, hc__nccl_slot *slot) {
         if (from < to)
             status = add_range(n, slot, i, from, to, n->starts[i] + from - begin);
     }
-    slot->in_place = first == last && n->batch->pieces[first].scale == 1.0 ? in_place(n, slot, &slot->in)
-                                                                           : NULL;
+    slot->in_place = first == last && scale_of(n, first) == 1.0 ? in_place(n, slot, &slot->in) : NULL;
     slot->out_place = n->wire_dtype == n->dtype ? in_place(n, slot, &slot->out) : NULL;
     return status;
 }
@@ -75,34 +84,35 @@ int hc__nccl_cut(hc__nccl_node *n, int64_t chunk, hc__nccl_slot *slot) {
 /* A rank that has joined, or gave only some of the tensors, brings neutral elements for the rest. */
 static int fill_neutral(hc__nccl_node *n) {
     const hc_batch *b = n->batch;
-    int64_t bytes = n->chunk * n->size;
     int reduction = b->reduction == HC_AVERAGE ? HC_SUM : b->reduction;
-    if (n->neutral_bytes >= bytes && n->neutral_dtype == b->dtype && n->neutral_reduction == reduction)
+    if (n->neutral && n->neutral_dtype == b->dtype && n->neutral_reduction == reduction)
         return HC_OK;
     int status = n->device->driver.event_query(n->neutral_used);
     if (status)
         return status == HC_DRIVER_NOT_READY ? 1 : hc__nccl_failed(n, status, "asking an event");
-    if (n->neutral_bytes < bytes) {
+    if (!n->neutral) {
         void *memory;
-        hc__device_give(n->device, n->neutral);
-        status = hc__device_take(n->device, HC__PINNED, (size_t)bytes, &memory);
+        status = hc__device_take(n->device, HC__PINNED, NEUTRAL_BYTES, &memory);
         n->neutral = memory;
-        n->neutral_bytes = status < 0 ? 0 : bytes;
         if (status < 0)
             return status;
     }
-    hc_host_memory.neutral(n->neutral, b->dtype, reduction, n->neutral_bytes / n->size);
+    hc_host_memory.neutral(n->neutral, b->dtype, reduction, NEUTRAL_BYTES / (int64_t)hc_dtype_size(b->dtype));
     n->neutral_dtype = b->dtype;
     n->neutral_reduction = reduction;
     return HC_OK;
 }
 
-static int bring_neutral(hc__nccl_node *n, hc__nccl_slot *slot) {
+int hc__nccl_neutral(hc__nccl_node *n, char *to, int64_t bytes) {
     int status = fill_neutral(n);
     if (status)
         return status;
     const hc_driver *d = &n->device->driver;
-    status = d->to_device(hc__address(slot->buffer), n->neutral, (size_t)(slot->n * n->size), n->work);
+    for (int64_t at = 0; at < bytes && !status; at += NEUTRAL_BYTES) {
+        int64_t left = bytes - at;
+        status = d->to_device(hc__address(to + at), n->neutral,
+                              (size_t)(left < NEUTRAL_BYTES ? left : NEUTRAL_BYTES), n->work);
+    }
     if (!status)
         status = d->event_record(n->neutral_used, n->work);
     return hc__nccl_failed(n, status, "bringing neutral elements");
@@ -118,54 +128,17 @@ static int is_complete(const hc__nccl_node *n, const hc__nccl_slot *slot, int64_
 
 /* ---- packing ---------------------------------------------------------------------------------------------------------- */
 
-/* The factor of a range: that of its tensor. */
-static double scale_of(const hc__nccl_node *n, int64_t chunk, const hc__copy *copy) {
-    return n->batch->pieces[piece_at(n, chunk * n->chunk + copy->place / n->size)].scale;
-}
-
-/* One launch for all ranges of one factor; mostly there is one for all. The others' are left out: no address. */
-static int pack_scaled(hc__nccl_node *n, hc__nccl_slot *slot, int64_t chunk, double scale) {
-    int count = hc__copies_tensors(&slot->in, n->size, n->size), at = 0;
-    for (int32_t i = 0; i < slot->in.n; i++, at++) {
-        while (slot->in.tensors[at].address != slot->in.of[i].address)
-            at++;
-        if (scale_of(n, chunk, &slot->in.of[i]) != scale)
-            slot->in.tensors[at].address = 0;
-    }
-    hc_pack_order order = {.tensors = slot->in.tensors,
-                           .n = count,
-                           .tensor = n->batch->dtype,
-                           .buffer = n->batch->dtype,
-                           .scale = scale,
-                           .at = hc__address(slot->buffer + slot->in.of[0].place)};
-    return hc__device_pack(n->device, &order, n->work, n->text, sizeof n->text);
-}
-
 int hc__nccl_pack(hc__nccl_node *n, hc__nccl_slot *slot) {
-    int64_t chunk = n->nreduced;
-    int status = is_complete(n, slot, chunk) ? HC_OK : bring_neutral(n, slot);
-    for (int32_t i = 0; i < slot->in.n && status == HC_OK; i++) {
-        double scale = scale_of(n, chunk, &slot->in.of[i]);
-        int32_t first = 0;
-        while (scale_of(n, chunk, &slot->in.of[first]) != scale)
-            first++;
-        if (first == i)
-            status = pack_scaled(n, slot, chunk, scale);
-    }
-    return status;
+    int status = is_complete(n, slot, n->nreduced) ? HC_OK
+                                                   : hc__nccl_neutral(n, slot->buffer, slot->n * n->size);
+    return status ? status
+                  : hc__copies_pack(&slot->in, n->device, n->batch->dtype, slot->buffer, n->work, n->text,
+                                    sizeof n->text);
 }
 
 int hc__nccl_unpack(hc__nccl_node *n, hc__nccl_slot *slot) {
-    if (slot->out.n == 0)
-        return HC_OK;
-    hc_pack_order order = {.tensors = slot->out.tensors,
-                           .n = hc__copies_tensors(&slot->out, n->size, n->wire_size),
-                           .tensor = n->batch->dtype,
-                           .buffer = n->rails > 0 ? n->batch->wire_dtype : n->batch->dtype,
-                           .unpack = 1,
-                           .scale = 1.0,
-                           .at = hc__address(hc__nccl_wire(n, slot) + slot->out.of[0].place)};
-    return hc__device_pack(n->device, &order, n->work, n->text, sizeof n->text);
+    return hc__copies_unpack(&slot->out, n->device, n->batch->dtype, hc__nccl_wire(n, slot), n->wire, n->work,
+                             n->text, sizeof n->text);
 }
 
 int hc__nccl_narrow(hc__nccl_node *n, hc__nccl_slot *slot, int64_t at, int64_t count) {
@@ -173,7 +146,7 @@ int hc__nccl_narrow(hc__nccl_node *n, hc__nccl_slot *slot, int64_t at, int64_t c
     hc_pack_order order = {.tensors = &shard,
                            .n = 1,
                            .tensor = n->batch->dtype,
-                           .buffer = n->batch->wire_dtype,
+                           .buffer = n->wire,
                            .scale = 1.0,
                            .at = hc__address(hc__nccl_wire(n, slot) + at * n->wire_size)};
     return hc__device_pack(n->device, &order, n->work, n->text, sizeof n->text);

@@ -47,10 +47,15 @@ int hc__nccl_op(int reduction, int dtype) {
     return hc__nccl_dtype(dtype) < 0 || divides ? -1 : codes[reduction] - 1;
 }
 
+/* A broadcast whose root is in another node: the net brings the shards. */
+static int comes_from_afar(const hc__nccl_node *n) {
+    return n->moves && n->root < 0;
+}
+
 /* ---- memory ------------------------------------------------------------------------------------------------------------ */
 
 /* What is given back may still be used in `work`, behind which the other streams have come to their end. */
-static int grow(hc__nccl_node *n, enum hc__memory_kind kind, char **at, int64_t bytes) {
+int hc__nccl_grow(hc__nccl_node *n, enum hc__memory_kind kind, char **at, int64_t bytes) {
     void *memory;
     hc_device_result_free(n->device, *at, n->work);
     int status = hc__device_take(n->device, kind, (size_t)bytes, &memory);
@@ -71,7 +76,7 @@ static int reserve(hc__nccl_node *n, enum hc__memory_kind kind, size_t member, i
     while (*room < bytes)
         *room *= 2;
     for (int i = 0; i < HC__NCCL_DEPTH && status >= 0; i++)
-        status = grow(n, kind, (char **)((char *)&n->slots[i] + member), *room);
+        status = hc__nccl_grow(n, kind, (char **)((char *)&n->slots[i] + member), *room);
     return status;
 }
 
@@ -90,9 +95,12 @@ static int reserve_all(hc__nccl_node *n) {
 
 /* ---- open, close ------------------------------------------------------------------------------------------------------- */
 
-static int wait_until_ready(hc__nccl_node *n) {
+int hc__nccl_begin(hc__nccl_node *n, const hc_batch *batch) {
     const hc_driver *d = &n->device->driver;
     int status = 0;
+    n->batch = batch;
+    n->busy = HC__FREE;
+    n->waits = 0;
     for (int32_t i = 0; i < n->batch->ncalls && !status; i++)
         status = d->stream_wait_event(n->work, n->batch->ready[i], 0);
     if (!status)
@@ -105,26 +113,28 @@ static int nccl_open(hc_node *base, const hc_batch *batch, const hc_parts *parts
     hc__nccl_node *n = node_of(base);
     if (parts || rails < 0 || rails > base->local_size || (rails > 0 && chunk_elements == 0))
         return HC_INVALID;
-    int wire = rails > 0 ? batch->wire_dtype : batch->dtype;
-    n->batch = batch;
+    int status = hc__nccl_begin(n, batch);
     n->rails = rails;
-    n->op = hc__nccl_op(batch->reduction, batch->dtype);
-    n->dtype = hc__nccl_dtype(batch->dtype);
-    n->wire_dtype = hc__nccl_dtype(wire);
+    n->moves = batch->operation == HC_BROADCAST;
+    n->wire = rails > 0 && !n->moves ? batch->wire_dtype : batch->dtype;
     n->size = (int64_t)hc_dtype_size(batch->dtype);
-    n->wire_size = (int64_t)hc_dtype_size(wire);
+    n->wire_size = (int64_t)hc_dtype_size(n->wire);
+    n->op = n->moves ? HC_NCCL_SUM : hc__nccl_op(batch->reduction, batch->dtype);
+    n->dtype = n->moves ? HC_NCCL_UINT8 : hc__nccl_dtype(batch->dtype);
+    n->wire_dtype = n->moves ? HC_NCCL_UINT8 : hc__nccl_dtype(n->wire);
+    n->units = n->moves ? n->size : 1;
+    hc__nccl_find_root(n);
     n->chunk = chunk_elements > 0 ? chunk_elements : CHUNK_BYTES / n->size;
     n->chunk = (n->chunk + HC__NCCL_PART - 1) / HC__NCCL_PART * HC__NCCL_PART;
     n->nreduced = n->nspread = 0;
-    n->busy = HC__FREE;
-    n->waits = 0;
     if (n->op < 0 || n->wire_dtype < 0)
         return HC_UNSUPPORTED;
-    int status = hc__nccl_layout(n);
+    if (status >= 0)
+        status = hc__nccl_layout(n);
     if (status >= 0)
         status = reserve_all(n);
     *nchunks = n->nchunks;
-    return status < 0 ? status : wait_until_ready(n);
+    return status;
 }
 
 static int nccl_depth(hc_node *base) {
@@ -132,9 +142,7 @@ static int nccl_depth(hc_node *base) {
     return HC__NCCL_DEPTH;
 }
 
-/* All that was launched for the batch is in `work`, or `work` waits for it. */
-static int nccl_close(hc_node *base) {
-    hc__nccl_node *n = node_of(base);
+int hc__nccl_end(hc__nccl_node *n) {
     const hc_driver *d = &n->device->driver;
     int status = 0;
     for (int32_t i = 0; i < n->batch->ncalls && !status; i++)
@@ -147,20 +155,20 @@ static int nccl_close(hc_node *base) {
     return hc__nccl_failed(n, status, "recording that a batch has ended");
 }
 
+static int nccl_close(hc_node *base) {
+    return hc__nccl_end(node_of(base));
+}
+
 /* ---- calls of NCCL ------------------------------------------------------------------------------------------------------ */
 
 /* What was called has been taken in, so that what is launched next comes behind it. */
-static int settle(hc__nccl_node *n, const char *call) {
+int hc__nccl_settle(hc__nccl_node *n, const char *call) {
     int status = hc__comms_settle(n->comms, call, n->called);
     n->waits = status == HC_IDLE;
     n->called = HC_NCCL_IN_PROGRESS;
     if (status < 0)
         snprintf(n->text, sizeof n->text, "%s", n->comms->text);
     return status;
-}
-
-static int worse(int a, int b) {
-    return a == HC_NCCL_SUCCESS || (a == HC_NCCL_IN_PROGRESS && b != HC_NCCL_SUCCESS) ? b : a;
 }
 
 /* Sums of all shards where they are driven: one call, or one a rail. */
@@ -176,51 +184,54 @@ static int call_reduce(hc__nccl_node *n, const hc__nccl_slot *slot) {
                                     n->op, n->comms->comm, n->work);
     int status = nccl->group_start();
     for (int j = 0; j < n->rails; j++)
-        status = worse(status, nccl->reduce(from + (size_t)j * bytes, slot->buffer + (size_t)j * bytes, part,
-                                            n->dtype, n->op, j, n->comms->comm, n->work));
-    return worse(status, nccl->group_end());
+        status = hc__nccl_worse(status,
+                                nccl->reduce(from + (size_t)j * bytes, slot->buffer + (size_t)j * bytes, part,
+                                             n->dtype, n->op, j, n->comms->comm, n->work));
+    return hc__nccl_worse(status, nccl->group_end());
 }
 
 static int call_gather(hc__nccl_node *n, const hc__nccl_slot *slot) {
     const hc_nccl *nccl = &n->comms->nccl;
     char *wire = hc__nccl_wire(n, slot), *to = slot->out_place ? slot->out_place : wire;
-    size_t part = (size_t)slot->part, bytes = part * (size_t)n->wire_size;
+    size_t part = (size_t)(slot->part * n->units), bytes = (size_t)(slot->part * n->wire_size);
     if (n->rails == n->base.local_size)
         return nccl->all_gather(wire + (size_t)n->base.local_rank * bytes, to, part, n->wire_dtype,
                                 n->comms->comm, n->work);
     int status = nccl->group_start();
     for (int j = 0; j < n->rails; j++)
-        status = worse(status, nccl->broadcast(wire + (size_t)j * bytes, to + (size_t)j * bytes, part,
-                                               n->wire_dtype, j, n->comms->comm, n->work));
-    return worse(status, nccl->group_end());
+        status = hc__nccl_worse(status, nccl->broadcast(wire + (size_t)j * bytes, to + (size_t)j * bytes,
+                                                        part, n->wire_dtype, j, n->comms->comm, n->work));
+    return hc__nccl_worse(status, nccl->group_end());
 }
 
 /* ---- reduce -------------------------------------------------------------------------------------------------------------- */
 
 static int begin_reduce(hc__nccl_node *n, hc__nccl_slot *slot) {
     int status = hc__nccl_cut(n, n->nreduced, slot);
-    if (status == HC_OK && !slot->in_place)
+    if (status == HC_OK && hc__nccl_gives(n) && !slot->in_place)
         status = hc__nccl_pack(n, slot);
-    n->waits = status == 1;
     if (status)
-        return status == 1 ? HC_IDLE : status;
-    n->called = call_reduce(n, slot);
+        return hc__nccl_again(n, status);
+    n->called = n->moves ? hc__nccl_call_broadcast(n, slot) : call_reduce(n, slot);
     n->busy = HC__REDUCING;
     return HC_MOVED;
 }
 
-/* My shard, in the wire's type, to the host. */
+/* My shard, in the wire's type, to the host; of another node's broadcast there is none yet, only room for it. */
 static int fetch_shard(hc__nccl_node *n, hc__nccl_slot *slot) {
     const hc_driver *d = &n->device->driver;
     int64_t at = n->base.local_rank * slot->part;
+    const char *from = n->moves ? hc__nccl_lies(n, slot) : hc__nccl_wire(n, slot);
     int status = n->wire_dtype == n->dtype ? HC_OK : hc__nccl_narrow(n, slot, at, slot->part);
     if (status < 0)
         return status;
     status = d->event_record(slot->reduced, n->work);
+    if (!status && comes_from_afar(n))
+        return HC_OK;
     if (!status)
         status = d->stream_wait_event(n->down, slot->reduced, 0);
     if (!status)
-        status = d->to_host(slot->host, hc__address(hc__nccl_wire(n, slot) + at * n->wire_size),
+        status = d->to_host(slot->host, hc__address(from + at * n->wire_size),
                             (size_t)(slot->part * n->wire_size), n->down);
     if (!status)
         status = d->event_record(slot->arrived, n->down);
@@ -240,13 +251,13 @@ static int nccl_reduce(hc_node *base, int64_t chunk) {
     }
     if (n->busy != HC__REDUCING)
         return HC_IDLE;
-    status = settle(n, "the sum of a chunk");
+    status = hc__nccl_settle(n, n->moves ? "the broadcast of a chunk" : "the sum of a chunk");
     if (status != HC_DONE)
         return status;
     status = drives(n) ? fetch_shard(n, slot) : HC_OK;
     n->busy = HC__FREE;
     n->nreduced++;
-    base->packed_bytes += slot->in_place ? 0 : (uint64_t)(slot->n * n->size);
+    base->packed_bytes += slot->in_place || !hc__nccl_gives(n) ? 0 : (uint64_t)(slot->n * n->size);
     return status < 0 ? status : HC_DONE;
 }
 
@@ -270,10 +281,10 @@ static int wait_for_device(hc__nccl_node *n, const char *what) {
 static int nccl_shard(hc_node *base, int64_t chunk, void **data, int64_t *bounds) {
     hc__nccl_node *n = node_of(base);
     hc__nccl_slot *slot = slot_of(n, chunk);
-    int status = n->device->driver.event_query(slot->arrived);
+    int status = n->device->driver.event_query(comes_from_afar(n) ? slot->returned : slot->arrived);
     n->waits |= status == HC_DRIVER_NOT_READY;
     if (status == HC_DRIVER_NOT_READY)
-        return wait_for_device(n, "the sum of a chunk");
+        return wait_for_device(n, n->moves ? "the broadcast of a chunk" : "the sum of a chunk");
     *data = slot->host;
     bounds[0] = 0;
     bounds[1] = shard_elements(n, slot);
@@ -287,7 +298,11 @@ static int nccl_publish(hc_node *base, int64_t chunk) {
     const hc_driver *d = &n->device->driver;
     char *to = hc__nccl_wire(n, slot) + base->local_rank * slot->part * n->wire_size;
     size_t bytes = (size_t)(shard_elements(n, slot) * n->wire_size);
-    int status = bytes ? d->to_device(hc__address(to), slot->host, bytes, n->up) : 0;
+    if (!hc__nccl_gathers(n))
+        return HC_OK; /* all have it */
+    int status = comes_from_afar(n) ? d->stream_wait_event(n->up, slot->reduced, 0) : 0;
+    if (bytes && !status)
+        status = d->to_device(hc__address(to), slot->host, bytes, n->up);
     if (!status)
         status = d->event_record(slot->returned, n->up);
     return hc__nccl_failed(n, status, "bringing a shard back to the device");
@@ -295,17 +310,19 @@ static int nccl_publish(hc_node *base, int64_t chunk) {
 
 /* ---- spread --------------------------------------------------------------------------------------------------------------- */
 
-/* Its place in the order of calls: behind the sums of `depth` chunks, of all at the end. */
+/* Its place in the order of calls: behind the sums of `depth` chunks, of all at the end. A broadcast has one kind of
+ * calls in a node. */
 static int may_spread(const hc__nccl_node *n, int64_t chunk) {
-    return n->nreduced == n->nchunks || n->nreduced == chunk + HC__NCCL_DEPTH;
+    return n->moves || n->nreduced == n->nchunks || n->nreduced == chunk + HC__NCCL_DEPTH;
 }
 
 static int begin_spread(hc__nccl_node *n, const hc__nccl_slot *slot) {
-    int status = drives(n) ? n->device->driver.stream_wait_event(n->work, slot->returned, 0) : 0;
+    int gathers = hc__nccl_gathers(n);
+    int status = gathers && drives(n) ? n->device->driver.stream_wait_event(n->work, slot->returned, 0) : 0;
     if (status)
         return hc__nccl_failed(n, status, "waiting for a shard");
-    n->busy = n->rails > 0 ? HC__SPREADING : HC__SPREAD;
-    if (n->rails > 0)
+    n->busy = gathers ? HC__SPREADING : HC__SPREAD;
+    if (gathers)
         n->called = call_gather(n, slot);
     return HC_OK;
 }
@@ -316,12 +333,12 @@ static int nccl_spread(hc_node *base, int64_t chunk) {
     int status = HC_OK;
     if (chunk != n->nspread || chunk >= n->nreduced)
         return HC_INVALID;
-    if (n->busy == HC__FREE && (n->rails == 0 || may_spread(n, chunk)))
+    if (n->busy == HC__FREE && (!hc__nccl_gathers(n) || may_spread(n, chunk)))
         status = begin_spread(n, slot);
     if (status < 0)
         return status;
     if (n->busy == HC__SPREADING) {
-        status = settle(n, "the gathering of a chunk");
+        status = hc__nccl_settle(n, "the gathering of a chunk");
         if (status != HC_DONE)
             return status;
         n->busy = HC__SPREAD;
@@ -329,9 +346,8 @@ static int nccl_spread(hc_node *base, int64_t chunk) {
     if (n->busy != HC__SPREAD)
         return HC_IDLE;
     status = slot->out_place ? HC_OK : hc__nccl_unpack(n, slot);
-    n->waits = status == 1;
     if (status)
-        return status == 1 ? HC_IDLE : status;
+        return hc__nccl_again(n, status);
     n->busy = HC__FREE;
     n->nspread++;
     base->spread_bytes += (uint64_t)(slot->n * n->size);
@@ -346,7 +362,7 @@ int hc__nccl_node_watch(hc__nccl_node *n) {
     if (status != HC_DRIVER_NOT_READY || n->batch)
         return n->batch ? HC_OK : hc__nccl_failed(n, status, what);
     n->called = n->comms->nccl.get_async_error(n->comms->comm, &told) ? HC_NCCL_INTERNAL : told;
-    return n->called == HC_NCCL_SUCCESS ? wait_for_device(n, what) : settle(n, what);
+    return n->called == HC_NCCL_SUCCESS ? wait_for_device(n, what) : hc__nccl_settle(n, what);
 }
 
 static void free_slot(const hc__nccl_node *n, hc__nccl_slot *slot, int over) {

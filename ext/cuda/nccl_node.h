@@ -13,7 +13,7 @@
  * spread(c) comes right before reduce(c + depth), and behind all others at the end.
  *
  * Where the net is driven by fewer ranks than the node has, ncclReduce and ncclBroadcast, one a rail in a group, do what
- * reduce-scatter and allgather do for all.
+ * reduce-scatter and allgather do for all. A broadcast has the same stages (nccl_broadcast.c).
  */
 #ifndef HC_NCCL_NODE_H
 #define HC_NCCL_NODE_H
@@ -45,7 +45,6 @@ typedef struct hc__nccl_node {
     int64_t buffer_bytes, narrow_bytes, host_bytes; /* of a slot */
     hc_gpu_event began, done; /* of the last batch in `work`: its callers were ready; it ended */
     char *neutral;            /* pinned: what a rank that has joined gives */
-    int64_t neutral_bytes;
     int neutral_dtype, neutral_reduction;
     hc_gpu_event neutral_used;
 
@@ -54,6 +53,9 @@ typedef struct hc__nccl_node {
         starts; /* npieces + 1: elements before each tensor; all begin at multiples of 16 bytes of both types */
     int32_t starts_room;
     int rails, op, dtype, wire_dtype; /* op and types: NCCL's; see size, wire_size for bytes */
+    int wire;                         /* what the net carries: enum hc_dtype */
+    int moves, root; /* a broadcast: any type, as bytes; the root's local rank, -1: in another node */
+    int64_t units;   /* of NCCL's type in an element: 1, or its bytes where it is only moved */
     int64_t size, wire_size, chunk, nchunks, nreduced, nspread;
     enum {
         HC__FREE,
@@ -71,6 +73,26 @@ int hc__nccl_node_new(hc_device *, hc__comms *, hc__nccl_node **);
 /* OK, or a status with text: what has been launched, and not ended, goes wrong or takes too long. */
 int hc__nccl_node_watch(hc__nccl_node *);
 
+/* ---- what every batch needs, whatever its operation ------------------------------------------------------ */
+
+/* `work` waits for the callers' streams. */
+int hc__nccl_begin(hc__nccl_node *, const hc_batch *);
+/* The callers' events are recorded: all that was launched for the batch is in `work`, or `work` waits for it. */
+int hc__nccl_end(hc__nccl_node *);
+/* Whether `called`, what NCCL answered, has been taken in, so that what is launched next comes behind it. */
+int hc__nccl_settle(hc__nccl_node *, const char *call);
+/* What is there may still be used in `work`. OK, or a status with text. */
+int hc__nccl_grow(hc__nccl_node *, enum hc__memory_kind, char **at, int64_t bytes);
+/* Of two answers of NCCL in a group. */
+static inline int hc__nccl_worse(int a, int b) {
+    return a == HC_NCCL_SUCCESS || (a == HC_NCCL_IN_PROGRESS && b != HC_NCCL_SUCCESS) ? b : a;
+}
+/* A status of the packer, which may be 1: ask again; as enum hc_progress. */
+static inline int hc__nccl_again(hc__nccl_node *n, int status) {
+    n->waits = status == 1;
+    return status == 1 ? HC_IDLE : status;
+}
+
 /* NCCL's codes, or -1 where it has none. */
 int hc__nccl_dtype(int dtype);
 int hc__nccl_op(int reduction, int dtype);
@@ -80,6 +102,16 @@ static inline char *hc__nccl_wire(const hc__nccl_node *n, const hc__nccl_slot *s
     return n->wire_dtype == n->dtype ? slot->buffer : slot->narrow;
 }
 
+/* ---- nccl_broadcast.c: where a broadcast's stages are others than a sum's ------------------------------ */
+
+/* Whether this rank's tensors go into the chunk; whether NCCL gathers it in `spread`. */
+int hc__nccl_gives(const hc__nccl_node *);
+int hc__nccl_gathers(const hc__nccl_node *);
+void hc__nccl_find_root(hc__nccl_node *);
+/* Where the chunk lies, in the root's node, when it has been brought to all ranks there. */
+char *hc__nccl_lies(const hc__nccl_node *, const hc__nccl_slot *);
+int hc__nccl_call_broadcast(hc__nccl_node *, const hc__nccl_slot *); /* NCCL's answer */
+
 /* ---- nccl_chunks.c: what a chunk holds, and its way between tensors and buffer ------------------------- */
 
 int hc__nccl_layout(hc__nccl_node *);                              /* fills starts, nchunks */
@@ -88,6 +120,8 @@ int hc__nccl_cut(hc__nccl_node *, int64_t chunk, hc__nccl_slot *); /* fills the 
 int hc__nccl_pack(hc__nccl_node *, hc__nccl_slot *);
 int hc__nccl_unpack(hc__nccl_node *, hc__nccl_slot *);
 int hc__nccl_narrow(hc__nccl_node *, hc__nccl_slot *, int64_t at, int64_t n); /* buffer to wire */
-int hc__nccl_failed(hc__nccl_node *, int status, const char *what);           /* the driver's status */
+/* Neutral elements of the batch's type to memory on the device: OK; 1: ask again; else a status with text. */
+int hc__nccl_neutral(hc__nccl_node *, char *to, int64_t bytes);
+int hc__nccl_failed(hc__nccl_node *, int status, const char *what); /* the driver's status */
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hierarchy_allreduce.c - chunks of a batch through node, net and node again, all stages at once: an allreduce, or a
- * reducescatter between nodes.
+ * hierarchy_allreduce.c - chunks of a batch through node, net and node again, all stages at once: an allreduce, a
+ * reducescatter between nodes, or the broadcast of a node that has no exchange.
  *
  *     chunk c + 2     packed and reduced in the node
  *     chunk c + 1     its rail's shard under way between the nodes
@@ -81,6 +81,9 @@ static int launch(hc__hierarchy *h, hc__allreduce *lane, void *data) {
     const hc__pipeline *p = &h->pipeline;
     const hc_batch *b = p->batch;
     int algorithm = b->deterministic ? HC__DIRECT : h->algorithm;
+    if (b->operation == HC_BROADCAST)
+        return hc__net_broadcast_start(lane, data, p->bounds[1], b->dtype, h->place.node_of[b->root],
+                                       p->nchunks);
     if (p->scatters) {
         hc__nodes_bounds(h, p->bounds);
         return hc__reduce_scatter_start(lane, data, p->bounds, b->wire_dtype, b->reduction, algorithm);

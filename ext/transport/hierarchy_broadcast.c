@@ -6,6 +6,8 @@
  * Few bytes go down a binomial tree, many down a chain, which sends every byte over each link once. All tensors
  * of the batch are one stream: a segment is passed on as soon as it is here, and given to the node's ranks
  * while the next ones arrive, whichever tensor they belong to.
+ *
+ * Where the node has no exchange, the pipeline of the allreduce does it: in chunks, and every rail has its part of each.
  */
 #include "hierarchy.h"
 
@@ -75,18 +77,6 @@ static int64_t message_bytes(const hc__hierarchy *h) {
     return h->net->message_bytes > 0 ? h->net->message_bytes : SEGMENT_BYTES;
 }
 
-/* Seconds down a chain of n, in segments, against a binomial tree. */
-static int chain_is_cheaper(const hc__hierarchy *h) {
-    int32_t n = h->place.nodes;
-    int levels = 0;
-    while (((int32_t)1 << levels) < n)
-        levels++;
-    double bytes = (double)h->broadcast.bytes, longest = (double)message_bytes(h);
-    double step = h->model.alpha + (bytes < longest ? bytes : longest) * h->model.beta;
-    double segments = bytes > longest ? bytes / longest : 1;
-    return (n - 2 + segments) * step < levels * (segments + levels - 1) * step;
-}
-
 static void find_family(hc__hierarchy *h) {
     hc__broadcast *b = &h->broadcast;
     int32_t n = h->place.nodes, me = (h->place.node - root_node(h) + n) % n;
@@ -94,20 +84,12 @@ static void find_family(hc__hierarchy *h) {
     b->nchildren = 0;
     if (n == 1 || speaker(h, h->place.node) != h->place.rank)
         return;
-    if (chain_is_cheaper(h)) {
-        b->parent = me > 0 ? speaker_peer(h, me - 1) : -1;
-        if (me + 1 < n)
-            b->children[b->nchildren++] = speaker_peer(h, me + 1);
-        return;
-    }
-    int32_t low = 1; /* below my lowest set bit: my children, the farthest first */
-    while (low < n && !(me & low))
-        low *= 2;
-    if (me > 0)
-        b->parent = speaker_peer(h, me - low);
-    for (low /= 2; low > 0; low /= 2)
-        if (me + low < n)
-            b->children[b->nchildren++] = speaker_peer(h, me + low);
+    double segments = (double)b->bytes / (double)message_bytes(h);
+    hc__family f = hc__family_of(n, me, segments > 1 ? segments : 1);
+    if (f.parent >= 0)
+        b->parent = speaker_peer(h, f.parent);
+    for (int32_t i = 0; i < f.nchildren; i++)
+        b->children[b->nchildren++] = speaker_peer(h, f.children[i]);
 }
 
 /* ---- stages -------------------------------------------------------------------------------------------- */
@@ -213,8 +195,14 @@ static int find_places(hc__hierarchy *h) {
     return HC_OK;
 }
 
+static int has_no_exchange(const hc__hierarchy *h) {
+    return !h->node->ops->exchange;
+}
+
 int hc__broadcast_start(hc__hierarchy *h) {
     hc__broadcast *b = &h->broadcast;
+    if (has_no_exchange(h))
+        return hc__pipeline_start(h, h->batch, NULL);
     int status = find_places(h);
     if (status < 0)
         return status;
@@ -235,6 +223,8 @@ int hc__broadcast_start(hc__hierarchy *h) {
 
 int hc__broadcast_test(hc__hierarchy *h) {
     hc__broadcast *b = &h->broadcast;
+    if (has_no_exchange(h))
+        return hc__pipeline_test(h);
     int (*const stages[])(hc__hierarchy *) = {receive, forward, exchange};
     int moved = 0, again = 1;
     while (again) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * net.h - allreduce and reduce-scatter among nodes over point-to-point messages: private to the net_*.c and
- * hierarchy_*.c files.
+ * net.h - allreduce, reduce-scatter and broadcast among nodes over point-to-point messages: private to the net_*.c
+ * and hierarchy_*.c files.
  *
  * An algorithm is a function that is called once a round: it does the arithmetic of what the last round
  * received and posts the messages of the next. All that is posted in a round forms a bundle; the frame
@@ -90,7 +90,18 @@ int hc__accumulation_dtype(int dtype);
 /* First element of part i of n (i == n: count). Parts start on multiples of 64 elements. */
 int64_t hc__part(int64_t count, int32_t n, int32_t i);
 
-/* ---- one allreduce or reduce-scatter in flight ------------------------------------------------------- */
+/* ---- the tree of a broadcast ------------------------------------------------------------------------ */
+
+/* A member's neighbours, all counted from the root, which is 0; the farthest child first. */
+typedef struct hc__family {
+    int32_t parent; /* -1: the root */
+    int32_t nchildren, children[32];
+} hc__family;
+/* What is sent in one segment goes down a binomial tree, what is sent in many down a chain, which sends every byte over
+ * each link once. */
+hc__family hc__family_of(int32_t n, int32_t place, double segments);
+
+/* ---- one of them in flight --------------------------------------------------------------------------- */
 
 typedef struct hc__allreduce {
     /* set once by init */
@@ -113,6 +124,8 @@ typedef struct hc__allreduce {
     uint8_t whole; /* direct: one round */
     uint8_t scatters;
     uint8_t running;
+    hc__family family; /* broadcast */
+    int32_t root;
 } hc__allreduce;
 
 void hc__allreduce_init(hc__allreduce *, const hc__team *, const hc__net_model *, int32_t tag);
@@ -124,6 +137,9 @@ int hc__allreduce_start(hc__allreduce *, void *data, int64_t count, int dtype, i
  * bounds (n + 1 entries, from 0) is copied. "recursive_doubling" has no such half: "rabenseifner" stands for it. */
 int hc__reduce_scatter_start(hc__allreduce *, void *data, const int64_t *bounds, int dtype, int reduction,
                              int algorithm);
+/* The data of member `root` to all; one of so many segments that are under way in turn. */
+int hc__net_broadcast_start(hc__allreduce *, void *data, int64_t count, int dtype, int32_t root,
+                            int64_t segments);
 int hc__allreduce_test(hc__allreduce *);
 void hc__allreduce_abandon(hc__allreduce *);
 void hc__allreduce_free(hc__allreduce *);

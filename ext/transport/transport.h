@@ -158,7 +158,8 @@ struct hc_net_ops {
 /* ---- node: ranks that share memory ---------------------------------------------------------------- */
 
 /* The allreduce of a batch, or its reducescatter between nodes, runs in chunks through the shared segment; several
- * chunks may be in flight, each rank calls the stages of one chunk in this order, and of a stage in chunk order:
+ * chunks may be in flight, each rank calls the stages of one chunk in this order, and of a stage in chunk order. So does
+ * the broadcast of a node without exchange(), in which the root's chunk stands for the sum:
  *
  *     reduce(c)   my part of the chunk is packed, and the node's sum of my share of it is made
  *     shard(c)    (rail drivers only, when a net stage follows) where the rail's node sum lies, as wire_dtype: the
@@ -210,8 +211,8 @@ struct hc_node_ops {
     int (*spread)(hc_node *, int64_t chunk);
     int (*close)(hc_node *); /* after the last spread; the next open may follow at once */
 
-    /* The other operations inside one node, by one primitive: each local rank offers a stream of bytes, and
-     * reads ranges of the others' streams. `offer` is this rank's; want[q] says which range of local rank
+    /* The other operations inside one node, by one primitive (NULL: this node has none): each local rank offers a
+     * stream of bytes, and reads ranges of the others' streams. `offer` is this rank's; want[q] says which range of local rank
      * q's stream goes where (out NULL: none). All streams' lengths are known to all (lengths[q]). */
     int (*exchange)(hc_node *, const hc_offer *, const hc_want *want, const int64_t *lengths);
     /* One int64 vector of n entries a rank to all local ranks: table[q * n + i]. n <= HC_TABLE_MAX. */

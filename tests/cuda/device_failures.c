@@ -2,8 +2,9 @@
  *
  * device_failures.c - what a device's data plane says and does when things go wrong; ranks as threads, the fakes.
  *
- *     device_failures LAYOUT facts      one sum; what its batches run on, or why they do not
- *     device_failures LAYOUT watched    one sum is launched and never ends: what the watch says; then all is given up
+ *     device_failures LAYOUT facts [OPERATION]     one sum; what its batches run on, or why they do not
+ *     device_failures LAYOUT watched [OPERATION]   one sum is launched and never ends: what the watch says; then all is
+ *                                                  given up
  *     device_failures LAYOUT alone      the last rank does not come
  *     device_failures 0 results         memory of results: not used again before its reader has read it
  *     device_failures 0 opening         devices that are not there
@@ -13,20 +14,24 @@
 
 #define COUNT 50000
 
+static int operation = HC_ALLREDUCE;
+
 static double now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* A float32 sum whose tensor is on the device: what came of it, once it is launched. */
-static int launch_sum(rank_state *s, double seconds) {
+/* A float32 sum, or what was asked for, whose tensor is on the device: what came of it, once it is launched. */
+static int launch_one(rank_state *s, double seconds) {
     static float values[MAX_RANKS][COUNT];
+    static int64_t splits[MAX_RANKS][2 * MAX_RANKS];
     on_device *d = &s->device;
     void *ready = d->ready, *finished = d->finished;
     hc_piece piece;
-    hc_batch batch = sum_of(&piece, values[s->rank], COUNT);
-    piece.in = piece.out = pointer(bring(d, values[s->rank], sizeof values[0]));
+    hc_batch batch = rows_of(operation, &piece, values[s->rank], COUNT, splits[s->rank]);
+    piece.in = pointer(bring(d, values[s->rank], sizeof values[0]));
+    piece.out = piece.out ? (void *)(uintptr_t)piece.in : NULL;
     batch.memory = HC_MEMORY_CUDA;
     batch.ncalls = 1;
     batch.ready = &ready;
@@ -52,7 +57,7 @@ static void leave(rank_state *s) {
 static void run_facts(int32_t rank) {
     rank_state s;
     make_rank(&s, rank, 0, nets[rank]);
-    int status = launch_sum(&s, 20);
+    int status = launch_one(&s, 20);
     say(&s, "batch", status);
     if (status == HC_DONE)
         OK(s.device.device->driver.event_wait(s.device.finished));
@@ -62,7 +67,7 @@ static void run_facts(int32_t rank) {
 static void run_watched(int32_t rank) {
     rank_state s;
     make_rank(&s, rank, 0, nets[rank]);
-    CHECK(launch_sum(&s, 20) == HC_DONE, "%s", s.data->text ? s.data->text : "");
+    CHECK(launch_one(&s, 20) == HC_DONE, "%s", s.data->text ? s.data->text : "");
     int status = HC_OK;
     for (double end = now() + 5; status >= 0 && now() < end; sched_yield())
         status = s.data->ops->watch(s.data);
@@ -77,7 +82,7 @@ static void run_alone(int32_t rank) {
     rank_state s;
     make_rank(&s, rank, 0, nets[rank]);
     if (rank < size - 1)
-        say(&s, "batch", launch_sum(&s, 1));
+        say(&s, "batch", launch_one(&s, 1));
     leave(&s);
 }
 
@@ -126,7 +131,8 @@ int main(int argc, char **argv) {
                 {"alone", run_alone},
                 {"results", run_results},
                 {"opening", run_opening}};
-    CHECK(argc == 3, "usage: see the head of this file");
+    CHECK(argc == 3 || argc == 4, "usage: see the head of this file");
+    operation = argc == 4 ? operation_named(argv[3]) : HC_ALLREDUCE;
     setvbuf(stdout, NULL, _IOLBF, 0);
     make_job(argv[1]);
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++)

@@ -64,17 +64,82 @@ def test_staged_in_many_chunks(run: Run, chunk: int, order: str) -> None:
 @pytest.mark.parametrize("rails", [1, 2])
 @pytest.mark.parametrize("layout", ["0,0", "0,0,1,1", "0,0,0,1"])
 @pytest.mark.parametrize("order", ORDERS)
-def test_nccl_in_many_chunks(run: Run, layout: str, order: str, rails: int, late: str) -> None:
+@pytest.mark.parametrize("operation", ["allreduce", "broadcast"])
+def test_nccl_in_many_chunks(
+    run: Run, operation: str, layout: str, order: str, rails: int, late: str
+) -> None:
     """Even and uneven nodes, fewer rails than ranks; the fake says when ranks call NCCL in different orders."""
     env = {"FAKE_NCCL_LATE": late} if late != "0" else {}
-    arguments = (layout, 2, 25, "auto", 3000, rails, "allreduce")
+    arguments = (layout, 2, 25, "auto", 3000, rails, operation)
     assert "25 cases" in run(*arguments, mode="nccl", order=order, **env)
+
+
+@pytest.mark.parametrize("late", ["0", "2"])
+@pytest.mark.parametrize(("layout", "mode"), [("0,0,0", "nccl"), ("0,1,1,0", "nccl_flat")])
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("operation", ["allgather", "alltoall", "reducescatter"])
+def test_one_communicator_in_many_pieces(
+    run: Run, operation: str, order: str, layout: str, mode: str, late: str
+) -> None:
+    """Small tensors packed together, large ones as they lie, windows of shares; scratch memory is used again."""
+    env = {"FAKE_NCCL_LATE": late} if late != "0" else {}
+    assert "25 cases" in run(layout, 3, 25, "auto", 3000, 1, operation, mode=mode, order=order, **env)
 
 
 @pytest.mark.parametrize("mode", ["staged", "auto"])
 def test_deterministic_bits(run: Run, mode: str) -> None:
     """Equal bits fused and not, in chunks of any length."""
     assert len({run("0,1,1", 1, "bits", chunk, mode=mode) for chunk in (0, 5008, 66_000)}) == 1
+
+
+# ---- bytes between nodes ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def counter(build_c: Build) -> Path:
+    return build_c("tests/cuda/device_bytes.c", *SOURCES, flags=("-ldl",))
+
+
+@pytest.fixture
+def sent(counter: Path, fake_cuda: Path, fake_nccl: Path, run_c: Run) -> Callable[..., list[int]]:
+    """`sent("0,0,1,1", "broadcast", 1000, mode="nccl")`: bytes that each rank sent to other nodes."""
+
+    def count(*arguments: object, mode: str) -> list[int]:
+        env = {"HPCCOLL_CUDA_LIBRARY": str(fake_cuda), "HPCCOLL_NCCL_LIBRARY": str(fake_nccl)}
+        said = run_c(counter, *arguments, env={**env, "TEST_DEVICE_MODE": mode})
+        return [int(line.split()[1]) for line in sorted(said.splitlines())]
+
+    return count
+
+
+def test_bytes_of_a_broadcast(sent: Callable[..., list[int]]) -> None:
+    """Each rail has its part, and every byte crosses once a node that needs it; staged, the root sends them all."""
+    rows = 64 * 1000
+    assert sent("0,0,1,1", "broadcast", rows, mode="nccl") == [2 * rows, 2 * rows, 0, 0]
+    assert sent("0,0,1,1", "broadcast", rows, mode="staged") == [4 * rows, 0, 0, 0]
+    assert sum(sent("0,0,1,1,2,2", "broadcast", rows, mode="nccl")) == 2 * 4 * rows
+    assert sent("0,0,1,1", "broadcast", rows, mode="nccl_flat") == [0] * 4
+
+
+@pytest.mark.parametrize("rows", [960_000, 960_003])
+@pytest.mark.parametrize("layout", ["0,0,1,1", "0,0,0,1"])
+def test_bytes_of_a_staged_reducescatter(sent: Callable[..., list[int]], layout: str, rows: int) -> None:
+    """As on the host: a node sends the others their rows, (N - 1)/N of the array where nodes are even."""
+    of_nodes = {"0": 0, "1": 0}
+    for node, bytes_sent in zip(
+        layout.split(","), sent(layout, "reducescatter", rows, mode="staged"), strict=True
+    ):
+        of_nodes[node] += bytes_sent
+    for node, bytes_sent in of_nodes.items():
+        others = 4 * rows * sum(other != node for other in layout.split(",")) / 4
+        assert others - 64 <= bytes_sent <= others + 16 * 64
+
+
+def test_one_communicator_sends_counts_only(sent: Callable[..., list[int]]) -> None:
+    """Over NCCL nothing but the numbers of rows goes between nodes."""
+    for operation in ("allgather", "alltoall"):
+        assert all(bytes_sent <= 200 for bytes_sent in sent("0,0,1,1", operation, 40_000, mode="nccl_flat"))
+    assert sent("0,0,1,1", "reducescatter", 40_000, mode="nccl_flat") == [0] * 4
 
 
 @pytest.mark.slow
@@ -90,6 +155,13 @@ def test_many_cases(run: Run, mode: str) -> None:
 
 NCCL = "device 0 (0000:4a:00.0): NCCL 2.28.9 over 2 ranks"
 LACKS = "; what it lacks is staged through the host"
+CALLS = [
+    ("allreduce", "the sum of a chunk"),
+    ("broadcast", "the broadcast of a chunk"),
+    ("allgather", "an allgather"),
+    ("alltoall", "an alltoall"),
+    ("reducescatter", "a reducescatter"),
+]
 SAME_GPU = (
     "ranks 0 and 1 are both on the GPU 0000:4a:00.0; NCCL needs one for each rank: ask the scheduler for a GPU a task, "
     "or choose the device by the local rank"
@@ -158,15 +230,16 @@ def test_what_forbids_nccl_is_the_same_sentence_everywhere(
             "init:1:3:1",
             "rank 1 (device 0, 0000:4a:00.0): ncclCommInitRankConfig: internal error (3): no route",
         ),
-        ("call:1:4:1", "rank 1 (device 0, 0000:4a:00.0): the sum of a chunk: invalid argument (4): no route"),
+        ("call:1:4:1", "rank 1 (device 0, 0000:4a:00.0): {call}: invalid argument (4): no route"),
     ],
 )
-def test_words_of_nccl(run: Run, planted: str, words: str) -> None:
+@pytest.mark.parametrize(("operation", "call"), CALLS)
+def test_words_of_nccl(run: Run, operation: str, call: str, planted: str, words: str) -> None:
     """Which rank, which device, which call, what NCCL says."""
     env = {"FAKE_NCCL_FAIL": planted, "FAKE_NCCL_WORDS": "no route"}
     with pytest.raises(pytest.fail.Exception, match="exit status 1") as failure:
-        run("0,0", 1, 20, "auto", 0, 1, "allreduce", mode="nccl", **env)
-    assert f"(NCCL 2.28.9 on {words})" in str(failure.value)
+        run("0,0", 1, 20, "auto", 0, 1, operation, mode="nccl", **env)
+    assert f"(NCCL 2.28.9 on {words.format(call=call)})" in str(failure.value)
 
 
 def test_a_device_that_fails(run: Run) -> None:
@@ -182,9 +255,10 @@ def test_a_device_that_fails(run: Run) -> None:
         ("async:1:6:1", "remote process exited or there was a network error (6)"),
     ],
 )
-def test_a_sum_that_does_not_end_is_given_up(fail: Run, planted: str, of_rank_1: str) -> None:
+@pytest.mark.parametrize("operation", [operation for operation, _ in CALLS])
+def test_what_does_not_end_is_given_up(fail: Run, operation: str, planted: str, of_rank_1: str) -> None:
     """It was launched, and its batch has ended; who watches finds out, and after the abort the stream goes on."""
-    said = fail("0,0", "watched", FAKE_NCCL_FAIL=planted, TEST_PATIENCE_MS="300")
+    said = fail("0,0", "watched", operation, FAKE_NCCL_FAIL=planted, TEST_PATIENCE_MS="300")
     for rank, words in enumerate(("nothing moved for 0.3 s", of_rank_1)):
         start = f"{rank} watch TRANSPORT: NCCL 2.28.9 on rank {rank} (device 0, 0000:4a:00.0): "
         assert said[rank].startswith(f"{start}a batch that was launched: {words}")

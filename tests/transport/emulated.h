@@ -130,4 +130,26 @@ static inline hc_batch scattered_sum_of(hc_piece *piece, float *data, int64_t co
     return batch;
 }
 
+/* Another operation on `count` rows of one element; alltoall: `splits` has room for two numbers a rank. */
+static inline hc_batch rows_of(int operation, hc_piece *piece, float *data, int64_t count, int64_t *splits) {
+    hc_batch batch = scattered_sum_of(piece, data, count);
+    batch.operation = (uint8_t)operation;
+    batch.root = operation == HC_BROADCAST ? 0 : -1;
+    if (operation == HC_ALLREDUCE || operation == HC_BROADCAST)
+        piece->out = data;
+    for (int32_t r = 0; r < size; r++)
+        splits[r] = hc_share(count, size, r);
+    piece->send_rows = splits;
+    piece->recv_rows = splits + size;
+    return batch;
+}
+
+/* Its number by its name; -1: none has it. */
+static inline int operation_named(const char *name) {
+    int found = -1;
+    for (int i = 0; i < HC_OPERATION_COUNT; i++)
+        found = strcmp(name, hc_operation_name(i)) == 0 ? i : found;
+    return found;
+}
+
 #endif

@@ -390,8 +390,7 @@ int main(int argc, char **argv) {
     if (cases > 0 && argc > 6)
         knobs = (hc_hierarchy_config){
             .algorithm = argv[4], .chunk_bytes = atoll(argv[5]), .rails = atoi(argv[6])};
-    for (int i = 0; argc > 7 && i < HC_OPERATION_COUNT; i++)
-        only = strcmp(argv[7], hc_operation_name(i)) == 0 ? i : only;
+    only = argc > 7 ? operation_named(argv[7]) : -1;
     for (int32_t r = 0; r < size; r++)
         nets[r]->message_bytes = seed % 2 ? 1000 : 0; /* long messages in pieces, or whole */
     run_threads(size, cases > 0                               ? run_cases

@@ -214,7 +214,8 @@ static int submit(call l, hc_gpu_stream stream) {
     comm *c = l.comm;
     l.number = ++c->calls;
     int at_once = comm_planted(c, "call", l.number), later = comm_planted(c, "async", l.number);
-    if (c->status != HC_NCCL_SUCCESS)
+    int in_failing_group = group_head && c->failing; /* its status shows later */
+    if (c->status != HC_NCCL_SUCCESS && !in_failing_group)
         return HC_NCCL_INVALID_USAGE;
     if (at_once > 0)
         return at_once;
