@@ -76,7 +76,7 @@ done
 step suite-nccl-0 300 env TEST_DEVICE_MODE=nccl "$folder/suite" 0 1 "$cases"
 for layout in 0,0 0,0,1,1; do # several ranks on one GPU: NCCL 2.30 or later, or as many GPUs
     step "suite-nccl-$layout" 300 env TEST_DEVICE_MODE=nccl "$folder/suite" "$layout" 1 "$cases"
-    step "suite-nccl-chunks-$layout" 300 env TEST_DEVICE_MODE=nccl "$folder/suite" "$layout" 2 15 auto 3000 1 allreduce
+    step "suite-nccl-chunks-$layout" 300 env TEST_DEVICE_MODE=nccl "$folder/suite" "$layout" 2 15 auto 3000 1
 done
 
 libraries='import cupy; assert cupy.cuda.is_available()' # whichever sees the GPU
