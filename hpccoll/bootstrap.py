@@ -43,8 +43,8 @@ class Meeting(Protocol):
     def machine(self) -> Any:
         """Equal on ranks that can share memory."""
 
-    def net(self) -> Any:
-        """A capsule "hpccoll.net". All ranks call it together."""
+    def net(self, machines: list[Any], /) -> Any:
+        """A capsule "hpccoll.net". All ranks call it together, with what machine() gave on each of them."""
 
     def thread_level(self) -> str:
         """What the net allows: MULTIPLE, SERIALIZED, FUNNELED or SINGLE."""
@@ -69,7 +69,7 @@ class Alone:
         """See Meeting."""
         return 0
 
-    def net(self) -> Any:
+    def net(self, _machines: list[Any], /) -> Any:
         """See Meeting."""
         raise AssertionError("a World of one rank has no net")
 
@@ -120,11 +120,11 @@ class MpiMeeting:
         near.Free()
         return lowest
 
-    def net(self) -> Any:
+    def net(self, machines: list[Any], /) -> Any:
         """See Meeting."""
         from hpccoll import _mpi
 
-        return _mpi.net(self.comm)
+        return _mpi.net(self.comm, one_machine=len(set(machines)) == 1)
 
     def thread_level(self) -> str:
         """See Meeting."""
@@ -303,12 +303,13 @@ class _Card:
 def make(meeting: Any, settings: config.Config) -> tuple[Base, _core.Set]:
     """The loop of this rank, and the process set of all ranks. All ranks of the meeting call it together."""
     cards = _exchange_cards(meeting, settings)
-    node_of = place([card.machine for card in cards], settings.nodes)
+    machines = [card.machine for card in cards]
+    node_of = place(machines, settings.nodes)
     nonce = cards[0].nonce
     _say_what_is_wrong(meeting, cards)
     nccl_files = [str(file) for file in cuda.packages()]
     gpu = _look_at_gpus(meeting, cards, nccl_files)
-    net = _agreed(meeting, lambda: meeting.net()) if max(node_of) > 0 else None
+    net = _agreed(meeting, lambda: meeting.net(machines)) if max(node_of) > 0 else None
     background = [net is None or card.level == "MULTIPLE" for card in cards]
     home = _home(meeting, node_of, nonce)
     _core.select_kernels(settings.simd)

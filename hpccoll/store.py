@@ -129,19 +129,19 @@ class StoreMeeting:
         """See Meeting."""
         return self.host
 
-    def net(self) -> Any:
+    def net(self, machines: list[Any], /) -> Any:
         """See Meeting: there is none yet, so all ranks must be on one node."""
+        why = "without MPI nothing carries data between nodes"
+        remedy = "start the job with hpccoll run, mpirun or srun"
         ranks: dict[str, set[int]] = {}
-        for rank, host in enumerate(self.allgather(self.host)):
+        for rank, host in enumerate(machines):
             ranks.setdefault(host, set()).add(rank)
+        if len(ranks) == 1:
+            raise errors.StartError(
+                f"HPCCOLL_NODES splits the ranks into nodes, and {why}: unset it, or {remedy}"
+            )
         where = "; ".join(f"{host}: {errors.some_ranks(those)}" for host, those in ranks.items())
-        raise errors.StartError(
-            f"the ranks are on {len(ranks)} machines ({where}), and without MPI nothing carries data between nodes: "
-            "start the job with hpccoll run, mpirun or srun"
-            if len(ranks) > 1
-            else "HPCCOLL_NODES splits the ranks into nodes, and without MPI nothing carries data between nodes: "
-            "unset it, or start the job with hpccoll run, mpirun or srun"
-        )
+        raise errors.StartError(f"the ranks are on {len(ranks)} machines ({where}), and {why}: {remedy}")
 
     def thread_level(self) -> str:
         """See Meeting: no net sets a limit."""

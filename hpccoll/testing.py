@@ -46,7 +46,7 @@ class _ThreadMeeting:
     def machine(self) -> Any:
         return 0
 
-    def net(self) -> Any:
+    def net(self, _machines: list[Any], /) -> Any:
         return self.room.nets[self.rank]
 
     def shared(self, key: Any, make: Callable[[], Any]) -> Any:

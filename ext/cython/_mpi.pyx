@@ -33,7 +33,7 @@ cdef extern from "mpi_net.h" nogil:
         uint64_t sent_messages, sent_bytes, received_bytes
         const char *text
     int HC_NET_VERSION
-    int hc_mpi_net_new(MPI_Comm comm, hc_net **net)
+    int hc_mpi_net_new(MPI_Comm comm, int one_machine, hc_net **net)
     int MPI_MAX_LIBRARY_VERSION_STRING
     int MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED, MPI_THREAD_MULTIPLE
     int MPI_Init(int *argc, char ***argv)
@@ -62,9 +62,10 @@ cdef int is_initialized() except -1:
     return 1
 
 
-def net(comm):
+def net(comm, bint one_machine):
     """Make a net over a duplicate of `comm` (an mpi4py communicator); collective over it.
 
+    `one_machine`: all ranks can share memory; the same on all of them.
     Returns a capsule "hpccoll.net" that owns the net. Raises RuntimeError with MPI's own words.
     """
     from mpi4py import MPI
@@ -80,7 +81,7 @@ def net(comm):
         )
     memcpy(&handle, <const void *><uintptr_t>MPI._addressof(comm), sizeof(MPI_Comm))
     with nogil:
-        status = hc_mpi_net_new(handle, &made)
+        status = hc_mpi_net_new(handle, one_machine, &made)
     if status < 0:
         raise RuntimeError(f"MPI_Comm_dup failed with status {status}")
     box = <net_box *>malloc(sizeof(net_box))

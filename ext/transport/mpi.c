@@ -405,20 +405,8 @@ static void destroy(hc_net *base) {
 
 static const struct hc_net_ops mpi_ops = {"mpi", isend, irecv, test, cancel, destroy};
 
-/* Whether all ranks can share memory, as MPI sees it. */
-static int ask_one_machine(MPI_Comm comm, int size, int *is_one) {
-    MPI_Comm here;
-    int nhere = 0, code = MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here);
-    if (code != MPI_SUCCESS)
-        return code;
-    code = MPI_Comm_size(here, &nhere);
-    MPI_Comm_free(&here);
-    *is_one = nhere == size;
-    return code;
-}
-
-static int configure(mpi_net *net, MPI_Comm comm) {
-    int rank = 0, size = 0, found = 0, is_one_machine = 0, *bound = NULL;
+static int configure(mpi_net *net, MPI_Comm comm, int one_machine) {
+    int rank = 0, size = 0, found = 0, *bound = NULL;
     int code = MPI_Comm_dup(comm, &net->comm);
     if (code == MPI_SUCCESS)
         code = MPI_Comm_set_errhandler(net->comm, MPI_ERRORS_RETURN);
@@ -428,24 +416,22 @@ static int configure(mpi_net *net, MPI_Comm comm) {
         code = MPI_Comm_size(net->comm, &size);
     if (code == MPI_SUCCESS)
         code = MPI_Comm_get_attr(net->comm, MPI_TAG_UB, &bound, &found);
-    if (code == MPI_SUCCESS)
-        code = ask_one_machine(net->comm, size, &is_one_machine);
     net->addressed = calloc((size_t)size / 8 + 1, 1);
     net->base.rank = rank;
     net->base.size = size;
-    net->base.message_bytes = is_one_machine ? MESSAGE_BYTES_ONE_MACHINE : MESSAGE_BYTES;
+    net->base.message_bytes = one_machine ? MESSAGE_BYTES_ONE_MACHINE : MESSAGE_BYTES;
     net->base.max_tag = found ? *bound : 32767; /* what the standard guarantees */
     return net->addressed ? translate(net, code) : HC_NO_MEMORY;
 }
 
-int hc_mpi_net_new(MPI_Comm comm, hc_net **out) {
+int hc_mpi_net_new(MPI_Comm comm, int one_machine, hc_net **out) {
     *out = NULL;
     mpi_net *net = calloc(1, sizeof *net);
     if (!net)
         return HC_NO_MEMORY;
     net->base.ops = &mpi_ops;
     net->owner = getpid();
-    int status = configure(net, comm);
+    int status = configure(net, comm, one_machine);
     if (status < 0) {
         free(net->addressed);
         free(net);

@@ -39,7 +39,7 @@ int main(int argc, char **argv) {
     hc_net *net = NULL;
     int level = 0;
     MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level);
-    CHECK(hc_mpi_net_new(MPI_COMM_WORLD, &net) == HC_OK, "net");
+    CHECK(hc_mpi_net_new(MPI_COMM_WORLD, 1, &net) == HC_OK, "net");
     check_net(net);
     if (reports_errors(net)) {
         check_too_long(net);
@@ -47,7 +47,7 @@ int main(int argc, char **argv) {
     }
     net->ops->free(net);
 
-    CHECK(hc_mpi_net_new(MPI_COMM_WORLD, &net) == HC_OK, "a second net");
+    CHECK(hc_mpi_net_new(MPI_COMM_WORLD, 0, &net) == HC_OK, "a second net");
     if (argc > 1)
         check_large(net, atof(argv[1]));
     hc_net_request *never = ask(net, HC_ANY_PEER, HC_TAG_CONTROL, &level, 4);

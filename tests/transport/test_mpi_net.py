@@ -74,7 +74,7 @@ def test_needs_only_mpi_and_libc() -> None:
 PROGRAM = """
 from mpi4py import MPI
 import hpccoll._mpi as mpi
-net = mpi.net(MPI.COMM_WORLD)
+net = mpi.net(MPI.COMM_WORLD, True)
 assert mpi.net_counters(net) == (0, 0, 0) and mpi.net_text(net) == ""
 assert mpi.thread_level() in ("SINGLE", "FUNNELED", "SERIALIZED", "MULTIPLE")
 assert mpi.library_path() == mpi.library_path_of(MPI.__file__) and mpi.library_version()
