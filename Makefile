@@ -59,7 +59,7 @@ check: $(VENV)/.tools build
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/cython-lint ext/cython
-	$(BIN)/clang-format --dry-run --Werror $(wildcard ext/*/*.[ch] tests/*/*.[ch])
+	$(BIN)/clang-format --dry-run --Werror $(wildcard ext/*/*.[ch] tests/*.h tests/*/*.[ch])
 	$(BIN)/python -m pytest -q tests/core tests/cuda/test_fakes.py tests/cuda/test_device.py tests/transport tests/loop --sanitize=address,undefined
 	$(BIN)/python -m pytest -q tests/transport tests/loop -m "not slow" --ignore tests/transport/test_mpi_net.py \
 	    --sanitize=thread

@@ -80,6 +80,13 @@ def build_c() -> Callable[..., Path]:
 
 
 @pytest.fixture(scope="session")
+def starving() -> tuple[str, ...]:
+    """The flags of a program in which allocations fail (starving.h)."""
+    allocators = ("malloc", "calloc", "realloc", "aligned_alloc", "posix_memalign", "strdup")
+    return tuple(f"-Wl,--wrap={name}" for name in allocators)
+
+
+@pytest.fixture(scope="session")
 def run_c() -> Callable[..., str]:
     """`run_c(program, *arguments, timeout=60, env={})`: its output, shown if it fails."""
 

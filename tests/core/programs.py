@@ -18,10 +18,9 @@ def simulator(build: Build, *flags: str, engine: str = ENGINE) -> Path:
     return build("tests/core/sim.c", SIMULATOR, engine, flags=flags, name="sim")
 
 
-def starve(build: Build) -> Path:
+def starve(build: Build, starving: tuple[str, ...]) -> Path:
     """Random programs in which an allocation of an engine fails."""
-    wrap = tuple(f"-Wl,--wrap={name}" for name in ("malloc", "calloc", "realloc"))
-    flags = ("-Itests/core/simulator", *SANITIZE, *wrap)
+    flags = ("-Itests/core/simulator", *SANITIZE, *starving)
     return build("tests/core/starve.c", SIMULATOR, ENGINE, flags=flags, name="starve")
 
 

@@ -3,11 +3,12 @@
  * starve.c - an engine that runs out of memory says so, everywhere, and loses nothing: no crash, no leak, and
  * every request ends.
  *
- *     starve PROGRAMS          linked with -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc
+ *     starve PROGRAMS
  *
  * In every program one allocation inside an engine fails, a random one. Either the event is refused as a whole
  * (NO_MEMORY for that request or set, and the run is given up here), or the World is broken, on all ranks.
  */
+#include "../starving.h"
 #include "judge.h"
 
 #include <stdio.h>
@@ -21,23 +22,6 @@ static int fails(void) {
     if (!sim_in_engine || countdown == 0 || --countdown)
         return 0;
     return starved = 1;
-}
-
-void *__real_malloc(size_t);
-void *__real_calloc(size_t, size_t);
-void *__real_realloc(void *, size_t);
-void *__wrap_malloc(size_t);
-void *__wrap_calloc(size_t, size_t);
-void *__wrap_realloc(void *, size_t);
-
-void *__wrap_malloc(size_t n) {
-    return fails() ? NULL : __real_malloc(n);
-}
-void *__wrap_calloc(size_t n, size_t size) {
-    return fails() ? NULL : __real_calloc(n, size);
-}
-void *__wrap_realloc(void *at, size_t n) {
-    return fails() ? NULL : __real_realloc(at, n);
 }
 
 /* A request (or join) that alone was refused; what the others make of it no oracle can judge. */

@@ -46,9 +46,9 @@ def test_sanitized(build_c: Build, run_c: Callable[..., str]) -> None:
     print(run_c(program, "--programs", 400, "--seed", 900000, timeout=100))
 
 
-def test_out_of_memory(build_c: Build, run_c: Callable[..., str]) -> None:
+def test_out_of_memory(build_c: Build, run_c: Callable[..., str], starving: tuple[str, ...]) -> None:
     """An allocation inside an engine fails: all ranks are told, every request ends, nothing leaks."""
-    print(run_c(starve(build_c), 500, timeout=100))
+    print(run_c(starve(build_c, starving), 500, timeout=100))
 
 
 def test_replay(sim: Path, run_c: Callable[..., str]) -> None:

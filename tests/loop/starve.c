@@ -3,16 +3,15 @@
  * starve.c - a rank that runs out of memory, wherever that is: nothing crashes or hangs, and every handle of every rank
  * ends with a status.
  *
- *     starve RANKS NODES once|on STRIDE [FIRST]   linked with -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,
- *                                                 --wrap=aligned_alloc,--wrap=posix_memalign,--wrap=strdup
+ *     starve RANKS NODES once|on STRIDE [FIRST]
  *
  * A program of all operations and of letters runs once as it should, then again and again; in run k the k-th allocation of one rank fails, alone
  * or with all that follow it, until a run needs no k. Who is told nothing, because the starved rank has no memory for a
  * message to another node, ends by the stall limit, which is short here.
  */
+#include "../starving.h"
 #include "worlds.h"
 
-#include <errno.h>
 #include <time.h>
 
 #define REQUESTS 14
@@ -31,38 +30,6 @@ static int fails(void) {
     if (count_down > 0 && --count_down == 0)
         return failed = 1;
     return failed && goes_on;
-}
-
-void *__real_malloc(size_t);
-void *__real_calloc(size_t, size_t);
-void *__real_realloc(void *, size_t);
-void *__real_aligned_alloc(size_t, size_t);
-int __real_posix_memalign(void **, size_t, size_t);
-char *__real_strdup(const char *);
-void *__wrap_malloc(size_t);
-void *__wrap_calloc(size_t, size_t);
-void *__wrap_realloc(void *, size_t);
-void *__wrap_aligned_alloc(size_t, size_t);
-int __wrap_posix_memalign(void **, size_t, size_t);
-char *__wrap_strdup(const char *);
-
-void *__wrap_malloc(size_t n) {
-    return fails() ? NULL : __real_malloc(n);
-}
-void *__wrap_calloc(size_t n, size_t size) {
-    return fails() ? NULL : __real_calloc(n, size);
-}
-void *__wrap_realloc(void *at, size_t n) {
-    return fails() ? NULL : __real_realloc(at, n);
-}
-void *__wrap_aligned_alloc(size_t alignment, size_t n) {
-    return fails() ? NULL : __real_aligned_alloc(alignment, n);
-}
-int __wrap_posix_memalign(void **at, size_t alignment, size_t n) {
-    return fails() ? ENOMEM : __real_posix_memalign(at, alignment, n);
-}
-char *__wrap_strdup(const char *text) {
-    return fails() ? NULL : __real_strdup(text);
 }
 
 /* ---- the program ----------------------------------------------------------------------------------------- */

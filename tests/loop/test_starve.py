@@ -14,13 +14,11 @@ LIBRARY = sorted(
     for f in glob(f"ext/{room}/*.c", root_dir=ROOT)
     if not f.endswith("/mpi.c")
 )
-ALLOCATORS = ("malloc", "calloc", "realloc", "aligned_alloc", "posix_memalign", "strdup")
 
 
 @pytest.fixture(scope="module")
-def starve(build_c: Callable[..., Path]) -> Path:
-    wraps = tuple(f"-Wl,--wrap={name}" for name in ALLOCATORS)
-    return build_c("tests/loop/starve.c", *LIBRARY, flags=wraps)
+def starve(build_c: Callable[..., Path], starving: tuple[str, ...]) -> Path:
+    return build_c("tests/loop/starve.c", *LIBRARY, flags=starving)
 
 
 @pytest.mark.timeout(300)
