@@ -15,11 +15,12 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from ctypes import c_double, c_int, c_int64, c_size_t, c_uint64, c_void_p
+from ctypes import c_size_t, c_uint64, c_void_p
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
+from packer import SOURCES, Order, Tensor
 from shapes import resnet50
 
 from hpccoll import config
@@ -34,21 +35,6 @@ SETS = {
     "gigabytes": RESNET * 40,  # 4.1 GB of float32
     "tiny": [5, 20000, 0, 7],
 }
-
-
-class Tensor(ctypes.Structure):
-    """hc_pack_tensor."""
-
-    _fields_ = [("address", c_uint64), ("count", c_int64)]
-
-
-class Order(ctypes.Structure):
-    """hc_pack_order."""
-
-    _fields_ = [
-        ("tensors", ctypes.POINTER(Tensor)), ("n", c_int), ("tensor", c_int), ("buffer", c_int), ("unpack", c_int),
-        ("scale", c_double), ("at", c_uint64),
-    ]  # fmt: skip
 
 
 @dataclass
@@ -79,13 +65,7 @@ class Device(Driver):
         self("cuStreamCreateWithPriority", ctypes.byref(self.stream), 1, 0)
         with tempfile.TemporaryDirectory() as folder:
             library = Path(folder, "pack.so")
-            cuda = ROOT / "ext" / "cuda"
-            sources = [
-                *cuda.glob("pack_*.c"),
-                cuda / "driver.c",
-                cuda / "library.c",
-                ROOT / "ext/core/status.c",
-            ]
+            sources = [file for pattern in SOURCES for file in ROOT.glob(pattern)]
             flags = ["-std=c11", "-D_GNU_SOURCE=", "-O2", "-shared", "-fPIC", f"-I{ROOT}/ext", "-ldl"]
             subprocess.run(["cc", *map(str, sources), *flags, "-o", str(library)], check=True)
             self.pack = ctypes.CDLL(str(library))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fake driver and the fake NCCL (fake/), as shared objects."""
+"""The fake driver and the fake NCCL (fake/), as shared objects. Makes packer.py of the benchmarks importable."""
 
 import subprocess
 import sys
@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "benchmarks"))
 Build = Callable[..., Path]
 SHARED = ("-shared", "-fPIC", "-Wl,--no-undefined")
 DRIVER = ("tests/cuda/fake/cuda.c", "tests/cuda/fake/module.c", "tests/cuda/fake/pack_host.c")

@@ -14,6 +14,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from packer import SOURCES, Order, Tensor
 
 pytestmark = pytest.mark.timeout(120)
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,24 +22,8 @@ Array = NDArray[Any]
 NAMES = "bool uint8 int8 uint16 int16 uint32 int32 uint64 int64 float16 bfloat16 float32 float64 complex64 complex128"
 DTYPES = [np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name) for name in NAMES.split()]
 FLOATS = DTYPES[9:13]
-SOURCES = ("ext/cuda/pack_*.c", "ext/cuda/driver.c", "ext/cuda/library.c", "ext/core/status.c")
 CHUNK = 8192
 INLINE = 169
-
-
-class Tensor(ctypes.Structure):
-    """hc_pack_tensor."""
-
-    _fields_ = [("address", c_uint64), ("count", c_int64)]
-
-
-class Order(ctypes.Structure):
-    """hc_pack_order."""
-
-    _fields_ = [
-        ("tensors", ctypes.POINTER(Tensor)), ("n", c_int), ("tensor", c_int), ("buffer", c_int), ("unpack", c_int),
-        ("scale", c_double), ("at", c_uint64),
-    ]  # fmt: skip
 
 
 class Kind(ctypes.Structure):

@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the packer of ext/cuda takes (pack.h), by ctypes; the tests of its kernels use this, too."""
+
+import ctypes
+from ctypes import c_double, c_int, c_int64, c_uint64
+
+SOURCES = ("ext/cuda/pack_*.c", "ext/cuda/driver.c", "ext/cuda/library.c", "ext/core/status.c")
+"""What it is compiled of; patterns from the project's root."""
+
+
+class Tensor(ctypes.Structure):
+    """hc_pack_tensor."""
+
+    _fields_ = [("address", c_uint64), ("count", c_int64)]
+
+
+class Order(ctypes.Structure):
+    """hc_pack_order."""
+
+    _fields_ = [
+        ("tensors", ctypes.POINTER(Tensor)), ("n", c_int), ("tensor", c_int), ("buffer", c_int), ("unpack", c_int),
+        ("scale", c_double), ("at", c_uint64),
+    ]  # fmt: skip
