@@ -51,11 +51,7 @@ def driver() -> Facts:
 
 def nccl() -> Facts:
     """NCCL's file and version, and which of its newer functions are not in it."""
-    facts = _core.nccl(NVIDIA, config.read().nccl_library, [str(path) for path in packages()])
-    if "version" in facts:
-        version = facts["version"]
-        facts["version"] = f"{version // 10000}.{version % 10000 // 100}.{version % 100}"
-    return facts
+    return _core.nccl(NVIDIA, config.read().nccl_library, [str(path) for path in packages()])
 
 
 def packages() -> list[Path]:

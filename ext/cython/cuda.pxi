@@ -46,11 +46,12 @@ def current_device(int vendor, str named):
 
 
 def nccl(int vendor, str named, files):
-    """What NCCL (RCCL) says: library, version (22809), and the optional functions that it lacks; or missing, to do.
+    """What NCCL (RCCL) says: library, version ("2.28.9"), and the optional functions that it lacks; or missing, to do.
 
     `named` is the file to open, "" for the search; `files` are where Python's packages may have it.
     """
     cdef hc_nccl table
+    cdef char version[32]
     cdef char lacks[1024]
     cdef bytes path = named.encode()
     cdef const char *file = path
@@ -65,6 +66,7 @@ def nccl(int vendor, str named, files):
     free(places)
     facts = library_facts(&table.library)
     if table.library.handle != NULL:
+        hc_nccl_version_text(table.version, version, 32)
         hc_nccl_lacks(&table, lacks, 1024)
-        facts |= {"version": table.version, "lacks": (<bytes>lacks).decode()}
+        facts |= {"version": (<bytes>version).decode(), "lacks": (<bytes>lacks).decode()}
     return facts

@@ -123,6 +123,7 @@ cdef extern from "nccl.h" nogil:
         hc_library library
         int version
     int hc_nccl_open(hc_nccl *, hc_vendor, const char *, const char *const *)
+    void hc_nccl_version_text(int version, char *, size_t)
     void hc_nccl_lacks(const hc_nccl *, char *, size_t)
 
 

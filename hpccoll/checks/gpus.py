@@ -52,7 +52,7 @@ def collect(settings: Any, place: int, env: Mapping[str, str], nccl_files: list[
     facts["sharing"] = [name for name in SHARING if name in env]
     if not facts["staged"]:
         nccl = _core.nccl(NVIDIA, settings.nccl_library, nccl_files)
-        facts |= {"nccl": nccl.get("version", 0), "no nccl": nccl.get("missing", "")}
+        facts |= {"nccl": nccl.get("version", ""), "no nccl": nccl.get("missing", "")}
     return facts
 
 
@@ -106,14 +106,13 @@ def shared(cards: list[Card]) -> Iterator[Finding]:
 
 def mixed(cards: list[Card]) -> Iterator[Finding]:
     """Several versions of NCCL."""
-    versions: dict[int, list[Card]] = {}
+    versions: dict[str, list[Card]] = {}
     for card in cards:
         if card.facts[NAME].get("nccl"):
             versions.setdefault(card.facts[NAME]["nccl"], []).append(card)
     if len(versions) > 1:
         said = "; ".join(
-            f"NCCL {version // 10000}.{version % 10000 // 100}.{version % 100} on {ranks(c.rank for c in those)}"
-            for version, those in versions.items()
+            f"NCCL {version} on {ranks(c.rank for c in those)}" for version, those in versions.items()
         )
         named = any(card.facts[NAME]["named"] for card in cards)
         yield Finding(

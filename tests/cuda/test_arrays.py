@@ -143,7 +143,7 @@ def test_different_versions_of_nccl_are_an_error() -> None:
     facts = {"named": True, "staged": False, "number": 0, "count": 1, "sharing": []}
     cards = [
         Card(rank, f"h{rank}", str(rank), {gpus.NAME: facts | {"pci": "0000:4a:00.0", "nccl": version}})
-        for rank, version in enumerate((22809, 22809, 23004))
+        for rank, version in enumerate(("2.28.9", "2.28.9", "2.30.4"))
     ]
     (finding,) = gpus.judge(Job(cards))
     assert finding.severity == ERROR
