@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The CUDA driver and NCCL, which are opened at run time: what is there, what is not, and why.
 
-As a program it prints that as JSON. Who has opened the driver must not fork, and a broken driver may hang, so that
-:func:`look` asks a process of its own.
+As a program it prints that as JSON, of the parts that are named or of both. Who has opened the driver must not fork,
+and a broken driver may hang, so that :func:`look` asks a process of its own.
 """
 
 from __future__ import annotations
@@ -22,11 +22,14 @@ NVIDIA = 0
 SECONDS = 60
 
 
-def look() -> dict[str, Facts]:
-    """Facts of the "CUDA driver" and of "NCCL"; what cannot be used is {"missing": why, "to do": remedy}."""
+def look(*parts: str) -> dict[str, Facts]:
+    """Facts of the "CUDA driver" and of "NCCL", or of one of them alone.
+
+    What cannot be used is {"missing": why, "to do": remedy}.
+    """
     try:
         asked = subprocess.run(
-            [sys.executable, "-m", "hpccoll.cuda"],
+            [sys.executable, "-m", "hpccoll.cuda", *parts],
             capture_output=True,
             text=True,
             timeout=SECONDS,
@@ -68,10 +71,13 @@ def _missing(why: str, remedy: str) -> Facts:
     return {"missing": why, "to do": remedy}
 
 
+PARTS = {"CUDA driver": driver, "NCCL": nccl}
+
+
 def main() -> None:
     """Print what is found."""
     try:
-        print(json.dumps({"CUDA driver": driver(), "NCCL": nccl()}))
+        print(json.dumps({part: PARTS[part]() for part in sys.argv[1:] or PARTS}))
     except errors.HpccollError as error:
         raise SystemExit(str(error)) from None
 

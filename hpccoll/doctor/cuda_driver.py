@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The CUDA driver by ctypes, as far as the doctor needs it; as a program it prints the visible devices as JSON.
+"""The CUDA driver by ctypes, for programs that need device memory at bare addresses: the proof of `--gpu-aware`.
 
-Neither the CUDA toolkit nor a framework is needed. A process that has opened the driver holds memory on a device
-and must not fork, so that this is used in processes of its own.
+hpccoll's own way to the driver (hpccoll.cuda, ext/cuda) tells what is there, and gives memory to the data plane alone.
+Here MPI is handed memory that hpccoll has never touched, by the few functions that this takes, in a process which may
+crash over it. Who has opened the driver must not fork, so that this is used in processes of its own.
 """
 
 from __future__ import annotations
 
 import ctypes
-import json
 from typing import Any
 
 from hpccoll import config
@@ -80,16 +80,3 @@ class Driver:
             ctypes.c_uint64(address),
             ctypes.c_size_t(data.nbytes),
         )
-
-
-def main() -> None:
-    """Print the devices; exit with the driver's words where there are none to be had."""
-    try:
-        driver = Driver()
-        print(json.dumps([driver.describe(number) for number in range(driver.count())]))
-    except DriverError as error:
-        raise SystemExit(str(error)) from None
-
-
-if __name__ == "__main__":
-    main()

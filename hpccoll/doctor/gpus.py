@@ -6,19 +6,16 @@ Whether MPI can use their memory is tried by `hpccoll doctor --gpu-aware`, a job
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from hpccoll import cuda
 from hpccoll.checks import placement
 from hpccoll.checks.finding import ERROR, NOTE, WARNING, Card, Facts, Finding, Job, ranks, some
 
 NAME = "gpus"
 DRIVER = Path("/proc/driver/nvidia/gpus")
 SYS = Path("/sys/bus/pci/devices")
-SECONDS = 60
 
 
 def collect(env: Mapping[str, str]) -> Facts:
@@ -33,22 +30,13 @@ def collect(env: Mapping[str, str]) -> Facts:
 
 
 def visible() -> Facts:
-    """What libcuda shows to a process with this environment."""
-    try:
-        asked = subprocess.run(
-            [sys.executable, "-m", "hpccoll.doctor.cuda_driver"],
-            capture_output=True, text=True, timeout=SECONDS, check=False,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return {"visible": [], "why none": f"the driver did not answer in {SECONDS} s"}
-    if asked.returncode:
-        said = asked.stderr.strip().splitlines() or [f"status {asked.returncode}"]
-        return {"visible": [], "why none": said[-1]}
+    """What the driver shows to a process with this environment."""
+    driver = cuda.look("CUDA driver")["CUDA driver"]
     devices = [
         gpu | {"numa": numa(gpu["pci"]), "path": str((SYS / gpu["pci"]).resolve())}
-        for gpu in json.loads(asked.stdout)
+        for gpu in driver.get("devices", [])
     ]
-    return {"visible": devices, "why none": ""}
+    return {"visible": devices, "why none": driver.get("missing", "")}
 
 
 def numa(pci: str) -> int | None:

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from hpccoll.doctor import gpus
+
 pytestmark = pytest.mark.timeout(120)
 Build = Callable[..., Path]
 
@@ -46,6 +48,16 @@ def test_a_named_driver_tells_its_devices(fake_cuda: Path) -> None:
             {"name": "fake device 1", "pci": "0000:4b:00.0"},
         ],
     }
+
+
+def test_the_doctor_sees_the_same_devices(fake_cuda: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HPCCOLL_CUDA_LIBRARY", str(fake_cuda))
+    (device,) = gpus.visible()["visible"]
+    assert (device["pci"], device["name"]) == ("0000:4a:00.0", "fake device 0")
+    monkeypatch.setenv("FAKE_CUDA_FAIL", "cuInit:100:1")
+    facts = gpus.visible()
+    assert facts["visible"] == []
+    assert "no CUDA-capable device is detected" in facts["why none"]
 
 
 def test_a_driver_without_a_device_is_quoted(fake_cuda: Path) -> None:
