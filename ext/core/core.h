@@ -298,6 +298,11 @@ int hc__tree_whole(const hc__set *, uint32_t source); /* wholly joined */
 int hc__tree_has(const hc__set *, uint32_t name, uint32_t source);
 void hc__first_drop(hc__set *, hc__first *);
 void hc__tree_clear(hc__set *); /* the log has ended */
+/* What has risen and waits for the next message up; at the root it is ready for the next entry. */
+typedef uint8_t *hc__write_first(const hc__first *, uint8_t *);
+int hc__tree_any_out(const hc__set *);                                         /* slots and first meetings */
+uint8_t *hc__tree_write_firsts(const hc__set *, uint8_t *, hc__write_first *); /* u32 n, n first meetings */
+void hc__tree_clear_out(hc__set *);
 
 /* ---- up.c: the messages that rise --------------------------------------------------------------------------------- */
 

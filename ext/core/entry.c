@@ -38,19 +38,6 @@ static uint8_t *write_first(const hc__first *first, uint8_t *p) {
     return hc__write_bytes(p, sig->bytes, sig->nbytes);
 }
 
-static uint8_t *write_firsts(hc__set *s, uint8_t *p) {
-    uint8_t *count = p;
-    uint32_t n = 0;
-    p += 4;
-    for (hc__first *first = s->out; first; first = first->out_next, n++) {
-        first->out = 0;
-        p = write_first(first, p);
-    }
-    s->out = s->out_last = NULL;
-    hc__write32(count, n);
-    return p;
-}
-
 static size_t measure(const hc__set *s) {
     size_t bytes = FIXED + 3 * 12 * (size_t)s->nwords;
     for (const hc__first *first = s->out; first; first = first->out_next)
@@ -58,18 +45,9 @@ static size_t measure(const hc__set *s) {
     return bytes;
 }
 
-static int anything_ready(const hc__set *s) {
-    if (s->out)
-        return 1;
-    for (uint32_t word = 0; word < s->nwords; word++)
-        if (hc__row(s, word)[HC__OUT] | hc__row(s, word)[HC__CLASH_OUT])
-            return 1;
-    return 0;
-}
-
 /* All ready items and pending OR items. JOINALL alone: when all have joined and nothing of them is left. */
 uint8_t *hc__entry_make(hc__set *s, size_t *nbytes) {
-    int items = anything_ready(s);
+    int items = hc__tree_any_out(s);
     uint8_t flags = s->or_out;
     if (!items && s->out_firm + s->out_loose >= (uint32_t)s->set_size)
         flags |= HC__F_JOINALL;
@@ -85,10 +63,8 @@ uint8_t *hc__entry_make(hc__set *s, size_t *nbytes) {
     p = hc__write_column(p, s->rows, s->nwords, s->stride, hc__row_clash);
     p = hc__write_column(p, s->rows, s->nwords, s->stride, hc__row_out);
     p = hc__write_column(p, s->rows, s->nwords, s->stride, rootless);
-    p = write_firsts(s, p);
-    for (uint32_t word = 0; word < s->nwords; word++)
-        hc__row(s, word)[HC__OUT] = hc__row(s, word)[HC__CLASH_OUT] = 0;
-    s->or_out = 0;
+    p = hc__tree_write_firsts(s, p, write_first);
+    hc__tree_clear_out(s);
     *nbytes = (size_t)(p - entry);
     return entry;
 }

@@ -99,6 +99,34 @@ static void out_remove(hc__set *s, hc__first *first) {
         s->out_last = first->out_prev;
 }
 
+int hc__tree_any_out(const hc__set *s) {
+    if (s->out)
+        return 1;
+    for (uint32_t word = 0; word < s->nwords; word++)
+        if (hc__row(s, word)[HC__OUT] | hc__row(s, word)[HC__CLASH_OUT])
+            return 1;
+    return 0;
+}
+
+uint8_t *hc__tree_write_firsts(const hc__set *s, uint8_t *p, hc__write_first *write) {
+    uint8_t *count = p;
+    uint32_t n = 0;
+    p += 4;
+    for (const hc__first *first = s->out; first; first = first->out_next, n++)
+        p = write(first, p);
+    hc__write32(count, n);
+    return p;
+}
+
+void hc__tree_clear_out(hc__set *s) {
+    for (hc__first *first = s->out; first; first = first->out_next)
+        first->out = 0;
+    s->out = s->out_last = NULL;
+    for (uint32_t word = 0; word < s->nwords; word++)
+        hc__row(s, word)[HC__OUT] = hc__row(s, word)[HC__CLASH_OUT] = 0;
+    s->or_out = 0;
+}
+
 void hc__first_drop(hc__set *s, hc__first *first) { /* T10 */
     out_remove(s, first);
     if (first->prev)

@@ -12,12 +12,7 @@
 /* ---- sending ------------------------------------------------------------------------------------------ */
 
 static int nothing_out(const hc__set *s) {
-    if (s->or_out || s->out_firm || s->out_loose || s->out)
-        return 0;
-    for (uint32_t word = 0; word < s->nwords; word++)
-        if (hc__row(s, word)[HC__OUT] | hc__row(s, word)[HC__CLASH_OUT])
-            return 0;
-    return 1;
+    return !s->or_out && !s->out_firm && !s->out_loose && !hc__tree_any_out(s);
 }
 
 static size_t measure(const hc__set *s) {
@@ -34,30 +29,15 @@ static uint64_t rooted(const uint64_t *row) {
     return row[HC__OUT] & row[HC__ROOTED];
 }
 
-static uint8_t *write_firsts(hc__set *s, uint8_t *p) {
-    uint8_t *count = p;
-    uint32_t n = 0;
-    p += 4;
-    for (hc__first *first = s->out; first; first = first->out_next, n++) {
-        first->out = 0;
-        p = hc__write8(p, first->rooted);
-        p = hc__write8(p, first->nsigs);
-        for (int i = 0; i < first->nsigs; i++) {
-            p = hc__write32(p, (uint32_t)first->ranks[i]);
-            p = hc__write32(p, first->sigs[i]->nbytes);
-            p = hc__write_bytes(p, first->sigs[i]->bytes, first->sigs[i]->nbytes);
-        }
+static uint8_t *write_first(const hc__first *first, uint8_t *p) {
+    p = hc__write8(p, first->rooted);
+    p = hc__write8(p, first->nsigs);
+    for (int i = 0; i < first->nsigs; i++) {
+        p = hc__write32(p, (uint32_t)first->ranks[i]);
+        p = hc__write32(p, first->sigs[i]->nbytes);
+        p = hc__write_bytes(p, first->sigs[i]->bytes, first->sigs[i]->nbytes);
     }
-    hc__write32(count, n);
     return p;
-}
-
-static void clear_out(hc__set *s) {
-    s->or_out = 0;
-    s->out_firm = s->out_loose = 0;
-    s->out = s->out_last = NULL;
-    for (uint32_t word = 0; word < s->nwords; word++)
-        hc__row(s, word)[HC__OUT] = hc__row(s, word)[HC__CLASH_OUT] = 0;
 }
 
 /* T4: one message, tagged with the position here; what rises while it has not left yet waits for the next. */
@@ -76,8 +56,9 @@ void hc__up_send(hc__set *s) {
     p = hc__write_column(p, s->rows, s->nwords, s->stride, hc__row_out);
     p = hc__write_column(p, s->rows, s->nwords, s->stride, rooted);
     p = hc__write_column(p, s->rows, s->nwords, s->stride, hc__row_clash);
-    p = write_firsts(s, p);
-    clear_out(s);
+    p = hc__tree_write_firsts(s, p, write_first);
+    hc__tree_clear_out(s);
+    s->out_firm = s->out_loose = 0;
     s->up_flying = 1;
     hc__send_up(s->engine, s->parent, message, (size_t)(p - message));
 }
