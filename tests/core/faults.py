@@ -19,210 +19,195 @@ class Piece:
 class Fault:
     rule: str
     pieces: tuple[Piece, ...]
-    flags: str
-    """Programs in which the rule matters."""
     programs: int
-    """How many of them may run until it is noticed (seen: a tenth of it or less)."""
+    """How many may run until it is noticed (seen: a tenth of it or less)."""
+    flags: str = ""
+    """Of the simulator: programs in which the rule matters."""
 
 
-STALE_BITS = Fault(
-    "T6: a bit for a slot that has changed meanwhile is ignored",
-    (Piece("up.c", "    if (s->changed <= tag)\n", "    if (s->changed <= tag || bits)\n"),),
-    "--capacity 2 --stop 0",
-    50,
-)
-
-NO_HOLD = Fault(
-    "T5: a message from a position that is not reached here waits",
-    (
-        Piece(
-            "up.c", "    if (m.tag > s->q || is_held(s, source, NULL))", "    if (is_held(s, source, NULL))"
-        ),
+FAULTS = {
+    "stale_bits": Fault(
+        "T6: a bit for a slot that has changed meanwhile is ignored",
+        (Piece("up.c", "    if (s->changed <= tag)\n", "    if (s->changed <= tag || bits)\n"),),
+        50,
+        "--capacity 2",
     ),
-    "--sequenced 1 --stop 0",
-    6000,
-)
-
-NO_RERAISE = Fault(
-    "L5: what was raised on a slot that is gone is raised again",
-    (
-        Piece(
-            "raise.c",
-            "            raise_one(s, name);\n    }\n    hc__tree_rise",
-            "            (void)slot;\n    }\n    hc__tree_rise",
+    "no_hold": Fault(
+        "T5: a message from a position that is not reached here waits",
+        (
+            Piece(
+                "up.c",
+                "    if (m.tag > s->q || is_held(s, source, NULL))",
+                "    if (is_held(s, source, NULL))",
+            ),
         ),
+        6000,
+        "--sequenced 1",
     ),
-    "--capacity 2 --stop 0",
-    50,
-)
-
-STALE_READY = Fault(
-    "T10: the root's ready list forgets the items of slots that an entry frees",
-    (
-        Piece(
-            "slots.c",
-            "        row[column] &= ~bit;\n    row[HC__GONE]",
-            "        row[column] &= column == HC__OUT ? UINT64_MAX : ~bit;\n    row[HC__GONE]",
+    "no_reraise": Fault(
+        "L5: what was raised on a slot that is gone is raised again",
+        (
+            Piece(
+                "raise.c",
+                "            raise_one(s, name);\n    }\n    hc__tree_rise",
+                "            (void)slot;\n    }\n    hc__tree_rise",
+            ),
         ),
+        50,
+        "--capacity 2",
     ),
-    "--capacity 1 --sequenced 1 --stop 0",
-    1000,
-)
-
-ENTRY_ORDER = Fault(
-    "L2: slots mean what they meant before the entry",
-    (
-        Piece("log.c", "    n = commit_slots(s, entry, agreed); ", "    n = 0; "),
-        Piece(
-            "log.c",
-            "        n += commit_first(s, &entry->firsts[i], &agreed[n]);\n",
-            "        n += commit_first(s, &entry->firsts[i], &agreed[n]);\n"
-            "    n += commit_slots(s, entry, &agreed[n]);\n",
+    "stale_ready": Fault(
+        "T10: the root's ready list forgets the items of slots that an entry frees",
+        (
+            Piece(
+                "slots.c",
+                "        row[column] &= ~bit;\n    row[HC__GONE]",
+                "        row[column] &= column == HC__OUT ? UINT64_MAX : ~bit;\n    row[HC__GONE]",
+            ),
         ),
+        1000,
+        "--capacity 1 --sequenced 1",
     ),
-    "--capacity 1 --stop 0",
-    50,
-)
-
-LRU_LOCAL = Fault(
-    "L2: the order of use is a function of the log",
-    (
-        Piece(
-            "slots.c",
-            "        slot = s->lru_oldest;\n",
-            "        slot = s->set_rank % 2 ? s->lru_newest : s->lru_oldest;\n",
+    "entry_order": Fault(
+        "L2: slots mean what they meant before the entry",
+        (
+            Piece("log.c", "    n = commit_slots(s, entry, agreed); ", "    n = 0; "),
+            Piece(
+                "log.c",
+                "        n += commit_first(s, &entry->firsts[i], &agreed[n]);\n",
+                "        n += commit_first(s, &entry->firsts[i], &agreed[n]);\n"
+                "    n += commit_slots(s, entry, &agreed[n]);\n",
+            ),
         ),
+        50,
+        "--capacity 1",
     ),
-    "--capacity 2 --stop 0",
-    50,
-)
-
-NO_COMPARISON = Fault(
-    "T7: signatures are compared",
-    (
-        Piece(
-            "tree.c",
-            "while (i < first->nsigs && first->sigs[i] != sig &&",
-            "while (i < first->nsigs && i > 0 &&",
+    "lru_local": Fault(
+        "L2: the order of use is a function of the log",
+        (
+            Piece(
+                "slots.c",
+                "        slot = s->lru_oldest;\n",
+                "        slot = s->set_rank % 2 ? s->lru_newest : s->lru_oldest;\n",
+            ),
         ),
+        50,
+        "--capacity 2",
     ),
-    "--stop 0",
-    50,
-)
-
-NO_FLUSH = Fault(
-    "R1: a caller that waits raises everything pending",
-    (
-        Piece(
-            "raise.c",
-            "        hc__raise_all(s);\n        e->retime = 1;\n",
-            "        e->retime = 1;\n",
+    "no_comparison": Fault(
+        "T7: signatures are compared",
+        (
+            Piece(
+                "tree.c",
+                "while (i < first->nsigs && first->sigs[i] != sig &&",
+                "while (i < first->nsigs && i > 0 &&",
+            ),
         ),
+        50,
     ),
-    "--stop 0",
-    100,
-)
-
-CLASH_UNSEEN = Fault(
-    "T7: two slots of one name, raised at a time, are a mismatch",
-    (Piece("tree.c", "if (rival != slot && hc__slot_raised(s, rival)) {", "if (0) {"),),
-    "--capacity 200 --stop 0 --fail 0",
-    400,
-)
-
-CLASH_UNSEEN_BY_FIRST = Fault(
-    "T7: a first meeting and a slot of its name, raised at a time, are a mismatch",
-    (
-        Piece(
-            "tree.c", "    if (record->first)\n        hc__tree_clash", "    if (0)\n        hc__tree_clash"
+    "no_flush": Fault(
+        "R1: a caller that waits raises everything pending",
+        (
+            Piece(
+                "raise.c",
+                "        hc__raise_all(s);\n        e->retime = 1;\n",
+                "        e->retime = 1;\n",
+            ),
         ),
-        Piece("tree.c", "first->sent || clashes(s, first)", "first->sent || (0 && clashes(s, first))"),
+        100,
     ),
-    "--capacity 200 --stop 0 --fail 0",
-    400,
-)
-
-CLASH_OVERTAKEN = Fault(
-    "T7: a first meeting waits while a slot of its name is raised",
-    (Piece("tree.c", "first->sent || clashes(s, first)", "first->sent || (clashes(s, first) && 0)"),),
-    "--capacity 3 --sequenced 1 --joins 1 --stop 0 --fail 0",
-    40000,
-)
-
-WINDOW = Fault(
-    "section 3: the number of raised names is not bounded",
-    (
-        Piece(
-            "raise.c",
-            "    for (; name != HC__NONE; name = s->names.at[name].newer)\n        raise_one(s, name);",
-            "    for (; name != HC__NONE && name == s->oldest; name = s->names.at[name].newer)\n"
-            "        raise_one(s, name);\n    s->unraised = name;",
-        ),
-        Piece(
-            "step.c",
-            "    if (s->unraised == HC__NONE || s->joined || s->stopped)",
-            "    if (s->unraised == HC__NONE || s->joined || s->stopped || s->unraised != s->oldest)",
-        ),
+    "clash_unseen": Fault(
+        "T7: two slots of one name, raised at a time, are a mismatch",
+        (Piece("tree.c", "if (rival != slot && hc__slot_raised(s, rival)) {", "if (0) {"),),
+        400,
+        "--capacity 200 --fail 0",
     ),
-    "--stop 0",
-    50,
-)
-
-FUSE_LOCAL = Fault(
-    "B1: batches are cut by agreed sizes alone",
-    (
-        Piece(
-            "fuse.c",
-            ".threshold = s->engine->config.fusion_threshold}",
-            ".threshold = s->engine->config.fusion_threshold + 8 * (uint64_t)s->set_rank}",
+    "clash_unseen_by_first": Fault(
+        "T7: a first meeting and a slot of its name, raised at a time, are a mismatch",
+        (
+            Piece(
+                "tree.c",
+                "    if (record->first)\n        hc__tree_clash",
+                "    if (0)\n        hc__tree_clash",
+            ),
+            Piece("tree.c", "first->sent || clashes(s, first)", "first->sent || (0 && clashes(s, first))"),
         ),
+        400,
+        "--capacity 200 --fail 0",
     ),
-    "--stop 0",
-    2000,
-)
-
-NO_SEQUENCER = Fault(
-    "B5: entries of sets that share a stream have one order",
-    (
-        Piece(
-            "commit.c", "    if (s->sequenced && s->id != 0)", "    if (s->sequenced && s->id == UINT32_MAX)"
+    "clash_overtaken": Fault(
+        "T7: a first meeting waits while a slot of its name is raised",
+        (Piece("tree.c", "first->sent || clashes(s, first)", "first->sent || (clashes(s, first) && 0)"),),
+        40000,
+        "--capacity 3 --sequenced 1 --joins 1 --fail 0",
+    ),
+    "window": Fault(
+        "section 3: the number of raised names is not bounded",
+        (
+            Piece(
+                "raise.c",
+                "    for (; name != HC__NONE; name = s->names.at[name].newer)\n        raise_one(s, name);",
+                "    for (; name != HC__NONE && name == s->oldest; name = s->names.at[name].newer)\n"
+                "        raise_one(s, name);\n    s->unraised = name;",
+            ),
+            Piece(
+                "step.c",
+                "    if (s->unraised == HC__NONE || s->joined || s->stopped)",
+                "    if (s->unraised == HC__NONE || s->joined || s->stopped || s->unraised != s->oldest)",
+            ),
         ),
+        50,
     ),
-    "--sequenced 1 --stop 0",
-    50,
-)
-
-SENT_AGAIN = Fault(
-    "T3: an item goes up once",
-    (
-        Piece(
-            "tree.c",
-            "        uint64_t fresh = all & any & ~row[HC__SENT] & ~row[HC__CLASH_SENT];",
-            "        uint64_t fresh = all & any & ~row[HC__CLASH_SENT];",
+    "fuse_local": Fault(
+        "B1: batches are cut by agreed sizes alone",
+        (
+            Piece(
+                "fuse.c",
+                ".threshold = s->engine->config.fusion_threshold}",
+                ".threshold = s->engine->config.fusion_threshold + 8 * (uint64_t)s->set_rank}",
+            ),
         ),
+        2000,
     ),
-    "--stop 0",
-    50,
-)
-
-FIRM_JOIN = Fault(
-    "join: one that has requests pending is void when slots are freed",
-    (Piece("join.c", "    s->loose = (uint8_t)has_raised(s);", "    s->loose = 0;"),),
-    "--capacity 1 --joins 1 --stop 0",
-    10000,
-)
-
-ROOT_UNMARKED = Fault(
-    "join: what the root of a broadcast had submitted before it joined counts",
-    (
-        Piece(
-            "tree.c",
-            "    if (s->slots[slot].sig->request.root == s->set_rank)\n        row[HC__ROOTED] |= bit;\n",
-            "    (void)row;\n",
+    "no_sequencer": Fault(
+        "B5: entries of sets that share a stream have one order",
+        (
+            Piece(
+                "commit.c",
+                "    if (s->sequenced && s->id != 0)",
+                "    if (s->sequenced && s->id == UINT32_MAX)",
+            ),
         ),
+        50,
+        "--sequenced 1",
     ),
-    "--joins 1 --stop 0",
-    50,
-)
-
-FAULTS = {name.lower(): fault for name, fault in list(globals().items()) if isinstance(fault, Fault)}
+    "sent_again": Fault(
+        "T3: an item goes up once",
+        (
+            Piece(
+                "tree.c",
+                "        uint64_t fresh = all & any & ~row[HC__SENT] & ~row[HC__CLASH_SENT];",
+                "        uint64_t fresh = all & any & ~row[HC__CLASH_SENT];",
+            ),
+        ),
+        50,
+    ),
+    "firm_join": Fault(
+        "join: one that has requests pending is void when slots are freed",
+        (Piece("join.c", "    s->loose = (uint8_t)has_raised(s);", "    s->loose = 0;"),),
+        10000,
+        "--capacity 1 --joins 1",
+    ),
+    "root_unmarked": Fault(
+        "join: what the root of a broadcast had submitted before it joined counts",
+        (
+            Piece(
+                "tree.c",
+                "    if (s->slots[slot].sig->request.root == s->set_rank)\n        row[HC__ROOTED] |= bit;\n",
+                "    (void)row;\n",
+            ),
+        ),
+        50,
+        "--joins 1",
+    ),
+}

@@ -28,7 +28,7 @@ def planted(build: Build, name: str, fault: Fault) -> Path:
 def test_fault_is_noticed(build_c: Build, name: str) -> None:
     fault = FAULTS[name]
     program = planted(build_c, name, fault)
-    flags = f"--programs {fault.programs} --ranks 1-6 {fault.flags}"
+    flags = f"--programs {fault.programs} --ranks 1-6 --stop 0 {fault.flags}"
     done = subprocess.run([program, *flags.split()], capture_output=True, text=True, timeout=280)
     assert done.returncode != 0, f"{fault.rule}: not noticed in {fault.programs} programs"
     assert "replay:" in done.stderr, done.stderr
