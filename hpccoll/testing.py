@@ -30,7 +30,7 @@ class _Room:
 
 
 class _ThreadMeeting:
-    """See bootstrap.Meeting."""
+    """See hpccoll.meeting.Meeting."""
 
     threads = True
 

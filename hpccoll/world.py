@@ -19,6 +19,7 @@ import numpy as np
 
 from hpccoll import _core, bootstrap, config, detect, errors
 from hpccoll.detect import pmix
+from hpccoll.meeting import Alone, Meeting, MpiMeeting
 from hpccoll.observe import timeline
 
 __all__ = ["World", "current", "init", "is_initialized", "shutdown"]
@@ -38,11 +39,11 @@ class World:
     core: _core.Set
     """The library's own: the process set below."""
 
-    def __init__(self, comm: Any = None, *, meeting: bootstrap.Meeting | None = None, **knobs: Any) -> None:
+    def __init__(self, comm: Any = None, *, meeting: Meeting | None = None, **knobs: Any) -> None:
         """Make a World; all ranks of `comm` (or of `meeting`) call this together.
 
         :param comm: an mpi4py communicator (default: MPI.COMM_WORLD, or this process alone where there is no MPI)
-        :param meeting: in place of a communicator, such as a bootstrap.StoreMeeting: no MPI is looked for then
+        :param meeting: in place of a communicator, such as a hpccoll.meeting.StoreMeeting: no MPI is looked for then
         :param knobs: fields of hpccoll.config.Config that go before the environment
         :raises StartError: ranks are missing, settings differ, or shared memory or MPI failed
         """
@@ -240,15 +241,15 @@ def _agreed(exchange: Exchange, action: Callable[[], Any]) -> Any:
 
 def _meeting(comm: Any, settings: config.Config) -> Any:
     if comm is not None:
-        return bootstrap.MpiMeeting(comm, settings.start_timeout)
+        return MpiMeeting(comm, settings.start_timeout)
     _check_slurm_pmix(settings)
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
-        meeting: Any = bootstrap.Alone()
+        meeting: Any = Alone()
         reason = f" (mpi4py could not be loaded: {error})"
     else:
-        meeting = bootstrap.MpiMeeting(MPI.COMM_WORLD, settings.start_timeout)
+        meeting = MpiMeeting(MPI.COMM_WORLD, settings.start_timeout)
         reason = ""
     remedy = detect.singleton_remedy(config.environment(), meeting.size)
     if remedy and not settings.allow_singleton:

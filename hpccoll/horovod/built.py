@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import importlib.util
 
-from hpccoll import bootstrap, errors
+from hpccoll import errors
+from hpccoll.meeting import MpiMeeting
 from hpccoll.world import current, is_initialized
 
 __all__ = [
@@ -21,7 +22,7 @@ def mpi_built() -> bool:
 
 def mpi_enabled() -> bool:
     """Whether the ranks of the World meet through MPI."""
-    return is_initialized() and isinstance(current().base.meeting, bootstrap.MpiMeeting)
+    return is_initialized() and isinstance(current().base.meeting, MpiMeeting)
 
 
 def mpi_threads_supported() -> bool:

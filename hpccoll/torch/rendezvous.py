@@ -13,7 +13,8 @@ from torch._C._distributed_c10d import Store, TCPStore
 from torch.distributed.constants import default_pg_timeout
 from torch.distributed.rendezvous import _rendezvous_handlers, register_rendezvous_handler
 
-from hpccoll import bootstrap, config, detect, errors
+from hpccoll import config, detect, errors
+from hpccoll.meeting import StoreMeeting
 from hpccoll.world import World
 
 __all__ = ["SCHEME", "install", "meet", "meeting_through"]
@@ -45,12 +46,12 @@ def meet(rank: int, size: int, store: Store, timeout: timedelta) -> World:
         comm.Free()
 
 
-def meeting_through(store: Store, rank: int, size: int, timeout: timedelta) -> bootstrap.StoreMeeting:
+def meeting_through(store: Store, rank: int, size: int, timeout: timedelta) -> StoreMeeting:
     """A meeting under keys of its own, also where a store outlives a process group, as torchrun's does."""
     generation = (store.add("hpccoll/arrivals", 1) - 1) // size
     seconds = min(timeout.total_seconds(), config.read().start_timeout)
     prefix, any_store = f"hpccoll/{generation}", cast("Any", store)  # torch's stubs know no set() of bytes
-    return bootstrap.StoreMeeting(rank, size, any_store, prefix=prefix, timeout=seconds)
+    return StoreMeeting(rank, size, any_store, prefix=prefix, timeout=seconds)
 
 
 def _mpi_ranks() -> int:

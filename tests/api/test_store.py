@@ -23,7 +23,7 @@ else:
     from file_store import FileStore
     store = FileStore(where)
 import hpccoll
-from hpccoll.bootstrap import StoreMeeting
+from hpccoll.meeting import StoreMeeting
 def meet(timeout=20, **more):
     return StoreMeeting(rank, size, store, timeout=timeout, **more)
 """

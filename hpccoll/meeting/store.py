@@ -39,7 +39,7 @@ class Store(Protocol):
 
 
 class StoreMeeting:
-    """See bootstrap.Meeting: ranks that share a store, and the memory of one machine."""
+    """See Meeting: ranks that share a store, and the memory of one machine."""
 
     threads = False
 

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks that meet through an MPI communicator."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+from hpccoll import errors
+
+__all__ = ["MpiMeeting"]
+
+HELLO_TAG = 0x4843  # below the smallest tag limit that the MPI standard allows
+REPORT_EVERY = 10.0
+
+
+class MpiMeeting:
+    """The ranks of an mpi4py communicator."""
+
+    threads = False
+
+    def __init__(self, comm: Any, timeout: float) -> None:
+        """Say hello to all ranks within `timeout` seconds, then duplicate the communicator."""
+        from mpi4py import MPI
+
+        if not MPI.Is_initialized() or MPI.Is_finalized():
+            state = "finalized" if MPI.Is_initialized() else "not initialised"
+            raise errors.StartError(
+                f"MPI is {state}: a World of MPI ranks lives between MPI_Init and MPI_Finalize"
+            )
+        self.rank: int = comm.Get_rank()
+        self.size: int = comm.Get_size()
+        _check_same_library()
+        if self.size > 1:
+            _Hello(comm, timeout).exchange()
+        self.comm = comm.Dup()
+
+    def allgather(self, value: Any) -> list[Any]:
+        """See Meeting."""
+        result: list[Any] = self.comm.allgather(value)
+        return result
+
+    def machine(self) -> Any:
+        """See Meeting: the lowest rank among those that MPI says share memory."""
+        from mpi4py import MPI
+
+        near = self.comm.Split_type(MPI.COMM_TYPE_SHARED)
+        lowest = near.allreduce(self.rank, MPI.MIN)
+        near.Free()
+        return lowest
+
+    def net(self, machines: list[Any], /) -> Any:
+        """See Meeting."""
+        from hpccoll import _mpi
+
+        return _mpi.net(self.comm, one_machine=len(set(machines)) == 1)
+
+    def thread_level(self) -> str:
+        """See Meeting."""
+        from hpccoll import _mpi
+
+        level: str = _mpi.thread_level()
+        return level
+
+    def describe_net(self) -> str:
+        """See Meeting."""
+        from hpccoll import _mpi
+
+        return f"MPI ({_mpi.library_version()}, thread level {self.thread_level()})"
+
+    def give_up(self) -> None:
+        """See Meeting: MPI_Finalize would wait for a rank that is gone."""
+        from mpi4py import MPI
+
+        if not MPI.Is_finalized():
+            MPI.COMM_WORLD.Abort(1)
+
+    def free(self) -> None:
+        """Give the communicator back."""
+        from mpi4py import MPI
+
+        if not MPI.Is_finalized():
+            self.comm.Free()
+
+
+def _check_same_library() -> None:
+    """mpi4py and _mpi must be on one MPI library, or a communicator of one is garbage to the other."""
+    from mpi4py import MPI
+
+    try:
+        from hpccoll import _mpi
+    except ImportError as error:
+        raise errors.StartError(
+            f"hpccoll's MPI part cannot be loaded ({error}); `hpccoll info` says what is missing. Rebuild hpccoll "
+            "where MPICC, or mpicc on PATH, is the MPI of mpi4py"
+        ) from error
+    theirs, ours = _mpi.library_path_of(MPI.__file__), _mpi.library_path()
+    if theirs is not None and theirs != ours:
+        raise errors.StartError(
+            f"mpi4py uses the MPI library {theirs}, hpccoll was built for {ours}: two MPI libraries cannot share a "
+            "communicator. Rebuild hpccoll with MPICC set to the mpicc of the first, or reinstall mpi4py for the second"
+        )
+
+
+class _Hello:
+    """A start that is bounded in time: rank 0 hears from everybody, or says who is missing.
+
+    Collectives of MPI would wait for ever, and do not know for whom.
+    """
+
+    def __init__(self, comm: Any, timeout: float) -> None:
+        self.comm, self.timeout = comm, timeout
+        self.began = time.monotonic()
+
+    def exchange(self) -> None:
+        if self.comm.Get_rank() == 0:
+            self.gather()
+        else:
+            self.report()
+
+    def gather(self) -> None:
+        missing = set(range(1, self.comm.Get_size()))
+        requests = {r: self.comm.irecv(source=r, tag=HELLO_TAG) for r in missing}
+        said = self.began
+        while missing and not self.late():
+            missing -= {r for r in missing if requests[r].test()[0]}
+            if missing and time.monotonic() - said > REPORT_EVERY:
+                said = time.monotonic()
+                print(
+                    f"hpccoll: start: waiting for {errors.some_ranks(missing)}", file=sys.stderr, flush=True
+                )
+            if missing:
+                time.sleep(0.0005)
+        verdict = (
+            f"no word from {errors.some_ranks(missing)} within {self.timeout:g} s (HPCCOLL_START_TIMEOUT)"
+            if missing
+            else ""
+        )
+        for r in set(requests) - missing:
+            self.comm.send(verdict, dest=r, tag=HELLO_TAG)
+        for r in missing:
+            requests[r].cancel()
+        if verdict:
+            raise errors.StartError(f"the World was not made: {verdict}")
+
+    def report(self) -> None:
+        sent = self.comm.isend(None, dest=0, tag=HELLO_TAG)
+        answer = self.comm.irecv(source=0, tag=HELLO_TAG)
+        self.timeout += 5  # rank 0 knows more: let it speak first
+        while not self.late():
+            done, verdict = answer.test()
+            if done:
+                sent.wait()
+                if verdict:
+                    raise errors.StartError(f"the World was not made: {verdict}")
+                return
+            time.sleep(0.0005)
+        raise errors.StartError(f"the World was not made: no word from rank 0 within {self.timeout:g} s")
+
+    def late(self) -> bool:
+        return time.monotonic() - self.began > self.timeout
