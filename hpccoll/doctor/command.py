@@ -17,7 +17,7 @@ from hpccoll.checks.finding import Card, Facts, Job
 from hpccoll.doctor import claim, examine, hosts, meetings, mpi, network, stages, text, training, watch
 from hpccoll.launch.job import LaunchError, parse_hosts
 
-LET_OTHERS_SPEAK = 3.0
+LET_OTHERS_SPEAK = 10.0
 """Seconds before a rank that reports alone ends with an error: mpirun kills the others then."""
 DESCRIPTION = """
 Looks for what keeps a job from starting or makes it slow, from the lowest layer up, and measures the network.
@@ -140,12 +140,15 @@ def in_job(options: Facts, arguments: argparse.Namespace) -> int:
     try:
         watch.run("hpccoll.doctor.inside", given, arguments.patience, _reporter(said), outcome)
         if outcome.report is not None or outcome.status == 0:
+            _speak_to_the_end()
             return show(outcome.report, arguments.json)
         card.facts[mpi.NAME] = mpi.failed(outcome)
         return without_mpi(card, said, options, arguments)
     except AskedToEnd:
-        if outcome.stage in stages.LAST:
-            return 0  # another rank ends with the status of the report
+        if outcome.report is not None or outcome.stage in stages.LAST:
+            return show(
+                outcome.report, arguments.json
+            )  # None: another rank ends with the status of the report
         card.facts[mpi.NAME] = mpi.failed(outcome, asked_to_end=True)
         return in_a_hurry(card, said, options, arguments)
 
@@ -155,8 +158,13 @@ class AskedToEnd(BaseException):
 
 
 def _ask_to_end(_number: int, _frame: object) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    _speak_to_the_end()
     raise AskedToEnd
+
+
+def _speak_to_the_end() -> None:
+    """No SIGTERM from now on: what is known is printed. Launchers kill by SIGKILL who does not end soon."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def _reporter(said: claim.Claim) -> Callable[[str, float], None]:
@@ -176,7 +184,14 @@ def gpu_aware_mpi(arguments: argparse.Namespace) -> int:
     otherwise mpirun kills the rest, and what rank 0 has to say would be lost.
     """
     said = claim.read(config.environment())
-    outcome = watch.run("hpccoll.doctor.gpu_aware", {}, arguments.patience, _reporter(said))
+    outcome = watch.Outcome()
+    signal.signal(signal.SIGTERM, _ask_to_end)
+    try:
+        watch.run("hpccoll.doctor.gpu_aware", {}, arguments.patience, _reporter(said), outcome)
+        _speak_to_the_end()
+    except AskedToEnd:
+        if outcome.report is None and outcome.status in (None, -signal.SIGTERM):
+            return 1  # the child of another rank died, and the launcher ends the job; that rank says how
     verdict = outcome.report
     if verdict is None:
         end = (

@@ -75,12 +75,16 @@ def run(
         command = [sys.executable, "-m", module, str(writing), str(stacks.fileno())]
         child = subprocess.Popen(command, stdin=subprocess.PIPE, close_fds=False)
         os.close(writing)
+        messages = _Messages(reading, outcome)
         try:
             _hand_over(child, given)
-            _follow(child, reading, patience, say, outcome)
+            _follow(child, messages, patience, say, outcome)
             if outcome.status is None and outcome.stage != FIRST_STAGE:
                 outcome.stack = _stack(child.pid, stacks)
                 outcome.waits_for = connecting(child.pid)
+        except BaseException:  # the caller is interrupted, and what the child has come to by now counts
+            outcome.status = child.wait() if messages.take_all() else child.poll()
+            raise
         finally:
             os.close(reading)
             child.kill()
@@ -95,31 +99,52 @@ def _hand_over(child: subprocess.Popen[bytes], given: Facts) -> None:
         child.stdin.close()
 
 
+class _Messages:
+    """What the child says through the pipe, noted in the outcome."""
+
+    def __init__(self, reading: int, outcome: Outcome) -> None:
+        self.reading, self.outcome, self.text = reading, outcome, b""
+
+    def come(self, seconds: float) -> bool:
+        """Whether there is something to take, or the end, within some seconds."""
+        return bool(select.select([self.reading], [], [], seconds)[0])
+
+    def take(self) -> bool:
+        """Note what has come; False: it was the end."""
+        piece = os.read(self.reading, 1 << 16)
+        *lines, self.text = (self.text + piece).split(b"\n")
+        for message in map(json.loads, lines):
+            self.outcome.report = message.get("report", self.outcome.report)
+            self.outcome.stage = message.get("stage", self.outcome.stage)
+        return bool(piece)
+
+    def take_all(self) -> bool:
+        """Note all that has come by now; whether the end was there."""
+        while self.come(0):
+            if not self.take():
+                return True
+        return False
+
+
 def _follow(
     child: subprocess.Popen[bytes],
-    reading: int,
+    messages: _Messages,
     patience: float,
     say: Callable[[str, float], None],
     outcome: Outcome,
 ) -> None:
     """Read stages and the report until the child ends or a stage lasts too long."""
-    text = b""
     began = said = now = time.monotonic()
     while True:
         before = now
-        ready, _, _ = select.select([reading], [], [], 0.5)
+        ready = messages.come(0.5)
         now = time.monotonic()
         if now - before > STOOD_STILL:  # the job was suspended, the child with it
             began += now - before
         if ready:
-            piece = os.read(reading, 1 << 16)
-            if not piece:
+            if not messages.take():
                 outcome.status = child.wait()
                 return
-            *lines, text = (text + piece).split(b"\n")
-            for message in map(json.loads, lines):
-                outcome.report = message.get("report", outcome.report)
-                outcome.stage = message.get("stage", outcome.stage)
             began = said = now
         elif child.poll() is not None:
             outcome.status = (
