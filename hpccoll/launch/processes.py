@@ -19,7 +19,7 @@ from pathlib import Path
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 GRACE = 5.0
-"""Seconds between asking a job to end and killing it."""
+"""Seconds between asking a job to end and killing it; between the end of mpirun and killing what is left."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def run(argv: Sequence[str], environment: Mapping[str, str], timeout: float | No
             status, timed_out = main.wait(timeout), False
         except subprocess.TimeoutExpired:
             status, timed_out = ask_to_end(main), True
-    left_behind = kill_descendants()
+    left_behind = kill_descendants(1.0 if timed_out else GRACE)
     return Ending(status if status >= 0 else 128 - status, timed_out, left_behind)
 
 
@@ -93,9 +93,9 @@ def descendants() -> list[int]:
     return found
 
 
-def kill_descendants() -> int:
-    """Kill what outlived mpirun by more than a moment, and reap it. The number of processes killed."""
-    deadline = time.monotonic() + 1.0
+def kill_descendants(seconds: float) -> int:
+    """Kill what outlived mpirun by more than `seconds`, and reap it. The number of processes killed."""
+    deadline = time.monotonic() + seconds
     while descendants() and time.monotonic() < deadline:
         reap()
         time.sleep(0.01)
