@@ -352,6 +352,8 @@ def _at_exit() -> None:
                     file=sys.stderr,
                     flush=True,
                 )
+                with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or none
+                    sys.stdout.flush()  # MPI_Abort drops what is in there
                 world.base.meeting.give_up()
 
 
