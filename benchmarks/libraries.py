@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """hpccoll and its peers behind one small interface; only the chosen one is imported."""
 
-import os
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -94,10 +93,11 @@ class Gloo:
         import torch.distributed as dist
 
         torch.set_num_threads(1)
-        port = COMM.bcast(20000 + os.getpid() % 20000)
-        dist.init_process_group(
-            "gloo", init_method=f"tcp://127.0.0.1:{port}", rank=COMM.rank, world_size=COMM.size
-        )
+        here = "127.0.0.1"
+        store = dist.TCPStore(here, 0, is_master=True, wait_for_workers=False) if COMM.rank == 0 else None
+        port = COMM.bcast(store.port if store else None)
+        store = store or dist.TCPStore(here, port, is_master=False)
+        dist.init_process_group("gloo", store=store, rank=COMM.rank, world_size=COMM.size)
         self.torch, self.dist = torch, dist
         self.version = torch.__version__
 

@@ -7,11 +7,22 @@ import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 import pytest
 
-PRELUDE = "import os, signal, sys, time\nimport numpy as np\n"
+PRELUDE = """
+import os, signal, sys, time
+import numpy as np
+def meet(what, ranks):
+    # Wait until as many ranks have come here, without MPI and hpccoll.
+    open(os.path.join(os.environ["MEET_IN"], f"{what} {os.getpid()}"), "w").close()
+    limit = time.monotonic() + 50
+    while sum(name.startswith(what) for name in os.listdir(os.environ["MEET_IN"])) < ranks:
+        if time.monotonic() > limit: sys.exit(f"fewer than {ranks} ranks: {what}")
+        time.sleep(0.01)
+"""
 INIT = PRELUDE + "import hpccoll\nhpccoll.init()\nrank, size = hpccoll.rank(), hpccoll.size()\n"
 INIT += "if rank == 0: print('begun', time.time(), flush=True)\n"
 LAUNCH = [sys.executable, "-m", "hpccoll", "run", "--timeout", "60"]
@@ -22,7 +33,11 @@ def job(ranks, script, *, nodes="", alone="", **knobs):
 
     :param alone: option of Open MPI's mpirun, which is then started without our launcher around it
     """
-    command = [*LAUNCH, "-np", str(ranks)]
+    with tempfile.TemporaryDirectory() as folder:
+        return launch([*LAUNCH, "-np", str(ranks), "-x", f"MEET_IN={folder}"], script, nodes, alone, knobs)
+
+
+def launch(command, script, nodes, alone, knobs):
     for name, value in (knobs | ({"nodes": nodes} if nodes else {})).items():
         command += ["-x", f"HPCCOLL_{name.upper()}={value}"]
     if alone:
@@ -37,16 +52,16 @@ def job(ranks, script, *, nodes="", alone="", **knobs):
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
-    ) as run:
+    ) as launcher:
         try:
-            output, _ = run.communicate(timeout=75)
+            output, _ = launcher.communicate(timeout=75)
         except subprocess.TimeoutExpired:
-            run.terminate()  # mpirun takes its ranks along, if it is well itself
+            launcher.terminate()  # mpirun takes its ranks along, if it is well itself
             time.sleep(2)
-            os.killpg(run.pid, signal.SIGKILL)
-            output = run.communicate()[0] + "\nthe job did not end by itself"
+            os.killpg(launcher.pid, signal.SIGKILL)
+            output = launcher.communicate()[0] + "\nthe job did not end by itself"
     begun = re.search(r"begun ([\d.]+)", output)
-    return run.returncode, output, time.time() - float(begun[1]) if begun else None
+    return launcher.returncode, output, time.time() - float(begun[1]) if begun else None
 
 
 @pytest.mark.usefixtures("leaves_nothing_in_shm")
@@ -130,7 +145,8 @@ def test_a_killed_rank_is_named_and_all_leave(nodes):
         "    hpccoll.allreduce(np.ones(10))\n"
         "except hpccoll.RecoverableError:\n"
         "    print(f'still broken {rank}', flush=True)\n"
-        "time.sleep(2 if rank == 0 else 60)\n"  # one MPI_Abort at a time: PRRTE crashes over several
+        "meet('survivors', 3)\n"
+        "if rank: time.sleep(60)\n"  # one MPI_Abort at a time: PRRTE crashes over several
     )
     status, output, seconds = job(4, script, nodes=nodes, alone="--enable-recovery")
     for rank in (0, 2, 3):
@@ -152,12 +168,12 @@ def test_a_rank_that_dies_of_an_exception_ends_the_others():
 
 def test_a_stall_names_who_is_awaited_and_ends_at_the_limit():
     script = INIT + (
-        "if rank == 1: time.sleep(4)\n"
-        "try:\n"
-        "    hpccoll.allreduce(np.ones(10), name='slow one')\n"
-        "except hpccoll.StallError as error:\n"
-        "    print(f'stalled {rank}: {error}', flush=True)\n"
-        "    os._exit(0)\n"
+        "if rank != 1:\n"
+        "    try:\n"
+        "        hpccoll.allreduce(np.ones(10), name='slow one')\n"
+        "    except hpccoll.StallError as error:\n"
+        "        print(f'stalled {rank}: {error}', flush=True)\n"
+        "meet('stalled', 3)\n"  # at the first that ends mpirun may kill the others
         "os._exit(0)\n"
     )
     _, output, _ = job(3, script, nodes="2+1", stall_warning=0.5, stall_limit=2)
@@ -172,17 +188,20 @@ def test_missing_ranks_are_named():
     script = PRELUDE + (
         "from mpi4py import MPI\n"
         "import hpccoll\n"
-        "if MPI.COMM_WORLD.rank == 1: time.sleep(8)\n"
-        "else:\n"
+        "rank = MPI.COMM_WORLD.rank\n"
+        "meet('begun', 3)\n"
+        "if rank != 1:\n"
         "    try:\n"
         "        hpccoll.init()\n"
         "    except hpccoll.StartError as error:\n"
-        "        print(f'refused {MPI.COMM_WORLD.rank}: {error}', flush=True)\n"
+        "        print(f'refused {rank}: {error}', flush=True)\n"
+        "meet('refused', 3)\n"
+        "if rank: time.sleep(60)\n"
         "MPI.COMM_WORLD.Abort(3)\n"
     )
-    _, output, _ = job(3, script, start_timeout=1)
-    assert "refused 0: the World was not made: no word from rank 1 within 1 s" in output, output
-    assert "refused 2: the World was not made: no word from rank 1 within 1 s" in output, output
+    _, output, _ = job(3, script, start_timeout=3)
+    assert "refused 0: the World was not made: no word from rank 1 within 3 s" in output, output
+    assert "refused 2: the World was not made: no word from rank 1 within 3 s" in output, output
 
 
 def test_settings_must_agree():
@@ -237,8 +256,8 @@ def test_interrupts_reach_a_waiting_program():
     script = INIT + (
         "if rank == 0:\n"
         "    signal.signal(signal.SIGALRM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))\n"
-        "    signal.setitimer(signal.ITIMER_REAL, 0.3)\n"
         "    try:\n"
+        "        signal.setitimer(signal.ITIMER_REAL, 0.3)\n"
         "        hpccoll.allreduce(np.ones(3), name='interrupted')\n"
         "    except KeyboardInterrupt:\n"
         "        print('interrupted', flush=True)\n"
@@ -261,11 +280,12 @@ def test_a_silent_rank_on_another_node_is_given_up():
         "    hpccoll.allreduce(np.ones(10), name='after')\n"
         "except hpccoll.PeerLost as error:\n"
         "    print(f'survivor {rank}: {error}', flush=True)\n"
-        "    time.sleep(1)\n"
+        "    meet('survivors', 2)\n"
+        "    if rank: time.sleep(60)\n"
     )
-    status, output, seconds = job(3, script, nodes="2+1", peer_timeout=2)
+    status, output, seconds = job(3, script, nodes="2+1", peer_timeout=4)
     for rank in (0, 1):
-        assert f"survivor {rank}: rank 2 of the World was lost: no sign of life for 2 s" in output, output
+        assert f"survivor {rank}: rank 2 of the World was lost: no sign of life for 4 s" in output, output
     assert status != 0
     assert seconds < 40
 
@@ -275,13 +295,14 @@ def test_a_silent_sender_on_another_node_ends_a_receive():
     script = INIT + (
         "hpccoll.allreduce(np.ones(10))\n"
         "if rank == 3: os.kill(os.getpid(), signal.SIGSTOP)\n"
-        "if rank != 1: time.sleep(5)\n"
-        "try:\n"
-        "    hpccoll.recv(np.ones(10), 3)\n"
-        "except hpccoll.PeerLost as error:\n"
-        "    print(f'survivor {rank}: {error}', flush=True)\n"
+        "if rank == 1:\n"
+        "    try:\n"
+        "        hpccoll.recv(np.ones(10), 3)\n"
+        "    except hpccoll.PeerLost as error:\n"
+        "        print(f'survivor {rank}: {error}', flush=True)\n"
         "    os._exit(1)\n"
+        "time.sleep(60)\n"
     )
-    status, output, _ = job(4, script, nodes="2", peer_timeout=2)
-    assert "survivor 1: rank 3 of the World was lost: no sign of life for 2 s" in output, output
+    status, output, _ = job(4, script, nodes="2", peer_timeout=4)
+    assert "survivor 1: rank 3 of the World was lost: no sign of life for 4 s" in output, output
     assert status != 0

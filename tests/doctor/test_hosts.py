@@ -250,7 +250,7 @@ def test_mpi_that_hangs_on_a_decoy_is_reported() -> None:
     with planted(DECOY):
         status, report = in_job("--patience", "8", ranks="h1:1,h2:1")
     assert status == 1
-    finding(report, "mpi", "has not returned after 8", "docker0")
+    finding(report, "mpi", "has not returned after", "docker0")
     finding(report, "addresses", "docker0 has the address 172.17.0.1")
 
 
@@ -262,6 +262,6 @@ def test_a_hang_in_mpi_init_on_hosts_that_share_a_folder(
     with planted({"h2": ("ip route add blackhole 10.78.0.13/32", "ip route del blackhole 10.78.0.13/32")}):
         status, report = in_job("--patience", "4", "--meet", str(tmp_path), LD_PRELOAD=library)
     assert status == 1
-    finding(report, "mpi", "MPI_Init_thread has not returned after 4", "on ranks 0-3 (h1, h2, h3)")
+    finding(report, "mpi", "MPI_Init_thread has not returned after", "on ranks 0-3 (h1, h2, h3)")
     finding(report, "reach", "h2 cannot connect to h3")
     assert "h1-h2" in mbits(report)

@@ -72,17 +72,17 @@ start_host() {
             mount --bind $FOLDER/hosts /etc/hosts
             exec /usr/sbin/sshd -D -e -f $FOLDER/ssh/sshd_config" > "$FOLDER/log/$h" 2>&1 < /dev/null &
     outer=$!
-    for _ in $(seq 100); do
+    for _ in $(seq 1500); do
         inner=$(pgrep -P "$outer" || true)
         [ -n "$inner" ] && break
         sleep 0.02
     done
     echo "$inner" > "$FOLDER/pid/$h"
-    for _ in $(seq 100); do
+    for _ in $(seq 600); do
         (exec 3<> "/dev/tcp/$(address "$h")/22") 2> /dev/null && return
         sleep 0.05
     done
-    echo "cluster.sh: no sshd on $h after 5 s: see $FOLDER/log/$h" >&2
+    echo "cluster.sh: no sshd on $h after 30 s: see $FOLDER/log/$h" >&2
     exit 1
 }
 

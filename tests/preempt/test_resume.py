@@ -36,7 +36,7 @@ def ranks_of(folder):
     """Process of each rank that has this folder in its environment."""
     found = {}
     for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, IndexError):  # it has ended meanwhile
             words = (process / "environ").read_bytes().split(b"\0")
             names = dict(word.split(b"=", 1) for word in words if b"=" in word)
             rank = names.get(b"PMIX_RANK", names.get(b"PMI_RANK"))

@@ -168,15 +168,15 @@ def test_a_handler_of_c_is_back_after_the_block():
 def test_the_end_of_the_jobs_time(world, monkeypatch):
     now = time.time()
     for late, knobs, env in [
-        (True, {"end": now + 5, "margin": 10}, {}),
-        (True, {"end": datetime.datetime.fromtimestamp(now + 5), "margin": 10}, {}),
+        (True, {"end": now + 50, "margin": 100}, {}),
+        (True, {"end": datetime.datetime.fromtimestamp(now + 50), "margin": 100}, {}),
         (False, {"end": now + 20}, {}),  # a margin of 60 s would be all of it
-        (False, {"end": now + 5, "margin": 1}, {}),
+        (False, {"end": now + 50, "margin": 1}, {}),
         (False, {}, {}),
-        (True, {"margin": 10}, {"SLURM_JOB_END_TIME": f"{now + 5:.0f}"}),
+        (True, {"margin": 100}, {"SLURM_JOB_END_TIME": f"{now + 50:.0f}"}),
         (True, {}, {"SLURM_JOB_END_TIME": f"{now - 1:.0f}"}),
         (False, {}, {"SLURM_JOB_END_TIME": f"{now + 5000:.0f}"}),
-        (False, {"margin": 1}, {"SLURM_JOB_END_TIME": f"{now + 5:.0f}"}),
+        (False, {"margin": 1}, {"SLURM_JOB_END_TIME": f"{now + 50:.0f}"}),
     ]:
         own = world.subset([0])
         with monkeypatch.context() as patch:

@@ -7,6 +7,7 @@ The nodes have the shape of the site generic-gpu (64 CPUs and 4 GPUs that are on
 
 import contextlib
 import os
+import random
 import re
 import shutil
 import signal
@@ -86,12 +87,14 @@ def missing() -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [server.getsockname()[1] for server in sockets]
-    for server in sockets:
-        server.close()
-    return ports
+    """Ports that nobody uses now, of those that Linux gives to nobody by itself until the daemons are up."""
+    first, last = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
+    ports, found = [*range(10000, first), *range(last + 1, 65536)], []
+    random.shuffle(ports)
+    while len(found) < count:
+        with contextlib.suppress(OSError), socket.create_server(("", port := ports.pop())):
+            found.append(port)
+    return found
 
 
 def kill_node(pid_file: Path) -> None:

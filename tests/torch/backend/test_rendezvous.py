@@ -24,7 +24,7 @@ def test_a_store_is_not_dropped_while_others_look_for_it(monkeypatch: pytest.Mon
         return connect(*place, **options)
 
     monkeypatch.setattr(rendezvous, "TCPStore", connect_late)
-    meeting = rendezvous._through_mpi("hpccoll://", timedelta(seconds=5))
+    meeting = rendezvous._through_mpi("hpccoll://", timedelta(seconds=60))
     store, rank, size = next(meeting)
     assert (rank, size) == (MPI.COMM_WORLD.Get_rank(), MPI.COMM_WORLD.Get_size())
     meeting.close()

@@ -2,7 +2,6 @@
 """After 20 steps from the same seed DistributedOptimizer and torch's DistributedDataParallel have the same weights."""
 
 import datetime
-import socket
 from collections.abc import Iterator
 
 import pytest
@@ -26,12 +25,11 @@ FP16 = 2e-3
 @pytest.fixture(scope="module")
 def gloo() -> Iterator[dist.ProcessGroup]:
     """A torch process group of the job's ranks."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = MPI.COMM_WORLD.bcast(free.getsockname()[1])
-    dist.init_process_group(
-        "gloo", init_method=f"tcp://127.0.0.1:{port}", rank=MPI.COMM_WORLD.rank, world_size=MPI.COMM_WORLD.size,
-        timeout=datetime.timedelta(seconds=60),
-    )  # fmt: skip
+    comm, limit = MPI.COMM_WORLD, datetime.timedelta(seconds=60)
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False) if comm.rank == 0 else None
+    port = comm.bcast(store.port if store else None)
+    store = store or dist.TCPStore("127.0.0.1", port, is_master=False, timeout=limit)
+    dist.init_process_group("gloo", store=store, rank=comm.rank, world_size=comm.size, timeout=limit)
     yield dist.group.WORLD
     dist.destroy_process_group()
 
