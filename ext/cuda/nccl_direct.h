@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nccl_direct.h - allgather, alltoall and reducescatter among ranks that one communicator joins: private to nccl_rows.c,
- * nccl_scatter.c and device_data.c.
+ * nccl_direct.h - allgather, alltoall and reducescatter among ranks that one communicator joins: private to nccl_direct.c,
+ * nccl_rows.c, nccl_scatter.c and device_data.c.
  *
- * Both launch in the node's stream `work`, one piece of a batch after another, and wait for nothing on the device: what
- * the buffer holds is overwritten behind what reads it. All that decides which calls there are is known to all ranks.
+ * All launch in the node's stream `work`, one step of a batch after another, and wait for nothing on the device: scratch
+ * memory is overwritten behind what reads it. All that decides which calls there are is known to all ranks.
  */
 #ifndef HC_NCCL_DIRECT_H
 #define HC_NCCL_DIRECT_H
@@ -13,13 +13,29 @@
 #include "rows.h"
 #include "shares.h"
 
-/* Device memory that is used again and again in `work`. */
-typedef struct hc__scratch {
-    char *at;
+/* ---- a step: the first member of an operation ------------------------------------------------------------------ */
+
+typedef struct hc__step {
+    hc__nccl_node *node;
+    enum { HC__CUTTING, HC__PACKING, HC__CALLING, HC__UNPACKING } stage;
+    hc__copies in, out; /* between tensors and scratch memory, scaled on the way in */
+    char *scratch;      /* on the device, used again by every step */
     int64_t bytes;
-} hc__scratch;
-int hc__scratch_reserve(hc__nccl_node *, hc__scratch *, int64_t bytes); /* grows, doubling */
-void hc__scratch_free(hc__nccl_node *, hc__scratch *);
+} hc__step;
+
+typedef struct hc__step_ops {
+    int (*cut)(hc__step *); /* fills in and out, which are empty; OK, 1: ask again, or a status with text */
+    int (*call)(const hc__step *); /* NCCL's answer */
+    const char *call_name;         /* "an allgather" */
+} hc__step_ops;
+
+void hc__step_begin(hc__step *);
+int hc__step_reserve(hc__step *, int64_t bytes); /* scratch memory; grows, doubling */
+/* HC_DONE: all of it is launched. */
+int hc__step_move(hc__step *, const hc__step_ops *);
+void hc__step_free(hc__step *);
+
+/* ---- allgather and alltoall: the counts cross, then runs of tensors, a large one as it lies, small ones packed -- */
 
 /* A range of device memory. */
 typedef struct hc__part {
@@ -27,16 +43,13 @@ typedef struct hc__part {
     int64_t bytes;
 } hc__part;
 
-/* Allgather and alltoall: the counts cross, then runs of tensors: a large one as it lies, small ones packed. */
 typedef struct hc__nccl_rows {
-    hc__nccl_node *node;
-    int64_t most; /* bytes that are packed together */
+    hc__step step;
     hc__rows rows;
-    uint8_t counted, cut, called;
+    uint8_t counted;
+    int64_t most;       /* bytes that are packed together */
     int32_t first, end; /* the run */
     hc__part *parts;    /* of the run: a line for what leaves, a line for what comes, by rank */
-    hc__copies in, out; /* where it is packed */
-    hc__scratch scratch;
 } hc__nccl_rows;
 
 /* Borrows all; of ranks that are all in the node's communicator. `host`: their data plane. chunk_bytes 0: chosen. */
@@ -45,19 +58,18 @@ int hc__nccl_rows_start(hc__nccl_rows *, hc_batch *);
 int hc__nccl_rows_test(hc__nccl_rows *);
 void hc__nccl_rows_close(hc__nccl_rows *);
 
-/* Reducescatter: windows of all shares, packed and scaled; one tensor whose rows come out even, as it lies. */
+/* ---- reducescatter: windows of all shares, packed and scaled; one tensor whose rows come out even, as it lies ---- */
+
 typedef struct hc__nccl_scatter {
-    hc__nccl_node *node;
-    int64_t most; /* bytes of a window's parts */
+    hc__step step;
     hc__shares shares;
     int late;
-    uint8_t whole, cut, called;
+    uint8_t whole;               /* as it lies */
+    int64_t most;                /* bytes of a window's parts */
     int64_t each, windows, next; /* bytes of a share in a window */
     int64_t from, bytes;         /* the window */
     const char *give;
     char *take;
-    hc__copies in, out;
-    hc__scratch scratch;
 } hc__nccl_scatter;
 
 void hc__nccl_scatter_open(hc__nccl_scatter *, hc__nccl_node *, int64_t chunk_bytes);

@@ -212,7 +212,7 @@ static int begin_reduce(hc__nccl_node *n, hc__nccl_slot *slot) {
         status = hc__nccl_pack(n, slot);
     if (status)
         return hc__nccl_again(n, status);
-    n->called = n->moves ? hc__nccl_call_broadcast(n, slot) : call_reduce(n, slot);
+    hc__nccl_called(n, n->moves ? hc__nccl_call_broadcast(n, slot) : call_reduce(n, slot));
     n->busy = HC__REDUCING;
     return HC_MOVED;
 }
@@ -323,7 +323,7 @@ static int begin_spread(hc__nccl_node *n, const hc__nccl_slot *slot) {
         return hc__nccl_failed(n, status, "waiting for a shard");
     n->busy = gathers ? HC__SPREADING : HC__SPREAD;
     if (gathers)
-        n->called = call_gather(n, slot);
+        hc__nccl_called(n, call_gather(n, slot));
     return HC_OK;
 }
 

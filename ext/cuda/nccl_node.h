@@ -79,6 +79,11 @@ int hc__nccl_node_watch(hc__nccl_node *);
 int hc__nccl_begin(hc__nccl_node *, const hc_batch *);
 /* The callers' events are recorded: all that was launched for the batch is in `work`, or `work` waits for it. */
 int hc__nccl_end(hc__nccl_node *);
+/* What NCCL answered to a call: patience begins. */
+static inline void hc__nccl_called(hc__nccl_node *n, int answer) {
+    n->called = answer;
+    n->comms->since = hc__comms_now();
+}
 /* Whether `called`, what NCCL answered, has been taken in, so that what is launched next comes behind it. */
 int hc__nccl_settle(hc__nccl_node *, const char *call);
 /* What is there may still be used in `work`. OK, or a status with text. */

@@ -14,21 +14,8 @@
 
 #define PACKED_BYTES ((int64_t)8 << 20) /* results that are packed together. An estimate */
 
-/* ---- scratch -------------------------------------------------------------------------------------------------------- */
-
-int hc__scratch_reserve(hc__nccl_node *n, hc__scratch *s, int64_t bytes) {
-    if (bytes <= s->bytes)
-        return HC_OK;
-    int64_t room = 2 * s->bytes > bytes ? 2 * s->bytes : bytes;
-    int status = hc__nccl_grow(n, HC__ON_DEVICE, &s->at, room);
-    s->bytes = status < 0 ? 0 : room;
-    return status;
-}
-
-void hc__scratch_free(hc__nccl_node *n, hc__scratch *s) {
-    if (s->at)
-        hc_device_result_free(n->device, s->at, n->work);
-    *s = (hc__scratch){0};
+static hc__nccl_rows *rows_of(const hc__step *step) {
+    return (hc__nccl_rows *)(uintptr_t)step;
 }
 
 /* ---- a run ---------------------------------------------------------------------------------------------------------- */
@@ -81,7 +68,7 @@ static int64_t scratch_bytes(const hc__nccl_rows *o) {
 
 /* Of several tensors: the copies between them and the stream's part of the run. */
 static int add_copies(hc__nccl_rows *o, int incoming, int32_t stream, int64_t place) {
-    hc__copies *copies = incoming ? &o->out : &o->in;
+    hc__copies *copies = incoming ? &o->step.out : &o->step.in;
     int status = HC_OK;
     for (int32_t i = o->first; i < o->end && status >= 0; i++) {
         int64_t bytes = hc__rows_bytes(&o->rows, incoming, stream, i);
@@ -94,18 +81,18 @@ static int add_copies(hc__nccl_rows *o, int incoming, int32_t stream, int64_t pl
 }
 
 /* The next tensors, and where each stream's part of them is: in its tensor, or in scratch memory. */
-static int cut_run(hc__nccl_rows *o) {
+static int cut_run(hc__step *step) {
+    hc__nccl_rows *o = rows_of(step);
     int64_t place = 0;
     o->end = find_end(o);
-    o->in.n = o->out.n = 0;
-    int status = hc__scratch_reserve(o->node, &o->scratch, scratch_bytes(o));
+    int status = hc__step_reserve(step, scratch_bytes(o));
     for (int incoming = 0; incoming < 2; incoming++)
         for (int32_t r = 0; r < hc__rows_streams(&o->rows, incoming) && status >= 0; r++) {
             hc__part *part = &o->parts[incoming * o->rows.size + r];
             *part = (hc__part){in_tensor(o, incoming, r), run_bytes(o, incoming, r, o->first, o->end)};
             if (part->at)
                 continue;
-            part->at = o->scratch.at + place;
+            part->at = step->scratch + place;
             if (o->end - o->first > 1)
                 status = add_copies(o, incoming, r, place);
             place += part->bytes;
@@ -122,8 +109,10 @@ static int are_even(const hc__part *parts, int32_t n) {
     return 1;
 }
 
-static int call_gather(const hc__nccl_rows *o, const hc__part *give, const hc__part *take) {
-    const hc__nccl_node *n = o->node;
+static int call_gather(const hc__step *step) {
+    const hc__nccl_rows *o = rows_of(step);
+    const hc__part *give = o->parts, *take = o->parts + o->rows.size;
+    const hc__nccl_node *n = step->node;
     const hc_nccl *nccl = &n->comms->nccl;
     if (are_even(take, o->rows.size))
         return take->bytes ? nccl->all_gather(give->at, take->at, (size_t)take->bytes, HC_NCCL_UINT8,
@@ -139,8 +128,10 @@ static int call_gather(const hc__nccl_rows *o, const hc__part *give, const hc__p
     return hc__nccl_worse(status, nccl->group_end());
 }
 
-static int call_letters(const hc__nccl_rows *o, const hc__part *give, const hc__part *take) {
-    const hc__nccl_node *n = o->node;
+static int call_letters(const hc__step *step) {
+    const hc__nccl_rows *o = rows_of(step);
+    const hc__part *give = o->parts, *take = o->parts + o->rows.size;
+    const hc__nccl_node *n = step->node;
     const hc_nccl *nccl = &n->comms->nccl;
     int status = nccl->group_start();
     for (int32_t r = 0; r < o->rows.size; r++) {
@@ -154,10 +145,13 @@ static int call_letters(const hc__nccl_rows *o, const hc__part *give, const hc__
     return hc__nccl_worse(status, nccl->group_end());
 }
 
+static const hc__step_ops gathers = {cut_run, call_gather, "an allgather"};
+static const hc__step_ops exchanges = {cut_run, call_letters, "an alltoall"};
+
 /* ---- a batch --------------------------------------------------------------------------------------------------------- */
 
 int hc__nccl_rows_open(hc__nccl_rows *o, hc__nccl_node *node, hc_data *host, int64_t chunk_bytes) {
-    o->node = node;
+    o->step.node = node;
     o->most = chunk_bytes > 0 ? chunk_bytes : PACKED_BYTES;
     o->rows.device = node->device;
     o->rows.host = host;
@@ -168,40 +162,15 @@ int hc__nccl_rows_open(hc__nccl_rows *o, hc__nccl_node *node, hc_data *host, int
 }
 
 int hc__nccl_rows_start(hc__nccl_rows *o, hc_batch *batch) {
-    o->counted = o->cut = o->called = 0;
+    o->counted = 0;
     o->first = 0;
-    int status = hc__nccl_begin(o->node, batch);
+    hc__step_begin(&o->step);
+    int status = hc__nccl_begin(o->step.node, batch);
     return status < 0 ? status : hc__rows_begin(&o->rows, batch);
 }
 
-/* The run through its stages: HC_DONE, when all of it is launched. */
-static int move_run(hc__nccl_rows *o) {
-    hc__nccl_node *n = o->node;
-    const hc__part *take = o->parts + o->rows.size;
-    int status = o->cut ? HC_OK : cut_run(o), gathers = o->rows.batch->operation == HC_ALLGATHER;
-    if (status < 0)
-        return status;
-    o->cut = 1;
-    if (!o->called) {
-        status = hc__copies_pack(&o->in, n->device, o->rows.batch->dtype, o->scratch.at, n->work, n->text,
-                                 sizeof n->text);
-        if (status)
-            return hc__nccl_again(n, status);
-        n->called = gathers ? call_gather(o, o->parts, take) : call_letters(o, o->parts, take);
-        o->called = 1;
-    }
-    if (o->called == 1) {
-        status = hc__nccl_settle(n, gathers ? "an allgather" : "an alltoall");
-        if (status != HC_DONE)
-            return status;
-        o->called = 2;
-    }
-    status = hc__copies_unpack(&o->out, n->device, o->rows.batch->dtype, o->scratch.at, o->rows.batch->dtype,
-                               n->work, n->text, sizeof n->text);
-    return status ? hc__nccl_again(n, status) : HC_DONE;
-}
-
 int hc__nccl_rows_test(hc__nccl_rows *o) {
+    const hc__step_ops *ops = o->rows.batch->operation == HC_ALLGATHER ? &gathers : &exchanges;
     int status;
     if (!o->counted) {
         status = hc__rows_test(&o->rows);
@@ -210,21 +179,18 @@ int hc__nccl_rows_test(hc__nccl_rows *o) {
         o->counted = 1;
     }
     while (o->first < o->rows.batch->npieces) {
-        status = move_run(o);
+        status = hc__step_move(&o->step, ops);
         if (status != HC_DONE)
             return status;
         o->first = o->end;
-        o->cut = o->called = 0;
     }
-    status = hc__nccl_end(o->node);
+    status = hc__nccl_end(o->step.node);
     return status < 0 ? status : o->rows.late < 0 ? o->rows.late : HC_DONE;
 }
 
 void hc__nccl_rows_close(hc__nccl_rows *o) {
     hc__rows_end(&o->rows);
-    hc__scratch_free(o->node, &o->scratch);
-    hc__copies_free(&o->in);
-    hc__copies_free(&o->out);
+    hc__step_free(&o->step);
     free(o->parts);
     o->parts = NULL;
 }

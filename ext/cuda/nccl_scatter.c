@@ -13,22 +13,25 @@
 #define WINDOW_BYTES ((int64_t)64 << 20) /* of all parts together. An estimate */
 #define LEAST_BYTES ((int64_t)4096)      /* of a part */
 
+static hc__nccl_scatter *scatter_of(const hc__step *step) {
+    return (hc__nccl_scatter *)(uintptr_t)step;
+}
+
 static int32_t me(const hc__nccl_scatter *o) {
-    return o->node->base.local_rank;
+    return o->step.node->base.local_rank;
 }
 
 /* ---- a window -------------------------------------------------------------------------------------------------------- */
 
 /* All ranks give, and take, the tensor as it lies. Who has joined does as if. */
 static int cut_whole(hc__nccl_scatter *o) {
-    hc__nccl_node *n = o->node;
     const hc_piece *piece = &o->shares.batch->pieces[0];
     char *out = hc__share_out(&o->shares, 0, me(o));
     int64_t all = o->bytes * o->shares.size, missing = (piece->in ? 0 : all) + (out ? 0 : o->bytes);
-    int status = hc__scratch_reserve(n, &o->scratch, missing);
-    o->give = piece->in ? piece->in : o->scratch.at;
-    o->take = out ? out : o->scratch.at + missing - o->bytes;
-    return status == HC_OK && !piece->in ? hc__nccl_neutral(n, o->scratch.at, all) : status;
+    int status = hc__step_reserve(&o->step, missing);
+    o->give = piece->in ? piece->in : o->step.scratch;
+    o->take = out ? out : o->step.scratch + missing - o->bytes;
+    return status == HC_OK && !piece->in ? hc__nccl_neutral(o->step.node, o->step.scratch, all) : status;
 }
 
 /* Where tensor i meets rank r's part of the window: bytes [from, to) of its share, at `place` of the part. */
@@ -60,33 +63,33 @@ static int add_copies(hc__nccl_scatter *o, int32_t i, int32_t r) {
     if (at.from >= at.to)
         return HC_OK;
     if (piece->in) {
-        status = hc__copies_add(&o->in, (const char *)piece->in + hc__share_before(s, i, r) + at.from,
+        status = hc__copies_add(&o->step.in, (const char *)piece->in + hc__share_before(s, i, r) + at.from,
                                 at.to - at.from, r * o->bytes + at.place);
         if (status >= 0)
-            o->in.of[o->in.n - 1].scale = piece->scale;
+            o->step.in.of[o->step.in.n - 1].scale = piece->scale;
     }
     if (out && status >= 0)
-        status = hc__copies_add(&o->out, out + at.from, at.to - at.from, r * o->bytes + at.place);
+        status = hc__copies_add(&o->step.out, out + at.from, at.to - at.from, r * o->bytes + at.place);
     return status;
 }
 
 /* The parts lie one after another in scratch memory; mine is where my result is. */
 static int cut_parts(hc__nccl_scatter *o) {
     int32_t size = o->shares.size, first, end = tensors(o, &first);
-    int complete = 1, status = hc__scratch_reserve(o->node, &o->scratch, o->bytes * size);
+    int complete = 1, status = hc__step_reserve(&o->step, o->bytes * size);
     for (int32_t r = 0; r < size; r++)
         for (int32_t i = first; i < end && status >= 0; i++)
             status = add_copies(o, i, r);
     for (int32_t i = first; i < end; i++)
         complete &= o->shares.batch->pieces[i].in != NULL;
-    o->give = o->scratch.at;
-    o->take = o->scratch.at + me(o) * o->bytes;
-    return status < 0 || complete ? status : hc__nccl_neutral(o->node, o->scratch.at, o->bytes * size);
+    o->give = o->step.scratch;
+    o->take = o->step.scratch + me(o) * o->bytes;
+    return status < 0 || complete ? status : hc__nccl_neutral(o->step.node, o->step.scratch, o->bytes * size);
 }
 
-static int cut_window(hc__nccl_scatter *o) {
+static int cut_window(hc__step *step) {
+    hc__nccl_scatter *o = scatter_of(step);
     int64_t all = o->shares.starts[o->shares.batch->npieces];
-    o->in.n = o->out.n = 0;
     o->from = o->next * o->each;
     o->bytes = o->from + o->each < all ? o->each : all - o->from;
     if (!o->whole)
@@ -109,11 +112,11 @@ static int64_t part_bytes(const hc__nccl_scatter *o, int32_t r) {
 }
 
 static int call_each(const hc__nccl_scatter *o, int dtype, int op, int64_t size) {
-    const hc__nccl_node *n = o->node;
+    const hc__nccl_node *n = o->step.node;
     const hc_nccl *nccl = &n->comms->nccl;
     int status = nccl->group_start();
     for (int32_t r = 0; r < o->shares.size; r++) {
-        char *at = o->scratch.at + r * o->bytes;
+        char *at = o->step.scratch + r * o->bytes;
         int64_t bytes = part_bytes(o, r);
         if (bytes)
             status = hc__nccl_worse(
@@ -122,8 +125,9 @@ static int call_each(const hc__nccl_scatter *o, int dtype, int op, int64_t size)
     return hc__nccl_worse(status, nccl->group_end());
 }
 
-static int call_scatter(const hc__nccl_scatter *o) {
-    const hc__nccl_node *n = o->node;
+static int call_scatter(const hc__step *step) {
+    const hc__nccl_scatter *o = scatter_of(step);
+    const hc__nccl_node *n = step->node;
     const hc_batch *b = o->shares.batch;
     int dtype = hc__nccl_dtype(b->dtype), op = hc__nccl_op(b->reduction, b->dtype);
     int64_t size = (int64_t)hc_dtype_size(b->dtype), really = 0;
@@ -135,15 +139,17 @@ static int call_scatter(const hc__nccl_scatter *o) {
                                          n->comms->comm, n->work);
 }
 
+static const hc__step_ops scatters = {cut_window, call_scatter, "a reducescatter"};
+
 /* ---- a batch --------------------------------------------------------------------------------------------------------- */
 
 void hc__nccl_scatter_open(hc__nccl_scatter *o, hc__nccl_node *node, int64_t chunk_bytes) {
-    o->node = node;
+    o->step.node = node;
     o->most = chunk_bytes > 0 ? chunk_bytes : WINDOW_BYTES;
 }
 
 int hc__nccl_scatter_start(hc__nccl_scatter *o, hc_batch *batch) {
-    hc__nccl_node *n = o->node;
+    hc__nccl_node *n = o->step.node;
     int32_t size = n->base.local_size;
     const hc_piece *first = &batch->pieces[0];
     int status = hc__nccl_begin(n, batch);
@@ -161,51 +167,23 @@ int hc__nccl_scatter_start(hc__nccl_scatter *o, hc_batch *batch) {
     o->each = o->whole ? all : o->each < LEAST_BYTES ? LEAST_BYTES : o->each;
     o->windows = all ? (all + o->each - 1) / o->each : 0;
     o->next = 0;
-    o->cut = o->called = 0;
+    hc__step_begin(&o->step);
     return HC_OK;
-}
-
-/* The window through its stages: HC_DONE, when all of it is launched. */
-static int move_window(hc__nccl_scatter *o) {
-    hc__nccl_node *n = o->node;
-    int dtype = o->shares.batch->dtype, status = o->cut ? HC_OK : cut_window(o);
-    if (status)
-        return hc__nccl_again(n, status);
-    o->cut = 1;
-    if (!o->called) {
-        status = hc__copies_pack(&o->in, n->device, dtype, o->scratch.at, n->work, n->text, sizeof n->text);
-        if (status)
-            return hc__nccl_again(n, status);
-        n->called = call_scatter(o);
-        o->called = 1;
-    }
-    if (o->called == 1) {
-        status = hc__nccl_settle(n, "a reducescatter");
-        if (status != HC_DONE)
-            return status;
-        o->called = 2;
-    }
-    status = hc__copies_unpack(&o->out, n->device, dtype, o->scratch.at, dtype, n->work, n->text,
-                               sizeof n->text);
-    return status ? hc__nccl_again(n, status) : HC_DONE;
 }
 
 int hc__nccl_scatter_test(hc__nccl_scatter *o) {
     while (o->next < o->windows) {
-        int status = move_window(o);
+        int status = hc__step_move(&o->step, &scatters);
         if (status != HC_DONE)
             return status;
         o->next++;
-        o->cut = o->called = 0;
     }
-    int status = hc__nccl_end(o->node);
+    int status = hc__nccl_end(o->step.node);
     return status < 0 ? status : o->late < 0 ? o->late : HC_DONE;
 }
 
 void hc__nccl_scatter_close(hc__nccl_scatter *o) {
-    hc__scratch_free(o->node, &o->scratch);
-    hc__copies_free(&o->in);
-    hc__copies_free(&o->out);
+    hc__step_free(&o->step);
     free(o->shares.starts);
     o->shares.starts = NULL;
 }

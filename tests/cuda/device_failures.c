@@ -5,6 +5,7 @@
  *     device_failures LAYOUT facts [OPERATION]     one sum; what its batches run on, or why they do not
  *     device_failures LAYOUT watched [OPERATION]   one sum is launched and never ends: what the watch says; then all is
  *                                                  given up
+ *     device_failures LAYOUT idle [OPERATION]      two sums, with more than all patience in between
  *     device_failures LAYOUT alone      the last rank does not come
  *     device_failures 0 results         memory of results: not used again before its reader has read it
  *     device_failures 0 opening         devices that are not there
@@ -61,6 +62,18 @@ static void run_facts(int32_t rank) {
     say(&s, "batch", status);
     if (status == HC_DONE)
         OK(s.device.device->driver.event_wait(s.device.finished));
+    leave(&s);
+}
+
+static void run_idle(int32_t rank) {
+    rank_state s;
+    make_rank(&s, rank, 0, nets[rank]);
+    for (int i = 0; i < 2; i++) {
+        CHECK(launch_one(&s, 20) == HC_DONE, "%s", s.data->text ? s.data->text : "");
+        OK(s.device.device->driver.event_wait(s.device.finished));
+        if (i == 0)
+            nanosleep(&(struct timespec){2, 0}, NULL);
+    }
     leave(&s);
 }
 
@@ -126,11 +139,8 @@ int main(int argc, char **argv) {
     static const struct {
         const char *name;
         void (*run)(int32_t);
-    } runs[] = {{"facts", run_facts},
-                {"watched", run_watched},
-                {"alone", run_alone},
-                {"results", run_results},
-                {"opening", run_opening}};
+    } runs[] = {{"facts", run_facts}, {"watched", run_watched}, {"idle", run_idle},
+                {"alone", run_alone}, {"results", run_results}, {"opening", run_opening}};
     CHECK(argc == 3 || argc == 4, "usage: see the head of this file");
     operation = argc == 4 ? operation_named(argv[3]) : HC_ALLREDUCE;
     setvbuf(stdout, NULL, _IOLBF, 0);

@@ -264,6 +264,12 @@ def test_what_does_not_end_is_given_up(fail: Run, operation: str, planted: str, 
         assert said[rank].startswith(f"{start}a batch that was launched: {words}")
 
 
+@pytest.mark.parametrize("operation", ["allreduce", "allgather"])
+def test_patience_begins_with_the_call(fail: Run, operation: str) -> None:
+    """Between two batches nothing moves for longer than anybody would wait for one."""
+    assert fail("0,0", "idle", operation, FAKE_NCCL_LATE="3", TEST_PATIENCE_MS="1900") == []
+
+
 def test_a_rank_that_never_comes_can_be_left(fail: Run) -> None:
     """The others' batch does not end, and nothing is left of it when they give up."""
     said = fail("0,0,0", "alone", mode="staged")
