@@ -60,9 +60,10 @@ check: $(VENV)/.tools build
 	$(BIN)/lint-imports
 	$(BIN)/cython-lint ext/cython
 	$(BIN)/clang-format --dry-run --Werror $(wildcard ext/*/*.[ch] tests/*.h tests/*/*.[ch])
-	$(BIN)/python -m pytest -q tests/core tests/cuda/test_fakes.py tests/cuda/test_device.py tests/transport tests/loop --sanitize=address,undefined
+	$(BIN)/python -m pytest -q tests/core tests/cuda/test_fakes.py tests/cuda/test_device.py tests/transport tests/loop \
+	    --sanitize=address,undefined -o faulthandler_timeout=1500
 	$(BIN)/python -m pytest -q tests/transport tests/loop -m "not slow" --ignore tests/transport/test_mpi_net.py \
-	    --sanitize=thread
+	    --sanitize=thread -o faulthandler_timeout=1500
 	$(BIN)/python tests/core/soak.py --programs 100000 --fuzz 10000000
 
 bench: $(VENV)/.tests build

@@ -27,6 +27,7 @@ C_FLAGS = (
 # ---- C programs ---------------------------------------------------------------------------------
 
 SANITIZERS: list[str] = []  # of --sanitize, on the command line of every program
+PATIENCE_WITH_SANITIZERS = 5  # times the limits of a test: ThreadSanitizer slows a program down that much
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -92,6 +93,7 @@ def run_c() -> Callable[..., str]:
 
     def run(program: Path, *arguments: object, timeout: float = 60, env: dict[str, str] | None = None) -> str:
         command = [str(program), *map(str, arguments)]
+        timeout *= PATIENCE_WITH_SANITIZERS if SANITIZERS else 1
         done = subprocess.run(
             command, cwd=ROOT, env={**os.environ, **(env or {})}, timeout=timeout, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -127,6 +129,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = sorted(filter(belongs, items), key=lambda item: lane(item.nodeid) != "network")
     if left_out:
         config.hook.pytest_deselected(items=left_out)
+    if SANITIZERS:
+        be_patient(config, items)
+
+
+def be_patient(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        mark = item.get_closest_marker("timeout")
+        limit = float(mark.args[0] if mark else config.getini("timeout"))
+        item.add_marker(pytest.mark.timeout(PATIENCE_WITH_SANITIZERS * limit), append=False)
 
 
 @pytest.hookimpl(trylast=True)

@@ -50,6 +50,8 @@ void hc__lend_free(hc_engine *);
 hc_action *hc__act(hc_engine *, int kind);
 /* The same without fail, at worst in the place of another: a World that ends says so. */
 hc_action *hc__act_surely(hc_engine *, int kind);
+/* Takes this step's actions of a kind back. */
+void hc__act_withdraw(hc_engine *, int kind);
 /* Room for `actions` that lasts. 0: no memory. */
 int hc__act_reserve(hc_engine *, uint32_t actions);
 

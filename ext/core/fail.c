@@ -95,6 +95,7 @@ void hc__fail(hc_engine *e, int status, int32_t lost, const char *text, int32_t 
     if (over) /* passed on for those whose sets have not ended; here nothing is left to break */
         return;
     e->failed = 1;
+    hc__act_withdraw(e, HC_AC_RUN); /* its arrays are their owner's again when this step has ended */
     keep_failure(e, text);
     hc_action *action = hc__act_surely(e, HC_AC_FAILED);
     action->status = status;

@@ -234,7 +234,7 @@ enum hc_action_kind {
     HC_AC_STALLED,   /* a report: text, ranks awaited; not fatal */
     HC_AC_PREEMPTED, /* set, position of PREEMPT in the log */
     HC_AC_STOPPED,   /* set: its log has ended */
-    HC_AC_FAILED     /* the World is broken: status, peer, text; abandon all batches. Once */
+    HC_AC_FAILED     /* the World is broken: status, peer, text; abandon all batches, start none. Once */
 };
 
 /* One request's share of a batch: tensors [first, first + count) of the agreed request. */

@@ -147,6 +147,14 @@ hc_action *hc__act(hc_engine *e, int kind) {
     return begin(action, kind);
 }
 
+void hc__act_withdraw(hc_engine *e, int kind) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < e->nactions; i++)
+        if (e->actions[i].kind != kind)
+            e->actions[n++] = e->actions[i];
+    e->nactions = n;
+}
+
 hc_action *hc__act_surely(hc_engine *e, int kind) {
     hc_action *action = hc__act(e, kind);
     return action == &e->spare ? begin(&e->actions[e->nactions - 1], kind) : action;

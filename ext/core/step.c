@@ -149,12 +149,9 @@ static void settle(hc_engine *e) {
 /* Out of memory in the middle of an entry: batches without all of their items must not start, nor may what a
  * half-applied entry has raised be sent. The failure takes their place. */
 static void withdraw(hc_engine *e) {
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < e->nactions; i++)
-        if (e->actions[i].kind != HC_AC_RUN && e->actions[i].kind != HC_AC_SEND &&
-            e->actions[i].kind != HC_AC_WAKE_AT)
-            e->actions[n++] = e->actions[i];
-    e->nactions = n;
+    hc__act_withdraw(e, HC_AC_RUN);
+    hc__act_withdraw(e, HC_AC_SEND);
+    hc__act_withdraw(e, HC_AC_WAKE_AT);
 }
 
 static void run_dry(hc_engine *e) {

@@ -103,6 +103,17 @@ static void act(sim_machine *m, int rank, const hc_action *a) {
     }
 }
 
+/* Where the World ends, requests end with it, and their arrays are their owners' again. */
+static void check_failure(sim_machine *m, int rank, const hc_action *actions, size_t n) {
+    int failed = 0, runs = 0;
+    for (size_t i = 0; i < n; i++) {
+        failed |= actions[i].kind == HC_AC_FAILED;
+        runs |= actions[i].kind == HC_AC_RUN;
+    }
+    if (failed && runs)
+        sim_break(m, "rank %d: RUN and FAILED in one step", rank);
+}
+
 int sim_feed(sim_machine *m, int rank, hc_event *e) {
     sim_rank *k = &m->rank[rank];
     const hc_action *actions = NULL;
@@ -117,6 +128,7 @@ int sim_feed(sim_machine *m, int rank, hc_event *e) {
     sim_in_engine = 0;
     if (m->trace && status)
         printf("        -> %s\n", hc_status_name(status));
+    check_failure(m, rank, actions, n);
     for (size_t i = 0; i < n && !m->broken; i++) {
         if (m->trace)
             sim_trace_action(m, rank, &actions[i]);

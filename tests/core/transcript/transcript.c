@@ -172,6 +172,13 @@ static void do_each(const words *w, int kind) {
     }
 }
 
+/* wait RANKS for=6s: their clocks go on, nothing happens */
+static void do_wait(const words *w) {
+    int ranks[ROOM_RANKS], n = ranks_of(w, ranks);
+    for (int i = 0; i < n; i++)
+        r.now[ranks[i]] += number(value_of(w, "for"), 1);
+}
+
 static void do_fail(const words *w) {
     hc_event e = {.kind = HC_EV_FAIL,
                   .peer = (int32_t)number(value_of(w, "peer"), UINT32_MAX),
@@ -217,7 +224,7 @@ static int obey(const words *w) {
         const char *verb;
         void (*act)(const words *);
     } others[] = {{"world", do_world}, {"set", do_set},         {"enqueue", do_enqueue}, {"fail", do_fail},
-                  {"sent", do_sent},   {"message", do_message}, {"deliver", do_deliver}};
+                  {"sent", do_sent},   {"message", do_message}, {"deliver", do_deliver}, {"wait", do_wait}};
     for (size_t i = 0; i < sizeof events / sizeof *events; i++)
         if (!strcmp(w->at[0], events[i].verb))
             return do_each(w, events[i].kind), 1;
