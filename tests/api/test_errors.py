@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What goes wrong is one clear error, and the World goes on."""
 
+import contextlib
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -189,6 +191,35 @@ def test_a_shutdown_does_not_wait_for_ever(threads):
                 hpccoll.allreduce(np.ones(2), name="only here", world=world)
 
     testing.run(threads(3, nodes="2+1", stop_timeout=0.3), program)
+
+
+def test_what_is_agreed_as_the_world_breaks_does_not_run(threads):
+    """Its entry is read in the very step in which another request passes the stall limit; the end does not wait."""
+    raised, agreed = threading.Event(), threading.Event()
+
+    def begin(world, *names):
+        handles = [hpccoll.allreduce_async(np.ones(50_000), name=name, world=world) for name in names]
+        with contextlib.suppress(TimeoutError, hpccoll.StallError):
+            handles[-1].wait(0.05)
+        return handles
+
+    def program(world):
+        if world.rank == 1:
+            handles = begin(world, "only here", "x")
+            raised.set()
+            assert agreed.wait(60)
+            time.sleep(1.2)
+            world.progress()
+        else:
+            assert raised.wait(60)
+            handles = begin(world, "x")
+            agreed.set()
+        for handle in handles:
+            with pytest.raises(hpccoll.StallError):
+                handle.wait(20)
+        assert world.core.stop(20)
+
+    testing.run(threads(2, background=False, stall_limit=1), program)
 
 
 def test_a_shutdown_wakes_waiting_threads(threads):
