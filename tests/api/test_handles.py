@@ -180,7 +180,7 @@ def test_a_background_thread_finishes_what_nobody_waits_for(threads):
     def program(world):
         handle = hpccoll.allreduce_async(np.ones(4), name="x", world=world)
         event = threading.Event()
-        for _ in range(2000):
+        for _ in range(12000):
             if handle.done():
                 return True
             event.wait(0.005)

@@ -16,7 +16,7 @@ TRANSCRIPTS = sorted((Path(__file__).parent / "transcripts").glob("*.txt"))
 @pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda p: p.stem)
 def test_transcript(build_c: Build, path: Path, pytestconfig: pytest.Config) -> None:
     said = path.read_text()
-    done = subprocess.run([transcript(build_c)], input=said, capture_output=True, text=True, timeout=30)
+    done = subprocess.run([transcript(build_c)], input=said, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr
     if pytestconfig.getoption("rewrite", default=False):
         path.write_text(done.stdout)

@@ -37,7 +37,7 @@ def run(suite: Path, fake_cuda: Path, fake_nccl: Path, run_c: Run) -> Run:
     def start(*arguments: object, mode: str, order: str = "lazy", **env: str) -> str:
         env = {"HPCCOLL_NCCL_LIBRARY": str(fake_nccl), **env}
         env |= {"HPCCOLL_CUDA_LIBRARY": str(fake_cuda), "FAKE_CUDA_ORDER": order, "TEST_DEVICE_MODE": mode}
-        return run_c(suite, *arguments, env=env, timeout=100)
+        return run_c(suite, *arguments, env=env, timeout=280)
 
     return start
 

@@ -360,6 +360,6 @@ def test_a_table_that_cannot_be_had(new_packer: Callable[..., Packer]) -> None:
 def test_the_benchmark_verifies_what_it_times(fake_cuda: Path) -> None:
     command = [sys.executable, str(ROOT / "benchmarks" / "pack.py"), "tiny", "--repeats", "1"]
     environment = {**os.environ, "HPCCOLL_CUDA_LIBRARY": str(fake_cuda), "FAKE_CUDA_ORDER": "3"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("of one copy") == 7

@@ -11,7 +11,6 @@ from cards import card
 from hpccoll import testing
 from hpccoll.checks import at_start
 
-pytestmark = pytest.mark.timeout(60)
 INIT = "import hpccoll; hpccoll.init(verbose=0); hpccoll.barrier(); hpccoll.shutdown()"
 MANY = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core cannot leave another free")
 

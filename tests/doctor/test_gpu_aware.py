@@ -12,7 +12,7 @@ import pytest
 
 from hpccoll.doctor import gpus
 
-pytestmark = pytest.mark.timeout(90)
+pytestmark = pytest.mark.timeout(120)
 
 
 @pytest.fixture
@@ -26,8 +26,8 @@ def emulated(build_c: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.M
 def proof() -> tuple[int, dict[str, object]]:
     """The verdict that is printed first."""
     program = [sys.executable, "-m", "hpccoll", "doctor", "--gpu-aware", "--json", "--patience", "20"]
-    command = [sys.executable, "-m", "hpccoll", "run", "-np", "2", "--timeout", "60", *program]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=80)
+    command = [sys.executable, "-m", "hpccoll", "run", "-np", "2", "--timeout", "90", *program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
     verdicts = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert verdicts, done.stdout + done.stderr
     return done.returncode, verdicts[0]

@@ -14,8 +14,6 @@ from cards import card, interface
 from hpccoll.checks.finding import Job
 from hpccoll.doctor import links, measure, meetings, reach
 
-pytestmark = pytest.mark.timeout(60)
-
 
 def together(*calls: Callable[[], Any]) -> list[Any]:
     with ThreadPoolExecutor(len(calls)) as pool:

@@ -9,7 +9,6 @@ import pytest
 
 from hpccoll.doctor import watch
 
-pytestmark = pytest.mark.timeout(60)
 Run = Callable[..., watch.Outcome]
 
 

@@ -123,19 +123,24 @@ def test_an_end_time_on_one_rank_stops_all():
 
 def test_a_refused_request_tells_nothing():
     """It ends at a position of its own, which the other ranks did not wait for."""
+    refused = threading.Event()
 
     def program(world):
         with hpccoll.preemption((), world=world) as p:
+            before = world.stats()["entries"]
             hpccoll.barrier(name="a", world=world)
             first = (
                 hpccoll.allreduce_async(np.ones(1), name="twice", world=world) if world.rank == 0 else None
             )
             if world.rank == 1:
                 p.ask()
-            time.sleep(0.5)  # PREEMPT is in every log, behind all that was waited for
+            while world.stats()["entries"] < before + 2:  # PREEMPT's is behind all that was waited for
+                time.sleep(0.001)
             if world.rank == 0:
                 with pytest.raises(hpccoll.DuplicateNameError):
                     hpccoll.allreduce(np.ones(1), name="twice", world=world)
+                refused.set()
+            assert refused.wait(60)
             assert not p.should_stop()
             (first or hpccoll.allreduce_async(np.ones(1), name="twice", world=world)).wait()
             assert p.should_stop()

@@ -35,4 +35,4 @@ def test_whole_in_order_none_lost(
 ) -> None:
     program = build_c(*SOURCES)
     for seed in range(2):
-        run_c(program, mode, size, node_size, seed, 1000, timeout=35)
+        run_c(program, mode, size, node_size, seed, 1000)

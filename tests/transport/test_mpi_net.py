@@ -40,7 +40,6 @@ def launch(ranks: int, *command: object, timeout: float = 60) -> str:
     return done.stdout
 
 
-@pytest.mark.timeout(90)
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_contract(program: Path, ranks: int) -> None:
     assert launch(ranks, program).count("ok") == ranks
@@ -84,7 +83,6 @@ print("ok")
 """
 
 
-@pytest.mark.timeout(90)
 def test_extension() -> None:
     """A capsule from an mpi4py communicator; both are on one library, and say which."""
     assert launch(2, "python", "-c", PROGRAM).count("ok") == 2

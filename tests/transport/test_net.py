@@ -32,7 +32,6 @@ def test_direct_gives_equal_bits_however_data_is_cut(driver: Path, run_c: Callab
     assert "300 cases" in run_c(driver, 11, 300, "cut", timeout=100)
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("ranks", [1, 2, 5])
 def test_contract_of_the_local_net(
     build_c: Callable[..., Path], run_c: Callable[..., str], ranks: int
@@ -41,7 +40,6 @@ def test_contract_of_the_local_net(
     assert "ok" in run_c(program, ranks)
 
 
-@pytest.mark.timeout(60)
 def test_the_model_chooses_by_size(build_c: Callable[..., Path], run_c: Callable[..., str]) -> None:
     """Its choices by members and bytes; `pytest -s` prints the table."""
     table = run_c(build_c("tests/transport/net_model.c", "ext/transport/net_choose.c", "ext/core/status.c"))
