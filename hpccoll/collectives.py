@@ -227,7 +227,8 @@ def send(x: Any, dest: int, *, tag: int = 0, world: World | None = None) -> None
     """Send an array to one rank, which calls recv; nobody else takes part.
 
     Arrays of one sender, receiver and tag arrive in the order in which they were sent. This returns when `x` may be
-    changed: of a small array (8 KiB) at once, of a larger one when it was received.
+    changed: of a small array (8 KiB) at once, of a larger one when it was received. An array on a GPU may be received
+    in host memory, and the other way round.
 
     :param dest: rank of the World
     :param tag: 0 to 2**32 - 1; a receive takes what has its tag

@@ -17,7 +17,7 @@ from importlib import metadata
 from types import ModuleType
 from typing import Any
 
-from hpccoll import _core, config, cuda
+from hpccoll import _core, config, cuda, errors
 from hpccoll.launch import installed
 from hpccoll.launch.job import LaunchError
 
@@ -49,14 +49,15 @@ def main(arguments: argparse.Namespace) -> int:
 
 def collect() -> Facts:
     """All facts, as values that JSON knows. A part that is missing is {"missing": why, "to do": remedy}."""
+    found = cuda.look()
     return {
         "versions": versions(),
         "_core": core(),
         "_mpi": mpi_extension(),
         "MPI": mpi(),
         "launcher": launcher(),
-        "device memory": missing("not part of this version: arrays in it are refused", "use host arrays"),
-        **cuda.look(),
+        "device memory": device_memory(found["CUDA driver"], found.get("NCCL", {})),
+        **found,
         "node": node(),
     }
 
@@ -164,6 +165,31 @@ def launcher() -> Facts:
     except LaunchError as error:
         return missing(str(error), installed.REMEDY)
     return {"program": path, "version": " ".join(" ".join(banner.splitlines()[:2]).split())}
+
+
+def device_memory(driver: Facts, nccl: Facts) -> Facts:
+    """Whether arrays on a GPU are served here, and what moves them, as far as one process can tell."""
+    try:
+        settings = config.read()
+    except errors.HpccollError as error:
+        return missing(str(error), "correct the environment")
+    if settings.device == "none":
+        return missing("switched off: arrays in it are refused (HPCCOLL_DEVICE=none)", "unset HPCCOLL_DEVICE")
+    if "missing" in driver:
+        return missing("no CUDA driver (see there): arrays in it are refused", driver["to do"])
+    mode = settings.device_mode
+    wanted = mode != "staged"
+    if mode.startswith("nccl") and "missing" in nccl:
+        return missing(f"no NCCL (see there), which HPCCOLL_DEVICE_MODE={mode} asks for", nccl["to do"])
+    lack = ": there is no NCCL (see there)" if wanted and "missing" in nccl else ""
+    where = "all ranks" if mode == "nccl_flat" else "the ranks of a node"
+    return {
+        "arrays": "CuPy's, PyTorch's, any with __cuda_array_interface__ or DLPack, in every operation",
+        "mode": f"{mode} (HPCCOLL_DEVICE_MODE)",
+        "moved": f"by NCCL {nccl['version']} between {where}, else staged through pinned host memory"
+        if wanted and "version" in nccl
+        else f"staged through pinned host memory{lack}",
+    }
 
 
 def node() -> Facts:

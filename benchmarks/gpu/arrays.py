@@ -208,6 +208,39 @@ def order(library: Library, world: hpccoll.World) -> Iterator[str]:
     yield "a group of 161"
 
 
+def letters(library: Library, world: hpccoll.World) -> Iterator[str]:
+    """Late values from rank to rank, overwritten behind the wait."""
+    right, left = (world.rank + 1) % world.size, (world.rank - 1) % world.size
+    for n in (1, 2049, 3_000_000):
+        with library.stream():
+            x, y = library.put(np.zeros(n, np.float32)), library.put(np.full(n, -1, np.float32))
+            receive = hpccoll.recv_async(y, left)
+            library.busy()
+            x += float(world.rank)
+            send = hpccoll.send_async(x, right)
+            receive.wait()
+            send.wait()
+            x -= 1
+            check(library, "letter", y * 1, np.full(n, left, np.float32))
+    yield "letters"
+
+
+def overlapping(library: Library, world: hpccoll.World) -> Iterator[str]:
+    """Sets with common ranks at once, in an order of each rank's own."""
+    ranks = [*range(world.size)]
+    own = [one for one in map(world.subset, (ranks, ranks[::-1], ranks[: len(ranks) // 2 + 1])) if one]
+    for step in range(20):
+        handles = [
+            (one.size, hpccoll.allreduce_async(library.put(np.full(300_000, step, np.float32)), world=one))
+            for one in (own if (world.rank + step) % 2 else own[::-1])
+        ]
+        for size, handle in handles:
+            check(library, "sets", handle.wait(), np.full(300_000, step * size, np.float32))
+    for one in own:
+        one.shutdown()
+    yield "sets with common ranks"
+
+
 def overhead(library: Library) -> float:
     """Microseconds from the call to the values, of a small array that was met before."""
     x, times = library.put(np.ones(8, np.float32)), []
@@ -221,7 +254,8 @@ def overhead(library: Library) -> float:
 def one_rank(name: str) -> None:
     library: Library = Cupy() if name == "cupy" else Torch()
     world = hpccoll.init()
-    done = [*operations(library, world), *order(library, world)]
+    programs = (operations, order, letters, overlapping)
+    done = [what for program in programs for what in program(library, world)]
     small = overhead(library)
     if world.rank == 0:
         print(

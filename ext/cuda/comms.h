@@ -7,7 +7,7 @@
  *     init    NCCL connects the ranks, while it is asked how far it is
  *
  * None of it blocks. Where the facts forbid NCCL, all ranks learn the same sentence. Ids are told rather than made by
- * ncclCommSplit(): a split needs a communicator of all ranks first, which the way through NCCL and MPI does not want.
+ * ncclCommSplit(): a split is a collective of all ranks of another communicator (docs/decisions/0021, 0024).
  */
 #ifndef HC_COMMS_H
 #define HC_COMMS_H

@@ -72,8 +72,17 @@ enum hc_device_mode {
 const char *hc_device_mode_name(int mode);
 int hc_device_mode_named(const char *name); /* -1: no such name */
 
+/* Who calls NCCL next on this rank, among the sets of its World (turns.h). Zeroed by the World; the data planes' from then
+ * on. */
+typedef struct hc_turns {
+    struct hc__turn *first;
+    uint64_t clock;
+    hc_gpu_event launched; /* behind the last calls; NULL: none, or not known any more */
+} hc_turns;
+
 typedef struct hc_device_data_config {
     hc_hierarchy_config place; /* as of the host's data plane; copied */
+    hc_turns *turns;           /* lives longer; NULL: no other set uses this rank's device */
     hc_device *const
         *device; /* where the World keeps its device; set before the first request on it. NULL in there: this
                                   rank has joined before it brought a tensor; then `number` is opened */

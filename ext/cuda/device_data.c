@@ -12,7 +12,9 @@
  * told each other before the first batch that NCCL could run.
  */
 #include "nccl_direct.h"
+#include "parcels.h"
 #include "staged.h"
+#include "turns.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +41,7 @@ int hc_device_mode_named(const char *name) {
     return -1;
 }
 
-enum way { HOST, STAGED, OPENING, FAST, ROWS, SCATTER };
+enum way { HOST, STAGED, OPENING, TURN, FAST, ROWS, SCATTER };
 
 typedef struct plane {
     hc_data base;
@@ -49,7 +51,9 @@ typedef struct plane {
     hc_device *device; /* NULL before the first batch on it */
     uint8_t borrowed;  /* the World's */
     enum way way;      /* of the batch that runs */
-    hc_batch *batch;   /* OPENING: waits */
+    hc_batch *batch;   /* OPENING, TURN: waits */
+    hc__turn turn;
+    hc__parcels parcels;
     hc__staged staged;
     hc__comms comms;
     uint8_t opened; /* comms: begun */
@@ -156,7 +160,8 @@ static int open_fast(plane *p) {
 static int say(plane *p, int status) {
     if (status >= 0 || status == HC_RESULT_SIZE)
         return status;
-    const char *const texts[] = {p->node ? p->node->text : "", p->comms.text, p->staged.text};
+    const char *const texts[] = {p->node ? p->node->text : "", p->comms.text, p->staged.text,
+                                 p->parcels.text};
     p->base.text = p->host->text;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (texts[i][0]) {
@@ -166,7 +171,7 @@ static int say(plane *p, int status) {
     return status;
 }
 
-static int begin_nccl(plane *p, hc_batch *batch) {
+static int start_nccl(plane *p, hc_batch *batch) {
     if (has_stages(batch)) {
         p->way = FAST;
         return p->fast->ops->start(p->fast, batch);
@@ -174,6 +179,24 @@ static int begin_nccl(plane *p, hc_batch *batch) {
     p->way = batch->operation == HC_REDUCESCATTER ? SCATTER : ROWS;
     return p->way == SCATTER ? hc__nccl_scatter_start(&p->scatter, batch)
                              : hc__nccl_rows_start(&p->rows, batch);
+}
+
+/* Behind, on the device, what other sets have launched. */
+static int take_turn(plane *p) {
+    hc_gpu_event before = p->turn.turns->launched;
+    int status = before ? p->device->driver.stream_wait_event(p->node->work, before, 0) : 0;
+    status = hc__nccl_failed(p->node, status, "waiting for another set's batch");
+    if (status >= 0)
+        status = start_nccl(p, p->batch);
+    return status < 0 ? status : HC_MOVED;
+}
+
+/* A set of one rank waits for nobody, and nobody for it. */
+static int begin_nccl(plane *p, hc_batch *batch) {
+    if (!p->turn.turns)
+        return start_nccl(p, batch);
+    p->way = TURN;
+    return hc__turn_ask(&p->turn);
 }
 
 static int begin(plane *p, hc_batch *batch) {
@@ -213,11 +236,16 @@ static int go_on(plane *p) {
     if (p->way == OPENING) {
         status = go_on_opening(p);
         p->base.naps = status == HC_IDLE;
+    } else if (p->way == TURN) {
+        status = hc__turn_test(&p->turn);
+        status = status == HC_DONE ? take_turn(p) : status;
     } else if (p->way != STAGED) {
         status = p->way == FAST      ? p->fast->ops->test(p->fast)
                  : p->way == SCATTER ? hc__nccl_scatter_test(&p->scatter)
                                      : hc__nccl_rows_test(&p->rows);
         p->base.naps = p->node->waits;
+        if (p->turn.turns && (status == HC_DONE || status == HC_RESULT_SIZE))
+            hc__turn_end(&p->turn, p->node->done);
     } else {
         status = p->staged.batch ? hc__staged_test(&p->staged) : HC_DONE;
         p->base.naps = p->staged.waits;
@@ -261,6 +289,42 @@ static int watch(hc_data *data) {
     return status < 0 ? status : HC_OK;
 }
 
+/* ---- letters ---------------------------------------------------------------------------------------------------------- */
+
+static int parcel_open(hc_data *data, hc_parcel *parcel, int sends) {
+    plane *p = (plane *)data;
+    int status = p->device ? HC_OK : open_device(p);
+    if (status < 0)
+        return status;
+    hc_gpu_context before = hc_device_enter(p->device);
+    status = say(p, hc__parcel_open(&p->parcels, p->device, parcel, sends));
+    hc_device_leave(p->device, before);
+    return status;
+}
+
+static int parcel_test(hc_data *data, hc_parcel *parcel) {
+    plane *p = (plane *)data;
+    hc_gpu_context before = hc_device_enter(p->device);
+    int status = say(p, hc__parcel_test(&p->parcels, parcel));
+    hc_device_leave(p->device, before);
+    return status;
+}
+
+static int parcel_deliver(hc_data *data, hc_parcel *parcel) {
+    plane *p = (plane *)data;
+    hc_gpu_context before = hc_device_enter(p->device);
+    int status = say(p, hc__parcel_deliver(&p->parcels, parcel));
+    hc_device_leave(p->device, before);
+    return status;
+}
+
+static void parcel_close(hc_data *data, hc_parcel *parcel) {
+    plane *p = (plane *)data;
+    hc_gpu_context before = hc_device_enter(p->device);
+    hc__parcel_close(&p->parcels, parcel);
+    hc_device_leave(p->device, before);
+}
+
 /* ---- the end --------------------------------------------------------------------------------------------------------- */
 
 static void abandon(hc_data *data) {
@@ -268,6 +332,7 @@ static void abandon(hc_data *data) {
     p->host->ops->abandon(p->host);
     p->staged.batch = NULL;
     p->base.naps = 0;
+    hc__turn_drop(&p->turn);
     if (!p->opened)
         return;
     hc_gpu_context before = hc_device_enter(p->device);
@@ -296,11 +361,13 @@ static void destroy(hc_data *data) {
     if (p->opened)
         hc__comms_close(&p->comms);
     if (p->fast) {
+        hc__turn_forget(&p->turn, p->node->done);
         hc__nccl_rows_close(&p->rows);
         hc__nccl_scatter_close(&p->scatter);
         p->fast->ops->free(p->fast);
     }
     hc__staged_close(&p->staged);
+    hc__parcels_free(&p->parcels);
     if (p->device)
         hc_device_leave(p->device, before);
     if (!p->borrowed)
@@ -310,7 +377,17 @@ static void destroy(hc_data *data) {
 }
 
 static const struct hc_data_ops plane_ops = {
-    .name = "device", .start = start, .test = test, .abandon = abandon, .free = destroy, .watch = watch};
+    .name = "device",
+    .start = start,
+    .test = test,
+    .abandon = abandon,
+    .free = destroy,
+    .watch = watch,
+    .parcel_open = parcel_open,
+    .parcel_test = parcel_test,
+    .parcel_deliver = parcel_deliver,
+    .parcel_close = parcel_close,
+};
 
 const char *hc_device_data_facts(const hc_data *data) {
     return ((const plane *)data)->facts;
@@ -387,6 +464,8 @@ int hc_device_data_new(const hc_device_data_config *config, hc_data *host, hc_ne
     p->staged.rank = config->place.set_rank;
     p->staged.size = config->place.set_size;
     p->staged.chunk_bytes = config->place.chunk_bytes;
+    p->turn = (hc__turn){
+        .turns = config->place.set_size > 1 ? config->turns : NULL, .host = host, .set = config->place.set};
     find_groups(p);
     *data = &p->base;
     return HC_OK;

@@ -144,8 +144,11 @@ cdef extern from "device.h" nogil:
     int hc_device_way(int, int, int)
     const char *hc_device_mode_name(int)
     int hc_device_mode_named(const char *)
+    ctypedef struct hc_turns:
+        uint64_t clock
     ctypedef struct hc_device_data_config:
         hc_hierarchy_config place
+        hc_turns *turns
         hc_device **device
         int number
         hc_vendor vendor
@@ -212,7 +215,7 @@ cdef extern from "loop.h" nogil:
         int64_t value
         uint64_t position
     hc_handle *hc_handle_new(int, uint32_t, uint32_t, uint32_t, const char *, size_t, uint32_t)
-    hc_handle *hc_handle_of_letter(uint32_t, const hc_letter *)
+    hc_handle *hc_handle_of_letter(uint32_t, const hc_letter *, int)
     void hc_handle_release(hc_handle *)
     int hc_handle_done(hc_handle *)
 

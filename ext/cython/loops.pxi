@@ -123,6 +123,7 @@ cdef class Loop:
     cdef set said_device         # how arrays on it are moved, as rank 0 has said; None: not to be said
     cdef readonly Device device  # opened with the first array in device memory, or as a knob says
     cdef hc_device *device_c     # the same, where the data planes look
+    cdef hc_turns turns          # in which the sets call NCCL on it
 
     def __init__(self, int rank, tuple node_of, Segment segment, object net, object settings, *,
                  bint background, bint one_thread, bint heartbeat, int device_number=-1, nccl_files=(),
@@ -295,7 +296,7 @@ cdef class Loop:
         for i, file in enumerate(files):
             paths[i] = file
         memset(&config, 0, sizeof(config))
-        config.place = place[0]
+        config.place, config.turns = place[0], &self.turns
         config.device, config.number = &self.device_c, self.device_number
         config.cuda_library, config.nccl_library, config.nccl_files = cuda, nccl, paths
         config.mode = hc_device_mode_named(self.settings.device_mode.encode())

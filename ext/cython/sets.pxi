@@ -230,7 +230,7 @@ cdef class Set:
         if self.loop.said_device is None or self.closed or self.loop.closed:
             return 0
         facts = hc_device_data_facts(self.data)
-        if facts not in self.loop.said_device:
+        if facts and facts not in self.loop.said_device:  # letters alone need no choice
             self.loop.said_device.add(facts)
             print(f"hpccoll: arrays in device memory: {facts.decode()}", file=sys.stderr, flush=True)
         return 0
@@ -463,15 +463,14 @@ cdef class Set:
         cdef Operand o
         cdef list copies = []
         target = read_target(self.loop, x, &o, copies)
+        if type(target) is Buffer and o.memory:
+            self.loop.check_device(<Buffer>target)
         cdef Handle handle = self.submit_letter(True, peer, tag, &o, waits, target)
         handle.copies = copies
         return handle
 
     cdef Handle submit_letter(self, bint receives, object peer, object tag, const Operand *o, bint waits, object array):
         cdef hc_letter letter
-        if o.memory:
-            raise errors.UnsupportedError(
-                "send and recv move host memory: copy the array to the host, or use alltoall or broadcast")
         if self.closed or self.loop.closed or self.loop.forked:
             self.refuse()
         if not hasattr(peer, "__index__") or not (HC_ANY_PEER if receives else 0) <= peer < self.size:
@@ -484,10 +483,10 @@ cdef class Set:
         letter.peer = HC_ANY_PEER if peer == HC_ANY_PEER else self.members[peer]
         letter.tag = tag
         letter.data, letter.bytes = o.data, o.nbytes
-        cdef hc_handle *h = hc_handle_of_letter(self.number, &letter)
+        cdef hc_handle *h = hc_handle_of_letter(self.number, &letter, o.memory)
         if h is NULL:
             raise MemoryError
-        return self.submit(h, False, waits, array)
+        return self.submit(h, False, waits, (array,) if o.memory else array)
 
     cpdef int check_root(self, int root) except -1:
         """Raise InvalidArgumentError unless `root` is a rank of the World."""

@@ -56,7 +56,7 @@ int hc__about_to_sleep(hc_loop *loop, uint64_t now) {
 uint64_t hc__sleep_limit(hc_loop *loop, uint64_t now, uint64_t idle_since, uint64_t limit) {
     int listens = hc__loop_listens(loop);
     uint64_t ns = listens ? HC__IDLE_TICK : HC__WATCH_EVERY;
-    if (loop->parts.net || hc__lanes_nap(loop)) {
+    if (loop->parts.net || loop->unposted || hc__lanes_nap(loop)) {
         uint64_t longest = listens ? HC__WATCH_EVERY : HC__MS;
         ns = (now - idle_since) / 4;
         if (ns < 20000)

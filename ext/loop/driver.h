@@ -85,6 +85,8 @@ struct hc_loop {
     uint64_t wake_at;
     uint8_t *unsent;    /* per World rank: 1 while a message of the engine's to it has not left */
     hc_handle *letters; /* sends and receives in flight, newest first */
+    hc_letter *
+        unposted; /* sends whose arrays are on their way from a device, and what must stay behind them; oldest first */
     hc_handle
         *requests; /* what the engine holds, likewise: if it runs out of memory, the loop knows what to end */
     hc_event failure; /* the next event, if failing */
@@ -157,6 +159,7 @@ int hc__about_to_sleep(hc_loop *, uint64_t now); /* 0: somebody submitted meanwh
 void hc__letter_take(hc_loop *, hc_handle *);
 int hc__letters_progress(hc_loop *); /* 1: something moved */
 void hc__letters_stop(hc_loop *, uint32_t set);
+int hc__letters_borrow(const hc_loop *, uint32_t set); /* 1: memory of the set's data plane */
 void hc__letters_break(hc_loop *, int status, const char *text);
 void hc__letters_watch(hc_loop *, uint64_t now, void (*ask)(hc_loop *, int32_t peer, uint64_t now));
 

@@ -59,6 +59,7 @@ void hc_handle_release(hc_handle *handle) {
         if (handle->pieces[i].out_owned && handle->request.memory == HC_MEMORY_HOST)
             hc_result_free(handle->pieces[i].out);
     free(handle->letter);
+    free(handle->parcel);
     free(handle->text);
     free(handle->sums);
     free(handle);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * letters.c - sends and receives: past the engine, straight to the mail.
+ * letters.c - sends and receives: past the engine, straight to the mail; from and to a device by way of host memory.
  *
  * Nobody agrees about a letter. All that it has in common with other requests is its way in (the inbox), its way out
  * (the handle) and its ends: the end of its set's log, and the end of the World.
@@ -10,24 +10,125 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-hc_handle *hc_handle_of_letter(uint32_t set, const hc_letter *letter) {
+hc_handle *hc_handle_of_letter(uint32_t set, const hc_letter *letter, int memory) {
     hc_handle *handle = hc_handle_new(HC_HANDLE_LETTER, set, 0, 0, NULL, 0, 0);
     hc_letter *own = malloc(sizeof *own);
-    if (!handle || !own) {
+    hc_parcel *parcel = memory == HC_MEMORY_HOST || !letter->bytes ? NULL : calloc(1, sizeof *parcel);
+    if (!handle || !own || (memory != HC_MEMORY_HOST && letter->bytes && !parcel)) {
         free(own);
+        free(parcel);
         hc_handle_release(handle);
         return NULL;
     }
     *own = *letter;
     own->owner = handle;
     handle->letter = own;
+    handle->parcel = parcel;
+    handle->request.memory = (uint8_t)memory;
     handle->request.operation = letter->receives ? HC_RECEIVE : HC_SEND;
     return handle;
 }
 
+/* ---- arrays on a device ---------------------------------------------------------------------------- */
+
+static hc_data *data_of(hc_loop *loop, const hc_handle *handle) {
+    return hc__lane_find(loop, handle->set)->data;
+}
+
+/* Mail gets host memory in the place of the array's, and of a send the copy has begun. */
+static int open_parcel(hc_loop *loop, hc_handle *handle) {
+    hc_parcel *parcel = handle->parcel;
+    hc_letter *letter = handle->letter;
+    if (!parcel)
+        return HC_OK;
+    hc_data *data = data_of(loop, handle);
+    if (!data || !data->ops->parcel_open)
+        return HC_UNSUPPORTED;
+    *parcel = (hc_parcel){
+        .device = letter->data, .bytes = letter->bytes, .ready = handle->ready, .finished = handle->finished};
+    int status = data->ops->parcel_open(data, parcel, !letter->receives);
+    letter->data = parcel->host;
+    return status;
+}
+
 static void finish(hc_loop *loop, hc_handle *handle, int status, const char *text) {
+    hc_parcel *parcel = handle->parcel;
+    if (parcel && parcel->own)
+        data_of(loop, handle)->ops->parcel_close(data_of(loop, handle), parcel);
     hc__handle_unlink(handle);
     hc__handle_finish(loop, handle, status, text);
+}
+
+/* Of the transport's failures the World breaks; what a letter lacks for itself is its own end. */
+static void fail(hc_loop *loop, hc_handle *handle, int status, const char *text) {
+    if (status == HC_TRANSPORT || status == HC_PEER_LOST)
+        hc__loop_fail(loop, status, handle->letter->peer, text ? text : "a letter could not be sent");
+    finish(loop, handle, status, text);
+}
+
+static void post(hc_loop *loop, hc_handle *handle) {
+    int status = hc_mail_post(loop->parts.mail, handle->letter);
+    if (status < 0)
+        fail(loop, handle, status, NULL);
+}
+
+/* Sends to one receiver under one tag are posted in the order in which they were submitted, whatever memory their arrays
+ * lie in. */
+static int must_wait(const hc_loop *loop, const hc_handle *handle) {
+    const hc_letter *letter = handle->letter, *one = loop->unposted;
+    while (one && (one->set != letter->set || one->peer != letter->peer || one->tag != letter->tag))
+        one = one->next;
+    return !letter->receives && (handle->parcel || one);
+}
+
+static void wait_for_array(hc_loop *loop, hc_letter *letter) {
+    hc_letter **link = &loop->unposted;
+    while (*link)
+        link = &(*link)->next;
+    letter->next = NULL;
+    *link = letter;
+}
+
+/* The oldest first, which is the order in which their copies end. */
+static int post_arrived(hc_loop *loop) {
+    int moved = 0;
+    while (loop->unposted && !loop->failing) {
+        hc_handle *handle = loop->unposted->owner;
+        hc_data *data = data_of(loop, handle);
+        int status = handle->parcel ? data->ops->parcel_test(data, handle->parcel) : HC_DONE;
+        if (status == HC_IDLE)
+            break;
+        loop->unposted = loop->unposted->next;
+        if (status < 0)
+            fail(loop, handle, status, data->text);
+        else
+            post(loop, handle);
+        moved = 1;
+    }
+    return moved;
+}
+
+/* 1: it has not been posted, and will not be. */
+static int take_back(hc_loop *loop, hc_letter *letter) {
+    hc_letter **link = &loop->unposted;
+    while (*link && *link != letter)
+        link = &(*link)->next;
+    if (!*link)
+        return 0;
+    *link = letter->next;
+    return 1;
+}
+
+static void arrive(hc_loop *loop, hc_handle *handle) {
+    const hc_letter *letter = handle->letter;
+    hc_data *data = handle->parcel ? data_of(loop, handle) : NULL;
+    int status = letter->status;
+    if (status == HC_OK && letter->receives && data)
+        status = data->ops->parcel_deliver(data, handle->parcel);
+    if (status < 0 && status != letter->status)
+        fail(loop, handle, status, data->text);
+    else
+        finish(loop, handle, status, NULL);
 }
 
 /* ---- in, through, out ------------------------------------------------------------------------------ */
@@ -44,23 +145,25 @@ void hc__letter_take(hc_loop *loop, hc_handle *handle) {
         return;
     }
     handle->letter->set = lane ? lane->wire : 0;
-    status = !lane || lane->stopped ? HC_SHUT_DOWN : hc_mail_post(loop->parts.mail, handle->letter);
-    if (status == HC_TRANSPORT || status == HC_PEER_LOST)
-        hc__loop_fail(loop, status, handle->letter->peer, "a letter could not be sent");
+    status = !lane || lane->stopped ? HC_SHUT_DOWN : open_parcel(loop, handle);
     if (status < 0)
-        finish(loop, handle, status, NULL);
+        fail(loop, handle, status, lane && lane->data && handle->parcel ? lane->data->text : NULL);
+    else if (must_wait(loop, handle))
+        wait_for_array(loop, handle->letter);
+    else
+        post(loop, handle);
 }
 
 int hc__letters_progress(hc_loop *loop) {
     hc_letter *letter;
-    int progress = hc_mail_progress(loop->parts.mail);
+    int moved = post_arrived(loop), progress = hc_mail_progress(loop->parts.mail);
     if (progress < 0)
         hc__loop_fail(loop, progress, -1, "a letter could not be moved");
     while ((letter = hc_mail_done(loop->parts.mail))) {
-        finish(loop, letter->owner, letter->status, NULL);
+        arrive(loop, letter->owner);
         progress = HC_MOVED;
     }
-    return progress == HC_MOVED;
+    return moved | (progress == HC_MOVED);
 }
 
 /* The log of a set has ended, and with it all letters that have not met. Those that have are finished: the other
@@ -68,13 +171,22 @@ int hc__letters_progress(hc_loop *loop) {
 void hc__letters_stop(hc_loop *loop, uint32_t set) {
     for (hc_handle *handle = loop->letters, *next; handle; handle = next) {
         next = handle->next;
-        if (handle->set == set && hc_mail_withdraw(loop->parts.mail, handle->letter))
+        if (handle->set == set &&
+            (take_back(loop, handle->letter) || hc_mail_withdraw(loop->parts.mail, handle->letter)))
             finish(loop, handle, HC_SHUT_DOWN, NULL);
     }
 }
 
+int hc__letters_borrow(const hc_loop *loop, uint32_t set) {
+    const hc_handle *handle = loop->letters;
+    while (handle && !(handle->set == set && handle->parcel && handle->parcel->own))
+        handle = handle->next;
+    return handle != NULL;
+}
+
 /* The World is broken; the mail has been abandoned before. */
 void hc__letters_break(hc_loop *loop, int status, const char *text) {
+    loop->unposted = NULL;
     while (loop->letters)
         finish(loop, loop->letters, status, text);
 }

@@ -39,6 +39,7 @@ struct hc_handle {
     const hc_node *node;        /* ADD_SET: the data plane's node, for its counters */
     const hc_set_config *place; /* ADD_SET: the caller's, who waits */
     hc_letter *letter;          /* LETTER: owned; its results too */
+    hc_parcel *parcel;          /* LETTER in device memory: the loop's, freed with the handle */
     void *ready,
         *finished; /* device memory: see hc_batch; the submitter's, who keeps them until it is done */
 
@@ -63,8 +64,9 @@ struct hc_handle {
  * rows. NULL: out of memory. [any thread] */
 hc_handle *hc_handle_new(int kind, uint32_t set, uint32_t ntensors, uint32_t ndims, const char *name,
                          size_t name_len, uint32_t nrows);
-/* Of a send or a receive: receives, tag, peer, data, bytes are copied. NULL: out of memory. [any thread] */
-hc_handle *hc_handle_of_letter(uint32_t set, const hc_letter *);
+/* Of a send or a receive: receives, tag, peer, data, bytes are copied; memory: of the data (enum hc_memory_kind). NULL: out
+ * of memory. [any thread] */
+hc_handle *hc_handle_of_letter(uint32_t set, const hc_letter *, int memory);
 void hc_handle_release(hc_handle *);           /* [any thread] */
 static inline int hc_handle_done(hc_handle *h) /* [any thread] */
 {

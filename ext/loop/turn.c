@@ -49,8 +49,13 @@ static void take_add_set(hc_loop *loop, hc_handle *handle) {
     hc__handle_finish(loop, handle, status, "the process set could not be made");
 }
 
+/* What the set's data plane has lent to letters whose bytes still move comes back first. */
 static void take_remove_set(hc_loop *loop, hc_handle *handle) {
     hc__lane *lane = hc__lane_find(loop, handle->set);
+    if (hc__letters_borrow(loop, handle->set)) {
+        hc__inbox_push(loop, handle);
+        return;
+    }
     hc__loop_step(loop, &(hc_event){.kind = HC_EV_REMOVE_SET, .set = handle->set});
     if (lane) {
         hc_mail_forget(loop->parts.mail, lane->wire);
@@ -178,7 +183,8 @@ int hc__loop_turn(hc_loop *loop) {
 
 int hc__loop_idle(hc_loop *loop) {
     return hc_engine_quiet(loop->engine) && !loop->parts.control->waiting && !loop->nrunning &&
-           !hc_mail_is_moving(loop->parts.mail) && !atomic_load_explicit(&loop->inbox, memory_order_relaxed);
+           !loop->unposted && !hc_mail_is_moving(loop->parts.mail) &&
+           !atomic_load_explicit(&loop->inbox, memory_order_relaxed);
 }
 
 int hc__loop_listens(hc_loop *loop) {

@@ -225,6 +225,14 @@ struct hc_node_ops {
 
 /* ---- data: one process set's data plane ------------------------------------------------------------ */
 
+/* A letter's array in device memory. Mail moves host memory, which the data plane lends. */
+typedef struct hc_parcel {
+    void *device, *host;
+    uint64_t bytes;         /* not 0 */
+    void *ready, *finished; /* as of hc_batch */
+    void *own;              /* the data plane's, while it lends */
+} hc_parcel;
+
 /* One batch at a time, in log order; the batch and all it points to stay valid until test says HC_DONE or an
  * error. Nothing finite is shared with other sets (PROTOCOL B3). */
 typedef struct hc_data hc_data;
@@ -244,6 +252,13 @@ struct hc_data_ops {
     /* NULL, or asked now and then: does what was launched by batches that have ended go on? OK, or a status that breaks
      * the World. */
     int (*watch)(hc_data *);
+    /* NULL where there is no device. Any number of parcels, beside batches: each is opened, which lends memory and begins
+     * to copy down what is sent; tested until it is there (HC_DONE); or, where it was received, delivered, which launches
+     * the copy up; and closed, whatever became of it. A status breaks the World. */
+    int (*parcel_open)(hc_data *, hc_parcel *, int sends);
+    int (*parcel_test)(hc_data *, hc_parcel *);
+    int (*parcel_deliver)(hc_data *, hc_parcel *);
+    void (*parcel_close)(hc_data *, hc_parcel *);
 };
 
 /* The host's composition. `node` (owned) covers the set's ranks of this node; `net` (borrowed) may be NULL when

@@ -217,7 +217,6 @@ def refused(world):
         to_cupy(mine),
         out=to_cupy(mine.reshape(2, 2)),
     )
-    raises(hpccoll.UnsupportedError, "move host memory", hpccoll.send, to_cupy(mine), 0)
     if world.size > 1:
         x = mine if world.rank == 1 else to_cupy(mine)
         raises(hpccoll.MismatchError, "memory", hpccoll.allreduce, x, name="both")
@@ -255,6 +254,93 @@ def sets(world):
     same(hpccoll.allreduce(to_cupy(np.ones(9, np.float32)), world=half), np.full(9, half.size, np.float32))
     same(hpccoll.allreduce(to_cupy(np.ones(9, np.float32))), np.full(9, world.size, np.float32))
     half.shutdown()
+
+
+def letters(world):
+    """From rank to rank, of any size, in the order of streams; beside letters of host memory."""
+    p, r = world.size, world.rank
+    right, left, stream = (r + 1) % p, (r - 1) % p, Stream()
+    for n in (0, 1, 2048, 2049, 100_000):
+        mine, theirs = (values(np.dtype(np.float32), q, (n,)) for q in (r, left))
+        x, y, z = to_cupy(mine), to_torch(mine), Plain(mine, stream)
+        got = [to_cupy(theirs * 0), to_torch(theirs * 0), Plain(theirs * 0, stream)]
+        receives = [hpccoll.recv_async(one, left, tag=k) for k, one in enumerate(got)]
+        sends = [hpccoll.send_async(one, right, tag=k) for k, one in enumerate((x, y, z))]
+        for k, (one, handle) in enumerate(zip(got, receives, strict=True)):
+            assert handle.wait() == left == handle.peer
+            same(one, theirs, stream if k == 2 else None)
+        for handle in sends:
+            assert handle.wait() is None
+        doubles.write(x.data.ptr, mine * 0, current.stream)  # behind the wait it is the caller's again
+    strided, kept = to_cupy(np.zeros(50, np.float32), step=2), to_cupy(np.full(50, r, np.float32), step=2)
+    handle = hpccoll.recv_async(strided)
+    hpccoll.send_async(kept, right).wait()
+    assert handle.wait(host=True) == left
+    dense = doubles.CupyArray((50,), np.float32)
+    dense[...] = strided
+    same(dense, np.full(50, left, np.float32))
+
+
+def letters_in_order(world):
+    """One tag: arrays in host memory stay behind those that are still on their way from the device."""
+    right, left = (world.rank + 1) % world.size, (world.rank - 1) % world.size
+    sizes = [1, 5000, 3, 1, 5000] * 4
+    arrays = [np.full(n, k, np.float32) for k, n in enumerate(sizes)]
+    sends = [hpccoll.send_async(x if k % 3 == 1 else to_cupy(x), right, tag=7) for k, x in enumerate(arrays)]
+    for k, x in enumerate(arrays):
+        if k % 2:
+            got = np.zeros_like(x)
+            assert hpccoll.recv(got, left, tag=7) == left
+            np.testing.assert_array_equal(got, x)
+        else:
+            on_device = to_cupy(x * 0)
+            assert hpccoll.recv(on_device, hpccoll.ANY_SOURCE, tag=7) == left
+            same(on_device, x)
+    for handle in sends:
+        handle.wait()
+
+
+def letters_that_fail(world):
+    """What holds of host memory: sizes, timeouts, arguments, the end of a set."""
+    right, left = (world.rank + 1) % world.size, (world.rank - 1) % world.size
+    x, y = to_cupy(np.ones(4, np.float32)), to_cupy(np.ones(5000, np.float32))
+    raises(hpccoll.InvalidArgumentError, "dest is 9", hpccoll.send, x, 9)
+    locked = Plain(np.ones(4, np.float32), Stream())
+    locked.more = {"data": (locked.memory.ptr, True)}
+    raises(hpccoll.InvalidArgumentError, "read-only", hpccoll.recv, locked, left)
+    handle = hpccoll.recv_async(x, left, tag=3)
+    raises(TimeoutError, f"receive of 16 bytes from rank {left} (tag 3)", handle.wait, 0.01)
+    hpccoll.barrier()
+    other = hpccoll.send_async(y, right, tag=3)
+    said = f"a message of 20000 bytes came for a receive of 16 bytes from rank {left} (tag 3)"
+    raises(hpccoll.ResultSizeError, said, handle.wait)
+    same(x, np.ones(4, np.float32))
+    other.wait()
+    own = world.subset(range(world.size))
+    handles = [hpccoll.recv_async(x, left, tag=4, world=own), hpccoll.send_async(y, right, tag=5, world=own)]
+    own.shutdown()
+    for handle in handles:
+        raises(hpccoll.ShutDownError, "shut down", handle.wait)
+    same(hpccoll.allreduce(x), np.full(4, world.size, np.float32))
+
+
+def overlapping(world):
+    """Sets with common ranks, whose logs grow from different roots, all at once: they call NCCL in one order."""
+    ranks = [*range(world.size)]
+    made = {
+        7: world.subset(ranks[:3]), 3000: world.subset([1, 0, *ranks[2:]]), 40: world.subset(ranks[:0:-1]),
+        500: world,
+    }  # fmt: skip
+    mine = [(n, one) for n, one in made.items() if one is not None]
+    for step in range(12):
+        first, handles = (world.rank + step) % len(mine), []
+        for n, one in mine[first:] + mine[:first]:
+            x = to_cupy(np.full(n, step + 1, np.float32))
+            handles += [(n, one, hpccoll.allreduce_async(x, name=f"x{step % 2}", world=one))]
+        for n, one, handle in handles:
+            same(handle.wait(), np.full(n, (step + 1) * one.size, np.float32))
+    for _, one in mine[:-1]:
+        one.shutdown()
 
 
 def own_device(world):

@@ -2,8 +2,10 @@
  *
  * nccl_contract.c - what is counted on of NCCL, between processes: results, splits, groups, errors, abort.
  *
- *     nccl_contract DRIVER NCCL RANKS all|failing
+ *     nccl_contract DRIVER NCCL RANKS all|failing|in_order|crossed
  * failing: FAKE_NCCL_FAIL plants a failure in rank 1; every rank must get out of it by abort.
+ * in_order: two communicators, called in one order everywhere, also on the device. crossed: the odd ranks call them in the
+ * other order, which must be found.
  */
 #include <string.h>
 #include <sys/mman.h>
@@ -186,6 +188,29 @@ static void failing(int begun) {
         printf("status %d (%s), calls %d, stuck %d\n", status, n.error_text(status), calls, stuck);
 }
 
+/* Two communicators of the same ranks, each with a stream of its own; in_order: on the device, too. */
+static void two(const hc_nccl_id *id, int crossed) {
+    hc_nccl_config config = HC_NCCL_CONFIG;
+    hc_nccl_comm comms[] = {comm, NULL};
+    hc_gpu_stream streams[] = {stream, NULL};
+    hc_gpu_event called;
+    config.blocking = 0;
+    int status = n.init(&comms[1], size, *id, rank, &config), first = crossed && rank % 2;
+    CHECK((status == 0 || status == HC_NCCL_IN_PROGRESS) && settled(comms[1]) == 0);
+    CHECK(d.stream_new(&streams[1], HC_STREAM_NON_BLOCKING, 0) == 0);
+    CHECK(d.event_new(&called, HC_EVENT_DISABLE_TIMING) == 0);
+    for (int k = 0; k < 20; k++)
+        for (int j = 0; j < 2; j++) {
+            int at_hand = first ^ j;
+            CHECK(crossed || d.stream_wait_event(streams[at_hand], called, 0) == 0);
+            CHECK(n.all_reduce(at(in), at(out), N, HC_NCCL_FLOAT32, HC_NCCL_SUM, comms[at_hand],
+                               streams[at_hand]) == 0);
+            CHECK(d.event_record(called, streams[at_hand]) == 0);
+        }
+    CHECK(d.stream_wait(streams[0]) == 0 && d.stream_wait(streams[1]) == 0);
+    CHECK(n.destroy(comms[1]) == 0);
+}
+
 static void run(char **argv, const hc_nccl_id *id) {
     hc_nccl_config config = HC_NCCL_CONFIG;
     config.blocking = 0;
@@ -197,19 +222,23 @@ static void run(char **argv, const hc_nccl_id *id) {
     CHECK(d.stream_new(&stream, HC_STREAM_NON_BLOCKING, 0) == 0);
     in = memory(sizeof mine);
     out = memory(sizeof mine);
-    int status = n.init(&comm, size, *id, rank, &config);
+    int status = n.init(&comm, size, id[0], rank, &config);
     if (strcmp(argv[4], "failing") == 0) {
         failing(status);
         return;
     }
     CHECK(status == 0 || status == HC_NCCL_IN_PROGRESS);
     CHECK(settled(comm) == 0);
-    reductions();
-    pieces();
-    letters();
-    groups();
-    splits();
-    splits();
+    if (strcmp(argv[4], "all") == 0) {
+        reductions();
+        pieces();
+        letters();
+        groups();
+        splits();
+        splits();
+    } else {
+        two(&id[1], strcmp(argv[4], "crossed") == 0);
+    }
     CHECK(n.finalize(comm) == 0 && settled(comm) == 0 && n.destroy(comm) == 0);
 }
 
@@ -221,12 +250,12 @@ int main(int argc, char **argv) {
         fprintf(stderr, "%s (%s)\n", n.library.text, n.library.remedy);
         return 1;
     }
-    hc_nccl_id id;
-    CHECK(n.get_id(&id) == 0);
+    hc_nccl_id ids[2];
+    CHECK(n.get_id(&ids[0]) == 0 && n.get_id(&ids[1]) == 0);
     for (rank = 0; rank < size; rank++)
         if (fork() == 0) { /* the driver is opened by the child */
             alarm(SECONDS);
-            run(argv, &id);
+            run(argv, ids);
             fflush(stdout);
             _exit(0);
         }

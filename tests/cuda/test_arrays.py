@@ -71,6 +71,49 @@ def test_over_nccl(fake_cuda: Path, fake_nccl: Path, ranks: int, nodes: int, mod
     assert re.search("hpccoll: arrays in device memory: .*NCCL", said)
 
 
+@pytest.mark.parametrize(
+    ("ranks", "nodes", "mode", "order"),
+    [
+        (3, 1, "auto", "eager"),
+        (4, 2, "nccl", "7"),
+        pytest.param(3, 1, "nccl", "lazy", marks=pytest.mark.slow),
+        pytest.param(4, 2, "nccl_flat", "lazy", marks=pytest.mark.slow),
+    ],
+)
+def test_sets_with_common_ranks_call_nccl_in_one_order(
+    fake_cuda: Path, fake_nccl: Path, ranks: int, nodes: int, mode: str, order: str
+) -> None:
+    """On devices that one communicator's calls fill: in different orders they would wait for each other for ever."""
+    job(
+        fake_cuda, ranks, nodes, "overlapping", HPCCOLL_NCCL_LIBRARY=str(fake_nccl), HPCCOLL_DEVICE_MODE=mode,
+        FAKE_CUDA_ORDER=order, FAKE_NCCL_ALONE="1", NCCL_MULTI_RANK_GPU_ENABLE="1",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("ranks", "nodes", "order"), [(1, 1, "lazy"), (2, 1, "lazy"), (2, 2, "eager"), (3, 2, "8")]
+)
+def test_letters(fake_cuda: Path, ranks: int, nodes: int, order: str) -> None:
+    """Within a node and between nodes, to a rank itself."""
+    job(fake_cuda, ranks, nodes, "letters", "letters_in_order", "letters_that_fail", FAKE_CUDA_ORDER=order)
+
+
+def test_a_letter_from_a_device_that_fails_is_an_error(fake_cuda: Path) -> None:
+    said = job(
+        fake_cuda,
+        2,
+        1,
+        "letters",
+        fails=True,
+        FAKE_CUDA_FAIL="cuMemcpyDtoHAsync_v2:700:3",
+        FAKE_CUDA_ORDER="eager",
+    )
+    assert (
+        "device 0 (0000:4a:00.0): copying what is sent: an illegal memory access was encountered (700)"
+        in said
+    )
+
+
 @pytest.mark.parametrize("planted", ["another_stream_before", "another_stream_after"])
 def test_a_stream_that_is_not_in_order_is_found(fake_cuda: Path, planted: str) -> None:
     assert "AssertionError" in job(fake_cuda, 1, 1, planted, fails=True, FAKE_CUDA_ORDER="lazy")

@@ -151,6 +151,17 @@ def test_many_cases(run: Run, mode: str) -> None:
             run(layout, seed, 40, "auto", 2000 * (seed % 3), 1 + seed % 2, mode=mode, order=str(seed))
 
 
+# ---- sets that share devices -----------------------------------------------------------------------------
+
+
+def test_sets_that_take_turns_never_wait_for_each_other_in_a_circle(build_c: Build, run_c: Run) -> None:
+    """In a model of devices that run one kernel at a time; without turns it gets stuck, as it should."""
+    model = build_c("tests/cuda/turns.c", "ext/cuda/turns.c")
+    assert run_c(model, 2000) == "0 of 2000 stuck\n"
+    stuck = int(run_c(model, 100, "without").split()[0])
+    assert stuck > 50
+
+
 # ---- what goes wrong is said, in time ------------------------------------------------------------------
 
 NCCL = "device 0 (0000:4a:00.0): NCCL 2.28.9 over 2 ranks"

@@ -77,3 +77,18 @@ def test_planted_failures_end_by_abort(
 ) -> None:
     env = {"FAKE_NCCL_FAIL": planted, "FAKE_CUDA_ORDER": "lazy"}
     assert run_c(nccl_contract, fake_cuda, fake_nccl, 2, "failing", env=env) == said + "\n"
+
+
+@pytest.mark.parametrize("order", ["eager", "lazy", "7"])
+def test_two_communicators_in_one_order_share_a_device(
+    nccl_contract: Path, fake_cuda: Path, fake_nccl: Path, run_c: Run, order: str
+) -> None:
+    env = {"FAKE_NCCL_ALONE": "1", "FAKE_CUDA_ORDER": order}
+    run_c(nccl_contract, fake_cuda, fake_nccl, 3, "in_order", env=env)
+
+
+def test_two_communicators_in_different_orders_are_found(
+    nccl_contract: Path, fake_cuda: Path, fake_nccl: Path, run_c: Run
+) -> None:
+    with pytest.raises(pytest.fail.Exception, match="called in different orders on two ranks"):
+        run_c(nccl_contract, fake_cuda, fake_nccl, 3, "crossed", env={"FAKE_NCCL_ALONE": "1"})

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from hpccoll import info
 from hpccoll.doctor import gpus
 
 pytestmark = pytest.mark.timeout(120)
@@ -138,8 +139,29 @@ def test_info_shows_both(fake_cuda: Path, fake_nccl: Path) -> None:
     said = python("-m", "hpccoll", "info", **knobs)
     assert f"CUDA driver\n    library: {fake_cuda}\n    version: CUDA 12.8\n" in said
     assert f"NCCL\n    library: {fake_nccl}\n    version: 2.28.9\n" in said
+    assert "\n    moved: by NCCL 2.28.9 between the ranks of a node, else staged" in said
+
+
+@pytest.mark.parametrize(
+    ("mode", "nccl", "said"),
+    [
+        ("auto", True, "by NCCL 2.28.9 between the ranks of a node, else staged through pinned host memory"),
+        ("nccl_flat", True, "by NCCL 2.28.9 between all ranks, else staged through pinned host memory"),
+        ("auto", False, "staged through pinned host memory: there is no NCCL (see there)"),
+        ("staged", True, "staged through pinned host memory"),
+        ("nccl", False, "no NCCL (see there), which HPCCOLL_DEVICE_MODE=nccl asks for"),
+    ],
+)
+def test_info_says_what_moves_device_memory(
+    monkeypatch: pytest.MonkeyPatch, mode: str, nccl: bool, said: str
+) -> None:
+    monkeypatch.setenv("HPCCOLL_DEVICE_MODE", mode)
+    found = {"version": "2.28.9"} if nccl else info.missing("it was not found", "install it")
+    facts = info.device_memory({"version": "CUDA 12.8"}, found)
+    assert said == facts.get("moved", facts.get("missing"))
 
 
 def test_a_knob_that_is_none_is_an_answer_too() -> None:
     facts = json.loads(python("-m", "hpccoll", "info", "--json", HPCCOLL_NCCL_LIBRAY="x"))
+    assert "did you mean HPCCOLL_NCCL_LIBRARY?" in facts["device memory"]["missing"]
     assert "did you mean HPCCOLL_NCCL_LIBRARY?" in facts["CUDA driver"]["missing"]

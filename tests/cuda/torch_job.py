@@ -15,8 +15,10 @@ from doubles import Stream, current, read, write
 import hpccoll
 import hpccoll.torch as hvd
 from hpccoll import device_arrays
+from hpccoll.torch.process_group import ProcessGroup
 from hpccoll.torch.tensors import from_bytes
 from hpccoll.torch.work import Work
+from hpccoll.world import current as default_world
 
 
 class OnGpu(torch.Tensor):
@@ -115,6 +117,23 @@ def work(size, rank, waits):
     same(x, np.full(3, float(size)))
 
 
+def letters(size, rank, waits):
+    """send, recv and recv_anysource of the backend."""
+    group = ProcessGroup.__new__(ProcessGroup)
+    group.world, group._name, group._timeout = default_world(), "letters", 30.0
+    right, left = (rank + 1) % size, (rank - 1) % size
+    x, y = OnGpu(np.full(3000, rank, np.float32)), OnGpu(np.zeros(3000, np.float32))
+    for any_source in (False, True):
+        receive = group.recv_anysource([y], 1) if any_source else group.recv([y], left, 1)
+        works = receive, group.send([x], right, 1)
+        waits.clear()
+        assert all(work.wait() for work in works)
+        assert len(waits) == 2
+        assert works[0].source_rank() == left
+        same(y, np.full(3000, left))
+        write(y.memory.ptr, np.zeros(3000, np.float32), current.stream)
+
+
 if __name__ == "__main__":
     doubles.use_device(0)
     current.stream = Stream()
@@ -123,5 +142,6 @@ if __name__ == "__main__":
     size, rank = hvd.size(), hvd.rank()
     horovod(size, rank)
     work(size, rank, waits)
+    letters(size, rank, waits)
     gathers(size, rank)
     hvd.shutdown()

