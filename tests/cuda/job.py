@@ -335,10 +335,13 @@ def overlapping(world):
     for step in range(12):
         first, handles = (world.rank + step) % len(mine), []
         for n, one in mine[first:] + mine[:first]:
-            x = to_cupy(np.full(n, step + 1, np.float32))
-            handles += [(n, one, hpccoll.allreduce_async(x, name=f"x{step % 2}", world=one))]
+            x = to_cupy(np.full((one.size, n), step + one.rank, np.float32))
+            begin = (hpccoll.allreduce_async, hpccoll.allgather_async, hpccoll.reducescatter_async)[step % 3]
+            handles += [(n, one, begin(x, name=f"x{step % 2}", world=one))]
         for n, one, handle in handles:
-            same(handle.wait(), np.full(n, (step + 1) * one.size, np.float32))
+            each = step + np.arange(one.size, dtype=np.float32)
+            want = each.repeat(one.size) if step % 3 == 1 else each.sum().repeat((one.size, 0, 1)[step % 3])
+            same(handle.wait(), np.tile(want[:, None], n))
     for _, one in mine[:-1]:
         one.shutdown()
 
