@@ -17,8 +17,6 @@ static void perform_send(hc_loop *loop, const hc_action *action) {
 }
 
 static void perform_run(hc_loop *loop, const hc_action *action) {
-    if (atomic_load(&loop->broken)) /* in this very step: the requests of the batch end with it */
-        return;
     hc__lane *lane = hc__lane_find(loop, action->set);
     hc__run *b = lane ? hc__run_build(loop, lane, action) : NULL;
     if (b)
