@@ -63,7 +63,7 @@ cdef class Handle:
         import asyncio
         delay = 0.0
         while not hc_handle_done(self.c):
-            self.set.loop.drive(self.c, 0)
+            self.set.loop.drive(&self.c, 1, 0)
             if hc_handle_done(self.c):
                 break
             yield from asyncio.sleep(delay).__await__()
@@ -115,18 +115,18 @@ cdef class Handle:
         if hc_handle_done(self.c):
             return 0
         if timeout is None:
-            while not self.set.loop.drive(self.c, SLICE):
+            while not self.set.loop.drive(&self.c, 1, SLICE):
                 PyErr_CheckSignals()
             return 0
         limit = time.monotonic() + timeout
         while not hc_handle_done(self.c):
             left = limit - time.monotonic()
             if left <= 0:
-                self.set.loop.drive(self.c, 0)
+                self.set.loop.drive(&self.c, 1, 0)
                 if hc_handle_done(self.c):
                     break
                 raise TimeoutError(f"{self.describe()} is not finished after {timeout} s; the handle stays valid")
-            self.set.loop.drive(self.c, min(SLICE, <uint64_t>(left * 1e9)))
+            self.set.loop.drive(&self.c, 1, min(SLICE, <uint64_t>(left * 1e9)))
             PyErr_CheckSignals()
         return 0
 
@@ -255,3 +255,25 @@ cdef class Handle:
     def rows(self):
         """After wait() of an allgather or alltoall: the rows that came from each rank (int64)."""
         return np.array([self.c.pieces[0].recv_rows[i] for i in range(self.set.size)], np.int64)
+
+
+def wait_all(handles):
+    """Block until all of these Handles, of one World, are finished; what has become of each, its wait() tells.
+
+    One call instead of one a handle: who waits drives, and a place that is taken and left once a handle wakes others.
+    """
+    cdef tuple held = tuple(handles)
+    cdef size_t n = len(held), at
+    cdef hc_handle **all_of_them
+    if not held:
+        return
+    all_of_them = <hc_handle **>malloc(n * sizeof(hc_handle *))
+    if all_of_them is NULL:
+        raise MemoryError
+    try:
+        for at in range(n):
+            all_of_them[at] = (<Handle?>held[at]).c
+        while not (<Handle>held[0]).set.loop.drive(all_of_them, n, SLICE):
+            PyErr_CheckSignals()
+    finally:
+        free(all_of_them)

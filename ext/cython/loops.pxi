@@ -256,17 +256,20 @@ cdef class Loop:
             self.progress()
         return 0
 
-    cdef bint drive(self, hc_handle *handle, uint64_t ns) except -1:
-        """hc_loop_wait() for at most `ns`. Returns whether the handle is done."""
+    cdef bint drive(self, hc_handle **handles, size_t n, uint64_t ns) except -1:
+        """hc_loop_wait() for at most `ns`. Returns whether all `n` handles are done."""
         cdef hc_loop *c = self.c
+        cdef int done = True
+        cdef size_t at
         if self.forked:
             raise error_of(-11, "")
-        if c is NULL:
-            return hc_handle_done(handle)
-        cdef int done
+        if c is NULL:  # another thread is in hc_loop_free(), which ends them
+            for at in range(n):
+                done = done and hc_handle_done(handles[at])
+            return done
         self.active += 1
         with nogil:
-            done = hc_loop_wait(c, handle, ns)
+            done = hc_loop_wait(c, handles, n, ns)
         self.active -= 1
         return done
 

@@ -55,6 +55,14 @@ cdef class Buffer:
         self.o.data = <char *>address if self.o.nbytes else NOWHERE
         self.owner = owner
 
+    def at(self, size_t address, owner):
+        """Host memory of the same dtype and shape elsewhere."""
+        cdef Buffer other = Buffer.__new__(Buffer)
+        other.o = self.o
+        other.o.data = <char *>address if self.o.nbytes else NOWHERE
+        other.owner = owner
+        return other
+
     @staticmethod
     def lent(lent, shape=None):
         """Device memory, as a device_arrays.Lent describes it; `shape`: what it is taken for."""

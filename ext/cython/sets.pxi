@@ -105,7 +105,7 @@ cdef class Set:
     cdef int run(self, hc_handle *h) except? -1000:
         """A command to the loop itself, which no other rank delays."""
         hc_loop_submit(self.loop.c, h, 1)
-        while not self.loop.drive(h, SLICE):
+        while not self.loop.drive(&h, 1, SLICE):
             pass
         cdef int status = h.status
         hc_handle_release(h)
@@ -120,7 +120,7 @@ cdef class Set:
         if h is NULL:
             raise MemoryError
         hc_loop_submit(self.loop.c, h, 1)
-        done = self.loop.drive(h, nanoseconds(timeout))
+        done = self.loop.drive(&h, 1, nanoseconds(timeout))
         hc_handle_release(h)
         self.closed = True
         return done

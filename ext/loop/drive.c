@@ -15,6 +15,7 @@
  * half a microsecond where nobody wants the core; where the awaited rank shares it, spinning even 2 us instead made
  * an 8-byte allreduce 68 us long instead of 8 (the scheduler owes each of two spinners as much as the other had). */
 #define YIELD_NS 100000ull
+#define LOOK_NS 20000ull    /* a look that finds nothing costs a tenth of it */
 #define YIELDS_TO_A_TURN 16 /* a turn of the background thread is mostly over by then */
 
 int hc__driver_try(hc_loop *loop) {
@@ -51,6 +52,16 @@ int hc__about_to_sleep(hc_loop *loop, uint64_t now) {
            !atomic_load_explicit(&loop->flush, memory_order_seq_cst);
 }
 
+/* Where a look is the only way to hear of something. While nobody waits here and nothing moves, all that can come is
+ * agreement, for which requests that nobody waits for are held back up to a raise window anyway; and each look stops
+ * whoever computes on this core (35 us with what it costs the caches). */
+static uint64_t shortest_sleep(hc_loop *loop) {
+    int moves = loop->nrunning || loop->parts.control->waiting || hc_mail_is_moving(loop->parts.mail);
+    uint64_t share = loop->config.engine.raise_window / 4;
+    int waits = atomic_load_explicit(&loop->callers, memory_order_relaxed) > 0;
+    return waits || moves || share < LOOK_NS ? LOOK_NS : share;
+}
+
 /* Messages between nodes and devices ring no bell: with them a sleep is bounded, by a share of the time already
  * waited. */
 uint64_t hc__sleep_limit(hc_loop *loop, uint64_t now, uint64_t idle_since, uint64_t limit) {
@@ -58,9 +69,10 @@ uint64_t hc__sleep_limit(hc_loop *loop, uint64_t now, uint64_t idle_since, uint6
     uint64_t ns = listens ? HC__IDLE_TICK : HC__WATCH_EVERY;
     if (loop->parts.net || loop->unposted || hc__lanes_nap(loop)) {
         uint64_t longest = listens ? HC__WATCH_EVERY : HC__MS;
+        uint64_t shortest = shortest_sleep(loop);
         ns = (now - idle_since) / 4;
-        if (ns < 20000)
-            ns = 20000;
+        if (ns < shortest)
+            ns = shortest;
         if (ns > longest)
             ns = longest;
     }
@@ -84,9 +96,20 @@ static void wait_a_little(hc_loop *loop, uint64_t now, uint64_t idle_since, uint
     hc_bell_sleep(loop->parts.home, seen, hc__sleep_limit(loop, now, idle_since, limit));
 }
 
-static void drive_until(hc_loop *loop, hc_handle *handle, uint64_t limit) {
+/* What a caller waits for: the handles from `next` on. Those before are done. */
+typedef struct awaited {
+    hc_handle *const *next, *const *end;
+} awaited;
+
+static int all_done(awaited *all) {
+    while (all->next < all->end && hc_handle_done(*all->next))
+        all->next++;
+    return all->next == all->end;
+}
+
+static void drive_until(hc_loop *loop, awaited *all, uint64_t limit) {
     uint64_t idle_since = 0;
-    while (!hc_handle_done(handle)) {
+    while (!all_done(all)) {
         if (hc__loop_turn(loop)) {
             idle_since = 0;
             continue;
@@ -102,10 +125,9 @@ static void drive_until(hc_loop *loop, hc_handle *handle, uint64_t limit) {
 }
 
 /* Somebody else drives, or must. What was asked for (flush) has to reach a driver that sleeps. */
-static void sleep_for_news(hc_loop *loop, hc_handle *handle, int can_drive, uint64_t ns) {
+static void sleep_for_news(hc_loop *loop, awaited *all, int can_drive, uint64_t ns) {
     for (int i = 0; i < YIELDS_TO_A_TURN; i++) {
-        if (hc_handle_done(handle) ||
-            (can_drive && !atomic_load_explicit(&loop->driving, memory_order_relaxed)))
+        if (all_done(all) || (can_drive && !atomic_load_explicit(&loop->driving, memory_order_relaxed)))
             return;
         sched_yield();
     }
@@ -113,43 +135,50 @@ static void sleep_for_news(hc_loop *loop, hc_handle *handle, int can_drive, uint
     uint32_t seen = atomic_load_explicit(&loop->epoch, memory_order_seq_cst);
     atomic_fetch_add_explicit(&loop->sleepers, 1, memory_order_seq_cst);
     int vacant = can_drive && !atomic_load_explicit(&loop->driving, memory_order_seq_cst);
-    if (!vacant && !atomic_load_explicit(&handle->done, memory_order_seq_cst))
+    if (!vacant && !atomic_load_explicit(&(*all->next)->done, memory_order_seq_cst))
         hc__futex_wait(&loop->epoch, seen, ns < HC__WATCH_EVERY ? ns : HC__WATCH_EVERY);
     atomic_fetch_sub_explicit(&loop->sleepers, 1, memory_order_relaxed);
 }
 
 /* One turn at least, so that who only asks (a limit that has passed) moves things too. 1: somebody must drive on. */
-static int wait_until(hc_loop *loop, hc_handle *handle, uint64_t limit) {
+static int wait_until(hc_loop *loop, awaited *all, uint64_t limit) {
     int can_drive = may_drive(loop), work = 0;
     uint64_t now;
     do {
         if (can_drive && hc__driver_try(loop)) {
-            drive_until(loop, handle, limit);
+            drive_until(loop, all, limit);
             work = hc__look_away(loop) || !hc__loop_quiet(loop);
             hc__driver_leave(loop);
         } else {
             now = hc__loop_now();
-            sleep_for_news(loop, handle, can_drive, limit > now ? limit - now : 0);
+            sleep_for_news(loop, all, can_drive, limit > now ? limit - now : 0);
         }
         now = hc__loop_now();
-    } while (!hc_handle_done(handle) && now < limit);
+    } while (!all_done(all) && now < limit);
     return work;
 }
 
-int hc_loop_wait(hc_loop *loop, hc_handle *handle, uint64_t ns) {
-    if (hc_handle_done(handle))
+static void note_waiting(const awaited *all, uint64_t now) {
+    for (hc_handle *const *at = all->next; at < all->end; at++)
+        if ((*at)->letter && !atomic_load_explicit(&(*at)->waited_since, memory_order_relaxed))
+            atomic_store_explicit(&(*at)->waited_since, now, memory_order_relaxed);
+}
+
+int hc_loop_wait(hc_loop *loop, hc_handle *const *handles, size_t n, uint64_t ns) {
+    awaited all = {handles, handles + n};
+    if (all_done(&all))
         return 1;
     uint64_t start = hc__loop_now(), limit = start + ns < start ? UINT64_MAX : start + ns;
-    if (handle->letter && ns && !atomic_load_explicit(&handle->waited_since, memory_order_relaxed))
-        atomic_store_explicit(&handle->waited_since, start, memory_order_relaxed);
+    if (ns)
+        note_waiting(&all, start);
     atomic_fetch_add_explicit(&loop->callers, 1, memory_order_relaxed);
     atomic_store_explicit(&loop->flush, 1, memory_order_seq_cst);
-    int work = wait_until(loop, handle, limit);
+    int work = wait_until(loop, &all, limit);
     atomic_fetch_sub_explicit(&loop->callers, 1, memory_order_seq_cst);
     if (work && !atomic_load_explicit(&loop->napping, memory_order_seq_cst))
         hc__thread_call(loop);
     atomic_fetch_add_explicit(&loop->waited_ns, hc__loop_now() - start, memory_order_relaxed);
-    return hc_handle_done(handle);
+    return all_done(&all);
 }
 
 void hc_loop_progress(hc_loop *loop) {

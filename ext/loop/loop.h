@@ -108,8 +108,8 @@ void hc_loop_forked(hc_loop *); /* in the child of a fork(): every later submit 
 /* Takes the handle in; its outcome arrives in the handle, refusals too. `waits`: the caller goes on to hc_loop_wait(),
  * nobody else need be called. [any thread] */
 void hc_loop_submit(hc_loop *, hc_handle *, int waits);
-/* 1: done; 0: not within `ns`. Drives meanwhile. [any thread] */
-int hc_loop_wait(hc_loop *, hc_handle *, uint64_t ns);
+/* 1: all `n` are done; 0: not within `ns`. Drives meanwhile. [any thread] */
+int hc_loop_wait(hc_loop *, hc_handle *const *handles, size_t n, uint64_t ns);
 /* A few turns, if nobody else drives: how a program without a background thread makes progress. */
 void hc_loop_progress(hc_loop *);
 /* The loop's World is broken: the status it broke with, else HC_OK. [any thread] */

@@ -12,10 +12,10 @@ groups anything itself.
 
 from hpccoll.gradients.plan import Item, check_names, in_groups, in_parts, one_each
 from hpccoll.gradients.recipe import Piece, Recipe
-from hpccoll.gradients.reducer import Finish, Reducer, check_passes
+from hpccoll.gradients.reducer import Finish, Flight, Reducer, check_passes
 from hpccoll.gradients.sparse import SparseLayout
 
 __all__ = [
-    "Finish", "Item", "Piece", "Recipe", "Reducer", "SparseLayout", "check_names", "check_passes", "in_groups",
-    "in_parts", "one_each",
+    "Finish", "Flight", "Item", "Piece", "Recipe", "Reducer", "SparseLayout", "check_names", "check_passes",
+    "in_groups", "in_parts", "one_each",
 ]  # fmt: skip

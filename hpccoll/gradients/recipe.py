@@ -18,10 +18,13 @@ from hpccoll.world import World
 __all__ = ["Piece", "Recipe"]
 
 
+Memory = np.ndarray | Buffer
+
+
 class Piece(NamedTuple):
     """Where the values of a gradient are, and where they stay."""
 
-    memory: np.ndarray | Buffer
+    memory: Memory
     narrows: bool
     """Whether they are float32 or float64, which may travel as something narrower."""
 
@@ -48,14 +51,24 @@ class Recipe:
 
         What cannot be narrowed beside what can is a group of its own, submitted together with it.
         """
+        if len(pieces) == 1:
+            return [self.start_one(name, *pieces[0])]
         if self.compression is None or not any(piece.narrows for piece in pieces):
-            return [self._submit(name, pieces, None)]
-        handles = [self._submit(name, [piece for piece in pieces if piece.narrows], self.compression)]
+            return [self._submit(name, _group(pieces), None)]
+        narrow = [piece for piece in pieces if piece.narrows]
+        handles = [self._submit(name, _group(narrow), self.compression)]
         rest = [piece for piece in pieces if not piece.narrows]
-        return [*handles, self._submit(f"{name}, as they are", rest, None)] if rest else handles
+        return [*handles, self._submit(f"{name}, as they are", _group(rest), None)] if rest else handles
 
-    def _submit(self, name: str, pieces: Sequence[Piece], compression: Compression | None) -> Handle:
-        x = pieces[0].memory if len(pieces) == 1 else [piece.memory for piece in pieces]
+    def start_one(self, name: str, memory: Memory, narrows: bool) -> Handle:
+        """Begin to reduce one piece in place."""
+        return self._submit(name, memory, self.compression if narrows else None)
+
+    def _submit(self, name: str, x: Memory | list[Memory], compression: Compression | None) -> Handle:
         return self.world.core.allreduce(
             x, self.op, name, x, 1.0 / self.predivide, self.predivide, compression, False
         )
+
+
+def _group(pieces: Sequence[Piece]) -> Memory | list[Memory]:
+    return pieces[0].memory if len(pieces) == 1 else [piece.memory for piece in pieces]

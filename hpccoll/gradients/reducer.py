@@ -13,12 +13,17 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from hpccoll import errors
+from hpccoll._core import wait_all
+from hpccoll.collectives import Handle
 from hpccoll.gradients.plan import Item
 
-__all__ = ["Finish", "Reducer", "check_passes"]
+__all__ = ["Finish", "Flight", "Reducer", "check_passes"]
 
 Finish = Callable[[], Any]
-"""Waits for what was started and puts the result where it belongs. It may return another Finish: one more round."""
+"""Called when all handles are done: puts the result where it belongs, or raises what went wrong. It may return another
+Flight: one more round."""
+Flight = tuple[Sequence[Handle], Finish]
+"""An item's reduction under way: the requests that it consists of, and what comes after them."""
 
 
 def check_passes(passes: int) -> None:
@@ -31,16 +36,16 @@ class Reducer:
     """Counts what is computed, starts what is complete, and finishes what was started.
 
     It knows gradients by their numbers alone. `start` begins the reduction of an item's gradients, which must be
-    left alone until the Finish that it returns has been called.
+    left alone until its Finish has been called.
     """
 
-    def __init__(self, items: Sequence[Item], passes: int, start: Callable[[Item], Finish]) -> None:
+    def __init__(self, items: Sequence[Item], passes: int, start: Callable[[Item], Flight]) -> None:
         self._start = start
         self._items: list[Item] = []
-        self._item_of: dict[int, Item] = {}
+        self._place_of: dict[int, int] = {}  # a gradient's item among the items
         self._left: dict[int, int] = {}  # backward passes until a gradient is complete
-        self._open: dict[Item, int] = {}  # gradients of an item that are not complete
-        self._in_flight: dict[Item, Finish] = {}
+        self._open: list[int] = []  # of each item, gradients that are not complete
+        self._in_flight: dict[int, Flight] = {}  # by the item's place
         self._lock = threading.Lock()  # a framework may compute gradients in a thread a device
         self.pending = False
         """Whether anything was computed since the last synchronize()."""
@@ -63,27 +68,28 @@ class Reducer:
         """Reduce these, too, from now on."""
         self._refuse_while_pending()
         for item in items:
+            self._place_of.update(dict.fromkeys(item.members, len(self._items)))
             self._items.append(item)
-            self._item_of.update(dict.fromkeys(item.members, item))
         self._reset()
 
     def computed(self, member: int) -> None:
         """Count a backward pass of this gradient; start its item if that was the last."""
         with self._lock:
-            if self._left[member] == 0:
+            left = self._left[member]
+            if left == 0:
                 raise AssertionError(
                     "Gradients were computed more than backward_passes_per_step times before call to step(). "
                     "Increase backward_passes_per_step to accumulate gradients locally."
                 )
             self.pending = True
-            self._left[member] -= 1
-            if self._left[member]:
+            self._left[member] = left - 1
+            if left > 1:
                 return
-            item = self._item_of[member]
-            self._open[item] -= 1
-            if self._open[item]:
+            place = self._place_of[member]
+            self._open[place] -= 1
+            if self._open[place]:
                 return
-        self._in_flight[item] = self._start(item)
+        self._in_flight[place] = self._start(self._items[place])
 
     def synchronize(self, wanted: Callable[[int], bool]) -> None:
         """Start what is missing, then finish everything.
@@ -92,9 +98,9 @@ class Reducer:
         :raises HpccollError: the first failure, after everything else is finished
         """
         try:
-            for item in self._items:
-                if item not in self._in_flight and any(map(wanted, item.members)):
-                    self._in_flight[item] = self._start(item)
+            for place, item in enumerate(self._items):
+                if place not in self._in_flight and any(map(wanted, item.members)):
+                    self._in_flight[place] = self._start(item)
             self._finish_all()
         finally:
             self._reset()
@@ -112,15 +118,16 @@ class Reducer:
         """Finish in rounds: all that a round starts is started before any of it is awaited, as the order differs."""
         failure: Exception | None = None
         while self._in_flight:
+            wait_all([handle for handles, _ in self._in_flight.values() for handle in handles])
             again = {}
-            for item, finish in self._in_flight.items():
+            for place, (_, finish) in self._in_flight.items():
                 try:
                     more = finish()
                 except (errors.HpccollError, AssertionError) as error:
                     failure = failure or error
                 else:
                     if more is not None:
-                        again[item] = more
+                        again[place] = more
             self._in_flight = again
         if failure is not None:
             raise failure
@@ -132,5 +139,5 @@ class Reducer:
     def _reset(self) -> None:
         self.pending = False
         self._in_flight = {}
-        self._left = dict.fromkeys(self._item_of, self._passes)
-        self._open = {item: len(item.members) for item in self._items}
+        self._left = dict.fromkeys(self._place_of, self._passes)
+        self._open = [len(item.members) for item in self._items]

@@ -12,8 +12,8 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from hpccoll import collectives, errors
 from hpccoll.collectives import Handle
-from hpccoll.gradients import Finish, Item, Piece, Recipe, Reducer, SparseLayout
-from hpccoll.torch.tensors import buffer, dense, overwritten
+from hpccoll.gradients import Flight, Item, Piece, Recipe, Reducer, SparseLayout
+from hpccoll.torch.loans import Lender
 
 __all__ = ["Gradients"]
 
@@ -43,6 +43,7 @@ class Gradients:
         self.names = list(names)
         self.recipe = recipe
         self._compressor = compressor
+        self._lenders = self._lenders_of(parameters, names)
         self._sparse_as_dense = sparse_as_dense
         self._hooked: set[int] = set()
         self._layouts: dict[int, SparseLayout] = {}  # of the gradients that were sparse
@@ -57,8 +58,15 @@ class Gradients:
         """Reduce the gradients of these parameters, too."""
         self.parameters += parameters
         self.names += names
+        self._lenders += self._lenders_of(parameters, names)
         self.reducer.add(items)
         self._hook_all()
+
+    def _lenders_of(self, parameters: Sequence[torch.Tensor], names: Sequence[str]) -> list[Lender]:
+        return [
+            Lender(parameter, name, self._compressor)
+            for parameter, name in zip(parameters, names, strict=True)
+        ]
 
     def synchronize(self) -> None:
         """Wait until every parameter's gradient is reduced; who has none brings zeros. See Reducer.synchronize."""
@@ -81,14 +89,23 @@ class Gradients:
 
     # ---- one item --------------------------------------------------------------------------------------
 
-    def _start(self, item: Item) -> Finish:
-        if len(item.members) == 1:
-            return self._start_one(item, item.members[0])
-        loans = [
-            _Loan(self.parameters[m], self.names[m], self._dense(m), self._compressor) for m in item.members
-        ]
-        layout = "".join(loan.layout for loan in loans)
-        handles = self.recipe.start(item.name + layout, [loan.piece for loan in loans])
+    def _start(self, item: Item) -> Flight:
+        if len(item.members) > 1:
+            return self._start_group(item)
+        member = item.members[0]
+        grad = self.parameters[member].grad
+        if (grad is None and member in self._layouts) or (
+            grad is not None and grad.is_sparse and not self._sparse_as_dense
+        ):
+            return self._start_sparse(item, member, grad)
+        return self._start_dense(item, member, grad)
+
+    def _start_group(self, item: Item) -> Flight:
+        lenders = [self._lenders[m] for m in item.members]
+        grads = [self._dense(m, self.parameters[m].grad) for m in item.members]
+        loans = [lender.lend(grad) for lender, grad in zip(lenders, grads, strict=True)]
+        pieces = [Piece(loan.memory, lender.narrows) for loan, lender in zip(loans, lenders, strict=True)]
+        handles = self.recipe.start(item.name + "".join(lender.order for lender in lenders), pieces)
 
         def finish() -> None:
             for handle in handles:
@@ -96,43 +113,41 @@ class Gradients:
             for loan in loans:
                 loan.give_back()
 
-        return finish
+        return handles, finish
 
-    def _start_one(self, item: Item, member: int) -> Finish:
-        parameter = self.parameters[member]
-        grad = parameter.grad
-        absent = grad is None
-        if (grad is not None and grad.is_sparse and not self._sparse_as_dense) or (
-            absent and member in self._layouts
-        ):
-            return self._retrying(item, member, absent, self._start_sparse(item, member, grad))
-        loan = _Loan(parameter, self.names[member], self._dense(member), self._compressor)
-        handles = self.recipe.start(item.name + loan.layout, [loan.piece])
+    def _start_dense(self, item: Item, member: int, grad: torch.Tensor | None) -> Flight:
+        absent, lender = grad is None, self._lenders[member]
+        loan = lender.lend(self._dense(member, grad))
+        handle = self.recipe.start_one(item.name + lender.order, loan.memory, lender.narrows)
 
-        def finish() -> None:
-            handles[0].wait()
+        def finish() -> Flight | None:
+            try:
+                handle.wait()
+            except errors.MismatchError as error:
+                return self._once_more(error, item, member, absent)
             loan.give_back()
+            return None
 
-        return self._retrying(item, member, absent, finish)
+        return (handle,), finish
 
-    def _dense(self, member: int) -> torch.Tensor:
+    def _dense(self, member: int, grad: torch.Tensor | None) -> torch.Tensor:
         """The gradient; zeros where there is none, as another rank may have one."""
         parameter = self.parameters[member]
-        if parameter.grad is None:
-            parameter.grad = torch.zeros_like(parameter, requires_grad=False)
-        elif parameter.grad.is_sparse:
+        if grad is None:
+            grad = parameter.grad = torch.zeros_like(parameter, requires_grad=False)
+        elif grad.is_sparse:
             if not self._sparse_as_dense:
                 raise errors.UnsupportedError(
                     f"the gradient of {self.names[member]} is sparse, and it is in a group: take it out of groups, "
                     "or use sparse_as_dense=True"
                 )
-            parameter.grad = parameter.grad.to_dense()
-        return parameter.grad
+            grad = parameter.grad = grad.to_dense()
+        return grad
 
     # ---- sparse gradients --------------------------------------------------------------------------------
 
-    def _start_sparse(self, item: Item, member: int, grad: torch.Tensor | None) -> Finish:
-        parameter, recipe = self.parameters[member], self.recipe
+    def _start_sparse(self, item: Item, member: int, grad: torch.Tensor | None) -> Flight:
+        parameter, recipe, absent = self.parameters[member], self.recipe, grad is None
         if recipe.op not in (collectives.SUM, collectives.AVERAGE):
             raise errors.UnsupportedError(
                 f"the gradient of {self.names[member]} is sparse: Sum or Average only"
@@ -151,8 +166,11 @@ class Gradients:
             rows = layout.pack(grad.indices().numpy(), values)
         handle: Handle = recipe.world.core.allgather(rows, item.name, None, False)
 
-        def finish() -> None:
-            indices, values = map(torch.from_numpy, layout.unpack(handle.wait()))
+        def finish() -> Flight | None:
+            try:
+                indices, values = map(torch.from_numpy, layout.unpack(handle.wait()))
+            except errors.MismatchError as error:
+                return self._once_more(error, item, member, absent)
             values = values.view(parameter.dtype)
             if recipe.op == collectives.AVERAGE:
                 values = values / recipe.world.size
@@ -160,41 +178,32 @@ class Gradients:
                 indices, values, parameter.shape, check_invariants=False
             ).coalesce()
             self._layouts[member] = layout
-
-        return finish
-
-    def _retrying(self, item: Item, member: int, absent: bool, finish: Finish) -> Finish:
-        """Let every rank try once more after a first mismatch: all ranks get the same.
-
-        So a rank without a gradient learns that the gradient is sparse elsewhere.
-        """
-
-        def finish_or_retry() -> Finish | None:
-            try:
-                finish()
-            except errors.MismatchError:
-                if member in self._retried:
-                    raise
-                self._retried.add(member)
-                return self._start_again(item, member, absent)
             return None
 
-        return finish_or_retry
+        return (handle,), finish
 
-    def _start_again(self, item: Item, member: int, absent: bool) -> Finish:
+    def _once_more(self, error: errors.MismatchError, item: Item, member: int, absent: bool) -> Flight:
+        """Let every rank try once more after a first mismatch: all ranks get the same.
+
+        So a rank without a gradient (`absent`) learns that the gradient is sparse elsewhere.
+        """
+        if member in self._retried:
+            raise error
+        self._retried.add(member)
         if absent:
             parameter = self.parameters[member]
             parameter.grad = None
             dtype = torch.empty(0, dtype=_bits(parameter)).numpy().dtype
             self._layouts[member] = SparseLayout(1, tuple(parameter.shape[1:]), dtype)
-        return self._start_one(item, member)
+        return self._start(item)
 
 
 def _hook(owner: weakref.ref[Gradients], member: int) -> Callable[[torch.Tensor], None]:
     def computed(parameter: torch.Tensor) -> None:
         gradients = owner()
         if gradients is not None:  # else the optimizer is gone and the model stays
-            assert parameter.grad is None or not parameter.grad.requires_grad
+            grad = parameter.grad
+            assert grad is None or not grad.requires_grad
             gradients.reducer.computed(member)
 
     return computed
@@ -203,64 +212,3 @@ def _hook(owner: weakref.ref[Gradients], member: int) -> Callable[[torch.Tensor]
 def _bits(x: torch.Tensor) -> torch.dtype:
     """The dtype in which NumPy can hold the values of `x`."""
     return torch.int16 if x.dtype == torch.bfloat16 else x.dtype
-
-
-class _Loan:
-    """A gradient's memory, lent to the library until its reduction is finished."""
-
-    __slots__ = (
-        "_compressor",
-        "_context",
-        "_grad",
-        "_lent",
-        "_name",
-        "_parameter",
-        "_version",
-        "_wire",
-        "layout",
-        "piece",
-    )
-
-    def __init__(self, parameter: torch.Tensor, name: str, grad: torch.Tensor, compressor: Any) -> None:
-        self._parameter, self._name, self._grad, self._compressor = parameter, name, grad, compressor
-        self._wire: torch.Tensor = grad
-        self._context: Any = None
-        if compressor is not None:
-            self._wire, self._context = compressor.compress(grad)
-        try:
-            self._lent, self.layout = _without_gaps(self._wire)
-            self.piece = Piece(buffer(self._lent), self._lent.dtype in (torch.float32, torch.float64))
-        except errors.UnsupportedError as error:
-            raise errors.UnsupportedError(f"the gradient of {name}: {error}") from None
-        self._version = grad._version  # noqa: SLF001 - torch's way to tell whether somebody wrote
-
-    def give_back(self) -> None:
-        """Put the result into the gradient, which nobody may have touched meanwhile."""
-        grad = self._grad
-        if self._parameter.grad is not grad or grad._version != self._version:  # noqa: SLF001
-            raise AssertionError(
-                f"the gradient of {self._name} was changed while it was being reduced: call "
-                "optimizer.synchronize() first, then change gradients, then call step() inside of "
-                "optimizer.skip_synchronize()"
-            )
-        if self._lent.data_ptr() != self._wire.data_ptr():
-            self._wire.copy_(self._lent)
-        if self._compressor is not None:
-            result = self._compressor.decompress(self._wire, self._context)
-            if result is not grad:
-                grad.copy_(result)
-        overwritten(grad)
-
-
-def _without_gaps(x: torch.Tensor) -> tuple[torch.Tensor, str]:
-    """Return a contiguous tensor over the memory of `x`, or over a copy, and what a name must say of its order.
-
-    A gradient in another order (channels_last) is reduced where it lies; that only works if all ranks have it in the
-    same order, so the order is part of the name.
-    """
-    if x.layout is torch.strided and not x.is_contiguous():
-        order = sorted(range(x.dim()), key=x.stride, reverse=True)
-        permuted = x.permute(order)
-        if permuted.is_contiguous():
-            return dense(permuted), f", dimensions {order}"
-    return dense(x), ""

@@ -11,6 +11,7 @@ import pytest
 
 import hpccoll
 from hpccoll import testing
+from hpccoll._core import wait_all
 
 
 def test_any_order_of_names(everywhere):
@@ -36,6 +37,100 @@ def test_wait_may_be_repeated_and_done_follows(everywhere):
         assert handle.wait() is first
 
     everywhere(program)
+
+
+def test_one_wait_for_many(everywhere):
+    """Ranks submit and list them in different orders; a handle that is done already, or listed twice, does no harm."""
+
+    def program(world):
+        wait_all([])
+        for step in range(3):
+            mixed = random.Random(world.rank * 10 + step).sample(range(60), 60)
+            handles = {
+                i: hpccoll.allreduce_async(np.full(10, float(i)), name=f"many {i}", world=world)
+                for i in mixed
+            }
+            handles[7].wait()
+            wait_all([handles[7], *handles.values()])
+            assert all(handle.done() for handle in handles.values())
+            for i, handle in handles.items():
+                assert (handle.wait() == i * world.size).all()
+
+    everywhere(program)
+
+
+@pytest.mark.parametrize("nodes", ["3", "2+1"])
+def test_many_of_which_some_fail(threads, nodes):
+    """A wrong argument leaves what was submitted before and after it alone; what went wrong, each handle tells."""
+
+    def program(world):
+        def submit(i, n=4):
+            return hpccoll.allreduce_async(np.ones(n, np.float32), name=f"some {i}", world=world)
+
+        handles = [submit(i) for i in range(4)]
+        with pytest.raises(hpccoll.UnsupportedError, match="float16 is for float32"):
+            hpccoll.allreduce_async(
+                np.ones(3, np.int32), name="wrong", compression=hpccoll.compression.FP16, world=world
+            )
+        handles += [submit(4, 4 + world.rank), submit(2), submit(5)]
+        wait_all(handles)
+        wrong = {}
+        for at, handle in enumerate(handles):
+            try:
+                assert (handle.wait() == world.size).all()
+            except hpccoll.HpccollError as error:
+                wrong[at] = type(error), str(error)
+        assert {at: kind for at, (kind, _) in wrong.items()} == {
+            4: hpccoll.MismatchError, 5: hpccoll.DuplicateNameError
+        }  # fmt: skip
+        assert "some 4" in wrong[4][1]
+        assert "some 2" in wrong[5][1]
+        return wrong[4][1]
+
+    # nothing is agreed before it is waited for, so that the second "some 2" meets the first
+    knobs = {"nodes": nodes} if "+" in nodes else {}
+    assert len(set(testing.run(threads(3, raise_window=5.0, **knobs), program))) == 1
+
+
+def test_threads_wait_for_many(everywhere):
+    """Each for its own; one of them drives for all."""
+
+    def program(world):
+        failures = []
+
+        def work(thread):
+            try:
+                for step in range(20):
+                    handles = [
+                        hpccoll.allreduce_async(
+                            np.full(50, float(i + step)), name=f"{thread}.{i}", world=world
+                        )
+                        for i in range(8)
+                    ]
+                    wait_all(handles)
+                    for i, handle in enumerate(handles):
+                        assert handle.done()
+                        assert (handle.wait() == (i + step) * world.size).all()
+            except BaseException as error:
+                failures.append(error)
+                raise
+
+        workers = [threading.Thread(target=work, args=(t,)) for t in range(4)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        assert not failures
+
+    everywhere(program)
+
+
+def test_what_is_no_handle_is_refused(threads):
+    (world,) = threads(1)
+    handle = hpccoll.allreduce_async(np.ones(2), name="a", world=world)
+    with pytest.raises(TypeError, match="Handle"):
+        wait_all([handle, "b"])
+    assert handle.wait().tolist() == [1.0, 1.0]
 
 
 def test_a_handle_outlives_its_timeout(threads):

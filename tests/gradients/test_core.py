@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The core by itself, on NumPy arrays: what a framework without hooks, tensors or autograd would do with it."""
 
+import threading
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -45,7 +47,7 @@ class Framework:
                 handle.wait()
             self.finished.append(item.name)
 
-        return finish
+        return handles, finish
 
 
 def test_items_start_when_their_last_pass_is_done_and_finish_together():
@@ -94,6 +96,68 @@ def test_one_failure_leaves_nothing_in_flight():
     everywhere(program)
 
 
+def test_a_name_twice_is_refused_once():
+    """Nothing is agreed before somebody waits, so the first of the two is in flight when the second comes."""
+
+    def program(world):
+        mine = Framework(world, [Item("a", (0,)), Item("twice", (1,)), Item("twice", (2,)), Item("d", (3,))])
+        for member in range(4):
+            mine.reducer.computed(member)
+        with pytest.raises(hpccoll.DuplicateNameError, match="twice"):
+            mine.reducer.synchronize(lambda member: True)
+        assert mine.finished == ["a", "twice", "d"]
+        assert [float(x[0]) for x in mine.arrays[:4]] == [1.0, 1.0, world.rank, 1.0]
+
+    testing.make_and_run(3, program, nodes="2+1", raise_window=5.0)
+
+
+def test_what_cannot_be_started_leaves_the_others_in_order():
+    def program(world):
+        mine = Framework(world, one_each(NAMES), op=hpccoll.SUM)
+        mine.arrays[2] = np.zeros(4, "M8[s]")
+        for member in (0, 1, 3):
+            mine.reducer.computed(member)
+        with pytest.raises(hpccoll.UnsupportedError, match="datetime64"):
+            mine.reducer.computed(2)
+        mine.reducer.computed(4)
+        mine.arrays[2] = np.full(4, 7, np.float32)  # synchronize() starts what is not on its way
+        mine.reducer.synchronize(lambda member: True)
+        assert [float(x[0]) for x in mine.arrays] == [3.0, 3.0, 21.0, 3.0, 3.0]
+
+    everywhere(program)
+
+
+def test_gradients_of_several_threads():
+    """A framework may compute in a thread a device."""
+
+    def program(world):
+        names = [f"n{i}" for i in range(60)]
+        arrays = [np.full(10, float(i), np.float32) for i in range(60)]
+        recipe = Recipe(world, op=hpccoll.SUM)
+
+        def start(item):
+            handle = recipe.start_one(item.name, arrays[item.members[0]], True)
+
+            def finish():
+                handle.wait()
+
+            return (handle,), finish
+
+        reducer = Reducer([Item(name, (i,)) for i, name in enumerate(names)], 1, start)
+        workers = [
+            threading.Thread(target=lambda t=t: [reducer.computed(m) for m in range(t, 60, 3)])
+            for t in range(3)
+        ]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        reducer.synchronize(lambda member: True)
+        assert [float(x[0]) for x in arrays] == [3.0 * i for i in range(60)]
+
+    everywhere(program)
+
+
 def test_a_pass_too_many_and_changes_on_the_way():
     def program(world):
         mine = Framework(world, one_each(NAMES))
@@ -121,9 +185,9 @@ def test_a_round_more():
 
         def again():
             log.append(f"again {item.name}")
-            return lambda: log.append(f"finish {item.name}")
+            return (), lambda: log.append(f"finish {item.name}")
 
-        return again
+        return (), again
 
     reducer = Reducer([Item("x", (0,)), Item("y", (1,))], 1, start)
     reducer.synchronize(lambda member: True)

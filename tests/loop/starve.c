@@ -95,7 +95,7 @@ static double seconds(void) {
 /* The status it ended with. */
 static int await(hc_loop *loop, hc_handle *handle, const char *what) {
     double limit = seconds() + PATIENCE;
-    while (!hc_loop_wait(loop, handle, 50000000))
+    while (!hc_loop_wait(loop, &handle, 1, 50000000))
         if (seconds() > limit) {
             fprintf(stderr, "rank %d: %s has not ended; of rank %d allocation %ld failed\n", this_rank, what,
                     victim, tried);
@@ -157,7 +157,8 @@ static void *rank_main(void *argument) {
     hc_handle *stop = hc_handle_new(HC_EV_STOP, 0, 0, 0, NULL, 0, 0);
     exempt = 0;
     hc_loop_submit(loop, stop, 1);
-    hc_loop_wait(loop, stop, tried ? 200000000 : PATIENCE * 1000000000ull); /* a stop has no stall limit */
+    hc_loop_wait(loop, &stop, 1,
+                 tried ? 200000000 : PATIENCE * 1000000000ull); /* a stop has no stall limit */
     if (tried == 0)
         CHECK(wrong == HC_OK && stop->status == HC_OK);
     pthread_barrier_wait(&w->meet);

@@ -33,11 +33,13 @@ static void shuffle(int *order, uint64_t *seed) {
     }
 }
 
-static void wait_somehow(hc_loop *loop, hc_handle *handle, uint64_t *seed) {
+static void wait_somehow(hc_loop *loop, hc_handle *const *handles, size_t n, uint64_t *seed) {
     if (next_random(seed) % 2)
-        for (int i = 0; i < 20 && !hc_handle_done(handle); i++)
+        for (int i = 0; i < 20 && !hc_handle_done(handles[n - 1]); i++)
             hc_loop_progress(loop);
-    while (!hc_loop_wait(loop, handle, next_random(seed) % 3 ? 50000000 : 1000)) {}
+    while (!hc_loop_wait(loop, handles, n, next_random(seed) % 3 ? 50000000 : 1000)) {}
+    for (size_t i = 0; i < n; i++)
+        CHECK(hc_handle_done(handles[i]));
 }
 
 /* A letter to the next rank, and one from the last; the tag is the thread's. */
@@ -63,7 +65,7 @@ static void exchange(const worker *me, hc_loop *loop, int round, uint64_t *seed)
     for (int k = 0; k < 2; k++)
         handles[k] = letter(me, (k + round) % 2, (k + round) % 2 ? in : out, n);
     for (int k = 0; k < 2; k++) {
-        wait_somehow(loop, handles[k], seed);
+        wait_somehow(loop, &handles[k], 1, seed);
         CHECK(handles[k]->status == HC_OK);
         hc_handle_release(handles[k]);
     }
@@ -90,9 +92,11 @@ static void one_round(const worker *me, hc_loop *loop, int round, uint64_t *seed
     }
     shuffle(order, seed);
     int64_t ranks = me->w->size, sum = ranks * (ranks - 1) / 2;
+    if (next_random(seed) % 2)
+        wait_somehow(loop, handles, NAMES, seed);
     for (int i = 0; i < NAMES; i++) {
         int k = order[i];
-        wait_somehow(loop, handles[k], seed);
+        wait_somehow(loop, &handles[k], 1, seed);
         CHECK(handles[k]->status == HC_OK);
         for (int j = 0; j < 40; j++)
             CHECK(values[k][j] == sum + ranks * round * k);

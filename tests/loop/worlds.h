@@ -105,7 +105,7 @@ static inline hc_node *make_node(worlds *w, int32_t rank, hc_home *home) {
 }
 
 static inline int finish(hc_loop *loop, hc_handle *handle) {
-    while (!hc_loop_wait(loop, handle, 50000000)) {}
+    while (!hc_loop_wait(loop, &handle, 1, 50000000)) {}
     int status = handle->status;
     hc_handle_release(handle);
     return status;
