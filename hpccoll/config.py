@@ -71,7 +71,7 @@ class Config:
         high=1 << 40,
     )
     raise_window: float = _knob(
-        0.001,
+        0.002,
         "longest time that an asynchronous request is held back for others to join it",
         unit="s",
         high=10,

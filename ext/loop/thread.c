@@ -17,7 +17,7 @@
 /* Beside a computing caller spinning takes a core from it; a few turns catch what comes at once. */
 #define PATIENCE_NS 5000ull
 #define NAP_NS \
-    50000ull /* a twentieth of the raise window: little beside what an asynchronous request waits anyway */
+    50000ull /* a fortieth of the raise window: little beside what an asynchronous request waits anyway */
 
 static int wanted(const hc_loop *loop) {
     return !atomic_load_explicit(&loop->callers, memory_order_relaxed) &&
