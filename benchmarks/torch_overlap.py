@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How much of the communication of a training step hides behind its backward pass?
 
-A network of LAYERS dense layers, forward, backward and all gradients reduced: by DistributedOptimizer (hpccoll,
+A network of LAYERS dense layers, or of MANY small ones, forward, backward and all gradients reduced: by DistributedOptimizer (hpccoll,
 Horovod) or DistributedDataParallel (Gloo). Hidden is what computing and communicating together take less than one after
 the other, as a share of the communication. Dense layers compute on this rank's core; the layers of a device only wait,
 as the host does while an accelerator computes: then the communication has the core for itself.
@@ -15,13 +15,13 @@ from harness import TINY, Case, main
 from libraries import Gloo, Library
 from torch_gradients import Parameters, ddp_for, optimizer_for
 
-LAYERS = 20
+LAYERS, MANY = 20, 50
 PAUSE = 1e-3  # seconds, of each of the two parameters of a layer
 
 
-def network(side: int) -> torch.nn.Sequential:
+def network(side: int, depth: int = LAYERS) -> torch.nn.Sequential:
     torch.manual_seed(0)
-    layers = [torch.nn.Linear(side, side) for _ in range(LAYERS)]
+    layers = [torch.nn.Linear(side, side) for _ in range(depth)]
     return torch.nn.Sequential(*(part for layer in layers for part in (layer, torch.nn.ReLU())))
 
 
@@ -75,6 +75,8 @@ def cases(library: Library, options: argparse.Namespace) -> Iterator[Case]:
     waiting = Parameters([(name, tuple(p.shape)) for name, p in model.named_parameters()], PAUSE)
     yield from compared(library, f"{LAYERS} dense layers", model, torch.randn(batch, side))
     yield from compared(library, f"{LAYERS} layers of a device", waiting)
+    side, batch = (32, 2) if options.size == TINY else (96, 256)
+    yield from compared(library, f"{MANY} small layers", network(side, MANY), torch.randn(batch, side))
 
 
 if __name__ == "__main__":
