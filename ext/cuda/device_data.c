@@ -4,9 +4,9 @@
  *
  *     host      batches on the host          the host's data plane, as it is
  *     staged    anything on the device       through the host's data plane (staged.c)
- *     fast      allreduce, broadcast         a hierarchy of its own, whose node is NCCL (nccl_node.c)
+ *     fast      allreduce, broadcast,        a hierarchy of its own, whose node is NCCL (nccl_node.c)
+ *               reducescatter
  *     rows      allgather, alltoall          NCCL, where all ranks are in one communicator (nccl_rows.c)
- *     scatter   reducescatter                the same (nccl_scatter.c)
  *
  * The choice is made of what all ranks know: the mode, the placement, the batch's signature, and the facts that the ranks
  * told each other before the first batch that NCCL could run.
@@ -41,7 +41,7 @@ int hc_device_mode_named(const char *name) {
     return -1;
 }
 
-enum way { HOST, STAGED, OPENING, TURN, FAST, ROWS, SCATTER };
+enum way { HOST, STAGED, OPENING, TURN, FAST, ROWS };
 
 typedef struct plane {
     hc_data base;
@@ -60,8 +60,7 @@ typedef struct plane {
     hc__nccl_node *node;
     hc_data *fast;
     hc__nccl_rows rows;
-    hc__nccl_scatter scatter;
-    int32_t *members, *node_of, *group_of, largest, nodes;
+    int32_t *members, *node_of, *group_of, smallest, largest, nodes;
     char facts[640], why[HC_DEVICE_WHY];
 } plane;
 
@@ -79,9 +78,12 @@ static int is_flat(const plane *p) {
     return p->config.mode == HC_DEVICE_NCCL_FLAT || p->nodes == 1;
 }
 
-/* What the hierarchy runs over a node of NCCL, with a net or without. */
-static int has_stages(const hc_batch *b) {
-    return b->operation == HC_ALLREDUCE || b->operation == HC_BROADCAST;
+/* What the hierarchy runs over a node of NCCL, with a net or without; a reducescatter where each rank has a rail. */
+static int has_stages(const plane *p, const hc_batch *b) {
+    int32_t rails = p->config.place.rails;
+    int all_drive = p->smallest == p->largest && (rails == 0 || rails >= p->largest);
+    return b->operation == HC_ALLREDUCE || b->operation == HC_BROADCAST ||
+           (b->operation == HC_REDUCESCATTER && (is_flat(p) || all_drive));
 }
 
 /* NCCL adds in an order of its own; where all nodes have one rank there is nothing for it to do. */
@@ -89,7 +91,7 @@ static int suits_nccl(const plane *p, const hc_batch *b) {
     int reduces = b->operation == HC_ALLREDUCE || b->operation == HC_REDUCESCATTER;
     if (p->config.mode == HC_DEVICE_STAGED || (reduces && b->deterministic) || p->comms.forbidden)
         return 0;
-    if (!is_flat(p) && (p->largest == 1 || !has_stages(b)))
+    if (!is_flat(p) && (p->largest == 1 || !has_stages(p, b)))
         return 0;
     return hc_device_way(b->operation, b->reduction, b->dtype) == HC_WAY_NCCL;
 }
@@ -144,7 +146,6 @@ static int open_fast(plane *p) {
     status = hc_hierarchy_new(&place, &p->node->base, flat ? NULL : p->net, &hc_host_memory, &p->fast);
     if (status >= 0 && flat)
         status = hc__nccl_rows_open(&p->rows, p->node, p->host, place.chunk_bytes);
-    hc__nccl_scatter_open(&p->scatter, p->node, place.chunk_bytes);
     char version[32];
     hc_nccl_version_text(p->comms.nccl.version, version, sizeof version);
     snprintf(p->facts, sizeof p->facts,
@@ -171,14 +172,25 @@ static int say(plane *p, int status) {
     return status;
 }
 
-static int start_nccl(plane *p, hc_batch *batch) {
-    if (has_stages(batch)) {
-        p->way = FAST;
-        return p->fast->ops->start(p->fast, batch);
+/* Results that the hierarchy would allocate on the host; what does not fit is its affair. */
+static int place_shares(plane *p, hc_batch *b) {
+    int late, status = HC_OK;
+    for (int32_t i = 0; i < b->npieces && status >= 0; i++) {
+        hc_piece *piece = &b->pieces[i];
+        int64_t rows = hc_share(piece->rows, p->config.place.set_size, p->config.place.set_rank);
+        status = hc__place_on_device(p->device, b, piece, rows, &late, p->node->text);
+        if (piece->out_owned)
+            piece->out_capacity = rows * piece->row * (int64_t)hc_dtype_size(b->dtype);
     }
-    p->way = batch->operation == HC_REDUCESCATTER ? SCATTER : ROWS;
-    return p->way == SCATTER ? hc__nccl_scatter_start(&p->scatter, batch)
-                             : hc__nccl_rows_start(&p->rows, batch);
+    return status;
+}
+
+static int start_nccl(plane *p, hc_batch *batch) {
+    int status = batch->operation == HC_REDUCESCATTER ? place_shares(p, batch) : HC_OK;
+    p->way = has_stages(p, batch) ? FAST : ROWS;
+    if (status < 0)
+        return status;
+    return p->way == FAST ? p->fast->ops->start(p->fast, batch) : hc__nccl_rows_start(&p->rows, batch);
 }
 
 /* Behind, on the device, what other sets have launched. */
@@ -240,9 +252,7 @@ static int go_on(plane *p) {
         status = hc__turn_test(&p->turn);
         status = status == HC_DONE ? take_turn(p) : status;
     } else if (p->way != STAGED) {
-        status = p->way == FAST      ? p->fast->ops->test(p->fast)
-                 : p->way == SCATTER ? hc__nccl_scatter_test(&p->scatter)
-                                     : hc__nccl_rows_test(&p->rows);
+        status = p->way == FAST ? p->fast->ops->test(p->fast) : hc__nccl_rows_test(&p->rows);
         p->base.naps = p->node->waits;
         if (p->turn.turns && (status == HC_DONE || status == HC_RESULT_SIZE))
             hc__turn_end(&p->turn, p->node->done);
@@ -363,7 +373,6 @@ static void destroy(hc_data *data) {
     if (p->fast) {
         hc__turn_forget(&p->turn, p->node->done);
         hc__nccl_rows_close(&p->rows);
-        hc__nccl_scatter_close(&p->scatter);
         p->fast->ops->free(p->fast);
     }
     hc__staged_close(&p->staged);
@@ -426,6 +435,7 @@ static void find_groups(plane *p) {
         for (int32_t q = 0; q < n; q++)
             ranks += p->node_of[q] == p->node_of[r];
         p->largest = ranks > p->largest ? ranks : p->largest;
+        p->smallest = r == 0 || ranks < p->smallest ? ranks : p->smallest;
         p->nodes = p->node_of[r] >= p->nodes ? p->node_of[r] + 1 : p->nodes;
         p->group_of[r] = p->config.mode == HC_DEVICE_NCCL_FLAT ? 0 : p->node_of[r];
     }

@@ -27,8 +27,12 @@ int hc__nccl_gives(const hc__nccl_node *n) {
     return !n->moves || n->base.local_rank == n->root;
 }
 
-int hc__nccl_gathers(const hc__nccl_node *n) {
+int hc__nccl_returns(const hc__nccl_node *n) {
     return n->rails > 0 && !(n->moves && n->root >= 0);
+}
+
+int hc__nccl_gathers(const hc__nccl_node *n) {
+    return hc__nccl_returns(n) && !n->scatters;
 }
 
 char *hc__nccl_lies(const hc__nccl_node *n, const hc__nccl_slot *slot) {

@@ -66,6 +66,7 @@ int hc__nccl_cut(hc__nccl_node *n, int64_t chunk, hc__nccl_slot *slot) {
     int64_t rails = n->rails > 0 ? n->rails : 1;
     int status = HC_OK;
     slot->in.n = slot->out.n = 0;
+    slot->complete = 1;
     slot->n = end - begin;
     slot->part = (slot->n + rails * HC__NCCL_PART - 1) / (rails * HC__NCCL_PART) * HC__NCCL_PART;
     for (int32_t i = first; i <= last && status >= 0; i++) {
@@ -73,6 +74,7 @@ int hc__nccl_cut(hc__nccl_node *n, int64_t chunk, hc__nccl_slot *slot) {
         int64_t to = end - n->starts[i] < count ? end - n->starts[i] : count;
         if (from < to)
             status = add_range(n, slot, i, from, to, n->starts[i] + from - begin);
+        slot->complete &= n->batch->pieces[i].in != NULL;
     }
     slot->in_place = first == last && scale_of(n, first) == 1.0 ? in_place(n, slot, &slot->in) : NULL;
     slot->out_place = n->wire_dtype == n->dtype ? in_place(n, slot, &slot->out) : NULL;
@@ -118,19 +120,10 @@ int hc__nccl_neutral(hc__nccl_node *n, char *to, int64_t bytes) {
     return hc__nccl_failed(n, status, "bringing neutral elements");
 }
 
-static int is_complete(const hc__nccl_node *n, const hc__nccl_slot *slot, int64_t chunk) {
-    int64_t begin = chunk * n->chunk, end = begin + slot->n;
-    for (int32_t i = piece_at(n, begin); i <= piece_at(n, end - 1); i++)
-        if (!n->batch->pieces[i].in)
-            return 0;
-    return 1;
-}
-
 /* ---- packing ---------------------------------------------------------------------------------------------------------- */
 
 int hc__nccl_pack(hc__nccl_node *n, hc__nccl_slot *slot) {
-    int status = is_complete(n, slot, n->nreduced) ? HC_OK
-                                                   : hc__nccl_neutral(n, slot->buffer, slot->n * n->size);
+    int status = slot->complete ? HC_OK : hc__nccl_neutral(n, slot->buffer, slot->n * n->size);
     return status ? status
                   : hc__copies_pack(&slot->in, n->device, n->batch->dtype, slot->buffer, n->work, n->text,
                                     sizeof n->text);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nccl_direct.h - allgather, alltoall and reducescatter among ranks that one communicator joins: private to nccl_direct.c,
- * nccl_rows.c, nccl_scatter.c and device_data.c.
+ * nccl_direct.h - allgather and alltoall among ranks that one communicator joins: private to nccl_direct.c, nccl_rows.c
+ * and device_data.c.
  *
- * All launch in the node's stream `work`, one step of a batch after another, and wait for nothing on the device: scratch
+ * Both launch in the node's stream `work`, one step of a batch after another, and wait for nothing on the device: scratch
  * memory is overwritten behind what reads it. All that decides which calls there are is known to all ranks.
  */
 #ifndef HC_NCCL_DIRECT_H
@@ -11,14 +11,13 @@
 
 #include "nccl_node.h"
 #include "rows.h"
-#include "shares.h"
 
 /* ---- a step: the first member of an operation ------------------------------------------------------------------ */
 
 typedef struct hc__step {
     hc__nccl_node *node;
     enum { HC__CUTTING, HC__PACKING, HC__CALLING, HC__UNPACKING } stage;
-    hc__copies in, out; /* between tensors and scratch memory, scaled on the way in */
+    hc__copies in, out; /* between tensors and scratch memory */
     char *scratch;      /* on the device, used again by every step */
     int64_t bytes;
 } hc__step;
@@ -57,24 +56,5 @@ int hc__nccl_rows_open(hc__nccl_rows *, hc__nccl_node *, hc_data *host, int64_t 
 int hc__nccl_rows_start(hc__nccl_rows *, hc_batch *);
 int hc__nccl_rows_test(hc__nccl_rows *);
 void hc__nccl_rows_close(hc__nccl_rows *);
-
-/* ---- reducescatter: windows of all shares, packed and scaled; one tensor whose rows come out even, as it lies ---- */
-
-typedef struct hc__nccl_scatter {
-    hc__step step;
-    hc__shares shares;
-    int late;
-    uint8_t whole;               /* as it lies */
-    int64_t most;                /* bytes of a window's parts */
-    int64_t each, windows, next; /* bytes of a share in a window */
-    int64_t from, bytes;         /* the window */
-    const char *give;
-    char *take;
-} hc__nccl_scatter;
-
-void hc__nccl_scatter_open(hc__nccl_scatter *, hc__nccl_node *, int64_t chunk_bytes);
-int hc__nccl_scatter_start(hc__nccl_scatter *, hc_batch *);
-int hc__nccl_scatter_test(hc__nccl_scatter *);
-void hc__nccl_scatter_close(hc__nccl_scatter *);
 
 #endif

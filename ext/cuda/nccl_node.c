@@ -81,7 +81,8 @@ static int reserve(hc__nccl_node *n, enum hc__memory_kind kind, size_t member, i
 }
 
 static int reserve_all(hc__nccl_node *n) {
-    int64_t most = n->starts[n->batch->npieces] < n->chunk ? n->starts[n->batch->npieces] : n->chunk;
+    int64_t all = n->scatters ? n->chunk : n->starts[n->batch->npieces],
+            most = all < n->chunk ? all : n->chunk;
     int64_t rails = n->rails > 0 ? n->rails : 1, room = most + rails * HC__NCCL_PART;
     int status = reserve(n, HC__ON_DEVICE, offsetof(hc__nccl_slot, buffer), &n->buffer_bytes, room * n->size);
     if (status >= 0 && n->wire_dtype != n->dtype)
@@ -111,11 +112,13 @@ int hc__nccl_begin(hc__nccl_node *n, const hc_batch *batch) {
 static int nccl_open(hc_node *base, const hc_batch *batch, const hc_parts *parts, int rails,
                      int64_t chunk_elements, int64_t *nchunks) {
     hc__nccl_node *n = node_of(base);
-    if (parts || rails < 0 || rails > base->local_size || (rails > 0 && chunk_elements == 0))
+    if ((parts != NULL) != (batch->operation == HC_REDUCESCATTER) || rails < 0 || rails > base->local_size ||
+        (rails > 0 && chunk_elements == 0))
         return HC_INVALID;
     int status = hc__nccl_begin(n, batch);
     n->rails = rails;
     n->moves = batch->operation == HC_BROADCAST;
+    n->scatters = batch->operation == HC_REDUCESCATTER;
     n->wire = rails > 0 && !n->moves ? batch->wire_dtype : batch->dtype;
     n->size = (int64_t)hc_dtype_size(batch->dtype);
     n->wire_size = (int64_t)hc_dtype_size(n->wire);
@@ -130,7 +133,7 @@ static int nccl_open(hc_node *base, const hc_batch *batch, const hc_parts *parts
     if (n->op < 0 || n->wire_dtype < 0)
         return HC_UNSUPPORTED;
     if (status >= 0)
-        status = hc__nccl_layout(n);
+        status = n->scatters ? hc__nccl_lay_shares(n, chunk_elements) : hc__nccl_layout(n);
     if (status >= 0)
         status = reserve_all(n);
     *nchunks = n->nchunks;
@@ -207,12 +210,14 @@ static int call_gather(hc__nccl_node *n, const hc__nccl_slot *slot) {
 /* ---- reduce -------------------------------------------------------------------------------------------------------------- */
 
 static int begin_reduce(hc__nccl_node *n, hc__nccl_slot *slot) {
-    int status = hc__nccl_cut(n, n->nreduced, slot);
+    int status = n->scatters ? hc__nccl_cut_shares(n, n->nreduced, slot) : hc__nccl_cut(n, n->nreduced, slot);
     if (status == HC_OK && hc__nccl_gives(n) && !slot->in_place)
         status = hc__nccl_pack(n, slot);
     if (status)
         return hc__nccl_again(n, status);
-    hc__nccl_called(n, n->moves ? hc__nccl_call_broadcast(n, slot) : call_reduce(n, slot));
+    hc__nccl_called(n, n->moves      ? hc__nccl_call_broadcast(n, slot)
+                       : n->scatters ? hc__nccl_call_scatter(n, slot)
+                                     : call_reduce(n, slot));
     n->busy = HC__REDUCING;
     return HC_MOVED;
 }
@@ -288,6 +293,8 @@ static int nccl_shard(hc_node *base, int64_t chunk, void **data, int64_t *bounds
     *data = slot->host;
     bounds[0] = 0;
     bounds[1] = shard_elements(n, slot);
+    if (n->scatters)
+        hc__nccl_node_bounds(n, slot, bounds);
     status = hc__nccl_failed(n, status, "bringing a shard to the host");
     return status < 0 ? status : HC_DONE;
 }
@@ -297,12 +304,14 @@ static int nccl_publish(hc_node *base, int64_t chunk) {
     hc__nccl_slot *slot = slot_of(n, chunk);
     const hc_driver *d = &n->device->driver;
     char *to = hc__nccl_wire(n, slot) + base->local_rank * slot->part * n->wire_size;
-    size_t bytes = (size_t)(shard_elements(n, slot) * n->wire_size);
-    if (!hc__nccl_gathers(n))
+    int64_t count = n->scatters ? slot->part / n->groups : shard_elements(n, slot);
+    int64_t own = n->scatters ? n->comms->group_of[n->comms->rank] * count * n->wire_size : 0;
+    size_t bytes = (size_t)(count * n->wire_size);
+    if (!hc__nccl_returns(n))
         return HC_OK; /* all have it */
     int status = comes_from_afar(n) ? d->stream_wait_event(n->up, slot->reduced, 0) : 0;
     if (bytes && !status)
-        status = d->to_device(hc__address(to), slot->host, bytes, n->up);
+        status = d->to_device(hc__address(to + own), slot->host + own, bytes, n->up);
     if (!status)
         status = d->event_record(slot->returned, n->up);
     return hc__nccl_failed(n, status, "bringing a shard back to the device");
@@ -318,7 +327,8 @@ static int may_spread(const hc__nccl_node *n, int64_t chunk) {
 
 static int begin_spread(hc__nccl_node *n, const hc__nccl_slot *slot) {
     int gathers = hc__nccl_gathers(n);
-    int status = gathers && drives(n) ? n->device->driver.stream_wait_event(n->work, slot->returned, 0) : 0;
+    int waits = hc__nccl_returns(n) && drives(n);
+    int status = waits ? n->device->driver.stream_wait_event(n->work, slot->returned, 0) : 0;
     if (status)
         return hc__nccl_failed(n, status, "waiting for a shard");
     n->busy = gathers ? HC__SPREADING : HC__SPREAD;
@@ -387,8 +397,10 @@ static void nccl_free(hc_node *base) {
         over &= hc__stream_ends(n->device, streams[i]);
     for (int i = 0; i < HC__NCCL_DEPTH; i++)
         free_slot(n, &n->slots[i], over);
-    if (over)
+    if (over) {
         hc__device_give(n->device, n->neutral);
+        hc__device_give(n->device, n->spare);
+    }
     hc_gpu_event const events[] = {n->began, n->done, n->neutral_used};
     for (size_t i = 0; i < sizeof events / sizeof *events; i++)
         if (events[i])
@@ -397,6 +409,8 @@ static void nccl_free(hc_node *base) {
         if (streams[i])
             d->stream_free(streams[i]);
     free(n->starts);
+    free(n->shares.starts);
+    free(n->ranks);
     free(n);
 }
 
@@ -437,5 +451,6 @@ int hc__nccl_node_new(hc_device *device, hc__comms *comms, hc__nccl_node **out) 
     n->base = (hc_node){.ops = &nccl_ops, .local_rank = comms->group_rank, .local_size = comms->group_size};
     n->device = device;
     n->comms = comms;
-    return make_streams(n);
+    int status = hc__nccl_order_parts(n);
+    return status < 0 ? status : make_streams(n);
 }

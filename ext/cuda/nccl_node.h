@@ -13,13 +13,15 @@
  * spread(c) comes right before reduce(c + depth), and behind all others at the end.
  *
  * Where the net is driven by fewer ranks than the node has, ncclReduce and ncclBroadcast, one a rail in a group, do what
- * reduce-scatter and allgather do for all. A broadcast has the same stages (nccl_broadcast.c).
+ * reduce-scatter and allgather do for all. A broadcast and a reducescatter have the same stages (nccl_broadcast.c,
+ * nccl_scatter.c).
  */
 #ifndef HC_NCCL_NODE_H
 #define HC_NCCL_NODE_H
 
 #include "comms.h"
 #include "copies.h"
+#include "shares.h"
 
 #define HC__NCCL_DEPTH 4 /* the same on all ranks: the order of calls depends on it */
 #define HC__NCCL_PART 64 /* elements: shards begin at multiples of this */
@@ -34,6 +36,8 @@ typedef struct hc__nccl_slot {
     hc__copies in, out;         /* the tensors' ranges of the chunk */
     int64_t n, part;            /* elements; of a rail's shard, the same for all rails and nodes */
     char *in_place, *out_place; /* in a tensor, where that serves instead of the buffer; or NULL */
+    int64_t from;               /* reducescatter: bytes of a share before the window */
+    uint8_t complete;           /* this rank has all tensors of the chunk */
 } hc__nccl_slot;
 
 typedef struct hc__nccl_node {
@@ -55,7 +59,15 @@ typedef struct hc__nccl_node {
     int rails, op, dtype, wire_dtype; /* op and types: NCCL's; see size, wire_size for bytes */
     int wire;                         /* what the net carries: enum hc_dtype */
     int moves, root; /* a broadcast: any type, as bytes; the root's local rank, -1: in another node */
-    int64_t units;   /* of NCCL's type in an element: 1, or its bytes where it is only moved */
+    int scatters;    /* a reducescatter */
+    hc__shares shares;
+    int32_t *ranks,
+        groups; /* of NCCL: one a node, or one. ranks: of the set, in the order of their parts in the buffer */
+    int whole;  /* one tensor is reduced as it lies */
+    int64_t each; /* bytes of a share in a chunk */
+    char *spare;  /* on the device: what stands for a tensor that is not here */
+    int64_t spare_bytes;
+    int64_t units; /* of NCCL's type in an element: 1, or its bytes where it is only moved */
     int64_t size, wire_size, chunk, nchunks, nreduced, nspread;
     enum {
         HC__FREE,
@@ -112,10 +124,21 @@ static inline char *hc__nccl_wire(const hc__nccl_node *n, const hc__nccl_slot *s
 /* Whether this rank's tensors go into the chunk; whether NCCL gathers it in `spread`. */
 int hc__nccl_gives(const hc__nccl_node *);
 int hc__nccl_gathers(const hc__nccl_node *);
+/* Whether the net brings something back that this node has not. */
+int hc__nccl_returns(const hc__nccl_node *);
 void hc__nccl_find_root(hc__nccl_node *);
 /* Where the chunk lies, in the root's node, when it has been brought to all ranks there. */
 char *hc__nccl_lies(const hc__nccl_node *, const hc__nccl_slot *);
 int hc__nccl_call_broadcast(hc__nccl_node *, const hc__nccl_slot *); /* NCCL's answer */
+
+/* ---- nccl_scatter.c: where a reducescatter's are ------------------------------------------------------------- */
+
+int hc__nccl_order_parts(hc__nccl_node *); /* once */
+int hc__nccl_lay_shares(hc__nccl_node *, int64_t chunk_elements);
+int hc__nccl_cut_shares(hc__nccl_node *, int64_t chunk, hc__nccl_slot *);
+int hc__nccl_call_scatter(hc__nccl_node *, const hc__nccl_slot *); /* NCCL's answer */
+/* What each node gets of a rail's shard. */
+void hc__nccl_node_bounds(const hc__nccl_node *, const hc__nccl_slot *, int64_t *bounds);
 
 /* ---- nccl_chunks.c: what a chunk holds, and its way between tensors and buffer ------------------------- */
 

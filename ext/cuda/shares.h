@@ -12,7 +12,7 @@
 typedef struct hc__shares {
     const hc_batch *batch;
     int32_t size;    /* ranks */
-    int64_t *starts; /* npieces + 1: bytes of a share before each tensor, all at multiples of 16 */
+    int64_t *starts; /* npieces + 1: bytes of a share before each tensor, all at multiples of a unit */
     int32_t room;
 } hc__shares;
 
@@ -33,14 +33,14 @@ static inline char *hc__share_out(const hc__shares *s, int32_t i, int32_t r) {
     return fits ? piece->out : NULL;
 }
 
-static inline int hc__shares_lay(hc__shares *s, const hc_batch *batch, int32_t size) {
+static inline int hc__shares_lay(hc__shares *s, const hc_batch *batch, int32_t size, int64_t unit) {
     s->batch = batch;
     s->size = size;
     if (hc_starts_reserve(&s->starts, &s->room, batch->npieces) < 0)
         return HC_NO_MEMORY;
     s->starts[0] = 0;
     for (int32_t i = 0; i < batch->npieces; i++)
-        s->starts[i + 1] = s->starts[i] + hc__aligned(hc__share_bytes(s, i, 0));
+        s->starts[i + 1] = s->starts[i] + (hc__share_bytes(s, i, 0) + unit - 1) / unit * unit;
     return HC_OK;
 }
 

@@ -15,7 +15,7 @@
 int hc__scatter_begin(hc__staged *s) {
     hc__scatter *t = &s->scatter;
     const hc_batch *b = s->batch;
-    int status = hc__shares_lay(&t->shares, b, s->size);
+    int status = hc__shares_lay(&t->shares, b, s->size, HC_PACK_UNIT);
     for (int32_t i = 0; i < b->npieces && status >= 0; i++)
         status = hc__place_on_device(s->device, b, &b->pieces[i],
                                      hc_share(b->pieces[i].rows, s->size, s->rank), &s->late, s->text);

@@ -87,7 +87,8 @@ static int is_stuck(const hc__hierarchy *h) {
 
 /* Results that were on their way and that nobody will ask for; what the net may still write to is better lost. */
 static void drop_results(hc__hierarchy *h) {
-    for (int32_t i = 0; h->batch && !is_stuck(h) && i < h->batch->npieces; i++) {
+    int ours = h->batch && h->batch->memory == HC_MEMORY_HOST && !is_stuck(h);
+    for (int32_t i = 0; ours && i < h->batch->npieces; i++) {
         hc_piece *piece = &h->batch->pieces[i];
         if (!piece->out_owned)
             continue;

@@ -23,8 +23,13 @@ static int part_is_a_rank(const hc__hierarchy *h) {
     return h->place.size <= RANKS_MANY;
 }
 
+static int has_no_scatter(const hc__hierarchy *h) {
+    return !h->node->ops->scatter;
+}
+
 void hc__nodes_bounds(const hc__hierarchy *h, int64_t *bounds) {
-    for (int32_t node = 0; part_is_a_rank(h) && node <= h->place.nodes; node++)
+    int are_nodes = has_no_scatter(h) || !part_is_a_rank(h);
+    for (int32_t node = 0; !are_nodes && node <= h->place.nodes; node++)
         bounds[node] = bounds[h->place.first[node]];
 }
 
@@ -101,8 +106,7 @@ static int reserve_cuts(hc__pipeline *p, int32_t cuts) {
     return HC_OK;
 }
 
-static int start_between_nodes(hc__hierarchy *h) {
-    hc__pipeline *p = &h->pipeline;
+static int place_results(hc__hierarchy *h) {
     int status = HC_OK;
     for (int32_t i = 0; i < h->batch->npieces && status >= 0; i++) {
         hc_piece *piece = &h->batch->pieces[i];
@@ -110,6 +114,12 @@ static int start_between_nodes(hc__hierarchy *h) {
         int64_t rows = hc_share(piece->rows, h->place.size, h->place.rank);
         status = hc__place_result(h, piece, rows, NULL, &out);
     }
+    return status;
+}
+
+static int start_between_nodes(hc__hierarchy *h) {
+    hc__pipeline *p = &h->pipeline;
+    int status = place_results(h);
     if (status < 0)
         return status;
     p->cut = *h->batch;
@@ -121,6 +131,14 @@ static int start_between_nodes(hc__hierarchy *h) {
     p->cut.pieces = p->cut_pieces;
     hc_parts parts = cut_batch(h, &p->cut, h->streams);
     return hc__pipeline_start(h, &p->cut, &parts);
+}
+
+/* A node without scatter() cuts the batch itself: local rank j has the sums of what the j-th ranks of all nodes get, which
+ * are the parts of its rail. */
+static int start_rails(hc__hierarchy *h) {
+    hc_parts parts = {.n = h->place.nodes, .own = h->place.node, .own_end = h->place.node + 1};
+    int status = place_results(h);
+    return status < 0 ? status : hc__pipeline_start(h, h->batch, &parts);
 }
 
 /* ---- inside a node --------------------------------------------------------------------------------------- */
@@ -157,11 +175,13 @@ static int scatter_next(hc__hierarchy *h) {
 int hc__reducescatter_start(hc__hierarchy *h) {
     h->scatter.piece = 0;
     h->scatter.placed = 0;
+    if (has_no_scatter(h))
+        return start_rails(h);
     return h->place.nodes > 1 ? start_between_nodes(h) : HC_OK;
 }
 
 int hc__reducescatter_test(hc__hierarchy *h) {
-    if (h->place.nodes > 1)
+    if (h->place.nodes > 1 || has_no_scatter(h))
         return hc__pipeline_test(h);
     int moved = 0;
     while (h->scatter.piece < h->batch->npieces) {

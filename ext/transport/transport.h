@@ -177,7 +177,8 @@ struct hc_net_ops {
 int64_t hc_node_chunk_bytes(int32_t local_size);
 
 /* A reducescatter between nodes: part i of the batch are the elements [bounds[i], bounds[i + 1]), and a chunk holds
- * as many of each. Parts own to own_end - 1 are for this node. The bounds stay valid until close. */
+ * as many of each. Parts own to own_end - 1 are for this node. The bounds stay valid until close. A node without
+ * scatter() cuts the batch itself: its parts are the nodes, and bounds is NULL. */
 typedef struct hc_parts {
     int32_t n, own, own_end;
     const int64_t *bounds;
@@ -217,7 +218,7 @@ struct hc_node_ops {
     int (*exchange)(hc_node *, const hc_offer *, const hc_want *want, const int64_t *lengths);
     /* One int64 vector of n entries a rank to all local ranks: table[q * n + i]. n <= HC_TABLE_MAX. */
     int (*table)(hc_node *, const int64_t *own, int32_t n, int64_t *table);
-    /* A reducescatter inside one node: local rank q's share of the stream is [bounds[q], bounds[q + 1])
+    /* NULL, or a reducescatter inside one node: local rank q's share of the stream is [bounds[q], bounds[q + 1])
      * elements and goes to its tensors' out. */
     int (*scatter)(hc_node *, const hc_batch *, const int64_t *bounds);
     void (*free)(hc_node *);

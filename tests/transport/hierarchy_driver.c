@@ -173,11 +173,20 @@ static void choose_shape(test_case *c, shape *s, uint64_t *random) {
     }
 }
 
+/* TEST_NCCL_ONLY: the draw is repeated until it is a reduction that NCCL can. */
+static int is_wanted(const test_case *c) {
+#ifdef ON_DEVICE
+    if (getenv("TEST_NCCL_ONLY") && hc_device_way(c->operation, c->reduction, c->dtype) != HC_WAY_NCCL)
+        return 0;
+#endif
+    return hc_reduction_defined(c->reduction, c->dtype) && c->dtype < HC_COMPLEX64;
+}
+
 static void choose_types(test_case *c, uint64_t *random) {
     do {
         c->dtype = (int)below(random, HC_DTYPE_COUNT);
         c->reduction = (int)below(random, HC_REDUCTION_COUNT);
-    } while (!hc_reduction_defined(c->reduction, c->dtype) || c->dtype >= HC_COMPLEX64);
+    } while (!is_wanted(c));
     c->wire = c->dtype;
     if ((c->dtype == HC_FLOAT32 || c->dtype == HC_FLOAT64) && below(random, 2))
         c->wire = HC_FLOAT16 + (int)below(random, 2);
@@ -190,7 +199,7 @@ static void choose_case(test_case *c, uint64_t *random) {
     memset(c, 0, sizeof *c);
     c->operation = only >= 0 ? only : operations[below(random, 5)];
     choose_types(c, random);
-    c->deterministic = (int)below(random, 2);
+    c->deterministic = (int)below(random, 2) && !getenv("TEST_NCCL_ONLY");
     c->root = c->operation == HC_BROADCAST ? (int32_t)below(random, size) : -1;
     c->joined = below(random, 6) ? -1 : (int32_t)below(random, size);
     if (c->joined == c->root)
