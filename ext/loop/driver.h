@@ -83,10 +83,9 @@ struct hc_loop {
     hc__lane lanes[HC_MAX_SETS];
     uint32_t nlanes, nrunning; /* nlanes: one more than the highest number used */
     uint64_t wake_at;
-    uint8_t *unsent;    /* per World rank: 1 while a message of the engine's to it has not left */
-    hc_handle *letters; /* sends and receives in flight, newest first */
-    hc_letter *
-        unposted; /* sends whose arrays are on their way from a device, and what must stay behind them; oldest first */
+    uint8_t *unsent;     /* per World rank: 1 while a message of the engine's to it has not left */
+    hc_handle *letters;  /* sends and receives in flight, newest first */
+    hc_letter *unposted; /* sends whose arrays come from a device, and what stays behind them; oldest first */
     hc_handle
         *requests; /* what the engine holds, likewise: if it runs out of memory, the loop knows what to end */
     hc_event failure; /* the next event, if failing */
