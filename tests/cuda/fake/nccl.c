@@ -259,7 +259,7 @@ static int submit(call l, hc_gpu_stream stream) {
     comm *c = l.comm;
     l.number = ++c->calls;
     int at_once = comm_planted(c, "call", l.number), later = comm_planted(c, "async", l.number);
-    int in_failing_group = group_head && c->failing; /* its status shows later */
+    int in_failing_group = depth > 0 && c->failing; /* its status shows later */
     if (c->status != HC_NCCL_SUCCESS && !in_failing_group)
         return HC_NCCL_INVALID_USAGE;
     if (at_once > 0)
