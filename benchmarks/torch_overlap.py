@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """How much of the communication of a training step hides behind its backward pass?
 
-A network of LAYERS dense layers, or of MANY small ones, forward, backward and all gradients reduced: by DistributedOptimizer (hpccoll,
-Horovod) or DistributedDataParallel (Gloo). Hidden is what computing and communicating together take less than one after
-the other, as a share of the communication. Dense layers compute on this rank's core; the layers of a device only wait,
-as the host does while an accelerator computes: then the communication has the core for itself.
+A network of LAYERS dense layers, or of MANY small ones, forward, backward and all gradients reduced: by
+DistributedOptimizer (hpccoll, Horovod) or DistributedDataParallel (Gloo). Hidden is what computing and communicating
+together take less than one after the other, as a share of the communication. Dense layers compute on this rank's core;
+the layers of a device only wait, as the host does while an accelerator computes: then the communication has the core
+for itself.
 """
 
 import argparse

@@ -67,6 +67,7 @@ class Handle:
     def __await__(self) -> Generator[Any, None, Any]: ...
 
 def wait_all(handles: Sequence[Handle]) -> None: ...
+
 @final
 class Segment:
     @staticmethod

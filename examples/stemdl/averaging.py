@@ -11,9 +11,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 import hpccoll.torch as hvd
 
-GROUPS = 2
-"""Requests that carry the gradients. These are many and small: one each cost 4 ms of a step of 47."""
-
 
 class Averaging:
     """A model and its optimizer; here of one process, whose gradients are the mean already.
@@ -51,7 +48,6 @@ class Optimizer(Averaging):
             named_parameters=model.named_parameters(),
             compression=hvd.Compression.fp16 if halves else hvd.Compression.none,
             backward_passes_per_step=passes,
-            num_groups=GROUPS,
         )
 
     def finish(self) -> None:
