@@ -12,7 +12,7 @@ from importlib import metadata
 from typing import Any
 
 from hpccoll import _core, config, cuda, detect, errors
-from hpccoll.checks import at_start, gpus
+from hpccoll.checks import at_start, gpus, proofs
 from hpccoll.checks.finding import ERROR, Card, Facts, Job, grouped
 from hpccoll.observe.timeline import Timeline, for_rank
 
@@ -85,6 +85,8 @@ class _Card:
     """For the checks at the start; empty where there are none."""
     host: str
     uses_gpu: bool
+    tried: tuple[list[proofs.Proof], str] = ([], "")
+    """Whether MPI may have the memory of GPUs: rank 0's, which reads for all."""
 
 
 def make(meeting: Any, settings: config.Config) -> tuple[Base, _core.Set]:
@@ -96,7 +98,10 @@ def make(meeting: Any, settings: config.Config) -> tuple[Base, _core.Set]:
     _say_what_is_wrong(meeting, cards)
     nccl_files = [str(file) for file in cuda.packages()]
     gpu = _look_at_gpus(meeting, cards, nccl_files)
-    net = _agreed(meeting, lambda: meeting.net(machines)) if max(node_of) > 0 else None
+    flat = settings.device_mode == "mpi" and meeting.size > 1
+    if flat and not meeting.threads and not meeting.library():
+        raise errors.StartError("the World was not made: HPCCOLL_DEVICE_MODE=mpi, and there is no MPI")
+    net = _agreed(meeting, lambda: meeting.net(machines)) if max(node_of) > 0 or flat else None
     background = [net is None or card.level == "MULTIPLE" for card in cards]
     home = _home(meeting, node_of, nonce)
     _core.select_kernels(settings.simd)
@@ -114,6 +119,7 @@ def make(meeting: Any, settings: config.Config) -> tuple[Base, _core.Set]:
         device_number=gpu.get("number", -1) if gpu.get("named") else -1,
         nccl_files=nccl_files,
         shares_device=gpus.sharing(config.environment()),
+        gpu_aware=_gpu_aware(meeting, cards),
     )
     base = Base(meeting, settings, loop, nonce, (1 << 127) - 2, cards[meeting.rank].level)
     try:
@@ -137,7 +143,7 @@ def _exchange_cards(meeting: Any, settings: config.Config) -> list[_Card]:
     seen = at_start.collect() if settings.check and not meeting.threads else {}
     mine = _Card(
         settings, meeting.machine(), meeting.thread_level(), secrets.token_hex(8), seen, platform.node(),
-        gpus.wanted(settings),
+        gpus.wanted(settings), _read_proofs(meeting, settings),
     )  # fmt: skip
     cards: list[_Card] = meeting.allgather(mine)
     if differing := config.differences([card.settings for card in cards]):
@@ -174,6 +180,25 @@ def _look_at_gpus(meeting: Any, cards: list[_Card], nccl_files: list[str]) -> Fa
         for finding in found:
             print(f"hpccoll: check: {finding.line()}", file=sys.stderr, flush=True)
     return facts
+
+
+def _read_proofs(meeting: Any, settings: config.Config) -> tuple[list[proofs.Proof], str]:
+    if meeting.rank != 0 or settings.gpu_aware_mpi != "auto" or settings.device == "none":
+        return [], ""
+    return proofs.read(proofs.files(settings.gpu_aware_record, config.environment()))
+
+
+def _gpu_aware(meeting: Any, cards: list[_Card]) -> tuple[str, list[str], str]:
+    """HPCCOLL_GPU_AWARE_MPI, the devices for which it is proved, and why there are none."""
+    library = proofs.library(meeting.library())
+    if not library:
+        return "no", [], ""
+    env = config.environment()
+    launched = detect.place(env)
+    here = proofs.place(library, launched.launcher if launched else "", env)
+    nodes = len({card.machine for card in cards})
+    found = proofs.verdict(*cards[0].tried, here, nodes)
+    return cards[meeting.rank].settings.gpu_aware_mpi, found.devices, found.why
 
 
 def _agreed(meeting: Any, action: Callable[[], Any]) -> Any:

@@ -138,8 +138,21 @@ class Config:
         check=_check_device,
     )  # fmt: skip
     device_mode: str = _knob(
-        "auto", "how arrays in device memory are moved: staged (through host memory), nccl (in the node), nccl_flat",
-        choices=("auto", "staged", "nccl", "nccl_flat"), agreed=True,
+        "auto", "how arrays in device memory are moved: staged (through host memory), nccl (in the node, MPI between "
+        "nodes), nccl_flat (NCCL between all ranks), mpi (MPI between all ranks)",
+        choices=("auto", "staged", "nccl", "nccl_flat", "mpi"), agreed=True,
+    )  # fmt: skip
+    device_small: int = _knob(
+        64 << 10, "in device mode auto, on several nodes: allreduces and broadcasts up to this are staged; 0: none",
+        unit="bytes", high=1 << 40, agreed=True,
+    )  # fmt: skip
+    gpu_aware_mpi: str = _knob(
+        "auto", "whether MPI is given the memory of GPUs: yes, no, auto (where `hpccoll doctor --gpu-aware` proved it)",
+        choices=("auto", "yes", "no"), agreed=True,
+    )  # fmt: skip
+    gpu_aware_record: str = _knob(
+        "", "file of what `hpccoll doctor --gpu-aware` found; empty: ~/.config/hpccoll/gpu_aware_mpi.json, and "
+        "etc/hpccoll/gpu_aware_mpi.json where this Python is installed",
     )  # fmt: skip
     cuda_library: str = _knob(
         "", "file of the CUDA driver (libcuda.so.1); empty: the one in the process, or the system's"

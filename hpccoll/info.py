@@ -6,6 +6,7 @@ prints, and that is what it is for.
 """
 
 import argparse
+import dataclasses
 import importlib.util
 import json
 import platform
@@ -17,7 +18,8 @@ from importlib import metadata
 from types import ModuleType
 from typing import Any
 
-from hpccoll import _core, config, cuda, errors
+from hpccoll import _core, config, cuda, detect, errors
+from hpccoll.checks import proofs
 from hpccoll.launch import installed
 from hpccoll.launch.job import LaunchError
 
@@ -58,6 +60,7 @@ def collect() -> Facts:
         "launcher": launcher(),
         "device memory": device_memory(found["CUDA driver"], found.get("NCCL", {})),
         **found,
+        "GPU-aware MPI": gpu_aware_mpi(),
         "node": node(),
     }
 
@@ -154,6 +157,28 @@ def mpi() -> Facts:
         remedy = "where MPI starts only inside a job, ask there: hpccoll run -np 1 hpccoll info"
         return {"mpi4py's library": library, **missing(why, remedy)}
     return {"mpi4py's library": library, "thread level": f"{level}: {PROGRESS[level]}"}
+
+
+def gpu_aware_mpi() -> Facts:
+    """What `hpccoll doctor --gpu-aware` found: each verdict, and why it is not for a job started like this process."""
+    env = config.environment()
+    paths = proofs.files(config.read().gpu_aware_record, env)
+    found, wrong = proofs.read(paths)
+    facts: Facts = {"wrong": wrong} if wrong else {}
+    if not found:
+        return facts | missing(
+            "nobody has tried", f"{proofs.REMEDY} (looked for {' and '.join(map(str, paths))})"
+        )
+    library, place = mpi4py_library(), detect.place(env)
+    name = "" if isinstance(library, str) else proofs.library(library.Get_library_version())
+    here = proofs.place(name, place.launcher if place else "", env)
+    for number, proof in enumerate(found, 1):
+        launched = here if place else dataclasses.replace(here, launcher=proof.place.launcher)
+        misfit = proofs.misfit(proof, launched, 1)
+        facts[f"verdict {number}"] = (
+            proof.line() + (f"; it is for {misfit}" if misfit else "") + f" ({proof.file})"
+        )
+    return facts
 
 
 def launcher() -> Facts:

@@ -59,6 +59,9 @@ class _ThreadMeeting:
     def thread_level(self) -> str:
         return self.level
 
+    def library(self) -> str:
+        return ""
+
     def describe_net(self) -> str:
         return "threads"
 

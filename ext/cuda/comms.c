@@ -10,8 +10,9 @@
 #include <time.h>
 
 enum { FACTS, IDS, INIT, READY };
-enum { VERSION, PLACE, NFACTS }; /* what a rank tells: NCCL's version or -1, the GPU's address on its bus */
-#define CLOSE_TRIES 3000         /* milliseconds */
+/* What a rank tells: NCCL's version or -1, the GPU's address on its bus, whether MPI may have its memory. */
+enum { VERSION, PLACE, GPU_AWARE, NFACTS };
+#define CLOSE_TRIES 3000 /* milliseconds */
 
 uint64_t hc__comms_now(void) {
     struct timespec t;
@@ -25,7 +26,8 @@ uint64_t hc__comms_now(void) {
 static int name(const hc__comms *c, char *text, size_t room) {
     char version[32];
     hc_nccl_version_text(c->nccl.version, version, sizeof version);
-    return snprintf(text, room, "NCCL %s on rank %d (device %d, %s)", version, c->rank, c->device->number,
+    return snprintf(text, room, "%s%s%srank %d (device %d, %s)", c->alone ? "" : "NCCL ",
+                    c->alone ? "" : version, c->alone ? "" : " on ", c->rank, c->device->number,
                     c->device->pci);
 }
 
@@ -85,7 +87,7 @@ static int gather(hc__comms *c, const void *own, void *all, int64_t bytes) {
 }
 
 void hc__comms_begin(hc__comms *c, hc_vendor vendor, const char *named, const char *const *files) {
-    int status = hc_nccl_open(&c->nccl, vendor, named, files);
+    int status = c->alone ? HC_OK : hc_nccl_open(&c->nccl, vendor, named, files);
     c->facts = calloc(((size_t)c->size + 1) * NFACTS, sizeof *c->facts);
     c->ids = calloc((size_t)c->size + 1, sizeof *c->ids);
     c->stage = FACTS;
@@ -99,6 +101,7 @@ void hc__comms_begin(hc__comms *c, hc_vendor vendor, const char *named, const ch
     int64_t *own = c->facts + (size_t)c->size * NFACTS;
     own[VERSION] = status < 0 ? -1 : c->nccl.version;
     own[PLACE] = place_number(c->device->pci);
+    own[GPU_AWARE] = c->gpu_aware;
 }
 
 static int64_t fact(const hc__comms *c, int32_t rank, int which) {
@@ -140,7 +143,17 @@ static int judge_place(hc__comms *c, int32_t r) {
     return 1;
 }
 
+static void judge_gpu_aware(hc__comms *c) {
+    c->against = -1;
+    for (int32_t r = c->size; r-- > 0;)
+        c->against = fact(c, r, GPU_AWARE) ? c->against : r;
+}
+
 static int begin_ids(hc__comms *c) {
+    judge_gpu_aware(c);
+    c->stage = READY;
+    if (c->alone)
+        return HC_DONE;
     for (int32_t r = 0; r < c->size; r++)
         if (!judge_version(c, r) || !judge_place(c, r))
             return forbid(c);
@@ -177,6 +190,8 @@ int hc__comms_wait(hc__comms *c, const char *what) {
 }
 
 int hc__comms_settle(hc__comms *c, const char *call, int status) {
+    if (c->alone)
+        status = HC_NCCL_SUCCESS;
     if (status == HC_NCCL_IN_PROGRESS) {
         int asked = c->nccl.get_async_error(c->comm, &status);
         status = asked ? asked : status;

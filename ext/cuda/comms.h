@@ -2,7 +2,8 @@
  *
  * comms.h - a communicator of NCCL for some ranks of a set, from what all ranks say about themselves to its end.
  *
- *     facts   each rank tells its version of NCCL and its GPU to all others, through the host's data plane
+ *     facts   each rank tells its version of NCCL, its GPU, and whether MPI may have that one's memory, to all others
+ *             through the host's data plane
  *     ids     the first rank of each group makes an id and tells it
  *     init    NCCL connects the ranks, while it is asked how far it is
  *
@@ -23,10 +24,13 @@ typedef struct hc__comms {
     const int32_t *node_of;
     const int32_t *group_of; /* ranks of one group get a communicator together */
     uint8_t shares;          /* ranks may be on one GPU: a test's business */
-    uint64_t patience;       /* ns without progress until it is given up; 0: never */
+    uint8_t alone; /* all groups have one rank: facts are told, NCCL is not opened, and there is no comm */
+    uint8_t gpu_aware; /* what this rank says */
+    uint64_t patience; /* ns without progress until it is given up; 0: never */
 
+    int32_t against; /* the first rank that says MPI may not have its GPU's memory; -1: none does */
     hc_nccl nccl;
-    hc_nccl_comm comm;
+    hc_nccl_comm comm; /* NULL: alone */
     int32_t group_rank, group_size;
     int stage;
     uint8_t forbidden; /* the facts do not allow NCCL: text says why, the same on all ranks */

@@ -27,9 +27,10 @@ typedef struct device {
     hc_device base;
     struct device *next;
     int users;
-    pthread_mutex_t lock; /* of blocks and packer */
+    pthread_mutex_t lock; /* of blocks and kernels */
     block *blocks;
     hc_packer packer;
+    hc_summer summer; /* not open before the first sum */
 } device;
 
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
@@ -303,7 +304,7 @@ int hc__stream_ends(const hc_device *d, hc_gpu_stream stream) {
     return !stream;
 }
 
-/* ---- the packer ---------------------------------------------------------------------------------------------- */
+/* ---- kernels ------------------------------------------------------------------------------------------------- */
 
 int hc__device_pack(hc_device *base, const hc_pack_order *order, hc_gpu_stream stream, char *text,
                     size_t room) {
@@ -316,6 +317,21 @@ int hc__device_pack(hc_device *base, const hc_pack_order *order, hc_gpu_stream s
     return status;
 }
 
+int hc__device_sum(hc_device *base, const hc_sum_order *order, hc_gpu_stream stream, char *text,
+                   size_t room) {
+    device *d = device_of(base);
+    pthread_mutex_lock(&d->lock);
+    int opens = !d->summer.module, status = opens ? hc_summer_open(&d->summer, &base->driver) : HC_OK;
+    if (status == HC_OK)
+        status = hc_sum_launch(&d->summer, order, stream);
+    if (status < 0)
+        snprintf(text, room, "device %d (%s): %s", base->number, base->pci, d->summer.text);
+    if (status < 0 && opens)
+        hc_summer_close(&d->summer);
+    pthread_mutex_unlock(&d->lock);
+    return status;
+}
+
 /* ---- closing ------------------------------------------------------------------------------------------------- */
 
 static void destroy(device *d) {
@@ -324,6 +340,8 @@ static void destroy(device *d) {
     while (d->blocks)
         free_block(d, &d->blocks);
     hc_packer_close(&d->packer);
+    if (d->summer.module)
+        hc_summer_close(&d->summer);
     hc_device_leave(&d->base, before);
     int handle = 0;
     if (driver->device_get(&handle, d->base.number) == 0)

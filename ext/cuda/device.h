@@ -15,6 +15,7 @@
 
 #include "../transport/transport.h"
 #include "driver.h"
+#include "gpu_aware.h"
 
 /* ---- the device: one a process and number, shared by all who open it -------------------------------- */
 
@@ -62,7 +63,8 @@ enum hc_device_way hc_device_way(int operation, int reduction, int dtype);
     X(AUTO, "auto")           /* for each batch what suits it, by what all ranks know */                \
     X(STAGED, "staged")       /* through the host: every operation, every type, no NCCL */              \
     X(NCCL, "nccl")           /* NCCL in the node, the net between nodes; staged where NCCL lacks it */ \
-    X(NCCL_FLAT, "nccl_flat") /* NCCL over all ranks; staged where NCCL lacks it */
+    X(NCCL_FLAT, "nccl_flat") /* NCCL over all ranks; staged where NCCL lacks it */                     \
+    X(MPI, "mpi")             /* the net over all ranks, no NCCL; staged where no kernel adds it up */
 enum hc_device_mode {
 #define X(name, text) HC_DEVICE_##name,
     HC_DEVICE_MODES(X)
@@ -91,6 +93,9 @@ typedef struct hc_device_data_config {
     const char *cuda_library, *nccl_library; /* the knobs' values or NULL; copied */
     const char *const *nccl_files;           /* where Python's packages may have it, ends with NULL; copied */
     int mode;                                /* enum hc_device_mode; the same on all ranks */
+    hc_gpu_aware gpu_aware;                  /* copied */
+    int64_t
+        small; /* bytes: in mode AUTO, on several nodes, batches up to this are staged; the same on all ranks */
     uint8_t
         shares_device; /* two ranks may be on one GPU: for tests, with the settings that NCCL then needs */
     uint64_t patience; /* ns until what does not come is given up: communicators, collectives; 0: never */
@@ -101,5 +106,7 @@ typedef struct hc_device_data_config {
 int hc_device_data_new(const hc_device_data_config *, hc_data *host, hc_net *net, hc_data **);
 /* What batches on the device run on here, and why, as one line for the log; "" before the first. [driver] */
 const char *hc_device_data_facts(const hc_data *);
+/* How many of them went each way: HC_WAY_STAGED, HC_WAY_NCCL (or what stands for it). [driver] */
+uint64_t hc_device_data_count(const hc_data *, enum hc_device_way);
 
 #endif

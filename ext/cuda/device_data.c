@@ -4,12 +4,12 @@
  *
  *     host      batches on the host          the host's data plane, as it is
  *     staged    anything on the device       through the host's data plane (staged.c)
- *     fast      allreduce, broadcast,        a hierarchy of its own, whose node is NCCL (nccl_node.c)
+ *     fast      allreduce, broadcast,        a hierarchy of its own, whose node is NCCL (nccl_node.c), or one rank
  *               reducescatter
  *     rows      allgather, alltoall          NCCL, where all ranks are in one communicator (nccl_rows.c)
  *
- * The choice is made of what all ranks know: the mode, the placement, the batch's signature, and the facts that the ranks
- * told each other before the first batch that NCCL could run.
+ * The choice is made of what all ranks know: the mode, the placement, the batch's signature and size, and the facts that the
+ * ranks told each other before the first batch that NCCL could run.
  */
 #include "nccl_direct.h"
 #include "parcels.h"
@@ -20,26 +20,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SHARD_BYTES \
-    ((int64_t)2 << 20) /* of a rail in a chunk: seldom enough to launch, soon enough to overlap. Estimate */
+/* Of a rail in a chunk: seldom enough to launch, soon enough to overlap. Estimate. */
+#define SHARD_BYTES ((int64_t)2 << 20)
 #define CHUNK_MOST ((int64_t)64 << 20)
-
-static const char *const mode_names[HC_DEVICE_MODE_COUNT] = {
-#define X(name, text) [HC_DEVICE_##name] = text,
-    HC_DEVICE_MODES(X)
-#undef X
-};
-
-const char *hc_device_mode_name(int mode) {
-    return mode_names[mode];
-}
-
-int hc_device_mode_named(const char *name) {
-    for (int i = 0; i < HC_DEVICE_MODE_COUNT; i++)
-        if (strcmp(name, mode_names[i]) == 0)
-            return i;
-    return -1;
-}
 
 enum way { HOST, STAGED, OPENING, TURN, FAST, ROWS };
 
@@ -47,51 +30,71 @@ typedef struct plane {
     hc_data base;
     hc_device_data_config config;
     hc_net *net;
-    hc_data *host;     /* owned */
-    hc_device *device; /* NULL before the first batch on it */
-    uint8_t borrowed;  /* the World's */
-    enum way way;      /* of the batch that runs */
-    hc_batch *batch;   /* OPENING, TURN: waits */
+    hc_data *host;      /* owned */
+    hc_device *device;  /* NULL before the first batch on it */
+    uint8_t borrowed;   /* the World's */
+    enum way way;       /* of the batch that runs */
+    hc_batch *batch;    /* OPENING, TURN: waits */
+    uint64_t counts[2]; /* staged, others */
     hc__turn turn;
     hc__parcels parcels;
     hc__staged staged;
     hc__comms comms;
     uint8_t opened; /* comms: begun */
+    hc__sums sums;  /* where MPI is given the device's memory */
     hc__nccl_node *node;
     hc_data *fast;
     hc__nccl_rows rows;
-    int32_t *members, *node_of, *group_of, smallest, largest, nodes;
-    char facts[640], why[HC_DEVICE_WHY];
+    int32_t *group_of; /* of each rank: who is joined by one communicator */
+    int32_t smallest, largest, nodes,
+        groups;          /* ranks of the smallest and the largest node; how many of each */
+    char mpi_words[512]; /* whether MPI gets the device's memory, and why */
+    char facts[1024], why[HC_DEVICE_WHY];
 } plane;
 
 /* ---- which way ----------------------------------------------------------------------------------------------------- */
 
-enum hc_device_way hc_device_way(int operation, int reduction, int dtype) {
-    int reduces = operation == HC_ALLREDUCE || operation == HC_REDUCESCATTER;
-    if (operation > HC_ALLTOALL || (reduces && !hc_reduction_defined(reduction, dtype)))
-        return HC_WAY_UNDEFINED;
-    return !reduces || hc__nccl_op(reduction, dtype) >= 0 ? HC_WAY_NCCL : HC_WAY_STAGED;
-}
-
 /* One communicator joins all ranks. */
 static int is_flat(const plane *p) {
-    return p->config.mode == HC_DEVICE_NCCL_FLAT || p->nodes == 1;
+    return p->groups == 1 && p->config.mode != HC_DEVICE_MPI;
+}
+
+/* Nodes of one rank leave NCCL nothing to do; it is worth it where MPI takes the device's memory, or was asked for. */
+static int is_idle(const plane *p) {
+    int asked = p->config.mode == HC_DEVICE_NCCL_FLAT || p->config.mode == HC_DEVICE_MPI;
+    return !asked && p->largest == 1 && p->nodes > 1;
 }
 
 /* What the hierarchy runs over a node of NCCL, with a net or without; a reducescatter where each rank has a rail. */
 static int has_stages(const plane *p, const hc_batch *b) {
     int32_t rails = p->config.place.rails;
-    int all_drive = p->smallest == p->largest && (rails == 0 || rails >= p->largest);
+    int all_drive = p->smallest == p->largest && (rails == 0 || rails >= p->largest) &&
+                    p->config.mode != HC_DEVICE_MPI && !is_idle(p);
     return b->operation == HC_ALLREDUCE || b->operation == HC_BROADCAST ||
            (b->operation == HC_REDUCESCATTER && (is_flat(p) || all_drive));
 }
 
-/* NCCL adds in an order of its own; where all nodes have one rank there is nothing for it to do. */
+/* A batch whose latency counts: its way by the host has no launches of NCCL, and one copy in each direction. */
+static int has_small(const plane *p) {
+    return p->config.mode == HC_DEVICE_AUTO && p->nodes > 1 && p->config.small > 0;
+}
+
+static int is_small(const plane *p, const hc_batch *b) {
+    int64_t count = 0;
+    for (int32_t i = 0; i < b->npieces; i++)
+        count += b->pieces[i].count;
+    return has_small(p) && count * (int64_t)hc_dtype_size(b->dtype) <= p->config.small;
+}
+
+/* NCCL adds in an order of its own. */
 static int suits_nccl(const plane *p, const hc_batch *b) {
     int reduces = b->operation == HC_ALLREDUCE || b->operation == HC_REDUCESCATTER;
-    if (p->config.mode == HC_DEVICE_STAGED || (reduces && b->deterministic) || p->comms.forbidden)
+    if (p->config.mode == HC_DEVICE_STAGED || (reduces && b->deterministic) || p->comms.forbidden ||
+        is_small(p, b))
         return 0;
-    if (!is_flat(p) && (p->largest == 1 || !has_stages(p, b)))
+    if (!is_flat(p) && !has_stages(p, b))
+        return 0;
+    if (is_idle(p) && (p->config.gpu_aware.mode == HC_GPU_AWARE_NO || (p->opened && p->comms.against >= 0)))
         return 0;
     return hc_device_way(b->operation, b->reduction, b->dtype) == HC_WAY_NCCL;
 }
@@ -117,17 +120,53 @@ static int open_staged(plane *p) {
     return hc__staged_open(&p->staged);
 }
 
+/* Whether this rank says that MPI may have its device's memory. */
+static int may_mpi(plane *p) {
+    if (p->groups > HC_SUM_MOST) {
+        snprintf(p->mpi_words, sizeof p->mpi_words, "no kernel adds up so many nodes: %d", p->groups);
+        return 0;
+    }
+    return hc__gpu_aware(&p->config.gpu_aware, p->device, p->mpi_words, sizeof p->mpi_words);
+}
+
 static void open_comms(plane *p) {
     p->comms = (hc__comms){.device = p->device,
                            .host = p->host,
                            .rank = p->config.place.set_rank,
                            .size = p->config.place.set_size,
-                           .node_of = p->node_of,
+                           .node_of = p->config.place.node_of,
                            .group_of = p->group_of,
                            .shares = p->config.shares_device,
+                           .alone = p->config.mode == HC_DEVICE_MPI || is_idle(p),
+                           .gpu_aware = (uint8_t)may_mpi(p),
+                           .against = -1,
                            .patience = p->config.patience};
     p->opened = 1;
+    if (p->comms.alone)
+        p->turn.turns = NULL; /* what NCCL needs */
     hc__comms_begin(&p->comms, p->config.vendor, p->config.nccl_library, p->config.nccl_files);
+}
+
+/* Another rank's "no" holds for all; it knows why. */
+static void adopt_words(plane *p) {
+    if (p->comms.against >= 0 && p->comms.gpu_aware)
+        snprintf(p->mpi_words, sizeof p->mpi_words,
+                 "rank %d says that MPI cannot have its GPU's: `hpccoll info` there", p->comms.against);
+}
+
+static void say_fast(plane *p) {
+    char version[32], over[80], mpi[640] = "";
+    hc_nccl_version_text(p->comms.nccl.version, version, sizeof version);
+    if (p->comms.alone)
+        snprintf(over, sizeof over, "MPI over %d ranks", p->groups);
+    else
+        snprintf(over, sizeof over, "NCCL %s over %d ranks%s", version, p->comms.group_size,
+                 p->groups > 1 ? " of this node" : "");
+    if (p->groups > 1)
+        snprintf(mpi, sizeof mpi, ", messages%s %s memory (%s)", p->comms.alone ? "" : " between nodes",
+                 p->comms.against < 0 ? "from device" : "through pinned", p->mpi_words);
+    snprintf(p->facts, sizeof p->facts, "device %d (%s): %s%s; what that lacks%s is staged through the host",
+             p->device->number, p->device->pci, over, mpi, has_small(p) ? ", or is small," : "");
 }
 
 /* A hierarchy whose nodes are the groups that NCCL joins. */
@@ -137,21 +176,21 @@ static int open_fast(plane *p) {
     place.node_of = p->group_of;
     place.rails = place.rails > 0 ? place.rails : all;
     place.chunk_most = CHUNK_MOST;
-    int flat = is_flat(p);
-    if (place.chunk_bytes == 0 && !flat)
-        place.chunk_bytes = SHARD_BYTES * (place.rails < p->largest ? place.rails : p->largest);
+    int32_t most = p->comms.alone ? 1 : p->largest;
+    if (place.chunk_bytes == 0 && p->groups > 1)
+        place.chunk_bytes = SHARD_BYTES * (place.rails < most ? place.rails : most);
     int status = hc__nccl_node_new(p->device, &p->comms, &p->node);
-    if (status < 0)
-        return status;
-    status = hc_hierarchy_new(&place, &p->node->base, flat ? NULL : p->net, &hc_host_memory, &p->fast);
-    if (status >= 0 && flat)
+    if (status >= 0 && p->groups > 1 && p->comms.against < 0) {
+        status = hc__sums_open(&p->sums, p->device, p->net);
+        p->node->sums = &p->sums;
+        place.sums = &p->sums.base;
+    }
+    if (status >= 0)
+        status = hc_hierarchy_new(&place, &p->node->base, p->groups > 1 ? p->net : NULL, &hc_host_memory,
+                                  &p->fast);
+    if (status >= 0 && is_flat(p))
         status = hc__nccl_rows_open(&p->rows, p->node, p->host, place.chunk_bytes);
-    char version[32];
-    hc_nccl_version_text(p->comms.nccl.version, version, sizeof version);
-    snprintf(p->facts, sizeof p->facts,
-             "device %d (%s): NCCL %s over %d ranks%s; what it lacks is staged through the host",
-             p->device->number, p->device->pci, version, p->comms.group_size,
-             flat ? "" : " of this node, messages through pinned memory between nodes");
+    say_fast(p);
     return status;
 }
 
@@ -161,7 +200,7 @@ static int open_fast(plane *p) {
 static int say(plane *p, int status) {
     if (status >= 0 || status == HC_RESULT_SIZE)
         return status;
-    const char *const texts[] = {p->node ? p->node->text : "", p->comms.text, p->staged.text,
+    const char *const texts[] = {p->node ? p->node->text : "", p->sums.text, p->comms.text, p->staged.text,
                                  p->parcels.text};
     p->base.text = p->host->text;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
@@ -217,9 +256,11 @@ static int begin(plane *p, hc_batch *batch) {
             open_comms(p);
         p->batch = batch;
         p->way = OPENING;
+        p->counts[1] += p->fast != NULL;
         return p->fast ? begin_nccl(p, batch) : HC_OK;
     }
     p->way = STAGED;
+    p->counts[0]++;
     int status = p->staged.device ? HC_OK : open_staged(p);
     return status < 0 ? status : hc__staged_start(&p->staged, batch);
 }
@@ -229,12 +270,17 @@ static int go_on_opening(plane *p) {
     int status = hc__comms_test(&p->comms);
     if (status != HC_DONE)
         return status;
+    adopt_words(p);
     if (p->comms.forbidden) {
         snprintf(p->facts, sizeof p->facts, "device %d (%s): staged through the host: %s", p->device->number,
                  p->device->pci, p->comms.text);
         if (p->config.mode != HC_DEVICE_AUTO)
             return HC_TRANSPORT;
         p->comms.text[0] = 0; /* no failure */
+    } else if (is_idle(p) && p->comms.against >= 0) {
+        snprintf(p->facts, sizeof p->facts,
+                 "device %d (%s): staged through the host: MPI does not get its memory (%s)",
+                 p->device->number, p->device->pci, p->mpi_words);
     } else
         status = open_fast(p);
     if (status >= 0)
@@ -252,8 +298,9 @@ static int go_on(plane *p) {
         status = hc__turn_test(&p->turn);
         status = status == HC_DONE ? take_turn(p) : status;
     } else if (p->way != STAGED) {
+        p->sums.waits = 0;
         status = p->way == FAST ? p->fast->ops->test(p->fast) : hc__nccl_rows_test(&p->rows);
-        p->base.naps = p->node->waits;
+        p->base.naps = p->node->waits | p->sums.waits;
         if (p->turn.turns && (status == HC_DONE || status == HC_RESULT_SIZE))
             hc__turn_end(&p->turn, p->node->done);
     } else {
@@ -353,14 +400,7 @@ static void abandon(hc_data *data) {
 }
 
 static void free_own(plane *p) {
-    for (const char *const *file = p->config.nccl_files; file && *file; file++)
-        free((void *)(uintptr_t)*file);
-    free((void *)(uintptr_t)p->config.nccl_files);
-    free((void *)(uintptr_t)p->config.nccl_library);
-    free((void *)(uintptr_t)p->config.cuda_library);
-    free((void *)(uintptr_t)p->config.place.algorithm);
-    free(p->members);
-    free(p->node_of);
+    hc__device_config_drop(&p->config);
     free(p->group_of);
     free(p);
 }
@@ -375,6 +415,7 @@ static void destroy(hc_data *data) {
         hc__nccl_rows_close(&p->rows);
         p->fast->ops->free(p->fast);
     }
+    hc__sums_close(&p->sums, p->net);
     hc__staged_close(&p->staged);
     hc__parcels_free(&p->parcels);
     if (p->device)
@@ -402,68 +443,39 @@ const char *hc_device_data_facts(const hc_data *data) {
     return ((const plane *)data)->facts;
 }
 
+uint64_t hc_device_data_count(const hc_data *data, enum hc_device_way way) {
+    return ((const plane *)data)->counts[way == HC_WAY_NCCL];
+}
+
 /* ---- making ---------------------------------------------------------------------------------------------------------- */
 
-static const char *copy_text(const char *text, int *failed) {
-    char *copy = text ? strdup(text) : NULL;
-    *failed |= text && !copy;
-    return copy;
-}
-
-static const char *const *copy_texts(const char *const *texts, int *failed) {
-    size_t n = 0;
-    while (texts && texts[n])
-        n++;
-    const char **copy = calloc(n + 1, sizeof *copy);
-    *failed |= !copy;
-    for (size_t i = 0; copy && i < n; i++)
-        copy[i] = copy_text(texts[i], failed);
-    return copy;
-}
-
-static int32_t *copy_ranks(const int32_t *ranks, int32_t n, int *failed) {
-    int32_t *copy = malloc((size_t)n * sizeof *copy);
-    *failed |= !copy;
-    return copy ? memcpy(copy, ranks, (size_t)n * sizeof *copy) : NULL;
-}
-
-/* How many nodes there are, and the ranks of the largest; who is joined by one communicator. */
+/* How many nodes there are, and of how many ranks; who is joined by one communicator. */
 static void find_groups(plane *p) {
-    int32_t n = p->config.place.set_size;
+    const int32_t n = p->config.place.set_size, *node_of = p->config.place.node_of;
     for (int32_t r = 0; r < n; r++) {
         int32_t ranks = 0;
         for (int32_t q = 0; q < n; q++)
-            ranks += p->node_of[q] == p->node_of[r];
+            ranks += node_of[q] == node_of[r];
         p->largest = ranks > p->largest ? ranks : p->largest;
         p->smallest = r == 0 || ranks < p->smallest ? ranks : p->smallest;
-        p->nodes = p->node_of[r] >= p->nodes ? p->node_of[r] + 1 : p->nodes;
-        p->group_of[r] = p->config.mode == HC_DEVICE_NCCL_FLAT ? 0 : p->node_of[r];
+        p->nodes = node_of[r] >= p->nodes ? node_of[r] + 1 : p->nodes;
+        p->group_of[r] = p->config.mode == HC_DEVICE_MPI ? r : node_of[r];
+        if (p->config.mode == HC_DEVICE_NCCL_FLAT)
+            p->group_of[r] = 0;
+        p->groups = p->group_of[r] >= p->groups ? p->group_of[r] + 1 : p->groups;
     }
-}
-
-static int copy_config(plane *p, const hc_device_data_config *c) {
-    int failed = 0;
-    p->config = *c;
-    p->config.cuda_library = copy_text(c->cuda_library, &failed);
-    p->config.nccl_library = copy_text(c->nccl_library, &failed);
-    p->config.nccl_files = copy_texts(c->nccl_files, &failed);
-    p->config.place.algorithm = copy_text(c->place.algorithm, &failed);
-    p->members = copy_ranks(c->place.members, c->place.set_size, &failed);
-    p->node_of = copy_ranks(c->place.node_of, c->place.set_size, &failed);
-    p->group_of = copy_ranks(c->place.node_of, c->place.set_size, &failed);
-    p->config.place.members = p->members;
-    p->config.place.node_of = p->node_of;
-    return failed ? HC_NO_MEMORY : HC_OK;
 }
 
 int hc_device_data_new(const hc_device_data_config *config, hc_data *host, hc_net *net, hc_data **data) {
     *data = NULL;
-    if (config->mode < 0 || config->mode >= HC_DEVICE_MODE_COUNT)
+    int is_known = config->mode >= 0 && config->mode < HC_DEVICE_MODE_COUNT && config->gpu_aware.mode >= 0;
+    if (!is_known || (config->mode == HC_DEVICE_MPI && config->place.set_size > 1 && !net))
         return HC_INVALID;
     plane *p = calloc(1, sizeof *p);
     if (!p)
         return HC_NO_MEMORY;
-    if (copy_config(p, config) < 0) {
+    p->group_of = malloc((size_t)config->place.set_size * sizeof *p->group_of);
+    if (hc__device_config_copy(&p->config, config) < 0 || !p->group_of) {
         free_own(p);
         return HC_NO_MEMORY;
     }

@@ -7,6 +7,7 @@
 
 #include "device.h"
 #include "pack.h"
+#include "sum.h"
 
 /* ---- memory: grows only, and goes when the device is closed ------------------------------------------- */
 
@@ -21,10 +22,18 @@ void hc__device_give(hc_device *, void *memory);
 /* 1: all that is in the stream has ended, after waiting a little; 0: not, and what it uses must not be used again. NULL: 1. */
 int hc__stream_ends(const hc_device *, hc_gpu_stream);
 
-/* ---- packing ------------------------------------------------------------------------------------------ */
+/* ---- what a data plane is told ---------------------------------------------------------------------- */
+
+/* All of it, the other's to keep: OK, or NO_MEMORY (then what there is can be dropped). */
+int hc__device_config_copy(hc_device_data_config *to, const hc_device_data_config *from);
+void hc__device_config_drop(hc_device_data_config *);
+
+/* ---- kernels ------------------------------------------------------------------------------------------ */
 
 /* hc_pack_launch() with the device's packer: OK; 1: ask again; else a status with text. [any thread] */
 int hc__device_pack(hc_device *, const hc_pack_order *, hc_gpu_stream, char *text, size_t room);
+/* hc_sum_launch() with the device's kernels, which the first call loads: OK, or a status with text. [any thread] */
+int hc__device_sum(hc_device *, const hc_sum_order *, hc_gpu_stream, char *text, size_t room);
 
 /* ---- failures ------------------------------------------------------------------------------------------ */
 

@@ -42,7 +42,7 @@ char *hc__nccl_lies(const hc__nccl_node *n, const hc__nccl_slot *slot) {
 }
 
 int hc__nccl_call_broadcast(hc__nccl_node *n, const hc__nccl_slot *slot) {
-    if (n->root < 0)
+    if (n->root < 0 || n->comms->alone)
         return HC_NCCL_SUCCESS;
     char *to = hc__nccl_lies(n, slot);
     const char *from = !hc__nccl_gives(n) ? to : slot->in_place ? slot->in_place : slot->buffer;

@@ -54,7 +54,7 @@ static int add_range(hc__nccl_node *n, hc__nccl_slot *slot, int32_t i, int64_t f
 
 /* The one range that is all of the chunk, as NCCL takes it: whole shards where there are rails. */
 static char *in_place(const hc__nccl_node *n, const hc__nccl_slot *slot, const hc__copies *c) {
-    int whole = c->n == 1 && c->of[0].bytes == slot->n * n->size &&
+    int whole = !n->comms->alone && c->n == 1 && c->of[0].bytes == slot->n * n->size &&
                 (n->rails == 0 || slot->n == slot->part * n->rails);
     return whole ? (char *)(uintptr_t)c->of[0].address : NULL;
 }

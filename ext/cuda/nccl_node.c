@@ -47,6 +47,13 @@ int hc__nccl_op(int reduction, int dtype) {
     return hc__nccl_dtype(dtype) < 0 || divides ? -1 : codes[reduction] - 1;
 }
 
+enum hc_device_way hc_device_way(int operation, int reduction, int dtype) {
+    int reduces = operation == HC_ALLREDUCE || operation == HC_REDUCESCATTER;
+    if (operation > HC_ALLTOALL || (reduces && !hc_reduction_defined(reduction, dtype)))
+        return HC_WAY_UNDEFINED;
+    return !reduces || hc__nccl_op(reduction, dtype) >= 0 ? HC_WAY_NCCL : HC_WAY_STAGED;
+}
+
 /* A broadcast whose root is in another node: the net brings the shards. */
 static int comes_from_afar(const hc__nccl_node *n) {
     return n->moves && n->root < 0;
@@ -88,7 +95,7 @@ static int reserve_all(hc__nccl_node *n) {
     if (status >= 0 && n->wire_dtype != n->dtype)
         status = reserve(n, HC__ON_DEVICE, offsetof(hc__nccl_slot, narrow), &n->narrow_bytes,
                          room * n->wire_size);
-    if (status >= 0 && drives(n))
+    if (status >= 0 && drives(n) && !n->sums)
         status = reserve(n, HC__PINNED, offsetof(hc__nccl_slot, host), &n->host_bytes,
                          (room / rails + HC__NCCL_PART) * n->wire_size);
     return status;
@@ -179,6 +186,8 @@ static int call_reduce(hc__nccl_node *n, const hc__nccl_slot *slot) {
     const hc_nccl *nccl = &n->comms->nccl;
     const char *from = slot->in_place ? slot->in_place : slot->buffer;
     size_t part = (size_t)slot->part, bytes = part * (size_t)n->size;
+    if (n->comms->alone)
+        return HC_NCCL_SUCCESS;
     if (n->rails == 0)
         return nccl->all_reduce(from, slot->out_place ? slot->out_place : slot->buffer, (size_t)slot->n,
                                 n->dtype, n->op, n->comms->comm, n->work);
@@ -197,6 +206,8 @@ static int call_gather(hc__nccl_node *n, const hc__nccl_slot *slot) {
     const hc_nccl *nccl = &n->comms->nccl;
     char *wire = hc__nccl_wire(n, slot), *to = slot->out_place ? slot->out_place : wire;
     size_t part = (size_t)(slot->part * n->units), bytes = (size_t)(slot->part * n->wire_size);
+    if (n->comms->alone)
+        return HC_NCCL_SUCCESS;
     if (n->rails == n->base.local_size)
         return nccl->all_gather(wire + (size_t)n->base.local_rank * bytes, to, part, n->wire_dtype,
                                 n->comms->comm, n->work);
@@ -222,22 +233,27 @@ static int begin_reduce(hc__nccl_node *n, hc__nccl_slot *slot) {
     return HC_MOVED;
 }
 
-/* My shard, in the wire's type, to the host; of another node's broadcast there is none yet, only room for it. */
+/* Where it lies on the device, in the wire's type. */
+static char *shard_at(const hc__nccl_node *n, const hc__nccl_slot *slot) {
+    char *chunk = n->moves && n->root >= 0 ? hc__nccl_lies(n, slot) : hc__nccl_wire(n, slot);
+    return chunk + n->base.local_rank * slot->part * n->wire_size;
+}
+
+/* My shard, in the wire's type; to the host, unless the net takes it from the device. Of another node's broadcast there is
+ * none yet, only room for it. */
 static int fetch_shard(hc__nccl_node *n, hc__nccl_slot *slot) {
     const hc_driver *d = &n->device->driver;
     int64_t at = n->base.local_rank * slot->part;
-    const char *from = n->moves ? hc__nccl_lies(n, slot) : hc__nccl_wire(n, slot);
     int status = n->wire_dtype == n->dtype ? HC_OK : hc__nccl_narrow(n, slot, at, slot->part);
     if (status < 0)
         return status;
     status = d->event_record(slot->reduced, n->work);
-    if (!status && comes_from_afar(n))
-        return HC_OK;
+    if (status || n->sums || comes_from_afar(n))
+        return hc__nccl_failed(n, status, "reducing a shard");
+    status = d->stream_wait_event(n->down, slot->reduced, 0);
     if (!status)
-        status = d->stream_wait_event(n->down, slot->reduced, 0);
-    if (!status)
-        status = d->to_host(slot->host, hc__address(from + at * n->wire_size),
-                            (size_t)(slot->part * n->wire_size), n->down);
+        status = d->to_host(slot->host, hc__address(shard_at(n, slot)), (size_t)(slot->part * n->wire_size),
+                            n->down);
     if (!status)
         status = d->event_record(slot->arrived, n->down);
     return hc__nccl_failed(n, status, "bringing a shard to the host");
@@ -286,11 +302,12 @@ static int wait_for_device(hc__nccl_node *n, const char *what) {
 static int nccl_shard(hc_node *base, int64_t chunk, void **data, int64_t *bounds) {
     hc__nccl_node *n = node_of(base);
     hc__nccl_slot *slot = slot_of(n, chunk);
-    int status = n->device->driver.event_query(comes_from_afar(n) ? slot->returned : slot->arrived);
+    hc_gpu_event event = n->sums ? slot->reduced : comes_from_afar(n) ? slot->returned : slot->arrived;
+    int status = n->device->driver.event_query(event);
     n->waits |= status == HC_DRIVER_NOT_READY;
     if (status == HC_DRIVER_NOT_READY)
         return wait_for_device(n, n->moves ? "the broadcast of a chunk" : "the sum of a chunk");
-    *data = slot->host;
+    *data = n->sums ? shard_at(n, slot) : slot->host;
     bounds[0] = 0;
     bounds[1] = shard_elements(n, slot);
     if (n->scatters)
@@ -303,17 +320,16 @@ static int nccl_publish(hc_node *base, int64_t chunk) {
     hc__nccl_node *n = node_of(base);
     hc__nccl_slot *slot = slot_of(n, chunk);
     const hc_driver *d = &n->device->driver;
-    char *to = hc__nccl_wire(n, slot) + base->local_rank * slot->part * n->wire_size;
     int64_t count = n->scatters ? slot->part / n->groups : shard_elements(n, slot);
     int64_t own = n->scatters ? n->comms->group_of[n->comms->rank] * count * n->wire_size : 0;
-    size_t bytes = (size_t)(count * n->wire_size);
+    size_t bytes = n->sums ? 0 : (size_t)(count * n->wire_size);
     if (!hc__nccl_returns(n))
         return HC_OK; /* all have it */
     int status = comes_from_afar(n) ? d->stream_wait_event(n->up, slot->reduced, 0) : 0;
     if (bytes && !status)
-        status = d->to_device(hc__address(to + own), slot->host + own, bytes, n->up);
+        status = d->to_device(hc__address(shard_at(n, slot) + own), slot->host + own, bytes, n->up);
     if (!status)
-        status = d->event_record(slot->returned, n->up);
+        status = d->event_record(slot->returned, n->sums ? n->sums->stream : n->up);
     return hc__nccl_failed(n, status, "bringing a shard back to the device");
 }
 
@@ -371,6 +387,8 @@ int hc__nccl_node_watch(hc__nccl_node *n) {
     int told = HC_NCCL_SUCCESS, status = n->device->driver.event_query(n->done);
     if (status != HC_DRIVER_NOT_READY || n->batch)
         return n->batch ? HC_OK : hc__nccl_failed(n, status, what);
+    if (n->comms->alone)
+        return wait_for_device(n, what);
     n->called = n->comms->nccl.get_async_error(n->comms->comm, &told) ? HC_NCCL_INTERNAL : told;
     return n->called == HC_NCCL_SUCCESS ? wait_for_device(n, what) : hc__nccl_settle(n, what);
 }

@@ -12,6 +12,9 @@
  * The stages launch and return; only shard() waits, for an event. All ranks must call one communicator in one order:
  * spread(c) comes right before reduce(c + depth), and behind all others at the end.
  *
+ * Where MPI may have the device's memory, shards stay there (sums.h): `down` and `up` have nothing to do. Where a rank is
+ * alone in its node there is nothing for NCCL to do either: the chunk is its shard.
+ *
  * Where the net is driven by fewer ranks than the node has, ncclReduce and ncclBroadcast, one a rail in a group, do what
  * reduce-scatter and allgather do for all. A broadcast and a reducescatter have the same stages (nccl_broadcast.c,
  * nccl_scatter.c).
@@ -22,6 +25,7 @@
 #include "comms.h"
 #include "copies.h"
 #include "shares.h"
+#include "sums.h"
 
 #define HC__NCCL_DEPTH 4 /* the same on all ranks: the order of calls depends on it */
 #define HC__NCCL_PART 64 /* elements: shards begin at multiples of this */
@@ -44,6 +48,8 @@ typedef struct hc__nccl_node {
     hc_node base;
     hc_device *device;
     hc__comms *comms;
+    hc__sums *
+        sums; /* shards stay on the device: the net takes them from there; NULL: they go through pinned memory */
     hc_gpu_stream work, down, up;
     hc__nccl_slot slots[HC__NCCL_DEPTH];
     int64_t buffer_bytes, narrow_bytes, host_bytes; /* of a slot */

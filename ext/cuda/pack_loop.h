@@ -63,7 +63,7 @@ INLINE void NAME(chunk_)(unsigned long long to, unsigned long long from, unsigne
                 i += HC_PACK_THREADS)((OUT *)to)[i] = CAST(((const IN *)from)[i]);
 }
 
-KERNEL NAME(hc_pack_)(const hc_pack_job job) {
+KERNEL(HC_PACK_THREADS) NAME(hc_pack_)(const hc_pack_job job) {
     unsigned chunk = share_of(job.chunks, blockIdx.x, gridDim.x);
     unsigned end = share_of(job.chunks, blockIdx.x + 1, gridDim.x);
     if (chunk >= end)

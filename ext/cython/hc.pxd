@@ -146,6 +146,11 @@ cdef extern from "device.h" nogil:
     int hc_device_mode_named(const char *)
     ctypedef struct hc_turns:
         uint64_t clock
+    int hc_gpu_aware_named(const char *)
+    ctypedef struct hc_gpu_aware:
+        int mode
+        const char **proofs
+        const char *why
     ctypedef struct hc_device_data_config:
         hc_hierarchy_config place
         hc_turns *turns
@@ -156,6 +161,8 @@ cdef extern from "device.h" nogil:
         const char *nccl_library
         const char **nccl_files
         int mode
+        hc_gpu_aware gpu_aware
+        int64_t small
         uint8_t shares_device
         uint64_t patience
     int hc_device_data_new(const hc_device_data_config *, hc_data *, hc_net *, hc_data **)

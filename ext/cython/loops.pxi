@@ -118,6 +118,7 @@ cdef class Loop:
     cdef bint one_thread
     cdef object settings
     cdef list nccl_files
+    cdef tuple gpu_aware
     cdef int device_number
     cdef bint shares_device
     cdef set said_device         # how arrays on it are moved, as rank 0 has said; None: not to be said
@@ -127,7 +128,7 @@ cdef class Loop:
 
     def __init__(self, int rank, tuple node_of, Segment segment, object net, object settings, *,
                  bint background, bint one_thread, bint heartbeat, int device_number=-1, nccl_files=(),
-                 bint shares_device=False):
+                 bint shares_device=False, tuple gpu_aware=("no", (), "")):
         """
         :param rank: of the World
         :param node_of: node of each rank of the World
@@ -137,9 +138,11 @@ cdef class Loop:
         :param device_number: of the GPU of this rank; -1: that of the first array in device memory
         :param nccl_files: where packages of Python may have NCCL
         :param shares_device: several ranks on one GPU are meant
+        :param gpu_aware: whether MPI may have the memory of GPUs ("yes", "no", "auto"), of which devices, why of none
         """
         self.device_number, self.nccl_files = device_number, list(nccl_files)
         self.shares_device = shares_device
+        self.gpu_aware = gpu_aware
         self.said_device = set() if rank == 0 and settings.verbose else None
         self.orphans = []
         self.rank = rank
@@ -291,14 +294,21 @@ cdef class Loop:
         cdef hc_device_data_config config
         cdef hc_data *data = NULL
         cdef bytes cuda = self.settings.cuda_library.encode(), nccl = self.settings.nccl_library.encode()
+        cdef bytes why = self.gpu_aware[2].encode()
         cdef list files = [str(file).encode() for file in self.nccl_files]
-        cdef const char **paths = <const char **>calloc(len(files) + 1, sizeof(char *))
+        cdef list devices = [device.encode() for device in self.gpu_aware[1]]
+        cdef const char **paths = <const char **>calloc(len(files) + len(devices) + 2, sizeof(char *))
         if paths is NULL:
             hc__data_free(host)
             raise MemoryError
-        for i, file in enumerate(files):
-            paths[i] = file
+        for i, text in enumerate([*files, None, *devices]):
+            if text is not None:
+                paths[i] = text
         memset(&config, 0, sizeof(config))
+        config.gpu_aware.mode = hc_gpu_aware_named(self.gpu_aware[0].encode())
+        config.gpu_aware.proofs = paths + len(files) + 1
+        config.gpu_aware.why = why
+        config.small = self.settings.device_small
         config.place, config.turns = place[0], &self.turns
         config.device, config.number = &self.device_c, self.device_number
         config.cuda_library, config.nccl_library, config.nccl_files = cuda, nccl, paths

@@ -141,8 +141,8 @@ static void gather_teams(hc__hierarchy *h) {
         if (p->local_rank < h->rails)
             h->rail_peers[i] = p->world[hc__set_rank(p, i, p->local_rank)];
     }
-    h->rail = (hc__team){h->net, h->memory, h->rail_peers, p->nodes, p->node};
-    h->leaders = (hc__team){h->net, h->memory, h->leader_peers, p->nodes, p->node};
+    h->rail = (hc__team){h->net, h->memory, h->rail_peers, p->nodes, p->node, h->sums};
+    h->leaders = (hc__team){h->net, h->memory, h->leader_peers, p->nodes, p->node, NULL};
 }
 
 static int make_arrays(hc__hierarchy *h) {
@@ -175,6 +175,7 @@ static int configure(hc__hierarchy *h, const hc_hierarchy_config *c) {
     if (status < 0)
         return status;
     h->algorithm = hc__algorithm_named(c->algorithm);
+    h->sums = c->sums;
     h->tags = (int32_t)c->set * HC_TAGS_PER_SET;
     h->rails = choose_rails(&h->place, c->rails);
     h->chunk_bytes = c->chunk_bytes;

@@ -63,6 +63,17 @@ typedef struct mpi_net {
     uint8_t failed;
 } mpi_net;
 
+/* ---- the device's context, around what may copy its memory ------------------------------------------ */
+
+static void *enter(const mpi_net *net) {
+    return net->base.around.enter ? net->base.around.enter(net->base.around.of) : NULL;
+}
+
+static void leave(const mpi_net *net, void *before) {
+    if (net->base.around.leave)
+        net->base.around.leave(net->base.around.of, before);
+}
+
 /* ---- errors ---------------------------------------------------------------------------------------- */
 
 static int translate(mpi_net *net, int code) {
@@ -171,10 +182,12 @@ static int post(mpi_net *net, int receives, int32_t peer, int32_t tag, void *dat
     MPI_Datatype type;
     MPI_Request *handle = &net->handles[net->alive];
     int count, code = make_type(bytes, &type, &count);
+    void *before = enter(net);
     if (code == MPI_SUCCESS && receives)
         code = MPI_Irecv(data, count, type, peer, tag, net->comm, handle);
     else if (code == MPI_SUCCESS)
         code = MPI_Isend(data, count, type, peer, tag, net->comm, handle);
+    leave(net, before);
     drop_type(&type);
     if (code != MPI_SUCCESS) {
         give_back(net, r);
@@ -283,7 +296,9 @@ static int test(hc_net *base, hc_net_request **req, size_t *bytes, int32_t *peer
     mpi_net *net = (mpi_net *)base;
     hc_net_request *r = *req;
     if (r->index >= 0 && r->asked == net->sweep) {
+        void *before = enter(net);
         int status = look(net);
+        leave(net, before);
         if (status < 0)
             return status;
     }
@@ -311,11 +326,13 @@ static int cancel(hc_net *base, hc_net_request **req) {
         net->any = NULL;
     } else if (i >= 0) {
         MPI_Request *handle = &net->handles[i];
+        void *before = enter(net);
         done = 0;
         if (r->receives)
             MPI_Cancel(handle);
         if (MPI_Test(handle, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || !done)
             MPI_Request_free(handle);
+        leave(net, before);
         retire(net, i);
     }
     give_back(net, r);

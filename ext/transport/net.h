@@ -32,11 +32,15 @@ typedef struct hc__bundle {
     hc__flight *flights; /* in the order in which they were added */
     int32_t n, room;
     uint8_t stuck; /* a request could not be cancelled: the buffers may still be read or written */
+    uint8_t held;  /* nothing is posted before hc__bundle_release() */
+    uint8_t
+        whole; /* messages are not cut: what suits a socket makes a device's memory travel by way of the host */
 } hc__bundle;
 
 /* Messages of 0 bytes are not sent at all (both sides know the lengths). */
 int hc__bundle_send(hc__bundle *, int32_t peer, int32_t tag, const void *, int64_t bytes);
 int hc__bundle_receive(hc__bundle *, int32_t peer, int32_t tag, void *, int64_t bytes);
+int hc__bundle_release(hc__bundle *);
 int hc__bundle_test(hc__bundle *); /* HC_DONE: nothing is in flight */
 void hc__bundle_cancel(hc__bundle *);
 void hc__bundle_free(hc__bundle *);
@@ -48,6 +52,7 @@ typedef struct hc__team {
     const hc_memory *memory;
     const int32_t *peers; /* World rank of member i */
     int32_t n, me;
+    hc_sums *sums; /* does what memory would, where the data is a device's; or NULL */
 } hc__team;
 
 /* ---- the model ------------------------------------------------------------------------------------ */
@@ -126,6 +131,8 @@ typedef struct hc__allreduce {
     uint8_t running;
     hc__family family; /* broadcast */
     int32_t root;
+    int failed;      /* a status of the team's sums */
+    uint64_t awaits; /* how many of them must have ended before the next message */
 } hc__allreduce;
 
 void hc__allreduce_init(hc__allreduce *, const hc__team *, const hc__net_model *, int32_t tag);
@@ -158,5 +165,6 @@ int hc__send_part(hc__allreduce *, int32_t member, int64_t at, int64_t n);
 int hc__receive_part(hc__allreduce *, int32_t member, int64_t at, int64_t n);
 int hc__receive_scratch(hc__allreduce *, int32_t member, int64_t at, int64_t n);
 void hc__combine(hc__allreduce *, int64_t at, int64_t n, int first);
+void hc__add_up(hc__allreduce *, void *to, const void *const *from, int n_from, int64_t n);
 
 #endif

@@ -23,14 +23,60 @@ void hc__allreduce_init(hc__allreduce *a, const hc__team *team, const hc__net_mo
     a->model = *model;
     a->tag = tag;
     a->bundle.net = team->net;
+    a->bundle.whole = team->sums != NULL;
 }
 
-static int reserve(const hc_memory *memory, void **at, int64_t *room, int64_t bytes) {
+/* ---- memory and arithmetic: the host's, or a device's ------------------------------------------------ */
+
+static void *take(const hc__team *t, int64_t bytes) {
+    return t->sums ? t->sums->ops->alloc(t->sums, (size_t)bytes) : t->memory->alloc((size_t)bytes);
+}
+
+static void give(const hc__team *t, void *memory) {
+    if (memory && t->sums)
+        t->sums->ops->release(t->sums, memory);
+    else if (memory)
+        t->memory->release(memory);
+}
+
+/* The algorithms are told nothing of what failed: the frame looks after every round. */
+static void note_begun(hc__allreduce *a, int status) {
+    a->failed = status < 0 ? status : a->failed;
+    a->awaits = a->team->sums->begun;
+}
+
+static void convert(hc__allreduce *a, void *to, int to_dtype, const void *from, int from_dtype, int64_t n) {
+    const hc__team *t = a->team;
+    if (t->sums)
+        note_begun(a, t->sums->ops->convert(t->sums, to, to_dtype, from, from_dtype, n));
+    else
+        t->memory->convert(to, to_dtype, from, from_dtype, n, 1.0);
+}
+
+void hc__add_up(hc__allreduce *a, void *to, const void *const *from, int n_from, int64_t n) {
+    const hc__team *t = a->team;
+    if (t->sums)
+        note_begun(a, t->sums->ops->reduce(t->sums, to, from, n_from, a->kind, a->reduction, n));
+    else
+        t->memory->reduce(to, a->kind, from, n_from, a->kind, a->reduction, n, 1.0);
+}
+
+/* What a round sends has been made, and what it receives overwrites nothing that is still read. */
+static int settle(hc__allreduce *a) {
+    if (!a->bundle.held)
+        return HC_DONE;
+    int status = a->team->sums->ops->ended(a->team->sums, a->awaits);
+    if (status != HC_DONE)
+        return status;
+    status = hc__bundle_release(&a->bundle);
+    return status < 0 ? status : HC_DONE;
+}
+
+static int reserve(const hc__team *t, void **at, int64_t *room, int64_t bytes) {
     if (bytes <= *room)
         return HC_OK;
-    if (*at)
-        memory->release(*at);
-    *at = memory->alloc((size_t)bytes);
+    give(t, *at);
+    *at = take(t, bytes);
     *room = *at ? bytes : 0;
     return *at ? HC_OK : HC_NO_MEMORY;
 }
@@ -55,21 +101,21 @@ static int start(hc__allreduce *a, void *data, int64_t count, int dtype, int red
     a->reduction = (uint8_t)(reduction == HC_AVERAGE ? HC_SUM : reduction);
     a->whole = algorithm == HC__DIRECT && !a->scatters && hc__direct_whole(&a->model, t->n, count, dtype);
     a->next_round = 0;
+    a->failed = HC_OK;
     a->running = t->n > 1 && count > 0;
     if (!a->running)
         return HC_OK;
 
     int64_t size = (int64_t)hc_dtype_size(a->kind);
-    int status = reserve(t->memory, &a->scratch_memory, &a->scratch_room,
-                         scratch_elements(a, algorithm) * size);
+    int status = reserve(t, &a->scratch_memory, &a->scratch_room, scratch_elements(a, algorithm) * size);
     if (status == HC_OK && a->kind != dtype)
-        status = reserve(t->memory, &a->work_memory, &a->work_room, count * size);
+        status = reserve(t, &a->work_memory, &a->work_room, count * size);
     if (status < 0)
         return status;
     a->scratch = a->scratch_memory;
     a->work = a->kind == dtype ? data : a->work_memory;
     if (a->kind != dtype)
-        t->memory->convert(a->work, a->kind, data, dtype, count, 1.0);
+        convert(a, a->work, a->kind, data, dtype, count);
     return HC_OK;
 }
 
@@ -98,28 +144,29 @@ int hc__reduce_scatter_start(hc__allreduce *a, void *data, const int64_t *bounds
 }
 
 /* The result, rounded to the type it came in. */
-static void deliver(const hc__allreduce *a) {
+static void deliver(hc__allreduce *a) {
     int64_t at = a->scatters ? a->bounds[a->team->me] : 0;
     int64_t n = a->scatters ? a->bounds[a->team->me + 1] - at : a->count;
-    a->team->memory->convert((char *)a->data + at * (int64_t)hc_dtype_size(a->dtype), a->dtype,
-                             a->work + at * (int64_t)hc_dtype_size(a->kind), a->kind, n, 1.0);
+    convert(a, (char *)a->data + at * (int64_t)hc_dtype_size(a->dtype), a->dtype,
+            a->work + at * (int64_t)hc_dtype_size(a->kind), a->kind, n);
 }
 
 int hc__allreduce_test(hc__allreduce *a) {
     int moved = 0;
     while (a->running) {
-        int status = hc__bundle_test(&a->bundle);
+        int status = settle(a);
+        if (status == HC_DONE)
+            status = hc__bundle_test(&a->bundle);
         if (status != HC_DONE)
             return status == HC_IDLE && moved ? HC_MOVED : status;
         moved = 1;
+        a->bundle.held = a->team->sums != NULL;
         status = a->round(a, a->next_round++);
-        if (status < 0)
-            return status;
-        if (status == HC_DONE) {
-            if (a->kind != a->dtype)
-                deliver(a);
-            a->running = 0;
-        }
+        if (status == HC_DONE && a->kind != a->dtype)
+            deliver(a);
+        if (status < 0 || a->failed < 0)
+            return status < 0 ? status : a->failed;
+        a->running = status != HC_DONE;
     }
     return HC_DONE;
 }
@@ -135,10 +182,8 @@ void hc__allreduce_free(hc__allreduce *a) {
     a->bounds = NULL;
     if (a->bundle.stuck)
         return; /* the library may still read or write them: better lost than reused */
-    if (a->work_memory)
-        a->team->memory->release(a->work_memory);
-    if (a->scratch_memory)
-        a->team->memory->release(a->scratch_memory);
+    give(a->team, a->work_memory);
+    give(a->team, a->scratch_memory);
     a->work_memory = a->scratch_memory = NULL;
     a->work_room = a->scratch_room = 0;
 }
@@ -169,5 +214,5 @@ void hc__combine(hc__allreduce *a, int64_t at, int64_t n, int first) {
         return;
     char *mine = a->work + at * (int64_t)hc_dtype_size(a->kind);
     const void *from[2] = {first ? a->scratch : mine, first ? mine : a->scratch};
-    a->team->memory->reduce(mine, a->kind, from, 2, a->kind, a->reduction, n, 1.0);
+    hc__add_up(a, mine, from, 2, n);
 }

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 static int64_t piece_bytes(const hc__bundle *b, const hc__flight *f) {
-    return b->net->message_bytes > 0 ? b->net->message_bytes : f->bytes;
+    return b->net->message_bytes > 0 && !b->whole ? b->net->message_bytes : f->bytes;
 }
 
 static int64_t least(int64_t a, int64_t b) {
@@ -37,7 +37,7 @@ static int post(hc__bundle *b, int32_t i) {
     hc__flight *f = &b->flights[i];
     hc_net *net = b->net;
     int64_t piece = piece_bytes(b, f);
-    if (is_posted(f) || must_wait(b, i))
+    if (b->held || is_posted(f) || must_wait(b, i))
         return HC_OK;
     while (f->posted < f->bytes && f->posted < f->arrived + HC__WINDOW * piece) {
         size_t bytes = (size_t)least(piece, f->bytes - f->posted);
@@ -73,6 +73,14 @@ int hc__bundle_send(hc__bundle *b, int32_t peer, int32_t tag, const void *data, 
 
 int hc__bundle_receive(hc__bundle *b, int32_t peer, int32_t tag, void *data, int64_t bytes) {
     return add(b, 1, peer, tag, data, bytes);
+}
+
+int hc__bundle_release(hc__bundle *b) {
+    int status = HC_OK;
+    b->held = 0;
+    for (int32_t i = 0; i < b->n && status >= 0; i++)
+        status = post(b, i);
+    return status;
 }
 
 /* The pieces of a message that have arrived, in order. */
@@ -124,6 +132,7 @@ void hc__bundle_cancel(hc__bundle *b) {
                 b->stuck = 1;
         }
     b->n = 0;
+    b->held = 0;
 }
 
 void hc__bundle_free(hc__bundle *b) {

@@ -28,7 +28,7 @@ static int sum_in_order(hc__allreduce *a, int64_t at, int64_t n, int64_t stride)
     char *mine = a->work + at * size;
     for (int32_t q = 0, slot = 0; q < t->n; q++)
         from[q] = q == t->me ? mine : a->scratch + stride * size * slot++;
-    t->memory->reduce(mine, a->kind, from, t->n, a->kind, a->reduction, n, 1.0);
+    hc__add_up(a, mine, from, t->n, n);
     if (from != on_stack)
         free(from);
     return HC_MOVED;

@@ -11,7 +11,8 @@
  *     hc_net       point-to-point bytes between ranks             mpi.c, local.c
  *     hc_control   the tree's edges: small messages, FIFO         control.c over rings and hc_net
  *     hc_mail      letters between two ranks: mail.h              mail.c over hc_control, cells and hc_net
- *     hc_memory    a kind of memory: copy, pack, convert, reduce  host_memory.c (later CUDA)
+ *     hc_memory    a kind of memory: copy, pack, convert, reduce  host_memory.c
+ *     hc_sums      the arithmetic between nodes on a device       ext/cuda/sums.c
  *
  * Each struct starts with its table of functions; an implementation puts the struct first in its own.
  */
@@ -115,6 +116,24 @@ typedef struct hc_memory {
 } hc_memory;
 extern const hc_memory hc_host_memory;
 
+/* The arithmetic between nodes where what travels lies in a device's memory. What is begun is launched; each begins when the
+ * one before has ended. */
+typedef struct hc_sums hc_sums;
+struct hc_sums {
+    const struct hc_sums_ops *ops;
+    uint64_t begun; /* how many */
+};
+struct hc_sums_ops {
+    void *(*alloc)(hc_sums *, size_t bytes);
+    void (*release)(hc_sums *, void *); /* what was begun may still use it */
+    /* As hc_memory's, without a factor and from one type to itself: OK, or a status. */
+    int (*convert)(hc_sums *, void *to, int to_dtype, const void *from, int from_dtype, int64_t n);
+    int (*reduce)(hc_sums *, void *to, const void *const *from, int n_from, int dtype, int reduction,
+                  int64_t n);
+    /* The first `begun`: HC_DONE; HC_IDLE: they have not ended; or a status. */
+    int (*ended)(hc_sums *, uint64_t begun);
+};
+
 /* 1 where the combination is defined (docs/reductions, generated from this). */
 int hc_reduction_defined(int reduction, int dtype);
 /* Which vector code runs: "avx512", "avx2", "portable". HPCCOLL_SIMD is read by config, set here once. */
@@ -126,7 +145,7 @@ int hc_kernels_select(
 
 /* Ranks are the World's. Messages between two ranks with one tag are matched in order. Any size up to
  * 2^63-1 (cut inside where the library counts in int). Buffers belong to the net until test says so. */
-#define HC_NET_VERSION 2 /* of struct hc_net: extensions that are built apart compare it */
+#define HC_NET_VERSION 3 /* of struct hc_net: extensions that are built apart compare it */
 typedef struct hc_net hc_net;
 typedef struct hc_net_request hc_net_request;
 struct hc_net {
@@ -136,7 +155,15 @@ struct hc_net {
     int64_t message_bytes; /* longer messages are best cut to this (by the caller, on both sides); 0: never */
     hc_counter sent_messages, sent_bytes, received_bytes; /* counted by the implementation, payload only */
     uint8_t abandoned; /* set by the loop: the World is broken, free() must not wait for the others */
-    const char *text;  /* the library's own words about the last failure, or NULL */
+    /* Set by who gives it memory of a device: the library copies that in the context of whatever thread calls it, so that
+     * every call of it is between these two. */
+    struct {
+        void *(*enter)(void *of);
+        void (*leave)(void *of, void *before);
+        void *of;
+        int users;
+    } around;
+    const char *text; /* the library's own words about the last failure, or NULL */
 };
 #define HC_ANY_PEER (-1)
 struct hc_net_ops {
@@ -275,6 +302,7 @@ typedef struct hc_hierarchy_config {
         chunk_most; /* bytes that a chunk may have on all nodes; 0: hc_node_chunk_bytes() of the largest */
     double alpha, beta;    /* the net's model: seconds a message, seconds a byte; 0: defaults */
     const char *algorithm; /* "auto", "recursive_doubling", "direct", "ring", "rabenseifner" */
+    hc_sums *sums;         /* NULL: a node's shards are in the memory of the host */
 } hc_hierarchy_config;
 int hc_hierarchy_new(const hc_hierarchy_config *, hc_node *node, hc_net *net, const hc_memory *, hc_data **);
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import signal
 import sys
 import time
 from collections.abc import Callable
@@ -14,7 +13,20 @@ from pathlib import Path
 
 from hpccoll import config, detect
 from hpccoll.checks.finding import Card, Facts, Job
-from hpccoll.doctor import claim, examine, hosts, meetings, mpi, network, stages, text, training, watch
+from hpccoll.doctor import (
+    claim,
+    end,
+    examine,
+    hosts,
+    meetings,
+    mpi,
+    network,
+    stages,
+    text,
+    training,
+    trial,
+    watch,
+)
 from hpccoll.launch.job import LaunchError, parse_hosts
 
 LET_OTHERS_SPEAK = 10.0
@@ -50,7 +62,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     add(
         "--gpu-aware",
         action="store_true",
-        help="only try whether MPI can use device memory (a step of its own)",
+        help="only try whether MPI can use device memory (a step of its own), and record the verdict",
     )
     needs = parser.add_argument_group("what a training needs")
     needs.add_argument(
@@ -81,7 +93,10 @@ def main(arguments: argparse.Namespace) -> int:
     except (ValueError, LaunchError) as error:
         print(f"hpccoll doctor: {error}", file=sys.stderr)
         return 2
-    return gpu_aware_mpi(arguments) if arguments.gpu_aware else in_job(options, arguments)
+    if arguments.gpu_aware:
+        said = claim.read(config.environment())
+        return trial.gpu_aware_mpi(said, arguments.patience, arguments.json, _reporter(said))
+    return in_job(options, arguments)
 
 
 def read_options(arguments: argparse.Namespace) -> Facts:
@@ -136,35 +151,21 @@ def in_job(options: Facts, arguments: argparse.Namespace) -> int:
     said = claim.read(config.environment())
     given = {"card": vars(card), "options": options}
     outcome = watch.Outcome()
-    signal.signal(signal.SIGTERM, _ask_to_end)
+    end.heed()
     try:
         watch.run("hpccoll.doctor.inside", given, arguments.patience, _reporter(said), outcome)
         if outcome.report is not None or outcome.status == 0:
-            _speak_to_the_end()
+            end.speak()
             return show(outcome.report, arguments.json)
         card.facts[mpi.NAME] = mpi.failed(outcome)
         return without_mpi(card, said, options, arguments)
-    except AskedToEnd:
+    except end.Asked:
         if outcome.report is not None or outcome.stage in stages.LAST:
             return show(
                 outcome.report, arguments.json
             )  # None: another rank ends with the status of the report
         card.facts[mpi.NAME] = mpi.failed(outcome, asked_to_end=True)
         return in_a_hurry(card, said, options, arguments)
-
-
-class AskedToEnd(BaseException):
-    """SIGTERM: in many libraries an abort of one rank makes the launcher end the job."""
-
-
-def _ask_to_end(_number: int, _frame: object) -> None:
-    _speak_to_the_end()
-    raise AskedToEnd
-
-
-def _speak_to_the_end() -> None:
-    """No SIGTERM from now on: what is known is printed. Launchers kill by SIGKILL who does not end soon."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def _reporter(said: claim.Claim) -> Callable[[str, float], None]:
@@ -175,35 +176,6 @@ def _reporter(said: claim.Claim) -> Callable[[str, float], None]:
             print(f"hpccoll doctor: rank 0: {seconds:.0f} s in {stage}", file=sys.stderr, flush=True)
 
     return say
-
-
-def gpu_aware_mpi(arguments: argparse.Namespace) -> int:
-    """Let a child try; rank 0 prints the verdict, and each rank whose child died does.
-
-    They end with its status, 0 if it is proved on all ranks. The others end with 0: at the first process that ends
-    otherwise mpirun kills the rest, and what rank 0 has to say would be lost.
-    """
-    said = claim.read(config.environment())
-    outcome = watch.Outcome()
-    signal.signal(signal.SIGTERM, _ask_to_end)
-    try:
-        watch.run("hpccoll.doctor.gpu_aware", {}, arguments.patience, _reporter(said), outcome)
-        _speak_to_the_end()
-    except AskedToEnd:
-        if outcome.report is None and outcome.status in (None, -signal.SIGTERM):
-            return 1  # the child of another rank died, and the launcher ends the job; that rank says how
-    verdict = outcome.report
-    if verdict is None:
-        end = (
-            "did not return" if outcome.status is None else f"ended the process with status {outcome.status}"
-        )
-        verdict = {"proved": False, "why": f"{outcome.stage} {end}", "device": ""}
-    if said.rank != 0 and outcome.report is not None:
-        return 0
-    line = "proved" if verdict["proved"] else f"not proved: {verdict['why']}"
-    where = f" ({said.size} ranks, {verdict['device']})" if verdict["proved"] else ""
-    print(json.dumps(verdict) if arguments.json else f"GPU-aware MPI: {line}{where}", flush=True)
-    return int(not verdict["proved"])
 
 
 def in_a_hurry(card: Card, said: claim.Claim, options: Facts, arguments: argparse.Namespace) -> int:

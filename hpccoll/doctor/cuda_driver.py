@@ -42,6 +42,12 @@ class Driver:
         self("cuDeviceGetCount", ctypes.byref(count))
         return count.value
 
+    def cuda(self) -> str:
+        """The newest CUDA that the driver speaks, as "12.8"."""
+        version = ctypes.c_int()
+        self("cuDriverGetVersion", ctypes.byref(version))
+        return f"{version.value // 1000}.{version.value % 1000 // 10}"
+
     def describe(self, number: int) -> dict[str, str]:
         """PCI address and name of a device."""
         device, bus, name = ctypes.c_int(), ctypes.create_string_buffer(32), ctypes.create_string_buffer(128)

@@ -2,13 +2,18 @@
 """Whether MPI can send from and to device memory: tried, in a job step of its own, as a wrong answer is a crash.
 
 A library that was not built for it follows the device address in host memory and dies, or returns sums of garbage;
-what it says of itself (MPIX_Query_cuda_support) is no proof. So real numbers travel and are compared.
+what it says of itself (MPIX_Query_cuda_support) is no proof. So real numbers travel and are compared. What is tried is
+told first: the verdict (hpccoll/checks/proofs.py) is about that, also where the trial ends the process.
 """
 
 from __future__ import annotations
 
+import platform
+from typing import Any
+
 import numpy as np
 
+from hpccoll.checks import proofs
 from hpccoll.checks.finding import Facts
 from hpccoll.doctor.cuda_driver import Driver, DriverError
 from hpccoll.doctor.stages import Stages, mpi_world
@@ -18,7 +23,7 @@ COUNTS = (1, 1 << 10, 1 << 18)
 
 
 def main() -> None:
-    """The report {"proved": bool, "why": text, "device": name} of every rank goes to the watcher."""
+    """Each rank reports to the watcher: "about", what is tried, unless there is no GPU; then "proved" and "why" too."""
     stages = Stages()
     comm = mpi_world(stages)
     stages.begin("opening the GPU")
@@ -26,11 +31,29 @@ def main() -> None:
     said = comm.allgather(why)
     if any(said):
         rank = next(r for r, text in enumerate(said) if text)
-        stages.report({"proved": False, "why": f"no GPU here: rank {rank}: {said[rank]}", "device": ""})
+        stages.report({"proved": False, "why": f"no GPU here: rank {rank}: {said[rank]}"})
     else:
         assert driver is not None
-        stages.report(_prove(comm, driver, stages))
+        about = _about(comm, driver)
+        stages.report({"about": about})
+        why = _prove(comm, driver, stages)
+        stages.report({"about": about, "proved": not why, "why": why})
     stages.finish()
+
+
+def _about(comm: Any, driver: Driver) -> Facts:
+    """What the verdict will be on: GPUs and hosts of all ranks, the MPI library."""
+    from mpi4py import MPI
+
+    name = driver.describe(comm.Get_rank() % driver.count())["name"]
+    told = comm.allgather((f"{name}, CUDA {driver.cuda()}", platform.node()))
+    devices, hosts = (list(dict.fromkeys(column)) for column in zip(*told, strict=True))
+    return {
+        "devices": devices,
+        "hosts": hosts,
+        "mpi": proofs.library(MPI.Get_library_version()),
+        "ranks": comm.Get_size(),
+    }
 
 
 def _open(rank: int) -> tuple[Driver | None, str]:
@@ -44,13 +67,12 @@ def _open(rank: int) -> tuple[Driver | None, str]:
     return driver, ""
 
 
-def _prove(comm: object, driver: Driver, stages: Stages) -> Facts:
-    """Sum ones and twos and ... over all ranks, and pass them around a ring; compare on the host."""
+def _prove(comm: object, driver: Driver, stages: Stages) -> str:
+    """Sum ones and twos and ... over all ranks, pass them around a ring, compare on the host: what failed, or ""."""
     from mpi4py import MPI
 
     world: MPI.Comm = comm  # type: ignore[assignment]
     rank, size = world.Get_rank(), world.Get_size()
-    name = driver.describe(rank % driver.count())["name"]
     for count in COUNTS:
         source, target = (driver.allocate(4 * count) for _ in range(2))
         buffers = [[MPI.buffer.fromaddress(a, 4 * count), MPI.FLOAT] for a in (source, target)]
@@ -68,12 +90,8 @@ def _prove(comm: object, driver: Driver, stages: Stages) -> Facts:
             driver.to_host(got, target)
             wrong = int((got != expected).sum())
             if world.allreduce(wrong):
-                return {
-                    "proved": False,
-                    "why": f"{what} of {4 * count} bytes gave wrong values",
-                    "device": name,
-                }
-    return {"proved": True, "why": "", "device": name}
+                return f"{what} of {4 * count} bytes gave wrong values"
+    return ""
 
 
 if __name__ == "__main__":

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from hpccoll import cuda
-from hpccoll.checks import placement
+from hpccoll import config, cuda
+from hpccoll.checks import placement, proofs
 from hpccoll.checks.finding import ERROR, NOTE, WARNING, Card, Facts, Finding, Job, ranks, some
 
 NAME = "gpus"
@@ -26,6 +26,8 @@ def collect(env: Mapping[str, str]) -> Facts:
     facts["hidden by"] = {name: env[name] for name in hiding if name in env}
     if present:
         facts |= visible()
+    tried, _ = proofs.read(proofs.files(config.read(env).gpu_aware_record, env)) if present else ([], "")
+    facts["tried"] = [proof.line() for proof in tried]
     return facts
 
 
@@ -50,19 +52,28 @@ def numa(pci: str) -> int | None:
 
 def judge(job: Job) -> list[Finding]:
     """GPUs that are hidden, shared or far away; what has not been tried yet."""
-    untried = [card.host for card in job.cards if card.facts[NAME]["visible"]]
-    note = Finding(
-        NAME,
-        NOTE,
-        f"GPUs on {some(untried)}: whether MPI can use their memory was not tried",
-        "a wrong belief is a crash or a wrong sum",
-        "Try it in a step of its own, started like this one: `hpccoll doctor --gpu-aware`",
-    )
-    return [note] * bool(untried) + [
+    return _tried([card for card in job.cards if card.facts[NAME]["visible"]]) + [
         finding
         for cards in job.nodes.values()
         for found in (_hidden(cards), _shared(cards), _far(cards))
         for finding in found
+    ]
+
+
+def _tried(cards: list[Card]) -> list[Finding]:
+    """Whether MPI can use the memory of the GPUs that these see."""
+    if not cards:
+        return []
+    tried = cards[0].facts[NAME].get("tried", [])
+    was = f"was tried before: {some(tried, 3)}" if tried else "was not tried"
+    return [
+        Finding(
+            NAME,
+            NOTE,
+            f"GPUs on {some(card.host for card in cards)}: whether MPI can use their memory {was}",
+            "a wrong belief is a crash or a wrong sum: a job believes proofs of its own MPI, GPU and driver only",
+            f"{proofs.REMEDY} it{' again' if tried else ''}, in a step of its own",
+        )
     ]
 
 

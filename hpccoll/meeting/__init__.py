@@ -35,6 +35,9 @@ class Meeting(Protocol):
     def thread_level(self) -> str:
         """What the net allows: MULTIPLE, SERIALIZED, FUNNELED or SINGLE."""
 
+    def library(self) -> str:
+        """What the MPI library says of itself; "" without MPI."""
+
     def describe_net(self) -> str:
         """What moves bytes between nodes, for the line at the start."""
 
@@ -62,6 +65,10 @@ class Alone:
     def thread_level(self) -> str:
         """See Meeting."""
         return "MULTIPLE"
+
+    def library(self) -> str:
+        """See Meeting."""
+        return ""
 
     def describe_net(self) -> str:
         """See Meeting."""

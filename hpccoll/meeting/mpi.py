@@ -63,6 +63,13 @@ class MpiMeeting:
         level: str = _mpi.thread_level()
         return level
 
+    def library(self) -> str:
+        """See Meeting."""
+        from hpccoll import _mpi
+
+        text: str = _mpi.library_version()
+        return text
+
     def describe_net(self) -> str:
         """See Meeting."""
         from hpccoll import _mpi

@@ -147,6 +147,10 @@ class StoreMeeting:
         """See Meeting: no net sets a limit."""
         return "MULTIPLE"
 
+    def library(self) -> str:
+        """See Meeting."""
+        return ""
+
     def describe_net(self) -> str:
         """See Meeting."""
         return "none"

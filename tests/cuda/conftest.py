@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 Build = Callable[..., Path]
 SHARED = ("-shared", "-fPIC", "-Wl,--no-undefined")
-DRIVER = ("tests/cuda/fake/cuda.c", "tests/cuda/fake/module.c", "tests/cuda/fake/pack_host.c")
+DRIVER = tuple(f"tests/cuda/fake/{name}.c" for name in ("cuda", "module", "pack_host", "sum_host"))
 NCCL = ("tests/cuda/fake/nccl.c", "tests/cuda/fake/comm.c", "tests/cuda/fake/room.c")
 ARITHMETIC = ("ext/transport/kernels*.c", "ext/transport/host_memory.c", "ext/core/status.c")
 

@@ -3,6 +3,7 @@
  * device_failures.c - what a device's data plane says and does when things go wrong; ranks as threads, the fakes.
  *
  *     device_failures LAYOUT facts [OPERATION]     one sum; what its batches run on, or why they do not
+ *     device_failures LAYOUT sizes                 of 1000, 16384, 16385, 50000 elements: how many went which way
  *     device_failures LAYOUT watched [OPERATION]   one sum is launched and never ends: what the watch says; then all is
  *                                                  given up
  *     device_failures LAYOUT idle [OPERATION]      two sums, with more than all patience in between
@@ -23,14 +24,14 @@ static double now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* A float32 sum, or what was asked for, whose tensor is on the device: what came of it, once it is launched. */
-static int launch_one(rank_state *s, double seconds) {
+/* Float32 elements on the device, summed or what was asked for: what came of it, once it is launched. */
+static int launch(rank_state *s, int64_t count, double seconds) {
     static float values[MAX_RANKS][COUNT];
     static int64_t splits[MAX_RANKS][2 * MAX_RANKS];
     on_device *d = &s->device;
     void *ready = d->ready, *finished = d->finished;
     hc_piece piece;
-    hc_batch batch = rows_of(operation, &piece, values[s->rank], COUNT, splits[s->rank]);
+    hc_batch batch = rows_of(operation, &piece, values[s->rank], count, splits[s->rank]);
     piece.in = pointer(bring(d, values[s->rank], sizeof values[0]));
     piece.out = piece.out ? (void *)(uintptr_t)piece.in : NULL;
     batch.memory = HC_MEMORY_CUDA;
@@ -58,7 +59,7 @@ static void leave(rank_state *s) {
 static void run_facts(int32_t rank) {
     rank_state s;
     make_rank(&s, rank, 0, nets[rank]);
-    int status = launch_one(&s, 20);
+    int status = launch(&s, COUNT, 20);
     say(&s, "batch", status);
     if (status == HC_DONE)
         OK(s.device.device->driver.event_wait(s.device.finished));
@@ -69,7 +70,7 @@ static void run_idle(int32_t rank) {
     rank_state s;
     make_rank(&s, rank, 0, nets[rank]);
     for (int i = 0; i < 2; i++) {
-        CHECK(launch_one(&s, 20) == HC_DONE, "%s", s.data->text ? s.data->text : "");
+        CHECK(launch(&s, COUNT, 20) == HC_DONE, "%s", s.data->text ? s.data->text : "");
         OK(s.device.device->driver.event_wait(s.device.finished));
         if (i == 0)
             nanosleep(&(struct timespec){2, 0}, NULL);
@@ -77,10 +78,23 @@ static void run_idle(int32_t rank) {
     leave(&s);
 }
 
+static void run_sizes(int32_t rank) {
+    static const int64_t counts[] = {1000, 16384, 16385, COUNT};
+    rank_state s;
+    make_rank(&s, rank, 0, nets[rank]);
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        CHECK(launch(&s, counts[i], 20) == HC_DONE, "%s", s.data->text ? s.data->text : "");
+        OK(s.device.device->driver.event_wait(s.device.finished));
+    }
+    printf("%d staged %d, fast %d\n", rank, (int)hc_device_data_count(s.data, HC_WAY_STAGED),
+           (int)hc_device_data_count(s.data, HC_WAY_NCCL));
+    leave(&s);
+}
+
 static void run_watched(int32_t rank) {
     rank_state s;
     make_rank(&s, rank, 0, nets[rank]);
-    CHECK(launch_one(&s, 20) == HC_DONE, "%s", s.data->text ? s.data->text : "");
+    CHECK(launch(&s, COUNT, 20) == HC_DONE, "%s", s.data->text ? s.data->text : "");
     int status = HC_OK;
     for (double end = now() + 5; status >= 0 && now() < end; sched_yield())
         status = s.data->ops->watch(s.data);
@@ -95,7 +109,7 @@ static void run_alone(int32_t rank) {
     rank_state s;
     make_rank(&s, rank, 0, nets[rank]);
     if (rank < size - 1)
-        say(&s, "batch", launch_one(&s, 1));
+        say(&s, "batch", launch(&s, COUNT, 1));
     leave(&s);
 }
 
@@ -139,7 +153,7 @@ int main(int argc, char **argv) {
     static const struct {
         const char *name;
         void (*run)(int32_t);
-    } runs[] = {{"facts", run_facts}, {"watched", run_watched}, {"idle", run_idle},
+    } runs[] = {{"facts", run_facts}, {"sizes", run_sizes},     {"watched", run_watched}, {"idle", run_idle},
                 {"alone", run_alone}, {"results", run_results}, {"opening", run_opening}};
     CHECK(argc == 3 || argc == 4, "usage: see the head of this file");
     operation = argc == 4 ? operation_named(argv[3]) : HC_ALLREDUCE;

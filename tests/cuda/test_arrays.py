@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whole jobs whose arrays lie in device memory, in orders of execution that punish who does not wait."""
 
+import json
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -112,6 +114,63 @@ def test_a_letter_from_a_device_that_fails_is_an_error(fake_cuda: Path) -> None:
         "device 0 (0000:4a:00.0): copying what is sent: an illegal memory access was encountered (700)"
         in said
     )
+
+
+# ---- MPI is given the device's memory, which here is the host's, so that any MPI can ------------------------
+
+SAYS = "hpccoll: arrays in device memory: device 0 [^:]*:[^:]*:[^:]*: "
+
+
+@pytest.mark.parametrize(
+    ("ranks", "nodes", "mode", "way"),
+    [
+        (3, 1, "mpi", "MPI over 3 ranks, messages from device memory"),
+        (4, 2, "nccl", "NCCL .* of this node, messages between nodes from device memory"),
+        (2, 2, "auto", "MPI over 2 ranks, messages from device memory"),
+    ],
+)
+def test_messages_from_device_memory(
+    fake_cuda: Path, fake_nccl: Path, ranks: int, nodes: int, mode: str, way: str
+) -> None:
+    said = job(
+        fake_cuda, ranks, nodes, "operations", "libraries", "groups", "asynchronous", "sets", "joined",
+        HPCCOLL_NCCL_LIBRARY=str(fake_nccl), HPCCOLL_DEVICE_MODE=mode, HPCCOLL_GPU_AWARE_MPI="yes",
+        HPCCOLL_DEVICE_SMALL="0", FAKE_CUDA_ORDER="lazy", NCCL_MULTI_RANK_GPU_ENABLE="1", HPCCOLL_VERBOSE="1",
+    )  # fmt: skip
+    assert re.search(f"{SAYS}{way} .HPCCOLL_GPU_AWARE_MPI=yes.; what that lacks is staged", said), said
+
+
+def test_a_record_is_believed_where_it_fits(
+    fake_cuda: Path, build_c: Callable[..., Path], tmp_path: Path
+) -> None:
+    """As the doctor writes it, made one of this device; of another launcher or GPU, of a failure, broken."""
+    file = tmp_path / "record.json"
+    device = build_c("tests/doctor/device.c", flags=("-shared", "-fPIC"), name="device.so")
+    knobs = {"HPCCOLL_GPU_AWARE_RECORD": str(file), "HPCCOLL_VERBOSE": "1", "HPCCOLL_DEVICE_MODE": "mpi"}
+    doctor = f"-m hpccoll run -np 2 --timeout 60 {sys.executable} -m hpccoll doctor --gpu-aware".split()
+    environment = {**os.environ, **knobs, "HPCCOLL_CUDA_LIBRARY": str(device)}
+    subprocess.run([sys.executable, *doctor], env=environment, check=True, timeout=100)
+
+    def said(**changes: object) -> str:
+        record = json.loads(file.read_text())
+        (proof,) = record["proofs"]
+        place = {name: changes.pop(name) for name in list(changes) if name in proof["place"]}
+        file.write_text(json.dumps({"proofs": [proof | changes | {"place": proof["place"] | place}]}))
+        return job(fake_cuda, 2, 1, "sets", **knobs)
+
+    here = "fake device 0, CUDA 12.8"
+    assert f"it is proved for emulated device, CUDA 12.8, and not for {here}" in said()
+    assert f"from device memory (`hpccoll doctor --gpu-aware` has proved it for {here})" in said(
+        devices=[here]
+    )
+    wrong = said(proved=False, why="an allreduce ended the process")
+    assert re.search("through pinned memory .tried on [-0-9]+, and an allreduce ended the process", wrong)
+    wrong = said(launcher="another")
+    assert re.search(
+        f"of [-0-9]+ in {file} is for launcher another, and here is launcher .*hpccoll doctor", wrong
+    )
+    file.write_text("{")
+    assert f"through pinned memory ({file} cannot be read (" in job(fake_cuda, 2, 1, "sets", **knobs)
 
 
 @pytest.mark.parametrize("planted", ["another_stream_before", "another_stream_after"])

@@ -86,6 +86,40 @@ def test_one_communicator_in_many_pieces(
     assert "25 cases" in run(layout, 3, 25, "auto", 3000, 1, operation, mode=mode, order=order, **env)
 
 
+# ---- MPI is given the device's memory ------------------------------------------------------------------
+
+GPU_AWARE = {"TEST_GPU_AWARE": "yes"}
+
+
+@pytest.mark.parametrize(
+    ("mode", "layout"),
+    [("nccl", "0,0,1,1"), ("nccl", "0,0,0,1"), ("nccl", "0,1,2"), ("mpi", "0,0,1"), ("mpi", "0,1")],
+)
+@pytest.mark.parametrize("order", ORDERS)
+def test_shards_that_stay_on_the_device(run: Run, layout: str, order: str, mode: str) -> None:
+    """Every type, in whole and in chunks, in nodes of several ranks and of one: nothing is sent before it is made."""
+    assert "25 cases" in run(layout, 3, 25, "auto", 0, 0, "allreduce", mode=mode, order=order, **GPU_AWARE)
+    assert "15 cases" in run(layout, 4, 15, "auto", 3000, 1, "allreduce", mode=mode, order=order, **GPU_AWARE)
+    for operation in ("broadcast", "reducescatter"):
+        assert "15 cases" in run(
+            layout, 5, 15, "auto", 3000, 0, operation, mode=mode, order=order, **GPU_AWARE
+        )
+
+
+@pytest.mark.parametrize("algorithm", ["recursive_doubling", "direct", "ring", "rabenseifner"])
+@pytest.mark.parametrize("order", ["lazy", "5"])
+def test_every_algorithm_on_the_device(run: Run, algorithm: str, order: str) -> None:
+    arguments = ("0,1,2", 5, 20, algorithm, 3000, 1, "allreduce")
+    assert "20 cases" in run(*arguments, mode="mpi", order=order, **GPU_AWARE)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_mpi_over_all_ranks_through_pinned_memory(run: Run, order: str) -> None:
+    """Every operation: what neither kernels nor messages do is staged."""
+    assert "40 cases" in run("0,0,1", 6, 40, mode="mpi", order=order)
+    assert "20 cases" in run("0,0,1", 7, 20, mode="mpi", order=order, **GPU_AWARE)
+
+
 @pytest.mark.parametrize("mode", ["staged", "auto"])
 def test_deterministic_bits(run: Run, mode: str) -> None:
     """Equal bits fused and not, in chunks of any length."""
@@ -166,7 +200,8 @@ def test_sets_that_take_turns_never_wait_for_each_other_in_a_circle(build_c: Bui
 # ---- what goes wrong is said, in time ------------------------------------------------------------------
 
 NCCL = "device 0 (0000:4a:00.0): NCCL 2.28.9 over 2 ranks"
-LACKS = "; what it lacks is staged through the host"
+LACKS = "; what that lacks is staged through the host"
+PINNED = " of this node, messages between nodes through pinned memory (HPCCOLL_GPU_AWARE_MPI=no)"
 CALLS = [
     ("allreduce", "the sum of a chunk"),
     ("broadcast", "the broadcast of a chunk"),
@@ -195,7 +230,7 @@ def fail(failures: Path, fake_cuda: Path, fake_nccl: Path, run_c: Run) -> Run:
     """`fail("0,0", "facts", mode="nccl")`: what each rank said, in the ranks' order."""
 
     def start(*arguments: object, mode: str = "nccl", **env: str) -> list[str]:
-        env |= {"HPCCOLL_CUDA_LIBRARY": str(fake_cuda), "HPCCOLL_NCCL_LIBRARY": str(fake_nccl)}
+        env = {"HPCCOLL_CUDA_LIBRARY": str(fake_cuda), "HPCCOLL_NCCL_LIBRARY": str(fake_nccl), **env}
         env |= {"FAKE_CUDA_ORDER": "lazy", "TEST_DEVICE_MODE": mode}
         return sorted(run_c(failures, *arguments, env=env).splitlines())
 
@@ -207,7 +242,7 @@ def fail(failures: Path, fake_cuda: Path, fake_nccl: Path, run_c: Run) -> Run:
     [
         ("staged", "0,0", "device 0 (0000:4a:00.0): staged through the host"),
         ("auto", "0,0", NCCL + LACKS),
-        ("auto", "0,0,1,1", NCCL + " of this node, messages through pinned memory between nodes" + LACKS),
+        ("auto", "0,0,1,1", NCCL + PINNED + LACKS),
         ("auto", "0,1", "device 0 (0000:4a:00.0): staged through the host"),
         ("nccl_flat", "0,1", NCCL + LACKS),
     ],
@@ -215,6 +250,82 @@ def fail(failures: Path, fake_cuda: Path, fake_nccl: Path, run_c: Run) -> Run:
 def test_what_was_chosen_is_said(fail: Run, mode: str, layout: str, facts: str) -> None:
     ranks = range(len(layout.split(",")))
     assert fail(layout, "facts", mode=mode) == [f"{rank} batch DONE: {facts}" for rank in ranks]
+
+
+FAKE = "fake device 0, CUDA 12.8"
+TRY = "nobody has tried: `hpccoll doctor --gpu-aware`"
+
+
+@pytest.mark.parametrize(
+    ("env", "says"),
+    [
+        ({"TEST_GPU_AWARE": "yes"}, "from device memory (HPCCOLL_GPU_AWARE_MPI=yes)"),
+        (
+            {"TEST_GPU_AWARE": "auto", "TEST_PROOF": FAKE},
+            f"from device memory (`hpccoll doctor --gpu-aware` has proved it for {FAKE})",
+        ),
+        ({"TEST_GPU_AWARE": "auto"}, f"through pinned memory ({TRY})"),
+        (
+            {"TEST_GPU_AWARE": "auto", "TEST_PROOF": "NVIDIA H200, CUDA 12.8"},
+            "through pinned memory (it is proved for NVIDIA H200, CUDA 12.8, and not for "
+            f"{FAKE}: `hpccoll doctor --gpu-aware`)",
+        ),
+    ],
+)
+@pytest.mark.parametrize("mode", ["nccl", "mpi"])
+def test_whether_mpi_gets_device_memory_is_said(fail: Run, mode: str, env: dict[str, str], says: str) -> None:
+    flat = "device 0 (0000:4a:00.0): MPI over 4 ranks, messages "
+    over = flat if mode == "mpi" else NCCL + " of this node, messages between nodes "
+    said = fail("0,0,1,1", "facts", mode=mode, **env)
+    assert said == [f"{rank} batch DONE: {over}{says}{LACKS}" for rank in range(4)]
+
+
+@pytest.mark.parametrize("mode", ["nccl", "mpi", "auto"], ids="in mode {}".format)  # "mpi" alone is a marker
+def test_ranks_that_do_not_all_have_a_proof_have_none(fail: Run, mode: str) -> None:
+    """Rank 1 says why; the others say who."""
+    env = {"TEST_GPU_AWARE": "auto", "TEST_PROOF": FAKE, "TEST_NO_PROOF_ON_RANK_1": "1"}
+    said = fail("0,1", "facts", mode=mode, **env)
+    words = ["rank 1 says that MPI cannot have its GPU's: `hpccoll info` there", TRY]
+    for rank, why in enumerate(words):
+        assert said[rank].startswith(f"{rank} batch DONE: device 0 (0000:4a:00.0): ")
+        idle = "staged through the host: MPI does not get its memory"
+        assert f"{'messages through pinned memory' if mode == 'mpi' else idle} ({why})" in said[rank]
+
+
+@pytest.mark.parametrize(
+    ("planted", "words"),
+    [
+        ("cuLaunchKernel:700:3", "hc_sum_f32: an illegal memory access was encountered (700)"),
+        ("cuModuleLoadData:2:2", "loading the kernels that add up: out of memory (2)"),
+    ],
+)
+def test_a_sum_between_nodes_that_fails(fail: Run, planted: str, words: str) -> None:
+    """Packing works on both ranks; then one of them cannot add up what it has received."""
+    said = fail("0,1", "facts", mode="mpi", FAKE_CUDA_FAIL=planted, **GPU_AWARE)
+    (failed,) = [line for line in said if "DONE" not in line]
+    assert failed.endswith(f"batch TRANSPORT: device 0 (0000:4a:00.0): {words}")
+
+
+def test_nodes_of_one_gpu_need_no_nccl_where_mpi_takes_its_memory(fail: Run) -> None:
+    said = fail("0,1", "facts", mode="auto", TEST_GPU_AWARE="yes", HPCCOLL_NCCL_LIBRARY="/no/such/library")
+    assert said[0].startswith(
+        "0 batch DONE: device 0 (0000:4a:00.0): MPI over 2 ranks, messages from device memory"
+    )
+
+
+@pytest.mark.parametrize(
+    ("mode", "layout", "small", "staged"),
+    [
+        ("auto", "0,0,1,1", 65536, 2), ("auto", "0,0,1,1", 0, 0), ("auto", "0,0,1,1", 1 << 30, 4),
+        ("auto", "0,0", 65536, 0), ("nccl", "0,0,1,1", 65536, 0), ("staged", "0,0", 0, 4), ("mpi", "0,0", 65536, 0),
+    ],
+)  # fmt: skip
+def test_small_batches_between_nodes_are_staged(
+    fail: Run, mode: str, layout: str, small: int, staged: int
+) -> None:
+    """4,000, 65,536, 65,540 and 200,000 bytes: by what all ranks know, so that all choose alike."""
+    said = fail(layout, "sizes", mode=mode, TEST_SMALL=str(small))
+    assert said == [f"{rank} staged {staged}, fast {4 - staged}" for rank in range(len(layout.split(",")))]
 
 
 @pytest.mark.parametrize(

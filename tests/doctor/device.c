@@ -28,6 +28,12 @@ int cuGetErrorString(int status, const char **text) {
     return 0;
 }
 
+int cuDriverGetVersion(int *version);
+int cuDriverGetVersion(int *version) {
+    *version = 12080;
+    return 0;
+}
+
 int cuDeviceGetCount(int *count);
 int cuDeviceGetCount(int *count) {
     *count = 1;

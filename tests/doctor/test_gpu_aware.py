@@ -3,16 +3,20 @@
 
 import json
 import os
+import platform
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from hpccoll.checks import proofs
 from hpccoll.doctor import gpus
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture
@@ -21,30 +25,68 @@ def emulated(build_c: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.M
     library = build_c("tests/doctor/device.c", flags=("-shared", "-fPIC"), name="device.so")
     (tmp_path / "libcuda.so.1").symlink_to(library)
     monkeypatch.setenv("LD_LIBRARY_PATH", f"{tmp_path}:{os.environ.get('LD_LIBRARY_PATH', '')}")
+    monkeypatch.setenv("HPCCOLL_GPU_AWARE_RECORD", str(tmp_path / "site" / "record.json"))
 
 
-def proof() -> tuple[int, dict[str, object]]:
-    """The verdict that is printed first."""
-    program = [sys.executable, "-m", "hpccoll", "doctor", "--gpu-aware", "--json", "--patience", "20"]
+def doctor(*more: str) -> subprocess.CompletedProcess[str]:
+    program = [sys.executable, "-m", "hpccoll", "doctor", "--gpu-aware", *more, "--patience", "20"]
     command = [sys.executable, "-m", "hpccoll", "run", "-np", "2", "--timeout", "90", *program]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    return subprocess.run(command, capture_output=True, text=True, timeout=100)
+
+
+def proof() -> tuple[int, dict[str, Any]]:
+    """The verdict of rank 0, or, where it has not come to one, the first that is printed."""
+    done = doctor("--json")
     verdicts = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert verdicts, done.stdout + done.stderr
-    return done.returncode, verdicts[0]
+    return done.returncode, next((v for v in verdicts if "recorded" in v), verdicts[0])
 
 
-def test_memory_that_mpi_can_use_is_proved_by_right_values(emulated: None) -> None:
-    assert proof() == (0, {"proved": True, "why": "", "device": "emulated device"})
+def recorded() -> list[proofs.Proof]:
+    found, wrong = proofs.read(proofs.files(os.environ["HPCCOLL_GPU_AWARE_RECORD"], os.environ))
+    assert not wrong
+    return found
+
+
+def test_memory_that_mpi_can_use_is_proved_by_right_values_and_recorded(emulated: None) -> None:
+    status, verdict = proof()
+    assert (status, verdict["proved"], verdict["why"]) == (0, True, "")
+    (found,) = recorded()
+    assert verdict["recorded"] == found.file
+    assert found.devices == ["emulated device, CUDA 12.8"]
+    assert (found.ranks, found.hosts, found.place.hpccoll) == (2, [platform.node()], version("hpccoll"))
+    assert found.place.launcher
+    done = doctor()
+    assert f"GPU-aware MPI: {recorded()[0].line()}" in done.stdout
+    assert f"recorded in {found.file}" in done.stdout
+    told = subprocess.run(
+        [sys.executable, "-m", "hpccoll", "info"], capture_output=True, text=True, timeout=80
+    )
+    assert f"verdict 1: {recorded()[0].line()}" in told.stdout
 
 
 def test_memory_that_mpi_cannot_touch_ends_only_the_step(
     emulated: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A "no" takes the place of the "yes" that was there."""
+    proof()
     monkeypatch.setenv("PLANTED", "guarded")
     status, verdict = proof()
     assert status != 0
     assert verdict["proved"] is False
     assert "in device memory ended the process with status -" in str(verdict["why"])
+    assert [p.proved for p in recorded()] == [False]
+
+
+def test_a_record_that_cannot_be_written_is_said(
+    emulated: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("HPCCOLL_GPU_AWARE_RECORD", str(tmp_path / "file" / "record.json"))
+    done = doctor()
+    assert done.returncode == 0
+    assert "GPU-aware MPI: proved on " in done.stdout
+    assert "the verdict was not recorded: " in done.stderr
 
 
 def test_no_device_is_an_answer(emulated: None, monkeypatch: pytest.MonkeyPatch) -> None:

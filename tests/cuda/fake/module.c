@@ -57,6 +57,9 @@ int fake_launch(hc_gpu_function function, unsigned grid_x, unsigned grid_y, unsi
                 unsigned block_y, unsigned block_z, unsigned shared_bytes, hc_gpu_stream stream,
                 void **arguments, void **extra) {
     const fake_kernel *kernel = function;
+    int status = fake_failure(NAME("cuLaunchKernel", "hipModuleLaunchKernel"));
+    if (status)
+        return status;
     if (!grid_x || grid_y != 1 || grid_z != 1 || !block_x || block_x > 1024 || block_y != 1 || block_z != 1 ||
         shared_bytes || extra || kernel->argument_bytes > ARGUMENT_ROOM)
         return INVALID_VALUE;

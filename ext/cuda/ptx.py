@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make pack.ptx.inc (PTX as a C string) from pack.cu, with a pinned compiler that needs neither a GPU nor a driver.
+"""Make pack.ptx.inc (PTX as a C string) from pack.cu, and sum.ptx.inc, with a pinned compiler that needs no GPU.
 
     pip install --target FOLDER --no-deps nvidia-cuda-nvrtc-cu12==12.4.127
-    python ext/cuda/pack_ptx.py FOLDER            rewrite pack.ptx.inc
-    python ext/cuda/pack_ptx.py FOLDER --check    change nothing; exit status 1 if it is not up to date
-    python ext/cuda/pack_ptx.py FOLDER --cubin sm_90 FILE    machine code of one card, by any NVRTC from 12 on
+    python ext/cuda/ptx.py FOLDER            rewrite them
+    python ext/cuda/ptx.py FOLDER --check    change nothing; exit status 1 if one is not up to date
+    python ext/cuda/ptx.py FOLDER --cubin sm_90 INTO    INTO/pack.cubin...: one card's, by any NVRTC from 12 on
 
 Compiled for compute_70 and with its version lowered to 7.0, the text is taken by every driver since CUDA 11 and every
 card since Volta. That is sound as long as it uses no instruction that came later; an assembler with the version's
@@ -18,12 +18,12 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-TARGET = HERE / "pack.ptx.inc"
+KERNELS = ("pack", "sum")
 NVRTC = "12.4.127"
 VERSION = ".version 7.0"
-HEAD = f"""/* SPDX-License-Identifier: Apache-2.0
+HEAD = """/* SPDX-License-Identifier: Apache-2.0
  *
- * pack.ptx.inc - the kernels of pack.cu as text. Made by pack_ptx.py with NVRTC {NVRTC}: do not edit.
+ * {name}.ptx.inc - the kernels of {name}.cu as text. Made by ptx.py with NVRTC {nvrtc}: do not edit.
  */
 """
 
@@ -41,11 +41,11 @@ class Compiler:
         if status:
             raise SystemExit(f"{name}: {self.library.nvrtcGetErrorString(status).decode()}")
 
-    def compile(self, kind: str, architecture: str) -> bytes:
-        """pack.cu as "PTX" for compute_70, or as "CUBIN" for sm_90."""
+    def compile(self, name: str, kind: str, architecture: str) -> bytes:
+        """NAME.cu as "PTX" for compute_70, or as "CUBIN" for sm_90."""
         program = ctypes.c_void_p()
-        source = (HERE / "pack.cu").read_bytes()
-        self("nvrtcCreateProgram", ctypes.byref(program), source, b"pack.cu", 0, None, None)
+        source = (HERE / f"{name}.cu").read_bytes()
+        self("nvrtcCreateProgram", ctypes.byref(program), source, f"{name}.cu".encode(), 0, None, None)
         options = [f"--gpu-architecture={architecture}".encode(), f"-I{HERE}".encode(), b"--std=c++17"]
         status = self.library.nvrtcCompileProgram(
             program, len(options), (ctypes.c_char_p * len(options))(*options)
@@ -62,20 +62,20 @@ class Compiler:
         return text.raw
 
 
-def ptx(compiler: Compiler) -> str:
+def ptx(compiler: Compiler, name: str) -> str:
     """The text that is shipped: no comments, no empty lines, the version lowered."""
-    text = compiler.compile("PTX", "compute_70").decode().rstrip("\0")
+    text = compiler.compile(name, "PTX", "compute_70").decode().rstrip("\0")
     lines = [line for line in (re.sub(r"//.*", "", line).rstrip() for line in text.splitlines()) if line]
     changed = [VERSION if line.startswith(".version") else line for line in lines]
     return "\n".join(changed) + "\n"
 
 
-def as_c(text: str) -> str:
+def as_c(name: str, text: str) -> str:
     """A string of C, a line a line."""
     quoted = [
         line.replace("\\", "\\\\").replace('"', '\\"').replace("\t", "\\t") for line in text.splitlines()
     ]
-    return HEAD + "".join(f'"{line}\\n"\n' for line in quoted)
+    return HEAD.format(name=name, nvrtc=NVRTC) + "".join(f'"{line}\\n"\n' for line in quoted)
 
 
 def main() -> int:
@@ -85,17 +85,19 @@ def main() -> int:
     )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--check", action="store_true")
-    parser.add_argument("--cubin", nargs=2, metavar=("ARCHITECTURE", "FILE"))
+    parser.add_argument("--cubin", nargs=2, metavar=("ARCHITECTURE", "INTO"))
     arguments = parser.parse_args()
     compiler = Compiler(arguments.folder)
     if arguments.cubin:
-        architecture, file = arguments.cubin
-        Path(file).write_bytes(compiler.compile("CUBIN", architecture))
+        architecture, folder = arguments.cubin
+        for name in KERNELS:
+            Path(folder, f"{name}.cubin").write_bytes(compiler.compile(name, "CUBIN", architecture))
         return 0
-    made = as_c(ptx(compiler))
+    made = {HERE / f"{name}.ptx.inc": as_c(name, ptx(compiler, name)) for name in KERNELS}
     if arguments.check:
-        return int(made != TARGET.read_text())
-    TARGET.write_text(made)
+        return int(any(text != target.read_text() for target, text in made.items()))
+    for target, text in made.items():
+        target.write_text(text)
     return 0
 
 

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * values.h - what the kernels are written in: types, their conversions, accesses of 16 bytes.
+ *
+ * The part that C and CUDA share, without another header: the tests compile the kernels for the host and bring their own of
+ * the first part (tests/cuda/fake/values_host.h).
+ */
+#ifndef HC_VALUES_H
+#define HC_VALUES_H
+
+#ifndef HC_ON_HOST
+#define KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads)
+#define INLINE static __device__ __forceinline__
+#define UNROLL _Pragma("unroll")
+#define ROLLED _Pragma("unroll 1") /* the text is shipped, and compiled by the driver: keep it short */
+
+INLINE float from_f16(unsigned short x) {
+    float y;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x));
+    return y;
+}
+INLINE unsigned short f32_to_f16(float x) {
+    unsigned short y;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x));
+    return y;
+}
+INLINE unsigned short f64_to_f16(double x) {
+    unsigned short y;
+    asm("cvt.rn.f16.f64 %0, %1;" : "=h"(y) : "d"(x));
+    return y;
+}
+INLINE float as_float(unsigned x) {
+    return __uint_as_float(x);
+}
+INLINE unsigned as_bits(float x) {
+    return __float_as_uint(x);
+}
+/* 16 bytes in one access. */
+INLINE void load16(unsigned *to, unsigned long long from) {
+    asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "l"(from));
+}
+INLINE void store16(unsigned long long to, const unsigned *from) {
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "l"(to), "r"(from[0]), "r"(from[1]), "r"(from[2]), "r"(from[3])
+                 : "memory");
+}
+/* Words of the table, whose address is not an argument's: asm, so that the two ways to an entry stay two. */
+INLINE unsigned long long load8(unsigned long long from) {
+    unsigned long long x;
+    asm volatile("ld.global.u64 %0, [%1];" : "=l"(x) : "l"(from));
+    return x;
+}
+#endif
+
+/* ---- values ----------------------------------------------------------------------------------------- */
+
+typedef unsigned short f16, bf16;
+typedef float f32;
+typedef double f64;
+typedef unsigned char copy1;
+typedef unsigned short copy2;
+typedef unsigned copy4;
+typedef unsigned long long copy8;
+
+INLINE float from_bf16(bf16 x) {
+    return as_float((unsigned)x << 16);
+}
+
+/* To nearest, ties to even; a NaN stays one. */
+INLINE bf16 f32_to_bf16(float x) {
+    unsigned bits = as_bits(x);
+    if ((bits & 0x7fffffffu) > 0x7f800000u)
+        return (bf16)(bits >> 16 | 0x40u);
+    return (bf16)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
+/* By way of float32 rounded to odd, which keeps what the second rounding must know (Boldo and Melquiond, 2008). */
+INLINE bf16 f64_to_bf16(double x) {
+    float near = (float)x;
+    unsigned bits = as_bits(near);
+    if ((double)near != x && x == x) {
+        double size = x < 0 ? -x : x;
+        if ((double)as_float(bits & 0x7fffffffu) > size)
+            bits--; /* towards zero: infinity becomes the largest number */
+        bits |= 1u;
+    }
+    return f32_to_bf16(as_float(bits));
+}
+
+INLINE float from_f32(float x) {
+    return x;
+}
+INLINE double from_f64(double x) {
+    return x;
+}
+INLINE f16 f16_of_float(float x) {
+    return f32_to_f16(x);
+}
+INLINE f16 f16_of_double(double x) {
+    return f64_to_f16(x);
+}
+INLINE bf16 bf16_of_float(float x) {
+    return f32_to_bf16(x);
+}
+INLINE bf16 bf16_of_double(double x) {
+    return f64_to_bf16(x);
+}
+INLINE f32 f32_of_float(float x) {
+    return x;
+}
+INLINE f32 f32_of_double(double x) {
+    return (float)x;
+}
+INLINE f64 f64_of_double(double x) {
+    return x;
+}
+
+#define JOIN2(a, b) a##b
+#define JOIN(a, b) JOIN2(a, b)
+
+#endif

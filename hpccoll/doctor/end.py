@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SIGTERM: an abort of one rank makes many launchers end the job, and who knows something says it then."""
+
+from __future__ import annotations
+
+import signal
+
+
+class Asked(BaseException):
+    """To end."""
+
+
+def heed() -> None:
+    """Raise Asked at the first SIGTERM."""
+    signal.signal(signal.SIGTERM, _ask)
+
+
+def _ask(_number: int, _frame: object) -> None:
+    speak()
+    raise Asked
+
+
+def speak() -> None:
+    """No SIGTERM from now on: what is known is printed. Launchers kill by SIGKILL who does not end soon."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kernels that add up, compiled for the host, and their launch over the fake driver: the values of the host's."""
+
+import ctypes
+from collections.abc import Callable, Iterator
+from ctypes import c_char_p, c_int, c_int64, c_void_p
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+pytestmark = pytest.mark.timeout(120)
+Array = NDArray[Any]
+SUM, MIN, MAX, PRODUCT, BAND = 0, 2, 3, 4, 5
+TYPES = {1: "uint8", 2: "int8", 5: "uint32", 6: "int32", 7: "uint64", 8: "int64", 9: "float16", 10: "bfloat16",
+         11: "float32", 12: "float64"}  # fmt: skip
+SOURCES = (
+    "ext/cuda/sum_*.c", "ext/cuda/driver.c", "ext/cuda/library.c", "ext/core/status.c", "ext/transport/kernels*.c",
+    "ext/transport/host_memory.c",
+)  # fmt: skip
+MOST = 508
+
+
+class Order(ctypes.Structure):
+    """hc_sum_order."""
+
+    _fields_ = [
+        ("to", c_void_p), ("from_", ctypes.POINTER(c_void_p)), ("n_from", c_int), ("dtype", c_int),
+        ("reduction", c_int), ("count", c_int64),
+    ]  # fmt: skip
+
+
+class Summer:
+    """The product's kernels on a fake device, with a stream; and the host's arithmetic."""
+
+    def __init__(self, library: ctypes.CDLL, driver: Path) -> None:
+        self.library, self.fake = library, ctypes.CDLL(str(driver))
+        self.driver, self.summer = ctypes.create_string_buffer(1 << 16), ctypes.create_string_buffer(1 << 10)
+        self.stream, context = c_void_p(), c_void_p()
+        assert library.hc_driver_open(self.driver, 0, str(driver).encode()) == 0
+        self.fake.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
+        self.fake.cuCtxSetCurrent(context)
+        self.fake.cuStreamCreateWithPriority(ctypes.byref(self.stream), 1, 0)
+        self.status = library.hc_summer_open(self.summer, self.driver)
+
+    def close(self) -> None:
+        self.library.hc_summer_close(self.summer)
+
+    def launch(self, to: Array, sources: list[Array], dtype: int, reduction: int) -> int:
+        table = (c_void_p * len(sources))(*(s.ctypes.data for s in sources))
+        order = Order(to.ctypes.data, table, len(sources), dtype, reduction, to.size)
+        return int(self.library.hc_sum_launch(self.summer, ctypes.byref(order), self.stream))
+
+    def wait(self) -> None:
+        assert self.fake.cuStreamSynchronize(self.stream) == 0
+
+
+@pytest.fixture(scope="session")
+def library(build_c: Callable[..., Path]) -> ctypes.CDLL:
+    built = ctypes.CDLL(str(build_c(*SOURCES, flags=("-shared", "-fPIC", "-ldl"), name="sum.so")))
+    built.hc_sum_kernel_name.restype = c_char_p
+    return built
+
+
+@pytest.fixture
+def summer(
+    library: ctypes.CDLL, fake_cuda: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Summer]:
+    """On a driver of its own: a copy, which reads the environment now."""
+    monkeypatch.setenv("FAKE_CUDA_ORDER", "lazy")
+    copy = tmp_path / "libcuda.so.1"
+    copy.write_bytes(fake_cuda.read_bytes())
+    made = Summer(library, copy)
+    assert made.status == 0
+    yield made
+    made.wait()
+    made.close()
+
+
+def dtype_of(code: int) -> np.dtype[Any]:
+    return np.dtype(ml_dtypes.bfloat16 if TYPES[code] == "bfloat16" else TYPES[code])
+
+
+def random_bits(code: int, count: int, seed: int) -> Array:
+    """Any bits: NaNs, infinities, zeros of two signs among them; 16-byte aligned."""
+    size = dtype_of(code).itemsize
+    raw = np.empty(count * size + 64, np.uint8)
+    start = -raw.ctypes.data % 64
+    flat = raw[start : start + count * size]
+    rng = np.random.default_rng([code, count, seed])
+    flat[:] = rng.integers(0, 256, flat.size, np.uint8)
+    values = flat.view(dtype_of(code))
+    special = rng.random(count) < 0.2
+    values[special] = np.asarray([0.0, -0.0, 1, 2], dtype_of(code))[rng.integers(0, 4, int(special.sum()))]
+    return values
+
+
+def on_host(summer: Summer, sources: list[Array], code: int, reduction: int) -> Array:
+    """By the host's kernels, which tests/kernels holds against NumPy."""
+    result = np.empty_like(sources[0])
+
+    class Memory(ctypes.Structure):
+        _fields_ = [
+            ("kind", c_int),
+            *((name, c_void_p) for name in ("alloc", "release", "copy", "convert", "reduce")),
+        ]
+
+    reduce = ctypes.CFUNCTYPE(
+        None, c_void_p, c_int, ctypes.POINTER(c_void_p), c_int, c_int, c_int, c_int64, ctypes.c_double
+    )(Memory.in_dll(summer.library, "hc_host_memory").reduce)
+    table = (c_void_p * len(sources))(*(s.ctypes.data for s in sources))
+    reduce(result.ctypes.data, code, table, len(sources), code, reduction, result.size, 1.0)
+    return result
+
+
+def same(got: Array, want: Array) -> None:
+    """Equal bits; NaNs are equal."""
+    if want.dtype.kind in "fV":
+        with np.errstate(invalid="ignore"):
+            wide = [np.asarray(x, np.float64) for x in (got, want)]
+        both = np.isnan(wide[0]) & np.isnan(wide[1])
+        got, want = got[~both], want[~both]
+    np.testing.assert_array_equal(got.view(np.uint8), want.view(np.uint8))
+
+
+@pytest.mark.parametrize("reduction", [SUM, MIN, MAX, PRODUCT])
+@pytest.mark.parametrize("code", TYPES)
+def test_the_values_of_the_host(summer: Summer, code: int, reduction: int) -> None:
+    """Whole vectors and a rest, one launch of one block and of many, into a source, and into an unaligned place."""
+    for count, sources in ((1, 2), (77, 2), (5000, 5), (300_000, 2)):
+        given = [random_bits(code, count, seed) for seed in range(sources)]
+        want = on_host(summer, given, code, reduction)
+        room = np.empty(count + 1, dtype_of(code))
+        assert summer.launch(room[1:], given, code, reduction) == 0
+        summer.wait()
+        same(room[1:], want)
+        assert summer.launch(given[-1], given, code, reduction) == 0
+        summer.wait()
+        same(given[-1], want)
+
+
+def test_as_many_sources_as_fit(summer: Summer) -> None:
+    """One rounding at the end, however many: 508 halves of a half's last place."""
+    sources = [np.full(64, 2048.0, np.float16)] + [np.ones(64, np.float16)] * (MOST - 1)
+    to = np.empty(64, np.float16)
+    assert summer.launch(to, sources, 9, SUM) == 0
+    summer.wait()
+    assert (to == np.float16(2048 + MOST - 1)).all()
+
+
+def test_what_has_no_kernel_is_refused(summer: Summer) -> None:
+    x = np.zeros(8, np.float32)
+    assert summer.launch(x, [x] * (MOST + 1), 11, SUM) < 0
+    assert summer.launch(x, [x, x], 11, BAND) < 0
+    assert summer.launch(x, [x, x], 13, SUM) < 0
+    assert b"no kernel for this sum" in summer.summer.raw
+
+
+def test_every_kernel_is_of_its_type(library: ctypes.CDLL) -> None:
+    short = {"uint": "u", "int": "i", "float": "f", "bfloat": "bf"}
+    for code, name in TYPES.items():
+        kernel = library.hc_sum_kernel_name(library.hc_sum_kernel(code)).decode()
+        letters = name.rstrip("0123456789")
+        bits = int(name[len(letters) :])
+        assert kernel == f"hc_sum_{short[letters]}{bits}"
+    assert [library.hc_sum_kernel(code) for code in (0, 3, 4, 13, 14)] == [-1] * 5
