@@ -30,16 +30,19 @@ static int launch(rank_state *s, int64_t count, double seconds) {
     static int64_t splits[MAX_RANKS][2 * MAX_RANKS];
     on_device *d = &s->device;
     void *ready = d->ready, *finished = d->finished;
-    hc_piece piece;
-    hc_batch batch = rows_of(operation, &piece, values[s->rank], count, splits[s->rank]);
-    piece.in = pointer(bring(d, values[s->rank], sizeof values[0]));
-    piece.out = piece.out ? (void *)(uintptr_t)piece.in : NULL;
-    batch.memory = HC_MEMORY_CUDA;
-    batch.ncalls = 1;
-    batch.ready = &ready;
-    batch.finished = &finished;
+    static hc_piece pieces[MAX_RANKS]; /* who gives up after a failure looks at the batch again */
+    static hc_batch batches[MAX_RANKS];
+    hc_piece *piece = &pieces[s->rank];
+    hc_batch *batch = &batches[s->rank];
+    *batch = rows_of(operation, piece, values[s->rank], count, splits[s->rank]);
+    piece->in = pointer(bring(d, values[s->rank], sizeof values[0]));
+    piece->out = piece->out ? (void *)(uintptr_t)piece->in : NULL;
+    batch->memory = HC_MEMORY_CUDA;
+    batch->ncalls = 1;
+    batch->ready = &ready;
+    batch->finished = &finished;
     OK(d->device->driver.event_record(d->ready, d->stream));
-    int status = s->data->ops->start(s->data, &batch);
+    int status = s->data->ops->start(s->data, batch);
     for (double end = now() + seconds; status >= 0 && status != HC_DONE && now() < end; sched_yield())
         status = s->data->ops->test(s->data);
     return status;
