@@ -159,10 +159,20 @@ def mpi() -> Facts:
     return {"mpi4py's library": library, "thread level": f"{level}: {PROGRESS[level]}"}
 
 
+def knobs() -> config.Config | Facts:
+    """What the environment sets, or which of it is wrong."""
+    try:
+        return config.read()
+    except errors.HpccollError as error:
+        return missing(str(error), "correct the environment")
+
+
 def gpu_aware_mpi() -> Facts:
     """What `hpccoll doctor --gpu-aware` found: each verdict, and why it is not for a job started like this process."""
-    env = config.environment()
-    paths = proofs.files(config.read().gpu_aware_record, env)
+    env, settings = config.environment(), knobs()
+    if isinstance(settings, dict):
+        return settings
+    paths = proofs.files(settings.gpu_aware_record, env)
     found, wrong = proofs.read(paths)
     facts: Facts = {"wrong": wrong} if wrong else {}
     if not found:
@@ -194,10 +204,9 @@ def launcher() -> Facts:
 
 def device_memory(driver: Facts, nccl: Facts) -> Facts:
     """Whether arrays on a GPU are served here, and what moves them, as far as one process can tell."""
-    try:
-        settings = config.read()
-    except errors.HpccollError as error:
-        return missing(str(error), "correct the environment")
+    settings = knobs()
+    if isinstance(settings, dict):
+        return settings
     if settings.device == "none":
         return missing("switched off: arrays in it are refused (HPCCOLL_DEVICE=none)", "unset HPCCOLL_DEVICE")
     if "missing" in driver:

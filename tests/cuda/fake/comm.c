@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "fake.h"
@@ -63,11 +64,32 @@ const char *fake_last_error(hc_nccl_comm c) {
     return words ? words : "";
 }
 
+/* Numbers of processes come again, and who was killed has left its rooms: the time makes a name this one's alone. */
+static _Atomic unsigned ids;
+static struct timespec loaded;
+
+__attribute__((constructor)) static void note_time(void) {
+    clock_gettime(CLOCK_REALTIME, &loaded);
+}
+
+static void name_room(char *name, size_t space, unsigned number) {
+    snprintf(name, space, "/fake-nccl-%d-%llx-%u", getpid(),
+             (unsigned long long)loaded.tv_sec * 1000000000ull + (unsigned long long)loaded.tv_nsec, number);
+}
+
 int fake_get_id(hc_nccl_id *id) {
-    static _Atomic unsigned made;
     memset(id, 0, sizeof *id);
-    snprintf(id->bytes, sizeof id->bytes, "/fake-nccl-%d-%u", getpid(), made++);
+    name_room(id->bytes, sizeof id->bytes, ids++);
     return 0;
+}
+
+/* Ranks that failed have not met in theirs. */
+__attribute__((destructor)) static void leave_no_room(void) {
+    char name[64];
+    for (unsigned i = 0; i < ids; i++) {
+        name_room(name, sizeof name, i);
+        room_unlink(name);
+    }
 }
 
 static comm *comm_new(const hc_nccl_config *config) {

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * device_plane.h - a set's data plane for a device, as its files see it: device_ways.c chooses and opens, device_data.c runs.
+ */
+#ifndef HC_DEVICE_PLANE_H
+#define HC_DEVICE_PLANE_H
+
+#include "nccl_direct.h"
+#include "parcels.h"
+#include "staged.h"
+#include "turns.h"
+
+enum hc__way { HOST, STAGED, OPENING, TURN, FAST, ROWS };
+
+typedef struct hc__plane {
+    hc_data base;
+    hc_device_data_config config;
+    hc_net *net;
+    hc_data *host;      /* owned */
+    hc_device *device;  /* NULL before the first batch on it */
+    uint8_t borrowed;   /* the World's */
+    enum hc__way way;   /* of the batch that runs */
+    hc_batch *batch;    /* OPENING, TURN: waits */
+    uint64_t counts[2]; /* staged, others */
+    hc__turn turn;
+    hc__parcels parcels;
+    hc__staged staged;
+    hc__comms comms;
+    uint8_t opened; /* comms: begun */
+    hc__sums sums;  /* where MPI is given the device's memory */
+    hc__nccl_node *node;
+    hc_data *fast;
+    hc__nccl_rows rows;
+    int32_t *group_of; /* of each rank: who is joined by one communicator */
+    int32_t smallest, largest, nodes,
+        groups;          /* ranks of the smallest and the largest node; how many of each */
+    char mpi_words[512]; /* whether MPI gets the device's memory, and why */
+    char facts[1024], why[HC_DEVICE_WHY];
+} hc__plane;
+
+/* ---- device_ways.c: the choice -------------------------------------------------------------------------------------- */
+
+/* What follows from the mode and from where the ranks are: nodes, groups. */
+void hc__plane_place(hc__plane *);
+/* 1: by NCCL, or by MPI on the device's memory. What communicators can do is known once they are open. */
+int hc__plane_suits_nccl(const hc__plane *, const hc_batch *);
+/* 1: it has the stages of a hierarchy (FAST); 0: rows are exchanged (ROWS). */
+int hc__plane_has_stages(const hc__plane *, const hc_batch *);
+
+/* ---- device_ways.c: opening, with the first batch that needs it: OK, or a status -------------------------------------- */
+
+int hc__plane_open_device(hc__plane *);
+int hc__plane_open_staged(hc__plane *);
+/* Begin; then IDLE, MOVED, or DONE: the ranks know what they have in common, and what can be fast is open. */
+void hc__plane_open_comms(hc__plane *);
+int hc__plane_open_test(hc__plane *);
+
+#endif
