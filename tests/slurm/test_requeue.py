@@ -48,9 +48,7 @@ def test_the_time_limit(slurm: Cluster, tmp_path: Path) -> None:
 
     def all_are_requeued() -> bool:
         for number in [job for job in warned if f"scontrol requeue {job}` succeeded" in slurm.output(job)]:
-            slurm.run(
-                "scontrol", "update", f"JobId={number}", "TimeLimit=30"
-            )  # or the second run is warned, too
+            slurm.run("scontrol", "update", f"JobId={number}", "TimeLimit=30")  # no warning for the next run
             warned.remove(number)
         return not warned
 
@@ -63,13 +61,13 @@ def test_the_time_limit(slurm: Cluster, tmp_path: Path) -> None:
 
 
 def goes_on(slurm: Cluster, number: str, checkpoint: Path) -> None:
-    """The job has stopped in order, and its second run goes on where it was."""
+    """The job has stopped in order, and its next run goes on where it was. Slurm may have warned that one, too."""
     assert "all ranks stop after this step: SIGUSR1" in slurm.output(number)
     reached = steps(checkpoint)
     slurm.wait(number, "RUNNING")
-    assert slurm.jobs(number)[0]["Restarts"] == "1"
-    until(lambda: steps(checkpoint) > reached, "the second run to come further")
-    assert slurm.output(number).count("4 ranks on 2 nodes") == 2
+    assert int(slurm.jobs(number)[0]["Restarts"]) >= 1
+    until(lambda: steps(checkpoint) > reached, "the next run to come further")
+    assert slurm.output(number).count("4 ranks on 2 nodes") >= 2
 
 
 @pytest.mark.parametrize(
