@@ -14,6 +14,25 @@ from hpccoll import testing
 from hpccoll._core import wait_all
 
 
+def in_four_threads(work):
+    """work(0) to work(3) at once; none of them fails."""
+    failures = []
+
+    def run(thread):
+        try:
+            work(thread)
+        except BaseException as error:
+            failures.append(error)
+            raise
+
+    workers = [threading.Thread(target=run, args=(t,)) for t in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert not failures
+
+
 def test_any_order_of_names(everywhere):
     def program(world):
         names = [f"tensor {i}" for i in range(100)]
@@ -96,31 +115,18 @@ def test_threads_wait_for_many(everywhere):
     """Each for its own; one of them drives for all."""
 
     def program(world):
-        failures = []
-
         def work(thread):
-            try:
-                for step in range(20):
-                    handles = [
-                        hpccoll.allreduce_async(
-                            np.full(50, float(i + step)), name=f"{thread}.{i}", world=world
-                        )
-                        for i in range(8)
-                    ]
-                    wait_all(handles)
-                    for i, handle in enumerate(handles):
-                        assert handle.done()
-                        assert (handle.wait() == (i + step) * world.size).all()
-            except BaseException as error:
-                failures.append(error)
-                raise
+            for step in range(20):
+                handles = [
+                    hpccoll.allreduce_async(np.full(50, float(i + step)), name=f"{thread}.{i}", world=world)
+                    for i in range(8)
+                ]
+                wait_all(handles)
+                for i, handle in enumerate(handles):
+                    assert handle.done()
+                    assert (handle.wait() == (i + step) * world.size).all()
 
-        workers = [threading.Thread(target=work, args=(t,)) for t in range(4)]
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join()
-        assert not failures
+        in_four_threads(work)
 
     everywhere(program)
 
@@ -196,23 +202,12 @@ def test_unnamed_calls_hit_the_cache_and_their_counter_restarts(threads):
 
 def test_threads_of_one_rank(everywhere):
     def program(world):
-        failures = []
-
         def work(thread):
-            try:
-                for i in range(50):
-                    x = np.full(100, float(i))
-                    assert (hpccoll.allreduce(x, name=f"{thread}", world=world) == i * world.size).all()
-            except BaseException as error:
-                failures.append(error)
-                raise
+            for i in range(50):
+                x = np.full(100, float(i))
+                assert (hpccoll.allreduce(x, name=f"{thread}", world=world) == i * world.size).all()
 
-        workers = [threading.Thread(target=work, args=(t,)) for t in range(4)]
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join()
-        assert not failures
+        in_four_threads(work)
 
     everywhere(program)
 
