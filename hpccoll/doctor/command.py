@@ -87,15 +87,16 @@ def main(arguments: argparse.Namespace) -> int:
         return at_hub()
     try:
         options = read_options(arguments)
+        record = trial.record() if arguments.gpu_aware else None
         if arguments.hosts:
             named = parse_hosts(arguments.hosts)
             return show(hosts.run(named, arguments.ssh, options, arguments.patience), arguments.json)
     except (ValueError, LaunchError) as error:
         print(f"hpccoll doctor: {error}", file=sys.stderr)
         return 2
-    if arguments.gpu_aware:
+    if record:
         said = claim.read(config.environment())
-        return trial.gpu_aware_mpi(said, arguments.patience, arguments.json, _reporter(said))
+        return trial.gpu_aware_mpi(said, record, arguments.patience, arguments.json, _reporter(said))
     return in_job(options, arguments)
 
 

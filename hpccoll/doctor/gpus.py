@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from hpccoll import config, cuda
+from hpccoll import config, cuda, errors
 from hpccoll.checks import placement, proofs
 from hpccoll.checks.finding import ERROR, NOTE, WARNING, Card, Facts, Finding, Job, ranks, some
 
@@ -26,9 +26,18 @@ def collect(env: Mapping[str, str]) -> Facts:
     facts["hidden by"] = {name: env[name] for name in hiding if name in env}
     if present:
         facts |= visible()
-    tried, _ = proofs.read(proofs.files(config.read(env).gpu_aware_record, env)) if present else ([], "")
-    facts["tried"] = [proof.line() for proof in tried]
+    facts["tried"] = recorded(env) if present else []
     return facts
+
+
+def recorded(env: Mapping[str, str]) -> list[str]:
+    """What was found about MPI and GPUs before, a line each; of knobs that are wrong build.py speaks."""
+    try:
+        file = config.read(env).gpu_aware_record
+    except errors.HpccollError:
+        return []
+    tried, _ = proofs.read(proofs.files(file, env))
+    return [proof.line() for proof in tried]
 
 
 def visible() -> Facts:

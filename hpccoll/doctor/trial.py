@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 
 from hpccoll import config
 from hpccoll.checks import proofs
@@ -16,7 +17,14 @@ from hpccoll.doctor import end, watch
 from hpccoll.doctor.claim import Claim
 
 
-def gpu_aware_mpi(said: Claim, patience: float, as_json: bool, say: Callable[[str, float], None]) -> int:
+def record() -> Path:
+    """The file of the verdict. Raises InvalidArgumentError for a knob that is wrong."""
+    return proofs.files(config.read().gpu_aware_record, config.environment())[0]
+
+
+def gpu_aware_mpi(
+    said: Claim, file: Path, patience: float, as_json: bool, say: Callable[[str, float], None]
+) -> int:
     """Let a child try; rank 0 prints and records the verdict, and each rank whose child died does.
 
     They end with its status, 0 if it is proved on all ranks. The others end with 0: at the first process that ends
@@ -42,7 +50,7 @@ def gpu_aware_mpi(said: Claim, patience: float, as_json: bool, say: Callable[[st
     if said.rank != 0 and survived:
         return 0
     if "about" in verdict:
-        verdict |= _record(_proof(said, verdict))
+        verdict |= _record(file, _proof(said, verdict))
     print(json.dumps(verdict) if as_json else _sentence(verdict), flush=True)
     return int(not verdict["proved"])
 
@@ -60,9 +68,8 @@ def _proof(said: Claim, verdict: Facts) -> proofs.Proof:
     )
 
 
-def _record(proof: proofs.Proof) -> Facts:
+def _record(file: Path, proof: proofs.Proof) -> Facts:
     """Write it where jobs will look; where that cannot be done, that is part of the verdict."""
-    file = proofs.files(config.read().gpu_aware_record, config.environment())[0]
     try:
         proofs.write(file, proof)
     except OSError as error:

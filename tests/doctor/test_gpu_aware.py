@@ -96,6 +96,23 @@ def test_no_device_is_an_answer(emulated: None, monkeypatch: pytest.MonkeyPatch)
     assert "no GPU here: rank 0: cuInit: no CUDA-capable device is detected" in str(verdict["why"])
 
 
+def test_a_knob_that_is_wrong_is_named_before_anything_is_tried(emulated: None) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "hpccoll", "doctor", "--gpu-aware"],
+        env={**os.environ, "HPCCOLL_DEVICE_MOED": "nccl"}, capture_output=True, text=True, timeout=80,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("hpccoll doctor: HPCCOLL_DEVICE_MOED is no knob of hpccoll")
+
+
+def test_a_knob_that_is_wrong_hides_no_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "0000:65:00.0").mkdir()
+    monkeypatch.setattr(gpus, "DRIVER", tmp_path)
+    facts = gpus.collect({"HPCCOLL_DEVICE_MOED": "nccl"})
+    assert facts["present"] == ["0000:65:00.0"]
+    assert facts["tried"] == []
+
+
 def test_a_node_without_a_driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(gpus, "DRIVER", tmp_path)
     facts = gpus.collect({"CUDA_VISIBLE_DEVICES": ""})
