@@ -7,12 +7,14 @@ and those that need more ranks are left out of that run, not skipped: another ru
 
 import contextlib
 import fcntl
+import getpass
 import hashlib
 import io
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from glob import glob
 from pathlib import Path
@@ -163,11 +165,20 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "gpu: needs a GPU; the only reason for a skip on CI")
     config.addinivalue_line("markers", "slow: longer than a few seconds; `make test-all` runs it")
     reporter = config.pluginmanager.get_plugin("terminalreporter")
-    if under_mpi(config) and reporter:
+    if under_mpi(config):
         from mpi4py import MPI
 
-        if MPI.COMM_WORLD.rank > 0:
+        temporary_files_apart(MPI.COMM_WORLD.rank)
+        if MPI.COMM_WORLD.rank > 0 and reporter:
             reporter._tw._file = io.StringIO()
+
+
+def temporary_files_apart(rank: int) -> None:
+    """Each rank has a root of its own for tmp_path: pytest removes old folders at the end of a session, and sessions
+    that end together would remove each other's halves, which is a warning and so an error."""
+    root = Path(tempfile.gettempdir(), f"pytest-of-{getpass.getuser()}-rank-{rank}")
+    root.mkdir(mode=0o700, exist_ok=True)
+    os.environ["PYTEST_DEBUG_TEMPROOT"] = str(root)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

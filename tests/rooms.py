@@ -26,7 +26,7 @@ def runs(extra: list[str], parallel_only: bool) -> dict[str, list[str]]:
     launch = [sys.executable, "-P", "-m", "hpccoll", "run", "--timeout", str(TIMEOUT)]
     parallel = {
         f"{ranks} ranks, {nodes} nodes": [
-            *launch, "-np", str(ranks), "--nodes", str(nodes), "python", *pytest, "--only-mpi",
+            *launch, "-np", str(ranks), "--nodes", str(nodes), "python", *pytest, "-pno:cacheprovider", "--only-mpi",
         ]
         for ranks, nodes in ((1, 1), (2, 1), (3, 2), (4, 2))
     }  # fmt: skip
