@@ -91,7 +91,8 @@ static int begin(device *d, char *why) {
         hc_gpu_context before = hc_device_enter(&d->base);
         status = hc_packer_open(&d->packer, driver);
         if (status < 0) {
-            snprintf(text, sizeof text, "device %d (%s): %s", d->base.number, d->base.pci, d->packer.text);
+            snprintf(text, sizeof text, "device %d (%s): %s", d->base.number, d->base.pci,
+                     d->packer.module.text);
             hc_packer_close(&d->packer);
         }
         hc_device_leave(&d->base, before);
@@ -312,7 +313,7 @@ int hc__device_pack(hc_device *base, const hc_pack_order *order, hc_gpu_stream s
     pthread_mutex_lock(&d->lock);
     int status = hc_pack_launch(&d->packer, order, stream);
     if (status < 0)
-        snprintf(text, room, "device %d (%s): %s", base->number, base->pci, d->packer.text);
+        snprintf(text, room, "device %d (%s): %s", base->number, base->pci, d->packer.module.text);
     pthread_mutex_unlock(&d->lock);
     return status;
 }
@@ -321,7 +322,7 @@ int hc__device_sum(hc_device *base, const hc_sum_order *order, hc_gpu_stream str
                    size_t room) {
     device *d = device_of(base);
     pthread_mutex_lock(&d->lock);
-    int opens = !d->summer.module, status = opens ? hc_summer_open(&d->summer, &base->driver) : HC_OK;
+    int opens = !d->summer.loaded, status = opens ? hc_summer_open(&d->summer, &base->driver) : HC_OK;
     if (status == HC_OK)
         status = hc_sum_launch(&d->summer, order, stream);
     if (status < 0)
@@ -340,8 +341,7 @@ static void destroy(device *d) {
     while (d->blocks)
         free_block(d, &d->blocks);
     hc_packer_close(&d->packer);
-    if (d->summer.module)
-        hc_summer_close(&d->summer);
+    hc_summer_close(&d->summer);
     hc_device_leave(&d->base, before);
     int handle = 0;
     if (driver->device_get(&handle, d->base.number) == 0)

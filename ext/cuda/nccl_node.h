@@ -97,6 +97,41 @@ int hc__nccl_node_watch(hc__nccl_node *);
 int hc__nccl_begin(hc__nccl_node *, const hc_batch *);
 /* The callers' events are recorded: all that was launched for the batch is in `work`, or `work` waits for it. */
 int hc__nccl_end(hc__nccl_node *);
+/* What is there may still be used in `work`. OK, or a status with text. */
+int hc__nccl_grow(hc__nccl_node *, enum hc__memory_kind, char **at, int64_t bytes);
+/* A status of the packer, which may be 1: ask again; as enum hc_progress. */
+static inline int hc__nccl_again(hc__nccl_node *n, int status) {
+    n->waits = status == 1;
+    return status == 1 ? HC_IDLE : status;
+}
+
+static inline hc__nccl_node *hc__nccl_node_of(hc_node *base) {
+    return (hc__nccl_node *)base;
+}
+
+/* Whether this rank drives the network: one of the node's first, a rail each. */
+static inline int hc__nccl_drives(const hc__nccl_node *n) {
+    return n->base.local_rank < n->rails;
+}
+
+/* The buffer of what the net carries; where there is none, of the result. */
+static inline char *hc__nccl_wire(const hc__nccl_node *n, const hc__nccl_slot *slot) {
+    return n->wire_dtype == n->dtype ? slot->buffer : slot->narrow;
+}
+
+/* ---- nccl_stages.c: what the hierarchy drives; see hc_node_ops ------------------------------------------ */
+
+int hc__nccl_reduce(hc_node *, int64_t chunk);
+int hc__nccl_shard(hc_node *, int64_t chunk, void **data, int64_t *bounds);
+int hc__nccl_publish(hc_node *, int64_t chunk);
+int hc__nccl_spread(hc_node *, int64_t chunk);
+
+/* ---- nccl_calls.c ------------------------------------------------------------------------------------------ */
+
+/* NCCL's codes, or -1 where it has none. */
+int hc__nccl_dtype(int dtype);
+int hc__nccl_op(int reduction, int dtype);
+
 /* What NCCL answered to a call: patience begins. */
 static inline void hc__nccl_called(hc__nccl_node *n, int answer) {
     n->called = answer;
@@ -104,26 +139,16 @@ static inline void hc__nccl_called(hc__nccl_node *n, int answer) {
 }
 /* Whether `called`, what NCCL answered, has been taken in, so that what is launched next comes behind it. */
 int hc__nccl_settle(hc__nccl_node *, const char *call);
-/* What is there may still be used in `work`. OK, or a status with text. */
-int hc__nccl_grow(hc__nccl_node *, enum hc__memory_kind, char **at, int64_t bytes);
+/* What was launched has not come to its end: IDLE, or, too late, a status with text. Patience begins when the callers'
+ * streams have come so far. */
+int hc__nccl_wait_for_device(hc__nccl_node *, const char *what);
 /* Of two answers of NCCL in a group. */
 static inline int hc__nccl_worse(int a, int b) {
     return a == HC_NCCL_SUCCESS || (a == HC_NCCL_IN_PROGRESS && b != HC_NCCL_SUCCESS) ? b : a;
 }
-/* A status of the packer, which may be 1: ask again; as enum hc_progress. */
-static inline int hc__nccl_again(hc__nccl_node *n, int status) {
-    n->waits = status == 1;
-    return status == 1 ? HC_IDLE : status;
-}
-
-/* NCCL's codes, or -1 where it has none. */
-int hc__nccl_dtype(int dtype);
-int hc__nccl_op(int reduction, int dtype);
-
-/* The buffer of what the net carries; where there is none, of the result. */
-static inline char *hc__nccl_wire(const hc__nccl_node *n, const hc__nccl_slot *slot) {
-    return n->wire_dtype == n->dtype ? slot->buffer : slot->narrow;
-}
+/* NCCL's answers. Sums of all shards where they are driven, and all of the chunk from there: one call, or one a rail. */
+int hc__nccl_call_reduce(const hc__nccl_node *, const hc__nccl_slot *);
+int hc__nccl_call_gather(const hc__nccl_node *, const hc__nccl_slot *);
 
 /* ---- nccl_broadcast.c: where a broadcast's stages are others than a sum's ------------------------------ */
 

@@ -5,7 +5,7 @@
 #ifndef HC_PACK_H
 #define HC_PACK_H
 
-#include "driver.h"
+#include "module.h"
 #include "pack_job.h"
 
 typedef struct hc_pack_tensor {
@@ -38,9 +38,7 @@ int hc_pack_plan(const hc_pack_tensor *, int n, const hc_pack_kind *, hc_pack_en
 
 #define HC_PACK_TABLES 2
 typedef struct hc_packer {
-    const hc_driver *driver;
-    hc_gpu_module module;
-    hc_gpu_function function[HC_PACK_KERNELS];
+    hc_module module;        /* first; its text is of the last failure */
     struct {                 /* entries that do not fit into a kernel's arguments; used in turn */
         hc_pack_entry *host; /* pinned */
         hc_gpu_address device;
@@ -50,7 +48,6 @@ typedef struct hc_packer {
     int next;
     hc_pack_entry *entries;
     int room;
-    char text[256]; /* of the last failure */
 } hc_packer;
 
 /* Loads the kernels; TRANSPORT with text where the driver refuses. Memory is the caller's, zeroed by this. */

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * pack_launch.c - loads the pack kernels from their text and launches them.
- *
- * A driver of any age since CUDA 11 compiles the text when it is first loaded, for the card that is there, and keeps the
- * result in its cache: no compiler of ours is needed where hpccoll is built or runs.
+ * pack_launch.c - launches the pack kernels; a long table of tensors goes before.
  */
 #include "pack.h"
 
@@ -11,42 +8,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BLOCKS 2048u /* at most, in a launch: several waves on any card, and a long run of chunks for each */
-
-static const char text[] =
+static const char ptx[] =
 #include "pack.ptx.inc"
     ;
 
-static int failed(hc_packer *packer, const char *what, int status) {
-    snprintf(packer->text, sizeof packer->text, "%s: %s (%d)", what, hc_driver_text(packer->driver, status),
-             status);
-    return HC_TRANSPORT;
-}
+static const hc_module_text texts = {"the pack kernels", ptx, hc_pack_kernel_name, HC_PACK_KERNELS};
 
 int hc_packer_open(hc_packer *packer, const hc_driver *driver) {
     memset(packer, 0, sizeof *packer);
-    packer->driver = driver;
-    int status = driver->module_load(&packer->module, text);
-    if (status)
-        return failed(packer, "loading the pack kernels", status);
-    for (int i = 0; i < HC_PACK_KERNELS && !status; i++) {
-        status = driver->module_function(&packer->function[i], packer->module, hc_pack_kernel_name(i));
-        if (status)
-            return failed(packer, hc_pack_kernel_name(i), status);
-    }
+    int status = hc_module_open(&packer->module, driver, &texts);
+    if (status < 0)
+        return status;
     for (int i = 0; i < HC_PACK_TABLES; i++) {
         status = driver->event_new(&packer->table[i].used, HC_EVENT_DISABLE_TIMING);
         if (status)
-            return failed(packer, "making an event", status);
+            return hc_module_failed(&packer->module, "making an event", status);
     }
     return HC_OK;
 }
 
 static void free_table(hc_packer *packer, int i) {
     if (packer->table[i].device)
-        packer->driver->memory_free(packer->table[i].device);
+        packer->module.driver->memory_free(packer->table[i].device);
     if (packer->table[i].host)
-        packer->driver->host_free(packer->table[i].host);
+        packer->module.driver->host_free(packer->table[i].host);
     packer->table[i].device = 0;
     packer->table[i].host = NULL;
     packer->table[i].room = 0;
@@ -56,10 +41,9 @@ void hc_packer_close(hc_packer *packer) {
     for (int i = 0; i < HC_PACK_TABLES; i++) {
         free_table(packer, i);
         if (packer->table[i].used)
-            packer->driver->event_free(packer->table[i].used);
+            packer->module.driver->event_free(packer->table[i].used);
     }
-    if (packer->module)
-        packer->driver->module_free(packer->module);
+    hc_module_close(&packer->module);
     free(packer->entries);
     memset(packer, 0, sizeof *packer);
 }
@@ -71,32 +55,34 @@ static int grow_table(hc_packer *packer, int i, int n) {
     if (packer->table[i].room >= n)
         return HC_OK;
     free_table(packer, i);
-    status = packer->driver->host_new(&host, (size_t)room * sizeof(hc_pack_entry), HC_HOST_MEMORY_PORTABLE);
+    status = packer->module.driver->host_new(&host, (size_t)room * sizeof(hc_pack_entry),
+                                             HC_HOST_MEMORY_PORTABLE);
     if (status)
-        return failed(packer, "pinned memory for the table of tensors", status);
+        return hc_module_failed(&packer->module, "pinned memory for the table of tensors", status);
     packer->table[i].host = host;
-    status = packer->driver->memory_new(&packer->table[i].device, (size_t)room * sizeof(hc_pack_entry));
+    status = packer->module.driver->memory_new(&packer->table[i].device,
+                                               (size_t)room * sizeof(hc_pack_entry));
     if (status)
-        return failed(packer, "device memory for the table of tensors", status);
+        return hc_module_failed(&packer->module, "device memory for the table of tensors", status);
     packer->table[i].room = room;
     return HC_OK;
 }
 
 /* Brings the entries to the device; 1: the table is still read. */
 static int send_table(hc_packer *packer, int n, hc_pack_job *job, hc_gpu_stream stream) {
-    int i = packer->next, status = packer->driver->event_query(packer->table[i].used);
+    int i = packer->next, status = packer->module.driver->event_query(packer->table[i].used);
     if (status == HC_DRIVER_NOT_READY)
         return 1;
     if (status)
-        return failed(packer, "asking an event", status);
+        return hc_module_failed(&packer->module, "asking an event", status);
     status = grow_table(packer, i, n);
     if (status < 0)
         return status;
     size_t bytes = (size_t)n * sizeof(hc_pack_entry);
     memcpy(packer->table[i].host, packer->entries, bytes);
-    status = packer->driver->to_device(packer->table[i].device, packer->table[i].host, bytes, stream);
+    status = packer->module.driver->to_device(packer->table[i].device, packer->table[i].host, bytes, stream);
     job->table = packer->table[i].device;
-    return status ? failed(packer, "copying the table of tensors", status) : HC_OK;
+    return status ? hc_module_failed(&packer->module, "copying the table of tensors", status) : HC_OK;
 }
 
 static int plan(hc_packer *packer, const hc_pack_order *order, hc_pack_kind *kind, unsigned *chunks) {
@@ -112,7 +98,7 @@ static int plan(hc_packer *packer, const hc_pack_order *order, hc_pack_kind *kin
     if (status == HC_OK)
         status = hc_pack_plan(order->tensors, order->n, kind, packer->entries, chunks, &bytes);
     if (status < 0)
-        snprintf(packer->text, sizeof packer->text, "%s", hc_status_text(status));
+        snprintf(packer->module.text, sizeof packer->module.text, "%s", hc_status_text(status));
     return status;
 }
 
@@ -133,12 +119,10 @@ int hc_pack_launch(hc_packer *packer, const hc_pack_order *order, hc_gpu_stream 
         status = send_table(packer, n, &job, stream);
     if (status)
         return status;
-    void *arguments[] = {&job};
-    status = packer->driver->launch(packer->function[kind.kernel], chunks < BLOCKS ? chunks : BLOCKS, 1, 1,
-                                    HC_PACK_THREADS, 1, 1, 0, stream, arguments, NULL);
-    if (!status && job.table) {
-        status = packer->driver->event_record(packer->table[packer->next].used, stream);
-        packer->next = (packer->next + 1) % HC_PACK_TABLES;
-    }
-    return status ? failed(packer, hc_pack_kernel_name(kind.kernel), status) : HC_OK;
+    status = hc_module_launch(&packer->module, kind.kernel, chunks, HC_PACK_THREADS, &job, stream);
+    if (status < 0 || !job.table)
+        return status;
+    status = packer->module.driver->event_record(packer->table[packer->next].used, stream);
+    packer->next = (packer->next + 1) % HC_PACK_TABLES;
+    return status ? hc_module_failed(&packer->module, "recording an event", status) : HC_OK;
 }

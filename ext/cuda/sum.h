@@ -5,16 +5,11 @@
 #ifndef HC_SUM_H
 #define HC_SUM_H
 
-#include "driver.h"
+#include "module.h"
 #include "sum_job.h"
 
 #define HC_SUM_KERNELS 10
-typedef struct hc_summer {
-    const hc_driver *driver;
-    hc_gpu_module module;
-    hc_gpu_function function[HC_SUM_KERNELS];
-    char text[256]; /* of the last failure */
-} hc_summer;
+typedef hc_module hc_summer;
 
 /* The kernel for a type, what it is told to do for a reduction: numbers, or -1 where there is none. */
 int hc_sum_kernel(int dtype);

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sum_launch.c - loads the kernels that add up from their text, chooses one, launches it.
+ * sum_launch.c - chooses among the kernels that add up, and launches one.
  */
 #include "sum.h"
 
 #include <stdio.h>
-#include <string.h>
 
-#define BLOCKS 2048u /* at most: what some waves need on any card. An estimate */
-#define VECTOR 16
+#define VECTOR 16 /* bytes: what one access moves at most */
 
-static const char text[] =
+static const char ptx[] =
 #include "sum.ptx.inc"
     ;
 
@@ -55,30 +53,14 @@ int hc_sum_operation(int reduction) {
     return codes[reduction] - 1;
 }
 
-static int failed(hc_summer *summer, const char *what, int status) {
-    snprintf(summer->text, sizeof summer->text, "%s: %s (%d)", what, hc_driver_text(summer->driver, status),
-             status);
-    return HC_TRANSPORT;
-}
+static const hc_module_text texts = {"the kernels that add up", ptx, hc_sum_kernel_name, HC_SUM_KERNELS};
 
 int hc_summer_open(hc_summer *summer, const hc_driver *driver) {
-    memset(summer, 0, sizeof *summer);
-    summer->driver = driver;
-    int status = driver->module_load(&summer->module, text);
-    if (status)
-        return failed(summer, "loading the kernels that add up", status);
-    for (int i = 0; i < HC_SUM_KERNELS; i++) {
-        status = driver->module_function(&summer->function[i], summer->module, kernels[i].name);
-        if (status)
-            return failed(summer, kernels[i].name, status);
-    }
-    return HC_OK;
+    return hc_module_open(summer, driver, &texts);
 }
 
 void hc_summer_close(hc_summer *summer) {
-    if (summer->module)
-        summer->driver->module_free(summer->module);
-    memset(summer, 0, sizeof *summer);
+    hc_module_close(summer);
 }
 
 int hc_sum_launch(hc_summer *summer, const hc_sum_order *order, hc_gpu_stream stream) {
@@ -95,12 +77,9 @@ int hc_sum_launch(hc_summer *summer, const hc_sum_order *order, hc_gpu_stream st
     for (int q = 0; q < order->n_from; q++)
         all |= job.from[q] = (uintptr_t)order->from[q];
     job.vectors = all % VECTOR == 0 ? job.count / lanes : 0;
-    uint64_t work = job.vectors ? job.vectors : job.count,
-             blocks = (work + HC_SUM_THREADS - 1) / HC_SUM_THREADS;
-    void *arguments[] = {&job};
+    uint64_t work = job.vectors ? job.vectors : job.count;
     if (order->count == 0)
         return HC_OK;
-    int status = summer->driver->launch(summer->function[kernel], blocks < BLOCKS ? (unsigned)blocks : BLOCKS,
-                                        1, 1, HC_SUM_THREADS, 1, 1, 0, stream, arguments, NULL);
-    return status ? failed(summer, kernels[kernel].name, status) : HC_OK;
+    return hc_module_launch(summer, kernel, (work + HC_SUM_THREADS - 1) / HC_SUM_THREADS, HC_SUM_THREADS,
+                            &job, stream);
 }

@@ -88,7 +88,8 @@ struct hc_loop {
     hc_letter *unposted; /* sends whose arrays come from a device, and what stays behind them; oldest first */
     hc_handle
         *requests; /* what the engine holds, likewise: if it runs out of memory, the loop knows what to end */
-    hc_event failure; /* the next event, if failing */
+    hc_handle *removals; /* REMOVE_SET: sets whose letters still move in memory of their data planes */
+    hc_event failure;    /* the next event, if failing */
     uint8_t failing;
     char failure_text[256], broken_text[320];
     uint64_t in_flight_since;

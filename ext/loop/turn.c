@@ -49,19 +49,37 @@ static void take_add_set(hc_loop *loop, hc_handle *handle) {
     hc__handle_finish(loop, handle, status, "the process set could not be made");
 }
 
-/* What the set's data plane has lent to letters whose bytes still move comes back first. */
+/* The set's log has ended, so its letters either end at once or are in the middle of their bytes. */
 static void take_remove_set(hc_loop *loop, hc_handle *handle) {
+    handle->next = loop->removals;
+    loop->removals = handle;
+}
+
+static void remove_set(hc_loop *loop, hc_handle *handle) {
     hc__lane *lane = hc__lane_find(loop, handle->set);
-    if (hc__letters_borrow(loop, handle->set)) {
-        hc__inbox_push(loop, handle);
-        return;
-    }
     hc__loop_step(loop, &(hc_event){.kind = HC_EV_REMOVE_SET, .set = handle->set});
     if (lane) {
         hc_mail_forget(loop->parts.mail, lane->wire);
         hc__lane_remove(loop, lane);
     }
     hc__handle_finish(loop, handle, HC_OK, NULL);
+}
+
+/* A set waits here, and moves nothing, until its last letter has given back what the set's data plane lent it. At the end
+ * of a turn, so that what ended letters in this turn, the World's failure included, has been seen. */
+static int remove_sets(hc_loop *loop) {
+    int moved = 0;
+    for (hc_handle **link = &loop->removals; *link;) {
+        hc_handle *handle = *link;
+        if (hc__letters_borrow(loop, handle->set)) {
+            link = &handle->next;
+            continue;
+        }
+        *link = handle->next;
+        remove_set(loop, handle);
+        moved = 1;
+    }
+    return moved;
 }
 
 static int take_inbox(hc_loop *loop) {
@@ -178,7 +196,8 @@ int hc__loop_turn(hc_loop *loop) {
     moved |= hc__lanes_test(loop);
     moved |= send_queued(loop);
     moved |= take_time(loop);
-    return moved | take_failure(loop);
+    moved |= take_failure(loop);
+    return moved | remove_sets(loop);
 }
 
 int hc__loop_idle(hc_loop *loop) {

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * removal.c - a set is removed while a letter of an array on a device is in the middle of its bytes.
+ *
+ * usage: removal ends|breaks     how the wait ends: the letter arrives, or the World breaks
+ *
+ * Two ranks, both driven by one thread turn by turn, so that nothing depends on time: while one of them is not driven, the
+ * other's letter cannot move, and every turn must say so. A driver that hears of movement does not yield.
+ */
+#include "loop/driver.h"
+#include "worlds.h"
+
+#define BYTES ((size_t)16 << 20) /* far more than is on its way at once */
+#define MOST_TURNS 1000          /* to rest: every cell of this rank and some */
+#define IDLE_TURNS 1000
+
+/* A data plane that has no device, and lends host memory for what is said to lie on one. */
+typedef struct lender {
+    hc_data base;
+    hc_data *host;
+} lender;
+
+static int lent;
+
+static int lender_start(hc_data *data, hc_batch *batch) {
+    hc_data *host = ((lender *)data)->host;
+    return host->ops->start(host, batch);
+}
+
+static int lender_test(hc_data *data) {
+    hc_data *host = ((lender *)data)->host;
+    return host->ops->test(host);
+}
+
+static void lender_abandon(hc_data *data) {
+    hc_data *host = ((lender *)data)->host;
+    host->ops->abandon(host);
+}
+
+static void lender_free(hc_data *data) {
+    hc_data *host = ((lender *)data)->host;
+    host->ops->free(host);
+    free(data);
+}
+
+static int lend(hc_data *data, hc_parcel *parcel, int sends) {
+    (void)data;
+    parcel->own = parcel->host = calloc(1, parcel->bytes);
+    CHECK(parcel->own);
+    if (sends)
+        memcpy(parcel->host, parcel->device, parcel->bytes);
+    lent++;
+    return HC_OK;
+}
+
+static int is_copied(hc_data *data, hc_parcel *parcel) {
+    (void)data;
+    (void)parcel;
+    return HC_DONE;
+}
+
+static int deliver(hc_data *data, hc_parcel *parcel) {
+    (void)data;
+    memcpy(parcel->device, parcel->host, parcel->bytes);
+    return HC_OK;
+}
+
+static void take_back(hc_data *data, hc_parcel *parcel) {
+    (void)data;
+    free(parcel->own);
+    parcel->own = parcel->host = NULL;
+    lent--;
+}
+
+static const struct hc_data_ops lender_ops = {.name = "lender",
+                                              .start = lender_start,
+                                              .test = lender_test,
+                                              .abandon = lender_abandon,
+                                              .free = lender_free,
+                                              .parcel_open = lend,
+                                              .parcel_test = is_copied,
+                                              .parcel_deliver = deliver,
+                                              .parcel_close = take_back};
+
+typedef struct joining {
+    worlds *w;
+    int32_t rank;
+} joining;
+
+static void *join(void *argument) {
+    joining *me = argument;
+    hc_loop *loop = worlds_join(me->w, me->rank);
+    lender *own = calloc(1, sizeof *own);
+    CHECK(own);
+    *own = (lender){{.ops = &lender_ops}, loop->lanes[0].data};
+    loop->lanes[0].data = &own->base;
+    return NULL;
+}
+
+static void make_world(worlds *w) {
+    pthread_t threads[2];
+    joining ranks[2] = {{w, 0}, {w, 1}};
+    worlds_prepare(w, 2, 1);
+    for (int r = 0; r < 2; r++)
+        pthread_create(&threads[r], NULL, join, &ranks[r]);
+    for (int r = 0; r < 2; r++) {
+        pthread_join(threads[r], NULL);
+        CHECK(hc__driver_try(w->loops[r])); /* ours from here on */
+    }
+}
+
+static hc_handle *letter(hc_loop *loop, int receives, int32_t peer, uint8_t *array) {
+    hc_letter l = {.receives = (uint8_t)receives, .peer = peer, .data = array, .bytes = BYTES};
+    hc_handle *handle = hc_handle_of_letter(0, &l, HC_MEMORY_CUDA);
+    hc_loop_submit(loop, handle, 1);
+    return handle;
+}
+
+static hc_handle *command(hc_loop *loop, int kind) {
+    hc_handle *handle = hc_handle_new(kind, 0, 0, 0, NULL, 0, 0);
+    hc_loop_submit(loop, handle, 1);
+    return handle;
+}
+
+static void turn_both(const worlds *w) {
+    for (int r = 0; r < 2; r++)
+        hc__loop_turn(w->loops[r]);
+}
+
+static void turn_until(const worlds *w, hc_handle *const done[2]) {
+    while (!hc_handle_done(done[0]) || !hc_handle_done(done[1]))
+        turn_both(w);
+}
+
+static void release_both(hc_handle *const handles[2], int status) {
+    for (int r = 0; r < 2; r++) {
+        CHECK(handles[r]->status == status);
+        hc_handle_release(handles[r]);
+    }
+}
+
+static void stop_both(const worlds *w) {
+    hc_handle *const stops[2] = {command(w->loops[0], HC_EV_STOP), command(w->loops[1], HC_EV_STOP)};
+    turn_until(w, stops);
+    release_both(stops, HC_OK);
+}
+
+/* The sender alone is driven: it comes to rest, and stays there. */
+static void wait_for_the_other(hc_loop *sender, hc_handle *removal) {
+    for (int i = 0; hc__loop_turn(sender); i++)
+        CHECK(i < MOST_TURNS);
+    for (int i = 0; i < IDLE_TURNS; i++)
+        CHECK(!hc__loop_turn(sender));
+    CHECK(hc__about_to_sleep(sender, hc__loop_now()));
+    CHECK(lent == 2 && !hc_handle_done(removal) && hc__lane_find(sender, 0));
+}
+
+int main(int argc, char **argv) {
+    CHECK(argc == 2);
+    int breaks = !strcmp(argv[1], "breaks");
+    worlds w = {.knobs = {.engine = {.cache_capacity = 4, .fusion_threshold = 4096, .raise_bytes = 4096},
+                          .wire = HC_WIRE_SAME}};
+    uint8_t *sent = malloc(BYTES), *received = calloc(1, BYTES);
+    for (size_t i = 0; i < BYTES; i++)
+        sent[i] = (uint8_t)(i % 251);
+    make_world(&w);
+    hc_handle *const letters[2] = {letter(w.loops[0], 0, 1, sent), letter(w.loops[1], 1, 0, received)};
+    while (!letters[0]->letter->moved)
+        turn_both(&w);
+    if (!breaks) /* a World whose log has ended has nothing left to break */
+        stop_both(&w);
+    hc_handle *const removals[2] = {command(w.loops[0], HC_EV_REMOVE_SET),
+                                    command(w.loops[1], HC_EV_REMOVE_SET)};
+    wait_for_the_other(w.loops[0], removals[0]);
+    for (int r = 0; r < 2 && breaks; r++) {
+        hc__loop_fail(w.loops[r], HC_TRANSPORT, -1, "planted");
+        hc__loop_turn(w.loops[r]);
+        CHECK(hc_handle_done(removals[r]));
+    }
+    turn_until(&w, removals);
+    CHECK(lent == 0 && !hc__lane_find(w.loops[0], 0) && !hc__lane_find(w.loops[1], 0));
+    CHECK(breaks || !memcmp(sent, received, BYTES));
+    release_both(letters, breaks ? HC_TRANSPORT : HC_OK);
+    release_both(removals, HC_OK);
+    for (int r = 0; r < 2; r++) {
+        hc__driver_leave(w.loops[r]);
+        hc_loop_free(w.loops[r]);
+    }
+    worlds_end(&w);
+    free(sent);
+    free(received);
+    puts("fine");
+    return 0;
+}
