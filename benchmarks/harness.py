@@ -9,6 +9,7 @@ Ranks are synchronised and their times gathered by mpi4py, whatever library is m
 import argparse
 import json
 import statistics
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -111,11 +112,15 @@ def main(
     parser.add_argument("--library", default="hpccoll")
     parser.add_argument("--seconds", type=float, default=0.5, help="time spent on each case")
     parser.add_argument("--most", type=int, default=400, help="repetitions at most")
-    parser.add_argument("--out", type=Path, help="append the results to this file, a JSON line each")
+    parser.add_argument(
+        "--out",
+        help="append the results to this file, a JSON line each; to a new one, if it ends with / or is a folder",
+    )
     parser.add_argument("--size", choices=(TINY, "full"), default="full")
     if add_arguments:
         add_arguments(parser)
     options = parser.parse_args()
+    out = None if COMM.rank or not options.out else file_for(options.out)
     library = open_library(options.library)
     try:
         for case in cases(library, options):
@@ -134,10 +139,22 @@ def main(
                     samples,
                     figures,
                 ),
-                options.out,
+                out,
             )
     finally:
         library.close()
+
+
+def file_for(out: str) -> Path:
+    """Jobs that run at once may share a folder, but on some file systems not a file."""
+    path = Path(out)
+    if not out.endswith("/") and not path.is_dir():
+        return path
+    path.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(
+        dir=path, prefix=f"{COMM.size}-ranks-", suffix=".jsonl", delete=False
+    ) as file:
+        return Path(file.name)
 
 
 def _report(result: Result, out: Path | None) -> None:

@@ -8,22 +8,12 @@ the communication. A core a rank for computing alone leaves little to hide behin
 
 import argparse
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 from harness import COMM, TINY, Case, main
-from libraries import Hpccoll, Library
-from mpi4py import MPI
+from libraries import Library
 
 LAYERS = 20
-
-
-def starter(library: Library) -> Callable[[int, np.ndarray], Any]:
-    """A call that starts the sum of gradient i in place and returns something with wait()."""
-    match library:
-        case Hpccoll(hpccoll=hc):
-            return lambda i, x: hc.allreduce_async(x, name=f"layer{i}", out=x)
-    return lambda i, x: COMM.Iallreduce(MPI.IN_PLACE, x)
 
 
 class Backward:
@@ -33,23 +23,23 @@ class Backward:
         self.a = np.random.default_rng(COMM.rank).standard_normal((side, side), dtype=np.float32)
         self.out = np.empty_like(self.a)
         self.gradients = [np.zeros(gradient, np.float32) for _ in range(LAYERS)]
-        self.start = starter(library)
+        self.start = library.starters()["fp32"]
 
     def compute(self) -> None:
         for _ in self.gradients:
             np.matmul(self.a, self.a, out=self.out)
 
     def communicate(self) -> None:
-        for handle in [self.start(i, x) for i, x in enumerate(self.gradients)]:
-            handle.wait()
+        for wait in [self.start(f"layer{i}", x) for i, x in enumerate(self.gradients)]:
+            wait()
 
     def both(self) -> None:
-        handles = []
+        waits = []
         for i, x in enumerate(self.gradients):
             np.matmul(self.a, self.a, out=self.out)
-            handles.append(self.start(i, x))
-        for handle in handles:
-            handle.wait()
+            waits.append(self.start(f"layer{i}", x))
+        for wait in waits:
+            wait()
 
     def verify(self) -> None:
         for i, x in enumerate(self.gradients):

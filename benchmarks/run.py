@@ -65,6 +65,7 @@ QUESTIONS = {  # program: libraries asked
     "torch_overlap": ("hpccoll", "gloo", "horovod"),
     "hierarchy": ("hpccoll",),
     "idle": ("hpccoll",),
+    "scaling": ("hpccoll", "mpi", "horovod"),
 }
 
 

@@ -19,12 +19,19 @@ QUESTIONS = (
     "overlap",
     "idle",
     "hierarchy",
+    "scaling",
     "torch_optimizer",
     "torch_ddp",
     "torch_overlap",
 )
 ASKED = [(question, "hpccoll") for question in QUESTIONS]
-ASKED += [("small", "mpi"), ("resnet50", "mpi"), ("overlap", "mpi"), ("allreduce", "memcpy")]
+ASKED += [
+    ("small", "mpi"),
+    ("resnet50", "mpi"),
+    ("overlap", "mpi"),
+    ("scaling", "mpi"),
+    ("allreduce", "memcpy"),
+]
 
 
 @pytest.mark.timeout(120)
