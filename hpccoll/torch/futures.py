@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -35,6 +35,22 @@ def name_in_callback() -> str | None:
     return f"{_here.path}/{_here.calls}"
 
 
+class _Failure:
+    """The value of a future that failed: raises its error in whatever takes it for tensors.
+
+    C++ asks no future whether an exception was set from Python. Given the exception as a value, DDP's reducer looks for
+    the tensors that it holds, and reads behind the end of the list of none.
+    """
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def raises(self, *_: Any) -> NoReturn:
+        raise self.error
+
+    __reduce_ex__ = __str__ = raises  # how the reducer looks for tensors; how it says that this is none
+
+
 _Base: Any = torch.futures.Future
 
 
@@ -49,6 +65,11 @@ class Future(_Base):  # type: ignore[misc]
         """
         super().__init__(**({"devices": list(devices)} if devices else {}))
         self._path, self._callbacks, self._devices = path, 0, devices
+
+    def set_exception(self, error: Exception) -> None:
+        """Complete it with an error, which value() and wait() raise, and who takes its value in C++."""
+        self._set_unwrap_func(_Failure.raises)
+        self.set_result(_Failure(error))
 
     def then(self, callback: Callable[[Any], Any]) -> Future:
         """Call `callback` with this future when it is complete; give a future of what that returns."""

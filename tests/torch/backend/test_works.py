@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 
 pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("group")]
 
@@ -112,3 +113,24 @@ def test_a_future_brings_an_error() -> None:
     future = dist.all_reduce(torch.ones(1 + dist.get_rank()), async_op=True).get_future()
     with pytest.raises(RuntimeError, match="allreduce"):
         future.wait()
+
+
+def average(group: dist.ProcessGroup, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    x = bucket.buffer() / group.size()
+    return dist.all_reduce(x, group=group, async_op=True).get_future().then(lambda f: f.value()[0])
+
+
+@pytest.mark.mpi(min_size=2)
+@pytest.mark.parametrize("hook", [None, average])
+def test_backward_brings_an_error(hook: Any) -> None:
+    """The reducer takes the value of a future in C++."""
+    group = dist.new_group()
+    model = DistributedDataParallel(torch.nn.Linear(3, 2), process_group=group)
+    if hook is not None:
+        model.register_comm_hook(group, hook)
+    if dist.get_rank() == 0:
+        group.set_timeout(timedelta(milliseconds=20))
+        with pytest.raises(RuntimeError, match=r"allreduce of process group \S+: timeout after 0.02 s"):
+            model(torch.ones(4, 3)).sum().backward()
+    dist.barrier()
+    group.abort()
