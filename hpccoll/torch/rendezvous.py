@@ -47,11 +47,14 @@ def meet(rank: int, size: int, store: Store, timeout: timedelta) -> World:
 
 
 def meeting_through(store: Store, rank: int, size: int, timeout: timedelta) -> StoreMeeting:
-    """A meeting under keys of its own, also where a store outlives a process group, as torchrun's does."""
-    generation = (store.add("hpccoll/arrivals", 1) - 1) // size
+    """A meeting under keys of its own.
+
+    Where a store outlives process groups, as torchrun's does, a later group of another size may have the same name.
+    """
+    generation = (store.add(f"hpccoll/{size}/arrivals", 1) - 1) // size
     seconds = min(timeout.total_seconds(), config.read().start_timeout)
-    prefix, any_store = f"hpccoll/{generation}", cast("Any", store)  # torch's stubs know no set() of bytes
-    return StoreMeeting(rank, size, any_store, prefix=prefix, timeout=seconds)
+    any_store = cast("Any", store)  # torch's stubs know no set() of bytes
+    return StoreMeeting(rank, size, any_store, prefix=f"hpccoll/{size}/{generation}", timeout=seconds)
 
 
 def _mpi_ranks() -> int:

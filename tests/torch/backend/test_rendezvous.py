@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+import torch.distributed as dist
 from mpi4py import MPI
 
 import hpccoll.torch.backend  # noqa: F401 - registers the rendezvous
@@ -30,3 +31,16 @@ def test_a_store_is_not_dropped_while_others_look_for_it(monkeypatch: pytest.Mon
     meeting.close()
     del store
     MPI.COMM_WORLD.Barrier()
+
+
+@pytest.mark.usefixtures("group")
+def test_a_name_serves_groups_of_several_sizes() -> None:
+    """As under torchrun, whose store outlives the process groups that are numbered in it."""
+    store = dist.PrefixStore("one name", dist.distributed_c10d._get_default_store())
+    minute = timedelta(minutes=1)
+    rank, size = dist.get_rank(), dist.get_world_size()
+    if rank == 0:
+        assert rendezvous.meeting_through(store, 0, 1, minute).allgather("alone") == ["alone"]
+    dist.barrier()
+    for _ in range(2):
+        assert rendezvous.meeting_through(store, rank, size, minute).allgather(rank) == list(range(size))
