@@ -7,7 +7,6 @@ import pickle
 import socket
 import sys
 import time
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Protocol
@@ -70,46 +69,58 @@ class StoreMeeting:
         self.allgather(None)
 
     def allgather(self, value: Any) -> list[Any]:
-        """See Meeting. Rank 0 reads what each rank wrote, and writes it all for the others to read."""
+        """See Meeting. Rank 0 reads what each rank wrote, and writes it all for the others to read.
+
+        It stays until they have: if it ends then, the store may end with it.
+        """
         at, self.exchanges = f"{self.prefix}/{self.exchanges}", self.exchanges + 1
         try:
             self.store.set(f"{at}/{self.rank}", pickle.dumps(value))
-            if self.rank == 0:
-                self._collect(at)
-            elif not self._await([f"{at}/all"], self.timeout + GRACE):
-                self._refuse(f"no word from rank 0 within {self.timeout + GRACE:g} s")
-            verdict, values = pickle.loads(self.store.get(f"{at}/all"))
-        except errors.HpccollError:
-            raise
+            verdict, values = self._collect(at) if self.rank == 0 else self._read(at)
         except Exception as error:
             raise errors.StartError(
                 f"the World was not made: the store failed: {type(error).__name__}: {error}"
             ) from error
         if verdict:
-            self._refuse(verdict)
+            raise errors.StartError(f"the World was not made: {verdict}")
         return [pickle.loads(one) for one in values]
 
-    def _collect(self, at: str) -> None:
-        keys = {r: f"{at}/{r}" for r in range(self.size)}
-        there = self._await(list(keys.values()), self.timeout, lambda: self._say_missing(keys))
-        if there:
-            verdict, values = "", [bytes(self.store.get(key)) for key in keys.values()]
+    def _collect(self, at: str) -> tuple[str, list[bytes]]:
+        """On rank 0: what is wrong, or what each rank wrote."""
+        verdict, values, there = "", [], set(range(self.size))
+        keys = {r: f"{at}/{r}" for r in there}
+        if self._await(keys):
+            values = [bytes(self.store.get(key)) for key in keys.values()]
         else:
-            missing = errors.some_ranks(self._missing(keys))
-            verdict, values = f"no word from {missing} within {self.timeout:g} s (HPCCOLL_START_TIMEOUT)", []
+            there -= (missing := self._missing(keys))
+            who = errors.some_ranks(missing)
+            verdict = f"no word from {who} within {self.timeout:g} s (HPCCOLL_START_TIMEOUT)"
         self.store.set(f"{at}/all", pickle.dumps((verdict, values)))
+        self._await({r: f"{at}/{r}/read" for r in there - {0}})
+        return verdict, values
 
-    def _await(self, keys: list[str], timeout: float, late: Callable[[], None] = lambda: None) -> bool:
-        """Whether all keys are there within `timeout` seconds; `late` is called every ten."""
-        limit = time.monotonic() + timeout
+    def _read(self, at: str) -> tuple[str, list[bytes]]:
+        """On the other ranks: the same."""
+        limit = self.timeout + GRACE
+        if not self._await({0: f"{at}/all"}, limit):
+            return f"no word from rank 0 within {limit:g} s", []
+        said: tuple[str, list[bytes]] = pickle.loads(self.store.get(f"{at}/all"))
+        self.store.set(f"{at}/{self.rank}/read", b"")
+        return said
+
+    def _await(self, keys: dict[int, str], timeout: float | None = None) -> bool:
+        """Whether the ranks' keys are all there in time; rank 0 says every ten seconds whose are not."""
+        if not keys:
+            return True
+        limit = time.monotonic() + (timeout or self.timeout)
         while (left := limit - time.monotonic()) > 0:
             try:
-                self.store.wait(keys, timedelta(seconds=min(left, REPORT_EVERY)))
+                self.store.wait(list(keys.values()), timedelta(seconds=min(left, REPORT_EVERY)))
             except Exception:  # noqa: BLE001 - of its own class in each store; a broken one fails in check(), too
-                if self.store.check(keys):
+                if self.store.check(list(keys.values())):
                     return True
                 if time.monotonic() < limit:
-                    late()
+                    self._say_missing(keys)
                     time.sleep(0.001)  # a store whose wait() does not wait
             else:
                 return True
@@ -119,11 +130,9 @@ class StoreMeeting:
         return {rank for rank, key in keys.items() if not self.store.check([key])}
 
     def _say_missing(self, keys: dict[int, str]) -> None:
-        missing = errors.some_ranks(self._missing(keys))
-        print(f"hpccoll: start: waiting for {missing}", file=sys.stderr, flush=True)
-
-    def _refuse(self, verdict: str) -> None:
-        raise errors.StartError(f"the World was not made: {verdict}")
+        if self.rank == 0:
+            missing = errors.some_ranks(self._missing(keys))
+            print(f"hpccoll: start: waiting for {missing}", file=sys.stderr, flush=True)
 
     def machine(self) -> str:
         """See Meeting."""
