@@ -34,6 +34,7 @@ def look(*parts: str) -> dict[str, Facts]:
             text=True,
             timeout=SECONDS,
             check=False,
+            cwd=Path(__file__).parent.parent,  # this very package, not one in the folder of the caller
         )
     except subprocess.TimeoutExpired:
         return {"CUDA driver": _missing(f"it did not answer in {SECONDS} s", "ask whether `nvidia-smi` does")}
