@@ -19,7 +19,6 @@ QUESTIONS = (
     "overlap",
     "idle",
     "hierarchy",
-    "scaling",
     "torch_optimizer",
     "torch_ddp",
     "torch_overlap",
