@@ -4,6 +4,7 @@
 A test asks for `everywhere` and gives it a program; it runs once a rank and asserts for itself.
 """
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +14,8 @@ import pytest
 
 import hpccoll
 from hpccoll import testing
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 LAYOUTS = ["1", "2", "3", "4", "1+1", "2+1", "2+2", "1+1+2"]
 """Ranks of each node."""

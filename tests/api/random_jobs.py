@@ -1,0 +1,351 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random programs of a whole World: every rank knows from the seed what all ranks give, and so what must come out.
+
+A program has rounds. In each the ranks enqueue the same requests, in the World and in overlapping process sets, the
+named ones each rank in an order of its own, with pauses; letters go around meanwhile; some requests differ on one rank
+and must fail everywhere alike. Then each rank waits in another order. At the end the ranks join one after the other.
+
+    hpccoll run -np 3 --nodes 2 python tests/api/random_jobs.py --seconds 60
+"""
+
+import argparse
+import itertools
+import random
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import hpccoll
+from hpccoll import errors
+
+World = hpccoll.World
+Array = np.ndarray[Any, Any]
+
+DTYPES = ("int8", "int32", "int64", "float16", "float32", "float64")
+REDUCTIONS = {
+    hpccoll.SUM: np.add.reduce,
+    hpccoll.MIN: np.minimum.reduce,
+    hpccoll.MAX: np.maximum.reduce,
+    hpccoll.PRODUCT: np.multiply.reduce,
+}
+ROWS = (0, 1, 2, 7, 100, 3000, 40_000)
+KINDS = (
+    "allreduce",
+    "allreduce",
+    "allreduce",
+    "group",
+    "allgather",
+    "broadcast",
+    "reducescatter",
+    "alltoall",
+    "barrier",
+)
+
+KNOBS: dict[str, tuple[Any, ...]] = {
+    "fusion_threshold": (0, 1000, 1 << 16, 16 << 20),
+    "cache_capacity": (0, 1, 7, 2048),
+    "raise_window": (0.0, 1e-4, 2e-3),
+    "raise_bytes": (0, 1 << 12, 4 << 20),
+    "chunk_bytes": (0, 64, 4096, 1 << 16),
+    "fanout": (1, 2, 16),
+    "rails": (0, 1, 2),
+    "algorithm": ("auto", "recursive_doubling", "direct", "ring", "rabenseifner"),
+    "deterministic": (False, True),
+    "background": (False, True, True),
+    "debug": (False, False, True),
+}
+
+
+def knobs(seed: int) -> dict[str, Any]:
+    """The settings of a program, small ones, at which much happens."""
+    chance = random.Random(f"knobs {seed}")
+    return {name: chance.choice(values) for name, values in KNOBS.items()}
+
+
+@dataclass(frozen=True)
+class Request:
+    """What all members of a set ask for."""
+
+    number: tuple[int, int, int]
+    """Seed, round, place in the round."""
+    kind: str
+    set: int
+    name: str | None
+    dtype: str
+    rows: int
+    width: int
+    op: hpccoll.Reduction
+    root: int
+    liar: int | None
+    """The member that gives one column more."""
+
+    def values(self, rank: int, part: int = 0) -> Array:
+        """What this member is to give: small integers, so that every dtype holds every result exactly."""
+        rows = self.rows + (rank if self.kind == "allgather" else 0)
+        top = 3 if self.op == hpccoll.PRODUCT else 5
+        own = np.random.default_rng([*self.number, rank, part])
+        return own.integers(1, top, (rows, self.width)).astype(self.dtype)
+
+    def given(self, rank: int, part: int = 0) -> Array:
+        """What it gives."""
+        x = self.values(rank, part)
+        return np.concatenate([x, x[:, :1]], axis=1) if self.liar == rank else x
+
+    def splits(self, rank: int, size: int) -> list[int]:
+        """Rows that this member sends to each."""
+        own = random.Random(f"{self.number} {rank}")
+        return [
+            own.randrange(0, 1 + self.rows) if self.rows < 101 else self.rows // size for _ in range(size)
+        ]
+
+
+@dataclass
+class Pending:
+    """A request of this rank in flight, and what must come out."""
+
+    request: Request
+    handle: hpccoll.Handle
+    check: Callable[[Any], None]
+    inputs: list[tuple[Array, Array]]
+    """What was given, and a copy."""
+
+
+def requests(seed: int, number: int, sizes: list[int]) -> list[Request]:
+    """Those of a round; `sizes`: members of each set."""
+    chance = random.Random(f"round {seed} {number}")
+    result = []
+    for i in range(chance.randrange(1, 25)):
+        kind, chosen = chance.choice(KINDS), chance.randrange(len(sizes))
+        lies = (
+            kind in ("allreduce", "broadcast", "reducescatter")
+            and sizes[chosen] > 1
+            and chance.random() < 0.04
+        )
+        dtype = chance.choice(DTYPES)
+        named = lies or chance.random() < 0.7
+        result.append(
+            Request(
+                number=(seed, number, i),
+                kind=kind,
+                set=chosen,
+                name=f"{kind} {i}"
+                if named
+                else None,  # the same names every round: hits, and changed signatures
+                dtype=dtype,
+                rows=chance.choice(ROWS),
+                width=chance.randrange(1, 3),
+                op=chance.choice(list(REDUCTIONS)),
+                root=chance.randrange(sizes[chosen]),
+                liar=chance.randrange(sizes[chosen]) if lies else None,
+            )
+        )
+    return result
+
+
+def expected(request: Request, size: int, me: int, part: int = 0) -> Array:
+    """What comes out on this member."""
+    all_of_them = [request.values(rank, part) for rank in range(size)]
+    if request.kind == "allgather":
+        return np.concatenate(all_of_them)
+    if request.kind == "broadcast":
+        return all_of_them[request.root]
+    total: Array = REDUCTIONS[request.op](all_of_them, axis=0, dtype=request.dtype)
+    return np.array_split(total, size)[me] if request.kind == "reducescatter" else total
+
+
+def check_equal(request: Request, result: Any, wanted: Array) -> None:
+    assert result.dtype == wanted.dtype and result.shape == wanted.shape, (
+        request,
+        result.shape,
+        wanted.shape,
+    )
+    assert (result == wanted).all(), request
+
+
+def enqueue(request: Request, world: World, in_place: bool) -> Pending:
+    """Ask for it on this rank."""
+    size, me, kind = world.size, world.rank, request.kind
+    if kind == "alltoall":
+        return enqueue_alltoall(request, world)
+    given = [request.given(me, part) for part in range(3 if kind == "group" else 1)]
+    copies = [x.copy() for x in given]
+    x, out = given[0], given[0] if in_place else None
+    common: dict[str, Any] = {"name": request.name, "world": world}
+    match kind:
+        case "allreduce":
+            handle = hpccoll.allreduce_async(x, request.op, out=out, **common)
+        case "group":
+            handle = hpccoll.allreduce_async(given, request.op, out=given if in_place else None, **common)
+        case "broadcast":
+            handle = hpccoll.broadcast_async(x, request.root, out=out, **common)
+        case "allgather":
+            handle = hpccoll.allgather_async(x, **common)
+        case "reducescatter":
+            handle = hpccoll.reducescatter_async(x, request.op, **common)
+        case _:
+            handle = hpccoll.barrier_async(**common)
+
+    def check(result: Any) -> None:
+        results = {"barrier": [], "group": result}.get(kind, [result])
+        for part, one in enumerate(results):
+            check_equal(request, one, expected(request, size, me, part))
+
+    changes = in_place and kind in ("allreduce", "group", "broadcast") and request.liar is None
+    return Pending(request, handle, check, [] if changes else list(zip(given, copies, strict=True)))
+
+
+def enqueue_alltoall(request: Request, world: World) -> Pending:
+    ranks, me = range(world.size), world.rank
+    splits = [request.splits(r, world.size) for r in ranks]
+
+    def part(sender: int, receiver: int) -> Array:
+        one = np.full((splits[sender][receiver], request.width), sender * world.size + receiver)
+        return one.astype(request.dtype)
+
+    def check(result: Any) -> None:
+        received, rows = result
+        check_equal(request, received, np.concatenate([part(r, me) for r in ranks]))
+        assert list(rows) == [splits[r][me] for r in ranks], request
+
+    x = np.concatenate([part(me, r) for r in ranks])
+    handle = hpccoll.alltoall_async(x, splits[me], name=request.name, world=world)
+    return Pending(request, handle, check, [(x, x.copy())])
+
+
+class Rank:
+    """This rank's part of a program.
+
+    :param sets: the World, and those process sets of it that this rank is in (None: it is not)
+    """
+
+    def __init__(self, seed: int, world: World, sets: list[World | None], sizes: list[int]) -> None:
+        self.seed, self.world, self.sets, self.sizes = seed, world, sets, sizes
+        self.own = random.Random(f"rank {world.rank} of {seed}")
+        self.done = 0
+
+    def order(self, asked: list[Request]) -> list[Request]:
+        """The named ones anywhere; those without a name as they are: they match by their order."""
+        shuffled = self.own.sample(asked, len(asked))
+        unnamed = iter([request for request in asked if request.name is None])
+        return [request if request.name else next(unnamed) for request in shuffled]
+
+    def pause(self) -> None:
+        if self.own.random() < 0.1:
+            time.sleep(self.own.choice((0, 1e-4, 3e-3)))
+
+    def round(self, number: int) -> None:
+        letters = self.letters(number)
+        pending = []
+        for request in self.order(requests(self.seed, number, self.sizes)):
+            self.pause()
+            if (member := self.sets[request.set]) is not None:
+                pending.append(enqueue(request, member, self.own.random() < 0.5))
+        self.own.shuffle(pending)
+        texts = {p.request.number: text for p in pending if (text := self.finish(p))}
+        for check in letters:
+            check()
+        self.compare(texts)
+        self.done += len(pending)
+
+    def finish(self, pending: Pending) -> str | None:
+        """Wait for it and check it; the text of its error, if one was due."""
+        if self.own.random() < 0.2:
+            pending.handle.done()
+        text = None
+        try:
+            pending.check(pending.handle.wait(60))
+            assert pending.request.liar is None, f"{pending.request} should have failed"
+        except errors.MismatchError as error:
+            assert pending.request.liar is not None, pending.request
+            text = str(error)
+        for given, copy in pending.inputs:
+            assert (given == copy).all(), f"{pending.request}: an input was changed"
+        return text
+
+    def compare(self, texts: dict[tuple[int, int, int], str]) -> None:
+        """Every rank got the same text for what failed."""
+        said: dict[tuple[int, int, int], str] = {}
+        for rank, others in enumerate(hpccoll.allgather_object(texts, name="texts", world=self.world)):
+            for number, text in others.items():
+                assert said.setdefault(number, text) == text, (rank, said[number], text)
+
+    def letters(self, number: int) -> list[Callable[[], object]]:
+        """Send some to the next rank and receive those of the one before; what waits for them, and looks."""
+        chance = random.Random(f"letters {self.seed} {number}")
+        lengths = [chance.choice((0, 1, 500, 9000, 70_000)) for _ in range(chance.randrange(0, 4))]
+        size, me = self.world.size, self.world.rank
+        checks: list[Callable[[], object]] = []
+
+        def receiver(x: Array, handle: hpccoll.Handle, value: int) -> Callable[[], object]:
+            def check() -> None:
+                assert handle.wait(60) == (me - 1) % size
+                assert (x == value).all(), (number, value)
+
+            return check
+
+        for i, length in enumerate(lengths):
+            x = np.empty(length, np.int64)
+            value = number * 1000 + i
+            handle = hpccoll.recv_async(x, (me - 1) % size, tag=i, world=self.world)
+            checks.append(receiver(x, handle, value))
+            given = np.full(length, value)
+            checks.append(hpccoll.send_async(given, (me + 1) % size, tag=i, world=self.world).wait)
+        return checks
+
+    def join(self) -> None:
+        """Ranks with fewer steps join; the others' sums are of those that have not."""
+        chance = random.Random(f"join {self.seed}")
+        steps = [chance.randrange(0, 6) for _ in range(self.world.size)]
+        for step in range(steps[self.world.rank]):
+            self.pause()
+            x = hpccoll.allreduce(np.full(100, self.world.rank + 1), name=f"step {step}", world=self.world)
+            assert (x == sum(r + 1 for r, n in enumerate(steps) if n > step)).all(), (steps, step)
+        last = hpccoll.join(world=self.world)
+        assert len(set(hpccoll.allgather_object(last, world=self.world))) == 1
+
+
+def run(world: World, seed: int, rounds: int) -> int:
+    """A program on this rank; how many requests it made."""
+    chance = random.Random(f"sets {seed}")
+    members = [
+        sorted(chance.sample(range(world.size), chance.randrange(1, world.size + 1))) for _ in range(2)
+    ]
+    sets = [world, *(world.subset(ranks) for ranks in members)]
+    rank = Rank(seed, world, sets, [world.size, *map(len, members)])
+    for number in range(rounds):
+        rank.round(number)
+    rank.join()
+    for member in sets[1:]:
+        if member is not None:
+            member.shutdown()
+    return rank.done
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--seed", type=int, default=0, help="of the first program")
+    parser.add_argument("--rounds", type=int, default=20, help="of a program")
+    options = parser.parse_args()
+    began, done = time.monotonic(), 0
+    for seed in itertools.count(options.seed):
+        with World(verbose=0, **knobs(seed)) as world:
+            done += run(world, seed, options.rounds)
+            late = max(hpccoll.allgather_object(time.monotonic() - began, world=world)) > options.seconds
+            first = world.rank == 0
+        if first:
+            print(f"program {seed}: {knobs(seed)}", file=sys.stderr, flush=True)
+        if late:
+            break
+    if first:
+        print(f"{seed - options.seed + 1} programs, {done} requests on rank 0")
+
+
+if __name__ == "__main__":
+    main()
