@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A set is removed while a letter still moves in memory that the set's data plane lent: the driver may sleep meanwhile."""
+"""A set is removed while a letter moves in memory that its data plane lent: the driver may sleep meanwhile."""
 
 from collections.abc import Callable
 from glob import glob
