@@ -67,6 +67,17 @@ def knobs(seed: int) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
+class Where:
+    """The memory of arrays: how they get there and back."""
+
+    put: Callable[[Array], Any]
+    get: Callable[[Any], Array]
+
+
+HOST = Where(put=lambda x: x, get=lambda x: x)
+
+
+@dataclass(frozen=True)
 class Request:
     """What all members of a set ask for."""
 
@@ -82,6 +93,8 @@ class Request:
     root: int
     liar: int | None
     """The member that gives one column more."""
+    away: bool
+    """Its arrays are in the other memory, where there is one."""
 
     def values(self, rank: int, part: int = 0) -> Array:
         """What this member is to give: small integers, so that every dtype holds every result exactly."""
@@ -110,8 +123,9 @@ class Pending:
     request: Request
     handle: hpccoll.Handle
     check: Callable[[Any], None]
-    inputs: list[tuple[Array, Array]]
+    inputs: list[tuple[Any, Array]]
     """What was given, and a copy."""
+    where: Where
 
 
 def requests(seed: int, number: int, sizes: list[int]) -> list[Request]:
@@ -132,15 +146,15 @@ def requests(seed: int, number: int, sizes: list[int]) -> list[Request]:
                 number=(seed, number, i),
                 kind=kind,
                 set=chosen,
-                name=f"{kind} {i}"
-                if named
-                else None,  # the same names every round: hits, and changed signatures
+                # The same names every round: hits, and signatures that change.
+                name=f"{kind} {i}" if named else None,
                 dtype=dtype,
                 rows=chance.choice(ROWS),
                 width=chance.randrange(1, 3),
                 op=chance.choice(list(REDUCTIONS)),
                 root=chance.randrange(sizes[chosen]),
                 liar=chance.randrange(sizes[chosen]) if lies else None,
+                away=chance.random() < 0.7,
             )
         )
     return result
@@ -158,21 +172,18 @@ def expected(request: Request, size: int, me: int, part: int = 0) -> Array:
 
 
 def check_equal(request: Request, result: Any, wanted: Array) -> None:
-    assert result.dtype == wanted.dtype and result.shape == wanted.shape, (
-        request,
-        result.shape,
-        wanted.shape,
-    )
+    came, due = (result.dtype, result.shape), (wanted.dtype, wanted.shape)
+    assert came == due, (request, came, due)
     assert (result == wanted).all(), request
 
 
-def enqueue(request: Request, world: World, in_place: bool) -> Pending:
+def enqueue(request: Request, world: World, where: Where, in_place: bool) -> Pending:
     """Ask for it on this rank."""
     size, me, kind = world.size, world.rank, request.kind
     if kind == "alltoall":
-        return enqueue_alltoall(request, world)
-    given = [request.given(me, part) for part in range(3 if kind == "group" else 1)]
-    copies = [x.copy() for x in given]
+        return enqueue_alltoall(request, world, where)
+    values = [request.given(me, part) for part in range(3 if kind == "group" else 1)]
+    given = [where.put(x.copy()) for x in values]
     x, out = given[0], given[0] if in_place else None
     common: dict[str, Any] = {"name": request.name, "world": world}
     match kind:
@@ -192,13 +203,13 @@ def enqueue(request: Request, world: World, in_place: bool) -> Pending:
     def check(result: Any) -> None:
         results = {"barrier": [], "group": result}.get(kind, [result])
         for part, one in enumerate(results):
-            check_equal(request, one, expected(request, size, me, part))
+            check_equal(request, where.get(one), expected(request, size, me, part))
 
     changes = in_place and kind in ("allreduce", "group", "broadcast") and request.liar is None
-    return Pending(request, handle, check, [] if changes else list(zip(given, copies, strict=True)))
+    return Pending(request, handle, check, [] if changes else list(zip(given, values, strict=True)), where)
 
 
-def enqueue_alltoall(request: Request, world: World) -> Pending:
+def enqueue_alltoall(request: Request, world: World, where: Where) -> Pending:
     ranks, me = range(world.size), world.rank
     splits = [request.splits(r, world.size) for r in ranks]
 
@@ -208,22 +219,26 @@ def enqueue_alltoall(request: Request, world: World) -> Pending:
 
     def check(result: Any) -> None:
         received, rows = result
-        check_equal(request, received, np.concatenate([part(r, me) for r in ranks]))
+        check_equal(request, where.get(received), np.concatenate([part(r, me) for r in ranks]))
         assert list(rows) == [splits[r][me] for r in ranks], request
 
-    x = np.concatenate([part(me, r) for r in ranks])
+    values = np.concatenate([part(me, r) for r in ranks])
+    x = where.put(values.copy())
     handle = hpccoll.alltoall_async(x, splits[me], name=request.name, world=world)
-    return Pending(request, handle, check, [(x, x.copy())])
+    return Pending(request, handle, check, [(x, values)], where)
 
 
 class Rank:
     """This rank's part of a program.
 
     :param sets: the World, and those process sets of it that this rank is in (None: it is not)
+    :param away: the other memory
     """
 
-    def __init__(self, seed: int, world: World, sets: list[World | None], sizes: list[int]) -> None:
-        self.seed, self.world, self.sets, self.sizes = seed, world, sets, sizes
+    def __init__(
+        self, seed: int, world: World, sets: list[World | None], sizes: list[int], away: Where
+    ) -> None:
+        self.seed, self.world, self.sets, self.sizes, self.away = seed, world, sets, sizes, away
         self.own = random.Random(f"rank {world.rank} of {seed}")
         self.done = 0
 
@@ -243,7 +258,8 @@ class Rank:
         for request in self.order(requests(self.seed, number, self.sizes)):
             self.pause()
             if (member := self.sets[request.set]) is not None:
-                pending.append(enqueue(request, member, self.own.random() < 0.5))
+                where = self.away if request.away else HOST
+                pending.append(enqueue(request, member, where, self.own.random() < 0.5))
         self.own.shuffle(pending)
         texts = {p.request.number: text for p in pending if (text := self.finish(p))}
         for check in letters:
@@ -263,7 +279,7 @@ class Rank:
             assert pending.request.liar is not None, pending.request
             text = str(error)
         for given, copy in pending.inputs:
-            assert (given == copy).all(), f"{pending.request}: an input was changed"
+            assert (pending.where.get(given) == copy).all(), f"{pending.request}: an input was changed"
         return text
 
     def compare(self, texts: dict[tuple[int, int, int], str]) -> None:
@@ -308,14 +324,14 @@ class Rank:
         assert len(set(hpccoll.allgather_object(last, world=self.world))) == 1
 
 
-def run(world: World, seed: int, rounds: int) -> int:
+def run(world: World, seed: int, rounds: int, away: Where = HOST) -> int:
     """A program on this rank; how many requests it made."""
     chance = random.Random(f"sets {seed}")
     members = [
         sorted(chance.sample(range(world.size), chance.randrange(1, world.size + 1))) for _ in range(2)
     ]
     sets = [world, *(world.subset(ranks) for ranks in members)]
-    rank = Rank(seed, world, sets, [world.size, *map(len, members)])
+    rank = Rank(seed, world, sets, [world.size, *map(len, members)], away)
     for number in range(rounds):
         rank.round(number)
     rank.join()

@@ -16,6 +16,7 @@ from hpccoll.checks.finding import ERROR, Card, Job
 
 pytestmark = pytest.mark.timeout(120)
 JOB = Path(__file__).parent / "job.py"
+RANDOM = Path(__file__).parent / "random_job.py"
 
 
 def job(
@@ -114,6 +115,28 @@ def test_a_letter_from_a_device_that_fails_is_an_error(fake_cuda: Path) -> None:
         "device 0 (0000:4a:00.0): copying what is sent: an illegal memory access was encountered (700)"
         in said
     )
+
+
+@pytest.mark.parametrize(
+    ("ranks", "nodes", "mode", "order"),
+    [
+        (2, 1, "staged", "lazy"),
+        (3, 2, "nccl", "lazy"),
+        (4, 2, "auto", "3"),
+        pytest.param(3, 2, "nccl_flat", "5", marks=pytest.mark.slow),
+        pytest.param(4, 2, "staged", "eager", marks=pytest.mark.slow),
+        pytest.param(2, 2, "mpi", "lazy", marks=pytest.mark.slow),
+    ],
+)
+def test_random_programs(
+    fake_cuda: Path, fake_nccl: Path, ranks: int, nodes: int, mode: str, order: str
+) -> None:
+    """Those of tests/api/random_jobs.py, for three seconds."""
+    job(
+        fake_cuda, ranks, nodes, str(100 * ranks), "3", file=RANDOM, HPCCOLL_NCCL_LIBRARY=str(fake_nccl),
+        HPCCOLL_DEVICE_MODE=mode, FAKE_CUDA_ORDER=order, NCCL_MULTI_RANK_GPU_ENABLE="1",
+        HPCCOLL_GPU_AWARE_MPI="yes" if mode == "mpi" else "no",
+    )  # fmt: skip
 
 
 # ---- MPI is given the device's memory, which here is the host's, so that any MPI can ------------------------
