@@ -56,6 +56,8 @@ def adopt(x: Any) -> tuple[np.ndarray, Restore | None]:
     Python numbers and lists are copied. None: a result stays a NumPy array.
     Raise UnsupportedError for devices that nobody here knows, and for what is no array at all.
     """
+    if isinstance(x, np.ma.MaskedArray):
+        raise errors.UnsupportedError("x is a masked array, and masks do not travel: use x.filled(value)")
     if isinstance(x, np.ndarray):
         return np.asarray(x), lambda result: result.view(type(x))
     if isinstance(x, (np.generic, bool, int, float, complex)):
@@ -69,15 +71,18 @@ def adopt(x: Any) -> tuple[np.ndarray, Restore | None]:
     return np.asarray(view), _restore_buffer(x)
 
 
-def adopt_out(out: Any) -> np.ndarray:
-    """Return a writable NumPy array over the memory of `out`. Raise InvalidArgumentError if it is read-only."""
+def adopt_out(out: Any, argument: str = "out") -> np.ndarray:
+    """Return a writable NumPy array over the memory of `out`. Raise InvalidArgumentError if it is read-only.
+
+    :param argument: what the caller gave it as, for the error
+    """
     if isinstance(out, (np.generic, bool, int, float, complex, list, tuple)):
-        raise errors.InvalidArgumentError(f"out is {name_of(out)}, which cannot be written in place")
+        raise errors.InvalidArgumentError(f"{argument} is {name_of(out)}, which cannot be written in place")
     result = adopt(out)[0]
     if not result.flags.writeable and _module(out) == "torch":
         result = _writable_alias(result)  # NumPy takes a DLPack capsule without flags as read-only
     if not result.flags.writeable:
-        raise errors.InvalidArgumentError(f"out ({name_of(out)}) is read-only")
+        raise errors.InvalidArgumentError(f"{argument} ({name_of(out)}) is read-only")
     return result
 
 
@@ -92,7 +97,10 @@ def _module(x: Any) -> str:
 
 def _adopt_other(x: Any) -> np.ndarray:
     if isinstance(x, (list, tuple)) or hasattr(x, "__array_interface__") or hasattr(x, "__array__"):
-        result = np.asarray(x)
+        try:
+            result = np.asarray(x)
+        except ValueError as error:  # rows of differing lengths
+            raise errors.UnsupportedError(f"{name_of(x)} does not make one array: {error}") from None
         if result.dtype != object:
             return result
     raise errors.UnsupportedError(

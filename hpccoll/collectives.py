@@ -22,13 +22,12 @@ UnsupportedError or ResultSizeError if an argument is wrong here, and what hpcco
 from __future__ import annotations
 
 import enum
-import pickle
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from hpccoll import _core
+from hpccoll import _core, objects
 from hpccoll.compression import Compression
 from hpccoll.world import World, current
 
@@ -262,13 +261,10 @@ def broadcast_object(obj: Any, root: int = 0, *, name: str | None = None, world:
     """Give the root's object, which pickle must know, to all ranks."""
     own = current(world)
     own.core.check_root(root)
-    data = pickle.dumps(obj) if own.rank == root else b""
-    return pickle.loads(allgather(np.frombuffer(data, np.uint8), name=name, world=world).tobytes())
+    data = objects.pack(obj) if own.rank == root else np.empty(0, np.uint8)
+    return objects.unpack(allgather(data, name=name, world=own), root)
 
 
 def allgather_object(obj: Any, *, name: str | None = None, world: World | None = None) -> list[Any]:
     """Collect one object of each rank, which pickle must know, in order of the ranks."""
-    handle = current(world).core.allgather(np.frombuffer(pickle.dumps(obj), np.uint8), name, None, True)
-    received = handle.wait()
-    ends = np.cumsum(handle.rows())
-    return [pickle.loads(part.tobytes()) for part in np.split(received, ends[:-1])]
+    return objects.allgather(current(world).core, obj, name)

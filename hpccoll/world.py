@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import operator
 import os
-import pickle
 import sys
 import weakref
 from collections.abc import Callable, Iterable
@@ -15,9 +15,7 @@ from operator import and_
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
-
-from hpccoll import _core, bootstrap, config, detect, errors
+from hpccoll import _core, bootstrap, config, detect, errors, objects
 from hpccoll.detect import pmix
 from hpccoll.meeting import Alone, Meeting, MpiMeeting
 from hpccoll.observe import timeline
@@ -114,15 +112,15 @@ class World:
         :param ranks: ranks of this World, without repetition; their order gives the new ranks
         :returns: the new World, or None on ranks outside of it
         """
-        chosen = [int(r) for r in ranks]
-        if not chosen or len(set(chosen)) != len(chosen) or min(chosen) < 0 or max(chosen) >= self.size:
-            raise errors.InvalidArgumentError(
-                f"subset of {chosen}: needs different ranks from 0 to {self.size - 1}"
-            )
-        said = self._exchange("subset", chosen)
+        said = self._exchange("subset", _numbers(ranks))
         for rank, other in enumerate(said):
             if other != said[0]:
                 raise errors.MismatchError(f"subset: rank 0 says {said[0]}, rank {rank} says {other}")
+        chosen = said[0]
+        if isinstance(chosen, str) or not chosen or len(set(chosen) & set(range(self.size))) != len(chosen):
+            raise errors.InvalidArgumentError(
+                f"subset of {chosen}: needs different ranks from 0 to {self.size - 1}"
+            )
         return self._make([chosen])
 
     def split(self, color: int | None, key: int = 0) -> World | None:
@@ -132,10 +130,15 @@ class World:
         :param key: ranks are ordered by (key, rank)
         :returns: this rank's new World, or None if its color is None
         """
-        said = self._exchange("split", (color, key))
-        colors = sorted({c for c, _ in said if c is not None})
-        order = sorted(range(self.size), key=lambda r: (said[r][1], r))
-        return self._make([[r for r in order if said[r][0] == c] for c in colors])
+        said = self._exchange("split", _numbers([key] if color is None else [key, color]))
+        for rank, one in enumerate(said):
+            if isinstance(one, str):
+                raise errors.InvalidArgumentError(
+                    f"split: rank {rank} says {one} ([key, color]): both are whole numbers, or color is None"
+                )
+        colors = sorted({color for _, *colored in said for color in colored})
+        order = sorted(range(self.size), key=lambda r: (said[r][0], r))
+        return self._make([[r for r in order if said[r][1:] == [c]] for c in colors])
 
     def subset_among(self, ranks: Iterable[int], exchange: Exchange) -> World:
         """Make a World of some ranks of this one; only these call it, for they have another way to meet.
@@ -168,11 +171,7 @@ class World:
 
     def _exchange(self, what: str, value: Any) -> list[Any]:
         """Give `value` to all ranks, by operations of this World under a name of their own."""
-        sent = np.frombuffer(pickle.dumps(value), np.uint8)
-        handle = self.core.allgather(sent, f"hpccoll.{what}", None, True)
-        received = handle.wait()
-        ends = np.cumsum(handle.rows())
-        return [pickle.loads(part.tobytes()) for part in np.split(received, ends[:-1])]
+        return objects.allgather(self.core, value, f"hpccoll.{what}")
 
     # ---- life -------------------------------------------------------------------------------------------
 
@@ -226,6 +225,14 @@ class World:
     def __repr__(self) -> str:
         state = " (shut down)" if self.core.closed else ""
         return f"<hpccoll.World: rank {self.rank} of {self.size}{state}>"
+
+
+def _numbers(values: Iterable[int]) -> list[int] | str:
+    """`values` as whole numbers; or else as text, for an error that all ranks raise together."""
+    try:
+        return [operator.index(value) for value in values]
+    except TypeError:
+        return repr(values)
 
 
 def _agreed(exchange: Exchange, action: Callable[[], Any]) -> Any:
@@ -324,8 +331,12 @@ def is_initialized() -> bool:
 
 def current(world: World | None = None) -> World:
     """`world`, or else the default World."""
-    if world is not None:
+    if isinstance(world, World):
         return world
+    if world is not None:
+        raise errors.InvalidArgumentError(
+            f"world is {world!r}: use a hpccoll.World, or None for that of init()"
+        )
     if _default is None:
         raise errors.ShutDownError("there is no World: call hpccoll.init() first")
     return _default

@@ -14,7 +14,6 @@
 
 #define HC__NONE UINT32_MAX
 #define HC__NEVER UINT64_MAX
-#define HC__MAX_NAME 4096u
 #define HC__MAX_SIGNATURE (1u << 26)
 #define HC__TEXT 1024    /* room of a text for people */
 #define HC__LISTED 16    /* ranks that a stall report names */

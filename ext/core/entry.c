@@ -74,7 +74,7 @@ uint8_t *hc__entry_make(hc__set *s, size_t *nbytes) {
 static void read_disagreed(hc__reader *r, hc__entry_first *first) {
     first->sig.name_len = hc__read32(r);
     first->sig.name = hc__read_bytes(r, first->sig.name_len);
-    if (!first->sig.name || first->sig.name_len == 0 || first->sig.name_len > HC__MAX_NAME)
+    if (!first->sig.name || first->sig.name_len == 0 || first->sig.name_len > HC_MAX_NAME)
         r->bad = 1;
     first->text = r->at;
     first->text_len = (uint32_t)(r->end - r->at);

@@ -112,6 +112,7 @@ const char *hc_status_exception(int status); /* name of the Python class, "" for
 /* ---- a request: what one rank wants, and the part of it that all ranks must agree on ------------ */
 
 #define HC_MAX_DIMS 64
+#define HC_MAX_NAME 4096 /* bytes of UTF-8 */
 
 typedef struct hc_tensor {
     uint8_t dtype;       /* enum hc_dtype */

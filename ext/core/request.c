@@ -25,7 +25,7 @@ static int is_group(const hc_request *request) {
 static const char *refuse_shape(const hc_request *request, size_t *bytes) {
     if (!request->name || request->name_len == 0)
         return "a request must have a name";
-    if (request->name_len > HC__MAX_NAME)
+    if (request->name_len > HC_MAX_NAME)
         return "the name is too long";
     if (request->ntensors && !request->tensors)
         return "the tensors are missing";
@@ -176,7 +176,7 @@ const char *hc__sig_check(const uint8_t *bytes, size_t nbytes, int32_t set_size,
     *view = (hc__sig_view){.bytes = bytes, .nbytes = (uint32_t)nbytes};
     view->name_len = hc__read32(&r);
     view->name = hc__read_bytes(&r, view->name_len);
-    if (!view->name || view->name_len == 0 || view->name_len > HC__MAX_NAME)
+    if (!view->name || view->name_len == 0 || view->name_len > HC_MAX_NAME)
         return "a name that cannot be";
     const char *wrong = check_codes(&r, set_size, view);
     if (wrong)

@@ -2,14 +2,21 @@
 # arguments.pxi - what operations are called with, checked and written into requests.
 
 cdef inline int reduction_of(object op) except -1:
-    cdef int reduction
-    try:
+    cdef int reduction = -1
+    if PyIndex_Check(op) and 0 <= op < HC_REDUCTION_COUNT:
         reduction = op
-    except TypeError:
-        reduction = -1
-    if reduction < 0 or reduction >= HC_REDUCTION_COUNT:
+    if reduction < 0:
         raise errors.InvalidArgumentError(f"op is {op!r}: use one of hpccoll.{', hpccoll.'.join(REDUCTIONS)}")
     return reduction
+
+
+cdef inline double factor_of(object x, str what) except? -1.0:
+    if type(x) is float:
+        return x
+    try:
+        return x
+    except (TypeError, OverflowError):
+        raise errors.InvalidArgumentError(f"{what} is {x!r}: a factor is a number") from None
 
 
 cdef inline int check_reduction(int reduction, int dtype, double prescale, double postscale) except -1:
@@ -70,3 +77,46 @@ cdef inline int64_t *put_tensor(hc_handle *h, Py_ssize_t at, int64_t *dims, cons
     piece.row = row
     piece.rows = i.dims[0] if i.ndim else 1
     return dims + i.ndim
+
+
+cdef struct Span:  # where an array of a group lies
+    char *begin
+    char *end
+    int is_out
+    int at
+
+
+cdef int earlier(const void *a, const void *b) noexcept nogil:
+    cdef char *left = (<const Span *>a).begin
+    cdef char *right = (<const Span *>b).begin
+    return (left > right) - (left < right)
+
+
+cdef int check_group(const Operand *operands, Py_ssize_t n) except -1:
+    """Raise InvalidArgumentError if an output lies over another array of its group; they are in turns x and out."""
+    cdef char *read_to = NULL
+    cdef char *written_to = NULL
+    cdef Py_ssize_t at, many = 0, bad = -1
+    cdef const Operand *o
+    cdef Span *spans = <Span *>malloc(2 * n * sizeof(Span))
+    if spans is NULL:
+        raise MemoryError
+    for at in range(2 * n):
+        o = &operands[at]
+        if o.nbytes and (at % 2 or o.data != operands[at + 1].data):
+            spans[many] = Span(o.data, o.data + o.nbytes, at % 2, <int>(at // 2))
+            many += 1
+    qsort(spans, many, sizeof(Span), &earlier)
+    for at in range(many):
+        if spans[at].begin < written_to or (spans[at].is_out and spans[at].begin < read_to):
+            bad = spans[at].at
+            break
+        if spans[at].is_out:
+            written_to = spans[at].end
+        elif spans[at].end > read_to:
+            read_to = spans[at].end
+    free(spans)
+    if bad >= 0:
+        raise errors.InvalidArgumentError(
+            f"array {bad} of the group shares memory with another one's out: each out lies by itself, or is its own x")
+    return 0

@@ -4,6 +4,17 @@
 DEF SLICE = 50000000  # ns without a look at signals
 
 
+cdef double seconds_of(object timeout) except? -1.0:
+    cdef double seconds
+    try:
+        seconds = timeout
+    except (TypeError, OverflowError):
+        raise errors.InvalidArgumentError(f"timeout is {timeout!r}: seconds, or None for no limit") from None
+    if isnan(seconds):
+        raise errors.InvalidArgumentError(f"timeout is {timeout!r}: seconds, or None for no limit")
+    return seconds
+
+
 cdef class Handle:
     """A request in flight: wait for it, ask whether it is done, or ``await`` it.
 
@@ -19,6 +30,9 @@ cdef class Handle:
     cdef int operation
     cdef bint group, unnamed, built
     cdef Loan loan           # device memory: the arrays and their order
+
+    def __init__(self):
+        raise TypeError("a Handle is what hpccoll.allreduce_async and its like return")
 
     def __dealloc__(self):
         if self.loan is not None:
@@ -53,10 +67,10 @@ cdef class Handle:
         :param timeout: seconds; TimeoutError after that, and the handle stays valid.
         :param host: wait for the values themselves
         """
-        cdef double began = time.monotonic() if timeout is not None and self.loan is not None else 0.0
-        self.block(timeout)
+        limit = None if timeout is None else time.monotonic() + seconds_of(timeout)
+        self.block(timeout, limit)
         if self.loan is not None and self.c.status >= 0:
-            self.go_on(host, None if timeout is None else began + timeout)
+            self.go_on(host, limit)
         return self.outcome()
 
     def __await__(self):
@@ -110,15 +124,14 @@ cdef class Handle:
             self.loan.device.keep(self.loan)
         return 0
 
-    cdef int block(self, object timeout) except -1:
-        cdef double limit = 0.0
+    cdef int block(self, object timeout, object limit) except -1:
+        cdef double left
         if hc_handle_done(self.c):
             return 0
-        if timeout is None:
+        if limit is None:
             while not self.set.loop.drive(&self.c, 1, SLICE):
                 PyErr_CheckSignals()
             return 0
-        limit = time.monotonic() + timeout
         while not hc_handle_done(self.c):
             left = limit - time.monotonic()
             if left <= 0:
@@ -126,7 +139,7 @@ cdef class Handle:
                 if hc_handle_done(self.c):
                     break
                 raise TimeoutError(f"{self.describe()} is not finished after {timeout} s; the handle stays valid")
-            self.set.loop.drive(&self.c, 1, min(SLICE, <uint64_t>(left * 1e9)))
+            self.set.loop.drive(&self.c, 1, nanoseconds(left) if left * 1e9 < SLICE else SLICE)
             PyErr_CheckSignals()
         return 0
 

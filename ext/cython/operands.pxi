@@ -225,7 +225,7 @@ cdef object new_on_device(Loop loop, Buffer like, const Operand *shape, Operand 
     return buffer
 
 
-cdef object read_target(Loop loop, object out, Operand *o, list copies):
+cdef object read_target(Loop loop, object out, Operand *o, list copies, str argument="out"):
     """Describe what will be written. If it is strided, a contiguous stand-in is used and (out, stand-in) goes to
     `copies`."""
     if read_plain(out, o, True):
@@ -234,11 +234,11 @@ cdef object read_target(Loop loop, object out, Operand *o, list copies):
         buffer = read_device(loop, out, o)
         if buffer is not None:
             if buffer.read_only:
-                raise errors.InvalidArgumentError(f"out ({arrays.name_of(out)}) is read-only")
+                raise errors.InvalidArgumentError(f"{argument} ({arrays.name_of(out)}) is read-only")
             if buffer.library.copies and buffer.owner is not out:
                 copies.append((out, buffer.owner))
             return buffer
-    target = arrays.adopt_out(out)
+    target = arrays.adopt_out(out, argument)
     stand_in = target
     if not target.flags.c_contiguous:
         stand_in = empty(target.shape, target.dtype)

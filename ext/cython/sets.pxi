@@ -170,10 +170,16 @@ cdef class Set:
             self.refuse()
         if name is None:
             name = self.next_name()
-        elif type(name) is not str or not name or len(name) > 4096 or name.startswith(UNNAMED):
+        elif not isinstance(name, str) or name.startswith(UNNAMED):
             raise errors.InvalidArgumentError(
-                f"name is {name!r}: a name is a string of 1 to 4096 characters that does not begin with {UNNAMED!r}")
-        text = PyUnicode_AsUTF8AndSize(name, &length)
+                f"name is {name!r}: a name is a string that does not begin with {UNNAMED!r}")
+        try:
+            text = PyUnicode_AsUTF8AndSize(name, &length)
+        except UnicodeEncodeError as error:
+            raise errors.InvalidArgumentError(f"name is {name!r}, which UTF-8 cannot say: {error.reason}") from None
+        if length == 0 or length > HC_MAX_NAME:
+            raise errors.InvalidArgumentError(
+                f"name is {name[:64]!r}{'...' * (length > 64)}, {length} bytes: a name has 1 to {HC_MAX_NAME}")
         cdef hc_handle *h = hc_handle_new(kind, self.number, ntensors, ndims, text, length, nrows)
         if h is NULL:
             raise MemoryError
@@ -237,17 +243,18 @@ cdef class Set:
 
     # ---- the operations --------------------------------------------------------------------------
 
-    def allreduce(self, x, op, name, out, double prescale, double postscale, compression, bint waits):
+    def allreduce(self, x, op, name, out, prescale, postscale, compression, bint waits):
         """See collectives.allreduce. Returns a Handle; `waits`: the caller goes on to wait for it."""
+        cdef double before = factor_of(prescale, "prescale"), after = factor_of(postscale, "postscale")
         if type(x) is list or type(x) is tuple:
-            return self.allreduce_group(x, op, name, out, prescale, postscale, compression, waits)
+            return self.allreduce_group(x, op, name, out, before, after, compression, waits)
         cdef Operand i, o
         cdef list restores = [], copies = []
         cdef bint unnamed
         cdef int reduction = reduction_of(op)
         array = read_input(self.loop, x, &i, restores)
         cdef int wire = wire_of(compression, i.dtype)
-        check_reduction(reduction, i.dtype, prescale, postscale)
+        check_reduction(reduction, i.dtype, before, after)
         if out is None:
             target = new_output(self.loop, array, NULL, &o)
         elif out is x and result_of(array) is x and (array is not x or read_plain(x, &o, True)):
@@ -261,8 +268,8 @@ cdef class Set:
         h.request.operation = HC_ALLREDUCE
         h.request.reduction = reduction
         h.request.wire = wire
-        h.request.prescale = prescale
-        h.request.postscale = postscale
+        h.request.prescale = before
+        h.request.postscale = after
         put_tensor(h, 0, h.dims, &i, &o, 1)
         cdef Handle handle = self.submit(h, unnamed, waits, (array, target))
         handle.result = result_of(target) if out is None else out
@@ -300,10 +307,11 @@ cdef class Set:
                     results.append(result_of(target))
                 else:
                     target = read_output(self.loop, out[at], &operands[2 * at], &operands[2 * at + 1], copies)
-                    check_overlap(&operands[2 * at], &operands[2 * at + 1])
                     results.append(out[at])
                     restores[at] = None
                 targets.append(target)
+            if out is not None:
+                check_group(operands, n)
             h = self.new_handle(HC_EV_ENQUEUE, name, <uint32_t>n, ndims, 0, &unnamed)
             h.request.operation = HC_ALLREDUCE
             h.request.reduction = reduction
@@ -323,7 +331,7 @@ cdef class Set:
         handle.restores = restores
         return handle
 
-    def broadcast(self, x, int root, name, out, bint waits):
+    def broadcast(self, x, root, name, out, bint waits):
         """See collectives.broadcast."""
         cdef Operand i, o
         cdef list restores = [], copies = []
@@ -349,8 +357,9 @@ cdef class Set:
         handle.restores = restores if out is None else None
         return handle
 
-    def reducescatter(self, x, op, name, out, double prescale, double postscale, bint waits):
+    def reducescatter(self, x, op, name, out, prescale, postscale, bint waits):
         """See collectives.reducescatter."""
+        cdef double before = factor_of(prescale, "prescale"), after = factor_of(postscale, "postscale")
         cdef Operand i, share, o
         cdef list restores = [], copies = []
         cdef bint unnamed
@@ -358,7 +367,7 @@ cdef class Set:
         array = read_input(self.loop, x, &i, restores)
         if i.ndim == 0:
             raise errors.InvalidArgumentError("reducescatter needs at least one dimension, x has none")
-        check_reduction(reduction, i.dtype, prescale, postscale)
+        check_reduction(reduction, i.dtype, before, after)
         share = i
         share.dims[0] = i.dims[0] // self.size + (1 if self.rank < i.dims[0] % self.size else 0)
         if out is None:
@@ -369,8 +378,8 @@ cdef class Set:
         cdef hc_handle *h = self.new_handle(HC_EV_ENQUEUE, name, 1, i.ndim, 0, &unnamed)
         h.request.operation = HC_REDUCESCATTER
         h.request.reduction = reduction
-        h.request.prescale = prescale
-        h.request.postscale = postscale
+        h.request.prescale = before
+        h.request.postscale = after
         put_tensor(h, 0, h.dims, &i, &o, row_of(&i))
         cdef Handle handle = self.submit(h, unnamed, waits, (array, target))
         handle.result = result_of(target) if out is None else out
@@ -462,7 +471,7 @@ cdef class Set:
         """See collectives.recv. `peer` -1: any rank; the handle's `peer` then says which it was."""
         cdef Operand o
         cdef list copies = []
-        target = read_target(self.loop, x, &o, copies)
+        target = read_target(self.loop, x, &o, copies, "x")
         if type(target) is Buffer and o.memory:
             self.loop.check_device(<Buffer>target)
         cdef Handle handle = self.submit_letter(True, peer, tag, &o, waits, target)
@@ -488,10 +497,10 @@ cdef class Set:
             raise MemoryError
         return self.submit(h, False, waits, (array,) if o.memory else array)
 
-    cpdef int check_root(self, int root) except -1:
+    cpdef int check_root(self, object root) except -1:
         """Raise InvalidArgumentError unless `root` is a rank of the World."""
-        if root < 0 or root >= self.size:
-            raise errors.InvalidArgumentError(f"root is {root}: the World has ranks 0 to {self.size - 1}")
+        if not PyIndex_Check(root) or not 0 <= root < self.size:
+            raise errors.InvalidArgumentError(f"root is {root!r}: the World has ranks 0 to {self.size - 1}")
         return 0
 
     cdef object check_splits(self, object splits, int64_t rows):
@@ -501,8 +510,8 @@ cdef class Set:
                     f"alltoall without splits: {rows} rows are not divisible by {self.size} ranks")
             return [rows // self.size] * self.size
         try:
-            splits = [int(n) for n in splits]
-        except (TypeError, ValueError) as error:
+            splits = [operator.index(n) for n in splits]
+        except TypeError as error:
             raise errors.InvalidArgumentError(f"splits is not a list of {self.size} integers: {error}") from None
         if len(splits) != self.size or min(splits) < 0 or sum(splits) != rows:
             raise errors.InvalidArgumentError(

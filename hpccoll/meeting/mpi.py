@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from typing import Any
@@ -22,13 +23,7 @@ class MpiMeeting:
 
     def __init__(self, comm: Any, timeout: float) -> None:
         """Say hello to all ranks within `timeout` seconds, then duplicate the communicator."""
-        from mpi4py import MPI
-
-        if not MPI.Is_initialized() or MPI.Is_finalized():
-            state = "finalized" if MPI.Is_initialized() else "not initialised"
-            raise errors.StartError(
-                f"MPI is {state}: a World of MPI ranks lives between MPI_Init and MPI_Finalize"
-            )
+        _check_communicator(comm)
         self.rank: int = comm.Get_rank()
         self.size: int = comm.Get_size()
         _check_same_library()
@@ -89,6 +84,39 @@ class MpiMeeting:
 
         if not MPI.Is_finalized():
             self.comm.Free()
+
+
+def _check_communicator(comm: Any) -> None:
+    from mpi4py import MPI
+
+    if _forked_from_mpi:
+        raise errors.ForkedError(
+            "this process was forked from one that had started MPI, which does not live on in it: use the spawn "
+            "start method"
+        )
+    if not MPI.Is_initialized() or MPI.Is_finalized():
+        state = "finalized" if MPI.Is_initialized() else "not initialised"
+        raise errors.StartError(
+            f"MPI is {state}: a World of MPI ranks lives between MPI_Init and MPI_Finalize"
+        )
+    if not isinstance(comm, MPI.Intracomm) or comm == MPI.COMM_NULL:
+        given = "MPI.COMM_NULL" if comm == MPI.COMM_NULL else repr(comm)
+        raise errors.InvalidArgumentError(
+            f"comm is {given}: a World is made of an intracommunicator of mpi4py"
+        )
+
+
+_forked_from_mpi = False
+"""MPI was started by a process that this one was forked from: it knows nothing of a child, and would hang."""
+
+
+def _after_fork() -> None:
+    global _forked_from_mpi
+    mpi = sys.modules.get("mpi4py.MPI")
+    _forked_from_mpi |= mpi is not None and mpi.Is_initialized()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def _check_same_library() -> None:

@@ -50,6 +50,8 @@ ARGUMENTS = {
     "empty group": (hpccoll.InvalidArgumentError, lambda w: hpccoll.allreduce([], world=w)),
     "empty name": (hpccoll.InvalidArgumentError, lambda w: hpccoll.allreduce(np.ones(2), name="", world=w)),
     "scattered scalar": (hpccoll.InvalidArgumentError, lambda w: hpccoll.reducescatter(np.float32(1), world=w)),
+    "rows of two lengths": (hpccoll.UnsupportedError, lambda w: hpccoll.allgather([np.ones(2), np.ones(3)], world=w)),
+    "mask": (hpccoll.UnsupportedError, lambda w: hpccoll.allreduce(np.ma.array([1.0, 2.0], mask=[0, 1]), world=w)),
 }  # fmt: skip
 
 
@@ -60,6 +62,94 @@ def test_wrong_arguments_are_refused_here(everywhere, case):
     def program(world):
         with pytest.raises(error):
             call(world)
+        still_works(world)
+
+    everywhere(program)
+
+
+NAMED = {
+    "op is 1.5": lambda w: hpccoll.allreduce(np.ones(2), 1.5, world=w),
+    "op is 1099511627776": lambda w: hpccoll.allreduce(np.ones(2), 1 << 40, world=w),
+    "prescale is 'two'": lambda w: hpccoll.allreduce(np.ones(2), prescale="two", world=w),
+    "postscale is None": lambda w: hpccoll.reducescatter(np.ones(2), postscale=None, world=w),
+    "root is 0.5": lambda w: hpccoll.broadcast(np.ones(2), 0.5, world=w),
+    "splits is not": lambda w: hpccoll.alltoall(np.ones(2 * w.size), [2.5] * w.size, world=w),
+    "name is 3": lambda w: hpccoll.barrier(name=3, world=w),
+    "name is 'half": lambda w: hpccoll.barrier(name="half a pair \ud800", world=w),
+    "name is 'nnn.* 4098 bytes": lambda w: hpccoll.barrier(name="n" * 4098, world=w),
+    "world is 3": lambda _: hpccoll.barrier(world=3),
+    "x .* is read-only": lambda w: hpccoll.recv(b"12345678", world=w),
+}
+
+
+@pytest.mark.parametrize("words", NAMED)
+def test_what_is_wrong_is_named(everywhere, words):
+    def program(world):
+        with pytest.raises(hpccoll.InvalidArgumentError, match=words):
+            NAMED[words](world)
+        still_works(world)
+
+    everywhere(program)
+
+
+def test_a_name_may_be_any_kind_of_string(everywhere):
+    class Layer(str):
+        pass
+
+    def program(world):
+        for name in (Layer("x"), np.str_("y"), "層" * 1365, "a\0b"):
+            assert hpccoll.allreduce(np.ones(1), name=name, world=world)[0] == world.size
+
+    everywhere(program)
+
+
+@pytest.mark.parametrize("timeout", ["soon", float("nan"), 1j])
+def test_a_timeout_is_a_number(everywhere, timeout):
+    def program(world):
+        handle = hpccoll.allreduce_async(np.ones(1), world=world)
+        with pytest.raises(hpccoll.InvalidArgumentError, match="timeout is"):
+            handle.wait(timeout)
+        assert handle.wait(float("inf"))[0] == world.size  # and endless, if it likes
+
+    everywhere(program)
+
+
+def test_a_handle_comes_from_an_operation():
+    with pytest.raises(TypeError, match="allreduce_async"):
+        hpccoll.Handle()
+
+
+def test_an_output_lies_alone_in_its_group(everywhere):
+    def program(world):
+        a, b, c = np.ones(4), np.full(4, 2.0), np.zeros(8)
+        for x, out in (
+            ([a, b], [c[:4], c[3:7]]),
+            ([a, b], [b, a]),
+            ([a, a], [a, a]),
+            ([b, c[1:5]], [c[:4], a]),
+        ):
+            with pytest.raises(hpccoll.InvalidArgumentError, match=r"array [01] of the group shares memory"):
+                hpccoll.allreduce(x, out=out, world=world)
+        assert [x[0] for x in hpccoll.allreduce([a, a, b], out=[c[4:], c[:4], b], world=world)] == [
+            world.size, world.size, 2 * world.size,
+        ]  # fmt: skip
+        still_works(world)
+
+    everywhere(program)
+
+
+def test_what_pickle_refuses_is_refused_on_all_ranks(everywhere):
+    def program(world):
+        last = world.size - 1
+        mine = threading.Lock() if world.rank == last else "sound"
+        for call in (
+            lambda: hpccoll.allgather_object(mine, world=world),
+            lambda: hpccoll.broadcast_object(mine, last, world=world),
+        ):
+            with pytest.raises(
+                hpccoll.InvalidArgumentError, match=f"rank {last} has a lock that pickle refuses"
+            ):
+                call()
         still_works(world)
 
     everywhere(program)

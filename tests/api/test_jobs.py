@@ -228,6 +228,11 @@ def test_a_forked_child_is_told():
         "        hpccoll.allreduce(np.ones(3))\n"
         "    except hpccoll.ForkedError as error:\n"
         "        print('child:', error, flush=True)\n"
+        "    hpccoll.shutdown()\n"
+        "    try:\n"
+        "        hpccoll.init()\n"
+        "    except hpccoll.ForkedError as error:\n"
+        "        print('again:', error, flush=True)\n"
         "    os._exit(0)\n"
         "os.waitpid(pid, 0)\n"
         "assert hpccoll.allreduce(np.ones(3))[0] == size\n"
@@ -236,6 +241,7 @@ def test_a_forked_child_is_told():
     status, output, _ = job(2, script)
     assert status == 0, output
     assert output.count("child: ") == 2
+    assert output.count("again: this process was forked from one that had started MPI") == 2
     assert output.count("parent fine") == 2
 
 

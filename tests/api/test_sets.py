@@ -57,12 +57,16 @@ def test_subset_and_split(everywhere):
 
 def test_wrong_subsets(everywhere):
     def program(world):
-        for ranks in ([], [0, 0], [-1], [world.size]):
+        for ranks in ([], [0, 0], [-1], [world.size], 1, "ab", [0.5]):
             with pytest.raises(hpccoll.InvalidArgumentError):
                 world.subset(ranks)
         if world.size > 1:
-            with pytest.raises(hpccoll.MismatchError):
-                world.subset([0] if world.rank else [1])
+            for ranks in ([1], [world.size], 1):  # rank 0's alone: the others need not wait to learn of it
+                with pytest.raises(hpccoll.MismatchError, match="rank 0 says"):
+                    world.subset([0] if world.rank else ranks)
+        for color, key in (("red", 0), (0.5, 0), (0, "first")):
+            with pytest.raises(hpccoll.InvalidArgumentError, match="split: rank 0 says"):
+                world.split(0 if world.rank else color, key if world.rank == 0 else 0)
         hpccoll.barrier(world=world)
 
     everywhere(program)
