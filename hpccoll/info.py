@@ -131,7 +131,10 @@ def mpi_extension() -> Facts:
     path = ours.library_path_of(theirs.__file__)
     facts["same library as mpi4py"] = path == ours.library_path()
     if path != ours.library_path():
-        facts["to do"] = f"mpi4py is on {path}: reinstall hpccoll with the mpicc of that MPI (MPICC=...)"
+        facts["to do"] = (
+            f"mpi4py is on {path}: reinstall hpccoll with the mpicc of that MPI (MPICC=...), or let mpi4py open this "
+            f"one (MPI4PY_LIBMPI={ours.library_path()})"
+        )
     return facts
 
 

@@ -36,7 +36,6 @@ cdef extern from "mpi_net.h" nogil:
     int hc_mpi_net_new(MPI_Comm comm, int one_machine, hc_net **net)
     int MPI_MAX_LIBRARY_VERSION_STRING
     int MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED, MPI_THREAD_MULTIPLE
-    int MPI_Init(int *argc, char ***argv)
     int MPI_Initialized(int *flag)
     int MPI_Query_thread(int *provided)
     int MPI_Get_library_version(char *text, int *length)
@@ -142,12 +141,15 @@ cdef path_of(const void *address):
 
 
 def library_path():
-    """The file of the MPI library that this module is on."""
-    return path_of(<const void *>MPI_Init)
+    """The file of the MPI library that this module was linked with.
+
+    Not that of MPI_Init as it is called from here: where mpi4py has opened another library for all to see, that one's.
+    """
+    return library_path_of(__file__)
 
 
 def library_path_of(extension):
-    """The file of the MPI library that another loaded module is on (the path of its file), or None."""
+    """The file of the MPI library that a loaded module (the path of its file) was linked with or has opened, or None."""
     cdef bytes path = os.fsencode(extension)
     cdef void *handle = dlopen(path, RTLD_LAZY | RTLD_NOLOAD)
     if handle == NULL:

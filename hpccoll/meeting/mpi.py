@@ -134,7 +134,8 @@ def _check_same_library() -> None:
     if theirs is not None and theirs != ours:
         raise errors.StartError(
             f"mpi4py uses the MPI library {theirs}, hpccoll was built for {ours}: two MPI libraries cannot share a "
-            "communicator. Rebuild hpccoll with MPICC set to the mpicc of the first, or reinstall mpi4py for the second"
+            "communicator. Rebuild hpccoll with MPICC set to the mpicc of the first, or let mpi4py open the second "
+            f"(MPI4PY_LIBMPI={ours})"
         )
 
 

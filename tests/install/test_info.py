@@ -74,6 +74,14 @@ def test_two_mpi_libraries_are_refused(other_mpi: str) -> None:
     assert "MPICC" in output
 
 
+def test_two_mpi_libraries_are_refused_where_the_other_one_is_seen_first(other_mpi: str) -> None:
+    """As mpi4py opens Open MPI: what _mpi calls then is the other library, whatever it was linked with."""
+    for_all = f"import ctypes; ctypes.CDLL({other_mpi!r}, ctypes.RTLD_GLOBAL); "
+    status, output = python("-c", for_all + INIT, MPI4PY_LIBMPI=other_mpi)
+    assert status != 0
+    assert f"mpi4py uses the MPI library {os.path.realpath(other_mpi)}, hpccoll was built for " in output
+
+
 WITHOUT_EDITABLE = """
 import sys
 sys.meta_path[:] = [finder for finder in sys.meta_path if "Editable" not in getattr(finder, "__name__", "")]
