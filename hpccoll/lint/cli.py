@@ -23,7 +23,8 @@ def main(arguments: argparse.Namespace) -> int:
     findings = []
     for name in arguments.scripts:
         try:
-            text = sys.stdin.read() if name == "-" else Path(name).read_text()
+            script = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+            text = script.decode()  # with the line ends that it has
         except (OSError, UnicodeDecodeError) as error:
             print(f"hpccoll lint: {name}: {error}", file=sys.stderr)
             return 2

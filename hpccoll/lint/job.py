@@ -4,7 +4,6 @@
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import PurePath
 
 from hpccoll.lint import lsf, shell, slurm
@@ -24,6 +23,8 @@ PLAIN = {
     "rsync", "tar", "sleep", "true", "ls", "cat", "uname", "free", "df", "bash", "sh", "taskset", "id", "pwd",
 }  # fmt: skip
 """Programs that do not speak MPI."""
+TWO_VALUES = {"--mca", "-mca", "--gmca", "-gmca", "--prtemca", "--pmixmca", "-genv", "-env"}
+"""Options of mpirun with two values."""
 STARTERS = {"torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate", "deepspeed"}
 """Programs that start a node's ranks themselves: one task a node is right."""
 
@@ -52,7 +53,10 @@ class Launch:
 
 @dataclass
 class Job:
-    """A script. `options` are all its directives together, `lines` where each was given, in a script's order."""
+    """A script. `options` are all its directives together, `lines` where each was given, in a script's order.
+
+    Of a heterogeneous job no size is among them: each component has its own.
+    """
 
     text: str = ""
     scheduler: str = ""
@@ -60,6 +64,7 @@ class Job:
     lines: dict[str, list[int]] = field(default_factory=dict)
     problems: list[tuple[int, str]] = field(default_factory=list)
     late: list[int] = field(default_factory=list)
+    heterogeneous: bool = False
     launches: list[Launch] = field(default_factory=list)
     commands: list[shell.Command] = field(default_factory=list)
     head: int = 1
@@ -77,6 +82,8 @@ def read(text: str) -> Job:
         for sign, grammar in SCHEDULERS.items():
             if words.startswith(f"#{sign}"):
                 _directive(job, grammar, line, words.removeprefix(f"#{sign}"), line > first)
+    if job.heterogeneous:
+        job.options.values = {n: v for n, v in job.options.values.items() if n not in slurm.SIZES}
     _follow(job)
     return job
 
@@ -89,10 +96,14 @@ def _directive(job: Job, grammar: Grammar, line: int, text: str, late: bool) -> 
         job.late.append(line)
         return
     try:
-        parsed = parse(grammar, shlex.split(text, comments=True))
+        words = shlex.split(text, comments=True)
     except ValueError as error:
         job.problems.append((line, f"{grammar.command} cannot read this line ({error})"))
         return
+    if words in (["hetjob"], ["packjob"]) and grammar is slurm.sbatch:
+        job.heterogeneous = True
+        return
+    parsed = parse(grammar, words)
     job.options.values |= parsed.values
     for name in parsed.values:
         job.lines.setdefault(name, []).append(line)
@@ -108,7 +119,7 @@ def _follow(job: Job) -> None:
         known |= slurm.variables(slurm.asked(job.options.values))
     for command in job.commands:
         given = {name: shell.expand(value, known) for name, value in command.assignments.items()}
-        argv = tuple(shell.expand(word, known) for word in command.argv)
+        argv = tuple(word for written in command.argv for word in shell.words_of(written, known))
         if not argv or argv[0] == "export":
             known |= given
             continue
@@ -125,14 +136,26 @@ def _launch(
 
     grammar = {"srun": slurm.srun, "jsrun": jsrun.jsrun}.get(launcher)
     parsed = parse(grammar, words) if grammar else _mpirun(words)
+    if launcher == "srun":
+        environment |= dict(
+            part.split("=", 1) for part in parsed.values.get("export", "").split(",") if "=" in part
+        )
     return Launch(launcher, words, command.line, command.end == "&", environment, parsed)
 
 
 def _mpirun(words: tuple[str, ...]) -> Parsed:
-    """Mpirun's number of ranks; its other options differ from MPI to MPI and are passed over."""
-    parsed = Parsed(rest=words)
-    for name, value in pairwise(words):
-        if name in ("-np", "-n", "--np", "-c"):
-            parsed.values["np"] = value
-            break
+    """Mpirun's number of ranks; its other options differ from MPI to MPI and are passed over.
+
+    The program begins at the latest where a word can be no option's value.
+    """
+    parsed, left = Parsed(rest=words), list(words)
+    while left and left[0].startswith("-"):
+        name = left.pop(0)
+        values = [
+            left.pop(0) for _ in range(1 + (name in TWO_VALUES)) if left and not left[0].startswith("-")
+        ]
+        if name in ("-np", "-n", "--np", "-c") and values:
+            parsed.values["np"] = values[0]
+        if "oversubscribe" in " ".join([name, *values]).lower():
+            parsed.values["oversubscribe"] = ""
     return parsed

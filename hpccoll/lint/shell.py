@@ -21,6 +21,8 @@ EXPANSION = re.compile(  # $((sum)), ${name}, ${name:-default}, $name
     r"\$\(\((?P<sum>.*?)\)\)|\$\{(?P<braced>\w+)(?:(?::?-)(?P<default>[^}]*))?\}|\$(?P<plain>[A-Za-z_]\w*)"
 )
 
+BARE = re.compile(r"\$(\w+|\{\w+\})")
+
 
 @dataclass(frozen=True)
 class Command:
@@ -214,6 +216,11 @@ def expand(word: str, variables: Mapping[str, str]) -> str:
         return variables.get(name, match[0] if match["default"] is None else match["default"])
 
     return EXPANSION.sub(value, word)
+
+
+def words_of(word: str, variables: Mapping[str, str]) -> list[str]:
+    """`word` with what is known put in; one that is nothing but a variable (`srun $LAUNCHER ...`) becomes its words."""
+    return expand(word, variables).split() if BARE.fullmatch(word) else [expand(word, variables)]
 
 
 def calculate(text: str, variables: Mapping[str, str]) -> str:

@@ -26,6 +26,10 @@ BOTH_FLAGS = (
     "container-writable container-readonly no-container-entrypoint container-entrypoint"
 )
 BOTH_MAYBE = "exclusive nice no-kill:k propagate"
+SIZES = {
+    "nodes", "ntasks", "ntasks-per-node", "cpus-per-task", "gpus", "gpus-per-node", "gpus-per-task", "gres",
+}  # fmt: skip
+"""Options that say how large a job is."""
 SBATCH = "array:a batch export-file get-user-env wait-all-nodes wrap"
 SBATCH_FLAGS = "ignore-pbs kill-on-invalid-dep no-requeue parsable requeue wait:W"
 SRUN = (
@@ -72,7 +76,7 @@ def time_limit(text: str) -> float | None:
 def gpu_number(text: str | None) -> int | None:
     """The number of `4` or `a100:4`."""
     last = (text or "").rpartition(":")[2]
-    return int(last) if last.isdigit() else None
+    return int(last) if last.isascii() and last.isdigit() else None
 
 
 @dataclass(frozen=True)

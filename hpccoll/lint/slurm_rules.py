@@ -6,7 +6,7 @@ from pathlib import PurePath
 
 from hpccoll.lint import slurm
 from hpccoll.lint.findings import Rule, Said, rule
-from hpccoll.lint.job import PLAIN, Job, Launch
+from hpccoll.lint.job import LAUNCHERS, PLAIN, Job, Launch
 from hpccoll.lint.slurm import number
 
 RULES: list[Rule] = []
@@ -51,6 +51,14 @@ def only_a_comment(job: Job) -> Iterator[Said]:
         apart = words[:2] == ["#", "SBATCH"]
         if apart or (words[:1] == ["#SBATCH"] and not line.startswith("#")):
             yield Said(at, "to Slurm this is a comment", "#SBATCH at the start of the line, in one word")
+
+
+@rule(RULES, "line-ends-of-dos", "error")
+def line_ends_of_dos(job: Job) -> Iterator[Said]:
+    """Lines that end as in Windows (CR LF): sbatch refuses the script."""
+    if "\r\n" in job.text:
+        line = job.text[: job.text.index("\r\n")].count("\n") + 1
+        yield Said(line, "lines end with CR LF, as in Windows", "dos2unix, or sed -i 's/\\r$//'")
 
 
 @rule(RULES, "late-directive", "error")
@@ -99,10 +107,17 @@ def task_count(job: Job) -> Iterator[Said]:
 def step_larger_than_job(job: Job) -> Iterator[Said]:
     """An srun that asks for more nodes or tasks than the job has: it fails, or waits for ever."""
     whole = slurm.asked(job.options.values)
+    # nodes that are the job's alone bring all their CPUs; a job that says no number of tasks is often meant so
+    counted = {"ntasks", "ntasks-per-node"} & job.options.values.keys() and "exclusive" not in job.options
+    cpus = whole.tasks * (whole.cpus_per_task or 1) if whole.tasks and counted else None
     for launch, step in steps(job):
         if "overcommit" in launch.parsed:
             continue
-        for what, part, all_of in (("nodes", step.nodes, whole.nodes), ("tasks", step.tasks, whole.tasks)):
+        each = number(launch.parsed.get("cpus-per-task") or launch.environment.get("SRUN_CPUS_PER_TASK")) or 1
+        for what, part, all_of in (
+            ("nodes", step.nodes, whole.nodes),
+            ("tasks", step.tasks, cpus and cpus // each),
+        ):
             if part and all_of and part > all_of:
                 yield Said(
                     launch.line,
@@ -127,6 +142,15 @@ def gpus_idle(job: Job) -> Iterator[Said]:
         if step.gpus_per_node and step.tasks_per_node and step.tasks_per_node < step.gpus_per_node:
             problem = f"{step.tasks_per_node} tasks for {step.gpus_per_node} GPUs a node"
             yield Said(launch.line, problem, f"--ntasks-per-node={step.gpus_per_node}")
+
+
+@rule(RULES, "launcher-in-launcher", "error")
+def launcher_in_launcher(job: Job) -> Iterator[Said]:
+    """srun mpirun: every task starts a job of its own."""
+    for launch, step in mpi_steps(job):
+        if launch.program in LAUNCHERS and (step.tasks or 2) > 1:
+            problem = f"each of srun's {step.tasks or ''} tasks starts a {launch.program}".replace("  ", " ")
+            yield Said(launch.line, problem, f"srun or {launch.program}, not both")
 
 
 @rule(RULES, "no-mpi", "error")
@@ -157,8 +181,8 @@ def mpi_of(launch: Launch) -> str | None:
 
 
 def cray(job: Job) -> bool:
-    """The script loads Cray's MPI, whose sites set the plugin themselves."""
-    return any("cray-mpich" in word for command in job.commands for word in command.words)
+    """The script loads modules of HPE Cray's, whose sites set the plugin themselves."""
+    return any(word.startswith(("cray-", "PrgEnv-")) for command in job.commands for word in command.words)
 
 
 @rule(RULES, "cpus-not-passed-on", "error")
@@ -299,7 +323,7 @@ def ranks_exceed_tasks(job: Job) -> Iterator[Said]:
     tasks = slurm.asked(job.options.values).tasks
     for launch in job.launches:
         ranks = number(launch.parsed.get("np")) if launch.launcher == "mpirun" else None
-        if ranks and tasks and ranks > tasks:
+        if ranks and tasks and ranks > tasks and "oversubscribe" not in launch.parsed:
             yield Said(
                 launch.line,
                 f"mpirun starts {ranks} ranks, the job has {tasks} tasks",

@@ -3,6 +3,7 @@
 
 import argparse
 import importlib.util
+import re
 import shlex
 import shutil
 import subprocess
@@ -15,7 +16,7 @@ from hpccoll.errors import HpccollError
 from hpccoll.lint import check
 from hpccoll.submit import script, site
 from hpccoll.submit.layout import RequestError
-from hpccoll.submit.script import RUNTIMES, Request
+from hpccoll.submit.script import NAME_LETTERS, RUNTIMES, Request
 
 COMMANDS = {"slurm": "sbatch", "lsf": "bsub"}
 
@@ -107,6 +108,11 @@ def asked(arguments: argparse.Namespace, words: Sequence[str]) -> tuple[site.Sit
     command = program(arguments.command)
     rest = arguments.command  # the program may have a --dry-run of its own
     options = words[: len(words) - len(rest)]
+    if "--dry-run" in rest and not arguments.dry_run and rest[0] != "--":
+        raise RequestError(
+            f"--dry-run behind {rest[0]} is an option of {rest[0]}, and the job would be submitted: put it in front, or "
+            f"-- in front of {rest[0]} if this is meant"
+        )
     requests = [
         Request(
             command=command,
@@ -121,7 +127,7 @@ def asked(arguments: argparse.Namespace, words: Sequence[str]) -> tuple[site.Sit
             container=arguments.container,
             runtime=arguments.runtime,
             launcher=arguments.launcher,
-            made_by=shlex.join(["hpccoll", "submit", *(w for w in options if w != "--dry-run"), *rest]),
+            made_by=one_line(["hpccoll", "submit", *(w for w in options if w != "--dry-run"), *rest]),
         )
         for nodes in node_counts(arguments.nodes)
     ]
@@ -137,7 +143,7 @@ def own_programs() -> str:
 def program(words: Sequence[str]) -> tuple[str, ...]:
     """The command to run; `train.py` means `python train.py`."""
     words = words[1:] if words[:1] == ["--"] else words
-    if not words:
+    if not words or not words[0]:
         raise RequestError(
             "which program? hpccoll submit --site summit --nodes 64 --time 2:00 train.py --lr 0.1"
         )
@@ -145,14 +151,25 @@ def program(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def default_name(command: tuple[str, ...]) -> str:
-    """The name of the first word that is a program and not its interpreter."""
-    return Path(next((word for word in command if word.endswith(".py")), command[0])).stem
+    """The name of the first word that is a program and not its interpreter, in letters that a job's name may have."""
+    name = Path(next((word for word in command if word.endswith(".py")), command[0])).stem
+    return re.sub(f"[^{NAME_LETTERS}]", "-", name).lstrip(".+-") or "job"
+
+
+def one_line(words: Sequence[str]) -> str:
+    """A command line as a comment can bear it: what follows a line break would be a command."""
+    return shlex.join(words).replace("\n", " ").replace("\r", " ")
+
+
+def is_number(word: str) -> bool:
+    """Digits, and no others than int() reads."""
+    return word.isascii() and word.isdigit()
 
 
 def node_counts(text: str) -> list[int]:
     """Read `4`, or `1,2,4`."""
     words = text.split(",")
-    if not all(word.isdigit() and int(word) for word in words):
+    if not all(is_number(word) and int(word) for word in words):
         raise RequestError(f"--nodes {text}: a number, or several as in 1,2,4")
     return [int(word) for word in words]
 
@@ -160,7 +177,7 @@ def node_counts(text: str) -> list[int]:
 def minutes(text: str) -> int:
     """Read a time limit: `90` minutes, `2:00` hours and minutes, `2:00:00` with seconds (rounded up to a minute)."""
     words = text.split(":")
-    if not all(word.isdigit() for word in words) or len(words) > 3:
+    if len(words) > 3 or not all(map(is_number, words)) or any(int(word) > 59 for word in words[1:]):
         raise RequestError(f"--time {text}: minutes, H:MM or H:MM:SS")
     numbers = [int(word) for word in words]
     if len(numbers) == 1:

@@ -28,6 +28,8 @@ def lay_out(site: Site, tasks: int | None = None, gpus: bool = True) -> Layout:
     """One task a GPU; without GPUs (or with gpus=False) one a NUMA domain. The node's cores are shared out evenly."""
     node = site.node
     count = len(node.gpus) if gpus else 0
+    if tasks is not None and tasks < 1:
+        raise RequestError(f"{tasks} tasks a node: at least 1")
     tasks = tasks or count or node.numa
     if count and tasks > count:
         raise RequestError(

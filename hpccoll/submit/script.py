@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A job script: what a user asks for, rendered by the template of the site's scheduler and launcher."""
 
+import re
 import shlex
 from dataclasses import dataclass, replace
 
@@ -14,6 +15,8 @@ TEMPLATES = {
     ("lsf", "mpirun"): "lsf.sh.j2",
 }
 RUNTIMES = ("apptainer", "pyxis")
+NAME_LETTERS = "A-Za-z0-9_.+-"
+"""What the name of a job, and of a project, is made of: it stands in directives and in the name of a file."""
 WARNING = 120
 """Seconds before the time limit at which a job that can be requeued is told to save."""
 
@@ -67,12 +70,17 @@ def check(site: Site, request: Request) -> None:
         raise RequestError(
             f"{request.nodes} nodes, {request.minutes} minutes, {request.repeat} times: at least 1 of each"
         )
+    for option, text in (("--name", request.name), ("--account", request.account or "none")):
+        if not re.fullmatch(f"[A-Za-z0-9_][{NAME_LETTERS}]*", text):
+            raise RequestError(f"{option} {text!r}: letters, digits, and _.+- behind the first")
     if request.launcher not in SCHEDULERS[site.scheduler]:
         allowed = " or ".join(SCHEDULERS[site.scheduler])
         raise RequestError(
             f"--launcher {request.launcher}: {site.name} has {site.scheduler}, where it is {allowed}"
         )
-    if request.container and request.runtime == "pyxis" and request.launcher != "srun":
+    if request.runtime == "pyxis" and not request.container:
+        raise RequestError("--runtime pyxis without an image: --container IMAGE")
+    if request.runtime == "pyxis" and request.launcher != "srun":
         raise RequestError("Pyxis is a part of srun: --runtime apptainer, or --launcher srun")
     if request.requeue and request.minutes * 60 <= WARNING:
         raise RequestError(

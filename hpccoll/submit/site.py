@@ -93,8 +93,8 @@ def load(name: str) -> Site:
     if name.endswith(".toml"):
         try:
             return parse(Path(name).read_text(), name)
-        except OSError as error:
-            raise SiteError(f"{name}: {error.strerror}") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise SiteError(f"{name}: {getattr(error, 'strerror', 'no text in UTF-8')}") from None
     if name not in names():
         near = difflib.get_close_matches(name, names(), 1)
         hint = f"did you mean {near[0]}? " if near else ""

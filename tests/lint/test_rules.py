@@ -55,14 +55,20 @@ FAULTS = {  # rule -> scripts with that fault: (what is taken out, what is put i
             ("#SBATCH --nodes=2", "# SBATCH --nodes=2", 2),
             ("#SBATCH --nodes=2", "  #SBATCH --nodes=2", 2),
         ],
+        "line-ends-of-dos": [("--nodes=2\n", "--nodes=2\r\n", 2)],
         "late-directive": [("set -e\n", "set -e\n#SBATCH --mem=4G\n", 11)],
         "no-time-limit": [("#SBATCH --time=1:00:00\n", "", 2)],
         "time-limit-form": [("1:00:00", "soon", 6), ("1:00:00", "1h", 6)],
         "minutes-not-hours": [("1:00:00", "1:00", 6)],
         "task-count": [("--time=", "--ntasks=9 --time=", 6)],
-        "step-larger-than-job": [("srun ", "srun -n 9 ", 13), ("srun ", "srun --nodes 3 ", 13)],
+        "step-larger-than-job": [
+            ("srun ", "srun -n 9 ", 13),
+            ("srun ", "srun --nodes 3 ", 13),
+            ("srun ", "srun -n 33 -c 2 ", 13),
+        ],
         "gpus-shared": [("--gpus-per-node=4", "--gres=gpu:a100:2", 13), ("--gpus-per-node=4", "-G 4", 13)],
         "gpus-idle": [("--ntasks-per-node=4", "--ntasks-per-node=2", 13)],
+        "launcher-in-launcher": [("python", "mpirun -np 8 python", 13)],
         "no-mpi": [("--mpi=pmix", "--mpi=none", 13), ("--mpi=pmix", "--mpi none", 13)],
         "mpi-not-named": [("--mpi=pmix ", "", 13)],
         "cpus-not-passed-on": [("export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK\n", "", 12)],
@@ -84,6 +90,7 @@ FAULTS = {  # rule -> scripts with that fault: (what is taken out, what is put i
         "no-launcher": [("srun --mpi=pmix --kill-on-bad-exit=1 ", "", 13)],
         "ranks-exceed-tasks": [
             ("srun --mpi=pmix --kill-on-bad-exit=1", "mpirun -np 9", 13),
+            ("srun --mpi=pmix --kill-on-bad-exit=1", "mpirun -x A --mca btl tcp -n 9", 13),
             ("srun --mpi=pmix --kill-on-bad-exit=1", "hpccoll run -np $((SLURM_NTASKS + 1))", 13),
         ],
     },
@@ -156,6 +163,30 @@ def test_what_only_the_job_knows_is_no_finding() -> None:
     assert check(SLURM.replace("srun ", "srun -n $RANKS ")) == []
 
 
+SOUND = {  # what users write, and what is right about it: (what is taken out of the sound script, what is put in)
+    "a launcher in a variable": ("srun --mpi=pmix --kill-on-bad-exit=1 python", 'GO="srun --mpi=pmix -K"\n$GO python'),
+    "threads in --export": (
+        "export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK\nsrun", "srun --export=ALL,OMP_NUM_THREADS=4"
+    ),
+    "more and smaller tasks in the CPUs of the job": ("srun ", "OMP_NUM_THREADS=4 srun -n 16 -c 4 --ntasks-per-node=8 --gpus-per-node=8 "),
+    "tasks only in the step, as on whole nodes": ("#SBATCH --ntasks-per-node=4\n", "", "srun ", "srun -n 8 "),
+    "Cray's MPI": ("--mpi=pmix ", "", "set -e", "set -e\nmodule load PrgEnv-gnu"),
+    "the program has an -n": ("srun --mpi=pmix --kill-on-bad-exit=1 python", "mpirun -x PATH python train.py -n 64"),
+    "oversubscribed": ("srun --mpi=pmix --kill-on-bad-exit=1", "mpirun --oversubscribe -np 16"),
+    "a heterogeneous job": ("set -e", "#SBATCH hetjob\n#SBATCH --nodes=1 --ntasks-per-node=1\nset -e"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("right", SOUND)
+def test_no_false_alarm(right: str) -> None:
+    text = SLURM
+    changes = iter(SOUND[right])
+    for old, new in zip(changes, changes, strict=True):
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    assert check(text) == []
+
+
 @pytest.mark.parametrize(
     ("text", "minutes"),
     [
@@ -198,5 +229,7 @@ def test_command_line(tmp_path: Path) -> None:
     assert status == 1
     assert (finding["script"], finding["rule"], finding["line"]) == (str(script), "no-mpi", 13)
     assert lint("-", text=SLURM) == (0, "")
+    script.write_bytes(SLURM.replace("\n", "\r\n").encode())
+    assert "CR LF" in lint(script)[1]
     status, output = lint(tmp_path / "missing.sh")
     assert status == 2 and "missing.sh" in output

@@ -35,6 +35,25 @@ def test_a_dry_run_of_the_programs_own_stays() -> None:
     assert 'python train.py --dry-run "$@"' in output
 
 
+def test_words_of_the_program_stay_words(tmp_path: Path) -> None:
+    """Blanks and line breaks in them: the script's own lines remain what they are."""
+    words = ["my train.py", "--text", "two\nlines", "$HOME", "-- -x", "it's"]
+    command = [sys.executable, "-m", "hpccoll", "submit", "--site", "generic-cpu", "--dry-run", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "#SBATCH --job-name=my-train\n" in done.stdout
+    (tmp_path / "srun").write_text(
+        '#!/bin/sh\nwhile [ "$1" != python ]; do shift; done\nprintf "%s\\0" "$@"\n'
+    )
+    (tmp_path / "srun").chmod(0o755)
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    ran = subprocess.run(
+        ["bash", "-s", "last one"], input=done.stdout, env=environment, capture_output=True, text=True, timeout=60,
+        check=True,
+    )  # fmt: skip
+    assert ran.stdout.split("\0")[:-1] == ["python", *words, "last one"]
+
+
 def test_several_node_counts_are_several_jobs() -> None:
     _, output, _ = submit("--site generic-cpu --nodes 1,2,4 --repeat 3 --dry-run train.py")
     assert [line for line in output.splitlines() if "--nodes=" in line] == [
@@ -51,7 +70,16 @@ def test_several_node_counts_are_several_jobs() -> None:
         ("--site summit", "which program?"),
         ("--site summit --time soon train.py", "--time soon: minutes, H:MM or H:MM:SS"),
         ("--site summit --nodes few train.py", "--nodes few: a number"),
+        ("--site summit --time 2:75 train.py", "--time 2:75: minutes, H:MM or H:MM:SS"),
+        ("--site summit --time \u00b2 train.py", "--time \u00b2: minutes"),
+        ("--site summit --nodes \u00b2 train.py", "--nodes \u00b2: a number"),
+        ("--site summit --nodes 0 train.py", "--nodes 0: a number"),
         ("--site generic-gpu --tasks-per-node 9 train.py", "has 4 GPUs"),
+        ("--site generic-gpu --tasks-per-node 0 train.py", "0 tasks a node: at least 1"),
+        ("--site generic-gpu --name a,b train.py", "--name 'a,b': letters, digits"),
+        ("--site generic-gpu --account a;b train.py", "--account 'a;b': letters, digits"),
+        ("--site generic-gpu --runtime pyxis train.py", "--container IMAGE"),
+        ("--site generic-cpu train.py --dry-run", "--dry-run behind train.py is an option of train.py"),
     ],
 )
 def test_refusals(line: str, says: str) -> None:
