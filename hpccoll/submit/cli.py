@@ -110,8 +110,8 @@ def asked(arguments: argparse.Namespace, words: Sequence[str]) -> tuple[site.Sit
     options = words[: len(words) - len(rest)]
     if "--dry-run" in rest and not arguments.dry_run and rest[0] != "--":
         raise RequestError(
-            f"--dry-run behind {rest[0]} is an option of {rest[0]}, and the job would be submitted: put it in front, or "
-            f"-- in front of {rest[0]} if this is meant"
+            f"--dry-run behind {rest[0]} is an option of {rest[0]}, and the job would be submitted: put it in "
+            f"front, or -- in front of {rest[0]} if this is meant"
         )
     requests = [
         Request(

@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The main example, stopped by a signal to one rank, then killed, and started again each time: the same result."""
 
-import contextlib
 import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import h5py
@@ -17,88 +15,60 @@ ROOT = Path(__file__).resolve().parents[2]
 EPOCHS, STEPS = 6, 14
 
 
-def command(folder, checkpoint, ranks):
+def run(folder, checkpoint, nodes, ranks, *interruption):
+    """Status and output of the job; `interruption`: the step after which the last rank is sent a signal, and which."""
     launch = [sys.executable, "-m", "hpccoll", "run", "-np", str(ranks), "--timeout", "100", sys.executable]
+    interrupted = [str(ROOT / "tests/preempt/interrupted.py"), *map(str, map(int, interruption))]
     options = ["--folder", str(folder), "--epochs", str(EPOCHS), "--checkpoint", str(checkpoint)]
-    return [*launch, str(ROOT / "examples/digits/train.py"), *options]
-
-
-def environment(folder, nodes):
-    return os.environ | {
-        "OMP_NUM_THREADS": "1",
-        "HPCCOLL_NODES": str(nodes),
-        "HPCCOLL_DETERMINISTIC": "1",
-        "TRAINED_IN": str(folder),
-    }
-
-
-def ranks_of(folder):
-    """Process of each rank that has this folder in its environment."""
-    found = {}
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError, IndexError):  # it has ended meanwhile
-            words = (process / "environ").read_bytes().split(b"\0")
-            names = dict(word.split(b"=", 1) for word in words if b"=" in word)
-            rank = names.get(b"PMIX_RANK", names.get(b"PMI_RANK"))
-            program = (process / "cmdline").read_bytes().split(b"\0")
-            if rank and names.get(b"TRAINED_IN") == str(folder).encode() and program[1].endswith(b"train.py"):
-                found[int(rank)] = int(process.name)
-    return found
+    knobs = {"OMP_NUM_THREADS": "1", "HPCCOLL_NODES": str(nodes), "HPCCOLL_DETERMINISTIC": "1"}
+    done = subprocess.run(
+        [*launch, *(interrupted if interruption else []), str(ROOT / "examples/digits/train.py"), *options],
+        env=os.environ | knobs, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=110, check=False,
+    )  # fmt: skip
+    return done.returncode, done.stdout
 
 
 def steps_in(checkpoint):
+    if not checkpoint.exists():
+        return 0
     with h5py.File(checkpoint) as file:
         return len(file["loss"])
 
 
-def run(folder, checkpoint, nodes, ranks, *, number=None, after=-1):
-    """Status and output of the job; the last rank is sent `number` when the checkpoint has more than `after` steps."""
-    with subprocess.Popen(
-        command(folder, checkpoint, ranks), env=environment(folder, nodes), text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    ) as job:  # fmt: skip
-        while number and job.poll() is None:
-            if checkpoint.exists() and steps_in(checkpoint) > after:
-                os.kill(ranks_of(folder)[ranks - 1], number)
-                break
-            time.sleep(0.01)
-        output, _ = job.communicate(timeout=100)
-        return job.returncode, output
-
-
-def stop_by_signal(folder, checkpoint, nodes, ranks):
-    status, output = run(folder, checkpoint, nodes, ranks, number=signal.SIGUSR1)
+def stop_by_signal(folder, checkpoint, nodes, ranks, step):
+    """Heard with the requests of the next step, after which all ranks stop."""
+    stopped = steps_in(checkpoint) + step + 1
+    status, output = run(folder, checkpoint, nodes, ranks, step, signal.SIGUSR1)
     assert status == 0, output
-    stopped = steps_in(checkpoint)
-    assert STEPS <= stopped < EPOCHS * STEPS
+    assert steps_in(checkpoint) == stopped
     assert f"stopped after {stopped} of {EPOCHS * STEPS} steps" in output
     assert "all ranks stop after this step" in output
     assert "requeue: this job has no scheduler" in output
 
 
-def kill(folder, checkpoint, nodes, ranks):
-    stopped = steps_in(checkpoint) if checkpoint.exists() else 0
-    status, output = run(folder, checkpoint, nodes, ranks, number=signal.SIGKILL, after=stopped)
+def kill(folder, checkpoint, nodes, ranks, step):
+    """What was saved last stays: the end of the last epoch."""
+    killed = steps_in(checkpoint) + step
+    status, output = run(folder, checkpoint, nodes, ranks, step, signal.SIGKILL)
     assert status != 0, output
-    killed = steps_in(checkpoint)
-    assert killed % STEPS == 0 and stopped < killed < EPOCHS * STEPS
+    assert steps_in(checkpoint) == (killed - 1) // STEPS * STEPS
 
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     ("ranks", "nodes", "ends"),
     [
-        (2, 2, [stop_by_signal]),
-        pytest.param(1, 1, [stop_by_signal, kill], marks=pytest.mark.slow),
-        pytest.param(3, 2, [stop_by_signal, kill], marks=pytest.mark.slow),
-        pytest.param(4, 1, [kill, stop_by_signal], marks=pytest.mark.slow),
+        (2, 2, [(stop_by_signal, 22)]),
+        pytest.param(1, 1, [(stop_by_signal, 1), (kill, 40)], marks=pytest.mark.slow),
+        pytest.param(3, 2, [(stop_by_signal, 14), (kill, 30)], marks=pytest.mark.slow),
+        pytest.param(4, 1, [(kill, 29), (stop_by_signal, 13)], marks=pytest.mark.slow),
     ],
 )
 def test_a_resumed_run_equals_the_whole_one(tmp_path, ranks, nodes, ends):
     whole, parts = tmp_path / "whole.h5", tmp_path / "parts.h5"
     assert run(tmp_path, whole, nodes, ranks)[0] == 0
-    for end in ends:
-        end(tmp_path, parts, nodes, ranks)
+    for end, step in ends:
+        end(tmp_path, parts, nodes, ranks, step)
     status, output = run(tmp_path, parts, nodes, ranks)
     assert status == 0, output
     with h5py.File(whole) as a, h5py.File(parts) as b:
