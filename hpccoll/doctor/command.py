@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
 import sys
 import time
@@ -88,7 +89,7 @@ def main(arguments: argparse.Namespace) -> int:
     try:
         options = read_options(arguments)
         record = trial.record() if arguments.gpu_aware else None
-        if arguments.hosts:
+        if arguments.hosts is not None:
             named = parse_hosts(arguments.hosts)
             return show(hosts.run(named, arguments.ssh, options, arguments.patience), arguments.json)
     except (ValueError, LaunchError) as error:
@@ -107,16 +108,22 @@ def read_options(arguments: argparse.Namespace) -> Facts:
     )
     if required and not arguments.measure:
         raise ValueError("--require needs a measurement: leave --no-measuring out")
+    if not 0 < arguments.patience < math.inf:
+        raise ValueError(f"--patience {arguments.patience:g}: seconds, more than 0")
     return {"measure": arguments.measure, "required": required, "training": _training(arguments)}
 
 
 def _training(arguments: argparse.Namespace) -> Facts | None:
     if arguments.model is None and arguments.bytes is None and arguments.compute is None:
+        if arguments.nodes is not None:
+            raise ValueError(
+                "--nodes asks about a training: --model NAME, or --bytes N and --compute SECONDS"
+            )
         return None
     model = training.MODELS.get(arguments.model)
     nbytes = arguments.bytes or (4.0 * model.parameters if model else None)
     compute = arguments.compute or (model.compute if model else None)
-    if not nbytes or not compute or nbytes <= 0 or compute <= 0:
+    if not all(0 < (value or 0) < math.inf for value in (nbytes, compute)):
         raise ValueError(
             "what does a training need? --model NAME, or --bytes N and --compute SECONDS, both positive"
         )

@@ -160,7 +160,7 @@ SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 def requirement(text: str) -> tuple[str, float]:
     """Read `bandwidth=10Gbit` (bytes/s) or `latency=20us` (s); ValueError says what is allowed."""
     name, _, value = text.partition("=")
-    found = re.fullmatch(r"([\d.]+)\s*([a-zA-Z]+)(?:/s)?", value)
+    found = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)\s*([a-zA-Z]+)(?:/s)?", value)
     units = {"bandwidth": UNITS, "latency": SECONDS}.get(name)
     if not found or units is None or found[2].lower() not in units:
         raise ValueError(

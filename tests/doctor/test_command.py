@@ -64,7 +64,12 @@ def test_what_is_required_and_cannot_be_had_is_an_error() -> None:
     ("words", "text"),
     [
         (["--require", "speed=3"], "'speed=3' is not bandwidth="),
+        (["--require", "bandwidth=..Gbit"], "'bandwidth=..Gbit' is not bandwidth="),
         (["--bytes", "1e6"], "--bytes N and --compute SECONDS"),
+        (["--bytes", "nan", "--compute", "1"], "both positive"),
+        (["--nodes", "64"], "--nodes asks about a training"),
+        (["--patience", "0"], "seconds, more than 0"),
+        (["-H", ""], "is not HOST or HOST:RANKS"),
         (["--model", "resnet-50", "--overlap", "2"], "a share from 0 to 1"),
         (["--require", "latency=1us", "--no-measuring"], "needs a measurement"),
         (["-H", "h1:x"], "is not HOST or HOST:RANKS"),
