@@ -30,6 +30,8 @@ from hpccoll.doctor import (
 )
 from hpccoll.launch.job import LaunchError, parse_hosts
 
+MEETING_SECONDS = 15.0
+"""For a rank to come to a meeting in a folder. Those whose start of MPI hangs notice it at about the same time."""
 LET_OTHERS_SPEAK = 10.0
 """Seconds before a rank that reports alone ends with an error: mpirun kills the others then."""
 DESCRIPTION = """
@@ -200,7 +202,6 @@ def in_a_hurry(card: Card, said: claim.Claim, options: Facts, arguments: argpars
 
 def without_mpi(card: Card, said: claim.Claim, options: Facts, arguments: argparse.Namespace) -> int:
     """Meet in the folder; who finds nobody there reports for himself, each line with his host's name."""
-    patience = min(arguments.patience, 15.0)
     if said.size == 1:
         return show(examine.examine(meetings.Alone(), card, options, lambda _: None), arguments.json)
     meeting = None
@@ -209,7 +210,7 @@ def without_mpi(card: Card, said: claim.Claim, options: Facts, arguments: argpar
         if not name:
             raise meetings.MeetingError(f"{said.launcher} gives the job no name to meet under")
         folder = Path(arguments.meet) / f".hpccoll-doctor-{name}"
-        meeting = meetings.InFolder(folder, said.rank, said.size, patience)
+        meeting = meetings.InFolder(folder, said.rank, said.size, MEETING_SECONDS)
         report = examine.examine(meeting, card, options, lambda _: None)
         status = show(report, arguments.json)
         meeting.close()

@@ -45,12 +45,15 @@ def bandwidth(link: Facts) -> float:
 
 
 def best(links: Sequence[Facts]) -> dict[Pair, Facts]:
-    """One measurement a pair: of several the fastest, as an idle link has only reasons to look slower."""
+    """The best figures of each pair's measurements, as an idle link has only reasons to look slower."""
     found: dict[Pair, Facts] = {}
     for link in links:
+        if "error" in link:
+            continue
         pair = (link["nodes"][0], link["nodes"][1])
-        if "error" not in link and (pair not in found or bandwidth(link) > bandwidth(found[pair])):
-            found[pair] = link
+        so_far = found.setdefault(pair, link)
+        rates = [max(both) for both in zip(so_far["bandwidth"], link["bandwidth"], strict=True)]
+        found[pair] = so_far | {"bandwidth": rates, "latency": min(so_far["latency"], link["latency"])}
     return found
 
 

@@ -33,9 +33,16 @@ def test_a_folder_hands_values_around_and_goes_away(tmp_path: Path) -> None:
 
 
 def test_who_does_not_come_is_none_from_then_on(tmp_path: Path) -> None:
+    """Rank 0 comes when rank 2 is there, waits a little for rank 1, and after that for rank 2 alone."""
+
     def rank(number: int) -> list[Any]:
-        meeting = meetings.InFolder(tmp_path, number, 3, 2)
-        return [meeting.allgather(number), meeting.allgather(number + 1)]
+        meeting = meetings.InFolder(tmp_path, number, 3, 20)
+        if number == 0:
+            meeting._wait((tmp_path / "1-2").exists, 20)
+            meeting.patience = 0.1
+        first = meeting.allgather(number)
+        meeting.patience = 20
+        return [first, meeting.allgather(number + 1)]
 
     assert together(lambda: rank(0), lambda: rank(2)) == [[[0, None, 2], [1, None, 3]]] * 2
 
