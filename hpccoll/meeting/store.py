@@ -7,6 +7,7 @@ import pickle
 import socket
 import sys
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Protocol
@@ -102,14 +103,16 @@ class StoreMeeting:
     def _read(self, at: str) -> tuple[str, list[bytes]]:
         """On the other ranks: the same."""
         limit = self.timeout + GRACE
-        if not self._await({0: f"{at}/all"}, limit):
+        if not self._await({0: f"{at}/all"}, limit, lambda: self._speaks_for_rank_0(at)):
             return f"no word from rank 0 within {limit:g} s", []
         said: tuple[str, list[bytes]] = pickle.loads(self.store.get(f"{at}/all"))
         self.store.set(f"{at}/{self.rank}/read", b"")
         return said
 
-    def _await(self, keys: dict[int, str], timeout: float | None = None) -> bool:
-        """Whether the ranks' keys are all there in time; rank 0 says every ten seconds whose are not."""
+    def _await(
+        self, keys: dict[int, str], timeout: float | None = None, says: Callable[[], bool] = lambda: True
+    ) -> bool:
+        """Whether the ranks' keys are all there in time; who `says` tells every ten seconds whose are not."""
         if not keys:
             return True
         limit = time.monotonic() + (timeout or self.timeout)
@@ -120,19 +123,23 @@ class StoreMeeting:
                 if self.store.check(list(keys.values())):
                     return True
                 if time.monotonic() < limit:
-                    self._say_missing(keys)
+                    if says():
+                        self._say_missing(keys)
                     time.sleep(0.001)  # a store whose wait() does not wait
             else:
                 return True
         return False
 
+    def _speaks_for_rank_0(self, at: str) -> bool:
+        """Whether it is this rank that says that rank 0 has not come."""
+        return self.rank == 1 and not self.store.check([f"{at}/0"])
+
     def _missing(self, keys: dict[int, str]) -> set[int]:
         return {rank for rank, key in keys.items() if not self.store.check([key])}
 
     def _say_missing(self, keys: dict[int, str]) -> None:
-        if self.rank == 0:
-            missing = errors.some_ranks(self._missing(keys))
-            print(f"hpccoll: start: waiting for {missing}", file=sys.stderr, flush=True)
+        missing = errors.some_ranks(self._missing(keys))
+        print(f"hpccoll: start: waiting for {missing}", file=sys.stderr, flush=True)
 
     def machine(self) -> str:
         """See Meeting."""
