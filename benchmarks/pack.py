@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """How close do the pack kernels come to one copy of as many bytes: GB/s read and written, on the GPU that is there?
 
-One process, one device. A copy inside the device and a loop of copies, one a tensor, are measured beside every case.
-Every case is verified before it is timed. HPCCOLL_CUDA_LIBRARY may name another driver (the tests' fake one).
+One process, one device. A copy inside the device and a loop of copies, one a tensor, are measured beside every case,
+and what PyTorch has for it where it sees a GPU: torch._foreach_copy_, torch.cat. Every case is verified before it is
+timed.
+HPCCOLL_CUDA_LIBRARY may name another driver (the tests' fake one).
 """
 
 import argparse
@@ -15,16 +17,16 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from ctypes import c_size_t, c_uint64, c_void_p
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from card import Card
 from packer import SOURCES, Order, Tensor
 from shapes import resnet50
 
 from hpccoll import config
-from hpccoll.doctor.cuda_driver import Driver
 
 ROOT = Path(__file__).resolve().parents[1]
 CODES = {"float16": 9, "float32": 11}
@@ -55,14 +57,11 @@ class Result:
         return f"{self.set:>12} float32 <-> {self.buffer}  {self.what:>14}: {took}  {share}"
 
 
-class Device(Driver):
-    """Device 0 with a stream, and the kernels as this tree has them."""
+class Device(Card):
+    """The card, and the kernels as this tree has them."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.use(0)
-        self.stream = c_void_p()
-        self("cuStreamCreateWithPriority", ctypes.byref(self.stream), 1, 0)
         with tempfile.TemporaryDirectory() as folder:
             library = Path(folder, "pack.so")
             sources = [file for pattern in SOURCES for file in ROOT.glob(pattern)]
@@ -74,27 +73,10 @@ class Device(Driver):
         assert self.pack.hc_driver_open(self.table, 0, named) == 0
         assert self.pack.hc_packer_open(self.packer, self.table) == 0, self.packer.raw
 
-    def wait(self) -> None:
-        self("cuStreamSynchronize", self.stream)
-
-    def copy(self, to: int, source: int, nbytes: int) -> None:
-        self("cuMemcpyDtoDAsync_v2", c_uint64(to), c_uint64(source), c_size_t(nbytes), self.stream)
-
-    def put(self, to: int, x: np.ndarray) -> None:
-        self("cuMemcpyHtoDAsync_v2", c_uint64(to), c_void_p(x.ctypes.data), c_size_t(x.nbytes), self.stream)
-        self.wait()
-
-    def get(self, x: np.ndarray, source: int) -> np.ndarray:
-        self(
-            "cuMemcpyDtoHAsync_v2", c_void_p(x.ctypes.data), c_uint64(source), c_size_t(x.nbytes), self.stream
-        )
-        self.wait()
-        return x
-
     def launch(self, order: Order) -> None:
         """Launch; where both tables are in use, ask again until one is free."""
         while status := self.pack.hc_pack_launch(self.packer, ctypes.byref(order), self.stream):
-            assert status == 1, self.packer.raw.strip(b"\0")[-256:]
+            assert status == 1, bytes(self.packer).replace(b"\0", b"")
 
 
 def places(counts: Sequence[int], itemsize: int) -> list[int]:
@@ -103,14 +85,14 @@ def places(counts: Sequence[int], itemsize: int) -> list[int]:
     return [0, *itertools.accumulate(-(-n // per) * per for n in counts)]
 
 
-def timed(device: Device, call: Callable[[], None], repeats: int) -> list[float]:
+def timed(wait: Callable[[], object], call: Callable[[], object], repeats: int) -> list[float]:
     """Seconds a call, of several rounds; each round waits for the device once."""
     samples = []
     for _ in range(repeats + 1):
         began = time.perf_counter()
         for _ in range(10):
             call()
-        device.wait()
+        wait()
         samples.append((time.perf_counter() - began) / 10)
     return samples[1:]
 
@@ -144,7 +126,7 @@ def ask(device: Device, name: str, buffer_type: str, repeats: int) -> list[Resul
             if n:
                 device.copy(buffer + place * 4, tensors + 4 * at, 4 * n)
 
-    ways: dict[str, Callable[[], None]] = {
+    ways: dict[str, Callable[[], object]] = {
         "one copy": lambda: device.copy(buffer, tensors, half),
         "pack": lambda: device.launch(pack),
         "unpack": lambda: device.launch(unpack),
@@ -152,11 +134,46 @@ def ask(device: Device, name: str, buffer_type: str, repeats: int) -> list[Resul
     if buffer_type == "float32":
         ways["loop of copies"] = loop
     results = [
-        Result(name, buffer_type, what, nbytes, timed(device, way, repeats)) for what, way in ways.items()
+        Result(name, buffer_type, what, nbytes, timed(device.wait, way, repeats))
+        for what, way in ways.items()
     ]
-    device("cuMemFree_v2", c_uint64(tensors))
-    device("cuMemFree_v2", c_uint64(buffer))
+    device.free(tensors)
+    device.free(buffer)
+    if torch := torch_with_a_gpu():
+        for what, way in torch_ways(torch, counts, buffer_type).items():
+            results.append(
+                Result(name, buffer_type, what, nbytes, timed(torch.cuda.synchronize, way, repeats))
+            )
     return results
+
+
+def torch_with_a_gpu() -> Any:
+    """The module, or None."""
+    try:
+        import torch
+    except ImportError:
+        return None
+    return torch if torch.cuda.is_available() else None
+
+
+def torch_ways(
+    torch: Any, counts: Sequence[int], buffer_type: str, device: str = "cuda"
+) -> dict[str, Callable[[], object]]:
+    """PyTorch's own ways to pack, of as many tensors with gaps between them into one that has none."""
+    total, dtype = sum(counts), getattr(torch, buffer_type)
+    wide = torch.randn(total + 128 * len(counts), device=device)
+    buffer = torch.empty(total, device=device, dtype=dtype)
+    sources = [part[:-128] for part in wide.split([n + 128 for n in counts])]
+    parts = list(buffer.split(list(counts)))
+    ways: dict[str, Callable[[], object]] = {"_foreach_copy_": lambda: torch._foreach_copy_(parts, sources)}
+    if dtype == torch.float32:
+        ways["cat"] = lambda: torch.cat(sources, out=buffer)
+    for way in ways.values():
+        buffer.zero_()
+        way()
+        for at, source in zip(itertools.accumulate(counts, initial=0), sources, strict=False):
+            assert torch.equal(buffer[at : at + source.numel()], source.to(dtype)), "torch"
+    return ways
 
 
 def main() -> None:
@@ -165,18 +182,16 @@ def main() -> None:
         "sets", nargs="*", default=["resnet50", "2000 small", "gigabytes"], help=", ".join(SETS)
     )
     parser.add_argument("--repeats", type=int, default=20)
-    parser.add_argument("--out", type=Path, help="a line of JSON a result")
+    parser.add_argument("--json", action="store_true", help="a line of JSON a result")
     arguments = parser.parse_args()
     device = Device()
-    print(device.describe(0)["name"])
+    if not arguments.json:
+        print(device.describe(0)["name"])
     for name in arguments.sets:
         for buffer_type in CODES:
             results = ask(device, name, buffer_type, arguments.repeats)
             for r in results:
-                print(r.line(results[0]))
-                if arguments.out:
-                    with arguments.out.open("a") as out:
-                        print(json.dumps(asdict(r)), file=out)
+                print(json.dumps(asdict(r)) if arguments.json else r.line(results[0]), flush=True)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,8 @@
 python benchmarks/gpu/arrays.py              1 rank, then 2 and 4 on one or two nodes (several on one card: see below)
 python benchmarks/gpu/arrays.py --ranks 1 --library torch --mode staged
 
-Values are compared with NumPy's. Several ranks on one card are for correctness only: they take turns, and NCCL must be
-told that it is meant (NCCL_MULTI_RANK_GPU_ENABLE from 2.30 on, a NCCL_HOSTID for each rank before).
+Values are compared with NumPy's. Several ranks on one card are for correctness only: they take turns, and NCCL is told
+that it is meant (NCCL_MULTI_RANK_GPU_ENABLE from 2.30 on; before, a NCCL_HOSTID for each rank, and sockets).
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ from typing import Any
 import numpy as np
 
 import hpccoll
-from hpccoll import _core
+from hpccoll import _core, cuda
 
 SHARED = {
-    "NCCL_MULTI_RANK_GPU_ENABLE": "1", "NCCL_NVLS_ENABLE": "0", "NCCL_MNNVL_ENABLE": "0", "NCCL_MAX_CTAS": "1",
-    "NCCL_IB_DISABLE": "1", "NCCL_SOCKET_IFNAME": "lo", "NCCL_RAS_ENABLE": "0", "NCCL_PROTO": "Simple",
-    "NCCL_ALGO": "Ring",
+    "NCCL_NVLS_ENABLE": "0", "NCCL_MNNVL_ENABLE": "0", "NCCL_MAX_CTAS": "1", "NCCL_IB_DISABLE": "1",
+    "NCCL_SOCKET_IFNAME": "lo", "NCCL_RAS_ENABLE": "0", "NCCL_PROTO": "Simple", "NCCL_ALGO": "Ring",
 }  # fmt: skip
+KNOWS_SHARING = (2, 30)
+"""The NCCL that can be told; an older one takes ranks with host ids of their own for as many hosts."""
 LAYOUTS = ((1, 1), (2, 1), (2, 2), (4, 2))
 """Ranks and nodes."""
 Values = np.ndarray[Any, Any]
@@ -102,6 +103,7 @@ class Torch:
 
 
 Library = Cupy | Torch
+LIBRARIES: dict[str, Callable[[], Library]] = {"cupy": Cupy, "torch": Torch}
 
 
 # ---- one rank's part ---------------------------------------------------------------------------------
@@ -242,17 +244,19 @@ def overlapping(library: Library, world: hpccoll.World) -> Iterator[str]:
 
 
 def overhead(library: Library) -> float:
-    """Microseconds from the call to the values, of a small array that was met before."""
+    """Seconds from the call to the values, of a small array that was met before: the median."""
     x, times = library.put(np.ones(8, np.float32)), []
     for _ in range(2000):
         began = time.perf_counter()
         hpccoll.allreduce_async(x, hpccoll.MAX, name="small", out=x).wait(host=True)
         times.append(time.perf_counter() - began)
-    return sorted(times)[1000] * 1e6
+    return sorted(times)[1000]
 
 
 def one_rank(name: str) -> None:
-    library: Library = Cupy() if name == "cupy" else Torch()
+    if "NCCL_NET" in os.environ:
+        os.environ["NCCL_HOSTID"] = f"rank {os.environ.get('OMPI_COMM_WORLD_RANK', 0)}"
+    library = LIBRARIES[name]()
     world = hpccoll.init()
     programs = (operations, order, letters, overlapping)
     done = [what for program in programs for what in program(library, world)]
@@ -260,20 +264,31 @@ def one_rank(name: str) -> None:
     if world.rank == 0:
         print(
             json.dumps(
-                {"library": name, "ranks": world.size, "checked": len(done), "small us": round(small, 1)}
-            )
-        )
+                {
+                    "what": "a small array, from the call to its values", "library": name, "ranks": world.size,
+                    "mode": os.environ.get("HPCCOLL_DEVICE_MODE", "auto"), "checked": len(done), "seconds": [small],
+                }
+            ),
+            flush=True,
+        )  # fmt: skip
     hpccoll.shutdown()
 
 
 # ---- the layouts -------------------------------------------------------------------------------------
 
 
+def sharing() -> dict[str, str]:
+    """Variables under which NCCL takes several ranks on one card."""
+    version = str(cuda.look("NCCL")["NCCL"].get("version", "0"))
+    knows = tuple(int(part) for part in version.split(".")[:2]) >= KNOWS_SHARING
+    return SHARED | ({"NCCL_MULTI_RANK_GPU_ENABLE": "1"} if knows else {"NCCL_NET": "Socket"})
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--library", choices=("cupy", "torch"), action="append")
+    parser.add_argument("--library", choices=sorted(LIBRARIES), action="append")
     parser.add_argument("--mode", choices=_core.DEVICE_MODES, action="append", help="HPCCOLL_DEVICE_MODE")
     parser.add_argument("--ranks", type=int, action="append")
     parser.add_argument("--rank-of", help=argparse.SUPPRESS)
@@ -285,8 +300,8 @@ def main() -> int:
     for ranks, nodes in LAYOUTS:
         if options.ranks and ranks not in options.ranks:
             continue
-        for library in options.library or ("cupy", "torch"):
-            for mode in options.mode or ("staged", "auto"):
+        for library in options.library or LIBRARIES:
+            for mode in options.mode or ("staged", "auto") + ("nccl_flat", "mpi") * (nodes > 1):
                 failed += run(ranks, nodes, library, mode)
     return failed
 
@@ -294,7 +309,7 @@ def main() -> int:
 def run(ranks: int, nodes: int, library: str, mode: str) -> int:
     """One job; 1 if it failed."""
     launch = f"-m hpccoll run -np {ranks} --nodes {nodes} --timeout 300".split()
-    own = {"HPCCOLL_DEVICE_MODE": mode, **(SHARED if ranks > 1 else {})}
+    own = {"HPCCOLL_DEVICE_MODE": mode, **(sharing() if ranks > 1 else {})}
     print(f"### {ranks} ranks, {nodes} nodes, {library}, {mode}", flush=True)
     command = [sys.executable, *launch, sys.executable, __file__, "--rank-of", library]
     return int(subprocess.run(command, env={**os.environ, **own}, check=False).returncode != 0)

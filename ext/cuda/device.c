@@ -3,6 +3,7 @@
  * device.c - the devices that this process has opened: one entry a number, shared by all who open it.
  */
 #include "device_own.h"
+#include "device_pool.h"
 
 #include <ctype.h>
 #include <pthread.h>
@@ -14,21 +15,12 @@
 #define OUT_OF_MEMORY 2 /* the driver's status, of CUDA and HIP */
 #define END_TRIES 2000  /* milliseconds */
 
-typedef struct block {
-    struct block *next;
-    void *memory;
-    size_t bytes;
-    enum hc__memory_kind kind;
-    uint8_t taken;
-    hc_gpu_event used; /* of a result: the last work that may read it; or NULL */
-} block;
-
 typedef struct device {
     hc_device base;
     struct device *next;
     int users;
-    pthread_mutex_t lock; /* of blocks and kernels */
-    block *blocks;
+    pthread_mutex_t lock; /* of pool and kernels */
+    hc__pool pool;
     hc_packer packer;
     hc_summer summer; /* not open before the first sum */
 } device;
@@ -133,6 +125,7 @@ static int open_number(const hc_driver *driver, int number, hc_device **out, cha
             return refuse(why, "out of memory", "free some");
         d->base.driver = *driver;
         d->base.number = number;
+        d->pool.driver = &d->base.driver;
         int status = begin(d, why);
         if (status < 0) {
             free(d);
@@ -178,91 +171,12 @@ int hc_device_open_at(const void *address, hc_vendor vendor, const char *library
 
 /* ---- memory -------------------------------------------------------------------------------------------------- */
 
-static void free_block(device *d, block **at) {
-    block *b = *at;
-    *at = b->next;
-    if (b->kind == HC__PINNED)
-        d->base.driver.host_free(b->memory);
-    else
-        d->base.driver.memory_free(hc__address(b->memory));
-    if (b->used)
-        d->base.driver.event_free(b->used);
-    free(b);
-}
-
-/* Nobody has it, and nothing that was launched uses it. */
-static int is_free(const device *d, const block *b) {
-    return !b->taken && (!b->used || d->base.driver.event_query(b->used) == 0);
-}
-
-/* The smallest that fits, and is not twice too large: what is kept for large ones is not given to small ones. */
-static block *find_free(const device *d, enum hc__memory_kind kind, size_t bytes) {
-    block *best = NULL;
-    for (block *b = d->blocks; b; b = b->next)
-        if (b->kind == kind && b->bytes >= bytes && b->bytes / 2 <= bytes &&
-            (!best || b->bytes < best->bytes) && is_free(d, b))
-            best = b;
-    return best;
-}
-
-static int new_memory(const device *d, enum hc__memory_kind kind, size_t bytes, void **memory) {
-    if (kind == HC__PINNED)
-        return d->base.driver.host_new(memory, bytes, HC_HOST_MEMORY_PORTABLE);
-    hc_gpu_address address = 0;
-    int status = d->base.driver.memory_new(&address, bytes);
-    *memory = (void *)(uintptr_t)address;
-    return status;
-}
-
-/* A last resort, which waits for the device. */
-static int free_unused(device *d) {
-    int freed = 0;
-    for (block **at = &d->blocks; *at;)
-        if (is_free(d, *at)) {
-            free_block(d, at);
-            freed = 1;
-        } else
-            at = &(*at)->next;
-    return freed;
-}
-
-static block *new_block(device *d, enum hc__memory_kind kind, size_t bytes) {
-    block *b = calloc(1, sizeof *b);
-    if (!b)
-        return NULL;
-    int status = new_memory(d, kind, bytes, &b->memory);
-    if (status && free_unused(d))
-        status = new_memory(d, kind, bytes, &b->memory);
-    if (status) {
-        free(b);
-        return NULL;
-    }
-    b->kind = kind;
-    b->bytes = bytes;
-    b->next = d->blocks;
-    d->blocks = b;
-    return b;
-}
-
 int hc__device_take(hc_device *base, enum hc__memory_kind kind, size_t bytes, void **memory) {
     device *d = device_of(base);
-    bytes = (bytes + 511) / 512 * 512 + (bytes == 0) * 512;
     pthread_mutex_lock(&d->lock);
-    block *b = find_free(d, kind, bytes);
-    if (!b)
-        b = new_block(d, kind, bytes);
-    if (b)
-        b->taken = 1;
-    *memory = b ? b->memory : NULL;
+    int status = hc__pool_take(&d->pool, kind, bytes, memory);
     pthread_mutex_unlock(&d->lock);
-    return b ? HC_OK : HC_NO_MEMORY;
-}
-
-static block *block_at(const device *d, const void *memory) {
-    block *b = d->blocks;
-    while (b && b->memory != memory)
-        b = b->next;
-    return b;
+    return status;
 }
 
 void hc__device_give(hc_device *base, void *memory) {
@@ -270,7 +184,7 @@ void hc__device_give(hc_device *base, void *memory) {
     if (!memory)
         return;
     pthread_mutex_lock(&d->lock);
-    block_at(d, memory)->taken = 0;
+    hc__pool_give(&d->pool, memory);
     pthread_mutex_unlock(&d->lock);
 }
 
@@ -287,11 +201,7 @@ void hc_device_result_free(hc_device *base, void *result, hc_gpu_stream stream) 
         return;
     hc_gpu_context before = hc_device_enter(base);
     pthread_mutex_lock(&d->lock);
-    block *b = block_at(d, result);
-    int status = b->used ? 0 : base->driver.event_new(&b->used, HC_EVENT_DISABLE_TIMING);
-    if (!status)
-        status = base->driver.event_record(b->used, stream);
-    b->taken = status != 0; /* nobody knows when it is free: better lost than used twice */
+    hc__pool_give_behind(&d->pool, result, stream);
     pthread_mutex_unlock(&d->lock);
     hc_device_leave(base, before);
 }
@@ -338,8 +248,7 @@ int hc__device_sum(hc_device *base, const hc_sum_order *order, hc_gpu_stream str
 static void destroy(device *d) {
     const hc_driver *driver = &d->base.driver;
     hc_gpu_context before = hc_device_enter(&d->base);
-    while (d->blocks)
-        free_block(d, &d->blocks);
+    hc__pool_free(&d->pool);
     hc_packer_close(&d->packer);
     hc_summer_close(&d->summer);
     hc_device_leave(&d->base, before);

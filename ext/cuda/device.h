@@ -94,8 +94,9 @@ typedef struct hc_device_data_config {
     const char *const *nccl_files;           /* where Python's packages may have it, ends with NULL; copied */
     int mode;                                /* enum hc_device_mode; the same on all ranks */
     hc_gpu_aware gpu_aware;                  /* copied */
-    int64_t
-        small; /* bytes: in mode AUTO, on several nodes, batches up to this are staged; the same on all ranks */
+    /* In mode AUTO, on several nodes; bytes, the same on all ranks. */
+    int64_t small; /* batches up to this are staged */
+    int64_t flat;  /* batches from this on go over NCCL between all ranks; 0: none */
     uint8_t
         shares_device; /* two ranks may be on one GPU: for tests, with the settings that NCCL then needs */
     uint64_t patience; /* ns until what does not come is given up: communicators, collectives; 0: never */

@@ -7,6 +7,8 @@
  *     fast      allreduce, broadcast,        a hierarchy of its own, whose node is NCCL (nccl_node.c), or one rank
  *               reducescatter
  *     rows      allgather, alltoall          NCCL, where all ranks are in one communicator (nccl_rows.c)
+ *     flat      what is large, if a knob     another plane over the same host, in mode nccl_flat
+ *               says from where on
  *
  * device_ways.c chooses.
  */
@@ -127,8 +129,19 @@ static int start_on_device(hc__plane *p, hc_batch *batch) {
     return status;
 }
 
+/* What the other plane answered. */
+static int adopt(hc__plane *p, int status) {
+    p->base.naps = p->flat->base.naps;
+    p->base.text = p->flat->base.text;
+    return status;
+}
+
 static int start(hc_data *data, hc_batch *batch) {
     hc__plane *p = (hc__plane *)data;
+    if (batch->memory != HC_MEMORY_HOST && hc__plane_suits_flat(p, batch)) {
+        p->way = FLAT;
+        return adopt(p, start(&p->flat->base, batch));
+    }
     p->way = HOST;
     return batch->memory == HC_MEMORY_HOST ? p->host->ops->start(p->host, batch) : start_on_device(p, batch);
 }
@@ -137,6 +150,8 @@ static int test(hc_data *data) {
     hc__plane *p = (hc__plane *)data;
     if (p->way == HOST)
         return p->host->ops->test(p->host);
+    if (p->way == FLAT)
+        return adopt(p, test(&p->flat->base));
     hc_gpu_context before = hc_device_enter(p->device);
     int status = say(p, go_on(p));
     hc_device_leave(p->device, before);
@@ -145,10 +160,13 @@ static int test(hc_data *data) {
 
 static int watch(hc_data *data) {
     hc__plane *p = (hc__plane *)data;
-    if (!p->fast || p->comms.ended)
-        return HC_OK;
+    int status = p->flat ? watch(&p->flat->base) : HC_OK;
+    if (status < 0)
+        p->base.text = p->flat->base.text;
+    if (!p->fast || p->comms.ended || status < 0)
+        return status;
     hc_gpu_context before = hc_device_enter(p->device);
-    int status = say(p, hc__nccl_node_watch(p->node));
+    status = say(p, hc__nccl_node_watch(p->node));
     hc_device_leave(p->device, before);
     return status < 0 ? status : HC_OK;
 }
@@ -193,6 +211,8 @@ static void parcel_close(hc_data *data, hc_parcel *parcel) {
 
 static void abandon(hc_data *data) {
     hc__plane *p = (hc__plane *)data;
+    if (p->flat)
+        abandon(&p->flat->base);
     p->host->ops->abandon(p->host);
     p->staged.batch = NULL;
     p->base.naps = 0;
@@ -214,6 +234,8 @@ static void free_own(hc__plane *p) {
 
 static void destroy(hc_data *data) {
     hc__plane *p = (hc__plane *)data;
+    if (p->flat)
+        destroy(&p->flat->base);
     hc_gpu_context before = p->device ? hc_device_enter(p->device) : NULL;
     if (p->opened)
         hc__comms_close(&p->comms);
@@ -229,7 +251,8 @@ static void destroy(hc_data *data) {
         hc_device_leave(p->device, before);
     if (!p->borrowed)
         hc_device_close(p->device);
-    p->host->ops->free(p->host);
+    if (!p->borrows_host)
+        p->host->ops->free(p->host);
     free_own(p);
 }
 
@@ -247,14 +270,37 @@ static const struct hc_data_ops plane_ops = {
 };
 
 const char *hc_device_data_facts(const hc_data *data) {
-    return ((const hc__plane *)data)->facts;
+    const hc__plane *p = (const hc__plane *)data;
+    return p->way == FLAT ? p->flat->facts : p->facts;
 }
 
 uint64_t hc_device_data_count(const hc_data *data, enum hc_device_way way) {
-    return ((const hc__plane *)data)->counts[way == HC_WAY_NCCL];
+    const hc__plane *p = (const hc__plane *)data;
+    return p->counts[way == HC_WAY_NCCL] + (p->flat ? p->flat->counts[way == HC_WAY_NCCL] : 0);
 }
 
 /* ---- making ---------------------------------------------------------------------------------------------------------- */
+
+static int has_flat(const hc__plane *p) {
+    return p->config.mode == HC_DEVICE_AUTO && p->config.flat > 0 && p->nodes > 1;
+}
+
+/* It opens its communicator with its first batch. */
+static int open_flat(hc__plane *p, hc_data **data) {
+    hc_device_data_config config = p->config;
+    hc_data *flat;
+    config.mode = HC_DEVICE_NCCL_FLAT;
+    config.turns = p->turn.turns;
+    int status = hc_device_data_new(&config, p->host, p->net, &flat);
+    if (status < 0) {
+        free_own(p);
+        *data = NULL;
+        return status;
+    }
+    p->flat = (hc__plane *)flat;
+    p->flat->borrows_host = 1;
+    return HC_OK;
+}
 
 int hc_device_data_new(const hc_device_data_config *config, hc_data *host, hc_net *net, hc_data **data) {
     *data = NULL;
@@ -276,9 +322,10 @@ int hc_device_data_new(const hc_device_data_config *config, hc_data *host, hc_ne
     p->staged.rank = config->place.set_rank;
     p->staged.size = config->place.set_size;
     p->staged.chunk_bytes = config->place.chunk_bytes;
-    p->turn = (hc__turn){
-        .turns = config->place.set_size > 1 ? config->turns : NULL, .host = host, .set = config->place.set};
     hc__plane_place(p);
+    hc_turns *turns = has_flat(p) && !config->turns ? &p->own_turns : config->turns;
+    p->turn = (hc__turn){
+        .turns = config->place.set_size > 1 ? turns : NULL, .host = host, .set = config->place.set};
     *data = &p->base;
-    return HC_OK;
+    return has_flat(p) ? open_flat(p, data) : HC_OK;
 }

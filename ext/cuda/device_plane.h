@@ -10,13 +10,17 @@
 #include "staged.h"
 #include "turns.h"
 
-enum hc__way { HOST, STAGED, OPENING, TURN, FAST, ROWS };
+enum hc__way { HOST, STAGED, OPENING, TURN, FAST, ROWS, FLAT };
 
 typedef struct hc__plane {
     hc_data base;
     hc_device_data_config config;
     hc_net *net;
-    hc_data *host;      /* owned */
+    hc_data *host; /* owned, unless borrowed */
+    /* What is large: NULL, or a plane over the same host, which it borrows, whose communicator joins all ranks. */
+    struct hc__plane *flat;
+    uint8_t borrows_host;
+    hc_turns own_turns; /* between the two, where no other set takes turns with this one */
     hc_device *device;  /* NULL before the first batch on it */
     uint8_t borrowed;   /* the World's */
     enum hc__way way;   /* of the batch that runs */
@@ -44,6 +48,8 @@ typedef struct hc__plane {
 void hc__plane_place(hc__plane *);
 /* 1: by NCCL, or by MPI on the device's memory. What communicators can do is known once they are open. */
 int hc__plane_suits_nccl(const hc__plane *, const hc_batch *);
+/* 1: it is for `flat`. */
+int hc__plane_suits_flat(const hc__plane *, const hc_batch *);
 /* 1: it has the stages of a hierarchy (FAST); 0: rows are exchanged (ROWS). */
 int hc__plane_has_stages(const hc__plane *, const hc_batch *);
 

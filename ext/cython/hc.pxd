@@ -162,7 +162,7 @@ cdef extern from "device.h" nogil:
         const char **nccl_files
         int mode
         hc_gpu_aware gpu_aware
-        int64_t small
+        int64_t small, flat
         uint8_t shares_device
         uint64_t patience
     int hc_device_data_new(const hc_device_data_config *, hc_data *, hc_net *, hc_data **)

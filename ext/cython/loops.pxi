@@ -308,7 +308,7 @@ cdef class Loop:
         config.gpu_aware.mode = hc_gpu_aware_named(self.gpu_aware[0].encode())
         config.gpu_aware.proofs = paths + len(files) + 1
         config.gpu_aware.why = why
-        config.small = self.settings.device_small
+        config.small, config.flat = self.settings.device_small, self.settings.device_flat
         config.place, config.turns = place[0], &self.turns
         config.device, config.number = &self.device_c, self.device_number
         config.cuda_library, config.nccl_library, config.nccl_files = cuda, nccl, paths

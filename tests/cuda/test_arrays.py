@@ -75,21 +75,24 @@ def test_over_nccl(fake_cuda: Path, fake_nccl: Path, ranks: int, nodes: int, mod
 
 
 @pytest.mark.parametrize(
-    ("ranks", "nodes", "mode", "order"),
+    ("ranks", "nodes", "mode", "order", "flat"),
     [
-        (3, 1, "auto", "eager"),
-        (4, 2, "nccl", "7"),
-        pytest.param(3, 1, "nccl", "lazy", marks=pytest.mark.slow),
-        pytest.param(4, 2, "nccl_flat", "lazy", marks=pytest.mark.slow),
+        (3, 1, "auto", "eager", 0),
+        (4, 2, "auto", "7", 4000),
+        pytest.param(4, 2, "nccl", "7", 0, marks=pytest.mark.slow),
+        pytest.param(3, 1, "nccl", "lazy", 0, marks=pytest.mark.slow),
+        pytest.param(4, 2, "nccl_flat", "lazy", 0, marks=pytest.mark.slow),
     ],
 )
 def test_sets_with_common_ranks_call_nccl_in_one_order(
-    fake_cuda: Path, fake_nccl: Path, ranks: int, nodes: int, mode: str, order: str
+    fake_cuda: Path, fake_nccl: Path, ranks: int, nodes: int, mode: str, order: str, flat: int
 ) -> None:
-    """On devices that one communicator's calls fill: in different orders they would wait for each other for ever."""
+    """On devices that one communicator's calls fill: in different orders they would wait for each other for ever.
+    With `flat` a set has two of them."""
     job(
         fake_cuda, ranks, nodes, "overlapping", HPCCOLL_NCCL_LIBRARY=str(fake_nccl), HPCCOLL_DEVICE_MODE=mode,
-        FAKE_CUDA_ORDER=order, FAKE_NCCL_ALONE="1", NCCL_MULTI_RANK_GPU_ENABLE="1",
+        FAKE_CUDA_ORDER=order, FAKE_NCCL_ALONE="1", NCCL_MULTI_RANK_GPU_ENABLE="1", HPCCOLL_DEVICE_SMALL="0",
+        HPCCOLL_DEVICE_FLAT=str(flat),
     )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ The suite is the transports' own (tests/transport/hierarchy_driver.c); on_device
 back in a caller's stream, which nobody waits for: inputs come late, and are overwritten right behind the batch.
 """
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -326,6 +327,27 @@ def test_small_batches_between_nodes_are_staged(
     """4,000, 65,536, 65,540 and 200,000 bytes: by what all ranks know, so that all choose alike."""
     said = fail(layout, "sizes", mode=mode, TEST_SMALL=str(small))
     assert said == [f"{rank} staged {staged}, fast {4 - staged}" for rank in range(len(layout.split(",")))]
+
+
+def test_large_batches_go_over_nccl_between_all_ranks_where_a_knob_says_so(fail: Run) -> None:
+    """Beside small ones that are staged, and others over the NCCL of a node, in one set."""
+    said = fail("0,0,1,1", "sizes", mode="auto", TEST_SMALL="4000", TEST_FLAT="65540")
+    large = "NCCL 2.28.9 over 4 ranks for 65540 bytes and more; what that lacks is staged through the host"
+    for rank in range(4):
+        told = dict(
+            re.findall(rf"^{rank} (\d+): device 0 \(0000:4a:00.0\): (.*)", "\n".join(said), re.MULTILINE)
+        )
+        assert told["4000"] == "staged through the host"
+        assert told["65536"].startswith("NCCL 2.28.9 over 2 ranks of this node, messages between nodes")
+        assert told["65540"] == told["200000"] == large
+        assert f"{rank} staged 1, fast 3" in said
+
+
+@pytest.mark.parametrize("order", ["eager", "lazy", "7"])
+@pytest.mark.parametrize("layout", ["0,0,1,1", "0,1,1"])
+def test_every_operation_where_large_batches_go_another_way(run: Run, layout: str, order: str) -> None:
+    """Two communicators a rank, used in turn."""
+    assert "30 cases" in run(layout, 3, 30, mode="auto", order=order, TEST_FLAT="3000")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much slower does a loop of bf16 matrix products get while hpccoll moves gradients on the same card?
+
+    python benchmarks/beside.py                  one rank
+    python benchmarks/beside.py --work copies    without PyTorch: copies inside the card in the place of products
+
+Moving bytes takes memory bandwidth from whoever computes; that is the price that cannot be avoided, and it is
+measured in the same run, as the rate of a copy inside the card. A batch of D bytes that is staged is packed (2 D),
+brought down (D) and up (D), and unpacked (2 D); over NCCL with one rank it is packed and unpacked (4 D).
+"""
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Callable
+
+import numpy as np
+from card import Card
+
+import hpccoll
+
+TENSORS = 16
+PASSES = {"staged": 6}
+OTHERWISE = 4
+"""Times that the card's memory is read or written for a byte of a batch, by device mode."""
+
+
+class Products:
+    """The loop of a training step, in a stream of its own."""
+
+    def __init__(self, card: Card, size: int) -> None:
+        import torch
+
+        self.torch, self.stream = torch, torch.cuda.Stream()
+        self.a, self.b = (
+            torch.randn(size, size, device="cuda", dtype=torch.bfloat16) for _ in range(2)
+        )  # zeros would be faster than any data
+        self.c = torch.empty_like(self.a)
+        torch.cuda.synchronize()
+
+    def launch(self, n: int) -> Callable[[], bool]:
+        """Whether all n are done is what the result tells."""
+        with self.torch.cuda.stream(self.stream):
+            for _ in range(n):
+                self.torch.matmul(self.a, self.b, out=self.c)
+            end = self.torch.cuda.Event()
+            end.record(self.stream)
+        return lambda: bool(end.query())
+
+
+class Copies:
+    """The same with copies inside the card."""
+
+    def __init__(self, card: Card, size: int) -> None:
+        self.card, self.bytes, self.stream = card, 2 * size * size, card.new_stream()
+        self.at = [card.allocate(self.bytes) for _ in range(2)]
+
+    def launch(self, n: int) -> Callable[[], bool]:
+        card, own = self.card, self.card.stream
+        card.stream = self.stream
+        for _ in range(n):
+            card.copy(self.at[1], self.at[0], self.bytes)
+        card.stream = own
+        return lambda: card.library.cuStreamQuery(self.stream) == 0
+
+
+def seconds_of(done: Callable[[], bool], meanwhile: Callable[[], object]) -> tuple[float, int]:
+    """Until all is done, and how often `meanwhile` was called: at least once."""
+    began, calls = time.perf_counter(), 0
+    while not calls or not done():
+        meanwhile()
+        calls += 1
+    return time.perf_counter() - began, calls
+
+
+def rate_of_a_copy(card: Card, nbytes: int) -> float:
+    """Bytes a second that a copy inside the card reads and writes."""
+    source, to, best = card.allocate(nbytes), card.allocate(nbytes), 0.0
+    for _ in range(5):
+        began = time.perf_counter()
+        for _ in range(10):
+            card.copy(to, source, nbytes)
+        card.wait()
+        best = max(best, 20 * nbytes / (time.perf_counter() - began))
+    card.free(source)
+    card.free(to)
+    return best
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--work", choices=("products", "copies"), default="products")
+    parser.add_argument("--size", type=int, default=8192, help="rows and columns of a matrix")
+    parser.add_argument("--products", type=int, default=200, help="in a loop")
+    parser.add_argument("--mebibytes", type=int, default=64, help="of a batch")
+    parser.add_argument("--repeats", type=int, default=5)
+    options = parser.parse_args()
+    card = Card()
+    work = {"products": Products, "copies": Copies}[options.work](card, options.size)
+    world = hpccoll.init()
+    each = (options.mebibytes << 20) // 4 // TENSORS
+    gradients = [card.array(np.full(each, i, np.float32)) for i in range(TENSORS)]
+
+    def reduce() -> None:
+        hpccoll.allreduce_async(gradients, hpccoll.AVERAGE, name="gradients", out=gradients).wait(host=True)
+
+    reduce()
+    assert all((x.values() == i).all() for i, x in enumerate(gradients))
+    mode = os.environ.get("HPCCOLL_DEVICE_MODE", "auto")
+    moved = (options.mebibytes << 20) * PASSES.get(mode, OTHERWISE)
+    rate = rate_of_a_copy(card, options.mebibytes << 20)
+    seconds_of(work.launch(options.products), lambda: None)  # the first is not counted
+    for _ in range(options.repeats):
+        alone, _ = seconds_of(work.launch(options.products), lambda: None)
+        beside, batches = seconds_of(work.launch(options.products), reduce)
+        line = {"what": f"{options.work} beside batches", "mode": mode, "alone": alone, "beside": beside}
+        line |= {
+            "batches": batches,
+            "bytes a batch": options.mebibytes << 20,
+            "price": batches * moved / rate,
+        }
+        print(json.dumps(line), flush=True)
+    assert world.size == 1, "a question to one rank"
+    hpccoll.shutdown()
+
+
+if __name__ == "__main__":
+    main()

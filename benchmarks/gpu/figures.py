@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The figures that were promised of a card, made of what the steps of run.py measured."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+from typing import Any
+
+Result = dict[str, Any]
+Figure = dict[str, Any]
+LARGE = 64 << 20
+MOST_GAPS = 1.2
+"""Times of one copy that a small set of tensors may take."""
+
+
+def figures(steps: dict[str, Result]) -> list[Figure]:
+    """What was measured, its value, and what it has to reach."""
+    made: list[Figure] = []
+    for name, step in steps.items():
+        lines = step.get("results", [])
+        for kind, make in MAKERS.items():
+            if name.startswith(kind):
+                made.extend(make(name, lines))
+    return made
+
+
+def figure(what: str, value: float, to_reach: str) -> Figure:
+    return {"what": what, "value": value, "to reach": to_reach}
+
+
+def _by(lines: list[Result], *keys: str) -> dict[tuple[Any, ...], float]:
+    """The median of seconds, by the values of some keys."""
+    return {
+        tuple(line[key] for key in keys): statistics.median(line["seconds"])
+        for line in lines
+        if "seconds" in line
+    }
+
+
+def packing(name: str, lines: list[Result]) -> Iterator[Figure]:
+    """Beside one copy of as many bytes, and beside others' ways."""
+    times = _by(lines, "set", "buffer", "what")
+    for (tensors, buffer, what), seconds in times.items():
+        case = f"float32 <-> {buffer}, {tensors}"
+        one = times.get((tensors, buffer, "one copy"))
+        if what in ("pack", "unpack") and one:
+            if tensors == "gigabytes":
+                yield figure(f"{what}, {case}: share of a copy's rate", one / seconds, ">= 0.9")
+            else:
+                yield figure(f"{what}, {case}: times one copy", seconds / one, f"<= {MOST_GAPS}")
+        elif what != "one copy" and (ours := times.get((tensors, buffer, "pack"))):
+            yield figure(f"{what}, {case}: times our pack", seconds / ours, "> 1")
+
+
+def rates(name: str, lines: list[Result]) -> Iterator[Figure]:
+    """One rank: what a small tensor costs; the pipeline beside raw copies down and up at once."""
+    times = _by(lines, "what", "bytes")
+    for (what, nbytes), seconds in times.items():
+        if what != "sum, finished":
+            continue
+        if nbytes <= 64:
+            yield figure(
+                f"{name}: us for {nbytes} bytes, from start to the end on the card", seconds * 1e6, "< 30"
+            )
+        elif nbytes >= LARGE and name == "rates-staged":
+            share = times["down and up", nbytes] / seconds
+            yield figure(f"staging {nbytes >> 20} MiB: share of the link's rate", share, ">= 0.85")
+
+
+def staging(name: str, lines: list[Result]) -> Iterator[Figure]:
+    """Two ranks: beside the slower of the link and MPI."""
+    times = _by(lines, "what", "bytes")
+    for (what, nbytes), seconds in times.items():
+        if what == "allreduce":
+            mpi = min(times["MPI, whole", nbytes], times["MPI, pieces", nbytes])
+            slower = max(mpi, times["link", nbytes])
+            yield figure(
+                f"{name}, {nbytes >> 20} MiB over MPI: share of the slower rate", slower / seconds, ">= 0.85"
+            )
+
+
+def beside(name: str, lines: list[Result]) -> Iterator[Figure]:
+    """What a loop of products loses, in units of what the bytes of the batches must cost."""
+    runs = [line for line in lines if "beside" in line]
+    if runs:
+        shares = [(run["beside"] - run["alone"]) / run["price"] for run in runs]
+        loss = [run["beside"] / run["alone"] - 1 for run in runs]
+        yield figure(
+            f"{name}: loss of a loop of products, in prices of the bytes", statistics.median(shares), "<= 1"
+        )
+        yield figure(f"{name}: the same as a share of the loop", statistics.median(loss), "")
+
+
+def small(name: str, lines: list[Result]) -> Iterator[Figure]:
+    """A small array through Python, one rank."""
+    for line in lines:
+        if line.get("ranks") == 1:
+            case = f"{line['library']}, {line['mode']}"
+            yield figure(
+                f"{case}: us from the call to the values, 8 elements", line["seconds"][0] * 1e6, "< 30"
+            )
+
+
+MAKERS = {"pack": packing, "rates": rates, "staging": staging, "beside": beside, "arrays": small}

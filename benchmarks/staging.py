@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How close does an allreduce of device memory through pinned memory and MPI come to the slower of the two alone?
+
+    HPCCOLL_DEVICE_MODE=staged hpccoll run -np 2 --nodes 2 python benchmarks/staging.py
+
+Two ranks, which may share a card. An allreduce of D bytes brings D down and D up, and sends D to the other rank and D
+back. Beside it, in the same run: D down and D up at once in two streams, without MPI; D to and fro at once between
+pinned memories, without the card. Times are the slower rank's.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from card import Card
+from mpi4py import MPI
+
+import hpccoll
+
+COMM = MPI.COMM_WORLD
+PIECE = 1 << 20
+
+
+def timed(call: Callable[[], object], repeats: int) -> list[float]:
+    """Seconds of each call but the first, which is not counted; all ranks begin together."""
+    samples = []
+    for _ in range(repeats + 1):
+        COMM.Barrier()
+        began = time.perf_counter()
+        call()
+        samples.append(COMM.allreduce(time.perf_counter() - began, MPI.MAX))
+    return samples[1:]
+
+
+def ways(card: Card, nbytes: int) -> Iterator[tuple[str, Callable[[], object]]]:
+    """What is timed, by name; the sum is verified first."""
+    x = card.array(np.full(nbytes // 4, COMM.rank + 1, np.float32))
+    y = card.array(np.zeros(nbytes // 4, np.float32))
+    lower, upper = card.pinned(nbytes), card.pinned(nbytes)
+    other, second = COMM.size - 1 - COMM.rank, card.new_stream()
+
+    def link() -> None:
+        card.down(lower, x.address)
+        card.up(y.address, upper, second)
+        card.wait()
+        card.wait(second)
+
+    def whole() -> None:
+        COMM.Sendrecv(lower, other, recvbuf=upper, source=other)
+
+    def pieces() -> None:
+        cuts = range(0, nbytes, PIECE)
+        receives = [COMM.Irecv(upper[at : at + PIECE], other) for at in cuts]
+        MPI.Request.Waitall([COMM.Isend(lower[at : at + PIECE], other) for at in cuts] + receives)
+
+    def allreduce() -> None:
+        hpccoll.allreduce_async(x, hpccoll.SUM, name=f"staged {nbytes}", out=y).wait(host=True)
+
+    allreduce()
+    assert (y.values() == sum(range(1, COMM.size + 1))).all()
+    yield from {"link": link, "MPI, whole": whole, "MPI, pieces": pieces, "allreduce": allreduce}.items()
+    card.free(x.address)
+    card.free(y.address)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--mebibytes", type=int, nargs="+", default=[64, 256])
+    parser.add_argument("--repeats", type=int, default=20)
+    options = parser.parse_args()
+    assert COMM.size == 2, "a question to two ranks"
+    card, world = Card(), hpccoll.init()
+    for mebibytes in options.mebibytes:
+        for what, call in ways(card, mebibytes << 20):
+            seconds = timed(call, options.repeats)
+            if world.rank == 0:
+                mode = os.environ.get("HPCCOLL_DEVICE_MODE", "auto")
+                line = {"what": what, "mode": mode, "bytes": mebibytes << 20, "seconds": seconds}
+                print(json.dumps(line | {"median": statistics.median(seconds)}), flush=True)
+    hpccoll.shutdown()
+
+
+if __name__ == "__main__":
+    main()
