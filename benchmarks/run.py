@@ -89,7 +89,7 @@ def environment(contestant: Contestant, place: Place) -> dict[str, str]:
     env = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith(("HPCCOLL_", "OMPI_", "I_MPI_"))
+        if not name.startswith(("HPCCOLL_", "HOROVOD_", "OMPI_", "I_MPI_"))
     }
     env["PATH"] = f"{ROOT / contestant.folder / 'bin'}:{Path(sys.executable).parent}:{env['PATH']}"
     return env | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"} | dict(place.variables)

@@ -71,7 +71,8 @@ def allreduce(
     sources, after = [dense(tensor) for tensor in tensors], 1.0
     if not _scales_itself(sources, op):
         sources = [_scaled(source, prescale) for source in sources]
-        after, prescale, postscale = postscale, 1.0, 1.0
+        op, after = _scaled_afterwards(op, postscale, world.size)
+        prescale, postscale = 1.0, 1.0
     if op is Adasum:
         return _adasum(name, tensors, sources, world, after, group=group, in_place=in_place)
     targets = sources if in_place else [torch.empty_like(source) for source in sources]
@@ -201,7 +202,8 @@ def reducescatter(
     source, after = dense(tensor), 1.0
     if not _scales_itself([source], op):
         source = _scaled(source, prescale)
-        after, prescale, postscale = postscale, 1.0, 1.0
+        op, after = _scaled_afterwards(op, postscale, world.size)
+        prescale, postscale = 1.0, 1.0
     if source.dim() == 0:
         raise errors.InvalidArgumentError("a tensor without dimensions has no rows to share out")
     rows = len(source) // world.size + (world.rank < len(source) % world.size)
@@ -220,6 +222,11 @@ def together(handles: Sequence[Handle]) -> Handle:
 def _scales_itself(tensors: Sequence[Tensor], op: ReduceOp) -> bool:
     """Whether the library applies the factors."""
     return op in (Sum, Average) and all(one.is_floating_point() or one.is_complex() for one in tensors)
+
+
+def _scaled_afterwards(op: ReduceOp, postscale: float, size: int) -> tuple[ReduceOp, float]:
+    """The reduction, and the factor of its result: integers are cut off once, so a mean is divided along with it."""
+    return (Sum, postscale / size) if op is Average and postscale != 1.0 else (op, postscale)
 
 
 def _scaled(tensor: Tensor, factor: float) -> Tensor:

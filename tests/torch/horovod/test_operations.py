@@ -121,13 +121,12 @@ def test_grouped_allreduce(ranks):
 @pytest.mark.parametrize("op", [hvd.Sum, hvd.Average, hvd.Max, hvd.Product], ids=lambda op: op.name)
 @pytest.mark.parametrize("dtype", [torch.int32, torch.float32, torch.float16], ids=str)
 def test_scale_factors(ranks, dtype, op):
-    """Integers are cut off after each factor, as in Horovod."""
+    """Integers are cut off after each factor, as in Horovod: a mean is divided along with the last."""
     inputs = [of_rank(r, (11,), dtype) for r in ranks.ranks]
     scaled = [(one.double() * 2.5).to(dtype) for one in inputs]
     total = reduced(hvd.Sum if op is hvd.Average else op, scaled).double()
-    total = (total / ranks.size() if op is hvd.Average else total).to(dtype)
-    want = (total.double() * 0.5).to(dtype)
-    how = {"op": op, "prescale_factor": 2.5, "postscale_factor": 0.5, "process_set": ranks}
+    want = (total * 1.5 / (ranks.size() if op is hvd.Average else 1)).to(dtype)
+    how = {"op": op, "prescale_factor": 2.5, "postscale_factor": 1.5, "process_set": ranks}
     x = of_rank(hvd.rank(), (11,), dtype)
     torch.testing.assert_close(hvd.allreduce(x, **how), want)
     torch.testing.assert_close(hvd.allreduce_(x.clone(), **how), want)
