@@ -195,6 +195,23 @@ def test_the_hook_for_other_backends(world: hpccoll.World, compression: Any) -> 
     assert_same(model, train_alone(dist.get_world_size()), tolerance)
 
 
+@pytest.mark.usefixtures("world")
+def test_the_hook_of_several_models_in_one_backward_pass() -> None:
+    """Their buckets are equal."""
+    models = [DistributedDataParallel(Model()) for _ in range(6)]
+    for model in models:
+        model.register_comm_hook(None, ddp_hook.allreduce_hook)
+    for _ in range(2):
+        for model in models:
+            model.zero_grad()
+        x = batch(dist.get_rank(), 0)
+        losses = [model(x).square().mean() * factor for factor, model in enumerate(models, 1)]
+        torch.stack(losses).sum().backward()
+    first = models[0].module.first.weight.grad
+    for factor, model in enumerate(models, 1):
+        torch.testing.assert_close(model.module.first.weight.grad, factor * first)
+
+
 def test_functional_collectives() -> None:
     """What compiled programs and DTensor call, from C++."""
     functional = torch.distributed._functional_collectives
