@@ -43,13 +43,13 @@ def _check_nodes(text: str) -> str:
     parts = text.split("+") if text else []
     return (
         ""
-        if all(p.isdigit() and int(p) > 0 for p in parts)
+        if all(p.isdecimal() and int(p) > 0 for p in parts)
         else 'a number of nodes ("2") or ranks a node ("3+1")'
     )
 
 
 def _check_device(text: str) -> str:
-    known = text in ("auto", "local", "none") or text.isdigit()
+    known = text in ("auto", "local", "none") or text.isdecimal()
     return "" if known else "auto, local, none or the number of a device"
 
 

@@ -28,7 +28,7 @@ def end_of_job(env: Mapping[str, str], *, ask: bool) -> tuple[float, str]:
     variable: its script gives HPCCOLL_END_TIME or has a signal sent.
     """
     if text := env.get("SLURM_JOB_END_TIME"):
-        if not text.isdigit():
+        if not text.isdecimal():
             raise errors.InvalidArgumentError(
                 f"SLURM_JOB_END_TIME={text!r} is no time in seconds since the epoch"
             )

@@ -25,7 +25,7 @@ def collect(env: Mapping[str, str]) -> Facts:
     return {
         "cpus": ranges(os.sched_getaffinity(0)),
         "online": _read(CPUS / "online") or ranges(range(os.cpu_count() or 1)),
-        "threads": int(threads) if threads.isdigit() else None,
+        "threads": int(threads) if threads.isdecimal() else None,
     }
 
 
@@ -51,7 +51,7 @@ def quota(root: Path = Path("/sys/fs/cgroup")) -> float | None:
     limit, _, period = _read(root / "cpu.max").partition(" ")
     if not limit:
         limit, period = _read(root / "cpu/cpu.cfs_quota_us"), _read(root / "cpu/cpu.cfs_period_us")
-    return int(limit) / int(period) if limit.isdigit() and period.isdigit() and int(period) else None
+    return int(limit) / int(period) if limit.isdecimal() and period.isdecimal() and int(period) else None
 
 
 def _read(path: Path) -> str:

@@ -88,7 +88,7 @@ def expand_counts(text: str) -> list[int]:
 def of_pairs(text: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
     """Hosts and slots of "hostA 4 hostB 2"."""
     words = text.split()
-    if len(words) % 2 or not all(word.isdigit() for word in words[1::2]):
+    if len(words) % 2 or not all(word.isdecimal() for word in words[1::2]):
         raise _wrong(text, "hosts and counts do not alternate")
     return tuple(words[::2]), tuple(map(int, words[1::2]))
 

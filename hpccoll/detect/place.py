@@ -42,7 +42,7 @@ class Place:
 def number(env: Mapping[str, str], name: str) -> int | None:
     """The number in a variable; None if it is not set or holds something else."""
     text = env.get(name, "")
-    return int(text) if text.isascii() and text.isdigit() else None
+    return int(text) if text.isdecimal() else None
 
 
 def read(

@@ -58,7 +58,7 @@ def interface(name: str) -> Facts:
         "up": _read(here / "operstate") in ("up", "unknown"),
         "bridge": (here / "bridge").is_dir(),
         "device": (here / "device").exists(),
-        "speed": int(speed) * 1_000_000 if speed.lstrip("-").isdigit() and int(speed) > 0 else None,
+        "speed": int(speed) * 1_000_000 if speed.lstrip("-").isdecimal() and int(speed) > 0 else None,
     }
 
 

@@ -43,7 +43,7 @@ def _ethernet(root: Path) -> list[Facts]:
     for net in sorted((root / "net").glob("*")):
         if (net / "device").exists() and not (net / "device" / "infiniband").exists():
             speed = _read(net / "speed")
-            rate = float(speed) * 1e6 if speed.isdigit() else None
+            rate = float(speed) * 1e6 if speed.isdecimal() else None
             found.append(
                 _device(net.name, net / "device")
                 | {"kind": "ethernet", "up": _read(net / "operstate") == "up", "rate": rate}
@@ -54,7 +54,7 @@ def _ethernet(root: Path) -> list[Facts]:
 def _device(name: str, device: Path) -> Facts:
     numa = _read(device / "numa_node")
     where = {"pci": device.resolve().name, "path": str(device.resolve())}
-    return {"name": name, **where, "numa": int(numa) if numa.isdigit() else None}
+    return {"name": name, **where, "numa": int(numa) if numa.isdecimal() else None}
 
 
 def _read(path: Path) -> str:

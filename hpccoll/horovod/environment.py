@@ -28,7 +28,7 @@ def _milliseconds(text: str) -> float:
 
 def _true(text: str) -> bool:
     """Horovod takes numbers above 0 for true and any word for false; here words mean what they say."""
-    return text.lower() in ("true", "yes", "on") or (text.lstrip("-").isdigit() and int(text) > 0)
+    return text.lower() in ("true", "yes", "on") or (text.lstrip("-").isdecimal() and int(text) > 0)
 
 
 def _verbose(text: str) -> int:

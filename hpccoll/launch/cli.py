@@ -101,7 +101,7 @@ def make_job(arguments: argparse.Namespace, environment: Mapping[str, str]) -> J
 
 def checked_nodes(nodes: str, ranks: int, hosts: tuple[Host, ...]) -> str:
     """Return `nodes`, a number of nodes ("2") or the ranks of each ("3+1"), if this job can be cut so."""
-    counts = [int(part) if part.isdigit() else 0 for part in nodes.split("+")]
+    counts = [int(part) if part.isdecimal() else 0 for part in nodes.split("+")]
     fits = sum(counts) == ranks if len(counts) > 1 else counts[0] <= ranks
     if len(hosts) > 1 or min(counts) < 1 or not fits:
         allowed = f"1 to {ranks}, or numbers of ranks like 3+1 whose sum is {ranks}, on one machine"

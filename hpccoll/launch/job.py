@@ -59,7 +59,7 @@ def parse_hosts(text: str) -> tuple[Host, ...]:
     hosts = []
     for part in text.split(","):
         name, _, slots = part.strip().partition(":")
-        if not name or not (slots or "1").isdigit() or int(slots or 1) < 1:
+        if not name or not (slots or "1").isdecimal() or int(slots or 1) < 1:
             raise LaunchError(f"hosts {text!r}: {part!r} is not HOST or HOST:RANKS")
         hosts.append(Host(name, int(slots or 1)))
     return tuple(hosts)

@@ -86,7 +86,7 @@ def read(words: tuple[str, ...]) -> tuple[Sets, Parsed, list[str]]:
         text = parsed.get(name)
         if text is None or "$" in text or "`" in text or text == "ALL_HOSTS":
             return None
-        if text not in node and (not text.isdigit() or int(text) < low):
+        if text not in node and (not text.isdecimal() or int(text) < low):
             wrong.append(f"jsrun --{name} {text} is not a whole number from {low}")
             return None
         return node.get(text) or int(text)
@@ -117,7 +117,7 @@ def _bind(text: str | None, wrong: list[str]) -> int | None:
         return None
     kind, _, rest = text.partition(":")
     unit, _, count = rest.rpartition(":")
-    if kind not in ("packed", "proportional-packed") or unit not in UNITS or not (count or "1").isdigit():
+    if kind not in ("packed", "proportional-packed") or unit not in UNITS or not (count or "1").isdecimal():
         wrong.append(f"jsrun --bind {text} is not none, rs, packed:N or packed:smt:N")
         return None
     return int(count or 1) if unit in ("", "core") else None
@@ -129,7 +129,7 @@ def _check_words(parsed: Parsed, wrong: list[str]) -> None:
     plane = spread.partition(":")
     if (
         spread not in ("packed", "cyclic")
-        and not (plane[0] == "plane" and plane[2].isdigit())
+        and not (plane[0] == "plane" and plane[2].isdecimal())
         and "$" not in spread
     ):
         wrong.append(f"jsrun --launch_distribution {spread} is not packed, cyclic or plane:N")

@@ -42,7 +42,7 @@ def asked(values: Mapping[str, str]) -> Asked:
     """Read the numbers of a job's options."""
 
     def number(text: str) -> int | None:
-        return int(text) if text.isdigit() else None
+        return int(text) if text.isdecimal() else None
 
     tile = re.search(r"\bptile=(\d+)", values.get("R", ""))
     return Asked(
@@ -56,7 +56,7 @@ def asked(values: Mapping[str, str]) -> Asked:
 def run_limit(text: str) -> int | None:
     """Minutes of `[hours:]minutes`, a host name after a slash left aside; None if it is not that."""
     words = text.partition("/")[0].split(":")
-    if len(words) > 2 or not all(word.isdigit() for word in words):
+    if len(words) > 2 or not all(word.isdecimal() for word in words):
         return None
     hours, minutes = (["0", *words])[-2:]
     return int(hours) * 60 + int(minutes)

@@ -193,7 +193,7 @@ def threads_exceed_cores(job: Job) -> Iterator[Said]:
     for launch, sets in known_jsruns(job):
         text = launch.environment.get("OMP_NUM_THREADS", "")
         room = sets.cores // sets.tasks * smt
-        if text.isdigit() and int(text) > max(room, 1):
+        if text.isdecimal() and int(text) > max(room, 1):
             yield Said(
                 launch.line,
                 f"OMP_NUM_THREADS={text}, but a task has {room} hardware threads",
@@ -228,7 +228,7 @@ def ranks_exceed_slots(job: Job) -> Iterator[Said]:
     slots = lsf.asked(job.options.values).slots
     for launch in job.launches:
         ranks = launch.parsed.get("np") if launch.launcher == "mpirun" else None
-        if slots and ranks and ranks.isdigit() and int(ranks) > slots:
+        if slots and ranks and ranks.isdecimal() and int(ranks) > slots:
             yield Said(
                 launch.line, f"mpirun starts {ranks} ranks, the job has {slots} slots", f"#BSUB -n {ranks}"
             )

@@ -76,7 +76,7 @@ def time_limit(text: str) -> float | None:
 def gpu_number(text: str | None) -> int | None:
     """The number of `4` or `a100:4`."""
     last = (text or "").rpartition(":")[2]
-    return int(last) if last.isascii() and last.isdigit() else None
+    return int(last) if last.isdecimal() else None
 
 
 @dataclass(frozen=True)

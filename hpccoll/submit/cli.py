@@ -161,15 +161,10 @@ def one_line(words: Sequence[str]) -> str:
     return shlex.join(words).replace("\n", " ").replace("\r", " ")
 
 
-def is_number(word: str) -> bool:
-    """Digits, and no others than int() reads."""
-    return word.isascii() and word.isdigit()
-
-
 def node_counts(text: str) -> list[int]:
     """Read `4`, or `1,2,4`."""
     words = text.split(",")
-    if not all(is_number(word) and int(word) for word in words):
+    if not all(word.isdecimal() and int(word) for word in words):
         raise RequestError(f"--nodes {text}: a number, or several as in 1,2,4")
     return [int(word) for word in words]
 
@@ -177,7 +172,7 @@ def node_counts(text: str) -> list[int]:
 def minutes(text: str) -> int:
     """Read a time limit: `90` minutes, `2:00` hours and minutes, `2:00:00` with seconds (rounded up to a minute)."""
     words = text.split(":")
-    if len(words) > 3 or not all(map(is_number, words)) or any(int(word) > 59 for word in words[1:]):
+    if len(words) > 3 or not all(map(str.isdecimal, words)) or any(int(word) > 59 for word in words[1:]):
         raise RequestError(f"--time {text}: minutes, H:MM or H:MM:SS")
     numbers = [int(word) for word in words]
     if len(numbers) == 1:
