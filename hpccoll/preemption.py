@@ -110,6 +110,10 @@ class Preemption:
         if self.reason or time.time() >= self._deadline:
             self.ask("the end of the job's time")
         own = current(self._world)
+        if (
+            self.reason and own.size == 1
+        ):  # nobody to agree with, and a program may make no operation of its own
+            collectives.barrier(name="hpccoll.preempted", world=own)
         if not own.core.preempted():
             return False
         if own.rank == 0 and own.base.settings.verbose and not self._said:
