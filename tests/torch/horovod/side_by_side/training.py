@@ -53,6 +53,30 @@ def broadcast_optimizer_state(name: str) -> Any:
     return optimizer.state_dict()
 
 
+@ask("ASGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "Rprop", "SGD")
+def state_of_a_distributed_optimizer(name: str) -> Any:
+    model = with_weights_of(network(), 0)
+    wrapped = getattr(torch.optim, name)(model.parameters(), lr=0.01 * (RANK + 1))
+    optimizer = hvd.DistributedOptimizer(wrapped, model.named_parameters())
+    for step in range(2):
+        optimizer.zero_grad()
+        model(inputs(step)).square().mean().backward()
+        optimizer.step()
+        hvd.broadcast_optimizer_state(optimizer, root_rank=SIZE - 1)
+    return list(model.parameters()), optimizer.state_dict()
+
+
+@ask()
+def a_state_that_is_not_there_yet() -> Any:
+    model = with_weights_of(network(), 0)
+    optimizer = distributed(model)
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    optimizer.zero_grad()
+    model(inputs(0)).square().mean().backward()
+    optimizer.step()
+    return list(model.parameters()), optimizer.state_dict()
+
+
 @ask()
 def objects() -> Any:
     mine = {"rank": RANK, "list": [RANK] * (RANK + 1), "array": tensor(RANK + 1)}
@@ -127,6 +151,19 @@ def optimizer_used_like(case: str) -> Any:
             optimizer.synchronize() if case == "synchronize, not skipped" else None
             result = optimizer.step((lambda: 7.0) if case == "closure" else None)
     return result, list(model.parameters()), sorted({warning.category.__name__ for warning in seen})
+
+
+@ask()
+def gradients_switched_off_and_on() -> Any:
+    first, second = with_weights_of(network(), 0), with_weights_of(torch.nn.Linear(1, 1), 1)
+    optimizers = [distributed(first), distributed(second)]
+    for step in range(4):
+        for i, model in enumerate((first, second)):
+            model.requires_grad_(i == step % 2)
+            optimizers[i].zero_grad()
+        second(first(inputs(step))).sum().backward()
+        optimizers[step % 2].step()
+    return list(first.parameters()), list(second.parameters())
 
 
 @ask("sparse_as_dense", "sparse")
