@@ -23,6 +23,8 @@ KEPT = (
     "background",
 )
 """Knobs that matter here."""
+LEAST_CHUNK = 16 << 10
+"""Bytes. A chunk of 64 elements, of which large arrays would have thousands, costs a busy machine 10 ms of naps."""
 
 
 def values_of(array):
@@ -40,6 +42,7 @@ def main(first, seconds):
     for seed in itertools.count(first):
         doubles.current.stream = doubles.Stream()
         chosen = random_jobs.knobs(seed)
+        chosen["chunk_bytes"] = max(chosen["chunk_bytes"], LEAST_CHUNK) if chosen["chunk_bytes"] else 0
         with hpccoll.World(check=False, **{name: chosen[name] for name in KEPT}) as world:
             random_jobs.run(world, seed, 5, device)
             if max(hpccoll.allgather_object(time.monotonic() - began, world=world)) > seconds:

@@ -134,11 +134,11 @@ def test_a_letter_from_a_device_that_fails_is_an_error(fake_cuda: Path) -> None:
 def test_random_programs(
     fake_cuda: Path, fake_nccl: Path, ranks: int, nodes: int, mode: str, order: str
 ) -> None:
-    """Those of tests/api/random_jobs.py, for three seconds."""
+    """Those of tests/api/random_jobs.py, for three seconds; in mode auto all ways by size."""
     job(
         fake_cuda, ranks, nodes, str(100 * ranks), "3", file=RANDOM, HPCCOLL_NCCL_LIBRARY=str(fake_nccl),
         HPCCOLL_DEVICE_MODE=mode, FAKE_CUDA_ORDER=order, NCCL_MULTI_RANK_GPU_ENABLE="1",
-        HPCCOLL_GPU_AWARE_MPI="yes" if mode == "mpi" else "no",
+        HPCCOLL_GPU_AWARE_MPI="yes" if mode == "mpi" else "no", HPCCOLL_DEVICE_SMALL="64", HPCCOLL_DEVICE_FLAT="600",
     )  # fmt: skip
 
 
