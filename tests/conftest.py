@@ -71,12 +71,18 @@ def compile_c(*sources: str, flags: tuple[str, ...] = (), compiler: str = "gcc",
 
 @contextlib.contextmanager
 def uncounted() -> Iterator[None]:
-    """The clock of pytest-timeout stands still: what a compiler takes on a busy machine is not the test's."""
+    """The clock of pytest-timeout stands still: what a compiler or another run of the tests takes is not its own."""
     left, _ = signal.setitimer(signal.ITIMER_REAL, 0)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, left)
+
+
+@pytest.fixture(scope="session", name="uncounted")
+def uncounted_part() -> Callable[[], contextlib.AbstractContextManager[None]]:
+    """`with uncounted():` a part of a test that its limit does not count."""
+    return uncounted
 
 
 def compile_to(program: Path, command: list[str]) -> None:

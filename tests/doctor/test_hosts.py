@@ -5,6 +5,7 @@ import contextlib
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,8 @@ pytestmark = pytest.mark.timeout(150)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def hosts() -> Iterator[None]:
-    with hosts_up(3):
+def hosts(uncounted: Callable[[], AbstractContextManager[None]]) -> Iterator[None]:
+    with hosts_up(3, uncounted):
         yield
 
 

@@ -3,7 +3,8 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,8 @@ ELEMENTS = 2_000_000
 
 
 @pytest.fixture(scope="module", autouse=True)
-def hosts() -> Iterator[None]:
-    with hosts_up(2):
+def hosts(uncounted: Callable[[], AbstractContextManager[None]]) -> Iterator[None]:
+    with hosts_up(2, uncounted):
         yield
 
 
