@@ -87,6 +87,7 @@ def measured(row: Row) -> str | None:
         f"{ours['median'] / floor['median']:.2f}" if floor else "",
         f"{ours['median'] / mpi['median']:.2f}" if mpi else "",
         f"{ours['median'] / gloo['median']:.2f}" if gloo else "",
+        f"{ours['median'] / horovod['median']:.2f}" if horovod else "",
         row.goal,
     ]
     return f"| {' | '.join(cells)} |"
@@ -124,6 +125,7 @@ def main() -> None:
         "x floor",
         "x best MPI",
         "x Gloo",
+        "x Horovod",
         "to reach",
     ]
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
