@@ -149,7 +149,7 @@ def library_path():
 
 
 def library_path_of(extension):
-    """The file of the MPI library that a loaded module (the path of its file) was linked with or has opened, or None."""
+    """The file of the MPI library that a loaded module, named by its file, was linked with or has opened; or None."""
     cdef bytes path = os.fsencode(extension)
     cdef void *handle = dlopen(path, RTLD_LAZY | RTLD_NOLOAD)
     if handle == NULL:
