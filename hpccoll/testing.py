@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from hpccoll import _core, bootstrap, config, errors
+from hpccoll.meeting import WithoutMpi
 from hpccoll.world import World
 
 __all__ = ["make_and_run", "run", "threads"]
@@ -29,7 +30,7 @@ class _Room:
         self.nets = _core.local_nets(size)
 
 
-class _ThreadMeeting:
+class _ThreadMeeting(WithoutMpi):
     """See hpccoll.meeting.Meeting."""
 
     threads = True
@@ -59,14 +60,8 @@ class _ThreadMeeting:
     def thread_level(self) -> str:
         return self.level
 
-    def library(self) -> str:
-        return ""
-
     def describe_net(self) -> str:
         return "threads"
-
-    def give_up(self) -> None:
-        pass
 
 
 def threads(n: int, *, level: str = "MULTIPLE", **knobs: Any) -> list[World]:

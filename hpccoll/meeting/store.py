@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from hpccoll import errors
+from hpccoll.meeting.alone import WithoutMpi
 
 __all__ = ["Store", "StoreMeeting"]
 
@@ -38,10 +39,8 @@ class Store(Protocol):
         """Whether all keys are there."""
 
 
-class StoreMeeting:
+class StoreMeeting(WithoutMpi):
     """See Meeting: ranks that share a store, and the memory of one machine."""
-
-    threads = False
 
     def __init__(
         self,
@@ -158,18 +157,3 @@ class StoreMeeting:
             )
         where = "; ".join(f"{host}: {errors.some_ranks(those)}" for host, those in ranks.items())
         raise errors.StartError(f"the ranks are on {len(ranks)} machines ({where}), and {why}: {remedy}")
-
-    def thread_level(self) -> str:
-        """See Meeting: no net sets a limit."""
-        return "MULTIPLE"
-
-    def library(self) -> str:
-        """See Meeting."""
-        return ""
-
-    def describe_net(self) -> str:
-        """See Meeting."""
-        return "none"
-
-    def give_up(self) -> None:
-        """See Meeting: the others see that this process is gone, and nothing waits for them."""
