@@ -178,7 +178,7 @@ class Config:
         "",
         "file for a timeline from the start on; rank 0 writes it, with {rank} in the name every rank its own",
     )
-    verbose: int = _knob(1, "lines on stderr at the start: 0 none, 1 what was chosen, 2 more", high=2)
+    verbose: int = _knob(1, "whether rank 0 says on stderr what was chosen", high=1)
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):

@@ -52,6 +52,32 @@ cdef inline int merge_wire(int so_far, int wire, Py_ssize_t at) except -1:
     return wire
 
 
+cdef object check_splits(object splits, int64_t rows, int size):
+    if splits is None:
+        if rows % size:
+            raise errors.InvalidArgumentError(
+                f"alltoall without splits: {rows} rows are not divisible by {size} ranks")
+        return [rows // size] * size
+    try:
+        splits = [operator.index(n) for n in splits]
+    except TypeError as error:
+        raise errors.InvalidArgumentError(f"splits is not a list of {size} integers: {error}") from None
+    if len(splits) != size or min(splits) < 0 or sum(splits) != rows:
+        raise errors.InvalidArgumentError(
+            f"splits {splits} are not {size} counts (one a rank) with the sum {rows} (the rows of x)")
+    return splits
+
+
+cdef int check_letter(bint receives, object peer, object tag, int size) except -1:
+    if not PyIndex_Check(peer) or not (HC_ANY_PEER if receives else 0) <= peer < size:
+        raise errors.InvalidArgumentError(
+            f"{'source' if receives else 'dest'} is {peer!r}: the World has ranks 0 to {size - 1}"
+            + (", and ANY_SOURCE is -1" if receives else ""))
+    if not PyIndex_Check(tag) or not 0 <= tag < 1 << 32:
+        raise errors.InvalidArgumentError(f"tag is {tag!r}: a tag is a number from 0 to {(1 << 32) - 1}")
+    return 0
+
+
 cdef inline int64_t row_of(const Operand *o) noexcept:
     cdef int64_t row = 1
     cdef int d

@@ -50,8 +50,8 @@ cdef class Set:
             place.generation = generation
             place.children = children
             hc_tree_place(index, self.rank, &place, children, 2 * self.loop.settings.fanout + 2)
-            node = self.make_node(segment)
-            data = self.make_data(members, nodes, node)
+            node = new_node(self.loop, self.members, segment)
+            data = new_data(self, members, nodes, node)
             self.add(&place, data, node)
             self.data = data
         finally:
@@ -60,37 +60,6 @@ cdef class Set:
             free(nodes)
             free(children)
         return 0
-
-    cdef hc_node *make_node(self, Segment segment) except NULL:
-        """The node owns the mapping from here on."""
-        cdef hc_node *node = NULL
-        mine = self.loop.node_of[self.loop.rank]
-        here = [r for r in range(self.loop.size) if self.loop.node_of[r] == mine]
-        local_members = [m for m in self.members if self.loop.node_of[m] == mine]
-        cdef int32_t *local_ranks = copy_ranks([here.index(m) for m in local_members])
-        cdef hc_segment taken = segment.c
-        segment.c.base = NULL
-        segment.c.fd = -1
-        cdef int status = hc_shm_node_new(
-            taken, self.loop.home, local_ranks, local_members.index(self.loop.rank), len(local_members),
-            &hc_host_memory, &node)
-        free(local_ranks)
-        check(status, "the node's data plane could not be made")
-        return node
-
-    cdef hc_data *make_data(self, const int32_t *members, const int32_t *nodes, hc_node *node) except NULL:
-        cdef hc_hierarchy_config config
-        cdef hc_data *data = NULL
-        s = self.loop.settings
-        algorithm = s.algorithm.encode()
-        memset(&config, 0, sizeof(config))
-        config.set = self.number
-        config.set_rank, config.set_size = self.rank, self.size
-        config.members, config.node_of = members, nodes
-        config.rails, config.chunk_bytes = s.rails, s.chunk_bytes
-        config.algorithm = algorithm
-        check(hc_hierarchy_new(&config, node, self.loop.net, &hc_host_memory, &data), "no data plane")
-        return self.loop.with_device(&config, data)
 
     cdef int add(self, const hc_set_config *place, hc_data *data, hc_node *node) except -1:
         cdef hc_handle *h = hc_handle_new(HC_EV_ADD_SET, self.number, 0, 0, NULL, 0, 0)
@@ -437,7 +406,7 @@ cdef class Set:
         target = None if out is None or not i.memory else self.read_gathered(out, &i, &o, copies)
         if i.ndim == 0:
             raise errors.InvalidArgumentError("alltoall needs at least one dimension, x has none")
-        splits = self.check_splits(splits, i.dims[0])
+        splits = check_splits(splits, i.dims[0], self.size)
         cdef hc_handle *h = self.new_handle(HC_EV_ENQUEUE, name, 1, i.ndim, 2 * self.size, &unnamed)
         h.request.operation = HC_ALLTOALL
         put_tensor(h, 0, h.dims, &i, NULL, row_of(&i))
@@ -482,12 +451,7 @@ cdef class Set:
         cdef hc_letter letter
         if self.closed or self.loop.closed or self.loop.forked:
             self.refuse()
-        if not hasattr(peer, "__index__") or not (HC_ANY_PEER if receives else 0) <= peer < self.size:
-            raise errors.InvalidArgumentError(
-                f"{'source' if receives else 'dest'} is {peer!r}: the World has ranks 0 to {self.size - 1}"
-                + (", and ANY_SOURCE is -1" if receives else ""))
-        if not hasattr(tag, "__index__") or not 0 <= tag < 1 << 32:
-            raise errors.InvalidArgumentError(f"tag is {tag!r}: a tag is a number from 0 to {(1 << 32) - 1}")
+        check_letter(receives, peer, tag, self.size)
         letter.receives = receives
         letter.peer = HC_ANY_PEER if peer == HC_ANY_PEER else self.members[peer]
         letter.tag = tag
@@ -502,18 +466,3 @@ cdef class Set:
         if not PyIndex_Check(root) or not 0 <= root < self.size:
             raise errors.InvalidArgumentError(f"root is {root!r}: the World has ranks 0 to {self.size - 1}")
         return 0
-
-    cdef object check_splits(self, object splits, int64_t rows):
-        if splits is None:
-            if rows % self.size:
-                raise errors.InvalidArgumentError(
-                    f"alltoall without splits: {rows} rows are not divisible by {self.size} ranks")
-            return [rows // self.size] * self.size
-        try:
-            splits = [operator.index(n) for n in splits]
-        except TypeError as error:
-            raise errors.InvalidArgumentError(f"splits is not a list of {self.size} integers: {error}") from None
-        if len(splits) != self.size or min(splits) < 0 or sum(splits) != rows:
-            raise errors.InvalidArgumentError(
-                f"splits {splits} are not {self.size} counts (one a rank) with the sum {rows} (the rows of x)")
-        return splits

@@ -32,7 +32,7 @@ def _true(text: str) -> bool:
 
 
 def _verbose(text: str) -> int:
-    return {"trace": 2, "debug": 2, "info": 2, "warning": 1, "error": 0, "fatal": 0}[text.lower()]
+    return {"trace": 1, "debug": 1, "info": 1, "warning": 1, "error": 0, "fatal": 0}[text.lower()]
 
 
 def _timeline(text: str) -> str:
@@ -52,7 +52,7 @@ _KNOBS: dict[str, tuple[str, Callable[[str], Any]]] = {
 }
 """Variable to knob, and how its value is read."""
 
-_UNITS = {"CYCLE_TIME": ", in s instead of ms", "LOG_LEVEL": ", 0 to 2"}
+_UNITS = {"CYCLE_TIME": ", in s instead of ms", "LOG_LEVEL": ", 0 or 1"}
 
 _ALWAYS = {
     "DYNAMIC_PROCESS_SETS": "process sets are always dynamic",

@@ -13,7 +13,7 @@ FOLDERS = ("ext", "hpccoll", "tests", "benchmarks", "examples", "docs")
 FILES = sorted(
     f
     for folder in FOLDERS
-    for end in ("c", "h", "py", "pyx", "pxd")
+    for end in ("c", "h", "py", "pyx", "pxd", "pxi")
     for f in (ROOT / folder).rglob(f"*.{end}")
 )
 FILE_LINES, FUNCTION_LINES = 500, 60
