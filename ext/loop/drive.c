@@ -215,8 +215,8 @@ void hc_loop_submit(hc_loop *loop, hc_handle *handle, int waits) {
         return;
     uint64_t before = atomic_fetch_add_explicit(&loop->inbox_bytes, bytes, memory_order_relaxed);
     uint64_t enough = loop->config.engine.raise_bytes;
-    if ((before < enough && before + bytes >= enough) ||
-        (atomic_load_explicit(&loop->call_me, memory_order_seq_cst) &&
-         !atomic_load_explicit(&loop->napping, memory_order_seq_cst)))
+    int full = before < enough && before + bytes >= enough;
+    if ((full || atomic_load_explicit(&loop->call_me, memory_order_seq_cst)) &&
+        !atomic_load_explicit(&loop->napping, memory_order_seq_cst))
         ring(loop);
 }
