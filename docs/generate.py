@@ -64,11 +64,25 @@ def horovod() -> str:
     return table(("Horovod", "hpccoll"), rows)
 
 
+EXACT = [name for name in _core.DTYPES if not name.startswith(("float", "bfloat", "complex"))]
+
+
+def bound(reduction: str, dtype: str) -> str:
+    """Of the relative error, in the words of docs/reductions.md; tests/api/test_bounds.py holds results against it."""
+    if dtype in EXACT or reduction not in ("SUM", "AVERAGE", "PRODUCT"):
+        return "exact"
+    additions = "(p+1)" if reduction == "AVERAGE" else "(p-1)"
+    if dtype in ("float16", "bfloat16"):
+        return "(p+1)u + (p-1)v" if reduction == "PRODUCT" else f"2u + {additions}v"
+    return f"√5{additions}u" if dtype.startswith("complex") and reduction == "PRODUCT" else f"{additions}u"
+
+
 def reductions() -> str:
-    """Where each reduction is defined, as the kernels have it."""
+    """Where each reduction is defined, as the kernels have it, and how far it may be off."""
 
     def cell(reduction: int, dtype: int) -> str:
-        return "yes" if _core.reduction_defined(reduction, dtype) else ""
+        defined = _core.reduction_defined(reduction, dtype)
+        return bound(_core.REDUCTIONS[reduction], _core.DTYPES[dtype]) if defined else ""
 
     rows = [
         (f"`{name}`", *(cell(reduction, dtype) for reduction in range(len(_core.REDUCTIONS))))
