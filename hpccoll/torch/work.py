@@ -11,7 +11,9 @@ there is no such thread.
 
 from __future__ import annotations
 
+import atexit
 import collections
+import os
 import threading
 import time
 import weakref
@@ -36,6 +38,8 @@ _kept: collections.deque[Work] = collections.deque(maxlen=4096)
 
 SLICE = 0.002
 """Seconds for which the finisher waits for its oldest work before it looks whether another one is done."""
+STOP_PATIENCE = 10.0
+"""Seconds that a callback of a future may hold up the end of the process."""
 
 
 _Base: Any = dist.Work
@@ -233,13 +237,32 @@ class _Finisher:
     So a callback may itself wait for a future (PowerSGD's hook does). There are as many threads as ever settled works
     at one moment, and the one that waits: two, one more for each level at which callbacks wait for futures of works
     that they have begun, and now and then another because the system had stopped one just behind its work.
+
+    They are stopped before the interpreter ends. It ends threads where they next ask for its lock; one that does so on
+    its way back from a callback is within torch's C++, which is not ready for that and aborts the process.
     """
 
     def __init__(self) -> None:
+        self._begin()
+        os.register_at_fork(after_in_child=self._begin)  # where there are no such threads
+        atexit.register(self.stop)
+
+    def _begin(self) -> None:
         self.works: list[Work] = []
         self.changed = threading.Condition()
         self.leader = threading.Lock()
-        self.threads = self.settling = 0
+        self.threads: list[threading.Thread] = []
+        self.settling = 0
+        self.stopping = False
+
+    def stop(self) -> None:
+        """End the threads, when those that run callbacks have come back from them: STOP_PATIENCE at most."""
+        deadline = time.monotonic() + STOP_PATIENCE
+        with self.changed:
+            self.stopping = True
+            self.changed.notify_all()
+        for thread in self.threads:
+            thread.join(max(deadline - time.monotonic(), 0.0))
 
     def add(self, work: Work) -> None:
         with self.changed:
@@ -248,13 +271,12 @@ class _Finisher:
             self._keep_a_leader()
 
     def _keep_a_leader(self) -> None:
-        if self.works and self.threads == self.settling:
-            self.threads += 1
-            threading.Thread(target=self._run, name="hpccoll futures", daemon=True).start()
+        if self.works and len(self.threads) == self.settling and not self.stopping:
+            self.threads.append(threading.Thread(target=self._run, name="hpccoll futures", daemon=True))
+            self.threads[-1].start()
 
     def _run(self) -> None:
-        while True:
-            work = self._next()
+        while (work := self._next()) is not None:
             try:
                 work.settle()
             finally:
@@ -262,13 +284,15 @@ class _Finisher:
                     self.settling -= 1
             del work
 
-    def _next(self) -> Work:
-        """Wait for a work that is over and take it."""
+    def _next(self) -> Work | None:
+        """Wait for a work that is over and take it; None: stop."""
         with self.leader:
             while True:
                 with self.changed:
-                    while not self.works:
+                    while not self.works and not self.stopping:
                         self.changed.wait()
+                    if self.stopping:
+                        return None
                     works = list(self.works)
                 for work in works:
                     if work.over():

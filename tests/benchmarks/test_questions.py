@@ -51,7 +51,10 @@ def test_question(question: str, library: str, tmp_path: Path) -> None:
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(
     "question",
-    ["node_stage.py --ranks 2 --most 65536", "net_chunks.py --rates 2 --repetitions 1 --rounds 1"],
+    [
+        "node_stage.py --ranks 2 --most 65536",
+        pytest.param("net_chunks.py --rates 2 --repetitions 1 --rounds 1", marks=pytest.mark.slow),
+    ],
 )
 def test_a_question_below_the_api(question: str) -> None:
     program, *options = question.split()

@@ -95,7 +95,7 @@ def test_weak_phase(physics) -> None:
     ("ranks", "nodes"),
     [
         (2, 1),
-        (4, 2),
+        pytest.param(4, 2, marks=pytest.mark.slow),
         pytest.param(1, 1, marks=pytest.mark.slow),
         pytest.param(3, 2, marks=pytest.mark.slow),
     ],
