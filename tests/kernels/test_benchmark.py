@@ -11,6 +11,7 @@ import pytest
 PROGRAM = Path(__file__).resolve().parents[2] / "benchmarks" / "kernels.py"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_benchmark(tmp_path: Path) -> None:
     out = tmp_path / "results"
