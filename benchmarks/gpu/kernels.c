@@ -5,6 +5,7 @@
  * Values are small whole numbers, exact in every type, so that results are equal to the bit. Short, so that
  * compute-sanitizer can watch: what lies behind a tensor must stay as it was.
  */
+#include "check.h"
 #include "cuda/device.h"
 #include "cuda/pack.h"
 #include "cuda/sum.h"
@@ -12,14 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define CHECK(what)                                                    \
-    do {                                                               \
-        if (!(what)) {                                                 \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #what); \
-            exit(1);                                                   \
-        }                                                              \
-    } while (0)
 
 #define TENSORS 200        /* more than a launch's arguments hold */
 #define LONGEST 20000      /* elements: several chunks */

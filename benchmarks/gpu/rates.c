@@ -5,6 +5,7 @@
  * A line of JSON each: what, bytes, seconds (of every repeat, sorted). "launched" ends when the data plane has done its part,
  * "finished" when the device has. What one rank cannot show: links between devices, other ranks, networks.
  */
+#include "check.h"
 #include "cuda/device.h"
 #include "transport/shm.h"
 
@@ -12,14 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-#define CHECK(what)                                                    \
-    do {                                                               \
-        if (!(what)) {                                                 \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #what); \
-            exit(1);                                                   \
-        }                                                              \
-    } while (0)
 
 static hc_device *device;
 static const hc_driver *driver;

@@ -9,6 +9,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "api"))
 
 import doubles
+import numpy as np
 import random_jobs
 
 import hpccoll
@@ -28,11 +29,7 @@ LEAST_CHUNK = 16 << 10
 
 
 def values_of(array):
-    return (
-        array
-        if isinstance(array, random_jobs.np.ndarray)
-        else doubles.values_of(array, doubles.current.stream)
-    )
+    return array if isinstance(array, np.ndarray) else doubles.values_of(array, doubles.current.stream)
 
 
 def main(first, seconds):
