@@ -2,23 +2,14 @@
 """Memory runs out at every allocation of loop, transports and engine in turn: no crash, no hang, every handle ends."""
 
 from collections.abc import Callable
-from glob import glob
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-LIBRARY = sorted(
-    f
-    for room in ("core", "transport", "loop")
-    for f in glob(f"ext/{room}/*.c", root_dir=ROOT)
-    if not f.endswith("/mpi.c")
-)
-
 
 @pytest.fixture(scope="module")
-def starve(build_c: Callable[..., Path], starving: tuple[str, ...]) -> Path:
-    return build_c("tests/loop/starve.c", *LIBRARY, flags=starving)
+def starve(build_c: Callable[..., Path], starving: tuple[str, ...], library: list[str]) -> Path:
+    return build_c("tests/loop/starve.c", *library, flags=starving)
 
 
 @pytest.mark.timeout(300)

@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The C sources that the programs of this room are compiled with."""
+
+from glob import glob
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="session")
+def library() -> list[str]:
+    """The engine, the transports but for MPI, and the loop."""
+    rooms = ("core", "transport", "loop")
+    files = [file for room in rooms for file in glob(f"ext/{room}/*.c", root_dir=ROOT)]
+    return sorted(file for file in files if not file.endswith("/mpi.c"))
