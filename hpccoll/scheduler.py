@@ -12,10 +12,13 @@ from collections.abc import Mapping, Sequence
 
 from hpccoll import errors
 
-__all__ = ["Requeue", "end_of_job", "requeue", "requeue_command", "seconds_left"]
+__all__ = ["Requeue", "end_of_job", "requeue", "seconds_left"]
 
 PATIENCE = 60.0
 """Seconds for a command of the scheduler's."""
+
+RUNNING = {"CONFIGURING", "RESIZING", "RUNNING", "SIGNALING", "STAGE_OUT", "STOPPED", "SUSPENDED"}
+"""What squeue calls a Slurm job that nobody has ended."""
 
 
 # ---- the end of the job's time ----------------------------------------------------------------------
@@ -33,16 +36,13 @@ def end_of_job(env: Mapping[str, str], *, ask: bool) -> tuple[float, str]:
                 f"SLURM_JOB_END_TIME={text!r} is no time in seconds since the epoch"
             )
         return float(text), ""
-    if not ask or "SLURM_JOB_ID" not in env:
+    if not ask or not (job := env.get("SLURM_JOB_ID")):
         return float("inf"), ""
-    command = ["squeue", "--noheader", "--format=%L", f"--jobs={env['SLURM_JOB_ID']}"]
-    done, said = _run(command)
-    if not done:
+    answered, said = _squeue(job, "%L")
+    if not answered:
         return float("inf"), said
     left = seconds_left(said)
-    return (
-        (float("inf"), f"`{' '.join(command)}` says {said!r}") if left is None else (time.time() + left, "")
-    )
+    return (float("inf"), f"squeue says {said!r}") if left is None else (time.time() + left, "")
 
 
 def seconds_left(text: str) -> float | None:
@@ -69,27 +69,35 @@ class Requeue:
         return self.done
 
 
-def requeue_command(env: Mapping[str, str]) -> list[str]:
-    """How this job is put back into the queue; empty where no scheduler is known."""
-    if job := env.get("SLURM_JOB_ID"):
-        return ["scontrol", "requeue", job]
-    if job := env.get("LSB_JOBID"):
-        element = env.get("LSB_JOBINDEX", "0")
-        return ["brequeue", f"{job}[{element}]" if element not in ("", "0") else job]
-    return []
-
-
 def requeue(env: Mapping[str, str]) -> Requeue:
     """Have the scheduler run this job again. One process of the job calls it."""
-    command = requeue_command(env)
-    if not command:
-        return Requeue(
-            False,
-            "this job has no scheduler (neither SLURM_JOB_ID nor LSB_JOBID is set): start it again by hand",
-        )
-    if job := _ending(env):
-        text = f"Slurm is ending job {job} already (scancel, or its time is over), and it stays so"
+    if job := env.get("SLURM_JOB_ID"):
+        return _requeue_slurm(job)
+    if job := env.get("LSB_JOBID"):
+        element = env.get("LSB_JOBINDEX", "0")
+        return _requeue(["brequeue", f"{job}[{element}]" if element not in ("", "0") else job])
+    return Requeue(
+        False, "this job has no scheduler (neither SLURM_JOB_ID nor LSB_JOBID is set): start it again by hand"
+    )
+
+
+def _requeue_slurm(job: str) -> Requeue:
+    """Unless Slurm has ended the job: scontrol would bring back what its user has cancelled.
+
+    squeue calls such a job COMPLETING, and soon says nothing more of it: a process may outlive its job by a moment.
+    """
+    answered, said = _squeue(job, "%i=%T")
+    if not answered:
+        return Requeue(False, said)
+    name, _, state = said.partition("=")
+    command = ["scontrol", "requeue", name or job]
+    if state not in RUNNING:
+        text = f"Slurm has ended job {job} already (scancel, or its time is over), and it stays so"
         return Requeue(False, f"{text}: `{' '.join(command)}` runs it again all the same")
+    return _requeue(command)
+
+
+def _requeue(command: Sequence[str]) -> Requeue:
     done, said = _run(command)
     if not done:
         return Requeue(False, said)
@@ -97,11 +105,20 @@ def requeue(env: Mapping[str, str]) -> Requeue:
     return Requeue(True, f"{shown}: the job ends now and will run again")
 
 
-def _ending(env: Mapping[str, str]) -> str:
-    """The job's number if Slurm ends it right now: scontrol would bring back what its user has cancelled."""
-    job = env.get("SLURM_JOB_ID", "")
-    ending = job and _run(["squeue", "--noheader", "--format=%T", f"--jobs={job}"]) == (True, "COMPLETING")
-    return job if ending else ""
+# ---- the scheduler's commands -------------------------------------------------------------------------
+
+
+def _squeue(job: str, field: str) -> tuple[bool, str]:
+    """Whether squeue answered, and what is in a field of this job's, or what went wrong.
+
+    The number of a task of an array may be that of the whole array, and squeue then speaks of the others, too.
+    """
+    answered, said = _run(["squeue", "--noheader", f"--format=%A={field}", f"--jobs={job}"])
+    if not answered:
+        return False, said
+    return True, next(
+        (word.removeprefix(f"{job}=") for word in said.split() if word.startswith(f"{job}=")), ""
+    )
 
 
 def _run(command: Sequence[str]) -> tuple[bool, str]:

@@ -13,7 +13,7 @@ import pytest
 
 import hpccoll
 from hpccoll import testing
-from hpccoll.scheduler import end_of_job, requeue_command, seconds_left
+from hpccoll.scheduler import end_of_job, requeue, seconds_left
 
 USR1, USR2, TERM = signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM
 
@@ -220,18 +220,12 @@ def test_an_end_that_cannot_be_learned_is_said(monkeypatch, tmp_path, capfd):
     assert "the end of the job's time is unknown (`squeue" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("env", "command"),
-    [
-        ({}, []),
-        ({"SLURM_JOB_ID": "12"}, ["scontrol", "requeue", "12"]),
-        ({"LSB_JOBID": "34"}, ["brequeue", "34"]),
-        ({"LSB_JOBID": "34", "LSB_JOBINDEX": "0"}, ["brequeue", "34"]),
-        ({"LSB_JOBID": "34", "LSB_JOBINDEX": "5"}, ["brequeue", "34[5]"]),
-    ],
-)
-def test_what_the_scheduler_is_asked(env, command):
-    assert requeue_command(env) == command
+def stand_in(monkeypatch, folder, **commands):
+    """Programs of the names of a scheduler's stand for them: shell scripts, alone on PATH with the system's."""
+    for name, script in commands.items():
+        (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
 
 
 def test_requeue_without_a_scheduler(monkeypatch, capfd):
@@ -249,18 +243,40 @@ def test_requeue_without_a_scheduler(monkeypatch, capfd):
     assert capfd.readouterr().err.count("hpccoll: requeue: ") == 1
 
 
-@pytest.mark.parametrize(("state", "done"), [("RUNNING", True), ("COMPLETING", False)])
-def test_a_cancelled_job_is_not_brought_back(world, monkeypatch, tmp_path, state, done):
-    """Programs of the names of Slurm's stand for them; tests/slurm/test_requeue.py has the real ones."""
-    for name, says in (("squeue", state), ("scontrol", "")):
-        (tmp_path / name).write_text(f"#!/bin/sh\necho {says}\n")
-        (tmp_path / name).chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    monkeypatch.setenv("SLURM_JOB_ID", "12")
-    with hpccoll.preemption((), end=time.time() + 1000, world=world) as p:
-        answer = p.requeue()
-    assert bool(answer) is done
-    assert ("Slurm is ending job 12 already" in answer.text) is not done
+@pytest.mark.parametrize(
+    ("jobs", "asked", "text"),
+    [
+        (["12=12=RUNNING"], "requeue 12", "succeeded (requeue 12): the job ends now and will run again"),
+        (["13=12_2=RUNNING", "12=12_1=SUSPENDED"], "requeue 12_1", "`scontrol requeue 12_1` succeeded"),
+        (["12=12=COMPLETING"], "", "Slurm has ended job 12 already"),
+        (["13=12_2=RUNNING", "12=12_1=CANCELLED"], "", "`scontrol requeue 12_1` runs it again all the same"),
+        ([], "", "Slurm has ended job 12 already"),
+    ],
+)
+def test_a_job_that_slurm_has_not_ended_is_requeued(monkeypatch, tmp_path, jobs, asked, text):
+    """What tests/slurm/test_requeue.py shows with a real Slurm, here for each answer of squeue's."""
+    says = "".join(f"echo {job}; " for job in jobs)
+    stand_in(monkeypatch, tmp_path, squeue=says, scontrol=f"echo $* | tee {tmp_path}/asked")
+    answer = requeue({"SLURM_JOB_ID": "12"})
+    assert bool(answer) is bool(asked)
+    assert text in answer.text
+    assert (tmp_path / "asked").exists() is bool(asked)
+    assert not asked or (tmp_path / "asked").read_text() == f"{asked}\n"
+
+
+def test_a_slurm_that_does_not_answer_is_said(monkeypatch, tmp_path):
+    stand_in(monkeypatch, tmp_path, squeue="echo no contact >&2; exit 1", scontrol="echo never")
+    answer = requeue({"SLURM_JOB_ID": "12"})
+    assert not answer
+    assert "failed with status 1: no contact" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("element", "job"), [({}, "34"), ({"LSB_JOBINDEX": "0"}, "34"), ({"LSB_JOBINDEX": "5"}, "34[5]")]
+)
+def test_an_element_of_an_lsf_array_is_requeued_alone(monkeypatch, tmp_path, element, job):
+    stand_in(monkeypatch, tmp_path, brequeue="echo asked for $*")
+    assert f"(asked for {job})" in requeue({"LSB_JOBID": "34"} | element).text
 
 
 @pytest.mark.parametrize(
@@ -273,10 +289,7 @@ def test_a_cancelled_job_is_not_brought_back(world, monkeypatch, tmp_path, state
 )
 def test_requeue_says_what_came_of_it(world, monkeypatch, tmp_path, script, done, text):
     """LSF cannot run here: a program of its command's name stands for it."""
-    if script:
-        (tmp_path / "brequeue").write_text(f"#!/bin/sh\n{script}\n")
-        (tmp_path / "brequeue").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    stand_in(monkeypatch, tmp_path, **{"brequeue": script} if script else {})
     monkeypatch.setenv("LSB_JOBID", "34")
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     with hpccoll.preemption((), world=world) as p:

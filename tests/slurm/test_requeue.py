@@ -9,6 +9,8 @@ import h5py
 import pytest
 from cluster import NODES, Cluster
 
+from hpccoll import scheduler
+
 pytestmark = [pytest.mark.timeout(240), pytest.mark.usefixtures("this_python_first")]
 STEPS_AN_EPOCH = 14
 
@@ -68,6 +70,41 @@ def goes_on(slurm: Cluster, number: str, checkpoint: Path) -> None:
     assert int(slurm.jobs(number)[0]["Restarts"]) >= 1
     until(lambda: steps(checkpoint) > reached, "the next run to come further")
     assert slurm.output(number).count("4 ranks on 2 nodes") >= 2
+
+
+@pytest.fixture
+def asks_this_slurm(slurm: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What this process asks Slurm's commands goes to the test's Slurm."""
+    monkeypatch.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
+
+
+@pytest.mark.usefixtures("asks_this_slurm")
+def test_what_was_cancelled_stays_so(slurm: Cluster) -> None:
+    """Also when Slurm has done with the job before its last rank comes to ask."""
+    number = slurm.submit("--nodes=1", "--requeue", "--wrap=sleep 600")
+    slurm.wait(number, "RUNNING")
+    slurm.run("scancel", number)
+    for _ in range(2):
+        asked = scheduler.requeue({"SLURM_JOB_ID": number})
+        assert not asked and f"Slurm has ended job {number} already" in asked.text
+        slurm.wait(number, "CANCELLED")
+        until(lambda: not slurm.run("squeue", "--noheader", f"--jobs={number}")[1], "the end of the job")
+    assert slurm.jobs(number)[0]["JobState"] == "CANCELLED"
+
+
+@pytest.mark.usefixtures("asks_this_slurm")
+def test_a_task_of_an_array_is_requeued_alone(slurm: Cluster) -> None:
+    """Its SLURM_JOB_ID may be the number of the whole array."""
+    number = slurm.submit("--nodes=1", "--requeue", "--array=1-2", "--wrap=sleep 600")
+    slurm.wait(number, "RUNNING")
+    tasks = {job["JobId"]: job["ArrayTaskId"] for job in slurm.jobs(number)}
+    environment = {"SLURM_ARRAY_JOB_ID": number, "SLURM_ARRAY_TASK_ID": tasks[number]}
+    asked = scheduler.requeue({"SLURM_JOB_ID": number} | environment)
+    assert asked, asked.text
+    restarts = {job["JobId"]: int(job["Restarts"]) for job in slurm.jobs(number)}
+    assert restarts == {job: int(job == number) for job in tasks}
+    slurm.run("scancel", number)
+    slurm.wait(number)
 
 
 @pytest.mark.parametrize(
