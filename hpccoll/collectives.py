@@ -258,13 +258,10 @@ def recv_async(x: Any, source: int = ANY_SOURCE, *, tag: int = 0, world: World |
 
 
 def broadcast_object(obj: Any, root: int = 0, *, name: str | None = None, world: World | None = None) -> Any:
-    """Give the root's object, which pickle must know, to all ranks."""
-    own = current(world)
-    own.core.check_root(root)
-    data = objects.pack(obj) if own.rank == root else np.empty(0, np.uint8)
-    return objects.unpack(allgather(data, name=name, world=own), root)
+    """Give the root's object, which pickle must know, to all ranks. ObjectError on all of them if it does not."""
+    return objects.broadcast(current(world).core, obj, root, name)
 
 
 def allgather_object(obj: Any, *, name: str | None = None, world: World | None = None) -> list[Any]:
-    """Collect one object of each rank, which pickle must know, in order of the ranks."""
+    """Collect one object of each rank, which pickle must know, in order of the ranks. ObjectError as there."""
     return objects.allgather(current(world).core, obj, name)

@@ -14,6 +14,7 @@ __all__ = [
     "HpccollError",
     "InvalidArgumentError",
     "MismatchError",
+    "ObjectError",
     "OutOfMemoryError",
     "PeerLost",
     "ProtocolError",
@@ -90,6 +91,10 @@ class UnsupportedError(HpccollError, TypeError, ValueError):
 
 class ResultSizeError(HpccollError, ValueError):
     """``out`` has not the size of the result."""
+
+
+class ObjectError(HpccollError, RuntimeError):
+    """A rank has an object that pickle refuses. The same text on all ranks; the World goes on."""
 
 
 class StartError(HpccollError, RuntimeError):

@@ -1,16 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects between ranks, as bytes. What pickle refuses is one error on all ranks: the others do not wait for it."""
+"""Objects between ranks, as bytes. What pickle refuses is one error on all ranks: the others do not wait for it.
+
+`dumps` makes the bytes of an object, which pickle.loads() must understand.
+"""
 
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from hpccoll import _core, errors
 
-__all__ = ["allgather", "pack", "unpack"]
+__all__ = ["Dumps", "allgather", "broadcast"]
+
+Dumps = Callable[[Any], bytes]
 
 
 class _Refused(str):
@@ -19,26 +25,38 @@ class _Refused(str):
     __slots__ = ()
 
 
-def pack(value: Any) -> np.ndarray:
+def broadcast(own: _core.Set, value: Any, root: int, name: str | None, dumps: Dumps = pickle.dumps) -> Any:
+    """Give the root's object to all ranks of the process set; the root has a copy, too."""
+    own.check_root(root)
+    data = _pack(value, dumps) if own.rank == root else np.empty(0, np.uint8)
+    received = own.allgather(data, name, None, True).wait()
+    if not len(received):
+        raise errors.RootJoinedError(
+            f"broadcast_object of {name or 'no name'}: rank {root}, the root, has joined"
+        )
+    return _unpack(received, root)
+
+
+def allgather(own: _core.Set, value: Any, name: str | None, dumps: Dumps = pickle.dumps) -> list[Any]:
+    """Collect one object of each rank of the process set, in order of the ranks; who has joined has none."""
+    handle = own.allgather(_pack(value, dumps), name, None, True)
+    received = handle.wait()
+    ends = np.cumsum(handle.rows())[:-1]
+    return [_unpack(part, rank) for rank, part in enumerate(np.split(received, ends)) if len(part)]
+
+
+def _pack(value: Any, dumps: Dumps) -> np.ndarray:
     """`value` as bytes (1-d uint8), or the reason why it has none."""
     try:
-        data = pickle.dumps(value)
+        data = dumps(value)
     except Exception as error:  # noqa: BLE001 - whatever the object's own methods raise
         data = pickle.dumps(_Refused(f"a {type(value).__qualname__} that pickle refuses: {error}"))
     return np.frombuffer(data, np.uint8)
 
 
-def unpack(data: np.ndarray, rank: int) -> Any:
-    """What `rank` has packed. Raise InvalidArgumentError, as on all ranks, if it could not be."""
-    value = pickle.loads(data.tobytes())
+def _unpack(data: np.ndarray, rank: int) -> Any:
+    """What `rank` has packed. Raise ObjectError, as on all ranks, if it could not be."""
+    value = pickle.loads(data.data)
     if isinstance(value, _Refused):
-        raise errors.InvalidArgumentError(f"rank {rank} has {value}")
+        raise errors.ObjectError(f"rank {rank} has {value}")
     return value
-
-
-def allgather(own: _core.Set, value: Any, name: str | None) -> list[Any]:
-    """Collect one object of each rank of the process set, in order of the ranks."""
-    handle = own.allgather(pack(value), name, None, True)
-    received = handle.wait()
-    ends = np.cumsum(handle.rows())[:-1]
-    return [unpack(part, rank) for rank, part in enumerate(np.split(received, ends))]

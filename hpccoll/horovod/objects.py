@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects of Python to all ranks."""
+"""Objects of Python to all ranks. What cannot be pickled is one ObjectError (a RuntimeError) on all of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pickle
 from collections.abc import Callable
 from typing import Any
 
-from hpccoll import collectives
+from hpccoll import objects
 from hpccoll.horovod import names
 from hpccoll.horovod.process_sets import ProcessSet, global_process_set, root_in, world_of
 
@@ -21,13 +21,12 @@ def broadcast_object(
 
     :param obj: anything that pickle knows, or cloudpickle if that is installed (functions of the main program)
     :param root_rank: global rank
+    :returns: `obj` itself on the root, a copy on the other ranks
+    :raises ObjectError: the root's object cannot be pickled
     """
-    root, world = root_in(process_set, root_rank), world_of(process_set)
-    data = _dumps(obj) if world.rank == root else b""
-    received = collectives.broadcast_object(
-        data, root, name=names.request("broadcast_object", name), world=world
-    )
-    return obj if world.rank == root else pickle.loads(received)
+    root, own = root_in(process_set, root_rank), world_of(process_set).core
+    received = objects.broadcast(own, obj, root, names.request("broadcast_object", name), _dumps)
+    return obj if own.rank == root else received
 
 
 def broadcast_object_fn(
@@ -41,11 +40,8 @@ def allgather_object(
     obj: Any, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> list[Any]:
     """Collect one object of each rank of the process set, in the order of its ranks; see broadcast_object."""
-    world = world_of(process_set)
-    received = collectives.allgather_object(
-        _dumps(obj), name=names.request("allgather_object", name), world=world
-    )
-    return [pickle.loads(data) for data in received]
+    own = world_of(process_set).core
+    return objects.allgather(own, obj, names.request("allgather_object", name), _dumps)
 
 
 def _dumps(obj: Any) -> bytes:
@@ -55,7 +51,8 @@ def _dumps(obj: Any) -> bytes:
         try:
             import cloudpickle
         except ImportError:
-            error.add_note("cloudpickle, which can send functions and local classes, is not installed")
-            raise error from None
+            raise pickle.PicklingError(
+                f"{error} (cloudpickle, which can send functions and local classes, is not installed)"
+            ) from None
     data: bytes = cloudpickle.dumps(obj)
     return data

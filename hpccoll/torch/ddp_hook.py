@@ -6,16 +6,17 @@
 >>> model.register_comm_hook(ddp_hook.State(compression=hpccoll.compression.FP16), ddp_hook.allreduce_hook)
 """
 
-import collections
 import dataclasses
 import weakref
+from functools import partial
 
 import torch
 from torch._C._distributed_c10d import GradBucket
 
-from hpccoll.collectives import Handle, Reduction
+from hpccoll.collectives import Reduction
 from hpccoll.compression import Compression
 from hpccoll.torch.tensors import buffer, dense
+from hpccoll.torch.turns import Turns
 from hpccoll.torch.work import Work
 from hpccoll.world import World, current
 
@@ -38,24 +39,7 @@ NAMES = 4
 """Each bucket has so many names, in turn: one backward pass may go through several models with equal buckets."""
 
 
-class _Calls:
-    """What was begun in a World; equal buckets match by their order."""
-
-    def __init__(self) -> None:
-        self.number: collections.Counter[str] = collections.Counter()
-        self.in_flight: dict[str, Handle] = {}
-
-    def name(self, bucket: str, timeout: float) -> str:
-        """Give the next name, when what had it is done."""
-        self.number[bucket] += 1
-        name = f"{bucket}, {self.number[bucket] % NAMES}"
-        before = self.in_flight.get(name)
-        if before is not None and not before.done():
-            before.wait(timeout)
-        return name
-
-
-_calls: weakref.WeakKeyDictionary[World, _Calls] = weakref.WeakKeyDictionary()
+_turns: weakref.WeakKeyDictionary[World, Turns] = weakref.WeakKeyDictionary()
 
 
 def allreduce_hook(state: State | None, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
@@ -67,14 +51,13 @@ def allreduce_hook(state: State | None, bucket: GradBucket) -> torch.futures.Fut
     state = state or State()
     world, tensor = current(state.world), bucket.buffer()
     x = buffer(dense(tensor))
-    calls = _calls.setdefault(world, _Calls())
-    name = calls.name(f"DDP bucket {bucket.index()} of {tensor.numel()}", state.timeout)
-    handle = world.core.allreduce(x, Reduction.AVERAGE, name, x, 1.0, 1.0, state.compression, False)
-    calls.in_flight[name] = handle
-
-    def settled() -> None:
-        if calls.in_flight.get(name) is handle:
-            del calls.in_flight[name]
-
+    turns = _turns.setdefault(world, Turns(NAMES))
+    name = turns.next(f"DDP bucket {bucket.index()} of {tensor.numel()} elements, turn")
+    handle = turns.begin(
+        name,
+        lambda name: world.core.allreduce(x, Reduction.AVERAGE, name, x, 1.0, 1.0, state.compression, False),
+        state.timeout,
+    )
+    settled = partial(turns.settle, {name: handle})
     work = Work(name, [handle], [tensor], None, state.timeout, settled, name)
     return work.get_future().then(lambda future: future.value()[0])

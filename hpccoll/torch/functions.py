@@ -10,10 +10,8 @@ from typing import Any
 
 import torch
 
-from hpccoll import errors
-from hpccoll.horovod.job import rank
-from hpccoll.horovod.objects import broadcast_object
-from hpccoll.horovod.process_sets import ProcessSet, global_process_set
+from hpccoll import errors, objects
+from hpccoll.horovod.process_sets import ProcessSet, global_process_set, root_in, world_of
 from hpccoll.torch.asynchronous import broadcast_async_
 from hpccoll.torch.handles import synchronize
 
@@ -56,9 +54,11 @@ def broadcast_optimizer_state(
     """
     del model
     tensors: list[torch.Tensor] = []
-    form = _form(optimizer.state_dict(), tensors) if rank() == root_rank else b""
-    form = broadcast_object(form, root_rank, "optimizer_state.form", process_set)
-    state = None if rank() == root_rank else _fill(form, tensors)
+    own, root = world_of(process_set).core, root_in(process_set, root_rank)
+    form = objects.broadcast(
+        own, optimizer, root, "optimizer_state.form", lambda o: pickle.dumps(_form(o.state_dict(), tensors))
+    )
+    state = None if own.rank == root else _fill(form, tensors)
     broadcast_parameters(
         {f"optimizer_state.{i:06}": tensor for i, tensor in enumerate(tensors)}, root_rank, process_set
     )

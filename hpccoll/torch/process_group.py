@@ -7,9 +7,9 @@ allows it, from C++ (DDP's reducer, functional collectives). What it cannot be g
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any, NoReturn
 
 import torch
@@ -44,6 +44,7 @@ from hpccoll.torch.arguments import (
 )
 from hpccoll.torch.futures import name_in_callback
 from hpccoll.torch.tensors import dense
+from hpccoll.torch.turns import Turns
 from hpccoll.torch.work import Work
 from hpccoll.world import World
 
@@ -52,8 +53,8 @@ __all__ = ["ProcessGroup"]
 NAMES = 64
 """Requests of a group that can be in flight: each has one of so many names, in turn, so that the names come again."""
 
-Submit = Callable[[_core.Set, str, bool], Handle]
-"""Enqueues a request, given the process set, a name, and whether the caller goes on to wait."""
+Submit = Callable[[_core.Set, bool, str], Handle]
+"""Enqueues a request, given the process set, whether the caller goes on to wait, and a name."""
 
 _Base: Any = dist.ProcessGroup
 
@@ -71,8 +72,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         self.world = world
         self._name, self._description = name, ""
         self._timeout = timeout.total_seconds()
-        self._calls = itertools.count()
-        self._in_flight: dict[str, Handle] = {}
+        self._turns = Turns(NAMES)
 
     # ---- who we are --------------------------------------------------------------------------------
 
@@ -148,19 +148,12 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         seconds = opts.timeout.total_seconds()
         handles = {}
         for submit in submits:
-            name = name_in_callback() or f"c10d {next(self._calls) % NAMES}"
-            before = self._in_flight.get(name)
-            if before is not None and not before.done():
-                before.wait(self._timeout)
-            self._in_flight[name] = handles[name] = submit(self.world.core, name, waits)
-
-        def settled() -> None:
-            for name, handle in handles.items():
-                if self._in_flight.get(name) is handle:
-                    del self._in_flight[name]
-
+            name = name_in_callback() or self._turns.next("c10d")
+            start = partial(submit, self.world.core, waits)
+            handles[name] = self._turns.begin(name, start, self._timeout)
         limit = seconds if seconds > 0 else self._timeout
         text, path = f"{what} of process group {self._name}", f"{self._name} {next(iter(handles), '')}"
+        settled = partial(self._turns.settle, handles)
         return Work(text, list(handles.values()), list(tensors), finish, limit, settled, path)
 
     # ---- reductions ----------------------------------------------------------------------------------
@@ -190,7 +183,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         out = [b if t is s else reduced(t) for b, s, t in zip(x, sources, targets, strict=True)]
         given, taken = (x[0], out[0]) if len(x) == 1 else (x, out)
 
-        def submit(core: _core.Set, name: str, waits: bool) -> Handle:
+        def submit(core: _core.Set, waits: bool, name: str) -> Handle:
             return core.allreduce(given, op, name, taken, factor, 1.0, None, waits)
 
         return self._begin(what, opts, outputs, [submit], finish or copies_back(targets, outputs))
@@ -231,7 +224,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
                     f"{output.numel()} of {output.dtype}: needs {size} times as many, of one dtype"
                 )
             x, out = reduced(dense(source), rows=size), reduced(output, rows=1)
-            return lambda core, name, waits: core.reducescatter(x, op, name, out, factor, 1.0, waits)
+            return lambda core, waits, name: core.reducescatter(x, op, name, out, factor, 1.0, waits)
 
         submits = [begin(o, i) for o, i in zip(targets, inputs, strict=True)]
         return self._begin("reduce_scatter", opts, outputs, submits, copies_back(targets, outputs))
@@ -244,7 +237,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         tensor, root = one(tensors, "broadcast"), self._root(opts)
         target = dense(tensor)
         x = moved(target)
-        submits: list[Submit] = [lambda core, name, waits: core.broadcast(x, root, name, x, waits)]
+        submits: list[Submit] = [lambda core, waits, name: core.broadcast(x, root, name, x, waits)]
         return self._begin("broadcast", opts, [tensor], submits, copies_back([target], [tensor]))
 
     def allgather(self, outputs: Sequence[Tensors], inputs: Any, opts: Any = None) -> Work:
@@ -288,7 +281,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         handles: list[Handle] = []
 
         def begin(x: _core.Buffer) -> Submit:
-            def submit(core: _core.Set, name: str, waits: bool) -> Handle:
+            def submit(core: _core.Set, waits: bool, name: str) -> Handle:
                 handles.append(core.allgather(x, name, None, waits))
                 return handles[-1]
 
@@ -369,7 +362,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         """Send `splits` elements of `source`; fill `parts`, one for each rank or one for all that comes."""
         x = moved(dense(source))
 
-        def submit(core: _core.Set, name: str, waits: bool) -> Handle:
+        def submit(core: _core.Set, waits: bool, name: str) -> Handle:
             return core.alltoall(x, splits, name, None, waits)
 
         def finish(results: list[Any]) -> None:
@@ -382,7 +375,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
 
     def barrier(self, opts: Any = None) -> Work:
         """Wait until all ranks have come."""
-        submits: list[Submit] = [lambda core, name, waits: core.barrier(name, waits)]
+        submits: list[Submit] = [lambda core, waits, name: core.barrier(name, waits)]
         return self._begin("barrier", options(opts, BarrierOptions), [], submits)
 
     # ---- from one rank to another -----------------------------------------------------------------------

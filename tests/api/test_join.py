@@ -59,6 +59,7 @@ def test_gathers_of_the_joined_are_empty(everywhere):
             assert share.tolist() == [len(there)] * 2
             hpccoll.barrier(name="b", world=world)
             assert hpccoll.broadcast(np.array([me + 1]), 0, name="c", world=world)[0] == 1
+            assert hpccoll.allgather_object(me, name="o", world=world) == there
         hpccoll.join(world=world)
 
     everywhere(program)
@@ -71,6 +72,8 @@ def test_a_joined_root_is_an_error(everywhere):
         if world.rank > 0:
             with pytest.raises(hpccoll.RootJoinedError, match="lost root"):
                 hpccoll.broadcast(np.ones(3), 0, name="lost root", world=world)
+            with pytest.raises(hpccoll.RootJoinedError, match=r"lost object.* rank 0, the root, has joined"):
+                hpccoll.broadcast_object("x", 0, name="lost object", world=world)
         hpccoll.join(world=world)
 
     everywhere(program)

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The state of a training, from one rank to all."""
 
+import sys
+import threading
+
 import pytest
 import torch
 
+import hpccoll
 import hpccoll.torch as hvd
 
 pytestmark = [pytest.mark.mpi(min_size=1), pytest.mark.usefixtures("job")]
@@ -76,5 +80,33 @@ def test_objects():
     sent = {"epoch": 3, "function": local} if hvd.rank() == hvd.size() - 1 else None
     got = hvd.broadcast_object(sent, root_rank=hvd.size() - 1)
     assert (got["epoch"], got["function"]()) == (3, 5)
+    assert (got is sent) == (hvd.rank() == hvd.size() - 1)
     assert hvd.broadcast_object_fn(0, name="epoch")(hvd.rank()) == 0
     assert hvd.allgather_object("x" * hvd.rank(), name="words") == ["x" * r for r in range(hvd.size())]
+
+
+def test_what_pickle_refuses_is_refused_on_all_ranks():
+    """Only the last rank can see it; nobody waits for it, and the job goes on."""
+    last = hvd.size() - 1
+    mine = threading.Lock() if hvd.rank() == last else "sound"
+    _, optimizer = trained(torch.optim.SGD, 0, lr=0.1)
+    if hvd.rank() == last:
+        optimizer.param_groups[0]["guard"] = mine
+    for kind, call in (
+        ("lock", lambda: hvd.allgather_object(mine)),
+        ("lock", lambda: hvd.broadcast_object(mine, last, name="mine")),
+        ("SGD", lambda: hvd.broadcast_optimizer_state(optimizer, last)),
+    ):
+        with pytest.raises(
+            RuntimeError, match=f"rank {last} has a {kind} that pickle refuses: cannot pickle '_thread.lock'"
+        ) as caught:
+            call()
+        assert isinstance(caught.value, hpccoll.ObjectError)
+        assert len(set(hvd.allgather_object(str(caught.value)))) == 1
+
+
+def test_a_function_without_cloudpickle(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cloudpickle", None)
+    with pytest.raises(RuntimeError, match=r"rank 0 has a function that .*cloudpickle.* is not installed"):
+        hvd.broadcast_object(lambda: None)
+    assert hvd.broadcast_object(hvd.rank()) == 0
