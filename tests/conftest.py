@@ -7,6 +7,7 @@ and those that need more ranks are left out of that run, not skipped: another ru
 
 import contextlib
 import fcntl
+import functools
 import getpass
 import hashlib
 import io
@@ -23,9 +24,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 C_FLAGS = (
-    "-std=c11 -O1 -g -D_GNU_SOURCE= -pthread -Wall -Wextra -Wpedantic -Werror -Wno-overlength-strings "
+    "-std=c11 -O1 -g1 -fPIC -D_GNU_SOURCE= -pthread -Wall -Wextra -Wpedantic -Werror -Wno-overlength-strings "
     "-Iext -Iext/core -Iext/cuda -Iext/transport -Iext/loop"
 ).split()
+FOR_THE_LINKER = ("-l", "-Wl,", "-shared", "-static", "/")  # so begin flags that no object depends on
 
 
 # ---- C programs ---------------------------------------------------------------------------------
@@ -43,30 +45,42 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def compile_c(*sources: str, flags: tuple[str, ...] = (), compiler: str = "gcc", name: str = "") -> Path:
     """Compile C sources (paths or globs from the project's root) to a program, or a library with -shared.
 
-    The result is kept under build/tests by the hash of everything that could change it.
+    A source may be followed by flags of its own: "x.c -DMANY=1". Programs share their objects.
     """
-    files = [f for pattern in sources for f in sorted(glob(pattern, root_dir=ROOT))]
-    if missing := [p for p in sources if not glob(p, root_dir=ROOT)]:
-        raise FileNotFoundError(f"no such C source: {missing}")
     sanitizers = [] if "-fsanitize" in " ".join(flags) else SANITIZERS
-    command = [compiler, *C_FLAGS, *sanitizers, *flags, *files, "-lm"]
-    headers = sorted(
-        f
-        for room in ("ext", "tests")
-        for end in ("h", "cu", "inc")
-        for f in glob(f"{room}/**/*.{end}", root_dir=ROOT, recursive=True)
-    )
+    flags = (*C_FLAGS, *sanitizers, *flags)
+    to_object = [compiler, *(flag for flag in flags if not flag.startswith(FOR_THE_LINKER)), "-c"]
+    objects = []
+    for pattern, *own in map(str.split, sources):
+        if not (files := sorted(glob(pattern, root_dir=ROOT))):
+            raise FileNotFoundError(f"no such C source: {pattern}")
+        objects += [
+            kept(f"{Path(file).stem}.o", [*to_object, *own, file], headers(), (ROOT / file).read_bytes())
+            for file in files
+        ]
+    return kept(name or Path(sources[0].split()[0]).stem, [compiler, *flags, *map(str, objects), "-lm"])
+
+
+@functools.cache
+def headers() -> bytes:
+    """All that a source may include."""
+    patterns = (f"{room}/**/*.{end}" for room in ("ext", "tests") for end in ("h", "cu", "inc"))
+    return b"".join(file.read_bytes() for pattern in patterns for file in sorted(ROOT.glob(pattern)))
+
+
+def kept(name: str, command: list[str], *inputs: bytes) -> Path:
+    """What the command makes of these inputs; under build/tests, by the hash of all that could change it."""
     digest = hashlib.sha256(repr(command).encode())
-    for file in [*files, *headers]:
-        digest.update((ROOT / file).read_bytes())
-    program = ROOT / "build" / "tests" / f"{name or Path(files[0]).stem}-{digest.hexdigest()[:16]}"
-    program.parent.mkdir(parents=True, exist_ok=True)
-    with program.with_suffix(".lock").open("w") as turn:  # another worker may be compiling it
+    for data in inputs:
+        digest.update(data)
+    made = ROOT / "build" / "tests" / f"{digest.hexdigest()[:16]}-{name}"
+    made.parent.mkdir(parents=True, exist_ok=True)
+    with made.with_suffix(".lock").open("w") as turn:  # another worker may be making it
         fcntl.flock(turn, fcntl.LOCK_EX)
-        if not program.exists():
+        if not made.exists():
             with uncounted():
-                compile_to(program, command)
-    return program
+                compile_to(made, command)
+    return made
 
 
 @contextlib.contextmanager

@@ -3,24 +3,26 @@
 
 import subprocess
 from pathlib import Path
-from shutil import copytree, rmtree
+from shutil import rmtree
 
 import pytest
 from faults import FAULTS, Fault
-from programs import ROOT, Build, simulator
+from programs import ENGINE, ROOT, Build, simulator
 
 
 def planted(build: Build, name: str, fault: Fault) -> Path:
-    """A copy of the engine without the rule, and the simulator around it."""
-    engine = ROOT / "build/tests/faults" / name
-    rmtree(engine, ignore_errors=True)
-    copytree(ROOT / "ext/core", engine)
+    """The simulator around an engine without the rule: copies of the files that have it."""
+    copies = ROOT / "build/tests/faults" / name
+    rmtree(copies, ignore_errors=True)
+    copies.mkdir(parents=True)
     for piece in fault.pieces:
-        path = engine / piece.file
-        text = path.read_text()
+        copy = copies / piece.file
+        text = (copy if copy.exists() else ROOT / "ext/core" / piece.file).read_text()
         assert text.count(piece.old) == 1, f"the recipe for '{fault.rule}' does not fit {piece.file} any more"
-        path.write_text(text.replace(piece.old, piece.new))
-    return simulator(build, "-Wno-error", "-O0", engine=f"{engine.relative_to(ROOT)}/*.c")
+        copy.write_text(text.replace(piece.old, piece.new))
+    sources = (copies / file.name if (copies / file.name).exists() else file for file in ROOT.glob(ENGINE))
+    engine = sorted(str(source.relative_to(ROOT)) for source in sources)
+    return simulator(build, "-Wno-error", "-O0", engine=engine)
 
 
 @pytest.mark.parametrize("name", FAULTS)

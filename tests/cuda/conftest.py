@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 Build = Callable[..., Path]
-SHARED = ("-shared", "-fPIC", "-Wl,--no-undefined")
+SHARED = ("-shared", "-Wl,--no-undefined")
 DRIVER = tuple(f"tests/cuda/fake/{name}.c" for name in ("cuda", "module", "pack_host", "sum_host"))
 NCCL = ("tests/cuda/fake/nccl.c", "tests/cuda/fake/comm.c", "tests/cuda/fake/room.c")
 ARITHMETIC = ("ext/transport/kernels*.c", "ext/transport/host_memory.c", "ext/core/status.c")

@@ -26,9 +26,8 @@ ORDERS = ["eager", "lazy", "3"]
 
 @pytest.fixture(scope="session")
 def suite(build_c: Build) -> Path:
-    return build_c(
-        "tests/transport/hierarchy_driver.c", *SOURCES, flags=("-DON_DEVICE", "-ldl"), name="device_driver"
-    )
+    driver = "tests/transport/hierarchy_driver.c -DON_DEVICE"
+    return build_c(driver, *SOURCES, flags=("-ldl",), name="device_driver")
 
 
 @pytest.fixture

@@ -89,7 +89,7 @@ class Packer:
 
 @pytest.fixture(scope="session")
 def library(build_c: Callable[..., Path]) -> ctypes.CDLL:
-    flags = ("-shared", "-fPIC", "-ldl")
+    flags = ("-shared", "-ldl")
     built = ctypes.CDLL(str(build_c(*SOURCES, flags=flags, name="pack.so")))
     built.hc_pack_kernel_name.restype = c_char_p
     built.hc_pack_choose.argtypes = [c_int, c_int, c_double, c_int, c_void_p]

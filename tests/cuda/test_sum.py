@@ -60,7 +60,7 @@ class Summer:
 
 @pytest.fixture(scope="session")
 def library(build_c: Callable[..., Path]) -> ctypes.CDLL:
-    built = ctypes.CDLL(str(build_c(*SOURCES, flags=("-shared", "-fPIC", "-ldl"), name="sum.so")))
+    built = ctypes.CDLL(str(build_c(*SOURCES, flags=("-shared", "-ldl"), name="sum.so")))
     built.hc_sum_kernel_name.restype = c_char_p
     return built
 

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.timeout(300)
 @pytest.fixture
 def emulated(build_c: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A libcuda.so.1 of our own goes before the system's."""
-    library = build_c("tests/doctor/device.c", flags=("-shared", "-fPIC"), name="device.so")
+    library = build_c("tests/doctor/device.c", flags=("-shared",), name="device.so")
     (tmp_path / "libcuda.so.1").symlink_to(library)
     monkeypatch.setenv("LD_LIBRARY_PATH", f"{tmp_path}:{os.environ.get('LD_LIBRARY_PATH', '')}")
     monkeypatch.setenv("HPCCOLL_GPU_AWARE_RECORD", str(tmp_path / "site" / "record.json"))
