@@ -159,15 +159,17 @@ class _Hello:
         missing = set(range(1, self.comm.Get_size()))
         requests = {r: self.comm.irecv(source=r, tag=HELLO_TAG) for r in missing}
         said = self.began
-        while missing and not self.late():
+        while True:
+            late = self.late()  # asked first: what came while this process stood still has come
             missing -= {r for r in missing if requests[r].test()[0]}
-            if missing and time.monotonic() - said > REPORT_EVERY:
+            if late or not missing:
+                break
+            if time.monotonic() - said > REPORT_EVERY:
                 said = time.monotonic()
                 print(
                     f"hpccoll: start: waiting for {errors.some_ranks(missing)}", file=sys.stderr, flush=True
                 )
-            if missing:
-                time.sleep(0.0005)
+            time.sleep(0.0005)
         verdict = (
             f"no word from {errors.some_ranks(missing)} within {self.timeout:g} s (HPCCOLL_START_TIMEOUT)"
             if missing
@@ -184,7 +186,9 @@ class _Hello:
         sent = self.comm.isend(None, dest=0, tag=HELLO_TAG)
         answer = self.comm.irecv(source=0, tag=HELLO_TAG)
         self.timeout += 5  # rank 0 knows more: let it speak first
-        while not self.late():
+        late = False
+        while not late:
+            late = self.late()
             done, verdict = answer.test()
             if done:
                 sent.wait()

@@ -89,12 +89,12 @@ class StoreMeeting(WithoutMpi):
         """On rank 0: what is wrong, or what each rank wrote."""
         verdict, values, there = "", [], set(range(self.size))
         keys = {r: f"{at}/{r}" for r in there}
-        if self._await(keys):
-            values = [bytes(self.store.get(key)) for key in keys.values()]
-        else:
-            there -= (missing := self._missing(keys))
+        if not self._await(keys) and (missing := self._missing(keys)):
+            there -= missing
             who = errors.some_ranks(missing)
             verdict = f"no word from {who} within {self.timeout:g} s (HPCCOLL_START_TIMEOUT)"
+        else:
+            values = [bytes(self.store.get(key)) for key in keys.values()]
         self.store.set(f"{at}/all", pickle.dumps((verdict, values)))
         self._await({r: f"{at}/{r}/read" for r in there - {0}})
         return verdict, values
