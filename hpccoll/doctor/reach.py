@@ -27,8 +27,8 @@ from hpccoll.doctor import addresses
 from hpccoll.doctor.meetings import Meeting
 
 NAME = "reach"
-PATIENCE = 2.0
-"""Seconds for a connection; for the large piece twice that."""
+PATIENCE = 4.0
+"""Seconds for a connection, with a packet lost or a busy host on the way; for the large piece twice that."""
 LARGE = 256 << 10
 ALL_PAIRS = 9
 """Up to so many nodes everybody tries everybody; of more a node tries those 1, 2, 4, ... further on."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from hpccoll.checks.finding import Facts
 
+LOADING = "loading mpi4py and the MPI library"
 LAST = ("MPI_Finalize", "the end")
 
 
@@ -51,7 +52,7 @@ class Stages:
 
 def mpi_world(stages: Stages) -> Any:
     """Load and start MPI, stage by stage; its world communicator."""
-    stages.begin("loading mpi4py and the MPI library")
+    stages.begin(LOADING)
     import mpi4py
 
     mpi4py.rc.initialize = False

@@ -27,11 +27,14 @@ from pathlib import Path
 from typing import Any
 
 from hpccoll.checks.finding import Facts
+from hpccoll.doctor import stages
 
 FIRST_STAGE = "the start of Python"
 STOOD_STILL = 2.0
-PYTHON_SECONDS = 60.0
-"""For the start of Python at least: on a busy parallel file system it takes its time."""
+LOADING_SECONDS = 60.0
+"""For the start of Python, and for loading libraries, at least: on a busy parallel file system they take their time."""
+STACK_SECONDS = 10.0
+"""For a child to write down where it is, if it can."""
 
 
 @dataclass
@@ -152,7 +155,8 @@ def _follow(
             )  # the pipe may be open still, in what the MPI library has started
             return
         outcome.seconds = now - began
-        if outcome.seconds > (max(patience, PYTHON_SECONDS) if outcome.stage == FIRST_STAGE else patience):
+        loads = outcome.stage in (FIRST_STAGE, stages.LOADING)
+        if outcome.seconds > (max(patience, LOADING_SECONDS) if loads else patience):
             return
         if now - said > 10:
             said = now
@@ -163,7 +167,7 @@ def _stack(pid: int, stacks: Any) -> list[str]:
     """What the child is doing: libraries' functions by gdb if there is one, then Python's by its SIGUSR1."""
     os.kill(pid, signal.SIGUSR1)
     native = _native_stack(pid) or _kernel_wait(pid)
-    deadline = time.monotonic() + 2
+    deadline = time.monotonic() + STACK_SECONDS
     while stacks.seek(0, os.SEEK_END) == 0 and time.monotonic() < deadline:
         time.sleep(0.05)
     frames = re.findall(r'File ".*?([^/"]+)", line (\d+) in (\S+)', _text(stacks))
@@ -189,12 +193,7 @@ def _native_stack(pid: int) -> list[str]:
         )
     except (subprocess.TimeoutExpired, OSError):
         return []
-    return library_functions(done.stdout)
-
-
-def library_functions(backtrace: str) -> list[str]:
-    """Of gdb's backtrace, innermost first; what gdb knows by address only, and Python's own frames, left out."""
-    found = re.findall(r"^#\d+\s+(?:0x[0-9a-f]+ in )?(?!0x)([\w.@]+)", backtrace, re.MULTILINE)
+    found = re.findall(r"^#\d+\s+(?:0x[0-9a-f]+ in )?([\w.@]+)", done.stdout, re.MULTILINE)
     frames = [name.removeprefix("__GI_").strip("_") for name in found]
     python = next(
         (i for i, name in enumerate(frames) if re.match("Py|py|cfunction|time_", name)), len(frames)
