@@ -32,8 +32,9 @@ SlurmctldPort={port}
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
-# a requeued job starts when its old credential has expired, which takes 120 s by default
-AuthInfo=socket={folder}/munge.sock,cred_expire=5
+# a requeued job starts when its old credential has expired, which takes 120 s by default; so does a step's that a busy
+# machine is too slow to launch
+AuthInfo=socket={folder}/munge.sock,cred_expire=12
 CredType=cred/munge
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
@@ -46,7 +47,7 @@ SlurmdParameters=config_overrides
 GresTypes=gpu
 ReturnToService=2
 SlurmdTimeout=60
-MessageTimeout=10
+MessageTimeout=30
 KillWait=3
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/%n
@@ -103,10 +104,10 @@ def kill_node(pid_file: Path) -> None:
         return
     namespace = namespace_of(pid_file.read_text().strip())
     if namespace not in (None, namespace_of("self")):  # no stale file may cost this machine its processes
-        for _ in range(2):  # twice: what was being forked meanwhile
-            for process in Path("/proc").glob("[0-9]*"):
-                if namespace_of(process.name) == namespace:
-                    kill(int(process.name), signal.SIGKILL)
+        while left := [p for p in Path("/proc").glob("[0-9]*") if namespace_of(p.name) == namespace]:
+            for process in left:  # and again: what was being forked meanwhile
+                kill(int(process.name), signal.SIGKILL)
+            time.sleep(0.01)
     pid_file.unlink()
 
 
@@ -217,7 +218,7 @@ class Cluster:
         lines = self.run("sinfo", "-h", "-N", "-o", "%N %t", check=False)[1].splitlines()
         return dict(line.split() for line in lines if len(line.split()) == 2)
 
-    def wait_for(self, state: str, *names: str, timeout: float = 60) -> None:
+    def wait_for(self, state: str, *names: str, timeout: float = 120) -> None:
         """Until these nodes are in a state."""
         deadline = time.monotonic() + timeout
         while any(self.states().get(name, "").rstrip("*") != state for name in names):
@@ -230,11 +231,11 @@ class Cluster:
         """End everything; the guard does so as well if this process is killed."""
         assert self.guard.stdin
         self.guard.stdin.close()
-        self.guard.wait(60)
+        self.guard.wait(120)
 
     # ---- jobs ------------------------------------------------------------------------------------
 
-    def run(self, *command: object, check: bool = True, timeout: float = 60) -> tuple[int, str]:
+    def run(self, *command: object, check: bool = True, timeout: float = 140) -> tuple[int, str]:
         """Execute a command of Slurm's in the project's root: its status, and what it printed."""
         words = [str(word) for word in command]
         with tempfile.TemporaryFile("w+") as printed:  # a daemon would hold a pipe open
@@ -256,7 +257,7 @@ class Cluster:
         lines = self.run("scontrol", "-o", "show", "job", number)[1].splitlines()
         return [dict(word.split("=", 1) for word in line.split() if "=" in word) for line in lines]
 
-    def wait(self, number: str, *states: str, timeout: float = 100) -> list[dict[str, str]]:
+    def wait(self, number: str, *states: str, timeout: float = 200) -> list[dict[str, str]]:
         """Until a job, and each task of an array, is in one of these states (default: has ended); see `jobs`."""
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:

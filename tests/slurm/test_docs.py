@@ -8,9 +8,9 @@ from blocks import Run, parameters
 from cluster import Cluster
 
 
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(300)
 @pytest.mark.usefixtures("this_python_first")
 @pytest.mark.parametrize("block", parameters(on_slurm=True))
 def test_block_runs(slurm: Cluster, block: Run, tmp_path: Path) -> None:
     script = block.written(tmp_path)
-    slurm.run("bash", "-e", "-c", f"cd {tmp_path} && . {script}", timeout=120)
+    slurm.run("bash", "-e", "-c", f"cd {tmp_path} && . {script}", timeout=250)

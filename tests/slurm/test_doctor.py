@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from cluster import Cluster
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
 DOCTOR = (sys.executable, "-m", "hpccoll", "doctor")
 
 

@@ -17,7 +17,7 @@ SRUN = {  # wheel -> the plugin of srun that it speaks with, and what the librar
 }
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("wheel", SRUN)
 def test_main_job(slurm: Cluster, tmp_path: Path, wheel: str) -> None:
     plugin, library = SRUN[wheel]
@@ -25,7 +25,7 @@ def test_main_job(slurm: Cluster, tmp_path: Path, wheel: str) -> None:
     step = ["srun", f"--mpi={plugin}", "--kill-on-bad-exit", "-N4", "--ntasks-per-node=1"]
     # Over loopback: MPICH's UCX would see that the nodes are one machine, and other tests take network cards away.
     settings = ["OMP_NUM_THREADS=1", "MPIR_CVAR_CH4_NETMOD=ofi", "FI_TCP_IFACE=lo"]
-    _, output = slurm.run(*step, "env", *settings, *train, timeout=150)
+    _, output = slurm.run(*step, "env", *settings, *train, timeout=300)
     assert "4 ranks on 4 nodes (1+1+1+1)" in output
     assert re.search(rf"between nodes MPI \({library}", output)
     assert f"started by srun (--mpi={plugin})" in output
