@@ -17,10 +17,10 @@ MANY = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core can
 
 def lines(*before: str, ranks: int = 2, **variables: str) -> list[str]:
     """What a job prints about its checks."""
-    command = [*before, sys.executable, "-m", "hpccoll", "run", "-np", str(ranks), "--timeout", "40"]
+    command = [*before, sys.executable, "-m", "hpccoll", "run", "-np", str(ranks), "--timeout", "100"]
     done = subprocess.run(
         [*command, sys.executable, "-c", INIT],
-        env={**os.environ, **variables}, capture_output=True, text=True, timeout=50,
+        env={**os.environ, **variables}, capture_output=True, text=True, timeout=110,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return [line for line in done.stderr.splitlines() if line.startswith("hpccoll: check:")]

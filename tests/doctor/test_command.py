@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(180)
 
 
 def hpccoll(*words: object, folder: Path | None = None, **variables: str) -> tuple[int, str, str]:
     done = subprocess.run(
         [sys.executable, "-m", "hpccoll", *map(str, words)],
-        cwd=folder, env={**os.environ, **variables}, capture_output=True, text=True, timeout=100,
+        cwd=folder, env={**os.environ, **variables}, capture_output=True, text=True, timeout=170,
     )  # fmt: skip
     return done.returncode, done.stdout, done.stderr
 
@@ -24,7 +24,7 @@ def hpccoll(*words: object, folder: Path | None = None, **variables: str) -> tup
 def job(ranks: int, *words: object, **more: object) -> tuple[int, str, str]:
     """`hpccoll doctor` in a job of some ranks."""
     command = [sys.executable, "-m", "hpccoll", "doctor", *words]
-    return hpccoll("run", "-np", ranks, "--timeout", 90, *command, **more)  # type: ignore[arg-type]
+    return hpccoll("run", "-np", ranks, "--timeout", 150, *command, **more)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -153,7 +153,7 @@ def test_a_host_with_a_talkative_login(tmp_path: Path) -> None:
 SMALL = (
     "mount -t tmpfs -o size=3m tmpfs /dev/shm && exec "
     + sys.executable
-    + " -m hpccoll run -np 2 --timeout 60 "
+    + " -m hpccoll run -np 2 --timeout 150 "
 )
 
 
@@ -161,7 +161,7 @@ def test_a_small_shared_memory_is_found_and_hpccolls_own_words_are_kept() -> Non
     """Needs root, for a /dev/shm of 3 MiB that only this job sees."""
     script = SMALL + sys.executable + " -m hpccoll doctor --json"
     done = subprocess.run(
-        ["unshare", "--mount", "sh", "-c", script], capture_output=True, text=True, timeout=90
+        ["unshare", "--mount", "sh", "-c", script], capture_output=True, text=True, timeout=170
     )
     assert done.returncode == 1, done.stderr
     text = done.stdout

@@ -29,9 +29,9 @@ def emulated(build_c: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.M
 
 
 def doctor(*more: str) -> subprocess.CompletedProcess[str]:
-    program = [sys.executable, "-m", "hpccoll", "doctor", "--gpu-aware", *more, "--patience", "20"]
-    command = [sys.executable, "-m", "hpccoll", "run", "-np", "2", "--timeout", "90", *program]
-    return subprocess.run(command, capture_output=True, text=True, timeout=100)
+    program = [sys.executable, "-m", "hpccoll", "doctor", "--gpu-aware", *more, "--patience", "60"]
+    command = [sys.executable, "-m", "hpccoll", "run", "-np", "2", "--timeout", "140", *program]
+    return subprocess.run(command, capture_output=True, text=True, timeout=150)
 
 
 def proof() -> tuple[int, dict[str, Any]]:

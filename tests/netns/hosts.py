@@ -15,7 +15,7 @@ from tempfile import TemporaryFile, gettempdir
 SCRIPT = Path(__file__).with_name("cluster.sh")
 
 
-def cluster(*words: object, check: bool = True, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+def cluster(*words: object, check: bool = True, timeout: float = 120) -> subprocess.CompletedProcess[str]:
     """Its output goes through a file: an ssh that outlives the job would hold a pipe open."""
     with TemporaryFile("w+") as file:
         command = [str(SCRIPT), *map(str, words)]
@@ -41,7 +41,7 @@ def hosts_up(count: int, uncounted: Callable[[], AbstractContextManager[None]]) 
 
 
 def python(
-    host: str, *words: object, timeout: float = 110, **variables: str
+    host: str, *words: object, timeout: float = 150, **variables: str
 ) -> subprocess.CompletedProcess[str]:
     """This Python on a host, with what `mpirun` needs to reach the others."""
     exports = [
