@@ -2,7 +2,6 @@
 """Whole jobs under the real launcher: how they start, how they stall, how they end."""
 
 import os
-import re
 import shlex
 import signal
 import subprocess
@@ -12,24 +11,25 @@ import time
 
 import pytest
 
+pytestmark = pytest.mark.timeout(180)
 PRELUDE = """
 import os, signal, sys, time
 import numpy as np
 def meet(what, ranks):
     # Wait until as many ranks have come here, without MPI and hpccoll.
     open(os.path.join(os.environ["MEET_IN"], f"{what} {os.getpid()}"), "w").close()
-    limit = time.monotonic() + 50
+    limit = time.monotonic() + 80
     while sum(name.startswith(what) for name in os.listdir(os.environ["MEET_IN"])) < ranks:
         if time.monotonic() > limit: sys.exit(f"fewer than {ranks} ranks: {what}")
         time.sleep(0.01)
 """
 INIT = PRELUDE + "import hpccoll\nhpccoll.init()\nrank, size = hpccoll.rank(), hpccoll.size()\n"
-INIT += "if rank == 0: print('begun', time.time(), flush=True)\n"
-LAUNCH = [sys.executable, "-m", "hpccoll", "run", "--timeout", "60"]
+LIMIT = 100
+LAUNCH = [sys.executable, "-m", "hpccoll", "run", "--timeout", str(LIMIT)]
 
 
 def job(ranks, script, *, nodes="", alone="", **knobs):
-    """Run `script` on `ranks` ranks: (exit status, all output, seconds since INIT, if that is its beginning).
+    """Run `script` on `ranks` ranks, which end by themselves: (exit status, all output).
 
     :param alone: option of Open MPI's mpirun, which is then started without our launcher around it
     """
@@ -54,20 +54,20 @@ def launch(command, script, nodes, alone, knobs):
         start_new_session=True,
     ) as launcher:
         try:
-            output, _ = launcher.communicate(timeout=75)
+            output, _ = launcher.communicate(timeout=LIMIT + 15)
         except subprocess.TimeoutExpired:
             launcher.terminate()  # mpirun takes its ranks along, if it is well itself
             time.sleep(2)
             os.killpg(launcher.pid, signal.SIGKILL)
-            output = launcher.communicate()[0] + "\nthe job did not end by itself"
-    begun = re.search(r"begun ([\d.]+)", output)
-    return launcher.returncode, output, time.time() - float(begun[1]) if begun else None
+            pytest.fail(f"the job did not end by itself\n{launcher.communicate()[0]}")
+    assert launcher.returncode != 124, output  # ended by the launcher's --timeout
+    return launcher.returncode, output
 
 
 @pytest.mark.usefixtures("leaves_nothing_in_shm")
 @pytest.mark.parametrize("nodes", ["", "2", "3+1"])
 def test_start_work_end(nodes):
-    status, output, _ = job(4, INIT + "assert hpccoll.allreduce(1) == size\nprint('fine')", nodes=nodes)
+    status, output = job(4, INIT + "assert hpccoll.allreduce(1) == size\nprint('fine')", nodes=nodes)
     assert status == 0, output
     assert output.count("fine") == 4
     assert output.count("hpccoll 0.") == 1
@@ -83,7 +83,7 @@ def test_a_second_world_after_the_first():
         "hpccoll.shutdown()\n"
         "print('fine')"
     )
-    status, output, _ = job(3, script, nodes="2+1")
+    status, output = job(3, script, nodes="2+1")
     assert status == 0, output
     assert output.count("fine") == 3
 
@@ -105,7 +105,7 @@ def test_worlds_of_communicators_beside_the_users_mpi():
         "        assert other == i and mine == sum(range(comm.size))\n"
         "print('fine')"
     )
-    status, output, _ = job(4, script, nodes="2")
+    status, output = job(4, script, nodes="2")
     assert status == 0, output
     assert output.count("fine") == 4
 
@@ -123,7 +123,7 @@ def test_mpi_thread_levels(level):
         "    assert all((h.wait() == 4 * i).all() for h in hs)\n"
         "print('fine')"
     )
-    status, output, _ = job(4, script, nodes="2")
+    status, output = job(4, script, nodes="2")
     assert status == 0, output
     assert output.count("fine") == 4
     said = "a background thread drives" if level == "multiple" else "no background thread"
@@ -146,24 +146,22 @@ def test_a_killed_rank_is_named_and_all_leave(nodes):
         "except hpccoll.RecoverableError:\n"
         "    print(f'still broken {rank}', flush=True)\n"
         "meet('survivors', 3)\n"
-        "if rank: time.sleep(60)\n"  # one MPI_Abort at a time: PRRTE crashes over several
+        "if rank: time.sleep(1000)\n"  # one MPI_Abort at a time: PRRTE crashes over several
     )
-    status, output, seconds = job(4, script, nodes=nodes, alone="--enable-recovery")
+    status, output = job(4, script, nodes=nodes, alone="--enable-recovery")
     for rank in (0, 2, 3):
         assert f"survivor {rank}: rank 1 of the World was lost" in output, output
         assert f"still broken {rank}" in output, output
     assert "ending the job" in output
-    assert seconds < 40
     assert status != 0
 
 
 def test_a_rank_that_dies_of_an_exception_ends_the_others():
     script = INIT + "if rank == 2: raise RuntimeError('mine')\nhpccoll.allreduce(np.ones(10), name='x')\n"
-    status, output, seconds = job(3, script, nodes="2+1", alone="--enable-recovery")
+    status, output = job(3, script, nodes="2+1", alone="--enable-recovery")
     assert status != 0
     assert "RuntimeError: mine" in output
     assert output.count("ShutDownError: ") >= 1, output
-    assert seconds < 40
 
 
 def test_a_stall_names_who_is_awaited_and_ends_at_the_limit():
@@ -176,7 +174,7 @@ def test_a_stall_names_who_is_awaited_and_ends_at_the_limit():
         "meet('stalled', 3)\n"  # at the first that ends mpirun may kill the others
         "os._exit(0)\n"
     )
-    _, output, _ = job(3, script, nodes="2+1", stall_warning=0.5, stall_limit=2)
+    _, output = job(3, script, nodes="2+1", stall_warning=0.5, stall_limit=2)
     warnings = [line for line in output.splitlines() if line.startswith("hpccoll: ") and "slow one" in line]
     assert warnings, output
     assert "1" in warnings[0].split("slow one")[1]
@@ -196,12 +194,12 @@ def test_missing_ranks_are_named():
         "    except hpccoll.StartError as error:\n"
         "        print(f'refused {rank}: {error}', flush=True)\n"
         "meet('refused', 3)\n"
-        "if rank: time.sleep(60)\n"
+        "if rank: time.sleep(1000)\n"
         "MPI.COMM_WORLD.Abort(3)\n"
     )
-    _, output, _ = job(3, script, start_timeout=3)
-    assert "refused 0: the World was not made: no word from rank 1 within 3 s" in output, output
-    assert "refused 2: the World was not made: no word from rank 1 within 3 s" in output, output
+    _, output = job(3, script, start_timeout=8)
+    assert "refused 0: the World was not made: no word from rank 1 within 8 s" in output, output
+    assert "refused 2: the World was not made: no word from rank 1 within 8 s" in output, output
 
 
 def test_settings_must_agree():
@@ -213,7 +211,7 @@ def test_settings_must_agree():
         "except hpccoll.StartError as error:\n"
         "    print(error, flush=True)\n"
     )
-    _, output, _ = job(3, script)
+    _, output = job(3, script)
     assert (
         output.count("HPCCOLL_CACHE_CAPACITY differs between ranks: 64 on ranks 0, 1; 65 on rank 2") == 3
     ), output
@@ -238,7 +236,7 @@ def test_a_forked_child_is_told():
         "assert hpccoll.allreduce(np.ones(3))[0] == size\n"
         "print('parent fine')"
     )
-    status, output, _ = job(2, script)
+    status, output = job(2, script)
     assert status == 0, output
     assert output.count("child: ") == 2
     assert output.count("again: this process was forked from one that had started MPI") == 2
@@ -273,7 +271,7 @@ def test_interrupts_reach_a_waiting_program():
         "    hpccoll.allreduce(np.ones(3), name='interrupted')\n"
         "hpccoll.barrier()\n"
     )
-    status, output, _ = job(2, script)
+    status, output = job(2, script)
     assert status == 0, output
     assert "interrupted" in output
 
@@ -287,13 +285,12 @@ def test_a_silent_rank_on_another_node_is_given_up():
         "except hpccoll.PeerLost as error:\n"
         "    print(f'survivor {rank}: {error}', flush=True)\n"
         "    meet('survivors', 2)\n"
-        "    if rank: time.sleep(60)\n"
+        "    if rank: time.sleep(1000)\n"
     )
-    status, output, seconds = job(3, script, nodes="2+1", peer_timeout=4)
+    status, output = job(3, script, nodes="2+1", peer_timeout=8)
     for rank in (0, 1):
-        assert f"survivor {rank}: rank 2 of the World was lost: no sign of life for 4 s" in output, output
+        assert f"survivor {rank}: rank 2 of the World was lost: no sign of life for 8 s" in output, output
     assert status != 0
-    assert seconds < 40
 
 
 def test_a_silent_sender_on_another_node_ends_a_receive():
@@ -307,8 +304,8 @@ def test_a_silent_sender_on_another_node_ends_a_receive():
         "    except hpccoll.PeerLost as error:\n"
         "        print(f'survivor {rank}: {error}', flush=True)\n"
         "    os._exit(1)\n"
-        "time.sleep(60)\n"
+        "time.sleep(1000)\n"
     )
-    status, output, _ = job(4, script, nodes="2", peer_timeout=4)
-    assert "survivor 1: rank 3 of the World was lost: no sign of life for 4 s" in output, output
+    status, output = job(4, script, nodes="2", peer_timeout=8)
+    assert "survivor 1: rank 3 of the World was lost: no sign of life for 8 s" in output, output
     assert status != 0

@@ -284,10 +284,11 @@ def test_the_end_of_a_set_ends_what_never_met(threads):
 
 def test_a_failure_of_the_world_ends_open_letters(threads):
     """A stall beyond the limit, of a receive that a caller waits for."""
-    given_up = threading.Event()
+    begun, given_up = threading.Event(), threading.Event()
 
     def program(world):
         if world.rank == 0:
+            assert begun.wait(60)  # the limit is one second, for a busy machine soon over
             with pytest.raises(
                 hpccoll.StallError, match=r"a receive of 8 bytes from rank 1 of the World .tag 4. has"
             ):
@@ -298,6 +299,7 @@ def test_a_failure_of_the_world_ends_open_letters(threads):
                 hpccoll.send_async(np.zeros(100_000), 0, tag=5, world=world),
                 hpccoll.recv_async(np.zeros(1), world=world),
             ]
+            begun.set()
             assert given_up.wait(60)  # who waits reports; these do not wait before
             for handle in handles:
                 with pytest.raises(hpccoll.StallError, match="tag 4"):

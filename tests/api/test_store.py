@@ -98,13 +98,13 @@ def test_missing_ranks_are_named_on_those_that_came(job):
     script = """
 all_are("there")
 try:
-    meet(timeout=4)
+    meet(timeout=8)
 except hpccoll.StartError as error:
     print(error)
 """
     for status, output in job(3, script, size=5):
         assert status == 0, output
-        assert "the World was not made: no word from ranks 3, 4 within 4 s" in output
+        assert "the World was not made: no word from ranks 3, 4 within 8 s" in output
 
 
 def test_several_machines_are_refused_on_all_ranks(job):

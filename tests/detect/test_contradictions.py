@@ -120,10 +120,10 @@ def test_all_ranks_of_a_real_job_are_told(tmp_path: Path, variable: str, said: s
         "hpccoll.init(trust_mpi=True)\n"
         "assert hpccoll.allreduce(1) == 2\n"
     )
-    launch = [sys.executable, "-m", "hpccoll", "run", "-np", "2", "--timeout", "60"]
+    launch = [sys.executable, "-m", "hpccoll", "run", "-np", "2", "--timeout", "100"]
     done = subprocess.run(
         [*launch, "env", variable, sys.executable, str(program)],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=80, check=False,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=110, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout
     assert done.stdout.count("refused: ") == 2, done.stdout

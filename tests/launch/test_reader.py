@@ -20,7 +20,7 @@ def test_a_reader_that_has_left(words: str, tmp_path: Path) -> None:
     os.close(reader)
     done = subprocess.run(
         [sys.executable, "-P", "-m", "hpccoll", *words.split()],
-        cwd=tmp_path, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60, check=False,
+        cwd=tmp_path, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=110, check=False,
     )  # fmt: skip
     os.close(writer)
     assert (done.returncode, done.stderr) == (141, "")
@@ -35,7 +35,7 @@ def test_another_broken_pipe_is_an_error() -> None:
         "sys.exit(command.main())\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=110, check=False
     )
     assert done.returncode == 1
     assert "BrokenPipeError: of somebody else" in done.stderr

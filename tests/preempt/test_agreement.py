@@ -89,6 +89,7 @@ def test_many_requests_a_step_in_differing_orders():
 
 def test_no_message_more_a_step():
     """should_stop() costs no message, and to ask costs one entry of the log at most."""
+    counted = threading.Barrier(3, timeout=60)
 
     def program(world):
         with hpccoll.preemption((), world=world) as p:
@@ -99,6 +100,7 @@ def test_no_message_more_a_step():
                 hpccoll.barrier(name="warm", world=world)
                 assert not p.should_stop()
             quiet = world.stats()
+            counted.wait()  # who asks is heard by all at once
             if world.rank == 2:
                 p.ask()
             steps_until_stop(world, p)

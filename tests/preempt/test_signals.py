@@ -123,7 +123,7 @@ ALONE = "import hpccoll, os, signal, sys\nworld = hpccoll.init(verbose=0)\n"
 
 def python(script, **environment):
     return subprocess.run(
-        [sys.executable, "-c", ALONE + script], env={**os.environ, **environment}, text=True, timeout=60,
+        [sys.executable, "-c", ALONE + script], env={**os.environ, **environment}, text=True, timeout=110,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
     )  # fmt: skip
 

@@ -32,7 +32,7 @@ def program(build_c: Callable[..., Path]) -> Path:
     )
 
 
-def launch(ranks: int, *command: object, timeout: float = 60) -> str:
+def launch(ranks: int, *command: object, timeout: float = 110) -> str:
     run = [sys.executable, "-m", "hpccoll", "run", "-np", str(ranks), *map(str, command)]
     environment = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0"}  # MPI libraries leave much behind
     done = subprocess.run(run, env=environment, capture_output=True, text=True, timeout=timeout)
