@@ -7,6 +7,7 @@ import atexit
 import contextlib
 import operator
 import os
+import platform
 import sys
 import weakref
 from collections.abc import Callable, Iterable
@@ -251,7 +252,8 @@ def _meeting(comm: Any, settings: config.Config) -> Any:
         return MpiMeeting(comm, settings.start_timeout)
     _check_slurm_pmix(settings)
     try:
-        from mpi4py import MPI
+        with _notice_of_a_hang(settings):
+            from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
         meeting: Any = Alone()
         reason = f" (mpi4py could not be loaded: {error})"
@@ -264,6 +266,18 @@ def _meeting(comm: Any, settings: config.Config) -> Any:
     if meeting.size > 1:
         _compare_launch(meeting, settings)
     return meeting
+
+
+def _notice_of_a_hang(settings: config.Config) -> contextlib.AbstractContextManager[object]:
+    """Rank 0 says so if MPI_Init does not return; it is the launcher's rank 0, or a process on its own."""
+    place = detect.place(config.environment())
+    if not settings.stall_warning or "mpi4py.MPI" in sys.modules or (place and place.rank):
+        return contextlib.nullcontext()
+    return _core.Notice(
+        settings.stall_warning,
+        f"hpccoll: rank 0 on {platform.node()}: MPI_Init has not returned after {settings.stall_warning:g} s. "
+        "`hpccoll doctor`, started like this job, says where it hangs (docs: When it hangs or is slow)",
+    )
 
 
 def _compare_launch(meeting: Any, settings: config.Config) -> None:

@@ -249,6 +249,10 @@ cdef extern from "loop.h" nogil:
     const char *hc_loop_broken_text(const hc_loop *)
     uint64_t hc_loop_preempted(hc_loop *, uint32_t)
 
+    ctypedef struct hc_notice
+    hc_notice *hc_notice_new(uint64_t, const char *)
+    void hc_notice_free(hc_notice *)
+
     ctypedef struct hc_loop_stats:
         hc_counters engine
         uint64_t control_messages_local, control_bytes_local, control_messages_net, control_bytes_net

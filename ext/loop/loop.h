@@ -119,6 +119,13 @@ const char *hc_loop_broken_text(const hc_loop *); /* once it is broken: how, in 
  * before it, so who has waited for that handle is told (PROTOCOL 6). [any thread] */
 uint64_t hc_loop_preempted(hc_loop *, uint32_t set);
 
+/* ---- notices ------------------------------------------------------------------------------------------ */
+
+/* A line on stderr, unless it is freed within `ns`. NULL: no memory, or no thread. */
+typedef struct hc_notice hc_notice;
+hc_notice *hc_notice_new(uint64_t ns, const char *text);
+void hc_notice_free(hc_notice *); /* NULL is allowed */
+
 /* ---- what observers read ----------------------------------------------------------------------------- */
 
 typedef struct hc_loop_stats {

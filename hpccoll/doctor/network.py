@@ -31,11 +31,25 @@ def judge(job: Job) -> list[Finding]:
 
 def rate(bytes_per_second: float) -> str:
     """Write it as networks do: 94.5 Mbit/s."""
-    bits = 8 * bytes_per_second
+    bits = _three_digits(8 * bytes_per_second)
     for unit, scale in (("Gbit/s", 1e9), ("Mbit/s", 1e6)):
         if bits >= scale:
             return f"{bits / scale:.3g} {unit}"
     return f"{bits / 1e3:.3g} kbit/s"
+
+
+def duration(seconds: float) -> str:
+    """Write it as 4.85 ms."""
+    seconds = _three_digits(seconds)
+    for unit, scale in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= scale:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} us"
+
+
+def _three_digits(value: float) -> float:
+    """So that 999.9 us are 1 ms, and not 1e+03 us."""
+    return float(f"{value:.3g}")
 
 
 def _failed(job: Job) -> list[Finding]:
@@ -77,7 +91,7 @@ def _slow(job: Job) -> list[Finding]:
         others = some(hosts[n] for link in own for n in link["nodes"] if n != node)
         seen = (
             f"slow node {hosts[node]}: {rate(max(map(rounds.bandwidth, own)))} at best, "
-            f"{min(link['latency'] for link in own) * 1e6:.3g} us, with {others}; others reach {rate(good)}"
+            f"{duration(min(link['latency'] for link in own))}, with {others}; others reach {rate(good)}"
         )
         remedy = (
             f"Leave it out (`--exclude={hosts[node]}`) and have its cable and port checked (ethtool, ibstat)"
@@ -89,7 +103,7 @@ def _slow(job: Job) -> list[Finding]:
         link = measured[pair]
         seen = (
             f"slow link {hosts[pair[0]]} - {hosts[pair[1]]}: {rate(rounds.bandwidth(link))}, "
-            f"{link['latency'] * 1e6:.3g} us, measured again alone; others reach {rate(good)}, and both nodes are well"
+            f"{duration(link['latency'])}, measured again alone; others reach {rate(good)}, and both nodes are well"
         )
         remedy = "The way between the two: switch, up-link, routing. Place the job elsewhere if it stays so"
         found.append(Finding(NAME, WARNING, seen, "a ring or tree that crosses it goes at its pace", remedy))
@@ -140,10 +154,8 @@ def _slow_inside(job: Job) -> list[Finding]:
     slow = [i for i in nodes if i["large"] > INSIDE * usual]
     if not slow:
         return []
-    shown = some(f"{i['node']} ({i['large'] * 1e3:.3g} ms)" for i in slow)
-    seen = (
-        f"inside {shown} an allreduce of 16 MiB takes longer than on the other nodes ({usual * 1e3:.3g} ms)"
-    )
+    shown = some(f"{i['node']} ({duration(i['large'])})" for i in slow)
+    seen = f"inside {shown} an allreduce of 16 MiB takes longer than on the other nodes ({duration(usual)})"
     remedy = "Other jobs on the node, a throttled processor, ranks on one socket: `top`, `lscpu`, `numactl -H` there"
     return [Finding(NAME, WARNING, seen, "every collective operation waits for the slowest node", remedy)]
 
@@ -185,6 +197,6 @@ def judge_required(job: Job, required: Mapping[str, float]) -> list[Finding]:
             seen = f"{where}: {rate(rounds.bandwidth(link))}, less than {rate(required['bandwidth'])}"
             found.append(Finding(NAME, ERROR, seen, "--require bandwidth", remedy))
         if link["latency"] > required.get("latency", float("inf")):
-            seen = f"{where}: {link['latency'] * 1e6:.3g} us, more than {required['latency'] * 1e6:.3g} us"
+            seen = f"{where}: {duration(link['latency'])}, more than {duration(required['latency'])}"
             found.append(Finding(NAME, ERROR, seen, "--require latency", remedy))
     return found

@@ -6,7 +6,7 @@ from __future__ import annotations
 import textwrap
 
 from hpccoll.checks.finding import ERROR, NOTE, WARNING, Facts, size
-from hpccoll.doctor.network import rate
+from hpccoll.doctor.network import duration, rate
 
 WIDTH = 100
 MOST_ROWS = 64
@@ -48,7 +48,7 @@ def _network(report: Facts) -> str:
     shown = [["link", "latency", "there", "back"]]
     for link in report["links"][:MOST_ROWS]:
         there, back = map(rate, link["bandwidth"])
-        shown.append([" - ".join(link["hosts"]), f"{link['latency'] * 1e6:.3g} us", there, back])
+        shown.append([" - ".join(link["hosts"]), duration(link["latency"]), there, back])
     lines = _columns(shown) if len(shown) > 1 else []
     if len(report["links"]) > MOST_ROWS:
         lines.append(f"... and {len(report['links']) - MOST_ROWS} more links")
@@ -57,8 +57,8 @@ def _network(report: Facts) -> str:
     for inside in (i for i in report["inside"] if "error" not in i):
         where = "over all ranks" if inside["node"] == "all" else f"inside {inside['node']}"
         lines.append(
-            f"allreduce {where} ({inside['ranks']} ranks): {size(inside['bytes'])} in {inside['large'] * 1e3:.3g} ms, "
-            f"8 B in {inside['small'] * 1e6:.3g} us"
+            f"allreduce {where} ({inside['ranks']} ranks): {size(inside['bytes'])} in {duration(inside['large'])}, "
+            f"8 B in {duration(inside['small'])}"
         )
     return "\n".join(lines)
 

@@ -19,6 +19,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from hpccoll.doctor.network import duration
+
 BATCH = 16 << 20
 GOOD, POOR = 0.9, 0.7
 MANY_PASSES = 4
@@ -121,7 +123,7 @@ def sentence(training: Training, network: Network) -> str:
     share = efficiency(training, network)
     what = (
         f"{training.name} on {training.nodes} node{'s' if training.nodes > 1 else ''} "
-        f"({training.nbytes / 1e6:.4g} MB and {training.compute * 1e3:.3g} ms of computation a step)"
+        f"({training.nbytes / 1e6:.4g} MB and {duration(training.compute)} of computation a step)"
     )
     if share >= GOOD:
         return f"The network will do: {what} will run at {share:.0%} efficiency."
@@ -135,7 +137,7 @@ def sentence(training: Training, network: Network) -> str:
         why = (
             f"{GOOD:.0%} would need {8 * needs / 1e9:.3g} Gbit/s a node, measured are {8 * network.bandwidth / 1e9:.3g}"
             if math.isfinite(needs)
-            else f"the latency of {network.latency * 1e6:.3g} us alone costs more than that"
+            else f"the latency of {duration(network.latency)} alone costs more than that"
         )
     return (
         f"The network {verdict}: {what} will run at {share:.0%} efficiency; {why}. What would help: {helps}."

@@ -193,7 +193,12 @@ def _native_stack(pid: int) -> list[str]:
         )
     except (subprocess.TimeoutExpired, OSError):
         return []
-    found = re.findall(r"^#\d+\s+(?:0x[0-9a-f]+ in )?([\w.@]+)", done.stdout, re.MULTILINE)
+    return library_functions(done.stdout)
+
+
+def library_functions(backtrace: str) -> list[str]:
+    """Of gdb's backtrace, innermost first; what gdb knows by address only, and Python's own frames, left out."""
+    found = re.findall(r"^#\d+\s+(?:0x[0-9a-f]+ in )?(?!0x)([\w.@]+)", backtrace, re.MULTILINE)
     frames = [name.removeprefix("__GI_").strip("_") for name in found]
     python = next(
         (i for i, name in enumerate(frames) if re.match("Py|py|cfunction|time_", name)), len(frames)

@@ -11,6 +11,7 @@ from hpccoll.lint import jsrun, lsf
 from hpccoll.lint.findings import Rule, Said, rule
 from hpccoll.lint.job import Job, Launch
 from hpccoll.lint.jsrun import SUMMIT, Sets, fit, fit_in_sockets
+from hpccoll.lint.script_rules import missing_folder
 
 RULES: list[Rule] = []
 
@@ -239,3 +240,15 @@ def log_not_named(job: Job) -> Iterator[Said]:
     """No -o: the output comes by mail, if at all."""
     if not {"o", "oo"} & set(job.options.values):
         yield Said(job.head, "no -o: the output goes into a mail", "#BSUB -o job.%J.out")
+
+
+@rule(RULES, "output-folder-missing", "warning")
+def output_folder_missing(job: Job) -> Iterator[Said]:
+    """-o or -e into a folder that is not there: the output is lost (a folder by itself, `-o logs/`, is made)."""
+    for option in ("o", "oo", "e", "eo"):
+        file = job.options.get(option) or ""
+        if "$" in file or file.endswith("/"):
+            continue
+        if folder := missing_folder(file, job.options.get("cwd") or ""):
+            problem = f"-{option} {file}, but there is no folder {folder} here: the output is lost"
+            yield Said(job.line_of(option), problem, f"mkdir -p {folder} before bsub")

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """All rules, and their application to a script."""
 
-from hpccoll.lint import job, lsf_rules, slurm_rules
+from hpccoll.lint import job, lsf_rules, script_rules, slurm_rules
 from hpccoll.lint.findings import Finding, Rule
 
-RULES: dict[str, list[Rule]] = {"slurm": slurm_rules.RULES, "lsf": lsf_rules.RULES}
+RULES: dict[str, list[Rule]] = {
+    "slurm": script_rules.RULES + slurm_rules.RULES,
+    "lsf": script_rules.RULES + lsf_rules.RULES,
+}
 
 
 def check(text: str) -> list[Finding]:

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What goes wrong with jobs under Slurm: one small function each."""
 
+import re
 from collections.abc import Iterator
 from pathlib import PurePath
 
 from hpccoll.lint import slurm
 from hpccoll.lint.findings import Rule, Said, rule
 from hpccoll.lint.job import LAUNCHERS, PLAIN, Job, Launch
+from hpccoll.lint.script_rules import missing_folder
 from hpccoll.lint.slurm import number
 
 RULES: list[Rule] = []
@@ -51,14 +53,6 @@ def only_a_comment(job: Job) -> Iterator[Said]:
         apart = words[:2] == ["#", "SBATCH"]
         if apart or (words[:1] == ["#SBATCH"] and not line.startswith("#")):
             yield Said(at, "to Slurm this is a comment", "#SBATCH at the start of the line, in one word")
-
-
-@rule(RULES, "line-ends-of-dos", "error")
-def line_ends_of_dos(job: Job) -> Iterator[Said]:
-    """Lines that end as in Windows (CR LF): sbatch refuses the script."""
-    if "\r\n" in job.text:
-        line = job.text[: job.text.index("\r\n")].count("\n") + 1
-        yield Said(line, "lines end with CR LF, as in Windows", "dos2unix, or sed -i 's/\\r$//'")
 
 
 @rule(RULES, "late-directive", "error")
@@ -286,6 +280,24 @@ def log_overwritten(job: Job) -> Iterator[Said]:
         yield Said(
             job.line_of("requeue"), "a requeued job overwrites its output", "#SBATCH --open-mode=append"
         )
+
+
+@rule(RULES, "output-folder-missing", "error")
+def output_folder_missing(job: Job) -> Iterator[Said]:
+    """--output or --error into a folder that is not there: the job fails at once, and nothing says why."""
+    for option in ("output", "error"):
+        file = job.options.get(option) or ""
+        if folder := missing_folder(file, job.options.get("chdir") or ""):
+            problem = (
+                f"--{option}={file}, but there is no folder {folder} here: the job will fail without a word"
+            )
+            literal = re.search(r"\$|^~", folder)
+            remedy = (
+                "a path in full: Slurm takes $ and ~ as they stand"
+                if literal
+                else f"mkdir -p {folder} before sbatch"
+            )
+            yield Said(job.line_of(option), problem, remedy)
 
 
 @rule(RULES, "status-lost", "warning")

@@ -76,6 +76,10 @@ def main(arguments: argparse.Namespace) -> int:
         return 2
     if where.account and not arguments.account:
         print(f"hpccoll submit: jobs on {where.name} name a project: --account PROJECT", file=sys.stderr)
+    if file := missing_program(requests[0]):
+        print(
+            f"hpccoll submit: there is no {file} in {Path.cwd()}, where the job will start", file=sys.stderr
+        )
     statuses = [submit(where, text, arguments.dry_run) for text in scripts]
     return max(statuses)
 
@@ -150,9 +154,21 @@ def program(words: Sequence[str]) -> tuple[str, ...]:
     return ("python", *words) if words[0].endswith(".py") else tuple(words)
 
 
+def program_file(command: tuple[str, ...]) -> str:
+    """The first word that is a program and not its interpreter."""
+    return next((word for word in command if word.endswith(".py")), command[0])
+
+
+def missing_program(request: Request) -> str:
+    """The program's file if it is not here; "" if it is, or is looked for on the job's PATH or inside the image."""
+    file = program_file(request.command)
+    elsewhere = ("/" not in file and not file.endswith(".py")) or (request.container and file.startswith("/"))
+    return "" if elsewhere or Path(file).exists() else file
+
+
 def default_name(command: tuple[str, ...]) -> str:
-    """The name of the first word that is a program and not its interpreter, in letters that a job's name may have."""
-    name = Path(next((word for word in command if word.endswith(".py")), command[0])).stem
+    """The name of the program's file in letters that a job's name may have."""
+    name = Path(program_file(command)).stem
     return re.sub(f"[^{NAME_LETTERS}]", "-", name).lstrip(".+-") or "job"
 
 

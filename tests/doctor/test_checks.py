@@ -288,7 +288,7 @@ def test_a_suspect_that_is_fast_alone_is_none() -> None:
 def test_late_links_are_slow_too() -> None:
     cards = [card(r, r) for r in range(3)]
     links = [*triangle()[:2], link(1, 2, 1000, latency=1e-3)]
-    says(only(cards, links=links), WARNING, "slow link h2 - h3", "us")
+    says(only(cards, links=links), WARNING, "slow link h2 - h3: 1 Gbit/s, 1 ms, measured")
 
 
 def test_one_direction() -> None:
@@ -352,6 +352,21 @@ def test_what_is_required_is_an_error_if_it_is_not_there() -> None:
 
 
 # ---- the whole report -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("seconds", "written"),
+    [
+        (6.48e-6, "6.48 us"),
+        (999.4e-6, "999 us"),
+        (999.6e-6, "1 ms"),
+        (4.85e-3, "4.85 ms"),
+        (0.0381, "38.1 ms"),
+        (90, "90 s"),
+    ],
+)
+def test_times_are_written_without_powers(seconds: float, written: str) -> None:
+    assert network.duration(seconds) == written
 
 
 def test_findings_of_many_nodes_become_one() -> None:

@@ -58,3 +58,16 @@ def test_what_a_child_leaves_behind_does_not_hold_the_watcher_up(run: Run) -> No
         sys.exit(4)
     """)
     assert outcome.status == 4
+
+
+def test_a_library_without_names_leaves_its_entry() -> None:
+    """What gdb 13 prints of a stripped MPICH."""
+    backtrace = """
+#0  0x00007fb63210c017 in __GI_sched_yield () at ../sysdeps/unix/syscall-template.S:120
+#1  0x00007fb630f1bf95 in ?? () from target:/venv/lib/libmpi.so.12
+#2  0x00007fb630f1c1fa in ?? () from target:/venv/lib/libmpi.so.12
+#3  0x00007fb630d068d0 in PMPI_Init_thread () from target:/venv/lib/libmpi.so.12
+#4  0x00007fb6307cd7e4 in __pyx_f_6mpi4py_3MPI_bootstrap () from target:/venv/lib/MPI.so
+#5  PyImport_Import () at import.c:1
+"""
+    assert watch.library_functions(backtrace) == ["sched_yield", "PMPI_Init_thread"]

@@ -42,8 +42,17 @@ trap : USR1
 export OMP_NUM_THREADS=7
 {JSRUN}
 """
+ANY = {  # for both schedulers; the scripts are alike in these places
+    "line-ends-of-dos": [("#!/bin/bash\n", "#!/bin/bash\r\n", 1)],
+    "shell-syntax": [
+        ("#!/bin/bash\n", "#!/bin/bash\nNAME='of my model\n", 2),
+        ("#!/bin/bash\n", "#!/usr/bin/env bash\necho it's\n", 2),
+        ("#!/bin/bash\n", "#!/bin/bash\nls (all)\n", 2),
+    ],
+}
 FAULTS = {  # rule -> scripts with that fault: (what is taken out, what is put in, line)
     "slurm": {
+        **ANY,
         "unknown-option": [
             ("--cpus-per-task", "--cpu-per-tasks", 4),
             ("--kill-on-bad-exit=1", "--kill-bad-exit", 13),
@@ -55,7 +64,6 @@ FAULTS = {  # rule -> scripts with that fault: (what is taken out, what is put i
             ("#SBATCH --nodes=2", "# SBATCH --nodes=2", 2),
             ("#SBATCH --nodes=2", "  #SBATCH --nodes=2", 2),
         ],
-        "line-ends-of-dos": [("--nodes=2\n", "--nodes=2\r\n", 2)],
         "late-directive": [("set -e\n", "set -e\n#SBATCH --mem=4G\n", 11)],
         "no-time-limit": [("#SBATCH --time=1:00:00\n", "", 2)],
         "time-limit-form": [("1:00:00", "soon", 6), ("1:00:00", "1h", 6)],
@@ -86,6 +94,11 @@ FAULTS = {  # rule -> scripts with that fault: (what is taken out, what is put i
         "signal-kills-script": [("--signal=USR1", "--signal=B:USR1", 9)],
         "trap-too-late": [("--signal=USR1@120\nset -e\n", f"--signal=B:USR1@120\nset -e\n{TRAP}", 14)],
         "log-overwritten": [("#SBATCH --open-mode=append\n", "", 7)],
+        "output-folder-missing": [
+            ("--time=1:00:00", "--time=1:00:00 --output=logs/%x-%j.out", 6),
+            ("--time=1:00:00", "--time=1:00:00 -e /no/such/folder/%j.err", 6),
+            ("--time=1:00:00", "--time=1:00:00 -o $HOME/%j.out", 6),
+        ],
         "status-lost": [("set -e\n", "", 12)],
         "no-launcher": [("srun --mpi=pmix --kill-on-bad-exit=1 ", "", 13)],
         "ranks-exceed-tasks": [
@@ -95,6 +108,7 @@ FAULTS = {  # rule -> scripts with that fault: (what is taken out, what is put i
         ],
     },
     "lsf": {
+        **ANY,
         "unknown-option": [("-nnodes 4", "-nodes 4", 2), (" -b packed:7", " -b tight", 11)],
         "no-time-limit": [("#BSUB -W 2:00\n", "", 2)],
         "time-limit-form": [("-W 2:00", "-W 2:00:00", 3)],
@@ -115,6 +129,10 @@ FAULTS = {  # rule -> scripts with that fault: (what is taken out, what is put i
         "no-launcher": [(JSRUN.removesuffix("python train.py"), "", 11)],
         "ranks-exceed-slots": [("-nnodes 4", "-n 8", 11)],
         "log-not-named": [("#BSUB -o out.%J\n", "", 2)],
+        "output-folder-missing": [
+            ("-o out.%J", "-o logs/out.%J", 4),
+            ("-o out.%J", "-o o -eo logs/%J.err", 4),
+        ],
     },
 }
 CASES = [
@@ -161,6 +179,52 @@ def test_what_only_the_job_knows_is_no_finding() -> None:
     )
     assert check(text) == []
     assert check(SLURM.replace("srun ", "srun -n $RANKS ")) == []
+
+
+@pytest.mark.parametrize(
+    "opened", ["if true; then", "for i in 1 2; do", "echo $(date", "{", "(", 'echo "${X']
+)
+def test_what_is_opened_and_not_closed(opened: str) -> None:
+    text = SLURM.replace("set -e\n", f"set -e\n{opened}\n")
+    (line,) = [f.line for f in check(text) if f.rule == "shell-syntax"]
+    assert 10 < line <= text.count("\n"), "bash names the opening or the end of the file, by its version"
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        ("#!/bin/bash -l", "shopt -s extglob; ls !(old)"),
+        ("#!/usr/bin/env bash", "cat <<END\nit's a text\nEND"),
+        ("#!/bin/sh", "echo $'it\\'s'"),
+        ("#!/usr/bin/env python3", "print('(')"),
+        ("#!/bin/csh", "if ($x == 1) then"),
+    ],
+)
+def test_what_the_interpreter_reads_is_no_finding(first: str, then: str) -> None:
+    text = SLURM.replace("#!/bin/bash", first).replace("set -e\n", f"set -e\n{then}\n")
+    assert "shell-syntax" not in [finding.rule for finding in check(text)]
+
+
+def test_output_folders_that_are_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen from the current folder or from --chdir; what only the job knows is left alone."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "logs").mkdir(parents=True)
+    for options in (
+        "-o runs/logs/%j.out",
+        "-D runs -o logs/%j.out",
+        f"-o {tmp_path}/%j.out",
+        "-o /dev/null",
+        "-o %x/%j",
+    ):
+        assert check(SLURM.replace("--time=1:00:00", f"--time=1:00:00 {options}")) == []
+    for options in ("-o runs/logs/%J", "-cwd runs -o logs/%J", "-o new/ -e runs/%J", "-o $HOME/no/%J"):
+        assert check(LSF.replace("-o out.%J", options)) == []
+
+
+def test_a_variable_in_a_directive_stays_as_it_is() -> None:
+    (finding,) = check(SLURM.replace("--time=1:00:00", "--time=1:00:00 -o $HOME/%j.out"))
+    assert "there is no folder $HOME here" in finding.problem
+    assert finding.remedy == "a path in full: Slurm takes $ and ~ as they stand"
 
 
 SOUND = {  # what users write, and what is right about it: (what is taken out of the sound script, what is put in)

@@ -77,6 +77,17 @@ def test_script_for_gpus_can_be_scheduled(slurm: Cluster, name: str) -> None:
     assert status != 0, output
 
 
+def test_output_into_no_folder_ends_a_job_without_a_word(slurm: Cluster, tmp_path: Path) -> None:
+    """Which is why `hpccoll lint` looks for the folder."""
+    script = tmp_path / "job.sh"
+    script.write_text(f"#!/bin/sh\n#SBATCH --output={tmp_path}/logs/job.out\ntouch {tmp_path}/ran\n")
+    _, output = slurm.run("hpccoll", "lint", script, check=False)
+    assert f"{script}:2: error: " in output and f"mkdir -p {tmp_path}/logs before sbatch" in output
+    (job,) = slurm.wait(slurm.run("sbatch", "--parsable", script)[1].strip())
+    assert (job["JobState"], job["Reason"]) == ("FAILED", "JobLaunchFailure")
+    assert [path.name for path in tmp_path.iterdir()] == ["job.sh"]
+
+
 def test_submit_hands_the_script_to_sbatch(slurm: Cluster, tmp_path: Path) -> None:
     command = (
         f"--site generic-cpu --nodes 2 --time 10 examples/digits/train.py --epochs 1 --folder {tmp_path}"

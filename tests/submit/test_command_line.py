@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from hpccoll.submit.cli import minutes, node_counts, program
+from hpccoll.submit.cli import minutes, missing_program, node_counts, program
 from hpccoll.submit.layout import RequestError
+from hpccoll.submit.script import Request
 
 
 def submit(line: str, **variables: str) -> tuple[int, str, str]:
@@ -37,9 +38,10 @@ def test_a_dry_run_of_the_programs_own_stays() -> None:
 
 def test_words_of_the_program_stay_words(tmp_path: Path) -> None:
     """Blanks and line breaks in them: the script's own lines remain what they are."""
+    (tmp_path / "my train.py").touch()
     words = ["my train.py", "--text", "two\nlines", "$HOME", "-- -x", "it's"]
     command = [sys.executable, "-m", "hpccoll", "submit", "--site", "generic-cpu", "--dry-run", *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert "#SBATCH --job-name=my-train\n" in done.stdout
     (tmp_path / "srun").write_text(
@@ -52,6 +54,34 @@ def test_words_of_the_program_stay_words(tmp_path: Path) -> None:
         check=True,
     )  # fmt: skip
     assert ran.stdout.split("\0")[:-1] == ["python", *words, "last one"]
+
+
+def test_a_program_that_is_not_here_is_said() -> None:
+    """And the script is written all the same: it may be for another machine."""
+    status, output, said = submit("--site generic-cpu --dry-run nowhere/train.py --lr 0.1")
+    assert status == 0 and 'python nowhere/train.py --lr 0.1 "$@"' in output
+    assert said == f"hpccoll submit: there is no nowhere/train.py in {Path.cwd()}, where the job will start\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "container", "missing"),
+    [
+        ("python train.py", "", "train.py"),
+        ("python here.py", "", ""),
+        ("torchrun --nproc_per_node 4 train.py", "", "train.py"),
+        ("./solver input.nml", "", "./solver"),
+        ("solver input.nml", "", ""),  # from a module, perhaps
+        ("python -m my.training", "", ""),
+        ("python /opt/train.py", "image.sif", ""),
+        ("python train.py", "image.sif", "train.py"),  # the image sees the current folder
+    ],
+)
+def test_which_program_is_looked_for(
+    command: str, container: str, missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "here.py").touch()
+    assert missing_program(Request(tuple(command.split()), 1, 60, "x", container=container)) == missing
 
 
 def test_several_node_counts_are_several_jobs() -> None:

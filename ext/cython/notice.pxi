@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+# notice.pxi - words about a call that does not return and holds Python's lock.
+
+cdef class Notice:
+    """With it around a block: `text` on stderr if the block lasts longer than `seconds`, Python's lock held or not."""
+
+    cdef hc_notice *c
+    cdef uint64_t ns
+    cdef bytes text
+
+    def __init__(self, double seconds, str text):
+        self.ns, self.text = <uint64_t>(seconds * 1e9), text.encode()
+
+    def __enter__(self):
+        hc_notice_free(self.c)
+        self.c = hc_notice_new(self.ns, self.text)
+        return self
+
+    def __exit__(self, *_):
+        hc_notice_free(self.c)
+        self.c = NULL
+
+    def __dealloc__(self):
+        hc_notice_free(self.c)
