@@ -296,7 +296,7 @@ def test_what_is_agreed_as_the_world_breaks_does_not_run(threads):
             handles = begin(world, "only here", "x")
             raised.set()
             assert agreed.wait(60)
-            time.sleep(1.2)
+            time.sleep(3.2)
             world.progress()
         else:
             assert raised.wait(60)
@@ -307,7 +307,7 @@ def test_what_is_agreed_as_the_world_breaks_does_not_run(threads):
                 handle.wait(20)
         assert world.core.stop(20)
 
-    testing.run(threads(2, background=False, stall_limit=1), program)
+    testing.run(threads(2, background=False, stall_limit=3), program)
 
 
 def test_a_shutdown_wakes_waiting_threads(threads):

@@ -23,7 +23,7 @@ if kind == "tcp":
         store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
         files.set("port", str(store.port).encode())
     else:
-        files.wait(["port"], timedelta(seconds=60))
+        files.wait(["port"], timedelta(seconds=100))
         store = TCPStore("127.0.0.1", int(files.get("port")), is_master=False)
 import hpccoll
 from hpccoll.meeting import StoreMeeting
@@ -31,7 +31,7 @@ def meet(timeout=60, **more):
     return StoreMeeting(rank, size, store, timeout=timeout, **more)
 def all_are(what):
     files.set(f"{what}{rank}", b"")
-    files.wait([f"{what}{r}" for r in range(there)], timedelta(seconds=60))
+    files.wait([f"{what}{r}" for r in range(there)], timedelta(seconds=100))
 """
 END = """
 assert 'mpi4py' not in sys.modules and (kind == "tcp" or 'torch' not in sys.modules)
@@ -58,7 +58,7 @@ def job(request, tmp_path):
                     env=os.environ | environment | {"PYTHONPATH": path},
                 )
             )
-        outputs = [one.communicate(timeout=100)[0] for one in running]
+        outputs = [one.communicate(timeout=200)[0] for one in running]
         return [(one.returncode, text) for one, text in zip(running, outputs, strict=True)]
 
     yield run

@@ -218,7 +218,7 @@ def test_work_that_never_ends_has_no_result(fake_cuda: Path, fake_nccl: Path) ->
     """The batch was launched and its handle is done; who waits for the values must not wait for ever, nor get any."""
     said = job(
         fake_cuda, 2, 1, "given_up", fails=True, HPCCOLL_NCCL_LIBRARY=str(fake_nccl), HPCCOLL_DEVICE_MODE="nccl",
-        NCCL_MULTI_RANK_GPU_ENABLE="1", HPCCOLL_STALL_LIMIT="1", FAKE_NCCL_FAIL="hang:1:0:2",
+        NCCL_MULTI_RANK_GPU_ENABLE="1", HPCCOLL_STALL_LIMIT="3", FAKE_NCCL_FAIL="hang:1:0:2",
     )  # fmt: skip
     assert re.search("rank . gave up: .*NCCL", said), said
     assert "nothing failed" not in said
