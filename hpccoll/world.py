@@ -192,7 +192,8 @@ class World:
         """End the World: what all ranks have agreed on is finished, anything else ends with ShutDownError.
 
         It waits until all ranks have called this (HPCCOLL_STOP_TIMEOUT at most), because one rank's end is the end
-        for all of them, and of the process sets made from the World.
+        for all of them, and of the process sets made from the World. A rank that meanwhile asks for an operation of
+        all, which this one will never ask for, does not wait for it: its ShutDownError says who has left.
 
         :param wait: False: end it now
         """
@@ -201,7 +202,7 @@ class World:
             return
         if wait:
             with contextlib.suppress(errors.HpccollError, TimeoutError):
-                self.core.barrier("hpccoll.shutdown", True).wait(timeout)
+                self.core.barrier("hpccoll.shutdown", True, last=True).wait(timeout)
         stopped = self.core.stop(timeout)
         if self.core.number == 0:
             self._free()

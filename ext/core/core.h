@@ -213,7 +213,11 @@ typedef struct hc__running {
 
 typedef struct hc__query hc__query;
 
-enum hc__flag { HC__F_STOP = 1, HC__F_PREEMPT = 2, HC__F_JOINALL = 4 };
+enum hc__flag { HC__F_STOP = 1, HC__F_PREEMPT = 2, HC__F_JOINALL = 4, HC__F_LEAVE = 8 };
+#define HC__F_LEAVER (HC__F_STOP | HC__F_LEAVE) /* with these goes who has left */
+#define HC__NOBODY (-1)                         /* has left */
+#define HC__OF_WORLD(rank) (-2 - (rank))        /* has left the World, and with it this set; its own inverse */
+
 
 /* A stall that somebody was told to print. */
 #define HC__PRINTED 8
@@ -233,6 +237,8 @@ struct hc__set {
     uint8_t stopping;   /* HC_EV_STOP here: nothing new is taken */
     uint8_t stopped;    /* STOP is in the log */
     uint8_t closed;     /* root: STOP has been committed */
+    uint8_t leaving;    /* HC_REQUEST_LAST was asked for here */
+    uint8_t left;       /* LEAVE is in the log */
     uint8_t awaiting;   /* root: an entry is on its way through the sequencer */
     uint8_t or_sent;    /* hc__flag */
     uint8_t or_out;     /* hc__flag */
@@ -259,6 +265,7 @@ struct hc__set {
     uint32_t *joined_firm, *joined_loose; /* ranks a source */
     uint32_t out_firm, out_loose;         /* to go up; at the root: all that are joined */
     int32_t last_joined;
+    int32_t leaver; /* the first to stop or leave: the log's word, or what was heard before it spoke */
     uint64_t join_ticket, joined_at;
 
     uint64_t next_batch;
@@ -327,7 +334,7 @@ typedef struct hc__entry_first {
 typedef struct hc__entry {
     uint64_t position;
     uint8_t flags; /* hc__flag */
-    int32_t last_joined;
+    int32_t last_joined, leaver;
     hc__column_view clash, commit, rootless;
     uint32_t nfirsts;
     hc__entry_first *firsts; /* lent */
@@ -353,7 +360,8 @@ int hc__sequence_receive(hc_engine *, uint32_t wire, const uint8_t *, size_t); /
 int hc__sequenced_receive(hc_engine *, uint32_t wire, const uint8_t *, size_t);
 void hc__send_up(hc_engine *, int32_t peer, const uint8_t *, size_t);   /* to a parent or the sequencer */
 void hc__send_down(hc_engine *, int32_t peer, const uint8_t *, size_t); /* bytes: lent or longer lived */
-void hc__stop(hc__set *);
+uint8_t *hc__write_leaver(const hc__set *, uint8_t flags, uint8_t *);
+int32_t hc__read_leaver(const hc_engine *, hc__reader *, uint8_t flags, int32_t set_size);
 
 /* ---- fuse.c, complete.c, join.c, stop.c ------------------------------------------------------------------------------------ */
 
@@ -363,6 +371,11 @@ void hc__finish(hc__set *, uint32_t name, int status, const char *text, uint64_t
 int hc__batch_done(hc__set *, uint64_t batch, int status, const char *text);
 void hc__running_free(hc__set *);
 void hc__join(hc__set *, uint64_t ticket);
+void hc__stop(hc__set *);
+void hc__heard(hc__set *, uint8_t flags, int32_t leaver); /* a child's flags */
+void hc__leave(hc__set *);                                /* HC_REQUEST_LAST: of this set, the World: of all */
+void hc__leave_look(hc__set *);                           /* what is pending here, or who has left, has changed */
+const char *hc__shut_down_text(hc__set *);
 void hc__join_void(hc__set *);              /* T6: loose joins, when slots are freed */
 void hc__join_again(hc__set *);             /* L5 */
 void hc__join_all(hc__set *, int32_t last); /* L6 */

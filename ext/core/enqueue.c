@@ -97,6 +97,9 @@ static void admit(hc__set *s, uint32_t name, const hc_request *request, hc__sig 
     s->unraised_bytes += payload_of(sig, request);
     if (s->unraised_bytes >= s->engine->config.raise_bytes) /* R2 */
         hc__raise_all(s);
+    if (request->flags & HC_REQUEST_LAST)
+        hc__leave(s);
+    hc__leave_look(s);
 }
 
 /* Nothing has been raised: this request alone fails, not the World. */
@@ -113,7 +116,7 @@ void hc__enqueue(hc__set *s, const hc_request *request) {
     hc__sig_view view;
     uint64_t key[2];
     if (s->stopping || s->stopped) {
-        hc__complete(e, request->ticket, HC_SHUT_DOWN, hc_status_text(HC_SHUT_DOWN), s->q);
+        hc__complete(e, request->ticket, HC_SHUT_DOWN, hc__shut_down_text(s), s->q);
         return;
     }
     const char *wrong = hc__sig_encode(e, request, &view);

@@ -2,13 +2,13 @@
  *
  * entry.c - an entry of the log as bytes: made at the root, read and checked by every member.
  *
- *     u64 position, u8 flags, i32 last to join, columns: clash, commit, rootless (of commit),
+ *     u64 position, u8 flags, (STOP, LEAVE: i32 who left,) i32 last to join, columns: clash, commit, rootless (of commit),
  *     u32 n, n first meetings: u8 outcome, u32 bytes, then
  *         AGREED, ROOTLESS: the signature       DISAGREED: u32 bytes of the name, the name, the text
  */
 #include "core.h"
 
-#define FIXED (8 + 1 + 4 + 3 * 4 + 4)
+#define FIXED (8 + 1 + 4 + 4 + 3 * 4 + 4)
 
 /* ---- making (at the root) ------------------------------------------------------------------------------ */
 
@@ -59,6 +59,7 @@ uint8_t *hc__entry_make(hc__set *s, size_t *nbytes) {
     entry += HC__HEADER;
     uint8_t *p = hc__write64(entry, s->q + 1);
     p = hc__write8(p, flags);
+    p = hc__write_leaver(s, flags, p);
     p = hc__write32(p, (uint32_t)s->last_joined);
     p = hc__write_column(p, s->rows, s->nwords, s->stride, hc__row_clash);
     p = hc__write_column(p, s->rows, s->nwords, s->stride, hc__row_out);
@@ -104,6 +105,7 @@ static void read_first(hc__reader *r, int32_t set_size, hc__entry_first *first) 
 int hc__entry_read(hc_engine *e, hc__reader *r, int32_t set_size, hc__entry *entry) {
     entry->position = hc__read64(r);
     entry->flags = hc__read8(r);
+    entry->leaver = hc__read_leaver(e, r, entry->flags, set_size);
     entry->last_joined = (int32_t)hc__read32(r);
     entry->clash = hc__read_column(r);
     entry->commit = hc__read_column(r);
@@ -116,7 +118,7 @@ int hc__entry_read(hc_engine *e, hc__reader *r, int32_t set_size, hc__entry *ent
         return HC_NO_MEMORY;
     for (uint32_t i = 0; i < entry->nfirsts && !r->bad; i++)
         read_first(r, set_size, &entry->firsts[i]);
-    return r->bad || r->at != r->end || (entry->flags & ~(HC__F_STOP | HC__F_PREEMPT | HC__F_JOINALL))
+    return r->bad || r->at != r->end || (entry->flags & ~(HC__F_LEAVER | HC__F_PREEMPT | HC__F_JOINALL))
                ? HC_BAD_MESSAGE
                : 0;
 }

@@ -140,6 +140,7 @@ typedef struct hc_request {
 
 #define HC_WIRE_SAME 255
 #define HC_REQUEST_GROUP 1
+#define HC_REQUEST_LAST 2 /* its rank asks for nothing after it; in the World: in no set. Others hear of that */
 
 /* ---- a process set, as one of its members' engines sees it -------------------------------------- */
 
@@ -234,7 +235,7 @@ enum hc_action_kind {
     HC_AC_WAKE_AT,   /* time: call step with TICK no later than this (the newest wins; UINT64_MAX: none) */
     HC_AC_STALLED,   /* a report: text, ranks awaited; not fatal */
     HC_AC_PREEMPTED, /* set, position of PREEMPT in the log */
-    HC_AC_STOPPED,   /* set: its log has ended */
+    HC_AC_STOPPED,   /* set, text: its log has ended, and who left it first */
     HC_AC_FAILED     /* the World is broken: status, peer, text; abandon all batches, start none. Once */
 };
 

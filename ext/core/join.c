@@ -22,7 +22,7 @@ static void raise_join(hc__set *s) {
 void hc__join(hc__set *s, uint64_t ticket) {
     hc_engine *e = s->engine;
     if (s->stopping || s->stopped) {
-        hc__complete(e, ticket, HC_SHUT_DOWN, hc_status_text(HC_SHUT_DOWN), s->q);
+        hc__complete(e, ticket, HC_SHUT_DOWN, hc__shut_down_text(s), s->q);
         return;
     }
     if (s->joined) {
@@ -37,6 +37,7 @@ void hc__join(hc__set *s, uint64_t ticket) {
     s->joined_at = e->now;
     e->retime = 1;
     raise_join(s);
+    hc__leave_look(s);
 }
 
 void hc__join_void(hc__set *s) {

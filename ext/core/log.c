@@ -158,8 +158,13 @@ static void end_with(hc__set *s, const hc__entry *entry) { /* L6 */
         action->set = s->id;
         action->position = s->q;
     }
+    if (entry->flags & HC__F_LEAVER)
+        s->leaver = entry->leaver;
+    if (entry->flags & HC__F_LEAVE)
+        s->left = 1;
     if (entry->flags & HC__F_STOP)
         hc__log_end(s);
+    hc__leave_look(s);
 }
 
 void hc__log_apply(hc__set *s, const hc__entry *entry) {

@@ -159,7 +159,7 @@ static const char *check_codes(hc__reader *r, int32_t set_size, hc__sig_view *vi
         return "unknown kind of memory";
     if (wire >= HC_DTYPE_COUNT && wire != HC_WIRE_SAME)
         return "unknown dtype of the compression";
-    if (flags & ~HC_REQUEST_GROUP)
+    if (flags & ~(HC_REQUEST_GROUP | HC_REQUEST_LAST))
         return "unknown flags";
     if (operation == HC_BROADCAST ? root < 0 || root >= set_size : root != -1)
         return operation == HC_BROADCAST ? "the root is not a rank of the World"

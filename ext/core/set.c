@@ -57,6 +57,7 @@ static void set_init(hc_engine *e, hc__set *s, const hc_set_config *c) {
     s->oldest = s->newest = s->unraised = HC__NONE;
     s->lru_oldest = s->lru_newest = -1;
     s->last_joined = -1;
+    s->leaver = HC__NOBODY;
 }
 
 static int reserve(hc_engine *e, uint32_t id) {

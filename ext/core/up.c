@@ -2,12 +2,12 @@
  *
  * up.c - the messages that rise: what a node tells its parent, and what a parent makes of it.
  *
- *     u64 tag, u8 flags, u32 joined (firm), u32 joined (loose), i32 last, columns: slots, rooted, clash,
+ *     u64 tag, u8 flags, (STOP, LEAVE: i32 who left,) u32 joined (firm), u32 joined (loose), i32 last, columns: slots, rooted, clash,
  *     u32 n, n first meetings: u8 rooted, u8 signatures, a signature: i32 lowest rank, u32 bytes, bytes
  */
 #include "core.h"
 
-#define FIXED (HC__HEADER + 8 + 1 + 4 + 4 + 4 + 3 * 4 + 4)
+#define FIXED (HC__HEADER + 8 + 1 + 4 + 4 + 4 + 4 + 3 * 4 + 4)
 
 /* ---- sending ------------------------------------------------------------------------------------------ */
 
@@ -50,6 +50,7 @@ void hc__up_send(hc__set *s) {
     uint8_t *p = hc__write_header(message, HC__M_UP, s->wire);
     p = hc__write64(p, s->q);
     p = hc__write8(p, s->or_out);
+    p = hc__write_leaver(s, s->or_out, p);
     p = hc__write32(p, s->out_firm);
     p = hc__write32(p, s->out_loose);
     p = hc__write32(p, (uint32_t)s->last_joined);
@@ -68,6 +69,7 @@ void hc__up_send(hc__set *s) {
 typedef struct up {
     uint64_t tag;
     uint8_t flags;
+    int32_t leaver;
     uint32_t firm, loose;
     int32_t last;
     hc__column_view slots, rooted, clash;
@@ -116,6 +118,7 @@ static int read_up(const hc__set *s, uint32_t source, const uint8_t *bytes, size
     hc__reader r = {.at = bytes, .end = bytes + nbytes};
     m->tag = hc__read64(&r);
     m->flags = hc__read8(&r);
+    m->leaver = hc__read_leaver(s->engine, &r, m->flags, s->set_size);
     m->firm = hc__read32(&r);
     m->loose = hc__read32(&r);
     m->last = (int32_t)hc__read32(&r);
@@ -132,7 +135,7 @@ static int read_up(const hc__set *s, uint32_t source, const uint8_t *bytes, size
     for (uint32_t i = 0; i < m->nfirsts && !r.bad; i++)
         read_first(&r, s->set_size, &first);
     uint64_t subtree = (uint64_t)s->children[source - 1].subtree;
-    if (r.bad || r.at != r.end || (m->flags & ~(HC__F_STOP | HC__F_PREEMPT)) || m->firm > subtree ||
+    if (r.bad || r.at != r.end || (m->flags & ~(HC__F_LEAVER | HC__F_PREEMPT)) || m->firm > subtree ||
         m->loose > subtree || ((m->firm || m->loose) && (m->last < 0 || m->last >= s->set_size)))
         return HC_BAD_MESSAGE;
     return 0;
@@ -206,10 +209,7 @@ static void take(hc__set *s, uint32_t source, const up *m) {
         read_first(&r, s->set_size, &first);
         take_first(s, source, &first);
     }
-    if (m->flags & HC__F_STOP)
-        hc__tree_flag(s, HC__F_STOP);
-    if (m->flags & HC__F_PREEMPT)
-        hc__tree_flag(s, HC__F_PREEMPT);
+    hc__heard(s, m->flags, m->leaver);
     uint32_t loose = s->freed > m->tag ? 0 : m->loose; /* T6 */
     uint64_t after = (uint64_t)s->joined_firm[source] + s->joined_loose[source] + m->firm + loose;
     if (after <= (uint64_t)s->children[source - 1].subtree)

@@ -6,6 +6,7 @@
 
 #include <dlfcn.h>
 #include <link.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -81,8 +82,8 @@ static int fill(hc_library *library, const hc_search *search, const hc_symbol *s
     return HC_OK;
 }
 
-int hc_library_open(hc_library *library, const hc_search *search, const hc_symbol *symbols, int n,
-                    void *table) {
+static int open_and_fill(hc_library *library, const hc_search *search, const hc_symbol *symbols, int n,
+                         void *table) {
     memset(library, 0, sizeof *library);
     snprintf(library->text, sizeof library->text, "%s was not found: ", search->what);
     int status = find(library, search);
@@ -93,4 +94,15 @@ int hc_library_open(hc_library *library, const hc_search *search, const hc_symbo
         snprintf(library->path, sizeof library->path, "%s", map->l_name);
     library->text[0] = 0;
     return fill(library, search, symbols, n, table);
+}
+
+/* One at a time: what dlopen() writes about a library on one thread is read here on another. The linker's own lock orders
+ * the two, too, but that is its affair: its records are promised to nobody without it. */
+int hc_library_open(hc_library *library, const hc_search *search, const hc_symbol *symbols, int n,
+                    void *table) {
+    static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&one_at_a_time);
+    int status = open_and_fill(library, search, symbols, n, table);
+    pthread_mutex_unlock(&one_at_a_time);
+    return status;
 }

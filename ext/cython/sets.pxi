@@ -416,11 +416,12 @@ cdef class Set:
         h.pieces[0].recv_rows = h.rows + self.size
         return self.submit_gather(h, unnamed, waits, array, restores, out, target, &o, copies)
 
-    def barrier(self, name, bint waits):
-        """See collectives.barrier."""
+    def barrier(self, name, bint waits, bint last=False):
+        """See collectives.barrier. `last`: this rank asks for nothing after it; whoever still does ends the World."""
         cdef bint unnamed
         cdef hc_handle *h = self.new_handle(HC_EV_ENQUEUE, name, 0, 0, 0, &unnamed)
         h.request.operation = HC_BARRIER
+        h.request.flags = HC_REQUEST_LAST if last else 0
         return self.submit(h, unnamed, waits, None)
 
     def join(self, bint waits):

@@ -45,6 +45,7 @@ typedef struct hc__lane {
     hc__run *head, **tail, *spare;
     hc_handle *stops; /* wait for its STOPPED */
     uint8_t stopped;
+    char last_words[128]; /* who stopped it */
 } hc__lane;
 
 /* ---- the loop ---------------------------------------------------------------------------------------- */

@@ -7,6 +7,7 @@
  */
 #include "driver.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 hc__lane *hc__lane_find(hc_loop *loop, uint32_t number) {
@@ -87,6 +88,8 @@ static void finish_stops(hc_loop *loop, hc__lane *lane, int status, const char *
 
 /* The log of the set has ended. Who asked for that learns so when the batches before it have run, too. */
 void hc__lane_stopped(hc_loop *loop, hc__lane *lane, int status, const char *text) {
+    if (!lane->stopped)
+        snprintf(lane->last_words, sizeof lane->last_words, "%s", text ? text : "");
     lane->stopped = 1;
     hc__letters_stop(loop, lane->number);
     if (!lane->head)

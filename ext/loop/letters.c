@@ -53,6 +53,9 @@ static int open_parcel(hc_loop *loop, hc_handle *handle) {
 
 static void finish(hc_loop *loop, hc_handle *handle, int status, const char *text) {
     hc_parcel *parcel = handle->parcel;
+    const hc__lane *lane = hc__lane_find(loop, handle->set);
+    if (status == HC_SHUT_DOWN && !text && lane && lane->stopped)
+        text = lane->last_words;
     if (parcel && parcel->own)
         data_of(loop, handle)->ops->parcel_close(data_of(loop, handle), parcel);
     hc__handle_unlink(handle);

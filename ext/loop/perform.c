@@ -36,7 +36,7 @@ static void perform_complete(hc_loop *loop, const hc_action *action) {
 static void perform_stopped(hc_loop *loop, const hc_action *action) {
     hc__lane *lane = hc__lane_find(loop, action->set);
     if (lane)
-        hc__lane_stopped(loop, lane, HC_OK, NULL);
+        hc__lane_stopped(loop, lane, HC_OK, action->text);
 }
 
 static void perform(hc_loop *loop, const hc_action *action) {

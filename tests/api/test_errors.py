@@ -2,6 +2,7 @@
 """What goes wrong is one clear error, and the World goes on."""
 
 import contextlib
+import re
 import threading
 import time
 
@@ -270,15 +271,68 @@ def test_an_end_at_once_ends_what_was_not_agreed(threads):
     testing.run(threads(3, nodes="2+1"), program)
 
 
+def left_by(rank):
+    return f"the World has been shut down: rank {rank} has called shutdown() or ended"
+
+
+@pytest.mark.parametrize("leaver", [0, 1, 2])
+@pytest.mark.parametrize("wait", [True, False])
+def test_who_has_left_is_named_at_once(threads, leaver, wait):
+    """It waits for the others, who will not come: they ask for something that it never will."""
+
+    def program(world):
+        hpccoll.allreduce(np.ones(2), world=world)
+        if world.rank == leaver:
+            return world.shutdown(wait=wait)
+        for call in (hpccoll.allreduce, hpccoll.allgather, hpccoll.broadcast_object):
+            with pytest.raises(hpccoll.ShutDownError) as error:
+                call(np.ones(2), world=world)
+            assert str(error.value) == left_by(leaver)
+        with pytest.raises(hpccoll.ShutDownError, match=re.escape(left_by(leaver))):
+            hpccoll.join(world=world)
+        with pytest.raises(hpccoll.ShutDownError, match=re.escape(left_by(leaver))):
+            hpccoll.recv(np.ones(2), (world.rank + 1) % 3, world=world)
+
+    testing.run(threads(3, nodes="2+1", stop_timeout=3600), program)
+
+
+def test_what_was_asked_for_before_the_end_is_waited_for(threads):
+    def program(world):
+        if world.rank == 0:
+            handle = hpccoll.allreduce_async(np.ones(2), name="last", world=world)
+            world.shutdown()
+            assert handle.wait()[0] == 3
+        else:
+            hpccoll.allreduce(np.ones(2), name="last", world=world)
+            with pytest.raises(hpccoll.ShutDownError, match=re.escape(left_by(0))):
+                hpccoll.barrier(world=world)
+
+    testing.run(threads(3, nodes="2+1", stop_timeout=3600), program)
+
+
+def test_sets_without_the_rank_that_left_go_on(threads):
+    def program(world):
+        pair, other = world.subset([0, 1]), world.subset([1, 2])
+        if world.rank == 2:
+            return world.shutdown()
+        if world.rank == 1:
+            with pytest.raises(hpccoll.ShutDownError, match=re.escape(left_by(1))):  # World rank 2
+                hpccoll.barrier(world=other)
+        assert hpccoll.allreduce(np.ones(2), world=pair)[0] == 2
+        world.shutdown()
+
+    testing.run(threads(3, nodes="2+1", stop_timeout=3600), program)
+
+
 def test_a_shutdown_does_not_wait_for_ever(threads):
+    left = threading.Barrier(2)
+
     def program(world):
         if world.rank == 0:
             world.shutdown()
-        else:
-            with pytest.raises(hpccoll.ShutDownError):
-                hpccoll.allreduce(np.ones(2), name="only here", world=world)
+        left.wait(60)
 
-    testing.run(threads(3, nodes="2+1", stop_timeout=0.3), program)
+    testing.run(threads(2, stop_timeout=0.3), program)
 
 
 def test_what_is_agreed_as_the_world_breaks_does_not_run(threads):

@@ -161,7 +161,18 @@ def test_a_rank_that_dies_of_an_exception_ends_the_others():
     status, output = job(3, script, nodes="2+1", alone="--enable-recovery")
     assert status != 0
     assert "RuntimeError: mine" in output
-    assert output.count("ShutDownError: ") >= 1, output
+    who = "ShutDownError: the World has been shut down: rank 2 has called shutdown() or ended"
+    assert output.count(who) >= 1, output
+
+
+@pytest.mark.parametrize("last", ["hpccoll.allreduce(np.ones(10), name='x')", "time.sleep(1); hpccoll.barrier()"])
+def test_a_rank_that_exits_ends_the_others(last):
+    """In time, that is: else the job hangs for as long as its rank waits for them."""
+    script = INIT + f"if rank == 2: sys.exit()\n{last}\n"
+    status, output = job(3, script, nodes="2+1", stop_timeout=3600)
+    assert status != 0
+    who = "ShutDownError: the World has been shut down: rank 2 has called shutdown() or ended"
+    assert output.count(who) >= 1, output
 
 
 def test_a_stall_names_who_is_awaited_and_ends_at_the_limit():

@@ -29,6 +29,9 @@ static void compare(sim_machine *m, int x, int y) {
     if (a->state != SIM_ENDED || b->state != SIM_ENDED || a->spoiled || b->spoiled)
         return;
     int other = m->program->handles[y].rank;
+    int last = h->signature.flags & HC_REQUEST_LAST && (a->status == HC_SHUT_DOWN || b->status == HC_SHUT_DOWN);
+    if (last) /* who has joined need not ask for it, and stops the set because the other leaves */
+        return;
     if (a->status != b->status && !m->failing)
         sim_break(m, "%s of set %d ends as %s on rank %d and as %s on rank %d", name, h->set,
                   hc_status_name(a->status), h->rank, hc_status_name(b->status), other);
@@ -133,8 +136,20 @@ static void check_mismatch(sim_machine *m, int x) {
         sim_break(m, "MISMATCH text without the lowest rank, one that deviates and both values: %s", r->text);
 }
 
+/* Who left a set first is said in the same words everywhere. What was refused before the log spoke names nobody. */
+static void one_leaver(sim_machine *m, int x, const char *said[SIM_SETS]) {
+    int set = m->program->handles[x].set;
+    const char *text = m->result[x].text;
+    if (!strstr(text, "rank"))
+        return;
+    if (said[set] && strcmp(said[set], text))
+        sim_break(m, "set %d was left in two ways:\n  %s\n  %s", set, said[set], text);
+    said[set] = text;
+}
+
 static void error_texts(sim_machine *m) {
     const sim_program *p = m->program;
+    const char *said[SIM_SETS] = {NULL};
     for (int x = 0; x < p->nhandles && !m->broken; x++) {
         if (m->result[x].state != SIM_ENDED || m->result[x].status == HC_OK)
             continue;
@@ -142,6 +157,8 @@ static void error_texts(sim_machine *m) {
             continue;
         if (m->result[x].status == HC_MISMATCH)
             check_mismatch(m, x);
+        else if (m->result[x].status == HC_SHUT_DOWN)
+            one_leaver(m, x, said);
         else if (!m->result[x].text[0])
             sim_break(m, "%s without a text", hc_status_name(m->result[x].status));
     }
@@ -250,6 +267,7 @@ static void silent(sim_machine *m) {
         bound += c.entries * (p->sequenced ? 2 + (uint64_t)p->ranks : 1);
         for (int s = 0; s < p->nsets; s++) { /* a join may have to be raised again after any entry (L5) */
             uint64_t again = m->rank[r].joins[s] ? c.entries : 0;
+            again += p->leave ? 2 : 0; /* LEAVE, and a STOP because of it */
             bound += (m->rank[r].raises[s] + again) * (uint64_t)m->rank[r].depth[s];
         }
     }
@@ -287,9 +305,17 @@ static void quiet(sim_machine *m) {
             sim_break(m, "rank %d is not quiet although all is done", r);
 }
 
+/* Who asks for something that another rank has left stops the set. */
+static void count_stops(sim_machine *m) {
+    for (int r = 0; r < m->program->ranks; r++)
+        for (int s = 0; s < m->program->nsets; s++)
+            m->stops[s != 0] += m->rank[r].stopped[s];
+}
+
 void sim_judge(sim_machine *m) {
     if (m->broken)
         return;
+    count_stops(m);
     for (int r = 0; r < m->program->ranks; r++) {
         const char *wrong = hc_engine_validate(m->rank[r].engine);
         if (wrong)

@@ -92,6 +92,7 @@ static void make_world(sim_program *p, sim_random *rng, const sim_options *o) {
     p->raise_window = sim_chance(rng, 20) ? 0 : sim_chance(rng, 15) ? UINT64_MAX : 1000;
     uint32_t mode = sim_below(rng, 100); /* one of these at a time */
     p->stop = o->stop >= 0 ? o->stop : mode < 20;
+    p->leave = p->stop && sim_chance(rng, 50);
     p->fail = o->fail >= 0 ? o->fail : mode >= 16 && mode < 26; /* a few stop and fail */
     p->lazy = o->lazy >= 0 ? o->lazy : !p->stop && !p->fail && mode >= 30 && mode < 45;
     p->stall = o->stall >= 0 ? o->stall : !p->stop && !p->fail && !p->lazy && mode >= 45 && mode < 55;
@@ -266,29 +267,55 @@ static void make_rank(sim_program *p, sim_arena *a, sim_random *rng, const plan 
     }
 }
 
-static void insert(sim_program *p, sim_arena *a, sim_random *rng, int rank, int kind, int set) {
+static void insert(sim_program *p, sim_arena *a, sim_random *rng, int rank, int kind, int set, int handle) {
     sim_thread *t = &p->thread[rank][0];
-    push(p, a, rank, 0, kind, set, -1);
+    push(p, a, rank, 0, kind, set, handle);
     int at = sim_between(rng, 0, t->n - 1);
     sim_op op = t->ops[t->n - 1];
     memmove(t->ops + at + 1, t->ops + at, sizeof op * (size_t)(t->n - 1 - at));
     t->ops[at] = op;
 }
 
+/* HC_REQUEST_LAST, mostly towards the end of a rank's program. What it asks for behind that is no use of the library,
+ * and may end either way. */
+static void make_leave(sim_program *p, sim_arena *a, sim_random *rng, int rank) {
+    int set = sim_chance(rng, 70) ? 0 : sim_between(rng, 0, p->nsets - 1), name = p->set[set].names;
+    if (p->set[set].set_rank[rank] < 0 || name == SIM_NAMES)
+        return;
+    memcpy(p->set[set].name[name], "last", 5);
+    p->set[set].name_len[name] = 4;
+    int h = new_handle(p, a, rank, set, name, 0);
+    p->handles[h].signature = (sim_signature){.operation = HC_BARRIER,
+                                              .reduction = HC_SUM,
+                                              .wire = HC_WIRE_SAME,
+                                              .flags = HC_REQUEST_LAST,
+                                              .root = -1,
+                                              .prescale = 1.0,
+                                              .postscale = 1.0};
+    if (sim_chance(rng, 40))
+        insert(p, a, rng, rank, SIM_ENQUEUE, set, h);
+    else
+        push(p, a, rank, 0, SIM_ENQUEUE, set, h);
+    if (sim_chance(rng, 50))
+        push(p, a, rank, 0, SIM_WAIT, set, h);
+}
+
 /* Status operations: a stop somewhere on most ranks and at the end of all, preempt, a failure. */
 static void make_status(sim_program *p, sim_arena *a, sim_random *rng) {
     if (!p->lazy && sim_chance(rng, 15)) {
         int s = sim_between(rng, 0, p->nsets - 1);
-        insert(p, a, rng, p->set[s].members[sim_below(rng, (uint32_t)p->set[s].n)], SIM_PREEMPT, s);
+        insert(p, a, rng, p->set[s].members[sim_below(rng, (uint32_t)p->set[s].n)], SIM_PREEMPT, s, -1);
     }
     if (p->fail)
-        insert(p, a, rng, p->victim >= 0 ? p->victim : sim_between(rng, 0, p->ranks - 1), SIM_FAIL, 0);
+        insert(p, a, rng, p->victim >= 0 ? p->victim : sim_between(rng, 0, p->ranks - 1), SIM_FAIL, 0, -1);
     for (int r = 0; p->stop && r < p->ranks; r++) {
-        if (sim_chance(rng, r ? 50 : 90))
-            insert(p, a, rng, r, SIM_STOP, 0);
+        if (p->leave ? sim_chance(rng, 70) : 0)
+            make_leave(p, a, rng, r);
+        else if (sim_chance(rng, p->leave ? 10 : r ? 50 : 90))
+            insert(p, a, rng, r, SIM_STOP, 0, -1);
         for (int s = 1; s < p->nsets; s++)
             if (p->set[s].set_rank[r] >= 0 && sim_chance(rng, 10))
-                insert(p, a, rng, r, SIM_STOP, s);
+                insert(p, a, rng, r, SIM_STOP, s, -1);
         push(p, a, r, 0, SIM_STOP, 0, -1);
     }
 }

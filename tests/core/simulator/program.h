@@ -71,6 +71,7 @@ typedef struct sim_program {
     int late_sets;  /* ranks add the sets other than the World at different times */
     int lazy;       /* a rank with nothing outstanding does not listen */
     int stop;       /* the program stops the World */
+    int leave;      /* ... and before that some ranks ask for their last */
     int stall;      /* at the end the waiters ask who is awaited */
     int fail;       /* one rank reports a failure somewhere on the way */
     int victim;     /* the rank that dies, -1: none */

@@ -20,6 +20,8 @@ static void print_signature(const sim_signature *s) {
         printf(" root %d", s->root);
     if (s->flags & HC_REQUEST_GROUP)
         printf(" group");
+    if (s->flags & HC_REQUEST_LAST)
+        printf(" last");
     if (s->prescale != 1.0)
         printf(" prescale %g", s->prescale);
 }

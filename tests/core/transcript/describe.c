@@ -47,6 +47,8 @@ static void put_signature(line *l, const uint8_t *bytes, uint32_t n) {
         put(l, " %s", hc_reduction_name(reduction));
     if (flags & HC_REQUEST_GROUP)
         put(l, " group");
+    if (flags & HC_REQUEST_LAST)
+        put(l, " last");
     for (uint32_t t = hc__read32(&r); t > 0 && !r.bad; t--) {
         uint8_t dtype = hc__read8(&r), ndim = hc__read8(&r);
         put(l, " %s[", hc_dtype_name(dtype));
@@ -57,9 +59,14 @@ static void put_signature(line *l, const uint8_t *bytes, uint32_t n) {
     put(l, ")");
 }
 
-static void put_flags(line *l, uint8_t flags) {
+static void put_flags(line *l, hc__reader *r) { /* with who has left */
+    uint8_t flags = hc__read8(r);
     if (flags & HC__F_STOP)
         put(l, " stop");
+    if (flags & HC__F_LEAVE)
+        put(l, " leave");
+    if (flags & HC__F_LEAVER)
+        put(l, " (%d)", (int)(int32_t)hc__read32(r));
     if (flags & HC__F_PREEMPT)
         put(l, " preempt");
     if (flags & HC__F_JOINALL)
@@ -68,7 +75,7 @@ static void put_flags(line *l, uint8_t flags) {
 
 static void put_up(line *l, hc__reader *r) {
     put(l, "UP at %llu:", (unsigned long long)hc__read64(r));
-    put_flags(l, hc__read8(r));
+    put_flags(l, r);
     uint32_t joined = hc__read32(r);
     joined += hc__read32(r);
     hc__read32(r); /* the last to join */
@@ -92,7 +99,7 @@ static void put_up(line *l, hc__reader *r) {
 
 static void put_entry(line *l, hc__reader *r, const char *verb) {
     put(l, "%s %llu:", verb, (unsigned long long)hc__read64(r));
-    put_flags(l, hc__read8(r));
+    put_flags(l, r);
     hc__read32(r); /* the last to join */
     put_column(l, r, "clash");
     put_column(l, r, "slot");
