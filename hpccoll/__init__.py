@@ -8,6 +8,13 @@
 
 from importlib import metadata as _metadata
 
+try:
+    from hpccoll import _core as _core
+except ImportError as _error:
+    from hpccoll import unbuilt as _unbuilt
+
+    raise _unbuilt.explain(_error) from None
+
 from hpccoll import compression, config, errors
 from hpccoll._core import DeviceArray
 from hpccoll.collectives import (

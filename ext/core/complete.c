@@ -17,6 +17,8 @@ hc_action *hc__complete(hc_engine *e, uint64_t ticket, int status, const char *t
 void hc__finish(hc__set *s, uint32_t name, int status, const char *text, uint64_t position) {
     hc__name *record = &s->names.at[name];
     hc__complete(s->engine, record->ticket, status, text, position);
+    if (s->asked_ticket == record->ticket)
+        s->asked_ticket = 0; /* the caller may give another request the same number */
     if (record->rows)
         hc__free(s->engine, record->rows, record->mine->request.ntensors * sizeof *record->rows);
     hc__sig_unref(s->engine, record->mine);

@@ -216,8 +216,7 @@ typedef struct hc__query hc__query;
 enum hc__flag { HC__F_STOP = 1, HC__F_PREEMPT = 2, HC__F_JOINALL = 4, HC__F_LEAVE = 8 };
 #define HC__F_LEAVER (HC__F_STOP | HC__F_LEAVE) /* with these goes who has left */
 #define HC__NOBODY (-1)                         /* has left */
-#define HC__OF_WORLD(rank) (-2 - (rank))        /* has left the World, and with it this set; its own inverse */
-
+#define HC__OF_WORLD(rank) (-2 - (rank)) /* has left the World, and with it this set; its own inverse */
 
 /* A stall that somebody was told to print. */
 #define HC__PRINTED 8
@@ -373,8 +372,8 @@ void hc__running_free(hc__set *);
 void hc__join(hc__set *, uint64_t ticket);
 void hc__stop(hc__set *);
 void hc__heard(hc__set *, uint8_t flags, int32_t leaver); /* a child's flags */
-void hc__leave(hc__set *);                                /* HC_REQUEST_LAST: of this set, the World: of all */
-void hc__leave_look(hc__set *);                           /* what is pending here, or who has left, has changed */
+void hc__leave(hc__set *);      /* HC_REQUEST_LAST: of this set, the World: of all */
+void hc__leave_look(hc__set *); /* what is pending here, or who has left, has changed */
 const char *hc__shut_down_text(hc__set *);
 void hc__join_void(hc__set *);              /* T6: loose joins, when slots are freed */
 void hc__join_again(hc__set *);             /* L5 */
@@ -382,13 +381,11 @@ void hc__join_all(hc__set *, int32_t last); /* L6 */
 
 /* ---- stall.c, who.c, report.c, fail.c ------------------------------------------------------------------------------------------ */
 
-#define HC__WHAT 256
-
 /* A question under way: which ranks lack the item with this key (0, 0: which have not joined)? */
 struct hc__query {
     hc__query *next;
     uint64_t key[2];
-    uint64_t deadline, waited;
+    uint64_t deadline;
     uint32_t first_asker; /* source */
     uint32_t unanswered;  /* children */
     uint32_t lacking, silent;
@@ -396,7 +393,6 @@ struct hc__query {
     int32_t ranks[HC__LISTED]; /* set ranks that lack the item */
     int32_t silent_rank;       /* World rank of the first silent child */
     uint8_t collecting;
-    char what[HC__WHAT];
     uint64_t bits[]; /* two sets of sources: who asks, who has not answered */
 };
 
@@ -416,7 +412,9 @@ uint8_t *hc__write_ranks(uint8_t *, const int32_t *ranks, uint32_t n);
 void hc__report_write(const hc__set *, const hc__query *, char text[HC__TEXT],
                       hc__report *); /* at the root */
 void hc__report_down(hc__set *, const hc__query *, const hc__report *);
-void hc__who(hc__set *, uint32_t source, const uint64_t key[2], const char *what, uint64_t waited);
+void hc__report_late(hc__set *, const uint64_t key[2],
+                     const hc__report *); /* the question has expired here */
+void hc__who(hc__set *, uint32_t source, const uint64_t key[2]);
 uint64_t hc__who_deadline(const hc__set *);
 void hc__who_tick(hc__set *);
 int hc__stall_receive(hc__set *, int message, uint32_t source, const uint8_t *, size_t);

@@ -140,7 +140,8 @@ typedef struct hc_request {
 
 #define HC_WIRE_SAME 255
 #define HC_REQUEST_GROUP 1
-#define HC_REQUEST_LAST 2 /* its rank asks for nothing after it; in the World: in no set. Others hear of that */
+#define HC_REQUEST_LAST \
+    2 /* its rank asks for nothing after it; in the World: in no set. Others hear of that */
 
 /* ---- a process set, as one of its members' engines sees it -------------------------------------- */
 

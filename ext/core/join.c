@@ -56,6 +56,8 @@ void hc__join_all(hc__set *s, int32_t last) {
     s->out_firm = s->out_loose = 0;
     s->joined = s->loose = 0;
     hc__complete(s->engine, s->join_ticket, HC_OK, "", s->q)->value = last;
+    if (s->asked_ticket == s->join_ticket)
+        s->asked_ticket = 0;
     s->join_ticket = 0;
     hc__stall_forget(s, (const uint64_t[2]){0, 0});
     if (s->flush_owed)

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * report.c - the answer to WHO in words, from the root down to all that asked.
+ *
+ * The root says who is awaited. What waits, and for how long by now, each asker says of itself: a question may have lain
+ * for long before a rank that did not look, and its name may stand for a later request meanwhile.
  */
 #include "core.h"
 
@@ -34,9 +37,6 @@ static void put_waiting(const hc__set *s, hc__text *text, const hc__query *q) {
 }
 
 static void put_report(const hc__set *s, hc__text *text, const hc__query *q) {
-    hc__put(text, q->what);
-    hc__put(text, " has waited ");
-    hc__put_seconds(text, q->waited);
     hc__put(text, " for ");
     hc__put_int(text, (int64_t)q->lacking + q->silent);
     hc__put(text, " of ");
@@ -72,27 +72,36 @@ void hc__report_write(const hc__set *s, const hc__query *q, char text[HC__TEXT],
 
 /* ---- down ---------------------------------------------------------------------------------------------------- */
 
-static int still_waits(const hc__set *s, const uint64_t key[2]) {
+/* 0: this rank does not wait for it any more. */
+static int put_wait(const hc__set *s, hc__text *text, const uint64_t key[2]) {
     uint32_t name = hc__name_find(s, key);
-    if (hc__query_is_join(key))
-        return s->join_ticket != 0;
-    return name != HC__NONE && s->names.at[name].phase != HC__ABSENT &&
-           s->names.at[name].phase != HC__RUNNING;
+    const hc__name *record = name == HC__NONE ? NULL : &s->names.at[name];
+    int joins = hc__query_is_join(key);
+    if (joins ? !s->join_ticket : !record || record->phase == HC__ABSENT || record->phase == HC__RUNNING)
+        return 0;
+    if (joins)
+        hc__put(text, "join");
+    else
+        hc__describe(text, &record->mine->request);
+    hc__put(text, " has waited ");
+    hc__put_seconds(text, s->engine->now - (joins ? s->joined_at : record->since));
+    return 1;
 }
 
-static void tell_own_waiter(hc__set *s, const hc__query *q, const hc__report *r) {
-    if (!still_waits(s, q->key))
+static void tell_own_waiter(hc__set *s, const uint64_t key[2], const hc__report *r) {
+    char buffer[HC__TEXT];
+    hc__text words = hc__text_on(buffer, sizeof buffer);
+    if (!put_wait(s, &words, key))
         return;
-    char *text = hc__lend(s->engine, (size_t)r->text_len + 1);
+    hc__put_some(&words, r->text, r->text_len);
+    const char *text = hc__lend_text(s->engine, buffer);
     int32_t *ranks = hc__lend(s->engine, sizeof r->ranks);
     if (!s->last_report)
         s->last_report = hc__alloc(s->engine, HC__TEXT);
     if (!text || !ranks || !s->last_report)
         return;
-    memcpy(text, r->text, r->text_len);
-    text[r->text_len] = 0;
     memcpy(ranks, r->ranks, sizeof r->ranks);
-    memcpy(s->last_report, text, (size_t)r->text_len + 1);
+    memcpy(s->last_report, text, words.len + 1);
     hc_action *action = hc__act(s->engine, HC_AC_STALLED);
     action->set = s->id;
     action->reporter = r->reporter;
@@ -122,8 +131,17 @@ void hc__report_down(hc__set *s, const hc__query *q, const hc__report *r) {
             continue;
         one.reporter = r->reporter && source == q->first_asker;
         if (source == 0)
-            tell_own_waiter(s, q, &one);
+            tell_own_waiter(s, q->key, &one);
         else
             send_report(s, q, source, &one);
     }
+}
+
+void hc__report_late(hc__set *s, const uint64_t key[2], const hc__report *r) {
+    uint32_t name = hc__name_find(s, key);
+    uint64_t ticket = hc__query_is_join(key) ? s->join_ticket
+                      : name == HC__NONE     ? 0
+                                             : s->names.at[name].ticket;
+    if (ticket && ticket == s->asked_ticket)
+        tell_own_waiter(s, key, r);
 }

@@ -103,14 +103,11 @@ static void warn_running(hc__set *s) {
 
 static void ask(hc__set *s, const target *t) {
     static const uint64_t join_key[2] = {0, 0};
-    char buffer[HC__TEXT];
-    hc__text what = hc__text_on(buffer, sizeof buffer);
-    describe_target(&what, t);
     s->asked_times = s->asked_ticket == t->ticket ? s->asked_times + 1 : 0;
     s->asked_ticket = t->ticket;
     uint32_t doublings = s->asked_times < 6 ? s->asked_times + 1 : 6;
     s->next_ask = hc__later(s->engine->now, s->engine->config.stall_warning << doublings);
-    hc__who(s, 0, t->record ? t->record->key : join_key, buffer, s->engine->now - t->since);
+    hc__who(s, 0, t->record ? t->record->key : join_key);
 }
 
 void hc__stall_tick(hc__set *s) {

@@ -2,7 +2,7 @@
  *
  * who.c - who is awaited? Asked up the tree, counted down and up again, reported to those that asked.
  *
- *     WHO     child -> parent ... root     key, waited, what          somebody has waited long
+ *     WHO     child -> parent ... root     key                        somebody has waited long
  *     ASK     parent -> child              key, time to answer        to children that lack the item
  *     ANSWER  child -> parent              key, how many lack it, how many are silent, a bounded list
  *     REPORT  parent -> child that asked   key, reporter, how many, the list, text
@@ -91,14 +91,9 @@ uint8_t *hc__query_message(hc__set *s, int message, const uint64_t key[2], size_
 }
 
 static void send_who(hc__set *s, const hc__query *q) {
-    size_t n = strlen(q->what);
-    uint8_t *p, *bytes = hc__query_message(s, HC__M_WHO, q->key, 12 + n, &p);
-    if (!bytes)
-        return;
-    p = hc__write64(p, q->waited);
-    p = hc__write32(p, (uint32_t)n);
-    p = hc__write_bytes(p, q->what, n);
-    hc__send_up(s->engine, s->parent, bytes, (size_t)(p - bytes));
+    uint8_t *p, *bytes = hc__query_message(s, HC__M_WHO, q->key, 0, &p);
+    if (bytes)
+        hc__send_up(s->engine, s->parent, bytes, (size_t)(p - bytes));
 }
 
 static void send_ask(hc__set *s, const hc__query *q, uint32_t source, uint64_t budget) {
@@ -210,7 +205,7 @@ static void collect(hc__set *s, hc__query *q, uint64_t budget) {
         conclude(s, q);
 }
 
-void hc__who(hc__set *s, uint32_t source, const uint64_t key[2], const char *what, uint64_t waited) {
+void hc__who(hc__set *s, uint32_t source, const uint64_t key[2]) {
     int known = find(s, key) != NULL;
     hc__query *q = find_or_make(s, key);
     if (!q)
@@ -219,9 +214,6 @@ void hc__who(hc__set *s, uint32_t source, const uint64_t key[2], const char *wha
     if (q->first_asker != HC__NONE)
         return;
     q->first_asker = source;
-    q->waited = waited;
-    hc__text text = hc__text_on(q->what, HC__WHAT);
-    hc__put(&text, what);
     if (s->parent >= 0)
         send_who(s, q);
     else if (!known)
@@ -231,15 +223,9 @@ void hc__who(hc__set *s, uint32_t source, const uint64_t key[2], const char *wha
 /* ---- receiving ------------------------------------------------------------------------------------------------------ */
 
 static int receive_who(hc__set *s, uint32_t source, const uint64_t key[2], hc__reader *r) {
-    char buffer[HC__WHAT];
-    uint64_t waited = hc__read64(r);
-    uint32_t n = hc__read32(r);
-    const uint8_t *what = hc__read_bytes(r, n);
-    if (!what || n >= HC__WHAT || r->at != r->end)
+    if (r->at != r->end)
         return HC_BAD_MESSAGE;
-    hc__text text = hc__text_on(buffer, sizeof buffer);
-    hc__put_some(&text, (const char *)what, n);
-    hc__who(s, source, key, buffer, waited);
+    hc__who(s, source, key);
     return 0;
 }
 
@@ -301,6 +287,8 @@ static int receive_report(hc__set *s, const uint64_t key[2], hc__reader *r) {
     if (q && q->first_asker != HC__NONE) {
         hc__report_down(s, q, &one);
         drop(s, q);
+    } else {
+        hc__report_late(s, key, &one);
     }
     return 0;
 }

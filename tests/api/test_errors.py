@@ -283,7 +283,8 @@ def test_who_has_left_is_named_at_once(threads, leaver, wait):
     def program(world):
         hpccoll.allreduce(np.ones(2), world=world)
         if world.rank == leaver:
-            return world.shutdown(wait=wait)
+            world.shutdown(wait=wait)
+            return
         for call in (hpccoll.allreduce, hpccoll.allgather, hpccoll.broadcast_object):
             with pytest.raises(hpccoll.ShutDownError) as error:
                 call(np.ones(2), world=world)
@@ -314,7 +315,8 @@ def test_sets_without_the_rank_that_left_go_on(threads):
     def program(world):
         pair, other = world.subset([0, 1]), world.subset([1, 2])
         if world.rank == 2:
-            return world.shutdown()
+            world.shutdown()
+            return
         if world.rank == 1:
             with pytest.raises(hpccoll.ShutDownError, match=re.escape(left_by(1))):  # World rank 2
                 hpccoll.barrier(world=other)

@@ -165,7 +165,9 @@ def test_a_rank_that_dies_of_an_exception_ends_the_others():
     assert output.count(who) >= 1, output
 
 
-@pytest.mark.parametrize("last", ["hpccoll.allreduce(np.ones(10), name='x')", "time.sleep(1); hpccoll.barrier()"])
+@pytest.mark.parametrize(
+    "last", ["hpccoll.allreduce(np.ones(10), name='x')", "time.sleep(1); hpccoll.barrier()"]
+)
 def test_a_rank_that_exits_ends_the_others(last):
     """In time, that is: else the job hangs for as long as its rank waits for them."""
     script = INIT + f"if rank == 2: sys.exit()\n{last}\n"

@@ -6,8 +6,10 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
+import numpy
 import pytest
 
 import hpccoll
@@ -33,6 +35,33 @@ def info(**environment: str) -> dict[str, dict[str, object]]:
     assert status == 0, output
     facts: dict[str, dict[str, object]] = json.loads(output)
     return facts
+
+
+@pytest.mark.parametrize(
+    ("left", "says"),
+    [
+        ((), "is not built for Python"),
+        (
+            ("_core.cpython-27-x86_64-linux-gnu.so",),
+            "only _core.cpython-27-x86_64-linux-gnu.so for another one",
+        ),
+        ((f"_core{EXTENSION_SUFFIXES[0]}",), "file too short"),
+    ],
+)
+def test_an_extension_that_is_not_built(tmp_path: Path, left: tuple[str, ...], says: str) -> None:
+    """An unbuilt clone; one that another Python built; one whose file is broken."""
+    package = Path(hpccoll.__file__).parent
+    shutil.copytree(package, tmp_path / "hpccoll", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    (tmp_path / "Makefile").touch()
+    for name in left:
+        (tmp_path / "hpccoll" / name).touch()
+    path = [str(tmp_path), str(Path(numpy.__file__).parents[1])]
+    program = f"import sys; sys.path[:0] = {path}; import hpccoll"
+    status, output = python("-S", "-c", program)  # without the finder of an editable install
+    assert status != 0
+    assert says in output, output
+    assert ("What to do: `make build`" in output) == (says != "file too short"), output
+    assert "circular" not in output, output
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,8 @@ static void compare(sim_machine *m, int x, int y) {
     if (a->state != SIM_ENDED || b->state != SIM_ENDED || a->spoiled || b->spoiled)
         return;
     int other = m->program->handles[y].rank;
-    int last = h->signature.flags & HC_REQUEST_LAST && (a->status == HC_SHUT_DOWN || b->status == HC_SHUT_DOWN);
+    int last = h->signature.flags & HC_REQUEST_LAST &&
+               (a->status == HC_SHUT_DOWN || b->status == HC_SHUT_DOWN);
     if (last) /* who has joined need not ask for it, and stops the set because the other leaves */
         return;
     if (a->status != b->status && !m->failing)

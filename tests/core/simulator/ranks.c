@@ -53,7 +53,8 @@ static void enqueue_again(sim_machine *m, int rank, int handle) {
     m->duplicate = HC_OK;
     if (sim_feed(m, rank, &e))
         sim_break(m, "rank %d: ENQUEUE refused", rank);
-    int stops = m->program->leave && m->duplicate == HC_SHUT_DOWN; /* the first one was too late for a rank that left */
+    int stops = m->program->leave &&
+                m->duplicate == HC_SHUT_DOWN; /* the first one was too late for a rank that left */
     if (m->duplicate != HC_DUPLICATE_NAME && !stops && !m->rank[rank].failed)
         sim_break(m, "rank %d: the second request of a name in flight was not refused as DUPLICATE_NAME",
                   rank);

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why the C extension cannot be imported, and what to do. Imported where that has failed: it needs nothing of ours."""
+
+import sys
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+
+__all__ = ["explain"]
+
+HERE = Path(__file__).resolve().parent
+
+
+def explain(error: ImportError, folder: Path = HERE) -> ImportError:
+    """Say that hpccoll._core is missing, or was built for another Python; one that does not load says itself why.
+
+    :param folder: where it should lie
+    """
+    built = sorted(path.name for path in folder.glob("_core.*.so"))
+    if any(folder.joinpath(f"_core{suffix}").exists() for suffix in EXTENSION_SUFFIXES):
+        return error
+    python = f"Python {sys.version_info.major}.{sys.version_info.minor} ({sys.executable})"
+    of_others = f", only {', '.join(built)} for another one" if built else ""
+    in_clone = folder.parent.joinpath("Makefile").exists()
+    remedy = (
+        "`make build` (it makes .venv), or `pip install .` with this Python"
+        if in_clone
+        else "reinstall hpccoll"
+    )
+    return ImportError(
+        f"hpccoll's C extension is not built for {python}: {folder} has no _core{EXTENSION_SUFFIXES[0]}{of_others}. "
+        f"What to do: {remedy}",
+        name="hpccoll._core",
+    )
