@@ -4,6 +4,7 @@
 import fcntl
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from glob import glob
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from setuptools.command.build_ext import build_ext
 sys.path.insert(0, ".")
 from build_backend import find_mpicc, mpi_flags, mpi_requirement
 
-CFLAGS = ["-O3", "-std=c11", "-fvisibility=hidden", "-ffp-contract=off", "-pthread"]
+CFLAGS = ["-O3", "-g1", "-std=c11", "-fvisibility=hidden", "-ffp-contract=off", "-pthread"]
 CFLAGS += [
     "-Wno-sign-compare",
     "-Wno-unused-function",
@@ -50,6 +51,7 @@ class build(build_ext):
             extension.extra_compile_args += flags["extra_compile_args"]
             extension.extra_link_args += flags["extra_link_args"]
         self.compile_only_what_changed(extension)
+        self.compile_side_by_side()
         super().build_extension(extension)
 
     def compile_only_what_changed(self, extension: Extension) -> None:
@@ -63,6 +65,18 @@ class build(build_ext):
                 every_time(self.compiler, obj, source, *rest)
 
         self.compiler._compile = compile_changed
+
+    def compile_side_by_side(self) -> None:
+        compile_in_turn = type(self.compiler).compile
+
+        def compile_all(sources: list[str], **options: object) -> list[str]:
+            with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as compilers:
+                objects = compilers.map(
+                    lambda source: compile_in_turn(self.compiler, [source], **options), sources
+                )
+                return [obj for group in objects for obj in group]
+
+        self.compiler.compile = compile_all
 
 
 def extension(name: str, sources: list[str]) -> Extension:
