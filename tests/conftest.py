@@ -149,6 +149,14 @@ def under_mpi(config: pytest.Config) -> bool:
     return bool(config.getoption("--with-mpi") or config.getoption("--only-mpi"))
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Ranks do not read rooms without a parallel test: it would take seconds on each."""
+    if under_mpi(config) and collection_path.is_dir() and collection_path.parent == ROOT / "tests":
+        parallel = any("pytest.mark.mpi" in file.read_text() for file in collection_path.rglob("*.py"))
+        return None if parallel else True
+    return None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what belongs to another run: outside a job MPI tests, inside the others and larger jobs'."""

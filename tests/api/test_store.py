@@ -37,6 +37,10 @@ END = """
 assert 'mpi4py' not in sys.modules and (kind == "tcp" or 'torch' not in sys.modules)
 """
 STORES = ["files", *(["tcp"] if importlib.util.find_spec("torch") else [])]
+mostly_files = pytest.mark.parametrize(
+    "job", ["files", *(pytest.param(store, marks=pytest.mark.slow) for store in STORES[1:])], indirect=True
+)
+"""What is agreed on once all have met: the other store says the same, and each of its ranks imports torch for it."""
 
 
 @pytest.fixture(params=STORES)
@@ -107,6 +111,7 @@ except hpccoll.StartError as error:
         assert "the World was not made: no word from ranks 3, 4 within 8 s" in output
 
 
+@mostly_files
 def test_several_machines_are_refused_on_all_ranks(job):
     script = """
 try:
@@ -123,6 +128,7 @@ except hpccoll.StartError as error:
         assert "hpccoll run, mpirun or srun" in output
 
 
+@mostly_files
 def test_emulated_nodes_are_refused_on_all_ranks(job):
     script = """
 try:
@@ -135,6 +141,7 @@ except hpccoll.StartError as error:
         assert "HPCCOLL_NODES splits the ranks into nodes, and without MPI nothing carries data" in output
 
 
+@mostly_files
 def test_settings_must_agree(job):
     script = """
 try:
@@ -164,6 +171,7 @@ hpccoll.allreduce(np.ones(10), name="after")
         assert "PeerLost: rank 1 of the World was lost: its process is gone" in output
 
 
+@mostly_files
 def test_a_killed_rank_ends_open_letters(job):
     script = """
 import signal

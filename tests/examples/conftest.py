@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def job() -> Callable[..., str]:
     """`job(4, "examples/x.py", "--option", HPCCOLL_NODES=2, status=0)`: run it, check the status, return its output."""
 

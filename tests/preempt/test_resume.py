@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-EPOCHS, STEPS = 6, 14
+EPOCHS, STEPS = 4, 14
 
 
 def run(folder, checkpoint, nodes, ranks, *interruption):
