@@ -276,14 +276,25 @@ static void insert(sim_program *p, sim_arena *a, sim_random *rng, int rank, int 
     t->ops[at] = op;
 }
 
+/* What ranks that leave a set ask for at last is one name of it; -1: there is no room for it. */
+static int last_name(sim_set *s) {
+    int newest = s->names - 1;
+    if (!strcmp(s->name[newest], "last"))
+        return newest;
+    if (s->names == SIM_NAMES)
+        return -1;
+    strcpy(s->name[s->names], "last");
+    s->name_len[s->names] = 4;
+    return s->names++;
+}
+
 /* HC_REQUEST_LAST, mostly towards the end of a rank's program. What it asks for behind that is no use of the library,
  * and may end either way. */
 static void make_leave(sim_program *p, sim_arena *a, sim_random *rng, int rank) {
-    int set = sim_chance(rng, 70) ? 0 : sim_between(rng, 0, p->nsets - 1), name = p->set[set].names;
-    if (p->set[set].set_rank[rank] < 0 || name == SIM_NAMES)
+    int set = sim_chance(rng, 70) ? 0 : sim_between(rng, 0, p->nsets - 1);
+    int name = p->set[set].set_rank[rank] < 0 ? -1 : last_name(&p->set[set]);
+    if (name < 0)
         return;
-    memcpy(p->set[set].name[name], "last", 5);
-    p->set[set].name_len[name] = 4;
     int h = new_handle(p, a, rank, set, name, 0);
     p->handles[h].signature = (sim_signature){.operation = HC_BARRIER,
                                               .reduction = HC_SUM,
