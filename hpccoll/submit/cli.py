@@ -155,8 +155,9 @@ def program(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def program_file(command: tuple[str, ...]) -> str:
-    """The first word that is a program and not its interpreter."""
-    return next((word for word in command if word.endswith(".py")), command[0])
+    """The first word that is a program and not its interpreter: a file, or the module behind -m."""
+    modules = command[command.index("-m") + 1 :] if "-m" in command else ()
+    return next((word for word in command if word.endswith(".py")), (*modules, command[0])[0])
 
 
 def missing_program(request: Request) -> str:
@@ -204,7 +205,8 @@ def described(where: site.Site) -> str:
     )
     lines = [f"{where.name}: {where.title}"]
     lines += [
-        f"  {where.scheduler}, {where.launcher}; {node.sockets} sockets, {node.numa} NUMA domains, {node.cores} cores"
+        f"  {where.scheduler}, {where.launcher}; {node.sockets} socket{'s' if node.sockets > 1 else ''}, "
+        f"{node.numa} NUMA domains, {node.cores} cores"
     ]
     lines += (
         [f"  {len(node.gpus)} GPUs on NUMA domains {[gpu.numa for gpu in node.gpus]}"] if node.gpus else []

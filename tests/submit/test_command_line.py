@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hpccoll.submit.cli import minutes, missing_program, node_counts, program
+from hpccoll.submit.cli import default_name, minutes, missing_program, node_counts, program
 from hpccoll.submit.layout import RequestError
 from hpccoll.submit.script import Request
 
@@ -150,5 +150,7 @@ def test_words() -> None:
     assert node_counts("1,2,16") == [1, 2, 16]
     assert program(["--", "train.py"]) == ("python", "train.py")
     assert program(["./solver", "x"]) == ("./solver", "x")
+    names = {"python train.py": "train", "python -m hpccoll doctor": "hpccoll", "./solver -m": "solver"}
+    assert {words: default_name(tuple(words.split())) for words in names} == names
     with pytest.raises(RequestError):
         node_counts("1,,2")
