@@ -62,7 +62,7 @@ def leaves_nothing_in_shm() -> Iterator[None]:
     """No name that appears there during the test stays; those of other tests go by themselves, in a moment."""
     before = names_in_shm()
     yield
-    left, deadline = names_in_shm() - before, time.monotonic() + 20
+    left, deadline = names_in_shm() - before, time.monotonic() + 60
     while left := left & names_in_shm():
         assert time.monotonic() < deadline, left
         time.sleep(0.05)

@@ -95,10 +95,16 @@ def test_a_hang_in_mpi_init_is_reported_by_one_rank_for_all(planted: str, tmp_pa
 
 
 def test_an_mpi_that_aborts_the_job_leaves_time_for_a_report() -> None:
-    """No way between two ranks but to themselves: Open MPI gives up in MPI_Init and has all processes ended."""
-    status, said, errors = job(2, OMPI_MCA_btl="self", OMPI_MCA_pml="ob1")
-    assert status != 0
-    assert "rank 0: error: mpi: MPI_Init_thread ended the process" in " ".join(said.split()), said + errors
+    """No way between two ranks but to themselves: Open MPI gives up in MPI_Init and has all processes ended.
+
+    It leaves them a fifth of a second, which a busy machine may not give them: one report of some jobs is enough.
+    """
+    for _ in range(5):
+        status, said, errors = job(2, OMPI_MCA_btl="self", OMPI_MCA_pml="ob1")
+        assert status != 0
+        if "rank 0: error: mpi: MPI_Init_thread ended the process" in " ".join(said.split()):
+            return
+    pytest.fail(said + errors)
 
 
 @pytest.mark.slow
