@@ -7,13 +7,17 @@
 
 from __future__ import annotations
 
+from types import FunctionType
 from typing import Any
 
+import torch
 import torch.distributed as dist
 
 from hpccoll import errors
 from hpccoll.torch import rendezvous
+from hpccoll.torch.futures import Future
 from hpccoll.torch.process_group import ProcessGroup
+from hpccoll.torch.work import Work
 
 __all__ = ["NAME"]
 
@@ -49,6 +53,7 @@ def _register() -> None:
     if hasattr(_c10d, "_FR_SELF_RECORDING_BACKENDS"):
         _c10d._FR_SELF_RECORDING_BACKENDS.add(NAME)  # noqa: SLF001
     rendezvous.install()
+    _stay_out_of_compiled_programs()
 
 
 def _refuse_mixtures() -> None:
@@ -80,6 +85,22 @@ def _shut_down_with_torch() -> None:
             shut_down(group)
 
     _c10d._shutdown_backend = shut_down_ours_too  # noqa: SLF001
+
+
+def _stay_out_of_compiled_programs() -> None:
+    """Let torch.compile take what C++ calls of us while a compiled program runs (DDP does) as it is.
+
+    torch.compiler.disable() means the same, and loads the compiler: seconds, for who compiles nothing, too.
+    """
+    dynamo: Any = torch._C._dynamo.eval_frame  # noqa: SLF001
+    if not hasattr(dynamo, "set_code_exec_strategy"):
+        return  # older than 2.13, with which this was needed and tried
+    skip = dynamo._FrameAction.SKIP  # noqa: SLF001
+    as_it_is = dynamo._FrameExecStrategy(skip, skip)  # noqa: SLF001 - this function, and what it calls
+    for kind in (ProcessGroup, Work, Future):
+        for function in vars(kind).values():
+            if isinstance(function, FunctionType):
+                dynamo.set_code_exec_strategy(function.__code__, as_it_is)
 
 
 _register()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,6 +14,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from hpccoll import collectives, errors
 from hpccoll.collectives import Handle
 from hpccoll.gradients import Flight, Item, Piece, Recipe, Reducer, SparseLayout
+from hpccoll.horovod.process_sets import ProcessSet, world_of
 from hpccoll.torch.loans import Lender
 
 __all__ = ["Gradients"]
@@ -30,18 +32,20 @@ class Gradients:
         names: Sequence[str],
         items: Sequence[Item],
         recipe: Recipe,
+        process_set: ProcessSet,
         passes: int,
         compressor: Any = None,
         sparse_as_dense: bool = False,
     ) -> None:
         """Listen to the parameters.
 
+        :param process_set: whose World `recipe` has, and another one after shutdown() and init()
         :param compressor: has compress(tensor) -> (tensor, context) and decompress(tensor, context)
         :param sparse_as_dense: make sparse gradients dense before they are reduced
         """
         self.parameters = list(parameters)
         self.names = list(names)
-        self.recipe = recipe
+        self.recipe, self._process_set = recipe, process_set
         self._compressor = compressor
         self._lenders = self._lenders_of(parameters, names)
         self._sparse_as_dense = sparse_as_dense
@@ -90,6 +94,16 @@ class Gradients:
     # ---- one item --------------------------------------------------------------------------------------
 
     def _start(self, item: Item) -> Flight:
+        try:
+            return self._start_here(item)
+        except errors.ShutDownError:
+            world = world_of(self._process_set)
+            if world is self.recipe.world:
+                raise
+            self.recipe = dataclasses.replace(self.recipe, world=world)
+            return self._start_here(item)
+
+    def _start_here(self, item: Item) -> Flight:
         if len(item.members) > 1:
             return self._start_group(item)
         member = item.members[0]

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
@@ -186,6 +186,8 @@ def DistributedOptimizer(  # noqa: N802
     if num_groups:
         warnings.warn("num_groups is the old name of groups", DeprecationWarning, stacklevel=2)
         groups = num_groups if groups is None else groups
+    if isinstance(optimizer, _Reducing | DeltaSteps):
+        raise errors.InvalidArgumentError("the optimizer is a DistributedOptimizer already")
     world = world_of(process_set) if process_set.included() is not False else None
     check_passes(backward_passes_per_step)
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
@@ -205,7 +207,14 @@ def DistributedOptimizer(  # noqa: N802
         custom = None if compression is Compression.none or recipe.compression else compression
         if world.size > 1:
             gradients = Gradients(
-                parameters, names, items, recipe, backward_passes_per_step, custom, sparse_as_dense
+                parameters,
+                names,
+                items,
+                recipe,
+                process_set,
+                backward_passes_per_step,
+                custom,
+                sparse_as_dense,
             )
     return _put_before(
         optimizer, _Reducing, _passes=backward_passes_per_step, _gradients=gradients, _synchronized=False,
@@ -216,13 +225,22 @@ def DistributedOptimizer(  # noqa: N802
 def _put_before(optimizer: torch.optim.Optimizer, part: type, **attributes: Any) -> Any:
     """An optimizer that shares everything with `optimizer` and whose class has `part` before the other's methods."""
     given = type(optimizer)
-    made: Any = type(given.__name__, (part, given), {"__doc__": given.__doc__})
+    made: Any = type(
+        given.__name__, (part, given), {"__doc__": given.__doc__, "__reduce_ex__": _refuse_to_be_copied}
+    )
     result = made.__new__(made)
     own = {
         name: value for name, value in optimizer.__dict__.items() if name != "step"
     }  # a scheduler may patch it
     result.__dict__.update(own, **attributes)
     return result
+
+
+def _refuse_to_be_copied(optimizer: torch.optim.Optimizer, _: Any) -> NoReturn:
+    """What copy and pickle ask for: a copy would listen to nobody's gradients."""
+    raise TypeError(
+        f"{type(optimizer).__name__} is a DistributedOptimizer and cannot be copied or pickled: save its state_dict()"
+    )
 
 
 def _names(parameters: Sequence[torch.Tensor], named: Iterable[tuple[str, torch.Tensor]] | None) -> list[str]:

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """One default process group for the tests of a file: torch has one a process, and other rooms make theirs."""
 
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -23,3 +26,18 @@ def whole() -> Iterator[dist.ProcessGroup]:
 def group(whole: dist.ProcessGroup) -> dist.ProcessGroup:
     torch.manual_seed(1)
     return whole
+
+
+@pytest.fixture
+def run_job(tmp_path: Path) -> Callable[[str], str]:
+    """Run a program on two ranks and give what it has printed."""
+
+    def run(program: str) -> str:
+        (tmp_path / "program.py").write_text(program)
+        launch = [sys.executable, "-m", "hpccoll", "run", "-np", "2", "--timeout", "200"]
+        command = [*launch, sys.executable, str(tmp_path / "program.py")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=220)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run

@@ -1,11 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A program that ends while a future's callback runs ends in order."""
 
-import subprocess
-import sys
-from pathlib import Path
-
-import pytest
+from collections.abc import Callable
 
 PROGRAM = """
 import threading, time
@@ -25,22 +21,5 @@ began.wait()
 """
 
 
-@pytest.mark.timeout(120)
-def test_a_callback_comes_to_its_end(tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM)
-    command = [
-        sys.executable,
-        "-m",
-        "hpccoll",
-        "run",
-        "-np",
-        "2",
-        "--timeout",
-        "100",
-        sys.executable,
-        program,
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=110)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("called") == 2
+def test_a_callback_comes_to_its_end(run_job: Callable[[str], str]) -> None:
+    assert run_job(PROGRAM).count("called") == 2

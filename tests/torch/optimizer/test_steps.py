@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What may be called when: synchronize, skip_synchronize, zero_grad, clipping, schedulers, the scaler, checkpoints."""
 
+import copy
+import pickle
+
 import pytest
 import torch
 
@@ -240,3 +243,14 @@ def test_infinity_on_one_rank_is_everybodys(pair, world, recipe, fused):
             both.optimizer_alone.step()
     assert scaler.get_scale() == 512.0
     both.assert_equal(**EXACT)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_copies_are_refused(pair, copied):
+    with pytest.raises(TypeError, match=r"cannot be copied or pickled: save its state_dict\(\)"):
+        copied(pair().optimizer)
+
+
+def test_it_is_not_wrapped_twice(pair):
+    with pytest.raises(hpccoll.InvalidArgumentError, match="is a DistributedOptimizer already"):
+        DistributedOptimizer(pair().optimizer)
