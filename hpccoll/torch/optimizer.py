@@ -207,15 +207,8 @@ def DistributedOptimizer(  # noqa: N802
         custom = None if compression is Compression.none or recipe.compression else compression
         if world.size > 1:
             gradients = Gradients(
-                parameters,
-                names,
-                items,
-                recipe,
-                process_set,
-                backward_passes_per_step,
-                custom,
-                sparse_as_dense,
-            )
+                parameters, names, items, recipe, process_set, backward_passes_per_step, custom, sparse_as_dense,
+            )  # fmt: skip
     return _put_before(
         optimizer, _Reducing, _passes=backward_passes_per_step, _gradients=gradients, _synchronized=False,
         _should_synchronize=True, _scaler_asked=False,
