@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hpccoll.doctor.cuda_driver import Driver
+from hpccoll.tools.doctor.cuda_driver import Driver
 
 NON_BLOCKING = 1
 

@@ -14,10 +14,11 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from hpccoll import _core, config, errors, lint
-from hpccoll.doctor import training
+from hpccoll import _core, config, errors
 from hpccoll.horovod import environment
-from hpccoll.submit import cli, script, site
+from hpccoll.tools import lint
+from hpccoll.tools.doctor import training
+from hpccoll.tools.submit import cli, script, site
 
 HERE = Path(__file__).resolve().parent
 CORE = HERE.parent / "ext" / "core"

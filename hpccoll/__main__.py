@@ -6,11 +6,11 @@ import os
 import select
 import sys
 
-from hpccoll import info
-from hpccoll.doctor import command as doctor
-from hpccoll.launch import cli as run
-from hpccoll.lint import cli as lint
-from hpccoll.submit import cli as submit
+from hpccoll.tools import info
+from hpccoll.tools.doctor import command as doctor
+from hpccoll.tools.launch import cli as run
+from hpccoll.tools.lint import cli as lint
+from hpccoll.tools.submit import cli as submit
 
 READER_LEFT = 128 + 13
 """Exit status of a command whose reader has left, as a shell gives it for SIGPIPE."""

@@ -10,7 +10,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from hpccoll.submit import cli, script
+from hpccoll.tools.submit import cli, script
 
 HERE = Path(__file__).resolve().parent
 PROGRAM = ["examples/digits/train.py"]

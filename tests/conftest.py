@@ -220,7 +220,7 @@ def pytest_unconfigure(config: pytest.Config) -> Iterator[None]:
 
 # ---- workers ---------------------------------------------------------------------------------------
 
-NETWORK = ("tests/slurm/", "tests/netns/", "tests/doctor/test_hosts.py")
+NETWORK = ("tests/slurm/", "tests/netns/", "tests/tools/doctor/test_hosts.py")
 """Slurm, and hosts whose links come and go: one worker runs it all, and first, as it lasts longest and mostly waits."""
 
 

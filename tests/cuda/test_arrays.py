@@ -171,7 +171,7 @@ def test_a_record_is_believed_where_it_fits(
 ) -> None:
     """As the doctor writes it, made one of this device; of another launcher or GPU, of a failure, broken."""
     file = tmp_path / "record.json"
-    device = build_c("tests/doctor/device.c", flags=("-shared",), name="device.so")
+    device = build_c("tests/tools/doctor/device.c", flags=("-shared",), name="device.so")
     knobs = {"HPCCOLL_GPU_AWARE_RECORD": str(file), "HPCCOLL_VERBOSE": "1", "HPCCOLL_DEVICE_MODE": "mpi"}
     doctor = f"-m hpccoll run -np 2 --timeout 60 {sys.executable} -m hpccoll doctor --gpu-aware".split()
     environment = {**os.environ, **knobs, "HPCCOLL_CUDA_LIBRARY": str(device)}

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from hpccoll import info
-from hpccoll.doctor import gpus
+from hpccoll.tools import info
+from hpccoll.tools.doctor import gpus
 
 pytestmark = pytest.mark.timeout(120)
 Build = Callable[..., Path]

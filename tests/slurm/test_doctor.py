@@ -47,7 +47,7 @@ def test_every_task_alone(slurm: Cluster) -> None:
 
 
 def test_a_hang_in_mpi_init(slurm: Cluster, build_c: Callable[..., Path], tmp_path: Path) -> None:
-    planted = build_c("tests/doctor/hang.c", flags=("-shared",), name="hang.so")
+    planted = build_c("tests/tools/doctor/hang.c", flags=("-shared",), name="hang.so")
     step = ("srun", "--mpi=pmix", "-N2", "--ntasks-per-node=1", "env", f"LD_PRELOAD={planted}", *DOCTOR)
     status, output = slurm.run(*step, "--json", "--patience", 5, "--meet", tmp_path, check=False)
     assert status != 0

@@ -30,7 +30,7 @@ LSF = {
     "jsrun-requeue",
     "lsf-mpirun",
     "lsf-mpirun-requeue",
-}  # cannot run here: tests/submit
+}  # cannot run here: tests/tools/submit
 
 
 def test_every_script_of_slurm_is_submitted() -> None:

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is installed: the compiled parts, the same version on all ranks, Python."""
+
+from __future__ import annotations
+
+import importlib.util
+import platform
+import sys
+
+from hpccoll import _core, config, errors
+from hpccoll.checks.finding import ERROR, NOTE, WARNING, Facts, Finding, Job, ranks
+from hpccoll.tools import info
+
+NAME = "build"
+
+
+def collect() -> Facts:
+    """Versions, and where this Python and the engine lie."""
+    return {
+        "versions": {n: v for n in ("hpccoll", "numpy", "mpi4py") if (v := info.version_of(n))},
+        "Python": platform.python_version(),
+        "executable": sys.executable,
+        "engine": _core.__file__,
+        "kernels": _core.kernels(),
+        "knobs": knobs(),
+        "mpi part": importlib.util.find_spec("hpccoll._mpi") is not None,
+    }
+
+
+def knobs() -> str:
+    """Why `hpccoll.init()` would refuse the environment, or nothing."""
+    try:
+        config.read()
+    except errors.InvalidArgumentError as error:
+        return str(error)
+    return ""
+
+
+def judge(job: Job) -> list[Finding]:
+    """Parts that are missing, ranks that run another installation, knobs that are none."""
+    found = []
+    for text in dict.fromkeys(card.facts[NAME]["knobs"] for card in job.cards if card.facts[NAME]["knobs"]):
+        where = ranks(card.rank for card in job.cards if card.facts[NAME]["knobs"] == text)
+        remedy = "Correct or unset the variable (docs/knobs.md)"
+        found.append(Finding(NAME, ERROR, f"{where}: {text}", "hpccoll.init() refuses it", remedy))
+    without = [card.rank for card in job.cards if not card.facts[NAME]["mpi part"]]
+    if without:
+        missing = info.mpi_extension()
+        seen = f"{ranks(without)}: hpccoll was built without its MPI part ({missing.get('missing', 'not found')})"
+        remedy = str(missing.get("to do", "reinstall hpccoll where mpicc is on PATH"))
+        found.append(
+            Finding(
+                NAME, ERROR, seen, "a World of several processes needs it", remedy[:1].upper() + remedy[1:]
+            )
+        )
+    for what, severity in (("versions", ERROR), ("Python", WARNING), ("kernels", NOTE)):
+        values: dict[str, list[int]] = {}
+        for card in job.cards:
+            values.setdefault(str(card.facts[NAME][what]), []).append(card.rank)
+        if len(values) > 1:
+            seen = "; ".join(f"{ranks(who)}: {value}" for value, who in values.items())
+            found.append(
+                Finding(
+                    NAME,
+                    severity,
+                    f"{what} differ between ranks ({seen})",
+                    "ranks of one job must run one installation"
+                    if severity != NOTE
+                    else "some nodes have older processors",
+                    "Start all ranks with one environment; with ssh check PATH on the other hosts"
+                    if severity != NOTE
+                    else "Nothing, unless bits must be equal: HPCCOLL_SIMD=portable on all ranks",
+                )
+            )
+    return found

@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`hpccoll doctor`: arguments, the way to a report, and its printing."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import re
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from hpccoll import config, detect
+from hpccoll.checks.finding import Card, Facts, Job
+from hpccoll.tools.doctor import (
+    claim,
+    end,
+    examine,
+    hosts,
+    meetings,
+    mpi,
+    network,
+    stages,
+    text,
+    training,
+    trial,
+    watch,
+)
+from hpccoll.tools.launch.job import LaunchError, parse_hosts
+
+MEETING_SECONDS = 15.0
+"""For a rank to come to a meeting in a folder. Those whose start of MPI hangs notice it at about the same time."""
+LET_OTHERS_SPEAK = 10.0
+"""Seconds before a rank that reports alone ends with an error: mpirun kills the others then."""
+DESCRIPTION = """
+Looks for what keeps a job from starting or makes it slow, from the lowest layer up, and measures the network.
+Start it like the job: `srun -N2 -n8 python -m hpccoll doctor`, `hpccoll run -H h1:4,h2:4 hpccoll doctor`. Where
+mpirun itself hangs, `hpccoll doctor -H h1,h2` asks the hosts over ssh, without MPI. Exit status: 0 no errors,
+1 errors, 2 usage.
+"""
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Describe `hpccoll doctor`."""
+    parser = commands.add_parser("doctor", help="why it hangs, fails or is slow", description=DESCRIPTION)
+    add = parser.add_argument
+    add("--json", action="store_true", help="for programs")
+    add("--no-measuring", dest="measure", action="store_false", help="only look, send nothing but greetings")
+    add(
+        "--require", action="append", default=[], metavar="WHAT",
+        help="bandwidth=10Gbit, latency=20us: an error if a link between nodes is worse",
+    )  # fmt: skip
+    add("-H", "--hosts", metavar="h1,h2", help="ask these hosts over ssh, without MPI and its launcher")
+    add("--ssh", default="ssh", metavar="COMMAND", help="how to reach a host with -H (default: ssh)")
+    add(
+        "--patience", type=float, default=30.0, metavar="SECONDS",
+        help="when a stage of MPI's start counts as hanging (default: 30)",
+    )  # fmt: skip
+    add(
+        "--meet", default=".", metavar="FOLDER",
+        help="where ranks exchange what they see while MPI is not up; all hosts must share it (default: this folder)",
+    )  # fmt: skip
+    add(
+        "--gpu-aware",
+        action="store_true",
+        help="only try whether MPI can use device memory (a step of its own), and record the verdict",
+    )
+    needs = parser.add_argument_group("what a training needs")
+    needs.add_argument(
+        "--model", choices=training.MODELS, help="bytes and time of a step that were published"
+    )
+    needs.add_argument("--bytes", type=float, metavar="N", help="gradient bytes a step")
+    needs.add_argument("--compute", type=float, metavar="SECONDS", help="computation a step")
+    needs.add_argument(
+        "--nodes", type=int, metavar="N", help="on how many nodes (default: those of this job)"
+    )
+    needs.add_argument(
+        "--overlap", type=float, default=0.5, metavar="SHARE",
+        help="share of the computation during which gradients can travel (default: 0.5)",
+    )  # fmt: skip
+    add("--at-hub", action="store_true", help=argparse.SUPPRESS)
+    parser.set_defaults(main=main)
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Examine, print; the exit status."""
+    if arguments.at_hub:
+        return at_hub()
+    try:
+        options = read_options(arguments)
+        record = trial.record() if arguments.gpu_aware else None
+        if arguments.hosts is not None:
+            named = parse_hosts(arguments.hosts)
+            return show(hosts.run(named, arguments.ssh, options, arguments.patience), arguments.json)
+    except (ValueError, LaunchError) as error:
+        print(f"hpccoll doctor: {error}", file=sys.stderr)
+        return 2
+    if record:
+        said = claim.read(config.environment())
+        return trial.gpu_aware_mpi(said, record, arguments.patience, arguments.json, _reporter(said))
+    return in_job(options, arguments)
+
+
+def read_options(arguments: argparse.Namespace) -> Facts:
+    """Check what was asked for; ValueError says what does not fit."""
+    required = (
+        dict(map(network.requirement, ",".join(arguments.require).split(","))) if arguments.require else {}
+    )
+    if required and not arguments.measure:
+        raise ValueError("--require needs a measurement: leave --no-measuring out")
+    if not 0 < arguments.patience < math.inf:
+        raise ValueError(f"--patience {arguments.patience:g}: seconds, more than 0")
+    return {"measure": arguments.measure, "required": required, "training": _training(arguments)}
+
+
+def _training(arguments: argparse.Namespace) -> Facts | None:
+    if arguments.model is None and arguments.bytes is None and arguments.compute is None:
+        if arguments.nodes is not None:
+            raise ValueError(
+                "--nodes asks about a training: --model NAME, or --bytes N and --compute SECONDS"
+            )
+        return None
+    model = training.MODELS.get(arguments.model)
+    nbytes = arguments.bytes or (4.0 * model.parameters if model else None)
+    compute = arguments.compute or (model.compute if model else None)
+    if not all(0 < (value or 0) < math.inf for value in (nbytes, compute)):
+        raise ValueError(
+            "what does a training need? --model NAME, or --bytes N and --compute SECONDS, both positive"
+        )
+    if not 0 <= arguments.overlap <= 1:
+        raise ValueError(f"--overlap {arguments.overlap:g}: a share from 0 to 1")
+    if arguments.nodes is not None and arguments.nodes < 1:
+        raise ValueError(f"--nodes {arguments.nodes}: at least one")
+    return {
+        "name": arguments.model or "this training",
+        "bytes": nbytes,
+        "compute": compute,
+        "nodes": arguments.nodes,
+        "overlap": arguments.overlap,
+    }
+
+
+def show(report: Facts | None, as_json: bool, prefix: str = "") -> int:
+    """Print it, each line with the prefix; the exit status."""
+    if report is None:
+        return 0
+    printed = json.dumps(report, indent=2) if as_json else text.render(report)
+    sys.stdout.write("".join(f"{prefix}{line}\n" for line in printed.splitlines()))
+    sys.stdout.flush()
+    return int(report["errors"] > 0)
+
+
+# ---- inside a job, or alone ------------------------------------------------------------------------------
+
+
+def in_job(options: Facts, arguments: argparse.Namespace) -> int:
+    """Look, let a child try MPI, and where that does not come up meet the others without it."""
+    card = examine.look()
+    said = claim.read(config.environment())
+    given = {"card": vars(card), "options": options}
+    outcome = watch.Outcome()
+    end.heed()
+    try:
+        watch.run("hpccoll.tools.doctor.inside", given, arguments.patience, _reporter(said), outcome)
+        if outcome.report is not None or outcome.status == 0:
+            end.speak()
+            return show(outcome.report, arguments.json)
+        card.facts[mpi.NAME] = mpi.failed(outcome)
+        return without_mpi(card, said, options, arguments)
+    except end.Asked:
+        if outcome.report is not None or outcome.stage in stages.LAST:
+            return show(
+                outcome.report, arguments.json
+            )  # None: another rank ends with the status of the report
+        card.facts[mpi.NAME] = mpi.failed(outcome, asked_to_end=True)
+        return in_a_hurry(card, said, options, arguments)
+
+
+def _reporter(said: claim.Claim) -> Callable[[str, float], None]:
+    """Rank 0 says every now and then what it waits for."""
+
+    def say(stage: str, seconds: float) -> None:
+        if said.rank == 0:
+            print(f"hpccoll doctor: rank 0: {seconds:.0f} s in {stage}", file=sys.stderr, flush=True)
+
+    return say
+
+
+def in_a_hurry(card: Card, said: claim.Claim, options: Facts, arguments: argparse.Namespace) -> int:
+    """The launcher ends the job: the first rank of each node says what it knows, before it is killed.
+
+    Open MPI 5 leaves a fifth of a second.
+    """
+    place = detect.place(config.environment())
+    if place is None or not place.local_rank:
+        report = examine.report(Job([card], 1), options | {"measure": False})
+        show(report, arguments.json, "" if arguments.json else f"{card.host} rank {said.rank}: ")
+    return 1
+
+
+def without_mpi(card: Card, said: claim.Claim, options: Facts, arguments: argparse.Namespace) -> int:
+    """Meet in the folder; who finds nobody there reports for himself, each line with his host's name."""
+    if said.size == 1:
+        return show(examine.examine(meetings.Alone(), card, options, lambda _: None), arguments.json)
+    meeting = None
+    try:
+        name = re.sub(r"\W+", "-", said.job)
+        if not name:
+            raise meetings.MeetingError(f"{said.launcher} gives the job no name to meet under")
+        folder = Path(arguments.meet) / f".hpccoll-doctor-{name}"
+        meeting = meetings.InFolder(folder, said.rank, said.size, MEETING_SECONDS)
+        report = examine.examine(meeting, card, options, lambda _: None)
+        status = show(report, arguments.json)
+        meeting.close()
+    except (meetings.MeetingError, OSError) as error:
+        if meeting is not None:
+            meeting.leave()
+        print(
+            f"hpccoll doctor: {card.host}: rank {said.rank} reports alone: {error}",
+            file=sys.stderr,
+            flush=True,
+        )
+        alone = examine.examine(meetings.Alone(said.rank, said.size), card, options, lambda _: None)
+        status = show(alone, arguments.json, "" if arguments.json else f"{card.host} rank {said.rank}: ")
+        time.sleep(LET_OTHERS_SPEAK)
+    return max(status, 1)
+
+
+def at_hub() -> int:
+    """A process that a hub started: greet it, take the orders, be examined with the others."""
+    print(json.dumps({"here": True}), flush=True)
+    orders = json.loads(sys.stdin.readline())
+    card = examine.look()
+    card = Card(orders["rank"], card.host, card.node, card.facts)
+    meeting = meetings.AtHub(orders["rank"], orders["size"])
+    report = examine.examine(meeting, card, orders["options"], lambda _: None)
+    print(json.dumps({"report": report}), flush=True)
+    return 0

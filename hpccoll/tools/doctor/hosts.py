@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`hpccoll doctor -H h1,h2`: a process on each host over ssh, and this one as the hub they meet at.
+
+No MPI and no launcher's daemons are involved: where `mpirun` itself hangs, this still answers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import shlex
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from hpccoll import config
+from hpccoll.checks.finding import ERROR, Facts, Finding
+from hpccoll.tools.doctor import addresses
+from hpccoll.tools.launch.job import Host
+
+LIKE_HERE = ("PYTHONPATH", "LD_LIBRARY_PATH", "OMP_NUM_THREADS")
+SSH_OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
+
+
+@dataclass
+class Remote:
+    """A host and the process there."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    failure: str = ""
+    unread: bytes = b""
+
+    def line(self) -> str | None:
+        """The next line of JSON that has come; others (a login's greetings) are passed over."""
+        while b"\n" in self.unread:
+            line, _, self.unread = self.unread.partition(b"\n")
+            if line.startswith(b"{"):
+                return line.decode()
+        return None
+
+    def send(self, value: Any) -> None:
+        """Hand the process a line of JSON; one that has gone away will be seen by what it does not answer."""
+        assert self.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.write(json.dumps(value).encode() + b"\n")
+            self.process.stdin.flush()
+
+    def fail(self, patience: float) -> None:
+        """Find out why nothing came: its last words, or that it had none."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(1.0)  # the pipe of one that ends is closed a moment before
+        silent = self.process.poll() is None
+        self.process.kill()
+        said = self.process.communicate()[1].decode(errors="replace").strip().splitlines()
+        why = (
+            f"no answer within {patience:g} s"
+            if silent
+            else f"ssh ended with status {self.process.returncode}"
+        )
+        self.failure = said[-1] if said else why
+
+
+def run(hosts: tuple[Host, ...], ssh: str, options: Facts, patience: float) -> Facts:
+    """The report of the first host that answers, with an error for each that does not."""
+    remotes = [start(host.name, ssh) for host in hosts]
+    try:
+        _answers(remotes, patience)
+        present = [remote for remote in remotes if not remote.failure]
+        for rank, remote in enumerate(present):
+            remote.send({"rank": rank, "size": len(present), "options": options})
+        report = _serve(present, 4 * patience) if present else nothing()
+    finally:
+        for remote in remotes:
+            remote.process.kill()
+            remote.process.wait()
+    failures = [unreachable(remote, ssh) for remote in remotes if remote.failure]
+    report["findings"] = [asdict(failure) for failure in failures] + report["findings"]
+    report["errors"] += len(failures)
+    return report
+
+
+def start(host: str, ssh: str) -> Remote:
+    """Start this Python's doctor there, in this folder, told about interfaces what a job from here would be."""
+    env = config.environment()
+    passed = [f"{name}={env[name]}" for name in (*addresses.CHOOSERS, *LIKE_HERE) if name in env]
+    inner = shlex.join(["env", *passed, sys.executable, "-m", "hpccoll", "doctor", "--at-hub"])
+    agent = shlex.split(ssh)
+    words = [*agent, *(SSH_OPTIONS if agent[0].endswith("ssh") else ()), host]
+    process = subprocess.Popen(
+        [*words, f"cd {shlex.quote(os.getcwd())} && exec {inner}"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    return Remote(host, process)
+
+
+def nothing() -> Facts:
+    """The report of nobody."""
+    return {"findings": [], "errors": 0}
+
+
+def _answers(remotes: list[Remote], patience: float) -> dict[str, Any]:
+    """What each says next; who says nothing in time has failed."""
+    answers: dict[str, Any] = {}
+    deadline = time.monotonic() + patience
+    with selectors.DefaultSelector() as selector:
+        for remote in remotes:
+            assert remote.process.stdout is not None
+            selector.register(remote.process.stdout, selectors.EVENT_READ, remote)
+        while selector.get_map() and (left := deadline - time.monotonic()) > 0:
+            for key, _ in selector.select(left):
+                remote, piece = key.data, os.read(key.fd, 1 << 16)
+                remote.unread += piece
+                line = remote.line()
+                if line is not None:
+                    answers[remote.name] = json.loads(line)
+                if line is not None or not piece:
+                    selector.unregister(key.fileobj)
+    for remote in remotes:
+        if remote.name not in answers:
+            remote.fail(patience)
+    return answers
+
+
+def _serve(present: list[Remote], patience: float) -> Facts:
+    """Hand values around until the first process has its report; a process that ends before ends the examination."""
+    while True:
+        answers = _answers(present, patience)
+        if len(answers) < len(present):
+            return nothing()
+        if "report" in answers[present[0].name]:
+            report: Facts = answers[present[0].name]["report"]
+            return report
+        for remote in present:
+            remote.send([answers[other.name]["value"] for other in present])
+
+
+def unreachable(remote: Remote, ssh: str) -> Finding:
+    """A host that ssh or Python did not come up on."""
+    return Finding(
+        "ssh",
+        ERROR,
+        f"{remote.name}: {remote.failure}",
+        "mpirun starts its daemons on other hosts over ssh and waits for them",
+        f"`{ssh} -o BatchMode=yes {remote.name} {sys.executable} --version` must answer at once: keys instead of "
+        "passwords, a known host key, the same Python at the same place, a shared folder",
+    )

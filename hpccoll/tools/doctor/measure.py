@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Latency, bandwidth and clock difference of a pair of nodes; collective operations inside nodes and over all."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hpccoll import World, allreduce, errors
+from hpccoll.checks.finding import Facts, Job
+from hpccoll.tools.doctor import rounds
+from hpccoll.tools.doctor.links import Link
+from hpccoll.tools.doctor.meetings import Meeting
+
+BLOCK = 256 << 10
+"""Bytes of a message when the bandwidth is measured."""
+LONG_ENOUGH = 0.3
+"""Seconds that the batch must last whose time counts; limits that allow bursts are exhausted by then."""
+PINGS, PING_SECONDS = 200, 0.1
+TICKS = 10
+LARGE = 16 << 20
+"""Bytes of the large collective operation."""
+
+
+def between(
+    meeting: Meeting, job: Job, connect: Callable[[int, int], Link | None], stage: Callable[[str], None]
+) -> list[Facts]:
+    """Measure about log2(n) partners of each node at once, then the suspects alone. All ranks call it together.
+
+    :param connect: called on both leaders of a pair with the own and the other index of node; None: unreachable
+    :returns: on all ranks alike, one entry a measurement, see `pair`
+    """
+    leaders = job.leaders
+    mine = next((i for i, card in enumerate(leaders) if card.rank == meeting.rank), -1)
+
+    def play(pairs: list[rounds.Pair]) -> list[Facts]:
+        here = next((p for p in pairs if mine in p), None)
+        found = _measure(here, mine, connect) if here else None
+        return [link for link in meeting.allgather(found) if link]
+
+    links: list[Facts] = []
+    schedule = rounds.rounds(len(leaders))
+    for number, pairs in enumerate(schedule, 1):
+        stage(f"measuring the network, round {number} of {len(schedule)}")
+        links += play(pairs)
+    for one, other in rounds.again(rounds.slow_pairs(links), len(leaders)):
+        stage(f"measuring {leaders[one].host} and {leaders[other].host} again")
+        links += play([(one, other)])
+    return [link | {"hosts": [leaders[node].host for node in link["nodes"]]} for link in links]
+
+
+def _measure(here: rounds.Pair, mine: int, connect: Callable[[int, int], Link | None]) -> Facts | None:
+    """The lower node's answer is the pair's."""
+    first = mine == here[0]
+    link = connect(mine, here[1] if first else here[0])
+    if link is None:
+        return {"nodes": list(here), "error": "no connection"} if first else None
+    try:
+        found = pair(link, first)
+    except OSError as error:
+        return {"nodes": list(here), "error": str(error)} if first else None
+    finally:
+        link.close()
+    return {"nodes": list(here), **found} if first else None
+
+
+def pair(link: Link, first: bool) -> Facts:
+    """Both ends call it; the first gets latency (s, one way), bandwidths there and back (bytes/s), skew (s), sent."""
+    if not first:
+        _echo(link)
+        _tell_time(link)
+        _receive_batches(link)
+        link.send(np.array(_send_batches(link), np.float64).view(np.uint8))
+        return {}
+    latency = _ping(link)
+    skew = _ask_time(link)
+    there, sent = _send_batches(link)
+    _receive_batches(link)
+    answer = np.zeros(2)
+    link.receive(answer.view(np.uint8))
+    back, sent_back = answer
+    return {
+        "latency": latency,
+        "skew": skew,
+        "bandwidth": [there, float(back)],
+        "sent": sent + int(sent_back),
+    }
+
+
+def _ping(link: Link) -> float:
+    """Half the first quartile of the round trips of one byte: who shares a core can only make one longer."""
+    byte = np.zeros(1, np.uint8)
+
+    def trip() -> float:
+        began = time.perf_counter()
+        link.send(byte)
+        link.receive(byte)
+        return time.perf_counter() - began
+
+    trip()  # sets the connection up
+    count = max(3, min(PINGS, int(PING_SECONDS / trip())))
+    link.send(np.array([count], np.int64).view(np.uint8))
+    return float(np.percentile([trip() for _ in range(count)], 25)) / 2
+
+
+def _echo(link: Link) -> None:
+    byte, count = np.zeros(1, np.uint8), np.zeros(1, np.int64)
+
+    def back() -> None:
+        link.receive(byte)
+        link.send(byte)
+
+    back()
+    back()
+    link.receive(count.view(np.uint8))
+    for _ in range(int(count[0])):
+        back()
+
+
+def _ask_time(link: Link) -> float:
+    """Seconds that the other node's clock is ahead, from the fastest of some round trips (Cristian 1989)."""
+    trips, theirs = [], np.zeros(1)
+    for _ in range(TICKS):
+        began = time.time()
+        link.send(theirs.view(np.uint8))
+        link.receive(theirs.view(np.uint8))
+        trip = time.time() - began
+        trips.append((trip, float(theirs[0]) - began - trip / 2))
+    return min(trips)[1]
+
+
+def _tell_time(link: Link) -> None:
+    asked = np.zeros(1)
+    for _ in range(TICKS):
+        link.receive(asked.view(np.uint8))
+        link.send(np.array([time.time()]).view(np.uint8))
+
+
+def _send_batches(link: Link) -> tuple[float, int]:
+    """Ever longer batches until one lasts LONG_ENOUGH; its rate, and the bytes of all. Never the first counts."""
+    block, header, done = np.zeros(BLOCK, np.uint8), np.zeros(1, np.int64), np.zeros(1, np.uint8)
+    count, sent, batches = 1, 0, 0
+    while True:
+        header[0] = count
+        link.send(header.view(np.uint8))
+        began = time.perf_counter()
+        link.send(block, count)
+        link.receive(done)
+        seconds = time.perf_counter() - began
+        sent, batches = sent + count * BLOCK, batches + 1
+        if seconds >= LONG_ENOUGH and batches > 1:
+            break
+        count = max(count, min(16 * count, int(count * 1.3 * LONG_ENOUGH / seconds) + 1))
+    header[0] = 0
+    link.send(header.view(np.uint8))
+    return count * BLOCK / seconds, sent
+
+
+def _receive_batches(link: Link) -> None:
+    block, header, done = np.zeros(BLOCK, np.uint8), np.zeros(1, np.int64), np.zeros(1, np.uint8)
+    while True:
+        link.receive(header.view(np.uint8))
+        if header[0] == 0:
+            return
+        link.receive(block, int(header[0]))
+        link.send(done)
+
+
+def collectives(comm: Any, nbytes: int = LARGE) -> Facts:
+    """Time hpccoll's allreduce over `comm`: seconds for 8 bytes and for `nbytes` of float32, the worst rank's.
+
+    What keeps hpccoll from working is an "error" instead, on all ranks alike.
+    """
+    try:
+        times = _time_allreduce(comm, nbytes)
+    except errors.HpccollError as error:
+        return {"ranks": comm.Get_size(), "bytes": nbytes, "error": str(error)}
+    return {"ranks": comm.Get_size(), "bytes": nbytes, **times}
+
+
+def _time_allreduce(comm: Any, nbytes: int) -> dict[str, float]:
+    with World(comm, verbose=0, check=False, nodes="") as world:
+        times = {}
+        for name, count in (("small", 2), ("large", nbytes // 4)):
+            array = np.ones(count, np.float32)
+            trials = []
+            for _ in range(5):
+                comm.Barrier()
+                began = time.perf_counter()
+                allreduce(array, name=name, world=world)
+                trials.append(time.perf_counter() - began)
+            times[name] = max(comm.allgather(sorted(trials[1:])[len(trials[1:]) // 2]))
+    return times

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The MPI library: mpi4py's and ours, the thread level, and whether MPI_Init returns."""
+
+from __future__ import annotations
+
+import re
+import signal
+
+from hpccoll import detect
+from hpccoll.checks.finding import ERROR, NOTE, WARNING, Card, Facts, Finding, Job, ranks, some
+from hpccoll.tools import info
+from hpccoll.tools.doctor import addresses
+from hpccoll.tools.doctor.watch import Outcome
+
+NAME = "mpi"
+BEGINNING = ("loading", "MPI_Init", "the first")
+
+
+def _matters(stage: str) -> str:
+    if stage.startswith(BEGINNING):
+        return "nothing of the job can begin"
+    return "MPI came up, and then an exchange stopped in the middle"
+
+
+def collect(env: dict[str, str]) -> Facts:
+    """Both libraries and the level, in a process where MPI is initialised."""
+    from mpi4py import MPI
+
+    library = " ".join(MPI.Get_library_version().strip("\0\n ").splitlines()[0].split())
+    levels = {getattr(MPI, "THREAD_" + n): n for n in ("SINGLE", "FUNNELED", "SERIALIZED", "MULTIPLE")}
+    return {
+        "library": library,
+        "standard": ".".join(map(str, MPI.Get_version())),
+        "thread level": levels[MPI.Query_thread()],
+        "ours": info.mpi_extension(),
+        "risk": detect.slurm_pmix_risk(env, library),
+    }
+
+
+def failed(outcome: Outcome, asked_to_end: bool = False) -> Facts:
+    """The facts of a rank whose child did not report, or was ended by the launcher with all others."""
+    return {
+        "stage": outcome.stage,
+        "seconds": round(outcome.seconds, 1),
+        "status": -signal.SIGTERM if asked_to_end and not outcome.status else outcome.status,
+        "stack": outcome.stack,
+        "waits for": outcome.waits_for,
+    }
+
+
+def judge(job: Job) -> list[Finding]:
+    """Hangs and failures by stage; two libraries; a thread level that has a price."""
+    found = []
+    stages: dict[tuple[str, bool], list[Card]] = {}
+    for card in job.cards:
+        facts = card.facts.get(NAME, {})
+        if "stage" in facts:
+            stages.setdefault((facts["stage"], facts["status"] is None), []).append(card)
+    for (stage, hung), cards in stages.items():
+        found.append(_hung(job, stage, cards) if hung else _died(stage, cards))
+    up = [card for card in job.cards if "library" in card.facts.get(NAME, {})]
+    return found + (_libraries(up) if up else [])
+
+
+def _hung(job: Job, stage: str, cards: list[Card]) -> Finding:
+    facts = cards[0].facts[NAME]
+    where = f"; {ranks([cards[0].rank])} is in {' < '.join(facts['stack'][:8])}" if facts["stack"] else ""
+    waits = sorted({a for card in cards for a in card.facts[NAME]["waits for"]})
+    waiting = f"; connecting without an answer to {some(waits)}" if waits else ""
+    return Finding(
+        NAME,
+        ERROR,
+        f"{stage} has not returned after {facts['seconds']:g} s on {ranks(c.rank for c in cards)} "
+        f"({some(c.host for c in cards)}){where}{waiting}",
+        _matters(stage),
+        _suspicion(job, stage, waits),
+    )
+
+
+def _suspicion(job: Job, stage: str, waits: list[str]) -> str:
+    """What to try, from what else is known."""
+    decoys = addresses.shared_addresses(job)
+    awaited = [wait.partition(":")[0] for wait in waits if wait.partition(":")[0] in decoys]
+    for address in awaited or decoys:
+        name = decoys[address][0][1]
+        return (
+            f"{address} is {name} on several hosts, and each reaches only itself by it: "
+            f"OMPI_MCA_btl_tcp_if_exclude=lo,{name} (UCX_NET_DEVICES, FI_TCP_IFACE, HYDRA_IFACE name the right one for "
+            f"others), or `ip link set {name} down`"
+        )
+    if stage.startswith("loading"):
+        return (
+            "A file system that does not answer holds up `import`: `strace -f -e openat`, `df` on that host"
+        )
+    return (
+        "The errors among the addresses below come first. Without any: does the launcher speak this library's protocol "
+        "(`srun --mpi=list`, `hpccoll run` uses the library's own mpirun)? Name the network "
+        "(OMPI_MCA_btl_tcp_if_include=10.0.0.0/8, FI_TCP_IFACE=eth0); OMPI_MCA_btl_base_verbose=30 or "
+        "FI_LOG_LEVEL=info show what MPI tries"
+    )
+
+
+def _died(stage: str, cards: list[Card]) -> Finding:
+    status = cards[0].facts[NAME]["status"]
+    how = f"signal {-status}" if status < 0 else f"status {status}"
+    how = "the launcher ended the job" if status == -signal.SIGTERM else how
+    return Finding(
+        NAME,
+        ERROR,
+        f"{stage} ended the process ({how}) on {ranks(c.rank for c in cards)} ({some(c.host for c in cards)})",
+        _matters(stage),
+        "Its own message is above. On login nodes MPI often starts only inside a job; under srun the step needs the "
+        "protocol of the library (`srun --mpi=pmix` or pmi2); two MPIs mixed on PATH and LD_LIBRARY_PATH do this too",
+    )
+
+
+def _libraries(cards: list[Card]) -> list[Finding]:
+    facts, found = cards[0].facts[NAME], []
+    libraries: dict[str, list[int]] = {}
+    for card in cards:
+        libraries.setdefault(card.facts[NAME]["library"], []).append(card.rank)
+    if len(libraries) > 1:
+        seen = "; ".join(f"{ranks(who)}: {library}" for library, who in libraries.items())
+        found.append(
+            Finding(NAME, ERROR, seen, "ranks on different MPI libraries", "Load one MPI module on all nodes")
+        )
+    ours = facts["ours"]
+    if ours.get("same library as mpi4py") is False:
+        remedy = re.sub("^mpi4py is on .*?: ", "", ours["to do"])
+        seen = f"mpi4py is on {facts['library']}, hpccoll's MPI part on {ours['library']}"
+        found.append(
+            Finding(NAME, ERROR, seen, "two MPI libraries cannot share a communicator", remedy.capitalize())
+        )
+    if facts["thread level"] != "MULTIPLE":
+        found.append(
+            Finding(
+                NAME,
+                WARNING,
+                f"MPI grants the thread level {facts['thread level']}",
+                "no background thread may drive: progress is made only while somebody waits",
+                "MPI4PY_RC_THREAD_LEVEL=multiple, or an MPI built with thread support; else call World.progress()",
+            )
+        )
+    if facts["risk"]:
+        found.append(
+            Finding(NAME, NOTE, facts["risk"], "it started this time", "Nothing, as long as it does")
+        )
+    return found

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The measured network: slow nodes, slow links, and devices that nobody uses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from hpccoll.checks.finding import ERROR, WARNING, Finding, Job, some
+from hpccoll.tools.doctor import rails, rounds
+
+NAME = "network"
+UNUSED = 0.5
+"""A network that reaches less than this share of the declared rate is not on that device, or the device is ill."""
+ONE_SIDED = 0.6
+INSIDE = 1.5
+"""A node whose own allreduce takes this many times the others' is slow."""
+
+
+def judge(job: Job) -> list[Finding]:
+    """What stands out."""
+    return [
+        *_failed(job),
+        *_broken(job),
+        *_slow(job),
+        *_one_sided(job),
+        *_below_rate(job),
+        *_slow_inside(job),
+    ]
+
+
+def rate(bytes_per_second: float) -> str:
+    """Write it as networks do: 94.5 Mbit/s."""
+    bits = _three_digits(8 * bytes_per_second)
+    for unit, scale in (("Gbit/s", 1e9), ("Mbit/s", 1e6)):
+        if bits >= scale:
+            return f"{bits / scale:.3g} {unit}"
+    return f"{bits / 1e3:.3g} kbit/s"
+
+
+def duration(seconds: float) -> str:
+    """Write it as 4.85 ms."""
+    seconds = _three_digits(seconds)
+    for unit, scale in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= scale:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} us"
+
+
+def _three_digits(value: float) -> float:
+    """So that 999.9 us are 1 ms, and not 1e+03 us."""
+    return float(f"{value:.3g}")
+
+
+def _failed(job: Job) -> list[Finding]:
+    failed = [link for link in job.links if "error" in link]
+    if not failed:
+        return []
+    pairs = some(f"{link['hosts'][0]} - {link['hosts'][1]} ({link['error']})" for link in failed)
+    return [
+        Finding(
+            NAME,
+            ERROR,
+            f"not measured: {pairs}",
+            "there is no connection",
+            "See the errors among the addresses",
+        )
+    ]
+
+
+def _broken(job: Job) -> list[Finding]:
+    """Hpccoll itself did not work."""
+    matters, remedy = (
+        "hpccoll.init() fails in the same way in a job like this",
+        "As it says, and see the findings above",
+    )
+    return [
+        Finding(NAME, ERROR, f"allreduce on {i['node']} ({i['ranks']} ranks): {i['error']}", matters, remedy)
+        for i in job.inside
+        if "error" in i
+    ]
+
+
+def _slow(job: Job) -> list[Finding]:
+    measured, hosts, found = rounds.best(job.links), [card.host for card in job.leaders], []
+    nodes = rounds.slow_nodes(job.links)
+    slow = rounds.slow_pairs(job.links)
+    good = rounds.reference([rounds.bandwidth(link) for link in measured.values()], 0.75) if measured else 0.0
+    for node in nodes:
+        own = [link for pair, link in measured.items() if node in pair]
+        others = some(hosts[n] for link in own for n in link["nodes"] if n != node)
+        seen = (
+            f"slow node {hosts[node]}: {rate(max(map(rounds.bandwidth, own)))} at best, "
+            f"{duration(min(link['latency'] for link in own))}, with {others}; others reach {rate(good)}"
+        )
+        remedy = (
+            f"Leave it out (`--exclude={hosts[node]}`) and have its cable and port checked (ethtool, ibstat)"
+        )
+        found.append(
+            Finding(NAME, WARNING, seen, "every collective operation waits for the slowest node", remedy)
+        )
+    for pair in (p for p in slow if not set(p) & set(nodes)):
+        link = measured[pair]
+        seen = (
+            f"slow link {hosts[pair[0]]} - {hosts[pair[1]]}: {rate(rounds.bandwidth(link))}, "
+            f"{duration(link['latency'])}, measured again alone; others reach {rate(good)}, and both nodes are well"
+        )
+        remedy = "The way between the two: switch, up-link, routing. Place the job elsewhere if it stays so"
+        found.append(Finding(NAME, WARNING, seen, "a ring or tree that crosses it goes at its pace", remedy))
+    return found
+
+
+def _one_sided(job: Job) -> list[Finding]:
+    found = []
+    for link in rounds.best(job.links).values():
+        there, back = link["bandwidth"]
+        if min(there, back) < ONE_SIDED * max(there, back):
+            here, other = link["hosts"] if there < back else link["hosts"][::-1]
+            seen = f"{here} to {other}: {rate(min(there, back))}, back {rate(max(there, back))}"
+            remedy = f"Shaping or a fault in one direction: `tc -s qdisc`, `ethtool -S` on {here}; the port of {other}"
+            found.append(Finding(NAME, WARNING, seen, "allreduce uses both directions at once", remedy))
+    return found
+
+
+def _below_rate(job: Job) -> list[Finding]:
+    """Nodes that reach much less than their device declares."""
+    best: dict[int, float] = {}
+    for (one, other), link in rounds.best(job.links).items():
+        for node in (one, other):
+            best[node] = max(best.get(node, 0.0), rounds.bandwidth(link))
+    found = []
+    for node, reached in best.items():
+        card = job.leaders[node]
+        device = next((d for d in rails.best(card) if d["rate"]), None)
+        if device and 8 * reached < UNUSED * device["rate"]:
+            found.append(
+                Finding(
+                    NAME,
+                    WARNING,
+                    f"{card.host}: {rate(reached)} measured; {device['name']} declares {rate(device['rate'] / 8)}",
+                    "the device is not used, or one process cannot fill it",
+                    "Is MPI on it (UCX_LOG_LEVEL=info, FI_PROVIDER)? Over TCP several ranks a node fill it "
+                    "(HPCCOLL_RAILS); a mere cloud limit cannot be helped",
+                )
+            )
+    return found
+
+
+def _slow_inside(job: Job) -> list[Finding]:
+    nodes = [i for i in job.inside if i["node"] != "all" and "error" not in i]
+    if len(nodes) < 3:
+        return []
+    usual = rounds.reference([i["large"] for i in nodes], 0.5)
+    slow = [i for i in nodes if i["large"] > INSIDE * usual]
+    if not slow:
+        return []
+    shown = some(f"{i['node']} ({duration(i['large'])})" for i in slow)
+    seen = f"inside {shown} an allreduce of 16 MiB takes longer than on the other nodes ({duration(usual)})"
+    remedy = "Other jobs on the node, a throttled processor, ranks on one socket: `top`, `lscpu`, `numactl -H` there"
+    return [Finding(NAME, WARNING, seen, "every collective operation waits for the slowest node", remedy)]
+
+
+# ---- what was required ----------------------------------------------------------------------------------
+
+UNITS = {
+    "bit": 1 / 8, "kbit": 1e3 / 8, "mbit": 1e6 / 8, "gbit": 1e9 / 8, "b": 1, "kb": 1e3, "mb": 1e6, "gb": 1e9,
+    "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30,
+}  # fmt: skip
+SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+
+
+def requirement(text: str) -> tuple[str, float]:
+    """Read `bandwidth=10Gbit` (bytes/s) or `latency=20us` (s); ValueError says what is allowed."""
+    name, _, value = text.partition("=")
+    found = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)\s*([a-zA-Z]+)(?:/s)?", value)
+    units = {"bandwidth": UNITS, "latency": SECONDS}.get(name)
+    if not found or units is None or found[2].lower() not in units:
+        raise ValueError(
+            f"{text!r} is not bandwidth=NUMBER[kMG]bit or [kMG]B, or latency=NUMBER ns, us, ms or s"
+        )
+    return name, float(found[1]) * units[found[2].lower()]
+
+
+def judge_required(job: Job, required: Mapping[str, float]) -> list[Finding]:
+    """An error for each link that is worse than was asked for."""
+    measured = rounds.best(job.links)
+    found = []
+    remedy = "Ask for other nodes, or lower what is required"
+    if required and not measured:
+        matters = "--require cannot be answered"
+        found.append(
+            Finding(NAME, ERROR, "no link between nodes was measured", matters, "Run it on two nodes or more")
+        )
+    for link in measured.values():
+        where = " - ".join(link["hosts"])
+        if rounds.bandwidth(link) < required.get("bandwidth", 0.0):
+            seen = f"{where}: {rate(rounds.bandwidth(link))}, less than {rate(required['bandwidth'])}"
+            found.append(Finding(NAME, ERROR, seen, "--require bandwidth", remedy))
+        if link["latency"] > required.get("latency", float("inf")):
+            seen = f"{where}: {duration(link['latency'])}, more than {duration(required['latency'])}"
+            found.append(Finding(NAME, ERROR, seen, "--require latency", remedy))
+    return found

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rails: the network devices of a node, and which of its ranks is near which."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from pathlib import Path
+
+from hpccoll.checks import placement
+from hpccoll.checks.finding import WARNING, Card, Facts, Finding, Job, ranks
+from hpccoll.tools.doctor import gpus
+
+NAME = "rails"
+SYS = Path("/sys/class")
+ROOT = len(Path("/sys/devices").parts)
+"""Folders that the paths of all devices have in common."""
+
+
+def collect(root: Path = SYS) -> Facts:
+    """Ports with hardware behind them: name, declared rate (bit/s), PCI address, NUMA node, up or not."""
+    return {"devices": sorted([*_infiniband(root), *_ethernet(root)], key=lambda d: str(d["name"]))}
+
+
+def _infiniband(root: Path) -> list[Facts]:
+    found = []
+    for port in sorted((root / "infiniband").glob("*/ports/*")):
+        rate = re.match(r"([\d.]+) Gb/sec", _read(port / "rate"))
+        device = port.parent.parent
+        found.append(
+            _device(f"{device.name}:{port.name}", device / "device")
+            | {
+                "kind": "rdma",
+                "up": "ACTIVE" in _read(port / "state"),
+                "rate": float(rate[1]) * 1e9 if rate else None,
+            }
+        )
+    return found
+
+
+def _ethernet(root: Path) -> list[Facts]:
+    found = []
+    for net in sorted((root / "net").glob("*")):
+        if (net / "device").exists() and not (net / "device" / "infiniband").exists():
+            speed = _read(net / "speed")
+            rate = float(speed) * 1e6 if speed.isdecimal() else None
+            found.append(
+                _device(net.name, net / "device")
+                | {"kind": "ethernet", "up": _read(net / "operstate") == "up", "rate": rate}
+            )
+    return found
+
+
+def _device(name: str, device: Path) -> Facts:
+    numa = _read(device / "numa_node")
+    where = {"pci": device.resolve().name, "path": str(device.resolve())}
+    return {"name": name, **where, "numa": int(numa) if numa.isdecimal() else None}
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
+
+
+def best(card: Card) -> list[Facts]:
+    """The node's fastest kind of device that is up: these are its rails."""
+    usable = [d for d in card.facts[NAME]["devices"] if d["up"]]
+    rdma = [d for d in usable if d["kind"] == "rdma"]
+    fastest = max((d["rate"] or 0 for d in rdma or usable), default=0)
+    return [d for d in rdma or usable if (d["rate"] or 0) == fastest]
+
+
+def assign(cards: list[Card]) -> dict[int, str]:
+    """A rail for each rank of a node: of those near it the one with the fewest ranks."""
+    rails = best(cards[0])
+    load = {rail["name"]: 0 for rail in rails}
+    chosen = {}
+    for card in cards:
+        names = [rail["name"] for rail in near(card, rails)]
+        if names:
+            chosen[card.rank] = min(names, key=lambda name: load[name])
+            load[chosen[card.rank]] += 1
+    return chosen
+
+
+def near(card: Card, rails: list[Facts]) -> list[Facts]:
+    """The rails below the same PCI bridges as the rank's one GPU, else those of its one NUMA node, else all."""
+    seen, domains = card.facts[gpus.NAME]["visible"], card.facts[placement.NAME].get("numa", [])
+    if len(seen) == 1:
+        depths = [_common(rail["path"], seen[0]["path"]) for rail in rails]
+        if max(depths, default=0) > ROOT:
+            return [rail for rail, depth in zip(rails, depths, strict=True) if depth == max(depths)]
+    on_socket = [rail for rail in rails if [rail["numa"]] == domains]
+    return on_socket or rails
+
+
+def _common(one: str, other: str) -> int:
+    """How many folders two paths of sysfs have in common: the more, the fewer bridges are between the devices."""
+    pairs = zip(Path(one).parts, Path(other).parts, strict=False)
+    return len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)))
+
+
+def judge(job: Job) -> list[Finding]:
+    """Rails without a rank near them; nodes with fewer rails than the others."""
+    found = []
+    counts = {card.host: len(best(card)) for card in job.leaders}
+    most = max(counts.values(), default=0)
+    fewer = {host: n for host, n in counts.items() if n < most}
+    if fewer:
+        shown = ", ".join(f"{host} has {n}" for host, n in list(fewer.items())[:8])
+        found.append(
+            Finding(
+                NAME,
+                WARNING,
+                f"{shown} of the {most} network devices that other nodes have up",
+                "the slowest node sets the pace of all",
+                "Look at `ibstat`, `ip link` there; leave the node out (`--exclude`) until it is repaired",
+            )
+        )
+    for cards in job.nodes.values():
+        found += _idle_rails(cards)
+    return found
+
+
+def _idle_rails(cards: list[Card]) -> list[Finding]:
+    rails, bound = best(cards[0]), [c.facts[placement.NAME].get("numa", []) for c in cards]
+    if len(rails) < 2 or any(len(domains) != 1 for domains in bound):
+        return []
+    covered = {domains[0] for domains in bound}
+    idle = [r["name"] for r in rails if r["numa"] is not None and r["numa"] not in covered]
+    if not idle or len(cards) < len(rails):
+        return []
+    return [
+        Finding(
+            NAME,
+            WARNING,
+            f"{cards[0].host}: no rank is bound near {', '.join(idle)} ({ranks(c.rank for c in cards)} are on NUMA "
+            f"nodes {sorted(covered)})",
+            "traffic of that device crosses the socket link, or the device stays idle",
+            "Spread the ranks over the sockets: `srun --distribution=block:cyclic`, `mpirun --map-by numa`",
+        )
+    ]

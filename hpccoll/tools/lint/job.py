@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A job script taken apart: directives, the lines that start ranks, and the environment at each of them."""
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePath
+
+from hpccoll.tools.lint import lsf, shell, slurm
+from hpccoll.tools.lint.options import Grammar, Parsed, parse
+
+LAUNCHERS = {
+    "srun": "srun",
+    "jsrun": "jsrun",
+    "mpirun": "mpirun",
+    "mpiexec": "mpirun",
+    "orterun": "mpirun",
+    "prterun": "mpirun",
+}
+SCHEDULERS: dict[str, Grammar] = {"SBATCH": slurm.sbatch, "BSUB": lsf.bsub}
+PLAIN = {
+    "hostname", "date", "echo", "env", "printenv", "nvidia-smi", "rocm-smi", "lscpu", "numactl", "mkdir", "rm", "cp",
+    "rsync", "tar", "sleep", "true", "ls", "cat", "uname", "free", "df", "bash", "sh", "taskset", "id", "pwd",
+}  # fmt: skip
+"""Programs that do not speak MPI."""
+TWO_VALUES = {"--mca", "-mca", "--gmca", "-gmca", "--prtemca", "--pmixmca", "-genv", "-env"}
+"""Options of mpirun with two values."""
+STARTERS = {"torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate", "deepspeed"}
+"""Programs that start a node's ranks themselves: one task a node is right."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A line that starts ranks. `launcher`: srun, jsrun or mpirun; `words` follow it, known variables put in."""
+
+    launcher: str
+    words: tuple[str, ...]
+    line: int
+    background: bool
+    environment: Mapping[str, str]
+    parsed: Parsed
+
+    @property
+    def program(self) -> str:
+        """The name of what is started, its folder left aside."""
+        return PurePath(self.parsed.rest[0]).name if self.parsed.rest else ""
+
+    @property
+    def speaks_mpi(self) -> bool:
+        """Its tasks are the ranks, and find each other by MPI."""
+        return bool(self.program) and self.program not in PLAIN and not STARTERS & set(self.parsed.rest[:3])
+
+
+@dataclass
+class Job:
+    """A script. `options` are all its directives together, `lines` where each was given, in a script's order.
+
+    Of a heterogeneous job no size is among them: each component has its own.
+    """
+
+    text: str = ""
+    scheduler: str = ""
+    options: Parsed = field(default_factory=Parsed)
+    lines: dict[str, list[int]] = field(default_factory=dict)
+    problems: list[tuple[int, str]] = field(default_factory=list)
+    late: list[int] = field(default_factory=list)
+    heterogeneous: bool = False
+    launches: list[Launch] = field(default_factory=list)
+    commands: list[shell.Command] = field(default_factory=list)
+    head: int = 1
+
+    def line_of(self, option: str) -> int:
+        """Where an option was given last; the first directive's line if it was not."""
+        return self.lines.get(option, [self.head])[-1]
+
+
+def read(text: str) -> Job:
+    """Take a script apart."""
+    job = Job(text=text, commands=shell.read(text))
+    first = job.commands[0].line if job.commands else len(text.splitlines()) + 1
+    for line, words in enumerate(text.splitlines(), 1):
+        for sign, grammar in SCHEDULERS.items():
+            if words.startswith(f"#{sign}"):
+                _directive(job, grammar, line, words.removeprefix(f"#{sign}"), line > first)
+    if job.heterogeneous:
+        job.options.values = {n: v for n, v in job.options.values.items() if n not in slurm.SIZES}
+    _follow(job)
+    return job
+
+
+def _directive(job: Job, grammar: Grammar, line: int, text: str, late: bool) -> None:
+    """One #SBATCH or #BSUB line. Slurm reads none after the first command."""
+    if not job.scheduler:
+        job.scheduler, job.head = ("slurm" if grammar is slurm.sbatch else "lsf"), line
+    if late and grammar is slurm.sbatch:
+        job.late.append(line)
+        return
+    try:
+        words = shlex.split(text, comments=True)
+    except ValueError as error:
+        job.problems.append((line, f"{grammar.command} cannot read this line ({error})"))
+        return
+    if words in (["hetjob"], ["packjob"]) and grammar is slurm.sbatch:
+        job.heterogeneous = True
+        return
+    parsed = parse(grammar, words)
+    job.options.values |= parsed.values
+    for name in parsed.values:
+        job.lines.setdefault(name, []).append(line)
+    job.problems += [(line, problem) for problem in parsed.problems]
+    if parsed.rest and grammar is slurm.sbatch:
+        job.problems.append((line, f"{parsed.rest[0]!r} is no option, and everything after it is not read"))
+
+
+def _follow(job: Job) -> None:
+    """Go through the commands, keep what is assigned, and note what starts ranks."""
+    known: dict[str, str] = {}
+    if job.scheduler == "slurm":
+        known |= slurm.variables(slurm.asked(job.options.values))
+    for command in job.commands:
+        given = {name: shell.expand(value, known) for name, value in command.assignments.items()}
+        argv = tuple(word for written in command.argv for word in shell.words_of(written, known))
+        if not argv or argv[0] == "export":
+            known |= given
+            continue
+        if argv[:2] == ("hpccoll", "run"):
+            argv = ("mpirun", *argv[2:])
+        if launcher := LAUNCHERS.get(PurePath(argv[0]).name):
+            job.launches.append(_launch(launcher, argv[1:], command, known | given))
+
+
+def _launch(
+    launcher: str, words: tuple[str, ...], command: shell.Command, environment: dict[str, str]
+) -> Launch:
+    from hpccoll.tools.lint import jsrun
+
+    grammar = {"srun": slurm.srun, "jsrun": jsrun.jsrun}.get(launcher)
+    parsed = parse(grammar, words) if grammar else _mpirun(words)
+    if launcher == "srun":
+        environment |= dict(
+            part.split("=", 1) for part in parsed.values.get("export", "").split(",") if "=" in part
+        )
+    return Launch(launcher, words, command.line, command.end == "&", environment, parsed)
+
+
+def _mpirun(words: tuple[str, ...]) -> Parsed:
+    """Mpirun's number of ranks; its other options differ from MPI to MPI and are passed over.
+
+    The program begins at the latest where a word can be no option's value.
+    """
+    parsed, left = Parsed(rest=words), list(words)
+    while left and left[0].startswith("-"):
+        name = left.pop(0)
+        values = [
+            left.pop(0) for _ in range(1 + (name in TWO_VALUES)) if left and not left[0].startswith("-")
+        ]
+        if name in ("-np", "-n", "--np", "-c") and values:
+            parsed.values["np"] = values[0]
+        if "oversubscribe" in " ".join([name, *values]).lower():
+            parsed.values["oversubscribe"] = ""
+    return parsed

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The options of bsub (IBM, "bsub command reference", LSF 10.1), which have one dash however long they are."""
+
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hpccoll.tools.lint.options import Grammar, Option
+
+VALUES = (
+    "a alloc_flags app b C c clusters cn_cu cn_mem core_isolation csm cwd D data datagrp Dep e E Ep env eo eptl ext F "
+    "f freq g G gpu hostfile i is J Jd jsdl jsdl_strict jsm json k L Lp ln_mem ln_slots M m mig n nnodes o oo outdir "
+    "p P pack ptl q Q R rcacct S s sla sp stage step_cgroup t T Ti U u v w W wa We wt yaml Zs smt a_flags"
+)
+FLAGS = "ar B datachk H hl h I Ip IS ISp ISs ISX Is IX K N Ne rn rnc r ti tty ul V XF x"
+
+bsub = Grammar(
+    "bsub",
+    [Option(word) for word in VALUES.split()] + [Option(word, value="no") for word in FLAGS.split()],
+    dashes=1,
+)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a job asks for. None: not said."""
+
+    nodes: int | None
+    slots: int | None
+    slots_per_node: int | None
+    alloc_flags: tuple[str, ...]
+
+    @property
+    def smt(self) -> int:
+        """Hardware threads of a core that are switched on (Summit's default is 4)."""
+        levels = [int(flag[3:]) for flag in self.alloc_flags if re.fullmatch(r"smt[124]", flag)]
+        return levels[-1] if levels else 4
+
+
+def asked(values: Mapping[str, str]) -> Asked:
+    """Read the numbers of a job's options."""
+
+    def number(text: str) -> int | None:
+        return int(text) if text.isdecimal() else None
+
+    tile = re.search(r"\bptile=(\d+)", values.get("R", ""))
+    return Asked(
+        nodes=number(values.get("nnodes", "")),
+        slots=number(values.get("n", "").partition(",")[0]),
+        slots_per_node=int(tile[1]) if tile else None,
+        alloc_flags=tuple(shlex.split(values.get("alloc_flags", ""))),
+    )
+
+
+def run_limit(text: str) -> int | None:
+    """Minutes of `[hours:]minutes`, a host name after a slash left aside; None if it is not that."""
+    words = text.partition("/")[0].split(":")
+    if len(words) > 2 or not all(word.isdecimal() for word in words):
+        return None
+    hours, minutes = (["0", *words])[-2:]
+    return int(hours) * 60 + int(minutes)

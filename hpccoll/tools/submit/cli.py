@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`hpccoll submit`: arguments -> Site and Request -> script -> lint -> sbatch or bsub."""
+
+import argparse
+import importlib.util
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from hpccoll.errors import HpccollError
+from hpccoll.tools.lint import check
+from hpccoll.tools.submit import script, site
+from hpccoll.tools.submit.layout import RequestError
+from hpccoll.tools.submit.script import NAME_LETTERS, RUNTIMES, Request
+
+COMMANDS = {"slurm": "sbatch", "lsf": "bsub"}
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Describe `hpccoll submit`."""
+    parser = commands.add_parser(
+        "submit",
+        help="write a job script for a site, check it and submit it",
+        usage="hpccoll submit --site NAME --nodes N --time H:MM [options] COMMAND [ARGUMENT ...]",
+    )
+    add_arguments(parser)
+    parser.set_defaults(main=main)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `hpccoll submit`."""
+    parser.add_argument("--site", help=f"{', '.join(site.names())}, or the path of a site.toml of your own")
+    parser.add_argument(
+        "--sites", action="store_true", help="list the sites, what is known of them and what is not"
+    )
+    parser.add_argument(
+        "--nodes", default="1", help="how many; 1,2,4 makes a scaling study of three jobs (default: 1)"
+    )
+    parser.add_argument(
+        "--time", default="1:00", metavar="H:MM", help="time limit; also minutes, or H:MM:SS (1:00)"
+    )
+    parser.add_argument("--repeat", type=int, default=1, metavar="N", help="run it N times (a job array)")
+    parser.add_argument(
+        "--tasks-per-node", type=int, metavar="N", help="default: one a GPU, else one a NUMA domain"
+    )
+    parser.add_argument("--no-gpus", action="store_true", help="leave the node's GPUs alone")
+    parser.add_argument(
+        "--requeue", action="store_true", help="warn the ranks before the time limit, and go on later"
+    )
+    parser.add_argument("--container", default="", metavar="IMAGE", help="run inside this image")
+    parser.add_argument(
+        "--runtime", choices=RUNTIMES, default="apptainer", help="what runs the image (apptainer)"
+    )
+    parser.add_argument("--launcher", default="", help="srun, jsrun or mpirun (default: the site's)")
+    parser.add_argument("--account", default="", help="the project that pays")
+    parser.add_argument("--name", default="", help="of the job (default: the program's)")
+    parser.add_argument("--dry-run", action="store_true", help="print the script and do not submit it")
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND", help="train.py --lr 0.1")
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Show, check and submit; the exit status."""
+    if arguments.sites:
+        print("\n\n".join(described(site.load(name)) for name in site.names()))
+        return 0
+    try:
+        where, requests = asked(arguments, sys.argv[2:])
+        scripts = [script.render(where, replace(request, path=own_programs())) for request in requests]
+    except HpccollError as error:
+        print(f"hpccoll submit: {error}", file=sys.stderr)
+        return 2
+    if where.account and not arguments.account:
+        print(f"hpccoll submit: jobs on {where.name} name a project: --account PROJECT", file=sys.stderr)
+    if file := missing_program(requests[0]):
+        print(
+            f"hpccoll submit: there is no {file} in {Path.cwd()}, where the job will start", file=sys.stderr
+        )
+    statuses = [submit(where, text, arguments.dry_run) for text in scripts]
+    return max(statuses)
+
+
+def submit(where: site.Site, text: str, dry_run: bool) -> int:
+    """Print one script and what is wrong with it; hand it to the scheduler. The exit status."""
+    print(text, end="", flush=True)
+    findings = check(text)
+    for finding in findings:
+        print(f"hpccoll submit: {finding}", file=sys.stderr)
+    if any(finding.severity == "error" for finding in findings):
+        return 1
+    if dry_run:
+        return 0
+    command = COMMANDS[where.scheduler]
+    if not shutil.which(command):
+        print(f"hpccoll submit: no {command} on PATH: log in to {where.name}, or --dry-run", file=sys.stderr)
+        return 2
+    return subprocess.run([command], input=text, text=True, check=False).returncode
+
+
+def asked(arguments: argparse.Namespace, words: Sequence[str]) -> tuple[site.Site, list[Request]]:
+    """The site, and a request for each number of nodes; `words` are the command line, for the script's first line."""
+    if importlib.util.find_spec("jinja2") is None:
+        raise RequestError(
+            "job scripts are rendered by Jinja2, which is missing: pip install 'hpccoll[submit]'"
+        )
+    if not arguments.site:
+        raise RequestError(f"which site? --site {' or '.join(site.names())}, or --site path/to/site.toml")
+    command = program(arguments.command)
+    rest = arguments.command  # the program may have a --dry-run of its own
+    options = words[: len(words) - len(rest)]
+    if "--dry-run" in rest and not arguments.dry_run and rest[0] != "--":
+        raise RequestError(
+            f"--dry-run behind {rest[0]} is an option of {rest[0]}, and the job would be submitted: put it in "
+            f"front, or -- in front of {rest[0]} if this is meant"
+        )
+    requests = [
+        Request(
+            command=command,
+            nodes=nodes,
+            minutes=minutes(arguments.time),
+            name=arguments.name or default_name(command),
+            tasks_per_node=arguments.tasks_per_node,
+            gpus=not arguments.no_gpus,
+            account=arguments.account,
+            repeat=arguments.repeat,
+            requeue=arguments.requeue,
+            container=arguments.container,
+            runtime=arguments.runtime,
+            launcher=arguments.launcher,
+            made_by=one_line(["hpccoll", "submit", *(w for w in options if w != "--dry-run"), *rest]),
+        )
+        for nodes in node_counts(arguments.nodes)
+    ]
+    return site.load(arguments.site), requests
+
+
+def own_programs() -> str:
+    """The folder of this Python's programs, if `python` would be another: the job gets the PATH from here."""
+    own = Path(sys.prefix, "bin")
+    return "" if Path(shutil.which("python") or "").parent == own else str(own)
+
+
+def program(words: Sequence[str]) -> tuple[str, ...]:
+    """The command to run; `train.py` means `python train.py`."""
+    words = words[1:] if words[:1] == ["--"] else words
+    if not words or not words[0]:
+        raise RequestError(
+            "which program? hpccoll submit --site summit --nodes 64 --time 2:00 train.py --lr 0.1"
+        )
+    return ("python", *words) if words[0].endswith(".py") else tuple(words)
+
+
+def program_file(command: tuple[str, ...]) -> str:
+    """The first word that is a program and not its interpreter: a file, or the module behind -m."""
+    modules = command[command.index("-m") + 1 :] if "-m" in command else ()
+    return next((word for word in command if word.endswith(".py")), (*modules, command[0])[0])
+
+
+def missing_program(request: Request) -> str:
+    """The program's file if it is not here; "" if it is, or is looked for on the job's PATH or inside the image."""
+    file = program_file(request.command)
+    elsewhere = ("/" not in file and not file.endswith(".py")) or (request.container and file.startswith("/"))
+    return "" if elsewhere or Path(file).exists() else file
+
+
+def default_name(command: tuple[str, ...]) -> str:
+    """The name of the program's file in letters that a job's name may have."""
+    name = Path(program_file(command)).stem
+    return re.sub(f"[^{NAME_LETTERS}]", "-", name).lstrip(".+-") or "job"
+
+
+def one_line(words: Sequence[str]) -> str:
+    """A command line as a comment can bear it: what follows a line break would be a command."""
+    return shlex.join(words).replace("\n", " ").replace("\r", " ")
+
+
+def node_counts(text: str) -> list[int]:
+    """Read `4`, or `1,2,4`."""
+    words = text.split(",")
+    if not all(word.isdecimal() and int(word) for word in words):
+        raise RequestError(f"--nodes {text}: a number, or several as in 1,2,4")
+    return [int(word) for word in words]
+
+
+def minutes(text: str) -> int:
+    """Read a time limit: `90` minutes, `2:00` hours and minutes, `2:00:00` with seconds (rounded up to a minute)."""
+    words = text.split(":")
+    if len(words) > 3 or not all(map(str.isdecimal, words)) or any(int(word) > 59 for word in words[1:]):
+        raise RequestError(f"--time {text}: minutes, H:MM or H:MM:SS")
+    numbers = [int(word) for word in words]
+    if len(numbers) == 1:
+        return numbers[0]
+    return numbers[0] * 60 + numbers[1] + any(numbers[2:])
+
+
+def described(where: site.Site) -> str:
+    """A site as `--sites` shows it."""
+    node = where.node
+    nics = ", ".join(
+        f"{n.name} {n.gbit} Gbit/s" + (f" near GPU {n.near_gpus}" if n.near_gpus else "") for n in node.nics
+    )
+    lines = [f"{where.name}: {where.title}"]
+    lines += [
+        f"  {where.scheduler}, {where.launcher}; {node.sockets} socket{'s' if node.sockets > 1 else ''}, "
+        f"{node.numa} NUMA domains, {node.cores} cores"
+    ]
+    lines += (
+        [f"  {len(node.gpus)} GPUs on NUMA domains {[gpu.numa for gpu in node.gpus]}"] if node.gpus else []
+    )
+    lines += [f"  {nics}"] if nics else []
+    lines += [f"  source: {source}" for source in where.sources]
+    lines += [f"  not checked: {fact}" for fact in where.unchecked]
+    return "\n".join(lines)

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A job script: what a user asks for, rendered by the template of the site's scheduler and launcher."""
+
+import re
+import shlex
+from dataclasses import dataclass, replace
+
+from hpccoll.tools.submit.layout import Layout, RequestError, lay_out
+from hpccoll.tools.submit.site import SCHEDULERS, Site
+
+TEMPLATES = {
+    "srun": "slurm.sh.j2",
+    "jsrun": "jsrun.sh.j2",
+    ("slurm", "mpirun"): "slurm.sh.j2",
+    ("lsf", "mpirun"): "lsf.sh.j2",
+}
+RUNTIMES = ("apptainer", "pyxis")
+NAME_LETTERS = "A-Za-z0-9_.+-"
+"""What the name of a job, and of a project, is made of: it stands in directives and in the name of a file."""
+WARNING = 120
+"""Seconds before the time limit at which a job that can be requeued is told to save."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A job: `command` on `nodes` nodes for `minutes`.
+
+    `path` goes before the job's PATH, `made_by` is the command line that asked for the job.
+    """
+
+    command: tuple[str, ...]
+    nodes: int
+    minutes: int
+    name: str
+    tasks_per_node: int | None = None
+    gpus: bool = True
+    account: str = ""
+    repeat: int = 1
+    requeue: bool = False
+    container: str = ""
+    runtime: str = "apptainer"
+    launcher: str = ""
+    path: str = ""
+    made_by: str = ""
+
+
+def render(site: Site, request: Request) -> str:
+    """The job script. Raise RequestError if the site cannot run it."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    request = replace(request, launcher=request.launcher or site.launcher)
+    check(site, request)
+    layout = lay_out(site, request.tasks_per_node, request.gpus)
+    template = TEMPLATES.get(request.launcher) or TEMPLATES[site.scheduler, request.launcher]
+    environment = Environment(
+        loader=PackageLoader("hpccoll.tools.submit"), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        keep_trailing_newline=True, autoescape=False,
+    )  # fmt: skip
+    environment.filters["quote"] = shlex.quote
+    return environment.get_template(template).render(
+        site=site, request=request, layout=layout, command=shlex.join(request.command), warning=WARNING,
+        limit=limit(site, request.minutes), bind=bind(site, layout),
+        gpu_directives=["--gpus-per-task=1" if site.gpu_view == "own" else f"--gpus-per-node={len(site.node.gpus)}"],
+    )  # fmt: skip
+
+
+def check(site: Site, request: Request) -> None:
+    """What cannot be asked of this site."""
+    if request.nodes < 1 or request.minutes < 1 or request.repeat < 1:
+        raise RequestError(
+            f"{request.nodes} nodes, {request.minutes} minutes, {request.repeat} times: at least 1 of each"
+        )
+    for option, text in (("--name", request.name), ("--account", request.account or "none")):
+        if not re.fullmatch(f"[A-Za-z0-9_][{NAME_LETTERS}]*", text):
+            raise RequestError(f"{option} {text!r}: letters, digits, and _.+- behind the first")
+    if request.launcher not in SCHEDULERS[site.scheduler]:
+        allowed = " or ".join(SCHEDULERS[site.scheduler])
+        raise RequestError(
+            f"--launcher {request.launcher}: {site.name} has {site.scheduler}, where it is {allowed}"
+        )
+    if request.runtime == "pyxis" and not request.container:
+        raise RequestError("--runtime pyxis without an image: --container IMAGE")
+    if request.runtime == "pyxis" and request.launcher != "srun":
+        raise RequestError("Pyxis is a part of srun: --runtime apptainer, or --launcher srun")
+    if request.requeue and request.minutes * 60 <= WARNING:
+        raise RequestError(
+            f"--requeue warns {WARNING} s before the time limit: more than {WARNING // 60} minutes, please"
+        )
+
+
+def limit(site: Site, minutes: int) -> str:
+    """A time limit: hours:minutes:00 for Slurm, hours:minutes for LSF, which knows no seconds."""
+    text = f"{minutes // 60}:{minutes % 60:02}"
+    return f"{text}:00" if site.scheduler == "slurm" else text
+
+
+def bind(site: Site, layout: Layout) -> str:
+    """Srun's options that put each task on cores of its own, near its GPU."""
+    if layout.gpus and site.gpu_view == "own":
+        return "--gpus-per-task=1 --gpu-bind=closest --cpu-bind=cores"
+    if layout.domains:
+        return f"--cpu-bind=map_ldom:{','.join(map(str, layout.domains))}"
+    return "--distribution=block:block --cpu-bind=cores"

@@ -1,7 +1,0 @@
-# SPDX-License-Identifier: Apache-2.0
-"""Makes cards.py of this room and hosts.py of the room netns importable."""
-
-import sys
-from pathlib import Path
-
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "netns")]

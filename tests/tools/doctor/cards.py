@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cards of made-up ranks: a healthy cluster, of which a test changes what it is about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hpccoll.checks.finding import Card, Finding, Job
+from hpccoll.tools.doctor import examine
+
+
+def card(rank: int = 0, node: int = 0, **changes: dict[str, Any]) -> Card:
+    """Rank `rank` on host h<node+1>, bound to 4 of 64 cores; `changes` are merged into the facts of a check."""
+    facts: dict[str, dict[str, Any]] = {
+        "build": {
+            "versions": {"hpccoll": "1", "numpy": "2"}, "Python": "3.11", "kernels": "avx2", "mpi part": True,
+            "knobs": "",
+        },
+        "mpi": {
+            "library": "Open MPI v5.0.11", "thread level": "MULTIPLE", "ours": {"same library as mpi4py": True},
+            "risk": "",
+        },
+        "launcher": {"launcher": "srun", "rank": rank, "place": None, "if alone": ""},
+        "names": {"host": f"h{node + 1}", "network": f"net{node}", "in /etc/hosts": [f"10.0.0.{node + 1}"]},
+        "addresses": {
+            "interfaces": [interface("lo", "127.0.0.1", 8), interface("eth0", f"10.0.0.{node + 1}")],
+            "others": [], "own name": {"name": "", "addresses": [], "error": ""}, "told": {},
+        },
+        "memory": {"free": 1 << 34, "total": 1 << 34},
+        "limits": {"locked memory": None, "open files": 65536, "stack": 8 << 20, "rdma": False},
+        "placement": {
+            "cpus": f"{4 * (rank % 16)}-{4 * (rank % 16) + 3}", "online": "0-63", "threads": 4, "cores": 4,
+            "numa": [(rank % 16) // 8], "numa nodes": 2, "quota": None,
+        },
+        "rails": {"devices": []},
+        "gpus": {"present": [], "visible": [], "why none": "no driver", "hidden by": {}},
+    }  # fmt: skip
+    for name, change in changes.items():
+        facts[name] = facts[name] | change
+    return Card(rank, f"h{node + 1}", f"node{node}", facts)
+
+
+def interface(name: str, address: str, prefix: int = 24, **changes: Any) -> dict[str, Any]:
+    return {
+        "name": name, "address": address, "prefix": prefix, "mtu": 1500, "up": True, "bridge": False, "device": True,
+        "speed": None, **changes,
+    }  # fmt: skip
+
+
+def link(
+    one: int, other: int, mbits: float, latency: float = 10e-6, back: float | None = None, **more: Any
+) -> dict[str, Any]:
+    return {
+        "nodes": [one, other], "hosts": [f"h{one + 1}", f"h{other + 1}"], "latency": latency, "skew": 0.0,
+        "bandwidth": [mbits * 1e6 / 8, (back or mbits) * 1e6 / 8], "sent": 1, **more,
+    }  # fmt: skip
+
+
+def found(cards: list[Card], **job: Any) -> list[Finding]:
+    """What all checks find."""
+    whole = Job(cards, **{"size": len(cards), **job})
+    return [finding for check in examine.CHECKS for finding in check.judge(whole)]
+
+
+def only(cards: list[Card], **job: Any) -> Finding:
+    """The single finding, or a failure that shows all."""
+    findings = found(cards, **job)
+    assert len(findings) == 1, findings
+    return findings[0]
+
+
+def says(finding: Finding, severity: str, *facts: str) -> None:
+    assert finding.severity == severity, finding
+    whole = finding.line()
+    assert all(fact in whole for fact in facts), (facts, whole)

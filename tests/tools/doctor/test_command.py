@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`hpccoll doctor` as people start it: alone, in a job, and where MPI does not come up."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.timeout(180)
+
+
+def hpccoll(*words: object, folder: Path | None = None, **variables: str) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "hpccoll", *map(str, words)],
+        cwd=folder, env={**os.environ, **variables}, capture_output=True, text=True, timeout=170,
+    )  # fmt: skip
+    return done.returncode, done.stdout, done.stderr
+
+
+def job(ranks: int, *words: object, **more: object) -> tuple[int, str, str]:
+    """`hpccoll doctor` in a job of some ranks."""
+    command = [sys.executable, "-m", "hpccoll", "doctor", *words]
+    return hpccoll("run", "-np", ranks, "--timeout", 150, *command, **more)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def planted(build_c: Callable[..., Path]) -> str:
+    return str(build_c("tests/tools/doctor/hang.c", flags=("-shared",), name="hang.so"))
+
+
+def test_alone_it_says_what_it_cannot_see(tmp_path: Path) -> None:
+    status, said, errors = hpccoll("doctor", folder=tmp_path)
+    assert status == 0, said + errors
+    assert "1 of 1 rank on 1 node" in said
+    assert "note: launcher: one process: nothing was looked at between nodes" in said
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_job_is_measured_and_the_report_is_json_once() -> None:
+    status, said, errors = job(2, "--json", "--model", "resnet-50")
+    assert status == 0, said + errors
+    report = json.loads(said)
+    assert report["ranks"] == report["of"] == 2
+    assert [row["rank"] for row in report["placement"]] == [0, 1]
+    assert report["system"]["MPI"] != "not up"
+    (inside,) = report["inside"]
+    assert inside["ranks"] == 2
+    assert inside["large"] > inside["small"] > 0
+    assert 0 < report["training"]["efficiency"] <= 1
+    assert "resnet-50 on 1 node (102.2 MB and 111 ms" in report["training"]["sentence"]
+
+
+def test_what_is_required_and_cannot_be_had_is_an_error() -> None:
+    status, said, _ = job(1, "--require", "bandwidth=10Gbit")
+    assert status == 1
+    assert "error: network: no link between nodes was measured" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--require", "speed=3"], "'speed=3' is not bandwidth="),
+        (["--require", "bandwidth=..Gbit"], "'bandwidth=..Gbit' is not bandwidth="),
+        (["--bytes", "1e6"], "--bytes N and --compute SECONDS"),
+        (["--bytes", "nan", "--compute", "1"], "both positive"),
+        (["--nodes", "64"], "--nodes asks about a training"),
+        (["--patience", "0"], "seconds, more than 0"),
+        (["-H", ""], "is not HOST or HOST:RANKS"),
+        (["--model", "resnet-50", "--overlap", "2"], "a share from 0 to 1"),
+        (["--require", "latency=1us", "--no-measuring"], "needs a measurement"),
+        (["-H", "h1:x"], "is not HOST or HOST:RANKS"),
+        (["--model", "no-such"], "invalid choice"),
+    ],
+)
+def test_usage(words: list[str], text: str) -> None:
+    status, said, errors = hpccoll("doctor", *words)
+    assert status == 2, said
+    assert text in errors
+
+
+def test_a_hang_in_mpi_init_is_reported_by_one_rank_for_all(planted: str, tmp_path: Path) -> None:
+    status, said, errors = job(3, "--json", "--patience", 3, "--meet", tmp_path, LD_PRELOAD=planted)
+    assert status == 1, said + errors
+    report = json.loads(said)
+    assert report["ranks"] == 3
+    hang = next(f for f in report["findings"] if f["check"] == "mpi")
+    assert hang["seen"].startswith("MPI_Init_thread has not returned after ")
+    assert "on ranks 0-2" in hang["seen"]
+    assert "inside.py" in hang["seen"]
+    assert os.listdir(tmp_path) == []
+
+
+def test_an_mpi_that_aborts_the_job_leaves_time_for_a_report() -> None:
+    """No way between two ranks but to themselves: Open MPI gives up in MPI_Init and has all processes ended.
+
+    It leaves them a fifth of a second, which a busy machine may not give them: one report of some jobs is enough.
+    """
+    for _ in range(5):
+        status, said, errors = job(2, OMPI_MCA_btl="self", OMPI_MCA_pml="ob1")
+        assert status != 0
+        if "rank 0: error: mpi: MPI_Init_thread ended the process" in " ".join(said.split()):
+            return
+    pytest.fail(said + errors)
+
+
+@pytest.mark.slow
+def test_where_there_is_nowhere_to_meet_each_rank_reports_with_its_host(planted: str) -> None:
+    status, said, errors = job(2, "--patience", 2, "--meet", "/proc/no/such", LD_PRELOAD=planted)
+    assert status == 1
+    host = os.uname().nodename
+    assert f"{host} rank 0: error: mpi: MPI_Init_thread has not returned" in said
+    assert f"{host} rank 1: error: mpi: MPI_Init_thread has not returned" in said
+    assert "reports alone" in errors
+
+
+def test_an_end_in_mpi_init_is_reported(planted: str, tmp_path: Path) -> None:
+    status, said, errors = hpccoll("doctor", LD_PRELOAD=planted, PLANTED="exit", folder=tmp_path)
+    assert status == 1, said + errors
+    assert "MPI_Init_thread ended the process (status 3) on rank 0" in " ".join(said.split())
+
+
+def test_a_knob_that_is_none_is_found_and_nothing_breaks() -> None:
+    status, said, errors = job(2, HPCCOLL_FUSION_TRESHOLD="1M")
+    assert status == 1, said + errors
+    assert "error: build: ranks 0-1: HPCCOLL_FUSION_TRESHOLD is no knob of hpccoll: did you mean" in " ".join(
+        said.split()
+    )
+
+
+def test_no_mpi_library_at_all() -> None:
+    status, said, _ = hpccoll("doctor", "--json", MPI4PY_LIBMPI="/no/such/libmpi.so")
+    assert status == 1
+    (finding,) = [f for f in json.loads(said)["findings"] if f["severity"] == "error"]
+    assert "loading mpi4py and the MPI library ended the process" in finding["seen"]
+
+
+def test_hosts_that_nobody_knows() -> None:
+    """`false` in place of ssh: no host answers."""
+    status, said, _ = hpccoll("doctor", "-H", "h1,h2", "--ssh", "false")
+    assert status == 1
+    assert "error: ssh: h1: ssh ended with status 1" in said
+    assert "2 errors" in said
+
+
+def test_a_host_with_a_talkative_login(tmp_path: Path) -> None:
+    """Lines before the first answer, in one piece with it, are passed over; without ssh the "host" is this one."""
+    agent = tmp_path / "agent"
+    agent.write_text('#!/bin/sh\nprintf "Welcome!\\n\\nNo mining.\\n"\nshift\nexec sh -c "$*"\n')
+    agent.chmod(0o755)
+    status, said, errors = hpccoll("doctor", "-H", "here", "--ssh", agent, "--json")
+    assert status == 0, said + errors
+    assert json.loads(said)["ranks"] == 1
+
+
+SMALL = (
+    "mount -t tmpfs -o size=3m tmpfs /dev/shm && exec "
+    + sys.executable
+    + " -m hpccoll run -np 2 --timeout 150 "
+)
+
+
+def test_a_small_shared_memory_is_found_and_hpccolls_own_words_are_kept() -> None:
+    """Needs root, for a /dev/shm of 3 MiB that only this job sees."""
+    script = SMALL + sys.executable + " -m hpccoll doctor --json"
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", script], capture_output=True, text=True, timeout=170
+    )
+    assert done.returncode == 1, done.stderr
+    text = done.stdout
+    report = json.loads(text[text.index("{\n") : text.rindex("\n}") + 2])
+    said = [f["seen"] for f in report["findings"] if f["severity"] == "error"]
+    assert any("/dev/shm has 3 MiB free of 3 MiB; a World of 2 ranks here needs" in one for one in said)
+    assert any("bytes but /dev/shm has only" in one for one in said), said

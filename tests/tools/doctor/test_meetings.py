@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks meet in a folder, also when some never come; pairs measure each other; doors tell friends from strangers."""
+
+import socket
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cards import card, interface
+
+from hpccoll.checks.finding import Job
+from hpccoll.tools.doctor import links, measure, meetings, reach
+
+
+def together(*calls: Callable[[], Any]) -> list[Any]:
+    with ThreadPoolExecutor(len(calls)) as pool:
+        return [future.result(timeout=50) for future in [pool.submit(call) for call in calls]]
+
+
+def test_a_folder_hands_values_around_and_goes_away(tmp_path: Path) -> None:
+    def rank(number: int) -> list[Any]:
+        meeting = meetings.InFolder(tmp_path / "m", number, 3, 20)
+        result = [meeting.allgather(number * 10), meeting.allgather(None), meeting.allgather({"a": [number]})]
+        meeting.close()
+        return result
+
+    expected = [[0, 10, 20], [None] * 3, [{"a": [0]}, {"a": [1]}, {"a": [2]}]]
+    assert together(*(lambda r=r: rank(r) for r in range(3))) == [expected] * 3
+    assert not (tmp_path / "m").exists()
+
+
+def test_who_does_not_come_is_none_from_then_on(tmp_path: Path) -> None:
+    """Rank 0 comes when rank 2 is there, waits a little for rank 1, and after that for rank 2 alone."""
+
+    def rank(number: int) -> list[Any]:
+        meeting = meetings.InFolder(tmp_path, number, 3, 20)
+        if number == 0:
+            meeting._wait((tmp_path / "1-2").exists, 20)
+            meeting.patience = 0.1
+        first = meeting.allgather(number)
+        meeting.patience = 20
+        return [first, meeting.allgather(number + 1)]
+
+    assert together(lambda: rank(0), lambda: rank(2)) == [[[0, None, 2], [1, None, 3]]] * 2
+
+
+def test_nobody_in_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(meetings.InFolder, "_wait", lambda self, done, seconds: done())
+    meeting = meetings.InFolder(tmp_path / "m", 1, 2, 1)
+    with pytest.raises(meetings.MeetingError, match="no word from rank 0"):
+        meeting.allgather(0)
+    meeting.leave()
+    assert not (tmp_path / "m").exists()
+
+
+def test_the_ends_of_a_connection_measure_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "LONG_ENOUGH", 0.02)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        one = socket.create_connection(server.getsockname())
+        other, _ = server.accept()
+    first, _ = together(
+        lambda: measure.pair(links.TcpLink(one, 20), True),
+        lambda: measure.pair(links.TcpLink(other, 20), False),
+    )
+    one.close()
+    other.close()
+    assert 0 < first["latency"] < 5
+    assert abs(first["skew"]) < 5
+    assert len(first["bandwidth"]) == 2
+    assert min(first["bandwidth"]) > 0
+    assert first["sent"] >= 4 * measure.BLOCK
+
+
+def test_a_door_greets_friends_and_strangers_are_seen_through() -> None:
+    with reach.Door() as door:
+        kept = reach.knock("127.0.0.1", door.port, door.nonce, 5, stays=True)
+        visitor = door.visitor(5, 10)
+        assert visitor is not None
+        kept.sendall(b"x")
+        assert visitor.recv(1) == b"x"
+        with pytest.raises(PermissionError, match="not of this job"):
+            reach.knock("127.0.0.1", door.port, "another", 5, stays=False)
+        kept.close()
+        visitor.close()
+
+
+class Two:
+    """Two threads that exchange values."""
+
+    def __init__(self) -> None:
+        self.values: list[Any] = [None, None]
+        self.barrier = threading.Barrier(2, timeout=20)
+
+    def rank(self, number: int) -> Any:
+        class Meeting:
+            rank, size = number, 2
+
+            def allgather(_, value: Any) -> list[Any]:
+                self.barrier.wait()
+                self.values[number] = value
+                self.barrier.wait()
+                return list(self.values)
+
+        return Meeting()
+
+
+def test_addresses_are_tried_and_the_own_are_not() -> None:
+    """Two "hosts" of this machine, at 127.0.0.2 and .3, each with the decoy 127.9.9.9; loopback counts as usable."""
+    decoy = interface("docker0", "127.9.9.9", 16)
+    cards = [
+        card(r, r, addresses={"interfaces": [interface("eth0", f"127.0.0.{r + 2}"), decoy]}) for r in range(2)
+    ]
+    job, room = Job(cards, 2), Two()
+
+    def rank(number: int) -> list[dict[str, Any]]:
+        with reach.Door() as door:
+            tried, _ = reach.probe(room.rank(number), job, door)
+            return tried
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reach.addresses, "usable", lambda c: c.facts["addresses"]["interfaces"])
+        tried, same = together(lambda: rank(0), lambda: rank(1))
+    assert tried == same
+    assert {(t["from"], t["address"]): t["outcome"] for t in tried} == {
+        ("h1", "127.0.0.3"): "ok", ("h1", "127.9.9.9"): "own", ("h2", "127.0.0.2"): "ok", ("h2", "127.9.9.9"): "own",
+    }  # fmt: skip

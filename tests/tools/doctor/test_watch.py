@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A watched child: its stages, its report, where it hangs, how it ends."""
+
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hpccoll.tools.doctor import watch
+
+Run = Callable[..., watch.Outcome]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Watch a program that has `stages`."""
+
+    def start(program: str, patience: float = 20.0) -> watch.Outcome:
+        head = "import os, subprocess, sys, time\nfrom hpccoll.tools.doctor.stages import Stages\nstages = Stages()\n"
+        (tmp_path / "watched.py").write_text(head + textwrap.dedent(program))
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+        return watch.run("watched", {"number": 3}, patience, lambda stage, seconds: None)
+
+    return start
+
+
+def test_a_report(run: Run) -> None:
+    outcome = run(
+        "stages.begin('one'); stages.report({'twice': 2 * stages.given['number']}); stages.begin('two')"
+    )
+    assert (outcome.report, outcome.stage, outcome.status) == ({"twice": 6}, "two", 0)
+
+
+def test_a_hang_is_ended_and_its_place_is_known(run: Run) -> None:
+    outcome = run(
+        "stages.begin('waiting')\ndef never_returns(): time.sleep(1000)\nnever_returns()", patience=1.0
+    )
+    assert (outcome.status, outcome.stage) == (None, "waiting")
+    assert outcome.seconds > 1.0
+    assert any("never_returns" in frame for frame in outcome.stack), outcome.stack
+
+
+@pytest.mark.parametrize(("how", "status"), [("sys.exit(5)", 5), ("os.kill(os.getpid(), 11)", -11)])
+def test_an_end_without_a_report(run: Run, how: str, status: int) -> None:
+    outcome = run(f"stages.begin('ending')\n{how}")
+    assert (outcome.report, outcome.stage, outcome.status) == (None, "ending", status)
+
+
+def test_what_a_child_leaves_behind_does_not_hold_the_watcher_up(run: Run) -> None:
+    """A daemon that inherited the pipe lives on; the child's end is seen all the same."""
+    outcome = run("""
+        stages.begin('leaving')
+        os.set_inheritable(stages.pipe, True)
+        subprocess.Popen(['sleep', '40'], close_fds=False)
+        sys.exit(4)
+    """)
+    assert outcome.status == 4
+
+
+def test_a_library_without_names_leaves_its_entry() -> None:
+    """What gdb 13 prints of a stripped MPICH."""
+    backtrace = """
+#0  0x00007fb63210c017 in __GI_sched_yield () at ../sysdeps/unix/syscall-template.S:120
+#1  0x00007fb630f1bf95 in ?? () from target:/venv/lib/libmpi.so.12
+#2  0x00007fb630f1c1fa in ?? () from target:/venv/lib/libmpi.so.12
+#3  0x00007fb630d068d0 in PMPI_Init_thread () from target:/venv/lib/libmpi.so.12
+#4  0x00007fb6307cd7e4 in __pyx_f_6mpi4py_3MPI_bootstrap () from target:/venv/lib/MPI.so
+#5  PyImport_Import () at import.c:1
+"""
+    assert watch.library_functions(backtrace) == ["sched_yield", "PMPI_Init_thread"]

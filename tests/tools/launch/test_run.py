@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real jobs through `hpccoll run`, on whatever MPI this environment has."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from hpccoll.tools.launch.cli import report
+from hpccoll.tools.launch.processes import Ending
+
+pytestmark = pytest.mark.timeout(240)
+RANKS = "from mpi4py import MPI; import os, sys, time, signal; world = MPI.COMM_WORLD\n"
+
+
+def start(*arguments: str, program: str = "", **options: object) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "hpccoll", "run", *arguments]
+    command += ["python", "-c", RANKS + program] if program else []
+    return subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options)  # type: ignore[call-overload, no-any-return]
+
+
+def run(*arguments: str, program: str = "") -> tuple[int, str]:
+    job = start(*arguments, program=program)
+    output, _ = job.communicate(timeout=110)
+    return job.returncode, output
+
+
+def alive(pid: int) -> bool:
+    stat = Path(f"/proc/{pid}/stat")
+    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def test_ranks_see_their_job() -> None:
+    program = (
+        "print('<%d %s %s>' % (world.size, os.environ['HPCCOLL_NODES'], os.environ['COLOUR']), flush=True)"
+    )
+    status, output = run("-np", "3", "--nodes", "2+1", "-x", "COLOUR=dark blue", program=program)
+    assert status == 0, output
+    assert output.count("<3 2+1 dark blue>") == 3
+
+
+def test_exit_status_is_that_of_the_rank_that_failed() -> None:
+    status, output = run("-np", "2", program="status = 3 * world.rank; MPI.Finalize(); sys.exit(status)")
+    assert status == 3
+    assert "hpccoll run: the job ended with status 3" in output
+
+
+def test_a_killed_rank_ends_the_job() -> None:
+    program = "world.rank == 1 and os.kill(os.getpid(), signal.SIGKILL)\nworld.rank == 0 and time.sleep(600)"
+    status, output = run("-np", "2", program=program)
+    assert status != 0, output
+
+
+STUBBORN = """
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if os.fork() == 0:
+    os.setsid()
+print(f"<{os.getpid()}>", flush=True)
+time.sleep(600)
+"""
+
+
+def pids(output: str) -> list[int]:
+    return [int(word.split(">")[0]) for word in output.split("<")[1:] if word.split(">")[0].isdigit()]
+
+
+def test_a_job_that_left_ranks_behind_has_failed(capfd: pytest.CaptureFixture[str]) -> None:
+    """mpirun of Open MPI 5 says 0 when it has lost a node; tests/slurm has the real case."""
+    assert report(Ending(status=0, timed_out=False, left_behind=2), timeout=None) == 1
+    assert "killed 2 processes" in (said := capfd.readouterr().err) and "still running" in said
+    assert report(Ending(status=0, timed_out=False, left_behind=0), timeout=None) == 0
+
+
+def test_timeout_leaves_nothing_behind() -> None:
+    """Ranks that ignore SIGTERM, and children of theirs in sessions of their own; once they were all there in time."""
+    for seconds in (3, 12, 60):
+        status, output = run("-np", "2", "--timeout", str(seconds), program=STUBBORN)
+        assert status == 124, output
+        assert f"the job had not ended after {seconds} s (--timeout) and was ended" in output
+        assert not [pid for pid in pids(output) if alive(pid)]
+        if len(pids(output)) == 4:
+            return
+    pytest.fail(output)
+
+
+def test_interrupt_reaches_the_job() -> None:
+    job = start("-np", "2", program="print('up', flush=True); time.sleep(600)")
+    assert job.stdout is not None
+    while "up" not in job.stdout.readline():
+        pass
+    job.send_signal(signal.SIGINT)
+    job.communicate(timeout=100)
+    assert job.returncode != 0
+
+
+def test_killed_launcher_takes_the_job_with_it() -> None:
+    job = start("-np", "2", program="print(f'<{os.getpid()}>', flush=True); time.sleep(600)")
+    assert job.stdout is not None
+    ranks: list[int] = []
+    while len(ranks) < 2:
+        ranks += pids(job.stdout.readline())
+    job.kill()
+    job.communicate(timeout=100)
+    deadline = time.monotonic() + 60
+    while any(map(alive, ranks)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not [pid for pid in ranks if alive(pid)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((), "which program?"),
+        (("python", "x.py"), "how many ranks?"),
+        (
+            ("-np", "2", "--nodes", "3", "python"),
+            "--nodes 3: 1 to 2, or numbers of ranks like 3+1 whose sum is 2",
+        ),
+        (("-np", "2", "--nodes", "2+1", "python"), "--nodes 2+1: 1 to 2"),
+        (("-np", "2", "--nodes", "two", "python"), "--nodes two: 1 to 2"),
+        (("-H", "h1:1,h2:1", "--nodes", "2", "python"), "on one machine"),
+        (("-np", "2", "--timeout", "0", "python"), "--timeout 0: more than 0 seconds"),
+        (("-np", "2", "-x", "NO_SUCH_NAME", "python"), "NO_SUCH_NAME is not set here"),
+        (
+            ("-np", "2", "--launcher", "no-such-mpirun", "python"),
+            "no no-such-mpirun: load your system's MPI module",
+        ),
+        (("-np", "2", "--launcher", "true", "python"), "is no launcher of Open MPI, MPICH or Intel MPI"),
+    ],
+)
+def test_misuse_is_explained(arguments: tuple[str, ...], says: str) -> None:
+    status, output = run(*arguments)
+    assert status == 2
+    assert says in output
+
+
+def test_show_prints_the_command_and_runs_nothing() -> None:
+    status, output = run("-np", "2", "--show", "touch", "never made")
+    assert status == 0
+    assert output.endswith("touch 'never made'\n")
+    assert not os.path.exists("never made")
