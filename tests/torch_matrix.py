@@ -32,7 +32,7 @@ def test(environment: matrix.Environment) -> bool:
     shutil.rmtree(tree / "hpccoll")
     run = [venv / "bin" / "hpccoll", "run", "-np", str(RANKS), "--timeout", "300"]
     version = [venv / "bin" / "python", "-c", "import sys, torch; print(torch.__version__, sys.version)"]
-    pytest = ["python", "-P", "-m", "pytest", "-q", "--only-mpi", "-m", "not slow", "tests/torch/backend"]
+    pytest = ["python", "-P", "-m", "pytest", "-q", "--only-mpi", "-m", "not slow", "tests/torch/distributed"]
     settings = matrix.variables(environment, venv)
     statuses = [subprocess.run(c, cwd=tree, env=settings).returncode for c in (version, [*run, *pytest])]
     shutil.rmtree(matrix.FOLDER / environment.name)

@@ -66,7 +66,7 @@ class Ddp(Averaging):
         self, backend: str, model: nn.Module, optimizer: torch.optim.Optimizer, halves: bool
     ) -> None:
         if backend == "hpccoll":
-            import hpccoll.torch.backend  # noqa: F401  (registers the name)
+            import hpccoll.torch  # noqa: F401  (registers the name)
 
             distributed.init_process_group("hpccoll")
         else:

@@ -1,9 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Horovod's interface for PyTorch: ``import hpccoll.torch as hvd`` in place of ``import horovod.torch as hvd``."""
+"""PyTorch: Horovod's interface, and a backend of torch.distributed.
 
-from hpccoll.horovod import (
+>>> import hpccoll.torch as hvd  # in place of import horovod.torch as hvd
+>>> torch.distributed.init_process_group("hpccoll")  # importing hpccoll.torch has registered the backend
+"""
+
+import torch.distributed
+
+from hpccoll.torch.horovod import (
     Adasum,
     Average,
+    Compression,
+    DistributedOptimizer,
     HorovodInternalError,
     HostsUpdatedInterrupt,
     Max,
@@ -11,11 +19,26 @@ from hpccoll.horovod import (
     ProcessSet,
     Product,
     Sum,
+    SyncBatchNorm,
     add_process_set,
+    allgather,
+    allgather_async,
     allgather_object,
+    allreduce,
+    allreduce_,
+    allreduce_async,
+    allreduce_async_,
+    alltoall,
+    alltoall_async,
     barrier,
+    broadcast,
+    broadcast_,
+    broadcast_async,
+    broadcast_async_,
     broadcast_object,
     broadcast_object_fn,
+    broadcast_optimizer_state,
+    broadcast_parameters,
     ccl_built,
     cross_rank,
     cross_size,
@@ -24,6 +47,14 @@ from hpccoll.horovod import (
     global_process_set,
     gloo_built,
     gloo_enabled,
+    grouped_allgather,
+    grouped_allgather_async,
+    grouped_allreduce,
+    grouped_allreduce_,
+    grouped_allreduce_async,
+    grouped_allreduce_async_,
+    grouped_reducescatter,
+    grouped_reducescatter_async,
     init,
     is_homogeneous,
     is_initialized,
@@ -34,60 +65,39 @@ from hpccoll.horovod import (
     mpi_enabled,
     mpi_threads_supported,
     nccl_built,
+    poll,
     process_set_by_id,
     process_set_ids,
     rank,
+    reducescatter,
+    reducescatter_async,
     remove_process_set,
     rocm_built,
     shutdown,
     size,
+    sparse_allreduce_async,
     start_timeline,
     stop_timeline,
+    synchronize,
 )
-from hpccoll.torch.asynchronous import (
-    allgather_async,
-    allreduce_async,
-    allreduce_async_,
-    alltoall_async,
-    broadcast_async,
-    broadcast_async_,
-    grouped_allgather_async,
-    grouped_allreduce_async,
-    grouped_allreduce_async_,
-    grouped_reducescatter_async,
-    reducescatter_async,
-    sparse_allreduce_async,
-)
-from hpccoll.torch.compression import Compression
-from hpccoll.torch.functions import broadcast_optimizer_state, broadcast_parameters
-from hpccoll.torch.handles import poll, synchronize
-from hpccoll.torch.operations import (
-    allgather,
-    allreduce,
-    allreduce_,
-    alltoall,
-    broadcast,
-    broadcast_,
-    grouped_allgather,
-    grouped_allreduce,
-    grouped_allreduce_,
-    grouped_reducescatter,
-    reducescatter,
-)
-from hpccoll.torch.optimizer import DistributedOptimizer
-from hpccoll.torch.sync_batch_norm import SyncBatchNorm
+
+if torch.distributed.is_available():
+    from hpccoll.torch.distributed import ddp_hook as ddp_hook
+    from hpccoll.torch.distributed import register
+
+    register()
 
 __all__ = [
     "Adasum", "Average", "Compression", "DistributedOptimizer", "HorovodInternalError", "HostsUpdatedInterrupt",
-    "Max", "Min", "ProcessSet", "Product", "Sum", "SyncBatchNorm", "add_process_set", "allgather",
-    "allgather_async", "allgather_object", "allreduce", "allreduce_", "allreduce_async", "allreduce_async_",
-    "alltoall", "alltoall_async", "barrier", "broadcast", "broadcast_", "broadcast_async", "broadcast_async_",
-    "broadcast_object", "broadcast_object_fn", "broadcast_optimizer_state", "broadcast_parameters", "ccl_built",
-    "cross_rank", "cross_size", "cuda_built", "ddl_built", "global_process_set", "gloo_built", "gloo_enabled",
-    "grouped_allgather", "grouped_allgather_async", "grouped_allreduce", "grouped_allreduce_",
-    "grouped_allreduce_async", "grouped_allreduce_async_", "grouped_reducescatter", "grouped_reducescatter_async",
-    "init", "is_homogeneous", "is_initialized", "join", "local_rank", "local_size", "mpi_built", "mpi_enabled",
-    "mpi_threads_supported", "nccl_built", "poll", "process_set_by_id", "process_set_ids", "rank", "reducescatter",
-    "reducescatter_async", "remove_process_set", "rocm_built", "shutdown", "size",
-    "sparse_allreduce_async", "start_timeline", "stop_timeline", "synchronize",
+    "Max", "Min", "ProcessSet", "Product", "Sum", "SyncBatchNorm", "add_process_set", "allgather", "allgather_async",
+    "allgather_object", "allreduce", "allreduce_", "allreduce_async", "allreduce_async_", "alltoall",
+    "alltoall_async", "barrier", "broadcast", "broadcast_", "broadcast_async", "broadcast_async_", "broadcast_object",
+    "broadcast_object_fn", "broadcast_optimizer_state", "broadcast_parameters", "ccl_built", "cross_rank",
+    "cross_size", "cuda_built", "ddl_built", "global_process_set", "gloo_built", "gloo_enabled", "grouped_allgather",
+    "grouped_allgather_async", "grouped_allreduce", "grouped_allreduce_", "grouped_allreduce_async",
+    "grouped_allreduce_async_", "grouped_reducescatter", "grouped_reducescatter_async", "init", "is_homogeneous",
+    "is_initialized", "join", "local_rank", "local_size", "mpi_built", "mpi_enabled", "mpi_threads_supported",
+    "nccl_built", "poll", "process_set_by_id", "process_set_ids", "rank", "reducescatter", "reducescatter_async",
+    "remove_process_set", "rocm_built", "shutdown", "size", "sparse_allreduce_async", "start_timeline",
+    "stop_timeline", "synchronize",
 ]  # fmt: skip

@@ -15,9 +15,9 @@ from doubles import Stream, current, read, write
 import hpccoll
 import hpccoll.torch as hvd
 from hpccoll import device_arrays
-from hpccoll.torch.process_group import ProcessGroup
+from hpccoll.torch.distributed.process_group import ProcessGroup
+from hpccoll.torch.distributed.work import Work
 from hpccoll.torch.tensors import from_bytes
-from hpccoll.torch.work import Work
 from hpccoll.world import current as default_world
 
 

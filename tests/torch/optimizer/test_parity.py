@@ -12,8 +12,8 @@ from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel
 
 import hpccoll
+import hpccoll.torch
 import hpccoll.torch as hvd
-import hpccoll.torch.backend
 
 pytestmark = pytest.mark.mpi(min_size=2)
 
@@ -40,7 +40,7 @@ def groups(gloo: dist.ProcessGroup, world: hpccoll.World) -> Iterator[dict[str, 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HPCCOLL_NODES", world.base.settings.nodes)
         patch.setenv("HPCCOLL_VERBOSE", "0")
-        ours = dist.new_group(backend=hpccoll.torch.backend.NAME)
+        ours = dist.new_group(backend="hpccoll")
     yield {"gloo": gloo, "hpccoll": ours}
     dist.destroy_process_group(ours)
 

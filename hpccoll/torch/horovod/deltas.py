@@ -16,8 +16,8 @@ import torch
 from hpccoll.gradients import check_passes
 from hpccoll.horovod.process_sets import ProcessSet
 from hpccoll.horovod.reductions import Adasum
-from hpccoll.torch import requests
-from hpccoll.torch.compression import Compressor
+from hpccoll.torch.horovod import requests
+from hpccoll.torch.horovod.compression import Compressor
 
 __all__ = ["DeltaSteps", "Deltas"]
 

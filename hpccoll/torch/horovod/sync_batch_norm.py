@@ -20,7 +20,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from hpccoll.horovod.process_sets import ProcessSet, global_process_set, world_of
 from hpccoll.horovod.reductions import Sum
-from hpccoll.torch import requests
+from hpccoll.torch.horovod import requests
 
 __all__ = ["SyncBatchNorm"]
 

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-import hpccoll.torch.backend
+import hpccoll.torch
 
 
 def trained(compile):

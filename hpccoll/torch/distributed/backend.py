@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch.distributed's backend "hpccoll": importing this module registers it.
+"""torch.distributed's backend "hpccoll". Importing hpccoll.torch registers it.
 
->>> import hpccoll.torch.backend
+>>> import hpccoll.torch
 >>> torch.distributed.init_process_group("hpccoll")
 """
 
@@ -14,12 +14,12 @@ import torch
 import torch.distributed as dist
 
 from hpccoll import errors
-from hpccoll.torch import rendezvous
-from hpccoll.torch.futures import Future
-from hpccoll.torch.process_group import ProcessGroup
-from hpccoll.torch.work import Work
+from hpccoll.torch.distributed import rendezvous
+from hpccoll.torch.distributed.futures import Future
+from hpccoll.torch.distributed.process_group import ProcessGroup
+from hpccoll.torch.distributed.work import Work
 
-__all__ = ["NAME"]
+__all__ = ["NAME", "register"]
 
 NAME = "hpccoll"
 
@@ -42,9 +42,8 @@ def _make_group(options: Any, _: Any) -> ProcessGroup:
     return ProcessGroup(world, str(options.group_id), options.timeout)
 
 
-def _register() -> None:
-    if not dist.is_available():
-        raise errors.UnsupportedError("this PyTorch was built without torch.distributed")
+def register() -> None:
+    """Make torch know the backend, and mend what torch would do wrong with it."""
     dist.Backend.register_backend(NAME, _make_group, extended_api=True, devices=["cpu", "cuda"])
     _refuse_mixtures()
     if hasattr(_c10d, "_shutdown_backend"):
@@ -101,6 +100,3 @@ def _stay_out_of_compiled_programs() -> None:
         for function in vars(kind).values():
             if isinstance(function, FunctionType):
                 dynamo.set_code_exec_strategy(function.__code__, as_it_is)
-
-
-_register()

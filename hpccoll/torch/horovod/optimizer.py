@@ -14,9 +14,9 @@ from hpccoll import collectives, errors
 from hpccoll.gradients import Item, Recipe, check_names, check_passes, in_groups, in_parts, one_each
 from hpccoll.horovod.process_sets import ProcessSet, global_process_set, world_of
 from hpccoll.horovod.reductions import Adasum, Average, Sum, choose, reduction
-from hpccoll.torch.compression import Compression, Compressor
-from hpccoll.torch.deltas import Deltas, DeltaSteps
-from hpccoll.torch.gradients import Gradients
+from hpccoll.torch.horovod.compression import Compression, Compressor
+from hpccoll.torch.horovod.deltas import Deltas, DeltaSteps
+from hpccoll.torch.horovod.gradients import Gradients
 from hpccoll.world import World
 
 __all__ = ["DistributedOptimizer"]

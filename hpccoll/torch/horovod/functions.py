@@ -12,8 +12,8 @@ import torch
 
 from hpccoll import errors, objects
 from hpccoll.horovod.process_sets import ProcessSet, global_process_set, root_in, world_of
-from hpccoll.torch.asynchronous import broadcast_async_
-from hpccoll.torch.handles import synchronize
+from hpccoll.torch.horovod.asynchronous import broadcast_async_
+from hpccoll.torch.horovod.handles import synchronize
 
 __all__ = ["broadcast_optimizer_state", "broadcast_parameters"]
 

@@ -26,8 +26,8 @@ import torch.distributed as dist
 
 from hpccoll import errors
 from hpccoll.collectives import Handle
-from hpccoll.torch.arguments import Finish
-from hpccoll.torch.futures import Future
+from hpccoll.torch.distributed.arguments import Finish
+from hpccoll.torch.distributed.futures import Future
 
 __all__ = ["Work"]
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Horovod's blocking functions. Those that return a new tensor can be differentiated.
 
-Their arguments are those of hpccoll.torch.asynchronous. The gradients are Horovod's: a reduction's is reduced likewise;
-an allgather's and a broadcast's is averaged over the ranks, and each rank (the root) takes its part; a
+Their arguments are those of hpccoll.torch.horovod.asynchronous. The gradients are Horovod's: a reduction's is reduced
+likewise; an allgather's and a broadcast's is averaged over the ranks, and each rank (the root) takes its part; a
 reducescatter's is gathered, times the ranks with Sum. So the sum over the ranks of what is differentiated is meant with
 Sum, the mean with Average.
 """
@@ -21,9 +21,9 @@ from hpccoll.horovod import names
 from hpccoll.horovod.job import rank
 from hpccoll.horovod.process_sets import ProcessSet, global_process_set, world_of
 from hpccoll.horovod.reductions import Adasum, Average, ReduceOp, Sum, choose
-from hpccoll.torch import asynchronous, requests
-from hpccoll.torch.compression import Compression, Compressor, on_the_wire
-from hpccoll.torch.handles import synchronize
+from hpccoll.torch.horovod import asynchronous, requests
+from hpccoll.torch.horovod.compression import Compression, Compressor, on_the_wire
+from hpccoll.torch.horovod.handles import synchronize
 
 __all__ = [
     "allgather", "allreduce", "allreduce_", "alltoall", "broadcast", "broadcast_", "grouped_allgather",

@@ -30,8 +30,8 @@ from hpccoll import errors
 from hpccoll.horovod import names
 from hpccoll.horovod.process_sets import ProcessSet, global_process_set, world_of
 from hpccoll.horovod.reductions import Average, Sum, choose
-from hpccoll.torch import requests
-from hpccoll.torch.handles import synchronize
+from hpccoll.torch.horovod import requests
+from hpccoll.torch.horovod.handles import synchronize
 
 __all__ = [
     "allgather_async", "allreduce_async", "allreduce_async_", "alltoall_async", "broadcast_async", "broadcast_async_",

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch's own multi-process tests of torch.distributed, run against backend "hpccoll".
 
-    torchrun --nproc-per-node 3 tests/torch/backend/torchs_own.py [NAME...]
+    torchrun --nproc-per-node 3 tests/torch/distributed/torchs_own.py [NAME...]
 
 PyTorch starts new processes for each test; here the same ones go through all of them, with a new process group each, so
 that they take minutes. Each test's outcome is a line; the last line counts them. Status 1: one failed.
@@ -24,7 +24,7 @@ import torch.distributed as dist
 from torch.testing._internal import common_distributed
 from torch.testing._internal.distributed import distributed_test
 
-from hpccoll.torch.backend import NAME
+from hpccoll.torch.distributed.backend import NAME
 
 RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 TIMEOUT = 30

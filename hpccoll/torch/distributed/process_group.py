@@ -28,7 +28,8 @@ from torch._C._distributed_c10d import (
 
 from hpccoll import _core
 from hpccoll.collectives import ANY_SOURCE, Handle
-from hpccoll.torch.arguments import (
+from hpccoll.frontend.sequence_names import SequenceNames
+from hpccoll.torch.distributed.arguments import (
     Finish,
     Tensors,
     check_one_each,
@@ -42,10 +43,9 @@ from hpccoll.torch.arguments import (
     reduced,
     reduction,
 )
-from hpccoll.torch.futures import name_in_callback
+from hpccoll.torch.distributed.futures import name_in_callback
+from hpccoll.torch.distributed.work import Work
 from hpccoll.torch.tensors import dense
-from hpccoll.torch.turns import Turns
-from hpccoll.torch.work import Work
 from hpccoll.world import World
 
 __all__ = ["ProcessGroup"]
@@ -72,7 +72,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         self.world = world
         self._name, self._description = name, ""
         self._timeout = timeout.total_seconds()
-        self._turns = Turns(NAMES)
+        self._sequence_names = SequenceNames(NAMES)
 
     # ---- who we are --------------------------------------------------------------------------------
 
@@ -148,12 +148,12 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         seconds = opts.timeout.total_seconds()
         handles = {}
         for submit in submits:
-            name = name_in_callback() or self._turns.next("c10d")
+            name = name_in_callback() or self._sequence_names.next("c10d")
             start = partial(submit, self.world.core, waits)
-            handles[name] = self._turns.begin(name, start, self._timeout)
+            handles[name] = self._sequence_names.begin(name, start, self._timeout)
         limit = seconds if seconds > 0 else self._timeout
         text, path = f"{what} of process group {self._name}", f"{self._name} {next(iter(handles), '')}"
-        settled = partial(self._turns.settle, handles)
+        settled = partial(self._sequence_names.settle, handles)
         return Work(text, list(handles.values()), list(tensors), finish, limit, settled, path)
 
     # ---- reductions ----------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ import pytest
 import torch.distributed as dist
 from mpi4py import MPI
 
-import hpccoll.torch.backend  # noqa: F401 - registers the rendezvous
-from hpccoll.torch import rendezvous
+import hpccoll.torch  # noqa: F401 - registers the rendezvous
+from hpccoll.torch.distributed import rendezvous
 
 pytestmark = pytest.mark.mpi
 

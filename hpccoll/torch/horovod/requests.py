@@ -21,7 +21,7 @@ from hpccoll.compression import Compression
 from hpccoll.horovod import adasum, names
 from hpccoll.horovod.process_sets import ProcessSet, root_in, world_of
 from hpccoll.horovod.reductions import Adasum, Average, ReduceOp, Sum, reduction
-from hpccoll.torch.handles import Handle, Request
+from hpccoll.torch.horovod.handles import Handle, Request
 from hpccoll.torch.tensors import buffer, dense, from_bytes, overwritten
 from hpccoll.world import World
 

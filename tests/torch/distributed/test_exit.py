@@ -6,7 +6,7 @@ from collections.abc import Callable
 PROGRAM = """
 import threading, time
 import torch, torch.distributed as dist
-import hpccoll.torch.backend
+import hpccoll.torch
 
 dist.init_process_group("hpccoll")
 began = threading.Event()

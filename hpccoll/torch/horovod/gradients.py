@@ -15,7 +15,7 @@ from hpccoll import collectives, errors
 from hpccoll.collectives import Handle
 from hpccoll.gradients import Flight, Item, Piece, Recipe, Reducer, SparseLayout
 from hpccoll.horovod.process_sets import ProcessSet, world_of
-from hpccoll.torch.loans import Lender
+from hpccoll.torch.horovod.loans import Lender
 
 __all__ = ["Gradients"]
 

@@ -15,9 +15,9 @@ from torch._C._distributed_c10d import GradBucket
 
 from hpccoll.collectives import Reduction
 from hpccoll.compression import Compression
+from hpccoll.frontend.sequence_names import SequenceNames
+from hpccoll.torch.distributed.work import Work
 from hpccoll.torch.tensors import buffer, dense
-from hpccoll.torch.turns import Turns
-from hpccoll.torch.work import Work
 from hpccoll.world import World, current
 
 __all__ = ["State", "allreduce_hook"]
@@ -39,7 +39,7 @@ NAMES = 4
 """Each bucket has so many names, in turn: one backward pass may go through several models with equal buckets."""
 
 
-_turns: weakref.WeakKeyDictionary[World, Turns] = weakref.WeakKeyDictionary()
+_sequence_names: weakref.WeakKeyDictionary[World, SequenceNames] = weakref.WeakKeyDictionary()
 
 
 def allreduce_hook(state: State | None, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
@@ -51,13 +51,13 @@ def allreduce_hook(state: State | None, bucket: GradBucket) -> torch.futures.Fut
     state = state or State()
     world, tensor = current(state.world), bucket.buffer()
     x = buffer(dense(tensor))
-    turns = _turns.setdefault(world, Turns(NAMES))
-    name = turns.next(f"DDP bucket {bucket.index()} of {tensor.numel()} elements, turn")
-    handle = turns.begin(
+    names = _sequence_names.setdefault(world, SequenceNames(NAMES))
+    name = names.next(f"DDP bucket {bucket.index()} of {tensor.numel()} elements, number")
+    handle = names.begin(
         name,
         lambda name: world.core.allreduce(x, Reduction.AVERAGE, name, x, 1.0, 1.0, state.compression, False),
         state.timeout,
     )
-    settled = partial(turns.settle, {name: handle})
+    settled = partial(names.settle, {name: handle})
     work = Work(name, [handle], [tensor], None, state.timeout, settled, name)
     return work.get_future().then(lambda future: future.value()[0])
