@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """hpccoll: collective operations for the ranks of a supercomputer job.
 
->>> hpccoll.init()
->>> total = hpccoll.allreduce(np.ones(4))
->>> hpccoll.shutdown()
+    >>> world = hpccoll.init()
+    >>> hpccoll.allreduce(np.ones(4))
+    array([2., 2., 2., 2.])
+    >>> hpccoll.shutdown()
+
+The package has `init()` and `shutdown()`, the collective operations, point-to-point messages, the World and the errors.
+`hpccoll.torch` is the interface for PyTorch, `hpccoll.testing` runs ranks as threads of one process.
 """
 
 from importlib import metadata as _metadata
@@ -18,20 +22,7 @@ except ImportError as _error:
 from hpccoll import compression, config, errors
 from hpccoll._core import DeviceArray
 from hpccoll.collectives import (
-    ANY_SOURCE,
-    AVERAGE,
-    BAND,
-    BOR,
-    BXOR,
-    LAND,
-    LOR,
-    LXOR,
-    MAX,
-    MIN,
-    PRODUCT,
-    SUM,
     Handle,
-    Reduction,
     allgather,
     allgather_async,
     allgather_object,
@@ -46,13 +37,9 @@ from hpccoll.collectives import (
     broadcast_object,
     join,
     join_async,
-    recv,
-    recv_async,
     reducescatter,
     reducescatter_async,
-    send,
-    send_async,
-)  # fmt: skip
+)
 from hpccoll.errors import (
     BrokenWorldError,
     DuplicateNameError,
@@ -73,7 +60,22 @@ from hpccoll.errors import (
     TransportError,
     UnsupportedError,
 )  # fmt: skip
+from hpccoll.p2p import ANY_SOURCE, recv, recv_async, send, send_async
 from hpccoll.preemption import preemption
+from hpccoll.reductions import (
+    AVERAGE,
+    BAND,
+    BOR,
+    BXOR,
+    LAND,
+    LOR,
+    LXOR,
+    MAX,
+    MIN,
+    PRODUCT,
+    SUM,
+    Reduction,
+)
 from hpccoll.world import World, init, is_initialized, shutdown
 from hpccoll.world import current as world
 
@@ -81,32 +83,54 @@ __version__ = _metadata.version("hpccoll")
 
 
 def rank() -> int:
-    """Give the number of this process in the default World, from 0."""
+    """Give the number of this process in the default World.
+
+    :returns: 0 to `size() - 1`
+    :raises ShutDownError: there is no default World
+    """
     return world().rank
 
 
 def size() -> int:
-    """Ranks of the default World."""
+    """Give the number of ranks of the default World.
+
+    :raises ShutDownError: there is no default World
+    """
     return world().size
 
 
 def local_rank() -> int:
-    """Give the number of this process among the ranks of its node, from 0."""
+    """Give the number of this process among the ranks of its node.
+
+    :returns: 0 to `local_size() - 1`
+    :raises ShutDownError: there is no default World
+    """
     return world().local_rank
 
 
 def local_size() -> int:
-    """Ranks on this node."""
+    """Give the number of ranks of the default World on this node.
+
+    :raises ShutDownError: there is no default World
+    """
     return world().local_size
 
 
 def cross_rank() -> int:
-    """Give the number of this process among the ranks of its local rank, one a node, from 0."""
+    """Give the number of this process among the ranks with its local rank, of which each node has one at most.
+
+    :returns: 0 to `cross_size() - 1`; where all nodes have the same number of ranks, the number of the node
+    :raises ShutDownError: there is no default World
+    """
     return world().cross_rank
 
 
 def cross_size() -> int:
-    """Ranks of this process's local rank, one a node."""
+    """Give the number of ranks with the local rank of this process.
+
+    :returns: the number of nodes, where all have the same number of ranks
+    :raises ShutDownError: there is no default World
+    """
     return world().cross_size
 
 

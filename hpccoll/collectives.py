@@ -1,27 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operations: each blocking, and as NAME_async, which returns a Handle.
+"""The operations. Each has a blocking form, and a form NAME_async that returns a Handle at once.
 
-Arguments that many of them share:
+Every rank of the World calls an operation. The arguments that many of them share:
 
 x
-    A NumPy array, or anything with the buffer protocol or DLPack in host memory, strided or not. Python numbers and
-    lists of numbers become NumPy arrays. In the memory of a GPU: a CuPy array, a CUDA tensor, or anything with
-    __cuda_array_interface__ or DLPack; then order is that of streams (docs/guide.md). It belongs to the library until
-    the operation is finished.
+    A NumPy array, or anything with the buffer protocol or DLPack in host memory, contiguous or strided. Python numbers
+    and lists of numbers become NumPy arrays. In the memory of a GPU: a CuPy array, a CUDA tensor, or anything with
+    `__cuda_array_interface__` or DLPack, ordered by its stream. The library owns the array until the operation is
+    finished: do not write to it before.
 out
-    Where the result goes; `out=x` works in place. Default: a new array of the type of `x`.
+    The array that takes the result. It is contiguous or strided, and `out=x` works in place. By default the result is a
+    new array of the same kind as `x`.
 name
-    What matches the calls of different ranks, in any order. Calls without a name match by their order.
+    The ranks' calls of one name belong together, in whatever order each rank makes its calls. Use the same names in
+    every step: a name that was agreed before costs one bit. Calls without a name belong together by their order.
 world
-    Default: the World of `init()`.
+    The World of the call, by default that of `init()`.
 
-Raise MismatchError if ranks call with different arguments under one name, InvalidArgumentError,
-UnsupportedError or ResultSizeError if an argument is wrong here, and what hpccoll.errors says beside.
+Any operation may raise DuplicateNameError (a call of this name is in flight), ShutDownError (the World has been shut
+down, here or on another rank), and RecoverableError, the base of PeerLost, StallError and TransportError (the World
+broke). An asynchronous call raises at once what is wrong on its own rank, and the rest when its Handle is waited for.
+
+The examples run on two ranks, after `import numpy as np`, `import hpccoll` and `hpccoll.init()`.
 """
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,40 +33,30 @@ import numpy as np
 
 from hpccoll import _core, objects
 from hpccoll.compression import Compression
+from hpccoll.reductions import (
+    AVERAGE,
+    BAND,
+    BOR,
+    BXOR,
+    LAND,
+    LOR,
+    LXOR,
+    MAX,
+    MIN,
+    PRODUCT,
+    SUM,
+    Reduction,
+)  # fmt: skip
 from hpccoll.world import World, current
 
 __all__ = [
-    "ANY_SOURCE", "AVERAGE", "BAND", "BOR", "BXOR", "LAND", "LOR", "LXOR", "MAX", "MIN", "PRODUCT", "SUM", "Handle",
-    "Reduction", "allgather", "allgather_async", "allgather_object", "allreduce", "allreduce_async", "alltoall",
+    "AVERAGE", "BAND", "BOR", "BXOR", "LAND", "LOR", "LXOR", "MAX", "MIN", "PRODUCT", "SUM", "Handle", "Reduction",
+    "allgather", "allgather_async", "allgather_object", "allreduce", "allreduce_async", "alltoall",
     "alltoall_async", "barrier", "barrier_async", "broadcast", "broadcast_async", "broadcast_object", "join",
-    "join_async", "recv", "recv_async", "reducescatter", "reducescatter_async", "send", "send_async",
+    "join_async", "reducescatter", "reducescatter_async",
 ]  # fmt: skip
 
 Handle = _core.Handle
-ANY_SOURCE = -1
-
-
-class Reduction(enum.IntEnum):
-    """How values are combined. docs/reductions.md says for which dtypes."""
-
-    SUM = _core.REDUCTIONS.index("SUM")
-    AVERAGE = _core.REDUCTIONS.index("AVERAGE")
-    MIN = _core.REDUCTIONS.index("MIN")
-    MAX = _core.REDUCTIONS.index("MAX")
-    PRODUCT = _core.REDUCTIONS.index("PRODUCT")
-    BAND = _core.REDUCTIONS.index("BAND")
-    BOR = _core.REDUCTIONS.index("BOR")
-    BXOR = _core.REDUCTIONS.index("BXOR")
-    LAND = _core.REDUCTIONS.index("LAND")
-    LOR = _core.REDUCTIONS.index("LOR")
-    LXOR = _core.REDUCTIONS.index("LXOR")
-
-
-SUM, AVERAGE, MIN, MAX, PRODUCT = (
-    Reduction.SUM, Reduction.AVERAGE, Reduction.MIN, Reduction.MAX, Reduction.PRODUCT
-)  # fmt: skip
-BAND, BOR, BXOR = Reduction.BAND, Reduction.BOR, Reduction.BXOR
-LAND, LOR, LXOR = Reduction.LAND, Reduction.LOR, Reduction.LXOR
 
 
 def allreduce(
@@ -76,14 +70,34 @@ def allreduce(
     compression: Compression | None = None,
     world: World | None = None,
 ) -> Any:
-    """Combine the arrays of all ranks; every rank gets the result.
+    """Combine the arrays of all ranks, element by element. Every rank gets the result.
 
-    :param x: an array of equal shape and dtype on all ranks, or a list of arrays: a group, which is agreed, fused
-        and completed together, and whose result is a list
-    :param op: AVERAGE divides by the number of ranks of the World, joined ones included; integers towards zero
-    :param prescale: factor of each input, postscale: of the result; for SUM and AVERAGE of inexact types. Both
-        are applied as one factor, in float32 or wider, before anything is narrowed
-    :param compression: hpccoll.compression.FP16 or BF16, for float32 and float64
+        >>> hpccoll.allreduce(np.ones(3, np.float32))
+        array([2., 2., 2.], dtype=float32)
+        >>> x = np.arange(4.0) + hpccoll.rank()
+        >>> mean = hpccoll.allreduce(x, hpccoll.AVERAGE, name="x", out=x)
+        >>> x
+        array([0.5, 1.5, 2.5, 3.5])
+
+    :param x: an array with the same shape and dtype on all ranks; or a list of arrays, which is a group: its arrays are
+        agreed, fused and completed together, and the result is a list
+    :param op: one of the reductions. AVERAGE divides by the number of ranks in the World, joined ranks included; the
+        average of integers is rounded towards zero
+    :param name: the ranks' calls of one name belong together, in any order; None: the order of the calls decides
+    :param out: takes the result, of the shape and dtype of `x`; `x` itself: in place; None: a new array; for a group: a
+        list of arrays
+    :param prescale: each input is multiplied by this number, for SUM and AVERAGE of float and complex types
+    :param postscale: the result is multiplied by this number, likewise. Both are applied as one factor, in float32 or
+        wider, before anything is narrowed
+    :param compression: `hpccoll.compression.FP16` or `BF16`: float32 and float64 values travel between nodes as 16-bit
+        floats; None: as the knob `wire` says
+    :param world: the World of the call; None: the World of `init()`
+    :returns: an array of the shape and dtype of `x`, or `out`; for a group a list
+    :raises MismatchError: the ranks' calls differ in shape, dtype, op, factors or compression; one text on all ranks
+    :raises UnsupportedError: `op` or a factor is not defined for the dtype
+    :raises InvalidArgumentError: an argument is wrong on this rank; nothing was sent
+    :raises ResultSizeError: `out` does not have the shape of the result
+    :raises DuplicateNameError, ShutDownError, RecoverableError: as any operation may
     """
     return current(world).core.allreduce(x, op, name, out, prescale, postscale, compression, True).wait()
 
@@ -99,14 +113,30 @@ def allreduce_async(
     compression: Compression | None = None,
     world: World | None = None,
 ) -> Handle:
-    """Begin an allreduce."""
+    """Begin an `allreduce`, with the same arguments; the Handle's `wait()` returns the result."""
     return current(world).core.allreduce(x, op, name, out, prescale, postscale, compression, False)
 
 
 def allgather(x: Any, *, name: str | None = None, out: Any = None, world: World | None = None) -> Any:
-    """Concatenate the arrays of all ranks along their first dimension, which may differ; the others may not.
+    """Concatenate the arrays of all ranks along their first dimension. Every rank gets the result.
 
-    :param x: an array; one without dimensions counts as one row
+        >>> rows = 1 + hpccoll.rank()  # rank 0 has one row, rank 1 has two
+        >>> hpccoll.allgather(np.full((rows, 2), hpccoll.rank()))
+        array([[0, 0],
+               [1, 1],
+               [1, 1]])
+
+    :param x: an array; the number of rows (the first dimension) may differ between ranks, the other dimensions and the
+        dtype may not. An array without dimensions, or a number, counts as one row
+    :param name: the ranks' calls of one name belong together, in any order; None: the order of the calls decides
+    :param out: takes the result and has its shape and dtype; None: a new array
+    :param world: the World of the call; None: the World of `init()`
+    :returns: the rows of rank 0, then those of rank 1, and so on; a rank that has joined contributes no rows.
+        `Handle.rows()` of the asynchronous form says how many rows came from each rank
+    :raises MismatchError: the ranks' arrays differ in dtype or in a dimension other than the first
+    :raises InvalidArgumentError: an argument is wrong on this rank; nothing was sent
+    :raises ResultSizeError: `out` does not have the shape of the result
+    :raises DuplicateNameError, ShutDownError, RecoverableError: as any operation may
     """
     return current(world).core.allgather(x, name, out, True).wait()
 
@@ -114,7 +144,7 @@ def allgather(x: Any, *, name: str | None = None, out: Any = None, world: World 
 def allgather_async(
     x: Any, *, name: str | None = None, out: Any = None, world: World | None = None
 ) -> Handle:
-    """Begin an allgather."""
+    """Begin an `allgather`, with the same arguments; the Handle's `wait()` returns the result."""
     return current(world).core.allgather(x, name, out, False)
 
 
@@ -123,8 +153,20 @@ def broadcast(
 ) -> Any:
     """Give the root's array to all ranks.
 
-    :param x: the values on the root; shape and dtype on the others
-    :param root: rank of the World
+        >>> hpccoll.broadcast(np.full(2, hpccoll.rank()), root=1)
+        array([1, 1])
+
+    :param x: the values on the root; on the other ranks an array of the same shape and dtype, whose values are ignored
+    :param root: the rank, in this World, whose array is given
+    :param name: the ranks' calls of one name belong together, in any order; None: the order of the calls decides
+    :param out: takes the result, with the result's shape and dtype; `x` itself: in place; None: a new array
+    :param world: the World of the call; None: the World of `init()`
+    :returns: an array with the values of the root, or `out`
+    :raises MismatchError: the ranks' calls differ in shape, dtype or root
+    :raises RootJoinedError: the root has joined
+    :raises InvalidArgumentError: an argument is wrong on this rank; nothing was sent
+    :raises ResultSizeError: `out` does not have the shape of the result
+    :raises DuplicateNameError, ShutDownError, RecoverableError: as any operation may
     """
     return current(world).core.broadcast(x, root, name, out, True).wait()
 
@@ -132,7 +174,7 @@ def broadcast(
 def broadcast_async(
     x: Any, root: int = 0, *, name: str | None = None, out: Any = None, world: World | None = None
 ) -> Handle:
-    """Begin a broadcast."""
+    """Begin a `broadcast`, with the same arguments; the Handle's `wait()` returns the result."""
     return current(world).core.broadcast(x, root, name, out, False)
 
 
@@ -146,9 +188,26 @@ def reducescatter(
     postscale: float = 1.0,
     world: World | None = None,
 ) -> Any:
-    """Combine the arrays of all ranks; each rank gets its share of the rows.
+    """Combine the arrays of all ranks, element by element. Each rank gets its share of the rows.
 
-    :param x: an array of equal shape and dtype on all ranks. Of n rows, the first n mod size ranks get one more
+        >>> share = hpccoll.reducescatter(np.arange(4.0))
+        >>> hpccoll.allgather_object(share.tolist())  # the share of rank 0, and that of rank 1
+        [[0.0, 2.0], [4.0, 6.0]]
+
+    :param x: an array of at least one dimension, with the same shape and dtype on all ranks. Of n rows each of p ranks
+        gets `n // p`, and each of the first `n % p` ranks one row more
+    :param op: one of the reductions
+    :param name: the ranks' calls of one name belong together, in any order; None: the order of the calls decides
+    :param out: takes this rank's rows and has their shape and dtype; None: a new array
+    :param prescale: each input is multiplied by this number, for SUM and AVERAGE of float and complex types
+    :param postscale: the result is multiplied by this number, likewise
+    :param world: the World of the call; None: the World of `init()`
+    :returns: this rank's rows of the result
+    :raises MismatchError: the ranks' calls differ in shape, dtype, op or factors
+    :raises UnsupportedError: `op` or a factor is not defined for the dtype
+    :raises InvalidArgumentError: an argument is wrong on this rank; nothing was sent
+    :raises ResultSizeError: `out` does not have the shape of the result
+    :raises DuplicateNameError, ShutDownError, RecoverableError: as any operation may
     """
     return current(world).core.reducescatter(x, op, name, out, prescale, postscale, True).wait()
 
@@ -163,7 +222,7 @@ def reducescatter_async(
     postscale: float = 1.0,
     world: World | None = None,
 ) -> Handle:
-    """Begin a reducescatter."""
+    """Begin a `reducescatter`, with the same arguments; the Handle's `wait()` returns the result."""
     return current(world).core.reducescatter(x, op, name, out, prescale, postscale, False)
 
 
@@ -175,10 +234,26 @@ def alltoall(
     out: Any = None,
     world: World | None = None,
 ) -> tuple[Any, np.ndarray]:
-    """Send a part of the rows to each rank.
+    """Send a part of the rows to each rank, and receive a part from each.
 
-    :param splits: how many rows go to each rank; default: as many to each
-    :returns: the rows received, in order of the ranks, and how many came from each (int64)
+        >>> received, rows = hpccoll.alltoall(np.array([10, 20]) + hpccoll.rank())
+        >>> rows
+        array([1, 1])
+        >>> hpccoll.allgather_object(received.tolist())  # what rank 0 has received, and what rank 1 has
+        [[10, 11], [20, 21]]
+
+    :param x: an array of at least one dimension. The number of rows may differ between ranks, the other dimensions and
+        the dtype may not
+    :param splits: the number of rows for each rank: the first `splits[0]` rows go to rank 0, the next `splits[1]` to
+        rank 1, and so on; None: the same number for each, which must be possible
+    :param name: the ranks' calls of one name belong together, in any order; None: the order of the calls decides
+    :param out: takes the rows received and has their shape and dtype; None: a new array
+    :param world: the World of the call; None: the World of `init()`
+    :returns: the rows received, in the order of the ranks, and an int64 array with the number of rows from each rank
+    :raises MismatchError: the ranks' arrays differ in dtype or in a dimension other than the first
+    :raises InvalidArgumentError: `splits` do not fit, or another argument is wrong on this rank; nothing was sent
+    :raises ResultSizeError: `out` does not have the shape of the rows received
+    :raises DuplicateNameError, ShutDownError, RecoverableError: as any operation may
     """
     result: tuple[Any, np.ndarray] = current(world).core.alltoall(x, splits, name, out, True).wait()
     return result
@@ -192,76 +267,83 @@ def alltoall_async(
     out: Any = None,
     world: World | None = None,
 ) -> Handle:
-    """Begin an alltoall."""
+    """Begin an `alltoall`, with the same arguments; the Handle's `wait()` returns the pair."""
     return current(world).core.alltoall(x, splits, name, out, False)
 
 
 def barrier(*, name: str | None = None, world: World | None = None) -> None:
-    """Wait until all ranks have called this."""
+    """Wait until all ranks have called this.
+
+        >>> hpccoll.barrier()
+
+    :param name: the ranks' calls of one name belong together, in any order; None: the order of the calls decides
+    :param world: the World of the call; None: the World of `init()`
+    :raises DuplicateNameError, ShutDownError, RecoverableError: as any operation may
+    """
     current(world).core.barrier(name, True).wait()
 
 
 def barrier_async(*, name: str | None = None, world: World | None = None) -> Handle:
-    """Begin a barrier."""
+    """Begin a `barrier`, with the same arguments; the Handle's `wait()` returns when all ranks have called it."""
     return current(world).core.barrier(name, False)
 
 
 def join(*, world: World | None = None) -> int:
     """Say that this rank has no more operations, and wait until all ranks have said so.
 
-    Meanwhile it takes part in the operations of the others with neutral elements.
+    Until then this rank takes part in the operations of the others with neutral elements: zeros for a SUM, no rows for
+    an allgather. Ranks with different numbers of steps end their loops with `join()`.
 
-    :returns: the last rank to join
+        >>> for step in range(2 + hpccoll.rank()):  # rank 1 makes one step more
+        ...     total = hpccoll.allreduce(np.ones(1), name="gradient")
+        >>> last = hpccoll.join()
+        >>> last
+        1
+
+    :param world: the World of the call; None: the World of `init()`
+    :returns: the rank that joined last
+    :raises ShutDownError, RecoverableError: as any operation may
     """
     last: int = current(world).core.join(True).wait()
     return last
 
 
 def join_async(*, world: World | None = None) -> Handle:
-    """Begin a join."""
+    """Begin a `join`, with the same arguments; the Handle's `wait()` returns the rank that joined last."""
     return current(world).core.join(False)
 
 
-def send(x: Any, dest: int, *, tag: int = 0, world: World | None = None) -> None:
-    """Send an array to one rank, which calls recv; nobody else takes part.
-
-    Arrays of one sender, receiver and tag arrive in the order in which they were sent. This returns when `x` may be
-    changed: of a small array (8 KiB) at once, of a larger one when it was received. An array on a GPU may be received
-    in host memory, and the other way round.
-
-    :param dest: rank of the World
-    :param tag: 0 to 2**32 - 1; a receive takes what has its tag
-    """
-    current(world).core.send(x, dest, tag, True).wait()
-
-
-def send_async(x: Any, dest: int, *, tag: int = 0, world: World | None = None) -> Handle:
-    """Begin a send."""
-    return current(world).core.send(x, dest, tag)
-
-
-def recv(x: Any, source: int = ANY_SOURCE, *, tag: int = 0, world: World | None = None) -> int:
-    """Receive an array from one rank, or from any.
-
-    :param x: a writable array, which is filled; it has as many bytes as the array that was sent, or a
-        ResultSizeError says what came, and nothing was written
-    :param source: rank of the World, or ANY_SOURCE
-    :returns: the rank that sent it
-    """
-    came_from: int = current(world).core.recv(x, source, tag, True).wait()
-    return came_from
-
-
-def recv_async(x: Any, source: int = ANY_SOURCE, *, tag: int = 0, world: World | None = None) -> Handle:
-    """Begin a receive. Its handle's wait() returns the rank that sent, which then is its `peer`, too."""
-    return current(world).core.recv(x, source, tag)
-
-
 def broadcast_object(obj: Any, root: int = 0, *, name: str | None = None, world: World | None = None) -> Any:
-    """Give the root's object, which pickle must know, to all ranks. ObjectError on all of them if it does not."""
+    """Give the root's Python object to all ranks. It travels as pickle makes it.
+
+        >>> hpccoll.broadcast_object({"rank": hpccoll.rank()}, root=1)
+        {'rank': 1}
+
+    :param obj: the object on the root; it is ignored on other ranks
+    :param root: the rank, in this World, whose object is given
+    :param name: the ranks' calls of one name belong together, in any order; None: the order of the calls decides
+    :param world: the World of the call; None: the World of `init()`
+    :returns: a copy of the root's object, on the root as well
+    :raises ObjectError: pickle refuses the object; the same text on all ranks
+    :raises RootJoinedError: the root has joined
+    :raises InvalidArgumentError: an argument is wrong on this rank; nothing was sent
+    :raises DuplicateNameError, ShutDownError, RecoverableError: as any operation may
+    """
     return objects.broadcast(current(world).core, obj, root, name)
 
 
 def allgather_object(obj: Any, *, name: str | None = None, world: World | None = None) -> list[Any]:
-    """Collect one object of each rank, which pickle must know, in order of the ranks. ObjectError as there."""
+    """Collect a Python object from each rank. They travel as pickle makes them.
+
+        >>> hpccoll.allgather_object(f"rank {hpccoll.rank()}")
+        ['rank 0', 'rank 1']
+
+    :param obj: the object of this rank
+    :param name: the ranks' calls of one name belong together, in any order; None: the order of the calls decides
+    :param world: the World of the call; None: the World of `init()`
+    :returns: a list of copies, in the order of the ranks; a rank that has joined has no object in it
+    :raises ObjectError: pickle refuses an object; the same text on all ranks
+    :raises InvalidArgumentError: an argument is wrong on this rank; nothing was sent
+    :raises DuplicateNameError, ShutDownError, RecoverableError: as any operation may
+    """
     return objects.allgather(current(world).core, obj, name)

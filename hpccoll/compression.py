@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What values travel as between nodes: FP16 and BF16 halve the bytes of float32 arrays, and quarter those of float64.
+"""Types that values have between nodes: FP16 and BF16 halve the bytes of float32 arrays, and quarter those of float64.
+
+    >>> total = hpccoll.allreduce(np.ones(4, np.float32), compression=hpccoll.compression.FP16)
 
 A node's sum is formed in the arrays' own type and narrowed; the nodes' sums are added up in float32 and rounded once.
+Inside a node nothing is narrowed.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ __all__ = ["BF16", "FP16", "Compression"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Compression:
-    """A type for the way: its name in the tables, and its code there."""
+    """A type that values have between nodes: its name and its code in the tables of dtypes."""
 
     name: str
     dtype_code: int

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The knobs, each one field of :class:`Config`; the only file that reads the environment.
+"""The knobs, each one field of `Config`. No other file of the package reads the environment.
 
-Knob `x` is set by the variable ``HPCCOLL_X``, or by ``init(x=...)``, which goes first.
+The knob `x` is set by the variable `HPCCOLL_X`, or by `init(x=...)`, which takes precedence.
+
+    >>> hpccoll.config.read(stall_limit=30.0).stall_limit
+    30.0
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ def _knob(
     agreed: bool = False,
     check: Callable[[Any], str] | None = None,
 ) -> Any:
-    """One field. `agreed`: must be equal on all ranks, and is compared when the World is made."""
+    """Make one field. An `agreed` knob must be equal on all ranks; this is checked when the World is made."""
     metadata = {
         "doc": doc, "unit": unit, "low": low, "high": high, "choices": choices, "agreed": agreed, "check": check
     }  # fmt: skip
@@ -55,7 +58,7 @@ def _check_device(text: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """All knobs of a World."""
+    """All knobs of a World. The page Knobs lists them with unit, bounds and meaning."""
 
     cache_capacity: int = _knob(
         2048, "requests that a process set remembers; 0: every request is agreed as if for the first time",
@@ -186,7 +189,7 @@ class Config:
 
 
 class Knob(NamedTuple):
-    """A knob as the documentation shows it."""
+    """A knob as the documentation shows it: all values as text."""
 
     name: str
     variable: str
@@ -197,7 +200,10 @@ class Knob(NamedTuple):
 
 
 def knobs() -> list[Knob]:
-    """All knobs, in the order of Config."""
+    """List all knobs, in the order of `Config`.
+
+    :returns: what the documentation shows of each
+    """
     return [
         Knob(f.name, variable(f.name), _shown(f.default), f.metadata["unit"], _bounds(f), f.metadata["doc"])
         for f in dataclasses.fields(Config)
@@ -205,19 +211,26 @@ def knobs() -> list[Knob]:
 
 
 def variable(name: str) -> str:
-    """The environment variable of a knob."""
+    """Give the environment variable of a knob.
+
+    :param name: a field of `Config`
+    """
     return PREFIX + name.upper()
 
 
 def environment() -> Mapping[str, str]:
-    """The process environment, for who must read what others put there (schedulers, launchers)."""
+    """Give the environment of the process, for code that reads the variables of schedulers and launchers."""
     return os.environ
 
 
 def read(env: Mapping[str, str] | None = None, **given: Any) -> Config:
-    """The Config of `env` (default: the process environment), with `given` before it.
+    """Read the knobs from the environment.
 
-    Raise InvalidArgumentError for an unknown ``HPCCOLL_`` variable, a value out of bounds or of the wrong type.
+    :param env: the variables; None: the environment of the process
+    :param given: knobs by name, which take precedence
+    :returns: all knobs
+    :raises InvalidArgumentError: a variable that begins with `HPCCOLL_` or a name in `given` is no knob, or a value is
+        out of its bounds or of the wrong type
     """
     env = os.environ if env is None else env
     fields = {f.name: f for f in dataclasses.fields(Config)}
@@ -232,7 +245,11 @@ def read(env: Mapping[str, str] | None = None, **given: Any) -> Config:
 
 
 def differences(configs: list[Config]) -> str:
-    """What the ranks' configs must agree on and do not: knob, ranks, values; "" if they agree."""
+    """Describe the knobs that must be equal on all ranks and are not.
+
+    :param configs: the knobs of each rank
+    :returns: a line per knob with its values and their ranks; "" where all are equal
+    """
     lines = []
     for field in dataclasses.fields(Config):
         if not field.metadata["agreed"]:
@@ -280,7 +297,7 @@ def _parse_bool(text: str) -> bool:
 
 
 def _parse_int(text: str) -> int:
-    """An integer; K, M and G count in 1024s."""
+    """Read an integer; the suffixes K, M and G multiply by 1024, 1024**2 and 1024**3."""
     scale = {"K": 10, "M": 20, "G": 30}.get(text[-1:].upper(), 0)
     return int(text[:-1] if scale else text) << scale
 

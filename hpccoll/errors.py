@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One exception class for each status of the C tables (``HC_STATUSES`` in ``ext/core/hc.h``), and two roots.
+"""One exception class for each status of the C tables (`HC_STATUSES` in `ext/core/hc.h`), and two base classes.
 
-What one rank can see by itself is a ValueError as well, what happens among the ranks a RuntimeError. The docstring of
-a class is what the error page of the documentation shows.
+An error that one rank can see by itself is a ValueError as well, an error that arises between ranks a RuntimeError. The
+page Errors of the documentation shows the docstrings.
+
+    >>> try:
+    ...     hpccoll.allreduce(np.zeros(3 + hpccoll.rank()), name="weights")
+    ... except hpccoll.MismatchError as error:
+    ...     assert "weights" in str(error)
 """
 
 from __future__ import annotations
@@ -30,15 +35,15 @@ __all__ = [
 
 
 class HpccollError(Exception):
-    """Anything that hpccoll raises, but for the builtin ``TimeoutError`` of ``Handle.wait(timeout)``."""
+    """The base class of all errors of hpccoll; the builtin `TimeoutError` of `Handle.wait(timeout)` is none of them."""
 
 
 class RecoverableError(HpccollError, RuntimeError):
-    """The World is broken but the process is sound: make a new World, or end in order."""
+    """The World is broken but the process is sound: shut the World down and make a new one, or end the program."""
 
 
 class MismatchError(HpccollError, RuntimeError):
-    """Ranks asked for different things under one name. The same text on all ranks; no buffer was touched."""
+    """Ranks asked for different things under one name. All ranks get the same text; no array was touched."""
 
 
 class DuplicateNameError(HpccollError, ValueError):
@@ -50,15 +55,15 @@ class ShutDownError(HpccollError, RuntimeError):
 
 
 class RootJoinedError(HpccollError, RuntimeError):
-    """The root of a broadcast had joined: nobody has the data."""
+    """The root of a rooted operation has joined: no rank has the data."""
 
 
 class PeerLost(RecoverableError):  # noqa: N818
-    """A rank of the World is gone."""
+    """A rank of the World was lost: its process or its node died, or it was silent for too long."""
 
 
 class StallError(RecoverableError):
-    """Ranks were awaited beyond the stall limit (``HPCCOLL_STALL_LIMIT``)."""
+    """Ranks were awaited for longer than `HPCCOLL_STALL_LIMIT`."""
 
 
 class TransportError(RecoverableError):
@@ -66,11 +71,11 @@ class TransportError(RecoverableError):
 
 
 class InvalidArgumentError(HpccollError, ValueError):
-    """An argument makes no sense here. Raised before anything was sent; the World goes on."""
+    """An argument is wrong on this rank. Nothing was sent; the World goes on."""
 
 
 class OutOfMemoryError(HpccollError, MemoryError):
-    """The library could not allocate."""
+    """The library could not allocate memory."""
 
 
 class ProtocolError(RecoverableError):
@@ -78,27 +83,27 @@ class ProtocolError(RecoverableError):
 
 
 class ForkedError(HpccollError, RuntimeError):
-    """The process was forked after ``init()``; the World is its parent's. Use the spawn start method."""
+    """The process was forked after `init()`; the World is its parent's. Use the spawn start method."""
 
 
 class BrokenWorldError(RecoverableError):
-    """An earlier failure broke the World; its error tells why."""
+    """An earlier failure broke the World; the text says which."""
 
 
 class UnsupportedError(HpccollError, TypeError, ValueError):
-    """The combination of operation, reduction, dtype and memory is not defined."""
+    """The combination of operation, reduction, dtype and memory is not defined; see the page Reductions."""
 
 
 class ResultSizeError(HpccollError, ValueError):
-    """``out`` has not the size of the result."""
+    """`out` does not have the size of the result, or a message does not have the size of the array that takes it."""
 
 
 class ObjectError(HpccollError, RuntimeError):
-    """A rank has an object that pickle refuses. The same text on all ranks; the World goes on."""
+    """A rank has an object that pickle refuses. All ranks get the same text; the World goes on."""
 
 
 class StartError(HpccollError, RuntimeError):
-    """The World could not be made: ranks are missing, settings differ, or the launch was not what it seems."""
+    """The World could not be made: ranks are missing, settings differ, or launcher and MPI contradict each other."""
 
 
 def some_ranks(ranks: set[int]) -> str:

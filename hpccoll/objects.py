@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects between ranks, as bytes. What pickle refuses is one error on all ranks: the others do not wait for it.
+"""Python objects between ranks, as bytes. What pickle refuses is one error on all ranks; no rank waits for it.
 
-`dumps` makes the bytes of an object, which pickle.loads() must understand.
+The argument `dumps` makes the bytes of an object, which pickle.loads() must understand.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Dumps = Callable[[Any], bytes]
 
 
 class _Refused(str):
-    """Travels in place of an object: why it could not be packed."""
+    """The reason why an object could not be packed; it travels in the object's place."""
 
     __slots__ = ()
 
@@ -38,7 +38,7 @@ def broadcast(own: _core.Set, value: Any, root: int, name: str | None, dumps: Du
 
 
 def allgather(own: _core.Set, value: Any, name: str | None, dumps: Dumps = pickle.dumps) -> list[Any]:
-    """Collect one object of each rank of the process set, in order of the ranks; who has joined has none."""
+    """Collect one object of each rank of the process set, in order of the ranks; a joined rank has none."""
     handle = own.allgather(_pack(value, dumps), name, None, True)
     received = handle.wait()
     ends = np.cumsum(handle.rows())[:-1]
@@ -55,7 +55,7 @@ def _pack(value: Any, dumps: Dumps) -> np.ndarray:
 
 
 def _unpack(data: np.ndarray, rank: int) -> Any:
-    """What `rank` has packed. Raise ObjectError, as on all ranks, if it could not be."""
+    """The object that `rank` packed. Raises ObjectError, on all ranks alike, if it could not be packed."""
     value = pickle.loads(data.data)
     if isinstance(value, _Refused):
         raise errors.ObjectError(f"rank {rank} has {value}")

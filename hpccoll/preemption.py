@@ -2,11 +2,11 @@
 """Stopping before the job is stopped: all ranks after the same step, saved, and back in the queue.
 
 >>> with hpccoll.preemption() as p:
-...     for step in range(start, steps):
-...         train(step)
+...     for step in range(100):
+...         total = hpccoll.allreduce(np.ones(3), name="gradient")
 ...         if p.should_stop():
-...             save(step + 1)
-...             p.requeue()
+...             np.save(f"weights-{hpccoll.rank()}.npy", total)
+...             answer = p.requeue()
 ...             break
 
 A signal on one rank, or the end of the job's time, is one bit that rides in the agreement of the operations. It has a

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A World: ranks that act together. A value, of which a process can hold several; one is the default."""
+"""A World is a communicator: ranks that act together. A process can hold several; one of them is the default."""
 
 from __future__ import annotations
 
@@ -24,27 +24,34 @@ from hpccoll.observe import timeline
 __all__ = ["World", "current", "init", "is_initialized", "shutdown"]
 
 Exchange = Callable[[str, Any], list[Any]]
-"""Gives the values of all ranks, each told with what it is about."""
+"""Takes a word for what is exchanged and this rank's value; returns the values of all ranks."""
 
 
 class World:
-    """Ranks that act together: all ranks of a communicator, or some ranks of another World (a process set).
+    """A communicator: all ranks of an MPI communicator, or some ranks of another World (a process set).
 
-    Ranks inside a World are numbered from 0; `root` arguments, `rank` and error messages mean these numbers.
+    The ranks of a World are numbered from 0; the arguments `root`, `dest` and `source`, the property `rank` and the
+    error messages mean these numbers.
+
+        >>> with hpccoll.World() as world:
+        ...     total = hpccoll.allreduce(np.ones(1), world=world)
+        >>> total
+        array([2.])
     """
 
     base: bootstrap.Base
-    """The library's own: what the process sets of one World share."""
+    """What the process sets of one World share; for the library alone."""
     core: _core.Set
-    """The library's own: the process set below."""
+    """The process set of this World; for the library alone."""
 
     def __init__(self, comm: Any = None, *, meeting: Meeting | None = None, **knobs: Any) -> None:
         """Make a World; all ranks of `comm` (or of `meeting`) call this together.
 
         :param comm: an mpi4py communicator (default: MPI.COMM_WORLD, or this process alone where there is no MPI)
         :param meeting: in place of a communicator, such as a hpccoll.meeting.StoreMeeting: no MPI is looked for then
-        :param knobs: fields of hpccoll.config.Config that go before the environment
+        :param knobs: fields of `hpccoll.config.Config`, which take precedence over the environment
         :raises StartError: ranks are missing, settings differ, or shared memory or MPI failed
+        :raises InvalidArgumentError: a knob is unknown or out of its bounds
         """
         settings = config.read(**knobs)
         if comm is not None and meeting is not None:
@@ -66,43 +73,43 @@ class World:
 
     @property
     def rank(self) -> int:
-        """Number of this process in the World, from 0."""
+        """The number of this process in the World, from 0."""
         return self.core.rank
 
     @property
     def size(self) -> int:
-        """Ranks in the World."""
+        """The number of ranks in the World."""
         return self.core.size
 
     @property
     def _nodes(self) -> list[int]:
-        """Node of each rank of this World."""
+        """The node of each rank of this World."""
         return [self.base.loop.node_of[m] for m in self.core.members]
 
     @property
     def local_rank(self) -> int:
-        """Number of this process among the World's ranks of its node, from 0."""
+        """The number of this process among the World's ranks on its node, from 0."""
         return self._nodes[: self.rank].count(self._nodes[self.rank])
 
     @property
     def local_size(self) -> int:
-        """Ranks of the World on this node."""
+        """The number of ranks of the World on this node."""
         return self._nodes.count(self._nodes[self.rank])
 
     @property
     def _peers_across(self) -> list[int]:
-        """The ranks that have this process's local rank, one a node at most."""
+        """The ranks with the local rank of this process; each node has one at most."""
         nodes = self._nodes
         return [r for r in range(self.size) if nodes[:r].count(nodes[r]) == self.local_rank]
 
     @property
     def cross_rank(self) -> int:
-        """Number of this process among the ranks that have its local rank on their node, from 0."""
+        """The number of this process among the ranks with its local rank, from 0."""
         return self._peers_across.index(self.rank)
 
     @property
     def cross_size(self) -> int:
-        """Ranks that have this process's local rank on their node: the nodes, where all have as many ranks."""
+        """The number of ranks with the local rank of this process; the number of nodes, if these are all alike."""
         return len(self._peers_across)
 
     # ---- process sets ---------------------------------------------------------------------------------
@@ -110,8 +117,15 @@ class World:
     def subset(self, ranks: Iterable[int]) -> World | None:
         """Make a World of some ranks of this one; all ranks of this one call it with the same `ranks`.
 
+            >>> first = hpccoll.world().subset([0])
+            >>> first is None or first.size == 1
+            True
+
         :param ranks: ranks of this World, without repetition; their order gives the new ranks
-        :returns: the new World, or None on ranks outside of it
+        :returns: the new World, or None on the ranks that are not in it
+        :raises MismatchError: the ranks gave different `ranks`
+        :raises InvalidArgumentError: `ranks` is empty, repeats a rank, or has a number that is no rank
+        :raises StartError: this rank is in too many process sets
         """
         said = self._exchange("subset", _numbers(ranks))
         for rank, other in enumerate(said):
@@ -125,11 +139,17 @@ class World:
         return self._make([chosen])
 
     def split(self, color: int | None, key: int = 0) -> World | None:
-        """Make one World a color; all ranks of this World call it together.
+        """Make a World for each color; all ranks of this World call it together.
 
-        :param color: which new World this rank goes to; None: to none
-        :param key: ranks are ordered by (key, rank)
-        :returns: this rank's new World, or None if its color is None
+            >>> alone = hpccoll.world().split(color=hpccoll.rank())
+            >>> alone.size
+            1
+
+        :param color: a whole number: the ranks of one color get a World; None: this rank gets none
+        :param key: the new ranks are ordered by (key, rank)
+        :returns: the new World of this rank, or None if its color is None
+        :raises InvalidArgumentError: a rank gave a color or key that is no whole number
+        :raises StartError: this rank is in too many process sets
         """
         said = self._exchange("split", _numbers([key] if color is None else [key, color]))
         for rank, one in enumerate(said):
@@ -142,10 +162,12 @@ class World:
         return self._make([[r for r in order if said[r][1:] == [c]] for c in colors])
 
     def subset_among(self, ranks: Iterable[int], exchange: Exchange) -> World:
-        """Make a World of some ranks of this one; only these call it, for they have another way to meet.
+        """Make a World of some ranks of this one; only these call it, because they can exchange values without it.
 
         :param ranks: as for subset(); this rank is one of them
-        :param exchange: called with the same words by all of them, gives all their values in the order of `ranks`
+        :param exchange: called by all of them with the same word; returns their values in the order of `ranks`
+        :returns: the new World
+        :raises StartError: this rank is in too many process sets
         """
         made = self._make([[int(r) for r in ranks]], exchange)
         assert made is not None
@@ -177,13 +199,67 @@ class World:
     # ---- life -------------------------------------------------------------------------------------------
 
     def progress(self) -> None:
-        """Move what can be moved. Needed only where no background thread drives and this rank waits for nothing."""
+        """Advance whatever is in flight, without blocking.
+
+        A program needs this only where no background thread drives (the line at the start says so) and this rank does
+        not wait for anything: between an asynchronous call and the wait for it.
+        """
         self.base.loop.progress()
 
     def stats(self) -> dict[str, int]:
-        """Counters of this rank since the World was made; times in ns, sizes in bytes.
+        """Give the counters of this rank since the World was made. Process sets made from it count together with it.
 
-        Process sets made from it count together with it.
+        Requests and batches:
+
+        - `requests` (number): operations that this rank has asked for
+        - `batches` (number): batches that were agreed
+        - `cached_batches` (number): batches of requests that were all agreed before
+        - `fused_requests` (number): requests in those batches; divided by `batches`, the mean size of a batch
+        - `payload_bytes` (bytes): arrays in those batches
+        - `letters` (number): point-to-point messages that this rank has sent or received
+        - `letter_bytes` (bytes): arrays in those messages
+
+        Agreement, the control plane:
+
+        - `messages_up` (number): control messages to the parent in the tree
+        - `messages_down` (number): control messages to children
+        - `bytes_up` (bytes): size of the messages to the parent
+        - `bytes_down` (bytes): size of the messages to children
+        - `control_messages_local` (number): control messages to ranks on this node
+        - `control_bytes_local` (bytes): their size
+        - `control_messages_net` (number): control messages to other nodes
+        - `control_bytes_net` (bytes): their size
+        - `entries` (number): entries of the log that this rank has applied
+        - `cached_commits` (number): requests that were agreed by their slot's bit
+        - `first_commits` (number): requests that were announced with their signature
+        - `mismatches` (number): requests that the ranks disagreed about
+        - `evictions` (number): slots that were taken from one signature for another
+        - `clashes` (number): slots that were freed because ranks raised different signatures of one name
+
+        Data:
+
+        - `packed_bytes` (bytes): copied from arrays into the node's shared memory
+        - `reduced_bytes` (bytes): read by this rank's reductions
+        - `spread_bytes` (bytes): copied from the node's shared memory into arrays
+        - `net_sent_bytes` (bytes): sent to other nodes
+        - `net_sent_messages` (number): messages to other nodes
+        - `net_received_bytes` (bytes): received from other nodes
+
+        Time:
+
+        - `waited_ns` (ns): callers were blocked, summed over the threads that called
+        - `in_flight_ns` (ns): at least one batch was running
+        - `wakes` (number): the background thread was woken
+        - `sleeps` (number): a driver went to sleep because nothing moved
+
+            >>> world = hpccoll.world()
+            >>> before = world.stats()["requests"]
+            >>> hpccoll.barrier()
+            >>> world.stats()["requests"] - before
+            1
+
+        :returns: the counters by name
+        :raises ShutDownError: the World has been shut down
         """
         result: dict[str, int] = self.base.loop.stats()
         return result
@@ -191,11 +267,12 @@ class World:
     def shutdown(self, *, wait: bool = True) -> None:
         """End the World: what all ranks have agreed on is finished, anything else ends with ShutDownError.
 
-        It waits until all ranks have called this (HPCCOLL_STOP_TIMEOUT at most), because one rank's end is the end
-        for all of them, and of the process sets made from the World. A rank that meanwhile asks for an operation of
-        all, which this one will never ask for, does not wait for it: its ShutDownError says who has left.
+        The call waits until all ranks have made it, for `HPCCOLL_STOP_TIMEOUT` seconds at most, because the end of one
+        rank's World is the end for all ranks, and of the process sets made from it. If another rank asks for an
+        operation of all ranks meanwhile, that rank gets a ShutDownError at once, which names the rank that has left. A
+        second call does nothing.
 
-        :param wait: False: end it now
+        :param wait: False: end the World now, without waiting for the other ranks
         """
         loop, timeout = self.base.loop, self.base.settings.stop_timeout
         if self.core.closed or loop.closed:
@@ -230,7 +307,7 @@ class World:
 
 
 def _numbers(values: Iterable[int]) -> list[int] | str:
-    """`values` as whole numbers; or else as text, for an error that all ranks raise together."""
+    """The `values` as whole numbers; or as text, for an error that all ranks raise together."""
     try:
         return [operator.index(value) for value in values]
     except TypeError:
@@ -317,9 +394,15 @@ _alive: weakref.WeakSet[World] = weakref.WeakSet()
 
 
 def init(comm: Any = None, **knobs: Any) -> World:
-    """Make the default World, unless there is one; all ranks call this together. See World.
+    """Make the default World, unless there is one already; all ranks call this together.
 
+    :param comm: an mpi4py communicator; None: MPI.COMM_WORLD, or this process alone where there is no MPI
+    :param knobs: `meeting=`, as for `World`, and fields of `hpccoll.config.Config`, which take precedence over the
+        environment
     :returns: the default World
+    :raises StartError: ranks are missing, settings differ, or shared memory or MPI failed
+    :raises InvalidArgumentError: a knob is unknown or out of its bounds, or there is a World already and arguments are
+        given
     """
     global _default
     if _default is None or _default.core.closed:
@@ -332,7 +415,10 @@ def init(comm: Any = None, **knobs: Any) -> World:
 
 
 def shutdown(*, wait: bool = True) -> None:
-    """End the default World, if there is one; init() may make another. See World.shutdown."""
+    """End the default World, if there is one; `init()` may make another. See `World.shutdown`.
+
+    :param wait: False: end the World now, without waiting for the other ranks
+    """
     global _default
     if _default is not None:
         _default.shutdown(wait=wait)
@@ -340,12 +426,21 @@ def shutdown(*, wait: bool = True) -> None:
 
 
 def is_initialized() -> bool:
-    """Whether there is a default World that was not shut down."""
+    """Say whether there is a default World that was not shut down.
+
+    :returns: True between `init()` and `shutdown()`
+    """
     return _default is not None and not _default.core.closed
 
 
 def current(world: World | None = None) -> World:
-    """`world`, or else the default World."""
+    """Give the default World.
+
+    :param world: a World, which is then returned; None: the default World
+    :returns: a World
+    :raises ShutDownError: there is no default World
+    :raises InvalidArgumentError: `world` is something else
+    """
     if isinstance(world, World):
         return world
     if world is not None:
@@ -361,7 +456,7 @@ def current(world: World | None = None) -> World:
 
 
 def _at_exit() -> None:
-    """End in order what is left; a broken World takes the whole job along rather than hang in MPI_Finalize."""
+    """End the Worlds that are left; a broken World ends the whole job, which would hang in MPI_Finalize."""
     global _default
     worlds = sorted((w for w in _alive if not w.core.closed), key=lambda w: w.core.number)
     _default = None

@@ -27,8 +27,9 @@ from torch._C._distributed_c10d import (
 )
 
 from hpccoll import _core
-from hpccoll.collectives import ANY_SOURCE, Handle
+from hpccoll.collectives import Handle
 from hpccoll.frontend.sequence_names import SequenceNames
+from hpccoll.p2p import ANY_SOURCE
 from hpccoll.torch.distributed.arguments import (
     Finish,
     Tensors,

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run the examples of the docstrings, as one of two ranks: `hpccoll run -np 2 python tests/docs/docstrings.py`."""
+
+import doctest
+import importlib
+import sys
+
+import numpy as np
+
+import hpccoll
+
+MODULES = (
+    "hpccoll", "hpccoll.collectives", "hpccoll.p2p", "hpccoll.reductions", "hpccoll.world", "hpccoll.config",
+    "hpccoll.compression", "hpccoll.errors", "hpccoll.preemption",
+)  # fmt: skip
+
+
+def examples() -> list[doctest.DocTest]:
+    """The docstrings with examples, in an order that is the same on all ranks."""
+    finder = doctest.DocTestFinder(exclude_empty=True)
+    names = {"np": np, "hpccoll": hpccoll}
+    found = [
+        test
+        for name in MODULES
+        for test in finder.find(importlib.import_module(name), name, globs=names)
+        if test.examples
+    ]
+    return sorted(found, key=lambda test: test.name)
+
+
+def main() -> int:
+    """Run each example in a World of its own; a failure on one rank must not disturb the next example."""
+    failed = 0
+    for test in examples():
+        hpccoll.init(verbose=0)
+        runner = doctest.DocTestRunner()
+        runner.run(test, clear_globs=False)
+        failed += runner.failures
+        hpccoll.shutdown()
+    if hpccoll.config.environment().get("OMPI_COMM_WORLD_RANK", "0") == "0":
+        print(f"{len(examples())} docstrings with examples")
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

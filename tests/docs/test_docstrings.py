@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The API reference is drawn from docstrings: they are complete, and their examples run."""
+
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hpccoll
+from hpccoll import testing
+
+PROGRAM = Path(__file__).with_name("docstrings.py")
+FUNCTIONS = {
+    name: value
+    for name in hpccoll.__all__
+    if inspect.isfunction(value := getattr(hpccoll, name)) and value.__module__ != "hpccoll.preemption"
+}
+METHODS = {
+    f"World.{name}": value
+    for name, value in vars(hpccoll.World).items()
+    if inspect.isfunction(value) and not name.startswith("_")
+}
+
+
+def text(function: Any) -> str:
+    return inspect.getdoc(function) or ""
+
+
+@pytest.mark.parametrize("name", [name for name in FUNCTIONS if not name.endswith("_async")])
+def test_a_function_is_described(name: str) -> None:
+    function, doc = FUNCTIONS[name], text(FUNCTIONS[name])
+    signature = inspect.signature(function)
+    missing = [p for p in signature.parameters if f":param {p}:" not in doc]
+    assert not missing, f"{name}: no :param: for {missing}"
+    returns = signature.return_annotation not in (None, "None")
+    assert ":returns:" in doc or not returns or doc.startswith("Give the number"), name
+    assert ":raises " in doc or name in ("shutdown", "is_initialized"), name
+
+
+@pytest.mark.parametrize("name", [name for name in FUNCTIONS if name.endswith("_async")])
+def test_an_asynchronous_form_names_the_blocking_one(name: str) -> None:
+    blocking = name.removesuffix("_async")
+    assert f"`{blocking}`" in text(FUNCTIONS[name])
+    own, other = (inspect.signature(FUNCTIONS[n]).parameters for n in (name, blocking))
+    assert list(own) == list(other)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_is_described(name: str) -> None:
+    parameters = [p for p in inspect.signature(METHODS[name]).parameters if p not in ("self", "cls")]
+    missing = [p for p in parameters if f":param {p}:" not in text(METHODS[name])]
+    assert not missing, f"{name}: no :param: for {missing}"
+
+
+def test_every_collective_has_an_example() -> None:
+    modules = ("hpccoll.collectives", "hpccoll.p2p")
+    blocking = [n for n, f in FUNCTIONS.items() if f.__module__ in modules and not n.endswith("_async")]
+    assert blocking
+    assert not [n for n in blocking if ">>>" not in text(FUNCTIONS[n])]
+
+
+def test_stats_lists_every_counter_with_its_unit() -> None:
+    described = dict(
+        re.findall(r"^- `(\w+)` \((number|bytes|ns)\): ", text(hpccoll.World.stats), re.MULTILINE)
+    )
+    (counters,) = testing.make_and_run(1, lambda world: world.stats())
+    assert list(described) and set(described) == set(counters)
+    assert all(unit == "ns" for name, unit in described.items() if name.endswith("_ns"))
+
+
+def test_examples_run() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "hpccoll", "run", "--timeout", "60", "-np", "2", sys.executable, PROGRAM],
+        capture_output=True, text=True, timeout=100, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert int(re.search(r"(\d+) docstrings with examples", done.stdout)[1]) >= 15  # type: ignore[index]
