@@ -9,7 +9,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
             $$p -c '$(FITS)' 2>/dev/null && { echo $$p; break; }; done)
 BIN    := $(abspath $(VENV))/bin
 export PATH := $(BIN):$(PATH)
-SOURCES := $(wildcard ext/*/*.[ch] ext/cuda/*.inc ext/cython/*.p*)
+SOURCES := $(wildcard ext/*/*.[ch] ext/*/*/*.[ch] ext/cuda/kernels/*.inc ext/cython/*.p*)
 
 .PHONY: build demo stemdl test test-all check bench docs clean
 build: $(VENV)/.built
@@ -59,7 +59,7 @@ check: $(VENV)/.tools build
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/cython-lint ext/cython
-	$(BIN)/clang-format --dry-run --Werror $(wildcard ext/*/*.[ch] tests/*.h tests/*/*.[ch])
+	$(BIN)/clang-format --dry-run --Werror $(wildcard ext/*/*.[ch] ext/*/*/*.[ch] tests/*.h tests/*/*.[ch])
 	$(BIN)/python -m pytest -q tests/core tests/cuda/test_fakes.py tests/cuda/test_device.py tests/transport tests/loop \
 	    --sanitize=address,undefined -o faulthandler_timeout=1500
 	$(BIN)/python -m pytest -q tests/transport tests/loop -m "not slow" --ignore tests/transport/test_mpi_net.py \

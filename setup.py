@@ -22,9 +22,10 @@ CFLAGS += [
 ]  # of what Cython writes; tests are strict with what we write
 LDFLAGS = ["-pthread", "-Wl,--as-needed", "-lm", "-lrt", "-ldl"]
 
-MPI_SOURCES = ["ext/transport/mpi.c"]
+MPI_SOURCES = ["ext/transport/net/mpi.c"]
 CORE_SOURCES = sorted(
-    {f for room in ("core", "cuda", "transport", "loop") for f in glob(f"ext/{room}/*.c")} - {*MPI_SOURCES}
+    {f for layer in ("core", "cuda", "transport", "loop") for f in glob(f"ext/{layer}/**/*.c", recursive=True)}
+    - {*MPI_SOURCES}
 )
 
 EXTENSIONS = {"_core": CORE_SOURCES, "_mpi": MPI_SOURCES}
@@ -83,8 +84,8 @@ def extension(name: str, sources: list[str]) -> Extension:
     return Extension(
         f"hpccoll.{name}",
         sources=[f"ext/cython/{name}.pyx", *sources],
-        depends=sorted(glob("ext/**/*.h", recursive=True) + glob("ext/cuda/*.inc") + glob("ext/cython/*.p*")),
-        include_dirs=["ext", "ext/core", "ext/cuda", "ext/transport", "ext/loop"],
+        depends=sorted(glob("ext/**/*.h", recursive=True) + glob("ext/cuda/kernels/*.inc") + glob("ext/cython/*.p*")),
+        include_dirs=["ext"],
         define_macros=[("_GNU_SOURCE", "")],
         extra_compile_args=CFLAGS.copy(),
         extra_link_args=LDFLAGS.copy(),

@@ -2,7 +2,7 @@
  *
  * kernels.c - repeats one call of the host's memory functions; kernels.py holds the clock.
  */
-#include "transport.h"
+#include "transport/transport.h"
 
 void repeat_copy(int times, void *to, const void *from, size_t bytes) {
     while (times--)

@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "shm.h"
+#include "transport/shm/shm.h"
 
 #define ITERATIONS_MAX 2000
 

@@ -5,10 +5,10 @@ import ctypes
 from ctypes import c_double, c_int, c_int64, c_uint64
 
 SOURCES = (
-    "ext/cuda/pack_*.c",
-    "ext/cuda/module.c",
-    "ext/cuda/driver.c",
-    "ext/cuda/library.c",
+    "ext/cuda/kernels/pack_*.c",
+    "ext/cuda/driver/module.c",
+    "ext/cuda/driver/driver.c",
+    "ext/cuda/driver/library.c",
     "ext/core/status.c",
 )
 """What it is compiled of; patterns from the project's root."""

@@ -26,7 +26,7 @@ ARRIVALS = ("first", "in order", "differing", "one late")
 def build(folder: Path) -> Path:
     program = folder / "control_plane"
     sources = [*HERE.glob("*.c"), *(ROOT / "ext/core").glob("*.c")]
-    flags = ["-std=c11", "-D_GNU_SOURCE", "-O2", f"-I{ROOT / 'ext/core'}"]
+    flags = ["-std=c11", "-D_GNU_SOURCE", "-O2", f"-I{ROOT / 'ext'}"]
     subprocess.run(["gcc", *flags, *sources, "-o", program], check=True)
     return program
 

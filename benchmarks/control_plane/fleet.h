@@ -5,7 +5,7 @@
 #ifndef FLEET_H
 #define FLEET_H
 
-#include "hc.h"
+#include "core/hc.h"
 #include "resnet50.h"
 
 typedef struct fleet_message {

@@ -6,9 +6,9 @@
  * compute-sanitizer can watch: what lies behind a tensor must stay as it was.
  */
 #include "check.h"
-#include "cuda/device.h"
-#include "cuda/pack.h"
-#include "cuda/sum.h"
+#include "cuda/driver/device.h"
+#include "cuda/kernels/pack.h"
+#include "cuda/kernels/sum.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,8 +6,8 @@
  * "finished" when the device has. What one rank cannot show: links between devices, other ranks, networks.
  */
 #include "check.h"
-#include "cuda/device.h"
-#include "transport/shm.h"
+#include "cuda/driver/device.h"
+#include "transport/shm/shm.h"
 
 #include <stdio.h>
 #include <stdlib.h>

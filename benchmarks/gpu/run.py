@@ -35,7 +35,7 @@ sys.path[:0] = [str(HERE), str(ROOT)]
 from figures import figures  # noqa: E402
 from found import Found  # noqa: E402
 
-FLAGS = "-std=c11 -O2 -g -D_GNU_SOURCE= -pthread -Iext -Iext/core -Iext/cuda -Iext/transport".split()
+FLAGS = "-std=c11 -O2 -g -D_GNU_SOURCE= -pthread -Iext".split()
 LEAST = 15
 """Seconds left with which a step is begun."""
 BUILT = {"passed", "there"}
@@ -57,9 +57,9 @@ def programs(folder: Path) -> list[Step]:
     """The data plane as a library, and programs in C over it."""
     library, python = folder / "libplane.so", sys.executable
     sources = [
-        str(f.relative_to(ROOT)) for room in ("cuda", "transport") for f in ROOT.glob(f"ext/{room}/*.c")
+        str(f.relative_to(ROOT)) for layer in ("cuda", "transport") for f in ROOT.glob(f"ext/{layer}/**/*.c")
     ]
-    sources = [*sorted(set(sources) - {"ext/transport/mpi.c"}), "ext/core/status.c"]
+    sources = [*sorted(set(sources) - {"ext/transport/net/mpi.c"}), "ext/core/status.c"]
     link = [f"-L{folder}", "-lplane", f"-Wl,-rpath,{folder}", "-ldl", "-lm"]
     files = {
         "contract-driver": ["tests/cuda/driver_contract.c"],

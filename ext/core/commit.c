@@ -6,7 +6,7 @@
  * the World's root, which sends them down the World's tree; every engine passes them on and applies those of
  * its own sets as they arrive.
  */
-#include "core.h"
+#include "core/core.h"
 
 #define SEQUENCER 0 /* World rank 0 is the root of set 0's tree */
 

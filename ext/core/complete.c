@@ -2,7 +2,7 @@
  *
  * complete.c - the end of a request: with its last batch, or without any.
  */
-#include "core.h"
+#include "core/core.h"
 
 hc_action *hc__complete(hc_engine *e, uint64_t ticket, int status, const char *text, uint64_t position) {
     hc_action *action = hc__act(e, HC_AC_COMPLETE);

@@ -9,8 +9,8 @@
 #ifndef HC_CORE_H
 #define HC_CORE_H
 
-#include "hc.h"
-#include "wire.h"
+#include "core/hc.h"
+#include "core/wire.h"
 
 #define HC__NONE UINT32_MAX
 #define HC__NEVER UINT64_MAX

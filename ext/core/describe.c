@@ -2,7 +2,7 @@
  *
  * describe.c - requests in words, and the first thing in which two of them differ.
  */
-#include "core.h"
+#include "core/core.h"
 
 #define SHOWN_NAME 160
 #define SHOWN_DIMS 8

@@ -4,7 +4,7 @@
  */
 #include <stdlib.h>
 
-#include "core.h"
+#include "core/core.h"
 
 hc_engine *hc_engine_new(const hc_engine_config *config) {
     if (config->size < 1 || config->rank < 0 || config->rank >= config->size ||

@@ -2,7 +2,7 @@
  *
  * enqueue.c - takes a request in: refuses what cannot be, finds what was agreed before.
  */
-#include "core.h"
+#include "core/core.h"
 
 static void refuse(hc__set *s, const hc_request *request, int status, const char *why) {
     char buffer[HC__TEXT];

@@ -6,7 +6,7 @@
  *     u32 n, n first meetings: u8 outcome, u32 bytes, then
  *         AGREED, ROOTLESS: the signature       DISAGREED: u32 bytes of the name, the name, the text
  */
-#include "core.h"
+#include "core/core.h"
 
 #define FIXED (8 + 1 + 4 + 4 + 3 * 4 + 4)
 

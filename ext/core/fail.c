@@ -5,7 +5,7 @@
  * It floods all live edges once. Which operations succeeded just before may differ between ranks; a common cut
  * would need consensus.
  */
-#include "core.h"
+#include "core/core.h"
 
 /* A World that has stopped in order is not broken by a peer that leaves. */
 static int is_over(const hc_engine *e) {

@@ -6,7 +6,7 @@
  * first batch of its class that has room, so a large tensor does not end the search (look-ahead). A group is
  * cut by dtype and never shares; operations other than allreduce have a batch a tensor.
  */
-#include "core.h"
+#include "core/core.h"
 
 typedef struct piece {
     uint32_t agreed, first, count; /* tensors [first, first + count) of an agreed request */

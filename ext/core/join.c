@@ -8,7 +8,7 @@
  * voids loose joins everywhere, and they follow the re-raised requests. Without this a request of a joined rank
  * can be left behind at JOINALL, or run against a signature that was never compared with its own.
  */
-#include "core.h"
+#include "core/core.h"
 
 static int has_raised(const hc__set *s) {
     return s->oldest != HC__NONE && s->oldest != s->unraised;

@@ -2,7 +2,7 @@
  *
  * log.c - applies entries. Everything here depends on the log alone: not on times, sizes or what is pending.
  */
-#include "core.h"
+#include "core/core.h"
 
 /* ---- L1 ------------------------------------------------------------------------------------------------- */
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core.h"
+#include "core/core.h"
 
 #define KEEP_LENT 16384u /* kept between steps */
 #define KEEP_ACTIONS 256u

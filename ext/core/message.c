@@ -2,7 +2,7 @@
  *
  * message.c - who may say what: a message is for a set's child, its parent, or the sequencer.
  */
-#include "core.h"
+#include "core/core.h"
 
 #define EARLY_BYTES (1u << 20)
 

@@ -4,7 +4,7 @@
  * (R2, enqueue.c), or a short time has passed (R3, step.c). Everything that is pending is raised then: a bound
  * on how many names may be raised would deadlock ranks that work in different orders.
  */
-#include "core.h"
+#include "core/core.h"
 
 static void raise_first(hc__set *s, uint32_t name) {
     hc__name *record = &s->names.at[name];

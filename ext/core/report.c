@@ -5,7 +5,7 @@
  * The root says who is awaited. What waits, and for how long by now, each asker says of itself: a question may have lain
  * for long before a rank that did not look, and its name may stand for a later request meanwhile.
  */
-#include "core.h"
+#include "core/core.h"
 
 /* ---- in words (at the root) ------------------------------------------------------------------------------- */
 

@@ -7,7 +7,7 @@
  */
 #include <string.h>
 
-#include "core.h"
+#include "core/core.h"
 
 #define FIXED (4 + 5 + 4 + 8 + 8 + 4) /* all but the name and the tensors */
 

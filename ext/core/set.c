@@ -2,7 +2,7 @@
  *
  * set.c - a process set comes and goes. An idle set is small; everything grows with use.
  */
-#include "core.h"
+#include "core/core.h"
 
 #define MAX_GENERATION (UINT32_MAX / HC_MAX_SETS)
 

@@ -9,7 +9,7 @@
  * unnamed blocking calls have the same). Their number is bounded: sizes that never come again must not push the
  * names of a training step out of the cache.
  */
-#include "core.h"
+#include "core/core.h"
 
 uint64_t *hc__row(const hc__set *s, uint32_t word) {
     return s->rows + (size_t)word * s->stride;

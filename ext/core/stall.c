@@ -5,7 +5,7 @@
  * The clock of a request runs from when a caller began to wait. What is not agreed yet is asked about over the
  * tree (who.c); what is agreed and does not end is a matter of the data transport.
  */
-#include "core.h"
+#include "core/core.h"
 
 /* What a caller waits for: the oldest raised request, else its join. */
 typedef struct target {

@@ -2,7 +2,7 @@
  *
  * status.c - names and texts of the codes in hc.h, drawn from its tables.
  */
-#include "hc.h"
+#include "core/hc.h"
 
 size_t hc_dtype_size(int dtype) {
     switch (dtype) {

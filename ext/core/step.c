@@ -2,7 +2,7 @@
  *
  * step.c - the engine as one function: an event in, actions out.
  */
-#include "core.h"
+#include "core/core.h"
 
 /* ---- time -------------------------------------------------------------------------------------------------- */
 

@@ -6,7 +6,7 @@
  * LEAVE comes before it where a rank asks for nothing more and can wait for the others: one that still asks for
  * something would be waiting for ever, and stops the set instead. Both carry who left first.
  */
-#include "core.h"
+#include "core/core.h"
 
 /* ---- who -------------------------------------------------------------------------------------------------- */
 

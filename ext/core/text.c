@@ -4,7 +4,7 @@
  */
 #include <string.h>
 
-#include "core.h"
+#include "core/core.h"
 
 hc__text hc__text_on(char *buffer, size_t room) {
     buffer[0] = 0;

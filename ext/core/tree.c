@@ -6,7 +6,7 @@
  * everything. What has risen waits in `out` for the next message up (up.c); at the root it is ready for the
  * log (commit.c).
  */
-#include "core.h"
+#include "core/core.h"
 
 int hc__tree_whole(const hc__set *s, uint32_t source) {
     uint32_t subtree = source ? (uint32_t)s->children[source - 1].subtree : 1;

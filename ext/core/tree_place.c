@@ -7,7 +7,7 @@
  */
 #include <stdlib.h>
 
-#include "core.h"
+#include "core/core.h"
 
 struct hc_tree_index {
     int32_t n, nnodes, fanout;

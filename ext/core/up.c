@@ -5,7 +5,7 @@
  *     u64 tag, u8 flags, (STOP, LEAVE: i32 who left,) u32 joined (firm), u32 joined (loose), i32 last, columns: slots, rooted, clash,
  *     u32 n, n first meetings: u8 rooted, u8 signatures, a signature: i32 lowest rank, u32 bytes, bytes
  */
-#include "core.h"
+#include "core/core.h"
 
 #define FIXED (HC__HEADER + 8 + 1 + 4 + 4 + 4 + 4 + 3 * 4 + 4)
 

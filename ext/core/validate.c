@@ -2,7 +2,7 @@
  *
  * validate.c - the invariants of one engine, for tests. Between steps all of them hold.
  */
-#include "core.h"
+#include "core/core.h"
 
 static const char *check_pending(const hc__set *s) {
     uint32_t before = HC__NONE, n = 0, waited = 0;

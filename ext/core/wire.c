@@ -2,7 +2,7 @@
  *
  * wire.c - columns of slots and headers of messages.
  */
-#include "wire.h"
+#include "core/wire.h"
 
 uint32_t hc__column_word(hc__column_view column, uint32_t i, uint64_t *bits) {
     const uint8_t *p = column.at + (size_t)12 * i;

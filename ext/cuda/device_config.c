@@ -2,7 +2,7 @@
  *
  * device_config.c - what a data plane for devices is told: names of its modes, and a copy of its own.
  */
-#include "device_own.h"
+#include "cuda/driver/device_own.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -12,7 +12,7 @@
  *
  * device_ways.c chooses.
  */
-#include "device_plane.h"
+#include "cuda/device_plane.h"
 
 #include <stdlib.h>
 

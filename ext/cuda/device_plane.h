@@ -5,10 +5,10 @@
 #ifndef HC_DEVICE_PLANE_H
 #define HC_DEVICE_PLANE_H
 
-#include "nccl_direct.h"
-#include "parcels.h"
-#include "staged.h"
-#include "turns.h"
+#include "cuda/nccl/nccl_direct.h"
+#include "cuda/staged/p2p_buffers.h"
+#include "cuda/staged/staged.h"
+#include "cuda/nccl/launch_order.h"
 
 enum hc__way { HOST, STAGED, OPENING, TURN, FAST, ROWS, FLAT };
 

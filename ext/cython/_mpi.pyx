@@ -22,7 +22,7 @@ cdef extern from "<dlfcn.h>" nogil:
     int RTLD_LAZY, RTLD_NOLOAD
 
 
-cdef extern from "mpi_net.h" nogil:
+cdef extern from "transport/net/mpi_net.h" nogil:
     ctypedef struct MPI_Comm:
         pass
     ctypedef struct hc_net_ops:

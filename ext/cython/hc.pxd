@@ -4,7 +4,7 @@
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 
-cdef extern from "hc.h" nogil:
+cdef extern from "core/hc.h" nogil:
     enum: HC_DTYPE_COUNT, HC_OPERATION_COUNT, HC_REDUCTION_COUNT, HC_WIRE_SAME, HC_MAX_NAME
     enum: HC_REQUEST_GROUP, HC_REQUEST_LAST
     enum: HC_BOOL, HC_FLOAT16, HC_BFLOAT16, HC_FLOAT32, HC_FLOAT64, HC_COMPLEX64, HC_COMPLEX128
@@ -55,7 +55,7 @@ cdef extern from "hc.h" nogil:
         uint64_t entries, batches, cached_commits, first_commits, mismatches, evictions, clashes
 
 
-cdef extern from "transport.h" nogil:
+cdef extern from "transport/transport.h" nogil:
     int HC_NET_VERSION
     ctypedef struct hc_piece:
         const void *data "in"
@@ -89,7 +89,7 @@ cdef extern from "transport.h" nogil:
     int hc_hierarchy_new(const hc_hierarchy_config *, hc_node *, hc_net *, const hc_memory *, hc_data **)
 
 
-cdef extern from "driver.h" nogil:
+cdef extern from "cuda/driver/driver.h" nogil:
     enum: HC_NVIDIA, HC_DRIVER_NOT_READY, HC_STREAM_NON_BLOCKING, HC_EVENT_DISABLE_TIMING
     ctypedef int hc_vendor
     ctypedef void *hc_gpu_context
@@ -119,7 +119,7 @@ cdef extern from "driver.h" nogil:
     const char *hc_driver_text(const hc_driver *, int status)
 
 
-cdef extern from "nccl.h" nogil:
+cdef extern from "cuda/nccl/nccl.h" nogil:
     ctypedef struct hc_nccl:
         hc_library library
         int version
@@ -128,7 +128,7 @@ cdef extern from "nccl.h" nogil:
     void hc_nccl_lacks(const hc_nccl *, char *, size_t)
 
 
-cdef extern from "device.h" nogil:
+cdef extern from "cuda/driver/device.h" nogil:
     enum: HC_DEVICE_CURRENT, HC_DEVICE_WHY, HC_DEVICE_MODE_COUNT
     ctypedef struct hc_device:
         hc_driver driver
@@ -170,7 +170,7 @@ cdef extern from "device.h" nogil:
     const char *hc_device_data_facts(const hc_data *)
 
 
-cdef extern from "mail.h" nogil:
+cdef extern from "transport/p2p/p2p.h" nogil:
     enum: HC_ANY_PEER
     ctypedef struct hc_mail
     ctypedef struct hc_letter:
@@ -183,7 +183,7 @@ cdef extern from "mail.h" nogil:
     void hc_mail_free(hc_mail *)
 
 
-cdef extern from "shm.h" nogil:
+cdef extern from "transport/shm/shm.h" nogil:
     ctypedef struct hc_segment:
         void *base
         size_t bytes
@@ -203,7 +203,7 @@ cdef extern from "shm.h" nogil:
     int hc_local_net_new(int32_t, hc_net **)
 
 
-cdef extern from "loop.h" nogil:
+cdef extern from "loop/loop.h" nogil:
     enum: HC_SEND, HC_RECEIVE
     ctypedef struct hc_handle:
         uint32_t set

@@ -5,7 +5,7 @@
  * An item's signature is agreed, its memory is this rank's: the ticket is the handle, whose pieces say where the
  * tensors lie. A rank that has joined has no handle; its pieces have no memory and are sized by the signature.
  */
-#include "driver.h"
+#include "loop/driver.h"
 
 #include <stdlib.h>
 #include <string.h>

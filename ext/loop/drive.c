@@ -7,7 +7,7 @@
  * never blocks; a waiter that finds it taken sleeps on `epoch` and is woken when its handle is done or
  * the place is free.
  */
-#include "driver.h"
+#include "loop/driver.h"
 
 #include <sched.h>
 

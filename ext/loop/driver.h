@@ -9,7 +9,7 @@
 #ifndef HC_LOOP_DRIVER_H
 #define HC_LOOP_DRIVER_H
 
-#include "loop.h"
+#include "loop/loop.h"
 
 #include <pthread.h>
 

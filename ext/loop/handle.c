@@ -5,7 +5,7 @@
  * Waiters that do not drive sleep on one futex a loop, not one a handle: it also says that the driver's place
  * is free, and a sleeper must hear both.
  */
-#include "driver.h"
+#include "loop/driver.h"
 
 #include <limits.h>
 #include <linux/futex.h>

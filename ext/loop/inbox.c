@@ -9,7 +9,7 @@
  * Memory order: the push releases the handle's fields, the exchange acquires them. ABA cannot happen: the
  * consumer never removes a single element.
  */
-#include "driver.h"
+#include "loop/driver.h"
 
 void hc__inbox_push(hc_loop *loop, hc_handle *handle) {
     hc_handle *top = atomic_load_explicit(&loop->inbox, memory_order_relaxed);

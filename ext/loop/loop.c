@@ -2,8 +2,8 @@
  *
  * loop.c - making a loop, ending it, and its figures.
  */
-#include "loop.h"
-#include "driver.h"
+#include "loop/loop.h"
+#include "loop/driver.h"
 
 #include <sched.h>
 #include <stdlib.h>

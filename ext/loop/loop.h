@@ -12,8 +12,8 @@
 #ifndef HC_LOOP_H
 #define HC_LOOP_H
 
-#include "../transport/mail.h"
-#include "../transport/shm.h"
+#include "transport/p2p/p2p.h"
+#include "transport/shm/shm.h"
 
 #include <stdatomic.h>
 

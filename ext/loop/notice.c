@@ -3,7 +3,7 @@
  * notice.c - a line that is printed unless something ends in time. A thread of its own prints it, without Python's lock:
  * MPI_Init holds that for as long as it hangs.
  */
-#include "driver.h"
+#include "loop/driver.h"
 
 #include <signal.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
  *
  * perform.c - one step of the engine, and what its actions mean out here.
  */
-#include "driver.h"
+#include "loop/driver.h"
 
 #include <stdio.h>
 #include <string.h>

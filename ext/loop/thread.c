@@ -10,7 +10,7 @@
  * mostly waits next and drives by itself, and would find the place taken (30 us instead of 5 for an asynchronous sum
  * of 8 bytes). So it naps first, and while it does nobody need call it.
  */
-#include "driver.h"
+#include "loop/driver.h"
 
 #include <signal.h>
 

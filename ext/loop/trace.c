@@ -6,7 +6,7 @@
  * is that of record head - ROOM too. A reader copies a record, then looks at the head again: if it has come so far
  * that the writer may have been in that slot meanwhile, the copy is dropped.
  */
-#include "driver.h"
+#include "loop/driver.h"
 
 #include <string.h>
 

@@ -19,7 +19,7 @@
 #ifndef HC_TRANSPORT_H
 #define HC_TRANSPORT_H
 
-#include "../core/hc.h"
+#include "core/hc.h"
 
 /* What a call that may have to be repeated answers. */
 enum hc_progress {

@@ -9,9 +9,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 STRICT = (
-    "-std=c11 -D_GNU_SOURCE= -Wall -Wextra -Wpedantic -Werror -Wno-overlength-strings -fsyntax-only".split()
+    "-std=c11 -D_GNU_SOURCE= -Wall -Wextra -Wpedantic -Werror -Wno-overlength-strings -fsyntax-only -Iext".split()
 )
-SOURCES = sorted(f for f in (ROOT / "ext").glob("*/*.c") if f.name != "mpi.c")
+SOURCES = sorted(f for f in (ROOT / "ext").rglob("*.c") if f.name != "mpi.c")
 COMPILERS = [
     name
     for name in ("gcc", "clang", "aarch64-linux-gnu-gcc", "powerpc64le-linux-gnu-gcc")
@@ -22,6 +22,6 @@ COMPILERS = [
 @pytest.mark.parametrize("compiler", COMPILERS)
 def test_no_warnings(compiler: str) -> None:
     done = subprocess.run(
-        [compiler, *STRICT, *map(str, SOURCES)], capture_output=True, text=True, timeout=100
+        [compiler, *STRICT, *map(str, SOURCES)], capture_output=True, text=True, timeout=100, cwd=ROOT
     )
     assert done.returncode == 0, done.stderr

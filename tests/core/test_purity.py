@@ -23,9 +23,10 @@ def objects(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     for source in SOURCES:
         made.append(folder / f"{source.stem}.o")
         subprocess.run(
-            ["gcc", "-std=c11", "-O2", "-fno-builtin-printf", "-c", source, "-o", made[-1]],
+            ["gcc", "-std=c11", "-O2", "-fno-builtin-printf", "-Iext", "-c", source, "-o", made[-1]],
             check=True,
             timeout=60,
+            cwd=ROOT,
         )
     return made
 

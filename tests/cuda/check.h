@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cuda/driver.h"
+#include "cuda/driver/driver.h"
 
 #define CHECK(condition)                                                              \
     do {                                                                              \

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "cuda/nccl.h"
+#include "cuda/nccl/nccl.h"
 
 enum { N = 30000, SECONDS = 30, PATIENCE = 3 }; /* more than a chunk of the fake, and not a multiple of one */
 static hc_driver d;

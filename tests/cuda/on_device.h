@@ -9,7 +9,7 @@
 #define ON_DEVICE_H
 
 #include "../transport/net_threads.h"
-#include "cuda/device.h"
+#include "cuda/driver/device.h"
 
 typedef struct on_device {
     hc_device *device;

@@ -14,10 +14,12 @@ import pytest
 pytestmark = pytest.mark.timeout(300)  # the first compiles it, with sanitizers slowly
 Run = Callable[..., str]
 Build = Callable[..., Path]
-TRANSPORT = Path(__file__).resolve().parents[2] / "ext" / "transport"
+ROOT = Path(__file__).resolve().parents[2]
+TRANSPORT = ROOT / "ext" / "transport"
 SOURCES = [
-    *(f"ext/transport/{file.name}" for file in sorted(TRANSPORT.glob("*.c")) if file.name != "mpi.c"),
+    *(str(file.relative_to(ROOT)) for file in sorted(TRANSPORT.rglob("*.c")) if file.name != "mpi.c"),
     "ext/cuda/*.c",
+    "ext/cuda/*/*.c",
     "ext/core/status.c",
 ]
 LAYOUTS = ["0", "0,0", "0,0,1,1", "0,1,2,2"]
@@ -191,7 +193,7 @@ def test_many_cases(run: Run, mode: str) -> None:
 
 def test_sets_that_take_turns_never_wait_for_each_other_in_a_circle(build_c: Build, run_c: Run) -> None:
     """In a model of devices that run one kernel at a time; without turns it gets stuck, as it should."""
-    model = build_c("tests/cuda/turns.c", "ext/cuda/turns.c")
+    model = build_c("tests/cuda/turns.c", "ext/cuda/nccl/launch_order.c")
     assert run_c(model, 2000) == "0 of 2000 stuck\n"
     stuck = int(run_c(model, 100, "without").split()[0])
     assert stuck > 50

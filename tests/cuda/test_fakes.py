@@ -13,16 +13,16 @@ ORDERS = ["eager", "lazy", *map(str, range(1, 9))]
 
 @pytest.fixture(scope="session")
 def driver_contract(build_c: Callable[..., Path]) -> Path:
-    return build_c("tests/cuda/driver_contract.c", "ext/cuda/driver.c", "ext/cuda/library.c", flags=("-ldl",))
+    return build_c("tests/cuda/driver_contract.c", "ext/cuda/driver/driver.c", "ext/cuda/driver/library.c", flags=("-ldl",))
 
 
 @pytest.fixture(scope="session")
 def nccl_contract(build_c: Callable[..., Path]) -> Path:
     return build_c(
         "tests/cuda/nccl_contract.c",
-        "ext/cuda/driver.c",
-        "ext/cuda/library.c",
-        "ext/cuda/nccl.c",
+        "ext/cuda/driver/driver.c",
+        "ext/cuda/driver/library.c",
+        "ext/cuda/nccl/nccl.c",
         flags=("-ldl",),
     )
 

@@ -18,8 +18,9 @@ SUM, MIN, MAX, PRODUCT, BAND = 0, 2, 3, 4, 5
 TYPES = {1: "uint8", 2: "int8", 5: "uint32", 6: "int32", 7: "uint64", 8: "int64", 9: "float16", 10: "bfloat16",
          11: "float32", 12: "float64"}  # fmt: skip
 SOURCES = (
-    "ext/cuda/sum_*.c", "ext/cuda/module.c", "ext/cuda/driver.c", "ext/cuda/library.c", "ext/core/status.c",
-    "ext/transport/kernels*.c", "ext/transport/host_memory.c",
+    "ext/cuda/kernels/sum_*.c", "ext/cuda/driver/module.c", "ext/cuda/driver/driver.c", "ext/cuda/driver/library.c",
+    "ext/core/status.c",
+    "ext/transport/kernels/*.c",
 )  # fmt: skip
 MOST = 508
 

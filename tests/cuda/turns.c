@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "cuda/turns.h"
+#include "cuda/nccl/launch_order.h"
 
 enum { RANKS = 6, SETS = 7, BATCHES = 15, ALL = SETS * BATCHES };
 

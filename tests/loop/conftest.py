@@ -13,5 +13,5 @@ ROOT = Path(__file__).resolve().parents[2]
 def library() -> list[str]:
     """The engine, the transports but for MPI, and the loop."""
     rooms = ("core", "transport", "loop")
-    files = [file for room in rooms for file in glob(f"ext/{room}/*.c", root_dir=ROOT)]
+    files = [file for room in rooms for file in glob(f"ext/{room}/**/*.c", root_dir=ROOT, recursive=True)]
     return sorted(file for file in files if not file.endswith("/mpi.c"))

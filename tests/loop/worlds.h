@@ -5,7 +5,7 @@
 #ifndef HC_TEST_WORLDS_H
 #define HC_TEST_WORLDS_H
 
-#include "loop.h"
+#include "loop/loop.h"
 
 #include <pthread.h>
 #include <stdio.h>

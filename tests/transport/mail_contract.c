@@ -7,7 +7,7 @@
  *
  * Ranks of different "nodes" (of NODE_SIZE ranks) reach each other over the local net; threads only.
  */
-#include "mail.h"
+#include "transport/p2p/p2p.h"
 #include "ranks.h"
 
 #define TAGS 3

@@ -4,7 +4,7 @@
  *
  * With GIBIBYTES one message of that length goes from rank 0 to rank 1: lengths beyond int.
  */
-#include "mpi_net.h"
+#include "transport/net/mpi_net.h"
 #include "net_contract.h"
 
 static void check_large(hc_net *net, double gibibytes) {

@@ -6,7 +6,7 @@
  *                                or a reduce-scatter into parts of any length
  *     net_driver SEED CASES cut  "direct" only: the same data in one piece and in two must give equal bits
  */
-#include "net.h"
+#include "transport/net/algorithms.h"
 #include "net_threads.h"
 
 #define LANES 3

@@ -2,7 +2,7 @@
  *
  * net_model.c - prints what the model chooses, and what it predicts, by members, type and bytes.
  */
-#include "net.h"
+#include "transport/net/algorithms.h"
 
 #include <stdio.h>
 

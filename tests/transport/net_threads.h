@@ -5,7 +5,7 @@
 #ifndef HC_NET_THREADS_H
 #define HC_NET_THREADS_H
 
-#include "shm.h"
+#include "transport/shm/shm.h"
 
 #include <math.h>
 #include <pthread.h>

@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "shm.h"
+#include "transport/shm/shm.h"
 
 #define CHECK(condition, ...)                                               \
     do {                                                                    \

@@ -8,12 +8,12 @@ import pytest
 
 SOURCES = (
     "tests/transport/control_contract.c",
-    "ext/transport/segment.c",
-    "ext/transport/home.c",
-    "ext/transport/cells.c",
-    "ext/transport/ring.c",
-    "ext/transport/control.c",
-    "ext/transport/local.c",
+    "ext/transport/shm/segment.c",
+    "ext/transport/shm/control_segment.c",
+    "ext/transport/shm/cells.c",
+    "ext/transport/shm/byte_ring.c",
+    "ext/transport/control/control.c",
+    "ext/transport/net/local.c",
     "ext/core/status.c",
 )
 PLACES = [  # mode, ranks, ranks a node

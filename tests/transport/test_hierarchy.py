@@ -9,9 +9,10 @@ import pytest
 LAYOUTS = ["0", "0,0", "0,1", "0,0,0,0", "0,0,1,1", "0,1,0,1", "0,0,0,1", "0,1,2,2", "0,1,2,3"]
 ALGORITHMS = ["recursive_doubling", "direct", "ring", "rabenseifner"]
 
-TRANSPORT = Path(__file__).resolve().parents[2] / "ext" / "transport"
+ROOT = Path(__file__).resolve().parents[2]
+TRANSPORT = ROOT / "ext" / "transport"
 SOURCES = [
-    *(f"ext/transport/{file.name}" for file in sorted(TRANSPORT.glob("*.c")) if file.name != "mpi.c"),
+    *(str(file.relative_to(ROOT)) for file in sorted(TRANSPORT.rglob("*.c")) if file.name != "mpi.c"),
     "ext/core/status.c",
 ]
 

@@ -11,10 +11,10 @@ import pytest
 
 SOURCES = (
     "tests/transport/home_contract.c",
-    "ext/transport/segment.c",
-    "ext/transport/home.c",
-    "ext/transport/cells.c",
-    "ext/transport/ring.c",
+    "ext/transport/shm/segment.c",
+    "ext/transport/shm/control_segment.c",
+    "ext/transport/shm/cells.c",
+    "ext/transport/shm/byte_ring.c",
     "ext/core/status.c",
 )
 

@@ -8,14 +8,14 @@ import pytest
 
 SOURCES = (
     "tests/transport/mail_contract.c",
-    "ext/transport/mail*.c",
-    "ext/transport/segment.c",
-    "ext/transport/home.c",
-    "ext/transport/cells.c",
-    "ext/transport/ring.c",
-    "ext/transport/control.c",
-    "ext/transport/local.c",
-    "ext/transport/net_bundle.c",
+    "ext/transport/p2p/*.c",
+    "ext/transport/shm/segment.c",
+    "ext/transport/shm/control_segment.c",
+    "ext/transport/shm/cells.c",
+    "ext/transport/shm/byte_ring.c",
+    "ext/transport/control/control.c",
+    "ext/transport/net/local.c",
+    "ext/transport/net/bundle.c",
     "ext/core/status.c",
 )
 PLACES = [  # mode, ranks, ranks a node

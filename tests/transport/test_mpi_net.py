@@ -23,10 +23,9 @@ def program(build_c: Callable[..., Path]) -> Path:
     assert mpicc, "no MPI compiler"
     return build_c(
         "tests/transport/net_contract_mpi.c",
-        "ext/transport/mpi.c",
-        "ext/transport/kernels*.c",
-        "ext/transport/host_memory.c",
-        "ext/core/status.c",
+        "ext/transport/net/mpi.c",
+        "ext/transport/kernels/*.c",
+            "ext/core/status.c",
         compiler=mpicc[0],
         flags=("-O0", *mpicc[1:]),
     )

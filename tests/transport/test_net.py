@@ -7,10 +7,8 @@ from pathlib import Path
 import pytest
 
 TRANSPORT = [
-    "ext/transport/net_*.c",
-    "ext/transport/kernels*.c",
-    "ext/transport/host_memory.c",
-    "ext/transport/local.c",
+    "ext/transport/net/[!m]*.c",
+    "ext/transport/kernels/*.c",
     "ext/core/status.c",
 ]
 
@@ -42,7 +40,7 @@ def test_contract_of_the_local_net(
 
 def test_the_model_chooses_by_size(build_c: Callable[..., Path], run_c: Callable[..., str]) -> None:
     """Its choices by members and bytes; `pytest -s` prints the table."""
-    table = run_c(build_c("tests/transport/net_model.c", "ext/transport/net_choose.c", "ext/core/status.c"))
+    table = run_c(build_c("tests/transport/net_model.c", "ext/transport/net/choose.c", "ext/core/status.c"))
     print(table)
     choice = {tuple(line.split()[:3]): line.split()[3] for line in table.splitlines()[1:]}
     # two members: one round is best at every size, and it can carry the narrow type

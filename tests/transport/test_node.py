@@ -8,13 +8,12 @@ import pytest
 
 SOURCES = (
     "tests/transport/node_contract.c",
-    "ext/transport/segment.c",
-    "ext/transport/home.c",
-    "ext/transport/cells.c",
-    "ext/transport/ring.c",
-    "ext/transport/shm*.c",
-    "ext/transport/host_memory.c",
-    "ext/transport/kernels*.c",
+    "ext/transport/shm/segment.c",
+    "ext/transport/shm/control_segment.c",
+    "ext/transport/shm/cells.c",
+    "ext/transport/shm/byte_ring.c",
+    "ext/transport/shm/*.c",
+    "ext/transport/kernels/*.c",
     "ext/core/status.c",
 )
 SIZES = (1, 2, 3, 4, 8)

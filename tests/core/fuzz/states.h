@@ -5,7 +5,7 @@
 #ifndef FUZZ_STATES_H
 #define FUZZ_STATES_H
 
-#include "hc.h"
+#include "core/hc.h"
 
 enum { STATE_RANKS = 5 };
 

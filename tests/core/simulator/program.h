@@ -6,7 +6,7 @@
 #define SIM_PROGRAM_H
 
 #include "arena.h"
-#include "hc.h"
+#include "core/hc.h"
 #include "random.h"
 
 enum { SIM_RANKS = 64, SIM_SETS = 5, SIM_THREADS = 3, SIM_NAMES = 96, SIM_TENSORS = 4, SIM_DIMS = 4 };

@@ -5,7 +5,7 @@
 #ifndef ROOM_H
 #define ROOM_H
 
-#include "hc.h"
+#include "core/hc.h"
 
 enum { ROOM_RANKS = 16, ROOM_SETS = 8, ROOM_TICKETS = 1024, ROOM_MESSAGES = 4096 };
 

@@ -5,7 +5,7 @@
 #ifndef FAKE_COMM_H
 #define FAKE_COMM_H
 
-#include "cuda/nccl.h"
+#include "cuda/nccl/nccl.h"
 #include "room.h"
 
 #define X(member, name, needed, arguments) int fake_##member arguments __asm__(name);

@@ -5,7 +5,7 @@
 #ifndef FAKE_NAMES_H
 #define FAKE_NAMES_H
 
-#include "cuda/driver.h"
+#include "cuda/driver/driver.h"
 
 #ifdef FAKE_HIP
 #define NAME(cuda, hip) hip

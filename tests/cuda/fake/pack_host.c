@@ -4,7 +4,7 @@
  */
 #include "values_host.h"
 
-#include "cuda/pack.cu"
+#include "cuda/kernels/pack.cu"
 
 #define RUN_PACK(types) RUN(hc_pack_##types, hc_pack_job, HC_PACK_THREADS)
 #define RUN_FROM(from) RUN_PACK(from##_f16) RUN_PACK(from##_bf16) RUN_PACK(from##_f32) RUN_PACK(from##_f64)

@@ -4,7 +4,7 @@
  */
 #include "values_host.h"
 
-#include "cuda/sum.cu"
+#include "cuda/kernels/sum.cu"
 
 #define RUN_SUM(type) RUN(hc_sum_##type, hc_sum_job, HC_SUM_THREADS)
 RUN_SUM(i8)

@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * stall_query.c - who is awaited? Asked up the tree, counted down and up again, reported to those that asked.
+ *
+ *     WHO     child -> parent ... root     key                        somebody has waited long
+ *     ASK     parent -> child              key, time to answer        to children that lack the item
+ *     ANSWER  child -> parent              key, how many lack it, how many are silent, a bounded list
+ *     REPORT  parent -> child that asked   key, reporter, how many, the list, text
+ *
+ * Nothing is kept or sent before somebody asks. A child that does not answer in time is reported as silent with
+ * all that is below it.
+ */
+#include "core/core.h"
+
+#define MAX_QUERIES 8u       /* a set; what is beyond is asked again later */
+#define PATIENCE 4000000000u /* ns that the root gives its children at most */
+
+static uint32_t words(const hc__set *s) {
+    return (s->nsources + 63) / 64;
+}
+
+static uint64_t *askers(hc__query *q) {
+    return q->bits;
+}
+
+static uint64_t *unanswered(const hc__set *s, hc__query *q) {
+    return q->bits + words(s);
+}
+
+int hc__query_is_join(const uint64_t key[2]) {
+    return key[0] == 0 && key[1] == 0;
+}
+
+static int has_bit(const uint64_t *bits, uint32_t i) {
+    return bits[i / 64] >> (i % 64) & 1;
+}
+
+int hc__query_asks(const hc__query *q, uint32_t source) {
+    return has_bit(q->bits, source);
+}
+
+static size_t size_of(const hc__set *s) {
+    return sizeof(hc__query) + 2 * words(s) * sizeof(uint64_t);
+}
+
+static hc__query *find(const hc__set *s, const uint64_t key[2]) {
+    for (hc__query *q = s->queries; q; q = q->next)
+        if (q->key[0] == key[0] && q->key[1] == key[1])
+            return q;
+    return NULL;
+}
+
+static uint64_t patience(const hc__set *s) {
+    uint64_t half = s->engine->config.stall_warning / 2;
+    return half && half < PATIENCE ? half : PATIENCE;
+}
+
+static hc__query *find_or_make(hc__set *s, const uint64_t key[2]) {
+    hc__query *q = find(s, key);
+    if (q || s->nqueries >= MAX_QUERIES || !(q = hc__alloc(s->engine, size_of(s))))
+        return q;
+    q->key[0] = key[0];
+    q->key[1] = key[1];
+    q->first_asker = HC__NONE;
+    q->silent_rank = -1;
+    q->deadline = hc__later(s->engine->now, 4 * patience(s));
+    q->next = s->queries;
+    s->queries = q;
+    s->nqueries++;
+    s->engine->retime = 1;
+    return q;
+}
+
+static void drop(hc__set *s, hc__query *q) {
+    hc__query **link = &s->queries;
+    while (*link != q)
+        link = &(*link)->next;
+    *link = q->next;
+    s->nqueries--;
+    hc__free(s->engine, q, size_of(s));
+    s->engine->retime = 1;
+}
+
+/* ---- sending --------------------------------------------------------------------------------------------- */
+
+uint8_t *hc__query_message(hc__set *s, int message, const uint64_t key[2], size_t more, uint8_t **p) {
+    uint8_t *bytes = hc__lend(s->engine, HC__HEADER + 16 + more);
+    if (bytes)
+        *p = hc__write64(hc__write64(hc__write_header(bytes, message, s->wire), key[0]), key[1]);
+    return bytes;
+}
+
+static void send_who(hc__set *s, const hc__query *q) {
+    uint8_t *p, *bytes = hc__query_message(s, HC__M_WHO, q->key, 0, &p);
+    if (bytes)
+        hc__send_up(s->engine, s->parent, bytes, (size_t)(p - bytes));
+}
+
+static void send_ask(hc__set *s, const hc__query *q, uint32_t source, uint64_t budget) {
+    uint8_t *p, *bytes = hc__query_message(s, HC__M_ASK, q->key, 8, &p);
+    if (!bytes)
+        return;
+    p = hc__write64(p, budget);
+    hc__send_down(s->engine, s->children[source - 1].rank, bytes, (size_t)(p - bytes));
+}
+
+uint8_t *hc__write_ranks(uint8_t *p, const int32_t *ranks, uint32_t n) {
+    p = hc__write32(p, n);
+    for (uint32_t i = 0; i < n; i++)
+        p = hc__write32(p, (uint32_t)ranks[i]);
+    return p;
+}
+
+static void send_answer(hc__set *s, const hc__query *q) {
+    uint8_t *p, *bytes = hc__query_message(s, HC__M_ANSWER, q->key, 16 + 4 * HC__LISTED, &p);
+    if (!bytes)
+        return;
+    p = hc__write32(p, q->lacking);
+    p = hc__write32(p, q->silent);
+    p = hc__write32(p, (uint32_t)q->silent_rank);
+    p = hc__write_ranks(p, q->ranks, q->nranks);
+    hc__send_up(s->engine, s->parent, bytes, (size_t)(p - bytes));
+}
+
+/* ---- collecting ------------------------------------------------------------------------------------------------- */
+
+static void list_rank(hc__query *q, int32_t rank) { /* ascending, the lowest ones */
+    uint32_t at = q->nranks;
+    while (at > 0 && q->ranks[at - 1] > rank)
+        at--;
+    if (at == HC__LISTED)
+        return;
+    uint32_t last = q->nranks < HC__LISTED ? q->nranks++ : HC__LISTED - 1;
+    for (; last > at; last--)
+        q->ranks[last] = q->ranks[last - 1];
+    q->ranks[at] = rank;
+}
+
+/* The clocks of the waiters run out a little apart, and each asks: one of the answers is printed. A waiter asks
+ * again after twice the warning, so what lasts is printed again. */
+static int is_printed(hc__set *s, const uint64_t key[2]) {
+    uint64_t now = s->engine->now, warning = s->engine->config.stall_warning;
+    hc__printed *oldest = s->printed;
+    for (hc__printed *p = s->printed; p < s->printed + HC__PRINTED; p++) {
+        if (p->at && p->key[0] == key[0] && p->key[1] == key[1] && now < hc__later(p->at, warning))
+            return 1;
+        oldest = p->at < oldest->at ? p : oldest;
+    }
+    *oldest = (hc__printed){.key = {key[0], key[1]}, .at = now};
+    return 0;
+}
+
+static void conclude(hc__set *s, hc__query *q) {
+    char buffer[HC__TEXT];
+    for (uint32_t source = 1; source < s->nsources; source++)
+        if (has_bit(unanswered(s, q), source)) {
+            if (!q->silent)
+                q->silent_rank = s->children[source - 1].rank;
+            q->silent += (uint32_t)s->children[source - 1].subtree;
+        }
+    q->collecting = 0;
+    q->unanswered = 0;
+    memset(unanswered(s, q), 0, words(s) * sizeof(uint64_t));
+    q->deadline = hc__later(s->engine->now, 4 * patience(s));
+    s->engine->retime = 1;
+    if (s->parent >= 0) {
+        send_answer(s, q);
+        if (q->first_asker == HC__NONE)
+            drop(s, q);
+    } else if (q->lacking || q->silent) {
+        hc__report r;
+        hc__report_write(s, q, buffer, &r);
+        r.reporter = !is_printed(s, q->key);
+        hc__report_down(s, q, &r);
+        drop(s, q);
+    } else {
+        drop(s, q);
+    }
+}
+
+static int lacks(const hc__set *s, const uint64_t key[2], uint32_t source) {
+    if (hc__tree_whole(s, source))
+        return 0;
+    uint32_t name = hc__query_is_join(key) ? HC__NONE : hc__name_find(s, key);
+    return name == HC__NONE || !hc__tree_has(s, name, source);
+}
+
+static void collect(hc__set *s, hc__query *q, uint64_t budget) {
+    q->collecting = 1;
+    q->lacking = q->silent = q->nranks = q->unanswered = 0;
+    q->deadline = hc__later(s->engine->now, budget);
+    s->engine->retime = 1;
+    hc__raise_all(s); /* what is asked for may be pending here */
+    if (lacks(s, q->key, 0)) {
+        q->lacking = 1;
+        list_rank(q, s->set_rank);
+    }
+    for (uint32_t source = 1; source < s->nsources; source++)
+        if (lacks(s, q->key, source)) {
+            unanswered(s, q)[source / 64] |= 1ull << (source % 64);
+            q->unanswered++;
+            send_ask(s, q, source, budget / 4 * 3);
+        }
+    if (!q->unanswered)
+        conclude(s, q);
+}
+
+void hc__who(hc__set *s, uint32_t source, const uint64_t key[2]) {
+    int known = find(s, key) != NULL;
+    hc__query *q = find_or_make(s, key);
+    if (!q)
+        return;
+    askers(q)[source / 64] |= 1ull << (source % 64);
+    if (q->first_asker != HC__NONE)
+        return;
+    q->first_asker = source;
+    if (s->parent >= 0)
+        send_who(s, q);
+    else if (!known)
+        collect(s, q, patience(s));
+}
+
+/* ---- receiving ------------------------------------------------------------------------------------------------------ */
+
+static int receive_who(hc__set *s, uint32_t source, const uint64_t key[2], hc__reader *r) {
+    if (r->at != r->end)
+        return HC_BAD_MESSAGE;
+    hc__who(s, source, key);
+    return 0;
+}
+
+static int receive_ask(hc__set *s, const uint64_t key[2], hc__reader *r) {
+    uint64_t budget = hc__read64(r);
+    if (r->bad || r->at != r->end)
+        return HC_BAD_MESSAGE;
+    hc__query *q = find_or_make(s, key);
+    if (q && !q->collecting)
+        collect(s, q, budget);
+    return 0;
+}
+
+static uint32_t read_ranks(hc__reader *r, int32_t set_size, int32_t *ranks) {
+    uint32_t n = hc__read32(r);
+    if (n > HC__LISTED)
+        r->bad = 1;
+    for (uint32_t i = 0; i < n && !r->bad; i++) {
+        ranks[i] = (int32_t)hc__read32(r);
+        if (ranks[i] < 0 || ranks[i] >= set_size)
+            r->bad = 1;
+    }
+    return n;
+}
+
+static int receive_answer(hc__set *s, uint32_t source, const uint64_t key[2], hc__reader *r) {
+    int32_t ranks[HC__LISTED];
+    uint32_t subtree = (uint32_t)s->children[source - 1].subtree;
+    uint32_t lacking = hc__read32(r), silent = hc__read32(r);
+    int32_t silent_rank = (int32_t)hc__read32(r);
+    uint32_t n = read_ranks(r, s->set_size, ranks);
+    if (r->bad || r->at != r->end || lacking > subtree || silent > subtree || n > lacking)
+        return HC_BAD_MESSAGE;
+    hc__query *q = find(s, key);
+    if (!q || !has_bit(unanswered(s, q), source))
+        return 0;
+    unanswered(s, q)[source / 64] &= ~(1ull << (source % 64));
+    if (silent && !q->silent)
+        q->silent_rank = silent_rank;
+    q->lacking += lacking;
+    q->silent += silent;
+    for (uint32_t i = 0; i < n; i++)
+        list_rank(q, ranks[i]);
+    if (--q->unanswered == 0)
+        conclude(s, q);
+    return 0;
+}
+
+static int receive_report(hc__set *s, const uint64_t key[2], hc__reader *r) {
+    hc__report one;
+    one.reporter = hc__read8(r);
+    one.awaited = hc__read32(r);
+    one.nranks = read_ranks(r, s->set_size, one.ranks);
+    one.text_len = hc__read32(r);
+    one.text = (const char *)hc__read_bytes(r, one.text_len);
+    if (!one.text || one.reporter > 1 || one.text_len >= HC__TEXT || r->at != r->end)
+        return HC_BAD_MESSAGE;
+    hc__query *q = find(s, key);
+    if (q && q->first_asker != HC__NONE) {
+        hc__report_down(s, q, &one);
+        drop(s, q);
+    } else {
+        hc__report_late(s, key, &one);
+    }
+    return 0;
+}
+
+int hc__stall_receive(hc__set *s, int message, uint32_t source, const uint8_t *bytes, size_t nbytes) {
+    hc__reader r = {.at = bytes, .end = bytes + nbytes};
+    uint64_t key[2] = {hc__read64(&r)};
+    key[1] = hc__read64(&r);
+    if (r.bad)
+        return HC_BAD_MESSAGE;
+    if (s->stopped)
+        return 0;
+    switch (message) {
+    case HC__M_WHO:
+        return receive_who(s, source, key, &r);
+    case HC__M_ASK:
+        return receive_ask(s, key, &r);
+    case HC__M_ANSWER:
+        return receive_answer(s, source, key, &r);
+    default:
+        return receive_report(s, key, &r);
+    }
+}
+
+/* ---- time, and the end ------------------------------------------------------------------------------------------------ */
+
+uint64_t hc__who_deadline(const hc__set *s) {
+    uint64_t due = HC__NEVER;
+    for (const hc__query *q = s->queries; q; q = q->next)
+        due = q->deadline < due ? q->deadline : due;
+    return due;
+}
+
+void hc__who_tick(hc__set *s) {
+    hc__query *next;
+    for (hc__query *q = s->queries; q; q = next) {
+        next = q->next;
+        if (q->deadline > s->engine->now)
+            continue;
+        if (q->collecting)
+            conclude(s, q);
+        else
+            drop(s, q);
+    }
+}
+
+void hc__stall_forget(hc__set *s, const uint64_t key[2]) {
+    hc__query *q = s->queries ? find(s, key) : NULL;
+    if (q)
+        drop(s, q);
+}
+
+void hc__stall_free(hc__set *s) {
+    while (s->queries)
+        drop(s, s->queries);
+    hc__free(s->engine, s->last_report, HC__TEXT);
+    s->last_report = NULL;
+}

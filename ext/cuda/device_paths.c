@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * device_paths.c - which way a batch on a device goes, and what has to be opened for it.
+ *
+ * The choice is made of what all ranks know: the mode, the placement, the batch's signature and size, and the facts that the
+ * ranks told each other before the first batch that NCCL could run.
+ */
+#include "cuda/device_plane.h"
+
+#include <stdio.h>
+
+/* Of a rail in a chunk: seldom enough to launch, soon enough to overlap. Estimate. */
+#define SHARD_BYTES ((int64_t)2 << 20)
+#define CHUNK_MOST ((int64_t)64 << 20)
+
+/* ---- the placement ------------------------------------------------------------------------------------------------- */
+
+/* How many nodes there are, and of how many ranks; who is joined by one communicator. */
+void hc__plane_place(hc__plane *p) {
+    const int32_t n = p->config.place.set_size, *node_of = p->config.place.node_of;
+    for (int32_t r = 0; r < n; r++) {
+        int32_t ranks = 0;
+        for (int32_t q = 0; q < n; q++)
+            ranks += node_of[q] == node_of[r];
+        p->largest = ranks > p->largest ? ranks : p->largest;
+        p->smallest = r == 0 || ranks < p->smallest ? ranks : p->smallest;
+        p->nodes = node_of[r] >= p->nodes ? node_of[r] + 1 : p->nodes;
+        p->group_of[r] = p->config.mode == HC_DEVICE_MPI ? r : node_of[r];
+        if (p->config.mode == HC_DEVICE_NCCL_FLAT)
+            p->group_of[r] = 0;
+        p->groups = p->group_of[r] >= p->groups ? p->group_of[r] + 1 : p->groups;
+    }
+}
+
+/* ---- which way ----------------------------------------------------------------------------------------------------- */
+
+/* One communicator joins all ranks. */
+static int is_flat(const hc__plane *p) {
+    return p->groups == 1 && p->config.mode != HC_DEVICE_MPI;
+}
+
+/* Nodes of one rank leave NCCL nothing to do; it is worth it where MPI takes the device's memory, or was asked for. */
+static int is_idle(const hc__plane *p) {
+    int asked = p->config.mode == HC_DEVICE_NCCL_FLAT || p->config.mode == HC_DEVICE_MPI;
+    return !asked && p->largest == 1 && p->nodes > 1;
+}
+
+/* What the hierarchy runs over a node of NCCL, with a net or without; a reducescatter where each rank has a rail. */
+int hc__plane_has_stages(const hc__plane *p, const hc_batch *b) {
+    int32_t rails = p->config.place.rails;
+    int all_drive = p->smallest == p->largest && (rails == 0 || rails >= p->largest) &&
+                    p->config.mode != HC_DEVICE_MPI && !is_idle(p);
+    return b->operation == HC_ALLREDUCE || b->operation == HC_BROADCAST ||
+           (b->operation == HC_REDUCESCATTER && (is_flat(p) || all_drive));
+}
+
+/* A batch whose latency counts: its way by the host has no launches of NCCL, and one copy in each direction. */
+static int has_small(const hc__plane *p) {
+    return p->config.mode == HC_DEVICE_AUTO && p->nodes > 1 && p->config.small > 0;
+}
+
+/* Of operations whose counts are agreed. */
+static int64_t bytes_of(const hc_batch *b) {
+    int64_t count = 0;
+    for (int32_t i = 0; i < b->npieces; i++)
+        count += b->pieces[i].count;
+    return count * (int64_t)hc_dtype_size(b->dtype);
+}
+
+static int is_small(const hc__plane *p, const hc_batch *b) {
+    return has_small(p) && bytes_of(b) <= p->config.small;
+}
+
+int hc__plane_suits_flat(const hc__plane *p, const hc_batch *b) {
+    int is_sized = b->operation == HC_ALLREDUCE || b->operation == HC_BROADCAST ||
+                   b->operation == HC_REDUCESCATTER;
+    return p->flat && is_sized && bytes_of(b) >= p->config.flat && hc__plane_suits_nccl(p->flat, b);
+}
+
+/* NCCL adds in an order of its own. */
+int hc__plane_suits_nccl(const hc__plane *p, const hc_batch *b) {
+    int reduces = b->operation == HC_ALLREDUCE || b->operation == HC_REDUCESCATTER;
+    if (p->config.mode == HC_DEVICE_STAGED || (reduces && b->deterministic) || p->comms.forbidden ||
+        is_small(p, b))
+        return 0;
+    if (!is_flat(p) && !hc__plane_has_stages(p, b))
+        return 0;
+    if (is_idle(p) && (p->config.gpu_aware.mode == HC_GPU_AWARE_NO || (p->opened && p->comms.against >= 0)))
+        return 0;
+    return hc_device_way(b->operation, b->reduction, b->dtype) == HC_WAY_NCCL;
+}
+
+/* ---- the first batches on the device ------------------------------------------------------------------------------- */
+
+int hc__plane_open_device(hc__plane *p) {
+    p->device = p->config.device ? *p->config.device : NULL;
+    p->borrowed = p->device != NULL;
+    if (p->device)
+        return HC_OK;
+    p->base.text = p->why;
+    int status = hc_device_open(p->config.number, p->config.vendor, p->config.cuda_library, &p->device,
+                                p->why);
+    return status < 0 ? HC_TRANSPORT : HC_OK;
+}
+
+int hc__plane_open_staged(hc__plane *p) {
+    p->staged.device = p->device;
+    if (!p->facts[0])
+        snprintf(p->facts, sizeof p->facts, "device %d (%s): staged through the host", p->device->number,
+                 p->device->pci);
+    return hc__staged_open(&p->staged);
+}
+
+/* Whether this rank says that MPI may have its device's memory. */
+static int may_mpi(hc__plane *p) {
+    if (p->groups > HC_SUM_MOST) {
+        snprintf(p->mpi_words, sizeof p->mpi_words, "no kernel adds up so many nodes: %d", p->groups);
+        return 0;
+    }
+    return hc__gpu_aware(&p->config.gpu_aware, p->device, p->mpi_words, sizeof p->mpi_words);
+}
+
+void hc__plane_open_comms(hc__plane *p) {
+    p->comms = (hc__comms){.device = p->device,
+                           .host = p->host,
+                           .rank = p->config.place.set_rank,
+                           .size = p->config.place.set_size,
+                           .node_of = p->config.place.node_of,
+                           .group_of = p->group_of,
+                           .shares = p->config.shares_device,
+                           .alone = p->config.mode == HC_DEVICE_MPI || is_idle(p),
+                           .gpu_aware = (uint8_t)may_mpi(p),
+                           .against = -1,
+                           .patience = p->config.patience};
+    p->opened = 1;
+    if (p->comms.alone)
+        p->turn.turns = NULL; /* what NCCL needs */
+    hc__comms_begin(&p->comms, p->config.vendor, p->config.nccl_library, p->config.nccl_files);
+}
+
+/* Another rank's "no" holds for all; it knows why. */
+static void adopt_words(hc__plane *p) {
+    if (p->comms.against >= 0 && p->comms.gpu_aware)
+        snprintf(p->mpi_words, sizeof p->mpi_words,
+                 "rank %d says that MPI cannot have its GPU's: `hpccoll info` there", p->comms.against);
+}
+
+static void say_fast(hc__plane *p) {
+    char version[32], over[80], large[48] = "", mpi[640] = "";
+    hc_nccl_version_text(p->comms.nccl.version, version, sizeof version);
+    if (p->comms.alone)
+        snprintf(over, sizeof over, "MPI over %d ranks", p->groups);
+    else
+        snprintf(over, sizeof over, "NCCL %s over %d ranks%s", version, p->comms.group_size,
+                 p->groups > 1 ? " of this node" : "");
+    if (p->groups > 1)
+        snprintf(mpi, sizeof mpi, ", messages%s %s memory (%s)", p->comms.alone ? "" : " between nodes",
+                 p->comms.against < 0 ? "from device" : "through pinned", p->mpi_words);
+    if (p->borrows_host)
+        snprintf(large, sizeof large, " for %lld bytes and more", (long long)p->config.flat);
+    snprintf(p->facts, sizeof p->facts,
+             "device %d (%s): %s%s%s; what that lacks%s is staged through the host", p->device->number,
+             p->device->pci, over, large, mpi, has_small(p) ? ", or is small," : "");
+}
+
+/* A hierarchy whose nodes are the groups that NCCL joins. */
+static int open_fast(hc__plane *p) {
+    hc_hierarchy_config place = p->config.place;
+    int32_t all = place.set_size; /* the hierarchy takes no more than the smallest node has */
+    place.node_of = p->group_of;
+    place.rails = place.rails > 0 ? place.rails : all;
+    place.chunk_most = CHUNK_MOST;
+    int32_t most = p->comms.alone ? 1 : p->largest;
+    if (place.chunk_bytes == 0 && p->groups > 1)
+        place.chunk_bytes = SHARD_BYTES * (place.rails < most ? place.rails : most);
+    int status = hc__nccl_node_new(p->device, &p->comms, &p->node);
+    if (status >= 0 && p->groups > 1 && p->comms.against < 0) {
+        status = hc__sums_open(&p->sums, p->device, p->net);
+        p->node->sums = &p->sums;
+        place.sums = &p->sums.base;
+    }
+    if (status >= 0)
+        status = hc_hierarchy_new(&place, &p->node->base, p->groups > 1 ? p->net : NULL, &hc_host_memory,
+                                  &p->fast);
+    if (status >= 0 && is_flat(p))
+        status = hc__nccl_rows_open(&p->rows, p->node, p->host, place.chunk_bytes);
+    say_fast(p);
+    return status;
+}
+
+int hc__plane_open_test(hc__plane *p) {
+    int status = hc__comms_test(&p->comms);
+    if (status != HC_DONE)
+        return status;
+    adopt_words(p);
+    if (p->comms.forbidden) {
+        snprintf(p->facts, sizeof p->facts, "device %d (%s): staged through the host: %s", p->device->number,
+                 p->device->pci, p->comms.text);
+        if (p->config.mode != HC_DEVICE_AUTO)
+            return HC_TRANSPORT;
+        p->comms.text[0] = 0; /* no failure */
+    } else if (is_idle(p) && p->comms.against >= 0) {
+        snprintf(p->facts, sizeof p->facts,
+                 "device %d (%s): staged through the host: MPI does not get its memory (%s)",
+                 p->device->number, p->device->pci, p->mpi_words);
+    } else
+        status = open_fast(p);
+    return status < 0 ? status : HC_DONE;
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * pack.h - the fusion buffer of a device: many tensors into it with cast and scale, and back, in one launch each.
+ */
+#ifndef HC_PACK_H
+#define HC_PACK_H
+
+#include "cuda/driver/module.h"
+#include "cuda/kernels/pack_job.h"
+
+typedef struct hc_pack_tensor {
+    hc_gpu_address address; /* of its first element; 0: it has its place in the buffer, and is not moved */
+    int64_t count;          /* elements */
+} hc_pack_tensor;
+
+/* ---- the plan: plain arithmetic, no driver [any thread] ------------------------------------------- */
+
+/* The kernel for a pair of types: its number, and how it counts. */
+typedef struct hc_pack_kind {
+    int kernel;
+    int parts;         /* of an element that it counts: 2 where complex numbers are pairs of floats */
+    size_t part_bytes; /* of a part in the buffer */
+} hc_pack_kind;
+#define HC_PACK_KERNELS 20
+const char *hc_pack_kernel_name(int kernel); /* "hc_pack_f32_f16" */
+
+/* Tensors of type `tensor` and a buffer of type `buffer`; unpack turns the direction. UNSUPPORTED: casts of anything
+ * but floats, scaling of integers. */
+int hc_pack_choose(int tensor, int buffer, double scale, int unpack, hc_pack_kind *);
+
+/* Fills `entries` (room for n) with the tensors that are to move, all one after another in the buffer, each at a multiple
+ * of 16 bytes; the layout depends on the counts only, so that it is the same on all ranks. Their number, or INVALID
+ * for a negative count or more than 64 GiB. *chunks and *bytes (of the buffer) are set. */
+int hc_pack_plan(const hc_pack_tensor *, int n, const hc_pack_kind *, hc_pack_entry *entries,
+                 unsigned *chunks, int64_t *bytes);
+
+/* ---- the launch [driver's thread, context current] --------------------------------------------------- */
+
+#define HC_PACK_TABLES 2
+typedef struct hc_packer {
+    hc_module module;        /* first; its text is of the last failure */
+    struct {                 /* entries that do not fit into a kernel's arguments; used in turn */
+        hc_pack_entry *host; /* pinned */
+        hc_gpu_address device;
+        int room;
+        hc_gpu_event used; /* the last launch that reads it */
+    } table[HC_PACK_TABLES];
+    int next;
+    hc_pack_entry *entries;
+    int room;
+} hc_packer;
+
+/* Loads the kernels; TRANSPORT with text where the driver refuses. Memory is the caller's, zeroed by this. */
+int hc_packer_open(hc_packer *, const hc_driver *);
+void hc_packer_close(hc_packer *); /* all launches must be done */
+
+typedef struct hc_pack_order {
+    const hc_pack_tensor *tensors;
+    int n;
+    int tensor, buffer; /* types: enum hc_dtype */
+    int unpack;
+    double scale;
+    hc_gpu_address at; /* the buffer; a multiple of 16 */
+} hc_pack_order;
+/* One launch in `stream`: 0; 1: both tables are in use, ask again; else a status, with text. Nothing to do is 0. */
+int hc_pack_launch(hc_packer *, const hc_pack_order *, hc_gpu_stream stream);
+
+#endif

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sum.h - reductions of what lies in a device's memory, by the kernels of sum.cu: one launch each.
+ */
+#ifndef HC_SUM_H
+#define HC_SUM_H
+
+#include "cuda/driver/module.h"
+#include "cuda/kernels/sum_job.h"
+
+#define HC_SUM_KERNELS 10
+typedef hc_module hc_summer;
+
+/* The kernel for a type, what it is told to do for a reduction: numbers, or -1 where there is none. */
+int hc_sum_kernel(int dtype);
+int hc_sum_operation(int reduction);
+const char *hc_sum_kernel_name(int kernel); /* "hc_sum_f32" */
+
+/* Loads the kernels; TRANSPORT with text where the driver refuses. Memory is the caller's, zeroed by this. */
+int hc_summer_open(hc_summer *, const hc_driver *);
+void hc_summer_close(hc_summer *); /* all launches must be done */
+
+typedef struct hc_sum_order {
+    void *to; /* may be one of from[] */
+    const void *const *from;
+    int n_from; /* at most HC_SUM_MOST */
+    int dtype, reduction;
+    int64_t count;
+} hc_sum_order;
+/* One launch in `stream`: OK, UNSUPPORTED where there is no kernel for it, or a status with text. */
+int hc_sum_launch(hc_summer *, const hc_sum_order *, hc_gpu_stream stream);
+
+#endif

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * nccl.c - finds NCCL or RCCL and fills its table.
+ */
+#include "cuda/nccl/nccl.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const hc_symbol symbols[] = {{"ncclGetErrorString", offsetof(hc_nccl, error_text), 1},
+                                    {"ncclGetLastError", offsetof(hc_nccl, last_error), 0},
+#define X(member, name, needed, arguments) {name, offsetof(hc_nccl, member), needed},
+                                    HC_NCCL_FUNCTIONS(X)
+#undef X
+};
+#define NSYMBOLS ((int)(sizeof symbols / sizeof *symbols))
+
+static const struct {
+    const char *what, *remedy;
+    const char *const *sonames;
+} vendors[HC_VENDOR_COUNT] = {
+    [HC_NVIDIA] = {"NCCL 2.14 or later", "`pip install nvidia-nccl-cu12` (or -cu13, as the driver)",
+                   (const char *const[]){"libnccl.so.2", NULL}},
+    [HC_AMD] = {"RCCL 2.14 or later", "install ROCm's rccl", (const char *const[]){"librccl.so.1", NULL}},
+};
+
+int hc_nccl_open(hc_nccl *nccl, hc_vendor vendor, const char *named, const char *const *files) {
+    hc_search search = {.what = vendors[vendor].what,
+                        .knob = "HPCCOLL_NCCL_LIBRARY",
+                        .named = named,
+                        .files = files,
+                        .sonames = vendors[vendor].sonames,
+                        .remedy = vendors[vendor].remedy};
+    int status = hc_library_open(&nccl->library, &search, symbols, NSYMBOLS, nccl);
+    if (status < 0)
+        return status;
+    int failed = nccl->get_version(&nccl->version);
+    return failed ? hc_library_refuse(&nccl->library, search.remedy, "asking the version of %s: %s (%d)",
+                                      nccl->library.path, nccl->error_text(failed), failed)
+                  : HC_OK;
+}
+
+void hc_nccl_version_text(int version, char *text, size_t room) {
+    snprintf(text, room, "%d.%d.%d", version / 10000, version / 100 % 100, version % 100);
+}
+
+void hc_nccl_lacks(const hc_nccl *nccl, char *text, size_t room) {
+    size_t used = 0;
+    text[0] = 0;
+    for (int i = 0; i < NSYMBOLS; i++) {
+        void *address;
+        memcpy(&address, (const char *)nccl + symbols[i].offset, sizeof address);
+        if (!address && used < room)
+            used += (size_t)snprintf(text + used, room - used, "%s%s", used ? ", " : "", symbols[i].name);
+    }
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * copies.h - ranges of tensors on a device, and where each lies in a buffer: brought there in few launches.
+ */
+#ifndef HC_COPIES_H
+#define HC_COPIES_H
+
+#include "cuda/driver/device_own.h"
+
+typedef struct hc__copy {
+    hc_gpu_address address; /* on the device: whole elements of a tensor */
+    int64_t bytes;
+    int64_t place; /* in the buffer; ascending from copy to copy */
+    double scale;  /* on the way into the buffer; 1 unless it is set */
+} hc__copy;
+
+typedef struct hc__copies {
+    hc__copy *of;
+    int32_t n, room;
+    hc_pack_tensor *tensors; /* the same, as the packer takes them; room for 2 room + 1 */
+} hc__copies;
+
+int hc__copies_add(hc__copies *, const void *address, int64_t bytes, int64_t place); /* bytes 0: nothing */
+void hc__copies_free(hc__copies *);
+
+/* Tensors begin at multiples of this in a buffer. */
+static inline int64_t hc__aligned(int64_t bytes) {
+    return (bytes + HC_PACK_UNIT - 1) / HC_PACK_UNIT * HC_PACK_UNIT;
+}
+
+/* The copies as the packer takes them, of elements of so many bytes in the tensors and in the buffer: their number; -1
+ * where they do not lie as it needs them. */
+int hc__copies_tensors(hc__copies *, int64_t size, int64_t buffer_size);
+
+/* All of them into a buffer on the device, scaled, or from it: OK; 1: ask again; else a status, with text. One launch, or one
+ * for each factor. */
+int hc__copies_pack(hc__copies *, hc_device *, int dtype, char *buffer, hc_gpu_stream stream, char *text,
+                    size_t room);
+int hc__copies_unpack(hc__copies *, hc_device *, int dtype, const char *buffer, int buffer_dtype,
+                      hc_gpu_stream stream, char *text, size_t room);
+
+/* Pinned memory and, at the same places, memory on the device where many small tensors are gathered first. */
+typedef struct hc__stage {
+    hc_device *device;
+    char *host;
+    void *packed; /* NULL until it is needed */
+    int64_t bytes;
+} hc__stage;
+int hc__stage_reserve(hc__stage *, int64_t bytes); /* grows; nothing may be under way in it */
+void hc__stage_free(hc__stage *);
+
+/* All copies between tensors of dtype and the stage, launched in `stream`, to the tensors if `up`: OK; 1: ask again; else
+ * a status, with text. Few or large ones go one by one, others packed. */
+int hc__copies_launch(hc__copies *, hc__stage *, int dtype, int up, hc_gpu_stream stream, char *text,
+                      size_t room);
+
+#endif

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * p2p_buffers.c - copies between a caller's array and the pinned memory that mail moves, each behind its caller's stream.
+ */
+#include "cuda/staged/p2p_buffers.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static int failed(hc__parcels *p, int status, const char *what) {
+    return hc__device_failed(p->device, status, what, p->text, sizeof p->text);
+}
+
+static int open_streams(hc__parcels *p, hc_device *device) {
+    const hc_driver *d = &device->driver;
+    p->device = device;
+    int status = d->stream_new(&p->down, HC_STREAM_NON_BLOCKING, 0);
+    if (!status)
+        status = d->stream_new(&p->up, HC_STREAM_NON_BLOCKING, 0);
+    return failed(p, status, "making streams");
+}
+
+/* ---- rides -------------------------------------------------------------------------------------------------------------- */
+
+/* Memory goes back when its copy has ended; who opens the next parcel, or closes one, looks. */
+static void collect(hc__parcels *p) {
+    hc__ride **link = &p->leaving;
+    while (*link) {
+        hc__ride *ride = *link;
+        if (p->device->driver.event_query(ride->over) == HC_DRIVER_NOT_READY) {
+            link = &ride->next;
+            continue;
+        }
+        hc__device_give(p->device, ride->memory);
+        *link = ride->next;
+        ride->next = p->spare;
+        p->spare = ride;
+    }
+}
+
+static int new_ride(hc__parcels *p, hc__ride **ride) {
+    *ride = p->spare;
+    if (*ride) {
+        p->spare = (*ride)->next;
+        return HC_OK;
+    }
+    *ride = calloc(1, sizeof **ride);
+    if (!*ride)
+        return HC_NO_MEMORY;
+    int status = p->device->driver.event_new(&(*ride)->over, HC_EVENT_DISABLE_TIMING);
+    if (!status)
+        return HC_OK;
+    free(*ride);
+    return failed(p, status, "making an event");
+}
+
+static int board(hc__parcels *p, hc_parcel *parcel) {
+    hc__ride *ride = NULL;
+    int status = new_ride(p, &ride);
+    if (status < 0)
+        return status;
+    status = hc__device_take(p->device, HC__PINNED, parcel->bytes, &ride->memory);
+    if (status < 0) {
+        snprintf(p->text, sizeof p->text,
+                 "device %d (%s): no memory for a letter of %llu bytes, pinned on the host",
+                 p->device->number, p->device->pci, (unsigned long long)parcel->bytes);
+        ride->next = p->spare;
+        p->spare = ride;
+        return status;
+    }
+    parcel->host = ride->memory;
+    parcel->own = ride;
+    return HC_OK;
+}
+
+/* ---- copies ------------------------------------------------------------------------------------------------------------- */
+
+/* Behind what the caller's stream had to do, and before what it does next with the array. */
+static int move(hc__parcels *p, const hc_parcel *parcel, int up) {
+    const hc_driver *d = &p->device->driver;
+    hc_gpu_stream stream = up ? p->up : p->down;
+    const hc__ride *ride = parcel->own;
+    int status = d->stream_wait_event(stream, parcel->ready, 0);
+    if (!status)
+        status = up ? d->to_device(hc__address(parcel->device), parcel->host, parcel->bytes, stream)
+                    : d->to_host(parcel->host, hc__address(parcel->device), parcel->bytes, stream);
+    if (!status)
+        status = d->event_record(parcel->finished, stream);
+    if (!status)
+        status = d->event_record(ride->over, stream);
+    return failed(p, status, up ? "copying what was received" : "copying what is sent");
+}
+
+int hc__parcel_open(hc__parcels *p, hc_device *device, hc_parcel *parcel, int sends) {
+    int status = p->device ? HC_OK : open_streams(p, device);
+    if (status < 0)
+        return status;
+    collect(p);
+    status = board(p, parcel);
+    return status < 0 || !sends ? status : move(p, parcel, 0);
+}
+
+int hc__parcel_test(hc__parcels *p, const hc_parcel *parcel) {
+    const hc__ride *ride = parcel->own;
+    int status = p->device->driver.event_query(ride->over);
+    if (status == HC_DRIVER_NOT_READY)
+        return HC_IDLE;
+    status = failed(p, status, "copying what is sent");
+    return status < 0 ? status : HC_DONE;
+}
+
+int hc__parcel_deliver(hc__parcels *p, const hc_parcel *parcel) {
+    return move(p, parcel, 1);
+}
+
+void hc__parcel_close(hc__parcels *p, hc_parcel *parcel) {
+    hc__ride *ride = parcel->own;
+    ride->next = p->leaving;
+    p->leaving = ride;
+    parcel->own = parcel->host = NULL;
+    collect(p);
+}
+
+static void free_rides(const hc__parcels *p, hc__ride *ride) {
+    while (ride) {
+        hc__ride *next = ride->next;
+        p->device->driver.event_free(ride->over);
+        free(ride);
+        ride = next;
+    }
+}
+
+void hc__parcels_free(hc__parcels *p) {
+    if (!p->device)
+        return;
+    int over = hc__stream_ends(p->device, p->down) & hc__stream_ends(p->device, p->up);
+    collect(p);
+    free_rides(p, p->leaving);
+    free_rides(p, p->spare);
+    if (p->down && over)
+        p->device->driver.stream_free(p->down);
+    if (p->up && over)
+        p->device->driver.stream_free(p->up);
+}

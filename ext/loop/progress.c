@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * progress.c - a driver's turn: everything that can move now, moved once; never waits.
+ */
+#include "loop/driver.h"
+
+#include <time.h>
+
+uint64_t hc__loop_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+}
+
+static void take_request(hc_loop *loop, hc_handle *handle) {
+    hc_event event = {.kind = handle->kind,
+                      .set = handle->set,
+                      .request = &handle->request,
+                      .ticket = handle->request.ticket};
+    hc_count(&loop->counters.requests, 1);
+    hc__trace_handle(loop, HC_TRACE_ENQUEUE, handle, 0);
+    hc__handle_link(&loop->requests, handle); /* before the step, which may end it */
+    int status = hc__loop_step(loop, &event);
+    if (status < 0) {
+        hc__handle_unlink(handle);
+        hc__handle_finish(loop, handle, status, "the process set is not known here");
+    }
+}
+
+static void take_stop(hc_loop *loop, hc_handle *handle) {
+    hc__lane *lane = hc__lane_find(loop, handle->set);
+    int status = atomic_load(&loop->broken);
+    if (!lane || (lane->stopped && !lane->head)) {
+        hc__handle_finish(loop, handle, status, hc_status_text(status));
+        return;
+    }
+    handle->next = lane->stops;
+    lane->stops = handle;
+    hc__loop_step(loop, &(hc_event){.kind = HC_EV_STOP, .set = handle->set});
+}
+
+static void take_preempt(hc_loop *loop, hc_handle *handle) {
+    int status = hc__loop_step(loop, &(hc_event){.kind = HC_EV_PREEMPT, .set = handle->set});
+    hc__handle_finish(loop, handle, status, "the process set is not known here");
+}
+
+static void take_add_set(hc_loop *loop, hc_handle *handle) {
+    int status = hc__lane_add(loop, handle);
+    hc__handle_finish(loop, handle, status, "the process set could not be made");
+}
+
+/* The set's log has ended, so its letters either end at once or are in the middle of their bytes. */
+static void take_remove_set(hc_loop *loop, hc_handle *handle) {
+    handle->next = loop->removals;
+    loop->removals = handle;
+}
+
+static void remove_set(hc_loop *loop, hc_handle *handle) {
+    hc__lane *lane = hc__lane_find(loop, handle->set);
+    hc__loop_step(loop, &(hc_event){.kind = HC_EV_REMOVE_SET, .set = handle->set});
+    if (lane) {
+        hc_mail_forget(loop->parts.mail, lane->wire);
+        hc__lane_remove(loop, lane);
+    }
+    hc__handle_finish(loop, handle, HC_OK, NULL);
+}
+
+/* A set waits here, and moves nothing, until its last letter has given back what the set's data plane lent it. At the end
+ * of a turn, so that what ended letters in this turn, the World's failure included, has been seen. */
+static int remove_sets(hc_loop *loop) {
+    int moved = 0;
+    for (hc_handle **link = &loop->removals; *link;) {
+        hc_handle *handle = *link;
+        if (hc__letters_borrow(loop, handle->set)) {
+            link = &handle->next;
+            continue;
+        }
+        *link = handle->next;
+        remove_set(loop, handle);
+        moved = 1;
+    }
+    return moved;
+}
+
+static int take_inbox(hc_loop *loop) {
+    hc_handle *handle = hc__inbox_take(loop);
+    if (!handle)
+        return 0;
+    atomic_store_explicit(&loop->inbox_bytes, 0, memory_order_relaxed);
+    while (handle) {
+        hc_handle *next = handle->next;
+        switch (handle->kind) {
+        case HC_EV_STOP:
+            take_stop(loop, handle);
+            break;
+        case HC_EV_PREEMPT:
+            take_preempt(loop, handle);
+            break;
+        case HC_EV_ADD_SET:
+            take_add_set(loop, handle);
+            break;
+        case HC_EV_REMOVE_SET:
+            take_remove_set(loop, handle);
+            break;
+        case HC_HANDLE_LETTER:
+            hc__letter_take(loop, handle);
+            break;
+        default:
+            take_request(loop, handle);
+            break;
+        }
+        handle = next;
+    }
+    return 1;
+}
+
+/* Who waits submits, then asks for the flush; so the flush is read before the inbox, and done after it. */
+static int take_requests(hc_loop *loop) {
+    int flush = atomic_load_explicit(&loop->flush, memory_order_acquire);
+    if (flush)
+        atomic_store_explicit(&loop->flush, 0, memory_order_seq_cst);
+    int moved = take_inbox(loop);
+    if (flush)
+        hc__loop_step(loop, &(hc_event){.kind = HC_EV_FLUSH});
+    return moved | flush;
+}
+
+static void take_message(hc_loop *loop, int32_t peer, const uint8_t *bytes, size_t nbytes) {
+    if (hc__watch_message(loop, peer, bytes, nbytes))
+        return;
+    int status = hc_mail_message(loop->parts.mail, peer, bytes, nbytes);
+    if (status == 0) {
+        hc__loop_trace(loop, &(hc_trace_record){.kind = HC_TRACE_RECEIVE, .peer = peer, .bytes = nbytes});
+        status = hc__loop_step(
+            loop, &(hc_event){.kind = HC_EV_MESSAGE, .peer = peer, .bytes = bytes, .nbytes = nbytes});
+    }
+    if (status < 0)
+        hc__loop_fail(loop, status, peer, hc_status_text(status));
+}
+
+static int receive(hc_loop *loop) {
+    hc_control *control = loop->parts.control;
+    int moved = 0, progress;
+    int32_t peer;
+    const uint8_t *bytes;
+    size_t nbytes;
+    while ((progress = control->ops->receive(control, &peer, &bytes, &nbytes)) == HC_DONE) {
+        take_message(loop, peer, bytes, nbytes);
+        moved = 1;
+    }
+    if (progress < 0)
+        hc__loop_fail(loop, progress, -1, "control messages could not be received");
+    return moved;
+}
+
+/* Until nothing moves: SENT lets the engine send what had gathered behind (T4). */
+static int send_queued(hc_loop *loop) {
+    hc_control *control = loop->parts.control;
+    int moved = 0, progress;
+    for (;;) {
+        int32_t peer = -1;
+        progress = control->ops->progress(control, &peer);
+        if (progress < 0)
+            hc__loop_fail(loop, progress, peer, "control messages could not be sent");
+        if (progress < 0 || peer < 0)
+            break;
+        moved = 1;
+        if (!loop->unsent[peer])
+            continue; /* it was a letter, or a question of watch.c */
+        loop->unsent[peer] = 0;
+        hc__loop_step(loop, &(hc_event){.kind = HC_EV_SENT, .peer = peer});
+    }
+    return moved;
+}
+
+static int take_time(hc_loop *loop) {
+    if (loop->wake_at == UINT64_MAX || hc__loop_now() < loop->wake_at)
+        return 0;
+    loop->wake_at = UINT64_MAX;
+    hc__loop_step(loop, &(hc_event){.kind = HC_EV_TICK});
+    return 1;
+}
+
+static int take_failure(hc_loop *loop) {
+    if (!loop->failing)
+        return 0;
+    hc__loop_step(loop, &loop->failure);
+    loop->failing = 0;
+    return 1;
+}
+
+int hc__loop_turn(hc_loop *loop) {
+    int moved = take_requests(loop);
+    moved |= receive(loop);
+    moved |= hc__letters_progress(loop);
+    moved |= hc__lanes_test(loop);
+    moved |= send_queued(loop);
+    moved |= take_time(loop);
+    moved |= take_failure(loop);
+    return moved | remove_sets(loop);
+}
+
+int hc__loop_idle(hc_loop *loop) {
+    return hc_engine_quiet(loop->engine) && !loop->parts.control->waiting && !loop->nrunning &&
+           !loop->unposted && !hc_mail_is_moving(loop->parts.mail) &&
+           !atomic_load_explicit(&loop->inbox, memory_order_relaxed);
+}
+
+int hc__loop_listens(hc_loop *loop) {
+    return !atomic_load_explicit(&loop->callers, memory_order_relaxed) && hc__loop_idle(loop);
+}
+
+int hc__loop_quiet(hc_loop *loop) {
+    return !loop->letters && hc__loop_idle(loop);
+}

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * set_queues.c - a lane for each process set of this rank: its data plane and its batches in log order.
+ *
+ * One batch a set runs at a time, and sets share nothing (PROTOCOL B3): a batch that waits for other ranks
+ * holds up its own set only.
+ */
+#include "loop/driver.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+hc__lane *hc__lane_find(hc_loop *loop, uint32_t number) {
+    return number < HC_MAX_SETS && loop->lanes[number].used ? &loop->lanes[number] : NULL;
+}
+
+/* Whom to ask for a sign of life: see watch.c. */
+static int note_neighbours(hc_loop *loop, const hc_set_config *place) {
+    int32_t own = loop->node_of[loop->config.engine.rank];
+    loop->neighbours = malloc(((size_t)place->nchildren + 1) * sizeof(int32_t));
+    if (!loop->neighbours)
+        return HC_NO_MEMORY;
+    if (place->parent >= 0 && loop->node_of[place->parent] != own)
+        loop->neighbours[loop->nneighbours++] = place->parent;
+    for (int32_t i = 0; i < place->nchildren; i++)
+        if (loop->node_of[place->children[i].rank] != own)
+            loop->neighbours[loop->nneighbours++] = place->children[i].rank;
+    return HC_OK;
+}
+
+int hc__lane_add(hc_loop *loop, hc_handle *handle) {
+    uint32_t number = handle->place->set;
+    if (number >= HC_MAX_SETS || loop->lanes[number].used)
+        return HC_INVALID;
+    if (number == 0 && note_neighbours(loop, handle->place) != HC_OK)
+        return HC_NO_MEMORY;
+    hc_event event = {.kind = HC_EV_ADD_SET, .set = number, .config = handle->place};
+    int status = hc__loop_step(loop, &event);
+    if (status < 0)
+        return status;
+    hc__lane *lane = &loop->lanes[number];
+    *lane = (hc__lane){.used = 1,
+                       .number = number,
+                       .wire = hc_set_wire(number, handle->place->generation),
+                       .size = handle->place->set_size,
+                       .data = handle->data,
+                       .node = handle->node};
+    lane->tail = &lane->head;
+    atomic_store(&loop->preempted[number], 0);
+    if (number >= loop->nlanes)
+        loop->nlanes = number + 1;
+    return HC_OK;
+}
+
+static void drop_batches(hc_loop *loop, hc__lane *lane) {
+    if (lane->running)
+        loop->nrunning--;
+    lane->running = 0;
+    while (lane->head) {
+        hc__run *next = lane->head->next;
+        hc__run_free(lane->head);
+        lane->head = next;
+    }
+    lane->tail = &lane->head;
+}
+
+void hc__lane_remove(hc_loop *loop, hc__lane *lane) {
+    if (lane->running)
+        lane->data->ops->abandon(lane->data);
+    drop_batches(loop, lane);
+    while (lane->spare) {
+        hc__run *next = lane->spare->next;
+        hc__run_free(lane->spare);
+        lane->spare = next;
+    }
+    if (lane->data)
+        lane->data->ops->free(lane->data);
+    *lane = (hc__lane){0};
+}
+
+static void finish_stops(hc_loop *loop, hc__lane *lane, int status, const char *text) {
+    while (lane->stops) {
+        hc_handle *handle = lane->stops;
+        lane->stops = handle->next;
+        hc__handle_finish(loop, handle, status, text);
+    }
+}
+
+/* The log of the set has ended. Who asked for that learns so when the batches before it have run, too. */
+void hc__lane_stopped(hc_loop *loop, hc__lane *lane, int status, const char *text) {
+    if (!lane->stopped)
+        snprintf(lane->last_words, sizeof lane->last_words, "%s", text ? text : "");
+    lane->stopped = 1;
+    hc__letters_stop(loop, lane->number);
+    if (!lane->head)
+        finish_stops(loop, lane, status, text);
+}
+
+void hc__lane_queue(hc__lane *lane, hc__run *b) {
+    *lane->tail = b;
+    lane->tail = &b->next;
+}
+
+void hc__lanes_abandon(hc_loop *loop) {
+    for (uint32_t i = 0; i < loop->nlanes; i++) {
+        hc__lane *lane = &loop->lanes[i];
+        if (!lane->used)
+            continue;
+        if (lane->data)
+            lane->data->ops->abandon(lane->data);
+        drop_batches(loop, lane);
+    }
+}
+
+static void trace_batch(hc_loop *loop, int kind, const hc__lane *lane, const hc__run *b) {
+    hc__loop_trace(loop, &(hc_trace_record){
+                             .kind = (uint8_t)kind,
+                             .operation = b->batch.operation,
+                             .set = lane->number,
+                             .batch = b->number,
+                             .bytes = b->bytes,
+                             .count = b->nitems,
+                         });
+}
+
+/* The node's own figures end with it; observers read the loop's. */
+static void count_node(hc_loop *loop, hc__lane *lane) {
+    const hc_node *node = lane->node;
+    if (!node)
+        return;
+    hc_count(&loop->counters.packed_bytes, node->packed_bytes - lane->packed);
+    hc_count(&loop->counters.reduced_bytes, node->reduced_bytes - lane->reduced);
+    hc_count(&loop->counters.spread_bytes, node->spread_bytes - lane->spread);
+    lane->packed = node->packed_bytes;
+    lane->reduced = node->reduced_bytes;
+    lane->spread = node->spread_bytes;
+}
+
+static int start(hc_loop *loop, hc__lane *lane) {
+    hc__run *b = lane->head;
+    lane->running = 1;
+    b->started = hc__loop_now();
+    if (!loop->nrunning++)
+        loop->in_flight_since = b->started;
+    hc_count(&loop->counters.batches, 1);
+    hc_count(&loop->counters.cached_batches, b->cached);
+    hc_count(&loop->counters.fused_requests, b->nitems);
+    hc_count(&loop->counters.payload_bytes, b->bytes);
+    trace_batch(loop, HC_TRACE_START, lane, b);
+    return lane->data ? lane->data->ops->start(lane->data, &b->batch) : HC_UNSUPPORTED;
+}
+
+/* The results go to the handles before the engine hears of the end, which frees them to their waiters. */
+static void finish(hc_loop *loop, hc__lane *lane, int status) {
+    hc__run *b = lane->head;
+    lane->head = b->next;
+    if (!lane->head)
+        lane->tail = &lane->head;
+    lane->running = 0;
+    if (!--loop->nrunning)
+        hc_count(&loop->counters.in_flight_ns, hc__loop_now() - loop->in_flight_since);
+    count_node(loop, lane);
+    trace_batch(loop, HC_TRACE_END, lane, b);
+    hc__run_deliver(b);
+    hc_event event = {.kind = HC_EV_BATCH_DONE, .set = lane->number, .batch = b->number, .status = status};
+    b->next = lane->spare;
+    lane->spare = b;
+    hc__loop_step(loop, &event);
+    if (lane->stopped && !lane->head)
+        finish_stops(loop, lane, HC_OK, NULL);
+}
+
+/* The World breaks, in the words of whoever failed. */
+static void fail(hc_loop *loop, const hc__lane *lane, int status) {
+    const char *text = lane->data ? lane->data->text : NULL;
+    if (!text && loop->parts.net)
+        text = loop->parts.net->text;
+    hc__loop_fail(loop, status, -1, text ? text : hc_status_text(status));
+}
+
+static int test(hc_loop *loop, hc__lane *lane) {
+    int moved = 0;
+    while (lane->head) {
+        int progress = lane->running ? HC_OK : start(loop, lane);
+        if (progress >= 0)
+            progress = lane->data->ops->test(lane->data);
+        if (progress < 0 && progress != HC_RESULT_SIZE) { /* with that one the batch has ended all the same */
+            fail(loop, lane, progress);
+            return 1;
+        }
+        if (progress == HC_IDLE || progress == HC_MOVED)
+            return moved | (progress == HC_MOVED);
+        finish(loop, lane, progress == HC_DONE ? HC_OK : progress);
+        moved = 1;
+    }
+    return moved;
+}
+
+int hc__lanes_test(hc_loop *loop) {
+    int moved = 0;
+    for (uint32_t i = 0; i < loop->nlanes && !loop->failing; i++)
+        if (loop->lanes[i].head)
+            moved |= test(loop, &loop->lanes[i]);
+    return moved;
+}
+
+int hc__lanes_nap(const hc_loop *loop) {
+    for (uint32_t i = 0; loop->nrunning && i < loop->nlanes; i++)
+        if (loop->lanes[i].running && loop->lanes[i].data->naps)
+            return 1;
+    return 0;
+}
+
+void hc__lanes_watch(hc_loop *loop) {
+    for (uint32_t i = 0; i < loop->nlanes && !loop->failing; i++) {
+        hc_data *data = loop->lanes[i].used ? loop->lanes[i].data : NULL;
+        int status = data && data->ops->watch ? data->ops->watch(data) : HC_OK;
+        if (status < 0)
+            fail(loop, &loop->lanes[i], status);
+    }
+}

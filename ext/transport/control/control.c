@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * control.c - the tree's edges: small messages, whole and in order, over rings in the home and over a net.
+ *
+ * Towards each peer goes one stream of bytes: a message is its length (8 bytes) and its body. A ring takes as
+ * much of the stream as fits; a net takes it in frames of at most FRAME bytes, one on its way at a time. So
+ * messages of any size are cut and put together by the same few lines whichever way they go. What has not
+ * left waits in process memory.
+ *
+ * Looking for news costs a few loads: who writes to a ring marks it in the reader's dirty bits, and one
+ * receive from any rank is posted on the net.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "transport/shm/control_segment.h"
+
+#define FRAME ((size_t)16 << 10)
+
+typedef struct stream {
+    uint8_t *data;
+    size_t from, to, room;
+} stream;
+
+typedef struct edge {
+    struct edge *next;     /* all edges */
+    struct edge *next_out; /* those with something to send or to report */
+    int32_t peer, local;   /* World rank; local rank, -1: over the net */
+    int is_out;            /* in the list `out` */
+    stream out, in;
+    size_t in_given; /* bytes at the front of `in` that the caller looks at until its next receive */
+    hc_net_request *sending;
+    uint8_t *frame; /* what is being sent; only where the way is a net */
+} edge;
+
+typedef struct control {
+    hc_control base;
+    hc_home *home;
+    hc_net *net;
+    int32_t *local_of, world_size;
+    edge *edges, *out;
+    edge *given;  /* whose message the caller holds */
+    edge *unread; /* an edge that may hold more whole messages */
+    hc__mask dirty;
+    hc_net_request *receiving;
+    uint8_t frame[FRAME];
+} control;
+
+static control *control_of(hc_control *base) {
+    return (control *)base;
+}
+
+/* ---- streams ------------------------------------------------------------------------------------- */
+
+static size_t filled(const stream *s) {
+    return s->to - s->from;
+}
+
+/* Room for n more bytes behind what is there; NULL: out of memory. */
+static uint8_t *stream_room(stream *s, size_t n) {
+    if (s->from > 0 && (s->from == s->to || s->room - s->to < n)) {
+        memmove(s->data, s->data + s->from, filled(s));
+        s->to -= s->from;
+        s->from = 0;
+    }
+    if (s->room - s->to < n) {
+        size_t room = (s->to + n) * 2;
+        uint8_t *data = realloc(s->data, room);
+        if (data == NULL)
+            return NULL;
+        s->data = data;
+        s->room = room;
+    }
+    return s->data + s->to;
+}
+
+static int stream_add(stream *s, const void *bytes, size_t n) {
+    uint8_t *room = stream_room(s, n);
+    if (room == NULL)
+        return HC_NO_MEMORY;
+    if (n > 0)
+        memcpy(room, bytes, n);
+    s->to += n;
+    return HC_OK;
+}
+
+/* The first message of a stream, if it is whole. */
+static int stream_message(const stream *s, const uint8_t **bytes, size_t *n) {
+    uint64_t length;
+    if (filled(s) < sizeof length)
+        return 0;
+    memcpy(&length, s->data + s->from, sizeof length);
+    if (filled(s) - sizeof length < length)
+        return 0;
+    *bytes = s->data + s->from + sizeof length;
+    *n = (size_t)length;
+    return 1;
+}
+
+/* ---- edges --------------------------------------------------------------------------------------- */
+
+static edge *edge_to(control *control, int32_t peer) {
+    for (edge *e = control->edges; e != NULL; e = e->next)
+        if (e->peer == peer)
+            return e;
+    edge *e = calloc(1, sizeof *e);
+    if (e == NULL)
+        return NULL;
+    e->peer = peer;
+    e->local = control->local_of[peer];
+    e->next = control->edges;
+    control->edges = e;
+    return e;
+}
+
+static void edge_free(control *control, edge *e) {
+    if (e->sending != NULL && control->net->ops->cancel(control->net, &e->sending) != HC_OK)
+        e->frame = NULL; /* the library may still read it: better lost than reused */
+    free(e->out.data);
+    free(e->in.data);
+    free(e->frame);
+    free(e);
+}
+
+/* ---- out ----------------------------------------------------------------------------------------- */
+
+static int push_ring(control *control, edge *e) {
+    hc__ring *ring = hc__home_ring(control->home, hc__home_rank(control->home), e->local);
+    size_t n = hc__ring_write(ring, hc__home_ring_room(control->home), e->out.data + e->out.from,
+                              filled(&e->out));
+    if (n == 0)
+        return HC_IDLE;
+    e->out.from += n;
+    hc__home_mark_dirty(control->home, e->local);
+    return HC_MOVED;
+}
+
+static int push_net(control *control, edge *e) {
+    hc_net *net = control->net;
+    if (e->sending != NULL) {
+        int status = net->ops->test(net, &e->sending, NULL, NULL);
+        if (status != HC_DONE)
+            return status;
+    }
+    size_t n = filled(&e->out) < FRAME ? filled(&e->out) : FRAME;
+    if (n == 0)
+        return HC_MOVED;
+    if (e->frame == NULL)
+        e->frame = malloc(FRAME);
+    if (e->frame == NULL)
+        return HC_NO_MEMORY;
+    memcpy(e->frame, e->out.data + e->out.from, n);
+    int status = net->ops->isend(net, e->peer, HC_TAG_CONTROL, e->frame, n, &e->sending);
+    if (status < 0)
+        return status; /* what has not left stays, and comes before the words about this */
+    e->out.from += n;
+    return HC_MOVED;
+}
+
+static int push(control *control, edge *e) {
+    return e->local >= 0 ? push_ring(control, e) : push_net(control, e);
+}
+
+/* Behind what waits already: all of it or nothing. */
+static int queue(edge *e, const void *bytes, size_t nbytes) {
+    uint64_t length = nbytes;
+    if (stream_room(&e->out, sizeof length + nbytes) == NULL)
+        return HC_NO_MEMORY;
+    stream_add(&e->out, &length, sizeof length);
+    stream_add(&e->out, bytes, nbytes);
+    return HC_OK;
+}
+
+/* Straight into the ring, if nothing waits and there is room: needs no memory, as who fails for want of it needs. */
+static int write_ring(control *control, const edge *e, const void *bytes, size_t nbytes) {
+    uint64_t length = nbytes;
+    size_t room = hc__home_ring_room(control->home);
+    hc__ring *ring = hc__home_ring(control->home, hc__home_rank(control->home), e->local);
+    if (filled(&e->out) > 0 || room - hc__ring_filled(ring) < sizeof length + nbytes)
+        return 0;
+    hc__ring_write(ring, room, &length, sizeof length);
+    hc__ring_write(ring, room, bytes, nbytes);
+    hc__home_mark_dirty(control->home, e->local);
+    return 1;
+}
+
+static int control_send(hc_control *base, int32_t peer, const void *bytes, size_t nbytes) {
+    control *control = control_of(base);
+    if (peer < 0 || peer >= control->world_size)
+        return HC_INVALID;
+    edge *e = edge_to(control, peer);
+    if (e == NULL)
+        return HC_NO_MEMORY;
+    if (e->local < 0 && control->net == NULL)
+        return HC_INVALID;
+    int sent = e->local >= 0 && write_ring(control, e, bytes, nbytes);
+    int status = sent ? HC_OK : queue(e, bytes, nbytes);
+    if (status < 0)
+        return status;
+    hc_count(e->local >= 0 ? &base->local_messages : &base->net_messages, 1);
+    hc_count(e->local >= 0 ? &base->local_bytes : &base->net_bytes, nbytes);
+    if (!e->is_out) {
+        e->is_out = 1;
+        base->waiting++;
+        e->next_out = control->out;
+        control->out = e;
+    }
+    status = sent ? HC_OK : push(control, e);
+    return status < 0 && status != HC_NO_MEMORY ? status : HC_OK; /* progress tries again, and says so */
+}
+
+/* Unlinks the edge at *link when all it had has left. */
+static int is_through(edge **link) {
+    edge *e = *link;
+    if (filled(&e->out) > 0 || e->sending != NULL)
+        return 0;
+    *link = e->next_out;
+    e->is_out = 0;
+    return 1;
+}
+
+static int control_progress(hc_control *base, int32_t *peer) {
+    control *control = control_of(base);
+    int moved = HC_IDLE;
+    *peer = -1;
+    for (edge **link = &control->out; *link != NULL; link = &(*link)->next_out) {
+        edge *e = *link;
+        int status = filled(&e->out) > 0 || e->sending != NULL ? push(control, e) : HC_MOVED;
+        if (status < 0)
+            return status;
+        if (status != HC_IDLE)
+            moved = HC_MOVED;
+        if (is_through(link)) {
+            base->waiting--;
+            *peer = e->peer;
+            return HC_MOVED;
+        }
+    }
+    return moved;
+}
+
+/* ---- in ------------------------------------------------------------------------------------------ */
+
+static int pull_ring(control *control, int32_t local) {
+    edge *e = edge_to(control, hc__home_world_rank(control->home, local));
+    if (e == NULL)
+        return HC_NO_MEMORY;
+    hc__ring *ring = hc__home_ring(control->home, local, hc__home_rank(control->home));
+    size_t n = hc__ring_filled(ring);
+    uint8_t *room = stream_room(&e->in, n);
+    if (room == NULL)
+        return HC_NO_MEMORY;
+    e->in.to += hc__ring_read(ring, hc__home_ring_room(control->home), room, n);
+    if (hc__ring_relieve(ring))
+        hc_bell_ring(control->home, local);
+    control->unread = e;
+    return HC_MOVED;
+}
+
+static int pull_rings(control *control) {
+    hc__mask news;
+    if (hc__home_take_dirty(control->home, &news))
+        for (int w = 0; w < HC__MASK_WORDS; w++)
+            control->dirty.word[w] |= news.word[w];
+    for (int w = 0; w < HC__MASK_WORDS; w++) {
+        uint64_t bits = control->dirty.word[w];
+        if (bits == 0)
+            continue;
+        control->dirty.word[w] = bits & (bits - 1);
+        return pull_ring(control, w * 64 + __builtin_ctzll(bits));
+    }
+    return HC_IDLE;
+}
+
+static int post_receive(control *control) {
+    hc_net *net = control->net;
+    return net->ops->irecv(net, HC_ANY_PEER, HC_TAG_CONTROL, control->frame, FRAME, &control->receiving);
+}
+
+static int pull_net(control *control) {
+    hc_net *net = control->net;
+    size_t n;
+    int32_t peer;
+    if (net == NULL || control->receiving == NULL)
+        return HC_IDLE; /* NULL: it failed, and has said so */
+    int status = net->ops->test(net, &control->receiving, &n, &peer);
+    if (status != HC_DONE)
+        return status;
+    edge *e = edge_to(control, peer);
+    if (e == NULL || stream_add(&e->in, control->frame, n) != HC_OK)
+        return HC_NO_MEMORY;
+    control->unread = e;
+    status = post_receive(control);
+    return status < 0 ? status : HC_MOVED;
+}
+
+static void take_back_given(control *control) {
+    edge *e = control->given;
+    if (e == NULL)
+        return;
+    e->in.from += e->in_given;
+    control->given = NULL;
+}
+
+static int control_receive(hc_control *base, int32_t *peer, const uint8_t **bytes, size_t *nbytes) {
+    control *control = control_of(base);
+    take_back_given(control);
+    for (;;) {
+        edge *e = control->unread;
+        if (e != NULL && stream_message(&e->in, bytes, nbytes)) {
+            e->in_given = sizeof(uint64_t) + *nbytes;
+            control->given = e;
+            *peer = e->peer;
+            return HC_DONE;
+        }
+        control->unread = NULL;
+        int status = pull_rings(control);
+        if (status == HC_IDLE)
+            status = pull_net(control);
+        if (status <= HC_IDLE)
+            return status;
+    }
+}
+
+/* ---- coming and going ---------------------------------------------------------------------------- */
+
+static void control_free(hc_control *base) {
+    control *control = control_of(base);
+    int stuck = control->receiving != NULL &&
+                control->net->ops->cancel(control->net, &control->receiving) != HC_OK;
+    while (control->edges != NULL) {
+        edge *e = control->edges;
+        control->edges = e->next;
+        edge_free(control, e);
+    }
+    free(control->local_of);
+    if (!stuck) /* else the library may still write to its frame */
+        free(control);
+}
+
+static const struct hc_control_ops control_ops = {
+    .send = control_send,
+    .receive = control_receive,
+    .progress = control_progress,
+    .free = control_free,
+};
+
+int hc_control_new(hc_home *home, hc_net *net, const int32_t *local_of, int32_t world_size,
+                   hc_control **out) {
+    control *control = calloc(1, sizeof *control);
+    if (control == NULL)
+        return HC_NO_MEMORY;
+    control->base.ops = &control_ops;
+    control->home = home;
+    control->net = net;
+    control->world_size = world_size;
+    control->local_of = malloc((size_t)world_size * sizeof *local_of);
+    int status = control->local_of == NULL ? HC_NO_MEMORY : HC_OK;
+    if (status == HC_OK)
+        memcpy(control->local_of, local_of, (size_t)world_size * sizeof *local_of);
+    if (status == HC_OK && net != NULL)
+        status = post_receive(control);
+    if (status < 0) {
+        control_free(&control->base);
+        return status;
+    }
+    *out = &control->base;
+    return HC_OK;
+}

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * allreduce.c - chunks of a batch through node, net and node again, all stages at once: an allreduce, a
+ * reducescatter between nodes, or the broadcast of a node that has no exchange.
+ *
+ *     chunk c + 2     packed and reduced in the node
+ *     chunk c + 1     its rail's shard under way between the nodes
+ *     chunk c         published, copied to the tensors
+ *
+ * Each stage takes the chunks in order; the net may finish them in any order, on a lane (tag and buffers) each.
+ * As many chunks as the node has slots for lie between the first stage and the last.
+ */
+#include "transport/hierarchy/hierarchy.h"
+
+#include <stdlib.h>
+
+/* Bytes on the wire of a rail's shard of one chunk. Enough that a message costs much less than its bytes, little enough that
+ * several are in flight; the benchmark net_chunks.py shows both ends. */
+#define SHARD_BYTES ((int64_t)256 << 10)
+
+/* Elements a chunk, equal on all nodes: it is cut from the same numbers everywhere, and fits the largest node. */
+static int64_t choose_chunk(const hc__hierarchy *h, const hc_batch *b) {
+    int64_t size = (int64_t)hc_dtype_size(b->dtype), limit = h->chunk_most / size;
+    int64_t wanted = SHARD_BYTES / (int64_t)hc_dtype_size(b->wire_dtype) * h->rails;
+    if (h->chunk_bytes == 0 && h->rails == 0)
+        return 0; /* the node knows best */
+    if (h->chunk_bytes > 0)
+        wanted = h->chunk_bytes < size ? 1 : h->chunk_bytes / size;
+    return wanted < limit ? wanted : limit;
+}
+
+static int make_lanes(hc__hierarchy *h, int64_t wanted) {
+    hc__pipeline *p = &h->pipeline;
+    if (wanted > HC__MAX_LANES)
+        wanted = HC__MAX_LANES;
+    if (p->nlanes >= wanted)
+        return HC_OK;
+    hc__allreduce *lanes = realloc(p->lanes, (size_t)wanted * sizeof *lanes);
+    if (!lanes)
+        return HC_NO_MEMORY;
+    p->lanes = lanes;
+    for (; p->nlanes < wanted; p->nlanes++)
+        hc__allreduce_init(&lanes[p->nlanes], &h->rail, &h->model, h->tags + HC__TAG_LANES + p->nlanes);
+    return HC_OK;
+}
+
+int hc__pipeline_start(hc__hierarchy *h, const hc_batch *batch, const hc_parts *parts) {
+    hc__pipeline *p = &h->pipeline;
+    p->batch = batch;
+    p->scatters = parts != NULL;
+    p->reduced = p->launched = p->published = p->spread = 0;
+    if (!p->bounds)
+        p->bounds = malloc(((size_t)h->place.size + 1) * sizeof *p->bounds);
+    if (!p->bounds)
+        return HC_NO_MEMORY;
+    int status = h->node->ops->open(h->node, batch, parts, h->rails, choose_chunk(h, batch), &p->nchunks);
+    if (status < 0)
+        return status;
+    p->depth = h->node->ops->depth(h->node);
+    if (h->place.local_rank >= h->rails)
+        return HC_OK;
+    return make_lanes(h, p->depth < p->nchunks ? p->depth : p->nchunks);
+}
+
+static hc__allreduce *lane(hc__pipeline *p, int64_t chunk) {
+    return &p->lanes[chunk % p->nlanes];
+}
+
+static int reduce_next(hc__hierarchy *h) {
+    hc__pipeline *p = &h->pipeline;
+    if (p->reduced == p->nchunks || p->reduced == p->spread + p->depth)
+        return HC_IDLE;
+    int status = h->node->ops->reduce(h->node, p->reduced);
+    if (status != HC_DONE)
+        return status;
+    p->reduced++;
+    return HC_MOVED;
+}
+
+static int launch(hc__hierarchy *h, hc__allreduce *lane, void *data) {
+    const hc__pipeline *p = &h->pipeline;
+    const hc_batch *b = p->batch;
+    int algorithm = b->deterministic ? HC__DIRECT : h->algorithm;
+    if (b->operation == HC_BROADCAST)
+        return hc__net_broadcast_start(lane, data, p->bounds[1], b->dtype, h->place.node_of[b->root],
+                                       p->nchunks);
+    if (p->scatters) {
+        hc__nodes_bounds(h, p->bounds);
+        return hc__reduce_scatter_start(lane, data, p->bounds, b->wire_dtype, b->reduction, algorithm);
+    }
+    return hc__allreduce_start(lane, data, p->bounds[1], b->wire_dtype, b->reduction, algorithm);
+}
+
+static int launch_next(hc__hierarchy *h) {
+    hc__pipeline *p = &h->pipeline;
+    void *data = NULL;
+    if (p->launched == p->reduced || p->launched == p->published + p->nlanes)
+        return HC_IDLE;
+    int status = h->node->ops->shard(h->node, p->launched, &data, p->bounds);
+    if (status != HC_DONE)
+        return status;
+    status = launch(h, lane(p, p->launched), data);
+    if (status < 0)
+        return status;
+    p->launched++;
+    return HC_MOVED;
+}
+
+/* Moves every lane, and hands back to the node what is complete, in order. */
+static int publish_next(hc__hierarchy *h) {
+    hc__pipeline *p = &h->pipeline;
+    int moved = 0;
+    for (int64_t c = p->published; c < p->launched; c++) {
+        int status = hc__allreduce_test(lane(p, c));
+        if (status < 0)
+            return status;
+        moved |= status == HC_MOVED;
+        if (status != HC_DONE || c != p->published)
+            continue;
+        status = h->node->ops->publish(h->node, c);
+        if (status < 0)
+            return status;
+        p->published++;
+        moved = 1;
+    }
+    return moved ? HC_MOVED : HC_IDLE;
+}
+
+static int spread_next(hc__hierarchy *h) {
+    hc__pipeline *p = &h->pipeline;
+    int drives = h->place.local_rank < h->rails;
+    if (p->spread == (drives ? p->published : p->reduced))
+        return HC_IDLE;
+    int status = h->node->ops->spread(h->node, p->spread);
+    if (status != HC_DONE)
+        return status;
+    p->spread++;
+    return HC_MOVED;
+}
+
+int hc__pipeline_test(hc__hierarchy *h) {
+    hc__pipeline *p = &h->pipeline;
+    /* The latest stage first: it frees room for the earlier ones. */
+    int (*const stages[])(hc__hierarchy *) = {spread_next, publish_next, launch_next, reduce_next};
+    int moved = 0, again;
+    do {
+        again = 0;
+        for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
+            int status = stages[i](h);
+            if (status < 0)
+                return status;
+            again |= status == HC_MOVED;
+        }
+        moved |= again;
+        if (p->spread == p->nchunks) {
+            int status = h->node->ops->close(h->node);
+            return status < 0 ? status : HC_DONE;
+        }
+    } while (again && h->rails == 0); /* with a net, let the driver look after control messages in between */
+    return moved ? HC_MOVED : HC_IDLE;
+}
+
+void hc__pipeline_abandon(hc__hierarchy *h) {
+    for (int32_t i = 0; i < h->pipeline.nlanes; i++)
+        hc__allreduce_abandon(&h->pipeline.lanes[i]);
+}
+
+void hc__pipeline_free(hc__hierarchy *h) {
+    for (int32_t i = 0; i < h->pipeline.nlanes; i++)
+        hc__allreduce_free(&h->pipeline.lanes[i]);
+    free(h->pipeline.lanes);
+    free(h->pipeline.bounds);
+    free(h->pipeline.cut_pieces);
+}

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * alltoall.c - alltoall with splits that only their senders know.
+ *
+ * Row counts first: the ranks of a node show each other everything they send (an exchange reads any range of a
+ * neighbour's stream, so its beginning must be known), ranks elsewhere get the counts that concern them. Then
+ * tensor by tensor: an exchange in the node, and beside it messages to and from every rank elsewhere, each rank
+ * beginning with its next neighbour so that nobody is hit by all at once.
+ */
+#include "transport/hierarchy/hierarchy.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define FAR_MESSAGES 32 /* under way at once: what comes unasked must be held by the net */
+
+enum { COUNT, MOVE };
+
+static int is_local(const hc__hierarchy *h, int32_t r) {
+    return h->place.node_of[r] == h->place.node;
+}
+
+/* What my node's rank j sends to rank r of a piece. */
+static int64_t shown(const hc__hierarchy *h, int32_t j, int32_t r, int32_t piece) {
+    int64_t pieces = h->batch->npieces;
+    return h->alltoall.table[((int64_t)j * h->place.size + r) * pieces + piece];
+}
+
+static int begin_counts(hc__hierarchy *h) {
+    hc__alltoall *a = &h->alltoall;
+    const hc_batch *b = h->batch;
+    size_t cells = (size_t)h->place.size * (size_t)b->npieces;
+    a->counts = calloc(cells + 1, sizeof *a->counts);
+    a->incoming = calloc(cells + 1, sizeof *a->incoming);
+    a->table = calloc(cells * (size_t)h->place.local_size + 1, sizeof *a->table);
+    if (!a->counts || !a->incoming || !a->table)
+        return HC_NO_MEMORY;
+    for (int32_t i = 0; i < b->npieces; i++)
+        for (int32_t r = 0; b->pieces[i].in && b->pieces[i].send_rows && r < h->place.size; r++)
+            a->counts[(int64_t)r * b->npieces + i] = b->pieces[i].send_rows[r];
+    memcpy(a->table + cells * (size_t)h->place.local_rank, a->counts, cells * sizeof *a->counts);
+    return HC_OK;
+}
+
+/* Exchanges the tables of the node's ranks. */
+static int exchange_counts(hc__hierarchy *h) {
+    hc__alltoall *a = &h->alltoall;
+    int64_t cells = (int64_t)h->place.size * h->batch->npieces;
+    for (int32_t j = 0; j < h->place.local_size; j++) {
+        h->streams[j] = cells * 8;
+        h->wants[j] = (hc_want){j == h->place.local_rank ? NULL : a->table + j * cells, 0, cells * 8};
+    }
+    hc_offer offer = {a->counts, cells * 8};
+    return h->node->ops->exchange(h->node, &offer, h->wants, h->streams);
+}
+
+/* My node's part of `incoming`, once the table is here. */
+static void read_table(hc__hierarchy *h) {
+    for (int32_t j = 0; j < h->place.local_size; j++) {
+        int32_t r = hc__set_rank(&h->place, h->place.node, j);
+        for (int32_t i = 0; i < h->batch->npieces; i++)
+            h->alltoall.incoming[(int64_t)r * h->batch->npieces + i] = shown(h, j, h->place.rank, i);
+    }
+}
+
+/* Bytes between the beginning of my piece, or result, and what goes to, or comes from, rank r. */
+static void find_offsets(const hc__hierarchy *h, const int64_t *rows, int64_t row_bytes, int64_t *offsets) {
+    offsets[0] = 0;
+    for (int32_t r = 0; r < h->place.size; r++)
+        offsets[r + 1] = offsets[r] + rows[(int64_t)r * h->batch->npieces + h->alltoall.piece] * row_bytes;
+}
+
+static int begin_piece(hc__hierarchy *h) {
+    hc__alltoall *a = &h->alltoall;
+    hc_piece *piece = &h->batch->pieces[a->piece];
+    int32_t me = h->place.rank, p = h->place.size;
+    int64_t row_bytes = piece->row * (int64_t)hc_dtype_size(h->batch->dtype), rows = 0;
+    void *out;
+    for (int32_t r = 0; r < p; r++) {
+        int64_t here = a->incoming[(int64_t)r * h->batch->npieces + a->piece];
+        if (piece->recv_rows)
+            piece->recv_rows[r] = here;
+        rows += here;
+    }
+    int status = hc__place_result(h, piece, rows, &a->spare, &out);
+    if (status < 0)
+        return status;
+    find_offsets(h, a->counts, row_bytes, a->from_here);
+    find_offsets(h, a->incoming, row_bytes, a->to_here);
+    a->in = piece->in;
+    a->out = out;
+    a->locally_done = 0;
+    a->step = 1;
+    if (a->to_here[me + 1] > a->to_here[me])
+        h->memory->copy(a->out + a->to_here[me], a->in + a->from_here[me],
+                        (size_t)(a->to_here[me + 1] - a->to_here[me]));
+    return HC_OK;
+}
+
+/* In my node: from rank j's stream the range that is for me. */
+static int exchange_rows(hc__hierarchy *h) {
+    hc__alltoall *a = &h->alltoall;
+    const hc_piece *piece = &h->batch->pieces[a->piece];
+    int64_t row_bytes = piece->row * (int64_t)hc_dtype_size(h->batch->dtype);
+    for (int32_t j = 0; j < h->place.local_size; j++) {
+        int32_t from = hc__set_rank(&h->place, h->place.node, j);
+        int64_t length = 0, at = 0;
+        for (int32_t r = 0; r < h->place.size; r++) {
+            at = r == h->place.rank ? length : at;
+            length += shown(h, j, r, a->piece) * row_bytes;
+        }
+        h->streams[j] = length;
+        h->wants[j] = (hc_want){from == h->place.rank ? NULL : a->out + a->to_here[from], at,
+                                a->to_here[from + 1] - a->to_here[from]};
+    }
+    hc_offer offer = {a->in, a->from_here[h->place.size]};
+    return h->node->ops->exchange(h->node, &offer, h->wants, h->streams);
+}
+
+/* ---- to and from the other nodes ------------------------------------------------------------------------- */
+
+/* What I send to one rank and what I get from another, in this stage. */
+static int post_step(hc__hierarchy *h, int32_t to, int32_t from) {
+    hc__alltoall *a = &h->alltoall;
+    int counting = a->stage == COUNT, status = HC_OK;
+    int64_t pieces = h->batch->npieces;
+    int32_t tag = h->tags + (counting ? HC__TAG_COUNTS : HC__TAG_ALLTOALL);
+    if (!is_local(h, from)) {
+        void *in = counting ? (void *)(a->incoming + from * pieces) : a->out + a->to_here[from];
+        int64_t bytes = counting ? pieces * 8 : a->to_here[from + 1] - a->to_here[from];
+        status = hc__bundle_receive(&a->bundle, h->place.world[from], tag, in, bytes);
+    }
+    if (status >= 0 && !is_local(h, to)) {
+        const void *out = counting ? (const void *)(a->counts + to * pieces) : a->in + a->from_here[to];
+        int64_t bytes = counting ? pieces * 8 : a->from_here[to + 1] - a->from_here[to];
+        status = hc__bundle_send(&a->bundle, h->place.world[to], tag, out, bytes);
+    }
+    return status;
+}
+
+/* Step s sends to the rank s after me and receives from the one s before me. All ranks take the steps in this
+ * order, a few at a time, so the earliest unfinished step of all is under way at both its ends. */
+static int exchange_far(hc__hierarchy *h) {
+    hc__alltoall *a = &h->alltoall;
+    int32_t p = h->place.size;
+    int moved = 0;
+    while (h->place.nodes > 1) {
+        for (; a->step < p && a->bundle.n < FAR_MESSAGES; a->step++) {
+            int status = post_step(h, (h->place.rank + a->step) % p, (h->place.rank + p - a->step) % p);
+            if (status < 0)
+                return status;
+        }
+        int status = hc__bundle_test(&a->bundle);
+        if (status != HC_DONE)
+            return status == HC_IDLE && moved ? HC_MOVED : status;
+        if (a->step == p)
+            break;
+        moved = 1;
+    }
+    return HC_DONE;
+}
+
+int hc__alltoall_start(hc__hierarchy *h) {
+    hc__alltoall *a = &h->alltoall;
+    a->bundle.net = h->net;
+    a->stage = COUNT;
+    a->piece = 0;
+    a->step = 1;
+    a->locally_done = 0;
+    a->from_here = calloc((size_t)h->place.size + 1, sizeof *a->from_here);
+    a->to_here = calloc((size_t)h->place.size + 1, sizeof *a->to_here);
+    return a->from_here && a->to_here ? begin_counts(h) : HC_NO_MEMORY;
+}
+
+/* Both halves of a stage, the node's and the net's. */
+static int test_stage(hc__hierarchy *h) {
+    hc__alltoall *a = &h->alltoall;
+    int near = HC_DONE;
+    if (!a->locally_done) {
+        near = a->stage == COUNT ? exchange_counts(h) : exchange_rows(h);
+        if (near < 0)
+            return near;
+        a->locally_done = near == HC_DONE;
+    }
+    int far = exchange_far(h);
+    if (far < 0 || (near == HC_DONE && far == HC_DONE))
+        return far;
+    return near == HC_MOVED || far == HC_MOVED ? HC_MOVED : HC_IDLE;
+}
+
+int hc__alltoall_test(hc__hierarchy *h) {
+    hc__alltoall *a = &h->alltoall;
+    for (;;) {
+        int status = test_stage(h);
+        if (status != HC_DONE)
+            return status;
+        if (a->stage == COUNT)
+            read_table(h);
+        a->piece += a->stage == MOVE;
+        a->stage = MOVE;
+        if (a->piece == h->batch->npieces)
+            return HC_DONE;
+        status = begin_piece(h);
+        if (status < 0)
+            return status;
+    }
+}
+
+void hc__alltoall_end(hc__hierarchy *h) {
+    hc__alltoall *a = &h->alltoall;
+    free(a->counts);
+    free(a->incoming);
+    free(a->table);
+    free(a->from_here);
+    free(a->to_here);
+    hc_result_free(a->spare);
+    a->counts = a->incoming = a->table = a->from_here = a->to_here = NULL;
+    a->spare = NULL;
+}

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * broadcast.c - the root's bytes to all: a tree across nodes in segments, and each node's exchange.
+ *
+ * One rank a node, its speaker (the root itself in the root's node, else the leader), takes part in the tree.
+ * Few bytes go down a binomial tree, many down a chain, which sends every byte over each link once. All tensors
+ * of the batch are one stream: a segment is passed on as soon as it is here, and given to the node's ranks
+ * while the next ones arrive, whichever tensor they belong to.
+ *
+ * Where the node has no exchange, the pipeline of the allreduce does it: in chunks, and every rail has its part of each.
+ */
+#include "transport/hierarchy/hierarchy.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SEGMENT_BYTES ((int64_t)512 << 10)
+#define SHARED_SEGMENTS 4 /* that an exchange in the node takes at once */
+#define AHEAD ((int64_t)(sizeof h->broadcast.receives / sizeof *h->broadcast.receives))
+
+/* ---- the stream ---------------------------------------------------------------------------------------- */
+
+static int64_t piece_bytes(const hc__hierarchy *h, int32_t piece) {
+    return h->batch->pieces[piece].count * (int64_t)hc_dtype_size(h->batch->dtype);
+}
+
+/* Pieces without bytes are nowhere. */
+static void skip_empty(const hc__hierarchy *h, hc__cursor *c) {
+    while (c->piece < h->batch->npieces && c->offset >= piece_bytes(h, c->piece)) {
+        c->piece++;
+        c->offset = 0;
+    }
+}
+
+static hc__cursor beginning(const hc__hierarchy *h, int64_t step) {
+    hc__cursor c = {.step = step};
+    skip_empty(h, &c);
+    return c;
+}
+
+/* Bytes of the segment at the cursor, 0 at the end of the stream; *at: where it lies, or NULL. */
+static int64_t segment(const hc__hierarchy *h, const hc__cursor *c, char **at) {
+    *at = NULL;
+    if (c->piece == h->batch->npieces)
+        return 0;
+    int64_t rest = piece_bytes(h, c->piece) - c->offset;
+    if (h->broadcast.at[c->piece])
+        *at = h->broadcast.at[c->piece] + c->offset;
+    return rest < c->step ? rest : c->step;
+}
+
+static void advance(const hc__hierarchy *h, hc__cursor *c) {
+    char *at;
+    int64_t bytes = segment(h, c, &at);
+    c->offset += bytes;
+    c->position += bytes;
+    skip_empty(h, c);
+}
+
+/* ---- the tree ------------------------------------------------------------------------------------------ */
+
+static int32_t root_node(const hc__hierarchy *h) {
+    return h->place.node_of[h->batch->root];
+}
+
+/* Set rank of a node's speaker. */
+static int32_t speaker(const hc__hierarchy *h, int32_t node) {
+    return node == root_node(h) ? h->batch->root : hc__set_rank(&h->place, node, 0);
+}
+
+static int32_t speaker_peer(const hc__hierarchy *h, int32_t position) {
+    int32_t node = (root_node(h) + position) % h->place.nodes;
+    return h->place.world[speaker(h, node)];
+}
+
+static int64_t message_bytes(const hc__hierarchy *h) {
+    return h->net->message_bytes > 0 ? h->net->message_bytes : SEGMENT_BYTES;
+}
+
+static void find_family(hc__hierarchy *h) {
+    hc__broadcast *b = &h->broadcast;
+    int32_t n = h->place.nodes, me = (h->place.node - root_node(h) + n) % n;
+    b->parent = -1;
+    b->nchildren = 0;
+    if (n == 1 || speaker(h, h->place.node) != h->place.rank)
+        return;
+    double segments = (double)b->bytes / (double)message_bytes(h);
+    hc__family f = hc__family_of(n, me, segments > 1 ? segments : 1);
+    if (f.parent >= 0)
+        b->parent = speaker_peer(h, f.parent);
+    for (int32_t i = 0; i < f.nchildren; i++)
+        b->children[b->nchildren++] = speaker_peer(h, f.children[i]);
+}
+
+/* ---- stages -------------------------------------------------------------------------------------------- */
+
+/* The next segments from the parent. */
+static int receive(hc__hierarchy *h) {
+    hc__broadcast *b = &h->broadcast;
+    hc_net *net = h->net;
+    int moved = 0;
+    char *at;
+    while (b->posted.position < b->bytes && b->nposted < b->narrived + AHEAD) {
+        int64_t bytes = segment(h, &b->posted, &at);
+        int status = net->ops->irecv(net, b->parent, h->tags + HC__TAG_BROADCAST, at, (size_t)bytes,
+                                     &b->receives[b->nposted % AHEAD]);
+        if (status < 0)
+            return status;
+        b->nposted++;
+        advance(h, &b->posted);
+    }
+    while (b->narrived < b->nposted) {
+        size_t bytes;
+        int status = net->ops->test(net, &b->receives[b->narrived % AHEAD], &bytes, NULL);
+        if (status != HC_DONE)
+            return status < 0 || !moved ? status : HC_MOVED;
+        if ((int64_t)bytes != segment(h, &b->arrived, &at))
+            return HC_TRANSPORT;
+        b->narrived++;
+        advance(h, &b->arrived);
+        moved = 1;
+    }
+    return moved ? HC_MOVED : HC_IDLE;
+}
+
+/* What is here to the children. */
+static int forward(hc__hierarchy *h) {
+    hc__broadcast *b = &h->broadcast;
+    int moved = 0;
+    while (b->forwarded.position < b->arrived.position && b->sends.n < (AHEAD + 1) * b->nchildren) {
+        char *at;
+        int64_t bytes = segment(h, &b->forwarded, &at);
+        for (int32_t i = 0; i < b->nchildren; i++) {
+            int status = hc__bundle_send(&b->sends, b->children[i], h->tags + HC__TAG_BROADCAST, at, bytes);
+            if (status < 0)
+                return status;
+        }
+        advance(h, &b->forwarded);
+        moved = 1;
+    }
+    int status = hc__bundle_test(&b->sends);
+    return status < 0 || !moved ? status : HC_MOVED;
+}
+
+/* The next bytes from the speaker to the node's other ranks. */
+static int exchange(hc__hierarchy *h) {
+    hc__broadcast *b = &h->broadcast;
+    int32_t from = speaker(h, h->place.node), local = 0;
+    char *at;
+    int64_t bytes = segment(h, &b->exchanged, &at);
+    if (bytes == 0 || b->exchanged.position + bytes > b->arrived.position)
+        return HC_IDLE;
+    while (hc__set_rank(&h->place, h->place.node, local) != from)
+        local++;
+    int speaks = from == h->place.rank;
+    memset(h->wants, 0, (size_t)h->place.local_size * sizeof *h->wants);
+    memset(h->streams, 0, (size_t)h->place.local_size * sizeof *h->streams);
+    h->streams[local] = bytes;
+    if (!speaks && at)
+        h->wants[local] = (hc_want){at, 0, bytes};
+    hc_offer offer = {speaks ? at : NULL, speaks ? bytes : 0};
+    int status = h->node->ops->exchange(h->node, &offer, h->wants, h->streams);
+    if (status != HC_DONE)
+        return status;
+    advance(h, &b->exchanged);
+    return HC_MOVED;
+}
+
+/* ---- start to end ---------------------------------------------------------------------------------------- */
+
+/* Where each piece is, or goes. */
+static int find_places(hc__hierarchy *h) {
+    hc__broadcast *b = &h->broadcast;
+    int speaks = speaker(h, h->place.node) == h->place.rank;
+    b->bytes = 0;
+    for (int32_t i = 0; i < h->batch->npieces; i++)
+        b->bytes += piece_bytes(h, i);
+    b->at = calloc((size_t)h->batch->npieces + 1, sizeof *b->at);
+    if (!b->at)
+        return HC_NO_MEMORY;
+    for (int32_t i = 0; i < h->batch->npieces; i++) {
+        hc_piece *piece = &h->batch->pieces[i];
+        b->at[i] = piece->out;
+        if (h->place.rank == h->batch->root) {
+            b->at[i] = (char *)(uintptr_t)piece->in; /* only read */
+            if (piece->out && piece->out != piece->in)
+                h->memory->copy(piece->out, piece->in, (size_t)piece_bytes(h, i));
+        } else if (!piece->out && speaks) { /* joined: all its pieces are dropped, but must be passed on */
+            b->spare = b->spare ? b->spare : hc_result_new((size_t)b->bytes);
+            if (!b->spare)
+                return HC_NO_MEMORY;
+            b->at[i] = i ? b->at[i - 1] + piece_bytes(h, i - 1) : b->spare;
+        }
+    }
+    return HC_OK;
+}
+
+static int has_no_exchange(const hc__hierarchy *h) {
+    return !h->node->ops->exchange;
+}
+
+int hc__broadcast_start(hc__hierarchy *h) {
+    hc__broadcast *b = &h->broadcast;
+    if (has_no_exchange(h))
+        return hc__pipeline_start(h, h->batch, NULL);
+    int status = find_places(h);
+    if (status < 0)
+        return status;
+    int64_t step = h->place.nodes > 1 ? message_bytes(h) : INT64_MAX;
+    find_family(h);
+    b->sends.net = h->net;
+    b->nposted = b->narrived = 0;
+    b->posted = b->arrived = b->forwarded = beginning(h, step);
+    b->exchanged = beginning(h, h->place.nodes > 1 ? SHARED_SEGMENTS * step : INT64_MAX);
+    if (b->parent < 0) /* all that the others of my node ask for is here, or is the speaker's affair */
+        b->posted.position = b->arrived.position = b->bytes;
+    if (b->nchildren == 0)
+        b->forwarded.position = b->bytes;
+    if (h->place.local_size == 1)
+        b->exchanged.position = b->bytes;
+    return HC_OK;
+}
+
+int hc__broadcast_test(hc__hierarchy *h) {
+    hc__broadcast *b = &h->broadcast;
+    if (has_no_exchange(h))
+        return hc__pipeline_test(h);
+    int (*const stages[])(hc__hierarchy *) = {receive, forward, exchange};
+    int moved = 0, again = 1;
+    while (again) {
+        again = 0;
+        for (int i = h->place.nodes > 1 ? 0 : 2; i < 3; i++) {
+            int status = stages[i](h);
+            if (status < 0)
+                return status;
+            again |= status == HC_MOVED;
+        }
+        moved |= again;
+        if (b->exchanged.position == b->bytes && b->forwarded.position == b->bytes &&
+            b->arrived.position == b->bytes && b->sends.n == 0)
+            return HC_DONE;
+    }
+    return moved ? HC_MOVED : HC_IDLE;
+}
+
+void hc__broadcast_abandon(hc__hierarchy *h) {
+    hc__broadcast *b = &h->broadcast;
+    for (int64_t i = 0; i < AHEAD; i++)
+        if (b->receives[i] && h->net->ops->cancel(h->net, &b->receives[i]) != HC_OK)
+            b->sends.stuck = 1;
+    hc__bundle_cancel(&b->sends);
+}
+
+void hc__broadcast_end(hc__hierarchy *h) {
+    hc_result_free(h->broadcast.spare);
+    free(h->broadcast.at);
+    h->broadcast.spare = NULL;
+    h->broadcast.at = NULL;
+}

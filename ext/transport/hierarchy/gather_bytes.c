@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * gather_bytes.c - everybody's bytes to everybody, of lengths that all ranks know.
+ *
+ *     collect   in the node: everybody's bytes to its leader (the only stage, and to all, when there is one node)
+ *     cross     leaders: each node's bytes around a ring, or at once to all when they are few
+ *     share     in the node: the leader's whole result to the others
+ *
+ * The leader alone talks to the other nodes: what all ranks of a node would have to receive from there is the
+ * same, so it crosses the wire once a node.
+ */
+#include "transport/hierarchy/hierarchy.h"
+
+#include <string.h>
+
+#define AT_ONCE_BYTES ((int64_t)64 << 10)
+
+enum { COLLECT, CROSS, SHARE, GATHERED };
+
+static int is_leader(const hc__hierarchy *h) {
+    return h->place.local_rank == 0;
+}
+
+/* All streams and wishes empty. */
+static void clear_exchange(hc__hierarchy *h) {
+    memset(h->wants, 0, (size_t)h->place.local_size * sizeof *h->wants);
+    memset(h->streams, 0, (size_t)h->place.local_size * sizeof *h->streams);
+}
+
+static int collect(hc__hierarchy *h) {
+    hc__gather *g = &h->gather;
+    int receives = h->place.nodes == 1 || is_leader(h);
+    clear_exchange(h);
+    for (int32_t j = 0; j < h->place.local_size; j++) {
+        int32_t r = hc__set_rank(&h->place, h->place.node, j);
+        h->streams[j] = g->lengths[r];
+        if (receives && r != h->place.rank)
+            h->wants[j] = (hc_want){g->out + g->offsets[r], 0, g->lengths[r]};
+    }
+    hc_offer offer = {g->in, g->lengths[h->place.rank]};
+    return h->node->ops->exchange(h->node, &offer, h->wants, h->streams);
+}
+
+static int share(hc__hierarchy *h) {
+    hc__gather *g = &h->gather;
+    int64_t total = g->offsets[h->place.size];
+    clear_exchange(h);
+    h->streams[0] = total;
+    if (!is_leader(h))
+        h->wants[0] = (hc_want){g->out, 0, total};
+    hc_offer offer = {is_leader(h) ? g->out : NULL, is_leader(h) ? total : 0};
+    return h->node->ops->exchange(h->node, &offer, h->wants, h->streams);
+}
+
+/* Posts all of a node's bytes to or from a leader: one message for each run of neighbours in the result. */
+static int post_block(hc__hierarchy *h, int32_t node, int32_t peer, int sends) {
+    hc__gather *g = &h->gather;
+    int32_t ranks = h->place.first[node + 1] - h->place.first[node];
+    int tag = h->tags + HC__TAG_GATHER, status = HC_OK;
+    for (int32_t j = 0; j < ranks && status >= 0;) {
+        int32_t r = hc__set_rank(&h->place, node, j), end = r;
+        do {
+            end++;
+            j++;
+        } while (j < ranks && hc__set_rank(&h->place, node, j) == end);
+        char *at = g->out + g->offsets[r];
+        int64_t bytes = g->offsets[end] - g->offsets[r];
+        status = sends ? hc__bundle_send(&g->bundle, peer, tag, at, bytes)
+                       : hc__bundle_receive(&g->bundle, peer, tag, at, bytes);
+    }
+    return status;
+}
+
+static int post_all(hc__hierarchy *h) {
+    const hc__team *t = &h->leaders;
+    int status = HC_OK;
+    for (int32_t s = 1; s < t->n && status >= 0; s++) {
+        int32_t q = (t->me + t->n - s) % t->n;
+        status = post_block(h, q, t->peers[q], 0);
+    }
+    for (int32_t s = 1; s < t->n && status >= 0; s++)
+        status = post_block(h, t->me, t->peers[(t->me + s) % t->n], 1);
+    return status;
+}
+
+static int post_ring_step(hc__hierarchy *h, int32_t step) {
+    const hc__team *t = &h->leaders;
+    int32_t sent = (t->me + t->n - step) % t->n, received = (sent + t->n - 1) % t->n;
+    int status = post_block(h, received, t->peers[(t->me + t->n - 1) % t->n], 0);
+    return status < 0 ? status : post_block(h, sent, t->peers[(t->me + 1) % t->n], 1);
+}
+
+static int cross(hc__hierarchy *h) {
+    hc__gather *g = &h->gather;
+    if (!is_leader(h))
+        return HC_DONE;
+    int at_once = g->offsets[h->place.size] <= AT_ONCE_BYTES;
+    int32_t steps = at_once ? 1 : h->leaders.n - 1;
+    int moved = 0;
+    for (;;) {
+        int status = hc__bundle_test(&g->bundle);
+        if (status != HC_DONE)
+            return status == HC_IDLE && moved ? HC_MOVED : status;
+        if (g->step == steps)
+            return HC_DONE;
+        status = at_once ? post_all(h) : post_ring_step(h, g->step);
+        if (status < 0)
+            return status;
+        g->step++;
+        moved = 1;
+    }
+}
+
+int hc__gather_start(hc__hierarchy *h, const void *in, void *out) {
+    hc__gather *g = &h->gather;
+    g->in = in;
+    g->out = out;
+    g->stage = COLLECT;
+    g->step = 0;
+    g->offsets[0] = 0;
+    for (int32_t r = 0; r < h->place.size; r++)
+        g->offsets[r + 1] = g->offsets[r] + g->lengths[r];
+    int64_t own = g->lengths[h->place.rank];
+    if (own > 0 && g->out + g->offsets[h->place.rank] != in)
+        h->memory->copy(g->out + g->offsets[h->place.rank], in, (size_t)own);
+    return HC_OK;
+}
+
+int hc__gather_test(hc__hierarchy *h) {
+    static int (*const stages[])(hc__hierarchy *) = {[COLLECT] = collect, [CROSS] = cross, [SHARE] = share};
+    hc__gather *g = &h->gather;
+    while (g->stage != GATHERED) {
+        int status = stages[g->stage](h);
+        if (status != HC_DONE)
+            return status;
+        g->stage = h->place.nodes == 1 ? GATHERED : g->stage + 1;
+    }
+    return HC_DONE;
+}

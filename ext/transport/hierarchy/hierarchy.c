@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * hierarchy.c - a process set's data plane: which operation runs, from start to end, over node and net.
+ */
+#include "transport/hierarchy/hierarchy.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What a network between nodes costs where nobody has measured it: a TCP or Ethernet class link. */
+#define DEFAULT_ALPHA 2e-5
+#define DEFAULT_BETA 1e-9
+#define RAIL_BYTES ((int64_t)64 << 10)
+#define GAMMA 1e-10 /* a byte read by a reduction: about 10 GB/s */
+
+static int allreduce_start(hc__hierarchy *h) {
+    return hc__pipeline_start(h, h->batch, NULL);
+}
+
+static void nothing(hc__hierarchy *h) {
+    (void)h;
+}
+
+static const struct {
+    int (*start)(hc__hierarchy *);
+    int (*test)(hc__hierarchy *);
+    void (*end)(hc__hierarchy *); /* done or abandoned */
+} operations[HC_OPERATION_COUNT] = {
+    [HC_ALLREDUCE] = {allreduce_start, hc__pipeline_test, nothing},
+    [HC_REDUCESCATTER] = {hc__reducescatter_start, hc__reducescatter_test, nothing},
+    [HC_BROADCAST] = {hc__broadcast_start, hc__broadcast_test, hc__broadcast_end},
+    [HC_ALLGATHER] = {hc__allgather_start, hc__allgather_test, hc__allgather_end},
+    [HC_ALLTOALL] = {hc__alltoall_start, hc__alltoall_test, hc__alltoall_end},
+};
+
+int hc__place_result(hc__hierarchy *h, hc_piece *piece, int64_t rows, void **spare, void **out) {
+    int64_t bytes = rows * piece->row * (int64_t)hc_dtype_size(h->batch->dtype);
+    piece->out_rows = rows;
+    *out = NULL;
+    if (piece->out && piece->out_capacity == bytes) {
+        *out = piece->out;
+        return HC_OK;
+    }
+    if (!piece->out && !piece->drop) {
+        *out = piece->out = hc_result_new((size_t)bytes);
+        piece->out_owned = 1;
+        return piece->out ? HC_OK : HC_NO_MEMORY;
+    }
+    if (piece->out)
+        h->late = HC_RESULT_SIZE;
+    if (!spare)
+        return HC_OK;
+    hc_result_free(*spare);
+    *out = *spare = hc_result_new((size_t)bytes);
+    return *spare ? HC_OK : HC_NO_MEMORY;
+}
+
+static int start(hc_data *data, hc_batch *batch) {
+    hc__hierarchy *h = (hc__hierarchy *)data;
+    if (h->batch)
+        return HC_INVALID; /* one at a time */
+    if (batch->operation >= HC_OPERATION_COUNT || !operations[batch->operation].start)
+        return HC_UNSUPPORTED;
+    h->batch = batch;
+    h->late = HC_OK;
+    return operations[batch->operation].start(h);
+}
+
+static int test(hc_data *data) {
+    hc__hierarchy *h = (hc__hierarchy *)data;
+    if (!h->batch)
+        return HC_DONE;
+    int status = operations[h->batch->operation].test(h);
+    if (status != HC_DONE)
+        return status;
+    operations[h->batch->operation].end(h);
+    h->batch = NULL;
+    return h->late < 0 ? h->late : HC_DONE;
+}
+
+static int is_stuck(const hc__hierarchy *h) {
+    int stuck = h->broadcast.sends.stuck || h->gather.bundle.stuck || h->alltoall.bundle.stuck;
+    for (int32_t i = 0; i < h->pipeline.nlanes; i++)
+        stuck |= h->pipeline.lanes[i].bundle.stuck;
+    return stuck;
+}
+
+/* Results that were on their way and that nobody will ask for; what the net may still write to is better lost. */
+static void drop_results(hc__hierarchy *h) {
+    int ours = h->batch && h->batch->memory == HC_MEMORY_HOST && !is_stuck(h);
+    for (int32_t i = 0; ours && i < h->batch->npieces; i++) {
+        hc_piece *piece = &h->batch->pieces[i];
+        if (!piece->out_owned)
+            continue;
+        hc_result_free(piece->out);
+        piece->out = NULL;
+        piece->out_owned = 0;
+    }
+}
+
+static void abandon(hc_data *data) {
+    hc__hierarchy *h = (hc__hierarchy *)data;
+    hc__pipeline_abandon(h);
+    hc__broadcast_abandon(h);
+    hc__bundle_cancel(&h->gather.bundle);
+    hc__bundle_cancel(&h->alltoall.bundle);
+    drop_results(h);
+    h->batch = NULL;
+}
+
+static void destroy(hc_data *data) {
+    hc__hierarchy *h = (hc__hierarchy *)data;
+    abandon(data);
+    hc__pipeline_free(h);
+    hc__broadcast_end(h);
+    hc__allgather_end(h);
+    hc__alltoall_end(h);
+    hc__bundle_free(&h->broadcast.sends);
+    hc__bundle_free(&h->gather.bundle);
+    hc__bundle_free(&h->alltoall.bundle);
+    free(h->gather.lengths);
+    free(h->gather.offsets);
+    free(h->rail_peers);
+    free(h->leader_peers);
+    free(h->wants);
+    free(h->streams);
+    hc__placement_free(&h->place);
+    if (h->node)
+        h->node->ops->free(h->node);
+    free(h);
+}
+
+static const struct hc_data_ops hierarchy_ops = {
+    .name = "hierarchy", .start = start, .test = test, .abandon = abandon, .free = destroy};
+
+/* Rank j of every node that has one, for j my local rank; and rank 0 of every node. */
+static void gather_teams(hc__hierarchy *h) {
+    hc__placement *p = &h->place;
+    for (int32_t i = 0; i < p->nodes; i++) {
+        h->leader_peers[i] = p->world[hc__set_rank(p, i, 0)];
+        if (p->local_rank < h->rails)
+            h->rail_peers[i] = p->world[hc__set_rank(p, i, p->local_rank)];
+    }
+    h->rail = (hc__team){h->net, h->memory, h->rail_peers, p->nodes, p->node, h->sums};
+    h->leaders = (hc__team){h->net, h->memory, h->leader_peers, p->nodes, p->node, NULL};
+}
+
+static int make_arrays(hc__hierarchy *h) {
+    size_t size = (size_t)h->place.size, nodes = (size_t)h->place.nodes;
+    h->rail_peers = malloc(nodes * sizeof *h->rail_peers);
+    h->leader_peers = malloc(nodes * sizeof *h->leader_peers);
+    h->wants = malloc((size_t)h->place.local_size * sizeof *h->wants);
+    h->streams = malloc((size + 1) * sizeof *h->streams);
+    h->gather.lengths = malloc(size * sizeof *h->gather.lengths);
+    h->gather.offsets = malloc((size + 1) * sizeof *h->gather.offsets);
+    if (!h->rail_peers || !h->leader_peers || !h->wants || !h->streams || !h->gather.lengths ||
+        !h->gather.offsets)
+        return HC_NO_MEMORY;
+    return HC_OK;
+}
+
+/* Rails that a set gets: no more than its smallest node has ranks; and, unless told how many, no more than leave
+ * each enough of the largest chunk for a message. */
+static int32_t choose_rails(const hc__placement *p, int32_t wanted) {
+    int64_t most = wanted > 0 ? wanted : hc_node_chunk_bytes(p->largest) / RAIL_BYTES;
+    if (p->nodes == 1)
+        return 0;
+    if (most > p->smallest)
+        return p->smallest;
+    return most > 0 ? (int32_t)most : 1;
+}
+
+static int configure(hc__hierarchy *h, const hc_hierarchy_config *c) {
+    int status = hc__placement_new(c, &h->place);
+    if (status < 0)
+        return status;
+    h->algorithm = hc__algorithm_named(c->algorithm);
+    h->sums = c->sums;
+    h->tags = (int32_t)c->set * HC_TAGS_PER_SET;
+    h->rails = choose_rails(&h->place, c->rails);
+    h->chunk_bytes = c->chunk_bytes;
+    h->chunk_most = c->chunk_most > 0 ? c->chunk_most : hc_node_chunk_bytes(h->place.largest);
+    h->model = (hc__net_model){c->alpha > 0 ? c->alpha : DEFAULT_ALPHA, c->beta > 0 ? c->beta : DEFAULT_BETA,
+                               GAMMA};
+    if (h->algorithm < 0 || c->rails < 0 || c->chunk_bytes < 0)
+        return HC_INVALID;
+    if (h->node->local_size != h->place.local_size || h->node->local_rank != h->place.local_rank)
+        return HC_INVALID;
+    if (h->place.nodes > 1 && (!h->net || h->tags > h->net->max_tag - HC_TAGS_PER_SET + 1))
+        return HC_INVALID;
+    return make_arrays(h);
+}
+
+int hc_hierarchy_new(const hc_hierarchy_config *c, hc_node *node, hc_net *net, const hc_memory *memory,
+                     hc_data **data) {
+    *data = NULL;
+    hc__hierarchy *h = calloc(1, sizeof *h);
+    if (!h)
+        return HC_NO_MEMORY;
+    h->base.ops = &hierarchy_ops;
+    h->node = node;
+    h->net = net;
+    h->memory = memory;
+    h->gather.bundle.net = h->alltoall.bundle.net = h->broadcast.sends.net = net;
+    int status = configure(h, c);
+    if (status < 0) {
+        h->node = NULL; /* still the caller's */
+        destroy(&h->base);
+        return status;
+    }
+    gather_teams(h);
+    *data = &h->base;
+    return HC_OK;
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * placement.c - which set ranks share a node, numbered both ways.
+ */
+#include "transport/hierarchy/hierarchy.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int check(const hc_hierarchy_config *c, int32_t *nodes) {
+    *nodes = 0;
+    if (c->set_size < 1 || c->set_rank < 0 || c->set_rank >= c->set_size || !c->members || !c->node_of)
+        return HC_INVALID;
+    for (int32_t r = 0; r < c->set_size; r++) { /* numbered from 0 by first appearance */
+        if (c->node_of[r] < 0 || c->node_of[r] > *nodes)
+            return HC_INVALID;
+        *nodes += c->node_of[r] == *nodes;
+    }
+    return HC_OK;
+}
+
+static void fill(hc__placement *p) {
+    for (int32_t r = 0; r < p->size; r++)
+        p->first[p->node_of[r] + 1]++;
+    for (int32_t i = 0; i < p->nodes; i++)
+        p->first[i + 1] += p->first[i];
+    for (int32_t r = p->size - 1; r >= 0; r--) /* backwards, so that `first` ends at the beginnings */
+        p->by_node[--p->first[p->node_of[r] + 1]] = r;
+    memmove(p->first, p->first + 1, (size_t)p->nodes * sizeof *p->first);
+    p->first[p->nodes] = p->size;
+    p->smallest = p->size;
+    for (int32_t i = 0; i < p->nodes; i++) {
+        int32_t ranks = p->first[i + 1] - p->first[i];
+        p->smallest = ranks < p->smallest ? ranks : p->smallest;
+        p->largest = ranks > p->largest ? ranks : p->largest;
+    }
+    p->node = p->node_of[p->rank];
+    p->local_size = p->first[p->node + 1] - p->first[p->node];
+    while (hc__set_rank(p, p->node, p->local_rank) != p->rank)
+        p->local_rank++;
+}
+
+int hc__placement_new(const hc_hierarchy_config *c, hc__placement *p) {
+    memset(p, 0, sizeof *p);
+    int status = check(c, &p->nodes);
+    if (status < 0)
+        return status;
+    size_t n = (size_t)c->set_size;
+    p->rank = c->set_rank;
+    p->size = c->set_size;
+    p->world = malloc(n * sizeof *p->world);
+    p->node_of = malloc(n * sizeof *p->node_of);
+    p->by_node = malloc(n * sizeof *p->by_node);
+    p->first = calloc((size_t)p->nodes + 1, sizeof *p->first);
+    if (!p->world || !p->node_of || !p->by_node || !p->first) {
+        hc__placement_free(p);
+        return HC_NO_MEMORY;
+    }
+    memcpy(p->world, c->members, n * sizeof *p->world);
+    memcpy(p->node_of, c->node_of, n * sizeof *p->node_of);
+    fill(p);
+    return HC_OK;
+}
+
+void hc__placement_free(hc__placement *p) {
+    free(p->world);
+    free(p->node_of);
+    free(p->by_node);
+    free(p->first);
+    memset(p, 0, sizeof *p);
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * kernels.c - which vector code runs, and which reductions exist.
+ *
+ * The choice is made at run time, once, so that one binary serves every node of a machine and every machine.
+ */
+#include "transport/kernels/kernels.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#ifdef HC__KERNELS_X86
+#include <cpuid.h>
+
+/* __builtin_cpu_supports() knows f16c only in newer compilers. */
+static int has_f16c(void) {
+    unsigned a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+
+static int runs_avx2(void) {
+    return __builtin_cpu_supports("avx2") && has_f16c();
+}
+
+static int runs_avx512(void) {
+    return runs_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+#endif
+
+static int runs_always(void) {
+    return 1;
+}
+
+/* Best first. */
+static const struct {
+    const hc__kernels *kernels;
+    int (*runs)(void);
+} sets[] = {
+#ifdef HC__KERNELS_X86
+    {&hc__kernels_avx512, runs_avx512},
+    {&hc__kernels_avx2, runs_avx2},
+#endif
+    {&hc__kernels_portable, runs_always},
+};
+
+static _Atomic(const hc__kernels *) chosen;
+
+int hc_kernels_select(const char *name) {
+    int any = strcmp(name, "auto") == 0;
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
+        if ((any || strcmp(name, sets[i].kernels->name) == 0) && sets[i].runs()) {
+            atomic_store_explicit(&chosen, sets[i].kernels, memory_order_relaxed);
+            return HC_OK;
+        }
+    }
+    return HC_INVALID;
+}
+
+/* Relaxed will do: the tables are constants, and threads that race here choose the same one. */
+const hc__kernels *hc__kernels_chosen(void) {
+    const hc__kernels *k = atomic_load_explicit(&chosen, memory_order_relaxed);
+    if (!k) {
+        hc_kernels_select("auto");
+        k = atomic_load_explicit(&chosen, memory_order_relaxed);
+    }
+    return k;
+}
+
+const char *hc_kernels_name(void) {
+    return hc__kernels_chosen()->name;
+}
+
+int hc_reduction_defined(int reduction, int dtype) {
+    if (reduction < 0 || reduction >= HC_REDUCTION_COUNT || dtype < 0 || dtype >= HC_DTYPE_COUNT)
+        return 0;
+    return hc__kernels_portable.reduce[reduction][dtype] != NULL;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * kernels.h - what one set of vector code offers; private to the kernels and to host_memory.c.
+ *
+ * All sets compute equal bits, whatever the width of their vectors; only the payload of a NaN made from two
+ * NaNs is left to the processor.
+ */
+#ifndef HC_KERNELS_H
+#define HC_KERNELS_H
+
+#include "transport/transport.h"
+
+/* to = scale * reduce over from[0..n_from-1], element by element, over `bytes` bytes of each. Only SUM of
+ * floats looks at `scale`. `to` may be one of from[]. */
+typedef void hc__reduce_fn(void *to, const void *const *from, int n_from, int64_t bytes, double scale);
+/* to[i] = scale * from[i] for n elements. */
+typedef void hc__convert_fn(void *to, const void *from, int64_t n, double scale);
+
+typedef struct hc__kernels {
+    const char *name;
+    hc__reduce_fn *reduce[HC_REDUCTION_COUNT][HC_DTYPE_COUNT]; /* NULL: not defined */
+    hc__convert_fn *convert[HC_DTYPE_COUNT][HC_DTYPE_COUNT];   /* [from][to]; NULL: not defined */
+} hc__kernels;
+
+extern const hc__kernels hc__kernels_portable;
+#if defined(__x86_64__)
+#define HC__KERNELS_X86 1
+extern const hc__kernels hc__kernels_avx2, hc__kernels_avx512;
+#endif
+
+const hc__kernels *hc__kernels_chosen(void); /* [any thread] */
+
+#endif

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * choose.c - which allreduce algorithm: a model of alpha seconds a message, beta seconds a byte.
+ *
+ * Costs after Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH"
+ * (2005). Two things are added. Algorithms that forward partial sums must carry float16 and bfloat16 as
+ * float32, so that the sum is rounded once, and pay twice the bytes; "direct" sends contributions only and
+ * does not. And links are not free of contention: the further messages of one round cost a part of alpha,
+ * bytes that arrive from many peers at once or go to far partners cost a little more than a ring's.
+ */
+#include "transport/net/algorithms.h"
+
+#include <string.h>
+
+static const struct {
+    const char *name;
+    int partial;
+} algorithms[] = {
+#define X(name, text, partial) {text, partial},
+    HC__ALGORITHMS(X)
+#undef X
+};
+
+const char *hc__algorithm_name(int algorithm) {
+    return algorithm >= 0 && algorithm < HC__ALGORITHM_COUNT ? algorithms[algorithm].name : "auto";
+}
+
+int hc__algorithm_named(const char *name) {
+    if (!name || !strcmp(name, "auto"))
+        return HC__AUTO;
+    for (int i = 0; i < HC__ALGORITHM_COUNT; i++)
+        if (!strcmp(name, algorithms[i].name))
+            return i;
+    return -1;
+}
+
+int hc__accumulation_dtype(int dtype) {
+    return dtype == HC_FLOAT16 || dtype == HC_BFLOAT16 ? HC_FLOAT32 : dtype;
+}
+
+int64_t hc__part(int64_t count, int32_t n, int32_t i) {
+    int64_t part = (count / n + (count % n != 0) + 63) / 64 * 64;
+    return part > 0 && i > count / part ? count : (i * part < count ? i * part : count);
+}
+
+/* Rounds of a doubling algorithm, and whether members must be folded away first. */
+static int doublings(int32_t n, int *folded) {
+    int rounds = 0;
+    while ((int32_t)1 << (rounds + 1) <= n && rounds < 30)
+        rounds++;
+    *folded = (int32_t)1 << rounds != n;
+    return rounds;
+}
+
+/* `n` messages posted together: they overlap, but each costs the processor something. */
+static double together(const hc__net_model *m, int32_t n) {
+    return n > 0 ? m->alpha * (1.0 + 0.2 * (n - 1)) : 0.0;
+}
+
+static double direct_whole_cost(const hc__net_model *m, int32_t n, double bytes) {
+    return together(m, n - 1) + (n - 1) * bytes * m->beta + n * bytes * m->gamma;
+}
+
+static double direct_parts_cost(const hc__net_model *m, int32_t n, double bytes) {
+    double incast = 1.0 + 0.01 * (n - 2);
+    return 2 * together(m, n - 1) + 2.0 * (n - 1) / n * bytes * m->beta * incast + bytes * m->gamma;
+}
+
+int hc__direct_whole(const hc__net_model *m, int32_t n, int64_t count, int dtype) {
+    double bytes = (double)count * (double)hc_dtype_size(dtype);
+    return direct_whole_cost(m, n, bytes) <= direct_parts_cost(m, n, bytes);
+}
+
+double hc__net_cost(const hc__net_model *m, int algorithm, int32_t n, int64_t count, int dtype) {
+    int kind = algorithms[algorithm].partial ? hc__accumulation_dtype(dtype) : dtype;
+    double bytes = (double)count * (double)hc_dtype_size(kind);
+    int folded, rounds = doublings(n, &folded);
+    double fold = folded ? 2 * (m->alpha + bytes * m->beta) + 2 * bytes * m->gamma : 0.0;
+    double halves = 2.0 * (n - 1) / n * bytes;
+
+    switch (algorithm) {
+    case HC__RECURSIVE_DOUBLING:
+        return fold + rounds * (m->alpha + bytes * m->beta + 2 * bytes * m->gamma);
+    case HC__RING:
+        return 2.0 * (n - 1) * m->alpha + halves * m->beta + halves * m->gamma;
+    case HC__RABENSEIFNER:
+        return fold + 2.0 * rounds * m->alpha + 1.1 * halves * m->beta + halves * m->gamma;
+    default:
+        return hc__direct_whole(m, n, count, dtype) ? direct_whole_cost(m, n, bytes)
+                                                    : direct_parts_cost(m, n, bytes);
+    }
+}
+
+double hc__net_scatter_cost(const hc__net_model *m, int algorithm, int32_t n, int64_t count, int dtype) {
+    int kind = algorithms[algorithm].partial ? hc__accumulation_dtype(dtype) : dtype;
+    double bytes = (double)count * (double)hc_dtype_size(kind), most = (double)(n - 1) / n * bytes;
+    int folded, rounds = doublings(n, &folded);
+    double fold = folded ? 2 * m->alpha + bytes * m->beta + 2 * bytes * m->gamma : 0.0;
+
+    switch (algorithm) {
+    case HC__RING:
+        return (n - 1) * m->alpha + most * m->beta + most * m->gamma;
+    case HC__DIRECT:
+        return together(m, n - 1) + most * m->beta * (1.0 + 0.01 * (n - 2)) + bytes * m->gamma;
+    default:
+        return fold + rounds * m->alpha + 1.1 * most * m->beta + most * m->gamma;
+    }
+}
+
+int hc__net_choose_scatter(const hc__net_model *m, int32_t n, int64_t count, int dtype) {
+    int best = HC__DIRECT;
+    for (int i = 0; i < HC__ALGORITHM_COUNT; i++)
+        if (i != HC__RECURSIVE_DOUBLING &&
+            hc__net_scatter_cost(m, i, n, count, dtype) < hc__net_scatter_cost(m, best, n, count, dtype))
+            best = i;
+    return best;
+}
+
+int hc__net_choose(const hc__net_model *m, int32_t n, int64_t count, int dtype) {
+    int best = HC__DIRECT; /* wins a tie: its bits do not depend on the position of an element */
+    for (int i = 0; i < HC__ALGORITHM_COUNT; i++)
+        if (hc__net_cost(m, i, n, count, dtype) < hc__net_cost(m, best, n, count, dtype))
+            best = i;
+    return best;
+}

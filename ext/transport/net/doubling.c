@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * doubling.c - allreduce with partners at distances 1, 2, 4...: recursive doubling, and Rabenseifner's.
+ *
+ * Recursive doubling exchanges everything log2(n) times: the least latency. Rabenseifner's algorithm halves
+ * what is exchanged on the way out (reduce-scatter) and doubles it on the way back (allgather): 2 log2(n)
+ * messages and the least bytes. Both need a power of two: as many members as are too many are folded into a
+ * neighbour first and served last (the scheme of MPICH). Rabenseifner's way out alone is a reduce-scatter, the
+ * blocks cut where the members' parts begin.
+ */
+#include "transport/net/algorithms.h"
+
+/* Where a member stands after the fold. */
+typedef struct place {
+    int32_t core;     /* the power of two */
+    int32_t levels;   /* its logarithm */
+    int32_t extra;    /* pairs (0, 1), (2, 3) ... (2 extra - 2, 2 extra - 1) were folded */
+    int32_t position; /* in the core; -1: folded away */
+    int32_t buddy;    /* the other of the pair, or -1 */
+} place;
+
+static place find_place(const hc__team *t) {
+    place p = {.core = 1, .levels = 0, .buddy = -1};
+    while (p.core <= t->n / 2) {
+        p.core *= 2;
+        p.levels++;
+    }
+    p.extra = t->n - p.core;
+    p.position = t->me - p.extra;
+    if (t->me < 2 * p.extra) {
+        p.buddy = t->me ^ 1;
+        p.position = t->me % 2 ? t->me / 2 : -1;
+    }
+    return p;
+}
+
+static int32_t member_at(const place *p, int32_t position) {
+    return position < p->extra ? 2 * position + 1 : position + p->extra;
+}
+
+/* Round 0 of both algorithms. */
+static int fold(hc__allreduce *a, const place *p) {
+    if (p->buddy < 0)
+        return HC_MOVED;
+    int status = p->position < 0 ? hc__send_part(a, p->buddy, 0, a->count)
+                                 : hc__receive_scratch(a, p->buddy, 0, a->count);
+    return status < 0 ? status : HC_MOVED;
+}
+
+/* The last round of both algorithms: the folded member gets all, or (reduce-scatter) its part. */
+static int unfold(hc__allreduce *a, const place *p) {
+    if (p->buddy < 0)
+        return HC_MOVED;
+    int32_t served = p->position < 0 ? a->team->me : p->buddy;
+    int64_t at = a->scatters ? hc__part_of(a, served) : 0;
+    int64_t n = a->scatters ? hc__part_of(a, served + 1) - at : a->count;
+    int status = p->position < 0 ? hc__receive_part(a, p->buddy, at, n) : hc__send_part(a, p->buddy, at, n);
+    return status < 0 ? status : HC_MOVED;
+}
+
+int hc__round_recursive_doubling(hc__allreduce *a, int32_t round) {
+    place p = find_place(a->team);
+    if (round == 0)
+        return fold(a, &p);
+    if (round == p.levels + 2)
+        return HC_DONE;
+    if (p.position >= 0) { /* what the last round received */
+        if (round == 1 && p.buddy >= 0)
+            hc__combine(a, 0, a->count, 1); /* the buddy has the lower number */
+        if (round > 1)
+            hc__combine(a, 0, a->count, (p.position >> (round - 2)) & 1);
+    }
+    if (round == p.levels + 1)
+        return unfold(a, &p);
+    if (p.position < 0)
+        return HC_MOVED;
+
+    int32_t partner = member_at(&p, p.position ^ (1 << (round - 1)));
+    int status = hc__receive_scratch(a, partner, 0, a->count);
+    if (status >= 0)
+        status = hc__send_part(a, partner, 0, a->count);
+    return status < 0 ? status : HC_MOVED;
+}
+
+/* Where the elements of a position begin: in a reduce-scatter those of its member, behind those of its buddy. */
+static int64_t begin(const hc__allreduce *a, const place *p, int32_t position) {
+    if (!a->scatters)
+        return hc__part(a->count, p->core, position);
+    return hc__part_of(a, position < p->extra ? 2 * position : position + p->extra);
+}
+
+/* Elements of the aligned block of `size` positions that holds `position`. */
+static void block(const hc__allreduce *a, const place *p, int32_t position, int32_t size, int64_t *at,
+                  int64_t *n) {
+    int32_t first = position & ~(size - 1);
+    *at = begin(a, p, first);
+    *n = begin(a, p, first + size) - *at;
+}
+
+/* Gives away the half of my block of 2 * half positions that the partner keeps, and receives mine. */
+static int halve(hc__allreduce *a, const place *p, int32_t half) {
+    int64_t at, n;
+    int32_t partner = p->position ^ half;
+    block(a, p, p->position, half, &at, &n);
+    int status = hc__receive_scratch(a, member_at(p, partner), 0, n);
+    block(a, p, partner, half, &at, &n);
+    if (status >= 0)
+        status = hc__send_part(a, member_at(p, partner), at, n);
+    return status < 0 ? status : HC_MOVED;
+}
+
+static int redouble(hc__allreduce *a, const place *p, int32_t half) {
+    int64_t at, n;
+    int32_t partner = p->position ^ half;
+    block(a, p, partner, half, &at, &n);
+    int status = hc__receive_part(a, member_at(p, partner), at, n);
+    block(a, p, p->position, half, &at, &n);
+    if (status >= 0)
+        status = hc__send_part(a, member_at(p, partner), at, n);
+    return status < 0 ? status : HC_MOVED;
+}
+
+int hc__round_rabenseifner(hc__allreduce *a, int32_t round) {
+    place p = find_place(a->team);
+    int32_t out = round - 1, back = out - p.levels; /* which step of the two halves this is */
+    int32_t last = a->scatters ? 0 : p.levels;
+    if (round == 0)
+        return fold(a, &p);
+    if (back == last + 1)
+        return HC_DONE;
+    if (p.position >= 0) { /* what the last round received */
+        if (round == 1 && p.buddy >= 0)
+            hc__combine(a, 0, a->count, 1);
+        if (out > 0 && back <= 0) {
+            int32_t half = p.core >> out;
+            int64_t at, n;
+            block(a, &p, p.position, half, &at, &n);
+            hc__combine(a, at, n, (p.position & half) != 0);
+        }
+    }
+    if (back == last)
+        return unfold(a, &p);
+    if (p.position < 0)
+        return HC_MOVED;
+    return back < 0 ? halve(a, &p, p.core >> (out + 1)) : redouble(a, &p, 1 << back);
+}

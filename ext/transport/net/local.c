@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * local.c - a net between the threads of one process.
+ *
+ * Each rank has a mailbox: what was sent to it and not yet asked for, what it asked for and was not yet sent,
+ * both in order. Whoever completes a pair, the sender or the receiver, takes it out of the mailbox under its
+ * lock and copies the bytes after letting go of it, from buffer to buffer.
+ */
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "transport/shm/shm.h"
+
+/* `done` is stored with release after the copy and all other fields were written; who loads it with acquire
+ * may read them, and free the request. */
+enum state { WAITING, PAIRED, DONE, TOO_LONG };
+
+struct hc_net_request {
+    struct hc_net_request *next;
+    struct mailbox *box;
+    void *data;
+    size_t bytes; /* to send; room, then received */
+    int32_t peer, tag;
+    int is_receive;
+    _Atomic int state;
+};
+
+typedef struct mailbox {
+    pthread_mutex_t lock;
+    hc_net_request *sent, *asked; /* unmatched, oldest first; never a matching pair */
+} mailbox;
+
+typedef struct office {
+    _Atomic int32_t users;
+    int32_t size;
+    mailbox boxes[];
+} office;
+
+typedef struct local_net {
+    hc_net base;
+    office *office;
+} local_net;
+
+static int matches(const hc_net_request *receive, int32_t peer, int32_t tag) {
+    return receive->tag == tag && (receive->peer == peer || receive->peer == HC_ANY_PEER);
+}
+
+/* Takes the oldest entry of a list that pairs with `request` out of it. */
+static hc_net_request *take_match(hc_net_request **list, const hc_net_request *request) {
+    for (hc_net_request **link = list; *link != NULL; link = &(*link)->next) {
+        hc_net_request *other = *link;
+        int fits = request->is_receive ? matches(request, other->peer, other->tag)
+                                       : matches(other, request->peer, request->tag);
+        if (!fits)
+            continue;
+        *link = other->next;
+        return other;
+    }
+    return NULL;
+}
+
+static void append(hc_net_request **list, hc_net_request *request) {
+    while (*list != NULL)
+        list = &(*list)->next;
+    *list = request;
+}
+
+static void deliver(hc_net_request *send, hc_net_request *receive) {
+    int state = send->bytes > receive->bytes ? TOO_LONG : DONE;
+    if (state == DONE && send->bytes > 0)
+        memcpy(receive->data, send->data, send->bytes);
+    receive->bytes = send->bytes;
+    receive->peer = send->peer;
+    atomic_store_explicit(&receive->state, state, memory_order_release);
+    atomic_store_explicit(&send->state, DONE, memory_order_release);
+}
+
+static void post(mailbox *box, hc_net_request *request) {
+    pthread_mutex_lock(&box->lock);
+    hc_net_request *other = take_match(request->is_receive ? &box->sent : &box->asked, request);
+    if (other == NULL) {
+        append(request->is_receive ? &box->asked : &box->sent, request);
+    } else {
+        atomic_store_explicit(&other->state, PAIRED, memory_order_relaxed);
+        atomic_store_explicit(&request->state, PAIRED, memory_order_relaxed);
+    }
+    pthread_mutex_unlock(&box->lock);
+    if (other != NULL)
+        deliver(request->is_receive ? other : request, request->is_receive ? request : other);
+}
+
+static int start(hc_net *net, mailbox *box, hc_net_request fields, hc_net_request **out) {
+    if (fields.tag < 0 || fields.tag > net->max_tag)
+        return HC_INVALID;
+    hc_net_request *request = malloc(sizeof *request);
+    if (request == NULL)
+        return HC_NO_MEMORY;
+    *request = fields;
+    request->box = box;
+    post(box, request);
+    *out = request;
+    return HC_OK;
+}
+
+static int local_isend(hc_net *net, int32_t peer, int32_t tag, const void *data, size_t bytes,
+                       hc_net_request **out) {
+    if (peer < 0 || peer >= net->size)
+        return HC_INVALID;
+    hc_net_request fields = {.data = (void *)(uintptr_t)data, .bytes = bytes, .peer = net->rank, .tag = tag};
+    int status = start(net, &((local_net *)net)->office->boxes[peer], fields, out);
+    if (status != HC_OK)
+        return status;
+    hc_count(&net->sent_messages, 1);
+    hc_count(&net->sent_bytes, bytes);
+    return HC_OK;
+}
+
+static int local_irecv(hc_net *net, int32_t peer, int32_t tag, void *data, size_t room,
+                       hc_net_request **out) {
+    if (peer < HC_ANY_PEER || peer >= net->size)
+        return HC_INVALID;
+    hc_net_request fields = {.data = data, .bytes = room, .peer = peer, .tag = tag, .is_receive = 1};
+    return start(net, &((local_net *)net)->office->boxes[net->rank], fields, out);
+}
+
+static int local_test(hc_net *net, hc_net_request **req, size_t *bytes, int32_t *peer) {
+    hc_net_request *request = *req;
+    int state = atomic_load_explicit(&request->state, memory_order_acquire);
+    if (state < DONE)
+        return HC_IDLE;
+    if (request->is_receive) {
+        hc_count(&net->received_bytes, request->bytes);
+        if (bytes != NULL)
+            *bytes = request->bytes;
+        if (peer != NULL)
+            *peer = request->peer;
+    }
+    free(request);
+    *req = NULL;
+    return state == TOO_LONG ? HC_TRANSPORT : HC_DONE;
+}
+
+static int local_cancel(hc_net *net, hc_net_request **req) {
+    (void)net;
+    hc_net_request *request = *req;
+    mailbox *box = request->box;
+    pthread_mutex_lock(&box->lock);
+    for (hc_net_request **link = request->is_receive ? &box->asked : &box->sent; *link != NULL;
+         link = &(*link)->next)
+        if (*link == request) {
+            *link = request->next;
+            break;
+        }
+    pthread_mutex_unlock(&box->lock);
+    /* Paired: another thread is copying right now, and will be done in as long as that takes. */
+    while (atomic_load_explicit(&request->state, memory_order_acquire) == PAIRED)
+        sched_yield();
+    free(request);
+    *req = NULL;
+    return HC_OK;
+}
+
+static void office_leave(office *office) {
+    if (atomic_fetch_sub_explicit(&office->users, 1, memory_order_acq_rel) > 1)
+        return;
+    for (int32_t i = 0; i < office->size; i++)
+        pthread_mutex_destroy(&office->boxes[i].lock);
+    free(office);
+}
+
+static void local_free(hc_net *net) {
+    office_leave(((local_net *)net)->office);
+    free(net);
+}
+
+static const struct hc_net_ops local_ops = {
+    .name = "local",
+    .isend = local_isend,
+    .irecv = local_irecv,
+    .test = local_test,
+    .cancel = local_cancel,
+    .free = local_free,
+};
+
+int hc_local_net_new(int32_t n, hc_net **nets) {
+    if (n < 1)
+        return HC_INVALID;
+    office *shared = calloc(1, sizeof *shared + (size_t)n * sizeof shared->boxes[0]);
+    if (shared == NULL)
+        return HC_NO_MEMORY;
+    shared->size = n;
+    for (int32_t i = 0; i < n; i++)
+        pthread_mutex_init(&shared->boxes[i].lock, NULL);
+    atomic_store(&shared->users, 1); /* this function, until all nets are made */
+    int status = HC_OK;
+    int32_t made = 0;
+    for (; made < n; made++) {
+        local_net *net = calloc(1, sizeof *net);
+        if (net == NULL) {
+            status = HC_NO_MEMORY;
+            break;
+        }
+        atomic_fetch_add(&shared->users, 1);
+        net->base = (hc_net){.ops = &local_ops, .rank = made, .size = n, .max_tag = INT32_MAX};
+        net->office = shared;
+        nets[made] = &net->base;
+    }
+    if (status != HC_OK)
+        while (made > 0)
+            local_free(nets[--made]);
+    office_leave(shared);
+    return status;
+}

@@ -1,0 +1,459 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * mpi.c - a net over MPI: non-blocking point-to-point messages on a communicator of its own.
+ *
+ * Asking MPI about one request makes it look at all its sockets. So requests are not tested one by one: all
+ * that are alive lie in one array for MPI_Testsome, which is called when somebody asks about a request a second
+ * time since the last call. A driver that walks over its requests thus pays for one sweep a turn.
+ *
+ * A receive from any rank is looked for and not posted: MPICH 5.0 on UCX loses messages that a posted
+ * MPI_ANY_SOURCE should match, if receives from named ranks are posted as well. Four ranks hang within a few steps.
+ *
+ * MPI counts in int: a message beyond PIECE bytes travels as one element of a type that spans it all, so that
+ * it stays one message and the order of messages is kept.
+ */
+#include "transport/net/mpi_net.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PIECE ((size_t)1 << 30)
+
+/* Open MPI over TCP sends messages above its eager limit (64 KiB with the header) in one direction at a time:
+ * 480 of 950 Mbit/s each way, against 960 below it. Other libraries lose nothing by it. */
+#define MESSAGE_BYTES (60 << 10)
+/* Within one machine (emulated nodes) a message is one copy from memory to memory, whose set-up counts: 64 MiB among two
+ * ranks took 8.9 ms in messages of 60 KiB and 7.0 in those of 256 KiB or more. */
+#define MESSAGE_BYTES_ONE_MACHINE (1 << 20)
+
+#define ANY INT32_MAX
+
+#define END_SECONDS 10.0 /* longest wait for the others at the end */
+
+struct hc_net_request {
+    int32_t index;  /* in the arrays of those alive; ANY: not there, but alive; -1: complete */
+    uint32_t asked; /* sweep after which it was asked about last */
+    int status;     /* of a complete one */
+    int32_t peer;
+    size_t bytes;
+    uint8_t receives;
+    hc_net_request *next; /* free list */
+};
+
+typedef struct mpi_net {
+    hc_net base;
+    MPI_Comm comm;
+    MPI_Request *handles; /* the first `alive` are in use */
+    hc_net_request **owners;
+    int *indices;
+    MPI_Status *statuses;
+    int32_t alive, room;
+    uint32_t sweep;
+    hc_net_request *any; /* the receive from any rank, or NULL */
+    void *any_data;
+    int any_room;
+    int32_t any_tag;
+    uint8_t *addressed; /* a bit a rank: was sent control messages */
+    hc_net_request *unused;
+    char text[MPI_MAX_ERROR_STRING + 1];
+    pid_t owner; /* a forked child has a copy of this, but no part in MPI */
+    uint8_t failed;
+} mpi_net;
+
+/* ---- the device's context, around what may copy its memory ------------------------------------------ */
+
+static void *enter(const mpi_net *net) {
+    return net->base.around.enter ? net->base.around.enter(net->base.around.of) : NULL;
+}
+
+static void leave(const mpi_net *net, void *before) {
+    if (net->base.around.leave)
+        net->base.around.leave(net->base.around.of, before);
+}
+
+/* ---- errors ---------------------------------------------------------------------------------------- */
+
+static int translate(mpi_net *net, int code) {
+    int length = 0, class = code;
+    if (code == MPI_SUCCESS)
+        return HC_OK;
+    net->failed = 1;
+    net->base.text = net->text;
+    if (MPI_Error_string(code, net->text, &length) != MPI_SUCCESS)
+        snprintf(net->text, sizeof net->text, "MPI error %d", code);
+    MPI_Error_class(code, &class);
+#ifdef MPI_ERR_PROC_FAILED
+    if (class == MPI_ERR_PROC_FAILED)
+        return HC_PEER_LOST;
+#elif defined MPIX_ERR_PROC_FAILED
+    if (class == MPIX_ERR_PROC_FAILED)
+        return HC_PEER_LOST;
+#endif
+    return class == MPI_ERR_NO_MEM ? HC_NO_MEMORY : HC_TRANSPORT;
+}
+
+/* ---- requests ---------------------------------------------------------------------------------------- */
+
+static int grow(mpi_net *net) {
+    int32_t room = net->room ? 2 * net->room : 64;
+    void *handles = realloc(net->handles, (size_t)room * sizeof *net->handles);
+    net->handles = handles ? handles : net->handles;
+    void *owners = realloc(net->owners, (size_t)room * sizeof(hc_net_request *));
+    net->owners = owners ? owners : net->owners;
+    void *indices = realloc(net->indices, (size_t)room * sizeof *net->indices);
+    net->indices = indices ? indices : net->indices;
+    void *statuses = realloc(net->statuses, (size_t)room * sizeof *net->statuses);
+    net->statuses = statuses ? statuses : net->statuses;
+    if (!handles || !owners || !indices || !statuses)
+        return HC_NO_MEMORY;
+    net->room = room;
+    return HC_OK;
+}
+
+/* A request and a place for its handle, or NULL. */
+static hc_net_request *take(mpi_net *net) {
+    if (net->alive == net->room && grow(net) != HC_OK)
+        return NULL;
+    hc_net_request *r = net->unused;
+    if (r)
+        net->unused = r->next;
+    else
+        r = malloc(sizeof *r);
+    if (r) {
+        *r = (hc_net_request){.index = net->alive, .asked = net->sweep};
+        net->owners[net->alive] = r;
+    }
+    return r;
+}
+
+static void give_back(mpi_net *net, hc_net_request *r) {
+    r->next = net->unused;
+    net->unused = r;
+}
+
+/* Takes number i out of the arrays; the last takes its place. */
+static void retire(mpi_net *net, int32_t i) {
+    int32_t last = --net->alive;
+    net->owners[i]->index = -1;
+    net->handles[i] = net->handles[last];
+    net->owners[i] = net->owners[last];
+    if (i != last)
+        net->owners[i]->index = i;
+}
+
+/* MPI_BYTE for a short message; else a new type of `bytes` bytes, to be freed by drop_type(). */
+static int make_type(size_t bytes, MPI_Datatype *type, int *count) {
+    MPI_Datatype piece;
+    int pieces = (int)(bytes / PIECE), rest = (int)(bytes % PIECE);
+    *type = MPI_BYTE;
+    *count = (int)bytes;
+    if (bytes <= PIECE)
+        return MPI_SUCCESS;
+    *count = 1;
+    int code = MPI_Type_contiguous((int)PIECE, MPI_BYTE, &piece);
+    if (code != MPI_SUCCESS)
+        return code;
+    int lengths[2] = {pieces, rest};
+    MPI_Aint places[2] = {0, (MPI_Aint)pieces * (MPI_Aint)PIECE};
+    MPI_Datatype types[2] = {piece, MPI_BYTE};
+    code = MPI_Type_create_struct(2, lengths, places, types, type);
+    MPI_Type_free(&piece);
+    return code == MPI_SUCCESS ? MPI_Type_commit(type) : code;
+}
+
+static void drop_type(MPI_Datatype *type) {
+    if (*type != MPI_BYTE)
+        MPI_Type_free(type);
+}
+
+static int post(mpi_net *net, int receives, int32_t peer, int32_t tag, void *data, size_t bytes,
+                hc_net_request **out) {
+    *out = NULL;
+    if (peer < 0 || peer >= net->base.size || tag < 0 || tag > net->base.max_tag) {
+        snprintf(net->text, sizeof net->text, "no such rank or tag: %d, %d", (int)peer, (int)tag);
+        return HC_INVALID;
+    }
+    hc_net_request *r = take(net);
+    if (!r)
+        return HC_NO_MEMORY;
+    MPI_Datatype type;
+    MPI_Request *handle = &net->handles[net->alive];
+    int count, code = make_type(bytes, &type, &count);
+    void *before = enter(net);
+    if (code == MPI_SUCCESS && receives)
+        code = MPI_Irecv(data, count, type, peer, tag, net->comm, handle);
+    else if (code == MPI_SUCCESS)
+        code = MPI_Isend(data, count, type, peer, tag, net->comm, handle);
+    leave(net, before);
+    drop_type(&type);
+    if (code != MPI_SUCCESS) {
+        give_back(net, r);
+        return translate(net, code);
+    }
+    net->alive++;
+    r->receives = (uint8_t)receives;
+    r->bytes = bytes;
+    r->peer = peer;
+    *out = r;
+    return HC_OK;
+}
+
+static int isend(hc_net *base, int32_t peer, int32_t tag, const void *data, size_t bytes,
+                 hc_net_request **req) {
+    int status = post((mpi_net *)base, 0, peer, tag, (void *)(uintptr_t)data, bytes, req);
+    if (status == HC_OK) {
+        if (tag == HC_TAG_CONTROL)
+            ((mpi_net *)base)->addressed[peer / 8] |= (uint8_t)(1 << peer % 8);
+        hc_count(&base->sent_messages, 1);
+        hc_count(&base->sent_bytes, bytes);
+    }
+    return status;
+}
+
+static int await_any(mpi_net *net, int32_t tag, void *data, size_t room, hc_net_request **req) {
+    hc_net_request *r = NULL;
+    *req = NULL;
+    if (net->any || room > PIECE) {
+        snprintf(net->text, sizeof net->text, "one receive from any rank at a time, of a GiB");
+        return HC_INVALID;
+    }
+    if (!(r = take(net)))
+        return HC_NO_MEMORY;
+    r->index = ANY;
+    r->receives = 1;
+    net->any_data = data;
+    net->any_room = (int)room;
+    net->any_tag = tag;
+    *req = net->any = r;
+    return HC_OK;
+}
+
+static int irecv(hc_net *base, int32_t peer, int32_t tag, void *data, size_t room, hc_net_request **req) {
+    if (peer == HC_ANY_PEER)
+        return await_any((mpi_net *)base, tag, data, room, req);
+    return post((mpi_net *)base, 1, peer, tag, data, room, req);
+}
+
+/* ---- completion ---------------------------------------------------------------------------------------- */
+
+static void complete(mpi_net *net, int32_t i, MPI_Status *status, int code) {
+    hc_net_request *r = net->owners[i];
+    r->status = translate(net, code);
+    if (r->receives && code == MPI_SUCCESS) {
+        MPI_Count bytes = 0;
+        r->status = translate(net, MPI_Get_elements_x(status, MPI_BYTE, &bytes));
+        r->bytes = (size_t)bytes;
+        r->peer = status->MPI_SOURCE;
+        hc_count(&net->base.received_bytes, r->bytes);
+    }
+}
+
+static int compare_down(const void *a, const void *b) {
+    return *(const int *)b - *(const int *)a;
+}
+
+/* If something has come for the receive from any rank, it becomes one of those alive, of this message. */
+static int match_any(mpi_net *net) {
+    int there = 0;
+    MPI_Message message;
+    if (net->alive == net->room && grow(net) != HC_OK)
+        return HC_NO_MEMORY;
+    int code = MPI_Improbe(MPI_ANY_SOURCE, net->any_tag, net->comm, &there, &message, MPI_STATUS_IGNORE);
+    if (code == MPI_SUCCESS && there)
+        code = MPI_Imrecv(net->any_data, net->any_room, MPI_BYTE, &message, &net->handles[net->alive]);
+    if (code != MPI_SUCCESS || !there)
+        return translate(net, code);
+    net->owners[net->alive] = net->any;
+    net->any->index = net->alive++;
+    net->any = NULL;
+    return HC_OK;
+}
+
+/* One look at everything that is alive. */
+static int look(mpi_net *net) {
+    int done = 0, status = net->any ? match_any(net) : HC_OK;
+    net->sweep++;
+    if (status < 0 || net->alive == 0)
+        return status;
+    int code = MPI_Testsome(net->alive, net->handles, &done, net->indices, net->statuses);
+    if (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS)
+        return translate(net, code);
+    if (done == MPI_UNDEFINED || done <= 0)
+        return HC_OK;
+    for (int i = 0; i < done; i++)
+        complete(net, net->indices[i], &net->statuses[i],
+                 code == MPI_ERR_IN_STATUS ? net->statuses[i].MPI_ERROR : MPI_SUCCESS);
+    qsort(net->indices, (size_t)done, sizeof *net->indices, compare_down); /* retire() moves the last one */
+    for (int i = 0; i < done; i++)
+        retire(net, net->indices[i]);
+    return HC_OK;
+}
+
+static int test(hc_net *base, hc_net_request **req, size_t *bytes, int32_t *peer) {
+    mpi_net *net = (mpi_net *)base;
+    hc_net_request *r = *req;
+    if (r->index >= 0 && r->asked == net->sweep) {
+        void *before = enter(net);
+        int status = look(net);
+        leave(net, before);
+        if (status < 0)
+            return status;
+    }
+    r->asked = net->sweep;
+    if (r->index >= 0)
+        return HC_IDLE;
+    int status = r->status;
+    if (bytes)
+        *bytes = r->bytes;
+    if (peer)
+        *peer = r->peer;
+    give_back(net, r);
+    *req = NULL;
+    return status < 0 ? status : HC_DONE;
+}
+
+/* A receive that nothing has arrived for is withdrawn; a message that is under way cannot be. */
+static int cancel(hc_net *base, hc_net_request **req) {
+    mpi_net *net = (mpi_net *)base;
+    hc_net_request *r = *req;
+    int32_t i = r->index;
+    int done = 1;
+    *req = NULL;
+    if (i == ANY) {
+        net->any = NULL;
+    } else if (i >= 0) {
+        MPI_Request *handle = &net->handles[i];
+        void *before = enter(net);
+        done = 0;
+        if (r->receives)
+            MPI_Cancel(handle);
+        if (MPI_Test(handle, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || !done)
+            MPI_Request_free(handle);
+        leave(net, before);
+        retire(net, i);
+    }
+    give_back(net, r);
+    return done ? HC_OK : HC_TRANSPORT;
+}
+
+/* ---- the net -------------------------------------------------------------------------------------------- */
+
+/* Receives, unread, one control message that came after its reader had ended. Whether there was one. */
+static int discard(mpi_net *net) {
+    int there = 0, bytes = 0;
+    MPI_Status status;
+    if (MPI_Iprobe(MPI_ANY_SOURCE, HC_TAG_CONTROL, net->comm, &there, &status) != MPI_SUCCESS || !there)
+        return 0;
+    MPI_Get_count(&status, MPI_BYTE, &bytes);
+    void *unread = malloc((size_t)bytes + 1);
+    if (unread)
+        MPI_Recv(unread, bytes, MPI_BYTE, status.MPI_SOURCE, HC_TAG_CONTROL, net->comm, MPI_STATUS_IGNORE);
+    free(unread);
+    return unread != NULL;
+}
+
+/* An empty message to each peer that was sent control messages; it completes when it is received. */
+static int send_ends(mpi_net *net) {
+    for (int32_t peer = 0; peer < net->base.size; peer++) {
+        if (!(net->addressed[peer / 8] & 1 << peer % 8))
+            continue;
+        if (net->alive == net->room && grow(net) != HC_OK)
+            return HC_NO_MEMORY;
+        MPI_Request *handle = &net->handles[net->alive];
+        if (MPI_Issend(NULL, 0, MPI_BYTE, peer, HC_TAG_CONTROL, net->comm, handle) != MPI_SUCCESS)
+            return HC_TRANSPORT;
+        net->alive++;
+    }
+    return HC_OK;
+}
+
+/* Until no control message is on its way. Ranks end at different moments, so some cross the end; and MPICH gives
+ * the number of a freed communicator to the next one, whose receives would match them. Messages do not overtake:
+ * where the last one of a rank was received all were, and then it enters a barrier (non-blocking consensus;
+ * Hoefler, Siebert, Lumsdaine 2010). 1, or 0 when a rank did not take part in time. */
+static int drain(mpi_net *net) {
+    MPI_Request barrier = MPI_REQUEST_NULL;
+    int received = 0, all = 0;
+    double limit = MPI_Wtime() + END_SECONDS;
+    if (send_ends(net) != HC_OK)
+        return 0;
+    while (!all && MPI_Wtime() < limit) {
+        int code = received ? MPI_Test(&barrier, &all, MPI_STATUS_IGNORE)
+                            : MPI_Testall(net->alive, net->handles, &received, MPI_STATUSES_IGNORE);
+        if (code == MPI_SUCCESS && received && !all && barrier == MPI_REQUEST_NULL)
+            code = MPI_Ibarrier(net->comm, &barrier);
+        if (code != MPI_SUCCESS)
+            return 0;
+        if (!discard(net))
+            sched_yield();
+    }
+    return all;
+}
+
+static void destroy(hc_net *base) {
+    mpi_net *net = (mpi_net *)base;
+    int finalized = net->owner != getpid();
+    if (!finalized)
+        MPI_Finalized(&finalized);
+    while (!finalized && net->alive > 0) {
+        hc_net_request *r = net->owners[0];
+        cancel(base, &r);
+    }
+    if (net->any)
+        give_back(net, net->any);
+    /* After a failure the others may not be there to take part. */
+    if (!finalized && !net->failed && !base->abandoned && drain(net))
+        MPI_Comm_free(&net->comm);
+    free(net->addressed);
+    while (net->unused) {
+        hc_net_request *r = net->unused;
+        net->unused = r->next;
+        free(r);
+    }
+    free(net->handles);
+    free(net->owners);
+    free(net->indices);
+    free(net->statuses);
+    free(net);
+}
+
+static const struct hc_net_ops mpi_ops = {"mpi", isend, irecv, test, cancel, destroy};
+
+static int configure(mpi_net *net, MPI_Comm comm, int one_machine) {
+    int rank = 0, size = 0, found = 0, *bound = NULL;
+    int code = MPI_Comm_dup(comm, &net->comm);
+    if (code == MPI_SUCCESS)
+        code = MPI_Comm_set_errhandler(net->comm, MPI_ERRORS_RETURN);
+    if (code == MPI_SUCCESS)
+        code = MPI_Comm_rank(net->comm, &rank);
+    if (code == MPI_SUCCESS)
+        code = MPI_Comm_size(net->comm, &size);
+    if (code == MPI_SUCCESS)
+        code = MPI_Comm_get_attr(net->comm, MPI_TAG_UB, &bound, &found);
+    net->addressed = calloc((size_t)size / 8 + 1, 1);
+    net->base.rank = rank;
+    net->base.size = size;
+    net->base.message_bytes = one_machine ? MESSAGE_BYTES_ONE_MACHINE : MESSAGE_BYTES;
+    net->base.max_tag = found ? *bound : 32767; /* what the standard guarantees */
+    return net->addressed ? translate(net, code) : HC_NO_MEMORY;
+}
+
+int hc_mpi_net_new(MPI_Comm comm, int one_machine, hc_net **out) {
+    *out = NULL;
+    mpi_net *net = calloc(1, sizeof *net);
+    if (!net)
+        return HC_NO_MEMORY;
+    net->base.ops = &mpi_ops;
+    net->owner = getpid();
+    int status = configure(net, comm, one_machine);
+    if (status < 0) {
+        free(net->addressed);
+        free(net);
+        return status;
+    }
+    *out = &net->base;
+    return HC_OK;
+}

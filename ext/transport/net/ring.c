@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ring.c - allreduce around a ring: n - 1 rounds of reduce-scatter, n - 1 of allgather.
+ *
+ * Sends the least bytes there can be, 2(n - 1)/n of the data (Patarasuk and Yuan, 2009), and only to the
+ * neighbour, at the price of 2(n - 1) latencies. A reduce-scatter is the first half, one part further on, so that
+ * the last part summed is one's own.
+ */
+#include "transport/net/algorithms.h"
+
+static void part(const hc__allreduce *a, int32_t i, int64_t *at, int64_t *n) {
+    int32_t members = a->team->n;
+    i = ((i % members) + members) % members;
+    *at = hc__part_of(a, i);
+    *n = hc__part_of(a, i + 1) - *at;
+}
+
+int hc__round_ring(hc__allreduce *a, int32_t round) {
+    const hc__team *t = a->team;
+    int32_t right = (t->me + 1) % t->n, left = (t->me + t->n - 1) % t->n;
+    int32_t gathering = round - (t->n - 1); /* >= 0: in the allgather */
+    int32_t first = t->me - a->scatters;    /* the part sent first */
+    int64_t at, n;
+
+    if (round > 0 && gathering <= 0) { /* what the last round received; left's sum is the earlier operand */
+        part(a, first - round, &at, &n);
+        hc__combine(a, at, n, 1);
+    }
+    if (gathering == (a->scatters ? 0 : t->n - 1))
+        return HC_DONE;
+    part(a, first - round, &at, &n); /* just summed, or (allgather) just received */
+    int status = hc__send_part(a, right, at, n);
+    if (status < 0)
+        return status;
+    part(a, first - round - 1, &at, &n);
+    status = gathering < 0 ? hc__receive_scratch(a, left, 0, n) : hc__receive_part(a, left, at, n);
+    return status < 0 ? status : HC_MOVED;
+}

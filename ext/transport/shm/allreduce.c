@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * allreduce.c - an allreduce, or the node's part in a reducescatter between nodes, in chunks through the segment.
+ *
+ * Of a chunk each rank owns a share. It packs only the others' shares of its input into its slot and reads
+ * its own from the tensors when it reduces; the sum goes to the result and, where it is final, straight to
+ * the tensors too. So a byte of the input is read once, and what goes through the segment stays in the
+ * caches.
+ *
+ * With rails (a network stage follows) the chunk is cut into rails first, and each rail into the shares of
+ * the ranks q with q % rails = rail. Of a reducescatter the network leaves this node its own parts of each rail.
+ */
+#include "transport/shm/node.h"
+
+/* ---- places ----------------------------------------------------------------------------------------- */
+
+static uint64_t sequence_of(const hc__shm *shm, int64_t chunk) {
+    return shm->sequence + (uint64_t)chunk + 1;
+}
+
+/* A place of a chunk in a rank's slot of it, and in its result. */
+static uint8_t *slot_at(const hc__shm *shm, int32_t rank, int64_t chunk, int64_t place) {
+    return hc__slot(shm, rank, chunk) + (size_t)place * shm->size;
+}
+
+static uint8_t *result_at(const hc__shm *shm, int64_t chunk, int64_t place) {
+    return hc__result(shm, chunk) + (size_t)place * shm->result_size;
+}
+
+static int64_t least(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+static int is_alone(const hc__shm *shm) {
+    return shm->base.local_size == 1;
+}
+
+/* ---- open, close --------------------------------------------------------------------------------- */
+
+/* Large enough that marks cost little, small enough that what is in flight stays in the cache of a core. */
+static int64_t choose_chunk(const hc__shm *shm) {
+    int64_t bytes = least((int64_t)256 << 10, hc_node_chunk_bytes(shm->base.local_size));
+    return bytes / (int64_t)shm->size;
+}
+
+/* The parts, and elements of each to a chunk of about `chunk`; the length of the longest. */
+static int64_t take_parts(hc__shm *shm, const hc_parts *parts, int64_t chunk) {
+    int64_t longest = 0;
+    shm->whole[0] = 0;
+    shm->whole[1] = shm->batch->count;
+    shm->nparts = parts != NULL ? parts->n : 1;
+    shm->own_from = parts != NULL ? parts->own : 0;
+    shm->own_end = parts != NULL ? parts->own_end : 1;
+    shm->bounds = parts != NULL ? parts->bounds : shm->whole;
+    for (int32_t i = 0; i < shm->nparts; i++) {
+        int64_t length = shm->bounds[i + 1] - shm->bounds[i];
+        longest = length > longest ? length : longest;
+    }
+    shm->window = chunk / shm->nparts;
+    if (parts != NULL && shm->window > HC__ALIGNMENT)
+        shm->window -= shm->window % HC__ALIGNMENT;
+    if (shm->window == 0)
+        shm->window = 1;
+    return longest;
+}
+
+int hc__shm_open(hc_node *node, const hc_batch *batch, const hc_parts *parts, int rails,
+                 int64_t chunk_elements, int64_t *nchunks) {
+    hc__shm *shm = hc__shm_of(node);
+    if (rails < 0 || rails > node->local_size || chunk_elements < 0 || (rails > 0 && chunk_elements == 0))
+        return HC_INVALID;
+    int status = hc__take_batch(shm, batch, rails > 0 ? batch->wire_dtype : batch->dtype);
+    if (status != HC_OK)
+        return status;
+    shm->rails = rails;
+    shm->is_small = rails == 0 && !is_alone(shm) &&
+                    (size_t)batch->count <= hc__small_limit(node->local_size) / shm->size;
+    int64_t chunk = chunk_elements > 0 ? chunk_elements : choose_chunk(shm);
+    if (shm->is_small)
+        chunk = batch->count;
+    int64_t longest = take_parts(shm, parts, chunk);
+    status = hc__cut_regions(shm, (size_t)least(shm->window * shm->nparts, batch->count) * shm->size,
+                             rails > 0 ? HC__DEPTH_WITH_NET : HC__DEPTH_IN_NODE);
+    if (status != HC_OK)
+        return status;
+    shm->nchunks = (longest + shm->window - 1) / shm->window;
+    shm->npacked = shm->nreduced = shm->nspread = 0;
+    shm->my_share_done = 0;
+    shm->spread_next = 0;
+    *nchunks = shm->nchunks;
+    return HC_OK;
+}
+
+int hc__shm_depth(hc_node *node) {
+    return hc__shm_of(node)->depth;
+}
+
+int hc__shm_close(hc_node *node) {
+    hc__shm *shm = hc__shm_of(node);
+    if (shm->nspread != shm->nchunks)
+        return HC_INVALID;
+    if (!shm->is_small)
+        shm->sequence += (uint64_t)shm->nchunks;
+    shm->batch = NULL;
+    return HC_OK;
+}
+
+/* ---- reduce -------------------------------------------------------------------------------------- */
+
+static void pack(hc__shm *shm, int64_t chunk, hc__range places) {
+    hc__runs runs = hc__runs_of(shm, chunk, places);
+    hc__range elements;
+    int64_t place;
+    while (hc__runs_next(&runs, &elements, &place))
+        hc__pack(shm, elements, slot_at(shm, shm->base.local_rank, chunk, place));
+}
+
+/* Packs the next chunk, if its slot is free: rules (1) and (2) of shm_node.h. */
+static int pack_next(hc__shm *shm) {
+    int64_t chunk = shm->npacked;
+    if (chunk >= shm->nchunks || chunk >= shm->nspread + shm->depth)
+        return 0;
+    if (!hc__marks_reached(shm, &shm->freed, 0, 1, HC__REDUCED, shm->sequence))
+        return 0;
+    hc__range all = hc__chunk_places(shm, chunk), mine = hc__share_places(shm, chunk, shm->base.local_rank);
+    pack(shm, chunk, (hc__range){all.from, mine.from});
+    pack(shm, chunk, (hc__range){mine.to, all.to});
+    shm->npacked++;
+    hc__mark_set(shm, HC__PACKED, sequence_of(shm, chunk));
+    return 1;
+}
+
+static void reduce_share(hc__shm *shm, int64_t chunk) {
+    int targets = shm->rails > 0 ? HC__TO_RESULT : HC__TO_RESULT | HC__TO_OUT;
+    hc__runs runs = hc__runs_of(shm, chunk, hc__share_places(shm, chunk, shm->base.local_rank));
+    hc__range elements;
+    int64_t place;
+    while (hc__runs_next(&runs, &elements, &place)) {
+        for (int32_t q = 0; q < shm->base.local_size; q++)
+            shm->inputs[q] = slot_at(shm, q, chunk, place);
+        hc__reduce(shm, elements, result_at(shm, chunk, place), targets);
+    }
+    hc__mark_set(shm, HC__REDUCED, sequence_of(shm, chunk));
+}
+
+/* Where a node of one rank makes its result, if it need not be in the segment: NULL, else. */
+static uint8_t *place_in_tensor(const hc__shm *shm, int64_t chunk) {
+    if (shm->nparts > 1)
+        return NULL;
+    hc__range range = hc__rail_elements(shm, chunk, 0, 0);
+    hc__spans spans = hc__spans_of(shm, range);
+    hc__span span;
+    hc__spans_next(&spans, &span);
+    return shm->result_dtype != shm->batch->dtype || span.n < range.to - range.from ? NULL : span.out;
+}
+
+static int reduce_alone(hc__shm *shm, int64_t chunk) {
+    uint8_t *to = place_in_tensor(shm, chunk);
+    int in_segment = to == NULL && shm->rails > 0; /* the net needs it in one piece */
+    hc__runs runs = hc__runs_of(shm, chunk, hc__chunk_places(shm, chunk));
+    hc__range elements;
+    int64_t place;
+    while (hc__runs_next(&runs, &elements, &place))
+        hc__reduce_alone(shm, elements, in_segment ? result_at(shm, chunk, place) : to);
+    hc__mark_set(shm, HC__REDUCED, sequence_of(shm, chunk));
+    shm->nreduced++;
+    return HC_DONE;
+}
+
+int hc__shm_reduce(hc_node *node, int64_t chunk) {
+    hc__shm *shm = hc__shm_of(node);
+    int32_t me = node->local_rank;
+    if (chunk != shm->nreduced || chunk >= shm->nchunks)
+        return HC_INVALID;
+    if (chunk >= shm->nspread + shm->depth)
+        return HC_IDLE;
+    if (is_alone(shm))
+        return reduce_alone(shm, chunk);
+    int moved = 0;
+    if (shm->is_small) {
+        moved = hc__small_reduce(shm);
+        if (moved == HC_DONE)
+            shm->nreduced++;
+        return moved;
+    }
+    if (shm->npacked == chunk) {
+        moved = pack_next(shm);
+        if (!moved)
+            return HC_IDLE;
+    }
+    if (!shm->my_share_done) {
+        /* While the others are not there yet, the next chunk can be packed. */
+        if (!hc__marks_reached(shm, &shm->arrived, 0, 1, HC__PACKED, sequence_of(shm, chunk)))
+            return moved || pack_next(shm) ? HC_MOVED : HC_IDLE;
+        reduce_share(shm, chunk);
+        shm->my_share_done = moved = 1;
+    }
+    if (me < shm->rails &&
+        !hc__marks_reached(shm, &shm->rail_reduced, me, shm->rails, HC__REDUCED, sequence_of(shm, chunk)))
+        return moved || pack_next(shm) ? HC_MOVED : HC_IDLE;
+    shm->my_share_done = 0;
+    shm->nreduced++;
+    return HC_DONE;
+}
+
+/* ---- the network's part -------------------------------------------------------------------------- */
+
+int hc__shm_shard(hc_node *node, int64_t chunk, void **data, int64_t *bounds) {
+    hc__shm *shm = hc__shm_of(node);
+    if (node->local_rank >= shm->rails || chunk >= shm->nreduced || chunk < shm->nspread)
+        return HC_INVALID;
+    uint8_t *direct = is_alone(shm) ? place_in_tensor(shm, chunk) : NULL;
+    int64_t begin = hc__rail_places(shm, chunk, node->local_rank).from;
+    *data = direct != NULL ? direct : result_at(shm, chunk, begin);
+    bounds[0] = 0;
+    for (int32_t i = 0; i < shm->nparts; i++) {
+        hc__range elements = hc__rail_elements(shm, chunk, node->local_rank, i);
+        bounds[i + 1] = bounds[i] + elements.to - elements.from;
+    }
+    return HC_DONE;
+}
+
+int hc__shm_publish(hc_node *node, int64_t chunk) {
+    hc__shm *shm = hc__shm_of(node);
+    if (node->local_rank >= shm->rails || chunk >= shm->nreduced || chunk < shm->nspread)
+        return HC_INVALID;
+    hc__mark_set(shm, HC__PUBLISHED, sequence_of(shm, chunk));
+    return HC_OK;
+}
+
+/* ---- spread -------------------------------------------------------------------------------------- */
+
+static void unpack_share(hc__shm *shm, int64_t chunk, int32_t owner) {
+    hc__runs runs = hc__runs_of(shm, chunk, hc__share_places(shm, chunk, owner));
+    hc__range elements;
+    int64_t place;
+    while (hc__runs_next(&runs, &elements, &place))
+        hc__unpack(shm, elements, result_at(shm, chunk, place));
+}
+
+/* What the net has left this node of a rail. */
+static void unpack_rail(hc__shm *shm, int64_t chunk, int32_t rail) {
+    int64_t place = hc__rail_places(shm, chunk, rail).from;
+    for (int32_t i = 0; i < shm->own_end; i++) {
+        hc__range elements = hc__rail_elements(shm, chunk, rail, i);
+        if (i >= shm->own_from)
+            hc__unpack(shm, elements, result_at(shm, chunk, place));
+        place += elements.to - elements.from;
+    }
+}
+
+/* The share of `owner` goes to the tensors; 0: it is not final yet. */
+static int spread_share(hc__shm *shm, int64_t chunk, int32_t owner) {
+    enum hc__mark_kind kind = shm->rails > 0 ? HC__PUBLISHED : HC__REDUCED;
+    if (!hc__mark_reached(shm, owner, kind, sequence_of(shm, chunk)))
+        return 0;
+    if (shm->rails > 0)
+        unpack_rail(shm, chunk, owner);
+    else if (owner != shm->base.local_rank)
+        unpack_share(shm, chunk, owner);
+    return 1;
+}
+
+static int spread_alone(hc__shm *shm, int64_t chunk) {
+    if (shm->rails > 0 && !hc__mark_reached(shm, 0, HC__PUBLISHED, sequence_of(shm, chunk)))
+        return 0;
+    if (shm->rails == 0 || place_in_tensor(shm, chunk) != NULL)
+        hc__unpack(shm, hc__rail_elements(shm, chunk, 0, 0), NULL);
+    else
+        unpack_rail(shm, chunk, 0);
+    return 1;
+}
+
+int hc__shm_spread(hc_node *node, int64_t chunk) {
+    hc__shm *shm = hc__shm_of(node);
+    if (chunk != shm->nspread || chunk >= shm->nreduced)
+        return HC_INVALID;
+    int moved = HC_IDLE;
+    int32_t size = node->local_size, owners = shm->rails > 0 ? shm->rails : size;
+    if (is_alone(shm)) {
+        if (!spread_alone(shm, chunk))
+            return HC_IDLE;
+    } else if (!shm->is_small) {
+        for (; shm->spread_next < owners; shm->spread_next++, moved = HC_MOVED)
+            if (!spread_share(shm, chunk, (node->local_rank + shm->spread_next) % owners))
+                return moved;
+    }
+    shm->spread_next = 0;
+    shm->nspread++;
+    return HC_DONE;
+}

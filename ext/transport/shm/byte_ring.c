@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * byte_ring.c - a ring of bytes from one writer to one reader.
+ *
+ * Memory order: the bytes are written before `head` is stored with release, and read after `head` was loaded
+ * with acquire; the same with `tail` the other way round keeps the writer off bytes that are still being
+ * read. Each side reads its own counter relaxed: nobody else writes it.
+ */
+#include "transport/shm/byte_ring.h"
+
+#include <string.h>
+
+static size_t least(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+
+size_t hc__ring_write(hc__ring *ring, size_t room, const void *bytes, size_t n) {
+    uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
+    uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_acquire);
+    if (n > room - (size_t)(head - tail)) {
+        /* Ask for a bell first, look again then: the reader makes room first and looks for the asker then. */
+        atomic_store_explicit(&ring->starved, 1, memory_order_relaxed);
+        atomic_thread_fence(memory_order_seq_cst);
+        tail = atomic_load_explicit(&ring->tail, memory_order_acquire);
+    }
+    size_t take = least(n, room - (size_t)(head - tail));
+    size_t at = (size_t)(head % room), first = least(take, room - at);
+    memcpy(ring->data + at, bytes, first);
+    memcpy(ring->data, (const uint8_t *)bytes + first, take - first);
+    atomic_store_explicit(&ring->head, head + take, memory_order_release);
+    return take;
+}
+
+size_t hc__ring_filled(hc__ring *ring) {
+    uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_relaxed);
+    return (size_t)(atomic_load_explicit(&ring->head, memory_order_acquire) - tail);
+}
+
+size_t hc__ring_read(hc__ring *ring, size_t room, void *bytes, size_t n) {
+    uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_relaxed);
+    size_t take = least(n, hc__ring_filled(ring));
+    size_t at = (size_t)(tail % room), first = least(take, room - at);
+    memcpy(bytes, ring->data + at, first);
+    memcpy((uint8_t *)bytes + first, ring->data, take - first);
+    atomic_store_explicit(&ring->tail, tail + take, memory_order_release);
+    return take;
+}
+
+int hc__ring_relieve(hc__ring *ring) {
+    atomic_thread_fence(memory_order_seq_cst);
+    return atomic_load_explicit(&ring->starved, memory_order_relaxed) != 0 &&
+           atomic_exchange_explicit(&ring->starved, 0, memory_order_relaxed) != 0;
+}

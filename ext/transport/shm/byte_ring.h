@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * byte_ring.h - a ring of bytes from one writer to one reader, in memory that both see. (Private to
+ * ext/transport.)
+ */
+#ifndef HC_RING_H
+#define HC_RING_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A zeroed ring is an empty ring. The writer owns `head`, the reader owns `tail`; both only grow. */
+typedef struct hc__ring {
+    _Alignas(64) _Atomic uint64_t head;
+    _Alignas(64) _Atomic uint64_t tail;
+    _Atomic uint32_t starved; /* the writer found no room and waits for a ring of its bell */
+    _Alignas(64) uint8_t data[];
+} hc__ring;
+
+/* Both move as much as fits and return how much that was. `room` is the size of data. */
+size_t hc__ring_write(hc__ring *, size_t room, const void *bytes, size_t n);
+size_t hc__ring_read(hc__ring *, size_t room, void *bytes, size_t n);
+size_t hc__ring_filled(hc__ring *);
+/* The reader, after it made room: 1 when the writer waits for it. */
+int hc__ring_relieve(hc__ring *);
+
+#endif

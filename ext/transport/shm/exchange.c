@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * exchange.c - streams of bytes, and shares of a sum, in rounds through the slots.
+ *
+ * A round: what the others may want is packed into my slot (mark packed), what I want is taken from theirs
+ * (mark reduced: I read no slot of this round any more). A slot is packed again when everybody's `reduced`
+ * has reached the round that it held before.
+ */
+#include "transport/shm/node.h"
+
+#include <string.h>
+
+#define SLOT_BYTES ((size_t)256 << 10)
+
+static int64_t least(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+static int64_t most(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+
+static uint64_t sequence_of(const hc__shm *shm, int64_t round) {
+    return shm->sequence + (uint64_t)round + 1;
+}
+
+/* ---- rounds -------------------------------------------------------------------------------------- */
+
+typedef struct round_ops {
+    void (*pack)(hc__shm *, int64_t round);
+    int (*take)(hc__shm *, int64_t round, int *moved); /* 1: all taken; 0: something is not there yet */
+} round_ops;
+
+static void rounds_begin(hc__shm *shm, int64_t count) {
+    shm->rounds.count = count;
+    shm->rounds.packed = shm->rounds.taken = 0;
+    shm->rounds.next = 0;
+}
+
+static int pack_next(hc__shm *shm, const round_ops *ops) {
+    hc__rounds *rounds = &shm->rounds;
+    int64_t round = rounds->packed;
+    if (round >= rounds->count || round >= rounds->taken + shm->depth)
+        return 0;
+    uint64_t before = shm->sequence + (uint64_t)most(0, round + 1 - shm->depth);
+    if (!hc__marks_reached(shm, &rounds->freed, 0, 1, HC__REDUCED, before))
+        return 0;
+    ops->pack(shm, round);
+    rounds->packed++;
+    hc__mark_set(shm, HC__PACKED, sequence_of(shm, round));
+    return 1;
+}
+
+static int rounds_go_on(hc__shm *shm, const round_ops *ops) {
+    hc__rounds *rounds = &shm->rounds;
+    int moved = pack_next(shm, ops);
+    if (rounds->taken < rounds->packed && ops->take(shm, rounds->taken, &moved)) {
+        moved = 1;
+        rounds->next = 0;
+        rounds->taken++;
+        hc__mark_set(shm, HC__REDUCED, shm->sequence + (uint64_t)rounds->taken);
+    }
+    if (rounds->taken < rounds->count)
+        return moved ? HC_MOVED : HC_IDLE;
+    shm->sequence += (uint64_t)rounds->count;
+    rounds->count = 0;
+    return HC_DONE;
+}
+
+/* ---- exchange ------------------------------------------------------------------------------------ */
+
+/* The bytes of rank q's stream that pass in a round. Streams start at different places, so that in an
+ * alltoall not everybody's bytes for one rank pass at the same time. */
+static hc__range passing(const hc__shm *shm, int32_t q, int64_t round) {
+    int64_t length = shm->rounds.lengths[q], step = (int64_t)shm->stride;
+    int64_t steps = (length + step - 1) / step;
+    if (round >= steps)
+        return (hc__range){0, 0};
+    int64_t at = (round + q * steps / shm->base.local_size) % steps * step;
+    return (hc__range){at, least(at + step, length)};
+}
+
+static void exchange_pack(hc__shm *shm, int64_t round) {
+    hc__range range = passing(shm, shm->base.local_rank, round);
+    size_t bytes = (size_t)(range.to - range.from);
+    if (bytes == 0 || shm->base.local_size == 1)
+        return;
+    const uint8_t *data = shm->rounds.offer->data;
+    shm->memory->copy(hc__slot(shm, shm->base.local_rank, round), data + range.from, bytes);
+    shm->base.packed_bytes += bytes;
+}
+
+static int exchange_take(hc__shm *shm, int64_t round, int *moved) {
+    hc__rounds *rounds = &shm->rounds;
+    int32_t size = shm->base.local_size, me = shm->base.local_rank;
+    for (; rounds->next < size; rounds->next++) {
+        int32_t q = (me + rounds->next) % size;
+        const hc_want *want = &rounds->want[q];
+        hc__range passes = passing(shm, q, round);
+        int64_t from = most(passes.from, want->offset), to = least(passes.to, want->offset + want->bytes);
+        if (want->out == NULL || from >= to)
+            continue;
+        uint8_t *out = (uint8_t *)want->out + (from - want->offset);
+        size_t bytes = (size_t)(to - from);
+        if (q == me) {
+            const uint8_t *mine = (const uint8_t *)rounds->offer->data + from;
+            if (mine != out)
+                shm->memory->copy(out, mine, bytes);
+            continue;
+        }
+        if (!hc__mark_reached(shm, q, HC__PACKED, sequence_of(shm, round)))
+            return 0;
+        shm->memory->copy(out, hc__slot(shm, q, round) + (from - passes.from), bytes);
+        shm->base.spread_bytes += bytes;
+        *moved = 1;
+    }
+    return 1;
+}
+
+static const round_ops exchange_ops = {exchange_pack, exchange_take};
+
+int hc__shm_exchange(hc_node *node, const hc_offer *offer, const hc_want *want, const int64_t *lengths) {
+    hc__shm *shm = hc__shm_of(node);
+    hc__rounds *rounds = &shm->rounds;
+    rounds->offer = offer;
+    rounds->want = want;
+    rounds->lengths = lengths;
+    if (rounds->count == 0) {
+        if (offer->bytes != lengths[node->local_rank])
+            return HC_INVALID;
+        int64_t longest = 0;
+        for (int32_t q = 0; q < node->local_size; q++)
+            longest = most(longest, lengths[q]);
+        if (longest == 0)
+            return HC_DONE;
+        size_t slot = (size_t)least((int64_t)SLOT_BYTES, hc_node_chunk_bytes(node->local_size));
+        int status = hc__cut_regions(shm, slot, HC__DEPTH_IN_NODE);
+        if (status != HC_OK)
+            return status;
+        rounds_begin(shm, (longest + (int64_t)shm->stride - 1) / (int64_t)shm->stride);
+    }
+    return rounds_go_on(shm, &exchange_ops);
+}
+
+/* ---- scatter ------------------------------------------------------------------------------------- */
+
+/* A slot holds `chunk` elements for each rank. */
+static hc__range passing_to(const hc__shm *shm, int32_t q, int64_t round) {
+    int64_t from = shm->rounds.bounds[q] + round * shm->chunk, end = shm->rounds.bounds[q + 1];
+    return (hc__range){least(from, end), least(from + shm->chunk, end)};
+}
+
+static void scatter_pack(hc__shm *shm, int64_t round) {
+    uint8_t *slot = hc__slot(shm, shm->base.local_rank, round);
+    for (int32_t q = 0; q < shm->base.local_size; q++)
+        if (q != shm->base.local_rank)
+            hc__pack(shm, passing_to(shm, q, round), slot + (size_t)(q * shm->chunk) * shm->size);
+}
+
+static int scatter_take(hc__shm *shm, int64_t round, int *moved) {
+    (void)moved;
+    hc__range mine = passing_to(shm, shm->base.local_rank, round);
+    if (mine.from == mine.to)
+        return 1;
+    if (!hc__marks_reached(shm, &shm->rounds.arrived, 0, 1, HC__PACKED, sequence_of(shm, round)))
+        return 0;
+    size_t place = (size_t)(shm->base.local_rank * shm->chunk) * shm->size;
+    for (int32_t q = 0; q < shm->base.local_size; q++)
+        shm->inputs[q] = hc__slot(shm, q, round) + place;
+    hc__reduce(shm, mine, NULL, HC__TO_OUT);
+    return 1;
+}
+
+static const round_ops scatter_ops = {scatter_pack, scatter_take};
+
+static int scatter_begin(hc__shm *shm, const hc_batch *batch, const int64_t *bounds) {
+    int32_t size = shm->base.local_size;
+    int status = hc__take_batch(shm, batch, batch->dtype);
+    if (status != HC_OK)
+        return status;
+    if (shm->starts[batch->npieces] < bounds[size])
+        return HC_INVALID;
+    size_t slot = (size_t)least((int64_t)SLOT_BYTES, hc_node_chunk_bytes(size));
+    status = hc__cut_regions(shm, slot, HC__DEPTH_IN_NODE);
+    if (status != HC_OK)
+        return status;
+    shm->chunk = (int64_t)(slot / (size_t)size / 64 * 64 / shm->size);
+    shm->out_from = bounds[shm->base.local_rank];
+    int64_t longest = 0;
+    for (int32_t q = 0; q < size; q++)
+        longest = most(longest, bounds[q + 1] - bounds[q]);
+    rounds_begin(shm, (longest + shm->chunk - 1) / shm->chunk);
+    return HC_OK;
+}
+
+int hc__shm_scatter(hc_node *node, const hc_batch *batch, const int64_t *bounds) {
+    hc__shm *shm = hc__shm_of(node);
+    shm->rounds.bounds = bounds;
+    if (shm->rounds.count == 0) {
+        int status = scatter_begin(shm, batch, bounds);
+        if (status != HC_OK)
+            return status;
+        if (shm->rounds.count == 0)
+            return HC_DONE;
+    }
+    return rounds_go_on(shm, &scatter_ops);
+}

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * node.h - the shared-memory node's own state. (Private to ext/transport/shm*.c.)
+ *
+ * In the segment, in this order: how many have left, marks (three counters a rank), small slots (two a rank),
+ * slots (a region a rank, cut into the slots of the chunks in flight), results (one region, cut alike).
+ *
+ * Chunks are numbered through the life of the node, over all batches: the n-th chunk ever has the sequence
+ * number n, from 1. Every rank counts alike. A mark is written by its owner only and holds the newest
+ * sequence number for which something is true of that rank:
+ *
+ *     packed     my input of it lies in my slot
+ *     reduced    my share of its result is made, and I read nobody's slot for it any more
+ *     published  (rail drivers) the rail's shard has been through the network
+ *
+ * Slots are used again without any other hand-shake. Let D be the depth.
+ *   (1) pack(n) comes after my own spread(n - D).
+ *   (2) spread(n - D) ends when all shares of n - D are final, so everybody's `reduced` is at least n - D:
+ *       nobody reads my slot of n - D any more, and I may pack n into it.
+ *   (3) I write my share of result n after everybody's `packed` is at least n; by (1) everybody has spread
+ *       n - D before that, so nobody reads the old result.
+ * At the end of a batch (2) and (3) hold for all its chunks when the first chunk of the next batch is packed,
+ * so that each batch may cut the regions anew. Marks are stored with release after the data they speak of,
+ * and loaded with acquire before that data is read (packed, published) or overwritten (reduced).
+ */
+#ifndef HC_SHM_NODE_H
+#define HC_SHM_NODE_H
+
+#include "transport/shm/control_segment.h"
+#include "transport/shm/shm.h"
+
+#define HC__ALIGNMENT 64 /* bytes at which ranges begin that are worked on together */
+#define HC__LINE 128     /* two lines of 64: neighbours are fetched in pairs */
+#define HC__SMALL_ROOM ((size_t)16 << 10)
+#define HC__SCRATCH ((size_t)16 << 10) /* stays in the cache next to the core, beside what it is made of */
+
+typedef struct hc__mark {
+    _Alignas(HC__LINE) _Atomic uint64_t value;
+} hc__mark;
+
+enum hc__mark_kind { HC__PACKED, HC__REDUCED, HC__PUBLISHED, HC__MARKS };
+
+typedef struct hc__marks {
+    hc__mark of[HC__MARKS];
+} hc__marks;
+
+/* A slot of the small path: the flag and the data it speaks of, the first of them in one cache line. */
+typedef struct hc__small {
+    _Alignas(HC__LINE) _Atomic uint64_t sequence;
+    _Alignas(16) uint8_t data[HC__SMALL_ROOM - 16];
+} hc__small;
+
+/* How far a look at everybody's mark has come; so that asking again costs one load, not one a rank. */
+typedef struct hc__watch {
+    uint64_t target;
+    int32_t next;
+} hc__watch;
+
+/* A range of elements. */
+typedef struct hc__range {
+    int64_t from, to;
+} hc__range;
+
+/* exchange and scatter go through the slots in rounds. */
+typedef struct hc__rounds {
+    int64_t count, packed, taken; /* count 0: none under way */
+    int32_t next;                 /* the rank to be read next in round `taken` */
+    hc__watch freed, arrived;
+    const hc_offer *offer;
+    const hc_want *want;
+    const int64_t *lengths, *bounds;
+} hc__rounds;
+
+typedef struct hc__shm {
+    hc_node base;
+    hc_segment segment;
+    hc_home *home;
+    const hc_memory *memory;
+    hc__mask peers; /* the home's local ranks of the others */
+    hc__mark *left; /* how many nodes were freed */
+    hc__marks *marks;
+    hc__small *small;
+    uint8_t *slots, *results;
+    size_t region;
+    const uint8_t **inputs; /* local_size entries: where a reduction reads its range */
+    const void **blocks;    /* the same within one block of it */
+    uint8_t *scratch, *own; /* HC__SCRATCH bytes of private memory each */
+
+    uint64_t sequence;       /* chunks of all closed batches */
+    uint64_t small_sequence; /* the same for the small path */
+    int small_sent;
+
+    /* The batch that is open. */
+    const hc_batch *batch;
+    int64_t *starts; /* npieces + 1: where each piece begins in the concatenation */
+    int32_t starts_room;
+    size_t size;      /* bytes of an element */
+    int result_dtype; /* what the net carries, where it follows; else the batch's */
+    size_t result_size;
+    int64_t out_from; /* scatter: where this rank's share begins; else 0 */
+    int is_small, rails, depth;
+    int64_t whole[2];      /* the bounds of an allreduce's one part */
+    const int64_t *bounds; /* where the parts begin: nparts + 1 */
+    int32_t nparts, own_from, own_end;
+    int64_t window, nchunks; /* elements a chunk has of each part; at most */
+    int64_t chunk;           /* scatter: elements a round has for each rank */
+    size_t stride;           /* bytes from slot to slot */
+    int64_t npacked, nreduced, nspread;
+    int my_share_done;   /* of chunk nreduced: waiting for the others of my rail */
+    int32_t spread_next; /* shares of chunk nspread that are copied */
+    hc__watch freed, arrived, rail_reduced;
+    hc__rounds rounds;
+} hc__shm;
+
+static inline hc__shm *hc__shm_of(hc_node *node) {
+    return (hc__shm *)node;
+}
+
+/* ---- shm.c: marks and places --------------------------------------------------------------------- */
+
+void hc__mark_set(hc__shm *, enum hc__mark_kind, uint64_t value); /* and rings the others */
+int hc__mark_reached(const hc__shm *, int32_t rank, enum hc__mark_kind, uint64_t value);
+/* 1 when the marks of ranks first, first + step, ... have all reached `value`. */
+int hc__marks_reached(const hc__shm *, hc__watch *, int32_t first, int32_t step, enum hc__mark_kind,
+                      uint64_t value);
+uint8_t *hc__slot(const hc__shm *, int32_t rank, int64_t chunk);
+uint8_t *hc__result(const hc__shm *, int64_t chunk);
+/* Cuts the regions into slots for chunks of `bytes`, at most `most`; INVALID where a chunk does not fit.
+ * Three are enough to keep the ranks of a node busy, and fewer slots stay in the caches; what a network has
+ * to do takes longer and wants more of them. */
+#define HC__DEPTH_IN_NODE 3
+#define HC__DEPTH_WITH_NET 8
+int hc__cut_regions(hc__shm *, size_t bytes, size_t most);
+
+/* ---- shm_pieces.c: a batch as one concatenation -------------------------------------------------- */
+
+/* Where a range of the concatenation meets one piece: n elements, from element `at` of the piece, `offset`
+ * elements from the beginning of the range. `out` is where the piece's result of them goes, or NULL. */
+typedef struct hc__span {
+    const hc_piece *piece;
+    const uint8_t *in;
+    uint8_t *out;
+    int64_t at, n, offset;
+} hc__span;
+
+typedef struct hc__spans {
+    const hc__shm *shm;
+    hc__range range;
+    int64_t position;
+    int32_t piece;
+} hc__spans;
+
+int hc__take_batch(hc__shm *, const hc_batch *,
+                   int result_dtype); /* notes where the pieces begin; a status */
+hc__spans hc__spans_of(const hc__shm *, hc__range);
+int hc__spans_next(hc__spans *, hc__span *);
+
+/* My input of a range to `to`; neutral elements where there is none. */
+void hc__pack(hc__shm *, hc__range, uint8_t *to);
+enum hc__target {
+    HC__TO_RESULT = 1, /* to `to`, as result_dtype */
+    HC__TO_OUT = 2     /* to the tensors */
+};
+/* Reduces a range: the others' elements of it are at shm->inputs[q], mine in my tensors. */
+void hc__reduce(hc__shm *, hc__range, uint8_t *to, int targets);
+/* A final range of the result, result_dtype at `from` (NULL: it is in the tensors already), to the tensors. */
+void hc__unpack(hc__shm *, hc__range, const uint8_t *from);
+/* The reduction of a node of one rank; to NULL: to the tensors. */
+void hc__reduce_alone(hc__shm *, hc__range, uint8_t *to);
+
+/* ---- shm_chunks.c: where a chunk's elements lie --------------------------------------------------- */
+
+/* Elements of the concatenation that a chunk has of one part, on one rail. */
+hc__range hc__rail_elements(const hc__shm *, int64_t chunk, int32_t rail, int32_t part);
+/* Places of a chunk: all, a rail's, those that a rank reduces. */
+hc__range hc__chunk_places(const hc__shm *, int64_t chunk);
+hc__range hc__rail_places(const hc__shm *, int64_t chunk, int32_t rail);
+hc__range hc__share_places(const hc__shm *, int64_t chunk, int32_t rank);
+
+/* The runs of elements at a range of a chunk's places, and the place where each begins. */
+typedef struct hc__runs {
+    const hc__shm *shm;
+    int64_t chunk, place;
+    hc__range places;
+    int32_t rail, part;
+} hc__runs;
+
+hc__runs hc__runs_of(const hc__shm *, int64_t chunk, hc__range places);
+int hc__runs_next(hc__runs *, hc__range *elements, int64_t *place);
+
+/* ---- shm_small.c: few bytes, one hand-off -------------------------------------------------------- */
+
+size_t hc__small_limit(int32_t local_size);
+int hc__small_reduce(hc__shm *);
+int hc__shm_table(hc_node *, const int64_t *own, int32_t n, int64_t *table);
+
+/* ---- shm_allreduce.c, shm_exchange.c: the operations --------------------------------------------- */
+
+int hc__shm_open(hc_node *, const hc_batch *, const hc_parts *, int rails, int64_t chunk_elements,
+                 int64_t *nchunks);
+int hc__shm_depth(hc_node *);
+int hc__shm_reduce(hc_node *, int64_t chunk);
+int hc__shm_shard(hc_node *, int64_t chunk, void **data, int64_t *bounds);
+int hc__shm_publish(hc_node *, int64_t chunk);
+int hc__shm_spread(hc_node *, int64_t chunk);
+int hc__shm_close(hc_node *);
+int hc__shm_exchange(hc_node *, const hc_offer *, const hc_want *want, const int64_t *lengths);
+int hc__shm_scatter(hc_node *, const hc_batch *, const int64_t *bounds);
+
+#endif

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * segment.c - memory shared by the ranks of a node: made, reserved, attached, unlinked.
+ *
+ * A file under /dev/shm grows on the first touch of a page, and a full file system then answers with SIGBUS
+ * in the middle of a reduction. So every page is reserved before anybody maps the file, and a lack is a
+ * sentence.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "transport/shm/shm.h"
+
+#define NAME_PREFIX "/hpccoll-"
+
+static int fail(char *why, size_t room, const char *what, const char *name, int error) {
+    snprintf(why, room, "%s shared memory %s: %s", what, name, strerror(error));
+    return HC_TRANSPORT;
+}
+
+static int fail_full(char *why, size_t room, const char *name, size_t bytes, int fd) {
+    struct statvfs fs;
+    unsigned long long have = fstatvfs(fd, &fs) == 0 ? (unsigned long long)fs.f_bavail * fs.f_frsize : 0;
+    snprintf(why, room,
+             "shared memory %s needs %zu bytes but /dev/shm has only %llu bytes left; give it more (in a "
+             "container: docker run --shm-size=..., or an emptyDir of medium Memory on /dev/shm)",
+             name, bytes, have);
+    return HC_TRANSPORT;
+}
+
+static int map(hc_segment *segment, const char *name, int fd, size_t bytes, char *why, size_t room) {
+    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (base == MAP_FAILED) {
+        int error = errno;
+        close(fd);
+        return fail(why, room, "cannot map", name, error);
+    }
+    *segment = (hc_segment){base, bytes, fd};
+    return HC_OK;
+}
+
+int hc_segment_create(hc_segment *segment, const char *name, size_t bytes, char *why, size_t why_room) {
+    if (strncmp(name, NAME_PREFIX, strlen(NAME_PREFIX)) != 0 || bytes == 0) {
+        snprintf(why, why_room, "shared memory %s: a name begins with " NAME_PREFIX " and has a size", name);
+        return HC_INVALID;
+    }
+    int fd = shm_open(name, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return fail(why, why_room, "cannot create", name, errno);
+    int error;
+    do {
+        error = posix_fallocate(fd, 0, (off_t)bytes);
+    } while (error == EINTR);
+    int status = HC_OK;
+    if (error == ENOSPC || error == EFBIG)
+        status = fail_full(why, why_room, name, bytes, fd);
+    else if (error != 0)
+        status = fail(why, why_room, "cannot reserve", name, error);
+    if (status != HC_OK)
+        close(fd);
+    else
+        status = map(segment, name, fd, bytes, why, why_room);
+    if (status != HC_OK)
+        shm_unlink(name);
+    return status;
+}
+
+int hc_segment_attach(hc_segment *segment, const char *name, size_t bytes, char *why, size_t why_room) {
+    int fd = shm_open(name, O_RDWR | O_CLOEXEC, 0);
+    if (fd < 0)
+        return fail(why, why_room, "cannot attach", name, errno);
+    struct stat st;
+    if (fstat(fd, &st) != 0 || (size_t)st.st_size != bytes) {
+        snprintf(why, why_room, "shared memory %s has %lld bytes where %zu are expected", name,
+                 (long long)st.st_size, bytes);
+        close(fd);
+        return HC_TRANSPORT;
+    }
+    return map(segment, name, fd, bytes, why, why_room);
+}
+
+int hc_segment_unlink(const char *name) {
+    return shm_unlink(name) == 0 ? HC_OK : HC_TRANSPORT;
+}
+
+int hc_segment_private(hc_segment *segment, size_t bytes) {
+    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (base == MAP_FAILED)
+        return HC_NO_MEMORY;
+    *segment = (hc_segment){base, bytes, -1};
+    return HC_OK;
+}
+
+void hc_segment_close(hc_segment *segment) {
+    if (segment->base != NULL)
+        munmap(segment->base, segment->bytes);
+    if (segment->fd >= 0)
+        close(segment->fd);
+    *segment = (hc_segment){NULL, 0, -1};
+}
