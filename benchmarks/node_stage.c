@@ -29,7 +29,7 @@ static const int64_t sizes[] = {4,         64,      1 << 10, 4 << 10, 16 << 10, 
 typedef struct rank {
     int32_t rank, size, spin;
     int dtype;
-    hc_home *home;
+    hc_node_control *node_control;
     hc_node *node;
     double *slowest; /* rank 0 gathers */
 } rank;
@@ -209,13 +209,13 @@ static void bind_to_core(int32_t rank) {
     sched_setaffinity(0, sizeof mine, &mine);
 }
 
-static void run(rank *r, hc_segment home, hc_segment segment, int64_t least, int64_t most) {
+static void run(rank *r, hc_segment node_control, hc_segment segment, int64_t least, int64_t most) {
     int32_t ranks[256];
     for (int32_t q = 0; q < r->size; q++)
         ranks[q] = q;
     bind_to_core(r->rank);
-    fail_if(hc_home_new(&home, r->rank, r->size, ranks, &r->home) != HC_OK, "home");
-    fail_if(hc_shm_node_new(segment, r->home, ranks, r->rank, r->size, &hc_host_memory, &r->node) != HC_OK,
+    fail_if(hc_node_control_new(&node_control, r->rank, r->size, ranks, &r->node_control) != HC_OK, "node control segment");
+    fail_if(hc_shm_node_new(segment, r->node_control, ranks, r->rank, r->size, &hc_host_memory, &r->node) != HC_OK,
             "node");
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (sizes[i] >= least && sizes[i] <= most)
@@ -237,10 +237,10 @@ int main(int argc, char **argv) {
     r.dtype = dtype_of(argc > 2 ? argv[2] : "float32");
     int64_t most = argc > 3 ? atoll(argv[3]) : 64 << 20, least = argc > 4 ? atoll(argv[4]) : 4;
     r.spin = r.size <= sysconf(_SC_NPROCESSORS_ONLN) ? 2000 : 10;
-    hc_segment home = shared(hc_home_bytes(r.size)), segment = shared(hc_shm_bytes(r.size));
+    hc_segment node_control = shared(hc_node_control_bytes(r.size)), segment = shared(hc_shm_bytes(r.size));
     for (r.rank = 0; r.rank < r.size; r.rank++)
         if (fork() == 0)
-            run(&r, home, segment, least, most);
+            run(&r, node_control, segment, least, most);
     int worst = 0, status;
     for (int32_t q = 0; q < r.size; q++)
         if (wait(&status) > 0 && status != 0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From ranks that have met (hpccoll.meeting) to a loop with its home, its net and its first process set."""
+"""From ranks that have met (hpccoll.rendezvous) to a loop with its home, its net and its first process set."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _block_sizes(nodes: str, ranks: int) -> list[int]:
 class Base:
     """What all process sets of one `init()` share on this rank."""
 
-    meeting: Any
+    rendezvous: Any
     settings: config.Config
     loop: _core.Loop
     nonce: str
@@ -89,84 +89,84 @@ class _Card:
     """Whether MPI may have the memory of GPUs: rank 0's, which reads for all."""
 
 
-def make(meeting: Any, settings: config.Config) -> tuple[Base, _core.Set]:
-    """The loop of this rank, and the process set of all ranks. All ranks of the meeting call it together."""
-    cards = _exchange_cards(meeting, settings)
+def make(rendezvous: Any, settings: config.Config) -> tuple[Base, _core.Set]:
+    """The loop of this rank, and the process set of all ranks. All ranks of the rendezvous call it together."""
+    cards = _exchange_cards(rendezvous, settings)
     machines = [card.machine for card in cards]
     node_of = place(machines, settings.nodes)
     nonce = cards[0].nonce
-    _say_what_is_wrong(meeting, cards)
+    _say_what_is_wrong(rendezvous, cards)
     nccl_files = [str(file) for file in cuda.packages()]
-    gpu = _look_at_gpus(meeting, cards, nccl_files)
-    flat = settings.device_mode == "mpi" and meeting.size > 1
-    if flat and not meeting.threads and not meeting.library():
+    gpu = _look_at_gpus(rendezvous, cards, nccl_files)
+    flat = settings.device_mode == "mpi" and rendezvous.size > 1
+    if flat and not rendezvous.threads and not rendezvous.library():
         raise errors.StartError("the World was not made: HPCCOLL_DEVICE_MODE=mpi, and there is no MPI")
-    net = _agreed(meeting, lambda: meeting.net(machines)) if max(node_of) > 0 or flat else None
+    net = _agreed(rendezvous, lambda: rendezvous.net(machines)) if max(node_of) > 0 or flat else None
     background = [net is None or card.level == "MULTIPLE" for card in cards]
-    home = _home(meeting, node_of, nonce)
+    node_control = _node_control(rendezvous, node_of, nonce)
     _core.select_kernels(settings.simd)
     loop = _core.Loop(
-        meeting.rank,
+        rendezvous.rank,
         node_of,
-        home,
+        node_control,
         net,
         settings,
-        background=settings.background and background[meeting.rank],
-        one_thread=net is not None and cards[meeting.rank].level in ("SINGLE", "FUNNELED"),
+        background=settings.background and background[rendezvous.rank],
+        one_thread=net is not None and cards[rendezvous.rank].level in ("SINGLE", "FUNNELED"),
         heartbeat=settings.peer_timeout > 0
         and all(background)
         and all(card.settings.background for card in cards),
         device_number=gpu.get("number", -1) if gpu.get("named") else -1,
         nccl_files=nccl_files,
         shares_device=gpus.sharing(config.environment()),
-        gpu_aware=_gpu_aware(meeting, cards),
+        gpu_aware=_gpu_aware(rendezvous, cards),
     )
-    base = Base(meeting, settings, loop, nonce, (1 << 127) - 2, cards[meeting.rank].level)
+    base = Base(rendezvous, settings, loop, nonce, (1 << 127) - 2, cards[rendezvous.rank].level)
     try:
         if any(card.uses_gpu and card.settings.device != "auto" for card in cards):
-            _agreed(meeting, lambda: loop.open_device() if gpu.get("named") else None)
-        members = tuple(range(meeting.size))
-        segment = _set_segment(meeting, loop, 0, members, nonce)
-        first = _agreed(meeting, lambda: _core.Set(loop, 0, 0, members, segment))
-        if meeting.rank == 0 and settings.verbose:
+            _agreed(rendezvous, lambda: loop.open_device() if gpu.get("named") else None)
+        members = tuple(range(rendezvous.size))
+        segment = _set_segment(rendezvous, loop, 0, members, nonce)
+        first = _agreed(rendezvous, lambda: _core.Set(loop, 0, 0, members, segment))
+        if rendezvous.rank == 0 and settings.verbose:
             print(_start_line(base), file=sys.stderr, flush=True)
         if settings.timeline:
-            base.timeline = _agreed(meeting, lambda: for_rank(loop, settings.timeline))
-        meeting.allgather(None)  # nobody speaks before all listen
+            base.timeline = _agreed(rendezvous, lambda: for_rank(loop, settings.timeline))
+        rendezvous.allgather(None)  # nobody speaks before all listen
     except BaseException:
         loop.close()
         raise
     return base, first
 
 
-def _exchange_cards(meeting: Any, settings: config.Config) -> list[_Card]:
-    seen = at_start.collect() if settings.check and not meeting.threads else {}
+def _exchange_cards(rendezvous: Any, settings: config.Config) -> list[_Card]:
+    seen = at_start.collect() if settings.check and not rendezvous.threads else {}
     mine = _Card(
-        settings, meeting.machine(), meeting.thread_level(), secrets.token_hex(8), seen, platform.node(),
-        gpus.wanted(settings), _read_proofs(meeting, settings),
+        settings, rendezvous.machine(), rendezvous.thread_level(), secrets.token_hex(8), seen, platform.node(),
+        gpus.wanted(settings), _read_proofs(rendezvous, settings),
     )  # fmt: skip
-    cards: list[_Card] = meeting.allgather(mine)
+    cards: list[_Card] = rendezvous.allgather(mine)
     if differing := config.differences([card.settings for card in cards]):
         raise errors.StartError(f"the World was not made: {differing}")
     return cards
 
 
-def _say_what_is_wrong(meeting: Any, cards: list[_Card]) -> None:
+def _say_what_is_wrong(rendezvous: Any, cards: list[_Card]) -> None:
     """Rank 0 prints what the checks of the start found, where no rank has switched them off."""
-    if meeting.rank == 0 and all(card.seen for card in cards):
+    if rendezvous.rank == 0 and all(card.seen for card in cards):
         for line in at_start.lines([card.machine for card in cards], [card.seen for card in cards]):
             print(f"hpccoll: check: {line}", file=sys.stderr, flush=True)
 
 
-def _look_at_gpus(meeting: Any, cards: list[_Card], nccl_files: list[str]) -> Facts:
+def _look_at_gpus(rendezvous: Any, cards: list[_Card], nccl_files: list[str]) -> Facts:
     """What GPU this rank uses, where that is known by now; refuse what cannot work, and print what is wrong."""
     if not any(card.uses_gpu for card in cards):
         return {}
-    mine, facts = cards[meeting.rank], {}
+    mine, facts = cards[rendezvous.rank], {}
     if mine.uses_gpu:
-        place = [card.machine for card in cards[: meeting.rank]].count(mine.machine)
+        place = [card.machine for card in cards[: rendezvous.rank]].count(mine.machine)
         facts = gpus.collect(mine.settings, place, config.environment(), nccl_files)
-    seen = meeting.allgather(facts)
+    seen = rendezvous.allgather(facts)
     job = Job(
         [
             Card(rank, card.host, str(card.machine), {gpus.NAME: of_rank})
@@ -176,21 +176,21 @@ def _look_at_gpus(meeting: Any, cards: list[_Card], nccl_files: list[str]) -> Fa
     found = grouped(gpus.judge(job))
     if wrong := [finding.line() for finding in found if finding.severity == ERROR]:
         raise errors.StartError("the World was not made: " + "\n".join(wrong))
-    if meeting.rank == 0 and all(card.settings.check for card in cards):
+    if rendezvous.rank == 0 and all(card.settings.check for card in cards):
         for finding in found:
             print(f"hpccoll: check: {finding.line()}", file=sys.stderr, flush=True)
     return facts
 
 
-def _read_proofs(meeting: Any, settings: config.Config) -> tuple[list[proofs.Proof], str]:
-    if meeting.rank != 0 or settings.gpu_aware_mpi != "auto" or settings.device == "none":
+def _read_proofs(rendezvous: Any, settings: config.Config) -> tuple[list[proofs.Proof], str]:
+    if rendezvous.rank != 0 or settings.gpu_aware_mpi != "auto" or settings.device == "none":
         return [], ""
     return proofs.read(proofs.files(settings.gpu_aware_record, config.environment()))
 
 
-def _gpu_aware(meeting: Any, cards: list[_Card]) -> tuple[str, list[str], str]:
+def _gpu_aware(rendezvous: Any, cards: list[_Card]) -> tuple[str, list[str], str]:
     """HPCCOLL_GPU_AWARE_MPI, the devices for which it is proved, and why there are none."""
-    library = proofs.library(meeting.library())
+    library = proofs.library(rendezvous.library())
     if not library:
         return "no", [], ""
     env = config.environment()
@@ -198,10 +198,10 @@ def _gpu_aware(meeting: Any, cards: list[_Card]) -> tuple[str, list[str], str]:
     here = proofs.place(library, launched.launcher if launched else "", env)
     nodes = len({card.machine for card in cards})
     found = proofs.verdict(*cards[0].tried, here, nodes)
-    return cards[meeting.rank].settings.gpu_aware_mpi, found.devices, found.why
+    return cards[rendezvous.rank].settings.gpu_aware_mpi, found.devices, found.why
 
 
-def _agreed(meeting: Any, action: Callable[[], Any]) -> Any:
+def _agreed(rendezvous: Any, action: Callable[[], Any]) -> Any:
     """Do `action`; if it fails on any rank, raise on all."""
     result, failure = None, None
     try:
@@ -210,7 +210,7 @@ def _agreed(meeting: Any, action: Callable[[], Any]) -> Any:
         failure = error
     except (RuntimeError, MemoryError, OSError) as error:
         failure = errors.StartError(str(error) or type(error).__name__)
-    texts = meeting.allgather(str(failure) if failure else "")
+    texts = rendezvous.allgather(str(failure) if failure else "")
     raise_first(texts)
     return result
 
@@ -222,22 +222,22 @@ def raise_first(texts: list[str]) -> None:
             raise errors.StartError(f"rank {rank}: {text}")
 
 
-def _home(meeting: Any, node_of: tuple[int, ...], nonce: str) -> _core.Segment:
-    mine = node_of[meeting.rank]
+def _node_control(rendezvous: Any, node_of: tuple[int, ...], nonce: str) -> _core.Segment:
+    mine = node_of[rendezvous.rank]
     here = [r for r, node in enumerate(node_of) if node == mine]
-    nbytes = _core.home_bytes(len(here))
-    leads = here[0] == meeting.rank
-    if meeting.threads:
-        shared: _core.Segment = meeting.shared((nonce, mine), lambda: _core.Segment.private(nbytes))
+    nbytes = _core.node_control_bytes(len(here))
+    leads = here[0] == rendezvous.rank
+    if rendezvous.threads:
+        shared: _core.Segment = rendezvous.shared((nonce, mine), lambda: _core.Segment.private(nbytes))
         return shared
     name = f"/hpccoll-{nonce}-home-{mine}"
-    return shared_segment(name, nbytes, leads, lambda action: _agreed(meeting, action))
+    return shared_segment(name, nbytes, leads, lambda action: _agreed(rendezvous, action))
 
 
 def _set_segment(
-    meeting: Any, loop: _core.Loop, number: int, members: tuple[int, ...], nonce: str
+    rendezvous: Any, loop: _core.Loop, number: int, members: tuple[int, ...], nonce: str
 ) -> _core.Segment:
-    return set_segment(loop, number, members, nonce, lambda action: _agreed(meeting, action))
+    return set_segment(loop, number, members, nonce, lambda action: _agreed(rendezvous, action))
 
 
 Agreed = Callable[[Callable[[], Any]], Any]
@@ -278,13 +278,13 @@ def _start_line(base: Base) -> str:
     ranks_of_nodes = "+".join(map(str, counts[:16])) + "+..." * (len(counts) > 16)
     nodes = f"{len(counts)} node{'s' if len(counts) > 1 else ''} ({ranks_of_nodes})"
     emulated = f", emulated by HPCCOLL_NODES={settings.nodes}" if settings.nodes else ""
-    net = f", between nodes {base.meeting.describe_net()}" if len(counts) > 1 else ""
+    net = f", between nodes {base.rendezvous.describe_net()}" if len(counts) > 1 else ""
     driver = (
         "a background thread drives" if loop.background else "waiting callers drive (no background thread)"
     )
     device = f"; device memory of GPU {loop.device.number} ({loop.device.pci})" if loop.device else ""
     ranks = f"{loop.size} rank{'s' if loop.size > 1 else ''}"
-    started = "" if base.meeting.threads else detect.started_by(config.environment())
+    started = "" if base.rendezvous.threads else detect.started_by(config.environment())
     return (
         f"hpccoll {metadata.version('hpccoll')}: {ranks} on {nodes}{emulated}; inside a node shared memory "
         f"({_core.kernels()}){net}{device}; {driver}{'; ' if started else ''}{started}"

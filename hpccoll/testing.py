@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from hpccoll import _core, bootstrap, config, errors
-from hpccoll.meeting import WithoutMpi
+from hpccoll.rendezvous import WithoutMpi
 from hpccoll.world import World
 
 __all__ = ["make_and_run", "run", "threads"]
@@ -30,8 +30,8 @@ class _Room:
         self.nets = _core.local_nets(size)
 
 
-class _ThreadMeeting(WithoutMpi):
-    """See hpccoll.meeting.Meeting."""
+class _ThreadRendezvous(WithoutMpi):
+    """See hpccoll.rendezvous.Rendezvous."""
 
     threads = True
 
@@ -100,7 +100,7 @@ def _maker(room: _Room, rank: int, level: str, knobs: dict[str, Any]) -> Callabl
     def make() -> World:
         settings = config.read(**{"verbose": 0, **knobs})
         try:
-            return World.from_parts(*bootstrap.make(_ThreadMeeting(room, rank, level), settings))
+            return World.from_parts(*bootstrap.make(_ThreadRendezvous(room, rank, level), settings))
         except BaseException:
             room.barrier.abort()
             raise

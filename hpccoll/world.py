@@ -18,7 +18,7 @@ from typing import Any, Self
 
 from hpccoll import _core, bootstrap, config, detect, errors, objects
 from hpccoll.detect import pmix
-from hpccoll.meeting import Alone, Meeting, MpiMeeting
+from hpccoll.rendezvous import SingleProcess, Rendezvous, MpiRendezvous
 from hpccoll.observe import timeline
 
 __all__ = ["World", "current", "init", "is_initialized", "shutdown"]
@@ -44,21 +44,21 @@ class World:
     core: _core.Set
     """The process set of this World; for the library alone."""
 
-    def __init__(self, comm: Any = None, *, meeting: Meeting | None = None, **knobs: Any) -> None:
-        """Make a World; all ranks of `comm` (or of `meeting`) call this together.
+    def __init__(self, comm: Any = None, *, rendezvous: Rendezvous | None = None, **knobs: Any) -> None:
+        """Make a World; all ranks of `comm` (or of `rendezvous`) call this together.
 
         :param comm: an mpi4py communicator (default: MPI.COMM_WORLD, or this process alone where there is no MPI)
-        :param meeting: in place of a communicator, such as a hpccoll.meeting.StoreMeeting: no MPI is looked for then
+        :param rendezvous: in place of a communicator, such as a hpccoll.rendezvous.StoreRendezvous; then no MPI is used
         :param knobs: fields of `hpccoll.config.Config`, which take precedence over the environment
         :raises StartError: ranks are missing, settings differ, or shared memory or MPI failed
         :raises InvalidArgumentError: a knob is unknown or out of its bounds
         """
         settings = config.read(**knobs)
-        if comm is not None and meeting is not None:
+        if comm is not None and rendezvous is not None:
             raise errors.InvalidArgumentError(
-                "a World is made of a communicator or of a meeting, not of both"
+                "a World is made of a communicator or of a rendezvous, not of both"
             )
-        self.base, self.core = bootstrap.make(meeting or _meeting(comm, settings), settings)
+        self.base, self.core = bootstrap.make(rendezvous or _rendezvous(comm, settings), settings)
         _alive.add(self)
 
     @classmethod
@@ -291,7 +291,7 @@ class World:
         broken = self.base.loop.broken()
         timeline.stop(self)
         self.base.loop.close()
-        free = getattr(self.base.meeting, "free", None)
+        free = getattr(self.base.rendezvous, "free", None)
         if free and not broken and not self.base.loop.forked:
             free()
 
@@ -325,25 +325,25 @@ def _agreed(exchange: Exchange, action: Callable[[], Any]) -> Any:
     return result
 
 
-def _meeting(comm: Any, settings: config.Config) -> Any:
+def _rendezvous(comm: Any, settings: config.Config) -> Any:
     if comm is not None:
-        return MpiMeeting(comm, settings.start_timeout)
+        return MpiRendezvous(comm, settings.start_timeout)
     _check_slurm_pmix(settings)
     try:
         with _notice_of_a_hang(settings):
             from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
-        meeting: Any = Alone()
+        rendezvous: Any = SingleProcess()
         reason = f" (mpi4py could not be loaded: {error})"
     else:
-        meeting = MpiMeeting(MPI.COMM_WORLD, settings.start_timeout)
+        rendezvous = MpiRendezvous(MPI.COMM_WORLD, settings.start_timeout)
         reason = ""
-    remedy = detect.singleton_remedy(config.environment(), meeting.size)
+    remedy = detect.singleton_remedy(config.environment(), rendezvous.size)
     if remedy and not settings.allow_singleton:
         raise errors.StartError(remedy + reason)
-    if meeting.size > 1:
-        _compare_launch(meeting, settings)
-    return meeting
+    if rendezvous.size > 1:
+        _compare_launch(rendezvous, settings)
+    return rendezvous
 
 
 def _notice_of_a_hang(settings: config.Config) -> contextlib.AbstractContextManager[object]:
@@ -358,12 +358,12 @@ def _notice_of_a_hang(settings: config.Config) -> contextlib.AbstractContextMana
     )
 
 
-def _compare_launch(meeting: Any, settings: config.Config) -> None:
+def _compare_launch(rendezvous: Any, settings: config.Config) -> None:
     """All ranks of MPI_COMM_WORLD learn together whether the launcher tells of the same ranks."""
     from hpccoll import _mpi
 
     mine = detect.place(config.environment()), _mpi.library_version(), settings.trust_mpi
-    said, libraries, trusting = zip(*meeting.allgather(mine), strict=True)
+    said, libraries, trusting = zip(*rendezvous.allgather(mine), strict=True)
     text = detect.contradiction(said, libraries)
     if text and not any(trusting):
         raise errors.StartError(f"the World was not made: {text}")
@@ -467,7 +467,7 @@ def _at_exit() -> None:
         broken = loop.broken()
         if world.core.number == 0:
             world.shutdown(wait=not hasattr(sys, "last_value"))  # not after an exception that nobody caught
-            if broken and world.base.meeting.size > 1 and not world.base.meeting.threads:
+            if broken and world.base.rendezvous.size > 1 and not world.base.rendezvous.threads:
                 print(
                     f"hpccoll: rank {world.rank}: the World is broken, ending the job",
                     file=sys.stderr,
@@ -475,7 +475,7 @@ def _at_exit() -> None:
                 )
                 with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or none
                     sys.stdout.flush()  # MPI_Abort drops what is in there
-                world.base.meeting.give_up()
+                world.base.rendezvous.give_up()
 
 
 def _after_fork() -> None:

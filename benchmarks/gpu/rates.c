@@ -144,13 +144,13 @@ static void make_data(const char *mode) {
     static const int32_t zero[] = {0};
     static const char *const no_files[] = {NULL};
     hc_segment home_segment, node_segment;
-    hc_home *home;
+    hc_node_control *node_control;
     hc_node *node;
     hc_data *host;
-    CHECK(hc_segment_private(&home_segment, hc_home_bytes(1)) == HC_OK);
+    CHECK(hc_segment_private(&home_segment, hc_node_control_bytes(1)) == HC_OK);
     CHECK(hc_segment_private(&node_segment, hc_shm_bytes(1)) == HC_OK);
-    CHECK(hc_home_new(&home_segment, 0, 1, zero, &home) == HC_OK);
-    CHECK(hc_shm_node_new(node_segment, home, zero, 0, 1, &hc_host_memory, &node) == HC_OK);
+    CHECK(hc_node_control_new(&home_segment, 0, 1, zero, &node_control) == HC_OK);
+    CHECK(hc_shm_node_new(node_segment, node_control, zero, 0, 1, &hc_host_memory, &node) == HC_OK);
     hc_device_data_config config = {.place = {.set_size = 1, .members = zero, .node_of = zero},
                                     .device = &device,
                                     .cuda_library = getenv("HPCCOLL_CUDA_LIBRARY"),

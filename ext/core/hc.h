@@ -36,14 +36,30 @@
     X(COMPLEX64, 8, "complex64") \
     X(COMPLEX128, 16, "complex128")
 
-#define HC_OPERATIONS(X)              \
-    X(ALLREDUCE, "allreduce")         \
-    X(ALLGATHER, "allgather")         \
-    X(BROADCAST, "broadcast")         \
-    X(REDUCESCATTER, "reducescatter") \
-    X(ALLTOALL, "alltoall")           \
-    X(BARRIER, "barrier")             \
-    X(JOIN, "join")
+/* What is true of an operation. The engine, the loop, the data planes and Cython ask these traits and never the name;
+ * only a table of implementations is indexed by the operation itself. */
+enum hc_operation_trait {
+    HC_OP_REDUCES = 1, /* combines values: a reduction, factors, and a neutral element for a joined rank */
+    HC_OP_ROOTED = 2,  /* one rank has another part than the others: `root` */
+    HC_OP_ROWS_DIFFER = 4,      /* dims[0] is each rank's own, not agreed; a joined rank has no rows */
+    HC_OP_RESULT_ALLOCATED = 8, /* only the data plane knows the result's size, and allocates it */
+    HC_OP_COUNTS = 16,          /* the caller says how many rows go to each rank */
+    HC_OP_ELEMENTWISE = 32, /* shapes matter to nobody but the comparison: a tensor is a run of elements */
+    HC_OP_FUSES = 64,       /* several requests may share a batch, and a request may be a group */
+    HC_OP_NARROWS = 128,    /* may travel between nodes in a narrower type (compression) */
+    HC_OP_NO_TENSORS = 256, /* carries no data */
+    HC_OP_ONLY_EVENT = 512  /* is no request: it has an event of its own */
+};
+
+/*    NAME           text             traits */
+#define HC_OPERATIONS(X)                                                                       \
+    X(ALLREDUCE, "allreduce", HC_OP_REDUCES | HC_OP_ELEMENTWISE | HC_OP_FUSES | HC_OP_NARROWS) \
+    X(ALLGATHER, "allgather", HC_OP_ROWS_DIFFER | HC_OP_RESULT_ALLOCATED)                      \
+    X(BROADCAST, "broadcast", HC_OP_ROOTED)                                                    \
+    X(REDUCESCATTER, "reducescatter", HC_OP_REDUCES)                                           \
+    X(ALLTOALL, "alltoall", HC_OP_ROWS_DIFFER | HC_OP_RESULT_ALLOCATED | HC_OP_COUNTS)         \
+    X(BARRIER, "barrier", HC_OP_NO_TENSORS)                                                    \
+    X(JOIN, "join", HC_OP_NO_TENSORS | HC_OP_ONLY_EVENT)
 
 #define HC_REDUCTIONS(X)  \
     X(SUM, "SUM")         \
@@ -83,7 +99,7 @@ enum hc_dtype {
         HC_DTYPE_COUNT
 };
 enum hc_operation {
-#define X(name, text) HC_##name,
+#define X(name, text, traits) HC_##name,
     HC_OPERATIONS(X)
 #undef X
         HC_OPERATION_COUNT
@@ -104,6 +120,8 @@ enum hc_memory_kind { HC_MEMORY_HOST, HC_MEMORY_CUDA };
 size_t hc_dtype_size(int dtype);
 const char *hc_dtype_name(int dtype);
 const char *hc_operation_name(int operation);
+int hc_operation_has(int operation,
+                     int trait); /* enum hc_operation_trait; 0 for a number that is no operation */
 const char *hc_reduction_name(int reduction);
 const char *hc_status_name(int status);      /* "MISMATCH" */
 const char *hc_status_text(int status);      /* one sentence */

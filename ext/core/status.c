@@ -30,14 +30,23 @@ const char *hc_dtype_name(int dtype) {
 
 const char *hc_operation_name(int operation) {
     switch (operation) {
-#define X(name, text) \
-    case HC_##name:   \
+#define X(name, text, traits) \
+    case HC_##name:           \
         return text;
         HC_OPERATIONS(X)
 #undef X
     default:
         return "?";
     }
+}
+
+int hc_operation_has(int operation, int trait) {
+    static const uint16_t traits_of[] = {
+#define X(name, text, traits) [HC_##name] = (traits),
+        HC_OPERATIONS(X)
+#undef X
+    };
+    return operation >= 0 && operation < HC_OPERATION_COUNT && (traits_of[operation] & trait);
 }
 
 const char *hc_reduction_name(int reduction) {

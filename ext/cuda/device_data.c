@@ -23,7 +23,7 @@ static int say(hc__plane *p, int status) {
     if (status >= 0 || status == HC_RESULT_SIZE)
         return status;
     const char *const texts[] = {p->node ? p->node->text : "", p->sums.text, p->comms.text, p->staged.text,
-                                 p->parcels.text};
+                                 p->p2p_buffers.text};
     p->base.text = p->host->text;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (texts[i][0]) {
@@ -99,22 +99,22 @@ static int go_on_opening(hc__plane *p) {
 
 static int go_on(hc__plane *p) {
     int status;
-    p->base.naps = 0;
+    p->base.needs_polling = 0;
     if (p->way == OPENING) {
         status = go_on_opening(p);
-        p->base.naps = status == HC_IDLE;
+        p->base.needs_polling = status == HC_IDLE;
     } else if (p->way == TURN) {
         status = hc__turn_test(&p->turn);
         status = status == HC_DONE ? take_turn(p) : status;
     } else if (p->way != STAGED) {
         p->sums.waits = 0;
         status = p->way == FAST ? p->fast->ops->test(p->fast) : hc__nccl_rows_test(&p->rows);
-        p->base.naps = p->node->waits | p->sums.waits;
+        p->base.needs_polling = p->node->waits | p->sums.waits;
         if (p->turn.turns && (status == HC_DONE || status == HC_RESULT_SIZE))
             hc__turn_end(&p->turn, p->node->done);
     } else {
         status = p->staged.batch ? hc__staged_test(&p->staged) : HC_DONE;
-        p->base.naps = p->staged.waits;
+        p->base.needs_polling = p->staged.waits;
     }
     return status;
 }
@@ -131,7 +131,7 @@ static int start_on_device(hc__plane *p, hc_batch *batch) {
 
 /* What the other plane answered. */
 static int adopt(hc__plane *p, int status) {
-    p->base.naps = p->flat->base.naps;
+    p->base.needs_polling = p->flat->base.needs_polling;
     p->base.text = p->flat->base.text;
     return status;
 }
@@ -171,39 +171,39 @@ static int watch(hc_data *data) {
     return status < 0 ? status : HC_OK;
 }
 
-/* ---- letters ---------------------------------------------------------------------------------------------------------- */
+/* ---- messages ---------------------------------------------------------------------------------------------------------- */
 
-static int parcel_open(hc_data *data, hc_parcel *parcel, int sends) {
+static int staging_open(hc_data *data, hc_staging *staging, int sends) {
     hc__plane *p = (hc__plane *)data;
     int status = p->device ? HC_OK : hc__plane_open_device(p);
     if (status < 0)
         return status;
     hc_gpu_context before = hc_device_enter(p->device);
-    status = say(p, hc__parcel_open(&p->parcels, p->device, parcel, sends));
+    status = say(p, hc__p2p_buffer_open(&p->p2p_buffers, p->device, staging, sends));
     hc_device_leave(p->device, before);
     return status;
 }
 
-static int parcel_test(hc_data *data, hc_parcel *parcel) {
+static int staging_test(hc_data *data, hc_staging *staging) {
     hc__plane *p = (hc__plane *)data;
     hc_gpu_context before = hc_device_enter(p->device);
-    int status = say(p, hc__parcel_test(&p->parcels, parcel));
+    int status = say(p, hc__p2p_buffer_test(&p->p2p_buffers, staging));
     hc_device_leave(p->device, before);
     return status;
 }
 
-static int parcel_deliver(hc_data *data, hc_parcel *parcel) {
+static int staging_deliver(hc_data *data, hc_staging *staging) {
     hc__plane *p = (hc__plane *)data;
     hc_gpu_context before = hc_device_enter(p->device);
-    int status = say(p, hc__parcel_deliver(&p->parcels, parcel));
+    int status = say(p, hc__p2p_buffer_deliver(&p->p2p_buffers, staging));
     hc_device_leave(p->device, before);
     return status;
 }
 
-static void parcel_close(hc_data *data, hc_parcel *parcel) {
+static void staging_close(hc_data *data, hc_staging *staging) {
     hc__plane *p = (hc__plane *)data;
     hc_gpu_context before = hc_device_enter(p->device);
-    hc__parcel_close(&p->parcels, parcel);
+    hc__p2p_buffer_close(&p->p2p_buffers, staging);
     hc_device_leave(p->device, before);
 }
 
@@ -215,7 +215,7 @@ static void abandon(hc_data *data) {
         abandon(&p->flat->base);
     p->host->ops->abandon(p->host);
     p->staged.batch = NULL;
-    p->base.naps = 0;
+    p->base.needs_polling = 0;
     hc__turn_drop(&p->turn);
     if (!p->opened)
         return;
@@ -246,7 +246,7 @@ static void destroy(hc_data *data) {
     }
     hc__sums_close(&p->sums, p->net);
     hc__staged_close(&p->staged);
-    hc__parcels_free(&p->parcels);
+    hc__p2p_buffers_free(&p->p2p_buffers);
     if (p->device)
         hc_device_leave(p->device, before);
     if (!p->borrowed)
@@ -263,10 +263,10 @@ static const struct hc_data_ops plane_ops = {
     .abandon = abandon,
     .free = destroy,
     .watch = watch,
-    .parcel_open = parcel_open,
-    .parcel_test = parcel_test,
-    .parcel_deliver = parcel_deliver,
-    .parcel_close = parcel_close,
+    .staging_open = staging_open,
+    .staging_test = staging_test,
+    .staging_deliver = staging_deliver,
+    .staging_close = staging_close,
 };
 
 const char *hc_device_data_facts(const hc_data *data) {

@@ -27,7 +27,7 @@ typedef struct hc__plane {
     hc_batch *batch;    /* OPENING, TURN: waits */
     uint64_t counts[2]; /* staged, others */
     hc__turn turn;
-    hc__parcels parcels;
+    hc__p2p_buffers p2p_buffers;
     hc__staged staged;
     hc__comms comms;
     uint8_t opened; /* comms: begun */

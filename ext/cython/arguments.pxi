@@ -68,7 +68,7 @@ cdef object check_splits(object splits, int64_t rows, int size):
     return splits
 
 
-cdef int check_letter(bint receives, object peer, object tag, int size) except -1:
+cdef int check_p2p(bint receives, object peer, object tag, int size) except -1:
     if not PyIndex_Check(peer) or not (HC_ANY_PEER if receives else 0) <= peer < size:
         raise errors.InvalidArgumentError(
             f"{'source' if receives else 'dest'} is {peer!r}: the World has ranks 0 to {size - 1}"

@@ -49,7 +49,7 @@ cdef class Handle:
     def launched(self):
         """Whether wait() would return at once: in host memory done(). Never blocks."""
         if not hc_handle_done(self.c):
-            self.set.loop.nudge(self.c.letter is not NULL)
+            self.set.loop.nudge(self.c.op is not NULL)
         return bool(hc_handle_done(self.c))
 
     def done(self):
@@ -146,25 +146,25 @@ cdef class Handle:
     @property
     def peer(self):
         """The other rank of a send or a receive; -1 while nothing has come from any rank, and for other requests."""
-        if self.c.letter is NULL or self.c.letter.peer < 0:
+        if self.c.op is NULL or self.c.op.peer < 0:
             return -1
-        return self.set.members.index(self.c.letter.peer)
+        return self.set.members.index(self.c.op.peer)
 
     cdef str describe(self):
-        if self.c.letter is not NULL:
-            return self.describe_letter()
+        if self.c.op is not NULL:
+            return self.describe_p2p()
         name = self.c.request.name[:self.c.request.name_len].decode("utf-8", "replace")
         return f"{OPERATIONS[self.operation]} {name!r}"
 
-    cdef str describe_letter(self):
-        cdef hc_letter *letter = self.c.letter
-        who = "any rank" if letter.peer < 0 else f"rank {self.peer}"
-        return f"{'receive' if letter.receives else 'send'} of {letter.bytes} bytes " \
-               f"{'from' if letter.receives else 'to'} {who} (tag {letter.tag})"
+    cdef str describe_p2p(self):
+        cdef hc_p2p_op *op = self.c.op
+        who = "any rank" if op.peer < 0 else f"rank {self.peer}"
+        return f"{'receive' if op.receives else 'send'} of {op.bytes} bytes " \
+               f"{'from' if op.receives else 'to'} {who} (tag {op.tag})"
 
     cdef str failure(self):
-        if self.c.letter is not NULL and self.c.status == HC_RESULT_SIZE:
-            return f"a message of {self.c.letter.came} bytes came for a {self.describe_letter()}: x must have its size"
+        if self.c.op is not NULL and self.c.status == HC_RESULT_SIZE:
+            return f"a message of {self.c.op.came} bytes came for a {self.describe_p2p()}: x must have its size"
         if self.c.status == HC_RESULT_SIZE and type(self.result) is Buffer:
             return self.wrong_size()
         return self.c.text.decode("utf-8", "replace") if self.c.text else ""

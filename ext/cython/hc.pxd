@@ -172,15 +172,15 @@ cdef extern from "cuda/driver/device.h" nogil:
 
 cdef extern from "transport/p2p/p2p.h" nogil:
     enum: HC_ANY_PEER
-    ctypedef struct hc_mail
-    ctypedef struct hc_letter:
+    ctypedef struct hc_p2p
+    ctypedef struct hc_p2p_op:
         uint8_t receives
         uint32_t set, tag
         int32_t peer
         void *data
         uint64_t bytes, came
-    int hc_mail_new(hc_home *, hc_net *, hc_control *, const int32_t *, int32_t, int32_t, hc_mail **)
-    void hc_mail_free(hc_mail *)
+    int hc_p2p_new(hc_node_control *, hc_net *, hc_control *, const int32_t *, int32_t, int32_t, hc_p2p **)
+    void hc_p2p_free(hc_p2p *)
 
 
 cdef extern from "transport/shm/shm.h" nogil:
@@ -188,18 +188,18 @@ cdef extern from "transport/shm/shm.h" nogil:
         void *base
         size_t bytes
         int fd
-    ctypedef struct hc_home
+    ctypedef struct hc_node_control
     int hc_segment_create(hc_segment *, const char *, size_t, char *, size_t)
     int hc_segment_attach(hc_segment *, const char *, size_t, char *, size_t)
     int hc_segment_unlink(const char *)
     int hc_segment_private(hc_segment *, size_t)
     void hc_segment_close(hc_segment *)
-    size_t hc_home_bytes(int32_t)
-    int hc_home_new(hc_segment *, int32_t, int32_t, const int32_t *, hc_home **)
-    void hc_home_free(hc_home *)
+    size_t hc_node_control_bytes(int32_t)
+    int hc_node_control_new(hc_segment *, int32_t, int32_t, const int32_t *, hc_node_control **)
+    void hc_node_control_free(hc_node_control *)
     size_t hc_shm_bytes(int32_t)
-    int hc_shm_node_new(hc_segment, hc_home *, const int32_t *, int32_t, int32_t, const hc_memory *, hc_node **)
-    int hc_control_new(hc_home *, hc_net *, const int32_t *, int32_t, hc_control **)
+    int hc_shm_node_new(hc_segment, hc_node_control *, const int32_t *, int32_t, int32_t, const hc_memory *, hc_node **)
+    int hc_control_new(hc_node_control *, hc_net *, const int32_t *, int32_t, hc_control **)
     int hc_local_net_new(int32_t, hc_net **)
 
 
@@ -215,7 +215,7 @@ cdef extern from "loop/loop.h" nogil:
         hc_data *data
         const hc_node *node
         const hc_set_config *place
-        hc_letter *letter
+        hc_p2p_op *op
         void *ready
         void *finished
         int status
@@ -223,7 +223,7 @@ cdef extern from "loop/loop.h" nogil:
         int64_t value
         uint64_t position
     hc_handle *hc_handle_new(int, uint32_t, uint32_t, uint32_t, const char *, size_t, uint32_t)
-    hc_handle *hc_handle_of_letter(uint32_t, const hc_letter *, int)
+    hc_handle *hc_handle_of_p2p(uint32_t, const hc_p2p_op *, int)
     void hc_handle_release(hc_handle *)
     int hc_handle_done(hc_handle *)
 
@@ -236,9 +236,9 @@ cdef extern from "loop/loop.h" nogil:
         int32_t local_rank, local_size
         const int32_t *locals "locals"
     ctypedef struct hc_loop_parts:
-        hc_home *home
+        hc_node_control *node_control
         hc_control *control
-        hc_mail *mail
+        hc_p2p *p2p
         hc_net *net
     int hc_loop_new(const hc_loop_config *, const hc_loop_parts *, hc_loop **)
     void hc_loop_free(hc_loop *)
@@ -260,7 +260,7 @@ cdef extern from "loop/loop.h" nogil:
         uint64_t packed_bytes, reduced_bytes, spread_bytes
         uint64_t net_sent_bytes, net_sent_messages, net_received_bytes
         uint64_t requests, batches, cached_batches, fused_requests, payload_bytes
-        uint64_t letters, letter_bytes
+        uint64_t p2p_ops, p2p_bytes
         uint64_t waited_ns, in_flight_ns, wakes, sleeps
     void hc_loop_get_stats(hc_loop *, hc_loop_stats *)
 

@@ -38,9 +38,9 @@ def local_nets(int n):
     return capsules
 
 
-def home_bytes(int local_size):
-    """Bytes of the segment that a node of `local_size` ranks needs for its home."""
-    return hc_home_bytes(local_size)
+def node_control_bytes(int local_size):
+    """Bytes of the segment that a node of `local_size` ranks needs for its node control segment."""
+    return hc_node_control_bytes(local_size)
 
 
 def node_bytes(int local_size):
@@ -106,7 +106,7 @@ cdef int32_t *copy_ranks(object ranks) except NULL:
 cdef class Loop:
     """The engine of one rank, what drives it, and the parts of its node."""
     cdef hc_loop *c
-    cdef hc_home *home
+    cdef hc_node_control *node_control
     cdef hc_net *net
     cdef object segment, net_capsule
     cdef list orphans        # handles that were dropped in flight
@@ -132,7 +132,7 @@ cdef class Loop:
         """
         :param rank: of the World
         :param node_of: node of each rank of the World
-        :param segment: the node's home, mapped by all its ranks
+        :param segment: the node's node control segment, mapped by all its ranks
         :param net: capsule "hpccoll.net", or None when one node holds all ranks
         :param settings: a Config
         :param device_number: of the GPU of this rank; -1: that of the first array in device memory
@@ -175,18 +175,18 @@ cdef class Loop:
         config.node_of, config.locals = nodes, ranks
         config.local_rank, config.local_size = self.local_rank, self.local_size
         try:
-            check(hc_home_new(&segment.c, self.local_rank, self.local_size, ranks, &parts.home), "no home")
-            check(hc_control_new(parts.home, self.net, local_of, self.size, &parts.control), "no control edges")
-            check(hc_mail_new(parts.home, self.net, parts.control, local_of, self.rank, self.size, &parts.mail),
-                  "no mail")
-            self.home = parts.home
+            check(hc_node_control_new(&segment.c, self.local_rank, self.local_size, ranks, &parts.node_control), "no node control segment")
+            check(hc_control_new(parts.node_control, self.net, local_of, self.size, &parts.control), "no control edges")
+            check(hc_p2p_new(parts.node_control, self.net, parts.control, local_of, self.rank, self.size, &parts.p2p),
+                  "no point-to-point")
+            self.node_control = parts.node_control
             parts.net = self.net
             check(hc_loop_new(&config, &parts, &self.c), "no loop")
         except BaseException:
-            hc_mail_free(parts.mail)
+            hc_p2p_free(parts.p2p)
             if parts.control is not NULL:
                 hc__control_free(parts.control)
-            hc_home_free(parts.home)
+            hc_node_control_free(parts.node_control)
             raise
         finally:
             free(ranks)
@@ -253,9 +253,9 @@ cdef class Loop:
         """The status that the World broke with, 0 while it is sound."""
         return hc_loop_broken(self.c) if self.c is not NULL else 0
 
-    cdef int nudge(self, bint letter) except -1:
+    cdef int nudge(self, bint op) except -1:
         """Who asks whether something is done, where no thread of ours drives or it only listens, moves it too."""
-        if letter or not self.background:
+        if op or not self.background:
             self.progress()
         return 0
 
@@ -399,7 +399,7 @@ cdef class Loop:
             for i in range(n):
                 record = dict(records[i])
                 record["kind"] = TRACE_KINDS[records[i].kind]
-                record["operation"] = (OPERATIONS + LETTERS)[records[i].operation]
+                record["operation"] = (OPERATIONS + P2P_OPERATIONS)[records[i].operation]
                 record["name"] = (<bytes>records[i].name).decode("utf-8", "replace")
                 result.append(record)
             if n < 64 or len(result) >= most:

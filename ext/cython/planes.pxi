@@ -12,7 +12,7 @@ cdef hc_node *new_node(Loop loop, tuple members, Segment segment) except NULL:
     segment.c.base = NULL
     segment.c.fd = -1
     cdef int status = hc_shm_node_new(
-        taken, loop.home, local_ranks, local_members.index(loop.rank), len(local_members), &hc_host_memory, &node)
+        taken, loop.node_control, local_ranks, local_members.index(loop.rank), len(local_members), &hc_host_memory, &node)
     free(local_ranks)
     check(status, "the node's data plane could not be made")
     return node

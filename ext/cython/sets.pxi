@@ -205,7 +205,7 @@ cdef class Set:
         if self.loop.said_device is None or self.closed or self.loop.closed:
             return 0
         facts = hc_device_data_facts(self.data)
-        if facts and facts not in self.loop.said_device:  # letters alone need no choice
+        if facts and facts not in self.loop.said_device:  # messages alone need no choice
             self.loop.said_device.add(facts)
             print(f"hpccoll: arrays in device memory: {facts.decode()}", file=sys.stderr, flush=True)
         return 0
@@ -435,7 +435,7 @@ cdef class Set:
         """See collectives.send."""
         cdef Operand i
         array = read_input(self.loop, x, &i, [])
-        return self.submit_letter(False, peer, tag, &i, waits, array)
+        return self.submit_p2p(False, peer, tag, &i, waits, array)
 
     def recv(self, x, peer, tag=0, bint waits=False):
         """See collectives.recv. `peer` -1: any rank; the handle's `peer` then says which it was."""
@@ -444,20 +444,20 @@ cdef class Set:
         target = read_target(self.loop, x, &o, copies, "x")
         if type(target) is Buffer and o.memory:
             self.loop.check_device(<Buffer>target)
-        cdef Handle handle = self.submit_letter(True, peer, tag, &o, waits, target)
+        cdef Handle handle = self.submit_p2p(True, peer, tag, &o, waits, target)
         handle.copies = copies
         return handle
 
-    cdef Handle submit_letter(self, bint receives, object peer, object tag, const Operand *o, bint waits, object array):
-        cdef hc_letter letter
+    cdef Handle submit_p2p(self, bint receives, object peer, object tag, const Operand *o, bint waits, object array):
+        cdef hc_p2p_op op
         if self.closed or self.loop.closed or self.loop.forked:
             self.refuse()
-        check_letter(receives, peer, tag, self.size)
-        letter.receives = receives
-        letter.peer = HC_ANY_PEER if peer == HC_ANY_PEER else self.members[peer]
-        letter.tag = tag
-        letter.data, letter.bytes = o.data, o.nbytes
-        cdef hc_handle *h = hc_handle_of_letter(self.number, &letter, o.memory)
+        check_p2p(receives, peer, tag, self.size)
+        op.receives = receives
+        op.peer = HC_ANY_PEER if peer == HC_ANY_PEER else self.members[peer]
+        op.tag = tag
+        op.data, op.bytes = o.data, o.nbytes
+        cdef hc_handle *h = hc_handle_of_p2p(self.number, &op, o.memory)
         if h is NULL:
             raise MemoryError
         return self.submit(h, False, waits, (array,) if o.memory else array)

@@ -3,7 +3,7 @@
 
 DTYPES = tuple([hc_dtype_name(i).decode() for i in range(HC_DTYPE_COUNT)])
 OPERATIONS = tuple([hc_operation_name(i).decode() for i in range(HC_OPERATION_COUNT)])
-LETTERS = ("send", "receive")  # HC_SEND, HC_RECEIVE, which follow the operations
+P2P_OPERATIONS = ("send", "receive")  # HC_SEND, HC_RECEIVE, which follow the operations
 REDUCTIONS = tuple([hc_reduction_name(i).decode() for i in range(HC_REDUCTION_COUNT)])
 MEMORIES = ("host", "device")
 DEVICE_MODES = tuple([hc_device_mode_name(i).decode() for i in range(HC_DEVICE_MODE_COUNT)])

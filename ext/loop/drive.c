@@ -57,7 +57,7 @@ int hc__about_to_sleep(hc_loop *loop, uint64_t now) {
  * whoever computes on this core (35 us with what it costs the caches). */
 static uint64_t shortest_sleep(hc_loop *loop) {
     int moves = loop->nrunning || loop->unposted || loop->parts.control->waiting ||
-                hc_mail_is_moving(loop->parts.mail);
+                hc_p2p_is_moving(loop->parts.p2p);
     uint64_t share = loop->config.engine.raise_window / 2;
     int waits = atomic_load_explicit(&loop->callers, memory_order_relaxed) > 0;
     return waits || moves || share < LOOK_NS ? LOOK_NS : share;
@@ -90,11 +90,11 @@ static void wait_a_little(hc_loop *loop, uint64_t now, uint64_t idle_since, uint
         sched_yield();
         return;
     }
-    uint32_t seen = hc_bell_listen(loop->parts.home);
+    uint32_t seen = hc_bell_listen(loop->parts.node_control);
     if (hc__loop_turn(loop) || !hc__about_to_sleep(loop, now))
         return;
     hc_count(&loop->counters.sleeps, 1);
-    hc_bell_sleep(loop->parts.home, seen, hc__sleep_limit(loop, now, idle_since, limit));
+    hc_bell_sleep(loop->parts.node_control, seen, hc__sleep_limit(loop, now, idle_since, limit));
 }
 
 /* What a caller waits for: the handles from `next` on. Those before are done. */
@@ -132,7 +132,7 @@ static void sleep_for_news(hc_loop *loop, awaited *all, int can_drive, uint64_t 
             return;
         sched_yield();
     }
-    hc_bell_ring(loop->parts.home, loop->config.local_rank);
+    hc_bell_ring(loop->parts.node_control, loop->config.local_rank);
     uint32_t seen = atomic_load_explicit(&loop->epoch, memory_order_seq_cst);
     atomic_fetch_add_explicit(&loop->sleepers, 1, memory_order_seq_cst);
     int vacant = can_drive && !atomic_load_explicit(&loop->driving, memory_order_seq_cst);
@@ -161,7 +161,7 @@ static int wait_until(hc_loop *loop, awaited *all, uint64_t limit) {
 
 static void note_waiting(const awaited *all, uint64_t now) {
     for (hc_handle *const *at = all->next; at < all->end; at++)
-        if ((*at)->letter && !atomic_load_explicit(&(*at)->waited_since, memory_order_relaxed))
+        if ((*at)->op && !atomic_load_explicit(&(*at)->waited_since, memory_order_relaxed))
             atomic_store_explicit(&(*at)->waited_since, now, memory_order_relaxed);
 }
 
@@ -193,7 +193,7 @@ void hc_loop_progress(hc_loop *loop) {
 
 static void ring(hc_loop *loop) {
     atomic_store_explicit(&loop->call_me, 0, memory_order_seq_cst);
-    hc_bell_ring(loop->parts.home, loop->config.local_rank);
+    hc_bell_ring(loop->parts.node_control, loop->config.local_rank);
     hc__thread_call(loop);
 }
 
@@ -206,7 +206,7 @@ void hc_loop_submit(hc_loop *loop, hc_handle *handle, int waits) {
     }
     if (loop->config.debug)
         hc__checksum(handle);
-    handle->bytes = handle->letter ? handle->letter->bytes : 0;
+    handle->bytes = handle->op ? handle->op->bytes : 0;
     for (uint32_t i = 0; i < handle->request.ntensors; i++)
         handle->bytes += (uint64_t)handle->pieces[i].count * hc_dtype_size(handle->tensors[i].dtype);
     uint64_t bytes = handle->bytes; /* the handle may be gone once it is pushed */

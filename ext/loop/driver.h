@@ -54,7 +54,7 @@ typedef struct hc__lane {
 
 /* What the driver counts; read by anybody. */
 typedef struct hc__counters_of_loop {
-    hc_counter requests, batches, cached_batches, fused_requests, payload_bytes, letters, letter_bytes;
+    hc_counter requests, batches, cached_batches, fused_requests, payload_bytes, p2p_ops, p2p_bytes;
     hc_counter packed_bytes, reduced_bytes, spread_bytes, in_flight_ns, sleeps;
 } hc__counters_of_loop;
 
@@ -85,11 +85,11 @@ struct hc_loop {
     uint32_t nlanes, nrunning; /* nlanes: one more than the highest number used */
     uint64_t wake_at;
     uint8_t *unsent;     /* per World rank: 1 while a message of the engine's to it has not left */
-    hc_handle *letters;  /* sends and receives in flight, newest first */
-    hc_letter *unposted; /* sends whose arrays come from a device, and what stays behind them; oldest first */
+    hc_handle *p2p_ops;  /* sends and receives in flight, newest first */
+    hc_p2p_op *unposted; /* sends whose arrays come from a device, and what stays behind them; oldest first */
     hc_handle
         *requests; /* what the engine holds, likewise: if it runs out of memory, the loop knows what to end */
-    hc_handle *removals; /* REMOVE_SET: sets whose letters still move in memory of their data planes */
+    hc_handle *removals; /* REMOVE_SET: sets whose messages still move in memory of their data planes */
     hc_event failure;    /* the next event, if failing */
     uint8_t failing;
     char failure_text[256], broken_text[320];
@@ -145,8 +145,8 @@ void hc__loop_fail(hc_loop *, int status, int32_t peer,
 
 /* turn.c */
 int hc__loop_turn(hc_loop *);    /* 1: something moved */
-int hc__loop_idle(hc_loop *);    /* nothing here moves or will by itself; letters may wait for their others */
-int hc__loop_quiet(hc_loop *);   /* idle, and no letter waits: nothing here needs a driver soon */
+int hc__loop_idle(hc_loop *);    /* nothing here moves or will by itself; messages may wait for their others */
+int hc__loop_quiet(hc_loop *);   /* idle, and no message waits: nothing here needs a driver soon */
 int hc__loop_listens(hc_loop *); /* idle, and no caller waits: what is open may stay so for long */
 
 /* drive.c */
@@ -156,13 +156,13 @@ int hc__look_away(hc_loop *); /* submitters must ring from here on; 1: one did n
 uint64_t hc__sleep_limit(hc_loop *, uint64_t now, uint64_t idle_since, uint64_t limit); /* ns */
 int hc__about_to_sleep(hc_loop *, uint64_t now); /* 0: somebody submitted meanwhile, look again */
 
-/* letters.c */
-void hc__letter_take(hc_loop *, hc_handle *);
-int hc__letters_progress(hc_loop *); /* 1: something moved */
-void hc__letters_stop(hc_loop *, uint32_t set);
-int hc__letters_borrow(const hc_loop *, uint32_t set); /* 1: memory of the set's data plane */
-void hc__letters_break(hc_loop *, int status, const char *text);
-void hc__letters_watch(hc_loop *, uint64_t now, void (*ask)(hc_loop *, int32_t peer, uint64_t now));
+/* messages.c */
+void hc__p2p_take(hc_loop *, hc_handle *);
+int hc__p2p_progress(hc_loop *); /* 1: something moved */
+void hc__p2p_stop(hc_loop *, uint32_t set);
+int hc__p2p_borrow(const hc_loop *, uint32_t set); /* 1: memory of the set's data plane */
+void hc__p2p_break(hc_loop *, int status, const char *text);
+void hc__p2p_watch(hc_loop *, uint64_t now, void (*ask)(hc_loop *, int32_t peer, uint64_t now));
 
 /* thread.c */
 int hc__thread_start(hc_loop *);

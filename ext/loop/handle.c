@@ -58,8 +58,8 @@ void hc_handle_release(hc_handle *handle) {
     for (uint32_t i = 0; i < handle->request.ntensors; i++)
         if (handle->pieces[i].out_owned && handle->request.memory == HC_MEMORY_HOST)
             hc_result_free(handle->pieces[i].out);
-    free(handle->letter);
-    free(handle->parcel);
+    free(handle->op);
+    free(handle->staging);
     free(handle->text);
     free(handle->sums);
     free(handle);

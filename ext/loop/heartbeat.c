@@ -2,7 +2,7 @@
  *
  * heartbeat.c - are the others alive? Asked only by a driver that waits, so an idle job stays silent.
  *
- * On this node the kernel knows (hc_home_lost). Other nodes are asked by a one-byte control message, which
+ * On this node the kernel knows (hc_node_control_lost). Other nodes are asked by a one-byte control message, which
  * their driver answers; the engine's own messages are longer. Only neighbours in the World's tree are asked, a
  * number that does not grow with the job: whoever finds a gap floods the failure.
  */
@@ -15,7 +15,7 @@ enum { ARE_YOU_THERE = 0xA5, I_AM = 0x5A };
 #define ASK_EVERY (1000 * HC__MS)
 
 static void watch_node(hc_loop *loop) {
-    int32_t local = hc_home_lost(loop->parts.home);
+    int32_t local = hc_node_control_lost(loop->parts.node_control);
     if (local < 0 || local == loop->config.local_rank)
         return;
     char text[96];
@@ -43,7 +43,7 @@ static void watch_net(hc_loop *loop, uint64_t now) {
         ask(loop, loop->neighbours[i], now);
 }
 
-/* Whether other nodes are to be asked now. A driver that only listens for letters asks nobody: an idle job is silent.
+/* Whether other nodes are to be asked now. A driver that only listens for messages asks nobody: an idle job is silent.
  * A wait that began (or a gap in waiting) starts all clocks anew: nobody owes an answer to a question that was not
  * asked. */
 static int asks(hc_loop *loop, uint64_t now) {
@@ -64,7 +64,7 @@ void hc__loop_watch(hc_loop *loop, uint64_t now) {
     watch_node(loop);
     hc__lanes_watch(loop);
     int asking = asks(loop, now);
-    hc__letters_watch(loop, now, asking ? ask : NULL);
+    hc__p2p_watch(loop, now, asking ? ask : NULL);
     if (!asking)
         return;
     loop->pinged = now;

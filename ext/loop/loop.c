@@ -57,11 +57,11 @@ int hc_loop_new(const hc_loop_config *config, const hc_loop_parts *parts, hc_loo
 }
 
 static void free_parts(hc_loop_parts *parts) {
-    hc_mail_free(parts->mail);
+    hc_p2p_free(parts->p2p);
     if (parts->control)
         parts->control->ops->free(parts->control);
-    if (parts->home)
-        hc_home_free(parts->home);
+    if (parts->node_control)
+        hc_node_control_free(parts->node_control);
 }
 
 /* Turns until `*left` is nothing, or nothing can be hoped for any more. */
@@ -152,8 +152,8 @@ void hc_loop_get_stats(hc_loop *loop, hc_loop_stats *stats) {
         .cached_batches = hc_counted(&c->cached_batches),
         .fused_requests = hc_counted(&c->fused_requests),
         .payload_bytes = hc_counted(&c->payload_bytes),
-        .letters = hc_counted(&c->letters),
-        .letter_bytes = hc_counted(&c->letter_bytes),
+        .p2p_ops = hc_counted(&c->p2p_ops),
+        .p2p_bytes = hc_counted(&c->p2p_bytes),
         .in_flight_ns = hc_counted(&c->in_flight_ns),
         .sleeps = hc_counted(&c->sleeps),
         .waited_ns = atomic_load(&loop->waited_ns),

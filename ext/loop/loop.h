@@ -7,7 +7,7 @@
  * submits and waits therefore does all the work itself: no other thread is woken, none is waited for.
  *
  *     submit [any thread] -> inbox -> turn: hc_step -> actions -> hc_data -> handle -> wait [any thread]
- *                                           hc_mail (letters) ------------->
+ *                                           hc_p2p (messages) ------------->
  */
 #ifndef HC_LOOP_H
 #define HC_LOOP_H
@@ -21,14 +21,14 @@
 
 typedef struct hc_handle hc_handle;
 
-#define HC_HANDLE_LETTER 255 /* a kind of handle beside those of events */
-/* What letters are called where operations are named: the trace, texts. */
-enum hc_letter_operation { HC_SEND = HC_OPERATION_COUNT, HC_RECEIVE };
+#define HC_HANDLE_P2P 255 /* a kind of handle beside those of events */
+/* What messages are called where operations are named: the trace, texts. */
+enum hc_p2p_operation { HC_SEND = HC_OPERATION_COUNT, HC_RECEIVE };
 
 /* A request on its way. The submitter fills the first part, and may read the second once hc_handle_done().
  * One reference is the submitter's, one the loop's while it is in flight. Its address is its ticket. */
 struct hc_handle {
-    uint8_t kind; /* HC_EV_ENQUEUE, JOIN, STOP, PREEMPT, ADD_SET, REMOVE_SET; HC_HANDLE_LETTER */
+    uint8_t kind; /* HC_EV_ENQUEUE, JOIN, STOP, PREEMPT, ADD_SET, REMOVE_SET; HC_HANDLE_P2P */
     uint32_t set;
     hc_request request;         /* name and tensors lie in this handle's own memory */
     hc_tensor *tensors;         /* request.tensors, to fill */
@@ -38,8 +38,8 @@ struct hc_handle {
     hc_data *data;              /* ADD_SET: the set's data plane, the loop's from here */
     const hc_node *node;        /* ADD_SET: the data plane's node, for its counters */
     const hc_set_config *place; /* ADD_SET: the caller's, who waits */
-    hc_letter *letter;          /* LETTER: owned; its results too */
-    hc_parcel *parcel;          /* LETTER in device memory: the loop's, freed with the handle */
+    hc_p2p_op *op;          /* P2P: owned; its results too */
+    hc_staging *staging;          /* P2P in device memory: the loop's, freed with the handle */
     void *ready,
         *finished; /* device memory: see hc_batch; the submitter's, who keeps them until it is done */
 
@@ -51,8 +51,8 @@ struct hc_handle {
     /* the loop's own */
     hc_handle *next;
     hc_handle **link;           /* what points here in the list of those in flight */
-    atomic_ullong waited_since; /* LETTER: ns, when a caller began to wait; 0: not yet */
-    uint8_t warnings, asked;    /* LETTER: reports of a long wait; its peer was asked for a sign of life */
+    atomic_ullong waited_since; /* P2P: ns, when a caller began to wait; 0: not yet */
+    uint8_t warnings, asked;    /* P2P: reports of a long wait; its peer was asked for a sign of life */
     atomic_int refs;
     atomic_int done;
     uint64_t bytes;
@@ -66,7 +66,7 @@ hc_handle *hc_handle_new(int kind, uint32_t set, uint32_t ntensors, uint32_t ndi
                          size_t name_len, uint32_t nrows);
 /* Of a send or a receive: receives, tag, peer, data, bytes are copied; memory: of the data (enum hc_memory_kind). NULL: out
  * of memory. [any thread] */
-hc_handle *hc_handle_of_letter(uint32_t set, const hc_letter *, int memory);
+hc_handle *hc_handle_of_p2p(uint32_t set, const hc_p2p_op *, int memory);
 void hc_handle_release(hc_handle *);           /* [any thread] */
 static inline int hc_handle_done(hc_handle *h) /* [any thread] */
 {
@@ -88,15 +88,15 @@ typedef struct hc_loop_config {
     uint64_t peer_timeout; /* ns of silence of an awaited neighbour on another node until it counts as lost */
     const int32_t *node_of; /* node of each World rank; copied */
     int32_t local_rank, local_size;
-    const int32_t *locals; /* World rank of each local rank of the home; copied */
+    const int32_t *locals; /* World rank of each local rank of the node control segment; copied */
 } hc_loop_config;
 
-/* Takes over home, control and mail, which hc_loop_free() frees. `net` (may be NULL) and the home's segment stay their
+/* Takes over node control segment, control and point-to-point, which hc_loop_free() frees. `net` (may be NULL) and the node control segment's segment stay their
  * makers', and live longer. */
 typedef struct hc_loop_parts {
-    hc_home *home;
+    hc_node_control *node_control;
     hc_control *control;
-    hc_mail *mail;
+    hc_p2p *p2p;
     hc_net *net;
 } hc_loop_parts;
 
@@ -134,7 +134,7 @@ typedef struct hc_loop_stats {
     uint64_t packed_bytes, reduced_bytes, spread_bytes; /* inside the node */
     uint64_t net_sent_bytes, net_sent_messages, net_received_bytes;
     uint64_t requests, batches, cached_batches, fused_requests, payload_bytes;
-    uint64_t letters, letter_bytes; /* sends and receives of this rank */
+    uint64_t p2p_ops, p2p_bytes; /* sends and receives of this rank */
     uint64_t waited_ns;             /* callers blocked, summed over callers */
     uint64_t in_flight_ns;          /* at least one batch was running */
     uint64_t wakes;                 /* times the background thread was called */

@@ -67,7 +67,7 @@ static void perform(hc_loop *loop, const hc_action *action) {
 
 static void break_world(hc_loop *loop, const hc_action *action) {
     hc__lanes_abandon(loop);
-    hc_mail_abandon(loop->parts.mail);
+    hc_p2p_abandon(loop->parts.p2p);
     snprintf(loop->broken_text, sizeof loop->broken_text, "%s: %s", hc_status_text(HC_BROKEN), action->text);
     atomic_store(&loop->broken, action->status);
 }
@@ -81,7 +81,7 @@ static void perform_before_all(hc_loop *loop, const hc_action *action) {
 }
 
 static void break_sets(hc_loop *loop, const hc_action *action) {
-    hc__letters_break(loop, action->status, action->text);
+    hc__p2p_break(loop, action->status, action->text);
     while (loop->requests) { /* the engine had no memory to say so */
         hc_handle *handle = loop->requests;
         hc__handle_unlink(handle);

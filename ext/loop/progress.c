@@ -49,7 +49,7 @@ static void take_add_set(hc_loop *loop, hc_handle *handle) {
     hc__handle_finish(loop, handle, status, "the process set could not be made");
 }
 
-/* The set's log has ended, so its letters either end at once or are in the middle of their bytes. */
+/* The set's log has ended, so its messages either end at once or are in the middle of their bytes. */
 static void take_remove_set(hc_loop *loop, hc_handle *handle) {
     handle->next = loop->removals;
     loop->removals = handle;
@@ -59,19 +59,19 @@ static void remove_set(hc_loop *loop, hc_handle *handle) {
     hc__lane *lane = hc__lane_find(loop, handle->set);
     hc__loop_step(loop, &(hc_event){.kind = HC_EV_REMOVE_SET, .set = handle->set});
     if (lane) {
-        hc_mail_forget(loop->parts.mail, lane->wire);
+        hc_p2p_forget(loop->parts.p2p, lane->wire);
         hc__lane_remove(loop, lane);
     }
     hc__handle_finish(loop, handle, HC_OK, NULL);
 }
 
-/* A set waits here, and moves nothing, until its last letter has given back what the set's data plane lent it. At the end
- * of a turn, so that what ended letters in this turn, the World's failure included, has been seen. */
+/* A set waits here, and moves nothing, until its last message has given back what the set's data plane lent it. At the end
+ * of a turn, so that what ended messages in this turn, the World's failure included, has been seen. */
 static int remove_sets(hc_loop *loop) {
     int moved = 0;
     for (hc_handle **link = &loop->removals; *link;) {
         hc_handle *handle = *link;
-        if (hc__letters_borrow(loop, handle->set)) {
+        if (hc__p2p_borrow(loop, handle->set)) {
             link = &handle->next;
             continue;
         }
@@ -102,8 +102,8 @@ static int take_inbox(hc_loop *loop) {
         case HC_EV_REMOVE_SET:
             take_remove_set(loop, handle);
             break;
-        case HC_HANDLE_LETTER:
-            hc__letter_take(loop, handle);
+        case HC_HANDLE_P2P:
+            hc__p2p_take(loop, handle);
             break;
         default:
             take_request(loop, handle);
@@ -128,7 +128,7 @@ static int take_requests(hc_loop *loop) {
 static void take_message(hc_loop *loop, int32_t peer, const uint8_t *bytes, size_t nbytes) {
     if (hc__watch_message(loop, peer, bytes, nbytes))
         return;
-    int status = hc_mail_message(loop->parts.mail, peer, bytes, nbytes);
+    int status = hc_p2p_message(loop->parts.p2p, peer, bytes, nbytes);
     if (status == 0) {
         hc__loop_trace(loop, &(hc_trace_record){.kind = HC_TRACE_RECEIVE, .peer = peer, .bytes = nbytes});
         status = hc__loop_step(
@@ -166,7 +166,7 @@ static int send_queued(hc_loop *loop) {
             break;
         moved = 1;
         if (!loop->unsent[peer])
-            continue; /* it was a letter, or a question of watch.c */
+            continue; /* it was a message, or a question of watch.c */
         loop->unsent[peer] = 0;
         hc__loop_step(loop, &(hc_event){.kind = HC_EV_SENT, .peer = peer});
     }
@@ -192,7 +192,7 @@ static int take_failure(hc_loop *loop) {
 int hc__loop_turn(hc_loop *loop) {
     int moved = take_requests(loop);
     moved |= receive(loop);
-    moved |= hc__letters_progress(loop);
+    moved |= hc__p2p_progress(loop);
     moved |= hc__lanes_test(loop);
     moved |= send_queued(loop);
     moved |= take_time(loop);
@@ -202,7 +202,7 @@ int hc__loop_turn(hc_loop *loop) {
 
 int hc__loop_idle(hc_loop *loop) {
     return hc_engine_quiet(loop->engine) && !loop->parts.control->waiting && !loop->nrunning &&
-           !loop->unposted && !hc_mail_is_moving(loop->parts.mail) &&
+           !loop->unposted && !hc_p2p_is_moving(loop->parts.p2p) &&
            !atomic_load_explicit(&loop->inbox, memory_order_relaxed);
 }
 
@@ -211,5 +211,5 @@ int hc__loop_listens(hc_loop *loop) {
 }
 
 int hc__loop_quiet(hc_loop *loop) {
-    return !loop->letters && hc__loop_idle(loop);
+    return !loop->p2p_ops && hc__loop_idle(loop);
 }

@@ -91,7 +91,7 @@ void hc__lane_stopped(hc_loop *loop, hc__lane *lane, int status, const char *tex
     if (!lane->stopped)
         snprintf(lane->last_words, sizeof lane->last_words, "%s", text ? text : "");
     lane->stopped = 1;
-    hc__letters_stop(loop, lane->number);
+    hc__p2p_stop(loop, lane->number);
     if (!lane->head)
         finish_stops(loop, lane, status, text);
 }
@@ -206,7 +206,7 @@ int hc__lanes_test(hc_loop *loop) {
 
 int hc__lanes_nap(const hc_loop *loop) {
     for (uint32_t i = 0; loop->nrunning && i < loop->nlanes; i++)
-        if (loop->lanes[i].running && loop->lanes[i].data->naps)
+        if (loop->lanes[i].running && loop->lanes[i].data->needs_polling)
             return 1;
     return 0;
 }

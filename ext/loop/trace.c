@@ -30,7 +30,7 @@ static void copy_name(char *to, const hc_request *request) {
 }
 
 static int is_request(const hc_handle *handle) {
-    return handle->kind == HC_EV_ENQUEUE || handle->kind == HC_EV_JOIN || handle->kind == HC_HANDLE_LETTER;
+    return handle->kind == HC_EV_ENQUEUE || handle->kind == HC_EV_JOIN || handle->kind == HC_HANDLE_P2P;
 }
 
 /* Commands to the loop itself (STOP, ADD_SET, ...) leave no trace. */
@@ -41,7 +41,7 @@ void hc__trace_handle(hc_loop *loop, int kind, const hc_handle *handle, uint64_t
         .kind = (uint8_t)kind,
         .operation = handle->request.operation,
         .set = handle->set,
-        .peer = handle->letter ? handle->letter->peer : 0,
+        .peer = handle->op ? handle->op->peer : 0,
         .bytes = handle->bytes,
         .ticket = handle->request.ticket,
         .status = (int16_t)handle->status,

@@ -10,7 +10,7 @@
  *     hc_node      ranks that share memory: chunks of a batch     shm.c (processes; local worlds: threads)
  *     hc_net       point-to-point bytes between ranks             mpi.c, local.c
  *     hc_control   the tree's edges: small messages, FIFO         control.c over rings and hc_net
- *     hc_mail      letters between two ranks: mail.h              mail.c over hc_control, cells and hc_net
+ *     hc_p2p      messages between two ranks: point-to-point.h              point-to-point.c over hc_control, cells and hc_net
  *     hc_memory    a kind of memory: copy, pack, convert, reduce  host_memory.c
  *     hc_sums      the arithmetic between nodes on a device       ext/cuda/sums.c
  *
@@ -180,7 +180,7 @@ struct hc_net_ops {
 /* Tags: 256 a set. The last ones are fixed, the others belong to the algorithms as they like. */
 #define HC_TAGS_PER_SET 256
 #define HC_TAG_CONTROL 255
-#define HC_TAG_MAIL 254
+#define HC_TAG_P2P 254
 
 /* ---- node: ranks that share memory ---------------------------------------------------------------- */
 
@@ -253,13 +253,13 @@ struct hc_node_ops {
 
 /* ---- data: one process set's data plane ------------------------------------------------------------ */
 
-/* A letter's array in device memory. Mail moves host memory, which the data plane lends. */
-typedef struct hc_parcel {
+/* A message's array in device memory. Point-to-point moves host memory, which the data plane lends. */
+typedef struct hc_staging {
     void *device, *host;
     uint64_t bytes;         /* not 0 */
     void *ready, *finished; /* as of hc_batch */
     void *own;              /* the data plane's, while it lends */
-} hc_parcel;
+} hc_staging;
 
 /* One batch at a time, in log order; the batch and all it points to stay valid until test says HC_DONE or an
  * error. Nothing finite is shared with other sets (PROTOCOL B3). */
@@ -267,7 +267,7 @@ typedef struct hc_data hc_data;
 struct hc_data {
     const struct hc_data_ops *ops;
     const char *text; /* words about the last failure, or NULL */
-    uint8_t naps; /* set while a batch waits for what rings no bell (a device): the driver looks again soon */
+    uint8_t needs_polling; /* set while a batch waits for what rings no bell (a device): the driver looks again soon */
 };
 struct hc_data_ops {
     const char *name;
@@ -280,13 +280,13 @@ struct hc_data_ops {
     /* NULL, or asked now and then: does what was launched by batches that have ended go on? OK, or a status that breaks
      * the World. */
     int (*watch)(hc_data *);
-    /* NULL where there is no device. Any number of parcels, beside batches: each is opened, which lends memory and begins
+    /* NULL where there is no device. Any number of staging buffers, beside batches: each is opened, which lends memory and begins
      * to copy down what is sent; tested until it is there (HC_DONE); or, where it was received, delivered, which launches
      * the copy up; and closed, whatever became of it. A status breaks the World. */
-    int (*parcel_open)(hc_data *, hc_parcel *, int sends);
-    int (*parcel_test)(hc_data *, hc_parcel *);
-    int (*parcel_deliver)(hc_data *, hc_parcel *);
-    void (*parcel_close)(hc_data *, hc_parcel *);
+    int (*staging_open)(hc_data *, hc_staging *, int sends);
+    int (*staging_test)(hc_data *, hc_staging *);
+    int (*staging_deliver)(hc_data *, hc_staging *);
+    void (*staging_close)(hc_data *, hc_staging *);
 };
 
 /* The host's composition. `node` (owned) covers the set's ranks of this node; `net` (borrowed) may be NULL when

@@ -27,7 +27,7 @@ def collect() -> Facts:
 
 def need(local_size: int) -> int:
     """Bytes that a World of so many ranks on a node reserves there."""
-    return _core.home_bytes(local_size) + _core.node_bytes(local_size)
+    return _core.node_control_bytes(local_size) + _core.node_bytes(local_size)
 
 
 def judge(job: Job) -> list[Finding]:

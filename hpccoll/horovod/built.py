@@ -6,7 +6,7 @@ from __future__ import annotations
 import importlib.util
 
 from hpccoll import errors
-from hpccoll.meeting import MpiMeeting
+from hpccoll.rendezvous import MpiRendezvous
 from hpccoll.world import current, is_initialized
 
 __all__ = [
@@ -22,7 +22,7 @@ def mpi_built() -> bool:
 
 def mpi_enabled() -> bool:
     """Whether the ranks of the World meet through MPI."""
-    return is_initialized() and isinstance(current().base.meeting, MpiMeeting)
+    return is_initialized() and isinstance(current().base.rendezvous, MpiRendezvous)
 
 
 def mpi_threads_supported() -> bool:

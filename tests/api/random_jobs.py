@@ -2,7 +2,7 @@
 """Random programs of a whole World: every rank knows from the seed what all ranks give, and so what must come out.
 
 A program has rounds. In each the ranks enqueue the same requests, in the World and in overlapping process sets, the
-named ones each rank in an order of its own, with pauses; letters go around meanwhile; some requests differ on one rank
+named ones each rank in an order of its own, with pauses; messages go around meanwhile; some requests differ on one rank
 and must fail everywhere alike. Then each rank waits in another order. At the end the ranks join one after the other.
 
     hpccoll run -np 3 --nodes 2 python tests/api/random_jobs.py --seconds 60
@@ -253,7 +253,7 @@ class Rank:
             time.sleep(self.own.choice((0, 1e-4, 3e-3)))
 
     def round(self, number: int) -> None:
-        letters = self.letters(number)
+        messages = self.messages(number)
         pending = []
         for request in self.order(requests(self.seed, number, self.sizes)):
             self.pause()
@@ -262,7 +262,7 @@ class Rank:
                 pending.append(enqueue(request, member, where, self.own.random() < 0.5))
         self.own.shuffle(pending)
         texts = {p.request.number: text for p in pending if (text := self.finish(p))}
-        for check in letters:
+        for check in messages:
             check()
         self.compare(texts)
         self.done += len(pending)
@@ -289,9 +289,9 @@ class Rank:
             for number, text in others.items():
                 assert said.setdefault(number, text) == text, (rank, said[number], text)
 
-    def letters(self, number: int) -> list[Callable[[], object]]:
+    def messages(self, number: int) -> list[Callable[[], object]]:
         """Send some to the next rank and receive those of the one before; what waits for them, and looks."""
-        chance = random.Random(f"letters {self.seed} {number}")
+        chance = random.Random(f"messages {self.seed} {number}")
         lengths = [chance.choice((0, 1, 500, 9000, 70_000)) for _ in range(chance.randrange(0, 4))]
         size, me = self.world.size, self.world.rank
         checks: list[Callable[[], object]] = []

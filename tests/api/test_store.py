@@ -26,9 +26,9 @@ if kind == "tcp":
         files.wait(["port"], timedelta(seconds=100))
         store = TCPStore("127.0.0.1", int(files.get("port")), is_master=False)
 import hpccoll
-from hpccoll.meeting import StoreMeeting
+from hpccoll.rendezvous import StoreRendezvous
 def meet(timeout=60, **more):
-    return StoreMeeting(rank, size, store, timeout=timeout, **more)
+    return StoreRendezvous(rank, size, store, timeout=timeout, **more)
 def all_are(what):
     files.set(f"{what}{rank}", b"")
     files.wait([f"{what}{r}" for r in range(there)], timedelta(seconds=100))
@@ -75,7 +75,7 @@ def job(request, tmp_path):
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_start_work_end(job, ranks):
     script = """
-hpccoll.init(meeting=meet())
+hpccoll.init(rendezvous=meet())
 assert hpccoll.rank() == rank and hpccoll.size() == size == hpccoll.local_size()
 for _ in range(20):
     assert (hpccoll.allreduce(np.ones(50000), name="x") == size).all()
@@ -86,7 +86,7 @@ for n in (10, 3_000_000):
 pair = hpccoll.world().split(rank % 2)
 assert hpccoll.allgather(rank, world=pair).tolist() == [r for r in range(size) if r % 2 == rank % 2]
 hpccoll.shutdown()
-with hpccoll.World(meeting=meet(prefix="again"), verbose=0) as world:
+with hpccoll.World(rendezvous=meet(prefix="again"), verbose=0) as world:
     assert hpccoll.allreduce(1, world=world) == size
 print("fine")
 """
@@ -115,7 +115,7 @@ except hpccoll.StartError as error:
 def test_several_machines_are_refused_on_all_ranks(job):
     script = """
 try:
-    hpccoll.World(meeting=meet(host=f"host{rank // 2}"), verbose=0)
+    hpccoll.World(rendezvous=meet(host=f"host{rank // 2}"), verbose=0)
 except hpccoll.StartError as error:
     print(error)
 """
@@ -132,7 +132,7 @@ except hpccoll.StartError as error:
 def test_emulated_nodes_are_refused_on_all_ranks(job):
     script = """
 try:
-    hpccoll.World(meeting=meet(), verbose=0)
+    hpccoll.World(rendezvous=meet(), verbose=0)
 except hpccoll.StartError as error:
     print(error)
 """
@@ -145,7 +145,7 @@ except hpccoll.StartError as error:
 def test_settings_must_agree(job):
     script = """
 try:
-    hpccoll.World(meeting=meet(), cache_capacity=64 + rank)
+    hpccoll.World(rendezvous=meet(), cache_capacity=64 + rank)
 except hpccoll.StartError as error:
     print(error)
 """
@@ -157,7 +157,7 @@ except hpccoll.StartError as error:
 def test_a_killed_rank_is_named_and_nobody_hangs(job):
     script = """
 import signal
-hpccoll.init(meeting=meet())
+hpccoll.init(rendezvous=meet())
 hpccoll.allreduce(np.ones(10))
 if rank == 1:
     os.kill(os.getpid(), signal.SIGKILL)
@@ -172,10 +172,10 @@ hpccoll.allreduce(np.ones(10), name="after")
 
 
 @mostly_files
-def test_a_killed_rank_ends_open_letters(job):
+def test_a_killed_rank_ends_open_messages(job):
     script = """
 import signal
-hpccoll.init(meeting=meet())
+hpccoll.init(rendezvous=meet())
 all_are("there")  # not a barrier: of that the last to leave may hear that rank 1 is gone
 if rank == 1:
     os.kill(os.getpid(), signal.SIGKILL)
@@ -199,7 +199,7 @@ for name, handle in handles.items():
 def test_a_store_that_fails_is_a_start_error(job):
     script = """
 try:
-    StoreMeeting(0, 1, object(), timeout=1)
+    StoreRendezvous(0, 1, object(), timeout=1)
 except hpccoll.StartError as error:
     print(error)
 """

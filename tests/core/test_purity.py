@@ -61,7 +61,7 @@ def test_exports_only_its_own_names(objects: list[Path]) -> None:
 
 @pytest.mark.parametrize("path", SOURCES + HEADERS, ids=lambda p: p.name)
 def test_includes(path: Path) -> None:
-    """Only five headers of libc, and headers of this room."""
+    """Only five headers of libc, and headers of this layer."""
     text = path.read_text()
     assert set(re.findall(r"#\s*include\s*<([^>]+)>", text)) <= LIBC_HEADERS
-    assert set(re.findall(r'#\s*include\s*"([^"]+)"', text)) <= {header.name for header in HEADERS}
+    assert set(re.findall(r'#\s*include\s*"([^"]+)"', text)) <= {f"core/{header.name}" for header in HEADERS}

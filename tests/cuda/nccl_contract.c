@@ -113,7 +113,7 @@ static void pieces(void) {
 }
 
 /* A ring: all send before they receive, which only a group allows. */
-static void letters(void) {
+static void p2p_ops(void) {
     fill(N);
     CHECK(n.group_start() == 0);
     CHECK(n.send(at(in), N, HC_NCCL_FLOAT32, (rank + 1) % size, comm, stream) == 0);
@@ -232,7 +232,7 @@ static void run(char **argv, const hc_nccl_id *id) {
     if (strcmp(argv[4], "all") == 0) {
         reductions();
         pieces();
-        letters();
+        p2p_ops();
         groups();
         splits();
         splits();

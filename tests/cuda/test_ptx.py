@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-CUDA = ROOT / "ext" / "cuda"
-SCRIPT = CUDA / "ptx.py"
+KERNELS = ROOT / "ext" / "cuda" / "kernels"
+SCRIPT = KERNELS / "ptx.py"
 Packages = Callable[..., Path]
 CARDS = ["sm_70", "sm_80", "sm_90", "sm_100"]
 TYPES = ["f16", "bf16", "f32", "f64"]
@@ -24,7 +24,7 @@ both = pytest.mark.parametrize("name", KERNELS)
 
 
 def ptx(name: str) -> str:
-    text = (CUDA / f"{name}.ptx.inc").read_text()
+    text = (KERNELS / f"{name}.ptx.inc").read_text()
     lines = [line for line in text.splitlines() if line.startswith('"')]
     return "".join(ast.literal_eval(line) for line in lines)
 

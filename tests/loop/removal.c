@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * removal.c - a set is removed while a letter of an array on a device is in the middle of its bytes.
+ * removal.c - a set is removed while a message of an array on a device is in the middle of its bytes.
  *
- * usage: removal ends|breaks     how the wait ends: the letter arrives, or the World breaks
+ * usage: removal ends|breaks     how the wait ends: the message arrives, or the World breaks
  *
  * Two ranks, both driven by one thread turn by turn, so that nothing depends on time: while one of them is not driven, the
- * other's letter cannot move, and every turn must say so. A driver that hears of movement does not yield.
+ * other's message cannot move, and every turn must say so. A driver that hears of movement does not yield.
  */
 #include "loop/driver.h"
 #include "worlds.h"
@@ -43,32 +43,32 @@ static void lender_free(hc_data *data) {
     free(data);
 }
 
-static int lend(hc_data *data, hc_parcel *parcel, int sends) {
+static int lend(hc_data *data, hc_staging *staging, int sends) {
     (void)data;
-    parcel->own = parcel->host = calloc(1, parcel->bytes);
-    CHECK(parcel->own);
+    staging->own = staging->host = calloc(1, staging->bytes);
+    CHECK(staging->own);
     if (sends)
-        memcpy(parcel->host, parcel->device, parcel->bytes);
+        memcpy(staging->host, staging->device, staging->bytes);
     lent++;
     return HC_OK;
 }
 
-static int is_copied(hc_data *data, hc_parcel *parcel) {
+static int is_copied(hc_data *data, hc_staging *staging) {
     (void)data;
-    (void)parcel;
+    (void)staging;
     return HC_DONE;
 }
 
-static int deliver(hc_data *data, hc_parcel *parcel) {
+static int deliver(hc_data *data, hc_staging *staging) {
     (void)data;
-    memcpy(parcel->device, parcel->host, parcel->bytes);
+    memcpy(staging->device, staging->host, staging->bytes);
     return HC_OK;
 }
 
-static void take_back(hc_data *data, hc_parcel *parcel) {
+static void take_back(hc_data *data, hc_staging *staging) {
     (void)data;
-    free(parcel->own);
-    parcel->own = parcel->host = NULL;
+    free(staging->own);
+    staging->own = staging->host = NULL;
     lent--;
 }
 
@@ -77,10 +77,10 @@ static const struct hc_data_ops lender_ops = {.name = "lender",
                                               .test = lender_test,
                                               .abandon = lender_abandon,
                                               .free = lender_free,
-                                              .parcel_open = lend,
-                                              .parcel_test = is_copied,
-                                              .parcel_deliver = deliver,
-                                              .parcel_close = take_back};
+                                              .staging_open = lend,
+                                              .staging_test = is_copied,
+                                              .staging_deliver = deliver,
+                                              .staging_close = take_back};
 
 typedef struct joining {
     worlds *w;
@@ -109,9 +109,9 @@ static void make_world(worlds *w) {
     }
 }
 
-static hc_handle *letter(hc_loop *loop, int receives, int32_t peer, uint8_t *array) {
-    hc_letter l = {.receives = (uint8_t)receives, .peer = peer, .data = array, .bytes = BYTES};
-    hc_handle *handle = hc_handle_of_letter(0, &l, HC_MEMORY_CUDA);
+static hc_handle *op(hc_loop *loop, int receives, int32_t peer, uint8_t *array) {
+    hc_p2p_op l = {.receives = (uint8_t)receives, .peer = peer, .data = array, .bytes = BYTES};
+    hc_handle *handle = hc_handle_of_p2p(0, &l, HC_MEMORY_CUDA);
     hc_loop_submit(loop, handle, 1);
     return handle;
 }
@@ -164,8 +164,8 @@ int main(int argc, char **argv) {
     for (size_t i = 0; i < BYTES; i++)
         sent[i] = (uint8_t)(i % 251);
     make_world(&w);
-    hc_handle *const letters[2] = {letter(w.loops[0], 0, 1, sent), letter(w.loops[1], 1, 0, received)};
-    while (!letters[0]->letter->moved)
+    hc_handle *const p2p_ops[2] = {op(w.loops[0], 0, 1, sent), op(w.loops[1], 1, 0, received)};
+    while (!p2p_ops[0]->op->moved)
         turn_both(&w);
     if (!breaks) /* a World whose log has ended has nothing left to break */
         stop_both(&w);
@@ -180,7 +180,7 @@ int main(int argc, char **argv) {
     turn_until(&w, removals);
     CHECK(lent == 0 && !hc__lane_find(w.loops[0], 0) && !hc__lane_find(w.loops[1], 0));
     CHECK(breaks || !memcmp(sent, received, BYTES));
-    release_both(letters, breaks ? HC_TRANSPORT : HC_OK);
+    release_both(p2p_ops, breaks ? HC_TRANSPORT : HC_OK);
     release_both(removals, HC_OK);
     for (int r = 0; r < 2; r++) {
         hc__driver_leave(w.loops[r]);

@@ -5,7 +5,7 @@
  *
  *     starve RANKS NODES once|on STRIDE [FIRST]
  *
- * A program of all operations and of letters runs once as it should, then again and again; in run k the k-th allocation of one rank fails, alone
+ * A program of all operations and of messages runs once as it should, then again and again; in run k the k-th allocation of one rank fails, alone
  * or with all that follow it, until a run needs no k. Who is told nothing, because the starved rank has no memory for a
  * message to another node, ends by the stall limit, which is short here.
  */
@@ -77,13 +77,13 @@ static hc_handle *request(const worlds *w, int which, int64_t *data) {
     return h;
 }
 
-static hc_handle *letter(const worlds *w, int32_t rank, int receives, int64_t *data, size_t n) {
-    hc_letter l = {.receives = (uint8_t)receives,
+static hc_handle *op(const worlds *w, int32_t rank, int receives, int64_t *data, size_t n) {
+    hc_p2p_op l = {.receives = (uint8_t)receives,
                    .tag = (uint32_t)n,
                    .peer = (rank + (receives ? w->size - 1 : 1)) % w->size,
                    .data = data,
                    .bytes = n * sizeof *data};
-    return hc_handle_of_letter(0, &l, HC_MEMORY_HOST);
+    return hc_handle_of_p2p(0, &l, HC_MEMORY_HOST);
 }
 
 static double seconds(void) {
@@ -113,17 +113,17 @@ typedef struct rank_part {
 } rank_part;
 
 static int work(worlds *w, hc_loop *loop) {
-    enum { LETTERS = 4 };
-    static const size_t lengths[LETTERS / 2] = {2, 60000};
-    hc_handle *handles[REQUESTS], *letters[LETTERS];
-    int64_t *data[REQUESTS], *paper[LETTERS];
+    enum { P2P_OPERATIONS = 4 };
+    static const size_t lengths[P2P_OPERATIONS / 2] = {2, 60000};
+    hc_handle *handles[REQUESTS], *p2p_ops[P2P_OPERATIONS];
+    int64_t *data[REQUESTS], *paper[P2P_OPERATIONS];
     int wrong = 0;
-    for (int i = 0; i < LETTERS; i++) {
+    for (int i = 0; i < P2P_OPERATIONS; i++) {
         exempt = 1;
         paper[i] = calloc(lengths[i / 2], sizeof(int64_t));
-        letters[i] = letter(w, this_rank, i % 2, paper[i], lengths[i / 2]);
+        p2p_ops[i] = op(w, this_rank, i % 2, paper[i], lengths[i / 2]);
         exempt = 0;
-        hc_loop_submit(loop, letters[i], 0);
+        hc_loop_submit(loop, p2p_ops[i], 0);
     }
     for (int i = 0, awaited = 0; i < REQUESTS; i++) {
         for (; i == WAIT_AFTER && awaited < WAIT_AFTER; awaited++)
@@ -134,13 +134,13 @@ static int work(worlds *w, hc_loop *loop) {
         exempt = 0;
         hc_loop_submit(loop, handles[i], 0);
     }
-    for (int i = 0; i < LETTERS; i++)
-        wrong |= await(loop, letters[i], "a letter");
+    for (int i = 0; i < P2P_OPERATIONS; i++)
+        wrong |= await(loop, p2p_ops[i], "a message");
     for (int i = WAIT_AFTER; i < REQUESTS; i++)
         wrong |= await(loop, handles[i], requests[i].name);
     for (int i = 0; i < REQUESTS; i++)
         free(data[i]);
-    for (int i = 0; i < LETTERS; i++)
+    for (int i = 0; i < P2P_OPERATIONS; i++)
         free(paper[i]);
     return wrong;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * threads.c - several threads a rank submit, wait, poll and drop in random orders; every sum and every letter is checked.
+ * threads.c - several threads a rank submit, wait, poll and drop in random orders; every sum and every message is checked.
  *
  * usage: threads RANKS NODES THREADS ROUNDS BACKGROUND
  * Run under a thread sanitizer it is the test of inbox, handle, the driver's place, the trace and the figures.
@@ -42,15 +42,15 @@ static void wait_somehow(hc_loop *loop, hc_handle *const *handles, size_t n, uin
         CHECK(hc_handle_done(handles[i]));
 }
 
-/* A letter to the next rank, and one from the last; the tag is the thread's. */
-static hc_handle *letter(const worker *me, int receives, int64_t *data, size_t n) {
+/* A message to the next rank, and one from the last; the tag is the thread's. */
+static hc_handle *op(const worker *me, int receives, int64_t *data, size_t n) {
     int32_t size = me->w->size, peer = (me->rank + (receives ? size - 1 : 1)) % size;
-    hc_letter l = {.receives = (uint8_t)receives,
+    hc_p2p_op l = {.receives = (uint8_t)receives,
                    .tag = (uint32_t)me->thread,
                    .peer = peer,
                    .data = data,
                    .bytes = n * sizeof *data};
-    hc_handle *handle = hc_handle_of_letter(0, &l, HC_MEMORY_HOST);
+    hc_handle *handle = hc_handle_of_p2p(0, &l, HC_MEMORY_HOST);
     hc_loop_submit(me->w->loops[me->rank], handle, 0);
     return handle;
 }
@@ -63,7 +63,7 @@ static void exchange(const worker *me, hc_loop *loop, int round, uint64_t *seed)
         out[i] = me->rank * 1000 + round + (int64_t)i;
     hc_handle *handles[2];
     for (int k = 0; k < 2; k++)
-        handles[k] = letter(me, (k + round) % 2, (k + round) % 2 ? in : out, n);
+        handles[k] = op(me, (k + round) % 2, (k + round) % 2 ? in : out, n);
     for (int k = 0; k < 2; k++) {
         wait_somehow(loop, &handles[k], 1, seed);
         CHECK(handles[k]->status == HC_OK);
@@ -154,11 +154,11 @@ static void *rank_main(void *argument) {
     pthread_join(observer, NULL);
     hc_loop_stats stats;
     hc_loop_get_stats(loop, &stats);
-    CHECK(stats.letters == (uint64_t)(nthreads * rounds * 2));
+    CHECK(stats.p2p_ops == (uint64_t)(nthreads * rounds * 2));
     CHECK(stats.requests == (uint64_t)(nthreads * rounds * NAMES));
     CHECK(stats.engine.cached_commits + stats.engine.first_commits >= stats.requests);
     int64_t last = 1;
-    hc_handle *end = sum_of("end", &last, 1); /* whoever stops ends the others' letters */
+    hc_handle *end = sum_of("end", &last, 1); /* whoever stops ends the others' messages */
     hc_loop_submit(loop, end, 1);
     CHECK(finish(loop, end) == HC_OK);
     worlds_leave(first->w, first->rank);

@@ -18,7 +18,7 @@
 typedef struct worlds {
     int32_t size, nodes;
     int32_t node_of[MOST], members[MOST];
-    hc_segment homes[MOST];
+    hc_segment node_controls[MOST];
     hc_net *nets[MOST];
     hc_loop *loops[MOST];
     pthread_barrier_t meet;
@@ -56,21 +56,21 @@ static inline void worlds_prepare(worlds *w, int32_t size, int32_t nodes) {
         ranks[w->node_of[r]]++;
     }
     for (int32_t n = 0; n < nodes; n++)
-        CHECK(hc_segment_private(&w->homes[n], hc_home_bytes(ranks[n])) == HC_OK);
+        CHECK(hc_segment_private(&w->node_controls[n], hc_node_control_bytes(ranks[n])) == HC_OK);
     CHECK(hc_local_net_new(size, w->nets) == HC_OK);
     pthread_barrier_init(&w->meet, NULL, (unsigned)size);
 }
 
-static inline hc_loop *make_loop(worlds *w, int32_t rank, hc_home **home) {
+static inline hc_loop *make_loop(worlds *w, int32_t rank, hc_node_control **node_control) {
     int32_t locals[MOST], local_of[MOST], own = 0, n = neighbours(w, rank, locals, &own);
     for (int32_t r = 0; r < w->size; r++)
         local_of[r] = -1;
     for (int32_t i = 0; i < n; i++)
         local_of[locals[i]] = i;
     hc_loop_parts parts = {.net = w->nodes > 1 ? w->nets[rank] : NULL};
-    CHECK(hc_home_new(&w->homes[w->node_of[rank]], own, n, locals, &parts.home) == HC_OK);
-    CHECK(hc_control_new(parts.home, parts.net, local_of, w->size, &parts.control) == HC_OK);
-    CHECK(hc_mail_new(parts.home, parts.net, parts.control, local_of, rank, w->size, &parts.mail) == HC_OK);
+    CHECK(hc_node_control_new(&w->node_controls[w->node_of[rank]], own, n, locals, &parts.node_control) == HC_OK);
+    CHECK(hc_control_new(parts.node_control, parts.net, local_of, w->size, &parts.control) == HC_OK);
+    CHECK(hc_p2p_new(parts.node_control, parts.net, parts.control, local_of, rank, w->size, &parts.p2p) == HC_OK);
     hc_loop_config config = w->knobs;
     config.engine.rank = rank;
     config.engine.size = w->size;
@@ -78,13 +78,13 @@ static inline hc_loop *make_loop(worlds *w, int32_t rank, hc_home **home) {
     config.local_rank = own;
     config.local_size = n;
     config.locals = locals;
-    *home = parts.home;
+    *node_control = parts.node_control;
     hc_loop *loop;
     CHECK(hc_loop_new(&config, &parts, &loop) == HC_OK);
     return loop;
 }
 
-static inline hc_node *make_node(worlds *w, int32_t rank, hc_home *home) {
+static inline hc_node *make_node(worlds *w, int32_t rank, hc_node_control *node_control) {
     int32_t locals[MOST], own = 0, n = neighbours(w, rank, locals, &own);
     char name[64], why[256] = "";
     snprintf(name, sizeof name, "/hpccoll-test-%d-%d", (int)getpid(), w->node_of[rank]);
@@ -100,7 +100,7 @@ static inline hc_node *make_node(worlds *w, int32_t rank, hc_home *home) {
     for (int32_t i = 0; i < n; i++)
         locals[i] = i;
     hc_node *node;
-    CHECK(hc_shm_node_new(segment, home, locals, own, n, &hc_host_memory, &node) == HC_OK);
+    CHECK(hc_shm_node_new(segment, node_control, locals, own, n, &hc_host_memory, &node) == HC_OK);
     return node;
 }
 
@@ -113,8 +113,8 @@ static inline int finish(hc_loop *loop, hc_handle *handle) {
 
 /* The calling thread makes its rank's part of the World. */
 static inline hc_loop *worlds_join(worlds *w, int32_t rank) {
-    hc_home *home;
-    hc_loop *loop = w->loops[rank] = make_loop(w, rank, &home);
+    hc_node_control *node_control;
+    hc_loop *loop = w->loops[rank] = make_loop(w, rank, &node_control);
     hc_hierarchy_config config = {.set_rank = rank,
                                   .set_size = w->size,
                                   .members = w->members,
@@ -125,7 +125,7 @@ static inline hc_loop *worlds_join(worlds *w, int32_t rank) {
     hc_tree_index *index = hc_tree_index_new(w->members, w->node_of, w->size, 2);
     hc_tree_place(index, rank, &place, children, 2 * MOST);
     hc_handle *add = hc_handle_new(HC_EV_ADD_SET, 0, 0, 0, NULL, 0, 0);
-    add->node = make_node(w, rank, home);
+    add->node = make_node(w, rank, node_control);
     CHECK(hc_hierarchy_new(&config, (hc_node *)(uintptr_t)add->node, w->nets[rank], &hc_host_memory,
                            &add->data) == HC_OK);
     add->place = &place;
@@ -140,13 +140,13 @@ static inline void worlds_leave(worlds *w, int32_t rank) {
     hc_handle *stop = hc_handle_new(HC_EV_STOP, 0, 0, 0, NULL, 0, 0);
     hc_loop_submit(w->loops[rank], stop, 1);
     CHECK(finish(w->loops[rank], stop) == HC_OK);
-    pthread_barrier_wait(&w->meet); /* the segments of the homes are this process's */
+    pthread_barrier_wait(&w->meet); /* the segments of the node control segments are this process's */
     hc_loop_free(w->loops[rank]);
 }
 
 static inline void worlds_end(worlds *w) {
     for (int32_t n = 0; n < w->nodes; n++)
-        hc_segment_close(&w->homes[n]);
+        hc_segment_close(&w->node_controls[n]);
     for (int32_t r = 0; r < w->size; r++)
         w->nets[r]->ops->free(w->nets[r]);
     pthread_barrier_destroy(&w->meet);

@@ -98,7 +98,7 @@ def test_only_rank_0_writes_one_file(tmp_path):
 
 
 def test_what_ends_otherwise(tmp_path):
-    """A mismatch was never fused; a join and a letter are rows, too; a set's rows carry its number."""
+    """A mismatch was never fused; a join and a message are rows, too; a set's rows carry its number."""
 
     def program(world):
         with pytest.raises(hpccoll.MismatchError):

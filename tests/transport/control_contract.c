@@ -88,14 +88,14 @@ static void exchange_all(tester *t) {
     uint64_t random = mix(seed + (uint64_t)t->place->rank);
     int unsaid = 1;
     while (t->sent < messages || t->received < t->expected || unsaid > 0) {
-        uint32_t seen = hc_bell_listen(t->place->home);
+        uint32_t seen = hc_bell_listen(t->place->node_control);
         int moved = progress(t, &unsaid);
         random = mix(random + 1);
         for (uint64_t burst = random % 4; burst > 0 && t->sent < messages; burst--)
             send_one(t);
         moved |= receive_one(t);
         if (moved == HC_IDLE && t->sent == messages && (t->received < t->expected || unsaid > 0)) {
-            int rung = hc_bell_sleep(t->place->home, seen,
+            int rung = hc_bell_sleep(t->place->node_control, seen,
                                      node_size < t->place->size ? 1000000 : 20000000000u);
             CHECK(rung || node_size < t->place->size, "rank %d: nobody rang for 20 s", t->place->rank);
         }
@@ -107,7 +107,7 @@ static void body(rank_place *place) {
     int32_t local_of[RANKS_MAX];
     for (int q = 0; q < place->size; q++)
         local_of[q] = q / node_size == place->rank / node_size ? q : -1;
-    CHECK(hc_control_new(place->home, nets[place->rank], local_of, place->size, &t.control) == 0, "control");
+    CHECK(hc_control_new(place->node_control, nets[place->rank], local_of, place->size, &t.control) == 0, "control");
     for (int q = 0; q < place->size; q++) {
         for (int n = 0; q != place->rank && n < messages; n++)
             t.expected += message_of(q, n, place->size).to == place->rank;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * emulated.h - ranks of several nodes as threads of one process: each with home, node, net and hierarchy.
+ * emulated.h - ranks of several nodes as threads of one process: each with node control segment, node, net and hierarchy.
  */
 #ifndef HC_EMULATED_H
 #define HC_EMULATED_H
@@ -12,14 +12,14 @@
 
 /* The job: set by main, read by all ranks. */
 static int32_t size, nodes, node_of[MAX_RANKS], ranks_on[MAX_RANKS];
-static hc_segment homes[MAX_RANKS], segments[MAX_RANKS]; /* by node */
+static hc_segment node_controls[MAX_RANKS], segments[MAX_RANKS]; /* by node */
 static hc_net *nets[MAX_RANKS];
 static hc_hierarchy_config knobs; /* rails, chunk_bytes, alpha, beta, algorithm */
 
 typedef struct rank_state {
     int32_t rank;
     uint64_t noise; /* random delays between the driver's turns; 0: none */
-    hc_home *home;
+    hc_node_control *node_control;
     hc_node *node;
     hc_data *data;
 #ifdef ON_DEVICE
@@ -36,7 +36,7 @@ static inline void make_job(const char *layout) {
         size++;
     }
     for (int32_t i = 0; i < nodes; i++) {
-        CHECK(hc_segment_private(&homes[i], hc_home_bytes(ranks_on[i])) == HC_OK, "home");
+        CHECK(hc_segment_private(&node_controls[i], hc_node_control_bytes(ranks_on[i])) == HC_OK, "node control segment");
         CHECK(hc_segment_private(&segments[i], hc_shm_bytes(ranks_on[i])) == HC_OK, "segment");
     }
     CHECK(hc_local_net_new(size, nets) == HC_OK, "net");
@@ -46,7 +46,7 @@ static inline void drop_job(void) {
     for (int32_t r = 0; r < size; r++)
         nets[r]->ops->free(nets[r]);
     for (int32_t i = 0; i < nodes; i++)
-        hc_segment_close(&homes[i]); /* the others went with their nodes */
+        hc_segment_close(&node_controls[i]); /* the others went with their nodes */
 }
 
 static inline void make_rank(rank_state *s, int32_t rank, uint64_t noise, hc_net *net) {
@@ -61,8 +61,8 @@ static inline void make_rank(rank_state *s, int32_t rank, uint64_t noise, hc_net
         world[n++] = r;
     }
     *s = (rank_state){.rank = rank, .noise = noise};
-    CHECK(hc_home_new(&homes[node], local_rank, n, world, &s->home) == HC_OK, "home");
-    CHECK(hc_shm_node_new(segments[node], s->home, locals, local_rank, n, &hc_host_memory, &s->node) == HC_OK,
+    CHECK(hc_node_control_new(&node_controls[node], local_rank, n, world, &s->node_control) == HC_OK, "node control segment");
+    CHECK(hc_shm_node_new(segments[node], s->node_control, locals, local_rank, n, &hc_host_memory, &s->node) == HC_OK,
           "node");
     hc_hierarchy_config config = knobs;
     config.set_rank = rank;
@@ -81,7 +81,7 @@ static inline void drop_rank(rank_state *s) {
 #ifdef ON_DEVICE
     device_close(&s->device);
 #endif
-    hc_home_free(s->home);
+    hc_node_control_free(s->node_control);
 }
 
 #define STUCK_SECONDS \

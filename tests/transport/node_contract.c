@@ -46,13 +46,13 @@ static void pause_at_random(tester *t) {
  * */
 #define UNTIL_DONE(t, call)                                                                     \
     for (;;) {                                                                                  \
-        uint32_t seen = hc_bell_listen((t)->place->home);                                       \
+        uint32_t seen = hc_bell_listen((t)->place->node_control);                                       \
         int status = (call);                                                                    \
         CHECK(status >= 0, "status %d", status);                                                \
         if (status == HC_DONE)                                                                  \
             break;                                                                              \
         if (status == HC_IDLE)                                                                  \
-            CHECK(hc_bell_sleep((t)->place->home, seen, 20000000000u), "nobody rang for 20 s"); \
+            CHECK(hc_bell_sleep((t)->place->node_control, seen, 20000000000u), "nobody rang for 20 s"); \
         pause_at_random(t);                                                                     \
     }
 
@@ -315,7 +315,7 @@ static void body(rank_place *place) {
     int32_t locals[RANKS_MAX];
     for (int q = 0; q < place->size; q++)
         locals[q] = q;
-    int status = hc_shm_node_new(place->segment, place->home, locals, place->rank, place->size,
+    int status = hc_shm_node_new(place->segment, place->node_control, locals, place->rank, place->size,
                                  &hc_host_memory, &t.node);
     CHECK(status == 0, "node: %d", status);
     for (int round = 0; round < rounds_to_run; round++) {

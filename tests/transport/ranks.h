@@ -41,7 +41,7 @@ static int rank_killed = -1; /* the rank that a test ends by SIGKILL */
 
 typedef struct ranks {
     int as_processes, size;
-    hc_segment home, node; /* threads share these; a process makes its own of the names */
+    hc_segment node_control, node; /* threads share these; a process makes its own of the names */
     size_t bytes;          /* of node */
     char home_name[64], node_name[64];
     int ready[2], go[2]; /* pipes: the processes' barrier before the names are unlinked */
@@ -50,7 +50,7 @@ typedef struct ranks {
 typedef struct rank_place {
     ranks *ranks;
     int32_t rank, size;
-    hc_home *home;
+    hc_node_control *node_control;
     hc_segment segment; /* for a node of all ranks, which is to own it */
     void (*body)(struct rank_place *);
 } rank_place;
@@ -61,15 +61,15 @@ static void ranks_make(ranks *r, const char *mode, int size, size_t bytes) {
     r->as_processes = strcmp(mode, "processes") == 0;
     r->size = size;
     r->bytes = bytes;
-    snprintf(r->home_name, sizeof r->home_name, "/hpccoll-test-%d-home", (int)getpid());
+    snprintf(r->home_name, sizeof r->home_name, "/hpccoll-test-%d-node control segment", (int)getpid());
     snprintf(r->node_name, sizeof r->node_name, "/hpccoll-test-%d-node", (int)getpid());
     if (r->as_processes) {
-        CHECK(hc_segment_create(&r->home, r->home_name, hc_home_bytes(size), why, sizeof why) == 0, "%s",
+        CHECK(hc_segment_create(&r->node_control, r->home_name, hc_node_control_bytes(size), why, sizeof why) == 0, "%s",
               why);
         CHECK(hc_segment_create(&r->node, r->node_name, bytes, why, sizeof why) == 0, "%s", why);
         CHECK(pipe(r->ready) == 0 && pipe(r->go) == 0, "pipe");
     } else {
-        CHECK(hc_segment_private(&r->home, hc_home_bytes(size)) == 0, "memory");
+        CHECK(hc_segment_private(&r->node_control, hc_node_control_bytes(size)) == 0, "memory");
         CHECK(hc_segment_private(&r->node, bytes) == 0, "memory");
     }
 }
@@ -81,22 +81,22 @@ static void *rank_run(void *argument) {
     int32_t world[RANKS_MAX];
     for (int q = 0; q < r->size; q++)
         world[q] = q;
-    hc_segment home = r->home;
+    hc_segment node_control = r->node_control;
     place->segment = r->node;
     if (r->as_processes) {
-        CHECK(hc_segment_attach(&home, r->home_name, hc_home_bytes(r->size), why, sizeof why) == 0, "%s",
+        CHECK(hc_segment_attach(&node_control, r->home_name, hc_node_control_bytes(r->size), why, sizeof why) == 0, "%s",
               why);
         CHECK(hc_segment_attach(&place->segment, r->node_name, r->bytes, why, sizeof why) == 0, "%s", why);
     }
-    CHECK(hc_home_new(&home, place->rank, r->size, world, &place->home) == 0, "home");
+    CHECK(hc_node_control_new(&node_control, place->rank, r->size, world, &place->node_control) == 0, "node control segment");
     if (r->as_processes) {
         char byte = 0; /* the names go when all have attached */
         CHECK(write(r->ready[1], &byte, 1) == 1 && read(r->go[0], &byte, 1) == 1, "barrier");
     }
     place->body(place);
-    hc_home_free(place->home);
+    hc_node_control_free(place->node_control);
     if (r->as_processes)
-        hc_segment_close(&home);
+        hc_segment_close(&node_control);
     return NULL;
 }
 
@@ -140,7 +140,7 @@ static void ranks_run(const char *mode, int size, size_t bytes, void (*body)(ran
     ranks r;
     ranks_make(&r, mode, size, bytes);
     (r.as_processes ? run_processes : run_threads)(&r, body);
-    hc_segment_close(&r.home);
+    hc_segment_close(&r.node_control);
     if (r.as_processes)
         hc_segment_close(&r.node);
 }

@@ -8,10 +8,6 @@ import pytest
 
 SOURCES = (
     "tests/transport/node_contract.c",
-    "ext/transport/shm/segment.c",
-    "ext/transport/shm/control_segment.c",
-    "ext/transport/shm/cells.c",
-    "ext/transport/shm/byte_ring.c",
     "ext/transport/shm/*.c",
     "ext/transport/kernels/*.c",
     "ext/core/status.c",

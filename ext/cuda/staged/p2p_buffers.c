@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * p2p_buffers.c - copies between a caller's array and the pinned memory that mail moves, each behind its caller's stream.
+ * p2p_buffers.c - copies between a caller's array and the pinned memory that point-to-point moves, each behind its caller's stream.
  */
 #include "cuda/staged/p2p_buffers.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-static int failed(hc__parcels *p, int status, const char *what) {
+static int failed(hc__p2p_buffers *p, int status, const char *what) {
     return hc__device_failed(p->device, status, what, p->text, sizeof p->text);
 }
 
-static int open_streams(hc__parcels *p, hc_device *device) {
+static int open_streams(hc__p2p_buffers *p, hc_device *device) {
     const hc_driver *d = &device->driver;
     p->device = device;
     int status = d->stream_new(&p->down, HC_STREAM_NON_BLOCKING, 0);
@@ -22,8 +22,8 @@ static int open_streams(hc__parcels *p, hc_device *device) {
 
 /* ---- rides -------------------------------------------------------------------------------------------------------------- */
 
-/* Memory goes back when its copy has ended; who opens the next parcel, or closes one, looks. */
-static void collect(hc__parcels *p) {
+/* Memory goes back when its copy has ended; who opens the next staging buffer, or closes one, looks. */
+static void collect(hc__p2p_buffers *p) {
     hc__ride **link = &p->leaving;
     while (*link) {
         hc__ride *ride = *link;
@@ -38,7 +38,7 @@ static void collect(hc__parcels *p) {
     }
 }
 
-static int new_ride(hc__parcels *p, hc__ride **ride) {
+static int new_ride(hc__p2p_buffers *p, hc__ride **ride) {
     *ride = p->spare;
     if (*ride) {
         p->spare = (*ride)->next;
@@ -54,54 +54,54 @@ static int new_ride(hc__parcels *p, hc__ride **ride) {
     return failed(p, status, "making an event");
 }
 
-static int board(hc__parcels *p, hc_parcel *parcel) {
+static int board(hc__p2p_buffers *p, hc_staging *staging) {
     hc__ride *ride = NULL;
     int status = new_ride(p, &ride);
     if (status < 0)
         return status;
-    status = hc__device_take(p->device, HC__PINNED, parcel->bytes, &ride->memory);
+    status = hc__device_take(p->device, HC__PINNED, staging->bytes, &ride->memory);
     if (status < 0) {
         snprintf(p->text, sizeof p->text,
-                 "device %d (%s): no memory for a letter of %llu bytes, pinned on the host",
-                 p->device->number, p->device->pci, (unsigned long long)parcel->bytes);
+                 "device %d (%s): no memory for a message of %llu bytes, pinned on the host",
+                 p->device->number, p->device->pci, (unsigned long long)staging->bytes);
         ride->next = p->spare;
         p->spare = ride;
         return status;
     }
-    parcel->host = ride->memory;
-    parcel->own = ride;
+    staging->host = ride->memory;
+    staging->own = ride;
     return HC_OK;
 }
 
 /* ---- copies ------------------------------------------------------------------------------------------------------------- */
 
 /* Behind what the caller's stream had to do, and before what it does next with the array. */
-static int move(hc__parcels *p, const hc_parcel *parcel, int up) {
+static int move(hc__p2p_buffers *p, const hc_staging *staging, int up) {
     const hc_driver *d = &p->device->driver;
     hc_gpu_stream stream = up ? p->up : p->down;
-    const hc__ride *ride = parcel->own;
-    int status = d->stream_wait_event(stream, parcel->ready, 0);
+    const hc__ride *ride = staging->own;
+    int status = d->stream_wait_event(stream, staging->ready, 0);
     if (!status)
-        status = up ? d->to_device(hc__address(parcel->device), parcel->host, parcel->bytes, stream)
-                    : d->to_host(parcel->host, hc__address(parcel->device), parcel->bytes, stream);
+        status = up ? d->to_device(hc__address(staging->device), staging->host, staging->bytes, stream)
+                    : d->to_host(staging->host, hc__address(staging->device), staging->bytes, stream);
     if (!status)
-        status = d->event_record(parcel->finished, stream);
+        status = d->event_record(staging->finished, stream);
     if (!status)
         status = d->event_record(ride->over, stream);
     return failed(p, status, up ? "copying what was received" : "copying what is sent");
 }
 
-int hc__parcel_open(hc__parcels *p, hc_device *device, hc_parcel *parcel, int sends) {
+int hc__p2p_buffer_open(hc__p2p_buffers *p, hc_device *device, hc_staging *staging, int sends) {
     int status = p->device ? HC_OK : open_streams(p, device);
     if (status < 0)
         return status;
     collect(p);
-    status = board(p, parcel);
-    return status < 0 || !sends ? status : move(p, parcel, 0);
+    status = board(p, staging);
+    return status < 0 || !sends ? status : move(p, staging, 0);
 }
 
-int hc__parcel_test(hc__parcels *p, const hc_parcel *parcel) {
-    const hc__ride *ride = parcel->own;
+int hc__p2p_buffer_test(hc__p2p_buffers *p, const hc_staging *staging) {
+    const hc__ride *ride = staging->own;
     int status = p->device->driver.event_query(ride->over);
     if (status == HC_DRIVER_NOT_READY)
         return HC_IDLE;
@@ -109,19 +109,19 @@ int hc__parcel_test(hc__parcels *p, const hc_parcel *parcel) {
     return status < 0 ? status : HC_DONE;
 }
 
-int hc__parcel_deliver(hc__parcels *p, const hc_parcel *parcel) {
-    return move(p, parcel, 1);
+int hc__p2p_buffer_deliver(hc__p2p_buffers *p, const hc_staging *staging) {
+    return move(p, staging, 1);
 }
 
-void hc__parcel_close(hc__parcels *p, hc_parcel *parcel) {
-    hc__ride *ride = parcel->own;
+void hc__p2p_buffer_close(hc__p2p_buffers *p, hc_staging *staging) {
+    hc__ride *ride = staging->own;
     ride->next = p->leaving;
     p->leaving = ride;
-    parcel->own = parcel->host = NULL;
+    staging->own = staging->host = NULL;
     collect(p);
 }
 
-static void free_rides(const hc__parcels *p, hc__ride *ride) {
+static void free_rides(const hc__p2p_buffers *p, hc__ride *ride) {
     while (ride) {
         hc__ride *next = ride->next;
         p->device->driver.event_free(ride->over);
@@ -130,7 +130,7 @@ static void free_rides(const hc__parcels *p, hc__ride *ride) {
     }
 }
 
-void hc__parcels_free(hc__parcels *p) {
+void hc__p2p_buffers_free(hc__p2p_buffers *p) {
     if (!p->device)
         return;
     int over = hc__stream_ends(p->device, p->down) & hc__stream_ends(p->device, p->up);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * p2p_buffers.h - letters from and to a device by way of pinned memory: private to parcels.c and device_data.c.
+ * p2p_buffers.h - messages from and to a device by way of pinned memory: private to staging buffers.c and device_data.c.
  */
-#ifndef HC_PARCELS_H
-#define HC_PARCELS_H
+#ifndef HC_P2P_BUFFERS_H
+#define HC_P2P_BUFFERS_H
 
 #include "cuda/driver/device_own.h"
 
@@ -14,20 +14,20 @@ typedef struct hc__ride {
     hc_gpu_event over;
 } hc__ride;
 
-typedef struct hc__parcels {
+typedef struct hc__p2p_buffers {
     hc_device *device; /* NULL before the first */
     hc_gpu_stream down, up;
     hc__ride *leaving; /* given back, with copies that may go on */
     hc__ride *spare;   /* without memory */
     char text[256];
-} hc__parcels;
+} hc__p2p_buffers;
 
 /* As of hc_data_ops (transport.h), on a device that is entered. */
-int hc__parcel_open(hc__parcels *, hc_device *, hc_parcel *, int sends);
-int hc__parcel_test(hc__parcels *, const hc_parcel *);
-int hc__parcel_deliver(hc__parcels *, const hc_parcel *);
-void hc__parcel_close(hc__parcels *, hc_parcel *);
-void hc__parcels_free(
-    hc__parcels *); /* waits a little for what is under way; what is then still in use is lost */
+int hc__p2p_buffer_open(hc__p2p_buffers *, hc_device *, hc_staging *, int sends);
+int hc__p2p_buffer_test(hc__p2p_buffers *, const hc_staging *);
+int hc__p2p_buffer_deliver(hc__p2p_buffers *, const hc_staging *);
+void hc__p2p_buffer_close(hc__p2p_buffers *, hc_staging *);
+void hc__p2p_buffers_free(
+    hc__p2p_buffers *); /* waits a little for what is under way; what is then still in use is lost */
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * control.c - the tree's edges: small messages, whole and in order, over rings in the home and over a net.
+ * control.c - the tree's edges: small messages, whole and in order, over rings in the node control segment and over a net.
  *
  * Towards each peer goes one stream of bytes: a message is its length (8 bytes) and its body. A ring takes as
  * much of the stream as fits; a net takes it in frames of at most FRAME bytes, one on its way at a time. So
@@ -35,7 +35,7 @@ typedef struct edge {
 
 typedef struct control {
     hc_control base;
-    hc_home *home;
+    hc_node_control *node_control;
     hc_net *net;
     int32_t *local_of, world_size;
     edge *edges, *out;
@@ -125,13 +125,13 @@ static void edge_free(control *control, edge *e) {
 /* ---- out ----------------------------------------------------------------------------------------- */
 
 static int push_ring(control *control, edge *e) {
-    hc__ring *ring = hc__home_ring(control->home, hc__home_rank(control->home), e->local);
-    size_t n = hc__ring_write(ring, hc__home_ring_room(control->home), e->out.data + e->out.from,
+    hc__ring *ring = hc__node_control_ring(control->node_control, hc__node_control_rank(control->node_control), e->local);
+    size_t n = hc__ring_write(ring, hc__node_control_ring_room(control->node_control), e->out.data + e->out.from,
                               filled(&e->out));
     if (n == 0)
         return HC_IDLE;
     e->out.from += n;
-    hc__home_mark_dirty(control->home, e->local);
+    hc__node_control_mark_dirty(control->node_control, e->local);
     return HC_MOVED;
 }
 
@@ -174,13 +174,13 @@ static int queue(edge *e, const void *bytes, size_t nbytes) {
 /* Straight into the ring, if nothing waits and there is room: needs no memory, as who fails for want of it needs. */
 static int write_ring(control *control, const edge *e, const void *bytes, size_t nbytes) {
     uint64_t length = nbytes;
-    size_t room = hc__home_ring_room(control->home);
-    hc__ring *ring = hc__home_ring(control->home, hc__home_rank(control->home), e->local);
+    size_t room = hc__node_control_ring_room(control->node_control);
+    hc__ring *ring = hc__node_control_ring(control->node_control, hc__node_control_rank(control->node_control), e->local);
     if (filled(&e->out) > 0 || room - hc__ring_filled(ring) < sizeof length + nbytes)
         return 0;
     hc__ring_write(ring, room, &length, sizeof length);
     hc__ring_write(ring, room, bytes, nbytes);
-    hc__home_mark_dirty(control->home, e->local);
+    hc__node_control_mark_dirty(control->node_control, e->local);
     return 1;
 }
 
@@ -242,24 +242,24 @@ static int control_progress(hc_control *base, int32_t *peer) {
 /* ---- in ------------------------------------------------------------------------------------------ */
 
 static int pull_ring(control *control, int32_t local) {
-    edge *e = edge_to(control, hc__home_world_rank(control->home, local));
+    edge *e = edge_to(control, hc__node_control_world_rank(control->node_control, local));
     if (e == NULL)
         return HC_NO_MEMORY;
-    hc__ring *ring = hc__home_ring(control->home, local, hc__home_rank(control->home));
+    hc__ring *ring = hc__node_control_ring(control->node_control, local, hc__node_control_rank(control->node_control));
     size_t n = hc__ring_filled(ring);
     uint8_t *room = stream_room(&e->in, n);
     if (room == NULL)
         return HC_NO_MEMORY;
-    e->in.to += hc__ring_read(ring, hc__home_ring_room(control->home), room, n);
+    e->in.to += hc__ring_read(ring, hc__node_control_ring_room(control->node_control), room, n);
     if (hc__ring_relieve(ring))
-        hc_bell_ring(control->home, local);
+        hc_bell_ring(control->node_control, local);
     control->unread = e;
     return HC_MOVED;
 }
 
 static int pull_rings(control *control) {
     hc__mask news;
-    if (hc__home_take_dirty(control->home, &news))
+    if (hc__node_control_take_dirty(control->node_control, &news))
         for (int w = 0; w < HC__MASK_WORDS; w++)
             control->dirty.word[w] |= news.word[w];
     for (int w = 0; w < HC__MASK_WORDS; w++) {
@@ -345,13 +345,13 @@ static const struct hc_control_ops control_ops = {
     .free = control_free,
 };
 
-int hc_control_new(hc_home *home, hc_net *net, const int32_t *local_of, int32_t world_size,
+int hc_control_new(hc_node_control *node_control, hc_net *net, const int32_t *local_of, int32_t world_size,
                    hc_control **out) {
     control *control = calloc(1, sizeof *control);
     if (control == NULL)
         return HC_NO_MEMORY;
     control->base.ops = &control_ops;
-    control->home = home;
+    control->node_control = node_control;
     control->net = net;
     control->world_size = world_size;
     control->local_of = malloc((size_t)world_size * sizeof *local_of);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * internal.h - what mail.c (who meets whom) and mail_ways.c (how the bytes go) tell each other.
+ * internal.h - what point-to-point.c (who meets whom) and mail_ways.c (how the bytes go) tell each other.
  * (Private to ext/transport.)
  */
-#ifndef HC_MAIL_ROOM_H
-#define HC_MAIL_ROOM_H
+#ifndef HC_P2P_INTERNAL_H
+#define HC_P2P_INTERNAL_H
 
 #include "transport/shm/cells.h"
 #include "transport/shm/control_segment.h"
@@ -24,18 +24,18 @@ enum hc__slip_kind {
     HC__CREDIT     /* receiver: so many bytes of whole messages were received */
 };
 
-/* The head of each message of the mail. */
+/* The head of each message of the point-to-point layer. */
 typedef struct hc__slip {
     uint8_t mark, kind;
     uint16_t cell;
     uint32_t set, tag;
-    uint32_t to, from; /* numbers of the letter: at the reader of this slip, at its writer */
+    uint32_t to, from; /* numbers of the message: at the reader of this slip, at its writer */
     uint32_t unused;
     uint64_t bytes;
 } hc__slip;
 
 typedef struct hc__pile {
-    hc_letter *first, *last;
+    hc_p2p_op *first, *last;
 } hc__pile;
 
 /* A message that came before its receive was posted. */
@@ -51,8 +51,8 @@ typedef struct hc__account {
     uint64_t lent, owed; /* by me to it; by it to me, and not yet said */
 } hc__account;
 
-struct hc_mail {
-    hc_home *home;
+struct hc_p2p {
+    hc_node_control *node_control;
     hc_net *net;
     hc_control *control;
     int32_t *local_of, rank, size, local_size;
@@ -69,15 +69,15 @@ struct hc_mail {
     uint8_t *message; /* room for a slip and a whole message */
 };
 
-void hc__pile_add(hc__pile *, hc_letter *);
-void hc__pile_take(hc_letter *); /* out of the pile where it is */
-void hc__letter_finish(hc_mail *, hc_letter *, int status);
+void hc__pile_add(hc__pile *, hc_p2p_op *);
+void hc__pile_take(hc_p2p_op *); /* out of the pile where it is */
+void hc__p2p_finish(hc_p2p *, hc_p2p_op *, int status);
 /* Sends a slip and `content`; to this rank itself by a call. */
-int hc__mail_tell(hc_mail *, int32_t peer, const hc__slip *, const void *content);
+int hc__p2p_tell(hc_p2p *, int32_t peer, const hc__slip *, const void *content);
 
-int hc__send_bytes(hc_mail *, hc_letter *); /* of the pile `sending` */
-int hc__land_bytes(hc_mail *, hc_letter *); /* of the pile `landing` */
-int hc__cell_arrived(hc_mail *, int32_t peer, const hc__slip *, hc_letter *receive);
-void hc__way_close(hc_letter *);
+int hc__send_bytes(hc_p2p *, hc_p2p_op *); /* of the pile `sending` */
+int hc__land_bytes(hc_p2p *, hc_p2p_op *); /* of the pile `landing` */
+int hc__cell_arrived(hc_p2p *, int32_t peer, const hc__slip *, hc_p2p_op *receive);
+void hc__way_close(hc_p2p_op *);
 
 #endif

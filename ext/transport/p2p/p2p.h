@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * p2p.h - letters: bytes from one rank to another, outside of any agreement.
+ * p2p.h - messages: bytes from one rank to another, outside of any agreement.
  *
- * Letters of one sender, receiver, set and tag are received in the order in which they were posted. A small one is
+ * Messages of one sender, receiver, set and tag are received in the order in which they were posted. A small one is
  * copied and finished at once, whether a receive is posted or not; a large one waits for its receive and then
  * moves through memory of fixed size. As everywhere in ext/transport the driver calls, and nothing here waits.
  */
-#ifndef HC_MAIL_H
-#define HC_MAIL_H
+#ifndef HC_P2P_H
+#define HC_P2P_H
 
 #include "transport/shm/shm.h"
 
-typedef struct hc_mail hc_mail; /* one rank's, for all its sets */
-typedef struct hc_letter hc_letter;
+typedef struct hc_p2p hc_p2p; /* one rank's, for all its sets */
+typedef struct hc_p2p_op hc_p2p_op;
 
-/* A send or a receive, in its poster's memory; the mail's until hc_mail_done() or hc_mail_withdraw() gives it back. */
-struct hc_letter {
+/* A send or a receive, in its poster's memory; the point-to-point layer's until hc_p2p_done() or hc_p2p_withdraw() gives it back. */
+struct hc_p2p_op {
     uint8_t receives;
     uint32_t set, tag; /* set: hc_set_wire() */
     int32_t peer;      /* World rank; of a receive also HC_ANY_PEER, and then the sender's */
@@ -26,29 +26,29 @@ struct hc_letter {
     int status;    /* RESULT_SIZE: the message has not the size of the receive, nothing was written */
     uint64_t came; /* receive: bytes of the message */
 
-    /* the mail's own */
-    hc_letter *next;
+    /* the point-to-point layer's own */
+    hc_p2p_op *next;
     struct hc__pile *pile;  /* where it is */
     struct hc__bundle *way; /* over the net */
     uint64_t moved;
     uint32_t number, theirs; /* at this rank, at the peer's */
 };
 
-/* `local_of` as for hc_control_new(); home, net (NULL: one node) and control are borrowed. */
-int hc_mail_new(hc_home *, hc_net *, hc_control *, const int32_t *local_of, int32_t rank, int32_t size,
-                hc_mail **);
-/* After a status below 0 the letter is not the mail's. */
-int hc_mail_post(hc_mail *, hc_letter *);
-/* Letters travel on the control edges: whoever reads those shows each message here. 1: it was the mail's. */
-int hc_mail_message(hc_mail *, int32_t peer, const uint8_t *bytes, size_t nbytes);
-int hc_mail_progress(hc_mail *);    /* enum hc_progress (never DONE), or a status: the World is then broken */
-hc_letter *hc_mail_done(hc_mail *); /* the next letter that is finished, or NULL */
-int hc_mail_is_moving(
-    const hc_mail *); /* data is on its way: ask again soon. Else only messages bring news */
-/* 1: the letter is its poster's again; 0: it is finished, or its data moves and it will be finished. */
-int hc_mail_withdraw(hc_mail *, hc_letter *);
-void hc_mail_forget(hc_mail *, uint32_t set); /* what came and nobody received */
-void hc_mail_abandon(hc_mail *);              /* after a failure: no letter is the mail's any more */
-void hc_mail_free(hc_mail *);
+/* `local_of` as for hc_control_new(); node control segment, net (NULL: one node) and control are borrowed. */
+int hc_p2p_new(hc_node_control *, hc_net *, hc_control *, const int32_t *local_of, int32_t rank, int32_t size,
+                hc_p2p **);
+/* After a status below 0 the message is not the point-to-point layer's. */
+int hc_p2p_post(hc_p2p *, hc_p2p_op *);
+/* Messages travel on the control edges: whoever reads those shows each message here. 1: it was the point-to-point layer's. */
+int hc_p2p_message(hc_p2p *, int32_t peer, const uint8_t *bytes, size_t nbytes);
+int hc_p2p_progress(hc_p2p *);    /* enum hc_progress (never DONE), or a status: the World is then broken */
+hc_p2p_op *hc_p2p_done(hc_p2p *); /* the next message that is finished, or NULL */
+int hc_p2p_is_moving(
+    const hc_p2p *); /* data is on its way: ask again soon. Else only messages bring news */
+/* 1: the message is its poster's again; 0: it is finished, or its data moves and it will be finished. */
+int hc_p2p_withdraw(hc_p2p *, hc_p2p_op *);
+void hc_p2p_forget(hc_p2p *, uint32_t set); /* what came and nobody received */
+void hc_p2p_abandon(hc_p2p *);              /* after a failure: no message is the point-to-point layer's any more */
+void hc_p2p_free(hc_p2p *);
 
 #endif

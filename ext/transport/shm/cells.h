@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cells.h - pieces of the home's segment through which large letters move. (Private to ext/transport.)
+ * cells.h - pieces of the node control segment's segment through which large messages move. (Private to ext/transport.)
  *
  * Each local rank owns some cells. It takes one, fills it and tells a neighbour by a control message; the neighbour
  * reads it and gives it back. So a sender may be as many pieces ahead of its receiver as it has cells.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * control_segment.c - the ranks of a node at home: a bell and cells for each, the rings between them, and who is alive.
+ * control_segment.c - the ranks of a node at node control segment: a bell and cells for each, the rings between them, and who is alive.
  *
  * A bell is a counter that a futex waits on. To ring one costs a system call, and data marks are published
  * far more often than anybody sleeps; so who listens says so in `listening`, one bit a rank, all in one cache
@@ -46,7 +46,7 @@ typedef struct house {
     seat seats[];
 } house;
 
-struct hc_home {
+struct hc_node_control {
     house *house;
     uint8_t *rings, *cells;
     size_t ring_room;
@@ -71,7 +71,7 @@ static size_t rings_bytes(int32_t size) {
     return (bytes + LINE - 1) / LINE * LINE;
 }
 
-size_t hc_home_bytes(int32_t local_size) {
+size_t hc_node_control_bytes(int32_t local_size) {
     return house_bytes(local_size) + rings_bytes(local_size) +
            (size_t)local_size * hc__cells_bytes(local_size);
 }
@@ -83,165 +83,165 @@ static int lock_byte(int fd, int32_t rank, short type) {
     return fcntl(fd, F_SETLK, &lock);
 }
 
-int hc_home_new(hc_segment *segment, int32_t local_rank, int32_t local_size, const int32_t *world_rank_of,
-                hc_home **out) {
+int hc_node_control_new(hc_segment *segment, int32_t local_rank, int32_t local_size, const int32_t *world_rank_of,
+                hc_node_control **out) {
     if (local_size < 1 || local_size > HC__LOCAL_MAX || local_rank < 0 || local_rank >= local_size ||
-        segment->bytes < hc_home_bytes(local_size))
+        segment->bytes < hc_node_control_bytes(local_size))
         return HC_INVALID;
-    hc_home *home = calloc(1, sizeof *home);
+    hc_node_control *node_control = calloc(1, sizeof *node_control);
     int32_t *ranks = malloc((size_t)local_size * sizeof *ranks);
-    if (home == NULL || ranks == NULL) {
-        free(home);
+    if (node_control == NULL || ranks == NULL) {
+        free(node_control);
         free(ranks);
         return HC_NO_MEMORY;
     }
     memcpy(ranks, world_rank_of, (size_t)local_size * sizeof *ranks);
     uint8_t *rings = (uint8_t *)segment->base + house_bytes(local_size);
-    *home = (hc_home){segment->base,         rings,      rings + rings_bytes(local_size),
+    *node_control = (hc_node_control){segment->base,         rings,      rings + rings_bytes(local_size),
                       ring_room(local_size), local_rank, local_size,
                       segment->fd,           ranks};
-    if (home->fd >= 0 && lock_byte(home->fd, local_rank, F_WRLCK) != 0) {
-        hc_home_free(home);
+    if (node_control->fd >= 0 && lock_byte(node_control->fd, local_rank, F_WRLCK) != 0) {
+        hc_node_control_free(node_control);
         return HC_TRANSPORT;
     }
-    atomic_store_explicit(&home->house->seats[local_rank].presence, PRESENT, memory_order_release);
-    *out = home;
+    atomic_store_explicit(&node_control->house->seats[local_rank].presence, PRESENT, memory_order_release);
+    *out = node_control;
     return HC_OK;
 }
 
-void hc_home_free(hc_home *home) {
-    if (home == NULL)
+void hc_node_control_free(hc_node_control *node_control) {
+    if (node_control == NULL)
         return;
     uint32_t present = PRESENT;
-    atomic_compare_exchange_strong(&home->house->seats[home->rank].presence, &present, LEFT);
-    if (home->fd >= 0)
-        lock_byte(home->fd, home->rank, F_UNLCK);
-    free(home->world_ranks);
-    free(home);
+    atomic_compare_exchange_strong(&node_control->house->seats[node_control->rank].presence, &present, LEFT);
+    if (node_control->fd >= 0)
+        lock_byte(node_control->fd, node_control->rank, F_UNLCK);
+    free(node_control->world_ranks);
+    free(node_control);
 }
 
-int32_t hc__home_rank(const hc_home *home) {
-    return home->rank;
+int32_t hc__node_control_rank(const hc_node_control *node_control) {
+    return node_control->rank;
 }
 
-int32_t hc__home_size(const hc_home *home) {
-    return home->size;
+int32_t hc__node_control_size(const hc_node_control *node_control) {
+    return node_control->size;
 }
 
-int32_t hc__home_world_rank(const hc_home *home, int32_t local_rank) {
-    return home->world_ranks[local_rank];
+int32_t hc__node_control_world_rank(const hc_node_control *node_control, int32_t local_rank) {
+    return node_control->world_ranks[local_rank];
 }
 
 /* ---- bells --------------------------------------------------------------------------------------- */
 
-static long futex(hc_home *home, _Atomic uint32_t *word, int operation, uint32_t value,
+static long futex(hc_node_control *node_control, _Atomic uint32_t *word, int operation, uint32_t value,
                   const struct timespec *t) {
-    if (home->fd < 0)
+    if (node_control->fd < 0)
         operation |= FUTEX_PRIVATE_FLAG;
     return syscall(SYS_futex, word, operation, value, t, NULL, 0);
 }
 
-uint32_t hc_bell_listen(hc_home *home) {
-    _Atomic uint64_t *word = &home->house->listening[home->rank / 64];
-    uint64_t bit = UINT64_C(1) << (home->rank % 64);
+uint32_t hc_bell_listen(hc_node_control *node_control) {
+    _Atomic uint64_t *word = &node_control->house->listening[node_control->rank / 64];
+    uint64_t bit = UINT64_C(1) << (node_control->rank % 64);
     /* The count first: a bit that is found set after it can only be taken away by a ringer who adds to it
      * later. */
-    uint32_t seen = atomic_load_explicit(&home->house->seats[home->rank].bell, memory_order_acquire);
+    uint32_t seen = atomic_load_explicit(&node_control->house->seats[node_control->rank].bell, memory_order_acquire);
     if ((atomic_load_explicit(word, memory_order_relaxed) & bit) == 0)
         atomic_fetch_or_explicit(word, bit, memory_order_acq_rel);
     atomic_thread_fence(memory_order_seq_cst);
     return seen;
 }
 
-int hc_bell_sleep(hc_home *home, uint32_t seen, uint64_t ns) {
-    _Atomic uint32_t *bell = &home->house->seats[home->rank].bell;
+int hc_bell_sleep(hc_node_control *node_control, uint32_t seen, uint64_t ns) {
+    _Atomic uint32_t *bell = &node_control->house->seats[node_control->rank].bell;
     struct timespec limit = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
     /* Woken by a signal, or by the late system call of a ring that was seen before: the caller looks again.
      * */
-    long woken = futex(home, bell, FUTEX_WAIT, seen, &limit);
+    long woken = futex(node_control, bell, FUTEX_WAIT, seen, &limit);
     return woken == 0 || errno != ETIMEDOUT;
 }
 
-static void ring(hc_home *home, int32_t rank) {
+static void ring(hc_node_control *node_control, int32_t rank) {
     uint64_t bit = UINT64_C(1) << (rank % 64);
-    uint64_t before = atomic_fetch_and_explicit(&home->house->listening[rank / 64], ~bit,
+    uint64_t before = atomic_fetch_and_explicit(&node_control->house->listening[rank / 64], ~bit,
                                                 memory_order_acq_rel);
     if ((before & bit) == 0)
         return; /* somebody else was faster and rings */
-    _Atomic uint32_t *bell = &home->house->seats[rank].bell;
+    _Atomic uint32_t *bell = &node_control->house->seats[rank].bell;
     atomic_fetch_add_explicit(bell, 1, memory_order_release);
-    futex(home, bell, FUTEX_WAKE, INT_MAX, NULL);
+    futex(node_control, bell, FUTEX_WAKE, INT_MAX, NULL);
 }
 
-void hc__bells_ring(hc_home *home, const hc__mask *mask) {
+void hc__bells_ring(hc_node_control *node_control, const hc__mask *mask) {
     atomic_thread_fence(memory_order_seq_cst);
-    for (int w = 0; w * 64 < home->size; w++) {
-        uint64_t who = atomic_load_explicit(&home->house->listening[w], memory_order_relaxed) & mask->word[w];
+    for (int w = 0; w * 64 < node_control->size; w++) {
+        uint64_t who = atomic_load_explicit(&node_control->house->listening[w], memory_order_relaxed) & mask->word[w];
         for (; who != 0; who &= who - 1)
-            ring(home, w * 64 + __builtin_ctzll(who));
+            ring(node_control, w * 64 + __builtin_ctzll(who));
     }
 }
 
-void hc_bell_ring(hc_home *home, int32_t local_rank) {
+void hc_bell_ring(hc_node_control *node_control, int32_t local_rank) {
     hc__mask one = {{0}};
     hc__mask_add(&one, local_rank);
-    hc__bells_ring(home, &one);
+    hc__bells_ring(node_control, &one);
 }
 
-void hc_bell_ring_all(hc_home *home) {
+void hc_bell_ring_all(hc_node_control *node_control) {
     hc__mask others;
     memset(&others, 0xff, sizeof others);
-    others.word[home->rank / 64] &= ~(UINT64_C(1) << (home->rank % 64));
-    hc__bells_ring(home, &others);
+    others.word[node_control->rank / 64] &= ~(UINT64_C(1) << (node_control->rank % 64));
+    hc__bells_ring(node_control, &others);
 }
 
 /* ---- who is alive -------------------------------------------------------------------------------- */
 
-static int is_lost(hc_home *home, int32_t rank) {
-    uint32_t presence = atomic_load_explicit(&home->house->seats[rank].presence, memory_order_acquire);
-    if (presence != PRESENT || home->fd < 0)
+static int is_lost(hc_node_control *node_control, int32_t rank) {
+    uint32_t presence = atomic_load_explicit(&node_control->house->seats[rank].presence, memory_order_acquire);
+    if (presence != PRESENT || node_control->fd < 0)
         return presence == LOST;
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = rank, .l_len = 1};
-    if (fcntl(home->fd, F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK)
+    if (fcntl(node_control->fd, F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK)
         return 0;
     /* It says that it leaves before it lets go of the lock: look again, in this order. */
-    return atomic_load_explicit(&home->house->seats[rank].presence, memory_order_acquire) == PRESENT;
+    return atomic_load_explicit(&node_control->house->seats[rank].presence, memory_order_acquire) == PRESENT;
 }
 
-int32_t hc_home_lost(hc_home *home) {
-    for (int32_t rank = 0; rank < home->size; rank++)
-        if (rank != home->rank && is_lost(home, rank))
+int32_t hc_node_control_lost(hc_node_control *node_control) {
+    for (int32_t rank = 0; rank < node_control->size; rank++)
+        if (rank != node_control->rank && is_lost(node_control, rank))
             return rank;
     return -1;
 }
 
-void hc_home_mark_lost(hc_home *home, int32_t local_rank) {
-    atomic_store_explicit(&home->house->seats[local_rank].presence, LOST, memory_order_release);
+void hc_node_control_mark_lost(hc_node_control *node_control, int32_t local_rank) {
+    atomic_store_explicit(&node_control->house->seats[local_rank].presence, LOST, memory_order_release);
 }
 
 /* ---- control rings ------------------------------------------------------------------------------- */
 
-hc__ring *hc__home_ring(hc_home *home, int32_t from, int32_t to) {
-    size_t stride = sizeof(hc__ring) + home->ring_room;
-    return (hc__ring *)(home->rings + ((size_t)to * (size_t)home->size + (size_t)from) * stride);
+hc__ring *hc__node_control_ring(hc_node_control *node_control, int32_t from, int32_t to) {
+    size_t stride = sizeof(hc__ring) + node_control->ring_room;
+    return (hc__ring *)(node_control->rings + ((size_t)to * (size_t)node_control->size + (size_t)from) * stride);
 }
 
-size_t hc__home_ring_room(const hc_home *home) {
-    return home->ring_room;
+size_t hc__node_control_ring_room(const hc_node_control *node_control) {
+    return node_control->ring_room;
 }
 
-hc__cells *hc__home_cells(const hc_home *home, int32_t local_rank) {
-    return (hc__cells *)(void *)(home->cells + (size_t)local_rank * hc__cells_bytes(home->size));
+hc__cells *hc__node_control_cells(const hc_node_control *node_control, int32_t local_rank) {
+    return (hc__cells *)(void *)(node_control->cells + (size_t)local_rank * hc__cells_bytes(node_control->size));
 }
 
-void hc__home_mark_dirty(hc_home *home, int32_t to) {
-    _Atomic uint64_t *word = &home->house->seats[to].dirty[home->rank / 64];
-    atomic_fetch_or_explicit(word, UINT64_C(1) << (home->rank % 64), memory_order_release);
-    hc_bell_ring(home, to);
+void hc__node_control_mark_dirty(hc_node_control *node_control, int32_t to) {
+    _Atomic uint64_t *word = &node_control->house->seats[to].dirty[node_control->rank / 64];
+    atomic_fetch_or_explicit(word, UINT64_C(1) << (node_control->rank % 64), memory_order_release);
+    hc_bell_ring(node_control, to);
 }
 
-int hc__home_take_dirty(hc_home *home, hc__mask *from) {
-    _Atomic uint64_t *dirty = home->house->seats[home->rank].dirty;
+int hc__node_control_take_dirty(hc_node_control *node_control, hc__mask *from) {
+    _Atomic uint64_t *dirty = node_control->house->seats[node_control->rank].dirty;
     uint64_t any = 0;
     for (int w = 0; w < HC__MASK_WORDS; w++) {
         from->word[w] = atomic_load_explicit(&dirty[w], memory_order_relaxed);

@@ -56,7 +56,7 @@ uint8_t *hc__result(const hc__shm *shm, int64_t chunk) {
 
 void hc__mark_set(hc__shm *shm, enum hc__mark_kind kind, uint64_t value) {
     atomic_store_explicit(&shm->marks[shm->base.local_rank].of[kind].value, value, memory_order_release);
-    hc__bells_ring(shm->home, &shm->peers);
+    hc__bells_ring(shm->node_control, &shm->peers);
 }
 
 int hc__mark_reached(const hc__shm *shm, int32_t rank, enum hc__mark_kind kind, uint64_t value) {
@@ -120,7 +120,7 @@ static void place(hc__shm *shm) {
     shm->results = shm->slots + (size_t)size * shm->region;
 }
 
-int hc_shm_node_new(hc_segment segment, hc_home *home, const int32_t *locals, int32_t local_rank,
+int hc_shm_node_new(hc_segment segment, hc_node_control *node_control, const int32_t *locals, int32_t local_rank,
                     int32_t local_size, const hc_memory *memory, hc_node **out) {
     if (local_size < 1 || local_size > HC__LOCAL_MAX || local_rank < 0 || local_rank >= local_size ||
         segment.bytes < hc_shm_bytes(local_size))
@@ -130,7 +130,7 @@ int hc_shm_node_new(hc_segment segment, hc_home *home, const int32_t *locals, in
         return HC_NO_MEMORY;
     shm->base = (hc_node){.ops = &shm_ops, .local_rank = local_rank, .local_size = local_size};
     shm->segment = segment;
-    shm->home = home;
+    shm->node_control = node_control;
     shm->memory = memory;
     for (int32_t q = 0; q < local_size; q++)
         if (q != local_rank)

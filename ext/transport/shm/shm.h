@@ -27,41 +27,41 @@ int hc_segment_unlink(const char *name);
 int hc_segment_private(hc_segment *, size_t bytes); /* for threads; zeroed */
 void hc_segment_close(hc_segment *);
 
-/* ---- the node's home: one a World and node, made before anything else ------------------------------ */
+/* ---- the node's node control segment: one a World and node, made before anything else ------------------------------ */
 
 /* Holds a bell a local rank, the control rings, and who is alive. Layout is a function of local_size. */
-typedef struct hc_home hc_home;
-size_t hc_home_bytes(int32_t local_size);
+typedef struct hc_node_control hc_node_control;
+size_t hc_node_control_bytes(int32_t local_size);
 /* Every local rank calls this on the same zeroed segment (borrowed). world_rank_of is copied. */
-int hc_home_new(hc_segment *, int32_t local_rank, int32_t local_size, const int32_t *world_rank_of,
-                hc_home **);
-void hc_home_free(hc_home *);
+int hc_node_control_new(hc_segment *, int32_t local_rank, int32_t local_size, const int32_t *world_rank_of,
+                hc_node_control **);
+void hc_node_control_free(hc_node_control *);
 
 /* Bells: the one thing a rank sleeps on. To sleep without losing a wake-up: seen = listen; look once more at all
  * that could have moved; if nothing did, sleep(seen). */
-uint32_t hc_bell_listen(hc_home *);
+uint32_t hc_bell_listen(hc_node_control *);
 /* 1: rung; 0: timeout. Never longer than `ns`. */
-int hc_bell_sleep(hc_home *, uint32_t seen, uint64_t ns);
-void hc_bell_ring(hc_home *, int32_t local_rank); /* [any thread] cheap when nobody sleeps there */
-void hc_bell_ring_all(hc_home *);                 /* all but me, the same */
+int hc_bell_sleep(hc_node_control *, uint32_t seen, uint64_t ns);
+void hc_bell_ring(hc_node_control *, int32_t local_rank); /* [any thread] cheap when nobody sleeps there */
+void hc_bell_ring_all(hc_node_control *);                 /* all but me, the same */
 
 /* A local rank whose process is gone (its file lock was released by the kernel), or -1. Costs a system call a
- * rank: ask seldom. Threads (private segments) are never lost unless hc_home_mark_lost() said so. */
-int32_t hc_home_lost(hc_home *);
-void hc_home_mark_lost(hc_home *, int32_t local_rank);
+ * rank: ask seldom. Threads (private segments) are never lost unless hc_node_control_mark_lost() said so. */
+int32_t hc_node_control_lost(hc_node_control *);
+void hc_node_control_mark_lost(hc_node_control *, int32_t local_rank);
 
 /* ---- what is built on it ---------------------------------------------------------------------------- */
 
 /* The data stage of one process set on this node (shm.c). The zeroed segment is made for the set: hc_shm_bytes()
  * says how large. It is the node's from here, if this returns OK; a private one is shared by all nodes of the set
- * and goes with the last of them. locals[i]: the home's local rank of the set's i-th member on this node. */
+ * and goes with the last of them. locals[i]: the node control segment's local rank of the set's i-th member on this node. */
 size_t hc_shm_bytes(int32_t local_size);
-int hc_shm_node_new(hc_segment, hc_home *, const int32_t *locals, int32_t local_rank, int32_t local_size,
+int hc_shm_node_new(hc_segment, hc_node_control *, const int32_t *locals, int32_t local_rank, int32_t local_size,
                     const hc_memory *, hc_node **);
 
-/* Control edges: rings in the home for ranks of this node, `net` (may be NULL, borrowed) for all others.
- * local_of[r]: local rank in the home of World rank r, or -1; copied. */
-int hc_control_new(hc_home *, hc_net *, const int32_t *local_of, int32_t world_size, hc_control **);
+/* Control edges: rings in the node control segment for ranks of this node, `net` (may be NULL, borrowed) for all others.
+ * local_of[r]: local rank in the node control segment of World rank r, or -1; copied. */
+int hc_control_new(hc_node_control *, hc_net *, const int32_t *local_of, int32_t world_size, hc_control **);
 
 /* N ranks as threads of one process: nets[0..n-1] that deliver to each other (local.c). For tests, for a World of
  * one, and for Worlds made of threads. */

@@ -27,7 +27,7 @@ static hc__small *slot(hc__shm *shm, int32_t rank) {
 static void send(hc__shm *shm) {
     hc__small *mine = slot(shm, shm->base.local_rank);
     atomic_store_explicit(&mine->sequence, shm->small_sequence + 1, memory_order_release);
-    hc__bells_ring(shm->home, &shm->peers);
+    hc__bells_ring(shm->node_control, &shm->peers);
     shm->small_sent = 1;
     shm->arrived = (hc__watch){0, 0};
 }

@@ -14,7 +14,7 @@ from torch.distributed.constants import default_pg_timeout
 from torch.distributed.rendezvous import _rendezvous_handlers, register_rendezvous_handler
 
 from hpccoll import config, detect, errors
-from hpccoll.meeting import StoreMeeting
+from hpccoll.rendezvous import StoreRendezvous
 from hpccoll.world import World
 
 __all__ = ["SCHEME", "install", "meet", "meeting_through"]
@@ -27,7 +27,7 @@ def meet(rank: int, size: int, store: Store, timeout: timedelta) -> World:
     """Make the World of all ranks that share `store`; they call this together."""
     meeting = meeting_through(store, rank, size, timeout)
     if not _mpi_ranks() > 1:
-        return World(meeting=meeting)
+        return World(rendezvous=meeting)
     from mpi4py import MPI
 
     ranks = meeting.allgather(MPI.COMM_WORLD.Get_rank())
@@ -46,7 +46,7 @@ def meet(rank: int, size: int, store: Store, timeout: timedelta) -> World:
         comm.Free()
 
 
-def meeting_through(store: Store, rank: int, size: int, timeout: timedelta) -> StoreMeeting:
+def meeting_through(store: Store, rank: int, size: int, timeout: timedelta) -> StoreRendezvous:
     """A meeting under keys of its own.
 
     Where a store outlives process groups, as torchrun's does, a later group of another size may have the same name.
@@ -54,7 +54,7 @@ def meeting_through(store: Store, rank: int, size: int, timeout: timedelta) -> S
     generation = (store.add(f"hpccoll/{size}/arrivals", 1) - 1) // size
     seconds = min(timeout.total_seconds(), config.read().start_timeout)
     any_store = cast("Any", store)  # torch's stubs know no set() of bytes
-    return StoreMeeting(rank, size, any_store, prefix=f"hpccoll/{size}/{generation}", timeout=seconds)
+    return StoreRendezvous(rank, size, any_store, prefix=f"hpccoll/{size}/{generation}", timeout=seconds)
 
 
 def _mpi_ranks() -> int:

@@ -10,13 +10,13 @@ from typing import Any
 
 from hpccoll import errors
 
-__all__ = ["MpiMeeting"]
+__all__ = ["MpiRendezvous"]
 
 HELLO_TAG = 0x4843  # below the smallest tag limit that the MPI standard allows
 REPORT_EVERY = 10.0
 
 
-class MpiMeeting:
+class MpiRendezvous:
     """The ranks of an mpi4py communicator."""
 
     threads = False
@@ -32,12 +32,12 @@ class MpiMeeting:
         self.comm = comm.Dup()
 
     def allgather(self, value: Any) -> list[Any]:
-        """See Meeting."""
+        """See Rendezvous."""
         result: list[Any] = self.comm.allgather(value)
         return result
 
     def machine(self) -> Any:
-        """See Meeting: the lowest rank among those that MPI says share memory."""
+        """See Rendezvous: the lowest rank among those that MPI says share memory."""
         from mpi4py import MPI
 
         near = self.comm.Split_type(MPI.COMM_TYPE_SHARED)
@@ -46,33 +46,33 @@ class MpiMeeting:
         return lowest
 
     def net(self, machines: list[Any], /) -> Any:
-        """See Meeting."""
+        """See Rendezvous."""
         from hpccoll import _mpi
 
         return _mpi.net(self.comm, one_machine=len(set(machines)) == 1)
 
     def thread_level(self) -> str:
-        """See Meeting."""
+        """See Rendezvous."""
         from hpccoll import _mpi
 
         level: str = _mpi.thread_level()
         return level
 
     def library(self) -> str:
-        """See Meeting."""
+        """See Rendezvous."""
         from hpccoll import _mpi
 
         text: str = _mpi.library_version()
         return text
 
     def describe_net(self) -> str:
-        """See Meeting."""
+        """See Rendezvous."""
         from hpccoll import _mpi
 
         return f"MPI ({_mpi.library_version()}, thread level {self.thread_level()})"
 
     def give_up(self) -> None:
-        """See Meeting: MPI_Finalize would wait for a rank that is gone."""
+        """See Rendezvous: MPI_Finalize would wait for a rank that is gone."""
         from mpi4py import MPI
 
         if not MPI.Is_finalized():

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * home_contract.c - bells that lose no ring, who is lost, segments that say what is missing.
+ * node_control_contract.c - bells that lose no ring, who is lost, segments that say what is missing.
  *
- *     home_contract ping threads|processes SIZE TURNS     a token goes round; everybody sleeps meanwhile
- *     home_contract alone                                 time-outs; rings before the sleep
- *     home_contract leave threads|processes               who leaves in order is not lost; who is marked, is
- *     home_contract kill SIZE                             one kills itself: the others say who
- *     home_contract stay SIZE                             prints "up" and waits to be killed
- *     home_contract segment NAME BYTES                    creates it, writes all of it; or prints why not
+ *     node_control_contract ping threads|processes SIZE TURNS     a token goes round; everybody sleeps meanwhile
+ *     node_control_contract alone                                 time-outs; rings before the sleep
+ *     node_control_contract leave threads|processes               who leaves in order is not lost; who is marked, is
+ *     node_control_contract kill SIZE                             one kills itself: the others say who
+ *     node_control_contract stay SIZE                             prints "up" and waits to be killed
+ *     node_control_contract segment NAME BYTES                    creates it, writes all of it; or prints why not
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -32,10 +32,10 @@ static _Atomic uint64_t *word_of(rank_place *place, int i) {
 
 static void wait_until(rank_place *place, _Atomic uint64_t *word, uint64_t value) {
     for (;;) {
-        uint32_t seen = hc_bell_listen(place->home);
+        uint32_t seen = hc_bell_listen(place->node_control);
         if (atomic_load_explicit(word, memory_order_acquire) >= value)
             return;
-        CHECK(hc_bell_sleep(place->home, seen, 20000000000u), "rank %d: nobody rang for 20 s", place->rank);
+        CHECK(hc_bell_sleep(place->node_control, seen, 20000000000u), "rank %d: nobody rang for 20 s", place->rank);
     }
 }
 
@@ -46,38 +46,38 @@ static void ping(rank_place *place) {
             wait_until(place, word_of(place, place->rank), (uint64_t)turn - (place->rank == 0));
         atomic_store_explicit(word_of(place, next), (uint64_t)turn, memory_order_release);
         if (turn % 3 == 0)
-            hc_bell_ring_all(place->home);
+            hc_bell_ring_all(place->node_control);
         else
-            hc_bell_ring(place->home, next);
+            hc_bell_ring(place->node_control, next);
     }
 }
 
 static void alone(rank_place *place) {
     for (uint64_t ns = 0; ns <= 20000000; ns += 5000000) {
         double start = now();
-        CHECK(hc_bell_sleep(place->home, hc_bell_listen(place->home), ns) == 0, "rung by nobody");
+        CHECK(hc_bell_sleep(place->node_control, hc_bell_listen(place->node_control), ns) == 0, "rung by nobody");
         double took = now() - start;
         CHECK(took >= (double)ns * 1e-9 && took < (double)ns * 1e-9 + 20, "slept %g s instead of %g", took,
               (double)ns * 1e-9);
     }
-    uint32_t seen = hc_bell_listen(place->home);
-    hc_bell_ring(place->home, 0);
-    CHECK(hc_bell_sleep(place->home, seen, 20000000000u) == 1, "a ring before the sleep was lost");
-    hc_bell_ring_all(place->home); /* all but me */
-    CHECK(hc_bell_sleep(place->home, hc_bell_listen(place->home), 1000000) == 0, "rung by myself");
-    CHECK(hc_home_lost(place->home) == -1, "I am here");
+    uint32_t seen = hc_bell_listen(place->node_control);
+    hc_bell_ring(place->node_control, 0);
+    CHECK(hc_bell_sleep(place->node_control, seen, 20000000000u) == 1, "a ring before the sleep was lost");
+    hc_bell_ring_all(place->node_control); /* all but me */
+    CHECK(hc_bell_sleep(place->node_control, hc_bell_listen(place->node_control), 1000000) == 0, "rung by myself");
+    CHECK(hc_node_control_lost(place->node_control) == -1, "I am here");
 }
 
 static void leave(rank_place *place) {
     if (place->rank == 1)
         return;
-    CHECK(hc_home_lost(place->home) == -1, "nobody is lost");
+    CHECK(hc_node_control_lost(place->node_control) == -1, "nobody is lost");
     if (place->rank == 0)
-        hc_home_mark_lost(place->home, 2);
-    while (place->rank == 0 && hc_home_lost(place->home) == -1)
+        hc_node_control_mark_lost(place->node_control, 2);
+    while (place->rank == 0 && hc_node_control_lost(place->node_control) == -1)
         sched_yield();
     if (place->rank == 0)
-        CHECK(hc_home_lost(place->home) == 2, "%d is said to be lost", hc_home_lost(place->home));
+        CHECK(hc_node_control_lost(place->node_control) == 2, "%d is said to be lost", hc_node_control_lost(place->node_control));
 }
 
 static void kill_one(rank_place *place) {
@@ -86,16 +86,16 @@ static void kill_one(rank_place *place) {
     if (place->rank == rank_killed) {
         while (atomic_load(word_of(place, 1)) < (uint64_t)place->size) /* all are there, and nobody is lost */
             sched_yield();
-        CHECK(hc_home_lost(place->home) == -1, "somebody is lost");
+        CHECK(hc_node_control_lost(place->node_control) == -1, "somebody is lost");
         atomic_store(when, (uint64_t)(now() * 1e9));
         kill(getpid(), SIGKILL);
     }
     struct timespec pause = {0, 1000000};
-    while (hc_home_lost(place->home) == -1)
+    while (hc_node_control_lost(place->node_control) == -1)
         nanosleep(&pause, NULL);
     double took = now() - (double)atomic_load(when) * 1e-9;
-    CHECK(hc_home_lost(place->home) == rank_killed, "rank %d says that %d is lost", place->rank,
-          hc_home_lost(place->home));
+    CHECK(hc_node_control_lost(place->node_control) == rank_killed, "rank %d says that %d is lost", place->rank,
+          hc_node_control_lost(place->node_control));
     CHECK(took < 20, "it took %g s to see it", took); /* or it hangs */
     atomic_fetch_add(word_of(place, 2), 1);
     while (atomic_load(word_of(place, 2)) <
@@ -136,7 +136,7 @@ static int try_segment(const char *name, size_t bytes) {
 }
 
 int main(int argc, char **argv) {
-    CHECK(argc >= 2, "see the head of home_contract.c");
+    CHECK(argc >= 2, "see the head of node_control_contract.c");
     const char *what = argv[1];
     if (strcmp(what, "ping") == 0) {
         turns = atoi(argv[4]);

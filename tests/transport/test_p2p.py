@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 SOURCES = (
-    "tests/transport/mail_contract.c",
+    "tests/transport/p2p_contract.c",
     "ext/transport/p2p/*.c",
     "ext/transport/shm/segment.c",
     "ext/transport/shm/control_segment.c",

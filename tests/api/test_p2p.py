@@ -282,7 +282,7 @@ def test_the_end_of_a_set_ends_what_never_met(threads):
     testing.run(threads(3, nodes="2+1"), again)
 
 
-def test_a_failure_of_the_world_ends_open_letters(threads):
+def test_a_failure_of_the_world_ends_open_messages(threads):
     """A stall beyond the limit, of a receive that a caller waits for."""
     begun, given_up = threading.Event(), threading.Event()
 
@@ -369,7 +369,7 @@ def test_without_a_background_thread(threads):
     testing.run(threads(2, nodes="2", level="SERIALIZED"), program)
 
 
-def test_stats_and_trace_know_letters(threads):
+def test_stats_and_trace_know_messages(threads):
     worlds = threads(2)
 
     def program(world):
@@ -377,7 +377,7 @@ def test_stats_and_trace_know_letters(threads):
         hpccoll.send(np.zeros(5), 1 - world.rank, world=world)
         handle.wait(20)
         stats = world.stats()
-        assert (stats["letters"], stats["letter_bytes"]) == (2, 80)
+        assert (stats["p2p_ops"], stats["p2p_bytes"]) == (2, 80)
         records = world.base.loop.trace()[1]
         assert {"send", "receive"} <= {r["operation"] for r in records if r["kind"] == "complete"}
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where ranks that want to become a World find each other, before there is one.
 
-MPI gives a meeting (mpi.py), so does a key-value store (store.py); a process alone has a trivial one (alone.py), and
+MPI gives a rendezvous (mpi.py), so does a key-value store (store.py); a process alone has a trivial one (alone.py), and
 threads of one process have theirs in hpccoll.testing.
 """
 
@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from hpccoll.meeting.alone import Alone, WithoutMpi
-from hpccoll.meeting.mpi import MpiMeeting
-from hpccoll.meeting.store import Store, StoreMeeting
+from hpccoll.rendezvous.single_process import SingleProcess, WithoutMpi
+from hpccoll.rendezvous.mpi import MpiRendezvous
+from hpccoll.rendezvous.store import Store, StoreRendezvous
 
-__all__ = ["Alone", "Meeting", "MpiMeeting", "Store", "StoreMeeting", "WithoutMpi"]
+__all__ = ["SingleProcess", "Rendezvous", "MpiRendezvous", "Store", "StoreRendezvous", "WithoutMpi"]
 
 
-class Meeting(Protocol):
+class Rendezvous(Protocol):
     """Ranks that want to become a World."""
 
     rank: int

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from hpccoll import errors
-from hpccoll.meeting.alone import WithoutMpi
+from hpccoll.rendezvous.single_process import WithoutMpi
 
-__all__ = ["Store", "StoreMeeting"]
+__all__ = ["Store", "StoreRendezvous"]
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 REPORT_EVERY = 10.0
@@ -39,8 +39,8 @@ class Store(Protocol):
         """Whether all keys are there."""
 
 
-class StoreMeeting(WithoutMpi):
-    """See Meeting: ranks that share a store, and the memory of one machine."""
+class StoreRendezvous(WithoutMpi):
+    """See Rendezvous: ranks that share a store, and the memory of one machine."""
 
     def __init__(
         self,
@@ -55,9 +55,9 @@ class StoreMeeting(WithoutMpi):
         """Say hello to all ranks within `timeout` seconds.
 
         :param rank: number of this process, from 0, :param size: of all of them
-        :param prefix: what the keys begin with; a prefix serves for one meeting
+        :param prefix: what the keys begin with; a prefix serves for one rendezvous
         :param host: equal on ranks that can share memory; default: the host's name and the number of its boot
-        :param timeout: seconds for each exchange of the meeting
+        :param timeout: seconds for each exchange of the rendezvous
         :raises StartError: ranks are missing, or the store failed; on all ranks that are there
         """
         if not 0 <= rank < size:
@@ -69,7 +69,7 @@ class StoreMeeting(WithoutMpi):
         self.allgather(None)
 
     def allgather(self, value: Any) -> list[Any]:
-        """See Meeting. Rank 0 reads what each rank wrote, and writes it all for the others to read.
+        """See Rendezvous. Rank 0 reads what each rank wrote, and writes it all for the others to read.
 
         It stays until they have: if it ends then, the store may end with it.
         """
@@ -141,11 +141,11 @@ class StoreMeeting(WithoutMpi):
         print(f"hpccoll: start: waiting for {missing}", file=sys.stderr, flush=True)
 
     def machine(self) -> str:
-        """See Meeting."""
+        """See Rendezvous."""
         return self.host
 
     def net(self, machines: list[Any], /) -> Any:
-        """See Meeting: there is none yet, so all ranks must be on one node."""
+        """See Rendezvous: there is none yet, so all ranks must be on one node."""
         why = "without MPI nothing carries data between nodes"
         remedy = "start the job with hpccoll run, mpirun or srun"
         ranks: dict[str, set[int]] = {}

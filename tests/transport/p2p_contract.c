@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mail_contract.c - letters of all sizes between all pairs, posted in any order on either side: each meets its receive,
+ * p2p_contract.c - messages of all sizes between all pairs, posted in any order on either side: each meets its receive,
  * in order, whole, and touches nothing beside.
  *
- *     mail_contract threads|processes SIZE NODE_SIZE SEED LETTERS
+ *     p2p_contract threads|processes SIZE NODE_SIZE SEED LETTERS
  *
  * Ranks of different "nodes" (of NODE_SIZE ranks) reach each other over the local net; threads only.
  */
@@ -11,14 +11,14 @@
 #include "ranks.h"
 
 #define TAGS 3
-#define ANY_TAG 7 /* letters of this tag are received from any rank */
+#define ANY_TAG 7 /* messages of this tag are received from any rank */
 #define GUARD 16
 
 static uint64_t seed;
-static int node_size, letters;
+static int node_size, p2p_ops;
 static hc_net *nets[RANKS_MAX];
 
-/* The n-th letter of a rank, a function of the seed: every rank knows them all. */
+/* The n-th message of a rank, a function of the seed: every rank knows them all. */
 typedef struct plan {
     int to;
     uint32_t set, tag;
@@ -44,15 +44,15 @@ static plan plan_of(int from, int n, int size) {
 }
 
 typedef struct job {
-    hc_letter letter;
+    hc_p2p_op op;
     plan plan;
-    int from, number; /* of a letter from any rank: not known yet */
+    int from, number; /* of a message from any rank: not known yet */
 } job;
 
 typedef struct tester {
     rank_place *place;
     hc_control *control;
-    hc_mail *mail;
+    hc_p2p *p2p;
     job *jobs;
     int njobs, posted, finished;
 } tester;
@@ -68,7 +68,7 @@ static void add_job(tester *t, int from, int number, plan p, int receives) {
         data[i] = (uint8_t)(p.content + i * 7);
     int32_t peer = !receives ? p.to : p.tag == ANY_TAG ? HC_ANY_PEER : from;
     *j = (job){.plan = p, .from = from, .number = number};
-    j->letter = (hc_letter){.receives = (uint8_t)receives,
+    j->op = (hc_p2p_op){.receives = (uint8_t)receives,
                             .set = p.set,
                             .tag = p.tag,
                             .peer = peer,
@@ -81,15 +81,15 @@ static void add_job(tester *t, int from, int number, plan p, int receives) {
 static void plan_jobs(tester *t) {
     int next[RANKS_MAX + 1] = {0}, size = t->place->size, left = size + 1;
     uint64_t random = mix(seed + 77 + (uint64_t)t->place->rank);
-    t->jobs = calloc((size_t)letters * ((size_t)size + 1), sizeof *t->jobs);
+    t->jobs = calloc((size_t)p2p_ops * ((size_t)size + 1), sizeof *t->jobs);
     while (left > 0) {
         random = mix(random + 1);
         int who = (int)(random % (uint64_t)(size + 1)), mine = who == size;
         int from = mine ? t->place->rank : who, n = next[who];
-        if (n > letters)
+        if (n > p2p_ops)
             continue;
         next[who]++;
-        if (n == letters) {
+        if (n == p2p_ops) {
             left--;
             continue;
         }
@@ -102,33 +102,33 @@ static void plan_jobs(tester *t) {
 /* ---- what must be so when it is finished --------------------------------------------------------------- */
 
 static void check_content(const tester *t, const job *j, const plan *p) {
-    const uint8_t *data = j->letter.data;
-    CHECK(j->letter.came == p->bytes, "rank %d: %llu bytes from %d, expected %zu", t->place->rank,
-          (unsigned long long)j->letter.came, j->from, p->bytes);
+    const uint8_t *data = j->op.data;
+    CHECK(j->op.came == p->bytes, "rank %d: %llu bytes from %d, expected %zu", t->place->rank,
+          (unsigned long long)j->op.came, j->from, p->bytes);
     int fits = p->room == p->bytes;
-    CHECK(j->letter.status == (fits ? HC_OK : HC_RESULT_SIZE), "status %d", j->letter.status);
+    CHECK(j->op.status == (fits ? HC_OK : HC_RESULT_SIZE), "status %d", j->op.status);
     for (size_t i = 0; i < p->room + GUARD; i++) {
         uint8_t expected = fits && i < p->bytes ? (uint8_t)(p->content + i * 7) : 0xEE;
-        CHECK(data[i] == expected, "rank %d: byte %zu of letter %d of rank %d", t->place->rank, i, j->number,
+        CHECK(data[i] == expected, "rank %d: byte %zu of message %d of rank %d", t->place->rank, i, j->number,
               j->from);
     }
 }
 
 static void check(tester *t, job *j) {
-    if (!j->letter.receives) {
-        CHECK(j->letter.status == HC_OK, "a send ended with %d", j->letter.status);
+    if (!j->op.receives) {
+        CHECK(j->op.status == HC_OK, "a send ended with %d", j->op.status);
     } else if (j->plan.tag == ANY_TAG) {
-        CHECK(j->letter.peer >= 0 && j->letter.peer < t->place->size, "from rank %d", j->letter.peer);
-        const uint8_t *data = j->letter.data;
+        CHECK(j->op.peer >= 0 && j->op.peer < t->place->size, "from rank %d", j->op.peer);
+        const uint8_t *data = j->op.data;
         int known = 0;
-        for (int n = 0; n < letters && !known; n++) {
-            plan p = plan_of(j->letter.peer, n, t->place->size);
+        for (int n = 0; n < p2p_ops && !known; n++) {
+            plan p = plan_of(j->op.peer, n, t->place->size);
             known = p.tag == ANY_TAG && p.to == t->place->rank && p.set == j->plan.set &&
                     data[0] == (uint8_t)p.content && data[299] == (uint8_t)(p.content + 299 * 7);
         }
-        CHECK(known, "rank %d: what came from any rank, %d, was never sent", t->place->rank, j->letter.peer);
+        CHECK(known, "rank %d: what came from any rank, %d, was never sent", t->place->rank, j->op.peer);
     } else {
-        CHECK(j->letter.peer == j->from, "from rank %d", j->letter.peer);
+        CHECK(j->op.peer == j->from, "from rank %d", j->op.peer);
         check_content(t, j, &j->plan);
     }
     t->finished++;
@@ -142,7 +142,7 @@ static int read_messages(tester *t) {
     size_t n;
     int moved = 0, status;
     while ((status = t->control->ops->receive(t->control, &from, &bytes, &n)) == HC_DONE) {
-        CHECK(hc_mail_message(t->mail, from, bytes, n) == 1, "a message that is not the mail's");
+        CHECK(hc_p2p_message(t->p2p, from, bytes, n) == 1, "a message that is not the point-to-point layer's");
         moved = 1;
     }
     CHECK(status >= 0, "receive: %d", status);
@@ -151,11 +151,11 @@ static int read_messages(tester *t) {
 
 static int turn(tester *t) {
     int32_t peer;
-    hc_letter *done;
-    int moved = read_messages(t), status = hc_mail_progress(t->mail);
+    hc_p2p_op *done;
+    int moved = read_messages(t), status = hc_p2p_progress(t->p2p);
     CHECK(status >= 0, "progress: %d", status);
     moved |= status;
-    while ((done = hc_mail_done(t->mail))) {
+    while ((done = hc_p2p_done(t->p2p))) {
         check(t, done->owner);
         moved = 1;
     }
@@ -171,16 +171,16 @@ static void exchange_all(tester *t) {
     uint64_t random = mix(seed + (uint64_t)t->place->rank);
     int several = node_size < t->place->size;
     while (t->finished < t->njobs || t->control->waiting) {
-        uint32_t seen = hc_bell_listen(t->place->home);
+        uint32_t seen = hc_bell_listen(t->place->node_control);
         int moved = turn(t);
         random = mix(random + 1);
         for (uint64_t burst = random % 5; burst > 0 && t->posted < t->njobs; burst--) {
-            int status = hc_mail_post(t->mail, &t->jobs[t->posted++].letter);
+            int status = hc_p2p_post(t->p2p, &t->jobs[t->posted++].op);
             CHECK(status == HC_OK, "post: %d", status);
             moved = 1;
         }
         if (!moved && t->posted == t->njobs) {
-            int rung = hc_bell_sleep(t->place->home, seen, several ? 1000000 : 20000000000u);
+            int rung = hc_bell_sleep(t->place->node_control, seen, several ? 1000000 : 20000000000u);
             CHECK(rung || several, "rank %d: nobody rang for 20 s", t->place->rank);
         }
     }
@@ -189,17 +189,17 @@ static void exchange_all(tester *t) {
 /* What nobody answers is its poster's again. */
 static void withdraw(tester *t) {
     uint8_t byte[1] = {0};
-    hc_letter lonely = {.receives = 1, .set = 9, .peer = HC_ANY_PEER, .data = byte, .bytes = 1};
-    CHECK(hc_mail_post(t->mail, &lonely) == HC_OK && !hc_mail_is_moving(t->mail),
+    hc_p2p_op lonely = {.receives = 1, .set = 9, .peer = HC_ANY_PEER, .data = byte, .bytes = 1};
+    CHECK(hc_p2p_post(t->p2p, &lonely) == HC_OK && !hc_p2p_is_moving(t->p2p),
           "an open receive moves nothing");
-    CHECK(hc_mail_withdraw(t->mail, &lonely) == 1, "an open receive can be withdrawn");
-    hc_letter wrong = {.peer = t->place->size, .data = byte, .bytes = 1};
-    CHECK(hc_mail_post(t->mail, &wrong) == HC_INVALID, "no such rank");
-    hc_letter unread = {.set = 9, .peer = t->place->rank, .data = byte, .bytes = 1};
-    CHECK(hc_mail_post(t->mail, &unread) == HC_OK && hc_mail_done(t->mail) == &unread, "to oneself");
-    hc_mail_forget(t->mail, 9);
-    CHECK(hc_mail_post(t->mail, &lonely) == HC_OK && !hc_mail_done(t->mail), "it was to be forgotten");
-    hc_mail_abandon(t->mail);
+    CHECK(hc_p2p_withdraw(t->p2p, &lonely) == 1, "an open receive can be withdrawn");
+    hc_p2p_op wrong = {.peer = t->place->size, .data = byte, .bytes = 1};
+    CHECK(hc_p2p_post(t->p2p, &wrong) == HC_INVALID, "no such rank");
+    hc_p2p_op unread = {.set = 9, .peer = t->place->rank, .data = byte, .bytes = 1};
+    CHECK(hc_p2p_post(t->p2p, &unread) == HC_OK && hc_p2p_done(t->p2p) == &unread, "to oneself");
+    hc_p2p_forget(t->p2p, 9);
+    CHECK(hc_p2p_post(t->p2p, &lonely) == HC_OK && !hc_p2p_done(t->p2p), "it was to be forgotten");
+    hc_p2p_abandon(t->p2p);
 }
 
 static void body(rank_place *place) {
@@ -208,24 +208,24 @@ static void body(rank_place *place) {
     for (int q = 0; q < place->size; q++)
         local_of[q] = q / node_size == place->rank / node_size ? q : -1;
     hc_net *net = nets[place->rank];
-    CHECK(hc_control_new(place->home, net, local_of, place->size, &t.control) == 0, "control");
-    CHECK(hc_mail_new(place->home, net, t.control, local_of, place->rank, place->size, &t.mail) == 0, "mail");
+    CHECK(hc_control_new(place->node_control, net, local_of, place->size, &t.control) == 0, "control");
+    CHECK(hc_p2p_new(place->node_control, net, t.control, local_of, place->rank, place->size, &t.p2p) == 0, "point-to-point");
     plan_jobs(&t);
     exchange_all(&t);
     withdraw(&t);
     for (int i = 0; i < t.njobs; i++)
-        free(t.jobs[i].letter.data);
+        free(t.jobs[i].op.data);
     free(t.jobs);
-    hc_mail_free(t.mail);
+    hc_p2p_free(t.p2p);
     t.control->ops->free(t.control);
 }
 
 int main(int argc, char **argv) {
-    CHECK(argc == 6, "usage: mail_contract threads|processes SIZE NODE_SIZE SEED LETTERS");
+    CHECK(argc == 6, "usage: p2p_contract threads|processes SIZE NODE_SIZE SEED LETTERS");
     int size = atoi(argv[2]);
     node_size = atoi(argv[3]);
     seed = mix(strtoull(argv[4], NULL, 10) + 1);
-    letters = atoi(argv[5]);
+    p2p_ops = atoi(argv[5]);
     if (node_size < size)
         CHECK(hc_local_net_new(size, nets) == 0, "nets");
     for (int q = 0; q < size && nets[q] != NULL; q++)
