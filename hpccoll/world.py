@@ -18,8 +18,8 @@ from typing import Any, Self
 
 from hpccoll import _core, bootstrap, config, detect, errors, objects
 from hpccoll.detect import pmix
-from hpccoll.rendezvous import SingleProcess, Rendezvous, MpiRendezvous
 from hpccoll.observe import timeline
+from hpccoll.rendezvous import MpiRendezvous, Rendezvous, SingleProcess
 
 __all__ = ["World", "current", "init", "is_initialized", "shutdown"]
 

@@ -98,8 +98,7 @@ int hc__unequal_rows(int operation); /* dims[0] is each rank's own */
 /* ---- describe.c ------------------------------------------------------------------------------------------ */
 
 void hc__describe(hc__text *, const hc_request *); /* allreduce 'name' */
-void hc__describe_mismatch(hc__text *, int32_t rank_a, const hc_request *a, int32_t rank_b,
-                           const hc_request *b);
+void hc__describe_mismatch(hc__text *, int32_t rank_a, const hc_request *a, int32_t rank_b, const hc_request *b);
 void hc__describe_root_joined(hc__text *, const hc_request *);
 
 /* ---- names.c: one record a name that this rank has heard of ------------------------------------------- */
@@ -216,7 +215,7 @@ typedef struct hc__query hc__query;
 enum hc__flag { HC__F_STOP = 1, HC__F_PREEMPT = 2, HC__F_JOINALL = 4, HC__F_LEAVE = 8 };
 #define HC__F_LEAVER (HC__F_STOP | HC__F_LEAVE) /* with these goes who has left */
 #define HC__NOBODY (-1)                         /* has left */
-#define HC__OF_WORLD(rank) (-2 - (rank)) /* has left the World, and with it this set; its own inverse */
+#define HC__OF_WORLD(rank) (-2 - (rank))        /* has left the World, and with it this set; its own inverse */
 
 /* A stall that somebody was told to print. */
 #define HC__PRINTED 8
@@ -372,8 +371,8 @@ void hc__running_free(hc__set *);
 void hc__join(hc__set *, uint64_t ticket);
 void hc__stop(hc__set *);
 void hc__heard(hc__set *, uint8_t flags, int32_t leaver); /* a child's flags */
-void hc__leave(hc__set *);      /* HC_REQUEST_LAST: of this set, the World: of all */
-void hc__leave_look(hc__set *); /* what is pending here, or who has left, has changed */
+void hc__leave(hc__set *);                                /* HC_REQUEST_LAST: of this set, the World: of all */
+void hc__leave_look(hc__set *);                           /* what is pending here, or who has left, has changed */
 const char *hc__shut_down_text(hc__set *);
 void hc__join_void(hc__set *);              /* T6: loose joins, when slots are freed */
 void hc__join_again(hc__set *);             /* L5 */
@@ -409,11 +408,9 @@ int hc__query_is_join(const uint64_t key[2]);
 int hc__query_asks(const hc__query *, uint32_t source);
 uint8_t *hc__query_message(hc__set *, int message, const uint64_t key[2], size_t more, uint8_t **p);
 uint8_t *hc__write_ranks(uint8_t *, const int32_t *ranks, uint32_t n);
-void hc__report_write(const hc__set *, const hc__query *, char text[HC__TEXT],
-                      hc__report *); /* at the root */
+void hc__report_write(const hc__set *, const hc__query *, char text[HC__TEXT], hc__report *); /* at the root */
 void hc__report_down(hc__set *, const hc__query *, const hc__report *);
-void hc__report_late(hc__set *, const uint64_t key[2],
-                     const hc__report *); /* the question has expired here */
+void hc__report_late(hc__set *, const uint64_t key[2], const hc__report *); /* the question has expired here */
 void hc__who(hc__set *, uint32_t source, const uint64_t key[2]);
 uint64_t hc__who_deadline(const hc__set *);
 void hc__who_tick(hc__set *);
@@ -475,8 +472,8 @@ struct hc_engine {
     uint8_t flooded; /* a failure has been passed on */
     uint8_t failed;
     char *failure; /* why, HC__TEXT bytes; NULL before, or when there was no memory for it */
-    uint8_t last_words[HC__FAIL_FIXED +
-                       HC__TEXT]; /* the message that floods, and its text: there is always room for it */
+    uint8_t
+        last_words[HC__FAIL_FIXED + HC__TEXT]; /* the message that floods, and its text: there is always room for it */
     uint64_t bytes;
     hc__counters counters;
 };

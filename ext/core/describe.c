@@ -167,8 +167,7 @@ static void put_extra(hc__text *text, const hc_request *request, enum difference
     }
 }
 
-static void put_side(hc__text *text, int32_t rank, const hc_request *request, enum difference d,
-                     uint32_t tensor) {
+static void put_side(hc__text *text, int32_t rank, const hc_request *request, enum difference d, uint32_t tensor) {
     hc__put(text, "rank ");
     hc__put_int(text, rank);
     hc__put(text, " has ");
@@ -188,8 +187,7 @@ static void put_side(hc__text *text, int32_t rank, const hc_request *request, en
     put_extra(text, request, d);
 }
 
-void hc__describe_mismatch(hc__text *text, int32_t rank_a, const hc_request *a, int32_t rank_b,
-                           const hc_request *b) {
+void hc__describe_mismatch(hc__text *text, int32_t rank_a, const hc_request *a, int32_t rank_b, const hc_request *b) {
     uint32_t tensor = 0;
     enum difference d = compare(a, b, &tensor);
     put_subject(text, d == D_OPERATION ? "request" : hc_operation_name(a->operation), a);

@@ -7,8 +7,7 @@
 #include "core/core.h"
 
 hc_engine *hc_engine_new(const hc_engine_config *config) {
-    if (config->size < 1 || config->rank < 0 || config->rank >= config->size ||
-        config->cache_capacity > INT32_MAX - 64)
+    if (config->size < 1 || config->rank < 0 || config->rank >= config->size || config->cache_capacity > INT32_MAX - 64)
         return NULL;
     hc_engine *e = calloc(1, sizeof *e);
     if (!e)
@@ -42,8 +41,7 @@ void hc_engine_free(hc_engine *e) {
 int hc_engine_quiet(const hc_engine *e) {
     for (uint32_t i = 0; i < e->nsets; i++) {
         const hc__set *s = e->sets[i];
-        if (s &&
-            (s->oldest != HC__NONE || s->running || s->joined || (s->stopping && !s->stopped && !e->failed)))
+        if (s && (s->oldest != HC__NONE || s->running || s->joined || (s->stopping && !s->stopped && !e->failed)))
             return 0;
     }
     return 1;

@@ -86,8 +86,8 @@ static const hc_request *with_own_rows(hc__set *s, const hc_request *agreed, con
     size_t ndims = 0;
     for (uint32_t i = 0; i < agreed->ntensors; i++)
         ndims += agreed->tensors[i].ndim;
-    hc_request *own = hc__lend(s->engine, sizeof *own + agreed->ntensors * sizeof *agreed->tensors +
-                                              ndims * sizeof(int64_t));
+    hc_request *own = hc__lend(s->engine,
+                               sizeof *own + agreed->ntensors * sizeof *agreed->tensors + ndims * sizeof(int64_t));
     if (!own)
         return agreed;
     hc_tensor *tensors = (hc_tensor *)(own + 1);

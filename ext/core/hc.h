@@ -39,16 +39,16 @@
 /* What is true of an operation. The engine, the loop, the data planes and Cython ask these traits and never the name;
  * only a table of implementations is indexed by the operation itself. */
 enum hc_operation_trait {
-    HC_OP_REDUCES = 1, /* combines values: a reduction, factors, and a neutral element for a joined rank */
-    HC_OP_ROOTED = 2,  /* one rank has another part than the others: `root` */
+    HC_OP_REDUCES = 1,          /* combines values: a reduction, factors, and a neutral element for a joined rank */
+    HC_OP_ROOTED = 2,           /* one rank has another part than the others: `root` */
     HC_OP_ROWS_DIFFER = 4,      /* dims[0] is each rank's own, not agreed; a joined rank has no rows */
     HC_OP_RESULT_ALLOCATED = 8, /* only the data plane knows the result's size, and allocates it */
     HC_OP_COUNTS = 16,          /* the caller says how many rows go to each rank */
-    HC_OP_ELEMENTWISE = 32, /* shapes matter to nobody but the comparison: a tensor is a run of elements */
-    HC_OP_FUSES = 64,       /* several requests may share a batch, and a request may be a group */
-    HC_OP_NARROWS = 128,    /* may travel between nodes in a narrower type (compression) */
-    HC_OP_NO_TENSORS = 256, /* carries no data */
-    HC_OP_ONLY_EVENT = 512  /* is no request: it has an event of its own */
+    HC_OP_ELEMENTWISE = 32,     /* shapes matter to nobody but the comparison: a tensor is a run of elements */
+    HC_OP_FUSES = 64,           /* several requests may share a batch, and a request may be a group */
+    HC_OP_NARROWS = 128,        /* may travel between nodes in a narrower type (compression) */
+    HC_OP_NO_TENSORS = 256,     /* carries no data */
+    HC_OP_ONLY_EVENT = 512      /* is no request: it has an event of its own */
 };
 
 /*    NAME           text             traits */
@@ -120,8 +120,7 @@ enum hc_memory_kind { HC_MEMORY_HOST, HC_MEMORY_CUDA };
 size_t hc_dtype_size(int dtype);
 const char *hc_dtype_name(int dtype);
 const char *hc_operation_name(int operation);
-int hc_operation_has(int operation,
-                     int trait); /* enum hc_operation_trait; 0 for a number that is no operation */
+int hc_operation_has(int operation, int trait); /* enum hc_operation_trait; 0 for a number that is no operation */
 const char *hc_reduction_name(int reduction);
 const char *hc_status_name(int status);      /* "MISMATCH" */
 const char *hc_status_text(int status);      /* one sentence */
@@ -158,8 +157,7 @@ typedef struct hc_request {
 
 #define HC_WIRE_SAME 255
 #define HC_REQUEST_GROUP 1
-#define HC_REQUEST_LAST \
-    2 /* its rank asks for nothing after it; in the World: in no set. Others hear of that */
+#define HC_REQUEST_LAST 2 /* its rank asks for nothing after it; in the World: in no set. Others hear of that */
 
 /* ---- a process set, as one of its members' engines sees it -------------------------------------- */
 
@@ -198,8 +196,7 @@ typedef struct hc_tree_index hc_tree_index;
 hc_tree_index *hc_tree_index_new(const int32_t *members, const int32_t *node_of, int32_t n, int32_t fanout);
 void hc_tree_index_free(hc_tree_index *);
 /* Fills parent, set_rank, set_size, nchildren and at most `room` children; returns nchildren. */
-int32_t hc_tree_place(const hc_tree_index *, int32_t set_rank, hc_set_config *out, hc_child *children,
-                      int32_t room);
+int32_t hc_tree_place(const hc_tree_index *, int32_t set_rank, hc_set_config *out, hc_child *children, int32_t room);
 
 /* ---- the engine --------------------------------------------------------------------------------- */
 

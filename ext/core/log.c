@@ -89,8 +89,7 @@ static hc__sig *agreed_sig(hc__set *s, uint32_t name, const hc__entry_first *fro
     return hc__sig_new(s->engine, &from->sig, from->key);
 }
 
-static uint32_t agree_first(hc__set *s, uint32_t name, uint32_t own, const hc__entry_first *from,
-                            hc__agreed *agreed) {
+static uint32_t agree_first(hc__set *s, uint32_t name, uint32_t own, const hc__entry_first *from, hc__agreed *agreed) {
     hc__sig *sig = agreed_sig(s, name, from);
     if (!sig)
         return 0;

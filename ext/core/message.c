@@ -54,8 +54,7 @@ int hc__message(hc_engine *e, int32_t peer, const uint8_t *bytes, size_t nbytes)
     if (message == HC__M_SEQUENCE)
         return hc__sequence_receive(e, wire, bytes, nbytes);
     if (message == HC__M_SEQUENCED)
-        return world && world->parent == peer ? hc__sequenced_receive(e, wire, bytes, nbytes)
-                                              : HC_BAD_MESSAGE;
+        return world && world->parent == peer ? hc__sequenced_receive(e, wire, bytes, nbytes) : HC_BAD_MESSAGE;
     hc__set *s = hc__set_called(e, wire);
     if (s)
         return for_set(s, message, peer, bytes, nbytes);

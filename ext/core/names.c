@@ -35,8 +35,7 @@ static int grow(hc__set *s) {
     while (2 * (uint64_t)cells < 3 * (uint64_t)room)
         cells *= 2;
     uint32_t *table = hc__alloc(s->engine, cells * sizeof *table);
-    hc__name *at = table ? hc__resize(s->engine, names->at, names->room * sizeof *at, room * sizeof *at)
-                         : NULL;
+    hc__name *at = table ? hc__resize(s->engine, names->at, names->room * sizeof *at, room * sizeof *at) : NULL;
     if (!at) {
         hc__free(s->engine, table, cells * sizeof *table);
         return 0;

@@ -50,8 +50,7 @@ static void mark(hc__set *s, hc__name *record) {
 
 /* From the newest back to the first that has been marked before. */
 static void mark_all(hc__set *s) {
-    for (uint32_t name = s->newest; name != HC__NONE && !s->names.at[name].waited;
-         name = s->names.at[name].older)
+    for (uint32_t name = s->newest; name != HC__NONE && !s->names.at[name].waited; name = s->names.at[name].older)
         mark(s, &s->names.at[name]);
 }
 

@@ -139,9 +139,7 @@ void hc__report_down(hc__set *s, const hc__query *q, const hc__report *r) {
 
 void hc__report_late(hc__set *s, const uint64_t key[2], const hc__report *r) {
     uint32_t name = hc__name_find(s, key);
-    uint64_t ticket = hc__query_is_join(key) ? s->join_ticket
-                      : name == HC__NONE     ? 0
-                                             : s->names.at[name].ticket;
+    uint64_t ticket = hc__query_is_join(key) ? s->join_ticket : name == HC__NONE ? 0 : s->names.at[name].ticket;
     if (ticket && ticket == s->asked_ticket)
         tell_own_waiter(s, key, r);
 }

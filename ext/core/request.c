@@ -103,8 +103,7 @@ const char *hc__sig_encode(hc_engine *e, const hc_request *request, hc__sig_view
         return "out of memory";
     uint8_t *p = hc__write32(e->scratch, request->name_len);
     p = hc__write_bytes(p, request->name, request->name_len);
-    const uint8_t codes[5] = {request->operation, request->reduction, request->memory, request->wire,
-                              request->flags};
+    const uint8_t codes[5] = {request->operation, request->reduction, request->memory, request->wire, request->flags};
     p = hc__write_bytes(p, codes, sizeof codes);
     p = hc__write32(p, (uint32_t)request->root);
     p = write_real(p, request->prescale);
@@ -162,8 +161,7 @@ static const char *check_codes(hc__reader *r, int32_t set_size, hc__sig_view *vi
     if (flags & ~(HC_REQUEST_GROUP | HC_REQUEST_LAST))
         return "unknown flags";
     if (operation == HC_BROADCAST ? root < 0 || root >= set_size : root != -1)
-        return operation == HC_BROADCAST ? "the root is not a rank of the World"
-                                         : "this operation has no root";
+        return operation == HC_BROADCAST ? "the root is not a rank of the World" : "this operation has no root";
     view->operation = (uint8_t)operation;
     view->root = root;
     return NULL;

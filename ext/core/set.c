@@ -73,8 +73,7 @@ static int reserve(hc_engine *e, uint32_t id) {
 
 /* Set, children and counters in one block. */
 static size_t size_of(int32_t nchildren) {
-    return sizeof(hc__set) + (size_t)nchildren * sizeof(hc_child) +
-           2 * ((size_t)nchildren + 1) * sizeof(uint32_t);
+    return sizeof(hc__set) + (size_t)nchildren * sizeof(hc_child) + 2 * ((size_t)nchildren + 1) * sizeof(uint32_t);
 }
 
 /* Messages that came before the set was here. */

@@ -45,8 +45,7 @@ static int on_enqueue(hc_engine *e, hc__set *s, const hc_event *ev) {
     if (!ev->request || ev->request->ticket == 0)
         return HC_INVALID;
     if (e->failed)
-        hc__complete(e, ev->request->ticket, HC_BROKEN, e->failure ? e->failure : hc_status_text(HC_BROKEN),
-                     s->q);
+        hc__complete(e, ev->request->ticket, HC_BROKEN, e->failure ? e->failure : hc_status_text(HC_BROKEN), s->q);
     else
         hc__enqueue(s, ev->request);
     return 0;

@@ -12,8 +12,7 @@ uint32_t hc__column_word(hc__column_view column, uint32_t i, uint64_t *bits) {
     return word;
 }
 
-uint8_t *hc__write_column(uint8_t *p, const uint64_t *rows, uint32_t nrows, uint32_t stride,
-                          hc__row_bits *bits_of) {
+uint8_t *hc__write_column(uint8_t *p, const uint64_t *rows, uint32_t nrows, uint32_t stride, hc__row_bits *bits_of) {
     uint8_t *count = p;
     uint32_t n = 0;
     p += 4;

@@ -324,8 +324,7 @@ int hc_device_data_new(const hc_device_data_config *config, hc_data *host, hc_ne
     p->staged.chunk_bytes = config->place.chunk_bytes;
     hc__plane_place(p);
     hc_turns *turns = has_flat(p) && !config->turns ? &p->own_turns : config->turns;
-    p->turn = (hc__turn){
-        .turns = config->place.set_size > 1 ? turns : NULL, .host = host, .set = config->place.set};
+    p->turn = (hc__turn){.turns = config->place.set_size > 1 ? turns : NULL, .host = host, .set = config->place.set};
     *data = &p->base;
     return has_flat(p) ? open_flat(p, data) : HC_OK;
 }

@@ -72,16 +72,14 @@ static int is_small(const hc__plane *p, const hc_batch *b) {
 }
 
 int hc__plane_suits_flat(const hc__plane *p, const hc_batch *b) {
-    int is_sized = b->operation == HC_ALLREDUCE || b->operation == HC_BROADCAST ||
-                   b->operation == HC_REDUCESCATTER;
+    int is_sized = b->operation == HC_ALLREDUCE || b->operation == HC_BROADCAST || b->operation == HC_REDUCESCATTER;
     return p->flat && is_sized && bytes_of(b) >= p->config.flat && hc__plane_suits_nccl(p->flat, b);
 }
 
 /* NCCL adds in an order of its own. */
 int hc__plane_suits_nccl(const hc__plane *p, const hc_batch *b) {
     int reduces = b->operation == HC_ALLREDUCE || b->operation == HC_REDUCESCATTER;
-    if (p->config.mode == HC_DEVICE_STAGED || (reduces && b->deterministic) || p->comms.forbidden ||
-        is_small(p, b))
+    if (p->config.mode == HC_DEVICE_STAGED || (reduces && b->deterministic) || p->comms.forbidden || is_small(p, b))
         return 0;
     if (!is_flat(p) && !hc__plane_has_stages(p, b))
         return 0;
@@ -98,8 +96,7 @@ int hc__plane_open_device(hc__plane *p) {
     if (p->device)
         return HC_OK;
     p->base.text = p->why;
-    int status = hc_device_open(p->config.number, p->config.vendor, p->config.cuda_library, &p->device,
-                                p->why);
+    int status = hc_device_open(p->config.number, p->config.vendor, p->config.cuda_library, &p->device, p->why);
     return status < 0 ? HC_TRANSPORT : HC_OK;
 }
 
@@ -141,8 +138,8 @@ void hc__plane_open_comms(hc__plane *p) {
 /* Another rank's "no" holds for all; it knows why. */
 static void adopt_words(hc__plane *p) {
     if (p->comms.against >= 0 && p->comms.gpu_aware)
-        snprintf(p->mpi_words, sizeof p->mpi_words,
-                 "rank %d says that MPI cannot have its GPU's: `hpccoll info` there", p->comms.against);
+        snprintf(p->mpi_words, sizeof p->mpi_words, "rank %d says that MPI cannot have its GPU's: `hpccoll info` there",
+                 p->comms.against);
 }
 
 static void say_fast(hc__plane *p) {
@@ -158,9 +155,8 @@ static void say_fast(hc__plane *p) {
                  p->comms.against < 0 ? "from device" : "through pinned", p->mpi_words);
     if (p->borrows_host)
         snprintf(large, sizeof large, " for %lld bytes and more", (long long)p->config.flat);
-    snprintf(p->facts, sizeof p->facts,
-             "device %d (%s): %s%s%s; what that lacks%s is staged through the host", p->device->number,
-             p->device->pci, over, large, mpi, has_small(p) ? ", or is small," : "");
+    snprintf(p->facts, sizeof p->facts, "device %d (%s): %s%s%s; what that lacks%s is staged through the host",
+             p->device->number, p->device->pci, over, large, mpi, has_small(p) ? ", or is small," : "");
 }
 
 /* A hierarchy whose nodes are the groups that NCCL joins. */
@@ -180,8 +176,7 @@ static int open_fast(hc__plane *p) {
         place.sums = &p->sums.base;
     }
     if (status >= 0)
-        status = hc_hierarchy_new(&place, &p->node->base, p->groups > 1 ? p->net : NULL, &hc_host_memory,
-                                  &p->fast);
+        status = hc_hierarchy_new(&place, &p->node->base, p->groups > 1 ? p->net : NULL, &hc_host_memory, &p->fast);
     if (status >= 0 && is_flat(p))
         status = hc__nccl_rows_open(&p->rows, p->node, p->host, place.chunk_bytes);
     say_fast(p);
@@ -200,8 +195,7 @@ int hc__plane_open_test(hc__plane *p) {
             return HC_TRANSPORT;
         p->comms.text[0] = 0; /* no failure */
     } else if (is_idle(p) && p->comms.against >= 0) {
-        snprintf(p->facts, sizeof p->facts,
-                 "device %d (%s): staged through the host: MPI does not get its memory (%s)",
+        snprintf(p->facts, sizeof p->facts, "device %d (%s): staged through the host: MPI does not get its memory (%s)",
                  p->device->number, p->device->pci, p->mpi_words);
     } else
         status = open_fast(p);

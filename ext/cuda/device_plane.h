@@ -35,10 +35,9 @@ typedef struct hc__plane {
     hc__nccl_node *node;
     hc_data *fast;
     hc__nccl_rows rows;
-    int32_t *group_of; /* of each rank: who is joined by one communicator */
-    int32_t smallest, largest, nodes,
-        groups;          /* ranks of the smallest and the largest node; how many of each */
-    char mpi_words[512]; /* whether MPI gets the device's memory, and why */
+    int32_t *group_of;                        /* of each rank: who is joined by one communicator */
+    int32_t smallest, largest, nodes, groups; /* ranks of the smallest and the largest node; how many of each */
+    char mpi_words[512];                      /* whether MPI gets the device's memory, and why */
     char facts[1024], why[HC_DEVICE_WHY];
 } hc__plane;
 

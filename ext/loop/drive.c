@@ -56,8 +56,7 @@ int hc__about_to_sleep(hc_loop *loop, uint64_t now) {
  * agreement, for which requests that nobody waits for are held back up to a raise window anyway; and each look stops
  * whoever computes on this core (35 us with what it costs the caches). */
 static uint64_t shortest_sleep(hc_loop *loop) {
-    int moves = loop->nrunning || loop->unposted || loop->parts.control->waiting ||
-                hc_p2p_is_moving(loop->parts.p2p);
+    int moves = loop->nrunning || loop->unposted || loop->parts.control->waiting || hc_p2p_is_moving(loop->parts.p2p);
     uint64_t share = loop->config.engine.raise_window / 2;
     int waits = atomic_load_explicit(&loop->callers, memory_order_relaxed) > 0;
     return waits || moves || share < LOOK_NS ? LOOK_NS : share;

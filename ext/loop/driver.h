@@ -87,8 +87,7 @@ struct hc_loop {
     uint8_t *unsent;     /* per World rank: 1 while a message of the engine's to it has not left */
     hc_handle *p2p_ops;  /* sends and receives in flight, newest first */
     hc_p2p_op *unposted; /* sends whose arrays come from a device, and what stays behind them; oldest first */
-    hc_handle
-        *requests; /* what the engine holds, likewise: if it runs out of memory, the loop knows what to end */
+    hc_handle *requests; /* what the engine holds, likewise: if it runs out of memory, the loop knows what to end */
     hc_handle *removals; /* REMOVE_SET: sets whose messages still move in memory of their data planes */
     hc_event failure;    /* the next event, if failing */
     uint8_t failing;
@@ -139,9 +138,8 @@ void hc__lanes_watch(hc_loop *);    /* what ended batches have launched */
 hc__lane *hc__lane_find(hc_loop *, uint32_t set);
 
 /* perform.c */
-int hc__loop_step(hc_loop *, hc_event *); /* stamps the time, steps, performs */
-void hc__loop_fail(hc_loop *, int status, int32_t peer,
-                   const char *text); /* becomes the next event of this turn */
+int hc__loop_step(hc_loop *, hc_event *);                                  /* stamps the time, steps, performs */
+void hc__loop_fail(hc_loop *, int status, int32_t peer, const char *text); /* becomes the next event of this turn */
 
 /* turn.c */
 int hc__loop_turn(hc_loop *);    /* 1: something moved */

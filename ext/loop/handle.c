@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 /* One allocation: the handle, its pieces, tensors, dims, rows and name. */
-hc_handle *hc_handle_new(int kind, uint32_t set, uint32_t ntensors, uint32_t ndims, const char *name,
-                         size_t name_len, uint32_t nrows) {
+hc_handle *hc_handle_new(int kind, uint32_t set, uint32_t ntensors, uint32_t ndims, const char *name, size_t name_len,
+                         uint32_t nrows) {
     size_t pieces = sizeof(hc_handle), tensors = pieces + ntensors * sizeof(hc_piece),
            dims = tensors + ntensors * sizeof(hc_tensor), rows = dims + ndims * sizeof(int64_t),
            text = rows + nrows * sizeof(int64_t);

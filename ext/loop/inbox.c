@@ -15,8 +15,8 @@ void hc__inbox_push(hc_loop *loop, hc_handle *handle) {
     hc_handle *top = atomic_load_explicit(&loop->inbox, memory_order_relaxed);
     do {
         handle->next = top;
-    } while (!atomic_compare_exchange_weak_explicit(&loop->inbox, &top, handle, memory_order_seq_cst,
-                                                    memory_order_relaxed));
+    } while (
+        !atomic_compare_exchange_weak_explicit(&loop->inbox, &top, handle, memory_order_seq_cst, memory_order_relaxed));
 }
 
 hc_handle *hc__inbox_take(hc_loop *loop) {

@@ -86,8 +86,7 @@ static void end_all(hc_loop *loop) {
     drain(loop, hc__loop_now() + PATIENCE, handles_left);
     if (!handles_left(loop))
         return;
-    hc__loop_fail(loop, HC_TRANSPORT, loop->config.engine.rank,
-                  "the World was freed with requests in flight");
+    hc__loop_fail(loop, HC_TRANSPORT, loop->config.engine.rank, "the World was freed with requests in flight");
     hc__loop_turn(loop);
 }
 
@@ -98,8 +97,7 @@ void hc_loop_free(hc_loop *loop) {
     while (!hc__driver_try(loop))
         sched_yield();
     end_all(loop);
-    drain(loop, hc__loop_now() + PATIENCE,
-          words_left); /* the end of the log above all is for others to hear */
+    drain(loop, hc__loop_now() + PATIENCE, words_left); /* the end of the log above all is for others to hear */
     if (loop->parts.net)
         loop->parts.net->abandoned = atomic_load(&loop->broken) != HC_OK;
     for (uint32_t i = 0; i < loop->nlanes; i++)

@@ -38,10 +38,9 @@ struct hc_handle {
     hc_data *data;              /* ADD_SET: the set's data plane, the loop's from here */
     const hc_node *node;        /* ADD_SET: the data plane's node, for its counters */
     const hc_set_config *place; /* ADD_SET: the caller's, who waits */
-    hc_p2p_op *op;          /* P2P: owned; its results too */
-    hc_staging *staging;          /* P2P in device memory: the loop's, freed with the handle */
-    void *ready,
-        *finished; /* device memory: see hc_batch; the submitter's, who keeps them until it is done */
+    hc_p2p_op *op;              /* P2P: owned; its results too */
+    hc_staging *staging;        /* P2P in device memory: the loop's, freed with the handle */
+    void *ready, *finished;     /* device memory: see hc_batch; the submitter's, who keeps them until it is done */
 
     int status;        /* enum hc_status */
     char *text;        /* owned, or NULL */
@@ -62,8 +61,8 @@ struct hc_handle {
 
 /* Room for a request of `ntensors` tensors with `ndims` dims in all, a copy of `name`, and `nrows` entries of
  * rows. NULL: out of memory. [any thread] */
-hc_handle *hc_handle_new(int kind, uint32_t set, uint32_t ntensors, uint32_t ndims, const char *name,
-                         size_t name_len, uint32_t nrows);
+hc_handle *hc_handle_new(int kind, uint32_t set, uint32_t ntensors, uint32_t ndims, const char *name, size_t name_len,
+                         uint32_t nrows);
 /* Of a send or a receive: receives, tag, peer, data, bytes are copied; memory: of the data (enum hc_memory_kind). NULL: out
  * of memory. [any thread] */
 hc_handle *hc_handle_of_p2p(uint32_t set, const hc_p2p_op *, int memory);
@@ -83,9 +82,9 @@ typedef struct hc_loop_config {
     uint8_t one_thread; /* only the thread that made the loop may drive (MPI_THREAD_FUNNELED) */
     uint8_t heartbeat;  /* every rank of the World has a background thread, and answers */
     uint8_t deterministic;
-    uint8_t debug;         /* inputs are checked for changes while in flight */
-    uint8_t wire;          /* dtype between nodes for float32 and float64, or HC_WIRE_SAME */
-    uint64_t peer_timeout; /* ns of silence of an awaited neighbour on another node until it counts as lost */
+    uint8_t debug;          /* inputs are checked for changes while in flight */
+    uint8_t wire;           /* dtype between nodes for float32 and float64, or HC_WIRE_SAME */
+    uint64_t peer_timeout;  /* ns of silence of an awaited neighbour on another node until it counts as lost */
     const int32_t *node_of; /* node of each World rank; copied */
     int32_t local_rank, local_size;
     const int32_t *locals; /* World rank of each local rank of the node control segment; copied */
@@ -135,10 +134,10 @@ typedef struct hc_loop_stats {
     uint64_t net_sent_bytes, net_sent_messages, net_received_bytes;
     uint64_t requests, batches, cached_batches, fused_requests, payload_bytes;
     uint64_t p2p_ops, p2p_bytes; /* sends and receives of this rank */
-    uint64_t waited_ns;             /* callers blocked, summed over callers */
-    uint64_t in_flight_ns;          /* at least one batch was running */
-    uint64_t wakes;                 /* times the background thread was called */
-    uint64_t sleeps;                /* times a driver slept on its bell */
+    uint64_t waited_ns;          /* callers blocked, summed over callers */
+    uint64_t in_flight_ns;       /* at least one batch was running */
+    uint64_t wakes;              /* times the background thread was called */
+    uint64_t sleeps;             /* times a driver slept on its bell */
 } hc_loop_stats;
 /* [any thread] A snapshot; single figures are exact, their sum may be torn. */
 void hc_loop_get_stats(hc_loop *, hc_loop_stats *);

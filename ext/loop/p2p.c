@@ -174,8 +174,7 @@ int hc__p2p_progress(hc_loop *loop) {
 void hc__p2p_stop(hc_loop *loop, uint32_t set) {
     for (hc_handle *handle = loop->p2p_ops, *next; handle; handle = next) {
         next = handle->next;
-        if (handle->set == set &&
-            (take_back(loop, handle->op) || hc_p2p_withdraw(loop->parts.p2p, handle->op)))
+        if (handle->set == set && (take_back(loop, handle->op) || hc_p2p_withdraw(loop->parts.p2p, handle->op)))
             finish(loop, handle, HC_SHUT_DOWN, NULL);
     }
 }
@@ -200,9 +199,8 @@ static void describe(const hc_p2p_op *op, uint64_t ns, char *text, size_t room) 
     char who[32] = "any rank";
     if (op->peer >= 0)
         snprintf(who, sizeof who, "rank %d of the World", op->peer);
-    snprintf(text, room, "a %s of %llu bytes %s %s (tag %u) has waited %.3g s",
-             op->receives ? "receive" : "send", (unsigned long long)op->bytes,
-             op->receives ? "from" : "to", who, op->tag, (double)ns / 1e9);
+    snprintf(text, room, "a %s of %llu bytes %s %s (tag %u) has waited %.3g s", op->receives ? "receive" : "send",
+             (unsigned long long)op->bytes, op->receives ? "from" : "to", who, op->tag, (double)ns / 1e9);
 }
 
 /* As for agreed requests: a report at the warning time and each time it has doubled, the World's end at the limit. The

@@ -115,9 +115,7 @@ void hc__loop_fail(hc_loop *loop, int status, int32_t peer, const char *text) {
         return;
     snprintf(loop->failure_text, sizeof loop->failure_text, "%s", text ? text : hc_status_text(status));
     int known = status == HC_PEER_LOST || status == HC_STALLED;
-    loop->failure = (hc_event){.kind = HC_EV_FAIL,
-                               .status = known ? status : HC_TRANSPORT,
-                               .peer = peer,
-                               .text = loop->failure_text};
+    loop->failure = (hc_event){
+        .kind = HC_EV_FAIL, .status = known ? status : HC_TRANSPORT, .peer = peer, .text = loop->failure_text};
     loop->failing = 1;
 }

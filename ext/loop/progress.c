@@ -13,10 +13,8 @@ uint64_t hc__loop_now(void) {
 }
 
 static void take_request(hc_loop *loop, hc_handle *handle) {
-    hc_event event = {.kind = handle->kind,
-                      .set = handle->set,
-                      .request = &handle->request,
-                      .ticket = handle->request.ticket};
+    hc_event event = {
+        .kind = handle->kind, .set = handle->set, .request = &handle->request, .ticket = handle->request.ticket};
     hc_count(&loop->counters.requests, 1);
     hc__trace_handle(loop, HC_TRACE_ENQUEUE, handle, 0);
     hc__handle_link(&loop->requests, handle); /* before the step, which may end it */
@@ -131,8 +129,8 @@ static void take_message(hc_loop *loop, int32_t peer, const uint8_t *bytes, size
     int status = hc_p2p_message(loop->parts.p2p, peer, bytes, nbytes);
     if (status == 0) {
         hc__loop_trace(loop, &(hc_trace_record){.kind = HC_TRACE_RECEIVE, .peer = peer, .bytes = nbytes});
-        status = hc__loop_step(
-            loop, &(hc_event){.kind = HC_EV_MESSAGE, .peer = peer, .bytes = bytes, .nbytes = nbytes});
+        status = hc__loop_step(loop,
+                               &(hc_event){.kind = HC_EV_MESSAGE, .peer = peer, .bytes = bytes, .nbytes = nbytes});
     }
     if (status < 0)
         hc__loop_fail(loop, status, peer, hc_status_text(status));
@@ -201,9 +199,8 @@ int hc__loop_turn(hc_loop *loop) {
 }
 
 int hc__loop_idle(hc_loop *loop) {
-    return hc_engine_quiet(loop->engine) && !loop->parts.control->waiting && !loop->nrunning &&
-           !loop->unposted && !hc_p2p_is_moving(loop->parts.p2p) &&
-           !atomic_load_explicit(&loop->inbox, memory_order_relaxed);
+    return hc_engine_quiet(loop->engine) && !loop->parts.control->waiting && !loop->nrunning && !loop->unposted &&
+           !hc_p2p_is_moving(loop->parts.p2p) && !atomic_load_explicit(&loop->inbox, memory_order_relaxed);
 }
 
 int hc__loop_listens(hc_loop *loop) {

@@ -128,8 +128,7 @@ struct hc_sums_ops {
     void (*release)(hc_sums *, void *); /* what was begun may still use it */
     /* As hc_memory's, without a factor and from one type to itself: OK, or a status. */
     int (*convert)(hc_sums *, void *to, int to_dtype, const void *from, int from_dtype, int64_t n);
-    int (*reduce)(hc_sums *, void *to, const void *const *from, int n_from, int dtype, int reduction,
-                  int64_t n);
+    int (*reduce)(hc_sums *, void *to, const void *const *from, int n_from, int dtype, int reduction, int64_t n);
     /* The first `begun`: HC_DONE; HC_IDLE: they have not ended; or a status. */
     int (*ended)(hc_sums *, uint64_t begun);
 };
@@ -138,8 +137,7 @@ struct hc_sums_ops {
 int hc_reduction_defined(int reduction, int dtype);
 /* Which vector code runs: "avx512", "avx2", "portable". HPCCOLL_SIMD is read by config, set here once. */
 const char *hc_kernels_name(void);
-int hc_kernels_select(
-    const char *name); /* "auto" or a name; INVALID where the CPU lacks it. [before start] */
+int hc_kernels_select(const char *name); /* "auto" or a name; INVALID where the CPU lacks it. [before start] */
 
 /* ---- net: point-to-point bytes ------------------------------------------------------------------- */
 
@@ -229,8 +227,7 @@ struct hc_node {
 struct hc_node_ops {
     const char *name;
     /* parts NULL: an allreduce, of one part. */
-    int (*open)(hc_node *, const hc_batch *, const hc_parts *, int rails, int64_t chunk_elements,
-                int64_t *nchunks);
+    int (*open)(hc_node *, const hc_batch *, const hc_parts *, int rails, int64_t chunk_elements, int64_t *nchunks);
     int (*depth)(hc_node *); /* chunks that may be between reduce and the end of spread */
     int (*reduce)(hc_node *, int64_t chunk);
     /* HC_DONE, or HC_IDLE where the shard is not there yet. bounds: where each part begins in the data, and the end. */
@@ -266,7 +263,7 @@ typedef struct hc_staging {
 typedef struct hc_data hc_data;
 struct hc_data {
     const struct hc_data_ops *ops;
-    const char *text; /* words about the last failure, or NULL */
+    const char *text;      /* words about the last failure, or NULL */
     uint8_t needs_polling; /* set while a batch waits for what rings no bell (a device): the driver looks again soon */
 };
 struct hc_data_ops {
@@ -298,11 +295,10 @@ typedef struct hc_hierarchy_config {
     const int32_t *node_of; /* copied */
     int32_t rails;          /* at most, and at most the smallest node's ranks; 0: chosen */
     int64_t chunk_bytes;    /* 0: chosen */
-    int64_t
-        chunk_most; /* bytes that a chunk may have on all nodes; 0: hc_node_chunk_bytes() of the largest */
-    double alpha, beta;    /* the net's model: seconds a message, seconds a byte; 0: defaults */
-    const char *algorithm; /* "auto", "recursive_doubling", "direct", "ring", "rabenseifner" */
-    hc_sums *sums;         /* NULL: a node's shards are in the memory of the host */
+    int64_t chunk_most;     /* bytes that a chunk may have on all nodes; 0: hc_node_chunk_bytes() of the largest */
+    double alpha, beta;     /* the net's model: seconds a message, seconds a byte; 0: defaults */
+    const char *algorithm;  /* "auto", "recursive_doubling", "direct", "ring", "rabenseifner" */
+    hc_sums *sums;          /* NULL: a node's shards are in the memory of the host */
 } hc_hierarchy_config;
 int hc_hierarchy_new(const hc_hierarchy_config *, hc_node *node, hc_net *net, const hc_memory *, hc_data **);
 

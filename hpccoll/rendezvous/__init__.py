@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from hpccoll.rendezvous.single_process import SingleProcess, WithoutMpi
 from hpccoll.rendezvous.mpi import MpiRendezvous
+from hpccoll.rendezvous.single_process import SingleProcess, WithoutMpi
 from hpccoll.rendezvous.store import Store, StoreRendezvous
 
-__all__ = ["SingleProcess", "Rendezvous", "MpiRendezvous", "Store", "StoreRendezvous", "WithoutMpi"]
+__all__ = ["MpiRendezvous", "Rendezvous", "SingleProcess", "Store", "StoreRendezvous", "WithoutMpi"]
 
 
 class Rendezvous(Protocol):

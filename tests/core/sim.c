@@ -27,8 +27,7 @@ static void crashed(int signal) {
 }
 
 typedef struct totals {
-    uint64_t programs, steps, messages, batches, entries, mismatches, evictions, clashes, stalls, deadlocks,
-        unended;
+    uint64_t programs, steps, messages, batches, entries, mismatches, evictions, clashes, stalls, deadlocks, unended;
 } totals;
 
 static void add(totals *t, const sim_machine *m) {
@@ -126,8 +125,7 @@ int main(int argc, char **argv) {
         else {
             if (strcmp(name, "--ranks"))
                 *option(&o, name) = atoi(value);
-            else if (sscanf(value, "%d-%d", &o.low, &o.high) != 2 || o.low < 1 || o.high > SIM_RANKS ||
-                     o.low > o.high)
+            else if (sscanf(value, "%d-%d", &o.low, &o.high) != 2 || o.low < 1 || o.high > SIM_RANKS || o.low > o.high)
                 usage();
             size_t n = strlen(flags);
             snprintf(flags + n, sizeof flags - n, " %s %s", name, value);

@@ -46,8 +46,7 @@ static int run(uint64_t seed) {
     static sim_program p;
     sim_arena arena = {0};
     sim_random rng = {seed};
-    const sim_options o = {1, 8, -1, -1, -1,
-                           0, 0, -1, 0,  0}; /* nobody lazy, no stop, stalls or other failures */
+    const sim_options o = {1, 8, -1, -1, -1, 0, 0, -1, 0, 0}; /* nobody lazy, no stop, stalls or other failures */
     memset(&m, 0, sizeof m);
     sim_program_make(&p, &arena, &rng, &o);
     p.late_sets = 0;
@@ -76,7 +75,6 @@ int main(int argc, char **argv) {
     for (uint64_t seed = 1; seed <= programs && !count[WRONG]; seed++)
         count[run(seed)]++;
     printf("%llu programs had memory enough, in %llu a request was refused, in %llu the World broke\n",
-           (unsigned long long)count[UNTOUCHED], (unsigned long long)count[REFUSED],
-           (unsigned long long)count[BROKEN]);
+           (unsigned long long)count[UNTOUCHED], (unsigned long long)count[REFUSED], (unsigned long long)count[BROKEN]);
     return count[WRONG] != 0 || !count[BROKEN];
 }

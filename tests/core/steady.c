@@ -33,8 +33,7 @@ static uint64_t memory(void) {
 }
 
 int main(void) {
-    hc_engine_config c = {
-        .size = RANKS, .cache_capacity = 8, .fusion_threshold = 1 << 20, .raise_bytes = UINT64_MAX};
+    hc_engine_config c = {.size = RANKS, .cache_capacity = 8, .fusion_threshold = 1 << 20, .raise_bytes = UINT64_MAX};
     int32_t members[RANKS] = {0, 1, 2};
     uint64_t warm = 0, later = 0;
     c.raise_window = 1000000;

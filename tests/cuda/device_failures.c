@@ -127,8 +127,7 @@ static void run_results(int32_t rank) {
     const hc_driver *driver = &d->device->driver;
     char byte = 1;
     CHECK(hc_device_result_new(d->device, 5000, &first) == HC_OK, "memory");
-    OK(driver->to_device((hc_gpu_address)(uintptr_t)first, &byte, 1,
-                         d->stream)); /* lazy: not before it is asked */
+    OK(driver->to_device((hc_gpu_address)(uintptr_t)first, &byte, 1, d->stream)); /* lazy: not before it is asked */
     hc_device_result_free(d->device, first, d->stream);
     CHECK(hc_device_result_new(d->device, 5000, &second) == HC_OK && second != first, "used before its time");
     OK(driver->stream_wait(d->stream));

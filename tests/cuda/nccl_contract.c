@@ -128,8 +128,8 @@ static void groups(void) {
     fill(N);
     CHECK(n.group_start() == 0);
     for (int k = 0; k < 5; k++)
-        CHECK(n.all_reduce((char *)at(in) + 4 * k, (char *)at(out) + 400 * k, 100, HC_NCCL_FLOAT32,
-                           HC_NCCL_MAX, comm, stream) == 0);
+        CHECK(n.all_reduce((char *)at(in) + 4 * k, (char *)at(out) + 400 * k, 100, HC_NCCL_FLOAT32, HC_NCCL_MAX, comm,
+                           stream) == 0);
     CHECK(n.group_end() == 0);
     const float *got = get(out, 500);
     for (int i = 0; i < 500; i++)
@@ -203,8 +203,8 @@ static void two(const hc_nccl_id *id, int crossed) {
         for (int j = 0; j < 2; j++) {
             int at_hand = first ^ j;
             CHECK(crossed || d.stream_wait_event(streams[at_hand], called, 0) == 0);
-            CHECK(n.all_reduce(at(in), at(out), N, HC_NCCL_FLOAT32, HC_NCCL_SUM, comms[at_hand],
-                               streams[at_hand]) == 0);
+            CHECK(n.all_reduce(at(in), at(out), N, HC_NCCL_FLOAT32, HC_NCCL_SUM, comms[at_hand], streams[at_hand]) ==
+                  0);
             CHECK(d.event_record(called, streams[at_hand]) == 0);
         }
     CHECK(d.stream_wait(streams[0]) == 0 && d.stream_wait(streams[1]) == 0);

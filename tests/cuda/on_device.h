@@ -49,13 +49,11 @@ static inline hc_device_data_config device_config(const hc_hierarchy_config *pla
         .patience = 1000000 * (patience ? (uint64_t)atoi(patience) : 60000)};
 }
 
-static inline hc_data *device_open(on_device *d, const hc_hierarchy_config *place, hc_data *host,
-                                   hc_net *net) {
+static inline hc_data *device_open(on_device *d, const hc_hierarchy_config *place, hc_data *host, hc_net *net) {
     static char why[MAX_RANKS][HC_DEVICE_WHY];
     hc_device_data_config config = device_config(place);
     char *text = why[place->set_rank];
-    CHECK(hc_device_open(config.number, HC_NVIDIA, config.cuda_library, &d->device, text) == HC_OK, "%s",
-          text);
+    CHECK(hc_device_open(config.number, HC_NVIDIA, config.cuda_library, &d->device, text) == HC_OK, "%s", text);
     config.device = &d->device;
     hc_device_enter(d->device);
     OK(d->device->driver.stream_new(&d->stream, HC_STREAM_NON_BLOCKING, 0));

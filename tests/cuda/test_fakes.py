@@ -13,7 +13,12 @@ ORDERS = ["eager", "lazy", *map(str, range(1, 9))]
 
 @pytest.fixture(scope="session")
 def driver_contract(build_c: Callable[..., Path]) -> Path:
-    return build_c("tests/cuda/driver_contract.c", "ext/cuda/driver/driver.c", "ext/cuda/driver/library.c", flags=("-ldl",))
+    return build_c(
+        "tests/cuda/driver_contract.c",
+        "ext/cuda/driver/driver.c",
+        "ext/cuda/driver/library.c",
+        flags=("-ldl",),
+    )
 
 
 @pytest.fixture(scope="session")

@@ -169,8 +169,7 @@ int main(int argc, char **argv) {
         turn_both(&w);
     if (!breaks) /* a World whose log has ended has nothing left to break */
         stop_both(&w);
-    hc_handle *const removals[2] = {command(w.loops[0], HC_EV_REMOVE_SET),
-                                    command(w.loops[1], HC_EV_REMOVE_SET)};
+    hc_handle *const removals[2] = {command(w.loops[0], HC_EV_REMOVE_SET), command(w.loops[1], HC_EV_REMOVE_SET)};
     wait_for_the_other(w.loops[0], removals[0]);
     for (int r = 0; r < 2 && breaks; r++) {
         hc__loop_fail(w.loops[r], HC_TRANSPORT, -1, "planted");

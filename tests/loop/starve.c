@@ -18,7 +18,7 @@
 #define PATIENCE 20 /* seconds */
 
 static _Thread_local int32_t this_rank = -1; /* no thread but the ranks' own ever allocates for a loop here */
-static _Thread_local int exempt; /* what the caller allocates fails before anything is submitted */
+static _Thread_local int exempt;             /* what the caller allocates fails before anything is submitted */
 static int32_t victim;
 static long tried, count_down, allocated;
 static int goes_on, failed;
@@ -40,13 +40,11 @@ static const struct {
     int64_t rows;
     uint32_t tensors;
 } requests[REQUESTS] = {
-    {"small sum", HC_ALLREDUCE, 3, 1},        {"sum", HC_ALLREDUCE, 70000, 1},
-    {"group", HC_ALLREDUCE, 500, 3},          {"gather", HC_ALLGATHER, 5, 1},
-    {"large gather", HC_ALLGATHER, 40000, 1}, {"root's", HC_BROADCAST, 9000, 1},
-    {"shares", HC_REDUCESCATTER, 30011, 1},   {"all to all", HC_ALLTOALL, 24, 1},
-    {"small sum", HC_ALLREDUCE, 3, 1},        {"gather", HC_ALLGATHER, 5, 1},
-    {"all meet", HC_BARRIER, 0, 0},           {"sum", HC_ALLREDUCE, 70000, 1},
-    {"shares", HC_REDUCESCATTER, 30011, 1},   {"another", HC_ALLREDUCE, 17, 1},
+    {"small sum", HC_ALLREDUCE, 3, 1},      {"sum", HC_ALLREDUCE, 70000, 1},          {"group", HC_ALLREDUCE, 500, 3},
+    {"gather", HC_ALLGATHER, 5, 1},         {"large gather", HC_ALLGATHER, 40000, 1}, {"root's", HC_BROADCAST, 9000, 1},
+    {"shares", HC_REDUCESCATTER, 30011, 1}, {"all to all", HC_ALLTOALL, 24, 1},       {"small sum", HC_ALLREDUCE, 3, 1},
+    {"gather", HC_ALLGATHER, 5, 1},         {"all meet", HC_BARRIER, 0, 0},           {"sum", HC_ALLREDUCE, 70000, 1},
+    {"shares", HC_REDUCESCATTER, 30011, 1}, {"another", HC_ALLREDUCE, 17, 1},
 };
 #define WAIT_AFTER 8 /* names come again from here on: all before has ended */
 
@@ -97,8 +95,8 @@ static int await(hc_loop *loop, hc_handle *handle, const char *what) {
     double limit = seconds() + PATIENCE;
     while (!hc_loop_wait(loop, &handle, 1, 50000000))
         if (seconds() > limit) {
-            fprintf(stderr, "rank %d: %s has not ended; of rank %d allocation %ld failed\n", this_rank, what,
-                    victim, tried);
+            fprintf(stderr, "rank %d: %s has not ended; of rank %d allocation %ld failed\n", this_rank, what, victim,
+                    tried);
             abort();
         }
     int status = handle->status;
@@ -157,8 +155,7 @@ static void *rank_main(void *argument) {
     hc_handle *stop = hc_handle_new(HC_EV_STOP, 0, 0, 0, NULL, 0, 0);
     exempt = 0;
     hc_loop_submit(loop, stop, 1);
-    hc_loop_wait(loop, &stop, 1,
-                 tried ? 200000000 : PATIENCE * 1000000000ull); /* a stop has no stall limit */
+    hc_loop_wait(loop, &stop, 1, tried ? 200000000 : PATIENCE * 1000000000ull); /* a stop has no stall limit */
     if (tried == 0)
         CHECK(wrong == HC_OK && stop->status == HC_OK);
     pthread_barrier_wait(&w->meet);

@@ -167,12 +167,11 @@ static void *rank_main(void *argument) {
 
 int main(int argc, char **argv) {
     CHECK(argc == 6);
-    worlds w = {.knobs = {.engine = {.cache_capacity = 1024,
-                                     .fusion_threshold = 4096,
-                                     .raise_bytes = 4096,
-                                     .raise_window = 200000},
-                          .wire = HC_WIRE_SAME,
-                          .background = (uint8_t)atoi(argv[5])}};
+    worlds w = {
+        .knobs = {
+            .engine = {.cache_capacity = 1024, .fusion_threshold = 4096, .raise_bytes = 4096, .raise_window = 200000},
+            .wire = HC_WIRE_SAME,
+            .background = (uint8_t)atoi(argv[5])}};
     nthreads = atoi(argv[3]);
     rounds = atoi(argv[4]);
     worlds_prepare(&w, atoi(argv[1]), atoi(argv[2]));

@@ -115,19 +115,16 @@ static inline int finish(hc_loop *loop, hc_handle *handle) {
 static inline hc_loop *worlds_join(worlds *w, int32_t rank) {
     hc_node_control *node_control;
     hc_loop *loop = w->loops[rank] = make_loop(w, rank, &node_control);
-    hc_hierarchy_config config = {.set_rank = rank,
-                                  .set_size = w->size,
-                                  .members = w->members,
-                                  .node_of = w->node_of,
-                                  .algorithm = "auto"};
+    hc_hierarchy_config config = {
+        .set_rank = rank, .set_size = w->size, .members = w->members, .node_of = w->node_of, .algorithm = "auto"};
     hc_child children[2 * MOST];
     hc_set_config place = {.children = children};
     hc_tree_index *index = hc_tree_index_new(w->members, w->node_of, w->size, 2);
     hc_tree_place(index, rank, &place, children, 2 * MOST);
     hc_handle *add = hc_handle_new(HC_EV_ADD_SET, 0, 0, 0, NULL, 0, 0);
     add->node = make_node(w, rank, node_control);
-    CHECK(hc_hierarchy_new(&config, (hc_node *)(uintptr_t)add->node, w->nets[rank], &hc_host_memory,
-                           &add->data) == HC_OK);
+    CHECK(hc_hierarchy_new(&config, (hc_node *)(uintptr_t)add->node, w->nets[rank], &hc_host_memory, &add->data) ==
+          HC_OK);
     add->place = &place;
     hc_loop_submit(loop, add, 1);
     CHECK(finish(loop, add) == HC_OK);

@@ -34,8 +34,7 @@ typedef struct tester {
 } tester;
 
 static void skip_to_mine(tester *t, int from) {
-    while (t->next_of[from] < messages &&
-           message_of(from, t->next_of[from], t->place->size).to != t->place->rank)
+    while (t->next_of[from] < messages && message_of(from, t->next_of[from], t->place->size).to != t->place->rank)
         t->next_of[from]++;
 }
 
@@ -58,11 +57,10 @@ static int receive_one(tester *t) {
     CHECK(status >= 0, "receive: %d", status);
     if (status != HC_DONE)
         return status;
-    CHECK(from >= 0 && from < t->place->size && t->next_of[from] < messages, "a message too many from %d",
-          from);
+    CHECK(from >= 0 && from < t->place->size && t->next_of[from] < messages, "a message too many from %d", from);
     message m = message_of(from, t->next_of[from]++, t->place->size);
-    CHECK(m.bytes == n, "rank %d: message %d of %d has %zu bytes, expected %zu", t->place->rank,
-          t->next_of[from] - 1, from, n, m.bytes);
+    CHECK(m.bytes == n, "rank %d: message %d of %d has %zu bytes, expected %zu", t->place->rank, t->next_of[from] - 1,
+          from, n, m.bytes);
     for (size_t i = 0; i < n; i++)
         CHECK(bytes[i] == (uint8_t)(m.content + i), "byte %zu of a message from %d", i, from);
     skip_to_mine(t, from);
@@ -95,8 +93,7 @@ static void exchange_all(tester *t) {
             send_one(t);
         moved |= receive_one(t);
         if (moved == HC_IDLE && t->sent == messages && (t->received < t->expected || unsaid > 0)) {
-            int rung = hc_bell_sleep(t->place->node_control, seen,
-                                     node_size < t->place->size ? 1000000 : 20000000000u);
+            int rung = hc_bell_sleep(t->place->node_control, seen, node_size < t->place->size ? 1000000 : 20000000000u);
             CHECK(rung || node_size < t->place->size, "rank %d: nobody rang for 20 s", t->place->rank);
         }
     }

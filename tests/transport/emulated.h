@@ -36,7 +36,8 @@ static inline void make_job(const char *layout) {
         size++;
     }
     for (int32_t i = 0; i < nodes; i++) {
-        CHECK(hc_segment_private(&node_controls[i], hc_node_control_bytes(ranks_on[i])) == HC_OK, "node control segment");
+        CHECK(hc_segment_private(&node_controls[i], hc_node_control_bytes(ranks_on[i])) == HC_OK,
+              "node control segment");
         CHECK(hc_segment_private(&segments[i], hc_shm_bytes(ranks_on[i])) == HC_OK, "segment");
     }
     CHECK(hc_local_net_new(size, nets) == HC_OK, "net");
@@ -50,8 +51,7 @@ static inline void drop_job(void) {
 }
 
 static inline void make_rank(rank_state *s, int32_t rank, uint64_t noise, hc_net *net) {
-    int32_t world[MAX_RANKS], locals[MAX_RANKS], members[MAX_RANKS], local_rank = 0, n = 0,
-                                                                     node = node_of[rank];
+    int32_t world[MAX_RANKS], locals[MAX_RANKS], members[MAX_RANKS], local_rank = 0, n = 0, node = node_of[rank];
     for (int32_t r = 0; r < size; r++) {
         members[r] = r;
         if (node_of[r] != node)
@@ -61,7 +61,8 @@ static inline void make_rank(rank_state *s, int32_t rank, uint64_t noise, hc_net
         world[n++] = r;
     }
     *s = (rank_state){.rank = rank, .noise = noise};
-    CHECK(hc_node_control_new(&node_controls[node], local_rank, n, world, &s->node_control) == HC_OK, "node control segment");
+    CHECK(hc_node_control_new(&node_controls[node], local_rank, n, world, &s->node_control) == HC_OK,
+          "node control segment");
     CHECK(hc_shm_node_new(segments[node], s->node_control, locals, local_rank, n, &hc_host_memory, &s->node) == HC_OK,
           "node");
     hc_hierarchy_config config = knobs;
@@ -84,8 +85,7 @@ static inline void drop_rank(rank_state *s) {
     hc_node_control_free(s->node_control);
 }
 
-#define STUCK_SECONDS \
-    80 /* in one batch. Turns tell nothing: a rank alone on a core takes millions while others wait */
+#define STUCK_SECONDS 80 /* in one batch. Turns tell nothing: a rank alone on a core takes millions while others wait */
 
 static inline int run_here(hc_data *data, hc_batch *batch, void *context) {
     rank_state *s = context;

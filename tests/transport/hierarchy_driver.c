@@ -83,13 +83,12 @@ static void expect_close(const test_case *c, const void *result, double *const *
                   : c->reduction == HC_MIN     ? fmin(s, x)
                   : c->reduction == HC_MAX     ? fmax(s, x)
                                                : s + x;
-            magnitude = c->reduction == HC_PRODUCT ? (first ? fabs(x) : magnitude * fabs(x))
-                                                   : magnitude + fabs(x);
+            magnitude = c->reduction == HC_PRODUCT ? (first ? fabs(x) : magnitude * fabs(x)) : magnitude + fabs(x);
         }
         double room = c->reduction == HC_PRODUCT ? 2 * size + 4 : 5;
-        CHECK(fabs(got[i] - sum) <= room * u * magnitude + tiny,
-              "%s of %s (%s), element %lld: %.17g, not %.17g", hc_reduction_name(c->reduction),
-              hc_dtype_name(c->dtype), hc_dtype_name(c->wire), (long long)(at + i), got[i], sum);
+        CHECK(fabs(got[i] - sum) <= room * u * magnitude + tiny, "%s of %s (%s), element %lld: %.17g, not %.17g",
+              hc_reduction_name(c->reduction), hc_dtype_name(c->dtype), hc_dtype_name(c->wire), (long long)(at + i),
+              got[i], sum);
     }
     free(got);
 }
@@ -111,8 +110,7 @@ static void check_reduced(const test_case *c, int32_t piece, const void *result,
     } else {
         char *expected = malloc((size_t)total * width + 16);
         int reduction = c->reduction == HC_AVERAGE ? HC_SUM : c->reduction;
-        hc_host_memory.reduce(expected, c->dtype, (const void *const *)inputs, size, c->dtype, reduction,
-                              total, 1.0);
+        hc_host_memory.reduce(expected, c->dtype, (const void *const *)inputs, size, c->dtype, reduction, total, 1.0);
         if (c->divisor > 1)
             hc_host_memory.divide(expected, c->dtype, total, c->divisor);
         CHECK(!memcmp(result, expected + (size_t)at * width, (size_t)n * width), "wrong %s of %s",
@@ -145,8 +143,7 @@ static int64_t check_gathered(const test_case *c, int32_t piece, int32_t me, con
         char *input = make_input(c, piece, q);
         CHECK(p->recv_rows[q] == here, "rows from %d: %lld", q, (long long)p->recv_rows[q]);
         if (p->out)
-            CHECK(!memcmp((char *)p->out + rows * row_bytes, input + begin * row_bytes,
-                          (size_t)(here * row_bytes)),
+            CHECK(!memcmp((char *)p->out + rows * row_bytes, input + begin * row_bytes, (size_t)(here * row_bytes)),
                   "%s: other bytes from rank %d", hc_operation_name(c->operation), q);
         rows += here;
         free(input);
@@ -317,8 +314,8 @@ static void run_bytes(int32_t rank) {
     int64_t begin = scatters ? rank * (counted / size) + (rank < counted % size ? rank : counted % size) : 0;
     int64_t n = scatters ? counted / size + (rank < counted % size) : counted;
     for (int64_t i = 0; i < n; i++)
-        CHECK(((float *)piece.out)[i] == (float)(size * (size - 1) / 2 + size * ((begin + i) % 7)),
-              "element %lld", (long long)i);
+        CHECK(((float *)piece.out)[i] == (float)(size * (size - 1) / 2 + size * ((begin + i) % 7)), "element %lld",
+              (long long)i);
     if (scatters)
         hc_result_free(piece.out);
     printf("%d %llu %llu %llu %llu\n", rank, (unsigned long long)s.node->packed_bytes,
@@ -397,8 +394,7 @@ int main(int argc, char **argv) {
     if (!strcmp(argv[3], "bits"))
         knobs.chunk_bytes = counted;
     if (cases > 0 && argc > 6)
-        knobs = (hc_hierarchy_config){
-            .algorithm = argv[4], .chunk_bytes = atoll(argv[5]), .rails = atoi(argv[6])};
+        knobs = (hc_hierarchy_config){.algorithm = argv[4], .chunk_bytes = atoll(argv[5]), .rails = atoi(argv[6])};
     only = argc > 7 ? operation_named(argv[7]) : -1;
     for (int32_t r = 0; r < size; r++)
         nets[r]->message_bytes = seed % 2 ? 1000 : 0; /* long messages in pieces, or whole */

@@ -119,8 +119,7 @@ static inline void check_arguments(hc_net *net) {
 static inline void check_too_long(hc_net *net) {
     char out[64] = {0}, in[8];
     int32_t right = (net->rank + 1) % net->size, left = (net->rank + net->size - 1) % net->size;
-    hc_net_request *receive = ask(net, left, 30, in, sizeof in),
-                   *send = give(net, right, 30, out, sizeof out);
+    hc_net_request *receive = ask(net, left, 30, in, sizeof in), *send = give(net, right, 30, out, sizeof out);
     int status = HC_IDLE;
     while (status >= 0 && status != HC_DONE) {
         status = net->ops->test(net, &receive, NULL, NULL);
@@ -138,8 +137,7 @@ static inline void check_net(hc_net *net) {
     check_any_peer(net);
     check_cancel(net);
     CHECK(net->sent_messages - messages == 6 + 60 + (net->rank > 0) + 1, "messages are counted");
-    CHECK(net->sent_bytes - before ==
-              1 + 7 + 4096 + 65537 + (3 << 20) + 480 + 8 + 4 * (uint64_t)(net->rank > 0),
+    CHECK(net->sent_bytes - before == 1 + 7 + 4096 + 65537 + (3 << 20) + 480 + 8 + 4 * (uint64_t)(net->rank > 0),
           "bytes are counted");
 }
 

@@ -85,8 +85,8 @@ static void check_exact(int lane, char *const *inputs) {
     size_t bytes = (size_t)now.count * hc_dtype_size(now.dtype);
     char *expected = malloc(bytes + 1);
     int reduction = now.reduction == HC_AVERAGE ? HC_SUM : now.reduction;
-    hc_host_memory.reduce(expected, now.dtype, (const void *const *)inputs, now.n, now.dtype, reduction,
-                          now.count, 1.0);
+    hc_host_memory.reduce(expected, now.dtype, (const void *const *)inputs, now.n, now.dtype, reduction, now.count,
+                          1.0);
     CHECK(!memcmp(expected, results[0][lane], bytes), "wrong %s of %s", hc_reduction_name(now.reduction),
           hc_dtype_name(now.dtype));
     free(expected);
@@ -95,8 +95,7 @@ static void check_exact(int lane, char *const *inputs) {
 /* |result - exact| <= one rounding to the type, and n roundings of the accumulation. */
 static void check_float(int lane, char *const *inputs) {
     size_t n = (size_t)now.count;
-    double *wide = malloc(n * 8 + 8), *sum = calloc(n + 1, 8), *size = calloc(n + 1, 8),
-           *result = malloc(n * 8 + 8);
+    double *wide = malloc(n * 8 + 8), *sum = calloc(n + 1, 8), *size = calloc(n + 1, 8), *result = malloc(n * 8 + 8);
     for (int32_t q = 0; q < now.n; q++) {
         hc_host_memory.convert(wide, HC_FLOAT64, inputs[q], now.dtype, now.count, 1.0);
         for (size_t i = 0; i < n; i++) {
@@ -110,11 +109,9 @@ static void check_float(int lane, char *const *inputs) {
         }
     }
     hc_host_memory.convert(result, HC_FLOAT64, results[0][lane], now.dtype, now.count, 1.0);
-    double acc = half_ulp(hc__accumulation_dtype(now.dtype)),
-           tiny = now.dtype == HC_FLOAT16 ? 0x1p-25 : 1e-38;
+    double acc = half_ulp(hc__accumulation_dtype(now.dtype)), tiny = now.dtype == HC_FLOAT16 ? 0x1p-25 : 1e-38;
     for (size_t i = 0; i < n; i++)
-        CHECK(fabs(result[i] - sum[i]) <=
-                  half_ulp(now.dtype) * fabs(sum[i]) * 1.01 + now.n * acc * size[i] + tiny,
+        CHECK(fabs(result[i] - sum[i]) <= half_ulp(now.dtype) * fabs(sum[i]) * 1.01 + now.n * acc * size[i] + tiny,
               "%s of %s, n %d, element %zu of %zu: %.17g, not %.17g", hc_reduction_name(now.reduction),
               hc_dtype_name(now.dtype), now.n, i, n, result[i], sum[i]);
     free(wide);
@@ -127,8 +124,8 @@ static void check_lane(int lane) {
     char *inputs[MAX_RANKS];
     size_t bytes = (size_t)now.count * hc_dtype_size(now.dtype);
     for (int32_t q = 0; q < now.n; q++) {
-        CHECK(!memcmp(results[q][lane], results[0][lane], bytes),
-              "members 0 and %d hold other bits (%s, n %d)", q, hc__algorithm_name(now.algorithm), now.n);
+        CHECK(!memcmp(results[q][lane], results[0][lane], bytes), "members 0 and %d hold other bits (%s, n %d)", q,
+              hc__algorithm_name(now.algorithm), now.n);
         inputs[q] = malloc(bytes + 1);
         fill_random(inputs[q], now.dtype, now.count, seed_of(q, now.cut ? 0 : lane));
     }
@@ -146,8 +143,7 @@ static void gather(int lane) {
     for (int32_t q = 0; q < now.n; q++)
         for (int32_t r = 0; r < now.n; r++)
             if (r != q)
-                memcpy(results[r][lane] + (size_t)now.bounds[q] * size,
-                       results[q][lane] + (size_t)now.bounds[q] * size,
+                memcpy(results[r][lane] + (size_t)now.bounds[q] * size, results[q][lane] + (size_t)now.bounds[q] * size,
                        (size_t)(now.bounds[q + 1] - now.bounds[q]) * size);
 }
 
@@ -175,9 +171,8 @@ static void choose_case(uint64_t *random, int cut) {
     do {
         now.dtype = (int)below(random, HC_DTYPE_COUNT);
         now.reduction = (int)below(random, HC_REDUCTION_COUNT);
-    } while (
-        !hc_reduction_defined(now.reduction, now.dtype) ||
-        (now.reduction == HC_PRODUCT && now.dtype >= HC_COMPLEX64)); /* rounds otherwise in another order */
+    } while (!hc_reduction_defined(now.reduction, now.dtype) ||
+             (now.reduction == HC_PRODUCT && now.dtype >= HC_COMPLEX64)); /* rounds otherwise in another order */
     now.n = 2 + (int32_t)below(random, 7);
     now.count = counts[below(random, sizeof counts / sizeof *counts)];
     now.algorithm = (int)below(random, HC__ALGORITHM_COUNT + 1);

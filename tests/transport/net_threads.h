@@ -91,10 +91,7 @@ static inline void run_threads(int32_t n, void (*body)(int32_t)) {
 
 /* Machine epsilon (half an ulp, relative) and the least subnormal, of a float type. */
 static inline double half_ulp(int dtype) {
-    return dtype == HC_FLOAT16    ? 0x1p-11
-           : dtype == HC_BFLOAT16 ? 0x1p-8
-           : dtype == HC_FLOAT32  ? 0x1p-24
-                                  : 0x1p-53;
+    return dtype == HC_FLOAT16 ? 0x1p-11 : dtype == HC_BFLOAT16 ? 0x1p-8 : dtype == HC_FLOAT32 ? 0x1p-24 : 0x1p-53;
 }
 
 #endif

@@ -44,16 +44,16 @@ static void pause_at_random(tester *t) {
 /* Calls until done. A node may never say that nothing moved when it is the only one who can move: the bell is
  * what would wake us, so an idle answer is followed by a real sleep, and a lost wake-up is a time-out here.
  * */
-#define UNTIL_DONE(t, call)                                                                     \
-    for (;;) {                                                                                  \
+#define UNTIL_DONE(t, call)                                                                             \
+    for (;;) {                                                                                          \
         uint32_t seen = hc_bell_listen((t)->place->node_control);                                       \
-        int status = (call);                                                                    \
-        CHECK(status >= 0, "status %d", status);                                                \
-        if (status == HC_DONE)                                                                  \
-            break;                                                                              \
-        if (status == HC_IDLE)                                                                  \
+        int status = (call);                                                                            \
+        CHECK(status >= 0, "status %d", status);                                                        \
+        if (status == HC_DONE)                                                                          \
+            break;                                                                                      \
+        if (status == HC_IDLE)                                                                          \
             CHECK(hc_bell_sleep((t)->place->node_control, seen, 20000000000u), "nobody rang for 20 s"); \
-        pause_at_random(t);                                                                     \
+        pause_at_random(t);                                                                             \
     }
 
 /* ---- allreduce ----------------------------------------------------------------------------------- */
@@ -68,8 +68,7 @@ typedef struct job {
     void **ins, **outs;
 } job;
 
-static const int64_t counts[] = {0,    1,    2,    7,    15,   16,    17,    100,   255,
-                                 1000, 1023, 1024, 4096, 5000, 20011, 65536, 131073};
+static const int64_t counts[] = {0, 1, 2, 7, 15, 16, 17, 100, 255, 1000, 1023, 1024, 4096, 5000, 20011, 65536, 131073};
 
 static void draw_kind(tester *t, hc_batch *b) {
     do {
@@ -125,8 +124,7 @@ static void fill(tester *t, job *j) {
         j->ins[i] = calloc(1, (size_t)p->count * size + 1);
         j->outs[i] = in_place ? j->ins[i] : calloc(1, (size_t)p->count * size + 1);
         for (int64_t k = 0; k < p->count; k++)
-            store(b->dtype, j->ins[i], k,
-                  input_of(b->dtype, b->reduction, piece_seed(j, i), t->place->rank, k));
+            store(b->dtype, j->ins[i], k, input_of(b->dtype, b->reduction, piece_seed(j, i), t->place->rank, k));
         p->in = j->joined >> t->place->rank & 1 ? NULL : j->ins[i];
         p->out = p->in == NULL && draw(&t->own, 2) ? NULL : j->outs[i];
         p->drop = p->out == NULL;
@@ -167,15 +165,14 @@ static value expected_of(tester *t, const job *j, int32_t piece, int64_t i, int 
 static void check_piece(tester *t, const job *j, int32_t piece, int64_t from, int64_t n, const void *out) {
     const hc_batch *b = &j->batch;
     for (int64_t i = 0; i < n; i++) {
-        value got = load(b->dtype, out, i),
-              want = expected_of(t, j, piece, from + i, j->rails > 0 ? j->net_copies : 1);
+        value got = load(b->dtype, out, i), want = expected_of(t, j, piece, from + i, j->rails > 0 ? j->net_copies : 1);
         CHECK(got.re == want.re && got.im == want.im,
               "rank %d: %s %s (%s between nodes) piece %d element %lld of %lld: %g%+gi, expected %g%+gi "
               "(rails %d "
               "chunk %lld)",
-              t->place->rank, hc_reduction_name(b->reduction), hc_dtype_name(b->dtype),
-              hc_dtype_name(b->wire_dtype), piece, (long long)(from + i), (long long)b->pieces[piece].count,
-              got.re, got.im, want.re, want.im, j->rails, (long long)j->chunk);
+              t->place->rank, hc_reduction_name(b->reduction), hc_dtype_name(b->dtype), hc_dtype_name(b->wire_dtype),
+              piece, (long long)(from + i), (long long)b->pieces[piece].count, got.re, got.im, want.re, want.im,
+              j->rails, (long long)j->chunk);
     }
 }
 
@@ -187,13 +184,11 @@ static void fake_net(tester *t, const job *j, int64_t chunk) {
     n = bounds[1];
     const void *copies[2] = {shard, shard};
     if (n > 0 && j->net_copies > 1)
-        hc_host_memory.reduce(shard, j->batch.wire_dtype, copies, 2, j->batch.wire_dtype, j->batch.reduction,
-                              n, 1.0);
+        hc_host_memory.reduce(shard, j->batch.wire_dtype, copies, 2, j->batch.wire_dtype, j->batch.reduction, n, 1.0);
     CHECK(t->node->ops->publish(t->node, chunk) == 0, "publish");
 }
 
-static int drive(tester *t, const job *j, int64_t *reduced, int64_t *published, int64_t *spread,
-                 int64_t nchunks) {
+static int drive(tester *t, const job *j, int64_t *reduced, int64_t *published, int64_t *spread, int64_t nchunks) {
     const struct hc_node_ops *ops = t->node->ops;
     int drives = t->place->rank < j->rails, moved = 0, status;
     if (*spread < (drives ? *published : *reduced)) {
@@ -222,8 +217,7 @@ static void test_allreduce(tester *t) {
     int64_t nchunks = -1, reduced = 0, published = 0, spread = 0;
     int status = t->node->ops->open(t->node, &j.batch, NULL, j.rails, j.chunk, &nchunks);
     CHECK(status == 0, "open: %d (%lld elements a chunk)", status, (long long)j.chunk);
-    CHECK(j.chunk == 0 || nchunks <= (j.batch.count + j.chunk - 1) / j.chunk, "%lld chunks",
-          (long long)nchunks);
+    CHECK(j.chunk == 0 || nchunks <= (j.batch.count + j.chunk - 1) / j.chunk, "%lld chunks", (long long)nchunks);
     UNTIL_DONE(t, drive(t, &j, &reduced, &published, &spread, nchunks));
     CHECK(t->node->ops->close(t->node) == 0, "close");
     for (int32_t i = 0; i < j.batch.npieces; i++)
@@ -247,8 +241,7 @@ static void test_scatter(tester *t) {
     int64_t from = bounds[t->place->rank], to = bounds[t->place->rank + 1];
     for (int32_t i = 0; i < b->npieces; i++) /* out of place: a share lands at the beginning of out */
         if (b->pieces[i].out != NULL && j.outs[i] == j.ins[i])
-            b->pieces[i].out = j.outs[i] = calloc(1,
-                                                  (size_t)b->pieces[i].count * hc_dtype_size(b->dtype) + 1);
+            b->pieces[i].out = j.outs[i] = calloc(1, (size_t)b->pieces[i].count * hc_dtype_size(b->dtype) + 1);
     UNTIL_DONE(t, t->node->ops->scatter(t->node, b, bounds));
     for (int32_t i = 0; i < b->npieces; start += b->pieces[i++].count) {
         int64_t first = from > start ? from : start, end = start + b->pieces[i].count;
@@ -287,8 +280,8 @@ static void test_exchange(tester *t) {
     for (int q = 0; q < size; q++) {
         for (int64_t i = 0; want[q].out != NULL && i < want[q].bytes; i++)
             CHECK(((uint8_t *)want[q].out)[i] == stream_byte(s, q, want[q].offset + i),
-                  "rank %d: byte %lld of the stream of rank %d (shape %d)", me,
-                  (long long)(want[q].offset + i), q, shape);
+                  "rank %d: byte %lld of the stream of rank %d (shape %d)", me, (long long)(want[q].offset + i), q,
+                  shape);
         free(want[q].out);
     }
     free(mine);
@@ -303,8 +296,8 @@ static void test_table(tester *t) {
     UNTIL_DONE(t, t->node->ops->table(t->node, own, n, table));
     for (int q = 0; q < t->place->size; q++)
         for (int32_t i = 0; i < n; i++)
-            CHECK(table[q * n + i] == (int64_t)mix(s + (uint64_t)(q * 5000 + i)),
-                  "rank %d, entry %d of rank %d", t->place->rank, i, q);
+            CHECK(table[q * n + i] == (int64_t)mix(s + (uint64_t)(q * 5000 + i)), "rank %d, entry %d of rank %d",
+                  t->place->rank, i, q);
     free(table);
 }
 
@@ -315,8 +308,8 @@ static void body(rank_place *place) {
     int32_t locals[RANKS_MAX];
     for (int q = 0; q < place->size; q++)
         locals[q] = q;
-    int status = hc_shm_node_new(place->segment, place->node_control, locals, place->rank, place->size,
-                                 &hc_host_memory, &t.node);
+    int status = hc_shm_node_new(place->segment, place->node_control, locals, place->rank, place->size, &hc_host_memory,
+                                 &t.node);
     CHECK(status == 0, "node: %d", status);
     for (int round = 0; round < rounds_to_run; round++) {
         void (*const tests[])(tester *) = {test_allreduce, test_allreduce, test_allreduce,

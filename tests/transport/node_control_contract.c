@@ -77,7 +77,8 @@ static void leave(rank_place *place) {
     while (place->rank == 0 && hc_node_control_lost(place->node_control) == -1)
         sched_yield();
     if (place->rank == 0)
-        CHECK(hc_node_control_lost(place->node_control) == 2, "%d is said to be lost", hc_node_control_lost(place->node_control));
+        CHECK(hc_node_control_lost(place->node_control) == 2, "%d is said to be lost",
+              hc_node_control_lost(place->node_control));
 }
 
 static void kill_one(rank_place *place) {
@@ -98,8 +99,7 @@ static void kill_one(rank_place *place) {
           hc_node_control_lost(place->node_control));
     CHECK(took < 20, "it took %g s to see it", took); /* or it hangs */
     atomic_fetch_add(word_of(place, 2), 1);
-    while (atomic_load(word_of(place, 2)) <
-           (uint64_t)place->size - 1) /* nobody leaves before all have looked */
+    while (atomic_load(word_of(place, 2)) < (uint64_t)place->size - 1) /* nobody leaves before all have looked */
         sched_yield();
 }
 
@@ -122,15 +122,13 @@ static int try_segment(const char *name, size_t bytes) {
     }
     memset(segment.base, 1, bytes);
     CHECK(hc_segment_create(&again, name, bytes, why, sizeof why) == HC_TRANSPORT, "made twice");
-    CHECK(hc_segment_attach(&again, name, bytes + 1, why, sizeof why) == HC_TRANSPORT &&
-              strstr(why, "expected"),
-          "%s", why);
+    CHECK(hc_segment_attach(&again, name, bytes + 1, why, sizeof why) == HC_TRANSPORT && strstr(why, "expected"), "%s",
+          why);
     CHECK(hc_segment_attach(&again, name, bytes, why, sizeof why) == HC_OK, "%s", why);
     CHECK(((char *)again.base)[bytes - 1] == 1, "other memory");
     hc_segment_close(&again);
     CHECK(hc_segment_unlink(name) == HC_OK, "unlink");
-    CHECK(hc_segment_attach(&again, name, bytes, why, sizeof why) == HC_TRANSPORT && strstr(why, name), "%s",
-          why);
+    CHECK(hc_segment_attach(&again, name, bytes, why, sizeof why) == HC_TRANSPORT && strstr(why, name), "%s", why);
     hc_segment_close(&segment);
     return 0;
 }

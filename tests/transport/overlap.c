@@ -33,8 +33,7 @@ static int gate_isend(hc_net *net, int32_t peer, int32_t tag, const void *data, 
     return g->inner->ops->isend(g->inner, peer, tag, data, bytes, request);
 }
 
-static int gate_irecv(hc_net *net, int32_t peer, int32_t tag, void *data, size_t room,
-                      hc_net_request **request) {
+static int gate_irecv(hc_net *net, int32_t peer, int32_t tag, void *data, size_t room, hc_net_request **request) {
     gate *g = (gate *)net;
     int i = 0, status = g->inner->ops->irecv(g->inner, peer, tag, data, room, request);
     while (g->receives[i].request)
@@ -91,8 +90,8 @@ static void run_rank(int32_t rank) {
     CHECK(run_batch(&s, &batch) == HC_DONE, "%s", hc_operation_name(batch.operation));
     int64_t own = scatters ? count / size : count;
     for (int64_t i = 0, at = scatters ? own * rank : 0; i < own; i++)
-        CHECK(((float *)piece.out)[i] == (float)(size * (size - 1) / 2 + size * ((at + i) % 5)),
-              "element %lld", (long long)i);
+        CHECK(((float *)piece.out)[i] == (float)(size * (size - 1) / 2 + size * ((at + i) % 5)), "element %lld",
+              (long long)i);
     drop_rank(&s);
     if (scatters)
         hc_result_free(piece.out);

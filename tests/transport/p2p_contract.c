@@ -69,12 +69,12 @@ static void add_job(tester *t, int from, int number, plan p, int receives) {
     int32_t peer = !receives ? p.to : p.tag == ANY_TAG ? HC_ANY_PEER : from;
     *j = (job){.plan = p, .from = from, .number = number};
     j->op = (hc_p2p_op){.receives = (uint8_t)receives,
-                            .set = p.set,
-                            .tag = p.tag,
-                            .peer = peer,
-                            .data = data,
-                            .bytes = bytes,
-                            .owner = j};
+                        .set = p.set,
+                        .tag = p.tag,
+                        .peer = peer,
+                        .data = data,
+                        .bytes = bytes,
+                        .owner = j};
 }
 
 /* Sends in their order, and the receives of one sender in the same; which of these comes next is chance. */
@@ -109,8 +109,7 @@ static void check_content(const tester *t, const job *j, const plan *p) {
     CHECK(j->op.status == (fits ? HC_OK : HC_RESULT_SIZE), "status %d", j->op.status);
     for (size_t i = 0; i < p->room + GUARD; i++) {
         uint8_t expected = fits && i < p->bytes ? (uint8_t)(p->content + i * 7) : 0xEE;
-        CHECK(data[i] == expected, "rank %d: byte %zu of message %d of rank %d", t->place->rank, i, j->number,
-              j->from);
+        CHECK(data[i] == expected, "rank %d: byte %zu of message %d of rank %d", t->place->rank, i, j->number, j->from);
     }
 }
 
@@ -190,8 +189,7 @@ static void exchange_all(tester *t) {
 static void withdraw(tester *t) {
     uint8_t byte[1] = {0};
     hc_p2p_op lonely = {.receives = 1, .set = 9, .peer = HC_ANY_PEER, .data = byte, .bytes = 1};
-    CHECK(hc_p2p_post(t->p2p, &lonely) == HC_OK && !hc_p2p_is_moving(t->p2p),
-          "an open receive moves nothing");
+    CHECK(hc_p2p_post(t->p2p, &lonely) == HC_OK && !hc_p2p_is_moving(t->p2p), "an open receive moves nothing");
     CHECK(hc_p2p_withdraw(t->p2p, &lonely) == 1, "an open receive can be withdrawn");
     hc_p2p_op wrong = {.peer = t->place->size, .data = byte, .bytes = 1};
     CHECK(hc_p2p_post(t->p2p, &wrong) == HC_INVALID, "no such rank");
@@ -209,7 +207,8 @@ static void body(rank_place *place) {
         local_of[q] = q / node_size == place->rank / node_size ? q : -1;
     hc_net *net = nets[place->rank];
     CHECK(hc_control_new(place->node_control, net, local_of, place->size, &t.control) == 0, "control");
-    CHECK(hc_p2p_new(place->node_control, net, t.control, local_of, place->rank, place->size, &t.p2p) == 0, "point-to-point");
+    CHECK(hc_p2p_new(place->node_control, net, t.control, local_of, place->rank, place->size, &t.p2p) == 0,
+          "point-to-point");
     plan_jobs(&t);
     exchange_all(&t);
     withdraw(&t);

@@ -42,7 +42,7 @@ static int rank_killed = -1; /* the rank that a test ends by SIGKILL */
 typedef struct ranks {
     int as_processes, size;
     hc_segment node_control, node; /* threads share these; a process makes its own of the names */
-    size_t bytes;          /* of node */
+    size_t bytes;                  /* of node */
     char home_name[64], node_name[64];
     int ready[2], go[2]; /* pipes: the processes' barrier before the names are unlinked */
 } ranks;
@@ -64,8 +64,8 @@ static void ranks_make(ranks *r, const char *mode, int size, size_t bytes) {
     snprintf(r->home_name, sizeof r->home_name, "/hpccoll-test-%d-node control segment", (int)getpid());
     snprintf(r->node_name, sizeof r->node_name, "/hpccoll-test-%d-node", (int)getpid());
     if (r->as_processes) {
-        CHECK(hc_segment_create(&r->node_control, r->home_name, hc_node_control_bytes(size), why, sizeof why) == 0, "%s",
-              why);
+        CHECK(hc_segment_create(&r->node_control, r->home_name, hc_node_control_bytes(size), why, sizeof why) == 0,
+              "%s", why);
         CHECK(hc_segment_create(&r->node, r->node_name, bytes, why, sizeof why) == 0, "%s", why);
         CHECK(pipe(r->ready) == 0 && pipe(r->go) == 0, "pipe");
     } else {
@@ -84,11 +84,12 @@ static void *rank_run(void *argument) {
     hc_segment node_control = r->node_control;
     place->segment = r->node;
     if (r->as_processes) {
-        CHECK(hc_segment_attach(&node_control, r->home_name, hc_node_control_bytes(r->size), why, sizeof why) == 0, "%s",
-              why);
+        CHECK(hc_segment_attach(&node_control, r->home_name, hc_node_control_bytes(r->size), why, sizeof why) == 0,
+              "%s", why);
         CHECK(hc_segment_attach(&place->segment, r->node_name, r->bytes, why, sizeof why) == 0, "%s", why);
     }
-    CHECK(hc_node_control_new(&node_control, place->rank, r->size, world, &place->node_control) == 0, "node control segment");
+    CHECK(hc_node_control_new(&node_control, place->rank, r->size, world, &place->node_control) == 0,
+          "node control segment");
     if (r->as_processes) {
         char byte = 0; /* the names go when all have attached */
         CHECK(write(r->ready[1], &byte, 1) == 1 && read(r->go[0], &byte, 1) == 1, "barrier");

@@ -37,8 +37,8 @@ static device *device_of(hc_device *base) {
 int hc__device_failed(const hc_device *d, int status, const char *what, char *text, size_t room) {
     if (!status)
         return HC_OK;
-    snprintf(text, room, "device %d (%s): %s: %s (%d)", d->number, d->pci, what,
-             hc_driver_text(&d->driver, status), status);
+    snprintf(text, room, "device %d (%s): %s: %s (%d)", d->number, d->pci, what, hc_driver_text(&d->driver, status),
+             status);
     return status == OUT_OF_MEMORY ? HC_NO_MEMORY : HC_TRANSPORT;
 }
 
@@ -83,8 +83,7 @@ static int begin(device *d, char *why) {
         hc_gpu_context before = hc_device_enter(&d->base);
         status = hc_packer_open(&d->packer, driver);
         if (status < 0) {
-            snprintf(text, sizeof text, "device %d (%s): %s", d->base.number, d->base.pci,
-                     d->packer.module.text);
+            snprintf(text, sizeof text, "device %d (%s): %s", d->base.number, d->base.pci, d->packer.module.text);
             hc_packer_close(&d->packer);
         }
         hc_device_leave(&d->base, before);
@@ -103,8 +102,7 @@ static int find_number(const hc_driver *driver, int number, char *why) {
     if (number >= 0 && number < driver->devices)
         return number;
     snprintf(text, sizeof text, "there is no device %d: this process sees %d", number, driver->devices);
-    return refuse(why, text,
-                  "CUDA_VISIBLE_DEVICES, or the job's --gpus-per-task, says which; hpccoll info lists them");
+    return refuse(why, text, "CUDA_VISIBLE_DEVICES, or the job's --gpus-per-task, says which; hpccoll info lists them");
 }
 
 static device *find(hc_vendor vendor, int number) {
@@ -164,8 +162,7 @@ int hc_device_open(int number, hc_vendor vendor, const char *library, hc_device 
     return open_any(number, NULL, vendor, library, out, why);
 }
 
-int hc_device_open_at(const void *address, hc_vendor vendor, const char *library, hc_device **out,
-                      char *why) {
+int hc_device_open_at(const void *address, hc_vendor vendor, const char *library, hc_device **out, char *why) {
     return open_any(HC_DEVICE_CURRENT, address, vendor, library, out, why);
 }
 
@@ -217,8 +214,7 @@ int hc__stream_ends(const hc_device *d, hc_gpu_stream stream) {
 
 /* ---- kernels ------------------------------------------------------------------------------------------------- */
 
-int hc__device_pack(hc_device *base, const hc_pack_order *order, hc_gpu_stream stream, char *text,
-                    size_t room) {
+int hc__device_pack(hc_device *base, const hc_pack_order *order, hc_gpu_stream stream, char *text, size_t room) {
     device *d = device_of(base);
     pthread_mutex_lock(&d->lock);
     int status = hc_pack_launch(&d->packer, order, stream);
@@ -228,8 +224,7 @@ int hc__device_pack(hc_device *base, const hc_pack_order *order, hc_gpu_stream s
     return status;
 }
 
-int hc__device_sum(hc_device *base, const hc_sum_order *order, hc_gpu_stream stream, char *text,
-                   size_t room) {
+int hc__device_sum(hc_device *base, const hc_sum_order *order, hc_gpu_stream stream, char *text, size_t room) {
     device *d = device_of(base);
     pthread_mutex_lock(&d->lock);
     int opens = !d->summer.loaded, status = opens ? hc_summer_open(&d->summer, &base->driver) : HC_OK;

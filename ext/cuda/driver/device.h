@@ -95,11 +95,10 @@ typedef struct hc_device_data_config {
     int mode;                                /* enum hc_device_mode; the same on all ranks */
     hc_gpu_aware gpu_aware;                  /* copied */
     /* In mode AUTO, on several nodes; bytes, the same on all ranks. */
-    int64_t small; /* batches up to this are staged */
-    int64_t flat;  /* batches from this on go over NCCL between all ranks; 0: none */
-    uint8_t
-        shares_device; /* two ranks may be on one GPU: for tests, with the settings that NCCL then needs */
-    uint64_t patience; /* ns until what does not come is given up: communicators, collectives; 0: never */
+    int64_t small;         /* batches up to this are staged */
+    int64_t flat;          /* batches from this on go over NCCL between all ranks; 0: none */
+    uint8_t shares_device; /* two ranks may be on one GPU: for tests, with the settings that NCCL then needs */
+    uint64_t patience;     /* ns until what does not come is given up: communicators, collectives; 0: never */
 } hc_device_data_config;
 
 /* `host` is owned and may be used for its own batches as before; `net` is borrowed, may be NULL inside one node. A batch

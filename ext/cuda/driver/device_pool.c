@@ -38,8 +38,8 @@ static int is_free(const hc__pool *p, const hc__block *b) {
 static hc__block *find_free(const hc__pool *p, enum hc__memory_kind kind, size_t bytes) {
     hc__block *best = NULL;
     for (hc__block *b = p->blocks; b; b = b->next)
-        if (b->kind == kind && b->bytes >= bytes && b->bytes / 2 <= bytes &&
-            (!best || b->bytes < best->bytes) && is_free(p, b))
+        if (b->kind == kind && b->bytes >= bytes && b->bytes / 2 <= bytes && (!best || b->bytes < best->bytes) &&
+            is_free(p, b))
             best = b;
     return best;
 }

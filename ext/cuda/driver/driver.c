@@ -23,8 +23,8 @@ static const struct {
     const char *const *sonames;
 } vendors[HC_VENDOR_COUNT] = {
     [HC_NVIDIA] = {"NVIDIA", "the CUDA driver",
-                   "run on a node with an NVIDIA GPU and its driver (in a container with --nv or --gpus all)",
-                   cuda, (const char *const[]){"libcuda.so.1", NULL}},
+                   "run on a node with an NVIDIA GPU and its driver (in a container with --nv or --gpus all)", cuda,
+                   (const char *const[]){"libcuda.so.1", NULL}},
     [HC_AMD] = {"AMD", "the HIP driver", "run on a node with an AMD GPU and ROCm 6 or later", hip,
                 (const char *const[]){"libamdhip64.so.7", "libamdhip64.so.6", NULL}},
 };
@@ -42,8 +42,7 @@ const char *hc_driver_text(const hc_driver *driver, int status) {
 static int first(hc_driver *driver, const char *call, int status) {
     if (status == 0)
         return HC_OK;
-    const char *remedy =
-        "`nvidia-smi` (AMD: `rocm-smi`) on this node tells more; see CUDA_VISIBLE_DEVICES, too";
+    const char *remedy = "`nvidia-smi` (AMD: `rocm-smi`) on this node tells more; see CUDA_VISIBLE_DEVICES, too";
     return hc_library_refuse(&driver->library, remedy, "%s of %s: %s (%d)", call, driver->library.path,
                              hc_driver_text(driver, status), status);
 }
@@ -55,8 +54,8 @@ int hc_driver_open(hc_driver *driver, hc_vendor vendor, const char *named) {
                         .sonames = vendors[vendor].sonames,
                         .remedy = vendors[vendor].remedy};
     driver->vendor = vendor;
-    int status = hc_library_open(&driver->library, &search, vendors[vendor].symbols,
-                                 (int)(sizeof cuda / sizeof *cuda), driver);
+    int status = hc_library_open(&driver->library, &search, vendors[vendor].symbols, (int)(sizeof cuda / sizeof *cuda),
+                                 driver);
     if (status == HC_OK)
         status = first(driver, "initialising", driver->init(0));
     if (status == HC_OK)
@@ -72,8 +71,7 @@ int hc_driver_current(hc_vendor vendor, const char *named) {
     int (*now)(hc_gpu_context *), (*device_of)(int *);
     const char *const given[] = {named, NULL};
     void *library = NULL;
-    for (const char *const *file = named && *named ? given : vendors[vendor].sonames; *file && !library;
-         file++)
+    for (const char *const *file = named && *named ? given : vendors[vendor].sonames; *file && !library; file++)
         library = dlopen(*file, RTLD_NOW | RTLD_NOLOAD);
     if (!library)
         return -1;

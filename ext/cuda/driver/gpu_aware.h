@@ -24,10 +24,9 @@ enum hc_gpu_aware_mode {
 int hc_gpu_aware_named(const char *name); /* -1: no such name */
 
 typedef struct hc_gpu_aware {
-    int mode; /* the same on all ranks */
-    const char *const
-        *proofs;     /* devices that it is proved for, as hc_device_identity() writes them; ends with NULL */
-    const char *why; /* why there are none; or NULL */
+    int mode;                  /* the same on all ranks */
+    const char *const *proofs; /* devices that it is proved for, as hc_device_identity() writes them; ends with NULL */
+    const char *why;           /* why there are none; or NULL */
 } hc_gpu_aware;
 
 /* "NVIDIA H200, CUDA 12.8": what a proof is for. */

@@ -62,8 +62,7 @@ static int find(hc_library *library, const hc_search *search) {
         if (try_all(library, search->sonames, 1) || try_all(library, search->files, 0) ||
             try_all(library, search->sonames, 0))
             return HC_OK;
-        snprintf(library->remedy, sizeof library->remedy, "%s, or name the file with %s", search->remedy,
-                 search->knob);
+        snprintf(library->remedy, sizeof library->remedy, "%s, or name the file with %s", search->remedy, search->knob);
     }
     size_t used = strlen(library->text);
     if (used >= 2 && strcmp(library->text + used - 2, "; ") == 0)
@@ -76,14 +75,13 @@ static int fill(hc_library *library, const hc_search *search, const hc_symbol *s
         void *address = dlsym(library->handle, symbols[i].name);
         memcpy((char *)table + symbols[i].offset, &address, sizeof address);
         if (!address && symbols[i].needed)
-            return hc_library_refuse(library, search->remedy, "%s has no %s: it is too old, or not %s",
-                                     library->path, symbols[i].name, search->what);
+            return hc_library_refuse(library, search->remedy, "%s has no %s: it is too old, or not %s", library->path,
+                                     symbols[i].name, search->what);
     }
     return HC_OK;
 }
 
-static int open_and_fill(hc_library *library, const hc_search *search, const hc_symbol *symbols, int n,
-                         void *table) {
+static int open_and_fill(hc_library *library, const hc_search *search, const hc_symbol *symbols, int n, void *table) {
     memset(library, 0, sizeof *library);
     snprintf(library->text, sizeof library->text, "%s was not found: ", search->what);
     int status = find(library, search);
@@ -98,8 +96,7 @@ static int open_and_fill(hc_library *library, const hc_search *search, const hc_
 
 /* One at a time: what dlopen() writes about a library on one thread is read here on another. The linker's own lock orders
  * the two, too, but that is its affair: its records are promised to nobody without it. */
-int hc_library_open(hc_library *library, const hc_search *search, const hc_symbol *symbols, int n,
-                    void *table) {
+int hc_library_open(hc_library *library, const hc_search *search, const hc_symbol *symbols, int n, void *table) {
     static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
     pthread_mutex_lock(&one_at_a_time);
     int status = open_and_fill(library, search, symbols, n, table);

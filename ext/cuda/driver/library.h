@@ -38,7 +38,6 @@ typedef struct hc_library {
 /* Opens the library and fills the table: OK, or UNSUPPORTED with text and remedy. */
 int hc_library_open(hc_library *, const hc_search *, const hc_symbol *symbols, int n, void *table);
 /* Makes the library unusable, for this reason; UNSUPPORTED. */
-int hc_library_refuse(hc_library *, const char *remedy, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+int hc_library_refuse(hc_library *, const char *remedy, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 #endif

@@ -6,8 +6,7 @@
 
 #include <stdio.h>
 
-#define BLOCKS \
-    2048u /* at most, in a launch: several waves on any card, and much work for each block. An estimate */
+#define BLOCKS 2048u /* at most, in a launch: several waves on any card, and much work for each block. An estimate */
 
 int hc_module_failed(hc_module *m, const char *what, int status) {
     snprintf(m->text, sizeof m->text, "%s: %s (%d)", what, hc_driver_text(m->driver, status), status);
@@ -35,8 +34,7 @@ void hc_module_close(hc_module *m) {
     m->loaded = NULL;
 }
 
-int hc_module_launch(hc_module *m, int kernel, uint64_t blocks, unsigned threads, void *job,
-                     hc_gpu_stream stream) {
+int hc_module_launch(hc_module *m, int kernel, uint64_t blocks, unsigned threads, void *job, hc_gpu_stream stream) {
     unsigned grid = blocks < BLOCKS ? (unsigned)blocks : BLOCKS;
     int status = m->driver->launch(m->function[kernel], grid, 1, 1, threads, 1, 1, 0, stream, &job, NULL);
     return status ? hc_module_failed(m, m->texts->name(kernel), status) : HC_OK;

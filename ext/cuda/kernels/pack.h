@@ -31,8 +31,8 @@ int hc_pack_choose(int tensor, int buffer, double scale, int unpack, hc_pack_kin
 /* Fills `entries` (room for n) with the tensors that are to move, all one after another in the buffer, each at a multiple
  * of 16 bytes; the layout depends on the counts only, so that it is the same on all ranks. Their number, or INVALID
  * for a negative count or more than 64 GiB. *chunks and *bytes (of the buffer) are set. */
-int hc_pack_plan(const hc_pack_tensor *, int n, const hc_pack_kind *, hc_pack_entry *entries,
-                 unsigned *chunks, int64_t *bytes);
+int hc_pack_plan(const hc_pack_tensor *, int n, const hc_pack_kind *, hc_pack_entry *entries, unsigned *chunks,
+                 int64_t *bytes);
 
 /* ---- the launch [driver's thread, context current] --------------------------------------------------- */
 

@@ -7,11 +7,9 @@
 #ifndef HC_PACK_JOB_H
 #define HC_PACK_JOB_H
 
-#define HC_PACK_CHUNK \
-    8192 /* elements: the unit of work, so that one huge tensor among small ones is no imbalance */
+#define HC_PACK_CHUNK 8192 /* elements: the unit of work, so that one huge tensor among small ones is no imbalance */
 #define HC_PACK_THREADS 256
-#define HC_PACK_UNIT \
-    16 /* bytes: what one access moves at most, and what tensors in the buffer are aligned to */
+#define HC_PACK_UNIT 16    /* bytes: what one access moves at most, and what tensors in the buffer are aligned to */
 #define HC_PACK_INLINE 169 /* entries that fit into the 4096 bytes of arguments that every driver takes */
 
 typedef struct hc_pack_entry {

@@ -55,13 +55,11 @@ static int grow_table(hc_packer *packer, int i, int n) {
     if (packer->table[i].room >= n)
         return HC_OK;
     free_table(packer, i);
-    status = packer->module.driver->host_new(&host, (size_t)room * sizeof(hc_pack_entry),
-                                             HC_HOST_MEMORY_PORTABLE);
+    status = packer->module.driver->host_new(&host, (size_t)room * sizeof(hc_pack_entry), HC_HOST_MEMORY_PORTABLE);
     if (status)
         return hc_module_failed(&packer->module, "pinned memory for the table of tensors", status);
     packer->table[i].host = host;
-    status = packer->module.driver->memory_new(&packer->table[i].device,
-                                               (size_t)room * sizeof(hc_pack_entry));
+    status = packer->module.driver->memory_new(&packer->table[i].device, (size_t)room * sizeof(hc_pack_entry));
     if (status)
         return hc_module_failed(&packer->module, "device memory for the table of tensors", status);
     packer->table[i].room = room;

@@ -18,8 +18,7 @@
 #define LANES ((int)(HC_PACK_UNIT / (sizeof(IN) < sizeof(OUT) ? sizeof(IN) : sizeof(OUT)))) /* of a vector */
 #define WORDS_IN (LANES * (int)sizeof(IN) / 4)
 #define WORDS_OUT (LANES * (int)sizeof(OUT) / 4)
-#define AT_ONCE \
-    (16 / (WORDS_IN > WORDS_OUT ? WORDS_IN : WORDS_OUT)) /* vectors on the way: 64 bytes a thread */
+#define AT_ONCE (16 / (WORDS_IN > WORDS_OUT ? WORDS_IN : WORDS_OUT)) /* vectors on the way: 64 bytes a thread */
 
 typedef union {
     unsigned word[WORDS_IN];

@@ -4,8 +4,7 @@
  */
 #include "cuda/kernels/pack.h"
 
-#define FROM_TO(from) \
-    "hc_pack_" from "_f16", "hc_pack_" from "_bf16", "hc_pack_" from "_f32", "hc_pack_" from "_f64"
+#define FROM_TO(from) "hc_pack_" from "_f16", "hc_pack_" from "_bf16", "hc_pack_" from "_f32", "hc_pack_" from "_f64"
 static const char *const names[HC_PACK_KERNELS] = {
     FROM_TO("f16"),  FROM_TO("bf16"), FROM_TO("f32"),  FROM_TO("f64"),
     "hc_pack_copy1", "hc_pack_copy2", "hc_pack_copy4", "hc_pack_copy8",

@@ -11,10 +11,9 @@
 enum { HC_SUM_ADD, HC_SUM_MULTIPLY, HC_SUM_LEAST, HC_SUM_GREATEST };
 
 typedef struct hc_sum_job {
-    unsigned long long to;    /* may be one of the sources */
-    unsigned long long count; /* elements */
-    unsigned long long
-        vectors; /* of 16 bytes, from the first element on: 0 where an address does not allow it */
+    unsigned long long to;      /* may be one of the sources */
+    unsigned long long count;   /* elements */
+    unsigned long long vectors; /* of 16 bytes, from the first element on: 0 where an address does not allow it */
     unsigned operation, sources;
     unsigned long long from[HC_SUM_MOST];
 } hc_sum_job;

@@ -80,6 +80,5 @@ int hc_sum_launch(hc_summer *summer, const hc_sum_order *order, hc_gpu_stream st
     uint64_t work = job.vectors ? job.vectors : job.count;
     if (order->count == 0)
         return HC_OK;
-    return hc_module_launch(summer, kernel, (work + HC_SUM_THREADS - 1) / HC_SUM_THREADS, HC_SUM_THREADS,
-                            &job, stream);
+    return hc_module_launch(summer, kernel, (work + HC_SUM_THREADS - 1) / HC_SUM_THREADS, HC_SUM_THREADS, &job, stream);
 }

@@ -26,17 +26,16 @@ uint64_t hc__comms_now(void) {
 static int name(const hc__comms *c, char *text, size_t room) {
     char version[32];
     hc_nccl_version_text(c->nccl.version, version, sizeof version);
-    return snprintf(text, room, "%s%s%srank %d (device %d, %s)", c->alone ? "" : "NCCL ",
-                    c->alone ? "" : version, c->alone ? "" : " on ", c->rank, c->device->number,
-                    c->device->pci);
+    return snprintf(text, room, "%s%s%srank %d (device %d, %s)", c->alone ? "" : "NCCL ", c->alone ? "" : version,
+                    c->alone ? "" : " on ", c->rank, c->device->number, c->device->pci);
 }
 
 /* NCCL's own words for a status. */
 static int failed(hc__comms *c, const char *call, int status) {
     const char *last = c->nccl.last_error ? c->nccl.last_error(c->comm) : NULL;
     int at = name(c, c->text, sizeof c->text);
-    snprintf(c->text + at, sizeof c->text - (size_t)at, ": %s: %s (%d)%s%s", call, c->nccl.error_text(status),
-             status, last && last[0] ? ": " : "", last ? last : "");
+    snprintf(c->text + at, sizeof c->text - (size_t)at, ": %s: %s (%d)%s%s", call, c->nccl.error_text(status), status,
+             last && last[0] ? ": " : "", last ? last : "");
     return HC_TRANSPORT;
 }
 
@@ -67,13 +66,8 @@ static int64_t place_number(const char *pci) {
 
 /* `bytes` of each rank to all, by way of the host. */
 static int gather(hc__comms *c, const void *own, void *all, int64_t bytes) {
-    c->piece = (hc_piece){.in = own,
-                          .out = all,
-                          .count = bytes,
-                          .row = bytes,
-                          .rows = 1,
-                          .scale = 1.0,
-                          .out_capacity = bytes * c->size};
+    c->piece = (hc_piece){
+        .in = own, .out = all, .count = bytes, .row = bytes, .rows = 1, .scale = 1.0, .out_capacity = bytes * c->size};
     c->batch = (hc_batch){.operation = HC_ALLGATHER,
                           .reduction = HC_SUM,
                           .dtype = HC_UINT8,

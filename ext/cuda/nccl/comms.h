@@ -24,9 +24,9 @@ typedef struct hc__comms {
     const int32_t *node_of;
     const int32_t *group_of; /* ranks of one group get a communicator together */
     uint8_t shares;          /* ranks may be on one GPU: a test's business */
-    uint8_t alone; /* all groups have one rank: facts are told, NCCL is not opened, and there is no comm */
-    uint8_t gpu_aware; /* what this rank says */
-    uint64_t patience; /* ns without progress until it is given up; 0: never */
+    uint8_t alone;           /* all groups have one rank: facts are told, NCCL is not opened, and there is no comm */
+    uint8_t gpu_aware;       /* what this rank says */
+    uint64_t patience;       /* ns without progress until it is given up; 0: never */
 
     int32_t against; /* the first rank that says MPI may not have its GPU's memory; -1: none does */
     hc_nccl nccl;

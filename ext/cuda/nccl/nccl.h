@@ -54,38 +54,35 @@ typedef struct hc_nccl_config {
      HC_NCCL_UNDEFINED,      HC_NCCL_UNDEFINED, NULL,  HC_NCCL_UNDEFINED}
 
 /*    member           name                        needed  arguments                       since */
-#define HC_NCCL_FUNCTIONS(X)                                                                                 \
-    X(get_version, "ncclGetVersion", 1, (int *version))                                                      \
-    X(get_id, "ncclGetUniqueId", 1, (hc_nccl_id *))                                                          \
-    X(init, "ncclCommInitRankConfig", 1, (hc_nccl_comm *, int size, hc_nccl_id, int rank, hc_nccl_config *)) \
-    X(finalize, "ncclCommFinalize", 1, (hc_nccl_comm))                                                       \
-    X(destroy, "ncclCommDestroy", 1, (hc_nccl_comm))                                                         \
-    X(abort, "ncclCommAbort", 1, (hc_nccl_comm))                                                             \
-    X(get_async_error, "ncclCommGetAsyncError", 1, (hc_nccl_comm, int *status))                              \
-    X(all_reduce, "ncclAllReduce", 1,                                                                        \
-      (const void *in, void *out, size_t count, int dtype, int op, hc_nccl_comm, hc_gpu_stream))             \
-    X(reduce_scatter, "ncclReduceScatter", 1,                                                                \
-      (const void *in, void *out, size_t out_count, int dtype, int op, hc_nccl_comm, hc_gpu_stream))         \
-    X(all_gather, "ncclAllGather", 1,                                                                        \
-      (const void *in, void *out, size_t in_count, int dtype, hc_nccl_comm, hc_gpu_stream))                  \
-    X(broadcast, "ncclBroadcast", 1,                                                                         \
-      (const void *in, void *out, size_t count, int dtype, int root, hc_nccl_comm, hc_gpu_stream))           \
-    X(reduce, "ncclReduce", 1,                                                                               \
-      (const void *in, void *out, size_t count, int dtype, int op, int root, hc_nccl_comm, hc_gpu_stream))   \
-    X(send, "ncclSend", 1, (const void *, size_t count, int dtype, int peer, hc_nccl_comm, hc_gpu_stream))   \
-    X(recv, "ncclRecv", 1, (void *, size_t count, int dtype, int peer, hc_nccl_comm, hc_gpu_stream))         \
-    X(group_start, "ncclGroupStart", 1, (void))                                                              \
-    X(group_end, "ncclGroupEnd", 1, (void))                                                                  \
-    X(op_new_scaled, "ncclRedOpCreatePreMulSum", 1,                                                          \
-      (int *op, void *scalar, int dtype, int residence, hc_nccl_comm))                                       \
-    X(op_free, "ncclRedOpDestroy", 1, (int op, hc_nccl_comm))                                                \
-    X(split, "ncclCommSplit", 0,                                                                             \
-      (hc_nccl_comm, int color, int key, hc_nccl_comm *, hc_nccl_config *)) /* 2.18 */                       \
-    X(memory_new, "ncclMemAlloc", 0, (void **, size_t))                     /* 2.19 */                       \
-    X(memory_free, "ncclMemFree", 0, (void *))                              /* 2.19 */                       \
-    X(register_memory, "ncclCommRegister", 0,                                                                \
-      (const hc_nccl_comm, void *, size_t, void **handle))                         /* 2.19 */                \
-    X(release_memory, "ncclCommDeregister", 0, (const hc_nccl_comm, void *handle)) /* 2.19 */
+#define HC_NCCL_FUNCTIONS(X)                                                                                         \
+    X(get_version, "ncclGetVersion", 1, (int *version))                                                              \
+    X(get_id, "ncclGetUniqueId", 1, (hc_nccl_id *))                                                                  \
+    X(init, "ncclCommInitRankConfig", 1, (hc_nccl_comm *, int size, hc_nccl_id, int rank, hc_nccl_config *))         \
+    X(finalize, "ncclCommFinalize", 1, (hc_nccl_comm))                                                               \
+    X(destroy, "ncclCommDestroy", 1, (hc_nccl_comm))                                                                 \
+    X(abort, "ncclCommAbort", 1, (hc_nccl_comm))                                                                     \
+    X(get_async_error, "ncclCommGetAsyncError", 1, (hc_nccl_comm, int *status))                                      \
+    X(all_reduce, "ncclAllReduce", 1,                                                                                \
+      (const void *in, void *out, size_t count, int dtype, int op, hc_nccl_comm, hc_gpu_stream))                     \
+    X(reduce_scatter, "ncclReduceScatter", 1,                                                                        \
+      (const void *in, void *out, size_t out_count, int dtype, int op, hc_nccl_comm, hc_gpu_stream))                 \
+    X(all_gather, "ncclAllGather", 1,                                                                                \
+      (const void *in, void *out, size_t in_count, int dtype, hc_nccl_comm, hc_gpu_stream))                          \
+    X(broadcast, "ncclBroadcast", 1,                                                                                 \
+      (const void *in, void *out, size_t count, int dtype, int root, hc_nccl_comm, hc_gpu_stream))                   \
+    X(reduce, "ncclReduce", 1,                                                                                       \
+      (const void *in, void *out, size_t count, int dtype, int op, int root, hc_nccl_comm, hc_gpu_stream))           \
+    X(send, "ncclSend", 1, (const void *, size_t count, int dtype, int peer, hc_nccl_comm, hc_gpu_stream))           \
+    X(recv, "ncclRecv", 1, (void *, size_t count, int dtype, int peer, hc_nccl_comm, hc_gpu_stream))                 \
+    X(group_start, "ncclGroupStart", 1, (void))                                                                      \
+    X(group_end, "ncclGroupEnd", 1, (void))                                                                          \
+    X(op_new_scaled, "ncclRedOpCreatePreMulSum", 1, (int *op, void *scalar, int dtype, int residence, hc_nccl_comm)) \
+    X(op_free, "ncclRedOpDestroy", 1, (int op, hc_nccl_comm))                                                        \
+    X(split, "ncclCommSplit", 0, (hc_nccl_comm, int color, int key, hc_nccl_comm *, hc_nccl_config *)) /* 2.18 */    \
+    X(memory_new, "ncclMemAlloc", 0, (void **, size_t))                                                /* 2.19 */    \
+    X(memory_free, "ncclMemFree", 0, (void *))                                                         /* 2.19 */    \
+    X(register_memory, "ncclCommRegister", 0, (const hc_nccl_comm, void *, size_t, void **handle))     /* 2.19 */    \
+    X(release_memory, "ncclCommDeregister", 0, (const hc_nccl_comm, void *handle))                     /* 2.19 */
 
 typedef struct hc_nccl {
     hc_library library;

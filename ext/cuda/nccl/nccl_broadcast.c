@@ -46,6 +46,5 @@ int hc__nccl_call_broadcast(hc__nccl_node *n, const hc__nccl_slot *slot) {
         return HC_NCCL_SUCCESS;
     char *to = hc__nccl_lies(n, slot);
     const char *from = !hc__nccl_gives(n) ? to : slot->in_place ? slot->in_place : slot->buffer;
-    return n->comms->nccl.broadcast(from, to, (size_t)(slot->n * n->units), n->dtype, n->root, n->comms->comm,
-                                    n->work);
+    return n->comms->nccl.broadcast(from, to, (size_t)(slot->n * n->units), n->dtype, n->root, n->comms->comm, n->work);
 }

@@ -10,11 +10,10 @@
 
 int hc__nccl_dtype(int dtype) {
     static const int codes[HC_DTYPE_COUNT] = {
-        [HC_INT8] = 1 + HC_NCCL_INT8,       [HC_UINT8] = 1 + HC_NCCL_UINT8,
-        [HC_INT32] = 1 + HC_NCCL_INT32,     [HC_UINT32] = 1 + HC_NCCL_UINT32,
-        [HC_INT64] = 1 + HC_NCCL_INT64,     [HC_UINT64] = 1 + HC_NCCL_UINT64,
-        [HC_FLOAT16] = 1 + HC_NCCL_FLOAT16, [HC_BFLOAT16] = 1 + HC_NCCL_BFLOAT16,
-        [HC_FLOAT32] = 1 + HC_NCCL_FLOAT32, [HC_FLOAT64] = 1 + HC_NCCL_FLOAT64,
+        [HC_INT8] = 1 + HC_NCCL_INT8,       [HC_UINT8] = 1 + HC_NCCL_UINT8,       [HC_INT32] = 1 + HC_NCCL_INT32,
+        [HC_UINT32] = 1 + HC_NCCL_UINT32,   [HC_INT64] = 1 + HC_NCCL_INT64,       [HC_UINT64] = 1 + HC_NCCL_UINT64,
+        [HC_FLOAT16] = 1 + HC_NCCL_FLOAT16, [HC_BFLOAT16] = 1 + HC_NCCL_BFLOAT16, [HC_FLOAT32] = 1 + HC_NCCL_FLOAT32,
+        [HC_FLOAT64] = 1 + HC_NCCL_FLOAT64,
     };
     return codes[dtype] - 1;
 }
@@ -67,16 +66,15 @@ int hc__nccl_call_reduce(const hc__nccl_node *n, const hc__nccl_slot *slot) {
     if (n->comms->alone)
         return HC_NCCL_SUCCESS;
     if (n->rails == 0)
-        return nccl->all_reduce(from, slot->out_place ? slot->out_place : slot->buffer, (size_t)slot->n,
-                                n->dtype, n->op, n->comms->comm, n->work);
+        return nccl->all_reduce(from, slot->out_place ? slot->out_place : slot->buffer, (size_t)slot->n, n->dtype,
+                                n->op, n->comms->comm, n->work);
     if (n->rails == n->base.local_size)
-        return nccl->reduce_scatter(from, slot->buffer + (size_t)n->base.local_rank * bytes, part, n->dtype,
-                                    n->op, n->comms->comm, n->work);
+        return nccl->reduce_scatter(from, slot->buffer + (size_t)n->base.local_rank * bytes, part, n->dtype, n->op,
+                                    n->comms->comm, n->work);
     int status = nccl->group_start();
     for (int j = 0; j < n->rails; j++)
-        status = hc__nccl_worse(status,
-                                nccl->reduce(from + (size_t)j * bytes, slot->buffer + (size_t)j * bytes, part,
-                                             n->dtype, n->op, j, n->comms->comm, n->work));
+        status = hc__nccl_worse(status, nccl->reduce(from + (size_t)j * bytes, slot->buffer + (size_t)j * bytes, part,
+                                                     n->dtype, n->op, j, n->comms->comm, n->work));
     return hc__nccl_worse(status, nccl->group_end());
 }
 
@@ -87,11 +85,11 @@ int hc__nccl_call_gather(const hc__nccl_node *n, const hc__nccl_slot *slot) {
     if (n->comms->alone)
         return HC_NCCL_SUCCESS;
     if (n->rails == n->base.local_size)
-        return nccl->all_gather(wire + (size_t)n->base.local_rank * bytes, to, part, n->wire_dtype,
-                                n->comms->comm, n->work);
+        return nccl->all_gather(wire + (size_t)n->base.local_rank * bytes, to, part, n->wire_dtype, n->comms->comm,
+                                n->work);
     int status = nccl->group_start();
     for (int j = 0; j < n->rails; j++)
-        status = hc__nccl_worse(status, nccl->broadcast(wire + (size_t)j * bytes, to + (size_t)j * bytes,
-                                                        part, n->wire_dtype, j, n->comms->comm, n->work));
+        status = hc__nccl_worse(status, nccl->broadcast(wire + (size_t)j * bytes, to + (size_t)j * bytes, part,
+                                                        n->wire_dtype, j, n->comms->comm, n->work));
     return hc__nccl_worse(status, nccl->group_end());
 }

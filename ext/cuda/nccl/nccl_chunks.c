@@ -36,8 +36,7 @@ static double scale_of(const hc__nccl_node *n, int32_t i) {
     return n->moves ? 1.0 : n->batch->pieces[i].scale;
 }
 
-static int add_range(hc__nccl_node *n, hc__nccl_slot *slot, int32_t i, int64_t from, int64_t to,
-                     int64_t place) {
+static int add_range(hc__nccl_node *n, hc__nccl_slot *slot, int32_t i, int64_t from, int64_t to, int64_t place) {
     const hc_piece *piece = &n->batch->pieces[i];
     int64_t at = from * n->size, bytes = (to - from) * n->size;
     int is_there = n->moves && hc__nccl_gives(n) && piece->out == piece->in;
@@ -112,8 +111,8 @@ int hc__nccl_neutral(hc__nccl_node *n, char *to, int64_t bytes) {
     const hc_driver *d = &n->device->driver;
     for (int64_t at = 0; at < bytes && !status; at += NEUTRAL_BYTES) {
         int64_t left = bytes - at;
-        status = d->to_device(hc__address(to + at), n->neutral,
-                              (size_t)(left < NEUTRAL_BYTES ? left : NEUTRAL_BYTES), n->work);
+        status = d->to_device(hc__address(to + at), n->neutral, (size_t)(left < NEUTRAL_BYTES ? left : NEUTRAL_BYTES),
+                              n->work);
     }
     if (!status)
         status = d->event_record(n->neutral_used, n->work);
@@ -124,14 +123,14 @@ int hc__nccl_neutral(hc__nccl_node *n, char *to, int64_t bytes) {
 
 int hc__nccl_pack(hc__nccl_node *n, hc__nccl_slot *slot) {
     int status = slot->complete ? HC_OK : hc__nccl_neutral(n, slot->buffer, slot->n * n->size);
-    return status ? status
-                  : hc__copies_pack(&slot->in, n->device, n->batch->dtype, slot->buffer, n->work, n->text,
-                                    sizeof n->text);
+    return status
+               ? status
+               : hc__copies_pack(&slot->in, n->device, n->batch->dtype, slot->buffer, n->work, n->text, sizeof n->text);
 }
 
 int hc__nccl_unpack(hc__nccl_node *n, hc__nccl_slot *slot) {
-    return hc__copies_unpack(&slot->out, n->device, n->batch->dtype, hc__nccl_wire(n, slot), n->wire, n->work,
-                             n->text, sizeof n->text);
+    return hc__copies_unpack(&slot->out, n->device, n->batch->dtype, hc__nccl_wire(n, slot), n->wire, n->work, n->text,
+                             sizeof n->text);
 }
 
 int hc__nccl_narrow(hc__nccl_node *n, hc__nccl_slot *slot, int64_t at, int64_t count) {

@@ -23,7 +23,7 @@ typedef struct hc__step {
 } hc__step;
 
 typedef struct hc__step_ops {
-    int (*cut)(hc__step *); /* fills in and out, which are empty; OK, 1: ask again, or a status with text */
+    int (*cut)(hc__step *);        /* fills in and out, which are empty; OK, 1: ask again, or a status with text */
     int (*call)(const hc__step *); /* NCCL's answer */
     const char *call_name;         /* "an allgather" */
 } hc__step_ops;

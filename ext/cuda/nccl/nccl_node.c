@@ -21,9 +21,8 @@ int hc__nccl_grow(hc__nccl_node *n, enum hc__memory_kind kind, char **at, int64_
     int status = hc__device_take(n->device, kind, (size_t)bytes, &memory);
     *at = memory;
     if (status < 0)
-        snprintf(n->text, sizeof n->text, "device %d (%s): no memory for a buffer of %lld bytes%s",
-                 n->device->number, n->device->pci, (long long)bytes,
-                 kind == HC__PINNED ? ", pinned on the host" : "");
+        snprintf(n->text, sizeof n->text, "device %d (%s): no memory for a buffer of %lld bytes%s", n->device->number,
+                 n->device->pci, (long long)bytes, kind == HC__PINNED ? ", pinned on the host" : "");
     return status;
 }
 
@@ -41,13 +40,11 @@ static int reserve(hc__nccl_node *n, enum hc__memory_kind kind, size_t member, i
 }
 
 static int reserve_all(hc__nccl_node *n) {
-    int64_t all = n->scatters ? n->chunk : n->starts[n->batch->npieces],
-            most = all < n->chunk ? all : n->chunk;
+    int64_t all = n->scatters ? n->chunk : n->starts[n->batch->npieces], most = all < n->chunk ? all : n->chunk;
     int64_t rails = n->rails > 0 ? n->rails : 1, room = most + rails * HC__NCCL_PART;
     int status = reserve(n, HC__ON_DEVICE, offsetof(hc__nccl_slot, buffer), &n->buffer_bytes, room * n->size);
     if (status >= 0 && n->wire_dtype != n->dtype)
-        status = reserve(n, HC__ON_DEVICE, offsetof(hc__nccl_slot, narrow), &n->narrow_bytes,
-                         room * n->wire_size);
+        status = reserve(n, HC__ON_DEVICE, offsetof(hc__nccl_slot, narrow), &n->narrow_bytes, room * n->wire_size);
     if (status >= 0 && hc__nccl_drives(n) && !n->sums)
         status = reserve(n, HC__PINNED, offsetof(hc__nccl_slot, host), &n->host_bytes,
                          (room / rails + HC__NCCL_PART) * n->wire_size);
@@ -69,8 +66,8 @@ int hc__nccl_begin(hc__nccl_node *n, const hc_batch *batch) {
     return hc__nccl_failed(n, status, "waiting for the callers' streams");
 }
 
-static int nccl_open(hc_node *base, const hc_batch *batch, const hc_parts *parts, int rails,
-                     int64_t chunk_elements, int64_t *nchunks) {
+static int nccl_open(hc_node *base, const hc_batch *batch, const hc_parts *parts, int rails, int64_t chunk_elements,
+                     int64_t *nchunks) {
     hc__nccl_node *n = hc__nccl_node_of(base);
     if ((parts != NULL) != (batch->operation == HC_REDUCESCATTER) || rails < 0 || rails > base->local_size ||
         (rails > 0 && chunk_elements == 0))

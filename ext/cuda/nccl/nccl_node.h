@@ -48,41 +48,34 @@ typedef struct hc__nccl_node {
     hc_node base;
     hc_device *device;
     hc__comms *comms;
-    hc__sums *
-        sums; /* shards stay on the device: the net takes them from there; NULL: they go through pinned memory */
+    hc__sums *sums; /* shards stay on the device: the net takes them from there; NULL: they go through pinned memory */
     hc_gpu_stream work, down, up;
     hc__nccl_slot slots[HC__NCCL_DEPTH];
     int64_t buffer_bytes, narrow_bytes, host_bytes; /* of a slot */
-    hc_gpu_event began, done; /* of the last batch in `work`: its callers were ready; it ended */
-    char *neutral;            /* pinned: what a rank that has joined gives */
+    hc_gpu_event began, done;                       /* of the last batch in `work`: its callers were ready; it ended */
+    char *neutral;                                  /* pinned: what a rank that has joined gives */
     int neutral_dtype, neutral_reduction;
     hc_gpu_event neutral_used;
 
     const hc_batch *batch;
-    int64_t *
-        starts; /* npieces + 1: elements before each tensor; all begin at multiples of 16 bytes of both types */
+    int64_t *starts; /* npieces + 1: elements before each tensor; all begin at multiples of 16 bytes of both types */
     int32_t starts_room;
     int rails, op, dtype, wire_dtype; /* op and types: NCCL's; see size, wire_size for bytes */
     int wire;                         /* what the net carries: enum hc_dtype */
-    int moves, root; /* a broadcast: any type, as bytes; the root's local rank, -1: in another node */
-    int scatters;    /* a reducescatter */
+    int moves, root;                  /* a broadcast: any type, as bytes; the root's local rank, -1: in another node */
+    int scatters;                     /* a reducescatter */
     hc__shares shares;
     int32_t *ranks,
-        groups; /* of NCCL: one a node, or one. ranks: of the set, in the order of their parts in the buffer */
-    int whole;  /* one tensor is reduced as it lies */
+        groups;   /* of NCCL: one a node, or one. ranks: of the set, in the order of their parts in the buffer */
+    int whole;    /* one tensor is reduced as it lies */
     int64_t each; /* bytes of a share in a chunk */
     char *spare;  /* on the device: what stands for a tensor that is not here */
     int64_t spare_bytes;
     int64_t units; /* of NCCL's type in an element: 1, or its bytes where it is only moved */
     int64_t size, wire_size, chunk, nchunks, nreduced, nspread;
-    enum {
-        HC__FREE,
-        HC__REDUCING,
-        HC__SPREADING,
-        HC__SPREAD
-    } busy;        /* with a call that NCCL has not taken in yet */
-    int called;    /* what it answered */
-    uint8_t waits; /* for what rings no bell */
+    enum { HC__FREE, HC__REDUCING, HC__SPREADING, HC__SPREAD } busy; /* with a call that NCCL has not taken in yet */
+    int called;                                                      /* what it answered */
+    uint8_t waits;                                                   /* for what rings no bell */
     char text[512];
 } hc__nccl_node;
 

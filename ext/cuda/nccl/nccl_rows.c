@@ -115,15 +115,15 @@ static int call_gather(const hc__step *step) {
     const hc__nccl_node *n = step->node;
     const hc_nccl *nccl = &n->comms->nccl;
     if (are_even(take, o->rows.size))
-        return take->bytes ? nccl->all_gather(give->at, take->at, (size_t)take->bytes, HC_NCCL_UINT8,
-                                              n->comms->comm, n->work)
-                           : HC_NCCL_SUCCESS;
+        return take->bytes
+                   ? nccl->all_gather(give->at, take->at, (size_t)take->bytes, HC_NCCL_UINT8, n->comms->comm, n->work)
+                   : HC_NCCL_SUCCESS;
     int status = nccl->group_start();
     for (int32_t r = 0; r < o->rows.size; r++) {
         const char *from = r == n->base.local_rank ? give->at : take[r].at;
         if (take[r].bytes)
-            status = hc__nccl_worse(status, nccl->broadcast(from, take[r].at, (size_t)take[r].bytes,
-                                                            HC_NCCL_UINT8, r, n->comms->comm, n->work));
+            status = hc__nccl_worse(status, nccl->broadcast(from, take[r].at, (size_t)take[r].bytes, HC_NCCL_UINT8, r,
+                                                            n->comms->comm, n->work));
     }
     return hc__nccl_worse(status, nccl->group_end());
 }
@@ -136,11 +136,11 @@ static int call_letters(const hc__step *step) {
     int status = nccl->group_start();
     for (int32_t r = 0; r < o->rows.size; r++) {
         if (give[r].bytes)
-            status = hc__nccl_worse(status, nccl->send(give[r].at, (size_t)give[r].bytes, HC_NCCL_UINT8, r,
-                                                       n->comms->comm, n->work));
+            status = hc__nccl_worse(
+                status, nccl->send(give[r].at, (size_t)give[r].bytes, HC_NCCL_UINT8, r, n->comms->comm, n->work));
         if (take[r].bytes)
-            status = hc__nccl_worse(status, nccl->recv(take[r].at, (size_t)take[r].bytes, HC_NCCL_UINT8, r,
-                                                       n->comms->comm, n->work));
+            status = hc__nccl_worse(
+                status, nccl->recv(take[r].at, (size_t)take[r].bytes, HC_NCCL_UINT8, r, n->comms->comm, n->work));
     }
     return hc__nccl_worse(status, nccl->group_end());
 }

@@ -44,8 +44,7 @@ int hc__nccl_order_parts(hc__nccl_node *n) {
 int hc__nccl_lay_shares(hc__nccl_node *n, int64_t chunk_elements) {
     const hc_batch *b = n->batch;
     const hc_piece *first = &b->pieces[0];
-    int64_t size = n->comms->size,
-            unit = HC_PACK_UNIT * n->size / (n->size < n->wire_size ? n->size : n->wire_size);
+    int64_t size = n->comms->size, unit = HC_PACK_UNIT * n->size / (n->size < n->wire_size ? n->size : n->wire_size);
     int64_t most = chunk_elements > 0 ? chunk_elements * n->size : WINDOW_BYTES, each = most / size;
     if (hc__shares_lay(&n->shares, b, n->comms->size, unit) < 0)
         return HC_NO_MEMORY;
@@ -89,8 +88,7 @@ static int64_t window_bytes(const hc__nccl_node *n, const hc__nccl_slot *slot) {
 
 static span span_of(const hc__nccl_node *n, const hc__nccl_slot *slot, int32_t i, int32_t r) {
     int64_t start = n->shares.starts[i], share = hc__share_bytes(&n->shares, i, r);
-    int64_t from = slot->from > start ? slot->from - start : 0,
-            to = slot->from + window_bytes(n, slot) - start;
+    int64_t from = slot->from > start ? slot->from - start : 0, to = slot->from + window_bytes(n, slot) - start;
     return (span){from, to < share ? to : share, start + from - slot->from};
 }
 
@@ -112,15 +110,13 @@ static int add_copies(hc__nccl_node *n, hc__nccl_slot *slot, int32_t i, int32_t 
     if (at.from >= at.to)
         return HC_OK;
     if (piece->in) {
-        status = hc__copies_add(&slot->in,
-                                (const char *)piece->in + hc__share_before(&n->shares, i, r) + at.from,
+        status = hc__copies_add(&slot->in, (const char *)piece->in + hc__share_before(&n->shares, i, r) + at.from,
                                 at.to - at.from, part + at.place);
         if (status >= 0)
             slot->in.of[slot->in.n - 1].scale = piece->scale;
     }
     if (out && status >= 0)
-        status = hc__copies_add(&slot->out, out + at.from, at.to - at.from,
-                                (part + at.place) / n->size * n->wire_size);
+        status = hc__copies_add(&slot->out, out + at.from, at.to - at.from, (part + at.place) / n->size * n->wire_size);
     return status;
 }
 
@@ -167,8 +163,8 @@ static int call_each(const hc__nccl_node *n, const hc__nccl_slot *slot) {
         char *at = slot->buffer + j * slot->part * n->size;
         int64_t count = really(n, slot, j);
         if (count)
-            status = hc__nccl_worse(
-                status, nccl->reduce(at, at, (size_t)count, n->dtype, n->op, j, n->comms->comm, n->work));
+            status = hc__nccl_worse(status,
+                                    nccl->reduce(at, at, (size_t)count, n->dtype, n->op, j, n->comms->comm, n->work));
     }
     return hc__nccl_worse(status, nccl->group_end());
 }
@@ -180,9 +176,8 @@ int hc__nccl_call_scatter(hc__nccl_node *n, const hc__nccl_slot *slot) {
         least += really(n, slot, j);
     if (!n->whole && slot->part * (n->base.local_size - 1) > least)
         return call_each(n, slot);
-    return n->comms->nccl.reduce_scatter(n->whole ? slot->in_place : slot->buffer,
-                                         n->whole ? slot->out_place : mine, (size_t)slot->part, n->dtype,
-                                         n->op, n->comms->comm, n->work);
+    return n->comms->nccl.reduce_scatter(n->whole ? slot->in_place : slot->buffer, n->whole ? slot->out_place : mine,
+                                         (size_t)slot->part, n->dtype, n->op, n->comms->comm, n->work);
 }
 
 /* ---- the net's part -------------------------------------------------------------------------------------------------- */

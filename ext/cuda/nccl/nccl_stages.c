@@ -47,8 +47,7 @@ static int fetch_shard(hc__nccl_node *n, hc__nccl_slot *slot) {
         return hc__nccl_failed(n, status, "reducing a shard");
     status = d->stream_wait_event(n->down, slot->reduced, 0);
     if (!status)
-        status = d->to_host(slot->host, hc__address(shard_at(n, slot)), (size_t)(slot->part * n->wire_size),
-                            n->down);
+        status = d->to_host(slot->host, hc__address(shard_at(n, slot)), (size_t)(slot->part * n->wire_size), n->down);
     if (!status)
         status = d->event_record(slot->arrived, n->down);
     return hc__nccl_failed(n, status, "bringing a shard to the host");

@@ -16,8 +16,8 @@ static void *sums_alloc(hc_sums *base, size_t bytes) {
     hc__sums *s = (hc__sums *)base;
     void *memory;
     if (hc__device_take(s->device, HC__ON_DEVICE, bytes, &memory) < 0)
-        snprintf(s->text, sizeof s->text, "device %d (%s): no memory for %zu bytes between nodes",
-                 s->device->number, s->device->pci, bytes);
+        snprintf(s->text, sizeof s->text, "device %d (%s): no memory for %zu bytes between nodes", s->device->number,
+                 s->device->pci, bytes);
     return memory;
 }
 
@@ -39,12 +39,8 @@ static int note(hc__sums *s) {
 static int sums_convert(hc_sums *base, void *to, int to_dtype, const void *from, int from_dtype, int64_t n) {
     hc__sums *s = (hc__sums *)base;
     hc_pack_tensor tensor = {hc__address(from), n};
-    hc_pack_order order = {.tensors = &tensor,
-                           .n = 1,
-                           .tensor = from_dtype,
-                           .buffer = to_dtype,
-                           .scale = 1.0,
-                           .at = hc__address(to)};
+    hc_pack_order order = {
+        .tensors = &tensor, .n = 1, .tensor = from_dtype, .buffer = to_dtype, .scale = 1.0, .at = hc__address(to)};
     int status = hc__device_pack(s->device, &order, s->stream, s->text, sizeof s->text);
     return status < 0 ? status : note(s);
 }

@@ -10,8 +10,7 @@
  * over the bytes, inside the device. Estimates: no card has measured them (benchmarks/gpu does). */
 #define FEW 4
 #define LARGE_BYTES ((int64_t)256 << 10)
-#define LEAST_BYTES \
-    ((int64_t)64 << 10) /* of a stage, which doubles: what it leaves behind is no more than it has */
+#define LEAST_BYTES ((int64_t)64 << 10) /* of a stage, which doubles: what it leaves behind is no more than it has */
 
 int hc__copies_add(hc__copies *c, const void *address, int64_t bytes, int64_t place) {
     if (bytes == 0)
@@ -59,8 +58,8 @@ int hc__copies_tensors(hc__copies *c, int64_t size, int64_t buffer_size) {
 /* ---- a buffer on the device ----------------------------------------------------------------------------------- */
 
 /* All ranges of one factor; mostly there is one for all. The others' are left out: no address. */
-static int pack_scaled(hc__copies *c, hc_device *device, int dtype, char *buffer, double scale,
-                       hc_gpu_stream stream, char *text, size_t room) {
+static int pack_scaled(hc__copies *c, hc_device *device, int dtype, char *buffer, double scale, hc_gpu_stream stream,
+                       char *text, size_t room) {
     int64_t size = (int64_t)hc_dtype_size(dtype);
     int count = hc__copies_tensors(c, size, size), at = 0;
     for (int32_t i = 0; i < c->n; i++, at++) {
@@ -78,8 +77,8 @@ static int pack_scaled(hc__copies *c, hc_device *device, int dtype, char *buffer
     return hc__device_pack(device, &order, stream, text, room);
 }
 
-int hc__copies_pack(hc__copies *c, hc_device *device, int dtype, char *buffer, hc_gpu_stream stream,
-                    char *text, size_t room) {
+int hc__copies_pack(hc__copies *c, hc_device *device, int dtype, char *buffer, hc_gpu_stream stream, char *text,
+                    size_t room) {
     int status = HC_OK;
     for (int32_t i = 0; i < c->n && status == HC_OK; i++) {
         int32_t first = 0;
@@ -153,12 +152,11 @@ static int launch_each(const hc__copies *c, const hc__stage *s, int up, hc_gpu_s
     return status;
 }
 
-static int launch_packed(hc__copies *c, hc__stage *s, int n, int dtype, int up, hc_gpu_stream stream,
-                         char *text, size_t room) {
+static int launch_packed(hc__copies *c, hc__stage *s, int n, int dtype, int up, hc_gpu_stream stream, char *text,
+                         size_t room) {
     const hc__copy *last = &c->of[c->n - 1];
     int64_t first = c->of[0].place;
-    hc__copy whole = {hc__address(s->packed) + (hc_gpu_address)first, last->place + last->bytes - first,
-                      first, 1.0};
+    hc__copy whole = {hc__address(s->packed) + (hc_gpu_address)first, last->place + last->bytes - first, first, 1.0};
     hc_pack_order order = {.tensors = c->tensors,
                            .n = n,
                            .tensor = dtype,
@@ -176,8 +174,7 @@ static int launch_packed(hc__copies *c, hc__stage *s, int n, int dtype, int up, 
     return hc__device_failed(s->device, status, "copying packed tensors", text, room);
 }
 
-int hc__copies_launch(hc__copies *c, hc__stage *s, int dtype, int up, hc_gpu_stream stream, char *text,
-                      size_t room) {
+int hc__copies_launch(hc__copies *c, hc__stage *s, int dtype, int up, hc_gpu_stream stream, char *text, size_t room) {
     int64_t size = (int64_t)hc_dtype_size(dtype);
     int n = is_worth_packing(c) ? hc__copies_tensors(c, size, size) : -1;
     if (n > 0 && !s->packed && hc__device_take(s->device, HC__ON_DEVICE, (size_t)s->bytes, &s->packed) < 0)

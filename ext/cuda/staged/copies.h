@@ -34,10 +34,9 @@ int hc__copies_tensors(hc__copies *, int64_t size, int64_t buffer_size);
 
 /* All of them into a buffer on the device, scaled, or from it: OK; 1: ask again; else a status, with text. One launch, or one
  * for each factor. */
-int hc__copies_pack(hc__copies *, hc_device *, int dtype, char *buffer, hc_gpu_stream stream, char *text,
-                    size_t room);
-int hc__copies_unpack(hc__copies *, hc_device *, int dtype, const char *buffer, int buffer_dtype,
-                      hc_gpu_stream stream, char *text, size_t room);
+int hc__copies_pack(hc__copies *, hc_device *, int dtype, char *buffer, hc_gpu_stream stream, char *text, size_t room);
+int hc__copies_unpack(hc__copies *, hc_device *, int dtype, const char *buffer, int buffer_dtype, hc_gpu_stream stream,
+                      char *text, size_t room);
 
 /* Pinned memory and, at the same places, memory on the device where many small tensors are gathered first. */
 typedef struct hc__stage {
@@ -51,7 +50,6 @@ void hc__stage_free(hc__stage *);
 
 /* All copies between tensors of dtype and the stage, launched in `stream`, to the tensors if `up`: OK; 1: ask again; else
  * a status, with text. Few or large ones go one by one, others packed. */
-int hc__copies_launch(hc__copies *, hc__stage *, int dtype, int up, hc_gpu_stream stream, char *text,
-                      size_t room);
+int hc__copies_launch(hc__copies *, hc__stage *, int dtype, int up, hc_gpu_stream stream, char *text, size_t room);
 
 #endif

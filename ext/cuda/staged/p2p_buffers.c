@@ -61,8 +61,7 @@ static int board(hc__p2p_buffers *p, hc_staging *staging) {
         return status;
     status = hc__device_take(p->device, HC__PINNED, staging->bytes, &ride->memory);
     if (status < 0) {
-        snprintf(p->text, sizeof p->text,
-                 "device %d (%s): no memory for a message of %llu bytes, pinned on the host",
+        snprintf(p->text, sizeof p->text, "device %d (%s): no memory for a message of %llu bytes, pinned on the host",
                  p->device->number, p->device->pci, (unsigned long long)staging->bytes);
         ride->next = p->spare;
         p->spare = ride;

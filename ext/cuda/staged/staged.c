@@ -104,13 +104,12 @@ static int has_come(hc__staged *s, hc_gpu_event event) {
 /* Copies are in the stream, and the event behind them. 1: launched; 0: ask again; else a status. */
 static int launch(hc__staged *s, hc__slot *slot, int up) {
     hc_gpu_stream stream = up ? s->up : s->down;
-    int status = hc__copies_launch(up ? &slot->up : &slot->down, &slot->stage, s->batch->dtype, up, stream,
-                                   s->text, sizeof s->text);
+    int status = hc__copies_launch(up ? &slot->up : &slot->down, &slot->stage, s->batch->dtype, up, stream, s->text,
+                                   sizeof s->text);
     s->waits |= status == 1;
     if (status)
         return status == 1 ? 0 : status;
-    status = failed(s, s->device->driver.event_record(up ? slot->left : slot->arrived, stream),
-                    "recording an event");
+    status = failed(s, s->device->driver.event_record(up ? slot->left : slot->arrived, stream), "recording an event");
     return status < 0 ? status : 1;
 }
 

@@ -44,9 +44,8 @@ typedef struct hc__scatter {
 typedef struct hc__uneven {
     hc__rows rows;
     int counted;
-    int64_t
-        *lines; /* send_rows and recv_rows of what the host's data plane runs: 2 x HC__SLOTS lines of ranks */
-    int64_t each; /* bytes of a stream in a chunk */
+    int64_t *lines; /* send_rows and recv_rows of what the host's data plane runs: 2 x HC__SLOTS lines of ranks */
+    int64_t each;   /* bytes of a stream in a chunk */
 } hc__uneven;
 
 typedef struct hc__staged {
@@ -70,8 +69,7 @@ typedef struct hc__staged {
 
 /* Streams and events; slots get their memory as batches need it. */
 int hc__staged_open(hc__staged *);
-void hc__staged_close(
-    hc__staged *); /* waits a little for what is under way; what is then still in use is lost */
+void hc__staged_close(hc__staged *); /* waits a little for what is under way; what is then still in use is lost */
 
 int hc__staged_start(hc__staged *, hc_batch *);
 int hc__staged_test(hc__staged *);

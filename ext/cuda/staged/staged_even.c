@@ -31,8 +31,7 @@ static int reads(const hc__staged *s, const hc_piece *piece) {
 }
 
 static int writes(const hc__staged *s, const hc_piece *piece) {
-    int is_there = s->batch->operation == HC_BROADCAST && s->rank == s->batch->root &&
-                   piece->out == piece->in;
+    int is_there = s->batch->operation == HC_BROADCAST && s->rank == s->batch->root && piece->out == piece->in;
     return piece->out && !is_there;
 }
 
@@ -40,8 +39,7 @@ static int add_copies(const hc__staged *s, hc__slot *slot, const span *at) {
     const hc_piece *piece = &s->batch->pieces[at->i];
     int status = HC_OK;
     if (reads(s, piece))
-        status = hc__copies_add(&slot->down, (const char *)piece->in + at->from, at->to - at->from,
-                                at->place);
+        status = hc__copies_add(&slot->down, (const char *)piece->in + at->from, at->to - at->from, at->place);
     if (status >= 0 && writes(s, piece))
         status = hc__copies_add(&slot->up, (const char *)piece->out + at->from, at->to - at->from, at->place);
     return status;

@@ -17,8 +17,8 @@ int hc__scatter_begin(hc__staged *s) {
     const hc_batch *b = s->batch;
     int status = hc__shares_lay(&t->shares, b, s->size, HC_PACK_UNIT);
     for (int32_t i = 0; i < b->npieces && status >= 0; i++)
-        status = hc__place_on_device(s->device, b, &b->pieces[i],
-                                     hc_share(b->pieces[i].rows, s->size, s->rank), &s->late, s->text);
+        status = hc__place_on_device(s->device, b, &b->pieces[i], hc_share(b->pieces[i].rows, s->size, s->rank),
+                                     &s->late, s->text);
     t->each = s->chunk_bytes / s->size / HC_PACK_UNIT * HC_PACK_UNIT;
     t->each = t->each < LEAST_BYTES ? LEAST_BYTES : t->each;
     s->chunks = status < 0 ? 0 : (t->shares.starts[b->npieces] + t->each - 1) / t->each;
@@ -40,8 +40,8 @@ static int add_copies(const hc__staged *s, hc__slot *slot, const band *d) {
     const char *in = s->batch->pieces[d->i].in, *out = hc__share_out(shares, d->i, s->rank);
     int status = HC_OK;
     for (int32_t r = 0; r < d->ranks && in && status >= 0; r++)
-        status = hc__copies_add(&slot->down, in + hc__share_before(shares, d->i, r) + d->from,
-                                d->to - d->from, d->place + r * band_row(d));
+        status = hc__copies_add(&slot->down, in + hc__share_before(shares, d->i, r) + d->from, d->to - d->from,
+                                d->place + r * band_row(d));
     if (out && s->rank < d->ranks && status >= 0)
         status = hc__copies_add(&slot->up, out + d->from, d->to - d->from, d->out);
     return status;
@@ -82,8 +82,7 @@ static void set_addresses(hc__staged *s, hc__slot *slot, hc_piece *cut, const ba
 }
 
 /* All bands of the window [from, to); their number, or a status. *end: bytes of the stage. */
-static int32_t cut_window(hc__staged *s, hc__slot *slot, int64_t from, int64_t to, band *bands,
-                          int64_t *end) {
+static int32_t cut_window(hc__staged *s, hc__slot *slot, int64_t from, int64_t to, band *bands, int64_t *end) {
     const int64_t *starts = s->scatter.shares.starts;
     int32_t pieces = s->batch->npieces, n = 0;
     *end = 0;

@@ -35,8 +35,7 @@ int hc__uneven_count(hc__staged *s) {
 }
 
 /* All streams out, or in; *lines: the bytes of each; *place moves on behind them. */
-static int add_streams(hc__staged *s, int64_t chunk, hc__copies *copies, int incoming, int64_t *lines,
-                       int64_t *place) {
+static int add_streams(hc__staged *s, int64_t chunk, hc__copies *copies, int incoming, int64_t *lines, int64_t *place) {
     const hc__rows *rows = &s->uneven.rows;
     int32_t streams = hc__rows_streams(rows, incoming);
     int status = HC_OK;

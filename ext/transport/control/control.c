@@ -125,7 +125,8 @@ static void edge_free(control *control, edge *e) {
 /* ---- out ----------------------------------------------------------------------------------------- */
 
 static int push_ring(control *control, edge *e) {
-    hc__ring *ring = hc__node_control_ring(control->node_control, hc__node_control_rank(control->node_control), e->local);
+    hc__ring *ring = hc__node_control_ring(control->node_control, hc__node_control_rank(control->node_control),
+                                           e->local);
     size_t n = hc__ring_write(ring, hc__node_control_ring_room(control->node_control), e->out.data + e->out.from,
                               filled(&e->out));
     if (n == 0)
@@ -175,7 +176,8 @@ static int queue(edge *e, const void *bytes, size_t nbytes) {
 static int write_ring(control *control, const edge *e, const void *bytes, size_t nbytes) {
     uint64_t length = nbytes;
     size_t room = hc__node_control_ring_room(control->node_control);
-    hc__ring *ring = hc__node_control_ring(control->node_control, hc__node_control_rank(control->node_control), e->local);
+    hc__ring *ring = hc__node_control_ring(control->node_control, hc__node_control_rank(control->node_control),
+                                           e->local);
     if (filled(&e->out) > 0 || room - hc__ring_filled(ring) < sizeof length + nbytes)
         return 0;
     hc__ring_write(ring, room, &length, sizeof length);
@@ -326,8 +328,7 @@ static int control_receive(hc_control *base, int32_t *peer, const uint8_t **byte
 
 static void control_free(hc_control *base) {
     control *control = control_of(base);
-    int stuck = control->receiving != NULL &&
-                control->net->ops->cancel(control->net, &control->receiving) != HC_OK;
+    int stuck = control->receiving != NULL && control->net->ops->cancel(control->net, &control->receiving) != HC_OK;
     while (control->edges != NULL) {
         edge *e = control->edges;
         control->edges = e->next;

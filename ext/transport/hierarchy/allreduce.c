@@ -82,8 +82,7 @@ static int launch(hc__hierarchy *h, hc__allreduce *lane, void *data) {
     const hc_batch *b = p->batch;
     int algorithm = b->deterministic ? HC__DIRECT : h->algorithm;
     if (b->operation == HC_BROADCAST)
-        return hc__net_broadcast_start(lane, data, p->bounds[1], b->dtype, h->place.node_of[b->root],
-                                       p->nchunks);
+        return hc__net_broadcast_start(lane, data, p->bounds[1], b->dtype, h->place.node_of[b->root], p->nchunks);
     if (p->scatters) {
         hc__nodes_bounds(h, p->bounds);
         return hc__reduce_scatter_start(lane, data, p->bounds, b->wire_dtype, b->reduction, algorithm);

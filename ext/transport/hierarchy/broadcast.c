@@ -236,8 +236,8 @@ int hc__broadcast_test(hc__hierarchy *h) {
             again |= status == HC_MOVED;
         }
         moved |= again;
-        if (b->exchanged.position == b->bytes && b->forwarded.position == b->bytes &&
-            b->arrived.position == b->bytes && b->sends.n == 0)
+        if (b->exchanged.position == b->bytes && b->forwarded.position == b->bytes && b->arrived.position == b->bytes &&
+            b->sends.n == 0)
             return HC_DONE;
     }
     return moved ? HC_MOVED : HC_IDLE;

@@ -153,8 +153,7 @@ static int make_arrays(hc__hierarchy *h) {
     h->streams = malloc((size + 1) * sizeof *h->streams);
     h->gather.lengths = malloc(size * sizeof *h->gather.lengths);
     h->gather.offsets = malloc((size + 1) * sizeof *h->gather.offsets);
-    if (!h->rail_peers || !h->leader_peers || !h->wants || !h->streams || !h->gather.lengths ||
-        !h->gather.offsets)
+    if (!h->rail_peers || !h->leader_peers || !h->wants || !h->streams || !h->gather.lengths || !h->gather.offsets)
         return HC_NO_MEMORY;
     return HC_OK;
 }
@@ -180,8 +179,7 @@ static int configure(hc__hierarchy *h, const hc_hierarchy_config *c) {
     h->rails = choose_rails(&h->place, c->rails);
     h->chunk_bytes = c->chunk_bytes;
     h->chunk_most = c->chunk_most > 0 ? c->chunk_most : hc_node_chunk_bytes(h->place.largest);
-    h->model = (hc__net_model){c->alpha > 0 ? c->alpha : DEFAULT_ALPHA, c->beta > 0 ? c->beta : DEFAULT_BETA,
-                               GAMMA};
+    h->model = (hc__net_model){c->alpha > 0 ? c->alpha : DEFAULT_ALPHA, c->beta > 0 ? c->beta : DEFAULT_BETA, GAMMA};
     if (h->algorithm < 0 || c->rails < 0 || c->chunk_bytes < 0)
         return HC_INVALID;
     if (h->node->local_size != h->place.local_size || h->node->local_rank != h->place.local_rank)

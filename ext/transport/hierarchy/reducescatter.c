@@ -43,8 +43,7 @@ static int32_t cut_end(const hc__hierarchy *h, int32_t node, int32_t j, int32_t 
 }
 
 /* The shares of node's ranks j to end - 1 of a piece. */
-static hc_piece cut_piece(const hc__hierarchy *h, const hc_piece *piece, int32_t node, int32_t j,
-                          int32_t end) {
+static hc_piece cut_piece(const hc__hierarchy *h, const hc_piece *piece, int32_t node, int32_t j, int32_t end) {
     int64_t rows = piece->rows;
     int32_t first = hc__set_rank(&h->place, node, j), last = first + end - j;
     int64_t at = hc_share_begin(rows, h->place.size, first) * piece->row;

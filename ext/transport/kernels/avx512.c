@@ -10,8 +10,7 @@
 #include <immintrin.h>
 
 #if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl"))), \
-                             apply_to = function)
+#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl"))), apply_to = function)
 #else
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl")
 #endif
@@ -27,8 +26,7 @@
 
 INLINE pair load_f16(const void *from) {
     const __m256i *h = from;
-    return (pair){(vec)_mm512_cvtph_ps(_mm256_loadu_si256(h)),
-                  (vec)_mm512_cvtph_ps(_mm256_loadu_si256(h + 1))};
+    return (pair){(vec)_mm512_cvtph_ps(_mm256_loadu_si256(h)), (vec)_mm512_cvtph_ps(_mm256_loadu_si256(h + 1))};
 }
 
 INLINE void store_f16(void *to, pair p) {
@@ -52,8 +50,7 @@ INLINE void store_bf16(void *to, pair p) {
 
 INLINE pair load_f32_as_f64(const void *from) {
     const float *f = from;
-    return (pair){(vec)_mm512_cvtps_pd(_mm256_loadu_ps(f)),
-                  (vec)_mm512_cvtps_pd(_mm256_loadu_ps(f + DOUBLES))};
+    return (pair){(vec)_mm512_cvtps_pd(_mm256_loadu_ps(f)), (vec)_mm512_cvtps_pd(_mm256_loadu_ps(f + DOUBLES))};
 }
 
 INLINE void store_f64_as_f32(void *to, pair p) {

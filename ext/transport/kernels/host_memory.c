@@ -116,8 +116,8 @@ static void reduce_and_convert(char *to, int to_dtype, const void *const *from, 
     }
 }
 
-static void host_reduce(void *to, int to_dtype, const void *const *from, int n_from, int from_dtype,
-                        int reduction, int64_t n, double scale) {
+static void host_reduce(void *to, int to_dtype, const void *const *from, int n_from, int from_dtype, int reduction,
+                        int64_t n, double scale) {
     if (to_dtype == from_dtype) {
         hc__reduce_fn *reduce = hc__kernels_chosen()->reduce[reduction][from_dtype];
         assert(reduce && "hc_reduction_defined()");
@@ -150,9 +150,8 @@ DIVIDE(int64, int64_t)
 
 static void host_divide(void *data, int dtype, int64_t n, int64_t divisor) {
     static void (*const divide[])(void *, int64_t, int64_t) = {
-        [HC_UINT8] = divide_uint8,   [HC_INT8] = divide_int8,     [HC_UINT16] = divide_uint16,
-        [HC_INT16] = divide_int16,   [HC_UINT32] = divide_uint32, [HC_INT32] = divide_int32,
-        [HC_UINT64] = divide_uint64, [HC_INT64] = divide_int64,
+        [HC_UINT8] = divide_uint8,   [HC_INT8] = divide_int8,   [HC_UINT16] = divide_uint16, [HC_INT16] = divide_int16,
+        [HC_UINT32] = divide_uint32, [HC_INT32] = divide_int32, [HC_UINT64] = divide_uint64, [HC_INT64] = divide_int64,
     };
     assert(dtype >= HC_UINT8 && dtype <= HC_INT64 && divisor > 0);
     if (divisor != 1)

@@ -43,8 +43,8 @@ INLINE pair reduce_pair(const char *const *from, int n_from, int64_t i, vec fact
     return p;
 }
 
-INLINE pair reduce_part(const char *const *from, int n_from, int64_t i, size_t bytes, vec factor,
-                        load_step *load, combine_step *combine, finish_step *finish) {
+INLINE pair reduce_part(const char *const *from, int n_from, int64_t i, size_t bytes, vec factor, load_step *load,
+                        combine_step *combine, finish_step *finish) {
     pair p = load_part(from[0] + i, bytes, load);
     for (int q = 1; q < n_from; q++)
         combine_pair(&p, load_part(from[q] + i, bytes, load), combine);
@@ -55,9 +55,8 @@ INLINE pair reduce_part(const char *const *from, int n_from, int64_t i, size_t b
 /* A pair comes from and goes to `step` bytes. Two pairs are kept in registers, so that memory and arithmetic
  * overlap and a source costs one turn for both; all of a turn is read before anything is written, because
  * `to` may be one of from[]. */
-INLINE void reduce_loop(char *to, const char *const *from, int n_from, int64_t bytes, int64_t step,
-                        vec factor, load_step *load, combine_step *combine, finish_step *finish,
-                        store_step *store) {
+INLINE void reduce_loop(char *to, const char *const *from, int n_from, int64_t bytes, int64_t step, vec factor,
+                        load_step *load, combine_step *combine, finish_step *finish, store_step *store) {
     int64_t i = 0;
     for (; i + 2 * step <= bytes; i += 2 * step) {
         pair p = load(from[0] + i), r = load(from[0] + i + step);
@@ -83,8 +82,8 @@ INLINE void reduce_loop(char *to, const char *const *from, int n_from, int64_t b
 }
 
 /* A pair holds `lanes` elements, from from_size * lanes bytes and to to_size * lanes. */
-INLINE void convert_loop(char *to, int64_t to_size, const char *from, int64_t from_size, int64_t n,
-                         int64_t lanes, vec factor, load_step *load, finish_step *finish, store_step *store) {
+INLINE void convert_loop(char *to, int64_t to_size, const char *from, int64_t from_size, int64_t n, int64_t lanes,
+                         vec factor, load_step *load, finish_step *finish, store_step *store) {
     int64_t i = 0;
     for (; i + 2 * lanes <= n; i += 2 * lanes) {
         pair p = load(from + i * from_size), r = load(from + (i + lanes) * from_size);

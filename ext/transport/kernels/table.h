@@ -10,14 +10,12 @@
 
 /* ---- reductions ------------------------------------------------------------------------------------ */
 
-#define REDUCE(NAME, STEP, FACTOR, LOAD, COMBINE_, FINISH, STORE)                                       \
-    static void NAME(void *to, const void *const *from, int n_from, int64_t bytes, double scale) {      \
-        (void)scale;                                                                                    \
-        reduce_loop(to, (const char *const *)from, n_from, bytes, STEP, FACTOR, LOAD, COMBINE_, FINISH, \
-                    STORE);                                                                             \
+#define REDUCE(NAME, STEP, FACTOR, LOAD, COMBINE_, FINISH, STORE)                                               \
+    static void NAME(void *to, const void *const *from, int n_from, int64_t bytes, double scale) {              \
+        (void)scale;                                                                                            \
+        reduce_loop(to, (const char *const *)from, n_from, bytes, STEP, FACTOR, LOAD, COMBINE_, FINISH, STORE); \
     }
-#define REDUCE_PLAIN(NAME, COMBINE_) \
-    REDUCE(NAME, sizeof(pair), NOTHING, load_plain, COMBINE_, keep, store_plain)
+#define REDUCE_PLAIN(NAME, COMBINE_) REDUCE(NAME, sizeof(pair), NOTHING, load_plain, COMBINE_, keep, store_plain)
 #define REDUCE_ORDER(T)              \
     REDUCE_PLAIN(min_##T, least_##T) \
     REDUCE_PLAIN(max_##T, greatest_##T)
@@ -113,24 +111,20 @@ NARROW(bf16)
 
 /* ---- the table ------------------------------------------------------------------------------------- */
 
-#define ROW(D, SUM_, PRODUCT_, MIN_, MAX_, TRUTH)                                              \
-    [HC_SUM][HC_##D] = SUM_, [HC_PRODUCT][HC_##D] = PRODUCT_, [HC_MIN][HC_##D] = MIN_,         \
-    [HC_MAX][HC_##D] = MAX_, [HC_LAND][HC_##D] = land_##TRUTH, [HC_LOR][HC_##D] = lor_##TRUTH, \
-    [HC_LXOR][HC_##D] = lxor_##TRUTH
+#define ROW(D, SUM_, PRODUCT_, MIN_, MAX_, TRUTH)                                                               \
+    [HC_SUM][HC_##D] = SUM_, [HC_PRODUCT][HC_##D] = PRODUCT_, [HC_MIN][HC_##D] = MIN_, [HC_MAX][HC_##D] = MAX_, \
+    [HC_LAND][HC_##D] = land_##TRUTH, [HC_LOR][HC_##D] = lor_##TRUTH, [HC_LXOR][HC_##D] = lxor_##TRUTH
 #define BITS(D, AND, OR, XOR) [HC_BAND][HC_##D] = AND, [HC_BOR][HC_##D] = OR, [HC_BXOR][HC_##D] = XOR
 /* AVERAGE is the sum: of floats, `scale` has the divisor in it; of integers, divide() follows at the end. */
 #define MEAN(D, SUM_) [HC_AVERAGE][HC_##D] = SUM_
 #define ROW_INTEGER(D, U, T) \
     ROW(D, sum_##U, product_##U, min_##T, max_##T, U), BITS(D, band, bor, bxor), MEAN(D, sum_##U)
 #define ROW_FLOAT(D, T) ROW(D, sum_##T, product_##T, min_##T, max_##T, T), MEAN(D, sum_##T)
-#define ROW_COMPLEX(D, T) \
-    [HC_SUM][HC_##D] = sum_##T, [HC_PRODUCT][HC_##D] = product_complex_##T, MEAN(D, sum_##T)
+#define ROW_COMPLEX(D, T) [HC_SUM][HC_##D] = sum_##T, [HC_PRODUCT][HC_##D] = product_complex_##T, MEAN(D, sum_##T)
 
-#define ROW_CONVERT(D, T)                    \
-    [HC_##D] = {[HC_FLOAT16] = T##_to_f16,   \
-                [HC_BFLOAT16] = T##_to_bf16, \
-                [HC_FLOAT32] = T##_to_f32,   \
-                [HC_FLOAT64] = T##_to_f64}
+#define ROW_CONVERT(D, T) \
+    [HC_##D] = {          \
+        [HC_FLOAT16] = T##_to_f16, [HC_BFLOAT16] = T##_to_bf16, [HC_FLOAT32] = T##_to_f32, [HC_FLOAT64] = T##_to_f64}
 
 const hc__kernels HC__KERNELS = {
     .name = HC__NAME,

@@ -33,8 +33,7 @@ typedef struct hc__bundle {
     int32_t n, room;
     uint8_t stuck; /* a request could not be cancelled: the buffers may still be read or written */
     uint8_t held;  /* nothing is posted before hc__bundle_release() */
-    uint8_t
-        whole; /* messages are not cut: what suits a socket makes a device's memory travel by way of the host */
+    uint8_t whole; /* messages are not cut: what suits a socket makes a device's memory travel by way of the host */
 } hc__bundle;
 
 /* Messages of 0 bytes are not sent at all (both sides know the lengths). */
@@ -145,8 +144,7 @@ int hc__allreduce_start(hc__allreduce *, void *data, int64_t count, int dtype, i
 int hc__reduce_scatter_start(hc__allreduce *, void *data, const int64_t *bounds, int dtype, int reduction,
                              int algorithm);
 /* The data of member `root` to all; one of so many segments that are under way in turn. */
-int hc__net_broadcast_start(hc__allreduce *, void *data, int64_t count, int dtype, int32_t root,
-                            int64_t segments);
+int hc__net_broadcast_start(hc__allreduce *, void *data, int64_t count, int dtype, int32_t root, int64_t segments);
 int hc__allreduce_test(hc__allreduce *);
 void hc__allreduce_abandon(hc__allreduce *);
 void hc__allreduce_free(hc__allreduce *);

@@ -119,8 +119,7 @@ static int start(hc__allreduce *a, void *data, int64_t count, int dtype, int red
     return HC_OK;
 }
 
-int hc__allreduce_start(hc__allreduce *a, void *data, int64_t count, int dtype, int reduction,
-                        int algorithm) {
+int hc__allreduce_start(hc__allreduce *a, void *data, int64_t count, int dtype, int reduction, int algorithm) {
     a->scatters = 0;
     if (algorithm == HC__AUTO)
         algorithm = hc__net_choose(&a->model, a->team->n, count, dtype);

@@ -45,8 +45,7 @@ static int round_broadcast(hc__allreduce *a, int32_t round) {
     return status < 0 ? status : round < 2 ? HC_MOVED : HC_DONE;
 }
 
-int hc__net_broadcast_start(hc__allreduce *a, void *data, int64_t count, int dtype, int32_t root,
-                            int64_t segments) {
+int hc__net_broadcast_start(hc__allreduce *a, void *data, int64_t count, int dtype, int32_t root, int64_t segments) {
     int32_t n = a->team->n;
     a->round = round_broadcast;
     a->data = a->work = data;

@@ -26,8 +26,7 @@ static int is_posted(const hc__flight *f) {
 static int must_wait(const hc__bundle *b, int32_t i) {
     const hc__flight *f = &b->flights[i];
     for (int32_t j = 0; j < i; j++)
-        if (!is_posted(&b->flights[j]) && b->flights[j].peer == f->peer &&
-            b->flights[j].receives == f->receives)
+        if (!is_posted(&b->flights[j]) && b->flights[j].peer == f->peer && b->flights[j].receives == f->receives)
             return 1;
     return 0;
 }
@@ -109,8 +108,7 @@ int hc__bundle_test(hc__bundle *b) {
             return status;
         moved |= status == HC_MOVED;
     }
-    for (int32_t i = 0; moved && i < b->n;
-         i++) { /* a window has moved, or a message is out of another's way */
+    for (int32_t i = 0; moved && i < b->n; i++) { /* a window has moved, or a message is out of another's way */
         int status = post(b, i);
         if (status < 0)
             return status;

@@ -86,8 +86,7 @@ double hc__net_cost(const hc__net_model *m, int algorithm, int32_t n, int64_t co
     case HC__RABENSEIFNER:
         return fold + 2.0 * rounds * m->alpha + 1.1 * halves * m->beta + halves * m->gamma;
     default:
-        return hc__direct_whole(m, n, count, dtype) ? direct_whole_cost(m, n, bytes)
-                                                    : direct_parts_cost(m, n, bytes);
+        return hc__direct_whole(m, n, count, dtype) ? direct_whole_cost(m, n, bytes) : direct_parts_cost(m, n, bytes);
     }
 }
 

@@ -90,8 +90,7 @@ static int64_t begin(const hc__allreduce *a, const place *p, int32_t position) {
 }
 
 /* Elements of the aligned block of `size` positions that holds `position`. */
-static void block(const hc__allreduce *a, const place *p, int32_t position, int32_t size, int64_t *at,
-                  int64_t *n) {
+static void block(const hc__allreduce *a, const place *p, int32_t position, int32_t size, int64_t *at, int64_t *n) {
     int32_t first = position & ~(size - 1);
     *at = begin(a, p, first);
     *n = begin(a, p, first + size) - *at;

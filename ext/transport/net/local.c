@@ -105,8 +105,7 @@ static int start(hc_net *net, mailbox *box, hc_net_request fields, hc_net_reques
     return HC_OK;
 }
 
-static int local_isend(hc_net *net, int32_t peer, int32_t tag, const void *data, size_t bytes,
-                       hc_net_request **out) {
+static int local_isend(hc_net *net, int32_t peer, int32_t tag, const void *data, size_t bytes, hc_net_request **out) {
     if (peer < 0 || peer >= net->size)
         return HC_INVALID;
     hc_net_request fields = {.data = (void *)(uintptr_t)data, .bytes = bytes, .peer = net->rank, .tag = tag};
@@ -118,8 +117,7 @@ static int local_isend(hc_net *net, int32_t peer, int32_t tag, const void *data,
     return HC_OK;
 }
 
-static int local_irecv(hc_net *net, int32_t peer, int32_t tag, void *data, size_t room,
-                       hc_net_request **out) {
+static int local_irecv(hc_net *net, int32_t peer, int32_t tag, void *data, size_t room, hc_net_request **out) {
     if (peer < HC_ANY_PEER || peer >= net->size)
         return HC_INVALID;
     hc_net_request fields = {.data = data, .bytes = room, .peer = peer, .tag = tag, .is_receive = 1};
@@ -148,8 +146,7 @@ static int local_cancel(hc_net *net, hc_net_request **req) {
     hc_net_request *request = *req;
     mailbox *box = request->box;
     pthread_mutex_lock(&box->lock);
-    for (hc_net_request **link = request->is_receive ? &box->asked : &box->sent; *link != NULL;
-         link = &(*link)->next)
+    for (hc_net_request **link = request->is_receive ? &box->asked : &box->sent; *link != NULL; link = &(*link)->next)
         if (*link == request) {
             *link = request->next;
             break;

@@ -169,8 +169,7 @@ static void drop_type(MPI_Datatype *type) {
         MPI_Type_free(type);
 }
 
-static int post(mpi_net *net, int receives, int32_t peer, int32_t tag, void *data, size_t bytes,
-                hc_net_request **out) {
+static int post(mpi_net *net, int receives, int32_t peer, int32_t tag, void *data, size_t bytes, hc_net_request **out) {
     *out = NULL;
     if (peer < 0 || peer >= net->base.size || tag < 0 || tag > net->base.max_tag) {
         snprintf(net->text, sizeof net->text, "no such rank or tag: %d, %d", (int)peer, (int)tag);
@@ -201,8 +200,7 @@ static int post(mpi_net *net, int receives, int32_t peer, int32_t tag, void *dat
     return HC_OK;
 }
 
-static int isend(hc_net *base, int32_t peer, int32_t tag, const void *data, size_t bytes,
-                 hc_net_request **req) {
+static int isend(hc_net *base, int32_t peer, int32_t tag, const void *data, size_t bytes, hc_net_request **req) {
     int status = post((mpi_net *)base, 0, peer, tag, (void *)(uintptr_t)data, bytes, req);
     if (status == HC_OK) {
         if (tag == HC_TAG_CONTROL)

@@ -95,8 +95,7 @@ static int meet(hc_p2p *p2p, hc_p2p_op *receive, int32_t peer, const hc__slip *s
     }
     receive->number = ++p2p->numbers;
     hc__pile_add(&p2p->granted, receive);
-    return hc__p2p_tell(p2p, peer,
-                         &(hc__slip){.kind = HC__GRANT, .to = slip->from, .from = receive->number}, NULL);
+    return hc__p2p_tell(p2p, peer, &(hc__slip){.kind = HC__GRANT, .to = slip->from, .from = receive->number}, NULL);
 }
 
 static int matches(const hc_p2p_op *receive, int32_t peer, const hc__slip *slip) {
@@ -325,8 +324,7 @@ static void drop_pile(hc__pile *pile) {
 
 void hc_p2p_abandon(hc_p2p *p2p) {
     p2p->abandoned = 1;
-    hc__pile *piles[] = {&p2p->open,    &p2p->offered, &p2p->granted,
-                         &p2p->landing, &p2p->sending, &p2p->done};
+    hc__pile *piles[] = {&p2p->open, &p2p->offered, &p2p->granted, &p2p->landing, &p2p->sending, &p2p->done};
     for (size_t i = 0; i < sizeof piles / sizeof *piles; i++)
         drop_pile(piles[i]);
     while (p2p->arrived)
@@ -344,16 +342,16 @@ void hc_p2p_free(hc_p2p *p2p) {
 }
 
 int hc_p2p_new(hc_node_control *node_control, hc_net *net, hc_control *control, const int32_t *local_of, int32_t rank,
-                int32_t size, hc_p2p **out) {
+               int32_t size, hc_p2p **out) {
     hc_p2p *p2p = calloc(1, sizeof *p2p);
     if (!p2p)
         return HC_NO_MEMORY;
     *p2p = (hc_p2p){.node_control = node_control,
-                      .net = net,
-                      .control = control,
-                      .rank = rank,
-                      .size = size,
-                      .local_size = hc__node_control_size(node_control)};
+                    .net = net,
+                    .control = control,
+                    .rank = rank,
+                    .size = size,
+                    .local_size = hc__node_control_size(node_control)};
     p2p->last_arrived = &p2p->arrived;
     p2p->local_of = malloc((size_t)size * sizeof *local_of);
     p2p->accounts = calloc((size_t)size, sizeof *p2p->accounts);

@@ -36,15 +36,14 @@ struct hc_p2p_op {
 
 /* `local_of` as for hc_control_new(); node control segment, net (NULL: one node) and control are borrowed. */
 int hc_p2p_new(hc_node_control *, hc_net *, hc_control *, const int32_t *local_of, int32_t rank, int32_t size,
-                hc_p2p **);
+               hc_p2p **);
 /* After a status below 0 the message is not the point-to-point layer's. */
 int hc_p2p_post(hc_p2p *, hc_p2p_op *);
 /* Messages travel on the control edges: whoever reads those shows each message here. 1: it was the point-to-point layer's. */
 int hc_p2p_message(hc_p2p *, int32_t peer, const uint8_t *bytes, size_t nbytes);
-int hc_p2p_progress(hc_p2p *);    /* enum hc_progress (never DONE), or a status: the World is then broken */
-hc_p2p_op *hc_p2p_done(hc_p2p *); /* the next message that is finished, or NULL */
-int hc_p2p_is_moving(
-    const hc_p2p *); /* data is on its way: ask again soon. Else only messages bring news */
+int hc_p2p_progress(hc_p2p *);        /* enum hc_progress (never DONE), or a status: the World is then broken */
+hc_p2p_op *hc_p2p_done(hc_p2p *);     /* the next message that is finished, or NULL */
+int hc_p2p_is_moving(const hc_p2p *); /* data is on its way: ask again soon. Else only messages bring news */
 /* 1: the message is its poster's again; 0: it is finished, or its data moves and it will be finished. */
 int hc_p2p_withdraw(hc_p2p *, hc_p2p_op *);
 void hc_p2p_forget(hc_p2p *, uint32_t set); /* what came and nobody received */

@@ -50,9 +50,8 @@ static int through_cells(hc_p2p *p2p, hc_p2p_op *send) {
 
 int hc__cell_arrived(hc_p2p *p2p, int32_t peer, const hc__slip *slip, hc_p2p_op *receive) {
     int32_t local = p2p->local_of[peer];
-    if (local < 0 || slip->cell >= hc__cells_count(p2p->local_size) ||
-        slip->bytes > hc__cell_room(p2p->local_size) || !receive ||
-        slip->bytes > receive->bytes - receive->moved)
+    if (local < 0 || slip->cell >= hc__cells_count(p2p->local_size) || slip->bytes > hc__cell_room(p2p->local_size) ||
+        !receive || slip->bytes > receive->bytes - receive->moved)
         return HC_BAD_MESSAGE;
     hc__cells *cells = hc__node_control_cells(p2p->node_control, local);
     memcpy((uint8_t *)receive->data + receive->moved, hc__cell_at(cells, p2p->local_size, slip->cell),
@@ -81,13 +80,10 @@ static int take_off(hc_p2p *p2p, hc_p2p_op *op) {
         return HC_NO_MEMORY;
     op->way->net = p2p->net;
     if (op->receives)
-        return hc__bundle_receive(op->way, op->peer, HC_TAG_P2P, op->data,
-                                  (int64_t)op->bytes);
+        return hc__bundle_receive(op->way, op->peer, HC_TAG_P2P, op->data, (int64_t)op->bytes);
     hc__slip slip = {.kind = HC__FLIGHT, .to = op->theirs};
     int status = hc__p2p_tell(p2p, op->peer, &slip, NULL);
-    return status < 0 ? status
-                      : hc__bundle_send(op->way, op->peer, HC_TAG_P2P, op->data,
-                                        (int64_t)op->bytes);
+    return status < 0 ? status : hc__bundle_send(op->way, op->peer, HC_TAG_P2P, op->data, (int64_t)op->bytes);
 }
 
 static int fly(hc_p2p *p2p, hc_p2p_op *op, const hc__pile *pile) {

@@ -64,8 +64,8 @@ static int64_t take_parts(hc__shm *shm, const hc_parts *parts, int64_t chunk) {
     return longest;
 }
 
-int hc__shm_open(hc_node *node, const hc_batch *batch, const hc_parts *parts, int rails,
-                 int64_t chunk_elements, int64_t *nchunks) {
+int hc__shm_open(hc_node *node, const hc_batch *batch, const hc_parts *parts, int rails, int64_t chunk_elements,
+                 int64_t *nchunks) {
     hc__shm *shm = hc__shm_of(node);
     if (rails < 0 || rails > node->local_size || chunk_elements < 0 || (rails > 0 && chunk_elements == 0))
         return HC_INVALID;

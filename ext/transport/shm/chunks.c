@@ -33,8 +33,7 @@ static int32_t rails_of(const hc__shm *shm) {
 hc__range hc__rail_elements(const hc__shm *shm, int64_t chunk, int32_t rail, int32_t part) {
     int64_t end = shm->bounds[part + 1], from = least(shm->bounds[part] + chunk * shm->window, end);
     hc__range window = {from, least(from + shm->window, end)};
-    return shm->rails <= 1 ? window
-                           : cut(window, shm->rails, rail, HC__ALIGNMENT / (int64_t)shm->result_size);
+    return shm->rails <= 1 ? window : cut(window, shm->rails, rail, HC__ALIGNMENT / (int64_t)shm->result_size);
 }
 
 hc__range hc__rail_places(const hc__shm *shm, int64_t chunk, int32_t rail) {

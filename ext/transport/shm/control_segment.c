@@ -72,8 +72,7 @@ static size_t rings_bytes(int32_t size) {
 }
 
 size_t hc_node_control_bytes(int32_t local_size) {
-    return house_bytes(local_size) + rings_bytes(local_size) +
-           (size_t)local_size * hc__cells_bytes(local_size);
+    return house_bytes(local_size) + rings_bytes(local_size) + (size_t)local_size * hc__cells_bytes(local_size);
 }
 
 /* ---- coming and going ---------------------------------------------------------------------------- */
@@ -84,7 +83,7 @@ static int lock_byte(int fd, int32_t rank, short type) {
 }
 
 int hc_node_control_new(hc_segment *segment, int32_t local_rank, int32_t local_size, const int32_t *world_rank_of,
-                hc_node_control **out) {
+                        hc_node_control **out) {
     if (local_size < 1 || local_size > HC__LOCAL_MAX || local_rank < 0 || local_rank >= local_size ||
         segment->bytes < hc_node_control_bytes(local_size))
         return HC_INVALID;
@@ -98,8 +97,8 @@ int hc_node_control_new(hc_segment *segment, int32_t local_rank, int32_t local_s
     memcpy(ranks, world_rank_of, (size_t)local_size * sizeof *ranks);
     uint8_t *rings = (uint8_t *)segment->base + house_bytes(local_size);
     *node_control = (hc_node_control){segment->base,         rings,      rings + rings_bytes(local_size),
-                      ring_room(local_size), local_rank, local_size,
-                      segment->fd,           ranks};
+                                      ring_room(local_size), local_rank, local_size,
+                                      segment->fd,           ranks};
     if (node_control->fd >= 0 && lock_byte(node_control->fd, local_rank, F_WRLCK) != 0) {
         hc_node_control_free(node_control);
         return HC_TRANSPORT;
@@ -164,8 +163,7 @@ int hc_bell_sleep(hc_node_control *node_control, uint32_t seen, uint64_t ns) {
 
 static void ring(hc_node_control *node_control, int32_t rank) {
     uint64_t bit = UINT64_C(1) << (rank % 64);
-    uint64_t before = atomic_fetch_and_explicit(&node_control->house->listening[rank / 64], ~bit,
-                                                memory_order_acq_rel);
+    uint64_t before = atomic_fetch_and_explicit(&node_control->house->listening[rank / 64], ~bit, memory_order_acq_rel);
     if ((before & bit) == 0)
         return; /* somebody else was faster and rings */
     _Atomic uint32_t *bell = &node_control->house->seats[rank].bell;

@@ -121,8 +121,7 @@ static inline hc__shm *hc__shm_of(hc_node *node) {
 void hc__mark_set(hc__shm *, enum hc__mark_kind, uint64_t value); /* and rings the others */
 int hc__mark_reached(const hc__shm *, int32_t rank, enum hc__mark_kind, uint64_t value);
 /* 1 when the marks of ranks first, first + step, ... have all reached `value`. */
-int hc__marks_reached(const hc__shm *, hc__watch *, int32_t first, int32_t step, enum hc__mark_kind,
-                      uint64_t value);
+int hc__marks_reached(const hc__shm *, hc__watch *, int32_t first, int32_t step, enum hc__mark_kind, uint64_t value);
 uint8_t *hc__slot(const hc__shm *, int32_t rank, int64_t chunk);
 uint8_t *hc__result(const hc__shm *, int64_t chunk);
 /* Cuts the regions into slots for chunks of `bytes`, at most `most`; INVALID where a chunk does not fit.
@@ -150,8 +149,7 @@ typedef struct hc__spans {
     int32_t piece;
 } hc__spans;
 
-int hc__take_batch(hc__shm *, const hc_batch *,
-                   int result_dtype); /* notes where the pieces begin; a status */
+int hc__take_batch(hc__shm *, const hc_batch *, int result_dtype); /* notes where the pieces begin; a status */
 hc__spans hc__spans_of(const hc__shm *, hc__range);
 int hc__spans_next(hc__spans *, hc__span *);
 
@@ -196,8 +194,7 @@ int hc__shm_table(hc_node *, const int64_t *own, int32_t n, int64_t *table);
 
 /* ---- shm_allreduce.c, shm_exchange.c: the operations --------------------------------------------- */
 
-int hc__shm_open(hc_node *, const hc_batch *, const hc_parts *, int rails, int64_t chunk_elements,
-                 int64_t *nchunks);
+int hc__shm_open(hc_node *, const hc_batch *, const hc_parts *, int rails, int64_t chunk_elements, int64_t *nchunks);
 int hc__shm_depth(hc_node *);
 int hc__shm_reduce(hc_node *, int64_t chunk);
 int hc__shm_shard(hc_node *, int64_t chunk, void **data, int64_t *bounds);

@@ -50,8 +50,7 @@ int hc__spans_next(hc__spans *spans, hc__span *span) {
     *span = (hc__span){
         .piece = piece,
         .in = piece->in == NULL ? NULL : (const uint8_t *)piece->in + (size_t)at * shm->size,
-        .out = piece->out == NULL || at < before ? NULL
-                                                 : (uint8_t *)piece->out + (size_t)(at - before) * shm->size,
+        .out = piece->out == NULL || at < before ? NULL : (uint8_t *)piece->out + (size_t)(at - before) * shm->size,
         .n = to - spans->position,
         .offset = spans->position - spans->range.from,
     };
@@ -109,8 +108,8 @@ static void reduce_block(hc__shm *shm, const hc__span *span, int64_t at, int64_t
     shm->blocks[me] = span->in != NULL ? span->in + place : shm->own;
     if (span->in == NULL)
         neutral(shm, batch->dtype, n, shm->own);
-    shm->memory->reduce(to, batch->dtype, shm->blocks, shm->base.local_size, batch->dtype, batch->reduction,
-                        n, span->piece->scale);
+    shm->memory->reduce(to, batch->dtype, shm->blocks, shm->base.local_size, batch->dtype, batch->reduction, n,
+                        span->piece->scale);
     shm->base.reduced_bytes += (uint64_t)n * shm->size;
 }
 
@@ -143,8 +142,7 @@ void hc__reduce(hc__shm *shm, hc__range range, uint8_t *to, int targets) {
     hc__spans spans = hc__spans_of(shm, range);
     hc__span span;
     while (hc__spans_next(&spans, &span))
-        reduce_span(shm, &span,
-                    (targets & HC__TO_RESULT) ? to + (size_t)span.offset * shm->result_size : NULL,
+        reduce_span(shm, &span, (targets & HC__TO_RESULT) ? to + (size_t)span.offset * shm->result_size : NULL,
                     (targets & HC__TO_OUT) ? span.out : NULL);
 }
 

@@ -78,8 +78,8 @@ int hc_segment_attach(hc_segment *segment, const char *name, size_t bytes, char 
         return fail(why, why_room, "cannot attach", name, errno);
     struct stat st;
     if (fstat(fd, &st) != 0 || (size_t)st.st_size != bytes) {
-        snprintf(why, why_room, "shared memory %s has %lld bytes where %zu are expected", name,
-                 (long long)st.st_size, bytes);
+        snprintf(why, why_room, "shared memory %s has %lld bytes where %zu are expected", name, (long long)st.st_size,
+                 bytes);
         close(fd);
         return HC_TRANSPORT;
     }

@@ -34,7 +34,7 @@ typedef struct hc_node_control hc_node_control;
 size_t hc_node_control_bytes(int32_t local_size);
 /* Every local rank calls this on the same zeroed segment (borrowed). world_rank_of is copied. */
 int hc_node_control_new(hc_segment *, int32_t local_rank, int32_t local_size, const int32_t *world_rank_of,
-                hc_node_control **);
+                        hc_node_control **);
 void hc_node_control_free(hc_node_control *);
 
 /* Bells: the one thing a rank sleeps on. To sleep without losing a wake-up: seen = listen; look once more at all

@@ -94,8 +94,7 @@ static void message(hc_engine *e, const state *s, int peer, int repairs, const u
     uint8_t *exact = malloc(n ? n : 1); /* no byte behind the message may be read */
     memcpy(exact, bytes, n);
     repair(exact, n, repairs);
-    hc_event v = {
-        .kind = HC_EV_MESSAGE, .now = s->events[s->n - 1].now + 1, .peer = peer, .bytes = exact, .nbytes = n};
+    hc_event v = {.kind = HC_EV_MESSAGE, .now = s->events[s->n - 1].now + 1, .peer = peer, .bytes = exact, .nbytes = n};
     messages++;
     if (step(e, &v)) {
         refused++;

@@ -30,9 +30,9 @@ static int tensors_equal(const hc_tensor *a, const sim_signature *s, int i, int 
 
 /* Is the agreed request what this rank asked for (for one that has joined: what another one asked for)? */
 static int request_equal(const hc_request *q, const sim_signature *s, int joined) {
-    if (q->operation != s->operation || q->reduction != s->reduction || q->memory != s->memory ||
-        q->wire != s->wire || q->flags != s->flags || q->root != s->root || q->prescale != s->prescale ||
-        q->postscale != s->postscale || q->ntensors != s->ntensors)
+    if (q->operation != s->operation || q->reduction != s->reduction || q->memory != s->memory || q->wire != s->wire ||
+        q->flags != s->flags || q->root != s->root || q->prescale != s->prescale || q->postscale != s->postscale ||
+        q->ntensors != s->ntensors)
         return 0;
     for (int i = 0; i < s->ntensors; i++)
         if (!tensors_equal(&q->tensors[i], s, i, joined))
@@ -111,16 +111,14 @@ static void check_fusion(sim_machine *m, int rank, const hc_action *a) {
         int group = (q->flags & HC_REQUEST_GROUP) || q->ntensors > 1;
         if (q->operation != q0->operation || q->memory != q0->memory || q->wire != q0->wire ||
             q->reduction != q0->reduction)
-            sim_break(m, "rank %d: batch %llu of set %u mixes operations", rank, (unsigned long long)a->batch,
-                      a->set);
+            sim_break(m, "rank %d: batch %llu of set %u mixes operations", rank, (unsigned long long)a->batch, a->set);
         if (group && find_name(&m->program->set[a->set], q) != find_name(&m->program->set[a->set], q0))
-            sim_break(m, "rank %d: batch %llu of set %u: a group is not alone", rank,
-                      (unsigned long long)a->batch, a->set);
+            sim_break(m, "rank %d: batch %llu of set %u: a group is not alone", rank, (unsigned long long)a->batch,
+                      a->set);
         for (uint32_t t = it->first; t < it->first + it->count; t++) {
             uint64_t n = hc_dtype_size(q->tensors[t].dtype);
             if (q->tensors[t].dtype != q0->tensors[a->items[0].first].dtype)
-                sim_break(m, "rank %d: batch %llu of set %u mixes dtypes", rank, (unsigned long long)a->batch,
-                          a->set);
+                sim_break(m, "rank %d: batch %llu of set %u mixes dtypes", rank, (unsigned long long)a->batch, a->set);
             for (int d = 0; d < q->tensors[t].ndim; d++)
                 n *= (uint64_t)q->tensors[t].dims[d];
             bytes += n;
@@ -128,8 +126,8 @@ static void check_fusion(sim_machine *m, int rank, const hc_action *a) {
     }
     if (a->nitems > 1 && bytes > m->program->threshold && !(q0->flags & HC_REQUEST_GROUP) &&
         q0->operation != HC_ALLGATHER && q0->operation != HC_ALLTOALL)
-        sim_break(m, "rank %d: batch %llu of set %u has %llu bytes", rank, (unsigned long long)a->batch,
-                  a->set, (unsigned long long)bytes);
+        sim_break(m, "rank %d: batch %llu of set %u has %llu bytes", rank, (unsigned long long)a->batch, a->set,
+                  (unsigned long long)bytes);
 }
 
 static sim_stream *stream_of(sim_machine *m, int rank, int set) {
@@ -144,8 +142,8 @@ void sim_start_batch(sim_machine *m, int rank, const hc_action *a) {
     sim_rank *k = &m->rank[rank];
     if (a->set >= (uint32_t)m->program->nsets || set->set_rank[rank] < 0 || a->nitems == 0 ||
         a->batch != (uint64_t)k->started[a->set]) {
-        sim_break(m, "rank %d: RUN of batch %llu of set %u is out of order", rank,
-                  (unsigned long long)a->batch, a->set);
+        sim_break(m, "rank %d: RUN of batch %llu of set %u is out of order", rank, (unsigned long long)a->batch,
+                  a->set);
         return;
     }
     int fresh = k->started[a->set]++ == log->n;
@@ -158,8 +156,7 @@ void sim_start_batch(sim_machine *m, int rank, const hc_action *a) {
     }
     sim_batch *b = &log->batches[a->batch];
     if (b->nitems != a->nitems || b->cached != a->cached) {
-        sim_break(m, "rank %d: batch %llu of set %u differs between ranks", rank,
-                  (unsigned long long)a->batch, a->set);
+        sim_break(m, "rank %d: batch %llu of set %u differs between ranks", rank, (unsigned long long)a->batch, a->set);
         return;
     }
     b->handles[set->set_rank[rank]] = sim_take(m->arena, sizeof(int) * a->nitems);
@@ -201,8 +198,7 @@ static void execute(sim_machine *m) {
                 int ready = set->members[0] == r && m->log[x.set].batches[x.batch].started == set->n;
                 for (int i = 0; i < set->n && ready; i++) {
                     sim_stream *o = stream_of(m, set->members[i], x.set);
-                    ready = o->head < o->n && o->items[o->head].set == x.set &&
-                            o->items[o->head].batch == x.batch;
+                    ready = o->head < o->n && o->items[o->head].set == x.set && o->items[o->head].batch == x.batch;
                 }
                 if (ready)
                     check_given(m, x.set, x.batch);
@@ -245,7 +241,6 @@ void sim_report_done(sim_machine *m, int rank, int set) {
         const sim_result *r = &m->result[handles[i]];
         const sim_handle *h = &m->program->handles[handles[i]];
         if (!r->running && r->covered == (1u << h->signature.ntensors) - 1 && r->state != SIM_ENDED)
-            sim_break(m, "rank %d: %s is not COMPLETE after its last batch", rank,
-                      m->program->set[set].name[h->name]);
+            sim_break(m, "rank %d: %s is not COMPLETE after its last batch", rank, m->program->set[set].name[h->name]);
     }
 }

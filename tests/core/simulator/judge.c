@@ -14,8 +14,7 @@
 
 /* Handles that were in flight together: the same set, name and use of it (joins: the same phase). */
 static int companions(const sim_handle *a, const sim_handle *b) {
-    return a->set == b->set && a->is_join == b->is_join && a->name == b->name &&
-           a->occurrence == b->occurrence;
+    return a->set == b->set && a->is_join == b->is_join && a->name == b->name && a->occurrence == b->occurrence;
 }
 
 static int decided_by_log(int status) {
@@ -29,25 +28,24 @@ static void compare(sim_machine *m, int x, int y) {
     if (a->state != SIM_ENDED || b->state != SIM_ENDED || a->spoiled || b->spoiled)
         return;
     int other = m->program->handles[y].rank;
-    int last = h->signature.flags & HC_REQUEST_LAST &&
-               (a->status == HC_SHUT_DOWN || b->status == HC_SHUT_DOWN);
+    int last = h->signature.flags & HC_REQUEST_LAST && (a->status == HC_SHUT_DOWN || b->status == HC_SHUT_DOWN);
     if (last) /* who has joined need not ask for it, and stops the set because the other leaves */
         return;
     if (a->status != b->status && !m->failing)
-        sim_break(m, "%s of set %d ends as %s on rank %d and as %s on rank %d", name, h->set,
-                  hc_status_name(a->status), h->rank, hc_status_name(b->status), other);
+        sim_break(m, "%s of set %d ends as %s on rank %d and as %s on rank %d", name, h->set, hc_status_name(a->status),
+                  h->rank, hc_status_name(b->status), other);
     if (a->status != b->status || !decided_by_log(a->status))
         return;
     if (a->position != b->position)
         sim_break(m, "%s of set %d: position %llu on rank %d, %llu on rank %d", name, h->set,
                   (unsigned long long)a->position, h->rank, (unsigned long long)b->position, other);
     if (a->value != b->value)
-        sim_break(m, "%s of set %d: last rank %lld on rank %d, %lld on rank %d", name, h->set,
-                  (long long)a->value, h->rank, (long long)b->value, other);
+        sim_break(m, "%s of set %d: last rank %lld on rank %d, %lld on rank %d", name, h->set, (long long)a->value,
+                  h->rank, (long long)b->value, other);
     int wordless = m->failing && (!a->text[0] || !b->text[0]); /* a rank without memory, say */
     if (a->status != HC_OK && strcmp(a->text, b->text) && !wordless)
-        sim_break(m, "%s of set %d: error texts differ:\n  rank %d: %s\n  rank %d: %s", name, h->set, h->rank,
-                  a->text, other, b->text);
+        sim_break(m, "%s of set %d: error texts differ:\n  rank %d: %s\n  rank %d: %s", name, h->set, h->rank, a->text,
+                  other, b->text);
 }
 
 static void same_everywhere(sim_machine *m) {
@@ -97,8 +95,7 @@ static int names_both(const char *text, const sim_signature *a, const sim_signat
                (b->ntensors == 1 || has_number(text, b->ntensors));
     for (int i = 0; i < a->ntensors; i++) {
         if (a->tensor[i].dtype != b->tensor[i].dtype)
-            return strstr(text, hc_dtype_name(a->tensor[i].dtype)) &&
-                   strstr(text, hc_dtype_name(b->tensor[i].dtype));
+            return strstr(text, hc_dtype_name(a->tensor[i].dtype)) && strstr(text, hc_dtype_name(b->tensor[i].dtype));
         if (a->tensor[i].ndim != b->tensor[i].ndim)
             return strstr(text, "shape") != NULL;
         for (int d = sim_own_rows(a->operation); d < a->tensor[i].ndim && d < b->tensor[i].ndim; d++)
@@ -177,8 +174,7 @@ static void like_the_oracle(sim_machine *m) {
                 sim_break(m, "rank %d thread %d ends at operation %d, on an ideal machine at %d", r, t,
                           m->rank[r].pc[t], ideal.pc[r][t]);
     for (int x = 0; x < p->nhandles && !m->broken; x++) {
-        int got = m->result[x].state == SIM_ENDED ? m->result[x].status : SIM_UNKNOWN,
-            want = ideal.outcome[x];
+        int got = m->result[x].state == SIM_ENDED ? m->result[x].status : SIM_UNKNOWN, want = ideal.outcome[x];
         if (got == want || (m->result[x].spoiled && want == HC_OK))
             continue;
         sim_break(m, "rank %d: %s of set %d is %s, on an ideal machine %s", p->handles[x].rank,
@@ -192,8 +188,7 @@ static void all_threads_ended(sim_machine *m, const char *after) {
     for (int r = 0; r < m->program->ranks && !m->broken; r++)
         for (int t = 0; t < m->program->threads[r]; t++)
             if (!m->rank[r].dead && m->rank[r].pc[t] != m->program->thread[r][t].n)
-                sim_break(m, "rank %d thread %d hangs at operation %d after %s", r, t, m->rank[r].pc[t],
-                          after);
+                sim_break(m, "rank %d thread %d hangs at operation %d after %s", r, t, m->rank[r].pc[t], after);
     for (int x = 0; x < m->program->nhandles && !m->broken; x++)
         if (!m->rank[m->program->handles[x].rank].dead && m->result[x].state != SIM_ENDED)
             sim_break(m, "rank %d: ticket %d has no end after %s", m->program->handles[x].rank, x + 1, after);

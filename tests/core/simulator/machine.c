@@ -28,8 +28,7 @@ static void ended(sim_machine *m, int rank, const hc_action *a) {
         return;
     }
     if (a->ticket == 0 || a->ticket > (uint64_t)m->program->nhandles) {
-        sim_break(m, "rank %d: COMPLETE of ticket %llu that nobody gave", rank,
-                  (unsigned long long)a->ticket);
+        sim_break(m, "rank %d: COMPLETE of ticket %llu that nobody gave", rank, (unsigned long long)a->ticket);
         return;
     }
     const sim_handle *h = &m->program->handles[a->ticket - 1];
@@ -41,11 +40,10 @@ static void ended(sim_machine *m, int rank, const hc_action *a) {
         sim_break(m, "rank %d: %s of set %d is OK, but not all of its tensors were in a batch", rank,
                   m->program->set[h->set].name[h->name], h->set);
     else if (r->spoiled && a->status != HC_RESULT_SIZE && !m->failing)
-        sim_break(m, "rank %d: ticket %llu ends as %s, its batch as RESULT_SIZE", rank,
-                  (unsigned long long)a->ticket, hc_status_name(a->status));
+        sim_break(m, "rank %d: ticket %llu ends as %s, its batch as RESULT_SIZE", rank, (unsigned long long)a->ticket,
+                  hc_status_name(a->status));
     else if (r->running && a->status == HC_OK)
-        sim_break(m, "rank %d: ticket %llu is OK while a batch of it runs", rank,
-                  (unsigned long long)a->ticket);
+        sim_break(m, "rank %d: ticket %llu is OK while a batch of it runs", rank, (unsigned long long)a->ticket);
     if (m->broken)
         return;
     r->state = SIM_ENDED;

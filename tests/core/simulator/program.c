@@ -38,8 +38,7 @@ static int random_ranks(sim_random *rng, const sim_options *o) {
 static void name_set(sim_random *rng, sim_set *s, int most) {
     s->names = sim_between(rng, most == SIM_NAMES ? most / 2 : 1, most);
     for (int k = 0; k < s->names; k++) {
-        int n = snprintf(s->name[k], sizeof s->name[k],
-                         k % 4 == 3 ? "gradient/\xc3\xa9tage.%d/weight" : "t%d", k);
+        int n = snprintf(s->name[k], sizeof s->name[k], k % 4 == 3 ? "gradient/\xc3\xa9tage.%d/weight" : "t%d", k);
         if (k % 5 == 4)
             n += snprintf(s->name[k] + n, sizeof s->name[k] - (size_t)n, "/%048d", k);
         s->name_len[k] = n;
@@ -110,9 +109,7 @@ static void make_plan(const sim_program *p, sim_random *rng, const sim_options *
     q->phases = sim_chance(rng, 25) ? 2 : 1;
     q->steps = sim_between(rng, 1, q->phases == 2 ? 4 : sim_chance(rng, 20) ? 8 : 6);
     uint32_t alternation = sim_chance(rng, 50) ? 0 : sim_chance(rng, 50) ? 30 : 90; /* percent of the names */
-    q->impatience = sim_chance(rng, 60)   ? 0
-                    : sim_chance(rng, 50) ? 3
-                                          : 15; /* with much of it most programs hang */
+    q->impatience = sim_chance(rng, 60) ? 0 : sim_chance(rng, 50) ? 3 : 15; /* with much of it most programs hang */
     for (int f = 0; f < 2; f++)
         q->join_set[f] = joins && sim_chance(rng, 40) ? sim_between(rng, 0, p->nsets - 1) : -1;
     for (int s = 0; s < p->nsets; s++)
@@ -159,8 +156,7 @@ static sim_signature variant(const sim_program *p, const plan *q, int turn, int 
 /* What this rank asks for under a name in a step: the plan's signature, its own rows, its deviation. */
 static sim_signature asked(sim_random *rng, const sim_program *p, const plan *q, int rank, int step, int set,
                            int name) {
-    int deviates = q->change[step][set][name] == 2 &&
-                   (q->deviates[step][set][name] == rank || sim_chance(rng, 10));
+    int deviates = q->change[step][set][name] == 2 && (q->deviates[step][set][name] == rank || sim_chance(rng, 10));
     int out_of_turn = deviates && q->variants[set][name] > 1 && sim_chance(rng, 70);
     sim_signature s = variant(p, q, step + out_of_turn, set, name);
     for (int st = 0; st <= step; st++)
@@ -215,8 +211,7 @@ static void make_waits(share *x, int thread, int step, int *open, int n) {
 
 static void make_step(share *x, int thread, int step) {
     sim_program *p = x->p;
-    int todo[SIM_SETS * SIM_NAMES], open[SIM_SETS * SIM_NAMES], nopen = 0,
-                                                                n = find_names(x, thread, step, todo);
+    int todo[SIM_SETS * SIM_NAMES], open[SIM_SETS * SIM_NAMES], nopen = 0, n = find_names(x, thread, step, todo);
     if (sim_chance(x->rng, 60))
         sim_shuffle(x->rng, todo, n);
     for (int i = 0; i < n; i++) {
@@ -258,8 +253,7 @@ static void make_rank(sim_program *p, sim_arena *a, sim_random *rng, const plan 
         }
     for (; x.phase < q->phases; x.phase++) {
         memset(x.used, 0, sizeof x.used);
-        x.mine = q->join_set[x.phase] < 0 ? q->steps
-                                          : sim_between(rng, q->steps > 2 ? q->steps - 2 : 0, q->steps);
+        x.mine = q->join_set[x.phase] < 0 ? q->steps : sim_between(rng, q->steps > 2 ? q->steps - 2 : 0, q->steps);
         for (int step = 0; step < q->steps; step++)
             for (int t = 0; t < threads; t++)
                 make_step(&x, t, step);

@@ -6,8 +6,7 @@
 
 #include <string.h>
 
-static void make_request(const sim_program *p, int handle, uint64_t ticket, hc_request *q,
-                         hc_tensor *tensors) {
+static void make_request(const sim_program *p, int handle, uint64_t ticket, hc_request *q, hc_tensor *tensors) {
     const sim_handle *h = &p->handles[handle];
     const sim_signature *s = &h->signature;
     memset(q, 0, sizeof *q);
@@ -36,8 +35,7 @@ static void enqueue(sim_machine *m, int rank, int handle) {
     hc_event e = {.kind = HC_EV_ENQUEUE, .set = h->set, .peer = -1, .request = &q};
     m->result[handle].state = SIM_PENDING;
     m->rank[rank].outstanding++;
-    m->rank[rank].raises[h->set] +=
-        2; /* a slot, up to where it clashes and further as a clash; then a first meeting */
+    m->rank[rank].raises[h->set] += 2; /* a slot, up to where it clashes and further as a clash; then a first meeting */
     if (sim_feed(m, rank, &e))
         sim_break(m, "rank %d: ENQUEUE refused", rank);
 }
@@ -53,11 +51,9 @@ static void enqueue_again(sim_machine *m, int rank, int handle) {
     m->duplicate = HC_OK;
     if (sim_feed(m, rank, &e))
         sim_break(m, "rank %d: ENQUEUE refused", rank);
-    int stops = m->program->leave &&
-                m->duplicate == HC_SHUT_DOWN; /* the first one was too late for a rank that left */
+    int stops = m->program->leave && m->duplicate == HC_SHUT_DOWN; /* the first one was too late for a rank that left */
     if (m->duplicate != HC_DUPLICATE_NAME && !stops && !m->rank[rank].failed)
-        sim_break(m, "rank %d: the second request of a name in flight was not refused as DUPLICATE_NAME",
-                  rank);
+        sim_break(m, "rank %d: the second request of a name in flight was not refused as DUPLICATE_NAME", rank);
 }
 
 static void join(sim_machine *m, int rank, sim_op op) {
@@ -100,18 +96,15 @@ static void fail(sim_machine *m, int rank) {
     }
     m->rank[rank].dead = 1;
     for (int r = 0; r < m->program->ranks; r++)
-        if (r != rank &&
-            (m->program->stop || m->rank[rank].neighbour[r])) { /* who has stopped need not tell */
+        if (r != rank && (m->program->stop || m->rank[rank].neighbour[r])) { /* who has stopped need not tell */
             m->rank[r].fail_peer = rank;
             m->rank[r].dirty = 1;
         }
 }
 
 void sim_inject_failures(sim_machine *m, int rank) {
-    hc_event e = {.kind = HC_EV_FAIL,
-                  .peer = m->rank[rank].fail_peer,
-                  .status = HC_PEER_LOST,
-                  .text = "a peer is gone"};
+    hc_event e = {
+        .kind = HC_EV_FAIL, .peer = m->rank[rank].fail_peer, .status = HC_PEER_LOST, .text = "a peer is gone"};
     m->rank[rank].fail_peer = -1;
     if (sim_feed(m, rank, &e))
         sim_break(m, "rank %d: FAIL refused", rank);
@@ -120,8 +113,7 @@ void sim_inject_failures(sim_machine *m, int rank) {
 /* ---- sets come and go ------------------------------------------------------------------------------- */
 
 void sim_add_set(sim_machine *m, int rank, int set) {
-    hc_event e = {
-        .kind = HC_EV_ADD_SET, .set = (uint32_t)set, .peer = -1, .config = &m->rank[rank].config[set]};
+    hc_event e = {.kind = HC_EV_ADD_SET, .set = (uint32_t)set, .peer = -1, .config = &m->rank[rank].config[set]};
     m->rank[rank].added[set] = 1;
     if (sim_feed(m, rank, &e))
         sim_break(m, "rank %d: ADD_SET refused", rank);

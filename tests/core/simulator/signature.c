@@ -84,9 +84,9 @@ sim_signature sim_deviation(sim_random *rng, sim_signature s, int set_size) {
 }
 
 int sim_signature_agrees(const sim_signature *a, const sim_signature *b) {
-    if (a->operation != b->operation || a->reduction != b->reduction || a->memory != b->memory ||
-        a->wire != b->wire || a->flags != b->flags || a->ntensors != b->ntensors || a->root != b->root ||
-        a->prescale != b->prescale || a->postscale != b->postscale)
+    if (a->operation != b->operation || a->reduction != b->reduction || a->memory != b->memory || a->wire != b->wire ||
+        a->flags != b->flags || a->ntensors != b->ntensors || a->root != b->root || a->prescale != b->prescale ||
+        a->postscale != b->postscale)
         return 0;
     for (int i = 0; i < a->ntensors; i++) {
         if (a->tensor[i].dtype != b->tensor[i].dtype || a->tensor[i].ndim != b->tensor[i].ndim)

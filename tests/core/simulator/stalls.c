@@ -97,7 +97,7 @@ void sim_stalls(sim_machine *m) {
             int pc = m->rank[r].pc[t];
             if (pc == p->thread[r][t].n || reports[p->thread[r][t].ops[pc].set])
                 continue;
-            sim_break(m, "rank %d waits in set %d and nobody was told (%llu messages)", r,
-                      p->thread[r][t].ops[pc].set, (unsigned long long)(m->messages - before));
+            sim_break(m, "rank %d waits in set %d and nobody was told (%llu messages)", r, p->thread[r][t].ops[pc].set,
+                      (unsigned long long)(m->messages - before));
         }
 }

@@ -44,11 +44,10 @@ static void print_op(const sim_program *p, sim_op op) {
 void sim_program_print(const sim_program *p) {
     printf("%d ranks, fanout %d, capacity %u, threshold %llu, raise bytes %llu, window "
            "%llu%s%s%s%s%s%s%s\nnodes",
-           p->ranks, p->fanout, p->capacity, (unsigned long long)p->threshold,
-           (unsigned long long)p->raise_bytes, (unsigned long long)p->raise_window,
-           p->sequenced ? ", sequenced" : "", p->one_stream ? ", one stream" : "",
-           p->late_sets ? ", late sets" : "", p->lazy ? ", idle ranks do not listen" : "",
-           p->stop ? ", stop" : "", p->stall ? ", stall reports" : "", p->fail ? ", failure" : "");
+           p->ranks, p->fanout, p->capacity, (unsigned long long)p->threshold, (unsigned long long)p->raise_bytes,
+           (unsigned long long)p->raise_window, p->sequenced ? ", sequenced" : "", p->one_stream ? ", one stream" : "",
+           p->late_sets ? ", late sets" : "", p->lazy ? ", idle ranks do not listen" : "", p->stop ? ", stop" : "",
+           p->stall ? ", stall reports" : "", p->fail ? ", failure" : "");
     for (int r = 0; r < p->ranks; r++)
         printf(" %d", p->node_of[r]);
     printf("\n");
@@ -95,8 +94,7 @@ void sim_trace_action(const sim_machine *m, int rank, const hc_action *a) {
         printf("        SEND to %d, %zu bytes\n", a->peer, a->nbytes);
         break;
     case HC_AC_RUN:
-        printf("        RUN set %u batch %llu%s:", a->set, (unsigned long long)a->batch,
-               a->cached ? " cached" : "");
+        printf("        RUN set %u batch %llu%s:", a->set, (unsigned long long)a->batch, a->cached ? " cached" : "");
         for (uint32_t i = 0; i < a->nitems; i++)
             printf(" %.*s(ticket %llu)", (int)a->items[i].agreed->name_len, a->items[i].agreed->name,
                    (unsigned long long)a->items[i].ticket);
@@ -104,8 +102,7 @@ void sim_trace_action(const sim_machine *m, int rank, const hc_action *a) {
         break;
     case HC_AC_COMPLETE:
         printf("        COMPLETE ticket %llu %s position %llu value %lld %s\n", (unsigned long long)a->ticket,
-               hc_status_name(a->status), (unsigned long long)a->position, (long long)a->value,
-               a->text ? a->text : "");
+               hc_status_name(a->status), (unsigned long long)a->position, (long long)a->value, a->text ? a->text : "");
         break;
     case HC_AC_WAKE_AT:
         if (a->time == UINT64_MAX)

@@ -168,8 +168,7 @@ void room_deliver(room *r, int from, int to, int n) {
             continue;
         r->message[i].bytes = NULL;
         n--;
-        room_feed(r, b,
-                  &(hc_event){.kind = HC_EV_MESSAGE, .peer = a, .bytes = bytes, .nbytes = r->message[i].n});
+        room_feed(r, b, &(hc_event){.kind = HC_EV_MESSAGE, .peer = a, .bytes = bytes, .nbytes = r->message[i].n});
         if (!r->manual_sent)
             room_feed(r, a, &(hc_event){.kind = HC_EV_SENT, .peer = b});
         free(bytes);
@@ -188,11 +187,9 @@ void room_done(room *r) {
     int n = r->nstarted;
     r->nstarted = 0;
     for (int i = 0; i < n; i++)
-        room_feed(r, r->started[i].rank,
-                  &(hc_event){.kind = HC_EV_BATCH_DONE,
-                              .set = r->started[i].set,
-                              .peer = -1,
-                              .batch = r->started[i].batch});
+        room_feed(
+            r, r->started[i].rank,
+            &(hc_event){.kind = HC_EV_BATCH_DONE, .set = r->started[i].set, .peer = -1, .batch = r->started[i].batch});
 }
 
 void room_counters(room *r) {
@@ -200,8 +197,8 @@ void room_counters(room *r) {
         hc_counters c;
         hc_engine_counters(r->engine[i], &c);
         room_say(r, "  %d: %llu messages up, %llu down, %llu entries, %llu batches\n", i,
-                 (unsigned long long)c.messages_up, (unsigned long long)c.messages_down,
-                 (unsigned long long)c.entries, (unsigned long long)c.batches);
+                 (unsigned long long)c.messages_up, (unsigned long long)c.messages_down, (unsigned long long)c.entries,
+                 (unsigned long long)c.batches);
     }
 }
 

@@ -49,10 +49,7 @@ static uint64_t number(const char *text, uint64_t otherwise) {
     if (!strcmp(text, "never"))
         return UINT64_MAX;
     uint64_t n = strtoull(text, &end, 10);
-    return n * (!strcmp(end, "s")    ? 1000000000u
-                : !strcmp(end, "ms") ? 1000000u
-                : !strcmp(end, "us") ? 1000u
-                                     : 1u);
+    return n * (!strcmp(end, "s") ? 1000000000u : !strcmp(end, "ms") ? 1000000u : !strcmp(end, "us") ? 1000u : 1u);
 }
 
 static int numbers(const char *text, int32_t *out, int room) {
@@ -137,10 +134,8 @@ static int tensor_of(const char *word, hc_tensor *t, int64_t *dims) {
 
 /* enqueue RANKS OPERATION NAME [float32[4] ...] [reduction=SUM] [root=0] [prescale=1] [set=0] [group=yes] [last=yes] */
 static void do_enqueue(const words *w) {
-    int ranks[ROOM_RANKS], n = ranks_of(w, ranks),
-                           verb = n == r.ranks && !strcmp(w->at[1], "all") ? 2 : n + 1;
-    const char *reduction = value_of(w, "reduction"), *prescale = value_of(w, "prescale"),
-               *root = value_of(w, "root");
+    int ranks[ROOM_RANKS], n = ranks_of(w, ranks), verb = n == r.ranks && !strcmp(w->at[1], "all") ? 2 : n + 1;
+    const char *reduction = value_of(w, "reduction"), *prescale = value_of(w, "prescale"), *root = value_of(w, "root");
     hc_tensor tensors[WORDS];
     int64_t dims[WORDS][8];
     hc_request q = {.name = w->at[verb + 1],

@@ -110,8 +110,7 @@ static int settle(comm *c) {
     for (int q = 0; q < c->parent->size; q++) {
         const split_vote *vote = &r->votes[c->round % VOTES][q];
         c->size += vote->color == c->color;
-        c->rank += vote->color == c->color &&
-                   (vote->key < c->key || (vote->key == c->key && q < c->parent->rank));
+        c->rank += vote->color == c->color && (vote->key < c->key || (vote->key == c->key && q < c->parent->rank));
     }
     snprintf(c->name, sizeof c->name, "%.40s-%d-%d", c->parent->name, c->round, c->color);
     comm_let_go(c->parent);

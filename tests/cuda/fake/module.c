@@ -54,8 +54,8 @@ static int run_kernel(void *data) {
 }
 
 int fake_launch(hc_gpu_function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
-                unsigned block_y, unsigned block_z, unsigned shared_bytes, hc_gpu_stream stream,
-                void **arguments, void **extra) {
+                unsigned block_y, unsigned block_z, unsigned shared_bytes, hc_gpu_stream stream, void **arguments,
+                void **extra) {
     const fake_kernel *kernel = function;
     int status = fake_failure(NAME("cuLaunchKernel", "hipModuleLaunchKernel"));
     if (status)

@@ -113,8 +113,7 @@ static uint64_t call_number(const call *l) {
 /* A collective: publish my chunk when all have read the last one, read when all have published. */
 static int step_collective(call *l) {
     comm *c = l->comm;
-    size_t most = ROOM / hc_dtype_size(room_dtype(l->dtype)) /
-                  (l->kind == REDUCE_SCATTER ? (size_t)c->size : 1);
+    size_t most = ROOM / hc_dtype_size(room_dtype(l->dtype)) / (l->kind == REDUCE_SCATTER ? (size_t)c->size : 1);
     size_t n = l->count - l->at < most ? l->count - l->at : most;
     if (!l->wrote) {
         if (!all_reached(c, c->room->read, c->chunk))
@@ -181,10 +180,9 @@ static void check_circle(const call *l) {
     atomic_store(&c->room->behind[c->rank], wait_for(other, running->number, l->number));
     for (int q = 0; q < other->size; q++)
         if (atomic_load(&other->room->behind[q]) == wait_for(c, l->number, running->number)) {
-            fprintf(
-                stderr,
-                "fake NCCL: two communicators are called in different orders on two ranks: each has a device "
-                "that the other one waits for\n");
+            fprintf(stderr,
+                    "fake NCCL: two communicators are called in different orders on two ranks: each has a device "
+                    "that the other one waits for\n");
             abort();
         }
 }
@@ -210,8 +208,7 @@ int bundle_run(void *data) {
     for (call *l = b->head; l; l = l->next) {
         if (!l->done && !behind(b, l))
             l->done = l->comm->aborted || (l->number != l->comm->failing && l->count == 0) ||
-                      (l->number != l->comm->failing &&
-                       (l->kind < SEND ? step_collective(l) : step_letter(l)));
+                      (l->number != l->comm->failing && (l->kind < SEND ? step_collective(l) : step_letter(l)));
         left += !l->done;
     }
     if (left)
@@ -285,40 +282,27 @@ static int submit(call l, hc_gpu_stream stream) {
 int fake_all_reduce(const void *in, void *out, size_t n, int dtype, int op, hc_nccl_comm c, hc_gpu_stream s);
 #ifndef FAKE_NCCL_BROKEN
 int fake_all_reduce(const void *in, void *out, size_t n, int dtype, int op, hc_nccl_comm c, hc_gpu_stream s) {
-    return submit(
-        (call){.comm = c, .kind = ALL_REDUCE, .in = in, .out = out, .count = n, .dtype = dtype, .op = op}, s);
+    return submit((call){.comm = c, .kind = ALL_REDUCE, .in = in, .out = out, .count = n, .dtype = dtype, .op = op}, s);
 }
 #endif
 
-int fake_reduce_scatter(const void *in, void *out, size_t n, int dtype, int op, hc_nccl_comm c,
-                        hc_gpu_stream s) {
-    return submit(
-        (call){.comm = c, .kind = REDUCE_SCATTER, .in = in, .out = out, .count = n, .dtype = dtype, .op = op},
-        s);
+int fake_reduce_scatter(const void *in, void *out, size_t n, int dtype, int op, hc_nccl_comm c, hc_gpu_stream s) {
+    return submit((call){.comm = c, .kind = REDUCE_SCATTER, .in = in, .out = out, .count = n, .dtype = dtype, .op = op},
+                  s);
 }
 
 int fake_all_gather(const void *in, void *out, size_t n, int dtype, hc_nccl_comm c, hc_gpu_stream s) {
     return submit((call){.comm = c, .kind = ALL_GATHER, .in = in, .out = out, .count = n, .dtype = dtype}, s);
 }
 
-int fake_broadcast(const void *in, void *out, size_t n, int dtype, int root, hc_nccl_comm c,
-                   hc_gpu_stream s) {
-    return submit(
-        (call){.comm = c, .kind = BROADCAST, .in = in, .out = out, .count = n, .dtype = dtype, .peer = root},
-        s);
+int fake_broadcast(const void *in, void *out, size_t n, int dtype, int root, hc_nccl_comm c, hc_gpu_stream s) {
+    return submit((call){.comm = c, .kind = BROADCAST, .in = in, .out = out, .count = n, .dtype = dtype, .peer = root},
+                  s);
 }
 
-int fake_reduce(const void *in, void *out, size_t n, int dtype, int op, int root, hc_nccl_comm c,
-                hc_gpu_stream s) {
-    return submit((call){.comm = c,
-                         .kind = REDUCE,
-                         .in = in,
-                         .out = out,
-                         .count = n,
-                         .dtype = dtype,
-                         .op = op,
-                         .peer = root},
-                  s);
+int fake_reduce(const void *in, void *out, size_t n, int dtype, int op, int root, hc_nccl_comm c, hc_gpu_stream s) {
+    return submit(
+        (call){.comm = c, .kind = REDUCE, .in = in, .out = out, .count = n, .dtype = dtype, .op = op, .peer = root}, s);
 }
 
 int fake_send(const void *in, size_t n, int dtype, int peer, hc_nccl_comm c, hc_gpu_stream s) {

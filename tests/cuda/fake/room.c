@@ -16,8 +16,7 @@ room *room_open(const char *name) {
     if (file < 0)
         return NULL;
     int sized = ftruncate(file, sizeof(room)); /* fresh pages are zero, and the size is always this one */
-    void *memory = sized < 0 ? MAP_FAILED
-                             : mmap(NULL, sizeof(room), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    void *memory = sized < 0 ? MAP_FAILED : mmap(NULL, sizeof(room), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     close(file);
     return memory == MAP_FAILED ? NULL : memory;
 }

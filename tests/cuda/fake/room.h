@@ -19,9 +19,8 @@ typedef struct box { /* from one rank to another: one chunk at a time */
 } box;
 typedef struct room {
     atomic_int attached;
-    _Atomic uint32_t wrote[MAX_RANKS],
-        read[MAX_RANKS];              /* chunks of collectives that a rank published, and took */
-    _Atomic uint64_t call[MAX_RANKS]; /* what the rank's chunk belongs to: all must be in the same */
+    _Atomic uint32_t wrote[MAX_RANKS], read[MAX_RANKS]; /* chunks of collectives that a rank published, and took */
+    _Atomic uint64_t call[MAX_RANKS];                   /* what the rank's chunk belongs to: all must be in the same */
     _Atomic uint64_t
         behind[MAX_RANKS]; /* which call of which other has the rank's device while one of this one waits */
     struct {
