@@ -45,11 +45,11 @@ stemdl: build
 	$(BIN)/hpccoll run -np 2 --timeout 900 python examples/stemdl/train.py
 
 test: $(VENV)/.tests build
-	$(BIN)/python tests/rooms.py
+	$(BIN)/python tests/run_all.py
 
 test-all: $(VENV)/.tests build
 	$(BIN)/python -m pip install --quiet --group frameworks
-	$(BIN)/python tests/rooms.py --slow
+	$(BIN)/python tests/run_all.py --slow
 	$(BIN)/python tests/matrix.py
 	$(BIN)/python tests/torch_matrix.py
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all rooms share: C test programs, MPI jobs that print once, and no silent skip on CI.
+"""What all tests share: C test programs, MPI jobs that print once, and no silent skip on CI.
 
 Under a launcher (`mpirun -np 3 pytest --only-mpi`) every rank runs the same tests; tests without the mpi mark
 and those that need more ranks are left out of that run, not skipped: another run of `make test` has them.
@@ -64,7 +64,7 @@ def compile_c(*sources: str, flags: tuple[str, ...] = (), compiler: str = "gcc",
 @functools.cache
 def headers() -> bytes:
     """All that a source may include."""
-    patterns = (f"{room}/**/*.{end}" for room in ("ext", "tests") for end in ("h", "cu", "inc"))
+    patterns = (f"{folder}/**/*.{end}" for folder in ("ext", "tests") for end in ("h", "cu", "inc"))
     return b"".join(file.read_bytes() for pattern in patterns for file in sorted(ROOT.glob(pattern)))
 
 
@@ -150,7 +150,7 @@ def under_mpi(config: pytest.Config) -> bool:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Ranks do not read rooms without a parallel test: it would take seconds on each."""
+    """Ranks do not read folders without a parallel test: it would take seconds on each rank."""
     if under_mpi(config) and collection_path.is_dir() and collection_path.parent == ROOT / "tests":
         parallel = any("pytest.mark.mpi" in file.read_text() for file in collection_path.rglob("*.py"))
         return None if parallel else True
@@ -171,7 +171,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return (mark is not None and mark.kwargs.get("min_size", 1) <= size) if size else mark is None
 
     left_out = [item for item in items if not belongs(item)]
-    items[:] = sorted(filter(belongs, items), key=lambda item: lane(item.nodeid) != "network")
+    items[:] = sorted(filter(belongs, items), key=lambda item: scope_of(item.nodeid) != "network")
     if left_out:
         config.hook.pytest_deselected(items=left_out)
     if SANITIZERS:
@@ -224,21 +224,21 @@ NETWORK = ("tests/slurm/", "tests/netns/", "tests/tools/doctor/test_hosts.py")
 """Slurm, and hosts whose links come and go: one worker runs it all, and first, as it lasts longest and mostly waits."""
 
 
-def lane(nodeid: str) -> str:
+def scope_of(nodeid: str) -> str:
     """What one worker runs in one piece: the above, or else a file, whose fixtures are then made once."""
     return "network" if nodeid.startswith(NETWORK) else nodeid.split("::")[0]
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """`-n 3` hands out lanes."""
+    """`-n 3` hands out scopes."""
     from xdist.scheduler import LoadScopeScheduling
 
-    class Lanes(LoadScopeScheduling):
+    class Scopes(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return lane(nodeid)
+            return scope_of(nodeid)
 
-    return Lanes(config, log)
+    return Scopes(config, log)
 
 
 # ---- skips -----------------------------------------------------------------------------------------

@@ -123,7 +123,7 @@ def test(environment: Environment) -> bool:
             [venv / "bin" / "hpccoll", "info"], cwd=tree, env=settings, stdout=subprocess.PIPE, text=True
         ).stdout
     )
-    commands = [[python, "tests/rooms.py", "--parallel"]]
+    commands = [[python, "tests/run_all.py", "--parallel"]]
     commands += (
         [[python, "-P", "-m", "pytest", "-q", "tests/slurm/test_launch.py"]] if environment.slurm else []
     )

@@ -34,7 +34,7 @@ class LossScale:
 
 @dataclass
 class History:
-    loss: list[float] = field(default_factory=list)  # of this rank's part of the batch, one a step
+    loss: list[float] = field(default_factory=list)  # of this rank's part of the batch, one per step
     scale: list[float] = field(default_factory=list)
     skipped: list[int] = field(default_factory=list)  # steps skipped because of an overflow
 

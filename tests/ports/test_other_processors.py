@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The C core on processors that HPC machines have and this one has not: cross-compiled, run by QEMU.
 
-One program a room, as the rooms' own tests build them: engines under random programs, the node's shared memory, the
+One program per layer, as the layers' own tests build them: engines under random programs, the node's shared memory, the
 hierarchy over it, the loop with its threads. QEMU orders memory like the host, so that a missing barrier would not
 show here; that is argued in the comments of the transports, and checked by the thread sanitizer.
 """
@@ -16,8 +16,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PROCESSORS = {"aarch64": "aarch64-linux-gnu-gcc", "ppc64le": "powerpc64le-linux-gnu-gcc"}
 CORE, TRANSPORT, LOOP = (
-    tuple(f for f in sorted(glob(f"ext/{room}/**/*.c", root_dir=ROOT, recursive=True)) if not f.endswith("/mpi.c"))
-    for room in ("core", "transport", "loop")
+    tuple(f for f in sorted(glob(f"ext/{layer}/**/*.c", root_dir=ROOT, recursive=True)) if not f.endswith("/mpi.c"))
+    for layer in ("core", "transport", "loop")
 )
 PROGRAMS = {
     "engine": (

@@ -14,7 +14,7 @@ from collections import Counter
 TIMEOUT = 900
 """Seconds for one run: a hang is a failure, not a night."""
 WORKERS = ("-n", "3", "--dist", "loadscope", "--no-loadscope-reorder")
-"""For the tests without a launcher: one worker mostly waits, for Slurm and for hosts (the lanes of conftest.py)."""
+"""For the tests without a launcher: one worker mostly waits, for Slurm and for hosts (scope_of in conftest.py)."""
 
 
 def runs(extra: list[str], parallel_only: bool) -> dict[str, list[str]]:
@@ -46,7 +46,7 @@ def execute(command: list[str]) -> tuple[int, str]:
 
 
 def main() -> int:
-    """Run every room; 1 if one of them failed."""
+    """Run everything; 1 if a run failed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--parallel", action="store_true", help="only tests under the launcher")
     parser.add_argument("--slow", action="store_true", help="also tests marked slow")
