@@ -17,7 +17,7 @@ class Exchange(Protocol):
         """The mean of all gradients added since the last finish(), by name."""
 
 
-class Alone:
+class OneProcess:
     """One process: its gradients are the mean. No line of hpccoll runs, so that the comparison means something."""
 
     def __init__(self) -> None:

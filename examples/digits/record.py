@@ -36,7 +36,7 @@ def write_record(
 
 
 def communication(stats: Mapping[str, int], exposed: float, steps: int) -> str:
-    """Rank 0's counters, a line a question."""
+    """Rank 0's counters, one line per question."""
     busy = stats["in_flight_ns"] / 1e9
     hidden = max(0.0, 1.0 - exposed / busy) if busy else 0.0
     megabytes = {name: stats[f"{name}_bytes"] / 1e6 for name in ("packed", "reduced", "spread", "net_sent")}
@@ -47,6 +47,6 @@ def communication(stats: Mapping[str, int], exposed: float, steps: int) -> str:
   inside the node  {inside}
   between nodes    {megabytes["net_sent"]:.1f} MB sent in {stats["net_sent_messages"]} messages
   control          {control["local"]} messages inside the node, {control["net"]} between nodes
-  batches          {batches}, {batches / steps:.1f} a step
-  agreed           {stats["cached_commits"]} requests by their cached bit, {stats["first_commits"]} at a first meeting
+  batches          {batches}, {batches / steps:.1f} per step
+  agreed           {stats["cached_commits"]} requests by their cached bit, {stats["first_commits"]} at a first announcement
   time             {busy:.2f} s in flight, {hidden:.0%} hidden behind the backward pass, {exposed:.2f} s exposed"""

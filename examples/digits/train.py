@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 from data import SHARDS, Samples, Shard, batches, read_shards, steps_per_epoch, write_shards
-from exchange import Alone, Exchange, Mean
+from exchange import OneProcess, Exchange, Mean
 from network import Half, Network, cross_entropy
 from record import communication, write_record
 from state import History, LossScale, load, save
@@ -39,7 +39,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--folder", type=Path, default=here, help="where the shards and the record lie")
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument(
-        "--per-shard", type=int, default=8, help=f"samples a step from each of the {SHARDS} shards"
+        "--per-shard", type=int, default=8, help=f"samples per step from each of the {SHARDS} shards"
     )
     parser.add_argument("--rate", type=float, default=0.02, help="learning rate")
     parser.add_argument("--seed", type=int, default=0)
@@ -151,7 +151,7 @@ def distance_from_one_process(network: Network, options: argparse.Namespace) -> 
     """Train on the same batches in one process without hpccoll; 0: the same weights, 1: as far as from the start."""
     shards = read_shards(options.folder, 0, 1)
     start, alone = Network(options.seed), Network(options.seed)
-    train(alone, shards, Alone(), options, overflows=True)
+    train(alone, shards, OneProcess(), options, overflows=True)
     ours, theirs, origin = (
         np.concatenate([m.ravel() for m in n.masters.values()]) for n in (network, alone, start)
     )
@@ -164,7 +164,7 @@ def main() -> None:
     rank, size = hpccoll.rank(), hpccoll.size()
     if SHARDS % size:
         raise SystemExit(f"{size} ranks cannot share {SHARDS} shards evenly: use 1, 2, 3, 4, 6 or 12 ranks")
-    threadpool_limits(1)  # one core a rank: BLAS threads of neighbours would fight for it
+    threadpool_limits(1)  # one core per rank: BLAS threads of neighbours would fight for it
     if rank == 0:
         write_shards(options.folder)
     hpccoll.barrier()

@@ -47,7 +47,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description="Distributed conjugate gradients on hpccoll and on plain MPI."
     )
-    parser.add_argument("--points", type=int, default=192, help="interior points a side")
+    parser.add_argument("--points", type=int, default=192, help="interior points per side")
     parser.add_argument("--checksum", action="store_true", help="print one of the solution's bits")
     options = parser.parse_args()
 

@@ -2,10 +2,10 @@
 """Conjugate gradients for the Poisson equation on a square, its rows shared among ranks (float64).
 
 -(u_xx + u_yy) = f inside the unit square, u = 0 on its edge; five-point stencil on n x n interior points, one strip
-of rows a rank. Neighbouring strips exchange their edge rows by the user's own mpi4py calls; sums over all ranks go
+of rows per rank. Neighbouring strips exchange their edge rows by the user's own mpi4py calls; sums over all ranks go
 through a `Sums`, so that the same solver runs on hpccoll and on plain MPI.
 
-The preconditioner has two levels (Nicolaides, 1987): the diagonal, and a coarse problem of one unknown a cell of
+The preconditioner has two levels (Nicolaides, 1987): the diagonal, and a coarse problem of one unknown per cell of
 COARSE x COARSE cells, whose right-hand side is a field summed over the ranks.
 """
 
