@@ -13,7 +13,8 @@ from typing import Any
 
 from hpccoll import _core, config, cuda, detect, errors
 from hpccoll.checks import at_start, gpus, proofs
-from hpccoll.checks.finding import ERROR, Card, Facts, Job, grouped
+from hpccoll.checks.finding import ERROR, Facts, grouped
+from hpccoll.checks.survey import RankReport, Survey
 from hpccoll.observe.timeline import Timeline, for_rank
 
 __all__ = ["Base", "make"]
@@ -167,9 +168,9 @@ def _look_at_gpus(rendezvous: Any, cards: list[_Card], nccl_files: list[str]) ->
         place = [card.machine for card in cards[: rendezvous.rank]].count(mine.machine)
         facts = gpus.collect(mine.settings, place, config.environment(), nccl_files)
     seen = rendezvous.allgather(facts)
-    job = Job(
+    job = Survey(
         [
-            Card(rank, card.host, str(card.machine), {gpus.NAME: of_rank})
+            RankReport(rank, card.host, str(card.machine), {gpus.NAME: of_rank})
             for rank, (card, of_rank) in enumerate(zip(cards, seen, strict=True))
         ]
     )

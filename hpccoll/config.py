@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from hpccoll import errors
+from hpccoll.text import some_ranks
 
 __all__ = ["Config", "Knob", "environment", "knobs", "read"]
 
@@ -33,27 +34,27 @@ def _knob(
     high: float = math.inf,
     choices: tuple[str, ...] = (),
     agreed: bool = False,
-    check: Callable[[Any], str] | None = None,
+    allowed: str = "",
+    fits: Callable[[Any], bool] | None = None,
 ) -> Any:
-    """Make one field. An `agreed` knob must be equal on all ranks; this is checked when the World is made."""
+    """Make one field.
+
+    :param agreed: the value must be equal on all ranks; this is checked when the World is made
+    :param allowed: the values that `fits` accepts, in words, where `choices` or `low` and `high` cannot say it
+    """
     metadata = {
-        "doc": doc, "unit": unit, "low": low, "high": high, "choices": choices, "agreed": agreed, "check": check
+        "doc": doc, "unit": unit, "low": low, "high": high, "choices": choices, "agreed": agreed, "allowed": allowed,
+        "fits": fits,
     }  # fmt: skip
     return dataclasses.field(default=default, metadata=metadata)
 
 
-def _check_nodes(text: str) -> str:
-    parts = text.split("+") if text else []
-    return (
-        ""
-        if all(p.isdecimal() and int(p) > 0 for p in parts)
-        else 'a number of nodes ("2") or ranks a node ("3+1")'
-    )
+def _is_nodes(text: str) -> bool:
+    return not text or all(part.isdecimal() and int(part) > 0 for part in text.split("+"))
 
 
-def _check_device(text: str) -> str:
-    known = text in ("auto", "local", "none") or text.isdecimal()
-    return "" if known else "auto, local, none or the number of a device"
+def _is_device(text: str) -> bool:
+    return text in ("auto", "local", "none") or text.isdecimal()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,7 +96,7 @@ class Config:
     )  # fmt: skip
     nodes: str = _knob(
         "", 'lets the ranks of one machine act as several nodes: how many ("2"), or the ranks of each ("3+1")',
-        agreed=True, check=_check_nodes,
+        agreed=True, allowed='a number of nodes ("2") or ranks per node ("3+1")', fits=_is_nodes,
     )  # fmt: skip
     algorithm: str = _knob(
         "auto", "allreduce between nodes", agreed=True,
@@ -138,7 +139,7 @@ class Config:
     device: str = _knob(
         "auto", 'which GPU arrays in device memory lie on: "auto" (that of the first array), "local" (one a rank of a '
         'node, opened and checked at the start), "none" (they are refused), or its number, opened at the start',
-        check=_check_device,
+        allowed="auto, local, none or the number of a device", fits=_is_device,
     )  # fmt: skip
     device_mode: str = _knob(
         "auto", "how arrays in device memory are moved: staged (through host memory), nccl (in the node, MPI between "
@@ -258,14 +259,9 @@ def differences(configs: list[Config]) -> str:
         for rank, config in enumerate(configs):
             ranks.setdefault(getattr(config, field.name), []).append(rank)
         if len(ranks) > 1:
-            said = "; ".join(f"{_shown(value)} on {_ranks(who)}" for value, who in ranks.items())
+            said = "; ".join(f"{_shown(value)} on {some_ranks(who)}" for value, who in ranks.items())
             lines.append(f"{variable(field.name)} differs between ranks: {said}")
     return "\n".join(lines)
-
-
-def _ranks(who: list[int]) -> str:
-    shown = ", ".join(map(str, who[:8])) + (f" and {len(who) - 8} more" if len(who) > 8 else "")
-    return f"rank{'s' if len(who) > 1 else ''} {shown}"
 
 
 def _find(fields: dict[str, Any], name: str, as_given: str) -> Any:
@@ -309,8 +305,8 @@ def _validate(field: Any, value: Any) -> None:
     )
     if fits and meta["choices"]:
         fits = value in meta["choices"]
-    elif fits and meta["check"]:
-        fits = not meta["check"](value)
+    elif fits and meta["fits"]:
+        fits = meta["fits"](value)
     elif fits and kind in (int, float):
         fits = meta["low"] <= value <= meta["high"]
     if not fits:
@@ -323,8 +319,8 @@ def _bounds(field: Any) -> str:
     meta, kind = field.metadata, type(field.default)
     if meta["choices"]:
         return "one of " + ", ".join(meta["choices"])
-    if meta["check"]:
-        return str(meta["check"]("?"))
+    if meta["allowed"]:
+        return str(meta["allowed"])
     if kind is bool:
         return "0 or 1"
     if kind is str:

@@ -104,10 +104,3 @@ class ObjectError(HpccollError, RuntimeError):
 
 class StartError(HpccollError, RuntimeError):
     """The World could not be made: ranks are missing, settings differ, or launcher and MPI contradict each other."""
-
-
-def some_ranks(ranks: set[int]) -> str:
-    """Name ranks in a sentence: "rank 3", "ranks 1, 2", never more than 16 of them."""
-    shown = sorted(ranks)
-    more = f" and {len(shown) - 16} more" if len(shown) > 16 else ""
-    return f"rank{'s' if len(shown) > 1 else ''} {', '.join(map(str, shown[:16]))}{more}"

@@ -8,7 +8,8 @@ from typing import Any
 
 from hpccoll import config
 from hpccoll.checks import memory, names, placement
-from hpccoll.checks.finding import ERROR, Card, Facts, Job, grouped
+from hpccoll.checks.finding import ERROR, Facts, grouped
+from hpccoll.checks.survey import RankReport, Survey
 
 
 def collect() -> dict[str, Facts]:
@@ -26,13 +27,13 @@ def lines(machines: Sequence[Any], facts: Sequence[dict[str, Facts]]) -> list[st
     :param machines: equal for ranks that share memory, by rank
     :param facts: what `collect` gave on each rank
     """
-    job = Job(
+    survey = Survey(
         [
-            Card(rank, seen[names.NAME]["host"], str(machine), seen)
+            RankReport(rank, seen[names.NAME]["host"], str(machine), seen)
             for rank, (machine, seen) in enumerate(zip(machines, facts, strict=True))
         ]
     )
-    found = [*placement.judge_at_start(job), *memory.judge(job), *names.judge(job)]
+    found = [*placement.judge_at_start(survey), *memory.judge(survey), *names.judge(survey)]
     return [
         finding.line() for finding in grouped(found) if finding.severity != ERROR
     ]  # an error is raised by who meets it

@@ -10,7 +10,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hpccoll import _core
-from hpccoll.checks.finding import ERROR, WARNING, Card, Facts, Finding, Job, ranks
+from hpccoll.checks.finding import ERROR, WARNING, Facts, Finding
+from hpccoll.checks.survey import RankReport, Survey
+from hpccoll.text import some_ranks
 
 NAME = "gpu"
 NVIDIA = 0
@@ -64,57 +66,57 @@ def _number(settings: Any, place: int, count: int) -> int:
     return int(settings.device)
 
 
-def judge(job: Job) -> list[Finding]:
+def judge(survey: Survey) -> list[Finding]:
     """Everything below; errors where a knob named the GPU, for then it is this one and no other."""
-    cards = [card for card in job.cards if card.facts[NAME]]
-    return [finding for look in (hidden, shared, mixed, without_nccl) for finding in look(cards)]
+    reports = [report for report in survey.reports if report.facts[NAME]]
+    return [finding for look in (hidden, shared, mixed, without_nccl) for finding in look(reports)]
 
 
-def hidden(cards: list[Card]) -> Iterator[Finding]:
+def hidden(reports: list[RankReport]) -> Iterator[Finding]:
     """A rank that cannot use its GPU."""
-    for card in cards:
-        facts = card.facts[NAME]
+    for report in reports:
+        facts = report.facts[NAME]
         if "missing" in facts:
             yield Finding(
                 NAME,
                 ERROR if facts["named"] else WARNING,
-                f"rank {card.rank} on {card.host} has no GPU to use ({facts['missing']})",
+                f"rank {report.rank} on {report.host} has no GPU to use ({facts['missing']})",
                 "arrays in device memory need one on every rank",
                 facts["to do"][:1].upper() + facts["to do"][1:],
             )
 
 
-def shared(cards: list[Card]) -> Iterator[Finding]:
+def shared(reports: list[RankReport]) -> Iterator[Finding]:
     """Two ranks on one GPU."""
-    users: dict[tuple[str, str], list[Card]] = {}
-    for card in cards:
-        if "pci" in card.facts[NAME]:
-            users.setdefault((card.node, card.facts[NAME]["pci"]), []).append(card)
+    users: dict[tuple[str, str], list[RankReport]] = {}
+    for report in reports:
+        if "pci" in report.facts[NAME]:
+            users.setdefault((report.node, report.facts[NAME]["pci"]), []).append(report)
     for (_, pci), those in users.items():
         if len(those) < 2:
             continue
         facts = those[0].facts[NAME]
-        meant = facts["staged"] or all(card.facts[NAME]["sharing"] for card in those)
+        meant = facts["staged"] or all(report.facts[NAME]["sharing"] for report in those)
         yield Finding(
             NAME,
             ERROR if facts["named"] and not meant else WARNING,
-            f"{ranks(card.rank for card in those)} on {those[0].host} use the same GPU ({pci}) of {facts['count']}",
+            f"{some_ranks(r.rank for r in those)} on {those[0].host} use the same GPU ({pci}) of {facts['count']}",
             "they take turns on it" + ("" if meant else ", and NCCL refuses two ranks on one GPU"),
             ONE_EACH + ("" if meant else "; who means it sets HPCCOLL_DEVICE_MODE=staged"),
         )
 
 
-def mixed(cards: list[Card]) -> Iterator[Finding]:
+def mixed(reports: list[RankReport]) -> Iterator[Finding]:
     """Several versions of NCCL."""
-    versions: dict[str, list[Card]] = {}
-    for card in cards:
-        if card.facts[NAME].get("nccl"):
-            versions.setdefault(card.facts[NAME]["nccl"], []).append(card)
+    versions: dict[str, list[RankReport]] = {}
+    for report in reports:
+        if report.facts[NAME].get("nccl"):
+            versions.setdefault(report.facts[NAME]["nccl"], []).append(report)
     if len(versions) > 1:
         said = "; ".join(
-            f"NCCL {version} on {ranks(c.rank for c in those)}" for version, those in versions.items()
+            f"NCCL {version} on {some_ranks(c.rank for c in those)}" for version, those in versions.items()
         )
-        named = any(card.facts[NAME]["named"] for card in cards)
+        named = any(report.facts[NAME]["named"] for report in reports)
         yield Finding(
             NAME,
             ERROR if named else WARNING,
@@ -124,14 +126,14 @@ def mixed(cards: list[Card]) -> Iterator[Finding]:
         )
 
 
-def without_nccl(cards: list[Card]) -> Iterator[Finding]:
+def without_nccl(reports: list[RankReport]) -> Iterator[Finding]:
     """No NCCL where it was to be used."""
-    lacking = [card for card in cards if card.facts[NAME].get("no nccl")]
+    lacking = [report for report in reports if report.facts[NAME].get("no nccl")]
     if lacking:
         yield Finding(
             NAME,
             WARNING,
-            f"{ranks(c.rank for c in lacking)} on {lacking[0].host}: {lacking[0].facts[NAME]['no nccl']}",
+            f"{some_ranks(c.rank for c in lacking)} on {lacking[0].host}: {lacking[0].facts[NAME]['no nccl']}",
             "arrays in device memory are staged through host memory",
             "`pip install nvidia-nccl-cu12` (or -cu13), or say that it is meant: HPCCOLL_DEVICE_MODE=staged",
         )

@@ -6,7 +6,9 @@ from __future__ import annotations
 import os
 
 from hpccoll import _core
-from hpccoll.checks.finding import ERROR, WARNING, Facts, Finding, Job, size
+from hpccoll.checks.finding import ERROR, WARNING, Facts, Finding
+from hpccoll.checks.survey import Survey
+from hpccoll.text import byte_size
 
 NAME = "memory"
 FOLDER = "/dev/shm"
@@ -30,26 +32,26 @@ def need(local_size: int) -> int:
     return _core.node_control_bytes(local_size) + _core.node_bytes(local_size)
 
 
-def judge(job: Job) -> list[Finding]:
+def judge(survey: Survey) -> list[Finding]:
     """Too little is an error at the first World; room for one World only is one at the second."""
     found = []
-    for cards in job.nodes.values():
-        card, needed = cards[0], need(len(cards))
-        facts = card.facts[NAME]
+    for reports in survey.nodes.values():
+        report, needed = reports[0], need(len(reports))
+        facts = report.facts[NAME]
         if "error" in facts:
             found.append(
                 Finding(
                     NAME,
                     ERROR,
-                    f"{card.host}: {facts['error']}",
+                    f"{report.host}: {facts['error']}",
                     "ranks of a node share memory there",
                     REMEDY,
                 )
             )
             continue
         seen = (
-            f"{card.host}: {FOLDER} has {size(facts['free'])} free of {size(facts['total'])}; "
-            f"a World of {len(cards)} ranks here needs {size(needed)}"
+            f"{report.host}: {FOLDER} has {byte_size(facts['free'])} free of {byte_size(facts['total'])}; "
+            f"a World of {len(reports)} ranks here needs {byte_size(needed)}"
         )
         if facts["free"] < needed:
             found.append(Finding(NAME, ERROR, seen, "hpccoll.init() will fail", REMEDY))

@@ -7,7 +7,9 @@ import os
 import socket
 from pathlib import Path
 
-from hpccoll.checks.finding import WARNING, Facts, Finding, Job, some
+from hpccoll.checks.finding import WARNING, Facts, Finding
+from hpccoll.checks.survey import Survey
+from hpccoll.text import listed
 
 NAME = "names"
 
@@ -33,14 +35,14 @@ def network() -> str:
     )
 
 
-def judge(job: Job) -> list[Finding]:
+def judge(survey: Survey) -> list[Finding]:
     """A host on a network with others that gives itself a loopback address."""
-    if len({card.facts[NAME]["network"] for card in job.leaders}) < 2:
+    if len({report.facts[NAME]["network"] for report in survey.leaders}) < 2:
         return []
     trapped = {
-        card.host: address
-        for card in job.leaders
-        for address in card.facts[NAME]["in /etc/hosts"]
+        report.host: address
+        for report in survey.leaders
+        for address in report.facts[NAME]["in /etc/hosts"]
         if address.startswith("127.")
     }
     if not trapped:
@@ -49,7 +51,7 @@ def judge(job: Job) -> list[Finding]:
         Finding(
             NAME,
             WARNING,
-            f"{some(f'/etc/hosts of {host} gives {host} the address {a}' for host, a in trapped.items())}",
+            f"{listed(f'/etc/hosts of {host} gives {host} the address {a}' for host, a in trapped.items())}",
             "a rank that publishes the address of its own name (Gloo, c10d, some MPIs and job servers) sends the "
             "other hosts to themselves: the start hangs or is refused",
             "Give the name its real address in /etc/hosts, or name the interface (GLOO_SOCKET_IFNAME, "

@@ -8,7 +8,9 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
-from hpccoll.checks.finding import WARNING, Card, Facts, Finding, Job, numbers, ranges, ranks
+from hpccoll.checks.finding import WARNING, Facts, Finding
+from hpccoll.checks.survey import RankReport, Survey
+from hpccoll.text import parse_ranges, ranges, some_ranks
 
 NAME = "placement"
 CPUS = Path("/sys/devices/system/cpu")
@@ -32,10 +34,10 @@ def collect(env: Mapping[str, str]) -> Facts:
 def collect_more(env: Mapping[str, str]) -> Facts:
     """`collect`, and the cores and NUMA nodes behind the cpus, and the share of time that a container grants."""
     facts = collect(env)
-    cpus = set(numbers(facts["cpus"]))
+    cpus = set(parse_ranges(facts["cpus"]))
     siblings = {_read(CPUS / f"cpu{cpu}/topology/thread_siblings_list") or str(cpu) for cpu in cpus}
     domains = {
-        int(node.name.removeprefix("node")): set(numbers(_read(node / "cpulist")))
+        int(node.name.removeprefix("node")): set(parse_ranges(_read(node / "cpulist")))
         for node in NUMA.glob("node[0-9]*")
     }
     return facts | {
@@ -61,65 +63,65 @@ def _read(path: Path) -> str:
         return ""
 
 
-def judge(job: Job) -> list[Finding]:
+def judge(survey: Survey) -> list[Finding]:
     """Everything below, of each node."""
     found = []
-    for cards in job.nodes.values():
-        found += list(crowded(cards)) or list(sharing(cards))
+    for reports in survey.nodes.values():
+        found += list(crowded(reports)) or list(sharing(reports))
         for look in (threaded, unthreaded, limited, wide):
-            found += look(cards)
+            found += look(reports)
     return found
 
 
-def judge_at_start(job: Job) -> list[Finding]:
+def judge_at_start(survey: Survey) -> list[Finding]:
     """What is surely not meant; ranks that knowingly share all cores of a small machine are."""
     looks = (crowded, threaded, unthreaded)
-    return [finding for cards in job.nodes.values() for look in looks for finding in look(cards)]
+    return [finding for reports in survey.nodes.values() for look in looks for finding in look(reports)]
 
 
-def cpus_of(card: Card) -> frozenset[int]:
+def cpus_of(report: RankReport) -> frozenset[int]:
     """The logical processors that a rank may use."""
-    return _set(card.facts[NAME]["cpus"])
+    return _set(report.facts[NAME]["cpus"])
 
 
 @cache
 def _set(text: str) -> frozenset[int]:
     """The same few sets come back on every node."""
-    return frozenset(numbers(text))
+    return frozenset(parse_ranges(text))
 
 
-def _all(cards: list[Card]) -> frozenset[int]:
-    return frozenset().union(*map(cpus_of, cards))
+def _all(reports: list[RankReport]) -> frozenset[int]:
+    return frozenset().union(*map(cpus_of, reports))
 
 
-def crowded(cards: list[Card]) -> Iterator[Finding]:
+def crowded(reports: list[RankReport]) -> Iterator[Finding]:
     """Several ranks are bound to the same few cores while others carry no rank."""
-    free = _set(cards[0].facts[NAME]["online"]) - _all(cards)
-    for cpus in dict.fromkeys(map(cpus_of, cards)):
-        here = [card for card in cards if cpus_of(card) == cpus]
+    free = _set(reports[0].facts[NAME]["online"]) - _all(reports)
+    for cpus in dict.fromkeys(map(cpus_of, reports)):
+        here = [report for report in reports if cpus_of(report) == cpus]
         if len(here) > len(cpus) and free:
             yield Finding(
                 NAME,
                 WARNING,
-                f"{here[0].host}: {ranks(c.rank for c in here)} are bound to cpu {ranges(cpus)} "
+                f"{here[0].host}: {some_ranks(c.rank for c in here)} are bound to cpu {ranges(cpus)} "
                 f"while no rank is on cpu {ranges(free)}",
                 "they take turns on it, and whoever waits keeps the others from computing",
                 BIND,
             )
 
 
-def threaded(cards: list[Card]) -> Iterator[Finding]:
+def threaded(reports: list[RankReport]) -> Iterator[Finding]:
     """OMP_NUM_THREADS asks for more threads than there are cores for them."""
-    asked = {card.rank: card.facts[NAME]["threads"] or 1 for card in cards}
-    cpus = _all(cards)
-    small = [card for card in cards if asked[card.rank] > len(cpus_of(card))]
+    asked = {report.rank: report.facts[NAME]["threads"] or 1 for report in reports}
+    cpus = _all(reports)
+    small = [report for report in reports if asked[report.rank] > len(cpus_of(report))]
     if small:
-        card = small[0]
+        report = small[0]
         yield Finding(
             NAME,
             WARNING,
-            f"{card.host}: {ranks(c.rank for c in small)}: OMP_NUM_THREADS={asked[card.rank]} on "
-            f"{len(cpus_of(card))} cpus ({ranges(cpus_of(card))})",
+            f"{report.host}: {some_ranks(c.rank for c in small)}: OMP_NUM_THREADS={asked[report.rank]} on "
+            f"{len(cpus_of(report))} cpus ({ranges(cpus_of(report))})",
             "the threads of one rank take turns",
             f"{THREADS}, or give the ranks more cores (`srun --cpus-per-task`, passed on to srun)",
         )
@@ -127,62 +129,62 @@ def threaded(cards: list[Card]) -> Iterator[Finding]:
         yield Finding(
             NAME,
             WARNING,
-            f"{cards[0].host}: {len(cards)} ranks with {sum(asked.values())} OpenMP threads on {len(cpus)} cpus",
+            f"{reports[0].host}: {len(reports)} ranks with {sum(asked.values())} OpenMP threads on {len(cpus)} cpus",
             "ranks take turns, and the slowest sets the pace of all",
             THREADS,
         )
 
 
-def unthreaded(cards: list[Card]) -> Iterator[Finding]:
+def unthreaded(reports: list[RankReport]) -> Iterator[Finding]:
     """OMP_NUM_THREADS is not set, and every rank's BLAS would start a thread for each core that it sees."""
-    unset = [card for card in cards if card.facts[NAME]["threads"] is None]
-    cpus = _all(cards)
-    wanted = sum(len(cpus_of(card)) for card in unset)
-    if len(cards) <= len(cpus) and wanted >= 4 * len(cpus):
+    unset = [report for report in reports if report.facts[NAME]["threads"] is None]
+    cpus = _all(reports)
+    wanted = sum(len(cpus_of(report)) for report in unset)
+    if len(reports) <= len(cpus) and wanted >= 4 * len(cpus):
         yield Finding(
             NAME,
             WARNING,
-            f"{cards[0].host}: OMP_NUM_THREADS is not set and {len(unset)} ranks see {len(cpus)} cpus each",
+            f"{reports[0].host}: OMP_NUM_THREADS is not set and {len(unset)} ranks see {len(cpus)} cpus each",
             f"NumPy's BLAS and PyTorch would start up to {wanted} threads on {len(cpus)} cpus",
             f"{THREADS}, and bind the ranks",
         )
 
 
-def sharing(cards: list[Card]) -> Iterator[Finding]:
+def sharing(reports: list[RankReport]) -> Iterator[Finding]:
     """More ranks than cores."""
-    cpus = _all(cards)
-    if len(cards) > len(cpus):
+    cpus = _all(reports)
+    if len(reports) > len(cpus):
         yield Finding(
             NAME,
             WARNING,
-            f"{cards[0].host}: {len(cards)} ranks on {len(cpus)} cpus ({ranges(cpus)})",
+            f"{reports[0].host}: {len(reports)} ranks on {len(cpus)} cpus ({ranges(cpus)})",
             "they take turns; figures measured so say little about a machine with a core for each",
             "Fewer ranks a node, or more cores (`--cpus-per-task`, `--exclusive`)",
         )
 
 
-def limited(cards: list[Card]) -> Iterator[Finding]:
+def limited(reports: list[RankReport]) -> Iterator[Finding]:
     """A container that may use less time than its ranks need."""
-    granted = cards[0].facts[NAME].get("quota")
-    if granted is not None and granted < min(len(cards), len(_all(cards))):
+    granted = reports[0].facts[NAME].get("quota")
+    if granted is not None and granted < min(len(reports), len(_all(reports))):
         yield Finding(
             NAME,
             WARNING,
-            f"{cards[0].host}: the control group grants {granted:g} cores' worth of time to {len(cards)} ranks",
+            f"{reports[0].host}: the control group grants {granted:g} cores' worth of time to {len(reports)} ranks",
             "the kernel stops all of them when it is used up, for up to a tenth of a second",
             "Raise the limit (docker run --cpus, the pod's limits), or start fewer ranks",
         )
 
 
-def wide(cards: list[Card]) -> Iterator[Finding]:
+def wide(reports: list[RankReport]) -> Iterator[Finding]:
     """Ranks that may wander between NUMA nodes although there are enough of them to stay."""
-    loose = [card for card in cards if len(card.facts[NAME].get("numa", ())) > 1]
-    domains = cards[0].facts[NAME].get("numa nodes", 1)
-    if loose and len(cards) >= domains:
+    loose = [report for report in reports if len(report.facts[NAME].get("numa", ())) > 1]
+    domains = reports[0].facts[NAME].get("numa nodes", 1)
+    if loose and len(reports) >= domains:
         yield Finding(
             NAME,
             WARNING,
-            f"{cards[0].host}: {ranks(c.rank for c in loose)} may run on {domains} NUMA nodes",
+            f"{reports[0].host}: {some_ranks(c.rank for c in loose)} may run on {domains} NUMA nodes",
             "memory stays where it was touched first; a rank that moves reads it across the socket link",
             BIND,
         )

@@ -18,7 +18,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from hpccoll.checks.finding import some
+from hpccoll.text import listed
 
 FILE = "gpu_aware_mpi.json"
 KERNEL_DRIVER = Path("/proc/driver/nvidia/version")
@@ -62,8 +62,8 @@ class Proof:
     def line(self) -> str:
         """On one line, for people."""
         verdict = "proved" if self.proved else f"not proved ({self.why})"
-        nodes = f"{len(self.hosts)} node{'s' if len(self.hosts) > 1 else ''}: {some(self.hosts, 4)}"
-        where = f"{some(self.devices)}, {short(self.place.mpi)}, {self.place.launcher or 'no launcher'}"
+        nodes = f"{len(self.hosts)} node{'s' if len(self.hosts) > 1 else ''}: {listed(self.hosts, 4)}"
+        where = f"{listed(self.devices)}, {short(self.place.mpi)}, {self.place.launcher or 'no launcher'}"
         return f"{verdict} on {self.date[:10]} by {self.ranks} ranks ({nodes}): {where}"
 
 
@@ -169,7 +169,7 @@ def misfit(proof: Proof, here: Place, nodes: int) -> str:
             for name in proof.place.settings | here.settings
             if proof.place.settings.get(name) != here.settings.get(name)
         )
-        return f"other settings: {some(others)}"
+        return f"other settings: {listed(others)}"
     if nodes > 1 and len(proof.hosts) < 2:
         return f"one node, and here are {nodes}"
     return ""

@@ -9,6 +9,7 @@ import time
 from typing import Any
 
 from hpccoll import errors
+from hpccoll.text import some_ranks
 
 __all__ = ["MpiRendezvous"]
 
@@ -166,12 +167,10 @@ class _Hello:
                 break
             if time.monotonic() - said > REPORT_EVERY:
                 said = time.monotonic()
-                print(
-                    f"hpccoll: start: waiting for {errors.some_ranks(missing)}", file=sys.stderr, flush=True
-                )
+                print(f"hpccoll: start: waiting for {some_ranks(missing)}", file=sys.stderr, flush=True)
             time.sleep(0.0005)
         verdict = (
-            f"no word from {errors.some_ranks(missing)} within {self.timeout:g} s (HPCCOLL_START_TIMEOUT)"
+            f"no word from {some_ranks(missing)} within {self.timeout:g} s (HPCCOLL_START_TIMEOUT)"
             if missing
             else ""
         )

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from hpccoll import errors
 from hpccoll.rendezvous.single_process import WithoutMpi
+from hpccoll.text import some_ranks
 
 __all__ = ["Store", "StoreRendezvous"]
 
@@ -91,7 +92,7 @@ class StoreRendezvous(WithoutMpi):
         keys = {r: f"{at}/{r}" for r in there}
         if not self._await(keys) and (missing := self._missing(keys)):
             there -= missing
-            who = errors.some_ranks(missing)
+            who = some_ranks(missing)
             verdict = f"no word from {who} within {self.timeout:g} s (HPCCOLL_START_TIMEOUT)"
         else:
             values = [bytes(self.store.get(key)) for key in keys.values()]
@@ -137,7 +138,7 @@ class StoreRendezvous(WithoutMpi):
         return {rank for rank, key in keys.items() if not self.store.check([key])}
 
     def _say_missing(self, keys: dict[int, str]) -> None:
-        missing = errors.some_ranks(self._missing(keys))
+        missing = some_ranks(self._missing(keys))
         print(f"hpccoll: start: waiting for {missing}", file=sys.stderr, flush=True)
 
     def machine(self) -> str:
@@ -155,5 +156,5 @@ class StoreRendezvous(WithoutMpi):
             raise errors.StartError(
                 f"HPCCOLL_NODES splits the ranks into nodes, and {why}: unset it, or {remedy}"
             )
-        where = "; ".join(f"{host}: {errors.some_ranks(those)}" for host, those in ranks.items())
+        where = "; ".join(f"{host}: {some_ranks(those)}" for host, those in ranks.items())
         raise errors.StartError(f"the ranks are on {len(ranks)} machines ({where}), and {why}: {remedy}")

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from hpccoll.checks import gpus
-from hpccoll.checks.finding import ERROR, Card, Job
+from hpccoll.checks.finding import ERROR
+from hpccoll.checks.survey import RankReport, Survey
 
 pytestmark = pytest.mark.timeout(120)
 JOB = Path(__file__).parent / "job.py"
@@ -246,7 +247,7 @@ def test_the_seams_of_pytorch(fake_cuda: Path, ranks: int, order: str) -> None:
     [
         (
             {"FAKE_CUDA_DEVICES": "1"},
-            "ranks 0-1 on .* use the same GPU .0000:4a:00.0. of 1: .* One rank a GPU: ",
+            "ranks 0, 1 on .* use the same GPU .0000:4a:00.0. of 1: .* One rank a GPU: ",
         ),
         (
             {"FAKE_CUDA_FAIL": "cuInit:100:2"},
@@ -270,9 +271,9 @@ def test_local_gives_each_rank_its_own(fake_cuda: Path) -> None:
 def test_different_versions_of_nccl_are_an_error() -> None:
     facts = {"named": True, "staged": False, "number": 0, "count": 1, "sharing": []}
     cards = [
-        Card(rank, f"h{rank}", str(rank), {gpus.NAME: facts | {"pci": "0000:4a:00.0", "nccl": version}})
+        RankReport(rank, f"h{rank}", str(rank), {gpus.NAME: facts | {"pci": "0000:4a:00.0", "nccl": version}})
         for rank, version in enumerate(("2.28.9", "2.28.9", "2.30.4"))
     ]
-    (finding,) = gpus.judge(Job(cards))
+    (finding,) = gpus.judge(Survey(cards))
     assert finding.severity == ERROR
-    assert finding.seen == "NCCL 2.28.9 on ranks 0-1; NCCL 2.30.4 on rank 2"
+    assert finding.seen == "NCCL 2.28.9 on ranks 0, 1; NCCL 2.30.4 on rank 2"

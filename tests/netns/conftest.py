@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes this room's hosts.py importable by its tests."""
+"""Makes namespaces.py importable by the tests of this folder."""
 
 import sys
 from pathlib import Path

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
-from hosts import cluster, hosts_up, python
+from namespaces import cluster, hosts_up, python
 
 ELEMENTS = 2_000_000
 

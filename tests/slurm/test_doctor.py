@@ -54,4 +54,4 @@ def test_a_hang_in_mpi_init(slurm: Cluster, build_c: Callable[..., Path], tmp_pa
     (report,) = reports(output)
     (hang,) = [f for f in report["findings"] if f["check"] == "mpi"]
     assert "MPI_Init_thread has not returned after" in hang["seen"]
-    assert "on ranks 0-1 (h1, h2)" in hang["seen"]
+    assert "on ranks 0, 1 (h1, h2)" in hang["seen"]

@@ -12,7 +12,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from hpccoll.checks import names
-from hpccoll.checks.finding import ERROR, WARNING, Card, Facts, Finding, Job, some
+from hpccoll.checks.finding import ERROR, WARNING, Facts, Finding
+from hpccoll.checks.survey import RankReport, Survey
+from hpccoll.text import listed
 
 NAME = "addresses"
 NET, INFINIBAND = Path("/sys/class/net"), Path("/sys/class/infiniband")
@@ -97,11 +99,11 @@ def resolve(host: str) -> Facts:
     return dict(found)
 
 
-def usable(card: Card) -> list[Facts]:
+def usable(report: RankReport) -> list[Facts]:
     """Interfaces that are up and not loopback."""
     return [
         i
-        for i in card.facts[NAME]["interfaces"]
+        for i in report.facts[NAME]["interfaces"]
         if i["up"] and not ipaddress.ip_address(i["address"]).is_loopback
     ]
 
@@ -116,142 +118,148 @@ def network_of(interface_facts: Facts) -> str:
 # ---- judging --------------------------------------------------------------------------------------------
 
 
-def judge(job: Job) -> list[Finding]:
+def judge(survey: Survey) -> list[Finding]:
     """What concerns several hosts; one host talks to itself through shared memory."""
-    found = [*told_wrong(job)]
-    if len({card.facts[names.NAME]["network"] for card in job.leaders}) > 1:
-        found += [*same_names(job), *unresolved(job), *decoys(job), *differing(job), *mtus(job)]
+    found = [*told_wrong(survey)]
+    if len({report.facts[names.NAME]["network"] for report in survey.leaders}) > 1:
+        found += [
+            *same_names(survey),
+            *unresolved(survey),
+            *decoys(survey),
+            *differing(survey),
+            *mtus(survey),
+        ]
     return found
 
 
-def same_names(job: Job) -> Iterator[Finding]:
+def same_names(survey: Survey) -> Iterator[Finding]:
     """Two nodes of one name."""
-    hosts = [card.host for card in job.leaders]
+    hosts = [report.host for report in survey.leaders]
     double = sorted({host for host in hosts if hosts.count(host) > 1})
     if double:
         yield Finding(
             NAME,
             WARNING,
-            f"{len(hosts)} nodes, but several are called {some(double)}",
+            f"{len(hosts)} nodes, but several are called {listed(double)}",
             "what counts nodes by name takes them for one (local ranks, Gloo, NCCL in containers)",
             "Give each container or host a name of its own (docker run --hostname, NCCL_HOSTID)",
         )
 
 
-def unresolved(job: Job) -> Iterator[Finding]:
+def unresolved(survey: Survey) -> Iterator[Finding]:
     """A host whose own name leads nowhere."""
-    for card in job.leaders:
-        own = card.facts[NAME]["own name"]
+    for report in survey.leaders:
+        own = report.facts[NAME]["own name"]
         if own["error"]:
             yield Finding(
                 NAME,
                 WARNING,
-                f"{card.host}: its own name cannot be resolved ({own['error']})",
+                f"{report.host}: its own name cannot be resolved ({own['error']})",
                 "launchers, Gloo and c10d ask for it at the start",
                 "Enter the host in DNS or in /etc/hosts of all nodes",
             )
 
 
-def shared_addresses(job: Job) -> dict[str, list[tuple[str, str]]]:
+def shared_addresses(survey: Survey) -> dict[str, list[tuple[str, str]]]:
     """Addresses that several nodes have: (host, interface) of each."""
     owners: dict[str, list[tuple[str, str]]] = {}
-    for card in job.leaders:
-        for one in usable(card):
-            owners.setdefault(one["address"], []).append((card.host, one["name"]))
+    for report in survey.leaders:
+        for one in usable(report):
+            owners.setdefault(one["address"], []).append((report.host, one["name"]))
     return {address: who for address, who in owners.items() if len(who) > 1}
 
 
-def decoys(job: Job) -> Iterator[Finding]:
+def decoys(survey: Survey) -> Iterator[Finding]:
     """docker0, virbr0: the same private address on every node."""
-    for address, who in shared_addresses(job).items():
+    for address, who in shared_addresses(survey).items():
         interfaces = sorted({name for _, name in who})
         yield Finding(
             NAME,
             WARNING,
-            f"{some(interfaces)} has the address {address} on {some(host for host, _ in who)}",
+            f"{listed(interfaces)} has the address {address} on {listed(host for host, _ in who)}",
             "a host that is told to connect to it connects to itself: Open MPI and NCCL that pick it hang at the start",
             f"Take it down where it is not needed (`ip link set {interfaces[0]} down`), or leave it out: "
             f"OMPI_MCA_btl_tcp_if_exclude=lo,{interfaces[0]}, NCCL_SOCKET_IFNAME=^{interfaces[0]}",
         )
 
 
-def common_networks(job: Job) -> dict[str, list[tuple[str, Facts]]]:
+def common_networks(survey: Survey) -> dict[str, list[tuple[str, Facts]]]:
     """Networks on which every node has an address, decoys left out: (host, interface) of each."""
-    shared = shared_addresses(job)
+    shared = shared_addresses(survey)
     found: dict[str, list[tuple[str, Facts]]] = {}
-    for card in job.leaders:
-        for one in usable(card):
+    for report in survey.leaders:
+        for one in usable(report):
             if one["address"] not in shared:
-                found.setdefault(network_of(one), []).append((card.host, one))
-    return {net: who for net, who in found.items() if len({host for host, _ in who}) == len(job.leaders)}
+                found.setdefault(network_of(one), []).append((report.host, one))
+    return {net: who for net, who in found.items() if len({host for host, _ in who}) == len(survey.leaders)}
 
 
-def differing(job: Job) -> Iterator[Finding]:
+def differing(survey: Survey) -> Iterator[Finding]:
     """The common network is behind interfaces of different names."""
-    for net, who in common_networks(job).items():
+    for net, who in common_networks(survey).items():
         named = {host: one["name"] for host, one in who}
         if len(set(named.values())) > 1:
             yield Finding(
                 NAME,
                 WARNING,
-                f"the network {net} is behind {some(f'{name} on {host}' for host, name in named.items())}",
+                f"the network {net} is behind {listed(f'{name} on {host}' for host, name in named.items())}",
                 "a variable that names one interface for all hosts (NCCL_SOCKET_IFNAME) is wrong on some",
                 f"Choose by network: OMPI_MCA_btl_tcp_if_include={net}; or list the names (NCCL_SOCKET_IFNAME="
                 f"{','.join(sorted(set(named.values())))})",
             )
 
 
-def mtus(job: Job) -> Iterator[Finding]:
+def mtus(survey: Survey) -> Iterator[Finding]:
     """One network, several MTUs."""
-    for net, who in common_networks(job).items():
+    for net, who in common_networks(survey).items():
         sizes = {f"{host} ({one['name']})": one["mtu"] for host, one in who}
         if len(set(sizes.values())) > 1:
             yield Finding(
                 NAME,
                 WARNING,
-                f"the MTU on {net} differs: {some(f'{mtu} on {where}' for where, mtu in sizes.items())}",
+                f"the MTU on {net} differs: {listed(f'{mtu} on {where}' for where, mtu in sizes.items())}",
                 "between such hosts small packets pass and large ones may vanish: jobs start and then hang",
                 "Set one MTU on all hosts and switches of the network (`ip link set dev ... mtu ...`)",
             )
 
 
-def told_wrong(job: Job) -> Iterator[Finding]:
+def told_wrong(survey: Survey) -> Iterator[Finding]:
     """A variable names an interface that is not there, or one that leads to nobody else."""
-    several = len({card.facts[names.NAME]["network"] for card in job.leaders}) > 1
-    shared = shared_addresses(job) if several else {}
+    several = len({report.facts[names.NAME]["network"] for report in survey.leaders}) > 1
+    shared = shared_addresses(survey) if several else {}
     for variable, is_interface in CHOOSERS.items():
         wrong: dict[str, str] = {}
-        for card in job.leaders if is_interface else ():
-            value = card.facts[NAME]["told"].get(variable, "")
-            why = _wrong(value, card, shared) if value else ""
+        for report in survey.leaders if is_interface else ():
+            value = report.facts[NAME]["told"].get(variable, "")
+            why = _wrong(value, report, shared) if value else ""
             if why and (several or "no such" in why):
-                wrong[card.host] = f"{variable}={value} on {card.host}: {why}"
+                wrong[report.host] = f"{variable}={value} on {report.host}: {why}"
         if wrong:
-            good = some(
-                f"{net} ({who[0][1]['name']} on {who[0][0]})" for net, who in common_networks(job).items()
+            good = listed(
+                f"{net} ({who[0][1]['name']} on {who[0][0]})" for net, who in common_networks(survey).items()
             )
             yield Finding(
                 NAME,
                 ERROR,
-                some(wrong.values()),
+                listed(wrong.values()),
                 "the job uses this interface and no other: the start hangs or is refused",
                 f"Unset it, or name a network that all hosts share: {good or 'here there is none'}",
             )
 
 
-def _wrong(value: str, card: Card, shared: Mapping[str, object]) -> str:
+def _wrong(value: str, report: RankReport, shared: Mapping[str, object]) -> str:
     """Why none of the interfaces or networks in a comma-separated list will do; "" if one will."""
     if value.startswith("^") or value == "all":
         return ""  # a list of what to leave out, or no choice
-    interfaces = card.facts[NAME]["interfaces"]
+    interfaces = report.facts[NAME]["interfaces"]
     why = ""
     for word in value.removeprefix("=").split(","):
         word = word.partition(":")[0]
         matching = [i for i in interfaces if _matches(word, i)]
-        if not matching and word in card.facts[NAME]["others"]:
+        if not matching and word in report.facts[NAME]["others"]:
             return ""  # without IPv4, such as an InfiniBand device
         if not matching:
-            why = why or f"no such interface or network ({some(i['name'] for i in interfaces)})"
+            why = why or f"no such interface or network ({listed(i['name'] for i in interfaces)})"
         elif all(ipaddress.ip_address(i["address"]).is_loopback for i in matching):
             why = "a loopback interface reaches this host only"
         elif all(not i["up"] for i in matching):

@@ -8,7 +8,9 @@ import platform
 import sys
 
 from hpccoll import _core, config, errors
-from hpccoll.checks.finding import ERROR, NOTE, WARNING, Facts, Finding, Job, ranks
+from hpccoll.checks.finding import ERROR, NOTE, WARNING, Facts, Finding
+from hpccoll.checks.survey import Survey
+from hpccoll.text import some_ranks
 from hpccoll.tools import info
 
 NAME = "build"
@@ -36,17 +38,19 @@ def knobs() -> str:
     return ""
 
 
-def judge(job: Job) -> list[Finding]:
+def judge(survey: Survey) -> list[Finding]:
     """Parts that are missing, ranks that run another installation, knobs that are none."""
     found = []
-    for text in dict.fromkeys(card.facts[NAME]["knobs"] for card in job.cards if card.facts[NAME]["knobs"]):
-        where = ranks(card.rank for card in job.cards if card.facts[NAME]["knobs"] == text)
+    for text in dict.fromkeys(
+        report.facts[NAME]["knobs"] for report in survey.reports if report.facts[NAME]["knobs"]
+    ):
+        where = some_ranks(report.rank for report in survey.reports if report.facts[NAME]["knobs"] == text)
         remedy = "Correct or unset the variable (docs/knobs.md)"
         found.append(Finding(NAME, ERROR, f"{where}: {text}", "hpccoll.init() refuses it", remedy))
-    without = [card.rank for card in job.cards if not card.facts[NAME]["mpi part"]]
+    without = [report.rank for report in survey.reports if not report.facts[NAME]["mpi part"]]
     if without:
         missing = info.mpi_extension()
-        seen = f"{ranks(without)}: hpccoll was built without its MPI part ({missing.get('missing', 'not found')})"
+        seen = f"{some_ranks(without)}: hpccoll was built without its MPI part ({missing.get('missing', 'not found')})"
         remedy = str(missing.get("to do", "reinstall hpccoll where mpicc is on PATH"))
         found.append(
             Finding(
@@ -55,10 +59,10 @@ def judge(job: Job) -> list[Finding]:
         )
     for what, severity in (("versions", ERROR), ("Python", WARNING), ("kernels", NOTE)):
         values: dict[str, list[int]] = {}
-        for card in job.cards:
-            values.setdefault(str(card.facts[NAME][what]), []).append(card.rank)
+        for report in survey.reports:
+            values.setdefault(str(report.facts[NAME][what]), []).append(report.rank)
         if len(values) > 1:
-            seen = "; ".join(f"{ranks(who)}: {value}" for value, who in values.items())
+            seen = "; ".join(f"{some_ranks(who)}: {value}" for value, who in values.items())
             found.append(
                 Finding(
                     NAME,

@@ -3,17 +3,18 @@
 
 from __future__ import annotations
 
-from hpccoll.checks.finding import ERROR, WARNING, Finding, Job
+from hpccoll.checks.finding import ERROR, WARNING, Finding
+from hpccoll.checks.survey import Survey
 
 NAME = "clocks"
 OFF, REFUSED = 1.0, 300.0
 """Seconds: logs of two nodes tell lies; munge and Kerberos refuse credentials (munge's default time to live)."""
 
 
-def judge(job: Job) -> list[Finding]:
+def judge(survey: Survey) -> list[Finding]:
     """Pairs of nodes whose clocks differ by a second or more."""
     found = []
-    for link in job.links:
+    for link in survey.links:
         skew = link.get("skew", 0.0)
         if abs(skew) >= OFF:
             here, there = link["hosts"]

@@ -13,26 +13,27 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hpccoll import config, detect
-from hpccoll.checks.finding import Card, Facts, Job
+from hpccoll.checks.finding import Facts
+from hpccoll.checks.survey import RankReport, Survey
 from hpccoll.tools.doctor import (
-    claim,
-    end,
+    child_monitor,
     examine,
+    exchange,
     hosts,
-    meetings,
+    identity,
     mpi,
     network,
     stages,
+    termination,
     text,
     training,
     trial,
-    watch,
 )
 from hpccoll.tools.launch.job import LaunchError, parse_hosts
 
-MEETING_SECONDS = 15.0
+EXCHANGE_SECONDS = 15.0
 """For a rank to come to a meeting in a folder. Those whose start of MPI hangs notice it at about the same time."""
-LET_OTHERS_SPEAK = 10.0
+LET_OTHERS_REPORT = 10.0
 """Seconds before a rank that reports alone ends with an error: mpirun kills the others then."""
 DESCRIPTION = """
 Looks for what keeps a job from starting or makes it slow, from the lowest layer up, and measures the network.
@@ -98,8 +99,8 @@ def main(arguments: argparse.Namespace) -> int:
         print(f"hpccoll doctor: {error}", file=sys.stderr)
         return 2
     if record:
-        said = claim.read(config.environment())
-        return trial.gpu_aware_mpi(said, record, arguments.patience, arguments.json, _reporter(said))
+        process = identity.read(config.environment())
+        return trial.gpu_aware_mpi(process, record, arguments.patience, arguments.json, _reporter(process))
     return in_job(options, arguments)
 
 
@@ -157,74 +158,82 @@ def show(report: Facts | None, as_json: bool, prefix: str = "") -> int:
 
 def in_job(options: Facts, arguments: argparse.Namespace) -> int:
     """Look, let a child try MPI, and where that does not come up meet the others without it."""
-    card = examine.look()
-    said = claim.read(config.environment())
-    given = {"card": vars(card), "options": options}
-    outcome = watch.Outcome()
-    end.heed()
+    mine = examine.look()
+    process = identity.read(config.environment())
+    given = {"report": vars(mine), "options": options}
+    outcome = child_monitor.Outcome()
+    termination.raise_on_sigterm()
     try:
-        watch.run("hpccoll.tools.doctor.inside", given, arguments.patience, _reporter(said), outcome)
+        child_monitor.run(
+            "hpccoll.tools.doctor.mpi_child", given, arguments.patience, _reporter(process), outcome
+        )
         if outcome.report is not None or outcome.status == 0:
-            end.speak()
+            termination.ignore_sigterm()
             return show(outcome.report, arguments.json)
-        card.facts[mpi.NAME] = mpi.failed(outcome)
-        return without_mpi(card, said, options, arguments)
-    except end.Asked:
+        mine.facts[mpi.NAME] = mpi.failed(outcome)
+        return without_mpi(mine, process, options, arguments)
+    except termination.Terminated:
         if outcome.report is not None or outcome.stage in stages.LAST:
             return show(
                 outcome.report, arguments.json
             )  # None: another rank ends with the status of the report
-        card.facts[mpi.NAME] = mpi.failed(outcome, asked_to_end=True)
-        return in_a_hurry(card, said, options, arguments)
+        mine.facts[mpi.NAME] = mpi.failed(outcome, asked_to_end=True)
+        return in_a_hurry(mine, process, options, arguments)
 
 
-def _reporter(said: claim.Claim) -> Callable[[str, float], None]:
+def _reporter(process: identity.Identity) -> Callable[[str, float], None]:
     """Rank 0 says every now and then what it waits for."""
 
     def say(stage: str, seconds: float) -> None:
-        if said.rank == 0:
+        if process.rank == 0:
             print(f"hpccoll doctor: rank 0: {seconds:.0f} s in {stage}", file=sys.stderr, flush=True)
 
     return say
 
 
-def in_a_hurry(card: Card, said: claim.Claim, options: Facts, arguments: argparse.Namespace) -> int:
+def in_a_hurry(
+    mine: RankReport, process: identity.Identity, options: Facts, arguments: argparse.Namespace
+) -> int:
     """The launcher ends the job: the first rank of each node says what it knows, before it is killed.
 
     Open MPI 5 leaves a fifth of a second.
     """
     place = detect.place(config.environment())
     if place is None or not place.local_rank:
-        report = examine.report(Job([card], 1), options | {"measure": False})
-        show(report, arguments.json, "" if arguments.json else f"{card.host} rank {said.rank}: ")
+        report = examine.summarize(Survey([mine], 1), options | {"measure": False})
+        show(report, arguments.json, "" if arguments.json else f"{mine.host} rank {process.rank}: ")
     return 1
 
 
-def without_mpi(card: Card, said: claim.Claim, options: Facts, arguments: argparse.Namespace) -> int:
+def without_mpi(
+    mine: RankReport, process: identity.Identity, options: Facts, arguments: argparse.Namespace
+) -> int:
     """Meet in the folder; who finds nobody there reports for himself, each line with his host's name."""
-    if said.size == 1:
-        return show(examine.examine(meetings.Alone(), card, options, lambda _: None), arguments.json)
-    meeting = None
+    if process.size == 1:
+        return show(examine.examine(exchange.SingleProcess(), mine, options, lambda _: None), arguments.json)
+    ranks = None
     try:
-        name = re.sub(r"\W+", "-", said.job)
+        name = re.sub(r"\W+", "-", process.job)
         if not name:
-            raise meetings.MeetingError(f"{said.launcher} gives the job no name to meet under")
+            raise exchange.ExchangeError(f"{process.launcher} gives the job no name to meet under")
         folder = Path(arguments.meet) / f".hpccoll-doctor-{name}"
-        meeting = meetings.InFolder(folder, said.rank, said.size, MEETING_SECONDS)
-        report = examine.examine(meeting, card, options, lambda _: None)
+        ranks = exchange.FolderExchange(folder, process.rank, process.size, EXCHANGE_SECONDS)
+        report = examine.examine(ranks, mine, options, lambda _: None)
         status = show(report, arguments.json)
-        meeting.close()
-    except (meetings.MeetingError, OSError) as error:
-        if meeting is not None:
-            meeting.leave()
+        ranks.close()
+    except (exchange.ExchangeError, OSError) as error:
+        if ranks is not None:
+            ranks.leave()
         print(
-            f"hpccoll doctor: {card.host}: rank {said.rank} reports alone: {error}",
+            f"hpccoll doctor: {mine.host}: rank {process.rank} reports alone: {error}",
             file=sys.stderr,
             flush=True,
         )
-        alone = examine.examine(meetings.Alone(said.rank, said.size), card, options, lambda _: None)
-        status = show(alone, arguments.json, "" if arguments.json else f"{card.host} rank {said.rank}: ")
-        time.sleep(LET_OTHERS_SPEAK)
+        alone = examine.examine(
+            exchange.SingleProcess(process.rank, process.size), mine, options, lambda _: None
+        )
+        status = show(alone, arguments.json, "" if arguments.json else f"{mine.host} rank {process.rank}: ")
+        time.sleep(LET_OTHERS_REPORT)
     return max(status, 1)
 
 
@@ -232,9 +241,9 @@ def at_hub() -> int:
     """A process that a hub started: greet it, take the orders, be examined with the others."""
     print(json.dumps({"here": True}), flush=True)
     orders = json.loads(sys.stdin.readline())
-    card = examine.look()
-    card = Card(orders["rank"], card.host, card.node, card.facts)
-    meeting = meetings.AtHub(orders["rank"], orders["size"])
-    report = examine.examine(meeting, card, orders["options"], lambda _: None)
+    mine = examine.look()
+    mine = RankReport(orders["rank"], mine.host, mine.node, mine.facts)
+    ranks = exchange.HubExchange(orders["rank"], orders["size"])
+    report = examine.examine(ranks, mine, orders["options"], lambda _: None)
     print(json.dumps({"report": report}), flush=True)
     return 0

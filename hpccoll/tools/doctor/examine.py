@@ -14,7 +14,8 @@ from typing import Any
 
 from hpccoll import config
 from hpccoll.checks import memory, names, placement
-from hpccoll.checks.finding import ERROR, Card, Facts, Finding, Job, grouped
+from hpccoll.checks.finding import ERROR, Facts, Finding, grouped
+from hpccoll.checks.survey import RankReport, Survey
 from hpccoll.tools.doctor import (
     addresses,
     build,
@@ -31,7 +32,7 @@ from hpccoll.tools.doctor import (
     rounds,
     training,
 )  # fmt: skip
-from hpccoll.tools.doctor.meetings import Meeting
+from hpccoll.tools.doctor.exchange import Exchange
 
 CHECKS = (
     build,
@@ -53,7 +54,7 @@ LINK_PATIENCE = 8.0
 """Seconds of silence on a TCP link; less than a meeting in a folder waits for a rank."""
 
 
-def look() -> Card:
+def look() -> RankReport:
     """What this process can say without MPI and without the others. The rank is the launcher's word."""
     env = config.environment()
     facts = {
@@ -68,11 +69,11 @@ def look() -> Card:
         gpus.NAME: gpus.collect(env),
     }
     node = f"{facts[names.NAME]['network']} {os.stat('/dev/shm').st_dev}"
-    return Card(facts[launcher.NAME]["rank"], socket.gethostname(), node, facts)
+    return RankReport(facts[launcher.NAME]["rank"], socket.gethostname(), node, facts)
 
 
 def examine(
-    meeting: Meeting, card: Card, options: Facts, stage: Callable[[str], None], comm: Any = None
+    exchange: Exchange, mine: RankReport, options: Facts, stage: Callable[[str], None], comm: Any = None
 ) -> Facts | None:
     """All ranks call it together; the report on the first rank, None on the others.
 
@@ -81,65 +82,71 @@ def examine(
     :param comm: the mpi4py communicator of the meeting, where there is one
     """
     stage("exchange of what each rank sees")
-    cards = [Card(**other) for other in meeting.allgather(asdict(card)) if other]
-    job = Job(cards, meeting.size)
-    leads = any(meeting.rank == leader.rank for leader in job.leaders)
-    with reach.Door() if leads else contextlib.nullcontext() as door:
+    reports = [RankReport(**other) for other in exchange.allgather(asdict(mine)) if other]
+    survey = Survey(reports, exchange.size)
+    leads = any(exchange.rank == leader.rank for leader in survey.leaders)
+    with reach.Listener() if leads else contextlib.nullcontext() as listener:
         stage("trying the addresses of the other hosts")
-        tried, doors = reach.probe(meeting, job, door)
-        job = Job(cards, meeting.size, tried)
+        tried, listeners = reach.probe(exchange, survey, listener)
+        survey = Survey(reports, exchange.size, tried)
         if options["measure"]:
 
             def connect(mine: int, other: int) -> links.Link | None:
                 if comm is not None:
-                    return links.MpiLink(comm, job.leaders[other].rank)
-                return _tcp(job, doors, door, mine, other)
+                    return links.MpiLink(comm, survey.leaders[other].rank)
+                return _tcp(survey, listeners, listener, mine, other)
 
-            measured = measure.between(meeting, job, connect, stage)
-            job = Job(cards, meeting.size, tried, measured)
-    if options["measure"] and comm is not None and not any(card.facts[build.NAME]["knobs"] for card in cards):
-        job = Job(cards, meeting.size, tried, job.links, _collectives(comm, job, stage))
-    return report(job, options) if meeting.rank == cards[0].rank else None
+            measured = measure.between(exchange, survey, connect, stage)
+            survey = Survey(reports, exchange.size, tried, measured)
+    if (
+        options["measure"]
+        and comm is not None
+        and not any(report.facts[build.NAME]["knobs"] for report in reports)
+    ):
+        survey = Survey(reports, exchange.size, tried, survey.links, _collectives(comm, survey, stage))
+    return summarize(survey, options) if exchange.rank == reports[0].rank else None
 
 
-def _tcp(job: Job, doors: list[Facts], door: reach.Door | None, mine: int, other: int) -> links.Link | None:
+def _tcp(
+    survey: Survey, listeners: list[Facts], listener: reach.Listener | None, mine: int, other: int
+) -> links.Link | None:
     """A connection from the lower node to the higher, by the address that was seen to work."""
-    assert door is not None
+    assert listener is not None
     lower, higher = min(mine, other), max(mine, other)
-    way = next((t for t in job.reached if t["nodes"] == [lower, higher] and t["outcome"] == "ok"), None)
+    way = next((t for t in survey.reached if t["nodes"] == [lower, higher] and t["outcome"] == "ok"), None)
     if way is None:
         return None
     if mine == higher:
-        connection = door.visitor(job.leaders[lower].rank, LINK_PATIENCE)
+        connection = listener.connection_from(survey.leaders[lower].rank, LINK_PATIENCE)
     else:
         try:
-            connection = reach.knock(
+            connection = reach.connect(
                 way["address"],
-                doors[higher]["port"],
-                doors[higher]["nonce"],
-                job.leaders[lower].rank,
-                stays=True,
+                listeners[higher]["port"],
+                listeners[higher]["nonce"],
+                survey.leaders[lower].rank,
+                keep=True,
             )
         except OSError:
             connection = None
     return links.TcpLink(connection, LINK_PATIENCE) if connection else None
 
 
-def _collectives(comm: Any, job: Job, stage: Callable[[str], None]) -> list[Facts]:
+def _collectives(comm: Any, survey: Survey, stage: Callable[[str], None]) -> list[Facts]:
     """An allreduce inside each node that has several ranks, all nodes at once, then one over all ranks."""
     from mpi4py import MPI
 
     found = []
-    if max(map(len, job.nodes.values())) > 1:
+    if max(map(len, survey.nodes.values())) > 1:
         stage("measuring inside the nodes")
         near = comm.Split_type(MPI.COMM_TYPE_SHARED)
         mine = measure.collectives(near) if near.Get_size() > 1 else None
         host = socket.gethostname() if near.Get_rank() == 0 else None
         near.Free()
         found = [{"node": h, **facts} for h, facts in comm.allgather((host, mine)) if h and facts]
-    if len(job.nodes) > 1:
+    if len(survey.nodes) > 1:
         stage("measuring all ranks together")
-        rate = min((rounds.bandwidth(link) for link in rounds.best(job.links).values()), default=1e9)
+        rate = min((rounds.bandwidth(link) for link in rounds.best(survey.links).values()), default=1e9)
         nbytes = max(1 << 20, min(measure.LARGE, int(rate / 4) // (1 << 20) * (1 << 20)))
         found.append({"node": "all", **measure.collectives(comm, nbytes)})
     return found
@@ -148,23 +155,25 @@ def _collectives(comm: Any, job: Job, stage: Callable[[str], None]) -> list[Fact
 # ---- the report ------------------------------------------------------------------------------------------
 
 
-def report(job: Job, options: Facts) -> Facts:
+def summarize(survey: Survey, options: Facts) -> Facts:
     """Everything that was found, as values that JSON knows."""
-    found: list[Finding] = [finding for check in CHECKS for finding in check.judge(job)]
+    found: list[Finding] = [finding for check in CHECKS for finding in check.judge(survey)]
     if options["measure"]:
-        found += network.judge_required(job, options["required"])
+        found += network.judge_required(survey, options["required"])
     return {
         "hpccoll": metadata.version("hpccoll"),
-        "ranks": len(job.cards),
-        "of": job.size,
-        "nodes": [{"host": cards[0].host, "ranks": [c.rank for c in cards]} for cards in job.nodes.values()],
-        "system": system(job.cards[0]),
+        "ranks": len(survey.reports),
+        "of": survey.size,
+        "nodes": [
+            {"host": reports[0].host, "ranks": [c.rank for c in reports]} for reports in survey.nodes.values()
+        ],
+        "system": system(survey.reports[0]),
         "findings": [asdict(finding) for finding in grouped(found)],
-        "placement": table(job),
-        "links": [rounded(link) for link in rounds.best(job.links).values()],
-        "inside": job.inside,
-        "sent": sum(link.get("sent", 0) for link in job.links),
-        "training": judge_training(job, options["training"]),
+        "placement": table(survey),
+        "links": [rounded(link) for link in rounds.best(survey.links).values()],
+        "inside": survey.inside,
+        "sent": sum(link.get("sent", 0) for link in survey.links),
+        "training": judge_training(survey, options["training"]),
         "errors": sum(finding.severity == ERROR for finding in found),
     }
 
@@ -174,51 +183,51 @@ def rounded(link: Facts) -> Facts:
     return link | {"bandwidth": [round(rate) for rate in link["bandwidth"]]}
 
 
-def system(card: Card) -> Facts:
+def system(report: RankReport) -> Facts:
     """The first rank's software, for the head of the report."""
-    built, found = card.facts[build.NAME], card.facts.get(mpi.NAME, {})
+    built, found = report.facts[build.NAME], report.facts.get(mpi.NAME, {})
     return {
         **built["versions"],
         "Python": built["Python"],
         "kernels": built["kernels"],
-        "launcher": card.facts[launcher.NAME]["launcher"] or "none",
+        "launcher": report.facts[launcher.NAME]["launcher"] or "none",
         "MPI": found.get("library", "not up"),
         "thread level": found.get("thread level", "unknown"),
     }
 
 
-def table(job: Job) -> list[Facts]:
+def table(survey: Survey) -> list[Facts]:
     """Where each rank is."""
     rows = []
-    for cards in job.nodes.values():
-        rail = rails.assign(cards)
-        for card in cards:
-            where, seen = card.facts[placement.NAME], card.facts[gpus.NAME]
+    for reports in survey.nodes.values():
+        rail = rails.assign(reports)
+        for report in reports:
+            where, seen = report.facts[placement.NAME], report.facts[gpus.NAME]
             rows.append(
                 {
-                    "rank": card.rank,
-                    "host": card.host,
+                    "rank": report.rank,
+                    "host": report.host,
                     "cpus": where["cpus"],
                     "cores": where["cores"],
                     "numa": where["numa"],
                     "threads": where["threads"],
                     "gpus": [gpu["pci"] for gpu in seen["visible"]],
                     "gpus on node": len(seen["present"]),
-                    "rail": rail.get(card.rank, ""),
+                    "rail": rail.get(report.rank, ""),
                 }
             )
     return rows
 
 
-def judge_training(job: Job, wanted: Facts | None) -> Facts | None:
+def judge_training(survey: Survey, wanted: Facts | None) -> Facts | None:
     """What the training that was asked about would reach on what was measured."""
     if wanted is None:
         return None
-    nodes = wanted["nodes"] or len(job.nodes)
+    nodes = wanted["nodes"] or len(survey.nodes)
     needed = training.Training(wanted["name"], wanted["bytes"], wanted["compute"], nodes, wanted["overlap"])
-    measured = list(rounds.best(job.links).values())
-    speeds = [i["bytes"] / i["large"] for i in job.inside if i["node"] != "all" and "error" not in i]
-    one_a_node = max(job.size, len(job.cards)) == len(job.nodes)
+    measured = list(rounds.best(survey.links).values())
+    speeds = [i["bytes"] / i["large"] for i in survey.inside if i["node"] != "all" and "error" not in i]
+    one_a_node = max(survey.size, len(survey.reports)) == len(survey.nodes)
     if (nodes > 1 and not measured) or not (speeds or one_a_node):
         what = "No link between nodes" if speeds or one_a_node else "No reduction inside a node"
         why = f"{what} was measured, so there is no saying how {needed.name} would do on {nodes} nodes."

@@ -11,7 +11,9 @@ from pathlib import Path
 
 from hpccoll import config, cuda, errors
 from hpccoll.checks import placement, proofs
-from hpccoll.checks.finding import ERROR, NOTE, WARNING, Card, Facts, Finding, Job, ranks, some
+from hpccoll.checks.finding import ERROR, NOTE, WARNING, Facts, Finding
+from hpccoll.checks.survey import RankReport, Survey
+from hpccoll.text import listed, some_ranks
 
 NAME = "gpus"
 DRIVER = Path("/proc/driver/nvidia/gpus")
@@ -59,35 +61,37 @@ def numa(pci: str) -> int | None:
     return number if number >= 0 else None
 
 
-def judge(job: Job) -> list[Finding]:
+def judge(survey: Survey) -> list[Finding]:
     """GPUs that are hidden, shared or far away; what has not been tried yet."""
-    return _tried([card for card in job.cards if card.facts[NAME]["visible"]]) + [
+    return _tried([report for report in survey.reports if report.facts[NAME]["visible"]]) + [
         finding
-        for cards in job.nodes.values()
-        for found in (_hidden(cards), _shared(cards), _far(cards))
+        for reports in survey.nodes.values()
+        for found in (_hidden(reports), _shared(reports), _far(reports))
         for finding in found
     ]
 
 
-def _tried(cards: list[Card]) -> list[Finding]:
+def _tried(reports: list[RankReport]) -> list[Finding]:
     """Whether MPI can use the memory of the GPUs that these see."""
-    if not cards:
+    if not reports:
         return []
-    tried = cards[0].facts[NAME].get("tried", [])
-    was = f"was tried before: {some(tried, 3)}" if tried else "was not tried"
+    tried = reports[0].facts[NAME].get("tried", [])
+    was = f"was tried before: {listed(tried, 3)}" if tried else "was not tried"
     return [
         Finding(
             NAME,
             NOTE,
-            f"GPUs on {some(card.host for card in cards)}: whether MPI can use their memory {was}",
+            f"GPUs on {listed(report.host for report in reports)}: whether MPI can use their memory {was}",
             "a wrong belief is a crash or a wrong sum: a job believes proofs of its own MPI, GPU and driver only",
             f"{proofs.REMEDY} it{' again' if tried else ''}, in a step of its own",
         )
     ]
 
 
-def _hidden(cards: list[Card]) -> list[Finding]:
-    blind = [card for card in cards if card.facts[NAME]["present"] and not card.facts[NAME]["visible"]]
+def _hidden(reports: list[RankReport]) -> list[Finding]:
+    blind = [
+        report for report in reports if report.facts[NAME]["present"] and not report.facts[NAME]["visible"]
+    ]
     if not blind:
         return []
     facts = blind[0].facts[NAME]
@@ -96,7 +100,7 @@ def _hidden(cards: list[Card]) -> list[Finding]:
         Finding(
             NAME,
             ERROR,
-            f"{blind[0].host} has {len(facts['present'])} GPUs, all hidden from {ranks(c.rank for c in blind)} "
+            f"{blind[0].host} has {len(facts['present'])} GPUs, all hidden from {some_ranks(c.rank for c in blind)} "
             f"({facts['why none'] or 'libcuda counts none'}{hiding})",
             "a training falls back to the CPU or stops",
             "Ask the scheduler for them (--gpus-per-task, --gres); in a container --nv or --gpus all; try `nvidia-smi`",
@@ -104,18 +108,19 @@ def _hidden(cards: list[Card]) -> list[Finding]:
     ]
 
 
-def _shared(cards: list[Card]) -> list[Finding]:
+def _shared(reports: list[RankReport]) -> list[Finding]:
     """Each rank sees just one GPU, and it is the same one."""
     sole: dict[str, list[int]] = {}
-    for card in cards:
-        seen = card.facts[NAME]["visible"]
+    for report in reports:
+        seen = report.facts[NAME]["visible"]
         if len(seen) == 1:
-            sole.setdefault(seen[0]["pci"], []).append(card.rank)
+            sole.setdefault(seen[0]["pci"], []).append(report.rank)
     return [
         Finding(
             NAME,
             WARNING,
-            f"{cards[0].host}: {ranks(who)} see the same one GPU ({pci}) of {len(cards[0].facts[NAME]['present'])}",
+            f"{reports[0].host}: {some_ranks(who)} see the same one GPU ({pci}) "
+            f"of {len(reports[0].facts[NAME]['present'])}",
             "they share its memory and time; NCCL refuses two ranks on one GPU",
             "One rank a GPU: --ntasks-per-node equal to the GPUs, --gpus-per-task=1",
         )
@@ -124,13 +129,13 @@ def _shared(cards: list[Card]) -> list[Finding]:
     ]
 
 
-def _far(cards: list[Card]) -> list[Finding]:
+def _far(reports: list[RankReport]) -> list[Finding]:
     """A rank on one NUMA node whose only GPU is on another."""
     far = []
-    for card in cards:
-        seen, domains = card.facts[NAME]["visible"], card.facts[placement.NAME].get("numa", [])
+    for report in reports:
+        seen, domains = report.facts[NAME]["visible"], report.facts[placement.NAME].get("numa", [])
         if len(seen) == 1 and seen[0]["numa"] is not None and domains and seen[0]["numa"] not in domains:
-            far.append(card)
+            far.append(report)
     if not far:
         return []
     gpu = far[0].facts[NAME]["visible"][0]
@@ -138,7 +143,7 @@ def _far(cards: list[Card]) -> list[Finding]:
         Finding(
             NAME,
             WARNING,
-            f"{far[0].host}: {ranks(c.rank for c in far)}: the cores are on another NUMA node than the GPU "
+            f"{far[0].host}: {some_ranks(c.rank for c in far)}: the cores are on another NUMA node than the GPU "
             f"({gpu['pci']} is on {gpu['numa']})",
             "copies between host and GPU cross the socket link",
             "`srun --gpu-bind=closest`, or bind the cores near each GPU (`nvidia-smi topo -m`)",

@@ -7,32 +7,34 @@ from collections.abc import Mapping
 from dataclasses import asdict
 
 from hpccoll import detect
-from hpccoll.checks.finding import ERROR, NOTE, Facts, Finding, Job, ranks
-from hpccoll.tools.doctor import claim
+from hpccoll.checks.finding import ERROR, NOTE, Facts, Finding
+from hpccoll.checks.survey import Survey
+from hpccoll.text import some_ranks
+from hpccoll.tools.doctor import identity
 
 NAME = "launcher"
 
 
 def collect(env: Mapping[str, str]) -> Facts:
     """What the environment claims, and what is known to go wrong with such a launcher."""
-    said, place = claim.read(env), detect.place(env)
+    process, place = identity.read(env), detect.place(env)
     return {
-        "launcher": said.launcher,
-        "rank": said.rank,
+        "launcher": process.launcher,
+        "rank": process.rank,
         "place": asdict(place) if place else None,
         "if alone": detect.singleton_remedy(env, 1),
     }
 
 
-def judge(job: Job) -> list[Finding]:
+def judge(survey: Survey) -> list[Finding]:
     """Ranks that are missing, launchers that tell another story than MPI, processes that MPI believes to be alone."""
     found = []
-    first = job.cards[0].facts[NAME]
+    first = survey.reports[0].facts[NAME]
     if (
-        len(job.cards) == 1
-        and job.size == 1
+        len(survey.reports) == 1
+        and survey.size == 1
         and first["if alone"]
-        and "library" in job.cards[0].facts.get("mpi", {})
+        and "library" in survey.reports[0].facts.get("mpi", {})
     ):
         seen, _, remedy = first["if alone"].partition(": mpi4py's")
         remedy = "mpi4py's" + remedy
@@ -41,28 +43,28 @@ def judge(job: Job) -> list[Finding]:
                 NAME, ERROR, seen, "each process is a job of its own and overwrites the others' files", remedy
             )
         )
-    here = {card.rank for card in job.cards}
-    absent = set(range(job.size)) - here
+    here = {mine.rank for mine in survey.reports}
+    absent = set(range(survey.size)) - here
     if absent:
         found.append(
             Finding(
                 NAME,
                 ERROR,
-                f"{ranks(absent)} of {job.size} did not come to the meeting",
+                f"{some_ranks(absent)} of {survey.size} did not come to the meeting",
                 "a collective operation waits for every rank",
                 "See whether their processes were started (`squeue -s`, `ps` on their hosts) and what they printed; "
                 "without MPI ranks meet in the current folder, which all hosts must share (--meet FOLDER for another)",
             )
         )
-    told = [card.facts[NAME]["place"] for card in job.cards]
-    if len(job.cards) > 1 and all("library" in card.facts.get("mpi", {}) for card in job.cards):
+    told = [mine.facts[NAME]["place"] for mine in survey.reports]
+    if len(survey.reports) > 1 and all("library" in mine.facts.get("mpi", {}) for mine in survey.reports):
         one_library = [""] * len(told)  # those are mpi.py's to compare
         seen, _, remedy = detect.contradiction(
             [place and detect.Place(**place) for place in told], one_library
         ).partition(". ")
         if seen:
             found.append(Finding(NAME, ERROR, seen, "hpccoll.init() refuses it", remedy))
-    if len(job.cards) == 1 and job.size == 1 and not first["if alone"]:
+    if len(survey.reports) == 1 and survey.size == 1 and not first["if alone"]:
         found.append(
             Finding(
                 NAME,

@@ -6,7 +6,9 @@ from __future__ import annotations
 import resource
 from pathlib import Path
 
-from hpccoll.checks.finding import ERROR, WARNING, Card, Facts, Finding, Job, size
+from hpccoll.checks.finding import ERROR, WARNING, Facts, Finding
+from hpccoll.checks.survey import RankReport, Survey
+from hpccoll.text import byte_size
 
 NAME = "limits"
 LOCKED, STACK = 64 << 20, 1 << 20
@@ -26,20 +28,23 @@ def collect() -> Facts:
     }
 
 
-def judge(job: Job) -> list[Finding]:
+def judge(survey: Survey) -> list[Finding]:
     """Limits below what a job of this size uses."""
-    return [finding for card in job.leaders for finding in _of(card, max(job.size, len(job.cards)))]
+    return [
+        finding for report in survey.leaders for finding in _of(report, max(survey.size, len(survey.reports)))
+    ]
 
 
-def _of(card: Card, ranks: int) -> list[Finding]:
-    facts, found = card.facts[NAME], []
+def _of(report: RankReport, ranks: int) -> list[Finding]:
+    facts, found = report.facts[NAME], []
     locked, files, stack = facts["locked memory"], facts["open files"], facts["stack"]
     if facts["rdma"] and locked is not None and locked < LOCKED:
         found.append(
             Finding(
                 NAME,
                 ERROR,
-                f"{card.host}: locked memory is limited to {size(locked)} (ulimit -l) and there is an RDMA device",
+                f"{report.host}: locked memory is limited to {byte_size(locked)} (ulimit -l), and there is an RDMA "
+                "device",
                 "verbs cannot register buffers: MPI fails or falls back to TCP without a word",
                 "`ulimit -l unlimited` in the job, in /etc/security/limits.conf, LimitMEMLOCK=infinity for slurmd",
             )
@@ -50,7 +55,7 @@ def _of(card: Card, ranks: int) -> list[Finding]:
             Finding(
                 NAME,
                 WARNING,
-                f"{card.host}: {files} open files at most (ulimit -n); {ranks} ranks over TCP can need {needed}",
+                f"{report.host}: {files} open files at most (ulimit -n); {ranks} ranks over TCP can need {needed}",
                 "connections are refused when the limit is reached, in the middle of the run",
                 "`ulimit -n 65536`, or LimitNOFILE for slurmd and sshd",
             )
@@ -60,7 +65,7 @@ def _of(card: Card, ranks: int) -> list[Finding]:
             Finding(
                 NAME,
                 WARNING,
-                f"{card.host}: the stack is limited to {size(stack)} (ulimit -s)",
+                f"{report.host}: the stack is limited to {byte_size(stack)} (ulimit -s)",
                 "numerical libraries die of it with a segmentation fault",
                 "`ulimit -s 8192` or more",
             )

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from hpccoll import World, allreduce, errors
-from hpccoll.checks.finding import Facts, Job
+from hpccoll.checks.finding import Facts
+from hpccoll.checks.survey import Survey
 from hpccoll.tools.doctor import rounds
+from hpccoll.tools.doctor.exchange import Exchange
 from hpccoll.tools.doctor.links import Link
-from hpccoll.tools.doctor.meetings import Meeting
 
 BLOCK = 256 << 10
 """Bytes of a message when the bandwidth is measured."""
@@ -26,20 +27,23 @@ LARGE = 16 << 20
 
 
 def between(
-    meeting: Meeting, job: Job, connect: Callable[[int, int], Link | None], stage: Callable[[str], None]
+    exchange: Exchange,
+    survey: Survey,
+    connect: Callable[[int, int], Link | None],
+    stage: Callable[[str], None],
 ) -> list[Facts]:
     """Measure about log2(n) partners of each node at once, then the suspects alone. All ranks call it together.
 
     :param connect: called on both leaders of a pair with the own and the other index of node; None: unreachable
     :returns: on all ranks alike, one entry a measurement, see `pair`
     """
-    leaders = job.leaders
-    mine = next((i for i, card in enumerate(leaders) if card.rank == meeting.rank), -1)
+    leaders = survey.leaders
+    mine = next((i for i, report in enumerate(leaders) if report.rank == exchange.rank), -1)
 
     def play(pairs: list[rounds.Pair]) -> list[Facts]:
         here = next((p for p in pairs if mine in p), None)
         found = _measure(here, mine, connect) if here else None
-        return [link for link in meeting.allgather(found) if link]
+        return [link for link in exchange.allgather(found) if link]
 
     links: list[Facts] = []
     schedule = rounds.rounds(len(leaders))

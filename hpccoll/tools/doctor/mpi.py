@@ -7,10 +7,12 @@ import re
 import signal
 
 from hpccoll import detect
-from hpccoll.checks.finding import ERROR, NOTE, WARNING, Card, Facts, Finding, Job, ranks, some
+from hpccoll.checks.finding import ERROR, NOTE, WARNING, Facts, Finding
+from hpccoll.checks.survey import RankReport, Survey
+from hpccoll.text import listed, some_ranks
 from hpccoll.tools import info
 from hpccoll.tools.doctor import addresses
-from hpccoll.tools.doctor.watch import Outcome
+from hpccoll.tools.doctor.child_monitor import Outcome
 
 NAME = "mpi"
 BEGINNING = ("loading", "MPI_Init", "the first")
@@ -48,38 +50,40 @@ def failed(outcome: Outcome, asked_to_end: bool = False) -> Facts:
     }
 
 
-def judge(job: Job) -> list[Finding]:
+def judge(survey: Survey) -> list[Finding]:
     """Hangs and failures by stage; two libraries; a thread level that has a price."""
     found = []
-    stages: dict[tuple[str, bool], list[Card]] = {}
-    for card in job.cards:
-        facts = card.facts.get(NAME, {})
+    stages: dict[tuple[str, bool], list[RankReport]] = {}
+    for report in survey.reports:
+        facts = report.facts.get(NAME, {})
         if "stage" in facts:
-            stages.setdefault((facts["stage"], facts["status"] is None), []).append(card)
-    for (stage, hung), cards in stages.items():
-        found.append(_hung(job, stage, cards) if hung else _died(stage, cards))
-    up = [card for card in job.cards if "library" in card.facts.get(NAME, {})]
+            stages.setdefault((facts["stage"], facts["status"] is None), []).append(report)
+    for (stage, hung), reports in stages.items():
+        found.append(_hung(survey, stage, reports) if hung else _died(stage, reports))
+    up = [report for report in survey.reports if "library" in report.facts.get(NAME, {})]
     return found + (_libraries(up) if up else [])
 
 
-def _hung(job: Job, stage: str, cards: list[Card]) -> Finding:
-    facts = cards[0].facts[NAME]
-    where = f"; {ranks([cards[0].rank])} is in {' < '.join(facts['stack'][:8])}" if facts["stack"] else ""
-    waits = sorted({a for card in cards for a in card.facts[NAME]["waits for"]})
-    waiting = f"; connecting without an answer to {some(waits)}" if waits else ""
+def _hung(survey: Survey, stage: str, reports: list[RankReport]) -> Finding:
+    facts = reports[0].facts[NAME]
+    where = (
+        f"; {some_ranks([reports[0].rank])} is in {' < '.join(facts['stack'][:8])}" if facts["stack"] else ""
+    )
+    waits = sorted({a for report in reports for a in report.facts[NAME]["waits for"]})
+    waiting = f"; connecting without an answer to {listed(waits)}" if waits else ""
     return Finding(
         NAME,
         ERROR,
-        f"{stage} has not returned after {facts['seconds']:g} s on {ranks(c.rank for c in cards)} "
-        f"({some(c.host for c in cards)}){where}{waiting}",
+        f"{stage} has not returned after {facts['seconds']:g} s on {some_ranks(c.rank for c in reports)} "
+        f"({listed(c.host for c in reports)}){where}{waiting}",
         _matters(stage),
-        _suspicion(job, stage, waits),
+        _suspicion(survey, stage, waits),
     )
 
 
-def _suspicion(job: Job, stage: str, waits: list[str]) -> str:
+def _suspicion(survey: Survey, stage: str, waits: list[str]) -> str:
     """What to try, from what else is known."""
-    decoys = addresses.shared_addresses(job)
+    decoys = addresses.shared_addresses(survey)
     awaited = [wait.partition(":")[0] for wait in waits if wait.partition(":")[0] in decoys]
     for address in awaited or decoys:
         name = decoys[address][0][1]
@@ -100,27 +104,28 @@ def _suspicion(job: Job, stage: str, waits: list[str]) -> str:
     )
 
 
-def _died(stage: str, cards: list[Card]) -> Finding:
-    status = cards[0].facts[NAME]["status"]
+def _died(stage: str, reports: list[RankReport]) -> Finding:
+    status = reports[0].facts[NAME]["status"]
     how = f"signal {-status}" if status < 0 else f"status {status}"
     how = "the launcher ended the job" if status == -signal.SIGTERM else how
     return Finding(
         NAME,
         ERROR,
-        f"{stage} ended the process ({how}) on {ranks(c.rank for c in cards)} ({some(c.host for c in cards)})",
+        f"{stage} ended the process ({how}) on {some_ranks(r.rank for r in reports)} "
+        f"({listed(r.host for r in reports)})",
         _matters(stage),
         "Its own message is above. On login nodes MPI often starts only inside a job; under srun the step needs the "
         "protocol of the library (`srun --mpi=pmix` or pmi2); two MPIs mixed on PATH and LD_LIBRARY_PATH do this too",
     )
 
 
-def _libraries(cards: list[Card]) -> list[Finding]:
-    facts, found = cards[0].facts[NAME], []
+def _libraries(reports: list[RankReport]) -> list[Finding]:
+    facts, found = reports[0].facts[NAME], []
     libraries: dict[str, list[int]] = {}
-    for card in cards:
-        libraries.setdefault(card.facts[NAME]["library"], []).append(card.rank)
+    for report in reports:
+        libraries.setdefault(report.facts[NAME]["library"], []).append(report.rank)
     if len(libraries) > 1:
-        seen = "; ".join(f"{ranks(who)}: {library}" for library, who in libraries.items())
+        seen = "; ".join(f"{some_ranks(who)}: {library}" for library, who in libraries.items())
         found.append(
             Finding(NAME, ERROR, seen, "ranks on different MPI libraries", "Load one MPI module on all nodes")
         )

@@ -6,7 +6,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from hpccoll.checks.finding import ERROR, WARNING, Finding, Job, some
+from hpccoll.checks.finding import ERROR, WARNING, Finding
+from hpccoll.checks.survey import Survey
+from hpccoll.text import listed
 from hpccoll.tools.doctor import rails, rounds
 
 NAME = "network"
@@ -17,15 +19,15 @@ INSIDE = 1.5
 """A node whose own allreduce takes this many times the others' is slow."""
 
 
-def judge(job: Job) -> list[Finding]:
+def judge(survey: Survey) -> list[Finding]:
     """What stands out."""
     return [
-        *_failed(job),
-        *_broken(job),
-        *_slow(job),
-        *_one_sided(job),
-        *_below_rate(job),
-        *_slow_inside(job),
+        *_failed(survey),
+        *_broken(survey),
+        *_slow(survey),
+        *_one_sided(survey),
+        *_below_rate(survey),
+        *_slow_inside(survey),
     ]
 
 
@@ -52,11 +54,11 @@ def _three_digits(value: float) -> float:
     return float(f"{value:.3g}")
 
 
-def _failed(job: Job) -> list[Finding]:
-    failed = [link for link in job.links if "error" in link]
+def _failed(survey: Survey) -> list[Finding]:
+    failed = [link for link in survey.links if "error" in link]
     if not failed:
         return []
-    pairs = some(f"{link['hosts'][0]} - {link['hosts'][1]} ({link['error']})" for link in failed)
+    pairs = listed(f"{link['hosts'][0]} - {link['hosts'][1]} ({link['error']})" for link in failed)
     return [
         Finding(
             NAME,
@@ -68,7 +70,7 @@ def _failed(job: Job) -> list[Finding]:
     ]
 
 
-def _broken(job: Job) -> list[Finding]:
+def _broken(survey: Survey) -> list[Finding]:
     """Hpccoll itself did not work."""
     matters, remedy = (
         "hpccoll.init() fails in the same way in a job like this",
@@ -76,19 +78,19 @@ def _broken(job: Job) -> list[Finding]:
     )
     return [
         Finding(NAME, ERROR, f"allreduce on {i['node']} ({i['ranks']} ranks): {i['error']}", matters, remedy)
-        for i in job.inside
+        for i in survey.inside
         if "error" in i
     ]
 
 
-def _slow(job: Job) -> list[Finding]:
-    measured, hosts, found = rounds.best(job.links), [card.host for card in job.leaders], []
-    nodes = rounds.slow_nodes(job.links)
-    slow = rounds.slow_pairs(job.links)
+def _slow(survey: Survey) -> list[Finding]:
+    measured, hosts, found = rounds.best(survey.links), [report.host for report in survey.leaders], []
+    nodes = rounds.slow_nodes(survey.links)
+    slow = rounds.slow_pairs(survey.links)
     good = rounds.reference([rounds.bandwidth(link) for link in measured.values()], 0.75) if measured else 0.0
     for node in nodes:
         own = [link for pair, link in measured.items() if node in pair]
-        others = some(hosts[n] for link in own for n in link["nodes"] if n != node)
+        others = listed(hosts[n] for link in own for n in link["nodes"] if n != node)
         seen = (
             f"slow node {hosts[node]}: {rate(max(map(rounds.bandwidth, own)))} at best, "
             f"{duration(min(link['latency'] for link in own))}, with {others}; others reach {rate(good)}"
@@ -110,9 +112,9 @@ def _slow(job: Job) -> list[Finding]:
     return found
 
 
-def _one_sided(job: Job) -> list[Finding]:
+def _one_sided(survey: Survey) -> list[Finding]:
     found = []
-    for link in rounds.best(job.links).values():
+    for link in rounds.best(survey.links).values():
         there, back = link["bandwidth"]
         if min(there, back) < ONE_SIDED * max(there, back):
             here, other = link["hosts"] if there < back else link["hosts"][::-1]
@@ -122,22 +124,22 @@ def _one_sided(job: Job) -> list[Finding]:
     return found
 
 
-def _below_rate(job: Job) -> list[Finding]:
+def _below_rate(survey: Survey) -> list[Finding]:
     """Nodes that reach much less than their device declares."""
     best: dict[int, float] = {}
-    for (one, other), link in rounds.best(job.links).items():
+    for (one, other), link in rounds.best(survey.links).items():
         for node in (one, other):
             best[node] = max(best.get(node, 0.0), rounds.bandwidth(link))
     found = []
     for node, reached in best.items():
-        card = job.leaders[node]
-        device = next((d for d in rails.best(card) if d["rate"]), None)
+        report = survey.leaders[node]
+        device = next((d for d in rails.best(report) if d["rate"]), None)
         if device and 8 * reached < UNUSED * device["rate"]:
             found.append(
                 Finding(
                     NAME,
                     WARNING,
-                    f"{card.host}: {rate(reached)} measured; {device['name']} declares {rate(device['rate'] / 8)}",
+                    f"{report.host}: {rate(reached)} measured; {device['name']} declares {rate(device['rate'] / 8)}",
                     "the device is not used, or one process cannot fill it",
                     "Is MPI on it (UCX_LOG_LEVEL=info, FI_PROVIDER)? Over TCP several ranks a node fill it "
                     "(HPCCOLL_RAILS); a mere cloud limit cannot be helped",
@@ -146,15 +148,15 @@ def _below_rate(job: Job) -> list[Finding]:
     return found
 
 
-def _slow_inside(job: Job) -> list[Finding]:
-    nodes = [i for i in job.inside if i["node"] != "all" and "error" not in i]
+def _slow_inside(survey: Survey) -> list[Finding]:
+    nodes = [i for i in survey.inside if i["node"] != "all" and "error" not in i]
     if len(nodes) < 3:
         return []
     usual = rounds.reference([i["large"] for i in nodes], 0.5)
     slow = [i for i in nodes if i["large"] > INSIDE * usual]
     if not slow:
         return []
-    shown = some(f"{i['node']} ({duration(i['large'])})" for i in slow)
+    shown = listed(f"{i['node']} ({duration(i['large'])})" for i in slow)
     seen = f"inside {shown} an allreduce of 16 MiB takes longer than on the other nodes ({duration(usual)})"
     remedy = "Other jobs on the node, a throttled processor, ranks on one socket: `top`, `lscpu`, `numactl -H` there"
     return [Finding(NAME, WARNING, seen, "every collective operation waits for the slowest node", remedy)]
@@ -181,9 +183,9 @@ def requirement(text: str) -> tuple[str, float]:
     return name, float(found[1]) * units[found[2].lower()]
 
 
-def judge_required(job: Job, required: Mapping[str, float]) -> list[Finding]:
+def judge_required(survey: Survey, required: Mapping[str, float]) -> list[Finding]:
     """An error for each link that is worse than was asked for."""
-    measured = rounds.best(job.links)
+    measured = rounds.best(survey.links)
     found = []
     remedy = "Ask for other nodes, or lower what is required"
     if required and not measured:

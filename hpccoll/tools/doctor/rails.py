@@ -8,7 +8,9 @@ import re
 from pathlib import Path
 
 from hpccoll.checks import placement
-from hpccoll.checks.finding import WARNING, Card, Facts, Finding, Job, ranks
+from hpccoll.checks.finding import WARNING, Facts, Finding
+from hpccoll.checks.survey import RankReport, Survey
+from hpccoll.text import some_ranks
 from hpccoll.tools.doctor import gpus
 
 NAME = "rails"
@@ -64,30 +66,30 @@ def _read(path: Path) -> str:
         return ""
 
 
-def best(card: Card) -> list[Facts]:
+def best(report: RankReport) -> list[Facts]:
     """The node's fastest kind of device that is up: these are its rails."""
-    usable = [d for d in card.facts[NAME]["devices"] if d["up"]]
+    usable = [d for d in report.facts[NAME]["devices"] if d["up"]]
     rdma = [d for d in usable if d["kind"] == "rdma"]
     fastest = max((d["rate"] or 0 for d in rdma or usable), default=0)
     return [d for d in rdma or usable if (d["rate"] or 0) == fastest]
 
 
-def assign(cards: list[Card]) -> dict[int, str]:
+def assign(reports: list[RankReport]) -> dict[int, str]:
     """A rail for each rank of a node: of those near it the one with the fewest ranks."""
-    rails = best(cards[0])
+    rails = best(reports[0])
     load = {rail["name"]: 0 for rail in rails}
     chosen = {}
-    for card in cards:
-        names = [rail["name"] for rail in near(card, rails)]
+    for report in reports:
+        names = [rail["name"] for rail in near(report, rails)]
         if names:
-            chosen[card.rank] = min(names, key=lambda name: load[name])
-            load[chosen[card.rank]] += 1
+            chosen[report.rank] = min(names, key=lambda name: load[name])
+            load[chosen[report.rank]] += 1
     return chosen
 
 
-def near(card: Card, rails: list[Facts]) -> list[Facts]:
+def near(report: RankReport, rails: list[Facts]) -> list[Facts]:
     """The rails below the same PCI bridges as the rank's one GPU, else those of its one NUMA node, else all."""
-    seen, domains = card.facts[gpus.NAME]["visible"], card.facts[placement.NAME].get("numa", [])
+    seen, domains = report.facts[gpus.NAME]["visible"], report.facts[placement.NAME].get("numa", [])
     if len(seen) == 1:
         depths = [_common(rail["path"], seen[0]["path"]) for rail in rails]
         if max(depths, default=0) > ROOT:
@@ -102,10 +104,10 @@ def _common(one: str, other: str) -> int:
     return len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)))
 
 
-def judge(job: Job) -> list[Finding]:
+def judge(survey: Survey) -> list[Finding]:
     """Rails without a rank near them; nodes with fewer rails than the others."""
     found = []
-    counts = {card.host: len(best(card)) for card in job.leaders}
+    counts = {report.host: len(best(report)) for report in survey.leaders}
     most = max(counts.values(), default=0)
     fewer = {host: n for host, n in counts.items() if n < most}
     if fewer:
@@ -119,25 +121,25 @@ def judge(job: Job) -> list[Finding]:
                 "Look at `ibstat`, `ip link` there; leave the node out (`--exclude`) until it is repaired",
             )
         )
-    for cards in job.nodes.values():
-        found += _idle_rails(cards)
+    for reports in survey.nodes.values():
+        found += _idle_rails(reports)
     return found
 
 
-def _idle_rails(cards: list[Card]) -> list[Finding]:
-    rails, bound = best(cards[0]), [c.facts[placement.NAME].get("numa", []) for c in cards]
+def _idle_rails(reports: list[RankReport]) -> list[Finding]:
+    rails, bound = best(reports[0]), [c.facts[placement.NAME].get("numa", []) for c in reports]
     if len(rails) < 2 or any(len(domains) != 1 for domains in bound):
         return []
     covered = {domains[0] for domains in bound}
     idle = [r["name"] for r in rails if r["numa"] is not None and r["numa"] not in covered]
-    if not idle or len(cards) < len(rails):
+    if not idle or len(reports) < len(rails):
         return []
     return [
         Finding(
             NAME,
             WARNING,
-            f"{cards[0].host}: no rank is bound near {', '.join(idle)} ({ranks(c.rank for c in cards)} are on NUMA "
-            f"nodes {sorted(covered)})",
+            f"{reports[0].host}: no rank is bound near {', '.join(idle)} ({some_ranks(r.rank for r in reports)} are on "
+            f"NUMA nodes {sorted(covered)})",
             "traffic of that device crosses the socket link, or the device stays idle",
             "Spread the ranks over the sockets: `srun --distribution=block:cyclic`, `mpirun --map-by numa`",
         )

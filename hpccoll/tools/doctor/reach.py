@@ -22,9 +22,11 @@ from pathlib import Path
 from typing import Any, Self
 
 from hpccoll.checks import names
-from hpccoll.checks.finding import ERROR, WARNING, Card, Facts, Finding, Job, some
+from hpccoll.checks.finding import ERROR, WARNING, Facts, Finding
+from hpccoll.checks.survey import RankReport, Survey
+from hpccoll.text import listed
 from hpccoll.tools.doctor import addresses
-from hpccoll.tools.doctor.meetings import Meeting
+from hpccoll.tools.doctor.exchange import Exchange
 
 NAME = "reach"
 PATIENCE = 4.0
@@ -34,14 +36,14 @@ ALL_PAIRS = 9
 """Up to so many nodes everybody tries everybody; of more a node tries those 1, 2, 4, ... further on."""
 
 
-class Door:
+class Listener:
     """A port of this node, open to the ranks of this job; a context manager."""
 
     def __init__(self) -> None:
         self.nonce = secrets.token_hex(8)
         self.socket = socket.create_server(("0.0.0.0", 0), backlog=512)
         self.port: int = self.socket.getsockname()[1]
-        self.visitors: dict[int, queue.SimpleQueue[socket.socket]] = {}
+        self.connections: dict[int, queue.SimpleQueue[socket.socket]] = {}
         self.lock = threading.Lock()
         threading.Thread(target=self._answer, daemon=True).start()
 
@@ -51,7 +53,7 @@ class Door:
     def __exit__(self, *_: object) -> None:
         self.socket.close()
 
-    def visitor(self, rank: int, seconds: float) -> socket.socket | None:
+    def connection_from(self, rank: int, seconds: float) -> socket.socket | None:
         """The connection that `rank` opened here to stay."""
         with contextlib.suppress(queue.Empty):
             return self._queue(rank).get(timeout=seconds)
@@ -59,7 +61,7 @@ class Door:
 
     def _queue(self, rank: int) -> queue.SimpleQueue[socket.socket]:
         with self.lock:
-            return self.visitors.setdefault(rank, queue.SimpleQueue())
+            return self.connections.setdefault(rank, queue.SimpleQueue())
 
     def _answer(self) -> None:
         with contextlib.suppress(OSError):
@@ -96,11 +98,11 @@ def _line(connection: socket.socket) -> bytes:
     return line
 
 
-def knock(address: str, port: int, nonce: str, rank: int, stays: bool) -> socket.socket:
+def connect(address: str, port: int, nonce: str, rank: int, keep: bool) -> socket.socket:
     """Connect and be greeted by the right door, or raise: OSError, or PermissionError for a stranger."""
     connection = socket.create_connection((address, port), PATIENCE)
     try:
-        connection.sendall(json.dumps({"rank": rank, "stays": stays}).encode() + b"\n")
+        connection.sendall(json.dumps({"rank": rank, "stays": keep}).encode() + b"\n")
         if json.loads(_line(connection)).get("nonce") != nonce:
             raise PermissionError("answered by a process that is not of this job")
     except BaseException:
@@ -116,33 +118,37 @@ def partners(mine: int, nodes: int) -> list[int]:
     return sorted({(mine + (1 << k)) % nodes for k in range((nodes - 1).bit_length())} - {mine})
 
 
-def probe(meeting: Meeting, job: Job, door: Door | None) -> tuple[list[Facts], list[Facts]]:
+def probe(exchange: Exchange, survey: Survey, listener: Listener | None) -> tuple[list[Facts], list[Facts]]:
     """Try the addresses of the partners; all ranks call it together, leaders with their door.
 
     :returns: on all ranks alike what was tried, and (port, nonce) of each node's door
     """
-    doors = [d for d in meeting.allgather({"port": door.port, "nonce": door.nonce} if door else None) if d]
-    mine = next((i for i, card in enumerate(job.leaders) if card.rank == meeting.rank), -1)
+    listeners = [
+        d
+        for d in exchange.allgather({"port": listener.port, "nonce": listener.nonce} if listener else None)
+        if d
+    ]
+    mine = next((i for i, report in enumerate(survey.leaders) if report.rank == exchange.rank), -1)
     tried: list[Facts] = []
-    if door:
+    if listener:
         wanted = [
             (node, interface["address"])
-            for node in partners(mine, len(job.leaders))
-            for interface in addresses.usable(job.leaders[node])
+            for node in partners(mine, len(survey.leaders))
+            for interface in addresses.usable(survey.leaders[node])
         ]
         with ThreadPoolExecutor(max(1, min(32, len(wanted)))) as pool:
-            tried = list(pool.map(lambda w: _try(job, mine, w[0], w[1], doors[w[0]]), wanted))
-    return [one for node in meeting.allgather(tried) for one in node or []], doors
+            tried = list(pool.map(lambda w: _try(survey, mine, w[0], w[1], listeners[w[0]]), wanted))
+    return [one for node in exchange.allgather(tried) for one in node or []], listeners
 
 
-def _try(job: Job, mine: int, node: int, address: str, door: Facts) -> Facts:
-    own, other = job.leaders[mine], job.leaders[node]
+def _try(survey: Survey, mine: int, node: int, address: str, listener: Facts) -> Facts:
+    own, other = survey.leaders[mine], survey.leaders[node]
     facts = {
         "from": own.host,
         "to": other.host,
         "nodes": [mine, node],
         "address": address,
-        "port": door["port"],
+        "port": listener["port"],
     }
     one_network = own.facts[names.NAME]["network"] == other.facts[names.NAME]["network"]
     if address in [i["address"] for i in addresses.usable(own)] and not one_network:
@@ -150,7 +156,7 @@ def _try(job: Job, mine: int, node: int, address: str, door: Facts) -> Facts:
     began = time.monotonic()
     try:
         facts["through"] = route(own, address)
-        connection = knock(address, door["port"], door["nonce"], own.rank, stays=False)
+        connection = connect(address, listener["port"], listener["nonce"], own.rank, keep=False)
         connection.settimeout(2 * PATIENCE)
     except (OSError, ValueError) as error:
         return facts | outcome_of(error) | {"neighbour": neighbour(address)}
@@ -178,7 +184,7 @@ def outcome_of(error: Exception) -> Facts:
     return {"outcome": "failed", "error": str(error) or type(error).__name__}
 
 
-def route(own: Card, address: str) -> str:
+def route(own: RankReport, address: str) -> str:
     """The interface that the kernel would send through (no packet is sent); OSError where there is no route."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe_socket:
         probe_socket.connect((address, 9))
@@ -199,10 +205,10 @@ def neighbour(address: str, table: Path = Path("/proc/net/arp")) -> str:
 # ---- judging --------------------------------------------------------------------------------------------
 
 
-def judge(job: Job) -> list[Finding]:
+def judge(survey: Survey) -> list[Finding]:
     """Pairs without any way, large messages that vanish, addresses that lead nowhere."""
     pairs: dict[tuple[str, str], list[Facts]] = {}
-    for one in job.reached:
+    for one in survey.reached:
         pairs.setdefault((one["from"], one["to"]), []).append(one)
     found = []
     for (here, there), tried in pairs.items():
@@ -218,7 +224,7 @@ def judge(job: Job) -> list[Finding]:
 
 
 def _shown(tried: Iterable[Facts]) -> str:
-    return some(f"{one['address']}:{one['port']} {one['error']}" for one in tried if one["outcome"] != "ok")
+    return listed(f"{one['address']}:{one['port']} {one['error']}" for one in tried if one["outcome"] != "ok")
 
 
 def _unreachable(here: str, there: str, tried: list[Facts], no_way_back: bool) -> Finding:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import textwrap
 
-from hpccoll.checks.finding import ERROR, NOTE, WARNING, Facts, size
+from hpccoll.checks.finding import ERROR, NOTE, WARNING, Facts
+from hpccoll.text import byte_size
 from hpccoll.tools.doctor.network import duration, rate
 
 WIDTH = 100
@@ -53,12 +54,12 @@ def _network(report: Facts) -> str:
     if len(report["links"]) > MOST_ROWS:
         lines.append(f"... and {len(report['links']) - MOST_ROWS} more links")
     if report["sent"]:
-        lines.append(f"measured with {size(report['sent'])}")
+        lines.append(f"measured with {byte_size(report['sent'])}")
     for inside in (i for i in report["inside"] if "error" not in i):
         where = "over all ranks" if inside["node"] == "all" else f"inside {inside['node']}"
         lines.append(
-            f"allreduce {where} ({inside['ranks']} ranks): {size(inside['bytes'])} in {duration(inside['large'])}, "
-            f"8 B in {duration(inside['small'])}"
+            f"allreduce {where} ({inside['ranks']} ranks): {byte_size(inside['bytes'])} in "
+            f"{duration(inside['large'])}, 8 B in {duration(inside['small'])}"
         )
     return "\n".join(lines)
 

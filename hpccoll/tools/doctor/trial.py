@@ -13,8 +13,8 @@ from pathlib import Path
 from hpccoll import config
 from hpccoll.checks import proofs
 from hpccoll.checks.finding import Facts
-from hpccoll.tools.doctor import end, watch
-from hpccoll.tools.doctor.claim import Claim
+from hpccoll.tools.doctor import child_monitor, termination
+from hpccoll.tools.doctor.identity import Identity
 
 
 def record() -> Path:
@@ -23,19 +23,19 @@ def record() -> Path:
 
 
 def gpu_aware_mpi(
-    said: Claim, file: Path, patience: float, as_json: bool, say: Callable[[str, float], None]
+    process: Identity, file: Path, patience: float, as_json: bool, say: Callable[[str, float], None]
 ) -> int:
     """Let a child try; rank 0 prints and records the verdict, and each rank whose child died does.
 
     They end with its status, 0 if it is proved on all ranks. The others end with 0: at the first process that ends
     otherwise mpirun kills the rest, and what rank 0 has to say would be lost.
     """
-    outcome = watch.Outcome()
-    end.heed()
+    outcome = child_monitor.Outcome()
+    termination.raise_on_sigterm()
     try:
-        watch.run("hpccoll.tools.doctor.gpu_aware", {}, patience, say, outcome)
-        end.speak()
-    except end.Asked:
+        child_monitor.run("hpccoll.tools.doctor.gpu_aware", {}, patience, say, outcome)
+        termination.ignore_sigterm()
+    except termination.Terminated:
         if "proved" not in (outcome.report or {}) and outcome.status in (None, -signal.SIGTERM):
             return 1  # the child of another rank died, and the launcher ends the job; that rank says how
     verdict = outcome.report or {}
@@ -47,20 +47,20 @@ def gpu_aware_mpi(
             else "did not return"
         )
         verdict = {**verdict, "proved": False, "why": f"{outcome.stage} {how}"}
-    if said.rank != 0 and survived:
+    if process.rank != 0 and survived:
         return 0
     if "about" in verdict:
-        verdict |= _record(file, _proof(said, verdict))
+        verdict |= _record(file, _proof(process, verdict))
     print(json.dumps(verdict) if as_json else _sentence(verdict), flush=True)
     return int(not verdict["proved"])
 
 
-def _proof(said: Claim, verdict: Facts) -> proofs.Proof:
+def _proof(process: Identity, verdict: Facts) -> proofs.Proof:
     about = verdict["about"]
     return proofs.Proof(
         verdict["proved"],
         verdict["why"],
-        proofs.place(about["mpi"], said.launcher, config.environment()),
+        proofs.place(about["mpi"], process.launcher, config.environment()),
         about["devices"],
         about["ranks"],
         about["hosts"],

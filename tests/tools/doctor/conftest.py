@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes cards.py of this room and hosts.py of the room netns importable."""
+"""Makes reports.py of this folder and namespaces.py of tests/netns importable."""
 
 import sys
 from pathlib import Path

@@ -4,27 +4,28 @@
 from typing import Any
 
 import pytest
-from cards import card, found, interface, only, says
+from reports import found, interface, only, report, says
 
 from hpccoll.checks.finding import ERROR, WARNING
-from hpccoll.tools.doctor import addresses, examine
+from hpccoll.checks.survey import Survey
+from hpccoll.tools.doctor import addresses
 
-PAIR = [card(0, 0), card(1, 1)]
+PAIR = [report(0, 0), report(1, 1)]
 
 # ---- names and addresses ------------------------------------------------------------------------------
 
 
 def test_the_loopback_name_trap() -> None:
-    trapped = card(1, 1, names={"in /etc/hosts": ["127.0.1.1"]})
-    says(only([card(0), trapped]), WARNING, "/etc/hosts of h2 gives h2 the address 127.0.1.1")
+    trapped = report(1, 1, names={"in /etc/hosts": ["127.0.1.1"]})
+    says(only([report(0), trapped]), WARNING, "/etc/hosts of h2 gives h2 the address 127.0.1.1")
 
 
 def test_a_host_on_its_own_may_call_itself_localhost() -> None:
-    assert found([card(r, 0, names={"in /etc/hosts": ["127.0.0.1"]}) for r in range(2)]) == []
+    assert found([report(r, 0, names={"in /etc/hosts": ["127.0.0.1"]}) for r in range(2)]) == []
 
 
 def with_interfaces(rank: int, *more: Any, **changes: Any) -> Any:
-    one = card(rank, rank, **changes)
+    one = report(rank, rank, **changes)
     one.facts["addresses"]["interfaces"] += more
     return one
 
@@ -44,24 +45,24 @@ def test_a_decoy_that_is_down_is_none() -> None:
 
 
 def test_differing_interface_names() -> None:
-    other = card(1, 1, addresses={"interfaces": [interface("ens9", "10.0.0.2")]})
-    says(only([card(0), other]), WARNING, "eth0 on h1, ens9 on h2", "NCCL_SOCKET_IFNAME=ens9,eth0")
+    other = report(1, 1, addresses={"interfaces": [interface("ens9", "10.0.0.2")]})
+    says(only([report(0), other]), WARNING, "eth0 on h1, ens9 on h2", "NCCL_SOCKET_IFNAME=ens9,eth0")
 
 
 def test_differing_mtus() -> None:
-    other = card(1, 1, addresses={"interfaces": [interface("eth0", "10.0.0.2", mtu=9000)]})
-    says(only([card(0), other]), WARNING, "10.0.0.0/24", "1500 on h1 (eth0)", "9000 on h2 (eth0)")
+    other = report(1, 1, addresses={"interfaces": [interface("eth0", "10.0.0.2", mtu=9000)]})
+    says(only([report(0), other]), WARNING, "10.0.0.0/24", "1500 on h1 (eth0)", "9000 on h2 (eth0)")
 
 
 def test_two_hosts_of_one_name() -> None:
-    one, other = card(0, 0), card(1, 1)
+    one, other = report(0, 0), report(1, 1)
     same = type(other)(1, "h1", other.node, other.facts)
     says(only([one, same]), WARNING, "several are called h1")
 
 
 def test_a_name_that_leads_nowhere() -> None:
-    lost = card(1, 1, addresses={"own name": {"name": "h2", "addresses": [], "error": "Name not known"}})
-    says(only([card(0), lost]), WARNING, "h2: its own name cannot be resolved (Name not known)")
+    lost = report(1, 1, addresses={"own name": {"name": "h2", "addresses": [], "error": "Name not known"}})
+    says(only([report(0), lost]), WARNING, "h2: its own name cannot be resolved (Name not known)")
 
 
 @pytest.mark.parametrize(
@@ -78,13 +79,13 @@ def test_a_wrong_choice_of_interface(value: str, why: str) -> None:
     told = {"told": {"OMPI_MCA_btl_tcp_if_include": value}}
     findings = [f for f in found([with_interfaces(r, docker) for r in range(2)]) if f.severity == ERROR]
     assert findings == []
-    cards = [
+    reports = [
         with_interfaces(
-            r, docker, addresses=told | {"interfaces": card(r, r).facts["addresses"]["interfaces"]}
+            r, docker, addresses=told | {"interfaces": report(r, r).facts["addresses"]["interfaces"]}
         )
         for r in range(2)
     ]
-    findings = [f for f in found(cards) if f.severity == ERROR]
+    findings = [f for f in found(reports) if f.severity == ERROR]
     assert len(findings) == 1
     says(findings[0], ERROR, f"OMPI_MCA_btl_tcp_if_include={value} on h1", why, "10.0.0.0/24 (eth0 on h1)")
 
@@ -94,7 +95,7 @@ def test_a_wrong_choice_of_interface(value: str, why: str) -> None:
 )
 def test_right_choices_of_interface(value: str) -> None:
     told = {"told": {"NCCL_SOCKET_IFNAME": value}, "others": ["mlx5_0"]}
-    assert found([card(r, r, addresses=told) for r in range(2)]) == []
+    assert found([report(r, r, addresses=told) for r in range(2)]) == []
 
 
 # ---- reach ----------------------------------------------------------------------------------------------
@@ -147,5 +148,5 @@ def test_large_messages_that_vanish() -> None:
 
 def test_the_table_of_a_decoy_address_is_not_a_common_network() -> None:
     docker = interface("docker0", "172.17.0.1", 16)
-    job = examine.Job([with_interfaces(r, docker) for r in range(2)])
-    assert list(addresses.common_networks(job)) == ["10.0.0.0/24"]
+    survey = Survey([with_interfaces(r, docker) for r in range(2)])
+    assert list(addresses.common_networks(survey)) == ["10.0.0.0/24"]

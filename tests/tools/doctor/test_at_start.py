@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from cards import card
+from reports import report
 
 from hpccoll import testing
 from hpccoll.checks import at_start
@@ -35,7 +35,7 @@ def test_ordinary_jobs_are_met_with_silence(ranks: int) -> None:
 def test_two_ranks_on_one_core_while_another_is_free() -> None:
     core = str(min(os.sched_getaffinity(0)))
     (line,) = lines("taskset", "-c", core)
-    assert f"ranks 0-1 are bound to cpu {core} while no rank is on cpu" in line
+    assert f"ranks 0, 1 are bound to cpu {core} while no rank is on cpu" in line
     assert "Bind each rank" in line
 
 
@@ -47,7 +47,7 @@ def test_the_knob_silences_it() -> None:
 
 def test_more_threads_than_cores_are_one_line() -> None:
     (line,) = lines(OMP_NUM_THREADS="999")
-    assert "ranks 0-1: OMP_NUM_THREADS=999 on" in line
+    assert "ranks 0, 1: OMP_NUM_THREADS=999 on" in line
 
 
 def test_threads_of_one_process_are_not_checked(capfd: pytest.CaptureFixture[str]) -> None:
@@ -56,7 +56,7 @@ def test_threads_of_one_process_are_not_checked(capfd: pytest.CaptureFixture[str
 
 
 def facts(rank: int, node: int, **changes: object) -> dict[str, dict[str, object]]:
-    return card(rank, node, **changes).facts  # type: ignore[arg-type]
+    return report(rank, node, **changes).facts  # type: ignore[arg-type]
 
 
 def test_a_full_shared_memory_and_the_name_trap() -> None:

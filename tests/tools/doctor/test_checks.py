@@ -5,17 +5,19 @@ from dataclasses import asdict
 from typing import Any
 
 import pytest
-from cards import card, found, interface, link, only, says
+from reports import found, interface, link, only, report, says
 
-from hpccoll.checks.finding import ERROR, NOTE, WARNING, grouped, numbers, ranges
+from hpccoll.checks.finding import ERROR, NOTE, WARNING, grouped
+from hpccoll.checks.survey import Survey
 from hpccoll.detect import Place
+from hpccoll.text import parse_ranges, ranges
 from hpccoll.tools.doctor import examine, network, text
 
-PAIR = [card(0, 0), card(1, 1)]
+PAIR = [report(0, 0), report(1, 1)]
 
 
 def test_a_healthy_cluster_has_no_findings() -> None:
-    assert found([card(rank, rank // 16) for rank in range(64)], links=[link(0, 1, 1e4)]) == []
+    assert found([report(rank, rank // 16) for rank in range(64)], links=[link(0, 1, 1e4)]) == []
 
 
 # ---- build, MPI, launcher ---------------------------------------------------------------------------
@@ -23,7 +25,7 @@ def test_a_healthy_cluster_has_no_findings() -> None:
 
 def test_differing_installations() -> None:
     says(
-        only([card(0), card(1, build={"versions": {"hpccoll": "2"}})]),
+        only([report(0), report(1, build={"versions": {"hpccoll": "2"}})]),
         ERROR,
         "rank 0",
         "rank 1",
@@ -32,27 +34,29 @@ def test_differing_installations() -> None:
 
 
 def test_differing_processors_are_a_note() -> None:
-    says(only([card(0), card(1, build={"kernels": "avx512"})]), NOTE, "rank 1: avx512")
+    says(only([report(0), report(1, build={"kernels": "avx512"})]), NOTE, "rank 1: avx512")
 
 
 def test_a_variable_that_is_no_knob() -> None:
     typo = "HPCCOLL_FUSION_TRESHOLD is no knob"
-    says(only([card(0), card(1, build={"knobs": typo})]), ERROR, f"rank 1: {typo}", "init() refuses it")
+    says(only([report(0), report(1, build={"knobs": typo})]), ERROR, f"rank 1: {typo}", "init() refuses it")
 
 
 def test_two_mpi_libraries() -> None:
-    says(only([card(0), card(1, mpi={"library": "MPICH 5"})]), ERROR, "rank 0: Open MPI", "rank 1: MPICH 5")
+    says(
+        only([report(0), report(1, mpi={"library": "MPICH 5"})]), ERROR, "rank 0: Open MPI", "rank 1: MPICH 5"
+    )
     ours = {
         "same library as mpi4py": False,
         "library": "MPICH 5 (x)",
         "to do": "mpi4py is on /a: reinstall hpccoll",
     }
-    says(only([card(0, mpi={"ours": ours}), card(1)]), ERROR, "MPICH 5 (x)", "Reinstall hpccoll")
+    says(only([report(0, mpi={"ours": ours}), report(1)]), ERROR, "MPICH 5 (x)", "Reinstall hpccoll")
 
 
 def test_a_thread_level_has_its_price() -> None:
     says(
-        only([card(0, mpi={"thread level": "SERIALIZED"}), card(1)]),
+        only([report(0, mpi={"thread level": "SERIALIZED"}), report(1)]),
         WARNING,
         "SERIALIZED",
         "World.progress()",
@@ -69,7 +73,7 @@ HUNG = {
 
 
 def hung(rank: int, node: int, **more: Any) -> Any:
-    one = card(rank, node)
+    one = report(rank, node)
     one.facts["mpi"] = HUNG | more
     return one
 
@@ -79,7 +83,7 @@ def test_a_hang_names_the_stage_the_ranks_and_the_place() -> None:
     says(
         finding,
         ERROR,
-        "MPI_Init_thread has not returned after 30 s on ranks 0-1 (h1, h2)",
+        "MPI_Init_thread has not returned after 30 s on ranks 0, 1 (h1, h2)",
         "poll < PMIx_Init",
         "--mpi=list",
     )
@@ -87,32 +91,34 @@ def test_a_hang_names_the_stage_the_ranks_and_the_place() -> None:
 
 def test_a_hang_on_a_decoy_names_the_decoy() -> None:
     docker = interface("docker0", "172.17.0.1", 16)
-    cards = [hung(r, r, **{"waits for": ["172.17.0.1:1024"]}) for r in range(2)]
-    for one in cards:
+    reports = [hung(r, r, **{"waits for": ["172.17.0.1:1024"]}) for r in range(2)]
+    for one in reports:
         one.facts["addresses"]["interfaces"].append(docker)
-    first = found(cards)[0]
+    first = found(reports)[0]
     says(first, ERROR, "without an answer to 172.17.0.1:1024", "if_exclude=lo,docker0")
 
 
 def test_an_end_in_mpi_init_is_told_from_a_hang() -> None:
     says(
-        only([hung(0, 0, status=1), card(1)]), ERROR, "MPI_Init_thread ended the process (status 1) on rank 0"
+        only([hung(0, 0, status=1), report(1)]),
+        ERROR,
+        "MPI_Init_thread ended the process (status 1) on rank 0",
     )
-    says(only([hung(0, 0, status=-11), card(1)]), ERROR, "signal 11")
+    says(only([hung(0, 0, status=-11), report(1)]), ERROR, "signal 11")
 
 
 def test_ranks_that_did_not_come() -> None:
-    says(only([card(0), card(3)], size=5), ERROR, "ranks 1-2,4 of 5")
+    says(only([report(0), report(3)], size=5), ERROR, "ranks 1, 2, 4 of 5")
 
 
 def test_processes_that_mpi_believes_to_be_alone() -> None:
     alone = "srun started 4 tasks but MPI says that this process is alone: mpi4py's library speaks another protocol"
-    says(only([card(0, launcher={"if alone": alone})]), ERROR, "srun started 4 tasks", "another protocol")
+    says(only([report(0, launcher={"if alone": alone})]), ERROR, "srun started 4 tasks", "another protocol")
 
 
 def test_one_number_twice() -> None:
     def placed(rank: int, said: int) -> Any:
-        return card(rank, launcher={"place": asdict(Place("srun", "SLURM_PROCID", said, 3))})
+        return report(rank, launcher={"place": asdict(Place("srun", "SLURM_PROCID", said, 3))})
 
     assert found([placed(rank, rank) for rank in range(3)]) == []
     says(
@@ -130,7 +136,7 @@ def test_one_number_twice() -> None:
 
 
 def test_a_single_process_says_what_it_cannot_know() -> None:
-    says(only([card(0)]), NOTE, "nothing was looked at between nodes", "doctor -H h1,h2")
+    says(only([report(0)]), NOTE, "nothing was looked at between nodes", "doctor -H h1,h2")
 
 
 # ---- memory, limits, clocks -----------------------------------------------------------------------------
@@ -138,21 +144,21 @@ def test_a_single_process_says_what_it_cannot_know() -> None:
 
 def test_shared_memory() -> None:
     says(
-        only([card(0, memory={"free": 1 << 16, "total": 1 << 26}), card(1)]),
+        only([report(0, memory={"free": 1 << 16, "total": 1 << 26}), report(1)]),
         ERROR,
         "64 KiB free of 64 MiB",
         "--shm-size",
     )
-    findings = found([card(r, memory={"free": 60 << 20, "total": 1 << 30}) for r in range(16)])
+    findings = found([report(r, memory={"free": 60 << 20, "total": 1 << 30}) for r in range(16)])
     assert [f.check for f in findings] == ["memory"]
 
 
 def test_limits() -> None:
     rdma = {"rdma": True, "locked memory": 8 << 20}
-    says(only([card(0, limits=rdma), card(1)]), ERROR, "8 MiB (ulimit -l)")
-    assert found([card(0, limits={"locked memory": 8 << 20}), card(1)]) == []
-    says(only([card(0, limits={"open files": 256}), card(1)]), WARNING, "256 open files")
-    says(only([card(0, limits={"stack": 65536}), card(1)]), WARNING, "64 KiB (ulimit -s)")
+    says(only([report(0, limits=rdma), report(1)]), ERROR, "8 MiB (ulimit -l)")
+    assert found([report(0, limits={"locked memory": 8 << 20}), report(1)]) == []
+    says(only([report(0, limits={"open files": 256}), report(1)]), WARNING, "256 open files")
+    says(only([report(0, limits={"stack": 65536}), report(1)]), WARNING, "64 KiB (ulimit -s)")
 
 
 def test_clocks() -> None:
@@ -165,17 +171,17 @@ def test_clocks() -> None:
 
 
 def bound(rank: int, cpus: str, **more: Any) -> Any:
-    return card(rank, placement={"cpus": cpus, "numa": [0], "threads": 1, **more})
+    return report(rank, placement={"cpus": cpus, "numa": [0], "threads": 1, **more})
 
 
 def test_two_ranks_on_one_core_while_others_are_free() -> None:
     finding = only([bound(0, "0"), bound(1, "0"), bound(2, "1")])
-    says(finding, WARNING, "ranks 0-1 are bound to cpu 0 while no rank is on cpu 2-63")
+    says(finding, WARNING, "ranks 0, 1 are bound to cpu 0 while no rank is on cpu 2-63")
 
 
 def test_knowing_oversubscription_is_said_by_the_doctor_only() -> None:
-    cards = [bound(r, "0-1", online="0-1", **{"numa nodes": 1}) for r in range(4)]
-    says(only(cards), WARNING, "4 ranks on 2 cpus")
+    reports = [bound(r, "0-1", online="0-1", **{"numa nodes": 1}) for r in range(4)]
+    says(only(reports), WARNING, "4 ranks on 2 cpus")
 
 
 def test_threads() -> None:
@@ -190,15 +196,15 @@ def test_threads() -> None:
 
 def test_a_container_with_less_time_than_ranks() -> None:
     says(
-        only([card(r, placement={"quota": 1.5}) for r in range(2)]),
+        only([report(r, placement={"quota": 1.5}) for r in range(2)]),
         WARNING,
         "1.5 cores' worth of time to 2 ranks",
     )
 
 
 def test_ranks_that_wander_between_numa_nodes() -> None:
-    cards = [bound(0, "0-31", numa=[0, 1]), bound(1, "32-63", numa=[0, 1])]
-    says(only(cards), WARNING, "ranks 0-1 may run on 2 NUMA nodes")
+    reports = [bound(0, "0-31", numa=[0, 1]), bound(1, "32-63", numa=[0, 1])]
+    says(only(reports), WARNING, "ranks 0, 1 may run on 2 NUMA nodes")
 
 
 def rail(name: str, numa: int, **more: Any) -> dict[str, Any]:
@@ -210,13 +216,13 @@ def rail(name: str, numa: int, **more: Any) -> dict[str, Any]:
 
 def test_rails() -> None:
     two = {"devices": [rail("mlx5_0:1", 0), rail("mlx5_1:1", 1)]}
-    cards = [card(rank, 0, rails=two) for rank in range(16)]
-    assert found(cards) == []
-    rows = examine.table(examine.Job(cards))
+    reports = [report(rank, 0, rails=two) for rank in range(16)]
+    assert found(reports) == []
+    rows = examine.table(Survey(reports))
     assert [row["rail"] for row in rows] == ["mlx5_0:1"] * 8 + ["mlx5_1:1"] * 8
-    says(only(cards[:8]), WARNING, "no rank is bound near mlx5_1:1")
-    one_down = card(16, 1, rails={"devices": [rail("mlx5_0:1", 0), rail("mlx5_1:1", 1, up=False)]})
-    assert any("h2 has 1 of the 2 network devices" in f.seen for f in found([*cards, one_down]))
+    says(only(reports[:8]), WARNING, "no rank is bound near mlx5_1:1")
+    one_down = report(16, 1, rails={"devices": [rail("mlx5_0:1", 0), rail("mlx5_1:1", 1, up=False)]})
+    assert any("h2 has 1 of the 2 network devices" in f.seen for f in found([*reports, one_down]))
 
 
 def gpu(pci: str, numa: int = 0) -> dict[str, Any]:
@@ -227,31 +233,31 @@ def test_the_rail_of_a_rank_is_the_one_that_shares_most_bridges_with_its_gpu() -
     """Two devices on one socket, each below a PCI switch with a GPU; the ranks see one GPU each."""
     switch = "/sys/devices/pci0000:00/switch{}/{}"
     nics = {"devices": [rail(f"mlx5_{i}:1", 0, path=switch.format(i, "nic")) for i in range(2)]}
-    cards = [
-        card(
+    reports = [
+        report(
             r,
             rails=nics,
             gpus={"present": ["a", "b"], "visible": [gpu("a") | {"path": switch.format(1 - r, "gpu")}]},
         )
         for r in range(2)
     ]
-    assert [row["rail"] for row in examine.table(examine.Job(cards))] == ["mlx5_1:1", "mlx5_0:1"]
+    assert [row["rail"] for row in examine.table(Survey(reports))] == ["mlx5_1:1", "mlx5_0:1"]
 
 
 def test_gpus() -> None:
     hidden = {"present": ["0:1", "0:2"], "hidden by": {"CUDA_VISIBLE_DEVICES": ""}, "why none": ""}
     says(
-        only([card(0, gpus=hidden), card(1)]),
+        only([report(0, gpus=hidden), report(1)]),
         ERROR,
         "h1 has 2 GPUs, all hidden from rank 0",
         "CUDA_VISIBLE_DEVICES=''",
     )
     same = {"present": ["0:1", "0:2"], "visible": [gpu("0:1")]}
-    note, shared = found([card(0, gpus=same), card(1, gpus=same)])
+    note, shared = found([report(0, gpus=same), report(1, gpus=same)])
     says(note, NOTE, "GPUs on h1: whether MPI can use their memory was not tried", "doctor --gpu-aware")
-    says(shared, WARNING, "ranks 0-1 see the same one GPU (0:1) of 2")
+    says(shared, WARNING, "ranks 0, 1 see the same one GPU (0:1) of 2")
     far = {"present": ["0:1"], "visible": [gpu("0:1", 1)]}
-    _, distant = found([card(0, gpus=far), card(1)])
+    _, distant = found([report(0, gpus=far), report(1)])
     says(distant, WARNING, "rank 0: the cores are on another NUMA node", "0:1 is on 1")
 
 
@@ -263,10 +269,10 @@ def triangle(**special: float) -> list[dict[str, Any]]:
 
 
 def test_a_slow_node() -> None:
-    cards = [card(r, r) for r in range(3)]
-    assert found(cards, links=triangle()) == []
+    reports = [report(r, r) for r in range(3)]
+    assert found(reports, links=triangle()) == []
     says(
-        only(cards, links=triangle(l02=90, l12=100)),
+        only(reports, links=triangle(l02=90, l12=100)),
         WARNING,
         "slow node h3: 100 Mbit/s at best",
         "others reach 1 Gbit/s",
@@ -274,21 +280,24 @@ def test_a_slow_node() -> None:
 
 
 def test_a_slow_link() -> None:
-    cards = [card(r, r) for r in range(3)]
+    reports = [report(r, r) for r in range(3)]
     says(
-        only(cards, links=triangle(l02=100)), WARNING, "slow link h1 - h3: 100 Mbit/s", "both nodes are well"
+        only(reports, links=triangle(l02=100)),
+        WARNING,
+        "slow link h1 - h3: 100 Mbit/s",
+        "both nodes are well",
     )
 
 
 def test_a_suspect_that_is_fast_alone_is_none() -> None:
-    cards = [card(r, r) for r in range(3)]
-    assert found(cards, links=[*triangle(l02=100), link(0, 2, 990)]) == []
+    reports = [report(r, r) for r in range(3)]
+    assert found(reports, links=[*triangle(l02=100), link(0, 2, 990)]) == []
 
 
 def test_late_links_are_slow_too() -> None:
-    cards = [card(r, r) for r in range(3)]
+    reports = [report(r, r) for r in range(3)]
     links = [*triangle()[:2], link(1, 2, 1000, latency=1e-3)]
-    says(only(cards, links=links), WARNING, "slow link h2 - h3: 1 Gbit/s, 1 ms, measured")
+    says(only(reports, links=links), WARNING, "slow link h2 - h3: 1 Gbit/s, 1 ms, measured")
 
 
 def test_one_direction() -> None:
@@ -297,7 +306,7 @@ def test_one_direction() -> None:
 
 def test_a_device_that_nobody_uses() -> None:
     fast = {"devices": [rail("mlx5_0:1", 0)]}
-    findings = found([card(r, r, rails=fast) for r in range(2)], links=[link(0, 1, 9500)])
+    findings = found([report(r, r, rails=fast) for r in range(2)], links=[link(0, 1, 9500)])
     says(findings[0], WARNING, "h1: 9.5 Gbit/s measured; mlx5_0:1 declares 100 Gbit/s")
 
 
@@ -314,7 +323,7 @@ def test_a_node_that_is_slow_inside() -> None:
         {"node": f"h{i}", "ranks": 4, "bytes": 1, "large": t, "small": 1.0}
         for i, t in enumerate((0.01, 0.011, 0.03))
     ]
-    says(only([card(r, r) for r in range(3)], inside=inside), WARNING, "h2 (30 ms)", "(11 ms)")
+    says(only([report(r, r) for r in range(3)], inside=inside), WARNING, "h2 (30 ms)", "(11 ms)")
 
 
 @pytest.mark.parametrize(
@@ -339,13 +348,13 @@ def test_requirements_that_make_no_sense(text: str) -> None:
 
 
 def test_what_is_required_is_an_error_if_it_is_not_there() -> None:
-    job = examine.Job(PAIR, links=[link(0, 1, 900, latency=30e-6)])
-    assert network.judge_required(job, {"bandwidth": 1e8, "latency": 1e-4}) == []
-    slow, late = network.judge_required(job, {"bandwidth": 1.25e9, "latency": 2e-5})
+    survey = Survey(PAIR, links=[link(0, 1, 900, latency=30e-6)])
+    assert network.judge_required(survey, {"bandwidth": 1e8, "latency": 1e-4}) == []
+    slow, late = network.judge_required(survey, {"bandwidth": 1.25e9, "latency": 2e-5})
     says(slow, ERROR, "h1 - h2: 900 Mbit/s, less than 10 Gbit/s")
     says(late, ERROR, "h1 - h2: 30 us, more than 20 us")
     says(
-        network.judge_required(examine.Job(PAIR), {"bandwidth": 1.0})[0],
+        network.judge_required(Survey(PAIR), {"bandwidth": 1.0})[0],
         ERROR,
         "no link between nodes was measured",
     )
@@ -370,15 +379,15 @@ def test_times_are_written_without_powers(seconds: float, written: str) -> None:
 
 
 def test_findings_of_many_nodes_become_one() -> None:
-    cards = [card(r, r, limits={"open files": 16}) for r in range(50)]
-    merged = grouped(f for f in found(cards, size=64) if f.check == "limits")
+    reports = [report(r, r, limits={"open files": 16}) for r in range(50)]
+    merged = grouped(f for f in found(reports, size=64) if f.check == "limits")
     assert len(merged) == 1
     assert merged[0].seen.endswith("and 47 more like these")
 
 
 def test_ranges_of_numbers() -> None:
     assert ranges([3, 1, 2, 7]) == "1-3,7"
-    assert numbers("0-2,5\n") == [0, 1, 2, 5]
+    assert parse_ranges("0-2,5\n") == [0, 1, 2, 5]
 
 
 def test_the_text_has_every_finding_with_its_reason_and_remedy() -> None:
@@ -387,8 +396,8 @@ def test_the_text_has_every_finding_with_its_reason_and_remedy() -> None:
         "required": {},
         "training": {"name": "x", "bytes": 1e8, "compute": 0.1, "nodes": None, "overlap": 0.5},
     }
-    job = examine.Job([card(0, 0), card(1, 1, limits={"open files": 16})], 2, [], [link(0, 1, 1000)])
-    printed = text.render(examine.report(job, options))
+    survey = Survey([report(0, 0), report(1, 1, limits={"open files": 16})], 2, [], [link(0, 1, 1000)])
+    printed = text.render(examine.summarize(survey, options))
     for part in (
         "h1 (1), h2 (1)",
         "h1 - h2  10 us    1 Gbit/s  1 Gbit/s",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hpccoll.checks import names, placement
-from hpccoll.tools.doctor import addresses, claim, limits, rails, reach, watch
+from hpccoll.tools.doctor import addresses, child_monitor, identity, limits, rails, reach
 
 
 def write(path: Path, text: str) -> Path:
@@ -122,7 +122,7 @@ def test_sockets_that_are_still_connecting() -> None:
                 waiting.append(one)
                 one.setblocking(False)
                 assert one.connect_ex(server.getsockname()) == errno.EINPROGRESS
-            assert f"127.0.0.1:{server.getsockname()[1]}" in watch.connecting(os.getpid())
+            assert f"127.0.0.1:{server.getsockname()[1]}" in child_monitor.connecting(os.getpid())
         finally:
             for one in waiting:
                 one.close()
@@ -131,17 +131,20 @@ def test_sockets_that_are_still_connecting() -> None:
 @pytest.mark.parametrize(
     ("env", "expected"),
     [
-        ({}, claim.Claim("", 0, 1, "")),
+        ({}, identity.Identity("", 0, 1, "")),
         (
             {"SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "8", "SLURM_JOB_ID": "77", "SLURM_STEP_ID": "0"},
-            claim.Claim("srun", 3, 8, "77-0"),
+            identity.Identity("srun", 3, 8, "77-0"),
         ),
         (
             {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "PMIX_NAMESPACE": "prterun-h1-9@1"},
-            claim.Claim("mpirun of Open MPI", 1, 2, "prterun-h1-9@1"),
+            identity.Identity("mpirun of Open MPI", 1, 2, "prterun-h1-9@1"),
         ),
-        ({"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "8", "SLURM_JOB_ID": "77"}, claim.Claim("", 0, 1, "")),
+        (
+            {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "8", "SLURM_JOB_ID": "77"},
+            identity.Identity("", 0, 1, ""),
+        ),
     ],
 )
-def test_what_the_launcher_claims(env: dict[str, str], expected: claim.Claim) -> None:
-    assert claim.read(env) == expected
+def test_what_the_launcher_claims(env: dict[str, str], expected: identity.Identity) -> None:
+    assert identity.read(env) == expected

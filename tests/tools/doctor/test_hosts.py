@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hosts import cluster, hosts_up, python
+from namespaces import cluster, hosts_up, python
 
 RATE = 100
 """Mbit/s of the shaped links."""

@@ -3,9 +3,9 @@
 
 from itertools import combinations
 
-from cards import link
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reports import link
 
 from hpccoll.tools.doctor import reach, rounds
 

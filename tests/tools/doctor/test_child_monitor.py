@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from hpccoll.tools.doctor import watch
+from hpccoll.tools.doctor import child_monitor
 
-Run = Callable[..., watch.Outcome]
+Run = Callable[..., child_monitor.Outcome]
 
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Watch a program that has `stages`."""
 
-    def start(program: str, patience: float = 20.0) -> watch.Outcome:
+    def start(program: str, patience: float = 20.0) -> child_monitor.Outcome:
         head = "import os, subprocess, sys, time\nfrom hpccoll.tools.doctor.stages import Stages\nstages = Stages()\n"
         (tmp_path / "watched.py").write_text(head + textwrap.dedent(program))
         monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-        return watch.run("watched", {"number": 3}, patience, lambda stage, seconds: None)
+        return child_monitor.run("watched", {"number": 3}, patience, lambda stage, seconds: None)
 
     return start
 
@@ -68,4 +68,4 @@ def test_a_library_without_names_leaves_its_entry() -> None:
 #4  0x00007fb6307cd7e4 in __pyx_f_6mpi4py_3MPI_bootstrap () from target:/venv/lib/MPI.so
 #5  PyImport_Import () at import.c:1
 """
-    assert watch.library_functions(backtrace) == ["sched_yield", "PMPI_Init_thread"]
+    assert child_monitor.library_functions(backtrace) == ["sched_yield", "PMPI_Init_thread"]

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from hpccoll.checks.finding import Card, Finding, Job
+from hpccoll.checks.finding import Finding
+from hpccoll.checks.survey import RankReport, Survey
 from hpccoll.tools.doctor import examine
 
 
-def card(rank: int = 0, node: int = 0, **changes: dict[str, Any]) -> Card:
+def report(rank: int = 0, node: int = 0, **changes: dict[str, Any]) -> RankReport:
     """Rank `rank` on host h<node+1>, bound to 4 of 64 cores; `changes` are merged into the facts of a check."""
     facts: dict[str, dict[str, Any]] = {
         "build": {
@@ -37,7 +38,7 @@ def card(rank: int = 0, node: int = 0, **changes: dict[str, Any]) -> Card:
     }  # fmt: skip
     for name, change in changes.items():
         facts[name] = facts[name] | change
-    return Card(rank, f"h{node + 1}", f"node{node}", facts)
+    return RankReport(rank, f"h{node + 1}", f"node{node}", facts)
 
 
 def interface(name: str, address: str, prefix: int = 24, **changes: Any) -> dict[str, Any]:
@@ -56,15 +57,15 @@ def link(
     }  # fmt: skip
 
 
-def found(cards: list[Card], **job: Any) -> list[Finding]:
+def found(reports: list[RankReport], **survey: Any) -> list[Finding]:
     """What all checks find."""
-    whole = Job(cards, **{"size": len(cards), **job})
+    whole = Survey(reports, **{"size": len(reports), **survey})
     return [finding for check in examine.CHECKS for finding in check.judge(whole)]
 
 
-def only(cards: list[Card], **job: Any) -> Finding:
+def only(reports: list[RankReport], **survey: Any) -> Finding:
     """The single finding, or a failure that shows all."""
-    findings = found(cards, **job)
+    findings = found(reports, **survey)
     assert len(findings) == 1, findings
     return findings[0]
 

@@ -6,20 +6,20 @@ from __future__ import annotations
 import signal
 
 
-class Asked(BaseException):
+class Terminated(BaseException):
     """To end."""
 
 
-def heed() -> None:
+def raise_on_sigterm() -> None:
     """Raise Asked at the first SIGTERM."""
-    signal.signal(signal.SIGTERM, _ask)
+    signal.signal(signal.SIGTERM, _terminate)
 
 
-def _ask(_number: int, _frame: object) -> None:
-    speak()
-    raise Asked
+def _terminate(_number: int, _frame: object) -> None:
+    ignore_sigterm()
+    raise Terminated
 
 
-def speak() -> None:
+def ignore_sigterm() -> None:
     """No SIGTERM from now on: what is known is printed. Launchers kill by SIGKILL who does not end soon."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cards import card, interface
+from reports import interface, report
 
-from hpccoll.checks.finding import Job
-from hpccoll.tools.doctor import links, measure, meetings, reach
+from hpccoll.checks.survey import Survey
+from hpccoll.tools.doctor import exchange, links, measure, reach
 
 
 def together(*calls: Callable[[], Any]) -> list[Any]:
@@ -22,9 +22,9 @@ def together(*calls: Callable[[], Any]) -> list[Any]:
 
 def test_a_folder_hands_values_around_and_goes_away(tmp_path: Path) -> None:
     def rank(number: int) -> list[Any]:
-        meeting = meetings.InFolder(tmp_path / "m", number, 3, 20)
-        result = [meeting.allgather(number * 10), meeting.allgather(None), meeting.allgather({"a": [number]})]
-        meeting.close()
+        ranks = exchange.FolderExchange(tmp_path / "m", number, 3, 20)
+        result = [ranks.allgather(number * 10), ranks.allgather(None), ranks.allgather({"a": [number]})]
+        ranks.close()
         return result
 
     expected = [[0, 10, 20], [None] * 3, [{"a": [0]}, {"a": [1]}, {"a": [2]}]]
@@ -36,23 +36,23 @@ def test_who_does_not_come_is_none_from_then_on(tmp_path: Path) -> None:
     """Rank 0 comes when rank 2 is there, waits a little for rank 1, and after that for rank 2 alone."""
 
     def rank(number: int) -> list[Any]:
-        meeting = meetings.InFolder(tmp_path, number, 3, 20)
+        ranks = exchange.FolderExchange(tmp_path, number, 3, 20)
         if number == 0:
-            meeting._wait((tmp_path / "1-2").exists, 20)
-            meeting.patience = 0.1
-        first = meeting.allgather(number)
-        meeting.patience = 20
-        return [first, meeting.allgather(number + 1)]
+            ranks._wait((tmp_path / "1-2").exists, 20)
+            ranks.patience = 0.1
+        first = ranks.allgather(number)
+        ranks.patience = 20
+        return [first, ranks.allgather(number + 1)]
 
     assert together(lambda: rank(0), lambda: rank(2)) == [[[0, None, 2], [1, None, 3]]] * 2
 
 
 def test_nobody_in_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(meetings.InFolder, "_wait", lambda self, done, seconds: done())
-    meeting = meetings.InFolder(tmp_path / "m", 1, 2, 1)
-    with pytest.raises(meetings.MeetingError, match="no word from rank 0"):
-        meeting.allgather(0)
-    meeting.leave()
+    monkeypatch.setattr(exchange.FolderExchange, "_wait", lambda self, done, seconds: done())
+    ranks = exchange.FolderExchange(tmp_path / "m", 1, 2, 1)
+    with pytest.raises(exchange.ExchangeError, match="no word from rank 0"):
+        ranks.allgather(0)
+    ranks.leave()
     assert not (tmp_path / "m").exists()
 
 
@@ -75,16 +75,16 @@ def test_the_ends_of_a_connection_measure_together(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_door_greets_friends_and_strangers_are_seen_through() -> None:
-    with reach.Door() as door:
-        kept = reach.knock("127.0.0.1", door.port, door.nonce, 5, stays=True)
-        visitor = door.visitor(5, 10)
-        assert visitor is not None
+    with reach.Listener() as listener:
+        kept = reach.connect("127.0.0.1", listener.port, listener.nonce, 5, keep=True)
+        accepted = listener.connection_from(5, 10)
+        assert accepted is not None
         kept.sendall(b"x")
-        assert visitor.recv(1) == b"x"
+        assert accepted.recv(1) == b"x"
         with pytest.raises(PermissionError, match="not of this job"):
-            reach.knock("127.0.0.1", door.port, "another", 5, stays=False)
+            reach.connect("127.0.0.1", listener.port, "another", 5, keep=False)
         kept.close()
-        visitor.close()
+        accepted.close()
 
 
 class Two:
@@ -95,7 +95,7 @@ class Two:
         self.barrier = threading.Barrier(2, timeout=20)
 
     def rank(self, number: int) -> Any:
-        class Meeting:
+        class ThreadExchange:
             rank, size = number, 2
 
             def allgather(_, value: Any) -> list[Any]:
@@ -104,20 +104,21 @@ class Two:
                 self.barrier.wait()
                 return list(self.values)
 
-        return Meeting()
+        return ThreadExchange()
 
 
 def test_addresses_are_tried_and_the_own_are_not() -> None:
     """Two "hosts" of this machine, at 127.0.0.2 and .3, each with the decoy 127.9.9.9; loopback counts as usable."""
     decoy = interface("docker0", "127.9.9.9", 16)
-    cards = [
-        card(r, r, addresses={"interfaces": [interface("eth0", f"127.0.0.{r + 2}"), decoy]}) for r in range(2)
+    reports = [
+        report(r, r, addresses={"interfaces": [interface("eth0", f"127.0.0.{r + 2}"), decoy]})
+        for r in range(2)
     ]
-    job, room = Job(cards, 2), Two()
+    survey, room = Survey(reports, 2), Two()
 
     def rank(number: int) -> list[dict[str, Any]]:
-        with reach.Door() as door:
-            tried, _ = reach.probe(room.rank(number), job, door)
+        with reach.Listener() as listener:
+            tried, _ = reach.probe(room.rank(number), survey, listener)
             return tried
 
     with pytest.MonkeyPatch.context() as patch:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cluster.sh from Python: hosts h1, h2, ... with a network of their own."""
+"""Hosts h1, h2, ... with a network of their own, made by cluster.sh (needs root)."""
 
 import contextlib
 import fcntl

@@ -16,11 +16,11 @@ from typing import Any, Protocol
 POLL = 0.02
 
 
-class MeetingError(Exception):
+class ExchangeError(Exception):
     """The ranks did not find together; the text says who misses whom."""
 
 
-class Meeting(Protocol):
+class Exchange(Protocol):
     """Ranks that exchange values that JSON knows."""
 
     rank: int
@@ -30,7 +30,7 @@ class Meeting(Protocol):
         """Exchange values; all ranks call it together. None in the place of a rank that never came."""
 
 
-class Alone:
+class SingleProcess:
     """A process that meets nobody, of one or of several."""
 
     def __init__(self, rank: int = 0, size: int = 1) -> None:
@@ -41,7 +41,7 @@ class Alone:
         return [value]
 
 
-class ThroughMpi:
+class MpiExchange:
     """The ranks of an mpi4py communicator."""
 
     def __init__(self, comm: Any) -> None:
@@ -56,7 +56,7 @@ class ThroughMpi:
         return values
 
 
-class InFolder:
+class FolderExchange:
     """Ranks that see one folder: rank 0 collects what the others write there, and writes the list.
 
     Files appear under their name by renaming, so that nobody reads half of one. A rank that does not come within
@@ -76,20 +76,20 @@ class InFolder:
         if self.rank == 0:
             self._wait(lambda: all(self._path(rank).exists() for rank in self.present), self.patience)
             self.present = {rank for rank in self.present if self._path(rank).exists()}
-            said = {str(rank): json.loads(self._path(rank).read_text()) for rank in self.present}
-            self._write(f"{self.step}-all", said)
-            return [said.get(str(rank)) for rank in range(self.size)]
+            values = {str(rank): json.loads(self._path(rank).read_text()) for rank in self.present}
+            self._write(f"{self.step}-all", values)
+            return [values.get(str(rank)) for rank in range(self.size)]
         answer = self.folder / f"{self.step}-all"
         if not self._wait(answer.exists, 2 * self.patience + 5):
-            raise MeetingError(f"no word from rank 0 in {self.folder}: is it a folder that all hosts share?")
-        said = json.loads(answer.read_text())
-        if str(self.rank) not in said:
-            raise MeetingError(f"rank {self.rank} came too late to the meeting in {self.folder}")
-        return [said.get(str(rank)) for rank in range(self.size)]
+            raise ExchangeError(f"no word from rank 0 in {self.folder}: is it a folder that all hosts share?")
+        values = json.loads(answer.read_text())
+        if str(self.rank) not in values:
+            raise ExchangeError(f"rank {self.rank} came too late to the meeting in {self.folder}")
+        return [values.get(str(rank)) for rank in range(self.size)]
 
     def close(self) -> None:
         """Take the folder away when everybody has read what is in it; nobody ends before."""
-        with contextlib.suppress(MeetingError):
+        with contextlib.suppress(ExchangeError):
             self.allgather(None)
         if self.rank == 0:
             time.sleep(10 * POLL)
@@ -123,7 +123,7 @@ class InFolder:
         return True
 
 
-class AtHub:
+class HubExchange:
     """A process that the hub started over ssh: a line of JSON to the hub, a line with all ranks' values back."""
 
     def __init__(self, rank: int, size: int) -> None:
@@ -134,6 +134,6 @@ class AtHub:
         print(json.dumps({"value": value}), flush=True)
         answer = sys.stdin.readline()
         if not answer:
-            raise MeetingError("the hub is gone")
+            raise ExchangeError("the hub is gone")
         values: list[Any] = json.loads(answer)
         return values

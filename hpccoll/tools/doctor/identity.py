@@ -13,7 +13,7 @@ from hpccoll import detect
 
 
 @dataclass(frozen=True)
-class Claim:
+class Identity:
     """What the launcher says."""
 
     launcher: str
@@ -23,12 +23,12 @@ class Claim:
     """Equal on the ranks of this job step and on no others'; "" where the launcher gives none."""
 
 
-def read(env: Mapping[str, str]) -> Claim:
+def read(env: Mapping[str, str]) -> Identity:
     """The closest launcher's word; a process on its own is rank 0 of 1."""
     place = detect.place(env)
     if place is None or place.rank is None or place.size is None:
-        return Claim("", 0, 1, "")
-    return Claim(place.launcher, place.rank, place.size, place.job or _port_of_hydra())
+        return Identity("", 0, 1, "")
+    return Identity(place.launcher, place.rank, place.size, place.job or _port_of_hydra())
 
 
 def _port_of_hydra(proc: Path = Path("/proc")) -> str:

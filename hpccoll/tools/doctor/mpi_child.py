@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from hpccoll import config
-from hpccoll.checks.finding import Card
-from hpccoll.tools.doctor import examine, meetings, mpi
+from hpccoll.checks.survey import RankReport
+from hpccoll.tools.doctor import examine, exchange, mpi
 from hpccoll.tools.doctor.stages import Stages, mpi_world
 
 
@@ -13,13 +13,13 @@ def main() -> None:
     """Given are the card that the watching process wrote, and the options."""
     stages = Stages()
     comm = mpi_world(stages)
-    card = Card(**stages.given["card"])
-    card.facts[mpi.NAME] = mpi.collect(dict(config.environment()))
+    mine = RankReport(**stages.given["report"])
+    mine.facts[mpi.NAME] = mpi.collect(dict(config.environment()))
     stages.begin("the first exchange through MPI")
-    meeting = meetings.ThroughMpi(comm)
-    meeting.allgather(None)
-    card = Card(comm.Get_rank(), card.host, card.node, card.facts)
-    stages.report(examine.examine(meeting, card, stages.given["options"], stages.begin, comm))
+    ranks = exchange.MpiExchange(comm)
+    ranks.allgather(None)
+    mine = RankReport(comm.Get_rank(), mine.host, mine.node, mine.facts)
+    stages.report(examine.examine(ranks, mine, stages.given["options"], stages.begin, comm))
     stages.finish()
 
 

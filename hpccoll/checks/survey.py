@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The reports of all ranks of a job, which the checks judge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from hpccoll.checks.finding import Facts
+
+
+@dataclass(frozen=True)
+class RankReport:
+    """The facts that one rank collected about its process and machine."""
+
+    rank: int
+    host: str
+    node: str
+    """Equal on ranks that share memory and network interfaces."""
+    facts: dict[str, Facts]
+    """The facts of each check, by the check's name."""
+
+
+@dataclass(frozen=True)
+class Survey:
+    """The reports of all ranks that answered, in order of rank, and the measurements between them."""
+
+    reports: list[RankReport]
+    size: int = 0
+    """Number of ranks that the launcher started; 0: as many as there are reports."""
+    reached: list[Facts] = field(default_factory=list)
+    """Each attempt to connect two nodes, see hpccoll.tools.doctor.reach."""
+    links: list[Facts] = field(default_factory=list)
+    """Each measurement of a pair of nodes, see hpccoll.tools.doctor.measure."""
+    inside: list[Facts] = field(default_factory=list)
+    """Each measured allreduce inside a node, and one over all ranks."""
+
+    @cached_property
+    def nodes(self) -> dict[str, list[RankReport]]:
+        """The reports of each node, in order of the node's first rank."""
+        nodes: dict[str, list[RankReport]] = {}
+        for report in self.reports:
+            nodes.setdefault(report.node, []).append(report)
+        return nodes
+
+    @cached_property
+    def leaders(self) -> list[RankReport]:
+        """The first report of each node."""
+        return [reports[0] for reports in self.nodes.values()]
