@@ -53,7 +53,7 @@ test-all: $(VENV)/.tests build
 	$(BIN)/python tests/matrix.py
 	$(BIN)/python tests/torch_matrix.py
 
-check: $(VENV)/.tools build
+check: $(VENV)/.tools build docs
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy

@@ -32,15 +32,15 @@ def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
 
 
 def knobs() -> str:
-    """One row a field of Config."""
+    """One row per field of Config."""
     return table(
-        ("variable", "default", "unit", "allowed", "meaning"),
-        ((f"`{k.variable}`", f"`{k.default}`", k.unit, k.bounds, k.doc) for k in config.knobs()),
+        ("variable", "meaning", "default", "unit", "allowed"),
+        ((f"`{k.variable}`", k.doc, f"`{k.default}`", k.unit, k.bounds) for k in config.knobs()),
     )
 
 
 def statuses() -> str:
-    """One row a status of the engine that is an error."""
+    """One row per status of the engine that is an error."""
     rows = [
         (f"`{exception}`", text, f"`{name}`", code) for code, name, text, exception in _core.STATUSES if code
     ]
@@ -60,7 +60,7 @@ def exceptions() -> str:
 
 
 def horovod() -> str:
-    """One row a HOROVOD_ variable that is known."""
+    """One row per HOROVOD_ variable that is known."""
     rows = ((f"`{old}`", new) for old, new in environment.counterparts().items())
     return table(("Horovod", "hpccoll"), rows)
 
@@ -69,7 +69,7 @@ EXACT = [name for name in _core.DTYPES if not name.startswith(("float", "bfloat"
 
 
 def bound(reduction: str, dtype: str) -> str:
-    """Of the relative error, in the words of docs/reductions.md; tests/api/test_bounds.py holds results against it."""
+    """Bound the relative error, as docs/reductions.md writes it; tests/api/test_bounds.py checks results by it."""
     if dtype in EXACT or reduction not in ("SUM", "AVERAGE", "PRODUCT"):
         return "exact"
     additions = "(p+1)" if reduction == "AVERAGE" else "(p-1)"
@@ -171,6 +171,15 @@ def lint_lsf() -> str:
     return rules("lsf")
 
 
+def decisions() -> str:
+    """One row per decision record: its number and title, as a link."""
+    pages = sorted((HERE / "decisions").glob("0*.md"))
+    heads = [page.read_text().split("\n", 1)[0].removeprefix("# ").partition(". ") for page in pages]
+    return table(
+        ("", "decision"), ((n, f"[{t}]({p.name})") for p, (n, _, t) in zip(pages, heads, strict=True))
+    )
+
+
 def needs() -> str:
     """Bandwidth that a training needs for 90 % efficiency, by the doctor's formula."""
     rows = []
@@ -189,7 +198,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     section.__name__: section
     for section in (
         *(knobs, statuses, exceptions, horovod, reductions, device_ways, engine, phases, needs),
-        *(first_script, site_keys, lint_slurm, lint_lsf),
+        *(first_script, site_keys, lint_slurm, lint_lsf, decisions),
     )
 }
 
@@ -200,7 +209,7 @@ def generated(text: str) -> str:
 
 def main() -> int:
     stale = []
-    for page in sorted(HERE.glob("*.md")):
+    for page in sorted(HERE.rglob("*.md")):
         text = page.read_text()
         if (fresh := generated(text)) != text:
             stale.append(page.name)

@@ -3,19 +3,15 @@
 
 Every rank of the World calls an operation. The arguments that many of them share:
 
-x
-    A NumPy array, or anything with the buffer protocol or DLPack in host memory, contiguous or strided. Python numbers
-    and lists of numbers become NumPy arrays. In the memory of a GPU: a CuPy array, a CUDA tensor, or anything with
-    `__cuda_array_interface__` or DLPack, ordered by its stream. The library owns the array until the operation is
-    finished: do not write to it before.
-out
-    The array that takes the result. It is contiguous or strided, and `out=x` works in place. By default the result is a
-    new array of the same kind as `x`.
-name
-    The ranks' calls of one name belong together, in whatever order each rank makes its calls. Use the same names in
-    every step: a name that was agreed before costs one bit. Calls without a name belong together by their order.
-world
-    The World of the call, by default that of `init()`.
+- `x`: a NumPy array, or anything with the buffer protocol or DLPack in host memory, contiguous or strided. Python
+  numbers and lists of numbers become NumPy arrays. In the memory of a GPU: a CuPy array, a CUDA tensor, or anything
+  with `__cuda_array_interface__` or DLPack, in the order of its stream. The library owns the array until the operation
+  is finished: do not write to it before.
+- `out`: the array that takes the result, contiguous or strided; `out=x` works in place. By default the result is a new
+  array of the same kind as `x`.
+- `name`: the ranks' calls of one name belong together, in whatever order each rank makes its calls. Use the same names
+  in every step: a name that was agreed before costs one bit. Calls without a name belong together by their order.
+- `world`: the World of the call, by default that of `init()`.
 
 Any operation may raise DuplicateNameError (a call of this name is in flight), ShutDownError (the World has been shut
 down, here or on another rank), and RecoverableError, the base of PeerLost, StallError and TransportError (the World
@@ -97,7 +93,7 @@ def allreduce(
     :raises UnsupportedError: `op` or a factor is not defined for the dtype
     :raises InvalidArgumentError: an argument is wrong on this rank; nothing was sent
     :raises ResultSizeError: `out` does not have the shape of the result
-    :raises DuplicateNameError, ShutDownError, RecoverableError: as any operation may
+    :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
     """
     return current(world).core.allreduce(x, op, name, out, prescale, postscale, compression, True).wait()
 
@@ -136,7 +132,7 @@ def allgather(x: Any, *, name: str | None = None, out: Any = None, world: World 
     :raises MismatchError: the ranks' arrays differ in dtype or in a dimension other than the first
     :raises InvalidArgumentError: an argument is wrong on this rank; nothing was sent
     :raises ResultSizeError: `out` does not have the shape of the result
-    :raises DuplicateNameError, ShutDownError, RecoverableError: as any operation may
+    :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
     """
     return current(world).core.allgather(x, name, out, True).wait()
 
@@ -166,7 +162,7 @@ def broadcast(
     :raises RootJoinedError: the root has joined
     :raises InvalidArgumentError: an argument is wrong on this rank; nothing was sent
     :raises ResultSizeError: `out` does not have the shape of the result
-    :raises DuplicateNameError, ShutDownError, RecoverableError: as any operation may
+    :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
     """
     return current(world).core.broadcast(x, root, name, out, True).wait()
 
@@ -207,7 +203,7 @@ def reducescatter(
     :raises UnsupportedError: `op` or a factor is not defined for the dtype
     :raises InvalidArgumentError: an argument is wrong on this rank; nothing was sent
     :raises ResultSizeError: `out` does not have the shape of the result
-    :raises DuplicateNameError, ShutDownError, RecoverableError: as any operation may
+    :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
     """
     return current(world).core.reducescatter(x, op, name, out, prescale, postscale, True).wait()
 
@@ -253,7 +249,7 @@ def alltoall(
     :raises MismatchError: the ranks' arrays differ in dtype or in a dimension other than the first
     :raises InvalidArgumentError: `splits` do not fit, or another argument is wrong on this rank; nothing was sent
     :raises ResultSizeError: `out` does not have the shape of the rows received
-    :raises DuplicateNameError, ShutDownError, RecoverableError: as any operation may
+    :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
     """
     result: tuple[Any, np.ndarray] = current(world).core.alltoall(x, splits, name, out, True).wait()
     return result
@@ -278,7 +274,7 @@ def barrier(*, name: str | None = None, world: World | None = None) -> None:
 
     :param name: the ranks' calls of one name belong together, in any order; None: the order of the calls decides
     :param world: the World of the call; None: the World of `init()`
-    :raises DuplicateNameError, ShutDownError, RecoverableError: as any operation may
+    :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
     """
     current(world).core.barrier(name, True).wait()
 
@@ -302,7 +298,7 @@ def join(*, world: World | None = None) -> int:
 
     :param world: the World of the call; None: the World of `init()`
     :returns: the rank that joined last
-    :raises ShutDownError, RecoverableError: as any operation may
+    :raises HpccollError: as any operation may: ShutDownError, RecoverableError
     """
     last: int = current(world).core.join(True).wait()
     return last
@@ -327,7 +323,7 @@ def broadcast_object(obj: Any, root: int = 0, *, name: str | None = None, world:
     :raises ObjectError: pickle refuses the object; the same text on all ranks
     :raises RootJoinedError: the root has joined
     :raises InvalidArgumentError: an argument is wrong on this rank; nothing was sent
-    :raises DuplicateNameError, ShutDownError, RecoverableError: as any operation may
+    :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
     """
     return objects.broadcast(current(world).core, obj, root, name)
 
@@ -344,6 +340,6 @@ def allgather_object(obj: Any, *, name: str | None = None, world: World | None =
     :returns: a list of copies, in the order of the ranks; a rank that has joined has no object in it
     :raises ObjectError: pickle refuses an object; the same text on all ranks
     :raises InvalidArgumentError: an argument is wrong on this rank; nothing was sent
-    :raises DuplicateNameError, ShutDownError, RecoverableError: as any operation may
+    :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
     """
     return objects.allgather(current(world).core, obj, name)

@@ -36,7 +36,7 @@ def send(x: Any, dest: int, *, tag: int = 0, world: World | None = None) -> None
     :param tag: a number from 0 to `2**32 - 1`; a `recv` takes messages with its tag
     :param world: the World of the call; None: the World of `init()`
     :raises InvalidArgumentError: `dest` or `tag` is out of range
-    :raises ShutDownError, RecoverableError: as any operation may
+    :raises HpccollError: as any operation may: ShutDownError, RecoverableError
     """
     current(world).core.send(x, dest, tag, True).wait()
 
@@ -62,7 +62,7 @@ def recv(x: Any, source: int = ANY_SOURCE, *, tag: int = 0, world: World | None 
     :returns: the rank that sent the message
     :raises ResultSizeError: the message does not have the size of `x`; nothing was written
     :raises InvalidArgumentError: `x` cannot be written, or `source` or `tag` is out of range
-    :raises ShutDownError, RecoverableError: as any operation may
+    :raises HpccollError: as any operation may: ShutDownError, RecoverableError
     """
     came_from: int = current(world).core.recv(x, source, tag, True).wait()
     return came_from
