@@ -216,8 +216,8 @@ class World:
         - `cached_batches` (number): batches of requests that were all agreed before
         - `fused_requests` (number): requests in those batches; divided by `batches`, the mean size of a batch
         - `payload_bytes` (bytes): arrays in those batches
-        - `letters` (number): point-to-point messages that this rank has sent or received
-        - `letter_bytes` (bytes): arrays in those messages
+        - `p2p_ops` (number): point-to-point messages that this rank has sent or received
+        - `p2p_bytes` (bytes): arrays in those messages
 
         Agreement, the control plane:
 
