@@ -68,7 +68,7 @@ struct hc__sig {
     uint32_t refs;
     uint32_t nbytes;
     uint32_t size;       /* of this block */
-    uint32_t fuse_class; /* requests of one class may share a batch; 0: of no class */
+    uint64_t fuse_class; /* requests of one class may share a batch; 0: of no class */
     uint64_t payload;    /* bytes of all tensors */
     const uint8_t *bytes;
     hc__sig *next_dead;
@@ -93,7 +93,6 @@ hc__sig *hc__sig_ref(hc__sig *);
 void hc__sig_unref(hc_engine *, hc__sig *); /* freed at the next step: actions may point at it */
 void hc__sig_bury(hc_engine *);             /* frees the dead */
 int hc__sig_is(const hc__sig *, const uint8_t *bytes, uint32_t nbytes);
-int hc__unequal_rows(int operation); /* dims[0] is each rank's own */
 
 /* ---- describe.c ------------------------------------------------------------------------------------------ */
 

@@ -142,7 +142,7 @@ static void put_tensors(hc__text *text, const hc_request *request, uint32_t tens
         hc__put(text, " ");
     }
     if (tensor < request->ntensors)
-        put_tensor(text, &request->tensors[tensor], hc__unequal_rows(request->operation));
+        put_tensor(text, &request->tensors[tensor], hc_operation_has(request->operation, HC_OP_ROWS_DIFFER));
 }
 
 static void put_extra(hc__text *text, const hc_request *request, enum difference d) {
@@ -176,7 +176,7 @@ static void put_side(hc__text *text, int32_t rank, const hc_request *request, en
         hc__put(text, request->ntensors ? " " : "");
     }
     put_tensors(text, request, tensor);
-    if (request->operation == HC_ALLREDUCE || request->operation == HC_REDUCESCATTER) {
+    if (hc_operation_has(request->operation, HC_OP_REDUCES)) {
         hc__put(text, " ");
         hc__put(text, hc_reduction_name(request->reduction));
     }

@@ -30,7 +30,7 @@ static hc__sig *signature(hc__set *s, uint32_t name, int32_t slot, const hc__sig
 /* The rows of this rank, where ranks need not have as many. */
 static int keep_rows(hc__set *s, hc__name *record, const hc_request *request) {
     record->rows = NULL;
-    if (!hc__unequal_rows(request->operation))
+    if (!hc_operation_has(request->operation, HC_OP_ROWS_DIFFER))
         return 1;
     record->row = request->tensors[0].dims[0];
     if (request->ntensors == 1)
@@ -73,7 +73,7 @@ void hc__pending_unlink(hc__set *s, uint32_t name) {
 }
 
 static uint64_t payload_of(const hc__sig *sig, const hc_request *request) {
-    if (!hc__unequal_rows(request->operation))
+    if (!hc_operation_has(request->operation, HC_OP_ROWS_DIFFER))
         return sig->payload;
     uint64_t total = 0;
     for (uint32_t i = 0; i < request->ntensors; i++) {

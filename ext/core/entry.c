@@ -32,7 +32,7 @@ static uint8_t *write_first(const hc__first *first, uint8_t *p) {
     const hc__sig *sig = first->sigs[0];
     if (first->nsigs > 1) /* T7 */
         return write_disagreed(first, p);
-    int lacks_root = sig->request.operation == HC_BROADCAST && !first->rooted;
+    int lacks_root = hc_operation_has(sig->request.operation, HC_OP_ROOTED) && !first->rooted;
     p = hc__write8(p, lacks_root ? HC__ROOTLESS : HC__AGREED);
     p = hc__write32(p, sig->nbytes);
     return hc__write_bytes(p, sig->bytes, sig->nbytes);

@@ -4,7 +4,7 @@
  *
  * Cached requests in the order of their slots, then first meetings in the order of the entry. Each goes to the
  * first batch of its class that has room, so a large tensor does not end the search (look-ahead). A group is
- * cut by dtype and never shares; operations other than allreduce have a batch a tensor.
+ * cut by dtype and never shares a batch; where an operation does not fuse, each tensor has a batch of its own.
  */
 #include "core/core.h"
 
@@ -14,9 +14,9 @@ typedef struct piece {
 } piece;
 
 typedef struct cut {
-    uint32_t fuse_class;
-    uint32_t head, tail, npieces;
+    uint64_t fuse_class;
     uint64_t bytes;
+    uint32_t head, tail, npieces;
 } cut;
 
 typedef struct plan {
@@ -29,7 +29,7 @@ typedef struct plan {
 
 /* ---- cutting ------------------------------------------------------------------------------------------- */
 
-static uint32_t new_cut(plan *p, uint32_t fuse_class) {
+static uint32_t new_cut(plan *p, uint64_t fuse_class) {
     p->cuts[p->ncuts] = (cut){.fuse_class = fuse_class, .head = HC__NONE, .tail = HC__NONE};
     return p->ncuts++;
 }
@@ -108,7 +108,7 @@ static hc_item item_of(hc__set *s, const hc__agreed *agreed, const piece *from) 
     if (agreed->name != HC__NONE) {
         const hc__name *record = &s->names.at[agreed->name];
         item.ticket = record->ticket;
-        if (hc__unequal_rows(item.agreed->operation))
+        if (hc_operation_has(item.agreed->operation, HC_OP_ROWS_DIFFER))
             item.agreed = with_own_rows(s, item.agreed, record);
     }
     return item;
@@ -155,7 +155,13 @@ static void start(hc__set *s, const plan *p, const cut *c) {
     hc_count(&s->engine->counters.batches, 1);
 }
 
-/* B2, B4: batches are numbered and start in the order of the log. A barrier is its commit. */
+/* A request without data has nothing to run: being agreed is all of it. */
+static void finish_at_once(hc__set *s, uint32_t name) {
+    if (name != HC__NONE)
+        hc__finish(s, name, HC_OK, "", s->q);
+}
+
+/* B2, B4: batches are numbered and start in the order of the log. */
 void hc__fuse(hc__set *s, const hc__agreed *agreed, uint32_t n) {
     plan p = {.agreed = agreed, .threshold = s->engine->config.fusion_threshold};
     size_t most = 0;
@@ -167,11 +173,11 @@ void hc__fuse(hc__set *s, const hc__agreed *agreed, uint32_t n) {
         return;
     for (uint32_t i = 0; i < n; i++) {
         int operation = agreed[i].sig->request.operation;
-        if (operation == HC_BARRIER && agreed[i].name != HC__NONE)
-            hc__finish(s, agreed[i].name, HC_OK, "", s->q);
-        else if (agreed[i].sig->fuse_class)
+        if (agreed[i].sig->fuse_class)
             place(&p, i);
-        else if (operation == HC_ALLREDUCE)
+        else if (hc_operation_has(operation, HC_OP_NO_TENSORS))
+            finish_at_once(s, agreed[i].name);
+        else if (hc_operation_has(operation, HC_OP_FUSES))
             place_group(&p, i);
         else
             place_each(&p, i);

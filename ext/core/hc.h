@@ -120,7 +120,11 @@ enum hc_memory_kind { HC_MEMORY_HOST, HC_MEMORY_CUDA };
 size_t hc_dtype_size(int dtype);
 const char *hc_dtype_name(int dtype);
 const char *hc_operation_name(int operation);
-int hc_operation_has(int operation, int trait); /* enum hc_operation_trait; 0 for a number that is no operation */
+extern const uint16_t hc_operation_traits[HC_OPERATION_COUNT];
+/* Is this one of the operation's traits (enum hc_operation_trait)? 0 for a number that is no operation. */
+static inline int hc_operation_has(int operation, int trait) {
+    return operation >= 0 && operation < HC_OPERATION_COUNT && (hc_operation_traits[operation] & trait) != 0;
+}
 const char *hc_reduction_name(int reduction);
 const char *hc_status_name(int status);      /* "MISMATCH" */
 const char *hc_status_text(int status);      /* one sentence */
@@ -134,7 +138,7 @@ const char *hc_status_exception(int status); /* name of the Python class, "" for
 typedef struct hc_tensor {
     uint8_t dtype;       /* enum hc_dtype */
     uint8_t ndim;        /* <= HC_MAX_DIMS */
-    const int64_t *dims; /* elements a dimension; allgather and alltoall: dims[0] is not agreed */
+    const int64_t *dims; /* elements per dimension; dims[0] is not agreed where HC_OP_ROWS_DIFFER */
 } hc_tensor;
 
 /* Everything but `ticket` and `name` is the signature: equal on all ranks or a MISMATCH on all ranks.
@@ -258,8 +262,8 @@ enum hc_action_kind {
 /* One request's share of a batch: tensors [first, first + count) of the agreed request. */
 typedef struct hc_item {
     uint64_t ticket;          /* 0: this rank has joined and gives the neutral element */
-    const hc_request *agreed; /* the agreed signature (ticket 0 in it); dims[0] of allgather and
-                                    alltoall are this rank's own when it has a ticket, 0 when joined */
+    const hc_request *agreed; /* the agreed signature (ticket 0 in it); where HC_OP_ROWS_DIFFER, dims[0] of each
+                                 tensor is this rank's own when it has a ticket, 0 when it has joined */
     uint32_t first, count;
 } hc_item;
 

@@ -11,10 +11,6 @@
 
 #define FIXED (4 + 5 + 4 + 8 + 8 + 4) /* all but the name and the tensors */
 
-int hc__unequal_rows(int operation) {
-    return operation == HC_ALLGATHER || operation == HC_ALLTOALL;
-}
-
 static int is_group(const hc_request *request) {
     return request->ntensors > 1 || (request->flags & HC_REQUEST_GROUP);
 }
@@ -81,7 +77,7 @@ static uint8_t *write_real(uint8_t *p, double value) {
 }
 
 static uint8_t *write_tensors(uint8_t *p, const hc_request *request) {
-    int unequal = hc__unequal_rows(request->operation);
+    int unequal = hc_operation_has(request->operation, HC_OP_ROWS_DIFFER);
     for (uint32_t i = 0; i < request->ntensors; i++) {
         const hc_tensor *tensor = &request->tensors[i];
         p = hc__write8(p, tensor->dtype);
@@ -95,7 +91,7 @@ static uint8_t *write_tensors(uint8_t *p, const hc_request *request) {
 const char *hc__sig_encode(hc_engine *e, const hc_request *request, hc__sig_view *view) {
     size_t bytes;
     const char *refused = refuse_shape(request, &bytes);
-    if (!refused && hc__unequal_rows(request->operation))
+    if (!refused && hc_operation_has(request->operation, HC_OP_ROWS_DIFFER))
         refused = refuse_rows(request);
     if (refused)
         return refused;
@@ -125,11 +121,12 @@ static const char *check_tensor(hc__reader *r, int operation, hc__sig_view *view
     int dtype = hc__read8(r);
     uint32_t ndim = hc__read8(r);
     uint64_t most = INT64_MAX / 16;
+    int unequal = hc_operation_has(operation, HC_OP_ROWS_DIFFER);
     if (dtype >= HC_DTYPE_COUNT)
         return "unknown dtype";
     if (ndim > HC_MAX_DIMS)
         return "a tensor has too many dimensions";
-    if (hc__unequal_rows(operation) && ndim == 0)
+    if (unequal && ndim == 0)
         return "a scalar has no rows to gather or exchange";
     for (uint32_t d = 0; d < ndim; d++) {
         uint64_t dim = hc__read64(r);
@@ -137,7 +134,7 @@ static const char *check_tensor(hc__reader *r, int operation, hc__sig_view *view
             return "a dimension is negative or a tensor is too large";
         if (dim > 1)
             most /= dim;
-        if (d == 0 && dim && hc__unequal_rows(operation))
+        if (d == 0 && dim && unequal)
             return "rows are not agreed";
     }
     view->ndims += ndim;
@@ -150,7 +147,7 @@ static const char *check_codes(hc__reader *r, int32_t set_size, hc__sig_view *vi
     int32_t root = (int32_t)hc__read32(r);
     hc__read64(r);
     hc__read64(r);
-    if (operation >= HC_OPERATION_COUNT || operation == HC_JOIN)
+    if (operation >= HC_OPERATION_COUNT || hc_operation_has(operation, HC_OP_ONLY_EVENT))
         return "unknown operation";
     if (reduction >= HC_REDUCTION_COUNT)
         return "unknown reduction";
@@ -160,8 +157,9 @@ static const char *check_codes(hc__reader *r, int32_t set_size, hc__sig_view *vi
         return "unknown dtype of the compression";
     if (flags & ~(HC_REQUEST_GROUP | HC_REQUEST_LAST))
         return "unknown flags";
-    if (operation == HC_BROADCAST ? root < 0 || root >= set_size : root != -1)
-        return operation == HC_BROADCAST ? "the root is not a rank of the World" : "this operation has no root";
+    int is_rooted = hc_operation_has(operation, HC_OP_ROOTED);
+    if (is_rooted ? root < 0 || root >= set_size : root != -1)
+        return is_rooted ? "the root is not a rank of the World" : "this operation has no root";
     view->operation = (uint8_t)operation;
     view->root = root;
     return NULL;
@@ -180,8 +178,8 @@ const char *hc__sig_check(const uint8_t *bytes, size_t nbytes, int32_t set_size,
     if (wrong)
         return wrong;
     view->ntensors = hc__read32(&r);
-    if ((view->ntensors == 0) != (view->operation == HC_BARRIER))
-        return view->ntensors ? "a barrier has no tensors" : "the tensors are missing";
+    if ((view->ntensors == 0) != hc_operation_has(view->operation, HC_OP_NO_TENSORS))
+        return view->ntensors ? "this operation has no tensors" : "the tensors are missing";
     for (uint32_t i = 0; i < view->ntensors && !r.bad; i++)
         if ((wrong = check_tensor(&r, view->operation, view)) && !r.bad)
             return wrong;
@@ -210,6 +208,13 @@ static void decode_tensors(hc__sig *sig, hc__reader *r, hc_tensor *tensors, int6
     }
 }
 
+/* Never 0. Requests of one class are equal in all that a batch has only one of. */
+static uint64_t fuse_class(const hc_request *request) {
+    return 1ull << 63 | (uint64_t)request->operation << 56 | (uint64_t)request->reduction << 49 |
+           (uint64_t)request->memory << 46 | (uint64_t)request->tensors->dtype << 40 | (uint64_t)request->wire << 32 |
+           (uint32_t)request->root;
+}
+
 static void decode(hc__sig *sig, const hc__sig_view *view, hc_tensor *tensors, int64_t *dims) {
     hc__reader r = {.at = sig->bytes, .end = sig->bytes + sig->nbytes};
     hc_request *request = &sig->request;
@@ -226,9 +231,8 @@ static void decode(hc__sig *sig, const hc__sig_view *view, hc_tensor *tensors, i
     request->ntensors = hc__read32(&r);
     request->tensors = tensors;
     decode_tensors(sig, &r, tensors, dims);
-    if (view->operation == HC_ALLREDUCE && !is_group(request))
-        sig->fuse_class = 1u << 31 | (uint32_t)tensors->dtype << 24 | (uint32_t)request->reduction << 16 |
-                          (uint32_t)request->memory << 8 | request->wire;
+    if (hc_operation_has(view->operation, HC_OP_FUSES) && !is_group(request))
+        sig->fuse_class = fuse_class(request);
 }
 
 hc__sig *hc__sig_new(hc_engine *e, const hc__sig_view *view, const uint64_t key[2]) {

@@ -152,7 +152,7 @@ int hc__slot_assign(hc__set *s, uint32_t name, hc__sig *sig) {
     name_push(s, slot);
     uint64_t *row = hc__row(s, (uint32_t)slot / 64), bit = 1ull << (slot % 64);
     row[HC__USED] |= bit;
-    if (sig->request.operation == HC_BROADCAST)
+    if (hc_operation_has(sig->request.operation, HC_OP_ROOTED))
         row[HC__NEEDS_ROOT] |= bit;
     s->nslots++;
     hc__slots_compare(s, name);

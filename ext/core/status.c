@@ -40,14 +40,11 @@ const char *hc_operation_name(int operation) {
     }
 }
 
-int hc_operation_has(int operation, int trait) {
-    static const uint16_t traits_of[] = {
+const uint16_t hc_operation_traits[HC_OPERATION_COUNT] = {
 #define X(name, text, traits) [HC_##name] = (traits),
-        HC_OPERATIONS(X)
+    HC_OPERATIONS(X)
 #undef X
-    };
-    return operation >= 0 && operation < HC_OPERATION_COUNT && (traits_of[operation] & trait);
-}
+};
 
 const char *hc_reduction_name(int reduction) {
     switch (reduction) {

@@ -26,7 +26,7 @@ static double factor_of(const hc_request *agreed, int dtype, int32_t members) {
 static int wire_of(const hc_loop *loop, const hc_request *agreed, int dtype) {
     int wide = dtype == HC_FLOAT32 || dtype == HC_FLOAT64;
     int wire = agreed->wire != HC_WIRE_SAME ? agreed->wire : loop->config.wire;
-    return agreed->operation == HC_ALLREDUCE && wide && wire != HC_WIRE_SAME ? wire : dtype;
+    return hc_operation_has(agreed->operation, HC_OP_NARROWS) && wide && wire != HC_WIRE_SAME ? wire : dtype;
 }
 
 static void set_up(hc_loop *loop, const hc__lane *lane, hc__run *b, const hc_item *item) {
@@ -48,7 +48,8 @@ static void set_up(hc_loop *loop, const hc__lane *lane, hc__run *b, const hc_ite
 
 /* A joined rank's part: the neutral element where there is one, nothing of what is not agreed. */
 static hc_piece joined_piece(const hc__run *b, const hc_request *agreed, const hc_tensor *tensor) {
-    int uneven = agreed->operation == HC_ALLGATHER || agreed->operation == HC_ALLTOALL;
+    int uneven = hc_operation_has(agreed->operation, HC_OP_ROWS_DIFFER);
+    int elementwise = hc_operation_has(agreed->operation, HC_OP_ELEMENTWISE);
     int64_t count = 1, row = 1;
     for (int d = 0; d < tensor->ndim; d++)
         count *= tensor->dims[d];
@@ -56,7 +57,7 @@ static hc_piece joined_piece(const hc__run *b, const hc_request *agreed, const h
         row *= tensor->dims[d];
     return (hc_piece){
         .count = uneven ? 0 : count,
-        .row = agreed->operation == HC_ALLREDUCE ? 1 : row,
+        .row = elementwise ? 1 : row,
         .rows = uneven || tensor->ndim == 0 ? 0 : tensor->dims[0],
         .drop = 1,
         .send_rows = b->zeros,

@@ -100,7 +100,7 @@ static void check_item(sim_machine *m, int rank, const hc_action *a, uint32_t i,
 #undef WRONG
 }
 
-/* One operation, dtype, reduction, wire and memory kind a batch; no more bytes than the threshold, but for a
+/* One operation, root, dtype, reduction, wire and memory kind per batch; no more bytes than the threshold, but for a
  * single tensor or a group, which is never cut by it. */
 static void check_fusion(sim_machine *m, int rank, const hc_action *a) {
     uint64_t bytes = 0;
@@ -110,7 +110,7 @@ static void check_fusion(sim_machine *m, int rank, const hc_action *a) {
         const hc_request *q = it->agreed;
         int group = (q->flags & HC_REQUEST_GROUP) || q->ntensors > 1;
         if (q->operation != q0->operation || q->memory != q0->memory || q->wire != q0->wire ||
-            q->reduction != q0->reduction)
+            q->reduction != q0->reduction || q->root != q0->root)
             sim_break(m, "rank %d: batch %llu of set %u mixes operations", rank, (unsigned long long)a->batch, a->set);
         if (group && find_name(&m->program->set[a->set], q) != find_name(&m->program->set[a->set], q0))
             sim_break(m, "rank %d: batch %llu of set %u: a group is not alone", rank, (unsigned long long)a->batch,
@@ -125,7 +125,7 @@ static void check_fusion(sim_machine *m, int rank, const hc_action *a) {
         }
     }
     if (a->nitems > 1 && bytes > m->program->threshold && !(q0->flags & HC_REQUEST_GROUP) &&
-        q0->operation != HC_ALLGATHER && q0->operation != HC_ALLTOALL)
+        !hc_operation_has(q0->operation, HC_OP_ROWS_DIFFER))
         sim_break(m, "rank %d: batch %llu of set %u has %llu bytes", rank, (unsigned long long)a->batch, a->set,
                   (unsigned long long)bytes);
 }

@@ -7,22 +7,20 @@
 #include <string.h>
 
 int sim_own_rows(int operation) {
-    return operation == HC_ALLGATHER || operation == HC_ALLTOALL;
-}
-static int rooted(int operation) {
-    return operation == HC_BROADCAST;
+    return hc_operation_has(operation, HC_OP_ROWS_DIFFER);
 }
 
+/* Any that can be a request; an allreduce three times as often as another. */
 static uint8_t random_operation(sim_random *rng) {
-    static const uint8_t table[] = {HC_ALLREDUCE, HC_ALLREDUCE,     HC_ALLREDUCE, HC_ALLGATHER,
-                                    HC_BROADCAST, HC_REDUCESCATTER, HC_ALLTOALL,  HC_BARRIER};
-    return table[sim_below(rng, sizeof table)];
+    uint32_t operation = sim_below(rng, HC_OPERATION_COUNT + 1);
+    int is_request = operation < HC_OPERATION_COUNT && !hc_operation_has((int)operation, HC_OP_ONLY_EVENT);
+    return (uint8_t)(is_request ? operation : HC_ALLREDUCE);
 }
 
 static void random_tensor(sim_random *rng, sim_signature *s, int i) {
     static const uint8_t dtypes[] = {HC_FLOAT32, HC_FLOAT32, HC_FLOAT16, HC_FLOAT64};
     s->tensor[i].dtype = dtypes[sim_below(rng, sizeof dtypes)];
-    s->tensor[i].ndim = (uint8_t)sim_between(rng, s->operation == HC_ALLREDUCE ? 0 : 1, 3);
+    s->tensor[i].ndim = (uint8_t)sim_between(rng, hc_operation_has(s->operation, HC_OP_ELEMENTWISE) ? 0 : 1, 3);
     for (int d = 0; d < s->tensor[i].ndim; d++)
         s->tensor[i].dims[d] = sim_between(rng, 1, 4);
     if (s->tensor[i].ndim && sim_chance(rng, 4))
@@ -34,13 +32,13 @@ sim_signature sim_random_signature(sim_random *rng, int set_size) {
     memset(&s, 0, sizeof s);
     s.operation = random_operation(rng);
     s.reduction = HC_SUM;
-    if (s.operation == HC_ALLREDUCE && sim_chance(rng, 25))
+    if (hc_operation_has(s.operation, HC_OP_REDUCES) && sim_chance(rng, 25))
         s.reduction = HC_MIN;
     s.wire = HC_WIRE_SAME;
-    s.root = rooted(s.operation) ? sim_between(rng, 0, set_size - 1) : -1;
+    s.root = hc_operation_has(s.operation, HC_OP_ROOTED) ? sim_between(rng, 0, set_size - 1) : -1;
     s.prescale = s.postscale = 1.0;
-    s.ntensors = s.operation == HC_BARRIER ? 0 : 1;
-    if (s.operation != HC_BARRIER && sim_chance(rng, s.operation == HC_ALLREDUCE ? 20 : 5)) {
+    s.ntensors = hc_operation_has(s.operation, HC_OP_NO_TENSORS) ? 0 : 1;
+    if (s.ntensors && sim_chance(rng, hc_operation_has(s.operation, HC_OP_FUSES) ? 20 : 5)) {
         s.flags = HC_REQUEST_GROUP;
         s.ntensors = (uint8_t)sim_between(rng, 1, SIM_TENSORS);
     }
@@ -65,17 +63,17 @@ sim_signature sim_deviation(sim_random *rng, sim_signature s, int set_size) {
                 t.tensor[0].dtype = t.tensor[0].dtype == HC_FLOAT32 ? HC_FLOAT64 : HC_FLOAT32;
             break;
         case 3:
-            if (t.operation == HC_ALLREDUCE)
+            if (hc_operation_has(t.operation, HC_OP_REDUCES))
                 t.reduction = t.reduction == HC_SUM ? HC_MAX : HC_SUM;
             break;
         case 4:
             if (t.root >= 0)
                 t.root = (t.root + 1) % set_size;
-            if (t.operation == HC_ALLREDUCE)
+            if (hc_operation_has(t.operation, HC_OP_REDUCES))
                 t.prescale += 0.5;
             break;
         default:
-            if (t.operation == HC_ALLREDUCE && t.ntensors == 1)
+            if (hc_operation_has(t.operation, HC_OP_FUSES) && t.ntensors == 1)
                 t.flags ^= HC_REQUEST_GROUP;
         }
         if (!sim_signature_agrees(&s, &t))

@@ -8,7 +8,7 @@
 
 static void print_signature(const sim_signature *s) {
     printf("%s", hc_operation_name(s->operation));
-    if (s->operation == HC_ALLREDUCE)
+    if (hc_operation_has(s->operation, HC_OP_REDUCES))
         printf(" %s", hc_reduction_name(s->reduction));
     for (int i = 0; i < s->ntensors; i++) {
         printf(" %s[", hc_dtype_name(s->tensor[i].dtype));

@@ -43,7 +43,7 @@ static void put_signature(line *l, const uint8_t *bytes, uint32_t n) {
     uint8_t flags = hc__read8(&r);
     hc__read_bytes(&r, 4 + 8 + 8); /* root, scale factors */
     put(l, " first %.*s(%s", name ? (int)length : 0, name ? name : "", hc_operation_name(operation));
-    if (operation == HC_ALLREDUCE && reduction != HC_SUM)
+    if (hc_operation_has(operation, HC_OP_REDUCES) && reduction != HC_SUM)
         put(l, " %s", hc_reduction_name(reduction));
     if (flags & HC_REQUEST_GROUP)
         put(l, " group");

@@ -144,7 +144,7 @@ static void do_enqueue(const words *w) {
                     .tensors = tensors};
     q.operation = (uint8_t)table_index(hc_operation_name, HC_OPERATION_COUNT, w->at[verb]);
     q.reduction = reduction ? (uint8_t)table_index(hc_reduction_name, HC_REDUCTION_COUNT, reduction) : HC_SUM;
-    q.root = root ? atoi(root) : q.operation == HC_BROADCAST ? 0 : -1;
+    q.root = root ? atoi(root) : hc_operation_has(q.operation, HC_OP_ROOTED) ? 0 : -1;
     q.prescale = prescale ? atof(prescale) : 1;
     q.postscale = 1;
     q.flags = (value_of(w, "group") ? HC_REQUEST_GROUP : 0) | (value_of(w, "last") ? HC_REQUEST_LAST : 0);
