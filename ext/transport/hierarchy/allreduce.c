@@ -44,10 +44,10 @@ static int make_lanes(hc__hierarchy *h, int64_t wanted) {
     return HC_OK;
 }
 
-int hc__pipeline_start(hc__hierarchy *h, const hc_batch *batch, const hc_parts *parts) {
+int hc__pipeline_start(hc__hierarchy *h, const hc_batch *batch, const hc_parts *parts, hc__launch *launch) {
     hc__pipeline *p = &h->pipeline;
     p->batch = batch;
-    p->scatters = parts != NULL;
+    p->launch = launch;
     p->reduced = p->launched = p->published = p->spread = 0;
     if (!p->bounds)
         p->bounds = malloc(((size_t)h->place.size + 1) * sizeof *p->bounds);
@@ -77,19 +77,6 @@ static int reduce_next(hc__hierarchy *h) {
     return HC_MOVED;
 }
 
-static int launch(hc__hierarchy *h, hc__allreduce *lane, void *data) {
-    const hc__pipeline *p = &h->pipeline;
-    const hc_batch *b = p->batch;
-    int algorithm = b->deterministic ? HC__DIRECT : h->algorithm;
-    if (b->operation == HC_BROADCAST)
-        return hc__net_broadcast_start(lane, data, p->bounds[1], b->dtype, h->place.node_of[b->root], p->nchunks);
-    if (p->scatters) {
-        hc__nodes_bounds(h, p->bounds);
-        return hc__reduce_scatter_start(lane, data, p->bounds, b->wire_dtype, b->reduction, algorithm);
-    }
-    return hc__allreduce_start(lane, data, p->bounds[1], b->wire_dtype, b->reduction, algorithm);
-}
-
 static int launch_next(hc__hierarchy *h) {
     hc__pipeline *p = &h->pipeline;
     void *data = NULL;
@@ -98,7 +85,7 @@ static int launch_next(hc__hierarchy *h) {
     int status = h->node->ops->shard(h->node, p->launched, &data, p->bounds);
     if (status != HC_DONE)
         return status;
-    status = launch(h, lane(p, p->launched), data);
+    status = p->launch(h, lane(p, p->launched), data);
     if (status < 0)
         return status;
     p->launched++;
@@ -170,4 +157,19 @@ void hc__pipeline_free(hc__hierarchy *h) {
     free(h->pipeline.lanes);
     free(h->pipeline.bounds);
     free(h->pipeline.cut_pieces);
+}
+
+/* ---- the allreduce ------------------------------------------------------------------------------------- */
+
+int hc__net_algorithm(const hc__hierarchy *h) {
+    return h->batch->deterministic ? HC__DIRECT : h->algorithm;
+}
+
+static int launch_allreduce(hc__hierarchy *h, hc__allreduce *lane, void *data) {
+    const hc_batch *b = h->pipeline.batch;
+    return hc__allreduce_start(lane, data, h->pipeline.bounds[1], b->wire_dtype, b->reduction, hc__net_algorithm(h));
+}
+
+int hc__allreduce_batch_start(hc__hierarchy *h) {
+    return hc__pipeline_start(h, h->batch, NULL, launch_allreduce);
 }

@@ -199,10 +199,15 @@ static int has_no_exchange(const hc__hierarchy *h) {
     return !h->node->ops->exchange;
 }
 
+static int launch(hc__hierarchy *h, hc__allreduce *lane, void *data) {
+    const hc__pipeline *p = &h->pipeline;
+    return hc__net_broadcast_start(lane, data, p->bounds[1], p->batch->dtype, root_node(h), p->nchunks);
+}
+
 int hc__broadcast_start(hc__hierarchy *h) {
     hc__broadcast *b = &h->broadcast;
     if (has_no_exchange(h))
-        return hc__pipeline_start(h, h->batch, NULL);
+        return hc__pipeline_start(h, h->batch, NULL, launch);
     int status = find_places(h);
     if (status < 0)
         return status;

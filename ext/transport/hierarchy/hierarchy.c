@@ -13,10 +13,6 @@
 #define RAIL_BYTES ((int64_t)64 << 10)
 #define GAMMA 1e-10 /* a byte read by a reduction: about 10 GB/s */
 
-static int allreduce_start(hc__hierarchy *h) {
-    return hc__pipeline_start(h, h->batch, NULL);
-}
-
 static void nothing(hc__hierarchy *h) {
     (void)h;
 }
@@ -26,7 +22,7 @@ static const struct {
     int (*test)(hc__hierarchy *);
     void (*end)(hc__hierarchy *); /* done or abandoned */
 } operations[HC_OPERATION_COUNT] = {
-    [HC_ALLREDUCE] = {allreduce_start, hc__pipeline_test, nothing},
+    [HC_ALLREDUCE] = {hc__allreduce_batch_start, hc__pipeline_test, nothing},
     [HC_REDUCESCATTER] = {hc__reducescatter_start, hc__reducescatter_test, nothing},
     [HC_BROADCAST] = {hc__broadcast_start, hc__broadcast_test, hc__broadcast_end},
     [HC_ALLGATHER] = {hc__allgather_start, hc__allgather_test, hc__allgather_end},

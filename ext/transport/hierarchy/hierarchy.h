@@ -43,10 +43,13 @@ static inline int32_t hc__set_rank(const hc__placement *p, int32_t node, int32_t
 
 /* ---- stages, each a state machine with start and test ------------------------------------------------ */
 
-/* The pipeline of allreduce and of reducescatter between nodes. */
+/* Starts the network's stage of one chunk: `data` is what this node has of it, in pipeline.bounds. */
+typedef int hc__launch(hc__hierarchy *, hc__allreduce *, void *data);
+
+/* The pipeline of allreduce, and of others between nodes. */
 typedef struct hc__pipeline {
     const hc_batch *batch;
-    int scatters;
+    hc__launch *launch;
     int64_t *bounds; /* of the parts of a shard; set size + 1 entries */
     int64_t nchunks, depth;
     int64_t reduced, launched, published, spread; /* chunks that have passed each stage here */
@@ -143,10 +146,10 @@ struct hc__hierarchy {
     hc__scatter scatter;
 };
 
-/* parts NULL: an allreduce. The bounds are copied nowhere: they stay until the end. */
-int hc__pipeline_start(hc__hierarchy *, const hc_batch *, const hc_parts *parts);
-/* Bounds of all parts to those of the nodes, in place. */
-void hc__nodes_bounds(const hc__hierarchy *, int64_t *bounds);
+/* parts NULL: one part. The bounds are copied nowhere: they stay until the end. */
+int hc__pipeline_start(hc__hierarchy *, const hc_batch *, const hc_parts *parts, hc__launch *);
+int hc__net_algorithm(const hc__hierarchy *); /* of the batch's reduction between nodes */
+int hc__allreduce_batch_start(hc__hierarchy *);
 int hc__pipeline_test(hc__hierarchy *);
 void hc__pipeline_abandon(hc__hierarchy *);
 void hc__pipeline_free(hc__hierarchy *);

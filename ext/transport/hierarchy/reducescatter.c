@@ -27,10 +27,18 @@ static int has_no_scatter(const hc__hierarchy *h) {
     return !h->node->ops->scatter;
 }
 
-void hc__nodes_bounds(const hc__hierarchy *h, int64_t *bounds) {
+/* Bounds of all parts to those of the nodes, in place. */
+static void nodes_bounds(const hc__hierarchy *h, int64_t *bounds) {
     int are_nodes = has_no_scatter(h) || !part_is_a_rank(h);
     for (int32_t node = 0; !are_nodes && node <= h->place.nodes; node++)
         bounds[node] = bounds[h->place.first[node]];
+}
+
+static int launch(hc__hierarchy *h, hc__allreduce *lane, void *data) {
+    hc__pipeline *p = &h->pipeline;
+    nodes_bounds(h, p->bounds);
+    return hc__reduce_scatter_start(lane, data, p->bounds, p->batch->wire_dtype, p->batch->reduction,
+                                    hc__net_algorithm(h));
 }
 
 /* One past the last of node's ranks, from its j-th on and before its end-th, whose shares are one cut. */
@@ -129,7 +137,7 @@ static int start_between_nodes(hc__hierarchy *h) {
         return status;
     p->cut.pieces = p->cut_pieces;
     hc_parts parts = cut_batch(h, &p->cut, h->streams);
-    return hc__pipeline_start(h, &p->cut, &parts);
+    return hc__pipeline_start(h, &p->cut, &parts, launch);
 }
 
 /* A node without scatter() cuts the batch itself: local rank j has the sums of what the j-th ranks of all nodes get, which
@@ -137,7 +145,7 @@ static int start_between_nodes(hc__hierarchy *h) {
 static int start_rails(hc__hierarchy *h) {
     hc_parts parts = {.n = h->place.nodes, .own = h->place.node, .own_end = h->place.node + 1};
     int status = place_results(h);
-    return status < 0 ? status : hc__pipeline_start(h, h->batch, &parts);
+    return status < 0 ? status : hc__pipeline_start(h, h->batch, &parts, launch);
 }
 
 /* ---- inside a node --------------------------------------------------------------------------------------- */

@@ -107,6 +107,11 @@ hc__family hc__family_of(int32_t n, int32_t place, double segments);
 
 /* ---- one of them in flight --------------------------------------------------------------------------- */
 
+struct hc__allreduce;
+/* Called once per round: does the arithmetic on what the last round received and posts the next messages. HC_DONE after
+ * the last round, HC_MOVED when another follows, or a status. */
+typedef int hc__round_fn(struct hc__allreduce *, int32_t round);
+
 typedef struct hc__allreduce {
     /* set once by init */
     const hc__team *team;
@@ -117,7 +122,7 @@ typedef struct hc__allreduce {
     int64_t work_room, scratch_room;
     int64_t *bounds; /* reduce-scatter: where each member's part begins; n + 1 entries */
     /* one use */
-    int (*round)(struct hc__allreduce *, int32_t);
+    hc__round_fn *round;
     void *data;    /* count elements of dtype */
     char *work;    /* count elements of kind: data itself, or work_memory */
     char *scratch; /* what is received */
@@ -128,7 +133,7 @@ typedef struct hc__allreduce {
     uint8_t whole; /* direct: one round */
     uint8_t scatters;
     uint8_t running;
-    hc__family family; /* broadcast */
+    hc__family family; /* broadcast, reduce */
     int32_t root;
     int failed;      /* a status of the team's sums */
     uint64_t awaits; /* how many of them must have ended before the next message */
@@ -145,15 +150,19 @@ int hc__reduce_scatter_start(hc__allreduce *, void *data, const int64_t *bounds,
                              int algorithm);
 /* The data of member `root` to all; one of so many segments that are under way in turn. */
 int hc__net_broadcast_start(hc__allreduce *, void *data, int64_t count, int dtype, int32_t root, int64_t segments);
+/* Reduces the data of all members to member `root`; the others' data is lost. `segments` as above. in_order: the bits
+ * depend on neither the length nor the segments. */
+int hc__net_reduce_start(hc__allreduce *, void *data, int64_t count, int dtype, int reduction, int32_t root,
+                         int64_t segments, int in_order);
 int hc__allreduce_test(hc__allreduce *);
 void hc__allreduce_abandon(hc__allreduce *);
 void hc__allreduce_free(hc__allreduce *);
 
-/* The algorithms: HC_DONE after the last round, HC_MOVED when more follows, or a status. */
-int hc__round_recursive_doubling(hc__allreduce *, int32_t round);
-int hc__round_direct(hc__allreduce *, int32_t round);
-int hc__round_ring(hc__allreduce *, int32_t round);
-int hc__round_rabenseifner(hc__allreduce *, int32_t round);
+hc__round_fn hc__round_recursive_doubling, hc__round_direct, hc__round_ring, hc__round_rabenseifner;
+/* What all of them start with: the rounds work on `kind`, which is dtype or its accumulation type, and may use `scratch`
+ * elements of it. */
+int hc__rounds_start(hc__allreduce *, hc__round_fn *, void *data, int64_t count, int dtype, int kind, int reduction,
+                     int64_t scratch);
 
 /* Where member i's part begins (i == n: where the last one ends). */
 int64_t hc__part_of(const hc__allreduce *, int32_t i);
@@ -163,6 +172,9 @@ int hc__send_part(hc__allreduce *, int32_t member, int64_t at, int64_t n);
 int hc__receive_part(hc__allreduce *, int32_t member, int64_t at, int64_t n);
 int hc__receive_scratch(hc__allreduce *, int32_t member, int64_t at, int64_t n);
 void hc__combine(hc__allreduce *, int64_t at, int64_t n, int first);
+/* work[at, at + n) = the reduction over all members in their order: my operand is in work, the others' are in scratch in
+ * the order of the members, `stride` elements apart. HC_MOVED, or a status. */
+int hc__sum_in_order(hc__allreduce *, int64_t at, int64_t n, int64_t stride);
 void hc__add_up(hc__allreduce *, void *to, const void *const *from, int n_from, int64_t n);
 
 #endif

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int (*const rounds[])(hc__allreduce *, int32_t) = {
+static hc__round_fn *const rounds[] = {
     [HC__RECURSIVE_DOUBLING] = hc__round_recursive_doubling,
     [HC__DIRECT] = hc__round_direct,
     [HC__RING] = hc__round_ring,
@@ -90,24 +90,23 @@ static int64_t scratch_elements(const hc__allreduce *a, int algorithm) {
     return algorithm == HC__DIRECT || parts > a->count ? parts : a->count;
 }
 
-/* The data, its types and the memory; `scatters` and the bounds are set. */
-static int start(hc__allreduce *a, void *data, int64_t count, int dtype, int reduction, int algorithm) {
+int hc__rounds_start(hc__allreduce *a, hc__round_fn *round, void *data, int64_t count, int dtype, int kind,
+                     int reduction, int64_t scratch) {
     const hc__team *t = a->team;
-    a->round = rounds[algorithm];
+    a->round = round;
     a->data = data;
     a->count = count;
     a->dtype = (uint8_t)dtype;
-    a->kind = (uint8_t)(algorithm == HC__DIRECT ? dtype : hc__accumulation_dtype(dtype));
+    a->kind = (uint8_t)kind;
     a->reduction = (uint8_t)(reduction == HC_AVERAGE ? HC_SUM : reduction);
-    a->whole = algorithm == HC__DIRECT && !a->scatters && hc__direct_whole(&a->model, t->n, count, dtype);
     a->next_round = 0;
     a->failed = HC_OK;
     a->running = t->n > 1 && count > 0;
     if (!a->running)
         return HC_OK;
 
-    int64_t size = (int64_t)hc_dtype_size(a->kind);
-    int status = reserve(t, &a->scratch_memory, &a->scratch_room, scratch_elements(a, algorithm) * size);
+    int64_t size = (int64_t)hc_dtype_size(kind);
+    int status = reserve(t, &a->scratch_memory, &a->scratch_room, scratch * size);
     if (status == HC_OK && a->kind != dtype)
         status = reserve(t, &a->work_memory, &a->work_room, count * size);
     if (status < 0)
@@ -117,6 +116,14 @@ static int start(hc__allreduce *a, void *data, int64_t count, int dtype, int red
     if (a->kind != dtype)
         convert(a, a->work, a->kind, data, dtype, count);
     return HC_OK;
+}
+
+/* `scatters` and the bounds are set. */
+static int start(hc__allreduce *a, void *data, int64_t count, int dtype, int reduction, int algorithm) {
+    int kind = algorithm == HC__DIRECT ? dtype : hc__accumulation_dtype(dtype);
+    a->count = count;
+    a->whole = algorithm == HC__DIRECT && !a->scatters && hc__direct_whole(&a->model, a->team->n, count, dtype);
+    return hc__rounds_start(a, rounds[algorithm], data, count, dtype, kind, reduction, scratch_elements(a, algorithm));
 }
 
 int hc__allreduce_start(hc__allreduce *a, void *data, int64_t count, int dtype, int reduction, int algorithm) {

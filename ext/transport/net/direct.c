@@ -16,9 +16,7 @@
 
 #define SUM_ON_STACK 64
 
-/* work[at, at + n) = the sum over all members in order; member q's contribution lies in scratch, `stride`
- * elements apart, my own in work. */
-static int sum_in_order(hc__allreduce *a, int64_t at, int64_t n, int64_t stride) {
+int hc__sum_in_order(hc__allreduce *a, int64_t at, int64_t n, int64_t stride) {
     const hc__team *t = a->team;
     int64_t size = (int64_t)hc_dtype_size(a->kind);
     const void *on_stack[SUM_ON_STACK];
@@ -82,7 +80,7 @@ int hc__round_direct(hc__allreduce *a, int32_t round) {
         return HC_DONE;
     int64_t own = a->whole ? 0 : hc__part_of(a, t->me);
     int64_t n = a->whole ? a->count : hc__part_of(a, t->me + 1) - own;
-    int status = n > 0 ? sum_in_order(a, own, n, n) : HC_MOVED;
+    int status = n > 0 ? hc__sum_in_order(a, own, n, n) : HC_MOVED;
     if (status < 0)
         return status;
     return a->whole || a->scatters ? HC_DONE : gather_parts(a);
