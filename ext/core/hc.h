@@ -59,7 +59,8 @@ enum hc_operation_trait {
     X(REDUCESCATTER, "reducescatter", HC_OP_REDUCES)                                           \
     X(ALLTOALL, "alltoall", HC_OP_ROWS_DIFFER | HC_OP_RESULT_ALLOCATED | HC_OP_COUNTS)         \
     X(BARRIER, "barrier", HC_OP_NO_TENSORS)                                                    \
-    X(JOIN, "join", HC_OP_NO_TENSORS | HC_OP_ONLY_EVENT)
+    X(JOIN, "join", HC_OP_NO_TENSORS | HC_OP_ONLY_EVENT)                                       \
+    X(REDUCE, "reduce", HC_OP_REDUCES | HC_OP_ROOTED | HC_OP_ELEMENTWISE | HC_OP_FUSES)
 
 #define HC_REDUCTIONS(X)  \
     X(SUM, "SUM")         \

@@ -36,6 +36,7 @@ enum hc_progress {
  *   reducescatter  in holds rows x row elements; out this rank's rows (first rows % p ranks: one more)
  *   allgather      in holds own rows x row elements; out NULL: the data plane allocates
  *   alltoall       in holds count elements, send_rows[i] rows for set rank i; out as for allgather
+ *   reduce         as allreduce on the root; the others have no out (drop or not)
  * in NULL:  this rank has joined: neutral element (allreduce, reducescatter), nothing (the others).
  * out NULL with `drop` set: the result is not wanted here (joined). */
 typedef struct hc_piece {

@@ -6,6 +6,7 @@
  *     hierarchy_driver LAYOUT SEED CASES ALGORITHM CHUNK_BYTES RAILS [OPERATION]
  *     hierarchy_driver LAYOUT SEED bytes COUNT     one float32 allreduce; prints what each stage moved
  *     hierarchy_driver LAYOUT SEED scattered COUNT the same of a reducescatter of COUNT rows
+ *     hierarchy_driver LAYOUT SEED reduced COUNT   the same of a reduce to the last rank
  *     hierarchy_driver LAYOUT SEED bits CHUNK      prints a hash of deterministic sums, fused and not
  *     hierarchy_driver LAYOUT SEED abandon         one rank never comes; the others give up
  *
@@ -16,7 +17,7 @@
 #define MAX_PIECES 5
 
 typedef struct shape {
-    int64_t row, rows; /* allreduce: row 1; rows are agreed, or those of rank r below */
+    int64_t row, rows; /* elementwise operations: row 1; rows are agreed, or those of rank r below */
     int64_t rows_of[MAX_RANKS];
     int64_t send[MAX_RANKS][MAX_RANKS];
 } shape;
@@ -37,7 +38,7 @@ static int cases;
 static int64_t counted;
 static int only = -1;        /* this operation */
 static int32_t missing = -1; /* a rank that never comes */
-static int scatters;
+static int scatters, reduces;
 
 /* ---- inputs ------------------------------------------------------------------------------------------- */
 
@@ -156,10 +157,10 @@ static int64_t check_gathered(const test_case *c, int32_t piece, int32_t me, con
 
 static void choose_shape(test_case *c, shape *s, uint64_t *random) {
     static const int64_t lengths[] = {0, 1, 2, 5, 17, 64, 301, 1000, 5003, 60000};
-    s->row = c->operation == HC_ALLREDUCE ? 1
-             : below(random, 4)           ? below(random, 6) /* rows of nothing, too */
-             : below(random, 4)           ? 1 + below(random, 700)
-                                          : 1 + below(random, 20000);
+    s->row = hc_operation_has(c->operation, HC_OP_ELEMENTWISE) ? 1
+             : below(random, 4)                                ? below(random, 6) /* rows of nothing, too */
+             : below(random, 4)                                ? 1 + below(random, 700)
+                                                               : 1 + below(random, 20000);
     s->rows = c->operation == HC_REDUCESCATTER ? below(random, 40) : lengths[below(random, 10)];
     if (c->operation == HC_BROADCAST)
         s->row = 1;
@@ -191,13 +192,19 @@ static void choose_types(test_case *c, uint64_t *random) {
     c->divisor = c->dtype < HC_FLOAT16 && c->dtype != HC_BOOL && c->reduction == HC_AVERAGE ? size : 1;
 }
 
+static const int operations[] = {
+    HC_ALLREDUCE, HC_ALLGATHER, HC_BROADCAST, HC_REDUCESCATTER, HC_ALLTOALL,
+#ifndef ON_DEVICE
+    HC_REDUCE,
+#endif
+};
+
 static void choose_case(test_case *c, uint64_t *random) {
-    static const int operations[] = {HC_ALLREDUCE, HC_ALLGATHER, HC_BROADCAST, HC_REDUCESCATTER, HC_ALLTOALL};
     memset(c, 0, sizeof *c);
-    c->operation = only >= 0 ? only : operations[below(random, 5)];
+    c->operation = only >= 0 ? only : operations[below(random, (int64_t)(sizeof operations / sizeof *operations))];
     choose_types(c, random);
     c->deterministic = (int)below(random, 2) && !getenv("TEST_NCCL_ONLY");
-    c->root = c->operation == HC_BROADCAST ? (int32_t)below(random, size) : -1;
+    c->root = hc_operation_has(c->operation, HC_OP_ROOTED) ? (int32_t)below(random, size) : -1;
     c->joined = below(random, 6) ? -1 : (int32_t)below(random, size);
     if (c->joined == c->root)
         c->joined = -1;
@@ -212,7 +219,7 @@ static void choose_case(test_case *c, uint64_t *random) {
 /* ---- one rank, one case ---------------------------------------------------------------------------------------- */
 
 static int has_room(const test_case *c) {
-    return c->operation == HC_ALLREDUCE || c->operation == HC_BROADCAST || c->operation == HC_REDUCESCATTER;
+    return !hc_operation_has(c->operation, HC_OP_RESULT_ALLOCATED);
 }
 
 static int64_t share_rows(const test_case *c, int32_t piece, int32_t rank) {
@@ -229,13 +236,13 @@ static void make_piece(const test_case *c, int32_t i, int32_t me, hc_piece *p) {
     p->in = joined ? NULL : make_input(c, i, me);
     p->send_rows = joined ? NULL : c->shapes[i].send[me];
     p->recv_rows = malloc(MAX_RANKS * sizeof *p->recv_rows);
-    if (joined || !has_room(c))
+    if (joined || !has_room(c) || (c->operation == HC_REDUCE && me != c->root))
         return;
     p->out_capacity = share_rows(c, i, me) * row_bytes;
     if (c->operation == HC_REDUCESCATTER && me == c->wrong_room)
         p->out_capacity += row_bytes + 1;
-    p->out = c->in_place && c->operation == HC_ALLREDUCE ? (void *)(uintptr_t)p->in
-                                                         : malloc((size_t)p->out_capacity + 16);
+    p->out = c->in_place && hc_operation_has(c->operation, HC_OP_ELEMENTWISE) ? (void *)(uintptr_t)p->in
+                                                                              : malloc((size_t)p->out_capacity + 16);
     if (c->operation == HC_BROADCAST && me != c->root) {
         free((void *)(uintptr_t)p->in);
         p->in = NULL;
@@ -253,7 +260,7 @@ static void check_piece(const test_case *c, int32_t i, int32_t me, const hc_piec
         char *expected = make_input(c, i, c->root);
         CHECK(!memcmp(p->out, expected, (size_t)(rows * p->row) * hc_dtype_size(c->dtype)), "broadcast");
         free(expected);
-    } else if (c->operation == HC_ALLREDUCE) {
+    } else if (c->operation == HC_ALLREDUCE || c->operation == HC_REDUCE) {
         check_reduced(c, i, p->out, 0, rows);
     } else if (me != c->wrong_room) {
         check_reduced(c, i, p->out, begin * p->row, share_rows(c, i, me) * p->row);
@@ -310,10 +317,15 @@ static void run_bytes(int32_t rank) {
     make_rank(&s, rank, seed * 31 + (uint64_t)rank, nets[rank]);
     hc_piece piece;
     hc_batch batch = scatters ? scattered_sum_of(&piece, data, counted) : sum_of(&piece, data, counted);
+    if (reduces) {
+        batch.operation = HC_REDUCE;
+        batch.root = size - 1;
+        piece.out = rank == batch.root ? data : NULL;
+    }
     CHECK(run_batch(&s, &batch) == HC_DONE, "%s", hc_operation_name(batch.operation));
     int64_t begin = scatters ? rank * (counted / size) + (rank < counted % size ? rank : counted % size) : 0;
     int64_t n = scatters ? counted / size + (rank < counted % size) : counted;
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; piece.out && i < n; i++)
         CHECK(((float *)piece.out)[i] == (float)(size * (size - 1) / 2 + size * ((begin + i) % 7)), "element %lld",
               (long long)i);
     if (scatters)
@@ -391,6 +403,7 @@ int main(int argc, char **argv) {
     counted = argc > 4 ? atoll(argv[4]) : 0;
     missing = size - 1;
     scatters = !strcmp(argv[3], "scattered");
+    reduces = !strcmp(argv[3], "reduced");
     if (!strcmp(argv[3], "bits"))
         knobs.chunk_bytes = counted;
     if (cases > 0 && argc > 6)
@@ -398,10 +411,11 @@ int main(int argc, char **argv) {
     only = argc > 7 ? operation_named(argv[7]) : -1;
     for (int32_t r = 0; r < size; r++)
         nets[r]->message_bytes = seed % 2 ? 1000 : 0; /* long messages in pieces, or whole */
-    run_threads(size, cases > 0                               ? run_cases
-                      : !strcmp(argv[3], "bytes") || scatters ? run_bytes
-                      : !strcmp(argv[3], "bits")              ? run_bits
-                                                              : run_abandon);
+    int counts_bytes = !strcmp(argv[3], "bytes") || scatters || reduces;
+    run_threads(size, cases > 0                  ? run_cases
+                      : counts_bytes             ? run_bytes
+                      : !strcmp(argv[3], "bits") ? run_bits
+                                                 : run_abandon);
     drop_job();
     if (cases > 0)
         printf("%d cases\n", cases);

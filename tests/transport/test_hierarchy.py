@@ -82,6 +82,16 @@ def test_bytes_of_a_reducescatter(driver: Path, run_c: Run, layout: str, rows: i
     assert sent == {node: 4 * rows - bytes_kept for node, bytes_kept in own.items()}
 
 
+@pytest.mark.parametrize("layout", ["0,0,1,1", "0,0,0,1", "0,1,2,2", "0,1,2,3"])
+def test_bytes_of_a_reduce(driver: Path, run_c: Run, layout: str) -> None:
+    """Every node but the root's sends the array once, half of what an allreduce sends; only the root copies it out."""
+    count = 960_000
+    lines = [list(map(int, line.split())) for line in run_c(driver, layout, 1, "reduced", count).splitlines()]
+    nodes = len(set(layout.split(",")))
+    assert sum(line[4] for line in lines) == (nodes - 1) * 4 * count
+    assert all(spread == 0 for rank, _, _, spread, _ in lines if rank != len(lines) - 1)
+
+
 @pytest.mark.parametrize("layout", ["0,0,0", "0,0,1,1", "0,1,2,2"])
 def test_deterministic_bits(driver: Path, run_c: Run, layout: str) -> None:
     """Equal bits fused and not, in chunks of any length, under random delays."""

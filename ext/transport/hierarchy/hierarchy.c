@@ -27,6 +27,7 @@ static const struct {
     [HC_BROADCAST] = {hc__broadcast_start, hc__broadcast_test, hc__broadcast_end},
     [HC_ALLGATHER] = {hc__allgather_start, hc__allgather_test, hc__allgather_end},
     [HC_ALLTOALL] = {hc__alltoall_start, hc__alltoall_test, hc__alltoall_end},
+    [HC_REDUCE] = {hc__reduce_batch_start, hc__pipeline_test, nothing},
 };
 
 int hc__place_result(hc__hierarchy *h, hc_piece *piece, int64_t rows, void **spare, void **out) {

@@ -170,6 +170,7 @@ int hc__alltoall_test(hc__hierarchy *);
 void hc__alltoall_end(hc__hierarchy *);
 int hc__reducescatter_start(hc__hierarchy *);
 int hc__reducescatter_test(hc__hierarchy *);
+int hc__reduce_batch_start(hc__hierarchy *);
 
 /* ---- results ------------------------------------------------------------------------------------------ */
 
