@@ -25,8 +25,8 @@ def dtypes() -> list[object]:
     return [np.float32, np.float16, ml_dtypes.bfloat16]
 
 
-def ways(library: Library, size: int) -> Iterator[tuple[str, str, Array, Callable[[], object]]]:
-    """(way, label, array, call) of everything that this library can do with `size` bytes of fp32."""
+def variants(library: Library, size: int) -> Iterator[tuple[str, str, Array, Callable[[], object]]]:
+    """(variant, label, array, call) of everything that this library can do with `size` bytes of fp32."""
     for dtype in dtypes():
         half = np.dtype(dtype).itemsize == 2
         x = random_data(COMM.rank, size // 4, dtype)
@@ -46,17 +46,19 @@ def cases(library: Library, options: argparse.Namespace) -> Iterator[Case]:
         else [s for s in FULL if options.smallest <= s <= options.largest]
     )
     for size in sizes:
-        for way, label, x, run in ways(library, size):
-            if way != "float32" and size // 4 < HALVES_FROM and options.size != TINY:
+        for variant, label, x, run in variants(library, size):
+            if variant != "float32" and size // 4 < HALVES_FROM and options.size != TINY:
                 continue
 
-            def verify(x: Array = x, run: Callable[[], object] = run, exact: bool = way == "float32") -> None:
+            def verify(
+                x: Array = x, run: Callable[[], object] = run, exact: bool = variant == "float32"
+            ) -> None:
                 run()
                 if not isinstance(library, Memcpy):
                     check_sum(x, x.size, x.dtype, 1e-5 if exact else 0.02)
                 x[:] = 0  # sums in place would grow without end
 
-            yield Case(way, label, run, verify, x.nbytes)
+            yield Case(variant, label, run, verify, x.nbytes)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

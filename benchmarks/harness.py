@@ -9,16 +9,19 @@ Ranks are synchronised and their times gathered by mpi4py, whatever library is m
 import argparse
 import json
 import statistics
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import bursts
 import numpy as np
 from libraries import Library, open_library
 from mpi4py import MPI
 from numpy.typing import NDArray
+from results import quartiles
 
 COMM = MPI.COMM_WORLD
 TINY = "tiny"  # the size of a smoke test: everything runs and is verified, no time means anything
@@ -28,7 +31,7 @@ TINY = "tiny"  # the size of a smoke test: everything runs and is verified, no t
 class Case:
     """One point of a table: `run` is timed after `verify` has passed."""
 
-    way: str  # how: "in place", "one group", ...
+    variant: str  # how: "in place", "one group", ...
     label: str  # of what: "64 KiB", "161 gradients", ...
     run: Callable[[], object]
     verify: Callable[[], None]
@@ -41,7 +44,7 @@ class Case:
 class Result:
     library: str
     version: str
-    way: str
+    variant: str
     label: str
     bytes: int
     ranks: int
@@ -67,15 +70,20 @@ def measure(case: Case, seconds: float, most: int) -> list[float]:
         return [once]
     inner = max(1, min(1000, int(1e-3 / max(once, 1e-7))))
     repetitions = max(3, min(most, int(seconds / (inner * max(once, 1e-7)))))
+    return time_repetitions(case.run, inner, repetitions)
+
+
+def time_repetitions(run: Callable[[], object], inner: int, repetitions: int) -> list[float]:
+    """Seconds of one call on the slowest rank, for each repetition of `inner` calls; ranks start each together."""
     samples = np.empty(repetitions)
     for i in range(repetitions):
         COMM.Barrier()
         start = time.perf_counter()
         for _ in range(inner):
-            case.run()
+            run()
         samples[i] = (time.perf_counter() - start) / inner
     COMM.Allreduce(MPI.IN_PLACE, samples, MPI.MAX)
-    return [float(s) for s in samples]
+    return samples.tolist()
 
 
 def random_data(rank: int, count: int, dtype: object = np.float32) -> NDArray[np.float32]:
@@ -117,32 +125,31 @@ def main(
         help="append the results to this file, a JSON line each; to a new one, if it ends with / or is a folder",
     )
     parser.add_argument("--size", choices=(TINY, "full"), default="full")
+    parser.add_argument("--bursts", metavar="SOCKET", help="measure when told to (before_after.py)")
     if add_arguments:
         add_arguments(parser)
     options = parser.parse_args()
-    out = None if COMM.rank or not options.out else file_for(options.out)
     library = open_library(options.library)
     try:
-        for case in cases(library, options):
-            case.verify()
-            tiny = options.size == TINY
-            samples = measure(case, 0.0 if tiny else options.seconds, options.most)
-            figures = case.figures(statistics.median(samples))
-            _report(
-                Result(
-                    library.name,
-                    library.version,
-                    case.way,
-                    case.label,
-                    case.bytes,
-                    COMM.size,
-                    samples,
-                    figures,
-                ),
-                out,
-            )
+        if options.bursts:
+            hello = {"rank": COMM.rank, "package": sys.modules["hpccoll"].__file__}
+            bursts.serve(options.bursts, hello, cases(library, options), time_repetitions)
+        else:
+            _answer(library, cases(library, options), options)
     finally:
         library.close()
+
+
+def _answer(library: Library, cases: Iterable[Case], options: argparse.Namespace) -> None:
+    """Verify, time and report each case."""
+    out = None if COMM.rank or not options.out else file_for(options.out)
+    seconds = 0.0 if options.size == TINY else options.seconds
+    for case in cases:
+        case.verify()
+        samples = measure(case, seconds, options.most)
+        figures = case.figures(statistics.median(samples))
+        identity = (library.name, library.version, case.variant, case.label, case.bytes, COMM.size)
+        _report(Result(*identity, samples, figures), out)
 
 
 def file_for(out: str) -> Path:
@@ -160,17 +167,10 @@ def file_for(out: str) -> Path:
 def _report(result: Result, out: Path | None) -> None:
     if COMM.rank:
         return
-    low, middle, high = (f"{seconds * 1e6:.1f}" for seconds in spread(result.samples))
+    low, middle, high = (f"{seconds * 1e6:.1f}" for seconds in quartiles(result.samples).values())
     figures = ", ".join(f"{name} {value:.4g}" for name, value in result.figures.items())
-    what = f"{result.library:10} {result.way:24} {result.label:16}"
+    what = f"{result.library:10} {result.variant:24} {result.label:16}"
     print(f"{what} {middle:>11} us  ({low} .. {high})  {figures}", flush=True)
     if out:
         with out.open("a") as file:
             file.write(json.dumps(asdict(result)) + "\n")
-
-
-def spread(samples: list[float]) -> tuple[float, float, float]:
-    """Lower quartile, median, upper quartile."""
-    if len(samples) < 2:
-        return samples[0], samples[0], samples[0]
-    return tuple(statistics.quantiles(samples, n=4, method="inclusive"))  # type: ignore[return-value]

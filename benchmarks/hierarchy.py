@@ -19,7 +19,7 @@ def cases(library: Library, options: argparse.Namespace) -> Iterator[Case]:
     x = random_data(
         COMM.rank, 1 << (14 if options.size == TINY else 17)
     )  # 512 KiB: the largest chunk there is
-    for way, chunk in (
+    for variant, chunk in (
         ("one chunk", ONE_CHUNK),
         ("chunks of 128 KiB", 128 << 10),
         ("chunks of 64 KiB", 64 << 10),
@@ -33,7 +33,7 @@ def cases(library: Library, options: argparse.Namespace) -> Iterator[Case]:
             check_sum(x, x.size)
             x[:] = 0
 
-        yield Case(way, size_label(x.nbytes), run, verify, x.nbytes)
+        yield Case(variant, size_label(x.nbytes), run, verify, x.nbytes)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

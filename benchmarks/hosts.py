@@ -59,13 +59,13 @@ def bytes_per_second() -> float:
     return float(report["end"]["sum_received"]["bits_per_second"]) / 8
 
 
-def with_floor(results: list[Result], hosts: int, rate: float) -> list[Result]:
+def with_floor(cases: list[Result], hosts: int, rate: float) -> list[Result]:
     """Add the floor to the figures of each result that moves enough bytes to be bound by the wire."""
-    for result in results:
-        on_wire = result["bytes"] / (2 if "FP16" in result["way"] else 1)
+    for result in cases:
+        on_wire = result["bytes"] / (2 if "FP16" in result["variant"] else 1)
         floor = 2 * (hosts - 1) / hosts * on_wire / rate
         result["figures"] = {"floor us": floor * 1e6, "of the floor": floor / result["median"]}
-    return results
+    return cases
 
 
 def main() -> None:
@@ -87,9 +87,9 @@ def main() -> None:
                 "link": options.rate,
                 "iperf3 bytes/s": rate,
             }
-            results = with_floor(ask_all(options.question, libraries, where, options), hosts, rate)
-            print(f"\n{hosts} hosts, iperf3 {rate * 8 / 1e6:.0f} Mbit/s\n\n{table(results)}", flush=True)
-            save(f"{options.question}-{hosts}-hosts", results, options.out, about)
+            cases = with_floor(ask_all(options.question, libraries, where, options), hosts, rate)
+            print(f"\n{hosts} hosts, iperf3 {rate * 8 / 1e6:.0f} Mbit/s\n\n{table(cases)}", flush=True)
+            save(f"{options.question}-{hosts}-hosts", cases, options.out, about)
     finally:
         cluster("down")
 

@@ -11,7 +11,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 Tensors = dict[str, NDArray[np.float32]]
-Ways = dict[str, Callable[[], object]]
+Variants = dict[str, Callable[[], object]]
 
 BUCKET = 25 << 20  # bytes: the default of torch's DistributedDataParallel
 
@@ -21,8 +21,8 @@ def cases(library: Library, shapes: list[tuple[str, tuple[int, ...]]], label: st
     tensors = {name: np.empty(shape, np.float32) for name, shape in shapes}
     size = sum(x.nbytes for x in tensors.values())
     fill(tensors)
-    for way, run in ways(library, tensors).items():
-        yield Case(way, label, run, verifier(library, way, tensors, run), size)
+    for variant, run in variants(library, tensors).items():
+        yield Case(variant, label, run, verifier(library, variant, tensors, run), size)
 
 
 def fill(tensors: Tensors) -> None:
@@ -34,7 +34,9 @@ def fill(tensors: Tensors) -> None:
         first += x.size
 
 
-def verifier(library: Library, way: str, tensors: Tensors, run: Callable[[], object]) -> Callable[[], None]:
+def verifier(
+    library: Library, variant: str, tensors: Tensors, run: Callable[[], object]
+) -> Callable[[], None]:
     """Fill the tensors, run once and compare each with the float64 sum; then zero them for the timing."""
 
     def verify() -> None:
@@ -42,29 +44,29 @@ def verifier(library: Library, way: str, tensors: Tensors, run: Callable[[], obj
         run()
         if not isinstance(library, Memcpy):
             flat = np.concatenate([x.ravel() for x in tensors.values()])
-            check_sum(flat, flat.size, tolerance=1e-2 if "FP16" in way else 1e-5)
+            check_sum(flat, flat.size, tolerance=1e-2 if "FP16" in variant else 1e-5)
         for x in tensors.values():
             x[...] = 0
 
     return verify
 
 
-def ways(library: Library, tensors: Tensors) -> Ways:
+def variants(library: Library, tensors: Tensors) -> Variants:
     match library:
         case Hpccoll():
-            return hpccoll_ways(library, tensors)
+            return hpccoll_variants(library, tensors)
         case Mpi():
-            return mpi_ways(tensors)
+            return mpi_variants(tensors)
         case Gloo():
-            return gloo_ways(library, tensors)
+            return gloo_variants(library, tensors)
         case Horovod():
-            return horovod_ways(library, tensors)
+            return horovod_variants(library, tensors)
         case Memcpy():
-            return memcpy_ways(tensors)
+            return memcpy_variants(tensors)
     raise TypeError(type(library))
 
 
-def hpccoll_ways(library: Hpccoll, tensors: Tensors) -> Ways:
+def hpccoll_variants(library: Hpccoll, tensors: Tensors) -> Variants:
     hc, arrays = library.hpccoll, list(tensors.values())
 
     def one_by_one(compression: object = None) -> None:
@@ -81,7 +83,7 @@ def hpccoll_ways(library: Hpccoll, tensors: Tensors) -> Ways:
     }
 
 
-def mpi_ways(tensors: Tensors) -> Ways:
+def mpi_variants(tensors: Tensors) -> Variants:
     arrays = list(tensors.values())
     fused = np.empty(sum(x.size for x in arrays), np.float32)
     bounds = np.cumsum([0, *(x.size for x in arrays)])
@@ -100,7 +102,7 @@ def mpi_ways(tensors: Tensors) -> Ways:
     return {"tensor by tensor": one_by_one, "fused by hand": by_hand}
 
 
-def gloo_ways(library: Gloo, tensors: Tensors) -> Ways:
+def gloo_variants(library: Gloo, tensors: Tensors) -> Variants:
     torch, dist = library.torch, library.dist
     buckets: list[list[Any]] = [[]]
     filled = 0
@@ -136,7 +138,7 @@ def gloo_ways(library: Gloo, tensors: Tensors) -> Ways:
     }
 
 
-def horovod_ways(library: Horovod, tensors: Tensors) -> Ways:
+def horovod_variants(library: Horovod, tensors: Tensors) -> Variants:
     hvd = library.hvd
     named = {name: library.torch.from_numpy(x) for name, x in tensors.items()}
 
@@ -159,7 +161,7 @@ def horovod_ways(library: Horovod, tensors: Tensors) -> Ways:
     return {"enqueued, then awaited": one_by_one, "one group": group, "enqueued, FP16": halves}
 
 
-def memcpy_ways(tensors: Tensors) -> Ways:
+def memcpy_variants(tensors: Tensors) -> Variants:
     copies = [x.copy() for x in tensors.values()]
 
     def copy_all() -> None:

@@ -6,27 +6,15 @@ of one chunk goes through node, network and node stage by stage. The floor is th
 """
 
 import argparse
-import json
 import statistics
 import subprocess
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+import native
+import results
+
 BYTES = 16 << 20
 CHUNKS = (128 << 10, 256 << 10, 512 << 10)
-
-
-def build(compiler: str) -> Path:
-    """Compile net_chunks.c and the transport, as the product is compiled, to build/benchmarks."""
-    program = ROOT / "build" / "benchmarks" / "net_chunks"
-    program.parent.mkdir(parents=True, exist_ok=True)
-    transport = ROOT / "ext" / "transport"
-    sources = [path for path in sorted(transport.glob("*.c")) if path.name != "mpi.c"]
-    folders = (ROOT / "ext" / "core", transport, ROOT / "tests" / "transport")
-    flags = [*"-std=c11 -O3 -DNDEBUG -D_GNU_SOURCE -pthread".split(), *(f"-I{folder}" for folder in folders)]
-    files = [ROOT / "benchmarks" / "net_chunks.c", *sources, ROOT / "ext" / "core" / "status.c"]
-    subprocess.run([compiler, *flags, *map(str, files), "-lm", "-o", str(program)], check=True)
-    return program
 
 
 def main() -> None:
@@ -39,9 +27,11 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--compiler", default="gcc")
-    parser.add_argument("--json", type=Path, help="write all samples here")
+    parser.add_argument("--out", type=Path, help="file for the results, as JSON Lines")
     options = parser.parse_args()
-    program = build(options.compiler)
+    sources = [path for path in sorted(native.TRANSPORT.glob("*.c")) if path.name != "mpi.c"]
+    folders = (native.ROOT / "ext" / "core", native.TRANSPORT, native.ROOT / "tests" / "transport")
+    program = native.build("net_chunks", sources, folders, options.compiler)
     cases = [(rate, chunk, batch) for rate in options.rates for chunk in CHUNKS for batch in (chunk, BYTES)]
     samples: dict[tuple[float, int, int], list[float]] = {case: [] for case in cases}
     for _ in range(options.rounds):
@@ -54,12 +44,12 @@ def main() -> None:
             one, many = (1e3 * statistics.median(samples[rate, chunk, batch]) for batch in (chunk, BYTES))
             print(f"{rate:4g} GB/s, 16 MiB, chunks of {chunk >> 10} KiB: one by one {one:6.1f} ms, "
                   f"overlapping {many:6.1f} ms (x{many / one:.2f}), floor {BYTES / rate / 1e6:.1f} ms")  # fmt: skip
-    if options.json:
+    if options.out:
         rows = [
             {"GB/s": r, "chunk": c, "batch": b, "bytes": BYTES, "seconds": s}
             for (r, c, b), s in samples.items()
         ]
-        options.json.write_text(json.dumps(rows, indent=1))
+        results.write(options.out, results.facts("net_chunks"), rows)
 
 
 if __name__ == "__main__":

@@ -11,21 +11,11 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+import native
+import results
+
 SOURCES = "segment.c home.c cells.c ring.c shm*.c host_memory.c kernels*.c"
 KINDS = ("float32", "float16", "bfloat16")
-
-
-def build(compiler: str) -> Path:
-    """Compile node_stage.c and the transport it measures, as the product is compiled, to build/benchmarks."""
-    program = ROOT / "build" / "benchmarks" / "node_stage"
-    program.parent.mkdir(parents=True, exist_ok=True)
-    transport = ROOT / "ext" / "transport"
-    sources = [path for pattern in SOURCES.split() for path in sorted(transport.glob(pattern))]
-    flags = f"-std=c11 -O3 -DNDEBUG -D_GNU_SOURCE -pthread -I{transport}".split()
-    files = [ROOT / "benchmarks" / "node_stage.c", *sources, ROOT / "ext" / "core" / "status.c"]
-    subprocess.run([compiler, *flags, *map(str, files), "-lm", "-o", str(program)], check=True)
-    return program
 
 
 def measure(program: Path, ranks: int, dtype: str, most: int) -> list[dict[str, Any]]:
@@ -46,17 +36,18 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
     parser.add_argument("--most", type=int, default=64 << 20, help="bytes of the largest array")
     parser.add_argument("--compiler", default="gcc")
-    parser.add_argument("--json", type=Path, help="write all rows here")
+    parser.add_argument("--out", type=Path, help="file for the results, as JSON Lines")
     arguments = parser.parse_args()
-    program = build(arguments.compiler)
+    sources = [path for pattern in SOURCES.split() for path in sorted(native.TRANSPORT.glob(pattern))]
+    program = native.build("node_stage", sources, [native.TRANSPORT], arguments.compiler)
     rows = []
     for ranks in arguments.ranks:
         for dtype in KINDS:
             for row in measure(program, ranks, dtype, arguments.most):
                 rows.append(row)
                 report(row)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(rows, indent=1))
+    if arguments.out:
+        results.write(arguments.out, results.facts("node_stage"), rows)
 
 
 if __name__ == "__main__":

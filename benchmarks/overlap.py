@@ -54,9 +54,9 @@ def cases(library: Library, options: argparse.Namespace) -> Iterator[Case]:
     step = Backward(library, 64, 1024) if options.size == TINY else Backward(library, 448, 1 << 18)
     medians: dict[str, float] = {}
 
-    def remember(way: str) -> Callable[[float], dict[str, float]]:
+    def remember(variant: str) -> Callable[[float], dict[str, float]]:
         def figures(seconds: float) -> dict[str, float]:
-            medians[way] = seconds
+            medians[variant] = seconds
             return {}
 
         return figures

@@ -10,11 +10,9 @@ one that is missing is left out with the reason.
 import argparse
 import json
 import os
-import platform
 import subprocess
 import sys
 import tempfile
-import time
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import h5py
-import numpy as np
+import results
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -38,10 +36,11 @@ class Contestant:
     @property
     def reason_missing(self) -> str:
         """Empty when it can run."""
-        return "" if self.bin("mpirun").exists() else f"no {self.folder}"
+        return "" if (self.programs / "mpirun").exists() else f"no {self.folder}"
 
-    def bin(self, program: str) -> Path:
-        return ROOT / self.folder / "bin" / program
+    @property
+    def programs(self) -> Path:
+        return ROOT / self.folder / "bin"
 
 
 CONTESTANTS = (
@@ -84,14 +83,14 @@ class Place:
         return f"{question}-{self.ranks}-ranks" + (f"-{self.nodes}-nodes" if self.nodes > 1 else "")
 
 
-def environment(contestant: Contestant, place: Place) -> dict[str, str]:
-    """The caller's, but for what would change one contestant only."""
+def environment(programs: Path, place: Place) -> dict[str, str]:
+    """The caller's variables, without those that would change one contestant only; its programs come first."""
     env = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(("HPCCOLL_", "HOROVOD_", "OMPI_", "I_MPI_"))
     }
-    env["PATH"] = f"{ROOT / contestant.folder / 'bin'}:{Path(sys.executable).parent}:{env['PATH']}"
+    env["PATH"] = f"{programs}:{Path(sys.executable).parent}:{env['PATH']}"
     return env | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"} | dict(place.variables)
 
 
@@ -108,14 +107,14 @@ def ask(
             "hpccoll",
             "run",
             "--launcher",
-            contestant.bin("mpirun"),
+            contestant.programs / "mpirun",
         ]
         command += ["-H", place.hosts] if place.hosts else ["-np", place.ranks, "--nodes", place.nodes]
-        command += ["--timeout", timeout, contestant.bin("python"), HERE / f"{question}.py"]
+        command += ["--timeout", timeout, contestant.programs / "python", HERE / f"{question}.py"]
         command += ["--library", contestant.library, "--out", out, *options]
         words = [str(word) for word in command]
         done = subprocess.run(
-            words, env=environment(contestant, place), capture_output=True, text=True, check=False
+            words, env=environment(contestant.programs, place), capture_output=True, text=True, check=False
         )
         if done.returncode:
             raise SystemExit(f"{' '.join(words)}: exit status {done.returncode}\n{done.stdout}{done.stderr}")
@@ -126,46 +125,45 @@ def ask_all(
     question: str, libraries: Sequence[str], place: Place, options: argparse.Namespace
 ) -> list[Result]:
     """Every contestant that is there, in turn, `options.rounds` times."""
-    results: list[Result] = []
-    for turn in range(options.rounds):
+    answers: list[Result] = []
+    for number in range(options.rounds):
         for contestant in CONTESTANTS:
             if contestant.library not in (options.libraries or libraries):
                 continue
             if not contestant.reason_missing:
-                results += ask(question, contestant, place, options.passed_on, options.timeout)
-            elif turn == 0:
+                answers += ask(question, contestant, place, options.passed_on, options.timeout)
+            elif number == 0:
                 print(f"{contestant.library} left out: {contestant.reason_missing}", file=sys.stderr)
-    return merge(results)
+    return merge(answers)
 
 
-def merge(rounds: list[Result]) -> list[Result]:
+def merge(answers: list[Result]) -> list[Result]:
     """Results of the same case in several rounds become one."""
     cases: dict[tuple[str, ...], Result] = {}
-    for result in rounds:
-        key = (result["label"], result["library"], result["way"])
+    for result in answers:
+        key = (result["label"], result["library"], result["variant"])
         if key in cases:
             cases[key]["samples"] += result["samples"]
         else:
             cases[key] = result
     for result in cases.values():
-        low, middle, high = np.quantile(result["samples"], (0.25, 0.5, 0.75))
-        result |= {"low": float(low), "median": float(middle), "high": float(high)}
+        result |= results.quartiles(result["samples"])
     return list(cases.values())
 
 
-def table(results: list[Result]) -> str:
-    """Markdown: a line a case; beside it the ratio to the floor and to the best MPI of the same label and way."""
+def table(cases: list[Result]) -> str:
+    """Markdown, a line per case; beside it the ratio to the floor and to the best MPI of the same label and variant."""
     lines = [
-        "| what | library | way | median us | quartiles | x memcpy | x best MPI |",
+        "| what | library | variant | median us | quartiles | x memcpy | x best MPI |",
         "|---|---|---|---:|---|---:|---:|",
     ]
     groups = defaultdict(list)
-    for result in results:
+    for result in cases:
         groups[result["label"]].append(result)
     for label, group in groups.items():
         for result in group:
-            floor = best([r for r in group if r["library"] == "memcpy"], result["way"])
-            mpi = best([r for r in group if r["library"] in MPIS], result["way"])
+            floor = best([r for r in group if r["library"] == "memcpy"], result["variant"])
+            mpi = best([r for r in group if r["library"] in MPIS], result["variant"])
             ratios = " | ".join(f"{result['median'] / other:.2f}" if other else "" for other in (floor, mpi))
             micro = [f"{result[name] * 1e6:.1f}" for name in ("median", "low", "high")]
             lines.append(
@@ -179,28 +177,18 @@ def table(results: list[Result]) -> str:
     return "\n".join(lines)
 
 
-def best(results: list[Result], way: str) -> float | None:
-    """The fastest of the same way; where ways differ, the fastest of all."""
-    same = [r["median"] for r in results if r["way"] == way] or [r["median"] for r in results]
+def best(cases: list[Result], variant: str) -> float | None:
+    """The fastest of the same variant; of all where none has it."""
+    same = [r["median"] for r in cases if r["variant"] == variant] or [r["median"] for r in cases]
     return min(same, default=None)
 
 
-def machine() -> dict[str, object]:
-    facts: dict[str, object] = {"cores": len(os.sched_getaffinity(0)), "kernel": platform.release()}
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            facts["processor"] = line.split(":", 1)[1].strip()
-            break
-    facts["load average before"] = os.getloadavg()[0]
-    return facts
-
-
-def save(stem: str, results: list[Result], folder: Path, facts: dict[str, object]) -> None:
-    """JSON with medians and quartiles; HDF5 with every sample."""
+def save(stem: str, cases: list[Result], folder: Path, facts: dict[str, object]) -> None:
+    """JSON Lines with medians and quartiles; HDF5 with every sample."""
     folder.mkdir(parents=True, exist_ok=True)
     with h5py.File(folder / f"{stem}.h5", "w") as file:
         file.attrs.update({name: str(value) for name, value in facts.items()})
-        for result in results:
+        for result in cases:
             series = file.create_dataset(
                 f"{result['label']}/{result['library']}/{result['way']}", data=result["samples"]
             )
@@ -208,9 +196,9 @@ def save(stem: str, results: list[Result], folder: Path, facts: dict[str, object
     slim = [
         {name: value for name, value in result.items() if name != "samples"}
         | {"repetitions": len(result["samples"])}
-        for result in results
+        for result in cases
     ]
-    (folder / f"{stem}.json").write_text(json.dumps({**facts, "results": slim}, indent=1) + "\n")
+    results.write(folder / f"{stem}.jsonl", facts, slim)
 
 
 def arguments(description: str) -> argparse.ArgumentParser:
@@ -219,22 +207,13 @@ def arguments(description: str) -> argparse.ArgumentParser:
     )
     parser.add_argument("--rounds", type=int, default=3, help="turns of each library")
     parser.add_argument("--libraries", nargs="+", help="only these")
-    parser.add_argument(
-        "--out", type=Path, default=HERE / "results" / "local", help="folder for JSON and HDF5"
-    )
+    parser.add_argument("--out", type=Path, default=results.LOCAL, help="folder for JSON Lines and HDF5")
     parser.add_argument("--timeout", type=float, default=600, help="seconds a run")
     return parser
 
 
 def facts(question: str, place: Place) -> dict[str, object]:
-    return {
-        "question": question,
-        "command": " ".join(sys.argv),
-        "date": time.strftime("%Y-%m-%d %H:%M:%S"),
-        "ranks": place.ranks,
-        "nodes": place.nodes,
-        "machine": machine(),
-    }
+    return results.facts(question) | {"ranks": place.ranks, "nodes": place.nodes}
 
 
 def main() -> None:
@@ -248,9 +227,9 @@ def main() -> None:
     for question in options.questions or QUESTIONS:
         for place in (Place(ranks, nodes=nodes) for ranks in options.ranks for nodes in options.nodes):
             about = facts(question, place)
-            results = ask_all(question, QUESTIONS[question], place, options)
-            print(f"\n{question}, {place.ranks} ranks, nodes: {place.nodes}\n\n{table(results)}", flush=True)
-            save(place.stem(question), results, options.out, about)
+            cases = ask_all(question, QUESTIONS[question], place, options)
+            print(f"\n{question}, {place.ranks} ranks, nodes: {place.nodes}\n\n{table(cases)}", flush=True)
+            save(place.stem(question), cases, options.out, about)
 
 
 if __name__ == "__main__":

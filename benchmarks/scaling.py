@@ -92,9 +92,9 @@ def cases(library: Library, options: argparse.Namespace) -> Iterator[Case]:
     def figures(seconds: float) -> dict[str, float]:
         return {"nodes": nodes, "compute": step.compute, "efficiency": step.compute / seconds}
 
-    for way, start in library.starters().items():
+    for variant, start in library.starters().items():
         yield Case(
-            way, label, lambda start=start: step.run(start), lambda start=start: step.verify(start),
+            variant, label, lambda start=start: step.run(start), lambda start=start: step.verify(start),
             step.nbytes, figures=figures,
         )  # fmt: skip
 

@@ -11,7 +11,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 
-def ways(library: Library, x: NDArray[np.float32]) -> dict[str, Callable[[], object]]:
+def variants(library: Library, x: NDArray[np.float32]) -> dict[str, Callable[[], object]]:
     match library:
         case Hpccoll(hpccoll=hc):
             return {
@@ -28,7 +28,7 @@ def ways(library: Library, x: NDArray[np.float32]) -> dict[str, Callable[[], obj
 def cases(library: Library, options: argparse.Namespace) -> Iterator[Case]:
     for size in [4] if options.size == TINY else [4, 64, 256, 1024]:
         x = random_data(COMM.rank, size // 4)
-        for way, run in ways(library, x).items():
+        for variant, run in variants(library, x).items():
 
             def verify(x: NDArray[np.float32] = x, run: Callable[[], object] = run) -> None:
                 x[:] = random_data(COMM.rank, x.size)
@@ -37,7 +37,7 @@ def cases(library: Library, options: argparse.Namespace) -> Iterator[Case]:
                     check_sum(result if isinstance(result, np.ndarray) else x, x.size)
                 x[:] = 0
 
-            yield Case(way, size_label(size), run, verify, size)
+            yield Case(variant, size_label(size), run, verify, size)
     match library:
         case Hpccoll(hpccoll=hc):
             yield Case("barrier", "no data", hc.barrier, lambda: None)

@@ -8,30 +8,37 @@ communicates takes longer than those that do not, and the wait for the mean.
 """
 
 import argparse
-import json
+import itertools
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
+from typing import Any
 
 import h5py
+import results
 
 ROOT = Path(__file__).resolve().parents[1]
-WAYS = ("optimizer", "ddp", "ddp-gloo")
+PLACE = ("ranks", "nodes", "wire")
+VARIANTS = ("optimizer", "ddp", "ddp-gloo")
 FIGURES = ("step", "exposed")
 WARM_UP = 5  # first steps of a run, left out
 
 
-def run_once(
-    way: str, ranks: int, nodes: int, wire: str, folder: Path, more: list[str]
-) -> dict[str, list[float]]:
-    """Train once; seconds a step of rank 0."""
-    command = [sys.executable, "-m", "hpccoll", "run", "-np", ranks, "--nodes", nodes, "--timeout", 600]
-    command += [sys.executable, ROOT / "examples" / "stemdl" / "train.py", "--folder", folder]
-    command += ["--average", way, "--wire", wire, *more]
+def run_once(case: dict[str, Any], folder: Path, more: list[str]) -> dict[str, list[float]]:
+    """Train once; seconds of each step of rank 0."""
+    ranks = case["ranks"]
+    command = [sys.executable, "-m", "hpccoll", "run", "-np", ranks, "--nodes", case["nodes"]]
+    command += [
+        "--timeout",
+        600,
+        sys.executable,
+        ROOT / "examples" / "stemdl" / "train.py",
+        "--folder",
+        folder,
+    ]
+    command += ["--average", case["variant"], "--wire", case["wire"], *more]
     subprocess.run(
         [str(word) for word in command],
         env=os.environ | {"OMP_NUM_THREADS": "1"},
@@ -42,6 +49,19 @@ def run_once(
         return {name: record[f"seconds/{name}"][WARM_UP:].tolist() for name in FIGURES}
 
 
+def measure(cases: list[dict[str, Any]], rounds: int, more: list[str]) -> None:
+    """Run these cases in turn; add the quartiles of their figures to each."""
+    samples = [{name: list[float]() for name in FIGURES} for _ in cases]
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in range(rounds):
+            for case, seconds in zip(cases, samples, strict=True):
+                for name, values in run_once(case, Path(folder), more).items():
+                    seconds[name] += values
+    for case, seconds in zip(cases, samples, strict=True):
+        case |= {name: results.quartiles(values) for name, values in seconds.items()}
+        case["repetitions"] = len(seconds["step"])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -50,34 +70,19 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--wire", nargs="+", default=["fp32", "fp16"])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", type=Path, help="write all samples here")
+    parser.add_argument("--out", type=Path, help="file for the results, as JSON Lines")
     options, more = parser.parse_known_args()
-    rows = []
-    with tempfile.TemporaryDirectory() as folder:
-        for ranks in options.ranks:
-            for nodes in options.nodes:
-                for wire in options.wire:
-                    samples = {way: {name: list[float]() for name in FIGURES} for way in WAYS}
-                    for _ in range(options.rounds):
-                        for way in WAYS:
-                            for name, values in run_once(way, ranks, nodes, wire, Path(folder), more).items():
-                                samples[way][name] += values
-                    for way in WAYS:
-                        step, exposed = (1e3 * statistics.median(samples[way][name]) for name in FIGURES)
-                        print(f"{ranks} ranks, {nodes} nodes, {wire}, {way:10}: step {step:7.2f} ms, "
-                              f"exposed communication {exposed:6.2f} ms", flush=True)  # fmt: skip
-                        rows.append(
-                            {
-                                "ranks": ranks,
-                                "nodes": nodes,
-                                "wire": wire,
-                                "way": way,
-                                "seconds": samples[way],
-                            }
-                        )
-    if options.json:
-        about = {"command": " ".join(sys.argv), "date": time.strftime("%Y-%m-%d %H:%M:%S")}
-        options.json.write_text(json.dumps(about | {"results": rows}, indent=1) + "\n")
+    facts, measured = results.facts("stemdl"), []
+    for place in itertools.product(options.ranks, options.nodes, options.wire):
+        cases = [dict(zip(PLACE, place, strict=True)) | {"variant": variant} for variant in VARIANTS]
+        measure(cases, options.rounds, more)
+        measured += cases
+        for case in cases:
+            step, exposed = (1e3 * case[name]["median"] for name in FIGURES)
+            what = "{ranks} ranks, {nodes} nodes, {wire}, {variant:10}".format(**case)
+            print(f"{what}: step {step:7.2f} ms, exposed communication {exposed:6.2f} ms", flush=True)
+    if options.out:
+        results.write(options.out, facts, measured)
 
 
 if __name__ == "__main__":

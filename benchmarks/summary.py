@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of benchmarks/README.md, from the files in results/: what was to be reached, and what was.
+"""The tables of benchmarks/README.md, from the files in results/: what was to be reached, and what was.
 
-python benchmarks/summary.py            rewrite the table
+python benchmarks/summary.py            rewrite the tables
 """
 
-import json
+import itertools
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-HERE = Path(__file__).resolve().parent
-RESULTS = HERE / "results"
-SECTION = re.compile(r"(<!-- generated: summary -->\n).*?(<!-- end -->)", re.DOTALL)
+import results
+
+PAGE = Path(__file__).resolve().parent / "README.md"
+SECTION = re.compile(r"( *)<!-- generated: (\w+) -->\n.*?<!-- end -->", re.DOTALL)
 MPIS = ("openmpi", "mpich", "intelmpi")
 
 
@@ -20,10 +20,10 @@ MPIS = ("openmpi", "mpich", "intelmpi")
 class Row:
     file: str  # in results/
     label: str
-    way: str  # hpccoll's
+    variant: str  # hpccoll's
     goal: str
-    gloo: str = ""  # Gloo's way, where it has another name
-    beyond: str = ""  # the way whose time, each library's own, is taken off
+    gloo: str = ""  # Gloo's variant, where it has another name
+    beyond: str = ""  # the variant whose time, each library's own, is taken off
 
 
 def rows() -> list[Row]:
@@ -64,21 +64,24 @@ def rows() -> list[Row]:
 
 def measured(row: Row) -> str | None:
     """One line of the table, or None where nothing was measured."""
-    path = RESULTS / f"{row.file}.json"
+    path = results.FOLDER / f"{row.file}.jsonl"
     if not path.exists():
         return None
-    results: list[dict[str, Any]] = json.loads(path.read_text())["results"]
-    group = [less(r, results, row.beyond) for r in results if r["label"] == row.label]
-    ours = fastest(group, ("hpccoll",), row.way)
+    _, cases = results.read(path)
+    group = [less(case, cases, row.beyond) for case in cases if case["label"] == row.label]
+    ours = fastest(group, ("hpccoll",), row.variant)
     if ours is None:
         return None
-    floor, mpi = fastest(group, ("memcpy",), row.way), fastest(group, MPIS, row.way)
+    floor, mpi = fastest(group, ("memcpy",), row.variant), fastest(group, MPIS, row.variant)
     if "floor us" in ours["figures"]:
         floor = {"median": ours["figures"]["floor us"] * 1e-6}  # of the wire
-    gloo, horovod = fastest(group, ("gloo",), row.gloo or row.way), fastest(group, ("horovod",), row.way)
+    gloo, horovod = (
+        fastest(group, ("gloo",), row.gloo or row.variant),
+        fastest(group, ("horovod",), row.variant),
+    )
     where = " ".join(row.file.split("-")[1:])
     cells = [
-        f"{row.label}, {row.way}{f' beyond {row.beyond}' if row.beyond else ''}, {where}",
+        f"{row.label}, {row.variant}{f' beyond {row.beyond}' if row.beyond else ''}, {where}",
         micro(ours),
         micro(floor),
         f"{micro(mpi)} ({mpi['library']})" if mpi else "",
@@ -93,45 +96,58 @@ def measured(row: Row) -> str | None:
     return f"| {' | '.join(cells)} |"
 
 
-def less(result: dict[str, Any], results: list[dict[str, Any]], way: str) -> dict[str, Any]:
-    """The result without the time that its library takes for `way`, if one is named."""
-    same = [
-        r
-        for r in results
-        if (r["library"], r["label"], r["way"]) == (result["library"], result["label"], way)
-    ]
-    return result | {"median": result["median"] - same[0]["median"]} if same else result
+def less(case: results.Record, cases: list[results.Record], variant: str) -> results.Record:
+    """The case without the time that its library takes for `variant`, if one is named."""
+    wanted = (case["library"], case["label"], variant)
+    same = [other for other in cases if (other["library"], other["label"], other["variant"]) == wanted]
+    return case | {"median": case["median"] - same[0]["median"]} if same else case
 
 
-def fastest(results: list[dict[str, Any]], libraries: tuple[str, ...], way: str) -> dict[str, Any] | None:
-    """The fastest of these libraries: of the same way, or of all where none has that way."""
-    theirs = [r for r in results if r["library"] in libraries]
-    same = [r for r in theirs if r["way"] == way]
-    return min(same or theirs, key=lambda r: float(r["median"]), default=None)
+def fastest(cases: list[results.Record], libraries: tuple[str, ...], variant: str) -> results.Record | None:
+    """The fastest of these libraries: of the same variant, or of all where none has that variant."""
+    theirs = [case for case in cases if case["library"] in libraries]
+    same = [case for case in theirs if case["variant"] == variant]
+    return min(same or theirs, key=lambda case: float(case["median"]), default=None)
 
 
-def micro(result: dict[str, Any] | None) -> str:
-    return f"{result['median'] * 1e6:,.4g}" if result else ""
+def micro(case: results.Record | None) -> str:
+    return f"{case['median'] * 1e6:,.4g}" if case else ""
+
+
+def table(head: list[str], alignment: list[str], lines: list[str]) -> str:
+    return "\n".join([f"| {' | '.join(head)} |", f"|{'|'.join(alignment)}|", *lines])
+
+
+def summary() -> str:
+    """hpccoll beside the floor and the peers."""
+    libraries = ["hpccoll", "memcpy (floor)", "best MPI", "Gloo", "Horovod"]
+    head = ["us", *libraries, "x floor", "x best MPI", "x Gloo", "x Horovod", "to reach"]
+    return table(head, ["---"] * len(head), [line for row in rows() if (line := measured(row))])
+
+
+def stemdl() -> str:
+    """Milliseconds of a training step, and of the communication that it sees, for each way to average."""
+    _, cases = results.read(results.FOLDER / "stemdl.jsonl")
+    lines = []
+    for (ranks, nodes, wire), group in itertools.groupby(
+        cases, lambda c: (c["ranks"], c["nodes"], c["wire"])
+    ):
+        where = f"{ranks} ranks, {nodes} node{'s' * (nodes > 1)}, {wire}"
+        figures = [f"{1e3 * case[name]['median']:.1f}" for case in group for name in ("step", "exposed")]
+        lines.append(f"| {' | '.join([where, *figures])} |")
+    ways = ("optimizer", "DDP over hpccoll", "DDP over Gloo")
+    head = ["", *(cell for way in ways for cell in (f"{way}: step", "exposed"))]
+    return table(head, ["---", *["---:"] * 6], lines).replace("|  |", "| |")
 
 
 def main() -> None:
-    head = [
-        "us",
-        "hpccoll",
-        "memcpy (floor)",
-        "best MPI",
-        "Gloo",
-        "Horovod",
-        "x floor",
-        "x best MPI",
-        "x Gloo",
-        "x Horovod",
-        "to reach",
-    ]
-    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
-    lines += [line for row in rows() if (line := measured(row))]
-    page = HERE / "README.md"
-    page.write_text(SECTION.sub(lambda m: f"{m[1]}{chr(10).join(lines)}\n{m[2]}", page.read_text()))
+    tables = {"summary": summary, "stemdl": stemdl}
+
+    def drawn(match: re.Match[str]) -> str:
+        lines = [f"<!-- generated: {match[2]} -->", *tables[match[2]]().splitlines(), "<!-- end -->"]
+        return "\n".join(match[1] + line for line in lines)
+
+    PAGE.write_text(SECTION.sub(drawn, PAGE.read_text()))
 
 
 if __name__ == "__main__":

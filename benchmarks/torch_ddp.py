@@ -24,10 +24,10 @@ def cases(library: Library, options: argparse.Namespace) -> Iterator[Case]:
     yield Case("backward alone", label, alone(model), lambda: None, size)
     step = with_ddp(library, Parameters(shapes), False, noop_hook)
     yield Case("nothing sent", label, step, lambda: None, size)
-    for way, fp16, tolerance in (("fp32", False, 1e-5), ("fp16", True, 1e-2)):
+    for variant, fp16, tolerance in (("fp32", False, 1e-5), ("fp16", True, 1e-2)):
         model = Parameters(shapes)
         step = with_ddp(library, model, fp16)
-        yield Case(way, label, step, model.verifier(step, tolerance), size)
+        yield Case(variant, label, step, model.verifier(step, tolerance), size)
 
 
 if __name__ == "__main__":

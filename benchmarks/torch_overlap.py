@@ -50,9 +50,9 @@ def compared(library: Library, label: str, model: torch.nn.Module, *inputs: torc
     size = sum(memory.nbytes for memory in parts.memory)
     medians: dict[str, float] = {}
 
-    def remember(way: str) -> Callable[[float], dict[str, float]]:
+    def remember(variant: str) -> Callable[[float], dict[str, float]]:
         def figures(seconds: float) -> dict[str, float]:
-            medians[way] = seconds
+            medians[variant] = seconds
             return {}
 
         return figures

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What does agreement on a step of ResNet-50 cost, from 6 ranks to 27,648?
 
-    python benchmarks/control_plane [--json FILE] [--largest 4608]
+    python benchmarks/control_plane [--out FILE] [--largest 4608]
 
 Every rank is a real engine in one process. Needs gcc, and 4 GiB of memory for the largest world.
 """
@@ -9,12 +9,16 @@ Every rank is a real engine in one process. Needs gcc, and 4 GiB of memory for t
 import argparse
 import json
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import predecessor
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import results
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -44,63 +48,71 @@ def gradients(program: Path) -> list[tuple[str, int]]:
     )
 
 
-def summary(rows: list[dict[str, Any]], arrival: str) -> dict[str, Any]:
-    """The steps of one kind as one row: counts of the last, times as medians."""
-    steps = [row for row in rows if row["arrival"] == arrival]
-    times = {key: median(row[key] for row in steps) for key in ("cpu_us_mean", "cpu_us_max")}
-    return {**steps[-1], **times}
+def counted(nodes: int, names: list[tuple[str, int]]) -> results.Record:
+    """The predecessor's counts."""
+    ranks = nodes * PER_NODE
+    first, tick = predecessor.first_meeting(ranks, names), predecessor.bit_vector(ranks, len(names))
+    ticks = 1 / predecessor.TICK_SECONDS
+    return {
+        "what": "predecessor",
+        "ranks": ranks,
+        "first": vars(first),
+        "tick": vars(tick),
+        "ticks_per_second": ticks,
+    }
 
 
-def print_table(results: dict[int, list[dict[str, Any]]], names: list[tuple[str, int]]) -> None:
+def summary(steps: list[results.Record]) -> results.Record:
+    """The steps of one kind as one record: counts of the last, times as medians."""
+    return steps[-1] | {key: median(step[key] for step in steps) for key in ("cpu_us_mean", "cpu_us_max")}
+
+
+def table(cases: list[results.Record]) -> str:
     """Markdown: ours, and the predecessor's tick beside it."""
-    print("| ranks | arrival | messages | MB | chain | busiest rank: messages | CPU us a rank, mean | KiB a rank |"
-          " predecessor: messages | MB | chain | MB at rank 0 |")  # fmt: skip
-    print("|---" * 12 + "|")
-    for rows in results.values():
+    lines = ["| ranks | arrival | messages | MB | chain | busiest rank: messages | CPU us a rank, mean | KiB a rank |"
+             " predecessor: messages | MB | chain | MB at rank 0 |", "|---" * 12 + "|"]  # fmt: skip
+    for counts in (case for case in cases if case["what"] == "predecessor"):
         for arrival in ARRIVALS:
-            row = summary(rows, arrival)
-            ranks = row["ranks"]
-            first = arrival == "first"
-            old = (
-                predecessor.first_meeting(ranks, names)
-                if first
-                else predecessor.bit_vector(ranks, len(names))
-            )
+            ranks = counts["ranks"]
+            key = ("hpccoll", ranks, arrival)
+            row = summary([c for c in cases if (c["what"], c["ranks"], c.get("arrival")) == key])
+            old = counts["first" if arrival == "first" else "tick"]
             ours = (
                 f"{ranks:,} | {arrival} | {row['messages']:,} | {row['bytes'] / 1e6:.2f} | {row['chain']}"
                 f" | {row['messages_max']} | {row['cpu_us_mean']:.0f} | {row['memory_max'] / 1024:.0f}"
             )
-            theirs = f"{old.messages:,} | {old.bytes / 1e6:.2f} | {old.chain} | {old.root_bytes / 1e6:.1f}"
-            print(f"| {ours} | {theirs} |")
+            theirs = f"{old['messages']:,} | {old['bytes'] / 1e6:.2f} | {old['chain']} | {old['root_bytes'] / 1e6:.1f}"
+            lines.append(f"| {ours} | {theirs} |")
+    return "\n".join(lines)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--json", type=Path, help="write all rows to this file")
+    parser.add_argument("--out", type=Path, help="file for all rows, as JSON Lines")
+    parser.add_argument(
+        "--table", type=Path, metavar="FILE", help="measure nothing: the table of such a file"
+    )
     parser.add_argument("--largest", type=int, default=NODES[-1], help="nodes of the largest world")
     parser.add_argument("--fanout", type=int, default=16)
     parser.add_argument("--steps", type=int, default=3, help="cached steps of each way of arriving")
     arguments = parser.parse_args()
+    if arguments.table:
+        print(table(results.read(arguments.table)[1]))
+        return
+    facts, cases = results.facts("control_plane"), []
+    sizes = [nodes for nodes in NODES if nodes <= arguments.largest]
     with tempfile.TemporaryDirectory() as folder:
         program = build(Path(folder))
         names = gradients(program)
-        results = {
-            n: measure(program, n, PER_NODE, arguments.fanout, arguments.steps)
-            for n in NODES
-            if n <= arguments.largest
-        }
-    print_table(results, names)
-    if arguments.json:
-        rows = [row for rows in results.values() for row in rows]
-        old = [
-            {"ranks": n * PER_NODE, "first": vars(predecessor.first_meeting(n * PER_NODE, names)),
-             "tick": vars(predecessor.bit_vector(n * PER_NODE, 161)), "ticks_per_second": 1 / predecessor.TICK_SECONDS}
-            for n in results
-        ]  # fmt: skip
-        arguments.json.parent.mkdir(parents=True, exist_ok=True)
-        arguments.json.write_text(json.dumps({"hpccoll": rows, "predecessor": old}, indent=1) + "\n")
+        for nodes in sizes:
+            rows = measure(program, nodes, PER_NODE, arguments.fanout, arguments.steps)
+            cases += [{"what": "hpccoll"} | row for row in rows]
+    cases += [counted(nodes, names) for nodes in sizes]
+    print(table(cases))
+    if arguments.out:
+        results.write(arguments.out, facts, cases)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files of results, JSON Lines: the first line says what was run, when and where; then one line per case.
+
+A file has the latest run of a question at one place (benchmarks/results/allreduce-2-ranks.jsonl).
+"""
+
+import json
+import os
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+Record = dict[str, Any]
+
+FOLDER = Path(__file__).resolve().parent / "results"
+LOCAL = FOLDER / "local"
+"""Where a run writes unless told otherwise; git ignores it."""
+
+
+def facts(question: str) -> Record:
+    """What a file begins with."""
+    date = time.strftime("%Y-%m-%d %H:%M:%S")
+    return {"question": question, "command": " ".join(sys.argv), "date": date, "machine": machine()}
+
+
+def machine() -> Record:
+    found: Record = {"cores": len(os.sched_getaffinity(0)), "kernel": platform.release()}
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            found["processor"] = line.split(":", 1)[1].strip()
+            break
+    return found | {"load average before": os.getloadavg()[0]}
+
+
+def write(path: Path, facts: Record, cases: Sequence[Record]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(record) + "\n" for record in (facts, *cases)))
+
+
+def read(path: Path) -> tuple[Record, list[Record]]:
+    """What was run, and its cases."""
+    facts, *cases = (json.loads(line) for line in path.read_text().splitlines())
+    return facts, cases
+
+
+def quartiles(samples: Sequence[float]) -> dict[str, float]:
+    """Lower quartile, median and upper quartile, by the names that they have in a file."""
+    if len(samples) < 2:
+        return dict.fromkeys(("low", "median", "high"), samples[0])
+    low, middle, high = statistics.quantiles(samples, n=4, method="inclusive")
+    return {"low": low, "median": middle, "high": high}
