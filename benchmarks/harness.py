@@ -21,6 +21,7 @@ import numpy as np
 from libraries import Library, open_library
 from mpi4py import MPI
 from numpy.typing import NDArray
+from questions import QUESTIONS
 from results import quartiles
 
 COMM = MPI.COMM_WORLD
@@ -117,7 +118,7 @@ def main(
 ) -> None:
     """The command line of every question."""
     parser = argparse.ArgumentParser(description=question)
-    parser.add_argument("--library", default="hpccoll")
+    parser.add_argument("--library", default="hpccoll", choices=QUESTIONS[Path(sys.argv[0]).stem])
     parser.add_argument("--seconds", type=float, default=0.5, help="time spent on each case")
     parser.add_argument("--most", type=int, default=400, help="repetitions at most")
     parser.add_argument(
@@ -129,7 +130,11 @@ def main(
     if add_arguments:
         add_arguments(parser)
     options = parser.parse_args()
-    library = open_library(options.library)
+    try:
+        library = open_library(options.library)
+    except ModuleNotFoundError as error:
+        reason = f"--library {options.library}: {error} in the environment of {sys.executable}"
+        sys.exit(reason if COMM.rank == 0 else 1)
     try:
         if options.bursts:
             hello = {"rank": COMM.rank, "package": sys.modules["hpccoll"].__file__}

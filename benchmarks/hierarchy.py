@@ -9,13 +9,12 @@ import argparse
 from collections.abc import Callable, Iterator
 
 from harness import COMM, TINY, Case, check_sum, main, random_data, size_label
-from libraries import Hpccoll, Library
+from libraries import Hpccoll
 
 ONE_CHUNK = 1 << 30  # as large as the segment allows
 
 
-def cases(library: Library, options: argparse.Namespace) -> Iterator[Case]:
-    assert isinstance(library, Hpccoll), "a question about hpccoll alone"
+def cases(library: Hpccoll, options: argparse.Namespace) -> Iterator[Case]:
     x = random_data(
         COMM.rank, 1 << (14 if options.size == TINY else 17)
     )  # 512 KiB: the largest chunk there is

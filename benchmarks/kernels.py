@@ -8,17 +8,16 @@ import argparse
 import ctypes
 import json
 import statistics
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import ml_dtypes
+import native
 import numpy as np
 from numpy.typing import NDArray
 
-ROOT = Path(__file__).resolve().parents[1]
 DTYPES = "bool uint8 int8 uint16 int16 uint32 int32 uint64 int64 float16 bfloat16 float32 float64 complex64 complex128"
 DTYPE = {name: code for code, name in enumerate(DTYPES.split())}
 REDUCTION = {
@@ -63,21 +62,6 @@ class Result:
     @property
     def memcpy_rate(self) -> float:
         return self.bytes / statistics.median(self.memcpy) / 1e9
-
-
-def build(compiler: str) -> ctypes.CDLL:
-    """Compile the kernels as the product is compiled, and what repeats them, to build/benchmarks."""
-    library = ROOT / "build" / "benchmarks" / "kernels.so"
-    library.parent.mkdir(parents=True, exist_ok=True)
-    transport = ROOT / "ext" / "transport"
-    sources = [
-        ROOT / "benchmarks" / "kernels.c",
-        *sorted(transport.glob("kernels*.c")),
-        transport / "host_memory.c",
-    ]
-    flags = f"-std=c11 -O3 -DNDEBUG -D_GNU_SOURCE -fPIC -shared -I{transport}".split()
-    subprocess.run([compiler, *flags, *map(str, sources), "-o", str(library)], check=True)
-    return ctypes.CDLL(str(library))
 
 
 def dtype_of(name: str) -> np.dtype[np.generic]:
@@ -198,7 +182,8 @@ def main() -> None:
     parser.add_argument("--compiler", default="gcc")
     parser.add_argument("--out", type=Path, help="append the results to this file, a JSON line each")
     options = parser.parse_args()
-    library = build(options.compiler)
+    program = native.build(options.compiler, "kernels", "transport/kernels/*.c", "-fPIC", "-shared")
+    library = ctypes.CDLL(str(program))
     for name in options.kernels:
         if library.hc_kernels_select(name.encode()) != 0:
             print(f"{name}: not on this processor")

@@ -1,20 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles the C programs of this folder, which measure the transport below the API."""
+"""Compiles the C programs of this folder, which measure what is below the API."""
 
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
-TRANSPORT = ROOT / "ext" / "transport"
+OUT = ROOT / "build" / "benchmarks"
 
 
-def build(name: str, sources: Sequence[Path], folders: Sequence[Path], compiler: str) -> Path:
-    """Compile NAME.c and these sources of the transport, as the product is compiled, to build/benchmarks."""
-    program = ROOT / "build" / "benchmarks" / name
-    program.parent.mkdir(parents=True, exist_ok=True)
-    flags = [*"-std=c11 -O3 -DNDEBUG -D_GNU_SOURCE -pthread".split(), *(f"-I{folder}" for folder in folders)]
-    files = [HERE / f"{name}.c", *sources, ROOT / "ext" / "core" / "status.c"]
-    subprocess.run([compiler, *flags, *map(str, files), "-lm", "-o", str(program)], check=True)
-    return program
+def build(compiler: str, name: str, sources: str, *more: str) -> Path:
+    """Compile NAME.c as the product is compiled, with these sources of ext, to build/benchmarks.
+
+    :param sources: patterns
+    :param more: options for the compiler
+    """
+    OUT.mkdir(parents=True, exist_ok=True)
+    files = [
+        path
+        for pattern in sources.split()
+        for path in sorted((ROOT / "ext").glob(pattern))
+        if path.name != "mpi.c"
+    ]
+    flags = [*"-std=c11 -O3 -DNDEBUG -D_GNU_SOURCE -pthread".split(), f"-I{ROOT / 'ext'}", *more]
+    words = [compiler, *flags, HERE / f"{name}.c", *files, "-lm", "-o", OUT / name]
+    subprocess.run([str(word) for word in words], check=True)
+    return OUT / name

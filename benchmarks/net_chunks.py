@@ -29,9 +29,8 @@ def main() -> None:
     parser.add_argument("--compiler", default="gcc")
     parser.add_argument("--out", type=Path, help="file for the results, as JSON Lines")
     options = parser.parse_args()
-    sources = [path for path in sorted(native.TRANSPORT.glob("*.c")) if path.name != "mpi.c"]
-    folders = (native.ROOT / "ext" / "core", native.TRANSPORT, native.ROOT / "tests" / "transport")
-    program = native.build("net_chunks", sources, folders, options.compiler)
+    tests = f"-I{native.ROOT / 'tests' / 'transport'}"
+    program = native.build(options.compiler, "net_chunks", "transport/*/*.c core/status.c", tests)
     cases = [(rate, chunk, batch) for rate in options.rates for chunk in CHUNKS for batch in (chunk, BYTES)]
     samples: dict[tuple[float, int, int], list[float]] = {case: [] for case in cases}
     for _ in range(options.rounds):

@@ -14,7 +14,7 @@ from typing import Any
 import native
 import results
 
-SOURCES = "segment.c home.c cells.c ring.c shm*.c host_memory.c kernels*.c"
+SOURCES = "transport/shm/*.c transport/kernels/*.c core/status.c"
 KINDS = ("float32", "float16", "bfloat16")
 
 
@@ -38,8 +38,7 @@ def main() -> None:
     parser.add_argument("--compiler", default="gcc")
     parser.add_argument("--out", type=Path, help="file for the results, as JSON Lines")
     arguments = parser.parse_args()
-    sources = [path for pattern in SOURCES.split() for path in sorted(native.TRANSPORT.glob(pattern))]
-    program = native.build("node_stage", sources, [native.TRANSPORT], arguments.compiler)
+    program = native.build(arguments.compiler, "node_stage", SOURCES)
     rows = []
     for ranks in arguments.ranks:
         for dtype in KINDS:

@@ -21,6 +21,7 @@ from typing import Any
 
 import h5py
 import results
+from questions import QUESTIONS
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -52,20 +53,6 @@ CONTESTANTS = (
     Contestant("gloo", ".venv-torch"),
     Contestant("horovod", ".venv-horovod"),
 )
-QUESTIONS = {  # program: libraries asked
-    "small": ("memcpy", "hpccoll", "mpi", "gloo", "horovod"),
-    "allreduce": ("memcpy", "hpccoll", "mpi", "gloo", "horovod"),
-    "reducescatter": ("hpccoll", "mpi"),
-    "many_tensors": ("memcpy", "hpccoll", "mpi", "gloo", "horovod"),
-    "resnet50": ("memcpy", "hpccoll", "mpi", "gloo", "horovod"),
-    "overlap": ("hpccoll", "mpi"),
-    "torch_optimizer": ("hpccoll", "gloo", "horovod"),
-    "torch_ddp": ("hpccoll", "gloo"),
-    "torch_overlap": ("hpccoll", "gloo", "horovod"),
-    "hierarchy": ("hpccoll",),
-    "idle": ("hpccoll",),
-    "scaling": ("hpccoll", "mpi", "horovod"),
-}
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,12 @@ import numpy as np
 
 
 @dataclass(frozen=True, order=True)
-class Way:
-    """A curve: what was summed, by which library, how."""
+class Curve:
+    """What was summed, by which library, how."""
 
     label: str
     library: str
-    way: str
+    variant: str
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Point:
     compute: float
 
 
-Curves = dict[Way, list[Point]]
+Curves = dict[Curve, list[Point]]
 
 
 def read(folder: Path) -> Curves:
@@ -46,27 +46,28 @@ def read(folder: Path) -> Curves:
         for line in file.read_text().splitlines():
             result = json.loads(line)
             figures = result["figures"]
-            way = Way(result["label"], f"{result['library']} {result['version']}", result["way"])
-            runs[way, int(figures["nodes"]), result["ranks"], figures["compute"]].append(result["samples"])
+            curve = Curve(result["label"], f"{result['library']} {result['version']}", result["variant"])
+            runs[curve, int(figures["nodes"]), result["ranks"], figures["compute"]].append(result["samples"])
     curves: Curves = defaultdict(list)
-    for (way, nodes, ranks, compute), samples in sorted(runs.items()):
+    for (curve, nodes, ranks, compute), samples in sorted(runs.items()):
         low, middle, high = map(float, np.quantile(np.concatenate(samples), (0.25, 0.5, 0.75)))
-        curves[way].append(Point(nodes, ranks, len(samples), (low, middle, high), compute))
+        curves[curve].append(Point(nodes, ranks, len(samples), (low, middle, high), compute))
     return dict(curves)
 
 
 def table(curves: Curves) -> str:
-    """Markdown, a line for each point."""
+    """Markdown, a line per point."""
     lines = [
-        "| library | way | nodes | ranks | runs | step ms | quartiles | exposed ms | efficiency | of the smallest |",
+        "| library | variant | nodes | ranks | runs | step ms | quartiles | exposed ms | efficiency "
+        "| of the smallest |",
         "|---|---|---:|---:|---:|---:|---|---:|---:|---:|",
     ]
-    for way, points in curves.items():
+    for curve, points in curves.items():
         for point in points:
             low, step, high = point.quartiles
             lines.append(
-                f"| {way.library} | {way.way} | {point.nodes} | {point.ranks} | {point.runs} | {step * 1e3:.1f} "
-                f"| {low * 1e3:.1f} .. {high * 1e3:.1f} | {(step - point.compute) * 1e3:.1f} "
+                f"| {curve.library} | {curve.variant} | {point.nodes} | {point.ranks} | {point.runs} "
+                f"| {step * 1e3:.1f} | {low * 1e3:.1f} .. {high * 1e3:.1f} | {(step - point.compute) * 1e3:.1f} "
                 f"| {point.compute / step:.3f} | {points[0].quartiles[1] / step:.3f} |"
             )
     return "\n".join(lines)
@@ -74,19 +75,26 @@ def table(curves: Curves) -> str:
 
 def plot(curves: Curves, file: Path) -> None:
     """Efficiency over nodes, with the quartiles; the format is the file's ending."""
-    from matplotlib.figure import Figure
+    try:
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError:
+        sys.exit("--plot: matplotlib is not installed: python -m pip install matplotlib")
 
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     axes = figure.add_subplot(xlabel="nodes", ylabel="computing, share of the step", ylim=(0, 1.05))
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter("{x:g}")
-    for way, points in curves.items():
+    for curve, points in curves.items():
         nodes = [point.nodes for point in points]
         low, middle, high = np.array([point.compute / np.array(point.quartiles) for point in points]).T
         axes.errorbar(
-            nodes, middle, (middle - high, low - middle), marker="o", label=f"{way.library}, {way.way}"
+            nodes,
+            middle,
+            (middle - high, low - middle),
+            marker="o",
+            label=f"{curve.library}, {curve.variant}",
         )
-    axes.set_title("; ".join(sorted({way.label for way in curves})))
+    axes.set_title("; ".join(sorted({curve.label for curve in curves})))
     axes.grid(alpha=0.3)
     axes.legend()
     figure.savefig(file)

@@ -103,6 +103,8 @@ def ddp_for(library: Library, model: torch.nn.Module, fp16: bool) -> Any:
     """DistributedDataParallel over the library's process group; None: it has none."""
     match library:
         case Hpccoll():
+            import hpccoll.torch  # noqa: F401  # registers the backend
+
             if not dist.is_initialized():
                 dist.init_process_group("hpccoll")
         case Gloo():

@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The programs that run.py starts, and the libraries that have an answer."""
+
+QUESTIONS = {  # program: the libraries that it can ask
+    "small": ("memcpy", "hpccoll", "mpi", "gloo", "horovod"),
+    "allreduce": ("memcpy", "hpccoll", "mpi", "gloo", "horovod"),
+    "reducescatter": ("hpccoll", "mpi"),
+    "many_tensors": ("memcpy", "hpccoll", "mpi", "gloo", "horovod"),
+    "resnet50": ("memcpy", "hpccoll", "mpi", "gloo", "horovod"),
+    "overlap": ("hpccoll", "mpi"),
+    "torch_optimizer": ("hpccoll", "gloo", "horovod"),
+    "torch_ddp": ("hpccoll", "gloo"),
+    "torch_overlap": ("hpccoll", "gloo", "horovod"),
+    "hierarchy": ("hpccoll",),
+    "idle": ("hpccoll",),
+    "scaling": ("hpccoll", "mpi", "gloo", "horovod"),
+}
