@@ -397,7 +397,7 @@ def init(comm: Any = None, **knobs: Any) -> World:
     """Make the default World, unless there is one already; all ranks call this together.
 
     :param comm: an mpi4py communicator; None: MPI.COMM_WORLD, or this process alone where there is no MPI
-    :param knobs: `meeting=`, as for `World`, and fields of `hpccoll.config.Config`, which take precedence over the
+    :param knobs: `rendezvous=`, as for `World`, and fields of `hpccoll.config.Config`, which take precedence over the
         environment
     :returns: the default World
     :raises StartError: ranks are missing, settings differ, or shared memory or MPI failed
