@@ -4,7 +4,7 @@
  *
  * Sources of a node are itself and its children's subtrees. A source that has wholly joined counts as having
  * everything. What has risen waits in `out` for the next message up (up.c); at the root it is ready for the
- * log (commit.c).
+ * log (commit.c). One bit per request that was agreed before: after Romero et al., NSDI 2022.
  */
 #include "core/core.h"
 

@@ -4,7 +4,7 @@
  *
  * Recursive doubling exchanges everything log2(n) times: the least latency. Rabenseifner's algorithm halves
  * what is exchanged on the way out (reduce-scatter) and doubles it on the way back (allgather): 2 log2(n)
- * messages and the least bytes. Both need a power of two: as many members as are too many are folded into a
+ * messages and the least bytes (Rabenseifner, ICCS 2004). Both need a power of two: as many members as are too many are folded into a
  * neighbour first and served last (the scheme of MPICH). Rabenseifner's way out alone is a reduce-scatter, the
  * blocks cut where the members' parts begin.
  */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cells.c - pieces of the node control segment's segment through which large messages move.
+ * cells.c - pieces of the node control segment's segment through which large messages move
+ * (as in Nemesis: Buntinas, Mercier, Gropp, CCGrid 2006).
  *
  * Memory order: the owner fills a cell before it writes the control message about it, whose ring orders the two. The
  * reader gives it back with release, which the owner's load acquires: it never writes over what is being read.

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files that the documentation names exist, and so do the pages and headings that it links to."""
+
+import re
+from pathlib import Path
+
+import pytest
+from blocks import ROOT
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+NAMED = re.compile(r"`((?:ext|hpccoll|tests|docs|benchmarks|examples|slurm)/[\w./*-]+)`")
+LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(#[^)\s]+)?\)")
+HISTORY = ROOT / "docs" / "decisions"  # a decision names the files of its day
+
+
+def slug(heading: str) -> str:
+    words = re.sub(r"[^\w\s-]", "", heading.replace("`", "")).strip().lower()
+    return "#" + re.sub(r"[\s-]+", "-", words)
+
+
+def anchors(page: Path) -> set[str]:
+    return {slug(heading) for heading in re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)}
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if p.parent != HISTORY], ids=lambda p: p.name)
+def test_named_files_exist(page: Path) -> None:
+    named = {match[1].rstrip("/.") for match in NAMED.finditer(page.read_text())}
+    assert not [name for name in sorted(named) if not list(ROOT.glob(name)) and "NAME" not in name]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target, anchor in LINK.findall(page.read_text()):
+        linked = (page.parent / target).resolve() if target else page
+        assert linked.exists(), f"{page.name}: {target}"
+        generated = linked.name.startswith("api")  # its headings are drawn from docstrings
+        assert not anchor or generated or anchor in anchors(linked), f"{page.name}: {target}{anchor}"
