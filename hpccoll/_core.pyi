@@ -8,6 +8,7 @@ REDUCTIONS: tuple[str, ...]
 STATUSES: Any
 DEVICE_MODES: tuple[str, ...]
 WIRE_SAME: int
+MAX_SETS: int
 
 def reduction_defined(reduction: int, dtype: int) -> bool: ...
 def device_way(operation: int, reduction: int, dtype: int) -> str: ...

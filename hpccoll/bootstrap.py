@@ -122,7 +122,7 @@ def make(rendezvous: Any, settings: config.Config) -> tuple[Base, _core.Set]:
         shares_device=gpus.sharing(config.environment()),
         gpu_aware=_gpu_aware(rendezvous, cards),
     )
-    base = Base(rendezvous, settings, loop, nonce, (1 << 127) - 2, cards[rendezvous.rank].level)
+    base = Base(rendezvous, settings, loop, nonce, (1 << _core.MAX_SETS) - 2, cards[rendezvous.rank].level)
     try:
         if any(card.uses_gpu and card.settings.device != "auto" for card in cards):
             _agreed(rendezvous, lambda: loop.open_device() if gpu.get("named") else None)

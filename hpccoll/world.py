@@ -179,7 +179,7 @@ class World:
         said = exchange("number", (base.free_numbers, base.generation))
         common = reduce(and_, (free for free, _ in said))
         if not common:
-            raise errors.StartError("all 127 process sets that a rank can be in are in use: shut some down")
+            raise errors.StartError(f"all {_core.MAX_SETS - 1} process sets that a rank can be in are in use: shut some down")
         number = (common & -common).bit_length() - 1
         mine = next((g for g in groups if self.rank in g), None)
         members = tuple(self.core.members[r] for r in mine or ())

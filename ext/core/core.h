@@ -194,13 +194,6 @@ struct hc__first {
     uint64_t have[]; /* bits of sources */
 };
 
-typedef struct hc__held {
-    struct hc__held *next;
-    uint32_t source;
-    size_t nbytes;
-    uint8_t bytes[];
-} hc__held;
-
 typedef struct hc__running {
     struct hc__running *next;
     uint64_t batch, started;
@@ -230,13 +223,11 @@ struct hc__set {
     hc_child *children;
     uint32_t nsources; /* 0: this rank; 1..: the children */
     uint32_t nwords, stride;
-    uint8_t sequenced, dirty;
+    uint8_t dirty;
     uint8_t stopping;   /* HC_EV_STOP here: nothing new is taken */
     uint8_t stopped;    /* STOP is in the log */
-    uint8_t closed;     /* root: STOP has been committed */
     uint8_t leaving;    /* HC_REQUEST_LAST was asked for here */
     uint8_t left;       /* LEAVE is in the log */
-    uint8_t awaiting;   /* root: an entry is on its way through the sequencer */
     uint8_t or_sent;    /* hc__flag */
     uint8_t or_out;     /* hc__flag */
     uint8_t up_flying;  /* T4: a message to the parent has not left yet */
@@ -258,7 +249,6 @@ struct hc__set {
     uint32_t nslots;
 
     hc__first *firsts, *firsts_last, *out, *out_last;
-    hc__held *held, *held_last;
     uint32_t *joined_firm, *joined_loose; /* ranks a source */
     uint32_t out_firm, out_loose;         /* to go up; at the root: all that are joined */
     int32_t last_joined;
@@ -313,8 +303,6 @@ void hc__tree_clear_out(hc__set *);
 
 void hc__up_send(hc__set *);
 int hc__up_receive(hc__set *, uint32_t source, const uint8_t *, size_t);
-void hc__up_drain(hc__set *); /* T5 */
-void hc__held_free(hc__set *);
 
 /* ---- entry.c, log.c, commit.c: the log ---------------------------------------------------------------------------- */
 
@@ -353,9 +341,7 @@ void hc__log_end(hc__set *);
 int hc__commit(hc__set *); /* root: 1 when an entry was made */
 /* Messages, header included. */
 int hc__entry_receive(hc__set *, const uint8_t *, size_t);
-int hc__sequence_receive(hc_engine *, uint32_t wire, const uint8_t *, size_t); /* at the sequencer */
-int hc__sequenced_receive(hc_engine *, uint32_t wire, const uint8_t *, size_t);
-void hc__send_up(hc_engine *, int32_t peer, const uint8_t *, size_t);   /* to a parent or the sequencer */
+void hc__send_up(hc_engine *, int32_t peer, const uint8_t *, size_t);   /* to a parent */
 void hc__send_down(hc_engine *, int32_t peer, const uint8_t *, size_t); /* bytes: lent or longer lived */
 uint8_t *hc__write_leaver(const hc__set *, uint8_t flags, uint8_t *);
 int32_t hc__read_leaver(const hc_engine *, hc__reader *, uint8_t flags, int32_t set_size);

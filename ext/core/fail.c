@@ -70,7 +70,6 @@ static void end_set(hc__set *s, int status, const char *text) {
     s->joined = s->loose = 0;
     hc__running_free(s);
     hc__tree_clear(s);
-    hc__held_free(s);
     hc__stall_free(s);
 }
 

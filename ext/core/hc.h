@@ -184,8 +184,6 @@ typedef struct hc_set_config {
     int32_t parent; /* rank of the World, -1 at the set's root */
     int32_t nchildren;
     const hc_child *children;
-    uint8_t sequenced; /* entries pass through the World's root (PROTOCOL B5, docs/control-plane); all members
-                            add such a set before anybody uses it, and the World's inner nodes must listen */
 } hc_set_config;
 
 /* What a set is called in messages: its number and the generation, which may have 25 bits. */

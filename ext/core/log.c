@@ -173,7 +173,6 @@ void hc__log_apply(hc__set *s, const hc__entry *entry) {
     if (!agreed)
         return;
     s->q++;
-    s->awaiting = 0;
     hc_count(&e->counters.entries, 1);
     e->retime = 1;
     free_clashing(s, entry->clash);               /* L1 */
@@ -187,7 +186,5 @@ void hc__log_apply(hc__set *s, const hc__entry *entry) {
         hc__slots_clear_gone(s);
     }
     end_with(s, entry);
-    if (!s->stopped)
-        hc__up_drain(s); /* T9 */
     hc__touch(s);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * message.c - who may say what: a message is for a set's child, its parent, or the sequencer.
+ * message.c - takes a message to the part of a set that reads it, if its sender may send it.
  */
 #include "core/core.h"
 
@@ -44,17 +44,12 @@ int hc__message(hc_engine *e, int32_t peer, const uint8_t *bytes, size_t nbytes)
     uint32_t wire = 0;
     hc__reader r = {.at = bytes, .end = bytes + nbytes};
     int message = bytes ? hc__read_header(&r, &wire) : 0;
-    const hc__set *world = hc__set_find(e, 0);
     if (!message || peer < 0 || peer >= e->config.size)
         return HC_BAD_MESSAGE;
     if (message == HC__M_FAIL)
         return hc__fail_receive(e, peer, bytes, nbytes);
     if (e->failed)
         return 0;
-    if (message == HC__M_SEQUENCE)
-        return hc__sequence_receive(e, wire, bytes, nbytes);
-    if (message == HC__M_SEQUENCED)
-        return world && world->parent == peer ? hc__sequenced_receive(e, wire, bytes, nbytes) : HC_BAD_MESSAGE;
     hc__set *s = hc__set_called(e, wire);
     if (s)
         return for_set(s, message, peer, bytes, nbytes);

@@ -52,7 +52,6 @@ static void set_init(hc_engine *e, hc__set *s, const hc_set_config *c) {
     s->nchildren = c->nchildren;
     s->nsources = (uint32_t)c->nchildren + 1;
     s->stride = HC__HAVE + s->nsources;
-    s->sequenced = c->sequenced;
     s->names.free_list = HC__NONE;
     s->oldest = s->newest = s->unraised = HC__NONE;
     s->lru_oldest = s->lru_newest = -1;
@@ -147,7 +146,6 @@ void hc__set_free(hc__set *s) {
         hc__sig_unref(e, record->mine);
     }
     hc__running_free(s);
-    hc__held_free(s);
     hc__stall_free(s);
     hc__slots_free(s);
     hc__names_free(s);

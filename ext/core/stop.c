@@ -84,27 +84,18 @@ static void shut_down_pending(hc__set *s) {
     s->joined = s->loose = 0;
 }
 
-/* The World's STOP stops the other sets: a sequenced one here and now, because the sequencer puts nothing in
- * order behind it and need not live on; another by its own log. */
+/* The World's STOP stops the other sets, each by its own log. */
 static void stop_others(hc__set *world) {
     const hc_engine *e = world->engine;
-    int32_t leaver = HC__OF_WORLD(world->leaver);
-    for (uint32_t i = 1; i < e->nsets; i++) {
-        hc__set *s = e->sets[i];
-        if (s && s->sequenced && !s->stopped) {
-            s->leaver = s->left ? s->leaver : leaver;
-            hc__log_end(s);
-        } else if (s) {
-            stop(s, leaver);
-        }
-    }
+    for (uint32_t i = 1; i < e->nsets; i++)
+        if (e->sets[i])
+            stop(e->sets[i], HC__OF_WORLD(world->leaver));
 }
 
 void hc__log_end(hc__set *s) {
     s->stopped = s->stopping = 1;
     shut_down_pending(s);
     hc__tree_clear(s);
-    hc__held_free(s);
     hc__stall_free(s);
     hc_action *action = hc__act(s->engine, HC_AC_STOPPED);
     action->set = s->id;

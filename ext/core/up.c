@@ -216,68 +216,15 @@ static void take(hc__set *s, uint32_t source, const up *m) {
         hc__tree_joined(s, source, m->firm, loose, m->last);
 }
 
-/* ---- holding ------------------------------------------------------------------------------------------------ */
-
-static int is_held(const hc__set *s, uint32_t source, const hc__held *until) {
-    for (const hc__held *held = s->held; held != until; held = held->next)
-        if (held->source == source)
-            return 1;
-    return 0;
-}
-
-static void hold(hc__set *s, uint32_t source, const uint8_t *bytes, size_t nbytes) {
-    hc__held *held = hc__alloc(s->engine, sizeof *held + nbytes);
-    if (!held)
-        return;
-    held->source = source;
-    held->nbytes = nbytes;
-    memcpy(held->bytes, bytes, nbytes);
-    if (s->held_last)
-        s->held_last->next = held;
-    else
-        s->held = held;
-    s->held_last = held;
-}
-
-/* T5: a message from a position that is not reached here yet waits, and all behind it from that child. */
+/* T5: a child gets entries through its parent, so it never speaks from a position that this rank has not reached. */
 int hc__up_receive(hc__set *s, uint32_t source, const uint8_t *bytes, size_t nbytes) {
     up m;
     if (source == 0 || read_up(s, source, bytes, nbytes, &m))
         return HC_BAD_MESSAGE;
     if (s->stopped)
         return 0;
-    if (m.tag > s->q || is_held(s, source, NULL))
-        hold(s, source, bytes, nbytes);
-    else
-        take(s, source, &m);
+    if (m.tag > s->q)
+        return HC_BAD_MESSAGE;
+    take(s, source, &m);
     return 0;
-}
-
-/* T9: after an entry. */
-void hc__up_drain(hc__set *s) {
-    hc__held **link = &s->held;
-    s->held_last = NULL;
-    while (*link) {
-        hc__held *held = *link;
-        up m;
-        int known = read_up(s, held->source, held->bytes, held->nbytes, &m) == 0;
-        if (known && (m.tag > s->q || is_held(s, held->source, held))) {
-            s->held_last = held;
-            link = &held->next;
-            continue;
-        }
-        if (known)
-            take(s, held->source, &m);
-        *link = held->next;
-        hc__free(s->engine, held, sizeof *held + held->nbytes);
-    }
-}
-
-void hc__held_free(hc__set *s) {
-    while (s->held) {
-        hc__held *held = s->held;
-        s->held = held->next;
-        hc__free(s->engine, held, sizeof *held + held->nbytes);
-    }
-    s->held_last = NULL;
 }

@@ -55,7 +55,6 @@ int hc__read_header(hc__reader *r, uint32_t *set) {
     int version = hc__read8(r), message = hc__read8(r);
     int zero = hc__read8(r) | hc__read8(r);
     *set = hc__read32(r);
-    if (r->bad || version != HC__WIRE_VERSION || zero || message < HC__M_UP || message >= HC__M_END)
-        return 0;
-    return message;
+    int known = message == HC__M_UP || message == HC__M_ENTRY || (message >= HC__M_FAIL && message < HC__M_END);
+    return !r->bad && version == HC__WIRE_VERSION && !zero && known ? message : 0;
 }

@@ -77,10 +77,8 @@ uint32_t hc__column_word(hc__column_view, uint32_t i, uint64_t *bits);
 
 enum hc__message {
     HC__M_UP = 1,    /* child to parent: what has risen */
-    HC__M_ENTRY,     /* parent to child: an entry of the set's log */
-    HC__M_SEQUENCE,  /* set root to sequencer: an entry to be put in order */
-    HC__M_SEQUENCED, /* down the World's tree: an entry of a sequenced set */
-    HC__M_FAIL,      /* over every edge: the World is broken */
+    HC__M_ENTRY = 2, /* parent to child: an entry of the set's log */
+    HC__M_FAIL = 5,  /* over every edge: the World is broken */
     HC__M_WHO,       /* child to parent: who is awaited? */
     HC__M_ASK,       /* parent to child: who of you is awaited? */
     HC__M_ANSWER,    /* child to parent */

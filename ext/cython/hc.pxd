@@ -5,7 +5,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t,
 
 
 cdef extern from "core/hc.h" nogil:
-    enum: HC_DTYPE_COUNT, HC_OPERATION_COUNT, HC_REDUCTION_COUNT, HC_WIRE_SAME, HC_MAX_NAME
+    enum: HC_DTYPE_COUNT, HC_OPERATION_COUNT, HC_REDUCTION_COUNT, HC_WIRE_SAME, HC_MAX_NAME, HC_MAX_SETS
     enum: HC_REQUEST_GROUP, HC_REQUEST_LAST
     enum: HC_BOOL, HC_FLOAT16, HC_BFLOAT16, HC_FLOAT32, HC_FLOAT64, HC_COMPLEX64, HC_COMPLEX128
     enum: HC_UINT8, HC_INT8, HC_UINT16, HC_INT16, HC_UINT32, HC_INT32, HC_UINT64, HC_INT64
@@ -40,7 +40,6 @@ cdef extern from "core/hc.h" nogil:
         uint32_t set, generation
         int32_t set_rank, set_size, parent, nchildren
         const hc_child *children
-        uint8_t sequenced
     ctypedef struct hc_tree_index
     hc_tree_index *hc_tree_index_new(const int32_t *, const int32_t *, int32_t, int32_t)
     void hc_tree_index_free(hc_tree_index *)

@@ -116,7 +116,7 @@ cdef class Set:
 
     def preempted(self):
         """Whether a member has asked, as far as the operations tell that this program has waited for: the same answer
-        on all members that have waited for the same operations (PROTOCOL 6)."""
+        on all members that have waited for the same operations."""
         if self.closed or self.loop.closed or self.loop.forked:
             self.refuse()
         cdef uint64_t position = hc_loop_preempted(self.loop.c, self.number)
@@ -160,7 +160,7 @@ cdef class Set:
         raise errors.ShutDownError("the World has been shut down")
 
     cdef str next_name(self):
-        """Unnamed calls match by their order: the name follows from the program's order alone (PROTOCOL 3)."""
+        """Unnamed calls match by their order: the name follows from the program's order alone."""
         cdef unsigned long me = PyThread_get_thread_ident()
         if self.unnamed_open and self.unnamed_thread != me:
             raise errors.InvalidArgumentError(

@@ -115,7 +115,7 @@ void hc_loop_progress(hc_loop *);
 int hc_loop_broken(hc_loop *);
 const char *hc_loop_broken_text(const hc_loop *); /* once it is broken: how, in a sentence [any thread] */
 /* The position of PREEMPT in the set's log, 0 while there is none. Known before any handle ends whose position is not
- * before it, so who has waited for that handle is told (PROTOCOL 6). [any thread] */
+ * before it, so who has waited for that handle is told. [any thread] */
 uint64_t hc_loop_preempted(hc_loop *, uint32_t set);
 
 /* ---- notices ------------------------------------------------------------------------------------------ */

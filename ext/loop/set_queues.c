@@ -2,7 +2,7 @@
  *
  * set_queues.c - a lane for each process set of this rank: its data plane and its batches in log order.
  *
- * One batch a set runs at a time, and sets share nothing (PROTOCOL B3): a batch that waits for other ranks
+ * One batch a set runs at a time, and sets share nothing (rule B3 of docs/control-plane.md): a batch that waits for other ranks
  * holds up its own set only.
  */
 #include "loop/driver.h"

@@ -260,7 +260,7 @@ typedef struct hc_staging {
 } hc_staging;
 
 /* One batch at a time, in log order; the batch and all it points to stay valid until test says HC_DONE or an
- * error. Nothing finite is shared with other sets (PROTOCOL B3). */
+ * error. Nothing finite is shared with other sets (rule B3 of docs/control-plane.md). */
 typedef struct hc_data hc_data;
 struct hc_data {
     const struct hc_data_ops *ops;

@@ -32,18 +32,6 @@ FAULTS = {
         50,
         "--capacity 2",
     ),
-    "no_hold": Fault(
-        "T5: a message from a position that is not reached here waits",
-        (
-            Piece(
-                "up.c",
-                "    if (m.tag > s->q || is_held(s, source, NULL))",
-                "    if (is_held(s, source, NULL))",
-            ),
-        ),
-        6000,
-        "--sequenced 1",
-    ),
     "no_reraise": Fault(
         "L5: what was raised on a slot that is gone is raised again",
         (
@@ -66,7 +54,7 @@ FAULTS = {
             ),
         ),
         1000,
-        "--capacity 1 --sequenced 1",
+        "--capacity 1",
     ),
     "entry_order": Fault(
         "L2: slots mean what they meant before the entry",
@@ -139,7 +127,7 @@ FAULTS = {
         "T7: a first meeting waits while a slot of its name is raised",
         (Piece("tree.c", "first->sent || clashes(s, first)", "first->sent || (clashes(s, first) && 0)"),),
         40000,
-        "--capacity 3 --sequenced 1 --joins 1 --fail 0",
+        "--capacity 3 --joins 1 --fail 0",
     ),
     "window": Fault(
         "section 3: the number of raised names is not bounded",
@@ -168,18 +156,6 @@ FAULTS = {
             ),
         ),
         2000,
-    ),
-    "no_sequencer": Fault(
-        "B5: entries of sets that share a stream have one order",
-        (
-            Piece(
-                "commit.c",
-                "    if (s->sequenced && s->id != 0)",
-                "    if (s->sequenced && s->id == UINT32_MAX)",
-            ),
-        ),
-        50,
-        "--sequenced 1",
     ),
     "sent_again": Fault(
         "T3: an item goes up once",

@@ -80,8 +80,7 @@ static int run(uint64_t seed, const sim_options *o, int trace, totals *t) {
 }
 
 static void usage(void) {
-    fprintf(stderr, "sim [--programs N] [--seed S] [--ranks LOW-HIGH] [--capacity C] [--sequenced 0|1] "
-                    "[--one-stream 0|1]\n"
+    fprintf(stderr, "sim [--programs N] [--seed S] [--ranks LOW-HIGH] [--capacity C] [--one-stream 0|1]\n"
                     "    [--lazy 0|1] [--stop 0|1] [--joins 0|1] [--stall 0|1] [--fail 0|1] [--trace]\n");
     exit(2);
 }
@@ -90,13 +89,8 @@ static int *option(sim_options *o, const char *name) {
     struct {
         const char *name;
         int *value;
-    } table[] = {{"--capacity", &o->capacity},
-                 {"--sequenced", &o->sequenced},
-                 {"--one-stream", &o->one_stream},
-                 {"--lazy", &o->lazy},
-                 {"--stop", &o->stop},
-                 {"--joins", &o->joins},
-                 {"--stall", &o->stall},
+    } table[] = {{"--capacity", &o->capacity}, {"--one-stream", &o->one_stream}, {"--lazy", &o->lazy},
+                 {"--stop", &o->stop},         {"--joins", &o->joins},           {"--stall", &o->stall},
                  {"--fail", &o->fail}};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         if (!strcmp(table[i].name, name))
@@ -106,7 +100,7 @@ static int *option(sim_options *o, const char *name) {
 }
 
 int main(int argc, char **argv) {
-    sim_options o = {1, SIM_RANKS, -1, -1, -1, -1, -1, -1, -1, -1};
+    sim_options o = {1, SIM_RANKS, -1, -1, -1, -1, -1, -1, -1};
     uint64_t programs = 1000, seed = 1;
     int trace = 0;
     char flags[256] = "";

@@ -23,7 +23,7 @@ from programs import ROOT, SANITIZE, Build, fuzzer, seeds, simulator
 ROUND = 200_000  # inputs of one call of the fuzzer
 
 # What a quarter of the programs each is forced to; the rest is left to chance.
-SMALL = "--ranks 1-6 --sequenced 1 --stop 0"
+SMALL = "--ranks 1-6 --stop 0"
 MODES = ("", "", f"--capacity 1 {SMALL}", f"--capacity 2 {SMALL}")
 
 

@@ -20,9 +20,9 @@ def sim(build_c: Build) -> Path:
     ("programs", "flags"),
     [
         (2000, "--ranks 1-64"),
-        (1000, "--ranks 1-6 --capacity 1 --sequenced 1 --stop 0"),
-        (1000, "--ranks 1-6 --capacity 2 --sequenced 1 --stop 0"),
-        (1000, "--ranks 1-6 --capacity 3 --sequenced 1 --joins 1 --stop 0"),
+        (1000, "--ranks 1-6 --capacity 1 --stop 0"),
+        (1000, "--ranks 1-6 --capacity 2 --stop 0"),
+        (1000, "--ranks 1-6 --capacity 3 --joins 1 --stop 0"),
         (500, "--ranks 1-6 --capacity 0"),
         (500, "--ranks 2-12 --lazy 1 --stop 0 --fail 0"),
         (500, "--ranks 2-12 --stop 1"),

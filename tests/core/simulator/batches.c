@@ -3,8 +3,8 @@
  * batches.c - the data plane of a simulated run: nothing is moved, but everything that the members must have
  * in common when they move it is compared, and a batch is done when every member has started it.
  *
- * A stream is what executes in the order in which it was started: one a set, or, when the sets are sequenced,
- * one for all sets of a rank (PROTOCOL B5): there a wrong order between sets is a deadlock, as on a device.
+ * A stream is what executes in the order in which it was started: one per set. With one for all sets of a rank
+ * (one_stream) a different order of two sets is a deadlock, as it would be on a device.
  */
 #include "machine.h"
 

@@ -260,7 +260,7 @@ static void silent(sim_machine *m) {
         hc_engine_counters(m->rank[r].engine, &c);
         counted += c.messages_up + c.messages_down;
         bytes += c.bytes_up + c.bytes_down;
-        bound += c.entries * (p->sequenced ? 2 + (uint64_t)p->ranks : 1);
+        bound += c.entries;
         for (int s = 0; s < p->nsets; s++) { /* a join may have to be raised again after any entry (L5) */
             uint64_t again = m->rank[r].joins[s] ? c.entries : 0;
             again += p->leave ? 2 : 0; /* LEAVE, and a STOP because of it */
@@ -270,7 +270,7 @@ static void silent(sim_machine *m) {
     if (m->messages > bound && !m->failing)
         sim_break(m, "%llu messages, at most %llu have a cause", (unsigned long long)m->messages,
                   (unsigned long long)bound);
-    if (!p->sequenced && !m->failing && (counted != m->messages || bytes != m->bytes))
+    if (!m->failing && (counted != m->messages || bytes != m->bytes))
         sim_break(m, "the engines count %llu messages of %llu bytes, the edges %llu of %llu",
                   (unsigned long long)counted, (unsigned long long)bytes, (unsigned long long)m->messages,
                   (unsigned long long)m->bytes);

@@ -148,7 +148,6 @@ static void place(sim_machine *m, int set, const hc_tree_index *tree) {
         hc_tree_place(tree, i, &c, children, SIM_RANKS);
         c.set = (uint32_t)set;
         c.children = children;
-        c.sequenced = (uint8_t)m->program->sequenced;
         int r = s->members[i];
         if (c.set_size != s->n || c.set_rank != i)
             sim_break(m, "hc_tree_place: wrong set rank or size");
@@ -156,8 +155,6 @@ static void place(sim_machine *m, int set, const hc_tree_index *tree) {
         m->rank[r].config[set] = c;
         if (set == 0 || !m->program->late_sets)
             sim_add_set(m, r, set);
-        if (set == 0)
-            m->rank[r].relays = c.nchildren > 0;
         for (int j = 0; j < c.nchildren; j++) {
             m->rank[r].neighbour[children[j].rank] = m->rank[children[j].rank].neighbour[r] = 1;
             m->rank[children[j].rank].depth[set] = -1 - r; /* parent, for now */

@@ -54,7 +54,7 @@ typedef struct sim_log { /* what is seen of one set's log */
     int n, room;
 } sim_log;
 
-typedef struct sim_stream { /* batches a rank has started, in order: per set, or one for all sequenced sets */
+typedef struct sim_stream { /* batches a rank has started, in order: per set, or one for all (one_stream) */
     struct sim_started {
         uint8_t set;
         int batch;
@@ -87,7 +87,6 @@ typedef struct sim_rank {
     uint64_t raises[SIM_SETS];    /* an upper bound of the items this rank raised */
     int joins[SIM_SETS];
     int depth[SIM_SETS];      /* in the set's tree */
-    int relays;               /* has children in the World's tree */
     int neighbour[SIM_RANKS]; /* shares an edge with */
     int nstalled;             /* STALLED reports in the last phase */
     uint8_t dirty;

@@ -95,9 +95,8 @@ static void make_world(sim_program *p, sim_random *rng, const sim_options *o) {
     p->fail = o->fail >= 0 ? o->fail : mode >= 16 && mode < 26; /* a few stop and fail */
     p->lazy = o->lazy >= 0 ? o->lazy : !p->stop && !p->fail && mode >= 30 && mode < 45;
     p->stall = o->stall >= 0 ? o->stall : !p->stop && !p->fail && !p->lazy && mode >= 45 && mode < 55;
-    p->sequenced = o->sequenced >= 0 ? o->sequenced : sim_chance(rng, 35);
-    p->one_stream = o->one_stream >= 0 ? o->one_stream : p->sequenced;
-    p->late_sets = !p->stop && !p->fail && !p->sequenced && sim_chance(rng, 30);
+    p->one_stream = o->one_stream > 0;
+    p->late_sets = !p->stop && !p->fail && sim_chance(rng, 30);
     p->victim = -1;
     if (p->fail && p->ranks > 1 && sim_chance(rng, 60))
         p->victim = sim_between(rng, 0, p->ranks - 1);

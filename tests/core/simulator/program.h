@@ -52,7 +52,7 @@ typedef struct sim_set {
 
 typedef struct sim_options { /* from the command line; -1: by chance */
     int low, high;           /* ranks */
-    int capacity, sequenced, one_stream, lazy, stop, joins, stall, fail;
+    int capacity, one_stream, lazy, stop, joins, stall, fail;
 } sim_options;
 
 typedef struct sim_program {
@@ -66,8 +66,7 @@ typedef struct sim_program {
     int32_t node_of[SIM_RANKS], fanout;
     uint32_t capacity;
     uint64_t threshold, raise_bytes, raise_window;
-    int sequenced;  /* entries pass through the sequencer */
-    int one_stream; /* all sets of a rank share one stream (or one buffer); sound only if sequenced */
+    int one_stream; /* all sets of a rank share one stream (or one buffer): unsound, to show that it is */
     int late_sets;  /* ranks add the sets other than the World at different times */
     int lazy;       /* a rank with nothing outstanding does not listen */
     int stop;       /* the program stops the World */

@@ -15,7 +15,7 @@ static void count_enabled(sim_machine *m, int rank) {
     k->dirty = 0;
     if (k->dead)
         return;
-    int deaf = m->program->lazy && k->outstanding == 0 && !(m->program->sequenced && k->relays);
+    int deaf = m->program->lazy && k->outstanding == 0;
     k->enabled[SIM_EV_MESSAGE] = deaf ? 0 : k->ninbox;
     k->enabled[SIM_EV_SENT] = (uint32_t)k->nsent;
     k->enabled[SIM_EV_TIMER] = k->wake_at < SIM_FAR;

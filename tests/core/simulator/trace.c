@@ -43,11 +43,11 @@ static void print_op(const sim_program *p, sim_op op) {
 
 void sim_program_print(const sim_program *p) {
     printf("%d ranks, fanout %d, capacity %u, threshold %llu, raise bytes %llu, window "
-           "%llu%s%s%s%s%s%s%s\nnodes",
+           "%llu%s%s%s%s%s%s\nnodes",
            p->ranks, p->fanout, p->capacity, (unsigned long long)p->threshold, (unsigned long long)p->raise_bytes,
-           (unsigned long long)p->raise_window, p->sequenced ? ", sequenced" : "", p->one_stream ? ", one stream" : "",
-           p->late_sets ? ", late sets" : "", p->lazy ? ", idle ranks do not listen" : "", p->stop ? ", stop" : "",
-           p->stall ? ", stall reports" : "", p->fail ? ", failure" : "");
+           (unsigned long long)p->raise_window, p->one_stream ? ", one stream" : "", p->late_sets ? ", late sets" : "",
+           p->lazy ? ", idle ranks do not listen" : "", p->stop ? ", stop" : "", p->stall ? ", stall reports" : "",
+           p->fail ? ", failure" : "");
     for (int r = 0; r < p->ranks; r++)
         printf(" %d", p->node_of[r]);
     printf("\n");

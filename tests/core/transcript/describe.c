@@ -97,8 +97,8 @@ static void put_up(line *l, hc__reader *r) {
     }
 }
 
-static void put_entry(line *l, hc__reader *r, const char *verb) {
-    put(l, "%s %llu:", verb, (unsigned long long)hc__read64(r));
+static void put_entry(line *l, hc__reader *r) {
+    put(l, "ENTRY %llu:", (unsigned long long)hc__read64(r));
     put_flags(l, r);
     hc__read32(r); /* the last to join */
     put_column(l, r, "clash");
@@ -123,8 +123,7 @@ static void put_entry(line *l, hc__reader *r, const char *verb) {
 }
 
 void describe_message(const uint8_t *bytes, size_t n, char *out, size_t room) {
-    static const char *names[] = {"?",    "UP",  "ENTRY", "SEQUENCE", "SEQUENCED",
-                                  "FAIL", "WHO", "ASK",   "ANSWER",   "REPORT"};
+    static const char *names[] = {"?", "UP", "ENTRY", "?", "?", "FAIL", "WHO", "ASK", "ANSWER", "REPORT"};
     hc__reader r = {bytes, bytes + n, 0};
     line l = {out, room};
     uint32_t set;
@@ -134,8 +133,8 @@ void describe_message(const uint8_t *bytes, size_t n, char *out, size_t room) {
         put(&l, set < HC_MAX_SETS ? "set %u " : "set %u.%u ", set % HC_MAX_SETS, set / HC_MAX_SETS);
     if (message == HC__M_UP)
         put_up(&l, &r);
-    else if (message >= HC__M_ENTRY && message <= HC__M_SEQUENCED)
-        put_entry(&l, &r, names[message]);
+    else if (message == HC__M_ENTRY)
+        put_entry(&l, &r);
     else
         put(&l, "%s", names[message]);
     put(&l, " (%zu bytes)", n);

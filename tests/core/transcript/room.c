@@ -128,7 +128,7 @@ void room_close(room *r) {
     memset(r, 0, sizeof *r);
 }
 
-/* Of the configuration: set, generation, sequenced. */
+/* Of the configuration: set, generation. */
 void room_add_set(room *r, const hc_set_config *set, const int32_t *members, int n) {
     int32_t nodes[ROOM_RANKS] = {0};
     for (int i = 0; i < n; i++)

@@ -104,7 +104,6 @@ static void do_set(const words *w) {
     hc_set_config set = {
         .set = (uint32_t)atoi(w->at[1]),
         .generation = (uint32_t)number(value_of(w, "generation"), 0),
-        .sequenced = value_of(w, "sequenced") != NULL,
     };
     room_add_set(&r, &set, members, n);
 }
