@@ -37,6 +37,10 @@ enum hc_progress {
  *   allgather      in holds own rows x row elements; out NULL: the data plane allocates
  *   alltoall       in holds count elements, send_rows[i] rows for set rank i; out as for allgather
  *   reduce         as allreduce on the root; the others have no out (drop or not)
+ *   gather         in holds own rows x row elements; on the root out, out_rows and recv_rows as for allgather, out NULL on
+ *                  the others
+ *   scatter        on the root in holds rows x row elements, send_rows[i] rows for set rank i (NULL: hc_share()); the
+ *                  others have no in and ignore rows and send_rows. On all ranks out NULL: the data plane allocates
  * in NULL:  this rank has joined: neutral element (allreduce, reducescatter), nothing (the others).
  * out NULL with `drop` set: the result is not wanted here (joined). */
 typedef struct hc_piece {

@@ -20,6 +20,7 @@ typedef struct shape {
     int64_t row, rows; /* elementwise operations: row 1; rows are agreed, or those of rank r below */
     int64_t rows_of[MAX_RANKS];
     int64_t send[MAX_RANKS][MAX_RANKS];
+    int evenly; /* scatter: send_rows is NULL */
 } shape;
 
 typedef struct test_case {
@@ -45,9 +46,11 @@ static int scatters, reduces;
 static int64_t input_rows(const test_case *c, int32_t piece, int32_t rank) {
     const shape *s = &c->shapes[piece];
     int64_t rows = 0;
-    if (c->operation == HC_ALLGATHER)
+    if (c->operation == HC_ALLGATHER || c->operation == HC_GATHER)
         return rank == c->joined ? 0 : s->rows_of[rank];
-    if (c->operation != HC_ALLTOALL)
+    if (c->operation == HC_SCATTER && rank != c->root)
+        return 0;
+    if (c->operation != HC_ALLTOALL && c->operation != HC_SCATTER)
         return s->rows;
     for (int32_t r = 0; r < size; r++)
         rows += rank == c->joined ? 0 : s->send[rank][r];
@@ -128,13 +131,46 @@ static void check_reduced(const test_case *c, int32_t piece, const void *result,
 static int64_t expected_rows(const test_case *c, int32_t piece, int32_t q, int32_t me, int64_t *begin) {
     const shape *s = &c->shapes[piece];
     *begin = 0;
-    if (q == c->joined)
+    if (q == c->joined || (c->operation == HC_GATHER && me != c->root) || (c->operation == HC_SCATTER && q != c->root))
         return 0;
-    if (c->operation == HC_ALLGATHER)
+    if (c->operation == HC_ALLGATHER || c->operation == HC_GATHER)
         return s->rows_of[q];
+    if (s->evenly) {
+        *begin = hc_share_begin(input_rows(c, piece, q), size, me);
+        return hc_share(input_rows(c, piece, q), size, me);
+    }
     for (int32_t r = 0; r < me; r++)
         *begin += s->send[q][r];
     return s->send[q][me];
+}
+
+/* Whether the caller brings the memory of rank me's result, and whether that has another size than the result. */
+static int has_room(const test_case *c, int32_t me) {
+    if (me == c->joined || (me != c->root && (c->operation == HC_REDUCE || c->operation == HC_GATHER)))
+        return 0;
+    int may_bring = c->operation == HC_GATHER || c->operation == HC_SCATTER;
+    return !hc_operation_has(c->operation, HC_OP_RESULT_ALLOCATED) || (may_bring && c->in_place);
+}
+
+static int has_wrong_room(const test_case *c, int32_t me) {
+    int can_tell = c->operation == HC_REDUCESCATTER || hc_operation_has(c->operation, HC_OP_RESULT_ALLOCATED);
+    return can_tell && me == c->wrong_room && has_room(c, me);
+}
+
+static int64_t result_rows(const test_case *c, int32_t piece, int32_t me) {
+    int64_t rows = 0, begin;
+    if (c->operation == HC_REDUCESCATTER)
+        return hc_share(c->shapes[piece].rows, size, me);
+    if (!hc_operation_has(c->operation, HC_OP_RESULT_ALLOCATED))
+        return c->shapes[piece].rows;
+    for (int32_t q = 0; q < size; q++)
+        rows += expected_rows(c, piece, q, me, &begin);
+    return rows;
+}
+
+/* Whether recv_rows is a result. */
+static int counts_rows(const test_case *c, int32_t me) {
+    return c->operation != HC_SCATTER && (c->operation != HC_GATHER || me == c->root);
 }
 
 static int64_t check_gathered(const test_case *c, int32_t piece, int32_t me, const hc_piece *p) {
@@ -142,8 +178,8 @@ static int64_t check_gathered(const test_case *c, int32_t piece, int32_t me, con
     for (int32_t q = 0; q < size; q++) {
         int64_t begin, here = expected_rows(c, piece, q, me, &begin);
         char *input = make_input(c, piece, q);
-        CHECK(p->recv_rows[q] == here, "rows from %d: %lld", q, (long long)p->recv_rows[q]);
-        if (p->out)
+        CHECK(!counts_rows(c, me) || p->recv_rows[q] == here, "rows from %d: %lld", q, (long long)p->recv_rows[q]);
+        if (p->out && !has_wrong_room(c, me))
             CHECK(!memcmp((char *)p->out + rows * row_bytes, input + begin * row_bytes, (size_t)(here * row_bytes)),
                   "%s: other bytes from rank %d", hc_operation_name(c->operation), q);
         rows += here;
@@ -164,6 +200,7 @@ static void choose_shape(test_case *c, shape *s, uint64_t *random) {
     s->rows = c->operation == HC_REDUCESCATTER ? below(random, 40) : lengths[below(random, 10)];
     if (c->operation == HC_BROADCAST)
         s->row = 1;
+    s->evenly = c->operation == HC_SCATTER && below(random, 3) == 0;
     for (int32_t r = 0; r < size; r++) {
         s->rows_of[r] = below(random, 4) ? below(random, 6) : 0;
         for (int32_t q = 0; q < size; q++)
@@ -195,7 +232,7 @@ static void choose_types(test_case *c, uint64_t *random) {
 static const int operations[] = {
     HC_ALLREDUCE, HC_ALLGATHER, HC_BROADCAST, HC_REDUCESCATTER, HC_ALLTOALL,
 #ifndef ON_DEVICE
-    HC_REDUCE,
+    HC_REDUCE,    HC_GATHER,    HC_SCATTER,
 #endif
 };
 
@@ -218,15 +255,6 @@ static void choose_case(test_case *c, uint64_t *random) {
 
 /* ---- one rank, one case ---------------------------------------------------------------------------------------- */
 
-static int has_room(const test_case *c) {
-    return !hc_operation_has(c->operation, HC_OP_RESULT_ALLOCATED);
-}
-
-static int64_t share_rows(const test_case *c, int32_t piece, int32_t rank) {
-    int64_t rows = c->shapes[piece].rows;
-    return c->operation == HC_REDUCESCATTER ? rows / size + (rank < rows % size) : rows;
-}
-
 static void make_piece(const test_case *c, int32_t i, int32_t me, hc_piece *p) {
     int joined = me == c->joined;
     int64_t row_bytes = c->shapes[i].row * (int64_t)hc_dtype_size(c->dtype);
@@ -234,12 +262,17 @@ static void make_piece(const test_case *c, int32_t i, int32_t me, hc_piece *p) {
     p->rows = input_rows(c, i, me);
     p->count = p->rows * p->row;
     p->in = joined ? NULL : make_input(c, i, me);
-    p->send_rows = joined ? NULL : c->shapes[i].send[me];
+    p->send_rows = joined || c->shapes[i].evenly ? NULL : c->shapes[i].send[me];
+    if (c->operation == HC_SCATTER && me != c->root) {
+        free((void *)(uintptr_t)p->in);
+        p->in = NULL;
+        p->send_rows = NULL;
+    }
     p->recv_rows = malloc(MAX_RANKS * sizeof *p->recv_rows);
-    if (joined || !has_room(c) || (c->operation == HC_REDUCE && me != c->root))
+    if (!has_room(c, me))
         return;
-    p->out_capacity = share_rows(c, i, me) * row_bytes;
-    if (c->operation == HC_REDUCESCATTER && me == c->wrong_room)
+    p->out_capacity = result_rows(c, i, me) * row_bytes;
+    if (has_wrong_room(c, me))
         p->out_capacity += row_bytes + 1;
     p->out = c->in_place && hc_operation_has(c->operation, HC_OP_ELEMENTWISE) ? (void *)(uintptr_t)p->in
                                                                               : malloc((size_t)p->out_capacity + 16);
@@ -250,10 +283,11 @@ static void make_piece(const test_case *c, int32_t i, int32_t me, hc_piece *p) {
 }
 
 static void check_piece(const test_case *c, int32_t i, int32_t me, const hc_piece *p) {
-    int64_t rows = c->shapes[i].rows, begin = me * (rows / size) + (me < rows % size ? me : rows % size);
-    if (c->operation == HC_ALLGATHER || c->operation == HC_ALLTOALL) {
+    int64_t rows = c->shapes[i].rows;
+    if (hc_operation_has(c->operation, HC_OP_RESULT_ALLOCATED)) {
         check_gathered(c, i, me, p);
-        CHECK((p->out == NULL) == (me == c->joined), "a result");
+        int none = me == c->joined || (c->operation == HC_GATHER && me != c->root);
+        CHECK((p->out == NULL) == none, "a result");
     } else if (!p->out) {
         return;
     } else if (c->operation == HC_BROADCAST) {
@@ -262,8 +296,8 @@ static void check_piece(const test_case *c, int32_t i, int32_t me, const hc_piec
         free(expected);
     } else if (c->operation == HC_ALLREDUCE || c->operation == HC_REDUCE) {
         check_reduced(c, i, p->out, 0, rows);
-    } else if (me != c->wrong_room) {
-        check_reduced(c, i, p->out, begin * p->row, share_rows(c, i, me) * p->row);
+    } else if (!has_wrong_room(c, me)) {
+        check_reduced(c, i, p->out, hc_share_begin(rows, size, me) * p->row, result_rows(c, i, me) * p->row);
     }
 }
 
@@ -283,9 +317,8 @@ static void run_case(rank_state *s, const test_case *c) {
         batch.count += pieces[i].count;
     }
     int status = run_batch(s, &batch);
-    int wrong = c->operation == HC_REDUCESCATTER && s->rank == c->wrong_room && s->rank != c->joined;
-    CHECK(status == (wrong ? HC_RESULT_SIZE : HC_DONE), "%s: %s (%s)", hc_operation_name(c->operation),
-          hc_status_name(status), s->data->text ? s->data->text : "");
+    CHECK(status == (has_wrong_room(c, s->rank) ? HC_RESULT_SIZE : HC_DONE), "%s: %s (%s)",
+          hc_operation_name(c->operation), hc_status_name(status), s->data->text ? s->data->text : "");
     for (int32_t i = 0; i < c->npieces; i++) {
         check_piece(c, i, s->rank, &pieces[i]);
         if (pieces[i].out != pieces[i].in)

@@ -40,6 +40,14 @@ def test_small_chunks(driver: Path, run_c: Run, layout: str, algorithm: str) -> 
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.parametrize("operation", ["reduce", "gather", "scatter"])
+@pytest.mark.parametrize("layout", ["0,0,0", "0,0,1,1", "0,1,0,1", "0,0,0,1", "0,1,2,2"])
+def test_rooted_operations(driver: Path, run_c: Run, layout: str, operation: str) -> None:
+    """Any root, uneven and empty rows, joined ranks, results of the wrong size."""
+    assert "60 cases" in run_c(driver, layout, 3, 60, "auto", 0, 0, operation)
+
+
+@pytest.mark.timeout(120)
 def test_parts_of_a_reducescatter_by_node(build_c: Callable[..., Path], run_c: Run) -> None:
     """As in sets of many ranks."""
     many = (f"{source} -DRANKS_MANY=1" if "scatter" in source else source for source in SOURCES)

@@ -28,6 +28,8 @@ static const struct {
     [HC_ALLGATHER] = {hc__allgather_start, hc__allgather_test, hc__allgather_end},
     [HC_ALLTOALL] = {hc__alltoall_start, hc__alltoall_test, hc__alltoall_end},
     [HC_REDUCE] = {hc__reduce_batch_start, hc__pipeline_test, nothing},
+    [HC_GATHER] = {hc__gather_rows_start, hc__rooted_test, hc__rooted_end},
+    [HC_SCATTER] = {hc__scatter_rows_start, hc__rooted_test, hc__rooted_end},
 };
 
 int hc__place_result(hc__hierarchy *h, hc_piece *piece, int64_t rows, void **spare, void **out) {
@@ -76,7 +78,8 @@ static int test(hc_data *data) {
 }
 
 static int is_stuck(const hc__hierarchy *h) {
-    int stuck = h->broadcast.sends.stuck || h->gather.bundle.stuck || h->alltoall.bundle.stuck;
+    int stuck = h->broadcast.sends.stuck || h->gather.bundle.stuck || h->alltoall.bundle.stuck ||
+                h->rooted.bundle.stuck;
     for (int32_t i = 0; i < h->pipeline.nlanes; i++)
         stuck |= h->pipeline.lanes[i].bundle.stuck;
     return stuck;
@@ -101,6 +104,7 @@ static void abandon(hc_data *data) {
     hc__broadcast_abandon(h);
     hc__bundle_cancel(&h->gather.bundle);
     hc__bundle_cancel(&h->alltoall.bundle);
+    hc__bundle_cancel(&h->rooted.bundle);
     drop_results(h);
     h->batch = NULL;
 }
@@ -112,9 +116,11 @@ static void destroy(hc_data *data) {
     hc__broadcast_end(h);
     hc__allgather_end(h);
     hc__alltoall_end(h);
+    hc__rooted_end(h);
     hc__bundle_free(&h->broadcast.sends);
     hc__bundle_free(&h->gather.bundle);
     hc__bundle_free(&h->alltoall.bundle);
+    hc__bundle_free(&h->rooted.bundle);
     free(h->gather.lengths);
     free(h->gather.offsets);
     free(h->rail_peers);
@@ -196,7 +202,7 @@ int hc_hierarchy_new(const hc_hierarchy_config *c, hc_node *node, hc_net *net, c
     h->node = node;
     h->net = net;
     h->memory = memory;
-    h->gather.bundle.net = h->alltoall.bundle.net = h->broadcast.sends.net = net;
+    h->gather.bundle.net = h->alltoall.bundle.net = h->broadcast.sends.net = h->rooted.bundle.net = net;
     int status = configure(h, c);
     if (status < 0) {
         h->node = NULL; /* still the caller's */

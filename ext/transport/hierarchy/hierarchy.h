@@ -15,7 +15,8 @@ enum hc__tag {
     HC__TAG_GATHER = 64,
     HC__TAG_BROADCAST = 65,
     HC__TAG_COUNTS = 66,
-    HC__TAG_ALLTOALL = 67
+    HC__TAG_ALLTOALL = 67,
+    HC__TAG_ROOTED = 68
 };
 #define HC__MAX_LANES 64
 
@@ -104,6 +105,19 @@ typedef struct hc__alltoall {
     int locally_done;
 } hc__alltoall;
 
+/* gather and scatter */
+typedef struct hc__rooted {
+    int gathers, stage;
+    int32_t piece, step; /* step: of the messages to or from other nodes */
+    int64_t *rows;       /* [set rank][piece]: on the root all; elsewhere what this rank needs */
+    int64_t *offsets;    /* of the piece under way: bytes before each rank's rows in the root's tensor */
+    char *at_root;       /* the root's tensor: what is scattered, or the result of a gather */
+    char *here;          /* this rank's rows */
+    void *spare;
+    hc__bundle bundle;
+    int done_near; /* with the stage's exchange inside the root's node */
+} hc__rooted;
+
 typedef struct hc__allgather {
     int32_t first, end; /* pieces that are under way together */
     int64_t *rows;      /* [set rank][piece] */
@@ -142,6 +156,7 @@ struct hc__hierarchy {
     hc__gather gather;
     hc__broadcast broadcast;
     hc__alltoall alltoall;
+    hc__rooted rooted;
     hc__allgather allgather;
     hc__scatter scatter;
 };
@@ -171,6 +186,10 @@ void hc__alltoall_end(hc__hierarchy *);
 int hc__reducescatter_start(hc__hierarchy *);
 int hc__reducescatter_test(hc__hierarchy *);
 int hc__reduce_batch_start(hc__hierarchy *);
+int hc__gather_rows_start(hc__hierarchy *);
+int hc__scatter_rows_start(hc__hierarchy *);
+int hc__rooted_test(hc__hierarchy *);
+void hc__rooted_end(hc__hierarchy *);
 
 /* ---- results ------------------------------------------------------------------------------------------ */
 
