@@ -16,7 +16,7 @@
 
 static hc_device *device;
 static const hc_driver *driver;
-static hc_data *data;
+static hc_data *host, *data;
 static hc_gpu_stream stream, other;
 static hc_gpu_event ready, finished;
 static hc_gpu_address tensor, tensor2;
@@ -143,13 +143,12 @@ static void make_device(size_t bytes) {
 static void make_data(const char *mode) {
     static const int32_t zero[] = {0};
     static const char *const no_files[] = {NULL};
-    hc_segment home_segment, node_segment;
+    hc_segment control_segment, node_segment;
     hc_node_control *node_control;
     hc_node *node;
-    hc_data *host;
-    CHECK(hc_segment_private(&home_segment, hc_node_control_bytes(1)) == HC_OK);
+    CHECK(hc_segment_private(&control_segment, hc_node_control_bytes(1)) == HC_OK);
     CHECK(hc_segment_private(&node_segment, hc_shm_bytes(1)) == HC_OK);
-    CHECK(hc_node_control_new(&home_segment, 0, 1, zero, &node_control) == HC_OK);
+    CHECK(hc_node_control_new(&control_segment, 0, 1, zero, &node_control) == HC_OK);
     CHECK(hc_shm_node_new(node_segment, node_control, zero, 0, 1, &hc_host_memory, &node) == HC_OK);
     hc_device_data_config config = {.place = {.set_size = 1, .members = zero, .node_of = zero},
                                     .device = &device,
@@ -180,5 +179,6 @@ int main(int argc, char **argv) {
         measure_sum(bytes, 0);
     }
     data->ops->free(data);
+    host->ops->free(host);
     return 0;
 }

@@ -118,7 +118,7 @@ enum hc_status {
     HC_STATUSES(X)
 #undef X
 };
-enum hc_memory_kind { HC_MEMORY_HOST, HC_MEMORY_CUDA };
+enum hc_memory_kind { HC_MEMORY_HOST, HC_MEMORY_CUDA, HC_MEMORY_KINDS };
 
 size_t hc_dtype_size(int dtype);
 const char *hc_dtype_name(int dtype);

@@ -151,7 +151,7 @@ static const char *check_codes(hc__reader *r, int32_t set_size, hc__sig_view *vi
         return "unknown operation";
     if (reduction >= HC_REDUCTION_COUNT)
         return "unknown reduction";
-    if (memory > HC_MEMORY_CUDA)
+    if (memory >= HC_MEMORY_KINDS)
         return "unknown kind of memory";
     if (wire >= HC_DTYPE_COUNT && wire != HC_WIRE_SAME)
         return "unknown dtype of the compression";

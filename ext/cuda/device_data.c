@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * device_data.c - the data plane of a set whose batches may lie on a device: which way each of them goes.
+ * device_data.c - a set's data plane for batches on a device: which way each of them goes.
  *
- *     host      batches on the host          the host's data plane, as it is
- *     staged    anything on the device       through the host's data plane (staged.c)
+ *     staged    anything                     through the host's data plane (staged.c)
  *     fast      allreduce, broadcast,        a hierarchy of its own, whose node is NCCL (nccl_node.c), or one rank
  *               reducescatter
  *     rows      allgather, alltoall          NCCL, where all ranks are in one communicator (nccl_rows.c)
  *     flat      what is large, if a knob     another plane over the same host, in mode nccl_flat
  *               says from where on
  *
- * device_ways.c chooses.
+ * device_paths.c chooses.
  */
 #include "cuda/device_plane.h"
 
@@ -138,18 +137,15 @@ static int adopt(hc__plane *p, int status) {
 
 static int start(hc_data *data, hc_batch *batch) {
     hc__plane *p = (hc__plane *)data;
-    if (batch->memory != HC_MEMORY_HOST && hc__plane_suits_flat(p, batch)) {
+    if (hc__plane_suits_flat(p, batch)) {
         p->way = FLAT;
         return adopt(p, start(&p->flat->base, batch));
     }
-    p->way = HOST;
-    return batch->memory == HC_MEMORY_HOST ? p->host->ops->start(p->host, batch) : start_on_device(p, batch);
+    return start_on_device(p, batch);
 }
 
 static int test(hc_data *data) {
     hc__plane *p = (hc__plane *)data;
-    if (p->way == HOST)
-        return p->host->ops->test(p->host);
     if (p->way == FLAT)
         return adopt(p, test(&p->flat->base));
     hc_gpu_context before = hc_device_enter(p->device);
@@ -213,7 +209,6 @@ static void abandon(hc_data *data) {
     hc__plane *p = (hc__plane *)data;
     if (p->flat)
         abandon(&p->flat->base);
-    p->host->ops->abandon(p->host);
     p->staged.batch = NULL;
     p->base.needs_polling = 0;
     hc__turn_drop(&p->turn);
@@ -251,8 +246,6 @@ static void destroy(hc_data *data) {
         hc_device_leave(p->device, before);
     if (!p->borrowed)
         hc_device_close(p->device);
-    if (!p->borrows_host)
-        p->host->ops->free(p->host);
     free_own(p);
 }
 
@@ -298,7 +291,7 @@ static int open_flat(hc__plane *p, hc_data **data) {
         return status;
     }
     p->flat = (hc__plane *)flat;
-    p->flat->borrows_host = 1;
+    p->flat->is_for_large = 1;
     return HC_OK;
 }
 

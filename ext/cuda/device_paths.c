@@ -153,7 +153,7 @@ static void say_fast(hc__plane *p) {
     if (p->groups > 1)
         snprintf(mpi, sizeof mpi, ", messages%s %s memory (%s)", p->comms.alone ? "" : " between nodes",
                  p->comms.against < 0 ? "from device" : "through pinned", p->mpi_words);
-    if (p->borrows_host)
+    if (p->is_for_large)
         snprintf(large, sizeof large, " for %lld bytes and more", (long long)p->config.flat);
     snprintf(p->facts, sizeof p->facts, "device %d (%s): %s%s%s; what that lacks%s is staged through the host",
              p->device->number, p->device->pci, over, large, mpi, has_small(p) ? ", or is small," : "");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * device_plane.h - a set's data plane for a device, as its files see it: device_ways.c chooses and opens, device_data.c runs.
+ * device_plane.h - a set's data plane for a device, as its files see it: device_paths.c chooses and opens, device_data.c runs.
  */
 #ifndef HC_DEVICE_PLANE_H
 #define HC_DEVICE_PLANE_H
@@ -10,16 +10,16 @@
 #include "cuda/staged/staged.h"
 #include "cuda/nccl/launch_order.h"
 
-enum hc__way { HOST, STAGED, OPENING, TURN, FAST, ROWS, FLAT };
+enum hc__way { STAGED, OPENING, TURN, FAST, ROWS, FLAT };
 
 typedef struct hc__plane {
     hc_data base;
     hc_device_data_config config;
     hc_net *net;
-    hc_data *host; /* owned, unless borrowed */
-    /* What is large: NULL, or a plane over the same host, which it borrows, whose communicator joins all ranks. */
+    hc_data *host; /* of the set, for batches in host memory: borrowed */
+    /* What is large: NULL, or a plane over the same host, whose communicator joins all ranks. */
     struct hc__plane *flat;
-    uint8_t borrows_host;
+    uint8_t is_for_large; /* this is another one's `flat` */
     hc_turns own_turns; /* between the two, where no other set takes turns with this one */
     hc_device *device;  /* NULL before the first batch on it */
     uint8_t borrowed;   /* the World's */
@@ -41,7 +41,7 @@ typedef struct hc__plane {
     char facts[1024], why[HC_DEVICE_WHY];
 } hc__plane;
 
-/* ---- device_ways.c: the choice -------------------------------------------------------------------------------------- */
+/* ---- device_paths.c: the choice -------------------------------------------------------------------------------------- */
 
 /* What follows from the mode and from where the ranks are: nodes, groups. */
 void hc__plane_place(hc__plane *);
@@ -52,7 +52,7 @@ int hc__plane_suits_flat(const hc__plane *, const hc_batch *);
 /* 1: it has the stages of a hierarchy (FAST); 0: rows are exchanged (ROWS). */
 int hc__plane_has_stages(const hc__plane *, const hc_batch *);
 
-/* ---- device_ways.c: opening, with the first batch that needs it: OK, or a status -------------------------------------- */
+/* ---- device_paths.c: opening, with the first batch that needs it: OK, or a status -------------------------------------- */
 
 int hc__plane_open_device(hc__plane *);
 int hc__plane_open_staged(hc__plane *);

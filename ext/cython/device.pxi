@@ -153,6 +153,78 @@ cdef class Device:
 
 @cython.final
 @cython.no_gc_clear
+cdef class Devices:
+    """The GPU that a World uses on this rank, once there is one, and the data planes that its sets have for it."""
+    cdef object settings
+    cdef list nccl_files
+    cdef tuple gpu_aware
+    cdef int number
+    cdef bint shares_device
+    cdef Device device          # opened with the first array in device memory, or as a knob says
+    cdef hc_device *device_c    # the same, where the data planes look
+    cdef hc_turns turns         # in which the sets call NCCL on it
+    cdef hc_data *planes[HC_MAX_SETS]  # the loop's; NULL: the set has none
+
+    def __init__(self, settings, int number, nccl_files, bint shares_device, tuple gpu_aware):
+        """See Loop."""
+        self.settings, self.number, self.nccl_files = settings, number, list(nccl_files)
+        self.shares_device, self.gpu_aware = shares_device, gpu_aware
+
+    cdef int open(self, int number, size_t address) except -1:
+        """Open a GPU by its number, or the one that an address lies on; a number that a knob has named comes first."""
+        cdef Device device
+        if self.settings.device == "none":
+            raise errors.UnsupportedError("arrays in device memory were switched off (HPCCOLL_DEVICE=none)")
+        device = Device.open(self.number if self.number >= 0 else number, address, self.settings.cuda_library)
+        self.device_c = device.c
+        self.device = device
+        return 0
+
+    cdef hc_data *new_plane(self, const hc_hierarchy_config *place, hc_data *host, hc_net *net) except NULL:
+        """A set's data plane for device memory. It opens nothing before its first batch."""
+        cdef hc_device_data_config config
+        cdef hc_data *data = NULL
+        cdef bytes cuda = self.settings.cuda_library.encode(), nccl = self.settings.nccl_library.encode()
+        cdef bytes why = self.gpu_aware[2].encode()
+        cdef list files = [str(file).encode() for file in self.nccl_files]
+        cdef list devices = [device.encode() for device in self.gpu_aware[1]]
+        cdef const char **paths = <const char **>calloc(len(files) + len(devices) + 2, sizeof(char *))
+        if paths is NULL:
+            raise MemoryError
+        for i, text in enumerate([*files, None, *devices]):
+            if text is not None:
+                paths[i] = text
+        memset(&config, 0, sizeof(config))
+        config.gpu_aware.mode = hc_gpu_aware_named(self.gpu_aware[0].encode())
+        config.gpu_aware.proofs = paths + len(files) + 1
+        config.gpu_aware.why = why
+        config.small, config.flat = self.settings.device_small, self.settings.device_flat
+        config.place, config.turns = place[0], &self.turns
+        config.device, config.number = &self.device_c, self.number
+        config.cuda_library, config.nccl_library, config.nccl_files = cuda, nccl, paths
+        config.mode = hc_device_mode_named(self.settings.device_mode.encode())
+        config.shares_device = self.shares_device
+        config.patience = nanoseconds(self.settings.stall_limit)
+        cdef int status = hc_device_data_new(&config, host, net, &data)
+        free(paths)
+        check(status, "no data plane for devices")
+        self.planes[place.set] = data
+        return data
+
+    cdef bytes facts(self, int number):
+        """What the batches of a set run on, and why; b"" before the first."""
+        return hc_device_data_facts(self.planes[number]) if self.planes[number] is not NULL else b""
+
+    cdef int close(self) except -1:
+        """When no batch runs any more: results may still be on their way."""
+        self.device.drain(10.0)
+        self.device_c = NULL
+        self.device = None
+        return 0
+
+
+@cython.final
+@cython.no_gc_clear
 cdef class Loan:
     """The arrays of one request on the device, and its events."""
     cdef Device device

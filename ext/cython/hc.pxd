@@ -76,6 +76,10 @@ cdef extern from "transport/transport.h" nogil:
     ctypedef struct hc_net
     ctypedef struct hc_data
     ctypedef struct hc_control
+    enum: HC_PLANE_TEXT
+    ctypedef struct hc_plane_maker:
+        int (*make)(hc_plane_maker *, int, hc_data **, char *) noexcept nogil
+        void (*free)(hc_plane_maker *) noexcept nogil
     ctypedef struct hc_hierarchy_config:
         uint32_t set
         int32_t set_rank, set_size
@@ -204,6 +208,11 @@ cdef extern from "transport/shm/shm.h" nogil:
 
 cdef extern from "loop/loop.h" nogil:
     enum: HC_SEND, HC_RECEIVE
+    ctypedef struct hc_set_parts:
+        const hc_set_config *place
+        hc_data *host
+        const hc_node *node
+        hc_plane_maker *maker
     ctypedef struct hc_handle:
         uint32_t set
         hc_request request
@@ -211,9 +220,7 @@ cdef extern from "loop/loop.h" nogil:
         int64_t *dims
         hc_piece *pieces
         int64_t *rows
-        hc_data *data
-        const hc_node *node
-        const hc_set_config *place
+        const hc_set_parts *parts
         hc_p2p_op *op
         void *ready
         void *finished

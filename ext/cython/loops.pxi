@@ -117,14 +117,8 @@ cdef class Loop:
     cdef readonly int rank, size, local_rank, local_size
     cdef bint one_thread
     cdef object settings
-    cdef list nccl_files
-    cdef tuple gpu_aware
-    cdef int device_number
-    cdef bint shares_device
-    cdef set said_device         # how arrays on it are moved, as rank 0 has said; None: not to be said
-    cdef readonly Device device  # opened with the first array in device memory, or as a knob says
-    cdef hc_device *device_c     # the same, where the data planes look
-    cdef hc_turns turns          # in which the sets call NCCL on it
+    cdef Devices devices
+    cdef set said_device      # how arrays in device memory are moved, as rank 0 has said; None: not to be said
 
     def __init__(self, int rank, tuple node_of, Segment segment, object net, object settings, *,
                  bint background, bint one_thread, bint heartbeat, int device_number=-1, nccl_files=(),
@@ -140,9 +134,7 @@ cdef class Loop:
         :param shares_device: several ranks on one GPU are meant
         :param gpu_aware: whether MPI may have the memory of GPUs ("yes", "no", "auto"), of which devices, why of none
         """
-        self.device_number, self.nccl_files = device_number, list(nccl_files)
-        self.shares_device = shares_device
-        self.gpu_aware = gpu_aware
+        self.devices = Devices(settings, device_number, nccl_files, shares_device, gpu_aware)
         self.said_device = set() if rank == 0 and settings.verbose else None
         self.orphans = []
         self.rank = rank
@@ -221,22 +213,23 @@ cdef class Loop:
         self.c = NULL
         with nogil:
             hc_loop_free(c)
-        if self.device is not None:
+        if self.devices.device is not None:
             self.let_go_of_device()
         self.orphans.clear()
         self.net_capsule = self.segment = None
 
     def __dealloc__(self):
         if self.c is not NULL and not self.forked:
-            hc_loop_free(self.c)
+            with nogil:  # the background thread may need it to end
+                hc_loop_free(self.c)
 
     def mark_forked(self):
         """In the child of a fork: every call fails from here on, and nothing of the parent's is freed."""
         if self.net_capsule is not None and not self.forked:
             Py_INCREF(self.net_capsule)
         self.forked = True
-        if self.device is not None:
-            self.device.forked = True
+        if self.devices.device is not None:
+            self.devices.device.forked = True
         if self.c is not NULL:
             hc_loop_forked(self.c)
 
@@ -289,79 +282,45 @@ cdef class Loop:
 
     # ---- the device ------------------------------------------------------------------------------
 
-    cdef hc_data *with_device(self, const hc_hierarchy_config *place, hc_data *host) except NULL:
-        """The data plane of a set, for batches on the device as well; it opens nothing before the first of them."""
-        cdef hc_device_data_config config
-        cdef hc_data *data = NULL
-        cdef bytes cuda = self.settings.cuda_library.encode(), nccl = self.settings.nccl_library.encode()
-        cdef bytes why = self.gpu_aware[2].encode()
-        cdef list files = [str(file).encode() for file in self.nccl_files]
-        cdef list devices = [device.encode() for device in self.gpu_aware[1]]
-        cdef const char **paths = <const char **>calloc(len(files) + len(devices) + 2, sizeof(char *))
-        if paths is NULL:
-            hc__data_free(host)
-            raise MemoryError
-        for i, text in enumerate([*files, None, *devices]):
-            if text is not None:
-                paths[i] = text
-        memset(&config, 0, sizeof(config))
-        config.gpu_aware.mode = hc_gpu_aware_named(self.gpu_aware[0].encode())
-        config.gpu_aware.proofs = paths + len(files) + 1
-        config.gpu_aware.why = why
-        config.small, config.flat = self.settings.device_small, self.settings.device_flat
-        config.place, config.turns = place[0], &self.turns
-        config.device, config.number = &self.device_c, self.device_number
-        config.cuda_library, config.nccl_library, config.nccl_files = cuda, nccl, paths
-        config.mode = hc_device_mode_named(self.settings.device_mode.encode())
-        config.shares_device = self.shares_device
-        config.patience = nanoseconds(self.settings.stall_limit)
-        cdef int status = hc_device_data_new(&config, host, self.net, &data)
-        free(paths)
-        check(status, "no data plane for devices")
-        return data
+    @property
+    def device(self):
+        """The GPU that the World uses on this rank; None before the first array in device memory."""
+        return self.devices.device
 
     def open_device(self):
         """Open the GPU that a knob has named; UnsupportedError where it cannot be."""
-        self.open_device_at(self.device_number, 0)
+        self.open_device_at(self.devices.number, 0)
 
     cdef int open_device_at(self, int number, size_t address) except -1:
-        cdef Device device
         if self.closed:
             raise errors.ShutDownError("the World has been shut down")
-        if self.settings.device == "none":
-            raise errors.UnsupportedError("arrays in device memory were switched off (HPCCOLL_DEVICE=none)")
-        if self.device_number >= 0:
-            number = self.device_number
-        device = Device.open(number, address, self.settings.cuda_library)
-        self.device_c = device.c
-        self.device = device
-        return 0
+        return self.devices.open(number, address)
 
     cdef Buffer lend(self, object library, object x):
         """Describe an array in device memory, on the World's device: the first array's, unless a knob says which."""
         if self.forked:
             raise error_of(-11, "")
-        if self.device is None:
+        if self.devices.device is None:
             self.open_device_at(library.device(x), library.address(x))
-        cdef Buffer buffer = Buffer.lent(library.lend(x, <size_t>self.device.inlet))
+        cdef Buffer buffer = Buffer.lent(library.lend(x, <size_t>self.devices.device.inlet))
         self.check_device(buffer)
         return buffer
 
     cdef int check_device(self, Buffer buffer) except -1:
         """Refuse an array on another device than the World's."""
         cdef int number = buffer.device
-        if self.device is None:
+        if self.devices.device is None:
             self.open_device_at(number, <size_t>buffer.o.data)
         if number < 0 and buffer.o.nbytes:
-            number = hc_device_of(self.device.c, buffer.o.data)
+            number = hc_device_of(self.devices.device.c, buffer.o.data)
             if number < 0:
                 raise errors.InvalidArgumentError(
                     f"{arrays.name_of(buffer.owner)} says that it is in device memory; the driver does not know its "
                     f"address {<size_t>buffer.o.data:#x}")
-        if number >= 0 and number != self.device.number:
+        if number >= 0 and number != self.devices.device.number:
             raise errors.InvalidArgumentError(
-                f"{arrays.name_of(buffer.owner)} lies on GPU {number}, this World uses GPU {self.device.number} on "
-                f"rank {self.rank} ({self.device.pci}): a World has one device on each rank")
+                f"{arrays.name_of(buffer.owner)} lies on GPU {number}, this World uses GPU {self.devices.device.number} on "
+                f"rank {self.rank} ({self.devices.device.pci}): a World has one device on each rank")
         return 0
 
     cdef int let_go_of_device(self) except -1:
@@ -369,10 +328,7 @@ cdef class Loop:
         cdef Handle one
         for one in self.orphans:
             one.keep_loan()
-        self.device.drain(10.0)
-        self.device_c = NULL
-        self.device = None
-        return 0
+        return self.devices.close()
 
     def stats(self):
         """The counters of hc_loop_stats, one flat dict."""

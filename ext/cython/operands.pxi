@@ -218,9 +218,9 @@ cdef object new_on_device(Loop loop, Buffer like, const Operand *shape, Operand 
     result = like.library.empty(like.owner, shape_of(shape))
     if result is not None:
         return read_device(loop, result, o)
-    result = loop.device.new_array(like.o.dtype, shape_of(shape))
+    result = loop.devices.device.new_array(like.o.dtype, shape_of(shape))
     buffer = Buffer(result.address, like.o.dtype, result.shape, result)
-    buffer.o.memory, buffer.library, buffer.device = HC_MEMORY_CUDA, like.library, loop.device.number
+    buffer.o.memory, buffer.library, buffer.device = HC_MEMORY_CUDA, like.library, loop.devices.device.number
     o[0] = buffer.o
     return buffer
 

@@ -13,7 +13,6 @@ cdef class Set:
     cdef readonly bint closed
     cdef unsigned long unnamed_thread
     cdef int unnamed_open, unnamed_next
-    cdef const hc_data *data  # the loop's, while the set lives
     cdef uint64_t waited     # largest position in the log of what the program has waited for
 
     def __init__(self, Loop loop, int number, int generation, tuple members, Segment segment):
@@ -38,8 +37,8 @@ cdef class Set:
         cdef int32_t *nodes = copy_ranks(
             [numbers.setdefault(self.loop.node_of[m], len(numbers)) for m in self.members])
         cdef hc_set_config place
-        cdef hc_node *node = NULL
-        cdef hc_data *data = NULL
+        cdef hc_set_parts parts
+        cdef hc_node *node
         cdef hc_child *children = <hc_child *>malloc((2 * self.loop.settings.fanout + 2) * sizeof(hc_child))
         cdef hc_tree_index *index = hc_tree_index_new(members, nodes, self.size, self.loop.settings.fanout)
         try:
@@ -51,9 +50,17 @@ cdef class Set:
             place.children = children
             hc_tree_place(index, self.rank, &place, children, 2 * self.loop.settings.fanout + 2)
             node = new_node(self.loop, self.members, segment)
-            data = new_data(self, members, nodes, node)
-            self.add(&place, data, node)
-            self.data = data
+            memset(&parts, 0, sizeof(parts))
+            parts.place, parts.node = &place, node
+            parts.host = new_data(self, members, nodes, node)
+            try:
+                parts.maker = new_maker(self, members, nodes, parts.host)
+                self.add(&parts)
+            except BaseException:
+                hc__data_free(parts.host)
+                if parts.maker is not NULL:
+                    parts.maker.free(parts.maker)
+                raise
         finally:
             hc_tree_index_free(index)
             free(members)
@@ -61,15 +68,12 @@ cdef class Set:
             free(children)
         return 0
 
-    cdef int add(self, const hc_set_config *place, hc_data *data, hc_node *node) except -1:
+    cdef int add(self, const hc_set_parts *parts) except -1:
         cdef hc_handle *h = hc_handle_new(HC_EV_ADD_SET, self.number, 0, 0, NULL, 0, 0)
         if h is NULL:
             raise MemoryError
-        h.data, h.node, h.place = data, node, place
-        status = self.run(h)
-        if status < 0:
-            hc__data_free(data)
-        return check(status, "the process set could not be made")
+        h.parts = parts
+        return check(self.run(h), "the process set could not be made")
 
     cdef int run(self, hc_handle *h) except? -1000:
         """A command to the loop itself, which no other rank delays."""
@@ -193,7 +197,7 @@ cdef class Set:
     cdef int lend(self, hc_handle *h, Handle handle, object inputs) except -1:
         """Put the request in order with the streams that its arrays come from."""
         try:
-            handle.loan = self.loop.device.lend([one for one in inputs if one is not None])
+            handle.loan = self.loop.devices.device.lend([one for one in inputs if one is not None])
         except BaseException:
             hc_handle_release(h)
             raise
@@ -204,7 +208,7 @@ cdef class Set:
         """Rank 0 says how arrays in device memory are moved, and again when that changes. No choice is silent."""
         if self.loop.said_device is None or self.closed or self.loop.closed:
             return 0
-        facts = hc_device_data_facts(self.data)
+        facts = self.loop.devices.facts(self.number)
         if facts and facts not in self.loop.said_device:  # messages alone need no choice
             self.loop.said_device.add(facts)
             print(f"hpccoll: arrays in device memory: {facts.decode()}", file=sys.stderr, flush=True)

@@ -34,12 +34,14 @@ typedef struct hc__run {
     struct hc__run *next;
 } hc__run;
 
-/* One process set here: its data plane, and its batches in log order. */
+/* One process set here: its data planes, and its batches in log order. */
 typedef struct hc__lane {
-    uint8_t used, running; /* running: the head was started */
+    uint8_t used;
     uint32_t number, wire; /* wire: what messages call it */
     int32_t size;
-    hc_data *data;
+    hc_data *data[HC_MEMORY_KINDS]; /* by the memory of the batch; NULL: there was none of this kind yet */
+    hc_data *running;               /* the one that has the head; NULL: it was not started */
+    hc_plane_maker *maker;
     const hc_node *node;
     uint64_t packed, reduced, spread; /* of the node's figures: counted so far */
     hc__run *head, **tail, *spare;
@@ -136,6 +138,8 @@ void hc__lanes_abandon(hc_loop *);
 int hc__lanes_nap(const hc_loop *); /* 1: a batch waits for what rings no bell */
 void hc__lanes_watch(hc_loop *);    /* what ended batches have launched */
 hc__lane *hc__lane_find(hc_loop *, uint32_t set);
+/* The data plane for a kind of memory: OK, or a status with text (HC_PLANE_TEXT bytes). */
+int hc__lane_plane(hc__lane *, int memory, hc_data **, char *text);
 
 /* perform.c */
 int hc__loop_step(hc_loop *, hc_event *);                                  /* stamps the time, steps, performs */

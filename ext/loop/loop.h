@@ -25,6 +25,14 @@ typedef struct hc_handle hc_handle;
 /* What messages are called where operations are named: the trace, texts. */
 enum hc_p2p_operation { HC_SEND = HC_OPERATION_COUNT, HC_RECEIVE };
 
+/* What a process set brings. Where it cannot be added, all of it stays the caller's. */
+typedef struct hc_set_parts {
+    const hc_set_config *place;
+    hc_data *host;         /* the data plane for host memory: the loop's from here */
+    const hc_node *node;   /* of that one, for its counters */
+    hc_plane_maker *maker; /* of those for other kinds of memory: the loop's from here; NULL: there are none */
+} hc_set_parts;
+
 /* A request on its way. The submitter fills the first part, and may read the second once hc_handle_done().
  * One reference is the submitter's, one the loop's while it is in flight. Its address is its ticket. */
 struct hc_handle {
@@ -35,9 +43,7 @@ struct hc_handle {
     int64_t *dims;              /* room for the dims of all tensors, to fill */
     hc_piece *pieces;           /* request.ntensors of them: in, out, count, row, send_rows, recv_rows */
     int64_t *rows;              /* 2 x set size entries (allgather, alltoall), or NULL */
-    hc_data *data;              /* ADD_SET: the set's data plane, the loop's from here */
-    const hc_node *node;        /* ADD_SET: the data plane's node, for its counters */
-    const hc_set_config *place; /* ADD_SET: the caller's, who waits */
+    const hc_set_parts *parts;  /* ADD_SET: the caller's, who waits */
     hc_p2p_op *op;              /* P2P: owned; its results too */
     hc_staging *staging;        /* P2P in device memory: the loop's, freed with the handle */
     void *ready, *finished;     /* device memory: see hc_batch; the submitter's, who keeps them until it is done */

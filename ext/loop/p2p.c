@@ -32,22 +32,26 @@ hc_handle *hc_handle_of_p2p(uint32_t set, const hc_p2p_op *op, int memory) {
 /* ---- arrays on a device ---------------------------------------------------------------------------- */
 
 static hc_data *data_of(hc_loop *loop, const hc_handle *handle) {
-    return hc__lane_find(loop, handle->set)->data;
+    return hc__lane_find(loop, handle->set)->data[handle->request.memory];
 }
 
-/* Point-to-point gets host memory in the place of the array's, and of a send the copy has begun. */
-static int open_staging(hc_loop *loop, hc_handle *handle) {
+/* Point-to-point gets host memory in the place of the array's, and of a send the copy has begun. OK, or a status with text
+ * or without. */
+static int open_staging(hc_loop *loop, hc_handle *handle, char *text) {
     hc_staging *staging = handle->staging;
     hc_p2p_op *op = handle->op;
     if (!staging)
         return HC_OK;
-    hc_data *data = data_of(loop, handle);
-    if (!data || !data->ops->staging_open)
-        return HC_UNSUPPORTED;
+    hc_data *data;
+    int status = hc__lane_plane(hc__lane_find(loop, handle->set), handle->request.memory, &data, text);
+    if (status < 0)
+        return status;
     *staging = (hc_staging){
         .device = op->data, .bytes = op->bytes, .ready = handle->ready, .finished = handle->finished};
-    int status = data->ops->staging_open(data, staging, !op->receives);
+    status = data->ops->staging_open(data, staging, !op->receives);
     op->data = staging->host;
+    if (status < 0)
+        snprintf(text, HC_PLANE_TEXT, "%s", data->text ? data->text : "");
     return status;
 }
 
@@ -139,6 +143,7 @@ static void arrive(hc_loop *loop, hc_handle *handle) {
 void hc__p2p_take(hc_loop *loop, hc_handle *handle) {
     const hc__lane *lane = hc__lane_find(loop, handle->set);
     int status = atomic_load(&loop->broken);
+    char text[HC_PLANE_TEXT] = "";
     hc_count(&loop->counters.p2p_ops, 1);
     hc_count(&loop->counters.p2p_bytes, handle->bytes);
     hc__trace_handle(loop, HC_TRACE_ENQUEUE, handle, 0);
@@ -148,9 +153,9 @@ void hc__p2p_take(hc_loop *loop, hc_handle *handle) {
         return;
     }
     handle->op->set = lane ? lane->wire : 0;
-    status = !lane || lane->stopped ? HC_SHUT_DOWN : open_staging(loop, handle);
+    status = !lane || lane->stopped ? HC_SHUT_DOWN : open_staging(loop, handle, text);
     if (status < 0)
-        fail(loop, handle, status, lane && lane->data && handle->staging ? lane->data->text : NULL);
+        fail(loop, handle, status, text[0] ? text : NULL);
     else if (must_wait(loop, handle))
         wait_for_array(loop, handle->op);
     else

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * set_queues.c - a lane for each process set of this rank: its data plane and its batches in log order.
+ * set_queues.c - a lane for each process set of this rank: its data planes and its batches in log order.
  *
  * One batch a set runs at a time, and sets share nothing (rule B3 of docs/control-plane.md): a batch that waits for other ranks
  * holds up its own set only.
@@ -29,22 +29,24 @@ static int note_neighbours(hc_loop *loop, const hc_set_config *place) {
 }
 
 int hc__lane_add(hc_loop *loop, hc_handle *handle) {
-    uint32_t number = handle->place->set;
+    const hc_set_parts *parts = handle->parts;
+    uint32_t number = parts->place->set;
     if (number >= HC_MAX_SETS || loop->lanes[number].used)
         return HC_INVALID;
-    if (number == 0 && note_neighbours(loop, handle->place) != HC_OK)
+    if (number == 0 && note_neighbours(loop, parts->place) != HC_OK)
         return HC_NO_MEMORY;
-    hc_event event = {.kind = HC_EV_ADD_SET, .set = number, .config = handle->place};
+    hc_event event = {.kind = HC_EV_ADD_SET, .set = number, .config = parts->place};
     int status = hc__loop_step(loop, &event);
     if (status < 0)
         return status;
     hc__lane *lane = &loop->lanes[number];
     *lane = (hc__lane){.used = 1,
                        .number = number,
-                       .wire = hc_set_wire(number, handle->place->generation),
-                       .size = handle->place->set_size,
-                       .data = handle->data,
-                       .node = handle->node};
+                       .wire = hc_set_wire(number, parts->place->generation),
+                       .size = parts->place->set_size,
+                       .data = {[HC_MEMORY_HOST] = parts->host},
+                       .maker = parts->maker,
+                       .node = parts->node};
     lane->tail = &lane->head;
     atomic_store(&loop->preempted[number], 0);
     if (number >= loop->nlanes)
@@ -55,7 +57,7 @@ int hc__lane_add(hc_loop *loop, hc_handle *handle) {
 static void drop_batches(hc_loop *loop, hc__lane *lane) {
     if (lane->running)
         loop->nrunning--;
-    lane->running = 0;
+    lane->running = NULL;
     while (lane->head) {
         hc__run *next = lane->head->next;
         hc__run_free(lane->head);
@@ -64,17 +66,43 @@ static void drop_batches(hc_loop *loop, hc__lane *lane) {
     lane->tail = &lane->head;
 }
 
+int hc__lane_plane(hc__lane *lane, int memory, hc_data **data, char *text) {
+    int status = HC_OK;
+    if (!lane->data[memory] && lane->maker)
+        status = lane->maker->make(lane->maker, memory, &lane->data[memory], text);
+    *data = lane->data[memory];
+    if (status >= 0 && !*data) {
+        snprintf(text, HC_PLANE_TEXT, "nothing here moves this kind of memory");
+        status = HC_UNSUPPORTED;
+    }
+    return status;
+}
+
+/* Those of other memory first: they use the host's. */
+static void abandon_planes(hc__lane *lane) {
+    for (int memory = HC_MEMORY_KINDS; memory-- > 0;)
+        if (lane->data[memory])
+            lane->data[memory]->ops->abandon(lane->data[memory]);
+}
+
+static void free_planes(hc__lane *lane) {
+    for (int memory = HC_MEMORY_KINDS; memory-- > 0;)
+        if (lane->data[memory])
+            lane->data[memory]->ops->free(lane->data[memory]);
+    if (lane->maker)
+        lane->maker->free(lane->maker);
+}
+
 void hc__lane_remove(hc_loop *loop, hc__lane *lane) {
     if (lane->running)
-        lane->data->ops->abandon(lane->data);
+        abandon_planes(lane);
     drop_batches(loop, lane);
     while (lane->spare) {
         hc__run *next = lane->spare->next;
         hc__run_free(lane->spare);
         lane->spare = next;
     }
-    if (lane->data)
-        lane->data->ops->free(lane->data);
+    free_planes(lane);
     *lane = (hc__lane){0};
 }
 
@@ -106,8 +134,7 @@ void hc__lanes_abandon(hc_loop *loop) {
         hc__lane *lane = &loop->lanes[i];
         if (!lane->used)
             continue;
-        if (lane->data)
-            lane->data->ops->abandon(lane->data);
+        abandon_planes(lane);
         drop_batches(loop, lane);
     }
 }
@@ -136,9 +163,24 @@ static void count_node(hc_loop *loop, hc__lane *lane) {
     lane->spread = node->spread_bytes;
 }
 
+/* The World breaks, in the words of whoever failed. */
+static void fail(hc_loop *loop, const hc_data *data, int status) {
+    const char *text = data->text;
+    if (!text && loop->parts.net)
+        text = loop->parts.net->text;
+    hc__loop_fail(loop, status, -1, text ? text : hc_status_text(status));
+}
+
 static int start(hc_loop *loop, hc__lane *lane) {
     hc__run *b = lane->head;
-    lane->running = 1;
+    char text[HC_PLANE_TEXT];
+    hc_data *data;
+    int status = hc__lane_plane(lane, b->batch.memory, &data, text);
+    if (status < 0) {
+        hc__loop_fail(loop, status, -1, text);
+        return status;
+    }
+    lane->running = data;
     b->started = hc__loop_now();
     if (!loop->nrunning++)
         loop->in_flight_since = b->started;
@@ -147,7 +189,7 @@ static int start(hc_loop *loop, hc__lane *lane) {
     hc_count(&loop->counters.fused_requests, b->nitems);
     hc_count(&loop->counters.payload_bytes, b->bytes);
     trace_batch(loop, HC_TRACE_START, lane, b);
-    return lane->data ? lane->data->ops->start(lane->data, &b->batch) : HC_UNSUPPORTED;
+    return data->ops->start(data, &b->batch);
 }
 
 /* The results go to the handles before the engine hears of the end, which frees them to their waiters. */
@@ -156,7 +198,7 @@ static void finish(hc_loop *loop, hc__lane *lane, int status) {
     lane->head = b->next;
     if (!lane->head)
         lane->tail = &lane->head;
-    lane->running = 0;
+    lane->running = NULL;
     if (!--loop->nrunning)
         hc_count(&loop->counters.in_flight_ns, hc__loop_now() - loop->in_flight_since);
     count_node(loop, lane);
@@ -170,22 +212,15 @@ static void finish(hc_loop *loop, hc__lane *lane, int status) {
         finish_stops(loop, lane, HC_OK, NULL);
 }
 
-/* The World breaks, in the words of whoever failed. */
-static void fail(hc_loop *loop, const hc__lane *lane, int status) {
-    const char *text = lane->data ? lane->data->text : NULL;
-    if (!text && loop->parts.net)
-        text = loop->parts.net->text;
-    hc__loop_fail(loop, status, -1, text ? text : hc_status_text(status));
-}
-
 static int test(hc_loop *loop, hc__lane *lane) {
     int moved = 0;
     while (lane->head) {
         int progress = lane->running ? HC_OK : start(loop, lane);
         if (progress >= 0)
-            progress = lane->data->ops->test(lane->data);
+            progress = lane->running->ops->test(lane->running);
         if (progress < 0 && progress != HC_RESULT_SIZE) { /* with that one the batch has ended all the same */
-            fail(loop, lane, progress);
+            if (lane->running)
+                fail(loop, lane->running, progress);
             return 1;
         }
         if (progress == HC_IDLE || progress == HC_MOVED)
@@ -206,16 +241,16 @@ int hc__lanes_test(hc_loop *loop) {
 
 int hc__lanes_nap(const hc_loop *loop) {
     for (uint32_t i = 0; loop->nrunning && i < loop->nlanes; i++)
-        if (loop->lanes[i].running && loop->lanes[i].data->needs_polling)
+        if (loop->lanes[i].running && loop->lanes[i].running->needs_polling)
             return 1;
     return 0;
 }
 
 void hc__lanes_watch(hc_loop *loop) {
-    for (uint32_t i = 0; i < loop->nlanes && !loop->failing; i++) {
-        hc_data *data = loop->lanes[i].used ? loop->lanes[i].data : NULL;
+    for (uint32_t i = 0; i < loop->nlanes * HC_MEMORY_KINDS && !loop->failing; i++) {
+        hc_data *data = loop->lanes[i / HC_MEMORY_KINDS].data[i % HC_MEMORY_KINDS];
         int status = data && data->ops->watch ? data->ops->watch(data) : HC_OK;
         if (status < 0)
-            fail(loop, &loop->lanes[i], status);
+            fail(loop, data, status);
     }
 }

@@ -263,8 +263,9 @@ typedef struct hc_staging {
     void *own;              /* the data plane's, while it lends */
 } hc_staging;
 
-/* One batch at a time, in log order; the batch and all it points to stay valid until test says HC_DONE or an
- * error. Nothing finite is shared with other sets (rule B3 of docs/control-plane.md). */
+/* A set has a data plane for each kind of memory. Together they run one batch at a time, in log order; the batch and all it
+ * points to stay valid until test says HC_DONE or an error. Nothing finite is shared with other sets (rule B3 of
+ * docs/control-plane.md). */
 typedef struct hc_data hc_data;
 struct hc_data {
     const struct hc_data_ops *ops;
@@ -290,6 +291,15 @@ struct hc_data_ops {
     int (*staging_deliver)(hc_data *, hc_staging *);
     void (*staging_close)(hc_data *, hc_staging *);
 };
+
+/* Makes a set's data planes for other kinds of memory than the host's, each for the first batch or message in it. */
+typedef struct hc_plane_maker hc_plane_maker;
+struct hc_plane_maker {
+    /* OK, or a status with `text` (HC_PLANE_TEXT bytes), which breaks the World. [driver] */
+    int (*make)(hc_plane_maker *, int memory, hc_data **, char *text);
+    void (*free)(hc_plane_maker *); /* behind all planes of the set */
+};
+#define HC_PLANE_TEXT 256
 
 /* The host's composition. `node` (owned) covers the set's ranks of this node; `net` (borrowed) may be NULL when
  * the set lies inside one node. node_of[i]: node of set rank i, numbered from 0 by first appearance. */

@@ -57,6 +57,7 @@ static void say(const rank_state *s, const char *what, int status) {
 /* Gives up; then nothing of it is under way. */
 static void leave(rank_state *s) {
     s->data->ops->abandon(s->data);
+    s->device.host->ops->abandon(s->device.host);
     drop_rank(s);
 }
 
@@ -107,6 +108,7 @@ static void run_watched(int32_t rank) {
     say(&s, "watch", status);
     CHECK(s.device.device->driver.event_query(s.device.finished) == HC_DRIVER_NOT_READY, "ended by itself");
     s.data->ops->abandon(s.data);
+    s.device.host->ops->abandon(s.device.host);
     OK(s.device.device->driver.event_wait(s.device.finished));
     drop_rank(&s);
 }

@@ -15,7 +15,7 @@ typedef struct on_device {
     hc_device *device;
     hc_gpu_stream stream;
     hc_gpu_event ready, finished;
-    hc_data *data;
+    hc_data *host, *data; /* the set's planes for host memory and for the device's */
 } on_device;
 
 /* One tensor of a batch, twice. */
@@ -55,6 +55,7 @@ static inline hc_data *device_open(on_device *d, const hc_hierarchy_config *plac
     char *text = why[place->set_rank];
     CHECK(hc_device_open(config.number, HC_NVIDIA, config.cuda_library, &d->device, text) == HC_OK, "%s", text);
     config.device = &d->device;
+    d->host = host;
     hc_device_enter(d->device);
     OK(d->device->driver.stream_new(&d->stream, HC_STREAM_NON_BLOCKING, 0));
     OK(d->device->driver.event_new(&d->ready, HC_EVENT_DISABLE_TIMING));
@@ -63,9 +64,10 @@ static inline hc_data *device_open(on_device *d, const hc_hierarchy_config *plac
     return d->data;
 }
 
-/* Behind the data plane, which is freed by whoever has it. */
 static inline void device_close(on_device *d) {
     const hc_driver *driver = &d->device->driver;
+    d->data->ops->free(d->data);
+    d->host->ops->free(d->host);
     OK(driver->event_free(d->ready));
     OK(driver->event_free(d->finished));
     OK(driver->stream_free(d->stream));

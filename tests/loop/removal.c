@@ -14,32 +14,9 @@
 #define MOST_TURNS 1000          /* to rest: every cell of this rank and some */
 #define IDLE_TURNS 1000
 
-/* A data plane that has no device, and lends host memory for what is said to lie on one. */
-typedef struct lender {
-    hc_data base;
-    hc_data *host;
-} lender;
-
 static int lent;
 
-static int lender_start(hc_data *data, hc_batch *batch) {
-    hc_data *host = ((lender *)data)->host;
-    return host->ops->start(host, batch);
-}
-
-static int lender_test(hc_data *data) {
-    hc_data *host = ((lender *)data)->host;
-    return host->ops->test(host);
-}
-
-static void lender_abandon(hc_data *data) {
-    hc_data *host = ((lender *)data)->host;
-    host->ops->abandon(host);
-}
-
-static void lender_free(hc_data *data) {
-    hc_data *host = ((lender *)data)->host;
-    host->ops->free(host);
+static void free_plane(hc_data *data) {
     free(data);
 }
 
@@ -72,15 +49,34 @@ static void take_back(hc_data *data, hc_staging *staging) {
     lent--;
 }
 
+static void ignore(hc_data *data) {
+    (void)data;
+}
+
+/* A data plane that has no device, and lends host memory for what is said to lie on one. */
 static const struct hc_data_ops lender_ops = {.name = "lender",
-                                              .start = lender_start,
-                                              .test = lender_test,
-                                              .abandon = lender_abandon,
-                                              .free = lender_free,
+                                              .abandon = ignore,
+                                              .free = free_plane,
                                               .staging_open = lend,
                                               .staging_test = is_copied,
                                               .staging_deliver = deliver,
                                               .staging_close = take_back};
+
+static int make_plane(hc_plane_maker *maker, int memory, hc_data **data, char *text) {
+    (void)maker;
+    (void)text;
+    CHECK(memory == HC_MEMORY_CUDA);
+    *data = calloc(1, sizeof **data);
+    CHECK(*data);
+    (*data)->ops = &lender_ops;
+    return HC_OK;
+}
+
+static void keep_maker(hc_plane_maker *maker) {
+    (void)maker;
+}
+
+static hc_plane_maker maker = {make_plane, keep_maker};
 
 typedef struct joining {
     worlds *w;
@@ -89,11 +85,7 @@ typedef struct joining {
 
 static void *join(void *argument) {
     joining *me = argument;
-    hc_loop *loop = worlds_join(me->w, me->rank);
-    lender *own = calloc(1, sizeof *own);
-    CHECK(own);
-    *own = (lender){{.ops = &lender_ops}, loop->lanes[0].data};
-    loop->lanes[0].data = &own->base;
+    worlds_join(me->w, me->rank);
     return NULL;
 }
 
@@ -158,7 +150,8 @@ static void wait_for_the_other(hc_loop *sender, hc_handle *removal) {
 int main(int argc, char **argv) {
     CHECK(argc == 2);
     int breaks = !strcmp(argv[1], "breaks");
-    worlds w = {.knobs = {.engine = {.cache_capacity = 4, .fusion_threshold = 4096, .raise_bytes = 4096},
+    worlds w = {.maker = &maker,
+                .knobs = {.engine = {.cache_capacity = 4, .fusion_threshold = 4096, .raise_bytes = 4096},
                           .wire = HC_WIRE_SAME}};
     uint8_t *sent = malloc(BYTES), *received = calloc(1, BYTES);
     for (size_t i = 0; i < BYTES; i++)

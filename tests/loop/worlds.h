@@ -23,6 +23,7 @@ typedef struct worlds {
     hc_loop *loops[MOST];
     pthread_barrier_t meet;
     hc_loop_config knobs;
+    hc_plane_maker *maker; /* of all ranks, for other memory than the host's; or NULL */
 } worlds;
 
 #define CHECK(condition)                                                            \
@@ -121,11 +122,11 @@ static inline hc_loop *worlds_join(worlds *w, int32_t rank) {
     hc_set_config place = {.children = children};
     hc_tree_index *index = hc_tree_index_new(w->members, w->node_of, w->size, 2);
     hc_tree_place(index, rank, &place, children, 2 * MOST);
+    hc_node *node = make_node(w, rank, node_control);
+    hc_set_parts parts = {.place = &place, .node = node, .maker = w->maker};
+    CHECK(hc_hierarchy_new(&config, node, w->nets[rank], &hc_host_memory, &parts.host) == HC_OK);
     hc_handle *add = hc_handle_new(HC_EV_ADD_SET, 0, 0, 0, NULL, 0, 0);
-    add->node = make_node(w, rank, node_control);
-    CHECK(hc_hierarchy_new(&config, (hc_node *)(uintptr_t)add->node, w->nets[rank], &hc_host_memory, &add->data) ==
-          HC_OK);
-    add->place = &place;
+    add->parts = &parts;
     hc_loop_submit(loop, add, 1);
     CHECK(finish(loop, add) == HC_OK);
     hc_tree_index_free(index);

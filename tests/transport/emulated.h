@@ -78,9 +78,10 @@ static inline void make_rank(rank_state *s, int32_t rank, uint64_t noise, hc_net
 }
 
 static inline void drop_rank(rank_state *s) {
-    s->data->ops->free(s->data);
 #ifdef ON_DEVICE
     device_close(&s->device);
+#else
+    s->data->ops->free(s->data);
 #endif
     hc_node_control_free(s->node_control);
 }

@@ -5,8 +5,8 @@
  *     World   opens the device of the first tensor that a caller brings (hc_device_open), keeps it, and puts it where
  *             the data planes of its sets look (hc_device_data_config.device). A World has one device on each rank:
  *             a tensor on another one is refused before it is submitted.
- *     data    hc_device_data_new() wraps the host's data plane. Host batches go to that one as they are; the first
- *             batch on the device makes what it needs: streams, staging memory, communicators.
+ *     data    hc_device_data_new() makes a set's data plane for batches on the device, beside the one for host memory.
+ *             Its first batch opens what it needs: streams, staging memory, communicators.
  *
  * Nothing here blocks or synchronises the device, but for what is said at hc_device_close().
  */
@@ -101,8 +101,8 @@ typedef struct hc_device_data_config {
     uint64_t patience;     /* ns until what does not come is given up: communicators, collectives; 0: never */
 } hc_device_data_config;
 
-/* `host` is owned and may be used for its own batches as before; `net` is borrowed, may be NULL inside one node. A batch
- * with memory HC_MEMORY_CUDA has device addresses in its pieces, and `ready` and `finished` (transport.h). */
+/* `host` is the set's data plane for host memory: borrowed, and idle whenever this one has a batch. `net` is borrowed, may be
+ * NULL inside one node. A batch has device addresses in its pieces, and `ready` and `finished` (transport.h). */
 int hc_device_data_new(const hc_device_data_config *, hc_data *host, hc_net *net, hc_data **);
 /* What batches on the device run on here, and why, as one line for the log; "" before the first. [driver] */
 const char *hc_device_data_facts(const hc_data *);
