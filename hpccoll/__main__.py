@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command `hpccoll` (also `python -m hpccoll`): one room a subcommand."""
+"""The command `hpccoll` (also `python -m hpccoll`); each subcommand is a package or module of hpccoll.tools."""
 
 import argparse
 import os
@@ -13,16 +13,19 @@ from hpccoll.tools.lint import cli as lint
 from hpccoll.tools.submit import cli as submit
 
 READER_LEFT = 128 + 13
-"""Exit status of a command whose reader has left, as a shell gives it for SIGPIPE."""
+"""Exit status of a command whose output nobody reads any more, as a shell gives it for SIGPIPE."""
 
 
 def main() -> int:
-    """Execute the command line; its exit status. A reader that has left, as `head` does, is not an error to report."""
+    """Execute the command line. A closed pipe on standard output, as `head` leaves it, is no error to report.
+
+    :returns: the exit status
+    """
     try:
         try:
             return execute()
         finally:
-            print(end="", flush=True)  # here, as the interpreter's end would print a traceback
+            print(end="", flush=True)  # flush here, because the interpreter's end would print a traceback
     except BrokenPipeError:
         if not reader_has_left():
             raise
@@ -31,7 +34,10 @@ def main() -> int:
 
 
 def execute() -> int:
-    """Hand the arguments to the subcommand; its exit status."""
+    """Pass the arguments to the subcommand.
+
+    :returns: the exit status
+    """
     parser = argparse.ArgumentParser(
         prog="hpccoll", description="Collective operations for the ranks of a job."
     )
@@ -47,7 +53,7 @@ def execute() -> int:
 
 
 def reader_has_left() -> bool:
-    """Whether standard output is a pipe that nobody reads any more: a broken pipe elsewhere is another matter."""
+    """Whether the other end of standard output is closed; a broken pipe may also be another one."""
     poll = select.poll()
     poll.register(sys.stdout.fileno(), 0)
     return any(event & select.POLLERR for _, event in poll.poll(0))

@@ -196,7 +196,7 @@ def _gpu_aware(rendezvous: Any, cards: list[_Card]) -> tuple[str, list[str], str
         return "no", [], ""
     env = config.environment()
     launched = detect.place(env)
-    here = proofs.place(library, launched.launcher if launched else "", env)
+    here = proofs.setup(library, launched.launcher if launched else "", env)
     nodes = len({card.machine for card in cards})
     found = proofs.verdict(*cards[0].tried, here, nodes)
     return cards[rendezvous.rank].settings.gpu_aware_mpi, found.devices, found.why

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a job asks its scheduler: when its time ends, and to be run again."""
+"""Questions of a job to its scheduler: when its time ends, and to run it again."""
 
 from __future__ import annotations
 
@@ -15,20 +15,25 @@ from hpccoll import errors
 __all__ = ["Requeue", "end_of_job", "requeue", "seconds_left"]
 
 PATIENCE = 60.0
-"""Seconds for a command of the scheduler's."""
+"""Seconds for a command of the scheduler."""
 
 RUNNING = {"CONFIGURING", "RESIZING", "RUNNING", "SIGNALING", "STAGE_OUT", "STOPPED", "SUSPENDED"}
-"""What squeue calls a Slurm job that nobody has ended."""
+"""The states in which squeue shows a Slurm job that has not been ended."""
 
 
 # ---- the end of the job's time ----------------------------------------------------------------------
 
 
 def end_of_job(env: Mapping[str, str], *, ask: bool) -> tuple[float, str]:
-    """When the scheduler ends the job, in seconds since the epoch, or infinity; and why it is not known, or "".
+    """Find out when the scheduler will end the job.
 
-    Slurm says it in SLURM_JOB_END_TIME; 22.05 and older do not, and are asked (`squeue`), if `ask`. LSF has no such
-    variable: its script gives HPCCOLL_END_TIME or has a signal sent.
+    Slurm sets SLURM_JOB_END_TIME; Slurm 22.05 and older do not, so that `squeue` must be asked. LSF has no such
+    variable: its job script sets HPCCOLL_END_TIME or asks for a signal.
+
+    :param env: the environment of the job
+    :param ask: whether to run `squeue` where the environment does not tell
+    :returns: seconds since the epoch, or infinity; and the reason if the scheduler did not tell, or ""
+    :raises InvalidArgumentError: SLURM_JOB_END_TIME is no number
     """
     if text := env.get("SLURM_JOB_END_TIME"):
         if not text.isdecimal():
@@ -38,15 +43,18 @@ def end_of_job(env: Mapping[str, str], *, ask: bool) -> tuple[float, str]:
         return float(text), ""
     if not ask or not (job := env.get("SLURM_JOB_ID")):
         return float("inf"), ""
-    answered, said = _squeue(job, "%L")
+    answered, answer = _squeue(job, "%L")
     if not answered:
-        return float("inf"), said
-    left = seconds_left(said)
-    return (float("inf"), f"squeue says {said!r}") if left is None else (time.time() + left, "")
+        return float("inf"), answer
+    left = seconds_left(answer)
+    return (float("inf"), f"squeue says {answer!r}") if left is None else (time.time() + left, "")
 
 
 def seconds_left(text: str) -> float | None:
-    """Seconds of squeue's "2-03:04:05", "3:04:05" or "4:05"; infinity for "UNLIMITED"; None for anything else."""
+    """Read squeue's time left: "2-03:04:05", "3:04:05" or "4:05".
+
+    :returns: seconds; infinity for "UNLIMITED"; None for any other text
+    """
     if text == "UNLIMITED":
         return float("inf")
     if not (match := re.fullmatch(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+)", text)):
@@ -55,22 +63,28 @@ def seconds_left(text: str) -> float | None:
     return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
 
 
-# ---- to be run again ----------------------------------------------------------------------------------
+# ---- requeue ------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
 class Requeue:
-    """What became of a request to run the job again; true if it will."""
+    """The scheduler's answer to a request to run the job again; true if it will."""
 
     done: bool
+    """Whether the scheduler agreed."""
     text: str
+    """The command and its result, in words."""
 
     def __bool__(self) -> bool:
         return self.done
 
 
 def requeue(env: Mapping[str, str]) -> Requeue:
-    """Have the scheduler run this job again. One process of the job calls it."""
+    """Ask the scheduler to run this job again (Slurm: `scontrol requeue`, LSF: `brequeue`); one process calls it.
+
+    :param env: the environment of the job
+    :returns: whether the job will run again, and the details; it raises nothing
+    """
     if job := env.get("SLURM_JOB_ID"):
         return _requeue_slurm(job)
     if job := env.get("LSB_JOBID"):
@@ -82,14 +96,14 @@ def requeue(env: Mapping[str, str]) -> Requeue:
 
 
 def _requeue_slurm(job: str) -> Requeue:
-    """Unless Slurm has ended the job: scontrol would bring back what its user has cancelled.
+    """Requeue a job that Slurm has not ended: scontrol would also run a job again that its user has cancelled.
 
-    squeue calls such a job COMPLETING, and soon says nothing more of it: a process may outlive its job by a moment.
+    squeue shows an ended job as COMPLETING, and soon not at all: a process may outlive its job by a moment.
     """
-    answered, said = _squeue(job, "%i=%T")
+    answered, answer = _squeue(job, "%i=%T")
     if not answered:
-        return Requeue(False, said)
-    name, _, state = said.partition("=")
+        return Requeue(False, answer)
+    name, _, state = answer.partition("=")
     command = ["scontrol", "requeue", name or job]
     if state not in RUNNING:
         text = f"Slurm has ended job {job} already (scancel, or its time is over), and it stays so"
@@ -98,10 +112,10 @@ def _requeue_slurm(job: str) -> Requeue:
 
 
 def _requeue(command: Sequence[str]) -> Requeue:
-    done, said = _run(command)
+    done, output = _run(command)
     if not done:
-        return Requeue(False, said)
-    shown = f"`{' '.join(command)}` succeeded{f' ({said})' if said else ''}"
+        return Requeue(False, output)
+    shown = f"`{' '.join(command)}` succeeded{f' ({output})' if output else ''}"
     return Requeue(True, f"{shown}: the job ends now and will run again")
 
 
@@ -109,20 +123,25 @@ def _requeue(command: Sequence[str]) -> Requeue:
 
 
 def _squeue(job: str, field: str) -> tuple[bool, str]:
-    """Whether squeue answered, and what is in a field of this job's, or what went wrong.
+    """Read a field of this job from squeue.
 
-    The number of a task of an array may be that of the whole array, and squeue then speaks of the others, too.
+    The number of an array's task may be that of the whole array; squeue then lists the other tasks, too.
+
+    :returns: whether squeue answered, and the field, or what went wrong
     """
-    answered, said = _run(["squeue", "--noheader", f"--format=%A={field}", f"--jobs={job}"])
+    answered, output = _run(["squeue", "--noheader", f"--format=%A={field}", f"--jobs={job}"])
     if not answered:
-        return False, said
+        return False, output
     return True, next(
-        (word.removeprefix(f"{job}=") for word in said.split() if word.startswith(f"{job}=")), ""
+        (word.removeprefix(f"{job}=") for word in output.split() if word.startswith(f"{job}=")), ""
     )
 
 
 def _run(command: Sequence[str]) -> tuple[bool, str]:
-    """Whether the command succeeded, and what it said in one line, or what went wrong."""
+    """Run a command.
+
+    :returns: whether it succeeded, and its output in one line, or what went wrong
+    """
     shown = f"`{' '.join(command)}`"
     if shutil.which(command[0]) is None:
         return False, f"{shown} cannot be run: {command[0]} is not on this node's PATH"
@@ -130,7 +149,7 @@ def _run(command: Sequence[str]) -> tuple[bool, str]:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     except subprocess.TimeoutExpired:
         return False, f"{shown} gave no answer within {PATIENCE:g} s"
-    said = " ".join((done.stdout + done.stderr).split())
+    output = " ".join((done.stdout + done.stderr).split())
     if done.returncode:
-        return False, f"{shown} failed with status {done.returncode}: {said or 'it said nothing'}"
-    return True, said
+        return False, f"{shown} failed with status {done.returncode}: {output or 'without a message'}"
+    return True, output

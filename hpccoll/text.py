@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["byte_size", "listed", "parse_ranges", "ranges", "some_ranks"]
+__all__ = ["byte_size", "capitalized", "listed", "parse_ranges", "ranges", "some_ranks"]
 
 MOST_RANKS = 16
 """Ranks, or ranges of them, that a message names before it only counts."""
@@ -61,6 +61,11 @@ def listed(names: Iterable[object], most: int = 8) -> str:
     shown = [str(name) for name in dict.fromkeys(names)]
     more = f" and {len(shown) - most} more" if len(shown) > most else ""
     return ", ".join(shown[:most]) + more
+
+
+def capitalized(sentence: str) -> str:
+    """Begin a sentence with a capital letter, and leave the rest of it as it is."""
+    return sentence[:1].upper() + sentence[1:]
 
 
 def byte_size(count: float) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why the C extension cannot be imported, and what to do. Imported where that has failed: it needs nothing of ours."""
+"""Explains why the C extension cannot be imported. It is imported when that fails, so it imports nothing of hpccoll."""
 
 import sys
 from importlib.machinery import EXTENSION_SUFFIXES
@@ -11,9 +11,11 @@ HERE = Path(__file__).resolve().parent
 
 
 def explain(error: ImportError, folder: Path = HERE) -> ImportError:
-    """Say that hpccoll._core is missing, or was built for another Python; one that does not load says itself why.
+    """Explain that hpccoll._core is missing, or was built for another Python.
 
-    :param folder: where it should lie
+    :param error: the error of the import
+    :param folder: the folder where the extension should be
+    :returns: an error with the reason and a remedy; `error` itself if the extension exists and does not load
     """
     built = sorted(path.name for path in folder.glob("_core.*.so"))
     if any(folder.joinpath(f"_core{suffix}").exists() for suffix in EXTENSION_SUFFIXES):

@@ -338,9 +338,9 @@ def _rendezvous(comm: Any, settings: config.Config) -> Any:
     else:
         rendezvous = MpiRendezvous(MPI.COMM_WORLD, settings.start_timeout)
         reason = ""
-    remedy = detect.singleton_remedy(config.environment(), rendezvous.size)
-    if remedy and not settings.allow_singleton:
-        raise errors.StartError(remedy + reason)
+    problem = detect.singleton_problem(config.environment(), rendezvous.size)
+    if problem and not settings.allow_singleton:
+        raise errors.StartError(f"{problem}{reason}")
     if rendezvous.size > 1:
         _compare_launch(rendezvous, settings)
     return rendezvous
@@ -363,10 +363,10 @@ def _compare_launch(rendezvous: Any, settings: config.Config) -> None:
     from hpccoll import _mpi
 
     mine = detect.place(config.environment()), _mpi.library_version(), settings.trust_mpi
-    said, libraries, trusting = zip(*rendezvous.allgather(mine), strict=True)
-    text = detect.contradiction(said, libraries)
-    if text and not any(trusting):
-        raise errors.StartError(f"the World was not made: {text}")
+    places, libraries, trusting = zip(*rendezvous.allgather(mine), strict=True)
+    problem = detect.contradiction(places, libraries)
+    if problem and not any(trusting):
+        raise errors.StartError(f"the World was not made: {problem}")
 
 
 def _check_slurm_pmix(settings: config.Config) -> None:
@@ -384,7 +384,7 @@ def _check_slurm_pmix(settings: config.Config) -> None:
     if risk and knows is None and environment.get("SLURM_PROCID") == "0":
         print(f"hpccoll: {risk}", file=sys.stderr, flush=True)
     if risk and knows is False:
-        raise errors.StartError(f"MPI was not started. {risk}. If this is meant, set HPCCOLL_TRUST_MPI=1.")
+        raise errors.StartError(f"MPI was not started. {risk} If this is meant, set HPCCOLL_TRUST_MPI=1.")
 
 
 # ---- the default World --------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 #!/bin/bash
 # hpccoll submit --site frontier --nodes 64 --account ABC123 --time 2:00 examples/digits/train.py
-# 8 tasks a node, 7 cores and a GPU each. Arguments after the script's name go to the program.
+# 8 tasks per node, 7 cores and a GPU each. Arguments after the script's name go to the program.
 #SBATCH --job-name=train
 #SBATCH --nodes=64
 #SBATCH --ntasks-per-node=8

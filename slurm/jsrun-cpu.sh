@@ -1,6 +1,6 @@
 #!/bin/bash
 # hpccoll submit --site summit --nodes 2 --no-gpus --account ABC123 --time 0:30 examples/digits/train.py
-# 2 resource sets a node: one task, 21 cores. Submit with: bsub < this file
+# 2 resource sets per node: one task, 21 cores. Submit with: bsub < this file
 #BSUB -J train
 #BSUB -nnodes 2
 #BSUB -W 0:30

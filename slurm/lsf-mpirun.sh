@@ -1,6 +1,6 @@
 #!/bin/bash
 # hpccoll submit --site generic-lsf --nodes 2 --time 0:30 examples/digits/train.py
-# 2 tasks a node, 32 cores each. Submit with: bsub < this file
+# 2 tasks per node, 32 cores each. Submit with: bsub < this file
 #BSUB -J train
 #BSUB -n 128
 #BSUB -R "span[ptile=64]"
@@ -11,7 +11,7 @@ set -e
 export OMP_NUM_THREADS=32
 
 # All slots of the nodes are ours (-n, ptile); mpirun starts 2 tasks on each, 32 cores apart.
-# -x: what the ranks on other nodes need of the environment.
+# -x: variables that the ranks on other nodes need.
 mpirun -np 4 --map-by ppr:2:node:PE=32 --bind-to core \
     -x PATH -x OMP_NUM_THREADS \
     python examples/digits/train.py "$@"

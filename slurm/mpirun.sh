@@ -1,6 +1,6 @@
 #!/bin/bash
 # hpccoll submit --site generic-cpu --nodes 2 --launcher mpirun --time 0:30 examples/digits/train.py
-# 2 tasks a node, 32 cores each. Arguments after the script's name go to the program.
+# 2 tasks per node, 32 cores each. Arguments after the script's name go to the program.
 #SBATCH --job-name=train
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=2

@@ -1,6 +1,6 @@
 #!/bin/bash
 # hpccoll submit --site generic-cpu --nodes 2 --time 0:30 examples/digits/train.py
-# 2 tasks a node, 32 cores each. Arguments after the script's name go to the program.
+# 2 tasks per node, 32 cores each. Arguments after the script's name go to the program.
 #SBATCH --job-name=train
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=2
@@ -13,6 +13,6 @@ export OMP_NUM_THREADS=32
 # Since Slurm 22.05 srun does not inherit --cpus-per-task.
 export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK
 
-# --mpi: how the tasks find each other. --kill-on-bad-exit: if one task fails, the others end, too.
+# --mpi: the protocol by which the tasks find each other. --kill-on-bad-exit: if one task fails, the others end, too.
 srun --mpi=pmix --kill-on-bad-exit=1 --distribution=block:block --cpu-bind=cores \
     python examples/digits/train.py "$@"

@@ -1,6 +1,6 @@
 #!/bin/bash
 # hpccoll submit --site perlmutter --nodes 64 --account m1234 --time 2:00 examples/digits/train.py
-# 4 tasks a node, 16 cores and a GPU each. Arguments after the script's name go to the program.
+# 4 tasks per node, 16 cores and a GPU each. Arguments after the script's name go to the program.
 #SBATCH --job-name=train
 #SBATCH --nodes=64
 #SBATCH --ntasks-per-node=4

@@ -1,6 +1,6 @@
 #!/bin/bash
 # hpccoll submit --site generic-gpu --nodes 2 --container ./hpccoll.sqsh --runtime pyxis --time 0:30 examples/digits/train.py
-# 4 tasks a node, 16 cores and a GPU each. Arguments after the script's name go to the program.
+# 4 tasks per node, 16 cores and a GPU each. Arguments after the script's name go to the program.
 #SBATCH --job-name=train
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=4
@@ -14,7 +14,7 @@ export OMP_NUM_THREADS=16
 # Since Slurm 22.05 srun does not inherit --cpus-per-task.
 export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK
 
-# --mpi: how the tasks find each other. --kill-on-bad-exit: if one task fails, the others end, too.
+# --mpi: the protocol by which the tasks find each other. --kill-on-bad-exit: if one task fails, the others end, too.
 srun --mpi=pmix --kill-on-bad-exit=1 --distribution=block:block --cpu-bind=cores \
     --container-image=./hpccoll.sqsh --container-mounts="$PWD:$PWD" --container-workdir="$PWD" \
     python examples/digits/train.py "$@"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write the job scripts of slurm/ anew: each is what one `hpccoll submit --dry-run` prints.
+"""Write the job scripts of slurm/ anew: each is the output of one `hpccoll submit --dry-run`.
 
 python slurm/render.py            rewrite them
 python slurm/render.py --check    change nothing; exit status 1 if one is not up to date
@@ -38,7 +38,7 @@ SCRIPTS = {
 
 
 def rendered(options: str) -> str:
-    """What `hpccoll submit OPTIONS examples/digits/train.py` submits; who comes back needs a checkpoint."""
+    """Render the script of `hpccoll submit OPTIONS examples/digits/train.py`, with a checkpoint if it is requeued."""
     words = [*shlex.split(options), *PROGRAM, *(CHECKPOINT if "--requeue" in options else [])]
     parser = argparse.ArgumentParser()
     cli.add_arguments(parser)

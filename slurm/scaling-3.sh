@@ -1,6 +1,6 @@
 #!/bin/bash
 # hpccoll submit --site generic-cpu --nodes 3 --repeat 3 --time 0:30 --name scaling-3 examples/digits/train.py
-# 2 tasks a node, 32 cores each. Arguments after the script's name go to the program.
+# 2 tasks per node, 32 cores each. Arguments after the script's name go to the program.
 #SBATCH --job-name=scaling-3
 #SBATCH --nodes=3
 #SBATCH --ntasks-per-node=2
@@ -15,6 +15,6 @@ export OMP_NUM_THREADS=32
 # Since Slurm 22.05 srun does not inherit --cpus-per-task.
 export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK
 
-# --mpi: how the tasks find each other. --kill-on-bad-exit: if one task fails, the others end, too.
+# --mpi: the protocol by which the tasks find each other. --kill-on-bad-exit: if one task fails, the others end, too.
 srun --mpi=pmix --kill-on-bad-exit=1 --distribution=block:block --cpu-bind=cores \
     python examples/digits/train.py "$@"

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 from data import SHARDS, Samples, Shard, batches, read_shards, steps_per_epoch, write_shards
-from exchange import OneProcess, Exchange, Mean
+from exchange import Exchange, Mean, OneProcess
 from network import Half, Network, cross_entropy
 from record import communication, write_record
 from state import History, LossScale, load, save

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cheap checks that every `hpccoll.init()` does; they say only what is wrong (knob HPCCOLL_CHECK)."""
+"""The cheap checks of every `hpccoll.init()`; they print only what is wrong (knob HPCCOLL_CHECK)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from hpccoll.checks.survey import RankReport, Survey
 
 
 def collect() -> dict[str, Facts]:
-    """The facts of this rank; a handful of files."""
+    """Collect the facts of this rank from a handful of files.
+
+    :returns: the facts of each check, by the check's name
+    """
     return {
         placement.NAME: placement.collect(config.environment()),
         memory.NAME: memory.collect(),
@@ -22,10 +25,11 @@ def collect() -> dict[str, Facts]:
 
 
 def lines(machines: Sequence[Any], facts: Sequence[dict[str, Facts]]) -> list[str]:
-    """What is wrong, one line a finding.
+    """Judge the facts of all ranks.
 
-    :param machines: equal for ranks that share memory, by rank
-    :param facts: what `collect` gave on each rank
+    :param machines: a value per rank, equal on ranks that share memory
+    :param facts: what `collect` returned on each rank
+    :returns: one line per finding; errors are left out, as the step that fails raises them itself
     """
     survey = Survey(
         [

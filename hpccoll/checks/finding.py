@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one shape of everything that is found, and the ranks that it is found among."""
+"""A finding: the result of a check."""
 
 from __future__ import annotations
 
@@ -10,29 +10,32 @@ from typing import Any
 Facts = dict[str, Any]
 
 ERROR, WARNING, NOTE = "error", "warning", "note"
-"""It cannot work; it will be slow or fail later; worth knowing."""
+"""Severities: the job cannot work; it will be slow or fail later; worth knowing."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check found."""
+    """One result of a check, in words for a user."""
 
     check: str
     severity: str
     seen: str
-    """What was seen and where: hosts, ranks, values."""
+    """The observation: hosts, ranks, values."""
     matters: str
-    """Why that matters."""
+    """The reason why it matters."""
     remedy: str
-    """What to do."""
+    """The remedy: commands, options, settings."""
 
     def line(self) -> str:
-        """The finding on one line."""
+        """Write the finding on one line."""
         return f"{self.seen}: {self.matters}. {self.remedy}"
 
 
 def grouped(findings: Iterable[Finding]) -> list[Finding]:
-    """Findings that differ only in where they were seen become one: a job may have thousands of nodes."""
+    """Merge findings that differ only in `seen`, because a job may have thousands of nodes.
+
+    :returns: the findings in their first order; a merged one shows three observations and counts the rest
+    """
     same: dict[tuple[str, ...], list[Finding]] = {}
     for finding in findings:
         same.setdefault((finding.check, finding.severity, finding.matters, finding.remedy), []).append(

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The GPUs that the ranks of a World use: looked at when it is made, where a knob or a context says that there are any.
+"""The GPUs that the ranks of a World use, checked when the World is made, if a knob or a context asks for them.
 
-A job that moves host memory alone has neither, and never opens the driver.
+A job with host memory alone has neither, and never opens the driver.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any
 from hpccoll import _core
 from hpccoll.checks.finding import ERROR, WARNING, Facts, Finding
 from hpccoll.checks.survey import RankReport, Survey
-from hpccoll.text import some_ranks
+from hpccoll.text import capitalized, some_ranks
 
 NAME = "gpu"
 NVIDIA = 0
 SHARING = ("NCCL_MULTI_RANK_GPU_ENABLE", "NCCL_HOSTID")
-"""Who sets one of them wants two ranks on one GPU: a test on a small machine."""
-ONE_EACH = "One rank a GPU: --ntasks-per-node equal to the GPUs, --gpus-per-task=1, or HPCCOLL_DEVICE=local"
+"""Variables that a user sets to run two ranks on one GPU, as in a test on a small machine."""
+ONE_EACH = "One rank per GPU: --ntasks-per-node equal to the GPUs, --gpus-per-task=1, or HPCCOLL_DEVICE=local"
 
 
 def wanted(settings: Any) -> bool:
@@ -29,14 +29,17 @@ def wanted(settings: Any) -> bool:
 
 
 def sharing(env: Mapping[str, str]) -> bool:
-    """Whether several ranks on one GPU are meant."""
+    """Whether the user wants several ranks on one GPU."""
     return any(name in env for name in SHARING)
 
 
 def collect(settings: Any, place: int, env: Mapping[str, str], nccl_files: list[str]) -> Facts:
-    """What this rank will use, or why it cannot. Opens the driver and, unless arrays are staged, NCCL.
+    """Find the GPU that this rank will use, or why it cannot use one. Opens the driver and, unless staged, NCCL.
 
-    :param place: of this rank among those of its machine
+    :param settings: the rank's config.Config
+    :param place: number of this rank among those of its machine
+    :param nccl_files: where to look for NCCL before the system's search path
+    :returns: "missing" and "to do" where there is no GPU, else its number, PCI address and NCCL's version
     """
     driver = _core.gpu_driver(NVIDIA, settings.cuda_library)
     facts: Facts = {"named": settings.device != "auto", "staged": settings.device_mode == "staged"}
@@ -67,13 +70,13 @@ def _number(settings: Any, place: int, count: int) -> int:
 
 
 def judge(survey: Survey) -> list[Finding]:
-    """Everything below; errors where a knob named the GPU, for then it is this one and no other."""
+    """Apply all rules below. Findings are errors where a knob named the GPU, because no other one may be used then."""
     reports = [report for report in survey.reports if report.facts[NAME]]
     return [finding for look in (hidden, shared, mixed, without_nccl) for finding in look(reports)]
 
 
 def hidden(reports: list[RankReport]) -> Iterator[Finding]:
-    """A rank that cannot use its GPU."""
+    """Find ranks that cannot use their GPU."""
     for report in reports:
         facts = report.facts[NAME]
         if "missing" in facts:
@@ -82,12 +85,12 @@ def hidden(reports: list[RankReport]) -> Iterator[Finding]:
                 ERROR if facts["named"] else WARNING,
                 f"rank {report.rank} on {report.host} has no GPU to use ({facts['missing']})",
                 "arrays in device memory need one on every rank",
-                facts["to do"][:1].upper() + facts["to do"][1:],
+                capitalized(facts["to do"]),
             )
 
 
 def shared(reports: list[RankReport]) -> Iterator[Finding]:
-    """Two ranks on one GPU."""
+    """Find ranks that use the same GPU."""
     users: dict[tuple[str, str], list[RankReport]] = {}
     for report in reports:
         if "pci" in report.facts[NAME]:
@@ -102,32 +105,32 @@ def shared(reports: list[RankReport]) -> Iterator[Finding]:
             ERROR if facts["named"] and not meant else WARNING,
             f"{some_ranks(r.rank for r in those)} on {those[0].host} use the same GPU ({pci}) of {facts['count']}",
             "they take turns on it" + ("" if meant else ", and NCCL refuses two ranks on one GPU"),
-            ONE_EACH + ("" if meant else "; who means it sets HPCCOLL_DEVICE_MODE=staged"),
+            ONE_EACH + ("" if meant else "; if this is meant, HPCCOLL_DEVICE_MODE=staged"),
         )
 
 
 def mixed(reports: list[RankReport]) -> Iterator[Finding]:
-    """Several versions of NCCL."""
+    """Find different versions of NCCL in one job."""
     versions: dict[str, list[RankReport]] = {}
     for report in reports:
         if report.facts[NAME].get("nccl"):
             versions.setdefault(report.facts[NAME]["nccl"], []).append(report)
     if len(versions) > 1:
-        said = "; ".join(
+        seen = "; ".join(
             f"NCCL {version} on {some_ranks(c.rank for c in those)}" for version, those in versions.items()
         )
         named = any(report.facts[NAME]["named"] for report in reports)
         yield Finding(
             NAME,
             ERROR if named else WARNING,
-            said,
-            "ranks with different versions of NCCL cannot speak to each other",
+            seen,
+            "ranks with different versions of NCCL cannot communicate",
             "Install one version everywhere, or name one file with HPCCOLL_NCCL_LIBRARY",
         )
 
 
 def without_nccl(reports: list[RankReport]) -> Iterator[Finding]:
-    """No NCCL where it was to be used."""
+    """Find ranks that would use NCCL and do not have it."""
     lacking = [report for report in reports if report.facts[NAME].get("no nccl")]
     if lacking:
         yield Finding(
@@ -135,5 +138,5 @@ def without_nccl(reports: list[RankReport]) -> Iterator[Finding]:
             WARNING,
             f"{some_ranks(c.rank for c in lacking)} on {lacking[0].host}: {lacking[0].facts[NAME]['no nccl']}",
             "arrays in device memory are staged through host memory",
-            "`pip install nvidia-nccl-cu12` (or -cu13), or say that it is meant: HPCCOLL_DEVICE_MODE=staged",
+            "`pip install nvidia-nccl-cu12` (or -cu13), or if this is meant, HPCCOLL_DEVICE_MODE=staged",
         )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shared memory: what the ranks of a node need in /dev/shm, and what is there."""
+"""Shared memory: the bytes that the ranks of a node need in /dev/shm, and the bytes that are free."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REMEDY = (
 
 
 def collect() -> Facts:
-    """What is left of the file system that holds shared memory."""
+    """Read the free and total bytes of the file system that holds shared memory."""
     try:
         found = os.statvfs(FOLDER)
     except OSError as error:
@@ -33,7 +33,7 @@ def need(local_size: int) -> int:
 
 
 def judge(survey: Survey) -> list[Finding]:
-    """Too little is an error at the first World; room for one World only is one at the second."""
+    """Find nodes without memory for a World (an error), or for a second one (a warning)."""
     found = []
     for reports in survey.nodes.values():
         report, needed = reports[0], need(len(reports))

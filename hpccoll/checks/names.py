@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The name of this host in /etc/hosts: Debian's 127.0.1.1 makes a host introduce itself as nobody."""
+"""The name of this host in /etc/hosts: with Debian's 127.0.1.1 a host gives others an address that leads nowhere."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAME = "names"
 
 
 def collect(hosts: Path = Path("/etc/hosts")) -> Facts:
-    """The name of this host and what /etc/hosts says of it; nobody is asked over the network."""
+    """Read the name of this host and its addresses in /etc/hosts, without a question over the network."""
     host = socket.gethostname()
     try:
         lines = [line.partition("#")[0].split() for line in hosts.read_text(errors="replace").splitlines()]
@@ -29,14 +29,14 @@ def collect(hosts: Path = Path("/etc/hosts")) -> Facts:
 
 
 def network() -> str:
-    """Equal for processes that see the same network interfaces: the running kernel and its namespace."""
+    """Name the network namespace of the running kernel: equal for processes that see the same interfaces."""
     return (
         f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {os.stat('/proc/self/ns/net').st_ino}"
     )
 
 
 def judge(survey: Survey) -> list[Finding]:
-    """A host on a network with others that gives itself a loopback address."""
+    """Find hosts of a job on several hosts whose own name has a loopback address."""
     if len({report.facts[NAME]["network"] for report in survey.leaders}) < 2:
         return []
     trapped = {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Binding: which cores each rank may use, how many threads it will start there, and who else is on them."""
+"""Binding: the cores that each rank may use, the threads that it will start there, and the ranks that share them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ THREADS = "Set OMP_NUM_THREADS to the cores of a rank (1 where ranks share cores
 
 
 def collect(env: Mapping[str, str]) -> Facts:
-    """What the kernel and the environment say; a few files, well below a millisecond."""
+    """Read the binding and the number of threads of this rank; takes well below a millisecond."""
     threads = env.get("OMP_NUM_THREADS", "").split(",")[0]
     return {
         "cpus": ranges(os.sched_getaffinity(0)),
@@ -32,7 +32,7 @@ def collect(env: Mapping[str, str]) -> Facts:
 
 
 def collect_more(env: Mapping[str, str]) -> Facts:
-    """`collect`, and the cores and NUMA nodes behind the cpus, and the share of time that a container grants."""
+    """Collect more than `collect`: the cores and NUMA nodes of the cpus, and the container's limit of CPU time."""
     facts = collect(env)
     cpus = set(parse_ranges(facts["cpus"]))
     siblings = {_read(CPUS / f"cpu{cpu}/topology/thread_siblings_list") or str(cpu) for cpu in cpus}
@@ -49,7 +49,7 @@ def collect_more(env: Mapping[str, str]) -> Facts:
 
 
 def quota(root: Path = Path("/sys/fs/cgroup")) -> float | None:
-    """Cores' worth of time that the control group of this container may use; None: no limit."""
+    """The number of cores whose time the control group of this container may use; None: no limit."""
     limit, _, period = _read(root / "cpu.max").partition(" ")
     if not limit:
         limit, period = _read(root / "cpu/cpu.cfs_quota_us"), _read(root / "cpu/cpu.cfs_period_us")
@@ -64,7 +64,7 @@ def _read(path: Path) -> str:
 
 
 def judge(survey: Survey) -> list[Finding]:
-    """Everything below, of each node."""
+    """Apply all rules below to each node."""
     found = []
     for reports in survey.nodes.values():
         found += list(crowded(reports)) or list(sharing(reports))
@@ -74,7 +74,7 @@ def judge(survey: Survey) -> list[Finding]:
 
 
 def judge_at_start(survey: Survey) -> list[Finding]:
-    """What is surely not meant; ranks that knowingly share all cores of a small machine are."""
+    """Apply the rules for mistakes only: it may be intended that ranks share all cores of a small machine."""
     looks = (crowded, threaded, unthreaded)
     return [finding for reports in survey.nodes.values() for look in looks for finding in look(reports)]
 
@@ -86,7 +86,7 @@ def cpus_of(report: RankReport) -> frozenset[int]:
 
 @cache
 def _set(text: str) -> frozenset[int]:
-    """The same few sets come back on every node."""
+    """Parse a list of cpus; cached, as every node of a job has the same few lists."""
     return frozenset(parse_ranges(text))
 
 
@@ -95,7 +95,7 @@ def _all(reports: list[RankReport]) -> frozenset[int]:
 
 
 def crowded(reports: list[RankReport]) -> Iterator[Finding]:
-    """Several ranks are bound to the same few cores while others carry no rank."""
+    """Find ranks that are bound to the same few cores while other cores have no rank."""
     free = _set(reports[0].facts[NAME]["online"]) - _all(reports)
     for cpus in dict.fromkeys(map(cpus_of, reports)):
         here = [report for report in reports if cpus_of(report) == cpus]
@@ -105,13 +105,13 @@ def crowded(reports: list[RankReport]) -> Iterator[Finding]:
                 WARNING,
                 f"{here[0].host}: {some_ranks(c.rank for c in here)} are bound to cpu {ranges(cpus)} "
                 f"while no rank is on cpu {ranges(free)}",
-                "they take turns on it, and whoever waits keeps the others from computing",
+                "they take turns on it, and a rank that waits keeps the others from computing",
                 BIND,
             )
 
 
 def threaded(reports: list[RankReport]) -> Iterator[Finding]:
-    """OMP_NUM_THREADS asks for more threads than there are cores for them."""
+    """Find ranks whose OMP_NUM_THREADS asks for more threads than they have cores."""
     asked = {report.rank: report.facts[NAME]["threads"] or 1 for report in reports}
     cpus = _all(reports)
     small = [report for report in reports if asked[report.rank] > len(cpus_of(report))]
@@ -136,7 +136,7 @@ def threaded(reports: list[RankReport]) -> Iterator[Finding]:
 
 
 def unthreaded(reports: list[RankReport]) -> Iterator[Finding]:
-    """OMP_NUM_THREADS is not set, and every rank's BLAS would start a thread for each core that it sees."""
+    """Find ranks without OMP_NUM_THREADS, whose BLAS would start a thread for each core that it sees."""
     unset = [report for report in reports if report.facts[NAME]["threads"] is None]
     cpus = _all(reports)
     wanted = sum(len(cpus_of(report)) for report in unset)
@@ -151,7 +151,7 @@ def unthreaded(reports: list[RankReport]) -> Iterator[Finding]:
 
 
 def sharing(reports: list[RankReport]) -> Iterator[Finding]:
-    """More ranks than cores."""
+    """Find nodes with more ranks than cores."""
     cpus = _all(reports)
     if len(reports) > len(cpus):
         yield Finding(
@@ -159,25 +159,25 @@ def sharing(reports: list[RankReport]) -> Iterator[Finding]:
             WARNING,
             f"{reports[0].host}: {len(reports)} ranks on {len(cpus)} cpus ({ranges(cpus)})",
             "they take turns; figures measured so say little about a machine with a core for each",
-            "Fewer ranks a node, or more cores (`--cpus-per-task`, `--exclusive`)",
+            "Fewer ranks per node, or more cores (`--cpus-per-task`, `--exclusive`)",
         )
 
 
 def limited(reports: list[RankReport]) -> Iterator[Finding]:
-    """A container that may use less time than its ranks need."""
+    """Find containers that may use less CPU time than their ranks need."""
     granted = reports[0].facts[NAME].get("quota")
     if granted is not None and granted < min(len(reports), len(_all(reports))):
         yield Finding(
             NAME,
             WARNING,
             f"{reports[0].host}: the control group grants {granted:g} cores' worth of time to {len(reports)} ranks",
-            "the kernel stops all of them when it is used up, for up to a tenth of a second",
+            "the kernel stops all of them for up to a tenth of a second when the time is used up",
             "Raise the limit (docker run --cpus, the pod's limits), or start fewer ranks",
         )
 
 
 def wide(reports: list[RankReport]) -> Iterator[Finding]:
-    """Ranks that may wander between NUMA nodes although there are enough of them to stay."""
+    """Find ranks that may move between NUMA nodes although the node has a rank for each."""
     loose = [report for report in reports if len(report.facts[NAME].get("numa", ())) > 1]
     domains = reports[0].facts[NAME].get("numa nodes", 1)
     if loose and len(reports) >= domains:

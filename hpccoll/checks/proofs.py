@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `hpccoll doctor --gpu-aware` found: whether MPI may be given the memory of a GPU, recorded per site.
+"""Records of `hpccoll doctor --gpu-aware`: whether MPI may be given the memory of a GPU.
 
-A record names all that was seen to make the difference: the MPI library, the launcher, GPU and driver, the settings of
-the transports, whether messages crossed nodes. A job that has all of that believes it, any other says why it does not.
+A record names everything that can make a difference: the MPI library, the launcher, GPU and driver, the settings of the
+transports, and whether messages crossed nodes. A job with the same setup uses the record; another job does not, and
+says which part differs.
 """
 
 from __future__ import annotations
@@ -26,33 +27,33 @@ SETTINGS = (
     "UCX_", "FI_", "PSM2_", "PSM3_", "MPICH_", "MPIR_CVAR_", "MV2_", "I_MPI_OFFLOAD", "I_MPI_FABRICS",
     "OMPI_MCA_pml", "OMPI_MCA_btl", "OMPI_MCA_mtl", "OMPI_MCA_accelerator", "OMPI_MCA_opal_cuda",
 )  # fmt: skip
-"""Variables that begin like this choose transports: a proof with one says nothing of another."""
+"""Variables with these prefixes choose transports: a proof with one value says nothing about another."""
 REMEDY = "`hpccoll doctor --gpu-aware`, started like the job, tries"
 
 
 @dataclass(frozen=True)
-class Place:
-    """What a proof is for, beside the GPU itself."""
+class Setup:
+    """The software that a proof is for."""
 
     mpi: str
-    """The library, as it names itself."""
+    """The MPI library, as it names itself."""
     launcher: str
     kernel_driver: str
-    """Of the nodes' kernels, as 580.65.06; "" where the kernel does not say."""
+    """Version of NVIDIA's kernel module, as 580.65.06; "" where the kernel does not say."""
     hpccoll: str
     settings: dict[str, str]
 
 
 @dataclass(frozen=True)
 class Proof:
-    """One verdict."""
+    """The result of one trial."""
 
     proved: bool
     why: str
-    """Why not."""
-    place: Place
+    """The reason if it is not proved."""
+    setup: Setup
     devices: list[str]
-    """As "NVIDIA H200, CUDA 12.8": name, and the newest CUDA that the driver speaks."""
+    """Name, and the newest CUDA that the driver supports: "NVIDIA H200, CUDA 12.8"."""
     ranks: int
     hosts: list[str]
     date: str
@@ -60,31 +61,35 @@ class Proof:
     file: str = ""
 
     def line(self) -> str:
-        """On one line, for people."""
+        """Write the proof on one line."""
         verdict = "proved" if self.proved else f"not proved ({self.why})"
         nodes = f"{len(self.hosts)} node{'s' if len(self.hosts) > 1 else ''}: {listed(self.hosts, 4)}"
-        where = f"{listed(self.devices)}, {short(self.place.mpi)}, {self.place.launcher or 'no launcher'}"
+        where = f"{listed(self.devices)}, {short(self.setup.mpi)}, {self.setup.launcher or 'no launcher'}"
         return f"{verdict} on {self.date[:10]} by {self.ranks} ranks ({nodes}): {where}"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the proofs come to for a job."""
+    """The conclusion from all proofs for a job."""
 
     devices: list[str]
-    """Those whose memory MPI may be given."""
+    """Devices whose memory MPI may be given."""
     why: str
-    """Why there are none."""
+    """The reason if there are none."""
 
 
-def place(mpi: str, launcher: str, env: Mapping[str, str]) -> Place:
-    """Of this process."""
+def setup(mpi: str, launcher: str, env: Mapping[str, str]) -> Setup:
+    """Describe the setup of this process.
+
+    :param mpi: the MPI library, as `library` names it
+    :param launcher: the launcher, as hpccoll.detect names it
+    """
     settings = {name: env[name] for name in sorted(env) if name.startswith(SETTINGS)}
-    return Place(mpi, launcher, kernel_driver(), metadata.version("hpccoll"), settings)
+    return Setup(mpi, launcher, kernel_driver(), metadata.version("hpccoll"), settings)
 
 
 def kernel_driver() -> str:
-    """The version of NVIDIA's kernel module, or ""."""
+    """Read the version of NVIDIA's kernel module, or ""."""
     try:
         found = re.search(r"Kernel Module.*?(\d+\.[\d.]+)", KERNEL_DRIVER.read_text())
     except OSError:
@@ -93,12 +98,12 @@ def kernel_driver() -> str:
 
 
 def library(text: str) -> str:
-    """The first line of what an MPI library says of itself."""
+    """Shorten the text of MPI_Get_library_version to its first line."""
     return " ".join((text.strip("\0\n ").splitlines() or [""])[0].split())
 
 
 def short(version: str) -> str:
-    """The name and number of what some libraries say at length."""
+    """Shorten a library's name for itself to name and version."""
     return version.split(",")[0]
 
 
@@ -106,7 +111,10 @@ def short(version: str) -> str:
 
 
 def files(named: str, env: Mapping[str, str]) -> list[Path]:
-    """Where proofs are read from: the knob's file, or the user's and the site's. They are written to the first."""
+    """Find the files of proofs: the knob's file, or the user's and the site's. New proofs go to the first.
+
+    :param named: HPCCOLL_GPU_AWARE_RECORD
+    """
     if named:
         return [Path(named)]
     own = Path(env.get("XDG_CONFIG_HOME") or Path(env.get("HOME", "~")).expanduser() / ".config")
@@ -114,7 +122,10 @@ def files(named: str, env: Mapping[str, str]) -> list[Path]:
 
 
 def read(paths: Iterable[Path]) -> tuple[list[Proof], str]:
-    """All proofs, and what is wrong with the files that cannot be read, "" if nothing."""
+    """Read all proofs.
+
+    :returns: the proofs, and what is wrong with the files that cannot be read, or ""
+    """
     proofs, wrong = [], []
     for path in paths:
         try:
@@ -127,8 +138,8 @@ def read(paths: Iterable[Path]) -> tuple[list[Proof], str]:
 
 
 def _proof(values: dict[str, Any], file: str) -> Proof:
-    where = Place(**values["place"])
-    proof = Proof(**{**values, "place": where, "file": file})
+    where = Setup(**values["setup"])
+    proof = Proof(**{**values, "setup": where, "file": file})
     for field in fields(Proof):
         if field.name in ("proved", "ranks") and not isinstance(getattr(proof, field.name), int):
             raise TypeError(f"{field.name} is {getattr(proof, field.name)!r}")
@@ -136,12 +147,15 @@ def _proof(values: dict[str, Any], file: str) -> Proof:
 
 
 def write(path: Path, proof: Proof) -> None:
-    """Put it into the file, in place of what it is another verdict on."""
+    """Write a proof into a file; it replaces an older proof for the same setup, devices and number of nodes.
+
+    :raises OSError: the file cannot be read or written
+    """
     kept, wrong = read([path])
     if wrong:
         raise OSError(wrong)
-    same = [p for p in kept if (p.place, set(p.devices), len(p.hosts) > 1)
-            == (proof.place, set(proof.devices), len(proof.hosts) > 1)]  # fmt: skip
+    same = [p for p in kept if (p.setup, set(p.devices), len(p.hosts) > 1)
+            == (proof.setup, set(proof.devices), len(proof.hosts) > 1)]  # fmt: skip
     values = [asdict(p) for p in kept if p not in same] + [asdict(proof)]
     for one in values:
         del one["file"]
@@ -151,23 +165,27 @@ def write(path: Path, proof: Proof) -> None:
     fresh.replace(path)
 
 
-# ---- what they come to -------------------------------------------------------------------------------
+# ---- the verdict -------------------------------------------------------------------------------------
 
 
-def misfit(proof: Proof, here: Place, nodes: int) -> str:
-    """What this job has otherwise, of all but the GPU; "" if the proof is for it."""
+def misfit(proof: Proof, here: Setup, nodes: int) -> str:
+    """Compare a proof with the setup of this job.
+
+    :param nodes: number of nodes of this job
+    :returns: the first difference, in words; "" if the proof is for this job
+    """
     names = {"mpi": "", "launcher": "launcher ", "kernel_driver": "kernel driver ", "hpccoll": "hpccoll "}
     for field, name in names.items():
-        theirs, ours = getattr(proof.place, field), getattr(here, field)
+        theirs, ours = getattr(proof.setup, field), getattr(here, field)
         if theirs != ours:
             if short(theirs) != short(ours):
                 theirs, ours = short(theirs), short(ours)
             return f"{name}{theirs or '(none)'}, and here is {name}{ours or '(none)'}"
-    if proof.place.settings != here.settings:
+    if proof.setup.settings != here.settings:
         others = sorted(
             name
-            for name in proof.place.settings | here.settings
-            if proof.place.settings.get(name) != here.settings.get(name)
+            for name in proof.setup.settings | here.settings
+            if proof.setup.settings.get(name) != here.settings.get(name)
         )
         return f"other settings: {listed(others)}"
     if nodes > 1 and len(proof.hosts) < 2:
@@ -175,8 +193,13 @@ def misfit(proof: Proof, here: Place, nodes: int) -> str:
     return ""
 
 
-def verdict(proofs: Iterable[Proof], wrong: str, here: Place, nodes: int) -> Verdict:
-    """Of the proofs that are for this job the latest of each device counts; a "no" as much as a "yes"."""
+def verdict(proofs: Iterable[Proof], wrong: str, here: Setup, nodes: int) -> Verdict:
+    """Conclude from all proofs. For each device the latest proof for this job counts, whether positive or negative.
+
+    :param wrong: what is wrong with the files of proofs, see `read`
+    :param here: the setup of this job
+    :param nodes: number of nodes of this job
+    """
     latest: dict[str, Proof] = {}
     ordered = sorted(proofs, key=lambda proof: proof.date)
     for proof in ordered:

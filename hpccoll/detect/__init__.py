@@ -1,19 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who started this process, as which rank, and whether MPI agrees: read from the environment, before or without MPI."""
+"""The launcher of this process, the rank that it gave it, and whether MPI agrees.
 
-from hpccoll.detect.contradictions import contradiction, singleton_remedy, slurm_pmix_risk, tasks
+Read from the environment, before MPI starts or without it; `hpccoll.init()` uses it. Each launcher and scheduler is one
+module in launchers/.
+"""
+
+from hpccoll.detect.contradictions import (
+    LaunchProblem,
+    contradiction,
+    singleton_problem,
+    slurm_pmix_risk,
+    tasks,
+)
 from hpccoll.detect.hosts import Allocation
 from hpccoll.detect.place import Place
 from hpccoll.detect.search import allocation, place, places, started_by
 
 __all__ = [
     "Allocation",
+    "LaunchProblem",
     "Place",
     "allocation",
     "contradiction",
     "place",
     "places",
-    "singleton_remedy",
+    "singleton_problem",
     "slurm_pmix_risk",
     "started_by",
     "tasks",

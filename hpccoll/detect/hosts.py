@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts and their slots, in the notations of the schedulers."""
+"""Lists of hosts and their slots, in the notations of the schedulers."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ LONGEST = 1 << 20
 
 
 class Allocation(NamedTuple):
-    """What a scheduler has given to the job."""
+    """The hosts that a scheduler has allocated to the job."""
 
     scheduler: str
     job: str
     hosts: tuple[str, ...]
     """In the scheduler's order, each once."""
     slots: tuple[int, ...]
-    """Tasks, or where it counts cores so, cores: as the scheduler says, one number a host. Empty: it does not say."""
+    """Slots of each host, in tasks or in cores, as the scheduler counts them. Empty if it does not say."""
 
     def __str__(self) -> str:
         count = len(self.hosts)
@@ -30,9 +30,11 @@ class Allocation(NamedTuple):
 
 
 def expand(text: str) -> list[str]:
-    """The hosts of a Slurm host list: "h[1-3,7],n[01-02]r[1-2],login" -> h1 h2 h3 h7 n01r1 n01r2 n02r1 n02r2 login.
+    """Expand a Slurm host list: "h[1-3,7],n[01-02]r[1-2],login" -> h1 h2 h3 h7 n01r1 n01r2 n02r1 n02r2 login.
 
-    Several brackets multiply, the last one runs fastest; the digits of a range's begin are kept ("08-10").
+    Several brackets multiply, and the last one varies fastest. Numbers keep the width of the range's start ("08-10").
+
+    :raises InvalidArgumentError: the text is no host list
     """
     found: list[str] = []
     for word in _split(text):
@@ -47,7 +49,7 @@ def expand(text: str) -> list[str]:
 
 
 def _split(text: str) -> list[str]:
-    """At the commas outside of brackets."""
+    """Split at the commas outside of brackets."""
     words, depth = [""], 0
     for letter in text:
         depth += (letter == "[") - (letter == "]")
@@ -75,7 +77,10 @@ def _numbers(ranges: str, text: str) -> list[str]:
 
 
 def expand_counts(text: str) -> list[int]:
-    """Tasks of each host, in Slurm's short form: "4(x2),3" -> 4 4 3."""
+    """Expand the tasks per host from Slurm's short form: "4(x2),3" -> 4 4 3.
+
+    :raises InvalidArgumentError: the text is no list of counts
+    """
     counts: list[int] = []
     for part in text.split(","):
         match = re.fullmatch(r"([0-9]+)(?:\(x([0-9]+)\))?", part)
@@ -86,7 +91,10 @@ def expand_counts(text: str) -> list[int]:
 
 
 def of_pairs(text: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """Hosts and slots of "hostA 4 hostB 2"."""
+    """Read hosts and slots from a text like "hostA 4 hostB 2".
+
+    :raises InvalidArgumentError: names and numbers do not alternate
+    """
     words = text.split()
     if len(words) % 2 or not all(word.isdecimal() for word in words[1::2]):
         raise _wrong(text, "hosts and counts do not alternate")
@@ -94,7 +102,7 @@ def of_pairs(text: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
 
 
 def of_lines(text: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """Hosts and slots of a host file, which has a line (or a word) a slot."""
+    """Read hosts and slots from a host file, which has one line (or word) per slot."""
     slots: dict[str, int] = {}
     for host in text.split():
         slots[host] = slots.get(host, 0) + 1

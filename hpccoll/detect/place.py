@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a launcher tells a process about itself."""
+"""The place of a process in its job, as the launcher's variables tell it."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ __all__ = ["Place", "number", "read"]
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Where a process stands among those that its launcher has started together. None: the launcher does not say."""
+    """A process among those that its launcher started together. A value that the launcher does not give is None."""
 
     launcher: str
-    """As users call it, like "srun"."""
-    said_by: str
-    """The variable that decided."""
+    """Its name as users call it, like "srun"."""
+    variable: str
+    """The variable that gave the rank, or the size where no variable gives the rank."""
     rank: int | None
     size: int | None
-    size_said_by: str = ""
+    size_variable: str = ""
     local_rank: int | None = None
     """Number among the processes of its node."""
     local_size: int | None = None
@@ -28,19 +28,19 @@ class Place:
     job: str = ""
     """Equal on the processes that were started together, and on no others; "" where the launcher gives nothing."""
     detail: str = ""
-    """What else the line at the start shows, like the protocol that was asked for."""
+    """Shown in the line at the start, like the process-management protocol that was asked for."""
     mpi: bool = True
-    """It starts MPI jobs: MPI must see as many ranks."""
+    """The launcher starts MPI jobs, so that MPI must see as many ranks."""
     daemons: bool = False
-    """It may have started the daemons of another launcher, and not the ranks themselves."""
+    """The launcher may have started the daemons of another launcher, and not the ranks themselves."""
 
     def __str__(self) -> str:
         detail = f" ({self.detail})" if self.detail else ""
-        return f"{self.launcher}{detail}, as {self.said_by} says"
+        return f"{self.launcher}{detail}, as {self.variable} says"
 
 
 def number(env: Mapping[str, str], name: str) -> int | None:
-    """The number in a variable; None if it is not set or holds something else."""
+    """Read the number in a variable; None if it is not set or holds something else."""
     text = env.get(name, "")
     return int(text) if text.isdecimal() else None
 
@@ -58,7 +58,16 @@ def read(
     detail: str = "",
     mpi: bool = True,
 ) -> Place | None:
-    """The place that these variables tell; None if neither rank nor size is said."""
+    """Read a place from the environment.
+
+    The parameters named after fields of Place are names of variables; "" where the launcher has no such variable.
+
+    :param launcher: see Place
+    :param job: names of variables whose values together form Place.job
+    :param detail: see Place
+    :param mpi: see Place
+    :returns: None if neither rank nor size is set
+    """
     own, count = number(env, rank), number(env, size)
     if own is None and count is None:
         return None

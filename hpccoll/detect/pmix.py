@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Asks the PMIx server of this process, as MPI_Init will, how many ranks its node has.
 
-Open MPI 5 brings a PMIx 5 client. With the PMIx 4 server of an older Slurm that client learns it in some installations
-and in others, of the same versions, it does not; MPI_Init then takes its node for a node of one rank and fails in local
-rank 2 and above. No version tells them apart, the answer does.
+Open MPI 5 brings a PMIx 5 client. With the PMIx 4 server of an older Slurm, that client learns the number in some
+installations and not in others of the same versions. Where it does not, MPI_Init assumes one rank on the node and fails
+in local rank 2 and above. No version number tells the installations apart, so this module asks the server.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["knows_local_size", "library_in"]
 
 PATIENCE = 20.0
 NOT_FOUND = -46  # PMIX_ERR_NOT_FOUND
-RANK_WILDCARD = 2**32 - 2  # what is said of the whole job
+RANK_WILDCARD = 2**32 - 2  # asks about the whole job instead of one rank
 
 
 class _Process(ctypes.Structure):
@@ -28,17 +28,22 @@ class _Process(ctypes.Structure):
 
 
 def library_in(maps: str) -> str:
-    """The file of the PMIx client among those that a process has loaded (the text of /proc/PID/maps), or ""."""
+    """Find the PMIx client among the files that a process has loaded.
+
+    :param maps: the text of /proc/PID/maps
+    :returns: the path of the library; "" if none is loaded
+    """
     files = (line.split(maxsplit=5)[-1] for line in maps.splitlines())
     return next((file for file in files if Path(file).name.startswith("libpmix.so")), "")
 
 
 def knows_local_size(library: str) -> bool | None:
-    """Whether the server answers; None if that cannot be told.
+    """Ask the PMIx server for the number of ranks on this node, in a process of its own.
 
-    A process of its own asks: who has left PMIx cannot enter it again, and MPI_Init must.
+    A process that has left PMIx cannot enter it again, and MPI_Init of this process must be able to.
 
-    :param library: file of the PMIx client that MPI uses
+    :param library: path of the PMIx client that MPI uses
+    :returns: whether the server knows the number; None if that cannot be told
     """
     with contextlib.suppress(OSError, subprocess.TimeoutExpired, ValueError):
         command = [sys.executable, str(Path(__file__)), library]
@@ -50,7 +55,7 @@ def knows_local_size(library: str) -> bool | None:
 
 
 def _ask(library: str) -> int:
-    """The status of the question, of pmix_status_t."""
+    """Ask the server in this process; the answer's pmix_status_t."""
     pmix, me, value = ctypes.CDLL(library), _Process(), ctypes.c_void_p()
     if status := pmix.PMIx_Init(ctypes.byref(me), None, 0):
         return int(status)

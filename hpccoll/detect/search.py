@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks the launchers: each is a module of `launchers`, found there by itself.
+"""Finds the launcher and the scheduler of this process. Each of them is a module of `launchers`, found by its file.
 
 A module has ORDER, and one or both of
 
-    place(env) -> Place | None          which process of the job step this is
-    allocation(env, read) -> Allocation | None    what the scheduler gave to the job; read(path) reads a host file
+    place(env) -> Place | None          the place of this process in the job step
+    allocation(env, read) -> Allocation | None    the scheduler's allocation; read(path) reads a host file
 
-Launchers start launchers: mpirun's daemons come by srun, and a rank then sees the variables of both. ORDER says who is
-closer to the process: the lower number was started by the higher one, so it knows better.
+Launchers start launchers: srun starts mpirun's daemons, and a rank then sees the variables of both. ORDER says which
+launcher is closer to the process: the one with the lower number was started by the other, so its variables decide.
 """
 
 from __future__ import annotations
@@ -35,21 +35,27 @@ def _modules() -> tuple[ModuleType, ...]:
 
 
 def places(env: Mapping[str, str]) -> Iterator[Place]:
-    """What each launcher says that left its variables here, the closest one first."""
+    """Yield the place that each launcher gives whose variables are in `env`, the closest launcher first."""
     for module in _modules():
         if hasattr(module, "place") and (found := module.place(env)):
             yield found
 
 
 def place(env: Mapping[str, str]) -> Place | None:
-    """What the launcher says that started this process; None: no launcher did."""
+    """Find the place that the closest launcher gives this process; None if no launcher started it."""
     return next(places(env), None)
 
 
 def allocation(
     env: Mapping[str, str], read: Callable[[str], str] = lambda path: Path(path).read_text()
 ) -> Allocation | None:
-    """What the scheduler has given to the job that this process is part of; None: it is part of none."""
+    """Find the allocation of the job that this process is part of.
+
+    :param read: reads the host file that a scheduler's variable names
+    :returns: None if the process is part of no job
+    :raises OSError: the host file cannot be read
+    :raises InvalidArgumentError: the scheduler's list of hosts cannot be understood
+    """
     for module in _modules():
         if hasattr(module, "allocation") and (found := module.allocation(env, read)):
             return found  # type: ignore[no-any-return]
@@ -57,7 +63,7 @@ def allocation(
 
 
 def started_by(env: Mapping[str, str]) -> str:
-    """For the line at the start: the launcher that won and the scheduler's job, or ""."""
+    """Name the closest launcher and the scheduler's job for the line at the start; "" if there is neither."""
     closest = place(env)
     try:
         job = allocation(env)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What looks on: it reads what the loop writes down and is never waited for."""
+"""Observers of a World: they read the loop's trace, and the loop never waits for them."""

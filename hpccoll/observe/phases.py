@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From trace records (ext/loop/loop.h) to the events of a timeline: which phase each request is in."""
+"""Turns trace records (ext/loop/loop.h) into the events of a timeline: the phases of each request."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STATUS = {code: name for code, name, *_ in _core.STATUSES}
 
 
 class _Row:
-    """A line of the timeline. At most one phase is open on it."""
+    """A row of the timeline, with at most one open phase."""
 
     def __init__(self, tid: int) -> None:
         self.tid = tid
@@ -24,20 +24,29 @@ class _Row:
 
 
 class Phases:
-    """What is going on, as far as the records tell. They come in order, maybe with gaps."""
+    """The state of all requests of a rank, from records that come in order, maybe with gaps."""
 
     def __init__(self, rank: int, size: int, mark_cycles: bool) -> None:
-        """The events are those of `rank`, which is the timeline's process number."""
+        """Begin a timeline.
+
+        :param rank: the rank whose events these are; it is the timeline's process number
+        :param size: number of ranks of the World
+        :param mark_cycles: whether control messages are marked, too
+        """
         self._pid = rank
         self._title = f"rank {rank} of {size}"
         self._marks = mark_cycles
         self._rows: dict[tuple[Any, ...], _Row] = {}
-        self._flying: dict[int, _Row] = {}  # by ticket
+        self._pending: dict[int, _Row] = {}  # by ticket
         self._batches: defaultdict[tuple[int, int], list[_Row]] = defaultdict(list)  # by set, number
         self._new: list[Event] = []
 
     def events(self, records: list[dict[str, Any]], lost: int) -> list[Event]:
-        """The events of these records; `lost`: how many before or among them could not be read."""
+        """Turn records into events.
+
+        :param lost: number of records, before or among these, that were overwritten before they could be read
+        :returns: events in the Trace Event Format
+        """
         if self._title:
             self._new.append(self._name("process_name", 0, self._title))
             self._title = ""
@@ -54,37 +63,37 @@ class Phases:
     def _on_enqueue(self, record: Event, ts: float) -> None:
         row = self._row_of(record)
         row.ticket = record["ticket"]
-        self._flying[row.ticket] = row
+        self._pending[row.ticket] = row
         self._mark(row, ts, "enqueue", operation=record["operation"], bytes=record["bytes"])
-        self._turn(row, ts, "negotiate")
+        self._begin(row, ts, "negotiate")
 
     def _on_fuse(self, record: Event, ts: float) -> None:
-        row = self._flying.get(record["ticket"])
+        row = self._pending.get(record["ticket"])
         if row is None:
             return  # enqueued before the timeline began, or in a gap
         if row.phase == "negotiate":
-            self._turn(row, ts, "fuse")
+            self._begin(row, ts, "fuse")
         self._batches[record["set"], record["batch"]].append(row)
 
     def _on_start(self, record: Event, ts: float) -> None:
         number = record["batch"]
         for row in self._batches.pop((record["set"], number), []):
             if row.phase == "fuse":
-                self._turn(row, ts, "reduce", batch=number)
-        self._turn(
+                self._begin(row, ts, "reduce", batch=number)
+        self._begin(
             self._row("batches", record["set"]), ts, record["operation"],
             batch=number, bytes=record["bytes"], requests=record["count"],
         )  # fmt: skip
 
     def _on_end(self, record: Event, ts: float) -> None:
-        self._turn(self._row("batches", record["set"]), ts, "")
+        self._begin(self._row("batches", record["set"]), ts, "")
 
     def _on_complete(self, record: Event, ts: float) -> None:
-        row = self._flying.pop(record["ticket"], None)
+        row = self._pending.pop(record["ticket"], None)
         if row is None:
             return
         row.ticket = 0
-        self._turn(row, ts, "")
+        self._begin(row, ts, "")
         self._mark(row, ts, "complete", status=STATUS[record["status"]])
 
     def _on_send(self, record: Event, ts: float) -> None:
@@ -94,12 +103,12 @@ class Phases:
     _on_receive = _on_send
 
     def _gap(self, lost: int, records: list[Event]) -> None:
-        """What was open may have ended meanwhile: close it, and say so."""
+        """Close all open phases, which may have ended in the gap, and mark the gap."""
         ts = (records[0]["time"] if records else 0) / 1000
         for row in self._rows.values():
-            self._turn(row, ts, "")
+            self._begin(row, ts, "")
             row.ticket = 0
-        self._flying.clear()
+        self._pending.clear()
         self._batches.clear()
         text = f"{lost} records were overwritten before they could be read"
         self._new.append({"ph": "i", "s": "p", "pid": self._pid, "tid": 0, "ts": ts, "name": text})
@@ -107,7 +116,7 @@ class Phases:
     # ---- rows and events ----------------------------------------------------------------------------
 
     def _row_of(self, record: Event) -> _Row:
-        """The request's row: that of its name, unless another request of this (cut) name is on its way."""
+        """Find the row of a request by its name; a pending request with the same (truncated) name gets another row."""
         name = record["name"] or f"{record['operation']} {record['peer']}"
         copy = 1
         while (row := self._row("tensor", record["set"], name, copy)).ticket:
@@ -120,8 +129,8 @@ class Phases:
             self._new.append(self._name("thread_name", self._rows[key].tid, _title(*key)))
         return self._rows[key]
 
-    def _turn(self, row: _Row, ts: float, phase: str, **facts: Any) -> None:
-        """End the row's open phase, and begin the next one, unless it is ""."""
+    def _begin(self, row: _Row, ts: float, phase: str, **facts: Any) -> None:
+        """End the open phase of a row, and begin the next one, unless it is ""."""
         if row.phase:
             self._new.append({"ph": "E", "pid": self._pid, "tid": row.tid, "ts": ts})
         if phase:
@@ -139,7 +148,7 @@ class Phases:
 
 
 def _title(kind: str, number: int = 0, name: str = "", copy: int = 1) -> str:
-    """How a row is called; process sets other than the World show their number."""
+    """The title of a row; those of process sets other than the World have the number of the set."""
     where = f" (set {number})" if number else ""
     if kind == "tensor":
         return f"{name}{f' #{copy}' if copy > 1 else ''}{where}"

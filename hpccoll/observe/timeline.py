@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A timeline of a rank, for chrome://tracing and https://ui.perfetto.dev, drawn from the trace ring of its loop.
+"""A timeline of a rank for chrome://tracing and https://ui.perfetto.dev, made from the trace ring of its loop.
 
-A row for each tensor, with the pipeline's five words: *enqueue* (a mark), *negotiate*, *fuse* (agreed, its batch has
-not begun), *reduce*, *complete* (a mark). A row for each process set's batches, with their bytes.
+Each tensor has a row with the pipeline's five words: *enqueue* (a mark), *negotiate*, *fuse* (agreed, but its batch has
+not begun), *reduce*, *complete* (a mark). The batches of each process set have a row, with their bytes.
 
-The loop writes its trace anyway, into a ring without a lock. A thread here reads it a hundred times a second: nothing
-waits for it, and what the ring had overwritten before it was read is missing, and said in the timeline. The file is a
-complete JSON document after each write, so also when the process is killed. (Within the microseconds of a write it may
-lack the end, which the viewers forgive.)
+The loop always writes its trace into a ring without a lock. A thread here reads the ring a hundred times per second.
+The loop never waits for it: records that were overwritten before they were read are missing, and the timeline says how
+many. The file is a complete JSON document after each write, so also when the process is killed. (During the
+microseconds of a write it may lack its end, which the viewers accept.)
 
 Format: "Trace Event Format" of the Chromium project, JSON object form; times in us of CLOCK_MONOTONIC.
 """
@@ -29,21 +29,25 @@ from hpccoll.observe.phases import Phases
 __all__ = ["Timeline", "for_rank", "start", "stop"]
 
 EVERY = 0.01
-"""Seconds between two looks at the ring."""
+"""Seconds between two reads of the ring."""
 MOST = 64
-"""Records that are translated at once: a fraction of a millisecond in which the program may want the interpreter."""
+"""Records that are translated at once, in a fraction of a millisecond for which the program cannot use Python."""
 REST = 3
-"""Times as long as a portion took the observer then leaves the interpreter alone. What the ring overwrites meanwhile,
-in a program that does nothing but communicate, is lost rather than waited for."""
+"""After a portion of records the thread pauses for REST times as long as the portion took, so that the program can use
+Python. In a program that only communicates the ring may overwrite records meanwhile; they are lost."""
 
 
 def start(world: Any, path: str | os.PathLike[str], mark_cycles: bool = False) -> None:
-    """Begin a timeline of everything that the loop of this World does from now on, process sets included.
+    """Begin a timeline of all operations of a World from now on, those of its process sets included.
+
+    Each rank that is to write a file calls it; it does not communicate.
 
     :param world: a World, or a process set made from it
-    :param path: rank 0 writes it; with "{rank}" in it every rank writes its own
-    :param mark_cycles: mark the control messages, too
-    :raises InvalidArgumentError: a timeline is being written, or the file cannot be made
+    :param path: the file of rank 0; with "{rank}" in it, every rank writes a file of its own
+    :param mark_cycles: also mark the control messages
+    :raises InvalidArgumentError: a timeline is being written already, or the file cannot be created
+
+    >>> timeline.start(hpccoll.world(), "timeline.json")
     """
     base = world.base
     if base.timeline is not None:
@@ -54,14 +58,22 @@ def start(world: Any, path: str | os.PathLike[str], mark_cycles: bool = False) -
 
 
 def stop(world: Any) -> None:
-    """End the timeline of this World with all that has happened so far; nothing, if there is none on this rank."""
+    """End the timeline of a World; the file is complete when this returns. Does nothing on a rank without a timeline.
+
+    :param world: the World that was given to `start`
+    """
     timeline, world.base.timeline = world.base.timeline, None
     if timeline is not None:
         timeline.close()
 
 
 def for_rank(loop: _core.Loop, path: str, mark_cycles: bool = False) -> Timeline | None:
-    """Make the timeline that this rank writes, if it writes one."""
+    """Make the timeline that this rank writes.
+
+    :param path: see `start`
+    :returns: None if this rank writes no timeline
+    :raises InvalidArgumentError: the file cannot be created
+    """
     if "{rank}" not in path and loop.rank != 0:
         return None
     try:
@@ -76,7 +88,7 @@ class Timeline:
     """The timeline of one rank, being written."""
 
     def __init__(self, loop: _core.Loop, path: str, mark_cycles: bool) -> None:
-        """Open the file and begin to look."""
+        """Open the file and start the thread that reads the ring."""
         self.path = path
         self._loop = loop
         self._document = _Document(
@@ -85,29 +97,29 @@ class Timeline:
         self._phases = Phases(loop.rank, loop.size, mark_cycles)
         self._next, _ = loop.trace()
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="hpccoll timeline", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="hpccoll timeline", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Write what is left; the file is complete when this returns."""
+        """Write the last records; the file is complete when this returns."""
         self._ended.set()
         self._thread.join()
 
-    def _watch(self) -> None:
-        """Never lets an error out: the program is not to end for its timeline."""
+    def _run(self) -> None:
+        """Read the ring until the timeline ends; an error ends the timeline, but not the program."""
         try:
             with contextlib.suppress(errors.ShutDownError):
                 while not self._ended.wait(EVERY):
-                    self._look()
-                self._look(rest=0)
+                    self._read()
+                self._read(rest=0)
             self._document.close()
         except OSError as error:
             print(
                 f"hpccoll: the timeline {self.path} ends here: {error.strerror}", file=sys.stderr, flush=True
             )
 
-    def _look(self, rest: float = REST) -> None:
-        """Write down what is new, in portions, between which the program's threads run undisturbed."""
+    def _read(self, rest: float = REST) -> None:
+        """Write the new records in portions, with pauses in which the program's threads run undisturbed."""
         while True:
             began, first = time.monotonic(), self._next
             self._next, records = self._loop.trace(first, MOST)
@@ -119,7 +131,7 @@ class Timeline:
 
 
 class _Document:
-    """A file that is a JSON document after each write: what is added overwrites the end, and brings a new one."""
+    """A file that is a JSON document after each write: new text overwrites the end, and brings a new end."""
 
     END = b"\n]}\n"
 

@@ -131,9 +131,10 @@ def mpi_extension() -> Facts:
     path = ours.library_path_of(theirs.__file__)
     facts["same library as mpi4py"] = path == ours.library_path()
     if path != ours.library_path():
+        facts["library of mpi4py"] = path
         facts["to do"] = (
-            f"mpi4py is on {path}: reinstall hpccoll with the mpicc of that MPI (MPICC=...), or let mpi4py open this "
-            f"one (MPI4PY_LIBMPI={ours.library_path()})"
+            "reinstall hpccoll with the mpicc of mpi4py's library (MPICC=...), or let mpi4py open this one "
+            f"(MPI4PY_LIBMPI={ours.library_path()})"
         )
     return facts
 
@@ -184,9 +185,9 @@ def gpu_aware_mpi() -> Facts:
         )
     library, place = mpi4py_library(), detect.place(env)
     name = "" if isinstance(library, str) else proofs.library(library.Get_library_version())
-    here = proofs.place(name, place.launcher if place else "", env)
+    here = proofs.setup(name, place.launcher if place else "", env)
     for number, proof in enumerate(found, 1):
-        launched = here if place else dataclasses.replace(here, launcher=proof.place.launcher)
+        launched = here if place else dataclasses.replace(here, launcher=proof.setup.launcher)
         misfit = proofs.misfit(proof, launched, 1)
         facts[f"verdict {number}"] = (
             proof.line() + (f"; it is for {misfit}" if misfit else "") + f" ({proof.file})"

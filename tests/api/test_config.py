@@ -104,4 +104,4 @@ STEP = {"SLURM_STEP_NUM_TASKS": "64", "SLURM_STEP_ID": "0"}
     ],
 )
 def test_a_lonely_task(env, size, refused):
-    assert bool(detect.singleton_remedy(env, size)) == refused
+    assert bool(detect.singleton_problem(env, size)) == refused

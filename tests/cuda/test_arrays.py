@@ -181,8 +181,8 @@ def test_a_record_is_believed_where_it_fits(
     def said(**changes: object) -> str:
         record = json.loads(file.read_text())
         (proof,) = record["proofs"]
-        place = {name: changes.pop(name) for name in list(changes) if name in proof["place"]}
-        file.write_text(json.dumps({"proofs": [proof | changes | {"place": proof["place"] | place}]}))
+        place = {name: changes.pop(name) for name in list(changes) if name in proof["setup"]}
+        file.write_text(json.dumps({"proofs": [proof | changes | {"setup": proof["setup"] | place}]}))
         return job(fake_cuda, 2, 1, "sets", **knobs)
 
     here = "fake device 0, CUDA 12.8"

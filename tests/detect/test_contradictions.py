@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hpccoll.detect import Place, contradiction, singleton_remedy, slurm_pmix_risk
+from hpccoll.detect import Place, contradiction, singleton_problem, slurm_pmix_risk
 
 SRUN_PMIX = {
     "PMIX_NAMESPACE": "slurm.pmix.3.0",
@@ -30,8 +30,8 @@ OPEN_MPI_5 = "Open MPI v5.0.11, package: Open MPI user@localhost Distribution, i
 
 
 def test_old_pmix_and_three_ranks_a_node_is_said_before_mpi_starts() -> None:
-    said = slurm_pmix_risk(SRUN_PMIX, OPEN_MPI_5)
-    assert "Slurm's PMIx 4.2.2 and 3 ranks a node" in said
+    said = str(slurm_pmix_risk(SRUN_PMIX, OPEN_MPI_5))
+    assert "Slurm's PMIx 4.2.2 and 3 ranks per node" in said
     assert "hpccoll run" in said
 
 
@@ -48,17 +48,17 @@ def test_old_pmix_and_three_ranks_a_node_is_said_before_mpi_starts() -> None:
     ],
 )
 def test_what_works_is_left_alone(change: dict[str, str], library: str) -> None:
-    assert slurm_pmix_risk({**SRUN_PMIX, **change}, library) == ""
+    assert slurm_pmix_risk({**SRUN_PMIX, **change}, library) is None
 
 
 def test_ranks_that_believe_to_be_alone_are_told() -> None:
-    assert "srun started 6 tasks (SLURM_STEP_NUM_TASKS=6)" in singleton_remedy(SRUN_NONE, 1)
-    assert singleton_remedy(SRUN_NONE, 6) == ""
+    assert "srun started 6 tasks (SLURM_STEP_NUM_TASKS=6)" in str(singleton_problem(SRUN_NONE, 1))
+    assert singleton_problem(SRUN_NONE, 6) is None
 
 
 def test_plain_python_in_a_batch_script_is_legitimate() -> None:
-    assert singleton_remedy(BATCH, 1) == ""
-    assert singleton_remedy({}, 1) == ""
+    assert singleton_problem(BATCH, 1) is None
+    assert singleton_problem({}, 1) is None
 
 
 def test_daemons_of_another_launcher_are_no_ranks() -> None:
@@ -71,9 +71,9 @@ def test_daemons_of_another_launcher_are_no_ranks() -> None:
         "SLURM_NODEID": "0",
     }
     proxies = {**one, "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_TASKS_PER_NODE": "1(x2)"}
-    assert singleton_remedy(proxies, 1) == ""
+    assert singleton_problem(proxies, 1) is None
     nested = {**one, "SLURM_STEP_NUM_TASKS": "4", "SLURM_STEP_TASKS_PER_NODE": "2(x2)"}
-    assert "srun started 4 tasks" in singleton_remedy(nested, 1)
+    assert "srun started 4 tasks" in str(singleton_problem(nested, 1))
 
 
 def places(*ranks: int, size: int = 0) -> list[Place]:
@@ -81,23 +81,23 @@ def places(*ranks: int, size: int = 0) -> list[Place]:
 
 
 def test_ranks_of_one_number() -> None:
-    assert contradiction(places(0, 1, 2), [OPEN_MPI_5] * 3) == ""
-    assert contradiction(places(2, 0, 1), [OPEN_MPI_5] * 3) == ""  # MPI may number in another order
-    assert contradiction([None, None], [OPEN_MPI_5] * 2) == ""
-    said = contradiction(places(0, 1, 1), [OPEN_MPI_5] * 3)
+    assert contradiction(places(0, 1, 2), [OPEN_MPI_5] * 3) is None
+    assert contradiction(places(2, 0, 1), [OPEN_MPI_5] * 3) is None  # MPI may number in another order
+    assert contradiction([None, None], [OPEN_MPI_5] * 2) is None
+    said = str(contradiction(places(0, 1, 1), [OPEN_MPI_5] * 3))
     assert "ranks 1 and 2 of MPI are both number 1 for srun (SLURM_PROCID)" in said
     assert "HPCCOLL_TRUST_MPI=1" in said
 
 
 def test_another_number_of_ranks() -> None:
-    said = contradiction(places(0, 1, size=64), [OPEN_MPI_5] * 2)
+    said = str(contradiction(places(0, 1, size=64), [OPEN_MPI_5] * 2))
     assert "srun started 64 tasks (SLURM_STEP_NUM_TASKS=64), MPI has 2 ranks" in said
 
 
 def test_ranks_on_other_libraries() -> None:
     other = OPEN_MPI_5.replace("user@localhost", "somebody@elsewhere")
-    assert contradiction(places(0, 1), [OPEN_MPI_5, other]) == ""
-    said = contradiction(places(0, 1), [OPEN_MPI_5, "MPICH Version:      5.0.2"])
+    assert contradiction(places(0, 1), [OPEN_MPI_5, other]) is None
+    said = str(contradiction(places(0, 1), [OPEN_MPI_5, "MPICH Version:      5.0.2"]))
     assert "rank 0 uses Open MPI v5.0.11, rank 1 uses MPICH Version:      5.0.2" in said
 
 

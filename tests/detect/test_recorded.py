@@ -58,15 +58,15 @@ def test_what_fits_is_not_refused(name):
     envs = environments(name)
     size = detect.place(envs[0]).size
     if size == len(envs):  # of the documented ones some ranks are shown
-        assert detect.contradiction([detect.place(env) for env in envs], ["Open MPI v5.0.11"] * size) == ""
+        assert detect.contradiction([detect.place(env) for env in envs], ["Open MPI v5.0.11"] * size) is None
     assert all(detect.tasks(env) == size for env in envs)
-    assert not any(detect.singleton_remedy(env, size) for env in envs)
+    assert not any(detect.singleton_problem(env, size) for env in envs)
 
 
 @pytest.mark.parametrize("name", JOBS)
 def test_processes_that_are_alone_for_mpi_are_refused(name):
     for env in environments(name):
-        remedy = detect.singleton_remedy(env, 1)
+        remedy = str(detect.singleton_problem(env, 1))
         assert remedy.startswith(f"{RECORDINGS[name]['launcher']} started ")
         assert "HPCCOLL_ALLOW_SINGLETON=1" in remedy
         assert ("torch.distributed" in remedy) == ("torchrun" in name)
@@ -79,7 +79,7 @@ def test_the_line_at_the_start(name):
     line = detect.started_by(env)
     if job["launcher"]:
         assert line.startswith(f"started by {job['launcher']}")
-        assert f"as {detect.place(env).said_by} says" in line
+        assert f"as {detect.place(env).variable} says" in line
     readable = job["job"] and not job.get("files")
     assert not readable or line.endswith(job["job"])
     assert ("unknown hosts" in line) == any(path in env.values() for path in job.get("files", {}))

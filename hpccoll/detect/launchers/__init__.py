@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One module a launcher or scheduler; hpccoll.detect.search says what it has, and finds it."""
+"""One module per launcher or scheduler; hpccoll.detect.search finds them and describes their functions."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """mpiexec of Hydra, as MPICH and Intel MPI bring it.
 
-Source: recorded; the names are in MPICH's src/pm/hydra. MPI_LOCALRANKID tells it from others that speak PMI.
+Source: recorded; the names are in MPICH's src/pm/hydra. MPI_LOCALRANKID tells it from other launchers with PMI.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ ORDER = 50
 
 
 def place(env: Mapping[str, str]) -> Place | None:
-    """The process in its mpiexec."""
+    """Read the place of this process in its mpiexec."""
     if "MPI_LOCALRANKID" not in env:
         return None
     return read(

@@ -15,7 +15,7 @@ ORDER = 20
 
 
 def place(env: Mapping[str, str]) -> Place | None:
-    """The process in its jsrun."""
+    """Read the place of this process in its jsrun."""
     return read(
         "jsrun", env, rank="JSM_NAMESPACE_RANK", size="JSM_NAMESPACE_SIZE", local_rank="JSM_NAMESPACE_LOCAL_RANK",
         local_size="JSM_NAMESPACE_LOCAL_SIZE", job=("LSB_JOBID", "JSM_NAMESPACE_ID"),

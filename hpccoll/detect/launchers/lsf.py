@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""LSF: the job's hosts. Who starts its ranks (jsrun, mpirun) has variables of his own.
+"""LSF: the job's hosts. The launcher of its ranks (jsrun, mpirun) sets variables of its own.
 
 Source: "Environment variables set for job execution" of IBM Spectrum LSF. Not recorded: LSF cannot run here.
 """
@@ -14,7 +14,7 @@ ORDER = 90
 
 
 def allocation(env: Mapping[str, str], read_file: Callable[[str], str]) -> Allocation | None:
-    """The job: of the short list, which large jobs have too, else of the host file, else of the long list."""
+    """Read the job's hosts: from the short list, which large jobs have too, or the host file, or the long list."""
     if "LSB_JOBID" not in env:
         return None
     if text := env.get("LSB_MCPU_HOSTS"):

@@ -14,7 +14,7 @@ ORDER = 30
 
 
 def place(env: Mapping[str, str]) -> Place | None:
-    """The process in its mpirun."""
+    """Read the place of this process in its mpirun."""
     return read(
         "mpirun of Open MPI", env, rank="OMPI_COMM_WORLD_RANK", size="OMPI_COMM_WORLD_SIZE",
         local_rank="OMPI_COMM_WORLD_LOCAL_RANK", local_size="OMPI_COMM_WORLD_LOCAL_SIZE", node="PMIX_HOSTNAME",

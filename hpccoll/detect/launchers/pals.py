@@ -15,7 +15,7 @@ ORDER = 40
 
 
 def place(env: Mapping[str, str]) -> Place | None:
-    """The process in its mpiexec."""
+    """Read the place of this process in its mpiexec."""
     if "PALS_RANKID" not in env and "PALS_NRANKS" not in env:
         return None
     return read(

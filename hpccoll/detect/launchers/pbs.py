@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PBS Professional, OpenPBS and Torque: the job's hosts. Who starts its ranks (mpirun, PALS) has variables of his own.
+"""PBS Professional, OpenPBS and Torque: the job's hosts. The launcher (mpirun, PALS) sets variables of its own.
 
 Source: pbs_environment(7) and qsub(1B) of OpenPBS. Not recorded: PBS cannot run here.
 """
@@ -14,7 +14,7 @@ ORDER = 91
 
 
 def allocation(env: Mapping[str, str], read_file: Callable[[str], str]) -> Allocation | None:
-    """The job; its host file has a line a rank (mpiprocs of the request)."""
+    """Read the job's hosts from its host file, which has one line per rank (mpiprocs of the request)."""
     if "PBS_JOBID" not in env or "PBS_NODEFILE" not in env:
         return None
     return Allocation("PBS", env["PBS_JOBID"], *of_lines(read_file(env["PBS_NODEFILE"])))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PMI-1 and PMI-2, started by somebody whose own variables are not known here.
+"""PMI-1 and PMI-2 under a launcher whose own variables are not known here.
 
-Source: Flux RFC 13, "Simple Process Manager Interface v1", which writes down what is common; recorded.
+Source: Flux RFC 13, "Simple Process Manager Interface v1", which describes common practice; recorded.
 """
 
 from __future__ import annotations
@@ -14,5 +14,5 @@ ORDER = 80
 
 
 def place(env: Mapping[str, str]) -> Place | None:
-    """The process in its job."""
+    """Read the place of this process in its job."""
     return read("a PMI launcher", env, rank="PMI_RANK", size="PMI_SIZE", job=("PMI_JOBID",))

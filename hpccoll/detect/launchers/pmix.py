@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PMIx, started by somebody whose own variables are not known here.
+"""PMIx under a launcher whose own variables are not known here.
 
-In the environment it does not say how many processes there are.
+Its variables do not give the number of processes.
 
 Source: PMIx Standard 5.0, "Environmental variables"; recorded.
 """
@@ -16,5 +16,5 @@ ORDER = 70
 
 
 def place(env: Mapping[str, str]) -> Place | None:
-    """The process in its namespace."""
+    """Read the place of this process in its namespace."""
     return read("a PMIx launcher", env, rank="PMIX_RANK", node="PMIX_HOSTNAME", job=("PMIX_NAMESPACE",))

@@ -17,7 +17,7 @@ ORDER = 60
 
 
 def place(env: Mapping[str, str]) -> Place | None:
-    """The process in its step. A batch script has the variables of the allocation, but no step of its own."""
+    """Read the place of this process in its step; a batch script has the allocation's variables, but no step."""
     if number(env, "SLURM_STEP_ID") is None:
         return None
     found = read(
@@ -33,7 +33,7 @@ def place(env: Mapping[str, str]) -> Place | None:
 
 
 def allocation(env: Mapping[str, str], read_file: Callable[[str], str]) -> Allocation | None:
-    """The job. Of a heterogeneous one all components, where the batch script's variables are at hand."""
+    """Read the job's hosts; of all components of a heterogeneous job, where the batch script's variables are set."""
     del read_file
     if "SLURM_JOB_ID" not in env or "SLURM_JOB_NODELIST" not in env:
         return None
@@ -45,5 +45,5 @@ def allocation(env: Mapping[str, str], read_file: Callable[[str], str]) -> Alloc
     for end in ends:
         hosts += expand(env[f"SLURM_JOB_NODELIST{end}"])
         slots += expand_counts(env[name]) if (name := f"SLURM_TASKS_PER_NODE{end}") in env else []
-    whole = len(slots) == len(hosts)  # in a step the variable is the step's
+    whole = len(slots) == len(hosts)  # inside a step the variable counts the tasks of the step
     return Allocation("Slurm", env["SLURM_JOB_ID"], tuple(hosts), tuple(slots) if whole else ())

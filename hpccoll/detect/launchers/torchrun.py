@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torchrun: processes for torch.distributed, of which MPI knows nothing.
+"""torchrun: starts processes for torch.distributed; MPI knows nothing of them.
 
 Source: "torchrun (Elastic Launch)", section Environment Variables, of PyTorch's documentation; recorded.
 """
@@ -14,7 +14,7 @@ ORDER = 10
 
 
 def place(env: Mapping[str, str]) -> Place | None:
-    """Only torchrun itself: RANK and WORLD_SIZE alone may be anybody's."""
+    """Read the place of this process under torchrun itself: other programs set RANK and WORLD_SIZE too."""
     if "TORCHELASTIC_RUN_ID" not in env:
         return None
     return read(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names and network interfaces: what a host calls itself, by which addresses, and which of them are decoys."""
+"""Names and network interfaces: each host's name and addresses, and which of the addresses are decoys."""
 
 from __future__ import annotations
 
@@ -32,34 +32,34 @@ CHOOSERS = {
     "FI_TCP_IFACE": True,
     "UCX_NET_DEVICES": True,
 }
-"""Variables that name an interface; False: a host name or an address."""
+"""Variables that choose an interface; False: the value is a host name or an address, not an interface."""
 
 
 def collect(env: Mapping[str, str]) -> Facts:
-    """Interfaces with an IPv4 address, what the host's own name resolves to, and who was told which interface."""
+    """Collect interfaces with an IPv4 address, the addresses of the host's own name, and the choosing variables."""
     host = socket.gethostname()
     return {
         "interfaces": [interface(name) for _, name in socket.if_nameindex() if _address(name, SIOCGIFADDR)],
         "others": [name for _, name in socket.if_nameindex() if not _address(name, SIOCGIFADDR)]
         + sorted(device.name for device in INFINIBAND.glob("*")),
         "own name": resolve(host),
-        "told": {name: env[name] for name in CHOOSERS if env.get(name)},
+        "chosen": {name: env[name] for name in CHOOSERS if env.get(name)},
     }
 
 
 def interface(name: str) -> Facts:
-    """Address, prefix, MTU, declared speed (bit/s), and whether hardware is behind it."""
-    here = NET / name
-    speed = _read(here / "speed")
+    """Read address, prefix, MTU and declared speed (bit/s) of an interface, and whether it has a hardware device."""
+    folder = NET / name
+    speed = _read(folder / "speed")
     mask = _address(name, SIOCGIFNETMASK)
     return {
         "name": name,
         "address": _address(name, SIOCGIFADDR),
         "prefix": ipaddress.ip_network(f"0.0.0.0/{mask}").prefixlen,
-        "mtu": int(_read(here / "mtu") or 0),
-        "up": _read(here / "operstate") in ("up", "unknown"),
-        "bridge": (here / "bridge").is_dir(),
-        "device": (here / "device").exists(),
+        "mtu": int(_read(folder / "mtu") or 0),
+        "up": _read(folder / "operstate") in ("up", "unknown"),
+        "bridge": (folder / "bridge").is_dir(),
+        "device": (folder / "device").exists(),
         "speed": int(speed) * 1_000_000 if speed.lstrip("-").isdecimal() and int(speed) > 0 else None,
     }
 
@@ -72,7 +72,7 @@ def _read(path: Path) -> str:
 
 
 def _address(name: str, request: int) -> str:
-    """The IPv4 address or mask of an interface (netdevice(7)), or nothing."""
+    """Read the IPv4 address or mask of an interface (netdevice(7)); "" if it has none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             answer = fcntl.ioctl(probe, request, struct.pack("256s", name.encode()[:15]))
@@ -82,7 +82,7 @@ def _address(name: str, request: int) -> str:
 
 
 def resolve(host: str) -> Facts:
-    """The IPv4 addresses of a name and the seconds it took; a resolver that does not answer is not waited for."""
+    """Look up the IPv4 addresses of a name, for at most RESOLVE_SECONDS."""
     found: Facts = {"name": host, "addresses": [], "error": f"no answer in {RESOLVE_SECONDS:g} s"}
 
     def ask() -> None:
@@ -100,7 +100,7 @@ def resolve(host: str) -> Facts:
 
 
 def usable(report: RankReport) -> list[Facts]:
-    """Interfaces that are up and not loopback."""
+    """The interfaces of a rank's node that are up and not loopback."""
     return [
         i
         for i in report.facts[NAME]["interfaces"]
@@ -119,8 +119,8 @@ def network_of(interface_facts: Facts) -> str:
 
 
 def judge(survey: Survey) -> list[Finding]:
-    """What concerns several hosts; one host talks to itself through shared memory."""
-    found = [*told_wrong(survey)]
+    """Apply the rules below; most of them only to several hosts, as one host uses shared memory."""
+    found = [*wrong_choices(survey)]
     if len({report.facts[names.NAME]["network"] for report in survey.leaders}) > 1:
         found += [
             *same_names(survey),
@@ -133,7 +133,7 @@ def judge(survey: Survey) -> list[Finding]:
 
 
 def same_names(survey: Survey) -> Iterator[Finding]:
-    """Two nodes of one name."""
+    """Find nodes with the same name."""
     hosts = [report.host for report in survey.leaders]
     double = sorted({host for host in hosts if hosts.count(host) > 1})
     if double:
@@ -141,13 +141,13 @@ def same_names(survey: Survey) -> Iterator[Finding]:
             NAME,
             WARNING,
             f"{len(hosts)} nodes, but several are called {listed(double)}",
-            "what counts nodes by name takes them for one (local ranks, Gloo, NCCL in containers)",
+            "libraries that count nodes by name take them for one (local ranks, Gloo, NCCL in containers)",
             "Give each container or host a name of its own (docker run --hostname, NCCL_HOSTID)",
         )
 
 
 def unresolved(survey: Survey) -> Iterator[Finding]:
-    """A host whose own name leads nowhere."""
+    """Find hosts whose own name has no address."""
     for report in survey.leaders:
         own = report.facts[NAME]["own name"]
         if own["error"]:
@@ -161,7 +161,10 @@ def unresolved(survey: Survey) -> Iterator[Finding]:
 
 
 def shared_addresses(survey: Survey) -> dict[str, list[tuple[str, str]]]:
-    """Addresses that several nodes have: (host, interface) of each."""
+    """Find addresses that several nodes have.
+
+    :returns: host and interface of each node, by address
+    """
     owners: dict[str, list[tuple[str, str]]] = {}
     for report in survey.leaders:
         for one in usable(report):
@@ -170,21 +173,24 @@ def shared_addresses(survey: Survey) -> dict[str, list[tuple[str, str]]]:
 
 
 def decoys(survey: Survey) -> Iterator[Finding]:
-    """docker0, virbr0: the same private address on every node."""
+    """Find decoys, such as docker0 and virbr0: interfaces with the same private address on every node."""
     for address, who in shared_addresses(survey).items():
         interfaces = sorted({name for _, name in who})
         yield Finding(
             NAME,
             WARNING,
             f"{listed(interfaces)} has the address {address} on {listed(host for host, _ in who)}",
-            "a host that is told to connect to it connects to itself: Open MPI and NCCL that pick it hang at the start",
+            "a host that connects to it reaches itself: Open MPI and NCCL hang at the start if they pick it",
             f"Take it down where it is not needed (`ip link set {interfaces[0]} down`), or leave it out: "
             f"OMPI_MCA_btl_tcp_if_exclude=lo,{interfaces[0]}, NCCL_SOCKET_IFNAME=^{interfaces[0]}",
         )
 
 
 def common_networks(survey: Survey) -> dict[str, list[tuple[str, Facts]]]:
-    """Networks on which every node has an address, decoys left out: (host, interface) of each."""
+    """Find networks on which every node has an address; decoys are left out.
+
+    :returns: host and interface of each node, by network
+    """
     shared = shared_addresses(survey)
     found: dict[str, list[tuple[str, Facts]]] = {}
     for report in survey.leaders:
@@ -195,7 +201,7 @@ def common_networks(survey: Survey) -> dict[str, list[tuple[str, Facts]]]:
 
 
 def differing(survey: Survey) -> Iterator[Finding]:
-    """The common network is behind interfaces of different names."""
+    """Find common networks whose interfaces have different names on different hosts."""
     for net, who in common_networks(survey).items():
         named = {host: one["name"] for host, one in who}
         if len(set(named.values())) > 1:
@@ -210,7 +216,7 @@ def differing(survey: Survey) -> Iterator[Finding]:
 
 
 def mtus(survey: Survey) -> Iterator[Finding]:
-    """One network, several MTUs."""
+    """Find networks with several MTUs."""
     for net, who in common_networks(survey).items():
         sizes = {f"{host} ({one['name']})": one["mtu"] for host, one in who}
         if len(set(sizes.values())) > 1:
@@ -218,19 +224,19 @@ def mtus(survey: Survey) -> Iterator[Finding]:
                 NAME,
                 WARNING,
                 f"the MTU on {net} differs: {listed(f'{mtu} on {where}' for where, mtu in sizes.items())}",
-                "between such hosts small packets pass and large ones may vanish: jobs start and then hang",
+                "between such hosts small packets arrive and large ones may be lost: jobs start and then hang",
                 "Set one MTU on all hosts and switches of the network (`ip link set dev ... mtu ...`)",
             )
 
 
-def told_wrong(survey: Survey) -> Iterator[Finding]:
-    """A variable names an interface that is not there, or one that leads to nobody else."""
+def wrong_choices(survey: Survey) -> Iterator[Finding]:
+    """Find variables that choose an interface that does not exist or does not lead to the other hosts."""
     several = len({report.facts[names.NAME]["network"] for report in survey.leaders}) > 1
     shared = shared_addresses(survey) if several else {}
     for variable, is_interface in CHOOSERS.items():
         wrong: dict[str, str] = {}
         for report in survey.leaders if is_interface else ():
-            value = report.facts[NAME]["told"].get(variable, "")
+            value = report.facts[NAME]["chosen"].get(variable, "")
             why = _wrong(value, report, shared) if value else ""
             if why and (several or "no such" in why):
                 wrong[report.host] = f"{variable}={value} on {report.host}: {why}"
@@ -248,16 +254,16 @@ def told_wrong(survey: Survey) -> Iterator[Finding]:
 
 
 def _wrong(value: str, report: RankReport, shared: Mapping[str, object]) -> str:
-    """Why none of the interfaces or networks in a comma-separated list will do; "" if one will."""
+    """Explain why no interface or network in a comma-separated list can be used; "" if one can."""
     if value.startswith("^") or value == "all":
-        return ""  # a list of what to leave out, or no choice
+        return ""  # a list of interfaces to exclude, or no choice
     interfaces = report.facts[NAME]["interfaces"]
     why = ""
     for word in value.removeprefix("=").split(","):
         word = word.partition(":")[0]
         matching = [i for i in interfaces if _matches(word, i)]
         if not matching and word in report.facts[NAME]["others"]:
-            return ""  # without IPv4, such as an InfiniBand device
+            return ""  # an interface without IPv4, such as an InfiniBand device
         if not matching:
             why = why or f"no such interface or network ({listed(i['name'] for i in interfaces)})"
         elif all(ipaddress.ip_address(i["address"]).is_loopback for i in matching):

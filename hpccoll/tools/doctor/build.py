@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is installed: the compiled parts, the same version on all ranks, Python."""
+"""The installation: its compiled parts, Python, and equal versions on all ranks."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import sys
 from hpccoll import _core, config, errors
 from hpccoll.checks.finding import ERROR, NOTE, WARNING, Facts, Finding
 from hpccoll.checks.survey import Survey
-from hpccoll.text import some_ranks
+from hpccoll.text import capitalized, some_ranks
 from hpccoll.tools import info
 
 NAME = "build"
 
 
 def collect() -> Facts:
-    """Versions, and where this Python and the engine lie."""
+    """Collect versions, and the paths of this Python and of the extensions."""
     return {
         "versions": {n: v for n in ("hpccoll", "numpy", "mpi4py") if (v := info.version_of(n))},
         "Python": platform.python_version(),
@@ -30,7 +30,7 @@ def collect() -> Facts:
 
 
 def knobs() -> str:
-    """Why `hpccoll.init()` would refuse the environment, or nothing."""
+    """Explain why `hpccoll.init()` would refuse the environment; "" if it would not."""
     try:
         config.read()
     except errors.InvalidArgumentError as error:
@@ -39,7 +39,7 @@ def knobs() -> str:
 
 
 def judge(survey: Survey) -> list[Finding]:
-    """Parts that are missing, ranks that run another installation, knobs that are none."""
+    """Find missing parts, ranks with another installation, and unknown or wrong knobs."""
     found = []
     for text in dict.fromkeys(
         report.facts[NAME]["knobs"] for report in survey.reports if report.facts[NAME]["knobs"]
@@ -52,11 +52,7 @@ def judge(survey: Survey) -> list[Finding]:
         missing = info.mpi_extension()
         seen = f"{some_ranks(without)}: hpccoll was built without its MPI part ({missing.get('missing', 'not found')})"
         remedy = str(missing.get("to do", "reinstall hpccoll where mpicc is on PATH"))
-        found.append(
-            Finding(
-                NAME, ERROR, seen, "a World of several processes needs it", remedy[:1].upper() + remedy[1:]
-            )
-        )
+        found.append(Finding(NAME, ERROR, seen, "a World of several processes needs it", capitalized(remedy)))
     for what, severity in (("versions", ERROR), ("Python", WARNING), ("kernels", NOTE)):
         values: dict[str, list[int]] = {}
         for report in survey.reports:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A child that calls MPI, watched: how far it came, and where it hangs if it does.
+"""Monitors a child process that calls MPI: the stages that it reaches, and where it hangs if it does.
 
-MPI_Init does not return in many broken set-ups, holds Python's lock meanwhile, and cannot be interrupted; so it
-happens in another process than the one that reports.
+MPI_Init does not return in many broken set-ups, holds Python's lock meanwhile, and cannot be interrupted. So it runs in
+another process than the one that reports.
 """
 
 from __future__ import annotations
@@ -30,45 +30,48 @@ from hpccoll.checks.finding import Facts
 from hpccoll.tools.doctor import stages
 
 FIRST_STAGE = "the start of Python"
-STOOD_STILL = 2.0
+SUSPENDED = 2.0
+"""A pause of more seconds between two polls means that this process was suspended."""
 LOADING_SECONDS = 60.0
-"""For the start of Python, and for loading libraries, at least: on a busy parallel file system they take their time."""
+"""The least patience with the start of Python and the loading of libraries, slow on a busy parallel file system."""
 STACK_SECONDS = 10.0
-"""For a child to write down where it is, if it can."""
+"""Time for a child to write down its stack, if it can."""
 
 
 @dataclass
 class Outcome:
-    """How the child ended."""
+    """The result of a child."""
 
     report: Facts | None = None
-    """What it found, if it came so far."""
+    """The child's report, if it sent one."""
     stage: str = FIRST_STAGE
-    """What it was doing last."""
+    """The last stage that the child began."""
     seconds: float = 0.0
-    """How long it had been doing that."""
+    """Time that the child had spent in that stage."""
     status: int | None = None
-    """Its exit status; None: it hung and was killed."""
+    """The child's exit status; None: it hung and was killed."""
     stack: list[str] = field(default_factory=list)
-    """Where it hung, innermost first: functions of Python and, if there is a gdb, of the libraries."""
+    """The stack of a child that hung, innermost first: Python's functions and, if there is a gdb, the libraries'."""
     waits_for: list[str] = field(default_factory=list)
-    """Addresses that it was connecting to without an answer."""
+    """Addresses that a child that hung was connecting to without an answer."""
 
 
 def run(
     module: str,
     given: Facts,
     patience: float,
-    say: Callable[[str, float], None],
+    progress: Callable[[str, float], None],
     outcome: Outcome | None = None,
 ) -> Outcome:
-    """Run `python -m module`, with `given` as JSON on its stdin, as long as it reports a new stage in time.
+    """Run `python -m module` as long as it reports a new stage in time, and kill it otherwise.
 
-    Descriptors stay open for the child: some launchers hand their connection down as one (PMI_FD).
+    Descriptors stay open for the child, because some launchers pass their connection as one (PMI_FD).
 
+    :param given: written to the child's stdin as JSON
     :param patience: seconds that one stage may take
-    :param say: called about every 10 s with the stage and its seconds
-    :param outcome: filled in as it goes, for a caller that is interrupted
+    :param progress: called about every 10 s with the stage and its seconds
+    :param outcome: filled in step by step, for a caller that is interrupted
+    :returns: the outcome
     """
     outcome = outcome or Outcome()
     reading, writing = os.pipe()
@@ -81,11 +84,11 @@ def run(
         messages = _Messages(reading, outcome)
         try:
             _hand_over(child, given)
-            _follow(child, messages, patience, say, outcome)
+            _follow(child, messages, patience, progress, outcome)
             if outcome.status is None and outcome.stage != FIRST_STAGE:
                 outcome.stack = _stack(child.pid, stacks)
                 outcome.waits_for = connecting(child.pid)
-        except BaseException:  # the caller is interrupted, and what the child has come to by now counts
+        except BaseException:  # the caller is interrupted: take what the child has sent so far
             outcome.status = child.wait() if messages.take_all() else child.poll()
             raise
         finally:
@@ -103,27 +106,27 @@ def _hand_over(child: subprocess.Popen[bytes], given: Facts) -> None:
 
 
 class _Messages:
-    """What the child says through the pipe, noted in the outcome."""
+    """Reads the child's messages from the pipe into the outcome."""
 
     def __init__(self, reading: int, outcome: Outcome) -> None:
         self.reading, self.outcome, self.text = reading, outcome, b""
 
-    def come(self, seconds: float) -> bool:
-        """Whether there is something to take, or the end, within some seconds."""
+    def wait(self, seconds: float) -> bool:
+        """Wait until a message or the end of the pipe can be read; False after `seconds`."""
         return bool(select.select([self.reading], [], [], seconds)[0])
 
     def take(self) -> bool:
-        """Note what has come; False: it was the end."""
-        piece = os.read(self.reading, 1 << 16)
-        *lines, self.text = (self.text + piece).split(b"\n")
+        """Read what has come; False at the end of the pipe."""
+        data = os.read(self.reading, 1 << 16)
+        *lines, self.text = (self.text + data).split(b"\n")
         for message in map(json.loads, lines):
             self.outcome.report = message.get("report", self.outcome.report)
             self.outcome.stage = message.get("stage", self.outcome.stage)
-        return bool(piece)
+        return bool(data)
 
     def take_all(self) -> bool:
-        """Note all that has come by now; whether the end was there."""
-        while self.come(0):
+        """Read all that has come by now; whether that was the end of the pipe."""
+        while self.wait(0):
             if not self.take():
                 return True
         return False
@@ -133,38 +136,36 @@ def _follow(
     child: subprocess.Popen[bytes],
     messages: _Messages,
     patience: float,
-    say: Callable[[str, float], None],
+    progress: Callable[[str, float], None],
     outcome: Outcome,
 ) -> None:
     """Read stages and the report until the child ends or a stage lasts too long."""
-    began = said = now = time.monotonic()
+    began = reported = now = time.monotonic()
     while True:
         before = now
-        ready = messages.come(0.5)
+        ready = messages.wait(0.5)
         now = time.monotonic()
-        if now - before > STOOD_STILL:  # the job was suspended, the child with it
+        if now - before > SUSPENDED:  # the job was suspended, and the child with it
             began += now - before
         if ready:
             if not messages.take():
                 outcome.status = child.wait()
                 return
-            began = said = now
+            began = reported = now
         elif child.poll() is not None:
-            outcome.status = (
-                child.returncode
-            )  # the pipe may be open still, in what the MPI library has started
+            outcome.status = child.returncode  # a process that the MPI library started may hold the pipe open
             return
         outcome.seconds = now - began
         loads = outcome.stage in (FIRST_STAGE, stages.LOADING)
         if outcome.seconds > (max(patience, LOADING_SECONDS) if loads else patience):
             return
-        if now - said > 10:
-            said = now
-            say(outcome.stage, outcome.seconds)
+        if now - reported > 10:
+            reported = now
+            progress(outcome.stage, outcome.seconds)
 
 
 def _stack(pid: int, stacks: Any) -> list[str]:
-    """What the child is doing: libraries' functions by gdb if there is one, then Python's by its SIGUSR1."""
+    """The child's stack: the libraries' functions by gdb if there is one, then Python's by its SIGUSR1 handler."""
     os.kill(pid, signal.SIGUSR1)
     native = _native_stack(pid) or _kernel_wait(pid)
     deadline = time.monotonic() + STACK_SECONDS
@@ -183,7 +184,7 @@ def _text(file: Any) -> str:
 
 
 def _native_stack(pid: int) -> list[str]:
-    """The functions of the first thread below the Python interpreter's own."""
+    """The library functions of the first thread, up to the Python interpreter's own."""
     if not shutil.which("gdb"):
         return []
     command = shlex.split(f"gdb -p {pid} -batch -nx -ex 'thread 1' -ex 'bt 40'")
@@ -197,7 +198,10 @@ def _native_stack(pid: int) -> list[str]:
 
 
 def library_functions(backtrace: str) -> list[str]:
-    """Of gdb's backtrace, innermost first; what gdb knows by address only, and Python's own frames, left out."""
+    """Read the functions of gdb's backtrace, innermost first, without addresses that have no name.
+
+    :returns: the functions up to the first one of the Python interpreter
+    """
     found = re.findall(r"^#\d+\s+(?:0x[0-9a-f]+ in )?(?!0x)([\w.@]+)", backtrace, re.MULTILINE)
     frames = [name.removeprefix("__GI_").strip("_") for name in found]
     python = next(
@@ -207,7 +211,7 @@ def library_functions(backtrace: str) -> list[str]:
 
 
 def _kernel_wait(pid: int) -> list[str]:
-    """The function of the kernel that the process sleeps in, if it says."""
+    """The kernel function that the process sleeps in, if the kernel tells it."""
     try:
         where = Path(f"/proc/{pid}/wchan").read_text()
     except OSError:
@@ -216,17 +220,17 @@ def _kernel_wait(pid: int) -> list[str]:
 
 
 def connecting(pid: int) -> list[str]:
-    """Addresses that the process is connecting to: its sockets in the state SYN_SENT."""
-    own = set()
+    """Find the addresses that a process is connecting to: its sockets in the state SYN_SENT."""
+    sockets = set()
     with contextlib.suppress(OSError):
         for entry in Path(f"/proc/{pid}/fd").iterdir():
             with contextlib.suppress(OSError):
-                own.add(os.readlink(entry))
+                sockets.add(os.readlink(entry))
     found = []
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]:
             words = line.split()
-            if words[3] == "02" and f"socket:[{words[9]}]" in own:
+            if words[3] == "02" and f"socket:[{words[9]}]" in sockets:
                 host, port = words[2].split(":")
                 address = socket.inet_ntoa(struct.pack("=I", int(host, 16)))
                 found.append(f"{address}:{int(port, 16)}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clocks of the nodes, compared when the network is measured."""
+"""The clocks of the nodes, which are compared when the network is measured."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from hpccoll.checks.survey import Survey
 
 NAME = "clocks"
 OFF, REFUSED = 1.0, 300.0
-"""Seconds: logs of two nodes tell lies; munge and Kerberos refuse credentials (munge's default time to live)."""
+"""Seconds from which logs of two nodes mislead, and from which munge refuses credentials (its default time to live)."""
 
 
 def judge(survey: Survey) -> list[Finding]:
-    """Pairs of nodes whose clocks differ by a second or more."""
+    """Find pairs of nodes whose clocks differ by a second or more."""
     found = []
     for link in survey.links:
         skew = link.get("skew", 0.0)

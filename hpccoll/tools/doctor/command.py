@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`hpccoll doctor`: arguments, the way to a report, and its printing."""
+"""The command `hpccoll doctor`: reads the arguments, gets a report with or without MPI, and prints it."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from hpccoll.tools.doctor import (
 from hpccoll.tools.launch.job import LaunchError, parse_hosts
 
 EXCHANGE_SECONDS = 15.0
-"""For a rank to come to a meeting in a folder. Those whose start of MPI hangs notice it at about the same time."""
+"""Patience with ranks in an exchange in a folder; ranks whose start of MPI hangs notice it at about the same time."""
 LET_OTHERS_REPORT = 10.0
-"""Seconds before a rank that reports alone ends with an error: mpirun kills the others then."""
+"""Seconds before a rank that reports alone ends with an error, at which mpirun kills the others."""
 DESCRIPTION = """
-Looks for what keeps a job from starting or makes it slow, from the lowest layer up, and measures the network.
+Finds what keeps a job from starting or makes it slow, from the lowest layer up, and measures the network.
 Start it like the job: `srun -N2 -n8 python -m hpccoll doctor`, `hpccoll run -H h1:4,h2:4 hpccoll doctor`. Where
 mpirun itself hangs, `hpccoll doctor -H h1,h2` asks the hosts over ssh, without MPI. Exit status: 0 no errors,
 1 errors, 2 usage.
@@ -48,7 +48,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser("doctor", help="why it hangs, fails or is slow", description=DESCRIPTION)
     add = parser.add_argument
     add("--json", action="store_true", help="for programs")
-    add("--no-measuring", dest="measure", action="store_false", help="only look, send nothing but greetings")
+    add(
+        "--no-measuring",
+        dest="measure",
+        action="store_false",
+        help="only look, and try connections; measure nothing",
+    )
     add(
         "--require", action="append", default=[], metavar="WHAT",
         help="bandwidth=10Gbit, latency=20us: an error if a link between nodes is worse",
@@ -61,7 +66,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )  # fmt: skip
     add(
         "--meet", default=".", metavar="FOLDER",
-        help="where ranks exchange what they see while MPI is not up; all hosts must share it (default: this folder)",
+        help="where ranks exchange reports while MPI is not up; all hosts must share it (default: this folder)",
     )  # fmt: skip
     add(
         "--gpu-aware",
@@ -72,8 +77,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     needs.add_argument(
         "--model", choices=training.MODELS, help="bytes and time of a step that were published"
     )
-    needs.add_argument("--bytes", type=float, metavar="N", help="gradient bytes a step")
-    needs.add_argument("--compute", type=float, metavar="SECONDS", help="computation a step")
+    needs.add_argument("--bytes", type=float, metavar="N", help="gradient bytes per step")
+    needs.add_argument("--compute", type=float, metavar="SECONDS", help="computation per step")
     needs.add_argument(
         "--nodes", type=int, metavar="N", help="on how many nodes (default: those of this job)"
     )
@@ -86,7 +91,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Examine, print; the exit status."""
+    """Examine the job and print the report.
+
+    :returns: the exit status: 0 no errors, 1 errors, 2 the arguments were wrong
+    """
     if arguments.at_hub:
         return at_hub()
     try:
@@ -105,7 +113,11 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def read_options(arguments: argparse.Namespace) -> Facts:
-    """Check what was asked for; ValueError says what does not fit."""
+    """Check the arguments.
+
+    :returns: the options of `examine.examine`
+    :raises ValueError: an argument makes no sense
+    """
     required = (
         dict(map(network.requirement, ",".join(arguments.require).split(","))) if arguments.require else {}
     )
@@ -144,7 +156,12 @@ def _training(arguments: argparse.Namespace) -> Facts | None:
 
 
 def show(report: Facts | None, as_json: bool, prefix: str = "") -> int:
-    """Print it, each line with the prefix; the exit status."""
+    """Print a report.
+
+    :param report: None: another rank prints it
+    :param prefix: begins each line
+    :returns: the exit status: 1 if the report has errors
+    """
     if report is None:
         return 0
     printed = json.dumps(report, indent=2) if as_json else text.render(report)
@@ -157,7 +174,10 @@ def show(report: Facts | None, as_json: bool, prefix: str = "") -> int:
 
 
 def in_job(options: Facts, arguments: argparse.Namespace) -> int:
-    """Look, let a child try MPI, and where that does not come up meet the others without it."""
+    """Look at the machine, let a child start MPI, and where MPI does not start, exchange reports without it.
+
+    :returns: the exit status
+    """
     mine = examine.look()
     process = identity.read(config.environment())
     given = {"report": vars(mine), "options": options}
@@ -174,29 +194,27 @@ def in_job(options: Facts, arguments: argparse.Namespace) -> int:
         return without_mpi(mine, process, options, arguments)
     except termination.Terminated:
         if outcome.report is not None or outcome.stage in stages.LAST:
-            return show(
-                outcome.report, arguments.json
-            )  # None: another rank ends with the status of the report
+            return show(outcome.report, arguments.json)
         mine.facts[mpi.NAME] = mpi.failed(outcome, asked_to_end=True)
         return in_a_hurry(mine, process, options, arguments)
 
 
 def _reporter(process: identity.Identity) -> Callable[[str, float], None]:
-    """Rank 0 says every now and then what it waits for."""
+    """Make a function with which rank 0 prints what it waits for."""
 
-    def say(stage: str, seconds: float) -> None:
+    def print_stage(stage: str, seconds: float) -> None:
         if process.rank == 0:
             print(f"hpccoll doctor: rank 0: {seconds:.0f} s in {stage}", file=sys.stderr, flush=True)
 
-    return say
+    return print_stage
 
 
 def in_a_hurry(
     mine: RankReport, process: identity.Identity, options: Facts, arguments: argparse.Namespace
 ) -> int:
-    """The launcher ends the job: the first rank of each node says what it knows, before it is killed.
+    """Print the facts of the first rank of each node, before the launcher that ends the job kills it.
 
-    Open MPI 5 leaves a fifth of a second.
+    Open MPI 5 leaves a fifth of a second for that.
     """
     place = detect.place(config.environment())
     if place is None or not place.local_rank:
@@ -208,14 +226,14 @@ def in_a_hurry(
 def without_mpi(
     mine: RankReport, process: identity.Identity, options: Facts, arguments: argparse.Namespace
 ) -> int:
-    """Meet in the folder; who finds nobody there reports for himself, each line with his host's name."""
+    """Exchange reports in a folder; a rank without an answer there prints its own, each line with its host's name."""
     if process.size == 1:
         return show(examine.examine(exchange.SingleProcess(), mine, options, lambda _: None), arguments.json)
     ranks = None
     try:
         name = re.sub(r"\W+", "-", process.job)
         if not name:
-            raise exchange.ExchangeError(f"{process.launcher} gives the job no name to meet under")
+            raise exchange.ExchangeError(f"{process.launcher} gives the job no name for a common folder")
         folder = Path(arguments.meet) / f".hpccoll-doctor-{name}"
         ranks = exchange.FolderExchange(folder, process.rank, process.size, EXCHANGE_SECONDS)
         report = examine.examine(ranks, mine, options, lambda _: None)
@@ -238,7 +256,7 @@ def without_mpi(
 
 
 def at_hub() -> int:
-    """A process that a hub started: greet it, take the orders, be examined with the others."""
+    """Take part in an examination as a process that the hub of hosts.py started."""
     print(json.dumps({"here": True}), flush=True)
     orders = json.loads(sys.stdin.readline())
     mine = examine.look()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The CUDA driver by ctypes, for programs that need device memory at bare addresses: the proof of `--gpu-aware`.
+"""The CUDA driver through ctypes, for programs that need plain device memory, as the trial of `--gpu-aware` does.
 
-hpccoll's own way to the driver (hpccoll.cuda, ext/cuda) tells what is there, and gives memory to the data plane alone.
-Here MPI is handed memory that hpccoll has never touched, by the few functions that this takes, in a process which may
-crash over it. Who has opened the driver must not fork, so that this is used in processes of its own.
+hpccoll's own interface to the driver (hpccoll.cuda, ext/cuda) gives memory to the data plane only. Here MPI gets memory
+that hpccoll has never touched, through the few functions needed for it, in a process that may crash. A process that has
+opened the driver must not fork, so this is used in processes of their own.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class Driver:
             raise DriverError(f"{name}: {(text.value or b'').decode() or f'status {status}'}")
 
     def count(self) -> int:
-        """Devices that this process may use."""
+        """Count the devices that this process may use."""
         count = ctypes.c_int()
         self("cuDeviceGetCount", ctypes.byref(count))
         return count.value
 
     def cuda(self) -> str:
-        """The newest CUDA that the driver speaks, as "12.8"."""
+        """The newest CUDA that the driver supports, as "12.8"."""
         version = ctypes.c_int()
         self("cuDriverGetVersion", ctypes.byref(version))
         return f"{version.value // 1000}.{version.value % 1000 // 10}"
@@ -64,7 +64,7 @@ class Driver:
         self("cuCtxSetCurrent", context)
 
     def allocate(self, nbytes: int) -> int:
-        """The address of new memory on the current device."""
+        """Allocate memory on the current device and return its address."""
         address = ctypes.c_uint64()
         self("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(nbytes))
         return address.value

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The examination that all ranks of a meeting go through together, and the report that comes of it."""
+"""Examines all ranks of an exchange together, and makes the report."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ CHECKS = (
     gpus,
     network,
 )
-"""From the lowest layer up; the order of the report."""
+"""The checks, from the lowest layer up; the report keeps this order."""
 LINK_PATIENCE = 8.0
-"""Seconds of silence on a TCP link; less than a meeting in a folder waits for a rank."""
+"""Seconds of silence on a TCP link; fewer than an exchange in a folder waits for a rank."""
 
 
 def look() -> RankReport:
-    """What this process can say without MPI and without the others. The rank is the launcher's word."""
+    """Collect the facts of this process without MPI and without other ranks; the launcher gives the rank."""
     env = config.environment()
     facts = {
         build.NAME: build.collect(),
@@ -75,11 +75,13 @@ def look() -> RankReport:
 def examine(
     exchange: Exchange, mine: RankReport, options: Facts, stage: Callable[[str], None], comm: Any = None
 ) -> Facts | None:
-    """All ranks call it together; the report on the first rank, None on the others.
+    """Examine the ranks; all ranks call it together.
 
-    :param options: "measure": whether to, "required", "training": see command.py
-    :param stage: told what comes next
-    :param comm: the mpi4py communicator of the meeting, where there is one
+    :param mine: the report of this rank
+    :param options: "measure": whether to measure; "required", "training": see command.read_options
+    :param stage: called with the name of each stage before it begins
+    :param comm: the mpi4py communicator of the exchange, where there is one
+    :returns: the report on the first rank, None on the others
     """
     stage("exchange of what each rank sees")
     reports = [RankReport(**other) for other in exchange.allgather(asdict(mine)) if other]
@@ -110,18 +112,18 @@ def examine(
 def _tcp(
     survey: Survey, listeners: list[Facts], listener: reach.Listener | None, mine: int, other: int
 ) -> links.Link | None:
-    """A connection from the lower node to the higher, by the address that was seen to work."""
+    """Connect the lower node to the higher one, by an address that worked before; None if none did."""
     assert listener is not None
     lower, higher = min(mine, other), max(mine, other)
-    way = next((t for t in survey.reached if t["nodes"] == [lower, higher] and t["outcome"] == "ok"), None)
-    if way is None:
+    tried = next((t for t in survey.reached if t["nodes"] == [lower, higher] and t["outcome"] == "ok"), None)
+    if tried is None:
         return None
     if mine == higher:
         connection = listener.connection_from(survey.leaders[lower].rank, LINK_PATIENCE)
     else:
         try:
             connection = reach.connect(
-                way["address"],
+                tried["address"],
                 listeners[higher]["port"],
                 listeners[higher]["nonce"],
                 survey.leaders[lower].rank,
@@ -133,7 +135,7 @@ def _tcp(
 
 
 def _collectives(comm: Any, survey: Survey, stage: Callable[[str], None]) -> list[Facts]:
-    """An allreduce inside each node that has several ranks, all nodes at once, then one over all ranks."""
+    """Measure an allreduce inside each node that has several ranks, all nodes at once, then one over all ranks."""
     from mpi4py import MPI
 
     found = []
@@ -156,7 +158,11 @@ def _collectives(comm: Any, survey: Survey, stage: Callable[[str], None]) -> lis
 
 
 def summarize(survey: Survey, options: Facts) -> Facts:
-    """Everything that was found, as values that JSON knows."""
+    """Judge the survey by all checks.
+
+    :param options: see `examine`
+    :returns: the report, as values that JSON can hold; its parts are those of `hpccoll doctor --json`
+    """
     found: list[Finding] = [finding for check in CHECKS for finding in check.judge(survey)]
     if options["measure"]:
         found += network.judge_required(survey, options["required"])
@@ -179,12 +185,12 @@ def summarize(survey: Survey, options: Facts) -> Facts:
 
 
 def rounded(link: Facts) -> Facts:
-    """Bytes per second as whole numbers."""
+    """Round the bandwidths of a link to whole bytes per second."""
     return link | {"bandwidth": [round(rate) for rate in link["bandwidth"]]}
 
 
 def system(report: RankReport) -> Facts:
-    """The first rank's software, for the head of the report."""
+    """Describe the software of the first rank, for the head of the report."""
     built, found = report.facts[build.NAME], report.facts.get(mpi.NAME, {})
     return {
         **built["versions"],
@@ -197,7 +203,7 @@ def system(report: RankReport) -> Facts:
 
 
 def table(survey: Survey) -> list[Facts]:
-    """Where each rank is."""
+    """List the placement of each rank."""
     rows = []
     for reports in survey.nodes.values():
         rail = rails.assign(reports)
@@ -220,7 +226,10 @@ def table(survey: Survey) -> list[Facts]:
 
 
 def judge_training(survey: Survey, wanted: Facts | None) -> Facts | None:
-    """What the training that was asked about would reach on what was measured."""
+    """Calculate the efficiency of a training on the measured network.
+
+    :param wanted: the options of the training; None: the user did not ask
+    """
     if wanted is None:
         return None
     nodes = wanted["nodes"] or len(survey.nodes)

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ways for ranks to exchange small values: MPI where it is up, a shared folder or the hub's pipes where it is not."""
+"""Exchanges of small values between ranks: through MPI, or without it in a shared folder or through the hub's pipes.
+
+They are not hpccoll's rendezvous (hpccoll/rendezvous), because they go on where a rank never comes.
+"""
 
 from __future__ import annotations
 
@@ -17,27 +20,30 @@ POLL = 0.02
 
 
 class ExchangeError(Exception):
-    """The ranks did not find together; the text says who misses whom."""
+    """The ranks could not exchange values; the text says which rank is missing."""
 
 
 class Exchange(Protocol):
-    """Ranks that exchange values that JSON knows."""
+    """Ranks that exchange values that JSON can hold."""
 
     rank: int
     size: int
 
     def allgather(self, value: Any) -> list[Any]:
-        """Exchange values; all ranks call it together. None in the place of a rank that never came."""
+        """Exchange values; all ranks call it together.
+
+        :returns: the values in order of the ranks, with None for a rank that never came
+        """
 
 
 class SingleProcess:
-    """A process that meets nobody, of one or of several."""
+    """A process without an exchange, in a job of one rank or of several."""
 
     def __init__(self, rank: int = 0, size: int = 1) -> None:
         self.rank, self.size = rank, size
 
     def allgather(self, value: Any) -> list[Any]:
-        """See Meeting."""
+        """See Exchange."""
         return [value]
 
 
@@ -48,7 +54,7 @@ class MpiExchange:
         self.comm, self.rank, self.size = comm, comm.Get_rank(), comm.Get_size()
 
     def allgather(self, value: Any) -> list[Any]:
-        """See Meeting. Who waits sleeps: a core that spins would spoil what others measure meanwhile."""
+        """See Exchange. A waiting rank sleeps, because a spinning core would disturb the other ranks' measurements."""
         ready = self.comm.Ibarrier()
         while not ready.Test():
             time.sleep(0.001)
@@ -57,10 +63,10 @@ class MpiExchange:
 
 
 class FolderExchange:
-    """Ranks that see one folder: rank 0 collects what the others write there, and writes the list.
+    """Ranks that share a folder: rank 0 collects the files that the others write there, and writes the list.
 
-    Files appear under their name by renaming, so that nobody reads half of one. A rank that does not come within
-    `patience` seconds is None from then on; ranks that see no list after twice as long raise MeetingError.
+    Each file gets its name by renaming, so that no rank reads an unfinished file. A rank that does not come within
+    `patience` seconds is None from then on; ranks that see no list after twice as long raise ExchangeError.
     """
 
     def __init__(self, folder: Path, rank: int, size: int, patience: float) -> None:
@@ -70,7 +76,10 @@ class FolderExchange:
         folder.mkdir(parents=True, exist_ok=True)
 
     def allgather(self, value: Any) -> list[Any]:
-        """See Meeting."""
+        """See Exchange.
+
+        :raises ExchangeError: rank 0 wrote no list in time, or this rank is not on it
+        """
         self.step += 1
         self._write(f"{self.step}-{self.rank}", value)
         if self.rank == 0:
@@ -84,11 +93,11 @@ class FolderExchange:
             raise ExchangeError(f"no word from rank 0 in {self.folder}: is it a folder that all hosts share?")
         values = json.loads(answer.read_text())
         if str(self.rank) not in values:
-            raise ExchangeError(f"rank {self.rank} came too late to the meeting in {self.folder}")
+            raise ExchangeError(f"rank {self.rank} came too late to the exchange in {self.folder}")
         return [values.get(str(rank)) for rank in range(self.size)]
 
     def close(self) -> None:
-        """Take the folder away when everybody has read what is in it; nobody ends before."""
+        """Remove the folder when all ranks have read its last list; all ranks call it together."""
         with contextlib.suppress(ExchangeError):
             self.allgather(None)
         if self.rank == 0:
@@ -98,7 +107,7 @@ class FolderExchange:
             self._wait(lambda: not self.folder.exists(), 5)
 
     def leave(self) -> None:
-        """Take away what this rank wrote, and the folder if that was all: after a meeting that failed."""
+        """Remove the files of this rank after a failed exchange, and the folder if it is empty then."""
         for step in range(1, self.step + 1):
             (self.folder / f"{step}-{self.rank}").unlink(missing_ok=True)
         with contextlib.suppress(OSError):
@@ -124,13 +133,16 @@ class FolderExchange:
 
 
 class HubExchange:
-    """A process that the hub started over ssh: a line of JSON to the hub, a line with all ranks' values back."""
+    """A process that the hub started over ssh: it sends a line of JSON to the hub, and gets the values of all ranks."""
 
     def __init__(self, rank: int, size: int) -> None:
         self.rank, self.size = rank, size
 
     def allgather(self, value: Any) -> list[Any]:
-        """See Meeting."""
+        """See Exchange.
+
+        :raises ExchangeError: the hub has ended
+        """
         print(json.dumps({"value": value}), flush=True)
         answer = sys.stdin.readline()
         if not answer:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether MPI can send from and to device memory: tried, in a job step of its own, as a wrong answer is a crash.
+"""Tries whether MPI can send from and to device memory, in a job step of its own because the trial may crash.
 
-A library that was not built for it follows the device address in host memory and dies, or returns sums of garbage;
-what it says of itself (MPIX_Query_cuda_support) is no proof. So real numbers travel and are compared. What is tried is
-told first: the verdict (hpccoll/checks/proofs.py) is about that, also where the trial ends the process.
+A library that was not built for it reads the device address in host memory and dies, or returns wrong sums. Its own
+answer (MPIX_Query_cuda_support) is no proof, so real numbers are sent and compared. The child first reports what it
+will try: the verdict (hpccoll/checks/proofs.py) is about that, even if the trial ends the process.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from hpccoll.tools.doctor.cuda_driver import Driver, DriverError
 from hpccoll.tools.doctor.stages import Stages, mpi_world
 
 COUNTS = (1, 1 << 10, 1 << 18)
-"""Elements of float32: eager, in between, and rendezvous with registered memory."""
+"""Elements of float32, for MPI's eager protocol, for medium messages, and for rendezvous with registered memory."""
 
 
 def main() -> None:
-    """Each rank reports to the watcher: "about", what is tried, unless there is no GPU; then "proved" and "why" too."""
+    """Try device memory, and report to the monitor: first "about", unless there is no GPU, then "proved" and "why"."""
     stages = Stages()
     comm = mpi_world(stages)
     stages.begin("opening the GPU")
     driver, why = _open(comm.Get_rank())
-    said = comm.allgather(why)
-    if any(said):
-        rank = next(r for r, text in enumerate(said) if text)
-        stages.report({"proved": False, "why": f"no GPU here: rank {rank}: {said[rank]}"})
+    reasons = comm.allgather(why)
+    if any(reasons):
+        rank = next(r for r, text in enumerate(reasons) if text)
+        stages.report({"proved": False, "why": f"no GPU here: rank {rank}: {reasons[rank]}"})
     else:
         assert driver is not None
         about = _about(comm, driver)
@@ -42,12 +42,12 @@ def main() -> None:
 
 
 def _about(comm: Any, driver: Driver) -> Facts:
-    """What the verdict will be on: GPUs and hosts of all ranks, the MPI library."""
+    """Describe what the verdict will be about: GPUs and hosts of all ranks, and the MPI library."""
     from mpi4py import MPI
 
     name = driver.describe(comm.Get_rank() % driver.count())["name"]
-    told = comm.allgather((f"{name}, CUDA {driver.cuda()}", platform.node()))
-    devices, hosts = (list(dict.fromkeys(column)) for column in zip(*told, strict=True))
+    rows = comm.allgather((f"{name}, CUDA {driver.cuda()}", platform.node()))
+    devices, hosts = (list(dict.fromkeys(column)) for column in zip(*rows, strict=True))
     return {
         "devices": devices,
         "hosts": hosts,
@@ -68,7 +68,10 @@ def _open(rank: int) -> tuple[Driver | None, str]:
 
 
 def _prove(comm: object, driver: Driver, stages: Stages) -> str:
-    """Sum ones and twos and ... over all ranks, pass them around a ring, compare on the host: what failed, or ""."""
+    """Send arrays of rank + 1 around a ring, sum them over all ranks, and compare the results on the host.
+
+    :returns: what failed, or ""
+    """
     from mpi4py import MPI
 
     world: MPI.Comm = comm  # type: ignore[assignment]

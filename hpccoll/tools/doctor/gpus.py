@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPUs: how many the node has, which of them a rank sees, and where they are.
+"""GPUs: how many the node has, which of them a rank sees, and their NUMA nodes.
 
-Whether MPI can use their memory is tried by `hpccoll doctor --gpu-aware`, a job step of its own (gpu_aware.py).
+`hpccoll doctor --gpu-aware`, a job step of its own, tries whether MPI can use their memory (gpu_aware.py).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SYS = Path("/sys/bus/pci/devices")
 
 
 def collect(env: Mapping[str, str]) -> Facts:
-    """GPUs of the node by the kernel driver, those that this process sees by libcuda, and what hides the others."""
+    """Collect the node's GPUs, those that this process sees, and the variables that hide GPUs."""
     present = sorted(folder.name.lower() for folder in DRIVER.glob("*"))
     facts: Facts = {"present": present, "visible": [], "why none": "no NVIDIA driver on this node"}
     hiding = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
@@ -33,7 +33,7 @@ def collect(env: Mapping[str, str]) -> Facts:
 
 
 def recorded(env: Mapping[str, str]) -> list[str]:
-    """What was found about MPI and GPUs before, a line each; of knobs that are wrong build.py speaks."""
+    """Read the recorded proofs about MPI and GPUs, one line each; none if a knob is wrong, which build.py reports."""
     try:
         file = config.read(env).gpu_aware_record
     except errors.HpccollError:
@@ -43,7 +43,7 @@ def recorded(env: Mapping[str, str]) -> list[str]:
 
 
 def visible() -> Facts:
-    """What the driver shows to a process with this environment."""
+    """Ask the driver for the GPUs that a process with this environment sees."""
     driver = cuda.look("CUDA driver")["CUDA driver"]
     devices = [
         gpu | {"numa": numa(gpu["pci"]), "path": str((SYS / gpu["pci"]).resolve())}
@@ -53,7 +53,7 @@ def visible() -> Facts:
 
 
 def numa(pci: str) -> int | None:
-    """The NUMA node of a PCI device."""
+    """Read the NUMA node of a PCI device; None if the kernel does not know it."""
     try:
         number = int((SYS / pci / "numa_node").read_text())
     except (OSError, ValueError):
@@ -62,7 +62,7 @@ def numa(pci: str) -> int | None:
 
 
 def judge(survey: Survey) -> list[Finding]:
-    """GPUs that are hidden, shared or far away; what has not been tried yet."""
+    """Find GPUs that are hidden, shared, or on another NUMA node, and note whether MPI was tried with them."""
     return _tried([report for report in survey.reports if report.facts[NAME]["visible"]]) + [
         finding
         for reports in survey.nodes.values()
@@ -72,7 +72,7 @@ def judge(survey: Survey) -> list[Finding]:
 
 
 def _tried(reports: list[RankReport]) -> list[Finding]:
-    """Whether MPI can use the memory of the GPUs that these see."""
+    """Note whether it was tried that MPI can use the memory of these ranks' GPUs."""
     if not reports:
         return []
     tried = reports[0].facts[NAME].get("tried", [])
@@ -82,7 +82,7 @@ def _tried(reports: list[RankReport]) -> list[Finding]:
             NAME,
             NOTE,
             f"GPUs on {listed(report.host for report in reports)}: whether MPI can use their memory {was}",
-            "a wrong belief is a crash or a wrong sum: a job believes proofs of its own MPI, GPU and driver only",
+            "if it cannot, the job crashes or gets wrong sums; a job uses only proofs of its own MPI, GPU and driver",
             f"{proofs.REMEDY} it{' again' if tried else ''}, in a step of its own",
         )
     ]
@@ -109,7 +109,7 @@ def _hidden(reports: list[RankReport]) -> list[Finding]:
 
 
 def _shared(reports: list[RankReport]) -> list[Finding]:
-    """Each rank sees just one GPU, and it is the same one."""
+    """Find ranks that see only one GPU, and the same one."""
     sole: dict[str, list[int]] = {}
     for report in reports:
         seen = report.facts[NAME]["visible"]
@@ -122,7 +122,7 @@ def _shared(reports: list[RankReport]) -> list[Finding]:
             f"{reports[0].host}: {some_ranks(who)} see the same one GPU ({pci}) "
             f"of {len(reports[0].facts[NAME]['present'])}",
             "they share its memory and time; NCCL refuses two ranks on one GPU",
-            "One rank a GPU: --ntasks-per-node equal to the GPUs, --gpus-per-task=1",
+            "One rank per GPU: --ntasks-per-node equal to the GPUs, --gpus-per-task=1",
         )
         for pci, who in sole.items()
         if len(who) > 1
@@ -130,7 +130,7 @@ def _shared(reports: list[RankReport]) -> list[Finding]:
 
 
 def _far(reports: list[RankReport]) -> list[Finding]:
-    """A rank on one NUMA node whose only GPU is on another."""
+    """Find ranks whose only GPU is on another NUMA node than their cores."""
     far = []
     for report in reports:
         seen, domains = report.facts[NAME]["visible"], report.facts[placement.NAME].get("numa", [])

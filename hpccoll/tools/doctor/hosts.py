@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`hpccoll doctor -H h1,h2`: a process on each host over ssh, and this one as the hub they meet at.
+"""`hpccoll doctor -H h1,h2`: starts a process on each host over ssh, and passes values between them as their hub.
 
-No MPI and no launcher's daemons are involved: where `mpirun` itself hangs, this still answers.
+It involves neither MPI nor a launcher's daemons, so it answers even where `mpirun` itself hangs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SSH_OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
 
 @dataclass
 class Remote:
-    """A host and the process there."""
+    """A host and the process on it."""
 
     name: str
     process: subprocess.Popen[bytes]
@@ -36,7 +36,7 @@ class Remote:
     unread: bytes = b""
 
     def line(self) -> str | None:
-        """The next line of JSON that has come; others (a login's greetings) are passed over."""
+        """The next line of JSON that has come; other lines, such as a login's greeting, are skipped."""
         while b"\n" in self.unread:
             line, _, self.unread = self.unread.partition(b"\n")
             if line.startswith(b"{"):
@@ -44,29 +44,35 @@ class Remote:
         return None
 
     def send(self, value: Any) -> None:
-        """Hand the process a line of JSON; one that has gone away will be seen by what it does not answer."""
+        """Send the process a line of JSON; a process that has ended is noticed by its missing answer."""
         assert self.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.write(json.dumps(value).encode() + b"\n")
             self.process.stdin.flush()
 
     def fail(self, patience: float) -> None:
-        """Find out why nothing came: its last words, or that it had none."""
+        """Find out why no answer came: the last line on stderr, or that there is none."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(1.0)  # the pipe of one that ends is closed a moment before
+            self.process.wait(1.0)  # a process that ends closes its pipe a moment before
         silent = self.process.poll() is None
         self.process.kill()
-        said = self.process.communicate()[1].decode(errors="replace").strip().splitlines()
+        lines = self.process.communicate()[1].decode(errors="replace").strip().splitlines()
         why = (
             f"no answer within {patience:g} s"
             if silent
             else f"ssh ended with status {self.process.returncode}"
         )
-        self.failure = said[-1] if said else why
+        self.failure = lines[-1] if lines else why
 
 
 def run(hosts: tuple[Host, ...], ssh: str, options: Facts, patience: float) -> Facts:
-    """The report of the first host that answers, with an error for each that does not."""
+    """Examine hosts over ssh.
+
+    :param ssh: the command that reaches a host
+    :param options: see examine.examine
+    :param patience: seconds for a host to answer
+    :returns: the report of the first host that answers, with an error for each host that does not
+    """
     remotes = [start(host.name, ssh) for host in hosts]
     try:
         _answers(remotes, patience)
@@ -85,7 +91,7 @@ def run(hosts: tuple[Host, ...], ssh: str, options: Facts, patience: float) -> F
 
 
 def start(host: str, ssh: str) -> Remote:
-    """Start this Python's doctor there, in this folder, told about interfaces what a job from here would be."""
+    """Start this Python's doctor on a host, in this folder, with the variables that a job from here would get."""
     env = config.environment()
     passed = [f"{name}={env[name]}" for name in (*addresses.CHOOSERS, *LIKE_HERE) if name in env]
     inner = shlex.join(["env", *passed, sys.executable, "-m", "hpccoll", "doctor", "--at-hub"])
@@ -99,12 +105,12 @@ def start(host: str, ssh: str) -> Remote:
 
 
 def nothing() -> Facts:
-    """The report of nobody."""
+    """The report if no host answers."""
     return {"findings": [], "errors": 0}
 
 
 def _answers(remotes: list[Remote], patience: float) -> dict[str, Any]:
-    """What each says next; who says nothing in time has failed."""
+    """Read the next answer of each process; one that gives none in time has failed."""
     answers: dict[str, Any] = {}
     deadline = time.monotonic() + patience
     with selectors.DefaultSelector() as selector:
@@ -113,12 +119,12 @@ def _answers(remotes: list[Remote], patience: float) -> dict[str, Any]:
             selector.register(remote.process.stdout, selectors.EVENT_READ, remote)
         while selector.get_map() and (left := deadline - time.monotonic()) > 0:
             for key, _ in selector.select(left):
-                remote, piece = key.data, os.read(key.fd, 1 << 16)
-                remote.unread += piece
+                remote, data = key.data, os.read(key.fd, 1 << 16)
+                remote.unread += data
                 line = remote.line()
                 if line is not None:
                     answers[remote.name] = json.loads(line)
-                if line is not None or not piece:
+                if line is not None or not data:
                     selector.unregister(key.fileobj)
     for remote in remotes:
         if remote.name not in answers:
@@ -127,7 +133,7 @@ def _answers(remotes: list[Remote], patience: float) -> dict[str, Any]:
 
 
 def _serve(present: list[Remote], patience: float) -> Facts:
-    """Hand values around until the first process has its report; a process that ends before ends the examination."""
+    """Pass values around until the first process has its report; a process that ends before ends the examination."""
     while True:
         answers = _answers(present, patience)
         if len(answers) < len(present):
@@ -140,7 +146,7 @@ def _serve(present: list[Remote], patience: float) -> Facts:
 
 
 def unreachable(remote: Remote, ssh: str) -> Finding:
-    """A host that ssh or Python did not come up on."""
+    """Make the finding of a host on which ssh or Python did not start."""
     return Finding(
         "ssh",
         ERROR,

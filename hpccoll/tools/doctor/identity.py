@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which rank of how many the launcher says this is: all there is to go by before MPI is up."""
+"""The rank of this process in its job as the launcher gives it, before MPI is up."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from hpccoll import detect
 
 @dataclass(frozen=True)
 class Identity:
-    """What the launcher says."""
+    """Rank and size of the job, as the launcher gives them."""
 
     launcher: str
     rank: int
     size: int
     job: str
-    """Equal on the ranks of this job step and on no others'; "" where the launcher gives none."""
+    """Equal on the ranks of this job step and on no others; "" where the launcher gives nothing."""
 
 
 def read(env: Mapping[str, str]) -> Identity:
-    """The closest launcher's word; a process on its own is rank 0 of 1."""
+    """Read the identity that the closest launcher gives; a process without a launcher is rank 0 of 1."""
     place = detect.place(env)
     if place is None or place.rank is None or place.size is None:
         return Identity("", 0, 1, "")
@@ -32,7 +32,7 @@ def read(env: Mapping[str, str]) -> Identity:
 
 
 def _port_of_hydra(proc: Path = Path("/proc")) -> str:
-    """Where the proxies of MPICH and Intel MPI connect to, from the command line of the one above this process."""
+    """The port that the proxies of MPICH and Intel MPI connect to, from the command line of an ancestor process."""
     pid = os.getppid()
     try:
         while pid > 1:

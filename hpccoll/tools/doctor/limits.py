@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the system grants a process: locked memory, open files, stack."""
+"""Limits of a process: locked memory, open files, stack."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from hpccoll.text import byte_size
 
 NAME = "limits"
 LOCKED, STACK = 64 << 20, 1 << 20
-"""RDMA registers at least so many bytes; threads of BLAS need so much stack."""
+"""Bytes that RDMA registers at least, and bytes of stack that threads of BLAS need."""
 
 
 def collect() -> Facts:
-    """Soft limits; None: unlimited."""
+    """Read the soft limits; None: unlimited."""
     kinds = {
         "locked memory": resource.RLIMIT_MEMLOCK,
         "open files": resource.RLIMIT_NOFILE,
@@ -29,7 +29,7 @@ def collect() -> Facts:
 
 
 def judge(survey: Survey) -> list[Finding]:
-    """Limits below what a job of this size uses."""
+    """Find limits below the needs of a job of this size."""
     return [
         finding for report in survey.leaders for finding in _of(report, max(survey.size, len(survey.reports)))
     ]
@@ -45,7 +45,7 @@ def _of(report: RankReport, ranks: int) -> list[Finding]:
                 ERROR,
                 f"{report.host}: locked memory is limited to {byte_size(locked)} (ulimit -l), and there is an RDMA "
                 "device",
-                "verbs cannot register buffers: MPI fails or falls back to TCP without a word",
+                "verbs cannot register buffers: MPI fails, or falls back to TCP without a message",
                 "`ulimit -l unlimited` in the job, in /etc/security/limits.conf, LimitMEMLOCK=infinity for slurmd",
             )
         )
@@ -66,7 +66,7 @@ def _of(report: RankReport, ranks: int) -> list[Finding]:
                 NAME,
                 WARNING,
                 f"{report.host}: the stack is limited to {byte_size(stack)} (ulimit -s)",
-                "numerical libraries die of it with a segmentation fault",
+                "numerical libraries die with a segmentation fault",
                 "`ulimit -s 8192` or more",
             )
         )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A way for bytes between two nodes: through MPI, as a training's go, or through TCP where there is no MPI."""
+"""Links for bytes between two nodes: through MPI, as a training's bytes go, or through TCP where MPI is not up."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from numpy.typing import NDArray
 
 Bytes = NDArray[np.uint8]
 WINDOW = 8
-"""Messages under way at once."""
+"""Messages in flight at once."""
 TAG = 0x4844
 
 
 class Link(Protocol):
-    """The other node of a pair."""
+    """A link to the other node of a pair."""
 
     def send(self, data: Bytes, count: int = 1) -> None:
-        """Send `data` so many times."""
+        """Send `data`, `count` times."""
 
     def receive(self, data: Bytes, count: int = 1) -> None:
-        """Receive what `send` sent, into the same array each time."""
+        """Receive `count` messages that `send` sent, all into the same array."""
 
     def close(self) -> None:
-        """Both ends are done."""
+        """Close the link when both ends are done."""
 
 
 class MpiLink:
@@ -40,26 +40,26 @@ class MpiLink:
 
     def receive(self, data: Bytes, count: int = 1) -> None:
         """See Link; each message of the window has memory of its own, as MPI demands."""
-        spare = [data, *(np.empty_like(data) for _ in range(min(count, WINDOW) - 1))]
-        turn = iter(range(count))
+        buffers = [data, *(np.empty_like(data) for _ in range(min(count, WINDOW) - 1))]
+        number = iter(range(count))
         self._several(
-            lambda: self.comm.Irecv(spare[next(turn) % len(spare)], source=self.peer, tag=TAG), count
+            lambda: self.comm.Irecv(buffers[next(number) % len(buffers)], source=self.peer, tag=TAG), count
         )
 
     def close(self) -> None:
-        """See Link: the communicator is somebody else's."""
+        """See Link; the communicator stays open, as the caller owns it."""
 
     def _several(self, start: Any, count: int) -> None:
-        under_way = [start() for _ in range(min(count, WINDOW))]
-        for _ in range(count - len(under_way)):
-            under_way.pop(0).Wait()
-            under_way.append(start())
-        for request in under_way:
+        in_flight = [start() for _ in range(min(count, WINDOW))]
+        for _ in range(count - len(in_flight)):
+            in_flight.pop(0).Wait()
+            in_flight.append(start())
+        for request in in_flight:
             request.Wait()
 
 
 class TcpLink:
-    """A connection to the other node."""
+    """A TCP connection to the other node."""
 
     def __init__(self, connection: socket.socket, patience: float) -> None:
         connection.settimeout(patience)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Latency, bandwidth and clock difference of a pair of nodes; collective operations inside nodes and over all."""
+"""Measures latency, bandwidth and clock difference of pairs of nodes, and collective operations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hpccoll.tools.doctor.links import Link
 BLOCK = 256 << 10
 """Bytes of a message when the bandwidth is measured."""
 LONG_ENOUGH = 0.3
-"""Seconds that the batch must last whose time counts; limits that allow bursts are exhausted by then."""
+"""Seconds that the counted batch must last at least; traffic limits that allow bursts are exhausted by then."""
 PINGS, PING_SECONDS = 200, 0.1
 TICKS = 10
 LARGE = 16 << 20
@@ -32,10 +32,14 @@ def between(
     connect: Callable[[int, int], Link | None],
     stage: Callable[[str], None],
 ) -> list[Facts]:
-    """Measure about log2(n) partners of each node at once, then the suspects alone. All ranks call it together.
+    """Measure each node with about log2(n) partners, all pairs of a round at once, then the suspects alone.
 
-    :param connect: called on both leaders of a pair with the own and the other index of node; None: unreachable
-    :returns: on all ranks alike, one entry a measurement, see `pair`
+    All ranks call it together.
+
+    :param connect: called on both leaders of a pair with the index of the own and of the other node; returns None if
+        the other node cannot be reached
+    :param stage: called with the name of each stage before it begins
+    :returns: one entry per measurement, see `pair`; the same on all ranks
     """
     leaders = survey.leaders
     mine = next((i for i, report in enumerate(leaders) if report.rank == exchange.rank), -1)
@@ -57,7 +61,7 @@ def between(
 
 
 def _measure(here: rounds.Pair, mine: int, connect: Callable[[int, int], Link | None]) -> Facts | None:
-    """The lower node's answer is the pair's."""
+    """Measure one pair; the lower node returns the result of the pair, the other one None."""
     first = mine == here[0]
     link = connect(mine, here[1] if first else here[0])
     if link is None:
@@ -72,10 +76,14 @@ def _measure(here: rounds.Pair, mine: int, connect: Callable[[int, int], Link | 
 
 
 def pair(link: Link, first: bool) -> Facts:
-    """Both ends call it; the first gets latency (s, one way), bandwidths there and back (bytes/s), skew (s), sent."""
+    """Measure a pair of nodes; both ends call it together.
+
+    :param first: whether this end measures and returns the result
+    :returns: latency (s, one way), skew of the other clock (s), bandwidth there and back (bytes/s), bytes sent
+    """
     if not first:
         _echo(link)
-        _tell_time(link)
+        _send_time(link)
         _receive_batches(link)
         link.send(np.array(_send_batches(link), np.float64).view(np.uint8))
         return {}
@@ -95,7 +103,7 @@ def pair(link: Link, first: bool) -> Facts:
 
 
 def _ping(link: Link) -> float:
-    """Half the first quartile of the round trips of one byte: who shares a core can only make one longer."""
+    """Half the first quartile of the round trips of one byte: other load on a core can only make a trip longer."""
     byte = np.zeros(1, np.uint8)
 
     def trip() -> float:
@@ -125,7 +133,7 @@ def _echo(link: Link) -> None:
 
 
 def _ask_time(link: Link) -> float:
-    """Seconds that the other node's clock is ahead, from the fastest of some round trips (Cristian 1989)."""
+    """Seconds by which the other node's clock is ahead, from the fastest of some round trips (Cristian 1989)."""
     trips, theirs = [], np.zeros(1)
     for _ in range(TICKS):
         began = time.time()
@@ -136,15 +144,18 @@ def _ask_time(link: Link) -> float:
     return min(trips)[1]
 
 
-def _tell_time(link: Link) -> None:
-    asked = np.zeros(1)
+def _send_time(link: Link) -> None:
+    question = np.zeros(1)
     for _ in range(TICKS):
-        link.receive(asked.view(np.uint8))
+        link.receive(question.view(np.uint8))
         link.send(np.array([time.time()]).view(np.uint8))
 
 
 def _send_batches(link: Link) -> tuple[float, int]:
-    """Ever longer batches until one lasts LONG_ENOUGH; its rate, and the bytes of all. Never the first counts."""
+    """Send longer and longer batches until one lasts LONG_ENOUGH; the first batch never counts.
+
+    :returns: the rate of that batch (bytes/s), and the bytes of all batches
+    """
     block, header, done = np.zeros(BLOCK, np.uint8), np.zeros(1, np.int64), np.zeros(1, np.uint8)
     count, sent, batches = 1, 0, 0
     while True:
@@ -174,9 +185,10 @@ def _receive_batches(link: Link) -> None:
 
 
 def collectives(comm: Any, nbytes: int = LARGE) -> Facts:
-    """Time hpccoll's allreduce over `comm`: seconds for 8 bytes and for `nbytes` of float32, the worst rank's.
+    """Measure hpccoll's allreduce over a communicator; all its ranks call it together.
 
-    What keeps hpccoll from working is an "error" instead, on all ranks alike.
+    :param nbytes: size of the large array of float32
+    :returns: seconds of the slowest rank for 8 bytes ("small") and `nbytes` ("large"), or hpccoll's "error"
     """
     try:
         times = _time_allreduce(comm, nbytes)

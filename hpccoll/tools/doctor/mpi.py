@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The MPI library: mpi4py's and ours, the thread level, and whether MPI_Init returns."""
+"""The MPI libraries of mpi4py and hpccoll, the thread level, and whether MPI_Init returns."""
 
 from __future__ import annotations
 
-import re
 import signal
+from dataclasses import asdict
 
 from hpccoll import detect
 from hpccoll.checks.finding import ERROR, NOTE, WARNING, Facts, Finding
 from hpccoll.checks.survey import RankReport, Survey
-from hpccoll.text import listed, some_ranks
+from hpccoll.text import capitalized, listed, some_ranks
 from hpccoll.tools import info
 from hpccoll.tools.doctor import addresses
 from hpccoll.tools.doctor.child_monitor import Outcome
@@ -25,22 +25,26 @@ def _matters(stage: str) -> str:
 
 
 def collect(env: dict[str, str]) -> Facts:
-    """Both libraries and the level, in a process where MPI is initialised."""
+    """Collect both libraries and the thread level, in a process where MPI is initialised."""
     from mpi4py import MPI
 
     library = " ".join(MPI.Get_library_version().strip("\0\n ").splitlines()[0].split())
+    risk = detect.slurm_pmix_risk(env, library)
     levels = {getattr(MPI, "THREAD_" + n): n for n in ("SINGLE", "FUNNELED", "SERIALIZED", "MULTIPLE")}
     return {
         "library": library,
         "standard": ".".join(map(str, MPI.Get_version())),
         "thread level": levels[MPI.Query_thread()],
         "ours": info.mpi_extension(),
-        "risk": detect.slurm_pmix_risk(env, library),
+        "risk": asdict(risk) if risk else None,
     }
 
 
 def failed(outcome: Outcome, asked_to_end: bool = False) -> Facts:
-    """The facts of a rank whose child did not report, or was ended by the launcher with all others."""
+    """Make the facts of a rank whose child did not report.
+
+    :param asked_to_end: whether the launcher ended the job
+    """
     return {
         "stage": outcome.stage,
         "seconds": round(outcome.seconds, 1),
@@ -51,7 +55,7 @@ def failed(outcome: Outcome, asked_to_end: bool = False) -> Facts:
 
 
 def judge(survey: Survey) -> list[Finding]:
-    """Hangs and failures by stage; two libraries; a thread level that has a price."""
+    """Find hangs and failures by stage, different libraries, and a thread level that rules out a background thread."""
     found = []
     stages: dict[tuple[str, bool], list[RankReport]] = {}
     for report in survey.reports:
@@ -82,13 +86,13 @@ def _hung(survey: Survey, stage: str, reports: list[RankReport]) -> Finding:
 
 
 def _suspicion(survey: Survey, stage: str, waits: list[str]) -> str:
-    """What to try, from what else is known."""
+    """Suggest a remedy for a hang, from the other facts of the survey."""
     decoys = addresses.shared_addresses(survey)
     awaited = [wait.partition(":")[0] for wait in waits if wait.partition(":")[0] in decoys]
     for address in awaited or decoys:
         name = decoys[address][0][1]
         return (
-            f"{address} is {name} on several hosts, and each reaches only itself by it: "
+            f"{address} is {name} on several hosts, and each reaches only itself through it: "
             f"OMPI_MCA_btl_tcp_if_exclude=lo,{name} (UCX_NET_DEVICES, FI_TCP_IFACE, HYDRA_IFACE name the right one for "
             f"others), or `ip link set {name} down`"
         )
@@ -97,8 +101,8 @@ def _suspicion(survey: Survey, stage: str, waits: list[str]) -> str:
             "A file system that does not answer holds up `import`: `strace -f -e openat`, `df` on that host"
         )
     return (
-        "The errors among the addresses below come first. Without any: does the launcher speak this library's protocol "
-        "(`srun --mpi=list`, `hpccoll run` uses the library's own mpirun)? Name the network "
+        "First mend the errors among the addresses below. Without any: does the launcher support this library's "
+        "protocol (`srun --mpi=list`, `hpccoll run` uses the library's own mpirun)? Name the network "
         "(OMPI_MCA_btl_tcp_if_include=10.0.0.0/8, FI_TCP_IFACE=eth0); OMPI_MCA_btl_base_verbose=30 or "
         "FI_LOG_LEVEL=info show what MPI tries"
     )
@@ -131,23 +135,20 @@ def _libraries(reports: list[RankReport]) -> list[Finding]:
         )
     ours = facts["ours"]
     if ours.get("same library as mpi4py") is False:
-        remedy = re.sub("^mpi4py is on .*?: ", "", ours["to do"])
         seen = f"mpi4py is on {facts['library']}, hpccoll's MPI part on {ours['library']}"
-        found.append(
-            Finding(NAME, ERROR, seen, "two MPI libraries cannot share a communicator", remedy.capitalize())
-        )
+        remedy = capitalized(ours["to do"])
+        found.append(Finding(NAME, ERROR, seen, "two MPI libraries cannot share a communicator", remedy))
     if facts["thread level"] != "MULTIPLE":
         found.append(
             Finding(
                 NAME,
                 WARNING,
                 f"MPI grants the thread level {facts['thread level']}",
-                "no background thread may drive: progress is made only while somebody waits",
+                "no background thread may call MPI: progress is made only while the program waits",
                 "MPI4PY_RC_THREAD_LEVEL=multiple, or an MPI built with thread support; else call World.progress()",
             )
         )
     if facts["risk"]:
-        found.append(
-            Finding(NAME, NOTE, facts["risk"], "it started this time", "Nothing, as long as it does")
-        )
+        remedy = f"Nothing, as long as it does. {facts['risk']['remedy']}"
+        found.append(Finding(NAME, NOTE, facts["risk"]["seen"], "it started this time", remedy))
     return found

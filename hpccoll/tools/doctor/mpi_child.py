@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The child that calls MPI: it meets the others through it and is examined with them."""
+"""The child process that calls MPI: it exchanges reports with the other ranks through it, and is examined with them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from hpccoll.tools.doctor.stages import Stages, mpi_world
 
 
 def main() -> None:
-    """Given are the card that the watching process wrote, and the options."""
+    """Examine this rank; the parent process passes its rank report and the options."""
     stages = Stages()
     comm = mpi_world(stages)
-    mine = RankReport(**stages.given["report"])
-    mine.facts[mpi.NAME] = mpi.collect(dict(config.environment()))
+    seen = RankReport(**stages.given["report"])
+    seen.facts[mpi.NAME] = mpi.collect(dict(config.environment()))
     stages.begin("the first exchange through MPI")
     ranks = exchange.MpiExchange(comm)
     ranks.allgather(None)
-    mine = RankReport(comm.Get_rank(), mine.host, mine.node, mine.facts)
+    mine = RankReport(comm.Get_rank(), seen.host, seen.node, seen.facts)
     stages.report(examine.examine(ranks, mine, stages.given["options"], stages.begin, comm))
     stages.finish()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The measured network: slow nodes, slow links, and devices that nobody uses."""
+"""The measured network: slow nodes, slow links, and devices that are not used."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from hpccoll.tools.doctor import rails, rounds
 
 NAME = "network"
 UNUSED = 0.5
-"""A network that reaches less than this share of the declared rate is not on that device, or the device is ill."""
+"""A network that reaches less than this share of the declared rate is not on that device, or the device is faulty."""
 ONE_SIDED = 0.6
 INSIDE = 1.5
 """A node whose own allreduce takes this many times the others' is slow."""
 
 
 def judge(survey: Survey) -> list[Finding]:
-    """What stands out."""
+    """Find failed measurements, and links and nodes that differ from the others."""
     return [
         *_failed(survey),
         *_broken(survey),
@@ -32,7 +32,7 @@ def judge(survey: Survey) -> list[Finding]:
 
 
 def rate(bytes_per_second: float) -> str:
-    """Write it as networks do: 94.5 Mbit/s."""
+    """Write a rate in bits, as is usual for networks: 94.5 Mbit/s."""
     bits = _three_digits(8 * bytes_per_second)
     for unit, scale in (("Gbit/s", 1e9), ("Mbit/s", 1e6)):
         if bits >= scale:
@@ -41,7 +41,7 @@ def rate(bytes_per_second: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Write it as 4.85 ms."""
+    """Write a duration with a fitting unit: 4.85 ms."""
     seconds = _three_digits(seconds)
     for unit, scale in (("s", 1.0), ("ms", 1e-3)):
         if seconds >= scale:
@@ -50,7 +50,7 @@ def duration(seconds: float) -> str:
 
 
 def _three_digits(value: float) -> float:
-    """So that 999.9 us are 1 ms, and not 1e+03 us."""
+    """Round to three digits, so that 999.9 us are written as 1 ms and not as 1e+03 us."""
     return float(f"{value:.3g}")
 
 
@@ -71,7 +71,7 @@ def _failed(survey: Survey) -> list[Finding]:
 
 
 def _broken(survey: Survey) -> list[Finding]:
-    """Hpccoll itself did not work."""
+    """Find measurements in which hpccoll itself failed."""
     matters, remedy = (
         "hpccoll.init() fails in the same way in a job like this",
         "As it says, and see the findings above",
@@ -107,7 +107,7 @@ def _slow(survey: Survey) -> list[Finding]:
             f"slow link {hosts[pair[0]]} - {hosts[pair[1]]}: {rate(rounds.bandwidth(link))}, "
             f"{duration(link['latency'])}, measured again alone; others reach {rate(good)}, and both nodes are well"
         )
-        remedy = "The way between the two: switch, up-link, routing. Place the job elsewhere if it stays so"
+        remedy = "The path between the two: switch, up-link, routing. Place the job elsewhere if it stays so"
         found.append(Finding(NAME, WARNING, seen, "a ring or tree that crosses it goes at its pace", remedy))
     return found
 
@@ -125,7 +125,7 @@ def _one_sided(survey: Survey) -> list[Finding]:
 
 
 def _below_rate(survey: Survey) -> list[Finding]:
-    """Nodes that reach much less than their device declares."""
+    """Find nodes that reach much less than the rate that their device declares."""
     best: dict[int, float] = {}
     for (one, other), link in rounds.best(survey.links).items():
         for node in (one, other):
@@ -141,7 +141,7 @@ def _below_rate(survey: Survey) -> list[Finding]:
                     WARNING,
                     f"{report.host}: {rate(reached)} measured; {device['name']} declares {rate(device['rate'] / 8)}",
                     "the device is not used, or one process cannot fill it",
-                    "Is MPI on it (UCX_LOG_LEVEL=info, FI_PROVIDER)? Over TCP several ranks a node fill it "
+                    "Is MPI on it (UCX_LOG_LEVEL=info, FI_PROVIDER)? Over TCP several ranks per node fill it "
                     "(HPCCOLL_RAILS); a mere cloud limit cannot be helped",
                 )
             )
@@ -162,7 +162,7 @@ def _slow_inside(survey: Survey) -> list[Finding]:
     return [Finding(NAME, WARNING, seen, "every collective operation waits for the slowest node", remedy)]
 
 
-# ---- what was required ----------------------------------------------------------------------------------
+# ---- requirements ---------------------------------------------------------------------------------------
 
 UNITS = {
     "bit": 1 / 8, "kbit": 1e3 / 8, "mbit": 1e6 / 8, "gbit": 1e9 / 8, "b": 1, "kb": 1e3, "mb": 1e6, "gb": 1e9,
@@ -172,7 +172,11 @@ SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
 def requirement(text: str) -> tuple[str, float]:
-    """Read `bandwidth=10Gbit` (bytes/s) or `latency=20us` (s); ValueError says what is allowed."""
+    """Read a requirement: `bandwidth=10Gbit` or `latency=20us`.
+
+    :returns: the name, and the value in bytes/s or seconds
+    :raises ValueError: the text is no requirement
+    """
     name, _, value = text.partition("=")
     found = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)\s*([a-zA-Z]+)(?:/s)?", value)
     units = {"bandwidth": UNITS, "latency": SECONDS}.get(name)
@@ -184,7 +188,10 @@ def requirement(text: str) -> tuple[str, float]:
 
 
 def judge_required(survey: Survey, required: Mapping[str, float]) -> list[Finding]:
-    """An error for each link that is worse than was asked for."""
+    """Find links that are worse than required.
+
+    :param required: bandwidth in bytes/s, latency in seconds
+    """
     measured = rounds.best(survey.links)
     found = []
     remedy = "Ask for other nodes, or lower what is required"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rails: the network devices of a node, and which of its ranks is near which."""
+"""Rails: the network devices of a node, and the device that is nearest to each rank."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from hpccoll.tools.doctor import gpus
 NAME = "rails"
 SYS = Path("/sys/class")
 ROOT = len(Path("/sys/devices").parts)
-"""Folders that the paths of all devices have in common."""
+"""Number of folders that the paths of all devices share."""
 
 
 def collect(root: Path = SYS) -> Facts:
-    """Ports with hardware behind them: name, declared rate (bit/s), PCI address, NUMA node, up or not."""
+    """Collect ports of hardware devices: name, declared rate (bit/s), PCI address, NUMA node, and whether it is up."""
     return {"devices": sorted([*_infiniband(root), *_ethernet(root)], key=lambda d: str(d["name"]))}
 
 
@@ -67,7 +67,7 @@ def _read(path: Path) -> str:
 
 
 def best(report: RankReport) -> list[Facts]:
-    """The node's fastest kind of device that is up: these are its rails."""
+    """The rails of a rank's node: its fastest kind of device that is up."""
     usable = [d for d in report.facts[NAME]["devices"] if d["up"]]
     rdma = [d for d in usable if d["kind"] == "rdma"]
     fastest = max((d["rate"] or 0 for d in rdma or usable), default=0)
@@ -75,7 +75,7 @@ def best(report: RankReport) -> list[Facts]:
 
 
 def assign(reports: list[RankReport]) -> dict[int, str]:
-    """A rail for each rank of a node: of those near it the one with the fewest ranks."""
+    """Assign a rail to each rank of a node: among those near the rank, the one with the fewest ranks."""
     rails = best(reports[0])
     load = {rail["name"]: 0 for rail in rails}
     chosen = {}
@@ -88,7 +88,7 @@ def assign(reports: list[RankReport]) -> dict[int, str]:
 
 
 def near(report: RankReport, rails: list[Facts]) -> list[Facts]:
-    """The rails below the same PCI bridges as the rank's one GPU, else those of its one NUMA node, else all."""
+    """Find the rails below the same PCI bridges as the rank's one GPU, else those of its one NUMA node, else all."""
     seen, domains = report.facts[gpus.NAME]["visible"], report.facts[placement.NAME].get("numa", [])
     if len(seen) == 1:
         depths = [_common(rail["path"], seen[0]["path"]) for rail in rails]
@@ -99,13 +99,13 @@ def near(report: RankReport, rails: list[Facts]) -> list[Facts]:
 
 
 def _common(one: str, other: str) -> int:
-    """How many folders two paths of sysfs have in common: the more, the fewer bridges are between the devices."""
+    """Count the folders that two paths of sysfs share: more of them mean fewer bridges between the devices."""
     pairs = zip(Path(one).parts, Path(other).parts, strict=False)
     return len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)))
 
 
 def judge(survey: Survey) -> list[Finding]:
-    """Rails without a rank near them; nodes with fewer rails than the others."""
+    """Find rails without a rank near them, and nodes with fewer rails than the others."""
     found = []
     counts = {report.host: len(best(report)) for report in survey.leaders}
     most = max(counts.values(), default=0)

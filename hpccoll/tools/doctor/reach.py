@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which addresses of which host answer whom: a door on every node, knocked at from its partners.
+"""Tries which addresses of each node its partners can connect to: each node listens on a port.
 
-The answer is authenticated: on clusters a packet to 172.17.0.1 ends at the sender's own docker0, and a port can
-belong to somebody else. After the greeting a large piece must come through as well: where the MTUs on the way do
-not fit, small messages pass and large ones vanish.
+The listener proves that it belongs to the job, because a packet to 172.17.0.1 ends at the sender's own docker0, and
+another program may own a port. After the handshake a large message must arrive as well: where MTUs on the path do not
+fit, small messages arrive and large ones are lost.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from hpccoll.tools.doctor.exchange import Exchange
 
 NAME = "reach"
 PATIENCE = 4.0
-"""Seconds for a connection, with a packet lost or a busy host on the way; for the large piece twice that."""
+"""Seconds for a connection, enough for a lost packet or a busy host; the large message gets twice that."""
 LARGE = 256 << 10
 ALL_PAIRS = 9
-"""Up to so many nodes everybody tries everybody; of more a node tries those 1, 2, 4, ... further on."""
+"""In a job of up to so many nodes, each tries all others; in a larger one, those 1, 2, 4, ... further on."""
 
 
 class Listener:
-    """A port of this node, open to the ranks of this job; a context manager."""
+    """Listens on a port of this node for the ranks of this job; a context manager."""
 
     def __init__(self) -> None:
         self.nonce = secrets.token_hex(8)
@@ -54,7 +54,7 @@ class Listener:
         self.socket.close()
 
     def connection_from(self, rank: int, seconds: float) -> socket.socket | None:
-        """The connection that `rank` opened here to stay."""
+        """Wait for the connection that `rank` opened to keep; None if there is none after `seconds`."""
         with contextlib.suppress(queue.Empty):
             return self._queue(rank).get(timeout=seconds)
         return None
@@ -70,12 +70,12 @@ class Listener:
                 threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        """Greet a visitor; keep the connection of one who stays, take a large piece from one who only tries."""
+        """Answer a connection with the nonce; keep it if the peer says so, otherwise receive its large message."""
         connection.settimeout(2 * PATIENCE)
         try:
             hello = json.loads(_line(connection))
             connection.sendall(json.dumps({"nonce": self.nonce}).encode() + b"\n")
-            if hello["stays"]:
+            if hello["keep"]:
                 self._queue(hello["rank"]).put(connection)
                 return
             left = LARGE
@@ -83,12 +83,12 @@ class Listener:
                 left -= got
             connection.sendall(b"all\n")
         except (OSError, ValueError, KeyError):
-            pass  # a stranger, or one who went away; who knocks says what he saw
+            pass  # not a rank of this job, or a rank that gave up; the connecting side reports the failure
         connection.close()
 
 
 def _line(connection: socket.socket) -> bytes:
-    """Read up to a newline, byte by byte: nothing behind it is taken."""
+    """Read up to a newline, byte by byte, so that nothing after it is consumed."""
     line = b""
     while not line.endswith(b"\n"):
         byte = connection.recv(1)
@@ -99,10 +99,16 @@ def _line(connection: socket.socket) -> bytes:
 
 
 def connect(address: str, port: int, nonce: str, rank: int, keep: bool) -> socket.socket:
-    """Connect and be greeted by the right door, or raise: OSError, or PermissionError for a stranger."""
+    """Connect to the listener of another node.
+
+    :param nonce: the listener's, by which it proves that it is of this job
+    :param keep: whether the connection will be used after this try
+    :raises PermissionError: a process that is not of this job answered
+    :raises OSError: nothing answered
+    """
     connection = socket.create_connection((address, port), PATIENCE)
     try:
-        connection.sendall(json.dumps({"rank": rank, "stays": keep}).encode() + b"\n")
+        connection.sendall(json.dumps({"rank": rank, "keep": keep}).encode() + b"\n")
         if json.loads(_line(connection)).get("nonce") != nonce:
             raise PermissionError("answered by a process that is not of this job")
     except BaseException:
@@ -112,16 +118,17 @@ def connect(address: str, port: int, nonce: str, rank: int, keep: bool) -> socke
 
 
 def partners(mine: int, nodes: int) -> list[int]:
-    """The nodes that this one tries."""
+    """The nodes that node `mine` tries."""
     if nodes <= ALL_PAIRS:
         return [node for node in range(nodes) if node != mine]
     return sorted({(mine + (1 << k)) % nodes for k in range((nodes - 1).bit_length())} - {mine})
 
 
 def probe(exchange: Exchange, survey: Survey, listener: Listener | None) -> tuple[list[Facts], list[Facts]]:
-    """Try the addresses of the partners; all ranks call it together, leaders with their door.
+    """Try the addresses of the partners; all ranks call it together.
 
-    :returns: on all ranks alike what was tried, and (port, nonce) of each node's door
+    :param listener: on the leader of each node
+    :returns: each try, and port and nonce of each node's listener; the same on all ranks
     """
     listeners = [
         d
@@ -171,9 +178,12 @@ def _try(survey: Survey, mine: int, node: int, address: str, listener: Facts) ->
 
 
 def outcome_of(error: Exception) -> Facts:
-    """What an error of connect() says of the way."""
+    """Classify an error of connect().
+
+    :returns: "outcome" and "error"
+    """
     if isinstance(error, PermissionError) and error.errno is None:
-        return {"outcome": "stranger", "error": str(error)}
+        return {"outcome": "foreign", "error": str(error)}
     if isinstance(error, TimeoutError):
         return {"outcome": "silent", "error": f"no answer in {PATIENCE:g} s"}
     number = getattr(error, "errno", None)
@@ -185,7 +195,10 @@ def outcome_of(error: Exception) -> Facts:
 
 
 def route(own: RankReport, address: str) -> str:
-    """The interface that the kernel would send through (no packet is sent); OSError where there is no route."""
+    """Find the interface that the kernel would send through, without sending a packet.
+
+    :raises OSError: there is no route
+    """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe_socket:
         probe_socket.connect((address, 9))
         source: str = probe_socket.getsockname()[0]
@@ -193,7 +206,10 @@ def route(own: RankReport, address: str) -> str:
 
 
 def neighbour(address: str, table: Path = Path("/proc/net/arp")) -> str:
-    """Say "answers" if the MAC address of the host is known, "silent" if it did not tell, "" if it was not asked."""
+    """Look up a host in the kernel's ARP table.
+
+    :returns: "answers" if its MAC address is known, "silent" if it did not answer, "" if it was not asked
+    """
     with contextlib.suppress(OSError):
         for line in table.read_text().splitlines()[1:]:
             words = line.split()
@@ -206,7 +222,7 @@ def neighbour(address: str, table: Path = Path("/proc/net/arp")) -> str:
 
 
 def judge(survey: Survey) -> list[Finding]:
-    """Pairs without any way, large messages that vanish, addresses that lead nowhere."""
+    """Find pairs of nodes that cannot connect, large messages that are lost, and addresses that do not answer."""
     pairs: dict[tuple[str, str], list[Facts]] = {}
     for one in survey.reached:
         pairs.setdefault((one["from"], one["to"]), []).append(one)
@@ -217,7 +233,7 @@ def judge(survey: Survey) -> list[Finding]:
             found.append(_large_lost(here, there, tried))
         elif "ok" not in outcomes:
             back = {one["outcome"] for one in pairs.get((there, here), [])}
-            found.append(_unreachable(here, there, tried, no_way_back="no route" in back))
+            found.append(_unreachable(here, there, tried, no_route_back="no route" in back))
         else:
             found += _dead_ends(here, there, tried)
     return found
@@ -227,13 +243,13 @@ def _shown(tried: Iterable[Facts]) -> str:
     return listed(f"{one['address']}:{one['port']} {one['error']}" for one in tried if one["outcome"] != "ok")
 
 
-def _unreachable(here: str, there: str, tried: list[Facts], no_way_back: bool) -> Finding:
+def _unreachable(here: str, there: str, tried: list[Facts], no_route_back: bool) -> Finding:
     outcomes: dict[str, Facts] = {one["outcome"]: one for one in tried}
     seen = f"{here} cannot connect to {there} by any of its addresses ({_shown(tried)})"
     if "no route" in outcomes:
         one = outcomes["no route"]
         remedy = f"Look at `ip route get {one['address']}` on {here}: a blackhole, an unreachable or a missing route"
-    elif "silent" in outcomes and no_way_back:
+    elif "silent" in outcomes and no_route_back:
         remedy = f"{there} has no route back to {here}: mend that first"
     elif "silent" in outcomes and any(one.get("neighbour") == "answers" for one in tried):
         remedy = (
@@ -241,7 +257,7 @@ def _unreachable(here: str, there: str, tried: list[Facts], no_way_back: bool) -
             "`iptables -S` there). Open the ephemeral ports (`sysctl net.ipv4.ip_local_port_range`) between the nodes"
         )
     elif "silent" in outcomes:
-        remedy = f"Cable, switch, VLAN, a firewall or a route on the way: `ping`, `ip route get`, `ip neigh` on {here}"
+        remedy = f"Cable, switch, VLAN, a firewall or a route on the path: `ping`, `ip route get`, `ip neigh` on {here}"
     elif "refused" in outcomes:
         remedy = f"Something rejects the connection (a firewall that answers, a proxy): `nft list ruleset` on {there}"
     else:
@@ -260,15 +276,15 @@ def _large_lost(here: str, there: str, tried: list[Facts]) -> Finding:
     return Finding(
         NAME,
         ERROR,
-        f"{here} to {there} ({one['address']} through {one['through']}): a greeting arrives, {LARGE >> 10} KiB do not",
-        "small messages pass and large ones vanish: a job starts and hangs at the first big tensor",
-        "The MTU of an interface is larger than the way allows: compare `ip link show` on both hosts and the switch, "
+        f"{here} to {there} ({one['address']} through {one['through']}): a few bytes arrive, {LARGE >> 10} KiB do not",
+        "small messages arrive and large ones are lost: a job starts and hangs at the first large tensor",
+        "The MTU of an interface is larger than the path allows: compare `ip link show` on both hosts and the switch, "
         f"try `ping -M do -s 1472 {one['address']}`, and set one MTU everywhere (`ip link set dev ... mtu 1500`)",
     )
 
 
 def _dead_ends(here: str, there: str, tried: list[Facts]) -> list[Finding]:
-    """Addresses that do not answer although others do; those that the hosts have in common are judged elsewhere."""
+    """Find addresses that do not answer although others do; addresses.py judges those that hosts have in common."""
     dead = [one for one in tried if one["outcome"] not in ("ok", "own")]
     good = next(one for one in tried if one["outcome"] == "ok")
     if not dead:
@@ -278,7 +294,7 @@ def _dead_ends(here: str, there: str, tried: list[Facts]) -> list[Finding]:
             NAME,
             WARNING,
             f"{here} to {there}: {_shown(dead)}, while {good['address']} answers (through {good['through']})",
-            "who picks the first address hangs or dies there (Open MPI, Gloo and NCCL choose by name or order)",
+            "a library that picks such an address hangs or dies (Open MPI, Gloo and NCCL choose by name or order)",
             "Name the network that works: OMPI_MCA_btl_tcp_if_include, PRTE_MCA_prte_if_include (10.0.0.0/8), "
             "GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME (an interface), or take the other interface down",
         )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is measured with whom and when: pure functions of the number of nodes and of what was measured."""
+"""The schedule of measurements: pure functions of the number of nodes and of the results so far."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ MOST_SUSPECTS = 8
 
 
 def rounds(nodes: int) -> list[list[Pair]]:
-    """About log2(nodes) rounds in each of which a node has one partner, so that no two pairs share a node.
+    """Schedule about log2(nodes) rounds in which each node has one partner, so that no two pairs share a node.
 
-    Rounds of a round-robin tournament (the circle method), spread evenly: with an even number of nodes a round
-    leaves nobody out, with an odd number one.
+    They are rounds of a round-robin tournament (the circle method), spread evenly. With an odd number of nodes, each
+    round leaves one node out.
     """
     if nodes < 2:
         return []
-    seats = nodes + nodes % 2
-    wanted = min(seats - 1, (nodes - 1).bit_length() + nodes % 2)
-    return [_round(i * (seats - 1) // wanted, seats, nodes) for i in range(wanted)]
+    even = nodes + nodes % 2
+    wanted = min(even - 1, (nodes - 1).bit_length() + nodes % 2)
+    return [_round(i * (even - 1) // wanted, even, nodes) for i in range(wanted)]
 
 
-def _round(number: int, seats: int, nodes: int) -> list[Pair]:
-    """Seats a and b meet in round (a + b) mod (seats - 1); who would meet itself meets the last seat."""
+def _round(number: int, even: int, nodes: int) -> list[Pair]:
+    """Pair a and b with (a + b) mod (even - 1) = number; the one that would be paired with itself gets the last one."""
     pairs = set()
-    for seat in range(seats - 1):
-        other = (number - seat) % (seats - 1)
-        other = seats - 1 if other == seat else other
-        if max(seat, other) < nodes:
-            pairs.add((min(seat, other), max(seat, other)))
+    for node in range(even - 1):
+        other = (number - node) % (even - 1)
+        other = even - 1 if other == node else other
+        if max(node, other) < nodes:
+            pairs.add((min(node, other), max(node, other)))
     return sorted(pairs)
 
 
 def bandwidth(link: Facts) -> float:
-    """Bytes per second of the slower direction."""
+    """The bandwidth of the slower direction, in bytes/s."""
     return float(min(link["bandwidth"]))
 
 
 def best(links: Sequence[Facts]) -> dict[Pair, Facts]:
-    """The best figures of each pair's measurements, as an idle link has only reasons to look slower."""
+    """Combine the best figures of each pair's measurements, because load can only make a link look slower."""
     found: dict[Pair, Facts] = {}
     for link in links:
         if "error" in link:
@@ -64,7 +64,7 @@ def reference(values: Sequence[float], rank: float) -> float:
 
 
 def slow_pairs(links: Sequence[Facts]) -> list[Pair]:
-    """Pairs well behind the better quarter of all; there is no telling from less than three pairs."""
+    """Find the pairs well behind the better quarter of all pairs; fewer than three pairs cannot tell."""
     measured = best(links)
     if len(measured) < 3:
         return []
@@ -78,18 +78,21 @@ def slow_pairs(links: Sequence[Facts]) -> list[Pair]:
 
 
 def again(slow: Sequence[Pair], nodes: int) -> list[Pair]:
-    """What tells a slow link from a slow node: the pair alone, and each of its ends with a node beyond suspicion."""
+    """Choose the pairs to measure again, alone, to tell a slow link from a slow node.
+
+    :returns: each slow pair, and each of its nodes with a node that is in no slow pair
+    """
     suspects = list(slow[:MOST_SUSPECTS])
-    accused = {node for pair in slow for node in pair}
-    beyond = [node for node in range(nodes) if node not in accused]
+    suspected = {node for pair in slow for node in pair}
+    sound = [node for node in range(nodes) if node not in suspected]
     pairs = suspects + [
-        (min(end, other), max(end, other)) for pair in suspects for end in pair for other in beyond[:1]
+        (min(end, other), max(end, other)) for pair in suspects for end in pair for other in sound[:1]
     ]
     return list(dict.fromkeys(pairs))
 
 
 def slow_nodes(links: Sequence[Facts]) -> list[int]:
-    """Nodes all of whose links (two or more) are slow."""
+    """Find the nodes whose links, two or more, are all slow."""
     slow, measured = set(slow_pairs(links)), best(links)
     nodes = sorted({node for pair in measured for node in pair})
     found = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The watched side of watch.py: a process that says before each stage what it will do."""
+"""The child's side of child_monitor.py: a process that names each stage before it begins."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ LAST = ("MPI_Finalize", "the end")
 
 
 class Stages:
-    """The pipe to the watcher. Made from the arguments that watch.run gave; SIGUSR1 writes the Python stack down."""
+    """The pipe to the monitoring process, from the arguments that child_monitor.run passed.
+
+    SIGUSR1 makes this process write its Python stack into a file of the monitor.
+    """
 
     def __init__(self) -> None:
         self.pipe, stacks = int(sys.argv[1]), int(sys.argv[2])
@@ -28,22 +31,22 @@ class Stages:
         self.given: Facts = json.loads(sys.stdin.readline())
 
     def begin(self, name: str) -> None:
-        """Say what comes next."""
-        self._tell({"stage": name})
+        """Name the stage that begins now."""
+        self._send({"stage": name})
 
     def report(self, facts: Facts | None) -> None:
-        """Hand the result over."""
-        self._tell({"report": facts})
+        """Send the result."""
+        self._send({"report": facts})
 
     def finish(self) -> None:
-        """End MPI."""
+        """Finalize MPI."""
         from mpi4py import MPI
 
         self.begin(LAST[0])
         MPI.Finalize()
         self.begin(LAST[1])
 
-    def _tell(self, message: Facts) -> None:
+    def _send(self, message: Facts) -> None:
         data = json.dumps(message).encode() + b"\n"
         with contextlib.suppress(BrokenPipeError):
             while data:
@@ -51,7 +54,10 @@ class Stages:
 
 
 def mpi_world(stages: Stages) -> Any:
-    """Load and start MPI, stage by stage; its world communicator."""
+    """Load and start MPI, stage by stage.
+
+    :returns: mpi4py's COMM_WORLD
+    """
     stages.begin(LOADING)
     import mpi4py
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SIGTERM: an abort of one rank makes many launchers end the job, and who knows something says it then."""
+"""SIGTERM as an exception: many launchers end a job when one rank aborts, and each rank reports what it knows first."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import signal
 
 
 class Terminated(BaseException):
-    """To end."""
+    """The launcher asked this process to end."""
 
 
 def raise_on_sigterm() -> None:
-    """Raise Asked at the first SIGTERM."""
+    """Raise Terminated in the main thread at the first SIGTERM, and ignore the following ones."""
     signal.signal(signal.SIGTERM, _terminate)
 
 
@@ -21,5 +21,5 @@ def _terminate(_number: int, _frame: object) -> None:
 
 
 def ignore_sigterm() -> None:
-    """No SIGTERM from now on: what is known is printed. Launchers kill by SIGKILL who does not end soon."""
+    """Ignore SIGTERM from now on, so that the report is printed. Launchers send SIGKILL if it takes too long."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report for people: plain lines that a log file keeps as they are."""
+"""Renders the report as text, in plain lines that suit a log file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ MOST_ROWS = 64
 
 
 def render(report: Facts) -> str:
-    """Head, placement, network, findings from the lowest layer up, and the verdict; where no host answers, less."""
+    """Render a report: head, placement, network, findings from the lowest layer up, and the verdict.
+
+    A report of hosts that do not answer has findings and a verdict only.
+    """
     parts = [_head(report), _placement(report["placement"]), _network(report)] if "nodes" in report else []
     parts.append(_findings(report["findings"]))
     if report.get("training"):
@@ -94,6 +97,6 @@ def _wrapped(label: str, text: str) -> str:
 
 def _verdict(report: Facts) -> str:
     counts = {s: sum(f["severity"] == s for f in report["findings"]) for s in (ERROR, WARNING, NOTE)}
-    said = ", ".join(f"{n} {s}{'s' if n > 1 else ''}" for s, n in counts.items() if n)
+    totals = ", ".join(f"{n} {s}{'s' if n > 1 else ''}" for s, n in counts.items() if n)
     training = report["training"]["sentence"].partition(":")[0] if report.get("training") else ""
-    return (said or "nothing wrong found") + (f"; {training[0].lower()}{training[1:]}" if training else "")
+    return (totals or "nothing wrong found") + (f"; {training[0].lower()}{training[1:]}" if training else "")

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the measured network means for a training: a formula, its parts, and one sentence.
+"""Calculates what the measured network means for a training, and says it in one sentence.
 
 A step computes for C seconds and reduces S bytes over N nodes. With B the bandwidth of the slowest link (bytes/s),
 L its latency, A the speed of the reduction inside a node (bytes/s) and a batch of 16 MiB (the fusion threshold):
 
     network  =  2 (N-1)/N * S/B  +  2 ceil(log2 N) * L * ceil(S / 16 MiB)
-    node     =  S / A                                  (0 with one rank a node)
+    node     =  S / A                                  (0 with one rank per node)
     exposed  =  max(0, max(network, node) - overlap * C)
     efficiency  =  C / (C + exposed)
 
-The bandwidth term is the lower bound of an allreduce (Patarasuk and Yuan 2009); the stages inside and between nodes
-overlap in chunks, so the slower one counts. Contention of many links in one switch is not in it.
+The bandwidth term is the lower bound of an allreduce (Patarasuk and Yuan 2009). The stages inside and between nodes
+overlap in chunks, so the slower one counts. The formula leaves out contention of many links in one switch.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ GIBIBYTE = 1 << 30
 
 
 class Model(NamedTuple):
-    """A network that people know."""
+    """A well-known neural network."""
 
     parameters: int
     compute: float | None
-    """Seconds of a step on one device, where somebody published them."""
+    """Published seconds of a step on one device; None: not published."""
     source: str
 
 
@@ -54,33 +54,34 @@ MODELS = {
 
 @dataclass(frozen=True)
 class Network:
-    """What was measured."""
+    """The measured network of a job."""
 
     bandwidth: float
     """Bytes/s of the slowest link; 0: not measured."""
     latency: float
+    """Seconds of the slowest link."""
     inside: float
-    """Bytes/s of an allreduce inside a node; infinite with one rank a node."""
+    """Bytes/s of an allreduce inside a node; infinite with one rank per node."""
 
 
 @dataclass(frozen=True)
 class Training:
-    """What is needed."""
+    """The needs of a training."""
 
     name: str
     nbytes: float
     """Bytes that a step reduces."""
     compute: float
-    """Seconds that it computes."""
+    """Seconds that a step computes."""
     nodes: int
     overlap: float
-    """Share of the computation during which gradients can already travel."""
+    """Share of the computation during which gradients can already be sent."""
     passes: int = 1
-    """Forward and backward passes whose gradients are added before they travel."""
+    """Forward and backward passes whose gradients are added before they are sent."""
 
 
 def network_seconds(training: Training, network: Network) -> float:
-    """Time between nodes, see the formula above."""
+    """Seconds that a step's reduction takes between nodes, see the formula above."""
     if training.nodes < 2:
         return 0.0
     rounds = 2 * math.ceil(math.log2(training.nodes)) * math.ceil(training.nbytes / BATCH)
@@ -89,7 +90,7 @@ def network_seconds(training: Training, network: Network) -> float:
 
 
 def efficiency(training: Training, network: Network) -> float:
-    """Share of the time that is computation; only the last pass overlaps with the reduction."""
+    """The share of computation in the time of a step; only the last pass overlaps with the reduction."""
     reduction = max(network_seconds(training, network), training.nbytes / network.inside)
     exposed = max(0.0, reduction - training.overlap * training.compute)
     compute = training.passes * training.compute
@@ -97,7 +98,7 @@ def efficiency(training: Training, network: Network) -> float:
 
 
 def needed_bandwidth(training: Training, network: Network) -> float:
-    """Bytes/s at which the efficiency would be GOOD, as far as the network between nodes decides it; inf: none."""
+    """Bytes/s between nodes at which the efficiency would be GOOD; infinite: no bandwidth is enough."""
     allowed = training.compute * (1 / GOOD - 1 + training.overlap)
     waits = network_seconds(training, replace(network, bandwidth=math.inf))
     volume = 2 * (training.nodes - 1) / training.nodes * training.nbytes
@@ -105,12 +106,12 @@ def needed_bandwidth(training: Training, network: Network) -> float:
 
 
 def remedies(training: Training, network: Network) -> dict[str, float]:
-    """The efficiency with each of the usual remedies. FP16 halves what crosses between nodes and nothing else."""
+    """The efficiency with each of the usual remedies; FP16 halves the bytes between nodes and nothing else."""
     passes = replace(training, passes=MANY_PASSES)
     halved = replace(network, bandwidth=2 * network.bandwidth)
     more = {
-        f"{MANY_PASSES} local passes a step": efficiency(passes, network),
-        "twice the samples a step": efficiency(replace(training, compute=2 * training.compute), network),
+        f"{MANY_PASSES} local passes per step": efficiency(passes, network),
+        "twice the samples per step": efficiency(replace(training, compute=2 * training.compute), network),
     }
     if training.nodes < 2:
         return more
@@ -119,11 +120,11 @@ def remedies(training: Training, network: Network) -> dict[str, float]:
 
 
 def sentence(training: Training, network: Network) -> str:
-    """Whether the network will do, and what would help."""
+    """Say in one sentence whether the network will do, and what would help."""
     share = efficiency(training, network)
     what = (
         f"{training.name} on {training.nodes} node{'s' if training.nodes > 1 else ''} "
-        f"({training.nbytes / 1e6:.4g} MB and {duration(training.compute)} of computation a step)"
+        f"({training.nbytes / 1e6:.4g} MB and {duration(training.compute)} of computation per step)"
     )
     if share >= GOOD:
         return f"The network will do: {what} will run at {share:.0%} efficiency."
@@ -135,7 +136,8 @@ def sentence(training: Training, network: Network) -> str:
     else:
         needs = needed_bandwidth(training, network)
         why = (
-            f"{GOOD:.0%} would need {8 * needs / 1e9:.3g} Gbit/s a node, measured are {8 * network.bandwidth / 1e9:.3g}"
+            f"{GOOD:.0%} would need {8 * needs / 1e9:.3g} Gbit/s per node, measured: "
+            f"{8 * network.bandwidth / 1e9:.3g}"
             if math.isfinite(needs)
             else f"the latency of {duration(network.latency)} alone costs more than that"
         )

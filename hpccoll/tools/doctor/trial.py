@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`hpccoll doctor --gpu-aware`: a child tries (gpu_aware.py), the verdict is printed and recorded."""
+"""`hpccoll doctor --gpu-aware`: a child tries device memory (gpu_aware.py); the verdict is printed and recorded."""
 
 from __future__ import annotations
 
@@ -18,26 +18,30 @@ from hpccoll.tools.doctor.identity import Identity
 
 
 def record() -> Path:
-    """The file of the verdict. Raises InvalidArgumentError for a knob that is wrong."""
+    """Find the file of the verdict.
+
+    :raises InvalidArgumentError: a knob is wrong
+    """
     return proofs.files(config.read().gpu_aware_record, config.environment())[0]
 
 
 def gpu_aware_mpi(
-    process: Identity, file: Path, patience: float, as_json: bool, say: Callable[[str, float], None]
+    process: Identity, file: Path, patience: float, as_json: bool, progress: Callable[[str, float], None]
 ) -> int:
-    """Let a child try; rank 0 prints and records the verdict, and each rank whose child died does.
+    """Let a child try device memory. Rank 0, and each rank whose child died, prints and records the verdict.
 
-    They end with its status, 0 if it is proved on all ranks. The others end with 0: at the first process that ends
-    otherwise mpirun kills the rest, and what rank 0 has to say would be lost.
+    :param file: where to record it
+    :returns: the exit status: on those ranks 0 if it is proved on all ranks. The other ranks end with 0, because mpirun
+        kills all ranks when one ends with another status, and the verdict of rank 0 would be lost
     """
     outcome = child_monitor.Outcome()
     termination.raise_on_sigterm()
     try:
-        child_monitor.run("hpccoll.tools.doctor.gpu_aware", {}, patience, say, outcome)
+        child_monitor.run("hpccoll.tools.doctor.gpu_aware", {}, patience, progress, outcome)
         termination.ignore_sigterm()
     except termination.Terminated:
         if "proved" not in (outcome.report or {}) and outcome.status in (None, -signal.SIGTERM):
-            return 1  # the child of another rank died, and the launcher ends the job; that rank says how
+            return 1  # the child of another rank died, which that rank reports, and the launcher ends the job
     verdict = outcome.report or {}
     survived = "proved" in verdict
     if not survived:
@@ -60,7 +64,7 @@ def _proof(process: Identity, verdict: Facts) -> proofs.Proof:
     return proofs.Proof(
         verdict["proved"],
         verdict["why"],
-        proofs.place(about["mpi"], process.launcher, config.environment()),
+        proofs.setup(about["mpi"], process.launcher, config.environment()),
         about["devices"],
         about["ranks"],
         about["hosts"],
@@ -69,7 +73,7 @@ def _proof(process: Identity, verdict: Facts) -> proofs.Proof:
 
 
 def _record(file: Path, proof: proofs.Proof) -> Facts:
-    """Write it where jobs will look; where that cannot be done, that is part of the verdict."""
+    """Write the proof where jobs will look for it; a failure to do so becomes a part of the verdict."""
     try:
         proofs.write(file, proof)
     except OSError as error:

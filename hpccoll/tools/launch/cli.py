@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`hpccoll run`: arguments -> Job -> Plan -> processes."""
+"""The command `hpccoll run`: turns arguments into a Job, the Job into a Plan, and executes it."""
 
 import argparse
 import os
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from hpccoll import config
 from hpccoll.tools.launch import installed, processes
-from hpccoll.tools.launch.job import Host, Job, LaunchError, Plan, parse_hosts, place
+from hpccoll.tools.launch.job import Host, Job, LaunchError, Plan, fill_hosts, parse_hosts
 
 ALLOCATIONS = {
     "SLURM_JOB_ID": "Slurm",
@@ -18,9 +18,9 @@ ALLOCATIONS = {
     "PE_HOSTFILE": "Grid Engine",
 }
 EVERYWHERE = {"PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "OMP_NUM_THREADS"}
-"""Variables that ranks on other hosts need as well, beside ours."""
+"""Variables that ranks on other hosts need as well, beside those that begin with HPCCOLL_."""
 TIMED_OUT = 124
-"""Exit status of a job that --timeout ended, as of timeout(1)."""
+"""Exit status of a job that --timeout ended, as timeout(1) gives it."""
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -57,7 +57,10 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Run the job; its exit status."""
+    """Run the job.
+
+    :returns: the exit status of the job; 124 after --timeout, 2 if the job cannot be started as asked
+    """
     environment = dict(config.environment())
     environment["PATH"] = path_with_this_python(environment.get("PATH", os.defpath))
     try:
@@ -75,13 +78,16 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def make_job(arguments: argparse.Namespace, environment: Mapping[str, str]) -> Job:
-    """Check what was asked for against itself."""
+    """Make the job from the arguments.
+
+    :raises LaunchError: the arguments contradict each other
+    """
     command = tuple(arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command)
     if not command:
         raise LaunchError("which program? hpccoll run -np 4 python train.py")
     if arguments.timeout is not None and arguments.timeout <= 0:
         raise LaunchError(f"--timeout {arguments.timeout:g}: more than 0 seconds")
-    ranks, hosts = place(arguments.ranks, parse_hosts(arguments.hosts) if arguments.hosts else ())
+    ranks, hosts = fill_hosts(arguments.ranks, parse_hosts(arguments.hosts) if arguments.hosts else ())
     exported = chosen_variables(arguments.variables, environment)
     if arguments.nodes is not None:
         exported["HPCCOLL_NODES"] = checked_nodes(arguments.nodes, ranks, hosts)
@@ -100,7 +106,11 @@ def make_job(arguments: argparse.Namespace, environment: Mapping[str, str]) -> J
 
 
 def checked_nodes(nodes: str, ranks: int, hosts: tuple[Host, ...]) -> str:
-    """Return `nodes`, a number of nodes ("2") or the ranks of each ("3+1"), if this job can be cut so."""
+    """Check that the job can be split into `nodes`, a number of nodes ("2") or the ranks of each ("3+1").
+
+    :returns: `nodes`
+    :raises LaunchError: the job cannot be split so
+    """
     counts = [int(part) if part.isdecimal() else 0 for part in nodes.split("+")]
     fits = sum(counts) == ranks if len(counts) > 1 else counts[0] <= ranks
     if len(hosts) > 1 or min(counts) < 1 or not fits:
@@ -110,7 +120,10 @@ def checked_nodes(nodes: str, ranks: int, hosts: tuple[Host, ...]) -> str:
 
 
 def chosen_variables(settings: list[str], environment: Mapping[str, str]) -> dict[str, str]:
-    """Read `-x NAME=VALUE`, or `-x NAME` for the value that NAME has here."""
+    """Read `-x NAME=VALUE`, or `-x NAME` for the value that NAME has in `environment`.
+
+    :raises LaunchError: NAME is not set
+    """
     chosen = {}
     for setting in settings:
         name, given, value = setting.partition("=")
@@ -121,18 +134,21 @@ def chosen_variables(settings: list[str], environment: Mapping[str, str]) -> dic
 
 
 def path_with_this_python(path: str) -> str:
-    """PATH with this environment's programs first: the `python` that has hpccoll, the mpirun of its MPI."""
+    """Put this environment's programs first in PATH: the `python` that has hpccoll, the mpirun of its MPI."""
     own = os.path.join(sys.prefix, "bin")
     return path if own in path.split(os.pathsep) else os.pathsep.join((own, path))
 
 
 def shown(plan: Plan) -> str:
-    """The command as one could type it."""
+    """Write the command as one could type it."""
     return shlex.join(["env", *(f"{n}={v}" for n, v in plan.environment.items()), *plan.argv])
 
 
 def report(ending: processes.Ending, timeout: float | None) -> int:
-    """Say what the launcher itself did; the exit status."""
+    """Print what the launcher itself had to do.
+
+    :returns: the exit status of `hpccoll run`
+    """
     if ending.left_behind:
         processes.say(f"killed {ending.left_behind} processes that outlived mpirun")
     if ending.timed_out:

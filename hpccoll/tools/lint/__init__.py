@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What will go wrong with a job script, before it waits in a queue for it: `hpccoll lint`.
+"""`hpccoll lint`: finds what will go wrong with a job script, before the script waits in a queue.
 
-`shell` reads the script as a shell would, as far as words and commands go; `options` reads a command's options by a
-table of its grammar (`slurm`, `lsf`, `jsrun`); `job` puts both together; each rule of `script_rules`, `slurm_rules`
-and `lsf_rules` is a function that looks at the job and says what is wrong, where, and what to do.
+`shell` splits the script into commands and words as a shell would; `options` parses a command's options by a table of
+its grammar (`slurm`, `lsf`, `jsrun`); `script` combines both. Each rule of `script_rules`, `slurm_rules` and
+`lsf_rules` is a function that takes the parsed script and yields its problems: the line, what is wrong, what to do.
 """
 
-from hpccoll.tools.lint.findings import Finding, Rule
+from hpccoll.tools.lint.diagnostics import Diagnostic, Rule
 from hpccoll.tools.lint.rules import RULES, check
 
-__all__ = ["RULES", "Finding", "Rule", "check"]
+__all__ = ["RULES", "Diagnostic", "Rule", "check"]

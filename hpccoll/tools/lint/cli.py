@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`hpccoll lint`: job scripts -> findings, as text or JSON; exit status 1 if one is an error."""
+"""The command `hpccoll lint`: prints the problems of job scripts as text or JSON."""
 
 import argparse
 import dataclasses
@@ -19,19 +19,22 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Print the findings; 1 if there is an error among them, 2 if a script cannot be read."""
-    findings = []
+    """Print the problems of each script.
+
+    :returns: the exit status: 0, 1 if a problem is an error, 2 if a script cannot be read
+    """
+    diagnostics = []
     for name in arguments.scripts:
         try:
             script = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
-            text = script.decode()  # with the line ends that it has
+            text = script.decode()  # keeps the line ends as they are
         except (OSError, UnicodeDecodeError) as error:
             print(f"hpccoll lint: {name}: {error}", file=sys.stderr)
             return 2
-        findings += [(name, finding) for finding in check(text)]
+        diagnostics += [(name, diagnostic) for diagnostic in check(text)]
     if arguments.json:
-        print(json.dumps([{"script": name, **dataclasses.asdict(f)} for name, f in findings], indent=2))
+        print(json.dumps([{"script": name, **dataclasses.asdict(f)} for name, f in diagnostics], indent=2))
     else:
-        for name, f in findings:
+        for name, f in diagnostics:
             print(f"{name}:{f.line}: {f.severity}: {f.problem}: {f.remedy} [{f.rule}]")
-    return int(any(finding.severity == "error" for _, finding in findings))
+    return int(any(diagnostic.severity == "error" for _, diagnostic in diagnostics))

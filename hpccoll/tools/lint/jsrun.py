@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""jsrun's options and the arithmetic of its resource sets, as documented; jsrun itself was not at hand.
+"""jsrun's options and the arithmetic of its resource sets, as documented; it was not tried with a jsrun.
 
 A resource set is cores and GPUs of one node in which tasks run; all sets of a jsrun are the same. Sources: OLCF,
 Summit User Guide, "Job Launcher (jsrun)" (options, defaults, core isolation); IBM, "jsrun command" (JSM 10); LLNL,
@@ -50,7 +50,7 @@ UNITS = ("", "smt", "core", "socket")
 
 @dataclass(frozen=True)
 class Sets:
-    """The resource sets of one jsrun. `tasks`, `cores`, `gpus` are of one set; None: not known before it runs."""
+    """The resource sets of one jsrun. `tasks`, `cores` and `gpus` are per set; None: only the running job knows."""
 
     sets: int | None
     per_host: int | None
@@ -58,14 +58,14 @@ class Sets:
     cores: int
     gpus: int
     bind: int | None
-    """Cores that a task is bound to; None: not bound, or to the whole set."""
+    """Cores that a task is bound to; None: not bound, or bound to the whole set."""
     known: bool = True
-    """Nothing of a set's shape waits for a variable; otherwise its numbers are defaults."""
+    """Whether the shape of a set is known; otherwise a variable decides it and the numbers are defaults."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A node as jsrun sees it: cores without those kept for the system."""
+    """The shape of a node for jsrun: cores that are not reserved for the system, and GPUs."""
 
     cores: int
     gpus: int
@@ -77,7 +77,10 @@ SUMMIT = Shape(cores=42, gpus=6, sockets=2, smt=4)
 
 
 def read(words: tuple[str, ...]) -> tuple[Sets, Parsed, list[str]]:
-    """The sets of `jsrun WORDS`, its options, and what is wrong with their values. Defaults are Summit's."""
+    """Read the resource sets of `jsrun WORDS`, with Summit's defaults.
+
+    :returns: the sets, the parsed options, and what is wrong with their values
+    """
     parsed = parse(jsrun, words)
     wrong = list(parsed.problems)
     node = {"ALL_CPUS": SUMMIT.cores, "ALL_GPUS": SUMMIT.gpus}
@@ -110,7 +113,7 @@ def read(words: tuple[str, ...]) -> tuple[Sets, Parsed, list[str]]:
 
 
 def _bind(text: str | None, wrong: list[str]) -> int | None:
-    """`none`, `rs`, `packed:N` or `packed:smt:N`. The default is packed:1."""
+    """Cores that a task is bound to by `none`, `rs`, `packed:N` or `packed:smt:N`; the default is packed:1."""
     if text is None:
         return 1
     if text in ("none", "rs") or "$" in text:
@@ -124,7 +127,7 @@ def _bind(text: str | None, wrong: list[str]) -> int | None:
 
 
 def _check_words(parsed: Parsed, wrong: list[str]) -> None:
-    """Values that are words and not numbers."""
+    """Check values that are words and not numbers."""
     spread = parsed.get("launch_distribution") or "packed"
     plane = spread.partition(":")
     if (
@@ -139,12 +142,12 @@ def _check_words(parsed: Parsed, wrong: list[str]) -> None:
 
 
 def fit(sets: Sets, shape: Shape) -> int:
-    """How many of these sets a node has room for."""
+    """Count the sets that fit on a node."""
     by_gpus = shape.gpus // sets.gpus if sets.gpus else shape.cores
     return min(shape.cores // sets.cores, by_gpus)
 
 
 def fit_in_sockets(sets: Sets, shape: Shape) -> int:
-    """How many of them a node has room for if none may span sockets."""
+    """Count the sets that fit on a node if no set may span sockets."""
     socket = Shape(shape.cores // shape.sockets, shape.gpus // shape.sockets, 1)
     return shape.sockets * fit(sets, socket)

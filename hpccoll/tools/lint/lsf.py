@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options of bsub (IBM, "bsub command reference", LSF 10.1), which have one dash however long they are."""
+"""The options of bsub (IBM, "bsub command reference", LSF 10.1), which have one dash even if they are long."""
 
 import re
 import shlex
@@ -24,7 +24,7 @@ bsub = Grammar(
 
 @dataclass(frozen=True)
 class Asked:
-    """What a job asks for. None: not said."""
+    """The sizes that a job asks for; None: the script does not say."""
 
     nodes: int | None
     slots: int | None
@@ -33,13 +33,13 @@ class Asked:
 
     @property
     def smt(self) -> int:
-        """Hardware threads of a core that are switched on (Summit's default is 4)."""
+        """Hardware threads per core that are switched on (Summit's default is 4)."""
         levels = [int(flag[3:]) for flag in self.alloc_flags if re.fullmatch(r"smt[124]", flag)]
         return levels[-1] if levels else 4
 
 
 def asked(values: Mapping[str, str]) -> Asked:
-    """Read the numbers of a job's options."""
+    """Read the sizes from a job's options."""
 
     def number(text: str) -> int | None:
         return int(text) if text.isdecimal() else None
@@ -54,7 +54,7 @@ def asked(values: Mapping[str, str]) -> Asked:
 
 
 def run_limit(text: str) -> int | None:
-    """Minutes of `[hours:]minutes`, a host name after a slash left aside; None if it is not that."""
+    """Minutes of a run limit `[hours:]minutes`, with or without `/host`; None if the text is no run limit."""
     words = text.partition("/")[0].split(":")
     if len(words) > 2 or not all(word.isdecimal() for word in words):
         return None

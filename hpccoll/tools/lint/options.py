@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A command's options by the table of its grammar, as getopt_long(3) would read them, or as bsub does."""
+"""Parses the options of a command by a table of its grammar, as getopt_long(3) or bsub would."""
 
 import difflib
 from collections.abc import Iterable, Sequence
@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Option:
-    """`long` and `short` names without dashes; `value`: "no", "yes", or "maybe" (only attached: --x=1, -x1)."""
+    """An option of a command; names without dashes."""
 
     long: str
     short: str = ""
     value: str = "yes"
+    """Whether it takes a value: "no", "yes", or "maybe" (then only attached: --x=1, -x1)."""
 
 
 class Grammar:
@@ -25,7 +26,10 @@ class Grammar:
         self.short = {option.short: option for option in options if option.short}
 
     def find_long(self, name: str) -> Option | str:
-        """The option of this name or of a beginning of it that fits no other; else what is wrong."""
+        """Find an option by its name or by an unambiguous beginning of it.
+
+        :returns: the option, or a text that says what is wrong
+        """
         if name in self.long:
             return self.long[name]
         fits = (
@@ -43,22 +47,25 @@ class Grammar:
 
 @dataclass
 class Parsed:
-    """Values by long name (the last of each counts), the words after the options, and what could not be read."""
+    """The parsed options of a command."""
 
     values: dict[str, str] = field(default_factory=dict)
+    """Values by long name; the last value of an option counts."""
     rest: tuple[str, ...] = ()
+    """The words after the options."""
     problems: list[str] = field(default_factory=list)
+    """Options that could not be read, and why."""
 
     def __contains__(self, name: str) -> bool:
         return name in self.values
 
     def get(self, name: str) -> str | None:
-        """The value of an option; "" for one without; None if it was not given."""
+        """The value of an option; "" for an option without one; None if the option was not given."""
         return self.values.get(name)
 
 
 def parse(grammar: Grammar, words: Sequence[str]) -> Parsed:
-    """Read options up to the first word that is none (or `--`)."""
+    """Parse the options in `words`, up to the first word that is no option or to `--`."""
     parsed, left = Parsed(), list(words)
     while left and left[0].startswith("-") and left[0] != "-":
         word = left.pop(0)
@@ -88,7 +95,7 @@ def _long(grammar: Grammar, word: str, left: list[str], parsed: Parsed) -> None:
 
 
 def _short(grammar: Grammar, word: str, left: list[str], parsed: Parsed) -> None:
-    """`-n4`, `-n 4`, or flags together as in `-lK1`."""
+    """Parse `-n4`, `-n 4`, or flags together as in `-lK1`."""
     option = grammar.short.get(word[0])
     if option is None:
         parsed.problems.append(f"{grammar.command} has no option -{word[0]}")
@@ -103,7 +110,7 @@ def _short(grammar: Grammar, word: str, left: list[str], parsed: Parsed) -> None
 
 
 def _single_dash(grammar: Grammar, word: str, left: list[str], parsed: Parsed) -> None:
-    """`-nnodes 4`, or a one-letter option with its value attached: `-W2:00`."""
+    """Parse `-nnodes 4`, or a one-letter option with its value attached: `-W2:00`."""
     option = grammar.find_long(word)
     if isinstance(option, Option):
         if option.value == "yes":

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A shell script as commands of words with their lines: quotes, comments, continuations, here-documents, `$( )`.
+"""Splits a shell script into commands and words: quotes, comments, continuations, here-documents, `$( )`.
 
-No more of the shell than a job script needs: nothing is executed, and control flow is looked through, so that a
-command inside `if` or `for` is a command like any other.
+It knows as much of the shell as job scripts need. It executes nothing and ignores control flow: a command inside `if`
+or `for` is a command like any other.
 """
 
 import ast
@@ -14,7 +14,7 @@ KEYWORDS = {
     "if", "then", "elif", "else", "fi", "for", "while", "until", "do", "done", "case", "esac", "function", "!", "{",
     "}", "time", "exec", "command", "nohup",
 }  # fmt: skip
-"""Words before a command that are not the command."""
+"""Words that may stand before a command."""
 CLOSING = {"(": ")", "{": "}"}
 ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 EXPANSION = re.compile(  # $((sum)), ${name}, ${name:-default}, $name
@@ -26,15 +26,18 @@ BARE = re.compile(r"\$(\w+|\{\w+\})")
 
 @dataclass(frozen=True)
 class Command:
-    """The words of a simple command (unquoted, `$x` left as it is), the line it starts in, and how it ended."""
+    """A simple command."""
 
     words: tuple[str, ...]
+    """Without quotes, and with variables unexpanded."""
     line: int
+    """The line in which the command starts."""
     end: str
+    """The operator or newline that ends the command."""
 
     @property
     def assignments(self) -> dict[str, str]:
-        """`NAME=value` before the command, or alone, or after `export`."""
+        """The variables set by `NAME=value` before the command, alone, or after `export`."""
         words = [w for w in self.words if w not in ("export", "declare", "-x", "readonly", "local", "env")]
         found = {}
         for word in words:
@@ -56,7 +59,7 @@ class Command:
 
 
 class Lexer:
-    """One pass over the text; `commands()` gives the commands in order."""
+    """Reads a script in one pass; `commands()` yields its commands in order."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -65,7 +68,7 @@ class Lexer:
         self.documents: list[str] = []  # delimiters of here-documents whose bodies begin at the next line
 
     def commands(self) -> Iterator[Command]:
-        """All simple commands, keywords before them taken off."""
+        """Yield all simple commands, without the keywords before them."""
         words: list[str] = []
         line = 1
         while True:
@@ -87,7 +90,7 @@ class Lexer:
                 words.append(self.word())
 
     def skip_blanks(self) -> None:
-        """Spaces, continued lines, and a comment."""
+        """Skip spaces, continued lines, and a comment."""
         while self.at < len(self.text):
             if self.text.startswith("\\\n", self.at):
                 self.step(2)
@@ -100,14 +103,14 @@ class Lexer:
                 return
 
     def step(self, count: int) -> str:
-        """Go on by `count` characters and return them."""
+        """Read `count` characters."""
         passed = self.text[self.at : self.at + count]
         self.line += passed.count("\n")
         self.at += count
         return passed
 
     def operator(self) -> str:
-        """A newline, or `;`, `&`, `&&`, `|`, `||`, `(`, `)`; "" at the end of the text."""
+        """Read a newline, or `;`, `&`, `&&`, `|`, `||`, `(`, `)`; "" at the end of the text."""
         if self.at >= len(self.text):
             return ""
         end = self.step(1)
@@ -118,7 +121,7 @@ class Lexer:
         return end
 
     def skip_documents(self) -> None:
-        """The bodies of here-documents, which begin after the line that names their ends."""
+        """Skip the bodies of here-documents, which begin after the line that names their ends."""
         for delimiter in self.documents:
             while self.at < len(self.text):
                 stop = self.text.find("\n", self.at)
@@ -128,7 +131,7 @@ class Lexer:
         self.documents = []
 
     def redirection(self) -> bool:
-        """Pass over `2>&1`, `> file`, `<<END` and the like, if there is one here."""
+        """Skip `2>&1`, `> file`, `<<END` or the like; whether there was one."""
         found = re.compile(r"\d*(<<<|<<-?|&>>?|[<>]&|>>|<>|[<>])(?!\()").match(self.text, self.at)
         if not found:
             return False
@@ -140,18 +143,18 @@ class Lexer:
         return True
 
     def word(self) -> str:
-        """One word without its quotes; `$(...)`, `${...}` and `<(...)` are kept whole."""
+        """Read one word without its quotes; `$(...)`, `${...}` and `<(...)` are kept whole."""
         parts = []
         while self.at < len(self.text) and self.text[self.at] not in " \t\r\n;&|()<>":
             parts.append(self.piece())
-        if not parts:  # `<(` or a stray sign: never stand still
+        if not parts:  # `<(` or a stray sign: always make progress
             parts.append(self.step(1))
             if self.text.startswith("(", self.at):
                 parts.append(self.nested())
         return "".join(parts)
 
     def piece(self) -> str:
-        """A quoted part, an expansion, an escaped sign, or one plain sign."""
+        """Read a quoted part, an expansion, an escaped sign, or one plain sign."""
         sign = self.step(1)
         if sign == "\\":
             return self.step(1)
@@ -166,14 +169,14 @@ class Lexer:
         return sign
 
     def until(self, sign: str) -> str:
-        """What stands before the next `sign`, which is passed."""
+        """Read up to the next `sign`, which is skipped."""
         stop = self.text.find(sign, self.at)
         inside = self.step((stop if stop >= 0 else len(self.text)) - self.at)
         self.step(1)
         return inside
 
     def double_quoted(self) -> str:
-        """What stands before the closing quote."""
+        """Read up to the closing double quote, which is skipped."""
         parts = []
         while self.at < len(self.text) and self.text[self.at] != '"':
             if self.text.startswith("\\\n", self.at):
@@ -189,7 +192,7 @@ class Lexer:
         return "".join(parts)
 
     def nested(self) -> str:
-        """From an opening bracket to its closing one, both included."""
+        """Read from an opening bracket to its closing one, both included."""
         opening = self.text[self.at]
         closing, depth, parts = CLOSING[opening], 0, []
         while self.at < len(self.text):
@@ -202,12 +205,12 @@ class Lexer:
 
 
 def read(text: str) -> list[Command]:
-    """The commands of a script."""
+    """Read all commands of a script."""
     return list(Lexer(text).commands())
 
 
 def expand(word: str, variables: Mapping[str, str]) -> str:
-    """Put in `$x`, `${x}`, `${x:-default}` and `$((sums))` of what is known; the rest stays as it is."""
+    """Expand `$x`, `${x}`, `${x:-default}` and `$((sums))` of known variables; the rest stays as it is."""
 
     def value(match: re.Match[str]) -> str:
         if match["sum"] is not None:
@@ -219,12 +222,12 @@ def expand(word: str, variables: Mapping[str, str]) -> str:
 
 
 def words_of(word: str, variables: Mapping[str, str]) -> list[str]:
-    """`word` with what is known put in; one that is nothing but a variable (`srun $LAUNCHER ...`) becomes its words."""
+    """Expand known variables; a word that is nothing but a variable (`srun $LAUNCHER ...`) becomes its words."""
     return expand(word, variables).split() if BARE.fullmatch(word) else [expand(word, variables)]
 
 
 def calculate(text: str, variables: Mapping[str, str]) -> str:
-    """A sum of whole numbers as the shell would do it, or "" if something in it is not known."""
+    """Calculate a sum of whole numbers as the shell would; "" if a variable in it is not known."""
     known = re.sub(r"\$?\{?([A-Za-z_]\w*)\}?", lambda name: variables.get(name[1], "?"), text)
     try:
         tree = ast.parse(known.strip(), mode="eval").body
@@ -234,7 +237,7 @@ def calculate(text: str, variables: Mapping[str, str]) -> str:
 
 
 def evaluate(tree: ast.expr) -> int:
-    """The value of + - * / % and brackets over whole numbers."""
+    """Evaluate + - * / % and brackets over whole numbers; ValueError for anything else."""
     if isinstance(tree, ast.Constant) and isinstance(tree.value, int):
         return tree.value
     if isinstance(tree, ast.BinOp):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options of sbatch and srun (man pages of Slurm 22.05; later ones added), and what a job asks with them."""
+"""The options of sbatch and srun (man pages of Slurm 22.05, and later options), and the sizes that a job asks for."""
 
 import math
 import re
@@ -55,7 +55,7 @@ srun = Grammar(
 
 
 def number(text: str | None) -> int | None:
-    """`4`, or the first of `2-4`; None if there is no number, as in an expansion that only the job knows."""
+    """Read `4`, or the first number of `2-4`; None for anything else, as for a variable that only the job knows."""
     found = re.fullmatch(r"(\d+)(?:-\d+)?", text or "")
     return int(found[1]) if found else None
 
@@ -81,7 +81,7 @@ def gpu_number(text: str | None) -> int | None:
 
 @dataclass(frozen=True)
 class Asked:
-    """What a job or a step asks for. None: not said, or known only when it runs."""
+    """The sizes that a job or a step asks for; None: not given, or known only when it runs."""
 
     nodes: int | None
     tasks: int | None
@@ -91,7 +91,7 @@ class Asked:
 
 
 def asked(values: Mapping[str, str]) -> Asked:
-    """Derive what is not said from what is."""
+    """Read the sizes from options, and derive those that follow from others."""
     nodes, tasks = number(values.get("nodes")), number(values.get("ntasks"))
     per_node, cpus = number(values.get("ntasks-per-node")), number(values.get("cpus-per-task"))
     if tasks is None and nodes is not None:
@@ -112,7 +112,7 @@ def _gpus_per_node(values: Mapping[str, str], nodes: int | None, per_node: int |
 
 
 def _gres(text: str | None) -> int | None:
-    """The GPUs of `gpu`, `gpu:4` or `gpu:a100:4,nvme:1`."""
+    """Count the GPUs of `gpu`, `gpu:4` or `gpu:a100:4,nvme:1`."""
     for part in (text or "").split(","):
         if part.partition(":")[0] == "gpu":
             return gpu_number(part) or 1
@@ -120,7 +120,7 @@ def _gres(text: str | None) -> int | None:
 
 
 def variables(asked: Asked) -> dict[str, str]:
-    """The variables that Slurm sets in a batch script, as far as they can be known before."""
+    """The variables that Slurm will set in a batch script, as far as the sizes tell them."""
     known = {
         "SLURM_NNODES": asked.nodes,
         "SLURM_JOB_NUM_NODES": asked.nodes,

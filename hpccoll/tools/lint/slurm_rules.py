@@ -1,110 +1,117 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes wrong with jobs under Slurm: one small function each."""
+"""Problems of jobs under Slurm: one small function per rule."""
 
 import re
 from collections.abc import Iterator
 from pathlib import PurePath
 
 from hpccoll.tools.lint import slurm
-from hpccoll.tools.lint.findings import Rule, Said, rule
-from hpccoll.tools.lint.job import LAUNCHERS, PLAIN, Job, Launch
+from hpccoll.tools.lint.diagnostics import Problem, Rule, rule
+from hpccoll.tools.lint.script import LAUNCHERS, PLAIN, Launch, Script
 from hpccoll.tools.lint.script_rules import missing_folder
 from hpccoll.tools.lint.slurm import number
 
 RULES: list[Rule] = []
 LONG = 8 * 60
-"""Minutes of a job that nobody wants to lose."""
+"""A job of more minutes than this should save its state before it is ended."""
 
 
-def steps(job: Job) -> Iterator[tuple[Launch, slurm.Asked]]:
-    """The sruns of a job, with what each asks for."""
-    for launch in job.launches:
+def steps(script: Script) -> Iterator[tuple[Launch, slurm.Asked]]:
+    """Yield the sruns of a script, with the sizes that each asks for."""
+    for launch in script.launches:
         if launch.launcher == "srun" and launch.program:
-            yield launch, slurm.asked(job.options.values | launch.parsed.values)
+            yield launch, slurm.asked(script.options.values | launch.parsed.values)
 
 
-def mpi_steps(job: Job) -> Iterator[tuple[Launch, slurm.Asked]]:
-    """Those whose tasks are the ranks."""
-    return (step for step in steps(job) if step[0].speaks_mpi)
+def mpi_steps(script: Script) -> Iterator[tuple[Launch, slurm.Asked]]:
+    """Yield the steps whose tasks are the ranks."""
+    return (step for step in steps(script) if step[0].uses_mpi)
 
 
 @rule(RULES, "unknown-option", "error")
-def unknown_option(job: Job) -> Iterator[Said]:
+def unknown_option(script: Script) -> Iterator[Problem]:
     """An option that sbatch or srun does not have: the job is refused."""
-    for line, problem in job.problems:
-        yield Said(line, problem, "correct it; `man sbatch` has the list")
-    for launch in job.launches:
+    for line, problem in script.problems:
+        yield Problem(line, problem, "correct it; `man sbatch` has the list")
+    for launch in script.launches:
         for problem in launch.parsed.problems if launch.launcher == "srun" else ():
-            yield Said(launch.line, problem, "correct it; `man srun` has the list")
+            yield Problem(launch.line, problem, "correct it; `man srun` has the list")
 
 
 @rule(RULES, "no-interpreter", "error")
-def no_interpreter(job: Job) -> Iterator[Said]:
+def no_interpreter(script: Script) -> Iterator[Problem]:
     """No #! in the first line: sbatch refuses the script."""
-    if not job.text.startswith("#!"):
-        yield Said(1, "sbatch takes no script without an interpreter", "#!/bin/bash in the first line")
+    if not script.text.startswith("#!"):
+        yield Problem(1, "sbatch takes no script without an interpreter", "#!/bin/bash in the first line")
 
 
 @rule(RULES, "only-a-comment", "warning")
-def only_a_comment(job: Job) -> Iterator[Said]:
+def only_a_comment(script: Script) -> Iterator[Problem]:
     """`# SBATCH`, or an indented #SBATCH: a comment, which Slurm does not read."""
-    for at, line in enumerate(job.text.splitlines(), 1):
+    for at, line in enumerate(script.text.splitlines(), 1):
         words = line.split()
         apart = words[:2] == ["#", "SBATCH"]
         if apart or (words[:1] == ["#SBATCH"] and not line.startswith("#")):
-            yield Said(at, "to Slurm this is a comment", "#SBATCH at the start of the line, in one word")
+            yield Problem(at, "to Slurm this is a comment", "#SBATCH at the start of the line, in one word")
 
 
 @rule(RULES, "late-directive", "error")
-def late_directive(job: Job) -> Iterator[Said]:
+def late_directive(script: Script) -> Iterator[Problem]:
     """A directive after the first command, which Slurm does not read."""
-    for line in job.late:
-        yield Said(line, "Slurm reads no #SBATCH line after the first command", "move it to the top")
+    for line in script.late:
+        yield Problem(line, "Slurm reads no #SBATCH line after the first command", "move it to the top")
 
 
 @rule(RULES, "no-time-limit", "warning")
-def no_time_limit(job: Job) -> Iterator[Said]:
+def no_time_limit(script: Script) -> Iterator[Problem]:
     """No --time: the partition's default decides, often minutes or the longest queue."""
-    if "time" not in job.options:
-        yield Said(job.head, "no --time", "say how long the job may run, as in #SBATCH --time=2:00:00")
+    if "time" not in script.options:
+        yield Problem(script.head, "no --time", "say how long the job may run, as in #SBATCH --time=2:00:00")
 
 
 @rule(RULES, "time-limit-form", "error")
-def time_limit_form(job: Job) -> Iterator[Said]:
+def time_limit_form(script: Script) -> Iterator[Problem]:
     """--time that Slurm does not understand."""
-    text = job.options.get("time")
+    text = script.options.get("time")
     if text is not None and slurm.time_limit(text) is None:
-        yield Said(job.line_of("time"), f"--time={text} is no time", "H:MM:SS, or days-hours as in 1-12")
+        yield Problem(
+            script.line_of("time"), f"--time={text} is no time", "H:MM:SS, or days-hours as in 1-12"
+        )
 
 
 @rule(RULES, "minutes-not-hours", "warning")
-def minutes_not_hours(job: Job) -> Iterator[Said]:
+def minutes_not_hours(script: Script) -> Iterator[Problem]:
     """--time=2:00, which is two minutes for Slurm."""
-    text = job.options.get("time") or ""
+    text = script.options.get("time") or ""
     if text.count(":") == 1 and "-" not in text and (limit := slurm.time_limit(text)):
-        yield Said(
-            job.line_of("time"), f"--time={text} is {limit:g} minutes", f"--time={text}:00 if hours are meant"
+        yield Problem(
+            script.line_of("time"),
+            f"--time={text} is {limit:g} minutes",
+            f"--time={text}:00 if hours are meant",
         )
 
 
 @rule(RULES, "task-count", "error")
-def task_count(job: Job) -> Iterator[Said]:
+def task_count(script: Script) -> Iterator[Problem]:
     """--ntasks is not --nodes times --ntasks-per-node."""
-    nodes, tasks = number(job.options.get("nodes")), number(job.options.get("ntasks"))
-    per_node = number(job.options.get("ntasks-per-node"))
+    nodes, tasks = number(script.options.get("nodes")), number(script.options.get("ntasks"))
+    per_node = number(script.options.get("ntasks-per-node"))
     if nodes and tasks and per_node and nodes * per_node != tasks:
         problem = f"{tasks} tasks, but {nodes} nodes with {per_node} tasks each make {nodes * per_node}"
-        yield Said(job.line_of("ntasks"), problem, "leave --ntasks out")
+        yield Problem(script.line_of("ntasks"), problem, "leave --ntasks out")
 
 
 @rule(RULES, "step-larger-than-job", "error")
-def step_larger_than_job(job: Job) -> Iterator[Said]:
+def step_larger_than_job(script: Script) -> Iterator[Problem]:
     """An srun that asks for more nodes or tasks than the job has: it fails, or waits for ever."""
-    whole = slurm.asked(job.options.values)
-    # nodes that are the job's alone bring all their CPUs; a job that says no number of tasks is often meant so
-    counted = {"ntasks", "ntasks-per-node"} & job.options.values.keys() and "exclusive" not in job.options
+    whole = slurm.asked(script.options.values)
+    # Exclusive nodes bring all their CPUs; a job without a number of tasks often leaves the number to srun.
+    counted = {
+        "ntasks",
+        "ntasks-per-node",
+    } & script.options.values.keys() and "exclusive" not in script.options
     cpus = whole.tasks * (whole.cpus_per_task or 1) if whole.tasks and counted else None
-    for launch, step in steps(job):
+    for launch, step in steps(script):
         if "overcommit" in launch.parsed:
             continue
         each = number(launch.parsed.get("cpus-per-task") or launch.environment.get("SRUN_CPUS_PER_TASK")) or 1
@@ -113,7 +120,7 @@ def step_larger_than_job(job: Job) -> Iterator[Said]:
             ("tasks", step.tasks, cpus and cpus // each),
         ):
             if part and all_of and part > all_of:
-                yield Said(
+                yield Problem(
                     launch.line,
                     f"srun asks for {part} {what}, the job has {all_of}",
                     "ask sbatch for more, or srun for less",
@@ -121,48 +128,48 @@ def step_larger_than_job(job: Job) -> Iterator[Said]:
 
 
 @rule(RULES, "gpus-shared", "error")
-def gpus_shared(job: Job) -> Iterator[Said]:
-    """More tasks than GPUs on a node: two ranks get one GPU, which NCCL refuses."""
-    for launch, step in mpi_steps(job):
+def gpus_shared(script: Script) -> Iterator[Problem]:
+    """More tasks than GPUs per node: two ranks get one GPU, which NCCL refuses."""
+    for launch, step in mpi_steps(script):
         if step.gpus_per_node and step.tasks_per_node and step.tasks_per_node > step.gpus_per_node:
-            problem = f"{step.tasks_per_node} tasks a node share {step.gpus_per_node} GPUs"
-            yield Said(launch.line, problem, f"--ntasks-per-node={step.gpus_per_node}")
+            problem = f"{step.tasks_per_node} tasks per node share {step.gpus_per_node} GPUs"
+            yield Problem(launch.line, problem, f"--ntasks-per-node={step.gpus_per_node}")
 
 
 @rule(RULES, "gpus-idle", "warning")
-def gpus_idle(job: Job) -> Iterator[Said]:
-    """Fewer tasks than GPUs on a node: hpccoll drives one GPU a rank, the others are paid for and idle."""
-    for launch, step in mpi_steps(job):
+def gpus_idle(script: Script) -> Iterator[Problem]:
+    """Fewer tasks than GPUs per node: hpccoll drives one GPU per rank, the others are paid for and idle."""
+    for launch, step in mpi_steps(script):
         if step.gpus_per_node and step.tasks_per_node and step.tasks_per_node < step.gpus_per_node:
-            problem = f"{step.tasks_per_node} tasks for {step.gpus_per_node} GPUs a node"
-            yield Said(launch.line, problem, f"--ntasks-per-node={step.gpus_per_node}")
+            problem = f"{step.tasks_per_node} tasks for {step.gpus_per_node} GPUs per node"
+            yield Problem(launch.line, problem, f"--ntasks-per-node={step.gpus_per_node}")
 
 
 @rule(RULES, "launcher-in-launcher", "error")
-def launcher_in_launcher(job: Job) -> Iterator[Said]:
+def launcher_in_launcher(script: Script) -> Iterator[Problem]:
     """srun mpirun: every task starts a job of its own."""
-    for launch, step in mpi_steps(job):
+    for launch, step in mpi_steps(script):
         if launch.program in LAUNCHERS and (step.tasks or 2) > 1:
             problem = f"each of srun's {step.tasks or ''} tasks starts a {launch.program}".replace("  ", " ")
-            yield Said(launch.line, problem, f"srun or {launch.program}, not both")
+            yield Problem(launch.line, problem, f"srun or {launch.program}, not both")
 
 
 @rule(RULES, "no-mpi", "error")
-def no_mpi(job: Job) -> Iterator[Said]:
-    """srun --mpi=none with several tasks: each believes to be alone, N programs overwrite each other's files."""
-    for launch, step in mpi_steps(job):
+def no_mpi(script: Script) -> Iterator[Problem]:
+    """srun --mpi=none with several tasks: each believes to be alone, and they overwrite each other's files."""
+    for launch, step in mpi_steps(script):
         if (step.tasks or 2) > 1 and mpi_of(launch) == "none":
-            yield Said(
+            yield Problem(
                 launch.line, "--mpi=none: every task believes to be alone", "--mpi=pmix, or pmi2 for MPICH"
             )
 
 
 @rule(RULES, "mpi-not-named", "warning")
-def mpi_not_named(job: Job) -> Iterator[Said]:
+def mpi_not_named(script: Script) -> Iterator[Problem]:
     """No --mpi=: whether the tasks find each other depends on the site's MpiDefault, which is often none."""
-    for launch, step in mpi_steps(job):
-        if (step.tasks or 2) > 1 and mpi_of(launch) is None and not cray(job):
-            yield Said(
+    for launch, step in mpi_steps(script):
+        if (step.tasks or 2) > 1 and mpi_of(launch) is None and not cray(script):
+            yield Problem(
                 launch.line,
                 "srun without --mpi=: where the site's default is none, every task believes to be alone",
                 "--mpi=pmix for Open MPI, --mpi=pmi2 for MPICH; `srun --mpi=list` shows what there is",
@@ -170,42 +177,43 @@ def mpi_not_named(job: Job) -> Iterator[Said]:
 
 
 def mpi_of(launch: Launch) -> str | None:
-    """What connects the tasks, if the line or the environment says so."""
+    """The protocol that connects the tasks, if the line or the environment names one."""
     return launch.parsed.get("mpi") or launch.environment.get("SLURM_MPI_TYPE")
 
 
-def cray(job: Job) -> bool:
-    """The script loads modules of HPE Cray's, whose sites set the plugin themselves."""
-    return any(word.startswith(("cray-", "PrgEnv-")) for command in job.commands for word in command.words)
+def cray(script: Script) -> bool:
+    """Whether the script loads HPE Cray's modules; sites with them choose the plugin themselves."""
+    return any(word.startswith(("cray-", "PrgEnv-")) for command in script.commands for word in command.words)
 
 
 @rule(RULES, "cpus-not-passed-on", "error")
-def cpus_not_passed_on(job: Job) -> Iterator[Said]:
-    """--cpus-per-task in the job but not for srun, which does not inherit it since 22.05: one core a task."""
-    cpus = number(job.options.get("cpus-per-task"))
-    for launch, _ in steps(job):
+def cpus_not_passed_on(script: Script) -> Iterator[Problem]:
+    """--cpus-per-task in the job but not for srun, which does not inherit it since 22.05: one core per task."""
+    cpus = number(script.options.get("cpus-per-task"))
+    for launch, _ in steps(script):
         if launch.program in PLAIN:
             continue
         told = "cpus-per-task" in launch.parsed or "SRUN_CPUS_PER_TASK" in launch.environment
         if cpus and cpus > 1 and not told:
-            yield Said(
+            yield Problem(
                 launch.line,
-                f"the job has {cpus} CPUs a task, but since Slurm 22.05 srun does not inherit that: each task gets one",
+                f"the job has {cpus} CPUs per task, but since Slurm 22.05 srun does not inherit that: each task gets "
+                "one",
                 "export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK before srun, or srun --cpus-per-task",
             )
 
 
 @rule(RULES, "survivors-wait", "warning")
-def survivors_wait(job: Job) -> Iterator[Said]:
+def survivors_wait(script: Script) -> Iterator[Problem]:
     """No --kill-on-bad-exit: if a task dies, the others may wait until the time limit."""
-    for launch, step in mpi_steps(job):
-        said = launch.parsed.get("kill-on-bad-exit")
+    for launch, step in mpi_steps(script):
+        flag = launch.parsed.get("kill-on-bad-exit")
         if (
             (step.tasks or 2) > 1
-            and (said is None or said == "0")
+            and (flag is None or flag == "0")
             and "SLURM_KILL_BAD_EXIT" not in launch.environment
         ):
-            yield Said(
+            yield Problem(
                 launch.line,
                 "if one task dies, the others stay until the time limit",
                 "srun --kill-on-bad-exit=1",
@@ -213,13 +221,13 @@ def survivors_wait(job: Job) -> Iterator[Said]:
 
 
 @rule(RULES, "threads-exceed-cores", "error")
-def threads_exceed_cores(job: Job) -> Iterator[Said]:
+def threads_exceed_cores(script: Script) -> Iterator[Problem]:
     """OMP_NUM_THREADS above the CPUs of a task: the threads fight for cores."""
-    for launch, step in mpi_steps(job):
+    for launch, step in mpi_steps(script):
         threads = number(launch.environment.get("OMP_NUM_THREADS"))
         cpus = step.cpus_per_task or 1
         if threads and threads > cpus:
-            yield Said(
+            yield Problem(
                 launch.line,
                 f"OMP_NUM_THREADS={threads}, but a task has {cpus} CPU{'s' if cpus > 1 else ''}",
                 "OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK, or ask for more --cpus-per-task",
@@ -227,116 +235,119 @@ def threads_exceed_cores(job: Job) -> Iterator[Said]:
 
 
 @rule(RULES, "threads-not-set", "warning")
-def threads_not_set(job: Job) -> Iterator[Said]:
+def threads_not_set(script: Script) -> Iterator[Problem]:
     """OMP_NUM_THREADS not set: where tasks are not bound, each starts as many threads as the node has cores."""
-    for launch, step in mpi_steps(job):
+    for launch, step in mpi_steps(script):
         if (step.tasks_per_node or 1) > 1 and "OMP_NUM_THREADS" not in launch.environment:
-            yield Said(
+            yield Problem(
                 launch.line,
-                f"{step.tasks_per_node} tasks a node, and OMP_NUM_THREADS is not set: each may start a thread a core",
+                f"{step.tasks_per_node} tasks per node, and OMP_NUM_THREADS is not set: each may start a thread per "
+                "core",
                 "export OMP_NUM_THREADS=${SLURM_CPUS_PER_TASK:-1}",
             )
 
 
 @rule(RULES, "no-warning-signal", "warning")
-def no_warning_signal(job: Job) -> Iterator[Said]:
-    """No --signal in a job of many hours or one with --requeue: at the time limit it dies without saving."""
-    long = (slurm.time_limit(job.options.get("time") or "") or 0) > LONG
-    if "signal" not in job.options and (long or "requeue" in job.options):
-        line = job.line_of("requeue" if "requeue" in job.options else "time")
-        yield Said(line, "nothing tells the job that its time ends", "#SBATCH --signal=USR1@120")
+def no_warning_signal(script: Script) -> Iterator[Problem]:
+    """No --signal in a job of many hours or with --requeue: at the time limit it dies without saving."""
+    long = (slurm.time_limit(script.options.get("time") or "") or 0) > LONG
+    if "signal" not in script.options and (long or "requeue" in script.options):
+        line = script.line_of("requeue" if "requeue" in script.options else "time")
+        yield Problem(line, "nothing tells the job that its time ends", "#SBATCH --signal=USR1@120")
 
 
 @rule(RULES, "signal-kills-script", "error")
-def signal_kills_script(job: Job) -> Iterator[Said]:
+def signal_kills_script(script: Script) -> Iterator[Problem]:
     """--signal=B: without a trap: the signal ends the script, and with it the job."""
-    kind, _, rest = (job.options.get("signal") or "").partition(":")
-    if "B" in kind and rest and not any(command.argv[:1] == ("trap",) for command in job.commands):
+    kind, _, rest = (script.options.get("signal") or "").partition(":")
+    if "B" in kind and rest and not any(command.argv[:1] == ("trap",) for command in script.commands):
         name = rest.partition("@")[0]
-        yield Said(
-            job.line_of("signal"), f"{name} goes to the script alone, which has no trap for it and dies",
+        yield Problem(
+            script.line_of("signal"), f"{name} goes to the script alone, which has no trap for it and dies",
             f"--signal={rest} to reach the tasks, or a trap that hands it on",
         )  # fmt: skip
 
 
 @rule(RULES, "trap-too-late", "error")
-def trap_too_late(job: Job) -> Iterator[Said]:
+def trap_too_late(script: Script) -> Iterator[Problem]:
     """--signal=B: with a trap, but the ranks run in the foreground: bash runs the trap after they have ended."""
-    kind, colon, _ = (job.options.get("signal") or "").partition(":")
-    if not colon or "B" not in kind or not any(command.argv[:1] == ("trap",) for command in job.commands):
+    kind, colon, _ = (script.options.get("signal") or "").partition(":")
+    if not colon or "B" not in kind or not any(command.argv[:1] == ("trap",) for command in script.commands):
         return
-    for launch in job.launches:
+    for launch in script.launches:
         if not launch.background and launch.program not in PLAIN:
-            yield Said(
+            yield Problem(
                 launch.line, "bash runs a trap only after a command in the foreground has ended",
                 "put & behind it, then wait",
             )  # fmt: skip
 
 
 @rule(RULES, "log-overwritten", "warning")
-def log_overwritten(job: Job) -> Iterator[Said]:
+def log_overwritten(script: Script) -> Iterator[Problem]:
     """--requeue without --open-mode=append: the second run overwrites the first one's output."""
-    if "requeue" in job.options and job.options.get("open-mode") != "append":
-        yield Said(
-            job.line_of("requeue"), "a requeued job overwrites its output", "#SBATCH --open-mode=append"
+    if "requeue" in script.options and script.options.get("open-mode") != "append":
+        yield Problem(
+            script.line_of("requeue"), "a requeued job overwrites its output", "#SBATCH --open-mode=append"
         )
 
 
 @rule(RULES, "output-folder-missing", "error")
-def output_folder_missing(job: Job) -> Iterator[Said]:
-    """--output or --error into a folder that is not there: the job fails at once, and nothing says why."""
+def output_folder_missing(script: Script) -> Iterator[Problem]:
+    """--output or --error into a folder that does not exist: the job fails at once, and nothing says why."""
     for option in ("output", "error"):
-        file = job.options.get(option) or ""
-        if folder := missing_folder(file, job.options.get("chdir") or ""):
+        file = script.options.get(option) or ""
+        if folder := missing_folder(file, script.options.get("chdir") or ""):
             problem = (
                 f"--{option}={file}, but there is no folder {folder} here: the job will fail without a word"
             )
             literal = re.search(r"\$|^~", folder)
             remedy = (
-                "a path in full: Slurm takes $ and ~ as they stand"
+                "a full path: Slurm expands neither $ nor ~"
                 if literal
                 else f"mkdir -p {folder} before sbatch"
             )
-            yield Said(job.line_of(option), problem, remedy)
+            yield Problem(script.line_of(option), problem, remedy)
 
 
 @rule(RULES, "status-lost", "warning")
-def status_lost(job: Job) -> Iterator[Said]:
-    """A command after the ranks, and no `set -e`: the job counts as completed though they failed."""
+def status_lost(script: Script) -> Iterator[Problem]:
+    """A command after the ranks, and no `set -e`: the job counts as completed although they failed."""
     stops = any(
         c.argv[:1] == ("set",) and any(w[0] in "-+" and "e" in w[1:] for w in c.argv[1:])
-        for c in job.commands
+        for c in script.commands
     )
-    last = job.commands[-1] if job.commands else None
-    for launch in job.launches:
+    last = script.commands[-1] if script.commands else None
+    for launch in script.launches:
         after = (
             last is not None
             and last.line > launch.line
             and last.argv[:1] not in (("exit",), ("wait",), ("srun",))
         )
         if after and not stops and not launch.background:
-            yield Said(launch.line, "if this fails, the job still counts as completed", "set -e at the top")
+            yield Problem(
+                launch.line, "if this fails, the job still counts as completed", "set -e at the top"
+            )
 
 
 @rule(RULES, "no-launcher", "warning")
-def no_launcher(job: Job) -> Iterator[Said]:
+def no_launcher(script: Script) -> Iterator[Problem]:
     """Several tasks, and nothing in the script that starts them: the program runs once, on the first node."""
-    tasks = slurm.asked(job.options.values).tasks
-    python = [c for c in job.commands if c.argv and PurePath(c.argv[0]).name.startswith("python")]
-    if tasks and tasks > 1 and python and not job.launches:
-        yield Said(
+    tasks = slurm.asked(script.options.values).tasks
+    python = [c for c in script.commands if c.argv and PurePath(c.argv[0]).name.startswith("python")]
+    if tasks and tasks > 1 and python and not script.launches:
+        yield Problem(
             python[-1].line, f"the job has {tasks} tasks, but this runs once", "srun --mpi=pmix before it"
         )
 
 
 @rule(RULES, "ranks-exceed-tasks", "error")
-def ranks_exceed_tasks(job: Job) -> Iterator[Said]:
+def ranks_exceed_tasks(script: Script) -> Iterator[Problem]:
     """mpirun with more ranks than the job has tasks: not enough slots."""
-    tasks = slurm.asked(job.options.values).tasks
-    for launch in job.launches:
+    tasks = slurm.asked(script.options.values).tasks
+    for launch in script.launches:
         ranks = number(launch.parsed.get("np")) if launch.launcher == "mpirun" else None
         if ranks and tasks and ranks > tasks and "oversubscribe" not in launch.parsed:
-            yield Said(
+            yield Problem(
                 launch.line,
                 f"mpirun starts {ranks} ranks, the job has {tasks} tasks",
                 "ask sbatch for more tasks",

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a site and a command to a job script: `hpccoll submit`.
+"""`hpccoll submit`: makes a job script for a site and a command, and submits it.
 
-`site` reads what a machine is like (sites/*.toml, or a user's own file), `layout` works out how many tasks with how
-many cores, `script` renders templates/*.sh, `cli` shows, lints and submits.
+`site` reads the profile of a machine (sites/*.toml, or a user's own file), `layout` calculates the tasks per node and
+their cores, `script` renders templates/*.j2, and `cli` prints, checks and submits the script.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`hpccoll submit`: arguments -> Site and Request -> script -> lint -> sbatch or bsub."""
+"""The command `hpccoll submit`: turns arguments into a Site and a Request, renders, checks and submits the script."""
 
 import argparse
 import importlib.util
@@ -33,7 +33,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `hpccoll submit`."""
+    """Add the options of `hpccoll submit` to a parser."""
     parser.add_argument("--site", help=f"{', '.join(site.names())}, or the path of a site.toml of your own")
     parser.add_argument(
         "--sites", action="store_true", help="list the sites, what is known of them and what is not"
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--repeat", type=int, default=1, metavar="N", help="run it N times (a job array)")
     parser.add_argument(
-        "--tasks-per-node", type=int, metavar="N", help="default: one a GPU, else one a NUMA domain"
+        "--tasks-per-node", type=int, metavar="N", help="default: one per GPU, else one per NUMA domain"
     )
     parser.add_argument("--no-gpus", action="store_true", help="leave the node's GPUs alone")
     parser.add_argument(
@@ -64,7 +64,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Show, check and submit; the exit status."""
+    """Print, check and submit the scripts.
+
+    :returns: the exit status: 0, 1 if a script has an error, 2 if the arguments do not fit, or that of sbatch or bsub
+    """
     if arguments.sites:
         print("\n\n".join(described(site.load(name)) for name in site.names()))
         return 0
@@ -85,12 +88,16 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def submit(where: site.Site, text: str, dry_run: bool) -> int:
-    """Print one script and what is wrong with it; hand it to the scheduler. The exit status."""
+    """Print one script and its problems, and hand it to the scheduler.
+
+    :param dry_run: only print
+    :returns: the exit status, see `main`
+    """
     print(text, end="", flush=True)
-    findings = check(text)
-    for finding in findings:
-        print(f"hpccoll submit: {finding}", file=sys.stderr)
-    if any(finding.severity == "error" for finding in findings):
+    diagnostics = check(text)
+    for diagnostic in diagnostics:
+        print(f"hpccoll submit: {diagnostic}", file=sys.stderr)
+    if any(diagnostic.severity == "error" for diagnostic in diagnostics):
         return 1
     if dry_run:
         return 0
@@ -102,7 +109,12 @@ def submit(where: site.Site, text: str, dry_run: bool) -> int:
 
 
 def asked(arguments: argparse.Namespace, words: Sequence[str]) -> tuple[site.Site, list[Request]]:
-    """The site, and a request for each number of nodes; `words` are the command line, for the script's first line."""
+    """Read the arguments.
+
+    :param words: the command line, which the script shows in its second line
+    :returns: the site, and a request for each number of nodes
+    :raises HpccollError: the arguments contradict each other or the site
+    """
     if importlib.util.find_spec("jinja2") is None:
         raise RequestError(
             "job scripts are rendered by Jinja2, which is missing: pip install 'hpccoll[submit]'"
@@ -139,13 +151,19 @@ def asked(arguments: argparse.Namespace, words: Sequence[str]) -> tuple[site.Sit
 
 
 def own_programs() -> str:
-    """The folder of this Python's programs, if `python` would be another: the job gets the PATH from here."""
+    """Find the folder of this Python's programs, which the job needs in PATH if `python` is another program here.
+
+    :returns: the folder; "" if PATH has it already
+    """
     own = Path(sys.prefix, "bin")
     return "" if Path(shutil.which("python") or "").parent == own else str(own)
 
 
 def program(words: Sequence[str]) -> tuple[str, ...]:
-    """The command to run; `train.py` means `python train.py`."""
+    """Complete the command to run: `train.py` means `python train.py`.
+
+    :raises RequestError: no command was given
+    """
     words = words[1:] if words[:1] == ["--"] else words
     if not words or not words[0]:
         raise RequestError(
@@ -155,31 +173,37 @@ def program(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def program_file(command: tuple[str, ...]) -> str:
-    """The first word that is a program and not its interpreter: a file, or the module behind -m."""
+    """Find the program in a command: a Python file, the module after -m, or the first word."""
     modules = command[command.index("-m") + 1 :] if "-m" in command else ()
     return next((word for word in command if word.endswith(".py")), (*modules, command[0])[0])
 
 
 def missing_program(request: Request) -> str:
-    """The program's file if it is not here; "" if it is, or is looked for on the job's PATH or inside the image."""
+    """Find out whether the program's file is missing in the current folder.
+
+    :returns: the file if it is missing; "" if it exists, or if the job looks for it on its PATH or inside the image
+    """
     file = program_file(request.command)
     elsewhere = ("/" not in file and not file.endswith(".py")) or (request.container and file.startswith("/"))
     return "" if elsewhere or Path(file).exists() else file
 
 
 def default_name(command: tuple[str, ...]) -> str:
-    """The name of the program's file in letters that a job's name may have."""
+    """Make a job's name of the program's file, with letters that are allowed in it."""
     name = Path(program_file(command)).stem
     return re.sub(f"[^{NAME_LETTERS}]", "-", name).lstrip(".+-") or "job"
 
 
 def one_line(words: Sequence[str]) -> str:
-    """A command line as a comment can bear it: what follows a line break would be a command."""
+    """Write a command line as one line: what follows a line break in a comment would be a command."""
     return shlex.join(words).replace("\n", " ").replace("\r", " ")
 
 
 def node_counts(text: str) -> list[int]:
-    """Read `4`, or `1,2,4`."""
+    """Read numbers of nodes: `4`, or `1,2,4`.
+
+    :raises RequestError: the text is no list of numbers
+    """
     words = text.split(",")
     if not all(word.isdecimal() and int(word) for word in words):
         raise RequestError(f"--nodes {text}: a number, or several as in 1,2,4")
@@ -187,7 +211,11 @@ def node_counts(text: str) -> list[int]:
 
 
 def minutes(text: str) -> int:
-    """Read a time limit: `90` minutes, `2:00` hours and minutes, `2:00:00` with seconds (rounded up to a minute)."""
+    """Read a time limit: `90` minutes, `2:00` hours and minutes, `2:00:00` with seconds.
+
+    :returns: minutes, rounded up
+    :raises RequestError: the text is no time limit
+    """
     words = text.split(":")
     if len(words) > 3 or not all(map(str.isdecimal, words)) or any(int(word) > 59 for word in words[1:]):
         raise RequestError(f"--time {text}: minutes, H:MM or H:MM:SS")
@@ -198,7 +226,7 @@ def minutes(text: str) -> int:
 
 
 def described(where: site.Site) -> str:
-    """A site as `--sites` shows it."""
+    """Describe a site as `--sites` shows it."""
     node = where.node
     nics = ", ".join(
         f"{n.name} {n.gbit} Gbit/s" + (f" near GPU {n.near_gpus}" if n.near_gpus else "") for n in node.nics

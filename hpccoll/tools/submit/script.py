@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job script: what a user asks for, rendered by the template of the site's scheduler and launcher."""
+"""Renders a request as a job script, by the template of the site's scheduler and launcher."""
 
 import re
 import shlex
@@ -16,17 +16,14 @@ TEMPLATES = {
 }
 RUNTIMES = ("apptainer", "pyxis")
 NAME_LETTERS = "A-Za-z0-9_.+-"
-"""What the name of a job, and of a project, is made of: it stands in directives and in the name of a file."""
+"""Letters of the names of jobs and projects, which stand in directives and in the names of files."""
 WARNING = 120
-"""Seconds before the time limit at which a job that can be requeued is told to save."""
+"""Seconds before the time limit at which a job that can be requeued gets the signal to save."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """A job: `command` on `nodes` nodes for `minutes`.
-
-    `path` goes before the job's PATH, `made_by` is the command line that asked for the job.
-    """
+    """The job that a user asks for: `command` on `nodes` nodes for `minutes`."""
 
     command: tuple[str, ...]
     nodes: int
@@ -41,11 +38,16 @@ class Request:
     runtime: str = "apptainer"
     launcher: str = ""
     path: str = ""
+    """A folder to put in front of the job's PATH."""
     made_by: str = ""
+    """The command line that asked for the job."""
 
 
 def render(site: Site, request: Request) -> str:
-    """The job script. Raise RequestError if the site cannot run it."""
+    """Render the job script.
+
+    :raises RequestError: the site cannot run the request
+    """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     request = replace(request, launcher=request.launcher or site.launcher)
@@ -65,7 +67,10 @@ def render(site: Site, request: Request) -> str:
 
 
 def check(site: Site, request: Request) -> None:
-    """What cannot be asked of this site."""
+    """Refuse a request that the site cannot run.
+
+    :raises RequestError: with the reason and what would be possible
+    """
     if request.nodes < 1 or request.minutes < 1 or request.repeat < 1:
         raise RequestError(
             f"{request.nodes} nodes, {request.minutes} minutes, {request.repeat} times: at least 1 of each"
@@ -89,13 +94,13 @@ def check(site: Site, request: Request) -> None:
 
 
 def limit(site: Site, minutes: int) -> str:
-    """A time limit: hours:minutes:00 for Slurm, hours:minutes for LSF, which knows no seconds."""
+    """Write a time limit: hours:minutes:00 for Slurm, hours:minutes for LSF, which has no seconds."""
     text = f"{minutes // 60}:{minutes % 60:02}"
     return f"{text}:00" if site.scheduler == "slurm" else text
 
 
 def bind(site: Site, layout: Layout) -> str:
-    """Srun's options that put each task on cores of its own, near its GPU."""
+    """The options of srun that bind each task to cores of its own, near its GPU."""
     if layout.gpus and site.gpu_view == "own":
         return "--gpus-per-task=1 --gpu-bind=closest --cpu-bind=cores"
     if layout.domains:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Site profiles: what a node is like and how jobs are started there, as TOML data, checked when read.
+"""Site profiles: the shape of a node and how jobs are started there, as TOML data that is checked when read.
 
-The fields of the classes below are the keys of the file; docs/slurm.md shows the table. A fact without a source, or
-one that nobody could check, is listed under `unchecked`, and `hpccoll submit` shows that list.
+The fields of the classes below are the keys of the file; docs/slurm.md shows the table. `unchecked` lists the facts
+without a source and those that could not be checked; `hpccoll submit` shows that list.
 """
 
 import difflib
@@ -16,18 +16,18 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 from hpccoll.errors import HpccollError
 
 SCHEDULERS = {"slurm": ("srun", "mpirun"), "lsf": ("jsrun", "mpirun")}
-"""Schedulers, and what may start the ranks under each."""
+"""Schedulers, and the launchers that can start the ranks under each."""
 
 
 class SiteError(HpccollError):
-    """A site profile cannot be used; the text names the file, the key and what it may be."""
+    """A site profile cannot be used; the text names the file, the key and the allowed values."""
 
 
 @dataclass(frozen=True)
 class Gpu:
     """A GPU of a node, in the order in which a job sees them."""
 
-    numa: Annotated[int, "NUMA domain that it hangs on, as Slurm's map_ldom counts them"]
+    numa: Annotated[int, "its NUMA domain, as Slurm's map_ldom counts them"]
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Nic:
 
     name: Annotated[str, "its name on the node"]
     gbit: Annotated[int, "its rate, Gbit/s"]
-    near_gpus: Annotated[list[int], "GPUs whose way to it is shortest; left out: unknown"] = field(
+    near_gpus: Annotated[list[int], "GPUs that are nearest to it; left out: unknown"] = field(
         default_factory=list
     )
 
@@ -48,10 +48,8 @@ class Node:
     sockets: Annotated[int, "processors"]
     numa: Annotated[int, "NUMA domains"]
     cores: Annotated[int, "cores that a job may use, of all sockets"]
-    cpus_per_core: Annotated[
-        int, "what the scheduler counts as CPUs in a core: 2 where it counts threads"
-    ] = 1
-    smt: Annotated[int, "hardware threads of a core"] = 1
+    cpus_per_core: Annotated[int, "CPUs that the scheduler counts per core: 2 where it counts threads"] = 1
+    smt: Annotated[int, "hardware threads per core"] = 1
     gpus: Annotated[list[Gpu], "GPUs, in the order in which a job sees them"] = field(default_factory=list)
     nics: Annotated[list[Nic], "network interfaces"] = field(default_factory=list)
 
@@ -63,9 +61,11 @@ class Site:
     name: Annotated[str, "a short name"]
     title: Annotated[str, "one line about it"]
     scheduler: Annotated[str, "slurm or lsf"]
-    launcher: Annotated[str, "what starts the ranks: srun or mpirun under slurm, jsrun or mpirun under lsf"]
+    launcher: Annotated[
+        str, "the program that starts the ranks: srun or mpirun under slurm, jsrun or mpirun under lsf"
+    ]
     node: Annotated[Node, "the shape of a node"]
-    mpi: Annotated[str, "of `srun --mpi=`; empty: what the site has set"] = ""
+    mpi: Annotated[str, "value of `srun --mpi=`; empty: the site's default"] = ""
     gpu_view: Annotated[str, "`all`: a task sees all GPUs of its node; `own`: only its own"] = "all"
     directives: Annotated[list[str], "options for every job, as `--constraint=gpu`"] = field(
         default_factory=list
@@ -73,23 +73,29 @@ class Site:
     gpu_directives: Annotated[list[str], "how jobs ask for GPUs, in place of `--gpus-per-node`"] = field(
         default_factory=list
     )
-    gpu_container: Annotated[str, "what tells Apptainer to bring the GPUs into a container"] = "--nv"
-    account: Annotated[bool, "jobs name a project: say so if --account is not given"] = False
-    modules: Annotated[list[str], "what `module load` needs"] = field(default_factory=list)
+    gpu_container: Annotated[str, "the option with which Apptainer brings the GPUs into a container"] = "--nv"
+    account: Annotated[bool, "whether jobs must name a project; `hpccoll submit` then asks for --account"] = (
+        False
+    )
+    modules: Annotated[list[str], "modules to load"] = field(default_factory=list)
     environment: Annotated[dict[str, str], "variables to export"] = field(default_factory=dict)
-    sources: Annotated[list[str], "where the facts are from"] = field(default_factory=list)
-    unchecked: Annotated[list[str], "what could not be checked"] = field(default_factory=list)
+    sources: Annotated[list[str], "sources of the facts"] = field(default_factory=list)
+    unchecked: Annotated[list[str], "facts that could not be checked"] = field(default_factory=list)
 
 
 def names() -> list[str]:
-    """The profiles that come with hpccoll."""
+    """The names of the profiles that come with hpccoll."""
     return sorted(
         path.name.removesuffix(".toml") for path in _folder().iterdir() if path.name.endswith(".toml")
     )
 
 
 def load(name: str) -> Site:
-    """The profile of this name, or in the file `name` if it ends in .toml. Raise SiteError."""
+    """Load a profile.
+
+    :param name: the name of a profile of hpccoll, or the path of a file that ends in .toml
+    :raises SiteError: there is no such profile, or it cannot be used
+    """
     if name.endswith(".toml"):
         try:
             return parse(Path(name).read_text(), name)
@@ -105,7 +111,11 @@ def load(name: str) -> Site:
 
 
 def parse(text: str, file: str) -> Site:
-    """Read a profile; `file` is for messages. Raise SiteError."""
+    """Read a profile from its text.
+
+    :param file: the name of the file, for messages
+    :raises SiteError: the text is no TOML, or a key or value is wrong
+    """
     try:
         site: Site = _record(Site, tomllib.loads(text), file, "")
     except tomllib.TOMLDecodeError as error:
@@ -120,7 +130,7 @@ def _folder() -> Any:
 
 
 def _problems(site: Site) -> list[str]:
-    """What is wrong with values that are each of the right type."""
+    """Find values that have the right type and make no sense."""
     node, found = site.node, []
     launchers = SCHEDULERS.get(site.scheduler, ())
     if not launchers:
@@ -143,12 +153,12 @@ def _problems(site: Site) -> list[str]:
 
 
 def meanings(kind: type) -> dict[str, str]:
-    """What each key of a table of the file means."""
+    """The meaning of each key of a table of the file."""
     return {name: hint.__metadata__[0] for name, hint in get_type_hints(kind, include_extras=True).items()}
 
 
 def _record(kind: type, given: Mapping[str, Any], file: str, path: str) -> Any:
-    """An instance of the dataclass `kind` from a table of the file."""
+    """Make an instance of the dataclass `kind` from a table of the file."""
     hints, meaning = get_type_hints(kind), meanings(kind)
     for key in given:
         if key not in hints:
@@ -162,7 +172,7 @@ def _record(kind: type, given: Mapping[str, Any], file: str, path: str) -> Any:
 
 
 def _value(hint: Any, value: Any, file: str, path: str) -> Any:
-    """`value` if it is of the type `hint`, records made of tables."""
+    """Check that `value` has the type `hint`, and make records of tables."""
     if is_dataclass(hint) and isinstance(value, dict):
         return _record(hint, value, file, f"{path}.")  # type: ignore[arg-type]
     if get_origin(hint) is list and isinstance(value, list):

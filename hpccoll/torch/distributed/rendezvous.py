@@ -34,8 +34,8 @@ def meet(rank: int, size: int, store: Store, timeout: timedelta) -> World:
     if len(set(ranks)) != size:
         raise errors.StartError(
             f"torch's {size} ranks have the MPI ranks {ranks}: "
-            + (
-                detect.singleton_remedy(config.environment(), MPI.COMM_WORLD.Get_size())
+            + str(
+                detect.singleton_problem(config.environment(), MPI.COMM_WORLD.Get_size())
                 or "they must all differ"
             )
         )
@@ -86,9 +86,8 @@ def _through_mpi(url: str, timeout: timedelta = default_pg_timeout, **_: Any) ->
 
     comm = MPI.COMM_WORLD
     rank, size = comm.Get_rank(), comm.Get_size()
-    remedy = detect.singleton_remedy(config.environment(), size)
-    if remedy:
-        raise errors.StartError(remedy)
+    if problem := detect.singleton_problem(config.environment(), size):
+        raise errors.StartError(str(problem))
     hosts, store = comm.allgather(socket.gethostname()), None
     host = hosts[0] if len(set(hosts)) > 1 else "localhost"
     if rank == 0:

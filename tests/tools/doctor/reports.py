@@ -19,13 +19,13 @@ def report(rank: int = 0, node: int = 0, **changes: dict[str, Any]) -> RankRepor
         },
         "mpi": {
             "library": "Open MPI v5.0.11", "thread level": "MULTIPLE", "ours": {"same library as mpi4py": True},
-            "risk": "",
+            "risk": None,
         },
-        "launcher": {"launcher": "srun", "rank": rank, "place": None, "if alone": ""},
+        "launcher": {"launcher": "srun", "rank": rank, "place": None, "if alone": None},
         "names": {"host": f"h{node + 1}", "network": f"net{node}", "in /etc/hosts": [f"10.0.0.{node + 1}"]},
         "addresses": {
             "interfaces": [interface("lo", "127.0.0.1", 8), interface("eth0", f"10.0.0.{node + 1}")],
-            "others": [], "own name": {"name": "", "addresses": [], "error": ""}, "told": {},
+            "others": [], "own name": {"name": "", "addresses": [], "error": ""}, "chosen": {},
         },
         "memory": {"free": 1 << 34, "total": 1 << 34},
         "limits": {"locked memory": None, "open files": 65536, "stack": 8 << 20, "rdma": False},

@@ -76,7 +76,7 @@ def test_a_name_that_leads_nowhere() -> None:
 )
 def test_a_wrong_choice_of_interface(value: str, why: str) -> None:
     docker = interface("docker0", "172.17.0.1", 16)
-    told = {"told": {"OMPI_MCA_btl_tcp_if_include": value}}
+    told = {"chosen": {"OMPI_MCA_btl_tcp_if_include": value}}
     findings = [f for f in found([with_interfaces(r, docker) for r in range(2)]) if f.severity == ERROR]
     assert findings == []
     reports = [
@@ -94,7 +94,7 @@ def test_a_wrong_choice_of_interface(value: str, why: str) -> None:
     "value", ["eth0", "=eth0", "eth", "10.0.0.0/8", "lo,eth0", "^docker0,lo", "all", "mlx5_0:1"]
 )
 def test_right_choices_of_interface(value: str) -> None:
-    told = {"told": {"NCCL_SOCKET_IFNAME": value}, "others": ["mlx5_0"]}
+    told = {"chosen": {"NCCL_SOCKET_IFNAME": value}, "others": ["mlx5_0"]}
     assert found([report(r, r, addresses=told) for r in range(2)]) == []
 
 
@@ -123,7 +123,7 @@ def test_an_address_that_answers_is_enough_but_dead_ones_are_named() -> None:
         ("silent", {"neighbour": "answers"}, "a firewall drops TCP"),
         ("silent", {"neighbour": "silent"}, "Cable, switch"),
         ("refused", {}, "rejects the connection"),
-        ("stranger", {}, "an address that is its own"),
+        ("foreign", {}, "an address that is its own"),
     ],
 )
 def test_no_way_at_all(outcome: str, more: dict[str, str], remedy: str) -> None:

@@ -49,7 +49,7 @@ def test_two_mpi_libraries() -> None:
     ours = {
         "same library as mpi4py": False,
         "library": "MPICH 5 (x)",
-        "to do": "mpi4py is on /a: reinstall hpccoll",
+        "to do": "reinstall hpccoll",
     }
     says(only([report(0, mpi={"ours": ours}), report(1)]), ERROR, "MPICH 5 (x)", "Reinstall hpccoll")
 
@@ -112,7 +112,10 @@ def test_ranks_that_did_not_come() -> None:
 
 
 def test_processes_that_mpi_believes_to_be_alone() -> None:
-    alone = "srun started 4 tasks but MPI says that this process is alone: mpi4py's library speaks another protocol"
+    alone = {
+        "seen": "srun started 4 tasks but MPI says that this process is alone",
+        "remedy": "Use another protocol",
+    }
     says(only([report(0, launcher={"if alone": alone})]), ERROR, "srun started 4 tasks", "another protocol")
 
 

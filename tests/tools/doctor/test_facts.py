@@ -99,7 +99,7 @@ def test_neighbours(tmp_path: Path) -> None:
         (OSError(errno.EINVAL, "blackhole"), "no route"),
         (OSError(errno.EHOSTUNREACH, "unreachable"), "no route"),
         (PermissionError(errno.EACCES, "prohibited"), "no route"),
-        (PermissionError("not of this job"), "stranger"),
+        (PermissionError("not of this job"), "foreign"),
         (ConnectionError("closed"), "failed"),
     ],
 )

@@ -54,8 +54,8 @@ def test_memory_that_mpi_can_use_is_proved_by_right_values_and_recorded(emulated
     (found,) = recorded()
     assert verdict["recorded"] == found.file
     assert found.devices == ["emulated device, CUDA 12.8"]
-    assert (found.ranks, found.hosts, found.place.hpccoll) == (2, [platform.node()], version("hpccoll"))
-    assert found.place.launcher
+    assert (found.ranks, found.hosts, found.setup.hpccoll) == (2, [platform.node()], version("hpccoll"))
+    assert found.setup.launcher
     done = doctor()
     assert f"GPU-aware MPI: {recorded()[0].line()}" in done.stdout
     assert f"recorded in {found.file}" in done.stdout

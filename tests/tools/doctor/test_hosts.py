@@ -223,7 +223,7 @@ def test_large_packets_that_vanish() -> None:
     with planted(dict.fromkeys(("h2", "h3"), (big, small))):
         status, report = over_ssh("--no-measuring")
     assert status == 1
-    finding(report, "reach", "h2 to h3", "a greeting arrives, 256 KiB do not", "MTU")
+    finding(report, "reach", "h2 to h3", "a few bytes arrive, 256 KiB do not", "MTU")
 
 
 @pytest.mark.slow

@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 
 from hpccoll.checks import proofs
-from hpccoll.checks.proofs import REMEDY, Place, Proof, Verdict
+from hpccoll.checks.proofs import REMEDY, Proof, Setup, Verdict
 
-HERE = Place("Open MPI v5.0.11", "srun", "580.65.06", "0.1.0", {"UCX_TLS": "rc,cuda"})
+HERE = Setup("Open MPI v5.0.11", "srun", "580.65.06", "0.1.0", {"UCX_TLS": "rc,cuda"})
 H200 = "NVIDIA H200, CUDA 13.0"
 A100 = "NVIDIA A100, CUDA 12.4"
 
 
 def proof(day: int = 1, **changes: Any) -> Proof:
     """A good one, of two nodes; changes of its place or of itself."""
-    place = {name: value for name, value in changes.items() if name in Place.__annotations__}
-    own = {name: value for name, value in changes.items() if name not in place}
+    setup = {name: value for name, value in changes.items() if name in Setup.__annotations__}
+    own = {name: value for name, value in changes.items() if name not in setup}
     whole = Proof(
-        True, "", replace(HERE, **place), [H200], 2, ["h1", "h2"], f"2026-11-{day:02}T00:00:00+00:00", "FILE"
+        True, "", replace(HERE, **setup), [H200], 2, ["h1", "h2"], f"2026-11-{day:02}T00:00:00+00:00", "FILE"
     )
     return replace(whole, **own)
 
@@ -113,7 +113,7 @@ def test_settings_and_driver_of_this_process(tmp_path: Path, monkeypatch: pytest
     version.write_text(
         "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build\nGCC\n"
     )
-    here = proofs.place(
+    here = proofs.setup(
         "MPICH", "srun", {"UCX_TLS": "rc", "OMPI_MCA_btl": "tcp", "OMPI_MCA_ess": "x", "PATH": "/"}
     )
     assert (here.mpi, here.launcher, here.kernel_driver) == ("MPICH", "srun", "580.65.06")

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from hpccoll.tools.launch.installed import plan
-from hpccoll.tools.launch.job import Host, Job, LaunchError, Plan, parse_hosts, place
+from hpccoll.tools.launch.job import Host, Job, LaunchError, Plan, fill_hosts, parse_hosts
 
 BANNERS = {  # what `mpirun --version` of each release prints first
     "Open MPI 5": "mpirun (Open MPI) 5.0.11\n\nReport bugs to https://www.open-mpi.org/community/help/\n",
@@ -76,9 +76,9 @@ def test_unknown_launcher_is_named_with_a_remedy() -> None:
 def test_hosts_are_filled_in_order() -> None:
     hosts = parse_hosts("h1:2, h2:2,h3")
     assert hosts == (Host("h1", 2), Host("h2", 2), Host("h3", 1))
-    assert place(None, hosts) == (5, hosts)
-    assert place(3, hosts) == (3, (Host("h1", 2), Host("h2", 1)))
-    assert place(2, ()) == (2, ())
+    assert fill_hosts(None, hosts) == (5, hosts)
+    assert fill_hosts(3, hosts) == (3, (Host("h1", 2), Host("h2", 1)))
+    assert fill_hosts(2, ()) == (2, ())
 
 
 @pytest.mark.parametrize(
@@ -94,4 +94,4 @@ def test_hosts_are_filled_in_order() -> None:
 )
 def test_what_cannot_be_placed_is_refused(ranks: int | None, hosts: str, says: str) -> None:
     with pytest.raises(LaunchError, match=says):
-        place(ranks, parse_hosts(hosts) if hosts else ())
+        fill_hosts(ranks, parse_hosts(hosts) if hosts else ())

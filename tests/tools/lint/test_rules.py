@@ -224,7 +224,7 @@ def test_output_folders_that_are_there(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_variable_in_a_directive_stays_as_it_is() -> None:
     (finding,) = check(SLURM.replace("--time=1:00:00", "--time=1:00:00 -o $HOME/%j.out"))
     assert "there is no folder $HOME here" in finding.problem
-    assert finding.remedy == "a path in full: Slurm takes $ and ~ as they stand"
+    assert finding.remedy == "a full path: Slurm expands neither $ nor ~"
 
 
 SOUND = {  # what users write, and what is right about it: (what is taken out of the sound script, what is put in)

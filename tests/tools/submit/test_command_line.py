@@ -105,7 +105,7 @@ def test_several_node_counts_are_several_jobs() -> None:
         ("--site summit --nodes \u00b2 train.py", "--nodes \u00b2: a number"),
         ("--site summit --nodes 0 train.py", "--nodes 0: a number"),
         ("--site generic-gpu --tasks-per-node 9 train.py", "has 4 GPUs"),
-        ("--site generic-gpu --tasks-per-node 0 train.py", "0 tasks a node: at least 1"),
+        ("--site generic-gpu --tasks-per-node 0 train.py", "0 tasks per node: at least 1"),
         ("--site generic-gpu --name a,b train.py", "--name 'a,b': letters, digits"),
         ("--site generic-gpu --account a;b train.py", "--account 'a;b': letters, digits"),
         ("--site generic-gpu --runtime pyxis train.py", "--container IMAGE"),

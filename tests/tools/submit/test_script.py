@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpccoll.tools.lint import check, jsrun
-from hpccoll.tools.lint.job import read
 from hpccoll.tools.lint.jsrun import SUMMIT, fit, fit_in_sockets
+from hpccoll.tools.lint.script import read
 from hpccoll.tools.submit import script
 from hpccoll.tools.submit.layout import RequestError, lay_out
 from hpccoll.tools.submit.script import Request
@@ -97,8 +97,8 @@ def test_layout_and_binding(name: str, gpus: bool, tasks: int, cores: int, cpus:
 @pytest.mark.parametrize(
     ("name", "change", "says"),
     [
-        ("generic-gpu", {"tasks_per_node": 5}, "5 tasks a node, but a node of generic-gpu has 4 GPUs"),
-        ("generic-cpu", {"tasks_per_node": 65}, "65 tasks a node, but a node of generic-cpu has 64 cores"),
+        ("generic-gpu", {"tasks_per_node": 5}, "5 tasks per node, but a node of generic-gpu has 4 GPUs"),
+        ("generic-cpu", {"tasks_per_node": 65}, "65 tasks per node, but a node of generic-cpu has 64 cores"),
         ("generic-cpu", {"nodes": 0}, "0 nodes"),
         (
             "generic-cpu",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job script taken apart: directives, the lines that start ranks, and the environment at each of them."""
+"""A parsed job script: its directives, the lines that start ranks, and the environment at each of them."""
 
 import shlex
 from collections.abc import Mapping
@@ -22,19 +22,21 @@ PLAIN = {
     "hostname", "date", "echo", "env", "printenv", "nvidia-smi", "rocm-smi", "lscpu", "numactl", "mkdir", "rm", "cp",
     "rsync", "tar", "sleep", "true", "ls", "cat", "uname", "free", "df", "bash", "sh", "taskset", "id", "pwd",
 }  # fmt: skip
-"""Programs that do not speak MPI."""
+"""Programs that do not use MPI."""
 TWO_VALUES = {"--mca", "-mca", "--gmca", "-gmca", "--prtemca", "--pmixmca", "-genv", "-env"}
-"""Options of mpirun with two values."""
+"""Options of mpirun that take two values."""
 STARTERS = {"torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate", "deepspeed"}
-"""Programs that start a node's ranks themselves: one task a node is right."""
+"""Programs that start the ranks of a node themselves, so that one task per node is right."""
 
 
 @dataclass(frozen=True)
 class Launch:
-    """A line that starts ranks. `launcher`: srun, jsrun or mpirun; `words` follow it, known variables put in."""
+    """A line that starts ranks."""
 
     launcher: str
+    """srun, jsrun or mpirun."""
     words: tuple[str, ...]
+    """The words after the launcher, with known variables expanded."""
     line: int
     background: bool
     environment: Mapping[str, str]
@@ -42,82 +44,87 @@ class Launch:
 
     @property
     def program(self) -> str:
-        """The name of what is started, its folder left aside."""
+        """The name of the program that is started, without its folder."""
         return PurePath(self.parsed.rest[0]).name if self.parsed.rest else ""
 
     @property
-    def speaks_mpi(self) -> bool:
-        """Its tasks are the ranks, and find each other by MPI."""
+    def uses_mpi(self) -> bool:
+        """Whether the tasks are the ranks, and find each other through MPI."""
         return bool(self.program) and self.program not in PLAIN and not STARTERS & set(self.parsed.rest[:3])
 
 
 @dataclass
-class Job:
-    """A script. `options` are all its directives together, `lines` where each was given, in a script's order.
-
-    Of a heterogeneous job no size is among them: each component has its own.
-    """
+class Script:
+    """A job script. Sizes of a heterogeneous job are left out of the options, as each component has its own."""
 
     text: str = ""
     scheduler: str = ""
+    """slurm or lsf; "" for a script without directives."""
     options: Parsed = field(default_factory=Parsed)
+    """The options of all directives together."""
     lines: dict[str, list[int]] = field(default_factory=dict)
+    """The lines at which each option was given, in order."""
     problems: list[tuple[int, str]] = field(default_factory=list)
+    """Directives that the scheduler cannot read: line and reason."""
     late: list[int] = field(default_factory=list)
+    """Lines of directives after the first command, which Slurm does not read."""
     heterogeneous: bool = False
     launches: list[Launch] = field(default_factory=list)
     commands: list[shell.Command] = field(default_factory=list)
     head: int = 1
+    """Line of the first directive."""
 
     def line_of(self, option: str) -> int:
-        """Where an option was given last; the first directive's line if it was not."""
+        """The line at which an option was given last; the first directive's line if it was not given."""
         return self.lines.get(option, [self.head])[-1]
 
 
-def read(text: str) -> Job:
-    """Take a script apart."""
-    job = Job(text=text, commands=shell.read(text))
-    first = job.commands[0].line if job.commands else len(text.splitlines()) + 1
+def read(text: str) -> Script:
+    """Parse the text of a job script."""
+    script = Script(text=text, commands=shell.read(text))
+    first = script.commands[0].line if script.commands else len(text.splitlines()) + 1
     for line, words in enumerate(text.splitlines(), 1):
         for sign, grammar in SCHEDULERS.items():
             if words.startswith(f"#{sign}"):
-                _directive(job, grammar, line, words.removeprefix(f"#{sign}"), line > first)
-    if job.heterogeneous:
-        job.options.values = {n: v for n, v in job.options.values.items() if n not in slurm.SIZES}
-    _follow(job)
-    return job
+                _directive(script, grammar, line, words.removeprefix(f"#{sign}"), line > first)
+    if script.heterogeneous:
+        script.options.values = {n: v for n, v in script.options.values.items() if n not in slurm.SIZES}
+    _follow(script)
+    return script
 
 
-def _directive(job: Job, grammar: Grammar, line: int, text: str, late: bool) -> None:
-    """One #SBATCH or #BSUB line. Slurm reads none after the first command."""
-    if not job.scheduler:
-        job.scheduler, job.head = ("slurm" if grammar is slurm.sbatch else "lsf"), line
+def _directive(script: Script, grammar: Grammar, line: int, text: str, late: bool) -> None:
+    """Read one #SBATCH or #BSUB line; Slurm reads none after the first command."""
+    if not script.scheduler:
+        script.scheduler, script.head = ("slurm" if grammar is slurm.sbatch else "lsf"), line
     if late and grammar is slurm.sbatch:
-        job.late.append(line)
+        script.late.append(line)
         return
     try:
         words = shlex.split(text, comments=True)
     except ValueError as error:
-        job.problems.append((line, f"{grammar.command} cannot read this line ({error})"))
+        script.problems.append((line, f"{grammar.command} cannot read this line ({error})"))
         return
     if words in (["hetjob"], ["packjob"]) and grammar is slurm.sbatch:
-        job.heterogeneous = True
+        script.heterogeneous = True
         return
     parsed = parse(grammar, words)
-    job.options.values |= parsed.values
+    script.options.values |= parsed.values
     for name in parsed.values:
-        job.lines.setdefault(name, []).append(line)
-    job.problems += [(line, problem) for problem in parsed.problems]
+        script.lines.setdefault(name, []).append(line)
+    script.problems += [(line, problem) for problem in parsed.problems]
     if parsed.rest and grammar is slurm.sbatch:
-        job.problems.append((line, f"{parsed.rest[0]!r} is no option, and everything after it is not read"))
+        script.problems.append(
+            (line, f"{parsed.rest[0]!r} is no option, and everything after it is not read")
+        )
 
 
-def _follow(job: Job) -> None:
-    """Go through the commands, keep what is assigned, and note what starts ranks."""
+def _follow(script: Script) -> None:
+    """Go through the commands, keep the variables that they assign, and collect the lines that start ranks."""
     known: dict[str, str] = {}
-    if job.scheduler == "slurm":
-        known |= slurm.variables(slurm.asked(job.options.values))
-    for command in job.commands:
+    if script.scheduler == "slurm":
+        known |= slurm.variables(slurm.asked(script.options.values))
+    for command in script.commands:
         given = {name: shell.expand(value, known) for name, value in command.assignments.items()}
         argv = tuple(word for written in command.argv for word in shell.words_of(written, known))
         if not argv or argv[0] == "export":
@@ -126,7 +133,7 @@ def _follow(job: Job) -> None:
         if argv[:2] == ("hpccoll", "run"):
             argv = ("mpirun", *argv[2:])
         if launcher := LAUNCHERS.get(PurePath(argv[0]).name):
-            job.launches.append(_launch(launcher, argv[1:], command, known | given))
+            script.launches.append(_launch(launcher, argv[1:], command, known | given))
 
 
 def _launch(

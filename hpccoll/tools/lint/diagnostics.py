@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A finding, and a rule that makes findings."""
+"""The rules of the linter, and the diagnostics that they make."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 
-class Said(NamedTuple):
-    """What a rule says: where, what is wrong, what to do."""
+class Problem(NamedTuple):
+    """A problem as a rule finds it: the line, what is wrong there, what to do."""
 
     line: int
     problem: str
@@ -16,17 +16,19 @@ class Said(NamedTuple):
 
 @dataclass(frozen=True)
 class Rule:
-    """A name, `error` (the job will fail or run wrong) or `warning` (it may, or wastes time), and the function."""
+    """A function that looks for one kind of problem in a script."""
 
     name: str
     severity: str
+    """`error`: the job will fail or run wrong; `warning`: it may, or it wastes time."""
     about: str
-    find: Callable[[Any], Iterable[Said]]
+    """One line for the documentation."""
+    find: Callable[[Any], Iterable[Problem]]
 
 
 @dataclass(frozen=True)
-class Finding:
-    """Something wrong with a script, at a line that counts from 1."""
+class Diagnostic:
+    """A problem of a script, with the rule that found it. Lines count from 1."""
 
     rule: str
     severity: str
@@ -38,7 +40,7 @@ class Finding:
         return f"line {self.line}: {self.severity}: {self.problem}: {self.remedy} [{self.rule}]"
 
 
-Find = Callable[[Any], Iterable[Said]]
+Find = Callable[[Any], Iterable[Problem]]
 
 
 def rule(table: list[Rule], name: str, severity: str) -> Callable[[Find], Find]:
