@@ -37,6 +37,7 @@ QUESTIONS = {  # program, options
     "hosts": ("allreduce", ["--smallest", str(64 << 10), "--largest", str(8 << 20)]),
 }
 REPETITION = 1e-3  # seconds: as many calls as take so long
+FEWEST = 3  # repetitions of a burst, so that one that was interrupted does not count
 Pair = tuple[float, float]  # seconds of one call, before and after
 
 
@@ -67,7 +68,7 @@ def pairs_of(before: Job, after: Job, pairs: int, seconds: float) -> list[Pair]:
     """The fastest repetition of each burst; the jobs take turns to be first."""
     once = min(min(job.measure(1, 3)) for job in (before, after))
     inner = max(1, int(REPETITION / max(once, 1e-7)))
-    repetitions = max(1, int(seconds / (inner * once)))
+    repetitions = max(FEWEST, int(seconds / (inner * once)))
     measured = []
     for i in range(pairs):
         jobs = (before, after) if i % 2 else (after, before)
@@ -96,13 +97,13 @@ def launch(question: Question, options: argparse.Namespace) -> Iterator[tuple[di
                 job.stop()
 
 
-def compare(question: Question, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """All launches of a question; a record per case."""
+def compare(question: Question, options: argparse.Namespace) -> Iterator[list[dict[str, Any]]]:
+    """A record per case, after each launch: of all launches so far."""
     launches = defaultdict(list)
     for _ in range(options.launches):
         for case, pairs in launch(question, options):
             launches[json.dumps(case)].append(pairs)
-    return [json.loads(case) | figures(measured) for case, measured in launches.items()]
+        yield [json.loads(case) | figures(measured) for case, measured in launches.items()]
 
 
 def figures(launches: list[list[Pair]]) -> dict[str, Any]:
@@ -176,9 +177,9 @@ def main() -> None:
     for name in options.questions:
         facts = results.facts(name) | {"trees": [revision(tree) for tree in (options.before, options.after)]}
         with placed(name, options.ranks, options.nodes) as place:
-            cases = compare(Question(name, place, passed), options)
+            for cases in compare(Question(name, place, passed), options):
+                results.write(options.out / f"before-after-{place.stem(name)}.jsonl", facts, cases)
         print("\n".join([f"\n{name}, {place.ranks} ranks\n", HEAD, *map(row, cases)]), flush=True)
-        results.write(options.out / f"before-after-{place.stem(name)}.jsonl", facts, cases)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much slower does a loop of bf16 matrix products get while hpccoll moves gradients on the same card?
+"""How much slower does a loop of bf16 matrix products get while hpccoll moves gradients on the same GPU?
 
     python benchmarks/beside.py                  one rank
-    python benchmarks/beside.py --work copies    without PyTorch: copies inside the card in the place of products
+    python benchmarks/beside.py --work copies    without PyTorch: copies inside the GPU instead of products
 
-Moving bytes takes memory bandwidth from whoever computes; that is the price that cannot be avoided, and it is
-measured in the same run, as the rate of a copy inside the card. A batch of D bytes that is staged is packed (2 D),
-brought down (D) and up (D), and unpacked (2 D); over NCCL with one rank it is packed and unpacked (4 D).
+Moving bytes takes memory bandwidth from the computation. This price cannot be avoided; it is measured in the same run,
+as the rate of a copy inside the GPU. A batch of D bytes that is staged is packed (2 D), copied down (D) and up (D), and
+unpacked (2 D); over NCCL with one rank it is packed and unpacked (4 D).
 """
 
 import argparse
@@ -16,20 +16,20 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-from card import Card
+from bare_gpu import Gpu
 
 import hpccoll
 
 TENSORS = 16
 PASSES = {"staged": 6}
 OTHERWISE = 4
-"""Times that the card's memory is read or written for a byte of a batch, by device mode."""
+"""How often the memory of the GPU is read or written for a byte of a batch, by device mode."""
 
 
 class Products:
     """The loop of a training step, in a stream of its own."""
 
-    def __init__(self, card: Card, size: int) -> None:
+    def __init__(self, gpu: Gpu, size: int) -> None:
         import torch
 
         self.torch, self.stream = torch, torch.cuda.Stream()
@@ -40,7 +40,7 @@ class Products:
         torch.cuda.synchronize()
 
     def launch(self, n: int) -> Callable[[], bool]:
-        """Whether all n are done is what the result tells."""
+        """Launch n products; the returned function says whether all are done."""
         with self.torch.cuda.stream(self.stream):
             for _ in range(n):
                 self.torch.matmul(self.a, self.b, out=self.c)
@@ -50,23 +50,23 @@ class Products:
 
 
 class Copies:
-    """The same with copies inside the card."""
+    """The same with copies inside the GPU."""
 
-    def __init__(self, card: Card, size: int) -> None:
-        self.card, self.bytes, self.stream = card, 2 * size * size, card.new_stream()
-        self.at = [card.allocate(self.bytes) for _ in range(2)]
+    def __init__(self, gpu: Gpu, size: int) -> None:
+        self.gpu, self.bytes, self.stream = gpu, 2 * size * size, gpu.new_stream()
+        self.at = [gpu.allocate(self.bytes) for _ in range(2)]
 
     def launch(self, n: int) -> Callable[[], bool]:
-        card, own = self.card, self.card.stream
-        card.stream = self.stream
+        gpu, own = self.gpu, self.gpu.stream
+        gpu.stream = self.stream
         for _ in range(n):
-            card.copy(self.at[1], self.at[0], self.bytes)
-        card.stream = own
-        return lambda: card.library.cuStreamQuery(self.stream) == 0
+            gpu.copy(self.at[1], self.at[0], self.bytes)
+        gpu.stream = own
+        return lambda: gpu.library.cuStreamQuery(self.stream) == 0
 
 
 def seconds_of(done: Callable[[], bool], meanwhile: Callable[[], object]) -> tuple[float, int]:
-    """Until all is done, and how often `meanwhile` was called: at least once."""
+    """Seconds until all is done, and how often `meanwhile` was called: at least once."""
     began, calls = time.perf_counter(), 0
     while not calls or not done():
         meanwhile()
@@ -74,17 +74,17 @@ def seconds_of(done: Callable[[], bool], meanwhile: Callable[[], object]) -> tup
     return time.perf_counter() - began, calls
 
 
-def rate_of_a_copy(card: Card, nbytes: int) -> float:
-    """Bytes a second that a copy inside the card reads and writes."""
-    source, to, best = card.allocate(nbytes), card.allocate(nbytes), 0.0
+def rate_of_a_copy(gpu: Gpu, nbytes: int) -> float:
+    """Bytes per second that a copy inside the GPU reads and writes."""
+    source, to, best = gpu.allocate(nbytes), gpu.allocate(nbytes), 0.0
     for _ in range(5):
         began = time.perf_counter()
         for _ in range(10):
-            card.copy(to, source, nbytes)
-        card.wait()
+            gpu.copy(to, source, nbytes)
+        gpu.wait()
         best = max(best, 20 * nbytes / (time.perf_counter() - began))
-    card.free(source)
-    card.free(to)
+    gpu.free(source)
+    gpu.free(to)
     return best
 
 
@@ -98,11 +98,11 @@ def main() -> None:
     parser.add_argument("--mebibytes", type=int, default=64, help="of a batch")
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
-    card = Card()
-    work = {"products": Products, "copies": Copies}[options.work](card, options.size)
+    gpu = Gpu()
+    work = {"products": Products, "copies": Copies}[options.work](gpu, options.size)
     world = hpccoll.init()
     each = (options.mebibytes << 20) // 4 // TENSORS
-    gradients = [card.array(np.full(each, i, np.float32)) for i in range(TENSORS)]
+    gradients = [gpu.array(np.full(each, i, np.float32)) for i in range(TENSORS)]
 
     def reduce() -> None:
         hpccoll.allreduce_async(gradients, hpccoll.AVERAGE, name="gradients", out=gradients).wait(host=True)
@@ -111,7 +111,7 @@ def main() -> None:
     assert all((x.values() == i).all() for i, x in enumerate(gradients))
     mode = os.environ.get("HPCCOLL_DEVICE_MODE", "auto")
     moved = (options.mebibytes << 20) * PASSES.get(mode, OTHERWISE)
-    rate = rate_of_a_copy(card, options.mebibytes << 20)
+    rate = rate_of_a_copy(gpu, options.mebibytes << 20)
     seconds_of(work.launch(options.products), lambda: None)  # the first is not counted
     for _ in range(options.repeats):
         alone, _ = seconds_of(work.launch(options.products), lambda: None)

@@ -87,6 +87,19 @@ def time_repetitions(run: Callable[[], object], inner: int, repetitions: int) ->
     return samples.tolist()
 
 
+class Remembered(dict[str, float]):
+    """Median seconds of cases that a later case is compared with."""
+
+    def figures(self, name: str) -> Callable[[float], dict[str, float]]:
+        """For a Case: it has no figures, but its time is remembered by this name."""
+
+        def remember(seconds: float) -> dict[str, float]:
+            self[name] = seconds
+            return {}
+
+        return remember
+
+
 def random_data(rank: int, count: int, dtype: object = np.float32) -> NDArray[np.float32]:
     """What rank `rank` contributes; every rank can compute it, so that every rank can check the sum."""
     values = np.random.default_rng([7, rank]).standard_normal(count, dtype=np.float32)

@@ -2,7 +2,7 @@
 """Do the stages of the hierarchy overlap? One chunk, which goes through node, network, node, against many.
 
 The ranks of this machine act as two nodes, so that both kinds of transport run. Stages that share cores cannot overlap:
-needs a core a rank and more, or a wire (`hosts.py --question hierarchy`).
+this needs more than one core per rank, or a wire (`hosts.py --question hierarchy`).
 """
 
 import argparse

@@ -26,7 +26,7 @@ MPIS_HERE = {  # every MPI over TCP on the hosts' one link, shared memory inside
     "FI_TCP_IFACE": "eth0",
     "GLOO_SOCKET_IFNAME": "eth0",
     # The hosts share this machine's cores, and Open MPI, which sees one host, would not know that they are too few:
-    # whoever spins in its barrier then keeps the others off for a time slice, 4 ms of a measured sum of 0.5.
+    # a rank that spins in its barrier then keeps the others off for a time slice: 4 ms, in a sum that takes 0.5.
     "OMPI_MCA_mpi_yield_when_idle": "1",
 }
 

@@ -26,7 +26,7 @@ def usage(library: Hpccoll) -> np.ndarray:
 def cases(library: Hpccoll, options: argparse.Namespace) -> Iterator[Case]:
     seconds = 1.0 if options.size == TINY else options.idle
     library.hpccoll.allreduce(np.ones(1000))
-    time.sleep(0.5)  # what follows the operation is over
+    time.sleep(0.5)  # until the operation has no after-effects
     before = usage(library)
 
     def figures(_: float) -> dict[str, float]:

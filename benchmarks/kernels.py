@@ -76,7 +76,7 @@ def random_array(name: str, count: int, seed: int) -> NDArray[np.generic]:
 
 
 def time_each(run: Repeat, other: Repeat, most: float) -> tuple[list[float], list[float]]:
-    """Seconds a call of either, in turn."""
+    """Seconds per call of each, measured in turn."""
     start = time.perf_counter()
     run(1)
     times = max(1, int(2e-4 / max(time.perf_counter() - start, 1e-8)))

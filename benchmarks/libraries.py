@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 Start = Callable[[str, Array], Callable[[], object]]
-"""Begins to replace an array of this name by its sum over the ranks; what it returns waits for that."""
+"""Begins to replace an array of this name by its sum over the ranks; returns a function that waits for it."""
 COMM = MPI.COMM_WORLD
 
 
@@ -23,7 +23,7 @@ class Library(Protocol):
         """A call that replaces x by its sum over the ranks (blocking)."""
 
     def starters(self) -> dict[str, Start]:
-        """Ways to begin a sum."""
+        """Functions that begin a sum, by variant."""
 
     def close(self) -> None: ...
 

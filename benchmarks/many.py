@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists of named tensors, and the ways to sum them over the ranks in place: each library's own, and by hand."""
+"""Lists of named tensors, and variants of their sum over the ranks in place: each library's own, and by hand."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,7 +17,7 @@ BUCKET = 25 << 20  # bytes: the default of torch's DistributedDataParallel
 
 
 def cases(library: Library, shapes: list[tuple[str, tuple[int, ...]]], label: str) -> Iterator[Case]:
-    """A case for each way in which the library can sum tensors of these names and shapes."""
+    """A case for each variant in which the library can sum tensors of these names and shapes."""
     tensors = {name: np.empty(shape, np.float32) for name, shape in shapes}
     size = sum(x.nbytes for x in tensors.values())
     fill(tensors)

@@ -2,13 +2,13 @@
  *
  * net_chunks.c - an allreduce over two emulated nodes with a link of a given rate: do the stages overlap?
  *
- *     net_chunks BYTES GBYTES_PER_S REPETITIONS CHUNK BATCH      prints seconds, a line each
+ *     net_chunks BYTES GBYTES_PER_S REPETITIONS CHUNK BATCH      prints the seconds of each, one per line
  *
  * The array is summed in batches of BATCH bytes, one after the other; each goes through node, net and node in
  * chunks. A batch of one chunk passes the stages one by one; a batch of many overlaps them. Node, hierarchy and
  * algorithms are the real ones; ranks are threads; the link is a clock: a message may be received when its last
- * byte would have come out of a link of that rate, one a node and direction. So time on the wire costs no
- * processor, as with a network card, and it can be as short as the node's own stages.
+ * byte would have come out of a link of that rate; each node has one link per direction. So time on the wire costs
+ * no processor, as with a network adapter, and it can be as short as the node's own stages.
  */
 #include "emulated.h"
 
@@ -26,7 +26,7 @@ typedef struct link_net {
     passage passages[256];
 } link_net;
 
-static double rate;               /* bytes a second */
+static double rate;               /* bytes per second */
 static double free_at[MAX_RANKS]; /* when the link into a node will be free */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_barrier_t barrier;
@@ -50,14 +50,12 @@ static double pass_link(int32_t node, size_t n) {
     return end;
 }
 
-static int link_isend(hc_net *net, int32_t peer, int32_t tag, const void *data, size_t n,
-                      hc_net_request **request) {
+static int link_isend(hc_net *net, int32_t peer, int32_t tag, const void *data, size_t n, hc_net_request **request) {
     link_net *l = (link_net *)net;
     return l->inner->ops->isend(l->inner, peer, tag, data, n, request);
 }
 
-static int link_irecv(hc_net *net, int32_t peer, int32_t tag, void *data, size_t room,
-                      hc_net_request **request) {
+static int link_irecv(hc_net *net, int32_t peer, int32_t tag, void *data, size_t room, hc_net_request **request) {
     link_net *l = (link_net *)net;
     passage *p = l->passages;
     while (p->taken)

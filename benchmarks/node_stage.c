@@ -118,8 +118,7 @@ static float sample(int32_t rank, int64_t i) {
 static void fill(const rank *r, void *data, int64_t count) {
     for (int64_t i = 0; i < count; i++) {
         float x = sample(r->rank, i);
-        hc_host_memory.convert((char *)data + (size_t)i * hc_dtype_size(r->dtype), r->dtype, &x, HC_FLOAT32,
-                               1, 1.0);
+        hc_host_memory.convert((char *)data + (size_t)i * hc_dtype_size(r->dtype), r->dtype, &x, HC_FLOAT32, 1, 1.0);
     }
 }
 
@@ -131,8 +130,8 @@ static void verify(const rank *r, const void *data, int64_t count) {
         float got;
         for (int32_t q = 0; q < r->size; q++)
             sum += sample(q, i);
-        hc_host_memory.convert(&got, HC_FLOAT32, (const char *)data + (size_t)i * hc_dtype_size(r->dtype),
-                               r->dtype, 1, 1.0);
+        hc_host_memory.convert(&got, HC_FLOAT32, (const char *)data + (size_t)i * hc_dtype_size(r->dtype), r->dtype, 1,
+                               1.0);
         fail_if(!(fabs(got - sum) <= bound), "a result is wrong");
     }
 }
@@ -196,7 +195,7 @@ static hc_segment shared(size_t bytes) {
     return (hc_segment){base, bytes, -1};
 }
 
-/* As a launcher that binds its ranks does: one core a rank, and round again where there are more ranks. */
+/* As a launcher that binds its ranks does: one core per rank, and round again where there are more ranks. */
 static void bind_to_core(int32_t rank) {
     cpu_set_t allowed, mine;
     CPU_ZERO(&mine);
@@ -214,7 +213,8 @@ static void run(rank *r, hc_segment node_control, hc_segment segment, int64_t le
     for (int32_t q = 0; q < r->size; q++)
         ranks[q] = q;
     bind_to_core(r->rank);
-    fail_if(hc_node_control_new(&node_control, r->rank, r->size, ranks, &r->node_control) != HC_OK, "node control segment");
+    fail_if(hc_node_control_new(&node_control, r->rank, r->size, ranks, &r->node_control) != HC_OK,
+            "node control segment");
     fail_if(hc_shm_node_new(segment, r->node_control, ranks, r->rank, r->size, &hc_host_memory, &r->node) != HC_OK,
             "node");
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)

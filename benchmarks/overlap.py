@@ -2,15 +2,15 @@
 """How much of the communication hides behind computation that goes on meanwhile?
 
 Like a backward pass: 20 layers, each a matrix product (NumPy, one thread) and then a gradient of 1 MiB, enqueued at
-once; all are awaited at the end. Hidden is what both together take less than one after the other, as a share of
-the communication. A core a rank for computing alone leaves little to hide behind: see the number of cores.
+once; all are awaited at the end. Hidden is the time that both together save against one after the
+other, as a share of the communication. With no more than one core per rank there is little to hide behind.
 """
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
-from harness import COMM, TINY, Case, main
+from harness import COMM, TINY, Case, Remembered, main
 from libraries import Library
 
 LAYERS = 20
@@ -52,21 +52,16 @@ class Backward:
 
 def cases(library: Library, options: argparse.Namespace) -> Iterator[Case]:
     step = Backward(library, 64, 1024) if options.size == TINY else Backward(library, 448, 1 << 18)
-    medians: dict[str, float] = {}
-
-    def remember(variant: str) -> Callable[[float], dict[str, float]]:
-        def figures(seconds: float) -> dict[str, float]:
-            medians[variant] = seconds
-            return {}
-
-        return figures
+    medians = Remembered()
 
     def hidden(seconds: float) -> dict[str, float]:
         return {"hidden": (medians["compute"] + medians["communicate"] - seconds) / medians["communicate"]}
 
     label, size = f"{LAYERS} layers", sum(x.nbytes for x in step.gradients)
-    yield Case("compute", label, step.compute, step.verify, figures=remember("compute"))
-    yield Case("communicate", label, step.communicate, step.verify, size, figures=remember("communicate"))
+    yield Case("compute", label, step.compute, step.verify, figures=medians.figures("compute"))
+    yield Case(
+        "communicate", label, step.communicate, step.verify, size, figures=medians.figures("communicate")
+    )
     yield Case("both", label, step.both, step.verify, size, figures=hidden)
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How close do the pack kernels come to one copy of as many bytes: GB/s read and written, on the GPU that is there?
 
-One process, one device. A copy inside the device and a loop of copies, one a tensor, are measured beside every case,
+One process, one device. A copy inside the device and a loop of copies, one per tensor, are measured beside every case,
 and what PyTorch has for it where it sees a GPU: torch._foreach_copy_, torch.cat. Every case is verified before it is
 timed.
 HPCCOLL_CUDA_LIBRARY may name another driver (the tests' fake one).
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from card import Card
+from bare_gpu import Gpu
 from packer import SOURCES, Order, Tensor
 from shapes import resnet50
 
@@ -57,8 +57,8 @@ class Result:
         return f"{self.set:>12} float32 <-> {self.buffer}  {self.what:>14}: {took}  {share}"
 
 
-class Device(Card):
-    """The card, and the kernels as this tree has them."""
+class Device(Gpu):
+    """The GPU, and the kernels as this tree has them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -86,7 +86,7 @@ def places(counts: Sequence[int], itemsize: int) -> list[int]:
 
 
 def timed(wait: Callable[[], object], call: Callable[[], object], repeats: int) -> list[float]:
-    """Seconds a call, of several rounds; each round waits for the device once."""
+    """Seconds per call in each of several rounds; each round waits for the device once."""
     samples = []
     for _ in range(repeats + 1):
         began = time.perf_counter()
@@ -107,7 +107,8 @@ def ask(device: Device, name: str, buffer_type: str, repeats: int) -> list[Resul
     device.put(tensors, values)
     table = (Tensor * len(counts))(*((tensors + 4 * at, n) for at, n in zip(spaced, counts, strict=False)))
     pack, unpack = (
-        Order(table, len(counts), CODES["float32"], CODES[buffer_type], way, 1.0, buffer) for way in (0, 1)
+        Order(table, len(counts), CODES["float32"], CODES[buffer_type], direction, 1.0, buffer)
+        for direction in (0, 1)
     )
     device.launch(pack)
     packed = device.get(np.empty(starts[-1], buffer_type), buffer)
@@ -126,23 +127,23 @@ def ask(device: Device, name: str, buffer_type: str, repeats: int) -> list[Resul
             if n:
                 device.copy(buffer + place * 4, tensors + 4 * at, 4 * n)
 
-    ways: dict[str, Callable[[], object]] = {
+    calls: dict[str, Callable[[], object]] = {
         "one copy": lambda: device.copy(buffer, tensors, half),
         "pack": lambda: device.launch(pack),
         "unpack": lambda: device.launch(unpack),
     }
     if buffer_type == "float32":
-        ways["loop of copies"] = loop
+        calls["loop of copies"] = loop
     results = [
-        Result(name, buffer_type, what, nbytes, timed(device.wait, way, repeats))
-        for what, way in ways.items()
+        Result(name, buffer_type, what, nbytes, timed(device.wait, call, repeats))
+        for what, call in calls.items()
     ]
     device.free(tensors)
     device.free(buffer)
     if torch := torch_with_a_gpu():
-        for what, way in torch_ways(torch, counts, buffer_type).items():
+        for what, call in torch_calls(torch, counts, buffer_type).items():
             results.append(
-                Result(name, buffer_type, what, nbytes, timed(torch.cuda.synchronize, way, repeats))
+                Result(name, buffer_type, what, nbytes, timed(torch.cuda.synchronize, call, repeats))
             )
     return results
 
@@ -156,24 +157,24 @@ def torch_with_a_gpu() -> Any:
     return torch if torch.cuda.is_available() else None
 
 
-def torch_ways(
+def torch_calls(
     torch: Any, counts: Sequence[int], buffer_type: str, device: str = "cuda"
 ) -> dict[str, Callable[[], object]]:
-    """PyTorch's own ways to pack, of as many tensors with gaps between them into one that has none."""
+    """PyTorch's own calls that pack as many tensors, with gaps between them, into one without gaps."""
     total, dtype = sum(counts), getattr(torch, buffer_type)
     wide = torch.randn(total + 128 * len(counts), device=device)
     buffer = torch.empty(total, device=device, dtype=dtype)
     sources = [part[:-128] for part in wide.split([n + 128 for n in counts])]
     parts = list(buffer.split(list(counts)))
-    ways: dict[str, Callable[[], object]] = {"_foreach_copy_": lambda: torch._foreach_copy_(parts, sources)}
+    calls: dict[str, Callable[[], object]] = {"_foreach_copy_": lambda: torch._foreach_copy_(parts, sources)}
     if dtype == torch.float32:
-        ways["cat"] = lambda: torch.cat(sources, out=buffer)
-    for way in ways.values():
+        calls["cat"] = lambda: torch.cat(sources, out=buffer)
+    for call in calls.values():
         buffer.zero_()
-        way()
+        call()
         for at, source in zip(itertools.accumulate(counts, initial=0), sources, strict=False):
             assert torch.equal(buffer[at : at + source.numel()], source.to(dtype)), "torch"
-    return ways
+    return calls
 
 
 def main() -> None:
@@ -182,7 +183,7 @@ def main() -> None:
         "sets", nargs="*", default=["resnet50", "2000 small", "gigabytes"], help=", ".join(SETS)
     )
     parser.add_argument("--repeats", type=int, default=20)
-    parser.add_argument("--json", action="store_true", help="a line of JSON a result")
+    parser.add_argument("--json", action="store_true", help="a line of JSON per result")
     arguments = parser.parse_args()
     device = Device()
     if not arguments.json:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the packer of ext/cuda takes (pack.h), by ctypes; the tests of its kernels use this, too."""
+"""The arguments of ext/cuda's packer (pack.h), by ctypes; the tests of its kernels use this, too."""
 
 import ctypes
 from ctypes import c_double, c_int, c_int64, c_uint64
@@ -11,7 +11,7 @@ SOURCES = (
     "ext/cuda/driver/library.c",
     "ext/core/status.c",
 )
-"""What it is compiled of; patterns from the project's root."""
+"""The packer's C files: patterns from the project's root."""
 
 
 class Tensor(ctypes.Structure):

@@ -3,8 +3,8 @@
 
 A step of data-parallel training without its network: it computes for a given time, in whose last two thirds (the
 backward pass) the gradients of a model become ready, last layer first; each is handed to the library at once, and the
-step ends when all are summed. Computing is waiting, as for the host beside an accelerator. What a step lasts longer
-than its computing is exposed communication; the efficiency is the share that is computing.
+step ends when all are summed. Computing is waiting, as it is for the host beside an accelerator. The time of a
+step beyond its computing is exposed communication; the efficiency is the share of the step that is computing.
 
 Run it at several numbers of nodes, with --out naming a folder that all runs share; scaling_report.py makes the table
 and the curve of what is there.
@@ -22,7 +22,7 @@ from mpi4py import MPI
 from shapes import resnet50
 
 BACKWARD = 2 / 3
-"""Of the computing: of each layer two matrix products of three."""
+"""Share of the computing: two of the three matrix products of each layer."""
 PATTERN = np.arange(61, dtype=np.float32)
 """Repeated in every gradient: cheap to make and to check at any size."""
 

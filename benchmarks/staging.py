@@ -3,9 +3,9 @@
 
     HPCCOLL_DEVICE_MODE=staged hpccoll run -np 2 --nodes 2 python benchmarks/staging.py
 
-Two ranks, which may share a card. An allreduce of D bytes brings D down and D up, and sends D to the other rank and D
+Two ranks, which may share a GPU. An allreduce of D bytes brings D down and D up, and sends D to the other rank and D
 back. Beside it, in the same run: D down and D up at once in two streams, without MPI; D to and fro at once between
-pinned memories, without the card. Times are the slower rank's.
+pinned memories, without the GPU. Times are the slower rank's.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from card import Card
+from bare_gpu import Gpu
 from mpi4py import MPI
 
 import hpccoll
@@ -36,18 +36,18 @@ def timed(call: Callable[[], object], repeats: int) -> list[float]:
     return samples[1:]
 
 
-def ways(card: Card, nbytes: int) -> Iterator[tuple[str, Callable[[], object]]]:
+def variants(gpu: Gpu, nbytes: int) -> Iterator[tuple[str, Callable[[], object]]]:
     """What is timed, by name; the sum is verified first."""
-    x = card.array(np.full(nbytes // 4, COMM.rank + 1, np.float32))
-    y = card.array(np.zeros(nbytes // 4, np.float32))
-    lower, upper = card.pinned(nbytes), card.pinned(nbytes)
-    other, second = COMM.size - 1 - COMM.rank, card.new_stream()
+    x = gpu.array(np.full(nbytes // 4, COMM.rank + 1, np.float32))
+    y = gpu.array(np.zeros(nbytes // 4, np.float32))
+    lower, upper = gpu.pinned(nbytes), gpu.pinned(nbytes)
+    other, second = COMM.size - 1 - COMM.rank, gpu.new_stream()
 
     def link() -> None:
-        card.down(lower, x.address)
-        card.up(y.address, upper, second)
-        card.wait()
-        card.wait(second)
+        gpu.down(lower, x.address)
+        gpu.up(y.address, upper, second)
+        gpu.wait()
+        gpu.wait(second)
 
     def whole() -> None:
         COMM.Sendrecv(lower, other, recvbuf=upper, source=other)
@@ -63,8 +63,8 @@ def ways(card: Card, nbytes: int) -> Iterator[tuple[str, Callable[[], object]]]:
     allreduce()
     assert (y.values() == sum(range(1, COMM.size + 1))).all()
     yield from {"link": link, "MPI, whole": whole, "MPI, pieces": pieces, "allreduce": allreduce}.items()
-    card.free(x.address)
-    card.free(y.address)
+    gpu.free(x.address)
+    gpu.free(y.address)
 
 
 def main() -> None:
@@ -75,9 +75,9 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=20)
     options = parser.parse_args()
     assert COMM.size == 2, "a question to two ranks"
-    card, world = Card(), hpccoll.init()
+    gpu, world = Gpu(), hpccoll.init()
     for mebibytes in options.mebibytes:
-        for what, call in ways(card, mebibytes << 20):
+        for what, call in variants(gpu, mebibytes << 20):
             seconds = timed(call, options.repeats)
             if world.rank == 0:
                 mode = os.environ.get("HPCCOLL_DEVICE_MODE", "auto")

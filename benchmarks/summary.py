@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of benchmarks/README.md, from the files in results/: what was to be reached, and what was.
+"""The tables of benchmarks/README.md, from the files in results/: the goals, and what was reached.
 
 python benchmarks/summary.py            rewrite the tables
 """
@@ -32,8 +32,8 @@ def rows() -> list[Row]:
     table = [Row("small-2-ranks", label, "named", "10 us") for label in ("4 B", "1 KiB")]
     goals = dict.fromkeys(sizes, "the best MPI + 10 us") | dict.fromkeys(sizes[-2:], large)
     table += [Row("allreduce-2-ranks", size, "float32", goals[size]) for size in sizes]
-    for way in ("float16", "bfloat16"):
-        table.append(Row("allreduce-2-ranks", "64 MiB as halves", way, "0.6 x fp32"))
+    for variant in ("float16", "bfloat16"):
+        table.append(Row("allreduce-2-ranks", "64 MiB as halves", variant, "0.6 x fp32"))
     goals |= dict.fromkeys(sizes[-2:], "0.6 x the best MPI")
     table += [Row("allreduce-4-ranks", size, "float32", goals[size]) for size in sizes]
     table += [
@@ -58,7 +58,7 @@ def rows() -> list[Row]:
     ):
         for place in ("2-ranks", "2-ranks-2-nodes", "4-ranks", "4-ranks-2-nodes"):
             file = f"{question}-{place}"
-            table += [Row(file, label, way, goal, beyond=beyond) for way in ("fp32", "fp16")]
+            table += [Row(file, label, variant, goal, beyond=beyond) for variant in ("fp32", "fp16")]
     return table
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gradients without a network: backward() computes nothing and hands out tensors that are there already.
 
-So what is left to measure is each library's own way from the hooks of the parameters to reduced gradients.
+This leaves to measure how each library gets from the hooks of the parameters to reduced gradients.
 """
 
 import time
@@ -17,7 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 torch.set_num_threads(1)
 
-PERIOD = 1 << 20  # values: what all ranks check takes no longer than what they measure
+PERIOD = 1 << 20  # values: the check must not take longer than the measurement
 
 Step = Callable[[], None]
 """One backward pass and the reduction of its gradients."""
@@ -58,6 +58,10 @@ class Parameters(torch.nn.Module):
         for parameter, memory in zip(self.parameters(), self.memory, strict=True):
             x = _HandOut.apply(x, parameter, memory, self.pause)
         return x
+
+    @property
+    def nbytes(self) -> int:
+        return sum(memory.nbytes for memory in self.memory)
 
     def forget(self) -> None:
         for parameter in self.parameters():

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How long do ResNet-50's 161 gradients take from the hooks of a torch optimizer until all are reduced?
 
-Each library's own way: DistributedOptimizer of hpccoll and Horovod, DistributedDataParallel over Gloo.
+Each library in the way of its users: DistributedOptimizer of hpccoll and Horovod, DistributedDataParallel over Gloo.
 """
 
 import argparse
@@ -18,7 +18,7 @@ Hook = Callable[[Any, Any], Any]
 
 
 def alone(model: Parameters) -> Step:
-    """Backward, and nothing is reduced: what all ways have in common."""
+    """Backward, and nothing is reduced: all variants have this in common."""
 
     def step() -> None:
         model.forget()
@@ -50,17 +50,22 @@ def with_ddp(library: Library, model: Parameters, fp16: bool, hook: Hook | None 
     return step
 
 
-def cases(library: Library, options: argparse.Namespace) -> Iterator[Case]:
-    shapes = resnet50()[-8:] if options.size == TINY else resnet50()
-    label = f"{len(shapes)} gradients"
-    reduced = with_ddp if isinstance(library, Gloo) else with_optimizer
-    model = Parameters(shapes)
-    size = sum(memory.nbytes for memory in model.memory)
-    yield Case("backward alone", label, alone(model), lambda: None, size)
+def reductions(
+    library: Library, shapes: list[tuple[str, tuple[int, ...]]], label: str, reduced: Callable[..., Step]
+) -> Iterator[Case]:
+    """A case for each width on the wire, of steps that `reduced` makes."""
     for variant, fp16, tolerance in (("fp32", False, 1e-5), ("fp16", True, 1e-2)):
         model = Parameters(shapes)
         step = reduced(library, model, fp16)
-        yield Case(variant, label, step, model.verifier(step, tolerance), size)
+        yield Case(variant, label, step, model.verifier(step, tolerance), model.nbytes)
+
+
+def cases(library: Library, options: argparse.Namespace) -> Iterator[Case]:
+    shapes = resnet50()[-8:] if options.size == TINY else resnet50()
+    label = f"{len(shapes)} gradients"
+    model = Parameters(shapes)
+    yield Case("backward alone", label, alone(model), lambda: None, model.nbytes)
+    yield from reductions(library, shapes, label, with_ddp if isinstance(library, Gloo) else with_optimizer)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import argparse
 from collections.abc import Callable, Iterator
 
 import torch
-from harness import TINY, Case, main
+from harness import TINY, Case, Remembered, main
 from libraries import Gloo, Library
 from torch_gradients import Parameters, ddp_for, optimizer_for
 
@@ -47,25 +47,18 @@ def stepper(library: Library | None, model: torch.nn.Module, *inputs: torch.Tens
 def compared(library: Library, label: str, model: torch.nn.Module, *inputs: torch.Tensor) -> Iterator[Case]:
     """Computing alone, communicating alone, both."""
     parts = Parameters([(name, tuple(p.shape)) for name, p in model.named_parameters()])
-    size = sum(memory.nbytes for memory in parts.memory)
-    medians: dict[str, float] = {}
-
-    def remember(variant: str) -> Callable[[float], dict[str, float]]:
-        def figures(seconds: float) -> dict[str, float]:
-            medians[variant] = seconds
-            return {}
-
-        return figures
+    size = parts.nbytes
+    medians = Remembered()
 
     def hidden(seconds: float) -> dict[str, float]:
         exposed = seconds - medians["compute"]
         return {"hidden": 1 - exposed / medians["communicate"], "exposed ms": exposed * 1e3}
 
     compute = stepper(None, model, *inputs)
-    yield Case("compute", label, compute, lambda: None, size, figures=remember("compute"))
+    yield Case("compute", label, compute, lambda: None, size, figures=medians.figures("compute"))
     communicate = stepper(library, parts)
     verify = parts.verifier(communicate, 1e-5)
-    yield Case("communicate", label, communicate, verify, size, figures=remember("communicate"))
+    yield Case("communicate", label, communicate, verify, size, figures=medians.figures("communicate"))
     both = stepper(library, model, *inputs)
     yield Case("both", label, both, lambda: None, size, figures=hidden)
 

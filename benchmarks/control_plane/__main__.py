@@ -51,7 +51,7 @@ def gradients(program: Path) -> list[tuple[str, int]]:
 def counted(nodes: int, names: list[tuple[str, int]]) -> results.Record:
     """The predecessor's counts."""
     ranks = nodes * PER_NODE
-    first, tick = predecessor.first_meeting(ranks, names), predecessor.bit_vector(ranks, len(names))
+    first, tick = predecessor.first_announcement(ranks, names), predecessor.bit_vector(ranks, len(names))
     ticks = 1 / predecessor.TICK_SECONDS
     return {
         "what": "predecessor",
@@ -69,8 +69,8 @@ def summary(steps: list[results.Record]) -> results.Record:
 
 def table(cases: list[results.Record]) -> str:
     """Markdown: ours, and the predecessor's tick beside it."""
-    lines = ["| ranks | arrival | messages | MB | chain | busiest rank: messages | CPU us a rank, mean | KiB a rank |"
-             " predecessor: messages | MB | chain | MB at rank 0 |", "|---" * 12 + "|"]  # fmt: skip
+    lines = ["| ranks | arrival | messages | MB | chain | busiest rank: messages | CPU us per rank, mean "
+             "| KiB per rank | predecessor: messages | MB | chain | MB at rank 0 |", "|---" * 12 + "|"]  # fmt: skip
     for counts in (case for case in cases if case["what"] == "predecessor"):
         for arrival in ARRIVALS:
             ranks = counts["ranks"]

@@ -37,10 +37,9 @@ static void print(const fleet *f, const char *arrival, int step, fleet_cost c) {
            "\"chain\": %u, \"messages_max\": %u, \"bytes_max\": %llu, \"cpu_us_mean\": %.2f, \"cpu_us_max\": "
            "%.2f, "
            "\"memory_mean\": %llu, \"memory_max\": %llu, \"batches\": %u, \"entries\": %u}\n",
-           f->nodes, f->ranks, f->fanout, arrival, step, (unsigned long long)c.messages,
-           (unsigned long long)c.bytes, c.chain, c.messages_max, (unsigned long long)c.bytes_max, c.cpu_mean,
-           c.cpu_max, (unsigned long long)c.memory_mean, (unsigned long long)c.memory_max, c.batches,
-           c.entries);
+           f->nodes, f->ranks, f->fanout, arrival, step, (unsigned long long)c.messages, (unsigned long long)c.bytes,
+           c.chain, c.messages_max, (unsigned long long)c.bytes_max, c.cpu_mean, c.cpu_max,
+           (unsigned long long)c.memory_mean, (unsigned long long)c.memory_max, c.batches, c.entries);
     fflush(stdout);
 }
 
@@ -59,8 +58,7 @@ static fleet_cost differing(fleet *f, int *orders) {
         shuffle(orders + (size_t)r * GRADIENTS, GRADIENTS);
     for (int part = 0; part < 4; part++) {
         for (int r = 0; r < f->ranks; r++)
-            fleet_raise(f, r, orders + (size_t)r * GRADIENTS, part * GRADIENTS / 4,
-                        (part + 1) * GRADIENTS / 4);
+            fleet_raise(f, r, orders + (size_t)r * GRADIENTS, part * GRADIENTS / 4, (part + 1) * GRADIENTS / 4);
         fleet_drain(f);
     }
     return fleet_finish(f);

@@ -16,10 +16,10 @@ typedef struct fleet_message {
 
 typedef struct fleet_rank {
     hc_engine *engine;
-    int32_t depth;            /* the longest chain of messages that reached this rank */
-    uint32_t sent, received;  /* messages of this step */
-    uint64_t bytes, cpu;      /* sent bytes and ns of engine time of this step */
-    uint32_t batches, ended;  /* of this step */
+    int32_t depth;           /* the longest chain of messages that reached this rank */
+    uint32_t sent, received; /* messages of this step */
+    uint64_t bytes, cpu;     /* sent bytes and ns of engine time of this step */
+    uint32_t batches, ended; /* of this step */
     uint64_t first_batch;
 } fleet_rank;
 
@@ -36,11 +36,10 @@ typedef struct fleet {
 
 typedef struct fleet_cost { /* of one step */
     uint64_t messages, bytes, memory_mean, memory_max;
-    uint32_t chain,
-        messages_max; /* longest chain of dependent messages; the busiest rank's sent + received */
+    uint32_t chain, messages_max; /* longest chain of dependent messages; the busiest rank's sent + received */
     uint64_t bytes_max;           /* sent by one rank */
     double cpu_mean, cpu_max;     /* microseconds of engine time a rank */
-    uint32_t batches, entries; /* of the log */
+    uint32_t batches, entries;    /* of the log */
 } fleet_cost;
 
 /* `per_node` ranks on each of `nodes` nodes; ends the process when memory runs out. */

@@ -40,7 +40,7 @@ def bit_vector(ranks: int, cached: int) -> Count:
     return Count(messages, messages * size, doublings + 2 * bool(folded), 0)
 
 
-def first_meeting(ranks: int, names: list[tuple[str, int]]) -> Count:
+def first_announcement(ranks: int, names: list[tuple[str, int]]) -> Count:
     """The tick in which nothing is cached yet; `names` are (name, dimensions) of every tensor."""
     tick = bit_vector(ranks, 0)
     requests = sum(len(name) + 8 * ndim + FIXED_BYTES for name, ndim in names)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Are arrays of CuPy and PyTorch moved right on a real card: every operation and type, in order with their streams?
+"""Are arrays of CuPy and PyTorch moved right on a real GPU: every operation and type, in order with their streams?
 
-python benchmarks/gpu/arrays.py              1 rank, then 2 and 4 on one or two nodes (several on one card: see below)
+python benchmarks/gpu/arrays.py              1 rank, then 2 and 4 on one or two nodes (several on one GPU: see below)
 python benchmarks/gpu/arrays.py --ranks 1 --library torch --mode staged
 
-Values are compared with NumPy's. Several ranks on one card are for correctness only: they take turns, and NCCL is told
-that it is meant (NCCL_MULTI_RANK_GPU_ENABLE from 2.30 on; before, a NCCL_HOSTID for each rank, and sockets).
+Values are compared with NumPy's. Several ranks on one GPU are for correctness only: they share its time, and NCCL is
+told that it is meant (NCCL_MULTI_RANK_GPU_ENABLE from 2.30 on; before, a NCCL_HOSTID for each rank, and sockets).
 """
 
 from __future__ import annotations
@@ -278,7 +278,7 @@ def one_rank(name: str) -> None:
 
 
 def sharing() -> dict[str, str]:
-    """Variables under which NCCL takes several ranks on one card."""
+    """Variables under which NCCL takes several ranks on one GPU."""
     version = str(cuda.look("NCCL")["NCCL"].get("version", "0"))
     knows = tuple(int(part) for part in version.split(".")[:2]) >= KNOWS_SHARING
     return SHARED | ({"NCCL_MULTI_RANK_GPU_ENABLE": "1"} if knows else {"NCCL_NET": "Socket"})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures that were promised of a card, made of what the steps of run.py measured."""
+"""The figures that were promised for a GPU, computed from what the steps of run.py measured."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def rates(name: str, lines: list[Result]) -> Iterator[Figure]:
             continue
         if nbytes <= 64:
             yield figure(
-                f"{name}: us for {nbytes} bytes, from start to the end on the card", seconds * 1e6, "< 30"
+                f"{name}: us for {nbytes} bytes, from start to the end on the GPU", seconds * 1e6, "< 30"
             )
         elif nbytes >= LARGE and name == "rates-staged":
             share = times["down and up", nbytes] / seconds

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 IS_BUILT = "import hpccoll._core, hpccoll._mpi, importlib.metadata as m; m.version('hpccoll')"
 SEES_A_GPU = "import {0}; assert {1}, 'it sees no GPU'; print({0}.__version__)"
 KNOWS_SHARING = (2, 30)
-"""The NCCL that takes several ranks of one process on one card."""
+"""The NCCL that takes several ranks of one process on one GPU."""
 
 
 def ask(*code: str) -> tuple[str, str]:
@@ -43,7 +43,7 @@ class Found:
             "cc": "" if shutil.which("cc") else "no C compiler (cc) on PATH",
             "python": "" if self.hpccoll else _cannot_build(),
             "mpi": _mpi(),
-            "card": self.card(),
+            "gpu": self.gpu(),
             "nccl": self.nccl(),
             "torch": self.framework("torch", "torch.cuda.is_available()"),
             "cupy": self.framework("cupy", "cupy.cuda.is_available()"),
@@ -55,7 +55,7 @@ class Found:
         old = tuple(int(part) for part in self.machine.get("nccl", "0").split(".")[:2]) < KNOWS_SHARING
         self.things["nccl of 2.30 or later"] = "not this one" if old else ""
 
-    def card(self) -> str:
+    def gpu(self) -> str:
         """By the driver alone, in a process of its own."""
         code = (
             "import ctypes, sys; d = ctypes.CDLL(sys.argv[1])\n"
@@ -64,7 +64,7 @@ class Found:
             "assert d.cuDeviceGetCount(ctypes.byref(n)) == 0 and n.value, 'the driver sees no device'\n"
             "d.cuDeviceGetName(s, 99, 0); print(s.value.decode())"
         )
-        self.machine["card"], why = ask("-c", code, self.cuda_library)
+        self.machine["gpu"], why = ask("-c", code, self.cuda_library)
         if shutil.which("nvidia-smi"):
             query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
             done = subprocess.run(query, capture_output=True, text=True, timeout=60, check=False)

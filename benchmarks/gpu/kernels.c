@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kernels.c - do all kernels work on this card as they do on the host? Every one, aligned and not: kernels [LIBRARY]
+ * kernels.c - do all kernels work on this GPU as they do on the host? Every one, aligned and not: kernels [LIBRARY]
  *
  * Values are small whole numbers, exact in every type, so that results are equal to the bit. Short, so that
  * compute-sanitizer can watch: what lies behind a tensor must stay as it was.

@@ -7,7 +7,7 @@
     python benchmarks/gpu/run.py --only suite arrays --again
 
 The folder (default: build/gpu) gets gpu.json, written anew after every step: the machine, each step's command, time and
-results, and the figures made of them; and a log a step. --copy puts gpu.json and the logs, packed, elsewhere after
+results, and the figures made of them; and a log per step. --copy puts gpu.json and the logs, packed, elsewhere after
 every step, so that nothing measured is lost with the machine. HPCCOLL_CUDA_LIBRARY and HPCCOLL_NCCL_LIBRARY may name
 other libraries (the tests' fakes); --quick has few cases and small sizes. Sets nothing outside of its folders.
 """
@@ -98,22 +98,22 @@ def questions(folder: Path, found: Found, quick: bool) -> list[Step]:
     staging = [*two, "benchmarks/staging.py", "--repeats", repeats]
     staging += ["--mebibytes", "1"] if quick else []
     training = [*two, "examples/stemdl/train.py", "--epochs", "1", "--folder", str(folder / "stemdl")]
-    with_mpi = ("card", "build-hpccoll", "mpi")
+    with_mpi = ("gpu", "build-hpccoll", "mpi")
     return [
         Step(
             "contract-driver", [str(folder / "contract-driver"), cuda, "nvidia"], 60,
-            ("card", "build-contract-driver"),
+            ("gpu", "build-contract-driver"),
         ),
-        Step("kernels", [str(folder / "kernels"), cuda], 60, ("card", "build-kernels")),
+        Step("kernels", [str(folder / "kernels"), cuda], 60, ("gpu", "build-kernels")),
         Step(
             "contract-nccl", [str(folder / "contract-nccl"), cuda, nccl, "1", "all"], 60,
-            ("card", "nccl", "build-contract-nccl"),
+            ("gpu", "nccl", "build-contract-nccl"),
         ),
-        Step("rates-staged", [*rates, "staged", repeats, mebibytes], 120, ("card", "build-rates")),
-        Step("rates-nccl", [*rates, "nccl_flat", repeats, mebibytes], 120, ("card", "nccl", "build-rates")),
+        Step("rates-staged", [*rates, "staged", repeats, mebibytes], 120, ("gpu", "build-rates")),
+        Step("rates-nccl", [*rates, "nccl_flat", repeats, mebibytes], 120, ("gpu", "nccl", "build-rates")),
         Step(
             "pack", [python, "benchmarks/pack.py", *pack, "--repeats", repeats, "--json"], 180,
-            ("card", "build-hpccoll"),
+            ("gpu", "build-hpccoll"),
         ),
         *(
             Step(f"staging-{mode}", staging, 120, with_mpi, {"HPCCOLL_DEVICE_MODE": mode})
@@ -121,7 +121,7 @@ def questions(folder: Path, found: Found, quick: bool) -> list[Step]:
         ),
         *(
             Step(
-                f"beside-{mode}", beside, 120, ("card", "build-hpccoll", *(() if quick else ("torch",))),
+                f"beside-{mode}", beside, 120, ("gpu", "build-hpccoll", *(() if quick else ("torch",))),
                 {"HPCCOLL_DEVICE_MODE": mode},
             )
             for mode in ("staged", "auto")
@@ -160,7 +160,7 @@ def suite(folder: Path, quick: bool) -> list[Step]:
     for mode in ("staged", "nccl"):
         for layout in ("0", "0,0", "0,0,1,1"):
             shared = ("nccl of 2.30 or later",) if mode == "nccl" and layout != "0" else ()
-            needs = ("card", "build-suite", *(("nccl", *shared) if mode == "nccl" else ()))
+            needs = ("gpu", "build-suite", *(("nccl", *shared) if mode == "nccl" else ()))
             env = {"TEST_DEVICE_MODE": mode, "NCCL_MULTI_RANK_GPU_ENABLE": "1"}
             env |= {"NCCL_NVLS_ENABLE": "0", "NCCL_MNNVL_ENABLE": "0", "NCCL_MAX_CTAS": "1"}
             name = f"suite-{mode}-{layout}"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is to run on the first machine with a card runs, with the fakes in the place of driver and NCCL.
+"""What is to run on the first machine with a GPU runs, with the fakes in the place of driver and NCCL.
 
 What the fakes lack (a framework that sees a GPU, compute-sanitizer) is said; its programs run here as far as they go
-without it, so that no typing error is left for the card's minutes.
+without it, so that no typing error is left for the GPU's minutes.
 """
 
 import importlib
@@ -49,7 +49,7 @@ def test_all_steps(script: Script, tmp_path: Path) -> None:
     assert {s["status"] for s in steps.values()} <= {"passed", "there", "not run"}, said
     lacking = {why for s in steps.values() if s["status"] == "not run" for why in s["why"]}
     assert lacking <= {f"no {thing}" for thing in ("torch", "cupy", "compute-sanitizer")}, said
-    assert record["machine"]["card"] == "fake device 0"
+    assert record["machine"]["gpu"] == "fake device 0"
     kinds = {figure["what"].split()[0].rstrip(":,") for figure in record["figures"]}
     assert kinds >= {"pack", "unpack", "rates-staged", "rates-nccl", "staging-staged", "beside-staged"}
     assert json.loads((tmp_path / "copy" / "gpu.json").read_text()) == record
@@ -63,7 +63,7 @@ def test_all_steps(script: Script, tmp_path: Path) -> None:
 @pytest.mark.timeout(300)
 def test_what_is_missing_is_said_at_once(script: Script, tmp_path: Path) -> None:
     said, record = script("--check", status=1, HPCCOLL_CUDA_LIBRARY=str(tmp_path / "libnone.so"))
-    assert "missing: card: OSError" in said and "not run without it: contract-driver kernels" in said
+    assert "missing: gpu: OSError" in said and "not run without it: contract-driver kernels" in said
     assert not record
 
 
@@ -102,11 +102,11 @@ def test_the_programs_of_arrays(fake_cuda: Path, fake_nccl: Path, ranks: int, no
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_the_ways_of_pytorch_pack_alike(dtype: str) -> None:
+def test_the_calls_of_pytorch_pack_alike(dtype: str) -> None:
     """They are verified where they are made; here on the CPU."""
     torch = pytest.importorskip("torch")
-    ways = importlib.import_module("pack").torch_ways(torch, [5, 2000, 0, 7], dtype, "cpu")
-    assert set(ways) == {"_foreach_copy_"} | ({"cat"} if dtype == "float32" else set())
+    calls = importlib.import_module("pack").torch_calls(torch, [5, 2000, 0, 7], dtype, "cpu")
+    assert set(calls) == {"_foreach_copy_"} | ({"cat"} if dtype == "float32" else set())
 
 
 def test_figures() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A card without a framework: streams, copies, memory on it and pinned beside it, arrays that hpccoll takes.
+"""A GPU without a framework: streams, copies, memory on it, pinned memory, and arrays that hpccoll takes.
 
 HPCCOLL_CUDA_LIBRARY may name another driver (the tests' fake one).
 """
@@ -15,7 +15,7 @@ from hpccoll.tools.doctor.cuda_driver import Driver
 NON_BLOCKING = 1
 
 
-class Card(Driver):
+class Gpu(Driver):
     """Device 0, current, with a stream."""
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class Card(Driver):
         self("cuMemFree_v2", c_uint64(address))
 
     def pinned(self, nbytes: int) -> np.ndarray:
-        """Bytes on the host that the card copies without the processor; they live as long as the process."""
+        """Bytes on the host that the GPU copies without the processor; they live as long as the process."""
         memory = c_void_p()
         self("cuMemHostAlloc", ctypes.byref(memory), c_size_t(nbytes), 1)
         return np.ctypeslib.as_array(ctypes.cast(memory, ctypes.POINTER(ctypes.c_uint8)), (nbytes,))
@@ -65,19 +65,19 @@ class Card(Driver):
 
 
 class Array:
-    """Memory of the card as hpccoll takes it; whoever wrote it did so in the card's stream."""
+    """Memory of the GPU as hpccoll takes it; it is written in the stream of the GPU."""
 
-    def __init__(self, card: Card, values: np.ndarray) -> None:
-        self.card, self.shape, self.dtype = card, values.shape, values.dtype
-        self.address = card.allocate(values.nbytes)
-        card.put(self.address, values)
+    def __init__(self, gpu: Gpu, values: np.ndarray) -> None:
+        self.gpu, self.shape, self.dtype = gpu, values.shape, values.dtype
+        self.address = gpu.allocate(values.nbytes)
+        gpu.put(self.address, values)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         return {
             "shape": self.shape, "typestr": self.dtype.str, "data": (self.address, False), "version": 3,
-            "stream": self.card.stream.value,
+            "stream": self.gpu.stream.value,
         }  # fmt: skip
 
     def values(self) -> np.ndarray:
-        return self.card.get(np.empty(self.shape, self.dtype), self.address)
+        return self.gpu.get(np.empty(self.shape, self.dtype), self.address)
