@@ -14,7 +14,7 @@ import numpy as np
 
 from hpccoll import arrays, errors
 
-__all__ = ["Lent", "Library", "library_of", "torch_library"]
+__all__ = ["Lent", "Library", "library_of", "torch_codes", "torch_library"]
 
 _DEVICES = (2, 10, 13)  # DLPack: kDLCUDA, kDLROCM, kDLCUDAManaged
 
@@ -90,9 +90,7 @@ class _Torch:
     def __init__(self) -> None:
         torch = sys.modules["torch"]
         self.torch = torch
-        self.codes = {
-            getattr(torch, name): code for code, name in enumerate(arrays.NAMES) if hasattr(torch, name)
-        }
+        self.codes = torch_codes()
         self.current = torch.cuda.current_stream
 
     def device(self, x: Any) -> int:
@@ -266,6 +264,12 @@ def _check_contiguous(x: Any, shape: tuple[int, ...], strides: Any, size: int) -
 
 _made: dict[str, Library] = {}
 _INTERFACE, _DLPACK = _Interface(), _DLPack()
+
+
+def torch_codes() -> dict[Any, int]:
+    """Return the index in arrays.NAMES of each torch.dtype that has one; PyTorch has been imported."""
+    torch = sys.modules["torch"]
+    return {getattr(torch, name): code for code, name in enumerate(arrays.NAMES) if hasattr(torch, name)}
 
 
 def torch_library() -> Library:

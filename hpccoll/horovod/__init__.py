@@ -1,6 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """What Horovod's interfaces to all frameworks share; hpccoll.torch adds what is PyTorch's."""
 
+from hpccoll.frontend.objects import allgather_object, broadcast_object, broadcast_object_fn
+from hpccoll.frontend.process_sets import (
+    ProcessSet,
+    add_process_set,
+    global_process_set,
+    process_set_by_id,
+    process_set_ids,
+    remove_process_set,
+)
+from hpccoll.frontend.reductions import Adasum, Average, Max, Min, Product, Sum
 from hpccoll.horovod.built import (
     ccl_built,
     cuda_built,
@@ -30,16 +40,6 @@ from hpccoll.horovod.job import (
     start_timeline,
     stop_timeline,
 )
-from hpccoll.horovod.objects import allgather_object, broadcast_object, broadcast_object_fn
-from hpccoll.horovod.process_sets import (
-    ProcessSet,
-    add_process_set,
-    global_process_set,
-    process_set_by_id,
-    process_set_ids,
-    remove_process_set,
-)
-from hpccoll.horovod.reductions import Adasum, Average, Max, Min, Product, Sum
 
 __all__ = [
     "Adasum", "Average", "HorovodInternalError", "HostsUpdatedInterrupt", "Max", "Min", "ProcessSet", "Product", "Sum",

@@ -9,8 +9,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from hpccoll import collectives, config, errors
+from hpccoll.frontend.process_sets import (
+    ProcessSet,
+    add_process_set,
+    forget_all,
+    global_process_set,
+    world_of,
+)
 from hpccoll.horovod import environment
-from hpccoll.horovod.process_sets import ProcessSet, add_process_set, forget_all, global_process_set, world_of
 from hpccoll.observe import timeline
 from hpccoll.world import init as make_default_world
 from hpccoll.world import is_initialized

@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 from hpccoll import _core, errors
 from hpccoll.collectives import Reduction
-from hpccoll.torch.tensors import buffer, dense, values
+from hpccoll.torch.adapter import ADAPTER
 
 __all__ = [
     "Finish", "Tensors", "check_one_each", "copies_back", "elements", "fill", "joined", "moved", "one", "options",
@@ -69,7 +69,7 @@ def check_one_each(tensors: Sequence[Any], size: int, what: str) -> None:
 
 def reduced(tensor: torch.Tensor, rows: int = 0) -> _core.Buffer:
     """The memory of a dense tensor to calculate with, flat or as so many rows: torch compares no shapes."""
-    return buffer(tensor, (rows, tensor.numel() // rows) if rows else (tensor.numel(),))
+    return ADAPTER.buffer(tensor, (rows, tensor.numel() // rows) if rows else (tensor.numel(),))
 
 
 def moved(tensor: torch.Tensor) -> _core.Buffer:
@@ -84,7 +84,7 @@ def joined(parts: Tensors, like: torch.Tensor) -> torch.Tensor:
     """The elements of all parts, one after another; of none an empty tensor like `like`."""
     if not parts:
         return torch.empty(0, dtype=like.dtype, device=like.device)
-    return torch.cat([dense(p).detach().view(-1) for p in parts])
+    return torch.cat([ADAPTER.contiguous(p).detach().view(-1) for p in parts])
 
 
 def elements(tensor: torch.Tensor, splits: Sequence[int] | None, size: int, which: str) -> list[int]:
@@ -130,7 +130,7 @@ def fill(parts: Tensors, received: np.ndarray | torch.Tensor, rows: np.ndarray |
         raise errors.ResultSizeError(f"{what}: {came} elements were sent, the outputs have {sizes}")
     if not there:
         return
-    flat, at = values(received, parts[0].dtype), 0
+    flat, at = ADAPTER.from_bytes(received, parts[0], (there,)), 0
     for part, count in zip(parts, sizes, strict=True):
         part.data.copy_(flat[at : at + count].view(part.shape))
         at += count

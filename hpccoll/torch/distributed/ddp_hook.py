@@ -16,8 +16,8 @@ from torch._C._distributed_c10d import GradBucket
 from hpccoll.collectives import Reduction
 from hpccoll.compression import Compression
 from hpccoll.frontend.sequence_names import SequenceNames
+from hpccoll.torch.adapter import ADAPTER
 from hpccoll.torch.distributed.work import Work
-from hpccoll.torch.tensors import buffer, dense
 from hpccoll.world import World, current
 
 __all__ = ["State", "allreduce_hook"]
@@ -50,7 +50,7 @@ def allreduce_hook(state: State | None, bucket: GradBucket) -> torch.futures.Fut
     """
     state = state or State()
     world, tensor = current(state.world), bucket.buffer()
-    x = buffer(dense(tensor))
+    x = ADAPTER.buffer(ADAPTER.contiguous(tensor))
     names = _sequence_names.setdefault(world, SequenceNames(NAMES))
     name = names.next(f"DDP bucket {bucket.index()} of {tensor.numel()} elements, number")
     handle = names.begin(

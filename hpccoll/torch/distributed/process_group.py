@@ -30,6 +30,7 @@ from hpccoll import _core
 from hpccoll.collectives import Handle
 from hpccoll.frontend.sequence_names import SequenceNames
 from hpccoll.p2p import ANY_SOURCE
+from hpccoll.torch.adapter import ADAPTER
 from hpccoll.torch.distributed.arguments import (
     Finish,
     Tensors,
@@ -46,7 +47,6 @@ from hpccoll.torch.distributed.arguments import (
 )
 from hpccoll.torch.distributed.futures import name_in_callback
 from hpccoll.torch.distributed.work import Work
-from hpccoll.torch.tensors import dense
 from hpccoll.world import World
 
 __all__ = ["ProcessGroup"]
@@ -178,8 +178,10 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         self, what: str, opts: Any, inputs: Tensors, outputs: Tensors, finish: Finish | None = None
     ) -> Work:
         op, factor = reduction(opts.reduceOp)
-        sources = [dense(t) for t in inputs]
-        targets = [s if o is i else dense(o) for i, o, s in zip(inputs, outputs, sources, strict=True)]
+        sources = [ADAPTER.contiguous(t) for t in inputs]
+        targets = [
+            s if o is i else ADAPTER.contiguous(o) for i, o, s in zip(inputs, outputs, sources, strict=True)
+        ]
         x = [reduced(s) for s in sources]
         out = [b if t is s else reduced(t) for b, s, t in zip(x, sources, targets, strict=True)]
         given, taken = (x[0], out[0]) if len(x) == 1 else (x, out)
@@ -216,7 +218,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
 
     def _reduce_scatter(self, outputs: Tensors, inputs: Tensors, opts: Any) -> Work:
         op, factor = reduction(opts.reduceOp)
-        size, targets = self.size(), [dense(o) for o in outputs]
+        size, targets = self.size(), [ADAPTER.contiguous(o) for o in outputs]
 
         def begin(output: torch.Tensor, source: torch.Tensor) -> Submit:
             if source.numel() != size * output.numel() or source.dtype != output.dtype:
@@ -224,7 +226,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
                     f"reduce_scatter: the input has {source.numel()} elements of {source.dtype}, the output "
                     f"{output.numel()} of {output.dtype}: needs {size} times as many, of one dtype"
                 )
-            x, out = reduced(dense(source), rows=size), reduced(output, rows=1)
+            x, out = reduced(ADAPTER.contiguous(source), rows=size), reduced(output, rows=1)
             return lambda core, waits, name: core.reducescatter(x, op, name, out, factor, 1.0, waits)
 
         submits = [begin(o, i) for o, i in zip(targets, inputs, strict=True)]
@@ -236,7 +238,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         """Give the root's tensor to all ranks."""
         opts = options(opts, BroadcastOptions)
         tensor, root = one(tensors, "broadcast"), self._root(opts)
-        target = dense(tensor)
+        target = ADAPTER.contiguous(tensor)
         x = moved(target)
         submits: list[Submit] = [lambda core, waits, name: core.broadcast(x, root, name, x, waits)]
         return self._begin("broadcast", opts, [tensor], submits, copies_back([target], [tensor]))
@@ -292,7 +294,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
             for parts, result, handle in zip(outputs, results, handles, strict=True):
                 fill(parts, result, handle.rows() if each else None, what)
 
-        submits = [begin(moved(dense(tensor))) for tensor in inputs]
+        submits = [begin(moved(ADAPTER.contiguous(tensor))) for tensor in inputs]
         every = [part for parts in outputs for part in parts]
         return self._begin(what, options(opts, AllgatherOptions), every, submits, finish)
 
@@ -340,7 +342,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         """Give some rows to each rank; without splits equal shares."""
         sends = elements(input, input_splits, self.size(), "input")
         receives = elements(output, output_splits, self.size(), "output")
-        target = dense(output)
+        target = ADAPTER.contiguous(output)
         parts = torch.split_with_sizes(target.detach().view(-1), receives)
         back = copies_back([target], [output])
         opts = options(opts, AllToAllOptions)
@@ -361,7 +363,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         each: bool,
     ) -> Work:
         """Send `splits` elements of `source`; fill `parts`, one for each rank or one for all that comes."""
-        x = moved(dense(source))
+        x = moved(ADAPTER.contiguous(source))
 
         def submit(core: _core.Set, waits: bool, name: str) -> Handle:
             return core.alltoall(x, splits, name, None, waits)
@@ -384,7 +386,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
     def send(self, tensors: Any, peer: int, tag: int = 0) -> Work:
         """Send to one rank."""
         tensor = one(tensors, "send")
-        handle = self.world.core.send(moved(dense(tensor)), peer, tag)
+        handle = self.world.core.send(moved(ADAPTER.contiguous(tensor)), peer, tag)
         return self._letter(f"send to rank {peer}", handle, tensor)
 
     def recv(self, tensors: Any, peer: int, tag: int = 0) -> Work:
@@ -399,7 +401,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
 
     def _receive(self, what: str, tensors: Any, peer: int, tag: int) -> Work:
         tensor = one(tensors, "recv")
-        target = dense(tensor)
+        target = ADAPTER.contiguous(tensor)
         handle = self.world.core.recv(moved(target), peer, tag)
         return self._letter(what, handle, tensor, copies_back([target], [tensor]))
 

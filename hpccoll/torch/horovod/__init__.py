@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Horovod's interface for PyTorch; its names are used from hpccoll.torch."""
 
+from hpccoll.frontend.handles import poll, synchronize
 from hpccoll.horovod import (
     Adasum,
     Average,
@@ -44,35 +45,32 @@ from hpccoll.horovod import (
     start_timeline,
     stop_timeline,
 )
-from hpccoll.torch.horovod.asynchronous import (
-    allgather_async,
-    allreduce_async,
-    allreduce_async_,
-    alltoall_async,
-    broadcast_async,
-    broadcast_async_,
-    grouped_allgather_async,
-    grouped_allreduce_async,
-    grouped_allreduce_async_,
-    grouped_reducescatter_async,
-    reducescatter_async,
-    sparse_allreduce_async,
-)
-from hpccoll.torch.horovod.compression import Compression
 from hpccoll.torch.horovod.functions import broadcast_optimizer_state, broadcast_parameters
-from hpccoll.torch.horovod.handles import poll, synchronize
 from hpccoll.torch.horovod.operations import (
+    Compression,
     allgather,
+    allgather_async,
     allreduce,
     allreduce_,
+    allreduce_async,
+    allreduce_async_,
     alltoall,
+    alltoall_async,
     broadcast,
     broadcast_,
+    broadcast_async,
+    broadcast_async_,
     grouped_allgather,
+    grouped_allgather_async,
     grouped_allreduce,
     grouped_allreduce_,
+    grouped_allreduce_async,
+    grouped_allreduce_async_,
     grouped_reducescatter,
+    grouped_reducescatter_async,
     reducescatter,
+    reducescatter_async,
+    sparse_allreduce_async,
 )
 from hpccoll.torch.horovod.optimizer import DistributedOptimizer
 from hpccoll.torch.horovod.sync_batch_norm import SyncBatchNorm

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 
 from hpccoll import errors, objects
-from hpccoll.horovod.process_sets import ProcessSet, global_process_set, root_in, world_of
-from hpccoll.torch.horovod.asynchronous import broadcast_async_
-from hpccoll.torch.horovod.handles import synchronize
+from hpccoll.frontend.handles import synchronize
+from hpccoll.frontend.process_sets import ProcessSet, global_process_set, root_in, world_of
+from hpccoll.torch.horovod.operations import broadcast_async_
 
 __all__ = ["broadcast_optimizer_state", "broadcast_parameters"]
 
@@ -24,7 +24,10 @@ def broadcast_parameters(
     """Give the root's parameters to all ranks, in place.
 
     :param params: model.state_dict(), model.named_parameters() or model.parameters(); None is left out
-    :param root_rank: global rank
+    :param root_rank: global rank of the root, also within a process set
+    :param process_set: the ranks that take part
+    :raises InvalidArgumentError: (a ValueError) `params` is none of these
+    :raises MismatchError: (a RuntimeError) the ranks have parameters of different shapes or dtypes
     """
     if isinstance(params, Mapping):
         pairs = sorted(params.items())
@@ -49,8 +52,11 @@ def broadcast_optimizer_state(
 
     The other ranks' optimizers need no state before: its form comes from the root, then its tensors.
 
-    :param root_rank: global rank
+    :param optimizer: of the same class on all ranks
+    :param root_rank: global rank of the root, also within a process set
     :param model: for Horovod's signature; it is not needed
+    :param process_set: the ranks that take part
+    :raises ObjectError: (a RuntimeError) the root's options cannot be pickled
     """
     del model
     tensors: list[torch.Tensor] = []

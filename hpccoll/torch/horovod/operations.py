@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Horovod's blocking functions. Those that return a new tensor can be differentiated.
+"""Horovod's functions for torch tensors; those that return a new tensor can be differentiated.
 
-Their arguments are those of hpccoll.torch.horovod.asynchronous. The gradients are Horovod's: a reduction's is reduced
-likewise; an allgather's and a broadcast's is averaged over the ranks, and each rank (the root) takes its part; a
-reducescatter's is gathered, times the ranks with Sum. So the sum over the ranks of what is differentiated is meant with
-Sum, the mean with Average.
+The gradients are Horovod's:
+
+- allreduce: the gradient is reduced in the same way.
+- allgather and broadcast: the gradient is averaged over the ranks. Each rank takes its own part; for a broadcast the
+  root takes all, the others zeros.
+- alltoall: the parts go back to the ranks that sent them.
+- reducescatter: the gradients of all ranks are gathered, and multiplied by the number of ranks for Sum.
+
+So with Sum the sum over the ranks is what is differentiated, and with Average the mean.
 """
 
 from __future__ import annotations
@@ -16,18 +21,20 @@ from typing import Any
 import torch
 
 from hpccoll import errors
-from hpccoll.compression import Compression as Wire
-from hpccoll.horovod import names
+from hpccoll.frontend import names
+from hpccoll.frontend.compression import Compressors
+from hpccoll.frontend.process_sets import ProcessSet, world_of
+from hpccoll.frontend.reductions import Adasum, Average, Sum
 from hpccoll.horovod.job import rank
-from hpccoll.horovod.process_sets import ProcessSet, global_process_set, world_of
-from hpccoll.horovod.reductions import Adasum, Average, ReduceOp, Sum, choose
-from hpccoll.torch.horovod import asynchronous, requests
-from hpccoll.torch.horovod.compression import Compression, Compressor, on_the_wire
-from hpccoll.torch.horovod.handles import synchronize
+from hpccoll.horovod.operations import Allreduce, Operations, Reducescatter
+from hpccoll.torch.adapter import ADAPTER
 
 __all__ = [
-    "allgather", "allreduce", "allreduce_", "alltoall", "broadcast", "broadcast_", "grouped_allgather",
-    "grouped_allreduce", "grouped_allreduce_", "grouped_reducescatter", "reducescatter",
+    "Compression", "TorchOperations", "allgather", "allgather_async", "allreduce", "allreduce_", "allreduce_async",
+    "allreduce_async_", "alltoall", "alltoall_async", "broadcast", "broadcast_", "broadcast_async", "broadcast_async_",
+    "grouped_allgather", "grouped_allgather_async", "grouped_allreduce", "grouped_allreduce_",
+    "grouped_allreduce_async", "grouped_allreduce_async_", "grouped_reducescatter", "grouped_reducescatter_async",
+    "reducescatter", "reducescatter_async", "sparse_allreduce_async",
 ]  # fmt: skip
 
 Tensor = torch.Tensor
@@ -41,127 +48,71 @@ def _apply(function: Any, *args: Any) -> Any:
     return function.apply(*args)
 
 
-# ---- allreduce -------------------------------------------------------------------------------------------
+class TorchOperations(Operations[Tensor]):
+    """Operations that autograd records where one of the tensors requires a gradient."""
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Reduce:
-    """Everything about an allreduce but its tensors."""
-
-    name: str | None
-    op: ReduceOp
-    prescale: float
-    postscale: float
-    process_set: ProcessSet
-    wire: Wire | None
-    group: bool
-
-    def __call__(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+    def run_allreduce(self, call: Allreduce, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """See Operations."""
         if _recorded(*tensors):
-            return list(_apply(_Allreduce, self, *tensors))
-        result = self.run(tensors)
-        return result if self.group else [result]
+            return list(_apply(_Allreduce, self, call, *tensors))
+        return super().run_allreduce(call, tensors)
 
-    def run(self, tensors: Sequence[Tensor]) -> Any:
-        return requests.allreduce(
-            self.name, tensors, self.op, self.prescale, self.postscale, self.process_set, group=self.group,
-            in_place=False, wire=self.wire, waits=True,
-        ).wait()  # fmt: skip
+    def run_allgather(self, tensor: Tensor, name: str | None, process_set: ProcessSet) -> Tensor:
+        """See Operations."""
+        if _recorded(tensor):
+            (result,) = _apply(_Allgather, self, [name], process_set, tensor)
+            return result  # type: ignore[no-any-return]
+        return super().run_allgather(tensor, name, process_set)
+
+    def run_grouped_allgather(
+        self, tensors: Sequence[Tensor], name: str | None, process_set: ProcessSet
+    ) -> list[Tensor]:
+        """See Operations."""
+        if _recorded(*tensors):
+            each = [names.member(name, i, len(tensors)) for i in range(len(tensors))]
+            return list(_apply(_Allgather, self, each, process_set, *tensors))
+        return super().run_grouped_allgather(tensors, name, process_set)
+
+    def run_broadcast(
+        self, tensor: Tensor, root_rank: int, name: str | None, process_set: ProcessSet
+    ) -> Tensor:
+        """See Operations."""
+        if _recorded(tensor):
+            return _apply(_Broadcast, self, tensor, root_rank, name, process_set)  # type: ignore[no-any-return]
+        return super().run_broadcast(tensor, root_rank, name, process_set)
+
+    def run_alltoall(
+        self, tensor: Tensor, splits: Any, name: str | None, process_set: ProcessSet
+    ) -> tuple[Tensor, Tensor]:
+        """See Operations."""
+        if _recorded(tensor):
+            return _apply(_Alltoall, self, tensor, splits, name, process_set)  # type: ignore[no-any-return]
+        return super().run_alltoall(tensor, splits, name, process_set)
+
+    def run_reducescatter(self, call: Reducescatter, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """See Operations."""
+        if _recorded(*tensors):
+            return list(_apply(_Reducescatter, self, call, *tensors))
+        return super().run_reducescatter(call, tensors)
 
 
 class _Allreduce(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, how: _Reduce, *tensors: Tensor) -> tuple[Tensor, ...]:
-        ctx.how = how
-        result = how.run(tensors)
-        return tuple(result) if how.group else (result,)
+    def forward(
+        ctx: Any, operations: TorchOperations, call: Allreduce, *tensors: Tensor
+    ) -> tuple[Tensor, ...]:
+        ctx.operations, ctx.call = operations, call
+        return tuple(operations.run_allreduce(call, tensors))
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        how: _Reduce = ctx.how
-        if how.op not in (Average, Sum, Adasum):
-            raise errors.UnsupportedError(f"allreduce of {how.name!r}: there is no gradient of {how.op.name}")
-        back = dataclasses.replace(how, name=names.part(how.name, "gradient"))
-        return (None, *back(gradients))
-
-
-def _reduced(tensors: Sequence[Tensor], compression: type[Compressor], how: _Reduce) -> list[Tensor]:
-    """Compress, reduce, decompress; the library does all of it on its way if it can."""
-    wire = on_the_wire(compression, *tensors)
-    if wire is not None or compression is Compression.none:
-        return dataclasses.replace(how, wire=wire)(tensors)
-    pairs = [compression.compress(tensor) for tensor in tensors]
-    results = how([compressed for compressed, _ in pairs])
-    return [compression.decompress(one, ctx) for one, (_, ctx) in zip(results, pairs, strict=True)]
-
-
-def allreduce(
-    tensor: Tensor,
-    average: bool | None = None,
-    name: str | None = None,
-    compression: type[Compressor] = Compression.none,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> Tensor:
-    """Combine the tensors of all ranks into a new tensor."""
-    how = _Reduce(
-        name, choose(op, average), prescale_factor, postscale_factor, process_set, None, group=False
-    )
-    return _reduced([tensor], compression, how)[0]
-
-
-def allreduce_(
-    tensor: Tensor,
-    average: bool | None = None,
-    name: str | None = None,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> Tensor:
-    """Combine the tensors of all ranks in place; returns `tensor`."""
-    result: Tensor = requests.allreduce(
-        name, [tensor], choose(op, average), prescale_factor, postscale_factor, process_set, group=False, in_place=True,
-        waits=True,
-    ).wait()  # fmt: skip
-    return result
-
-
-def grouped_allreduce(
-    tensors: Sequence[Tensor],
-    average: bool | None = None,
-    name: str | None = None,
-    compression: type[Compressor] = Compression.none,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> list[Tensor]:
-    """Allreduce several tensors that are agreed, fused and finished together, into new ones."""
-    how = _Reduce(name, choose(op, average), prescale_factor, postscale_factor, process_set, None, group=True)
-    return _reduced(tensors, compression, how)
-
-
-def grouped_allreduce_(
-    tensors: Sequence[Tensor],
-    average: bool | None = None,
-    name: str | None = None,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> list[Tensor]:
-    """Allreduce several tensors, in place, that are agreed, fused and finished together."""
-    result: list[Tensor] = requests.allreduce(
-        name, tensors, choose(op, average), prescale_factor, postscale_factor, process_set, group=True, in_place=True,
-        waits=True,
-    ).wait()  # fmt: skip
-    return result
-
-
-# ---- allgather -------------------------------------------------------------------------------------------
+        call: Allreduce = ctx.call
+        if call.op not in (Average, Sum, Adasum):
+            raise errors.UnsupportedError(
+                f"allreduce of {call.name!r}: there is no gradient of {call.op.name}"
+            )
+        back = dataclasses.replace(call, name=names.part(call.name, "gradient"))
+        return (None, None, *ctx.operations.run_allreduce(back, gradients))
 
 
 class _Allgather(torch.autograd.Function):
@@ -169,12 +120,13 @@ class _Allgather(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, called: list[str | None], process_set: ProcessSet, *tensors: Tensor
-    ) -> tuple[Tensor, ...]:
-        ctx.called, ctx.process_set, ctx.shapes = called, process_set, [tensor.shape for tensor in tensors]
+        ctx: Any, operations: TorchOperations, each: list[str | None], process_set: ProcessSet, *tensors: Tensor
+    ) -> tuple[Tensor, ...]:  # fmt: skip
+        ctx.operations, ctx.each, ctx.process_set = operations, each, process_set
+        ctx.shapes = [tensor.shape for tensor in tensors]
         handles = [
-            requests.allgather(name, tensor, process_set, with_rows=True, waits=True)
-            for name, tensor in zip(called, tensors, strict=True)
+            operations.requests.allgather(name, tensor, process_set, with_rows=True, waits=True)
+            for name, tensor in zip(each, tensors, strict=True)
         ]
         results, ctx.rows = zip(*[handle.wait() for handle in handles], strict=True)
         return results
@@ -182,191 +134,99 @@ class _Allgather(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         me = world_of(ctx.process_set).rank
-        name = names.part(ctx.called[0], "gradient")
-        averaged = grouped_allreduce(gradients, name=name, op=Average, process_set=ctx.process_set)
+        name = names.part(ctx.each[0], "gradient")
+        averaged = ctx.operations.grouped_allreduce(
+            gradients, name=name, op=Average, process_set=ctx.process_set
+        )
         own = [
             whole.narrow(0, int(rows[:me].sum()), int(rows[me])).view(shape)
             for whole, rows, shape in zip(averaged, ctx.rows, ctx.shapes, strict=True)
         ]
-        return (None, None, *own)
-
-
-def allgather(
-    tensor: Tensor, name: str | None = None, process_set: ProcessSet = global_process_set
-) -> Tensor:
-    """Concatenate the tensors of all ranks along their first dimension, which may differ."""
-    result: Tensor
-    if _recorded(tensor):
-        (result,) = _apply(_Allgather, [name], process_set, tensor)
-    else:
-        result = requests.allgather(name, tensor, process_set, waits=True).wait()
-    return result
-
-
-def grouped_allgather(
-    tensors: Sequence[Tensor], name: str | None = None, process_set: ProcessSet = global_process_set
-) -> list[Tensor]:
-    """Allgather each of several tensors."""
-    if _recorded(*tensors):
-        called = [names.member(name, i, len(tensors)) for i in range(len(tensors))]
-        return list(_apply(_Allgather, called, process_set, *tensors))
-    result: list[Tensor] = synchronize(asynchronous.grouped_allgather_async(tensors, name, process_set))
-    return result
-
-
-# ---- broadcast -------------------------------------------------------------------------------------------
+        return (None, None, None, *own)
 
 
 class _Broadcast(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, tensor: Tensor, root_rank: int, name: str | None, process_set: ProcessSet
-    ) -> Tensor:
-        ctx.root_rank, ctx.name, ctx.process_set = root_rank, name, process_set
-        result: Tensor = requests.broadcast(
-            name, tensor, root_rank, process_set, in_place=False, waits=True
-        ).wait()
-        return result
+        ctx: Any, operations: TorchOperations, tensor: Tensor, root_rank: int, name: str | None, process_set: ProcessSet
+    ) -> Tensor:  # fmt: skip
+        ctx.operations, ctx.root_rank, ctx.name, ctx.process_set = operations, root_rank, name, process_set
+        return operations.run_broadcast(tensor, root_rank, name, process_set)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
-        name = names.part(ctx.name, "gradient")
-        averaged = allreduce(gradient, name=name, op=Average, process_set=ctx.process_set)
-        return averaged if rank() == ctx.root_rank else torch.zeros_like(averaged), None, None, None
-
-
-def broadcast(
-    tensor: Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
-) -> Tensor:
-    """Give the tensor of the global rank `root_rank` to all ranks, as a new tensor."""
-    result: Tensor
-    if _recorded(tensor):
-        result = _apply(_Broadcast, tensor, root_rank, name, process_set)
-    else:
-        result = requests.broadcast(name, tensor, root_rank, process_set, in_place=False, waits=True).wait()
-    return result
-
-
-def broadcast_(
-    tensor: Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
-) -> Tensor:
-    """Give the tensor of the global rank `root_rank` to all ranks, in place; returns `tensor`."""
-    result: Tensor = requests.broadcast(
-        name, tensor, root_rank, process_set, in_place=True, waits=True
-    ).wait()
-    return result
-
-
-# ---- alltoall --------------------------------------------------------------------------------------------
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        averaged = ctx.operations.allreduce(
+            gradient, name=names.part(ctx.name, "gradient"), op=Average, process_set=ctx.process_set
+        )
+        own = averaged if rank() == ctx.root_rank else torch.zeros_like(averaged)
+        return None, own, None, None, None
 
 
 class _Alltoall(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, tensor: Tensor, splits: Any, name: str | None, process_set: ProcessSet
-    ) -> tuple[Tensor, Tensor]:
-        output, came = requests.alltoall(name, tensor, splits, process_set, waits=True).wait()
-        ctx.came, ctx.name, ctx.process_set = came, name, process_set
-        ctx.mark_non_differentiable(came)
-        return output, came
+        ctx: Any, operations: TorchOperations, tensor: Tensor, splits: Any, name: str | None, process_set: ProcessSet
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        output, rows = operations.run_alltoall(tensor, splits, name, process_set)
+        ctx.operations, ctx.rows, ctx.name, ctx.process_set = operations, rows, name, process_set
+        ctx.mark_non_differentiable(rows)
+        return output, rows
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor, None, None, None]:
-        sent_back, _ = alltoall(gradient, ctx.came, names.part(ctx.name, "gradient"), ctx.process_set)
-        return sent_back, None, None, None
-
-
-def alltoall(
-    tensor: Tensor,
-    splits: Tensor | Sequence[int] | None = None,
-    name: str | None = None,
-    process_set: ProcessSet = global_process_set,
-) -> Any:
-    """Send `splits[i]` rows to each rank i of the set (default: as many to each).
-
-    :returns: the rows received, in order of the ranks; if `splits` is given, also how many came from each
-    """
-    if _recorded(tensor):
-        output, came = _apply(_Alltoall, tensor, splits, name, process_set)
-    else:
-        output, came = requests.alltoall(name, tensor, splits, process_set, waits=True).wait()
-    return output if splits is None else (output, came)
-
-
-# ---- reducescatter ---------------------------------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _ReduceRows:
-    """Everything about reducescatters but their tensors."""
-
-    called: list[str | None]
-    op: ReduceOp
-    process_set: ProcessSet
-    prescale: float
-    postscale: float
-
-    def __call__(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        return list(_apply(_Reducescatter, self, *tensors)) if _recorded(*tensors) else self.run(tensors)
-
-    def run(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        handles = [
-            requests.reducescatter(
-                name, tensor, self.op, self.prescale, self.postscale, self.process_set, waits=True
-            )
-            for name, tensor in zip(self.called, tensors, strict=True)
-        ]
-        return [handle.wait() for handle in handles]
+    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        sent_back, _ = ctx.operations.alltoall(
+            gradient, ctx.rows, names.part(ctx.name, "gradient"), ctx.process_set
+        )
+        return None, sent_back, None, None, None
 
 
 class _Reducescatter(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, how: _ReduceRows, *tensors: Tensor) -> tuple[Tensor, ...]:
-        ctx.how = how
-        return tuple(how.run(tensors))
+    def forward(
+        ctx: Any, operations: TorchOperations, call: Reducescatter, *tensors: Tensor
+    ) -> tuple[Tensor, ...]:
+        ctx.operations, ctx.call = operations, call
+        return tuple(operations.run_reducescatter(call, tensors))
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        how: _ReduceRows = ctx.how
-        if how.op not in (Average, Sum):
+        call: Reducescatter = ctx.call
+        if call.op not in (Average, Sum):
             raise errors.UnsupportedError(
-                f"reducescatter of {how.called[0]!r}: there is no gradient of {how.op.name}"
+                f"reducescatter of {call.names[0]!r}: there is no gradient of {call.op.name}"
             )
-        factor = how.prescale * how.postscale * (world_of(how.process_set).size if how.op is Sum else 1)
-        name = names.part(how.called[0], "gradient")
-        return (None, *grouped_allgather([factor * one for one in gradients], name, how.process_set))
+        size = world_of(call.process_set).size
+        factor = call.prescale * call.postscale * (size if call.op is Sum else 1)
+        scaled = [factor * gradient for gradient in gradients]
+        name = names.part(call.names[0], "gradient")
+        return (None, None, *ctx.operations.grouped_allgather(scaled, name, call.process_set))
 
 
-def _reduced_rows(tensors: Sequence[Tensor], compression: type[Compressor], how: _ReduceRows) -> list[Tensor]:
-    pairs = [compression.compress(tensor) for tensor in tensors]
-    results = how([compressed for compressed, _ in pairs])
-    return [compression.decompress(one, ctx) for one, (_, ctx) in zip(results, pairs, strict=True)]
+# ---- the functions, which hpccoll.torch exports --------------------------------------------------------
 
+Compression = Compressors(ADAPTER)
+_operations = TorchOperations(ADAPTER)
 
-def reducescatter(
-    tensor: Tensor,
-    name: str | None = None,
-    compression: type[Compressor] = Compression.none,
-    op: int | None = Average,
-    process_set: ProcessSet = global_process_set,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-) -> Tensor:
-    """Combine the tensors of all ranks; of n rows each rank gets n // size, the first n % size ranks one more."""
-    how = _ReduceRows([name], choose(op), process_set, prescale_factor, postscale_factor)
-    return _reduced_rows([tensor], compression, how)[0]
-
-
-def grouped_reducescatter(
-    tensors: Sequence[Tensor],
-    name: str | None = None,
-    compression: type[Compressor] = Compression.none,
-    op: int | None = Average,
-    process_set: ProcessSet = global_process_set,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-) -> list[Tensor]:
-    """Reducescatter each of several tensors."""
-    called = [names.member(name, i, len(tensors)) for i in range(len(tensors))]
-    how = _ReduceRows(called, choose(op), process_set, prescale_factor, postscale_factor)
-    return _reduced_rows(tensors, compression, how)
+allgather = _operations.allgather
+allgather_async = _operations.allgather_async
+allreduce = _operations.allreduce
+allreduce_ = _operations.allreduce_
+allreduce_async = _operations.allreduce_async
+allreduce_async_ = _operations.allreduce_async_
+alltoall = _operations.alltoall
+alltoall_async = _operations.alltoall_async
+broadcast = _operations.broadcast
+broadcast_ = _operations.broadcast_
+broadcast_async = _operations.broadcast_async
+broadcast_async_ = _operations.broadcast_async_
+grouped_allgather = _operations.grouped_allgather
+grouped_allgather_async = _operations.grouped_allgather_async
+grouped_allreduce = _operations.grouped_allreduce
+grouped_allreduce_ = _operations.grouped_allreduce_
+grouped_allreduce_async = _operations.grouped_allreduce_async
+grouped_allreduce_async_ = _operations.grouped_allreduce_async_
+grouped_reducescatter = _operations.grouped_reducescatter
+grouped_reducescatter_async = _operations.grouped_reducescatter_async
+reducescatter = _operations.reducescatter
+reducescatter_async = _operations.reducescatter_async
+sparse_allreduce_async = _operations.sparse_allreduce_async

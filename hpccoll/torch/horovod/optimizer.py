@@ -5,19 +5,22 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
 from hpccoll import collectives, errors
-from hpccoll.gradients import Item, Recipe, check_names, check_passes, in_groups, in_parts, one_each
-from hpccoll.horovod.process_sets import ProcessSet, global_process_set, world_of
-from hpccoll.horovod.reductions import Adasum, Average, Sum, choose, reduction
-from hpccoll.torch.horovod.compression import Compression, Compressor
-from hpccoll.torch.horovod.deltas import Deltas, DeltaSteps
-from hpccoll.torch.horovod.gradients import Gradients
-from hpccoll.world import World
+from hpccoll.frontend.buckets import one_bucket_each
+from hpccoll.frontend.compression import Compressor, NoneCompressor
+from hpccoll.frontend.deltas import Deltas
+from hpccoll.frontend.gradients import Gradients
+from hpccoll.frontend.parameters import Groups, distributed_gradients, names_of
+from hpccoll.frontend.process_sets import ProcessSet, global_process_set, world_of
+from hpccoll.frontend.reducer import check_passes
+from hpccoll.frontend.reductions import Adasum, Average, choose
+from hpccoll.torch.adapter import ADAPTER
+from hpccoll.torch.horovod.adasum_steps import AdasumSteps
 
 __all__ = ["DistributedOptimizer"]
 
@@ -32,7 +35,7 @@ else:
 class _Reducing(_Base):
     """What DistributedOptimizer puts before the class of the optimizer that it was given."""
 
-    _gradients: Gradients | None
+    _gradients: Gradients[torch.Tensor, torch.Tensor] | None
     """None: this rank reduces with nobody."""
     _synchronized: bool
     _should_synchronize: bool
@@ -48,7 +51,7 @@ class _Reducing(_Base):
         """Reduce after so many backward passes from now on."""
         check_passes(passes)
         if self._gradients:
-            self._gradients.reducer.set_passes(passes)
+            self._gradients.set_passes(passes)
         self._passes = passes
 
     def synchronize(self) -> None:
@@ -104,9 +107,9 @@ class _Reducing(_Base):
             self.synchronize()
             self._synchronized = False
             if self._gradients and isinstance(self, torch.optim.LBFGS):
-                recipe = self._gradients.recipe
+                spec = self._gradients.spec
                 value = torch.as_tensor(loss).detach()
-                return collectives.allreduce(value, recipe.op, name=LOSS, world=recipe.world)
+                return collectives.allreduce(value, spec.op, name=LOSS, world=spec.world)
             return loss
 
         return evaluate
@@ -124,7 +127,7 @@ class _Reducing(_Base):
     def load_state_dict(self, *args: Any, **kwargs: Any) -> None:
         """Load as the optimizer does; gradients that are being reduced are given up."""
         if self._gradients:
-            self._gradients.reducer.abandon()
+            self._gradients.abandon()
         self._synchronized = False
         super().load_state_dict(*args, **kwargs)
 
@@ -135,7 +138,7 @@ class _Reducing(_Base):
             first = len(self._gradients.parameters)
             added = self.param_groups[-1]["params"]
             names = [f"added.{first + at}" for at in range(len(added))]
-            self._gradients.add(added, names, one_each(names, first))
+            self._gradients.add(added, names, one_bucket_each(names, first))
 
     @property
     def _step_supports_amp_scaling(self) -> bool:
@@ -151,18 +154,18 @@ class _Reducing(_Base):
 
     @property
     def _pending(self) -> bool:
-        return self._gradients is not None and self._gradients.reducer.pending
+        return self._gradients is not None and self._gradients.active
 
 
 def DistributedOptimizer(  # noqa: N802
     optimizer: torch.optim.Optimizer,
     named_parameters: Iterable[tuple[str, torch.Tensor]] | None = None,
-    compression: type[Compressor] = Compression.none,
+    compression: Compressor = NoneCompressor,
     backward_passes_per_step: int = 1,
     op: int = Average,
     gradient_predivide_factor: float = 1.0,
     num_groups: int = 0,
-    groups: int | Sequence[Sequence[torch.Tensor]] | None = None,
+    groups: Groups[torch.Tensor] = None,
     sparse_as_dense: bool = False,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
@@ -171,47 +174,41 @@ def DistributedOptimizer(  # noqa: N802
     A hook of each parameter begins to reduce its gradient, in place, while backward() still computes others; step()
     waits for all of them. See docs/gradients.md.
 
+    :param optimizer: any torch optimizer; do not use it beside the returned one
     :param named_parameters: pairs such as `model.named_parameters()` gives; names must be the same on all ranks
-    :param compression: what gradients travel as
+    :param compression: what gradients travel as: Compression.none, .fp16, .bf16, or a Compressor
     :param backward_passes_per_step: how many backward passes add up, as a sum, before gradients are reduced
+    :param op: Average (default), Sum, Min, Max or Product of gradients; Adasum of what each rank's step changes
     :param gradient_predivide_factor: with Average: divide by it before the sum, multiply by it after
     :param num_groups: the old name of `groups`
     :param groups: so many groups of gradients, or lists of parameters; a group is reduced all at once
     :param sparse_as_dense: make sparse gradients dense before they are reduced
-    :param process_set: the ranks that reduce together
+    :param process_set: the ranks that reduce together; on other ranks the optimizer steps alone
     :returns: an instance of a new class of the same name, a subclass of the optimizer's, with its state and groups
-    :raises InvalidArgumentError: a ValueError: names or groups make no sense
-    :raises MismatchError: ranks have different groups
+    :raises InvalidArgumentError: (a ValueError) names or groups make no sense
+    :raises MismatchError: (a RuntimeError) ranks have different groups
     """
     if num_groups:
         warnings.warn("num_groups is the old name of groups", DeprecationWarning, stacklevel=2)
         groups = num_groups if groups is None else groups
-    if isinstance(optimizer, _Reducing | DeltaSteps):
+    if isinstance(optimizer, _Reducing | AdasumSteps):
         raise errors.InvalidArgumentError("the optimizer is a DistributedOptimizer already")
-    world = world_of(process_set) if process_set.included() is not False else None
-    check_passes(backward_passes_per_step)
+    reduction, passes = choose(op), backward_passes_per_step
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    names = _names(parameters, named_parameters)
-    if choose(op) is Adasum and world is not None and world.size > 1:
+    if reduction is Adasum and process_set.included() is not False and world_of(process_set).size > 1:
+        check_passes(passes)
+        names = names_of(ADAPTER, parameters, named_parameters)
         if gradient_predivide_factor != 1.0 or groups:
             raise errors.InvalidArgumentError("gradient_predivide_factor and groups are not for Adasum")
-        return _put_before(
-            optimizer, DeltaSteps, _passes=backward_passes_per_step,
-            _deltas=Deltas(parameters, names, compression, process_set),
-        )  # fmt: skip
-    gradients = None
-    if world is not None:
-        own = Sum if choose(op) is Adasum else choose(op)
-        recipe = Recipe(world, reduction(own), gradient_predivide_factor, getattr(compression, "wire", None))
-        items = _items(parameters, names, groups, world)
-        custom = None if compression is Compression.none or recipe.compression else compression
-        if world.size > 1:
-            gradients = Gradients(
-                parameters, names, items, recipe, process_set, backward_passes_per_step, custom, sparse_as_dense,
-            )  # fmt: skip
+        deltas = Deltas(ADAPTER, parameters, names, compression, process_set)
+        return _put_before(optimizer, AdasumSteps, _passes=passes, _deltas=deltas)
+    gradients = distributed_gradients(
+        ADAPTER, parameters, named_parameters, compression=compression, passes=passes, op=reduction,
+        predivide=gradient_predivide_factor, groups=groups, sparse_as_dense=sparse_as_dense, process_set=process_set,
+    )  # fmt: skip
     return _put_before(
-        optimizer, _Reducing, _passes=backward_passes_per_step, _gradients=gradients, _synchronized=False,
-        _should_synchronize=True, _scaler_asked=False,
+        optimizer, _Reducing, _passes=passes, _gradients=gradients, _synchronized=False, _should_synchronize=True,
+        _scaler_asked=False,
     )  # fmt: skip
 
 
@@ -233,52 +230,4 @@ def _refuse_to_be_copied(optimizer: torch.optim.Optimizer, _: Any) -> NoReturn:
     """What copy and pickle ask for: a copy would listen to nobody's gradients."""
     raise TypeError(
         f"{type(optimizer).__name__} is a DistributedOptimizer and cannot be copied or pickled: save its state_dict()"
-    )
-
-
-def _names(parameters: Sequence[torch.Tensor], named: Iterable[tuple[str, torch.Tensor]] | None) -> list[str]:
-    """The name of each of the optimizer's parameters."""
-    if named is None:
-        return [f"noname.{at}" for at in range(len(parameters))]
-    pairs = list(named)
-    if not all(isinstance(pair, tuple) for pair in pairs):
-        raise errors.InvalidArgumentError(
-            "named_parameters should be a sequence of tuples (name, parameter), usually produced by "
-            "model.named_parameters()."
-        )
-    check_names([name for name, _ in pairs])
-    name_of = {id(parameter): name for name, parameter in pairs}
-    unnamed = [at for at, parameter in enumerate(parameters) if id(parameter) not in name_of]
-    if unnamed:
-        shown = ", ".join(f"{at} of shape {tuple(parameters[at].shape)}" for at in unnamed[:8])
-        raise errors.InvalidArgumentError(
-            "named_parameters was specified, but one or more model parameters were not named: of the optimizer's "
-            f"parameters, number {shown}"
-        )
-    return [name_of[id(parameter)] for parameter in parameters]
-
-
-def _items(
-    parameters: Sequence[torch.Tensor],
-    names: Sequence[str],
-    groups: int | Sequence[Sequence[torch.Tensor]] | None,
-    world: World,
-) -> list[Item]:
-    """One request a gradient or a group."""
-    if not groups and not isinstance(groups, bool):
-        return one_each(names)
-    number = {id(p): at for at, p in enumerate(parameters) if p.requires_grad}
-    if isinstance(groups, int):
-        if isinstance(groups, bool) or groups < 0:
-            raise errors.InvalidArgumentError(
-                "groups should be a non-negative integer or a list of list of torch.Tensor."
-            )
-        return in_parts(names, list(number.values()), groups, world)
-    members = [p for group in groups or () for p in group]
-    if not all(isinstance(p, torch.Tensor) for p in members):
-        raise errors.InvalidArgumentError("groups must consist of torch.Tensor.")
-    if len({id(p) for p in members}) != len(members):
-        raise errors.InvalidArgumentError("A parameter can only appear once in groups.")
-    return in_groups(
-        names, [[number[id(p)] for p in group if id(p) in number] for group in groups or ()], world
     )

@@ -1,13 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batch normalisation over the samples of all ranks, of which each may have another number.
-
-Each rank reduces its n samples to mean m and variance v; sums over the ranks are formed in float64:
-
-    N = sum n,    N mean = sum n m,    N variance = sum n (v + m^2) - N mean^2
-
-Source: T. Chan, G. Golub, R. LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample Variances",
-1979.
-"""
+"""Batch normalisation over the samples of all ranks; hpccoll.frontend.moments has the sums."""
 
 from __future__ import annotations
 
@@ -18,13 +10,17 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from hpccoll.horovod.process_sets import ProcessSet, global_process_set, world_of
-from hpccoll.horovod.reductions import Sum
-from hpccoll.torch.horovod import requests
+from hpccoll.frontend.moments import moments_of, put_summands
+from hpccoll.frontend.process_sets import ProcessSet, global_process_set, world_of
+from hpccoll.frontend.reductions import Sum
+from hpccoll.frontend.requests import Requests
+from hpccoll.torch.adapter import ADAPTER
 
 __all__ = ["SyncBatchNorm"]
 
 Tensor = torch.Tensor
+
+_requests = Requests(ADAPTER)
 
 
 class SyncBatchNorm(_BatchNorm):
@@ -42,6 +38,10 @@ class SyncBatchNorm(_BatchNorm):
         track_running_stats: bool = True,
         process_set: ProcessSet = global_process_set,
     ) -> None:
+        """Make a layer as BatchNorm1d, 2d or 3d does.
+
+        :param process_set: the ranks over whose samples it normalises; the other arguments are torch's
+        """
         super().__init__(num_features, eps, momentum, affine, track_running_stats)
         self.process_set = process_set
 
@@ -50,7 +50,12 @@ class SyncBatchNorm(_BatchNorm):
             raise ValueError(f"expected at least 2D input (got {input.dim()}D input)")
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002
-        """Normalise `input`: (samples, num_features, ...). Every rank of the set calls it, if in training."""
+        """Normalise a batch. In training, every rank of the process set calls this.
+
+        :param input: (samples, num_features, ...); ranks may have different numbers of samples, also none
+        :returns: a tensor like `input`
+        :raises ValueError: all ranks together have less than two samples per channel
+        """
         self._check_input_dim(input)
         tracks = self.training and self.track_running_stats
         if tracks and self.num_batches_tracked is not None:
@@ -125,28 +130,14 @@ def _statistics(x: Tensor, process_set: ProcessSet) -> tuple[Tensor, Tensor, Ten
     n = x.numel() // max(x.size(1), 1)
     if n:
         variance, mean = torch.var_mean(x, _all_but_channels(x), correction=0)
-        own[0] = n
-        squares, sums = own[1:].view(2, -1)
-        sums[:] = mean
-        squares[:] = variance
-        squares += sums * sums
-        own[1:] *= n
-    total = _summed("forward", own, process_set)
-    count = total[0]
-    if count < 2:
-        raise ValueError(
-            f"Expected more than 1 value per channel when training, got input size {tuple(x.size())} here and "
-            f"{int(count)} on all ranks"
-        )
-    squares, mean = (total[1:] / count).view(2, -1)
-    return count, mean, (squares - mean * mean).clamp_(min=0)
+        put_summands(own, n, mean, variance)
+    return moments_of(_summed("forward", own, process_set), tuple(x.size()))
 
 
 def _summed(what: str, x: Tensor, process_set: ProcessSet) -> Tensor:
     """The sum of `x` over the ranks."""
-    name = f"sync_batch_norm.{what}"
-    total: Tensor = requests.allreduce(
-        name, [x], Sum, 1.0, 1.0, process_set, group=False, in_place=False, waits=True
+    total: Tensor = _requests.allreduce(
+        f"sync_batch_norm.{what}", [x], Sum, 1.0, 1.0, process_set, group=False, in_place=False, waits=True
     ).wait()
     return total
 
@@ -161,5 +152,5 @@ def _all_but_channels(x: Tensor) -> list[int]:
 
 
 def _by_channel(values: Tensor, x: Tensor) -> Tensor:
-    """`values`, one a channel, in the dtype of `x` and to be combined with it."""
+    """Return `values`, one per channel, in the dtype of `x` and in a shape that broadcasts with it."""
     return values.to(x.dtype).view(1, -1, *[1] * (x.dim() - 2))

@@ -8,7 +8,7 @@ import torch
 import hpccoll
 import hpccoll.torch as hvd
 from hpccoll import testing
-from hpccoll.horovod import adasum
+from hpccoll.frontend import adasum
 
 
 def defined(vectors: list[np.ndarray]) -> np.ndarray:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import hpccoll.torch as hvd
-from hpccoll.horovod.adasum import combine
+from hpccoll.frontend.adasum import combine
 
 pytestmark = pytest.mark.mpi
 

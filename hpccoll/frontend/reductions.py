@@ -54,7 +54,7 @@ def choose(op: int | None, average: bool | None = None) -> ReduceOp:
 
 
 def reduction(op: ReduceOp) -> collectives.Reduction:
-    """The library's reduction; Adasum is none but a procedure (hpccoll.horovod.adasum)."""
+    """The library's reduction; Adasum is none but a procedure (hpccoll.frontend.adasum)."""
     if op is Adasum:
         raise errors.InvalidArgumentError("Adasum is for allreduce alone")
     return _HERE[op]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the values of gradients are combined: operation, factors, and what they travel as."""
+"""How gradients are reduced: the operation, its factors, and what values travel as."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ from hpccoll.collectives import Handle, Reduction
 from hpccoll.compression import Compression
 from hpccoll.world import World
 
-__all__ = ["Piece", "Recipe"]
-
+__all__ = ["BucketEntry", "ReductionSpec"]
 
 Memory = np.ndarray | Buffer
 
 
-class Piece(NamedTuple):
-    """Where the values of a gradient are, and where they stay."""
+class BucketEntry(NamedTuple):
+    """The memory of one gradient of a bucket: it holds the values and gets the result."""
 
     memory: Memory
     narrows: bool
@@ -30,7 +29,7 @@ class Piece(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Recipe:
+class ReductionSpec:
     """What all gradients of an optimizer have in common."""
 
     world: World
@@ -46,22 +45,23 @@ class Recipe:
         if not self.predivide > 0:
             raise errors.InvalidArgumentError(f"gradient_predivide_factor is {self.predivide}, not positive")
 
-    def start(self, name: str, pieces: Sequence[Piece]) -> list[Handle]:
-        """Begin to reduce the pieces in place; several are a group.
+    def start(self, name: str, entries: Sequence[BucketEntry]) -> list[Handle]:
+        """Begin to reduce the entries of a bucket in place.
 
-        What cannot be narrowed beside what can is a group of its own, submitted together with it.
+        With compression, the entries that cannot be narrowed are a group of their own, submitted together with the
+        group of the others.
         """
-        if len(pieces) == 1:
-            return [self.start_one(name, *pieces[0])]
-        if self.compression is None or not any(piece.narrows for piece in pieces):
-            return [self._submit(name, _group(pieces), None)]
-        narrow = [piece for piece in pieces if piece.narrows]
+        if len(entries) == 1:
+            return [self.start_one(name, *entries[0])]
+        if self.compression is None or not any(entry.narrows for entry in entries):
+            return [self._submit(name, _group(entries), None)]
+        narrow = [entry for entry in entries if entry.narrows]
         handles = [self._submit(name, _group(narrow), self.compression)]
-        rest = [piece for piece in pieces if not piece.narrows]
+        rest = [entry for entry in entries if not entry.narrows]
         return [*handles, self._submit(f"{name}, as they are", _group(rest), None)] if rest else handles
 
     def start_one(self, name: str, memory: Memory, narrows: bool) -> Handle:
-        """Begin to reduce one piece in place."""
+        """Begin to reduce one gradient in place."""
         return self._submit(name, memory, self.compression if narrows else None)
 
     def _submit(self, name: str, x: Memory | list[Memory], compression: Compression | None) -> Handle:
@@ -70,5 +70,5 @@ class Recipe:
         )
 
 
-def _group(pieces: Sequence[Piece]) -> Memory | list[Memory]:
-    return pieces[0].memory if len(pieces) == 1 else [piece.memory for piece in pieces]
+def _group(entries: Sequence[BucketEntry]) -> Memory | list[Memory]:
+    return entries[0].memory if len(entries) == 1 else [entry.memory for entry in entries]

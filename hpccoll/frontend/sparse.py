@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gradients of which only some rows are there: indices and values of all ranks, one after another.
+"""Sparse gradients: the entries of all ranks, one after another.
 
-Index and value of a row travel side by side as bytes, in one allgather: one request to agree on, and one error
-for all ranks if some of them have something else.
+The indices and the values of an entry travel side by side as bytes, in one allgather: one request to agree on, and one
+error for all ranks if some of them have something else.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ __all__ = ["SparseLayout"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SparseLayout:
-    """What the rows of a sparse gradient are made of."""
+    """What an entry of a sparse gradient is made of."""
 
     dimensions: int
-    """That are sparse, the first ones."""
+    """The number of sparse dimensions; they are the first ones."""
     row: tuple[int, ...]
     """Shape of one value: the dimensions that are dense."""
     dtype: np.dtype
 
     def pack(self, indices: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """Return rows of bytes.
+        """Return the entries as bytes: one row per entry.
 
-        :param indices: int64, one column a row: (dimensions, n)
-        :param values: of `dtype`, one a row: (n, *row)
+        :param indices: int64, of shape (n, dimensions)
+        :param values: of `dtype`, of shape (n, *row)
         """
         n = len(values)
-        left = np.ascontiguousarray(indices.T).reshape(n, self.dimensions).view(np.uint8)
+        left = np.ascontiguousarray(indices).reshape(n, self.dimensions).view(np.uint8)
         right = np.ascontiguousarray(values).reshape(n, math.prod(self.row)).view(np.uint8)
         return np.concatenate([left, right], axis=1)
 
@@ -41,8 +41,8 @@ class SparseLayout:
         cut = 8 * self.dimensions
         indices = rows[:, :cut].copy().view(np.int64).reshape(len(rows), self.dimensions)
         values = rows[:, cut:].copy().view(self.dtype).reshape(len(rows), *self.row)
-        return indices.T.copy(), values
+        return indices, values
 
     def nothing(self) -> np.ndarray:
-        """Rows of a gradient without any."""
+        """Return the bytes of no entries."""
         return np.empty((0, 8 * self.dimensions + math.prod(self.row) * self.dtype.itemsize), np.uint8)

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from hpccoll import objects
-from hpccoll.horovod import names
-from hpccoll.horovod.process_sets import ProcessSet, global_process_set, root_in, world_of
+from hpccoll.frontend import names
+from hpccoll.frontend.process_sets import ProcessSet, global_process_set, root_in, world_of
 
 __all__ = ["allgather_object", "broadcast_object", "broadcast_object_fn"]
 

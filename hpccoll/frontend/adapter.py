@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a front end tells this package about its framework: one object with the methods of a protocol below.
+
+TensorAdapter is enough for the operations, ParameterAdapter for gradients, too. Tensors and parameters are opaque here:
+only the adapter looks into them. Dtypes are named as in `hpccoll.arrays.NAMES` ("float32", "bfloat16", ...); a dtype
+that the library does not know has whatever name its framework gives it.
+
+The methods that are called once per gradient and step (gradient, version, layout, address, changed) are worth making
+cheap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+
+from hpccoll._core import Buffer
+
+__all__ = ["ParameterAdapter", "SparseParts", "TensorAdapter", "is_floating", "is_inexact"]
+
+T = TypeVar("T")
+P = TypeVar("P", contravariant=True)
+
+_FLOATING = {"float16", "bfloat16", "float32", "float64"}
+_COMPLEX = {"complex64", "complex128"}
+
+
+def is_floating(dtype: str) -> bool:
+    """Whether a dtype of this name is a real floating-point type."""
+    return dtype in _FLOATING
+
+
+def is_inexact(dtype: str) -> bool:
+    """Whether a dtype of this name is a floating-point type, real or complex."""
+    return dtype in _FLOATING or dtype in _COMPLEX
+
+
+class SparseParts(NamedTuple, Generic[T]):
+    """A sparse tensor with n entries."""
+
+    indices: T
+    """int64, of shape (n, sparse dimensions)."""
+    values: T
+    """Of shape (n, dense dimensions ...)."""
+
+
+class TensorAdapter(Protocol[T]):
+    """What the operations need to know about a framework's tensors of type T."""
+
+    # ---- facts ---------------------------------------------------------------------------------------
+
+    def dtype(self, tensor: T) -> str:
+        """Return the name of the tensor's dtype."""
+
+    def shape(self, tensor: T) -> tuple[int, ...]:
+        """Return the tensor's shape."""
+
+    def on_device(self, tensor: T) -> bool:
+        """Whether the values lie in the memory of a device that the host cannot read."""
+
+    # ---- memory --------------------------------------------------------------------------------------
+
+    def contiguous(self, tensor: T) -> T:
+        """Return the values in contiguous memory: `tensor` itself if they lie so, else a copy.
+
+        :raises InvalidArgumentError: this is no tensor
+        :raises UnsupportedError: it is sparse, or its memory is not the host's or a served device's
+        """
+
+    def buffer(self, tensor: T, shape: Sequence[int] | None = None) -> Buffer:
+        """Describe the memory of a contiguous tensor to the library, without a copy.
+
+        The Buffer keeps the memory alive. One of device memory names the stream in which the framework currently works:
+        the library orders its own work behind that stream's (see hpccoll.device_arrays).
+
+        :param shape: what the library takes it for; default: the tensor's shape
+        :raises UnsupportedError: the library does not know the dtype
+        """
+
+    def empty(self, like: T, shape: Sequence[int]) -> T:
+        """Make a new contiguous tensor with the dtype and on the device of `like`; its values are undefined."""
+
+    def from_bytes(self, received: Any, like: T, shape: Sequence[int]) -> T:
+        """Make a tensor over what a gather has received, with the dtype of `like`; no copy.
+
+        :param received: 1-d uint8 array; for device memory whatever hpccoll.device_arrays makes for this framework
+        """
+
+    def to_numpy(self, tensor: T) -> np.ndarray:
+        """Return the values of a tensor in host memory as a NumPy array; it may share the memory.
+
+        Where NumPy has no such dtype, the array holds the same bytes as integers of the same size.
+        """
+
+    def from_numpy(self, array: np.ndarray, dtype: str | None = None) -> T:
+        """Make a tensor of a NumPy array; it may share the array's memory.
+
+        :param dtype: the dtype of the tensor that to_numpy() has given the array's bytes of; default: the array's own
+        """
+
+    # ---- values --------------------------------------------------------------------------------------
+
+    def cast(self, tensor: T, dtype: str) -> T:
+        """Return the values in another dtype; `tensor` itself if it has that dtype."""
+
+    def scale(self, tensor: T, factor: float) -> T:
+        """Return a new tensor of the same dtype: the values times `factor`, integers cut off towards zero."""
+
+    def divide(self, tensor: T, divisor: float) -> T:
+        """Return a new tensor: floating-point values divided by `divisor`."""
+
+    def add(self, x: T, y: T, factor: float) -> T:
+        """Return a new tensor: x + factor * y."""
+
+    def overwrite(self, target: T, source: T) -> None:
+        """Copy the values of `source` into `target`. Automatic differentiation does not record it."""
+
+    def changed(self, tensor: T) -> None:
+        """Tell the framework that the library has written into the memory of `tensor`."""
+
+    # ---- sparse tensors ------------------------------------------------------------------------------
+
+    def is_sparse(self, tensor: T) -> bool:
+        """Whether the tensor stores indices and values of some entries only."""
+
+    def sparse_parts(self, tensor: T, *, coalesce: bool) -> SparseParts[T]:
+        """Return the entries of a sparse tensor.
+
+        :param coalesce: add up entries with equal indices first
+        """
+
+    def from_sparse(self, parts: SparseParts[T], shape: Sequence[int], *, coalesce: bool) -> T:
+        """Make a sparse tensor of entries whose indices may occur more than once.
+
+        :param coalesce: add up entries with equal indices
+        """
+
+    def to_dense(self, tensor: T) -> T:
+        """Make a dense tensor of a sparse one."""
+
+
+class ParameterAdapter(TensorAdapter[T], Protocol[P, T]):
+    """What gradients need to know beside that: parameters of type P, each with values and a gradient of type T."""
+
+    parameter_type: type
+    """The class of a parameter, for checks of arguments and for error messages."""
+
+    def values(self, parameter: P) -> T:
+        """Return the parameter's values, to be read or overwritten without being recorded."""
+
+    def trainable(self, parameter: P) -> bool:
+        """Whether the parameter wants a gradient."""
+
+    def gradient(self, parameter: P, /) -> T | None:
+        """Return the parameter's gradient; None: it has none."""
+
+    def set_gradient(self, parameter: P, gradient: T | None) -> None:
+        """Replace the parameter's gradient."""
+
+    def zero_gradient(self, parameter: P) -> T:
+        """Give the parameter a dense gradient of zeros, and return it."""
+
+    def listen(self, parameter: P, computed: Callable[[], None]) -> None:
+        """Call `computed` from now on whenever a backward pass has added to the parameter's gradient.
+
+        :param computed: may be called in any thread; what it raises must reach the caller of the backward pass
+        """
+
+    def stop_listening(self, parameter: P) -> None:
+        """Undo every listen() of this parameter, whoever called it."""
+
+    # ---- a gradient's memory from step to step -------------------------------------------------------
+
+    def in_memory_order(self, tensor: T) -> tuple[T, str]:
+        """Return a contiguous tensor over the tensor's own memory where some order of its dimensions allows it.
+
+        :returns: that tensor (or what contiguous() gives), and a text that describes the order, "" for the usual one.
+            The text becomes part of the request's name, because all ranks must use the same order
+        """
+
+    def layout(self, tensor: T) -> Hashable | None:
+        """Return everything but the address that buffer(in_memory_order(tensor)) depends on.
+
+        :returns: equal values for tensors whose Buffers differ in the address only; None: the Buffer must be made anew
+            (device memory, sparse tensors, tensors that need a copy for another reason than their strides)
+        """
+
+    def address(self, tensor: T, /) -> int:
+        """Return the address of the tensor's first element."""
+
+    def version(self, tensor: T, /) -> int:
+        """Return a number that grows whenever somebody writes into the tensor; constant where nobody counts."""

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tensors travel as.
+
+Horovod converts a tensor before the operation and its result after it. The library can instead convert what leaves a
+node (hpccoll.compression). The compressors here ask for that where the library can do it; otherwise, and for
+compressors that a user writes, tensors are converted before and after, as in Horovod.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from hpccoll import compression
+from hpccoll.frontend.adapter import TensorAdapter, is_floating
+
+__all__ = ["Compressor", "Compressors", "NoneCompressor", "wire_for"]
+
+
+class Compressor(Protocol):
+    """Converts tensors before an operation, and results after it. A class with static methods will do."""
+
+    def compress(self, tensor: Any, /) -> tuple[Any, Any]:
+        """Return the tensor that travels, and what decompress() needs to know."""
+
+    def decompress(self, tensor: Any, ctx: Any, /) -> Any:
+        """Return a result as the caller wants it."""
+
+
+class NoneCompressor:
+    """Tensors travel as they are. Derive compressors of your own from it."""
+
+    wire: compression.Compression | None = None
+    """The library's own conversion that does the same for float32 and float64; None: there is none."""
+
+    @staticmethod
+    def compress(tensor: Any) -> tuple[Any, Any]:
+        """See Compressor."""
+        return tensor, None
+
+    @staticmethod
+    def decompress(tensor: Any, ctx: Any) -> Any:
+        """See Compressor."""
+        del ctx
+        return tensor
+
+
+class Compressors:
+    """The compressors of one framework, which are classes, by Horovod's names."""
+
+    def __init__(self, adapter: TensorAdapter[Any]) -> None:
+        self.none = NoneCompressor
+        self.fp16 = _casting(adapter, "FP16Compressor", compression.FP16)
+        self.bf16 = _casting(adapter, "BF16Compressor", compression.BF16)
+
+
+def _casting(adapter: TensorAdapter[Any], name: str, narrow: compression.Compression) -> type[NoneCompressor]:
+    """Make a compressor that casts floating-point values to a narrower dtype."""
+
+    class CastCompressor(NoneCompressor):
+        wire = narrow
+
+        @staticmethod
+        def compress(tensor: Any) -> tuple[Any, str]:
+            own = adapter.dtype(tensor)
+            return (adapter.cast(tensor, narrow.name) if is_floating(own) else tensor), own
+
+        @staticmethod
+        def decompress(tensor: Any, ctx: str) -> Any:
+            return adapter.cast(tensor, ctx)
+
+    CastCompressor.__name__ = CastCompressor.__qualname__ = name
+    CastCompressor.__doc__ = f"Floating-point values travel as {narrow.name}."
+    return CastCompressor
+
+
+def wire_for(compressor: Compressor, *dtypes: str) -> compression.Compression | None:
+    """Return the library's own conversion that does for tensors of these dtypes what the compressor does, if any."""
+    wire: compression.Compression | None = getattr(compressor, "wire", None)
+    return wire if wire is not None and all(dtype in ("float32", "float64") for dtype in dtypes) else None

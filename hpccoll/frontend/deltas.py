@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An optimizer with op=Adasum: every rank steps alone, then the changes of all ranks are combined.
+
+Adasum gets the differences that the optimizer's step makes, not the gradients, so that the optimizer's momentum and
+scaling are in them (S. Maleki et al., MLSys 2021, section 4).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Generic, TypeVar
+
+from hpccoll.frontend.adapter import ParameterAdapter
+from hpccoll.frontend.compression import Compressor
+from hpccoll.frontend.process_sets import ProcessSet
+from hpccoll.frontend.reductions import Adasum
+from hpccoll.frontend.requests import Requests
+
+__all__ = ["Deltas"]
+
+P = TypeVar("P")
+T = TypeVar("T")
+
+
+class Deltas(Generic[P, T]):
+    """What an optimizer's step changes of some parameters."""
+
+    def __init__(
+        self,
+        adapter: ParameterAdapter[P, T],
+        parameters: Sequence[P],
+        names: Sequence[str],
+        compression: Compressor,
+        process_set: ProcessSet,
+    ) -> None:
+        self._adapter, self._requests = adapter, Requests(adapter)
+        self._named = list(zip(names, parameters, strict=True))
+        self._compression = compression
+        self._process_set = process_set
+
+    @contextlib.contextmanager
+    def combined(self) -> Iterator[None]:
+        """Combine over the ranks what the statements inside change of the parameters."""
+        adapter = self._adapter
+        trained = [(name, p, self._copy(p)) for name, p in self._named if adapter.trainable(p)]
+        yield
+        started = []
+        for name, parameter, start in trained:
+            delta, context = self._compression.compress(adapter.add(adapter.values(parameter), start, -1.0))
+            handle = self._requests.allreduce(
+                f"delta.{name}", [delta], Adasum, 1.0, 1.0, self._process_set, group=False, in_place=True
+            )
+            started.append((parameter, start, handle, context))
+        for parameter, start, handle, context in started:
+            delta = self._compression.decompress(handle.wait(), context)
+            adapter.overwrite(adapter.values(parameter), adapter.add(start, delta, 1.0))
+
+    def _copy(self, parameter: P) -> T:
+        values = self._adapter.values(parameter)
+        copy = self._adapter.empty(values, self._adapter.shape(values))
+        self._adapter.overwrite(copy, values)
+        return copy

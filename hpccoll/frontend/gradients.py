@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The gradients of one optimizer: their reduction begins as soon as backward passes have computed them.
+
+the framework calls computed(gradient) --> Reducer returns a complete bucket --> its reduction starts
+synchronize()                          --> the missing buckets start, everything pending is finished
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+from hpccoll import collectives, errors
+from hpccoll._core import wait_all
+from hpccoll.collectives import Handle
+from hpccoll.frontend.adapter import ParameterAdapter, SparseParts
+from hpccoll.frontend.buckets import Bucket
+from hpccoll.frontend.buffer_cache import BufferCache, GradientBuffer
+from hpccoll.frontend.compression import Compressor
+from hpccoll.frontend.process_sets import ProcessSet, world_of
+from hpccoll.frontend.reducer import Reducer
+from hpccoll.frontend.reduction_spec import BucketEntry, ReductionSpec
+from hpccoll.frontend.sparse import SparseLayout
+
+__all__ = ["Gradients"]
+
+P = TypeVar("P")
+T = TypeVar("T")
+
+
+class _Pending:
+    """A bucket whose reduction is in flight."""
+
+    __slots__ = ("absent", "bucket", "buffers", "handles", "layout")
+
+    def __init__(
+        self,
+        bucket: Bucket,
+        handles: Sequence[Handle],
+        buffers: Sequence[GradientBuffer[Any, Any]],
+        absent: bool,
+        layout: SparseLayout | None = None,
+    ) -> None:
+        """
+        :param buffers: the gradients' memory, unless the gradient is sparse
+        :param absent: this rank had no gradient (buckets of one gradient)
+        :param layout: of a sparse gradient
+        """  # noqa: D205, D212
+        self.bucket, self.handles, self.buffers, self.absent = bucket, handles, buffers, absent
+        self.layout = layout
+
+
+class Gradients(Generic[P, T]):
+    """What is reduced for one optimizer, and how. A parameter is known by its place in `parameters`."""
+
+    def __init__(
+        self,
+        adapter: ParameterAdapter[P, T],
+        parameters: Sequence[P],
+        names: Sequence[str],
+        buckets: Sequence[Bucket],
+        spec: ReductionSpec,
+        process_set: ProcessSet,
+        passes: int = 1,
+        compressor: Compressor | None = None,
+        sparse_as_dense: bool = False,
+    ) -> None:
+        """Listen to the parameters; the framework forgets who listened before.
+
+        :param process_set: whose World `spec` has now, and another one after shutdown() and init()
+        :param passes: backward passes that add to a gradient before it is reduced
+        :param compressor: converts gradients before and after; None: `spec` says all
+        :param sparse_as_dense: make sparse gradients dense before they are reduced
+        """
+        self.adapter, self.spec, self._process_set = adapter, spec, process_set
+        self.parameters, self.names = list(parameters), list(names)
+        self._compressor, self._sparse_as_dense = compressor, sparse_as_dense
+        self._caches = self._caches_of(parameters, names)
+        self._listening: set[int] = set()
+        self._layouts: dict[int, SparseLayout] = {}  # of the gradients that were sparse
+        self._retried: set[int] = set()
+        self._reducer: Reducer[_Pending] = Reducer(buckets, passes)
+        for parameter in self.parameters:
+            adapter.stop_listening(parameter)
+        self._listen_to_all()
+
+    def add(self, parameters: Sequence[P], names: Sequence[str], buckets: Sequence[Bucket]) -> None:
+        """Reduce the gradients of these parameters, too."""
+        self.parameters += parameters
+        self.names += names
+        self._caches += self._caches_of(parameters, names)
+        self._reducer.add(buckets)
+        self._listen_to_all()
+
+    @property
+    def active(self) -> bool:
+        """Whether a gradient was computed since the last synchronize()."""
+        return self._reducer.active
+
+    def set_passes(self, passes: int) -> None:
+        """Reduce after this number of backward passes from now on.
+
+        :raises AssertionError: gradients are being reduced
+        """
+        self._reducer.set_passes(passes)
+
+    def _caches_of(self, parameters: Sequence[P], names: Sequence[str]) -> list[BufferCache[P, T]]:
+        return [
+            BufferCache(self.adapter, parameter, name, self._compressor)
+            for parameter, name in zip(parameters, names, strict=True)
+        ]
+
+    def _listen_to_all(self) -> None:
+        """Listen to every parameter that wants a gradient by now."""
+        for member, parameter in enumerate(self.parameters):
+            if member not in self._listening and self.adapter.trainable(parameter):
+                self._listening.add(member)
+                self.adapter.listen(parameter, _listener(weakref.ref(self), member))
+
+    # ---- the course of a step ------------------------------------------------------------------------
+
+    def computed(self, member: int) -> None:
+        """Count a backward pass of this gradient; start its bucket if that completes it."""
+        bucket = self._reducer.computed(member)
+        if bucket is not None:
+            self._reducer.started(bucket, self._start(bucket))
+
+    def synchronize(self) -> None:
+        """Wait until every parameter's gradient is reduced. A rank that lacks a gradient brings zeros.
+
+        :raises HpccollError: the first failure, after everything else is finished
+        :raises AssertionError: a gradient was changed while it was being reduced
+        """
+        self._listen_to_all()
+        try:
+            for bucket in self._reducer.missing(self._wanted):
+                self._reducer.started(bucket, self._start(bucket))
+            self._finish_all()
+        finally:
+            self._reducer.reset()
+
+    def abandon(self) -> None:
+        """Wait for what is in flight, ignore how it ends, and start over."""
+        try:
+            self._finish_all()
+        except (errors.HpccollError, AssertionError):
+            pass
+        finally:
+            self._reducer.reset()
+
+    def _wanted(self, member: int) -> bool:
+        parameter = self.parameters[member]
+        return self.adapter.trainable(parameter) or self.adapter.gradient(parameter) is not None
+
+    def _finish_all(self) -> None:
+        """Finish in rounds: a round starts all that it starts before any of it is awaited, as the order differs."""
+        failure: Exception | None = None
+        while round_ := self._reducer.take_pending():
+            wait_all([handle for pending in round_ for handle in pending.handles])
+            for pending in round_:
+                try:
+                    self._finish(pending)
+                except (errors.HpccollError, AssertionError) as error:
+                    failure = failure or error
+        if failure is not None:
+            raise failure
+
+    # ---- one bucket ----------------------------------------------------------------------------------
+
+    def _start(self, bucket: Bucket) -> _Pending:
+        try:
+            return self._start_here(bucket)
+        except errors.ShutDownError:
+            world = world_of(self._process_set)
+            if world is self.spec.world:
+                raise
+            self.spec = dataclasses.replace(self.spec, world=world)
+            return self._start_here(bucket)
+
+    def _start_here(self, bucket: Bucket) -> _Pending:
+        if len(bucket.members) > 1:
+            return self._start_group(bucket)
+        member = bucket.members[0]
+        gradient, cache = self.adapter.gradient(self.parameters[member]), self._caches[member]
+        buffer = None if gradient is None else cache.again(gradient)
+        if buffer is None:
+            if self._is_sparse(member, gradient):
+                return self._start_sparse(bucket, member, gradient)
+            buffer = cache.describe(self._dense(member, gradient))
+        handle = self.spec.start_one(bucket.name + cache.order, buffer.memory, cache.narrows)
+        return _Pending(bucket, (handle,), (buffer,), gradient is None)
+
+    def _start_group(self, bucket: Bucket) -> _Pending:
+        caches = [self._caches[member] for member in bucket.members]
+        gradients = [self._dense(m, self.adapter.gradient(self.parameters[m])) for m in bucket.members]
+        buffers = [cache.describe(gradient) for cache, gradient in zip(caches, gradients, strict=True)]
+        entries = [BucketEntry(b.memory, cache.narrows) for b, cache in zip(buffers, caches, strict=True)]
+        name = bucket.name + "".join(cache.order for cache in caches)
+        return _Pending(bucket, self.spec.start(name, entries), buffers, False)
+
+    def _finish(self, pending: _Pending) -> None:
+        """Put the result into place, or raise what went wrong; a first mismatch starts the bucket once more."""
+        if pending.layout is not None:
+            self._finish_sparse(pending, pending.layout)
+            return
+        try:
+            for handle in pending.handles:
+                handle.wait()
+        except errors.MismatchError as error:
+            self._start_once_more(error, pending)
+            return
+        for buffer in pending.buffers:
+            buffer.finish()
+
+    def _dense(self, member: int, gradient: T | None) -> T:
+        """Return the gradient, made dense; zeros where there is none, as another rank may have one."""
+        adapter, parameter = self.adapter, self.parameters[member]
+        if gradient is None:
+            return adapter.zero_gradient(parameter)
+        if adapter.is_sparse(gradient):
+            if not self._sparse_as_dense:
+                raise errors.UnsupportedError(
+                    f"the gradient of {self.names[member]} is sparse, and it is in a group: take it out of groups, "
+                    "or use sparse_as_dense=True"
+                )
+            gradient = adapter.to_dense(gradient)
+            adapter.set_gradient(parameter, gradient)
+        return gradient
+
+    # ---- sparse gradients ----------------------------------------------------------------------------
+
+    def _is_sparse(self, member: int, gradient: T | None) -> bool:
+        """Whether a gradient is to be reduced as a sparse one; an absent one if it was sparse before."""
+        if gradient is None:
+            return member in self._layouts
+        return not self._sparse_as_dense and self.adapter.is_sparse(gradient)
+
+    def _start_sparse(self, bucket: Bucket, member: int, gradient: T | None) -> _Pending:
+        adapter, spec = self.adapter, self.spec
+        if spec.op not in (collectives.SUM, collectives.AVERAGE):
+            raise errors.UnsupportedError(
+                f"the gradient of {self.names[member]} is sparse: Sum or Average only"
+            )
+        if adapter.on_device(adapter.values(self.parameters[member])):
+            raise errors.UnsupportedError(
+                f"the gradient of {self.names[member]} is sparse and in device memory: use sparse_as_dense=True"
+            )
+        if gradient is None:
+            layout = self._layouts[member]
+            rows = layout.nothing()
+        else:
+            indices, values = map(adapter.to_numpy, adapter.sparse_parts(gradient, coalesce=True))
+            layout = SparseLayout(indices.shape[1], values.shape[1:], values.dtype)
+            rows = layout.pack(indices, values)
+        handle: Handle = spec.world.core.allgather(rows, bucket.name, None, False)
+        return _Pending(bucket, (handle,), (), gradient is None, layout)
+
+    def _finish_sparse(self, pending: _Pending, layout: SparseLayout) -> None:
+        adapter, member = self.adapter, pending.bucket.members[0]
+        try:
+            indices, bits = layout.unpack(pending.handles[0].wait())
+        except errors.MismatchError as error:
+            self._start_once_more(error, pending)
+            return
+        parameter = self.parameters[member]
+        like = adapter.values(parameter)
+        values = adapter.from_numpy(bits, adapter.dtype(like))
+        if self.spec.op == collectives.AVERAGE:
+            values = adapter.divide(values, self.spec.world.size)
+        parts = SparseParts(adapter.from_numpy(indices), values)
+        adapter.set_gradient(parameter, adapter.from_sparse(parts, adapter.shape(like), coalesce=True))
+        self._layouts[member] = layout
+
+    def _start_once_more(self, error: errors.MismatchError, pending: _Pending) -> None:
+        """Start a bucket again after its first mismatch: all ranks got the same error, and all of them start again.
+
+        So a rank without a gradient (`absent`) learns that the gradient is sparse elsewhere.
+        """
+        bucket, member = pending.bucket, pending.bucket.members[0]
+        if len(bucket.members) > 1 or member in self._retried:
+            raise error
+        self._retried.add(member)
+        if pending.absent:
+            adapter, parameter = self.adapter, self.parameters[member]
+            adapter.set_gradient(parameter, None)
+            like = adapter.values(parameter)
+            dtype = adapter.to_numpy(adapter.empty(like, (0,))).dtype
+            self._layouts[member] = SparseLayout(1, adapter.shape(like)[1:], dtype)
+        self._reducer.started(bucket, self._start(bucket))
+
+
+def _listener(owner: weakref.ref[Gradients[Any, Any]], member: int) -> Callable[[], None]:
+    """Make what a framework calls when a gradient was computed; it does not keep the optimizer alive."""
+
+    def computed() -> None:
+        gradients = owner()
+        if gradients is not None:  # else the optimizer is gone and the model stays
+            gradients.computed(member)
+
+    return computed

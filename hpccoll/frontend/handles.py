@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an asynchronous call of a front end returns, and how to wait for it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, Self
+
+from hpccoll import errors
+
+__all__ = ["HandleNumber", "Waitable", "poll", "synchronize"]
+
+_numbers = itertools.count()
+
+
+class Waitable(Protocol):
+    """Something in progress: a request of the library, or a procedure of several requests."""
+
+    def done(self) -> bool:
+        """Whether it is finished, successfully or not."""
+
+    def wait(self) -> Any:
+        """Block until it is finished; return its result or raise its error."""
+
+
+class HandleNumber(int):
+    """A number, as in Horovod, that holds its operation: no table keeps operations that nobody waits for."""
+
+    _requests: Sequence[Waitable]
+    _finish: Callable[[list[Any]], Any] | None
+    _result: Any
+
+    def __new__(cls, requests: Sequence[Waitable], finish: Callable[[list[Any]], Any]) -> Self:
+        """Stand for all of `requests`; the result is what `finish` makes of the list of their results."""
+        handle = super().__new__(cls, next(_numbers))
+        handle._requests = requests
+        handle._finish = finish
+        return handle
+
+    def done(self) -> bool:
+        """See poll()."""
+        return all(request.done() for request in self._requests)
+
+    def wait(self) -> Any:
+        """See synchronize()."""
+        if self._finish is not None:
+            self._result = self._finish([request.wait() for request in self._requests])
+            self._finish, self._requests = None, ()
+        return self._result
+
+
+def poll(handle: int) -> bool:
+    """Say whether an asynchronous operation is finished, so that synchronize() would not block.
+
+    :param handle: what the asynchronous call has returned
+    :returns: True also if the operation has failed
+    :raises InvalidArgumentError: (a ValueError) `handle` is not what an asynchronous call has returned
+    """
+    return _checked(handle).done()
+
+
+def synchronize(handle: int) -> Any:
+    """Wait for an asynchronous operation. A second call returns the same result again.
+
+    :param handle: what the asynchronous call has returned
+    :returns: the result: a tensor; a list of tensors for a grouped operation; for alltoall the rows received, and how
+        many came from each rank. A tensor in device memory is ready for the current stream: the host need not wait
+    :raises HorovodInternalError: a rank or the transport failed; a new World may work
+    :raises MismatchError: the ranks asked for different things under one name
+    :raises InvalidArgumentError: (a ValueError) `handle` is not what an asynchronous call has returned
+    """
+    return _checked(handle).wait()
+
+
+def _checked(handle: int) -> HandleNumber:
+    if not isinstance(handle, HandleNumber):
+        raise errors.InvalidArgumentError(f"{handle!r} is no handle of an asynchronous operation")
+    return handle

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the arguments of a DistributedOptimizer to the gradients that it reduces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+from hpccoll import errors
+from hpccoll.frontend.adapter import ParameterAdapter
+from hpccoll.frontend.buckets import Bucket, buckets_in_parts, buckets_of_groups, check_names, one_bucket_each
+from hpccoll.frontend.compression import Compressor, NoneCompressor
+from hpccoll.frontend.gradients import Gradients
+from hpccoll.frontend.process_sets import ProcessSet, world_of
+from hpccoll.frontend.reducer import check_passes
+from hpccoll.frontend.reduction_spec import ReductionSpec
+from hpccoll.frontend.reductions import Adasum, ReduceOp, Sum, reduction
+from hpccoll.world import World
+
+__all__ = ["Groups", "buckets_of", "distributed_gradients", "names_of"]
+
+P = TypeVar("P")
+T = TypeVar("T")
+
+Groups = int | Sequence[Sequence[P]] | None
+
+
+def distributed_gradients(
+    adapter: ParameterAdapter[P, T],
+    parameters: Sequence[P],
+    named: Iterable[tuple[str, P]] | None,
+    *,
+    compression: Compressor,
+    passes: int,
+    op: ReduceOp,
+    predivide: float,
+    groups: Groups[P],
+    sparse_as_dense: bool,
+    process_set: ProcessSet,
+) -> Gradients[P, T] | None:
+    """Check the arguments on all ranks of the process set, and listen to the parameters.
+
+    :param named: names of parameters, the same on all ranks
+    :param passes: backward passes that add up before gradients are reduced
+    :param predivide: with Average: divide by it before the sum, multiply by it after
+    :param groups: into how many groups the gradients are cut, or lists of parameters
+    :returns: None where there is nothing to reduce: one rank, or a rank outside of the process set
+    :raises InvalidArgumentError: names, groups, factors or passes make no sense
+    :raises MismatchError: the ranks have different groups
+    """
+    check_passes(passes)
+    names = names_of(adapter, parameters, named)
+    if process_set.included() is False:
+        return None
+    world = world_of(process_set)
+    own = Sum if op is Adasum else op
+    wire = getattr(compression, "wire", None)
+    spec = ReductionSpec(world, reduction(own), predivide, wire)
+    buckets = buckets_of(adapter, parameters, names, groups, world)
+    if world.size == 1:
+        return None
+    custom = None if compression is NoneCompressor or wire else compression
+    return Gradients(adapter, parameters, names, buckets, spec, process_set, passes, custom, sparse_as_dense)
+
+
+def names_of(
+    adapter: ParameterAdapter[P, T], parameters: Sequence[P], named: Iterable[tuple[str, P]] | None
+) -> list[str]:
+    """Return the name of each parameter; without `named` its number.
+
+    :raises InvalidArgumentError: `named` names a parameter not at all, or two parameters alike
+    """
+    if named is None:
+        return [f"noname.{at}" for at in range(len(parameters))]
+    pairs = list(named)
+    if not all(isinstance(pair, tuple) for pair in pairs):
+        raise errors.InvalidArgumentError(
+            "named_parameters should be a sequence of tuples (name, parameter), usually produced by "
+            "model.named_parameters()."
+        )
+    check_names([name for name, _ in pairs])
+    name_of = {id(parameter): name for name, parameter in pairs}
+    unnamed = [at for at, parameter in enumerate(parameters) if id(parameter) not in name_of]
+    if unnamed:
+        shown = ", ".join(
+            f"{at} of shape {adapter.shape(adapter.values(parameters[at]))}" for at in unnamed[:8]
+        )
+        raise errors.InvalidArgumentError(
+            "named_parameters was specified, but one or more model parameters were not named: of the optimizer's "
+            f"parameters, number {shown}"
+        )
+    return [name_of[id(parameter)] for parameter in parameters]
+
+
+def buckets_of(
+    adapter: ParameterAdapter[P, T],
+    parameters: Sequence[P],
+    names: Sequence[str],
+    groups: Groups[P],
+    world: World,
+) -> list[Bucket]:
+    """Make a bucket of each group, and of each parameter that is in no group. All ranks call it together.
+
+    :param groups: into how many groups the trainable parameters are cut; or lists of parameters
+    :raises InvalidArgumentError: groups make no sense
+    :raises MismatchError: the ranks have different groups
+    """
+    if not groups and not isinstance(groups, bool):
+        return one_bucket_each(names)
+    kind = f"{adapter.parameter_type.__module__}.{adapter.parameter_type.__qualname__}"
+    number = {id(p): at for at, p in enumerate(parameters) if adapter.trainable(p)}
+    if isinstance(groups, int):
+        if isinstance(groups, bool) or groups < 0:
+            raise errors.InvalidArgumentError(
+                f"groups should be a non-negative integer or a list of list of {kind}."
+            )
+        return buckets_in_parts(names, list(number.values()), groups, world)
+    members = [p for group in groups or () for p in group]
+    if not all(isinstance(p, adapter.parameter_type) for p in members):
+        raise errors.InvalidArgumentError(f"groups must consist of {kind}.")
+    if len({id(p) for p in members}) != len(members):
+        raise errors.InvalidArgumentError("A parameter can only appear once in groups.")
+    chosen = [[number[id(p)] for p in group if id(p) in number] for group in groups or ()]
+    return buckets_of_groups(names, chosen, world)

@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensors in, requests out: each operation once, below the blocking and the asynchronous functions of a front end.
+
+The memory of a contiguous tensor goes to the library as it is. A tensor that is not contiguous is copied, and so is one
+that needs factors which the library does not apply itself (factors of integers, or with Min, Max, Product). Where the
+operation is in place, the result is copied back.
+
+Arguments that many methods share: `name` of the tensor, or None; `waits`: the caller waits at once, so the library does
+not hold the request back to fuse others with it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+
+import numpy as np
+
+from hpccoll import errors
+from hpccoll.compression import Compression
+from hpccoll.frontend import adasum, names
+from hpccoll.frontend.adapter import TensorAdapter, is_floating, is_inexact
+from hpccoll.frontend.handles import HandleNumber, Waitable
+from hpccoll.frontend.process_sets import ProcessSet, root_in, world_of
+from hpccoll.frontend.reductions import Adasum, Average, ReduceOp, Sum, reduction
+from hpccoll.world import World
+
+__all__ = ["Requests", "together"]
+
+P = ParamSpec("P")
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+def _named(
+    start: Callable[Concatenate[S, str | None, P], HandleNumber],
+) -> Callable[Concatenate[S, str | None, P], HandleNumber]:
+    """Put the operation before the name of a request, and both before the text of an error."""
+    operation = start.__name__
+
+    @functools.wraps(start)
+    def call(self: S, name: str | None, /, *args: P.args, **kwargs: P.kwargs) -> HandleNumber:
+        try:
+            return start(self, names.request(operation, name), *args, **kwargs)
+        except errors.HpccollError as error:
+            raise type(error)(f"{operation} of {name or 'an unnamed tensor'}: {error}") from None
+
+    return call
+
+
+class Requests(Generic[T]):
+    """The operations on one framework's tensors. Each method begins one and returns a handle."""
+
+    def __init__(self, adapter: TensorAdapter[T]) -> None:
+        self.adapter = adapter
+
+    @_named
+    def allreduce(
+        self,
+        name: str | None,
+        tensors: Sequence[T],
+        op: ReduceOp,
+        prescale: float,
+        postscale: float,
+        process_set: ProcessSet,
+        *,
+        group: bool,
+        in_place: bool,
+        wire: Compression | None = None,
+        waits: bool = False,
+    ) -> HandleNumber:
+        """Begin an allreduce of one tensor, or of a group.
+
+        :param group: the tensors are one batch, and the result is a list; else there is one tensor
+        :param in_place: the result overwrites the tensors
+        :param wire: what float32 and float64 values travel as
+        """
+        adapter, world = self.adapter, world_of(process_set)
+        sources, after = [adapter.contiguous(tensor) for tensor in tensors], 1.0
+        if not self._scales_itself(sources, op):
+            sources = [self._scaled(source, prescale) for source in sources]
+            op, after = _scaled_afterwards(op, postscale, world.size)
+            prescale, postscale = 1.0, 1.0
+        if op is Adasum:
+            return self._adasum(name, tensors, sources, world, after, group=group, in_place=in_place)
+        targets = sources if in_place else [adapter.empty(x, adapter.shape(x)) for x in sources]
+        given = [adapter.buffer(source) for source in sources]
+        taken = given if in_place else [adapter.buffer(target) for target in targets]
+        x, out = (given, taken) if group else (given[0], taken[0])
+        request = world.core.allreduce(x, reduction(op), name, out, prescale, postscale, wire, waits)
+
+        def finish(_: list[Any]) -> Any:
+            done = [self._scaled(target, after) for target in targets]
+            results = self._overwritten(tensors, done) if in_place else done
+            return results if group else results[0]
+
+        return HandleNumber([request], finish)
+
+    def _adasum(
+        self, name: str | None, tensors: Sequence[T], sources: list[T], world: World, after: float, *, group: bool,
+        in_place: bool,
+    ) -> HandleNumber:  # fmt: skip
+        """Begin an Adasum of each tensor; it is formed in float32 or wider."""
+        adapter, requests = self.adapter, list[Waitable]()
+        dtypes = [adapter.dtype(source) for source in sources]
+        for i, (source, dtype) in enumerate(zip(sources, dtypes, strict=True)):
+            if adapter.on_device(source):
+                raise errors.UnsupportedError(
+                    "Adasum is formed in host memory: copy the tensor to the host first"
+                )
+            if not is_floating(dtype):
+                raise errors.UnsupportedError(f"Adasum of {dtype}: it is for floating-point values")
+            wide = adapter.cast(source, "float64" if dtype == "float64" else "float32")
+            requests.append(adasum.begin(adapter.to_numpy(wide), names.member(name, i, len(sources)), world))
+
+        def finish(results: list[np.ndarray]) -> Any:
+            done = [
+                self._scaled(adapter.cast(adapter.from_numpy(result), dtype), after)
+                for result, dtype in zip(results, dtypes, strict=True)
+            ]
+            if in_place:
+                done = self._overwritten(tensors, done)
+            return done if group else done[0]
+
+        return HandleNumber(requests, finish)
+
+    @_named
+    def broadcast(
+        self,
+        name: str | None,
+        tensor: T,
+        root_rank: int,
+        process_set: ProcessSet,
+        *,
+        in_place: bool,
+        waits: bool = False,
+    ) -> HandleNumber:
+        """Begin a broadcast from the global rank `root_rank`."""
+        adapter, root = self.adapter, root_in(process_set, root_rank)
+        source = adapter.contiguous(tensor)
+        target = source if in_place else adapter.empty(source, adapter.shape(source))
+        given = adapter.buffer(source)
+        taken = given if in_place else adapter.buffer(target)
+        request = world_of(process_set).core.broadcast(given, root, name, taken, waits)
+
+        def finish(_: list[Any]) -> T:
+            return self._overwritten([tensor], [target])[0] if in_place else target
+
+        return HandleNumber([request], finish)
+
+    @_named
+    def allgather(
+        self,
+        name: str | None,
+        tensor: T,
+        process_set: ProcessSet,
+        *,
+        with_rows: bool = False,
+        waits: bool = False,
+    ) -> HandleNumber:
+        """Begin an allgather; a tensor without dimensions is one row.
+
+        :param with_rows: the result is the output and the rows that came from each rank (a NumPy array)
+        """
+        adapter = self.adapter
+        source = adapter.contiguous(tensor)
+        shape = adapter.shape(source) or (1,)
+        request = world_of(process_set).core.allgather(adapter.buffer(source, shape), name, None, waits)
+
+        def finish(results: list[Any]) -> Any:
+            rows = request.rows()
+            result = adapter.from_bytes(results[0], source, (int(rows.sum()), *shape[1:]))
+            return (result, rows) if with_rows else result
+
+        return HandleNumber([request], finish)
+
+    @_named
+    def alltoall(
+        self,
+        name: str | None,
+        tensor: T,
+        splits: T | Sequence[int] | None,
+        process_set: ProcessSet,
+        *,
+        waits: bool = False,
+    ) -> HandleNumber:
+        """Begin an alltoall; the result is the output, and the rows from each rank (int32, or as `splits`)."""
+        adapter, dtype = self.adapter, "int32"
+        if isinstance(splits, Sequence) or splits is None:
+            rows_sent = splits
+        else:
+            rows_sent, dtype = adapter.to_numpy(adapter.contiguous(splits)).tolist(), adapter.dtype(splits)
+        source = adapter.contiguous(tensor)
+        request = world_of(process_set).core.alltoall(adapter.buffer(source), rows_sent, name, None, waits)
+
+        def finish(results: list[Any]) -> tuple[T, T]:
+            received, rows = results[0]
+            shape = (int(rows.sum()), *adapter.shape(source)[1:])
+            return adapter.from_bytes(received, source, shape), adapter.cast(adapter.from_numpy(rows), dtype)
+
+        return HandleNumber([request], finish)
+
+    @_named
+    def reducescatter(
+        self,
+        name: str | None,
+        tensor: T,
+        op: ReduceOp,
+        prescale: float,
+        postscale: float,
+        process_set: ProcessSet,
+        *,
+        waits: bool = False,
+    ) -> HandleNumber:
+        """Begin a reducescatter: of n rows the first n mod size ranks get one more."""
+        adapter, world = self.adapter, world_of(process_set)
+        source, after = adapter.contiguous(tensor), 1.0
+        if not self._scales_itself([source], op):
+            source = self._scaled(source, prescale)
+            op, after = _scaled_afterwards(op, postscale, world.size)
+            prescale, postscale = 1.0, 1.0
+        shape = adapter.shape(source)
+        if not shape:
+            raise errors.InvalidArgumentError("a tensor without dimensions has no rows to share out")
+        rows = shape[0] // world.size + (world.rank < shape[0] % world.size)
+        target = adapter.empty(source, (rows, *shape[1:]))
+        request = world.core.reducescatter(
+            adapter.buffer(source), reduction(op), name, adapter.buffer(target), prescale, postscale, waits
+        )
+        return HandleNumber([request], lambda _: self._scaled(target, after))
+
+    def _scales_itself(self, tensors: Sequence[T], op: ReduceOp) -> bool:
+        """Whether the library applies the factors."""
+        return op in (Sum, Average) and all(is_inexact(self.adapter.dtype(tensor)) for tensor in tensors)
+
+    def _scaled(self, tensor: T, factor: float) -> T:
+        """Return `tensor` times `factor`: a copy, or `tensor` itself for the factor 1."""
+        return tensor if factor == 1.0 else self.adapter.scale(tensor, factor)
+
+    def _overwritten(self, tensors: Sequence[T], results: Sequence[T]) -> list[T]:
+        """End an operation in place: each result is the tensor itself, or a copy that stood in for it."""
+        for tensor, result in zip(tensors, results, strict=True):
+            if result is tensor:
+                self.adapter.changed(tensor)
+            else:
+                self.adapter.overwrite(tensor, result)
+        return list(tensors)
+
+
+def together(handles: Sequence[HandleNumber]) -> HandleNumber:
+    """Make one handle of several; its result is a list."""
+    return HandleNumber(handles, list)
+
+
+def _scaled_afterwards(op: ReduceOp, postscale: float, size: int) -> tuple[ReduceOp, float]:
+    """Return the reduction and the factor of its result.
+
+    Integers are cut off once only, so a mean that has a factor is a sum that is divided along with it.
+    """
+    return (Sum, postscale / size) if op is Average and postscale != 1.0 else (op, postscale)

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DistributedOptimizer with op=Adasum: see hpccoll.frontend.deltas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from hpccoll.frontend.deltas import Deltas
+from hpccoll.frontend.reducer import check_passes
+
+__all__ = ["AdasumSteps"]
+
+if TYPE_CHECKING:
+    _Base = torch.optim.Optimizer
+else:
+    _Base = object
+
+
+class AdasumSteps(_Base):
+    """The methods that DistributedOptimizer puts before those of the optimizer's class for op=Adasum."""
+
+    _deltas: Deltas[torch.Tensor, torch.Tensor]
+    _passes: int
+
+    @property
+    def backward_passes_per_step(self) -> int:
+        """Backward passes before a step: gradients add up, and nothing is reduced before step()."""
+        return self._passes
+
+    def set_backward_passes_per_step(self, passes: int) -> None:
+        """Announce so many backward passes per step."""
+        check_passes(passes)
+        self._passes = passes
+
+    def synchronize(self) -> None:
+        """Do nothing: gradients are never reduced."""
+
+    def skip_synchronize(self) -> Any:
+        """Refuse, as in Horovod.
+
+        :raises AssertionError: always
+        """
+        raise AssertionError("Skipping synchronization is not supported when using Adasum optimizer.")
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Step as the optimizer does with this rank's gradients, and combine the changes of all ranks.
+
+        :param closure: computes the gradients, and returns the loss
+        :returns: what the closure returned
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        with self._deltas.combined():
+            super().step()
+        return loss
+
+    step.hooked = True  # type: ignore[attr-defined] # torch's own hooks of a step run once, inside
