@@ -52,17 +52,19 @@ enum hc_operation_trait {
 };
 
 /*    NAME           text             traits */
-#define HC_OPERATIONS(X)                                                                       \
-    X(ALLREDUCE, "allreduce", HC_OP_REDUCES | HC_OP_ELEMENTWISE | HC_OP_FUSES | HC_OP_NARROWS) \
-    X(ALLGATHER, "allgather", HC_OP_ROWS_DIFFER | HC_OP_RESULT_ALLOCATED)                      \
-    X(BROADCAST, "broadcast", HC_OP_ROOTED)                                                    \
-    X(REDUCESCATTER, "reducescatter", HC_OP_REDUCES)                                           \
-    X(ALLTOALL, "alltoall", HC_OP_ROWS_DIFFER | HC_OP_RESULT_ALLOCATED | HC_OP_COUNTS)         \
-    X(BARRIER, "barrier", HC_OP_NO_TENSORS)                                                    \
-    X(JOIN, "join", HC_OP_NO_TENSORS | HC_OP_ONLY_EVENT)                                       \
-    X(REDUCE, "reduce", HC_OP_REDUCES | HC_OP_ROOTED | HC_OP_ELEMENTWISE | HC_OP_FUSES)        \
-    X(GATHER, "gather", HC_OP_ROOTED | HC_OP_ROWS_DIFFER | HC_OP_RESULT_ALLOCATED)             \
-    X(SCATTER, "scatter", HC_OP_ROOTED | HC_OP_ROWS_DIFFER | HC_OP_RESULT_ALLOCATED | HC_OP_COUNTS)
+#define HC_OPERATIONS(X)                                                                            \
+    X(ALLREDUCE, "allreduce", HC_OP_REDUCES | HC_OP_ELEMENTWISE | HC_OP_FUSES | HC_OP_NARROWS)      \
+    X(ALLGATHER, "allgather", HC_OP_ROWS_DIFFER | HC_OP_RESULT_ALLOCATED)                           \
+    X(BROADCAST, "broadcast", HC_OP_ROOTED)                                                         \
+    X(REDUCESCATTER, "reducescatter", HC_OP_REDUCES)                                                \
+    X(ALLTOALL, "alltoall", HC_OP_ROWS_DIFFER | HC_OP_RESULT_ALLOCATED | HC_OP_COUNTS)              \
+    X(BARRIER, "barrier", HC_OP_NO_TENSORS)                                                         \
+    X(JOIN, "join", HC_OP_NO_TENSORS | HC_OP_ONLY_EVENT)                                            \
+    X(REDUCE, "reduce", HC_OP_REDUCES | HC_OP_ROOTED | HC_OP_ELEMENTWISE | HC_OP_FUSES)             \
+    X(GATHER, "gather", HC_OP_ROOTED | HC_OP_ROWS_DIFFER | HC_OP_RESULT_ALLOCATED)                  \
+    X(SCATTER, "scatter", HC_OP_ROOTED | HC_OP_ROWS_DIFFER | HC_OP_RESULT_ALLOCATED | HC_OP_COUNTS) \
+    X(SCAN, "scan", HC_OP_REDUCES | HC_OP_ELEMENTWISE | HC_OP_FUSES)                                \
+    X(EXSCAN, "exscan", HC_OP_REDUCES | HC_OP_ELEMENTWISE | HC_OP_FUSES)
 
 #define HC_REDUCTIONS(X)  \
     X(SUM, "SUM")         \

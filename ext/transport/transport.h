@@ -41,6 +41,8 @@ enum hc_progress {
  *                  the others
  *   scatter        on the root in holds rows x row elements, send_rows[i] rows for set rank i (NULL: hc_share()); the
  *                  others have no in and ignore rows and send_rows. On all ranks out NULL: the data plane allocates
+ *   scan, exscan   in and out hold count elements and may be the same memory; rank r's out is the reduction over ranks 0 to
+ *                  r, or (exscan) to r - 1, in this order; exscan on rank 0: the neutral element
  * in NULL:  this rank has joined: neutral element (allreduce, reducescatter), nothing (the others).
  * out NULL with `drop` set: the result is not wanted here (joined). */
 typedef struct hc_piece {

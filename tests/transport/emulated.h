@@ -140,8 +140,8 @@ static inline hc_batch scattered_sum_of(hc_piece *piece, float *data, int64_t co
 static inline hc_batch rows_of(int operation, hc_piece *piece, float *data, int64_t count, int64_t *splits) {
     hc_batch batch = scattered_sum_of(piece, data, count);
     batch.operation = (uint8_t)operation;
-    batch.root = operation == HC_BROADCAST ? 0 : -1;
-    if (operation == HC_ALLREDUCE || operation == HC_BROADCAST)
+    batch.root = hc_operation_has(operation, HC_OP_ROOTED) ? 0 : -1;
+    if (operation != HC_REDUCESCATTER && !hc_operation_has(operation, HC_OP_RESULT_ALLOCATED))
         piece->out = data;
     for (int32_t r = 0; r < size; r++)
         splits[r] = hc_share(count, size, r);

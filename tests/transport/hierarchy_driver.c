@@ -8,7 +8,7 @@
  *     hierarchy_driver LAYOUT SEED scattered COUNT the same of a reducescatter of COUNT rows
  *     hierarchy_driver LAYOUT SEED reduced COUNT   the same of a reduce to the last rank
  *     hierarchy_driver LAYOUT SEED bits CHUNK      prints a hash of deterministic sums, fused and not
- *     hierarchy_driver LAYOUT SEED abandon         one rank never comes; the others give up
+ *     hierarchy_driver LAYOUT SEED abandon OPERATION   one rank never comes; the others give up
  *
  * Every rank draws the same cases from the seed, makes everybody's input again, and checks its own results.
  */
@@ -97,8 +97,13 @@ static void expect_close(const test_case *c, const void *result, double *const *
     free(got);
 }
 
-/* Elements [at, at + n) of the reduction of a piece over all ranks. */
-static void check_reduced(const test_case *c, int32_t piece, const void *result, int64_t at, int64_t n) {
+static int is_scan(const test_case *c) {
+    return c->operation == HC_SCAN || c->operation == HC_EXSCAN;
+}
+
+/* Elements [at, at + n) of the reduction of a piece over the first `ranks` ranks; a scan's bits are those of one reduction
+ * in rank order. */
+static void check_reduced(const test_case *c, int32_t piece, const void *result, int64_t at, int64_t n, int32_t ranks) {
     int64_t total = c->shapes[piece].rows * c->shapes[piece].row;
     size_t width = hc_dtype_size(c->dtype);
     void *inputs[MAX_RANKS];
@@ -109,16 +114,20 @@ static void check_reduced(const test_case *c, int32_t piece, const void *result,
         if (is_float(c->dtype))
             hc_host_memory.convert(wide[q], HC_FLOAT64, inputs[q], c->dtype, total, 1.0);
     }
-    if (is_float(c->dtype) && c->reduction <= HC_PRODUCT) {
+    if (is_float(c->dtype) && c->reduction <= HC_PRODUCT && !is_scan(c)) {
         expect_close(c, result, wide, at, n);
     } else {
         char *expected = malloc((size_t)total * width + 16);
         int reduction = c->reduction == HC_AVERAGE ? HC_SUM : c->reduction;
-        hc_host_memory.reduce(expected, c->dtype, (const void *const *)inputs, size, c->dtype, reduction, total, 1.0);
+        if (ranks == 0)
+            hc_host_memory.neutral(expected, c->dtype, reduction, total);
+        else
+            hc_host_memory.reduce(expected, c->dtype, (const void *const *)inputs, ranks, c->dtype, reduction, total,
+                                  c->scale);
         if (c->divisor > 1)
             hc_host_memory.divide(expected, c->dtype, total, c->divisor);
-        CHECK(!memcmp(result, expected + (size_t)at * width, (size_t)n * width), "wrong %s of %s",
-              hc_reduction_name(c->reduction), hc_dtype_name(c->dtype));
+        CHECK(!memcmp(result, expected + (size_t)at * width, (size_t)n * width), "%s: wrong %s of %s",
+              hc_operation_name(c->operation), hc_reduction_name(c->reduction), hc_dtype_name(c->dtype));
         free(expected);
     }
     for (int32_t q = 0; q < size; q++) {
@@ -214,7 +223,10 @@ static int is_wanted(const test_case *c) {
     if (getenv("TEST_NCCL_ONLY") && hc_device_way(c->operation, c->reduction, c->dtype) != HC_WAY_NCCL)
         return 0;
 #endif
-    return hc_reduction_defined(c->reduction, c->dtype) && c->dtype < HC_COMPLEX64;
+    if (is_scan(c) && c->reduction == HC_AVERAGE)
+        return 0;
+    int exact = is_scan(c) || !hc_operation_has(c->operation, HC_OP_REDUCES);
+    return hc_reduction_defined(c->reduction, c->dtype) && (exact || c->dtype < HC_COMPLEX64);
 }
 
 static void choose_types(test_case *c, uint64_t *random) {
@@ -223,7 +235,7 @@ static void choose_types(test_case *c, uint64_t *random) {
         c->reduction = (int)below(random, HC_REDUCTION_COUNT);
     } while (!is_wanted(c));
     c->wire = c->dtype;
-    if ((c->dtype == HC_FLOAT32 || c->dtype == HC_FLOAT64) && below(random, 2))
+    if (!is_scan(c) && (c->dtype == HC_FLOAT32 || c->dtype == HC_FLOAT64) && below(random, 2))
         c->wire = HC_FLOAT16 + (int)below(random, 2);
     c->scale = is_float(c->dtype) && c->reduction <= HC_AVERAGE && below(random, 2) ? 1.0 / size : 1.0;
     c->divisor = c->dtype < HC_FLOAT16 && c->dtype != HC_BOOL && c->reduction == HC_AVERAGE ? size : 1;
@@ -232,7 +244,7 @@ static void choose_types(test_case *c, uint64_t *random) {
 static const int operations[] = {
     HC_ALLREDUCE, HC_ALLGATHER, HC_BROADCAST, HC_REDUCESCATTER, HC_ALLTOALL,
 #ifndef ON_DEVICE
-    HC_REDUCE,    HC_GATHER,    HC_SCATTER,
+    HC_REDUCE,    HC_GATHER,    HC_SCATTER,   HC_SCAN,          HC_EXSCAN,
 #endif
 };
 
@@ -295,9 +307,11 @@ static void check_piece(const test_case *c, int32_t i, int32_t me, const hc_piec
         CHECK(!memcmp(p->out, expected, (size_t)(rows * p->row) * hc_dtype_size(c->dtype)), "broadcast");
         free(expected);
     } else if (c->operation == HC_ALLREDUCE || c->operation == HC_REDUCE) {
-        check_reduced(c, i, p->out, 0, rows);
+        check_reduced(c, i, p->out, 0, rows, size);
+    } else if (is_scan(c)) {
+        check_reduced(c, i, p->out, 0, rows, me + (c->operation == HC_SCAN));
     } else if (!has_wrong_room(c, me)) {
-        check_reduced(c, i, p->out, hc_share_begin(rows, size, me) * p->row, result_rows(c, i, me) * p->row);
+        check_reduced(c, i, p->out, hc_share_begin(rows, size, me) * p->row, result_rows(c, i, me) * p->row, size);
     }
 }
 
@@ -415,15 +429,21 @@ static void run_bits(int32_t rank) {
 static void run_abandon(int32_t rank) {
     rank_state s;
     static float data[MAX_RANKS][300000];
+    int64_t splits[2 * MAX_RANKS];
     make_rank(&s, rank, seed * 31 + (uint64_t)rank, nets[rank]);
     hc_piece piece;
-    hc_batch batch = sum_of(&piece, data[rank], 300000);
-    batch.wire_dtype = HC_FLOAT16;
+    hc_batch batch = rows_of(only, &piece, data[rank], 300000, splits);
+    if (only == HC_ALLREDUCE)
+        batch.wire_dtype = HC_FLOAT16;
     if (rank != missing) {
-        CHECK(s.data->ops->start(s.data, &batch) >= 0, "start");
-        for (int i = 0; i < 2000; i++)
-            CHECK(s.data->ops->test(s.data) != HC_DONE, "done without rank %d", missing);
+        int status = s.data->ops->start(s.data, &batch);
+        for (int i = 0; i < 2000 && status >= 0 && status != HC_DONE; i++)
+            status = s.data->ops->test(s.data);
+        CHECK(status >= 0, "%s: %s", hc_operation_name(only), hc_status_name(status));
+        CHECK(status != HC_DONE || only != HC_ALLREDUCE, "done without rank %d", missing);
         s.data->ops->abandon(s.data);
+        if (status == HC_DONE && piece.out != data[rank])
+            hc_result_free(piece.out);
     }
     drop_rank(&s);
 }
@@ -441,7 +461,7 @@ int main(int argc, char **argv) {
         knobs.chunk_bytes = counted;
     if (cases > 0 && argc > 6)
         knobs = (hc_hierarchy_config){.algorithm = argv[4], .chunk_bytes = atoll(argv[5]), .rails = atoi(argv[6])};
-    only = argc > 7 ? operation_named(argv[7]) : -1;
+    only = argc > 7 ? operation_named(argv[7]) : !strcmp(argv[3], "abandon") ? operation_named(argv[4]) : -1;
     for (int32_t r = 0; r < size; r++)
         nets[r]->message_bytes = seed % 2 ? 1000 : 0; /* long messages in pieces, or whole */
     int counts_bytes = !strcmp(argv[3], "bytes") || scatters || reduces;

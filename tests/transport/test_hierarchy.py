@@ -7,6 +7,10 @@ from pathlib import Path
 import pytest
 
 LAYOUTS = ["0", "0,0", "0,1", "0,0,0,0", "0,0,1,1", "0,1,0,1", "0,0,0,1", "0,1,2,2", "0,1,2,3"]
+OPERATIONS = [
+    *("allreduce", "allgather", "broadcast", "reducescatter", "alltoall", "reduce", "gather", "scatter"),
+    *("scan", "exscan"),
+]
 ALGORITHMS = ["recursive_doubling", "direct", "ring", "rabenseifner"]
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,6 +49,15 @@ def test_small_chunks(driver: Path, run_c: Run, layout: str, algorithm: str) -> 
 def test_rooted_operations(driver: Path, run_c: Run, layout: str, operation: str) -> None:
     """Any root, uneven and empty rows, joined ranks, results of the wrong size."""
     assert "60 cases" in run_c(driver, layout, 3, 60, "auto", 0, 0, operation)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("operation", ["scan", "exscan"])
+@pytest.mark.parametrize("layout", ["0", "0,0,0", "0,0,1,1", "0,1,0,1", "0,0,1,0,0", "0,0,0,1", "0,1,2,2"])
+def test_prefix_reductions(driver: Path, run_c: Run, layout: str, operation: str) -> None:
+    """The bits of one reduction in rank order, at once and down the chain, in long messages and in short ones."""
+    for seed in (3, 4):
+        assert "60 cases" in run_c(driver, layout, seed, 60, "auto", 0, 0, operation)
 
 
 @pytest.mark.timeout(120)
@@ -106,10 +119,11 @@ def test_deterministic_bits(driver: Path, run_c: Run, layout: str) -> None:
     assert len({run_c(driver, layout, 1, "bits", chunk) for chunk in (0, 5000, 66_000)}) == 1
 
 
+@pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("layout", ["0,0", "0,1", "0,0,1,1"])
-def test_abandon(driver: Path, run_c: Run, layout: str) -> None:
+def test_abandon(driver: Path, run_c: Run, layout: str, operation: str) -> None:
     """A rank that never comes: the others give up, and nothing is left in flight."""
-    run_c(driver, layout, 1, "abandon")
+    run_c(driver, layout, 1, "abandon", operation)
 
 
 @pytest.mark.parametrize("operation", ["allreduce", "reducescatter"])

@@ -30,6 +30,8 @@ static const struct {
     [HC_REDUCE] = {hc__reduce_batch_start, hc__pipeline_test, nothing},
     [HC_GATHER] = {hc__gather_rows_start, hc__rooted_test, hc__rooted_end},
     [HC_SCATTER] = {hc__scatter_rows_start, hc__rooted_test, hc__rooted_end},
+    [HC_SCAN] = {hc__scan_start, hc__scan_test, hc__scan_end},
+    [HC_EXSCAN] = {hc__exscan_start, hc__scan_test, hc__scan_end},
 };
 
 int hc__place_result(hc__hierarchy *h, hc_piece *piece, int64_t rows, void **spare, void **out) {
@@ -79,7 +81,7 @@ static int test(hc_data *data) {
 
 static int is_stuck(const hc__hierarchy *h) {
     int stuck = h->broadcast.sends.stuck || h->gather.bundle.stuck || h->alltoall.bundle.stuck ||
-                h->rooted.bundle.stuck;
+                h->rooted.bundle.stuck || h->scan.stuck;
     for (int32_t i = 0; i < h->pipeline.nlanes; i++)
         stuck |= h->pipeline.lanes[i].bundle.stuck;
     return stuck;
@@ -102,6 +104,7 @@ static void abandon(hc_data *data) {
     hc__hierarchy *h = (hc__hierarchy *)data;
     hc__pipeline_abandon(h);
     hc__broadcast_abandon(h);
+    hc__scan_abandon(h);
     hc__bundle_cancel(&h->gather.bundle);
     hc__bundle_cancel(&h->alltoall.bundle);
     hc__bundle_cancel(&h->rooted.bundle);
@@ -117,6 +120,7 @@ static void destroy(hc_data *data) {
     hc__allgather_end(h);
     hc__alltoall_end(h);
     hc__rooted_end(h);
+    hc__scan_end(h);
     hc__bundle_free(&h->broadcast.sends);
     hc__bundle_free(&h->gather.bundle);
     hc__bundle_free(&h->alltoall.bundle);

@@ -16,7 +16,8 @@ enum hc__tag {
     HC__TAG_BROADCAST = 65,
     HC__TAG_COUNTS = 66,
     HC__TAG_ALLTOALL = 67,
-    HC__TAG_ROOTED = 68
+    HC__TAG_ROOTED = 68,
+    HC__TAG_SCAN = 69
 };
 #define HC__MAX_LANES 64
 
@@ -126,6 +127,23 @@ typedef struct hc__allgather {
     char *packed_in, *packed_out; /* of several pieces: rank after rank, piece after piece */
 } hc__allgather;
 
+/* scan and exscan */
+#define HC__SCAN_SLOTS 4
+typedef struct hc__scan {
+    int exclusive, at_once;
+    int kind;                                      /* what the chain carries: the dtype's accumulation type */
+    int64_t count, chunk, nchunks;                 /* elements in all, elements per chunk */
+    int64_t posted, received, added, sent, passed; /* chunks that have come so far; passed: the slot is free again */
+    int64_t step, steps;                           /* of the node's exchanges */
+    int64_t *starts;                               /* where each piece begins in the concatenation */
+    char *memory;                                  /* the chain's slots, or all ranks' values */
+    char *own;                                     /* this rank's values */
+    const void **operands;                         /* room for one per rank */
+    const char **values;                           /* the same */
+    hc_net_request *receives[HC__SCAN_SLOTS], *sends[HC__SCAN_SLOTS];
+    int stuck; /* a request could not be cancelled: memory may still be read or written */
+} hc__scan;
+
 /* reducescatter inside one node. */
 typedef struct hc__scatter {
     int32_t piece;
@@ -157,6 +175,7 @@ struct hc__hierarchy {
     hc__broadcast broadcast;
     hc__alltoall alltoall;
     hc__rooted rooted;
+    hc__scan scan;
     hc__allgather allgather;
     hc__scatter scatter;
 };
@@ -190,6 +209,11 @@ int hc__gather_rows_start(hc__hierarchy *);
 int hc__scatter_rows_start(hc__hierarchy *);
 int hc__rooted_test(hc__hierarchy *);
 void hc__rooted_end(hc__hierarchy *);
+int hc__scan_start(hc__hierarchy *);
+int hc__exscan_start(hc__hierarchy *);
+int hc__scan_test(hc__hierarchy *);
+void hc__scan_abandon(hc__hierarchy *);
+void hc__scan_end(hc__hierarchy *);
 
 /* ---- results ------------------------------------------------------------------------------------------ */
 

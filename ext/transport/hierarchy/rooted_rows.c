@@ -174,7 +174,7 @@ static int begin_piece(hc__hierarchy *h) {
 static int start(hc__hierarchy *h, int gathers) {
     hc__rooted *g = &h->rooted;
     size_t cells = (size_t)h->place.size * (size_t)h->batch->npieces;
-    if (h->place.local_size > 1 && !h->node->ops->exchange)
+    if (!h->node->ops->exchange)
         return HC_UNSUPPORTED;
     g->gathers = gathers;
     g->stage = COUNT;

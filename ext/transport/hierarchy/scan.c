@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * scan.c - scan and exscan: rank r gets the reduction of the ranks up to r, or before it.
+ *
+ * Values are combined in the order of the set's ranks, float16 and bfloat16 in float32 with one rounding at the end, so
+ * the bits depend neither on the path nor on how requests were fused.
+ *
+ *     few bytes    every rank's values go to all (gather_bytes.c), and each rank reduces those that it needs
+ *     many bytes   a chain in chunks: rank r receives the prefix of the ranks before it, adds its own values and sends
+ *                  the sum to rank r + 1, while the chunk before that is under way there
+ *
+ * In the chain a rank receives and sends the data once. Between neighbours on one node the chunks go through the shared
+ * segment, between nodes over the net: where nodes hold consecutive ranks, (nodes - 1) times the data in all.
+ *
+ * The ranks of a node step together, because an exchange takes all of them: in step t the rank that is d ranks behind the
+ * node's first one offers chunk t - d to its neighbour.
+ */
+#include "transport/hierarchy/hierarchy.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define AT_ONCE_BYTES ((int64_t)256 << 10) /* all ranks' values: above, the chain's bytes cost less than its steps */
+#define CHUNK_BYTES ((int64_t)64 << 10)    /* stays in a core's cache with the rank's own values */
+#define SLOTS HC__SCAN_SLOTS
+
+/* ---- values ------------------------------------------------------------------------------------------------ */
+
+static size_t dtype_size(const hc__hierarchy *h) {
+    return hc_dtype_size(h->batch->dtype);
+}
+
+/* Own values of elements [from, to) of the batch, as `kind`. */
+static void take_own(hc__hierarchy *h, int64_t from, int64_t to, int kind, char *at) {
+    const hc_batch *b = h->batch;
+    const int64_t *starts = h->scan.starts;
+    for (int32_t i = hc_piece_at(starts, b->npieces, from); from < to; i++) {
+        int64_t n = (to < starts[i + 1] ? to : starts[i + 1]) - from;
+        const char *in = b->pieces[i].in;
+        if (in)
+            h->memory->convert(at, kind, in + (size_t)(from - starts[i]) * dtype_size(h), b->dtype, n, 1.0);
+        else
+            h->memory->neutral(at, kind, b->reduction, n);
+        at += (size_t)n * hc_dtype_size(kind);
+        from += n;
+    }
+}
+
+/* The reduction of `from`, n_from times elements [begin, end) of the batch as `kind`, to the tensors; of nothing: the
+ * neutral element. */
+static void put_result(hc__hierarchy *h, int64_t begin, int64_t end, const char **from, int n_from, int kind) {
+    const hc_batch *b = h->batch;
+    const int64_t *starts = h->scan.starts;
+    const void **at = h->scan.operands;
+    for (int32_t i = hc_piece_at(starts, b->npieces, begin); i < b->npieces && starts[i] < end; i++) {
+        int64_t low = begin > starts[i] ? begin : starts[i], high = end < starts[i + 1] ? end : starts[i + 1];
+        if (!b->pieces[i].out || low >= high)
+            continue;
+        char *out = (char *)b->pieces[i].out + (size_t)(low - starts[i]) * dtype_size(h);
+        for (int q = 0; q < n_from; q++)
+            at[q] = from[q] + (size_t)(low - begin) * hc_dtype_size(kind);
+        if (n_from == 0)
+            h->memory->neutral(out, b->dtype, b->reduction, high - low);
+        else
+            h->memory->reduce(out, b->dtype, at, n_from, kind, b->reduction, high - low, b->pieces[i].scale);
+    }
+}
+
+/* ---- few bytes ---------------------------------------------------------------------------------------------- */
+
+static int start_at_once(hc__hierarchy *h) {
+    hc__scan *s = &h->scan;
+    size_t bytes = (size_t)s->count * dtype_size(h);
+    s->memory = hc_result_new(bytes * ((size_t)h->place.size + 1));
+    if (!s->memory)
+        return HC_NO_MEMORY;
+    s->own = s->memory + bytes * (size_t)h->place.size;
+    take_own(h, 0, s->count, h->batch->dtype, s->own);
+    for (int32_t r = 0; r < h->place.size; r++)
+        h->gather.lengths[r] = (int64_t)bytes;
+    return hc__gather_start(h, s->own, s->memory);
+}
+
+static int test_at_once(hc__hierarchy *h) {
+    hc__scan *s = &h->scan;
+    int status = hc__gather_test(h);
+    if (status != HC_DONE)
+        return status;
+    int32_t n = h->place.rank + !s->exclusive;
+    for (int32_t q = 0; q < n; q++)
+        s->values[q] = s->memory + h->gather.offsets[q];
+    put_result(h, 0, s->count, s->values, n, h->batch->dtype);
+    return HC_DONE;
+}
+
+/* ---- the chain ---------------------------------------------------------------------------------------------- */
+
+static char *slot(const hc__scan *s, int64_t chunk) {
+    return s->memory + (size_t)(chunk % SLOTS) * (size_t)s->chunk * hc_dtype_size(s->kind);
+}
+
+static int64_t chunk_end(const hc__scan *s, int64_t chunk) {
+    return (chunk + 1) * s->chunk < s->count ? (chunk + 1) * s->chunk : s->count;
+}
+
+static int64_t chunk_bytes(const hc__scan *s, int64_t chunk) {
+    return (chunk_end(s, chunk) - chunk * s->chunk) * (int64_t)hc_dtype_size(s->kind);
+}
+
+static int is_near(const hc__hierarchy *h, int32_t rank) {
+    return rank >= 0 && rank < h->place.size && h->place.node_of[rank] == h->place.node;
+}
+
+static int is_far(const hc__hierarchy *h, int32_t rank) {
+    return rank >= 0 && rank < h->place.size && h->place.node_of[rank] != h->place.node;
+}
+
+/* The chunk that the j-th rank of my node offers in a step, or -1. */
+static int64_t offered(const hc__hierarchy *h, int32_t j, int64_t step) {
+    int32_t r = hc__set_rank(&h->place, h->place.node, j);
+    int64_t chunk = step - (r - hc__set_rank(&h->place, h->place.node, 0));
+    return is_near(h, r + 1) && chunk >= 0 && chunk < h->scan.nchunks ? chunk : -1;
+}
+
+static int start_chain(hc__hierarchy *h) {
+    hc__scan *s = &h->scan;
+    const hc__placement *p = &h->place;
+    int64_t most = CHUNK_BYTES;
+    if (p->nodes > 1 && h->net->message_bytes > 0 && h->net->message_bytes < most)
+        most = h->net->message_bytes;
+    s->kind = hc__accumulation_dtype(h->batch->dtype);
+    s->chunk = most / (int64_t)hc_dtype_size(s->kind);
+    s->chunk = s->chunk > 0 ? s->chunk : 1;
+    s->nchunks = (s->count + s->chunk - 1) / s->chunk;
+    if (p->local_size > 1)
+        s->steps = s->nchunks + hc__set_rank(p, p->node, p->local_size - 1) - hc__set_rank(p, p->node, 0);
+    size_t bytes = (size_t)s->chunk * hc_dtype_size(s->kind);
+    s->memory = hc_result_new(bytes * (SLOTS + 1));
+    if (!s->memory)
+        return HC_NO_MEMORY;
+    s->own = s->memory + bytes * SLOTS;
+    s->received = p->rank == 0 ? s->nchunks : 0;
+    return HC_OK;
+}
+
+/* The prefix of the ranks before me becomes mine, and the result is written. */
+static void add_chunk(hc__hierarchy *h, int64_t chunk) {
+    hc__scan *s = &h->scan;
+    int64_t from = chunk * s->chunk, to = chunk_end(s, chunk);
+    char *prefix = slot(s, chunk);
+    const char *result = prefix;
+    int is_first = h->place.rank == 0;
+    take_own(h, from, to, s->kind, s->own); /* before the result is written: out may be in */
+    if (s->exclusive)
+        put_result(h, from, to, &result, !is_first, s->kind);
+    const void *operands[2] = {is_first ? s->own : prefix, s->own};
+    if (s->exclusive && h->place.rank + 1 == h->place.size)
+        return; /* nobody asks for it */
+    h->memory->reduce(prefix, s->kind, operands, is_first ? 1 : 2, s->kind, h->batch->reduction, to - from, 1.0);
+    if (!s->exclusive)
+        put_result(h, from, to, &result, 1, s->kind);
+}
+
+static int add_next(hc__hierarchy *h) {
+    hc__scan *s = &h->scan;
+    if (s->added == s->received || s->added == s->passed + SLOTS)
+        return HC_IDLE;
+    add_chunk(h, s->added++);
+    if (h->place.rank + 1 == h->place.size)
+        s->passed = s->added;
+    return HC_MOVED;
+}
+
+static int receive_next(hc__hierarchy *h) {
+    hc__scan *s = &h->scan;
+    int32_t from = h->place.rank - 1;
+    if (!is_far(h, from))
+        return HC_IDLE;
+    for (; s->posted < s->nchunks && s->posted < s->passed + SLOTS; s->posted++) {
+        int status = h->net->ops->irecv(h->net, h->place.world[from], h->tags + HC__TAG_SCAN, slot(s, s->posted),
+                                        (size_t)chunk_bytes(s, s->posted), &s->receives[s->posted % SLOTS]);
+        if (status < 0)
+            return status;
+    }
+    if (s->received == s->posted)
+        return HC_IDLE;
+    size_t bytes;
+    int status = h->net->ops->test(h->net, &s->receives[s->received % SLOTS], &bytes, NULL);
+    if (status != HC_DONE)
+        return status;
+    if ((int64_t)bytes != chunk_bytes(s, s->received))
+        return HC_TRANSPORT;
+    s->received++;
+    return HC_MOVED;
+}
+
+static int send_next(hc__hierarchy *h) {
+    hc__scan *s = &h->scan;
+    int32_t to = h->place.rank + 1;
+    if (!is_far(h, to))
+        return HC_IDLE;
+    for (; s->sent < s->added; s->sent++) {
+        int status = h->net->ops->isend(h->net, h->place.world[to], h->tags + HC__TAG_SCAN, slot(s, s->sent),
+                                        (size_t)chunk_bytes(s, s->sent), &s->sends[s->sent % SLOTS]);
+        if (status < 0)
+            return status;
+    }
+    if (s->passed == s->sent)
+        return HC_IDLE;
+    int status = h->net->ops->test(h->net, &s->sends[s->passed % SLOTS], NULL, NULL);
+    if (status != HC_DONE)
+        return status;
+    s->passed++;
+    return HC_MOVED;
+}
+
+/* One step of the node: each rank's chunk to its neighbour, if they share the node. */
+static int step_next(hc__hierarchy *h) {
+    hc__scan *s = &h->scan;
+    int32_t me = h->place.local_rank;
+    if (s->step == s->steps)
+        return HC_IDLE;
+    int64_t out = offered(h, me, s->step), in = -1;
+    if (is_near(h, h->place.rank - 1))
+        in = offered(h, me - 1, s->step); /* the j-th rank's neighbour is the one before it in the node, too */
+    if (out >= s->added || (in >= 0 && in >= s->passed + SLOTS))
+        return HC_IDLE;
+    memset(h->wants, 0, (size_t)h->place.local_size * sizeof *h->wants);
+    for (int32_t j = 0; j < h->place.local_size; j++) {
+        int64_t chunk = offered(h, j, s->step);
+        h->streams[j] = chunk < 0 ? 0 : chunk_bytes(s, chunk);
+    }
+    if (in >= 0)
+        h->wants[me - 1] = (hc_want){slot(s, in), 0, chunk_bytes(s, in)};
+    hc_offer offer = {out < 0 ? NULL : slot(s, out), h->streams[me]};
+    int status = h->node->ops->exchange(h->node, &offer, h->wants, h->streams);
+    if (status != HC_DONE)
+        return status;
+    s->step++;
+    s->received += in >= 0;
+    s->passed += out >= 0;
+    return HC_MOVED;
+}
+
+static int test_chain(hc__hierarchy *h) {
+    static int (*const parts[])(hc__hierarchy *) = {receive_next, step_next, add_next, send_next};
+    hc__scan *s = &h->scan;
+    int moved = 0, again = 1;
+    while (again) {
+        again = 0;
+        for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+            int status = parts[i](h);
+            if (status < 0)
+                return status;
+            again |= status == HC_MOVED;
+        }
+        moved |= again;
+        if (s->passed == s->nchunks && s->step == s->steps)
+            return HC_DONE;
+    }
+    return moved ? HC_MOVED : HC_IDLE;
+}
+
+/* ---- start to end --------------------------------------------------------------------------------------------- */
+
+static int start(hc__hierarchy *h, int exclusive) {
+    hc__scan *s = &h->scan;
+    const hc_batch *b = h->batch;
+    size_t ranks = (size_t)h->place.size;
+    if (!h->node->ops->exchange)
+        return HC_UNSUPPORTED;
+    *s = (hc__scan){.exclusive = exclusive};
+    s->starts = malloc(((size_t)b->npieces + 1) * sizeof *s->starts);
+    s->operands = malloc(ranks * sizeof *s->operands);
+    s->values = malloc(ranks * sizeof *s->values);
+    if (!s->starts || !s->operands || !s->values)
+        return HC_NO_MEMORY;
+    for (int32_t i = 0; i < b->npieces; i++) {
+        s->starts[i] = s->count;
+        s->count += b->pieces[i].count;
+    }
+    s->starts[b->npieces] = s->count;
+    s->at_once = s->count <= AT_ONCE_BYTES / (int64_t)ranks / (int64_t)dtype_size(h);
+    return s->at_once ? start_at_once(h) : start_chain(h);
+}
+
+int hc__scan_start(hc__hierarchy *h) {
+    return start(h, 0);
+}
+
+int hc__exscan_start(hc__hierarchy *h) {
+    return start(h, 1);
+}
+
+int hc__scan_test(hc__hierarchy *h) {
+    return h->scan.at_once ? test_at_once(h) : test_chain(h);
+}
+
+void hc__scan_abandon(hc__hierarchy *h) {
+    hc__scan *s = &h->scan;
+    for (int i = 0; i < SLOTS; i++) {
+        if (s->receives[i] && h->net->ops->cancel(h->net, &s->receives[i]) != HC_OK)
+            s->stuck = 1;
+        if (s->sends[i] && h->net->ops->cancel(h->net, &s->sends[i]) != HC_OK)
+            s->stuck = 1;
+    }
+}
+
+void hc__scan_end(hc__hierarchy *h) {
+    hc__scan *s = &h->scan;
+    if (!s->stuck) /* else the library may still read or write it: better lost than used again */
+        hc_result_free(s->memory);
+    free(s->starts);
+    free(s->operands);
+    free(s->values);
+    *s = (hc__scan){.stuck = s->stuck};
+}
