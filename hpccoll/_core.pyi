@@ -2,6 +2,8 @@
 from collections.abc import Generator, Sequence
 from typing import Any, final
 
+from hpccoll.config import Config
+
 DTYPES: tuple[str, ...]
 OPERATIONS: tuple[str, ...]
 REDUCTIONS: tuple[str, ...]
@@ -17,7 +19,7 @@ def select_kernels(name: str) -> None: ...
 def gpu_driver(vendor: int, named: str) -> dict[str, Any]: ...
 def current_device(vendor: int, named: str) -> int: ...
 def nccl(vendor: int, named: str, files: Sequence[str]) -> dict[str, Any]: ...
-def local_nets(n: int) -> list[Any]: ...
+def local_nets(n: int) -> list[object]: ...
 def node_control_bytes(local_size: int) -> int: ...
 def node_bytes(local_size: int) -> int: ...
 
@@ -96,8 +98,8 @@ class Loop:
         rank: int,
         node_of: tuple[int, ...],
         segment: Segment,
-        net: Any,
-        settings: Any,
+        net: object | None,
+        settings: Config,
         *,
         background: bool,
         one_thread: bool,
@@ -124,7 +126,7 @@ class Set:
     members: tuple[int, ...]
     closed: bool
     def __init__(
-        self, loop: Loop, number: int, generation: int, members: tuple[int, ...], segment: Segment
+        self, loop: Loop, number: int, generation: int, members: tuple[int, ...], segment: Segment | None
     ) -> None: ...
     def stop(self, timeout: float) -> Any: ...
     def remove(self) -> None: ...

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From ranks that have met (hpccoll.rendezvous) to a loop with its home, its net and its first process set."""
+"""From a rendezvous to a loop with its node control segment, its net and its first process set."""
 
 from __future__ import annotations
 
@@ -7,28 +7,33 @@ import dataclasses
 import platform
 import secrets
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import metadata
-from typing import Any
+from typing import TypeVar
 
-from hpccoll import _core, config, cuda, detect, errors
+from hpccoll import _core, config, cuda, detect, errors, net
 from hpccoll.checks import at_start, gpus, proofs
 from hpccoll.checks.finding import ERROR, Facts, grouped
 from hpccoll.checks.survey import RankReport, Survey
 from hpccoll.observe.timeline import Timeline, for_rank
+from hpccoll.rendezvous import Machine, Rendezvous, agreed
+from hpccoll.text import some_ranks
 
 __all__ = ["Base", "make"]
+
+T = TypeVar("T")
 
 
 # ---- nodes ------------------------------------------------------------------------------------------
 
 
-def place(machines: list[Any], nodes: str) -> tuple[int, ...]:
-    """The node of each rank, numbered by first appearance: one a machine, or as many as `nodes` asks for.
+def place(machines: Sequence[Machine], nodes: str) -> tuple[int, ...]:
+    """The node of each rank, numbered by first appearance: one per machine, or as many as `nodes` asks for.
 
     "2" cuts each machine's ranks into two contiguous blocks, "3+1" into blocks of 3 and 1.
     """
-    keys: list[Any] = list(machines)
+    keys: list[tuple[Machine, int]] = [(machine, 0) for machine in machines]
     if nodes:
         for machine in dict.fromkeys(machines):
             ranks = [r for r, m in enumerate(machines) if m == machine]
@@ -54,223 +59,273 @@ def _block_sizes(nodes: str, ranks: int) -> list[int]:
     return [ranks // count + (i < ranks % count) for i in range(count)]
 
 
-# ---- making --------------------------------------------------------------------------------------------
+# ---- making -----------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass
 class Base:
     """What all process sets of one `init()` share on this rank."""
 
-    rendezvous: Any
+    rendezvous: Rendezvous
     settings: config.Config
     loop: _core.Loop
     nonce: str
-    free_numbers: int
-    """Bit n: set number n is not in use here."""
-    level: str
+    """A word that no other World has, for names of shared memory."""
+    net: net.Choice | None
+    """The net between the nodes; None where there is none."""
+    free_numbers: int = (1 << _core.MAX_SETS) - 2
+    """Bit n: set number n is not in use here. Number 0 is the World itself."""
     generation: int = 0
-    """Of the newest process set here: numbers come again, generations do not."""
-    broken_text: str = ""
+    """The generation of the newest process set here: numbers come again, generations do not."""
     timeline: Timeline | None = None
 
 
-@dataclasses.dataclass
-class _Card:
+@dataclasses.dataclass(frozen=True)
+class StartReport:
     """What a rank tells the others before there is a World."""
 
     settings: config.Config
-    machine: Any
-    level: str
-    nonce: str
-    seen: dict[str, Facts]
-    """For the checks at the start; empty where there are none."""
+    machine: Machine
     host: str
+    nonce: str
+    facts: dict[str, Facts]
+    """The facts for the checks at the start, by name of the check; empty where the checks are switched off."""
     uses_gpu: bool
-    tried: tuple[list[proofs.Proof], str] = ([], "")
-    """Whether MPI may have the memory of GPUs: rank 0's, which reads for all."""
+    proofs: tuple[list[proofs.Proof], str]
+    """Whether MPI may be given the memory of GPUs. Rank 0 reads this for all."""
 
 
-def make(rendezvous: Any, settings: config.Config) -> tuple[Base, _core.Set]:
-    """The loop of this rank, and the process set of all ranks. All ranks of the rendezvous call it together."""
-    cards = _exchange_cards(rendezvous, settings)
-    machines = [card.machine for card in cards]
+def make(
+    rendezvous: Rendezvous, settings: config.Config, provider: net.NetProvider | None = None
+) -> tuple[Base, _core.Set]:
+    """Make the loop of this rank and the process set of all ranks. All ranks of the rendezvous call this together.
+
+    :param provider: makes the net, in place of the provider that the knob `net` names
+    """
+    reports = _exchange_reports(rendezvous, settings)
+    machines = [report.machine for report in reports]
     node_of = place(machines, settings.nodes)
-    nonce = cards[0].nonce
-    _say_what_is_wrong(rendezvous, cards)
+    nonce = reports[0].nonce
+    _print_findings(rendezvous.rank, reports)
     nccl_files = [str(file) for file in cuda.packages()]
-    gpu = _look_at_gpus(rendezvous, cards, nccl_files)
-    flat = settings.device_mode == "mpi" and rendezvous.size > 1
-    if flat and not rendezvous.threads and not rendezvous.library():
-        raise errors.StartError("the World was not made: HPCCOLL_DEVICE_MODE=mpi, and there is no MPI")
-    net = _agreed(rendezvous, lambda: rendezvous.net(machines)) if max(node_of) > 0 or flat else None
-    background = [net is None or card.level == "MULTIPLE" for card in cards]
+    gpu = _look_at_gpus(rendezvous, reports, nccl_files)
+    choice = _choose_net(rendezvous, settings, provider, machines, node_of)
+    drivers = rendezvous.allgather(choice.provider.drivers() if choice else net.Drivers.ANY)
+    capsule = _make_net(rendezvous, choice, machines)
     node_control = _node_control(rendezvous, node_of, nonce)
     _core.select_kernels(settings.simd)
     loop = _core.Loop(
         rendezvous.rank,
         node_of,
         node_control,
-        net,
+        capsule,
         settings,
-        background=settings.background and background[rendezvous.rank],
-        one_thread=net is not None and cards[rendezvous.rank].level in ("SINGLE", "FUNNELED"),
+        background=settings.background and drivers[rendezvous.rank] is net.Drivers.ANY,
+        one_thread=drivers[rendezvous.rank] is net.Drivers.MAKER,
         heartbeat=settings.peer_timeout > 0
-        and all(background)
-        and all(card.settings.background for card in cards),
+        and set(drivers) == {net.Drivers.ANY}
+        and all(report.settings.background for report in reports),
         device_number=gpu.get("number", -1) if gpu.get("named") else -1,
         nccl_files=nccl_files,
         shares_device=gpus.sharing(config.environment()),
-        gpu_aware=_gpu_aware(rendezvous, cards),
+        gpu_aware=_gpu_aware(choice, settings, reports),
     )
-    base = Base(rendezvous, settings, loop, nonce, (1 << _core.MAX_SETS) - 2, cards[rendezvous.rank].level)
+    base = Base(rendezvous, settings, loop, nonce, choice)
     try:
-        if any(card.uses_gpu and card.settings.device != "auto" for card in cards):
-            _agreed(rendezvous, lambda: loop.open_device() if gpu.get("named") else None)
-        members = tuple(range(rendezvous.size))
-        segment = _set_segment(rendezvous, loop, 0, members, nonce)
-        first = _agreed(rendezvous, lambda: _core.Set(loop, 0, 0, members, segment))
-        if rendezvous.rank == 0 and settings.verbose:
-            print(_start_line(base), file=sys.stderr, flush=True)
-        if settings.timeline:
-            base.timeline = _agreed(rendezvous, lambda: for_rank(loop, settings.timeline))
-        rendezvous.allgather(None)  # nobody speaks before all listen
+        return base, _first_set(base, reports, opens_device=bool(gpu.get("named")))
     except BaseException:
         loop.close()
         raise
-    return base, first
 
 
-def _exchange_cards(rendezvous: Any, settings: config.Config) -> list[_Card]:
-    seen = at_start.collect() if settings.check and not rendezvous.threads else {}
-    mine = _Card(
-        settings, rendezvous.machine(), rendezvous.thread_level(), secrets.token_hex(8), seen, platform.node(),
-        gpus.wanted(settings), _read_proofs(rendezvous, settings),
-    )  # fmt: skip
-    cards: list[_Card] = rendezvous.allgather(mine)
-    if differing := config.differences([card.settings for card in cards]):
+def _first_set(base: Base, reports: list[StartReport], *, opens_device: bool) -> _core.Set:
+    """The process set of all ranks, and what else is done at the start by the loop."""
+    rendezvous, settings, loop = base.rendezvous, base.settings, base.loop
+    if any(report.uses_gpu and report.settings.device != "auto" for report in reports):
+        agreed(rendezvous.allgather, lambda: loop.open_device() if opens_device else None)
+    members = tuple(range(rendezvous.size))
+    segment = set_segment(loop, 0, members, base.nonce, partial(agreed, rendezvous.allgather))
+    first = agreed(rendezvous.allgather, lambda: _core.Set(loop, 0, 0, members, segment))
+    if rendezvous.rank == 0 and settings.verbose:
+        print(_start_line(base), file=sys.stderr, flush=True)
+    if settings.timeline:
+        base.timeline = agreed(rendezvous.allgather, lambda: for_rank(loop, settings.timeline))
+    rendezvous.allgather(None)  # no rank sends before all ranks listen
+    return first
+
+
+# ---- what the ranks tell each other, and what is wrong with it -------------------------------------------
+
+
+def _exchange_reports(rendezvous: Rendezvous, settings: config.Config) -> list[StartReport]:
+    mine = StartReport(
+        settings=settings,
+        machine=rendezvous.machine(),
+        host=platform.node(),
+        nonce=secrets.token_hex(8),
+        facts=at_start.collect() if settings.check else {},
+        uses_gpu=gpus.wanted(settings),
+        proofs=_read_proofs(rendezvous.rank, settings),
+    )
+    reports = rendezvous.allgather(mine)
+    if differing := config.differences([report.settings for report in reports]):
         raise errors.StartError(f"the World was not made: {differing}")
-    return cards
+    return reports
 
 
-def _say_what_is_wrong(rendezvous: Any, cards: list[_Card]) -> None:
+def _print_findings(rank: int, reports: list[StartReport]) -> None:
     """Rank 0 prints what the checks of the start found, where no rank has switched them off."""
-    if rendezvous.rank == 0 and all(card.seen for card in cards):
-        for line in at_start.lines([card.machine for card in cards], [card.seen for card in cards]):
+    if rank == 0 and all(report.facts for report in reports):
+        for line in at_start.lines(
+            [report.machine for report in reports], [report.facts for report in reports]
+        ):
             print(f"hpccoll: check: {line}", file=sys.stderr, flush=True)
 
 
-def _look_at_gpus(rendezvous: Any, cards: list[_Card], nccl_files: list[str]) -> Facts:
+def _look_at_gpus(rendezvous: Rendezvous, reports: list[StartReport], nccl_files: list[str]) -> Facts:
     """What GPU this rank uses, where that is known by now; refuse what cannot work, and print what is wrong."""
-    if not any(card.uses_gpu for card in cards):
+    if not any(report.uses_gpu for report in reports):
         return {}
-    mine, facts = cards[rendezvous.rank], {}
+    mine, facts = reports[rendezvous.rank], {}
     if mine.uses_gpu:
-        place = [card.machine for card in cards[: rendezvous.rank]].count(mine.machine)
-        facts = gpus.collect(mine.settings, place, config.environment(), nccl_files)
+        before = [report.machine for report in reports[: rendezvous.rank]].count(mine.machine)
+        facts = gpus.collect(mine.settings, before, config.environment(), nccl_files)
     seen = rendezvous.allgather(facts)
-    job = Survey(
+    survey = Survey(
         [
-            RankReport(rank, card.host, str(card.machine), {gpus.NAME: of_rank})
-            for rank, (card, of_rank) in enumerate(zip(cards, seen, strict=True))
+            RankReport(rank, report.host, str(report.machine), {gpus.NAME: of_rank})
+            for rank, (report, of_rank) in enumerate(zip(reports, seen, strict=True))
         ]
     )
-    found = grouped(gpus.judge(job))
+    found = grouped(gpus.judge(survey))
     if wrong := [finding.line() for finding in found if finding.severity == ERROR]:
         raise errors.StartError("the World was not made: " + "\n".join(wrong))
-    if rendezvous.rank == 0 and all(card.settings.check for card in cards):
+    if rendezvous.rank == 0 and all(report.settings.check for report in reports):
         for finding in found:
             print(f"hpccoll: check: {finding.line()}", file=sys.stderr, flush=True)
     return facts
 
 
-def _read_proofs(rendezvous: Any, settings: config.Config) -> tuple[list[proofs.Proof], str]:
-    if rendezvous.rank != 0 or settings.gpu_aware_mpi != "auto" or settings.device == "none":
+# ---- the net ------------------------------------------------------------------------------------------
+
+
+def _choose_net(
+    rendezvous: Rendezvous,
+    settings: config.Config,
+    provider: net.NetProvider | None,
+    machines: list[Machine],
+    node_of: tuple[int, ...],
+) -> net.Choice | None:
+    """The net of this World; None where one node holds all ranks and none is needed."""
+    net.check_name(settings.net)
+    for_devices = settings.device_mode == "mpi" and rendezvous.size > 1
+    if max(node_of) == 0 and not for_devices:
+        return None
+    try:
+        choice = net.Choice(provider, "given") if provider else net.choose(settings.net, rendezvous)
+    except errors.StartError as error:
+        raise errors.StartError(f"the World was not made: {_why_a_net(machines, node_of)}, {error}") from None
+    if for_devices and not choice.provider.moves_device_memory:
+        raise errors.StartError(
+            f"the World was not made: HPCCOLL_DEVICE_MODE=mpi, and the net {choice.provider.name} does not move the "
+            "memory of GPUs"
+        )
+    return choice
+
+
+def _why_a_net(machines: list[Machine], node_of: tuple[int, ...]) -> str:
+    """Why a net was looked for, as the beginning of a sentence that says that none was found."""
+    ranks: dict[Machine, set[int]] = {}
+    for rank, machine in enumerate(machines):
+        ranks.setdefault(machine, set()).add(rank)
+    if len(ranks) > 1:
+        where = "; ".join(f"{machine}: {some_ranks(those)}" for machine, those in ranks.items())
+        return f"the ranks are on {len(ranks)} machines ({where}), and no net connects them"
+    if max(node_of) > 0:
+        return "HPCCOLL_NODES splits the ranks into nodes (unset it to join them), and no net connects these"
+    return "HPCCOLL_DEVICE_MODE=mpi gives the memory of GPUs to a net, and there is none"
+
+
+def _make_net(rendezvous: Rendezvous, choice: net.Choice | None, machines: list[Machine]) -> object | None:
+    if choice is None:
+        return None
+    one_machine = len(set(machines)) == 1
+    return agreed(rendezvous.allgather, lambda: choice.provider.make(rendezvous, one_machine=one_machine))
+
+
+def _read_proofs(rank: int, settings: config.Config) -> tuple[list[proofs.Proof], str]:
+    if rank != 0 or settings.gpu_aware_mpi != "auto" or settings.device == "none":
         return [], ""
     return proofs.read(proofs.files(settings.gpu_aware_record, config.environment()))
 
 
-def _gpu_aware(rendezvous: Any, cards: list[_Card]) -> tuple[str, list[str], str]:
+def _gpu_aware(
+    choice: net.Choice | None, settings: config.Config, reports: list[StartReport]
+) -> tuple[str, list[str], str]:
     """HPCCOLL_GPU_AWARE_MPI, the devices for which it is proved, and why there are none."""
-    library = proofs.library(rendezvous.library())
+    library = proofs.library(choice.provider.library()) if choice else ""
     if not library:
         return "no", [], ""
     env = config.environment()
     launched = detect.place(env)
     here = proofs.setup(library, launched.launcher if launched else "", env)
-    nodes = len({card.machine for card in cards})
-    found = proofs.verdict(*cards[0].tried, here, nodes)
-    return cards[rendezvous.rank].settings.gpu_aware_mpi, found.devices, found.why
+    machines = len({report.machine for report in reports})
+    found = proofs.verdict(*reports[0].proofs, here, machines)
+    return settings.gpu_aware_mpi, found.devices, found.why
 
 
-def _agreed(rendezvous: Any, action: Callable[[], Any]) -> Any:
-    """Do `action`; if it fails on any rank, raise on all."""
-    result, failure = None, None
-    try:
-        result = action()
-    except errors.HpccollError as error:
-        failure = error
-    except (RuntimeError, MemoryError, OSError) as error:
-        failure = errors.StartError(str(error) or type(error).__name__)
-    texts = rendezvous.allgather(str(failure) if failure else "")
-    raise_first(texts)
-    return result
+# ---- shared memory ---------------------------------------------------------------------------------------
+
+Agree = Callable[[Callable[[], _core.Segment | None]], _core.Segment | None]
+"""Does a step and raises on all ranks if it failed on any; ranks that have nothing to do take part."""
 
 
-def raise_first(texts: list[str]) -> None:
-    """Raise, on all ranks alike, what went wrong on the first rank where something did."""
-    for rank, text in enumerate(texts):
-        if text:
-            raise errors.StartError(f"rank {rank}: {text}")
-
-
-def _node_control(rendezvous: Any, node_of: tuple[int, ...], nonce: str) -> _core.Segment:
+def _node_control(rendezvous: Rendezvous, node_of: tuple[int, ...], nonce: str) -> _core.Segment:
     mine = node_of[rendezvous.rank]
     here = [r for r, node in enumerate(node_of) if node == mine]
-    nbytes = _core.node_control_bytes(len(here))
-    leads = here[0] == rendezvous.rank
-    if rendezvous.threads:
-        shared: _core.Segment = rendezvous.shared((nonce, mine), lambda: _core.Segment.private(nbytes))
+    leads, nbytes = here[0] == rendezvous.rank, _core.node_control_bytes(len(here))
+    if rendezvous.one_process:  # the record locks that tell who is alive are a process's
+        segments = rendezvous.allgather(_core.Segment.private(nbytes) if leads else None)
+        shared = segments[here[0]]
+        assert shared is not None
         return shared
-    name = f"/hpccoll-{nonce}-home-{mine}"
-    return shared_segment(name, nbytes, leads, lambda action: _agreed(rendezvous, action))
-
-
-def _set_segment(
-    rendezvous: Any, loop: _core.Loop, number: int, members: tuple[int, ...], nonce: str
-) -> _core.Segment:
-    return set_segment(loop, number, members, nonce, lambda action: _agreed(rendezvous, action))
-
-
-Agreed = Callable[[Callable[[], Any]], Any]
+    name = f"/hpccoll-{nonce}-node-{mine}"
+    return shared_segment(name, nbytes, leads, partial(agreed, rendezvous.allgather))
 
 
 def set_segment(
-    loop: _core.Loop, number: int, members: tuple[int, ...], nonce: str, agreed: Agreed
-) -> _core.Segment:
-    """The segment of a process set on this node, made by the set's lowest member here.
+    loop: _core.Loop, number: int, members: tuple[int, ...], nonce: str, agree: Agree
+) -> _core.Segment | None:
+    """Make the segment of a process set on this node; its lowest member here creates it.
 
-    :param agreed: does an action and raises on all ranks if it failed on any; ranks that are no members take part
+    :param members: the World rank of each member; a rank that is none of them only takes part in the agreement
+    :param agree: does a step and raises on all ranks if it failed on any
+    :returns: the segment, or None on a rank that is no member
     """
     mine = loop.node_of[loop.rank]
     here = [m for m in members if loop.node_of[m] == mine]
     if loop.rank not in here:
         for _ in range(2):
-            agreed(lambda: None)
-        return None  # type: ignore[return-value]
+            agree(lambda: None)
+        return None
     name = f"/hpccoll-{nonce}-{number}-{here[0]}"
-    return shared_segment(name, _core.node_bytes(len(here)), here[0] == loop.rank, agreed)
+    return shared_segment(name, _core.node_bytes(len(here)), here[0] == loop.rank, agree)
 
 
-def shared_segment(name: str, nbytes: int, leads: bool, agreed: Agreed) -> _core.Segment:
-    """Create (the leader), attach (the others), unlink; in two agreed steps, so that nothing stays behind."""
+def shared_segment(name: str, nbytes: int, leads: bool, agree: Agree) -> _core.Segment:
+    """Create (the leader), attach (the others), unlink; in two agreed steps, so that no name stays behind."""
     try:
-        made = agreed(lambda: _core.Segment.create(name, nbytes) if leads else None)
-        attached = agreed(lambda: None if leads else _core.Segment.attach(name, nbytes))
+        made = agree(lambda: _core.Segment.create(name, nbytes) if leads else None)
+        attached = agree(lambda: None if leads else _core.Segment.attach(name, nbytes))
     finally:
         if leads:
             _core.Segment.unlink(name)
-    segment: _core.Segment = made or attached
+    segment = made or attached
+    assert segment is not None
     return segment
+
+
+# ---- the line at the start ----------------------------------------------------------------------------------
 
 
 def _start_line(base: Base) -> str:
@@ -279,14 +334,14 @@ def _start_line(base: Base) -> str:
     ranks_of_nodes = "+".join(map(str, counts[:16])) + "+..." * (len(counts) > 16)
     nodes = f"{len(counts)} node{'s' if len(counts) > 1 else ''} ({ranks_of_nodes})"
     emulated = f", emulated by HPCCOLL_NODES={settings.nodes}" if settings.nodes else ""
-    net = f", between nodes {base.rendezvous.describe_net()}" if len(counts) > 1 else ""
+    between = f", between nodes {base.net.provider.describe()} ({base.net.why})" if base.net else ""
     driver = (
         "a background thread drives" if loop.background else "waiting callers drive (no background thread)"
     )
     device = f"; device memory of GPU {loop.device.number} ({loop.device.pci})" if loop.device else ""
     ranks = f"{loop.size} rank{'s' if loop.size > 1 else ''}"
-    started = "" if base.rendezvous.threads else detect.started_by(config.environment())
+    started = detect.started_by(config.environment())
     return (
         f"hpccoll {metadata.version('hpccoll')}: {ranks} on {nodes}{emulated}; inside a node shared memory "
-        f"({_core.kernels()}){net}{device}; {driver}{'; ' if started else ''}{started}"
+        f"({_core.kernels()}){between}{device}; {driver}{'; ' if started else ''}{started}"
     )

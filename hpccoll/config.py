@@ -98,6 +98,10 @@ class Config:
         "", 'lets the ranks of one machine act as several nodes: how many ("2"), or the ranks of each ("3+1")',
         agreed=True, allowed='a number of nodes ("2") or ranks per node ("3+1")', fits=_is_nodes,
     )  # fmt: skip
+    net: str = _knob(
+        "auto", "what carries data between nodes: auto (the first that can: MPI, then what other packages bring), mpi, "
+        "or the name of another package's net", agreed=True,
+    )  # fmt: skip
     algorithm: str = _knob(
         "auto", "allreduce between nodes", agreed=True,
         choices=("auto", "recursive_doubling", "direct", "ring", "rabenseifner"),
@@ -126,7 +130,10 @@ class Config:
         16, "children of a rank in the control tree", unit="ranks", low=1, high=1024, agreed=True
     )
     simd: str = _knob("auto", "vector code", choices=("auto", "avx512", "avx2", "portable"))
-    background: bool = _knob(True, "a thread drives while nobody waits, where MPI's thread level allows it")
+    background: bool = _knob(
+        True,
+        "a thread drives while nobody waits, where the net allows it (MPI: its thread level)",
+    )
     end_time: float = _knob(
         0.0, "when the job's time ends, in seconds since the epoch; 0: as the scheduler says", unit="s"
     )

@@ -10,105 +10,68 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
-from hpccoll import _core, bootstrap, config, errors
-from hpccoll.rendezvous import WithoutMpi
+from hpccoll import bootstrap, config, errors
+from hpccoll.net import Drivers, ThreadNet
+from hpccoll.rendezvous import ThreadGroup, ThreadRendezvous
 from hpccoll.world import World
 
 __all__ = ["make_and_run", "run", "threads"]
 
-
-class _Room:
-    """Where the threads meet."""
-
-    def __init__(self, size: int) -> None:
-        self.values: list[Any] = [None] * size
-        self.barrier = threading.Barrier(size, timeout=60)
-        self.shared: dict[Any, Any] = {}
-        self.lock = threading.Lock()
-        self.nets = _core.local_nets(size)
+T = TypeVar("T")
 
 
-class _ThreadRendezvous(WithoutMpi):
-    """See hpccoll.rendezvous.Rendezvous."""
+def threads(n: int, *, drivers: Drivers = Drivers.ANY, **knobs: Any) -> list[World]:
+    """Make a World of `n` ranks in this process.
 
-    threads = True
-
-    def __init__(self, room: _Room, rank: int, level: str) -> None:
-        self.room, self.rank, self.size, self.level = room, rank, len(room.values), level
-
-    def allgather(self, value: Any) -> list[Any]:
-        self.room.barrier.wait()
-        self.room.values[self.rank] = value
-        self.room.barrier.wait()
-        return list(self.room.values)
-
-    def machine(self) -> Any:
-        return 0
-
-    def net(self, _machines: list[Any], /) -> Any:
-        return self.room.nets[self.rank]
-
-    def shared(self, key: Any, make: Callable[[], Any]) -> Any:
-        """The same object for all threads that ask for `key`."""
-        with self.room.lock:
-            if key not in self.room.shared:
-                self.room.shared[key] = make()
-            return self.room.shared[key]
-
-    def thread_level(self) -> str:
-        return self.level
-
-    def describe_net(self) -> str:
-        return "threads"
-
-
-def threads(n: int, *, level: str = "MULTIPLE", **knobs: Any) -> list[World]:
-    """Make a World of `n` ranks in this process; element r is rank r's view of it, to be used by one thread.
-
-    :param level: pretend that the net allows this MPI thread level
+    :param drivers: the net between nodes pretends that only these threads may drive it
     :param knobs: fields of Config, such as ``nodes="2+1"``
+    :returns: element r is rank r's view of the World, to be used by one thread
     """
-    return _run_all([_maker(room, rank, level, knobs) for room in [_Room(n)] for rank in range(n)])
+    group = ThreadGroup(n)
+    return _run_all([partial(_make, group, rank, drivers, knobs) for rank in range(n)])
 
 
-def run(worlds: list[World], program: Callable[[World], Any]) -> list[Any]:
-    """Run `program` once a rank, each in its own thread; the results in order of the ranks.
+def run(worlds: list[World], program: Callable[[World], T]) -> list[T]:
+    """Run a program once per rank, each in its own thread.
 
-    What a program raises is raised here. It ends the World first, so that the other ranks do not wait for ever.
+    :param worlds: as `threads` made them
+    :param program: is called with the World of its rank
+    :returns: what the program returned, in the order of the ranks
+    :raises Exception: what the program raised. The World is ended first, so that no rank waits for ever
     """
     return _run_all([partial(_run_one, world, program) for world in worlds])
 
 
 def make_and_run(
-    n: int, program: Callable[[World], Any], *, level: str = "MULTIPLE", **knobs: Any
-) -> list[Any]:
-    """Run `program` on a World that lives as long; each rank's part is made by the thread that uses it."""
-    room = _Room(n)
+    n: int, program: Callable[[World], T], *, drivers: Drivers = Drivers.ANY, **knobs: Any
+) -> list[T]:
+    """Run a program on a World that lives as long; each rank's part is made by the thread that uses it.
 
-    def one(rank: int) -> Any:
-        with _maker(room, rank, level, knobs)() as world:
+    The arguments and the result are those of `threads` and `run`.
+    """
+    group = ThreadGroup(n)
+
+    def run_rank(rank: int) -> T:
+        with _make(group, rank, drivers, knobs) as world:
             result = program(world)
-            room.barrier.wait()
+            group.barrier.wait()
             return result
 
-    return _run_all([partial(one, rank) for rank in range(n)])
+    return _run_all([partial(run_rank, rank) for rank in range(n)])
 
 
-def _maker(room: _Room, rank: int, level: str, knobs: dict[str, Any]) -> Callable[[], World]:
-    def make() -> World:
-        settings = config.read(**{"verbose": 0, **knobs})
-        try:
-            return World.from_parts(*bootstrap.make(_ThreadRendezvous(room, rank, level), settings))
-        except BaseException:
-            room.barrier.abort()
-            raise
-
-    return make
+def _make(group: ThreadGroup, rank: int, drivers: Drivers, knobs: dict[str, Any]) -> World:
+    settings = config.read(**{"verbose": 0, "check": False, **knobs})
+    try:
+        return World.from_parts(*bootstrap.make(ThreadRendezvous(group, rank), settings, ThreadNet(drivers)))
+    except BaseException:
+        group.barrier.abort()
+        raise
 
 
-def _run_one(world: World, program: Callable[[World], Any]) -> Any:
+def _run_one(world: World, program: Callable[[World], T]) -> T:
     try:
         return program(world)
     except BaseException:
@@ -116,8 +79,8 @@ def _run_one(world: World, program: Callable[[World], Any]) -> Any:
         raise
 
 
-def _run_all(calls: list[Callable[[], Any]]) -> list[Any]:
-    """Call each in its own thread. An error that others only felt is not the one to raise."""
+def _run_all(calls: list[Callable[[], T]]) -> list[T]:
+    """Call each in its own thread. Of several errors raise one that is no mere consequence of another rank's."""
     with ThreadPoolExecutor(len(calls)) as pool:
         futures = [pool.submit(call) for call in calls]
     for failure in (future.exception() for future in futures):

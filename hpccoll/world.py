@@ -19,7 +19,7 @@ from typing import Any, Self
 from hpccoll import _core, bootstrap, config, detect, errors, objects
 from hpccoll.detect import pmix
 from hpccoll.observe import timeline
-from hpccoll.rendezvous import MpiRendezvous, Rendezvous, SingleProcess
+from hpccoll.rendezvous import MpiRendezvous, Rendezvous, SingleProcess, agreed
 
 __all__ = ["World", "current", "init", "is_initialized", "shutdown"]
 
@@ -176,17 +176,19 @@ class World:
     def _make(self, groups: list[list[int]], exchange: Exchange | None = None) -> World | None:
         """One process set for each of the disjoint groups, all of one number."""
         base, exchange = self.base, exchange or self._exchange
-        said = exchange("number", (base.free_numbers, base.generation))
-        common = reduce(and_, (free for free, _ in said))
+        reports = exchange("number", (base.free_numbers, base.generation))
+        common = reduce(and_, (free for free, _ in reports))
         if not common:
-            raise errors.StartError(f"all {_core.MAX_SETS - 1} process sets that a rank can be in are in use: shut some down")
+            raise errors.StartError(
+                f"all {_core.MAX_SETS - 1} process sets that a rank can be in are in use: shut some down"
+            )
         number = (common & -common).bit_length() - 1
         mine = next((g for g in groups if self.rank in g), None)
         members = tuple(self.core.members[r] for r in mine or ())
-        agreed = partial(_agreed, exchange)
-        segment = bootstrap.set_segment(base.loop, number, members, base.nonce, agreed)
-        generation = base.generation = 1 + max(g for _, g in said)
-        made = agreed(lambda: _core.Set(base.loop, number, generation, members, segment) if mine else None)
+        agree = partial(agreed, partial(exchange, "agreed"))
+        segment = bootstrap.set_segment(base.loop, number, members, base.nonce, agree)
+        generation = base.generation = 1 + max(g for _, g in reports)
+        made = agree(lambda: _core.Set(base.loop, number, generation, members, segment) if segment else None)
         if made is None:
             return None
         base.free_numbers &= ~(1 << number)
@@ -291,9 +293,8 @@ class World:
         broken = self.base.loop.broken()
         timeline.stop(self)
         self.base.loop.close()
-        free = getattr(self.base.rendezvous, "free", None)
-        if free and not broken and not self.base.loop.forked:
-            free()
+        if not broken and not self.base.loop.forked:
+            self.base.rendezvous.free()
 
     def __enter__(self) -> Self:
         return self
@@ -314,18 +315,7 @@ def _numbers(values: Iterable[int]) -> list[int] | str:
         return repr(values)
 
 
-def _agreed(exchange: Exchange, action: Callable[[], Any]) -> Any:
-    """Do `action`; if it fails on any rank, raise on all."""
-    result, text = None, ""
-    try:
-        result = action()
-    except errors.HpccollError as error:
-        text = str(error)
-    bootstrap.raise_first(exchange("agreed", text))
-    return result
-
-
-def _rendezvous(comm: Any, settings: config.Config) -> Any:
+def _rendezvous(comm: Any, settings: config.Config) -> Rendezvous:
     if comm is not None:
         return MpiRendezvous(comm, settings.start_timeout)
     _check_slurm_pmix(settings)
@@ -333,7 +323,7 @@ def _rendezvous(comm: Any, settings: config.Config) -> Any:
         with _notice_of_a_hang(settings):
             from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
-        rendezvous: Any = SingleProcess()
+        rendezvous: Rendezvous = SingleProcess()
         reason = f" (mpi4py could not be loaded: {error})"
     else:
         rendezvous = MpiRendezvous(MPI.COMM_WORLD, settings.start_timeout)
@@ -358,7 +348,7 @@ def _notice_of_a_hang(settings: config.Config) -> contextlib.AbstractContextMana
     )
 
 
-def _compare_launch(rendezvous: Any, settings: config.Config) -> None:
+def _compare_launch(rendezvous: Rendezvous, settings: config.Config) -> None:
     """All ranks of MPI_COMM_WORLD learn together whether the launcher tells of the same ranks."""
     from hpccoll import _mpi
 
@@ -467,7 +457,7 @@ def _at_exit() -> None:
         broken = loop.broken()
         if world.core.number == 0:
             world.shutdown(wait=not hasattr(sys, "last_value"))  # not after an exception that nobody caught
-            if broken and world.base.rendezvous.size > 1 and not world.base.rendezvous.threads:
+            if broken and world.base.rendezvous.size > 1:
                 print(
                     f"hpccoll: rank {world.rank}: the World is broken, ending the job",
                     file=sys.stderr,

@@ -32,6 +32,9 @@ cdef extern from "transport/net/mpi_net.h" nogil:
         int32_t rank, size, max_tag
         uint64_t sent_messages, sent_bytes, received_bytes
         const char *text
+    ctypedef struct hc_net_box:
+        int version
+        hc_net *net
     int HC_NET_VERSION
     int hc_mpi_net_new(MPI_Comm comm, int one_machine, hc_net **net)
     int MPI_MAX_LIBRARY_VERSION_STRING
@@ -41,14 +44,8 @@ cdef extern from "transport/net/mpi_net.h" nogil:
     int MPI_Get_library_version(char *text, int *length)
 
 
-# What the capsule "hpccoll.net" points to; loops.pxi reads it.
-cdef struct net_box:
-    int version
-    hc_net *net
-
-
 cdef void destroy_net(object capsule) noexcept:
-    cdef net_box *box = <net_box *>PyCapsule_GetPointer(capsule, "hpccoll.net")
+    cdef hc_net_box *box = <hc_net_box *>PyCapsule_GetPointer(capsule, "hpccoll.net")
     box.net.ops.free(box.net)
     free(box)
 
@@ -71,7 +68,7 @@ def net(comm, bint one_machine):
 
     cdef MPI_Comm handle
     cdef hc_net *made = NULL
-    cdef net_box *box
+    cdef hc_net_box *box
     cdef int status
     is_initialized()
     if MPI._sizeof(comm) != sizeof(MPI_Comm):
@@ -83,7 +80,7 @@ def net(comm, bint one_machine):
         status = hc_mpi_net_new(handle, one_machine, &made)
     if status < 0:
         raise RuntimeError(f"MPI_Comm_dup failed with status {status}")
-    box = <net_box *>malloc(sizeof(net_box))
+    box = <hc_net_box *>malloc(sizeof(hc_net_box))
     if box == NULL:
         made.ops.free(made)
         raise MemoryError
@@ -94,13 +91,13 @@ def net(comm, bint one_machine):
 
 def net_text(capsule):
     """What MPI said about the last failure of this net, or ""."""
-    cdef net_box *box = <net_box *>PyCapsule_GetPointer(capsule, "hpccoll.net")
+    cdef hc_net_box *box = <hc_net_box *>PyCapsule_GetPointer(capsule, "hpccoll.net")
     return box.net.text.decode(errors="replace") if box.net.text != NULL else ""
 
 
 def net_counters(capsule):
     """Messages and bytes sent, bytes received by this net so far."""
-    cdef net_box *box = <net_box *>PyCapsule_GetPointer(capsule, "hpccoll.net")
+    cdef hc_net_box *box = <hc_net_box *>PyCapsule_GetPointer(capsule, "hpccoll.net")
     return box.net.sent_messages, box.net.sent_bytes, box.net.received_bytes
 
 

@@ -5,13 +5,13 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t,
 
 
 cdef extern from "core/hc.h" nogil:
-    enum: HC_DTYPE_COUNT, HC_OPERATION_COUNT, HC_REDUCTION_COUNT, HC_WIRE_SAME, HC_MAX_NAME, HC_MAX_SETS
+    enum: HC_DTYPE_COUNT, HC_OPERATION_COUNT, HC_REDUCTION_COUNT, HC_WIRE_SAME, HC_MAX_NAME, HC_MAX_SETS, HC_MAX_DIMS
     enum: HC_REQUEST_GROUP, HC_REQUEST_LAST
     enum: HC_BOOL, HC_FLOAT16, HC_BFLOAT16, HC_FLOAT32, HC_FLOAT64, HC_COMPLEX64, HC_COMPLEX128
     enum: HC_UINT8, HC_INT8, HC_UINT16, HC_INT16, HC_UINT32, HC_INT32, HC_UINT64, HC_INT64
     enum: HC_ALLREDUCE, HC_ALLGATHER, HC_BROADCAST, HC_REDUCESCATTER, HC_ALLTOALL, HC_BARRIER, HC_JOIN
     enum: HC_SUM, HC_AVERAGE
-    enum: HC_OK, HC_NO_MEMORY, HC_TRANSPORT, HC_MISMATCH, HC_ROOT_JOINED, HC_RESULT_SIZE, HC_BROKEN
+    enum: HC_OK, HC_NO_MEMORY, HC_TRANSPORT, HC_MISMATCH, HC_ROOT_JOINED, HC_RESULT_SIZE, HC_BROKEN, HC_FORKED
     enum: HC_MEMORY_HOST, HC_MEMORY_CUDA
     enum: HC_EV_ADD_SET, HC_EV_REMOVE_SET, HC_EV_ENQUEUE, HC_EV_JOIN, HC_EV_STOP, HC_EV_PREEMPT
 
@@ -73,7 +73,12 @@ cdef extern from "transport/transport.h" nogil:
         int kind
     const hc_memory hc_host_memory
     ctypedef struct hc_node
-    ctypedef struct hc_net
+    ctypedef struct hc_net:
+        int32_t rank, size
+        uint8_t needs_polling
+    ctypedef struct hc_net_box:
+        int version
+        hc_net *net
     ctypedef struct hc_data
     ctypedef struct hc_control
     enum: HC_PLANE_TEXT

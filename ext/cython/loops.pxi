@@ -1,11 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # loops.pxi - the parts of a World: segments, nets, and the loop with its engine.
 
-cdef struct NetBox:  # what a capsule "hpccoll.net" points to; _mpi.pyx makes the same
-    int version
-    hc_net *net
-
-
 cdef extern from *:
     """
     static void hc__net_free(hc_net *net) { net->ops->free(net); }
@@ -18,7 +13,7 @@ cdef extern from *:
 
 
 cdef void destroy_net(object capsule) noexcept:
-    cdef NetBox *box = <NetBox *>PyCapsule_GetPointer(capsule, "hpccoll.net")
+    cdef hc_net_box *box = <hc_net_box *>PyCapsule_GetPointer(capsule, "hpccoll.net")
     hc__net_free(box.net)
     free(box)
 
@@ -26,11 +21,11 @@ cdef void destroy_net(object capsule) noexcept:
 def local_nets(int n):
     """Nets for `n` ranks that are threads of this process, as capsules "hpccoll.net"."""
     cdef hc_net **nets = <hc_net **>calloc(n, sizeof(hc_net *))
-    cdef NetBox *box
+    cdef hc_net_box *box
     check(hc_local_net_new(n, nets), "local nets could not be made")
     capsules = []
     for i in range(n):
-        box = <NetBox *>malloc(sizeof(NetBox))
+        box = <hc_net_box *>malloc(sizeof(hc_net_box))
         box.version = HC_NET_VERSION
         box.net = nets[i]
         capsules.append(PyCapsule_New(box, "hpccoll.net", destroy_net))
@@ -82,7 +77,7 @@ cdef class Segment:
 
     @staticmethod
     def private(size_t nbytes):
-        """Zeroed memory for ranks that are threads."""
+        """Zeroed memory for ranks that are threads of this process."""
         cdef Segment self = Segment()
         check(hc_segment_private(&self.c, nbytes))
         return self
@@ -145,7 +140,7 @@ cdef class Loop:
         self.segment = segment
         self.net_capsule = net
         if net is not None:
-            self.net = unbox(net)
+            self.net = unbox(net, rank, self.size)
         locals_ = [r for r in range(self.size) if node_of[r] == node_of[rank]]
         self.local_rank = locals_.index(rank)
         self.local_size = len(locals_)
@@ -258,7 +253,7 @@ cdef class Loop:
         cdef int done = True
         cdef size_t at
         if self.forked:
-            raise error_of(-11, "")
+            raise error_of(HC_FORKED, "")
         if c is NULL:  # another thread is in hc_loop_free(), which ends them
             for at in range(n):
                 done = done and hc_handle_done(handles[at])
@@ -299,7 +294,7 @@ cdef class Loop:
     cdef Buffer lend(self, object library, object x):
         """Describe an array in device memory, on the World's device: the first array's, unless a knob says which."""
         if self.forked:
-            raise error_of(-11, "")
+            raise error_of(HC_FORKED, "")
         if self.devices.device is None:
             self.open_device_at(library.device(x), library.address(x))
         cdef Buffer buffer = Buffer.lent(library.lend(x, <size_t>self.devices.device.inlet))
@@ -365,10 +360,17 @@ cdef class Loop:
 TRACE_KINDS = ("enqueue", "send", "receive", "fuse", "start", "end", "complete")
 
 
-cdef hc_net *unbox(object capsule) except NULL:
-    cdef NetBox *box = <NetBox *>PyCapsule_GetPointer(capsule, "hpccoll.net")
+cdef hc_net *unbox(object capsule, int rank, int size) except NULL:
+    """The net in a capsule "hpccoll.net", which must be built for this version of the struct and be of this rank."""
+    if not PyCapsule_IsValid(capsule, "hpccoll.net"):
+        raise errors.StartError(f"the net is {capsule!r}, not a capsule 'hpccoll.net'")
+    cdef hc_net_box *box = <hc_net_box *>PyCapsule_GetPointer(capsule, "hpccoll.net")
     if box.version != HC_NET_VERSION:
-        raise errors.StartError(f"_mpi was built for another _core (net {box.version}, here {HC_NET_VERSION}): rebuild")
+        raise errors.StartError(
+            f"the net was built for version {box.version} of hpccoll's nets, this hpccoll has version "
+            f"{HC_NET_VERSION}: build it again with this hpccoll's headers")
+    if box.net.rank != rank or box.net.size != size:
+        raise errors.StartError(f"the net is that of rank {box.net.rank} of {box.net.size}, not {rank} of {size}")
     return box.net
 
 

@@ -5,8 +5,6 @@
 # else takes the way over hpccoll.arrays or, in device memory, hpccoll.device_arrays, which know the other protocols.
 # Only the address is kept; the array object is held by the handle, and NumPy does not resize what others hold.
 
-DEF MAX_DIMS = 64
-
 cdef object ndarray = np.ndarray
 cdef object empty_like = np.empty_like
 cdef object empty = np.empty
@@ -17,7 +15,7 @@ cdef struct Operand:
     char *data
     int64_t count, nbytes
     int dtype, ndim, memory
-    int64_t dims[MAX_DIMS]
+    int64_t dims[HC_MAX_DIMS]
 
 
 @cython.final
@@ -42,7 +40,7 @@ cdef class Buffer:
         :param owner: keeps the memory alive
         """
         cdef int64_t n
-        if dtype < 0 or dtype >= HC_DTYPE_COUNT or len(shape) > MAX_DIMS:
+        if dtype < 0 or dtype >= HC_DTYPE_COUNT or len(shape) > HC_MAX_DIMS:
             raise errors.InvalidArgumentError(f"no Buffer of dtype {dtype} and {len(shape)} dimensions")
         self.o.dtype = dtype
         self.o.ndim = 0

@@ -8,7 +8,7 @@ REDUCTIONS = tuple([hc_reduction_name(i).decode() for i in range(HC_REDUCTION_CO
 MEMORIES = ("host", "device")
 DEVICE_MODES = tuple([hc_device_mode_name(i).decode() for i in range(HC_DEVICE_MODE_COUNT)])
 WIRE_SAME = HC_WIRE_SAME
-MAX_SETS = HC_MAX_SETS  # that a rank can be in at a time, the World included
+MAX_SETS = HC_MAX_SETS  # process sets that a rank can be in at a time, the World itself among them
 
 
 def _statuses():

@@ -182,6 +182,11 @@ struct hc_net_ops {
     int (*cancel)(hc_net *, hc_net_request **req);
     void (*free)(hc_net *);
 };
+/* What a capsule "hpccoll.net" of Python points to. The capsule owns both. */
+typedef struct hc_net_box {
+    int version; /* HC_NET_VERSION, as the maker's compiler saw it */
+    hc_net *net;
+} hc_net_box;
 /* Tags: 256 a set. The last ones are fixed, the others belong to the algorithms as they like. */
 #define HC_TAGS_PER_SET 256
 #define HC_TAG_CONTROL 255

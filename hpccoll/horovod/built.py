@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-import importlib.util
-
 from hpccoll import errors
+from hpccoll.net import mpi
 from hpccoll.rendezvous import MpiRendezvous
 from hpccoll.world import current, is_initialized
 
@@ -17,7 +16,7 @@ __all__ = [
 
 def mpi_built() -> bool:
     """Whether the part that speaks MPI was built."""
-    return importlib.util.find_spec("hpccoll._mpi") is not None
+    return mpi.is_built()
 
 
 def mpi_enabled() -> bool:
@@ -29,7 +28,7 @@ def mpi_threads_supported() -> bool:
     """Whether MPI allows calls from several threads (MPI_THREAD_MULTIPLE). ValueError if MPI is not used."""
     if not mpi_enabled():
         raise errors.InvalidArgumentError("the ranks of this World do not use MPI, or there is no World yet")
-    return bool(current().base.level == "MULTIPLE")
+    return mpi.thread_level() == "MULTIPLE"
 
 
 def nccl_built() -> int:

@@ -1,17 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks that meet through an MPI communicator."""
+"""The rendezvous of the ranks of an MPI communicator."""
 
 from __future__ import annotations
 
 import os
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
 from hpccoll import errors
 from hpccoll.text import some_ranks
 
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
 __all__ = ["MpiRendezvous"]
+
+T = TypeVar("T")
 
 HELLO_TAG = 0x4843  # below the smallest tag limit that the MPI standard allows
 REPORT_EVERY = 10.0
@@ -20,9 +25,9 @@ REPORT_EVERY = 10.0
 class MpiRendezvous:
     """The ranks of an mpi4py communicator."""
 
-    threads = False
+    one_process = False
 
-    def __init__(self, comm: Any, timeout: float) -> None:
+    def __init__(self, comm: Intracomm, timeout: float) -> None:
         """Say hello to all ranks within `timeout` seconds, then duplicate the communicator."""
         _check_communicator(comm)
         self.rank: int = comm.Get_rank()
@@ -32,45 +37,19 @@ class MpiRendezvous:
             _Hello(comm, timeout).exchange()
         self.comm = comm.Dup()
 
-    def allgather(self, value: Any) -> list[Any]:
+    def allgather(self, value: T) -> list[T]:
         """See Rendezvous."""
-        result: list[Any] = self.comm.allgather(value)
+        result: list[T] = self.comm.allgather(value)
         return result
 
-    def machine(self) -> Any:
+    def machine(self) -> int:
         """See Rendezvous: the lowest rank among those that MPI says share memory."""
         from mpi4py import MPI
 
         near = self.comm.Split_type(MPI.COMM_TYPE_SHARED)
-        lowest = near.allreduce(self.rank, MPI.MIN)
+        lowest: int = near.allreduce(self.rank, MPI.MIN)
         near.Free()
         return lowest
-
-    def net(self, machines: list[Any], /) -> Any:
-        """See Rendezvous."""
-        from hpccoll import _mpi
-
-        return _mpi.net(self.comm, one_machine=len(set(machines)) == 1)
-
-    def thread_level(self) -> str:
-        """See Rendezvous."""
-        from hpccoll import _mpi
-
-        level: str = _mpi.thread_level()
-        return level
-
-    def library(self) -> str:
-        """See Rendezvous."""
-        from hpccoll import _mpi
-
-        text: str = _mpi.library_version()
-        return text
-
-    def describe_net(self) -> str:
-        """See Rendezvous."""
-        from hpccoll import _mpi
-
-        return f"MPI ({_mpi.library_version()}, thread level {self.thread_level()})"
 
     def give_up(self) -> None:
         """See Rendezvous: MPI_Finalize would wait for a rank that is gone."""
@@ -87,7 +66,7 @@ class MpiRendezvous:
             self.comm.Free()
 
 
-def _check_communicator(comm: Any) -> None:
+def _check_communicator(comm: Intracomm) -> None:
     from mpi4py import MPI
 
     if _forked_from_mpi:
@@ -146,7 +125,7 @@ class _Hello:
     Collectives of MPI would wait for ever, and do not know for whom.
     """
 
-    def __init__(self, comm: Any, timeout: float) -> None:
+    def __init__(self, comm: Intracomm, timeout: float) -> None:
         self.comm, self.timeout = comm, timeout
         self.began = time.monotonic()
 
@@ -159,14 +138,14 @@ class _Hello:
     def gather(self) -> None:
         missing = set(range(1, self.comm.Get_size()))
         requests = {r: self.comm.irecv(source=r, tag=HELLO_TAG) for r in missing}
-        said = self.began
+        reported = self.began
         while True:
             late = self.late()  # asked first: what came while this process stood still has come
             missing -= {r for r in missing if requests[r].test()[0]}
             if late or not missing:
                 break
-            if time.monotonic() - said > REPORT_EVERY:
-                said = time.monotonic()
+            if time.monotonic() - reported > REPORT_EVERY:
+                reported = time.monotonic()
                 print(f"hpccoll: start: waiting for {some_ranks(missing)}", file=sys.stderr, flush=True)
             time.sleep(0.0005)
         verdict = (

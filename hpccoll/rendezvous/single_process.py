@@ -1,47 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all rendezvous without MPI have in common, and the trivial one: of a process alone."""
+"""The rendezvous of a process on its own."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeVar
 
-__all__ = ["SingleProcess", "WithoutMpi"]
+__all__ = ["SingleProcess"]
 
-
-class WithoutMpi:
-    """What a Rendezvous answers where no MPI is: no net that sets limits, nobody to take along."""
-
-    threads = False
-
-    def thread_level(self) -> str:
-        """See Rendezvous."""
-        return "MULTIPLE"
-
-    def library(self) -> str:
-        """See Rendezvous."""
-        return ""
-
-    def describe_net(self) -> str:
-        """See Rendezvous."""
-        return "none"
-
-    def give_up(self) -> None:
-        """See Rendezvous: whoever is left sees that this process is gone, and nothing waits for it."""
+T = TypeVar("T")
 
 
-class SingleProcess(WithoutMpi):
-    """The rendezvous of one process."""
+class SingleProcess:
+    """See Rendezvous: one process, which waits for nobody."""
 
     rank, size = 0, 1
+    one_process = False
 
-    def allgather(self, value: Any) -> list[Any]:
+    def allgather(self, value: T) -> list[T]:
         """See Rendezvous."""
         return [value]
 
-    def machine(self) -> Any:
+    def machine(self) -> int:
         """See Rendezvous."""
         return 0
 
-    def net(self, _machines: list[Any], /) -> Any:
-        """See Rendezvous."""
-        raise AssertionError("a World of one rank has no net")
+    def give_up(self) -> None:
+        """See Rendezvous: there is nobody else."""
+
+    def free(self) -> None:
+        """See Rendezvous: it holds nothing."""

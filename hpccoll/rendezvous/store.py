@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks that meet through a key-value store, such as torchrun gives them: a World without MPI, on one machine."""
+"""The rendezvous of ranks that share a key-value store, such as torchrun gives them: a World without MPI."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
 from hpccoll import errors
-from hpccoll.rendezvous.single_process import WithoutMpi
 from hpccoll.text import some_ranks
 
 __all__ = ["Store", "StoreRendezvous"]
 
+T = TypeVar("T")
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 REPORT_EVERY = 10.0
 GRACE = 5.0
@@ -40,8 +40,10 @@ class Store(Protocol):
         """Whether all keys are there."""
 
 
-class StoreRendezvous(WithoutMpi):
-    """See Rendezvous: ranks that share a store, and the memory of one machine."""
+class StoreRendezvous:
+    """See Rendezvous: the ranks share a store."""
+
+    one_process = False
 
     def __init__(
         self,
@@ -69,7 +71,7 @@ class StoreRendezvous(WithoutMpi):
         self.exchanges = 0
         self.allgather(None)
 
-    def allgather(self, value: Any) -> list[Any]:
+    def allgather(self, value: T) -> list[T]:
         """See Rendezvous. Rank 0 reads what each rank wrote, and writes it all for the others to read.
 
         It stays until they have: if it ends then, the store may end with it.
@@ -84,7 +86,7 @@ class StoreRendezvous(WithoutMpi):
             ) from error
         if verdict:
             raise errors.StartError(f"the World was not made: {verdict}")
-        return [pickle.loads(one) for one in values]
+        return [pickle.loads(data) for data in values]
 
     def _collect(self, at: str) -> tuple[str, list[bytes]]:
         """On rank 0: what is wrong, or what each rank wrote."""
@@ -105,14 +107,14 @@ class StoreRendezvous(WithoutMpi):
         limit = self.timeout + GRACE
         if not self._await({0: f"{at}/all"}, limit, lambda: self._speaks_for_rank_0(at)):
             return f"no word from rank 0 within {limit:g} s", []
-        said: tuple[str, list[bytes]] = pickle.loads(self.store.get(f"{at}/all"))
+        outcome: tuple[str, list[bytes]] = pickle.loads(self.store.get(f"{at}/all"))
         self.store.set(f"{at}/{self.rank}/read", b"")
-        return said
+        return outcome
 
     def _await(
-        self, keys: dict[int, str], timeout: float | None = None, says: Callable[[], bool] = lambda: True
+        self, keys: dict[int, str], timeout: float | None = None, reports: Callable[[], bool] = lambda: True
     ) -> bool:
-        """Whether the ranks' keys are all there in time; who `says` tells every ten seconds whose are not."""
+        """Whether the ranks' keys are all there in time; a rank that `reports` says every ten seconds whose are not."""
         if not keys:
             return True
         limit = time.monotonic() + (timeout or self.timeout)
@@ -123,7 +125,7 @@ class StoreRendezvous(WithoutMpi):
                 if self.store.check(list(keys.values())):
                     return True
                 if time.monotonic() < limit:
-                    if says():
+                    if reports():
                         self._say_missing(keys)
                     time.sleep(0.001)  # a store whose wait() does not wait
             else:
@@ -145,16 +147,8 @@ class StoreRendezvous(WithoutMpi):
         """See Rendezvous."""
         return self.host
 
-    def net(self, machines: list[Any], /) -> Any:
-        """See Rendezvous: there is none yet, so all ranks must be on one node."""
-        why = "without MPI nothing carries data between nodes"
-        remedy = "start the job with hpccoll run, mpirun or srun"
-        ranks: dict[str, set[int]] = {}
-        for rank, host in enumerate(machines):
-            ranks.setdefault(host, set()).add(rank)
-        if len(ranks) == 1:
-            raise errors.StartError(
-                f"HPCCOLL_NODES splits the ranks into nodes, and {why}: unset it, or {remedy}"
-            )
-        where = "; ".join(f"{host}: {some_ranks(those)}" for host, those in ranks.items())
-        raise errors.StartError(f"the ranks are on {len(ranks)} machines ({where}), and {why}: {remedy}")
+    def give_up(self) -> None:
+        """See Rendezvous: the other ranks see that this process is gone, and nothing waits for it."""
+
+    def free(self) -> None:
+        """See Rendezvous: the store is its maker's."""

@@ -18,7 +18,7 @@ from importlib import metadata
 from types import ModuleType
 from typing import Any
 
-from hpccoll import _core, config, cuda, detect, errors
+from hpccoll import _core, config, cuda, detect, errors, net
 from hpccoll.checks import proofs
 from hpccoll.tools.launch import installed
 from hpccoll.tools.launch.job import LaunchError
@@ -29,10 +29,6 @@ START_MPI = """
 from mpi4py import MPI
 print({getattr(MPI, "THREAD_" + n): n for n in ("SINGLE", "FUNNELED", "SERIALIZED", "MULTIPLE")}[MPI.Query_thread()])
 """
-CALLERS_DRIVE = "no thread of ours calls MPI: progress in the waiting caller and in World.progress()"
-PROGRESS = {"MULTIPLE": "a driver thread makes progress"} | dict.fromkeys(
-    ("SERIALIZED", "FUNNELED", "SINGLE"), CALLERS_DRIVE
-)
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -57,6 +53,7 @@ def collect() -> Facts:
         "_core": core(),
         "_mpi": mpi_extension(),
         "MPI": mpi(),
+        "nets": nets(),
         "launcher": launcher(),
         "device memory": device_memory(found["CUDA driver"], found.get("NCCL", {})),
         **found,
@@ -155,12 +152,12 @@ def mpi() -> Facts:
             **missing("MPI_Init did not return in 60 s", "ask where MPI jobs may run"),
         }
     level = started.stdout.strip()
-    if started.returncode != 0 or level not in PROGRESS:
+    if started.returncode != 0 or level not in net.mpi.LEVELS:
         said = (started.stderr or started.stdout).strip().splitlines() or [f"status {started.returncode}"]
         why = f"MPI_Init failed here: {said[-1 if said[0].startswith('Traceback') else 0]}"
         remedy = "where MPI starts only inside a job, ask there: hpccoll run -np 1 hpccoll info"
         return {"mpi4py's library": library, **missing(why, remedy)}
-    return {"mpi4py's library": library, "thread level": f"{level}: {PROGRESS[level]}"}
+    return {"mpi4py's library": library, "thread level": f"{level}: {net.mpi.LEVELS[level].value}"}
 
 
 def knobs() -> config.Config | Facts:
@@ -169,6 +166,21 @@ def knobs() -> config.Config | Facts:
         return config.read()
     except errors.HpccollError as error:
         return missing(str(error), "correct the environment")
+
+
+def nets() -> Facts:
+    """The nets that can carry data between nodes, by the name that HPCCOLL_NET gives them, or why one cannot."""
+    settings = knobs()
+    if isinstance(settings, dict):
+        return settings
+    facts: Facts = {"chosen by": f"HPCCOLL_NET={settings.net}"}
+    for name in net.names():
+        try:
+            lack = net.provider(name).lacks(None)
+        except errors.HpccollError as error:
+            lack = str(error)
+        facts[name] = f"missing: {lack}" if lack else "can be used"
+    return facts
 
 
 def gpu_aware_mpi() -> Facts:

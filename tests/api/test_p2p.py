@@ -10,6 +10,7 @@ import pytest
 
 import hpccoll
 from hpccoll import ANY_SOURCE, testing
+from hpccoll.net import Drivers
 
 SIZES = [0, 1, 7, 8192, 8193, 32768, 100_003, 1 << 20]
 
@@ -366,7 +367,7 @@ def test_without_a_background_thread(threads):
             pass
         assert (x == 3).all()
 
-    testing.run(threads(2, nodes="2", level="SERIALIZED"), program)
+    testing.run(threads(2, nodes="2", drivers=Drivers.CALLERS), program)
 
 
 def test_stats_and_trace_know_messages(threads):

@@ -122,10 +122,9 @@ except hpccoll.StartError as error:
     for status, output in job(3, script):
         assert status == 0, output
         assert (
-            "the ranks are on 2 machines (host0: ranks 0, 1; host1: rank 2), and without MPI nothing"
-            in output
-        )
-        assert "hpccoll run, mpirun or srun" in output
+            "the ranks are on 2 machines (host0: ranks 0, 1; host1: rank 2), and no net connects them, "
+            "not mpi: the ranks did not meet through MPI (start the job with hpccoll run, mpirun or srun)"
+        ) in output
 
 
 @mostly_files
@@ -138,7 +137,10 @@ except hpccoll.StartError as error:
 """
     for status, output in job(2, script, HPCCOLL_NODES="2"):
         assert status == 0, output
-        assert "HPCCOLL_NODES splits the ranks into nodes, and without MPI nothing carries data" in output
+        assert (
+            "HPCCOLL_NODES splits the ranks into nodes (unset it to join them), and no net connects" in output
+        )
+        assert "did not meet through MPI (start the job with hpccoll run, mpirun or srun)" in output
 
 
 @mostly_files

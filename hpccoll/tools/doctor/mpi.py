@@ -9,6 +9,8 @@ from dataclasses import asdict
 from hpccoll import detect
 from hpccoll.checks.finding import ERROR, NOTE, WARNING, Facts, Finding
 from hpccoll.checks.survey import RankReport, Survey
+from hpccoll.net import Drivers
+from hpccoll.net.mpi import LEVELS
 from hpccoll.text import capitalized, listed, some_ranks
 from hpccoll.tools import info
 from hpccoll.tools.doctor import addresses
@@ -138,7 +140,7 @@ def _libraries(reports: list[RankReport]) -> list[Finding]:
         seen = f"mpi4py is on {facts['library']}, hpccoll's MPI part on {ours['library']}"
         remedy = capitalized(ours["to do"])
         found.append(Finding(NAME, ERROR, seen, "two MPI libraries cannot share a communicator", remedy))
-    if facts["thread level"] != "MULTIPLE":
+    if LEVELS[facts["thread level"]] is not Drivers.ANY:
         found.append(
             Finding(
                 NAME,

@@ -9,6 +9,7 @@ import hpccoll
 import hpccoll.torch as hvd
 from hpccoll import testing
 from hpccoll.frontend import adasum
+from hpccoll.net import Drivers
 
 
 def defined(vectors: list[np.ndarray]) -> np.ndarray:
@@ -79,7 +80,7 @@ def test_other_numbers_of_ranks_are_refused():
     testing.run(testing.threads(3), program)
 
 
-def test_where_mpi_allows_one_thread():
+def test_where_the_net_allows_one_thread():
     """Then it is finished on return."""
 
     def program(world: hpccoll.World) -> None:
@@ -87,7 +88,7 @@ def test_where_mpi_allows_one_thread():
         assert procedure.done()
         np.testing.assert_allclose(procedure.wait(), defined(vectors(2, (7,))))
 
-    testing.make_and_run(2, program, nodes="1+1", level="FUNNELED")
+    testing.make_and_run(2, program, nodes="1+1", drivers=Drivers.MAKER)
 
 
 @pytest.mark.mpi(min_size=1)

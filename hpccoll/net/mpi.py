@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nets over MPI messages, on a duplicate of the communicator through which the ranks met."""
+
+from __future__ import annotations
+
+import importlib.util
+
+from hpccoll.net.provider import Drivers
+from hpccoll.rendezvous import MpiRendezvous, Rendezvous
+
+__all__ = ["MpiNet", "is_built", "thread_level"]
+
+LEVELS = {
+    "MULTIPLE": Drivers.ANY,
+    "SERIALIZED": Drivers.CALLERS,
+    "FUNNELED": Drivers.MAKER,
+    "SINGLE": Drivers.MAKER,
+}
+"""The thread levels of MPI, and who may drive a net at each."""
+
+
+def is_built() -> bool:
+    """Whether the extension that speaks MPI was built."""
+    return importlib.util.find_spec("hpccoll._mpi") is not None
+
+
+def thread_level() -> str:
+    """The thread level that MPI_Init gave: MULTIPLE, SERIALIZED, FUNNELED or SINGLE."""
+    from hpccoll import _mpi
+
+    return _mpi.thread_level()
+
+
+class MpiNet:
+    """See NetProvider."""
+
+    name = "mpi"
+    moves_device_memory = True
+
+    def lacks(self, rendezvous: Rendezvous | None) -> str:
+        """See NetProvider: MPI connects the ranks that met through it."""
+        if not is_built():
+            return "hpccoll was built without its MPI part (`hpccoll info` says what to do)"
+        if rendezvous is None or isinstance(rendezvous, MpiRendezvous):
+            return ""
+        return "the ranks did not meet through MPI (start the job with hpccoll run, mpirun or srun)"
+
+    def drivers(self) -> Drivers:
+        """See NetProvider: as MPI's thread level allows."""
+        return LEVELS[thread_level()]
+
+    def describe(self) -> str:
+        """See NetProvider."""
+        return f"MPI ({self.library()}, thread level {thread_level()})"
+
+    def library(self) -> str:
+        """See NetProvider: the first line of what the MPI library says of itself."""
+        from hpccoll import _mpi
+
+        return _mpi.library_version()
+
+    def make(self, rendezvous: Rendezvous, *, one_machine: bool) -> object:
+        """See NetProvider."""
+        from hpccoll import _mpi
+
+        assert isinstance(rendezvous, MpiRendezvous)
+        return _mpi.net(rendezvous.comm, one_machine=one_machine)

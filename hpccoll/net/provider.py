@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every net provider says of itself and does."""
+
+from __future__ import annotations
+
+import enum
+from typing import NamedTuple, Protocol
+
+from hpccoll.rendezvous import Rendezvous
+
+__all__ = ["Choice", "Drivers", "NetProvider"]
+
+
+class Drivers(enum.Enum):
+    """Which threads of a process may drive a net; never two of them at a time."""
+
+    ANY = "a background thread may drive"
+    CALLERS = "threads of the program alone may drive"
+    MAKER = "the thread that made the World alone may drive"
+
+
+class NetProvider(Protocol):
+    """Makes the nets of one kind. Nothing but `make` communicates, and nothing but `make` is slow."""
+
+    name: str
+    """What `HPCCOLL_NET` calls it."""
+    moves_device_memory: bool
+    """Its nets may be given addresses in the memory of a GPU, where `library()` was proved to take them."""
+
+    def lacks(self, rendezvous: Rendezvous | None) -> str:
+        """Say why these nets cannot connect the ranks of a rendezvous.
+
+        :param rendezvous: None: say only whether this process could use such a net at all
+        :returns: the reason, with the remedy in parentheses; "" if they can, as far as this rank knows
+        """
+        ...
+
+    def drivers(self) -> Drivers:
+        """Say which threads of this process may drive such a net."""
+        ...
+
+    def describe(self) -> str:
+        """Say what moves the bytes, in a few words for the line at the start."""
+        ...
+
+    def library(self) -> str:
+        """Name the library below with its version, which is what the memory of GPUs is proved for; "" without one."""
+        ...
+
+    def make(self, rendezvous: Rendezvous, *, one_machine: bool) -> object:
+        """Make the net of this rank; all ranks of the rendezvous call this together.
+
+        :param one_machine: all ranks run on one machine, which decides how long messages are best
+        :returns: a capsule "hpccoll.net": a pointer to a `struct hc_net_box` (ext/transport/transport.h)
+        :raises RuntimeError: it cannot be made, with the reason
+        """
+        ...
+
+
+class Choice(NamedTuple):
+    """The provider that was chosen for a World."""
+
+    provider: NetProvider
+    why: str
+    """How it was chosen, in a few words for the line at the start."""

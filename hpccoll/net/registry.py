@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The net providers that there are, by name, and which of them a World uses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from importlib import metadata
+
+from hpccoll import errors
+from hpccoll.net.mpi import MpiNet
+from hpccoll.net.provider import Choice, NetProvider
+from hpccoll.net.threads import ThreadNet
+from hpccoll.rendezvous import Rendezvous
+
+__all__ = ["AUTO", "GROUP", "check_name", "choose", "names", "provider"]
+
+AUTO = "auto"
+GROUP = "hpccoll.nets"
+"""The group of entry points; each loads a callable without arguments that gives a NetProvider."""
+BUILT_IN: dict[str, Callable[[], NetProvider]] = {"mpi": MpiNet, "threads": ThreadNet}
+
+
+def names() -> list[str]:
+    """List the names of all net providers, in the order in which `auto` tries them."""
+    return [*BUILT_IN, *_installed()]
+
+
+def check_name(name: str) -> None:
+    """Check a value of the knob `net`.
+
+    :raises InvalidArgumentError: it is neither "auto" nor the name of a provider
+    """
+    if name != AUTO and name not in BUILT_IN and name not in _installed():
+        raise errors.InvalidArgumentError(
+            f"HPCCOLL_NET={name} is no net: there are {', '.join([AUTO, *names()])}"
+        )
+
+
+def provider(name: str) -> NetProvider:
+    """Give the provider of a name.
+
+    :raises InvalidArgumentError: there is none of this name
+    :raises StartError: the package that brings it cannot be loaded
+    """
+    check_name(name)
+    if name in BUILT_IN:
+        return BUILT_IN[name]()
+    installed = _installed()
+    try:
+        made: NetProvider = installed[name].load()()
+    except Exception as error:
+        raise errors.StartError(
+            f"the net {name} of {installed[name].value} cannot be loaded: {type(error).__name__}: {error}"
+        ) from error
+    return made
+
+
+def choose(name: str, rendezvous: Rendezvous) -> Choice:
+    """Choose the net of a World; all ranks of the rendezvous call this together, with one `name`.
+
+    :param name: of a provider, or "auto": the first one that connects all ranks, the built-in ones before others
+    :raises StartError: it does not connect all ranks, or none does; the same text on all ranks
+    """
+    rejected: list[str] = []
+    for candidates in (list(BUILT_IN), _installed()) if name == AUTO else ([name],):
+        for candidate, found, lack in _survey(candidates, rendezvous):
+            if found is not None and not lack:
+                if name != AUTO:
+                    return Choice(found, f"HPCCOLL_NET={name}")
+                return Choice(found, "; ".join(["chosen by HPCCOLL_NET=auto", *rejected]))
+            rejected.append(f"not {candidate}: {lack}")
+    raise errors.StartError("; ".join(rejected))
+
+
+def _survey(candidates: Iterable[str], rendezvous: Rendezvous) -> list[tuple[str, NetProvider | None, str]]:
+    """Each candidate of rank 0, its provider here, and what it lacks on the first rank where it lacks something."""
+    found: dict[str, NetProvider] = {}
+    lacks: dict[str, str] = {}
+    for candidate in candidates:
+        try:
+            found[candidate] = provider(candidate)
+            lacks[candidate] = found[candidate].lacks(rendezvous)
+        except errors.HpccollError as error:
+            lacks[candidate] = str(error)
+    seen = rendezvous.allgather(lacks)
+    return [(candidate, found.get(candidate), _first_lack(candidate, seen)) for candidate in seen[0]]
+
+
+def _first_lack(candidate: str, seen: list[dict[str, str]]) -> str:
+    texts = [lacks.get(candidate, "it is not installed there") for lacks in seen]
+    wrong = [rank for rank, text in enumerate(texts) if text]
+    if not wrong:
+        return ""
+    return texts[wrong[0]] if len(wrong) == len(texts) else f"on rank {wrong[0]} {texts[wrong[0]]}"
+
+
+def _installed() -> dict[str, metadata.EntryPoint]:
+    """The providers that packages beside this one bring."""
+    return {point.name: point for point in sorted(metadata.entry_points(group=GROUP), key=lambda p: p.name)}

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every rendezvous does, and how its ranks agree that a step has succeeded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from hpccoll import errors
+
+__all__ = ["Machine", "Rendezvous", "agreed", "raise_first"]
+
+T = TypeVar("T")
+Machine = int | str
+"""What names a machine: equal on ranks that can share memory."""
+
+
+class Rendezvous(Protocol):
+    """The ranks that want to become a World."""
+
+    rank: int
+    """The number of this rank, from 0."""
+    size: int
+    """The number of ranks."""
+    one_process: bool
+    """The ranks are threads of one process, and values are exchanged as they are."""
+
+    def allgather(self, value: T) -> list[T]:
+        """Exchange a small value that can be pickled; all ranks call this together.
+
+        :returns: the values of all ranks, in their order
+        :raises StartError: ranks are missing
+        """
+        ...
+
+    def machine(self) -> Machine:
+        """Name this rank's machine; all ranks call this together.
+
+        :returns: equal values on ranks that can share memory
+        """
+        ...
+
+    def give_up(self) -> None:
+        """End the other ranks as well, where they would wait for this one: the World is broken and the process ends."""
+
+    def free(self) -> None:
+        """Give back what the rendezvous holds; all ranks call this together, after the World has ended well."""
+
+
+def agreed(allgather: Callable[[str], list[str]], action: Callable[[], T]) -> T:
+    """Do a step that may fail on some ranks, and fail on all of them if it does; all ranks call this together.
+
+    :param allgather: exchanges a text between the ranks
+    :param action: the step of this rank
+    :returns: what `action` returned
+    :raises StartError: `action` failed on some rank; the text names the rank and the reason
+    """
+    results, text = [], ""
+    try:
+        results.append(action())
+    except (errors.HpccollError, RuntimeError, MemoryError, OSError) as error:
+        text = str(error) or type(error).__name__
+    raise_first(allgather(text))
+    return results[0]
+
+
+def raise_first(texts: list[str]) -> None:
+    """Raise what went wrong on the first rank where something did.
+
+    :param texts: what went wrong on each rank, or ""
+    :raises StartError: one of the texts is not empty
+    """
+    for rank, text in enumerate(texts):
+        if text:
+            raise errors.StartError(f"rank {rank}: {text}")

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rendezvous of ranks that are threads of one process."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, TypeVar
+
+__all__ = ["ThreadGroup", "ThreadRendezvous"]
+
+T = TypeVar("T")
+
+
+class ThreadGroup:
+    """What the threads of one rendezvous share."""
+
+    def __init__(self, size: int, timeout: float = 60.0) -> None:
+        """Prepare for `size` threads, which wait at most `timeout` seconds for each other."""
+        self.barrier = threading.Barrier(size, timeout=timeout)
+        self.values: list[Any] = [None] * size
+
+
+class ThreadRendezvous:
+    """See Rendezvous: the thread that is rank `rank` of the group. Values are exchanged as they are, not copied."""
+
+    one_process = True
+
+    def __init__(self, group: ThreadGroup, rank: int) -> None:
+        self.group, self.rank, self.size = group, rank, len(group.values)
+
+    def allgather(self, value: T) -> list[T]:
+        """See Rendezvous."""
+        self.group.barrier.wait()
+        self.group.values[self.rank] = value
+        self.group.barrier.wait()
+        return list(self.group.values)
+
+    def machine(self) -> int:
+        """See Rendezvous."""
+        return 0
+
+    def give_up(self) -> None:
+        """See Rendezvous: the other threads end with the process."""
+
+    def free(self) -> None:
+        """See Rendezvous: the group ends with its last thread."""
