@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from blocks import ROOT
 
 import hpccoll
 from hpccoll import testing
+from hpccoll.horovod.operations import Operations
 
 PROGRAM = Path(__file__).with_name("docstrings.py")
 FUNCTIONS = {
@@ -79,3 +81,25 @@ def test_examples_run() -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert int(re.search(r"(\d+) docstrings with examples", done.stdout)[1]) >= 15  # type: ignore[index]
+
+
+def on(page: str) -> set[str]:
+    """The names that a page of the reference shows: `::: hpccoll.allreduce`, or a class with all its methods."""
+    text = (ROOT / "docs" / page).read_text()
+    shown = set(re.findall(r"^::: \S*?(\w+)$", text, re.MULTILINE))
+    return shown | set(re.findall(r"heading: (\w+)", text))
+
+
+def test_the_reference_has_every_function_and_class() -> None:
+    constants = {name for name in hpccoll.__all__ if isinstance(getattr(hpccoll, name), int)}
+    errors = {name for name in hpccoll.__all__ if name in hpccoll.errors.__all__}  # docs/errors.md has these
+    assert set(hpccoll.__all__) - constants - errors - {"errors"} <= on("api.md")
+
+
+def test_the_reference_has_every_function_of_torch() -> None:
+    torch = pytest.importorskip("hpccoll.torch")
+    operations = {name for name in dir(Operations) if not name.startswith(("_", "run_"))}
+    built = {name for name in torch.__all__ if name.endswith(("_built", "_enabled", "_supported"))}
+    reductions = {"Adasum", "Average", "Max", "Min", "Product", "Sum"}
+    values = {"HorovodInternalError", "HostsUpdatedInterrupt", "global_process_set"}
+    assert set(torch.__all__) - operations - built - reductions - values <= on("api-torch.md")
