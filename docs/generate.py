@@ -122,7 +122,7 @@ def engine() -> str:
 
 def phases() -> str:
     """The states of a request, as the engine has them."""
-    return table(("state", "meaning"), enum_rows("core.h", "hc__phase", "HC__"))
+    return table(("state", "meaning"), enum_rows("names.h", "hc__phase", "HC__"))
 
 
 def first_script() -> str:

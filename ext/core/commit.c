@@ -2,26 +2,14 @@
  *
  * commit.c - how an entry comes about at a set's root and goes down the set's tree.
  */
-#include "core/core.h"
+#include "core/commit.h"
 
-static void send(hc_engine *e, int32_t peer, const uint8_t *bytes, size_t nbytes) {
-    hc_action *action = hc__act(e, HC_AC_SEND);
-    action->peer = peer;
-    action->bytes = bytes;
-    action->nbytes = nbytes;
-}
-
-void hc__send_up(hc_engine *e, int32_t peer, const uint8_t *bytes, size_t nbytes) {
-    send(e, peer, bytes, nbytes);
-    hc_count(&e->counters.messages_up, 1);
-    hc_count(&e->counters.bytes_up, nbytes);
-}
-
-void hc__send_down(hc_engine *e, int32_t peer, const uint8_t *bytes, size_t nbytes) {
-    send(e, peer, bytes, nbytes);
-    hc_count(&e->counters.messages_down, 1);
-    hc_count(&e->counters.bytes_down, nbytes);
-}
+#include "core/actions.h"
+#include "core/entry.h"
+#include "core/log.h"
+#include "core/memory.h"
+#include "core/state.h"
+#include "core/wire.h"
 
 static void send_to_children(const hc__set *s, const uint8_t *bytes, size_t nbytes) {
     for (int32_t i = 0; i < s->nchildren; i++)
@@ -29,7 +17,7 @@ static void send_to_children(const hc__set *s, const uint8_t *bytes, size_t nbyt
 }
 
 static const uint8_t *keep(hc_engine *e, const uint8_t *bytes, size_t nbytes) {
-    uint8_t *copy = hc__lend(e, nbytes);
+    uint8_t *copy = hc__scratch(e, nbytes);
     return copy ? memcpy(copy, bytes, nbytes) : NULL;
 }
 
@@ -43,9 +31,9 @@ static hc__reader behind_header(const uint8_t *message, size_t nbytes) {
 int hc__entry_receive(hc__set *s, const uint8_t *message, size_t nbytes) {
     hc__entry entry;
     hc__reader r = behind_header(message, nbytes);
-    if (s->stopped)
+    if (s->end.stopped)
         return 0;
-    int wrong = hc__entry_read(s->engine, &r, s->set_size, &entry);
+    int wrong = hc__entry_read(s, &r, &entry);
     if (!wrong)
         wrong = hc__entry_check(s, &entry);
     if (wrong)
@@ -66,14 +54,14 @@ static void publish(hc__set *s, uint8_t *message, size_t nbytes) {
     hc__write_header(message, HC__M_ENTRY, s->wire);
     send_to_children(s, message, nbytes);
     hc__reader r = behind_header(message, nbytes);
-    if (hc__entry_read(s->engine, &r, s->set_size, &entry) == 0)
+    if (hc__entry_read(s, &r, &entry) == 0)
         hc__log_apply(s, &entry);
 }
 
 /* T8 */
 int hc__commit(hc__set *s) {
     size_t nbytes;
-    if (s->stopped)
+    if (s->end.stopped)
         return 0;
     uint8_t *entry = hc__entry_make(s, &nbytes);
     if (!entry)

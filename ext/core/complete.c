@@ -2,23 +2,19 @@
  *
  * complete.c - the end of a request: with its last batch, or without any.
  */
-#include "core/core.h"
+#include "core/complete.h"
 
-hc_action *hc__complete(hc_engine *e, uint64_t ticket, int status, const char *text, uint64_t position) {
-    hc_action *action = hc__act(e, HC_AC_COMPLETE);
-    action->ticket = ticket;
-    action->status = status;
-    action->text = text;
-    action->position = position;
-    return action;
-}
+#include "core/actions.h"
+#include "core/memory.h"
+#include "core/names.h"
+#include "core/request.h"
+#include "core/state.h"
 
-/* The name is free again for the next request. The record must not be in the pending list. */
 void hc__finish(hc__set *s, uint32_t name, int status, const char *text, uint64_t position) {
     hc__name *record = &s->names.at[name];
     hc__complete(s->engine, record->ticket, status, text, position);
-    if (s->asked_ticket == record->ticket)
-        s->asked_ticket = 0; /* the caller may give another request the same number */
+    if (s->stall.asked_ticket == record->ticket)
+        s->stall.asked_ticket = 0; /* the caller may give another request the same number */
     if (record->rows)
         hc__free(s->engine, record->rows, record->mine->request.ntensors * sizeof *record->rows);
     hc__sig_unref(s->engine, record->mine);
@@ -45,7 +41,7 @@ static size_t size_of(const hc__running *running) {
 }
 
 int hc__batch_done(hc__set *s, uint64_t batch, int status, const char *text) {
-    hc__running *before = NULL, *running = s->running;
+    hc__running *before = NULL, *running = s->batches.running;
     while (running && running->batch != batch) {
         before = running;
         running = running->next;
@@ -55,11 +51,11 @@ int hc__batch_done(hc__set *s, uint64_t batch, int status, const char *text) {
     if (before)
         before->next = running->next;
     else
-        s->running = running->next;
-    if (s->running_last == running)
-        s->running_last = before;
+        s->batches.running = running->next;
+    if (s->batches.running_last == running)
+        s->batches.running_last = before;
     if (text)
-        text = hc__lend_text(s->engine, text);
+        text = hc__scratch_text(s->engine, text);
     for (uint32_t i = 0; i < running->nnames; i++)
         batch_of_request_done(s, running->names[i], status, text);
     hc__free(s->engine, running, size_of(running));
@@ -68,10 +64,10 @@ int hc__batch_done(hc__set *s, uint64_t batch, int status, const char *text) {
 }
 
 void hc__running_free(hc__set *s) {
-    while (s->running) {
-        hc__running *running = s->running;
-        s->running = running->next;
+    while (s->batches.running) {
+        hc__running *running = s->batches.running;
+        s->batches.running = running->next;
         hc__free(s->engine, running, size_of(running));
     }
-    s->running_last = NULL;
+    s->batches.running_last = NULL;
 }

@@ -2,7 +2,9 @@
  *
  * describe.c - requests in words, and the first thing in which two of them differ.
  */
-#include "core/core.h"
+#include "core/describe.h"
+
+#include "core/text.h"
 
 #define SHOWN_NAME 160
 #define SHOWN_DIMS 8

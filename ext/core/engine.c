@@ -4,7 +4,13 @@
  */
 #include <stdlib.h>
 
-#include "core/core.h"
+#include "core/actions.h"
+#include "core/memory.h"
+#include "core/message.h"
+#include "core/request.h"
+#include "core/set.h"
+#include "core/state.h"
+#include "core/text.h"
 
 hc_engine *hc_engine_new(const hc_engine_config *config) {
     if (config->size < 1 || config->rank < 0 || config->rank >= config->size || config->cache_capacity > INT32_MAX - 64)
@@ -24,24 +30,21 @@ void hc_engine_free(hc_engine *e) {
     for (uint32_t i = 0; i < e->nsets; i++)
         if (e->sets[i])
             hc__set_free(e->sets[i]);
-    while (e->early) {
-        hc__early *early = e->early;
-        e->early = early->next;
-        hc__free(e, early, sizeof *early + early->nbytes);
-    }
-    hc__sig_bury(e);
-    hc__lend_free(e);
+    hc__early_free(e);
+    hc__sig_free_dead(e);
+    hc__scratch_free(e);
     hc__free(e, e->sets, e->nsets * sizeof *e->sets);
-    hc__free(e, e->actions, e->actions_room * sizeof *e->actions);
-    hc__free(e, e->scratch, e->scratch_room);
-    hc__free(e, e->failure, HC__TEXT);
+    hc__actions_free(e);
+    hc__free(e, e->encoded, e->encoded_room);
+    hc__free(e, e->failure.text, HC__TEXT);
     free(e);
 }
 
 int hc_engine_quiet(const hc_engine *e) {
     for (uint32_t i = 0; i < e->nsets; i++) {
         const hc__set *s = e->sets[i];
-        if (s && (s->oldest != HC__NONE || s->running || s->joined || (s->stopping && !s->stopped && !e->failed)))
+        if (s && (s->pending.oldest != HC__NONE || s->batches.running || s->joins.joined ||
+                  (s->end.stopping && !s->end.stopped && !e->failure.failed)))
             return 0;
     }
     return 1;

@@ -2,7 +2,21 @@
  *
  * enqueue.c - takes a request in: refuses what cannot be, finds what was agreed before.
  */
-#include "core/core.h"
+#include "core/enqueue.h"
+
+#include "core/actions.h"
+#include "core/describe.h"
+#include "core/hash.h"
+#include "core/memory.h"
+#include "core/names.h"
+#include "core/pending.h"
+#include "core/raise.h"
+#include "core/request.h"
+#include "core/slots.h"
+#include "core/state.h"
+#include "core/stop.h"
+#include "core/text.h"
+#include "core/tree.h"
 
 static void refuse(hc__set *s, const hc_request *request, int status, const char *why) {
     char buffer[HC__TEXT];
@@ -12,14 +26,14 @@ static void refuse(hc__set *s, const hc_request *request, int status, const char
         hc__put(&text, ": ");
     }
     hc__put(&text, why);
-    hc__complete(s->engine, request->ticket, status, hc__lend_text(s->engine, buffer), s->q);
+    hc__complete(s->engine, request->ticket, status, hc__scratch_text(s->engine, buffer), s->position);
 }
 
 /* The signature of a request: the slot's own object where it has one, so that steady state allocates nothing. */
 static hc__sig *signature(hc__set *s, uint32_t name, int32_t slot, const hc__sig_view *view) {
     hc__name *record = &s->names.at[name];
     if (slot >= 0)
-        return hc__sig_ref(s->slots[slot].sig);
+        return hc__sig_ref(s->slots.at[slot].sig);
     hc__first *first = record->first;
     for (int i = 0; first && i < first->nsigs; i++)
         if (hc__sig_is(first->sigs[i], view->bytes, view->nbytes))
@@ -39,37 +53,6 @@ static int keep_rows(hc__set *s, hc__name *record, const hc_request *request) {
     for (uint32_t i = 0; record->rows && i < request->ntensors; i++)
         record->rows[i] = request->tensors[i].dims[0];
     return record->rows != NULL;
-}
-
-static void append(hc__set *s, uint32_t name) {
-    hc__name *record = &s->names.at[name];
-    record->older = s->newest;
-    record->newer = HC__NONE;
-    if (s->newest != HC__NONE)
-        s->names.at[s->newest].newer = name;
-    else
-        s->oldest = name;
-    s->newest = name;
-    if (s->unraised == HC__NONE) {
-        s->unraised = name;
-        s->unraised_bytes = 0;
-        s->engine->retime = 1;
-    }
-}
-
-void hc__pending_unlink(hc__set *s, uint32_t name) {
-    hc__name *record = &s->names.at[name];
-    s->nwaited -= record->waited;
-    if (s->unraised == name)
-        s->unraised = record->newer;
-    if (record->older != HC__NONE)
-        s->names.at[record->older].newer = record->newer;
-    else
-        s->oldest = record->newer;
-    if (record->newer != HC__NONE)
-        s->names.at[record->newer].older = record->older;
-    else
-        s->newest = record->older;
 }
 
 static uint64_t payload_of(const hc__sig *sig, const hc_request *request) {
@@ -93,9 +76,9 @@ static void admit(hc__set *s, uint32_t name, const hc_request *request, hc__sig 
     record->phase = HC__PENDING;
     record->waited = 0;
     record->status = 0;
-    append(s, name);
-    s->unraised_bytes += payload_of(sig, request);
-    if (s->unraised_bytes >= s->engine->config.raise_bytes) /* R2 */
+    hc__pending_append(s, name);
+    s->pending.unraised_bytes += payload_of(sig, request);
+    if (s->pending.unraised_bytes >= s->engine->config.raise_bytes) /* R2 */
         hc__raise_all(s);
     if (request->flags & HC_REQUEST_LAST)
         hc__leave(s);
@@ -108,15 +91,15 @@ static void refuse_starved(hc__set *s, uint32_t name, const hc_request *request,
     if (name != HC__NONE)
         hc__name_forget(s, name);
     s->engine->starved = 0;
-    hc__complete(s->engine, request->ticket, HC_NO_MEMORY, hc_status_text(HC_NO_MEMORY), s->q);
+    hc__complete(s->engine, request->ticket, HC_NO_MEMORY, hc_status_text(HC_NO_MEMORY), s->position);
 }
 
 void hc__enqueue(hc__set *s, const hc_request *request) {
     hc_engine *e = s->engine;
     hc__sig_view view;
     uint64_t key[2];
-    if (s->stopping || s->stopped) {
-        hc__complete(e, request->ticket, HC_SHUT_DOWN, hc__shut_down_text(s), s->q);
+    if (s->end.stopping || s->end.stopped) {
+        hc__complete(e, request->ticket, HC_SHUT_DOWN, hc__shut_down_text(s), s->position);
         return;
     }
     const char *wrong = hc__sig_encode(e, request, &view);

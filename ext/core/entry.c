@@ -6,7 +6,18 @@
  *     u32 n, n first meetings: u8 outcome, u32 bytes, then
  *         AGREED, ROOTLESS: the signature       DISAGREED: u32 bytes of the name, the name, the text
  */
-#include "core/core.h"
+#include "core/entry.h"
+
+#include "core/describe.h"
+#include "core/hash.h"
+#include "core/memory.h"
+#include "core/names.h"
+#include "core/request.h"
+#include "core/slots.h"
+#include "core/state.h"
+#include "core/text.h"
+#include "core/tree.h"
+#include "core/wire.h"
 
 #define FIXED (8 + 1 + 4 + 4 + 3 * 4 + 4)
 
@@ -39,8 +50,8 @@ static uint8_t *write_first(const hc__first *first, uint8_t *p) {
 }
 
 static size_t measure(const hc__set *s) {
-    size_t bytes = FIXED + 3 * 12 * (size_t)s->nwords;
-    for (const hc__first *first = s->out; first; first = first->out_next)
+    size_t bytes = FIXED + 3 * 12 * (size_t)s->slots.nwords;
+    for (const hc__first *first = s->tree.out; first; first = first->out_next)
         bytes += 5 + first->sigs[0]->nbytes + (first->nsigs > 1 ? 4 + HC__TEXT : 0);
     return bytes;
 }
@@ -48,22 +59,22 @@ static size_t measure(const hc__set *s) {
 /* All ready items and pending OR items. JOINALL alone: when all have joined and nothing of them is left. */
 uint8_t *hc__entry_make(hc__set *s, size_t *nbytes) {
     int items = hc__tree_any_out(s);
-    uint8_t flags = s->or_out;
-    if (!items && s->out_firm + s->out_loose >= (uint32_t)s->set_size)
+    uint8_t flags = s->tree.flags_out;
+    if (!items && s->joins.out_firm + s->joins.out_loose >= (uint32_t)s->set_size)
         flags |= HC__F_JOINALL;
     if (!items && !flags)
         return NULL;
-    uint8_t *entry = hc__lend(s->engine, HC__HEADER + measure(s));
+    uint8_t *entry = hc__scratch(s->engine, HC__HEADER + measure(s));
     if (!entry)
         return NULL;
     entry += HC__HEADER;
-    uint8_t *p = hc__write64(entry, s->q + 1);
+    uint8_t *p = hc__write64(entry, s->position + 1);
     p = hc__write8(p, flags);
-    p = hc__write_leaver(s, flags, p);
-    p = hc__write32(p, (uint32_t)s->last_joined);
-    p = hc__write_column(p, s->rows, s->nwords, s->stride, hc__row_clash);
-    p = hc__write_column(p, s->rows, s->nwords, s->stride, hc__row_out);
-    p = hc__write_column(p, s->rows, s->nwords, s->stride, rootless);
+    p = hc__write_leaver(p, flags, s->end.leaver);
+    p = hc__write32(p, (uint32_t)s->joins.last);
+    p = hc__write_column(p, s->slots.rows, s->slots.nwords, s->slots.stride, hc__row_clash);
+    p = hc__write_column(p, s->slots.rows, s->slots.nwords, s->slots.stride, hc__row_out);
+    p = hc__write_column(p, s->slots.rows, s->slots.nwords, s->slots.stride, rootless);
     p = hc__tree_write_firsts(s, p, write_first);
     hc__tree_clear_out(s);
     *nbytes = (size_t)(p - entry);
@@ -102,10 +113,10 @@ static void read_first(hc__reader *r, int32_t set_size, hc__entry_first *first) 
         hc__hash(first->sig.name, first->sig.name_len, first->key);
 }
 
-int hc__entry_read(hc_engine *e, hc__reader *r, int32_t set_size, hc__entry *entry) {
+int hc__entry_read(hc__set *s, hc__reader *r, hc__entry *entry) {
     entry->position = hc__read64(r);
     entry->flags = hc__read8(r);
-    entry->leaver = hc__read_leaver(e, r, entry->flags, set_size);
+    entry->leaver = hc__read_leaver(r, entry->flags, s->set_size, s->engine->config.size);
     entry->last_joined = (int32_t)hc__read32(r);
     entry->clash = hc__read_column(r);
     entry->commit = hc__read_column(r);
@@ -113,11 +124,11 @@ int hc__entry_read(hc_engine *e, hc__reader *r, int32_t set_size, hc__entry *ent
     entry->nfirsts = hc__read32(r);
     if (r->bad || entry->nfirsts > (size_t)(r->end - r->at) / 5)
         return HC_BAD_MESSAGE;
-    entry->firsts = hc__lend(e, (entry->nfirsts + 1) * sizeof *entry->firsts);
+    entry->firsts = hc__scratch(s->engine, (entry->nfirsts + 1) * sizeof *entry->firsts);
     if (!entry->firsts)
         return HC_NO_MEMORY;
     for (uint32_t i = 0; i < entry->nfirsts && !r->bad; i++)
-        read_first(r, set_size, &entry->firsts[i]);
+        read_first(r, s->set_size, &entry->firsts[i]);
     return r->bad || r->at != r->end || (entry->flags & ~(HC__F_LEAVER | HC__F_PREEMPT | HC__F_JOINALL))
                ? HC_BAD_MESSAGE
                : 0;
@@ -129,7 +140,7 @@ static int in_use(const hc__set *s, hc__column_view column) {
     uint64_t bits;
     for (uint32_t i = 0; i < column.n; i++) {
         uint32_t word = hc__column_word(column, i, &bits);
-        if (word >= s->nwords || (bits & ~hc__row(s, word)[HC__USED]))
+        if (word >= s->slots.nwords || (bits & ~hc__row(&s->slots, word)[HC__USED]))
             return 0;
     }
     return 1;
@@ -166,16 +177,16 @@ static int overlap(hc__column_view a, hc__column_view b) {
 /* I3: what is committed was raised by this rank, or it has joined; and it is what this rank meant. */
 static int is_ours(const hc__set *s, const hc__entry *entry) {
     uint64_t bits;
-    for (uint32_t i = 0; i < entry->commit.n && !s->joined; i++) {
+    for (uint32_t i = 0; i < entry->commit.n && !s->joins.joined; i++) {
         uint32_t word = hc__column_word(entry->commit, i, &bits);
-        if (bits & ~hc__row(s, word)[HC__HAVE])
+        if (bits & ~hc__row(&s->slots, word)[HC__HAVE])
             return 0;
     }
     for (uint32_t i = 0; i < entry->nfirsts; i++) {
         const hc__entry_first *first = &entry->firsts[i];
         uint32_t name = hc__name_find(s, first->key);
         int mine = name != HC__NONE && s->names.at[name].phase == HC__ON_FIRST;
-        if (!mine && !s->joined)
+        if (!mine && !s->joins.joined)
             return 0;
         if (mine && first->outcome == HC__AGREED &&
             !hc__sig_is(s->names.at[name].mine, first->sig.bytes, first->sig.nbytes))
@@ -185,11 +196,11 @@ static int is_ours(const hc__set *s, const hc__entry *entry) {
 }
 
 int hc__entry_check(hc__set *s, hc__entry *entry) {
-    if (entry->position != s->q + 1 || !in_use(s, entry->clash) || !in_use(s, entry->commit))
+    if (entry->position != s->position + 1 || !in_use(s, entry->clash) || !in_use(s, entry->commit))
         return HC_BAD_MESSAGE;
     if (overlap(entry->clash, entry->commit) || !within(entry->rootless, entry->commit))
         return HC_BAD_MESSAGE;
-    if ((entry->flags & HC__F_JOINALL) && !s->joined)
+    if ((entry->flags & HC__F_JOINALL) && !s->joins.joined)
         return HC_BAD_MESSAGE;
     return is_ours(s, entry) ? 0 : HC_BAD_MESSAGE;
 }

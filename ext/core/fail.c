@@ -5,14 +5,25 @@
  * It floods all live edges once. Which operations succeeded just before may differ between ranks; a common cut
  * would need consensus.
  */
-#include "core/core.h"
+#include "core/fail.h"
+
+#include "core/actions.h"
+#include "core/complete.h"
+#include "core/memory.h"
+#include "core/names.h"
+#include "core/pending.h"
+#include "core/query.h"
+#include "core/state.h"
+#include "core/text.h"
+#include "core/tree.h"
+#include "core/wire.h"
 
 /* A World that has stopped in order is not broken by a peer that leaves. */
 static int is_over(const hc_engine *e) {
     if (!hc__set_find(e, 0))
         return 0;
     for (uint32_t i = 0; i < e->nsets; i++)
-        if (e->sets[i] && (!e->sets[i]->stopped || e->sets[i]->running))
+        if (e->sets[i] && (!e->sets[i]->end.stopped || e->sets[i]->batches.running))
             return 0;
     return 1;
 }
@@ -31,8 +42,8 @@ static int was_told(const hc_engine *e, uint32_t end, int32_t peer) {
 
 /* The message, and the text in it, which lasts as long as the engine. */
 static size_t compose(hc_engine *e, int status, int32_t lost, const char *text) {
-    uint8_t *p = hc__write_header(e->last_words, HC__M_FAIL, 0);
-    hc__text words = hc__text_on((char *)e->last_words + HC__FAIL_FIXED, HC__TEXT);
+    uint8_t *p = hc__write_header(e->failure.message, HC__M_FAIL, 0);
+    hc__text words = hc__text_on((char *)e->failure.message + HC__FAIL_FIXED, HC__TEXT);
     hc__put(&words, text);
     p = hc__write32(p, (uint32_t)status);
     p = hc__write32(p, (uint32_t)lost);
@@ -48,36 +59,36 @@ static void flood(hc_engine *e, size_t nbytes, int32_t lost, int32_t from) {
             if (peer < 0 || peer == lost || peer == from || was_told(e, i, peer))
                 continue;
             if (k < 0)
-                hc__send_up(e, peer, e->last_words, nbytes);
+                hc__send_up(e, peer, e->failure.message, nbytes);
             else
-                hc__send_down(e, peer, e->last_words, nbytes);
+                hc__send_down(e, peer, e->failure.message, nbytes);
         }
     }
 }
 
 static void end_set(hc__set *s, int status, const char *text) {
-    while (s->oldest != HC__NONE) {
-        uint32_t name = s->oldest;
+    while (s->pending.oldest != HC__NONE) {
+        uint32_t name = s->pending.oldest;
         hc__pending_unlink(s, name);
-        hc__finish(s, name, status, text, s->q);
+        hc__finish(s, name, status, text, s->position);
     }
     for (uint32_t name = 0; name < s->names.room; name++) /* in batches, or on the way into one */
         if (s->names.at[name].phase == HC__RUNNING)
             hc__finish(s, name, status, text, s->names.at[name].position);
-    if (s->join_ticket)
-        hc__complete(s->engine, s->join_ticket, status, text, s->q);
-    s->join_ticket = 0;
-    s->joined = s->loose = 0;
+    if (s->joins.ticket)
+        hc__complete(s->engine, s->joins.ticket, status, text, s->position);
+    s->joins.ticket = 0;
+    s->joins.joined = s->joins.is_loose = 0;
     hc__running_free(s);
     hc__tree_clear(s);
-    hc__stall_free(s);
+    hc__queries_free(s);
 }
 
 static void keep_failure(hc_engine *e, const char *text) {
-    e->failure = hc__alloc(e, HC__TEXT);
-    if (!e->failure)
+    e->failure.text = hc__alloc(e, HC__TEXT);
+    if (!e->failure.text)
         return;
-    hc__text kept = hc__text_on(e->failure, HC__TEXT);
+    hc__text kept = hc__text_on(e->failure.text, HC__TEXT);
     hc__put(&kept, hc_status_text(HC_BROKEN));
     hc__put(&kept, ": ");
     hc__put(&kept, text);
@@ -85,15 +96,15 @@ static void keep_failure(hc_engine *e, const char *text) {
 
 void hc__fail(hc_engine *e, int status, int32_t lost, const char *text, int32_t from) {
     int over = is_over(e);
-    if (e->failed || e->flooded || (over && from < 0))
+    if (e->failure.failed || e->failure.flooded || (over && from < 0))
         return;
     size_t nbytes = compose(e, status, lost, text && text[0] ? text : hc_status_text(status));
-    text = (const char *)e->last_words + HC__FAIL_FIXED;
+    text = (const char *)e->failure.message + HC__FAIL_FIXED;
     flood(e, nbytes, lost, from);
-    e->flooded = 1;
+    e->failure.flooded = 1;
     if (over) /* passed on for those whose sets have not ended; here nothing is left to break */
         return;
-    e->failed = 1;
+    e->failure.failed = 1;
     hc__act_withdraw(e, HC_AC_RUN); /* its arrays are their owner's again when this step has ended */
     keep_failure(e, text);
     hc_action *action = hc__act_surely(e, HC_AC_FAILED);

@@ -7,7 +7,14 @@
  * first batch of its class that has room, so a large tensor does not end the search (look-ahead). A group is
  * cut by dtype and never shares a batch; where an operation does not fuse, each tensor has a batch of its own.
  */
-#include "core/core.h"
+#include "core/fuse.h"
+
+#include "core/actions.h"
+#include "core/complete.h"
+#include "core/memory.h"
+#include "core/names.h"
+#include "core/request.h"
+#include "core/state.h"
 
 typedef struct piece {
     uint32_t agreed, first, count; /* tensors [first, first + count) of an agreed request */
@@ -87,8 +94,8 @@ static const hc_request *with_own_rows(hc__set *s, const hc_request *agreed, con
     size_t ndims = 0;
     for (uint32_t i = 0; i < agreed->ntensors; i++)
         ndims += agreed->tensors[i].ndim;
-    hc_request *own = hc__lend(s->engine,
-                               sizeof *own + agreed->ntensors * sizeof *agreed->tensors + ndims * sizeof(int64_t));
+    hc_request *own = hc__scratch(s->engine,
+                                  sizeof *own + agreed->ntensors * sizeof *agreed->tensors + ndims * sizeof(int64_t));
     if (!own)
         return agreed;
     hc_tensor *tensors = (hc_tensor *)(own + 1);
@@ -119,14 +126,14 @@ static hc__running *running_new(hc__set *s, uint32_t room) {
     hc__running *running = hc__alloc(s->engine, sizeof *running + room * sizeof running->names[0]);
     if (!running)
         return NULL;
-    running->batch = s->next_batch++;
+    running->batch = s->batches.next++;
     running->started = s->engine->now;
     running->room = room;
-    if (s->running_last)
-        s->running_last->next = running;
+    if (s->batches.running_last)
+        s->batches.running_last->next = running;
     else
-        s->running = running;
-    s->running_last = running;
+        s->batches.running = running;
+    s->batches.running_last = running;
     return running;
 }
 
@@ -138,7 +145,7 @@ static void note_name(hc__set *s, hc__running *running, uint32_t name) {
 }
 
 static void start(hc__set *s, const plan *p, const cut *c) {
-    hc_item *items = hc__lend(s->engine, c->npieces * sizeof *items);
+    hc_item *items = hc__scratch(s->engine, c->npieces * sizeof *items);
     hc__running *running = items ? running_new(s, c->npieces) : NULL;
     if (!running)
         return;
@@ -159,7 +166,7 @@ static void start(hc__set *s, const plan *p, const cut *c) {
 /* A request without data has nothing to run: being agreed is all of it. */
 static void finish_at_once(hc__set *s, uint32_t name) {
     if (name != HC__NONE)
-        hc__finish(s, name, HC_OK, "", s->q);
+        hc__finish(s, name, HC_OK, "", s->position);
 }
 
 /* B2, B4: batches are numbered and start in the order of the log. */
@@ -168,8 +175,8 @@ void hc__fuse(hc__set *s, const hc__agreed *agreed, uint32_t n) {
     size_t most = 0;
     for (uint32_t i = 0; i < n; i++)
         most += agreed[i].sig->request.ntensors;
-    p.pieces = hc__lend(s->engine, (most + 1) * sizeof *p.pieces);
-    p.cuts = hc__lend(s->engine, (most + 1) * sizeof *p.cuts);
+    p.pieces = hc__scratch(s->engine, (most + 1) * sizeof *p.pieces);
+    p.cuts = hc__scratch(s->engine, (most + 1) * sizeof *p.cuts);
     if (!p.pieces || !p.cuts)
         return;
     for (uint32_t i = 0; i < n; i++) {

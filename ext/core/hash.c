@@ -3,7 +3,7 @@
  * hash.c - the 128-bit key of a name: MurmurHash3 x64 128 (Austin Appleby, public domain), read as little
  * endian on every machine, so that ranks of different kinds agree.
  */
-#include "core/core.h"
+#include "core/hash.h"
 
 #define C1 0x87c37b91114253d5ull
 #define C2 0x4cf5ad432745937full

@@ -8,33 +8,38 @@
  * voids loose joins everywhere, and they follow the re-raised requests. Without this a request of a joined rank
  * can be left behind at JOINALL, or run against a signature that was never compared with its own.
  */
-#include "core/core.h"
+#include "core/join.h"
+
+#include "core/actions.h"
+#include "core/query.h"
+#include "core/raise.h"
+#include "core/state.h"
+#include "core/stop.h"
+#include "core/tree.h"
 
 static int has_raised(const hc__set *s) {
-    return s->oldest != HC__NONE && s->oldest != s->unraised;
+    return s->pending.oldest != HC__NONE && s->pending.oldest != s->pending.unraised;
 }
 
 static void raise_join(hc__set *s) {
-    s->loose = (uint8_t)has_raised(s);
-    hc__tree_joined(s, 0, !s->loose, s->loose, s->set_rank);
+    s->joins.is_loose = (uint8_t)has_raised(s);
+    hc__tree_joined(s, 0, !s->joins.is_loose, s->joins.is_loose, s->set_rank);
 }
 
 void hc__join(hc__set *s, uint64_t ticket) {
     hc_engine *e = s->engine;
-    if (s->stopping || s->stopped) {
-        hc__complete(e, ticket, HC_SHUT_DOWN, hc__shut_down_text(s), s->q);
+    if (s->end.stopping || s->end.stopped) {
+        hc__complete(e, ticket, HC_SHUT_DOWN, hc__shut_down_text(s), s->position);
         return;
     }
-    if (s->joined) {
-        hc__complete(e, ticket, HC_DUPLICATE_NAME, "this rank has joined already", s->q);
+    if (s->joins.joined) {
+        hc__complete(e, ticket, HC_DUPLICATE_NAME, "this rank has joined already", s->position);
         return;
     }
-    for (uint32_t i = 0; i < e->nsets; i++) /* R1 */
-        if (e->sets[i])
-            hc__raise_all(e->sets[i]);
-    s->joined = 1;
-    s->join_ticket = ticket;
-    s->joined_at = e->now;
+    hc__raise_everywhere(e); /* R1 */
+    s->joins.joined = 1;
+    s->joins.ticket = ticket;
+    s->joins.since = e->now;
     e->retime = 1;
     raise_join(s);
     hc__leave_look(s);
@@ -42,25 +47,26 @@ void hc__join(hc__set *s, uint64_t ticket) {
 
 void hc__join_void(hc__set *s) {
     for (uint32_t source = 0; source < s->nsources; source++)
-        s->joined_loose[source] = 0;
-    s->out_loose = 0;
+        s->joins.loose[source] = 0;
+    s->joins.out_loose = 0;
 }
 
 void hc__join_again(hc__set *s) {
-    raise_join(s);
+    if (s->joins.is_loose)
+        raise_join(s);
 }
 
 void hc__join_all(hc__set *s, int32_t last) {
     for (uint32_t source = 0; source < s->nsources; source++)
-        s->joined_firm[source] = s->joined_loose[source] = 0;
-    s->out_firm = s->out_loose = 0;
-    s->joined = s->loose = 0;
-    hc__complete(s->engine, s->join_ticket, HC_OK, "", s->q)->value = last;
-    if (s->asked_ticket == s->join_ticket)
-        s->asked_ticket = 0;
-    s->join_ticket = 0;
-    hc__stall_forget(s, (const uint64_t[2]){0, 0});
-    if (s->flush_owed)
+        s->joins.firm[source] = s->joins.loose[source] = 0;
+    s->joins.out_firm = s->joins.out_loose = 0;
+    s->joins.joined = s->joins.is_loose = 0;
+    hc__complete(s->engine, s->joins.ticket, HC_OK, "", s->position)->value = last;
+    if (s->stall.asked_ticket == s->joins.ticket)
+        s->stall.asked_ticket = 0;
+    s->joins.ticket = 0;
+    hc__query_forget(s, hc__join_key);
+    if (s->joins.flush_owed)
         hc__raise_all(s);
-    s->flush_owed = 0;
+    s->joins.flush_owed = 0;
 }

@@ -2,7 +2,26 @@
  *
  * log.c - applies entries. Everything here depends on the log alone: not on times, sizes or what is pending.
  */
-#include "core/core.h"
+#include "core/log.h"
+
+#include "core/actions.h"
+#include "core/complete.h"
+#include "core/describe.h"
+#include "core/entry.h"
+#include "core/fuse.h"
+#include "core/join.h"
+#include "core/memory.h"
+#include "core/names.h"
+#include "core/pending.h"
+#include "core/query.h"
+#include "core/raise.h"
+#include "core/request.h"
+#include "core/slots.h"
+#include "core/state.h"
+#include "core/stop.h"
+#include "core/text.h"
+#include "core/tree.h"
+#include "core/wire.h"
 
 /* ---- L1 ------------------------------------------------------------------------------------------------- */
 
@@ -26,7 +45,7 @@ static uint32_t own_share(hc__set *s, uint32_t name, uint8_t phase, int32_t slot
         return HC__NONE;
     hc__pending_unlink(s, name);
     record->phase = HC__RUNNING;
-    record->position = s->q;
+    record->position = s->position;
     record->batches = 0;
     record->status = 0;
     return name;
@@ -38,14 +57,14 @@ static void root_has_joined(hc__set *s, uint32_t name, const hc_request *request
         return;
     hc__text text = hc__text_on(buffer, sizeof buffer);
     hc__describe_root_joined(&text, request);
-    hc__finish(s, name, HC_ROOT_JOINED, hc__lend_text(s->engine, buffer), s->q);
+    hc__finish(s, name, HC_ROOT_JOINED, hc__scratch_text(s->engine, buffer), s->position);
 }
 
 static uint32_t commit_slot(hc__set *s, uint32_t slot, int rootless, hc__agreed *agreed) {
-    hc__slot *at = &s->slots[slot];
+    hc__slot *at = &s->slots.at[slot];
     hc__sig *sig = at->sig;
     uint32_t name = own_share(s, at->name, HC__ON_SLOT, (int32_t)slot);
-    hc__stall_forget(s, sig->key);
+    hc__query_forget(s, sig->key);
     if (rootless) {
         root_has_joined(s, name, &sig->request);
         return 0;
@@ -65,7 +84,7 @@ static uint32_t commit_slots(hc__set *s, const hc__entry *entry, hc__agreed *agr
             j++;
         else
             less = 0;
-        uint64_t *row = hc__row(s, word);
+        uint64_t *row = hc__row(&s->slots, word);
         for (uint64_t rest = bits; rest; rest &= rest - 1) {
             uint32_t bit = (uint32_t)hc__bit(rest);
             n += commit_slot(s, 64 * word + bit, less >> bit & 1, &agreed[n]);
@@ -110,12 +129,12 @@ static void disagree(hc__set *s, uint32_t own, const hc__entry_first *from) {
     hc_count(&s->engine->counters.mismatches, 1);
     if (own == HC__NONE)
         return;
-    char *text = hc__lend(s->engine, (size_t)from->text_len + 1);
+    char *text = hc__scratch(s->engine, (size_t)from->text_len + 1);
     if (text) {
         memcpy(text, from->text, from->text_len);
         text[from->text_len] = 0;
     }
-    hc__finish(s, own, HC_MISMATCH, text ? text : "", s->q);
+    hc__finish(s, own, HC_MISMATCH, text ? text : "", s->position);
 }
 
 static uint32_t commit_first(hc__set *s, const hc__entry_first *from, hc__agreed *agreed) {
@@ -123,7 +142,7 @@ static uint32_t commit_first(hc__set *s, const hc__entry_first *from, hc__agreed
     if (name == HC__NONE)
         return 0;
     s->names.at[name].pinned = 1;
-    hc__stall_forget(s, from->key);
+    hc__query_forget(s, from->key);
     uint32_t own = own_share(s, name, HC__ON_FIRST, -1);
     if (from->outcome == HC__DISAGREED)
         disagree(s, own, from);
@@ -155,12 +174,12 @@ static void end_with(hc__set *s, const hc__entry *entry) { /* L6 */
     if (entry->flags & HC__F_PREEMPT) {
         hc_action *action = hc__act(s->engine, HC_AC_PREEMPTED);
         action->set = s->id;
-        action->position = s->q;
+        action->position = s->position;
     }
     if (entry->flags & HC__F_LEAVER)
-        s->leaver = entry->leaver;
+        s->end.leaver = entry->leaver;
     if (entry->flags & HC__F_LEAVE)
-        s->left = 1;
+        s->end.left = 1;
     if (entry->flags & HC__F_STOP)
         hc__log_end(s);
     hc__leave_look(s);
@@ -169,20 +188,21 @@ static void end_with(hc__set *s, const hc__entry *entry) { /* L6 */
 void hc__log_apply(hc__set *s, const hc__entry *entry) {
     hc_engine *e = s->engine;
     uint32_t room = count_commits(entry), n;
-    hc__agreed *agreed = hc__lend(e, (room + 1) * sizeof *agreed);
+    hc__agreed *agreed = hc__scratch(e, (room + 1) * sizeof *agreed);
     if (!agreed)
         return;
-    s->q++;
+    s->position++;
     hc_count(&e->counters.entries, 1);
     e->retime = 1;
     free_clashing(s, entry->clash);               /* L1 */
     n = commit_slots(s, entry, agreed);           /* L2: before L3, which may rename a slot */
     for (uint32_t i = 0; i < entry->nfirsts; i++) /* L3 */
         n += commit_first(s, &entry->firsts[i], &agreed[n]);
-    hc__fuse(s, agreed, n); /* L4 */
-    if (s->freed == s->q) { /* L5 */
+    hc__fuse(s, agreed, n);              /* L4 */
+    if (s->slots.freed == s->position) { /* L5 */
         hc__join_void(s);
         hc__raise_again(s);
+        hc__join_again(s);
         hc__slots_clear_gone(s);
     }
     end_with(s, entry);

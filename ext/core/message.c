@@ -2,7 +2,15 @@
  *
  * message.c - takes a message to the part of a set that reads it, if its sender may send it.
  */
-#include "core/core.h"
+#include "core/message.h"
+
+#include "core/commit.h"
+#include "core/fail.h"
+#include "core/memory.h"
+#include "core/stall_query.h"
+#include "core/state.h"
+#include "core/up.h"
+#include "core/wire.h"
 
 #define EARLY_BYTES (1u << 20)
 
@@ -40,6 +48,12 @@ static int for_set(hc__set *s, int message, int32_t peer, const uint8_t *bytes, 
     }
 }
 
+/* The set of this number and generation, or NULL. */
+static hc__set *set_called(const hc_engine *e, uint32_t wire) {
+    hc__set *s = hc__set_find(e, wire % HC_MAX_SETS);
+    return s && s->wire == wire ? s : NULL;
+}
+
 int hc__message(hc_engine *e, int32_t peer, const uint8_t *bytes, size_t nbytes) {
     uint32_t wire = 0;
     hc__reader r = {.at = bytes, .end = bytes + nbytes};
@@ -48,11 +62,36 @@ int hc__message(hc_engine *e, int32_t peer, const uint8_t *bytes, size_t nbytes)
         return HC_BAD_MESSAGE;
     if (message == HC__M_FAIL)
         return hc__fail_receive(e, peer, bytes, nbytes);
-    if (e->failed)
+    if (e->failure.failed)
         return 0;
-    hc__set *s = hc__set_called(e, wire);
+    hc__set *s = set_called(e, wire);
     if (s)
         return for_set(s, message, peer, bytes, nbytes);
     int is_over = wire / HC_MAX_SETS < e->over[wire % HC_MAX_SETS]; /* nothing of it matters any more */
     return is_over ? 0 : keep_early(e, wire, peer, bytes, nbytes);
+}
+
+void hc__early_replay(hc_engine *e, uint32_t set) {
+    uint32_t wire = hc__set_find(e, set)->wire;
+    hc__early **link = &e->early;
+    while (*link) {
+        hc__early *early = *link;
+        if (early->wire != wire) {
+            link = &early->next;
+            continue;
+        }
+        *link = early->next;
+        if (hc__message(e, early->peer, early->bytes, early->nbytes) < 0)
+            hc__fail(e, HC_BAD_MESSAGE, -1, "an early message of a process set could not be decoded", -1);
+        e->early_bytes -= early->nbytes;
+        hc__free(e, early, sizeof *early + early->nbytes);
+    }
+}
+
+void hc__early_free(hc_engine *e) {
+    while (e->early) {
+        hc__early *early = e->early;
+        e->early = early->next;
+        hc__free(e, early, sizeof *early + early->nbytes);
+    }
 }

@@ -3,7 +3,10 @@
  * names.c - the names that this rank has heard of in a set: open addressing over records that do not move
  * in number. A record lives while a slot, an own request or a first meeting holds it.
  */
-#include "core/core.h"
+#include "core/names.h"
+
+#include "core/memory.h"
+#include "core/state.h"
 
 static uint32_t home_of(const hc__names *names, const uint64_t key[2]) {
     return (uint32_t)key[0] & names->mask;

@@ -4,7 +4,13 @@
  * (R2, enqueue.c), or a short time has passed (R3, step.c). Everything that is pending is raised then: a bound
  * on how many names may be raised would deadlock ranks that work in different orders.
  */
-#include "core/core.h"
+#include "core/raise.h"
+
+#include "core/names.h"
+#include "core/request.h"
+#include "core/slots.h"
+#include "core/state.h"
+#include "core/tree.h"
 
 static void raise_first(hc__set *s, uint32_t name) {
     hc__name *record = &s->names.at[name];
@@ -27,35 +33,42 @@ static void raise_one(hc__set *s, uint32_t name) {
 
 /* After JOIN nothing more is raised until everybody has joined. */
 void hc__raise_all(hc__set *s) {
-    if (s->stopped || s->unraised == HC__NONE)
+    if (s->end.stopped || s->pending.unraised == HC__NONE)
         return;
-    if (s->joined) {
-        s->flush_owed = 1;
+    if (s->joins.joined) {
+        s->joins.flush_owed = 1;
         return;
     }
-    uint32_t name = s->unraised;
-    s->unraised = HC__NONE;
-    s->unraised_bytes = 0;
+    uint32_t name = s->pending.unraised;
+    s->pending.unraised = HC__NONE;
+    s->pending.unraised_bytes = 0;
     for (; name != HC__NONE; name = s->names.at[name].newer)
         raise_one(s, name);
-    hc__tree_rise(s, 0, s->nwords);
+    hc__tree_rise(s, 0, s->slots.nwords);
     s->engine->retime = 1;
+}
+
+void hc__raise_everywhere(hc_engine *e) {
+    for (uint32_t i = 0; i < e->nsets; i++)
+        if (e->sets[i])
+            hc__raise_all(e->sets[i]);
 }
 
 static void mark(hc__set *s, hc__name *record) {
     record->waited = 1;
     record->since = s->engine->now;
-    s->nwaited++;
+    s->pending.nwaited++;
 }
 
 /* From the newest back to the first that has been marked before. */
 static void mark_all(hc__set *s) {
-    for (uint32_t name = s->newest; name != HC__NONE && !s->names.at[name].waited; name = s->names.at[name].older)
+    for (uint32_t name = s->pending.newest; name != HC__NONE && !s->names.at[name].waited;
+         name = s->names.at[name].older)
         mark(s, &s->names.at[name]);
 }
 
 static void mark_ticket(hc__set *s, uint64_t ticket) {
-    for (uint32_t name = s->oldest; name != HC__NONE; name = s->names.at[name].newer)
+    for (uint32_t name = s->pending.oldest; name != HC__NONE; name = s->names.at[name].newer)
         if (s->names.at[name].ticket == ticket && !s->names.at[name].waited)
             mark(s, &s->names.at[name]);
 }
@@ -64,7 +77,7 @@ static void mark_ticket(hc__set *s, uint64_t ticket) {
 void hc__flush(hc_engine *e, uint64_t ticket) {
     for (uint32_t i = 0; i < e->nsets; i++) {
         hc__set *s = e->sets[i];
-        if (!s || s->oldest == HC__NONE)
+        if (!s || s->pending.oldest == HC__NONE)
             continue;
         if (ticket)
             mark_ticket(s, ticket);
@@ -77,15 +90,14 @@ void hc__flush(hc_engine *e, uint64_t ticket) {
 
 /* L5: what was raised on a slot that this entry freed is raised again. */
 void hc__raise_again(hc__set *s) {
-    for (uint32_t name = s->oldest; name != HC__NONE && name != s->unraised; name = s->names.at[name].newer) {
+    for (uint32_t name = s->pending.oldest; name != HC__NONE && name != s->pending.unraised;
+         name = s->names.at[name].newer) {
         const hc__name *record = &s->names.at[name];
         if (record->phase != HC__ON_SLOT)
             continue;
         uint32_t slot = (uint32_t)record->raised_slot;
-        if (hc__row(s, slot / 64)[HC__GONE] >> (slot % 64) & 1)
+        if (hc__row(&s->slots, slot / 64)[HC__GONE] >> (slot % 64) & 1)
             raise_one(s, name);
     }
-    hc__tree_rise(s, 0, s->nwords);
-    if (s->loose)
-        hc__join_again(s);
+    hc__tree_rise(s, 0, s->slots.nwords);
 }

@@ -5,7 +5,16 @@
  * The root says who is awaited. What waits, and for how long by now, each asker says of itself: a question may have lain
  * for long before a rank that did not look, and its name may stand for a later request meanwhile.
  */
-#include "core/core.h"
+#include "core/report.h"
+
+#include "core/actions.h"
+#include "core/describe.h"
+#include "core/memory.h"
+#include "core/names.h"
+#include "core/query.h"
+#include "core/state.h"
+#include "core/text.h"
+#include "core/wire.h"
 
 /* ---- in words (at the root) ------------------------------------------------------------------------------- */
 
@@ -22,7 +31,7 @@ static void put_ranks(hc__text *text, const int32_t *ranks, uint32_t n, uint32_t
 static void put_waiting(const hc__set *s, hc__text *text, const hc__query *q) {
     int32_t waiting[HC__LISTED];
     uint32_t n = 0, all = (uint32_t)s->set_size - q->lacking;
-    int joins = !hc__query_is_join(q->key) && s->out_firm + s->out_loose;
+    int joins = !hc__query_is_join(q->key) && s->joins.out_firm + s->joins.out_loose;
     if (q->silent || q->nranks < q->lacking || joins)
         return;
     for (int32_t rank = 0; rank < s->set_size && n < HC__LISTED; rank++) {
@@ -77,14 +86,14 @@ static int put_wait(const hc__set *s, hc__text *text, const uint64_t key[2]) {
     uint32_t name = hc__name_find(s, key);
     const hc__name *record = name == HC__NONE ? NULL : &s->names.at[name];
     int joins = hc__query_is_join(key);
-    if (joins ? !s->join_ticket : !record || record->phase == HC__ABSENT || record->phase == HC__RUNNING)
+    if (joins ? !s->joins.ticket : !record || record->phase == HC__ABSENT || record->phase == HC__RUNNING)
         return 0;
     if (joins)
         hc__put(text, "join");
     else
         hc__describe(text, &record->mine->request);
     hc__put(text, " has waited ");
-    hc__put_seconds(text, s->engine->now - (joins ? s->joined_at : record->since));
+    hc__put_seconds(text, s->engine->now - (joins ? s->joins.since : record->since));
     return 1;
 }
 
@@ -94,14 +103,14 @@ static void tell_own_waiter(hc__set *s, const uint64_t key[2], const hc__report 
     if (!put_wait(s, &words, key))
         return;
     hc__put_some(&words, r->text, r->text_len);
-    const char *text = hc__lend_text(s->engine, buffer);
-    int32_t *ranks = hc__lend(s->engine, sizeof r->ranks);
-    if (!s->last_report)
-        s->last_report = hc__alloc(s->engine, HC__TEXT);
-    if (!text || !ranks || !s->last_report)
+    const char *text = hc__scratch_text(s->engine, buffer);
+    int32_t *ranks = hc__scratch(s->engine, sizeof r->ranks);
+    if (!s->stall.last_report)
+        s->stall.last_report = hc__alloc(s->engine, HC__TEXT);
+    if (!text || !ranks || !s->stall.last_report)
         return;
     memcpy(ranks, r->ranks, sizeof r->ranks);
-    memcpy(s->last_report, text, words.len + 1);
+    memcpy(s->stall.last_report, text, words.len + 1);
     hc_action *action = hc__act(s->engine, HC_AC_STALLED);
     action->set = s->id;
     action->reporter = r->reporter;
@@ -139,7 +148,7 @@ void hc__report_down(hc__set *s, const hc__query *q, const hc__report *r) {
 
 void hc__report_late(hc__set *s, const uint64_t key[2], const hc__report *r) {
     uint32_t name = hc__name_find(s, key);
-    uint64_t ticket = hc__query_is_join(key) ? s->join_ticket : name == HC__NONE ? 0 : s->names.at[name].ticket;
-    if (ticket && ticket == s->asked_ticket)
+    uint64_t ticket = hc__query_is_join(key) ? s->joins.ticket : name == HC__NONE ? 0 : s->names.at[name].ticket;
+    if (ticket && ticket == s->stall.asked_ticket)
         tell_own_waiter(s, key, r);
 }

@@ -5,9 +5,11 @@
  * Two requests agree exactly when their bytes are equal, so agreement is memcmp everywhere, and the bytes are
  * what travels. One function judges bytes, whether they come from a caller or from the wire.
  */
-#include <string.h>
+#include "core/request.h"
 
-#include "core/core.h"
+#include "core/memory.h"
+#include "core/state.h"
+#include "core/wire.h"
 
 #define FIXED (4 + 5 + 4 + 8 + 8 + 4) /* all but the name and the tensors */
 
@@ -57,16 +59,16 @@ static const char *refuse_rows(const hc_request *request) {
 }
 
 static int make_room(hc_engine *e, size_t bytes) {
-    if (bytes <= e->scratch_room)
+    if (bytes <= e->encoded_room)
         return 1;
-    size_t room = e->scratch_room ? e->scratch_room : 256;
+    size_t room = e->encoded_room ? e->encoded_room : 256;
     while (room < bytes)
         room *= 2;
-    uint8_t *more = hc__resize(e, e->scratch, e->scratch_room, room);
+    uint8_t *more = hc__resize(e, e->encoded, e->encoded_room, room);
     if (!more)
         return 0;
-    e->scratch = more;
-    e->scratch_room = room;
+    e->encoded = more;
+    e->encoded_room = room;
     return 1;
 }
 
@@ -97,7 +99,7 @@ const char *hc__sig_encode(hc_engine *e, const hc_request *request, hc__sig_view
         return refused;
     if (!make_room(e, bytes))
         return "out of memory";
-    uint8_t *p = hc__write32(e->scratch, request->name_len);
+    uint8_t *p = hc__write32(e->encoded, request->name_len);
     p = hc__write_bytes(p, request->name, request->name_len);
     const uint8_t codes[5] = {request->operation, request->reduction, request->memory, request->wire, request->flags};
     p = hc__write_bytes(p, codes, sizeof codes);
@@ -106,9 +108,9 @@ const char *hc__sig_encode(hc_engine *e, const hc_request *request, hc__sig_view
     p = write_real(p, request->postscale);
     p = hc__write32(p, request->ntensors);
     write_tensors(p, request);
-    *view = (hc__sig_view){.bytes = e->scratch,
+    *view = (hc__sig_view){.bytes = e->encoded,
                            .nbytes = (uint32_t)bytes,
-                           .name = e->scratch + 4,
+                           .name = e->encoded + 4,
                            .name_len = request->name_len,
                            .operation = request->operation,
                            .root = request->root};
@@ -265,7 +267,7 @@ void hc__sig_unref(hc_engine *e, hc__sig *sig) {
     }
 }
 
-void hc__sig_bury(hc_engine *e) {
+void hc__sig_free_dead(hc_engine *e) {
     while (e->dead) {
         hc__sig *sig = e->dead;
         e->dead = sig->next_dead;

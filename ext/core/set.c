@@ -2,33 +2,20 @@
  *
  * set.c - a process set comes and goes. An idle set is small; everything grows with use.
  */
-#include "core/core.h"
+#include "core/set.h"
+
+#include "core/actions.h"
+#include "core/complete.h"
+#include "core/memory.h"
+#include "core/names.h"
+#include "core/query.h"
+#include "core/request.h"
+#include "core/slots.h"
+#include "core/state.h"
+#include "core/tree.h"
+#include "core/wire.h"
 
 #define MAX_GENERATION (UINT32_MAX / HC_MAX_SETS)
-
-void hc__touch(hc__set *s) {
-    if (s->dirty)
-        return;
-    s->dirty = 1;
-    s->next_dirty = s->engine->dirty;
-    s->engine->dirty = s;
-}
-
-hc__set *hc__set_find(const hc_engine *e, uint32_t id) {
-    return id < e->nsets ? e->sets[id] : NULL;
-}
-
-hc__set *hc__set_called(const hc_engine *e, uint32_t wire) {
-    hc__set *s = hc__set_find(e, wire % HC_MAX_SETS);
-    return s && s->wire == wire ? s : NULL;
-}
-
-uint32_t hc__set_source(const hc__set *s, int32_t peer) {
-    for (int32_t i = 0; i < s->nchildren; i++)
-        if (s->children[i].rank == peer)
-            return (uint32_t)i + 1;
-    return 0;
-}
 
 static int is_valid(const hc_engine *e, const hc_set_config *c) {
     if (c->set >= HC_MAX_SETS || c->generation < e->over[c->set] || c->generation >= MAX_GENERATION ||
@@ -51,12 +38,12 @@ static void set_init(hc_engine *e, hc__set *s, const hc_set_config *c) {
     s->parent = c->parent;
     s->nchildren = c->nchildren;
     s->nsources = (uint32_t)c->nchildren + 1;
-    s->stride = HC__HAVE + s->nsources;
+    s->slots.stride = HC__HAVE + s->nsources;
     s->names.free_list = HC__NONE;
-    s->oldest = s->newest = s->unraised = HC__NONE;
-    s->lru_oldest = s->lru_newest = -1;
-    s->last_joined = -1;
-    s->leaver = HC__NOBODY;
+    s->pending.oldest = s->pending.newest = s->pending.unraised = HC__NONE;
+    s->slots.lru_oldest = s->slots.lru_newest = -1;
+    s->joins.last = -1;
+    s->end.leaver = HC__NOBODY;
 }
 
 static int reserve(hc_engine *e, uint32_t id) {
@@ -75,23 +62,6 @@ static size_t size_of(int32_t nchildren) {
     return sizeof(hc__set) + (size_t)nchildren * sizeof(hc_child) + 2 * ((size_t)nchildren + 1) * sizeof(uint32_t);
 }
 
-/* Messages that came before the set was here. */
-static void replay(hc_engine *e, uint32_t wire) {
-    hc__early **link = &e->early;
-    while (*link) {
-        hc__early *early = *link;
-        if (early->wire != wire) {
-            link = &early->next;
-            continue;
-        }
-        *link = early->next;
-        if (hc__message(e, early->peer, early->bytes, early->nbytes) < 0)
-            hc__fail(e, HC_BAD_MESSAGE, -1, "an early message of a process set could not be decoded", -1);
-        e->early_bytes -= early->nbytes;
-        hc__free(e, early, sizeof *early + early->nbytes);
-    }
-}
-
 static uint32_t edges(const hc_engine *e) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < e->nsets; i++)
@@ -106,7 +76,7 @@ int hc__set_add(hc_engine *e, const hc_set_config *c) {
     const hc__set *world = hc__set_find(e, 0);
     if (!c || !is_valid(e, c) || hc__set_find(e, c->set) || (c->set != 0 && !world))
         return HC_INVALID;
-    if (world && world->stopped)
+    if (world && world->end.stopped)
         return HC_SHUT_DOWN;
     int room = reserve(e, c->set) && hc__act_reserve(e, edges(e) + (uint32_t)c->nchildren + 1 + LAST_ACTIONS);
     hc__set *s = room ? hc__alloc(e, size_of(c->nchildren)) : NULL;
@@ -116,19 +86,18 @@ int hc__set_add(hc_engine *e, const hc_set_config *c) {
     }
     set_init(e, s, c);
     s->children = (hc_child *)(s + 1);
-    s->joined_firm = (uint32_t *)(s->children + c->nchildren);
-    s->joined_loose = s->joined_firm + s->nsources;
+    s->joins.firm = (uint32_t *)(s->children + c->nchildren);
+    s->joins.loose = s->joins.firm + s->nsources;
     if (c->nchildren)
         memcpy(s->children, c->children, (size_t)c->nchildren * sizeof *s->children);
     e->sets[c->set] = s;
     e->over[c->set] = c->generation;
-    replay(e, s->wire);
     return 0;
 }
 
 int hc__set_remove(hc_engine *e, uint32_t id) {
     hc__set *s = hc__set_find(e, id);
-    if (!s || (!e->failed && (!s->stopped || s->running)))
+    if (!s || (!e->failure.failed && (!s->end.stopped || s->batches.running)))
         return HC_INVALID;
     hc__set_free(s);
     e->sets[id] = NULL;
@@ -146,7 +115,7 @@ void hc__set_free(hc__set *s) {
         hc__sig_unref(e, record->mine);
     }
     hc__running_free(s);
-    hc__stall_free(s);
+    hc__queries_free(s);
     hc__slots_free(s);
     hc__names_free(s);
     hc__free(e, s, size_of(s->nchildren));

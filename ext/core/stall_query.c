@@ -10,85 +10,19 @@
  * Nothing is kept or sent before somebody asks. A child that does not answer in time is reported as silent with
  * all that is below it.
  */
-#include "core/core.h"
+#include "core/stall_query.h"
 
-#define MAX_QUERIES 8u       /* a set; what is beyond is asked again later */
-#define PATIENCE 4000000000u /* ns that the root gives its children at most */
-
-static uint32_t words(const hc__set *s) {
-    return (s->nsources + 63) / 64;
-}
-
-static uint64_t *askers(hc__query *q) {
-    return q->bits;
-}
-
-static uint64_t *unanswered(const hc__set *s, hc__query *q) {
-    return q->bits + words(s);
-}
-
-int hc__query_is_join(const uint64_t key[2]) {
-    return key[0] == 0 && key[1] == 0;
-}
-
-static int has_bit(const uint64_t *bits, uint32_t i) {
-    return bits[i / 64] >> (i % 64) & 1;
-}
-
-int hc__query_asks(const hc__query *q, uint32_t source) {
-    return has_bit(q->bits, source);
-}
-
-static size_t size_of(const hc__set *s) {
-    return sizeof(hc__query) + 2 * words(s) * sizeof(uint64_t);
-}
-
-static hc__query *find(const hc__set *s, const uint64_t key[2]) {
-    for (hc__query *q = s->queries; q; q = q->next)
-        if (q->key[0] == key[0] && q->key[1] == key[1])
-            return q;
-    return NULL;
-}
-
-static uint64_t patience(const hc__set *s) {
-    uint64_t half = s->engine->config.stall_warning / 2;
-    return half && half < PATIENCE ? half : PATIENCE;
-}
-
-static hc__query *find_or_make(hc__set *s, const uint64_t key[2]) {
-    hc__query *q = find(s, key);
-    if (q || s->nqueries >= MAX_QUERIES || !(q = hc__alloc(s->engine, size_of(s))))
-        return q;
-    q->key[0] = key[0];
-    q->key[1] = key[1];
-    q->first_asker = HC__NONE;
-    q->silent_rank = -1;
-    q->deadline = hc__later(s->engine->now, 4 * patience(s));
-    q->next = s->queries;
-    s->queries = q;
-    s->nqueries++;
-    s->engine->retime = 1;
-    return q;
-}
-
-static void drop(hc__set *s, hc__query *q) {
-    hc__query **link = &s->queries;
-    while (*link != q)
-        link = &(*link)->next;
-    *link = q->next;
-    s->nqueries--;
-    hc__free(s->engine, q, size_of(s));
-    s->engine->retime = 1;
-}
+#include "core/actions.h"
+#include "core/names.h"
+#include "core/query.h"
+#include "core/raise.h"
+#include "core/report.h"
+#include "core/state.h"
+#include "core/text.h"
+#include "core/tree.h"
+#include "core/wire.h"
 
 /* ---- sending --------------------------------------------------------------------------------------------- */
-
-uint8_t *hc__query_message(hc__set *s, int message, const uint64_t key[2], size_t more, uint8_t **p) {
-    uint8_t *bytes = hc__lend(s->engine, HC__HEADER + 16 + more);
-    if (bytes)
-        *p = hc__write64(hc__write64(hc__write_header(bytes, message, s->wire), key[0]), key[1]);
-    return bytes;
-}
 
 static void send_who(hc__set *s, const hc__query *q) {
     uint8_t *p, *bytes = hc__query_message(s, HC__M_WHO, q->key, 0, &p);
@@ -102,13 +36,6 @@ static void send_ask(hc__set *s, const hc__query *q, uint32_t source, uint64_t b
         return;
     p = hc__write64(p, budget);
     hc__send_down(s->engine, s->children[source - 1].rank, bytes, (size_t)(p - bytes));
-}
-
-uint8_t *hc__write_ranks(uint8_t *p, const int32_t *ranks, uint32_t n) {
-    p = hc__write32(p, n);
-    for (uint32_t i = 0; i < n; i++)
-        p = hc__write32(p, (uint32_t)ranks[i]);
-    return p;
 }
 
 static void send_answer(hc__set *s, const hc__query *q) {
@@ -140,8 +67,8 @@ static void list_rank(hc__query *q, int32_t rank) { /* ascending, the lowest one
  * again after twice the warning, so what lasts is printed again. */
 static int is_printed(hc__set *s, const uint64_t key[2]) {
     uint64_t now = s->engine->now, warning = s->engine->config.stall_warning;
-    hc__printed *oldest = s->printed;
-    for (hc__printed *p = s->printed; p < s->printed + HC__PRINTED; p++) {
+    hc__printed *oldest = s->stall.printed;
+    for (hc__printed *p = s->stall.printed; p < s->stall.printed + HC__PRINTED; p++) {
         if (p->at && p->key[0] == key[0] && p->key[1] == key[1] && now < hc__later(p->at, warning))
             return 1;
         oldest = p->at < oldest->at ? p : oldest;
@@ -153,28 +80,27 @@ static int is_printed(hc__set *s, const uint64_t key[2]) {
 static void conclude(hc__set *s, hc__query *q) {
     char buffer[HC__TEXT];
     for (uint32_t source = 1; source < s->nsources; source++)
-        if (has_bit(unanswered(s, q), source)) {
+        if (hc__query_has(hc__query_unanswered(s, q), source)) {
             if (!q->silent)
                 q->silent_rank = s->children[source - 1].rank;
             q->silent += (uint32_t)s->children[source - 1].subtree;
         }
     q->collecting = 0;
-    q->unanswered = 0;
-    memset(unanswered(s, q), 0, words(s) * sizeof(uint64_t));
-    q->deadline = hc__later(s->engine->now, 4 * patience(s));
+    hc__query_clear_unanswered(s, q);
+    q->deadline = hc__later(s->engine->now, 4 * hc__query_patience(s));
     s->engine->retime = 1;
     if (s->parent >= 0) {
         send_answer(s, q);
         if (q->first_asker == HC__NONE)
-            drop(s, q);
+            hc__query_drop(s, q);
     } else if (q->lacking || q->silent) {
         hc__report r;
         hc__report_write(s, q, buffer, &r);
         r.reporter = !is_printed(s, q->key);
         hc__report_down(s, q, &r);
-        drop(s, q);
+        hc__query_drop(s, q);
     } else {
-        drop(s, q);
+        hc__query_drop(s, q);
     }
 }
 
@@ -197,7 +123,7 @@ static void collect(hc__set *s, hc__query *q, uint64_t budget) {
     }
     for (uint32_t source = 1; source < s->nsources; source++)
         if (lacks(s, q->key, source)) {
-            unanswered(s, q)[source / 64] |= 1ull << (source % 64);
+            hc__query_unanswered(s, q)[source / 64] |= 1ull << (source % 64);
             q->unanswered++;
             send_ask(s, q, source, budget / 4 * 3);
         }
@@ -206,18 +132,18 @@ static void collect(hc__set *s, hc__query *q, uint64_t budget) {
 }
 
 void hc__who(hc__set *s, uint32_t source, const uint64_t key[2]) {
-    int known = find(s, key) != NULL;
-    hc__query *q = find_or_make(s, key);
+    int known = hc__query_find(s, key) != NULL;
+    hc__query *q = hc__query_find_or_make(s, key);
     if (!q)
         return;
-    askers(q)[source / 64] |= 1ull << (source % 64);
+    hc__query_add_asker(q, source);
     if (q->first_asker != HC__NONE)
         return;
     q->first_asker = source;
     if (s->parent >= 0)
         send_who(s, q);
     else if (!known)
-        collect(s, q, patience(s));
+        collect(s, q, hc__query_patience(s));
 }
 
 /* ---- receiving ------------------------------------------------------------------------------------------------------ */
@@ -233,7 +159,7 @@ static int receive_ask(hc__set *s, const uint64_t key[2], hc__reader *r) {
     uint64_t budget = hc__read64(r);
     if (r->bad || r->at != r->end)
         return HC_BAD_MESSAGE;
-    hc__query *q = find_or_make(s, key);
+    hc__query *q = hc__query_find_or_make(s, key);
     if (q && !q->collecting)
         collect(s, q, budget);
     return 0;
@@ -259,10 +185,10 @@ static int receive_answer(hc__set *s, uint32_t source, const uint64_t key[2], hc
     uint32_t n = read_ranks(r, s->set_size, ranks);
     if (r->bad || r->at != r->end || lacking > subtree || silent > subtree || n > lacking)
         return HC_BAD_MESSAGE;
-    hc__query *q = find(s, key);
-    if (!q || !has_bit(unanswered(s, q), source))
+    hc__query *q = hc__query_find(s, key);
+    if (!q || !hc__query_has(hc__query_unanswered(s, q), source))
         return 0;
-    unanswered(s, q)[source / 64] &= ~(1ull << (source % 64));
+    hc__query_unanswered(s, q)[source / 64] &= ~(1ull << (source % 64));
     if (silent && !q->silent)
         q->silent_rank = silent_rank;
     q->lacking += lacking;
@@ -283,10 +209,10 @@ static int receive_report(hc__set *s, const uint64_t key[2], hc__reader *r) {
     one.text = (const char *)hc__read_bytes(r, one.text_len);
     if (!one.text || one.reporter > 1 || one.text_len >= HC__TEXT || r->at != r->end)
         return HC_BAD_MESSAGE;
-    hc__query *q = find(s, key);
+    hc__query *q = hc__query_find(s, key);
     if (q && q->first_asker != HC__NONE) {
         hc__report_down(s, q, &one);
-        drop(s, q);
+        hc__query_drop(s, q);
     } else {
         hc__report_late(s, key, &one);
     }
@@ -299,7 +225,7 @@ int hc__stall_receive(hc__set *s, int message, uint32_t source, const uint8_t *b
     key[1] = hc__read64(&r);
     if (r.bad)
         return HC_BAD_MESSAGE;
-    if (s->stopped)
+    if (s->end.stopped)
         return 0;
     switch (message) {
     case HC__M_WHO:
@@ -315,35 +241,15 @@ int hc__stall_receive(hc__set *s, int message, uint32_t source, const uint8_t *b
 
 /* ---- time, and the end ------------------------------------------------------------------------------------------------ */
 
-uint64_t hc__who_deadline(const hc__set *s) {
-    uint64_t due = HC__NEVER;
-    for (const hc__query *q = s->queries; q; q = q->next)
-        due = q->deadline < due ? q->deadline : due;
-    return due;
-}
-
 void hc__who_tick(hc__set *s) {
     hc__query *next;
-    for (hc__query *q = s->queries; q; q = next) {
+    for (hc__query *q = s->stall.queries; q; q = next) {
         next = q->next;
         if (q->deadline > s->engine->now)
             continue;
         if (q->collecting)
             conclude(s, q);
         else
-            drop(s, q);
+            hc__query_drop(s, q);
     }
-}
-
-void hc__stall_forget(hc__set *s, const uint64_t key[2]) {
-    hc__query *q = s->queries ? find(s, key) : NULL;
-    if (q)
-        drop(s, q);
-}
-
-void hc__stall_free(hc__set *s) {
-    while (s->queries)
-        drop(s, s->queries);
-    hc__free(s->engine, s->last_report, HC__TEXT);
-    s->last_report = NULL;
 }

@@ -2,14 +2,30 @@
  *
  * step.c - the engine as one function: an event in, actions out.
  */
-#include "core/core.h"
+#include "core/actions.h"
+#include "core/commit.h"
+#include "core/complete.h"
+#include "core/enqueue.h"
+#include "core/fail.h"
+#include "core/join.h"
+#include "core/memory.h"
+#include "core/message.h"
+#include "core/raise.h"
+#include "core/request.h"
+#include "core/set.h"
+#include "core/stall.h"
+#include "core/state.h"
+#include "core/stop.h"
+#include "core/tree.h"
+#include "core/up.h"
+#include "core/wire.h"
 
 /* ---- time -------------------------------------------------------------------------------------------------- */
 
 static uint64_t raise_deadline(const hc__set *s) {
-    if (s->unraised == HC__NONE || s->joined || s->stopped)
+    if (s->pending.unraised == HC__NONE || s->joins.joined || s->end.stopped)
         return HC__NEVER;
-    return hc__later(s->names.at[s->unraised].since, s->engine->config.raise_window);
+    return hc__later(s->names.at[s->pending.unraised].since, s->engine->config.raise_window);
 }
 
 static void run_timers(hc_engine *e) {
@@ -17,7 +33,7 @@ static void run_timers(hc_engine *e) {
         hc__set *s = e->sets[i];
         if (s && raise_deadline(s) <= e->now) /* R3 */
             hc__raise_all(s);
-        if (s && !e->failed && hc__stall_deadline(s) <= e->now)
+        if (s && !e->failure.failed && hc__stall_deadline(s) <= e->now)
             hc__stall_tick(s);
     }
     e->retime = 1;
@@ -25,7 +41,7 @@ static void run_timers(hc_engine *e) {
 
 static void tell_deadline(hc_engine *e) {
     uint64_t due = HC__NEVER;
-    for (uint32_t i = 0; i < e->nsets && !e->failed; i++) {
+    for (uint32_t i = 0; i < e->nsets && !e->failure.failed; i++) {
         const hc__set *s = e->sets[i];
         uint64_t mine = s ? raise_deadline(s) : HC__NEVER;
         uint64_t stall = s ? hc__stall_deadline(s) : HC__NEVER;
@@ -41,11 +57,15 @@ static void tell_deadline(hc_engine *e) {
 
 /* ---- events ------------------------------------------------------------------------------------------------- */
 
+static const char *broken_text(const hc_engine *e) {
+    return e->failure.text ? e->failure.text : hc_status_text(HC_BROKEN);
+}
+
 static int on_enqueue(hc_engine *e, hc__set *s, const hc_event *ev) {
     if (!ev->request || ev->request->ticket == 0)
         return HC_INVALID;
-    if (e->failed)
-        hc__complete(e, ev->request->ticket, HC_BROKEN, e->failure ? e->failure : hc_status_text(HC_BROKEN), s->q);
+    if (e->failure.failed)
+        hc__complete(e, ev->request->ticket, HC_BROKEN, broken_text(e), s->position);
     else
         hc__enqueue(s, ev->request);
     return 0;
@@ -54,8 +74,8 @@ static int on_enqueue(hc_engine *e, hc__set *s, const hc_event *ev) {
 static int on_join(hc_engine *e, hc__set *s, const hc_event *ev) {
     if (ev->ticket == 0)
         return HC_INVALID;
-    if (e->failed)
-        hc__complete(e, ev->ticket, HC_BROKEN, e->failure ? e->failure : hc_status_text(HC_BROKEN), s->q);
+    if (e->failure.failed)
+        hc__complete(e, ev->ticket, HC_BROKEN, broken_text(e), s->position);
     else
         hc__join(s, ev->ticket);
     return 0;
@@ -64,11 +84,18 @@ static int on_join(hc_engine *e, hc__set *s, const hc_event *ev) {
 static void on_sent(hc_engine *e, int32_t peer) {
     for (uint32_t i = 0; i < e->nsets; i++) {
         hc__set *s = e->sets[i];
-        if (!s || s->parent != peer || !s->up_flying)
+        if (!s || s->parent != peer || !s->tree.is_sending)
             continue;
-        s->up_flying = 0;
+        s->tree.is_sending = 0;
         hc__touch(s);
     }
+}
+
+static int on_add_set(hc_engine *e, const hc_set_config *config) {
+    int status = hc__set_add(e, config);
+    if (status == 0)
+        hc__early_replay(e, config->set);
+    return status;
 }
 
 static int on_set_event(hc_engine *e, const hc_event *ev) {
@@ -81,15 +108,15 @@ static int on_set_event(hc_engine *e, const hc_event *ev) {
     case HC_EV_JOIN:
         return on_join(e, s, ev);
     case HC_EV_STOP:
-        if (!e->failed)
+        if (!e->failure.failed)
             hc__stop(s);
         return 0;
     case HC_EV_PREEMPT:
-        if (!e->failed && !s->stopped)
+        if (!e->failure.failed && !s->end.stopped)
             hc__tree_flag(s, HC__F_PREEMPT);
         return 0;
     default:
-        return e->failed ? 0 : hc__batch_done(s, ev->batch, ev->status, ev->text);
+        return e->failure.failed ? 0 : hc__batch_done(s, ev->batch, ev->status, ev->text);
     }
 }
 
@@ -103,7 +130,7 @@ static int on_fail(hc_engine *e, const hc_event *ev) {
 static int dispatch(hc_engine *e, const hc_event *ev) {
     switch (ev->kind) {
     case HC_EV_ADD_SET:
-        return e->failed ? HC_BROKEN : hc__set_add(e, ev->config);
+        return e->failure.failed ? HC_BROKEN : on_add_set(e, ev->config);
     case HC_EV_REMOVE_SET:
         return hc__set_remove(e, ev->set);
     case HC_EV_FLUSH:
@@ -135,7 +162,7 @@ static void settle(hc_engine *e) {
         hc__set *s = e->dirty;
         e->dirty = s->next_dirty;
         s->dirty = 0;
-        if (e->failed)
+        if (e->failure.failed)
             continue;
         if (s->parent >= 0)
             hc__up_send(s);
@@ -154,7 +181,7 @@ static void withdraw(hc_engine *e) {
 }
 
 static void run_dry(hc_engine *e) {
-    if (!e->failed)
+    if (!e->failure.failed)
         withdraw(e);
     hc__fail(e, HC_NO_MEMORY, -1, hc_status_text(HC_NO_MEMORY), -1);
     e->due = 0; /* what the driver was to know of it may have been withdrawn */
@@ -163,12 +190,13 @@ static void run_dry(hc_engine *e) {
 }
 
 int hc_step(hc_engine *e, const hc_event *ev, const hc_action **actions, size_t *nactions) {
-    hc__lend_reset(e);
-    hc__sig_bury(e);
+    hc__scratch_reset(e);
+    hc__actions_reset(e);
+    hc__sig_free_dead(e);
     if (ev->now > e->now)
         e->now = ev->now;
     int status = dispatch(e, ev);
-    if (status == 0 && e->now >= e->due && !e->failed)
+    if (status == 0 && e->now >= e->due && !e->failure.failed)
         run_timers(e);
     settle(e);
     if (e->retime)
@@ -177,7 +205,7 @@ int hc_step(hc_engine *e, const hc_event *ev, const hc_action **actions, size_t 
         run_dry(e);
         status = 0; /* the failure is the answer */
     }
-    *actions = e->actions;
-    *nactions = e->nactions;
+    *actions = e->actions.at;
+    *nactions = e->actions.count;
     return status;
 }

@@ -6,42 +6,38 @@
  * LEAVE comes before it where a rank asks for nothing more and can wait for the others: one that still asks for
  * something would be waiting for ever, and stops the set instead. Both carry who left first.
  */
-#include "core/core.h"
+#include "core/stop.h"
 
-/* ---- who -------------------------------------------------------------------------------------------------- */
-
-uint8_t *hc__write_leaver(const hc__set *s, uint8_t flags, uint8_t *p) {
-    return flags & HC__F_LEAVER ? hc__write32(p, (uint32_t)s->leaver) : p;
-}
-
-int32_t hc__read_leaver(const hc_engine *e, hc__reader *r, uint8_t flags, int32_t set_size) {
-    if (!(flags & HC__F_LEAVER))
-        return HC__NOBODY;
-    int32_t leaver = (int32_t)hc__read32(r);
-    if (leaver == HC__NOBODY || leaver >= set_size || leaver < HC__OF_WORLD(e->config.size - 1))
-        r->bad = 1;
-    return leaver;
-}
+#include "core/actions.h"
+#include "core/complete.h"
+#include "core/memory.h"
+#include "core/pending.h"
+#include "core/query.h"
+#include "core/raise.h"
+#include "core/state.h"
+#include "core/text.h"
+#include "core/tree.h"
+#include "core/wire.h"
 
 /* The same on all ranks, once the log has spoken. */
 const char *hc__shut_down_text(hc__set *s) {
     char buffer[HC__TEXT];
     hc__text text = hc__text_on(buffer, sizeof buffer);
     hc__put(&text, hc_status_text(HC_SHUT_DOWN));
-    if (s->left || s->stopped) {
+    if (s->end.left || s->end.stopped) {
         hc__put(&text, ": rank ");
-        hc__put_int(&text, s->leaver < 0 ? HC__OF_WORLD(s->leaver) : s->leaver);
-        hc__put(&text, s->leaver < 0 ? " of the World that it was made from" : "");
+        hc__put_int(&text, s->end.leaver < 0 ? HC__OF_WORLD(s->end.leaver) : s->end.leaver);
+        hc__put(&text, s->end.leaver < 0 ? " of the World that it was made from" : "");
         hc__put(&text, " has called shutdown() or ended");
     }
-    const char *lent = hc__lend_text(s->engine, buffer);
+    const char *lent = hc__scratch_text(s->engine, buffer);
     return lent ? lent : hc_status_text(HC_SHUT_DOWN);
 }
 
 /* The first that is heard of counts, until the log says who it was. */
 static void tell(hc__set *s, uint8_t flag, int32_t leaver) {
-    if (s->leaver == HC__NOBODY)
-        s->leaver = leaver;
+    if (s->end.leaver == HC__NOBODY)
+        s->end.leaver = leaver;
     hc__tree_flag(s, flag);
 }
 
@@ -57,13 +53,10 @@ void hc__heard(hc__set *s, uint8_t flags, int32_t leaver) {
 /* ---- STOP ------------------------------------------------------------------------------------------------- */
 
 static void stop(hc__set *s, int32_t leaver) {
-    hc_engine *e = s->engine;
-    if (s->stopping || s->stopped)
+    if (s->end.stopping || s->end.stopped)
         return;
-    for (uint32_t i = 0; i < e->nsets; i++) /* R1 */
-        if (e->sets[i])
-            hc__raise_all(e->sets[i]);
-    s->stopping = 1;
+    hc__raise_everywhere(s->engine); /* R1 */
+    s->end.stopping = 1;
     tell(s, HC__F_STOP, leaver);
 }
 
@@ -73,15 +66,15 @@ void hc__stop(hc__set *s) {
 
 static void shut_down_pending(hc__set *s) {
     const char *text = hc__shut_down_text(s);
-    while (s->oldest != HC__NONE) {
-        uint32_t name = s->oldest;
+    while (s->pending.oldest != HC__NONE) {
+        uint32_t name = s->pending.oldest;
         hc__pending_unlink(s, name);
-        hc__finish(s, name, HC_SHUT_DOWN, text, s->q);
+        hc__finish(s, name, HC_SHUT_DOWN, text, s->position);
     }
-    if (s->join_ticket)
-        hc__complete(s->engine, s->join_ticket, HC_SHUT_DOWN, text, s->q);
-    s->join_ticket = 0;
-    s->joined = s->loose = 0;
+    if (s->joins.ticket)
+        hc__complete(s->engine, s->joins.ticket, HC_SHUT_DOWN, text, s->position);
+    s->joins.ticket = 0;
+    s->joins.joined = s->joins.is_loose = 0;
 }
 
 /* The World's STOP stops the other sets, each by its own log. */
@@ -89,14 +82,14 @@ static void stop_others(hc__set *world) {
     const hc_engine *e = world->engine;
     for (uint32_t i = 1; i < e->nsets; i++)
         if (e->sets[i])
-            stop(e->sets[i], HC__OF_WORLD(world->leaver));
+            stop(e->sets[i], HC__OF_WORLD(world->end.leaver));
 }
 
 void hc__log_end(hc__set *s) {
-    s->stopped = s->stopping = 1;
+    s->end.stopped = s->end.stopping = 1;
     shut_down_pending(s);
     hc__tree_clear(s);
-    hc__stall_free(s);
+    hc__queries_free(s);
     hc_action *action = hc__act(s->engine, HC_AC_STOPPED);
     action->set = s->id;
     action->text = hc__shut_down_text(s);
@@ -111,25 +104,25 @@ static int is_last(const hc__set *s, uint32_t name) {
 }
 
 static void leave_when_done(hc__set *s) {
-    if (!s->joined && (s->oldest == HC__NONE || is_last(s, s->oldest)))
+    if (!s->joins.joined && (s->pending.oldest == HC__NONE || is_last(s, s->pending.oldest)))
         tell(s, HC__F_LEAVE, s->set_rank);
 }
 
 /* Who has left had nothing pending in this set: what is pending now lacks that rank for ever. */
 void hc__leave_look(hc__set *s) {
-    if (s->stopped)
+    if (s->end.stopped)
         return;
-    if (s->leaving)
+    if (s->end.leaving)
         leave_when_done(s);
-    else if (s->left && (s->oldest != HC__NONE || s->join_ticket))
-        stop(s, s->leaver);
+    else if (s->end.left && (s->pending.oldest != HC__NONE || s->joins.ticket))
+        stop(s, s->end.leaver);
 }
 
 void hc__leave(hc__set *s) {
     const hc_engine *e = s->engine;
     for (uint32_t i = 0; i < e->nsets; i++)
         if (e->sets[i] && (s->id == 0 || e->sets[i] == s)) {
-            e->sets[i]->leaving = 1;
+            e->sets[i]->end.leaving = 1;
             hc__leave_look(e->sets[i]);
         }
 }

@@ -2,9 +2,7 @@
  *
  * text.c - texts for people, put together without a C library's formatter.
  */
-#include <string.h>
-
-#include "core/core.h"
+#include "core/text.h"
 
 hc__text hc__text_on(char *buffer, size_t room) {
     buffer[0] = 0;

@@ -6,29 +6,36 @@
  * everything. What has risen waits in `out` for the next message up (up.c); at the root it is ready for the
  * log (commit.c). One bit per request that was agreed before: after Romero et al., NSDI 2022.
  */
-#include "core/core.h"
+#include "core/tree.h"
+
+#include "core/memory.h"
+#include "core/names.h"
+#include "core/request.h"
+#include "core/slots.h"
+#include "core/state.h"
+#include "core/wire.h"
 
 int hc__tree_whole(const hc__set *s, uint32_t source) {
     uint32_t subtree = source ? (uint32_t)s->children[source - 1].subtree : 1;
-    return s->joined_firm[source] + s->joined_loose[source] >= subtree;
+    return s->joins.firm[source] + s->joins.loose[source] >= subtree;
 }
 
 /* ---- cached requests: bits ----------------------------------------------------------------------------- */
 
 void hc__tree_have_slot(hc__set *s, int32_t slot) { /* T1 */
-    uint64_t *row = hc__row(s, (uint32_t)slot / 64), bit = 1ull << (slot % 64);
+    uint64_t *row = hc__row(&s->slots, (uint32_t)slot / 64), bit = 1ull << (slot % 64);
     row[HC__HAVE] |= bit;
-    if (s->slots[slot].sig->request.root == s->set_rank)
+    if (s->slots.at[slot].sig->request.root == s->set_rank)
         row[HC__ROOTED] |= bit;
 }
 
 /* T7: two items of one name at a time are a mismatch. The slots among them are freed by the log, then all meet
  * as first meetings, which become the error. */
 static void compare(hc__set *s, int32_t slot) {
-    const hc__name *record = &s->names.at[s->slots[slot].name];
+    const hc__name *record = &s->names.at[s->slots.at[slot].name];
     if (record->first)
         hc__tree_clash(s, slot);
-    for (int32_t rival = record->slot; rival >= 0; rival = s->slots[rival].next)
+    for (int32_t rival = record->slot; rival >= 0; rival = s->slots.at[rival].next)
         if (rival != slot && hc__slot_raised(s, rival)) {
             hc__tree_clash(s, slot);
             hc__tree_clash(s, rival);
@@ -37,7 +44,7 @@ static void compare(hc__set *s, int32_t slot) {
 
 void hc__tree_rise(hc__set *s, uint32_t from, uint32_t to) {
     for (uint32_t word = from; word < to; word++) {
-        uint64_t *row = hc__row(s, word), all = UINT64_MAX, any = 0;
+        uint64_t *row = hc__row(&s->slots, word), all = UINT64_MAX, any = 0;
         for (uint32_t source = 0; source < s->nsources; source++) { /* T2 */
             uint64_t have = row[HC__HAVE + source];
             any |= have;
@@ -62,12 +69,12 @@ static hc__first *first_new(hc__set *s, uint32_t name) {
     if (!first)
         return NULL;
     first->name = name;
-    first->prev = s->firsts_last;
-    if (s->firsts_last)
-        s->firsts_last->next = first;
+    first->prev = s->tree.firsts_last;
+    if (s->tree.firsts_last)
+        s->tree.firsts_last->next = first;
     else
-        s->firsts = first;
-    s->firsts_last = first;
+        s->tree.firsts = first;
+    s->tree.firsts_last = first;
     s->names.at[name].first = first;
     hc__slots_compare(s, name);
     return first;
@@ -76,12 +83,12 @@ static hc__first *first_new(hc__set *s, uint32_t name) {
 static void out_append(hc__set *s, hc__first *first) {
     first->out = 1;
     first->out_next = NULL;
-    first->out_prev = s->out_last;
-    if (s->out_last)
-        s->out_last->out_next = first;
+    first->out_prev = s->tree.out_last;
+    if (s->tree.out_last)
+        s->tree.out_last->out_next = first;
     else
-        s->out = first;
-    s->out_last = first;
+        s->tree.out = first;
+    s->tree.out_last = first;
     hc__touch(s);
 }
 
@@ -92,18 +99,18 @@ static void out_remove(hc__set *s, hc__first *first) {
     if (first->out_prev)
         first->out_prev->out_next = first->out_next;
     else
-        s->out = first->out_next;
+        s->tree.out = first->out_next;
     if (first->out_next)
         first->out_next->out_prev = first->out_prev;
     else
-        s->out_last = first->out_prev;
+        s->tree.out_last = first->out_prev;
 }
 
 int hc__tree_any_out(const hc__set *s) {
-    if (s->out)
+    if (s->tree.out)
         return 1;
-    for (uint32_t word = 0; word < s->nwords; word++)
-        if (hc__row(s, word)[HC__OUT] | hc__row(s, word)[HC__CLASH_OUT])
+    for (uint32_t word = 0; word < s->slots.nwords; word++)
+        if (hc__row(&s->slots, word)[HC__OUT] | hc__row(&s->slots, word)[HC__CLASH_OUT])
             return 1;
     return 0;
 }
@@ -112,19 +119,19 @@ uint8_t *hc__tree_write_firsts(const hc__set *s, uint8_t *p, hc__write_first *wr
     uint8_t *count = p;
     uint32_t n = 0;
     p += 4;
-    for (const hc__first *first = s->out; first; first = first->out_next, n++)
+    for (const hc__first *first = s->tree.out; first; first = first->out_next, n++)
         p = write(first, p);
     hc__write32(count, n);
     return p;
 }
 
 void hc__tree_clear_out(hc__set *s) {
-    for (hc__first *first = s->out; first; first = first->out_next)
+    for (hc__first *first = s->tree.out; first; first = first->out_next)
         first->out = 0;
-    s->out = s->out_last = NULL;
-    for (uint32_t word = 0; word < s->nwords; word++)
-        hc__row(s, word)[HC__OUT] = hc__row(s, word)[HC__CLASH_OUT] = 0;
-    s->or_out = 0;
+    s->tree.out = s->tree.out_last = NULL;
+    for (uint32_t word = 0; word < s->slots.nwords; word++)
+        hc__row(&s->slots, word)[HC__OUT] = hc__row(&s->slots, word)[HC__CLASH_OUT] = 0;
+    s->tree.flags_out = 0;
 }
 
 void hc__first_drop(hc__set *s, hc__first *first) { /* T10 */
@@ -132,11 +139,11 @@ void hc__first_drop(hc__set *s, hc__first *first) { /* T10 */
     if (first->prev)
         first->prev->next = first->next;
     else
-        s->firsts = first->next;
+        s->tree.firsts = first->next;
     if (first->next)
         first->next->prev = first->prev;
     else
-        s->firsts_last = first->prev;
+        s->tree.firsts_last = first->prev;
     for (int i = 0; i < first->nsigs; i++)
         hc__sig_unref(s->engine, first->sigs[i]);
     s->names.at[first->name].first = NULL;
@@ -149,7 +156,7 @@ void hc__first_drop(hc__set *s, hc__first *first) { /* T10 */
 /* T7. Nothing rises until those slots are gone: joins alone must not complete what others have raised otherwise. */
 static int clashes(hc__set *s, const hc__first *first) {
     int any = 0;
-    for (int32_t slot = s->names.at[first->name].slot; slot >= 0; slot = s->slots[slot].next)
+    for (int32_t slot = s->names.at[first->name].slot; slot >= 0; slot = s->slots.at[slot].next)
         if (hc__slot_raised(s, slot)) {
             hc__tree_clash(s, slot);
             any = 1;
@@ -210,7 +217,7 @@ void hc__tree_have_first(hc__set *s, uint32_t name, uint32_t source, hc__sig *si
 /* ---- what one rank is enough for ----------------------------------------------------------------------------- */
 
 void hc__tree_clash(hc__set *s, int32_t slot) {
-    uint64_t *row = hc__row(s, (uint32_t)slot / 64), bit = 1ull << (slot % 64);
+    uint64_t *row = hc__row(&s->slots, (uint32_t)slot / 64), bit = 1ull << (slot % 64);
     if (row[HC__CLASH_SENT] & bit)
         return;
     row[HC__CLASH_SENT] |= bit; /* freeing the slot clears it */
@@ -220,18 +227,18 @@ void hc__tree_clash(hc__set *s, int32_t slot) {
 }
 
 void hc__tree_flag(hc__set *s, uint8_t flag) {
-    if (s->or_sent & flag)
+    if (s->tree.flags_sent & flag)
         return;
-    s->or_sent |= flag;
-    s->or_out |= flag;
+    s->tree.flags_sent |= flag;
+    s->tree.flags_out |= flag;
     hc__touch(s);
 }
 
 /* ---- joined ---------------------------------------------------------------------------------------------------- */
 
 static void rise_all(hc__set *s) {
-    hc__tree_rise(s, 0, s->nwords);
-    for (hc__first *first = s->firsts; first; first = first->next)
+    hc__tree_rise(s, 0, s->slots.nwords);
+    for (hc__first *first = s->tree.firsts; first; first = first->next)
         first_check(s, first);
 }
 
@@ -240,11 +247,11 @@ static void rise_all(hc__set *s) {
 void hc__tree_joined(hc__set *s, uint32_t source, uint32_t firm, uint32_t loose, int32_t last) {
     if (!firm && !loose)
         return;
-    s->joined_firm[source] += firm;
-    s->joined_loose[source] += loose;
-    s->out_firm += firm;
-    s->out_loose += loose;
-    s->last_joined = last;
+    s->joins.firm[source] += firm;
+    s->joins.loose[source] += loose;
+    s->joins.out_firm += firm;
+    s->joins.out_loose += loose;
+    s->joins.last = last;
     rise_all(s);
     hc__touch(s);
 }
@@ -255,18 +262,18 @@ int hc__tree_has(const hc__set *s, uint32_t name, uint32_t source) {
     const hc__name *record = &s->names.at[name];
     if (record->first && (record->first->have[source / 64] >> (source % 64) & 1))
         return 1;
-    for (int32_t slot = record->slot; slot >= 0; slot = s->slots[slot].next)
-        if (hc__row(s, (uint32_t)slot / 64)[HC__HAVE + source] >> (slot % 64) & 1)
+    for (int32_t slot = record->slot; slot >= 0; slot = s->slots.at[slot].next)
+        if (hc__row(&s->slots, (uint32_t)slot / 64)[HC__HAVE + source] >> (slot % 64) & 1)
             return 1;
     return 0;
 }
 
 void hc__tree_clear(hc__set *s) {
-    while (s->firsts)
-        hc__first_drop(s, s->firsts);
-    for (uint32_t word = 0; word < s->nwords; word++)
-        for (uint32_t column = HC__SENT; column < s->stride; column++)
-            hc__row(s, word)[column] = 0;
-    s->or_out = 0;
-    s->out_firm = s->out_loose = 0;
+    while (s->tree.firsts)
+        hc__first_drop(s, s->tree.firsts);
+    for (uint32_t word = 0; word < s->slots.nwords; word++)
+        for (uint32_t column = HC__SENT; column < s->slots.stride; column++)
+            hc__row(&s->slots, word)[column] = 0;
+    s->tree.flags_out = 0;
+    s->joins.out_firm = s->joins.out_loose = 0;
 }

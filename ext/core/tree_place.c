@@ -7,7 +7,7 @@
  */
 #include <stdlib.h>
 
-#include "core/core.h"
+#include "core/base.h"
 
 struct hc_tree_index {
     int32_t n, nnodes, fanout;

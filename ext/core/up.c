@@ -5,19 +5,30 @@
  *     u64 tag, u8 flags, (STOP, LEAVE: i32 who left,) u32 joined (firm), u32 joined (loose), i32 last, columns: slots, rooted, clash,
  *     u32 n, n first meetings: u8 rooted, u8 signatures, a signature: i32 lowest rank, u32 bytes, bytes
  */
-#include "core/core.h"
+#include "core/up.h"
+
+#include "core/actions.h"
+#include "core/hash.h"
+#include "core/memory.h"
+#include "core/names.h"
+#include "core/request.h"
+#include "core/slots.h"
+#include "core/state.h"
+#include "core/stop.h"
+#include "core/tree.h"
+#include "core/wire.h"
 
 #define FIXED (HC__HEADER + 8 + 1 + 4 + 4 + 4 + 4 + 3 * 4 + 4)
 
 /* ---- sending ------------------------------------------------------------------------------------------ */
 
 static int nothing_out(const hc__set *s) {
-    return !s->or_out && !s->out_firm && !s->out_loose && !hc__tree_any_out(s);
+    return !s->tree.flags_out && !s->joins.out_firm && !s->joins.out_loose && !hc__tree_any_out(s);
 }
 
 static size_t measure(const hc__set *s) {
-    size_t bytes = FIXED + 3 * 12 * (size_t)s->nwords;
-    for (const hc__first *first = s->out; first; first = first->out_next) {
+    size_t bytes = FIXED + 3 * 12 * (size_t)s->slots.nwords;
+    for (const hc__first *first = s->tree.out; first; first = first->out_next) {
         bytes += 2;
         for (int i = 0; i < first->nsigs; i++)
             bytes += 8 + first->sigs[i]->nbytes;
@@ -42,25 +53,25 @@ static uint8_t *write_first(const hc__first *first, uint8_t *p) {
 
 /* T4: one message, tagged with the position here; what rises while it has not left yet waits for the next. */
 void hc__up_send(hc__set *s) {
-    if (s->up_flying || s->stopped || nothing_out(s))
+    if (s->tree.is_sending || s->end.stopped || nothing_out(s))
         return;
-    uint8_t *message = hc__lend(s->engine, measure(s));
+    uint8_t *message = hc__scratch(s->engine, measure(s));
     if (!message)
         return;
     uint8_t *p = hc__write_header(message, HC__M_UP, s->wire);
-    p = hc__write64(p, s->q);
-    p = hc__write8(p, s->or_out);
-    p = hc__write_leaver(s, s->or_out, p);
-    p = hc__write32(p, s->out_firm);
-    p = hc__write32(p, s->out_loose);
-    p = hc__write32(p, (uint32_t)s->last_joined);
-    p = hc__write_column(p, s->rows, s->nwords, s->stride, hc__row_out);
-    p = hc__write_column(p, s->rows, s->nwords, s->stride, rooted);
-    p = hc__write_column(p, s->rows, s->nwords, s->stride, hc__row_clash);
+    p = hc__write64(p, s->position);
+    p = hc__write8(p, s->tree.flags_out);
+    p = hc__write_leaver(p, s->tree.flags_out, s->end.leaver);
+    p = hc__write32(p, s->joins.out_firm);
+    p = hc__write32(p, s->joins.out_loose);
+    p = hc__write32(p, (uint32_t)s->joins.last);
+    p = hc__write_column(p, s->slots.rows, s->slots.nwords, s->slots.stride, hc__row_out);
+    p = hc__write_column(p, s->slots.rows, s->slots.nwords, s->slots.stride, rooted);
+    p = hc__write_column(p, s->slots.rows, s->slots.nwords, s->slots.stride, hc__row_clash);
     p = hc__tree_write_firsts(s, p, write_first);
     hc__tree_clear_out(s);
-    s->out_firm = s->out_loose = 0;
-    s->up_flying = 1;
+    s->joins.out_firm = s->joins.out_loose = 0;
+    s->tree.is_sending = 1;
     hc__send_up(s->engine, s->parent, message, (size_t)(p - message));
 }
 
@@ -118,7 +129,7 @@ static int read_up(const hc__set *s, uint32_t source, const uint8_t *bytes, size
     hc__reader r = {.at = bytes, .end = bytes + nbytes};
     m->tag = hc__read64(&r);
     m->flags = hc__read8(&r);
-    m->leaver = hc__read_leaver(s->engine, &r, m->flags, s->set_size);
+    m->leaver = hc__read_leaver(&r, m->flags, s->set_size, s->engine->config.size);
     m->firm = hc__read32(&r);
     m->loose = hc__read32(&r);
     m->last = (int32_t)hc__read32(&r);
@@ -143,13 +154,13 @@ static int read_up(const hc__set *s, uint32_t source, const uint8_t *bytes, size
 
 /* T6: bits of slots that have changed since the sender spoke are void; it will learn of it and raise again. */
 static uint64_t not_stale(const hc__set *s, uint32_t word, uint64_t bits, uint64_t tag) {
-    if (word >= s->nwords)
+    if (word >= s->slots.nwords)
         return 0;
-    bits &= hc__row(s, word)[HC__USED];
-    if (s->changed <= tag)
+    bits &= hc__row(&s->slots, word)[HC__USED];
+    if (s->slots.changed <= tag)
         return bits;
     for (uint64_t rest = bits; rest; rest &= rest - 1)
-        if (s->slots[64 * word + (uint32_t)hc__bit(rest)].gen > tag)
+        if (s->slots.at[64 * word + (uint32_t)hc__bit(rest)].gen > tag)
             bits &= ~(rest & (0 - rest));
     return bits;
 }
@@ -159,19 +170,19 @@ static void take_slots(hc__set *s, uint32_t source, const up *m) {
     for (uint32_t i = 0; i < m->slots.n; i++) {
         uint32_t word = hc__column_word(m->slots, i, &bits);
         if ((bits = not_stale(s, word, bits, m->tag)))
-            hc__row(s, word)[HC__HAVE + source] |= bits;
+            hc__row(&s->slots, word)[HC__HAVE + source] |= bits;
     }
     for (uint32_t i = 0; i < m->rooted.n; i++) {
         uint32_t word = hc__column_word(m->rooted, i, &bits);
         if ((bits = not_stale(s, word, bits, m->tag)))
-            hc__row(s, word)[HC__ROOTED] |= bits;
+            hc__row(&s->slots, word)[HC__ROOTED] |= bits;
     }
     for (uint32_t i = 0; i < m->clash.n; i++) {
         uint32_t word = hc__column_word(m->clash, i, &bits);
         for (bits = not_stale(s, word, bits, m->tag); bits; bits &= bits - 1)
             hc__tree_clash(s, (int32_t)(64 * word + (uint32_t)hc__bit(bits)));
     }
-    hc__tree_rise(s, 0, s->nwords);
+    hc__tree_rise(s, 0, s->slots.nwords);
 }
 
 /* The object for these bytes: one that is here already, else a new one. The caller owns a reference. */
@@ -210,8 +221,8 @@ static void take(hc__set *s, uint32_t source, const up *m) {
         take_first(s, source, &first);
     }
     hc__heard(s, m->flags, m->leaver);
-    uint32_t loose = s->freed > m->tag ? 0 : m->loose; /* T6 */
-    uint64_t after = (uint64_t)s->joined_firm[source] + s->joined_loose[source] + m->firm + loose;
+    uint32_t loose = s->slots.freed > m->tag ? 0 : m->loose; /* T6 */
+    uint64_t after = (uint64_t)s->joins.firm[source] + s->joins.loose[source] + m->firm + loose;
     if (after <= (uint64_t)s->children[source - 1].subtree)
         hc__tree_joined(s, source, m->firm, loose, m->last);
 }
@@ -221,9 +232,9 @@ int hc__up_receive(hc__set *s, uint32_t source, const uint8_t *bytes, size_t nby
     up m;
     if (source == 0 || read_up(s, source, bytes, nbytes, &m))
         return HC_BAD_MESSAGE;
-    if (s->stopped)
+    if (s->end.stopped)
         return 0;
-    if (m.tag > s->q)
+    if (m.tag > s->position)
         return HC_BAD_MESSAGE;
     take(s, source, &m);
     return 0;

@@ -2,14 +2,18 @@
  *
  * validate.c - the invariants of one engine, for tests. Between steps all of them hold.
  */
-#include "core/core.h"
+#include "core/names.h"
+#include "core/request.h"
+#include "core/slots.h"
+#include "core/state.h"
+#include "core/tree.h"
 
 static const char *check_pending(const hc__set *s) {
     uint32_t before = HC__NONE, n = 0, waited = 0;
     int raised = 1;
-    for (uint32_t name = s->oldest; name != HC__NONE; before = name, name = s->names.at[name].newer) {
+    for (uint32_t name = s->pending.oldest; name != HC__NONE; before = name, name = s->names.at[name].newer) {
         const hc__name *record = &s->names.at[name];
-        if (name == s->unraised)
+        if (name == s->pending.unraised)
             raised = 0;
         if (record->older != before || n++ > s->names.count)
             return "the pending list is broken";
@@ -21,30 +25,30 @@ static const char *check_pending(const hc__set *s) {
         if (raised == (record->phase == HC__PENDING))
             return "the raised requests are not the older ones";
     }
-    if (waited != s->nwaited)
+    if (waited != s->pending.nwaited)
         return "waiting requests are counted wrong";
-    return s->newest == before ? NULL : "the pending list has another end";
+    return s->pending.newest == before ? NULL : "the pending list has another end";
 }
 
 static int own_bit(const hc__set *s, const hc__name *record) {
     uint32_t slot = (uint32_t)record->raised_slot;
-    return hc__row(s, slot / 64)[HC__HAVE] >> (slot % 64) & 1;
+    return hc__row(&s->slots, slot / 64)[HC__HAVE] >> (slot % 64) & 1;
 }
 
 /* The slots of a name: no more than a name may have, no two of one signature. */
 static const char *check_slots_of(const hc__set *s, uint32_t name) {
     const hc__name *record = &s->names.at[name];
     int n = 0;
-    for (int32_t slot = record->slot; slot >= 0; slot = s->slots[slot].next) {
-        const hc__sig *sig = s->slots[slot].sig;
-        if (!sig || s->slots[slot].name != name || ++n > HC__SLOTS_A_NAME)
+    for (int32_t slot = record->slot; slot >= 0; slot = s->slots.at[slot].next) {
+        const hc__sig *sig = s->slots.at[slot].sig;
+        if (!sig || s->slots.at[slot].name != name || ++n > HC__SLOTS_PER_NAME)
             return "a name and its slots disagree";
         if (hc__slot_find(s, name, sig->bytes, sig->nbytes) != slot)
             return "two slots of a name have one signature";
     }
     if (record->phase == HC__ON_SLOT &&
         (record->raised_slot < 0 || !own_bit(s, record) ||
-         !hc__sig_is(s->slots[record->raised_slot].sig, record->mine->bytes, record->mine->nbytes)))
+         !hc__sig_is(s->slots.at[record->raised_slot].sig, record->mine->bytes, record->mine->nbytes)))
         return "a request is on a slot that is not its own";
     return NULL;
 }
@@ -70,8 +74,8 @@ static const char *check_names(const hc__set *s) {
             return "a request runs in no batch";
         on_slot += record->phase == HC__ON_SLOT;
     }
-    for (uint32_t word = 0; word < s->nwords; word++)
-        for (uint64_t rest = hc__row(s, word)[HC__HAVE]; rest; rest &= rest - 1)
+    for (uint32_t word = 0; word < s->slots.nwords; word++)
+        for (uint64_t rest = hc__row(&s->slots, word)[HC__HAVE]; rest; rest &= rest - 1)
             bits++;
     if (on_slot != bits)
         return "own bits are not own requests";
@@ -80,17 +84,17 @@ static const char *check_names(const hc__set *s) {
 
 static const char *check_slots(const hc__set *s) {
     uint32_t used = 0, listed = 0;
-    for (int32_t slot = s->lru_oldest; slot >= 0 && listed <= s->nslots; slot = s->slots[slot].newer)
+    for (int32_t slot = s->slots.lru_oldest; slot >= 0 && listed <= s->slots.count; slot = s->slots.at[slot].newer)
         listed++;
-    for (uint32_t word = 0; word < s->nwords; word++) {
-        const uint64_t *row = hc__row(s, word);
+    for (uint32_t word = 0; word < s->slots.nwords; word++) {
+        const uint64_t *row = hc__row(&s->slots, word);
         for (uint32_t bit = 0; bit < 64; bit++) {
             int is_used = row[HC__USED] >> bit & 1;
             used += (uint32_t)is_used;
-            if (is_used != (s->slots[64 * word + bit].sig != NULL))
+            if (is_used != (s->slots.at[64 * word + bit].sig != NULL))
                 return "a slot is used and free";
         }
-        for (uint32_t column = 0; column < s->stride; column++)
+        for (uint32_t column = 0; column < s->slots.stride; column++)
             if (column != HC__USED && (row[column] & ~row[HC__USED]))
                 return "T10: a free slot has a bit";
         if (row[HC__GONE])
@@ -100,14 +104,14 @@ static const char *check_slots(const hc__set *s) {
         if (row[HC__OUT] & ~row[HC__SENT])
             return "T3: what is to go up is not marked as sent";
     }
-    if (used != s->nslots || used > s->engine->config.cache_capacity)
+    if (used != s->slots.count || used > s->engine->config.cache_capacity)
         return "slots are counted wrong";
     return listed == used ? NULL : "the order of use has not every slot";
 }
 
 /* A first meeting waits while a slot of its name is raised. */
 static int is_held_back(const hc__set *s, const hc__first *first) {
-    for (int32_t slot = s->names.at[first->name].slot; slot >= 0; slot = s->slots[slot].next)
+    for (int32_t slot = s->names.at[first->name].slot; slot >= 0; slot = s->slots.at[slot].next)
         if (hc__slot_raised(s, slot))
             return 1;
     return 0;
@@ -115,18 +119,18 @@ static int is_held_back(const hc__set *s, const hc__first *first) {
 
 /* T7: two items of a name at a time are known to clash; RIVALS says where to look. */
 static const char *check_rivals(const hc__set *s) {
-    for (uint32_t slot = 0; slot < 64 * s->nwords; slot++) {
-        if (!s->slots[slot].sig)
+    for (uint32_t slot = 0; slot < 64 * s->slots.nwords; slot++) {
+        if (!s->slots.at[slot].sig)
             continue;
-        const hc__name *record = &s->names.at[s->slots[slot].name];
-        const uint64_t *row = hc__row(s, slot / 64);
-        int rivals = record->first || s->slots[record->slot].next >= 0;
+        const hc__name *record = &s->names.at[s->slots.at[slot].name];
+        const uint64_t *row = hc__row(&s->slots, slot / 64);
+        int rivals = record->first || s->slots.at[record->slot].next >= 0;
         if (rivals != (int)(row[HC__RIVALS] >> (slot % 64) & 1))
             return "RIVALS: a slot is not as alone as it seems";
         if (row[HC__CLASH_SENT] >> (slot % 64) & 1 || !hc__slot_raised(s, (int32_t)slot))
             continue;
         int others = record->first != NULL;
-        for (int32_t rival = record->slot; rival >= 0; rival = s->slots[rival].next)
+        for (int32_t rival = record->slot; rival >= 0; rival = s->slots.at[rival].next)
             others += rival != (int32_t)slot && hc__slot_raised(s, rival);
         if (others)
             return "T7: two items of one name are raised and do not clash";
@@ -142,8 +146,8 @@ static int is_complete(const hc__set *s, const hc__first *first) {
 }
 
 static const char *check_tree(const hc__set *s) {
-    for (uint32_t word = 0; word < s->nwords; word++) {
-        const uint64_t *row = hc__row(s, word);
+    for (uint32_t word = 0; word < s->slots.nwords; word++) {
+        const uint64_t *row = hc__row(&s->slots, word);
         uint64_t all = UINT64_MAX, any = 0;
         for (uint32_t source = 0; source < s->nsources; source++) {
             any |= row[HC__HAVE + source];
@@ -152,7 +156,7 @@ static const char *check_tree(const hc__set *s) {
         if (all & any & ~row[HC__SENT] & ~row[HC__CLASH_SENT])
             return "T2: a cached request is complete and has not risen";
     }
-    for (const hc__first *first = s->firsts; first; first = first->next) {
+    for (const hc__first *first = s->tree.firsts; first; first = first->next) {
         if (s->names.at[first->name].first != first)
             return "a first meeting has another's name";
         if (first->nsigs < 1 || first->nsigs > 2 || (first->nsigs == 2 && first->ranks[0] > first->ranks[1]))
@@ -162,7 +166,7 @@ static const char *check_tree(const hc__set *s) {
     }
     for (uint32_t source = 0; source < s->nsources; source++) {
         uint32_t subtree = source ? (uint32_t)s->children[source - 1].subtree : 1;
-        if (s->joined_firm[source] + s->joined_loose[source] > subtree)
+        if (s->joins.firm[source] + s->joins.loose[source] > subtree)
             return "more ranks have joined than there are";
     }
     return NULL;
@@ -174,9 +178,9 @@ static const char *check_set(const hc__set *s) {
         wrong = check_names(s);
     if (!wrong)
         wrong = check_slots(s);
-    if (!wrong && !s->stopped && !s->engine->failed)
+    if (!wrong && !s->end.stopped && !s->engine->failure.failed)
         wrong = check_tree(s);
-    if (!wrong && !s->stopped && !s->engine->failed)
+    if (!wrong && !s->end.stopped && !s->engine->failure.failed)
         wrong = check_rivals(s);
     if (!wrong && s->dirty)
         wrong = "a step has ended with work to do";

@@ -58,3 +58,16 @@ int hc__read_header(hc__reader *r, uint32_t *set) {
     int known = message == HC__M_UP || message == HC__M_ENTRY || (message >= HC__M_FAIL && message < HC__M_END);
     return !r->bad && version == HC__WIRE_VERSION && !zero && known ? message : 0;
 }
+
+uint8_t *hc__write_leaver(uint8_t *p, uint8_t flags, int32_t leaver) {
+    return flags & HC__F_LEAVER ? hc__write32(p, (uint32_t)leaver) : p;
+}
+
+int32_t hc__read_leaver(hc__reader *r, uint8_t flags, int32_t set_size, int32_t world_size) {
+    if (!(flags & HC__F_LEAVER))
+        return HC__NOBODY;
+    int32_t leaver = (int32_t)hc__read32(r);
+    if (leaver == HC__NOBODY || leaver >= set_size || leaver < HC__OF_WORLD(world_size - 1))
+        r->bad = 1;
+    return leaver;
+}

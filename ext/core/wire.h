@@ -5,8 +5,8 @@
  * A reader never leaves its bytes: what is missing reads as zero and marks the reader bad. A message is read
  * wholly before anything is changed by it.
  */
-#ifndef HC_WIRE_H
-#define HC_WIRE_H
+#ifndef HC_CORE_WIRE_H
+#define HC_CORE_WIRE_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -85,6 +85,14 @@ enum hc__message {
     HC__M_REPORT,    /* parent to child: the answer for those who asked WHO */
     HC__M_END
 };
+/* Of an up message and of an entry. */
+enum hc__flag { HC__F_STOP = 1, HC__F_PREEMPT = 2, HC__F_JOINALL = 4, HC__F_LEAVE = 8 };
+#define HC__F_LEAVER (HC__F_STOP | HC__F_LEAVE) /* with these goes who has left */
+#define HC__NOBODY (-1)                         /* has left */
+#define HC__OF_WORLD(rank) (-2 - (rank))        /* has left the World, and with it this set; its own inverse */
+uint8_t *hc__write_leaver(uint8_t *, uint8_t flags, int32_t leaver);
+int32_t hc__read_leaver(hc__reader *, uint8_t flags, int32_t set_size, int32_t world_size);
+
 #define HC__WIRE_VERSION 1
 #define HC__HEADER 8
 uint8_t *hc__write_header(uint8_t *, int message, uint32_t set);

@@ -28,7 +28,7 @@ class Fault:
 FAULTS = {
     "stale_bits": Fault(
         "T6: a bit for a slot that has changed meanwhile is ignored",
-        (Piece("up.c", "    if (s->changed <= tag)\n", "    if (s->changed <= tag || bits)\n"),),
+        (Piece("up.c", "    if (s->slots.changed <= tag)\n", "    if (s->slots.changed <= tag || bits)\n"),),
         50,
         "--capacity 2",
     ),
@@ -75,8 +75,8 @@ FAULTS = {
         (
             Piece(
                 "slots.c",
-                "        slot = s->lru_oldest;\n",
-                "        slot = s->set_rank % 2 ? s->lru_newest : s->lru_oldest;\n",
+                "        slot = s->slots.lru_oldest;\n",
+                "        slot = s->set_rank % 2 ? s->slots.lru_newest : s->slots.lru_oldest;\n",
             ),
         ),
         50,
@@ -135,13 +135,14 @@ FAULTS = {
             Piece(
                 "raise.c",
                 "    for (; name != HC__NONE; name = s->names.at[name].newer)\n        raise_one(s, name);",
-                "    for (; name != HC__NONE && name == s->oldest; name = s->names.at[name].newer)\n"
-                "        raise_one(s, name);\n    s->unraised = name;",
+                "    for (; name != HC__NONE && name == s->pending.oldest; name = s->names.at[name].newer)\n"
+                "        raise_one(s, name);\n    s->pending.unraised = name;",
             ),
             Piece(
                 "step.c",
-                "    if (s->unraised == HC__NONE || s->joined || s->stopped)",
-                "    if (s->unraised == HC__NONE || s->joined || s->stopped || s->unraised != s->oldest)",
+                "    if (s->pending.unraised == HC__NONE || s->joins.joined || s->end.stopped)",
+                "    if (s->pending.unraised == HC__NONE || s->joins.joined || s->end.stopped ||\n"
+                "        s->pending.unraised != s->pending.oldest)",
             ),
         ),
         50,
@@ -170,7 +171,7 @@ FAULTS = {
     ),
     "firm_join": Fault(
         "join: one that has requests pending is void when slots are freed",
-        (Piece("join.c", "    s->loose = (uint8_t)has_raised(s);", "    s->loose = 0;"),),
+        (Piece("join.c", "    s->joins.is_loose = (uint8_t)has_raised(s);", "    s->joins.is_loose = 0;"),),
         10000,
         "--capacity 1 --joins 1",
     ),
@@ -179,7 +180,7 @@ FAULTS = {
         (
             Piece(
                 "tree.c",
-                "    if (s->slots[slot].sig->request.root == s->set_rank)\n        row[HC__ROOTED] |= bit;\n",
+                "    if (s->slots.at[slot].sig->request.root == s->set_rank)\n        row[HC__ROOTED] |= bit;\n",
                 "    (void)row;\n",
             ),
         ),

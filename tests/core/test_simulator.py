@@ -36,7 +36,7 @@ def test_programs(sim: Path, run_c: Callable[..., str], programs: int, flags: st
 
 def test_two_slots_a_name(build_c: Build, run_c: Callable[..., str]) -> None:
     """The bound on the slots of one name, made so small that most programs meet it."""
-    program = simulator(build_c, "-DHC__SLOTS_A_NAME=2")
+    program = simulator(build_c, "-DHC__SLOTS_PER_NAME=2")
     print(run_c(program, "--programs", 1000, "--ranks", "1-6", "--capacity", 200, "--stop", 0))
 
 

@@ -2,7 +2,7 @@
  *
  * describe.c - control messages in words, for people who read transcripts.
  */
-#include "core/core.h"
+#include "core/entry.h"
 #include "room.h"
 
 #include <stdarg.h>

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * actions.h - the actions of a step, as the parts of the engine add them.
+ */
+#ifndef HC_CORE_ACTIONS_H
+#define HC_CORE_ACTIONS_H
+
+#include "core/base.h"
+
+typedef struct hc__actions {
+    hc_action *at;
+    uint32_t count, room;
+    uint32_t reserved; /* room that is kept for a failure */
+    hc_action spare;   /* takes what there is no memory for */
+} hc__actions;
+
+/* A new action, zeroed, its peer -1. When memory is gone it is a spare one that nobody sees, so callers need not ask. */
+hc_action *hc__act(hc_engine *, int kind);
+/* The same, but it is always seen, at worst in the place of another action: a World that ends says so. */
+hc_action *hc__act_surely(hc_engine *, int kind);
+/* Takes this step's actions of a kind back. */
+void hc__act_withdraw(hc_engine *, int kind);
+/* Makes room for `actions` that lasts. 0: no memory. */
+int hc__act_reserve(hc_engine *, uint32_t actions);
+void hc__actions_reset(hc_engine *); /* the next step begins */
+void hc__actions_free(hc_engine *);
+
+/* The bytes must live until the next step. */
+void hc__send_up(hc_engine *, int32_t parent, const uint8_t *, size_t);
+void hc__send_down(hc_engine *, int32_t child, const uint8_t *, size_t);
+
+/* COMPLETE; the text must live until the next step. */
+hc_action *hc__complete(hc_engine *, uint64_t ticket, int status, const char *text, uint64_t position);
+
+#endif

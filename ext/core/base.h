@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * base.h - what every file of the engine may use.
+ */
+#ifndef HC_CORE_BASE_H
+#define HC_CORE_BASE_H
+
+#include <string.h>
+
+#include "core/hc.h"
+
+#define HC__NONE UINT32_MAX  /* no index */
+#define HC__NEVER UINT64_MAX /* no time */
+
+typedef struct hc__set hc__set; /* state.h */
+
+static inline uint64_t hc__later(uint64_t from, uint64_t by) { /* never wraps */
+    return by > HC__NEVER - from ? HC__NEVER : from + by;
+}
+
+#endif

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * commit.h - entries on their way from a set's root down its tree.
+ */
+#ifndef HC_CORE_COMMIT_H
+#define HC_CORE_COMMIT_H
+
+#include "core/base.h"
+
+int hc__commit(hc__set *);                                 /* at the root: 1 when an entry was made */
+int hc__entry_receive(hc__set *, const uint8_t *, size_t); /* a message, header included */
+
+#endif

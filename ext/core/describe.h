@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * describe.h - requests in words.
+ */
+#ifndef HC_CORE_DESCRIBE_H
+#define HC_CORE_DESCRIBE_H
+
+#include "core/text.h"
+
+void hc__describe(hc__text *, const hc_request *); /* allreduce 'name' */
+/* Names the first thing in which two requests of one name differ, and both sides. */
+void hc__describe_mismatch(hc__text *, int32_t rank_a, const hc_request *a, int32_t rank_b, const hc_request *b);
+void hc__describe_root_joined(hc__text *, const hc_request *);
+
+#endif

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * entry.h - an entry of the log as bytes.
+ */
+#ifndef HC_CORE_ENTRY_H
+#define HC_CORE_ENTRY_H
+
+#include "core/request.h"
+#include "core/wire.h"
+
+enum hc__outcome { HC__AGREED, HC__DISAGREED, HC__ROOTLESS };
+
+typedef struct hc__entry_first {
+    uint8_t outcome;
+    hc__sig_view sig; /* AGREED, ROOTLESS; of DISAGREED the name only */
+    uint64_t key[2];
+    const uint8_t *text;
+    uint32_t text_len;
+} hc__entry_first;
+
+typedef struct hc__entry { /* points into the bytes that were read */
+    uint64_t position;
+    uint8_t flags; /* hc__flag */
+    int32_t last_joined, leaver;
+    hc__column_view clash, commit, rootless;
+    uint32_t nfirsts;
+    hc__entry_first *firsts; /* scratch memory */
+} hc__entry;
+
+/* T8. Makes an entry of all that is ready. HC__HEADER bytes before it are free for a header. NULL: nothing to commit. */
+uint8_t *hc__entry_make(hc__set *, size_t *nbytes);
+int hc__entry_read(hc__set *, hc__reader *, hc__entry *); /* judges its form only; 0 or an error */
+int hc__entry_check(hc__set *, hc__entry *);              /* judges it against this rank's state */
+
+#endif

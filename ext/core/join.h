@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * join.h - ranks that have nothing more to give.
+ *
+ * A firm join is that of a rank with nothing pending; a loose one is void when slots are freed, and is made anew (L5).
+ */
+#ifndef HC_CORE_JOIN_H
+#define HC_CORE_JOIN_H
+
+#include "core/base.h"
+
+typedef struct hc__joins {
+    uint32_t *firm, *loose;       /* joined ranks of each source */
+    uint32_t out_firm, out_loose; /* to go up; at the root: all that are joined */
+    int32_t last;                 /* set rank of the last one to join */
+    uint8_t joined;               /* this rank has joined */
+    uint8_t is_loose;             /* ... and had requests pending at that time (L5) */
+    uint8_t flush_owed;           /* a caller waits for what cannot be raised before JOINALL */
+    uint64_t ticket, since;
+} hc__joins;
+
+void hc__join(hc__set *, uint64_t ticket);
+void hc__join_void(hc__set *);              /* T6: loose joins, when slots are freed */
+void hc__join_again(hc__set *);             /* L5: this rank's, if it is loose */
+void hc__join_all(hc__set *, int32_t last); /* L6 */
+
+#endif

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * log.h - applies entries of a set's log.
+ */
+#ifndef HC_CORE_LOG_H
+#define HC_CORE_LOG_H
+
+#include "core/entry.h"
+
+void hc__log_apply(hc__set *, const hc__entry *); /* one that has been checked */
+
+#endif

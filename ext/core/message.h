@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * message.h - takes control messages in.
+ */
+#ifndef HC_CORE_MESSAGE_H
+#define HC_CORE_MESSAGE_H
+
+#include "core/base.h"
+
+/* A message for a set that is not here yet. */
+typedef struct hc__early {
+    struct hc__early *next;
+    int32_t peer;
+    uint32_t wire;
+    size_t nbytes;
+    uint8_t bytes[];
+} hc__early;
+
+int hc__message(hc_engine *, int32_t peer, const uint8_t *, size_t);
+void hc__early_replay(hc_engine *, uint32_t set); /* what came before this set was here */
+void hc__early_free(hc_engine *);
+
+#endif

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * raise.h - tells the tree what is pending here.
+ */
+#ifndef HC_CORE_RAISE_H
+#define HC_CORE_RAISE_H
+
+#include "core/base.h"
+
+void hc__raise_all(hc__set *);
+void hc__raise_everywhere(hc_engine *);       /* the same in all sets */
+void hc__raise_again(hc__set *);              /* L5; the join of this rank follows */
+void hc__flush(hc_engine *, uint64_t ticket); /* R1. 0: a caller waits for everything */
+
+#endif

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * request.h - signatures: the part of a request that all ranks must agree on.
+ *
+ * A signature is kept as bytes that are equal exactly when it is equal, and decoded once. Own request, first meeting,
+ * slot and batch share one object.
+ */
+#ifndef HC_CORE_REQUEST_H
+#define HC_CORE_REQUEST_H
+
+#include "core/base.h"
+
+#define HC__MAX_SIGNATURE (1u << 26) /* bytes */
+
+typedef struct hc__sig hc__sig;
+struct hc__sig {
+    uint64_t key[2]; /* hash of the name */
+    uint32_t refs;
+    uint32_t nbytes;
+    uint32_t size;       /* of this block */
+    uint64_t fuse_class; /* requests of one class may share a batch; 0: of no class */
+    uint64_t payload;    /* bytes of all tensors */
+    const uint8_t *bytes;
+    hc__sig *next_dead;
+    hc_request request; /* ticket 0; points into this block */
+};
+
+typedef struct hc__sig_view { /* points into the bytes that were judged */
+    const uint8_t *bytes;
+    uint32_t nbytes;
+    const uint8_t *name;
+    uint32_t name_len;
+    uint32_t ntensors, ndims; /* dims of all tensors together */
+    int32_t root;
+    uint8_t operation;
+} hc__sig_view;
+
+/* Writes a request as bytes, which live until the next call. Returns why it cannot be a request, or NULL. */
+const char *hc__sig_encode(hc_engine *, const hc_request *, hc__sig_view *);
+/* Judges bytes wholly and fills the view. Returns what is wrong, or NULL. `set_size` bounds the root. */
+const char *hc__sig_check(const uint8_t *, size_t, int32_t set_size, hc__sig_view *);
+/* Copies and decodes bytes that have been judged. The caller owns the one reference. NULL: no memory. */
+hc__sig *hc__sig_new(hc_engine *, const hc__sig_view *, const uint64_t key[2]);
+hc__sig *hc__sig_ref(hc__sig *);
+void hc__sig_unref(hc_engine *,
+                   hc__sig *);       /* freed at the next step, because actions may point at it; NULL is allowed */
+void hc__sig_free_dead(hc_engine *); /* the next step begins */
+int hc__sig_is(const hc__sig *, const uint8_t *bytes, uint32_t nbytes);
+
+#endif

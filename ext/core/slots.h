@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * slots.h - the cache of agreed signatures, and what has risen of each.
+ *
+ * Everything that many ranks may have at once is a column of bits. A row is one 64-bit word of each column: 64 slots.
+ */
+#ifndef HC_CORE_SLOTS_H
+#define HC_CORE_SLOTS_H
+
+#include "core/request.h"
+
+#ifndef HC__SLOTS_PER_NAME /* a test has fewer */
+#define HC__SLOTS_PER_NAME 16
+#endif
+
+typedef struct hc__slot {
+    hc__sig *sig; /* NULL: free */
+    uint64_t gen; /* position at which it was last assigned or freed */
+    uint32_t name;
+    int32_t older, newer; /* least recently used first */
+    int32_t next;         /* the next slot of this name, more recently used first; -1: the last */
+} hc__slot;
+
+/* The columns of a row. HC__HAVE is the first of one column for each source. */
+enum hc__column {
+    HC__USED,
+    HC__SENT,       /* risen from here, not yet committed */
+    HC__OUT,        /* to go up with the next message; at the root: ready */
+    HC__ROOTED,     /* rooted operations: the root itself has raised it */
+    HC__NEEDS_ROOT, /* rooted operations */
+    HC__RIVALS,     /* its name has another slot, or a first meeting under way */
+    HC__CLASH_SENT, /* members have raised it and a rival: once a generation */
+    HC__CLASH_OUT,
+    HC__GONE, /* freed by the entry that is being applied */
+    HC__HAVE
+};
+
+typedef struct hc__slots {
+    hc__slot *at; /* 64 for each row */
+    uint64_t *rows;
+    uint32_t nwords, stride; /* rows, and columns of a row */
+    uint32_t count;          /* slots in use */
+    int32_t lru_oldest, lru_newest;
+    uint64_t changed; /* position of the last change of any slot */
+    uint64_t freed;   /* position of the last freeing of any slot */
+} hc__slots;
+
+static inline uint64_t *hc__row(const hc__slots *slots, uint32_t word) {
+    return slots->rows + (size_t)word * slots->stride;
+}
+static inline uint64_t hc__row_out(const uint64_t *row) {
+    return row[HC__OUT];
+}
+static inline uint64_t hc__row_clash(const uint64_t *row) {
+    return row[HC__CLASH_OUT];
+}
+static inline int hc__bit(uint64_t bits) { /* index of the lowest one */
+    return __builtin_ctzll(bits);
+}
+
+int32_t hc__slot_find(const hc__set *, uint32_t name, const uint8_t *sig, uint32_t nbytes); /* -1: none */
+int hc__slot_assign(hc__set *, uint32_t name, hc__sig *); /* takes a reference; 0 or NO_MEMORY */
+void hc__slot_free(hc__set *, int32_t slot);
+void hc__slot_touch(hc__set *, int32_t slot);       /* it is the most recently used one now */
+int hc__slot_raised(const hc__set *, int32_t slot); /* by any source */
+void hc__slots_compare(hc__set *, uint32_t name);   /* sets RIVALS anew: the items of this name are others now */
+void hc__slots_clear_gone(hc__set *);
+void hc__slots_free(hc__set *);
+
+#endif

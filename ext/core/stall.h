@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * stall.h - a wait that lasts reports itself, and ends the World beyond a limit.
+ */
+#ifndef HC_CORE_STALL_H
+#define HC_CORE_STALL_H
+
+#include "core/base.h"
+
+void hc__stall_tick(hc__set *);
+uint64_t hc__stall_deadline(const hc__set *); /* when hc__stall_tick() has something to do */
+
+#endif

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * stall_query.h - asks over the tree who is awaited.
+ */
+#ifndef HC_CORE_STALL_QUERY_H
+#define HC_CORE_STALL_QUERY_H
+
+#include "core/base.h"
+
+void hc__who(hc__set *, uint32_t source, const uint64_t key[2]); /* a source waits for this item */
+int hc__stall_receive(hc__set *, int message, uint32_t source, const uint8_t *, size_t);
+void hc__who_tick(hc__set *); /* ends the questions whose time is over */
+
+#endif

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tree.h - what has risen to this node of a set's tree, from which source, and what is to rise further.
+ */
+#ifndef HC_CORE_TREE_H
+#define HC_CORE_TREE_H
+
+#include "core/request.h"
+
+/* A first meeting under way at this node. It has at most two signatures: the one of the lowest rank, and one other. */
+typedef struct hc__first {
+    struct hc__first *prev, *next;         /* all of the set */
+    struct hc__first *out_prev, *out_next; /* to go up; at the root: ready */
+    hc__sig *sigs[2];
+    int32_t ranks[2]; /* lowest set rank of each */
+    uint32_t name;
+    uint8_t nsigs, sent, out, rooted;
+    uint64_t have[]; /* bits of sources */
+} hc__first;
+
+typedef struct hc__tree {
+    hc__first *firsts, *firsts_last;
+    hc__first *out, *out_last;
+    uint8_t flags_sent, flags_out; /* hc__flag: risen from here; to go up with the next message */
+    uint8_t is_sending;            /* T4: a message to the parent has not left yet */
+} hc__tree;
+
+/* ---- raising: what a source has ---- */
+void hc__tree_have_slot(hc__set *, int32_t slot); /* by this rank; hc__tree_rise follows */
+void hc__tree_have_first(hc__set *, uint32_t name, uint32_t source, hc__sig *, int32_t rank, int rooted);
+void hc__tree_rise(hc__set *, uint32_t from_word, uint32_t to_word); /* T2, T3 for slots */
+void hc__tree_clash(hc__set *, int32_t slot);
+void hc__tree_flag(hc__set *, uint8_t flag);
+void hc__tree_joined(hc__set *, uint32_t source, uint32_t firm, uint32_t loose, int32_t last);
+
+/* ---- questions ---- */
+int hc__tree_whole(const hc__set *, uint32_t source); /* has wholly joined */
+int hc__tree_has(const hc__set *, uint32_t name, uint32_t source);
+
+/* ---- what has risen and waits for the next message up; at the root it is ready for the next entry ---- */
+typedef uint8_t *hc__write_first(const hc__first *, uint8_t *);
+int hc__tree_any_out(const hc__set *);                                         /* slots and first meetings */
+uint8_t *hc__tree_write_firsts(const hc__set *, uint8_t *, hc__write_first *); /* u32 n, n first meetings */
+void hc__tree_clear_out(hc__set *);
+
+void hc__first_drop(hc__set *, hc__first *);
+void hc__tree_clear(hc__set *); /* the log has ended */
+
+#endif

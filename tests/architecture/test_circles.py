@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""No circle of files in a layer of ext: a file that another one calls never calls it back, not by way of others either.
+
+A file uses another one when it needs a symbol (`nm`) that the other one defines; types do not count.
+"""
+
+import shutil
+import subprocess
+from collections.abc import Collection, Mapping
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+EXT = ROOT / "ext"
+COMPILE = "gcc -std=c11 -D_GNU_SOURCE= -O0 -w -Iext -c".split()  # -O0: every call is a call
+LAYERS = ("core", "transport", "cuda", "loop")
+NEEDS_MPI = {"mpi.c"}
+
+Graph = Mapping[str, Collection[str]]
+
+# Files that are in a circle today. A change that breaks a circle takes its files out of here; the list only shrinks.
+KNOWN: dict[str, set[str]] = {
+    "core": set(),
+    "transport": {
+        "hierarchy/allgather.c",
+        "hierarchy/alltoall.c",
+        "hierarchy/hierarchy.c",
+        "hierarchy/reducescatter.c",
+        "hierarchy/rooted_rows.c",
+        "net/allreduce.c",
+        "net/direct.c",
+        "net/doubling.c",
+        "net/ring.c",
+        "p2p/p2p.c",
+        "p2p/paths.c",
+        "shm/allreduce.c",
+        "shm/exchange.c",
+        "shm/shm.c",
+    },
+    "cuda": {
+        "nccl/nccl_node.c",
+        "nccl/nccl_scatter.c",
+        "nccl/nccl_stages.c",
+        "staged/staged.c",
+        "staged/staged_even.c",
+        "staged/staged_scatter.c",
+        "staged/staged_uneven.c",
+    },
+    "loop": {
+        "batch.c",
+        "drive.c",
+        "handle.c",
+        "heartbeat.c",
+        "p2p.c",
+        "perform.c",
+        "progress.c",
+        "set_queues.c",
+        "thread.c",
+        "trace.c",
+    },
+}
+
+
+def symbols(compiled: Path) -> tuple[set[str], set[str]]:
+    """What an object file defines for others, and what it needs of them."""
+    listing = subprocess.run(["nm", "-g", compiled], capture_output=True, text=True, check=True, timeout=60)
+    lines = [line.split() for line in listing.stdout.splitlines()]
+    defined = {name for *_, kind, name in lines if kind not in "Uw"}
+    return defined, {name for *_, kind, name in lines if kind in "Uw"}
+
+
+def uses(layer: str, folder: Path) -> dict[str, set[str]]:
+    """For each C file of a layer: the files of that layer whose functions or tables it uses."""
+    sources = [source for source in sorted((EXT / layer).rglob("*.c")) if source.name not in NEEDS_MPI]
+    of = {}
+    for source in sources:
+        name = source.relative_to(EXT / layer).as_posix()
+        compiled = folder / f"{name.replace('/', '.')}.o"
+        subprocess.run([*COMPILE, source, "-o", compiled], check=True, timeout=60, cwd=ROOT)
+        of[name] = symbols(compiled)
+    definer = {symbol: name for name, (defined, _) in of.items() for symbol in defined}
+    return {name: {definer[s] for s in needed if s in definer} - {name} for name, (_, needed) in of.items()}
+
+
+def reached(graph: Graph, start: str) -> set[str]:
+    """The files that a file uses, and those that they use, and so on."""
+    seen: set[str] = set()
+    todo = list(graph[start])
+    while todo:
+        name = todo.pop()
+        if name not in seen:
+            seen.add(name)
+            todo += graph[name]
+    return seen
+
+
+def in_circles(graph: Graph) -> set[str]:
+    """The files that use themselves by way of others."""
+    return {name for name in graph if name in reached(graph, name)}
+
+
+def circle_in(graph: Graph) -> str:
+    """One circle in words, or ""."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as circle:
+        return " <- ".join(circle.args[1])
+    return ""
+
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="needs gcc")
+@pytest.mark.parametrize("layer", LAYERS)
+def test_no_circles(layer: str, tmp_path: Path) -> None:
+    graph = uses(layer, tmp_path)
+    assert any(graph.values())
+    circles = in_circles(graph)
+    new = circles - KNOWN[layer]
+    assert not new, f"new in a circle: {sorted(new)}; one circle is {circle_in(graph)}"
+    done = KNOWN[layer] - circles
+    assert not done, f"in no circle any more, take out of KNOWN: {sorted(done)}"
+
+
+def test_the_rule_finds_a_circle() -> None:
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set(), "e": {"a"}}
+    assert in_circles(graph) == {"b", "c"}
+    assert set(circle_in(graph).split(" <- ")) == {"b", "c"}
+    assert not in_circles({"a": {"b"}, "b": set()})
+    assert not circle_in({"a": {"b"}, "b": set()})
