@@ -145,7 +145,8 @@ class Config:
     )
     device: str = _knob(
         "auto", 'which GPU arrays in device memory lie on: "auto" (that of the first array), "local" (each rank of a '
-        'node has its own, opened and checked at the start), "none" (they are refused), or its number, opened at the start',
+        'node has its own, opened and checked at the start), "none" (they are refused), or its number, opened at the '
+        "start",
         allowed="auto, local, none or the number of a device", fits=_is_device,
     )  # fmt: skip
     device_mode: str = _knob(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stopping before the job is stopped: all ranks after the same step, saved, and back in the queue.
+"""Stops all ranks after the same step before the scheduler ends the job, so that they can save and run again.
 
 >>> with hpccoll.preemption() as p:
 ...     for step in range(100):
@@ -9,9 +9,9 @@
 ...             answer = p.requeue()
 ...             break
 
-A signal on one rank, or the end of the job's time, is one bit that rides in the agreement of the operations. It has a
-position in the log that is the same on all ranks, and counts for a program from the first operation on that it has
-waited for and that does not lie before it. So ranks that ask after the same operations get the same answer, without an
+A signal on one rank, or the end of the job's time, sets one bit in the control messages of the operations. The bit has
+a position in the log that is the same on all ranks. It counts for a program as soon as the program has waited for an
+operation at or after that position. So ranks that ask after the same operations get the same answer, without an
 operation of their own (docs/control-plane.md).
 """
 
@@ -55,8 +55,8 @@ class Preemption:
         self._deadline = _deadline(own, end, margin)
         self._before: dict[signal.Signals, _Handler] = {}
         self._seen: set[int] = set()
-        self._asked: object = None  # the process set that knows
-        self._said = False
+        self._asked: object = None  # the process set that was asked to stop
+        self._announced = False
 
     # ---- the block ----------------------------------------------------------------------------------
 
@@ -75,7 +75,7 @@ class Preemption:
         self._restore()
 
     def _restore(self) -> None:
-        """Give the signals back, but for those that somebody else has taken meanwhile."""
+        """Restore the handlers, except for signals for which the program has installed another one meanwhile."""
         for number, before in self._before.items():
             if signal.getsignal(number) == self._on_signal:
                 before.restore(number)
@@ -94,7 +94,10 @@ class Preemption:
     # ---- what the program calls -----------------------------------------------------------------------
 
     def ask(self, reason: str = "the program") -> None:
-        """Ask all ranks to stop, as a signal does; one rank is enough. Does not wait."""
+        """Ask all ranks to stop, as a signal does. One rank is enough; it does not wait for the others.
+
+        :param reason: shown by rank 0 if it asked, and kept in `self.reason`
+        """
         self.reason = self.reason or reason
         with contextlib.suppress(errors.ShutDownError):  # between two Worlds: should_stop() asks the next one
             own = current(self._world).core
@@ -103,21 +106,22 @@ class Preemption:
                 self._asked = own
 
     def should_stop(self) -> bool:
-        """Whether to stop now: the same answer on all ranks that have waited for the same operations of the World.
+        """Tell whether to stop now.
 
-        Ask at the end of a step, after a result that every rank waits for. Costs no message and never waits.
+        Call it at the end of a step, after an operation for which every rank has waited. It sends no message and never
+        waits.
+
+        :returns: the same answer on all ranks that have waited for the same operations of the World
         """
         if self.reason or time.time() >= self._deadline:
             self.ask("the end of the job's time")
         own = current(self._world)
-        if (
-            self.reason and own.size == 1
-        ):  # nobody to agree with, and a program may make no operation of its own
+        if self.reason and own.size == 1:  # a program of one rank may do without operations: agree here
             collectives.barrier(name="hpccoll.preempted", world=own)
         if not own.core.preempted():
             return False
-        if own.rank == 0 and own.base.settings.verbose and not self._said:
-            self._said = True
+        if own.rank == 0 and own.base.settings.verbose and not self._announced:
+            self._announced = True
             print(
                 f"hpccoll: all ranks stop after this step: {self.reason or 'asked by another rank'}",
                 file=sys.stderr,
@@ -126,12 +130,12 @@ class Preemption:
         return True
 
     def requeue(self) -> scheduler.Requeue:
-        """Have the scheduler run this job again; all ranks of the World call it, after what they want to keep is saved.
+        """Ask the scheduler to run this job again; all ranks of the World call it, after saving their state.
 
-        Rank 0 speaks to the scheduler when all have come (Slurm: `scontrol requeue`, LSF: `brequeue`), says on stderr
-        what it did, and tells the others. A scheduler that agrees ends the job at once.
+        When all ranks have called it, rank 0 asks the scheduler (Slurm: `scontrol requeue`, LSF: `brequeue`), prints the
+        result on stderr and sends it to the others. A scheduler that agrees ends the job at once.
 
-        :returns: the same on all ranks
+        :returns: whether the job will run again, and the details; the same on all ranks
         """
         own = current(self._world)
         collectives.barrier(name="hpccoll.requeue", world=own)
@@ -139,8 +143,8 @@ class Preemption:
         if own.rank == 0:
             answer = scheduler.requeue(config.environment())
             print(f"hpccoll: requeue: {answer.text}", file=sys.stderr, flush=True)
-        told: scheduler.Requeue = collectives.broadcast_object(answer, name="hpccoll.requeued", world=own)
-        return told
+        result: scheduler.Requeue = collectives.broadcast_object(answer, name="hpccoll.requeued", world=own)
+        return result
 
 
 def preemption(
@@ -150,22 +154,28 @@ def preemption(
     margin: float | None = None,
     world: World | None = None,
 ) -> Preemption:
-    """Listen for the end, in a `with` block: a signal on any rank, or the end of the job's time.
+    """Wait for the end of the job in a `with` block: for a signal on any rank, or for the end of the job's time.
 
-    Handlers that were installed before are back after the block, and called in it if they are Python's. A second
-    SIGTERM on a rank ends it at once.
+    Inside the block, Python handlers that were installed before are still called; after it, all handlers are restored.
+    A second SIGTERM on a rank ends it at once.
 
-    :param signals: default: SIGUSR1 and SIGTERM, under LSF SIGUSR2 as well, which it sends at the run limit; (): none
-    :param end: when the job's time ends, in seconds since the epoch or as a datetime. Default: HPCCOLL_END_TIME, or
-        else what the scheduler says (see hpccoll.scheduler), or else never
-    :param margin: seconds before that, to save; default: HPCCOLL_PREEMPT_MARGIN, but at most a tenth of the time left
-    :param world: whose ranks stop together, after operations of this World
+    :param signals: the signals; default: SIGUSR1 and SIGTERM, and under LSF SIGUSR2, which it sends at the run limit;
+        (): none
+    :param end: the end of the job's time, in seconds since the epoch or as a datetime. Default: HPCCOLL_END_TIME, or
+        the scheduler's answer (see hpccoll.scheduler); without either there is no end
+    :param margin: seconds before `end` at which to stop; default: HPCCOLL_PREEMPT_MARGIN, but at most a tenth of the
+        time left
+    :param world: the ranks of this World stop together, after operations of this World; default: the default World
+    :returns: a context manager with should_stop(), requeue() and ask()
+    :raises InvalidArgumentError: SLURM_JOB_END_TIME is no number; on entering the block outside of the main thread,
+        where Python cannot install handlers
+    :raises ShutDownError: there is no World
     """
     return Preemption(signals, end, margin, world)
 
 
 class _Handler(NamedTuple):
-    """What is done about a signal: for Python, and for the kernel, where it may be a handler of some C library."""
+    """The handlers of a signal: Python's, and the kernel's, which may belong to a C library."""
 
     python: Any
     kernel: ctypes.Array[ctypes.c_char]
@@ -187,7 +197,7 @@ def _signals_of(env: Mapping[str, str]) -> tuple[signal.Signals, ...]:
 
 
 def _deadline(own: World, end: float | datetime.datetime | None, margin: float | None) -> float:
-    """When to stop, in seconds since the epoch. A job so short that the margin were most of it gets a smaller one."""
+    """The time at which to stop, in seconds since the epoch; a short job gets a smaller margin."""
     settings = own.base.settings
     if end is None:
         end = settings.end_time or _end_of_job(own)
@@ -199,7 +209,7 @@ def _deadline(own: World, end: float | datetime.datetime | None, margin: float |
 
 
 def _end_of_job(own: World) -> float:
-    """One rank asks the scheduler's server, where the environment does not tell: it is enough that one knows."""
+    """The end of the job's time; where the environment does not tell, rank 0 alone asks the scheduler's server."""
     end, why = scheduler.end_of_job(config.environment(), ask=own.rank == 0)
     if why and own.rank == 0 and own.base.settings.verbose:
         remedy = "give HPCCOLL_END_TIME, or have a signal sent"

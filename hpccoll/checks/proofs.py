@@ -215,5 +215,5 @@ def verdict(proofs: Iterable[Proof], wrong: str, here: Setup, nodes: int) -> Ver
             f"the proof of {last.date[:10]} in {last.file} is for {misfit(last, here, nodes)}: {REMEDY} again"
         )
     elif not latest and not wrong:
-        why = f"nobody has tried: {REMEDY}"
+        why = f"not tried: {REMEDY}"
     return Verdict([device for device, proof in latest.items() if proof.proved], why)

@@ -51,14 +51,14 @@ def expand(text: str) -> list[str]:
 def _split(text: str) -> list[str]:
     """Split at the commas outside of brackets."""
     words, depth = [""], 0
-    for letter in text:
-        depth += (letter == "[") - (letter == "]")
+    for char in text:
+        depth += (char == "[") - (char == "]")
         if depth not in (0, 1):
             raise _wrong(text, "brackets do not match")
-        if letter == "," and not depth:
+        if char == "," and not depth:
             words.append("")
         else:
-            words[-1] += letter
+            words[-1] += char
     if depth or not all(words):
         raise _wrong(text, "brackets do not match" if depth else "a name is empty")
     return words

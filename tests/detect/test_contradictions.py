@@ -62,7 +62,7 @@ def test_plain_python_in_a_batch_script_is_legitimate() -> None:
 
 
 def test_daemons_of_another_launcher_are_no_ranks() -> None:
-    """mpiexec -np 1 in an allocation of two nodes: its proxies came by srun, one a node. Several a node did not."""
+    """mpiexec -np 1 in an allocation of two nodes: its proxies came by srun, one per node. Several per node did not."""
     one = {
         "PMI_RANK": "0",
         "PMI_SIZE": "1",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Open MPI 5 under an old Slurm's PMIx with three ranks a node: found out before MPI starts, where it would fail."""
+"""Open MPI 5 under an old Slurm's PMIx with three ranks per node: found out before MPI starts, where it would fail."""
 
 import sys
 import tomllib

@@ -35,7 +35,7 @@ def threads(layout, program, **knobs):
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_all_stop_after_the_step_in_which_one_asked(layout):
-    """Who asks before its own request of the step is heard with it: no step is lost to the agreement."""
+    """A rank that asks before its own request of the step stops after it: the agreement takes no further step."""
     asker = sum(map(int, layout.split("+"))) - 1
 
     def program(world):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real Slurm on this machine, without system services: munged, slurmctld, and a slurmd a node.
+"""A real Slurm on this machine, without system services: munged, slurmctld, and a slurmd per node.
 
 The nodes have the shape of the site generic-gpu (64 CPUs and 4 GPUs that are only configured), and a host name and a
 /dev/shm of their own. Without those Open MPI would find the segments of the "other" node, and a World see one node.

@@ -19,16 +19,16 @@ total = hpccoll.allreduce(numpy.full(1000, hpccoll.rank() + 1.0))[0]
 print(f"<{hpccoll.size()} ranks, {hpccoll.cross_size()} nodes, {total:g}>", flush=True)
 hpccoll.shutdown()
 """
-SRUN = {  # MPI library -> the plugin of srun that it speaks with, and how many ranks a node work
+SRUN = {  # MPI library -> the plugin of srun that it works with, and the ranks per node up to which it does
     "Open MPI v4": ("pmix", 4),
-    "Open MPI v5": ("pmix", 2),  # with Slurm 22.05's PMIx 4 its wheel fails from 3 ranks a node on
+    "Open MPI v5": ("pmix", 2),  # with Slurm 22.05's PMIx 4 its wheel fails from 3 ranks per node on
     "MPICH Version": ("pmi2", 4),
 }
 
 
 @pytest.fixture(scope="module")
 def srun() -> tuple[str, int]:
-    """The plugin, and ranks a node, for the MPI of this environment."""
+    """The plugin, and ranks per node, for the MPI of this environment."""
     ask = "import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI; print(MPI.Get_library_version())"
     done = subprocess.run(
         [sys.executable, "-P", "-c", ask], capture_output=True, text=True, timeout=60, check=True
@@ -133,7 +133,7 @@ hpccoll.shutdown()
 
 
 def test_the_end_of_the_jobs_time_is_known(slurm: Cluster) -> None:
-    """Of three minutes; where the environment does not tell, one rank asks squeue, and all stop after the same step."""
+    """The limit is three minutes. Without a variable rank 0 asks squeue; all ranks stop after the same step."""
     _, output = slurm.run(
         "srun", "--mpi=pmix", "-N2", "-n3", "--time=3", sys.executable, "-c", STEPS_UNTIL_THE_END
     )

@@ -23,7 +23,7 @@ def test_main_job(slurm: Cluster, tmp_path: Path, wheel: str) -> None:
     plugin, library = SRUN[wheel]
     train = [environment(wheel), "examples/digits/train.py", "--epochs", 1, "--folder", tmp_path]
     step = ["srun", f"--mpi={plugin}", "--kill-on-bad-exit", "-N4", "--ntasks-per-node=1"]
-    # Over loopback: MPICH's UCX would see that the nodes are one machine, and other tests take network cards away.
+    # Over loopback: MPICH's UCX would see that the nodes are one machine, and other tests take network devices away.
     settings = ["OMP_NUM_THREADS=1", "MPIR_CVAR_CH4_NETMOD=ofi", "FI_TCP_IFACE=lo"]
     _, output = slurm.run(*step, "env", *settings, *train, timeout=300)
     assert "4 ranks on 4 nodes (1+1+1+1)" in output

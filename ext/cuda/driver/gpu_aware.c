@@ -44,6 +44,6 @@ int hc__gpu_aware(const hc_gpu_aware *g, const hc_device *device, char *words, s
     if (g->proofs && g->proofs[0])
         snprintf(words, room, "it is proved for %s, and not for %s: `hpccoll doctor --gpu-aware`", g->proofs[0], here);
     else
-        snprintf(words, room, "%s", g->why ? g->why : "nobody has tried: `hpccoll doctor --gpu-aware`");
+        snprintf(words, room, "%s", g->why ? g->why : "not tried: `hpccoll doctor --gpu-aware`");
     return 0;
 }

@@ -253,8 +253,9 @@ def _unreachable(here: str, there: str, tried: list[Facts], no_route_back: bool)
         remedy = f"{there} has no route back to {here}: mend that first"
     elif "silent" in outcomes and any(one.get("neighbour") == "answers" for one in tried):
         remedy = (
-            f"The network card of {there} answers (ARP), its ports do not: a firewall drops TCP (`nft list ruleset`, "
-            "`iptables -S` there). Open the ephemeral ports (`sysctl net.ipv4.ip_local_port_range`) between the nodes"
+            f"The network adapter of {there} answers (ARP), its ports do not: a firewall drops TCP (`nft list "
+            "ruleset`, `iptables -S` there). Open the ephemeral ports (`sysctl net.ipv4.ip_local_port_range`) between "
+            "the nodes"
         )
     elif "silent" in outcomes:
         remedy = f"Cable, switch, VLAN, a firewall or a route on the path: `ping`, `ip route get`, `ip neigh` on {here}"

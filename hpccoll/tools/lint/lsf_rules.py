@@ -113,17 +113,17 @@ def sets_do_not_fit(script: Script) -> Iterator[Problem]:
     """More resource sets than the nodes have room for: jsrun waits for ever."""
     nodes = lsf.asked(script.options.values).nodes
     for launch, sets in known_jsruns(script):
-        room = fit(sets, SUMMIT)
-        if room and sets.per_host and sets.per_host > room:
+        most = fit(sets, SUMMIT)
+        if most and sets.per_host and sets.per_host > most:
             shape = f"{sets.cores} cores and {sets.gpus} GPUs"
-            problem = f"--rs_per_host {sets.per_host} of {shape}, but a node has room for {room}"
-            yield Problem(launch.line, problem, f"--rs_per_host {room}, or smaller sets")
-        elif room and sets.sets and nodes and sets.sets > nodes * (sets.per_host or room):
-            most = nodes * (sets.per_host or room)
+            problem = f"--rs_per_host {sets.per_host} of {shape}, but a node has room for {most}"
+            yield Problem(launch.line, problem, f"--rs_per_host {most}, or smaller sets")
+        elif most and sets.sets and nodes and sets.sets > nodes * (sets.per_host or most):
+            total = nodes * (sets.per_host or most)
             yield Problem(
                 launch.line,
-                f"--nrs {sets.sets}, but {nodes} nodes take {most}",
-                f"--nrs {most}, or more -nnodes",
+                f"--nrs {sets.sets}, but {nodes} nodes take {total}",
+                f"--nrs {total}, or more -nnodes",
             )
 
 
@@ -132,11 +132,11 @@ def sets_span_sockets(script: Script) -> Iterator[Problem]:
     """So many sets per node that one must span both sockets: slow memory and a far GPU."""
     for launch, sets in known_jsruns(script):
         wanted = sets.per_host or min(fit(sets, SUMMIT), sets.sets or 1)
-        room = fit_in_sockets(sets, SUMMIT)
-        if fit(sets, SUMMIT) >= wanted > room:
+        most = fit_in_sockets(sets, SUMMIT)
+        if fit(sets, SUMMIT) >= wanted > most:
             yield Problem(
                 launch.line,
-                f"{wanted} sets per node, but only {room} without one that spans sockets",
+                f"{wanted} sets per node, but only {most} without one that spans sockets",
                 f"at most {SUMMIT.cores // SUMMIT.sockets} cores and {SUMMIT.gpus // SUMMIT.sockets} GPUs per socket",
             )
 
@@ -193,11 +193,11 @@ def threads_exceed_cores(script: Script) -> Iterator[Problem]:
     smt = lsf.asked(script.options.values).smt
     for launch, sets in known_jsruns(script):
         text = launch.environment.get("OMP_NUM_THREADS", "")
-        room = sets.cores // sets.tasks * smt
-        if text.isdecimal() and int(text) > max(room, 1):
+        most = sets.cores // sets.tasks * smt
+        if text.isdecimal() and int(text) > max(most, 1):
             yield Problem(
                 launch.line,
-                f"OMP_NUM_THREADS={text}, but a task has {room} hardware threads",
+                f"OMP_NUM_THREADS={text}, but a task has {most} hardware threads",
                 f"OMP_NUM_THREADS={sets.cores // sets.tasks}",
             )
 

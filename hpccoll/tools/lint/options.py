@@ -117,8 +117,8 @@ def _single_dash(grammar: Grammar, word: str, left: list[str], parsed: Parsed) -
             _take(grammar, option, f"-{word}", left, parsed)
         else:
             parsed.values[option.long] = ""
-    elif (letter := grammar.long.get(word[0])) and letter.value == "yes" and not word[1:].isalpha():
-        parsed.values[letter.long] = word[1:]
+    elif (short := grammar.long.get(word[0])) and short.value == "yes" and not word[1:].isalpha():
+        parsed.values[short.long] = word[1:]
     else:
         parsed.problems.append(option)
 

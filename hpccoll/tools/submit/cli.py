@@ -16,7 +16,7 @@ from hpccoll.errors import HpccollError
 from hpccoll.tools.lint import check
 from hpccoll.tools.submit import script, site
 from hpccoll.tools.submit.layout import RequestError
-from hpccoll.tools.submit.script import NAME_LETTERS, RUNTIMES, Request
+from hpccoll.tools.submit.script import NAME_CHARACTERS, RUNTIMES, Request
 
 COMMANDS = {"slurm": "sbatch", "lsf": "bsub"}
 
@@ -189,9 +189,9 @@ def missing_program(request: Request) -> str:
 
 
 def default_name(command: tuple[str, ...]) -> str:
-    """Make a job's name of the program's file, with letters that are allowed in it."""
+    """Make a job's name of the program's file, with characters that are allowed in it."""
     name = Path(program_file(command)).stem
-    return re.sub(f"[^{NAME_LETTERS}]", "-", name).lstrip(".+-") or "job"
+    return re.sub(f"[^{NAME_CHARACTERS}]", "-", name).lstrip(".+-") or "job"
 
 
 def one_line(words: Sequence[str]) -> str:

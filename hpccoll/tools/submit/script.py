@@ -15,8 +15,8 @@ TEMPLATES = {
     ("lsf", "mpirun"): "lsf.sh.j2",
 }
 RUNTIMES = ("apptainer", "pyxis")
-NAME_LETTERS = "A-Za-z0-9_.+-"
-"""Letters of the names of jobs and projects, which stand in directives and in the names of files."""
+NAME_CHARACTERS = "A-Za-z0-9_.+-"
+"""Characters of the names of jobs and projects, which stand in directives and in the names of files."""
 WARNING = 120
 """Seconds before the time limit at which a job that can be requeued gets the signal to save."""
 
@@ -76,7 +76,7 @@ def check(site: Site, request: Request) -> None:
             f"{request.nodes} nodes, {request.minutes} minutes, {request.repeat} times: at least 1 of each"
         )
     for option, text in (("--name", request.name), ("--account", request.account or "none")):
-        if not re.fullmatch(f"[A-Za-z0-9_][{NAME_LETTERS}]*", text):
+        if not re.fullmatch(f"[A-Za-z0-9_][{NAME_CHARACTERS}]*", text):
             raise RequestError(f"{option} {text!r}: letters, digits, and _.+- behind the first")
     if request.launcher not in SCHEDULERS[site.scheduler]:
         allowed = " or ".join(SCHEDULERS[site.scheduler])

@@ -46,17 +46,17 @@ int cuDeviceGet(int *device, int number) {
     return 0;
 }
 
-int cuDeviceGetName(char *name, int room, int device);
-int cuDeviceGetName(char *name, int room, int device) {
+int cuDeviceGetName(char *name, int length, int device);
+int cuDeviceGetName(char *name, int length, int device) {
     (void)device;
-    strncpy(name, "emulated device", (size_t)room);
+    strncpy(name, "emulated device", (size_t)length);
     return 0;
 }
 
-int cuDeviceGetPCIBusId(char *bus, int room, int device);
-int cuDeviceGetPCIBusId(char *bus, int room, int device) {
+int cuDeviceGetPCIBusId(char *bus, int length, int device);
+int cuDeviceGetPCIBusId(char *bus, int length, int device) {
     (void)device;
-    strncpy(bus, "0000:65:00.0", (size_t)room);
+    strncpy(bus, "0000:65:00.0", (size_t)length);
     return 0;
 }
 

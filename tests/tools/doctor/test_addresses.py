@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of names, addresses and ways, planted in the cards of a healthy cluster: each is found and named."""
+"""Faults of names, addresses and paths, planted in the reports of a healthy cluster: each is found and named."""
 
 from typing import Any
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each fault, planted in the cards of a healthy cluster, is found, named, and nothing else is."""
+"""Each fault, planted in the reports of a healthy cluster, is found, named, and nothing else is."""
 
 from dataclasses import asdict
 from typing import Any
@@ -107,7 +107,7 @@ def test_an_end_in_mpi_init_is_told_from_a_hang() -> None:
     says(only([hung(0, 0, status=-11), report(1)]), ERROR, "signal 11")
 
 
-def test_ranks_that_did_not_come() -> None:
+def test_ranks_that_did_not_report() -> None:
     says(only([report(0), report(3)], size=5), ERROR, "ranks 1, 2, 4 of 5")
 
 
@@ -182,7 +182,7 @@ def test_two_ranks_on_one_core_while_others_are_free() -> None:
     says(finding, WARNING, "ranks 0, 1 are bound to cpu 0 while no rank is on cpu 2-63")
 
 
-def test_knowing_oversubscription_is_said_by_the_doctor_only() -> None:
+def test_oversubscription_may_be_intended_and_only_the_doctor_reports_it() -> None:
     reports = [bound(r, "0-1", online="0-1", **{"numa nodes": 1}) for r in range(4)]
     says(only(reports), WARNING, "4 ranks on 2 cpus")
 
@@ -307,7 +307,7 @@ def test_one_direction() -> None:
     says(only(PAIR, links=[link(0, 1, 1000, back=100)]), WARNING, "h2 to h1: 100 Mbit/s, back 1 Gbit/s")
 
 
-def test_a_device_that_nobody_uses() -> None:
+def test_a_device_that_is_not_used() -> None:
     fast = {"devices": [rail("mlx5_0:1", 0)]}
     findings = found([report(r, r, rails=fast) for r in range(2)], links=[link(0, 1, 9500)])
     says(findings[0], WARNING, "h1: 9.5 Gbit/s measured; mlx5_0:1 declares 100 Gbit/s")
@@ -350,7 +350,7 @@ def test_requirements_that_make_no_sense(text: str) -> None:
         network.requirement(text)
 
 
-def test_what_is_required_is_an_error_if_it_is_not_there() -> None:
+def test_a_link_below_the_requirement_is_an_error() -> None:
     survey = Survey(PAIR, links=[link(0, 1, 900, latency=30e-6)])
     assert network.judge_required(survey, {"bandwidth": 1e8, "latency": 1e-4}) == []
     slow, late = network.judge_required(survey, {"bandwidth": 1.25e9, "latency": 2e-5})

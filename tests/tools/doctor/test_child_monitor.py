@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A watched child: its stages, its report, where it hangs, how it ends."""
+"""A monitored child: its stages, its report, where it hangs, how it ends."""
 
 import textwrap
 from collections.abc import Callable
@@ -14,13 +14,13 @@ Run = Callable[..., child_monitor.Outcome]
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Watch a program that has `stages`."""
+    """Monitor a program that has `stages`."""
 
     def start(program: str, patience: float = 20.0) -> child_monitor.Outcome:
         head = "import os, subprocess, sys, time\nfrom hpccoll.tools.doctor.stages import Stages\nstages = Stages()\n"
-        (tmp_path / "watched.py").write_text(head + textwrap.dedent(program))
+        (tmp_path / "monitored.py").write_text(head + textwrap.dedent(program))
         monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-        return child_monitor.run("watched", {"number": 3}, patience, lambda stage, seconds: None)
+        return child_monitor.run("monitored", {"number": 3}, patience, lambda stage, seconds: None)
 
     return start
 
@@ -47,7 +47,7 @@ def test_an_end_without_a_report(run: Run, how: str, status: int) -> None:
     assert (outcome.report, outcome.stage, outcome.status) == (None, "ending", status)
 
 
-def test_what_a_child_leaves_behind_does_not_hold_the_watcher_up(run: Run) -> None:
+def test_processes_that_a_child_leaves_behind_do_not_hold_the_monitor_up(run: Run) -> None:
     """A daemon that inherited the pipe lives on; the child's end is seen all the same."""
     outcome = run("""
         stages.begin('leaving')

@@ -90,7 +90,7 @@ def test_a_hang_in_mpi_init_is_reported_by_one_rank_for_all(planted: str, tmp_pa
     hang = next(f for f in report["findings"] if f["check"] == "mpi")
     assert hang["seen"].startswith("MPI_Init_thread has not returned after ")
     assert "on ranks 0-2" in hang["seen"]
-    assert "inside.py" in hang["seen"]
+    assert "mpi_child.py" in hang["seen"]
     assert os.listdir(tmp_path) == []
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks meet in a folder, also when some never come; pairs measure each other; doors tell friends from strangers."""
+"""Ranks exchange values in a folder, also if some never come; pairs measure each other; listeners prove their job."""
 
 import socket
 import threading
@@ -32,7 +32,7 @@ def test_a_folder_hands_values_around_and_goes_away(tmp_path: Path) -> None:
     assert not (tmp_path / "m").exists()
 
 
-def test_who_does_not_come_is_none_from_then_on(tmp_path: Path) -> None:
+def test_a_rank_that_does_not_come_is_none_from_then_on(tmp_path: Path) -> None:
     """Rank 0 comes when rank 2 is there, waits a little for rank 1, and after that for rank 2 alone."""
 
     def rank(number: int) -> list[Any]:
@@ -47,7 +47,7 @@ def test_who_does_not_come_is_none_from_then_on(tmp_path: Path) -> None:
     assert together(lambda: rank(0), lambda: rank(2)) == [[[0, None, 2], [1, None, 3]]] * 2
 
 
-def test_nobody_in_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rank_0_does_not_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exchange.FolderExchange, "_wait", lambda self, done, seconds: done())
     ranks = exchange.FolderExchange(tmp_path / "m", 1, 2, 1)
     with pytest.raises(exchange.ExchangeError, match="no word from rank 0"):
@@ -74,7 +74,7 @@ def test_the_ends_of_a_connection_measure_together(monkeypatch: pytest.MonkeyPat
     assert first["sent"] >= 4 * measure.BLOCK
 
 
-def test_a_door_greets_friends_and_strangers_are_seen_through() -> None:
+def test_a_listener_proves_that_it_is_of_the_job() -> None:
     with reach.Listener() as listener:
         kept = reach.connect("127.0.0.1", listener.port, listener.nonce, 5, keep=True)
         accepted = listener.connection_from(5, 10)
@@ -114,11 +114,11 @@ def test_addresses_are_tried_and_the_own_are_not() -> None:
         report(r, r, addresses={"interfaces": [interface("eth0", f"127.0.0.{r + 2}"), decoy]})
         for r in range(2)
     ]
-    survey, room = Survey(reports, 2), Two()
+    survey, two = Survey(reports, 2), Two()
 
     def rank(number: int) -> list[dict[str, Any]]:
         with reach.Listener() as listener:
-            tried, _ = reach.probe(room.rank(number), survey, listener)
+            tried, _ = reach.probe(two.rank(number), survey, listener)
             return tried
 
     with pytest.MonkeyPatch.context() as patch:

@@ -25,15 +25,15 @@ def device(root: Path, name: str, numa: int) -> Path:
     return folder
 
 
-def test_an_infiniband_port_and_a_network_card(tmp_path: Path) -> None:
+def test_an_infiniband_port_and_a_network_adapter(tmp_path: Path) -> None:
     port = tmp_path / "class" / "infiniband" / "mlx5_0" / "ports" / "1"
     write(port / "state", "4: ACTIVE\n")
     write(port / "rate", "200 Gb/sec (4X HDR)\n")
     (port.parents[1] / "device").symlink_to(device(tmp_path, "0000:41:00.0", 1))
-    card = tmp_path / "class" / "net" / "ens9"
-    write(card / "operstate", "up\n")
-    write(card / "speed", "25000\n")
-    (card / "device").symlink_to(device(tmp_path, "0000:42:00.0", -1))
+    adapter = tmp_path / "class" / "net" / "ens9"
+    write(adapter / "operstate", "up\n")
+    write(adapter / "speed", "25000\n")
+    (adapter / "device").symlink_to(device(tmp_path, "0000:42:00.0", -1))
     write(tmp_path / "class" / "net" / "docker0" / "operstate", "up\n")
     ethernet, infiniband = rails.collect(tmp_path / "class")["devices"]
     assert (infiniband["name"], infiniband["rate"], infiniband["up"]) == ("mlx5_0:1", 2e11, True)
@@ -79,7 +79,7 @@ def test_loopback_is_an_interface_like_the_kernel_shows_it() -> None:
     assert addresses.network_of(lo) == "127.0.0.0/8"
 
 
-def test_a_name_that_nobody_knows_is_not_waited_for() -> None:
+def test_an_unknown_name_is_not_waited_for() -> None:
     assert addresses.resolve("localhost")["addresses"] == ["127.0.0.1"]
     assert addresses.resolve("no-such-host.invalid")["error"]
 
@@ -103,7 +103,7 @@ def test_neighbours(tmp_path: Path) -> None:
         (ConnectionError("closed"), "failed"),
     ],
 )
-def test_what_an_error_says_of_the_way(error: OSError, outcome: str) -> None:
+def test_an_error_of_connect_is_classified(error: OSError, outcome: str) -> None:
     assert reach.outcome_of(error)["outcome"] == outcome
 
 
@@ -146,5 +146,5 @@ def test_sockets_that_are_still_connecting() -> None:
         ),
     ],
 )
-def test_what_the_launcher_claims(env: dict[str, str], expected: identity.Identity) -> None:
+def test_the_identity_that_the_launcher_gives(env: dict[str, str], expected: identity.Identity) -> None:
     assert identity.read(env) == expected

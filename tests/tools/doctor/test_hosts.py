@@ -165,7 +165,7 @@ def test_decoys_and_who_is_told_to_use_them() -> None:
 
 
 def test_a_second_network_that_leads_nowhere() -> None:
-    """A network card with an address of another subnet on one host, to which the others have no way."""
+    """A network adapter with an address of another subnet on one host, which the others cannot reach."""
     second = {
         "h3": (
             "ip link add back0 type bridge; ip addr add 192.168.77.3/24 dev back0; ip link set back0 up",
@@ -178,7 +178,7 @@ def test_a_second_network_that_leads_nowhere() -> None:
     finding(report, "reach", "192.168.77.3", "while 10.78.0.13 answers (through eth0)")
 
 
-def test_a_name_a_network_card_and_an_mtu_that_are_not_like_the_others() -> None:
+def test_a_name_a_network_adapter_and_an_mtu_that_are_not_like_the_others() -> None:
     odd = {
         "h2": (
             "sed 's/^10.78.0.12 h2/127.0.1.1 h2/' /etc/hosts > /dev/shm/hosts; mount --bind /dev/shm/hosts /etc/hosts",

@@ -61,7 +61,7 @@ def test_the_latest_verdict_counts() -> None:
 
 
 def test_nothing_is_said_of_what_is_not_there() -> None:
-    assert verdict() == Verdict([], f"nobody has tried: {REMEDY}")
+    assert verdict() == Verdict([], f"not tried: {REMEDY}")
     assert verdict(wrong="FILE cannot be read") == Verdict([], "FILE cannot be read")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is measured with whom: no node twice in a round, about log2(n) partners for each, suspects cleared or kept."""
+"""The schedule of measurements: no node twice in a round, log2(n) partners per node, suspects confirmed or not."""
 
 from itertools import combinations
 
@@ -25,13 +25,13 @@ def test_a_round_has_each_node_once_and_partners_change(nodes: int) -> None:
     assert min(partners.values()) >= min(nodes - 1, (nodes - 1).bit_length())
 
 
-def test_one_node_has_nobody() -> None:
+def test_one_node_has_no_partner() -> None:
     assert rounds.rounds(1) == []
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.integers(2, 200))
-def test_everybody_is_tried_by_somebody(nodes: int) -> None:
+def test_each_node_is_tried_by_another(nodes: int) -> None:
     tried = {node for mine in range(nodes) for node in reach.partners(mine, nodes)}
     assert tried == set(range(nodes))
     assert all(mine not in reach.partners(mine, nodes) for mine in range(nodes))
@@ -56,12 +56,12 @@ def test_a_slow_node_is_told_from_a_slow_link(nodes: int, data: st.DataObject) -
     assert set(bad) <= set(rounds.slow_pairs(links))
 
 
-def test_suspects_are_measured_alone_and_with_a_node_beyond_suspicion() -> None:
+def test_suspects_are_measured_alone_and_with_a_sound_node() -> None:
     links = [link(a, b, 100 if (a, b) == (0, 3) else 1000) for a, b in combinations(range(5), 2)]
     assert rounds.again(rounds.slow_pairs(links), 5) == [(0, 3), (0, 1), (1, 3)]
 
 
-def test_of_several_measurements_each_best_figure_counts() -> None:
+def test_the_best_figures_of_several_measurements_count() -> None:
     """A pair that answered late once, and was as fast as ever the second time, is not slow."""
     well = [link(a, b, 1000, latency=30e-6) for a, b in combinations(range(4), 2)]
     late = link(0, 1, 1001, latency=1e-3)
@@ -69,5 +69,5 @@ def test_of_several_measurements_each_best_figure_counts() -> None:
     assert rounds.slow_pairs([late, *well]) == []
 
 
-def test_two_links_accuse_nobody() -> None:
+def test_two_links_cannot_tell() -> None:
     assert rounds.slow_pairs([link(0, 1, 100), link(0, 2, 1000)]) == []

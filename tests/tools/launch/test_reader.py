@@ -27,7 +27,7 @@ def test_a_reader_that_has_left(words: str, tmp_path: Path) -> None:
 
 
 def test_another_broken_pipe_is_an_error() -> None:
-    """Of a child process, say: that is a fault to see, whatever becomes of the output."""
+    """The pipe of a child process may break, too: such a fault is reported, whatever becomes of the output."""
     script = (
         "import sys, hpccoll.__main__ as command\n"
         "def broken(): raise BrokenPipeError('of somebody else')\n"

@@ -60,7 +60,7 @@ def test_all_of_a_node() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cores", "gpus", "room", "in_sockets"),
+    ("cores", "gpus", "on_node", "in_sockets"),
     [
         (7, 1, 6, 6),
         (21, 3, 2, 2),
@@ -72,13 +72,13 @@ def test_all_of_a_node() -> None:
         (1, 7, 0, 0),
     ],
 )
-def test_room_on_a_node(cores: int, gpus: int, room: int, in_sockets: int) -> None:
+def test_sets_that_fit_on_a_node(cores: int, gpus: int, on_node: int, in_sockets: int) -> None:
     sets = Sets(None, None, 1, cores, gpus, 1)
-    assert (fit(sets, SUMMIT), fit_in_sockets(sets, SUMMIT)) == (room, in_sockets)
+    assert (fit(sets, SUMMIT), fit_in_sockets(sets, SUMMIT)) == (on_node, in_sockets)
 
 
 @given(st.integers(1, 50), st.integers(0, 8))
-def test_room_is_what_filling_a_node_finds(cores: int, gpus: int) -> None:
+def test_as_many_sets_fit_as_filling_a_node_finds(cores: int, gpus: int) -> None:
     """Put sets on a node until nothing fits any more."""
     free_cores, free_gpus, count = SUMMIT.cores, SUMMIT.gpus, 0
     while free_cores >= cores and free_gpus >= gpus:
