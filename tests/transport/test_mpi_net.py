@@ -25,7 +25,7 @@ def program(build_c: Callable[..., Path]) -> Path:
         "tests/transport/net_contract_mpi.c",
         "ext/transport/net/mpi.c",
         "ext/transport/kernels/*.c",
-            "ext/core/status.c",
+        "ext/core/status.c",
         compiler=mpicc[0],
         flags=("-O0", *mpicc[1:]),
     )

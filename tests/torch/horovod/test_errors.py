@@ -17,34 +17,12 @@ class TestErrors:
         yield
         assert hvd.allreduce(torch.ones(1), op=hvd.Sum).item() == hvd.size()
 
-    def test_ranks_that_differ(self):
-        if hvd.size() == 1:
-            return
-        mine = torch.ones(3 if hvd.rank() else 4)
-        with pytest.raises(
-            RuntimeError, match=r"weights.*rank 0 has float32\[4\].*rank 1 has float32\[3\]"
-        ) as caught:
-            hvd.allreduce(mine, name="weights")
-        assert not isinstance(caught.value, (hvd.HorovodInternalError, ValueError))
-        with pytest.raises(RuntimeError, match="weights"):
-            hvd.allreduce(torch.ones(2, dtype=torch.int32 if hvd.rank() else torch.int64), name="weights")
-        with pytest.raises(RuntimeError, match="weights"):
-            hvd.allreduce(torch.ones(2), op=hvd.Sum if hvd.rank() else hvd.Max, name="weights")
-        with pytest.raises(RuntimeError, match="weights"):
-            hvd.broadcast(torch.ones(2), min(hvd.rank(), 1), name="weights")
-
     def test_arguments(self):
         x = torch.ones(2, 2)
         wrong = {
-            "op is 9": lambda: hvd.allreduce(x, op=9),
-            "op and average": lambda: hvd.allreduce(x, average=True, op=hvd.Sum),
-            "Adasum is for allreduce alone": lambda: hvd.reducescatter(x, op=hvd.Adasum),
-            "no tensor": lambda: hvd.allreduce([1.0], name="weights"),
-            "root_rank is 99": lambda: hvd.broadcast(x, 99),
             "device meta": lambda: hvd.allreduce(torch.ones(1, device="meta"), name="weights"),
             "float8_e5m2": lambda: hvd.allreduce(x.to(torch.float8_e5m2)),
             "layout torch.sparse_coo": lambda: hvd.allreduce(x.to_sparse()),
-            "no rows": lambda: hvd.reducescatter(torch.tensor(1.0)),
             "a dict or a list": lambda: hvd.broadcast_parameters(x, 0),
         }
         for text, call in wrong.items():

@@ -51,17 +51,6 @@ def test_optimizers(pair, make):
     assert both.optimizer.defaults == both.optimizer_alone.defaults
 
 
-def test_lists_of_groups(pair):
-    both = pair()
-    parameters = dict(both.model.named_parameters())
-    groups = [[parameters["head.weight"], parameters["convolution.bias"]], [parameters["norm.weight"]]]
-    both.optimizer = DistributedOptimizer(
-        both.make(parameters.values()), list(parameters.items()), groups=groups
-    )
-    both.train(5)
-    both.assert_equal(**EXACT)
-
-
 def test_a_sum_with_the_rate_divided_by_the_ranks(pair, world):
     both = pair(options={"op": hvd.Sum})
     both.optimizer.param_groups[0]["lr"] /= world.size
@@ -86,34 +75,12 @@ def test_gradients_add_up_over_the_passes_of_a_step(pair, groups):
     both.assert_equal(**EXACT)
 
 
-def test_fewer_passes_than_announced(pair):
-    both = pair(options={"backward_passes_per_step": 3})
-    both.train(3)
-    both.assert_equal(**EXACT)
-
-
 @pytest.mark.parametrize(("compression", "bits"), [("fp16", 11), ("bf16", 8)])
 def test_compression(pair, compression, bits):
     """Each of few steps rounds to so many bits."""
     both = pair(options={"compression": getattr(hvd.Compression, compression)})
     both.train(5)
     both.assert_equal(rtol=0, atol=5 * 2.0**-bits)
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-def test_types(pair, dtype, world):
-    both = pair()
-    both.model.to(dtype)
-    both.optimizer = DistributedOptimizer(both.make(both.model.parameters()), both.model.named_parameters())
-    x, y = both.batch(0)
-    torch.nn.functional.cross_entropy(both.model(both.mine(x)[0].to(dtype)), both.mine(y)[0]).backward()
-    torch.nn.functional.cross_entropy(both.alone(x), y).backward()
-    both.optimizer.synchronize()
-    for a, b in zip(both.model.parameters(), both.alone.parameters(), strict=True):
-        assert a.grad.dtype == dtype
-        torch.testing.assert_close(
-            a.grad.float(), b.grad, rtol=0, atol=0.02 if dtype == torch.bfloat16 else 1e-6
-        )
 
 
 def test_gradients_in_another_order_of_dimensions_stay_where_they_are(pair):
@@ -129,14 +96,6 @@ def test_gradients_in_another_order_of_dimensions_stay_where_they_are(pair):
     assert both.model.convolution.weight.grad.data_ptr() == address
     both.train(3, first=1)
     both.assert_equal(**EXACT)
-
-
-def test_gradients_with_gaps(world):
-    parameter = torch.nn.Parameter(torch.zeros(4, 3))
-    optimizer = DistributedOptimizer(torch.optim.SGD([parameter], lr=1.0))
-    parameter.grad = torch.full((4, 6), float(world.rank))[:, ::2]
-    optimizer.step()
-    torch.testing.assert_close(parameter.data, torch.full((4, 3), -(world.size - 1) / 2))
 
 
 def test_scalars_and_complex_numbers(world):

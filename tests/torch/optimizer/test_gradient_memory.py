@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a gradient lies may change from step to step, and nobody holds it longer than its reduction."""
+"""Memory of gradients that only PyTorch has; tests/frontend/test_optimizer.py has the other kinds.
+
+Nobody holds a gradient longer than its reduction.
+"""
 
 import weakref
 
@@ -14,16 +17,6 @@ pytestmark = pytest.mark.mpi
 SHAPE = (2, 3, 4, 4)
 
 
-def in_part(values):
-    memory = torch.zeros(values.numel() + 7)
-    memory[3:-4] = values.flatten()
-    return memory[3:-4].view(SHAPE)
-
-
-def with_gaps(values):
-    return torch.stack([values, values], dim=-1)[..., 0]
-
-
 def negated(values):
     """Bits of -values that torch takes for values."""
     gradient = torch.complex(torch.zeros(SHAPE), -values).conj().imag
@@ -33,9 +26,7 @@ def negated(values):
 
 PLACES = {
     "plain": torch.clone,
-    "in a part": in_part,
     "channels last": lambda values: values.to(memory_format=torch.channels_last),
-    "with gaps": with_gaps,
     "negated": negated,
 }
 
