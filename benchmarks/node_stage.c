@@ -118,7 +118,7 @@ static float sample(int32_t rank, int64_t i) {
 static void fill(const rank *r, void *data, int64_t count) {
     for (int64_t i = 0; i < count; i++) {
         float x = sample(r->rank, i);
-        hc_host_memory.convert((char *)data + (size_t)i * hc_dtype_size(r->dtype), r->dtype, &x, HC_FLOAT32, 1, 1.0);
+        hc_host_convert((char *)data + (size_t)i * hc_dtype_size(r->dtype), r->dtype, &x, HC_FLOAT32, 1, 1.0);
     }
 }
 
@@ -130,8 +130,7 @@ static void verify(const rank *r, const void *data, int64_t count) {
         float got;
         for (int32_t q = 0; q < r->size; q++)
             sum += sample(q, i);
-        hc_host_memory.convert(&got, HC_FLOAT32, (const char *)data + (size_t)i * hc_dtype_size(r->dtype), r->dtype, 1,
-                               1.0);
+        hc_host_convert(&got, HC_FLOAT32, (const char *)data + (size_t)i * hc_dtype_size(r->dtype), r->dtype, 1, 1.0);
         fail_if(!(fabs(got - sum) <= bound), "a result is wrong");
     }
 }
@@ -155,7 +154,7 @@ static void measure(rank *r, int64_t bytes) {
     static double ours[ITERATIONS_MAX], copies[ITERATIONS_MAX];
     int64_t count = bytes / (int64_t)hc_dtype_size(r->dtype);
     int n = bytes <= 65536 ? ITERATIONS_MAX : bytes <= (8 << 20) ? 200 : 31;
-    char *data = hc_host_memory.alloc((size_t)bytes), *other = hc_host_memory.alloc((size_t)bytes);
+    char *data = hc_result_new((size_t)bytes), *other = hc_result_new((size_t)bytes);
     memset(other, 0, (size_t)bytes);
     fill(r, data, count);
     allreduce(r, data, count);
@@ -183,8 +182,8 @@ static void measure(rank *r, int64_t bytes) {
                r->size, hc_dtype_name(r->dtype), (long long)bytes, ours[n / 2], ours[n / 4], ours[n * 3 / 4],
                copies[n / 2], copies[n / 4], copies[n * 3 / 4], ours[n / 2] / copies[n / 2]);
     fflush(stdout);
-    hc_host_memory.release(data);
-    hc_host_memory.release(other);
+    hc_result_free(data);
+    hc_result_free(other);
 }
 
 /* ---- ranks --------------------------------------------------------------------------------------- */
@@ -215,8 +214,7 @@ static void run(rank *r, hc_segment node_control, hc_segment segment, int64_t le
     bind_to_core(r->rank);
     fail_if(hc_node_control_new(&node_control, r->rank, r->size, ranks, &r->node_control) != HC_OK,
             "node control segment");
-    fail_if(hc_shm_node_new(segment, r->node_control, ranks, r->rank, r->size, &hc_host_memory, &r->node) != HC_OK,
-            "node");
+    fail_if(hc_shm_node_new(segment, r->node_control, ranks, r->rank, r->size, &r->node) != HC_OK, "node");
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (sizes[i] >= least && sizes[i] <= most)
             measure(r, sizes[i]);

@@ -57,7 +57,7 @@ static void fill(void *to, int dtype, int64_t n, int most, int64_t seed) {
         int64_t whole = (i * 7 + seed * 3) % (2 * most + 1) - (is_unsigned ? 0 : most);
         float number = (float)whole;
         if (dtype >= HC_FLOAT16)
-            hc_host_memory.convert((char *)to + (size_t)i * size, dtype, &number, HC_FLOAT32, 1, 1.0);
+            hc_host_convert((char *)to + (size_t)i * size, dtype, &number, HC_FLOAT32, 1, 1.0);
         else
             memcpy((char *)to + (size_t)i * size, &whole, size); /* of a little end */
     }
@@ -113,7 +113,7 @@ static void there_and_back(int tensor, int buffer, double scale, size_t shift) {
         if (tensor == buffer && scale == 1.0)
             memcpy(wanted + place, values, (size_t)tensors[i].count * size);
         else
-            hc_host_memory.convert(wanted + place, buffer, values, tensor, tensors[i].count, scale);
+            hc_host_convert(wanted + place, buffer, values, tensor, tensors[i].count, scale);
         place += ((size_t)tensors[i].count * narrow + HC_PACK_UNIT - 1) / HC_PACK_UNIT * HC_PACK_UNIT;
     }
     bring(at, packed, packed_bytes);
@@ -165,7 +165,7 @@ static void add_up(int dtype, int reduction, int64_t n, int aligned) {
         from[q] = (const void *)(uintptr_t)at;
         from_host[q] = host[q];
     }
-    hc_host_memory.reduce(wanted, dtype, from_host, SOURCES, dtype, reduction, n, 1.0);
+    hc_host_reduce(wanted, dtype, from_host, SOURCES, dtype, reduction, n, 1.0);
     hc_sum_order order = {(void *)(uintptr_t)from[0], from, SOURCES, dtype, reduction, n};
     int status = hc_sum_launch(&summer, &order, stream);
     if (status < 0)

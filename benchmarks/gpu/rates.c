@@ -149,7 +149,7 @@ static void make_data(const char *mode) {
     CHECK(hc_segment_private(&control_segment, hc_node_control_bytes(1)) == HC_OK);
     CHECK(hc_segment_private(&node_segment, hc_shm_bytes(1)) == HC_OK);
     CHECK(hc_node_control_new(&control_segment, 0, 1, zero, &node_control) == HC_OK);
-    CHECK(hc_shm_node_new(node_segment, node_control, zero, 0, 1, &hc_host_memory, &node) == HC_OK);
+    CHECK(hc_shm_node_new(node_segment, node_control, zero, 0, 1, &node) == HC_OK);
     hc_device_data_config config = {.place = {.set_size = 1, .members = zero, .node_of = zero},
                                     .device = &device,
                                     .cuda_library = getenv("HPCCOLL_CUDA_LIBRARY"),
@@ -157,7 +157,7 @@ static void make_data(const char *mode) {
                                     .nccl_files = no_files,
                                     .mode = hc_device_mode_named(mode),
                                     .patience = 60000000000};
-    CHECK(hc_hierarchy_new(&config.place, node, NULL, &hc_host_memory, &host) == HC_OK);
+    CHECK(hc_hierarchy_new(&config.place, node, NULL, &host) == HC_OK);
     CHECK(hc_device_data_new(&config, host, NULL, &data) == HC_OK);
 }
 

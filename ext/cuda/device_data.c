@@ -239,7 +239,7 @@ static void destroy(hc_data *data) {
         hc__nccl_rows_close(&p->rows);
         p->fast->ops->free(p->fast);
     }
-    hc__sums_close(&p->sums, p->net);
+    hc__sums_close(&p->sums);
     hc__staged_close(&p->staged);
     hc__p2p_buffers_free(&p->p2p_buffers);
     if (p->device)

@@ -173,10 +173,10 @@ static int open_fast(hc__plane *p) {
     if (status >= 0 && p->groups > 1 && p->comms.against < 0) {
         status = hc__sums_open(&p->sums, p->device, p->net);
         p->node->sums = &p->sums;
-        place.sums = &p->sums.base;
+        place.arithmetic = &p->sums.base;
     }
     if (status >= 0)
-        status = hc_hierarchy_new(&place, &p->node->base, p->groups > 1 ? p->net : NULL, &hc_host_memory, &p->fast);
+        status = hc_hierarchy_new(&place, &p->node->base, p->groups > 1 ? p->net : NULL, &p->fast);
     if (status >= 0 && is_flat(p))
         status = hc__nccl_rows_open(&p->rows, p->node, p->host, place.chunk_bytes);
     say_fast(p);

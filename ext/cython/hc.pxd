@@ -69,9 +69,6 @@ cdef extern from "transport/transport.h" nogil:
     int hc_reduction_defined(int, int)
     const char *hc_kernels_name()
     int hc_kernels_select(const char *)
-    ctypedef struct hc_memory:
-        int kind
-    const hc_memory hc_host_memory
     ctypedef struct hc_node
     ctypedef struct hc_net:
         int32_t rank, size
@@ -94,7 +91,7 @@ cdef extern from "transport/transport.h" nogil:
         int64_t chunk_bytes
         double alpha, beta
         const char *algorithm
-    int hc_hierarchy_new(const hc_hierarchy_config *, hc_node *, hc_net *, const hc_memory *, hc_data **)
+    int hc_hierarchy_new(const hc_hierarchy_config *, hc_node *, hc_net *, hc_data **)
 
 
 cdef extern from "cuda/driver/driver.h" nogil:
@@ -206,7 +203,7 @@ cdef extern from "transport/shm/shm.h" nogil:
     int hc_node_control_new(hc_segment *, int32_t, int32_t, const int32_t *, hc_node_control **)
     void hc_node_control_free(hc_node_control *)
     size_t hc_shm_bytes(int32_t)
-    int hc_shm_node_new(hc_segment, hc_node_control *, const int32_t *, int32_t, int32_t, const hc_memory *, hc_node **)
+    int hc_shm_node_new(hc_segment, hc_node_control *, const int32_t *, int32_t, int32_t, hc_node **)
     int hc_control_new(hc_node_control *, hc_net *, const int32_t *, int32_t, hc_control **)
     int hc_local_net_new(int32_t, hc_net **)
 

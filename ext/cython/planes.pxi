@@ -12,7 +12,7 @@ cdef hc_node *new_node(Loop loop, tuple members, Segment segment) except NULL:
     segment.c.base = NULL
     segment.c.fd = -1
     cdef int status = hc_shm_node_new(
-        taken, loop.node_control, local_ranks, local_members.index(loop.rank), len(local_members), &hc_host_memory, &node)
+        taken, loop.node_control, local_ranks, local_members.index(loop.rank), len(local_members), &node)
     free(local_ranks)
     check(status, "the node's data plane could not be made")
     return node
@@ -36,7 +36,7 @@ cdef hc_data *new_data(Set own, const int32_t *members, const int32_t *nodes, hc
     algorithm = own.loop.settings.algorithm.encode()
     place_set(own, members, nodes, &place)
     place.algorithm = algorithm
-    check(hc_hierarchy_new(&place, node, own.loop.net, &hc_host_memory, &data), "no data plane")
+    check(hc_hierarchy_new(&place, node, own.loop.net, &data), "no data plane")
     return data
 
 

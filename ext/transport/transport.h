@@ -11,8 +11,7 @@
  *     hc_net       point-to-point bytes between ranks             mpi.c, local.c
  *     hc_control   the tree's edges: small messages, FIFO         control.c over rings and hc_net
  *     hc_p2p      messages between two ranks: point-to-point.h              point-to-point.c over hc_control, cells and hc_net
- *     hc_memory    a kind of memory: copy, pack, convert, reduce  host_memory.c
- *     hc_sums      the arithmetic between nodes on a device       ext/cuda/sums.c
+ *     hc_arithmetic  memory, sums and conversions of what travels between nodes: arithmetic.h
  *
  * Each struct starts with its table of functions; an implementation puts the struct first in its own.
  */
@@ -20,6 +19,7 @@
 #define HC_TRANSPORT_H
 
 #include "core/hc.h"
+#include "transport/arithmetic.h"
 
 /* What a call that may have to be repeated answers. */
 enum hc_progress {
@@ -102,55 +102,17 @@ static inline int32_t hc_piece_at(const int64_t *starts, int32_t npieces, int64_
     return low;
 }
 
-void *hc_result_new(size_t bytes); /* 64-byte aligned; NULL: out of memory. bytes 0: a valid pointer */
-void hc_result_free(void *);
-
-/* ---- memory: a kind of memory, and the arithmetic that runs on it -------------------------------- */
-
-typedef struct hc_memory {
-    int kind;
-    void *(*alloc)(size_t bytes);
-    void (*release)(void *);
-    void (*copy)(void *to, const void *from, size_t bytes);
-    /* to[i] = (to_dtype)(scale * from[i]); one rounding. Scale 1.0 and equal dtypes: a copy. */
-    void (*convert)(void *to, int to_dtype, const void *from, int from_dtype, int64_t n, double scale);
-    /* to[i] = (to_dtype)(scale * reduce over q of from[q][i]), q in order 0..n_from-1, float16 and bfloat16
-     * accumulated in float32 with one rounding at the end. `to` may be one of from[]. */
-    void (*reduce)(void *to, int to_dtype, const void *const *from, int n_from, int from_dtype, int reduction,
-                   int64_t n, double scale);
-    void (*divide)(void *data, int dtype, int64_t n, int64_t divisor); /* integers, towards zero */
-    void (*neutral)(void *to, int dtype, int reduction, int64_t n);
-} hc_memory;
-extern const hc_memory hc_host_memory;
-
-/* The arithmetic between nodes where what travels lies in a device's memory. What is begun is launched; each begins when the
- * one before has ended. */
-typedef struct hc_sums hc_sums;
-struct hc_sums {
-    const struct hc_sums_ops *ops;
-    uint64_t begun; /* how many */
-};
-struct hc_sums_ops {
-    void *(*alloc)(hc_sums *, size_t bytes);
-    void (*release)(hc_sums *, void *); /* what was begun may still use it */
-    /* As hc_memory's, without a factor and from one type to itself: OK, or a status. */
-    int (*convert)(hc_sums *, void *to, int to_dtype, const void *from, int from_dtype, int64_t n);
-    int (*reduce)(hc_sums *, void *to, const void *const *from, int n_from, int dtype, int reduction, int64_t n);
-    /* The first `begun`: HC_DONE; HC_IDLE: they have not ended; or a status. */
-    int (*ended)(hc_sums *, uint64_t begun);
-};
-
-/* 1 where the combination is defined (docs/reductions, generated from this). */
-int hc_reduction_defined(int reduction, int dtype);
-/* Which vector code runs: "avx512", "avx2", "portable". HPCCOLL_SIMD is read by config, set here once. */
-const char *hc_kernels_name(void);
-int hc_kernels_select(const char *name); /* "auto" or a name; INVALID where the CPU lacks it. [before start] */
-
 /* ---- net: point-to-point bytes ------------------------------------------------------------------- */
 
 /* Ranks are the World's. Messages between two ranks with one tag are matched in order. Any size up to
  * 2^63-1 (cut inside where the library counts in int). Buffers belong to the net until test says so. */
-#define HC_NET_VERSION 3 /* of struct hc_net: extensions that are built apart compare it */
+#define HC_NET_VERSION 4 /* of struct hc_net: extensions that are built apart compare it */
+typedef struct hc_scope {
+    void *(*enter)(void *of); /* what leave() is given */
+    void (*leave)(void *of, void *before);
+    void *of;
+} hc_scope;
+
 typedef struct hc_net hc_net;
 typedef struct hc_net_request hc_net_request;
 struct hc_net {
@@ -160,15 +122,7 @@ struct hc_net {
     int64_t message_bytes; /* longer messages are best cut to this (by the caller, on both sides); 0: never */
     hc_counter sent_messages, sent_bytes, received_bytes; /* counted by the implementation, payload only */
     uint8_t abandoned; /* set by the loop: the World is broken, free() must not wait for the others */
-    /* Set by who gives it memory of a device: the library copies that in the context of whatever thread calls it, so that
-     * every call of it is between these two. */
-    struct {
-        void *(*enter)(void *of);
-        void (*leave)(void *of, void *before);
-        void *of;
-        int users;
-    } around;
-    const char *text; /* the library's own words about the last failure, or NULL */
+    const char *text;  /* the library's own words about the last failure, or NULL */
 };
 #define HC_ANY_PEER (-1)
 struct hc_net_ops {
@@ -180,6 +134,10 @@ struct hc_net_ops {
     int (*test)(hc_net *, hc_net_request **req, size_t *bytes, int32_t *peer);
     /* Best effort: the buffer may not be touched after this returns OK. */
     int (*cancel)(hc_net *, hc_net_request **req);
+    /* NULL where nothing has to be done for memory that the net's library copies only within a scope of the calling thread
+     * (a device's context). Else from now on every call of the library is made within `scope`, which is copied; NULL ends
+     * that. Several users give the same scope: it holds until each of them has ended it. */
+    void (*surround)(hc_net *, const hc_scope *scope);
     void (*free)(hc_net *);
 };
 /* What a capsule "hpccoll.net" of Python points to. The capsule owns both. */
@@ -313,16 +271,16 @@ struct hc_plane_maker {
 typedef struct hc_hierarchy_config {
     uint32_t set;
     int32_t set_rank, set_size;
-    const int32_t *members; /* World rank of each set rank; copied */
-    const int32_t *node_of; /* copied */
-    int32_t rails;          /* at most, and at most the smallest node's ranks; 0: chosen */
-    int64_t chunk_bytes;    /* 0: chosen */
-    int64_t chunk_most;     /* bytes that a chunk may have on all nodes; 0: hc_node_chunk_bytes() of the largest */
-    double alpha, beta;     /* the net's model: seconds a message, seconds a byte; 0: defaults */
-    const char *algorithm;  /* "auto", "recursive_doubling", "direct", "ring", "rabenseifner" */
-    hc_sums *sums;          /* NULL: a node's shards are in the memory of the host */
+    const int32_t *members;    /* World rank of each set rank; copied */
+    const int32_t *node_of;    /* copied */
+    int32_t rails;             /* at most, and at most the smallest node's ranks; 0: chosen */
+    int64_t chunk_bytes;       /* 0: chosen */
+    int64_t chunk_most;        /* bytes that a chunk may have on all nodes; 0: hc_node_chunk_bytes() of the largest */
+    double alpha, beta;        /* the net's model: seconds a message, seconds a byte; 0: defaults */
+    const char *algorithm;     /* "auto", "recursive_doubling", "direct", "ring", "rabenseifner" */
+    hc_arithmetic *arithmetic; /* of the memory that the node's shards are in; NULL: the host's */
 } hc_hierarchy_config;
-int hc_hierarchy_new(const hc_hierarchy_config *, hc_node *node, hc_net *net, const hc_memory *, hc_data **);
+int hc_hierarchy_new(const hc_hierarchy_config *, hc_node *node, hc_net *net, hc_data **);
 
 /* ---- control: the tree's edges --------------------------------------------------------------------- */
 

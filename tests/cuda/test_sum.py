@@ -103,15 +103,8 @@ def on_host(summer: Summer, sources: list[Array], code: int, reduction: int) -> 
     """By the host's kernels, which tests/kernels holds against NumPy."""
     result = np.empty_like(sources[0])
 
-    class Memory(ctypes.Structure):
-        _fields_ = [
-            ("kind", c_int),
-            *((name, c_void_p) for name in ("alloc", "release", "copy", "convert", "reduce")),
-        ]
-
-    reduce = ctypes.CFUNCTYPE(
-        None, c_void_p, c_int, ctypes.POINTER(c_void_p), c_int, c_int, c_int, c_int64, ctypes.c_double
-    )(Memory.in_dll(summer.library, "hc_host_memory").reduce)
+    reduce = summer.library.hc_host_reduce
+    reduce.argtypes = [c_void_p, c_int, ctypes.POINTER(c_void_p), *[c_int] * 3, c_int64, ctypes.c_double]
     table = (c_void_p * len(sources))(*(s.ctypes.data for s in sources))
     reduce(result.ctypes.data, code, table, len(sources), code, reduction, result.size, 1.0)
     return result

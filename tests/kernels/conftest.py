@@ -37,24 +37,6 @@ def sets_here() -> list[str]:
 Pointers = ctypes.POINTER(c_void_p)
 
 
-class Memory(ctypes.Structure):
-    """hc_memory of transport.h."""
-
-    _fields_ = [
-        ("kind", c_int),
-        ("alloc", ctypes.CFUNCTYPE(c_void_p, c_size_t)),
-        ("release", ctypes.CFUNCTYPE(None, c_void_p)),
-        ("copy", ctypes.CFUNCTYPE(None, c_void_p, c_void_p, c_size_t)),
-        ("convert", ctypes.CFUNCTYPE(None, c_void_p, c_int, c_void_p, c_int, c_int64, c_double)),
-        (
-            "reduce",
-            ctypes.CFUNCTYPE(None, c_void_p, c_int, Pointers, *[c_int] * 3, c_int64, c_double),
-        ),
-        ("divide", ctypes.CFUNCTYPE(None, c_void_p, c_int, c_int64, c_int64)),
-        ("neutral", ctypes.CFUNCTYPE(None, c_void_p, c_int, c_int, c_int64)),
-    ]
-
-
 class Host:
     """One build of the kernels; `select` says which of `sets` answers."""
 
@@ -62,7 +44,12 @@ class Host:
 
     def __init__(self, library: Path) -> None:
         self.library = ctypes.CDLL(str(library))
-        self.memory = Memory.in_dll(self.library, "hc_host_memory")
+        library, pointer = self.library, c_void_p
+        library.hc_host_copy.argtypes = [pointer, pointer, c_size_t]
+        library.hc_host_convert.argtypes = [pointer, c_int, pointer, c_int, c_int64, c_double]
+        library.hc_host_reduce.argtypes = [pointer, c_int, Pointers, *[c_int] * 3, c_int64, c_double]
+        library.hc_host_divide.argtypes = [pointer, c_int, c_int64, c_int64]
+        library.hc_host_neutral.argtypes = [pointer, c_int, c_int, c_int64]
         self.library.hc_kernels_name.restype = c_char_p
         self.library.hc_result_new.restype = c_void_p
         self.library.hc_result_new.argtypes = [c_size_t]
@@ -85,7 +72,7 @@ class Host:
         scale: float = 1.0,
     ) -> Array:
         pointers = (c_void_p * len(sources))(*(x.ctypes.data for x in sources))
-        self.memory.reduce(
+        self.library.hc_host_reduce(
             to.ctypes.data, code(to.dtype), pointers, len(sources), code(sources[0].dtype),
             REDUCTIONS.index(reduction), to.size, scale,
         )  # fmt: skip
@@ -93,15 +80,15 @@ class Host:
 
     def convert(self, x: Array, dtype: DTypeLike, scale: float = 1.0) -> Array:
         to = np.empty(x.shape, dtype)
-        self.memory.convert(to.ctypes.data, code(dtype), x.ctypes.data, code(x.dtype), x.size, scale)
+        self.library.hc_host_convert(to.ctypes.data, code(dtype), x.ctypes.data, code(x.dtype), x.size, scale)
         return to
 
     def divide(self, x: Array, divisor: int) -> None:
-        self.memory.divide(x.ctypes.data, code(x.dtype), x.size, divisor)
+        self.library.hc_host_divide(x.ctypes.data, code(x.dtype), x.size, divisor)
 
     def neutral(self, dtype: DTypeLike, reduction: str, n: int) -> Array:
         to = np.empty(n, dtype)
-        self.memory.neutral(to.ctypes.data, code(dtype), REDUCTIONS.index(reduction), n)
+        self.library.hc_host_neutral(to.ctypes.data, code(dtype), REDUCTIONS.index(reduction), n)
         return to
 
 

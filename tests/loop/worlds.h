@@ -101,7 +101,7 @@ static inline hc_node *make_node(worlds *w, int32_t rank, hc_node_control *node_
     for (int32_t i = 0; i < n; i++)
         locals[i] = i;
     hc_node *node;
-    CHECK(hc_shm_node_new(segment, node_control, locals, own, n, &hc_host_memory, &node) == HC_OK);
+    CHECK(hc_shm_node_new(segment, node_control, locals, own, n, &node) == HC_OK);
     return node;
 }
 
@@ -124,7 +124,7 @@ static inline hc_loop *worlds_join(worlds *w, int32_t rank) {
     hc_tree_place(index, rank, &place, children, 2 * MOST);
     hc_node *node = make_node(w, rank, node_control);
     hc_set_parts parts = {.place = &place, .node = node, .maker = w->maker};
-    CHECK(hc_hierarchy_new(&config, node, w->nets[rank], &hc_host_memory, &parts.host) == HC_OK);
+    CHECK(hc_hierarchy_new(&config, node, w->nets[rank], &parts.host) == HC_OK);
     hc_handle *add = hc_handle_new(HC_EV_ADD_SET, 0, 0, 0, NULL, 0, 0);
     add->parts = &parts;
     hc_loop_submit(loop, add, 1);

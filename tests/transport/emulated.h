@@ -63,14 +63,13 @@ static inline void make_rank(rank_state *s, int32_t rank, uint64_t noise, hc_net
     *s = (rank_state){.rank = rank, .noise = noise};
     CHECK(hc_node_control_new(&node_controls[node], local_rank, n, world, &s->node_control) == HC_OK,
           "node control segment");
-    CHECK(hc_shm_node_new(segments[node], s->node_control, locals, local_rank, n, &hc_host_memory, &s->node) == HC_OK,
-          "node");
+    CHECK(hc_shm_node_new(segments[node], s->node_control, locals, local_rank, n, &s->node) == HC_OK, "node");
     hc_hierarchy_config config = knobs;
     config.set_rank = rank;
     config.set_size = size;
     config.members = members;
     config.node_of = node_of;
-    int status = hc_hierarchy_new(&config, s->node, nodes > 1 ? net : NULL, &hc_host_memory, &s->data);
+    int status = hc_hierarchy_new(&config, s->node, nodes > 1 ? net : NULL, &s->data);
     CHECK(status == HC_OK, "hierarchy: %s", hc_status_name(status));
 #ifdef ON_DEVICE
     s->data = device_open(&s->device, &config, s->data, net);

@@ -63,7 +63,7 @@ static char *make_input(const test_case *c, int32_t piece, int32_t rank) {
     char *data = malloc((size_t)n * hc_dtype_size(c->dtype) + 16);
     fill_random(data, c->dtype, n, c->seed + (uint64_t)(rank * MAX_PIECES + piece));
     if (rank == c->joined)
-        hc_host_memory.neutral(data, c->dtype, c->reduction == HC_AVERAGE ? HC_SUM : c->reduction, n);
+        hc_host_neutral(data, c->dtype, c->reduction == HC_AVERAGE ? HC_SUM : c->reduction, n);
     return data;
 }
 
@@ -76,7 +76,7 @@ static int is_float(int dtype) {
 static void expect_close(const test_case *c, const void *result, double *const *wide, int64_t at, int64_t n) {
     double *got = malloc((size_t)n * 8 + 8);
     double tiny = c->wire == HC_FLOAT16 ? 0x1p-22 : 1e-37, u = half_ulp(c->wire);
-    hc_host_memory.convert(got, HC_FLOAT64, result, c->dtype, n, 1.0);
+    hc_host_convert(got, HC_FLOAT64, result, c->dtype, n, 1.0);
     for (int64_t i = 0; i < n; i++) {
         double sum = 0, magnitude = 0;
         for (int32_t q = 0; q < size; q++) {
@@ -112,7 +112,7 @@ static void check_reduced(const test_case *c, int32_t piece, const void *result,
         inputs[q] = make_input(c, piece, q);
         wide[q] = malloc((size_t)total * 8 + 8);
         if (is_float(c->dtype))
-            hc_host_memory.convert(wide[q], HC_FLOAT64, inputs[q], c->dtype, total, 1.0);
+            hc_host_convert(wide[q], HC_FLOAT64, inputs[q], c->dtype, total, 1.0);
     }
     if (is_float(c->dtype) && c->reduction <= HC_PRODUCT && !is_scan(c)) {
         expect_close(c, result, wide, at, n);
@@ -120,12 +120,12 @@ static void check_reduced(const test_case *c, int32_t piece, const void *result,
         char *expected = malloc((size_t)total * width + 16);
         int reduction = c->reduction == HC_AVERAGE ? HC_SUM : c->reduction;
         if (ranks == 0)
-            hc_host_memory.neutral(expected, c->dtype, reduction, total);
+            hc_host_neutral(expected, c->dtype, reduction, total);
         else
-            hc_host_memory.reduce(expected, c->dtype, (const void *const *)inputs, ranks, c->dtype, reduction, total,
-                                  c->scale);
+            hc_host_reduce(expected, c->dtype, (const void *const *)inputs, ranks, c->dtype, reduction, total,
+                           c->scale);
         if (c->divisor > 1)
-            hc_host_memory.divide(expected, c->dtype, total, c->divisor);
+            hc_host_divide(expected, c->dtype, total, c->divisor);
         CHECK(!memcmp(result, expected + (size_t)at * width, (size_t)n * width), "%s: wrong %s of %s",
               hc_operation_name(c->operation), hc_reduction_name(c->reduction), hc_dtype_name(c->dtype));
         free(expected);

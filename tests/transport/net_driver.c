@@ -60,7 +60,7 @@ static void member(int32_t rank) {
     hc__allreduce lanes[LANES];
     for (int32_t i = 0; i < now.n; i++)
         peers[i] = i;
-    hc__team team = {nets[rank], &hc_host_memory, peers, now.n, rank, NULL};
+    hc__team team = {nets[rank], &hc_host_arithmetic, peers, now.n, rank};
     size_t size = hc_dtype_size(now.dtype);
     for (int i = 0; i < LANES; i++) {
         results[rank][i] = malloc((size_t)now.count * size + 1);
@@ -85,8 +85,7 @@ static void check_exact(int lane, char *const *inputs) {
     size_t bytes = (size_t)now.count * hc_dtype_size(now.dtype);
     char *expected = malloc(bytes + 1);
     int reduction = now.reduction == HC_AVERAGE ? HC_SUM : now.reduction;
-    hc_host_memory.reduce(expected, now.dtype, (const void *const *)inputs, now.n, now.dtype, reduction, now.count,
-                          1.0);
+    hc_host_reduce(expected, now.dtype, (const void *const *)inputs, now.n, now.dtype, reduction, now.count, 1.0);
     CHECK(!memcmp(expected, results[0][lane], bytes), "wrong %s of %s", hc_reduction_name(now.reduction),
           hc_dtype_name(now.dtype));
     free(expected);
@@ -97,7 +96,7 @@ static void check_float(int lane, char *const *inputs) {
     size_t n = (size_t)now.count;
     double *wide = malloc(n * 8 + 8), *sum = calloc(n + 1, 8), *size = calloc(n + 1, 8), *result = malloc(n * 8 + 8);
     for (int32_t q = 0; q < now.n; q++) {
-        hc_host_memory.convert(wide, HC_FLOAT64, inputs[q], now.dtype, now.count, 1.0);
+        hc_host_convert(wide, HC_FLOAT64, inputs[q], now.dtype, now.count, 1.0);
         for (size_t i = 0; i < n; i++) {
             double x = wide[i], s = sum[i];
             size[i] = now.reduction == HC_PRODUCT ? (q ? size[i] * fabs(x) : fabs(x)) : size[i] + fabs(x);
@@ -108,7 +107,7 @@ static void check_float(int lane, char *const *inputs) {
                                                    : s + x;
         }
     }
-    hc_host_memory.convert(result, HC_FLOAT64, results[0][lane], now.dtype, now.count, 1.0);
+    hc_host_convert(result, HC_FLOAT64, results[0][lane], now.dtype, now.count, 1.0);
     double acc = half_ulp(hc__accumulation_dtype(now.dtype)), tiny = now.dtype == HC_FLOAT16 ? 0x1p-25 : 1e-38;
     for (size_t i = 0; i < n; i++)
         CHECK(fabs(result[i] - sum[i]) <= half_ulp(now.dtype) * fabs(sum[i]) * 1.01 + now.n * acc * size[i] + tiny,

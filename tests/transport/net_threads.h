@@ -57,7 +57,7 @@ static inline void fill_random(void *to, int dtype, int64_t n, uint64_t seed) {
     if (real >= HC_FLOAT16 && real <= HC_FLOAT64) {
         for (int64_t i = 0; i < parts; i++)
             values[i] = (double)(int64_t)next_random(&seed) * 0x1p-62;
-        hc_host_memory.convert(to, real, values, HC_FLOAT64, parts, 1.0);
+        hc_host_convert(to, real, values, HC_FLOAT64, parts, 1.0);
     } else {
         for (int64_t i = 0; i < n * (int64_t)hc_dtype_size(dtype); i++)
             bytes[i] = (char)(next_random(&seed) & (dtype == HC_BOOL ? 1 : 255));

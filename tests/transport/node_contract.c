@@ -184,7 +184,7 @@ static void fake_net(tester *t, const job *j, int64_t chunk) {
     n = bounds[1];
     const void *copies[2] = {shard, shard};
     if (n > 0 && j->net_copies > 1)
-        hc_host_memory.reduce(shard, j->batch.wire_dtype, copies, 2, j->batch.wire_dtype, j->batch.reduction, n, 1.0);
+        hc_host_reduce(shard, j->batch.wire_dtype, copies, 2, j->batch.wire_dtype, j->batch.reduction, n, 1.0);
     CHECK(t->node->ops->publish(t->node, chunk) == 0, "publish");
 }
 
@@ -308,8 +308,7 @@ static void body(rank_place *place) {
     int32_t locals[RANKS_MAX];
     for (int q = 0; q < place->size; q++)
         locals[q] = q;
-    int status = hc_shm_node_new(place->segment, place->node_control, locals, place->rank, place->size, &hc_host_memory,
-                                 &t.node);
+    int status = hc_shm_node_new(place->segment, place->node_control, locals, place->rank, place->size, &t.node);
     CHECK(status == 0, "node: %d", status);
     for (int round = 0; round < rounds_to_run; round++) {
         void (*const tests[])(tester *) = {test_allreduce, test_allreduce, test_allreduce,

@@ -12,7 +12,7 @@ static int failed(hc__sums *s, int status, const char *what) {
 
 /* ---- memory ---------------------------------------------------------------------------------------------------- */
 
-static void *sums_alloc(hc_sums *base, size_t bytes) {
+static void *sums_alloc(hc_arithmetic *base, size_t bytes) {
     hc__sums *s = (hc__sums *)base;
     void *memory;
     if (hc__device_take(s->device, HC__ON_DEVICE, bytes, &memory) < 0)
@@ -21,7 +21,7 @@ static void *sums_alloc(hc_sums *base, size_t bytes) {
     return memory;
 }
 
-static void sums_release(hc_sums *base, void *memory) {
+static void sums_release(hc_arithmetic *base, void *memory) {
     hc__sums *s = (hc__sums *)base;
     hc_device_result_free(s->device, memory, s->stream);
 }
@@ -36,7 +36,7 @@ static int note(hc__sums *s) {
 }
 
 /* The packer's cast: `to` begins at a multiple of 16, as parts of shards do. */
-static int sums_convert(hc_sums *base, void *to, int to_dtype, const void *from, int from_dtype, int64_t n) {
+static int sums_convert(hc_arithmetic *base, void *to, int to_dtype, const void *from, int from_dtype, int64_t n) {
     hc__sums *s = (hc__sums *)base;
     hc_pack_tensor tensor = {hc__address(from), n};
     hc_pack_order order = {
@@ -45,7 +45,7 @@ static int sums_convert(hc_sums *base, void *to, int to_dtype, const void *from,
     return status < 0 ? status : note(s);
 }
 
-static int sums_reduce(hc_sums *base, void *to, const void *const *from, int n_from, int dtype, int reduction,
+static int sums_reduce(hc_arithmetic *base, void *to, const void *const *from, int n_from, int dtype, int reduction,
                        int64_t n) {
     hc__sums *s = (hc__sums *)base;
     hc_sum_order order = {to, from, n_from, dtype, reduction, n};
@@ -54,7 +54,7 @@ static int sums_reduce(hc_sums *base, void *to, const void *const *from, int n_f
 }
 
 /* An event that was used again is that of a later one, which ends later. */
-static int sums_ended(hc_sums *base, uint64_t begun) {
+static int sums_ended(hc_arithmetic *base, uint64_t begun) {
     hc__sums *s = (hc__sums *)base;
     if (begun <= s->over)
         return HC_DONE;
@@ -68,7 +68,7 @@ static int sums_ended(hc_sums *base, uint64_t begun) {
     return status < 0 ? status : HC_DONE;
 }
 
-static const struct hc_sums_ops sums_ops = {sums_alloc, sums_release, sums_convert, sums_reduce, sums_ended};
+static const struct hc_arithmetic_ops sums_ops = {sums_alloc, sums_release, sums_convert, sums_reduce, sums_ended};
 
 /* ---- coming and going --------------------------------------------------------------------------------------------- */
 
@@ -81,18 +81,18 @@ static void leave(void *device, void *before) {
 }
 
 int hc__sums_open(hc__sums *s, hc_device *device, hc_net *net) {
-    *s = (hc__sums){.base.ops = &sums_ops, .device = device};
+    *s = (hc__sums){.base = {.ops = &sums_ops, .whole_messages = 1}, .device = device};
     int status = device->driver.stream_new(&s->stream, HC_STREAM_NON_BLOCKING, 0);
     for (int i = 0; i < HC__SUMS_EVENTS && !status; i++)
         status = device->driver.event_new(&s->events[i], HC_EVENT_DISABLE_TIMING);
-    net->around.enter = enter;
-    net->around.leave = leave;
-    net->around.of = device;
-    net->around.users++;
+    hc_scope context = {enter, leave, device};
+    s->net = net;
+    if (net->ops->surround)
+        net->ops->surround(net, &context);
     return failed(s, status, "making a stream and events");
 }
 
-void hc__sums_close(hc__sums *s, hc_net *net) {
+void hc__sums_close(hc__sums *s) {
     if (!s->device)
         return;
     const hc_driver *d = &s->device->driver;
@@ -102,9 +102,7 @@ void hc__sums_close(hc__sums *s, hc_net *net) {
             d->event_free(s->events[i]);
     if (s->stream && over)
         d->stream_free(s->stream);
-    if (--net->around.users == 0) {
-        net->around.enter = NULL;
-        net->around.leave = NULL;
-    }
+    if (s->net->ops->surround)
+        s->net->ops->surround(s->net, NULL);
     s->device = NULL;
 }

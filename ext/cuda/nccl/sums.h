@@ -4,7 +4,7 @@
  * device_data.c.
  *
  * The net's algorithms run as they do on the host. What they sum is launched in one stream; what they send waits until the
- * kernels that made it have ended (hc_sums_ops.ended), which is asked for and not waited for.
+ * kernels that made it have ended (hc_arithmetic_ops.ended), which is asked for and not waited for.
  */
 #ifndef HC_SUMS_H
 #define HC_SUMS_H
@@ -14,8 +14,9 @@
 #define HC__SUMS_EVENTS 16 /* lanes have one or two kernels each under way */
 
 typedef struct hc__sums {
-    hc_sums base;
+    hc_arithmetic base;
     hc_device *device;
+    hc_net *net; /* whose library is called in the device's context */
     hc_gpu_stream stream;
     hc_gpu_event events[HC__SUMS_EVENTS]; /* of number i: i % HC__SUMS_EVENTS */
     uint64_t over;                        /* as many are known to have ended */
@@ -23,8 +24,8 @@ typedef struct hc__sums {
     char text[256];
 } hc__sums;
 
-/* Also makes the net call its library in the device's context, until free. OK, or a status with hc__sums.text. */
+/* Also makes the net call its library in the device's context, until close. OK, or a status with hc__sums.text. */
 int hc__sums_open(hc__sums *, hc_device *, hc_net *);
-void hc__sums_close(hc__sums *, hc_net *); /* waits a little for what is under way */
+void hc__sums_close(hc__sums *); /* waits a little for what is under way */
 
 #endif

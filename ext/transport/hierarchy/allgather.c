@@ -72,7 +72,7 @@ static int pack(hc__hierarchy *h, int64_t total) {
         return HC_NO_MEMORY;
     for (int32_t i = a->first; i < a->end; i++) {
         int64_t bytes = bytes_from(h, h->place.rank, i);
-        h->memory->copy(a->packed_in + at, h->batch->pieces[i].in, (size_t)bytes);
+        hc_host_copy(a->packed_in + at, h->batch->pieces[i].in, (size_t)bytes);
         at += bytes;
     }
     return HC_OK;
@@ -90,7 +90,7 @@ static int unpack(hc__hierarchy *h) {
         for (int32_t r = 0; r < h->place.size; r++) {
             int64_t bytes = bytes_from(h, r, i);
             if (out)
-                h->memory->copy(to + at, a->packed_out + h->gather.offsets[r], (size_t)bytes);
+                hc_host_copy(to + at, a->packed_out + h->gather.offsets[r], (size_t)bytes);
             h->gather.offsets[r] += bytes; /* where rank r's next piece begins */
             at += bytes;
         }

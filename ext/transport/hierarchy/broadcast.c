@@ -184,7 +184,7 @@ static int find_places(hc__hierarchy *h) {
         if (h->place.rank == h->batch->root) {
             b->at[i] = (char *)(uintptr_t)piece->in; /* only read */
             if (piece->out && piece->out != piece->in)
-                h->memory->copy(piece->out, piece->in, (size_t)piece_bytes(h, i));
+                hc_host_copy(piece->out, piece->in, (size_t)piece_bytes(h, i));
         } else if (!piece->out && speaks) { /* joined: all its pieces are dropped, but must be passed on */
             b->spare = b->spare ? b->spare : hc_result_new((size_t)b->bytes);
             if (!b->spare)

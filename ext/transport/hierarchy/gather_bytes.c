@@ -122,7 +122,7 @@ int hc__gather_start(hc__hierarchy *h, const void *in, void *out) {
         g->offsets[r + 1] = g->offsets[r] + g->lengths[r];
     int64_t own = g->lengths[h->place.rank];
     if (own > 0 && g->out + g->offsets[h->place.rank] != in)
-        h->memory->copy(g->out + g->offsets[h->place.rank], in, (size_t)own);
+        hc_host_copy(g->out + g->offsets[h->place.rank], in, (size_t)own);
     return HC_OK;
 }
 

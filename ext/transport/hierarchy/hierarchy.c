@@ -148,8 +148,8 @@ static void gather_teams(hc__hierarchy *h) {
         if (p->local_rank < h->rails)
             h->rail_peers[i] = p->world[hc__set_rank(p, i, p->local_rank)];
     }
-    h->rail = (hc__team){h->net, h->memory, h->rail_peers, p->nodes, p->node, h->sums};
-    h->leaders = (hc__team){h->net, h->memory, h->leader_peers, p->nodes, p->node, NULL};
+    h->rail = (hc__team){h->net, h->arithmetic, h->rail_peers, p->nodes, p->node};
+    h->leaders = (hc__team){h->net, &hc_host_arithmetic, h->leader_peers, p->nodes, p->node};
 }
 
 static int make_arrays(hc__hierarchy *h) {
@@ -181,7 +181,7 @@ static int configure(hc__hierarchy *h, const hc_hierarchy_config *c) {
     if (status < 0)
         return status;
     h->algorithm = hc__algorithm_named(c->algorithm);
-    h->sums = c->sums;
+    h->arithmetic = c->arithmetic ? c->arithmetic : &hc_host_arithmetic;
     h->tags = (int32_t)c->set * HC_TAGS_PER_SET;
     h->rails = choose_rails(&h->place, c->rails);
     h->chunk_bytes = c->chunk_bytes;
@@ -196,8 +196,7 @@ static int configure(hc__hierarchy *h, const hc_hierarchy_config *c) {
     return make_arrays(h);
 }
 
-int hc_hierarchy_new(const hc_hierarchy_config *c, hc_node *node, hc_net *net, const hc_memory *memory,
-                     hc_data **data) {
+int hc_hierarchy_new(const hc_hierarchy_config *c, hc_node *node, hc_net *net, hc_data **data) {
     *data = NULL;
     hc__hierarchy *h = calloc(1, sizeof *h);
     if (!h)
@@ -205,7 +204,6 @@ int hc_hierarchy_new(const hc_hierarchy_config *c, hc_node *node, hc_net *net, c
     h->base.ops = &hierarchy_ops;
     h->node = node;
     h->net = net;
-    h->memory = memory;
     h->gather.bundle.net = h->alltoall.bundle.net = h->broadcast.sends.net = h->rooted.bundle.net = net;
     int status = configure(h, c);
     if (status < 0) {

@@ -156,8 +156,7 @@ struct hc__hierarchy {
     hc_data base;
     hc_node *node;
     hc_net *net;
-    const hc_memory *memory;
-    hc_sums *sums; /* or NULL */
+    hc_arithmetic *arithmetic; /* of the node's shards */
     hc__placement place;
     hc__team rail, leaders; /* members: the ranks with my local rank, the first ranks, of all nodes */
     int32_t *rail_peers, *leader_peers;

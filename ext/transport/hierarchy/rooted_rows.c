@@ -166,7 +166,7 @@ static int begin_piece(hc__hierarchy *h) {
     int64_t bytes = bytes_of(h, h->place.rank);
     if (is_root(h) && bytes > 0) {
         char *mine = g->at_root + g->offsets[h->place.rank];
-        h->memory->copy(g->gathers ? mine : g->here, g->gathers ? g->here : mine, (size_t)bytes);
+        hc_host_copy(g->gathers ? mine : g->here, g->gathers ? g->here : mine, (size_t)bytes);
     }
     return HC_OK;
 }

@@ -38,9 +38,9 @@ static void take_own(hc__hierarchy *h, int64_t from, int64_t to, int kind, char 
         int64_t n = (to < starts[i + 1] ? to : starts[i + 1]) - from;
         const char *in = b->pieces[i].in;
         if (in)
-            h->memory->convert(at, kind, in + (size_t)(from - starts[i]) * dtype_size(h), b->dtype, n, 1.0);
+            hc_host_convert(at, kind, in + (size_t)(from - starts[i]) * dtype_size(h), b->dtype, n, 1.0);
         else
-            h->memory->neutral(at, kind, b->reduction, n);
+            hc_host_neutral(at, kind, b->reduction, n);
         at += (size_t)n * hc_dtype_size(kind);
         from += n;
     }
@@ -60,9 +60,9 @@ static void put_result(hc__hierarchy *h, int64_t begin, int64_t end, const char 
         for (int q = 0; q < n_from; q++)
             at[q] = from[q] + (size_t)(low - begin) * hc_dtype_size(kind);
         if (n_from == 0)
-            h->memory->neutral(out, b->dtype, b->reduction, high - low);
+            hc_host_neutral(out, b->dtype, b->reduction, high - low);
         else
-            h->memory->reduce(out, b->dtype, at, n_from, kind, b->reduction, high - low, b->pieces[i].scale);
+            hc_host_reduce(out, b->dtype, at, n_from, kind, b->reduction, high - low, b->pieces[i].scale);
     }
 }
 
@@ -156,7 +156,7 @@ static void add_chunk(hc__hierarchy *h, int64_t chunk) {
     const void *operands[2] = {is_first ? s->own : prefix, s->own};
     if (s->exclusive && h->place.rank + 1 == h->place.size)
         return; /* nobody asks for it */
-    h->memory->reduce(prefix, s->kind, operands, is_first ? 1 : 2, s->kind, h->batch->reduction, to - from, 1.0);
+    hc_host_reduce(prefix, s->kind, operands, is_first ? 1 : 2, s->kind, h->batch->reduction, to - from, 1.0);
     if (!s->exclusive)
         put_result(h, from, to, &result, 1, s->kind);
 }

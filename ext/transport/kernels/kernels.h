@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kernels.h - what one set of vector code offers; private to the kernels and to host_memory.c.
+ * kernels.h - what one set of vector code offers; private to the kernels and to host_arithmetic.c.
  *
  * All sets compute equal bits, whatever the width of their vectors; only the payload of a NaN made from two
  * NaNs is left to the processor.

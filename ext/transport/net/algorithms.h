@@ -48,10 +48,9 @@ void hc__bundle_free(hc__bundle *);
 
 typedef struct hc__team {
     hc_net *net;
-    const hc_memory *memory;
-    const int32_t *peers; /* World rank of member i */
+    hc_arithmetic *arithmetic; /* of the memory that the data is in */
+    const int32_t *peers;      /* World rank of member i */
     int32_t n, me;
-    hc_sums *sums; /* does what memory would, where the data is a device's; or NULL */
 } hc__team;
 
 /* ---- the model ------------------------------------------------------------------------------------ */
@@ -135,8 +134,8 @@ typedef struct hc__allreduce {
     uint8_t running;
     hc__family family; /* broadcast, reduce */
     int32_t root;
-    int failed;      /* a status of the team's sums */
-    uint64_t awaits; /* how many of them must have ended before the next message */
+    int failed;      /* a status of the team's arithmetic */
+    uint64_t awaits; /* how many of its operations must have ended before the next message */
 } hc__allreduce;
 
 void hc__allreduce_init(hc__allreduce *, const hc__team *, const hc__net_model *, int32_t tag);

@@ -23,49 +23,41 @@ void hc__allreduce_init(hc__allreduce *a, const hc__team *team, const hc__net_mo
     a->model = *model;
     a->tag = tag;
     a->bundle.net = team->net;
-    a->bundle.whole = team->sums != NULL;
+    a->bundle.whole = team->arithmetic->whole_messages;
 }
 
-/* ---- memory and arithmetic: the host's, or a device's ------------------------------------------------ */
+/* ---- memory and arithmetic --------------------------------------------------------------------------- */
 
 static void *take(const hc__team *t, int64_t bytes) {
-    return t->sums ? t->sums->ops->alloc(t->sums, (size_t)bytes) : t->memory->alloc((size_t)bytes);
+    return t->arithmetic->ops->alloc(t->arithmetic, (size_t)bytes);
 }
 
 static void give(const hc__team *t, void *memory) {
-    if (memory && t->sums)
-        t->sums->ops->release(t->sums, memory);
-    else if (memory)
-        t->memory->release(memory);
+    if (memory)
+        t->arithmetic->ops->release(t->arithmetic, memory);
 }
 
-/* The algorithms are told nothing of what failed: the frame looks after every round. */
+/* The algorithms are not told of a failure: the frame looks after every round. */
 static void note_begun(hc__allreduce *a, int status) {
     a->failed = status < 0 ? status : a->failed;
-    a->awaits = a->team->sums->begun;
+    a->awaits = a->team->arithmetic->begun;
 }
 
 static void convert(hc__allreduce *a, void *to, int to_dtype, const void *from, int from_dtype, int64_t n) {
-    const hc__team *t = a->team;
-    if (t->sums)
-        note_begun(a, t->sums->ops->convert(t->sums, to, to_dtype, from, from_dtype, n));
-    else
-        t->memory->convert(to, to_dtype, from, from_dtype, n, 1.0);
+    hc_arithmetic *arithmetic = a->team->arithmetic;
+    note_begun(a, arithmetic->ops->convert(arithmetic, to, to_dtype, from, from_dtype, n));
 }
 
 void hc__add_up(hc__allreduce *a, void *to, const void *const *from, int n_from, int64_t n) {
-    const hc__team *t = a->team;
-    if (t->sums)
-        note_begun(a, t->sums->ops->reduce(t->sums, to, from, n_from, a->kind, a->reduction, n));
-    else
-        t->memory->reduce(to, a->kind, from, n_from, a->kind, a->reduction, n, 1.0);
+    hc_arithmetic *arithmetic = a->team->arithmetic;
+    note_begun(a, arithmetic->ops->reduce(arithmetic, to, from, n_from, a->kind, a->reduction, n));
 }
 
 /* What a round sends has been made, and what it receives overwrites nothing that is still read. */
 static int settle(hc__allreduce *a) {
     if (!a->bundle.held)
         return HC_DONE;
-    int status = a->team->sums->ops->ended(a->team->sums, a->awaits);
+    int status = a->team->arithmetic->ops->ended(a->team->arithmetic, a->awaits);
     if (status != HC_DONE)
         return status;
     status = hc__bundle_release(&a->bundle);
@@ -166,7 +158,7 @@ int hc__allreduce_test(hc__allreduce *a) {
         if (status != HC_DONE)
             return status == HC_IDLE && moved ? HC_MOVED : status;
         moved = 1;
-        a->bundle.held = a->team->sums != NULL;
+        a->bundle.held = 1;
         status = a->round(a, a->next_round++);
         if (status == HC_DONE && a->kind != a->dtype)
             deliver(a);

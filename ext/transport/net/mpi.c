@@ -61,17 +61,27 @@ typedef struct mpi_net {
     char text[MPI_MAX_ERROR_STRING + 1];
     pid_t owner; /* a forked child has a copy of this, but no part in MPI */
     uint8_t failed;
+    hc_scope scope; /* what each call of MPI is made within, while it has users */
+    int scope_users;
 } mpi_net;
 
-/* ---- the device's context, around what may copy its memory ------------------------------------------ */
+/* ---- the scope of calls ----------------------------------------------------------------------------- */
+
+/* MPI copies the memory of a device in the context of whatever thread calls it, for whichever message. */
+static void mpi_surround(hc_net *base, const hc_scope *scope) {
+    mpi_net *net = (mpi_net *)base;
+    net->scope_users += scope ? 1 : -1;
+    if (scope)
+        net->scope = *scope;
+}
 
 static void *enter(const mpi_net *net) {
-    return net->base.around.enter ? net->base.around.enter(net->base.around.of) : NULL;
+    return net->scope_users > 0 ? net->scope.enter(net->scope.of) : NULL;
 }
 
 static void leave(const mpi_net *net, void *before) {
-    if (net->base.around.leave)
-        net->base.around.leave(net->base.around.of, before);
+    if (net->scope_users > 0)
+        net->scope.leave(net->scope.of, before);
 }
 
 /* ---- errors ---------------------------------------------------------------------------------------- */
@@ -418,7 +428,13 @@ static void destroy(hc_net *base) {
     free(net);
 }
 
-static const struct hc_net_ops mpi_ops = {"mpi", isend, irecv, test, cancel, destroy};
+static const struct hc_net_ops mpi_ops = {.name = "mpi",
+                                          .isend = isend,
+                                          .irecv = irecv,
+                                          .test = test,
+                                          .cancel = cancel,
+                                          .surround = mpi_surround,
+                                          .free = destroy};
 
 static int configure(mpi_net *net, MPI_Comm comm, int one_machine) {
     int rank = 0, size = 0, found = 0, *bound = NULL;

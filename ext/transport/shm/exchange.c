@@ -86,7 +86,7 @@ static void exchange_pack(hc__shm *shm, int64_t round) {
     if (bytes == 0 || shm->base.local_size == 1)
         return;
     const uint8_t *data = shm->rounds.offer->data;
-    shm->memory->copy(hc__slot(shm, shm->base.local_rank, round), data + range.from, bytes);
+    hc_host_copy(hc__slot(shm, shm->base.local_rank, round), data + range.from, bytes);
     shm->base.packed_bytes += bytes;
 }
 
@@ -105,12 +105,12 @@ static int exchange_take(hc__shm *shm, int64_t round, int *moved) {
         if (q == me) {
             const uint8_t *mine = (const uint8_t *)rounds->offer->data + from;
             if (mine != out)
-                shm->memory->copy(out, mine, bytes);
+                hc_host_copy(out, mine, bytes);
             continue;
         }
         if (!hc__mark_reached(shm, q, HC__PACKED, sequence_of(shm, round)))
             return 0;
-        shm->memory->copy(out, hc__slot(shm, q, round) + (from - passes.from), bytes);
+        hc_host_copy(out, hc__slot(shm, q, round) + (from - passes.from), bytes);
         shm->base.spread_bytes += bytes;
         *moved = 1;
     }

@@ -75,7 +75,6 @@ typedef struct hc__shm {
     hc_node base;
     hc_segment segment;
     hc_node_control *node_control;
-    const hc_memory *memory;
     hc__mask peers; /* the node control segment's local ranks of the others */
     hc__mark *left; /* how many nodes were freed */
     hc__marks *marks;

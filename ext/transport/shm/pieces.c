@@ -62,7 +62,7 @@ int hc__spans_next(hc__spans *spans, hc__span *span) {
 
 /* What a rank gives that has joined. */
 static void neutral(hc__shm *shm, int dtype, int64_t n, uint8_t *to) {
-    shm->memory->neutral(to, dtype, shm->batch->reduction, n);
+    hc_host_neutral(to, dtype, shm->batch->reduction, n);
 }
 
 static int64_t block_end(const hc__shm *shm, int64_t at, int64_t n) {
@@ -73,13 +73,13 @@ static int64_t block_end(const hc__shm *shm, int64_t at, int64_t n) {
 static void pack_span(hc__shm *shm, const hc__span *span, uint8_t *to) {
     shm->base.packed_bytes += (uint64_t)span->n * shm->size;
     if (span->in != NULL) {
-        shm->memory->copy(to, span->in, (size_t)span->n * shm->size);
+        hc_host_copy(to, span->in, (size_t)span->n * shm->size);
         return;
     }
     for (int64_t at = 0, end; at < span->n; at = end) {
         end = block_end(shm, at, span->n);
         neutral(shm, shm->batch->dtype, end - at, shm->scratch);
-        shm->memory->copy(to + (size_t)at * shm->size, shm->scratch, (size_t)(end - at) * shm->size);
+        hc_host_copy(to + (size_t)at * shm->size, shm->scratch, (size_t)(end - at) * shm->size);
     }
 }
 
@@ -95,7 +95,7 @@ void hc__pack(hc__shm *shm, hc__range range, uint8_t *to) {
 static void divide_span(hc__shm *shm, const hc__span *span) {
     const hc_batch *batch = shm->batch;
     if (batch->divisor > 1)
-        shm->memory->divide(span->out, batch->dtype, span->n, batch->divisor);
+        hc_host_divide(span->out, batch->dtype, span->n, batch->divisor);
 }
 
 /* Elements [at, at + n) of a span, reduced over all ranks, to private memory. */
@@ -108,18 +108,18 @@ static void reduce_block(hc__shm *shm, const hc__span *span, int64_t at, int64_t
     shm->blocks[me] = span->in != NULL ? span->in + place : shm->own;
     if (span->in == NULL)
         neutral(shm, batch->dtype, n, shm->own);
-    shm->memory->reduce(to, batch->dtype, shm->blocks, shm->base.local_size, batch->dtype, batch->reduction, n,
-                        span->piece->scale);
+    hc_host_reduce(to, batch->dtype, shm->blocks, shm->base.local_size, batch->dtype, batch->reduction, n,
+                   span->piece->scale);
     shm->base.reduced_bytes += (uint64_t)n * shm->size;
 }
 
 /* n elements of a sum in private memory to where others read them. */
 static void show(hc__shm *shm, uint8_t *result, const uint8_t *sum, int64_t n) {
     if (shm->result_dtype != shm->batch->dtype) {
-        shm->memory->convert(shm->own, shm->result_dtype, sum, shm->batch->dtype, n, 1.0);
+        hc_host_convert(shm->own, shm->result_dtype, sum, shm->batch->dtype, n, 1.0);
         sum = shm->own;
     }
-    shm->memory->copy(result, sum, (size_t)n * shm->result_size);
+    hc_host_copy(result, sum, (size_t)n * shm->result_size);
 }
 
 static void reduce_span(hc__shm *shm, const hc__span *span, uint8_t *result, uint8_t *out) {
@@ -162,11 +162,11 @@ void hc__reduce_alone(hc__shm *shm, hc__range range, uint8_t *to) {
         if (span.in == NULL) {
             neutral(shm, shm->result_dtype, span.n, result);
         } else if (shm->result_dtype != batch->dtype && !logical) {
-            shm->memory->convert(result, shm->result_dtype, span.in, batch->dtype, span.n, span.piece->scale);
+            hc_host_convert(result, shm->result_dtype, span.in, batch->dtype, span.n, span.piece->scale);
         } else if (result != span.in || span.piece->scale != 1.0 || logical) {
             const void *source = span.in;
-            shm->memory->reduce(result, shm->result_dtype, &source, 1, batch->dtype, batch->reduction, span.n,
-                                span.piece->scale);
+            hc_host_reduce(result, shm->result_dtype, &source, 1, batch->dtype, batch->reduction, span.n,
+                           span.piece->scale);
             shm->base.reduced_bytes += (uint64_t)span.n * shm->size;
         }
     }
@@ -175,7 +175,7 @@ void hc__reduce_alone(hc__shm *shm, hc__range range, uint8_t *to) {
 /* ---- out ----------------------------------------------------------------------------------------- */
 
 static void unpack_span(hc__shm *shm, const hc__span *span, const uint8_t *from) {
-    shm->memory->convert(span->out, shm->batch->dtype, from, shm->result_dtype, span->n, 1.0);
+    hc_host_convert(span->out, shm->batch->dtype, from, shm->result_dtype, span->n, 1.0);
     shm->base.spread_bytes += (uint64_t)span->n * shm->size;
 }
 

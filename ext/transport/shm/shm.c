@@ -121,7 +121,7 @@ static void place(hc__shm *shm) {
 }
 
 int hc_shm_node_new(hc_segment segment, hc_node_control *node_control, const int32_t *locals, int32_t local_rank,
-                    int32_t local_size, const hc_memory *memory, hc_node **out) {
+                    int32_t local_size, hc_node **out) {
     if (local_size < 1 || local_size > HC__LOCAL_MAX || local_rank < 0 || local_rank >= local_size ||
         segment.bytes < hc_shm_bytes(local_size))
         return HC_INVALID;
@@ -131,7 +131,6 @@ int hc_shm_node_new(hc_segment segment, hc_node_control *node_control, const int
     shm->base = (hc_node){.ops = &shm_ops, .local_rank = local_rank, .local_size = local_size};
     shm->segment = segment;
     shm->node_control = node_control;
-    shm->memory = memory;
     for (int32_t q = 0; q < local_size; q++)
         if (q != local_rank)
             hc__mask_add(&shm->peers, locals[q]);

@@ -57,7 +57,7 @@ void hc_node_control_mark_lost(hc_node_control *, int32_t local_rank);
  * and goes with the last of them. locals[i]: the node control segment's local rank of the set's i-th member on this node. */
 size_t hc_shm_bytes(int32_t local_size);
 int hc_shm_node_new(hc_segment, hc_node_control *, const int32_t *locals, int32_t local_rank, int32_t local_size,
-                    const hc_memory *, hc_node **);
+                    hc_node **);
 
 /* Control edges: rings in the node control segment for ranks of this node, `net` (may be NULL, borrowed) for all others.
  * local_of[r]: local rank in the node control segment of World rank r, or -1; copied. */

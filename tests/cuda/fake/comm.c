@@ -205,7 +205,7 @@ int fake_op_new_scaled(int *op, void *scalar, int dtype, int residence, hc_nccl_
     (void)residence; /* the host's */
     for (int i = 0; i < MAX_SCALED; i++)
         if (c->factor[i] == 0) {
-            hc_host_memory.convert(&c->factor[i], HC_FLOAT64, scalar, room_dtype(dtype), 1, 1.0);
+            hc_host_convert(&c->factor[i], HC_FLOAT64, scalar, room_dtype(dtype), 1, 1.0);
             *op = FIRST_SCALED + i;
             return 0;
         }

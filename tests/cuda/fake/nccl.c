@@ -51,7 +51,7 @@ static int all_reached(const comm *c, _Atomic uint32_t *marks, uint32_t number) 
 
 static void put(char *to, const call *l, const char *from, size_t n) {
     double factor = l->op >= FIRST_SCALED && l->kind <= REDUCE ? l->comm->factor[l->op - FIRST_SCALED] : 1.0;
-    hc_host_memory.convert(to, room_dtype(l->dtype), from, room_dtype(l->dtype), (int64_t)n, factor);
+    hc_host_convert(to, room_dtype(l->dtype), from, room_dtype(l->dtype), (int64_t)n, factor);
 }
 
 static void reduce(const call *l, size_t offset, size_t n) {
@@ -62,10 +62,10 @@ static void reduce(const call *l, size_t offset, size_t n) {
     for (int q = 0; q < c->size; q++)
         from[q] = c->room->data[q] + offset;
     char *out = l->out + l->at * hc_dtype_size(dtype);
-    hc_host_memory.reduce(out, dtype, from, c->size, dtype, l->op < FIRST_SCALED ? reductions[l->op] : HC_SUM,
-                          (int64_t)n, average && !whole ? 1.0 / c->size : 1.0);
+    hc_host_reduce(out, dtype, from, c->size, dtype, l->op < FIRST_SCALED ? reductions[l->op] : HC_SUM, (int64_t)n,
+                   average && !whole ? 1.0 / c->size : 1.0);
     if (average && whole)
-        hc_host_memory.divide(out, dtype, (int64_t)n, c->size);
+        hc_host_divide(out, dtype, (int64_t)n, c->size);
 }
 
 static void write_chunk(const call *l, size_t n) {

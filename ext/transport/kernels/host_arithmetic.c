@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * host_memory.c - the memory of the host: how it is allocated, and the arithmetic that runs on it.
+ * host_arithmetic.c - the memory of the host: how it is allocated, and the arithmetic that runs on it.
  *
- * The arithmetic is in the kernels; here is what is the same for every set of vector code.
+ * The kernels do the arithmetic; here is what is the same for every set of vector code.
  */
+#include "transport/arithmetic.h"
 #include "transport/kernels/kernels.h"
 
 #include <assert.h>
@@ -24,7 +25,7 @@ static const uint8_t size_of[] = {
 
 /* A fresh result of many megabytes costs more in page faults than in copying; huge pages take most of that
  * away, where the system gives them on request. */
-static void *host_alloc(size_t bytes) {
+void *hc_result_new(size_t bytes) {
     size_t align = bytes >= 2 * HUGE_PAGE ? HUGE_PAGE : LINE;
     void *p = NULL;
     if (bytes > SIZE_MAX - align || posix_memalign(&p, align, bytes ? bytes : 1) != 0)
@@ -32,14 +33,6 @@ static void *host_alloc(size_t bytes) {
     if (align == HUGE_PAGE)
         madvise(p, bytes, MADV_HUGEPAGE); /* advice: it may be refused */
     return p;
-}
-
-static void host_release(void *p) {
-    free(p);
-}
-
-void *hc_result_new(size_t bytes) {
-    return host_alloc(bytes);
 }
 
 void hc_result_free(void *p) {
@@ -59,7 +52,7 @@ int hc_starts_reserve(int64_t **starts, int32_t *room, int32_t npieces) {
 
 /* ---- copy and convert ------------------------------------------------------------------------------- */
 
-static void host_copy(void *to, const void *from, size_t bytes) {
+void hc_host_copy(void *to, const void *from, size_t bytes) {
     if (bytes)
         memcpy(to, from, bytes);
 }
@@ -72,10 +65,10 @@ static int real_of(int dtype, int64_t *n) {
     return dtype == HC_COMPLEX64 ? HC_FLOAT32 : HC_FLOAT64;
 }
 
-static void host_convert(void *to, int to_dtype, const void *from, int from_dtype, int64_t n, double scale) {
+void hc_host_convert(void *to, int to_dtype, const void *from, int from_dtype, int64_t n, double scale) {
     if (to_dtype == from_dtype && scale == 1.0) {
         if (to != from)
-            host_copy(to, from, (size_t)n * size_of[to_dtype]);
+            hc_host_copy(to, from, (size_t)n * size_of[to_dtype]);
         return;
     }
     if (to_dtype == from_dtype)
@@ -106,18 +99,18 @@ static void reduce_and_convert(char *to, int to_dtype, const void *const *from, 
         int64_t m = n - i < BLOCK ? n - i : BLOCK;
         for (int q = 0; q < n_from; q++) {
             const char *source = (const char *)from[q] + i * size_of[from_dtype];
-            host_convert(q ? &next : &sum, wide, source, from_dtype, m, 1.0);
+            hc_host_convert(q ? &next : &sum, wide, source, from_dtype, m, 1.0);
             if (q)
                 reduce(&sum, both, 2, m * size_of[wide], 1.0);
         }
         if (n_from == 1)
             reduce(&sum, both, 1, m * size_of[wide], 1.0); /* a logical reduction makes it 0 or 1 */
-        host_convert(to + i * size_of[to_dtype], to_dtype, &sum, wide, m, scale);
+        hc_host_convert(to + i * size_of[to_dtype], to_dtype, &sum, wide, m, scale);
     }
 }
 
-static void host_reduce(void *to, int to_dtype, const void *const *from, int n_from, int from_dtype, int reduction,
-                        int64_t n, double scale) {
+void hc_host_reduce(void *to, int to_dtype, const void *const *from, int n_from, int from_dtype, int reduction,
+                    int64_t n, double scale) {
     if (to_dtype == from_dtype) {
         hc__reduce_fn *reduce = hc__kernels_chosen()->reduce[reduction][from_dtype];
         assert(reduce && "hc_reduction_defined()");
@@ -148,7 +141,7 @@ DIVIDE(int32, int64_t)
 DIVIDE(uint64, uint64_t)
 DIVIDE(int64, int64_t)
 
-static void host_divide(void *data, int dtype, int64_t n, int64_t divisor) {
+void hc_host_divide(void *data, int dtype, int64_t n, int64_t divisor) {
     static void (*const divide[])(void *, int64_t, int64_t) = {
         [HC_UINT8] = divide_uint8,   [HC_INT8] = divide_int8,   [HC_UINT16] = divide_uint16, [HC_INT16] = divide_int16,
         [HC_UINT32] = divide_uint32, [HC_INT32] = divide_int32, [HC_UINT64] = divide_uint64, [HC_INT64] = divide_int64,
@@ -202,7 +195,7 @@ static uint64_t neutral_bits(int dtype, int reduction) {
     }
 }
 
-static void host_neutral(void *to, int dtype, int reduction, int64_t n) {
+void hc_host_neutral(void *to, int dtype, int reduction, int64_t n) {
     uint64_t element[2] = {neutral_bits(dtype, reduction), 0};
     size_t size = size_of[dtype], bytes = (size_t)n * size, filled = size;
     if (!bytes)
@@ -212,13 +205,43 @@ static void host_neutral(void *to, int dtype, int reduction, int64_t n) {
         memcpy((char *)to + filled, to, filled < bytes - filled ? filled : bytes - filled);
 }
 
-const hc_memory hc_host_memory = {
-    .kind = HC_MEMORY_HOST,
-    .alloc = host_alloc,
-    .release = host_release,
-    .copy = host_copy,
-    .convert = host_convert,
-    .reduce = host_reduce,
-    .divide = host_divide,
-    .neutral = host_neutral,
+/* ---- as the net's algorithms use it ------------------------------------------------------------------ */
+
+static void *arithmetic_alloc(hc_arithmetic *a, size_t bytes) {
+    (void)a;
+    return hc_result_new(bytes);
+}
+
+static void arithmetic_release(hc_arithmetic *a, void *memory) {
+    (void)a;
+    hc_result_free(memory);
+}
+
+static int arithmetic_convert(hc_arithmetic *a, void *to, int to_dtype, const void *from, int from_dtype, int64_t n) {
+    (void)a;
+    hc_host_convert(to, to_dtype, from, from_dtype, n, 1.0);
+    return HC_OK;
+}
+
+static int arithmetic_reduce(hc_arithmetic *a, void *to, const void *const *from, int n_from, int dtype, int reduction,
+                             int64_t n) {
+    (void)a;
+    hc_host_reduce(to, dtype, from, n_from, dtype, reduction, n, 1.0);
+    return HC_OK;
+}
+
+static int arithmetic_ended(hc_arithmetic *a, uint64_t begun) {
+    (void)a;
+    (void)begun;
+    return HC_DONE;
+}
+
+static const struct hc_arithmetic_ops arithmetic_ops = {
+    .alloc = arithmetic_alloc,
+    .release = arithmetic_release,
+    .convert = arithmetic_convert,
+    .reduce = arithmetic_reduce,
+    .ended = arithmetic_ended,
 };
+
+hc_arithmetic hc_host_arithmetic = {.ops = &arithmetic_ops};
