@@ -236,7 +236,7 @@ class World:
         - `first_commits` (number): requests that were announced with their signature
         - `mismatches` (number): requests that the ranks disagreed about
         - `evictions` (number): slots that were taken from one signature for another
-        - `clashes` (number): slots that were freed because ranks raised different signatures of one name
+        - `conflicts` (number): slots that were freed because ranks raised different signatures of one name
 
         Data:
 

@@ -67,6 +67,6 @@ void hc_engine_counters(const hc_engine *e, hc_counters *out) {
         .first_commits = hc_counted(&c->first_commits),
         .mismatches = hc_counted(&c->mismatches),
         .evictions = hc_counted(&c->evictions),
-        .clashes = hc_counted(&c->clashes),
+        .conflicts = hc_counted(&c->conflicts),
     };
 }

@@ -82,7 +82,7 @@ static void admit(hc__set *s, uint32_t name, const hc_request *request, hc__sig 
         hc__raise_all(s);
     if (request->flags & HC_REQUEST_LAST)
         hc__leave(s);
-    hc__leave_look(s);
+    hc__leave_check(s);
 }
 
 /* Nothing has been raised: this request alone fails, not the World. */

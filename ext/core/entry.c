@@ -2,8 +2,8 @@
  *
  * entry.c - an entry of the log as bytes: made at the root, read and checked by every member.
  *
- *     u64 position, u8 flags, (STOP, LEAVE: i32 who left,) i32 last to join, columns: clash, commit, rootless (of commit),
- *     u32 n, n first meetings: u8 outcome, u32 bytes, then
+ *     u64 position, u8 flags, (STOP, LEAVE: i32 who left,) i32 last to join, columns: conflict, commit, rootless (of commit),
+ *     u32 n, n first announcements: u8 outcome, u32 bytes, then
  *         AGREED, ROOTLESS: the signature       DISAGREED: u32 bytes of the name, the name, the text
  */
 #include "core/entry.h"
@@ -70,9 +70,9 @@ uint8_t *hc__entry_make(hc__set *s, size_t *nbytes) {
     entry += HC__HEADER;
     uint8_t *p = hc__write64(entry, s->position + 1);
     p = hc__write8(p, flags);
-    p = hc__write_leaver(p, flags, s->end.leaver);
+    p = hc__write_first_to_leave(p, flags, s->end.first_to_leave);
     p = hc__write32(p, (uint32_t)s->joins.last);
-    p = hc__write_column(p, s->slots.rows, s->slots.nwords, s->slots.stride, hc__row_clash);
+    p = hc__write_column(p, s->slots.rows, s->slots.nwords, s->slots.stride, hc__row_conflict);
     p = hc__write_column(p, s->slots.rows, s->slots.nwords, s->slots.stride, hc__row_out);
     p = hc__write_column(p, s->slots.rows, s->slots.nwords, s->slots.stride, rootless);
     p = hc__tree_write_firsts(s, p, write_first);
@@ -116,9 +116,9 @@ static void read_first(hc__reader *r, int32_t set_size, hc__entry_first *first) 
 int hc__entry_read(hc__set *s, hc__reader *r, hc__entry *entry) {
     entry->position = hc__read64(r);
     entry->flags = hc__read8(r);
-    entry->leaver = hc__read_leaver(r, entry->flags, s->set_size, s->engine->config.size);
+    entry->first_to_leave = hc__read_first_to_leave(r, entry->flags, s->set_size, s->engine->config.size);
     entry->last_joined = (int32_t)hc__read32(r);
-    entry->clash = hc__read_column(r);
+    entry->conflict = hc__read_column(r);
     entry->commit = hc__read_column(r);
     entry->rootless = hc__read_column(r);
     entry->nfirsts = hc__read32(r);
@@ -129,7 +129,7 @@ int hc__entry_read(hc__set *s, hc__reader *r, hc__entry *entry) {
         return HC_NO_MEMORY;
     for (uint32_t i = 0; i < entry->nfirsts && !r->bad; i++)
         read_first(r, s->set_size, &entry->firsts[i]);
-    return r->bad || r->at != r->end || (entry->flags & ~(HC__F_LEAVER | HC__F_PREEMPT | HC__F_JOINALL))
+    return r->bad || r->at != r->end || (entry->flags & ~(HC__F_LEAVES | HC__F_PREEMPT | HC__F_JOINALL))
                ? HC_BAD_MESSAGE
                : 0;
 }
@@ -196,9 +196,9 @@ static int is_ours(const hc__set *s, const hc__entry *entry) {
 }
 
 int hc__entry_check(hc__set *s, hc__entry *entry) {
-    if (entry->position != s->position + 1 || !in_use(s, entry->clash) || !in_use(s, entry->commit))
+    if (entry->position != s->position + 1 || !in_use(s, entry->conflict) || !in_use(s, entry->commit))
         return HC_BAD_MESSAGE;
-    if (overlap(entry->clash, entry->commit) || !within(entry->rootless, entry->commit))
+    if (overlap(entry->conflict, entry->commit) || !within(entry->rootless, entry->commit))
         return HC_BAD_MESSAGE;
     if ((entry->flags & HC__F_JOINALL) && !s->joins.joined)
         return HC_BAD_MESSAGE;

@@ -21,8 +21,8 @@ typedef struct hc__entry_first {
 typedef struct hc__entry { /* points into the bytes that were read */
     uint64_t position;
     uint8_t flags; /* hc__flag */
-    int32_t last_joined, leaver;
-    hc__column_view clash, commit, rootless;
+    int32_t last_joined, first_to_leave;
+    hc__column_view conflict, commit, rootless;
     uint32_t nfirsts;
     hc__entry_first *firsts; /* scratch memory */
 } hc__entry;

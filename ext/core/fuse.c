@@ -3,7 +3,7 @@
  * fuse.c - cuts what an entry has agreed into batches, equal on every rank: agreed signatures only (B1).
  * Fusion of tensors after Sergeev and Del Balso (Horovod, 2018).
  *
- * Cached requests in the order of their slots, then first meetings in the order of the entry. Each goes to the
+ * Cached requests in the order of their slots, then first announcements in the order of the entry. Each goes to the
  * first batch of its class that has room, so a large tensor does not end the search (look-ahead). A group is
  * cut by dtype and never shares a batch; where an operation does not fuse, each tensor has a batch of its own.
  */

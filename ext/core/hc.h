@@ -272,7 +272,7 @@ typedef struct hc_item {
 
 typedef struct hc_action {
     uint8_t kind;
-    uint8_t cached;   /* RUN: 1 when every item came from a slot (no first meeting) */
+    uint8_t cached;   /* RUN: 1 when every item came from a slot (no first announcement) */
     uint8_t reporter; /* STALLED: 1 on the one rank that should print it */
     uint32_t set;
     int32_t peer;
@@ -316,7 +316,7 @@ static inline uint64_t hc_counted(const hc_counter *counter) {
 
 typedef struct hc_counters {
     uint64_t messages_up, messages_down, bytes_up, bytes_down;
-    uint64_t entries, batches, cached_commits, first_commits, mismatches, evictions, clashes;
+    uint64_t entries, batches, cached_commits, first_commits, mismatches, evictions, conflicts;
 } hc_counters;
 void hc_engine_counters(const hc_engine *, hc_counters *); /* [any thread] */
 

@@ -42,7 +42,7 @@ void hc__join(hc__set *s, uint64_t ticket) {
     s->joins.since = e->now;
     e->retime = 1;
     raise_join(s);
-    hc__leave_look(s);
+    hc__leave_check(s);
 }
 
 void hc__join_void(hc__set *s) {

@@ -25,13 +25,13 @@
 
 /* ---- L1 ------------------------------------------------------------------------------------------------- */
 
-static void free_clashing(hc__set *s, hc__column_view column) {
+static void free_conflicting(hc__set *s, hc__column_view column) {
     uint64_t bits;
     for (uint32_t i = 0; i < column.n; i++) {
         uint32_t word = hc__column_word(column, i, &bits);
         for (; bits; bits &= bits - 1) {
             hc__slot_free(s, (int32_t)(64 * word + (uint32_t)hc__bit(bits)));
-            hc_count(&s->engine->counters.clashes, 1);
+            hc_count(&s->engine->counters.conflicts, 1);
         }
     }
 }
@@ -176,13 +176,13 @@ static void end_with(hc__set *s, const hc__entry *entry) { /* L6 */
         action->set = s->id;
         action->position = s->position;
     }
-    if (entry->flags & HC__F_LEAVER)
-        s->end.leaver = entry->leaver;
+    if (entry->flags & HC__F_LEAVES)
+        s->end.first_to_leave = entry->first_to_leave;
     if (entry->flags & HC__F_LEAVE)
         s->end.left = 1;
     if (entry->flags & HC__F_STOP)
         hc__log_end(s);
-    hc__leave_look(s);
+    hc__leave_check(s);
 }
 
 void hc__log_apply(hc__set *s, const hc__entry *entry) {
@@ -194,7 +194,7 @@ void hc__log_apply(hc__set *s, const hc__entry *entry) {
     s->position++;
     hc_count(&e->counters.entries, 1);
     e->retime = 1;
-    free_clashing(s, entry->clash);               /* L1 */
+    free_conflicting(s, entry->conflict);         /* L1 */
     n = commit_slots(s, entry, agreed);           /* L2: before L3, which may rename a slot */
     for (uint32_t i = 0; i < entry->nfirsts; i++) /* L3 */
         n += commit_first(s, &entry->firsts[i], &agreed[n]);

@@ -34,7 +34,7 @@ static int keep_early(hc_engine *e, uint32_t wire, int32_t peer, const uint8_t *
 }
 
 static int for_set(hc__set *s, int message, int32_t peer, const uint8_t *bytes, size_t nbytes) {
-    int downwards = message == HC__M_ENTRY || message == HC__M_ASK || message == HC__M_REPORT;
+    int downwards = message == HC__M_ENTRY || message == HC__M_STALL_PROBE || message == HC__M_STALL_REPORT;
     uint32_t source = downwards ? 0 : hc__set_source(s, peer);
     if (downwards ? peer != s->parent : source == 0)
         return HC_BAD_MESSAGE;
@@ -44,7 +44,7 @@ static int for_set(hc__set *s, int message, int32_t peer, const uint8_t *bytes, 
     case HC__M_ENTRY:
         return hc__entry_receive(s, bytes, nbytes);
     default:
-        return hc__stall_receive(s, message, source, bytes + HC__HEADER, nbytes - HC__HEADER);
+        return hc__stall_query_receive(s, message, source, bytes + HC__HEADER, nbytes - HC__HEADER);
     }
 }
 

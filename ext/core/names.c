@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * names.c - the names that this rank has heard of in a set: open addressing over records that do not move
- * in number. A record lives while a slot, an own request or a first meeting holds it.
+ * in number. A record lives while a slot, an own request or a first announcement holds it.
  */
 #include "core/names.h"
 
 #include "core/memory.h"
 #include "core/state.h"
 
-static uint32_t home_of(const hc__names *names, const uint64_t key[2]) {
+static uint32_t bucket_of(const hc__names *names, const uint64_t key[2]) {
     return (uint32_t)key[0] & names->mask;
 }
 
@@ -16,7 +16,7 @@ uint32_t hc__name_find(const hc__set *s, const uint64_t key[2]) {
     const hc__names *names = &s->names;
     if (!names->table)
         return HC__NONE;
-    for (uint32_t i = home_of(names, key); names->table[i]; i = (i + 1) & names->mask) {
+    for (uint32_t i = bucket_of(names, key); names->table[i]; i = (i + 1) & names->mask) {
         const hc__name *name = &names->at[names->table[i] - 1];
         if (name->key[0] == key[0] && name->key[1] == key[1])
             return names->table[i] - 1;
@@ -25,7 +25,7 @@ uint32_t hc__name_find(const hc__set *s, const uint64_t key[2]) {
 }
 
 static void table_put(hc__names *names, uint32_t name) {
-    uint32_t i = home_of(names, names->at[name].key);
+    uint32_t i = bucket_of(names, names->at[name].key);
     while (names->table[i])
         i = (i + 1) & names->mask;
     names->table[i] = name + 1;
@@ -47,7 +47,7 @@ static int grow(hc__set *s) {
     names->at = at;
     names->table = table;
     names->mask = cells - 1;
-    for (uint32_t i = 0; i < names->room; i++) /* a full house: every record is in use */
+    for (uint32_t i = 0; i < names->room; i++) /* every record is in use */
         table_put(names, i);
     for (uint32_t i = room; i > names->room; i--) {
         at[i - 1].older = names->free_list;
@@ -75,12 +75,12 @@ uint32_t hc__name_intern(hc__set *s, const uint64_t key[2]) {
 
 /* Removes a cell and moves back what would no longer be found behind the gap. */
 static void table_remove(hc__names *names, uint32_t name) {
-    uint32_t gap = home_of(names, names->at[name].key);
+    uint32_t gap = bucket_of(names, names->at[name].key);
     while (names->table[gap] != name + 1)
         gap = (gap + 1) & names->mask;
     for (uint32_t i = (gap + 1) & names->mask; names->table[i]; i = (i + 1) & names->mask) {
-        uint32_t home = home_of(names, names->at[names->table[i] - 1].key);
-        if (((i - home) & names->mask) >= ((i - gap) & names->mask)) {
+        uint32_t bucket = bucket_of(names, names->at[names->table[i] - 1].key);
+        if (((i - bucket) & names->mask) >= ((i - gap) & names->mask)) {
             names->table[gap] = names->table[i];
             gap = i;
         }

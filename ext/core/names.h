@@ -11,7 +11,7 @@ enum hc__phase {
     HC__ABSENT,   /* no own request */
     HC__PENDING,  /* enqueued, not raised */
     HC__ON_SLOT,  /* raised as a cached request */
-    HC__ON_FIRST, /* raised as a first meeting */
+    HC__ON_FIRST, /* raised as a first announcement */
     HC__RUNNING   /* agreed; in one or more batches */
 };
 

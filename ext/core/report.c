@@ -121,7 +121,7 @@ static void tell_own_waiter(hc__set *s, const uint64_t key[2], const hc__report 
 }
 
 static void send_report(hc__set *s, const hc__query *q, uint32_t source, const hc__report *r) {
-    uint8_t *p, *bytes = hc__query_message(s, HC__M_REPORT, q->key, 16 + 4 * HC__LISTED + r->text_len, &p);
+    uint8_t *p, *bytes = hc__query_message(s, HC__M_STALL_REPORT, q->key, 16 + 4 * HC__LISTED + r->text_len, &p);
     if (!bytes)
         return;
     p = hc__write8(p, r->reporter);

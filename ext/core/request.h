@@ -2,7 +2,7 @@
  *
  * request.h - signatures: the part of a request that all ranks must agree on.
  *
- * A signature is kept as bytes that are equal exactly when it is equal, and decoded once. Own request, first meeting,
+ * A signature is kept as bytes that are equal exactly when it is equal, and decoded once. Own request, first announcement,
  * slot and batch share one object.
  */
 #ifndef HC_CORE_REQUEST_H

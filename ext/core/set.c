@@ -43,7 +43,7 @@ static void set_init(hc_engine *e, hc__set *s, const hc_set_config *c) {
     s->pending.oldest = s->pending.newest = s->pending.unraised = HC__NONE;
     s->slots.lru_oldest = s->slots.lru_newest = -1;
     s->joins.last = -1;
-    s->end.leaver = HC__NOBODY;
+    s->end.first_to_leave = HC__NO_RANK;
 }
 
 static int reserve(hc_engine *e, uint32_t id) {

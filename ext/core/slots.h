@@ -24,13 +24,13 @@ typedef struct hc__slot {
 /* The columns of a row. HC__HAVE is the first of one column for each source. */
 enum hc__column {
     HC__USED,
-    HC__SENT,       /* risen from here, not yet committed */
-    HC__OUT,        /* to go up with the next message; at the root: ready */
-    HC__ROOTED,     /* rooted operations: the root itself has raised it */
-    HC__NEEDS_ROOT, /* rooted operations */
-    HC__RIVALS,     /* its name has another slot, or a first meeting under way */
-    HC__CLASH_SENT, /* members have raised it and a rival: once a generation */
-    HC__CLASH_OUT,
+    HC__SENT,          /* risen from here, not yet committed */
+    HC__OUT,           /* to go up with the next message; at the root: ready */
+    HC__ROOTED,        /* rooted operations: the root itself has raised it */
+    HC__NEEDS_ROOT,    /* rooted operations */
+    HC__RIVALS,        /* its name has another slot, or a first announcement under way */
+    HC__CONFLICT_SENT, /* members have raised it and a rival: once a generation */
+    HC__CONFLICT_OUT,
     HC__GONE, /* freed by the entry that is being applied */
     HC__HAVE
 };
@@ -51,8 +51,8 @@ static inline uint64_t *hc__row(const hc__slots *slots, uint32_t word) {
 static inline uint64_t hc__row_out(const uint64_t *row) {
     return row[HC__OUT];
 }
-static inline uint64_t hc__row_clash(const uint64_t *row) {
-    return row[HC__CLASH_OUT];
+static inline uint64_t hc__row_conflict(const uint64_t *row) {
+    return row[HC__CONFLICT_OUT];
 }
 static inline int hc__bit(uint64_t bits) { /* index of the lowest one */
     return __builtin_ctzll(bits);

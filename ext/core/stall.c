@@ -117,7 +117,7 @@ static void ask(hc__set *s, const target *t) {
     s->stall.asked_ticket = t->ticket;
     uint32_t doublings = s->stall.asked_times < 6 ? s->stall.asked_times + 1 : 6;
     s->stall.next_ask = hc__later(s->engine->now, s->engine->config.stall_warning << doublings);
-    hc__who(s, 0, t->record ? t->record->key : hc__join_key);
+    hc__stall_query(s, 0, t->record ? t->record->key : hc__join_key);
 }
 
 void hc__stall_tick(hc__set *s) {
@@ -139,5 +139,5 @@ void hc__stall_tick(hc__set *s) {
         warn_running(s);
     if (t.ticket && ask_time(s, &t) <= now)
         ask(s, &t);
-    hc__who_tick(s);
+    hc__stall_query_tick(s);
 }

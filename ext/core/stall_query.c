@@ -24,14 +24,14 @@
 
 /* ---- sending --------------------------------------------------------------------------------------------- */
 
-static void send_who(hc__set *s, const hc__query *q) {
-    uint8_t *p, *bytes = hc__query_message(s, HC__M_WHO, q->key, 0, &p);
+static void send_query(hc__set *s, const hc__query *q) {
+    uint8_t *p, *bytes = hc__query_message(s, HC__M_STALL_QUERY, q->key, 0, &p);
     if (bytes)
         hc__send_up(s->engine, s->parent, bytes, (size_t)(p - bytes));
 }
 
-static void send_ask(hc__set *s, const hc__query *q, uint32_t source, uint64_t budget) {
-    uint8_t *p, *bytes = hc__query_message(s, HC__M_ASK, q->key, 8, &p);
+static void send_probe(hc__set *s, const hc__query *q, uint32_t source, uint64_t budget) {
+    uint8_t *p, *bytes = hc__query_message(s, HC__M_STALL_PROBE, q->key, 8, &p);
     if (!bytes)
         return;
     p = hc__write64(p, budget);
@@ -39,7 +39,7 @@ static void send_ask(hc__set *s, const hc__query *q, uint32_t source, uint64_t b
 }
 
 static void send_answer(hc__set *s, const hc__query *q) {
-    uint8_t *p, *bytes = hc__query_message(s, HC__M_ANSWER, q->key, 16 + 4 * HC__LISTED, &p);
+    uint8_t *p, *bytes = hc__query_message(s, HC__M_STALL_ANSWER, q->key, 16 + 4 * HC__LISTED, &p);
     if (!bytes)
         return;
     p = hc__write32(p, q->lacking);
@@ -105,7 +105,7 @@ static void conclude(hc__set *s, hc__query *q) {
 }
 
 static int lacks(const hc__set *s, const uint64_t key[2], uint32_t source) {
-    if (hc__tree_whole(s, source))
+    if (hc__tree_all_joined(s, source))
         return 0;
     uint32_t name = hc__query_is_join(key) ? HC__NONE : hc__name_find(s, key);
     return name == HC__NONE || !hc__tree_has(s, name, source);
@@ -125,13 +125,13 @@ static void collect(hc__set *s, hc__query *q, uint64_t budget) {
         if (lacks(s, q->key, source)) {
             hc__query_unanswered(s, q)[source / 64] |= 1ull << (source % 64);
             q->unanswered++;
-            send_ask(s, q, source, budget / 4 * 3);
+            send_probe(s, q, source, budget / 4 * 3);
         }
     if (!q->unanswered)
         conclude(s, q);
 }
 
-void hc__who(hc__set *s, uint32_t source, const uint64_t key[2]) {
+void hc__stall_query(hc__set *s, uint32_t source, const uint64_t key[2]) {
     int known = hc__query_find(s, key) != NULL;
     hc__query *q = hc__query_find_or_make(s, key);
     if (!q)
@@ -141,21 +141,21 @@ void hc__who(hc__set *s, uint32_t source, const uint64_t key[2]) {
         return;
     q->first_asker = source;
     if (s->parent >= 0)
-        send_who(s, q);
+        send_query(s, q);
     else if (!known)
         collect(s, q, hc__query_patience(s));
 }
 
 /* ---- receiving ------------------------------------------------------------------------------------------------------ */
 
-static int receive_who(hc__set *s, uint32_t source, const uint64_t key[2], hc__reader *r) {
+static int receive_query(hc__set *s, uint32_t source, const uint64_t key[2], hc__reader *r) {
     if (r->at != r->end)
         return HC_BAD_MESSAGE;
-    hc__who(s, source, key);
+    hc__stall_query(s, source, key);
     return 0;
 }
 
-static int receive_ask(hc__set *s, const uint64_t key[2], hc__reader *r) {
+static int receive_probe(hc__set *s, const uint64_t key[2], hc__reader *r) {
     uint64_t budget = hc__read64(r);
     if (r->bad || r->at != r->end)
         return HC_BAD_MESSAGE;
@@ -219,7 +219,7 @@ static int receive_report(hc__set *s, const uint64_t key[2], hc__reader *r) {
     return 0;
 }
 
-int hc__stall_receive(hc__set *s, int message, uint32_t source, const uint8_t *bytes, size_t nbytes) {
+int hc__stall_query_receive(hc__set *s, int message, uint32_t source, const uint8_t *bytes, size_t nbytes) {
     hc__reader r = {.at = bytes, .end = bytes + nbytes};
     uint64_t key[2] = {hc__read64(&r)};
     key[1] = hc__read64(&r);
@@ -228,11 +228,11 @@ int hc__stall_receive(hc__set *s, int message, uint32_t source, const uint8_t *b
     if (s->end.stopped)
         return 0;
     switch (message) {
-    case HC__M_WHO:
-        return receive_who(s, source, key, &r);
-    case HC__M_ASK:
-        return receive_ask(s, key, &r);
-    case HC__M_ANSWER:
+    case HC__M_STALL_QUERY:
+        return receive_query(s, source, key, &r);
+    case HC__M_STALL_PROBE:
+        return receive_probe(s, key, &r);
+    case HC__M_STALL_ANSWER:
         return receive_answer(s, source, key, &r);
     default:
         return receive_report(s, key, &r);
@@ -241,7 +241,7 @@ int hc__stall_receive(hc__set *s, int message, uint32_t source, const uint8_t *b
 
 /* ---- time, and the end ------------------------------------------------------------------------------------------------ */
 
-void hc__who_tick(hc__set *s) {
+void hc__stall_query_tick(hc__set *s) {
     hc__query *next;
     for (hc__query *q = s->stall.queries; q; q = next) {
         next = q->next;

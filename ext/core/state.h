@@ -2,7 +2,7 @@
  *
  * state.h - the state of an engine and of its sets, made of the parts that the files beside it own.
  *
- * A set holds names; a name may have slots (signatures agreed before), an own request, and a first meeting under way.
+ * A set holds names; a name may have slots (signatures agreed before), an own request, and a first announcement under way.
  */
 #ifndef HC_CORE_STATE_H
 #define HC_CORE_STATE_H
@@ -42,7 +42,7 @@ struct hc__set {
 
 typedef struct hc__counters {
     hc_counter messages_up, messages_down, bytes_up, bytes_down;
-    hc_counter entries, batches, cached_commits, first_commits, mismatches, evictions, clashes;
+    hc_counter entries, batches, cached_commits, first_commits, mismatches, evictions, conflicts;
 } hc__counters;
 
 struct hc_engine {

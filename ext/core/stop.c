@@ -26,8 +26,8 @@ const char *hc__shut_down_text(hc__set *s) {
     hc__put(&text, hc_status_text(HC_SHUT_DOWN));
     if (s->end.left || s->end.stopped) {
         hc__put(&text, ": rank ");
-        hc__put_int(&text, s->end.leaver < 0 ? HC__OF_WORLD(s->end.leaver) : s->end.leaver);
-        hc__put(&text, s->end.leaver < 0 ? " of the World that it was made from" : "");
+        hc__put_int(&text, s->end.first_to_leave < 0 ? HC__OF_WORLD(s->end.first_to_leave) : s->end.first_to_leave);
+        hc__put(&text, s->end.first_to_leave < 0 ? " of the World that it was made from" : "");
         hc__put(&text, " has called shutdown() or ended");
     }
     const char *lent = hc__scratch_text(s->engine, buffer);
@@ -35,29 +35,29 @@ const char *hc__shut_down_text(hc__set *s) {
 }
 
 /* The first that is heard of counts, until the log says who it was. */
-static void tell(hc__set *s, uint8_t flag, int32_t leaver) {
-    if (s->end.leaver == HC__NOBODY)
-        s->end.leaver = leaver;
+static void tell(hc__set *s, uint8_t flag, int32_t first_to_leave) {
+    if (s->end.first_to_leave == HC__NO_RANK)
+        s->end.first_to_leave = first_to_leave;
     hc__tree_flag(s, flag);
 }
 
-void hc__heard(hc__set *s, uint8_t flags, int32_t leaver) {
+void hc__child_flags(hc__set *s, uint8_t flags, int32_t first_to_leave) {
     if (flags & HC__F_LEAVE)
-        tell(s, HC__F_LEAVE, leaver);
+        tell(s, HC__F_LEAVE, first_to_leave);
     if (flags & HC__F_STOP)
-        tell(s, HC__F_STOP, leaver);
+        tell(s, HC__F_STOP, first_to_leave);
     if (flags & HC__F_PREEMPT)
         hc__tree_flag(s, HC__F_PREEMPT);
 }
 
 /* ---- STOP ------------------------------------------------------------------------------------------------- */
 
-static void stop(hc__set *s, int32_t leaver) {
+static void stop(hc__set *s, int32_t first_to_leave) {
     if (s->end.stopping || s->end.stopped)
         return;
     hc__raise_everywhere(s->engine); /* R1 */
     s->end.stopping = 1;
-    tell(s, HC__F_STOP, leaver);
+    tell(s, HC__F_STOP, first_to_leave);
 }
 
 void hc__stop(hc__set *s) {
@@ -82,7 +82,7 @@ static void stop_others(hc__set *world) {
     const hc_engine *e = world->engine;
     for (uint32_t i = 1; i < e->nsets; i++)
         if (e->sets[i])
-            stop(e->sets[i], HC__OF_WORLD(world->end.leaver));
+            stop(e->sets[i], HC__OF_WORLD(world->end.first_to_leave));
 }
 
 void hc__log_end(hc__set *s) {
@@ -109,13 +109,13 @@ static void leave_when_done(hc__set *s) {
 }
 
 /* Who has left had nothing pending in this set: what is pending now lacks that rank for ever. */
-void hc__leave_look(hc__set *s) {
+void hc__leave_check(hc__set *s) {
     if (s->end.stopped)
         return;
     if (s->end.leaving)
         leave_when_done(s);
     else if (s->end.left && (s->pending.oldest != HC__NONE || s->joins.ticket))
-        stop(s, s->end.leaver);
+        stop(s, s->end.first_to_leave);
 }
 
 void hc__leave(hc__set *s) {
@@ -123,6 +123,6 @@ void hc__leave(hc__set *s) {
     for (uint32_t i = 0; i < e->nsets; i++)
         if (e->sets[i] && (s->id == 0 || e->sets[i] == s)) {
             e->sets[i]->end.leaving = 1;
-            hc__leave_look(e->sets[i]);
+            hc__leave_check(e->sets[i]);
         }
 }

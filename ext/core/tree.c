@@ -15,7 +15,7 @@
 #include "core/state.h"
 #include "core/wire.h"
 
-int hc__tree_whole(const hc__set *s, uint32_t source) {
+int hc__tree_all_joined(const hc__set *s, uint32_t source) {
     uint32_t subtree = source ? (uint32_t)s->children[source - 1].subtree : 1;
     return s->joins.firm[source] + s->joins.loose[source] >= subtree;
 }
@@ -30,15 +30,15 @@ void hc__tree_have_slot(hc__set *s, int32_t slot) { /* T1 */
 }
 
 /* T7: two items of one name at a time are a mismatch. The slots among them are freed by the log, then all meet
- * as first meetings, which become the error. */
+ * as first announcements, which become the error. */
 static void compare(hc__set *s, int32_t slot) {
     const hc__name *record = &s->names.at[s->slots.at[slot].name];
     if (record->first)
-        hc__tree_clash(s, slot);
+        hc__tree_conflict(s, slot);
     for (int32_t rival = record->slot; rival >= 0; rival = s->slots.at[rival].next)
         if (rival != slot && hc__slot_raised(s, rival)) {
-            hc__tree_clash(s, slot);
-            hc__tree_clash(s, rival);
+            hc__tree_conflict(s, slot);
+            hc__tree_conflict(s, rival);
         }
 }
 
@@ -48,11 +48,11 @@ void hc__tree_rise(hc__set *s, uint32_t from, uint32_t to) {
         for (uint32_t source = 0; source < s->nsources; source++) { /* T2 */
             uint64_t have = row[HC__HAVE + source];
             any |= have;
-            all &= have == UINT64_MAX || !hc__tree_whole(s, source) ? have : UINT64_MAX;
+            all &= have == UINT64_MAX || !hc__tree_all_joined(s, source) ? have : UINT64_MAX;
         }
-        for (uint64_t rest = any & row[HC__RIVALS] & ~row[HC__CLASH_SENT]; rest; rest &= rest - 1)
+        for (uint64_t rest = any & row[HC__RIVALS] & ~row[HC__CONFLICT_SENT]; rest; rest &= rest - 1)
             compare(s, (int32_t)(64 * word + (uint32_t)hc__bit(rest)));
-        uint64_t fresh = all & any & ~row[HC__SENT] & ~row[HC__CLASH_SENT];
+        uint64_t fresh = all & any & ~row[HC__SENT] & ~row[HC__CONFLICT_SENT];
         if (fresh) { /* T3 */
             row[HC__SENT] |= fresh;
             row[HC__OUT] |= fresh;
@@ -61,7 +61,7 @@ void hc__tree_rise(hc__set *s, uint32_t from, uint32_t to) {
     }
 }
 
-/* ---- first meetings ---------------------------------------------------------------------------------------- */
+/* ---- first announcements ---------------------------------------------------------------------------------------- */
 
 static hc__first *first_new(hc__set *s, uint32_t name) {
     size_t words = (s->nsources + 63) / 64;
@@ -110,7 +110,7 @@ int hc__tree_any_out(const hc__set *s) {
     if (s->tree.out)
         return 1;
     for (uint32_t word = 0; word < s->slots.nwords; word++)
-        if (hc__row(&s->slots, word)[HC__OUT] | hc__row(&s->slots, word)[HC__CLASH_OUT])
+        if (hc__row(&s->slots, word)[HC__OUT] | hc__row(&s->slots, word)[HC__CONFLICT_OUT])
             return 1;
     return 0;
 }
@@ -130,7 +130,7 @@ void hc__tree_clear_out(hc__set *s) {
         first->out = 0;
     s->tree.out = s->tree.out_last = NULL;
     for (uint32_t word = 0; word < s->slots.nwords; word++)
-        hc__row(&s->slots, word)[HC__OUT] = hc__row(&s->slots, word)[HC__CLASH_OUT] = 0;
+        hc__row(&s->slots, word)[HC__OUT] = hc__row(&s->slots, word)[HC__CONFLICT_OUT] = 0;
     s->tree.flags_out = 0;
 }
 
@@ -154,21 +154,21 @@ void hc__first_drop(hc__set *s, hc__first *first) { /* T10 */
 }
 
 /* T7. Nothing rises until those slots are gone: joins alone must not complete what others have raised otherwise. */
-static int clashes(hc__set *s, const hc__first *first) {
+static int conflicts(hc__set *s, const hc__first *first) {
     int any = 0;
     for (int32_t slot = s->names.at[first->name].slot; slot >= 0; slot = s->slots.at[slot].next)
         if (hc__slot_raised(s, slot)) {
-            hc__tree_clash(s, slot);
+            hc__tree_conflict(s, slot);
             any = 1;
         }
     return any;
 }
 
 static void first_check(hc__set *s, hc__first *first) {
-    if (first->sent || clashes(s, first))
+    if (first->sent || conflicts(s, first))
         return;
     for (uint32_t source = 0; source < s->nsources; source++) /* T2 */
-        if (!(first->have[source / 64] >> (source % 64) & 1) && !hc__tree_whole(s, source))
+        if (!(first->have[source / 64] >> (source % 64) & 1) && !hc__tree_all_joined(s, source))
             return;
     first->sent = 1; /* T3 */
     out_append(s, first);
@@ -216,12 +216,12 @@ void hc__tree_have_first(hc__set *s, uint32_t name, uint32_t source, hc__sig *si
 
 /* ---- what one rank is enough for ----------------------------------------------------------------------------- */
 
-void hc__tree_clash(hc__set *s, int32_t slot) {
+void hc__tree_conflict(hc__set *s, int32_t slot) {
     uint64_t *row = hc__row(&s->slots, (uint32_t)slot / 64), bit = 1ull << (slot % 64);
-    if (row[HC__CLASH_SENT] & bit)
+    if (row[HC__CONFLICT_SENT] & bit)
         return;
-    row[HC__CLASH_SENT] |= bit; /* freeing the slot clears it */
-    row[HC__CLASH_OUT] |= bit;
+    row[HC__CONFLICT_SENT] |= bit; /* freeing the slot clears it */
+    row[HC__CONFLICT_OUT] |= bit;
     row[HC__OUT] &= ~bit; /* joins may have completed it in this very step */
     hc__touch(s);
 }

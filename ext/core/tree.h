@@ -7,7 +7,7 @@
 
 #include "core/request.h"
 
-/* A first meeting under way at this node. It has at most two signatures: the one of the lowest rank, and one other. */
+/* A first announcement under way at this node. It has at most two signatures: the one of the lowest rank, and one other. */
 typedef struct hc__first {
     struct hc__first *prev, *next;         /* all of the set */
     struct hc__first *out_prev, *out_next; /* to go up; at the root: ready */
@@ -29,18 +29,18 @@ typedef struct hc__tree {
 void hc__tree_have_slot(hc__set *, int32_t slot); /* by this rank; hc__tree_rise follows */
 void hc__tree_have_first(hc__set *, uint32_t name, uint32_t source, hc__sig *, int32_t rank, int rooted);
 void hc__tree_rise(hc__set *, uint32_t from_word, uint32_t to_word); /* T2, T3 for slots */
-void hc__tree_clash(hc__set *, int32_t slot);
+void hc__tree_conflict(hc__set *, int32_t slot);
 void hc__tree_flag(hc__set *, uint8_t flag);
 void hc__tree_joined(hc__set *, uint32_t source, uint32_t firm, uint32_t loose, int32_t last);
 
 /* ---- questions ---- */
-int hc__tree_whole(const hc__set *, uint32_t source); /* has wholly joined */
+int hc__tree_all_joined(const hc__set *, uint32_t source); /* has wholly joined */
 int hc__tree_has(const hc__set *, uint32_t name, uint32_t source);
 
 /* ---- what has risen and waits for the next message up; at the root it is ready for the next entry ---- */
 typedef uint8_t *hc__write_first(const hc__first *, uint8_t *);
-int hc__tree_any_out(const hc__set *);                                         /* slots and first meetings */
-uint8_t *hc__tree_write_firsts(const hc__set *, uint8_t *, hc__write_first *); /* u32 n, n first meetings */
+int hc__tree_any_out(const hc__set *);                                         /* slots and first announcements */
+uint8_t *hc__tree_write_firsts(const hc__set *, uint8_t *, hc__write_first *); /* u32 n, n first announcements */
 void hc__tree_clear_out(hc__set *);
 
 void hc__first_drop(hc__set *, hc__first *);

@@ -2,8 +2,8 @@
  *
  * up.c - the messages that rise: what a node tells its parent, and what a parent makes of it.
  *
- *     u64 tag, u8 flags, (STOP, LEAVE: i32 who left,) u32 joined (firm), u32 joined (loose), i32 last, columns: slots, rooted, clash,
- *     u32 n, n first meetings: u8 rooted, u8 signatures, a signature: i32 lowest rank, u32 bytes, bytes
+ *     u64 tag, u8 flags, (STOP, LEAVE: i32 who left,) u32 joined (firm), u32 joined (loose), i32 last, columns: slots, rooted, conflict,
+ *     u32 n, n first announcements: u8 rooted, u8 signatures, a signature: i32 lowest rank, u32 bytes, bytes
  */
 #include "core/up.h"
 
@@ -61,13 +61,13 @@ void hc__up_send(hc__set *s) {
     uint8_t *p = hc__write_header(message, HC__M_UP, s->wire);
     p = hc__write64(p, s->position);
     p = hc__write8(p, s->tree.flags_out);
-    p = hc__write_leaver(p, s->tree.flags_out, s->end.leaver);
+    p = hc__write_first_to_leave(p, s->tree.flags_out, s->end.first_to_leave);
     p = hc__write32(p, s->joins.out_firm);
     p = hc__write32(p, s->joins.out_loose);
     p = hc__write32(p, (uint32_t)s->joins.last);
     p = hc__write_column(p, s->slots.rows, s->slots.nwords, s->slots.stride, hc__row_out);
     p = hc__write_column(p, s->slots.rows, s->slots.nwords, s->slots.stride, rooted);
-    p = hc__write_column(p, s->slots.rows, s->slots.nwords, s->slots.stride, hc__row_clash);
+    p = hc__write_column(p, s->slots.rows, s->slots.nwords, s->slots.stride, hc__row_conflict);
     p = hc__tree_write_firsts(s, p, write_first);
     hc__tree_clear_out(s);
     s->joins.out_firm = s->joins.out_loose = 0;
@@ -80,10 +80,10 @@ void hc__up_send(hc__set *s) {
 typedef struct up {
     uint64_t tag;
     uint8_t flags;
-    int32_t leaver;
+    int32_t first_to_leave;
     uint32_t firm, loose;
     int32_t last;
-    hc__column_view slots, rooted, clash;
+    hc__column_view slots, rooted, conflict;
     uint32_t nfirsts;
     const uint8_t *firsts, *end;
 } up;
@@ -129,16 +129,16 @@ static int read_up(const hc__set *s, uint32_t source, const uint8_t *bytes, size
     hc__reader r = {.at = bytes, .end = bytes + nbytes};
     m->tag = hc__read64(&r);
     m->flags = hc__read8(&r);
-    m->leaver = hc__read_leaver(&r, m->flags, s->set_size, s->engine->config.size);
+    m->first_to_leave = hc__read_first_to_leave(&r, m->flags, s->set_size, s->engine->config.size);
     m->firm = hc__read32(&r);
     m->loose = hc__read32(&r);
     m->last = (int32_t)hc__read32(&r);
     m->slots = hc__read_column(&r);
     m->rooted = hc__read_column(&r);
-    m->clash = hc__read_column(&r);
+    m->conflict = hc__read_column(&r);
     check_column(s, &r, m->slots);
     check_column(s, &r, m->rooted);
-    check_column(s, &r, m->clash);
+    check_column(s, &r, m->conflict);
     m->nfirsts = hc__read32(&r);
     m->firsts = r.at;
     m->end = r.end;
@@ -146,7 +146,7 @@ static int read_up(const hc__set *s, uint32_t source, const uint8_t *bytes, size
     for (uint32_t i = 0; i < m->nfirsts && !r.bad; i++)
         read_first(&r, s->set_size, &first);
     uint64_t subtree = (uint64_t)s->children[source - 1].subtree;
-    if (r.bad || r.at != r.end || (m->flags & ~(HC__F_LEAVER | HC__F_PREEMPT)) || m->firm > subtree ||
+    if (r.bad || r.at != r.end || (m->flags & ~(HC__F_LEAVES | HC__F_PREEMPT)) || m->firm > subtree ||
         m->loose > subtree || ((m->firm || m->loose) && (m->last < 0 || m->last >= s->set_size)))
         return HC_BAD_MESSAGE;
     return 0;
@@ -177,10 +177,10 @@ static void take_slots(hc__set *s, uint32_t source, const up *m) {
         if ((bits = not_stale(s, word, bits, m->tag)))
             hc__row(&s->slots, word)[HC__ROOTED] |= bits;
     }
-    for (uint32_t i = 0; i < m->clash.n; i++) {
-        uint32_t word = hc__column_word(m->clash, i, &bits);
+    for (uint32_t i = 0; i < m->conflict.n; i++) {
+        uint32_t word = hc__column_word(m->conflict, i, &bits);
         for (bits = not_stale(s, word, bits, m->tag); bits; bits &= bits - 1)
-            hc__tree_clash(s, (int32_t)(64 * word + (uint32_t)hc__bit(bits)));
+            hc__tree_conflict(s, (int32_t)(64 * word + (uint32_t)hc__bit(bits)));
     }
     hc__tree_rise(s, 0, s->slots.nwords);
 }
@@ -220,7 +220,7 @@ static void take(hc__set *s, uint32_t source, const up *m) {
         read_first(&r, s->set_size, &first);
         take_first(s, source, &first);
     }
-    hc__heard(s, m->flags, m->leaver);
+    hc__child_flags(s, m->flags, m->first_to_leave);
     uint32_t loose = s->slots.freed > m->tag ? 0 : m->loose; /* T6 */
     uint64_t after = (uint64_t)s->joins.firm[source] + s->joins.loose[source] + m->firm + loose;
     if (after <= (uint64_t)s->children[source - 1].subtree)

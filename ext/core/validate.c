@@ -69,7 +69,7 @@ static const char *check_names(const hc__set *s) {
         if ((wrong = check_slots_of(s, name)))
             return wrong;
         if (record->phase == HC__ON_FIRST && (!record->first || !(record->first->have[0] & 1)))
-            return "a raised first meeting is not in the tree";
+            return "a raised first announcement is not in the tree";
         if (record->phase == HC__RUNNING && record->batches == 0)
             return "a request runs in no batch";
         on_slot += record->phase == HC__ON_SLOT;
@@ -99,8 +99,8 @@ static const char *check_slots(const hc__set *s) {
                 return "T10: a free slot has a bit";
         if (row[HC__GONE])
             return "a slot is still going";
-        if (row[HC__OUT] & row[HC__CLASH_SENT])
-            return "T7: a slot that clashes is to go up";
+        if (row[HC__OUT] & row[HC__CONFLICT_SENT])
+            return "T7: a slot that conflicts is to go up";
         if (row[HC__OUT] & ~row[HC__SENT])
             return "T3: what is to go up is not marked as sent";
     }
@@ -109,7 +109,7 @@ static const char *check_slots(const hc__set *s) {
     return listed == used ? NULL : "the order of use has not every slot";
 }
 
-/* A first meeting waits while a slot of its name is raised. */
+/* A first announcement waits while a slot of its name is raised. */
 static int is_held_back(const hc__set *s, const hc__first *first) {
     for (int32_t slot = s->names.at[first->name].slot; slot >= 0; slot = s->slots.at[slot].next)
         if (hc__slot_raised(s, slot))
@@ -117,7 +117,7 @@ static int is_held_back(const hc__set *s, const hc__first *first) {
     return 0;
 }
 
-/* T7: two items of a name at a time are known to clash; RIVALS says where to look. */
+/* T7: two items of a name at a time are known to conflict; RIVALS says where to look. */
 static const char *check_rivals(const hc__set *s) {
     for (uint32_t slot = 0; slot < 64 * s->slots.nwords; slot++) {
         if (!s->slots.at[slot].sig)
@@ -127,20 +127,20 @@ static const char *check_rivals(const hc__set *s) {
         int rivals = record->first || s->slots.at[record->slot].next >= 0;
         if (rivals != (int)(row[HC__RIVALS] >> (slot % 64) & 1))
             return "RIVALS: a slot is not as alone as it seems";
-        if (row[HC__CLASH_SENT] >> (slot % 64) & 1 || !hc__slot_raised(s, (int32_t)slot))
+        if (row[HC__CONFLICT_SENT] >> (slot % 64) & 1 || !hc__slot_raised(s, (int32_t)slot))
             continue;
         int others = record->first != NULL;
         for (int32_t rival = record->slot; rival >= 0; rival = s->slots.at[rival].next)
             others += rival != (int32_t)slot && hc__slot_raised(s, rival);
         if (others)
-            return "T7: two items of one name are raised and do not clash";
+            return "T7: two items of one name are raised and do not conflict";
     }
     return NULL;
 }
 
 static int is_complete(const hc__set *s, const hc__first *first) {
     for (uint32_t source = 0; source < s->nsources; source++)
-        if (!(first->have[source / 64] >> (source % 64) & 1) && !hc__tree_whole(s, source))
+        if (!(first->have[source / 64] >> (source % 64) & 1) && !hc__tree_all_joined(s, source))
             return 0;
     return 1;
 }
@@ -151,18 +151,18 @@ static const char *check_tree(const hc__set *s) {
         uint64_t all = UINT64_MAX, any = 0;
         for (uint32_t source = 0; source < s->nsources; source++) {
             any |= row[HC__HAVE + source];
-            all &= hc__tree_whole(s, source) ? UINT64_MAX : row[HC__HAVE + source];
+            all &= hc__tree_all_joined(s, source) ? UINT64_MAX : row[HC__HAVE + source];
         }
-        if (all & any & ~row[HC__SENT] & ~row[HC__CLASH_SENT])
+        if (all & any & ~row[HC__SENT] & ~row[HC__CONFLICT_SENT])
             return "T2: a cached request is complete and has not risen";
     }
     for (const hc__first *first = s->tree.firsts; first; first = first->next) {
         if (s->names.at[first->name].first != first)
-            return "a first meeting has another's name";
+            return "a first announcement has another's name";
         if (first->nsigs < 1 || first->nsigs > 2 || (first->nsigs == 2 && first->ranks[0] > first->ranks[1]))
-            return "T7: the signatures of a first meeting";
+            return "T7: the signatures of a first announcement";
         if (!first->sent && is_complete(s, first) && !is_held_back(s, first))
-            return "T2: a first meeting is complete and has not risen";
+            return "T2: a first announcement is complete and has not risen";
     }
     for (uint32_t source = 0; source < s->nsources; source++) {
         uint32_t subtree = source ? (uint32_t)s->children[source - 1].subtree : 1;

@@ -59,15 +59,15 @@ int hc__read_header(hc__reader *r, uint32_t *set) {
     return !r->bad && version == HC__WIRE_VERSION && !zero && known ? message : 0;
 }
 
-uint8_t *hc__write_leaver(uint8_t *p, uint8_t flags, int32_t leaver) {
-    return flags & HC__F_LEAVER ? hc__write32(p, (uint32_t)leaver) : p;
+uint8_t *hc__write_first_to_leave(uint8_t *p, uint8_t flags, int32_t first_to_leave) {
+    return flags & HC__F_LEAVES ? hc__write32(p, (uint32_t)first_to_leave) : p;
 }
 
-int32_t hc__read_leaver(hc__reader *r, uint8_t flags, int32_t set_size, int32_t world_size) {
-    if (!(flags & HC__F_LEAVER))
-        return HC__NOBODY;
-    int32_t leaver = (int32_t)hc__read32(r);
-    if (leaver == HC__NOBODY || leaver >= set_size || leaver < HC__OF_WORLD(world_size - 1))
+int32_t hc__read_first_to_leave(hc__reader *r, uint8_t flags, int32_t set_size, int32_t world_size) {
+    if (!(flags & HC__F_LEAVES))
+        return HC__NO_RANK;
+    int32_t first_to_leave = (int32_t)hc__read32(r);
+    if (first_to_leave == HC__NO_RANK || first_to_leave >= set_size || first_to_leave < HC__OF_WORLD(world_size - 1))
         r->bad = 1;
-    return leaver;
+    return first_to_leave;
 }

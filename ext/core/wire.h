@@ -76,22 +76,22 @@ hc__column_view hc__read_column(hc__reader *);
 uint32_t hc__column_word(hc__column_view, uint32_t i, uint64_t *bits);
 
 enum hc__message {
-    HC__M_UP = 1,    /* child to parent: what has risen */
-    HC__M_ENTRY = 2, /* parent to child: an entry of the set's log */
-    HC__M_FAIL = 5,  /* over every edge: the World is broken */
-    HC__M_WHO,       /* child to parent: who is awaited? */
-    HC__M_ASK,       /* parent to child: who of you is awaited? */
-    HC__M_ANSWER,    /* child to parent */
-    HC__M_REPORT,    /* parent to child: the answer for those who asked WHO */
+    HC__M_UP = 1,       /* child to parent: what has risen */
+    HC__M_ENTRY = 2,    /* parent to child: an entry of the set's log */
+    HC__M_FAIL = 5,     /* over every edge: the World is broken */
+    HC__M_STALL_QUERY,  /* child to parent: who is awaited? */
+    HC__M_STALL_PROBE,  /* parent to child: who of you is awaited? */
+    HC__M_STALL_ANSWER, /* child to parent */
+    HC__M_STALL_REPORT, /* parent to child: the answer for those who asked WHO */
     HC__M_END
 };
 /* Of an up message and of an entry. */
 enum hc__flag { HC__F_STOP = 1, HC__F_PREEMPT = 2, HC__F_JOINALL = 4, HC__F_LEAVE = 8 };
-#define HC__F_LEAVER (HC__F_STOP | HC__F_LEAVE) /* with these goes who has left */
-#define HC__NOBODY (-1)                         /* has left */
+#define HC__F_LEAVES (HC__F_STOP | HC__F_LEAVE) /* with these goes who has left */
+#define HC__NO_RANK (-1)                        /* has left */
 #define HC__OF_WORLD(rank) (-2 - (rank))        /* has left the World, and with it this set; its own inverse */
-uint8_t *hc__write_leaver(uint8_t *, uint8_t flags, int32_t leaver);
-int32_t hc__read_leaver(hc__reader *, uint8_t flags, int32_t set_size, int32_t world_size);
+uint8_t *hc__write_first_to_leave(uint8_t *, uint8_t flags, int32_t first_to_leave);
+int32_t hc__read_first_to_leave(hc__reader *, uint8_t flags, int32_t set_size, int32_t world_size);
 
 #define HC__WIRE_VERSION 1
 #define HC__HEADER 8

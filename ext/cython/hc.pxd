@@ -51,7 +51,7 @@ cdef extern from "core/hc.h" nogil:
         uint64_t fusion_threshold, raise_bytes, raise_window, stall_warning, stall_limit
     ctypedef struct hc_counters:
         uint64_t messages_up, messages_down, bytes_up, bytes_down
-        uint64_t entries, batches, cached_commits, first_commits, mismatches, evictions, clashes
+        uint64_t entries, batches, cached_commits, first_commits, mismatches, evictions, conflicts
 
 
 cdef extern from "transport/transport.h" nogil:

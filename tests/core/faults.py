@@ -104,28 +104,30 @@ FAULTS = {
         ),
         100,
     ),
-    "clash_unseen": Fault(
+    "conflict_unseen": Fault(
         "T7: two slots of one name, raised at a time, are a mismatch",
         (Piece("tree.c", "if (rival != slot && hc__slot_raised(s, rival)) {", "if (0) {"),),
         400,
         "--capacity 200 --fail 0",
     ),
-    "clash_unseen_by_first": Fault(
-        "T7: a first meeting and a slot of its name, raised at a time, are a mismatch",
+    "conflict_unseen_by_first": Fault(
+        "T7: a first announcement and a slot of its name, raised at a time, are a mismatch",
         (
             Piece(
                 "tree.c",
-                "    if (record->first)\n        hc__tree_clash",
-                "    if (0)\n        hc__tree_clash",
+                "    if (record->first)\n        hc__tree_conflict",
+                "    if (0)\n        hc__tree_conflict",
             ),
-            Piece("tree.c", "first->sent || clashes(s, first)", "first->sent || (0 && clashes(s, first))"),
+            Piece(
+                "tree.c", "first->sent || conflicts(s, first)", "first->sent || (0 && conflicts(s, first))"
+            ),
         ),
         400,
         "--capacity 200 --fail 0",
     ),
-    "clash_overtaken": Fault(
-        "T7: a first meeting waits while a slot of its name is raised",
-        (Piece("tree.c", "first->sent || clashes(s, first)", "first->sent || (clashes(s, first) && 0)"),),
+    "conflict_overtaken": Fault(
+        "T7: a first announcement waits while a slot of its name is raised",
+        (Piece("tree.c", "first->sent || conflicts(s, first)", "first->sent || (conflicts(s, first) && 0)"),),
         40000,
         "--capacity 3 --joins 1 --fail 0",
     ),
@@ -163,8 +165,8 @@ FAULTS = {
         (
             Piece(
                 "tree.c",
-                "        uint64_t fresh = all & any & ~row[HC__SENT] & ~row[HC__CLASH_SENT];",
-                "        uint64_t fresh = all & any & ~row[HC__CLASH_SENT];",
+                "        uint64_t fresh = all & any & ~row[HC__SENT] & ~row[HC__CONFLICT_SENT];",
+                "        uint64_t fresh = all & any & ~row[HC__CONFLICT_SENT];",
             ),
         ),
         50,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The C programs of this room: what they are made of. `build` is compile_c of tests/conftest.py."""
+"""The C programs of this folder: what they are made of. `build` is compile_c of tests/conftest.py."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -32,7 +32,7 @@ def transcript(build: Build) -> Path:
 
 def steady(build: Build) -> Path:
     """Names that never come again: how much memory is held."""
-    parts = ("tests/core/transcript/room.c", "tests/core/transcript/describe.c")
+    parts = ("tests/core/transcript/cluster.c", "tests/core/transcript/describe.c")
     return build("tests/core/steady.c", *parts, ENGINE, flags=(INCLUDES, *SANITIZE), name="steady")
 
 

@@ -27,7 +27,7 @@ static void crashed(int signal) {
 }
 
 typedef struct totals {
-    uint64_t programs, steps, messages, batches, entries, mismatches, evictions, clashes, stalls, deadlocks, unended;
+    uint64_t programs, steps, messages, batches, entries, mismatches, evictions, conflicts, stalls, deadlocks, unended;
 } totals;
 
 static void add(totals *t, const sim_machine *m) {
@@ -42,7 +42,7 @@ static void add(totals *t, const sim_machine *m) {
         t->entries += c.entries;
         t->mismatches += c.mismatches;
         t->evictions += c.evictions;
-        t->clashes += c.clashes;
+        t->conflicts += c.conflicts;
         t->stalls += (uint64_t)m->rank[r].nstalled;
     }
     for (int x = 0; x < m->program->nhandles; x++)
@@ -141,11 +141,11 @@ int main(int argc, char **argv) {
     }
     printf("%llu programs, all as on an ideal machine: %llu events, %llu messages, %llu batches, %llu "
            "entries applied, %llu mismatches, "
-           "%llu evictions, %llu clashes, %llu stall reports, %llu programs that hang by themselves "
+           "%llu evictions, %llu conflicts, %llu stall reports, %llu programs that hang by themselves "
            "(%llu requests without an end)\n",
            (unsigned long long)t.programs, (unsigned long long)t.steps, (unsigned long long)t.messages,
            (unsigned long long)t.batches, (unsigned long long)t.entries, (unsigned long long)t.mismatches,
-           (unsigned long long)t.evictions, (unsigned long long)t.clashes, (unsigned long long)t.stalls,
+           (unsigned long long)t.evictions, (unsigned long long)t.conflicts, (unsigned long long)t.stalls,
            (unsigned long long)t.deadlocks, (unsigned long long)t.unended);
     return 0;
 }

@@ -4,14 +4,14 @@
  *
  * Three ranks meet under names that never come again, some of them in disagreement, with few slots.
  */
-#include "transcript/room.h"
+#include "transcript/cluster.h"
 
 #include <stdio.h>
 #include <string.h>
 
 enum { RANKS = 3, NAMES = 20, WARM = 200, STEPS = 5000 };
 
-static room r;
+static cluster r;
 
 static void enqueue(int rank, int step, int k) {
     char name[64];
@@ -21,7 +21,7 @@ static void enqueue(int rank, int step, int k) {
     q.name_len = (uint32_t)snprintf(name, sizeof name, "step.%d.%d", step, k);
     q.prescale = q.postscale = 1;
     q.tensors = &t;
-    room_feed(&r, rank, &(hc_event){.kind = HC_EV_ENQUEUE, .peer = -1, .request = &q});
+    cluster_feed(&r, rank, &(hc_event){.kind = HC_EV_ENQUEUE, .peer = -1, .request = &q});
 }
 
 static uint64_t memory(void) {
@@ -37,15 +37,15 @@ int main(void) {
     int32_t members[RANKS] = {0, 1, 2};
     uint64_t warm = 0, later = 0;
     c.raise_window = 1000000;
-    room_open(&r, &c, members, 2, 0);
-    room_add_set(&r, &(hc_set_config){0}, members, RANKS);
+    cluster_open(&r, &c, members, 2, 0);
+    cluster_add_set(&r, &(hc_set_config){0}, members, RANKS);
     for (int step = 0; step < STEPS; step++) {
         for (int i = 0; i < RANKS * NAMES; i++)
             enqueue(i % RANKS, step, i / RANKS);
         for (int i = 0; i < RANKS; i++)
-            room_feed(&r, i, &(hc_event){.kind = HC_EV_FLUSH, .peer = -1});
-        room_deliver_all(&r);
-        room_done(&r);
+            cluster_feed(&r, i, &(hc_event){.kind = HC_EV_FLUSH, .peer = -1});
+        cluster_deliver_all(&r);
+        cluster_done(&r);
         r.len = 0; /* the words of it */
         uint64_t *most = step < WARM ? &warm : &later;
         if (memory() > *most)
@@ -55,6 +55,6 @@ int main(void) {
     }
     printf("at most %llu bytes a rank in the first %d steps, %llu in %d\n", (unsigned long long)warm, WARM,
            (unsigned long long)later, STEPS);
-    room_close(&r);
+    cluster_close(&r);
     return later > warm + warm / 4;
 }

@@ -35,7 +35,8 @@ static void enqueue(sim_machine *m, int rank, int handle) {
     hc_event e = {.kind = HC_EV_ENQUEUE, .set = h->set, .peer = -1, .request = &q};
     m->result[handle].state = SIM_PENDING;
     m->rank[rank].outstanding++;
-    m->rank[rank].raises[h->set] += 2; /* a slot, up to where it clashes and further as a clash; then a first meeting */
+    m->rank[rank].raises[h->set] +=
+        2; /* a slot, up to where it conflicts and further as a conflict; then a first announcement */
     if (sim_feed(m, rank, &e))
         sim_break(m, "rank %d: ENQUEUE refused", rank);
 }

@@ -3,7 +3,7 @@
  * describe.c - control messages in words, for people who read transcripts.
  */
 #include "core/entry.h"
-#include "room.h"
+#include "cluster.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -65,7 +65,7 @@ static void put_flags(line *l, hc__reader *r) { /* with who has left */
         put(l, " stop");
     if (flags & HC__F_LEAVE)
         put(l, " leave");
-    if (flags & HC__F_LEAVER)
+    if (flags & HC__F_LEAVES)
         put(l, " (%d)", (int)(int32_t)hc__read32(r));
     if (flags & HC__F_PREEMPT)
         put(l, " preempt");
@@ -83,7 +83,7 @@ static void put_up(line *l, hc__reader *r) {
         put(l, " joined %u", joined);
     put_column(l, r, "slot");
     put_column(l, r, "by-its-root");
-    put_column(l, r, "clash");
+    put_column(l, r, "conflict");
     for (uint32_t n = hc__read32(r); n > 0 && !r->bad; n--) {
         hc__read8(r); /* raised by the root of the operation */
         int signatures = hc__read8(r);
@@ -101,7 +101,7 @@ static void put_entry(line *l, hc__reader *r) {
     put(l, "ENTRY %llu:", (unsigned long long)hc__read64(r));
     put_flags(l, r);
     hc__read32(r); /* the last to join */
-    put_column(l, r, "clash");
+    put_column(l, r, "conflict");
     put_column(l, r, "slot");
     put_column(l, r, "without-root");
     for (uint32_t n = hc__read32(r); n > 0 && !r->bad; n--) {
@@ -123,7 +123,8 @@ static void put_entry(line *l, hc__reader *r) {
 }
 
 void describe_message(const uint8_t *bytes, size_t n, char *out, size_t room) {
-    static const char *names[] = {"?", "UP", "ENTRY", "?", "?", "FAIL", "WHO", "ASK", "ANSWER", "REPORT"};
+    static const char *names[] = {"?",           "UP",          "ENTRY",        "?",           "?", "FAIL",
+                                  "STALL_QUERY", "STALL_PROBE", "STALL_ANSWER", "STALL_REPORT"};
     hc__reader r = {bytes, bytes + n, 0};
     line l = {out, room};
     uint32_t set;

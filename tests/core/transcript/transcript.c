@@ -7,13 +7,13 @@
  * A conversation is a list of blocks: command lines, a line `----`, the answer, an empty line. What stood
  * below `----` is replaced by what the engines answer now; the test compares. `#` begins a comment.
  */
-#include "room.h"
+#include "cluster.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static room r;
+static cluster r;
 
 /* ---- words of a command ----------------------------------------------------------------------------- */
 
@@ -90,22 +90,22 @@ static void do_world(const words *w) {
                           .raise_window = number(value_of(w, "window"), 1000000),
                           .stall_warning = number(value_of(w, "warning"), 0),
                           .stall_limit = number(value_of(w, "limit"), 0)};
-    int32_t nodes[ROOM_RANKS], members[ROOM_RANKS];
+    int32_t nodes[CLUSTER_RANKS], members[CLUSTER_RANKS];
     for (int i = 0; i < c.size; i++)
         nodes[i] = members[i] = i;
     numbers(value_of(w, "nodes"), nodes, c.size);
-    room_open(&r, &c, nodes, (int32_t)number(value_of(w, "fanout"), 2), value_of(w, "sent") != NULL);
-    room_add_set(&r, &(hc_set_config){0}, members, c.size);
+    cluster_open(&r, &c, nodes, (int32_t)number(value_of(w, "fanout"), 2), value_of(w, "sent") != NULL);
+    cluster_add_set(&r, &(hc_set_config){0}, members, c.size);
 }
 
 static void do_set(const words *w) {
-    int32_t members[ROOM_RANKS];
-    int n = numbers(value_of(w, "members"), members, ROOM_RANKS);
+    int32_t members[CLUSTER_RANKS];
+    int n = numbers(value_of(w, "members"), members, CLUSTER_RANKS);
     hc_set_config set = {
         .set = (uint32_t)atoi(w->at[1]),
         .generation = (uint32_t)number(value_of(w, "generation"), 0),
     };
-    room_add_set(&r, &set, members, n);
+    cluster_add_set(&r, &set, members, n);
 }
 
 static int table_index(const char *(*name)(int), int count, const char *text) {
@@ -133,7 +133,7 @@ static int tensor_of(const char *word, hc_tensor *t, int64_t *dims) {
 
 /* enqueue RANKS OPERATION NAME [float32[4] ...] [reduction=SUM] [root=0] [prescale=1] [set=0] [group=yes] [last=yes] */
 static void do_enqueue(const words *w) {
-    int ranks[ROOM_RANKS], n = ranks_of(w, ranks), verb = n == r.ranks && !strcmp(w->at[1], "all") ? 2 : n + 1;
+    int ranks[CLUSTER_RANKS], n = ranks_of(w, ranks), verb = n == r.ranks && !strcmp(w->at[1], "all") ? 2 : n + 1;
     const char *reduction = value_of(w, "reduction"), *prescale = value_of(w, "prescale"), *root = value_of(w, "root");
     hc_tensor tensors[WORDS];
     int64_t dims[WORDS][8];
@@ -151,24 +151,24 @@ static void do_enqueue(const words *w) {
         if (!strchr(w->at[i], '=') && tensor_of(w->at[i], &tensors[q.ntensors], dims[q.ntensors]))
             q.ntensors++;
     for (int i = 0; i < n; i++)
-        room_enqueue(&r, ranks[i], set_of(w), &q);
+        cluster_enqueue(&r, ranks[i], set_of(w), &q);
 }
 
 static void do_each(const words *w, int kind) {
-    int ranks[ROOM_RANKS], n = ranks_of(w, ranks);
+    int ranks[CLUSTER_RANKS], n = ranks_of(w, ranks);
     for (int i = 0; i < n; i++) {
         hc_event e = {.kind = (uint8_t)kind, .set = set_of(w), .peer = -1};
         if (kind == HC_EV_JOIN)
-            e.ticket = room_ticket(&r, "join");
+            e.ticket = cluster_ticket(&r, "join");
         if (kind == HC_EV_TICK)
             r.now[ranks[i]] += number(value_of(w, "after"), 1);
-        room_feed(&r, ranks[i], &e);
+        cluster_feed(&r, ranks[i], &e);
     }
 }
 
 /* wait RANKS for=6s: their clocks go on, nothing happens */
 static void do_wait(const words *w) {
-    int ranks[ROOM_RANKS], n = ranks_of(w, ranks);
+    int ranks[CLUSTER_RANKS], n = ranks_of(w, ranks);
     for (int i = 0; i < n; i++)
         r.now[ranks[i]] += number(value_of(w, "for"), 1);
 }
@@ -178,12 +178,12 @@ static void do_fail(const words *w) {
                   .peer = (int32_t)number(value_of(w, "peer"), UINT32_MAX),
                   .status = HC_PEER_LOST,
                   .text = "connection reset"};
-    room_feed(&r, atoi(w->at[1]), &e);
+    cluster_feed(&r, atoi(w->at[1]), &e);
 }
 
 static void do_sent(const words *w) {
     hc_event e = {.kind = HC_EV_SENT, .peer = atoi(w->at[2])};
-    room_feed(&r, atoi(w->at[1]), &e);
+    cluster_feed(&r, atoi(w->at[1]), &e);
 }
 
 /* message TO FROM 01ff...: bytes that no engine has sent */
@@ -196,16 +196,16 @@ static void do_message(const words *w) {
         bytes[n++] = (uint8_t)byte;
     }
     hc_event e = {.kind = HC_EV_MESSAGE, .peer = atoi(w->at[2]), .bytes = bytes, .nbytes = n};
-    room_feed(&r, atoi(w->at[1]), &e);
+    cluster_feed(&r, atoi(w->at[1]), &e);
 }
 
 static void do_deliver(const words *w) {
     if (w->n == 1)
-        room_deliver_all(&r);
+        cluster_deliver_all(&r);
     else if (w->n == 2)
-        room_deliver(&r, -1, -1, atoi(w->at[1])); /* so many, in the order of sending */
+        cluster_deliver(&r, -1, -1, atoi(w->at[1])); /* so many, in the order of sending */
     else
-        room_deliver(&r, atoi(w->at[1]), atoi(w->at[2]), w->n > 3 ? atoi(w->at[3]) : 1);
+        cluster_deliver(&r, atoi(w->at[1]), atoi(w->at[2]), w->n > 3 ? atoi(w->at[3]) : 1);
 }
 
 static int obey(const words *w) {
@@ -226,11 +226,11 @@ static int obey(const words *w) {
         if (!strcmp(w->at[0], others[i].verb))
             return others[i].act(w), 1;
     if (!strcmp(w->at[0], "done"))
-        return room_done(&r), 1;
+        return cluster_done(&r), 1;
     if (!strcmp(w->at[0], "counters"))
-        return room_counters(&r), 1;
+        return cluster_counters(&r), 1;
     if (!strcmp(w->at[0], "quiet"))
-        return room_quiet(&r), 1;
+        return cluster_quiet(&r), 1;
     return 0;
 }
 
@@ -247,7 +247,7 @@ int main(void) {
         }
         if (w.n && !strcmp(w.at[0], "----")) {
             printf("----\n");
-            room_answer(&r);
+            cluster_answer(&r);
             answer = 1;
             continue;
         }
@@ -257,6 +257,6 @@ int main(void) {
             return 1;
         }
     }
-    room_close(&r);
+    cluster_close(&r);
     return 0;
 }

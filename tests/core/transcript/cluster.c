@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * room.c - a few engines in one room: events in, actions out as text.
+ * cluster.c - a few engines in one room: events in, actions out as text.
  */
-#include "room.h"
+#include "cluster.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-void room_say(room *r, const char *format, ...) {
+void cluster_say(cluster *r, const char *format, ...) {
     va_list args;
     va_start(args, format);
     int n = vsnprintf(r->text + r->len, sizeof r->text - r->len, format, args);
@@ -17,37 +17,37 @@ void room_say(room *r, const char *format, ...) {
     r->len += (size_t)n < sizeof r->text - r->len ? (size_t)n : sizeof r->text - r->len - 1;
 }
 
-void room_answer(room *r) {
+void cluster_answer(cluster *r) {
     fputs(r->text, stdout);
     r->text[r->len = 0] = 0;
 }
 
 /* ---- actions ---------------------------------------------------------------------------------------- */
 
-static void say_run(room *r, int rank, const hc_action *a) {
-    room_say(r, "  %d: RUN", rank);
+static void say_run(cluster *r, int rank, const hc_action *a) {
+    cluster_say(r, "  %d: RUN", rank);
     if (a->set)
-        room_say(r, " set %u", a->set);
-    room_say(r, " batch %llu%s:", (unsigned long long)a->batch, a->cached ? " (cached)" : "");
+        cluster_say(r, " set %u", a->set);
+    cluster_say(r, " batch %llu%s:", (unsigned long long)a->batch, a->cached ? " (cached)" : "");
     for (uint32_t i = 0; i < a->nitems; i++) {
         const hc_item *it = &a->items[i];
-        room_say(r, " %.*s", (int)it->agreed->name_len, it->agreed->name);
+        cluster_say(r, " %.*s", (int)it->agreed->name_len, it->agreed->name);
         if (it->count != it->agreed->ntensors)
-            room_say(r, "[%u..%u]", it->first, it->first + it->count - 1);
+            cluster_say(r, "[%u..%u]", it->first, it->first + it->count - 1);
         if (!it->ticket)
-            room_say(r, "(neutral)");
+            cluster_say(r, "(neutral)");
     }
-    room_say(r, "\n");
+    cluster_say(r, "\n");
     r->started[r->nstarted].rank = rank;
     r->started[r->nstarted].set = a->set;
     r->started[r->nstarted++].batch = a->batch;
 }
 
-static void say_send(room *r, int rank, const hc_action *a) {
+static void say_send(cluster *r, int rank, const hc_action *a) {
     char words[4096];
     describe_message(a->bytes, a->nbytes, words, sizeof words);
-    room_say(r, "  %d -> %d: %s\n", rank, a->peer, words);
-    if (r->nmessages == ROOM_MESSAGES)
+    cluster_say(r, "  %d -> %d: %s\n", rank, a->peer, words);
+    if (r->nmessages == CLUSTER_MESSAGES)
         exit(1);
     r->message[r->nmessages].from = rank;
     r->message[r->nmessages].to = a->peer;
@@ -55,17 +55,17 @@ static void say_send(room *r, int rank, const hc_action *a) {
     memcpy(r->message[r->nmessages++].bytes = malloc(a->nbytes), a->bytes, a->nbytes);
 }
 
-static void say_complete(room *r, int rank, const hc_action *a) {
-    room_say(r, "  %d: COMPLETE %s %s", rank, a->ticket < ROOM_TICKETS ? r->ticket[a->ticket] : "?",
-             hc_status_name(a->status));
-    if (a->ticket < ROOM_TICKETS && !strcmp(r->ticket[a->ticket], "join") && !a->status)
-        room_say(r, ", last %lld", (long long)a->value);
+static void say_complete(cluster *r, int rank, const hc_action *a) {
+    cluster_say(r, "  %d: COMPLETE %s %s", rank, a->ticket < CLUSTER_TICKETS ? r->ticket[a->ticket] : "?",
+                hc_status_name(a->status));
+    if (a->ticket < CLUSTER_TICKETS && !strcmp(r->ticket[a->ticket], "join") && !a->status)
+        cluster_say(r, ", last %lld", (long long)a->value);
     if (a->status)
-        room_say(r, ": %s", a->text);
-    room_say(r, "\n");
+        cluster_say(r, ": %s", a->text);
+    cluster_say(r, "\n");
 }
 
-static void say(room *r, int rank, const hc_action *a) {
+static void say(cluster *r, int rank, const hc_action *a) {
     switch (a->kind) {
     case HC_AC_SEND:
         say_send(r, rank, a);
@@ -80,34 +80,34 @@ static void say(room *r, int rank, const hc_action *a) {
         r->wake_at[rank] = a->time;
         break;
     case HC_AC_STALLED:
-        room_say(r, "  %d: STALLED%s: %s\n", rank, a->reporter ? " (reporter)" : "", a->text);
+        cluster_say(r, "  %d: STALLED%s: %s\n", rank, a->reporter ? " (reporter)" : "", a->text);
         break;
     case HC_AC_PREEMPTED:
-        room_say(r, "  %d: PREEMPTED at %llu\n", rank, (unsigned long long)a->position);
+        cluster_say(r, "  %d: PREEMPTED at %llu\n", rank, (unsigned long long)a->position);
         break;
     case HC_AC_STOPPED:
-        room_say(r, "  %d: STOPPED set %u\n", rank, a->set);
+        cluster_say(r, "  %d: STOPPED set %u\n", rank, a->set);
         break;
     default:
-        room_say(r, "  %d: FAILED %s: %s\n", rank, hc_status_name(a->status), a->text);
+        cluster_say(r, "  %d: FAILED %s: %s\n", rank, hc_status_name(a->status), a->text);
     }
 }
 
-void room_feed(room *r, int rank, hc_event *e) {
+void cluster_feed(cluster *r, int rank, hc_event *e) {
     const hc_action *actions;
     size_t n;
     e->now = r->now[rank];
     int status = hc_step(r->engine[rank], e, &actions, &n);
     if (status)
-        room_say(r, "  %d: refused: %s\n", rank, hc_status_name(status));
+        cluster_say(r, "  %d: refused: %s\n", rank, hc_status_name(status));
     for (size_t i = 0; i < n; i++)
         say(r, rank, &actions[i]);
 }
 
 /* ---- the room --------------------------------------------------------------------------------------- */
 
-void room_open(room *r, const hc_engine_config *c, const int32_t *node_of, int32_t fanout, int manual_sent) {
-    room_close(r);
+void cluster_open(cluster *r, const hc_engine_config *c, const int32_t *node_of, int32_t fanout, int manual_sent) {
+    cluster_close(r);
     r->config = *c;
     r->ranks = c->size;
     r->manual_sent = manual_sent;
@@ -120,7 +120,7 @@ void room_open(room *r, const hc_engine_config *c, const int32_t *node_of, int32
     }
 }
 
-void room_close(room *r) {
+void cluster_close(cluster *r) {
     for (int i = 0; i < r->ranks; i++)
         hc_engine_free(r->engine[i]);
     for (int i = 0; i < r->nmessages; i++)
@@ -129,38 +129,38 @@ void room_close(room *r) {
 }
 
 /* Of the configuration: set, generation. */
-void room_add_set(room *r, const hc_set_config *set, const int32_t *members, int n) {
-    int32_t nodes[ROOM_RANKS] = {0};
+void cluster_add_set(cluster *r, const hc_set_config *set, const int32_t *members, int n) {
+    int32_t nodes[CLUSTER_RANKS] = {0};
     for (int i = 0; i < n; i++)
         nodes[i] = r->node_of[members[i]];
     hc_tree_index *tree = hc_tree_index_new(members, nodes, n, r->fanout);
-    room_say(r, "  tree:");
+    cluster_say(r, "  tree:");
     for (int i = 0; i < n; i++) {
-        hc_child children[ROOM_RANKS];
+        hc_child children[CLUSTER_RANKS];
         hc_set_config c = *set;
-        hc_tree_place(tree, i, &c, children, ROOM_RANKS);
+        hc_tree_place(tree, i, &c, children, CLUSTER_RANKS);
         c.children = children;
         if (c.parent >= 0)
-            room_say(r, " %d under %d", members[i], c.parent);
+            cluster_say(r, " %d under %d", members[i], c.parent);
         else
-            room_say(r, " root %d", members[i]);
-        room_say(r, i + 1 < n ? "," : "\n");
-        room_feed(r, members[i], &(hc_event){.kind = HC_EV_ADD_SET, .set = c.set, .peer = -1, .config = &c});
+            cluster_say(r, " root %d", members[i]);
+        cluster_say(r, i + 1 < n ? "," : "\n");
+        cluster_feed(r, members[i], &(hc_event){.kind = HC_EV_ADD_SET, .set = c.set, .peer = -1, .config = &c});
     }
     hc_tree_index_free(tree);
 }
 
-uint64_t room_ticket(room *r, const char *what) {
+uint64_t cluster_ticket(cluster *r, const char *what) {
     snprintf(r->ticket[r->ntickets], sizeof *r->ticket, "%s", what);
     return (uint64_t)r->ntickets++;
 }
 
-void room_enqueue(room *r, int rank, uint32_t set, hc_request *q) {
-    q->ticket = room_ticket(r, q->name);
-    room_feed(r, rank, &(hc_event){.kind = HC_EV_ENQUEUE, .set = set, .peer = -1, .request = q});
+void cluster_enqueue(cluster *r, int rank, uint32_t set, hc_request *q) {
+    q->ticket = cluster_ticket(r, q->name);
+    cluster_feed(r, rank, &(hc_event){.kind = HC_EV_ENQUEUE, .set = set, .peer = -1, .request = q});
 }
 
-void room_deliver(room *r, int from, int to, int n) {
+void cluster_deliver(cluster *r, int from, int to, int n) {
     for (int i = 0; i < r->nmessages && n > 0; i++) {
         uint8_t *bytes = r->message[i].bytes;
         int a = r->message[i].from, b = r->message[i].to;
@@ -168,41 +168,41 @@ void room_deliver(room *r, int from, int to, int n) {
             continue;
         r->message[i].bytes = NULL;
         n--;
-        room_feed(r, b, &(hc_event){.kind = HC_EV_MESSAGE, .peer = a, .bytes = bytes, .nbytes = r->message[i].n});
+        cluster_feed(r, b, &(hc_event){.kind = HC_EV_MESSAGE, .peer = a, .bytes = bytes, .nbytes = r->message[i].n});
         if (!r->manual_sent)
-            room_feed(r, a, &(hc_event){.kind = HC_EV_SENT, .peer = b});
+            cluster_feed(r, a, &(hc_event){.kind = HC_EV_SENT, .peer = b});
         free(bytes);
     }
 }
 
-void room_deliver_all(room *r) {
+void cluster_deliver_all(cluster *r) {
     for (int before = -1; before != r->nmessages;) {
         before = r->nmessages;
-        room_deliver(r, -1, -1, ROOM_MESSAGES);
+        cluster_deliver(r, -1, -1, CLUSTER_MESSAGES);
     }
     r->nmessages = 0;
 }
 
-void room_done(room *r) {
+void cluster_done(cluster *r) {
     int n = r->nstarted;
     r->nstarted = 0;
     for (int i = 0; i < n; i++)
-        room_feed(
+        cluster_feed(
             r, r->started[i].rank,
             &(hc_event){.kind = HC_EV_BATCH_DONE, .set = r->started[i].set, .peer = -1, .batch = r->started[i].batch});
 }
 
-void room_counters(room *r) {
+void cluster_counters(cluster *r) {
     for (int i = 0; i < r->ranks; i++) {
         hc_counters c;
         hc_engine_counters(r->engine[i], &c);
-        room_say(r, "  %d: %llu messages up, %llu down, %llu entries, %llu batches\n", i,
-                 (unsigned long long)c.messages_up, (unsigned long long)c.messages_down, (unsigned long long)c.entries,
-                 (unsigned long long)c.batches);
+        cluster_say(r, "  %d: %llu messages up, %llu down, %llu entries, %llu batches\n", i,
+                    (unsigned long long)c.messages_up, (unsigned long long)c.messages_down,
+                    (unsigned long long)c.entries, (unsigned long long)c.batches);
     }
 }
 
-void room_quiet(room *r) {
+void cluster_quiet(cluster *r) {
     for (int i = 0; i < r->ranks; i++)
-        room_say(r, "  %d: %s\n", i, hc_engine_quiet(r->engine[i]) ? "quiet" : "busy");
+        cluster_say(r, "  %d: %s\n", i, hc_engine_quiet(r->engine[i]) ? "quiet" : "busy");
 }
