@@ -130,7 +130,7 @@ def first_script() -> str:
     command = "--site generic-cpu --nodes 2 --time 2:00 train.py --lr 0.1".split()
     parser = argparse.ArgumentParser()
     cli.add_arguments(parser)
-    where, (request,) = cli.asked(parser.parse_args(command), command)
+    where, (request,) = cli.read_arguments(parser.parse_args(command), command)
     return f"```text\n{script.render(where, request)}```"
 
 

@@ -50,9 +50,9 @@ class Preemption:
         """Why this rank asked ("SIGUSR1", "the end of the job's time"), or "" if it did not."""
         env = config.environment()
         self._world = world
-        own = current(world)
+        world = current(world)
         self._signals = tuple(signal.Signals(s) for s in (_signals_of(env) if signals is None else signals))
-        self._deadline = _deadline(own, end, margin)
+        self._deadline = _deadline(world, end, margin)
         self._before: dict[signal.Signals, _Handler] = {}
         self._seen: set[int] = set()
         self._asked: object = None  # the process set that was asked to stop
@@ -100,10 +100,10 @@ class Preemption:
         """
         self.reason = self.reason or reason
         with contextlib.suppress(errors.ShutDownError):  # between two Worlds: should_stop() asks the next one
-            own = current(self._world).core
-            if own is not self._asked:
-                own.preempt()
-                self._asked = own
+            world = current(self._world).core
+            if world is not self._asked:
+                world.preempt()
+                self._asked = world
 
     def should_stop(self) -> bool:
         """Tell whether to stop now.
@@ -115,12 +115,12 @@ class Preemption:
         """
         if self.reason or time.time() >= self._deadline:
             self.ask("the end of the job's time")
-        own = current(self._world)
-        if self.reason and own.size == 1:  # a program of one rank may do without operations: agree here
-            collectives.barrier(name="hpccoll.preempted", world=own)
-        if not own.core.preempted():
+        world = current(self._world)
+        if self.reason and world.size == 1:  # a program of one rank may do without operations: agree here
+            collectives.barrier(name="hpccoll.preempted", world=world)
+        if not world.core.preempted():
             return False
-        if own.rank == 0 and own.base.settings.verbose and not self._announced:
+        if world.rank == 0 and world.base.settings.verbose and not self._announced:
             self._announced = True
             print(
                 f"hpccoll: all ranks stop after this step: {self.reason or 'asked by another rank'}",
@@ -132,18 +132,18 @@ class Preemption:
     def requeue(self) -> scheduler.Requeue:
         """Ask the scheduler to run this job again; all ranks of the World call it, after saving their state.
 
-        When all ranks have called it, rank 0 asks the scheduler (Slurm: `scontrol requeue`, LSF: `brequeue`), prints the
-        result on stderr and sends it to the others. A scheduler that agrees ends the job at once.
+        When all ranks have called it, rank 0 asks the scheduler (Slurm: `scontrol requeue`, LSF: `brequeue`), prints
+        the result on stderr and sends it to the others. A scheduler that agrees ends the job at once.
 
         :returns: whether the job will run again, and the details; the same on all ranks
         """
-        own = current(self._world)
-        collectives.barrier(name="hpccoll.requeue", world=own)
+        world = current(self._world)
+        collectives.barrier(name="hpccoll.requeue", world=world)
         answer = None
-        if own.rank == 0:
+        if world.rank == 0:
             answer = scheduler.requeue(config.environment())
             print(f"hpccoll: requeue: {answer.text}", file=sys.stderr, flush=True)
-        result: scheduler.Requeue = collectives.broadcast_object(answer, name="hpccoll.requeued", world=own)
+        result: scheduler.Requeue = collectives.broadcast_object(answer, name="hpccoll.requeued", world=world)
         return result
 
 
@@ -196,11 +196,11 @@ def _signals_of(env: Mapping[str, str]) -> tuple[signal.Signals, ...]:
     return (*common, signal.SIGUSR2) if "LSB_JOBID" in env else common
 
 
-def _deadline(own: World, end: float | datetime.datetime | None, margin: float | None) -> float:
+def _deadline(world: World, end: float | datetime.datetime | None, margin: float | None) -> float:
     """The time at which to stop, in seconds since the epoch; a short job gets a smaller margin."""
-    settings = own.base.settings
+    settings = world.base.settings
     if end is None:
-        end = settings.end_time or _end_of_job(own)
+        end = settings.end_time or _end_of_job(world)
     elif isinstance(end, datetime.datetime):
         end = end.timestamp()
     if margin is None:
@@ -208,10 +208,10 @@ def _deadline(own: World, end: float | datetime.datetime | None, margin: float |
     return end - margin
 
 
-def _end_of_job(own: World) -> float:
+def _end_of_job(world: World) -> float:
     """The end of the job's time; where the environment does not tell, rank 0 alone asks the scheduler's server."""
-    end, why = scheduler.end_of_job(config.environment(), ask=own.rank == 0)
-    if why and own.rank == 0 and own.base.settings.verbose:
+    end, why = scheduler.end_of_job(config.environment(), ask=world.rank == 0)
+    if why and world.rank == 0 and world.base.settings.verbose:
         remedy = "give HPCCOLL_END_TIME, or have a signal sent"
         print(
             f"hpccoll: preemption: the end of the job's time is unknown ({why}): {remedy}",

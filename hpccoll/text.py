@@ -72,6 +72,6 @@ def byte_size(count: float) -> str:
     """Write a number of bytes with a unit of 1024s: `1.5 MiB`."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if count < 1024:
-            return f"{count:.3g} {unit}"
+            return f"{count:.0f} {unit}" if count >= 1000 else f"{count:.3g} {unit}"
         count /= 1024
     return f"{count:.4g} TiB"

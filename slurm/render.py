@@ -42,7 +42,7 @@ def rendered(options: str) -> str:
     words = [*shlex.split(options), *PROGRAM, *(CHECKPOINT if "--requeue" in options else [])]
     parser = argparse.ArgumentParser()
     cli.add_arguments(parser)
-    where, (request,) = cli.asked(parser.parse_args(words), words)
+    where, (request,) = cli.read_arguments(parser.parse_args(words), words)
     return script.render(where, request)
 
 

@@ -95,15 +95,15 @@ def shared(reports: list[RankReport]) -> Iterator[Finding]:
     for report in reports:
         if "pci" in report.facts[NAME]:
             users.setdefault((report.node, report.facts[NAME]["pci"]), []).append(report)
-    for (_, pci), those in users.items():
-        if len(those) < 2:
+    for (_, pci), group in users.items():
+        if len(group) < 2:
             continue
-        facts = those[0].facts[NAME]
-        meant = facts["staged"] or all(report.facts[NAME]["sharing"] for report in those)
+        facts = group[0].facts[NAME]
+        meant = facts["staged"] or all(report.facts[NAME]["sharing"] for report in group)
         yield Finding(
             NAME,
             ERROR if facts["named"] and not meant else WARNING,
-            f"{some_ranks(r.rank for r in those)} on {those[0].host} use the same GPU ({pci}) of {facts['count']}",
+            f"{some_ranks(r.rank for r in group)} on {group[0].host} use the same GPU ({pci}) of {facts['count']}",
             "they take turns on it" + ("" if meant else ", and NCCL refuses two ranks on one GPU"),
             ONE_EACH + ("" if meant else "; if this is meant, HPCCOLL_DEVICE_MODE=staged"),
         )
@@ -117,7 +117,7 @@ def mixed(reports: list[RankReport]) -> Iterator[Finding]:
             versions.setdefault(report.facts[NAME]["nccl"], []).append(report)
     if len(versions) > 1:
         seen = "; ".join(
-            f"NCCL {version} on {some_ranks(c.rank for c in those)}" for version, those in versions.items()
+            f"NCCL {version} on {some_ranks(c.rank for c in group)}" for version, group in versions.items()
         )
         named = any(report.facts[NAME]["named"] for report in reports)
         yield Finding(

@@ -28,7 +28,7 @@ def collect() -> Facts:
 
 
 def need(local_size: int) -> int:
-    """Bytes that a World of so many ranks on a node reserves there."""
+    """The bytes that a World reserves on a node, by the number of its ranks there."""
     return _core.node_control_bytes(local_size) + _core.node_bytes(local_size)
 
 

@@ -98,12 +98,12 @@ def crowded(reports: list[RankReport]) -> Iterator[Finding]:
     """Find ranks that are bound to the same few cores while other cores have no rank."""
     free = _set(reports[0].facts[NAME]["online"]) - _all(reports)
     for cpus in dict.fromkeys(map(cpus_of, reports)):
-        here = [report for report in reports if cpus_of(report) == cpus]
-        if len(here) > len(cpus) and free:
+        crowd = [report for report in reports if cpus_of(report) == cpus]
+        if len(crowd) > len(cpus) and free:
             yield Finding(
                 NAME,
                 WARNING,
-                f"{here[0].host}: {some_ranks(c.rank for c in here)} are bound to cpu {ranges(cpus)} "
+                f"{crowd[0].host}: {some_ranks(c.rank for c in crowd)} are bound to cpu {ranges(cpus)} "
                 f"while no rank is on cpu {ranges(free)}",
                 "they take turns on it, and a rank that waits keeps the others from computing",
                 BIND,

@@ -117,8 +117,8 @@ def files(named: str, env: Mapping[str, str]) -> list[Path]:
     """
     if named:
         return [Path(named)]
-    own = Path(env.get("XDG_CONFIG_HOME") or Path(env.get("HOME", "~")).expanduser() / ".config")
-    return [own / "hpccoll" / FILE, Path(sys.prefix) / "etc" / "hpccoll" / FILE]
+    user = Path(env.get("XDG_CONFIG_HOME") or Path(env.get("HOME", "~")).expanduser() / ".config")
+    return [user / "hpccoll" / FILE, Path(sys.prefix) / "etc" / "hpccoll" / FILE]
 
 
 def read(paths: Iterable[Path]) -> tuple[list[Proof], str]:

@@ -30,9 +30,9 @@ OPEN_MPI_5 = "Open MPI v5.0.11, package: Open MPI user@localhost Distribution, i
 
 
 def test_old_pmix_and_three_ranks_a_node_is_said_before_mpi_starts() -> None:
-    said = str(slurm_pmix_risk(SRUN_PMIX, OPEN_MPI_5))
-    assert "Slurm's PMIx 4.2.2 and 3 ranks per node" in said
-    assert "hpccoll run" in said
+    problem = str(slurm_pmix_risk(SRUN_PMIX, OPEN_MPI_5))
+    assert "Slurm's PMIx 4.2.2 and 3 ranks per node" in problem
+    assert "hpccoll run" in problem
 
 
 @pytest.mark.parametrize(
@@ -84,31 +84,31 @@ def test_ranks_of_one_number() -> None:
     assert contradiction(places(0, 1, 2), [OPEN_MPI_5] * 3) is None
     assert contradiction(places(2, 0, 1), [OPEN_MPI_5] * 3) is None  # MPI may number in another order
     assert contradiction([None, None], [OPEN_MPI_5] * 2) is None
-    said = str(contradiction(places(0, 1, 1), [OPEN_MPI_5] * 3))
-    assert "ranks 1 and 2 of MPI are both number 1 for srun (SLURM_PROCID)" in said
-    assert "HPCCOLL_TRUST_MPI=1" in said
+    problem = str(contradiction(places(0, 1, 1), [OPEN_MPI_5] * 3))
+    assert "ranks 1 and 2 of MPI are both number 1 for srun (SLURM_PROCID)" in problem
+    assert "HPCCOLL_TRUST_MPI=1" in problem
 
 
 def test_another_number_of_ranks() -> None:
-    said = str(contradiction(places(0, 1, size=64), [OPEN_MPI_5] * 2))
-    assert "srun started 64 tasks (SLURM_STEP_NUM_TASKS=64), MPI has 2 ranks" in said
+    problem = str(contradiction(places(0, 1, size=64), [OPEN_MPI_5] * 2))
+    assert "srun started 64 tasks (SLURM_STEP_NUM_TASKS=64), MPI has 2 ranks" in problem
 
 
 def test_ranks_on_other_libraries() -> None:
     other = OPEN_MPI_5.replace("user@localhost", "somebody@elsewhere")
     assert contradiction(places(0, 1), [OPEN_MPI_5, other]) is None
-    said = str(contradiction(places(0, 1), [OPEN_MPI_5, "MPICH Version:      5.0.2"]))
-    assert "rank 0 uses Open MPI v5.0.11, rank 1 uses MPICH Version:      5.0.2" in said
+    problem = str(contradiction(places(0, 1), [OPEN_MPI_5, "MPICH Version:      5.0.2"]))
+    assert "rank 0 uses Open MPI v5.0.11, rank 1 uses MPICH Version:      5.0.2" in problem
 
 
 @pytest.mark.parametrize(
-    ("variable", "said"),
+    ("variable", "problem"),
     [
         ("OMPI_COMM_WORLD_RANK=0", "ranks 0 and 1 of MPI are both number 0"),
         ("OMPI_COMM_WORLD_SIZE=5", "started 5 tasks (OMPI_COMM_WORLD_SIZE=5), MPI has 2 ranks"),
     ],
 )
-def test_all_ranks_of_a_real_job_are_told(tmp_path: Path, variable: str, said: str) -> None:
+def test_all_ranks_of_a_real_job_are_told(tmp_path: Path, variable: str, problem: str) -> None:
     """A wrapper that exports what is not its own. Open MPI itself goes by PMIx and sees two ranks."""
     program = tmp_path / "program.py"
     program.write_text(
@@ -127,5 +127,5 @@ def test_all_ranks_of_a_real_job_are_told(tmp_path: Path, variable: str, said: s
     )  # fmt: skip
     assert done.returncode == 0, done.stdout
     assert done.stdout.count("refused: ") == 2, done.stdout
-    assert done.stdout.count(said) == 2
+    assert done.stdout.count(problem) == 2
     assert "started by mpirun of Open MPI, as OMPI_COMM_WORLD_RANK says" in done.stdout

@@ -48,9 +48,9 @@ def test_what_the_scheduler_gave(name):
 @pytest.mark.parametrize("name", JOBS)
 def test_processes_of_one_job_know_each_other(name):
     """By one key where the launcher has one, and as different ranks."""
-    said = [detect.place(env) for env in environments(name)]
-    assert len({place.job for place in said}) == 1
-    assert len({place.rank for place in said}) == len(said)
+    places = [detect.place(env) for env in environments(name)]
+    assert len({place.job for place in places}) == 1
+    assert len({place.rank for place in places}) == len(places)
 
 
 @pytest.mark.parametrize("name", MPI)

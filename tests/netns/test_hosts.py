@@ -85,6 +85,6 @@ def test_a_pulled_cable_is_a_lost_peer(tmp_path: Path) -> None:
     finally:
         cluster("exec", "h1", "ip", "link", "set", "eth0", "up")
     assert done.returncode != 0
-    said = {int(file.name): file.read_text() for file in tmp_path.iterdir()}
-    assert sorted(said) == [0, 1, 2, 3], done.stdout
-    assert all("was lost: no sign of life for 4 s" in text for text in said.values()), said
+    output = {int(file.name): file.read_text() for file in tmp_path.iterdir()}
+    assert sorted(output) == [0, 1, 2, 3], done.stdout
+    assert all("was lost: no sign of life for 4 s" in text for text in output.values()), output

@@ -167,19 +167,19 @@ def shared_addresses(survey: Survey) -> dict[str, list[tuple[str, str]]]:
     """
     owners: dict[str, list[tuple[str, str]]] = {}
     for report in survey.leaders:
-        for one in usable(report):
-            owners.setdefault(one["address"], []).append((report.host, one["name"]))
-    return {address: who for address, who in owners.items() if len(who) > 1}
+        for device in usable(report):
+            owners.setdefault(device["address"], []).append((report.host, device["name"]))
+    return {address: ports for address, ports in owners.items() if len(ports) > 1}
 
 
 def decoys(survey: Survey) -> Iterator[Finding]:
     """Find decoys, such as docker0 and virbr0: interfaces with the same private address on every node."""
-    for address, who in shared_addresses(survey).items():
-        interfaces = sorted({name for _, name in who})
+    for address, ports in shared_addresses(survey).items():
+        interfaces = sorted({name for _, name in ports})
         yield Finding(
             NAME,
             WARNING,
-            f"{listed(interfaces)} has the address {address} on {listed(host for host, _ in who)}",
+            f"{listed(interfaces)} has the address {address} on {listed(host for host, _ in ports)}",
             "a host that connects to it reaches itself: Open MPI and NCCL hang at the start if they pick it",
             f"Take it down where it is not needed (`ip link set {interfaces[0]} down`), or leave it out: "
             f"OMPI_MCA_btl_tcp_if_exclude=lo,{interfaces[0]}, NCCL_SOCKET_IFNAME=^{interfaces[0]}",
@@ -194,16 +194,18 @@ def common_networks(survey: Survey) -> dict[str, list[tuple[str, Facts]]]:
     shared = shared_addresses(survey)
     found: dict[str, list[tuple[str, Facts]]] = {}
     for report in survey.leaders:
-        for one in usable(report):
-            if one["address"] not in shared:
-                found.setdefault(network_of(one), []).append((report.host, one))
-    return {net: who for net, who in found.items() if len({host for host, _ in who}) == len(survey.leaders)}
+        for device in usable(report):
+            if device["address"] not in shared:
+                found.setdefault(network_of(device), []).append((report.host, device))
+    return {
+        net: ports for net, ports in found.items() if len({host for host, _ in ports}) == len(survey.leaders)
+    }
 
 
 def differing(survey: Survey) -> Iterator[Finding]:
     """Find common networks whose interfaces have different names on different hosts."""
-    for net, who in common_networks(survey).items():
-        named = {host: one["name"] for host, one in who}
+    for net, ports in common_networks(survey).items():
+        named = {host: device["name"] for host, device in ports}
         if len(set(named.values())) > 1:
             yield Finding(
                 NAME,
@@ -217,8 +219,8 @@ def differing(survey: Survey) -> Iterator[Finding]:
 
 def mtus(survey: Survey) -> Iterator[Finding]:
     """Find networks with several MTUs."""
-    for net, who in common_networks(survey).items():
-        sizes = {f"{host} ({one['name']})": one["mtu"] for host, one in who}
+    for net, ports in common_networks(survey).items():
+        sizes = {f"{host} ({device['name']})": device["mtu"] for host, device in ports}
         if len(set(sizes.values())) > 1:
             yield Finding(
                 NAME,
@@ -242,7 +244,8 @@ def wrong_choices(survey: Survey) -> Iterator[Finding]:
                 wrong[report.host] = f"{variable}={value} on {report.host}: {why}"
         if wrong:
             good = listed(
-                f"{net} ({who[0][1]['name']} on {who[0][0]})" for net, who in common_networks(survey).items()
+                f"{net} ({ports[0][1]['name']} on {ports[0][0]})"
+                for net, ports in common_networks(survey).items()
             )
             yield Finding(
                 NAME,
@@ -277,10 +280,10 @@ def _wrong(value: str, report: RankReport, shared: Mapping[str, object]) -> str:
     return why
 
 
-def _matches(word: str, one: Facts) -> bool:
+def _matches(word: str, device: Facts) -> bool:
     if "/" not in word:
-        return str(one["name"]).startswith(word)
+        return str(device["name"]).startswith(word)
     try:
-        return ipaddress.ip_address(one["address"]) in ipaddress.ip_network(word, strict=False)
+        return ipaddress.ip_address(device["address"]) in ipaddress.ip_network(word, strict=False)
     except ValueError:
         return False

@@ -58,7 +58,7 @@ def judge(survey: Survey) -> list[Finding]:
         for report in survey.reports:
             values.setdefault(str(report.facts[NAME][what]), []).append(report.rank)
         if len(values) > 1:
-            seen = "; ".join(f"{some_ranks(who)}: {value}" for value, who in values.items())
+            seen = "; ".join(f"{some_ranks(ranks)}: {value}" for value, ranks in values.items())
             found.append(
                 Finding(
                     NAME,

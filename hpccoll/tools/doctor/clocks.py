@@ -17,12 +17,13 @@ def judge(survey: Survey) -> list[Finding]:
     for link in survey.links:
         skew = link.get("skew", 0.0)
         if abs(skew) >= OFF:
-            here, there = link["hosts"]
+            first, second = link["hosts"]
             found.append(
                 Finding(
                     NAME,
                     ERROR if abs(skew) >= REFUSED else WARNING,
-                    f"the clock of {there} is {abs(skew):.1f} s {'ahead of' if skew > 0 else 'behind'} that of {here}",
+                    f"the clock of {second} is {abs(skew):.1f} s {'ahead of' if skew > 0 else 'behind'} that of "
+                    f"{first}",
                     "time stamps of logs and files cannot be compared"
                     + ("; Slurm's munge and Kerberos refuse such hosts" if abs(skew) >= REFUSED else ""),
                     "Let chrony or ntpd run on all nodes: `chronyc tracking`, `timedatectl`",

@@ -119,13 +119,13 @@ def _shared(reports: list[RankReport]) -> list[Finding]:
         Finding(
             NAME,
             WARNING,
-            f"{reports[0].host}: {some_ranks(who)} see the same one GPU ({pci}) "
+            f"{reports[0].host}: {some_ranks(ranks)} see the same one GPU ({pci}) "
             f"of {len(reports[0].facts[NAME]['present'])}",
             "they share its memory and time; NCCL refuses two ranks on one GPU",
             "One rank per GPU: --ntasks-per-node equal to the GPUs, --gpus-per-task=1",
         )
-        for pci, who in sole.items()
-        if len(who) > 1
+        for pci, ranks in sole.items()
+        if len(ranks) > 1
     ]
 
 

@@ -45,8 +45,8 @@ def between(
     mine = next((i for i, report in enumerate(leaders) if report.rank == exchange.rank), -1)
 
     def play(pairs: list[rounds.Pair]) -> list[Facts]:
-        here = next((p for p in pairs if mine in p), None)
-        found = _measure(here, mine, connect) if here else None
+        nodes = next((p for p in pairs if mine in p), None)
+        found = _measure(nodes, mine, connect) if nodes else None
         return [link for link in exchange.allgather(found) if link]
 
     links: list[Facts] = []
@@ -60,19 +60,19 @@ def between(
     return [link | {"hosts": [leaders[node].host for node in link["nodes"]]} for link in links]
 
 
-def _measure(here: rounds.Pair, mine: int, connect: Callable[[int, int], Link | None]) -> Facts | None:
+def _measure(nodes: rounds.Pair, mine: int, connect: Callable[[int, int], Link | None]) -> Facts | None:
     """Measure one pair; the lower node returns the result of the pair, the other one None."""
-    first = mine == here[0]
-    link = connect(mine, here[1] if first else here[0])
+    first = mine == nodes[0]
+    link = connect(mine, nodes[1] if first else nodes[0])
     if link is None:
-        return {"nodes": list(here), "error": "no connection"} if first else None
+        return {"nodes": list(nodes), "error": "no connection"} if first else None
     try:
         found = pair(link, first)
     except OSError as error:
-        return {"nodes": list(here), "error": str(error)} if first else None
+        return {"nodes": list(nodes), "error": str(error)} if first else None
     finally:
         link.close()
-    return {"nodes": list(here), **found} if first else None
+    return {"nodes": list(nodes), **found} if first else None
 
 
 def pair(link: Link, first: bool) -> Facts:

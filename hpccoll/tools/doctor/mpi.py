@@ -131,7 +131,7 @@ def _libraries(reports: list[RankReport]) -> list[Finding]:
     for report in reports:
         libraries.setdefault(report.facts[NAME]["library"], []).append(report.rank)
     if len(libraries) > 1:
-        seen = "; ".join(f"{some_ranks(who)}: {library}" for library, who in libraries.items())
+        seen = "; ".join(f"{some_ranks(ranks)}: {library}" for library, ranks in libraries.items())
         found.append(
             Finding(NAME, ERROR, seen, "ranks on different MPI libraries", "Load one MPI module on all nodes")
         )

@@ -89,11 +89,11 @@ def _slow(survey: Survey) -> list[Finding]:
     slow = rounds.slow_pairs(survey.links)
     good = rounds.reference([rounds.bandwidth(link) for link in measured.values()], 0.75) if measured else 0.0
     for node in nodes:
-        own = [link for pair, link in measured.items() if node in pair]
-        others = listed(hosts[n] for link in own for n in link["nodes"] if n != node)
+        links = [link for pair, link in measured.items() if node in pair]
+        others = listed(hosts[n] for link in links for n in link["nodes"] if n != node)
         seen = (
-            f"slow node {hosts[node]}: {rate(max(map(rounds.bandwidth, own)))} at best, "
-            f"{duration(min(link['latency'] for link in own))}, with {others}; others reach {rate(good)}"
+            f"slow node {hosts[node]}: {rate(max(map(rounds.bandwidth, links)))} at best, "
+            f"{duration(min(link['latency'] for link in links))}, with {others}; others reach {rate(good)}"
         )
         remedy = (
             f"Leave it out (`--exclude={hosts[node]}`) and have its cable and port checked (ethtool, ibstat)"
@@ -117,9 +117,12 @@ def _one_sided(survey: Survey) -> list[Finding]:
     for link in rounds.best(survey.links).values():
         there, back = link["bandwidth"]
         if min(there, back) < ONE_SIDED * max(there, back):
-            here, other = link["hosts"] if there < back else link["hosts"][::-1]
-            seen = f"{here} to {other}: {rate(min(there, back))}, back {rate(max(there, back))}"
-            remedy = f"Shaping or a fault in one direction: `tc -s qdisc`, `ethtool -S` on {here}; the port of {other}"
+            sender, receiver = link["hosts"] if there < back else link["hosts"][::-1]
+            seen = f"{sender} to {receiver}: {rate(min(there, back))}, back {rate(max(there, back))}"
+            remedy = (
+                f"Shaping or a fault in one direction: `tc -s qdisc`, `ethtool -S` on {sender}; "
+                f"the port of {receiver}"
+            )
             found.append(Finding(NAME, WARNING, seen, "allreduce uses both directions at once", remedy))
     return found
 
@@ -127,8 +130,8 @@ def _one_sided(survey: Survey) -> list[Finding]:
 def _below_rate(survey: Survey) -> list[Finding]:
     """Find nodes that reach much less than the rate that their device declares."""
     best: dict[int, float] = {}
-    for (one, other), link in rounds.best(survey.links).items():
-        for node in (one, other):
+    for pair, link in rounds.best(survey.links).items():
+        for node in pair:
             best[node] = max(best.get(node, 0.0), rounds.bandwidth(link))
     found = []
     for node, reached in best.items():

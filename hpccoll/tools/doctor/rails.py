@@ -98,9 +98,9 @@ def near(report: RankReport, rails: list[Facts]) -> list[Facts]:
     return on_socket or rails
 
 
-def _common(one: str, other: str) -> int:
+def _common(first: str, second: str) -> int:
     """Count the folders that two paths of sysfs share: more of them mean fewer bridges between the devices."""
-    pairs = zip(Path(one).parts, Path(other).parts, strict=False)
+    pairs = zip(Path(first).parts, Path(second).parts, strict=False)
     return len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)))
 
 

@@ -136,7 +136,7 @@ def probe(exchange: Exchange, survey: Survey, listener: Listener | None) -> tupl
         if d
     ]
     mine = next((i for i, report in enumerate(survey.leaders) if report.rank == exchange.rank), -1)
-    tried: list[Facts] = []
+    attempts: list[Facts] = []
     if listener:
         wanted = [
             (node, interface["address"])
@@ -144,26 +144,26 @@ def probe(exchange: Exchange, survey: Survey, listener: Listener | None) -> tupl
             for interface in addresses.usable(survey.leaders[node])
         ]
         with ThreadPoolExecutor(max(1, min(32, len(wanted)))) as pool:
-            tried = list(pool.map(lambda w: _try(survey, mine, w[0], w[1], listeners[w[0]]), wanted))
-    return [one for node in exchange.allgather(tried) for one in node or []], listeners
+            attempts = list(pool.map(lambda w: _try(survey, mine, w[0], w[1], listeners[w[0]]), wanted))
+    return [attempt for node in exchange.allgather(attempts) for attempt in node or []], listeners
 
 
 def _try(survey: Survey, mine: int, node: int, address: str, listener: Facts) -> Facts:
-    own, other = survey.leaders[mine], survey.leaders[node]
+    source, target = survey.leaders[mine], survey.leaders[node]
     facts = {
-        "from": own.host,
-        "to": other.host,
+        "from": source.host,
+        "to": target.host,
         "nodes": [mine, node],
         "address": address,
         "port": listener["port"],
     }
-    one_network = own.facts[names.NAME]["network"] == other.facts[names.NAME]["network"]
-    if address in [i["address"] for i in addresses.usable(own)] and not one_network:
-        return facts | {"outcome": "own", "error": f"{own.host} has this address itself"}
+    one_network = source.facts[names.NAME]["network"] == target.facts[names.NAME]["network"]
+    if address in [i["address"] for i in addresses.usable(source)] and not one_network:
+        return facts | {"outcome": "own", "error": f"{source.host} has this address itself"}
     began = time.monotonic()
     try:
-        facts["through"] = route(own, address)
-        connection = connect(address, listener["port"], listener["nonce"], own.rank, keep=False)
+        facts["through"] = route(source, address)
+        connection = connect(address, listener["port"], listener["nonce"], source.rank, keep=False)
         connection.settimeout(2 * PATIENCE)
     except (OSError, ValueError) as error:
         return facts | outcome_of(error) | {"neighbour": neighbour(address)}
@@ -194,7 +194,7 @@ def outcome_of(error: Exception) -> Facts:
     return {"outcome": "failed", "error": str(error) or type(error).__name__}
 
 
-def route(own: RankReport, address: str) -> str:
+def route(report: RankReport, address: str) -> str:
     """Find the interface that the kernel would send through, without sending a packet.
 
     :raises OSError: there is no route
@@ -202,7 +202,7 @@ def route(own: RankReport, address: str) -> str:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe_socket:
         probe_socket.connect((address, 9))
         source: str = probe_socket.getsockname()[0]
-    return next((str(i["name"]) for i in addresses.usable(own) if i["address"] == source), source)
+    return next((str(i["name"]) for i in addresses.usable(report) if i["address"] == source), source)
 
 
 def neighbour(address: str, table: Path = Path("/proc/net/arp")) -> str:
@@ -224,45 +224,47 @@ def neighbour(address: str, table: Path = Path("/proc/net/arp")) -> str:
 def judge(survey: Survey) -> list[Finding]:
     """Find pairs of nodes that cannot connect, large messages that are lost, and addresses that do not answer."""
     pairs: dict[tuple[str, str], list[Facts]] = {}
-    for one in survey.reached:
-        pairs.setdefault((one["from"], one["to"]), []).append(one)
+    for attempt in survey.reached:
+        pairs.setdefault((attempt["from"], attempt["to"]), []).append(attempt)
     found = []
-    for (here, there), tried in pairs.items():
-        outcomes = {one["outcome"] for one in tried}
+    for (source, target), attempts in pairs.items():
+        outcomes = {attempt["outcome"] for attempt in attempts}
         if "large lost" in outcomes and "ok" not in outcomes:
-            found.append(_large_lost(here, there, tried))
+            found.append(_large_lost(source, target, attempts))
         elif "ok" not in outcomes:
-            back = {one["outcome"] for one in pairs.get((there, here), [])}
-            found.append(_unreachable(here, there, tried, no_route_back="no route" in back))
+            back = {attempt["outcome"] for attempt in pairs.get((target, source), [])}
+            found.append(_unreachable(source, target, attempts, no_route_back="no route" in back))
         else:
-            found += _dead_ends(here, there, tried)
+            found += _dead_ends(source, target, attempts)
     return found
 
 
-def _shown(tried: Iterable[Facts]) -> str:
-    return listed(f"{one['address']}:{one['port']} {one['error']}" for one in tried if one["outcome"] != "ok")
+def _shown(attempts: Iterable[Facts]) -> str:
+    return listed(f"{t['address']}:{t['port']} {t['error']}" for t in attempts if t["outcome"] != "ok")
 
 
-def _unreachable(here: str, there: str, tried: list[Facts], no_route_back: bool) -> Finding:
-    outcomes: dict[str, Facts] = {one["outcome"]: one for one in tried}
-    seen = f"{here} cannot connect to {there} by any of its addresses ({_shown(tried)})"
+def _unreachable(source: str, target: str, attempts: list[Facts], no_route_back: bool) -> Finding:
+    outcomes: dict[str, Facts] = {attempt["outcome"]: attempt for attempt in attempts}
+    seen = f"{source} cannot connect to {target} by any of its addresses ({_shown(attempts)})"
     if "no route" in outcomes:
-        one = outcomes["no route"]
-        remedy = f"Look at `ip route get {one['address']}` on {here}: a blackhole, an unreachable or a missing route"
-    elif "silent" in outcomes and no_route_back:
-        remedy = f"{there} has no route back to {here}: mend that first"
-    elif "silent" in outcomes and any(one.get("neighbour") == "answers" for one in tried):
+        address = outcomes["no route"]["address"]
         remedy = (
-            f"The network adapter of {there} answers (ARP), its ports do not: a firewall drops TCP (`nft list "
+            f"Look at `ip route get {address}` on {source}: a blackhole, an unreachable or a missing route"
+        )
+    elif "silent" in outcomes and no_route_back:
+        remedy = f"{target} has no route back to {source}: mend that first"
+    elif "silent" in outcomes and any(attempt.get("neighbour") == "answers" for attempt in attempts):
+        remedy = (
+            f"The network adapter of {target} answers (ARP), its ports do not: a firewall drops TCP (`nft list "
             "ruleset`, `iptables -S` there). Open the ephemeral ports (`sysctl net.ipv4.ip_local_port_range`) between "
             "the nodes"
         )
     elif "silent" in outcomes:
-        remedy = f"Cable, switch, VLAN, a firewall or a route on the path: `ping`, `ip route get`, `ip neigh` on {here}"
+        remedy = f"Cable, switch, VLAN, firewall or a route on the path: `ping`, `ip route get`, `ip neigh` on {source}"
     elif "refused" in outcomes:
-        remedy = f"Something rejects the connection (a firewall that answers, a proxy): `nft list ruleset` on {there}"
+        remedy = f"Something rejects the connection (a firewall that answers, a proxy): `nft list ruleset` on {target}"
     else:
-        remedy = f"Give {there} an address that is its own and that {here} can route to"
+        remedy = f"Give {target} an address that is its own and that {source} can route to"
     return Finding(
         NAME,
         ERROR,
@@ -272,29 +274,30 @@ def _unreachable(here: str, there: str, tried: list[Facts], no_route_back: bool)
     )
 
 
-def _large_lost(here: str, there: str, tried: list[Facts]) -> Finding:
-    one: dict[str, Any] = next(t for t in tried if t["outcome"] == "large lost")
+def _large_lost(source: str, target: str, attempts: list[Facts]) -> Finding:
+    attempt: dict[str, Any] = next(t for t in attempts if t["outcome"] == "large lost")
+    path = f"{source} to {target} ({attempt['address']} through {attempt['through']})"
     return Finding(
         NAME,
         ERROR,
-        f"{here} to {there} ({one['address']} through {one['through']}): a few bytes arrive, {LARGE >> 10} KiB do not",
+        f"{path}: a few bytes arrive, {LARGE >> 10} KiB do not",
         "small messages arrive and large ones are lost: a job starts and hangs at the first large tensor",
         "The MTU of an interface is larger than the path allows: compare `ip link show` on both hosts and the switch, "
-        f"try `ping -M do -s 1472 {one['address']}`, and set one MTU everywhere (`ip link set dev ... mtu 1500`)",
+        f"try `ping -M do -s 1472 {attempt['address']}`, and set one MTU everywhere (`ip link set dev ... mtu 1500`)",
     )
 
 
-def _dead_ends(here: str, there: str, tried: list[Facts]) -> list[Finding]:
+def _dead_ends(source: str, target: str, attempts: list[Facts]) -> list[Finding]:
     """Find addresses that do not answer although others do; addresses.py judges those that hosts have in common."""
-    dead = [one for one in tried if one["outcome"] not in ("ok", "own")]
-    good = next(one for one in tried if one["outcome"] == "ok")
+    dead = [attempt for attempt in attempts if attempt["outcome"] not in ("ok", "own")]
+    good = next(attempt for attempt in attempts if attempt["outcome"] == "ok")
     if not dead:
         return []
     return [
         Finding(
             NAME,
             WARNING,
-            f"{here} to {there}: {_shown(dead)}, while {good['address']} answers (through {good['through']})",
+            f"{source} to {target}: {_shown(dead)}, while {good['address']} answers (through {good['through']})",
             "a library that picks such an address hangs or dies (Open MPI, Gloo and NCCL choose by name or order)",
             "Name the network that works: OMPI_MCA_btl_tcp_if_include, PRTE_MCA_prte_if_include (10.0.0.0/8), "
             "GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME (an interface), or take the other interface down",

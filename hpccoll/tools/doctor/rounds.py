@@ -97,7 +97,7 @@ def slow_nodes(links: Sequence[Facts]) -> list[int]:
     nodes = sorted({node for pair in measured for node in pair})
     found = []
     for node in nodes:
-        own = [pair for pair in measured if node in pair]
-        if len(own) >= 2 and slow.issuperset(own):
+        pairs = [pair for pair in measured if node in pair]
+        if len(pairs) >= 2 and slow.issuperset(pairs):
             found.append(node)
     return found

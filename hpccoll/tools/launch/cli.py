@@ -135,8 +135,8 @@ def chosen_variables(settings: list[str], environment: Mapping[str, str]) -> dic
 
 def path_with_this_python(path: str) -> str:
     """Put this environment's programs first in PATH: the `python` that has hpccoll, the mpirun of its MPI."""
-    own = os.path.join(sys.prefix, "bin")
-    return path if own in path.split(os.pathsep) else os.pathsep.join((own, path))
+    programs = os.path.join(sys.prefix, "bin")
+    return path if programs in path.split(os.pathsep) else os.pathsep.join((programs, path))
 
 
 def shown(plan: Plan) -> str:

@@ -23,7 +23,7 @@ bsub = Grammar(
 
 
 @dataclass(frozen=True)
-class Asked:
+class Sizes:
     """The sizes that a job asks for; None: the script does not say."""
 
     nodes: int | None
@@ -38,14 +38,14 @@ class Asked:
         return levels[-1] if levels else 4
 
 
-def asked(values: Mapping[str, str]) -> Asked:
+def sizes(values: Mapping[str, str]) -> Sizes:
     """Read the sizes from a job's options."""
 
     def number(text: str) -> int | None:
         return int(text) if text.isdecimal() else None
 
     tile = re.search(r"\bptile=(\d+)", values.get("R", ""))
-    return Asked(
+    return Sizes(
         nodes=number(values.get("nnodes", "")),
         slots=number(values.get("n", "").partition(",")[0]),
         slots_per_node=int(tile[1]) if tile else None,

@@ -111,7 +111,7 @@ def set_larger_than_node(script: Script) -> Iterator[Problem]:
 @rule(RULES, "sets-do-not-fit", "error")
 def sets_do_not_fit(script: Script) -> Iterator[Problem]:
     """More resource sets than the nodes have room for: jsrun waits for ever."""
-    nodes = lsf.asked(script.options.values).nodes
+    nodes = lsf.sizes(script.options.values).nodes
     for launch, sets in known_jsruns(script):
         most = fit(sets, SUMMIT)
         if most and sets.per_host and sets.per_host > most:
@@ -144,7 +144,7 @@ def sets_span_sockets(script: Script) -> Iterator[Problem]:
 @rule(RULES, "nodes-idle", "warning")
 def nodes_idle(script: Script) -> Iterator[Problem]:
     """Fewer sets than the nodes of the job take: some nodes are paid for and idle."""
-    nodes = lsf.asked(script.options.values).nodes
+    nodes = lsf.sizes(script.options.values).nodes
     for launch, sets in known_jsruns(script):
         if nodes and sets.sets and sets.per_host and sets.sets <= (nodes - 1) * sets.per_host:
             used = -(-sets.sets // sets.per_host)
@@ -156,7 +156,7 @@ def nodes_idle(script: Script) -> Iterator[Problem]:
 @rule(RULES, "gpus-shared", "error")
 def gpus_shared(script: Script) -> Iterator[Problem]:
     """More tasks than GPUs in a set: two ranks get one GPU, which NCCL and the GPUs' exclusive mode refuse."""
-    flags = lsf.asked(script.options.values).alloc_flags
+    flags = lsf.sizes(script.options.values).alloc_flags
     for launch, sets in known_jsruns(script):
         if sets.gpus and sets.tasks > sets.gpus and not {"gpumps", "gpudefault"} & set(flags):
             yield Problem(
@@ -190,7 +190,7 @@ def bound_to_one_core(script: Script) -> Iterator[Problem]:
 @rule(RULES, "threads-exceed-cores", "error")
 def threads_exceed_cores(script: Script) -> Iterator[Problem]:
     """OMP_NUM_THREADS above the hardware threads of a task's cores: the threads fight."""
-    smt = lsf.asked(script.options.values).smt
+    smt = lsf.sizes(script.options.values).smt
     for launch, sets in known_jsruns(script):
         text = launch.environment.get("OMP_NUM_THREADS", "")
         most = sets.cores // sets.tasks * smt
@@ -216,7 +216,7 @@ def survivors_wait(script: Script) -> Iterator[Problem]:
 def no_launcher(script: Script) -> Iterator[Problem]:
     """A program without a launcher: it runs once, with -nnodes on a launch node that all users share."""
     python = [c for c in script.commands if c.argv and PurePath(c.argv[0]).name.startswith("python")]
-    many = lsf.asked(script.options.values)
+    many = lsf.sizes(script.options.values)
     if python and not script.launches and (many.nodes or (many.slots or 1) > 1):
         yield Problem(
             python[-1].line, "this runs once, and not on the compute nodes", "jsrun or mpirun before it"
@@ -225,8 +225,8 @@ def no_launcher(script: Script) -> Iterator[Problem]:
 
 @rule(RULES, "ranks-exceed-slots", "error")
 def ranks_exceed_slots(script: Script) -> Iterator[Problem]:
-    """Mpirun with more ranks than the job has slots."""
-    slots = lsf.asked(script.options.values).slots
+    """A call of mpirun with more ranks than the job has slots."""
+    slots = lsf.sizes(script.options.values).slots
     for launch in script.launches:
         ranks = launch.parsed.get("np") if launch.launcher == "mpirun" else None
         if slots and ranks and ranks.isdecimal() and int(ranks) > slots:
@@ -237,9 +237,9 @@ def ranks_exceed_slots(script: Script) -> Iterator[Problem]:
 
 @rule(RULES, "log-not-named", "warning")
 def log_not_named(script: Script) -> Iterator[Problem]:
-    """No -o: the output comes by mail, if at all."""
+    """No -o: the output comes by email, if at all."""
     if not {"o", "oo"} & set(script.options.values):
-        yield Problem(script.head, "no -o: the output goes into a mail", "#BSUB -o job.%J.out")
+        yield Problem(script.head, "no -o: the output goes into an email", "#BSUB -o job.%J.out")
 
 
 @rule(RULES, "output-folder-missing", "warning")

@@ -123,7 +123,7 @@ def _follow(script: Script) -> None:
     """Go through the commands, keep the variables that they assign, and collect the lines that start ranks."""
     known: dict[str, str] = {}
     if script.scheduler == "slurm":
-        known |= slurm.variables(slurm.asked(script.options.values))
+        known |= slurm.variables(slurm.sizes(script.options.values))
     for command in script.commands:
         given = {name: shell.expand(value, known) for name, value in command.assignments.items()}
         argv = tuple(word for written in command.argv for word in shell.words_of(written, known))

@@ -61,7 +61,10 @@ def number(text: str | None) -> int | None:
 
 
 def time_limit(text: str) -> float | None:
-    """Minutes of `M`, `M:S`, `H:M:S`, `D-H`, `D-H:M`, `D-H:M:S`; None if it is none of them."""
+    """Read a time limit `M`, `M:S`, `H:M:S`, `D-H`, `D-H:M` or `D-H:M:S`.
+
+    :returns: minutes; infinity for no limit; None if the text is no time limit
+    """
     if text.lower() in ("infinite", "unlimited"):
         return math.inf
     found = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", text)
@@ -74,13 +77,13 @@ def time_limit(text: str) -> float | None:
 
 
 def gpu_number(text: str | None) -> int | None:
-    """The number of `4` or `a100:4`."""
+    """Read the number of GPUs from `4` or `a100:4`."""
     last = (text or "").rpartition(":")[2]
     return int(last) if last.isdecimal() else None
 
 
 @dataclass(frozen=True)
-class Asked:
+class Sizes:
     """The sizes that a job or a step asks for; None: not given, or known only when it runs."""
 
     nodes: int | None
@@ -90,7 +93,7 @@ class Asked:
     gpus_per_node: int | None
 
 
-def asked(values: Mapping[str, str]) -> Asked:
+def sizes(values: Mapping[str, str]) -> Sizes:
     """Read the sizes from options, and derive those that follow from others."""
     nodes, tasks = number(values.get("nodes")), number(values.get("ntasks"))
     per_node, cpus = number(values.get("ntasks-per-node")), number(values.get("cpus-per-task"))
@@ -98,7 +101,7 @@ def asked(values: Mapping[str, str]) -> Asked:
         tasks = nodes * (per_node or 1)
     if per_node is None and tasks is not None and nodes:
         per_node = math.ceil(tasks / nodes)
-    return Asked(nodes, tasks, per_node, cpus, _gpus_per_node(values, nodes, per_node))
+    return Sizes(nodes, tasks, per_node, cpus, _gpus_per_node(values, nodes, per_node))
 
 
 def _gpus_per_node(values: Mapping[str, str], nodes: int | None, per_node: int | None) -> int | None:
@@ -119,16 +122,16 @@ def _gres(text: str | None) -> int | None:
     return None
 
 
-def variables(asked: Asked) -> dict[str, str]:
+def variables(sizes: Sizes) -> dict[str, str]:
     """The variables that Slurm will set in a batch script, as far as the sizes tell them."""
     known = {
-        "SLURM_NNODES": asked.nodes,
-        "SLURM_JOB_NUM_NODES": asked.nodes,
-        "SLURM_NTASKS": asked.tasks,
-        "SLURM_NPROCS": asked.tasks,
-        "SLURM_NTASKS_PER_NODE": asked.tasks_per_node,
-        "SLURM_CPUS_PER_TASK": asked.cpus_per_task,
-        "SLURM_GPUS_ON_NODE": asked.gpus_per_node,
-        "SLURM_GPUS_PER_NODE": asked.gpus_per_node,
+        "SLURM_NNODES": sizes.nodes,
+        "SLURM_JOB_NUM_NODES": sizes.nodes,
+        "SLURM_NTASKS": sizes.tasks,
+        "SLURM_NPROCS": sizes.tasks,
+        "SLURM_NTASKS_PER_NODE": sizes.tasks_per_node,
+        "SLURM_CPUS_PER_TASK": sizes.cpus_per_task,
+        "SLURM_GPUS_ON_NODE": sizes.gpus_per_node,
+        "SLURM_GPUS_PER_NODE": sizes.gpus_per_node,
     }
     return {name: str(value) for name, value in known.items() if value is not None}

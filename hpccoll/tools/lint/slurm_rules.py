@@ -16,14 +16,14 @@ LONG = 8 * 60
 """A job of more minutes than this should save its state before it is ended."""
 
 
-def steps(script: Script) -> Iterator[tuple[Launch, slurm.Asked]]:
+def steps(script: Script) -> Iterator[tuple[Launch, slurm.Sizes]]:
     """Yield the sruns of a script, with the sizes that each asks for."""
     for launch in script.launches:
         if launch.launcher == "srun" and launch.program:
-            yield launch, slurm.asked(script.options.values | launch.parsed.values)
+            yield launch, slurm.sizes(script.options.values | launch.parsed.values)
 
 
-def mpi_steps(script: Script) -> Iterator[tuple[Launch, slurm.Asked]]:
+def mpi_steps(script: Script) -> Iterator[tuple[Launch, slurm.Sizes]]:
     """Yield the steps whose tasks are the ranks."""
     return (step for step in steps(script) if step[0].uses_mpi)
 
@@ -104,7 +104,7 @@ def task_count(script: Script) -> Iterator[Problem]:
 @rule(RULES, "step-larger-than-job", "error")
 def step_larger_than_job(script: Script) -> Iterator[Problem]:
     """An srun that asks for more nodes or tasks than the job has: it fails, or waits for ever."""
-    whole = slurm.asked(script.options.values)
+    whole = slurm.sizes(script.options.values)
     # Exclusive nodes bring all their CPUs; a job without a number of tasks often leaves the number to srun.
     counted = {
         "ntasks",
@@ -193,8 +193,8 @@ def cpus_not_passed_on(script: Script) -> Iterator[Problem]:
     for launch, _ in steps(script):
         if launch.program in PLAIN:
             continue
-        told = "cpus-per-task" in launch.parsed or "SRUN_CPUS_PER_TASK" in launch.environment
-        if cpus and cpus > 1 and not told:
+        passed_on = "cpus-per-task" in launch.parsed or "SRUN_CPUS_PER_TASK" in launch.environment
+        if cpus and cpus > 1 and not passed_on:
             yield Problem(
                 launch.line,
                 f"the job has {cpus} CPUs per task, but since Slurm 22.05 srun does not inherit that: each task gets "
@@ -332,7 +332,7 @@ def status_lost(script: Script) -> Iterator[Problem]:
 @rule(RULES, "no-launcher", "warning")
 def no_launcher(script: Script) -> Iterator[Problem]:
     """Several tasks, and nothing in the script that starts them: the program runs once, on the first node."""
-    tasks = slurm.asked(script.options.values).tasks
+    tasks = slurm.sizes(script.options.values).tasks
     python = [c for c in script.commands if c.argv and PurePath(c.argv[0]).name.startswith("python")]
     if tasks and tasks > 1 and python and not script.launches:
         yield Problem(
@@ -342,8 +342,8 @@ def no_launcher(script: Script) -> Iterator[Problem]:
 
 @rule(RULES, "ranks-exceed-tasks", "error")
 def ranks_exceed_tasks(script: Script) -> Iterator[Problem]:
-    """mpirun with more ranks than the job has tasks: not enough slots."""
-    tasks = slurm.asked(script.options.values).tasks
+    """A call of mpirun with more ranks than the job has tasks: not enough slots."""
+    tasks = slurm.sizes(script.options.values).tasks
     for launch in script.launches:
         ranks = number(launch.parsed.get("np")) if launch.launcher == "mpirun" else None
         if ranks and tasks and ranks > tasks and "oversubscribe" not in launch.parsed:

@@ -72,7 +72,7 @@ def main(arguments: argparse.Namespace) -> int:
         print("\n\n".join(described(site.load(name)) for name in site.names()))
         return 0
     try:
-        where, requests = asked(arguments, sys.argv[2:])
+        where, requests = read_arguments(arguments, sys.argv[2:])
         scripts = [script.render(where, replace(request, path=own_programs())) for request in requests]
     except HpccollError as error:
         print(f"hpccoll submit: {error}", file=sys.stderr)
@@ -108,7 +108,7 @@ def submit(where: site.Site, text: str, dry_run: bool) -> int:
     return subprocess.run([command], input=text, text=True, check=False).returncode
 
 
-def asked(arguments: argparse.Namespace, words: Sequence[str]) -> tuple[site.Site, list[Request]]:
+def read_arguments(arguments: argparse.Namespace, words: Sequence[str]) -> tuple[site.Site, list[Request]]:
     """Read the arguments.
 
     :param words: the command line, which the script shows in its second line
@@ -155,8 +155,8 @@ def own_programs() -> str:
 
     :returns: the folder; "" if PATH has it already
     """
-    own = Path(sys.prefix, "bin")
-    return "" if Path(shutil.which("python") or "").parent == own else str(own)
+    programs = Path(sys.prefix, "bin")
+    return "" if Path(shutil.which("python") or "").parent == programs else str(programs)
 
 
 def program(words: Sequence[str]) -> tuple[str, ...]:

@@ -10,7 +10,6 @@ from reports import found, interface, link, only, report, says
 from hpccoll.checks.finding import ERROR, NOTE, WARNING, grouped
 from hpccoll.checks.survey import Survey
 from hpccoll.detect import Place
-from hpccoll.text import parse_ranges, ranges
 from hpccoll.tools.doctor import examine, network, text
 
 PAIR = [report(0, 0), report(1, 1)]
@@ -120,8 +119,8 @@ def test_processes_that_mpi_believes_to_be_alone() -> None:
 
 
 def test_one_number_twice() -> None:
-    def placed(rank: int, said: int) -> Any:
-        return report(rank, launcher={"place": asdict(Place("srun", "SLURM_PROCID", said, 3))})
+    def placed(rank: int, output: int) -> Any:
+        return report(rank, launcher={"place": asdict(Place("srun", "SLURM_PROCID", output, 3))})
 
     assert found([placed(rank, rank) for rank in range(3)]) == []
     says(
@@ -386,11 +385,6 @@ def test_findings_of_many_nodes_become_one() -> None:
     merged = grouped(f for f in found(reports, size=64) if f.check == "limits")
     assert len(merged) == 1
     assert merged[0].seen.endswith("and 47 more like these")
-
-
-def test_ranges_of_numbers() -> None:
-    assert ranges([3, 1, 2, 7]) == "1-3,7"
-    assert parse_ranges("0-2,5\n") == [0, 1, 2, 5]
 
 
 def test_the_text_has_every_finding_with_its_reason_and_remedy() -> None:

@@ -33,17 +33,17 @@ def planted(build_c: Callable[..., Path]) -> str:
 
 
 def test_alone_it_says_what_it_cannot_see(tmp_path: Path) -> None:
-    status, said, errors = hpccoll("doctor", folder=tmp_path)
-    assert status == 0, said + errors
-    assert "1 of 1 rank on 1 node" in said
-    assert "note: launcher: one process: nothing was looked at between nodes" in said
+    status, output, errors = hpccoll("doctor", folder=tmp_path)
+    assert status == 0, output + errors
+    assert "1 of 1 rank on 1 node" in output
+    assert "note: launcher: one process: nothing was looked at between nodes" in output
     assert os.listdir(tmp_path) == []
 
 
 def test_a_job_is_measured_and_the_report_is_json_once() -> None:
-    status, said, errors = job(2, "--json", "--model", "resnet-50")
-    assert status == 0, said + errors
-    report = json.loads(said)
+    status, output, errors = job(2, "--json", "--model", "resnet-50")
+    assert status == 0, output + errors
+    report = json.loads(output)
     assert report["ranks"] == report["of"] == 2
     assert [row["rank"] for row in report["placement"]] == [0, 1]
     assert report["system"]["MPI"] != "not up"
@@ -55,9 +55,9 @@ def test_a_job_is_measured_and_the_report_is_json_once() -> None:
 
 
 def test_what_is_required_and_cannot_be_had_is_an_error() -> None:
-    status, said, _ = job(1, "--require", "bandwidth=10Gbit")
+    status, output, _ = job(1, "--require", "bandwidth=10Gbit")
     assert status == 1
-    assert "error: network: no link between nodes was measured" in said
+    assert "error: network: no link between nodes was measured" in output
 
 
 @pytest.mark.parametrize(
@@ -77,15 +77,15 @@ def test_what_is_required_and_cannot_be_had_is_an_error() -> None:
     ],
 )
 def test_usage(words: list[str], text: str) -> None:
-    status, said, errors = hpccoll("doctor", *words)
-    assert status == 2, said
+    status, output, errors = hpccoll("doctor", *words)
+    assert status == 2, output
     assert text in errors
 
 
 def test_a_hang_in_mpi_init_is_reported_by_one_rank_for_all(planted: str, tmp_path: Path) -> None:
-    status, said, errors = job(3, "--json", "--patience", 3, "--meet", tmp_path, LD_PRELOAD=planted)
-    assert status == 1, said + errors
-    report = json.loads(said)
+    status, output, errors = job(3, "--json", "--patience", 3, "--meet", tmp_path, LD_PRELOAD=planted)
+    assert status == 1, output + errors
+    report = json.loads(output)
     assert report["ranks"] == 3
     hang = next(f for f in report["findings"] if f["check"] == "mpi")
     assert hang["seen"].startswith("MPI_Init_thread has not returned after ")
@@ -100,51 +100,51 @@ def test_an_mpi_that_aborts_the_job_leaves_time_for_a_report() -> None:
     It leaves them a fifth of a second, which a busy machine may not give them: one report of some jobs is enough.
     """
     for _ in range(5):
-        status, said, errors = job(2, OMPI_MCA_btl="self", OMPI_MCA_pml="ob1")
+        status, output, errors = job(2, OMPI_MCA_btl="self", OMPI_MCA_pml="ob1")
         assert status != 0
-        if "rank 0: error: mpi: MPI_Init_thread ended the process" in " ".join(said.split()):
+        if "rank 0: error: mpi: MPI_Init_thread ended the process" in " ".join(output.split()):
             return
-    pytest.fail(said + errors)
+    pytest.fail(output + errors)
 
 
 @pytest.mark.slow
 def test_where_there_is_nowhere_to_meet_each_rank_reports_with_its_host(planted: str) -> None:
-    status, said, errors = job(2, "--patience", 2, "--meet", "/proc/no/such", LD_PRELOAD=planted)
+    status, output, errors = job(2, "--patience", 2, "--meet", "/proc/no/such", LD_PRELOAD=planted)
     assert status == 1
     host = os.uname().nodename
-    assert f"{host} rank 0: error: mpi: MPI_Init_thread has not returned" in said
-    assert f"{host} rank 1: error: mpi: MPI_Init_thread has not returned" in said
+    assert f"{host} rank 0: error: mpi: MPI_Init_thread has not returned" in output
+    assert f"{host} rank 1: error: mpi: MPI_Init_thread has not returned" in output
     assert "reports alone" in errors
 
 
 def test_an_end_in_mpi_init_is_reported(planted: str, tmp_path: Path) -> None:
-    status, said, errors = hpccoll("doctor", LD_PRELOAD=planted, PLANTED="exit", folder=tmp_path)
-    assert status == 1, said + errors
-    assert "MPI_Init_thread ended the process (status 3) on rank 0" in " ".join(said.split())
+    status, output, errors = hpccoll("doctor", LD_PRELOAD=planted, PLANTED="exit", folder=tmp_path)
+    assert status == 1, output + errors
+    assert "MPI_Init_thread ended the process (status 3) on rank 0" in " ".join(output.split())
 
 
 def test_a_knob_that_is_none_is_found_and_nothing_breaks() -> None:
-    status, said, errors = job(2, HPCCOLL_FUSION_TRESHOLD="1M")
-    assert status == 1, said + errors
+    status, output, errors = job(2, HPCCOLL_FUSION_TRESHOLD="1M")
+    assert status == 1, output + errors
     assert (
         "error: build: ranks 0, 1: HPCCOLL_FUSION_TRESHOLD is no knob of hpccoll: did you mean"
-        in " ".join(said.split())
+        in " ".join(output.split())
     )
 
 
 def test_no_mpi_library_at_all() -> None:
-    status, said, _ = hpccoll("doctor", "--json", MPI4PY_LIBMPI="/no/such/libmpi.so")
+    status, output, _ = hpccoll("doctor", "--json", MPI4PY_LIBMPI="/no/such/libmpi.so")
     assert status == 1
-    (finding,) = [f for f in json.loads(said)["findings"] if f["severity"] == "error"]
+    (finding,) = [f for f in json.loads(output)["findings"] if f["severity"] == "error"]
     assert "loading mpi4py and the MPI library ended the process" in finding["seen"]
 
 
 def test_hosts_that_nobody_knows() -> None:
     """`false` in place of ssh: no host answers."""
-    status, said, _ = hpccoll("doctor", "-H", "h1,h2", "--ssh", "false")
+    status, output, _ = hpccoll("doctor", "-H", "h1,h2", "--ssh", "false")
     assert status == 1
-    assert "error: ssh: h1: ssh ended with status 1" in said
-    assert "2 errors" in said
+    assert "error: ssh: h1: ssh ended with status 1" in output
+    assert "2 errors" in output
 
 
 def test_a_host_with_a_talkative_login(tmp_path: Path) -> None:
@@ -152,9 +152,9 @@ def test_a_host_with_a_talkative_login(tmp_path: Path) -> None:
     agent = tmp_path / "agent"
     agent.write_text('#!/bin/sh\nprintf "Welcome!\\n\\nNo mining.\\n"\nshift\nexec sh -c "$*"\n')
     agent.chmod(0o755)
-    status, said, errors = hpccoll("doctor", "-H", "here", "--ssh", agent, "--json")
-    assert status == 0, said + errors
-    assert json.loads(said)["ranks"] == 1
+    status, output, errors = hpccoll("doctor", "-H", "here", "--ssh", agent, "--json")
+    assert status == 0, output + errors
+    assert json.loads(output)["ranks"] == 1
 
 
 SMALL = (
@@ -173,6 +173,6 @@ def test_a_small_shared_memory_is_found_and_hpccolls_own_words_are_kept() -> Non
     assert done.returncode == 1, done.stderr
     text = done.stdout
     report = json.loads(text[text.index("{\n") : text.rindex("\n}") + 2])
-    said = [f["seen"] for f in report["findings"] if f["severity"] == "error"]
-    assert any("/dev/shm has 3 MiB free of 3 MiB; a World of 2 ranks here needs" in one for one in said)
-    assert any("bytes but /dev/shm has only" in one for one in said), said
+    output = [f["seen"] for f in report["findings"] if f["severity"] == "error"]
+    assert any("/dev/shm has 3 MiB free of 3 MiB; a World of 2 ranks here needs" in one for one in output)
+    assert any("bytes but /dev/shm has only" in one for one in output), output

@@ -58,9 +58,9 @@ def over_ssh(*words: str, hosts: str = "h1,h2,h3", **variables: str) -> tuple[in
     return done.returncode, report_in(done.stdout)
 
 
-def report_in(said: str) -> dict[str, Any]:
+def report_in(output: str) -> dict[str, Any]:
     """The JSON that begins a line; ssh and launchers may print around it."""
-    report: dict[str, Any] = json.JSONDecoder().raw_decode(said, f"\n{said}".index("\n{"))[0]
+    report: dict[str, Any] = json.JSONDecoder().raw_decode(output, f"\n{output}".index("\n{"))[0]
     return report
 
 
@@ -85,12 +85,12 @@ def iperf(client: str, server: str) -> float:
     address = f"10.78.0.1{server[1:]}"
     for _ in range(5):
         on(server, "timeout 30 iperf3 -s -1 -D")
-        said = cluster(
+        output = cluster(
             "exec", client, "timeout", 25, "iperf3", "-c", address, "-t", 1, "-J", check=False
         ).stdout
-        if "sum_received" in said:
-            return float(json.loads(said)["end"]["sum_received"]["bits_per_second"]) / 1e6
-    pytest.fail(said)
+        if "sum_received" in output:
+            return float(json.loads(output)["end"]["sum_received"]["bits_per_second"]) / 1e6
+    pytest.fail(output)
 
 
 def mbits(report: dict[str, Any]) -> dict[str, list[float]]:

@@ -25,12 +25,12 @@ def test_a_notice_comes_while_pythons_lock_is_held() -> None:
         with _core.Notice(0.01, "it lasts"):
             poll = ctypes.PyDLL(None).poll  # unlike CDLL it keeps the lock
             came = poll((ctypes.c_int * 2)(reading, select.POLLIN), ctypes.c_ulong(1), SAYS_IN_TIME * 1000)
-        said = os.read(reading, 100) if came else b""
+        output = os.read(reading, 100) if came else b""
     finally:
         os.dup2(kept, 2)
         for descriptor in (reading, writing, kept):
             os.close(descriptor)
-    assert said == b"it lasts\n"
+    assert output == b"it lasts\n"
 
 
 def test_a_block_that_ends_in_time_is_silent(capfd: pytest.CaptureFixture[str]) -> None:
@@ -50,8 +50,8 @@ def test_init_says_that_mpi_init_hangs(build_c: Callable[..., Path]) -> None:
     ) as process:  # fmt: skip
         try:
             assert process.stderr
-            said = process.stderr.readline()
+            output = process.stderr.readline()
         finally:
             process.kill()
-    assert said.startswith(f"hpccoll: rank 0 on {os.uname().nodename}: MPI_Init has not returned after 0.1 s")
-    assert "`hpccoll doctor`" in said
+    assert output.startswith(f"hpccoll: rank 0 on {os.uname().nodename}: MPI_Init has not returned after 0.1 s")
+    assert "`hpccoll doctor`" in output

@@ -22,12 +22,12 @@ def submit(line: str, **variables: str) -> tuple[int, str, str]:
 
 
 def test_dry_run_prints_the_script() -> None:
-    status, output, said = submit("--site summit --nodes 64 --time 2:00 --dry-run train.py --lr 0.1")
+    status, output, errors = submit("--site summit --nodes 64 --time 2:00 --dry-run train.py --lr 0.1")
     assert status == 0
     assert "#BSUB -nnodes 64\n#BSUB -W 2:00\n" in output
     assert "--nrs 384 --rs_per_host 6" in output and 'python train.py --lr 0.1 "$@"' in output
     assert output.splitlines()[1] == "# hpccoll submit --site summit --nodes 64 --time 2:00 train.py --lr 0.1"
-    assert "jobs on summit name a project: --account PROJECT" in said
+    assert "jobs on summit name a project: --account PROJECT" in errors
 
 
 def test_a_dry_run_of_the_programs_own_stays() -> None:
@@ -58,9 +58,9 @@ def test_words_of_the_program_stay_words(tmp_path: Path) -> None:
 
 def test_a_program_that_is_not_here_is_said() -> None:
     """And the script is written all the same: it may be for another machine."""
-    status, output, said = submit("--site generic-cpu --dry-run nowhere/train.py --lr 0.1")
+    status, output, errors = submit("--site generic-cpu --dry-run nowhere/train.py --lr 0.1")
     assert status == 0 and 'python nowhere/train.py --lr 0.1 "$@"' in output
-    assert said == f"hpccoll submit: there is no nowhere/train.py in {Path.cwd()}, where the job will start\n"
+    assert errors == f"hpccoll submit: there is no nowhere/train.py in {Path.cwd()}, where the job will start\n"
 
 
 @pytest.mark.parametrize(
@@ -113,14 +113,14 @@ def test_several_node_counts_are_several_jobs() -> None:
     ],
 )
 def test_refusals(line: str, says: str) -> None:
-    status, output, said = submit(line)
+    status, output, errors = submit(line)
     assert status == 2 and output == ""
-    assert said.startswith("hpccoll submit: ") and says in said
+    assert errors.startswith("hpccoll submit: ") and says in errors
 
 
 def test_no_scheduler_here(tmp_path: Path) -> None:
-    status, _, said = submit("--site summit --account A train.py", PATH=str(tmp_path))
-    assert status == 2 and "no bsub on PATH: log in to summit, or --dry-run" in said
+    status, _, errors = submit("--site summit --account A train.py", PATH=str(tmp_path))
+    assert status == 2 and "no bsub on PATH: log in to summit, or --dry-run" in errors
 
 
 def test_the_job_runs_with_the_python_that_submits() -> None:

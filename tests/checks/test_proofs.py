@@ -36,7 +36,7 @@ def test_a_proof_that_fits_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "difference"),
     [
         ({"mpi": "Open MPI v5.0.3"}, "Open MPI v5.0.3, and here is Open MPI v5.0.11"),
         ({"launcher": "mpirun"}, "launcher mpirun, and here is launcher srun"),
@@ -48,9 +48,9 @@ def test_a_proof_that_fits_counts() -> None:
         ({"hosts": ["h1"]}, "one node, and here are 2"),
     ],
 )
-def test_a_proof_of_something_else_is_not_believed(changes: dict[str, Any], said: str) -> None:
+def test_a_proof_of_something_else_is_not_believed(changes: dict[str, Any], difference: str) -> None:
     found = verdict(proof(**changes))
-    assert found == Verdict([], f"the proof of 2026-11-01 in FILE is for {said}: {REMEDY} again")
+    assert found == Verdict([], f"the proof of 2026-11-01 in FILE is for {difference}: {REMEDY} again")
 
 
 def test_the_latest_verdict_counts() -> None:
