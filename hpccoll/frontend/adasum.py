@@ -5,9 +5,9 @@ Two vectors a and b become a (1 - a.b / 2|a|^2) + b (1 - a.b / 2|b|^2); more of 
 the ranks (0 with 1, 2 with 3, then 01 with 23, ...). Source: S. Maleki et al., "Scaling Distributed Training with
 Adaptive Summation", MLSys 2021, algorithm 1.
 
-The tree is not walked by messages. One alltoall gives each rank its share of all vectors, where it can form every
-pair of a level; only the three scalar products of each pair are summed over the ranks, in float64. An allgather puts
-the shares together: the bytes of a ring allreduce and log2(ranks) small allreduces.
+No messages follow the tree. One alltoall gives each rank its share of all vectors, so it can combine every pair of a
+level; only the three scalar products of each pair are summed over the ranks, in float64. An allgather puts the shares
+together. That costs the bytes of a ring allreduce and log2(ranks) small allreduces.
 """
 
 from __future__ import annotations
@@ -29,33 +29,35 @@ from hpccoll.world import World
 __all__ = ["Procedure", "begin", "combine"]
 
 TINY = np.sqrt(sys.float_info.min)
-"""Squared lengths below this count as zero: such a vector is added as it is."""
+"""A squared length below this counts as zero: such a vector is added as it is."""
 
 _unnamed: weakref.WeakKeyDictionary[World, Iterator[int]] = weakref.WeakKeyDictionary()
 
 
 class Procedure:
-    """An Adasum under way."""
+    """An Adasum in progress."""
 
     def __init__(self, future: concurrent.futures.Future[np.ndarray]) -> None:
         self._future = future
 
     def done(self) -> bool:
-        """Whether it is finished, well or not."""
+        """Whether it is finished, successfully or not."""
         return self._future.done()
 
     def wait(self) -> np.ndarray:
-        """Block until it is finished; the result, of the shape and dtype of the input."""
+        """Block until it is finished; return the result, which has the shape and dtype of the input."""
         return self._future.result()
 
 
 def begin(x: np.ndarray, name: str | None, world: World) -> Procedure:
-    """Start the Adasum of one array of float32 or float64, which must not be changed until it is finished.
+    """Start the Adasum of one array.
 
-    Where MPI allows calls from one thread alone, it is finished on return.
+    If MPI allows calls from one thread only, it is finished on return.
 
-    :param name: as for other operations; calls without one match by their order
+    :param x: float32 or float64; do not change it until the Adasum is finished
+    :param name: matches the calls of different ranks; calls without a name match by their order
     :raises NotImplementedError: the number of ranks is no power of two (as in Horovod)
+    :raises UnsupportedError: the array has another dtype
     """
     if world.size & (world.size - 1):
         raise NotImplementedError(f"Adasum needs a power of two of ranks, the process set has {world.size}")
@@ -78,9 +80,9 @@ async def _run(x: np.ndarray, name: str, world: World) -> np.ndarray:
     p = world.size
     shares = np.zeros((p, max(1, -(-x.size // p))), x.dtype)
     shares.reshape(-1)[: x.size] = x.reshape(-1)
-    vectors, here = await collectives.alltoall_async(shares, name=f"{name}.shares", world=world)
-    if not here.all():
-        return (await _without_joined(shares, here > 0, name, world))[: x.size].reshape(x.shape)
+    vectors, rows = await collectives.alltoall_async(shares, name=f"{name}.shares", world=world)
+    if not rows.all():
+        return (await _without_joined(shares, rows > 0, name, world))[: x.size].reshape(x.shape)
     for level in range(p.bit_length() - 1):
         a, b = vectors[0::2], vectors[1::2]
         products = await collectives.allreduce_async(
@@ -91,11 +93,11 @@ async def _run(x: np.ndarray, name: str, world: World) -> np.ndarray:
     return whole[: x.size].reshape(x.shape)
 
 
-async def _without_joined(shares: np.ndarray, here: np.ndarray, name: str, world: World) -> np.ndarray:
-    """The vector of a joined rank is zero, and it takes no share: everybody forms the whole."""
+async def _without_joined(shares: np.ndarray, present: np.ndarray, name: str, world: World) -> np.ndarray:
+    """Combine where ranks have joined: their vectors are zero, and each other rank computes the whole result."""
     gathered = await collectives.allgather_async(shares.reshape(1, -1), name=f"{name}.whole", world=world)
-    vectors = np.zeros((len(here), shares.size), shares.dtype)
-    vectors[here] = gathered
+    vectors = np.zeros((len(present), shares.size), shares.dtype)
+    vectors[present] = gathered
     while len(vectors) > 1:
         a, b = vectors[0::2], vectors[1::2]
         vectors = combine(a, b, _products(a, b))
@@ -104,17 +106,17 @@ async def _without_joined(shares: np.ndarray, here: np.ndarray, name: str, world
 
 
 def _products(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Scalar products of row pairs: (3, n) float64 of a.a, b.b, a.b for `a` and `b` of shape (n, length)."""
+    """Return the scalar products a.a, b.b, a.b of row pairs: float64 of shape (3, n) for (n, length)."""
     wide = functools.partial(np.einsum, "ij,ij->i", dtype=np.float64, casting="safe")
     return np.stack([wide(a, a), wide(b, b), wide(a, b)])
 
 
 def combine(a: np.ndarray, b: np.ndarray, products: np.ndarray) -> np.ndarray:
-    """Adasum of row pairs.
+    """Return the Adasum of row pairs.
 
-    :param a: (n, length), a part of n vectors; `b` likewise
-    :param products: (3, n), the scalar products a.a, b.b, a.b of the whole vectors
-    :returns: (n, length), in the dtype of `a`
+    :param a: parts of n vectors, of shape (n, length); `b` likewise
+    :param products: the scalar products a.a, b.b, a.b of the whole vectors, of shape (3, n)
+    :returns: an array of shape (n, length) in the dtype of `a`
     """
     aa, bb, ab = products
     of_a = 1.0 - np.divide(ab, 2.0 * aa, out=np.zeros_like(ab), where=aa >= TINY)
@@ -123,7 +125,7 @@ def combine(a: np.ndarray, b: np.ndarray, products: np.ndarray) -> np.ndarray:
     return result
 
 
-# ---- the thread that leads procedures from step to step ------------------------------------------------
+# ---- the thread that runs procedures step by step ------ ------------------------------------------------
 
 
 @functools.cache

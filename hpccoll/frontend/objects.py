@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects of Python to all ranks. What cannot be pickled is one ObjectError (a RuntimeError) on all of them."""
+"""Python objects between ranks. An object that cannot be pickled is an ObjectError (a RuntimeError) on all ranks."""
 
 from __future__ import annotations
 
@@ -19,29 +19,45 @@ def broadcast_object(
 ) -> Any:
     """Give the root's object to all ranks of the process set.
 
-    :param obj: anything that pickle knows, or cloudpickle if that is installed (functions of the main program)
-    :param root_rank: global rank
-    :returns: `obj` itself on the root, a copy on the other ranks
+    :param obj: anything that pickle can send, or cloudpickle if that is installed (functions of the main program); only
+        the root's counts
+    :param root_rank: global rank of the root, also within a process set
+    :param name: matches the calls of different ranks, in any order; calls without a name match by their order
+    :param process_set: the ranks that take part
+    :returns: `obj` itself on the root, a copy of the root's on the other ranks
     :raises ObjectError: the root's object cannot be pickled
+    :raises InvalidArgumentError: (a ValueError) the root or this rank is not in the process set
     """
-    root, own = root_in(process_set, root_rank), world_of(process_set).core
-    received = objects.broadcast(own, obj, root, names.request("broadcast_object", name), _dumps)
-    return obj if own.rank == root else received
+    root, core = root_in(process_set, root_rank), world_of(process_set).core
+    received = objects.broadcast(core, obj, root, names.request("broadcast_object", name), _dumps)
+    return obj if core.rank == root else received
 
 
 def broadcast_object_fn(
     root_rank: int = 0, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Callable[[Any], Any]:
-    """broadcast_object() with everything but the object."""
+    """Return broadcast_object() with all arguments but the object.
+
+    :param root_rank: see broadcast_object; `name` and `process_set` likewise
+    :returns: a function of the object
+    """
     return lambda obj: broadcast_object(obj, root_rank, name, process_set)
 
 
 def allgather_object(
     obj: Any, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> list[Any]:
-    """Collect one object of each rank of the process set, in the order of its ranks; see broadcast_object."""
-    own = world_of(process_set).core
-    return objects.allgather(own, obj, names.request("allgather_object", name), _dumps)
+    """Collect one object of each rank of the process set.
+
+    :param obj: anything that pickle can send, or cloudpickle if that is installed
+    :param name: matches the calls of different ranks, in any order; calls without a name match by their order
+    :param process_set: the ranks that take part
+    :returns: the objects, in the order of the ranks; a rank that has joined has none
+    :raises ObjectError: an object cannot be pickled
+    :raises InvalidArgumentError: (a ValueError) this rank is not in the process set
+    """
+    core = world_of(process_set).core
+    return objects.allgather(core, obj, names.request("allgather_object", name), _dumps)
 
 
 def _dumps(obj: Any) -> bytes:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Process sets: some ranks of the World, known by a number that all ranks agree on.
 
-Horovod's are registered, ours are Worlds: this is the register. It belongs to the default World, so that a new one
-starts with an empty register.
+Horovod registers process sets; the library has Worlds. This is the register. It belongs to the default World, so a new
+default World starts with an empty register.
 """
 
 from __future__ import annotations
@@ -20,20 +20,21 @@ __all__ = [
 
 
 class ProcessSet:
-    """Some ranks of the job that do operations together: give it to init() or to add_process_set()."""
+    """Some ranks of the job that call operations together. Pass it to init() or to add_process_set()."""
 
     process_set_id: int | None = None
-    """0: all ranks; None: not registered."""
+    """The number of the set; 0 for all ranks, None if it is not registered."""
     ranks: list[int] | None = None
     """Global ranks in the order of the set; None until a set given by a communicator is registered."""
     mpi_comm: Any = None
     own_world: World | None = None
-    """The library's own: the set as this rank sees it; None where this rank is not in it."""
+    """The World of the set, for the library's own use; None if this rank is not in the set."""
 
     def __init__(self, ranks_or_comm: Any) -> None:
-        """Describe a set; it is registered later.
+        """Describe a set, which is registered later.
 
-        :param ranks_or_comm: global ranks, or an mpi4py communicator: on each rank one that it is in, or COMM_NULL
+        :param ranks_or_comm: global ranks, or an mpi4py communicator: on each rank one that it belongs to, or COMM_NULL
+        :raises InvalidArgumentError: (a ValueError) it is neither
         """
         if hasattr(ranks_or_comm, "Get_rank"):
             self.mpi_comm = ranks_or_comm
@@ -42,19 +43,22 @@ class ProcessSet:
 
     @property
     def registered(self) -> bool:
-        """Whether operations can name it."""
+        """Whether operations can use the set."""
         return self.process_set_id is not None and is_initialized()
 
     def size(self) -> int | None:
-        """Ranks of the set; None if it is not registered."""
+        """Return the number of ranks in the set; None if it is not registered."""
         return len(self.ranks or ()) if self.registered else None
 
     def rank(self) -> int | None:
-        """Rank of this process in the set, from 0; None if it is not registered. ValueError if it is not in it."""
+        """Return the rank of this process in the set, from 0; None if the set is not registered.
+
+        :raises InvalidArgumentError: (a ValueError) this process is not in the set
+        """
         return world_of(self).rank if self.registered else None
 
     def included(self) -> bool | None:
-        """Whether this process is in the set; None if it is not registered."""
+        """Return whether this process is in the set; None if the set is not registered."""
         return self.own_world is not None if self.registered else None
 
     def __str__(self) -> str:
@@ -64,7 +68,7 @@ class ProcessSet:
 
 
 class _GlobalProcessSet(ProcessSet):
-    """All ranks of the default World, whichever that is."""
+    """All ranks of the current default World."""
 
     process_set_id = 0
 
@@ -73,7 +77,7 @@ class _GlobalProcessSet(ProcessSet):
 
     @property
     def ranks(self) -> list[int]:  # type: ignore[override]
-        """All ranks; none while there is no World."""
+        """All ranks; an empty list while there is no World."""
         return list(range(current().size)) if is_initialized() else []
 
     @property
@@ -90,7 +94,7 @@ class _Register:
 
     def __init__(self, of: World) -> None:
         self.of = of
-        self.next_id = 1  # numbers are not used again
+        self.next_id = 1  # a number is never used again
         self.sets: dict[int, ProcessSet] = {0: global_process_set}
 
 
@@ -112,11 +116,11 @@ def _register() -> _Register:
 
 
 def forget_all() -> None:
-    """The World has ended: its process sets are not registered any more."""
+    """Unregister the process sets of a World that has ended."""
     global _current
-    for one in _current.sets.values() if _current else ():
-        if one is not global_process_set:
-            one.process_set_id, one.own_world = None, None
+    for process_set in _current.sets.values() if _current else ():
+        if process_set is not global_process_set:
+            process_set.process_set_id, process_set.own_world = None, None
     _current = None
 
 
@@ -126,39 +130,43 @@ def forget_all() -> None:
 def add_process_set(process_set: ProcessSet | Iterable[int]) -> ProcessSet:
     """Register a process set; all ranks of the job call it together with the same ranks.
 
+    :param process_set: a ProcessSet, or global ranks
     :returns: the set (`process_set` itself if it is one), which has a number now
-    :raises ValueError: there is one of these ranks already, or they are no ranks of the job
+    :raises InvalidArgumentError: (a ValueError) there is a set of these ranks already, or they are no ranks of the job
+    :raises MismatchError: (a RuntimeError) the ranks name different sets
     """
-    one = process_set if isinstance(process_set, ProcessSet) else ProcessSet(process_set)
+    new = process_set if isinstance(process_set, ProcessSet) else ProcessSet(process_set)
     register = _register()
-    if one.process_set_id is not None:
-        raise errors.InvalidArgumentError(f"{one} is registered already")
-    if one.mpi_comm is not None:
-        _add_by_comm(one)
+    if new.process_set_id is not None:
+        raise errors.InvalidArgumentError(f"{new} is registered already")
+    if new.mpi_comm is not None:
+        _add_by_comm(new)
     else:
-        _add_by_ranks(register, one)
-    one.process_set_id = register.next_id
-    register.sets[register.next_id] = one
+        _add_by_ranks(register, new)
+    new.process_set_id = register.next_id
+    register.sets[register.next_id] = new
     register.next_id += 1
-    return one
+    return new
 
 
 def remove_process_set(process_set: ProcessSet) -> bool:
     """Remove a process set; all ranks of the job call it together.
 
-    :returns: False for the global process set, which stays
-    :raises MismatchError: the ranks name different sets
+    :param process_set: a registered set
+    :returns: True; False for the global process set, which stays
+    :raises InvalidArgumentError: (a ValueError) it is not registered
+    :raises MismatchError: (a RuntimeError) the ranks name different sets
     """
     number = process_set.process_set_id
     if number == 0:
         return False
     if number is None or _register().sets.get(number) is not process_set:
         raise errors.InvalidArgumentError(f"{process_set} is not registered")
-    said = collectives.allgather_object(number, name="hpccoll.remove_process_set")
-    for rank, other in enumerate(said):
-        if other != said[0]:
+    numbers = collectives.allgather_object(number, name="hpccoll.remove_process_set")
+    for rank, other in enumerate(numbers):
+        if other != numbers[0]:
             raise errors.MismatchError(
-                f"remove_process_set: rank 0 says process set {said[0]}, rank {rank} says {other}"
+                f"remove_process_set: rank 0 says process set {numbers[0]}, rank {rank} says {other}"
             )
     if process_set.own_world is not None:
         process_set.own_world.shutdown()
@@ -168,7 +176,11 @@ def remove_process_set(process_set: ProcessSet) -> bool:
 
 
 def process_set_by_id(process_set_id: int) -> ProcessSet:
-    """The registered process set of this number. ValueError if there is none."""
+    """Return the registered process set of a number.
+
+    :param process_set_id: the number
+    :raises InvalidArgumentError: (a ValueError) there is none
+    """
     sets = _register().sets
     if process_set_id not in sets:
         raise errors.InvalidArgumentError(f"no process set {process_set_id}: there are {sorted(sets)}")
@@ -176,7 +188,7 @@ def process_set_by_id(process_set_id: int) -> ProcessSet:
 
 
 def process_set_ids() -> list[int]:
-    """The numbers of the registered process sets, ascending."""
+    """Return the numbers of the registered process sets, in ascending order."""
     return sorted(_register().sets)
 
 
@@ -184,17 +196,23 @@ def process_set_ids() -> list[int]:
 
 
 def world_of(process_set: ProcessSet) -> World:
-    """The World in which operations of this set run. ValueError if this rank is not in it."""
-    own = process_set.own_world
-    if own is None:
-        mine = _global().rank
-        why = f"does not contain rank {mine}" if process_set.registered else "is not registered"
+    """Return the World in which operations of this set run.
+
+    :raises InvalidArgumentError: (a ValueError) this rank is not in it, or it is not registered
+    """
+    world = process_set.own_world
+    if world is None:
+        rank = _global().rank
+        why = f"does not contain rank {rank}" if process_set.registered else "is not registered"
         raise errors.InvalidArgumentError(f"{process_set} {why}")
-    return own
+    return world
 
 
 def root_in(process_set: ProcessSet, root_rank: int) -> int:
-    """The rank in the set of a global rank. ValueError if it is not in it."""
+    """Return the rank in the set of a global rank.
+
+    :raises InvalidArgumentError: (a ValueError) it is not in the set
+    """
     members = process_set.ranks or []
     if root_rank not in members:
         raise errors.InvalidArgumentError(f"root_rank is {root_rank}: the process set has ranks {members}")
@@ -216,22 +234,22 @@ def _ascending(ranks: Any) -> list[int]:
     return chosen
 
 
-def _add_by_ranks(register: _Register, one: ProcessSet) -> None:
+def _add_by_ranks(register: _Register, new: ProcessSet) -> None:
     for other in register.sets.values():
-        if other.ranks == one.ranks:
+        if other.ranks == new.ranks:
             raise errors.InvalidArgumentError(f"there is a process set of these ranks already: {other}")
-    one.own_world = register.of.subset(one.ranks or [])
+    new.own_world = register.of.subset(new.ranks or [])
 
 
-def _add_by_comm(one: ProcessSet) -> None:
-    """Each rank brings its own communicator: those that bring the same one are a set, under one number."""
+def _add_by_comm(new: ProcessSet) -> None:
+    """Make the sets of communicators. Ranks with the same communicator are a set; all these sets have one number."""
     from mpi4py import MPI
 
     mine = _global()
     color, key = None, 0
-    if one.mpi_comm != MPI.COMM_NULL:
-        members = one.mpi_comm.allgather(mine.rank)
-        color, key = min(members), one.mpi_comm.Get_rank()
-        one.ranks = members
-    one.own_world = mine.split(color, key)
-    one.ranks = one.ranks or []
+    if new.mpi_comm != MPI.COMM_NULL:
+        members = new.mpi_comm.allgather(mine.rank)
+        color, key = min(members), new.mpi_comm.Get_rank()
+        new.ranks = members
+    new.own_world = mine.split(color, key)
+    new.ranks = new.ranks or []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Horovod's reductions: their numbers, and what they are here."""
+"""Horovod's reductions: their numbers, and the library's reductions that they stand for."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ _HERE = {
 
 
 def choose(op: int | None, average: bool | None = None) -> ReduceOp:
-    """The reduction that is meant by `op` and its deprecated predecessor `average`; Average if neither is given."""
+    """Return the reduction that `op` or its deprecated predecessor `average` means; Average if neither is given.
+
+    :raises InvalidArgumentError: both are given, or `op` is none of the numbers
+    """
     if average is not None:
         if op is not None:
             raise errors.InvalidArgumentError(
@@ -49,12 +52,15 @@ def choose(op: int | None, average: bool | None = None) -> ReduceOp:
         return ReduceOp(op)
     except ValueError:
         raise errors.InvalidArgumentError(
-            f"op is {op!r}: use one of {', '.join(one.name for one in ReduceOp)}"
+            f"op is {op!r}: use one of {', '.join(known.name for known in ReduceOp)}"
         ) from None
 
 
 def reduction(op: ReduceOp) -> collectives.Reduction:
-    """The library's reduction; Adasum is none but a procedure (hpccoll.frontend.adasum)."""
+    """Return the library's reduction.
+
+    :raises InvalidArgumentError: for Adasum, which is a procedure and not a reduction (hpccoll.frontend.adasum)
+    """
     if op is Adasum:
         raise errors.InvalidArgumentError("Adasum is for allreduce alone")
     return _HERE[op]

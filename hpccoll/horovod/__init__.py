@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Horovod's interfaces to all frameworks share; hpccoll.torch adds what is PyTorch's."""
+"""What Horovod's interfaces for all frameworks share."""
 
 from hpccoll.frontend.objects import allgather_object, broadcast_object, broadcast_object_fn
 from hpccoll.frontend.process_sets import (

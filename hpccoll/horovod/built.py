@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Horovod calls "built" and "enabled": which transports there are, and which one is used."""
+"""Horovod's questions about transports: which are built, and which one is in use."""
 
 from __future__ import annotations
 
@@ -15,52 +15,55 @@ __all__ = [
 
 
 def mpi_built() -> bool:
-    """Whether the part that speaks MPI was built."""
+    """Return whether hpccoll's MPI extension was built."""
     return mpi.is_built()
 
 
 def mpi_enabled() -> bool:
-    """Whether the ranks of the World meet through MPI."""
+    """Return whether the ranks of the World found each other through MPI."""
     return is_initialized() and isinstance(current().base.rendezvous, MpiRendezvous)
 
 
 def mpi_threads_supported() -> bool:
-    """Whether MPI allows calls from several threads (MPI_THREAD_MULTIPLE). ValueError if MPI is not used."""
+    """Return whether MPI allows calls from several threads (MPI_THREAD_MULTIPLE).
+
+    :raises InvalidArgumentError: (a ValueError) the ranks do not use MPI, or there is no World yet
+    """
     if not mpi_enabled():
         raise errors.InvalidArgumentError("the ranks of this World do not use MPI, or there is no World yet")
     return mpi.thread_level() == "MULTIPLE"
 
 
 def nccl_built() -> int:
-    """0: NCCL is no part of hpccoll, which opens it at run time (`hpccoll info` says whether it can)."""
+    """Return 0: NCCL is no part of hpccoll, which opens it at run time (`hpccoll info` says whether it can)."""
     return 0
 
 
 def gloo_built() -> bool:
-    """False: there is no Gloo in hpccoll."""
+    """Return False: hpccoll does not contain Gloo."""
     return False
 
 
 def gloo_enabled() -> bool:
-    """False: there is no Gloo in hpccoll."""
+    """Return False: hpccoll does not contain Gloo."""
     return False
 
 
 def ddl_built() -> bool:
-    """False: there is no DDL in hpccoll."""
+    """Return False: hpccoll does not contain DDL."""
     return False
 
 
 def ccl_built() -> bool:
-    """False: there is no oneCCL in hpccoll."""
+    """Return False: hpccoll does not contain oneCCL."""
     return False
 
 
 def cuda_built() -> bool:
-    """True: tensors in the memory of NVIDIA's GPUs are served. Their driver is opened at run time."""
+    """Return True: hpccoll serves tensors in the memory of NVIDIA's GPUs. It opens their driver at run time."""
     return True
 
 
 def rocm_built() -> bool:
-    """False: tensors in the memory of AMD's GPUs are not served."""
+    """Return False: hpccoll does not serve tensors in the memory of AMD's GPUs."""
     return False

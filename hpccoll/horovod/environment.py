@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HOROVOD_ variables: those with a counterpart are honoured, the others are named, none is ignored in silence."""
+"""HOROVOD_ variables. Those with a counterpart are honoured; each of the others is reported as without effect."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ PREFIX = "HOROVOD_"
 
 
 class Found(NamedTuple):
-    """What the HOROVOD_ variables of an environment mean here."""
+    """The meaning of the HOROVOD_ variables of an environment."""
 
     knobs: dict[str, Any]
     """Fields of Config, for init()."""
     lines: list[str]
-    """What there is to say about them."""
+    """Messages about them."""
 
 
 def _milliseconds(text: str) -> float:
@@ -27,7 +27,7 @@ def _milliseconds(text: str) -> float:
 
 
 def _true(text: str) -> bool:
-    """Horovod takes numbers above 0 for true and any word for false; here words mean what they say."""
+    """Horovod takes numbers above 0 as true and any word as false; here "true", "yes" and "on" are true, too."""
     return text.lower() in ("true", "yes", "on") or (text.lstrip("-").isdecimal() and int(text) > 0)
 
 
@@ -36,7 +36,7 @@ def _verbose(text: str) -> int:
 
 
 def _timeline(text: str) -> str:
-    """DYNAMIC asks for what is always possible: a timeline that start_timeline() begins."""
+    """DYNAMIC asks for a timeline that start_timeline() begins, which is always possible."""
     return "" if text == "DYNAMIC" else text
 
 
@@ -60,11 +60,11 @@ _ALWAYS = {
     "HIERARCHICAL_ALLREDUCE": "the data path is always hierarchical",
     "HIERARCHICAL_ALLGATHER": "the data path is always hierarchical",
 }
-"""Variables that ask for what is the case anyway, and what that is."""
+"""Variables that ask for something that hpccoll always does, and what it is."""
 
 
 def counterparts() -> dict[str, str]:
-    """What stands for each HOROVOD_ variable that is honoured or not needed, for the documentation."""
+    """Return what replaces each HOROVOD_ variable that is honoured or not needed, for the documentation."""
     both = f"`{config.variable('stall_warning')}=0` and `{config.variable('stall_limit')}=0`"
     return {
         **{
@@ -77,7 +77,10 @@ def counterparts() -> dict[str, str]:
 
 
 def read(env: Mapping[str, str]) -> Found:
-    """Translate the HOROVOD_ variables of `env`; an HPCCOLL_ variable goes before its predecessor."""
+    """Translate the HOROVOD_ variables of an environment. An HPCCOLL_ variable goes before its predecessor.
+
+    :raises InvalidArgumentError: a value cannot be read
+    """
     knobs: dict[str, Any] = {}
     lines, unknown = [], []
     for variable in sorted(name for name in env if name.startswith(PREFIX)):

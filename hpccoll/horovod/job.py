@@ -29,11 +29,13 @@ __all__ = [
 
 
 def init(comm: Any = None, process_sets: Sequence[ProcessSet] | str | None = None) -> None:
-    """Make the World; all its ranks call this together. While there is one, nothing happens.
+    """Make the World. All its ranks call this together; if there is a World already, nothing happens.
 
-    :param comm: an mpi4py communicator, or ranks of MPI.COMM_WORLD of which each calls this; default: all of them
-    :param process_sets: to be registered at once, or "dynamic": there will be more of them later (always allowed here)
-    :raises StartError: the World could not be made
+    :param comm: an mpi4py communicator, or a list of ranks of MPI.COMM_WORLD, each of which calls this; default: all
+        ranks
+    :param process_sets: sets to register at once, or "dynamic": more may be added later, which is always allowed here
+    :raises InvalidArgumentError: (a ValueError) an argument is wrong, or there is a World and arguments are given
+    :raises StartError: (a RuntimeError) the World could not be made
     """
     if isinstance(process_sets, str) and process_sets != "dynamic":
         raise errors.InvalidArgumentError(
@@ -60,7 +62,7 @@ def init(comm: Any = None, process_sets: Sequence[ProcessSet] | str | None = Non
 
 @contextlib.contextmanager
 def _communicator(comm: Any) -> Iterator[Any]:
-    """An mpi4py communicator for what init() was given; None stays None."""
+    """Yield an mpi4py communicator for the argument of init(); None stays None."""
     if comm is None or hasattr(comm, "Get_rank"):
         yield comm
         return
@@ -80,52 +82,73 @@ def _communicator(comm: Any) -> Iterator[Any]:
 
 
 def shutdown() -> None:
-    """End the World and forget its process sets; init() may make another."""
+    """End the World and unregister its process sets. init() may make another World."""
     forget_all()
     end_default_world()
 
 
 def rank() -> int:
-    """Number of this process in the job, from 0."""
+    """Return the number of this process in the job, from 0.
+
+    :raises InvalidArgumentError: (a ValueError) there is no World: call init() first
+    """
     return world_of(global_process_set).rank
 
 
 def size() -> int:
-    """Processes of the job."""
+    """Return the number of processes in the job.
+
+    :raises InvalidArgumentError: (a ValueError) there is no World: call init() first
+    """
     return world_of(global_process_set).size
 
 
 def local_rank() -> int:
-    """Number of this process on its node, from 0."""
+    """Return the number of this process on its node, from 0.
+
+    :raises InvalidArgumentError: (a ValueError) there is no World: call init() first
+    """
     return world_of(global_process_set).local_rank
 
 
 def local_size() -> int:
-    """Processes of the job on this node."""
+    """Return the number of processes on this node.
+
+    :raises InvalidArgumentError: (a ValueError) there is no World: call init() first
+    """
     return world_of(global_process_set).local_size
 
 
 def cross_rank() -> int:
-    """Number of this process among those of its local rank, one a node, from 0."""
+    """Return the number of this process among the processes with its local rank (one per node), from 0.
+
+    :raises InvalidArgumentError: (a ValueError) there is no World: call init() first
+    """
     return world_of(global_process_set).cross_rank
 
 
 def cross_size() -> int:
-    """Processes that have the local rank of this one, one a node."""
+    """Return the number of processes with the local rank of this one (one per node).
+
+    :raises InvalidArgumentError: (a ValueError) there is no World: call init() first
+    """
     return world_of(global_process_set).cross_size
 
 
 def is_homogeneous() -> bool:
-    """Whether all nodes have as many ranks."""
+    """Return whether all nodes have the same number of ranks.
+
+    :raises InvalidArgumentError: (a ValueError) there is no World: call init() first
+    """
     node_of = world_of(global_process_set).base.loop.node_of
     return len({node_of.count(node) for node in node_of}) == 1
 
 
 def start_timeline(file_path: str, mark_cycles: bool = False) -> None:
-    """Begin a timeline of this job for chrome://tracing, which rank 0 writes; see hpccoll.observe.timeline.
+    """Begin a timeline of this job for chrome://tracing. Rank 0 writes it; see hpccoll.observe.timeline.
 
-    :param file_path: with "{rank}" in it every rank writes its own file
-    :param mark_cycles: mark the control messages, too: what there is in place of cycles
+    :param file_path: the file; if it contains "{rank}", every rank writes its own
+    :param mark_cycles: mark the control messages, too; hpccoll has them in place of Horovod's cycles
     """
     timeline.start(world_of(global_process_set), file_path, mark_cycles)
 
@@ -136,18 +159,23 @@ def stop_timeline() -> None:
 
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:
-    """Wait until all ranks of the process set have called this."""
+    """Wait until all ranks of the process set have called this.
+
+    :param process_set: the ranks that take part
+    :raises HpccollError: a rank or the transport failed, or this rank is not in the process set
+    """
     collectives.barrier(world=world_of(process_set))
 
 
 def join(device: int = -1) -> int:
-    """Say that this rank has no more data, and wait until all ranks have said so.
+    """Announce that this rank has no more data, and wait until all ranks have joined.
 
-    Until then it takes part in the operations of the others with neutral elements: nothing is added, a gather gets no
-    rows of it, Average divides by all ranks.
+    Until then this rank takes part in the operations of the others with neutral elements: it adds nothing to a sum,
+    gives no rows to a gather, and Average divides by all ranks.
 
-    :param device: for Horovod's signature; there is nothing to choose
+    :param device: for Horovod's signature; it is not used
     :returns: the rank that joined last
+    :raises HpccollError: a rank or the transport failed
     """
     del device
     return collectives.join(world=world_of(global_process_set))

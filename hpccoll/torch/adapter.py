@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: D102 - hpccoll.frontend.adapter has the methods' docstrings
-"""What hpccoll.frontend asks about tensors and parameters, answered for PyTorch."""
+"""PyTorch's adapter for hpccoll.frontend."""
 
 from __future__ import annotations
 

@@ -117,10 +117,10 @@ def work(size, rank, waits):
     same(x, np.full(3, float(size)))
 
 
-def letters(size, rank, waits):
+def p2p(size, rank, waits):
     """send, recv and recv_anysource of the backend."""
     group = ProcessGroup.__new__(ProcessGroup)
-    group.world, group._name, group._timeout = default_world(), "letters", 30.0
+    group.world, group._name, group._timeout = default_world(), "p2p", 30.0
     right, left = (rank + 1) % size, (rank - 1) % size
     x, y = OnGpu(np.full(3000, rank, np.float32)), OnGpu(np.zeros(3000, np.float32))
     for any_source in (False, True):
@@ -142,6 +142,6 @@ if __name__ == "__main__":
     size, rank = hvd.size(), hvd.rank()
     horovod(size, rank)
     work(size, rank, waits)
-    letters(size, rank, waits)
+    p2p(size, rank, waits)
     gathers(size, rank)
     hvd.shutdown()

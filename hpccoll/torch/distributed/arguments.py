@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What torch.distributed gives to a backend (options, reductions, lists of tensors), as the library takes it."""
+"""Conversion of what torch.distributed passes to a backend: options, reductions, lists of tensors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ _REDUCTIONS = {
 
 
 def options(given: Any, kind: type) -> Any:
-    """Options with all the fields of `kind`; torch lets a reduction stand for options, and nothing for defaults."""
+    """Return options with all the fields of `kind`.
+
+    torch passes a reduction in place of options, or None for the defaults.
+    """
     if given is not None and not hasattr(kind, "reduceOp"):
         return given
     if hasattr(given, "reduceOp"):
@@ -45,7 +48,10 @@ def options(given: Any, kind: type) -> Any:
 
 
 def reduction(op: Any) -> tuple[Reduction, float]:
-    """The library's reduction, and the factor of each rank's input."""
+    """Return the library's reduction, and the factor of each rank's input.
+
+    :raises UnsupportedError: the library does not have this reduction
+    """
     kind = getattr(op, "op", op)
     if kind not in _REDUCTIONS:
         raise errors.UnsupportedError(f"reduction {op} is not served by backend hpccoll")
@@ -54,7 +60,7 @@ def reduction(op: Any) -> tuple[Reduction, float]:
 
 
 def one(tensors: Any, what: str) -> torch.Tensor:
-    """The tensor that was given, alone or in a list of one."""
+    """Return the only tensor, which torch passes alone or in a list."""
     found = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
     if len(found) != 1:
         raise ValueError(f"{what} takes a list of one tensor, this one has {len(found)}")
@@ -62,18 +68,21 @@ def one(tensors: Any, what: str) -> torch.Tensor:
 
 
 def check_one_each(tensors: Sequence[Any], size: int, what: str) -> None:
-    """Raise ValueError unless there is one tensor (or list) a rank."""
+    """Raise ValueError unless there is one tensor (or list) per rank."""
     if len(tensors) != size:
-        raise ValueError(f"{what}: {len(tensors)} tensors for {size} ranks: needs one a rank")
+        raise ValueError(f"{what}: {len(tensors)} tensors for {size} ranks: needs one per rank")
 
 
 def reduced(tensor: torch.Tensor, rows: int = 0) -> _core.Buffer:
-    """The memory of a dense tensor to calculate with, flat or as so many rows: torch compares no shapes."""
+    """Return the memory of a contiguous tensor to compute with, as one or several rows: torch compares no shapes."""
     return ADAPTER.buffer(tensor, (rows, tensor.numel() // rows) if rows else (tensor.numel(),))
 
 
 def moved(tensor: torch.Tensor) -> _core.Buffer:
-    """The memory of a dense tensor to move, flat; types that the library does not know go as integers of their size."""
+    """Return the memory of a contiguous tensor to move, as one row.
+
+    Dtypes that the library does not know travel as integers of the same size.
+    """
     try:
         return reduced(tensor)
     except errors.UnsupportedError:
@@ -81,14 +90,18 @@ def moved(tensor: torch.Tensor) -> _core.Buffer:
 
 
 def joined(parts: Tensors, like: torch.Tensor) -> torch.Tensor:
-    """The elements of all parts, one after another; of none an empty tensor like `like`."""
+    """Return the elements of all parts, one after another; without parts an empty tensor like `like`."""
     if not parts:
         return torch.empty(0, dtype=like.dtype, device=like.device)
     return torch.cat([ADAPTER.contiguous(p).detach().view(-1) for p in parts])
 
 
 def elements(tensor: torch.Tensor, splits: Sequence[int] | None, size: int, which: str) -> list[int]:
-    """How many elements the rows of `tensor` have that go to (or come from) each rank; without splits equal shares."""
+    """Return how many elements of `tensor` go to (or come from) each rank.
+
+    :param splits: rows per rank; without them all ranks have equal shares
+    :param which: "input" or "output", for errors
+    """
     rows = tensor.shape[0] if tensor.dim() else 0
     if not splits:
         if rows % size:
@@ -103,7 +116,7 @@ def elements(tensor: torch.Tensor, splits: Sequence[int] | None, size: int, whic
 
 
 def copies_back(sources: Tensors, targets: Tensors) -> Finish | None:
-    """What copies each source to its target at the end, where they are not the same."""
+    """Return a function that copies each source to its target at the end; None if each source is its target."""
     pairs = [(s, t) for s, t in zip(sources, targets, strict=True) if s is not t]
     if not pairs:
         return None
@@ -116,21 +129,21 @@ def copies_back(sources: Tensors, targets: Tensors) -> Finish | None:
 
 
 def fill(parts: Tensors, received: np.ndarray | torch.Tensor, rows: np.ndarray | None, what: str) -> None:
-    """Copy what was received into tensors, one after another.
+    """Copy the received elements into tensors, one after another.
 
-    :param rows: elements that came from each rank, if each has its tensor
-    :raises ResultSizeError: that is not what the tensors have
+    :param rows: elements that came from each rank, if there is one tensor per rank
+    :raises ResultSizeError: the tensors have another number of elements
     """
     if not parts:
         return
     sizes = [p.numel() for p in parts]
-    there = received.nbytes // parts[0].element_size()
-    if sizes != (rows.tolist() if rows is not None else [there]):
-        came = f"{rows.tolist()} (one count a rank)" if rows is not None else there
-        raise errors.ResultSizeError(f"{what}: {came} elements were sent, the outputs have {sizes}")
-    if not there:
+    total = received.nbytes // parts[0].element_size()
+    if sizes != (rows.tolist() if rows is not None else [total]):
+        sent = f"{rows.tolist()} (one count per rank)" if rows is not None else total
+        raise errors.ResultSizeError(f"{what}: {sent} elements were sent, the outputs have {sizes}")
+    if not total:
         return
-    flat, at = ADAPTER.from_bytes(received, parts[0], (there,)), 0
+    flat, at = ADAPTER.from_bytes(received, parts[0], (total,)), 0
     for part, count in zip(parts, sizes, strict=True):
         part.data.copy_(flat[at : at + count].view(part.shape))
         at += count

@@ -27,28 +27,28 @@ _c10d: Any = dist.distributed_c10d
 
 
 def _make_group(options: Any, _: Any) -> ProcessGroup:
-    """What torch calls on the members of a new group.
+    """Make a process group. torch calls this on the members of a new group.
 
-    :param options: torch's store, rank, size, timeout, group_id, and the members' global ranks (none: all)
+    :param options: torch's store, rank, size, timeout, group_id, and the members' global ranks (empty: all ranks)
     """
     rank, size = options.group_rank, options.group_size
     members = options.global_ranks_in_group
     parent = dist.group.WORLD if dist.is_initialized() else None
     if members and isinstance(parent, ProcessGroup):
-        meeting = rendezvous.meeting_through(options.store, rank, size, options.timeout)
-        world = parent.world.subset_among(members, lambda _, value: meeting.allgather(value))
+        found = rendezvous.through_store(options.store, rank, size, options.timeout)
+        world = parent.world.subset_among(members, lambda _, value: found.allgather(value))
     else:
-        world = rendezvous.meet(rank, size, options.store, options.timeout)
+        world = rendezvous.make_world(rank, size, options.store, options.timeout)
     return ProcessGroup(world, str(options.group_id), options.timeout)
 
 
 def register() -> None:
-    """Make torch know the backend, and mend what torch would do wrong with it."""
+    """Register the backend with torch, and work around what torch would do wrong with it."""
     dist.Backend.register_backend(NAME, _make_group, extended_api=True, devices=["cpu", "cuda"])
     _refuse_mixtures()
     if hasattr(_c10d, "_shutdown_backend"):
         _shut_down_with_torch()
-    # torch 2.15 attaches a recorder to each group, which fails with one that is written in Python, but not to these:
+    # torch 2.15 attaches a recorder to each group except these; that fails with a group that is written in Python:
     if hasattr(_c10d, "_FR_SELF_RECORDING_BACKENDS"):
         _c10d._FR_SELF_RECORDING_BACKENDS.add(NAME)  # noqa: SLF001
     rendezvous.install()
@@ -56,7 +56,7 @@ def register() -> None:
 
 
 def _refuse_mixtures() -> None:
-    """Let torch refuse `cpu:hpccoll,cuda:nccl`, of which it would silently make the part of hpccoll alone."""
+    """Let torch refuse `cpu:hpccoll,cuda:nccl`. It would silently make a group of hpccoll alone."""
     make = _c10d.BackendConfig.__init__
 
     def make_and_check(self: Any, backend: Any) -> None:
@@ -74,7 +74,7 @@ def _refuse_mixtures() -> None:
 
 
 def _shut_down_with_torch() -> None:
-    """Where destroy_process_group() ends only the groups that it knows (torch 2.4 to 2.6), let it end ours."""
+    """Let destroy_process_group() end our groups, too; in torch 2.4 to 2.6 it ends only those that it knows."""
     shut_down = _c10d._shutdown_backend  # noqa: SLF001
 
     def shut_down_ours_too(group: Any) -> None:
@@ -87,15 +87,16 @@ def _shut_down_with_torch() -> None:
 
 
 def _stay_out_of_compiled_programs() -> None:
-    """Let torch.compile take what C++ calls of us while a compiled program runs (DDP does) as it is.
+    """Let torch.compile leave the methods alone that C++ calls while a compiled program runs (DDP does).
 
-    torch.compiler.disable() means the same, and loads the compiler: seconds, for who compiles nothing, too.
+    torch.compiler.disable() has the same effect, but it loads the compiler, which takes seconds even where nothing is
+    compiled.
     """
     dynamo: Any = torch._C._dynamo.eval_frame  # noqa: SLF001
     if not hasattr(dynamo, "set_code_exec_strategy"):
         return  # older than 2.13, with which this was needed and tried
     skip = dynamo._FrameAction.SKIP  # noqa: SLF001
-    as_it_is = dynamo._FrameExecStrategy(skip, skip)  # noqa: SLF001 - this function, and what it calls
+    as_it_is = dynamo._FrameExecStrategy(skip, skip)  # noqa: SLF001 - for this function, and for what it calls
     for kind in (ProcessGroup, Work, Future):
         for function in vars(kind).values():
             if isinstance(function, FunctionType):

@@ -25,18 +25,18 @@ __all__ = ["State", "allreduce_hook"]
 
 @dataclasses.dataclass(frozen=True)
 class State:
-    """What a hook needs to know."""
+    """The options of the hook."""
 
     world: World | None = None
     """The ranks of DDP's process group, in its order; default: the World of hpccoll.init()."""
     compression: Compression | None = None
-    """What float32 and float64 gradients travel as."""
+    """The narrower dtype in which float32 and float64 gradients travel."""
     timeout: float = 1800.0
     """Seconds after which a bucket fails."""
 
 
 NAMES = 4
-"""Each bucket has so many names, in turn: one backward pass may go through several models with equal buckets."""
+"""Each bucket cycles through this many names: one backward pass may go through several models with equal buckets."""
 
 
 _sequence_names: weakref.WeakKeyDictionary[World, SequenceNames] = weakref.WeakKeyDictionary()
@@ -45,7 +45,8 @@ _sequence_names: weakref.WeakKeyDictionary[World, SequenceNames] = weakref.WeakK
 def allreduce_hook(state: State | None, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
     """Average a bucket of gradients over the ranks, in place.
 
-    :param state: default: State()
+    :param state: the hook's options; default: State()
+    :param bucket: DDP's bucket; its buffer is overwritten with the average
     :returns: a future of the bucket's tensor
     """
     state = state or State()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Futures whose callbacks may call collectives.
 
-Calls match by their order, and nobody knows when a callback runs: on one rank at once, because the result is there
-already, on another one much later, in another thread. So a collective that is called in a callback is named after
-the work whose callback it is, whenever and wherever that runs. PowerSGD's hook is made of such callbacks.
+Calls match by their order, but the moment when a callback runs is not known: on one rank it runs at once, because the
+result is there already, on another rank much later, in another thread. So a collective that a callback calls is named
+after the work to which the callback belongs, whenever and wherever it runs. PowerSGD's hook consists of such callbacks.
 """
 
 from __future__ import annotations
@@ -17,29 +17,31 @@ import torch
 __all__ = ["Future", "name_in_callback"]
 
 
-class _Here(threading.local):
+class _Callback(threading.local):
+    """The callback that this thread runs."""
+
     path: str | None = None
-    """Of the callback that this thread runs."""
+    """None: the thread runs no callback."""
     calls = 0
-    """Collectives that it has called."""
+    """The number of collectives that the callback has called."""
 
 
-_here = _Here()
+_callback = _Callback()
 
 
 def name_in_callback() -> str | None:
-    """A name for a collective that is called now; None outside of callbacks."""
-    if _here.path is None:
+    """Return a name for a collective that is called now; None outside of callbacks."""
+    if _callback.path is None:
         return None
-    _here.calls += 1
-    return f"{_here.path}/{_here.calls}"
+    _callback.calls += 1
+    return f"{_callback.path}/{_callback.calls}"
 
 
 class _Failure:
-    """The value of a future that failed: raises its error in whatever takes it for tensors.
+    """The value of a future that failed. It raises its error in any code that treats it as tensors.
 
-    C++ asks no future whether an exception was set from Python. Given the exception as a value, DDP's reducer looks for
-    the tensors that it holds, and reads behind the end of the list of none.
+    C++ does not ask a future whether an exception was set from Python. Given the exception itself as a value, DDP's
+    reducer would look for tensors in it, find none, and read behind the end of their list.
     """
 
     def __init__(self, error: Exception) -> None:
@@ -48,43 +50,45 @@ class _Failure:
     def raises(self, *_: Any) -> NoReturn:
         raise self.error
 
-    __reduce_ex__ = __str__ = raises  # how the reducer looks for tensors; how it says that this is none
+    __reduce_ex__ = __str__ = (
+        raises  # the reducer looks for tensors with the first, and reports with the second
+    )
 
 
 _Base: Any = torch.futures.Future
 
 
 class Future(_Base):  # type: ignore[misc]
-    """A future that knows its path: which work's it is, and which callback's of that work."""
+    """A future with a path, which says to which work it belongs, and to which callback of that work."""
 
     def __init__(self, path: str, devices: Sequence[torch.device] = ()) -> None:
-        """Make one without a value.
+        """Make a future that is not complete.
 
-        :param path: equal on all ranks
-        :param devices: of a value in device memory; torch puts it in order with its streams
+        :param path: the same on all ranks
+        :param devices: where the value will lie, if in device memory; torch orders it with its streams
         """
         super().__init__(**({"devices": list(devices)} if devices else {}))
         self._path, self._callbacks, self._devices = path, 0, devices
 
     def set_exception(self, error: Exception) -> None:
-        """Complete it with an error, which value() and wait() raise, and who takes its value in C++."""
+        """Complete the future with an error. value(), wait() and C++ code that uses the value raise it."""
         self._set_unwrap_func(_Failure.raises)
         self.set_result(_Failure(error))
 
     def then(self, callback: Callable[[Any], Any]) -> Future:
-        """Call `callback` with this future when it is complete; give a future of what that returns."""
+        """Call `callback` with this future when it is complete; return a future of the callback's result."""
         self._callbacks += 1
         after = Future(f"{self._path}.{self._callbacks}", self._devices)
 
         def run(done: Any) -> None:
-            outer = _here.path, _here.calls
-            _here.path, _here.calls = after._path, 0
+            outer = _callback.path, _callback.calls
+            _callback.path, _callback.calls = after._path, 0
             try:
                 after.set_result(callback(done))
-            except Exception as error:  # noqa: BLE001 - it is the future's, whatever it is
+            except Exception as error:  # noqa: BLE001 - any error belongs to the future
                 after.set_exception(error)
             finally:
-                _here.path, _here.calls = outer
+                _callback.path, _callback.calls = outer
 
         self.add_done_callback(run)
         return after

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch's process group over a World: each collective of torch is one request, or a few, of the library.
+"""torch's process group over a World: each collective of torch is one request of the library, or a few.
 
-torch calls these methods by the names that it gave them over the years, from Python and, where its trampoline class
-allows it, from C++ (DDP's reducer, functional collectives). What it cannot be given is said in docs/with-ddp.md.
+torch calls these methods, by several names that they got over the years, from Python and, where its trampoline class
+allows it, from C++ (DDP's reducer, functional collectives). docs/with-ddp.md says what is not served.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from hpccoll.world import World
 __all__ = ["ProcessGroup"]
 
 NAMES = 64
-"""Requests of a group that can be in flight: each has one of so many names, in turn, so that the names come again."""
+"""Requests of a group that can be in flight. Their names come again after this many: see SequenceNames."""
 
 Submit = Callable[[_core.Set, bool, str], Handle]
 """Enqueues a request, given the process set, whether the caller goes on to wait, and a name."""
@@ -64,10 +64,11 @@ class ProcessGroup(_Base):  # type: ignore[misc]
     """The ranks of one World, as torch.distributed sees them."""
 
     def __init__(self, world: World, name: str, timeout: timedelta) -> None:
-        """Serve torch with a World that nobody else uses.
+        """Serve torch with a World.
 
+        :param world: used by this group only
         :param name: torch's name of the group
-        :param timeout: what an operation may take
+        :param timeout: the time limit of an operation
         """
         super().__init__(world.rank, world.size)
         self.world = world
@@ -75,16 +76,16 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         self._timeout = timeout.total_seconds()
         self._sequence_names = SequenceNames(NAMES)
 
-    # ---- who we are --------------------------------------------------------------------------------
+    # ---- identity ----------------------------------------------------------------------------------
 
     def getBackendName(self) -> str:  # noqa: N802
-        """Give the name of the backend."""
+        """Return the name of the backend."""
         return "hpccoll"
 
     name = getBackendName
 
     def getGroupName(self) -> str:  # noqa: N802
-        """Give the name that torch gave the group."""
+        """Return the name that torch gave the group."""
         return self._name
 
     def setGroupName(self, name: str) -> None:  # noqa: N802
@@ -92,14 +93,14 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         self._name = name
 
     def getGroupDesc(self) -> str:  # noqa: N802
-        """Say what torch says about the group."""
+        """Return torch's description of the group."""
         return self._description
 
     def setGroupDesc(self, description: str) -> None:  # noqa: N802
         """Describe the group."""
         self._description = description
 
-    # The same for callers in Python, which do not come by way of C++.
+    # The same for callers in Python, which do not go through C++.
     group_name = property(getGroupName)
     group_desc = property(getGroupDesc)
     _set_group_name, _set_group_desc = setGroupName, setGroupDesc
@@ -118,7 +119,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
     supports_splitting = supports_coalescing = supports_time_estimate = supports_shrinking = False
 
     def set_timeout(self, timeout: timedelta) -> None:
-        """Set what an operation may take from here on."""
+        """Set the time limit of operations from now on."""
         self._timeout = timeout.total_seconds()
 
     # ---- the end -------------------------------------------------------------------------------------
@@ -141,9 +142,12 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         submits: Sequence[Submit],
         finish: Finish | None = None,
     ) -> Work:
-        """Submit requests that make one work, which gives `tensors`.
+        """Submit requests that make one work, whose result is `tensors`.
 
-        Calls match by their order in the group; so a call's name is its number, modulo NAMES.
+        Calls match by their order in the group, so the name of a call is its number modulo NAMES.
+
+        :param what: the operation, for errors
+        :param finish: called with the requests' results when all are done
         """
         waits = not getattr(opts, "asyncOp", True)
         seconds = opts.timeout.total_seconds()
@@ -192,7 +196,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         return self._begin(what, opts, outputs, [submit], finish or copies_back(targets, outputs))
 
     def reduce_scatter(self, outputs: Any, inputs: Sequence[Tensors], opts: Any = None) -> Work:
-        """Reduce a list of tensors, one a rank, and give each rank its own."""
+        """Reduce a list of tensors, one per rank, and give each rank its own."""
         opts = options(opts, ReduceScatterOptions)
         output, (parts,) = one(outputs, "reduce_scatter"), inputs
         check_one_each(parts, self.size(), "reduce_scatter")
@@ -211,7 +215,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
     reduce_scatter_single = _reduce_scatter_base
 
     def reduce_scatter_tensor_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Work:
-        """Do the same with several tensors."""
+        """Reduce several tensors and give each rank its shares."""
         return self._reduce_scatter(outputs, inputs, options(opts, ReduceScatterOptions))
 
     reduce_scatter_single_coalesced = reduce_scatter_tensor_coalesced
@@ -256,7 +260,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
     all_gather_single = _allgather_base
 
     def allgather_into_tensor_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Work:
-        """Do the same with several tensors."""
+        """Reduce several tensors and give each rank its shares."""
         lists = [[output] for output in outputs]
         return self._allgather("allgather_into_tensor_coalesced", lists, inputs, opts, each=False)
 
@@ -271,14 +275,14 @@ class ProcessGroup(_Base):  # type: ignore[misc]
     def _allgather(
         self, what: str, outputs: Sequence[Tensors], inputs: Tensors, opts: Any, *, each: bool
     ) -> Work:
-        """Of each input, fill its outputs: one tensor, or one for each rank."""
+        """Gather each input into its outputs: one tensor, or with `each` one tensor per rank."""
         for parts, tensor in zip(outputs, inputs, strict=True):
-            room = sum(p.numel() for p in parts)
+            capacity = sum(p.numel() for p in parts)
             if any(p.dtype != tensor.dtype for p in parts) or not (
-                each or room == self.size() * tensor.numel()
+                each or capacity == self.size() * tensor.numel()
             ):
                 raise ValueError(
-                    f"{what}: {room} elements of {parts[0].dtype} cannot take {self.size()} times "
+                    f"{what}: {capacity} elements of {parts[0].dtype} cannot take {self.size()} times "
                     f"{tensor.numel()} of {tensor.dtype}"
                 )
         handles: list[Handle] = []
@@ -314,7 +318,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         return self._alltoall("scatter", opts, joined(parts, output), splits, [output], each=False)
 
     def _lists_of_root(self, lists: Sequence[Tensors], opts: Any, what: str) -> Tensors:
-        """The root's list of tensors, one a rank; empty on the other ranks."""
+        """Return the root's list of tensors, one per rank; an empty list on the other ranks."""
         parts = lists[0] if lists else []
         if self._root(opts) == self.rank():
             check_one_each(parts, self.size(), what)
@@ -362,7 +366,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         *,
         each: bool,
     ) -> Work:
-        """Send `splits` elements of `source`; fill `parts`, one for each rank or one for all that comes."""
+        """Send `splits` elements of `source`; fill `parts`: one tensor for all ranks, or with `each` one per rank."""
         x = moved(ADAPTER.contiguous(source))
 
         def submit(core: _core.Set, waits: bool, name: str) -> Handle:
@@ -377,7 +381,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         return self._begin(what, opts, parts if outputs is None else outputs, [submit], finish)
 
     def barrier(self, opts: Any = None) -> Work:
-        """Wait until all ranks have come."""
+        """Wait until all ranks have called this."""
         submits: list[Submit] = [lambda core, waits, name: core.barrier(name, waits)]
         return self._begin("barrier", options(opts, BarrierOptions), [], submits)
 
@@ -387,7 +391,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         """Send to one rank."""
         tensor = one(tensors, "send")
         handle = self.world.core.send(moved(ADAPTER.contiguous(tensor)), peer, tag)
-        return self._letter(f"send to rank {peer}", handle, tensor)
+        return self._p2p(f"send to rank {peer}", handle, tensor)
 
     def recv(self, tensors: Any, peer: int, tag: int = 0) -> Work:
         """Receive from one rank."""
@@ -403,9 +407,9 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         tensor = one(tensors, "recv")
         target = ADAPTER.contiguous(tensor)
         handle = self.world.core.recv(moved(target), peer, tag)
-        return self._letter(what, handle, tensor, copies_back([target], [tensor]))
+        return self._p2p(what, handle, tensor, copies_back([target], [tensor]))
 
-    def _letter(self, what: str, handle: Handle, tensor: torch.Tensor, finish: Finish | None = None) -> Work:
+    def _p2p(self, what: str, handle: Handle, tensor: torch.Tensor, finish: Finish | None = None) -> Work:
         text = f"{what} in process group {self._name}"
         return Work(text, [handle], [tensor], finish, self._timeout, lambda: None, text)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the ranks of a process group meet: under a launcher of MPI jobs by MPI, else through torch's own store."""
+"""The rendezvous of a process group: through MPI under a launcher of MPI jobs, else through torch's own store."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from hpccoll import config, detect, errors
 from hpccoll.rendezvous import StoreRendezvous
 from hpccoll.world import World
 
-__all__ = ["SCHEME", "install", "meet", "meeting_through"]
+__all__ = ["SCHEME", "install", "make_world", "through_store"]
 
 SCHEME = "hpccoll"
 _ASKED_BY_ENV = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
-def meet(rank: int, size: int, store: Store, timeout: timedelta) -> World:
-    """Make the World of all ranks that share `store`; they call this together."""
-    meeting = meeting_through(store, rank, size, timeout)
+def make_world(rank: int, size: int, store: Store, timeout: timedelta) -> World:
+    """Make the World of all ranks that share `store`; all of them call this together."""
+    found = through_store(store, rank, size, timeout)
     if not _mpi_ranks() > 1:
-        return World(rendezvous=meeting)
+        return World(rendezvous=found)
     from mpi4py import MPI
 
-    ranks = meeting.allgather(MPI.COMM_WORLD.Get_rank())
+    ranks = found.allgather(MPI.COMM_WORLD.Get_rank())
     if len(set(ranks)) != size:
         raise errors.StartError(
             f"torch's {size} ranks have the MPI ranks {ranks}: "
@@ -46,10 +46,10 @@ def meet(rank: int, size: int, store: Store, timeout: timedelta) -> World:
         comm.Free()
 
 
-def meeting_through(store: Store, rank: int, size: int, timeout: timedelta) -> StoreRendezvous:
-    """A meeting under keys of its own.
+def through_store(store: Store, rank: int, size: int, timeout: timedelta) -> StoreRendezvous:
+    """Return a rendezvous with keys that no other group uses.
 
-    Where a store outlives process groups, as torchrun's does, a later group of another size may have the same name.
+    A store such as torchrun's outlives process groups, and a later group of another size may have the same name.
     """
     generation = (store.add(f"hpccoll/{size}/arrivals", 1) - 1) // size
     seconds = min(timeout.total_seconds(), config.read().start_timeout)
@@ -58,7 +58,7 @@ def meeting_through(store: Store, rank: int, size: int, timeout: timedelta) -> S
 
 
 def _mpi_ranks() -> int:
-    """Ranks of the MPI job that this process belongs to, as its launcher says; 0: none, or torchrun started it."""
+    """Return the number of ranks of this process's MPI job; 0: there is none, or torchrun started the process."""
     environment = config.environment()
     if "TORCHELASTIC_RUN_ID" in environment:
         return 0
@@ -67,7 +67,7 @@ def _mpi_ranks() -> int:
 
 
 def install() -> None:
-    """Let torch's env:// ask MPI for what the environment does not say; hpccoll:// always does."""
+    """Let torch's env:// ask MPI if the environment has no variable for it; hpccoll:// always asks MPI."""
     by_environment = _rendezvous_handlers["env"]
 
     def env(url: str, timeout: timedelta = default_pg_timeout, **options: Any) -> Iterator[Any]:
@@ -81,7 +81,7 @@ def install() -> None:
 
 
 def _through_mpi(url: str, timeout: timedelta = default_pg_timeout, **_: Any) -> Iterator[Any]:
-    """A store that rank 0 keeps at a free port, and MPI's rank and size."""
+    """Yield a store that rank 0 serves at a free port, and MPI's rank and size."""
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD
@@ -94,6 +94,6 @@ def _through_mpi(url: str, timeout: timedelta = default_pg_timeout, **_: Any) ->
         store = TCPStore(host, 0, size, is_master=True, timeout=timeout, wait_for_workers=False)
     port = comm.bcast(store.port if store else None)
     store = store or TCPStore(host, port, size, is_master=False, timeout=timeout, wait_for_workers=False)
-    comm.Barrier()  # what rank 0 raises next drops the store: not while others look for it
+    comm.Barrier()  # an error on rank 0 drops the store, which must not happen while others look for it
     yield store, rank, size
     raise RuntimeError(f"Unable to perform re-rendezvous using {url}")

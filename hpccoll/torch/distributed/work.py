@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a call of the backend returns: torch's Work over the library's handles, and its future.
+"""torch's Work over the library's handles, which each call of the backend returns, and its future.
 
-In device memory "done" is "launched": results are ordered by streams. Who settles a work does so in its own thread's
-current stream; so an event behind that is what every other stream waits for.
+In device memory a work is done when it has been launched: streams order the results. A thread settles a work in its
+current stream, and records an event there for which all other streams wait.
 
-Whoever waits for a work drives it, as with handles. A future is waited for in C++ by those who know nothing of handles
-(DDP's reducer), so a work whose future was asked for is also looked after by a thread of its own kind; without futures
-there is no such thread.
+A thread that waits for a work drives it, as with handles. Futures are different: C++ code such as DDP's reducer waits
+for them and knows nothing of handles. So threads of this module settle the works that have a future. Programs that use
+no futures have no such threads.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ from hpccoll.torch.distributed.futures import Future
 __all__ = ["Work"]
 
 FORGETFUL = tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 9)
-"""Whether this torch lets go of the Python half of a work while C++ still holds the other half, and then waits for
-what never comes. The last works are kept then, without their tensors."""
+"""Whether this torch frees the Python half of a work while C++ holds the other half, and then waits for ever.
+
+With such a version this module keeps the last works, without their tensors."""
 _kept: collections.deque[Work] = collections.deque(maxlen=4096)
 
 SLICE = 0.002
-"""Seconds for which the finisher waits for its oldest work before it looks whether another one is done."""
+"""Seconds for which the finisher waits for its oldest work before it checks whether another one is done."""
 STOP_PATIENCE = 10.0
-"""Seconds that a callback of a future may hold up the end of the process."""
+"""Seconds by which a future's callback may delay the end of the process."""
 
 
 _Base: Any = dist.Work
@@ -58,14 +59,14 @@ class Work(_Base):  # type: ignore[misc]
         settled: Callable[[], None],
         path: str,
     ) -> None:
-        """Take over what was begun.
+        """Take over operations that have begun.
 
         :param what: the operation and its group, for errors
-        :param tensors: the result; held, with all that `finish` holds, until the work is done
+        :param tensors: the result; kept alive, with all that `finish` refers to, until the work is done
         :param finish: called once with the handles' results
         :param timeout: seconds that the group allows for an operation
-        :param settled: called once, when all is over
-        :param path: of the future, see Future
+        :param settled: called once, when the work is settled, successfully or not
+        :param path: the path of the work's future, see Future
         """
         super().__init__()
         self._what, self._handles = what, list(handles)
@@ -80,17 +81,16 @@ class Work(_Base):  # type: ignore[misc]
         self._behind: Any = None  # device memory: an event behind the results
         if FORGETFUL:
             _kept.append(self)
-            if finish is not None:  # nobody will notice that the work was dropped
+            if finish is not None:  # __del__ will not run
                 _finisher.add(self)
 
-    # ---- torch's side ------------------------------------------------------------------------------
+    # ---- called by torch ---------------------------------------------------------------------------
 
     def wait(self, timeout: timedelta | float | None = None) -> bool:
-        """Block until the work is done; raise DistBackendError if it failed, or is late.
+        """Block until the work is done, in device memory until it has been launched: the current stream waits then.
 
-        In device memory: until it has been launched; the current stream then waits for the results.
-
-        :param timeout: none or zero: what the group allows
+        :param timeout: seconds; None or zero: what the group allows
+        :raises DistBackendError: the work failed, or is not done in time
         """
         seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
         if not self._settled:
@@ -102,21 +102,21 @@ class Work(_Base):  # type: ignore[misc]
         return True
 
     def is_completed(self) -> bool:
-        """Whether the work is done, well or not."""
+        """Whether the work is done, successfully or not."""
         if not self._settled and self.over():
             self.settle()
         return self._settled and (self._behind is None or bool(self._behind.query()))
 
     def is_success(self) -> bool:
-        """Whether the work is done, and well."""
+        """Whether the work is done, and successfully."""
         return self.is_completed() and self._error is None
 
     def exception(self) -> Exception | None:
-        """What went wrong, if the work is done and failed."""
+        """Return the error if the work is done and has failed."""
         return self._error if self.is_completed() else None
 
     def result(self) -> list[torch.Tensor]:
-        """The tensors that hold the result, after waiting for it."""
+        """Wait for the result; return its tensors."""
         self.wait()
         return self._tensors()
 
@@ -125,14 +125,14 @@ class Work(_Base):  # type: ignore[misc]
         self.wait()
 
     def source_rank(self) -> int:
-        """The rank that a recv from any source received from."""
+        """Wait; return the rank that sent what a recv from any source has received."""
         self.wait()
         return self._source
 
     _source_rank = source_rank
 
     def get_future(self) -> Future:
-        """A future of the list of result tensors."""
+        """Return a future of the list of result tensors."""
         with self._lock:
             if self._future is not None:
                 return self._future
@@ -144,7 +144,7 @@ class Work(_Base):  # type: ignore[misc]
             _finisher.add(self)
         return self._future
 
-    # ---- ours ----------------------------------------------------------------------------------------
+    # ---- called by us --------------------------------------------------------------------------------
 
     def over(self) -> bool:
         """Whether settle() would not block."""
@@ -159,10 +159,10 @@ class Work(_Base):  # type: ignore[misc]
             except TimeoutError:
                 raise self._late(seconds) from None
             except errors.HpccollError:
-                pass  # settle() finds it again
+                pass  # settle() will see the same error
 
     def drive(self, seconds: float) -> None:
-        """Move this work for at most `seconds`."""
+        """Drive this work for at most `seconds`."""
         for handle in self._handles:
             if not handle.launched():
                 try:
@@ -171,7 +171,7 @@ class Work(_Base):  # type: ignore[misc]
                     return
 
     def settle(self) -> None:
-        """Make the outcome of handles that are done, or late; once, whoever comes first."""
+        """Turn handles that are done, or late, into the work's outcome. Only the first call does anything."""
         with self._lock:
             if self._settled:
                 return
@@ -200,7 +200,7 @@ class Work(_Base):  # type: ignore[misc]
             self._tensors = lambda: [tensor for one in weak if (tensor := one()) is not None]
 
     def _go_on(self) -> None:
-        """What this thread puts into its current stream from here on finds the results, whoever made them."""
+        """Let the current stream wait for the results, so that this thread's next work in it finds them."""
         if self._behind is not None:
             torch.cuda.current_stream(self._device).wait_event(self._behind)
 
@@ -216,7 +216,7 @@ class Work(_Base):  # type: ignore[misc]
         return dist.DistBackendError(f"{self._what}: timeout after {seconds:g} s")
 
     def __del__(self) -> None:
-        # Dropped in flight: the result must still arrive where it was asked for.
+        # Dropped in flight: the result must arrive in its tensors all the same.
         if not getattr(self, "_settled", True) and self._finish is not None:
             _finisher.add(
                 Work(
@@ -232,19 +232,19 @@ class Work(_Base):  # type: ignore[misc]
 
 
 class _Finisher:
-    """Threads that settle works: one waits, and while it runs what a future's owner has attached, another one does.
+    """Threads that settle works. One thread waits; while it runs a future's callbacks, another thread waits instead.
 
-    So a callback may itself wait for a future (PowerSGD's hook does). There are as many threads as ever settled works
-    at one moment, and the one that waits: two, one more for each level at which callbacks wait for futures of works
-    that they have begun, and now and then another because the system had stopped one just behind its work.
+    So a callback may itself wait for a future (PowerSGD's hook does). There are as many threads as have ever settled
+    works at the same time, plus the waiting one: two, one more for each level at which callbacks wait for futures of
+    works that they have begun, and sometimes another one because the system stopped a thread just after its work.
 
-    They are stopped before the interpreter ends. It ends threads where they next ask for its lock; one that does so on
-    its way back from a callback is within torch's C++, which is not ready for that and aborts the process.
+    The threads end before the interpreter does. The interpreter ends a thread where it next asks for the interpreter's
+    lock; a thread that returns from a callback asks for it inside of torch's C++ code, which would abort the process.
     """
 
     def __init__(self) -> None:
         self._begin()
-        os.register_at_fork(after_in_child=self._begin)  # where there are no such threads
+        os.register_at_fork(after_in_child=self._begin)  # a child has none of these threads
         atexit.register(self.stop)
 
     def _begin(self) -> None:
@@ -256,7 +256,7 @@ class _Finisher:
         self.stopping = False
 
     def stop(self) -> None:
-        """End the threads, when those that run callbacks have come back from them: STOP_PATIENCE at most."""
+        """End the threads. Wait for those that run callbacks, for STOP_PATIENCE at most."""
         deadline = time.monotonic() + STOP_PATIENCE
         with self.changed:
             self.stopping = True
@@ -285,7 +285,7 @@ class _Finisher:
             del work
 
     def _next(self) -> Work | None:
-        """Wait for a work that is over and take it; None: stop."""
+        """Wait for a work that is over and take it; return None to stop."""
         with self.leader:
             while True:
                 with self.changed:

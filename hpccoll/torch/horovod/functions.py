@@ -32,7 +32,7 @@ def broadcast_parameters(
     if isinstance(params, Mapping):
         pairs = sorted(params.items())
     elif isinstance(params, Iterable) and not isinstance(params, torch.Tensor):
-        pairs = [one if isinstance(one, tuple) else (None, one) for one in params]
+        pairs = [entry if isinstance(entry, tuple) else (None, entry) for entry in params]
     else:
         raise errors.InvalidArgumentError(f"parameters are a dict or a list, not {type(params)}")
     handles = [
@@ -50,7 +50,7 @@ def broadcast_optimizer_state(
 ) -> None:
     """Give the state and the options of the root's optimizer to all ranks.
 
-    The other ranks' optimizers need no state before: its form comes from the root, then its tensors.
+    The other ranks' optimizers need no state before: the form of the root's state comes first, then its tensors.
 
     :param optimizer: of the same class on all ranks
     :param root_rank: global rank of the root, also within a process set
@@ -60,11 +60,11 @@ def broadcast_optimizer_state(
     """
     del model
     tensors: list[torch.Tensor] = []
-    own, root = world_of(process_set).core, root_in(process_set, root_rank)
+    core, root = world_of(process_set).core, root_in(process_set, root_rank)
     form = objects.broadcast(
-        own, optimizer, root, "optimizer_state.form", lambda o: pickle.dumps(_form(o.state_dict(), tensors))
+        core, optimizer, root, "optimizer_state.form", lambda o: pickle.dumps(_form(o.state_dict(), tensors))
     )
-    state = None if own.rank == root else _fill(form, tensors)
+    state = None if core.rank == root else _fill(form, tensors)
     broadcast_parameters(
         {f"optimizer_state.{i:06}": tensor for i, tensor in enumerate(tensors)}, root_rank, process_set
     )

@@ -116,7 +116,7 @@ class _Allreduce(torch.autograd.Function):
 
 
 class _Allgather(torch.autograd.Function):
-    """Of several tensors at once, one request each, with these names."""
+    """Several tensors at once, with one request and one name each."""
 
     @staticmethod
     def forward(

@@ -33,10 +33,10 @@ else:
 
 
 class _Reducing(_Base):
-    """What DistributedOptimizer puts before the class of the optimizer that it was given."""
+    """The methods that DistributedOptimizer puts before those of the optimizer's class."""
 
     _gradients: Gradients[torch.Tensor, torch.Tensor] | None
-    """None: this rank reduces with nobody."""
+    """None: this rank reduces with no other."""
     _synchronized: bool
     _should_synchronize: bool
     _scaler_asked: bool
@@ -48,21 +48,29 @@ class _Reducing(_Base):
         return self._passes
 
     def set_backward_passes_per_step(self, passes: int) -> None:
-        """Reduce after so many backward passes from now on."""
+        """Reduce after this number of backward passes from now on.
+
+        :raises InvalidArgumentError: (a ValueError) it is not 1 or more
+        :raises AssertionError: gradients are being reduced
+        """
         check_passes(passes)
         if self._gradients:
             self._gradients.set_passes(passes)
         self._passes = passes
 
     def synchronize(self) -> None:
-        """Wait until all gradients are reduced. Then they may be changed, before step() in skip_synchronize()."""
+        """Wait until all gradients are reduced. Then you may change them before step() inside of skip_synchronize().
+
+        :raises MismatchError: (a RuntimeError) the ranks have different gradients under one name
+        :raises AssertionError: a gradient was changed while it was being reduced
+        """
         if self._gradients:
             self._gradients.synchronize()
         self._synchronized, self._scaler_asked = True, False
 
     @contextlib.contextmanager
     def skip_synchronize(self) -> Iterator[None]:
-        """Say that step() inside shall not synchronize, because synchronize() was called before.
+        """Let step() inside not synchronize, because synchronize() was called before.
 
         ::
 
@@ -78,7 +86,11 @@ class _Reducing(_Base):
             self._should_synchronize = True
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Synchronize, then step as the optimizer does; gradients that a closure computes are reduced as well."""
+        """Synchronize, then step as the optimizer does.
+
+        :param closure: computes gradients, which are reduced, and returns the loss
+        :returns: what the optimizer's step() returns
+        """
         if not self._should_synchronize:
             self._synchronized = False
             return super().step(closure)
@@ -100,7 +112,10 @@ class _Reducing(_Base):
     step.hooked = True  # type: ignore[attr-defined] # torch's own hooks of a step run once, inside, on reduced gradients
 
     def _reduced(self, closure: Callable[[], Any]) -> Callable[[], Any]:
-        """LBFGS decides by the loss how often it calls the closure: it must be the same loss on all ranks."""
+        """Return a closure that reduces the gradients.
+
+        For LBFGS it averages the loss, too: the loss decides how often LBFGS calls it, so all ranks need the same one.
+        """
 
         def evaluate() -> Any:
             loss = closure()
@@ -142,7 +157,7 @@ class _Reducing(_Base):
 
     @property
     def _step_supports_amp_scaling(self) -> bool:
-        """Asked by torch's GradScaler.step() just before it looks for infinities: they must be everybody's by then."""
+        """GradScaler.step() reads this just before it looks for infinities, so the gradients are reduced here."""
         if self._pending and self._should_synchronize:
             self.synchronize()
             self._scaler_asked = True
@@ -213,7 +228,7 @@ def DistributedOptimizer(  # noqa: N802
 
 
 def _put_before(optimizer: torch.optim.Optimizer, part: type, **attributes: Any) -> Any:
-    """An optimizer that shares everything with `optimizer` and whose class has `part` before the other's methods."""
+    """Return an optimizer that shares all state with `optimizer`; its class has the methods of `part` first."""
     given = type(optimizer)
     made: Any = type(
         given.__name__, (part, given), {"__doc__": given.__doc__, "__reduce_ex__": _refuse_to_be_copied}
@@ -227,7 +242,7 @@ def _put_before(optimizer: torch.optim.Optimizer, part: type, **attributes: Any)
 
 
 def _refuse_to_be_copied(optimizer: torch.optim.Optimizer, _: Any) -> NoReturn:
-    """What copy and pickle ask for: a copy would listen to nobody's gradients."""
+    """Refuse copy and pickle, which call this: no gradients would reach the copy."""
     raise TypeError(
         f"{type(optimizer).__name__} is a DistributedOptimizer and cannot be copied or pickled: save its state_dict()"
     )

@@ -24,9 +24,9 @@ _requests = Requests(ADAPTER)
 
 
 class SyncBatchNorm(_BatchNorm):
-    """BatchNorm1d, 2d or 3d whose mean and variance are those of the process set's samples.
+    """BatchNorm1d, 2d or 3d with the mean and variance of all samples of the process set.
 
-    As in torch.nn.SyncBatchNorm, the gradients of weight and bias are this rank's: DistributedOptimizer reduces them.
+    As in torch.nn.SyncBatchNorm, the gradients of weight and bias are this rank's; DistributedOptimizer reduces them.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class SyncBatchNorm(_BatchNorm):
         return cast("Tensor", result)
 
     def _share_of_this_batch(self) -> float:
-        """Of the running statistics: momentum, or with None as much as each batch before had."""
+        """Return the weight of this batch in the running statistics: the momentum, or if that is None 1 / batches."""
         if self.momentum is not None:
             return self.momentum
         return 1.0 / max(int(self.num_batches_tracked), 1) if self.num_batches_tracked is not None else 0.0
@@ -86,7 +86,7 @@ class SyncBatchNorm(_BatchNorm):
 
 
 class _Normalise(torch.autograd.Function):
-    """Returns the result, and mean (float64), variance (of the whole batch) and number of the samples of a channel."""
+    """Return the normalised batch, and the mean, variance and number of all samples per channel (float64)."""
 
     @staticmethod
     def forward(
@@ -125,7 +125,7 @@ class _Normalise(torch.autograd.Function):
 
 
 def _statistics(x: Tensor, process_set: ProcessSet) -> tuple[Tensor, Tensor, Tensor]:
-    """Number, mean and variance of the samples of each channel on all ranks: float64 of shapes (), (C,), (C,)."""
+    """Return number, mean and variance of all ranks' samples per channel: float64 of shapes (), (C,), (C,)."""
     own = torch.zeros(2 * x.size(1) + 1, dtype=torch.float64, device=x.device)
     n = x.numel() // max(x.size(1), 1)
     if n:
@@ -135,7 +135,7 @@ def _statistics(x: Tensor, process_set: ProcessSet) -> tuple[Tensor, Tensor, Ten
 
 
 def _summed(what: str, x: Tensor, process_set: ProcessSet) -> Tensor:
-    """The sum of `x` over the ranks."""
+    """Return the sum of `x` over the ranks."""
     total: Tensor = _requests.allreduce(
         f"sync_batch_norm.{what}", [x], Sum, 1.0, 1.0, process_set, group=False, in_place=False, waits=True
     ).wait()
@@ -143,7 +143,7 @@ def _summed(what: str, x: Tensor, process_set: ProcessSet) -> Tensor:
 
 
 def _wide(x: Tensor) -> Tensor:
-    """At least float32."""
+    """Return `x` in float32 or wider."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 

@@ -40,7 +40,7 @@ def test_a_name_serves_groups_of_several_sizes() -> None:
     minute = timedelta(minutes=1)
     rank, size = dist.get_rank(), dist.get_world_size()
     if rank == 0:
-        assert rendezvous.meeting_through(store, 0, 1, minute).allgather("alone") == ["alone"]
+        assert rendezvous.through_store(store, 0, 1, minute).allgather("alone") == ["alone"]
     dist.barrier()
     for _ in range(2):
-        assert rendezvous.meeting_through(store, rank, size, minute).allgather(rank) == list(range(size))
+        assert rendezvous.through_store(store, rank, size, minute).allgather(rank) == list(range(size))
