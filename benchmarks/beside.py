@@ -119,7 +119,7 @@ def main() -> None:
         line = {"what": f"{options.work} beside batches", "mode": mode, "alone": alone, "beside": beside}
         line |= {
             "batches": batches,
-            "bytes a batch": options.mebibytes << 20,
+            "bytes per batch": options.mebibytes << 20,
             "price": batches * moved / rate,
         }
         print(json.dumps(line), flush=True)

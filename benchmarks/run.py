@@ -66,7 +66,7 @@ class Place:
     nodes: int = 1  # that the ranks of this machine act as
 
     def stem(self, question: str) -> str:
-        """Of the file for results."""
+        """The name of the file for results."""
         return f"{question}-{self.ranks}-ranks" + (f"-{self.nodes}-nodes" if self.nodes > 1 else "")
 
 

@@ -190,8 +190,8 @@ def reducescatter(
         >>> hpccoll.allgather_object(share.tolist())  # the share of rank 0, and that of rank 1
         [[0.0, 2.0], [4.0, 6.0]]
 
-    :param x: an array of at least one dimension, with the same shape and dtype on all ranks. Of n rows each of p ranks
-        gets `n // p`, and each of the first `n % p` ranks one row more
+    :param x: an array of at least one dimension, with the same shape and dtype on all ranks. From n rows each
+        of p ranks gets `n // p`, and each of the first `n % p` ranks one row more
     :param op: one of the reductions
     :param name: the ranks' calls of one name belong together, in any order; None: the order of the calls decides
     :param out: takes this rank's rows and has their shape and dtype; None: a new array

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The CUDA driver and NCCL, which are opened at run time: what is there, what is not, and why.
 
-As a program it prints that as JSON, of the parts that are named or of both. Who has opened the driver must not fork,
-and a broken driver may hang, so that :func:`look` asks a process of its own.
+As a program it prints that as JSON, for the parts that are named or for both. A process that has opened the driver must
+not fork, and a broken driver may hang, so :func:`look` asks a process of its own.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class Lent(NamedTuple):
     stream: int | None
     """Handle of the stream behind whose work the array may be used; None: it may be used at once."""
     array: Any
-    """Whose memory it is: what was given, or a contiguous copy of it."""
+    """The object that owns the memory: what was given, or a contiguous copy of it."""
     library: Library
     read_only: bool = False
 

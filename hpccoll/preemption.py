@@ -130,7 +130,7 @@ class Preemption:
         return True
 
     def requeue(self) -> scheduler.Requeue:
-        """Ask the scheduler to run this job again; all ranks of the World call it, after saving their state.
+        """Ask the scheduler to run this job again; all ranks call it, after saving their state.
 
         When all ranks have called it, rank 0 asks the scheduler (Slurm: `scontrol requeue`, LSF: `brequeue`), prints
         the result on stderr and sends it to the others. A scheduler that agrees ends the job at once.

@@ -80,7 +80,7 @@ def _run_one(world: World, program: Callable[[World], T]) -> T:
 
 
 def _run_all(calls: list[Callable[[], T]]) -> list[T]:
-    """Call each in its own thread. Of several errors raise one that is no mere consequence of another rank's."""
+    """Call each in its own thread. If several fail, raise an error that is no mere consequence of another rank's."""
     with ThreadPoolExecutor(len(calls)) as pool:
         futures = [pool.submit(call) for call in calls]
     for failure in (future.exception() for future in futures):

@@ -5,7 +5,7 @@
  *     control_plane NODES RANKS_PER_NODE FANOUT STEPS
  *     control_plane gradients
  *
- * One line of JSON a step: the first meeting, then STEPS cached steps of each way of arriving. Or one line with
+ * One line of JSON per step: the first announcement, then STEPS cached steps of each way of arriving. Or one line with
  * the gradients' names and numbers of dimensions.
  */
 #include "fleet.h"

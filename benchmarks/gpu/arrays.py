@@ -210,7 +210,7 @@ def order(library: Library, world: hpccoll.World) -> Iterator[str]:
     yield "a group of 161"
 
 
-def letters(library: Library, world: hpccoll.World) -> Iterator[str]:
+def messages(library: Library, world: hpccoll.World) -> Iterator[str]:
     """Late values from rank to rank, overwritten behind the wait."""
     right, left = (world.rank + 1) % world.size, (world.rank - 1) % world.size
     for n in (1, 2049, 3_000_000):
@@ -223,8 +223,8 @@ def letters(library: Library, world: hpccoll.World) -> Iterator[str]:
             receive.wait()
             send.wait()
             x -= 1
-            check(library, "letter", y * 1, np.full(n, left, np.float32))
-    yield "letters"
+            check(library, "message", y * 1, np.full(n, left, np.float32))
+    yield "messages"
 
 
 def overlapping(library: Library, world: hpccoll.World) -> Iterator[str]:
@@ -258,7 +258,7 @@ def one_rank(name: str) -> None:
         os.environ["NCCL_HOSTID"] = f"rank {os.environ.get('OMPI_COMM_WORLD_RANK', 0)}"
     library = LIBRARIES[name]()
     world = hpccoll.init()
-    programs = (operations, order, letters, overlapping)
+    programs = (operations, order, messages, overlapping)
     done = [what for program in programs for what in program(library, world)]
     small = overhead(library)
     if world.rank == 0:

@@ -48,5 +48,5 @@ def communication(stats: Mapping[str, int], exposed: float, steps: int) -> str:
   between nodes    {megabytes["net_sent"]:.1f} MB sent in {stats["net_sent_messages"]} messages
   control          {control["local"]} messages inside the node, {control["net"]} between nodes
   batches          {batches}, {batches / steps:.1f} per step
-  agreed           {stats["cached_commits"]} requests by their cached bit, {stats["first_commits"]} at a first announcement
+  agreed           {stats["cached_commits"]} requests by a cached bit, {stats["first_commits"]} announced first
   time             {busy:.2f} s in flight, {hidden:.0%} hidden behind the backward pass, {exposed:.2f} s exposed"""

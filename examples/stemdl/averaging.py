@@ -70,7 +70,7 @@ class Ddp(Averaging):
 
             distributed.init_process_group("hpccoll")
         else:
-            distributed.init_process_group(backend, **_meeting_point())
+            distributed.init_process_group(backend, **_rendezvous_point())
         self.ddp = DistributedDataParallel(model)
         super().__init__(self.ddp, optimizer)
         if halves:
@@ -83,7 +83,7 @@ class Ddp(Averaging):
         distributed.destroy_process_group()
 
 
-def _meeting_point() -> dict[str, object]:
+def _rendezvous_point() -> dict[str, object]:
     """Where other backends' ranks meet: a store that rank 0 serves, found through hpccoll."""
     store = (
         distributed.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)

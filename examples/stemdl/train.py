@@ -41,7 +41,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--samples", type=int, default=384, help="crystals to train on")
     parser.add_argument("--validation", type=int, default=96, help="crystals to validate on")
     parser.add_argument("--epochs", type=int, default=16)
-    parser.add_argument("--batch", type=int, default=24, help="samples a step, of all ranks together")
+    parser.add_argument("--batch", type=int, default=24, help="samples per step, of all ranks together")
     parser.add_argument("--passes", type=int, default=2, help="backward passes a step (local aggregation)")
     parser.add_argument("--rate", type=float, default=6e-3, help="highest learning rate")
     parser.add_argument("--growth", type=int, default=12, help="channels that a dense layer adds")

@@ -43,7 +43,7 @@ class SparseParts(NamedTuple, Generic[T]):
     indices: T
     """int64, of shape (n, sparse dimensions)."""
     values: T
-    """Of shape (n, dense dimensions ...)."""
+    """A tensor of the shape (n, dense dimensions ...)."""
 
 
 class TensorAdapter(Protocol[T]):

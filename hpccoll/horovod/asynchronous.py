@@ -187,7 +187,7 @@ class AsynchronousOperations(Generic[T]):
     ) -> int:
         """Begin to combine the tensors of all ranks; each rank gets its share of the rows.
 
-        :param tensor: the same shape and dtype on all ranks. Of n rows, each rank gets n // size, and the first
+        :param tensor: the same shape and dtype on all ranks. From n rows each rank gets n // size, and the first
             n % size ranks get one more
         :param name: matches the calls of different ranks, in any order; calls without a name match by their order
         :param op: Average (default), Sum, Min, Max or Product

@@ -12,7 +12,7 @@ __all__ = ["Machine", "Rendezvous", "agreed", "raise_first"]
 
 T = TypeVar("T")
 Machine = int | str
-"""What names a machine: equal on ranks that can share memory."""
+"""The name of a machine: equal on ranks that can share memory."""
 
 
 class Rendezvous(Protocol):

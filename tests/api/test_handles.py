@@ -288,5 +288,5 @@ def test_blocking_calls_never_call_the_background_thread(threads):
             hpccoll.allreduce(np.ones(4), world=world)
         return world.stats()["wakes"] - before
 
-    # Of 400 calls; a thread that the system stops as it leaves may find more to do, and not stay for it.
+    # There are 400 calls; a thread that the system stops as it leaves may find more to do, and not stay for it.
     assert sum(testing.run(threads(2), program)) < 100

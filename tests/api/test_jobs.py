@@ -307,7 +307,7 @@ def test_a_silent_rank_on_another_node_is_given_up():
 
 
 def test_a_silent_sender_on_another_node_ends_a_receive():
-    """Nobody else waits for it: who receives asks the sender itself, which is not its neighbour in the tree."""
+    """No other rank waits for it: the receiver asks the sender itself, which is not its neighbour in the tree."""
     script = INIT + (
         "hpccoll.allreduce(np.ones(10))\n"
         "if rank == 3: os.kill(os.getpid(), signal.SIGSTOP)\n"

@@ -124,7 +124,7 @@ def test_a_small_send_needs_no_receive(everywhere):
 
 
 def test_a_flood_of_small_ones_is_held_back_and_arrives(everywhere):
-    """Beyond what a receiver lends, a small send waits for its receive like a large one."""
+    """Beyond a receiver's credit, a small send waits for its receive like a large one."""
 
     def program(world):
         left, right = (world.rank - 1) % world.size, (world.rank + 1) % world.size
@@ -166,14 +166,14 @@ def test_beside_collectives_in_flight(everywhere):
 
 
 @pytest.mark.parametrize(
-    ("sent", "room"), [(10, 5), (5, 10), (100_000, 10), (10, 100_000), (0, 1), (100_000, 0)]
+    ("sent", "capacity"), [(10, 5), (5, 10), (100_000, 10), (10, 100_000), (0, 1), (100_000, 0)]
 )
-def test_another_size_is_the_receivers_error(everywhere, sent, room):
+def test_another_size_is_the_receivers_error(everywhere, sent, capacity):
     def program(world):
         left, right = (world.rank - 1) % world.size, (world.rank + 1) % world.size
-        x = np.full(room, 7, np.uint8)
+        x = np.full(capacity, 7, np.uint8)
         handle = hpccoll.send_async(np.zeros(sent, np.uint8), right, tag=9, world=world)
-        said = f"a message of {sent} bytes came for a receive of {room} bytes from rank {left} .tag 9."
+        said = f"a message of {sent} bytes came for a receive of {capacity} bytes from rank {left} .tag 9."
         with pytest.raises(hpccoll.ResultSizeError, match=said):
             hpccoll.recv(x, left, tag=9, world=world)
         assert (x == 7).all()

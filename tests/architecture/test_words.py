@@ -50,8 +50,9 @@ SAY = {  # private word: what the field says
     "card": "rank report; GPU",
 }
 IN_PROSE = {"room": "package, module"}  # in C it is the size of a buffer
+FIELD = {"lane": ("kernels/", "dlpack", "device_arrays")}  # of a vector, of DLPack
 MEANT = re.compile(  # the same letters in another word's company
-    r"--mail-\w+|MAIL_\w+|mail[-_](?:user|type)|\b\w+-letter\b|(?:small|capital|first) letters?|"
+    r"--mail-\w+|e-mail|MAIL_\w+|mail[-_](?:user|type)|\b\w+-letter\b|(?:small|capital|first) letters?|letters, digits|"
     r"(?:no|leave) room|room for|(?:warp|SIMD|vector|register)s?'? lanes?"
 )
 NOUNS = "one|ranks?|threads?|bytes|bits?|messages?|files?|lines?|rows?|modules?|slots?|communicators?|samples|names?"
@@ -62,7 +63,7 @@ PHRASES = {
     r"(?:Who|Whose|Nobody|Of|That (?:are|the|an?|who|nobody)) (?![^.\n]*\?)",
     "shutdown reason": r"\blast[ _]words\b",
 }
-LEFT = {"ext": 950, "hpccoll": 200, "tests": 260, "benchmarks": 10, "docs": 12, "": 12}  # may only fall
+LEFT = {"ext": 860, "hpccoll": 15, "tests": 165, "benchmarks": 0, "docs": 3, "": 0}  # may only fall
 
 
 def files() -> list[str]:
@@ -76,6 +77,7 @@ def files() -> list[str]:
 def private_words(name: str, text: str) -> list[str]:
     """List the private words in a file, with what the field says."""
     banned = SAY if name.endswith((".c", ".h", ".cu", ".pyx", ".pxd", ".pxi")) else SAY | IN_PROSE
+    banned = {word: say for word, say in banned.items() if not any(at in name for at in FIELD.get(word, ()))}
     forms = {
         form: f"{word}: say {say}" for word, say in banned.items() for form in (word, f"{word}s", f"{word}es")
     }

@@ -60,7 +60,7 @@ def facts(rank: int, node: int, **changes: object) -> dict[str, dict[str, object
 
 
 def test_a_full_shared_memory_and_the_name_trap() -> None:
-    """Room for one World but not for two; a host that calls itself 127.0.1.1 beside another one."""
+    """Memory for one World but not for two; a host that calls itself 127.0.1.1 beside another one."""
     tight = facts(0, 0, memory={"free": 8 << 20, "total": 64 << 20})
     trapped = facts(1, 1, names={"in /etc/hosts": ["127.0.1.1"]})
     shared, trap = at_start.lines([0, 1], [tight, trapped])

@@ -73,7 +73,7 @@ def blocks() -> list[Block]:
 
 
 def runs(block: Block) -> list[Run]:
-    """Of a block that is not run elsewhere."""
+    """List the ways to run a block that is not run elsewhere."""
     how, _, detail = str(block.how).partition(": ")
     slow = how == "run slow"
     if block.language == "sh":

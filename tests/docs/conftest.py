@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes this room's blocks.py importable by its tests."""
+"""Makes this folder's blocks.py importable by its tests."""
 
 import sys
 from pathlib import Path

@@ -77,7 +77,7 @@ def test_a_shifted_crystal_shifts_the_scan(physics) -> None:
 
 
 def test_weak_phase(physics) -> None:
-    """Of a weak and thin object, what is scattered out of the aperture grows with the potential's square."""
+    """A weak and thin object scatters out of the aperture in proportion to the square of the potential."""
     microscope = physics.Microscope(scan=2, slices=1)
     potential = physics.projected_potential(physics.Crystal.random(np.random.default_rng(1)), microscope)
     dark = physics.diffraction(0 * potential, microscope)[0, 0] < 1e-6

@@ -319,7 +319,7 @@ def test_process_sets(front, ranks):
 
 
 def test_adasum(front):
-    """Of equal changes: that change."""
+    """Equal changes give that change."""
     named = parameters(front, "a")
     if hvd.size() & (hvd.size() - 1):
         return

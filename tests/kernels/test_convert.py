@@ -128,12 +128,12 @@ def test_equal_types_without_scale_are_copied(host: Any) -> None:
 def test_unaligned_and_nothing_after_the_end(host: Any, pair: tuple[np.dtype[Any], np.dtype[Any]]) -> None:
     for n in (1, 5, 17, 70):
         x = np.frombuffer(bytes(3) + np.arange(n).astype(pair[0]).tobytes(), np.uint8)[3:].view(pair[0])
-        room = np.full(n * pair[1].itemsize + 129, 0xA5, np.uint8)
-        to = room[1:-128].view(pair[1])
+        guarded = np.full(n * pair[1].itemsize + 129, 0xA5, np.uint8)
+        to = guarded[1:-128].view(pair[1])
         host.library.hc_host_convert(to.ctypes.data, code(pair[1]), x.ctypes.data, code(pair[0]), n, 1.0)
         assert (to.astype(F64) == np.arange(n)).all()
-        assert room[0] == 0xA5
-        assert (room[-128:] == 0xA5).all()
+        assert guarded[0] == 0xA5
+        assert (guarded[-128:] == 0xA5).all()
 
 
 def code(dtype: np.dtype[Any]) -> int:

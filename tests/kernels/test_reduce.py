@@ -165,10 +165,10 @@ def test_sum_of_halves_is_rounded_once(host: Any, dtype: np.dtype[Any]) -> None:
 
 def with_guards(x: Array, shift: int) -> tuple[Array, Array]:
     """A copy of x that starts `shift` bytes off, and the bytes around it."""
-    room = np.full(x.nbytes + 256, 0xA5, np.uint8)
-    view = room[64 + shift : 64 + shift + x.nbytes].view(x.dtype)
+    guarded = np.full(x.nbytes + 256, 0xA5, np.uint8)
+    view = guarded[64 + shift : 64 + shift + x.nbytes].view(x.dtype)
     view[:] = x
-    return view, room
+    return view, guarded
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -177,11 +177,11 @@ def test_unaligned_and_nothing_around_is_touched(host: Any, dtype: np.dtype[Any]
     for reduction, n in itertools.product(reductions_of(dtype), (1, 7, 33, 150)):
         sources = [random_array(rng, dtype, n) for _ in range(3)]
         shifted = [with_guards(x, shift)[0] for x, shift in zip(sources, (1, 3, 0), strict=True)]
-        to, room = with_guards(np.zeros(n, dtype), 5)
+        to, guarded = with_guards(np.zeros(n, dtype), 5)
         host.reduce(to, shifted, reduction)
         assert_same(to.copy(), expected(reduction, sources), reduction)
-        assert (room[:69] == 0xA5).all()
-        assert (room[69 + to.nbytes :] == 0xA5).all()
+        assert (guarded[:69] == 0xA5).all()
+        assert (guarded[69 + to.nbytes :] == 0xA5).all()
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

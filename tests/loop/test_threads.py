@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loop in C, with several threads a rank; with --sanitize=thread (or address) the test of its memory orders."""
+"""The loop in C, with several threads per rank; with --sanitize=thread (or address) the test of its memory orders."""
 
 import pytest
 

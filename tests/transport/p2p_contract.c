@@ -3,7 +3,7 @@
  * p2p_contract.c - messages of all sizes between all pairs, posted in any order on either side: each meets its receive,
  * in order, whole, and touches nothing beside.
  *
- *     p2p_contract threads|processes SIZE NODE_SIZE SEED LETTERS
+ *     p2p_contract threads|processes SIZE NODE_SIZE SEED MESSAGES
  *
  * Ranks of different "nodes" (of NODE_SIZE ranks) reach each other over the local net; threads only.
  */
@@ -220,7 +220,7 @@ static void body(rank_place *place) {
 }
 
 int main(int argc, char **argv) {
-    CHECK(argc == 6, "usage: p2p_contract threads|processes SIZE NODE_SIZE SEED LETTERS");
+    CHECK(argc == 6, "usage: p2p_contract threads|processes SIZE NODE_SIZE SEED MESSAGES");
     int size = atoi(argv[2]);
     node_size = atoi(argv[3]);
     seed = mix(strtoull(argv[4], NULL, 10) + 1);

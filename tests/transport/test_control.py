@@ -16,7 +16,7 @@ SOURCES = (
     "ext/transport/net/local.c",
     "ext/core/status.c",
 )
-PLACES = [  # mode, ranks, ranks a node
+PLACES = [  # mode, ranks, ranks per node
     ("threads", 2, 2),
     ("threads", 4, 4),
     ("threads", 4, 2),

@@ -39,7 +39,7 @@ def test_every_operation(driver: Path, run_c: Run, layout: str) -> None:
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("layout", ["0,0,1,1", "0,1,2,2"])
 def test_small_chunks(driver: Path, run_c: Run, layout: str, algorithm: str) -> None:
-    """A hundred chunks through one rail: slots and lanes are used again and again."""
+    """A hundred chunks through one rail: slots and channels are used again and again."""
     assert "40 cases" in run_c(driver, layout, 2, 40, algorithm, 3000, 1, timeout=100)
 
 

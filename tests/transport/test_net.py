@@ -21,7 +21,7 @@ def driver(build_c: Callable[..., Path]) -> Path:
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_every_algorithm_against_float64(driver: Path, run_c: Callable[..., str], seed: int) -> None:
-    """Allreduce and reduce-scatter: 2 to 8 members, all types and reductions, three lanes at once, random delays."""
+    """Allreduce and reduce-scatter: 2 to 8 members, all types and reductions, three channels at once, random delays."""
     assert "300 cases" in run_c(driver, seed, 300, timeout=100)
 
 

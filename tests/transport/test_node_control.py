@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bells, liveness and segments: what ranks of a node have before they have a data plane."""
+"""Doorbells, liveness and segments: what ranks of a node have before they have a data plane."""
 
 import os
 import signal

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The contract of the mail: letters of all sizes between all pairs, through cells and over a net."""
+"""The contract of point-to-point messages: all sizes between all pairs, through cells and over a net."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +18,7 @@ SOURCES = (
     "ext/transport/net/bundle.c",
     "ext/core/status.c",
 )
-PLACES = [  # mode, ranks, ranks a node
+PLACES = [  # mode, ranks, ranks per node
     ("threads", 1, 1),
     ("threads", 2, 2),
     ("threads", 4, 4),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cards of made-up ranks: a healthy cluster, of which a test changes what it is about."""
+"""Reports of made-up ranks: a healthy cluster, of which a test changes what it is about."""
 
 from __future__ import annotations
 

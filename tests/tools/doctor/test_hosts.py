@@ -117,7 +117,7 @@ def as_iperf(
 ) -> dict[str, Any]:
     """Examine shaped hosts until a report is as it should be and all figures are within 10 % of iperf3's.
 
-    Of each the best, as load only takes away; and it makes links look slow and hosts unwell.
+    The best of each counts, because load only takes away; and it makes links look slow and hosts unwell.
     """
     best: dict[str, list[float]] = {}
     expected = 0.0

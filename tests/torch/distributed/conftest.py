@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One default process group for the tests of a file: torch has one a process, and other rooms make theirs."""
+"""One default process group for the tests of a file: torch has one per process, and other folders make theirs."""
 
 import subprocess
 import sys

@@ -297,7 +297,7 @@ def test_mismatch_names_ranks_and_the_group_goes_on() -> None:
 
 def test_wrong_arguments_are_refused_at_once() -> None:
     size = dist.get_world_size()
-    with pytest.raises(ValueError, match="needs one a rank"):
+    with pytest.raises(ValueError, match="needs one per rank"):
         dist.all_gather([torch.empty(1)] * (size + 1), torch.ones(1))
     with pytest.raises(ValueError, match=r"needs .* times as many"):
         dist.reduce_scatter_tensor(torch.empty(2), torch.ones(2 * size + 1))

@@ -25,10 +25,10 @@ def test_a_store_is_not_dropped_while_others_look_for_it(monkeypatch: pytest.Mon
         return connect(*place, **options)
 
     monkeypatch.setattr(rendezvous, "TCPStore", connect_late)
-    meeting = rendezvous._through_mpi("hpccoll://", timedelta(seconds=60))
-    store, rank, size = next(meeting)
+    pairs = rendezvous._through_mpi("hpccoll://", timedelta(seconds=60))
+    store, rank, size = next(pairs)
     assert (rank, size) == (MPI.COMM_WORLD.Get_rank(), MPI.COMM_WORLD.Get_size())
-    meeting.close()
+    pairs.close()
     del store
     MPI.COMM_WORLD.Barrier()
 

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[3]
 HOROVOD = ROOT / ".venv-horovod" / "bin"
 RANKS = (2, 3)
 Answers = dict[str, list[Any]]
-"""Of each question, a rank each."""
+"""The answers to each question, one per rank."""
 
 DIFFERENT = {
     "name: check_extension": "how Horovod finds its own library; no part of its interface",
