@@ -63,7 +63,7 @@ PHRASES = {
     r"(?:Who|Whose|Nobody|Of|That (?:are|the|an?|who|nobody)) (?![^.\n]*\?)",
     "shutdown reason": r"\blast[ _]words\b",
 }
-LEFT = {"ext": 860, "hpccoll": 15, "tests": 165, "benchmarks": 0, "docs": 3, "": 0}  # may only fall
+LEFT = {"ext": 790, "hpccoll": 12, "tests": 135, "benchmarks": 0, "docs": 3, "": 0}  # may only fall
 
 
 def files() -> list[str]:
