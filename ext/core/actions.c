@@ -76,7 +76,7 @@ void hc__actions_free(hc_engine *e) {
     hc__free(e, e->actions.at, e->actions.room * sizeof *e->actions.at);
 }
 
-/* ---- actions that many add ---------------------------------------------------------------------------------- */
+/* ---- actions that many add ----------------------------------------------------------------------- */
 
 static void send(hc_engine *e, int32_t peer, const uint8_t *bytes, size_t nbytes) {
     hc_action *action = hc__act(e, HC_AC_SEND);

@@ -14,9 +14,10 @@ typedef struct hc__actions {
     hc_action spare;   /* takes what there is no memory for */
 } hc__actions;
 
-/* A new action, zeroed, its peer -1. When memory is gone it is a spare one that nobody sees, so callers need not ask. */
+/* A new action, zeroed, its peer -1. When memory is gone it is a spare one, which is not in the list, so that callers
+ * need not ask. */
 hc_action *hc__act(hc_engine *, int kind);
-/* The same, but it is always seen, at worst in the place of another action: a World that ends says so. */
+/* The same, but it is in the list for sure, at worst in the place of another action: a World that ends says so. */
 hc_action *hc__act_surely(hc_engine *, int kind);
 /* Takes this step's actions of a kind back. */
 void hc__act_withdraw(hc_engine *, int kind);

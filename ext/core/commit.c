@@ -25,9 +25,10 @@ static hc__reader behind_header(const uint8_t *message, size_t nbytes) {
     return (hc__reader){.at = message + HC__HEADER, .end = message + nbytes};
 }
 
-/* ---- a set's own tree -------------------------------------------------------------------------------------- */
+/* ---- a set's own tree ---------------------------------------------------------------------------- */
 
-/* T9: passed on and applied. (Sending first costs nothing: actions leave together, and shortens the chain.) */
+/* T9: passes the entry on and applies it. Actions leave together, so the order of the two is free; sending first
+ * shortens the chain. */
 int hc__entry_receive(hc__set *s, const uint8_t *message, size_t nbytes) {
     hc__entry entry;
     hc__reader r = behind_header(message, nbytes);
@@ -47,7 +48,7 @@ int hc__entry_receive(hc__set *s, const uint8_t *message, size_t nbytes) {
     return 0;
 }
 
-/* ---- the root ---------------------------------------------------------------------------------------------------- */
+/* ---- the root ------------------------------------------------------------------------------------ */
 
 static void publish(hc__set *s, uint8_t *message, size_t nbytes) {
     hc__entry entry;
@@ -58,7 +59,7 @@ static void publish(hc__set *s, uint8_t *message, size_t nbytes) {
         hc__log_apply(s, &entry);
 }
 
-/* T8 */
+/* T8: one entry of all that is ready. */
 int hc__commit(hc__set *s) {
     size_t nbytes;
     if (s->end.stopped)

@@ -4,6 +4,7 @@
  */
 #include "core/describe.h"
 
+#include "core/request.h"
 #include "core/text.h"
 
 #define SHOWN_NAME 160
@@ -31,7 +32,7 @@ void hc__describe_root_joined(hc__text *text, const hc_request *request) {
     hc__put(text, ", has joined");
 }
 
-/* In the order in which they are looked for: what comes first explains what follows from it. */
+/* The order in which two requests are compared: an earlier difference explains those that follow from it. */
 enum difference {
     D_OPERATION,
     D_GROUP,
@@ -85,15 +86,11 @@ static int shapes_differ(const hc_tensor *a, const hc_tensor *b) {
     return 0;
 }
 
-static int is_group(const hc_request *request) {
-    return request->ntensors > 1 || (request->flags & HC_REQUEST_GROUP);
-}
-
-/* The difference, and at which tensor. Both requests have as many tensors when tensors are compared. */
+/* Returns the first difference and sets `tensor` to where it is. Tensors are compared only when there are as many. */
 static enum difference compare(const hc_request *a, const hc_request *b, uint32_t *tensor) {
     if (a->operation != b->operation)
         return D_OPERATION;
-    if (is_group(a) != is_group(b) || a->flags != b->flags)
+    if (hc__is_group(a) != hc__is_group(b) || a->flags != b->flags)
         return D_GROUP;
     if (a->ntensors != b->ntensors)
         return D_COUNT;
@@ -136,7 +133,7 @@ static void put_tensor(hc__text *text, const hc_tensor *tensor, int unequal_rows
 }
 
 static void put_tensors(hc__text *text, const hc_request *request, uint32_t tensor) {
-    if (is_group(request)) {
+    if (hc__is_group(request)) {
         hc__put(text, "a group of ");
         hc__put_int(text, request->ntensors);
         hc__put(text, request->ntensors == 1 ? " tensor, number " : " tensors, number ");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * engine.c - an engine's beginning and end, and what may be asked of it.
+ * engine.c - makes and frees an engine, and answers what may be asked of it.
  */
 #include <stdlib.h>
 

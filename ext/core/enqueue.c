@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * enqueue.c - takes a request in: refuses what cannot be, finds what was agreed before.
+ * enqueue.c - takes a request in: refuses one that cannot be, and finds the slot of one that was agreed before.
  */
 #include "core/enqueue.h"
 
@@ -41,7 +41,7 @@ static hc__sig *signature(hc__set *s, uint32_t name, int32_t slot, const hc__sig
     return hc__sig_new(s->engine, view, record->key);
 }
 
-/* The rows of this rank, where ranks need not have as many. */
+/* Keeps the rows of this rank, where ranks need not have as many. 0: no memory. */
 static int keep_rows(hc__set *s, hc__name *record, const hc_request *request) {
     record->rows = NULL;
     if (!hc_operation_has(request->operation, HC_OP_ROWS_DIFFER))
@@ -85,7 +85,7 @@ static void admit(hc__set *s, uint32_t name, const hc_request *request, hc__sig 
     hc__leave_check(s);
 }
 
-/* Nothing has been raised: this request alone fails, not the World. */
+/* Memory is gone, but nothing has been raised: this request alone fails, not the World. */
 static void refuse_starved(hc__set *s, uint32_t name, const hc_request *request, hc__sig *sig) {
     hc__sig_unref(s->engine, sig);
     if (name != HC__NONE)

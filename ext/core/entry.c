@@ -2,7 +2,8 @@
  *
  * entry.c - an entry of the log as bytes: made at the root, read and checked by every member.
  *
- *     u64 position, u8 flags, (STOP, LEAVE: i32 who left,) i32 last to join, columns: conflict, commit, rootless (of commit),
+ *     u64 position, u8 flags, (STOP, LEAVE: i32 first to leave,) i32 last to join,
+ *     columns: conflict, commit, rootless (of commit),
  *     u32 n, n first announcements: u8 outcome, u32 bytes, then
  *         AGREED, ROOTLESS: the signature       DISAGREED: u32 bytes of the name, the name, the text
  */
@@ -21,7 +22,7 @@
 
 #define FIXED (8 + 1 + 4 + 4 + 3 * 4 + 4)
 
-/* ---- making (at the root) ------------------------------------------------------------------------------ */
+/* ---- making (at the root) ------------------------------------------------------------------------ */
 
 static uint64_t rootless(const uint64_t *row) {
     return row[HC__OUT] & row[HC__NEEDS_ROOT] & ~row[HC__ROOTED];
@@ -56,7 +57,7 @@ static size_t measure(const hc__set *s) {
     return bytes;
 }
 
-/* All ready items and pending OR items. JOINALL alone: when all have joined and nothing of them is left. */
+/* All ready items and flags. JOINALL comes alone, when all ranks have joined and nothing of theirs is left. */
 uint8_t *hc__entry_make(hc__set *s, size_t *nbytes) {
     int items = hc__tree_any_out(s);
     uint8_t flags = s->tree.flags_out;
@@ -81,7 +82,7 @@ uint8_t *hc__entry_make(hc__set *s, size_t *nbytes) {
     return entry;
 }
 
-/* ---- reading ------------------------------------------------------------------------------------------- */
+/* ---- reading ------------------------------------------------------------------------------------- */
 
 static void read_disagreed(hc__reader *r, hc__entry_first *first) {
     first->sig.name_len = hc__read32(r);
@@ -134,7 +135,7 @@ int hc__entry_read(hc__set *s, hc__reader *r, hc__entry *entry) {
                : 0;
 }
 
-/* ---- checking: an entry that this rank cannot apply is refused before anything is changed ------------------ */
+/* ---- checking: an entry that this rank cannot apply is refused before anything is changed -------- */
 
 static int in_use(const hc__set *s, hc__column_view column) {
     uint64_t bits;
@@ -146,7 +147,7 @@ static int in_use(const hc__set *s, hc__column_view column) {
     return 1;
 }
 
-/* Bits of `of` that are in no word of `in`. */
+/* 1: every bit of `of` is in `in`, too. */
 static int within(hc__column_view of, hc__column_view in) {
     uint32_t j = 0;
     for (uint32_t i = 0; i < of.n; i++) {

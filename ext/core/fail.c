@@ -40,7 +40,7 @@ static int was_told(const hc_engine *e, uint32_t end, int32_t peer) {
     return 0;
 }
 
-/* The message, and the text in it, which lasts as long as the engine. */
+/* Writes the message that floods, with its text, which lasts as long as the engine. Returns its size. */
 static size_t compose(hc_engine *e, int status, int32_t lost, const char *text) {
     uint8_t *p = hc__write_header(e->failure.message, HC__M_FAIL, 0);
     hc__text words = hc__text_on((char *)e->failure.message + HC__FAIL_FIXED, HC__TEXT);
@@ -72,7 +72,7 @@ static void end_set(hc__set *s, int status, const char *text) {
         hc__pending_unlink(s, name);
         hc__finish(s, name, status, text, s->position);
     }
-    for (uint32_t name = 0; name < s->names.room; name++) /* in batches, or on the way into one */
+    for (uint32_t name = 0; name < s->names.room; name++) /* what is in a batch, or on the way into one */
         if (s->names.at[name].phase == HC__RUNNING)
             hc__finish(s, name, status, text, s->names.at[name].position);
     if (s->joins.ticket)

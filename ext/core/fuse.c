@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fuse.c - cuts what an entry has agreed into batches, equal on every rank: agreed signatures only (B1).
+ * fuse.c - cuts what an entry has agreed into batches. It looks at agreed signatures only, so all ranks cut alike (B1).
  * Fusion of tensors after Sergeev and Del Balso (Horovod, 2018).
  *
- * Cached requests in the order of their slots, then first announcements in the order of the entry. Each goes to the
- * first batch of its class that has room, so a large tensor does not end the search (look-ahead). A group is
+ * Cached requests come in the order of their slots, then first announcements in the order of the entry. Each goes to
+ * the first batch of its class that has room, so a large tensor does not end the search (look-ahead). A group is
  * cut by dtype and never shares a batch; where an operation does not fuse, each tensor has a batch of its own.
  */
 #include "core/fuse.h"
@@ -35,7 +35,7 @@ typedef struct plan {
     uint64_t threshold;
 } plan;
 
-/* ---- cutting ------------------------------------------------------------------------------------------- */
+/* ---- cutting ------------------------------------------------------------------------------------- */
 
 static uint32_t new_cut(plan *p, uint64_t fuse_class) {
     p->cuts[p->ncuts] = (cut){.fuse_class = fuse_class, .head = HC__NONE, .tail = HC__NONE};
@@ -87,7 +87,7 @@ static void place_each(plan *p, uint32_t agreed) {
         add(p, new_cut(p, 0), agreed, i, 1, 0);
 }
 
-/* ---- the items of a batch ---------------------------------------------------------------------------------- */
+/* ---- the items of a batch ------------------------------------------------------------------------ */
 
 /* The agreed request with the rows that this rank has. */
 static const hc_request *with_own_rows(hc__set *s, const hc_request *agreed, const hc__name *record) {

@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* ---- tables: one row a thing; codes, names and texts are all drawn from these ------------------- */
+/* ---- tables: one row per thing; codes, names and texts are all drawn from these ------------------ */
 
 /*       NAME        bytes  text        */
 #define HC_DTYPES(X)             \
@@ -40,15 +40,15 @@
  * only a table of implementations is indexed by the operation itself. */
 enum hc_operation_trait {
     HC_OP_REDUCES = 1,          /* combines values: a reduction, factors, and a neutral element for a joined rank */
-    HC_OP_ROOTED = 2,           /* one rank has another part than the others: `root` */
+    HC_OP_ROOTED = 2,           /* one rank, `root`, has another part than the others; an error if it has joined */
     HC_OP_ROWS_DIFFER = 4,      /* dims[0] is each rank's own, not agreed; a joined rank has no rows */
     HC_OP_RESULT_ALLOCATED = 8, /* only the data plane knows the result's size, and allocates it */
     HC_OP_COUNTS = 16,          /* the caller says how many rows go to each rank */
-    HC_OP_ELEMENTWISE = 32,     /* shapes matter to nobody but the comparison: a tensor is a run of elements */
+    HC_OP_ELEMENTWISE = 32,     /* only the comparison looks at shapes: a tensor is a run of elements */
     HC_OP_FUSES = 64,           /* several requests may share a batch, and a request may be a group */
     HC_OP_NARROWS = 128,        /* may travel between nodes in a narrower type (compression) */
     HC_OP_NO_TENSORS = 256,     /* carries no data */
-    HC_OP_ONLY_EVENT = 512      /* is no request: it has an event of its own */
+    HC_OP_ONLY_EVENT = 512      /* is not a request: it has an event of its own */
 };
 
 /*    NAME           text             traits */
@@ -135,7 +135,7 @@ const char *hc_status_name(int status);      /* "MISMATCH" */
 const char *hc_status_text(int status);      /* one sentence */
 const char *hc_status_exception(int status); /* name of the Python class, "" for OK */
 
-/* ---- a request: what one rank wants, and the part of it that all ranks must agree on ------------ */
+/* ---- a request: what one rank wants, and the part of it that all ranks must agree on ------------- */
 
 #define HC_MAX_DIMS 64
 #define HC_MAX_NAME 4096 /* bytes of UTF-8 */
@@ -147,8 +147,8 @@ typedef struct hc_tensor {
 } hc_tensor;
 
 /* Everything but `ticket` and `name` is the signature: equal on all ranks or a MISMATCH on all ranks.
- * ntensors > 1, or HC_REQUEST_GROUP set: a group, agreed and completed together, its own batch (one a
- * dtype), never cut by the fusion threshold. */
+ * ntensors > 1, or HC_REQUEST_GROUP set: a group. It is agreed and completed as one, has a batch of its own per dtype,
+ * and the fusion threshold never cuts it. */
 typedef struct hc_request {
     uint64_t ticket;  /* the caller's number for it, never 0; comes back in RUN and COMPLETE */
     const char *name; /* UTF-8, need not end in 0 */
@@ -166,12 +166,12 @@ typedef struct hc_request {
 
 #define HC_WIRE_SAME 255
 #define HC_REQUEST_GROUP 1
-#define HC_REQUEST_LAST 2 /* its rank asks for nothing after it; in the World: in no set. Others hear of that */
+#define HC_REQUEST_LAST 2 /* its rank asks for nothing after it, in the World: in no set; the others are told */
 
-/* ---- a process set, as one of its members' engines sees it -------------------------------------- */
+/* ---- a process set, as one of its members' engines sees it --------------------------------------- */
 
-/* One tree per set; the nodes are members only. `rank` below is a rank of the World (an address), the
- * position of a member in the set is its set rank. hc_tree_place() computes it. */
+/* A set has one tree, whose nodes are its members. `rank` below is a rank of the World (an address); the position of a
+ * member in the set is its set rank. hc_tree_place() computes the tree. */
 typedef struct hc_child {
     int32_t rank;
     int32_t subtree; /* members in this child's subtree, itself included */
@@ -181,8 +181,8 @@ typedef struct hc_child {
 
 typedef struct hc_set_config {
     uint32_t set; /* number of the set; 0 is the World itself; agreed by all members */
-    /* Of the sets of this number that this rank is or was in; agreed, and higher than any before on each member.
-     * Messages carry it: one that was for an earlier set of this number may still be under way. */
+    /* Tells sets of one number apart; agreed, and higher than any before on each member. Messages carry it, because one
+     * for an earlier set of this number may still be under way. */
     uint32_t generation;
     int32_t set_rank, set_size;
     int32_t parent; /* rank of the World, -1 at the set's root */
@@ -205,15 +205,15 @@ void hc_tree_index_free(hc_tree_index *);
 /* Fills parent, set_rank, set_size, nchildren and at most `room` children; returns nchildren. */
 int32_t hc_tree_place(const hc_tree_index *, int32_t set_rank, hc_set_config *out, hc_child *children, int32_t room);
 
-/* ---- the engine --------------------------------------------------------------------------------- */
+/* ---- the engine ---------------------------------------------------------------------------------- */
 
 typedef struct hc_engine_config {
     int32_t rank, size;        /* in the World */
-    uint32_t cache_capacity;   /* slots a set; 0: nothing is cached. Equal on all ranks */
-    uint64_t fusion_threshold; /* bytes a batch. Equal on all ranks */
+    uint32_t cache_capacity;   /* slots per set; 0: nothing is cached. Equal on all ranks */
+    uint64_t fusion_threshold; /* bytes per batch. Equal on all ranks */
     uint64_t raise_bytes;      /* R2: this many bytes pending in a set raise all of it */
     uint64_t raise_window;     /* R3: ns from the oldest unraised request */
-    uint64_t stall_warning;    /* ns until a waiter asks who is awaited; 0: never */
+    uint64_t stall_warning;    /* ns until a waiter asks which ranks are awaited; 0: never */
     uint64_t stall_limit;      /* ns until a waiter gives the World up (FAIL, STALLED); 0: never */
 } hc_engine_config;
 
@@ -233,7 +233,7 @@ enum hc_event_kind {
     HC_EV_SENT,       /* peer: the last message to peer has left (see T4) */
     HC_EV_TICK,       /* time only: timers */
     HC_EV_BATCH_DONE, /* set, batch, status (text optional) */
-    HC_EV_FAIL        /* status PEER_LOST, STALLED or TRANSPORT; peer: who, or -1; text */
+    HC_EV_FAIL        /* status PEER_LOST, STALLED or TRANSPORT; peer: the rank concerned, or -1; text */
 };
 
 typedef struct hc_event {
@@ -258,7 +258,7 @@ enum hc_action_kind {
     HC_AC_WAKE_AT,   /* time: call step with TICK no later than this (the newest wins; UINT64_MAX: none) */
     HC_AC_STALLED,   /* a report: text, ranks awaited; not fatal */
     HC_AC_PREEMPTED, /* set, position of PREEMPT in the log */
-    HC_AC_STOPPED,   /* set, text: its log has ended, and who left it first */
+    HC_AC_STOPPED,   /* set, text: its log has ended; the text names the first rank to leave */
     HC_AC_FAILED     /* the World is broken: status, peer, text; abandon all batches, start none. Once */
 };
 
@@ -301,10 +301,10 @@ int hc_engine_quiet(const hc_engine *);            /* 1: nothing pending, raised
 uint64_t hc_engine_memory(const hc_engine *);      /* bytes held */
 const char *hc_engine_validate(const hc_engine *); /* NULL, or the invariant that does not hold, in words */
 
-/* ---- figures ---------------------------------------------------------------------------------------------- */
+/* ---- figures ------------------------------------------------------------------------------------- */
 
-/* A counter has one writer and any number of readers, who may read it at any time: to the processor both are plain moves.
- * What was counted before a handle ended is seen by who has seen that end. */
+/* A counter has one writer and any number of readers, which may read it at any time: to the processor both are plain
+ * moves. A reader that has seen the end of a handle sees what was counted before it. */
 typedef _Atomic uint64_t hc_counter;
 static inline void hc_count(hc_counter *counter, uint64_t n) {
     uint64_t before = atomic_load_explicit(counter, memory_order_relaxed);

@@ -2,7 +2,8 @@
  *
  * join.h - ranks that have nothing more to give.
  *
- * A firm join is that of a rank with nothing pending; a loose one is void when slots are freed, and is made anew (L5).
+ * A join is firm if its rank has nothing pending. Otherwise it is loose: void when slots are freed, and then made anew,
+ * because the rank may have to raise requests again (L5).
  */
 #ifndef HC_CORE_JOIN_H
 #define HC_CORE_JOIN_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * log.c - applies entries. Everything here depends on the log alone: not on times, sizes or what is pending.
+ * log.c - applies entries. Everything here depends on the log alone: not on times, sizes or pending requests.
  */
 #include "core/log.h"
 
@@ -23,7 +23,7 @@
 #include "core/tree.h"
 #include "core/wire.h"
 
-/* ---- L1 ------------------------------------------------------------------------------------------------- */
+/* ---- L1 ------------------------------------------------------------------------------------------ */
 
 static void free_conflicting(hc__set *s, hc__column_view column) {
     uint64_t bits;
@@ -36,7 +36,7 @@ static void free_conflicting(hc__set *s, hc__column_view column) {
     }
 }
 
-/* ---- L2 ------------------------------------------------------------------------------------------------- */
+/* ---- L2 ------------------------------------------------------------------------------------------ */
 
 /* This rank's share of a commit: its own raised request, or none because it has joined. */
 static uint32_t own_share(hc__set *s, uint32_t name, uint8_t phase, int32_t slot) {
@@ -98,9 +98,9 @@ static uint32_t commit_slots(hc__set *s, const hc__entry *entry, hc__agreed *agr
     return n;
 }
 
-/* ---- L3 ------------------------------------------------------------------------------------------------- */
+/* ---- L3 ------------------------------------------------------------------------------------------ */
 
-/* The signature's object; the caller owns a reference. */
+/* Returns the object of an agreed signature; the caller owns a reference. */
 static hc__sig *agreed_sig(hc__set *s, uint32_t name, const hc__entry_first *from) {
     const hc__name *record = &s->names.at[name];
     if (record->mine && hc__sig_is(record->mine, from->sig.bytes, from->sig.nbytes))
@@ -155,7 +155,7 @@ static uint32_t commit_first(hc__set *s, const hc__entry_first *from, hc__agreed
     return n;
 }
 
-/* ---- the entry ---------------------------------------------------------------------------------------------- */
+/* ---- the entry ----------------------------------------------------------------------------------- */
 
 static uint32_t count_commits(const hc__entry *entry) {
     uint64_t bits;

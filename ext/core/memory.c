@@ -2,8 +2,8 @@
  *
  * memory.c - the engine's memory: what lasts, and scratch memory that lives until the next step.
  *
- * Running out is noted (starved) and turned into one failure of the World at the end of the step: a replica
- * that has missed a part of an entry must not go on.
+ * When memory runs out, that is noted (starved) and becomes one failure of the World at the end of the step, because a
+ * rank that has missed a part of an entry must not go on.
  */
 #include "core/memory.h"
 

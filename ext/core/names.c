@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * names.c - the names that this rank has heard of in a set: open addressing over records that do not move
- * in number. A record lives while a slot, an own request or a first announcement holds it.
+ * names.c - the names that this rank has heard of in a set: a hash table with open addressing, whose records keep their
+ * index. A record lives while a slot, an own request or a first announcement holds it.
  */
 #include "core/names.h"
 
@@ -31,7 +31,7 @@ static void table_put(hc__names *names, uint32_t name) {
     names->table[i] = name + 1;
 }
 
-/* Half again as many records, and a table at most two thirds full. */
+/* Makes room for half again as many records, and a table at most two thirds full. 0: no memory. */
 static int grow(hc__set *s) {
     hc__names *names = &s->names;
     uint32_t room = names->room ? names->room + names->room / 2 : 8, cells = 16;

@@ -9,7 +9,7 @@
 #include "core/text.h"
 #include "core/wire.h"
 
-#define MAX_QUERIES 8u       /* a set; what is beyond is asked again later */
+#define MAX_QUERIES 8u       /* per set; what is beyond is asked again later */
 #define PATIENCE 4000000000u /* ns that the root gives its children at most */
 
 const uint64_t hc__join_key[2] = {0, 0};
@@ -85,7 +85,7 @@ void hc__query_drop(hc__set *s, hc__query *q) {
     s->engine->retime = 1;
 }
 
-/* ---- messages ------------------------------------------------------------------------------------------------- */
+/* ---- messages ------------------------------------------------------------------------------------ */
 
 uint8_t *hc__query_message(hc__set *s, int message, const uint64_t key[2], size_t more, uint8_t **p) {
     uint8_t *bytes = hc__scratch(s->engine, HC__HEADER + 16 + more);
@@ -101,7 +101,7 @@ uint8_t *hc__write_ranks(uint8_t *p, const int32_t *ranks, uint32_t n) {
     return p;
 }
 
-/* ---- time, and the end -------------------------------------------------------------------------------------------- */
+/* ---- time, and the end --------------------------------------------------------------------------- */
 
 uint64_t hc__query_deadline(const hc__set *s) {
     uint64_t due = HC__NEVER;

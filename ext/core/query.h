@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * query.h - questions about who is awaited, as records and as messages.
+ * query.h - stall queries, which ask which ranks are awaited: as records and as messages.
  */
 #ifndef HC_CORE_QUERY_H
 #define HC_CORE_QUERY_H
@@ -21,7 +21,7 @@ typedef struct hc__query {
     int32_t ranks[HC__LISTED]; /* set ranks that lack the item */
     int32_t silent_rank;       /* World rank of the first silent child */
     uint8_t collecting;
-    uint64_t bits[]; /* two sets of sources: who asks, who has not answered */
+    uint64_t bits[]; /* two sets of sources: those that ask, and those that have not answered */
 } hc__query;
 
 /* A stall that a rank was told to print. */

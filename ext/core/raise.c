@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * raise.c - tells the tree what is pending here. When is a local choice: a caller waits (R1), a batch is full
- * (R2, enqueue.c), or a short time has passed (R3, step.c). Everything that is pending is raised then: a bound
- * on how many names may be raised would deadlock ranks that work in different orders.
+ * raise.c - tells the tree what is pending here. When this happens is a local choice: a caller waits (R1), a batch is
+ * full (R2, enqueue.c), or a short time has passed (R3, step.c). Everything that is pending is raised then, because a
+ * bound on how many names may be raised would deadlock ranks that work in different orders.
  */
 #include "core/raise.h"
 
@@ -31,7 +31,7 @@ static void raise_one(hc__set *s, uint32_t name) {
     hc__tree_have_slot(s, slot);
 }
 
-/* After JOIN nothing more is raised until everybody has joined. */
+/* After JOIN this rank raises nothing more until all ranks have joined. */
 void hc__raise_all(hc__set *s) {
     if (s->end.stopped || s->pending.unraised == HC__NONE)
         return;
@@ -60,7 +60,7 @@ static void mark(hc__set *s, hc__name *record) {
     s->pending.nwaited++;
 }
 
-/* From the newest back to the first that has been marked before. */
+/* Goes from the newest request back to the first that has been marked before. */
 static void mark_all(hc__set *s) {
     for (uint32_t name = s->pending.newest; name != HC__NONE && !s->names.at[name].waited;
          name = s->names.at[name].older)
@@ -88,7 +88,7 @@ void hc__flush(hc_engine *e, uint64_t ticket) {
     }
 }
 
-/* L5: what was raised on a slot that this entry freed is raised again. */
+/* L5: raises again what was raised on a slot that this entry freed. */
 void hc__raise_again(hc__set *s) {
     for (uint32_t name = s->pending.oldest; name != HC__NONE && name != s->pending.unraised;
          name = s->names.at[name].newer) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * report.c - the answer to WHO in words, from the root down to all that asked.
+ * report.c - the answer to a stall query in words, from the root down to all ranks that asked.
  *
- * The root says who is awaited. What waits, and for how long by now, each asker says of itself: a question may have lain
- * for long before a rank that did not look, and its name may stand for a later request meanwhile.
+ * The root says which ranks are awaited. Each asker itself adds what waits, and for how long by now: a question may
+ * have lain for long before a rank that did not look, and its name may stand for a later request meanwhile.
  */
 #include "core/report.h"
 
@@ -16,7 +16,7 @@
 #include "core/text.h"
 #include "core/wire.h"
 
-/* ---- in words (at the root) ------------------------------------------------------------------------------- */
+/* ---- in words (at the root) ---------------------------------------------------------------------- */
 
 static void put_ranks(hc__text *text, const int32_t *ranks, uint32_t n, uint32_t of) {
     for (uint32_t i = 0; i < n; i++) {
@@ -27,7 +27,7 @@ static void put_ranks(hc__text *text, const int32_t *ranks, uint32_t n, uint32_t
         hc__put(text, n ? ", ..." : "...");
 }
 
-/* Who waits: all others, when all that are awaited are known by number. */
+/* Adds the ranks that wait: all others, if all awaited ranks are known by number. */
 static void put_waiting(const hc__set *s, hc__text *text, const hc__query *q) {
     int32_t waiting[HC__LISTED];
     uint32_t n = 0, all = (uint32_t)s->set_size - q->lacking;
@@ -79,9 +79,9 @@ void hc__report_write(const hc__set *s, const hc__query *q, char text[HC__TEXT],
     memcpy(r->ranks, q->ranks, sizeof r->ranks);
 }
 
-/* ---- down ---------------------------------------------------------------------------------------------------- */
+/* ---- down ---------------------------------------------------------------------------------------- */
 
-/* 0: this rank does not wait for it any more. */
+/* Says what this rank waits for and how long. 0: it does not wait for this item any more. */
 static int put_wait(const hc__set *s, hc__text *text, const uint64_t key[2]) {
     uint32_t name = hc__name_find(s, key);
     const hc__name *record = name == HC__NONE ? NULL : &s->names.at[name];
@@ -132,7 +132,6 @@ static void send_report(hc__set *s, const hc__query *q, uint32_t source, const h
     hc__send_down(s->engine, s->children[source - 1].rank, bytes, (size_t)(p - bytes));
 }
 
-/* To all that asked; one of them is to print it. */
 void hc__report_down(hc__set *s, const hc__query *q, const hc__report *r) {
     hc__report one = *r;
     for (uint32_t source = 0; source < s->nsources; source++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * report.h - the answer to a question about who is awaited, in words.
+ * report.h - the answer to a stall query, in words.
  */
 #ifndef HC_CORE_REPORT_H
 #define HC_CORE_REPORT_H
@@ -9,7 +9,7 @@
 #include "core/text.h"
 
 typedef struct hc__report {
-    uint8_t reporter; /* the one who receives it is to print it */
+    uint8_t reporter; /* the rank that receives it is to print it */
     uint32_t awaited, nranks, text_len;
     int32_t ranks[HC__LISTED];
     const char *text;

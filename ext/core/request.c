@@ -2,8 +2,8 @@
  *
  * request.c - signatures: what all ranks must agree on about a request, as bytes.
  *
- * Two requests agree exactly when their bytes are equal, so agreement is memcmp everywhere, and the bytes are
- * what travels. One function judges bytes, whether they come from a caller or from the wire.
+ * Two requests agree exactly when their bytes are equal, so agreement is memcmp everywhere, and these bytes travel. One
+ * function judges bytes, whether they come from a caller or from the wire.
  */
 #include "core/request.h"
 
@@ -13,13 +13,9 @@
 
 #define FIXED (4 + 5 + 4 + 8 + 8 + 4) /* all but the name and the tensors */
 
-static int is_group(const hc_request *request) {
-    return request->ntensors > 1 || (request->flags & HC_REQUEST_GROUP);
-}
+/* ---- request to bytes ---------------------------------------------------------------------------- */
 
-/* ---- request to bytes ------------------------------------------------------------------------------ */
-
-/* What must hold before the tensors may be walked at all. */
+/* Checks what must hold before the tensors may be walked at all. Returns what is wrong, or NULL. */
 static const char *refuse_shape(const hc_request *request, size_t *bytes) {
     if (!request->name || request->name_len == 0)
         return "a request must have a name";
@@ -42,7 +38,7 @@ static const char *refuse_shape(const hc_request *request, size_t *bytes) {
     return NULL;
 }
 
-/* Own rows are not in the signature, so they are judged here. */
+/* Judges this rank's own rows, which are not in the signature. Returns what is wrong, or NULL. */
 static const char *refuse_rows(const hc_request *request) {
     for (uint32_t i = 0; i < request->ntensors; i++) {
         const hc_tensor *tensor = &request->tensors[i];
@@ -117,7 +113,7 @@ const char *hc__sig_encode(hc_engine *e, const hc_request *request, hc__sig_view
     return NULL;
 }
 
-/* ---- bytes, judged ----------------------------------------------------------------------------------- */
+/* ---- bytes, judged ------------------------------------------------------------------------------- */
 
 static const char *check_tensor(hc__reader *r, int operation, hc__sig_view *view) {
     int dtype = hc__read8(r);
@@ -188,7 +184,7 @@ const char *hc__sig_check(const uint8_t *bytes, size_t nbytes, int32_t set_size,
     return r.bad || r.at != r.end ? "cut short" : NULL;
 }
 
-/* ---- bytes to request ---------------------------------------------------------------------------------- */
+/* ---- bytes to request ---------------------------------------------------------------------------- */
 
 static double read_real(hc__reader *r) {
     uint64_t bits = hc__read64(r);
@@ -233,7 +229,7 @@ static void decode(hc__sig *sig, const hc__sig_view *view, hc_tensor *tensors, i
     request->ntensors = hc__read32(&r);
     request->tensors = tensors;
     decode_tensors(sig, &r, tensors, dims);
-    if (hc_operation_has(view->operation, HC_OP_FUSES) && !is_group(request))
+    if (hc_operation_has(view->operation, HC_OP_FUSES) && !hc__is_group(request))
         sig->fuse_class = fuse_class(request);
 }
 

@@ -2,8 +2,8 @@
  *
  * request.h - signatures: the part of a request that all ranks must agree on.
  *
- * A signature is kept as bytes that are equal exactly when it is equal, and decoded once. Own request, first announcement,
- * slot and batch share one object.
+ * A signature is kept as bytes that are equal exactly when it is equal, and decoded once. Own request, first
+ * announcement, slot and batch share one object.
  */
 #ifndef HC_CORE_REQUEST_H
 #define HC_CORE_REQUEST_H
@@ -34,6 +34,11 @@ typedef struct hc__sig_view { /* points into the bytes that were judged */
     int32_t root;
     uint8_t operation;
 } hc__sig_view;
+
+/* Several tensors that are agreed and completed as one, or a single one that was asked for in this way. */
+static inline int hc__is_group(const hc_request *request) {
+    return request->ntensors > 1 || (request->flags & HC_REQUEST_GROUP);
+}
 
 /* Writes a request as bytes, which live until the next call. Returns why it cannot be a request, or NULL. */
 const char *hc__sig_encode(hc_engine *, const hc_request *, hc__sig_view *);

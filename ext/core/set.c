@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * set.c - a process set comes and goes. An idle set is small; everything grows with use.
+ * set.c - adds and removes process sets. An idle set is small; everything in it grows with use.
  */
 #include "core/set.h"
 
@@ -57,7 +57,7 @@ static int reserve(hc_engine *e, uint32_t id) {
     return 1;
 }
 
-/* Set, children and counters in one block. */
+/* Bytes of a set, its children and its counters, which are one block. */
 static size_t size_of(int32_t nchildren) {
     return sizeof(hc__set) + (size_t)nchildren * sizeof(hc_child) + 2 * ((size_t)nchildren + 1) * sizeof(uint32_t);
 }
@@ -69,7 +69,7 @@ static uint32_t edges(const hc_engine *e) {
     return n;
 }
 
-/* Of a failure, beside one for each edge: FAILED, WAKE_AT, and what was asked for in that very step. */
+/* A failure needs one action for each edge, and these: FAILED, WAKE_AT, and those of the event of that very step. */
 #define LAST_ACTIONS 4
 
 int hc__set_add(hc_engine *e, const hc_set_config *c) {
@@ -81,7 +81,7 @@ int hc__set_add(hc_engine *e, const hc_set_config *c) {
     int room = reserve(e, c->set) && hc__act_reserve(e, edges(e) + (uint32_t)c->nchildren + 1 + LAST_ACTIONS);
     hc__set *s = room ? hc__alloc(e, size_of(c->nchildren)) : NULL;
     if (!s) {
-        e->starved = 0; /* refused whole: nothing has to fail */
+        e->starved = 0; /* the set is refused as a whole, so nothing has to fail */
         return HC_NO_MEMORY;
     }
     set_init(e, s, c);

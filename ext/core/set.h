@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * set.h - a process set comes and goes.
+ * set.h - adds and removes process sets.
  */
 #ifndef HC_CORE_SET_H
 #define HC_CORE_SET_H

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * slots.c - the cache: what was agreed once has a slot, the same on every rank.
+ * slots.c - the cache: a signature that was agreed once has a slot, the same on every rank.
  *
- * Lowest free slot, else the least recently used one is evicted. Called while an entry is applied and never
- * else, so slots, their order and their generations are a function of the log.
+ * A signature gets the lowest free slot; if there is none, the least recently used one is evicted. This happens only
+ * while an entry is applied, so slots, their order and their generations are a function of the log.
  *
  * A name has one slot for each of its last signatures, because programs alternate them under one name (all
- * unnamed blocking calls have the same). Their number is bounded: sizes that never come again must not push the
- * names of a training step out of the cache.
+ * unnamed blocking calls have the same). Their number is bounded, so that sizes that
+ * never come again do not push the names of a training step out of the cache.
  */
 #include "core/slots.h"
 
@@ -54,7 +54,7 @@ static void lru_append(hc__set *s, int32_t slot) {
     s->slots.lru_newest = slot;
 }
 
-/* ---- the slots of one name ----------------------------------------------------------------------------- */
+/* ---- the slots of one name ----------------------------------------------------------------------- */
 
 static void name_unlink(hc__set *s, int32_t slot) {
     int32_t *link = &s->names.at[s->slots.at[slot].name].slot;
@@ -69,7 +69,7 @@ static void name_push(hc__set *s, int32_t slot) {
     record->slot = slot;
 }
 
-/* The least recently used slot of a name that may have no more of them, or -1. */
+/* Returns the least recently used slot of a name that may have no more of them, or -1. */
 static int32_t one_too_many(const hc__set *s, uint32_t name) {
     int32_t slot = s->names.at[name].slot;
     int n = slot >= 0;
@@ -113,7 +113,7 @@ void hc__slot_touch(hc__set *s, int32_t slot) {
     lru_append(s, slot);
 }
 
-/* Lowest free slot below the capacity, or -1. */
+/* Returns the lowest free slot below the capacity, or -1. */
 static int32_t lowest_free(const hc__set *s) {
     uint32_t capacity = s->engine->config.cache_capacity;
     if (s->slots.count >= capacity)
@@ -130,7 +130,7 @@ static void evict(hc__set *s, int32_t slot) {
     hc_count(&s->engine->counters.evictions, 1);
 }
 
-/* L3 */
+/* L3: the lowest free slot, else the least recently used one. */
 int hc__slot_assign(hc__set *s, uint32_t name, hc__sig *sig) {
     int32_t spare = one_too_many(s, name);
     if (spare >= 0)

@@ -2,8 +2,8 @@
  *
  * stall.c - a wait that lasts reports itself, and ends the World beyond a limit.
  *
- * The clock of a request runs from when a caller began to wait. What is not agreed yet is asked about over the
- * tree (who.c); what is agreed and does not end is a matter of the data transport.
+ * The clock of a request runs from when a caller began to wait. If the request is not agreed yet, this rank asks over
+ * the tree which ranks are awaited (stall_query.c). If it is agreed and does not end, the data transport is at fault.
  */
 #include "core/stall.h"
 
@@ -18,7 +18,7 @@
 #include "core/state.h"
 #include "core/text.h"
 
-/* What a caller waits for: the oldest raised request, else its join. */
+/* What a caller waits for: the oldest raised request that has a waiter, else the join. */
 typedef struct target {
     uint64_t ticket, since; /* ticket 0: nothing */
     const hc__name *record; /* NULL: the join */

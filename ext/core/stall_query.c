@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stall_query.c - who is awaited? Asked up the tree, counted down and up again, reported to those that asked.
+ * stall_query.c - which ranks are awaited? A rank that waits asks up the tree, the root asks down, answers are added up
+ * on their way to the root, and the root reports to all ranks that asked.
  *
- *     WHO     child -> parent ... root     key                        somebody has waited long
- *     ASK     parent -> child              key, time to answer        to children that lack the item
- *     ANSWER  child -> parent              key, how many lack it, how many are silent, a bounded list
- *     REPORT  parent -> child that asked   key, reporter, how many, the list, text
+ *     STALL_QUERY   child -> parent ... root     key: a rank has waited long for this item
+ *     STALL_PROBE   parent -> child              key, time to answer; to children that lack the item
+ *     STALL_ANSWER  child -> parent              key, how many lack it, how many are silent, a bounded list
+ *     STALL_REPORT  parent -> child that asked   key, reporter, how many, the list, text
  *
- * Nothing is kept or sent before somebody asks. A child that does not answer in time is reported as silent with
- * all that is below it.
+ * Nothing is kept or sent before a rank asks. A child that does not answer in time is reported as silent with all that
+ * is below it.
  */
 #include "core/stall_query.h"
 
@@ -22,7 +23,7 @@
 #include "core/tree.h"
 #include "core/wire.h"
 
-/* ---- sending --------------------------------------------------------------------------------------------- */
+/* ---- sending ------------------------------------------------------------------------------------- */
 
 static void send_query(hc__set *s, const hc__query *q) {
     uint8_t *p, *bytes = hc__query_message(s, HC__M_STALL_QUERY, q->key, 0, &p);
@@ -49,9 +50,9 @@ static void send_answer(hc__set *s, const hc__query *q) {
     hc__send_up(s->engine, s->parent, bytes, (size_t)(p - bytes));
 }
 
-/* ---- collecting ------------------------------------------------------------------------------------------------- */
+/* ---- collecting ---------------------------------------------------------------------------------- */
 
-static void list_rank(hc__query *q, int32_t rank) { /* ascending, the lowest ones */
+static void list_rank(hc__query *q, int32_t rank) { /* the lowest ones, in ascending order */
     uint32_t at = q->nranks;
     while (at > 0 && q->ranks[at - 1] > rank)
         at--;
@@ -63,8 +64,8 @@ static void list_rank(hc__query *q, int32_t rank) { /* ascending, the lowest one
     q->ranks[at] = rank;
 }
 
-/* The clocks of the waiters run out a little apart, and each asks: one of the answers is printed. A waiter asks
- * again after twice the warning, so what lasts is printed again. */
+/* The clocks of the waiters run out a little apart, and each waiter asks, but only one of the answers is printed. A
+ * waiter asks again after twice the warning, so a stall that lasts is printed again. */
 static int is_printed(hc__set *s, const uint64_t key[2]) {
     uint64_t now = s->engine->now, warning = s->engine->config.stall_warning;
     hc__printed *oldest = s->stall.printed;
@@ -146,7 +147,7 @@ void hc__stall_query(hc__set *s, uint32_t source, const uint64_t key[2]) {
         collect(s, q, hc__query_patience(s));
 }
 
-/* ---- receiving ------------------------------------------------------------------------------------------------------ */
+/* ---- receiving ----------------------------------------------------------------------------------- */
 
 static int receive_query(hc__set *s, uint32_t source, const uint64_t key[2], hc__reader *r) {
     if (r->at != r->end)
@@ -239,7 +240,7 @@ int hc__stall_query_receive(hc__set *s, int message, uint32_t source, const uint
     }
 }
 
-/* ---- time, and the end ------------------------------------------------------------------------------------------------ */
+/* ---- time, and the end --------------------------------------------------------------------------- */
 
 void hc__stall_query_tick(hc__set *s) {
     hc__query *next;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stall_query.h - asks over the tree who is awaited.
+ * stall_query.h - asks over the tree which ranks are awaited.
  */
 #ifndef HC_CORE_STALL_QUERY_H
 #define HC_CORE_STALL_QUERY_H

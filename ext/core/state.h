@@ -2,7 +2,8 @@
  *
  * state.h - the state of an engine and of its sets, made of the parts that the files beside it own.
  *
- * A set holds names; a name may have slots (signatures agreed before), an own request, and a first announcement under way.
+ * A set holds names; a name may have slots (signatures agreed before), an own request, and a first announcement under
+ * way.
  */
 #ifndef HC_CORE_STATE_H
 #define HC_CORE_STATE_H

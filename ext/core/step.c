@@ -20,7 +20,7 @@
 #include "core/up.h"
 #include "core/wire.h"
 
-/* ---- time -------------------------------------------------------------------------------------------------- */
+/* ---- time ---------------------------------------------------------------------------------------- */
 
 static uint64_t raise_deadline(const hc__set *s) {
     if (s->pending.unraised == HC__NONE || s->joins.joined || s->end.stopped)
@@ -55,7 +55,7 @@ static void tell_deadline(hc_engine *e) {
     hc__act(e, HC_AC_WAKE_AT)->time = due;
 }
 
-/* ---- events ------------------------------------------------------------------------------------------------- */
+/* ---- events -------------------------------------------------------------------------------------- */
 
 static const char *broken_text(const hc_engine *e) {
     return e->failure.text ? e->failure.text : hc_status_text(HC_BROKEN);
@@ -156,7 +156,7 @@ static int dispatch(hc_engine *e, const hc_event *ev) {
     }
 }
 
-/* What this step has raised leaves in one message an edge; what is ready becomes an entry. */
+/* Sends what this step has raised, in one message per edge; at a root, makes entries of what is ready. */
 static void settle(hc_engine *e) {
     while (e->dirty) {
         hc__set *s = e->dirty;
@@ -172,8 +172,8 @@ static void settle(hc_engine *e) {
     }
 }
 
-/* Out of memory in the middle of an entry: batches without all of their items must not start, nor may what a
- * half-applied entry has raised be sent. The failure takes their place. */
+/* Memory is gone in the middle of an entry: batches without all of their items must not start, and what a half-applied
+ * entry has raised must not be sent. The failure takes their place. */
 static void withdraw(hc_engine *e) {
     hc__act_withdraw(e, HC_AC_RUN);
     hc__act_withdraw(e, HC_AC_SEND);
@@ -184,7 +184,7 @@ static void run_dry(hc_engine *e) {
     if (!e->failure.failed)
         withdraw(e);
     hc__fail(e, HC_NO_MEMORY, -1, hc_status_text(HC_NO_MEMORY), -1);
-    e->due = 0; /* what the driver was to know of it may have been withdrawn */
+    e->due = 0; /* the WAKE_AT that told the driver may have been withdrawn */
     tell_deadline(e);
     e->starved = 0;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stop.c - the end of a log, and who brought it about.
+ * stop.c - the end of a log, and the rank that brought it about.
  *
  * STOP ends a log exactly: what was committed before it runs everywhere, all else ends with one error everywhere.
- * LEAVE comes before it where a rank asks for nothing more and can wait for the others: one that still asks for
- * something would be waiting for ever, and stops the set instead. Both carry who left first.
+ * LEAVE comes before it where a rank asks for nothing more and can wait for the others. A rank that still asks for
+ * something would wait for ever, so it stops the set. Both flags bring the first rank to leave.
  */
 #include "core/stop.h"
 
@@ -19,7 +19,7 @@
 #include "core/tree.h"
 #include "core/wire.h"
 
-/* The same on all ranks, once the log has spoken. */
+/* The text is the same on all ranks once LEAVE or STOP is in the log. */
 const char *hc__shut_down_text(hc__set *s) {
     char buffer[HC__TEXT];
     hc__text text = hc__text_on(buffer, sizeof buffer);
@@ -30,11 +30,10 @@ const char *hc__shut_down_text(hc__set *s) {
         hc__put(&text, s->end.first_to_leave < 0 ? " of the World that it was made from" : "");
         hc__put(&text, " has called shutdown() or ended");
     }
-    const char *lent = hc__scratch_text(s->engine, buffer);
-    return lent ? lent : hc_status_text(HC_SHUT_DOWN);
+    return hc__scratch_text(s->engine, buffer);
 }
 
-/* The first that is heard of counts, until the log says who it was. */
+/* The first rank that is heard of counts, until the log says which one it was. */
 static void tell(hc__set *s, uint8_t flag, int32_t first_to_leave) {
     if (s->end.first_to_leave == HC__NO_RANK)
         s->end.first_to_leave = first_to_leave;
@@ -50,7 +49,7 @@ void hc__child_flags(hc__set *s, uint8_t flags, int32_t first_to_leave) {
         hc__tree_flag(s, HC__F_PREEMPT);
 }
 
-/* ---- STOP ------------------------------------------------------------------------------------------------- */
+/* ---- STOP ---------------------------------------------------------------------------------------- */
 
 static void stop(hc__set *s, int32_t first_to_leave) {
     if (s->end.stopping || s->end.stopped)
@@ -97,7 +96,7 @@ void hc__log_end(hc__set *s) {
         stop_others(s);
 }
 
-/* ---- LEAVE ------------------------------------------------------------------------------------------------ */
+/* ---- LEAVE --------------------------------------------------------------------------------------- */
 
 static int is_last(const hc__set *s, uint32_t name) {
     return s->names.at[name].mine->request.flags & HC_REQUEST_LAST;
@@ -108,7 +107,7 @@ static void leave_when_done(hc__set *s) {
         tell(s, HC__F_LEAVE, s->set_rank);
 }
 
-/* Who has left had nothing pending in this set: what is pending now lacks that rank for ever. */
+/* A rank that has left had nothing pending in this set, so what is pending now lacks that rank for ever. */
 void hc__leave_check(hc__set *s) {
     if (s->end.stopped)
         return;

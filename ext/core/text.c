@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * text.c - texts for people, put together without a C library's formatter.
+ * text.c - puts texts for people together without the C library's formatter.
  */
 #include "core/text.h"
 
@@ -38,7 +38,8 @@ void hc__put_int(hc__text *text, int64_t value) {
     hc__put_some(text, digits + at, sizeof digits - at);
 }
 
-/* Scales to one digit before the point. The factors are exact enough for the nine digits shown. */
+/* Scales to one digit before the point and returns the exponent. The factors are exact enough for the nine digits
+ * shown. */
 static int scale_to_unit(double *value) {
     int exponent = 0;
     while (*value >= 10.0) {

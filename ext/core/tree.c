@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tree.c - the rising tree: a node tells its parent when the AND of its subtree grows.
+ * tree.c - the rising tree: a node tells its parent when its whole subtree has an item.
  *
- * Sources of a node are itself and its children's subtrees. A source that has wholly joined counts as having
- * everything. What has risen waits in `out` for the next message up (up.c); at the root it is ready for the
- * log (commit.c). One bit per request that was agreed before: after Romero et al., NSDI 2022.
+ * The sources of a node are itself and its children's subtrees. A source whose ranks have all joined counts as having
+ * everything. What has risen waits for the next message up (up.c); at the root it is ready for the log (commit.c).
+ * A request that was agreed before is one bit: after Romero et al., NSDI 2022.
  */
 #include "core/tree.h"
 
@@ -20,7 +20,7 @@ int hc__tree_all_joined(const hc__set *s, uint32_t source) {
     return s->joins.firm[source] + s->joins.loose[source] >= subtree;
 }
 
-/* ---- cached requests: bits ----------------------------------------------------------------------------- */
+/* ---- cached requests: bits ----------------------------------------------------------------------- */
 
 void hc__tree_have_slot(hc__set *s, int32_t slot) { /* T1 */
     uint64_t *row = hc__row(&s->slots, (uint32_t)slot / 64), bit = 1ull << (slot % 64);
@@ -29,8 +29,8 @@ void hc__tree_have_slot(hc__set *s, int32_t slot) { /* T1 */
         row[HC__ROOTED] |= bit;
 }
 
-/* T7: two items of one name at a time are a mismatch. The slots among them are freed by the log, then all meet
- * as first announcements, which become the error. */
+/* T7: two items of one name at a time are a mismatch. The log frees the slots among them, then all ranks announce the
+ * name anew, and these announcements become the error. */
 static void compare(hc__set *s, int32_t slot) {
     const hc__name *record = &s->names.at[s->slots.at[slot].name];
     if (record->first)
@@ -61,7 +61,7 @@ void hc__tree_rise(hc__set *s, uint32_t from, uint32_t to) {
     }
 }
 
-/* ---- first announcements ---------------------------------------------------------------------------------------- */
+/* ---- first announcements ------------------------------------------------------------------------- */
 
 static hc__first *first_new(hc__set *s, uint32_t name) {
     size_t words = (s->nsources + 63) / 64;
@@ -153,7 +153,8 @@ void hc__first_drop(hc__set *s, hc__first *first) { /* T10 */
     hc__name_forget(s, name);
 }
 
-/* T7. Nothing rises until those slots are gone: joins alone must not complete what others have raised otherwise. */
+/* T7: a slot of this name is raised, too. Nothing of the name rises until such slots are gone, because joins alone must
+ * not complete what others have raised in another way. */
 static int conflicts(hc__set *s, const hc__first *first) {
     int any = 0;
     for (int32_t slot = s->names.at[first->name].slot; slot >= 0; slot = s->slots.at[slot].next)
@@ -183,7 +184,7 @@ static void swap_sides(hc__first *first) {
     first->ranks[1] = rank;
 }
 
-/* T7: of all signatures the two of the lowest ranks stay; the lower one first. */
+/* T7: keeps the two signatures of the lowest ranks, the lower rank's first. */
 static void merge(hc_engine *e, hc__first *first, hc__sig *sig, int32_t rank) {
     int i = 0;
     while (i < first->nsigs && first->sigs[i] != sig && !hc__sig_is(first->sigs[i], sig->bytes, sig->nbytes))
@@ -214,7 +215,7 @@ void hc__tree_have_first(hc__set *s, uint32_t name, uint32_t source, hc__sig *si
     first_check(s, first);
 }
 
-/* ---- what one rank is enough for ----------------------------------------------------------------------------- */
+/* ---- items for which one rank is enough ---------------------------------------------------------- */
 
 void hc__tree_conflict(hc__set *s, int32_t slot) {
     uint64_t *row = hc__row(&s->slots, (uint32_t)slot / 64), bit = 1ull << (slot % 64);
@@ -234,7 +235,7 @@ void hc__tree_flag(hc__set *s, uint8_t flag) {
     hc__touch(s);
 }
 
-/* ---- joined ---------------------------------------------------------------------------------------------------- */
+/* ---- joined -------------------------------------------------------------------------------------- */
 
 static void rise_all(hc__set *s) {
     hc__tree_rise(s, 0, s->slots.nwords);
@@ -242,8 +243,7 @@ static void rise_all(hc__set *s) {
         first_check(s, first);
 }
 
-/* Counts, not ranks: no node's memory grows with the number of ranks. A firm join is of a rank that has nothing
- * pending. A loose one may have to raise again when slots are freed, so it is void then and made anew (L5). */
+/* Keeps counts, not ranks, so that no node's memory grows with the number of ranks. */
 void hc__tree_joined(hc__set *s, uint32_t source, uint32_t firm, uint32_t loose, int32_t last) {
     if (!firm && !loose)
         return;
@@ -256,7 +256,7 @@ void hc__tree_joined(hc__set *s, uint32_t source, uint32_t firm, uint32_t loose,
     hc__touch(s);
 }
 
-/* ---- questions ---------------------------------------------------------------------------------------------------- */
+/* ---- questions ----------------------------------------------------------------------------------- */
 
 int hc__tree_has(const hc__set *s, uint32_t name, uint32_t source) {
     const hc__name *record = &s->names.at[name];

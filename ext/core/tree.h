@@ -7,7 +7,7 @@
 
 #include "core/request.h"
 
-/* A first announcement under way at this node. It has at most two signatures: the one of the lowest rank, and one other. */
+/* A first announcement under way at this node, with at most two signatures: that of the lowest rank, and one other. */
 typedef struct hc__first {
     struct hc__first *prev, *next;         /* all of the set */
     struct hc__first *out_prev, *out_next; /* to go up; at the root: ready */
@@ -22,10 +22,10 @@ typedef struct hc__tree {
     hc__first *firsts, *firsts_last;
     hc__first *out, *out_last;
     uint8_t flags_sent, flags_out; /* hc__flag: risen from here; to go up with the next message */
-    uint8_t is_sending;            /* T4: a message to the parent has not left yet */
+    uint8_t is_sending;            /* T4: the last message to the parent has not left yet */
 } hc__tree;
 
-/* ---- raising: what a source has ---- */
+/* ---- raising: what a source has ------------------------------------------------------------------ */
 void hc__tree_have_slot(hc__set *, int32_t slot); /* by this rank; hc__tree_rise follows */
 void hc__tree_have_first(hc__set *, uint32_t name, uint32_t source, hc__sig *, int32_t rank, int rooted);
 void hc__tree_rise(hc__set *, uint32_t from_word, uint32_t to_word); /* T2, T3 for slots */
@@ -33,7 +33,7 @@ void hc__tree_conflict(hc__set *, int32_t slot);
 void hc__tree_flag(hc__set *, uint8_t flag);
 void hc__tree_joined(hc__set *, uint32_t source, uint32_t firm, uint32_t loose, int32_t last);
 
-/* ---- questions ---- */
+/* ---- questions ----------------------------------------------------------------------------------- */
 int hc__tree_all_joined(const hc__set *, uint32_t source); /* has wholly joined */
 int hc__tree_has(const hc__set *, uint32_t name, uint32_t source);
 

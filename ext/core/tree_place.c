@@ -2,8 +2,8 @@
  *
  * tree_place.c - where a member stands in its set's tree.
  *
- * Leaders of nodes form a k-ary heap in order of appearance; the other members of a node form a k-ary heap
- * below their leader, so that every message between nodes is sent once and members are met over shared memory.
+ * The leaders of nodes form a k-ary heap in order of appearance; the other members of a node form a k-ary heap below
+ * their leader. So a message between nodes is sent once, and members of a node hear of it over shared memory.
  */
 #include <stdlib.h>
 
@@ -40,7 +40,7 @@ static void sift(pair *at, int32_t i, int32_t n) {
     }
 }
 
-/* By node and then by set rank, without a libc sort. */
+/* Sorts by node and then by set rank, without the C library. */
 static void sort_pairs(pair *at, int32_t n) {
     for (int32_t i = n / 2 - 1; i >= 0; i--)
         sift(at, i, n);
@@ -98,7 +98,7 @@ hc_tree_index *hc_tree_index_new(const int32_t *members, const int32_t *node_of,
         index->list = index->node + many;
         index->subtree = index->list + many;
         index->start = index->subtree + many;
-        index->local = index->start + many + 1; /* and behind it, counters a node */
+        index->local = index->start + many + 1; /* and behind it, one counter per node */
         number_nodes(index, node_of, pairs, leader);
         fill(index, members);
     } else {
@@ -110,7 +110,7 @@ hc_tree_index *hc_tree_index_new(const int32_t *members, const int32_t *node_of,
     return index;
 }
 
-/* Nodes of the heap of n that lie below i, i included. */
+/* Returns how many nodes of the heap of n lie below i, i included. */
 static int32_t heap_subtree(int64_t i, int64_t n, int64_t k) {
     int64_t total = 0, from = i, to = i;
     while (from < n) {

@@ -2,7 +2,8 @@
  *
  * up.c - the messages that rise: what a node tells its parent, and what a parent makes of it.
  *
- *     u64 tag, u8 flags, (STOP, LEAVE: i32 who left,) u32 joined (firm), u32 joined (loose), i32 last, columns: slots, rooted, conflict,
+ *     u64 tag, u8 flags, (STOP, LEAVE: i32 first to leave,) u32 joined (firm), u32 joined (loose), i32 last,
+ *     columns: slots, rooted, conflict,
  *     u32 n, n first announcements: u8 rooted, u8 signatures, a signature: i32 lowest rank, u32 bytes, bytes
  */
 #include "core/up.h"
@@ -20,7 +21,7 @@
 
 #define FIXED (HC__HEADER + 8 + 1 + 4 + 4 + 4 + 4 + 3 * 4 + 4)
 
-/* ---- sending ------------------------------------------------------------------------------------------ */
+/* ---- sending ------------------------------------------------------------------------------------- */
 
 static int nothing_out(const hc__set *s) {
     return !s->tree.flags_out && !s->joins.out_firm && !s->joins.out_loose && !hc__tree_any_out(s);
@@ -51,7 +52,7 @@ static uint8_t *write_first(const hc__first *first, uint8_t *p) {
     return p;
 }
 
-/* T4: one message, tagged with the position here; what rises while it has not left yet waits for the next. */
+/* T4: one message, tagged with this rank's position. What rises before it has left waits for the next one. */
 void hc__up_send(hc__set *s) {
     if (s->tree.is_sending || s->end.stopped || nothing_out(s))
         return;
@@ -75,7 +76,7 @@ void hc__up_send(hc__set *s) {
     hc__send_up(s->engine, s->parent, message, (size_t)(p - message));
 }
 
-/* ---- receiving -------------------------------------------------------------------------------------------- */
+/* ---- receiving ----------------------------------------------------------------------------------- */
 
 typedef struct up {
     uint64_t tag;
@@ -94,7 +95,7 @@ typedef struct up_first {
     hc__sig_view sigs[2];
 } up_first;
 
-/* Two signatures of one name, the lower rank's first. */
+/* 1: these are two different signatures of one name, the lower rank's first. */
 static int may_disagree(const up_first *first) {
     const hc__sig_view *a = &first->sigs[0], *b = &first->sigs[1];
     int one_name = a->name_len == b->name_len && memcmp(a->name, b->name, a->name_len) == 0;
@@ -152,7 +153,7 @@ static int read_up(const hc__set *s, uint32_t source, const uint8_t *bytes, size
     return 0;
 }
 
-/* T6: bits of slots that have changed since the sender spoke are void; it will learn of it and raise again. */
+/* T6: bits of slots that have changed since the sender spoke are void. The sender will learn of it and raise again. */
 static uint64_t not_stale(const hc__set *s, uint32_t word, uint64_t bits, uint64_t tag) {
     if (word >= s->slots.nwords)
         return 0;
@@ -185,7 +186,7 @@ static void take_slots(hc__set *s, uint32_t source, const up *m) {
     hc__tree_rise(s, 0, s->slots.nwords);
 }
 
-/* The object for these bytes: one that is here already, else a new one. The caller owns a reference. */
+/* Returns the object for these bytes: one that is here already, else a new one. The caller owns a reference. */
 static hc__sig *find_sig(hc__set *s, uint32_t name, const hc__sig_view *view) {
     hc__name *record = &s->names.at[name];
     if (record->mine && hc__sig_is(record->mine, view->bytes, view->nbytes))
@@ -211,7 +212,7 @@ static void take_first(hc__set *s, uint32_t source, const up_first *from) {
     hc__name_forget(s, name);
 }
 
-/* Items before joins: a rank's own requests rise before its join. */
+/* Takes items before joins, because a rank's own requests rise before its join. */
 static void take(hc__set *s, uint32_t source, const up *m) {
     hc__reader r = {.at = m->firsts, .end = m->end};
     take_slots(s, source, m);

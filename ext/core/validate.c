@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * validate.c - the invariants of one engine, for tests. Between steps all of them hold.
+ * validate.c - checks the invariants of one engine, for tests. All of them hold between steps.
  */
 #include "core/names.h"
 #include "core/request.h"
@@ -35,7 +35,7 @@ static int own_bit(const hc__set *s, const hc__name *record) {
     return hc__row(&s->slots, slot / 64)[HC__HAVE] >> (slot % 64) & 1;
 }
 
-/* The slots of a name: no more than a name may have, no two of one signature. */
+/* A name has no more slots than it may have, and no two of one signature. */
 static const char *check_slots_of(const hc__set *s, uint32_t name) {
     const hc__name *record = &s->names.at[name];
     int n = 0;
@@ -117,7 +117,7 @@ static int is_held_back(const hc__set *s, const hc__first *first) {
     return 0;
 }
 
-/* T7: two items of a name at a time are known to conflict; RIVALS says where to look. */
+/* T7: where two items of a name are raised, that is known as a conflict; RIVALS says where to look. */
 static const char *check_rivals(const hc__set *s) {
     for (uint32_t slot = 0; slot < 64 * s->slots.nwords; slot++) {
         if (!s->slots.at[slot].sig)
@@ -126,7 +126,7 @@ static const char *check_rivals(const hc__set *s) {
         const uint64_t *row = hc__row(&s->slots, slot / 64);
         int rivals = record->first || s->slots.at[record->slot].next >= 0;
         if (rivals != (int)(row[HC__RIVALS] >> (slot % 64) & 1))
-            return "RIVALS: a slot is not as alone as it seems";
+            return "RIVALS: a slot has a rival, or none, and the bit says otherwise";
         if (row[HC__CONFLICT_SENT] >> (slot % 64) & 1 || !hc__slot_raised(s, (int32_t)slot))
             continue;
         int others = record->first != NULL;

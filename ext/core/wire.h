@@ -2,8 +2,8 @@
  *
  * wire.h - bytes of control messages: little endian, bounded, versioned.
  *
- * A reader never leaves its bytes: what is missing reads as zero and marks the reader bad. A message is read
- * wholly before anything is changed by it.
+ * A reader never leaves its bytes: what is missing reads as zero and marks the reader bad. The engine reads a message
+ * wholly before it changes anything.
  */
 #ifndef HC_CORE_WIRE_H
 #define HC_CORE_WIRE_H
@@ -79,17 +79,19 @@ enum hc__message {
     HC__M_UP = 1,       /* child to parent: what has risen */
     HC__M_ENTRY = 2,    /* parent to child: an entry of the set's log */
     HC__M_FAIL = 5,     /* over every edge: the World is broken */
-    HC__M_STALL_QUERY,  /* child to parent: who is awaited? */
-    HC__M_STALL_PROBE,  /* parent to child: who of you is awaited? */
+    HC__M_STALL_QUERY,  /* child to parent: a rank waits for this item */
+    HC__M_STALL_PROBE,  /* parent to child: which of your ranks lack it? */
     HC__M_STALL_ANSWER, /* child to parent */
-    HC__M_STALL_REPORT, /* parent to child: the answer for those who asked WHO */
+    HC__M_STALL_REPORT, /* parent to child: the result, for those that wait */
     HC__M_END
 };
-/* Of an up message and of an entry. */
+
+/* The flags of an up message and of an entry. */
 enum hc__flag { HC__F_STOP = 1, HC__F_PREEMPT = 2, HC__F_JOINALL = 4, HC__F_LEAVE = 8 };
-#define HC__F_LEAVES (HC__F_STOP | HC__F_LEAVE) /* with these goes who has left */
-#define HC__NO_RANK (-1)                        /* has left */
-#define HC__OF_WORLD(rank) (-2 - (rank))        /* has left the World, and with it this set; its own inverse */
+#define HC__F_LEAVES (HC__F_STOP | HC__F_LEAVE) /* with these flags the first rank to leave is sent */
+#define HC__NO_RANK (-1)                        /* no rank has left */
+/* A rank of the World has left it, and with it this set. HC__OF_WORLD(HC__OF_WORLD(rank)) is the rank. */
+#define HC__OF_WORLD(rank) (-2 - (rank))
 uint8_t *hc__write_first_to_leave(uint8_t *, uint8_t flags, int32_t first_to_leave);
 int32_t hc__read_first_to_leave(hc__reader *, uint8_t flags, int32_t set_size, int32_t world_size);
 

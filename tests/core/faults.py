@@ -22,7 +22,7 @@ class Fault:
     programs: int
     """How many may run until it is noticed (seen: a tenth of it or less)."""
     flags: str = ""
-    """Of the simulator: programs in which the rule matters."""
+    """The simulator's, for programs in which the rule matters."""
 
 
 FAULTS = {

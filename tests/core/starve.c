@@ -24,7 +24,7 @@ static int fails(void) {
     return starved = 1;
 }
 
-/* A request (or join) that alone was refused; what the others make of it no oracle can judge. */
+/* A request (or join) that was refused alone; no oracle can judge what the others make of it. */
 static int refused(const sim_machine *m) {
     for (int x = 0; x < m->program->nhandles; x++)
         if (m->result[x].state == SIM_ENDED && m->result[x].status == HC_NO_MEMORY)
@@ -46,7 +46,7 @@ static int run(uint64_t seed) {
     static sim_program p;
     sim_arena arena = {0};
     sim_random rng = {seed};
-    const sim_options o = {1, 8, -1, -1, 0, 0, -1, 0, 0}; /* nobody lazy, no stop, stalls or other failures */
+    const sim_options o = {1, 8, -1, -1, 0, 0, -1, 0, 0}; /* no lazy rank, stop, stall or other failure */
     memset(&m, 0, sizeof m);
     sim_program_make(&p, &arena, &rng, &o);
     p.late_sets = 0;

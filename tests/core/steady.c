@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * steady.c - an engine's memory is bounded: by what is pending and cached, not by what has been.
+ * steady.c - pending and cached requests bound an engine's memory; past ones take none.
  *
- * Three ranks meet under names that never come again, some of them in disagreement, with few slots.
+ * Three ranks use names that never come again, some of them in disagreement, with few slots.
  */
 #include "transcript/cluster.h"
 
@@ -53,7 +53,7 @@ int main(void) {
         if (!hc_engine_quiet(r.engine[0]))
             return 1;
     }
-    printf("at most %llu bytes a rank in the first %d steps, %llu in %d\n", (unsigned long long)warm, WARM,
+    printf("at most %llu bytes per rank in the first %d steps, %llu in %d\n", (unsigned long long)warm, WARM,
            (unsigned long long)later, STEPS);
     cluster_close(&r);
     return later > warm + warm / 4;

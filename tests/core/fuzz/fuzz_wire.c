@@ -6,7 +6,7 @@
  * the engine neither crashes nor leaves its memory; a message that it refuses has changed nothing; and it goes
  * on with ordinary events afterwards. The seeds are real messages, each at the state in which it arrived.
  *
- * Most of what a fuzzer invents fails at the header. Two bits of every message repair it, so that the parts
+ * Most inputs that a fuzzer invents fail at the header. Two bits of every message repair it, so that the parts
  * behind are reached as well.
  */
 #include "states.h"

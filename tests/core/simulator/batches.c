@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * batches.c - the data plane of a simulated run: nothing is moved, but everything that the members must have
- * in common when they move it is compared, and a batch is done when every member has started it.
+ * batches.c - the data plane of a simulated run. It moves nothing, but compares everything that the members
+ * must have in common when they move it. A batch is done when every member has started it.
  *
  * A stream is what executes in the order in which it was started: one per set. With one for all sets of a rank
  * (one_stream) a different order of two sets is a deadlock, as it would be on a device.
@@ -40,7 +40,7 @@ static int request_equal(const hc_request *q, const sim_signature *s, int joined
     return 1;
 }
 
-/* ---- starting --------------------------------------------------------------------------------------- */
+/* ---- starting ------------------------------------------------------------------------------------ */
 
 /* Some other rank's request of this item, to compare a joined rank's view with; NULL: none has started. */
 static const sim_signature *witness(const sim_machine *m, const sim_batch *b, uint32_t item) {
@@ -173,7 +173,7 @@ void sim_start_batch(sim_machine *m, int rank, const hc_action *a) {
     execute(m);
 }
 
-/* ---- executing -------------------------------------------------------------------------------------- */
+/* ---- executing ----------------------------------------------------------------------------------- */
 
 /* T2: at least one member has what is committed. */
 static void check_given(sim_machine *m, int set, int batch) {

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- the same everywhere ---------------------------------------------------------------------------- */
+/* ---- the same everywhere ------------------------------------------------------------------------- */
 
 /* Handles that were in flight together: the same set, name and use of it (joins: the same phase). */
 static int companions(const sim_handle *a, const sim_handle *b) {
@@ -29,7 +29,7 @@ static void compare(sim_machine *m, int x, int y) {
         return;
     int other = m->program->handles[y].rank;
     int last = h->signature.flags & HC_REQUEST_LAST && (a->status == HC_SHUT_DOWN || b->status == HC_SHUT_DOWN);
-    if (last) /* who has joined need not ask for it, and stops the set because the other leaves */
+    if (last) /* a joined rank need not ask for it, and stops the set because the other one leaves */
         return;
     if (a->status != b->status && !m->failing)
         sim_break(m, "%s of set %d ends as %s on rank %d and as %s on rank %d", name, h->set, hc_status_name(a->status),
@@ -68,7 +68,7 @@ static void same_everywhere(sim_machine *m) {
     }
 }
 
-/* ---- error texts ------------------------------------------------------------------------------------ */
+/* ---- error texts --------------------------------------------------------------------------------- */
 
 /* Does `number` stand in `text` by itself, not as a part of a longer number? */
 static int has_number(const char *text, long long number) {
@@ -82,7 +82,7 @@ static int has_number(const char *text, long long number) {
     return 0;
 }
 
-/* Does the text name a field in which the two differ, with both values? */
+/* Does the text name one field in which the two differ, with both values? */
 static int names_both(const char *text, const sim_signature *a, const sim_signature *b) {
     if (a->operation != b->operation)
         return strstr(text, hc_operation_name(a->operation)) && strstr(text, hc_operation_name(b->operation));
@@ -134,7 +134,7 @@ static void check_mismatch(sim_machine *m, int x) {
         sim_break(m, "MISMATCH text without the lowest rank, one that deviates and both values: %s", r->text);
 }
 
-/* Who left a set first is said in the same words everywhere. What was refused before the log spoke names nobody. */
+/* All ranks name the first rank to leave in the same words. A request refused before the log spoke names none. */
 static void one_leaver(sim_machine *m, int x, const char *said[SIM_SETS]) {
     int set = m->program->handles[x].set;
     const char *text = m->result[x].text;
@@ -162,7 +162,7 @@ static void error_texts(sim_machine *m) {
     }
 }
 
-/* ---- like the oracle -------------------------------------------------------------------------------- */
+/* ---- like the oracle ----------------------------------------------------------------------------- */
 
 static void like_the_oracle(sim_machine *m) {
     const sim_program *p = m->program;
@@ -207,7 +207,7 @@ static void all_failed(sim_machine *m) {
             sim_break(m, "rank %d does not know that the World is broken", r);
 }
 
-/* ---- batches, status and silence -------------------------------------------------------------------- */
+/* ---- batches, status and silence ----------------------------------------------------------------- */
 
 static void batches_done(sim_machine *m) {
     for (int s = 0; s < m->program->nsets; s++)
@@ -301,7 +301,7 @@ static void quiet(sim_machine *m) {
             sim_break(m, "rank %d is not quiet although all is done", r);
 }
 
-/* Who asks for something that another rank has left stops the set. */
+/* A rank that asks for something that another rank has left stops the set. */
 static void count_stops(sim_machine *m) {
     for (int r = 0; r < m->program->ranks; r++)
         for (int s = 0; s < m->program->nsets; s++)
@@ -320,7 +320,7 @@ void sim_judge(sim_machine *m) {
     same_everywhere(m);
     error_texts(m);
     if (m->failing && m->program->stop)
-        all_threads_ended(m, "a failure"); /* who had stopped before is not broken by it */
+        all_threads_ended(m, "a failure"); /* it does not break a rank that had stopped before */
     else if (m->failing)
         all_failed(m), all_threads_ended(m, "a failure");
     else {

@@ -20,7 +20,7 @@ void sim_break(sim_machine *m, const char *format, ...) {
     va_end(list);
 }
 
-/* ---- engines --------------------------------------------------------------------------------------- */
+/* ---- engines ------------------------------------------------------------------------------------- */
 
 static void ended(sim_machine *m, int rank, const hc_action *a) {
     if (a->ticket == SIM_DUPLICATE) {
@@ -215,7 +215,7 @@ void sim_machine_close(sim_machine *m) {
         hc_engine_free(m->rank[r].engine);
 }
 
-/* ---- edges ------------------------------------------------------------------------------------------ */
+/* ---- edges --------------------------------------------------------------------------------------- */
 
 void sim_send(sim_machine *m, int from, int to, const uint8_t *bytes, size_t n) {
     sim_edge *e = &m->edge[from * m->program->ranks + to];

@@ -138,7 +138,7 @@ int sim_feed(sim_machine *, int rank, hc_event *);
 
 void sim_break(sim_machine *, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* ---- between the files of the machine -------------------------------------------------------------- */
+/* ---- between the files of the machine ------------------------------------------------------------ */
 
 void sim_send(sim_machine *, int from, int to, const uint8_t *bytes, size_t n);
 void sim_deliver(sim_machine *, int from, int to);

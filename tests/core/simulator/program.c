@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * program.c - random programs: mixed operations, groups, overlapping sets, joins, changed and deviating
- * signatures, differing orders, several threads a rank, waits in between, stop and preempt.
+ * signatures, differing orders, several threads per rank, waits in between, stop and preempt.
  *
  * Programs may deadlock by themselves (A waits for x before it submits y, B the other way round): the
  * oracle says so, and the engine must then hang in exactly the same place.
@@ -21,7 +21,7 @@ typedef struct plan { /* what all ranks of a program have in common */
     uint8_t deviates[8][SIM_SETS][SIM_NAMES]; /* by step: the World rank that deviates */
 } plan;
 
-/* ---- the world ------------------------------------------------------------------------------------ */
+/* ---- the world ----------------------------------------------------------------------------------- */
 
 static int random_ranks(sim_random *rng, const sim_options *o) {
     int cap = o->high;
@@ -123,7 +123,7 @@ static void make_plan(const sim_program *p, sim_random *rng, const sim_options *
         }
 }
 
-/* ---- one rank's share ------------------------------------------------------------------------------ */
+/* ---- one rank's share ---------------------------------------------------------------------------- */
 
 static void push(sim_program *p, sim_arena *a, int rank, int thread, int kind, int set, int handle) {
     sim_thread *t = &p->thread[rank][thread];

@@ -71,7 +71,7 @@ typedef struct sim_program {
     int lazy;       /* a rank with nothing outstanding does not listen */
     int stop;       /* the program stops the World */
     int leave;      /* ... and before that some ranks ask for their last */
-    int stall;      /* at the end the waiters ask who is awaited */
+    int stall;      /* at the end the waiters ask which ranks are awaited */
     int fail;       /* one rank reports a failure somewhere on the way */
     int victim;     /* the rank that dies, -1: none */
     uint32_t weight[SIM_RANKS];
@@ -82,7 +82,7 @@ typedef struct sim_program {
 void sim_program_make(sim_program *, sim_arena *, sim_random *, const sim_options *);
 void sim_program_print(const sim_program *);
 
-/* ---- signature.c ---------------------------------------------------------------------------------- */
+/* ---- signature.c --------------------------------------------------------------------------------- */
 
 sim_signature sim_random_signature(sim_random *, int set_size);
 
@@ -92,7 +92,7 @@ sim_signature sim_deviation(sim_random *, sim_signature, int set_size);
 /* 1 if dims[0] is each rank's own. */
 int sim_own_rows(int operation);
 
-/* What two ranks must agree on: everything but dims[0] of allgather and alltoall. */
+/* What two ranks must agree on: everything but dims[0] where rows differ. */
 int sim_signature_agrees(const sim_signature *, const sim_signature *);
 uint64_t sim_tensor_bytes(const sim_signature *, int tensor);
 

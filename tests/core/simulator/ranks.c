@@ -97,7 +97,7 @@ static void fail(sim_machine *m, int rank) {
     }
     m->rank[rank].dead = 1;
     for (int r = 0; r < m->program->ranks; r++)
-        if (r != rank && (m->program->stop || m->rank[rank].neighbour[r])) { /* who has stopped need not tell */
+        if (r != rank && (m->program->stop || m->rank[rank].neighbour[r])) { /* a rank that has stopped need not tell */
             m->rank[r].fail_peer = rank;
             m->rank[r].dirty = 1;
         }
@@ -111,7 +111,7 @@ void sim_inject_failures(sim_machine *m, int rank) {
         sim_break(m, "rank %d: FAIL refused", rank);
 }
 
-/* ---- sets come and go ------------------------------------------------------------------------------- */
+/* ---- sets come and go ---------------------------------------------------------------------------- */
 
 void sim_add_set(sim_machine *m, int rank, int set) {
     hc_event e = {.kind = HC_EV_ADD_SET, .set = (uint32_t)set, .peer = -1, .config = &m->rank[rank].config[set]};
@@ -156,7 +156,7 @@ void sim_change_set(sim_machine *m, int rank, int which) {
     }
 }
 
-/* ---- threads ---------------------------------------------------------------------------------------- */
+/* ---- threads ------------------------------------------------------------------------------------- */
 
 int sim_thread_can(const sim_machine *m, int rank, int thread) {
     const sim_thread *t = &m->program->thread[rank][thread];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stalls.h - the last phase of a run that hangs by itself: those who wait ask who is awaited.
+ * stalls.h - the last phase of a run that hangs by itself: ranks that wait ask which ranks are awaited.
  */
 #ifndef SIM_STALLS_H
 #define SIM_STALLS_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cluster.c - a few engines in one room: events in, actions out as text.
+ * cluster.c - a few engines driven by hand: events in, actions out as text.
  */
 #include "cluster.h"
 
@@ -22,7 +22,7 @@ void cluster_answer(cluster *r) {
     r->text[r->len = 0] = 0;
 }
 
-/* ---- actions ---------------------------------------------------------------------------------------- */
+/* ---- actions ------------------------------------------------------------------------------------- */
 
 static void say_run(cluster *r, int rank, const hc_action *a) {
     cluster_say(r, "  %d: RUN", rank);
@@ -104,7 +104,7 @@ void cluster_feed(cluster *r, int rank, hc_event *e) {
         say(r, rank, &actions[i]);
 }
 
-/* ---- the room --------------------------------------------------------------------------------------- */
+/* ---- the cluster --------------------------------------------------------------------------------- */
 
 void cluster_open(cluster *r, const hc_engine_config *c, const int32_t *node_of, int32_t fanout, int manual_sent) {
     cluster_close(r);
@@ -128,7 +128,7 @@ void cluster_close(cluster *r) {
     memset(r, 0, sizeof *r);
 }
 
-/* Of the configuration: set, generation. */
+/* Uses the configuration's set and generation. */
 void cluster_add_set(cluster *r, const hc_set_config *set, const int32_t *members, int n) {
     int32_t nodes[CLUSTER_RANKS] = {0};
     for (int i = 0; i < n; i++)

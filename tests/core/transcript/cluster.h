@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cluster.h - a few engines in one room, driven by hand; everything they do is collected as text.
+ * cluster.h - a few engines, driven by hand; everything they do is collected as text.
  */
 #ifndef CLUSTER_H
 #define CLUSTER_H

@@ -59,7 +59,7 @@ static void put_signature(line *l, const uint8_t *bytes, uint32_t n) {
     put(l, ")");
 }
 
-static void put_flags(line *l, hc__reader *r) { /* with who has left */
+static void put_flags(line *l, hc__reader *r) { /* and the first rank to leave */
     uint8_t flags = hc__read8(r);
     if (flags & HC__F_STOP)
         put(l, " stop");
