@@ -79,7 +79,7 @@ exec slurmd -N {name} -f {folder}/slurm.conf
 
 
 def missing() -> str:
-    """Why there can be no Slurm here, or nothing."""
+    """Explain why there can be no Slurm here; "" if there can."""
     if os.geteuid() != 0:
         return "nodes with names of their own need root"
     if absent := [program for program in PROGRAMS if not shutil.which(program)]:
@@ -88,7 +88,7 @@ def missing() -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody uses now, of those that Linux gives to nobody by itself until the daemons are up."""
+    """Find ports that no process uses, outside of the range from which Linux chooses ports by itself."""
     first, last = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
     ports, found = [*range(10000, first), *range(last + 1, 65536)], []
     random.shuffle(ports)
@@ -112,7 +112,7 @@ def kill_node(pid_file: Path) -> None:
 
 
 def namespace_of(pid: str) -> str | None:
-    """The UTS namespace of a process, which a node has of its own; None if it has ended."""
+    """Read the UTS namespace of a process, as each node has its own; None if the process has ended."""
     try:
         return os.readlink(f"/proc/{pid}/ns/uts")
     except OSError:
@@ -126,7 +126,7 @@ def kill(pid: int, number: signal.Signals) -> None:
 
 
 def end(folder: Path) -> None:
-    """End exactly the daemons that were started from this folder, and what they have started."""
+    """End exactly the daemons that were started from this folder, and the processes that they have started."""
     for name in NODES:
         kill_node(folder / f"{name}.pid")
     pids = [
@@ -141,7 +141,7 @@ def end(folder: Path) -> None:
 
 
 class Cluster:
-    """Slurm's daemons, with all their files in `folder`, and what users type: sbatch, srun, scontrol."""
+    """Slurm's daemons, with all their files in `folder`, and the commands of users: sbatch, srun, scontrol."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -172,7 +172,7 @@ class Cluster:
         self.wait_for("idle", *NODES)
 
     def configure(self) -> None:
-        """Write what the daemons read."""
+        """Write the daemons' configuration."""
         nodes = "\n".join(
             NODE.format(name=name, port=port) for name, port in zip(NODES, self.ports[1:], strict=True)
         )
@@ -195,7 +195,7 @@ class Cluster:
         self.folder.chmod(0o755)
 
     def set(self, **options: object) -> None:
-        """Change lines of slurm.conf, for the daemons that run."""
+        """Change lines of slurm.conf, and have the running daemons read it."""
         file = self.folder / "slurm.conf"
         text = file.read_text()
         for name, value in options.items():
@@ -205,21 +205,21 @@ class Cluster:
         self.run("scontrol", "reconfigure")
 
     def start_node(self, name: str) -> None:
-        """A slurmd in namespaces of its own."""
+        """Start a slurmd in namespaces of its own."""
         script = ON_NODE.format(name=name, folder=self.folder)
         self.run("unshare", "--uts", "--mount", "--propagation", "private", "sh", "-c", script)
 
     def crash_node(self, name: str) -> None:
-        """What a power failure does: slurmd, its step daemons and the ranks are gone at once."""
+        """Kill slurmd, its step daemons and the ranks at once, as a power failure would."""
         kill_node(self.folder / f"{name}.pid")
 
     def states(self) -> dict[str, str]:
-        """Node name -> state, as `idle`, `alloc` or `down`."""
+        """Read the state of each node, as `idle`, `alloc` or `down`."""
         lines = self.run("sinfo", "-h", "-N", "-o", "%N %t", check=False)[1].splitlines()
         return dict(line.split() for line in lines if len(line.split()) == 2)
 
     def wait_for(self, state: str, *names: str, timeout: float = 120) -> None:
-        """Until these nodes are in a state."""
+        """Wait until these nodes are in a state."""
         deadline = time.monotonic() + timeout
         while any(self.states().get(name, "").rstrip("*") != state for name in names):
             if time.monotonic() > deadline:
@@ -236,7 +236,7 @@ class Cluster:
     # ---- jobs ------------------------------------------------------------------------------------
 
     def run(self, *command: object, check: bool = True, timeout: float = 140) -> tuple[int, str]:
-        """Execute a command of Slurm's in the project's root: its status, and what it printed."""
+        """Execute a command of Slurm in the project's root; return its status and its output."""
         words = [str(word) for word in command]
         with tempfile.TemporaryFile("w+") as printed:  # a daemon would hold a pipe open
             done = subprocess.run(
@@ -249,16 +249,16 @@ class Cluster:
         return done.returncode, output
 
     def submit(self, *words: object) -> str:
-        """`sbatch WORDS`: the job's number. Its output is `output(number)`."""
+        """Run `sbatch WORDS` and return the job's number; `output(number)` is the job's output."""
         return self.run("sbatch", "--parsable", "--output", self.folder / "job-%j.out", *words)[1].split()[-1]
 
     def jobs(self, number: str) -> list[dict[str, str]]:
-        """What scontrol says of a job, as {"JobState": "RUNNING", ...}; of an array, one for each task."""
+        """Read what scontrol shows of a job, as {"JobState": "RUNNING", ...}; for an array, of each task."""
         lines = self.run("scontrol", "-o", "show", "job", number)[1].splitlines()
         return [dict(word.split("=", 1) for word in line.split() if "=" in word) for line in lines]
 
     def wait(self, number: str, *states: str, timeout: float = 200) -> list[dict[str, str]]:
-        """Until a job, and each task of an array, is in one of these states (default: has ended); see `jobs`."""
+        """Wait until a job, or each task of an array, is in one of these states (default: has ended); see `jobs`."""
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             jobs = self.jobs(number)
@@ -268,7 +268,7 @@ class Cluster:
         raise TimeoutError(f"job {number} is {jobs}\n{self.output(number)}")
 
     def output(self, number: str) -> str:
-        """What a job has printed so far."""
+        """Read what a job has printed so far."""
         file = self.folder / f"job-{number}.out"
         return file.read_text() if file.exists() else ""
 

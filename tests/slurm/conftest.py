@@ -30,7 +30,7 @@ def running_slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]
 
 @pytest.fixture
 def slurm(running_slurm: Cluster) -> Iterator[Cluster]:
-    """A Slurm whose nodes are idle, and are again for the next test."""
+    """A Slurm whose nodes are all idle at the start of each test."""
     yield running_slurm
     running_slurm.run("scancel", "--user=root", "--hurry")
     running_slurm.wait_for("idle", *NODES)
@@ -38,5 +38,5 @@ def slurm(running_slurm: Cluster) -> Iterator[Cluster]:
 
 @pytest.fixture
 def this_python_first(slurm: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`python` and `hpccoll` of what is submitted are those of the tests."""
+    """Submitted programs use the `python` and `hpccoll` of the tests."""
     monkeypatch.setitem(slurm.environment, "PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")

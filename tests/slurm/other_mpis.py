@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Virtual environments with an MPI that the tests' own environment has not, kept in build/mpis.
+"""Virtual environments with another MPI than the tests' own environment has, kept in build/mpis.
 
-Only MPI itself and `_mpi` are theirs. The packages are this environment's, which stands behind their own on the path;
-hpccoll is links to its files, as neither Python nor `_core` knows an MPI.
+They have an MPI and `_mpi` of their own, and the packages of this environment, which comes after theirs on the path.
+Their hpccoll consists of links to the files of this one, because neither Python's part nor `_core` depends on an MPI.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ BUILD = ("setup.py", "build_backend.py", "pyproject.toml", "README.md", "LICENSE
 
 
 def environment(wheel: str) -> Path:
-    """The Python of an environment with this wheel of an MPI, as "mpich>=5,<6"; made anew if its sources changed."""
+    """Find the Python of an environment with a wheel of an MPI, as "mpich>=5,<6"; make it again if sources changed."""
     folder = FOLDER / re.sub(r"\W+", "-", wheel)
     stamp, now = folder / "made-of", sources(wheel)
     if not stamp.exists() or stamp.read_text() != now:
@@ -35,17 +35,17 @@ def environment(wheel: str) -> Path:
 
 
 def sources(wheel: str) -> str:
-    """A hash of what an environment is made of."""
+    """Hash the files that an environment is made of."""
     files = [*map(ROOT.joinpath, BUILD), *(ROOT / "ext").rglob("*.h"), *(ROOT / "ext" / "cython").iterdir()]
     parts = sorted(file.name for file in PACKAGE.iterdir())
     digest = hashlib.sha256(f"{wheel} {sys.prefix} {sys.version} {PACKAGE} {parts}".encode())
-    for file in sorted([*files, ROOT / "ext" / "transport" / "mpi.c", Path(__file__)]):
+    for file in sorted([*files, *(ROOT / "ext").rglob("mpi.c"), Path(__file__)]):
         digest.update(file.read_bytes())
     return digest.hexdigest()
 
 
 def make(folder: Path, wheel: str) -> None:
-    """The environment, its MPI, and `_mpi` against that."""
+    """Make an environment, install its MPI, and build `_mpi` against that."""
     venv, tree = folder / "venv", folder / "tree"
     python = venv / "bin" / "python"
     run(sys.executable, "-m", "venv", "--without-pip", venv)
@@ -63,7 +63,7 @@ def make(folder: Path, wheel: str) -> None:
 
 
 def run(*command: object, cwd: Path = ROOT) -> None:
-    """A Python's command that knows nothing of the tests' own environment."""
+    """Run a command of a Python, without the variables of the tests' own environment."""
     kept = {n: v for n, v in os.environ.items() if not re.match("VIRTUAL_ENV|PYTHON|MPI|OMPI_|OPAL_", n)}
     kept["PATH"] = f"{Path(str(command[0])).parent}:{kept['PATH']}"
     done = subprocess.run(

@@ -28,7 +28,7 @@ SRUN = {  # MPI library -> the plugin of srun that it works with, and the ranks 
 
 @pytest.fixture(scope="module")
 def srun() -> tuple[str, int]:
-    """The plugin, and ranks per node, for the MPI of this environment."""
+    """Find the plugin and the ranks per node for the MPI of this environment."""
     ask = "import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI; print(MPI.Get_library_version())"
     done = subprocess.run(
         [sys.executable, "-P", "-c", ask], capture_output=True, text=True, timeout=60, check=True
@@ -51,7 +51,7 @@ def program(tmp_path: Path) -> str:
 
 
 def batch(slurm: Cluster, tmp_path: Path, command: str) -> str:
-    """What a job of two tasks on each of two nodes prints; it must succeed."""
+    """Run a job of two tasks on each of two nodes, which must succeed, and return its output."""
     script = tmp_path / "job.sh"
     script.write_text(f"#!/bin/sh\n{command}\n")
     number = slurm.submit("--nodes=2", "--ntasks-per-node=2", script)

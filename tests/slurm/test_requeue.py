@@ -23,7 +23,7 @@ def until(holds: Callable[[], bool], what: str, timeout: float = 200) -> None:
 
 
 def steps(checkpoint: Path) -> int:
-    """How far a run has come."""
+    """Read the number of steps that a run has done."""
     if not checkpoint.exists():
         return 0
     with h5py.File(checkpoint) as file:
@@ -36,7 +36,7 @@ def start(slurm: Cluster, script: str, folder: Path, epochs: int, *options: obje
 
 
 def test_the_time_limit(slurm: Cluster, tmp_path: Path) -> None:
-    """Both scripts at once, as Slurm looks at the limits twice a minute only. Ten minutes before the end it warns."""
+    """Both scripts run at once, because Slurm checks the limits only twice a minute. It warns ten minutes before."""
     signals = {"requeue": "USR1@600", "mpirun-requeue": "B:USR1@600"}
     jobs = {}
     for script, signal in signals.items():
@@ -63,7 +63,7 @@ def test_the_time_limit(slurm: Cluster, tmp_path: Path) -> None:
 
 
 def goes_on(slurm: Cluster, number: str, checkpoint: Path) -> None:
-    """The job has stopped in order, and its next run goes on where it was. Slurm may have warned that one, too."""
+    """The job has stopped after a step, and its next run continues there. Slurm may have warned that run, too."""
     assert "all ranks stop after this step: SIGUSR1" in slurm.output(number)
     reached = steps(checkpoint)
     slurm.wait(number, "RUNNING")
@@ -74,13 +74,13 @@ def goes_on(slurm: Cluster, number: str, checkpoint: Path) -> None:
 
 @pytest.fixture
 def asks_this_slurm(slurm: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What this process asks Slurm's commands goes to the test's Slurm."""
+    """Slurm's commands of this process ask the Slurm of the test."""
     monkeypatch.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
 
 
 @pytest.mark.usefixtures("asks_this_slurm")
 def test_what_was_cancelled_stays_so(slurm: Cluster) -> None:
-    """Also when Slurm has done with the job before its last rank comes to ask."""
+    """The same holds if Slurm has finished the job before its last rank asks."""
     number = slurm.submit("--nodes=1", "--requeue", "--wrap=sleep 600")
     slurm.wait(number, "RUNNING")
     slurm.run("scancel", number)
@@ -94,7 +94,7 @@ def test_what_was_cancelled_stays_so(slurm: Cluster) -> None:
 
 @pytest.mark.usefixtures("asks_this_slurm")
 def test_a_task_of_an_array_is_requeued_alone(slurm: Cluster) -> None:
-    """Its SLURM_JOB_ID may be the number of the whole array."""
+    """The SLURM_JOB_ID of a task may be the number of the whole array."""
     number = slurm.submit("--nodes=1", "--requeue", "--array=1-2", "--wrap=sleep 600")
     slurm.wait(number, "RUNNING")
     tasks = {job["JobId"]: job["ArrayTaskId"] for job in slurm.jobs(number)}
@@ -116,7 +116,7 @@ def test_a_task_of_an_array_is_requeued_alone(slurm: Cluster) -> None:
     ],
 )
 def test_a_node_dies(slurm: Cluster, tmp_path: Path, script: str, victim: int) -> None:
-    """Its ranks and its slurmd are gone at once; the job says which node, and ends on others."""
+    """The ranks and the slurmd of a node are gone at once; the job names the node, and ends on others."""
     epochs, checkpoint = 5, tmp_path / "run.h5"
     slurm.set(SlurmdTimeout=10, MessageTimeout=5)  # seconds until a node that is silent is down
     number = start(slurm, script, tmp_path, epochs, "--time=5")

@@ -68,7 +68,7 @@ def test_repetitions_run_one_after_the_other(slurm: Cluster, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("name", SCHEDULED)
 def test_script_for_gpus_can_be_scheduled(slurm: Cluster, name: str) -> None:
-    """On nodes of its shape it can, and would not if it asked for more than they have."""
+    """A script can be scheduled on nodes of its shape, and could not if it asked for more than they have."""
     partition, too_much = SCHEDULED[name]
     words = ["sbatch", "--test-only", f"--partition={partition}"]
     status, output = slurm.run(*words, f"slurm/{name}.sh")
@@ -78,7 +78,7 @@ def test_script_for_gpus_can_be_scheduled(slurm: Cluster, name: str) -> None:
 
 
 def test_output_into_no_folder_ends_a_job_without_a_word(slurm: Cluster, tmp_path: Path) -> None:
-    """Which is why `hpccoll lint` looks for the folder."""
+    """The job fails without a message, so `hpccoll lint` looks for the folder."""
     script = tmp_path / "job.sh"
     script.write_text(f"#!/bin/sh\n#SBATCH --output={tmp_path}/logs/job.out\ntouch {tmp_path}/ran\n")
     _, output = slurm.run("hpccoll", "lint", script, check=False)

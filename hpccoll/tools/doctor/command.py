@@ -23,9 +23,9 @@ from hpccoll.tools.doctor import (
     identity,
     mpi,
     network,
+    rendering,
     stages,
     termination,
-    text,
     training,
     trial,
 )
@@ -164,7 +164,7 @@ def show(report: Facts | None, as_json: bool, prefix: str = "") -> int:
     """
     if report is None:
         return 0
-    printed = json.dumps(report, indent=2) if as_json else text.render(report)
+    printed = json.dumps(report, indent=2) if as_json else rendering.render(report)
     sys.stdout.write("".join(f"{prefix}{line}\n" for line in printed.splitlines()))
     sys.stdout.flush()
     return int(report["errors"] > 0)
@@ -196,7 +196,7 @@ def in_job(options: Facts, arguments: argparse.Namespace) -> int:
         if outcome.report is not None or outcome.stage in stages.LAST:
             return show(outcome.report, arguments.json)
         mine.facts[mpi.NAME] = mpi.failed(outcome, asked_to_end=True)
-        return in_a_hurry(mine, process, options, arguments)
+        return report_at_once(mine, process, options, arguments)
 
 
 def _reporter(process: identity.Identity) -> Callable[[str, float], None]:
@@ -209,7 +209,7 @@ def _reporter(process: identity.Identity) -> Callable[[str, float], None]:
     return print_stage
 
 
-def in_a_hurry(
+def report_at_once(
     mine: RankReport, process: identity.Identity, options: Facts, arguments: argparse.Namespace
 ) -> int:
     """Print the facts of the first rank of each node, before the launcher that ends the job kills it.

@@ -44,7 +44,7 @@ def between(
     leaders = survey.leaders
     mine = next((i for i, report in enumerate(leaders) if report.rank == exchange.rank), -1)
 
-    def play(pairs: list[rounds.Pair]) -> list[Facts]:
+    def measure_pairs(pairs: list[rounds.Pair]) -> list[Facts]:
         nodes = next((p for p in pairs if mine in p), None)
         found = _measure(nodes, mine, connect) if nodes else None
         return [link for link in exchange.allgather(found) if link]
@@ -53,10 +53,10 @@ def between(
     schedule = rounds.rounds(len(leaders))
     for number, pairs in enumerate(schedule, 1):
         stage(f"measuring the network, round {number} of {len(schedule)}")
-        links += play(pairs)
+        links += measure_pairs(pairs)
     for one, other in rounds.again(rounds.slow_pairs(links), len(leaders)):
         stage(f"measuring {leaders[one].host} and {leaders[other].host} again")
-        links += play([(one, other)])
+        links += measure_pairs([(one, other)])
     return [link | {"hosts": [leaders[node].host for node in link["nodes"]]} for link in links]
 
 

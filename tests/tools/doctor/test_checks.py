@@ -10,7 +10,7 @@ from reports import found, interface, link, only, report, says
 from hpccoll.checks.finding import ERROR, NOTE, WARNING, grouped
 from hpccoll.checks.survey import Survey
 from hpccoll.detect import Place
-from hpccoll.tools.doctor import examine, network, text
+from hpccoll.tools.doctor import examine, network, rendering
 
 PAIR = [report(0, 0), report(1, 1)]
 
@@ -394,7 +394,7 @@ def test_the_text_has_every_finding_with_its_reason_and_remedy() -> None:
         "training": {"name": "x", "bytes": 1e8, "compute": 0.1, "nodes": None, "overlap": 0.5},
     }
     survey = Survey([report(0, 0), report(1, 1, limits={"open files": 16})], 2, [], [link(0, 1, 1000)])
-    printed = text.render(examine.summarize(survey, options))
+    printed = rendering.render(examine.summarize(survey, options))
     for part in (
         "h1 (1), h2 (1)",
         "h1 - h2  10 us    1 Gbit/s  1 Gbit/s",
