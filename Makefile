@@ -9,7 +9,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
             $$p -c '$(FITS)' 2>/dev/null && { echo $$p; break; }; done)
 BIN    := $(abspath $(VENV))/bin
 export PATH := $(BIN):$(PATH)
-SOURCES := $(wildcard ext/*/*.[ch] ext/*/*/*.[ch] ext/cuda/kernels/*.inc ext/cython/*.p*)
+SOURCES := $(wildcard ext/*/*.[ch] ext/*/*/*.[ch] ext/cython/*.p*)
 
 .PHONY: build demo stemdl test test-all check bench docs clean
 build: $(VENV)/.built

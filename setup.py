@@ -23,12 +23,13 @@ CFLAGS += [
 LDFLAGS = ["-pthread", "-Wl,--as-needed", "-lm", "-lrt", "-ldl"]
 
 MPI_SOURCES = ["ext/transport/net/mpi.c"]
+CUDA_SOURCES = [*sorted(glob("ext/cuda/**/*.c", recursive=True)), "ext/core/status.c"]  # names, sizes, texts
 CORE_SOURCES = sorted(
-    {f for layer in ("core", "cuda", "transport", "loop") for f in glob(f"ext/{layer}/**/*.c", recursive=True)}
+    {f for layer in ("core", "transport", "loop") for f in glob(f"ext/{layer}/**/*.c", recursive=True)}
     - {*MPI_SOURCES}
 )
 
-EXTENSIONS = {"_core": CORE_SOURCES, "_mpi": MPI_SOURCES}
+EXTENSIONS = {"_core": CORE_SOURCES, "_cuda": CUDA_SOURCES, "_mpi": MPI_SOURCES}
 
 
 class build(build_ext):
@@ -84,7 +85,7 @@ def extension(name: str, sources: list[str]) -> Extension:
     return Extension(
         f"hpccoll.{name}",
         sources=[f"ext/cython/{name}.pyx", *sources],
-        depends=sorted(glob("ext/**/*.h", recursive=True) + glob("ext/cuda/kernels/*.inc") + glob("ext/cython/*.p*")),
+        depends=sorted(glob("ext/**/*.h", recursive=True) + glob("ext/cython/*.p*")),
         include_dirs=["ext"],
         define_macros=[("_GNU_SOURCE", "")],
         extra_compile_args=CFLAGS.copy(),

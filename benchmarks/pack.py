@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 from bare_gpu import Gpu
-from packer import SOURCES, Order, Tensor
+from packer import PTX, SOURCES, Order, Tensor
 from shapes import resnet50
 
 from hpccoll import config
@@ -70,8 +70,8 @@ class Device(Gpu):
             self.pack = ctypes.CDLL(str(library))
         self.table, self.packer = ctypes.create_string_buffer(1 << 16), ctypes.create_string_buffer(1 << 13)
         named = (config.read().cuda_library or "libcuda.so.1").encode()
-        assert self.pack.hc_driver_open(self.table, 0, named) == 0
-        assert self.pack.hc_packer_open(self.packer, self.table) == 0, self.packer.raw
+        assert self.pack.hc_driver_open(self.table, named) == 0
+        assert self.pack.hc_packer_open(self.packer, self.table, str(PTX).encode()) == 0, self.packer.raw
 
     def launch(self, order: Order) -> None:
         """Launch; where both tables are in use, ask again until one is free."""

@@ -3,6 +3,7 @@
 
 import ctypes
 from ctypes import c_double, c_int, c_int64, c_uint64
+from pathlib import Path
 
 SOURCES = (
     "ext/cuda/kernels/pack_*.c",
@@ -12,6 +13,8 @@ SOURCES = (
     "ext/core/status.c",
 )
 """The packer's C files: patterns from the project's root."""
+PTX = Path(__file__).resolve().parents[1] / "hpccoll" / "_kernels"
+"""The folder of the kernels' texts."""
 
 
 class Tensor(ctypes.Structure):

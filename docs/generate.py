@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from hpccoll import _core, config, errors
+from hpccoll import _core, _cuda, config, errors
 from hpccoll.horovod import environment
 from hpccoll.tools import lint
 from hpccoll.tools.doctor import training
@@ -98,7 +98,10 @@ def device_ways() -> str:
     rows = [
         (
             f"`{name}`",
-            *(_core.device_way(allreduce, reduction, dtype) for reduction in range(len(_core.REDUCTIONS))),
+            *(
+                _cuda.device_way(allreduce, reduction, dtype) if _core.reduction_defined(reduction, dtype) else ""
+                for reduction in range(len(_core.REDUCTIONS))
+            ),
         )
         for dtype, name in enumerate(_core.DTYPES)
     ]

@@ -20,7 +20,6 @@ except ImportError as _error:
     raise _unbuilt.explain(_error) from None
 
 from hpccoll import compression, config, errors
-from hpccoll._core import DeviceArray
 from hpccoll.collectives import (
     Handle,
     allgather,
@@ -40,6 +39,7 @@ from hpccoll.collectives import (
     reducescatter,
     reducescatter_async,
 )
+from hpccoll.device_arrays import DeviceArray
 from hpccoll.errors import (
     BrokenWorldError,
     DuplicateNameError,

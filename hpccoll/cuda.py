@@ -7,18 +7,20 @@ not fork, and a broken driver may hang, so :func:`look` asks a process of its ow
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-from hpccoll import _core, config, errors
+from hpccoll import config, errors
 
 Facts = dict[str, Any]
 
-NVIDIA = 0
+DRIVER = "libcuda.so.1"
 SECONDS = 60
 
 
@@ -47,15 +49,46 @@ def look(*parts: str) -> dict[str, Facts]:
 
 def driver() -> Facts:
     """The driver's file, the version of CUDA that it speaks, and name and PCI address of each device."""
-    facts = _core.gpu_driver(NVIDIA, config.read().cuda_library)
+    facts = look_at_driver(config.read().cuda_library)
     if "version" in facts:
         facts["version"] = f"CUDA {facts['version'] // 1000}.{facts['version'] % 1000 // 10}"
     return facts
 
 
+def look_at_driver(named: str) -> Facts:
+    """See _cuda.gpu_driver. This initialises the driver: do not fork afterwards.
+
+    :param named: its file; "": it is searched for
+    """
+    from hpccoll import _cuda  # a job without device memory does not load it
+
+    return _cuda.gpu_driver(named)
+
+
+def current_device(named: str) -> int:
+    """The number of the device whose context this thread uses; -1: none. Opens no driver.
+
+    :param named: the driver's file; "": the usual one
+    """
+    try:
+        ctypes.CDLL(named or DRIVER, os.RTLD_NOLOAD | os.RTLD_NOW)
+    except OSError:  # this process has no driver, so that it has no context either
+        return -1
+    from hpccoll import _cuda
+
+    return _cuda.current_device(named)
+
+
 def nccl() -> Facts:
     """NCCL's file and version, and which of its newer functions are not in it."""
-    return _core.nccl(NVIDIA, config.read().nccl_library, [str(path) for path in packages()])
+    return look_at_nccl(config.read().nccl_library, [str(path) for path in packages()])
+
+
+def look_at_nccl(named: str, files: list[str]) -> Facts:
+    """See _cuda.nccl."""
+    from hpccoll import _cuda
+
+    return _cuda.nccl(named, files)
 
 
 def packages() -> list[Path]:

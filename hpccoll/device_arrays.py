@@ -2,19 +2,22 @@
 # ruff: noqa: ARG002 - one protocol, of which no library needs every argument
 """Arrays in device memory: whose they are, where they lie, and the stream in which their library works.
 
-The twin of hpccoll.arrays. No library is imported: who hands in an array of PyTorch or CuPy has it.
+The twin of hpccoll.arrays. No library is imported: a caller with an array of PyTorch or CuPy has imported it. Nor is
+hpccoll._cuda, which moves device memory, before the first such array: this module registers with hpccoll._core what to do
+when one comes.
 """
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from hpccoll import arrays, errors
+from hpccoll import _core, arrays, errors
 
-__all__ = ["Lent", "Library", "library_of", "torch_codes", "torch_library"]
+__all__ = ["DeviceArray", "Lent", "Library", "library_of", "torch_codes", "torch_library"]
 
 _DEVICES = (2, 10, 13)  # DLPack: kDLCUDA, kDLROCM, kDLCUDAManaged
 
@@ -61,7 +64,7 @@ class Library(Protocol):
         """Make a new array of the dtype and on the device of `like`; None: this library makes none."""
 
     def take(self, result: Any, like: Any) -> Any:
-        """Turn a _core.DeviceArray into an array of this library, over the same memory."""
+        """Turn a DeviceArray into an array of this library, over the same memory."""
 
     def copy(self, target: Any, source: Any) -> None:
         """Copy between two arrays of this library, in its current stream."""
@@ -227,10 +230,7 @@ class _DLPack(_Other):
         return 0
 
     def lend(self, x: Any, inlet: int) -> Lent:
-        from hpccoll import _core  # which itself imports this module
-
-        capsule = x.__dlpack__(stream=inlet)
-        seen = _core.DLPackView(capsule)
+        seen = _cuda().DLPackView(x.__dlpack__(stream=inlet))
         code = _dlpack_code(x, *seen.dtype)
         size = seen.dtype[1] // 8
         strides = None if seen.strides is None else tuple(size * n for n in seen.strides)
@@ -279,3 +279,83 @@ def torch_library() -> Library:
 
 def _cupy() -> Library:
     return _made.get("cupy") or _made.setdefault("cupy", _CuPy())
+
+
+# ---- results of no library -------------------------------------------------------------------------------
+
+
+class DeviceArray:
+    """A result in device memory for a library that none is known of: it speaks __cuda_array_interface__ and DLPack.
+
+    Its values are there: whoever is given one has waited for them.
+    """
+
+    def __init__(self, memory: Any, dtype: int, shape: tuple[int, ...]) -> None:
+        """Describe memory that has an `address`, is on the device of number `device`, and lives as long as it is held.
+
+        :param dtype: index in _core.DTYPES
+        """
+        self._memory, self._dtype = memory, dtype
+        self.address: int = memory.address
+        self.device: int = memory.device
+        """The number of its device."""
+        self.shape = tuple(shape)
+        self.size = math.prod(self.shape)
+        self.nbytes = self.size * self._itemsize
+
+    @property
+    def _itemsize(self) -> int:
+        return 2 if arrays.NAMES[self._dtype] == "bfloat16" else arrays.DTYPES[self._dtype].itemsize
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The NumPy dtype; that of ml_dtypes for bfloat16."""
+        if arrays.NAMES[self._dtype] == "bfloat16":
+            import ml_dtypes
+
+            dtype: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+            return dtype
+        return arrays.DTYPES[self._dtype]
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        if arrays.NAMES[self._dtype] == "bfloat16":
+            raise AttributeError("__cuda_array_interface__ has no name for bfloat16: use DLPack")
+        return {
+            "shape": self.shape, "typestr": self.dtype.str, "data": (self.address, False), "version": 3,
+            "strides": None, "stream": None,
+        }  # fmt: skip
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 2, self.device
+
+    def __dlpack__(
+        self, *, stream: int | None = None, max_version: Any = None, dl_device: Any = None, copy: Any = None
+    ) -> Any:
+        """A capsule of DLPack's first form; its consumer's `stream` is remembered for the end of the memory."""
+        if copy or (dl_device is not None and tuple(dl_device) != self.__dlpack_device__()):
+            raise BufferError("a result in device memory is lent as it is, neither copied nor moved")
+        if stream is not None and stream != -1:
+            self._memory.stream = stream
+        return _cuda().dlpack_capsule(self, arrays.NAMES[self._dtype], 8 * self._itemsize)
+
+    def __repr__(self) -> str:
+        return f"<hpccoll.DeviceArray: {arrays.NAMES[self._dtype]} {self.shape} on GPU {self.device}>"
+
+
+# ---- the extension ----------------------------------------------------------------------------------------
+
+
+def _cuda() -> Any:
+    try:
+        from hpccoll import _cuda as extension  # for the first array in device memory
+    except ImportError as error:
+        raise errors.UnsupportedError(f"device memory needs hpccoll._cuda, which this build lacks: {error}") from None
+    return extension
+
+
+def _accelerator(**known: Any) -> Any:
+    return _cuda().Accelerator(**known)
+
+
+_core.use_device_arrays(library_of, DeviceArray, _accelerator)

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 import hpccoll
-from hpccoll import _core, cuda
+from hpccoll import _core, _cuda, cuda
 
 SHARED = {
     "NCCL_NVLS_ENABLE": "0", "NCCL_MNNVL_ENABLE": "0", "NCCL_MAX_CTAS": "1", "NCCL_IB_DISABLE": "1",
@@ -289,7 +289,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--library", choices=sorted(LIBRARIES), action="append")
-    parser.add_argument("--mode", choices=_core.DEVICE_MODES, action="append", help="HPCCOLL_DEVICE_MODE")
+    parser.add_argument("--mode", choices=_cuda.MODES, action="append", help="HPCCOLL_DEVICE_MODE")
     parser.add_argument("--ranks", type=int, action="append")
     parser.add_argument("--rank-of", help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -189,14 +189,16 @@ static void add_all(void) {
 
 int main(int argc, char **argv) {
     static char why[HC_DEVICE_WHY];
-    if (hc_device_open(0, HC_NVIDIA, argc > 1 ? argv[1] : NULL, &device, why) < 0) {
+    const hc_device_files files = {argc > 1 ? argv[1] : NULL, "hpccoll/_kernels"};
+    if (hc_device_open(0, &files, &device, why) < 0) {
         fprintf(stderr, "%s\n", why);
         return 1;
     }
     driver = &device->driver;
     hc_device_enter(device);
     CHECK(driver->stream_new(&stream, HC_STREAM_NON_BLOCKING, 0) == 0);
-    CHECK(hc_packer_open(&packer, driver) == HC_OK && hc_summer_open(&summer, driver) == HC_OK);
+    CHECK(hc_packer_open(&packer, driver, files.kernels) == HC_OK &&
+          hc_summer_open(&summer, driver, files.kernels) == HC_OK);
     pack_all();
     add_all();
     hc_packer_close(&packer);

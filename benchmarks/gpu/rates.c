@@ -17,6 +17,7 @@
 static hc_device *device;
 static const hc_driver *driver;
 static hc_data *host, *data;
+static hc_device_files files;
 static hc_gpu_stream stream, other;
 static hc_gpu_event ready, finished;
 static hc_gpu_address tensor, tensor2;
@@ -125,7 +126,7 @@ static void verify(size_t bytes) {
 
 static void make_device(size_t bytes) {
     static char why[HC_DEVICE_WHY];
-    if (hc_device_open(0, HC_NVIDIA, getenv("HPCCOLL_CUDA_LIBRARY"), &device, why) < 0) {
+    if (hc_device_open(0, &files, &device, why) < 0) {
         fprintf(stderr, "%s\n", why);
         exit(1);
     }
@@ -150,19 +151,25 @@ static void make_data(const char *mode) {
     CHECK(hc_segment_private(&node_segment, hc_shm_bytes(1)) == HC_OK);
     CHECK(hc_node_control_new(&control_segment, 0, 1, zero, &node_control) == HC_OK);
     CHECK(hc_shm_node_new(node_segment, node_control, zero, 0, 1, &node) == HC_OK);
-    hc_device_data_config config = {.place = {.set_size = 1, .members = zero, .node_of = zero},
-                                    .device = &device,
-                                    .cuda_library = getenv("HPCCOLL_CUDA_LIBRARY"),
+    hc_plane_parts parts = {.version = HC_PLANE_VERSION,
+                            .place = {.set_size = 1, .members = zero, .node_of = zero},
+                            .neutral = hc_host_neutral,
+                            .new_hierarchy = hc_hierarchy_new};
+    hc_device_data_config config = {.device = &device,
+                                    .files = files,
                                     .nccl_library = getenv("HPCCOLL_NCCL_LIBRARY"),
                                     .nccl_files = no_files,
                                     .mode = hc_device_mode_named(mode),
                                     .patience = 60000000000};
-    CHECK(hc_hierarchy_new(&config.place, node, NULL, &host) == HC_OK);
-    CHECK(hc_device_data_new(&config, host, NULL, &data) == HC_OK);
+    CHECK(hc_hierarchy_new(&parts.place, node, NULL, &host) == HC_OK);
+    parts.host = host;
+    CHECK(hc_device_data_new(&config, &parts, &data) == HC_OK);
 }
 
 int main(int argc, char **argv) {
     CHECK(argc == 4 && hc_device_mode_named(argv[1]) >= 0);
+    files = (hc_device_files){getenv("HPCCOLL_CUDA_LIBRARY"),
+                              "hpccoll/_kernels"}; /* run in the root of the repository */
     repeats = atoi(argv[2]);
     size_t most = (size_t)atoi(argv[3]) << 20;
     CHECK(repeats > 0 && most > 0);

@@ -23,7 +23,7 @@ static int say(hc__plane *p, int status) {
         return status;
     const char *const texts[] = {p->node ? p->node->text : "", p->sums.text, p->comms.text, p->staged.text,
                                  p->p2p_buffers.text};
-    p->base.text = p->host->text;
+    p->base.text = p->parts.host->text;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (texts[i][0]) {
             p->base.text = texts[i];
@@ -37,7 +37,7 @@ static int place_shares(hc__plane *p, hc_batch *b) {
     int late, status = HC_OK;
     for (int32_t i = 0; i < b->npieces && status >= 0; i++) {
         hc_piece *piece = &b->pieces[i];
-        int64_t rows = hc_share(piece->rows, p->config.place.set_size, p->config.place.set_rank);
+        int64_t rows = hc_share(piece->rows, p->parts.place.set_size, p->parts.place.set_rank);
         status = hc__place_on_device(p->device, b, piece, rows, &late, p->node->text);
         if (piece->out_owned)
             piece->out_capacity = rows * piece->row * (int64_t)hc_dtype_size(b->dtype);
@@ -222,7 +222,7 @@ static void abandon(hc_data *data) {
 }
 
 static void free_own(hc__plane *p) {
-    hc__device_config_drop(&p->config);
+    hc__device_config_drop(&p->config, &p->parts.place);
     free(p->group_of);
     free(p);
 }
@@ -284,7 +284,7 @@ static int open_flat(hc__plane *p, hc_data **data) {
     hc_data *flat;
     config.mode = HC_DEVICE_NCCL_FLAT;
     config.turns = p->turn.turns;
-    int status = hc_device_data_new(&config, p->host, p->net, &flat);
+    int status = hc_device_data_new(&config, &p->parts, &flat);
     if (status < 0) {
         free_own(p);
         *data = NULL;
@@ -295,29 +295,29 @@ static int open_flat(hc__plane *p, hc_data **data) {
     return HC_OK;
 }
 
-int hc_device_data_new(const hc_device_data_config *config, hc_data *host, hc_net *net, hc_data **data) {
-    *data = NULL;
+int hc_device_data_new(const hc_device_data_config *config, const hc_plane_parts *parts, hc_data **data) {
+    const hc_hierarchy_config *place = &parts->place;
     int is_known = config->mode >= 0 && config->mode < HC_DEVICE_MODE_COUNT && config->gpu_aware.mode >= 0;
-    if (!is_known || (config->mode == HC_DEVICE_MPI && config->place.set_size > 1 && !net))
+    *data = NULL;
+    if (!is_known || (config->mode == HC_DEVICE_MPI && place->set_size > 1 && !parts->net))
         return HC_INVALID;
     hc__plane *p = calloc(1, sizeof *p);
     if (!p)
         return HC_NO_MEMORY;
-    p->group_of = malloc((size_t)config->place.set_size * sizeof *p->group_of);
-    if (hc__device_config_copy(&p->config, config) < 0 || !p->group_of) {
+    p->group_of = malloc((size_t)place->set_size * sizeof *p->group_of);
+    p->parts = *parts;
+    if (hc__device_config_copy(&p->config, config, &p->parts.place, place) < 0 || !p->group_of) {
         free_own(p);
         return HC_NO_MEMORY;
     }
     p->base.ops = &plane_ops;
-    p->net = net;
-    p->host = host;
-    p->staged.host = host;
-    p->staged.rank = config->place.set_rank;
-    p->staged.size = config->place.set_size;
-    p->staged.chunk_bytes = config->place.chunk_bytes;
+    p->staged.host = parts->host;
+    p->staged.rank = place->set_rank;
+    p->staged.size = place->set_size;
+    p->staged.chunk_bytes = place->chunk_bytes;
     hc__plane_place(p);
     hc_turns *turns = has_flat(p) && !config->turns ? &p->own_turns : config->turns;
-    p->turn = (hc__turn){.turns = config->place.set_size > 1 ? turns : NULL, .host = host, .set = config->place.set};
+    p->turn = (hc__turn){.turns = place->set_size > 1 ? turns : NULL, .host = parts->host, .set = place->set};
     *data = &p->base;
     return has_flat(p) ? open_flat(p, data) : HC_OK;
 }

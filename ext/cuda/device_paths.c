@@ -17,7 +17,7 @@
 
 /* How many nodes there are, and of how many ranks; who is joined by one communicator. */
 void hc__plane_place(hc__plane *p) {
-    const int32_t n = p->config.place.set_size, *node_of = p->config.place.node_of;
+    const int32_t n = p->parts.place.set_size, *node_of = p->parts.place.node_of;
     for (int32_t r = 0; r < n; r++) {
         int32_t ranks = 0;
         for (int32_t q = 0; q < n; q++)
@@ -47,7 +47,7 @@ static int is_idle(const hc__plane *p) {
 
 /* What the hierarchy runs over a node of NCCL, with a net or without; a reducescatter where each rank has a rail. */
 int hc__plane_has_stages(const hc__plane *p, const hc_batch *b) {
-    int32_t rails = p->config.place.rails;
+    int32_t rails = p->parts.place.rails;
     int all_drive = p->smallest == p->largest && (rails == 0 || rails >= p->largest) &&
                     p->config.mode != HC_DEVICE_MPI && !is_idle(p);
     return b->operation == HC_ALLREDUCE || b->operation == HC_BROADCAST ||
@@ -96,7 +96,7 @@ int hc__plane_open_device(hc__plane *p) {
     if (p->device)
         return HC_OK;
     p->base.text = p->why;
-    int status = hc_device_open(p->config.number, p->config.vendor, p->config.cuda_library, &p->device, p->why);
+    int status = hc_device_open(p->config.number, &p->config.files, &p->device, p->why);
     return status < 0 ? HC_TRANSPORT : HC_OK;
 }
 
@@ -119,10 +119,10 @@ static int may_mpi(hc__plane *p) {
 
 void hc__plane_open_comms(hc__plane *p) {
     p->comms = (hc__comms){.device = p->device,
-                           .host = p->host,
-                           .rank = p->config.place.set_rank,
-                           .size = p->config.place.set_size,
-                           .node_of = p->config.place.node_of,
+                           .host = p->parts.host,
+                           .rank = p->parts.place.set_rank,
+                           .size = p->parts.place.set_size,
+                           .node_of = p->parts.place.node_of,
                            .group_of = p->group_of,
                            .shares = p->config.shares_device,
                            .alone = p->config.mode == HC_DEVICE_MPI || is_idle(p),
@@ -132,7 +132,7 @@ void hc__plane_open_comms(hc__plane *p) {
     p->opened = 1;
     if (p->comms.alone)
         p->turn.turns = NULL; /* what NCCL needs */
-    hc__comms_begin(&p->comms, p->config.vendor, p->config.nccl_library, p->config.nccl_files);
+    hc__comms_begin(&p->comms, p->config.nccl_library, p->config.nccl_files);
 }
 
 /* Another rank's "no" holds for all; it knows why. */
@@ -161,7 +161,7 @@ static void say_fast(hc__plane *p) {
 
 /* A hierarchy whose nodes are the groups that NCCL joins. */
 static int open_fast(hc__plane *p) {
-    hc_hierarchy_config place = p->config.place;
+    hc_hierarchy_config place = p->parts.place;
     int32_t all = place.set_size; /* the hierarchy takes no more than the smallest node has */
     place.node_of = p->group_of;
     place.rails = place.rails > 0 ? place.rails : all;
@@ -169,16 +169,16 @@ static int open_fast(hc__plane *p) {
     int32_t most = p->comms.alone ? 1 : p->largest;
     if (place.chunk_bytes == 0 && p->groups > 1)
         place.chunk_bytes = SHARD_BYTES * (place.rails < most ? place.rails : most);
-    int status = hc__nccl_node_new(p->device, &p->comms, &p->node);
+    int status = hc__nccl_node_new(p->device, &p->comms, p->parts.neutral, &p->node);
     if (status >= 0 && p->groups > 1 && p->comms.against < 0) {
-        status = hc__sums_open(&p->sums, p->device, p->net);
+        status = hc__sums_open(&p->sums, p->device, p->parts.net);
         p->node->sums = &p->sums;
         place.arithmetic = &p->sums.base;
     }
     if (status >= 0)
-        status = hc_hierarchy_new(&place, &p->node->base, p->groups > 1 ? p->net : NULL, &p->fast);
+        status = p->parts.new_hierarchy(&place, &p->node->base, p->groups > 1 ? p->parts.net : NULL, &p->fast);
     if (status >= 0 && is_flat(p))
-        status = hc__nccl_rows_open(&p->rows, p->node, p->host, place.chunk_bytes);
+        status = hc__nccl_rows_open(&p->rows, p->node, p->parts.host, place.chunk_bytes);
     say_fast(p);
     return status;
 }

@@ -15,17 +15,16 @@ enum hc__way { STAGED, OPENING, TURN, FAST, ROWS, FLAT };
 typedef struct hc__plane {
     hc_data base;
     hc_device_data_config config;
-    hc_net *net;
-    hc_data *host; /* of the set, for batches in host memory: borrowed */
+    hc_plane_parts parts;
     /* What is large: NULL, or a plane over the same host, whose communicator joins all ranks. */
     struct hc__plane *flat;
     uint8_t is_for_large; /* this is another one's `flat` */
-    hc_turns own_turns; /* between the two, where no other set takes turns with this one */
-    hc_device *device;  /* NULL before the first batch on it */
-    uint8_t borrowed;   /* the World's */
-    enum hc__way way;   /* of the batch that runs */
-    hc_batch *batch;    /* OPENING, TURN: waits */
-    uint64_t counts[2]; /* staged, others */
+    hc_turns own_turns;   /* between the two, where no other set takes turns with this one */
+    hc_device *device;    /* NULL before the first batch on it */
+    uint8_t borrowed;     /* the World's */
+    enum hc__way way;     /* of the batch that runs */
+    hc_batch *batch;      /* OPENING, TURN: waits */
+    uint64_t counts[2];   /* staged, others */
     hc__turn turn;
     hc__p2p_buffers p2p_buffers;
     hc__staged staged;

@@ -11,12 +11,11 @@ from cpython.buffer cimport (
 )
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.number cimport PyIndex_Check
-from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsule_New, PyCapsule_SetName
+from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsule_New
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from cpython.pythread cimport PyThread_get_thread_ident
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from libc.math cimport isnan
-from libc.stdint cimport uint16_t
 from libc.stdlib cimport calloc, free, malloc, qsort
 from libc.string cimport memcpy, memset
 
@@ -27,14 +26,11 @@ import time
 import numpy as np
 
 from hpccoll import arrays, errors
-from hpccoll.device_arrays import library_of
 
 from hc cimport *
 
 include "tables.pxi"
-include "cuda.pxi"
-include "dlpack.pxi"
-include "device.pxi"
+include "devices.pxi"
 include "operands.pxi"
 include "handles.pxi"
 include "loops.pxi"

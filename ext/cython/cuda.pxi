@@ -8,8 +8,8 @@ cdef dict library_facts(hc_library *library):
     return {"library": library.path.decode()}
 
 
-def gpu_driver(int vendor, str named):
-    """What the driver of `vendor` (0 NVIDIA, 1 AMD) says: library, version (12080), devices; or missing, to do.
+def gpu_driver(str named):
+    """What the CUDA driver says: library, version (12080), devices; or missing, to do.
 
     `named` is the file to open, "" for the search. This initialises the driver: do not fork afterwards.
     """
@@ -17,7 +17,7 @@ def gpu_driver(int vendor, str named):
     cdef bytes path = named.encode()
     cdef const char *file = path
     with nogil:
-        hc_driver_open(&driver, <hc_vendor>vendor, file)
+        hc_driver_open(&driver, file)
     facts = library_facts(&driver.library)
     if driver.library.handle != NULL:
         facts |= {"version": driver.version, "devices": [gpu_device(&driver, i) for i in range(driver.devices)]}
@@ -39,14 +39,14 @@ cdef dict gpu_device(hc_driver *driver, int number):
     return {"pci": (<bytes>pci).decode().lower(), "name": (<bytes>name).decode()}
 
 
-def current_device(int vendor, str named):
+def current_device(str named):
     """The number of the device whose context this thread uses; -1: none. Opens no driver."""
     cdef bytes path = named.encode()
-    return hc_driver_current(<hc_vendor>vendor, path)
+    return hc_driver_current(path)
 
 
-def nccl(int vendor, str named, files):
-    """What NCCL (RCCL) says: library, version ("2.28.9"), and the optional functions that it lacks; or missing, to do.
+def nccl(str named, files):
+    """What NCCL says: library, version ("2.28.9"), and the optional functions that it lacks; or missing, to do.
 
     `named` is the file to open, "" for the search; `files` are where Python's packages may have it.
     """
@@ -59,10 +59,10 @@ def nccl(int vendor, str named, files):
     cdef const char **places = <const char **>calloc(len(paths) + 1, sizeof(char *))
     if places == NULL:
         raise MemoryError
-    for i, one in enumerate(paths):
-        places[i] = one
+    for i, path_of_package in enumerate(paths):
+        places[i] = path_of_package
     with nogil:
-        hc_nccl_open(&table, <hc_vendor>vendor, file, places)
+        hc_nccl_open(&table, file, places)
     free(places)
     facts = library_facts(&table.library)
     if table.library.handle != NULL:
@@ -70,3 +70,8 @@ def nccl(int vendor, str named, files):
         hc_nccl_lacks(&table, lacks, 1024)
         facts |= {"version": (<bytes>version).decode(), "lacks": (<bytes>lacks).decode()}
     return facts
+
+
+def device_way(int operation, int reduction, int dtype):
+    """How an operation on device memory runs where NCCL is used: "nccl", "staged", or "" where it is not defined."""
+    return ("", "staged", "nccl")[hc_device_way(operation, reduction, dtype)]

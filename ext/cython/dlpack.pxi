@@ -66,9 +66,13 @@ cdef void free_capsule(object capsule) noexcept:
         free_managed(<hc__dl_managed *>PyCapsule_GetPointer(capsule, "dltensor"))
 
 
-cdef object dlpack_capsule(object array):
-    """A capsule of a DeviceArray, which it keeps."""
-    cdef int code = array._dtype, ndim = len(array.shape), kind
+def dlpack_capsule(object array, str dtype, int nbits):
+    """A capsule of a device_arrays.DeviceArray, which it keeps.
+
+    :param dtype: its name
+    :param nbits: of an element
+    """
+    cdef int ndim = len(array.shape)
     cdef hc__dl_managed *managed = <hc__dl_managed *>calloc(1, sizeof(hc__dl_managed))
     cdef int64_t *shape = <int64_t *>malloc((ndim + 1) * sizeof(int64_t))
     if managed is NULL or shape is NULL:
@@ -77,12 +81,11 @@ cdef object dlpack_capsule(object array):
         raise MemoryError
     for i, n in enumerate(array.shape):
         shape[i] = n
-    name = DTYPES[code]
-    kind = 4 if code == HC_BFLOAT16 else 6 if code == HC_BOOL else {"i": 0, "u": 1, "f": 2, "c": 5}[name[0]]
+    kind = {"bfloat16": 4, "bool": 6}.get(dtype) or {"i": 0, "u": 1, "f": 2, "c": 5}[dtype[0]]
     managed.tensor.data = <void *><size_t>array.address
     managed.tensor.device = hc__dl_device(2, array.device)
     managed.tensor.ndim = ndim
-    managed.tensor.dtype = hc__dl_type(kind, 8 * hc_dtype_size(code), 1)
+    managed.tensor.dtype = hc__dl_type(kind, nbits, 1)
     managed.tensor.shape = shape
     managed.deleter = free_managed
     managed.context = <void *>array

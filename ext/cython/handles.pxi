@@ -29,14 +29,17 @@ cdef class Handle:
     cdef object out          # allgather, alltoall: where the caller wants the result
     cdef int operation
     cdef bint group, unnamed, built
-    cdef Loan loan           # device memory: the arrays and their order
+    cdef object call         # device memory: its DeviceCall, the arrays and their order
 
     def __init__(self):
         raise TypeError("a Handle is what hpccoll.allreduce_async and its like return")
 
     def __dealloc__(self):
-        if self.loan is not None:
-            self.loan.free_results(self.c)
+        cdef uint32_t i
+        if self.call is not None:
+            for i in range(self.c.request.ntensors):
+                if self.c.pieces[i].out_owned:
+                    self.call.free_result(<size_t>self.c.pieces[i].out)
         hc_handle_release(self.c)
 
     def __del__(self):
@@ -44,7 +47,7 @@ cdef class Handle:
         if self.c is not NULL and not hc_handle_done(self.c):
             self.set.loop.adopt_orphan(self)
         else:
-            self.keep_loan()
+            self.keep_arrays()
 
     def launched(self):
         """Whether wait() would return at once: in host memory done(). Never blocks."""
@@ -56,7 +59,7 @@ cdef class Handle:
         """Whether the request is finished, well or not, and values in device memory are there. Never blocks."""
         if not self.launched():
             return False
-        return self.loan is None or self.c.status < 0 or bool(self.loan.is_over())
+        return self.call is None or self.c.status < 0 or bool(self.call.is_over())
 
     def wait(self, timeout=None, bint host=False):
         """Block until the request is finished and return its result.
@@ -69,7 +72,7 @@ cdef class Handle:
         """
         limit = None if timeout is None else time.monotonic() + seconds_of(timeout)
         self.block(timeout, limit)
-        if self.loan is not None and self.c.status >= 0:
+        if self.call is not None and self.c.status >= 0:
             self.go_on(host, limit)
         return self.outcome()
 
@@ -82,8 +85,8 @@ cdef class Handle:
                 break
             yield from asyncio.sleep(delay).__await__()
             delay = min(delay + 0.00005, 0.001)
-        if self.loan is not None and self.c.status >= 0:
-            while self.loan.stream() is None and not self.loan.is_over():
+        if self.call is not None and self.c.status >= 0:
+            while self.call.stream() is None and not self.call.is_over():
                 self.set.loop.progress()
                 yield from asyncio.sleep(delay).__await__()
                 delay = min(delay + 0.00005, 0.001)
@@ -92,14 +95,17 @@ cdef class Handle:
 
     cdef int go_on(self, bint host, object limit) except -1:
         """Let the caller's stream, or the host until `limit`, wait for what was launched."""
-        stream = self.loan.stream()
+        stream = self.call.stream()
         self.set.say_device()
         if stream is not None:
-            self.loan.go_on(stream)
+            self.call.go_on(stream)
         if stream is None or host:
             self.block_on_device(limit)
         if self.copies:
-            self.loan.copy(self.copies, stream)
+            for target, stand_in in self.copies:
+                library_of(target).copy(target, stand_in)
+            if stream is not None:
+                self.call.copied_in(stream)
             self.copies = None
             if host:
                 self.block_on_device(limit)
@@ -108,7 +114,7 @@ cdef class Handle:
     cdef int block_on_device(self, object limit) except -1:
         """Until it has run. Who waits looks after the others: NCCL's part may wait for a rank that is gone."""
         cdef double delay = 0.0
-        while not self.loan.is_over():
+        while not self.call.is_over():
             if limit is not None and time.monotonic() > limit:
                 raise TimeoutError(f"{self.describe()} was launched and has not run in time; the handle stays valid")
             self.set.loop.progress()
@@ -116,12 +122,13 @@ cdef class Handle:
             delay = min(delay + 0.00001, 0.001)
         if self.set.loop.broken():  # an operation that was given up ends, too, without a result
             raise error_of(HC_BROKEN, hc_loop_broken_text(self.set.loop.c).decode(errors="replace"))
-        return self.loan.check_run()
+        self.call.check_run()
+        return 0
 
-    cdef int keep_loan(self) except -1:
+    cdef int keep_arrays(self) except -1:
         """The request has ended for the host; its arrays live until it has on the device."""
-        if self.loan is not None:
-            self.loan.device.keep(self.loan)
+        if self.call is not None:
+            self.call.keep()
         return 0
 
     cdef int block(self, object timeout, object limit) except -1:
@@ -174,7 +181,7 @@ cdef class Handle:
             self.unnamed = False
             self.set.unnamed_waited()
         self.set.note_waited(self.c)
-        self.keep_loan()
+        self.keep_arrays()
         if self.c.status < 0:
             self.inputs = self.out = None
             raise error_of(self.c.status, self.failure())
@@ -217,7 +224,7 @@ cdef class Handle:
         cdef hc_piece *piece = &self.c.pieces[0]
         array = self.inputs
         if type(array) is Buffer:
-            if self.loan is not None:
+            if self.call is not None:
                 self.build_gathered_on_device(piece, <Buffer>array)
             else:
                 self.build_gathered_bytes(piece, <Buffer>array)
@@ -261,7 +268,9 @@ cdef class Handle:
                 raise errors.ResultSizeError(self.wrong_size())
             result = self.out
         else:
-            result = like.library.take(self.loan.take_result(piece, like.o.dtype, shape), like.owner)
+            memory = self.call.take_result(<size_t>piece.out if piece.out_owned else 0)
+            piece.out_owned = 0
+            result = like.library.take(device_array_of(memory, like.o.dtype, shape), like.owner)
         self.result = (result, self.rows()) if self.operation == HC_ALLTOALL else result
         return 0
 

@@ -129,7 +129,8 @@ cdef class Loop:
         :param shares_device: several ranks on one GPU are meant
         :param gpu_aware: whether MPI may have the memory of GPUs ("yes", "no", "auto"), of which devices, why of none
         """
-        self.devices = Devices(settings, device_number, nccl_files, shares_device, gpu_aware)
+        self.devices = Devices(settings=settings, rank=rank, number=device_number, nccl_files=nccl_files,
+                               shares_device=shares_device, gpu_aware=gpu_aware)
         self.said_device = set() if rank == 0 and settings.verbose else None
         self.orphans = []
         self.rank = rank
@@ -208,7 +209,7 @@ cdef class Loop:
         self.c = NULL
         with nogil:
             hc_loop_free(c)
-        if self.devices.device is not None:
+        if self.devices.accelerator is not None:
             self.let_go_of_device()
         self.orphans.clear()
         self.net_capsule = self.segment = None
@@ -223,8 +224,8 @@ cdef class Loop:
         if self.net_capsule is not None and not self.forked:
             Py_INCREF(self.net_capsule)
         self.forked = True
-        if self.devices.device is not None:
-            self.devices.device.forked = True
+        if self.devices.accelerator is not None:
+            self.devices.accelerator.mark_forked()
         if self.c is not NULL:
             hc_loop_forked(self.c)
 
@@ -269,7 +270,7 @@ cdef class Loop:
         if len(self.orphans) >= self.many_orphans:
             for one in self.orphans:
                 if hc_handle_done(one.c):
-                    one.keep_loan()
+                    one.keep_arrays()
             self.orphans = [one for one in self.orphans if not hc_handle_done(one.c)]
             self.many_orphans = 2 * len(self.orphans) + 64
         self.orphans.append(handle)
@@ -280,50 +281,38 @@ cdef class Loop:
     @property
     def device(self):
         """The GPU that the World uses on this rank; None before the first array in device memory."""
-        return self.devices.device
+        return None if self.devices.accelerator is None else self.devices.accelerator.device
 
     def open_device(self):
         """Open the GPU that a knob has named; UnsupportedError where it cannot be."""
-        self.open_device_at(self.devices.number, 0)
+        self.accelerator().open()
 
-    cdef int open_device_at(self, int number, size_t address) except -1:
-        if self.closed:
-            raise errors.ShutDownError("the World has been shut down")
-        return self.devices.open(number, address)
-
-    cdef Buffer lend(self, object library, object x):
-        """Describe an array in device memory, on the World's device: the first array's, unless a knob says which."""
+    cdef object accelerator(self):
         if self.forked:
             raise error_of(HC_FORKED, "")
-        if self.devices.device is None:
-            self.open_device_at(library.device(x), library.address(x))
-        cdef Buffer buffer = Buffer.lent(library.lend(x, <size_t>self.devices.device.inlet))
+        if self.closed:
+            raise errors.ShutDownError("the World has been shut down")
+        return self.devices.get()
+
+    cdef Buffer describe(self, object library, object x):
+        """Describe an array in device memory, on the World's device: the first array's, unless a knob says which."""
+        cdef Buffer buffer = Buffer.lent(self.accelerator().view(library, x))
         self.check_device(buffer)
         return buffer
 
     cdef int check_device(self, Buffer buffer) except -1:
         """Refuse an array on another device than the World's."""
-        cdef int number = buffer.device
-        if self.devices.device is None:
-            self.open_device_at(number, <size_t>buffer.o.data)
-        if number < 0 and buffer.o.nbytes:
-            number = hc_device_of(self.devices.device.c, buffer.o.data)
-            if number < 0:
-                raise errors.InvalidArgumentError(
-                    f"{arrays.name_of(buffer.owner)} says that it is in device memory; the driver does not know its "
-                    f"address {<size_t>buffer.o.data:#x}")
-        if number >= 0 and number != self.devices.device.number:
-            raise errors.InvalidArgumentError(
-                f"{arrays.name_of(buffer.owner)} lies on GPU {number}, this World uses GPU {self.devices.device.number} on "
-                f"rank {self.rank} ({self.devices.device.pci}): a World has one device on each rank")
+        self.accelerator().check(buffer.device, <size_t>buffer.o.data, buffer.o.nbytes == 0,
+                                 arrays.name_of(buffer.owner))
         return 0
 
     cdef int let_go_of_device(self) except -1:
         """When no batch runs any more: its results may still be on their way."""
         cdef Handle one
         for one in self.orphans:
-            one.keep_loan()
-        return self.devices.close()
+            one.keep_arrays()
+        self.devices.accelerator.close()
+        return 0
 
     def stats(self):
         """The counters of hc_loop_stats, one flat dict."""

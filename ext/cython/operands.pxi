@@ -155,10 +155,10 @@ cdef inline object result_of(object array):
 
 cdef Buffer read_device(Loop loop, object x, Operand *o):
     """Describe an array in device memory; None: it lies elsewhere."""
-    library = library_of(x)
+    library = None if library_of is None else library_of(x)
     if library is None:
         return None
-    cdef Buffer buffer = loop.lend(library, x)
+    cdef Buffer buffer = loop.describe(library, x)
     o[0] = buffer.o
     return buffer
 
@@ -213,12 +213,17 @@ cdef object new_on_device(Loop loop, Buffer like, const Operand *shape, Operand 
     if like.library is None:
         raise errors.InvalidArgumentError("a Buffer needs an out")
     cdef Buffer buffer
+    cdef size_t nbytes = hc_dtype_size(like.o.dtype)
+    cdef int d
     result = like.library.empty(like.owner, shape_of(shape))
     if result is not None:
         return read_device(loop, result, o)
-    result = loop.devices.device.new_array(like.o.dtype, shape_of(shape))
+    for d in range(shape.ndim):
+        nbytes *= shape.dims[d]
+    memory = loop.devices.get().new_memory(nbytes)
+    result = device_array_of(memory, like.o.dtype, shape_of(shape))
     buffer = Buffer(result.address, like.o.dtype, result.shape, result)
-    buffer.o.memory, buffer.library, buffer.device = HC_MEMORY_CUDA, like.library, loop.devices.device.number
+    buffer.o.memory, buffer.library, buffer.device = HC_MEMORY_CUDA, like.library, result.device
     o[0] = buffer.o
     return buffer
 

@@ -51,15 +51,12 @@ cdef class Set:
             hc_tree_place(index, self.rank, &place, children, 2 * self.loop.settings.fanout + 2)
             node = new_node(self.loop, self.members, segment)
             memset(&parts, 0, sizeof(parts))
-            parts.place, parts.node = &place, node
-            parts.host = new_data(self, members, nodes, node)
+            parts.place = &place
             try:
-                parts.maker = new_maker(self, members, nodes, parts.host)
+                new_planes(self, members, nodes, node, &parts)
                 self.add(&parts)
             except BaseException:
-                hc__data_free(parts.host)
-                if parts.maker is not NULL:
-                    parts.maker.free(parts.maker)
+                free_planes(&parts)
                 raise
         finally:
             hc_tree_index_free(index)
@@ -182,7 +179,7 @@ cdef class Set:
         """`inputs`: the arrays that must live until it is done."""
         cdef Handle handle = Handle.__new__(Handle)
         if h.request.memory == HC_MEMORY_CUDA:
-            self.lend(h, handle, inputs)
+            self.order_on_device(h, handle, inputs)
         handle.c = h
         handle.inputs = inputs
         handle.set = self
@@ -194,24 +191,24 @@ cdef class Set:
         hc_loop_submit(self.loop.c, h, waits)
         return handle
 
-    cdef int lend(self, hc_handle *h, Handle handle, object inputs) except -1:
+    cdef int order_on_device(self, hc_handle *h, Handle handle, object inputs) except -1:
         """Put the request in order with the streams that its arrays come from."""
         try:
-            handle.loan = self.loop.devices.device.lend([one for one in inputs if one is not None])
+            handle.call = self.loop.devices.get().call([buffer for buffer in inputs if buffer is not None])
         except BaseException:
             hc_handle_release(h)
             raise
-        h.ready, h.finished = handle.loan.ready, handle.loan.finished
+        h.ready, h.finished = <void *><size_t>handle.call.ready, <void *><size_t>handle.call.finished
         return 0
 
     cdef int say_device(self) except -1:
         """Rank 0 says how arrays in device memory are moved, and again when that changes. No choice is silent."""
         if self.loop.said_device is None or self.closed or self.loop.closed:
             return 0
-        facts = self.loop.devices.facts(self.number)
+        facts = self.loop.devices.get().facts(self.number)
         if facts and facts not in self.loop.said_device:  # messages alone need no choice
             self.loop.said_device.add(facts)
-            print(f"hpccoll: arrays in device memory: {facts.decode()}", file=sys.stderr, flush=True)
+            print(f"hpccoll: arrays in device memory: {facts}", file=sys.stderr, flush=True)
         return 0
 
     # ---- the operations --------------------------------------------------------------------------

@@ -6,7 +6,6 @@ OPERATIONS = tuple([hc_operation_name(i).decode() for i in range(HC_OPERATION_CO
 P2P_OPERATIONS = ("send", "receive")  # HC_SEND, HC_RECEIVE, which follow the operations
 REDUCTIONS = tuple([hc_reduction_name(i).decode() for i in range(HC_REDUCTION_COUNT)])
 MEMORIES = ("host", "device")
-DEVICE_MODES = tuple([hc_device_mode_name(i).decode() for i in range(HC_DEVICE_MODE_COUNT)])
 WIRE_SAME = HC_WIRE_SAME
 MAX_SETS = HC_MAX_SETS  # process sets that a rank can be in at a time, the World itself among them
 
@@ -25,7 +24,7 @@ STATUSES = _statuses()
 cdef dict EXCEPTIONS = {row[0]: getattr(errors, row[3]) for row in STATUSES if row[0]}
 
 
-cdef object error_of(int status, str text):
+cpdef object error_of(int status, str text):
     """The exception of a status, to raise."""
     return EXCEPTIONS.get(status, errors.HpccollError)(text or hc_status_text(status).decode())
 
@@ -34,11 +33,6 @@ cdef int check(int status, str text="") except -1:
     if status < 0:
         raise error_of(status, text)
     return 0
-
-
-def device_way(int operation, int reduction, int dtype):
-    """How an operation on device memory runs where NCCL is used: "nccl", "staged", or "" where it is not defined."""
-    return ("", "staged", "nccl")[hc_device_way(operation, reduction, dtype)]
 
 
 def reduction_defined(int reduction, int dtype):

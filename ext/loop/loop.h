@@ -38,15 +38,15 @@ typedef struct hc_set_parts {
 struct hc_handle {
     uint8_t kind; /* HC_EV_ENQUEUE, JOIN, STOP, PREEMPT, ADD_SET, REMOVE_SET; HC_HANDLE_P2P */
     uint32_t set;
-    hc_request request;         /* name and tensors lie in this handle's own memory */
-    hc_tensor *tensors;         /* request.tensors, to fill */
-    int64_t *dims;              /* room for the dims of all tensors, to fill */
-    hc_piece *pieces;           /* request.ntensors of them: in, out, count, row, send_rows, recv_rows */
-    int64_t *rows;              /* 2 x set size entries (allgather, alltoall), or NULL */
-    const hc_set_parts *parts;  /* ADD_SET: the caller's, who waits */
-    hc_p2p_op *op;              /* P2P: owned; its results too */
-    hc_staging *staging;        /* P2P in device memory: the loop's, freed with the handle */
-    void *ready, *finished;     /* device memory: see hc_batch; the submitter's, who keeps them until it is done */
+    hc_request request;        /* name and tensors lie in this handle's own memory */
+    hc_tensor *tensors;        /* request.tensors, to fill */
+    int64_t *dims;             /* room for the dims of all tensors, to fill */
+    hc_piece *pieces;          /* request.ntensors of them: in, out, count, row, send_rows, recv_rows */
+    int64_t *rows;             /* 2 x set size entries (allgather, alltoall), or NULL */
+    const hc_set_parts *parts; /* ADD_SET: the caller's, who waits */
+    hc_p2p_op *op;             /* P2P: owned; its results too */
+    hc_staging *staging;       /* P2P in device memory: the loop's, freed with the handle */
+    void *ready, *finished;    /* device memory: see hc_batch; the submitter's, who keeps them until it is done */
 
     int status;        /* enum hc_status */
     char *text;        /* owned, or NULL */

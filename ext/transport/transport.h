@@ -21,6 +21,8 @@
 #include "core/hc.h"
 #include "transport/arithmetic.h"
 
+#include <stdlib.h>
+
 /* What a call that may have to be repeated answers. */
 enum hc_progress {
     HC_IDLE = 0,  /* not done, and nothing moved: the driver may wait */
@@ -88,7 +90,16 @@ static inline int64_t hc_share_begin(int64_t rows, int32_t p, int32_t r) {
 }
 
 /* The tensors of a batch as one concatenation: starts[i] is where tensor i begins, starts[npieces] the end. */
-int hc_starts_reserve(int64_t **starts, int32_t *room, int32_t npieces); /* grows; OK, or NO_MEMORY */
+static inline int hc_starts_reserve(int64_t **starts, int32_t *room, int32_t npieces) { /* grows; OK, or NO_MEMORY */
+    if (npieces + 1 <= *room)
+        return HC_OK;
+    int64_t *grown = realloc(*starts, 2 * ((size_t)npieces + 1) * sizeof *grown);
+    if (!grown)
+        return HC_NO_MEMORY;
+    *starts = grown;
+    *room = 2 * (npieces + 1);
+    return HC_OK;
+}
 /* The last tensor that begins at or before a place. */
 static inline int32_t hc_piece_at(const int64_t *starts, int32_t npieces, int64_t place) {
     int32_t low = 0, high = npieces;
@@ -281,6 +292,18 @@ typedef struct hc_hierarchy_config {
     hc_arithmetic *arithmetic; /* of the memory that the node's shards are in; NULL: the host's */
 } hc_hierarchy_config;
 int hc_hierarchy_new(const hc_hierarchy_config *, hc_node *node, hc_net *net, hc_data **);
+
+/* What the maker of a set's data plane for another kind of memory is given. An extension of its own makes it, which is not
+ * linked with this code: what it needs of it comes along. */
+#define HC_PLANE_VERSION 1 /* of this struct and all that it leads to; the extension compares it */
+typedef struct hc_plane_parts {
+    int version;
+    hc_hierarchy_config place; /* as of the host's plane; copied */
+    hc_data *host;             /* the host's plane: borrowed, and idle whenever the other one has a batch */
+    hc_net *net;               /* borrowed; NULL inside one node */
+    int (*new_hierarchy)(const hc_hierarchy_config *, hc_node *, hc_net *, hc_data **);
+    void (*neutral)(void *to, int dtype, int reduction, int64_t n); /* hc_host_neutral() */
+} hc_plane_parts;
 
 /* ---- control: the tree's edges --------------------------------------------------------------------- */
 

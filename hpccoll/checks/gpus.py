@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from hpccoll import _core
+from hpccoll import cuda
 from hpccoll.checks.finding import ERROR, WARNING, Facts, Finding
 from hpccoll.checks.survey import RankReport, Survey
 from hpccoll.text import capitalized, some_ranks
 
 NAME = "gpu"
-NVIDIA = 0
 SHARING = ("NCCL_MULTI_RANK_GPU_ENABLE", "NCCL_HOSTID")
 """Variables that a user sets to run two ranks on one GPU, as in a test on a small machine."""
 ONE_EACH = "One rank per GPU: --ntasks-per-node equal to the GPUs, --gpus-per-task=1, or HPCCOLL_DEVICE=local"
@@ -24,7 +23,7 @@ ONE_EACH = "One rank per GPU: --ntasks-per-node equal to the GPUs, --gpus-per-ta
 def wanted(settings: Any) -> bool:
     """Whether this rank is known to use a GPU: HPCCOLL_DEVICE says so, or it has a context already."""
     if settings.device == "auto":
-        return _core.current_device(NVIDIA, settings.cuda_library) >= 0
+        return cuda.current_device(settings.cuda_library) >= 0
     return bool(settings.device != "none")
 
 
@@ -41,7 +40,7 @@ def collect(settings: Any, place: int, env: Mapping[str, str], nccl_files: list[
     :param nccl_files: where to look for NCCL before the system's search path
     :returns: "missing" and "to do" where there is no GPU, else its number, PCI address and NCCL's version
     """
-    driver = _core.gpu_driver(NVIDIA, settings.cuda_library)
+    driver = cuda.look_at_driver(settings.cuda_library)
     facts: Facts = {"named": settings.device != "auto", "staged": settings.device_mode == "staged"}
     if "missing" in driver:
         return facts | {"missing": driver["missing"], "to do": driver["to do"]}
@@ -56,14 +55,14 @@ def collect(settings: Any, place: int, env: Mapping[str, str], nccl_files: list[
     facts |= {"number": number, "count": len(devices), "pci": devices[number]["pci"]}
     facts["sharing"] = [name for name in SHARING if name in env]
     if not facts["staged"]:
-        nccl = _core.nccl(NVIDIA, settings.nccl_library, nccl_files)
+        nccl = cuda.look_at_nccl(settings.nccl_library, nccl_files)
         facts |= {"nccl": nccl.get("version", ""), "no nccl": nccl.get("missing", "")}
     return facts
 
 
 def _number(settings: Any, place: int, count: int) -> int:
     if settings.device == "auto":
-        return _core.current_device(NVIDIA, settings.cuda_library)
+        return cuda.current_device(settings.cuda_library)
     if settings.device == "local":
         return place % count if count else 0
     return int(settings.device)

@@ -12,13 +12,7 @@ SEES = {  # layer: headers of lower layers that it may include
     "core": set(),
     "transport": {"core/hc.h"},
     "cuda": {"core/hc.h", "transport/transport.h"},
-    "loop": {
-        "core/hc.h",
-        "transport/transport.h",
-        "transport/shm/shm.h",
-        "transport/p2p/p2p.h",
-        "cuda/driver/device.h",
-    },
+    "loop": {"core/hc.h", "transport/transport.h", "transport/shm/shm.h", "transport/p2p/p2p.h"},
 }
 MPI_HEADER = {"transport/net/mpi_net.h": {"mpi.h"}}
 

@@ -19,10 +19,10 @@
     } while (0)
 
 /* The driver of this file, on device 0. */
-static inline void open_driver(hc_driver *d, hc_vendor vendor, const char *file) {
+static inline void open_driver(hc_driver *d, const char *file) {
     hc_gpu_context context;
     int device;
-    if (hc_driver_open(d, vendor, file) < 0) {
+    if (hc_driver_open(d, file) < 0) {
         fprintf(stderr, "%s (%s)\n", d->library.text, d->library.remedy);
         exit(1);
     }

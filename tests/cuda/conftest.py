@@ -24,12 +24,6 @@ def fake_cuda(build_c: Build) -> Path:
 
 
 @pytest.fixture(scope="session")
-def fake_hip(build_c: Build) -> Path:
-    """libamdhip64.so: the same driver under HIP's names."""
-    return build_c(*DRIVER, flags=(*SHARED, "-DFAKE_HIP"), name="fake-hip.so")
-
-
-@pytest.fixture(scope="session")
 def build_nccl(build_c: Build, fake_cuda: Path) -> Build:
     """`build_nccl("-DFAKE_NCCL_OLD")`: libnccl.so.2, whose calls are work in streams of the fake driver."""
 

@@ -143,15 +143,15 @@ static void run_results(int32_t rank) {
 static void run_opening(int32_t rank) {
     static char why[HC_DEVICE_WHY];
     hc_device *device = NULL;
-    const char *driver = getenv("HPCCOLL_CUDA_LIBRARY");
+    const hc_device_files files = device_files(), none = {"/no/such/file", files.kernels};
     (void)rank;
-    CHECK(hc_device_open(7, HC_NVIDIA, driver, &device, why) == HC_UNSUPPORTED && !device, "open");
+    CHECK(hc_device_open(7, &files, &device, why) == HC_UNSUPPORTED && !device, "open");
     printf("%s\n", why);
-    CHECK(hc_device_open_at(why, HC_NVIDIA, driver, &device, why) == HC_INVALID && !device, "open");
+    CHECK(hc_device_open_at(why, &files, &device, why) == HC_INVALID && !device, "open");
     printf("%s\n", why);
-    CHECK(hc_device_open(0, HC_NVIDIA, "/no/such/file", &device, why) == HC_UNSUPPORTED && !device, "open");
+    CHECK(hc_device_open(0, &none, &device, why) == HC_UNSUPPORTED && !device, "open");
     printf("%s\n", why);
-    if (hc_device_open(HC_DEVICE_CURRENT, HC_NVIDIA, driver, &device, why) < 0)
+    if (hc_device_open(HC_DEVICE_CURRENT, &files, &device, why) < 0)
         printf("%s\n", why);
     hc_device_close(device);
 }

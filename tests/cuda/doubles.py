@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from hpccoll import _core, config
+from hpccoll import _core, _cuda, config
+from hpccoll.device_arrays import DeviceArray
 
 DELAY = 24
 """Pieces of work in front of a value that is written."""
@@ -63,6 +64,7 @@ class Memory:
         address = ctypes.c_uint64()
         call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(max(nbytes, 1)))
         self.ptr, self.nbytes = address.value, nbytes
+        self.address, self.device, self.stream = self.ptr, 0, 0  # what a DeviceArray asks
 
     def __del__(self) -> None:
         if self.nbytes and current.stream and not sys.is_finalizing():
@@ -121,7 +123,7 @@ class ByDlpack:
 
     def __init__(self, values: np.ndarray, stream: Stream) -> None:
         self.memory, self.stream = Memory(values.nbytes), stream
-        self.array = _core.DeviceArray(self.memory, self.memory.ptr, code(values.dtype), values.shape, 0)
+        self.array = DeviceArray(self.memory, code(values.dtype), values.shape)
         write(self.memory.ptr, values, stream)
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -141,7 +143,7 @@ def code(dtype: Any) -> int:
 
 def values_of(array: Any, stream: Stream) -> np.ndarray:
     """The values of any array here, as work in `stream` finds them."""
-    if isinstance(array, _core.DeviceArray):
+    if isinstance(array, DeviceArray):
         return read(array.address, array.shape, array.dtype, stream)
     if hasattr(array, "data_ptr"):
         return read(array.data_ptr(), array.shape, array.dtype.numpy, stream)
@@ -268,7 +270,7 @@ def install_torch() -> None:
         return Tensor(memory, memory.ptr, tuple(shape), dtype)
 
     def from_dlpack(array: Any) -> Tensor:
-        seen = _core.DLPackView(array.__dlpack__(stream=current.stream.ptr))
+        seen = _cuda.DLPackView(array.__dlpack__(stream=current.stream.ptr))
         return Tensor(seen, seen.address, seen.shape, TORCH_DTYPES[array.dtype.name])
 
     sys.modules["torch"] = types.SimpleNamespace(  # type: ignore[assignment]

@@ -86,7 +86,7 @@ def libraries(world):
     stream = Stream()
     for x in (Plain(mine, stream), doubles.ByDlpack(mine, stream)):
         result = hpccoll.allreduce(x)
-        assert type(result) is _core.DeviceArray
+        assert type(result) is hpccoll.DeviceArray
         assert result.__cuda_array_interface__["stream"] is None
         same(result, total)
         same(hpccoll.allgather(x), np.concatenate(parts))

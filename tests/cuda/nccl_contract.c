@@ -214,8 +214,8 @@ static void two(const hc_nccl_id *id, int crossed) {
 static void run(char **argv, const hc_nccl_id *id) {
     hc_nccl_config config = HC_NCCL_CONFIG;
     config.blocking = 0;
-    open_driver(&d, HC_NVIDIA, argv[1]);
-    if (hc_nccl_open(&n, HC_NVIDIA, argv[2], NULL) < 0) {
+    open_driver(&d, argv[1]);
+    if (hc_nccl_open(&n, argv[2], NULL) < 0) {
         fprintf(stderr, "%s (%s)\n", n.library.text, n.library.remedy);
         exit(1);
     }
@@ -246,7 +246,7 @@ int main(int argc, char **argv) {
     CHECK(argc == 5);
     size = atoi(argv[3]);
     CHECK(size >= 1 && size <= 8);
-    if (hc_nccl_open(&n, HC_NVIDIA, argv[2], NULL) < 0) {
+    if (hc_nccl_open(&n, argv[2], NULL) < 0) {
         fprintf(stderr, "%s (%s)\n", n.library.text, n.library.remedy);
         return 1;
     }

@@ -27,6 +27,11 @@ typedef struct shadow {
 
 #define OK(call) CHECK((call) == 0, "%s", "of the driver")
 
+/* Tests run in the root of the repository. */
+static inline hc_device_files device_files(void) {
+    return (hc_device_files){getenv("HPCCOLL_CUDA_LIBRARY"), "hpccoll/_kernels"};
+}
+
 static inline hc_device_data_config device_config(const hc_hierarchy_config *place) {
     static const char *const no_files[] = {NULL};
     const char *mode = getenv("TEST_DEVICE_MODE"), *other = getenv("TEST_NCCL_OF_RANK_1");
@@ -36,9 +41,8 @@ static inline hc_device_data_config device_config(const hc_hierarchy_config *pla
     if (place->set_rank != 1 || !getenv("TEST_NO_PROOF_ON_RANK_1"))
         proofs[place->set_rank][0] = getenv("TEST_PROOF");
     return (hc_device_data_config){
-        .place = *place,
         .number = HC_DEVICE_CURRENT,
-        .cuda_library = getenv("HPCCOLL_CUDA_LIBRARY"),
+        .files = device_files(),
         .nccl_library = other && place->set_rank == 1 ? other : getenv("HPCCOLL_NCCL_LIBRARY"),
         .nccl_files = no_files,
         .gpu_aware = {aware ? hc_gpu_aware_named(aware) : HC_GPU_AWARE_NO, proofs[place->set_rank], NULL},
@@ -52,15 +56,16 @@ static inline hc_device_data_config device_config(const hc_hierarchy_config *pla
 static inline hc_data *device_open(on_device *d, const hc_hierarchy_config *place, hc_data *host, hc_net *net) {
     static char why[MAX_RANKS][HC_DEVICE_WHY];
     hc_device_data_config config = device_config(place);
+    hc_plane_parts parts = {HC_PLANE_VERSION, *place, host, net, hc_hierarchy_new, hc_host_neutral};
     char *text = why[place->set_rank];
-    CHECK(hc_device_open(config.number, HC_NVIDIA, config.cuda_library, &d->device, text) == HC_OK, "%s", text);
+    CHECK(hc_device_open(config.number, &config.files, &d->device, text) == HC_OK, "%s", text);
     config.device = &d->device;
     d->host = host;
     hc_device_enter(d->device);
     OK(d->device->driver.stream_new(&d->stream, HC_STREAM_NON_BLOCKING, 0));
     OK(d->device->driver.event_new(&d->ready, HC_EVENT_DISABLE_TIMING));
     OK(d->device->driver.event_new(&d->finished, HC_EVENT_DISABLE_TIMING));
-    CHECK(hc_device_data_new(&config, host, net, &d->data) == HC_OK, "device data plane");
+    CHECK(hc_device_data_new(&config, &parts, &d->data) == HC_OK, "device data plane");
     return d->data;
 }
 

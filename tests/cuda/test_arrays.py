@@ -247,7 +247,7 @@ def test_the_seams_of_pytorch(fake_cuda: Path, ranks: int, order: str) -> None:
     [
         (
             {"FAKE_CUDA_DEVICES": "1"},
-            "ranks 0, 1 on .* use the same GPU .0000:4a:00.0. of 1: .* One rank a GPU: ",
+            "ranks 0, 1 on .* use the same GPU .0000:4a:00.0. of 1: .* One rank per GPU: ",
         ),
         (
             {"FAKE_CUDA_FAIL": "cuInit:100:2"},

@@ -29,8 +29,8 @@ def shape(arguments: str) -> list[str]:
 
 def table() -> dict[str, list[str]]:
     """Each function of driver.h that is CUDA's, by its symbol."""
-    text = (ROOT / "ext" / "cuda" / "driver.h").read_text().replace("\\\n", " ")
-    rows = re.findall(r'X\(\w+, "(cu\w+)", "hip\w+",\s+\((.*?)\)\)', text)
+    text = (ROOT / "ext" / "cuda" / "driver" / "driver.h").read_text().replace("\\\n", " ")
+    rows = re.findall(r'X\(\w+, "(cu\w+)",\s+\((.*?)\)\)', text)
     return {symbol: shape(arguments) for symbol, arguments in rows}
 
 

@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from packer import SOURCES, Order, Tensor
+from packer import PTX, SOURCES, Order, Tensor
 
 pytestmark = pytest.mark.timeout(120)
 ROOT = Path(__file__).resolve().parents[2]
@@ -66,11 +66,11 @@ class Packer:
         self.packer = ctypes.create_string_buffer(1 << 13)
         self.fake = ctypes.CDLL(str(driver))
         self.stream, context = c_void_p(), c_void_p()
-        assert library.hc_driver_open(self.driver, 0, str(driver).encode()) == 0
+        assert library.hc_driver_open(self.driver, str(driver).encode()) == 0
         self.fake.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
         self.fake.cuCtxSetCurrent(context)
         self.fake.cuStreamCreateWithPriority(ctypes.byref(self.stream), 1, 0)
-        self.status = library.hc_packer_open(self.packer, self.driver)
+        self.status = library.hc_packer_open(self.packer, self.driver, str(PTX).encode())
 
     def close(self) -> None:
         self.library.hc_packer_close(self.packer)

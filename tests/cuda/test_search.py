@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from ctypes.util import find_library
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +33,9 @@ def look(**environment: str) -> dict[str, dict[str, Any]]:
     return found
 
 
-def nccl(vendor: int, named: str, files: list[str], before: str = "", **environment: str) -> dict[str, Any]:
-    show = f"print(json.dumps(_core.nccl({vendor}, {named!r}, {files})))"
-    code = f"{before}\nimport json\nfrom hpccoll import _core\n{show}"
+def nccl(named: str, files: list[str], before: str = "", **environment: str) -> dict[str, Any]:
+    show = f"print(json.dumps(_cuda.nccl({named!r}, {files})))"
+    code = f"{before}\nimport json\nfrom hpccoll import _cuda\n{show}"
     facts: dict[str, Any] = json.loads(python("-c", code, **environment))
     return facts
 
@@ -69,7 +70,7 @@ def test_a_driver_without_a_device_is_quoted(fake_cuda: Path) -> None:
 
 def test_what_was_named_and_is_not_there_is_not_replaced(fake_nccl: Path) -> None:
     package = [str(fake_nccl)]
-    facts = nccl(0, "/no/such/libnccl.so", package)
+    facts = nccl("/no/such/libnccl.so", package)
     assert facts == {
         "missing": "NCCL 2.14 or later was not found: /no/such/libnccl.so: cannot open shared object file: "
         "No such file or directory",
@@ -77,13 +78,14 @@ def test_what_was_named_and_is_not_there_is_not_replaced(fake_nccl: Path) -> Non
     }
 
 
+@pytest.mark.skipif(find_library("nccl") is not None, reason="this machine has NCCL")
 def test_everything_that_was_tried_is_said_in_order() -> None:
-    facts = nccl(1, "", ["/no/such/package.so"])
+    facts = nccl("", ["/no/such/package.so"])
     gone = "cannot open shared object file: No such file or directory"
     assert facts == {
-        "missing": "RCCL 2.14 or later was not found: librccl.so.1 is not in this process; "
-        f"/no/such/package.so: {gone}; librccl.so.1: {gone}",
-        "to do": "install ROCm's rccl, or name the file with HPCCOLL_NCCL_LIBRARY",
+        "missing": "NCCL 2.14 or later was not found: libnccl.so.2 is not in this process; "
+        f"/no/such/package.so: {gone}; libnccl.so.2: {gone}",
+        "to do": "`pip install nvidia-nccl-cu12` (or -cu13, as the driver), or name the file with HPCCOLL_NCCL_LIBRARY",
     }
 
 
@@ -99,7 +101,8 @@ def packages(fake_nccl: Path, tmp_path: Path) -> Path:
 
 
 def test_the_python_package_is_found(packages: Path) -> None:
-    facts = look(PYTHONPATH=str(packages), FAKE_NCCL_VERSION="21903")["NCCL"]
+    path = os.pathsep.join([str(packages), os.environ.get("PYTHONPATH", "")])
+    facts = look(PYTHONPATH=path, FAKE_NCCL_VERSION="21903")["NCCL"]
     assert facts == {
         "library": str(packages / "nvidia/nccl/lib/libnccl.so.2"),
         "version": "2.19.3",
@@ -110,7 +113,6 @@ def test_the_python_package_is_found(packages: Path) -> None:
 def test_what_the_process_has_goes_before_the_package(build_nccl: Build, packages: Path) -> None:
     loaded = build_nccl("-Wl,-soname,libnccl.so.2")
     facts = nccl(
-        0,
         "",
         [str(packages / "nvidia/nccl/lib/libnccl.so.2")],
         f"import ctypes; x = ctypes.CDLL({str(loaded)!r})",
@@ -119,18 +121,18 @@ def test_what_the_process_has_goes_before_the_package(build_nccl: Build, package
 
 
 def test_the_system_is_asked_last(build_nccl: Build, tmp_path: Path) -> None:
-    (tmp_path / "librccl.so.1").symlink_to(build_nccl())
-    assert nccl(1, "", [], LD_LIBRARY_PATH=str(tmp_path))["library"] == str(tmp_path / "librccl.so.1")
+    (tmp_path / "libnccl.so.2").symlink_to(build_nccl())
+    assert nccl("", [], LD_LIBRARY_PATH=str(tmp_path))["library"] == str(tmp_path / "libnccl.so.2")
 
 
 def test_a_function_that_is_needed_and_missing_is_named(build_nccl: Build) -> None:
     broken = build_nccl("-DFAKE_NCCL_BROKEN")
-    facts = nccl(0, str(broken), [])
+    facts = nccl(str(broken), [])
     assert facts["missing"] == f"{broken} has no ncclAllReduce: it is too old, or not NCCL 2.14 or later"
 
 
 def test_a_function_that_is_not_needed_may_be_missing(build_nccl: Build) -> None:
-    facts = nccl(0, str(build_nccl("-DFAKE_NCCL_OLD")), [])
+    facts = nccl(str(build_nccl("-DFAKE_NCCL_OLD")), [])
     assert facts["lacks"] == "ncclCommSplit, ncclMemAlloc, ncclMemFree, ncclCommRegister, ncclCommDeregister"
 
 

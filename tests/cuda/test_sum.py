@@ -11,6 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from packer import PTX
 
 pytestmark = pytest.mark.timeout(120)
 Array = NDArray[Any]
@@ -41,11 +42,11 @@ class Summer:
         self.library, self.fake = library, ctypes.CDLL(str(driver))
         self.driver, self.summer = ctypes.create_string_buffer(1 << 16), ctypes.create_string_buffer(1 << 10)
         self.stream, context = c_void_p(), c_void_p()
-        assert library.hc_driver_open(self.driver, 0, str(driver).encode()) == 0
+        assert library.hc_driver_open(self.driver, str(driver).encode()) == 0
         self.fake.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
         self.fake.cuCtxSetCurrent(context)
         self.fake.cuStreamCreateWithPriority(ctypes.byref(self.stream), 1, 0)
-        self.status = library.hc_summer_open(self.summer, self.driver)
+        self.status = library.hc_summer_open(self.summer, self.driver, str(PTX).encode())
 
     def close(self) -> None:
         self.library.hc_summer_close(self.summer)

@@ -134,10 +134,11 @@ int main(int argc, char **argv) {
     CHECK(argc == 2);
     int fails = !strcmp(argv[1], "fails");
     hc_plane_maker maker = {fails ? refuse : make, free_maker};
-    worlds w = {.maker = &maker,
-                .knobs = {.engine = {.cache_capacity = 64, .fusion_threshold = 1, .raise_bytes = 1 << 20,
-                                     .raise_window = 1000000},
-                          .wire = HC_WIRE_SAME}};
+    worlds w = {
+        .maker = &maker,
+        .knobs = {
+            .engine = {.cache_capacity = 64, .fusion_threshold = 1, .raise_bytes = 1 << 20, .raise_window = 1000000},
+            .wire = HC_WIRE_SAME}};
     worlds_prepare(&w, 1, 1);
     hc_loop *loop = worlds_join(&w, 0);
     if (fails)

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-#define OUT_OF_MEMORY 2 /* the driver's status, of CUDA and HIP */
+#define OUT_OF_MEMORY 2 /* the driver's status */
 #define END_TRIES 2000  /* milliseconds */
 
 typedef struct device {
@@ -22,7 +22,8 @@ typedef struct device {
     pthread_mutex_t lock; /* of pool and kernels */
     hc__pool pool;
     hc_packer packer;
-    hc_summer summer; /* not open before the first sum */
+    hc_summer summer;   /* not open before the first sum */
+    char kernels[4096]; /* hc_device_files.kernels */
 } device;
 
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
@@ -81,7 +82,7 @@ static int begin(device *d, char *why) {
     status = hc__device_failed(&d->base, status, "it cannot be used", text, sizeof text);
     if (status == HC_OK) {
         hc_gpu_context before = hc_device_enter(&d->base);
-        status = hc_packer_open(&d->packer, driver);
+        status = hc_packer_open(&d->packer, driver, d->kernels);
         if (status < 0) {
             snprintf(text, sizeof text, "device %d (%s): %s", d->base.number, d->base.pci, d->packer.module.text);
             hc_packer_close(&d->packer);
@@ -90,7 +91,7 @@ static int begin(device *d, char *why) {
         if (status < 0)
             driver->context_release(handle);
     }
-    return status < 0 ? refuse(why, text, "`nvidia-smi` (AMD: `rocm-smi`) on this node tells more") : HC_OK;
+    return status < 0 ? refuse(why, text, "`nvidia-smi` on this node tells more") : HC_OK;
 }
 
 /* The number that was asked for, checked. */
@@ -105,24 +106,25 @@ static int find_number(const hc_driver *driver, int number, char *why) {
     return refuse(why, text, "CUDA_VISIBLE_DEVICES, or the job's --gpus-per-task, says which; hpccoll info lists them");
 }
 
-static device *find(hc_vendor vendor, int number) {
+static device *find(int number) {
     device *d = devices;
-    while (d && (d->base.driver.vendor != vendor || d->base.number != number))
+    while (d && d->base.number != number)
         d = d->next;
     return d;
 }
 
-static int open_number(const hc_driver *driver, int number, hc_device **out, char *why) {
+static int open_number(const hc_driver *driver, int number, const char *kernels, hc_device **out, char *why) {
     number = find_number(driver, number, why);
     if (number < 0)
         return number;
-    device *d = find(driver->vendor, number);
+    device *d = find(number);
     if (!d) {
         d = calloc(1, sizeof *d);
         if (!d)
             return refuse(why, "out of memory", "free some");
         d->base.driver = *driver;
         d->base.number = number;
+        snprintf(d->kernels, sizeof d->kernels, "%s", kernels);
         d->pool.driver = &d->base.driver;
         int status = begin(d, why);
         if (status < 0) {
@@ -138,32 +140,31 @@ static int open_number(const hc_driver *driver, int number, hc_device **out, cha
     return HC_OK;
 }
 
-static int open_any(int number, const void *address, hc_vendor vendor, const char *library, hc_device **out,
-                    char *why) {
+static int open_any(int number, const void *address, const hc_device_files *files, hc_device **out, char *why) {
     hc_device *asked = malloc(sizeof *asked); /* its texts are large */
     *out = NULL;
     if (!asked)
         return refuse(why, "out of memory", "free some");
     pthread_mutex_lock(&opening);
-    int status = hc_driver_open(&asked->driver, vendor, library);
+    int status = hc_driver_open(&asked->driver, files->driver);
     if (status < 0)
         refuse(why, asked->driver.library.text, asked->driver.library.remedy);
     else if (address && (number = hc_device_of(asked, address)) < 0) {
         refuse(why, "the address is on no device", "bring arrays of CuPy or PyTorch, or on the host");
         status = HC_INVALID;
     } else
-        status = open_number(&asked->driver, number, out, why);
+        status = open_number(&asked->driver, number, files->kernels, out, why);
     pthread_mutex_unlock(&opening);
     free(asked);
     return status;
 }
 
-int hc_device_open(int number, hc_vendor vendor, const char *library, hc_device **out, char *why) {
-    return open_any(number, NULL, vendor, library, out, why);
+int hc_device_open(int number, const hc_device_files *files, hc_device **out, char *why) {
+    return open_any(number, NULL, files, out, why);
 }
 
-int hc_device_open_at(const void *address, hc_vendor vendor, const char *library, hc_device **out, char *why) {
-    return open_any(HC_DEVICE_CURRENT, address, vendor, library, out, why);
+int hc_device_open_at(const void *address, const hc_device_files *files, hc_device **out, char *why) {
+    return open_any(HC_DEVICE_CURRENT, address, files, out, why);
 }
 
 /* ---- memory -------------------------------------------------------------------------------------------------- */
@@ -227,7 +228,7 @@ int hc__device_pack(hc_device *base, const hc_pack_order *order, hc_gpu_stream s
 int hc__device_sum(hc_device *base, const hc_sum_order *order, hc_gpu_stream stream, char *text, size_t room) {
     device *d = device_of(base);
     pthread_mutex_lock(&d->lock);
-    int opens = !d->summer.loaded, status = opens ? hc_summer_open(&d->summer, &base->driver) : HC_OK;
+    int opens = !d->summer.loaded, status = opens ? hc_summer_open(&d->summer, &base->driver, d->kernels) : HC_OK;
     if (status == HC_OK)
         status = hc_sum_launch(&d->summer, order, stream);
     if (status < 0)

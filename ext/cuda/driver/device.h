@@ -29,11 +29,17 @@ typedef struct hc_device {
     hc_gpu_context context; /* the primary one, which frameworks use as well */
 } hc_device;
 
-/* Opens the driver, then the device. `library` is the knob's value or NULL. OK, or UNSUPPORTED with `why` (HC_DEVICE_WHY
- * bytes): what is wrong, and in brackets what to do. [any thread] */
-int hc_device_open(int number, hc_vendor vendor, const char *library, hc_device **, char *why);
+/* What a device is opened with. */
+typedef struct hc_device_files {
+    const char *driver;  /* the knob's value, or NULL */
+    const char *kernels; /* the folder of their texts, pack.ptx and sum.ptx */
+} hc_device_files;
+
+/* Opens the driver, then the device. OK, or UNSUPPORTED with `why` (HC_DEVICE_WHY bytes): what is wrong, and in brackets what
+ * to do. [any thread] */
+int hc_device_open(int number, const hc_device_files *, hc_device **, char *why);
 /* The same for the device that an address lies on. INVALID: it lies on none. */
-int hc_device_open_at(const void *address, hc_vendor vendor, const char *library, hc_device **, char *why);
+int hc_device_open_at(const void *address, const hc_device_files *, hc_device **, char *why);
 /* Behind the data planes that use it. The last close frees its memory, which waits for the device. NULL: nothing. [any
  * thread] */
 void hc_device_close(hc_device *);
@@ -83,17 +89,16 @@ typedef struct hc_turns {
 } hc_turns;
 
 typedef struct hc_device_data_config {
-    hc_hierarchy_config place; /* as of the host's data plane; copied */
-    hc_turns *turns;           /* lives longer; NULL: no other set uses this rank's device */
+    hc_turns *turns; /* lives longer; NULL: no other set uses this rank's device */
     hc_device *const
         *device; /* where the World keeps its device; set before the first request on it. NULL in there: this
                                   rank has joined before it brought a tensor; then `number` is opened */
     int number;  /* HC_DEVICE_CURRENT, or the World's knob */
-    hc_vendor vendor;
-    const char *cuda_library, *nccl_library; /* the knobs' values or NULL; copied */
-    const char *const *nccl_files;           /* where Python's packages may have it, ends with NULL; copied */
-    int mode;                                /* enum hc_device_mode; the same on all ranks */
-    hc_gpu_aware gpu_aware;                  /* copied */
+    hc_device_files files;
+    const char *nccl_library;      /* the knob's value, or NULL */
+    const char *const *nccl_files; /* where Python's packages may have it, ends with NULL */
+    int mode;                      /* enum hc_device_mode; the same on all ranks */
+    hc_gpu_aware gpu_aware;        /* copied */
     /* In mode AUTO, on several nodes; bytes, the same on all ranks. */
     int64_t small;         /* batches up to this are staged */
     int64_t flat;          /* batches from this on go over NCCL between all ranks; 0: none */
@@ -101,9 +106,8 @@ typedef struct hc_device_data_config {
     uint64_t patience;     /* ns until what does not come is given up: communicators, collectives; 0: never */
 } hc_device_data_config;
 
-/* `host` is the set's data plane for host memory: borrowed, and idle whenever this one has a batch. `net` is borrowed, may be
- * NULL inside one node. A batch has device addresses in its pieces, and `ready` and `finished` (transport.h). */
-int hc_device_data_new(const hc_device_data_config *, hc_data *host, hc_net *net, hc_data **);
+/* Copies all that it is told. A batch has device addresses in its pieces, and `ready` and `finished` (transport.h). */
+int hc_device_data_new(const hc_device_data_config *, const hc_plane_parts *, hc_data **);
 /* What batches on the device run on here, and why, as one line for the log; "" before the first. [driver] */
 const char *hc_device_data_facts(const hc_data *);
 /* How many of them went each way: HC_WAY_STAGED, HC_WAY_NCCL (or what stands for it). [driver] */

@@ -24,9 +24,10 @@ int hc__stream_ends(const hc_device *, hc_gpu_stream);
 
 /* ---- what a data plane is told ---------------------------------------------------------------------- */
 
-/* All of it, the other's to keep: OK, or NO_MEMORY (then what there is can be dropped). */
-int hc__device_config_copy(hc_device_data_config *to, const hc_device_data_config *from);
-void hc__device_config_drop(hc_device_data_config *);
+/* Copies of all that both point to: OK, or NO_MEMORY (then what there is can be dropped). */
+int hc__device_config_copy(hc_device_data_config *, const hc_device_data_config *from, hc_hierarchy_config *place,
+                           const hc_hierarchy_config *from_place);
+void hc__device_config_drop(hc_device_data_config *, hc_hierarchy_config *place);
 
 /* ---- kernels ------------------------------------------------------------------------------------------ */
 

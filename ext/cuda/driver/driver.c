@@ -6,32 +6,12 @@
 
 #include <dlfcn.h>
 
-static const hc_symbol cuda[] = {
-#define X(member, cuda, hip, arguments) {cuda, offsetof(hc_driver, member), 1},
+static const hc_symbol symbols[] = {
+#define X(member, symbol, arguments) {symbol, offsetof(hc_driver, member), 1},
     HC_DRIVER_FUNCTIONS(X)
 #undef X
 };
-static const hc_symbol hip[] = {
-#define X(member, cuda, hip, arguments) {hip, offsetof(hc_driver, member), 1},
-    HC_DRIVER_FUNCTIONS(X)
-#undef X
-};
-
-static const struct {
-    const char *name, *what, *remedy;
-    const hc_symbol *symbols;
-    const char *const *sonames;
-} vendors[HC_VENDOR_COUNT] = {
-    [HC_NVIDIA] = {"NVIDIA", "the CUDA driver",
-                   "run on a node with an NVIDIA GPU and its driver (in a container with --nv or --gpus all)", cuda,
-                   (const char *const[]){"libcuda.so.1", NULL}},
-    [HC_AMD] = {"AMD", "the HIP driver", "run on a node with an AMD GPU and ROCm 6 or later", hip,
-                (const char *const[]){"libamdhip64.so.7", "libamdhip64.so.6", NULL}},
-};
-
-const char *hc_vendor_name(hc_vendor vendor) {
-    return vendors[vendor].name;
-}
+static const char *const sonames[] = {"libcuda.so.1", NULL};
 
 const char *hc_driver_text(const hc_driver *driver, int status) {
     const char *text = NULL;
@@ -42,20 +22,19 @@ const char *hc_driver_text(const hc_driver *driver, int status) {
 static int first(hc_driver *driver, const char *call, int status) {
     if (status == 0)
         return HC_OK;
-    const char *remedy = "`nvidia-smi` (AMD: `rocm-smi`) on this node tells more; see CUDA_VISIBLE_DEVICES, too";
+    const char *remedy = "`nvidia-smi` on this node tells more; see CUDA_VISIBLE_DEVICES, too";
     return hc_library_refuse(&driver->library, remedy, "%s of %s: %s (%d)", call, driver->library.path,
                              hc_driver_text(driver, status), status);
 }
 
-int hc_driver_open(hc_driver *driver, hc_vendor vendor, const char *named) {
-    hc_search search = {.what = vendors[vendor].what,
-                        .knob = "HPCCOLL_CUDA_LIBRARY",
-                        .named = named,
-                        .sonames = vendors[vendor].sonames,
-                        .remedy = vendors[vendor].remedy};
-    driver->vendor = vendor;
-    int status = hc_library_open(&driver->library, &search, vendors[vendor].symbols, (int)(sizeof cuda / sizeof *cuda),
-                                 driver);
+int hc_driver_open(hc_driver *driver, const char *named) {
+    hc_search search = {
+        .what = "the CUDA driver",
+        .knob = "HPCCOLL_CUDA_LIBRARY",
+        .named = named,
+        .sonames = sonames,
+        .remedy = "run on a node with an NVIDIA GPU and its driver (in a container with --nv or --gpus all)"};
+    int status = hc_library_open(&driver->library, &search, symbols, (int)(sizeof symbols / sizeof *symbols), driver);
     if (status == HC_OK)
         status = first(driver, "initialising", driver->init(0));
     if (status == HC_OK)
@@ -65,18 +44,18 @@ int hc_driver_open(hc_driver *driver, hc_vendor vendor, const char *named) {
     return status;
 }
 
-int hc_driver_current(hc_vendor vendor, const char *named) {
+int hc_driver_current(const char *named) {
     int device = -1;
     hc_gpu_context context = NULL;
     int (*now)(hc_gpu_context *), (*device_of)(int *);
     const char *const given[] = {named, NULL};
     void *library = NULL;
-    for (const char *const *file = named && *named ? given : vendors[vendor].sonames; *file && !library; file++)
+    for (const char *const *file = named && *named ? given : sonames; *file && !library; file++)
         library = dlopen(*file, RTLD_NOW | RTLD_NOLOAD);
     if (!library)
         return -1;
-    *(void **)&now = dlsym(library, vendor == HC_AMD ? "hipCtxGetCurrent" : "cuCtxGetCurrent");
-    *(void **)&device_of = dlsym(library, vendor == HC_AMD ? "hipGetDevice" : "cuCtxGetDevice");
+    *(void **)&now = dlsym(library, "cuCtxGetCurrent");
+    *(void **)&device_of = dlsym(library, "cuCtxGetDevice");
     int known = now && device_of && now(&context) == 0 && context && device_of(&device) == 0;
     return known ? device : -1;
 }

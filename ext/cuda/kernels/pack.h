@@ -50,8 +50,8 @@ typedef struct hc_packer {
     int room;
 } hc_packer;
 
-/* Loads the kernels; TRANSPORT with text where the driver refuses. Memory is the caller's, zeroed by this. */
-int hc_packer_open(hc_packer *, const hc_driver *);
+/* Loads the kernels from folder/pack.ptx; TRANSPORT with text where the driver refuses. Memory is the caller's, zeroed by this. */
+int hc_packer_open(hc_packer *, const hc_driver *, const char *folder);
 void hc_packer_close(hc_packer *); /* all launches must be done */
 
 typedef struct hc_pack_order {

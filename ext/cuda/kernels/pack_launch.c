@@ -8,15 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char ptx[] =
-#include "cuda/kernels/pack.ptx.inc"
-    ;
+static const hc_module_text texts = {"the pack kernels", "pack.ptx", hc_pack_kernel_name, HC_PACK_KERNELS};
 
-static const hc_module_text texts = {"the pack kernels", ptx, hc_pack_kernel_name, HC_PACK_KERNELS};
-
-int hc_packer_open(hc_packer *packer, const hc_driver *driver) {
+int hc_packer_open(hc_packer *packer, const hc_driver *driver, const char *folder) {
     memset(packer, 0, sizeof *packer);
-    int status = hc_module_open(&packer->module, driver, &texts);
+    int status = hc_module_open(&packer->module, driver, &texts, folder);
     if (status < 0)
         return status;
     for (int i = 0; i < HC_PACK_TABLES; i++) {

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make pack.ptx.inc (PTX as a C string) from pack.cu, and sum.ptx.inc, with a pinned compiler that needs no GPU.
+"""Make hpccoll/_kernels/pack.ptx from pack.cu, and sum.ptx from sum.cu, with a pinned compiler that needs no GPU.
 
     pip install --target FOLDER --no-deps nvidia-cuda-nvrtc-cu12==12.4.127
     python ext/cuda/kernels/ptx.py FOLDER            rewrite them
     python ext/cuda/kernels/ptx.py FOLDER --check    change nothing; exit status 1 if one is not up to date
-    python ext/cuda/kernels/ptx.py FOLDER --cubin sm_90 INTO    INTO/pack.cubin...: one card's, by any NVRTC from 12 on
+    python ext/cuda/kernels/ptx.py FOLDER --cubin sm_90 INTO    INTO/pack.cubin...: one GPU's, by any NVRTC from 12 on
 
 Compiled for compute_70 and with its version lowered to 7.0, the text is taken by every driver since CUDA 11 and every
-card since Volta. That is sound as long as it uses no instruction that came later; an assembler with the version's
+GPU since Volta. That is sound as long as it uses no instruction that came later; an assembler with the version's
 rules is the judge (tests/cuda/test_ptx.py).
 """
 
@@ -18,13 +18,12 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+INTO = HERE.parents[2] / "hpccoll" / "_kernels"
 KERNELS = ("pack", "sum")
 NVRTC = "12.4.127"
 VERSION = ".version 7.0"
-HEAD = """/* SPDX-License-Identifier: Apache-2.0
- *
- * {name}.ptx.inc - the kernels of {name}.cu as text. Made by ptx.py with NVRTC {nvrtc}: do not edit.
- */
+HEAD = """// SPDX-License-Identifier: Apache-2.0
+// The kernels of {name}.cu, made by ext/cuda/kernels/ptx.py with NVRTC {nvrtc}: do not edit.
 """
 
 
@@ -63,19 +62,11 @@ class Compiler:
 
 
 def ptx(compiler: Compiler, name: str) -> str:
-    """The text that is shipped: no comments, no empty lines, the version lowered."""
+    """The text that is shipped: no comments but the head, no empty lines, the version lowered."""
     text = compiler.compile(name, "PTX", "compute_70").decode().rstrip("\0")
     lines = [line for line in (re.sub(r"//.*", "", line).rstrip() for line in text.splitlines()) if line]
     changed = [VERSION if line.startswith(".version") else line for line in lines]
-    return "\n".join(changed) + "\n"
-
-
-def as_c(name: str, text: str) -> str:
-    """A string of C, a line a line."""
-    quoted = [
-        line.replace("\\", "\\\\").replace('"', '\\"').replace("\t", "\\t") for line in text.splitlines()
-    ]
-    return HEAD.format(name=name, nvrtc=NVRTC) + "".join(f'"{line}\\n"\n' for line in quoted)
+    return HEAD.format(name=name, nvrtc=NVRTC) + "\n".join(changed) + "\n"
 
 
 def main() -> int:
@@ -93,7 +84,7 @@ def main() -> int:
         for name in KERNELS:
             Path(folder, f"{name}.cubin").write_bytes(compiler.compile(name, "CUBIN", architecture))
         return 0
-    made = {HERE / f"{name}.ptx.inc": as_c(name, ptx(compiler, name)) for name in KERNELS}
+    made = {INTO / f"{name}.ptx": ptx(compiler, name) for name in KERNELS}
     if arguments.check:
         return int(any(text != target.read_text() for target, text in made.items()))
     for target, text in made.items():

@@ -8,10 +8,6 @@
 
 #define VECTOR 16 /* bytes: what one access moves at most */
 
-static const char ptx[] =
-#include "cuda/kernels/sum.ptx.inc"
-    ;
-
 /*    dtype     kernel      */
 #define KERNELS(X)             \
     X(INT8, "hc_sum_i8")       \
@@ -53,10 +49,10 @@ int hc_sum_operation(int reduction) {
     return codes[reduction] - 1;
 }
 
-static const hc_module_text texts = {"the kernels that add up", ptx, hc_sum_kernel_name, HC_SUM_KERNELS};
+static const hc_module_text texts = {"the kernels that add up", "sum.ptx", hc_sum_kernel_name, HC_SUM_KERNELS};
 
-int hc_summer_open(hc_summer *summer, const hc_driver *driver) {
-    return hc_module_open(summer, driver, &texts);
+int hc_summer_open(hc_summer *summer, const hc_driver *driver, const char *folder) {
+    return hc_module_open(summer, driver, &texts, folder);
 }
 
 void hc_summer_close(hc_summer *summer) {

@@ -80,8 +80,8 @@ static int gather(hc__comms *c, const void *own, void *all, int64_t bytes) {
     return c->host->ops->start(c->host, &c->batch);
 }
 
-void hc__comms_begin(hc__comms *c, hc_vendor vendor, const char *named, const char *const *files) {
-    int status = c->alone ? HC_OK : hc_nccl_open(&c->nccl, vendor, named, files);
+void hc__comms_begin(hc__comms *c, const char *named, const char *const *files) {
+    int status = c->alone ? HC_OK : hc_nccl_open(&c->nccl, named, files);
     c->facts = calloc(((size_t)c->size + 1) * NFACTS, sizeof *c->facts);
     c->ids = calloc((size_t)c->size + 1, sizeof *c->ids);
     c->stage = FACTS;

@@ -44,7 +44,7 @@ typedef struct hc__comms {
 } hc__comms;
 
 /* Opens the library: a failure is one of the facts. */
-void hc__comms_begin(hc__comms *, hc_vendor, const char *named, const char *const *files);
+void hc__comms_begin(hc__comms *, const char *named, const char *const *files);
 /* HC_DONE: usable, or forbidden; else enum hc_progress, or a status with text. */
 int hc__comms_test(hc__comms *);
 /* Whether what was asked of NCCL has been taken in: HC_DONE, HC_IDLE: not yet; else a status with text. `status`: what the

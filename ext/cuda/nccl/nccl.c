@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nccl.c - finds NCCL or RCCL and fills its table.
+ * nccl.c - finds NCCL and fills its table.
  */
 #include "cuda/nccl/nccl.h"
 
@@ -15,22 +15,13 @@ static const hc_symbol symbols[] = {{"ncclGetErrorString", offsetof(hc_nccl, err
 };
 #define NSYMBOLS ((int)(sizeof symbols / sizeof *symbols))
 
-static const struct {
-    const char *what, *remedy;
-    const char *const *sonames;
-} vendors[HC_VENDOR_COUNT] = {
-    [HC_NVIDIA] = {"NCCL 2.14 or later", "`pip install nvidia-nccl-cu12` (or -cu13, as the driver)",
-                   (const char *const[]){"libnccl.so.2", NULL}},
-    [HC_AMD] = {"RCCL 2.14 or later", "install ROCm's rccl", (const char *const[]){"librccl.so.1", NULL}},
-};
-
-int hc_nccl_open(hc_nccl *nccl, hc_vendor vendor, const char *named, const char *const *files) {
-    hc_search search = {.what = vendors[vendor].what,
+int hc_nccl_open(hc_nccl *nccl, const char *named, const char *const *files) {
+    hc_search search = {.what = "NCCL 2.14 or later",
                         .knob = "HPCCOLL_NCCL_LIBRARY",
                         .named = named,
                         .files = files,
-                        .sonames = vendors[vendor].sonames,
-                        .remedy = vendors[vendor].remedy};
+                        .sonames = (const char *const[]){"libnccl.so.2", NULL},
+                        .remedy = "`pip install nvidia-nccl-cu12` (or -cu13, as the driver)"};
     int status = hc_library_open(&nccl->library, &search, symbols, NSYMBOLS, nccl);
     if (status < 0)
         return status;

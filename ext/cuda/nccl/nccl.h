@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nccl.h - the functions of NCCL (or RCCL, which has the same names), as a table that is filled at run time.
+ * nccl.h - the functions of NCCL, as a table that is filled at run time.
  *
  * Types and codes are those of NCCL's public header, as far as they are used: 2.14 is needed, what came later may be
  * NULL. Of its configuration only the part of 2.18 is declared: the library copies as much as `size` says and fills in
@@ -96,7 +96,7 @@ typedef struct hc_nccl {
 
 /* Opens NCCL, which needs no driver for that. `named`: the knob's value or NULL; `files`: where Python's packages may
  * have it, ends with NULL. OK, or UNSUPPORTED with library.text and library.remedy. */
-int hc_nccl_open(hc_nccl *, hc_vendor, const char *named, const char *const *files);
+int hc_nccl_open(hc_nccl *, const char *named, const char *const *files);
 /* 22809: "2.28.9" */
 void hc_nccl_version_text(int version, char *text, size_t room);
 /* The optional functions that this library lacks, as "ncclCommSplit, ncclMemAlloc"; "" if none. */

@@ -31,7 +31,7 @@ int hc__nccl_op(int reduction, int dtype) {
 
 enum hc_device_way hc_device_way(int operation, int reduction, int dtype) {
     int reduces = operation == HC_ALLREDUCE || operation == HC_REDUCESCATTER;
-    if (operation > HC_ALLTOALL || (reduces && !hc_reduction_defined(reduction, dtype)))
+    if (operation > HC_ALLTOALL)
         return HC_WAY_UNDEFINED;
     return !reduces || hc__nccl_op(reduction, dtype) >= 0 ? HC_WAY_NCCL : HC_WAY_STAGED;
 }

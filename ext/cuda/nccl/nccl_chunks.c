@@ -98,7 +98,7 @@ static int fill_neutral(hc__nccl_node *n) {
         if (status < 0)
             return status;
     }
-    hc_host_neutral(n->neutral, b->dtype, reduction, NEUTRAL_BYTES / (int64_t)hc_dtype_size(b->dtype));
+    n->fill_neutral(n->neutral, b->dtype, reduction, NEUTRAL_BYTES / (int64_t)hc_dtype_size(b->dtype));
     n->neutral_dtype = b->dtype;
     n->neutral_reduction = reduction;
     return HC_OK;

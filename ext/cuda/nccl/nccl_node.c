@@ -200,7 +200,8 @@ static int make_streams(hc__nccl_node *n) {
     return hc__nccl_failed(n, status, "making streams and events");
 }
 
-int hc__nccl_node_new(hc_device *device, hc__comms *comms, hc__nccl_node **out) {
+int hc__nccl_node_new(hc_device *device, hc__comms *comms, void (*neutral)(void *, int dtype, int reduction, int64_t n),
+                      hc__nccl_node **out) {
     hc__nccl_node *n = calloc(1, sizeof *n);
     *out = n;
     if (!n)
@@ -208,6 +209,7 @@ int hc__nccl_node_new(hc_device *device, hc__comms *comms, hc__nccl_node **out) 
     n->base = (hc_node){.ops = &nccl_ops, .local_rank = comms->group_rank, .local_size = comms->group_size};
     n->device = device;
     n->comms = comms;
+    n->fill_neutral = neutral;
     int status = hc__nccl_order_parts(n);
     return status < 0 ? status : make_streams(n);
 }

@@ -48,6 +48,7 @@ typedef struct hc__nccl_node {
     hc_node base;
     hc_device *device;
     hc__comms *comms;
+    void (*fill_neutral)(void *, int dtype, int reduction, int64_t n); /* hc_host_neutral() */
     hc__sums *sums; /* shards stay on the device: the net takes them from there; NULL: they go through pinned memory */
     hc_gpu_stream work, down, up;
     hc__nccl_slot slots[HC__NCCL_DEPTH];
@@ -80,7 +81,8 @@ typedef struct hc__nccl_node {
 } hc__nccl_node;
 
 /* Borrows all; comms must be open before the first batch. */
-int hc__nccl_node_new(hc_device *, hc__comms *, hc__nccl_node **);
+int hc__nccl_node_new(hc_device *, hc__comms *, void (*neutral)(void *, int dtype, int reduction, int64_t n),
+                      hc__nccl_node **);
 /* OK, or a status with text: what has been launched, and not ended, goes wrong or takes too long. */
 int hc__nccl_node_watch(hc__nccl_node *);
 

@@ -39,17 +39,6 @@ void hc_result_free(void *p) {
     free(p);
 }
 
-int hc_starts_reserve(int64_t **starts, int32_t *room, int32_t npieces) {
-    if (npieces < *room)
-        return HC_OK;
-    int64_t *more = realloc(*starts, 2 * ((size_t)npieces + 1) * sizeof *more);
-    if (!more)
-        return HC_NO_MEMORY;
-    *starts = more;
-    *room = 2 * (npieces + 1);
-    return HC_OK;
-}
-
 /* ---- copy and convert ------------------------------------------------------------------------------- */
 
 void hc_host_copy(void *to, const void *from, size_t bytes) {

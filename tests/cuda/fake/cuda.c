@@ -10,7 +10,6 @@
  *     FAKE_CUDA_FAIL=cuMemAlloc_v2:2:3    the third call of cuMemAlloc_v2 gives status 2
  *     FAKE_CUDA_FAIL=work:700:5           the fifth piece of work fails; from then on every call gives 700
  *     FAKE_CUDA_DEVICES=2
- * With -DFAKE_HIP the names are HIP's.
  */
 #include "fake.h"
 #include "names.h"
@@ -139,9 +138,9 @@ static int leave(int status) {
     return status;
 }
 
-#define ENTER(cuda, hip)                 \
-    int status = enter(NAME(cuda, hip)); \
-    if (status)                          \
+#define ENTER(name)           \
+    int status = enter(name); \
+    if (status)               \
     return leave(status)
 
 /* The driver's own handles: 0 and 1 the default stream, 2 the thread's (one for all threads here). */
@@ -165,7 +164,7 @@ int fake_enqueue(void *handle, int (*run)(void *), void *data) {
 /* ---- devices and memory ------------------------------------------------------------------------------- */
 
 int fake_init(unsigned flags) {
-    ENTER("cuInit", "hipInit");
+    ENTER("cuInit");
     return leave(flags ? INVALID_VALUE : 0);
 }
 
@@ -183,7 +182,7 @@ int fake_error_text(int status, const char **text) {
 }
 
 int fake_device_count(int *count) {
-    ENTER("cuDeviceGetCount", "hipGetDeviceCount");
+    ENTER("cuDeviceGetCount");
     const char *devices = getenv("FAKE_CUDA_DEVICES");
     *count = devices ? atoi(devices) : 1;
     return leave(0);
@@ -205,7 +204,7 @@ int fake_device_pci(char *id, int room, int device) {
 }
 
 int fake_context_retain(hc_gpu_context *context, int device) {
-    ENTER("cuDevicePrimaryCtxRetain", "hipDevicePrimaryCtxRetain");
+    ENTER("cuDevicePrimaryCtxRetain");
     *context = &contexts[device];
     return leave(0);
 }
@@ -216,7 +215,7 @@ int fake_context_release(int device) {
 }
 
 int fake_context_use(hc_gpu_context context) {
-    ENTER("cuCtxSetCurrent", "hipCtxSetCurrent");
+    ENTER("cuCtxSetCurrent");
     current = context;
     return leave(0);
 }
@@ -234,7 +233,7 @@ int fake_context_device(int *device) {
 }
 
 int fake_memory_new(hc_gpu_address *address, size_t bytes) {
-    ENTER("cuMemAlloc_v2", "hipMalloc");
+    ENTER("cuMemAlloc_v2");
     void *memory = NULL;
     if (!current || !bytes || posix_memalign(&memory, 512, bytes) != 0)
         return leave(current && bytes ? OUT_OF_MEMORY : INVALID_VALUE);
@@ -250,7 +249,7 @@ int fake_memory_new(hc_gpu_address *address, size_t bytes) {
 }
 
 int fake_memory_free(hc_gpu_address address) {
-    ENTER("cuMemFree_v2", "hipFree");
+    ENTER("cuMemFree_v2");
     for (block **at = &blocks; *at; at = &(*at)->next) {
         block *b = *at;
         if (b->address != address)
@@ -264,7 +263,7 @@ int fake_memory_free(hc_gpu_address address) {
 }
 
 int fake_host_new(void **memory, size_t bytes, unsigned flags) {
-    ENTER("cuMemHostAlloc", "hipHostMalloc");
+    ENTER("cuMemHostAlloc");
     (void)flags;
     *memory = malloc(bytes);
     if (!*memory)
@@ -305,7 +304,7 @@ static int lies_in_a_block(uint64_t address, size_t bytes) {
 }
 
 int fake_pointer_fact(void *fact, int attribute, hc_gpu_address address) {
-    ENTER("cuPointerGetAttribute", "hipPointerGetAttribute");
+    ENTER("cuPointerGetAttribute");
     const block *b = block_with(address, 1);
     if (!b || attribute != HC_POINTER_DEVICE)
         return leave(INVALID_VALUE);
@@ -321,21 +320,21 @@ static int enqueue_copy(void *to, const void *from, size_t bytes, hc_gpu_stream 
 }
 
 int fake_to_device(hc_gpu_address to, const void *from, size_t bytes, hc_gpu_stream s) {
-    ENTER("cuMemcpyHtoDAsync_v2", "hipMemcpyHtoDAsync");
+    ENTER("cuMemcpyHtoDAsync_v2");
     if (!lies_in_a_block(to, bytes))
         return leave(INVALID_VALUE);
     return leave(enqueue_copy((void *)(uintptr_t)to, from, bytes, s));
 }
 
 int fake_to_host(void *to, hc_gpu_address from, size_t bytes, hc_gpu_stream s) {
-    ENTER("cuMemcpyDtoHAsync_v2", "hipMemcpyDtoHAsync");
+    ENTER("cuMemcpyDtoHAsync_v2");
     if (!lies_in_a_block(from, bytes))
         return leave(INVALID_VALUE);
     return leave(enqueue_copy(to, (void *)(uintptr_t)from, bytes, s));
 }
 
 int fake_on_device(hc_gpu_address to, hc_gpu_address from, size_t bytes, hc_gpu_stream s) {
-    ENTER("cuMemcpyDtoDAsync_v2", "hipMemcpyDtoDAsync");
+    ENTER("cuMemcpyDtoDAsync_v2");
     if (!lies_in_a_block(from, bytes) || !lies_in_a_block(to, bytes))
         return leave(INVALID_VALUE);
     return leave(enqueue_copy((void *)(uintptr_t)to, (void *)(uintptr_t)from, bytes, s));
@@ -344,7 +343,7 @@ int fake_on_device(hc_gpu_address to, hc_gpu_address from, size_t bytes, hc_gpu_
 /* ---- streams and events -------------------------------------------------------------------------------- */
 
 int fake_stream_new(hc_gpu_stream *handle, unsigned flags, int priority) {
-    ENTER("cuStreamCreateWithPriority", "hipStreamCreateWithPriority");
+    ENTER("cuStreamCreateWithPriority");
     (void)flags, (void)priority;
     stream *s = calloc(1, sizeof *s);
     s->tail = &s->head;
@@ -370,7 +369,7 @@ static int drain(const stream *s) {
 }
 
 int fake_stream_free(hc_gpu_stream handle) {
-    ENTER("cuStreamDestroy_v2", "hipStreamDestroy");
+    ENTER("cuStreamDestroy_v2");
     drain(handle);
     for (stream **at = &streams; *at; at = &(*at)->next)
         if (*at == handle) {
@@ -382,19 +381,19 @@ int fake_stream_free(hc_gpu_stream handle) {
 }
 
 int fake_stream_query(hc_gpu_stream handle) {
-    ENTER("cuStreamQuery", "hipStreamQuery");
+    ENTER("cuStreamQuery");
     go_on(1);
     const stream *s = stream_of(handle);
     return leave(broken ? broken : s->head ? HC_DRIVER_NOT_READY : 0);
 }
 
 int fake_stream_wait(hc_gpu_stream handle) {
-    ENTER("cuStreamSynchronize", "hipStreamSynchronize");
+    ENTER("cuStreamSynchronize");
     return leave(drain(stream_of(handle)));
 }
 
 int fake_event_new(hc_gpu_event *handle, unsigned flags) {
-    ENTER("cuEventCreate", "hipEventCreateWithFlags");
+    ENTER("cuEventCreate");
     (void)flags;
     event *e = calloc(1, sizeof *e);
     e->users = 1;
@@ -408,7 +407,7 @@ static void let_go(event *e) {
 }
 
 int fake_event_free(hc_gpu_event handle) {
-    ENTER("cuEventDestroy_v2", "hipEventDestroy");
+    ENTER("cuEventDestroy_v2");
     let_go(handle);
     return leave(0);
 }
@@ -444,20 +443,20 @@ static int enqueue_ticket(hc_gpu_stream s, event *e, int (*run)(void *)) {
 }
 
 int fake_event_record(hc_gpu_event handle, hc_gpu_stream s) {
-    ENTER("cuEventRecord", "hipEventRecord");
+    ENTER("cuEventRecord");
     event *e = handle;
     e->recorded++;
     return leave(enqueue_ticket(s, e, run_record));
 }
 
 int fake_stream_wait_event(hc_gpu_stream s, hc_gpu_event handle, unsigned flags) {
-    ENTER("cuStreamWaitEvent", "hipStreamWaitEvent");
+    ENTER("cuStreamWaitEvent");
     (void)flags;
     return leave(enqueue_ticket(s, handle, run_wait));
 }
 
 int fake_event_wait(hc_gpu_event handle) {
-    ENTER("cuEventSynchronize", "hipEventSynchronize");
+    ENTER("cuEventSynchronize");
     const event *e = handle;
     while (e->reached < e->recorded && !broken)
         give_way();
@@ -465,7 +464,7 @@ int fake_event_wait(hc_gpu_event handle) {
 }
 
 int fake_event_query(hc_gpu_event handle) {
-    ENTER("cuEventQuery", "hipEventQuery");
+    ENTER("cuEventQuery");
     go_on(1);
     event *e = handle;
     return leave(broken ? broken : e->reached < e->recorded ? HC_DRIVER_NOT_READY : 0);

@@ -13,7 +13,7 @@
 enum { INVALID_VALUE = 1, INVALID_IMAGE = 200, NOT_FOUND = 500, ARGUMENT_ROOM = 4096 };
 
 int fake_module_load(hc_gpu_module *module, const void *image) {
-    int status = fake_failure(NAME("cuModuleLoadData", "hipModuleLoadData"));
+    int status = fake_failure("cuModuleLoadData");
     if (status)
         return status;
     if (!strstr(image, ".version") || !strstr(image, ".target"))
@@ -57,7 +57,7 @@ int fake_launch(hc_gpu_function function, unsigned grid_x, unsigned grid_y, unsi
                 unsigned block_y, unsigned block_z, unsigned shared_bytes, hc_gpu_stream stream, void **arguments,
                 void **extra) {
     const fake_kernel *kernel = function;
-    int status = fake_failure(NAME("cuLaunchKernel", "hipModuleLaunchKernel"));
+    int status = fake_failure("cuLaunchKernel");
     if (status)
         return status;
     if (!grid_x || grid_y != 1 || grid_z != 1 || !block_x || block_x > 1024 || block_y != 1 || block_z != 1 ||

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the boundary of _cuda sees of ext/cuda."""
+
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+
+from hc cimport hc_data, hc_hierarchy_config, hc_plane_parts
+
+
+cdef extern from "cuda/driver/driver.h" nogil:
+    enum: HC_DRIVER_NOT_READY, HC_STREAM_NON_BLOCKING, HC_EVENT_DISABLE_TIMING
+    ctypedef void *hc_gpu_context
+    ctypedef void *hc_gpu_stream
+    ctypedef void *hc_gpu_event
+    ctypedef struct hc_library:
+        void *handle
+        char *path
+        char *text
+        char *remedy
+    ctypedef struct hc_driver:
+        hc_library library
+        int version
+        int devices
+        int (*device_get)(int *, int)
+        int (*device_name)(char *, int, int)
+        int (*device_pci)(char *, int, int)
+        int (*stream_new)(hc_gpu_stream *, unsigned, int)
+        int (*stream_free)(hc_gpu_stream)
+        int (*stream_wait_event)(hc_gpu_stream, hc_gpu_event, unsigned)
+        int (*event_new)(hc_gpu_event *, unsigned)
+        int (*event_free)(hc_gpu_event)
+        int (*event_record)(hc_gpu_event, hc_gpu_stream)
+        int (*event_query)(hc_gpu_event)
+    int hc_driver_open(hc_driver *, const char *)
+    int hc_driver_current(const char *)
+    const char *hc_driver_text(const hc_driver *, int status)
+
+
+cdef extern from "cuda/nccl/nccl.h" nogil:
+    ctypedef struct hc_nccl:
+        hc_library library
+        int version
+    int hc_nccl_open(hc_nccl *, const char *, const char *const *)
+    void hc_nccl_version_text(int version, char *, size_t)
+    void hc_nccl_lacks(const hc_nccl *, char *, size_t)
+
+
+cdef extern from "cuda/driver/device.h" nogil:
+    enum: HC_DEVICE_CURRENT, HC_DEVICE_WHY, HC_DEVICE_MODE_COUNT
+    ctypedef struct hc_device:
+        hc_driver driver
+        int number
+        char *pci
+    ctypedef struct hc_device_files:
+        const char *driver
+        const char *kernels
+    int hc_device_open(int, const hc_device_files *, hc_device **, char *)
+    int hc_device_open_at(const void *, const hc_device_files *, hc_device **, char *)
+    void hc_device_close(hc_device *)
+    int hc_device_of(const hc_device *, const void *)
+    hc_gpu_context hc_device_enter(const hc_device *)
+    void hc_device_leave(const hc_device *, hc_gpu_context)
+    int hc_device_result_new(hc_device *, size_t, void **)
+    void hc_device_result_free(hc_device *, void *, hc_gpu_stream)
+    int hc_device_way(int, int, int)
+    const char *hc_device_mode_name(int)
+    int hc_device_mode_named(const char *)
+    ctypedef struct hc_turns:
+        uint64_t clock
+    int hc_gpu_aware_named(const char *)
+    ctypedef struct hc_gpu_aware:
+        int mode
+        const char **proofs
+        const char *why
+    ctypedef struct hc_device_data_config:
+        hc_turns *turns
+        hc_device **device
+        int number
+        hc_device_files files
+        const char *nccl_library
+        const char **nccl_files
+        int mode
+        hc_gpu_aware gpu_aware
+        int64_t small, flat
+        uint8_t shares_device
+        uint64_t patience
+    int hc_device_data_new(const hc_device_data_config *, const hc_plane_parts *, hc_data **)
+    const char *hc_device_data_facts(const hc_data *)
