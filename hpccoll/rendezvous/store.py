@@ -55,10 +55,12 @@ class StoreRendezvous:
         host: str | None = None,
         timeout: float = 300.0,
     ) -> None:
-        """Say hello to all ranks within `timeout` seconds.
+        """Exchange a first value with all ranks, within `timeout` seconds.
 
-        :param rank: number of this process, from 0, :param size: of all of them
-        :param prefix: what the keys begin with; a prefix serves for one rendezvous
+        :param rank: the number of this process, from 0
+        :param size: the number of all processes
+        :param store: has the methods `set`, `get`, `wait` and `check` of `torch.distributed.Store`
+        :param prefix: the beginning of all keys; a prefix serves for one rendezvous
         :param host: equal on ranks that can share memory; default: the host's name and the number of its boot
         :param timeout: seconds for each exchange of the rendezvous
         :raises StartError: ranks are missing, or the store failed; on all ranks that are there

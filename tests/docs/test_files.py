@@ -9,6 +9,9 @@ from blocks import ROOT
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NAMED = re.compile(r"`((?:ext|hpccoll|tests|docs|benchmarks|examples|slurm)/[\w./*-]+)`")
+SHORT = re.compile(r"`([\w.-]+\.(?:c|h|cu|py|pxi|pyx|toml|txt|ptx|inc))`")
+IDENTIFIER = re.compile(r"`((?:hc|HC)_\w+)`")
+ELSEWHERE = {"cuda.h", "nccl.h", "first.py", "site.toml"}  # of CUDA; what a reader of a page makes
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(#[^)\s]+)?\)")
 HISTORY = ROOT / "docs" / "decisions"  # a decision names the files of its day
 
@@ -26,6 +29,19 @@ def anchors(page: Path) -> set[str]:
 def test_named_files_exist(page: Path) -> None:
     named = {match[1].rstrip("/.") for match in NAMED.finditer(page.read_text())}
     assert not [name for name in sorted(named) if not list(ROOT.glob(name)) and "NAME" not in name]
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if p.parent != HISTORY], ids=lambda p: p.name)
+def test_short_names_and_identifiers_exist(page: Path) -> None:
+    files = [
+        file
+        for folder in ("ext", "hpccoll", "tests", "benchmarks", "examples")
+        for file in (ROOT / folder).rglob("*")
+    ]
+    known = {file.name for file in files} | ELSEWHERE
+    assert not {match[1] for match in SHORT.finditer(page.read_text())} - known
+    code = "".join(file.read_text() for file in files if file.suffix in (".c", ".h"))
+    assert not [match[1] for match in IDENTIFIER.finditer(page.read_text()) if match[1] not in code]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
