@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from hpccoll.checks.finding import WARNING, Facts, Finding
+from hpccoll.checks.kernel_files import read_text
 from hpccoll.checks.survey import RankReport, Survey
 from hpccoll.text import parse_ranges, ranges, some_ranks
 
@@ -26,7 +27,7 @@ def collect(env: Mapping[str, str]) -> Facts:
     threads = env.get("OMP_NUM_THREADS", "").split(",")[0]
     return {
         "cpus": ranges(os.sched_getaffinity(0)),
-        "online": _read(CPUS / "online") or ranges(range(os.cpu_count() or 1)),
+        "online": read_text(CPUS / "online") or ranges(range(os.cpu_count() or 1)),
         "threads": int(threads) if threads.isdecimal() else None,
     }
 
@@ -35,9 +36,9 @@ def collect_more(env: Mapping[str, str]) -> Facts:
     """Collect more than `collect`: the cores and NUMA nodes of the cpus, and the container's limit of CPU time."""
     facts = collect(env)
     cpus = set(parse_ranges(facts["cpus"]))
-    siblings = {_read(CPUS / f"cpu{cpu}/topology/thread_siblings_list") or str(cpu) for cpu in cpus}
+    siblings = {read_text(CPUS / f"cpu{cpu}/topology/thread_siblings_list") or str(cpu) for cpu in cpus}
     domains = {
-        int(node.name.removeprefix("node")): set(parse_ranges(_read(node / "cpulist")))
+        int(node.name.removeprefix("node")): set(parse_ranges(read_text(node / "cpulist")))
         for node in NUMA.glob("node[0-9]*")
     }
     return facts | {
@@ -50,17 +51,10 @@ def collect_more(env: Mapping[str, str]) -> Facts:
 
 def quota(root: Path = Path("/sys/fs/cgroup")) -> float | None:
     """The number of cores whose time the control group of this container may use; None: no limit."""
-    limit, _, period = _read(root / "cpu.max").partition(" ")
+    limit, _, period = read_text(root / "cpu.max").partition(" ")
     if not limit:
-        limit, period = _read(root / "cpu/cpu.cfs_quota_us"), _read(root / "cpu/cpu.cfs_period_us")
+        limit, period = read_text(root / "cpu/cpu.cfs_quota_us"), read_text(root / "cpu/cpu.cfs_period_us")
     return int(limit) / int(period) if limit.isdecimal() and period.isdecimal() and int(period) else None
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return ""
 
 
 def judge(survey: Survey) -> list[Finding]:

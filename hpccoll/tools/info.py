@@ -16,14 +16,12 @@ import subprocess
 import sys
 from importlib import metadata
 from types import ModuleType
-from typing import Any
 
 from hpccoll import _core, config, cuda, detect, errors, net
 from hpccoll.checks import proofs
+from hpccoll.checks.finding import Facts
 from hpccoll.tools.launch import installed
 from hpccoll.tools.launch.job import LaunchError
-
-Facts = dict[str, Any]
 
 START_MPI = """
 from mpi4py import MPI

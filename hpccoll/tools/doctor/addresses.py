@@ -13,6 +13,7 @@ from pathlib import Path
 
 from hpccoll.checks import names
 from hpccoll.checks.finding import ERROR, WARNING, Facts, Finding
+from hpccoll.checks.kernel_files import read_text
 from hpccoll.checks.survey import RankReport, Survey
 from hpccoll.text import listed
 
@@ -50,25 +51,18 @@ def collect(env: Mapping[str, str]) -> Facts:
 def interface(name: str) -> Facts:
     """Read address, prefix, MTU and declared speed (bit/s) of an interface, and whether it has a hardware device."""
     folder = NET / name
-    speed = _read(folder / "speed")
+    speed = read_text(folder / "speed")
     mask = _address(name, SIOCGIFNETMASK)
     return {
         "name": name,
         "address": _address(name, SIOCGIFADDR),
         "prefix": ipaddress.ip_network(f"0.0.0.0/{mask}").prefixlen,
-        "mtu": int(_read(folder / "mtu") or 0),
-        "up": _read(folder / "operstate") in ("up", "unknown"),
+        "mtu": int(read_text(folder / "mtu") or 0),
+        "up": read_text(folder / "operstate") in ("up", "unknown"),
         "bridge": (folder / "bridge").is_dir(),
         "device": (folder / "device").exists(),
         "speed": int(speed) * 1_000_000 if speed.lstrip("-").isdecimal() and int(speed) > 0 else None,
     }
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return ""
 
 
 def _address(name: str, request: int) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from hpccoll.checks import placement
 from hpccoll.checks.finding import WARNING, Facts, Finding
+from hpccoll.checks.kernel_files import read_text
 from hpccoll.checks.survey import RankReport, Survey
 from hpccoll.text import some_ranks
 from hpccoll.tools.doctor import gpus
@@ -27,13 +28,13 @@ def collect(root: Path = SYS) -> Facts:
 def _infiniband(root: Path) -> list[Facts]:
     found = []
     for port in sorted((root / "infiniband").glob("*/ports/*")):
-        rate = re.match(r"([\d.]+) Gb/sec", _read(port / "rate"))
+        rate = re.match(r"([\d.]+) Gb/sec", read_text(port / "rate"))
         device = port.parent.parent
         found.append(
             _device(f"{device.name}:{port.name}", device / "device")
             | {
                 "kind": "rdma",
-                "up": "ACTIVE" in _read(port / "state"),
+                "up": "ACTIVE" in read_text(port / "state"),
                 "rate": float(rate[1]) * 1e9 if rate else None,
             }
         )
@@ -44,26 +45,19 @@ def _ethernet(root: Path) -> list[Facts]:
     found = []
     for net in sorted((root / "net").glob("*")):
         if (net / "device").exists() and not (net / "device" / "infiniband").exists():
-            speed = _read(net / "speed")
+            speed = read_text(net / "speed")
             rate = float(speed) * 1e6 if speed.isdecimal() else None
             found.append(
                 _device(net.name, net / "device")
-                | {"kind": "ethernet", "up": _read(net / "operstate") == "up", "rate": rate}
+                | {"kind": "ethernet", "up": read_text(net / "operstate") == "up", "rate": rate}
             )
     return found
 
 
 def _device(name: str, device: Path) -> Facts:
-    numa = _read(device / "numa_node")
+    numa = read_text(device / "numa_node")
     where = {"pci": device.resolve().name, "path": str(device.resolve())}
     return {"name": name, **where, "numa": int(numa) if numa.isdecimal() else None}
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return ""
 
 
 def best(report: RankReport) -> list[Facts]:
