@@ -108,33 +108,34 @@ static hc__sig *agreed_sig(hc__set *s, uint32_t name, const hc__entry_first *fro
     return hc__sig_new(s->engine, &from->sig, from->key);
 }
 
-static uint32_t agree_first(hc__set *s, uint32_t name, uint32_t own, const hc__entry_first *from, hc__agreed *agreed) {
+static uint32_t agree_first(hc__set *s, uint32_t name, uint32_t own_name, const hc__entry_first *from,
+                            hc__agreed *agreed) {
     hc__sig *sig = agreed_sig(s, name, from);
     if (!sig)
         return 0;
     if (from->outcome == HC__ROOTLESS) {
-        root_has_joined(s, own, &sig->request);
+        root_has_joined(s, own_name, &sig->request);
         hc__sig_unref(s->engine, sig);
         return 0;
     }
     if (s->engine->config.cache_capacity && hc__slot_find(s, name, sig->bytes, sig->nbytes) < 0)
         hc__slot_assign(s, name, sig);
-    *agreed = (hc__agreed){.sig = sig, .name = own};
+    *agreed = (hc__agreed){.sig = sig, .name = own_name};
     hc__sig_unref(s->engine, sig); /* lives until the next step, or as long as its slot */
     hc_count(&s->engine->counters.first_commits, 1);
     return 1;
 }
 
-static void disagree(hc__set *s, uint32_t own, const hc__entry_first *from) {
+static void disagree(hc__set *s, uint32_t own_name, const hc__entry_first *from) {
     hc_count(&s->engine->counters.mismatches, 1);
-    if (own == HC__NONE)
+    if (own_name == HC__NONE)
         return;
     char *text = hc__scratch(s->engine, (size_t)from->text_len + 1);
     if (text) {
         memcpy(text, from->text, from->text_len);
         text[from->text_len] = 0;
     }
-    hc__finish(s, own, HC_MISMATCH, text ? text : "", s->position);
+    hc__finish(s, own_name, HC_MISMATCH, text ? text : "", s->position);
 }
 
 static uint32_t commit_first(hc__set *s, const hc__entry_first *from, hc__agreed *agreed) {
@@ -143,11 +144,11 @@ static uint32_t commit_first(hc__set *s, const hc__entry_first *from, hc__agreed
         return 0;
     s->names.at[name].pinned = 1;
     hc__query_forget(s, from->key);
-    uint32_t own = own_share(s, name, HC__ON_FIRST, -1);
+    uint32_t own_name = own_share(s, name, HC__ON_FIRST, -1);
     if (from->outcome == HC__DISAGREED)
-        disagree(s, own, from);
+        disagree(s, own_name, from);
     else
-        n = agree_first(s, name, own, from, agreed);
+        n = agree_first(s, name, own_name, from, agreed);
     if (s->names.at[name].first)
         hc__first_drop(s, s->names.at[name].first); /* T10 */
     s->names.at[name].pinned = 0;

@@ -133,15 +133,15 @@ static void send_report(hc__set *s, const hc__query *q, uint32_t source, const h
 }
 
 void hc__report_down(hc__set *s, const hc__query *q, const hc__report *r) {
-    hc__report one = *r;
+    hc__report copy = *r;
     for (uint32_t source = 0; source < s->nsources; source++) {
         if (!hc__query_asks(q, source))
             continue;
-        one.reporter = r->reporter && source == q->first_asker;
+        copy.reporter = r->reporter && source == q->first_asker;
         if (source == 0)
-            tell_own_waiter(s, q->key, &one);
+            tell_own_waiter(s, q->key, &copy);
         else
-            send_report(s, q, source, &one);
+            send_report(s, q, source, &copy);
     }
 }
 

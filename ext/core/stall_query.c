@@ -202,20 +202,20 @@ static int receive_answer(hc__set *s, uint32_t source, const uint64_t key[2], hc
 }
 
 static int receive_report(hc__set *s, const uint64_t key[2], hc__reader *r) {
-    hc__report one;
-    one.reporter = hc__read8(r);
-    one.awaited = hc__read32(r);
-    one.nranks = read_ranks(r, s->set_size, one.ranks);
-    one.text_len = hc__read32(r);
-    one.text = (const char *)hc__read_bytes(r, one.text_len);
-    if (!one.text || one.reporter > 1 || one.text_len >= HC__TEXT || r->at != r->end)
+    hc__report report;
+    report.reporter = hc__read8(r);
+    report.awaited = hc__read32(r);
+    report.nranks = read_ranks(r, s->set_size, report.ranks);
+    report.text_len = hc__read32(r);
+    report.text = (const char *)hc__read_bytes(r, report.text_len);
+    if (!report.text || report.reporter > 1 || report.text_len >= HC__TEXT || r->at != r->end)
         return HC_BAD_MESSAGE;
     hc__query *q = hc__query_find(s, key);
     if (q && q->first_asker != HC__NONE) {
-        hc__report_down(s, q, &one);
+        hc__report_down(s, q, &report);
         hc__query_drop(s, q);
     } else {
-        hc__report_late(s, key, &one);
+        hc__report_late(s, key, &report);
     }
     return 0;
 }

@@ -65,3 +65,15 @@ def test_includes(path: Path) -> None:
     text = path.read_text()
     assert set(re.findall(r"#\s*include\s*<([^>]+)>", text)) <= LIBC_HEADERS
     assert set(re.findall(r'#\s*include\s*"([^"]+)"', text)) <= {f"core/{header.name}" for header in HEADERS}
+
+
+def test_the_readme_lists_the_files_in_order(objects: list[Path]) -> None:
+    """Each file once, and behind every file that it uses."""
+    rows = re.findall(r"^\| (`.*?) \|", (ROOT / "ext/core/README.md").read_text(), re.MULTILINE)
+    listed = [Path(name).stem for row in rows for name in re.findall(r"`([\w.]+)`", row) if name != "hc.h"]
+    assert sorted(listed) == [source.stem for source in SOURCES]
+    defined = {name: path.stem for path in objects for kind, name in symbols([path]) if kind in "TtRr"}
+    for path in objects:
+        used = {defined[name] for kind, name in symbols([path]) if kind == "U" and name in defined}
+        late = {file for file in used if listed.index(file) >= listed.index(path.stem)}
+        assert not late, f"{path.stem} uses {late}"

@@ -15,13 +15,13 @@ TRANSCRIPTS = sorted((Path(__file__).parent / "transcripts").glob("*.txt"))
 
 @pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda p: p.stem)
 def test_transcript(build_c: Build, path: Path, pytestconfig: pytest.Config) -> None:
-    said = path.read_text()
-    done = subprocess.run([transcript(build_c)], input=said, capture_output=True, text=True, timeout=100)
+    expected = path.read_text()
+    done = subprocess.run([transcript(build_c)], input=expected, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr
     if pytestconfig.getoption("rewrite", default=False):
         path.write_text(done.stdout)
     else:
-        assert done.stdout.splitlines() == said.splitlines()
+        assert done.stdout.splitlines() == expected.splitlines()
 
 
 def test_there_are_transcripts() -> None:
