@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ways to give every rank the mean gradient, behind one face: so that they can be compared in one program."""
+"""Several ways to average gradients over the ranks, with one interface, so that one program can compare them."""
 
 import contextlib
 import socket
@@ -13,32 +13,32 @@ import hpccoll.torch as hvd
 
 
 class Averaging:
-    """A model and its optimizer; here of one process, whose gradients are the mean already.
+    """A model and its optimizer. This class is for one process, whose gradients are the mean already.
 
-    No line of hpccoll runs in this one, so that comparing with it means something.
+    It does not use hpccoll, so that a comparison with it means something.
     """
 
     def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         self.model, self.optimizer = model, optimizer
 
     def silent(self) -> contextlib.AbstractContextManager[None]:
-        """Surround the passes whose gradients are only added up on this rank."""
+        """Return a context for passes whose gradients only add up on this rank."""
         return contextlib.nullcontext()
 
     def finish(self) -> None:
-        """Wait until the mean gradients are there."""
+        """Wait until all gradients are averaged."""
 
     def step(self, scaler: torch.amp.GradScaler) -> None:
-        """Let the optimizer step, unless gradients overflowed (on any rank: infinity stays infinity in a mean)."""
+        """Let the optimizer step, unless gradients overflowed on any rank (a mean with an infinity is infinite)."""
         scaler.unscale_(self.optimizer)
         scaler.step(self.optimizer)
 
     def close(self) -> None:
-        """Leave."""
+        """Free what the constructor made."""
 
 
 class Optimizer(Averaging):
-    """hpccoll's optimizer, the Horovod way. It counts the passes itself."""
+    """hpccoll's DistributedOptimizer, as in Horovod. It counts the passes itself."""
 
     def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer, passes: int, halves: bool) -> None:
         self.model = model
@@ -60,7 +60,7 @@ class Optimizer(Averaging):
 
 
 class Ddp(Averaging):
-    """PyTorch's DistributedDataParallel over a backend: gloo, or hpccoll. Its backward pass waits for the mean."""
+    """PyTorch's DistributedDataParallel over a backend: gloo or hpccoll. Its backward pass waits for the average."""
 
     def __init__(
         self, backend: str, model: nn.Module, optimizer: torch.optim.Optimizer, halves: bool
@@ -70,7 +70,7 @@ class Ddp(Averaging):
 
             distributed.init_process_group("hpccoll")
         else:
-            distributed.init_process_group(backend, **_rendezvous_point())
+            distributed.init_process_group(backend, **_rendezvous())
         self.ddp = DistributedDataParallel(model)
         super().__init__(self.ddp, optimizer)
         if halves:
@@ -83,8 +83,8 @@ class Ddp(Averaging):
         distributed.destroy_process_group()
 
 
-def _rendezvous_point() -> dict[str, object]:
-    """Where other backends' ranks meet: a store that rank 0 serves, found through hpccoll."""
+def _rendezvous() -> dict[str, object]:
+    """The rendezvous of other backends' ranks: a store that rank 0 serves, and whose address hpccoll sends."""
     store = (
         distributed.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
         if hvd.rank() == 0
@@ -96,7 +96,11 @@ def _rendezvous_point() -> dict[str, object]:
 
 
 def make(way: str, alone: Averaging, passes: int, halves: bool) -> Averaging:
-    """`way`: "optimizer", "ddp" (over hpccoll) or "ddp-gloo". `halves`: gradients travel as float16."""
+    """Choose how gradients are averaged.
+
+    :param way: "optimizer", "ddp" (over hpccoll) or "ddp-gloo"
+    :param halves: gradients travel as float16
+    """
     if way == "optimizer":
         return Optimizer(alone.model, alone.optimizer, passes, halves)
     return Ddp({"ddp": "hpccoll", "ddp-gloo": "gloo"}[way], alone.model, alone.optimizer, halves)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a training needs to go on after its job has ended: written by rank 0, read by rank 0, told to all."""
+"""The state with which a training goes on after its job has ended. Rank 0 writes and reads it, and sends it to all."""
 
 import os
 from pathlib import Path
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Checkpoint:
-    """One file, replaced as a whole: a job that is killed while it writes leaves the one before."""
+    """One file, replaced as a whole: a job that is killed while it writes leaves the previous file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -29,7 +29,7 @@ class Checkpoint:
         os.replace(partial, self.path)
 
     def load(self, training: "Training") -> None:
-        """Continue where the file ends, if there is one; the losses are rank 0's own until then."""
+        """Continue from the file, if there is one. The earlier losses are rank 0's."""
         found = torch.load(self.path, weights_only=True) if hvd.rank() == 0 and self.path.exists() else None
         state = hvd.broadcast_object(found, 0)
         if state is None:

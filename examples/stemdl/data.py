@@ -33,7 +33,7 @@ def shard_path(folder: Path, kind: str, number: int) -> Path:
 
 
 def write_shards(folder: Path, kind: str, samples: int, seed: int, rank: int, size: int) -> None:
-    """Simulate the shards of this rank: rank, rank + size, ... Those that are there and fit are kept."""
+    """Simulate the shards of this rank: rank, rank + size, ... It keeps existing shards that fit."""
     microscope = Microscope()
     facts = asdict(microscope) | {"kind": kind, "samples": samples, "seed": seed, "shards": SHARDS}
     mine = [n for n in range(rank, SHARDS, size) if not _fits(shard_path(folder, kind, n), facts)]
@@ -73,7 +73,7 @@ def _write(path: Path, patterns: NDArray, potential: NDArray, facts: dict[str, o
         ):
             file[name] = values
             file[name].attrs["unit"] = unit
-    os.replace(partial, path)  # a shard is there whole or not at all
+    os.replace(partial, path)  # a shard exists as a whole or not at all
 
 
 class Samples:
@@ -96,15 +96,15 @@ class Samples:
 
 
 class Scale(NamedTuple):
-    """What makes numbers of order one out of what was measured."""
+    """The scale of the measured values; divided by it, they are of order one."""
 
-    mean: NDArray[np.float32]  # a channel
-    deviation: NDArray[np.float32]  # a channel
+    mean: NDArray[np.float32]  # per channel
+    deviation: NDArray[np.float32]  # per channel
     unit: float  # deviation of the potential
 
     @classmethod
     def of(cls, samples: Samples, rank: int, size: int) -> "Scale":
-        """Measured over all samples together: each rank sums up its part, hpccoll adds the sums."""
+        """Measure the scale of all samples: each rank sums up its part, hpccoll adds the sums."""
         patterns, potential = samples.read(np.arange(rank, samples.count, size))
         patterns = patterns.astype(np.float64)
         count, first, second = hpccoll.allreduce(
@@ -130,7 +130,7 @@ class Scale(NamedTuple):
 def batches(
     samples: Samples, scale: Scale, a_rank: int, rank: int, size: int, order: NDArray[np.int64]
 ) -> Iterator[Batch]:
-    """This rank's batches in `order`; all ranks' n-th batches together are the same samples at any number of ranks.
+    """Yield this rank's batches in `order`. The n-th batches of all ranks are the same samples for any number of ranks.
 
     The next batch is read by a thread while the one before is worked on.
     """

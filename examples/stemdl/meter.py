@@ -17,7 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 
 def flops_of(work: Callable[[], object]) -> int:
-    """Floating point operations of `work`, counted from the shapes (a multiply-add is two)."""
+    """Count the floating-point operations of `work` from the shapes; a multiply-add is two."""
     with FlopCounterMode(display=False) as counter:
         work()
     return counter.get_total_flops()
@@ -25,7 +25,7 @@ def flops_of(work: Callable[[], object]) -> int:
 
 @dataclass
 class Meter:
-    """Seconds, a value a step (alone: a value a pass)."""
+    """Seconds: one value per step (`alone`: one per pass)."""
 
     alone: list[float] = field(default_factory=list)
     input: list[float] = field(default_factory=list)
@@ -47,11 +47,11 @@ class Meter:
         self._now[what] = self._now.get(what, 0.0) + seconds
 
     def forget(self) -> None:
-        """Leave what was timed since the last step out of the record."""
+        """Drop what was timed since the last step."""
         self._now = {}
 
     def end_step(self) -> None:
-        """Make a record of the step: input, alone, last (the pass that communicates), wait and update."""
+        """Record the step: input, alone, last (the pass that communicates), wait and update."""
         now, one_pass = self._now, statistics.median(self.alone)
         exposed = max(0.0, now["last"] - one_pass) + now["wait"]
         self.input.append(now["input"])
@@ -62,6 +62,6 @@ class Meter:
 
 
 def mean_and_error(values: list[float]) -> tuple[float, float]:
-    """The mean, and its standard error."""
+    """Return the mean and its standard error."""
     error = statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else float("nan")
     return statistics.fmean(values), error

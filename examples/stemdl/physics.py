@@ -30,32 +30,32 @@ class Microscope:
     cell: float = 12.8
     pixels: int = 64
     window: float = 6.4
-    scan: int = 16  # probe positions a side
-    detector: int = 8  # detector pixels a side
+    scan: int = 16  # probe positions per side
+    detector: int = 8  # detector pixels per side
     detector_edge: float = 32e-3  # half width of the detector, rad
     slice_thickness: float = 2.0
     slices: int = 5
 
     @property
     def wavelength(self) -> float:
-        """De Broglie's, relativistic."""
+        """Return de Broglie's wavelength, relativistic, in angstrom."""
         return 12.2643 / np.sqrt(self.volts * (1 + self.volts / (2 * REST_ENERGY)))
 
     @property
     def interaction(self) -> float:
-        """Radians of phase a volt and angstrom (Kirkland, equation 5.6)."""
+        """Return the phase in radians per volt and angstrom (Kirkland, equation 5.6)."""
         energy = (REST_ENERGY + self.volts) / (2 * REST_ENERGY + self.volts)
         return 2 * np.pi / (self.wavelength * self.volts) * energy
 
     @property
     def frequencies(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Spatial frequencies of the cell, 1/angstrom."""
+        """Return the spatial frequencies of the cell, in 1/angstrom."""
         q = np.fft.fftfreq(self.pixels, self.cell / self.pixels)
         return q[:, None], q[None, :]
 
     @property
     def window_pixels(self) -> slice:
-        """The pixels of the cell, along one side, that lie in the window."""
+        """Return the pixels of the cell, along one side, that lie in the window."""
         inside = round(self.pixels * self.window / self.cell)
         first = (self.pixels - inside) // 2
         return slice(first, first + inside)
@@ -159,7 +159,7 @@ def _on_detector(intensity: NDArray[np.floating], m: Microscope) -> NDArray[np.f
 
 
 def sample(seed: tuple[int, ...], microscope: Microscope) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """One crystal: its patterns (detector^2 x scan x scan) and its potential in the window, V angstrom a slice."""
+    """One crystal: its patterns (detector^2 x scan x scan) and its potential in the window, V angstrom per slice."""
     potential = projected_potential(Crystal.random(np.random.default_rng(seed)), microscope)
     patterns = diffraction(potential, microscope)
     window = microscope.window_pixels

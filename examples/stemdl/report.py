@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What remains of a run: a summary in words, and an HDF5 record with its provenance."""
+"""The report of a run: a summary in words, and an HDF5 record with its provenance."""
 
 import argparse
 import platform
@@ -19,7 +19,10 @@ SERIES = ("input", "compute", "exposed", "step")
 
 
 def summary(meter: Meter, flops: int, ranks: int) -> str:
-    """Rank 0's step, a line a question. `flops`: of one rank's step."""
+    """Describe rank 0's step, one line per question.
+
+    :param flops: floating-point operations of one rank's step
+    """
     lines = [
         f"  {name:<8} {1e3 * mean:9.2f} +- {1e3 * error:.2f} ms a step"
         for name, (mean, error) in ((name, mean_and_error(getattr(meter, name))) for name in SERIES)
@@ -34,7 +37,7 @@ def summary(meter: Meter, flops: int, ranks: int) -> str:
 def write_record(
     path: Path, meter: Meter, losses: Sequence[float], options: argparse.Namespace, error: float, flops: int
 ) -> None:
-    """The steps' times as data sets; facts and where they come from as attributes."""
+    """Write the times of the steps as data sets; facts and their origin as attributes."""
     with h5py.File(path, "w") as file:
         file["loss"] = np.asarray(losses)
         for name in SERIES:

@@ -4,10 +4,10 @@
     hpccoll run -np 2 python examples/stemdl/train.py
     srun -n 4 python examples/stemdl/train.py --average ddp
 
-The job that the NSDI'22 paper scaled to 27,600 GPUs was of this kind (N. Laanait et al., "Exascale Deep Learning for
-Scientific Inverse Problems", 2019); this is one for a laptop. Half precision: autocast (float16 on a GPU, bfloat16
-on a CPU), a gradient scaler, and gradients that travel as float16. A batch is added up locally in --passes parts; the
-last part's backward pass communicates while it still computes.
+N. Laanait et al. scaled a job of this kind to 27,600 GPUs ("Exascale Deep Learning for Scientific Inverse Problems",
+2019; Romero et al., NSDI'22); this one is for a laptop. It trains in half precision: autocast (float16 on a GPU,
+bfloat16 on a CPU), a gradient scaler, and gradients that travel as float16. Each rank adds up its part of a batch in
+--passes parts; the backward pass of the last part communicates while it still computes.
 """
 
 import argparse
@@ -30,8 +30,8 @@ import hpccoll
 import hpccoll.torch as hvd
 
 TOLERANCE = 0.25
-"""Difference of the validation error from a one-process run's, as a share of it. Both runs round to 16 bits, in
-different places, and training amplifies that; runs with another seed differ by more."""
+"""The allowed relative difference of the validation error from that of a run in one process. Both runs round to 16
+bits, in different places, and training amplifies that; runs with another seed differ by more."""
 
 
 def arguments() -> argparse.Namespace:
@@ -48,7 +48,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--layers", type=int, default=3, help="dense layers a block")
     parser.add_argument("--levels", type=int, default=2, help="halvings of the resolution")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--average", choices=WAYS, default=WAYS[0], help="who averages the gradients")
+    parser.add_argument("--average", choices=WAYS, default=WAYS[0], help="what averages the gradients")
     parser.add_argument("--wire", choices=("fp16", "fp32"), default="fp16", help="what gradients travel as")
     parser.add_argument(
         "--checkpoint", type=Path, help="file to continue from, if it is there, and to write to"
@@ -61,7 +61,7 @@ def arguments() -> argparse.Namespace:
 
 
 class Training:
-    """A model on its way: what a rank holds, and one step of it."""
+    """The state of one rank's training, and one step of it."""
 
     def __init__(self, options: argparse.Namespace, steps_an_epoch: int, size: int) -> None:
         self.options, self.size = options, size
@@ -76,14 +76,14 @@ class Training:
         self.average_by(Averaging(model, torch.optim.AdamW(model.parameters(), lr=options.rate)))
 
     def average_by(self, averaging: Averaging) -> None:
-        """Go on with another way to average, and its optimizer."""
+        """Continue with another way to average, and its optimizer."""
         self.averaging = averaging
         self.schedule = torch.optim.lr_scheduler.OneCycleLR(
             averaging.optimizer, self.options.rate, total_steps=self.options.epochs * self.steps_an_epoch
         )
 
     def forward(self, batch: Batch) -> torch.Tensor:
-        """Mean square error of this batch's reconstruction."""
+        """Return the mean square error of this batch's reconstruction."""
         half = torch.float16 if self.device.type == "cuda" else torch.bfloat16
         with torch.autocast(self.device.type, half):
             answer = self.averaging.model(batch.patterns.to(self.device))
@@ -96,7 +96,7 @@ class Training:
         return float(loss.detach())
 
     def calibrate(self, batch: Batch) -> int:
-        """What a pass costs while nobody communicates, for the meter; the FLOPs of a pass."""
+        """Time passes without communication, for the meter; return the FLOPs of a pass."""
         flops = flops_of(lambda: self.one_pass(batch))
         for _ in range(4):
             with self.meter.timing("alone", self.device):
@@ -106,7 +106,7 @@ class Training:
         return flops
 
     def step(self, parts: Iterator[Batch]) -> float:
-        """One step of the optimizer; the loss of this rank's part of the batch."""
+        """Make one step of the optimizer; return the loss of this rank's part of the batch."""
         timing, loss = self.meter.timing, 0.0
         for number in range(self.options.passes):
             with timing("input", self.device):
@@ -136,7 +136,7 @@ class Training:
 
     @torch.no_grad()
     def squared_errors(self, samples: Samples, scale: Scale, rank: int) -> np.ndarray:
-        """[error, deviation from the mean]: squares summed over this rank's part of the samples."""
+        """Return [error, deviation from the mean]: sums of squares over this rank's part of the samples."""
         batch = scale.apply(*samples.read(np.arange(rank, samples.count, self.size)))
         error = float(self.forward(batch)) * batch.potential.numel()
         return np.array([error, float((batch.potential - batch.potential.mean()).square().sum())])
@@ -151,7 +151,10 @@ def _device() -> torch.device:
 def train(
     training: Training, samples: Samples, scale: Scale, rank: int, ends: Callable[[], bool] = lambda: False
 ) -> None:
-    """All epochs that are left; `ends` is asked after each whether to end before."""
+    """Train for the remaining epochs.
+
+    :param ends: called after each epoch; returns whether to stop early
+    """
     options, size = training.options, training.size
     a_rank = options.batch // (size * options.passes)
     total = (options.epochs - training.epoch) * training.steps_an_epoch
@@ -164,7 +167,7 @@ def train(
 
 
 def train_and_save(training: Training, samples: Samples, scale: Scale, rank: int) -> None:
-    """Train; save after each epoch, and leave in order when the job is about to be stopped."""
+    """Train; save after each epoch, and end in order when the job is about to be stopped."""
     options = training.options
     checkpoint = Checkpoint(options.checkpoint) if options.checkpoint else None
     if checkpoint:
@@ -174,7 +177,7 @@ def train_and_save(training: Training, samples: Samples, scale: Scale, rank: int
         def ends() -> bool:
             if checkpoint:
                 checkpoint.save(training)
-            hpccoll.barrier()  # all have waited for this, so that all get the same answer now
+            hpccoll.barrier()  # all ranks have waited for this, so all get the same answer now
             if preemption.should_stop():
                 preemption.requeue()
                 return True
@@ -186,7 +189,7 @@ def train_and_save(training: Training, samples: Samples, scale: Scale, rank: int
 def error_of_one_process(
     options: argparse.Namespace, samples: Samples, held_out: Samples, scale: Scale
 ) -> float:
-    """The validation error of the same training in one process, without communication."""
+    """Return the validation error of the same training in one process, without communication."""
     alone = Training(options, samples.count // options.batch, 1)
     train(alone, samples, scale, 0)
     error, deviation = alone.squared_errors(held_out, scale, 0)
@@ -201,7 +204,7 @@ def main() -> None:
         raise SystemExit(
             f"--batch {options.batch} cannot be shared by {size} ranks in {options.passes} passes"
         )
-    torch.set_num_threads(1)  # one core a rank: threads of neighbours would fight for it
+    torch.set_num_threads(1)  # one core per rank: threads of neighbours would compete for it
     write_shards(options.folder, "training", options.samples, options.seed, rank, size)
     write_shards(options.folder, "validation", options.validation, options.seed, rank, size)
     hpccoll.barrier()

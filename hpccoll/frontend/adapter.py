@@ -41,9 +41,9 @@ class SparseParts(NamedTuple, Generic[T]):
     """A sparse tensor with n entries."""
 
     indices: T
-    """int64, of shape (n, sparse dimensions)."""
+    """Where the entries lie: int64, of shape (n, sparse dimensions)."""
     values: T
-    """A tensor of the shape (n, dense dimensions ...)."""
+    """Their values, of shape (n, dense dimensions ...)."""
 
 
 class TensorAdapter(Protocol[T]):

@@ -187,8 +187,8 @@ class AsynchronousOperations(Generic[T]):
     ) -> int:
         """Begin to combine the tensors of all ranks; each rank gets its share of the rows.
 
-        :param tensor: the same shape and dtype on all ranks. From n rows each rank gets n // size, and the first
-            n % size ranks get one more
+        :param tensor: the same shape and dtype on all ranks. Each rank gets n // size of n rows, and the first n % size
+            ranks get one more
         :param name: matches the calls of different ranks, in any order; calls without a name match by their order
         :param op: Average (default), Sum, Min, Max or Product
         :param process_set: the ranks that take part

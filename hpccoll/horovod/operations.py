@@ -322,8 +322,8 @@ class Operations(AsynchronousOperations[T]):
     ) -> T:
         """Combine the tensors of all ranks; each rank gets its share of the rows.
 
-        :param tensor: the same shape and dtype on all ranks. From n rows each rank gets n // size, and the first
-            n % size ranks get one more
+        :param tensor: the same shape and dtype on all ranks. Each rank gets n // size of n rows, and the first n % size
+            ranks get one more
         :param name: matches the calls of different ranks, in any order; calls without a name match by their order
         :param compression: what floating-point values travel as: Compression.none, .fp16, .bf16, or a Compressor
         :param op: Average (default), Sum, Min, Max or Product

@@ -319,7 +319,7 @@ def test_process_sets(front, ranks):
 
 
 def test_adasum(front):
-    """Equal changes give that change."""
+    """The Adasum of equal changes is that change."""
     named = parameters(front, "a")
     if hvd.size() & (hvd.size() - 1):
         return

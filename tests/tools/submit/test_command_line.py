@@ -60,7 +60,9 @@ def test_a_program_that_is_not_here_is_said() -> None:
     """And the script is written all the same: it may be for another machine."""
     status, output, errors = submit("--site generic-cpu --dry-run nowhere/train.py --lr 0.1")
     assert status == 0 and 'python nowhere/train.py --lr 0.1 "$@"' in output
-    assert errors == f"hpccoll submit: there is no nowhere/train.py in {Path.cwd()}, where the job will start\n"
+    assert (
+        errors == f"hpccoll submit: there is no nowhere/train.py in {Path.cwd()}, where the job will start\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One default process group for the tests of a file: torch has one per process, and other folders make theirs."""
+"""One default process group for the tests of a file: torch has one per process, and other tests make theirs."""
 
 import subprocess
 import sys

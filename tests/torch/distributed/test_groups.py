@@ -102,7 +102,7 @@ def test_more_groups_than_there_can_be_are_refused() -> None:
     assert len(made) > 100
 
 
-def test_a_destroyed_group_frees_its_number_for_another() -> None:
+def test_a_destroyed_group_is_followed_by_another() -> None:
     """Also where the program still holds it."""
     made = []
     for _ in range(130):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the ranks of a process group meet under a launcher of MPI jobs."""
+"""The rendezvous of a process group under a launcher of MPI jobs."""
 
 import time
 from datetime import timedelta
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.mpi
 
 
 def test_a_store_is_not_dropped_while_others_look_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rank 0 keeps the store: what it does next, were it to fail, must not take the store from who comes late."""
+    """Rank 0 keeps the store: an error in what it does next must not take the store from ranks that come late."""
     connect, late = rendezvous.TCPStore, MPI.COMM_WORLD.Get_rank() != 0
 
     def connect_late(*place: Any, **options: Any) -> Any:
@@ -25,10 +25,10 @@ def test_a_store_is_not_dropped_while_others_look_for_it(monkeypatch: pytest.Mon
         return connect(*place, **options)
 
     monkeypatch.setattr(rendezvous, "TCPStore", connect_late)
-    pairs = rendezvous._through_mpi("hpccoll://", timedelta(seconds=60))
-    store, rank, size = next(pairs)
+    generator = rendezvous._through_mpi("hpccoll://", timedelta(seconds=60))
+    store, rank, size = next(generator)
     assert (rank, size) == (MPI.COMM_WORLD.Get_rank(), MPI.COMM_WORLD.Get_size())
-    pairs.close()
+    generator.close()
     del store
     MPI.COMM_WORLD.Barrier()
 

@@ -90,7 +90,7 @@ def test_ddp(options: dict[str, bool]) -> None:
 
 
 def test_ddp_finds_unused_parameters() -> None:
-    """The gradients of each rank in another step."""
+    """Each rank in another step."""
     rank, size = dist.get_rank(), dist.get_world_size()
     model = DistributedDataParallel(Model(), bucket_cap_mb=SMALL_BUCKETS, find_unused_parameters=True)
     train(model, torch.optim.Adam(model.parameters(), 0.01), rank, lambda step: step % size == rank)

@@ -19,7 +19,7 @@ def weights(ranks: hvd.ProcessSet) -> list[int]:
 
 
 def gradient(result: torch.Tensor, of: torch.Tensor) -> torch.Tensor:
-    """The gradient of the weighted sum of `result` on this rank."""
+    """Return the gradient of the weighted sum of `result` on this rank."""
     of.grad = None
     (result * (hvd.rank() + 1)).sum().backward()
     return of.grad

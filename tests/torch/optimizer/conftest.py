@@ -65,7 +65,7 @@ class Pair:
         self.optimizer_alone = self.make(self.alone.parameters())
 
     def batch(self, step: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """The samples of all ranks: BATCH of each, in order."""
+        """The batch of all ranks: BATCH samples of each, in order."""
         generator = torch.Generator().manual_seed(1000 + step)
         x = torch.randn(BATCH * self.world.size, 2, 6, 6, generator=generator)
         return x, torch.randint(0, 5, (BATCH * self.world.size,), generator=generator)

@@ -28,7 +28,7 @@ def adasum(vectors):
     ids=["SGD", "Adam"],
 )
 def test_changes_are_combined(world, make):
-    """Against optimizers of one process, one per rank, that step with that rank's gradients."""
+    """Compare with optimizers of one process, one per rank, that step with that rank's gradients."""
     parameter = torch.nn.Parameter(torch.ones(5, dtype=torch.float64))
     optimizer = hvd.DistributedOptimizer(make([parameter]), [("p", parameter)], op=hvd.Adasum)
     ranks = [torch.nn.Parameter(torch.ones(5, dtype=torch.float64)) for _ in range(world.size)]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory of gradients that only PyTorch has; tests/frontend/test_optimizer.py has the other kinds.
 
-Nothing holds a gradient longer than its reduction.
+A gradient is released when its reduction is finished.
 """
 
 import weakref

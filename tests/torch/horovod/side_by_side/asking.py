@@ -11,7 +11,7 @@ import torch
 from mpi4py import MPI
 
 Answer = Any
-"""A value of JSON: numbers, strings, lists, dictionaries."""
+"""What JSON can hold: numbers, strings, lists, dictionaries."""
 CAUGHT = (ValueError, RuntimeError, TypeError, AssertionError, NotImplementedError)
 DTYPES = ("int32", "int64", "float16", "float32", "float64", "uint8", "int8", "int16", "bool", "bfloat16")
 OPS = ("Average", "Sum", "Min", "Max", "Product")
