@@ -2,6 +2,7 @@
 """The API reference is drawn from docstrings: they are complete, and their examples run."""
 
 import inspect
+import pkgutil
 import re
 import subprocess
 import sys
@@ -88,6 +89,13 @@ def on(page: str) -> set[str]:
     text = (ROOT / "docs" / page).read_text()
     shown = set(re.findall(r"^::: \S*?(\w+)$", text, re.MULTILINE))
     return shown | set(re.findall(r"heading: (\w+)", text))
+
+
+@pytest.mark.parametrize("page", ["api.md", "api-torch.md"])
+def test_the_reference_shows_what_there_is(page: str) -> None:
+    pytest.importorskip("torch")
+    for name in re.findall(r"^::: (\S+)$", (ROOT / "docs" / page).read_text(), re.MULTILINE):
+        assert pkgutil.resolve_name(name), name
 
 
 def test_the_reference_has_every_function_and_class() -> None:
