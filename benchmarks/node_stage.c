@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "transport/shm/shm.h"
+#include "transport/transport.h"
 
 #define ITERATIONS_MAX 2000
 

@@ -8,6 +8,7 @@
 #include "check.h"
 #include "cuda/driver/device.h"
 #include "transport/shm/shm.h"
+#include "transport/transport.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -171,7 +171,7 @@ cdef class Handle:
 
     cdef str failure(self):
         if self.c.op is not NULL and self.c.status == HC_RESULT_SIZE:
-            return f"a message of {self.c.op.came} bytes came for a {self.describe_p2p()}: x must have its size"
+            return f"a message of {self.c.op.received} bytes came for a {self.describe_p2p()}: x must have its size"
         if self.c.status == HC_RESULT_SIZE and type(self.result) is Buffer:
             return self.wrong_size()
         return self.c.text.decode("utf-8", "replace") if self.c.text else ""

@@ -111,7 +111,7 @@ cdef extern from "transport/p2p/p2p.h" nogil:
         uint32_t set, tag
         int32_t peer
         void *data
-        uint64_t bytes, came
+        uint64_t bytes, received
     int hc_p2p_new(hc_node_control *, hc_net *, hc_control *, const int32_t *, int32_t, int32_t, hc_p2p **)
     void hc_p2p_free(hc_p2p *)
 
@@ -132,7 +132,13 @@ cdef extern from "transport/shm/shm.h" nogil:
     void hc_node_control_free(hc_node_control *)
     size_t hc_shm_bytes(int32_t)
     int hc_shm_node_new(hc_segment, hc_node_control *, const int32_t *, int32_t, int32_t, hc_node **)
+
+
+cdef extern from "transport/control/control.h" nogil:
     int hc_control_new(hc_node_control *, hc_net *, const int32_t *, int32_t, hc_control **)
+
+
+cdef extern from "transport/net/local.h" nogil:
     int hc_local_net_new(int32_t, hc_net **)
 
 

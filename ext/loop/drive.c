@@ -89,11 +89,11 @@ static void wait_a_little(hc_loop *loop, uint64_t now, uint64_t idle_since, uint
         sched_yield();
         return;
     }
-    uint32_t seen = hc_bell_listen(loop->parts.node_control);
+    uint32_t seen = hc_doorbell_listen(loop->parts.node_control);
     if (hc__loop_turn(loop) || !hc__about_to_sleep(loop, now))
         return;
     hc_count(&loop->counters.sleeps, 1);
-    hc_bell_sleep(loop->parts.node_control, seen, hc__sleep_limit(loop, now, idle_since, limit));
+    hc_doorbell_sleep(loop->parts.node_control, seen, hc__sleep_limit(loop, now, idle_since, limit));
 }
 
 /* What a caller waits for: the handles from `next` on. Those before are done. */
@@ -131,7 +131,7 @@ static void sleep_for_news(hc_loop *loop, awaited *all, int can_drive, uint64_t 
             return;
         sched_yield();
     }
-    hc_bell_ring(loop->parts.node_control, loop->config.local_rank);
+    hc_doorbell_ring(loop->parts.node_control, loop->config.local_rank);
     uint32_t seen = atomic_load_explicit(&loop->epoch, memory_order_seq_cst);
     atomic_fetch_add_explicit(&loop->sleepers, 1, memory_order_seq_cst);
     int vacant = can_drive && !atomic_load_explicit(&loop->driving, memory_order_seq_cst);
@@ -192,7 +192,7 @@ void hc_loop_progress(hc_loop *loop) {
 
 static void ring(hc_loop *loop) {
     atomic_store_explicit(&loop->call_me, 0, memory_order_seq_cst);
-    hc_bell_ring(loop->parts.node_control, loop->config.local_rank);
+    hc_doorbell_ring(loop->parts.node_control, loop->config.local_rank);
     hc__thread_call(loop);
 }
 

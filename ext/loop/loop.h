@@ -13,6 +13,7 @@
 #define HC_LOOP_H
 
 #include "transport/p2p/p2p.h"
+#include "transport/transport.h"
 #include "transport/shm/shm.h"
 
 #include <stdatomic.h>

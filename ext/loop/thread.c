@@ -43,7 +43,7 @@ static int drive_stretch(hc_loop *loop, uint64_t *idle_since, uint32_t *seen, ui
         *ns = hc__sleep_limit(loop, now, *idle_since, UINT64_MAX);
         if (listening && hc__about_to_sleep(loop, now))
             return 1;
-        *seen = hc_bell_listen(loop->parts.node_control);
+        *seen = hc_doorbell_listen(loop->parts.node_control);
         listening = 1;
     }
 }
@@ -56,7 +56,7 @@ static void drive(hc_loop *loop) {
         hc__driver_leave(loop);
         if (!more)
             return;
-        hc_bell_sleep(loop->parts.node_control, seen, ns);
+        hc_doorbell_sleep(loop->parts.node_control, seen, ns);
     }
 }
 
@@ -98,7 +98,7 @@ void hc__thread_stop(hc_loop *loop) {
         return;
     atomic_store(&loop->stopping, 1);
     hc__thread_call(loop);
-    hc_bell_ring(loop->parts.node_control, loop->config.local_rank);
+    hc_doorbell_ring(loop->parts.node_control, loop->config.local_rank);
     pthread_join(loop->thread, NULL);
     loop->has_thread = 0;
 }

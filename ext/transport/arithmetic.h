@@ -7,6 +7,7 @@
 #define HC_ARITHMETIC_H
 
 #include "core/hc.h"
+#include "transport/progress.h"
 
 /* ---- the host's ---------------------------------------------------------------------------------- */
 

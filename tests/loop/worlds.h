@@ -5,6 +5,7 @@
 #ifndef HC_TEST_WORLDS_H
 #define HC_TEST_WORLDS_H
 
+#include "transport/net/local.h"
 #include "loop/loop.h"
 
 #include <pthread.h>

@@ -6,6 +6,7 @@
  *
  * Ranks of different "nodes" (of NODE_SIZE ranks) reach each other over the local net; threads only.
  */
+#include "transport/net/local.h"
 #include "ranks.h"
 
 static uint64_t seed;
@@ -86,14 +87,15 @@ static void exchange_all(tester *t) {
     uint64_t random = mix(seed + (uint64_t)t->place->rank);
     int unsaid = 1;
     while (t->sent < messages || t->received < t->expected || unsaid > 0) {
-        uint32_t seen = hc_bell_listen(t->place->node_control);
+        uint32_t seen = hc_doorbell_listen(t->place->node_control);
         int moved = progress(t, &unsaid);
         random = mix(random + 1);
         for (uint64_t burst = random % 4; burst > 0 && t->sent < messages; burst--)
             send_one(t);
         moved |= receive_one(t);
         if (moved == HC_IDLE && t->sent == messages && (t->received < t->expected || unsaid > 0)) {
-            int rung = hc_bell_sleep(t->place->node_control, seen, node_size < t->place->size ? 1000000 : 20000000000u);
+            int rung = hc_doorbell_sleep(t->place->node_control, seen,
+                                         node_size < t->place->size ? 1000000 : 20000000000u);
             CHECK(rung || node_size < t->place->size, "rank %d: nobody rang for 20 s", t->place->rank);
         }
     }

@@ -2,6 +2,7 @@
  *
  * net_contract_local.c - the contract of hc_net, over threads: net_contract_local RANKS
  */
+#include "transport/net/local.h"
 #include "net_contract.h"
 
 static hc_net *nets[MAX_RANKS];

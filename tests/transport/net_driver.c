@@ -2,7 +2,7 @@
  *
  * net_driver.c - the algorithms between nodes over the local net, ranks as threads, against a float64 reference.
  *
- *     net_driver SEED CASES      random cases: members, type, reduction, length, algorithm, lanes, delays; an allreduce
+ *     net_driver SEED CASES      random cases: members, type, reduction, length, algorithm, channels, delays; an allreduce
  *                                or a reduce-scatter into parts of any length
  *     net_driver SEED CASES cut  "direct" only: the same data in one piece and in two must give equal bits
  */
@@ -30,16 +30,16 @@ static int is_float(int dtype) {
     return dtype >= HC_FLOAT16 && dtype <= HC_FLOAT64;
 }
 
-static uint64_t seed_of(int32_t rank, int lane) {
-    return now.seed + (uint64_t)rank * 1000 + (uint64_t)lane;
+static uint64_t seed_of(int32_t rank, int channel) {
+    return now.seed + (uint64_t)rank * 1000 + (uint64_t)channel;
 }
 
-static void drive(hc__allreduce *lanes, int n, uint64_t *random) {
+static void drive(hc__channel *channels, int n, uint64_t *random) {
     int done[LANES] = {0}, left = n;
     while (left > 0)
         for (int i = 0; i < n; i++) {
             dawdle(random);
-            int status = done[i] ? HC_IDLE : hc__allreduce_test(&lanes[i]);
+            int status = done[i] ? HC_IDLE : hc__channel_test(&channels[i]);
             CHECK(status >= 0, "test: %s", hc_status_name(status));
             if (status == HC_DONE) {
                 done[i] = 1;
@@ -48,16 +48,16 @@ static void drive(hc__allreduce *lanes, int n, uint64_t *random) {
         }
 }
 
-static int start(hc__allreduce *lane, void *data, int64_t count) {
+static int start(hc__channel *channel, void *data, int64_t count) {
     if (now.scatters)
-        return hc__reduce_scatter_start(lane, data, now.bounds, now.dtype, now.reduction, now.algorithm);
-    return hc__allreduce_start(lane, data, count, now.dtype, now.reduction, now.algorithm);
+        return hc__reduce_scatter_start(channel, data, now.bounds, now.dtype, now.reduction, now.algorithm);
+    return hc__allreduce_start(channel, data, count, now.dtype, now.reduction, now.algorithm);
 }
 
 static void member(int32_t rank) {
     int32_t peers[MAX_RANKS];
     uint64_t random = seed_of(rank, 99);
-    hc__allreduce lanes[LANES];
+    hc__channel channels[LANES];
     for (int32_t i = 0; i < now.n; i++)
         peers[i] = i;
     hc__team team = {nets[rank], &hc_host_arithmetic, peers, now.n, rank};
@@ -65,34 +65,34 @@ static void member(int32_t rank) {
     for (int i = 0; i < LANES; i++) {
         results[rank][i] = malloc((size_t)now.count * size + 1);
         fill_random(results[rank][i], now.dtype, now.count, seed_of(rank, now.cut ? 0 : i));
-        hc__allreduce_init(&lanes[i], &team, &model, i);
+        hc__channel_init(&channels[i], &team, &model, i);
     }
-    /* with a cut: lane 0 all, lanes 1 and 2 the two parts of the same data, put together in place */
+    /* with a cut: channel 0 all, channels 1 and 2 the two parts of the same data, put together in place */
     for (int i = 0; i < LANES; i++) {
         int64_t from = now.cut && i == 2 ? now.cut : 0;
         int64_t to = now.cut && i == 1 ? now.cut : now.count;
         char *data = results[rank][now.cut && i == 2 ? 1 : i] + (size_t)from * size;
-        int status = start(&lanes[i], data, to - from);
+        int status = start(&channels[i], data, to - from);
         CHECK(status == HC_OK, "start: %s", hc_status_name(status));
     }
-    drive(lanes, LANES, &random);
+    drive(channels, LANES, &random);
     for (int i = 0; i < LANES; i++)
-        hc__allreduce_free(&lanes[i]);
+        hc__channel_free(&channels[i]);
 }
 
 /* Types that have no float64 reference are exact: the kernel's own sum of all is the reference. */
-static void check_exact(int lane, char *const *inputs) {
+static void check_exact(int channel, char *const *inputs) {
     size_t bytes = (size_t)now.count * hc_dtype_size(now.dtype);
     char *expected = malloc(bytes + 1);
     int reduction = now.reduction == HC_AVERAGE ? HC_SUM : now.reduction;
     hc_host_reduce(expected, now.dtype, (const void *const *)inputs, now.n, now.dtype, reduction, now.count, 1.0);
-    CHECK(!memcmp(expected, results[0][lane], bytes), "wrong %s of %s", hc_reduction_name(now.reduction),
+    CHECK(!memcmp(expected, results[0][channel], bytes), "wrong %s of %s", hc_reduction_name(now.reduction),
           hc_dtype_name(now.dtype));
     free(expected);
 }
 
 /* |result - exact| <= one rounding to the type, and n roundings of the accumulation. */
-static void check_float(int lane, char *const *inputs) {
+static void check_float(int channel, char *const *inputs) {
     size_t n = (size_t)now.count;
     double *wide = malloc(n * 8 + 8), *sum = calloc(n + 1, 8), *size = calloc(n + 1, 8), *result = malloc(n * 8 + 8);
     for (int32_t q = 0; q < now.n; q++) {
@@ -107,7 +107,7 @@ static void check_float(int lane, char *const *inputs) {
                                                    : s + x;
         }
     }
-    hc_host_convert(result, HC_FLOAT64, results[0][lane], now.dtype, now.count, 1.0);
+    hc_host_convert(result, HC_FLOAT64, results[0][channel], now.dtype, now.count, 1.0);
     double acc = half_ulp(hc__accumulation_dtype(now.dtype)), tiny = now.dtype == HC_FLOAT16 ? 0x1p-25 : 1e-38;
     for (size_t i = 0; i < n; i++)
         CHECK(fabs(result[i] - sum[i]) <= half_ulp(now.dtype) * fabs(sum[i]) * 1.01 + now.n * acc * size[i] + tiny,
@@ -119,30 +119,31 @@ static void check_float(int lane, char *const *inputs) {
     free(result);
 }
 
-static void check_lane(int lane) {
+static void check_lane(int channel) {
     char *inputs[MAX_RANKS];
     size_t bytes = (size_t)now.count * hc_dtype_size(now.dtype);
     for (int32_t q = 0; q < now.n; q++) {
-        CHECK(!memcmp(results[q][lane], results[0][lane], bytes), "members 0 and %d hold other bits (%s, n %d)", q,
-              hc__algorithm_name(now.algorithm), now.n);
+        CHECK(!memcmp(results[q][channel], results[0][channel], bytes), "members 0 and %d hold other bits (%s, n %d)",
+              q, hc__algorithm_name(now.algorithm), now.n);
         inputs[q] = malloc(bytes + 1);
-        fill_random(inputs[q], now.dtype, now.count, seed_of(q, now.cut ? 0 : lane));
+        fill_random(inputs[q], now.dtype, now.count, seed_of(q, now.cut ? 0 : channel));
     }
     if (is_float(now.dtype) && now.reduction <= HC_PRODUCT)
-        check_float(lane, inputs);
+        check_float(channel, inputs);
     else if (now.dtype < HC_COMPLEX64 || now.n <= 2 || now.algorithm == HC__DIRECT)
-        check_exact(lane, inputs);
+        check_exact(channel, inputs);
     for (int32_t q = 0; q < now.n; q++)
         free(inputs[q]);
 }
 
 /* Every member's part to all of them: what an allreduce would have left. */
-static void gather(int lane) {
+static void gather(int channel) {
     size_t size = hc_dtype_size(now.dtype);
     for (int32_t q = 0; q < now.n; q++)
         for (int32_t r = 0; r < now.n; r++)
             if (r != q)
-                memcpy(results[r][lane] + (size_t)now.bounds[q] * size, results[q][lane] + (size_t)now.bounds[q] * size,
+                memcpy(results[r][channel] + (size_t)now.bounds[q] * size,
+                       results[q][channel] + (size_t)now.bounds[q] * size,
                        (size_t)(now.bounds[q + 1] - now.bounds[q]) * size);
 }
 

@@ -5,7 +5,9 @@
 #ifndef HC_NET_THREADS_H
 #define HC_NET_THREADS_H
 
+#include "transport/net/local.h"
 #include "transport/shm/shm.h"
+#include "transport/transport.h"
 
 #include <math.h>
 #include <pthread.h>

@@ -44,16 +44,16 @@ static void pause_at_random(tester *t) {
 /* Calls until done. A node may never say that nothing moved when it is the only one who can move: the bell is
  * what would wake us, so an idle answer is followed by a real sleep, and a lost wake-up is a time-out here.
  * */
-#define UNTIL_DONE(t, call)                                                                             \
-    for (;;) {                                                                                          \
-        uint32_t seen = hc_bell_listen((t)->place->node_control);                                       \
-        int status = (call);                                                                            \
-        CHECK(status >= 0, "status %d", status);                                                        \
-        if (status == HC_DONE)                                                                          \
-            break;                                                                                      \
-        if (status == HC_IDLE)                                                                          \
-            CHECK(hc_bell_sleep((t)->place->node_control, seen, 20000000000u), "nobody rang for 20 s"); \
-        pause_at_random(t);                                                                             \
+#define UNTIL_DONE(t, call)                                                                                 \
+    for (;;) {                                                                                              \
+        uint32_t seen = hc_doorbell_listen((t)->place->node_control);                                       \
+        int status = (call);                                                                                \
+        CHECK(status >= 0, "status %d", status);                                                            \
+        if (status == HC_DONE)                                                                              \
+            break;                                                                                          \
+        if (status == HC_IDLE)                                                                              \
+            CHECK(hc_doorbell_sleep((t)->place->node_control, seen, 20000000000u), "nobody rang for 20 s"); \
+        pause_at_random(t);                                                                                 \
     }
 
 /* ---- allreduce ----------------------------------------------------------------------------------- */

@@ -32,10 +32,10 @@ static _Atomic uint64_t *word_of(rank_place *place, int i) {
 
 static void wait_until(rank_place *place, _Atomic uint64_t *word, uint64_t value) {
     for (;;) {
-        uint32_t seen = hc_bell_listen(place->node_control);
+        uint32_t seen = hc_doorbell_listen(place->node_control);
         if (atomic_load_explicit(word, memory_order_acquire) >= value)
             return;
-        CHECK(hc_bell_sleep(place->node_control, seen, 20000000000u), "rank %d: nobody rang for 20 s", place->rank);
+        CHECK(hc_doorbell_sleep(place->node_control, seen, 20000000000u), "rank %d: nobody rang for 20 s", place->rank);
     }
 }
 
@@ -46,25 +46,27 @@ static void ping(rank_place *place) {
             wait_until(place, word_of(place, place->rank), (uint64_t)turn - (place->rank == 0));
         atomic_store_explicit(word_of(place, next), (uint64_t)turn, memory_order_release);
         if (turn % 3 == 0)
-            hc_bell_ring_all(place->node_control);
+            hc_doorbell_ring_all(place->node_control);
         else
-            hc_bell_ring(place->node_control, next);
+            hc_doorbell_ring(place->node_control, next);
     }
 }
 
 static void alone(rank_place *place) {
     for (uint64_t ns = 0; ns <= 20000000; ns += 5000000) {
         double start = now();
-        CHECK(hc_bell_sleep(place->node_control, hc_bell_listen(place->node_control), ns) == 0, "rung by nobody");
+        CHECK(hc_doorbell_sleep(place->node_control, hc_doorbell_listen(place->node_control), ns) == 0,
+              "rung by nobody");
         double took = now() - start;
         CHECK(took >= (double)ns * 1e-9 && took < (double)ns * 1e-9 + 20, "slept %g s instead of %g", took,
               (double)ns * 1e-9);
     }
-    uint32_t seen = hc_bell_listen(place->node_control);
-    hc_bell_ring(place->node_control, 0);
-    CHECK(hc_bell_sleep(place->node_control, seen, 20000000000u) == 1, "a ring before the sleep was lost");
-    hc_bell_ring_all(place->node_control); /* all but me */
-    CHECK(hc_bell_sleep(place->node_control, hc_bell_listen(place->node_control), 1000000) == 0, "rung by myself");
+    uint32_t seen = hc_doorbell_listen(place->node_control);
+    hc_doorbell_ring(place->node_control, 0);
+    CHECK(hc_doorbell_sleep(place->node_control, seen, 20000000000u) == 1, "a ring before the sleep was lost");
+    hc_doorbell_ring_all(place->node_control); /* all but me */
+    CHECK(hc_doorbell_sleep(place->node_control, hc_doorbell_listen(place->node_control), 1000000) == 0,
+          "rung by myself");
     CHECK(hc_node_control_lost(place->node_control) == -1, "I am here");
 }
 

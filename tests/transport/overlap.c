@@ -19,7 +19,7 @@ typedef struct gate {
     hc_net base;
     hc_net *inner;
     const hc_node *node;
-    uint64_t lanes; /* bit i: something was sent on lane i */
+    uint64_t channels; /* bit i: something was sent on channel i */
     struct held {
         hc_net_request *request;
         int32_t tag;
@@ -29,7 +29,7 @@ typedef struct gate {
 static int gate_isend(hc_net *net, int32_t peer, int32_t tag, const void *data, size_t bytes,
                       hc_net_request **request) {
     gate *g = (gate *)net;
-    g->lanes |= UINT64_C(1) << tag;
+    g->channels |= UINT64_C(1) << tag;
     return g->inner->ops->isend(g->inner, peer, tag, data, bytes, request);
 }
 
@@ -44,10 +44,10 @@ static int gate_irecv(hc_net *net, int32_t peer, int32_t tag, void *data, size_t
 }
 
 static int is_held_back(const gate *g, int32_t tag) {
-    int lanes = 0;
-    for (uint64_t rest = g->lanes; rest; rest &= rest - 1)
-        lanes++;
-    return lanes < LANES_SEEN || (tag > 0 && g->node->spread_bytes == 0);
+    int channels = 0;
+    for (uint64_t rest = g->channels; rest; rest &= rest - 1)
+        channels++;
+    return channels < LANES_SEEN || (tag > 0 && g->node->spread_bytes == 0);
 }
 
 static int gate_test(hc_net *net, hc_net_request **request, size_t *bytes, int32_t *peer) {

@@ -7,6 +7,7 @@
  *
  * Ranks of different "nodes" (of NODE_SIZE ranks) reach each other over the local net; threads only.
  */
+#include "transport/net/local.h"
 #include "transport/p2p/p2p.h"
 #include "ranks.h"
 
@@ -103,8 +104,8 @@ static void plan_jobs(tester *t) {
 
 static void check_content(const tester *t, const job *j, const plan *p) {
     const uint8_t *data = j->op.data;
-    CHECK(j->op.came == p->bytes, "rank %d: %llu bytes from %d, expected %zu", t->place->rank,
-          (unsigned long long)j->op.came, j->from, p->bytes);
+    CHECK(j->op.received == p->bytes, "rank %d: %llu bytes from %d, expected %zu", t->place->rank,
+          (unsigned long long)j->op.received, j->from, p->bytes);
     int fits = p->room == p->bytes;
     CHECK(j->op.status == (fits ? HC_OK : HC_RESULT_SIZE), "status %d", j->op.status);
     for (size_t i = 0; i < p->room + GUARD; i++) {
@@ -170,7 +171,7 @@ static void exchange_all(tester *t) {
     uint64_t random = mix(seed + (uint64_t)t->place->rank);
     int several = node_size < t->place->size;
     while (t->finished < t->njobs || t->control->waiting) {
-        uint32_t seen = hc_bell_listen(t->place->node_control);
+        uint32_t seen = hc_doorbell_listen(t->place->node_control);
         int moved = turn(t);
         random = mix(random + 1);
         for (uint64_t burst = random % 5; burst > 0 && t->posted < t->njobs; burst--) {
@@ -179,7 +180,7 @@ static void exchange_all(tester *t) {
             moved = 1;
         }
         if (!moved && t->posted == t->njobs) {
-            int rung = hc_bell_sleep(t->place->node_control, seen, several ? 1000000 : 20000000000u);
+            int rung = hc_doorbell_sleep(t->place->node_control, seen, several ? 1000000 : 20000000000u);
             CHECK(rung || several, "rank %d: nobody rang for 20 s", t->place->rank);
         }
     }

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "transport/shm/shm.h"
+#include "transport/transport.h"
 
 #define CHECK(condition, ...)                                               \
     do {                                                                    \

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "transport/shm/control_segment.h"
+#include "transport/control/control.h"
 
 #define FRAME ((size_t)16 << 10)
 
@@ -254,7 +254,7 @@ static int pull_ring(control *control, int32_t local) {
         return HC_NO_MEMORY;
     e->in.to += hc__ring_read(ring, hc__node_control_ring_room(control->node_control), room, n);
     if (hc__ring_relieve(ring))
-        hc_bell_ring(control->node_control, local);
+        hc_doorbell_ring(control->node_control, local);
     control->unread = e;
     return HC_MOVED;
 }

@@ -5,7 +5,7 @@
  * First a gather of the row counts of all tensors of the batch. Then one gather a tensor, straight from the
  * caller's memory to the result; but small tensors travel packed together.
  */
-#include "transport/hierarchy/hierarchy.h"
+#include "transport/hierarchy/hierarchy_state.h"
 
 #include <stdlib.h>
 

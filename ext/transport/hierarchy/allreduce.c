@@ -7,10 +7,10 @@
  *     chunk c + 1     its rail's shard under way between the nodes
  *     chunk c         published, copied to the tensors
  *
- * Each stage takes the chunks in order; the net may finish them in any order, on a lane (tag and buffers) each.
+ * Each stage takes the chunks in order; the net may finish them in any order, on a channel (tag and buffers) each.
  * As many chunks as the node has slots for lie between the first stage and the last.
  */
-#include "transport/hierarchy/hierarchy.h"
+#include "transport/hierarchy/hierarchy_state.h"
 
 #include <stdlib.h>
 
@@ -29,18 +29,18 @@ static int64_t choose_chunk(const hc__hierarchy *h, const hc_batch *b) {
     return wanted < limit ? wanted : limit;
 }
 
-static int make_lanes(hc__hierarchy *h, int64_t wanted) {
+static int make_channels(hc__hierarchy *h, int64_t wanted) {
     hc__pipeline *p = &h->pipeline;
-    if (wanted > HC__MAX_LANES)
-        wanted = HC__MAX_LANES;
-    if (p->nlanes >= wanted)
+    if (wanted > HC__MAX_CHANNELS)
+        wanted = HC__MAX_CHANNELS;
+    if (p->nchannels >= wanted)
         return HC_OK;
-    hc__allreduce *lanes = realloc(p->lanes, (size_t)wanted * sizeof *lanes);
-    if (!lanes)
+    hc__channel *channels = realloc(p->channels, (size_t)wanted * sizeof *channels);
+    if (!channels)
         return HC_NO_MEMORY;
-    p->lanes = lanes;
-    for (; p->nlanes < wanted; p->nlanes++)
-        hc__allreduce_init(&lanes[p->nlanes], &h->rail, &h->model, h->tags + HC__TAG_LANES + p->nlanes);
+    p->channels = channels;
+    for (; p->nchannels < wanted; p->nchannels++)
+        hc__channel_init(&channels[p->nchannels], &h->rail, &h->model, h->tags + HC__TAG_CHANNELS + p->nchannels);
     return HC_OK;
 }
 
@@ -59,11 +59,11 @@ int hc__pipeline_start(hc__hierarchy *h, const hc_batch *batch, const hc_parts *
     p->depth = h->node->ops->depth(h->node);
     if (h->place.local_rank >= h->rails)
         return HC_OK;
-    return make_lanes(h, p->depth < p->nchunks ? p->depth : p->nchunks);
+    return make_channels(h, p->depth < p->nchunks ? p->depth : p->nchunks);
 }
 
-static hc__allreduce *lane(hc__pipeline *p, int64_t chunk) {
-    return &p->lanes[chunk % p->nlanes];
+static hc__channel *channel(hc__pipeline *p, int64_t chunk) {
+    return &p->channels[chunk % p->nchannels];
 }
 
 static int reduce_next(hc__hierarchy *h) {
@@ -80,24 +80,24 @@ static int reduce_next(hc__hierarchy *h) {
 static int launch_next(hc__hierarchy *h) {
     hc__pipeline *p = &h->pipeline;
     void *data = NULL;
-    if (p->launched == p->reduced || p->launched == p->published + p->nlanes)
+    if (p->launched == p->reduced || p->launched == p->published + p->nchannels)
         return HC_IDLE;
     int status = h->node->ops->shard(h->node, p->launched, &data, p->bounds);
     if (status != HC_DONE)
         return status;
-    status = p->launch(h, lane(p, p->launched), data);
+    status = p->launch(h, channel(p, p->launched), data);
     if (status < 0)
         return status;
     p->launched++;
     return HC_MOVED;
 }
 
-/* Moves every lane, and hands back to the node what is complete, in order. */
+/* Moves every channel, and hands back to the node what is complete, in order. */
 static int publish_next(hc__hierarchy *h) {
     hc__pipeline *p = &h->pipeline;
     int moved = 0;
     for (int64_t c = p->published; c < p->launched; c++) {
-        int status = hc__allreduce_test(lane(p, c));
+        int status = hc__channel_test(channel(p, c));
         if (status < 0)
             return status;
         moved |= status == HC_MOVED;
@@ -147,14 +147,14 @@ int hc__pipeline_test(hc__hierarchy *h) {
 }
 
 void hc__pipeline_abandon(hc__hierarchy *h) {
-    for (int32_t i = 0; i < h->pipeline.nlanes; i++)
-        hc__allreduce_abandon(&h->pipeline.lanes[i]);
+    for (int32_t i = 0; i < h->pipeline.nchannels; i++)
+        hc__channel_abandon(&h->pipeline.channels[i]);
 }
 
 void hc__pipeline_free(hc__hierarchy *h) {
-    for (int32_t i = 0; i < h->pipeline.nlanes; i++)
-        hc__allreduce_free(&h->pipeline.lanes[i]);
-    free(h->pipeline.lanes);
+    for (int32_t i = 0; i < h->pipeline.nchannels; i++)
+        hc__channel_free(&h->pipeline.channels[i]);
+    free(h->pipeline.channels);
     free(h->pipeline.bounds);
     free(h->pipeline.cut_pieces);
 }
@@ -165,9 +165,9 @@ int hc__net_algorithm(const hc__hierarchy *h) {
     return h->batch->deterministic ? HC__DIRECT : h->algorithm;
 }
 
-static int launch_allreduce(hc__hierarchy *h, hc__allreduce *lane, void *data) {
+static int launch_allreduce(hc__hierarchy *h, hc__channel *channel, void *data) {
     const hc_batch *b = h->pipeline.batch;
-    return hc__allreduce_start(lane, data, h->pipeline.bounds[1], b->wire_dtype, b->reduction, hc__net_algorithm(h));
+    return hc__allreduce_start(channel, data, h->pipeline.bounds[1], b->wire_dtype, b->reduction, hc__net_algorithm(h));
 }
 
 int hc__allreduce_batch_start(hc__hierarchy *h) {

@@ -7,7 +7,7 @@
  * tensor by tensor: an exchange in the node, and beside it messages to and from every rank elsewhere, each rank
  * beginning with its next neighbour so that nobody is hit by all at once.
  */
-#include "transport/hierarchy/hierarchy.h"
+#include "transport/hierarchy/hierarchy_state.h"
 
 #include <stdlib.h>
 #include <string.h>

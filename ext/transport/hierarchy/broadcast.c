@@ -9,7 +9,7 @@
  *
  * Where the node has no exchange, the pipeline of the allreduce does it: in chunks, and every rail has its part of each.
  */
-#include "transport/hierarchy/hierarchy.h"
+#include "transport/hierarchy/hierarchy_state.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -199,9 +199,9 @@ static int has_no_exchange(const hc__hierarchy *h) {
     return !h->node->ops->exchange;
 }
 
-static int launch(hc__hierarchy *h, hc__allreduce *lane, void *data) {
+static int launch(hc__hierarchy *h, hc__channel *channel, void *data) {
     const hc__pipeline *p = &h->pipeline;
-    return hc__net_broadcast_start(lane, data, p->bounds[1], p->batch->dtype, root_node(h), p->nchunks);
+    return hc__net_broadcast_start(channel, data, p->bounds[1], p->batch->dtype, root_node(h), p->nchunks);
 }
 
 int hc__broadcast_start(hc__hierarchy *h) {

@@ -9,7 +9,7 @@
  * The leader alone talks to the other nodes: what all ranks of a node would have to receive from there is the
  * same, so it crosses the wire once a node.
  */
-#include "transport/hierarchy/hierarchy.h"
+#include "transport/hierarchy/hierarchy_state.h"
 
 #include <string.h>
 

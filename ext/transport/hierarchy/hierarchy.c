@@ -2,7 +2,7 @@
  *
  * hierarchy.c - a process set's data plane: which operation runs, from start to end, over node and net.
  */
-#include "transport/hierarchy/hierarchy.h"
+#include "transport/hierarchy/hierarchy_state.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -34,28 +34,6 @@ static const struct {
     [HC_EXSCAN] = {hc__exscan_start, hc__scan_test, hc__scan_end},
 };
 
-int hc__place_result(hc__hierarchy *h, hc_piece *piece, int64_t rows, void **spare, void **out) {
-    int64_t bytes = rows * piece->row * (int64_t)hc_dtype_size(h->batch->dtype);
-    piece->out_rows = rows;
-    *out = NULL;
-    if (piece->out && piece->out_capacity == bytes) {
-        *out = piece->out;
-        return HC_OK;
-    }
-    if (!piece->out && !piece->drop) {
-        *out = piece->out = hc_result_new((size_t)bytes);
-        piece->out_owned = 1;
-        return piece->out ? HC_OK : HC_NO_MEMORY;
-    }
-    if (piece->out)
-        h->late = HC_RESULT_SIZE;
-    if (!spare)
-        return HC_OK;
-    hc_result_free(*spare);
-    *out = *spare = hc_result_new((size_t)bytes);
-    return *spare ? HC_OK : HC_NO_MEMORY;
-}
-
 static int start(hc_data *data, hc_batch *batch) {
     hc__hierarchy *h = (hc__hierarchy *)data;
     if (h->batch)
@@ -82,8 +60,8 @@ static int test(hc_data *data) {
 static int is_stuck(const hc__hierarchy *h) {
     int stuck = h->broadcast.sends.stuck || h->gather.bundle.stuck || h->alltoall.bundle.stuck ||
                 h->rooted.bundle.stuck || h->scan.stuck;
-    for (int32_t i = 0; i < h->pipeline.nlanes; i++)
-        stuck |= h->pipeline.lanes[i].bundle.stuck;
+    for (int32_t i = 0; i < h->pipeline.nchannels; i++)
+        stuck |= h->pipeline.channels[i].bundle.stuck;
     return stuck;
 }
 

@@ -2,7 +2,7 @@
  *
  * placement.c - which set ranks share a node, numbered both ways.
  */
-#include "transport/hierarchy/hierarchy.h"
+#include "transport/hierarchy/hierarchy_state.h"
 
 #include <stdlib.h>
 #include <string.h>

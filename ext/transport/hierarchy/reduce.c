@@ -7,9 +7,9 @@
  * out. Between nodes a rail's shard leaves every node but the root's once: (nodes - 1) times the data in all, half of
  * what an allreduce sends.
  */
-#include "transport/hierarchy/hierarchy.h"
+#include "transport/hierarchy/hierarchy_state.h"
 
-static int launch(hc__hierarchy *h, hc__allreduce *channel, void *data) {
+static int launch(hc__hierarchy *h, hc__channel *channel, void *data) {
     const hc__pipeline *p = &h->pipeline;
     const hc_batch *b = p->batch;
     return hc__net_reduce_start(channel, data, p->bounds[1], b->wire_dtype, b->reduction, h->place.node_of[b->root],

@@ -5,7 +5,7 @@
  * Inside one node the node scatters by itself, tensor by tensor. Between nodes the allreduce's pipeline runs, but its
  * network stage sends each node its own rows only: a node sends what belongs to the others, and no byte twice.
  */
-#include "transport/hierarchy/hierarchy.h"
+#include "transport/hierarchy/hierarchy_state.h"
 
 #include <stdlib.h>
 
@@ -34,10 +34,10 @@ static void nodes_bounds(const hc__hierarchy *h, int64_t *bounds) {
         bounds[node] = bounds[h->place.first[node]];
 }
 
-static int launch(hc__hierarchy *h, hc__allreduce *lane, void *data) {
+static int launch(hc__hierarchy *h, hc__channel *channel, void *data) {
     hc__pipeline *p = &h->pipeline;
     nodes_bounds(h, p->bounds);
-    return hc__reduce_scatter_start(lane, data, p->bounds, p->batch->wire_dtype, p->batch->reduction,
+    return hc__reduce_scatter_start(channel, data, p->bounds, p->batch->wire_dtype, p->batch->reduction,
                                     hc__net_algorithm(h));
 }
 
@@ -152,7 +152,7 @@ static int start_rails(hc__hierarchy *h) {
 
 /* The next tensor's scatter inside the node; the batch it is given is cut to one piece. */
 static int scatter_next(hc__hierarchy *h) {
-    hc__scatter *s = &h->scatter;
+    hc__node_scatter *s = &h->scatter;
     hc_piece *piece = &h->batch->pieces[s->piece];
     if (!s->placed) {
         void *out;

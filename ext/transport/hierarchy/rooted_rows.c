@@ -10,7 +10,7 @@
  *     count      each rank's rows to the root              the root's table to its node, each rank's rows to it
  *     move       each rank's tensor to its place there     each rank's part of the root's tensor to it
  */
-#include "transport/hierarchy/hierarchy.h"
+#include "transport/hierarchy/hierarchy_state.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -15,7 +15,7 @@
  * The ranks of a node step together, because an exchange takes all of them: in step t the rank that is d ranks behind the
  * node's first one offers chunk t - d to its neighbour.
  */
-#include "transport/hierarchy/hierarchy.h"
+#include "transport/hierarchy/hierarchy_state.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -8,7 +8,7 @@
 #ifndef HC_KERNELS_H
 #define HC_KERNELS_H
 
-#include "transport/transport.h"
+#include "transport/arithmetic.h"
 
 /* to = scale * reduce over from[0..n_from-1], element by element, over `bytes` bytes of each. Only SUM of
  * floats looks at `scale`. `to` may be one of from[]. */

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * allreduce.c - the frame of the algorithms: types in and out, rounds in between.
+ * allreduce.c - the allreduce and the reduce-scatter by name: which algorithm's rounds run, and what they work in.
  *
- * Where roundings happen: sums are formed in the accumulation type, and rounded once, at the end, by each member or
- * before it is sent. So all members hold equal bits, whatever the algorithm. A reduce-scatter is the first half of the same rounds.
+ * A reduce-scatter is the first half of the same rounds.
  */
 #include "transport/net/algorithms.h"
 
@@ -17,64 +16,8 @@ static hc__round_fn *const rounds[] = {
     [HC__RABENSEIFNER] = hc__round_rabenseifner,
 };
 
-void hc__allreduce_init(hc__allreduce *a, const hc__team *team, const hc__net_model *model, int32_t tag) {
-    memset(a, 0, sizeof *a);
-    a->team = team;
-    a->model = *model;
-    a->tag = tag;
-    a->bundle.net = team->net;
-    a->bundle.whole = team->arithmetic->whole_messages;
-}
-
-/* ---- memory and arithmetic --------------------------------------------------------------------------- */
-
-static void *take(const hc__team *t, int64_t bytes) {
-    return t->arithmetic->ops->alloc(t->arithmetic, (size_t)bytes);
-}
-
-static void give(const hc__team *t, void *memory) {
-    if (memory)
-        t->arithmetic->ops->release(t->arithmetic, memory);
-}
-
-/* The algorithms are not told of a failure: the frame looks after every round. */
-static void note_begun(hc__allreduce *a, int status) {
-    a->failed = status < 0 ? status : a->failed;
-    a->awaits = a->team->arithmetic->begun;
-}
-
-static void convert(hc__allreduce *a, void *to, int to_dtype, const void *from, int from_dtype, int64_t n) {
-    hc_arithmetic *arithmetic = a->team->arithmetic;
-    note_begun(a, arithmetic->ops->convert(arithmetic, to, to_dtype, from, from_dtype, n));
-}
-
-void hc__add_up(hc__allreduce *a, void *to, const void *const *from, int n_from, int64_t n) {
-    hc_arithmetic *arithmetic = a->team->arithmetic;
-    note_begun(a, arithmetic->ops->reduce(arithmetic, to, from, n_from, a->kind, a->reduction, n));
-}
-
-/* What a round sends has been made, and what it receives overwrites nothing that is still read. */
-static int settle(hc__allreduce *a) {
-    if (!a->bundle.held)
-        return HC_DONE;
-    int status = a->team->arithmetic->ops->ended(a->team->arithmetic, a->awaits);
-    if (status != HC_DONE)
-        return status;
-    status = hc__bundle_release(&a->bundle);
-    return status < 0 ? status : HC_DONE;
-}
-
-static int reserve(const hc__team *t, void **at, int64_t *room, int64_t bytes) {
-    if (bytes <= *room)
-        return HC_OK;
-    give(t, *at);
-    *at = take(t, bytes);
-    *room = *at ? bytes : 0;
-    return *at ? HC_OK : HC_NO_MEMORY;
-}
-
 /* What is received and not yet summed. */
-static int64_t scratch_elements(const hc__allreduce *a, int algorithm) {
+static int64_t scratch_elements(const hc__channel *a, int algorithm) {
     int32_t n = a->team->n, me = a->team->me;
     if (a->whole)
         return a->count * (n - 1);
@@ -82,50 +25,22 @@ static int64_t scratch_elements(const hc__allreduce *a, int algorithm) {
     return algorithm == HC__DIRECT || parts > a->count ? parts : a->count;
 }
 
-int hc__rounds_start(hc__allreduce *a, hc__round_fn *round, void *data, int64_t count, int dtype, int kind,
-                     int reduction, int64_t scratch) {
-    const hc__team *t = a->team;
-    a->round = round;
-    a->data = data;
-    a->count = count;
-    a->dtype = (uint8_t)dtype;
-    a->kind = (uint8_t)kind;
-    a->reduction = (uint8_t)(reduction == HC_AVERAGE ? HC_SUM : reduction);
-    a->next_round = 0;
-    a->failed = HC_OK;
-    a->running = t->n > 1 && count > 0;
-    if (!a->running)
-        return HC_OK;
-
-    int64_t size = (int64_t)hc_dtype_size(kind);
-    int status = reserve(t, &a->scratch_memory, &a->scratch_room, scratch * size);
-    if (status == HC_OK && a->kind != dtype)
-        status = reserve(t, &a->work_memory, &a->work_room, count * size);
-    if (status < 0)
-        return status;
-    a->scratch = a->scratch_memory;
-    a->work = a->kind == dtype ? data : a->work_memory;
-    if (a->kind != dtype)
-        convert(a, a->work, a->kind, data, dtype, count);
-    return HC_OK;
-}
-
 /* `scatters` and the bounds are set. */
-static int start(hc__allreduce *a, void *data, int64_t count, int dtype, int reduction, int algorithm) {
+static int start(hc__channel *a, void *data, int64_t count, int dtype, int reduction, int algorithm) {
     int kind = algorithm == HC__DIRECT ? dtype : hc__accumulation_dtype(dtype);
     a->count = count;
     a->whole = algorithm == HC__DIRECT && !a->scatters && hc__direct_whole(&a->model, a->team->n, count, dtype);
     return hc__rounds_start(a, rounds[algorithm], data, count, dtype, kind, reduction, scratch_elements(a, algorithm));
 }
 
-int hc__allreduce_start(hc__allreduce *a, void *data, int64_t count, int dtype, int reduction, int algorithm) {
+int hc__allreduce_start(hc__channel *a, void *data, int64_t count, int dtype, int reduction, int algorithm) {
     a->scatters = 0;
     if (algorithm == HC__AUTO)
         algorithm = hc__net_choose(&a->model, a->team->n, count, dtype);
     return start(a, data, count, dtype, reduction, algorithm);
 }
 
-int hc__reduce_scatter_start(hc__allreduce *a, void *data, const int64_t *bounds, int dtype, int reduction,
+int hc__reduce_scatter_start(hc__channel *a, void *data, const int64_t *bounds, int dtype, int reduction,
                              int algorithm) {
     size_t bytes = ((size_t)a->team->n + 1) * sizeof *bounds;
     if (!a->bounds)
@@ -139,78 +54,4 @@ int hc__reduce_scatter_start(hc__allreduce *a, void *data, const int64_t *bounds
     if (algorithm == HC__RECURSIVE_DOUBLING)
         algorithm = HC__RABENSEIFNER;
     return start(a, data, bounds[a->team->n], dtype, reduction, algorithm);
-}
-
-/* The result, rounded to the type it came in. */
-static void deliver(hc__allreduce *a) {
-    int64_t at = a->scatters ? a->bounds[a->team->me] : 0;
-    int64_t n = a->scatters ? a->bounds[a->team->me + 1] - at : a->count;
-    convert(a, (char *)a->data + at * (int64_t)hc_dtype_size(a->dtype), a->dtype,
-            a->work + at * (int64_t)hc_dtype_size(a->kind), a->kind, n);
-}
-
-int hc__allreduce_test(hc__allreduce *a) {
-    int moved = 0;
-    while (a->running) {
-        int status = settle(a);
-        if (status == HC_DONE)
-            status = hc__bundle_test(&a->bundle);
-        if (status != HC_DONE)
-            return status == HC_IDLE && moved ? HC_MOVED : status;
-        moved = 1;
-        a->bundle.held = 1;
-        status = a->round(a, a->next_round++);
-        if (status == HC_DONE && a->kind != a->dtype)
-            deliver(a);
-        if (status < 0 || a->failed < 0)
-            return status < 0 ? status : a->failed;
-        a->running = status != HC_DONE;
-    }
-    return HC_DONE;
-}
-
-void hc__allreduce_abandon(hc__allreduce *a) {
-    hc__bundle_cancel(&a->bundle);
-    a->running = 0;
-}
-
-void hc__allreduce_free(hc__allreduce *a) {
-    hc__bundle_free(&a->bundle);
-    free(a->bounds);
-    a->bounds = NULL;
-    if (a->bundle.stuck)
-        return; /* the library may still read or write them: better lost than reused */
-    give(a->team, a->work_memory);
-    give(a->team, a->scratch_memory);
-    a->work_memory = a->scratch_memory = NULL;
-    a->work_room = a->scratch_room = 0;
-}
-
-/* ---- what the algorithms share ---------------------------------------------------------------------- */
-
-int64_t hc__part_of(const hc__allreduce *a, int32_t i) {
-    return a->scatters ? a->bounds[i] : hc__part(a->count, a->team->n, i);
-}
-
-int hc__send_part(hc__allreduce *a, int32_t member, int64_t at, int64_t n) {
-    int64_t size = (int64_t)hc_dtype_size(a->kind);
-    return hc__bundle_send(&a->bundle, a->team->peers[member], a->tag, a->work + at * size, n * size);
-}
-
-int hc__receive_part(hc__allreduce *a, int32_t member, int64_t at, int64_t n) {
-    int64_t size = (int64_t)hc_dtype_size(a->kind);
-    return hc__bundle_receive(&a->bundle, a->team->peers[member], a->tag, a->work + at * size, n * size);
-}
-
-int hc__receive_scratch(hc__allreduce *a, int32_t member, int64_t at, int64_t n) {
-    int64_t size = (int64_t)hc_dtype_size(a->kind);
-    return hc__bundle_receive(&a->bundle, a->team->peers[member], a->tag, a->scratch + at * size, n * size);
-}
-
-void hc__combine(hc__allreduce *a, int64_t at, int64_t n, int first) {
-    if (n == 0)
-        return;
-    char *mine = a->work + at * (int64_t)hc_dtype_size(a->kind);
-    const void *from[2] = {first ? a->scratch : mine, first ? mine : a->scratch};
-    hc__add_up(a, mine, from, 2, n);
 }

@@ -31,11 +31,11 @@ hc__family hc__family_of(int32_t n, int32_t place, double segments) {
     return f;
 }
 
-static int32_t member(const hc__allreduce *a, int32_t place) {
+static int32_t member(const hc__channel *a, int32_t place) {
     return (a->root + place) % a->team->n;
 }
 
-static int round_broadcast(hc__allreduce *a, int32_t round) {
+static int round_broadcast(hc__channel *a, int32_t round) {
     const hc__family *f = &a->family;
     int status = HC_MOVED;
     if (round == 0 && f->parent >= 0)
@@ -45,7 +45,7 @@ static int round_broadcast(hc__allreduce *a, int32_t round) {
     return status < 0 ? status : round < 2 ? HC_MOVED : HC_DONE;
 }
 
-int hc__net_broadcast_start(hc__allreduce *a, void *data, int64_t count, int dtype, int32_t root, int64_t segments) {
+int hc__net_broadcast_start(hc__channel *a, void *data, int64_t count, int dtype, int32_t root, int64_t segments) {
     int32_t n = a->team->n;
     a->round = round_broadcast;
     a->data = a->work = data;

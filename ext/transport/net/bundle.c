@@ -6,7 +6,7 @@
  * flight. Messages to one peer are matched in order, so a message begins only when all pieces of the one
  * before it (same peer, same direction) have been posted.
  */
-#include "transport/net/algorithms.h"
+#include "transport/net/bundle.h"
 
 #include <stdlib.h>
 

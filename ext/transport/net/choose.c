@@ -8,7 +8,7 @@
  * does not. And links are not free of contention: the further messages of one round cost a part of alpha,
  * bytes that arrive from many peers at once or go to far partners cost a little more than a ring's.
  */
-#include "transport/net/algorithms.h"
+#include "transport/net/choose.h"
 
 #include <string.h>
 
@@ -38,7 +38,7 @@ int hc__accumulation_dtype(int dtype) {
     return dtype == HC_FLOAT16 || dtype == HC_BFLOAT16 ? HC_FLOAT32 : dtype;
 }
 
-int64_t hc__part(int64_t count, int32_t n, int32_t i) {
+int64_t hc__even_part(int64_t count, int32_t n, int32_t i) {
     int64_t part = (count / n + (count % n != 0) + 63) / 64 * 64;
     return part > 0 && i > count / part ? count : (i * part < count ? i * part : count);
 }

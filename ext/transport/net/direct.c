@@ -16,7 +16,7 @@
 
 #define SUM_ON_STACK 64
 
-int hc__sum_in_order(hc__allreduce *a, int64_t at, int64_t n, int64_t stride) {
+int hc__sum_in_order(hc__channel *a, int64_t at, int64_t n, int64_t stride) {
     const hc__team *t = a->team;
     int64_t size = (int64_t)hc_dtype_size(a->kind);
     const void *on_stack[SUM_ON_STACK];
@@ -32,7 +32,7 @@ int hc__sum_in_order(hc__allreduce *a, int64_t at, int64_t n, int64_t stride) {
     return HC_MOVED;
 }
 
-static int exchange_whole(hc__allreduce *a) {
+static int exchange_whole(hc__channel *a) {
     const hc__team *t = a->team;
     int status = HC_OK;
     for (int32_t q = 0, slot = 0; q < t->n && status >= 0; q++)
@@ -43,7 +43,7 @@ static int exchange_whole(hc__allreduce *a) {
     return status < 0 ? status : HC_MOVED;
 }
 
-static int scatter_parts(hc__allreduce *a) {
+static int scatter_parts(hc__channel *a) {
     const hc__team *t = a->team;
     int64_t own = hc__part_of(a, t->me), n = hc__part_of(a, t->me + 1) - own;
     int status = HC_OK;
@@ -58,7 +58,7 @@ static int scatter_parts(hc__allreduce *a) {
     return status < 0 ? status : HC_MOVED;
 }
 
-static int gather_parts(hc__allreduce *a) {
+static int gather_parts(hc__channel *a) {
     const hc__team *t = a->team;
     int64_t own = hc__part_of(a, t->me), n = hc__part_of(a, t->me + 1) - own;
     int status = HC_OK;
@@ -72,7 +72,7 @@ static int gather_parts(hc__allreduce *a) {
     return status < 0 ? status : HC_MOVED;
 }
 
-int hc__round_direct(hc__allreduce *a, int32_t round) {
+int hc__round_direct(hc__channel *a, int32_t round) {
     const hc__team *t = a->team;
     if (round == 0)
         return a->whole ? exchange_whole(a) : scatter_parts(a);

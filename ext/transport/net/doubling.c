@@ -39,7 +39,7 @@ static int32_t member_at(const place *p, int32_t position) {
 }
 
 /* Round 0 of both algorithms. */
-static int fold(hc__allreduce *a, const place *p) {
+static int fold(hc__channel *a, const place *p) {
     if (p->buddy < 0)
         return HC_MOVED;
     int status = p->position < 0 ? hc__send_part(a, p->buddy, 0, a->count)
@@ -48,7 +48,7 @@ static int fold(hc__allreduce *a, const place *p) {
 }
 
 /* The last round of both algorithms: the folded member gets all, or (reduce-scatter) its part. */
-static int unfold(hc__allreduce *a, const place *p) {
+static int unfold(hc__channel *a, const place *p) {
     if (p->buddy < 0)
         return HC_MOVED;
     int32_t served = p->position < 0 ? a->team->me : p->buddy;
@@ -58,7 +58,7 @@ static int unfold(hc__allreduce *a, const place *p) {
     return status < 0 ? status : HC_MOVED;
 }
 
-int hc__round_recursive_doubling(hc__allreduce *a, int32_t round) {
+int hc__round_recursive_doubling(hc__channel *a, int32_t round) {
     place p = find_place(a->team);
     if (round == 0)
         return fold(a, &p);
@@ -83,21 +83,21 @@ int hc__round_recursive_doubling(hc__allreduce *a, int32_t round) {
 }
 
 /* Where the elements of a position begin: in a reduce-scatter those of its member, behind those of its buddy. */
-static int64_t begin(const hc__allreduce *a, const place *p, int32_t position) {
+static int64_t begin(const hc__channel *a, const place *p, int32_t position) {
     if (!a->scatters)
-        return hc__part(a->count, p->core, position);
+        return hc__even_part(a->count, p->core, position);
     return hc__part_of(a, position < p->extra ? 2 * position : position + p->extra);
 }
 
 /* Elements of the aligned block of `size` positions that holds `position`. */
-static void block(const hc__allreduce *a, const place *p, int32_t position, int32_t size, int64_t *at, int64_t *n) {
+static void block(const hc__channel *a, const place *p, int32_t position, int32_t size, int64_t *at, int64_t *n) {
     int32_t first = position & ~(size - 1);
     *at = begin(a, p, first);
     *n = begin(a, p, first + size) - *at;
 }
 
 /* Gives away the half of my block of 2 * half positions that the partner keeps, and receives mine. */
-static int halve(hc__allreduce *a, const place *p, int32_t half) {
+static int halve(hc__channel *a, const place *p, int32_t half) {
     int64_t at, n;
     int32_t partner = p->position ^ half;
     block(a, p, p->position, half, &at, &n);
@@ -108,7 +108,7 @@ static int halve(hc__allreduce *a, const place *p, int32_t half) {
     return status < 0 ? status : HC_MOVED;
 }
 
-static int redouble(hc__allreduce *a, const place *p, int32_t half) {
+static int redouble(hc__channel *a, const place *p, int32_t half) {
     int64_t at, n;
     int32_t partner = p->position ^ half;
     block(a, p, partner, half, &at, &n);
@@ -119,7 +119,7 @@ static int redouble(hc__allreduce *a, const place *p, int32_t half) {
     return status < 0 ? status : HC_MOVED;
 }
 
-int hc__round_rabenseifner(hc__allreduce *a, int32_t round) {
+int hc__round_rabenseifner(hc__channel *a, int32_t round) {
     place p = find_place(a->team);
     int32_t out = round - 1, back = out - p.levels; /* which step of the two halves this is */
     int32_t last = a->scatters ? 0 : p.levels;

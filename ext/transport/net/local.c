@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "transport/shm/shm.h"
+#include "transport/net/local.h"
 
 /* `done` is stored with release after the copy and all other fields were written; who loads it with acquire
  * may read them, and free the request. */

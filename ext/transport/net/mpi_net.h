@@ -5,7 +5,7 @@
 #ifndef HC_MPI_NET_H
 #define HC_MPI_NET_H
 
-#include "transport/transport.h"
+#include "transport/net/net.h"
 
 #include <mpi.h>
 

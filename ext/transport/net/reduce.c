@@ -12,11 +12,11 @@
  */
 #include "transport/net/algorithms.h"
 
-static int32_t member(const hc__allreduce *a, int32_t place) {
+static int32_t member(const hc__channel *a, int32_t place) {
     return (a->root + place) % a->team->n;
 }
 
-static int round_tree(hc__allreduce *a, int32_t round) {
+static int round_tree(hc__channel *a, int32_t round) {
     const hc__family *f = &a->family;
     int status = HC_MOVED;
     if (round == 0) {
@@ -37,7 +37,7 @@ static int round_tree(hc__allreduce *a, int32_t round) {
     return status < 0 ? status : HC_MOVED;
 }
 
-static int round_in_order(hc__allreduce *a, int32_t round) {
+static int round_in_order(hc__channel *a, int32_t round) {
     const hc__team *t = a->team;
     int status = HC_MOVED;
     if (t->me != a->root && round == 0)
@@ -50,7 +50,7 @@ static int round_in_order(hc__allreduce *a, int32_t round) {
     return status < 0 ? status : round == 1 ? HC_DONE : HC_MOVED;
 }
 
-int hc__net_reduce_start(hc__allreduce *a, void *data, int64_t count, int dtype, int reduction, int32_t root,
+int hc__net_reduce_start(hc__channel *a, void *data, int64_t count, int dtype, int reduction, int32_t root,
                          int64_t segments, int in_order) {
     int32_t n = a->team->n, me = a->team->me;
     a->root = root;

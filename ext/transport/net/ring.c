@@ -8,14 +8,14 @@
  */
 #include "transport/net/algorithms.h"
 
-static void part(const hc__allreduce *a, int32_t i, int64_t *at, int64_t *n) {
+static void part(const hc__channel *a, int32_t i, int64_t *at, int64_t *n) {
     int32_t members = a->team->n;
     i = ((i % members) + members) % members;
     *at = hc__part_of(a, i);
     *n = hc__part_of(a, i + 1) - *at;
 }
 
-int hc__round_ring(hc__allreduce *a, int32_t round) {
+int hc__round_ring(hc__channel *a, int32_t round) {
     const hc__team *t = a->team;
     int32_t right = (t->me + 1) % t->n, left = (t->me + t->n - 1) % t->n;
     int32_t gathering = round - (t->n - 1); /* >= 0: in the allgather */

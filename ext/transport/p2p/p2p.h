@@ -1,53 +1,54 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * p2p.h - messages: bytes from one rank to another, outside of any agreement.
+ * p2p.h - point-to-point messages: bytes from one rank to another, outside of any agreement.
  *
  * Messages of one sender, receiver, set and tag are received in the order in which they were posted. A small one is
- * copied and finished at once, whether a receive is posted or not; a large one waits for its receive and then
- * moves through memory of fixed size. As everywhere in ext/transport the driver calls, and nothing here waits.
+ * copied and finished at once, whether a receive is posted or not; a large one waits for its receive and then moves
+ * through memory of fixed size. As everywhere in ext/transport the driver calls, and nothing here waits.
  */
 #ifndef HC_P2P_H
 #define HC_P2P_H
 
-#include "transport/shm/shm.h"
+#include "transport/control/control.h"
 
 typedef struct hc_p2p hc_p2p; /* one rank's, for all its sets */
 typedef struct hc_p2p_op hc_p2p_op;
 
-/* A send or a receive, in its poster's memory; the point-to-point layer's until hc_p2p_done() or hc_p2p_withdraw() gives it back. */
+/* A send or a receive, in its poster's memory. It belongs to the point-to-point layer from hc_p2p_post() until
+ * hc_p2p_done() or hc_p2p_withdraw() gives it back. */
 struct hc_p2p_op {
     uint8_t receives;
     uint32_t set, tag; /* set: hc_set_wire() */
-    int32_t peer;      /* World rank; of a receive also HC_ANY_PEER, and then the sender's */
+    int32_t peer;      /* World rank; a receive may have HC_ANY_PEER, and gets the sender's */
     void *data;        /* a send reads it, a receive writes it */
     uint64_t bytes;
-    void *owner; /* the poster's own */
+    void *owner; /* for the poster */
 
-    int status;    /* RESULT_SIZE: the message has not the size of the receive, nothing was written */
-    uint64_t came; /* receive: bytes of the message */
+    int status;        /* RESULT_SIZE: the message has not the size of the receive, nothing was written */
+    uint64_t received; /* receive: bytes of the message */
 
-    /* the point-to-point layer's own */
+    /* for the point-to-point layer */
     hc_p2p_op *next;
-    struct hc__pile *pile;  /* where it is */
-    struct hc__bundle *way; /* over the net */
+    struct hc__p2p_queue *queue; /* that it is in */
+    struct hc__bundle *path;     /* over the net */
     uint64_t moved;
-    uint32_t number, theirs; /* at this rank, at the peer's */
+    uint32_t number, peer_number; /* of this operation: at this rank, at the peer */
 };
 
 /* `local_of` as for hc_control_new(); node control segment, net (NULL: one node) and control are borrowed. */
 int hc_p2p_new(hc_node_control *, hc_net *, hc_control *, const int32_t *local_of, int32_t rank, int32_t size,
                hc_p2p **);
-/* After a status below 0 the message is not the point-to-point layer's. */
+/* After a status below 0 the operation is still the poster's. */
 int hc_p2p_post(hc_p2p *, hc_p2p_op *);
-/* Messages travel on the control edges: whoever reads those shows each message here. 1: it was the point-to-point layer's. */
+/* Messages travel on the control edges: the reader of those shows each message here. 1: it was for this layer. */
 int hc_p2p_message(hc_p2p *, int32_t peer, const uint8_t *bytes, size_t nbytes);
 int hc_p2p_progress(hc_p2p *);        /* enum hc_progress (never DONE), or a status: the World is then broken */
-hc_p2p_op *hc_p2p_done(hc_p2p *);     /* the next message that is finished, or NULL */
-int hc_p2p_is_moving(const hc_p2p *); /* data is on its way: ask again soon. Else only messages bring news */
-/* 1: the message is its poster's again; 0: it is finished, or its data moves and it will be finished. */
+hc_p2p_op *hc_p2p_done(hc_p2p *);     /* the next operation that is finished, or NULL */
+int hc_p2p_is_moving(const hc_p2p *); /* data is in flight: ask again soon. Else only messages bring news */
+/* 1: the operation is its poster's again; 0: it is finished, or its data moves and it will be finished. */
 int hc_p2p_withdraw(hc_p2p *, hc_p2p_op *);
-void hc_p2p_forget(hc_p2p *, uint32_t set); /* what came and nobody received */
-void hc_p2p_abandon(hc_p2p *);              /* after a failure: no message is the point-to-point layer's any more */
+void hc_p2p_forget(hc_p2p *, uint32_t set); /* drops what came for the set and nobody received */
+void hc_p2p_abandon(hc_p2p *);              /* after a failure: all operations are their posters' again */
 void hc_p2p_free(hc_p2p *);
 
 #endif

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * paths.c - how the bytes of a large message go: through cells, over the net, or from one place of this rank to
- * another.
+ * paths.c - how the bytes of a large message go: through cells of the control segment, over the net, or from one place of
+ * this rank to another.
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "transport/p2p/internal.h"
+#include "transport/p2p/p2p_state.h"
+#include "transport/shm/cells.h"
 
 static size_t least(size_t a, uint64_t b) {
     return a < b ? a : (size_t)b;
@@ -14,13 +15,11 @@ static size_t least(size_t a, uint64_t b) {
 
 /* ---- inside this rank ------------------------------------------------------------------------------ */
 
-static int to_myself(hc_p2p *p2p, hc_p2p_op *send) {
-    for (hc_p2p_op *receive = p2p->granted.first; receive; receive = receive->next) {
-        if (receive->number != send->theirs || receive->peer != p2p->rank)
-            continue;
+static int copy_to_self(hc_p2p *p2p, hc_p2p_op *send) {
+    hc_p2p_op *receive = hc__p2p_queue_find(&p2p->cleared, p2p->rank, send->peer_number);
+    if (receive) {
         memmove(receive->data, send->data, (size_t)send->bytes);
         hc__p2p_finish(p2p, receive, HC_OK);
-        break;
     }
     hc__p2p_finish(p2p, send, HC_OK);
     return HC_MOVED;
@@ -28,7 +27,7 @@ static int to_myself(hc_p2p *p2p, hc_p2p_op *send) {
 
 /* ---- inside the node ------------------------------------------------------------------------------- */
 
-static int through_cells(hc_p2p *p2p, hc_p2p_op *send) {
+static int send_through_cells(hc_p2p *p2p, hc_p2p_op *send) {
     hc__cells *cells = hc__node_control_cells(p2p->node_control, hc__node_control_rank(p2p->node_control));
     int moved = HC_IDLE;
     while (send->moved < send->bytes) {
@@ -37,8 +36,8 @@ static int through_cells(hc_p2p *p2p, hc_p2p_op *send) {
             return moved;
         size_t n = least(hc__cell_room(p2p->local_size), send->bytes - send->moved);
         memcpy(hc__cell_at(cells, p2p->local_size, cell), (const uint8_t *)send->data + send->moved, n);
-        hc__slip slip = {.kind = HC__CELL, .to = send->theirs, .cell = (uint16_t)cell, .bytes = n};
-        int status = hc__p2p_tell(p2p, send->peer, &slip, NULL);
+        hc__p2p_header header = {.kind = HC__P2P_CELL, .to = send->peer_number, .cell = (uint16_t)cell, .bytes = n};
+        int status = hc__p2p_send_header(p2p, send->peer, &header, NULL);
         if (status < 0)
             return status;
         send->moved += n;
@@ -48,17 +47,17 @@ static int through_cells(hc_p2p *p2p, hc_p2p_op *send) {
     return HC_MOVED;
 }
 
-int hc__cell_arrived(hc_p2p *p2p, int32_t peer, const hc__slip *slip, hc_p2p_op *receive) {
+int hc__p2p_read_cell(hc_p2p *p2p, int32_t peer, const hc__p2p_header *header, hc_p2p_op *receive) {
     int32_t local = p2p->local_of[peer];
-    if (local < 0 || slip->cell >= hc__cells_count(p2p->local_size) || slip->bytes > hc__cell_room(p2p->local_size) ||
-        !receive || slip->bytes > receive->bytes - receive->moved)
+    if (local < 0 || header->cell >= hc__cells_count(p2p->local_size) ||
+        header->bytes > hc__cell_room(p2p->local_size) || !receive || header->bytes > receive->bytes - receive->moved)
         return HC_BAD_MESSAGE;
     hc__cells *cells = hc__node_control_cells(p2p->node_control, local);
-    memcpy((uint8_t *)receive->data + receive->moved, hc__cell_at(cells, p2p->local_size, slip->cell),
-           (size_t)slip->bytes);
-    if (hc__cell_give(cells, slip->cell))
-        hc_bell_ring(p2p->node_control, local);
-    receive->moved += slip->bytes;
+    memcpy((uint8_t *)receive->data + receive->moved, hc__cell_at(cells, p2p->local_size, header->cell),
+           (size_t)header->bytes);
+    if (hc__cell_give(cells, header->cell))
+        hc_doorbell_ring(p2p->node_control, local);
+    receive->moved += header->bytes;
     if (receive->moved == receive->bytes)
         hc__p2p_finish(p2p, receive, HC_OK);
     return HC_OK;
@@ -66,56 +65,50 @@ int hc__cell_arrived(hc_p2p *p2p, int32_t peer, const hc__slip *slip, hc_p2p_op 
 
 /* ---- between nodes --------------------------------------------------------------------------------- */
 
-/* All flights use one tag and travel in pieces, so there is one at a time from one rank to another. */
-static int is_way_free(const hc_p2p_op *op, const hc__pile *pile) {
-    for (const hc_p2p_op *before = pile->first; before != op; before = before->next)
+/* All large messages use one tag and travel in pieces, so one at a time is under way from one rank to another. */
+static int is_path_free(const hc_p2p_op *op, const hc__p2p_queue *queue) {
+    for (const hc_p2p_op *before = queue->first; before != op; before = before->next)
         if (before->peer == op->peer)
             return 0;
     return 1;
 }
 
-static int take_off(hc_p2p *p2p, hc_p2p_op *op) {
-    op->way = calloc(1, sizeof *op->way);
-    if (!op->way)
+static int start_over_net(hc_p2p *p2p, hc_p2p_op *op) {
+    op->path = calloc(1, sizeof *op->path);
+    if (!op->path)
         return HC_NO_MEMORY;
-    op->way->net = p2p->net;
+    op->path->net = p2p->net;
     if (op->receives)
-        return hc__bundle_receive(op->way, op->peer, HC_TAG_P2P, op->data, (int64_t)op->bytes);
-    hc__slip slip = {.kind = HC__FLIGHT, .to = op->theirs};
-    int status = hc__p2p_tell(p2p, op->peer, &slip, NULL);
-    return status < 0 ? status : hc__bundle_send(op->way, op->peer, HC_TAG_P2P, op->data, (int64_t)op->bytes);
+        return hc__bundle_receive(op->path, op->peer, HC_TAG_P2P, op->data, (int64_t)op->bytes);
+    hc__p2p_header header = {.kind = HC__P2P_RNDV, .to = op->peer_number};
+    int status = hc__p2p_send_header(p2p, op->peer, &header, NULL);
+    return status < 0 ? status : hc__bundle_send(op->path, op->peer, HC_TAG_P2P, op->data, (int64_t)op->bytes);
 }
 
-static int fly(hc_p2p *p2p, hc_p2p_op *op, const hc__pile *pile) {
-    int progress = HC_OK, starts = !op->way;
-    if (starts && !is_way_free(op, pile))
+static int move_over_net(hc_p2p *p2p, hc_p2p_op *op, const hc__p2p_queue *queue) {
+    int progress = HC_OK, starts = !op->path;
+    if (starts && !is_path_free(op, queue))
         return HC_IDLE;
     if (starts)
-        progress = take_off(p2p, op);
+        progress = start_over_net(p2p, op);
     if (progress >= 0)
-        progress = hc__bundle_test(op->way);
+        progress = hc__bundle_test(op->path);
     if (progress < HC_DONE)
         return progress == HC_IDLE && starts ? HC_MOVED : progress;
     hc__p2p_finish(p2p, op, HC_OK);
     return HC_MOVED;
 }
 
-void hc__way_close(hc_p2p_op *op) {
-    if (!op->way)
-        return;
-    hc__bundle_free(op->way);
-    free(op->way);
-    op->way = NULL;
-}
+/* ---- either ---------------------------------------------------------------------------------------- */
 
-/* ---- either --------------------------------------------------------------------------------------------- */
-
-int hc__send_bytes(hc_p2p *p2p, hc_p2p_op *send) {
+int hc__p2p_send_bytes(hc_p2p *p2p, hc_p2p_op *send) {
     if (send->peer == p2p->rank)
-        return to_myself(p2p, send);
-    return p2p->local_of[send->peer] >= 0 ? through_cells(p2p, send) : fly(p2p, send, &p2p->sending);
+        return copy_to_self(p2p, send);
+    if (p2p->local_of[send->peer] >= 0)
+        return send_through_cells(p2p, send);
+    return move_over_net(p2p, send, &p2p->sending);
 }
 
-int hc__land_bytes(hc_p2p *p2p, hc_p2p_op *receive) {
-    return fly(p2p, receive, &p2p->landing);
+int hc__p2p_receive_bytes(hc_p2p *p2p, hc_p2p_op *receive) {
+    return move_over_net(p2p, receive, &p2p->receiving);
 }

@@ -10,7 +10,7 @@
  * With rails (a network stage follows) the chunk is cut into rails first, and each rail into the shares of
  * the ranks q with q % rails = rail. Of a reducescatter the network leaves this node its own parts of each rail.
  */
-#include "transport/shm/node.h"
+#include "transport/shm/shm_state.h"
 
 /* ---- places ----------------------------------------------------------------------------------------- */
 
@@ -20,11 +20,11 @@ static uint64_t sequence_of(const hc__shm *shm, int64_t chunk) {
 
 /* A place of a chunk in a rank's slot of it, and in its result. */
 static uint8_t *slot_at(const hc__shm *shm, int32_t rank, int64_t chunk, int64_t place) {
-    return hc__slot(shm, rank, chunk) + (size_t)place * shm->size;
+    return hc__shm_slot(shm, rank, chunk) + (size_t)place * shm->size;
 }
 
 static uint8_t *result_at(const hc__shm *shm, int64_t chunk, int64_t place) {
-    return hc__result(shm, chunk) + (size_t)place * shm->result_size;
+    return hc__shm_result(shm, chunk) + (size_t)place * shm->result_size;
 }
 
 static int64_t least(int64_t a, int64_t b) {

@@ -11,7 +11,7 @@
  * What lies so is a chunk's places, numbered from 0; a rail is a range of them, and so is the share of it that a
  * rank reduces.
  */
-#include "transport/shm/node.h"
+#include "transport/shm/shm_state.h"
 
 #define SHARE_MIN 1024 /* bytes: below, fewer ranks reduce */
 

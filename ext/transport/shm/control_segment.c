@@ -140,7 +140,7 @@ static long futex(hc_node_control *node_control, _Atomic uint32_t *word, int ope
     return syscall(SYS_futex, word, operation, value, t, NULL, 0);
 }
 
-uint32_t hc_bell_listen(hc_node_control *node_control) {
+uint32_t hc_doorbell_listen(hc_node_control *node_control) {
     _Atomic uint64_t *word = &node_control->house->listening[node_control->rank / 64];
     uint64_t bit = UINT64_C(1) << (node_control->rank % 64);
     /* The count first: a bit that is found set after it can only be taken away by a ringer who adds to it
@@ -152,7 +152,7 @@ uint32_t hc_bell_listen(hc_node_control *node_control) {
     return seen;
 }
 
-int hc_bell_sleep(hc_node_control *node_control, uint32_t seen, uint64_t ns) {
+int hc_doorbell_sleep(hc_node_control *node_control, uint32_t seen, uint64_t ns) {
     _Atomic uint32_t *bell = &node_control->house->seats[node_control->rank].bell;
     struct timespec limit = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
     /* Woken by a signal, or by the late system call of a ring that was seen before: the caller looks again.
@@ -171,7 +171,7 @@ static void ring(hc_node_control *node_control, int32_t rank) {
     futex(node_control, bell, FUTEX_WAKE, INT_MAX, NULL);
 }
 
-void hc__bells_ring(hc_node_control *node_control, const hc__mask *mask) {
+void hc__doorbells_ring(hc_node_control *node_control, const hc__mask *mask) {
     atomic_thread_fence(memory_order_seq_cst);
     for (int w = 0; w * 64 < node_control->size; w++) {
         uint64_t who = atomic_load_explicit(&node_control->house->listening[w], memory_order_relaxed) & mask->word[w];
@@ -180,17 +180,17 @@ void hc__bells_ring(hc_node_control *node_control, const hc__mask *mask) {
     }
 }
 
-void hc_bell_ring(hc_node_control *node_control, int32_t local_rank) {
+void hc_doorbell_ring(hc_node_control *node_control, int32_t local_rank) {
     hc__mask one = {{0}};
     hc__mask_add(&one, local_rank);
-    hc__bells_ring(node_control, &one);
+    hc__doorbells_ring(node_control, &one);
 }
 
-void hc_bell_ring_all(hc_node_control *node_control) {
+void hc_doorbell_ring_all(hc_node_control *node_control) {
     hc__mask others;
     memset(&others, 0xff, sizeof others);
     others.word[node_control->rank / 64] &= ~(UINT64_C(1) << (node_control->rank % 64));
-    hc__bells_ring(node_control, &others);
+    hc__doorbells_ring(node_control, &others);
 }
 
 /* ---- who is alive -------------------------------------------------------------------------------- */
@@ -235,7 +235,7 @@ hc__cells *hc__node_control_cells(const hc_node_control *node_control, int32_t l
 void hc__node_control_mark_dirty(hc_node_control *node_control, int32_t to) {
     _Atomic uint64_t *word = &node_control->house->seats[to].dirty[node_control->rank / 64];
     atomic_fetch_or_explicit(word, UINT64_C(1) << (node_control->rank % 64), memory_order_release);
-    hc_bell_ring(node_control, to);
+    hc_doorbell_ring(node_control, to);
 }
 
 int hc__node_control_take_dirty(hc_node_control *node_control, hc__mask *from) {

@@ -1,13 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * control_segment.h - what the node control segment offers to its neighbours in ext/transport. (Private to ext/transport.)
+ * control_segment.h - the node control segment: one per World and node, made before anything else. It holds a doorbell per
+ * local rank, the rings between ranks, cells, and who is alive.
  */
 #ifndef HC_CONTROL_SEGMENT_H
 #define HC_CONTROL_SEGMENT_H
 
-#include "transport/shm/cells.h"
+#include "core/hc.h"
 #include "transport/shm/byte_ring.h"
-#include "transport/shm/shm.h"
+#include "transport/shm/cells.h"
+#include "transport/shm/segment.h"
+
+/* The layout is a function of local_size. */
+typedef struct hc_node_control hc_node_control;
+size_t hc_node_control_bytes(int32_t local_size);
+/* Every local rank calls this on the same zeroed segment (borrowed). world_rank_of is copied. */
+int hc_node_control_new(hc_segment *, int32_t local_rank, int32_t local_size, const int32_t *world_rank_of,
+                        hc_node_control **);
+void hc_node_control_free(hc_node_control *);
+
+/* Bells: the one thing a rank sleeps on. To sleep without losing a wake-up: seen = listen; look once more at all
+ * that could have moved; if nothing did, sleep(seen). */
+uint32_t hc_doorbell_listen(hc_node_control *);
+/* 1: rung; 0: timeout. Never longer than `ns`. */
+int hc_doorbell_sleep(hc_node_control *, uint32_t seen, uint64_t ns);
+void hc_doorbell_ring(hc_node_control *, int32_t local_rank); /* [any thread] cheap when nobody sleeps there */
+void hc_doorbell_ring_all(hc_node_control *);                 /* all but me, the same */
+
+/* A local rank whose process is gone (its file lock was released by the kernel), or -1. Costs a system call a
+ * rank: ask seldom. Threads (private segments) are never lost unless hc_node_control_mark_lost() said so. */
+int32_t hc_node_control_lost(hc_node_control *);
+void hc_node_control_mark_lost(hc_node_control *, int32_t local_rank);
+
+/* ---- for ext/transport only ------------------------------------------------------------------------ */
 
 #define HC__LOCAL_MAX 256
 #define HC__MASK_WORDS (HC__LOCAL_MAX / 64)
@@ -27,7 +52,7 @@ int32_t hc__node_control_world_rank(const hc_node_control *, int32_t local_rank)
 
 /* Rings the bells of those in `mask` who sleep or are about to. What the caller published before is seen by
  * whoever is woken. [any thread] */
-void hc__bells_ring(hc_node_control *, const hc__mask *mask);
+void hc__doorbells_ring(hc_node_control *, const hc__mask *mask);
 
 /* The control ring from one local rank to another; hc__node_control_ring_room() bytes of data. */
 hc__ring *hc__node_control_ring(hc_node_control *, int32_t from, int32_t to);

@@ -6,7 +6,7 @@
  * (mark reduced: I read no slot of this round any more). A slot is packed again when everybody's `reduced`
  * has reached the round that it held before.
  */
-#include "transport/shm/node.h"
+#include "transport/shm/shm_state.h"
 
 #include <string.h>
 
@@ -86,7 +86,7 @@ static void exchange_pack(hc__shm *shm, int64_t round) {
     if (bytes == 0 || shm->base.local_size == 1)
         return;
     const uint8_t *data = shm->rounds.offer->data;
-    hc_host_copy(hc__slot(shm, shm->base.local_rank, round), data + range.from, bytes);
+    hc_host_copy(hc__shm_slot(shm, shm->base.local_rank, round), data + range.from, bytes);
     shm->base.packed_bytes += bytes;
 }
 
@@ -110,7 +110,7 @@ static int exchange_take(hc__shm *shm, int64_t round, int *moved) {
         }
         if (!hc__mark_reached(shm, q, HC__PACKED, sequence_of(shm, round)))
             return 0;
-        hc_host_copy(out, hc__slot(shm, q, round) + (from - passes.from), bytes);
+        hc_host_copy(out, hc__shm_slot(shm, q, round) + (from - passes.from), bytes);
         shm->base.spread_bytes += bytes;
         *moved = 1;
     }
@@ -151,7 +151,7 @@ static hc__range passing_to(const hc__shm *shm, int32_t q, int64_t round) {
 }
 
 static void scatter_pack(hc__shm *shm, int64_t round) {
-    uint8_t *slot = hc__slot(shm, shm->base.local_rank, round);
+    uint8_t *slot = hc__shm_slot(shm, shm->base.local_rank, round);
     for (int32_t q = 0; q < shm->base.local_size; q++)
         if (q != shm->base.local_rank)
             hc__pack(shm, passing_to(shm, q, round), slot + (size_t)(q * shm->chunk) * shm->size);
@@ -166,7 +166,7 @@ static int scatter_take(hc__shm *shm, int64_t round, int *moved) {
         return 0;
     size_t place = (size_t)(shm->base.local_rank * shm->chunk) * shm->size;
     for (int32_t q = 0; q < shm->base.local_size; q++)
-        shm->inputs[q] = hc__slot(shm, q, round) + place;
+        shm->inputs[q] = hc__shm_slot(shm, q, round) + place;
     hc__reduce(shm, mine, NULL, HC__TO_OUT);
     return 1;
 }

@@ -11,7 +11,7 @@
  * many at once. Between two cores this halves the time of an allreduce (benchmarks/node_stage, 64 KB to 1
  * MB).
  */
-#include "transport/shm/node.h"
+#include "transport/shm/shm_state.h"
 
 int hc__take_batch(hc__shm *shm, const hc_batch *batch, int result_dtype) {
     if (hc_starts_reserve(&shm->starts, &shm->starts_room, batch->npieces) < 0)

@@ -16,7 +16,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "transport/shm/shm.h"
+#include "transport/shm/segment.h"
 
 #define NAME_PREFIX "/hpccoll-"
 

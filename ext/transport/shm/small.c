@@ -8,7 +8,7 @@
  * Two slots a rank are enough: t + 2 goes where t was. A rank writes t + 2 after it has seen every flag t +
  * 1, and each of those was raised after its owner had read all of t.
  */
-#include "transport/shm/node.h"
+#include "transport/shm/shm_state.h"
 
 #include <string.h>
 
@@ -27,7 +27,7 @@ static hc__small *slot(hc__shm *shm, int32_t rank) {
 static void send(hc__shm *shm) {
     hc__small *mine = slot(shm, shm->base.local_rank);
     atomic_store_explicit(&mine->sequence, shm->small_sequence + 1, memory_order_release);
-    hc__bells_ring(shm->node_control, &shm->peers);
+    hc__doorbells_ring(shm->node_control, &shm->peers);
     shm->small_sent = 1;
     shm->arrived = (hc__watch){0, 0};
 }

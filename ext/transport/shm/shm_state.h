@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * node.h - the shared-memory node's own state. (Private to ext/transport/shm*.c.)
+ * shm_state.h - the shared-memory node's own state. (Private to ext/transport/shm.)
  *
  * In the segment, in this order: how many have left, marks (three counters a rank), small slots (two a rank),
  * slots (a region a rank, cut into the slots of the chunks in flight), results (one region, cut alike).
@@ -23,9 +23,10 @@
  * so that each batch may cut the regions anew. Marks are stored with release after the data they speak of,
  * and loaded with acquire before that data is read (packed, published) or overwritten (reduced).
  */
-#ifndef HC_SHM_NODE_H
-#define HC_SHM_NODE_H
+#ifndef HC_SHM_STATE_H
+#define HC_SHM_STATE_H
 
+#include "transport/arithmetic.h"
 #include "transport/shm/control_segment.h"
 #include "transport/shm/shm.h"
 
@@ -115,19 +116,20 @@ static inline hc__shm *hc__shm_of(hc_node *node) {
     return (hc__shm *)node;
 }
 
-/* ---- shm.c: marks and places --------------------------------------------------------------------- */
+/* ---- layout.c: marks and places --------------------------------------------------------------------- */
 
 void hc__mark_set(hc__shm *, enum hc__mark_kind, uint64_t value); /* and rings the others */
 int hc__mark_reached(const hc__shm *, int32_t rank, enum hc__mark_kind, uint64_t value);
 /* 1 when the marks of ranks first, first + step, ... have all reached `value`. */
 int hc__marks_reached(const hc__shm *, hc__watch *, int32_t first, int32_t step, enum hc__mark_kind, uint64_t value);
-uint8_t *hc__slot(const hc__shm *, int32_t rank, int64_t chunk);
-uint8_t *hc__result(const hc__shm *, int64_t chunk);
+uint8_t *hc__shm_slot(const hc__shm *, int32_t rank, int64_t chunk);
+uint8_t *hc__shm_result(const hc__shm *, int64_t chunk);
 /* Cuts the regions into slots for chunks of `bytes`, at most `most`; INVALID where a chunk does not fit.
  * Three are enough to keep the ranks of a node busy, and fewer slots stay in the caches; what a network has
  * to do takes longer and wants more of them. */
 #define HC__DEPTH_IN_NODE 3
 #define HC__DEPTH_WITH_NET 8
+void hc__shm_lay_out(hc__shm *); /* finds the parts of the segment */
 int hc__cut_regions(hc__shm *, size_t bytes, size_t most);
 
 /* ---- shm_pieces.c: a batch as one concatenation -------------------------------------------------- */

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * batch.h - a batch as the loop hands it to the data plane: its operation and its tensors.
+ */
+#ifndef HC_BATCH_H
+#define HC_BATCH_H
+
+#include "core/hc.h"
+
+#include <stdlib.h>
+
+/* One tensor of a batch. Elements are contiguous at `in` and `out` (the boundary made them so).
+ *   allreduce      in and out hold `count` elements; they may be the same memory
+ *   broadcast      the root reads in, the others write out (root: out may be in or elsewhere)
+ *   reducescatter  in holds rows x row elements; out this rank's rows (first rows % p ranks: one more)
+ *   allgather      in holds own rows x row elements; out NULL: the data plane allocates
+ *   alltoall       in holds count elements, send_rows[i] rows for set rank i; out as for allgather
+ *   reduce         as allreduce on the root; the others have no out (drop or not)
+ *   gather         in holds own rows x row elements; on the root out, out_rows and recv_rows as for allgather, out NULL on
+ *                  the others
+ *   scatter        on the root in holds rows x row elements, send_rows[i] rows for set rank i (NULL: hc_share()); the
+ *                  others have no in and ignore rows and send_rows. On all ranks out NULL: the data plane allocates
+ *   scan, exscan   in and out hold count elements and may be the same memory; rank r's out is the reduction over ranks 0 to
+ *                  r, or (exscan) to r - 1, in this order; exscan on rank 0: the neutral element
+ * in NULL:  this rank has joined: neutral element (allreduce, reducescatter), nothing (the others).
+ * out NULL with `drop` set: the result is not wanted here (joined). */
+typedef struct hc_piece {
+    const void *in;
+    void *out;
+    int64_t count; /* elements of this rank's input (agreed for allreduce, broadcast, reducescatter) */
+    int64_t row;   /* elements a row (product of dims[1:]); 1 for allreduce */
+    int64_t rows;  /* reducescatter, allgather: of this rank's input; rows of no elements count as well */
+    double scale;  /* SUM, AVERAGE of inexact types: one factor, applied to the node's sum */
+    uint8_t drop;
+    uint8_t out_owned;        /* set by the data plane: out was allocated by hc_result_new() */
+    int64_t out_capacity;     /* bytes at out, when the caller brought it */
+    int64_t out_rows;         /* result: rows received (allgather, alltoall, reducescatter) */
+    const int64_t *send_rows; /* alltoall: p entries, caller's */
+    int64_t *recv_rows;       /* result (alltoall, allgather): p entries, room given by the caller */
+} hc_piece;
+
+typedef struct hc_batch {
+    uint8_t operation, reduction;
+    uint8_t dtype;
+    uint8_t wire_dtype; /* allreduce: between nodes; dtype, or the compression's */
+    uint8_t memory;
+    uint8_t deterministic; /* equal bits whatever the fusion: sums in rank order everywhere */
+    int32_t root;          /* set rank, or -1 */
+    int64_t divisor;       /* AVERAGE of integers: the exact sum is divided by this, towards zero; else 1 */
+    int64_t count;         /* allreduce: elements of all pieces together */
+    int32_t npieces;
+    hc_piece *pieces;
+    /* Device memory: events of the device's driver, one of each kind a call in this batch (a joined rank has none),
+     * which are the calls' own. The data plane's streams wait for all that are `ready` before they touch a tensor, and
+     * record all that are `finished` behind the last work on one: HC_DONE says that this work has been launched. */
+    int32_t ncalls;
+    void *const *ready, *const *finished;
+} hc_batch;
+
+/* Rows of rank r's share of a reducescatter's `rows` among p ranks, and where it begins: the first rows % p ranks have one
+ * more. */
+static inline int64_t hc_share(int64_t rows, int32_t p, int32_t r) {
+    return rows / p + (r < rows % p);
+}
+static inline int64_t hc_share_begin(int64_t rows, int32_t p, int32_t r) {
+    return r * (rows / p) + (r < rows % p ? r : rows % p);
+}
+
+/* The tensors of a batch as one concatenation: starts[i] is where tensor i begins, starts[npieces] the end. */
+static inline int hc_starts_reserve(int64_t **starts, int32_t *room, int32_t npieces) { /* grows; OK, or NO_MEMORY */
+    if (npieces + 1 <= *room)
+        return HC_OK;
+    int64_t *grown = realloc(*starts, 2 * ((size_t)npieces + 1) * sizeof *grown);
+    if (!grown)
+        return HC_NO_MEMORY;
+    *starts = grown;
+    *room = 2 * (npieces + 1);
+    return HC_OK;
+}
+/* The last tensor that begins at or before a place. */
+static inline int32_t hc_piece_at(const int64_t *starts, int32_t npieces, int64_t place) {
+    int32_t low = 0, high = npieces;
+    while (high - low > 1) {
+        int32_t middle = low + (high - low) / 2;
+        if (starts[middle] <= place)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+#endif

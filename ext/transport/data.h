@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * data.h - the contract of a data plane: runs the batches of one process set, for one kind of memory.
+ */
+#ifndef HC_DATA_H
+#define HC_DATA_H
+
+#include "transport/batch.h"
+#include "transport/progress.h"
+
+/* A message's array in device memory. Point-to-point moves host memory, which the data plane lends. */
+typedef struct hc_staging {
+    void *device, *host;
+    uint64_t bytes;         /* not 0 */
+    void *ready, *finished; /* as of hc_batch */
+    void *own;              /* the data plane's, while it lends */
+} hc_staging;
+
+/* A set has a data plane for each kind of memory. Together they run one batch at a time, in log order; the batch and all it
+ * points to stay valid until test says HC_DONE or an error. Nothing finite is shared with other sets (rule B3 of
+ * docs/control-plane.md). */
+typedef struct hc_data hc_data;
+struct hc_data {
+    const struct hc_data_ops *ops;
+    const char *text;      /* words about the last failure, or NULL */
+    uint8_t needs_polling; /* set while a batch waits for what rings no bell (a device): the driver looks again soon */
+};
+struct hc_data_ops {
+    const char *name;
+    int (*start)(hc_data *, hc_batch *);
+    /* enum hc_progress, or a status: RESULT_SIZE, the batch has ended but a result here had no room; any other
+     * breaks the World. */
+    int (*test)(hc_data *);
+    void (*abandon)(hc_data *); /* after a failure: cancel, touch the caller's memory no more */
+    void (*free)(hc_data *);
+    /* NULL, or asked now and then: does what was launched by batches that have ended go on? OK, or a status that breaks
+     * the World. */
+    int (*watch)(hc_data *);
+    /* NULL where there is no device. Any number of staging buffers, beside batches: each is opened, which lends memory and begins
+     * to copy down what is sent; tested until it is there (HC_DONE); or, where it was received, delivered, which launches
+     * the copy up; and closed, whatever became of it. A status breaks the World. */
+    int (*staging_open)(hc_data *, hc_staging *, int sends);
+    int (*staging_test)(hc_data *, hc_staging *);
+    int (*staging_deliver)(hc_data *, hc_staging *);
+    void (*staging_close)(hc_data *, hc_staging *);
+};
+
+/* Makes a set's data planes for other kinds of memory than the host's, each for the first batch or message in it. */
+typedef struct hc_plane_maker hc_plane_maker;
+struct hc_plane_maker {
+    /* OK, or a status with `text` (HC_PLANE_TEXT bytes), which breaks the World. [driver] */
+    int (*make)(hc_plane_maker *, int memory, hc_data **, char *text);
+    void (*free)(hc_plane_maker *); /* behind all planes of the set */
+};
+#define HC_PLANE_TEXT 256
+
+#endif

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * hierarchy_state.h - the state of a hierarchy, stage by stage. (Private to ext/transport/hierarchy.)
+ */
+#ifndef HC_HIERARCHY_STATE_H
+#define HC_HIERARCHY_STATE_H
+
+#include "transport/hierarchy/hierarchy.h"
+#include "transport/net/algorithms.h"
+
+/* Tags of a set: channels of the allreduce first, then one tag a purpose. Messages between two ranks with one tag
+ * are matched in order, and every rank posts the messages of one batch before those of the next, so a purpose
+ * never needs a second tag. */
+enum hc__tag {
+    HC__TAG_CHANNELS = 0,
+    HC__TAG_GATHER = 64,
+    HC__TAG_BROADCAST = 65,
+    HC__TAG_COUNTS = 66,
+    HC__TAG_ALLTOALL = 67,
+    HC__TAG_ROOTED = 68,
+    HC__TAG_SCAN = 69
+};
+#define HC__MAX_CHANNELS 64
+
+typedef struct hc__hierarchy hc__hierarchy;
+
+/* ---- placement: who sits where ---------------------------------------------------------------------- */
+
+typedef struct hc__placement {
+    int32_t rank, size;  /* in the set */
+    int32_t nodes, node; /* how many, and mine */
+    int32_t local_rank, local_size;
+    int32_t smallest, largest; /* ranks of the smallest and the largest node */
+    int32_t *world;            /* World rank of each set rank */
+    int32_t *node_of;          /* node of each set rank */
+    int32_t *by_node;          /* the set ranks node after node, ascending in each */
+    int32_t *first;            /* where a node begins in by_node; nodes + 1 entries */
+} hc__placement;
+
+int hc__placement_new(const hc_hierarchy_config *, hc__placement *);
+void hc__placement_free(hc__placement *);
+/* Set rank of local rank j of a node. */
+static inline int32_t hc__set_rank(const hc__placement *p, int32_t node, int32_t j) {
+    return p->by_node[p->first[node] + j];
+}
+
+/* ---- stages, each a state machine with start and test ------------------------------------------------ */
+
+/* Starts the network's stage of one chunk: `data` is what this node has of it, in pipeline.bounds. */
+typedef int hc__launch(hc__hierarchy *, hc__channel *, void *data);
+
+/* The pipeline of allreduce, and of others between nodes. */
+typedef struct hc__pipeline {
+    const hc_batch *batch;
+    hc__launch *launch;
+    int64_t *bounds; /* of the parts of a shard; set size + 1 entries */
+    int64_t nchunks, depth;
+    int64_t reduced, launched, published, spread; /* chunks that have passed each stage here */
+    hc__channel *channels;                        /* chunk c runs on channel c % nchannels */
+    int32_t nchannels;
+    hc_batch cut; /* reducescatter: the same batch, its pieces cut and sorted by node */
+    hc_piece *cut_pieces;
+    int32_t room; /* of cut_pieces */
+} hc__pipeline;
+
+/* Everybody's bytes to everybody, of lengths that all know. */
+typedef struct hc__gather {
+    const void *in;
+    char *out;
+    int64_t *lengths, *offsets; /* by set rank; size + 1 offsets */
+    int stage;
+    int32_t step;
+    hc__bundle bundle;
+} hc__gather;
+
+/* A place in the batch's pieces taken as one stream, which steps from segment to segment; a segment never
+ * crosses from one piece into the next. */
+typedef struct hc__cursor {
+    int32_t piece;
+    int64_t offset;   /* bytes into the piece */
+    int64_t position; /* bytes into the stream */
+    int64_t step;     /* longest segment */
+} hc__cursor;
+
+typedef struct hc__broadcast {
+    char **at;   /* of each piece: where this rank has it, or gets it; NULL: not wanted */
+    void *spare; /* for a speaker whose own result is dropped */
+    int64_t bytes;
+    hc__cursor posted, arrived, forwarded, exchanged;
+    int32_t parent, nchildren, children[32]; /* World ranks */
+    hc__bundle sends;
+    hc_net_request *receives[8]; /* the next segments from the parent */
+    int64_t nposted, narrived;   /* segments */
+} hc__broadcast;
+
+typedef struct hc__alltoall {
+    int stage;
+    int32_t piece, step;
+    int64_t *counts;              /* [set rank][piece]: rows that I send there */
+    int64_t *incoming;            /* [set rank][piece]: rows that come from there */
+    int64_t *table;               /* [local rank][set rank][piece]: what my node's ranks send */
+    int64_t *from_here, *to_here; /* of the piece under way: bytes before each rank's, in and out */
+    const char *in;
+    char *out;
+    void *spare;
+    hc__bundle bundle;
+    int locally_done;
+} hc__alltoall;
+
+/* gather and scatter */
+typedef struct hc__rooted {
+    int gathers, stage;
+    int32_t piece, step; /* step: of the messages to or from other nodes */
+    int64_t *rows;       /* [set rank][piece]: on the root all; elsewhere what this rank needs */
+    int64_t *offsets;    /* of the piece under way: bytes before each rank's rows in the root's tensor */
+    char *at_root;       /* the root's tensor: what is scattered, or the result of a gather */
+    char *here;          /* this rank's rows */
+    void *spare;
+    hc__bundle bundle;
+    int done_near; /* with the stage's exchange inside the root's node */
+} hc__rooted;
+
+typedef struct hc__allgather {
+    int32_t first, end; /* pieces that are under way together */
+    int64_t *rows;      /* [set rank][piece] */
+    int64_t *own;
+    void *spare;
+    char *packed_in, *packed_out; /* of several pieces: rank after rank, piece after piece */
+} hc__allgather;
+
+/* scan and exscan */
+#define HC__SCAN_SLOTS 4
+typedef struct hc__scan {
+    int exclusive, at_once;
+    int kind;                                      /* what the chain carries: the dtype's accumulation type */
+    int64_t count, chunk, nchunks;                 /* elements in all, elements per chunk */
+    int64_t posted, received, added, sent, passed; /* chunks that have come so far; passed: the slot is free again */
+    int64_t step, steps;                           /* of the node's exchanges */
+    int64_t *starts;                               /* where each piece begins in the concatenation */
+    char *memory;                                  /* the chain's slots, or all ranks' values */
+    char *own;                                     /* this rank's values */
+    const void **operands;                         /* room for one per rank */
+    const char **values;                           /* the same */
+    hc_net_request *receives[HC__SCAN_SLOTS], *sends[HC__SCAN_SLOTS];
+    int stuck; /* a request could not be cancelled: memory may still be read or written */
+} hc__scan;
+
+/* reducescatter inside one node. */
+typedef struct hc__node_scatter {
+    int32_t piece;
+    int placed;
+    hc_piece one;
+    hc_batch batch;
+} hc__node_scatter;
+
+struct hc__hierarchy {
+    hc_data base;
+    hc_node *node;
+    hc_net *net;
+    hc_arithmetic *arithmetic; /* of the node's shards */
+    hc__placement place;
+    hc__team rail, leaders; /* members: the ranks with my local rank, the first ranks, of all nodes */
+    int32_t *rail_peers, *leader_peers;
+    int32_t rails, tags; /* tags: the set's first */
+    int64_t chunk_bytes, chunk_most;
+    hc__net_model model;
+    int algorithm;
+
+    hc_batch *batch;  /* in progress, or NULL */
+    int late;         /* a status to report when the batch is finished on all ranks */
+    hc_want *wants;   /* local_size entries, for exchange */
+    int64_t *streams; /* set size + 1 entries */
+    hc__pipeline pipeline;
+    hc__gather gather;
+    hc__broadcast broadcast;
+    hc__alltoall alltoall;
+    hc__rooted rooted;
+    hc__scan scan;
+    hc__allgather allgather;
+    hc__node_scatter scatter;
+};
+
+/* parts NULL: one part. The bounds are copied nowhere: they stay until the end. */
+int hc__pipeline_start(hc__hierarchy *, const hc_batch *, const hc_parts *parts, hc__launch *);
+int hc__net_algorithm(const hc__hierarchy *); /* of the batch's reduction between nodes */
+int hc__allreduce_batch_start(hc__hierarchy *);
+int hc__pipeline_test(hc__hierarchy *);
+void hc__pipeline_abandon(hc__hierarchy *);
+void hc__pipeline_free(hc__hierarchy *);
+
+/* gather.lengths must be set; in may be NULL when the own length is 0. `out` has room for all. */
+int hc__gather_start(hc__hierarchy *, const void *in, void *out);
+int hc__gather_test(hc__hierarchy *);
+
+int hc__broadcast_start(hc__hierarchy *);
+int hc__broadcast_test(hc__hierarchy *);
+void hc__broadcast_abandon(hc__hierarchy *);
+void hc__broadcast_end(hc__hierarchy *);
+int hc__allgather_start(hc__hierarchy *);
+int hc__allgather_test(hc__hierarchy *);
+void hc__allgather_end(hc__hierarchy *);
+int hc__alltoall_start(hc__hierarchy *);
+int hc__alltoall_test(hc__hierarchy *);
+void hc__alltoall_end(hc__hierarchy *);
+int hc__reducescatter_start(hc__hierarchy *);
+int hc__reducescatter_test(hc__hierarchy *);
+int hc__reduce_batch_start(hc__hierarchy *);
+int hc__gather_rows_start(hc__hierarchy *);
+int hc__scatter_rows_start(hc__hierarchy *);
+int hc__rooted_test(hc__hierarchy *);
+void hc__rooted_end(hc__hierarchy *);
+int hc__scan_start(hc__hierarchy *);
+int hc__exscan_start(hc__hierarchy *);
+int hc__scan_test(hc__hierarchy *);
+void hc__scan_abandon(hc__hierarchy *);
+void hc__scan_end(hc__hierarchy *);
+
+/* ---- results ------------------------------------------------------------------------------------------ */
+
+/* Where `rows` rows of the piece's result go: the caller's memory, or memory made here. *spare (released
+ * first) is used where the result is not wanted, or the caller's room has another size: then the batch goes on,
+ * because others need this rank, and RESULT_SIZE is reported at its end. */
+int hc__place_result(hc__hierarchy *, hc_piece *, int64_t rows, void **spare, void **out);
+
+#endif

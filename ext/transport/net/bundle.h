@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * bundle.h - messages of one round of an algorithm, posted together and awaited together.
+ */
+#ifndef HC_BUNDLE_H
+#define HC_BUNDLE_H
+
+#include "transport/net/net.h"
+
+#define HC__WINDOW 8
+
+/* One message, which may travel in pieces of net->message_bytes, a window of them at a time. */
+typedef struct hc__flight {
+    int32_t peer, tag;
+    uint8_t receives;
+    char *data;
+    int64_t bytes, posted, arrived;
+    hc_net_request *pieces[HC__WINDOW]; /* posted and not arrived: number i at i % HC__WINDOW */
+} hc__flight;
+
+typedef struct hc__bundle {
+    hc_net *net;
+    hc__flight *flights; /* in the order in which they were added */
+    int32_t n, room;
+    uint8_t stuck; /* a request could not be cancelled: the buffers may still be read or written */
+    uint8_t held;  /* nothing is posted before hc__bundle_release() */
+    uint8_t whole; /* messages are not cut: what suits a socket makes a device's memory travel by way of the host */
+} hc__bundle;
+
+/* Messages of 0 bytes are not sent at all (both sides know the lengths). */
+int hc__bundle_send(hc__bundle *, int32_t peer, int32_t tag, const void *, int64_t bytes);
+int hc__bundle_receive(hc__bundle *, int32_t peer, int32_t tag, void *, int64_t bytes);
+int hc__bundle_release(hc__bundle *);
+int hc__bundle_test(hc__bundle *); /* HC_DONE: nothing is in flight */
+void hc__bundle_cancel(hc__bundle *);
+void hc__bundle_free(hc__bundle *);
+
+#endif

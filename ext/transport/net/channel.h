@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * channel.h - one operation in flight between nodes, with a tag and buffers of its own: the frame of the algorithms.
+ *
+ * An algorithm is a function that is called once per round: it does the arithmetic on what the last round received and
+ * posts the messages of the next. All that is posted in a round forms a bundle; the channel awaits the bundle without
+ * blocking and calls the next round. There is no pipelining inside an algorithm: the hierarchy runs several chunks at
+ * once, each in a channel of its own, and so keeps both directions of the link and the arithmetic busy with one mechanism
+ * instead of one per algorithm.
+ */
+#ifndef HC_CHANNEL_H
+#define HC_CHANNEL_H
+
+#include "transport/arithmetic.h"
+#include "transport/net/bundle.h"
+#include "transport/net/choose.h"
+
+typedef struct hc__team {
+    hc_net *net;
+    hc_arithmetic *arithmetic; /* of the memory that the data is in */
+    const int32_t *peers;      /* World rank of member i */
+    int32_t n, me;
+} hc__team;
+
+/* ---- a channel --------------------------------------------------------------------------------------- */
+
+/* A member's neighbours, all counted from the root, which is 0; the farthest child first. */
+typedef struct hc__family {
+    int32_t parent; /* -1: the root */
+    int32_t nchildren, children[32];
+} hc__family;
+struct hc__channel;
+/* Called once per round: does the arithmetic on what the last round received and posts the next messages. HC_DONE after
+ * the last round, HC_MOVED when another follows, or a status. */
+typedef int hc__round_fn(struct hc__channel *, int32_t round);
+
+typedef struct hc__channel {
+    /* set once by init */
+    const hc__team *team;
+    hc__net_model model;
+    int32_t tag;
+    hc__bundle bundle;
+    void *work_memory, *scratch_memory; /* grown as needed, kept from one use to the next */
+    int64_t work_room, scratch_room;
+    int64_t *bounds; /* reduce-scatter: where each member's part begins; n + 1 entries */
+    /* one use */
+    hc__round_fn *round;
+    void *data;    /* count elements of dtype */
+    char *work;    /* count elements of kind: data itself, or work_memory */
+    char *scratch; /* what is received */
+    int64_t count;
+    int32_t next_round;
+    uint8_t dtype, reduction;
+    uint8_t kind;  /* what the algorithm works in: dtype, or its accumulation type */
+    uint8_t whole; /* direct: one round */
+    uint8_t scatters;
+    uint8_t running;
+    hc__family family; /* broadcast, reduce */
+    int32_t root;
+    int failed;      /* a status of the team's arithmetic */
+    uint64_t awaits; /* how many of its operations must have ended before the next message */
+} hc__channel;
+
+void hc__channel_init(hc__channel *, const hc__team *, const hc__net_model *, int32_t tag);
+int hc__channel_test(hc__channel *);
+void hc__channel_abandon(hc__channel *);
+void hc__channel_free(hc__channel *);
+
+/* ---- what the algorithms share ------------------------------------------------------------------------ */
+
+/* What all of them start with: the rounds work on `kind`, which is dtype or its accumulation type, and may use `scratch`
+ * elements of it. */
+int hc__rounds_start(hc__channel *, hc__round_fn *, void *data, int64_t count, int dtype, int kind, int reduction,
+                     int64_t scratch);
+
+/* Where member i's part begins (i == n: where the last one ends). */
+int64_t hc__part_of(const hc__channel *, int32_t i);
+/* What the algorithms share: elements [at, at + n) of work to and from a member, and the sum of what lies in
+ * scratch into work (`first`: the received operand is the left one). */
+int hc__send_part(hc__channel *, int32_t member, int64_t at, int64_t n);
+int hc__receive_part(hc__channel *, int32_t member, int64_t at, int64_t n);
+int hc__receive_scratch(hc__channel *, int32_t member, int64_t at, int64_t n);
+void hc__combine(hc__channel *, int64_t at, int64_t n, int first);
+void hc__add_up(hc__channel *, void *to, const void *const *from, int n_from, int64_t n);
+
+#endif

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * match.c - receives and messages find each other, in the order in which they were posted and came.
+ *
+ * A receive takes the earliest message that it matches, a message the earliest receive. What finds no partner waits in
+ * a list of its own: `open` receives, `unexpected` messages.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "transport/p2p/p2p_state.h"
+
+/* An eager message was received, so its sender may send as much again. It is told only now and then. */
+static int return_credit(hc_p2p *p2p, int32_t peer, uint64_t bytes) {
+    hc__p2p_credit *credit = &p2p->credits[peer];
+    credit->owed += sizeof(hc__p2p_header) + bytes;
+    if (credit->owed < HC__P2P_CREDIT_MAX / 4)
+        return HC_OK;
+    hc__p2p_header header = {.kind = HC__P2P_CREDIT, .bytes = credit->owed};
+    credit->owed = 0;
+    return hc__p2p_send_header(p2p, peer, &header, NULL);
+}
+
+/* The receive is in no queue. */
+static int pair(hc_p2p *p2p, hc_p2p_op *receive, int32_t peer, const hc__p2p_header *header, const void *content) {
+    int fits = header->bytes == receive->bytes;
+    receive->peer = peer;
+    receive->received = header->bytes;
+    if (header->kind == HC__P2P_EAGER) {
+        if (fits && header->bytes > 0)
+            memcpy(receive->data, content, (size_t)header->bytes);
+        hc__p2p_finish(p2p, receive, fits ? HC_OK : HC_RESULT_SIZE);
+        return return_credit(p2p, peer, header->bytes);
+    }
+    if (!fits || header->bytes == 0) {
+        hc__p2p_finish(p2p, receive, fits ? HC_OK : HC_RESULT_SIZE);
+        return hc__p2p_send_header(p2p, peer, &(hc__p2p_header){.kind = HC__P2P_FIN, .to = header->from}, NULL);
+    }
+    receive->number = ++p2p->numbers;
+    hc__p2p_queue_add(&p2p->cleared, receive);
+    hc__p2p_header clear = {.kind = HC__P2P_CTS, .to = header->from, .from = receive->number};
+    return hc__p2p_send_header(p2p, peer, &clear, NULL);
+}
+
+static int is_match(const hc_p2p_op *receive, int32_t peer, const hc__p2p_header *header) {
+    return receive->set == header->set && receive->tag == header->tag &&
+           (receive->peer == peer || receive->peer == HC_ANY_PEER);
+}
+
+static int keep(hc_p2p *p2p, int32_t peer, const hc__p2p_header *header, const void *content) {
+    size_t bytes = header->kind == HC__P2P_EAGER ? (size_t)header->bytes : 0;
+    hc__p2p_unexpected *message = malloc(sizeof *message + bytes);
+    if (!message)
+        return HC_NO_MEMORY;
+    message->next = NULL;
+    message->header = *header;
+    message->peer = peer;
+    if (bytes > 0)
+        memcpy(message->content, content, bytes);
+    *p2p->last_unexpected = message;
+    p2p->last_unexpected = &message->next;
+    return HC_OK;
+}
+
+int hc__p2p_match(hc_p2p *p2p, int32_t peer, const hc__p2p_header *header, const void *content) {
+    for (hc_p2p_op *receive = p2p->open.first; receive; receive = receive->next) {
+        if (!is_match(receive, peer, header))
+            continue;
+        hc__p2p_queue_remove(receive);
+        return pair(p2p, receive, peer, header, content);
+    }
+    return keep(p2p, peer, header, content);
+}
+
+/* Takes the message at *link out of the list; the caller frees it. */
+static hc__p2p_unexpected *take(hc_p2p *p2p, hc__p2p_unexpected **link) {
+    hc__p2p_unexpected *message = *link;
+    *link = message->next;
+    if (p2p->last_unexpected == &message->next)
+        p2p->last_unexpected = link;
+    return message;
+}
+
+void hc__p2p_drop_unexpected(hc_p2p *p2p, hc__p2p_unexpected **link) {
+    hc__p2p_unexpected *message = take(p2p, link);
+    if (message->header.kind == HC__P2P_EAGER && !p2p->abandoned)
+        return_credit(p2p, message->peer, message->header.bytes);
+    free(message);
+}
+
+int hc__p2p_post_receive(hc_p2p *p2p, hc_p2p_op *receive) {
+    for (hc__p2p_unexpected **link = &p2p->unexpected; *link; link = &(*link)->next) {
+        if (!is_match(receive, (*link)->peer, &(*link)->header))
+            continue;
+        hc__p2p_unexpected *message = take(p2p, link);
+        int status = pair(p2p, receive, message->peer, &message->header, message->content);
+        free(message);
+        return status;
+    }
+    hc__p2p_queue_add(&p2p->open, receive);
+    return HC_OK;
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * p2p_state.h - what the files of the point-to-point layer share: the header on the wire, queues, the layer's state.
+ * (Private to ext/transport/p2p.)
+ */
+#ifndef HC_P2P_STATE_H
+#define HC_P2P_STATE_H
+
+#include "transport/control/control.h"
+#include "transport/net/bundle.h"
+#include "transport/p2p/p2p.h"
+
+#define HC__P2P_MARK 0xA7 /* the engine's messages begin with another byte, its version */
+#define HC__P2P_EAGER_MAX ((size_t)8 << 10)
+#define HC__P2P_CREDIT_MAX ((uint64_t)512 << 10)
+
+/* The kinds of headers. */
+enum hc__p2p_kind {
+    HC__P2P_EAGER = 1, /* sender: a message, its bytes follow */
+    HC__P2P_RTS,       /* sender: request to send; the bytes stay here until they are asked for */
+    HC__P2P_CTS,       /* receiver: clear to send */
+    HC__P2P_FIN,       /* receiver: the receive has ended, send nothing */
+    HC__P2P_CELL,      /* sender: the next bytes are in a cell of the control segment */
+    HC__P2P_RNDV,      /* sender: the bytes come over the net, after those of earlier messages to you */
+    HC__P2P_GONE,      /* sender: the message that you cleared was withdrawn */
+    HC__P2P_CREDIT     /* receiver: so many bytes of eager messages were received */
+};
+
+/* The head of each message that the layer sends on the control edges. */
+typedef struct hc__p2p_header {
+    uint8_t mark, kind;
+    uint16_t cell;
+    uint32_t set, tag;
+    uint32_t to, from; /* numbers of the operation: at the reader of this header, at its writer */
+    uint32_t unused;
+    uint64_t bytes;
+} hc__p2p_header;
+
+typedef struct hc__p2p_queue {
+    hc_p2p_op *first, *last;
+} hc__p2p_queue;
+
+/* A message that came before its receive was posted; of an eager one also the bytes. */
+typedef struct hc__p2p_unexpected {
+    struct hc__p2p_unexpected *next;
+    hc__p2p_header header;
+    int32_t peer;
+    uint8_t content[];
+} hc__p2p_unexpected;
+
+/* Bytes of eager messages between this rank and a peer. */
+typedef struct hc__p2p_credit {
+    uint64_t used; /* sent to it and not yet reported as received */
+    uint64_t owed; /* received from it and not yet reported */
+} hc__p2p_credit;
+
+struct hc_p2p {
+    hc_node_control *node_control;
+    hc_net *net;
+    hc_control *control;
+    int32_t *local_of, rank, size, local_size;
+    uint32_t numbers;
+    uint8_t abandoned;
+    hc__p2p_credit *credits; /* by World rank */
+    hc__p2p_unexpected *unexpected, **last_unexpected;
+    hc__p2p_queue open;      /* receives without a message */
+    hc__p2p_queue announced; /* sends whose RTS is out */
+    hc__p2p_queue cleared;   /* receives whose CTS is out */
+    hc__p2p_queue receiving; /* receives whose bytes come over the net */
+    hc__p2p_queue sending;   /* sends whose bytes move */
+    hc__p2p_queue done;
+    uint8_t *message; /* room for a header and an eager message */
+    /* Reads a header that this rank sends to itself. */
+    int (*read)(hc_p2p *, int32_t peer, const hc__p2p_header *, const void *content);
+};
+
+/* ---- queues.c: operations from queue to queue, and headers out -------------------------------------- */
+
+void hc__p2p_queue_add(hc__p2p_queue *, hc_p2p_op *);
+void hc__p2p_queue_remove(hc_p2p_op *); /* from the queue that it is in */
+hc_p2p_op *hc__p2p_queue_find(const hc__p2p_queue *, int32_t peer, uint32_t number); /* or NULL */
+void hc__p2p_finish(hc_p2p *, hc_p2p_op *, int status);
+void hc__p2p_close_path(hc_p2p_op *); /* cancels what is in flight over the net */
+/* Sends a header, and the bytes of an eager message, to a peer or to this rank itself. */
+int hc__p2p_send_header(hc_p2p *, int32_t peer, const hc__p2p_header *, const void *content);
+
+/* ---- match.c: receives and messages, in order -------------------------------------------------------- */
+
+int hc__p2p_post_receive(hc_p2p *, hc_p2p_op *);
+/* An EAGER or RTS header came: to its receive, or kept until that is posted. */
+int hc__p2p_match(hc_p2p *, int32_t peer, const hc__p2p_header *, const void *content);
+void hc__p2p_drop_unexpected(hc_p2p *, hc__p2p_unexpected **link); /* the one at *link; its sender's credit is returned */
+
+/* ---- paths.c: how the bytes of a large message go ---------------------------------------------------- */
+
+int hc__p2p_send_bytes(hc_p2p *, hc_p2p_op *);    /* an operation of `sending` */
+int hc__p2p_receive_bytes(hc_p2p *, hc_p2p_op *); /* an operation of `receiving` */
+int hc__p2p_read_cell(hc_p2p *, int32_t peer, const hc__p2p_header *, hc_p2p_op *receive);
+
+#endif

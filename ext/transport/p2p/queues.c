@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * queues.c - operations from queue to queue, and headers out.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "transport/p2p/p2p_state.h"
+
+void hc__p2p_queue_add(hc__p2p_queue *queue, hc_p2p_op *op) {
+    op->queue = queue;
+    op->next = NULL;
+    if (queue->first)
+        queue->last->next = op;
+    else
+        queue->first = op;
+    queue->last = op;
+}
+
+void hc__p2p_queue_remove(hc_p2p_op *op) {
+    hc__p2p_queue *queue = op->queue;
+    hc_p2p_op *before = NULL, *at = queue->first;
+    while (at != op) {
+        before = at;
+        at = at->next;
+    }
+    if (before)
+        before->next = op->next;
+    else
+        queue->first = op->next;
+    if (queue->last == op)
+        queue->last = before;
+    op->queue = NULL;
+}
+
+hc_p2p_op *hc__p2p_queue_find(const hc__p2p_queue *queue, int32_t peer, uint32_t number) {
+    for (hc_p2p_op *op = queue->first; op; op = op->next)
+        if (op->number == number && op->peer == peer)
+            return op;
+    return NULL;
+}
+
+void hc__p2p_close_path(hc_p2p_op *op) {
+    if (!op->path)
+        return;
+    hc__bundle_free(op->path);
+    free(op->path);
+    op->path = NULL;
+}
+
+void hc__p2p_finish(hc_p2p *p2p, hc_p2p_op *op, int status) {
+    if (op->queue)
+        hc__p2p_queue_remove(op);
+    hc__p2p_close_path(op);
+    op->status = status;
+    hc__p2p_queue_add(&p2p->done, op);
+}
+
+int hc__p2p_send_header(hc_p2p *p2p, int32_t peer, const hc__p2p_header *header, const void *content) {
+    size_t bytes = header->kind == HC__P2P_EAGER ? (size_t)header->bytes : 0;
+    if (peer == p2p->rank)
+        return p2p->read(p2p, peer, header, content);
+    hc__p2p_header marked = *header;
+    marked.mark = HC__P2P_MARK;
+    memcpy(p2p->message, &marked, sizeof marked);
+    if (bytes > 0)
+        memcpy(p2p->message + sizeof marked, content, bytes);
+    return p2p->control->ops->send(p2p->control, peer, p2p->message, sizeof marked + bytes);
+}

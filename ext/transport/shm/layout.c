@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * layout.c - where everything lies in a node's segment, and the marks that say what of it may be read or written.
+ */
+#include "transport/shm/shm_state.h"
+
+#define REGION_MAX ((size_t)2 << 20)     /* of one rank */
+#define REGIONS_BYTES ((size_t)56 << 20) /* of all: with the small slots below 64 MiB, docker's default */
+#define DEPTH_MIN 4
+#define PAGE 4096
+
+/* ---- layout -------------------------------------------------------------------------------------- */
+
+static size_t region_bytes(int32_t local_size) {
+    size_t share = REGIONS_BYTES / ((size_t)local_size + 1) / (DEPTH_MIN * PAGE) * (DEPTH_MIN * PAGE);
+    return share < REGION_MAX ? share : REGION_MAX;
+}
+
+int64_t hc_node_chunk_bytes(int32_t local_size) {
+    return (int64_t)(region_bytes(local_size) / DEPTH_MIN);
+}
+
+static size_t head_bytes(int32_t local_size) {
+    size_t bytes = sizeof(hc__mark) + (size_t)local_size * (sizeof(hc__marks) + 2 * sizeof(hc__small));
+    return (bytes + PAGE - 1) / PAGE * PAGE;
+}
+
+size_t hc_shm_bytes(int32_t local_size) {
+    return head_bytes(local_size) + ((size_t)local_size + 1) * region_bytes(local_size);
+}
+
+int hc__cut_regions(hc__shm *shm, size_t bytes, size_t most) {
+    size_t stride = (bytes + PAGE - 1) / PAGE * PAGE;
+    if (stride == 0)
+        stride = PAGE;
+    size_t depth = shm->region / stride;
+    if (depth < DEPTH_MIN)
+        return HC_INVALID;
+    shm->stride = stride;
+    shm->depth = (int)(depth < most ? depth : most);
+    return HC_OK;
+}
+
+uint8_t *hc__shm_slot(const hc__shm *shm, int32_t rank, int64_t chunk) {
+    return shm->slots + (size_t)rank * shm->region + (size_t)(chunk % shm->depth) * shm->stride;
+}
+
+uint8_t *hc__shm_result(const hc__shm *shm, int64_t chunk) {
+    return shm->results + (size_t)(chunk % shm->depth) * shm->stride;
+}
+
+void hc__shm_lay_out(hc__shm *shm) {
+    uint8_t *base = shm->segment.base;
+    int32_t size = shm->base.local_size;
+    shm->left = (hc__mark *)base;
+    shm->marks = (hc__marks *)(shm->left + 1);
+    shm->small = (hc__small *)(shm->marks + size);
+    shm->region = region_bytes(size);
+    shm->slots = base + head_bytes(size);
+    shm->results = shm->slots + (size_t)size * shm->region;
+}
+
+/* ---- marks --------------------------------------------------------------------------------------- */
+
+void hc__mark_set(hc__shm *shm, enum hc__mark_kind kind, uint64_t value) {
+    atomic_store_explicit(&shm->marks[shm->base.local_rank].of[kind].value, value, memory_order_release);
+    hc__doorbells_ring(shm->node_control, &shm->peers);
+}
+
+int hc__mark_reached(const hc__shm *shm, int32_t rank, enum hc__mark_kind kind, uint64_t value) {
+    return atomic_load_explicit(&shm->marks[rank].of[kind].value, memory_order_acquire) >= value;
+}
+
+int hc__marks_reached(const hc__shm *shm, hc__watch *watch, int32_t first, int32_t step, enum hc__mark_kind kind,
+                      uint64_t value) {
+    if (watch->target != value)
+        *watch = (hc__watch){value, first};
+    while (watch->next < shm->base.local_size) {
+        if (!hc__mark_reached(shm, watch->next, kind, value))
+            return 0;
+        watch->next += step;
+    }
+    return 1;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * segment.h - memory that the ranks of one node share.
+ *
+ * The same code serves processes (a segment under /dev/shm, unlinked once mapped) and threads of one process (plain
+ * memory): a segment is a base address and a size.
+ */
+#ifndef HC_SEGMENT_H
+#define HC_SEGMENT_H
+
+#include "core/hc.h"
+
+typedef struct hc_segment {
+    void *base;
+    size_t bytes;
+    int fd; /* -1: process memory (threads) */
+} hc_segment;
+
+/* One rank creates (reserving every page, so that a full /dev/shm is an error here and never a SIGBUS), the
+ * others attach, all meet at a barrier of their own, then the creator unlinks. `why` gets a sentence that says
+ * how much was needed and how much there is. */
+int hc_segment_create(hc_segment *, const char *name, size_t bytes, char *why, size_t why_room);
+int hc_segment_attach(hc_segment *, const char *name, size_t bytes, char *why, size_t why_room);
+int hc_segment_unlink(const char *name);
+int hc_segment_private(hc_segment *, size_t bytes); /* for threads; zeroed */
+void hc_segment_close(hc_segment *);
+
+#endif
