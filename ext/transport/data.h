@@ -8,12 +8,12 @@
 #include "transport/batch.h"
 #include "transport/progress.h"
 
-/* A message's array in device memory. Point-to-point moves host memory, which the data plane lends. */
+/* A point-to-point message whose array is in device memory: the data plane gives it a staging buffer in host memory. */
 typedef struct hc_staging {
     void *device, *host;
     uint64_t bytes;         /* not 0 */
     void *ready, *finished; /* as of hc_batch */
-    void *own;              /* the data plane's, while it lends */
+    void *own;              /* for the data plane, while the buffer is open */
 } hc_staging;
 
 /* A set has a data plane for each kind of memory. Together they run one batch at a time, in log order; the batch and all it
@@ -22,8 +22,9 @@ typedef struct hc_staging {
 typedef struct hc_data hc_data;
 struct hc_data {
     const struct hc_data_ops *ops;
-    const char *text;      /* words about the last failure, or NULL */
-    uint8_t needs_polling; /* set while a batch waits for what rings no bell (a device): the driver looks again soon */
+    const char *text; /* words about the last failure, or NULL */
+    uint8_t
+        needs_polling; /* set while a batch waits for a device, which rings no doorbell: the driver looks again soon */
 };
 struct hc_data_ops {
     const char *name;
@@ -36,8 +37,8 @@ struct hc_data_ops {
     /* NULL, or asked now and then: does what was launched by batches that have ended go on? OK, or a status that breaks
      * the World. */
     int (*watch)(hc_data *);
-    /* NULL where there is no device. Any number of staging buffers, beside batches: each is opened, which lends memory and begins
-     * to copy down what is sent; tested until it is there (HC_DONE); or, where it was received, delivered, which launches
+    /* NULL where there is no device. Any number of staging buffers, beside batches: each is opened, which allocates it and begins to
+     * copy down what is sent; tested until it is there (HC_DONE); or, where it was received, delivered, which launches
      * the copy up; and closed, whatever became of it. A status breaks the World. */
     int (*staging_open)(hc_data *, hc_staging *, int sends);
     int (*staging_test)(hc_data *, hc_staging *);

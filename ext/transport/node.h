@@ -36,14 +36,14 @@ typedef struct hc_parts {
     const int64_t *bounds;
 } hc_parts;
 
-typedef struct hc_offer {
+typedef struct hc_stream {
     const void *data;
     int64_t bytes;
-} hc_offer;
-typedef struct hc_want {
+} hc_stream;
+typedef struct hc_stream_read {
     void *out;
     int64_t offset, bytes;
-} hc_want;
+} hc_stream_read;
 
 typedef struct hc_node hc_node;
 struct hc_node {
@@ -66,7 +66,7 @@ struct hc_node_ops {
     /* The other operations inside one node, by one primitive (NULL: this node has none): each local rank offers a
      * stream of bytes, and reads ranges of the others' streams. `offer` is this rank's; want[q] says which range of local rank
      * q's stream goes where (out NULL: none). All streams' lengths are known to all (lengths[q]). */
-    int (*exchange)(hc_node *, const hc_offer *, const hc_want *want, const int64_t *lengths);
+    int (*exchange)(hc_node *, const hc_stream *, const hc_stream_read *reads, const int64_t *lengths);
     /* One int64 vector of n entries a rank to all local ranks: table[q * n + i]. n <= HC_TABLE_MAX. */
     int (*table)(hc_node *, const int64_t *own, int32_t n, int64_t *table);
     /* NULL, or a reducescatter inside one node: local rank q's share of the stream is [bounds[q], bounds[q + 1])

@@ -119,7 +119,7 @@ static void check_float(int channel, char *const *inputs) {
     free(result);
 }
 
-static void check_lane(int channel) {
+static void check_channel(int channel) {
     char *inputs[MAX_RANKS];
     size_t bytes = (size_t)now.count * hc_dtype_size(now.dtype);
     for (int32_t q = 0; q < now.n; q++) {
@@ -158,7 +158,7 @@ static void run_case(void) {
         CHECK(!memcmp(results[0][0], results[0][1], (size_t)now.count * hc_dtype_size(now.dtype)),
               "cut at %lld of %lld: other bits", (long long)now.cut, (long long)now.count);
     for (int i = 0; i < (now.cut ? 1 : LANES); i++)
-        check_lane(i);
+        check_channel(i);
     for (int32_t q = 0; q < now.n; q++) {
         for (int i = 0; i < LANES; i++)
             free(results[q][i]);

@@ -262,7 +262,7 @@ static void test_exchange(tester *t) {
     uint64_t s = all_draw(t, UINT64_MAX);
     int size = t->place->size, me = t->place->rank, shape = (int)all_draw(t, 3);
     int64_t lengths[RANKS_MAX] = {0};
-    hc_want want[RANKS_MAX];
+    hc_stream_read want[RANKS_MAX];
     int root = (int)all_draw(t, (uint64_t)size); /* shape 0: a broadcast; 1: all of all; 2: parts */
     for (int q = 0; q < size; q++)
         lengths[q] = shape == 0 && q != root ? 0 : (int64_t)all_draw(t, all_draw(t, 2) ? 3000 : 3000000);
@@ -273,9 +273,9 @@ static void test_exchange(tester *t) {
         int64_t from = shape == 2 ? (int64_t)draw(&t->own, (uint64_t)lengths[q] + 1) : 0;
         int64_t n = shape == 2 ? (int64_t)draw(&t->own, (uint64_t)(lengths[q] - from) + 1) : lengths[q];
         int none = shape == 2 && draw(&t->own, 4) == 0;
-        want[q] = (hc_want){none ? NULL : calloc(1, (size_t)n + 1), from, n};
+        want[q] = (hc_stream_read){none ? NULL : calloc(1, (size_t)n + 1), from, n};
     }
-    hc_offer offer = {mine, lengths[me]};
+    hc_stream offer = {mine, lengths[me]};
     UNTIL_DONE(t, t->node->ops->exchange(t->node, &offer, want, lengths));
     for (int q = 0; q < size; q++) {
         for (int64_t i = 0; want[q].out != NULL && i < want[q].bytes; i++)

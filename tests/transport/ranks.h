@@ -44,7 +44,7 @@ typedef struct ranks {
     int as_processes, size;
     hc_segment node_control, node; /* threads share these; a process makes its own of the names */
     size_t bytes;                  /* of node */
-    char home_name[64], node_name[64];
+    char control_name[64], node_name[64];
     int ready[2], go[2]; /* pipes: the processes' barrier before the names are unlinked */
 } ranks;
 
@@ -62,10 +62,10 @@ static void ranks_make(ranks *r, const char *mode, int size, size_t bytes) {
     r->as_processes = strcmp(mode, "processes") == 0;
     r->size = size;
     r->bytes = bytes;
-    snprintf(r->home_name, sizeof r->home_name, "/hpccoll-test-%d-node control segment", (int)getpid());
+    snprintf(r->control_name, sizeof r->control_name, "/hpccoll-test-%d-node control segment", (int)getpid());
     snprintf(r->node_name, sizeof r->node_name, "/hpccoll-test-%d-node", (int)getpid());
     if (r->as_processes) {
-        CHECK(hc_segment_create(&r->node_control, r->home_name, hc_node_control_bytes(size), why, sizeof why) == 0,
+        CHECK(hc_segment_create(&r->node_control, r->control_name, hc_node_control_bytes(size), why, sizeof why) == 0,
               "%s", why);
         CHECK(hc_segment_create(&r->node, r->node_name, bytes, why, sizeof why) == 0, "%s", why);
         CHECK(pipe(r->ready) == 0 && pipe(r->go) == 0, "pipe");
@@ -85,7 +85,7 @@ static void *rank_run(void *argument) {
     hc_segment node_control = r->node_control;
     place->segment = r->node;
     if (r->as_processes) {
-        CHECK(hc_segment_attach(&node_control, r->home_name, hc_node_control_bytes(r->size), why, sizeof why) == 0,
+        CHECK(hc_segment_attach(&node_control, r->control_name, hc_node_control_bytes(r->size), why, sizeof why) == 0,
               "%s", why);
         CHECK(hc_segment_attach(&place->segment, r->node_name, r->bytes, why, sizeof why) == 0, "%s", why);
     }
@@ -126,7 +126,7 @@ static void run_processes(ranks *r, void (*body)(rank_place *)) {
     }
     for (int q = 0; q < r->size; q++)
         CHECK(read(r->ready[0], bytes, 1) == 1, "a rank did not come up");
-    hc_segment_unlink(r->home_name);
+    hc_segment_unlink(r->control_name);
     hc_segment_unlink(r->node_name);
     CHECK(write(r->go[1], bytes, (size_t)r->size) == r->size, "barrier");
     for (int q = 0; q < r->size; q++) {

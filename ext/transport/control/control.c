@@ -253,7 +253,7 @@ static int pull_ring(control *control, int32_t local) {
     if (room == NULL)
         return HC_NO_MEMORY;
     e->in.to += hc__ring_read(ring, hc__node_control_ring_room(control->node_control), room, n);
-    if (hc__ring_relieve(ring))
+    if (hc__ring_writer_waits(ring))
         hc_doorbell_ring(control->node_control, local);
     control->unread = e;
     return HC_MOVED;

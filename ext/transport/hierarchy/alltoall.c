@@ -47,11 +47,11 @@ static int exchange_counts(hc__hierarchy *h) {
     hc__alltoall *a = &h->alltoall;
     int64_t cells = (int64_t)h->place.size * h->batch->npieces;
     for (int32_t j = 0; j < h->place.local_size; j++) {
-        h->streams[j] = cells * 8;
-        h->wants[j] = (hc_want){j == h->place.local_rank ? NULL : a->table + j * cells, 0, cells * 8};
+        h->lengths[j] = cells * 8;
+        h->reads[j] = (hc_stream_read){j == h->place.local_rank ? NULL : a->table + j * cells, 0, cells * 8};
     }
-    hc_offer offer = {a->counts, cells * 8};
-    return h->node->ops->exchange(h->node, &offer, h->wants, h->streams);
+    hc_stream stream = {a->counts, cells * 8};
+    return h->node->ops->exchange(h->node, &stream, h->reads, h->lengths);
 }
 
 /* My node's part of `incoming`, once the table is here. */
@@ -108,12 +108,12 @@ static int exchange_rows(hc__hierarchy *h) {
             at = r == h->place.rank ? length : at;
             length += shown(h, j, r, a->piece) * row_bytes;
         }
-        h->streams[j] = length;
-        h->wants[j] = (hc_want){from == h->place.rank ? NULL : a->out + a->to_here[from], at,
-                                a->to_here[from + 1] - a->to_here[from]};
+        h->lengths[j] = length;
+        h->reads[j] = (hc_stream_read){from == h->place.rank ? NULL : a->out + a->to_here[from], at,
+                                       a->to_here[from + 1] - a->to_here[from]};
     }
-    hc_offer offer = {a->in, a->from_here[h->place.size]};
-    return h->node->ops->exchange(h->node, &offer, h->wants, h->streams);
+    hc_stream stream = {a->in, a->from_here[h->place.size]};
+    return h->node->ops->exchange(h->node, &stream, h->reads, h->lengths);
 }
 
 /* ---- to and from the other nodes ------------------------------------------------------------------------- */

@@ -2,7 +2,7 @@
  *
  * broadcast.c - the root's bytes to all: a tree across nodes in segments, and each node's exchange.
  *
- * One rank a node, its speaker (the root itself in the root's node, else the leader), takes part in the tree.
+ * One rank a node, its representative (the root itself in the root's node, else the leader), takes part in the tree.
  * Few bytes go down a binomial tree, many down a chain, which sends every byte over each link once. All tensors
  * of the batch are one stream: a segment is passed on as soon as it is here, and given to the node's ranks
  * while the next ones arrive, whichever tensor they belong to.
@@ -63,33 +63,33 @@ static int32_t root_node(const hc__hierarchy *h) {
     return h->place.node_of[h->batch->root];
 }
 
-/* Set rank of a node's speaker. */
-static int32_t speaker(const hc__hierarchy *h, int32_t node) {
+/* Set rank of a node's representative. */
+static int32_t representative(const hc__hierarchy *h, int32_t node) {
     return node == root_node(h) ? h->batch->root : hc__set_rank(&h->place, node, 0);
 }
 
-static int32_t speaker_peer(const hc__hierarchy *h, int32_t position) {
+static int32_t representative_peer(const hc__hierarchy *h, int32_t position) {
     int32_t node = (root_node(h) + position) % h->place.nodes;
-    return h->place.world[speaker(h, node)];
+    return h->place.world[representative(h, node)];
 }
 
 static int64_t message_bytes(const hc__hierarchy *h) {
     return h->net->message_bytes > 0 ? h->net->message_bytes : SEGMENT_BYTES;
 }
 
-static void find_family(hc__hierarchy *h) {
+static void find_neighbours(hc__hierarchy *h) {
     hc__broadcast *b = &h->broadcast;
     int32_t n = h->place.nodes, me = (h->place.node - root_node(h) + n) % n;
     b->parent = -1;
     b->nchildren = 0;
-    if (n == 1 || speaker(h, h->place.node) != h->place.rank)
+    if (n == 1 || representative(h, h->place.node) != h->place.rank)
         return;
     double segments = (double)b->bytes / (double)message_bytes(h);
-    hc__family f = hc__family_of(n, me, segments > 1 ? segments : 1);
+    hc__tree f = hc__tree_of(n, me, segments > 1 ? segments : 1);
     if (f.parent >= 0)
-        b->parent = speaker_peer(h, f.parent);
+        b->parent = representative_peer(h, f.parent);
     for (int32_t i = 0; i < f.nchildren; i++)
-        b->children[b->nchildren++] = speaker_peer(h, f.children[i]);
+        b->children[b->nchildren++] = representative_peer(h, f.children[i]);
 }
 
 /* ---- stages -------------------------------------------------------------------------------------------- */
@@ -142,24 +142,24 @@ static int forward(hc__hierarchy *h) {
     return status < 0 || !moved ? status : HC_MOVED;
 }
 
-/* The next bytes from the speaker to the node's other ranks. */
+/* The next bytes from the representative to the node's other ranks. */
 static int exchange(hc__hierarchy *h) {
     hc__broadcast *b = &h->broadcast;
-    int32_t from = speaker(h, h->place.node), local = 0;
+    int32_t from = representative(h, h->place.node), local = 0;
     char *at;
     int64_t bytes = segment(h, &b->exchanged, &at);
     if (bytes == 0 || b->exchanged.position + bytes > b->arrived.position)
         return HC_IDLE;
     while (hc__set_rank(&h->place, h->place.node, local) != from)
         local++;
-    int speaks = from == h->place.rank;
-    memset(h->wants, 0, (size_t)h->place.local_size * sizeof *h->wants);
-    memset(h->streams, 0, (size_t)h->place.local_size * sizeof *h->streams);
-    h->streams[local] = bytes;
-    if (!speaks && at)
-        h->wants[local] = (hc_want){at, 0, bytes};
-    hc_offer offer = {speaks ? at : NULL, speaks ? bytes : 0};
-    int status = h->node->ops->exchange(h->node, &offer, h->wants, h->streams);
+    int represents = from == h->place.rank;
+    memset(h->reads, 0, (size_t)h->place.local_size * sizeof *h->reads);
+    memset(h->lengths, 0, (size_t)h->place.local_size * sizeof *h->lengths);
+    h->lengths[local] = bytes;
+    if (!represents && at)
+        h->reads[local] = (hc_stream_read){at, 0, bytes};
+    hc_stream stream = {represents ? at : NULL, represents ? bytes : 0};
+    int status = h->node->ops->exchange(h->node, &stream, h->reads, h->lengths);
     if (status != HC_DONE)
         return status;
     advance(h, &b->exchanged);
@@ -171,7 +171,7 @@ static int exchange(hc__hierarchy *h) {
 /* Where each piece is, or goes. */
 static int find_places(hc__hierarchy *h) {
     hc__broadcast *b = &h->broadcast;
-    int speaks = speaker(h, h->place.node) == h->place.rank;
+    int represents = representative(h, h->place.node) == h->place.rank;
     b->bytes = 0;
     for (int32_t i = 0; i < h->batch->npieces; i++)
         b->bytes += piece_bytes(h, i);
@@ -185,7 +185,7 @@ static int find_places(hc__hierarchy *h) {
             b->at[i] = (char *)(uintptr_t)piece->in; /* only read */
             if (piece->out && piece->out != piece->in)
                 hc_host_copy(piece->out, piece->in, (size_t)piece_bytes(h, i));
-        } else if (!piece->out && speaks) { /* joined: all its pieces are dropped, but must be passed on */
+        } else if (!piece->out && represents) { /* joined: all its pieces are dropped, but must be passed on */
             b->spare = b->spare ? b->spare : hc_result_new((size_t)b->bytes);
             if (!b->spare)
                 return HC_NO_MEMORY;
@@ -212,12 +212,12 @@ int hc__broadcast_start(hc__hierarchy *h) {
     if (status < 0)
         return status;
     int64_t step = h->place.nodes > 1 ? message_bytes(h) : INT64_MAX;
-    find_family(h);
+    find_neighbours(h);
     b->sends.net = h->net;
     b->nposted = b->narrived = 0;
     b->posted = b->arrived = b->forwarded = beginning(h, step);
     b->exchanged = beginning(h, h->place.nodes > 1 ? SHARED_SEGMENTS * step : INT64_MAX);
-    if (b->parent < 0) /* all that the others of my node ask for is here, or is the speaker's affair */
+    if (b->parent < 0) /* all that the others of my node ask for is here, or is the representative's affair */
         b->posted.position = b->arrived.position = b->bytes;
     if (b->nchildren == 0)
         b->forwarded.position = b->bytes;

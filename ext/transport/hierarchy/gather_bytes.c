@@ -23,8 +23,8 @@ static int is_leader(const hc__hierarchy *h) {
 
 /* All streams and wishes empty. */
 static void clear_exchange(hc__hierarchy *h) {
-    memset(h->wants, 0, (size_t)h->place.local_size * sizeof *h->wants);
-    memset(h->streams, 0, (size_t)h->place.local_size * sizeof *h->streams);
+    memset(h->reads, 0, (size_t)h->place.local_size * sizeof *h->reads);
+    memset(h->lengths, 0, (size_t)h->place.local_size * sizeof *h->lengths);
 }
 
 static int collect(hc__hierarchy *h) {
@@ -33,23 +33,23 @@ static int collect(hc__hierarchy *h) {
     clear_exchange(h);
     for (int32_t j = 0; j < h->place.local_size; j++) {
         int32_t r = hc__set_rank(&h->place, h->place.node, j);
-        h->streams[j] = g->lengths[r];
+        h->lengths[j] = g->lengths[r];
         if (receives && r != h->place.rank)
-            h->wants[j] = (hc_want){g->out + g->offsets[r], 0, g->lengths[r]};
+            h->reads[j] = (hc_stream_read){g->out + g->offsets[r], 0, g->lengths[r]};
     }
-    hc_offer offer = {g->in, g->lengths[h->place.rank]};
-    return h->node->ops->exchange(h->node, &offer, h->wants, h->streams);
+    hc_stream stream = {g->in, g->lengths[h->place.rank]};
+    return h->node->ops->exchange(h->node, &stream, h->reads, h->lengths);
 }
 
 static int share(hc__hierarchy *h) {
     hc__gather *g = &h->gather;
     int64_t total = g->offsets[h->place.size];
     clear_exchange(h);
-    h->streams[0] = total;
+    h->lengths[0] = total;
     if (!is_leader(h))
-        h->wants[0] = (hc_want){g->out, 0, total};
-    hc_offer offer = {is_leader(h) ? g->out : NULL, is_leader(h) ? total : 0};
-    return h->node->ops->exchange(h->node, &offer, h->wants, h->streams);
+        h->reads[0] = (hc_stream_read){g->out, 0, total};
+    hc_stream stream = {is_leader(h) ? g->out : NULL, is_leader(h) ? total : 0};
+    return h->node->ops->exchange(h->node, &stream, h->reads, h->lengths);
 }
 
 /* Posts all of a node's bytes to or from a leader: one message for each run of neighbours in the result. */

@@ -107,8 +107,8 @@ static void destroy(hc_data *data) {
     free(h->gather.offsets);
     free(h->rail_peers);
     free(h->leader_peers);
-    free(h->wants);
-    free(h->streams);
+    free(h->reads);
+    free(h->lengths);
     hc__placement_free(&h->place);
     if (h->node)
         h->node->ops->free(h->node);
@@ -134,11 +134,11 @@ static int make_arrays(hc__hierarchy *h) {
     size_t size = (size_t)h->place.size, nodes = (size_t)h->place.nodes;
     h->rail_peers = malloc(nodes * sizeof *h->rail_peers);
     h->leader_peers = malloc(nodes * sizeof *h->leader_peers);
-    h->wants = malloc((size_t)h->place.local_size * sizeof *h->wants);
-    h->streams = malloc((size + 1) * sizeof *h->streams);
+    h->reads = malloc((size_t)h->place.local_size * sizeof *h->reads);
+    h->lengths = malloc((size + 1) * sizeof *h->lengths);
     h->gather.lengths = malloc(size * sizeof *h->gather.lengths);
     h->gather.offsets = malloc((size + 1) * sizeof *h->gather.offsets);
-    if (!h->rail_peers || !h->leader_peers || !h->wants || !h->streams || !h->gather.lengths || !h->gather.offsets)
+    if (!h->rail_peers || !h->leader_peers || !h->reads || !h->lengths || !h->gather.lengths || !h->gather.offsets)
         return HC_NO_MEMORY;
     return HC_OK;
 }

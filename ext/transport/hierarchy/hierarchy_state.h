@@ -166,10 +166,10 @@ struct hc__hierarchy {
     hc__net_model model;
     int algorithm;
 
-    hc_batch *batch;  /* in progress, or NULL */
-    int late;         /* a status to report when the batch is finished on all ranks */
-    hc_want *wants;   /* local_size entries, for exchange */
-    int64_t *streams; /* set size + 1 entries */
+    hc_batch *batch;       /* in progress, or NULL */
+    int late;              /* a status to report when the batch is finished on all ranks */
+    hc_stream_read *reads; /* local_size entries, for exchange */
+    int64_t *lengths;      /* set size + 1 entries */
     hc__pipeline pipeline;
     hc__gather gather;
     hc__broadcast broadcast;

@@ -131,12 +131,12 @@ static int start_between_nodes(hc__hierarchy *h) {
         return status;
     p->cut = *h->batch;
     p->cut.pieces = NULL;
-    cut_batch(h, &p->cut, h->streams);
+    cut_batch(h, &p->cut, h->lengths);
     status = reserve_cuts(p, p->cut.npieces);
     if (status < 0)
         return status;
     p->cut.pieces = p->cut_pieces;
-    hc_parts parts = cut_batch(h, &p->cut, h->streams);
+    hc_parts parts = cut_batch(h, &p->cut, h->lengths);
     return hc__pipeline_start(h, &p->cut, &parts, launch);
 }
 
@@ -168,10 +168,10 @@ static int scatter_next(hc__hierarchy *h) {
         s->batch.npieces = 1;
         s->batch.count = piece->count;
         for (int32_t r = 0; r <= h->place.size; r++)
-            h->streams[r] = hc_share_begin(rows, h->place.size, r) * piece->row;
+            h->lengths[r] = hc_share_begin(rows, h->place.size, r) * piece->row;
         s->placed = 1;
     }
-    int status = h->node->ops->scatter(h->node, &s->batch, h->streams);
+    int status = h->node->ops->scatter(h->node, &s->batch, h->lengths);
     if (status != HC_DONE)
         return status;
     s->placed = 0;

@@ -46,44 +46,44 @@ static int64_t count_bytes(const hc__hierarchy *h) {
 /* ---- inside the root's node ------------------------------------------------------------------------------- */
 
 /* Every rank's stream goes to the root. */
-static hc_offer offer_to_root(hc__hierarchy *h) {
+static hc_stream stream_to_root(hc__hierarchy *h) {
     hc__rooted *g = &h->rooted;
     int counting = g->stage == COUNT;
     for (int32_t j = 0; j < h->place.local_size; j++) {
         int32_t r = hc__set_rank(&h->place, h->place.node, j);
-        h->streams[j] = counting ? count_bytes(h) : bytes_of(h, r);
+        h->lengths[j] = counting ? count_bytes(h) : bytes_of(h, r);
         void *to = counting ? (char *)rows_of(h, r) : g->at_root + g->offsets[r];
         int wanted = r != h->place.rank && (counting || is_root(h)); /* all need the counts: the streams' lengths */
-        h->wants[j] = (hc_want){wanted ? to : NULL, 0, h->streams[j]};
+        h->reads[j] = (hc_stream_read){wanted ? to : NULL, 0, h->lengths[j]};
     }
-    return (hc_offer){counting ? (void *)rows_of(h, h->place.rank) : g->here, h->streams[h->place.local_rank]};
+    return (hc_stream){counting ? (void *)rows_of(h, h->place.rank) : g->here, h->lengths[h->place.local_rank]};
 }
 
 /* The root's stream: the table of all counts, or its tensor from the node's first rank's rows to its last one's. */
-static hc_offer offer_from_root(hc__hierarchy *h) {
+static hc_stream stream_from_root(hc__hierarchy *h) {
     hc__rooted *g = &h->rooted;
     const hc__placement *p = &h->place;
     int32_t me = p->rank, first = hc__set_rank(p, p->node, 0), last = hc__set_rank(p, p->node, p->local_size - 1);
     int counting = g->stage == COUNT;
     int64_t begin = counting ? 0 : g->offsets[first];
     int64_t bytes = counting ? count_bytes(h) * p->size : g->offsets[last + 1] - begin;
-    memset(h->wants, 0, (size_t)p->local_size * sizeof *h->wants);
-    memset(h->streams, 0, (size_t)p->local_size * sizeof *h->streams);
+    memset(h->reads, 0, (size_t)p->local_size * sizeof *h->reads);
+    memset(h->lengths, 0, (size_t)p->local_size * sizeof *h->lengths);
     int32_t root = 0;
     while (hc__set_rank(p, p->node, root) != h->batch->root)
         root++;
-    h->streams[root] = bytes;
+    h->lengths[root] = bytes;
     if (!is_root(h))
-        h->wants[root] = counting ? (hc_want){g->rows, 0, bytes}
-                                  : (hc_want){g->here, g->offsets[me] - begin, bytes_of(h, me)};
+        h->reads[root] = counting ? (hc_stream_read){g->rows, 0, bytes}
+                                  : (hc_stream_read){g->here, g->offsets[me] - begin, bytes_of(h, me)};
     if (!is_root(h))
-        return (hc_offer){NULL, 0};
-    return (hc_offer){counting ? (char *)g->rows : g->at_root + begin, bytes};
+        return (hc_stream){NULL, 0};
+    return (hc_stream){counting ? (char *)g->rows : g->at_root + begin, bytes};
 }
 
 static int move_near(hc__hierarchy *h) {
-    hc_offer offer = h->rooted.gathers ? offer_to_root(h) : offer_from_root(h);
-    return h->node->ops->exchange(h->node, &offer, h->wants, h->streams);
+    hc_stream stream = h->rooted.gathers ? stream_to_root(h) : stream_from_root(h);
+    return h->node->ops->exchange(h->node, &stream, h->reads, h->lengths);
 }
 
 /* ---- between the root and the ranks of other nodes --------------------------------------------------------- */

@@ -116,7 +116,7 @@ static int is_far(const hc__hierarchy *h, int32_t rank) {
 }
 
 /* The chunk that the j-th rank of my node offers in a step, or -1. */
-static int64_t offered(const hc__hierarchy *h, int32_t j, int64_t step) {
+static int64_t passed_on(const hc__hierarchy *h, int32_t j, int64_t step) {
     int32_t r = hc__set_rank(&h->place, h->place.node, j);
     int64_t chunk = step - (r - hc__set_rank(&h->place, h->place.node, 0));
     return is_near(h, r + 1) && chunk >= 0 && chunk < h->scan.nchunks ? chunk : -1;
@@ -220,20 +220,20 @@ static int step_next(hc__hierarchy *h) {
     int32_t me = h->place.local_rank;
     if (s->step == s->steps)
         return HC_IDLE;
-    int64_t out = offered(h, me, s->step), in = -1;
+    int64_t out = passed_on(h, me, s->step), in = -1;
     if (is_near(h, h->place.rank - 1))
-        in = offered(h, me - 1, s->step); /* the j-th rank's neighbour is the one before it in the node, too */
+        in = passed_on(h, me - 1, s->step); /* the j-th rank's neighbour is the one before it in the node, too */
     if (out >= s->added || (in >= 0 && in >= s->passed + SLOTS))
         return HC_IDLE;
-    memset(h->wants, 0, (size_t)h->place.local_size * sizeof *h->wants);
+    memset(h->reads, 0, (size_t)h->place.local_size * sizeof *h->reads);
     for (int32_t j = 0; j < h->place.local_size; j++) {
-        int64_t chunk = offered(h, j, s->step);
-        h->streams[j] = chunk < 0 ? 0 : chunk_bytes(s, chunk);
+        int64_t chunk = passed_on(h, j, s->step);
+        h->lengths[j] = chunk < 0 ? 0 : chunk_bytes(s, chunk);
     }
     if (in >= 0)
-        h->wants[me - 1] = (hc_want){slot(s, in), 0, chunk_bytes(s, in)};
-    hc_offer offer = {out < 0 ? NULL : slot(s, out), h->streams[me]};
-    int status = h->node->ops->exchange(h->node, &offer, h->wants, h->streams);
+        h->reads[me - 1] = (hc_stream_read){slot(s, in), 0, chunk_bytes(s, in)};
+    hc_stream stream = {out < 0 ? NULL : slot(s, out), h->lengths[me]};
+    int status = h->node->ops->exchange(h->node, &stream, h->reads, h->lengths);
     if (status != HC_DONE)
         return status;
     s->step++;

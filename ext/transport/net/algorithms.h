@@ -24,7 +24,7 @@ int hc__net_reduce_start(hc__channel *, void *data, int64_t count, int dtype, in
 
 /* What is sent in one segment goes down a binomial tree, what is sent in many down a chain, which sends every byte over
  * each link once. */
-hc__family hc__family_of(int32_t n, int32_t place, double segments);
+hc__tree hc__tree_of(int32_t n, int32_t place, double segments);
 
 /* ---- the rounds of an allreduce -------------------------------------------------------------------------- */
 

@@ -12,8 +12,8 @@ static int chain_is_shorter(int32_t n, double segments) {
     return n - 2 + segments < levels * (segments + levels - 1);
 }
 
-hc__family hc__family_of(int32_t n, int32_t place, double segments) {
-    hc__family f = {.parent = -1};
+hc__tree hc__tree_of(int32_t n, int32_t place, double segments) {
+    hc__tree f = {.parent = -1};
     if (chain_is_shorter(n, segments)) {
         f.parent = place - 1;
         if (place + 1 < n)
@@ -36,7 +36,7 @@ static int32_t member(const hc__channel *a, int32_t place) {
 }
 
 static int round_broadcast(hc__channel *a, int32_t round) {
-    const hc__family *f = &a->family;
+    const hc__tree *f = &a->tree;
     int status = HC_MOVED;
     if (round == 0 && f->parent >= 0)
         status = hc__receive_part(a, member(a, f->parent), 0, a->count);
@@ -52,7 +52,7 @@ int hc__net_broadcast_start(hc__channel *a, void *data, int64_t count, int dtype
     a->count = count;
     a->dtype = a->kind = (uint8_t)dtype;
     a->root = root;
-    a->family = hc__family_of(n, (a->team->me - root + n) % n, (double)segments);
+    a->tree = hc__tree_of(n, (a->team->me - root + n) % n, (double)segments);
     a->next_round = 0;
     a->running = n > 1 && count > 0;
     return HC_OK;

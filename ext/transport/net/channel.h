@@ -25,10 +25,10 @@ typedef struct hc__team {
 /* ---- a channel --------------------------------------------------------------------------------------- */
 
 /* A member's neighbours, all counted from the root, which is 0; the farthest child first. */
-typedef struct hc__family {
+typedef struct hc__tree {
     int32_t parent; /* -1: the root */
     int32_t nchildren, children[32];
-} hc__family;
+} hc__tree;
 struct hc__channel;
 /* Called once per round: does the arithmetic on what the last round received and posts the next messages. HC_DONE after
  * the last round, HC_MOVED when another follows, or a status. */
@@ -55,7 +55,7 @@ typedef struct hc__channel {
     uint8_t whole; /* direct: one round */
     uint8_t scatters;
     uint8_t running;
-    hc__family family; /* broadcast, reduce */
+    hc__tree tree; /* broadcast, reduce */
     int32_t root;
     int failed;      /* a status of the team's arithmetic */
     uint64_t awaits; /* how many of its operations must have ended before the next message */

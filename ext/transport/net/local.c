@@ -2,7 +2,7 @@
  *
  * local.c - a net between the threads of one process.
  *
- * Each rank has a mailbox: what was sent to it and not yet asked for, what it asked for and was not yet sent,
+ * Each rank has a mailbox: what was sent to it and not yet posted for, what it posted for and was not yet sent,
  * both in order. Whoever completes a pair, the sender or the receiver, takes it out of the mailbox under its
  * lock and copies the bytes after letting go of it, from buffer to buffer.
  */
@@ -14,9 +14,9 @@
 
 #include "transport/net/local.h"
 
-/* `done` is stored with release after the copy and all other fields were written; who loads it with acquire
- * may read them, and free the request. */
-enum state { WAITING, PAIRED, DONE, TOO_LONG };
+/* DONE and TOO_LONG are stored with release after the copy and all other fields were written; a thread that loads them with
+ * acquire may read those fields and free the request. */
+enum state { UNMATCHED, PAIRED, DONE, TOO_LONG };
 
 struct hc_net_request {
     struct hc_net_request *next;
@@ -30,18 +30,18 @@ struct hc_net_request {
 
 typedef struct mailbox {
     pthread_mutex_t lock;
-    hc_net_request *sent, *asked; /* unmatched, oldest first; never a matching pair */
+    hc_net_request *sent, *posted; /* unmatched, oldest first; never a matching pair */
 } mailbox;
 
-typedef struct office {
+typedef struct mailboxes {
     _Atomic int32_t users;
     int32_t size;
     mailbox boxes[];
-} office;
+} mailboxes;
 
 typedef struct local_net {
     hc_net base;
-    office *office;
+    mailboxes *mailboxes;
 } local_net;
 
 static int matches(const hc_net_request *receive, int32_t peer, int32_t tag) {
@@ -80,9 +80,9 @@ static void deliver(hc_net_request *send, hc_net_request *receive) {
 
 static void post(mailbox *box, hc_net_request *request) {
     pthread_mutex_lock(&box->lock);
-    hc_net_request *other = take_match(request->is_receive ? &box->sent : &box->asked, request);
+    hc_net_request *other = take_match(request->is_receive ? &box->sent : &box->posted, request);
     if (other == NULL) {
-        append(request->is_receive ? &box->asked : &box->sent, request);
+        append(request->is_receive ? &box->posted : &box->sent, request);
     } else {
         atomic_store_explicit(&other->state, PAIRED, memory_order_relaxed);
         atomic_store_explicit(&request->state, PAIRED, memory_order_relaxed);
@@ -109,7 +109,7 @@ static int local_isend(hc_net *net, int32_t peer, int32_t tag, const void *data,
     if (peer < 0 || peer >= net->size)
         return HC_INVALID;
     hc_net_request fields = {.data = (void *)(uintptr_t)data, .bytes = bytes, .peer = net->rank, .tag = tag};
-    int status = start(net, &((local_net *)net)->office->boxes[peer], fields, out);
+    int status = start(net, &((local_net *)net)->mailboxes->boxes[peer], fields, out);
     if (status != HC_OK)
         return status;
     hc_count(&net->sent_messages, 1);
@@ -121,7 +121,7 @@ static int local_irecv(hc_net *net, int32_t peer, int32_t tag, void *data, size_
     if (peer < HC_ANY_PEER || peer >= net->size)
         return HC_INVALID;
     hc_net_request fields = {.data = data, .bytes = room, .peer = peer, .tag = tag, .is_receive = 1};
-    return start(net, &((local_net *)net)->office->boxes[net->rank], fields, out);
+    return start(net, &((local_net *)net)->mailboxes->boxes[net->rank], fields, out);
 }
 
 static int local_test(hc_net *net, hc_net_request **req, size_t *bytes, int32_t *peer) {
@@ -146,7 +146,7 @@ static int local_cancel(hc_net *net, hc_net_request **req) {
     hc_net_request *request = *req;
     mailbox *box = request->box;
     pthread_mutex_lock(&box->lock);
-    for (hc_net_request **link = request->is_receive ? &box->asked : &box->sent; *link != NULL; link = &(*link)->next)
+    for (hc_net_request **link = request->is_receive ? &box->posted : &box->sent; *link != NULL; link = &(*link)->next)
         if (*link == request) {
             *link = request->next;
             break;
@@ -160,16 +160,16 @@ static int local_cancel(hc_net *net, hc_net_request **req) {
     return HC_OK;
 }
 
-static void office_leave(office *office) {
-    if (atomic_fetch_sub_explicit(&office->users, 1, memory_order_acq_rel) > 1)
+static void office_leave(mailboxes *mailboxes) {
+    if (atomic_fetch_sub_explicit(&mailboxes->users, 1, memory_order_acq_rel) > 1)
         return;
-    for (int32_t i = 0; i < office->size; i++)
-        pthread_mutex_destroy(&office->boxes[i].lock);
-    free(office);
+    for (int32_t i = 0; i < mailboxes->size; i++)
+        pthread_mutex_destroy(&mailboxes->boxes[i].lock);
+    free(mailboxes);
 }
 
 static void local_free(hc_net *net) {
-    office_leave(((local_net *)net)->office);
+    office_leave(((local_net *)net)->mailboxes);
     free(net);
 }
 
@@ -185,7 +185,7 @@ static const struct hc_net_ops local_ops = {
 int hc_local_net_new(int32_t n, hc_net **nets) {
     if (n < 1)
         return HC_INVALID;
-    office *shared = calloc(1, sizeof *shared + (size_t)n * sizeof shared->boxes[0]);
+    mailboxes *shared = calloc(1, sizeof *shared + (size_t)n * sizeof shared->boxes[0]);
     if (shared == NULL)
         return HC_NO_MEMORY;
     shared->size = n;
@@ -202,7 +202,7 @@ int hc_local_net_new(int32_t n, hc_net **nets) {
         }
         atomic_fetch_add(&shared->users, 1);
         net->base = (hc_net){.ops = &local_ops, .rank = made, .size = n, .max_tag = INT32_MAX};
-        net->office = shared;
+        net->mailboxes = shared;
         nets[made] = &net->base;
     }
     if (status != HC_OK)

@@ -17,7 +17,7 @@ static int32_t member(const hc__channel *a, int32_t place) {
 }
 
 static int round_tree(hc__channel *a, int32_t round) {
-    const hc__family *f = &a->family;
+    const hc__tree *f = &a->tree;
     int status = HC_MOVED;
     if (round == 0) {
         for (int32_t i = 0; i < f->nchildren && status >= 0; i++)
@@ -58,7 +58,7 @@ int hc__net_reduce_start(hc__channel *a, void *data, int64_t count, int dtype, i
     if (in_order || n <= 2)
         return hc__rounds_start(a, round_in_order, data, count, dtype, dtype, reduction,
                                 me == root ? count * (n - 1) : 0);
-    a->family = hc__family_of(n, (me - root + n) % n, (double)segments);
+    a->tree = hc__tree_of(n, (me - root + n) % n, (double)segments);
     return hc__rounds_start(a, round_tree, data, count, dtype, hc__accumulation_dtype(dtype), reduction,
-                            count * a->family.nchildren);
+                            count * a->tree.nchildren);
 }

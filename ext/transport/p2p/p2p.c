@@ -180,8 +180,7 @@ static void drop_all(hc__p2p_queue *queue) {
 
 void hc_p2p_abandon(hc_p2p *p2p) {
     p2p->abandoned = 1;
-    hc__p2p_queue *queues[] = {&p2p->open,      &p2p->announced, &p2p->cleared,
-                               &p2p->receiving, &p2p->sending,   &p2p->done};
+    hc__p2p_queue *queues[] = {&p2p->open, &p2p->announced, &p2p->cleared, &p2p->receiving, &p2p->sending, &p2p->done};
     for (size_t i = 0; i < sizeof queues / sizeof *queues; i++)
         drop_all(queues[i]);
     while (p2p->unexpected)

@@ -77,7 +77,7 @@ struct hc_p2p {
 /* ---- queues.c: operations from queue to queue, and headers out -------------------------------------- */
 
 void hc__p2p_queue_add(hc__p2p_queue *, hc_p2p_op *);
-void hc__p2p_queue_remove(hc_p2p_op *); /* from the queue that it is in */
+void hc__p2p_queue_remove(hc_p2p_op *);                                              /* from the queue that it is in */
 hc_p2p_op *hc__p2p_queue_find(const hc__p2p_queue *, int32_t peer, uint32_t number); /* or NULL */
 void hc__p2p_finish(hc_p2p *, hc_p2p_op *, int status);
 void hc__p2p_close_path(hc_p2p_op *); /* cancels what is in flight over the net */
@@ -89,7 +89,8 @@ int hc__p2p_send_header(hc_p2p *, int32_t peer, const hc__p2p_header *, const vo
 int hc__p2p_post_receive(hc_p2p *, hc_p2p_op *);
 /* An EAGER or RTS header came: to its receive, or kept until that is posted. */
 int hc__p2p_match(hc_p2p *, int32_t peer, const hc__p2p_header *, const void *content);
-void hc__p2p_drop_unexpected(hc_p2p *, hc__p2p_unexpected **link); /* the one at *link; its sender's credit is returned */
+void hc__p2p_drop_unexpected(hc_p2p *,
+                             hc__p2p_unexpected **link); /* the one at *link; its sender's credit is returned */
 
 /* ---- paths.c: how the bytes of a large message go ---------------------------------------------------- */
 

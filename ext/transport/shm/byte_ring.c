@@ -3,8 +3,8 @@
  * byte_ring.c - a ring of bytes from one writer to one reader.
  *
  * Memory order: the bytes are written before `head` is stored with release, and read after `head` was loaded
- * with acquire; the same with `tail` the other way round keeps the writer off bytes that are still being
- * read. Each side reads its own counter relaxed: nobody else writes it.
+ * with acquire. In the same way `tail` keeps the writer off bytes that are still being read. Each side reads its own
+ * counter relaxed, because it alone writes it.
  */
 #include "transport/shm/byte_ring.h"
 
@@ -18,8 +18,9 @@ size_t hc__ring_write(hc__ring *ring, size_t room, const void *bytes, size_t n) 
     uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
     uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_acquire);
     if (n > room - (size_t)(head - tail)) {
-        /* Ask for a bell first, look again then: the reader makes room first and looks for the asker then. */
-        atomic_store_explicit(&ring->starved, 1, memory_order_relaxed);
+        /* The writer says that it waits and then looks again; the reader makes room and then looks whether the writer
+         * waits. */
+        atomic_store_explicit(&ring->waiting, 1, memory_order_relaxed);
         atomic_thread_fence(memory_order_seq_cst);
         tail = atomic_load_explicit(&ring->tail, memory_order_acquire);
     }
@@ -46,8 +47,8 @@ size_t hc__ring_read(hc__ring *ring, size_t room, void *bytes, size_t n) {
     return take;
 }
 
-int hc__ring_relieve(hc__ring *ring) {
+int hc__ring_writer_waits(hc__ring *ring) {
     atomic_thread_fence(memory_order_seq_cst);
-    return atomic_load_explicit(&ring->starved, memory_order_relaxed) != 0 &&
-           atomic_exchange_explicit(&ring->starved, 0, memory_order_relaxed) != 0;
+    return atomic_load_explicit(&ring->waiting, memory_order_relaxed) != 0 &&
+           atomic_exchange_explicit(&ring->waiting, 0, memory_order_relaxed) != 0;
 }

@@ -14,7 +14,7 @@
 typedef struct hc__ring {
     _Alignas(64) _Atomic uint64_t head;
     _Alignas(64) _Atomic uint64_t tail;
-    _Atomic uint32_t starved; /* the writer found no room and waits for a ring of its bell */
+    _Atomic uint32_t waiting; /* the writer found no room and waits for its doorbell */
     _Alignas(64) uint8_t data[];
 } hc__ring;
 
@@ -22,7 +22,7 @@ typedef struct hc__ring {
 size_t hc__ring_write(hc__ring *, size_t room, const void *bytes, size_t n);
 size_t hc__ring_read(hc__ring *, size_t room, void *bytes, size_t n);
 size_t hc__ring_filled(hc__ring *);
-/* The reader, after it made room: 1 when the writer waits for it. */
-int hc__ring_relieve(hc__ring *);
+/* For the reader, after it made room: 1 when the writer waits for that, and must be woken. */
+int hc__ring_writer_waits(hc__ring *);
 
 #endif

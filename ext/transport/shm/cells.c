@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
+  * cells.c - pieces of the node control segment through which large messages move.
  *
- * cells.c - pieces of the node control segment's segment through which large messages move
- * (as in Nemesis: Buntinas, Mercier, Gropp, CCGrid 2006).
+ * As in Nemesis: Buntinas, Mercier, Gropp, "Design and Evaluation of Nemesis" (CCGrid 2006).
  *
  * Memory order: the owner fills a cell before it writes the control message about it, whose ring orders the two. The
  * reader gives it back with release, which the owner's load acquires: it never writes over what is being read.
@@ -38,11 +38,12 @@ static int find_free(hc__cells *cells, int count) {
     return -1;
 }
 
-/* Asks for a bell first and looks again then: who gives one back clears its mark first and looks for the asker then. */
+/* The owner says that it waits and then looks once more; a reader marks a cell as free and then looks whether the owner
+ * waits. So one of the two sees the other. */
 int hc__cell_take(hc__cells *cells, int32_t local_size) {
     int count = hc__cells_count(local_size), cell = find_free(cells, count);
     if (cell < 0) {
-        atomic_store_explicit(&cells->starved, 1, memory_order_relaxed);
+        atomic_store_explicit(&cells->waiting, 1, memory_order_relaxed);
         atomic_thread_fence(memory_order_seq_cst);
         cell = find_free(cells, count);
     }
@@ -54,6 +55,6 @@ int hc__cell_take(hc__cells *cells, int32_t local_size) {
 int hc__cell_give(hc__cells *cells, int cell) {
     atomic_store_explicit(&cells->taken[cell], 0, memory_order_release);
     atomic_thread_fence(memory_order_seq_cst);
-    return atomic_load_explicit(&cells->starved, memory_order_relaxed) != 0 &&
-           atomic_exchange_explicit(&cells->starved, 0, memory_order_relaxed) != 0;
+    return atomic_load_explicit(&cells->waiting, memory_order_relaxed) != 0 &&
+           atomic_exchange_explicit(&cells->waiting, 0, memory_order_relaxed) != 0;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cells.h - pieces of the node control segment's segment through which large messages move. (Private to ext/transport.)
+ * cells.h - pieces of the node control segment through which large messages move. (Private to ext/transport.)
  *
- * Each local rank owns some cells. It takes one, fills it and tells a neighbour by a control message; the neighbour
- * reads it and gives it back. So a sender may be as many pieces ahead of its receiver as it has cells.
+ * Each local rank owns some cells. It takes one, fills it and sends its number in a control message; the receiver
+ * reads the cell and gives it back. So a sender may be as many pieces ahead of its receivers as it has cells.
  */
 #ifndef HC_CELLS_H
 #define HC_CELLS_H
@@ -16,12 +16,12 @@
 
 /* Zeroed cells are free cells. */
 typedef struct hc__cells {
-    _Alignas(128) _Atomic uint32_t starved; /* the owner found none and waits for a ring of its bell */
+    _Alignas(128) _Atomic uint32_t waiting; /* the owner found none and waits for its doorbell */
     _Atomic uint32_t taken[HC__CELLS_MAX];
     _Alignas(128) uint8_t data[];
 } hc__cells;
 
-size_t hc__cells_bytes(int32_t local_size); /* of one rank's */
+size_t hc__cells_bytes(int32_t local_size); /* of the cells of one rank */
 int hc__cells_count(int32_t local_size);
 size_t hc__cell_room(int32_t local_size);
 uint8_t *hc__cell_at(hc__cells *, int32_t local_size, int cell);

@@ -1,20 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * control_segment.c - the ranks of a node at node control segment: a bell and cells for each, the rings between them, and who is alive.
+ * control_segment.c - the node control segment: a doorbell and cells per rank, the rings between ranks, and who is alive.
+  * A doorbell is a counter that a futex waits on. To ring it costs a system call, and marks are published far more often
+ * than a rank sleeps. So a rank that is about to sleep sets its bit in `listening`. The bits of all ranks are in one cache
+ * line, which stays shared in every core's cache; a rank that publishes reads that line and mostly has nothing to do.
  *
- * A bell is a counter that a futex waits on. To ring one costs a system call, and data marks are published
- * far more often than anybody sleeps; so who listens says so in `listening`, one bit a rank, all in one cache
- * line that stays shared in every core's cache, and a ringer reads that line and mostly goes on.
- *
- * No wake-up is lost. The ringer publishes, fences, reads `listening`; the listener sets its bit, fences,
- * looks at what is published: one of the two sees the other (both fences are sequentially consistent). A
- * ringer that finds the bit takes it away and adds to the counter, so the futex does not sleep on the older
- * count. If the listener sets its bit between these two steps, it reads the bit that the ringer released and
- * so sees what was published; the late addition is one vain wake-up.
- *
- * Alive is who holds the lock on its byte of the segment's file: a classic POSIX record lock, which the
- * kernel drops with the process, however it ends, and which a forked child does not inherit (an OFD lock
- * lives as long as any forked child that holds the file).
+ * No wake-up is lost. The publisher publishes, fences, reads `listening`; the listener sets its bit, fences, looks at what
+ * is published: one of the two sees the other (both fences are sequentially consistent). A publisher that finds the bit
+ * clears it and adds to the counter, so the futex does not sleep on the older count. If the listener sets its bit between
+ * these two steps, it reads the bit that the publisher released and so sees what was published; the late addition then
+ * wakes it once for nothing.
+  * A rank is alive while it holds the lock on its byte of the segment's file. This is a classic POSIX record lock: the
+ * kernel drops it with the process, however that ends, and a forked child does not inherit it (an OFD lock lives as long
+ * as any forked child that holds the file).
  */
 #include "transport/shm/control_segment.h"
 
@@ -35,19 +33,19 @@
 
 enum presence { NOT_YET, PRESENT, LEFT, LOST };
 
-typedef struct seat {
-    _Alignas(LINE) _Atomic uint32_t bell;
+typedef struct rank_slot {
+    _Alignas(LINE) _Atomic uint32_t doorbell;
     _Atomic uint32_t presence;
     _Alignas(LINE) _Atomic uint64_t dirty[HC__MASK_WORDS];
-} seat;
+} rank_slot;
 
-typedef struct house {
+typedef struct segment_head {
     _Alignas(LINE) _Atomic uint64_t listening[HC__MASK_WORDS];
-    seat seats[];
-} house;
+    rank_slot slots[];
+} segment_head;
 
 struct hc_node_control {
-    house *house;
+    segment_head *head;
     uint8_t *rings, *cells;
     size_t ring_room;
     int32_t rank, size;
@@ -62,8 +60,8 @@ static size_t ring_room(int32_t size) {
     return room < RING_ROOM_MIN ? RING_ROOM_MIN : room > RING_ROOM_MAX ? RING_ROOM_MAX : room;
 }
 
-static size_t house_bytes(int32_t size) {
-    return sizeof(house) + (size_t)size * sizeof(seat);
+static size_t head_bytes(int32_t size) {
+    return sizeof(segment_head) + (size_t)size * sizeof(rank_slot);
 }
 
 static size_t rings_bytes(int32_t size) {
@@ -72,7 +70,7 @@ static size_t rings_bytes(int32_t size) {
 }
 
 size_t hc_node_control_bytes(int32_t local_size) {
-    return house_bytes(local_size) + rings_bytes(local_size) + (size_t)local_size * hc__cells_bytes(local_size);
+    return head_bytes(local_size) + rings_bytes(local_size) + (size_t)local_size * hc__cells_bytes(local_size);
 }
 
 /* ---- coming and going ---------------------------------------------------------------------------- */
@@ -95,7 +93,7 @@ int hc_node_control_new(hc_segment *segment, int32_t local_rank, int32_t local_s
         return HC_NO_MEMORY;
     }
     memcpy(ranks, world_rank_of, (size_t)local_size * sizeof *ranks);
-    uint8_t *rings = (uint8_t *)segment->base + house_bytes(local_size);
+    uint8_t *rings = (uint8_t *)segment->base + head_bytes(local_size);
     *node_control = (hc_node_control){segment->base,         rings,      rings + rings_bytes(local_size),
                                       ring_room(local_size), local_rank, local_size,
                                       segment->fd,           ranks};
@@ -103,7 +101,7 @@ int hc_node_control_new(hc_segment *segment, int32_t local_rank, int32_t local_s
         hc_node_control_free(node_control);
         return HC_TRANSPORT;
     }
-    atomic_store_explicit(&node_control->house->seats[local_rank].presence, PRESENT, memory_order_release);
+    atomic_store_explicit(&node_control->head->slots[local_rank].presence, PRESENT, memory_order_release);
     *out = node_control;
     return HC_OK;
 }
@@ -112,7 +110,7 @@ void hc_node_control_free(hc_node_control *node_control) {
     if (node_control == NULL)
         return;
     uint32_t present = PRESENT;
-    atomic_compare_exchange_strong(&node_control->house->seats[node_control->rank].presence, &present, LEFT);
+    atomic_compare_exchange_strong(&node_control->head->slots[node_control->rank].presence, &present, LEFT);
     if (node_control->fd >= 0)
         lock_byte(node_control->fd, node_control->rank, F_UNLCK);
     free(node_control->world_ranks);
@@ -131,7 +129,7 @@ int32_t hc__node_control_world_rank(const hc_node_control *node_control, int32_t
     return node_control->world_ranks[local_rank];
 }
 
-/* ---- bells --------------------------------------------------------------------------------------- */
+/* ---- doorbells --------------------------------------------------------------------------------------- */
 
 static long futex(hc_node_control *node_control, _Atomic uint32_t *word, int operation, uint32_t value,
                   const struct timespec *t) {
@@ -141,11 +139,10 @@ static long futex(hc_node_control *node_control, _Atomic uint32_t *word, int ope
 }
 
 uint32_t hc_doorbell_listen(hc_node_control *node_control) {
-    _Atomic uint64_t *word = &node_control->house->listening[node_control->rank / 64];
+    _Atomic uint64_t *word = &node_control->head->listening[node_control->rank / 64];
     uint64_t bit = UINT64_C(1) << (node_control->rank % 64);
-    /* The count first: a bit that is found set after it can only be taken away by a ringer who adds to it
-     * later. */
-    uint32_t seen = atomic_load_explicit(&node_control->house->seats[node_control->rank].bell, memory_order_acquire);
+    /* Read the count first: a bit that is found set after that can only be cleared by a rank that adds to it later. */
+    uint32_t seen = atomic_load_explicit(&node_control->head->slots[node_control->rank].doorbell, memory_order_acquire);
     if ((atomic_load_explicit(word, memory_order_relaxed) & bit) == 0)
         atomic_fetch_or_explicit(word, bit, memory_order_acq_rel);
     atomic_thread_fence(memory_order_seq_cst);
@@ -153,30 +150,29 @@ uint32_t hc_doorbell_listen(hc_node_control *node_control) {
 }
 
 int hc_doorbell_sleep(hc_node_control *node_control, uint32_t seen, uint64_t ns) {
-    _Atomic uint32_t *bell = &node_control->house->seats[node_control->rank].bell;
+    _Atomic uint32_t *doorbell = &node_control->head->slots[node_control->rank].doorbell;
     struct timespec limit = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
-    /* Woken by a signal, or by the late system call of a ring that was seen before: the caller looks again.
-     * */
-    long woken = futex(node_control, bell, FUTEX_WAIT, seen, &limit);
+    /* A signal may have woken it, or the late system call of a wake-up that was seen before: the caller looks again. */
+    long woken = futex(node_control, doorbell, FUTEX_WAIT, seen, &limit);
     return woken == 0 || errno != ETIMEDOUT;
 }
 
-static void ring(hc_node_control *node_control, int32_t rank) {
+static void wake(hc_node_control *node_control, int32_t rank) {
     uint64_t bit = UINT64_C(1) << (rank % 64);
-    uint64_t before = atomic_fetch_and_explicit(&node_control->house->listening[rank / 64], ~bit, memory_order_acq_rel);
+    uint64_t before = atomic_fetch_and_explicit(&node_control->head->listening[rank / 64], ~bit, memory_order_acq_rel);
     if ((before & bit) == 0)
-        return; /* somebody else was faster and rings */
-    _Atomic uint32_t *bell = &node_control->house->seats[rank].bell;
-    atomic_fetch_add_explicit(bell, 1, memory_order_release);
-    futex(node_control, bell, FUTEX_WAKE, INT_MAX, NULL);
+        return; /* another rank was faster and wakes it */
+    _Atomic uint32_t *doorbell = &node_control->head->slots[rank].doorbell;
+    atomic_fetch_add_explicit(doorbell, 1, memory_order_release);
+    futex(node_control, doorbell, FUTEX_WAKE, INT_MAX, NULL);
 }
 
 void hc__doorbells_ring(hc_node_control *node_control, const hc__mask *mask) {
     atomic_thread_fence(memory_order_seq_cst);
     for (int w = 0; w * 64 < node_control->size; w++) {
-        uint64_t who = atomic_load_explicit(&node_control->house->listening[w], memory_order_relaxed) & mask->word[w];
+        uint64_t who = atomic_load_explicit(&node_control->head->listening[w], memory_order_relaxed) & mask->word[w];
         for (; who != 0; who &= who - 1)
-            ring(node_control, w * 64 + __builtin_ctzll(who));
+            wake(node_control, w * 64 + __builtin_ctzll(who));
     }
 }
 
@@ -196,14 +192,14 @@ void hc_doorbell_ring_all(hc_node_control *node_control) {
 /* ---- who is alive -------------------------------------------------------------------------------- */
 
 static int is_lost(hc_node_control *node_control, int32_t rank) {
-    uint32_t presence = atomic_load_explicit(&node_control->house->seats[rank].presence, memory_order_acquire);
+    uint32_t presence = atomic_load_explicit(&node_control->head->slots[rank].presence, memory_order_acquire);
     if (presence != PRESENT || node_control->fd < 0)
         return presence == LOST;
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = rank, .l_len = 1};
     if (fcntl(node_control->fd, F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK)
         return 0;
-    /* It says that it leaves before it lets go of the lock: look again, in this order. */
-    return atomic_load_explicit(&node_control->house->seats[rank].presence, memory_order_acquire) == PRESENT;
+    /* A rank that leaves stores that before it releases the lock, so look again, in this order. */
+    return atomic_load_explicit(&node_control->head->slots[rank].presence, memory_order_acquire) == PRESENT;
 }
 
 int32_t hc_node_control_lost(hc_node_control *node_control) {
@@ -214,7 +210,7 @@ int32_t hc_node_control_lost(hc_node_control *node_control) {
 }
 
 void hc_node_control_mark_lost(hc_node_control *node_control, int32_t local_rank) {
-    atomic_store_explicit(&node_control->house->seats[local_rank].presence, LOST, memory_order_release);
+    atomic_store_explicit(&node_control->head->slots[local_rank].presence, LOST, memory_order_release);
 }
 
 /* ---- control rings ------------------------------------------------------------------------------- */
@@ -233,13 +229,13 @@ hc__cells *hc__node_control_cells(const hc_node_control *node_control, int32_t l
 }
 
 void hc__node_control_mark_dirty(hc_node_control *node_control, int32_t to) {
-    _Atomic uint64_t *word = &node_control->house->seats[to].dirty[node_control->rank / 64];
+    _Atomic uint64_t *word = &node_control->head->slots[to].dirty[node_control->rank / 64];
     atomic_fetch_or_explicit(word, UINT64_C(1) << (node_control->rank % 64), memory_order_release);
     hc_doorbell_ring(node_control, to);
 }
 
 int hc__node_control_take_dirty(hc_node_control *node_control, hc__mask *from) {
-    _Atomic uint64_t *dirty = node_control->house->seats[node_control->rank].dirty;
+    _Atomic uint64_t *dirty = node_control->head->slots[node_control->rank].dirty;
     uint64_t any = 0;
     for (int w = 0; w < HC__MASK_WORDS; w++) {
         from->word[w] = atomic_load_explicit(&dirty[w], memory_order_relaxed);

@@ -19,10 +19,10 @@ int hc_node_control_new(hc_segment *, int32_t local_rank, int32_t local_size, co
                         hc_node_control **);
 void hc_node_control_free(hc_node_control *);
 
-/* Bells: the one thing a rank sleeps on. To sleep without losing a wake-up: seen = listen; look once more at all
- * that could have moved; if nothing did, sleep(seen). */
+/* Doorbells: all that a rank sleeps on. To sleep without losing a wake-up, call listen, look once more at all that could
+ * have moved, and if nothing did, call sleep with what listen returned. */
 uint32_t hc_doorbell_listen(hc_node_control *);
-/* 1: rung; 0: timeout. Never longer than `ns`. */
+/* 1: woken; 0: timeout. Never longer than `ns`. */
 int hc_doorbell_sleep(hc_node_control *, uint32_t seen, uint64_t ns);
 void hc_doorbell_ring(hc_node_control *, int32_t local_rank); /* [any thread] cheap when nobody sleeps there */
 void hc_doorbell_ring_all(hc_node_control *);                 /* all but me, the same */
@@ -50,14 +50,13 @@ int32_t hc__node_control_rank(const hc_node_control *);
 int32_t hc__node_control_size(const hc_node_control *);
 int32_t hc__node_control_world_rank(const hc_node_control *, int32_t local_rank);
 
-/* Rings the bells of those in `mask` who sleep or are about to. What the caller published before is seen by
- * whoever is woken. [any thread] */
+/* Wakes the ranks in `mask` that sleep or are about to. They see what the caller published before. [any thread] */
 void hc__doorbells_ring(hc_node_control *, const hc__mask *mask);
 
 /* The control ring from one local rank to another; hc__node_control_ring_room() bytes of data. */
 hc__ring *hc__node_control_ring(hc_node_control *, int32_t from, int32_t to);
 size_t hc__node_control_ring_room(const hc_node_control *);
-/* The writer of a ring to `to` says that there is something in it; then it rings the bell. */
+/* The writer of a ring to `to` calls this after it has written; it also wakes the reader. */
 void hc__node_control_mark_dirty(hc_node_control *, int32_t to);
 /* The rings to this rank that were marked since the last call; 0 when there are none. */
 int hc__node_control_take_dirty(hc_node_control *, hc__mask *from);

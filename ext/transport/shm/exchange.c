@@ -85,7 +85,7 @@ static void exchange_pack(hc__shm *shm, int64_t round) {
     size_t bytes = (size_t)(range.to - range.from);
     if (bytes == 0 || shm->base.local_size == 1)
         return;
-    const uint8_t *data = shm->rounds.offer->data;
+    const uint8_t *data = shm->rounds.stream->data;
     hc_host_copy(hc__shm_slot(shm, shm->base.local_rank, round), data + range.from, bytes);
     shm->base.packed_bytes += bytes;
 }
@@ -95,15 +95,15 @@ static int exchange_take(hc__shm *shm, int64_t round, int *moved) {
     int32_t size = shm->base.local_size, me = shm->base.local_rank;
     for (; rounds->next < size; rounds->next++) {
         int32_t q = (me + rounds->next) % size;
-        const hc_want *want = &rounds->want[q];
+        const hc_stream_read *read = &rounds->reads[q];
         hc__range passes = passing(shm, q, round);
-        int64_t from = most(passes.from, want->offset), to = least(passes.to, want->offset + want->bytes);
-        if (want->out == NULL || from >= to)
+        int64_t from = most(passes.from, read->offset), to = least(passes.to, read->offset + read->bytes);
+        if (read->out == NULL || from >= to)
             continue;
-        uint8_t *out = (uint8_t *)want->out + (from - want->offset);
+        uint8_t *out = (uint8_t *)read->out + (from - read->offset);
         size_t bytes = (size_t)(to - from);
         if (q == me) {
-            const uint8_t *mine = (const uint8_t *)rounds->offer->data + from;
+            const uint8_t *mine = (const uint8_t *)rounds->stream->data + from;
             if (mine != out)
                 hc_host_copy(out, mine, bytes);
             continue;
@@ -119,14 +119,14 @@ static int exchange_take(hc__shm *shm, int64_t round, int *moved) {
 
 static const round_ops exchange_ops = {exchange_pack, exchange_take};
 
-int hc__shm_exchange(hc_node *node, const hc_offer *offer, const hc_want *want, const int64_t *lengths) {
+int hc__shm_exchange(hc_node *node, const hc_stream *stream, const hc_stream_read *reads, const int64_t *lengths) {
     hc__shm *shm = hc__shm_of(node);
     hc__rounds *rounds = &shm->rounds;
-    rounds->offer = offer;
-    rounds->want = want;
+    rounds->stream = stream;
+    rounds->reads = reads;
     rounds->lengths = lengths;
     if (rounds->count == 0) {
-        if (offer->bytes != lengths[node->local_rank])
+        if (stream->bytes != lengths[node->local_rank])
             return HC_INVALID;
         int64_t longest = 0;
         for (int32_t q = 0; q < node->local_size; q++)

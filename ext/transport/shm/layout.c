@@ -71,10 +71,10 @@ int hc__mark_reached(const hc__shm *shm, int32_t rank, enum hc__mark_kind kind, 
     return atomic_load_explicit(&shm->marks[rank].of[kind].value, memory_order_acquire) >= value;
 }
 
-int hc__marks_reached(const hc__shm *shm, hc__watch *watch, int32_t first, int32_t step, enum hc__mark_kind kind,
+int hc__marks_reached(const hc__shm *shm, hc__mark_scan *watch, int32_t first, int32_t step, enum hc__mark_kind kind,
                       uint64_t value) {
     if (watch->target != value)
-        *watch = (hc__watch){value, first};
+        *watch = (hc__mark_scan){value, first};
     while (watch->next < shm->base.local_size) {
         if (!hc__mark_reached(shm, watch->next, kind, value))
             return 0;

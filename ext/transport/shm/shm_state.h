@@ -52,10 +52,10 @@ typedef struct hc__small {
 } hc__small;
 
 /* How far a look at everybody's mark has come; so that asking again costs one load, not one a rank. */
-typedef struct hc__watch {
+typedef struct hc__mark_scan {
     uint64_t target;
     int32_t next;
-} hc__watch;
+} hc__mark_scan;
 
 /* A range of elements. */
 typedef struct hc__range {
@@ -66,9 +66,9 @@ typedef struct hc__range {
 typedef struct hc__rounds {
     int64_t count, packed, taken; /* count 0: none under way */
     int32_t next;                 /* the rank to be read next in round `taken` */
-    hc__watch freed, arrived;
-    const hc_offer *offer;
-    const hc_want *want;
+    hc__mark_scan freed, arrived;
+    const hc_stream *stream;
+    const hc_stream_read *reads;
     const int64_t *lengths, *bounds;
 } hc__rounds;
 
@@ -108,7 +108,7 @@ typedef struct hc__shm {
     int64_t npacked, nreduced, nspread;
     int my_share_done;   /* of chunk nreduced: waiting for the others of my rail */
     int32_t spread_next; /* shares of chunk nspread that are copied */
-    hc__watch freed, arrived, rail_reduced;
+    hc__mark_scan freed, arrived, rail_reduced;
     hc__rounds rounds;
 } hc__shm;
 
@@ -121,7 +121,8 @@ static inline hc__shm *hc__shm_of(hc_node *node) {
 void hc__mark_set(hc__shm *, enum hc__mark_kind, uint64_t value); /* and rings the others */
 int hc__mark_reached(const hc__shm *, int32_t rank, enum hc__mark_kind, uint64_t value);
 /* 1 when the marks of ranks first, first + step, ... have all reached `value`. */
-int hc__marks_reached(const hc__shm *, hc__watch *, int32_t first, int32_t step, enum hc__mark_kind, uint64_t value);
+int hc__marks_reached(const hc__shm *, hc__mark_scan *, int32_t first, int32_t step, enum hc__mark_kind,
+                      uint64_t value);
 uint8_t *hc__shm_slot(const hc__shm *, int32_t rank, int64_t chunk);
 uint8_t *hc__shm_result(const hc__shm *, int64_t chunk);
 /* Cuts the regions into slots for chunks of `bytes`, at most `most`; INVALID where a chunk does not fit.
@@ -202,7 +203,7 @@ int hc__shm_shard(hc_node *, int64_t chunk, void **data, int64_t *bounds);
 int hc__shm_publish(hc_node *, int64_t chunk);
 int hc__shm_spread(hc_node *, int64_t chunk);
 int hc__shm_close(hc_node *);
-int hc__shm_exchange(hc_node *, const hc_offer *, const hc_want *want, const int64_t *lengths);
+int hc__shm_exchange(hc_node *, const hc_stream *, const hc_stream_read *reads, const int64_t *lengths);
 int hc__shm_scatter(hc_node *, const hc_batch *, const int64_t *bounds);
 
 #endif

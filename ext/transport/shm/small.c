@@ -29,7 +29,7 @@ static void send(hc__shm *shm) {
     atomic_store_explicit(&mine->sequence, shm->small_sequence + 1, memory_order_release);
     hc__doorbells_ring(shm->node_control, &shm->peers);
     shm->small_sent = 1;
-    shm->arrived = (hc__watch){0, 0};
+    shm->arrived = (hc__mark_scan){0, 0};
 }
 
 static int all_arrived(hc__shm *shm) {
