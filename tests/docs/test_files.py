@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 from blocks import ROOT
 
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FOLDERS = [
+    page for folder in ("ext", "hpccoll", "tests") for page in sorted((ROOT / folder).rglob("README.md"))
+]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *FOLDERS, *sorted((ROOT / "docs").rglob("*.md"))]
 NAMED = re.compile(r"`((?:ext|hpccoll|tests|docs|benchmarks|examples|slurm)/[\w./*-]+)`")
 SHORT = re.compile(r"`([\w.-]+\.(?:c|h|cu|py|pxi|pyx|toml|txt|ptx|inc))`")
 IDENTIFIER = re.compile(r"`((?:hc|HC)_\w+)`")
