@@ -2,6 +2,7 @@
 from collections.abc import Generator, Sequence
 from typing import Any, final
 
+from hpccoll.compression import Compression
 from hpccoll.config import Config
 
 DTYPES: tuple[str, ...]
@@ -101,25 +102,21 @@ class Set:
     def preempt(self) -> None: ...
     def preempted(self) -> bool: ...
     def check_root(self, root: int) -> None: ...
-    def allreduce(
+    def collective(
         self,
+        operation: str,
         x: Any,
-        op: Any,
         name: str | None,
         out: Any,
-        prescale: float,
-        postscale: float,
-        compression: Any,
         waits: bool,
+        op: int | None = None,
+        root: int | None = None,
+        splits: Sequence[int] | None = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
+        compression: Compression | None = None,
+        last: bool = False,
     ) -> Handle: ...
-    def broadcast(self, x: Any, root: int, name: str | None, out: Any, waits: bool) -> Handle: ...
-    def reducescatter(
-        self, x: Any, op: Any, name: str | None, out: Any, prescale: float, postscale: float, waits: bool
-    ) -> Handle: ...
-    def allgather(self, x: Any, name: str | None, out: Any, waits: bool) -> Handle: ...
-    def alltoall(self, x: Any, splits: Any, name: str | None, out: Any, waits: bool) -> Handle: ...
-    def barrier(self, name: str | None, waits: bool, last: bool = False) -> Handle: ...
-    def join(self, waits: bool) -> Handle: ...
     def send(self, x: Any, peer: int, tag: int = 0, waits: bool = False) -> Handle: ...
     def recv(self, x: Any, peer: int, tag: int = 0, waits: bool = False) -> Handle: ...
 

@@ -95,7 +95,11 @@ def allreduce(
     :raises ResultSizeError: `out` does not have the shape of the result
     :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
     """
-    return current(world).core.allreduce(x, op, name, out, prescale, postscale, compression, True).wait()
+    return (
+        current(world)
+        .core.collective("allreduce", x, name, out, True, op, None, None, prescale, postscale, compression)
+        .wait()
+    )
 
 
 def allreduce_async(
@@ -110,7 +114,9 @@ def allreduce_async(
     world: World | None = None,
 ) -> Handle:
     """Begin an `allreduce`, with the same arguments; the Handle's `wait()` returns the result."""
-    return current(world).core.allreduce(x, op, name, out, prescale, postscale, compression, False)
+    return current(world).core.collective(
+        "allreduce", x, name, out, False, op, None, None, prescale, postscale, compression
+    )
 
 
 def allgather(x: Any, *, name: str | None = None, out: Any = None, world: World | None = None) -> Any:
@@ -134,14 +140,14 @@ def allgather(x: Any, *, name: str | None = None, out: Any = None, world: World 
     :raises ResultSizeError: `out` does not have the shape of the result
     :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
     """
-    return current(world).core.allgather(x, name, out, True).wait()
+    return current(world).core.collective("allgather", x, name, out, True).wait()
 
 
 def allgather_async(
     x: Any, *, name: str | None = None, out: Any = None, world: World | None = None
 ) -> Handle:
     """Begin an `allgather`, with the same arguments; the Handle's `wait()` returns the result."""
-    return current(world).core.allgather(x, name, out, False)
+    return current(world).core.collective("allgather", x, name, out, False)
 
 
 def broadcast(
@@ -164,14 +170,14 @@ def broadcast(
     :raises ResultSizeError: `out` does not have the shape of the result
     :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
     """
-    return current(world).core.broadcast(x, root, name, out, True).wait()
+    return current(world).core.collective("broadcast", x, name, out, True, root=root).wait()
 
 
 def broadcast_async(
     x: Any, root: int = 0, *, name: str | None = None, out: Any = None, world: World | None = None
 ) -> Handle:
     """Begin a `broadcast`, with the same arguments; the Handle's `wait()` returns the result."""
-    return current(world).core.broadcast(x, root, name, out, False)
+    return current(world).core.collective("broadcast", x, name, out, False, root=root)
 
 
 def reducescatter(
@@ -205,7 +211,11 @@ def reducescatter(
     :raises ResultSizeError: `out` does not have the shape of the result
     :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
     """
-    return current(world).core.reducescatter(x, op, name, out, prescale, postscale, True).wait()
+    return (
+        current(world)
+        .core.collective("reducescatter", x, name, out, True, op, prescale=prescale, postscale=postscale)
+        .wait()
+    )
 
 
 def reducescatter_async(
@@ -219,7 +229,9 @@ def reducescatter_async(
     world: World | None = None,
 ) -> Handle:
     """Begin a `reducescatter`, with the same arguments; the Handle's `wait()` returns the result."""
-    return current(world).core.reducescatter(x, op, name, out, prescale, postscale, False)
+    return current(world).core.collective(
+        "reducescatter", x, name, out, False, op, prescale=prescale, postscale=postscale
+    )
 
 
 def alltoall(
@@ -251,7 +263,9 @@ def alltoall(
     :raises ResultSizeError: `out` does not have the shape of the rows received
     :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
     """
-    result: tuple[Any, np.ndarray] = current(world).core.alltoall(x, splits, name, out, True).wait()
+    result: tuple[Any, np.ndarray] = (
+        current(world).core.collective("alltoall", x, name, out, True, splits=splits).wait()
+    )
     return result
 
 
@@ -264,7 +278,7 @@ def alltoall_async(
     world: World | None = None,
 ) -> Handle:
     """Begin an `alltoall`, with the same arguments; the Handle's `wait()` returns the pair."""
-    return current(world).core.alltoall(x, splits, name, out, False)
+    return current(world).core.collective("alltoall", x, name, out, False, splits=splits)
 
 
 def barrier(*, name: str | None = None, world: World | None = None) -> None:
@@ -276,12 +290,12 @@ def barrier(*, name: str | None = None, world: World | None = None) -> None:
     :param world: the World of the call; None: the World of `init()`
     :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
     """
-    current(world).core.barrier(name, True).wait()
+    current(world).core.collective("barrier", None, name, None, True).wait()
 
 
 def barrier_async(*, name: str | None = None, world: World | None = None) -> Handle:
     """Begin a `barrier`, with the same arguments; the Handle's `wait()` returns when all ranks have called it."""
-    return current(world).core.barrier(name, False)
+    return current(world).core.collective("barrier", None, name, None, False)
 
 
 def join(*, world: World | None = None) -> int:
@@ -300,13 +314,13 @@ def join(*, world: World | None = None) -> int:
     :returns: the rank that joined last
     :raises HpccollError: as any operation may: ShutDownError, RecoverableError
     """
-    last: int = current(world).core.join(True).wait()
+    last: int = current(world).core.collective("join", None, None, None, True).wait()
     return last
 
 
 def join_async(*, world: World | None = None) -> Handle:
     """Begin a `join`, with the same arguments; the Handle's `wait()` returns the rank that joined last."""
-    return current(world).core.join(False)
+    return current(world).core.collective("join", None, None, None, False)
 
 
 def broadcast_object(obj: Any, root: int = 0, *, name: str | None = None, world: World | None = None) -> Any:

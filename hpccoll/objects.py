@@ -29,7 +29,7 @@ def broadcast(own: _core.Set, value: Any, root: int, name: str | None, dumps: Du
     """Give the root's object to all ranks of the process set; the root has a copy, too."""
     own.check_root(root)
     data = _pack(value, dumps) if own.rank == root else np.empty(0, np.uint8)
-    received = own.allgather(data, name, None, True).wait()
+    received = own.collective("allgather", data, name, None, True).wait()
     if not len(received):
         raise errors.RootJoinedError(
             f"broadcast_object of {name or 'no name'}: rank {root}, the root, has joined"
@@ -39,7 +39,7 @@ def broadcast(own: _core.Set, value: Any, root: int, name: str | None, dumps: Du
 
 def allgather(own: _core.Set, value: Any, name: str | None, dumps: Dumps = pickle.dumps) -> list[Any]:
     """Collect one object of each rank of the process set, in order of the ranks; a joined rank has none."""
-    handle = own.allgather(_pack(value, dumps), name, None, True)
+    handle = own.collective("allgather", _pack(value, dumps), name, None, True)
     received = handle.wait()
     ends = np.cumsum(handle.rows())[:-1]
     return [_unpack(part, rank) for rank, part in enumerate(np.split(received, ends)) if len(part)]

@@ -281,7 +281,7 @@ class World:
             return
         if wait:
             with contextlib.suppress(errors.HpccollError, TimeoutError):
-                self.core.barrier("hpccoll.shutdown", True, last=True).wait(timeout)
+                self.core.collective("barrier", None, "hpccoll.shutdown", None, True, last=True).wait(timeout)
         stopped = self.core.stop(timeout)
         if self.core.number == 0:
             self._free()

@@ -52,8 +52,11 @@ cdef inline int merge_wire(int so_far, int wire, Py_ssize_t at) except -1:
     return wire
 
 
-cdef object check_splits(object splits, int64_t rows, int size):
+cdef object check_splits(object splits, int64_t rows, int size, bint any_rows):
+    """The rows for each rank. `any_rows`: None means as even as can be, which the data plane knows."""
     if splits is None:
+        if any_rows:
+            return None
         if rows % size:
             raise errors.InvalidArgumentError(
                 f"alltoall without splits: {rows} rows are not divisible by {size} ranks")
@@ -64,7 +67,7 @@ cdef object check_splits(object splits, int64_t rows, int size):
         raise errors.InvalidArgumentError(f"splits is not a list of {size} integers: {error}") from None
     if len(splits) != size or min(splits) < 0 or sum(splits) != rows:
         raise errors.InvalidArgumentError(
-            f"splits {splits} are not {size} counts (one a rank) with the sum {rows} (the rows of x)")
+            f"splits {splits} are not {size} counts (one per rank) with the sum {rows} (the rows of x)")
     return splits
 
 
@@ -97,8 +100,7 @@ cdef inline int64_t *put_tensor(hc_handle *h, Py_ssize_t at, int64_t *dims, cons
     tensor.ndim = i.ndim
     tensor.dims = dims
     piece.data = i.data
-    if o != NULL:
-        piece.out, piece.out_capacity = o.data, o.nbytes
+    piece.out, piece.out_capacity = o.data, o.nbytes
     piece.count = i.count
     piece.row = row
     piece.rows = i.dims[0] if i.ndim else 1

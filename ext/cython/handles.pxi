@@ -22,13 +22,13 @@ cdef class Handle:
     """
     cdef hc_handle *c
     cdef Set set
-    cdef object inputs       # held until done
+    cdef object inputs       # held until done: of each array its input and its output, or the array of a message
     cdef object result       # what wait() returns, or the arrays it is made of
     cdef list restores       # what turns results into the types that went in
     cdef list copies         # (target, stand-in) for strided outputs
-    cdef object out          # allgather, alltoall: where the caller wants the result
+    cdef object out          # where the caller wants the result
     cdef int operation
-    cdef bint group, unnamed, built
+    cdef bint group, has_result, unnamed, built
     cdef object call         # device memory: its DeviceCall, the arrays and their order
 
     def __init__(self):
@@ -183,8 +183,9 @@ cdef class Handle:
         self.set.note_waited(self.c)
         self.keep_arrays()
         if self.c.status < 0:
+            text = self.failure()
             self.inputs = self.out = None
-            raise error_of(self.c.status, self.failure())
+            raise error_of(self.c.status, text)
         if not self.built:
             self.built = True
             self.build()
@@ -192,91 +193,93 @@ cdef class Handle:
 
     cdef int build(self) except -1:
         """Make `result` from what the data plane left, once."""
-        if self.operation == HC_ALLGATHER or self.operation == HC_ALLTOALL:
-            self.build_gathered()
-        elif self.operation == HC_JOIN:
+        if self.c.op is not NULL:
+            self.result = self.peer if self.c.op.receives else None
+        elif TRAITS[self.operation] & HC_OP_ONLY_EVENT:
             self.result = self.c.value
-        elif self.operation == HC_RECEIVE:
-            self.result = self.peer
+        elif self.has_result and TRAITS[self.operation] & HC_OP_RESULT_ALLOCATED:
+            self.result = self.restored(self.take_allocated())
+        elif self.restores is not None:
+            self.result = self.restored(self.result)
         if self.copies:
             for target, stand_in in self.copies:
                 target[...] = stand_in
-        self.copies = None
+        self.copies = self.restores = None
         self.inputs = None
-        if self.restores is not None:
-            self.restore()
+        if TRAITS[self.operation] & (HC_OP_COUNTS | HC_OP_ROOTED) == HC_OP_COUNTS:
+            self.result = (self.result, self.rows())
         return 0
 
-    cdef int restore(self) except -1:
-        if self.group:
-            self.result = [
-                one if turn is None else turn(one) for one, turn in zip(self.result, self.restores, strict=True)]
-        elif self.operation == HC_ALLTOALL:
-            if self.restores[0] is not None:
-                self.result = (self.restores[0](self.result[0]), self.result[1])
-        elif self.restores[0] is not None:
-            self.result = self.restores[0](self.result)
-        self.restores = None
-        return 0
+    cdef object restored(self, object result):
+        """A result, or a group's, as the types that went in."""
+        if self.restores is None:
+            return result
+        if not self.group:
+            return result if self.restores[0] is None else self.restores[0](result)
+        return [
+            array if restore is None else restore(array)
+            for array, restore in zip(result, self.restores, strict=True)]
 
-    cdef int build_gathered(self) except -1:
-        """`inputs` is the input array: its dtype and row shape are the result's."""
+    cdef object take_allocated(self):
+        """The result that the data plane has allocated: the input's dtype and row shape are the result's."""
         cdef hc_piece *piece = &self.c.pieces[0]
-        array = self.inputs
+        array = self.inputs[0]
         if type(array) is Buffer:
             if self.call is not None:
-                self.build_gathered_on_device(piece, <Buffer>array)
-            else:
-                self.build_gathered_bytes(piece, <Buffer>array)
-            return 0
+                return self.take_from_device(piece, <Buffer>array)
+            return self.take_bytes(piece, <Buffer>array)
         result = take_result(piece, array.dtype, (piece.out_rows, *array.shape[1:]))
-        if self.out is not None:
-            target = arrays.adopt_out(self.out)
-            if target.shape != result.shape or target.dtype != result.dtype:
-                raise errors.ResultSizeError(
-                    f"out has shape {target.shape} of {target.dtype}, the result has {result.shape} of {result.dtype}")
-            target[...] = result
-            result = self.out
-            self.restores = None
-        self.result = (result, self.rows()) if self.operation == HC_ALLTOALL else result
-        return 0
+        if self.out is None:
+            return result
+        target = arrays.adopt_out(self.out)
+        if target.shape != result.shape or target.dtype != result.dtype:
+            raise errors.ResultSizeError(
+                f"out has shape {target.shape} of {target.dtype}, the result has {result.shape} of {result.dtype}")
+        target[...] = result
+        self.restores = None
+        return self.out
 
-    cdef int build_gathered_bytes(self, hc_piece *piece, Buffer like) except -1:
-        """The result of a gather of Buffers: bytes, in new memory or in `out`."""
+    cdef object take_bytes(self, hc_piece *piece, Buffer like):
+        """The result for a Buffer: bytes, in new memory or in `out`."""
         cdef Operand o, from_
         result = take_result(piece, np.dtype(np.uint8), (piece.out_rows * piece.row * hc_dtype_size(like.o.dtype),))
-        if self.out is not None:
-            if not read_plain(self.out, &o, True) or o.nbytes != result.nbytes:
-                raise errors.ResultSizeError(f"out is no Buffer of {result.nbytes} bytes, the size of the result")
-            read_plain(result, &from_, False)
-            memcpy(o.data, from_.data, o.nbytes)
-            result = self.out
-        self.result = (result, self.rows()) if self.operation == HC_ALLTOALL else result
-        return 0
+        if self.out is None:
+            return result
+        if not read_plain(self.out, &o, True) or o.nbytes != result.nbytes:
+            raise errors.ResultSizeError(f"out is no Buffer of {result.nbytes} bytes, the size of the result")
+        read_plain(result, &from_, False)
+        memcpy(o.data, from_.data, o.nbytes)
+        return self.out
 
     cdef str wrong_size(self):
-        """Of a gather whose `out` in device memory is not as large as what has come."""
-        cdef const Operand *like = &(<Buffer>self.inputs).o
+        """What is wrong with an `out` in device memory that is not as large as what has come."""
+        cdef const Operand *like = &(<Buffer>self.inputs[0]).o
         shape = (self.c.pieces[0].out_rows, *[like.dims[d] for d in range(1, like.ndim)])
         return f"out has shape {shape_of(&(<Buffer>self.result).o)}, the result has {shape}"
 
-    cdef int build_gathered_on_device(self, hc_piece *piece, Buffer like) except -1:
+    cdef object take_from_device(self, hc_piece *piece, Buffer like):
         """The result in the caller's `out`, or as an array of the input's library over new memory."""
         shape = (piece.out_rows, *[like.o.dims[d] for d in range(1, like.o.ndim)])
         if self.out is not None:
             if shape_of(&(<Buffer>self.result).o) != shape:
                 raise errors.ResultSizeError(self.wrong_size())
-            result = self.out
-        else:
-            memory = self.call.take_result(<size_t>piece.out if piece.out_owned else 0)
-            piece.out_owned = 0
-            result = like.library.take(device_array_of(memory, like.o.dtype, shape), like.owner)
-        self.result = (result, self.rows()) if self.operation == HC_ALLTOALL else result
-        return 0
+            return self.out
+        memory = self.call.take_result(<size_t>piece.out if piece.out_owned else 0)
+        piece.out_owned = 0
+        return like.library.take(device_array_of(memory, like.o.dtype, shape), like.owner)
 
     def rows(self):
-        """After wait() of an allgather or alltoall: the rows that came from each rank (int64)."""
-        return np.array([self.c.pieces[0].recv_rows[i] for i in range(self.set.size)], np.int64)
+        """Say how many rows came from each rank, after wait() of an allgather, an alltoall or, on the root, a gather.
+
+        :returns: an int64 array with an entry per rank
+        :raises InvalidArgumentError: this operation, or this rank of it, has no rows from each rank
+        """
+        cdef const int64_t *rows = NULL
+        if self.c.pieces is not NULL and self.has_result:
+            rows = self.c.pieces[0].recv_rows
+        if rows is NULL:
+            raise errors.InvalidArgumentError(f"{self.describe()} has no rows from each rank here")
+        return np.array([rows[r] for r in range(self.set.size)], np.int64)
 
 
 def wait_all(handles):

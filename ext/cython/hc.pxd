@@ -9,7 +9,8 @@ cdef extern from "core/hc.h" nogil:
     enum: HC_REQUEST_GROUP, HC_REQUEST_LAST
     enum: HC_BOOL, HC_FLOAT16, HC_BFLOAT16, HC_FLOAT32, HC_FLOAT64, HC_COMPLEX64, HC_COMPLEX128
     enum: HC_UINT8, HC_INT8, HC_UINT16, HC_INT16, HC_UINT32, HC_INT32, HC_UINT64, HC_INT64
-    enum: HC_ALLREDUCE, HC_ALLGATHER, HC_BROADCAST, HC_REDUCESCATTER, HC_ALLTOALL, HC_BARRIER, HC_JOIN
+    enum: HC_OP_REDUCES, HC_OP_ROOTED, HC_OP_ROWS_DIFFER, HC_OP_RESULT_ALLOCATED, HC_OP_COUNTS, HC_OP_ELEMENTWISE
+    enum: HC_OP_FUSES, HC_OP_NO_TENSORS, HC_OP_ONLY_EVENT, HC_OP_TO_ROOT
     enum: HC_SUM, HC_AVERAGE
     enum: HC_OK, HC_NO_MEMORY, HC_TRANSPORT, HC_MISMATCH, HC_ROOT_JOINED, HC_RESULT_SIZE, HC_BROKEN, HC_FORKED
     enum: HC_MEMORY_HOST, HC_MEMORY_CUDA
@@ -18,6 +19,7 @@ cdef extern from "core/hc.h" nogil:
     size_t hc_dtype_size(int)
     const char *hc_dtype_name(int)
     const char *hc_operation_name(int)
+    int hc_operation_has(int, int)
     const char *hc_reduction_name(int)
     const char *hc_status_name(int)
     const char *hc_status_text(int)
@@ -65,6 +67,7 @@ cdef extern from "transport/transport.h" nogil:
         int64_t out_rows
         const int64_t *send_rows
         int64_t *recv_rows
+    int64_t hc_share(int64_t, int32_t, int32_t)
     void hc_result_free(void *)
     int hc_reduction_defined(int, int)
     const char *hc_kernels_name()

@@ -183,7 +183,6 @@ cdef class Set:
         handle.c = h
         handle.inputs = inputs
         handle.set = self
-        handle.operation = h.request.operation
         handle.unnamed = unnamed
         if unnamed:
             self.unnamed_open += 1
@@ -213,224 +212,21 @@ cdef class Set:
 
     # ---- the operations --------------------------------------------------------------------------
 
-    def allreduce(self, x, op, name, out, prescale, postscale, compression, bint waits):
-        """See collectives.allreduce. Returns a Handle; `waits`: the caller goes on to wait for it."""
-        cdef double before = factor_of(prescale, "prescale"), after = factor_of(postscale, "postscale")
-        if type(x) is list or type(x) is tuple:
-            return self.allreduce_group(x, op, name, out, before, after, compression, waits)
-        cdef Operand i, o
-        cdef list restores = [], copies = []
-        cdef bint unnamed
-        cdef int reduction = reduction_of(op)
-        array = read_input(self.loop, x, &i, restores)
-        cdef int wire = wire_of(compression, i.dtype)
-        check_reduction(reduction, i.dtype, before, after)
-        if out is None:
-            target = new_output(self.loop, array, NULL, &o)
-        elif out is x and result_of(array) is x and (array is not x or read_plain(x, &o, True)):
-            target = array
-            if array is not x:
-                o = i
-        else:
-            target = read_output(self.loop, out, &i, &o, copies)
-            check_overlap(&i, &o)
-        cdef hc_handle *h = self.new_handle(HC_EV_ENQUEUE, name, 1, i.ndim, 0, &unnamed)
-        h.request.operation = HC_ALLREDUCE
-        h.request.reduction = reduction
-        h.request.wire = wire
-        h.request.prescale = before
-        h.request.postscale = after
-        put_tensor(h, 0, h.dims, &i, &o, 1)
-        cdef Handle handle = self.submit(h, unnamed, waits, (array, target))
-        handle.result = result_of(target) if out is None else out
-        if copies:
-            handle.copies = copies
-        if out is None and restores[0] is not None:
-            handle.restores = restores
-        return handle
+    def collective(self, str operation, x, name, out, bint waits, op=None, root=None, splits=None, prescale=1.0,
+                   postscale=1.0, compression=None, bint last=False):
+        """Begin an operation with the arguments of its function in collectives.py, and return its Handle.
 
-    cdef Handle allreduce_group(self, x, op, name, out, double prescale, double postscale, compression, bint waits):
-        cdef Py_ssize_t n = len(x), at
-        cdef int reduction = reduction_of(op), wire = HC_WIRE_SAME, ndims = 0
-        cdef bint unnamed
-        cdef list restores = [], copies = [], inputs = [], results = [], targets = []
-        cdef int64_t *dims
-        if n == 0:
-            raise errors.InvalidArgumentError("a group has at least one array")
-        if out is not None and (type(out) not in (list, tuple) or len(out) != n):
-            raise errors.InvalidArgumentError(f"out of a group of {n} arrays is a list of {n} arrays")
-        cdef Operand *operands = <Operand *>malloc(2 * n * sizeof(Operand))
-        if operands is NULL:
-            raise MemoryError
-        try:
-            for at in range(n):
-                inputs.append(read_input(self.loop, x[at], &operands[2 * at], restores))
-                wire = merge_wire(wire, wire_of(compression, operands[2 * at].dtype), at)
-                check_reduction(reduction, operands[2 * at].dtype, prescale, postscale)
-                if operands[2 * at].memory != operands[0].memory:
-                    raise errors.InvalidArgumentError(
-                        f"a group lies in one memory: array 0 in {MEMORIES[operands[0].memory]} memory, array {at} in "
-                        f"{MEMORIES[operands[2 * at].memory]} memory")
-                ndims += operands[2 * at].ndim
-                if out is None:
-                    target = new_output(self.loop, inputs[at], NULL, &operands[2 * at + 1])
-                    results.append(result_of(target))
-                else:
-                    target = read_output(self.loop, out[at], &operands[2 * at], &operands[2 * at + 1], copies)
-                    results.append(out[at])
-                    restores[at] = None
-                targets.append(target)
-            if out is not None:
-                check_group(operands, n)
-            h = self.new_handle(HC_EV_ENQUEUE, name, <uint32_t>n, ndims, 0, &unnamed)
-            h.request.operation = HC_ALLREDUCE
-            h.request.reduction = reduction
-            h.request.wire = wire
-            h.request.flags = HC_REQUEST_GROUP
-            h.request.prescale = prescale
-            h.request.postscale = postscale
-            dims = h.dims
-            for at in range(n):
-                dims = put_tensor(h, at, dims, &operands[2 * at], &operands[2 * at + 1], 1)
-        finally:
-            free(operands)
-        cdef Handle handle = self.submit(h, unnamed, waits, inputs + targets)
-        handle.group = True
-        handle.result = results
-        handle.copies = copies
-        handle.restores = restores
-        return handle
-
-    def broadcast(self, x, root, name, out, bint waits):
-        """See collectives.broadcast."""
-        cdef Operand i, o
-        cdef list restores = [], copies = []
-        cdef bint unnamed
-        self.check_root(root)
-        array = read_input(self.loop, x, &i, restores)
-        if out is None:
-            target = new_output(self.loop, array, NULL, &o)
-        elif out is x and result_of(array) is x and (array is not x or read_plain(x, &o, True)):
-            target = array
-            if array is not x:
-                o = i
-        else:
-            target = read_output(self.loop, out, &i, &o, copies)
-            check_overlap(&i, &o)
-        cdef hc_handle *h = self.new_handle(HC_EV_ENQUEUE, name, 1, i.ndim, 0, &unnamed)
-        h.request.operation = HC_BROADCAST
-        h.request.root = root
-        put_tensor(h, 0, h.dims, &i, &o, 1)
-        cdef Handle handle = self.submit(h, unnamed, waits, (array, target))
-        handle.result = result_of(target) if out is None else out
-        handle.copies = copies
-        handle.restores = restores if out is None else None
-        return handle
-
-    def reducescatter(self, x, op, name, out, prescale, postscale, bint waits):
-        """See collectives.reducescatter."""
-        cdef double before = factor_of(prescale, "prescale"), after = factor_of(postscale, "postscale")
-        cdef Operand i, share, o
-        cdef list restores = [], copies = []
-        cdef bint unnamed
-        cdef int reduction = reduction_of(op)
-        array = read_input(self.loop, x, &i, restores)
-        if i.ndim == 0:
-            raise errors.InvalidArgumentError("reducescatter needs at least one dimension, x has none")
-        check_reduction(reduction, i.dtype, before, after)
-        share = i
-        share.dims[0] = i.dims[0] // self.size + (1 if self.rank < i.dims[0] % self.size else 0)
-        if out is None:
-            target = new_output(self.loop, array, &share, &o)
-        else:
-            target = read_output(self.loop, out, &share, &o, copies)
-            check_overlap(&i, &o)
-        cdef hc_handle *h = self.new_handle(HC_EV_ENQUEUE, name, 1, i.ndim, 0, &unnamed)
-        h.request.operation = HC_REDUCESCATTER
-        h.request.reduction = reduction
-        h.request.prescale = before
-        h.request.postscale = after
-        put_tensor(h, 0, h.dims, &i, &o, row_of(&i))
-        cdef Handle handle = self.submit(h, unnamed, waits, (array, target))
-        handle.result = result_of(target) if out is None else out
-        handle.copies = copies
-        handle.restores = restores if out is None else None
-        return handle
-
-    def allgather(self, x, name, out, bint waits):
-        """See collectives.allgather."""
-        cdef Operand i, o
-        cdef list restores = [], copies = []
-        cdef bint unnamed
-        array = read_input(self.loop, x, &i, restores)
-        target = None if out is None or not i.memory else self.read_gathered(out, &i, &o, copies)
-        if i.ndim == 0:
-            i.ndim, i.dims[0] = 1, 1
-            if type(array) is ndarray:
-                array = array.reshape(1)
-                restores = [None]
-        cdef hc_handle *h = self.new_handle(HC_EV_ENQUEUE, name, 1, i.ndim, self.size, &unnamed)
-        h.request.operation = HC_ALLGATHER
-        put_tensor(h, 0, h.dims, &i, NULL, row_of(&i))
-        h.pieces[0].recv_rows = h.rows
-        return self.submit_gather(h, unnamed, waits, array, restores, out, target, &o, copies)
-
-    cdef object read_gathered(self, object out, const Operand *i, Operand *o, list copies):
-        """Describe the caller's `out` in device memory, whose rows are only known when they have come."""
-        target = read_target(self.loop, out, o, copies)
-        if o.memory != i.memory or o.dtype != i.dtype:
-            raise errors.InvalidArgumentError(
-                f"out is {DTYPES[o.dtype]} in {MEMORIES[o.memory]} memory, x {DTYPES[i.dtype]} in {MEMORIES[i.memory]} "
-                "memory")
-        return target
-
-    cdef Handle submit_gather(self, hc_handle *h, bint unnamed, bint waits, object array, list restores, object out,
-                              object target, const Operand *o, list copies):
-        """`target`: `out` in device memory, where it is filled; in host memory it is copied to (handles.pxi)."""
-        if target is not None:
-            h.pieces[0].out, h.pieces[0].out_capacity = o.data, o.nbytes
-        cdef Handle handle = self.submit(h, unnamed, waits, (array, target) if h.request.memory else None)
-        handle.inputs = array
-        handle.result = target
-        handle.copies = copies
-        handle.out = out
-        handle.restores = restores
-        return handle
-
-    def alltoall(self, x, splits, name, out, bint waits):
-        """See collectives.alltoall."""
-        cdef Operand i, o
-        cdef list restores = [], copies = []
-        cdef bint unnamed
-        cdef int r
-        array = read_input(self.loop, x, &i, restores)
-        target = None if out is None or not i.memory else self.read_gathered(out, &i, &o, copies)
-        if i.ndim == 0:
-            raise errors.InvalidArgumentError("alltoall needs at least one dimension, x has none")
-        splits = check_splits(splits, i.dims[0], self.size)
-        cdef hc_handle *h = self.new_handle(HC_EV_ENQUEUE, name, 1, i.ndim, 2 * self.size, &unnamed)
-        h.request.operation = HC_ALLTOALL
-        put_tensor(h, 0, h.dims, &i, NULL, row_of(&i))
-        for r in range(self.size):
-            h.rows[r] = splits[r]
-        h.pieces[0].send_rows = h.rows
-        h.pieces[0].recv_rows = h.rows + self.size
-        return self.submit_gather(h, unnamed, waits, array, restores, out, target, &o, copies)
-
-    def barrier(self, name, bint waits, bint last=False):
-        """See collectives.barrier. `last`: this rank asks for nothing after it; whoever still does ends the World."""
-        cdef bint unnamed
-        cdef hc_handle *h = self.new_handle(HC_EV_ENQUEUE, name, 0, 0, 0, &unnamed)
-        h.request.operation = HC_BARRIER
-        h.request.flags = HC_REQUEST_LAST if last else 0
-        return self.submit(h, unnamed, waits, None)
-
-    def join(self, bint waits):
-        """See collectives.join."""
-        cdef bint unnamed
-        cdef hc_handle *h = self.new_handle(HC_EV_JOIN, "join", 0, 0, 0, &unnamed)
-        h.request.operation = HC_JOIN
-        return self.submit(h, False, waits, None)
+        :param operation: its name in OPERATIONS; arguments that it does not have are ignored
+        :param waits: the caller goes on to wait for it
+        :param last: this rank asks for nothing after it; a rank that still does ends the World
+        """
+        cdef Call call = Call.__new__(Call)
+        cdef Operand two[2]
+        call.set = self
+        call.read_options(operation, op, root, prescale, postscale)
+        if not call.has(HC_OP_NO_TENSORS):
+            call.read_arrays(x, out, compression, two)
+        return call.start(name, splits, out, waits, last)
 
     def send(self, x, peer, tag=0, bint waits=False):
         """See collectives.send."""

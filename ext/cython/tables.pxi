@@ -3,6 +3,9 @@
 
 DTYPES = tuple([hc_dtype_name(i).decode() for i in range(HC_DTYPE_COUNT)])
 OPERATIONS = tuple([hc_operation_name(i).decode() for i in range(HC_OPERATION_COUNT)])
+cdef int TRAITS[HC_OPERATION_COUNT]  # all traits of each operation in one word
+for _code in range(HC_OPERATION_COUNT):
+    TRAITS[_code] = sum([1 << bit for bit in range(16) if hc_operation_has(_code, 1 << bit)])
 P2P_OPERATIONS = ("send", "receive")  # HC_SEND, HC_RECEIVE, which follow the operations
 REDUCTIONS = tuple([hc_reduction_name(i).decode() for i in range(HC_REDUCTION_COUNT)])
 MEMORIES = ("host", "device")

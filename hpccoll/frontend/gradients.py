@@ -254,7 +254,7 @@ class Gradients(Generic[P, T]):
             indices, values = map(adapter.to_numpy, adapter.sparse_parts(gradient, coalesce=True))
             layout = SparseLayout(indices.shape[1], values.shape[1:], values.dtype)
             rows = layout.pack(indices, values)
-        handle: Handle = spec.world.core.allgather(rows, bucket.name, None, False)
+        handle: Handle = spec.world.core.collective("allgather", rows, bucket.name, None, False)
         return _Pending(bucket, (handle,), (), gradient is None, layout)
 
     def _finish_sparse(self, pending: _Pending, layout: SparseLayout) -> None:

@@ -65,8 +65,18 @@ class ReductionSpec:
         return self._submit(name, memory, self.compression if narrows else None)
 
     def _submit(self, name: str, x: Memory | list[Memory], compression: Compression | None) -> Handle:
-        return self.world.core.allreduce(
-            x, self.op, name, x, 1.0 / self.predivide, self.predivide, compression, False
+        return self.world.core.collective(
+            "allreduce",
+            x,
+            name,
+            x,
+            False,
+            self.op,
+            None,
+            None,
+            1.0 / self.predivide,
+            self.predivide,
+            compression,
         )
 
 

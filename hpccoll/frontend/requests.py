@@ -88,7 +88,9 @@ class Requests(Generic[T]):
         given = [adapter.buffer(source) for source in sources]
         taken = given if in_place else [adapter.buffer(target) for target in targets]
         x, out = (given, taken) if group else (given[0], taken[0])
-        request = world.core.allreduce(x, reduction(op), name, out, prescale, postscale, wire, waits)
+        request = world.core.collective(
+            "allreduce", x, name, out, waits, reduction(op), None, None, prescale, postscale, wire
+        )
 
         def finish(_: list[Any]) -> Any:
             done = [self._scaled(target, after) for target in targets]
@@ -142,7 +144,7 @@ class Requests(Generic[T]):
         target = source if in_place else adapter.empty(source, adapter.shape(source))
         given = adapter.buffer(source)
         taken = given if in_place else adapter.buffer(target)
-        request = world_of(process_set).core.broadcast(given, root, name, taken, waits)
+        request = world_of(process_set).core.collective("broadcast", given, name, taken, waits, root=root)
 
         def finish(_: list[Any]) -> T:
             return self._overwritten([tensor], [target])[0] if in_place else target
@@ -166,7 +168,9 @@ class Requests(Generic[T]):
         adapter = self.adapter
         source = adapter.contiguous(tensor)
         shape = adapter.shape(source) or (1,)
-        request = world_of(process_set).core.allgather(adapter.buffer(source, shape), name, None, waits)
+        request = world_of(process_set).core.collective(
+            "allgather", adapter.buffer(source, shape), name, None, waits
+        )
 
         def finish(results: list[Any]) -> Any:
             rows = request.rows()
@@ -192,7 +196,9 @@ class Requests(Generic[T]):
         else:
             rows_sent, dtype = adapter.to_numpy(adapter.contiguous(splits)).tolist(), adapter.dtype(splits)
         source = adapter.contiguous(tensor)
-        request = world_of(process_set).core.alltoall(adapter.buffer(source), rows_sent, name, None, waits)
+        request = world_of(process_set).core.collective(
+            "alltoall", adapter.buffer(source), name, None, waits, splits=rows_sent
+        )
 
         def finish(results: list[Any]) -> tuple[T, T]:
             received, rows = results[0]
@@ -225,8 +231,15 @@ class Requests(Generic[T]):
             raise errors.InvalidArgumentError("a tensor without dimensions has no rows to share out")
         rows = shape[0] // world.size + (world.rank < shape[0] % world.size)
         target = adapter.empty(source, (rows, *shape[1:]))
-        request = world.core.reducescatter(
-            adapter.buffer(source), reduction(op), name, adapter.buffer(target), prescale, postscale, waits
+        request = world.core.collective(
+            "reducescatter",
+            adapter.buffer(source),
+            name,
+            adapter.buffer(target),
+            waits,
+            reduction(op),
+            prescale=prescale,
+            postscale=postscale,
         )
         return HandleNumber([request], lambda _: self._scaled(target, after))
 

@@ -56,7 +56,9 @@ def allreduce_hook(state: State | None, bucket: GradBucket) -> torch.futures.Fut
     name = names.next(f"DDP bucket {bucket.index()} of {tensor.numel()} elements, number")
     handle = names.begin(
         name,
-        lambda name: world.core.allreduce(x, Reduction.AVERAGE, name, x, 1.0, 1.0, state.compression, False),
+        lambda name: world.core.collective(
+            "allreduce", x, name, x, False, Reduction.AVERAGE, compression=state.compression
+        ),
         state.timeout,
     )
     settled = partial(names.settle, {name: handle})

@@ -191,7 +191,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         given, taken = (x[0], out[0]) if len(x) == 1 else (x, out)
 
         def submit(core: _core.Set, waits: bool, name: str) -> Handle:
-            return core.allreduce(given, op, name, taken, factor, 1.0, None, waits)
+            return core.collective("allreduce", given, name, taken, waits, op, prescale=factor)
 
         return self._begin(what, opts, outputs, [submit], finish or copies_back(targets, outputs))
 
@@ -231,7 +231,9 @@ class ProcessGroup(_Base):  # type: ignore[misc]
                     f"{output.numel()} of {output.dtype}: needs {size} times as many, of one dtype"
                 )
             x, out = reduced(ADAPTER.contiguous(source), rows=size), reduced(output, rows=1)
-            return lambda core, waits, name: core.reducescatter(x, op, name, out, factor, 1.0, waits)
+            return lambda core, waits, name: core.collective(
+                "reducescatter", x, name, out, waits, op, prescale=factor
+            )
 
         submits = [begin(o, i) for o, i in zip(targets, inputs, strict=True)]
         return self._begin("reduce_scatter", opts, outputs, submits, copies_back(targets, outputs))
@@ -244,7 +246,9 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         tensor, root = one(tensors, "broadcast"), self._root(opts)
         target = ADAPTER.contiguous(tensor)
         x = moved(target)
-        submits: list[Submit] = [lambda core, waits, name: core.broadcast(x, root, name, x, waits)]
+        submits: list[Submit] = [
+            lambda core, waits, name: core.collective("broadcast", x, name, x, waits, root=root)
+        ]
         return self._begin("broadcast", opts, [tensor], submits, copies_back([target], [tensor]))
 
     def allgather(self, outputs: Sequence[Tensors], inputs: Any, opts: Any = None) -> Work:
@@ -289,7 +293,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
 
         def begin(x: _core.Buffer) -> Submit:
             def submit(core: _core.Set, waits: bool, name: str) -> Handle:
-                handles.append(core.allgather(x, name, None, waits))
+                handles.append(core.collective("allgather", x, name, None, waits))
                 return handles[-1]
 
             return submit
@@ -370,7 +374,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         x = moved(ADAPTER.contiguous(source))
 
         def submit(core: _core.Set, waits: bool, name: str) -> Handle:
-            return core.alltoall(x, splits, name, None, waits)
+            return core.collective("alltoall", x, name, None, waits, splits=splits)
 
         def finish(results: list[Any]) -> None:
             received, rows = results[0]
@@ -382,7 +386,9 @@ class ProcessGroup(_Base):  # type: ignore[misc]
 
     def barrier(self, opts: Any = None) -> Work:
         """Wait until all ranks have called this."""
-        submits: list[Submit] = [lambda core, waits, name: core.barrier(name, waits)]
+        submits: list[Submit] = [
+            lambda core, waits, name: core.collective("barrier", None, name, None, waits)
+        ]
         return self._begin("barrier", options(opts, BarrierOptions), [], submits)
 
     # ---- from one rank to another -----------------------------------------------------------------------

@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+# calls.pxi - one operation on its way from Python arguments to a request.
+#
+# All operations take this path. What differs between them is asked of the operation's traits (core/hc.h).
+
+cdef dict CODES = {name: code for code, name in enumerate(OPERATIONS)}
+
+
+@cython.final
+@cython.freelist(8)
+cdef class Call:
+    """The arguments of one operation: read and checked before anything is sent."""
+    cdef Set set
+    cdef int operation, traits, reduction, wire, root, ndims
+    cdef double prescale, postscale
+    cdef bint is_group, has_input, has_result
+    cdef Py_ssize_t n            # arrays
+    cdef Operand *operands       # of array k: 2k its input, 2k + 1 its output
+    cdef list held               # what must live until the request is done, in the order of the operands
+    cdef list restores, copies   # see Handle; None while there is nothing in them
+    cdef object result           # what wait() returns, as far as it is known
+
+    def __dealloc__(self):
+        if self.is_group:
+            free(self.operands)
+
+    cdef inline bint has(self, int trait) noexcept:
+        return (self.traits & trait) != 0
+
+    cdef int read_options(self, str operation, object op, object root, object prescale, object postscale) except -1:
+        """What is said beside the arrays."""
+        self.operation = CODES[operation]
+        self.traits = TRAITS[self.operation]
+        self.has_input = self.has_result = True
+        self.wire = HC_WIRE_SAME
+        self.root = -1
+        self.prescale = self.postscale = 1.0
+        if self.has(HC_OP_REDUCES):
+            self.reduction = reduction_of(op)
+            self.prescale, self.postscale = factor_of(prescale, "prescale"), factor_of(postscale, "postscale")
+        if self.has(HC_OP_ROOTED):
+            self.set.check_root(root)
+            self.root = root
+            if self.root != self.set.rank:
+                self.has_result = not self.has(HC_OP_TO_ROOT)
+                self.has_input = not self.has(HC_OP_COUNTS)
+        return 0
+
+    # ---- arrays ----------------------------------------------------------------------------------
+
+    cdef int read_arrays(self, object x, object out, object compression, Operand *two) except -1:
+        """All arrays of the call, into operands: `two`, which live as long as the call, unless it is a group."""
+        if (type(x) is list or type(x) is tuple) and self.has(HC_OP_FUSES):
+            return self.read_group(x, out, compression)
+        self.n, self.operands = 1, two
+        self.result = self.read_array(0, x, out, compression)
+        return 0
+
+    cdef int read_group(self, object x, object out, object compression) except -1:
+        cdef Py_ssize_t at
+        self.n = len(x)
+        if self.n == 0:
+            raise errors.InvalidArgumentError("a group has at least one array")
+        if not self.has_result:
+            out = None
+        if out is not None and (type(out) not in (list, tuple) or len(out) != self.n):
+            raise errors.InvalidArgumentError(f"out of a group of {self.n} arrays is a list of {self.n} arrays")
+        self.is_group = True
+        self.operands = <Operand *>malloc(2 * self.n * sizeof(Operand))
+        if self.operands is NULL:
+            raise MemoryError
+        self.result = [
+            self.read_array(at, x[at], None if out is None else out[at], compression) for at in range(self.n)]
+        if out is not None:
+            check_group(self.operands, self.n)
+        return 0
+
+    cdef object read_array(self, Py_ssize_t at, object x, object out, object compression):
+        """One array and where its result goes. Returns the result, as far as it is known."""
+        cdef Operand *i = &self.operands[2 * at]
+        array = self.read_source(at, x, out, i)
+        if i.memory != self.operands[0].memory:
+            raise errors.InvalidArgumentError(
+                f"a group lies in one memory: array 0 in {MEMORIES[self.operands[0].memory]} memory, array {at} in "
+                f"{MEMORIES[i.memory]} memory")
+        if self.has(HC_OP_REDUCES):
+            self.wire = merge_wire(self.wire, wire_of(compression, i.dtype), at)
+            check_reduction(self.reduction, i.dtype, self.prescale, self.postscale)
+        if i.ndim == 0 and not self.has(HC_OP_ELEMENTWISE) and self.operation_has_rows():
+            array = self.make_row(at, array, i)
+        self.ndims += i.ndim
+        return self.read_result(at, x, out, array)
+
+    cdef object read_source(self, Py_ssize_t at, object x, object out, Operand *i):
+        """The input. A rank whose values are not asked for gives an array that only says dtype and shape."""
+        if self.has_input:
+            return self.read_one(at, x, i)
+        if x is None:
+            x = out
+        if x is None:
+            raise errors.InvalidArgumentError(
+                f"{OPERATIONS[self.operation]}: a rank that is not the root gives out, or as x an array with the dtype "
+                "and the row shape of the root's")
+        array = self.read_one(at, x, i)
+        i.count = i.nbytes = 0
+        if i.ndim:
+            i.dims[0] = 0
+        return array
+
+    cdef object read_one(self, Py_ssize_t at, object x, Operand *i):
+        cdef list found
+        if read_plain(x, i, False) and not i.memory:
+            return x
+        found = []
+        array = read_input(self.set.loop, x, i, found)
+        if found[0] is not None:
+            if self.restores is None:
+                self.restores = [None] * self.n
+            self.restores[at] = found[0]
+        return array
+
+    cdef inline void forget_restore(self, Py_ssize_t at):
+        """The result is not of the input's making."""
+        if self.restores is not None:
+            self.restores[at] = None
+
+    cdef inline void hold(self, object array, object target):
+        if self.held is None:
+            self.held = [array, target]
+        else:
+            self.held += [array, target]
+
+    cdef bint operation_has_rows(self) noexcept:
+        """The first dimension means something: rows are cut, counted or concatenated."""
+        return self.has(HC_OP_ROWS_DIFFER) or self.has(HC_OP_REDUCES)
+
+    cdef object make_row(self, Py_ssize_t at, object array, Operand *i):
+        """An array without dimensions counts as one row, where rows are not cut."""
+        if self.has(HC_OP_COUNTS) or not self.has(HC_OP_ROWS_DIFFER):
+            raise errors.InvalidArgumentError(
+                f"{OPERATIONS[self.operation]} needs at least one dimension, x has none")
+        i.ndim, i.dims[0] = 1, 1
+        if type(array) is ndarray:
+            self.forget_restore(at)
+            return array.reshape(1)
+        return array
+
+    cdef object read_result(self, Py_ssize_t at, object x, object out, object array):
+        """Where the result goes, which is held as well. Returns what the caller gets of it, None: not known yet."""
+        cdef Operand *i = &self.operands[2 * at]
+        cdef Operand *o = i + 1
+        cdef Operand share
+        cdef Operand *shape = i
+        target = None
+        o.data, o.nbytes = NULL, 0
+        if not self.has_result:
+            self.forget_restore(at)
+        elif self.has(HC_OP_RESULT_ALLOCATED):
+            if out is not None and i.memory:
+                target = self.read_allocated(out, i, o)
+        else:
+            if not self.has(HC_OP_ELEMENTWISE) and self.has(HC_OP_REDUCES):
+                share = i[0]
+                share.dims[0] = hc_share(i.dims[0], self.set.size, self.set.rank)
+                shape = &share
+            if out is None:
+                target = new_output(self.set.loop, array, NULL if shape == i else shape, o)
+                self.hold(array, target)
+                return result_of(target)
+            self.forget_restore(at)
+            if out is x and shape == i and result_of(array) is x and (array is not x or read_plain(x, o, True)):
+                target = array
+                if array is not x:
+                    o[0] = i[0]
+            else:
+                target = read_output(self.set.loop, out, shape, o, self.all_copies())
+                if not self.is_group:
+                    check_overlap(i, o)
+            self.hold(array, target)
+            return out
+        self.hold(array, target)
+        return target
+
+    cdef list all_copies(self):
+        if self.copies is None:
+            self.copies = []
+        return self.copies
+
+    cdef object read_allocated(self, object out, const Operand *i, Operand *o):
+        """Describe the caller's `out` in device memory, whose rows are only known when they have come."""
+        target = read_target(self.set.loop, out, o, self.all_copies())
+        if o.memory != i.memory or o.dtype != i.dtype:
+            raise errors.InvalidArgumentError(
+                f"out is {DTYPES[o.dtype]} in {MEMORIES[o.memory]} memory, x {DTYPES[i.dtype]} in {MEMORIES[i.memory]} "
+                "memory")
+        return target
+
+    # ---- the request -----------------------------------------------------------------------------
+
+    cdef Handle start(self, object name, object splits, object out, bint waits, bint last):
+        """Ask for the operation. Nothing can be wrong with it from here on but its name."""
+        cdef bint unnamed = False
+        cdef uint32_t nrows = 0
+        cdef hc_handle *h
+        if self.has(HC_OP_ONLY_EVENT):
+            h = self.set.new_handle(HC_EV_JOIN, OPERATIONS[self.operation], 0, 0, 0, &unnamed)
+        else:
+            if self.has(HC_OP_COUNTS) and self.has_input:
+                splits = check_splits(splits, self.operands[0].dims[0], self.set.size, self.has(HC_OP_ROOTED))
+            if self.has(HC_OP_RESULT_ALLOCATED):
+                nrows = 2 * self.set.size
+            h = self.set.new_handle(HC_EV_ENQUEUE, name, <uint32_t>self.n, self.ndims, nrows, &unnamed)
+        h.request.operation = self.operation
+        h.request.root = self.root
+        h.request.reduction = self.reduction
+        h.request.wire = self.wire
+        h.request.prescale, h.request.postscale = self.prescale, self.postscale
+        h.request.flags = (HC_REQUEST_GROUP if self.is_group else 0) | (HC_REQUEST_LAST if last else 0)
+        self.put_tensors(h)
+        if nrows:
+            self.put_rows(h, splits)
+        cdef Handle handle = self.set.submit(h, unnamed, waits, self.held)
+        handle.operation = self.operation
+        handle.group, handle.has_result = self.is_group, self.has_result
+        handle.out = out if self.has_result else None
+        handle.result = self.result if self.has_result else None
+        handle.restores = self.restores
+        handle.copies = self.copies
+        return handle
+
+    cdef void put_tensors(self, hc_handle *h) noexcept:
+        cdef int64_t *dims = h.dims
+        cdef Py_ssize_t at
+        cdef Operand *i
+        cdef bint flat = self.has(HC_OP_ELEMENTWISE)
+        for at in range(self.n):
+            i = &self.operands[2 * at]
+            dims = put_tensor(h, at, dims, i, i + 1, 1 if flat else row_of(i))
+
+    cdef void put_rows(self, hc_handle *h, object splits):
+        """The rows for each rank, and room for the number of rows from each."""
+        cdef int r
+        if splits is not None:
+            for r in range(self.set.size):
+                h.rows[r] = splits[r]
+            h.pieces[0].send_rows = h.rows
+        if not (self.has(HC_OP_ROOTED) and self.has(HC_OP_COUNTS)):  # all rows come from the root
+            h.pieces[0].recv_rows = h.rows + self.set.size
