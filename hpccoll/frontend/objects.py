@@ -38,7 +38,9 @@ def broadcast_object_fn(
 ) -> Callable[[Any], Any]:
     """Return broadcast_object() with all arguments but the object.
 
-    :param root_rank: see broadcast_object; `name` and `process_set` likewise
+    :param root_rank: global rank of the root, also within a process set
+    :param name: matches the calls of different ranks, in any order; calls without a name match by their order
+    :param process_set: the ranks that take part
     :returns: a function of the object
     """
     return lambda obj: broadcast_object(obj, root_rank, name, process_set)

@@ -196,7 +196,7 @@ def process_set_ids() -> list[int]:
 
 
 def world_of(process_set: ProcessSet) -> World:
-    """Return the World in which operations of this set run.
+    """Return the World in which operations of a process set run.
 
     :raises InvalidArgumentError: (a ValueError) this rank is not in it, or it is not registered
     """
@@ -209,7 +209,7 @@ def world_of(process_set: ProcessSet) -> World:
 
 
 def root_in(process_set: ProcessSet, root_rank: int) -> int:
-    """Return the rank in the set of a global rank.
+    """Return the rank in a process set of the global rank `root_rank`.
 
     :raises InvalidArgumentError: (a ValueError) it is not in the set
     """

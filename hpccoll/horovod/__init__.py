@@ -1,5 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Horovod's interfaces for all frameworks share."""
+"""What Horovod's interfaces for all frameworks share.
+
+job.py                             init, rank, size, join, timelines
+operations.py, asynchronous.py     the functions for tensors, over any framework's adapter
+environment.py                     HOROVOD_ variables
+built.py, errors.py                Horovod's questions about transports; its exceptions
+
+Operations themselves, process sets and object functions are in hpccoll.frontend.
+"""
 
 from hpccoll.frontend.objects import allgather_object, broadcast_object, broadcast_object_fn
 from hpccoll.frontend.process_sets import (

@@ -36,9 +36,7 @@ def nccl_contract(build_c: Callable[..., Path]) -> Path:
 def test_streams_and_events_keep_their_order(
     driver_contract: Path, fake_cuda: Path, run_c: Run, order: str
 ) -> None:
-    said = run_c(
-        driver_contract, fake_cuda, env={"FAKE_CUDA_ORDER": order, "FAKE_CUDA_DEVICES": "2"}
-    )
+    said = run_c(driver_contract, fake_cuda, env={"FAKE_CUDA_ORDER": order, "FAKE_CUDA_DEVICES": "2"})
     assert said == "12080, 2 devices\n"
 
 

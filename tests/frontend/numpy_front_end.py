@@ -90,7 +90,8 @@ class NumpyAdapter:
         return np.empty(shape, self.dtype(like))
 
     def from_bytes(self, received: Any, like: Array, shape: Sequence[int]) -> np.ndarray:
-        return received.view(self.dtype(like)).reshape(shape)
+        values: np.ndarray = received.view(self.dtype(like)).reshape(shape)
+        return values
 
     def to_numpy(self, tensor: Array) -> np.ndarray:
         return self.contiguous(tensor)
@@ -109,12 +110,13 @@ class NumpyAdapter:
         return np.asarray(wide * factor).astype(x.dtype)
 
     def divide(self, tensor: Array, divisor: float) -> np.ndarray:
-        return np.asarray(tensor / divisor)
+        return np.asarray(self.contiguous(tensor) / divisor)
 
     def add(self, x: Array, y: Array, factor: float) -> np.ndarray:
-        return np.asarray(x + factor * y)
+        return np.asarray(self.contiguous(x) + factor * self.contiguous(y))
 
     def overwrite(self, target: Array, source: Array) -> None:
+        assert isinstance(target, np.ndarray)
         target[...] = source
 
     def changed(self, tensor: Array) -> None:
@@ -130,7 +132,7 @@ class NumpyAdapter:
         return SparseParts(tensor.indices, tensor.values)
 
     def from_sparse(self, parts: SparseParts[Array], shape: Sequence[int], *, coalesce: bool) -> SparseArray:
-        return SparseArray(parts.indices, parts.values, tuple(shape))
+        return SparseArray(self.contiguous(parts.indices), self.contiguous(parts.values), tuple(shape))
 
     def to_dense(self, tensor: Array) -> np.ndarray:
         return tensor.dense() if isinstance(tensor, SparseArray) else tensor
@@ -168,7 +170,7 @@ class NumpyAdapter:
         return (tensor.dtype, tensor.shape, tensor.strides) if isinstance(tensor, np.ndarray) else None
 
     def address(self, tensor: Array, /) -> int:
-        return tensor.__array_interface__["data"][0]
+        return tensor.ctypes.data if isinstance(tensor, np.ndarray) else 0
 
     def version(self, tensor: Array, /) -> int:
         return 0  # NumPy does not count
@@ -221,7 +223,7 @@ class DistributedSGD:
     def _descend(self) -> None:
         for variable in self.variables:
             if variable.gradient is not None:
-                variable.value -= self.rate * ADAPTER.to_dense(variable.gradient)
+                variable.value -= self.rate * ADAPTER.to_numpy(ADAPTER.to_dense(variable.gradient))
 
     def zero_grad(self) -> None:
         for variable in self.variables:

@@ -1,5 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Horovod's interface for PyTorch; its names are used from hpccoll.torch."""
+"""Horovod's interface for PyTorch. Programs use its names from hpccoll.torch.
+
+    operations.py        the functions for tensors, and their gradients
+    functions.py         parameters and optimizers from one rank to all
+    optimizer.py         DistributedOptimizer; adasum_steps.py is the same for op=Adasum
+    sync_batch_norm.py   SyncBatchNorm
+
+hpccoll.horovod and hpccoll.frontend have the rest.
+"""
 
 from hpccoll.frontend.handles import poll, synchronize
 from hpccoll.horovod import (

@@ -31,7 +31,11 @@ class AdasumSteps(_Base):
         return self._passes
 
     def set_backward_passes_per_step(self, passes: int) -> None:
-        """Announce so many backward passes per step."""
+        """Announce another number of backward passes per step.
+
+        :param passes: backward passes per step
+        :raises InvalidArgumentError: (a ValueError) it is not 1 or more
+        """
         check_passes(passes)
         self._passes = passes
 

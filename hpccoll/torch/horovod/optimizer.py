@@ -48,8 +48,9 @@ class _Reducing(_Base):
         return self._passes
 
     def set_backward_passes_per_step(self, passes: int) -> None:
-        """Reduce after this number of backward passes from now on.
+        """Reduce after another number of backward passes from now on.
 
+        :param passes: backward passes per step
         :raises InvalidArgumentError: (a ValueError) it is not 1 or more
         :raises AssertionError: gradients are being reduced
         """
@@ -147,7 +148,10 @@ class _Reducing(_Base):
         super().load_state_dict(*args, **kwargs)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a group as the optimizer does; its gradients are reduced as well. All ranks call it together."""
+        """Add a group as the optimizer does. Its gradients are reduced as well, so all ranks call this together.
+
+        :param param_group: as for torch.optim.Optimizer.add_param_group
+        """
         super().add_param_group(param_group)
         if self._gradients:
             first = len(self._gradients.parameters)
