@@ -144,6 +144,8 @@ int hc__lane_plane(hc__lane *, int memory, hc_data **, char *text);
 /* perform.c */
 int hc__loop_step(hc_loop *, hc_event *);                                  /* stamps the time, steps, performs */
 void hc__loop_fail(hc_loop *, int status, int32_t peer, const char *text); /* becomes the next event of this turn */
+/* The same for what could not be moved: the text is `what`, with the net's own words if it has failed. */
+void hc__loop_fail_to_move(hc_loop *, int status, int32_t peer, const char *what);
 
 /* turn.c */
 int hc__loop_turn(hc_loop *);    /* 1: something moved */

@@ -68,8 +68,10 @@ static void finish(hc_loop *loop, hc_handle *handle, int status, const char *tex
 
 /* Of the transport's failures the World breaks; what a message lacks for itself is its own end. */
 static void fail(hc_loop *loop, hc_handle *handle, int status, const char *text) {
-    if (status == HC_TRANSPORT || status == HC_PEER_LOST)
-        hc__loop_fail(loop, status, handle->op->peer, text ? text : "a message could not be sent");
+    if ((status == HC_TRANSPORT || status == HC_PEER_LOST) && text)
+        hc__loop_fail(loop, status, handle->op->peer, text);
+    else if (status == HC_TRANSPORT || status == HC_PEER_LOST)
+        hc__loop_fail_to_move(loop, status, handle->op->peer, "a message could not be sent");
     finish(loop, handle, status, text);
 }
 
@@ -166,7 +168,7 @@ int hc__p2p_progress(hc_loop *loop) {
     hc_p2p_op *op;
     int moved = post_arrived(loop), progress = hc_p2p_progress(loop->parts.p2p);
     if (progress < 0)
-        hc__loop_fail(loop, progress, -1, "a message could not be moved");
+        hc__loop_fail_to_move(loop, progress, -1, "a message could not be moved");
     while ((op = hc_p2p_done(loop->parts.p2p))) {
         arrive(loop, op->owner);
         progress = HC_MOVED;

@@ -13,7 +13,7 @@ static void perform_send(hc_loop *loop, const hc_action *action) {
     hc__loop_trace(loop, &(hc_trace_record){.kind = HC_TRACE_SEND, .peer = peer, .bytes = action->nbytes});
     int status = loop->parts.control->ops->send(loop->parts.control, peer, action->bytes, action->nbytes);
     if (status < 0)
-        hc__loop_fail(loop, status, peer, "a control message could not be sent");
+        hc__loop_fail_to_move(loop, status, peer, "a control message could not be sent");
 }
 
 static void perform_run(hc_loop *loop, const hc_action *action) {
@@ -118,4 +118,11 @@ void hc__loop_fail(hc_loop *loop, int status, int32_t peer, const char *text) {
     loop->failure = (hc_event){
         .kind = HC_EV_FAIL, .status = known ? status : HC_TRANSPORT, .peer = peer, .text = loop->failure_text};
     loop->failing = 1;
+}
+
+void hc__loop_fail_to_move(hc_loop *loop, int status, int32_t peer, const char *what) {
+    char text[sizeof loop->failure_text];
+    const char *reason = status == HC_TRANSPORT && loop->parts.net ? loop->parts.net->text : NULL;
+    snprintf(text, sizeof text, "%s%s%s", what, reason ? ": " : "", reason ? reason : "");
+    hc__loop_fail(loop, status, peer, text);
 }

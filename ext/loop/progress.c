@@ -147,7 +147,7 @@ static int receive(hc_loop *loop) {
         moved = 1;
     }
     if (progress < 0)
-        hc__loop_fail(loop, progress, -1, "control messages could not be received");
+        hc__loop_fail_to_move(loop, progress, -1, "control messages could not be received");
     return moved;
 }
 
@@ -159,7 +159,7 @@ static int send_queued(hc_loop *loop) {
         int32_t peer = -1;
         progress = control->ops->progress(control, &peer);
         if (progress < 0)
-            hc__loop_fail(loop, progress, peer, "control messages could not be sent");
+            hc__loop_fail_to_move(loop, progress, peer, "control messages could not be sent");
         if (progress < 0 || peer < 0)
             break;
         moved = 1;
