@@ -107,7 +107,7 @@ setup(
         extensions(),
         include_path=["ext/cython"],
         build_dir="build/cython",
-        compiler_directives={"language_level": 3, "embedsignature": True, "freethreading_compatible": False},
+        compiler_directives={"language_level": 3, "freethreading_compatible": False},
     ),
     install_requires=["numpy>=1.24", "mpi4py>=4", *mpi_requirement()],
     cmdclass={"build_ext": build},

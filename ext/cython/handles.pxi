@@ -50,25 +50,34 @@ cdef class Handle:
             self.keep_arrays()
 
     def launched(self):
-        """Whether wait() would return at once: in host memory done(). Never blocks."""
+        """Say whether `wait()` would return at once. In host memory this is `done()`. Never blocks.
+
+        :returns: True or False
+        """
         if not hc_handle_done(self.c):
             self.set.loop.nudge(self.c.op is not NULL)
         return bool(hc_handle_done(self.c))
 
     def done(self):
-        """Whether the request is finished, well or not, and values in device memory are there. Never blocks."""
+        """Say whether the request is finished, well or not, and its values in device memory are there. Never blocks.
+
+        :returns: True or False
+        """
         if not self.launched():
             return False
         return self.call is None or self.c.status < 0 or bool(self.call.is_over())
 
     def wait(self, timeout=None, bint host=False):
-        """Block until the request is finished and return its result.
+        """Block until the request is finished and return its result. A second call returns the same result.
 
-        In device memory: until its work has been launched; the stream in which the caller goes on (PyTorch's or CuPy's
-        current one) then waits for the result. Of arrays whose library has no such stream the values are waited for.
+        In device memory this blocks until the work has been launched; the caller's current stream (PyTorch's or CuPy's)
+        then waits for the result. If the array's library has no such stream, this waits for the values.
 
-        :param timeout: seconds; TimeoutError after that, and the handle stays valid.
-        :param host: wait for the values themselves
+        :param timeout: seconds; None: no limit
+        :param host: wait for the values themselves, also in device memory
+        :returns: what the blocking form of the operation returns
+        :raises TimeoutError: the time is over; the handle stays valid and may be waited for again
+        :raises HpccollError: what the blocking form of the operation raises
         """
         limit = None if timeout is None else time.monotonic() + seconds_of(timeout)
         self.block(timeout, limit)
@@ -152,7 +161,7 @@ cdef class Handle:
 
     @property
     def peer(self):
-        """The other rank of a send or a receive; -1 while nothing has come from any rank, and for other requests."""
+        """The other rank of a send or a receive; -1 while a receive from any rank has no message, and for collectives."""
         if self.c.op is NULL or self.c.op.peer < 0:
             return -1
         return self.set.members.index(self.c.op.peer)

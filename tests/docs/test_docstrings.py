@@ -22,6 +22,7 @@ FUNCTIONS = {
     for name in hpccoll.__all__
     if inspect.isfunction(value := getattr(hpccoll, name)) and value.__module__ != "hpccoll.preemption"
 }
+HANDLE = ("wait", "done", "launched", "rows")
 METHODS = {
     f"World.{name}": value
     for name, value in vars(hpccoll.World).items()
@@ -57,6 +58,13 @@ def test_a_method_is_described(name: str) -> None:
     parameters = [p for p in inspect.signature(METHODS[name]).parameters if p not in ("self", "cls")]
     missing = [p for p in parameters if f":param {p}:" not in text(METHODS[name])]
     assert not missing, f"{name}: no :param: for {missing}"
+
+
+@pytest.mark.parametrize("name", HANDLE)
+def test_a_handles_method_is_described(name: str) -> None:
+    doc = text(getattr(hpccoll.Handle, name))
+    assert ":returns:" in doc
+    assert not doc.startswith("Handle."), "the signature stands before the text"
 
 
 def test_every_collective_has_an_example() -> None:
