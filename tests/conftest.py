@@ -12,6 +12,7 @@ import getpass
 import hashlib
 import io
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -239,6 +240,45 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
             return scope_of(nodeid)
 
     return Scopes(config, log)
+
+
+# ---- what the system must have -----------------------------------------------------------------------
+
+
+@functools.cache
+def packages() -> dict[str, str]:
+    """The Debian package of each program that tests need from the system."""
+    lines = (ROOT / "tests" / "packages").read_text().splitlines()
+    return dict(line.split() for line in lines if not line.startswith("#"))  # type: ignore[misc]
+
+
+@functools.cache
+def may_make_hosts() -> bool:
+    """Whether this process is root and may make namespaces, which a container can forbid."""
+    command = ["unshare", "--mount", "--uts", "--net", "true"]
+    return os.geteuid() == 0 and subprocess.run(command, capture_output=True).returncode == 0
+
+
+def lacking(*needed: str) -> str:
+    """Say what this machine lacks of these programs, or of the rights of "root", and the remedy; "" if nothing."""
+    lines = []
+    if absent := [name for name in needed if name != "root" and not shutil.which(name)]:
+        install = " ".join(dict.fromkeys(packages()[name] for name in absent))
+        lines.append(f"no {', '.join(absent)} on PATH: apt-get install {install}")
+    if "root" in needed and not may_make_hosts():
+        lines.append("hosts of their own need root, and in a container --privileged")
+    return "; ".join(lines)
+
+
+@pytest.fixture(scope="session")
+def needs() -> Callable[..., None]:
+    """`needs("sshd", "root")`: skip the test, with the remedy, where the machine lacks one of these."""
+
+    def skip_without(*needed: str) -> None:
+        if why := lacking(*needed):
+            raise pytest.skip.Exception(why, _use_item_location=True)  # the test is named, not this line
+
+    return skip_without
 
 
 # ---- skips -----------------------------------------------------------------------------------------

@@ -13,6 +13,8 @@ from pathlib import Path
 from tempfile import TemporaryFile, gettempdir
 
 SCRIPT = Path(__file__).with_name("cluster.sh")
+PROGRAMS = ("root", "ip", "sshd", "ssh")
+"""What the hosts need from the machine."""
 
 
 def cluster(*words: object, check: bool = True, timeout: float = 120) -> subprocess.CompletedProcess[str]:

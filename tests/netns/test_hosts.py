@@ -8,13 +8,16 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
-from namespaces import cluster, hosts_up, python
+from namespaces import PROGRAMS, cluster, hosts_up, python
 
 ELEMENTS = 2_000_000
 
 
 @pytest.fixture(scope="module", autouse=True)
-def hosts(uncounted: Callable[[], AbstractContextManager[None]]) -> Iterator[None]:
+def hosts(
+    uncounted: Callable[[], AbstractContextManager[None]], needs: Callable[..., None]
+) -> Iterator[None]:
+    needs(*PROGRAMS)
     with hosts_up(2, uncounted):
         yield
 

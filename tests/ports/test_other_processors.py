@@ -40,11 +40,16 @@ PROGRAMS = {
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("processor", PROCESSORS)
-def test_runs(build_c: Callable[..., Path], run_c: Callable[..., str], processor: str, program: str) -> None:
+def test_runs(
+    build_c: Callable[..., Path],
+    run_c: Callable[..., str],
+    needs: Callable[..., None],
+    processor: str,
+    program: str,
+) -> None:
     compiler, emulator = PROCESSORS[processor], f"qemu-{processor}-static"
-    if missing := [name for name in (compiler, emulator) if not shutil.which(name)]:
-        pytest.skip(f"needs {' and '.join(missing)} (Debian: gcc-*-linux-gnu, qemu-user-static)")
+    needs(compiler, emulator)
     sources, arguments = PROGRAMS[program]
     flags = ("-Itests/core/simulator", "-static")
     built = build_c(*sources, flags=flags, compiler=compiler, name=f"{program}-{processor}")
-    assert run_c(Path(shutil.which(emulator)), built, *arguments, timeout=300)
+    assert run_c(Path(str(shutil.which(emulator))), built, *arguments, timeout=300)

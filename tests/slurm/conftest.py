@@ -3,7 +3,7 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,11 +11,12 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
 
-from cluster import NODES, Cluster, missing
+from cluster import NODES, PROGRAMS, Cluster, missing
 
 
 @pytest.fixture(scope="session")
-def running_slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def running_slurm(tmp_path_factory: pytest.TempPathFactory, needs: Callable[..., None]) -> Iterator[Cluster]:
+    needs(*PROGRAMS)
     if why := missing():
         pytest.skip(why)
     folder = tmp_path_factory.mktemp("slurm")

@@ -164,8 +164,9 @@ SMALL = (
 )
 
 
-def test_a_small_shared_memory_is_found_and_hpccolls_own_words_are_kept() -> None:
-    """Needs root, for a /dev/shm of 3 MiB that only this job sees."""
+def test_a_small_shared_memory_is_found_and_hpccolls_own_words_are_kept(needs: Callable[..., None]) -> None:
+    """Root gives this job a /dev/shm of 3 MiB that only it sees."""
+    needs("root")
     script = SMALL + sys.executable + " -m hpccoll doctor --json"
     done = subprocess.run(
         ["unshare", "--mount", "sh", "-c", script], capture_output=True, text=True, timeout=170

@@ -3,14 +3,13 @@
 
 import contextlib
 import json
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from namespaces import cluster, hosts_up, python
+from namespaces import PROGRAMS, cluster, hosts_up, python
 
 RATE = 100
 """Mbit/s of the shaped links."""
@@ -26,7 +25,10 @@ pytestmark = pytest.mark.timeout(400)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def hosts(uncounted: Callable[[], AbstractContextManager[None]]) -> Iterator[None]:
+def hosts(
+    uncounted: Callable[[], AbstractContextManager[None]], needs: Callable[..., None]
+) -> Iterator[None]:
+    needs(*PROGRAMS, "iperf3")
     with hosts_up(3, uncounted):
         yield
 
@@ -205,8 +207,8 @@ def test_a_blackholed_route() -> None:
     finding(report, "reach", "h3 cannot connect to h2", "h2 has no route back to h3")
 
 
-def test_a_firewall(tmp_path: Path) -> None:
-    assert shutil.which("nft"), "apt-get install nftables"
+def test_a_firewall(tmp_path: Path, needs: Callable[..., None]) -> None:
+    needs("nft")
     rules = tmp_path / "rules"
     rules.write_text(FIREWALL)
     with planted({"h3": (f"nft -f {rules}", "nft delete table ip planted")}):
@@ -215,11 +217,11 @@ def test_a_firewall(tmp_path: Path) -> None:
     finding(report, "reach", "h2 cannot connect to h3", "a firewall drops TCP")
 
 
-def test_large_packets_that_vanish() -> None:
+def test_large_packets_that_vanish(needs: Callable[..., None]) -> None:
     """Two hosts believe in 9000 bytes, the way between them carries 1500."""
+    needs("ethtool")
     big = "ip link set eth0 mtu 9000; ethtool -K eth0 tso off gso off"
     small = "ip link set eth0 mtu 1500; ethtool -K eth0 tso on gso on"
-    assert shutil.which("ethtool"), "apt-get install ethtool"
     with planted(dict.fromkeys(("h2", "h3"), (big, small))):
         status, report = over_ssh("--no-measuring")
     assert status == 1
