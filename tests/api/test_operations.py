@@ -270,3 +270,64 @@ def test_deterministic_reducescatter_has_the_bits_of_the_allreduce(threads, node
         for threshold in (0, 1 << 20)
     ]
     assert bits[0] == bits[1]
+
+
+@pytest.mark.parametrize("op", [hpccoll.SUM, hpccoll.AVERAGE, hpccoll.MAX], ids=str)
+def test_reduce_to_every_root(everywhere, op):
+    def program(world):
+        for root in range(world.size):
+            for dtype, shape in (
+                (np.float32, (5, 3)),
+                (np.float16, ()),
+                (np.int64, (70_001,)),
+                (np.int8, (0,)),
+            ):
+                parts = [values(np.dtype(dtype), r, shape) for r in range(world.size)]
+                mine, want = parts[world.rank].copy(), expected(op, parts)
+                result = hpccoll.reduce(mine, root, op, world=world)
+                in_place = hpccoll.reduce(mine, root, op, out=mine, world=world)
+                if world.rank == root:
+                    assert_equal(result, want)
+                    assert in_place is mine
+                else:
+                    assert result is None
+                    assert in_place is None
+                    want = parts[world.rank]
+                assert_equal(mine, want)
+
+    everywhere(program)
+
+
+def test_reduce_of_a_group_and_of_strided_arrays(everywhere):
+    def program(world):
+        parts = [[values(np.dtype(d), r, (4, 6)) for d in (np.float32, np.int32)] for r in range(world.size)]
+        root, mine = world.size - 1, parts[world.rank]
+        outs = [np.empty((6, 4), x.dtype).T for x in mine]
+        results = hpccoll.reduce([x[::2, ::3] for x in mine], root, world=world)
+        assert (results is None) == (hpccoll.reduce(mine, root, out=outs, world=world) is None)
+        assert (results is None) == (world.rank != root)
+        for k in range(2) if world.rank == root else ():
+            want = expected(hpccoll.SUM, [part[k] for part in parts])
+            assert_equal(results[k], want[::2, ::3])
+            assert_equal(outs[k], want)
+
+    everywhere(program)
+
+
+def test_reduce_says_what_is_wrong(everywhere):
+    def program(world):
+        x = np.ones(3)
+        for wrong in (world.size, -1, 0.5, None):
+            with pytest.raises(hpccoll.InvalidArgumentError, match="root is"):
+                hpccoll.reduce(x, wrong, world=world)
+        if world.rank == 0:
+            with pytest.raises(hpccoll.ResultSizeError, match="out has shape"):
+                hpccoll.reduce(x, 0, out=np.ones(4), world=world)
+        if world.size > 1:
+            with pytest.raises(hpccoll.MismatchError, match="root"):
+                hpccoll.reduce(x, int(world.rank == 0), name="roots", world=world)
+        if world.rank == 0:  # the others have joined: they bring what changes nothing
+            assert hpccoll.reduce(x, 0, name="alone", world=world).tolist() == [1, 1, 1]
+        hpccoll.join(world=world)
+
+    everywhere(program)

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operations in which one rank, the root, has another part than the others: `reduce`, `gather` and `scatter`.
+
+Every rank of the World calls them. The shared arguments are described in `hpccoll.collectives`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hpccoll import _core
+from hpccoll.reductions import SUM, Reduction
+from hpccoll.world import World, current
+
+__all__ = ["reduce", "reduce_async"]
+
+Handle = _core.Handle
+
+
+def reduce(
+    x: Any,
+    root: int = 0,
+    op: Reduction = SUM,
+    *,
+    name: str | None = None,
+    out: Any = None,
+    prescale: float = 1.0,
+    postscale: float = 1.0,
+    world: World | None = None,
+) -> Any:
+    """Combine the arrays of all ranks, element by element. The root gets the result.
+
+        >>> hpccoll.reduce(np.ones(3), root=0) if hpccoll.rank() == 0 else hpccoll.reduce(np.ones(3), root=0) is None
+        array([2., 2., 2.])
+
+    :param x: an array with the same shape and dtype on all ranks; or a list of arrays, which is a group: its arrays are
+        agreed, fused and completed together, and the result is a list
+    :param root: the rank, in this World, that gets the result
+    :param op: one of the reductions. AVERAGE divides by the number of ranks in the World, joined ranks included
+    :param name: the ranks' calls of one name belong together, in any order; None: the order of the calls decides
+    :param out: on the root, takes the result, of the shape and dtype of `x`; `x` itself: in place; None: a new array;
+        for a group a list of arrays. Other ranks' `out` is not touched
+    :param prescale: each input is multiplied by this number, for SUM and AVERAGE of float and complex types
+    :param postscale: the result is multiplied by this number, likewise
+    :param world: the World of the call; None: the World of `init()`
+    :returns: on the root an array of the shape and dtype of `x`, or `out`, for a group a list; None on the other ranks
+    :raises MismatchError: the ranks' calls differ in shape, dtype, root, op or factors
+    :raises RootJoinedError: the root has joined
+    :raises UnsupportedError: `op` or a factor is not defined for the dtype
+    :raises InvalidArgumentError: an argument is wrong on this rank; nothing was sent
+    :raises ResultSizeError: `out` does not have the shape of the result
+    :raises DuplicateNameError, ShutDownError, RecoverableError: as any operation may
+    """
+    core = current(world).core
+    return core.collective("reduce", x, name, out, True, op, root, None, prescale, postscale).wait()
+
+
+def reduce_async(
+    x: Any,
+    root: int = 0,
+    op: Reduction = SUM,
+    *,
+    name: str | None = None,
+    out: Any = None,
+    prescale: float = 1.0,
+    postscale: float = 1.0,
+    world: World | None = None,
+) -> Handle:
+    """Begin a `reduce`, with the same arguments; the Handle's `wait()` returns the result."""
+    core = current(world).core
+    return core.collective("reduce", x, name, out, False, op, root, None, prescale, postscale)
