@@ -76,7 +76,7 @@ from hpccoll.reductions import (
     SUM,
     Reduction,
 )
-from hpccoll.rooted import reduce, reduce_async
+from hpccoll.rooted import gather, gather_async, reduce, reduce_async
 from hpccoll.world import World, init, is_initialized, shutdown
 from hpccoll.world import current as world
 
@@ -143,7 +143,7 @@ __all__ = [
     "TransportError", "UnsupportedError", "World",
     "allgather", "allgather_async", "allgather_object", "allreduce", "allreduce_async", "alltoall", "alltoall_async",
     "barrier", "barrier_async", "broadcast", "broadcast_async", "broadcast_object", "compression", "config",
-    "cross_rank", "cross_size", "errors", "init", "is_initialized",
+    "cross_rank", "cross_size", "errors", "gather", "gather_async", "init", "is_initialized",
     "join", "join_async", "local_rank", "local_size", "preemption", "rank", "recv", "recv_async", "reduce",
     "reduce_async", "reducescatter", "reducescatter_async",
     "send", "send_async", "shutdown", "size", "world",

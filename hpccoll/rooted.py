@@ -12,7 +12,7 @@ from hpccoll import _core
 from hpccoll.reductions import SUM, Reduction
 from hpccoll.world import World, current
 
-__all__ = ["reduce", "reduce_async"]
+__all__ = ["gather", "gather_async", "reduce", "reduce_async"]
 
 Handle = _core.Handle
 
@@ -69,3 +69,39 @@ def reduce_async(
     """Begin a `reduce`, with the same arguments; the Handle's `wait()` returns the result."""
     core = current(world).core
     return core.collective("reduce", x, name, out, False, op, root, None, prescale, postscale)
+
+
+def gather(
+    x: Any, root: int = 0, *, name: str | None = None, out: Any = None, world: World | None = None
+) -> Any:
+    """Concatenate the arrays of all ranks along their first dimension. The root gets the result.
+
+        >>> rows = 1 + hpccoll.rank()  # rank 0 has one row, rank 1 has two
+        >>> all_rows = hpccoll.gather(np.full((rows, 2), hpccoll.rank()), root=1)
+        >>> hpccoll.allgather_object(None if all_rows is None else all_rows.tolist())
+        [None, [[0, 0], [1, 1], [1, 1]]]
+
+    :param x: an array; the number of rows (the first dimension) may differ between ranks, the other dimensions and the
+        dtype may not. An array without dimensions, or a number, counts as one row
+    :param root: the rank, in this World, that gets the result
+    :param name: the ranks' calls of one name belong together, in any order; None: the order of the calls decides
+    :param out: on the root, takes the result and has its shape and dtype; None: a new array. Other ranks' `out` is not
+        touched
+    :param world: the World of the call; None: the World of `init()`
+    :returns: on the root the rows of rank 0, then those of rank 1, and so on; a rank that has joined contributes no
+        rows. None on the other ranks. `Handle.rows()` of the asynchronous form says on the root how many rows came from
+        each rank
+    :raises MismatchError: the ranks' arrays differ in dtype or in a dimension other than the first, or the roots differ
+    :raises RootJoinedError: the root has joined
+    :raises InvalidArgumentError: an argument is wrong on this rank; nothing was sent
+    :raises ResultSizeError: `out` does not have the shape of the result
+    :raises DuplicateNameError, ShutDownError, RecoverableError: as any operation may
+    """
+    return current(world).core.collective("gather", x, name, out, True, root=root).wait()
+
+
+def gather_async(
+    x: Any, root: int = 0, *, name: str | None = None, out: Any = None, world: World | None = None
+) -> Handle:
+    """Begin a `gather`, with the same arguments; the Handle's `wait()` returns the result."""
+    return current(world).core.collective("gather", x, name, out, False, root=root)

@@ -314,6 +314,40 @@ def test_reduce_of_a_group_and_of_strided_arrays(everywhere):
     everywhere(program)
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_gather_of_uneven_rows_to_every_root(everywhere, dtype):
+    def program(world):
+        for root in range(world.size):
+            parts = [values(dtype, r, (r * 3 % 5, 2, 3)) for r in range(world.size)]
+            handle = hpccoll.gather_async(parts[world.rank], root, world=world)
+            result = handle.wait()
+            if world.rank != root:
+                assert result is None
+                with pytest.raises(hpccoll.InvalidArgumentError, match="no rows"):
+                    handle.rows()
+                continue
+            assert_equal(result, np.concatenate(parts))
+            assert handle.rows().tolist() == [len(part) for part in parts]
+
+    everywhere(program)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 50_000])
+def test_gather_into_out_and_of_numbers(everywhere, rows):
+    def program(world):
+        parts = [values(np.dtype(np.float64), r, (rows + r, 2)) for r in range(world.size)]
+        for root in range(world.size):
+            out = np.zeros((sum(map(len, parts)), 4))[:, ::2]
+            result = hpccoll.gather(parts[world.rank], root, out=out, world=world)
+            assert (result is out) == (world.rank == root)
+            assert_equal(out, np.concatenate(parts) if world.rank == root else np.zeros_like(out))
+            numbers = hpccoll.gather(np.int16(world.rank), root, world=world)
+            if world.rank == root:
+                assert_equal(numbers, np.arange(world.size, dtype=np.int16))
+
+    everywhere(program)
+
+
 def test_reduce_says_what_is_wrong(everywhere):
     def program(world):
         x = np.ones(3)
@@ -328,6 +362,29 @@ def test_reduce_says_what_is_wrong(everywhere):
                 hpccoll.reduce(x, int(world.rank == 0), name="roots", world=world)
         if world.rank == 0:  # the others have joined: they bring what changes nothing
             assert hpccoll.reduce(x, 0, name="alone", world=world).tolist() == [1, 1, 1]
+        hpccoll.join(world=world)
+
+    everywhere(program)
+
+
+def test_gather_says_what_is_wrong(everywhere):
+    def program(world):
+        p, me = world.size, world.rank
+        if p > 1:
+            with pytest.raises(hpccoll.MismatchError, match="columns"):
+                hpccoll.gather(np.ones((2, 2 + (me == 1))), name="columns", world=world)
+        if me == 0:
+            handle = hpccoll.gather_async(np.ones((2, 3)), out=np.ones((1, 3)), name="small", world=world)
+        else:
+            handle = hpccoll.gather_async(np.ones((2, 3)), name="small", world=world)
+        if me == 0:
+            with pytest.raises(hpccoll.ResultSizeError, match="the result has"):
+                handle.wait()
+            rows = hpccoll.gather_async(np.ones((2, 3)), name="alone", world=world)
+            assert rows.wait().shape == (2, 3)  # the others have joined: they bring no rows
+            assert rows.rows().tolist() == [2] + [0] * (p - 1)
+        else:
+            assert handle.wait() is None
         hpccoll.join(world=world)
 
     everywhere(program)
