@@ -76,7 +76,7 @@ from hpccoll.reductions import (
     SUM,
     Reduction,
 )
-from hpccoll.rooted import gather, gather_async, reduce, reduce_async
+from hpccoll.rooted import gather, gather_async, reduce, reduce_async, scatter, scatter_async
 from hpccoll.world import World, init, is_initialized, shutdown
 from hpccoll.world import current as world
 
@@ -146,5 +146,5 @@ __all__ = [
     "cross_rank", "cross_size", "errors", "gather", "gather_async", "init", "is_initialized",
     "join", "join_async", "local_rank", "local_size", "preemption", "rank", "recv", "recv_async", "reduce",
     "reduce_async", "reducescatter", "reducescatter_async",
-    "send", "send_async", "shutdown", "size", "world",
+    "scatter", "scatter_async", "send", "send_async", "shutdown", "size", "world",
 ]  # fmt: skip

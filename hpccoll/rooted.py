@@ -6,13 +6,14 @@ Every rank of the World calls them. The shared arguments are described in `hpcco
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from hpccoll import _core
 from hpccoll.reductions import SUM, Reduction
 from hpccoll.world import World, current
 
-__all__ = ["gather", "gather_async", "reduce", "reduce_async"]
+__all__ = ["gather", "gather_async", "reduce", "reduce_async", "scatter", "scatter_async"]
 
 Handle = _core.Handle
 
@@ -105,3 +106,52 @@ def gather_async(
 ) -> Handle:
     """Begin a `gather`, with the same arguments; the Handle's `wait()` returns the result."""
     return current(world).core.collective("gather", x, name, out, False, root=root)
+
+
+def scatter(
+    x: Any,
+    root: int = 0,
+    splits: Sequence[int] | None = None,
+    *,
+    name: str | None = None,
+    out: Any = None,
+    world: World | None = None,
+) -> Any:
+    """Give each rank a part of the root's rows.
+
+        >>> x = np.arange(6).reshape(3, 2) if hpccoll.rank() == 0 else np.empty((0, 2), int)
+        >>> rows = hpccoll.scatter(x, root=0, splits=[1, 2])
+        >>> hpccoll.allgather_object(rows.tolist())
+        [[[0, 1]], [[2, 3], [4, 5]]]
+
+    :param x: on the root, an array of at least one dimension. On the other ranks an array with the root's dtype and its
+        dimensions but for the first: its values and its number of rows are ignored. Or None there, if `out` is given,
+        which says the same
+    :param root: the rank, in this World, whose rows are given
+    :param splits: on the root, the number of rows for each rank: the first `splits[0]` rows go to rank 0, the next
+        `splits[1]` to rank 1, and so on. None: of n rows each of p ranks gets `n // p`, and each of the first `n % p`
+        ranks one more. It is ignored on the other ranks
+    :param name: the ranks' calls of one name belong together, in any order; None: the order of the calls decides
+    :param out: takes this rank's rows and has their shape and dtype; None: a new array
+    :param world: the World of the call; None: the World of `init()`
+    :returns: this rank's rows, or `out`; the rows of a rank that has joined are dropped
+    :raises MismatchError: the ranks' arrays differ in dtype or in a dimension other than the first, or the roots differ
+    :raises RootJoinedError: the root has joined
+    :raises InvalidArgumentError: `splits` do not fit, or another argument is wrong on this rank; nothing was sent
+    :raises ResultSizeError: `out` does not have the shape of this rank's rows
+    :raises DuplicateNameError, ShutDownError, RecoverableError: as any operation may
+    """
+    return current(world).core.collective("scatter", x, name, out, True, root=root, splits=splits).wait()
+
+
+def scatter_async(
+    x: Any,
+    root: int = 0,
+    splits: Sequence[int] | None = None,
+    *,
+    name: str | None = None,
+    out: Any = None,
+    world: World | None = None,
+) -> Handle:
+    """Begin a `scatter`, with the same arguments; the Handle's `wait()` returns this rank's rows."""
+    return current(world).core.collective("scatter", x, name, out, False, root=root, splits=splits)

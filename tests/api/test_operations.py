@@ -348,6 +348,34 @@ def test_gather_into_out_and_of_numbers(everywhere, rows):
     everywhere(program)
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_scatter_from_every_root(everywhere, dtype):
+    def program(world):
+        p, me = world.size, world.rank
+        splits = [(r * 3 + 1) % 4 for r in range(p)]
+        for root in range(p):
+            whole = values(dtype, root, (sum(splits), 2))
+            x = whole if me == root else np.empty((me, 2), dtype)
+            mine = np.split(whole, np.cumsum(splits)[:-1])[me]
+            assert_equal(hpccoll.scatter(x, root, splits if me == root else None, world=world), mine)
+            assert_equal(hpccoll.scatter(x, root, world=world), np.array_split(whole, p)[me])
+            out = np.empty((splits[me], 4), dtype)[:, ::2]
+            assert hpccoll.scatter(x if me == root else None, root, splits, out=out, world=world) is out
+            assert_equal(out, mine)
+
+    everywhere(program)
+
+
+@pytest.mark.parametrize("rows", [0, 3, 200_001])
+def test_scatter_of_all_sizes(everywhere, rows):
+    def program(world):
+        whole = np.arange(rows, dtype=np.float64)
+        x = whole if world.rank == 0 else np.empty(0)
+        assert_equal(hpccoll.scatter(x, world=world), np.array_split(whole, world.size)[world.rank])
+
+    everywhere(program)
+
+
 def test_reduce_says_what_is_wrong(everywhere):
     def program(world):
         x = np.ones(3)
@@ -385,6 +413,28 @@ def test_gather_says_what_is_wrong(everywhere):
             assert rows.rows().tolist() == [2] + [0] * (p - 1)
         else:
             assert handle.wait() is None
+        hpccoll.join(world=world)
+
+    everywhere(program)
+
+
+def test_scatter_says_what_is_wrong(everywhere):
+    def program(world):
+        p, me = world.size, world.rank
+        if me == 0:
+            for wrong in ([1] * (p + 1), [-1] + [1] * (p - 1), [1.5] * p, [p + 1] * p):
+                with pytest.raises(hpccoll.InvalidArgumentError, match="splits"):
+                    hpccoll.scatter(np.ones(p), 0, wrong, world=world)
+            with pytest.raises(hpccoll.InvalidArgumentError, match="at least one dimension"):
+                hpccoll.scatter(np.float32(1), 0, world=world)
+        else:
+            with pytest.raises(hpccoll.InvalidArgumentError, match="that is not the root gives out"):
+                hpccoll.scatter(None, 0, world=world)
+        if p > 1:
+            with pytest.raises(hpccoll.MismatchError, match="types"):
+                hpccoll.scatter(np.ones(p, np.float32 if me else np.int32), name="types", world=world)
+        if me == 0:  # the rows of those that have joined are dropped
+            assert hpccoll.scatter(np.arange(3 * p), name="alone", world=world).tolist() == [0, 1, 2]
         hpccoll.join(world=world)
 
     everywhere(program)
