@@ -62,6 +62,7 @@ from hpccoll.errors import (
 )  # fmt: skip
 from hpccoll.p2p import ANY_SOURCE, recv, recv_async, send, send_async
 from hpccoll.preemption import preemption
+from hpccoll.prefix import exscan, exscan_async, scan, scan_async
 from hpccoll.reductions import (
     AVERAGE,
     BAND,
@@ -143,8 +144,8 @@ __all__ = [
     "TransportError", "UnsupportedError", "World",
     "allgather", "allgather_async", "allgather_object", "allreduce", "allreduce_async", "alltoall", "alltoall_async",
     "barrier", "barrier_async", "broadcast", "broadcast_async", "broadcast_object", "compression", "config",
-    "cross_rank", "cross_size", "errors", "gather", "gather_async", "init", "is_initialized",
+    "cross_rank", "cross_size", "errors", "exscan", "exscan_async", "gather", "gather_async", "init", "is_initialized",
     "join", "join_async", "local_rank", "local_size", "preemption", "rank", "recv", "recv_async", "reduce",
     "reduce_async", "reducescatter", "reducescatter_async",
-    "scatter", "scatter_async", "send", "send_async", "shutdown", "size", "world",
+    "scan", "scan_async", "scatter", "scatter_async", "send", "send_async", "shutdown", "size", "world",
 ]  # fmt: skip

@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -42,8 +43,16 @@ KINDS = (
     "broadcast",
     "reducescatter",
     "alltoall",
+    "reduce",
+    "gather",
+    "scatter",
+    "scan",
+    "exscan",
     "barrier",
 )
+CHANGING = ("allreduce", "group", "broadcast", "reduce", "scan", "exscan")
+"""Kinds with a form that works in place."""
+HOST_ONLY = ("reduce", "gather", "scatter", "scan", "exscan")
 
 KNOBS: dict[str, tuple[Any, ...]] = {
     "fusion_threshold": (0, 1000, 1 << 16, 16 << 20),
@@ -98,7 +107,7 @@ class Request:
 
     def values(self, rank: int, part: int = 0) -> Array:
         """What this member is to give: small integers, so that every dtype holds every result exactly."""
-        rows = self.rows + (rank if self.kind == "allgather" else 0)
+        rows = self.rows + (rank if self.kind in ("allgather", "gather") else 0)
         top = 3 if self.op == hpccoll.PRODUCT else 5
         own = np.random.default_rng([*self.number, rank, part])
         return own.integers(1, top, (rows, self.width)).astype(self.dtype)
@@ -135,7 +144,7 @@ def requests(seed: int, number: int, sizes: list[int]) -> list[Request]:
     for i in range(chance.randrange(1, 25)):
         kind, chosen = chance.choice(KINDS), chance.randrange(len(sizes))
         lies = (
-            kind in ("allreduce", "broadcast", "reducescatter")
+            kind in ("allreduce", "broadcast", "reducescatter", "reduce", "scan")
             and sizes[chosen] > 1
             and chance.random() < 0.04
         )
@@ -154,24 +163,35 @@ def requests(seed: int, number: int, sizes: list[int]) -> list[Request]:
                 op=chance.choice(list(REDUCTIONS)),
                 root=chance.randrange(sizes[chosen]),
                 liar=chance.randrange(sizes[chosen]) if lies else None,
-                away=chance.random() < 0.7,
+                away=chance.random() < 0.7 and kind not in HOST_ONLY,
             )
         )
     return result
 
 
-def expected(request: Request, size: int, me: int, part: int = 0) -> Array:
-    """What comes out on this member."""
+def expected(request: Request, size: int, me: int, part: int = 0) -> Array | None:
+    """What comes out on this member; None: nothing, or on rank 0 of an exscan what changes nothing."""
     all_of_them = [request.values(rank, part) for rank in range(size)]
-    if request.kind == "allgather":
+    if request.kind in ("reduce", "gather") and me != request.root:
+        return None
+    if request.kind in ("allgather", "gather"):
         return np.concatenate(all_of_them)
+    if request.kind == "scatter":
+        return np.array_split(all_of_them[request.root], size)[me]
+    if request.kind in ("scan", "exscan"):
+        all_of_them = all_of_them[: me + (request.kind == "scan")]
+        if not all_of_them:
+            return None
     if request.kind == "broadcast":
         return all_of_them[request.root]
     total: Array = REDUCTIONS[request.op](all_of_them, axis=0, dtype=request.dtype)
     return np.array_split(total, size)[me] if request.kind == "reducescatter" else total
 
 
-def check_equal(request: Request, result: Any, wanted: Array) -> None:
+def check_equal(request: Request, result: Any, wanted: Array | None) -> None:
+    if wanted is None:
+        assert request.kind == "exscan" or result is None, request
+        return
     came, due = (result.dtype, result.shape), (wanted.dtype, wanted.shape)
     assert came == due, (request, came, due)
     assert (result == wanted).all(), request
@@ -185,27 +205,27 @@ def enqueue(request: Request, world: World, where: Where, in_place: bool) -> Pen
     values = [request.given(me, part) for part in range(3 if kind == "group" else 1)]
     given = [where.put(x.copy()) for x in values]
     x, out = given[0], given[0] if in_place else None
-    common: dict[str, Any] = {"name": request.name, "world": world}
-    match kind:
-        case "allreduce":
-            handle = hpccoll.allreduce_async(x, request.op, out=out, **common)
-        case "group":
-            handle = hpccoll.allreduce_async(given, request.op, out=given if in_place else None, **common)
-        case "broadcast":
-            handle = hpccoll.broadcast_async(x, request.root, out=out, **common)
-        case "allgather":
-            handle = hpccoll.allgather_async(x, **common)
-        case "reducescatter":
-            handle = hpccoll.reducescatter_async(x, request.op, **common)
-        case _:
-            handle = hpccoll.barrier_async(**common)
+    begins: dict[str, Callable[..., hpccoll.Handle]] = {
+        "reduce": partial(hpccoll.reduce_async, x, request.root, request.op, out=out),
+        "gather": partial(hpccoll.gather_async, x, request.root),
+        "scatter": partial(hpccoll.scatter_async, x, request.root),
+        "broadcast": partial(hpccoll.broadcast_async, x, request.root, out=out),
+        "allreduce": partial(hpccoll.allreduce_async, x, request.op, out=out),
+        "group": partial(hpccoll.allreduce_async, given, request.op, out=given if in_place else None),
+        "scan": partial(hpccoll.scan_async, x, request.op, out=out),
+        "exscan": partial(hpccoll.exscan_async, x, request.op, out=out),
+        "allgather": partial(hpccoll.allgather_async, x),
+        "reducescatter": partial(hpccoll.reducescatter_async, x, request.op),
+        "barrier": hpccoll.barrier_async,
+    }
+    handle = begins[kind](name=request.name, world=world)
 
     def check(result: Any) -> None:
         results = {"barrier": [], "group": result}.get(kind, [result])
         for part, one in enumerate(results):
             check_equal(request, where.get(one), expected(request, size, me, part))
 
-    changes = in_place and kind in ("allreduce", "group", "broadcast") and request.liar is None
+    changes = in_place and kind in CHANGING and request.liar is None
     return Pending(request, handle, check, [] if changes else list(zip(given, values, strict=True)), where)
 
 

@@ -376,6 +376,40 @@ def test_scatter_of_all_sizes(everywhere, rows):
     everywhere(program)
 
 
+@pytest.mark.parametrize("op", [op for op in REDUCTIONS if op != hpccoll.AVERAGE], ids=str)
+def test_scan_and_exscan(everywhere, op):
+    def program(world):
+        for dtype in (d for d, defined in DEFINED if defined == op):
+            for elements in (37, 0):
+                parts = [values(dtype, r, (elements,)) for r in range(world.size)]
+                mine = parts[world.rank].copy()
+                before = hpccoll.exscan(mine, op, world=world)
+                if world.rank:
+                    assert_equal(before, expected(op, parts[: world.rank]))
+                    assert_equal(hpccoll.scan(mine, op, world=world), expected(op, parts[: world.rank + 1]))
+                else:  # what changes nothing
+                    truth = op in (hpccoll.LAND, hpccoll.LOR, hpccoll.LXOR)
+                    assert_equal(expected(op, [before, mine]), (mine != 0).astype(dtype) if truth else mine)
+                    hpccoll.scan(mine, op, world=world)
+
+    everywhere(program)
+
+
+def test_scan_in_place_of_groups_and_of_many_bytes(everywhere):
+    def program(world):
+        parts = [
+            [values(np.dtype(d), r, (70_001,)) for d in (np.float32, np.int32)] for r in range(world.size)
+        ]
+        upto = [expected(hpccoll.SUM, [part[k] for part in parts[: world.rank + 1]]) for k in range(2)]
+        mine = [x.copy() for x in parts[world.rank]]
+        for result, want in zip(hpccoll.scan(mine, world=world), upto, strict=True):
+            assert_equal(result, want)
+        assert hpccoll.scan(mine[0], out=mine[0], world=world) is mine[0]
+        assert_equal(mine[0], upto[0])
+
+    everywhere(program)
+
+
 def test_reduce_says_what_is_wrong(everywhere):
     def program(world):
         x = np.ones(3)
@@ -435,6 +469,25 @@ def test_scatter_says_what_is_wrong(everywhere):
                 hpccoll.scatter(np.ones(p, np.float32 if me else np.int32), name="types", world=world)
         if me == 0:  # the rows of those that have joined are dropped
             assert hpccoll.scatter(np.arange(3 * p), name="alone", world=world).tolist() == [0, 1, 2]
+        hpccoll.join(world=world)
+
+    everywhere(program)
+
+
+@pytest.mark.parametrize("operation", [hpccoll.scan, hpccoll.exscan])
+def test_scans_say_what_is_wrong(everywhere, operation):
+    def program(world):
+        with pytest.raises(hpccoll.UnsupportedError, match="AVERAGE"):
+            operation(np.ones(2), hpccoll.AVERAGE, world=world)
+        with pytest.raises(hpccoll.UnsupportedError, match="BAND of float64"):
+            operation(np.ones(2), hpccoll.BAND, world=world)
+        if world.size > 1:
+            with pytest.raises(hpccoll.MismatchError, match="lengths"):
+                operation(np.ones(2 + world.rank), name="lengths", world=world)
+        last = world.size - 1
+        if world.rank == last:  # the others have joined: they do not count
+            want = 1 if operation is hpccoll.scan else 0
+            assert operation(np.ones(2), name="alone", world=world).tolist() == [want, want]
         hpccoll.join(world=world)
 
     everywhere(program)
