@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * arithmetic.h - what is computed from the elements of tensors: on the host at once, and between nodes on whatever memory
- * the data lies in.
+ * arithmetic.h - what is computed from the elements of tensors: on the host at once, and between nodes on whatever
+ * memory the data lies in.
  */
 #ifndef HC_ARITHMETIC_H
 #define HC_ARITHMETIC_H
@@ -26,7 +26,7 @@ void hc_host_neutral(void *to, int dtype, int reduction, int64_t n);    /* fills
 
 /* 1 where the combination is defined (docs/reductions, generated from this). */
 int hc_reduction_defined(int reduction, int dtype);
-/* Which vector code runs: "avx512", "avx2", "portable". HPCCOLL_SIMD is read by config, set here once. */
+/* Which vector code runs: "avx512", "avx2", "portable". The configuration reads HPCCOLL_SIMD and sets it here once. */
 const char *hc_kernels_name(void);
 int hc_kernels_select(const char *name); /* "auto" or a name; INVALID where the CPU lacks it. [before start] */
 

@@ -16,12 +16,12 @@
  *   allgather      in holds own rows x row elements; out NULL: the data plane allocates
  *   alltoall       in holds count elements, send_rows[i] rows for set rank i; out as for allgather
  *   reduce         as allreduce on the root; the others have no out (drop or not)
- *   gather         in holds own rows x row elements; on the root out, out_rows and recv_rows as for allgather, out NULL on
- *                  the others
+ *   gather         in holds own rows x row elements; on the root out, out_rows and recv_rows as for allgather; the
+ *                  others have no out
  *   scatter        on the root in holds rows x row elements, send_rows[i] rows for set rank i (NULL: hc_share()); the
  *                  others have no in and ignore rows and send_rows. On all ranks out NULL: the data plane allocates
- *   scan, exscan   in and out hold count elements and may be the same memory; rank r's out is the reduction over ranks 0 to
- *                  r, or (exscan) to r - 1, in this order; exscan on rank 0: the neutral element
+ *   scan, exscan   in and out hold count elements and may be the same memory; rank r's out is the reduction over ranks
+ *                  0 to r, or (exscan) to r - 1, in this order; exscan on rank 0: the neutral element
  * in NULL:  this rank has joined: neutral element (allreduce, reducescatter), nothing (the others).
  * out NULL with `drop` set: the result is not wanted here (joined). */
 typedef struct hc_piece {
@@ -57,8 +57,8 @@ typedef struct hc_batch {
     void *const *ready, *const *finished;
 } hc_batch;
 
-/* Rows of rank r's share of a reducescatter's `rows` among p ranks, and where it begins: the first rows % p ranks have one
- * more. */
+/* Rows of rank r's share of a reducescatter's `rows` among p ranks, and where it begins: the first rows % p ranks have
+ * one more. */
 static inline int64_t hc_share(int64_t rows, int32_t p, int32_t r) {
     return rows / p + (r < rows % p);
 }

@@ -16,8 +16,8 @@ typedef struct hc_staging {
     void *own;              /* for the data plane, while the buffer is open */
 } hc_staging;
 
-/* A set has a data plane for each kind of memory. Together they run one batch at a time, in log order; the batch and all it
- * points to stay valid until test says HC_DONE or an error. Nothing finite is shared with other sets (rule B3 of
+/* A set has a data plane for each kind of memory. Together they run one batch at a time, in log order; the batch and
+ * all it points to stay valid until test says HC_DONE or an error. Nothing finite is shared with other sets (rule B3 of
  * docs/control-plane.md). */
 typedef struct hc_data hc_data;
 struct hc_data {
@@ -37,9 +37,9 @@ struct hc_data_ops {
     /* NULL, or asked now and then: does what was launched by batches that have ended go on? OK, or a status that breaks
      * the World. */
     int (*watch)(hc_data *);
-    /* NULL where there is no device. Any number of staging buffers, beside batches: each is opened, which allocates it and begins to
-     * copy down what is sent; tested until it is there (HC_DONE); or, where it was received, delivered, which launches
-     * the copy up; and closed, whatever became of it. A status breaks the World. */
+    /* NULL where there is no device. Any number of staging buffers, beside batches: each is opened, which allocates it
+     * and begins to copy down what is sent; tested until it is there (HC_DONE); or, where it was received, delivered,
+     * which launches the copy up; and closed, whatever became of it. A status breaks the World. */
     int (*staging_open)(hc_data *, hc_staging *, int sends);
     int (*staging_test)(hc_data *, hc_staging *);
     int (*staging_deliver)(hc_data *, hc_staging *);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * node.h - the contract of a node: ranks that share memory, and the chunks of a batch in it. shm/shm.c implements it for
- * processes and threads on one machine.
+ * node.h - the contract of a node: ranks that share memory, and the chunks of a batch in it. shm/shm.c implements it
+ * for processes and threads on one machine.
  */
 #ifndef HC_NODE_H
 #define HC_NODE_H
@@ -10,8 +10,8 @@
 #include "transport/progress.h"
 
 /* The allreduce of a batch, or its reducescatter between nodes, runs in chunks through the shared segment; several
- * chunks may be in flight, each rank calls the stages of one chunk in this order, and of a stage in chunk order. So does
- * the broadcast of a node without exchange(), in which the root's chunk stands for the sum:
+ * chunks may be in flight, each rank calls the stages of one chunk in this order, and of a stage in chunk order. So
+ * does the broadcast of a node without exchange(), in which the root's chunk stands for the sum:
  *
  *     reduce(c)   my part of the chunk is packed, and the node's sum of my share of it is made
  *     shard(c)    (rail drivers only, when a net stage follows) where the rail's node sum lies, as wire_dtype: the
@@ -19,9 +19,9 @@
  *     publish(c)  (rail drivers only) the shard is final
  *     spread(c)   every share of the chunk is final and copied to the tensors here
  *
- * Rails: the chunk is cut into `rails` pieces, equal on all nodes; local rank j <
- * rails drives rail j. rails 0: no net stage; reduce makes final values and spread follows directly. A caller
- * asks for spread(c) before reduce(c + 1), so that what is in cache is used before more is fetched.
+ * Rails: the chunk is cut into `rails` pieces, equal on all nodes; local rank j < rails drives rail j. rails 0: no net
+ * stage; reduce makes final values and spread follows directly. A caller asks for spread(c) before reduce(c + 1), so
+ * that what is in cache is used before more is fetched.
  *
  * chunk_elements 0 (rails 0 only): the node chooses. A chunk may be as large as hc_node_chunk_bytes() of the
  * largest node allows. */
@@ -63,11 +63,11 @@ struct hc_node_ops {
     int (*spread)(hc_node *, int64_t chunk);
     int (*close)(hc_node *); /* after the last spread; the next open may follow at once */
 
-    /* The other operations inside one node, by one primitive (NULL: this node has none): each local rank offers a
-     * stream of bytes, and reads ranges of the others' streams. `offer` is this rank's; want[q] says which range of local rank
-     * q's stream goes where (out NULL: none). All streams' lengths are known to all (lengths[q]). */
+    /* NULL, or the primitive of the other operations inside one node: each local rank offers a stream of bytes and
+     * reads ranges of the others' streams. reads[q] says which range of local rank q's stream goes where (out NULL:
+     * none). Every rank knows the lengths of all streams (lengths[q]). */
     int (*exchange)(hc_node *, const hc_stream *, const hc_stream_read *reads, const int64_t *lengths);
-    /* One int64 vector of n entries a rank to all local ranks: table[q * n + i]. n <= HC_TABLE_MAX. */
+    /* An int64 vector of n entries per rank to all local ranks: table[q * n + i]. n <= HC_TABLE_MAX. */
     int (*table)(hc_node *, const int64_t *own, int32_t n, int64_t *table);
     /* NULL, or a reducescatter inside one node: local rank q's share of the stream is [bounds[q], bounds[q + 1])
      * elements and goes to its tensors' out. */

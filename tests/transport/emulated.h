@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * emulated.h - ranks of several nodes as threads of one process: each with node control segment, node, net and hierarchy.
+ * emulated.h - ranks of several nodes as threads of one process: each with node control segment, node, net and
+ * hierarchy.
  */
 #ifndef HC_EMULATED_H
 #define HC_EMULATED_H

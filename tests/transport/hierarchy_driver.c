@@ -101,8 +101,8 @@ static int is_scan(const test_case *c) {
     return c->operation == HC_SCAN || c->operation == HC_EXSCAN;
 }
 
-/* Elements [at, at + n) of the reduction of a piece over the first `ranks` ranks; a scan's bits are those of one reduction
- * in rank order. */
+/* Elements [at, at + n) of the reduction of a piece over the first `ranks` ranks; a scan's bits are those of one
+ * reduction in rank order. */
 static void check_reduced(const test_case *c, int32_t piece, const void *result, int64_t at, int64_t n, int32_t ranks) {
     int64_t total = c->shapes[piece].rows * c->shapes[piece].row;
     size_t width = hc_dtype_size(c->dtype);

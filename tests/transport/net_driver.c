@@ -2,14 +2,14 @@
  *
  * net_driver.c - the algorithms between nodes over the local net, ranks as threads, against a float64 reference.
  *
- *     net_driver SEED CASES      random cases: members, type, reduction, length, algorithm, channels, delays; an allreduce
+ *     net_driver SEED CASES      random members, types, reductions, lengths, algorithms, channels, delays: an allreduce
  *                                or a reduce-scatter into parts of any length
  *     net_driver SEED CASES cut  "direct" only: the same data in one piece and in two must give equal bits
  */
 #include "transport/net/algorithms.h"
 #include "net_threads.h"
 
-#define LANES 3
+#define CHANNELS 3
 
 typedef struct test_case {
     int32_t n;
@@ -23,7 +23,7 @@ typedef struct test_case {
 
 static test_case now;
 static hc_net *nets[MAX_RANKS];
-static char *results[MAX_RANKS][LANES];
+static char *results[MAX_RANKS][CHANNELS];
 static const hc__net_model model = {2e-5, 1e-9, 1e-10};
 
 static int is_float(int dtype) {
@@ -35,7 +35,7 @@ static uint64_t seed_of(int32_t rank, int channel) {
 }
 
 static void drive(hc__channel *channels, int n, uint64_t *random) {
-    int done[LANES] = {0}, left = n;
+    int done[CHANNELS] = {0}, left = n;
     while (left > 0)
         for (int i = 0; i < n; i++) {
             dawdle(random);
@@ -57,26 +57,26 @@ static int start(hc__channel *channel, void *data, int64_t count) {
 static void member(int32_t rank) {
     int32_t peers[MAX_RANKS];
     uint64_t random = seed_of(rank, 99);
-    hc__channel channels[LANES];
+    hc__channel channels[CHANNELS];
     for (int32_t i = 0; i < now.n; i++)
         peers[i] = i;
     hc__team team = {nets[rank], &hc_host_arithmetic, peers, now.n, rank};
     size_t size = hc_dtype_size(now.dtype);
-    for (int i = 0; i < LANES; i++) {
+    for (int i = 0; i < CHANNELS; i++) {
         results[rank][i] = malloc((size_t)now.count * size + 1);
         fill_random(results[rank][i], now.dtype, now.count, seed_of(rank, now.cut ? 0 : i));
         hc__channel_init(&channels[i], &team, &model, i);
     }
     /* with a cut: channel 0 all, channels 1 and 2 the two parts of the same data, put together in place */
-    for (int i = 0; i < LANES; i++) {
+    for (int i = 0; i < CHANNELS; i++) {
         int64_t from = now.cut && i == 2 ? now.cut : 0;
         int64_t to = now.cut && i == 1 ? now.cut : now.count;
         char *data = results[rank][now.cut && i == 2 ? 1 : i] + (size_t)from * size;
         int status = start(&channels[i], data, to - from);
         CHECK(status == HC_OK, "start: %s", hc_status_name(status));
     }
-    drive(channels, LANES, &random);
-    for (int i = 0; i < LANES; i++)
+    drive(channels, CHANNELS, &random);
+    for (int i = 0; i < CHANNELS; i++)
         hc__channel_free(&channels[i]);
 }
 
@@ -152,15 +152,15 @@ static void run_case(void) {
     for (int32_t q = 0; q < now.n; q++)
         nets[q]->message_bytes = now.piece;
     run_threads(now.n, member);
-    for (int i = 0; now.scatters && i < LANES; i++)
+    for (int i = 0; now.scatters && i < CHANNELS; i++)
         gather(i);
     if (now.cut)
         CHECK(!memcmp(results[0][0], results[0][1], (size_t)now.count * hc_dtype_size(now.dtype)),
               "cut at %lld of %lld: other bits", (long long)now.cut, (long long)now.count);
-    for (int i = 0; i < (now.cut ? 1 : LANES); i++)
+    for (int i = 0; i < (now.cut ? 1 : CHANNELS); i++)
         check_channel(i);
     for (int32_t q = 0; q < now.n; q++) {
-        for (int i = 0; i < LANES; i++)
+        for (int i = 0; i < CHANNELS; i++)
             free(results[q][i]);
         nets[q]->ops->free(nets[q]);
     }

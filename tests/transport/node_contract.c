@@ -41,7 +41,7 @@ static void pause_at_random(tester *t) {
         sched_yield();
 }
 
-/* Calls until done. A node may never say that nothing moved when it is the only one who can move: the bell is
+/* Calls until done. A node may never say that nothing moved when it is the only one who can move: the doorbell is
  * what would wake us, so an idle answer is followed by a real sleep, and a lost wake-up is a time-out here.
  * */
 #define UNTIL_DONE(t, call)                                                                                 \

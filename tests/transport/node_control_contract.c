@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * node_control_contract.c - bells that lose no ring, who is lost, segments that say what is missing.
+ * node_control_contract.c - doorbells that lose no wake-up, who is lost, segments that say what is missing.
  *
  *     node_control_contract ping threads|processes SIZE TURNS     a token goes round; everybody sleeps meanwhile
  *     node_control_contract alone                                 time-outs; rings before the sleep

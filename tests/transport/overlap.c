@@ -13,7 +13,7 @@
 
 #define CHUNK_BYTES 4096
 #define CHUNKS 12
-#define LANES_SEEN 3
+#define CHANNELS_SEEN 3
 
 typedef struct gate {
     hc_net base;
@@ -47,7 +47,7 @@ static int is_held_back(const gate *g, int32_t tag) {
     int channels = 0;
     for (uint64_t rest = g->channels; rest; rest &= rest - 1)
         channels++;
-    return channels < LANES_SEEN || (tag > 0 && g->node->spread_bytes == 0);
+    return channels < CHANNELS_SEEN || (tag > 0 && g->node->spread_bytes == 0);
 }
 
 static int gate_test(hc_net *net, hc_net_request **request, size_t *bytes, int32_t *peer) {

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * control.c - the tree's edges: small messages, whole and in order, over rings in the node control segment and over a net.
+ * control.c - the tree's edges: small messages, whole and in order, over rings in the node control segment and over a
+ * net.
  *
  * Towards each peer goes one stream of bytes: a message is its length (8 bytes) and its body. A ring takes as
- * much of the stream as fits; a net takes it in frames of at most FRAME bytes, one on its way at a time. So
- * messages of any size are cut and put together by the same few lines whichever way they go. What has not
- * left waits in process memory.
+ * much of the stream as fits; a net takes it in frames of at most FRAME bytes, one on its way at a time. So messages
+ * of any size are cut and put together by the same few lines on both paths. What has not left waits in process
+ * memory.
  *
- * Looking for news costs a few loads: who writes to a ring marks it in the reader's dirty bits, and one
- * receive from any rank is posted on the net.
+ * Looking for new messages costs a few loads: a writer marks its ring in the reader's dirty bits, and one receive
+ * from any rank is posted on the net.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +31,7 @@ typedef struct edge {
     stream out, in;
     size_t in_given; /* bytes at the front of `in` that the caller looks at until its next receive */
     hc_net_request *sending;
-    uint8_t *frame; /* what is being sent; only where the way is a net */
+    uint8_t *frame; /* what is being sent; only where the path is a net */
 } edge;
 
 typedef struct control {
@@ -39,7 +40,7 @@ typedef struct control {
     hc_net *net;
     int32_t *local_of, world_size;
     edge *edges, *out;
-    edge *given;  /* whose message the caller holds */
+    edge *given;  /* of the message that the caller holds */
     edge *unread; /* an edge that may hold more whole messages */
     hc__mask dirty;
     hc_net_request *receiving;
@@ -153,7 +154,7 @@ static int push_net(control *control, edge *e) {
     memcpy(e->frame, e->out.data + e->out.from, n);
     int status = net->ops->isend(net, e->peer, HC_TAG_CONTROL, e->frame, n, &e->sending);
     if (status < 0)
-        return status; /* what has not left stays, and comes before the words about this */
+        return status; /* what has not left stays queued, before any message about this failure */
     e->out.from += n;
     return HC_MOVED;
 }
@@ -172,7 +173,8 @@ static int queue(edge *e, const void *bytes, size_t nbytes) {
     return HC_OK;
 }
 
-/* Straight into the ring, if nothing waits and there is room: needs no memory, as who fails for want of it needs. */
+/* Straight into the ring, if nothing waits and there is room. This needs no memory, so a rank that has run out of it
+ * can still report that. */
 static int write_ring(control *control, const edge *e, const void *bytes, size_t nbytes) {
     uint64_t length = nbytes;
     size_t room = hc__node_control_ring_room(control->node_control);
@@ -284,7 +286,7 @@ static int pull_net(control *control) {
     size_t n;
     int32_t peer;
     if (net == NULL || control->receiving == NULL)
-        return HC_IDLE; /* NULL: it failed, and has said so */
+        return HC_IDLE; /* NULL: it failed, which was reported */
     int status = net->ops->test(net, &control->receiving, &n, &peer);
     if (status != HC_DONE)
         return status;

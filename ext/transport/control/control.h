@@ -25,8 +25,8 @@ struct hc_control_ops {
     void (*free)(hc_control *);
 };
 
-/* Rings in the node control segment for the ranks of this node, `net` (borrowed; may be NULL) for all others. local_of[r]:
- * local rank in the node control segment of World rank r, or -1; copied. */
+/* Rings in the node control segment for the ranks of this node, `net` (borrowed; may be NULL) for all others.
+ * local_of[r]: local rank in the node control segment of World rank r, or -1; copied. */
 int hc_control_new(hc_node_control *, hc_net *, const int32_t *local_of, int32_t world_size, hc_control **);
 
 #endif

@@ -5,14 +5,14 @@
  * Row counts first: the ranks of a node show each other everything they send (an exchange reads any range of a
  * neighbour's stream, so its beginning must be known), ranks elsewhere get the counts that concern them. Then
  * tensor by tensor: an exchange in the node, and beside it messages to and from every rank elsewhere, each rank
- * beginning with its next neighbour so that nobody is hit by all at once.
+ * beginning with its next neighbour so that no rank is sent to by all at once.
  */
 #include "transport/hierarchy/hierarchy_state.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define FAR_MESSAGES 32 /* under way at once: what comes unasked must be held by the net */
+#define FAR_MESSAGES 32 /* in flight at once: the net must hold what comes before its receive */
 
 enum { COUNT, MOVE };
 
@@ -20,7 +20,7 @@ static int is_local(const hc__hierarchy *h, int32_t r) {
     return h->place.node_of[r] == h->place.node;
 }
 
-/* What my node's rank j sends to rank r of a piece. */
+/* Rows of a piece that local rank j sends to set rank r. */
 static int64_t shown(const hc__hierarchy *h, int32_t j, int32_t r, int32_t piece) {
     int64_t pieces = h->batch->npieces;
     return h->alltoall.table[((int64_t)j * h->place.size + r) * pieces + piece];

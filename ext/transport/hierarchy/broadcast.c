@@ -2,12 +2,14 @@
  *
  * broadcast.c - the root's bytes to all: a tree across nodes in segments, and each node's exchange.
  *
- * One rank a node, its representative (the root itself in the root's node, else the leader), takes part in the tree.
+ * One rank per node, its representative (the root itself in the root's node, else the leader), takes part in the
+ * tree.
  * Few bytes go down a binomial tree, many down a chain, which sends every byte over each link once. All tensors
  * of the batch are one stream: a segment is passed on as soon as it is here, and given to the node's ranks
  * while the next ones arrive, whichever tensor they belong to.
  *
- * Where the node has no exchange, the pipeline of the allreduce does it: in chunks, and every rail has its part of each.
+ * Where the node has no exchange, the allreduce's pipeline carries the broadcast: in chunks, of which every rail has
+ * its part.
  */
 #include "transport/hierarchy/hierarchy_state.h"
 
@@ -24,7 +26,7 @@ static int64_t piece_bytes(const hc__hierarchy *h, int32_t piece) {
     return h->batch->pieces[piece].count * (int64_t)hc_dtype_size(h->batch->dtype);
 }
 
-/* Pieces without bytes are nowhere. */
+/* Skips pieces without bytes. */
 static void skip_empty(const hc__hierarchy *h, hc__cursor *c) {
     while (c->piece < h->batch->npieces && c->offset >= piece_bytes(h, c->piece)) {
         c->piece++;
@@ -217,7 +219,7 @@ int hc__broadcast_start(hc__hierarchy *h) {
     b->nposted = b->narrived = 0;
     b->posted = b->arrived = b->forwarded = beginning(h, step);
     b->exchanged = beginning(h, h->place.nodes > 1 ? SHARED_SEGMENTS * step : INT64_MAX);
-    if (b->parent < 0) /* all that the others of my node ask for is here, or is the representative's affair */
+    if (b->parent < 0) /* only the representatives of other nodes receive */
         b->posted.position = b->arrived.position = b->bytes;
     if (b->nchildren == 0)
         b->forwarded.position = b->bytes;

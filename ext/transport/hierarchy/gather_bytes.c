@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gather_bytes.c - everybody's bytes to everybody, of lengths that all ranks know.
+ * gather_bytes.c - all ranks' bytes to all ranks, of lengths that every rank knows.
  *
- *     collect   in the node: everybody's bytes to its leader (the only stage, and to all, when there is one node)
+ *     collect   in the node: all ranks' bytes to its leader (on one node: to all ranks, and the only stage)
  *     cross     leaders: each node's bytes around a ring, or at once to all when they are few
  *     share     in the node: the leader's whole result to the others
  *
- * The leader alone talks to the other nodes: what all ranks of a node would have to receive from there is the
- * same, so it crosses the wire once a node.
+ * Only the leader exchanges messages with other nodes: all ranks of a node need the same bytes from there, so these
+ * cross the wire once per node. Leaders on top of shared memory are the hierarchy of Romero et al. (NSDI 2022).
  */
 #include "transport/hierarchy/hierarchy_state.h"
 
@@ -21,7 +21,7 @@ static int is_leader(const hc__hierarchy *h) {
     return h->place.local_rank == 0;
 }
 
-/* All streams and wishes empty. */
+/* Nobody streams, nobody reads. */
 static void clear_exchange(hc__hierarchy *h) {
     memset(h->reads, 0, (size_t)h->place.local_size * sizeof *h->reads);
     memset(h->lengths, 0, (size_t)h->place.local_size * sizeof *h->lengths);

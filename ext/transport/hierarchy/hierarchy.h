@@ -26,8 +26,8 @@ typedef struct hc_hierarchy_config {
 } hc_hierarchy_config;
 int hc_hierarchy_new(const hc_hierarchy_config *, hc_node *node, hc_net *net, hc_data **);
 
-/* What the maker of a set's data plane for another kind of memory is given. An extension of its own makes it, which is not
- * linked with this code: what it needs of it comes along. */
+/* What the maker of a set's data plane for another kind of memory is given. An extension of its own makes it, which is
+ * not linked with this code: what it needs of it comes along. */
 #define HC_PLANE_VERSION 1 /* of this struct and all that it leads to; the extension compares it */
 typedef struct hc_plane_parts {
     int version;

@@ -8,7 +8,7 @@
 #include "transport/hierarchy/hierarchy.h"
 #include "transport/net/algorithms.h"
 
-/* Tags of a set: channels of the allreduce first, then one tag a purpose. Messages between two ranks with one tag
+/* Tags of a set: the pipeline's channels first, then one tag per purpose. Messages between two ranks with one tag
  * are matched in order, and every rank posts the messages of one batch before those of the next, so a purpose
  * never needs a second tag. */
 enum hc__tag {
@@ -24,7 +24,7 @@ enum hc__tag {
 
 typedef struct hc__hierarchy hc__hierarchy;
 
-/* ---- placement: who sits where ---------------------------------------------------------------------- */
+/* ---- placement: which ranks share a node ---------------------------------------------------------------------- */
 
 typedef struct hc__placement {
     int32_t rank, size;  /* in the set */
@@ -63,7 +63,7 @@ typedef struct hc__pipeline {
     int32_t room; /* of cut_pieces */
 } hc__pipeline;
 
-/* Everybody's bytes to everybody, of lengths that all know. */
+/* All ranks' bytes to all ranks, of lengths that every rank knows. */
 typedef struct hc__gather {
     const void *in;
     char *out;

@@ -11,10 +11,10 @@
 
 /* ---- between nodes --------------------------------------------------------------------------------------- */
 
-/* The pipeline's batch for a reducescatter is this one, cut and sorted by node. A part of it is what belongs to one rank,
- * so that all ranks of a node copy their results out at the same time; where ranks are many, and a rank's window of a
- * chunk would be a line or two, what belongs to one node, piece after piece. A cut of a piece goes as far as the ranks
- * of the part follow one another in the set; mine is one of its own, the only one with somewhere to go. */
+/* The pipeline's batch for a reducescatter is this one, cut and sorted by node. A part of it is what belongs to one
+ * rank, so that all ranks of a node copy their results out at the same time; where ranks are many, and a rank's window
+ * of a chunk would be a line or two, what belongs to one node, piece after piece. A cut of a piece goes as far as the
+ * ranks of the part follow one another in the set; mine is one of its own, the only one with somewhere to go. */
 #ifndef RANKS_MANY
 #define RANKS_MANY 64
 #endif
@@ -140,8 +140,8 @@ static int start_between_nodes(hc__hierarchy *h) {
     return hc__pipeline_start(h, &p->cut, &parts, launch);
 }
 
-/* A node without scatter() cuts the batch itself: local rank j has the sums of what the j-th ranks of all nodes get, which
- * are the parts of its rail. */
+/* A node without scatter() cuts the batch itself: local rank j has the sums of what the j-th ranks of all nodes get,
+ * which are the parts of its rail. */
 static int start_rails(hc__hierarchy *h) {
     hc_parts parts = {.n = h->place.nodes, .own = h->place.node, .own_end = h->place.node + 1};
     int status = place_results(h);

@@ -33,7 +33,7 @@ static int64_t *rows_of(const hc__hierarchy *h, int32_t rank) {
     return h->rooted.rows + (int64_t)rank * h->batch->npieces;
 }
 
-/* Of the piece under way. */
+/* The same in bytes, for the piece under way. */
 static int64_t bytes_of(const hc__hierarchy *h, int32_t rank) {
     const hc_piece *piece = &h->batch->pieces[h->rooted.piece];
     return rows_of(h, rank)[h->rooted.piece] * piece->row * (int64_t)hc_dtype_size(h->batch->dtype);

@@ -12,8 +12,8 @@
  * In the chain a rank receives and sends the data once. Between neighbours on one node the chunks go through the shared
  * segment, between nodes over the net: where nodes hold consecutive ranks, (nodes - 1) times the data in all.
  *
- * The ranks of a node step together, because an exchange takes all of them: in step t the rank that is d ranks behind the
- * node's first one offers chunk t - d to its neighbour.
+ * The ranks of a node step together, because an exchange takes all of them: in step t the rank that is d ranks behind
+ * the node's first one offers chunk t - d to its neighbour.
  */
 #include "transport/hierarchy/hierarchy_state.h"
 

@@ -29,8 +29,8 @@ hc__tree hc__tree_of(int32_t n, int32_t place, double segments);
 /* ---- the rounds of an allreduce -------------------------------------------------------------------------- */
 
 hc__round_fn hc__round_recursive_doubling, hc__round_direct, hc__round_ring, hc__round_rabenseifner;
-/* work[at, at + n) = the reduction over all members in their order: my operand is in work, the others' are in scratch in
- * the order of the members, `stride` elements apart. HC_MOVED, or a status. */
+/* work[at, at + n) = the reduction over all members in their order: my operand is in work, the others' are in scratch
+ * in the order of the members, `stride` elements apart. HC_MOVED, or a status. */
 int hc__sum_in_order(hc__channel *, int64_t at, int64_t n, int64_t stride);
 
 #endif

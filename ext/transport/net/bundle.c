@@ -2,9 +2,9 @@
  *
  * bundle.c - the messages of one round: posted one by one, awaited together, cancelled together.
  *
- * A long message is cut to the net's favourite length, the same on both sides, with a window of pieces in
- * flight. Messages to one peer are matched in order, so a message begins only when all pieces of the one
- * before it (same peer, same direction) have been posted.
+ * A long message is cut to the net's message_bytes, on both sides alike, with a window of pieces in flight. Messages to
+ * one peer are matched in order, so a message begins only when all pieces of the one before it (same peer, same
+ * direction) have been posted.
  */
 #include "transport/net/bundle.h"
 
@@ -22,7 +22,7 @@ static int is_posted(const hc__flight *f) {
     return f->posted == f->bytes;
 }
 
-/* An earlier message on the same way is not all posted yet. */
+/* 1 while an earlier message of the same peer and direction is not all posted. */
 static int must_wait(const hc__bundle *b, int32_t i) {
     const hc__flight *f = &b->flights[i];
     for (int32_t j = 0; j < i; j++)
@@ -108,7 +108,7 @@ int hc__bundle_test(hc__bundle *b) {
             return status;
         moved |= status == HC_MOVED;
     }
-    for (int32_t i = 0; moved && i < b->n; i++) { /* a window has moved, or a message is out of another's way */
+    for (int32_t i = 0; moved && i < b->n; i++) { /* a window has moved, or the message before has been posted */
         int status = post(b, i);
         if (status < 0)
             return status;

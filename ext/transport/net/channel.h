@@ -5,8 +5,8 @@
  * An algorithm is a function that is called once per round: it does the arithmetic on what the last round received and
  * posts the messages of the next. All that is posted in a round forms a bundle; the channel awaits the bundle without
  * blocking and calls the next round. There is no pipelining inside an algorithm: the hierarchy runs several chunks at
- * once, each in a channel of its own, and so keeps both directions of the link and the arithmetic busy with one mechanism
- * instead of one per algorithm.
+ * once, each in a channel of its own, and so keeps both directions of the link and the arithmetic busy with one
+ * mechanism instead of one per algorithm.
  */
 #ifndef HC_CHANNEL_H
 #define HC_CHANNEL_H
@@ -68,8 +68,8 @@ void hc__channel_free(hc__channel *);
 
 /* ---- what the algorithms share ------------------------------------------------------------------------ */
 
-/* What all of them start with: the rounds work on `kind`, which is dtype or its accumulation type, and may use `scratch`
- * elements of it. */
+/* What all of them start with: the rounds work on `kind`, which is dtype or its accumulation type, and may use
+ * `scratch` elements of it. */
 int hc__rounds_start(hc__channel *, hc__round_fn *, void *data, int64_t count, int dtype, int kind, int reduction,
                      int64_t scratch);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * direct.c - allreduce in one or two rounds: everybody sends contributions, their owner sums them.
+ * direct.c - allreduce in one or two rounds: all members send their contributions, the owner of a part sums them.
  *
  * Only contributions and results travel, no partial sums: so float16 travels as float16 and the sum is
  * still formed in float32 with one rounding; and the order of the sum is the order of the members, for every

@@ -2,11 +2,11 @@
  *
  * doubling.c - allreduce with partners at distances 1, 2, 4...: recursive doubling, and Rabenseifner's.
  *
- * Recursive doubling exchanges everything log2(n) times: the least latency. Rabenseifner's algorithm halves
- * what is exchanged on the way out (reduce-scatter) and doubles it on the way back (allgather): 2 log2(n)
- * messages and the least bytes (Rabenseifner, ICCS 2004). Both need a power of two: as many members as are too many are folded into a
- * neighbour first and served last (the scheme of MPICH). Rabenseifner's way out alone is a reduce-scatter, the
- * blocks cut where the members' parts begin.
+ * Recursive doubling exchanges everything log2(n) times: the least latency. Rabenseifner's algorithm halves what is
+ * exchanged on the way out (reduce-scatter) and doubles it on the way back (allgather): 2 log2(n) messages and the
+ * least bytes (Rabenseifner, ICCS 2004). Both need a power of two: as many members as are too many are folded into a
+ * neighbour first and served last (the scheme of MPICH). Rabenseifner's way out alone is a reduce-scatter, the blocks
+ * cut where the members' parts begin.
  */
 #include "transport/net/algorithms.h"
 

@@ -2,9 +2,9 @@
  *
  * local.c - a net between the threads of one process.
  *
- * Each rank has a mailbox: what was sent to it and not yet posted for, what it posted for and was not yet sent,
- * both in order. Whoever completes a pair, the sender or the receiver, takes it out of the mailbox under its
- * lock and copies the bytes after letting go of it, from buffer to buffer.
+ * Each rank has a mailbox with two lists in order: sends to it without a receive, and its receives without a send.
+ * The sender or the receiver that completes a pair takes it out of the mailbox under the mailbox's lock, and copies
+ * the bytes from buffer to buffer after it has released the lock.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -14,8 +14,8 @@
 
 #include "transport/net/local.h"
 
-/* DONE and TOO_LONG are stored with release after the copy and all other fields were written; a thread that loads them with
- * acquire may read those fields and free the request. */
+/* DONE and TOO_LONG are stored with release after the copy and all other fields were written; a thread that loads them
+ * with acquire may read those fields and free the request. */
 enum state { UNMATCHED, PAIRED, DONE, TOO_LONG };
 
 struct hc_net_request {
@@ -160,7 +160,7 @@ static int local_cancel(hc_net *net, hc_net_request **req) {
     return HC_OK;
 }
 
-static void office_leave(mailboxes *mailboxes) {
+static void leave_mailboxes(mailboxes *mailboxes) {
     if (atomic_fetch_sub_explicit(&mailboxes->users, 1, memory_order_acq_rel) > 1)
         return;
     for (int32_t i = 0; i < mailboxes->size; i++)
@@ -169,7 +169,7 @@ static void office_leave(mailboxes *mailboxes) {
 }
 
 static void local_free(hc_net *net) {
-    office_leave(((local_net *)net)->mailboxes);
+    leave_mailboxes(((local_net *)net)->mailboxes);
     free(net);
 }
 
@@ -208,6 +208,6 @@ int hc_local_net_new(int32_t n, hc_net **nets) {
     if (status != HC_OK)
         while (made > 0)
             local_free(nets[--made]);
-    office_leave(shared);
+    leave_mailboxes(shared);
     return status;
 }

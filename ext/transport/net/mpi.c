@@ -25,8 +25,8 @@
 /* Open MPI over TCP sends messages above its eager limit (64 KiB with the header) in one direction at a time:
  * 480 of 950 Mbit/s each way, against 960 below it. Other libraries lose nothing by it. */
 #define MESSAGE_BYTES (60 << 10)
-/* Within one machine (emulated nodes) a message is one copy from memory to memory, whose set-up counts: 64 MiB among two
- * ranks took 8.9 ms in messages of 60 KiB and 7.0 in those of 256 KiB or more. */
+/* Within one machine (emulated nodes) a message is one copy from memory to memory, whose set-up counts: 64 MiB among
+ * two ranks took 8.9 ms in messages of 60 KiB and 7.0 in those of 256 KiB or more. */
 #define MESSAGE_BYTES_ONE_MACHINE (1 << 20)
 
 #define ANY INT32_MAX
@@ -56,7 +56,7 @@ typedef struct mpi_net {
     void *any_data;
     int any_room;
     int32_t any_tag;
-    uint8_t *addressed; /* a bit a rank: was sent control messages */
+    uint8_t *addressed; /* a bit per rank: control messages were sent to it */
     hc_net_request *unused;
     char text[MPI_MAX_ERROR_STRING + 1];
     pid_t owner; /* a forked child has a copy of this, but no part in MPI */

@@ -39,9 +39,9 @@ struct hc_net_ops {
     int (*test)(hc_net *, hc_net_request **req, size_t *bytes, int32_t *peer);
     /* Best effort: the buffer may not be touched after this returns OK. */
     int (*cancel)(hc_net *, hc_net_request **req);
-    /* NULL where nothing has to be done for memory that the net's library copies only within a scope of the calling thread
-     * (a device's context). Else from now on every call of the library is made within `scope`, which is copied; NULL ends
-     * that. Several users give the same scope: it holds until each of them has ended it. */
+    /* NULL where nothing has to be done for memory that the net's library copies only within a scope of the calling
+     * thread (a device's context). Else from now on every call of the library is made within `scope`, which is copied;
+     * NULL ends that. Several users give the same scope: it holds until each of them has ended it. */
     void (*surround)(hc_net *, const hc_scope *scope);
     void (*free)(hc_net *);
 };

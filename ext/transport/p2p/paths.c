@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * paths.c - how the bytes of a large message go: through cells of the control segment, over the net, or from one place of
- * this rank to another.
+ * paths.c - how the bytes of a large message go: through cells of the control segment, over the net, or from one place
+ * of this rank to another.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -2,13 +2,12 @@
  *
  * allreduce.c - an allreduce, or the node's part in a reducescatter between nodes, in chunks through the segment.
  *
- * Of a chunk each rank owns a share. It packs only the others' shares of its input into its slot and reads
- * its own from the tensors when it reduces; the sum goes to the result and, where it is final, straight to
- * the tensors too. So a byte of the input is read once, and what goes through the segment stays in the
- * caches.
+ * Each rank owns a share of a chunk. It packs only the others' shares of its input into its slot and reads its own
+ * from the tensors when it reduces; the sum goes to the result and, where it is final, straight to the tensors too.
+ * So a byte of the input is read once, and what goes through the segment stays in the caches.
  *
- * With rails (a network stage follows) the chunk is cut into rails first, and each rail into the shares of
- * the ranks q with q % rails = rail. Of a reducescatter the network leaves this node its own parts of each rail.
+ * With rails (a network stage follows) the chunk is cut into rails first, and each rail into the shares of the ranks
+ * q with q % rails = rail. After a reducescatter's network stage this node has its own parts of each rail.
  */
 #include "transport/shm/shm_state.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
-  * cells.c - pieces of the node control segment through which large messages move.
+ *
+ * cells.c - pieces of the node control segment through which large messages move.
  *
  * As in Nemesis: Buntinas, Mercier, Gropp, "Design and Evaluation of Nemesis" (CCGrid 2006).
  *

@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * control_segment.c - the node control segment: a doorbell and cells per rank, the rings between ranks, and who is alive.
-  * A doorbell is a counter that a futex waits on. To ring it costs a system call, and marks are published far more often
- * than a rank sleeps. So a rank that is about to sleep sets its bit in `listening`. The bits of all ranks are in one cache
- * line, which stays shared in every core's cache; a rank that publishes reads that line and mostly has nothing to do.
+ * control_segment.c - the node control segment: a doorbell and cells per rank, the rings between ranks, and who is
+ * alive.
  *
- * No wake-up is lost. The publisher publishes, fences, reads `listening`; the listener sets its bit, fences, looks at what
- * is published: one of the two sees the other (both fences are sequentially consistent). A publisher that finds the bit
- * clears it and adds to the counter, so the futex does not sleep on the older count. If the listener sets its bit between
- * these two steps, it reads the bit that the publisher released and so sees what was published; the late addition then
- * wakes it once for nothing.
-  * A rank is alive while it holds the lock on its byte of the segment's file. This is a classic POSIX record lock: the
- * kernel drops it with the process, however that ends, and a forked child does not inherit it (an OFD lock lives as long
- * as any forked child that holds the file).
+ * A doorbell is a counter that a futex waits on. To ring it costs a system call, and marks are published far more often
+ * than a rank sleeps. So a rank that is about to sleep sets its bit in `listening`. The bits of all ranks are in one
+ * cache line, which stays shared in every core's cache; a rank that publishes reads that line and mostly has nothing to
+ * do.
+ *
+ * No wake-up is lost. The publisher publishes, fences, reads `listening`; the listener sets its bit, fences, looks at
+ * what is published: one of the two sees the other (both fences are sequentially consistent). A publisher that finds
+ * the bit clears it and adds to the counter, so the futex does not sleep on the older count. If the listener sets its
+ * bit between these two steps, it reads the bit that the publisher released and so sees what was published; the late
+ * addition then wakes it once for nothing.
+ *
+ * A rank is alive while it holds the lock on its byte of the segment's file. This is a classic POSIX record lock: the
+ * kernel drops it with the process, however that ends, and a forked child does not inherit it (an OFD lock lives as
+ * long as any forked child that holds the file).
  */
 #include "transport/shm/control_segment.h"
 

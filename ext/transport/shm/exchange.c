@@ -2,9 +2,9 @@
  *
  * exchange.c - streams of bytes, and shares of a sum, in rounds through the slots.
  *
- * A round: what the others may want is packed into my slot (mark packed), what I want is taken from theirs
- * (mark reduced: I read no slot of this round any more). A slot is packed again when everybody's `reduced`
- * has reached the round that it held before.
+ * In a round a rank packs what the others may read into its slot (mark packed) and copies what it needs from theirs
+ * (mark reduced: it reads no slot of this round any more). It packs a slot again when every rank's `reduced` has
+ * reached the round that the slot held before.
  */
 #include "transport/shm/shm_state.h"
 
@@ -69,8 +69,8 @@ static int rounds_go_on(hc__shm *shm, const round_ops *ops) {
 
 /* ---- exchange ------------------------------------------------------------------------------------ */
 
-/* The bytes of rank q's stream that pass in a round. Streams start at different places, so that in an
- * alltoall not everybody's bytes for one rank pass at the same time. */
+/* The bytes of rank q's stream that pass in a round. Streams start at different places, so that in an alltoall the
+ * bytes for one rank do not all pass at the same time. */
 static hc__range passing(const hc__shm *shm, int32_t q, int64_t round) {
     int64_t length = shm->rounds.lengths[q], step = (int64_t)shm->stride;
     int64_t steps = (length + step - 1) / step;

@@ -5,7 +5,7 @@
  * Where the factor goes: the node's sum is scaled when it is made, in float32 (float64), before it is rounded: to
  * float16 tensors, or to what travels between nodes, so that an average fits that type wherever the mean does.
  *
- * What others read is never written by the kernels but copied: made in private memory, block by block where
+ * The kernels never write what other ranks read; it is copied: made in private memory, block by block where
  * that is scratch, then copied into the segment. The lines there were last read by other cores; a store to
  * each of them waits for its ownership, one after the other, while a copy of the C library (rep movsb) claims
  * many at once. Between two cores this halves the time of an allreduce (benchmarks/node_stage, 64 KB to 1
@@ -60,7 +60,7 @@ int hc__spans_next(hc__spans *spans, hc__span *span) {
 
 /* ---- in ------------------------------------------------------------------------------------------ */
 
-/* What a rank gives that has joined. */
+/* The input of a rank that has joined. */
 static void neutral(hc__shm *shm, int dtype, int64_t n, uint8_t *to) {
     hc_host_neutral(to, dtype, shm->batch->reduction, n);
 }

@@ -3,8 +3,8 @@
  * segment.c - memory shared by the ranks of a node: made, reserved, attached, unlinked.
  *
  * A file under /dev/shm grows on the first touch of a page, and a full file system then answers with SIGBUS
- * in the middle of a reduction. So every page is reserved before anybody maps the file, and a lack is a
- * sentence.
+ * in the middle of a reduction. So every page is reserved before any rank maps the file, and a full file system
+ * becomes an error text.
  */
 #include <errno.h>
 #include <fcntl.h>

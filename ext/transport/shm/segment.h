@@ -16,9 +16,9 @@ typedef struct hc_segment {
     int fd; /* -1: process memory (threads) */
 } hc_segment;
 
-/* One rank creates (reserving every page, so that a full /dev/shm is an error here and never a SIGBUS), the
- * others attach, all meet at a barrier of their own, then the creator unlinks. `why` gets a sentence that says
- * how much was needed and how much there is. */
+/* One rank creates the segment (and reserves every page, so that a full /dev/shm is an error here and never a
+ * SIGBUS), the others attach; after a barrier, which is the caller's, the creator unlinks it. `why` gets an error
+ * text that says how much was needed and how much there is. */
 int hc_segment_create(hc_segment *, const char *name, size_t bytes, char *why, size_t why_room);
 int hc_segment_attach(hc_segment *, const char *name, size_t bytes, char *why, size_t why_room);
 int hc_segment_unlink(const char *name);

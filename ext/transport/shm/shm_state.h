@@ -2,23 +2,23 @@
  *
  * shm_state.h - the shared-memory node's own state. (Private to ext/transport/shm.)
  *
- * In the segment, in this order: how many have left, marks (three counters a rank), small slots (two a rank),
- * slots (a region a rank, cut into the slots of the chunks in flight), results (one region, cut alike).
+ * In the segment, in this order: how many ranks have left, marks (three counters per rank), small slots (two per
+ * rank), slots (a region per rank, cut into the slots of the chunks in flight), results (one region, cut alike).
  *
- * Chunks are numbered through the life of the node, over all batches: the n-th chunk ever has the sequence
- * number n, from 1. Every rank counts alike. A mark is written by its owner only and holds the newest
- * sequence number for which something is true of that rank:
+ * Chunks are numbered through the life of the node, over all batches: the n-th chunk has the sequence number n, from
+ * 1. Every rank counts alike. Only its owner writes a mark, which holds the newest sequence number for which this is
+ * true of the owner:
  *
  *     packed     my input of it lies in my slot
- *     reduced    my share of its result is made, and I read nobody's slot for it any more
+ *     reduced    my share of its result is made, and I read no other rank's slot for it any more
  *     published  (rail drivers) the rail's shard has been through the network
  *
  * Slots are used again without any other hand-shake. Let D be the depth.
  *   (1) pack(n) comes after my own spread(n - D).
- *   (2) spread(n - D) ends when all shares of n - D are final, so everybody's `reduced` is at least n - D:
- *       nobody reads my slot of n - D any more, and I may pack n into it.
- *   (3) I write my share of result n after everybody's `packed` is at least n; by (1) everybody has spread
- *       n - D before that, so nobody reads the old result.
+ *   (2) spread(n - D) ends when all shares of n - D are final, so every rank's `reduced` is at least n - D: no rank
+ *       reads my slot of n - D any more, and I may pack n into it.
+ *   (3) I write my share of result n after every rank's `packed` is at least n; by (1) every rank has spread n - D
+ *       before that, so no rank reads the old result.
  * At the end of a batch (2) and (3) hold for all its chunks when the first chunk of the next batch is packed,
  * so that each batch may cut the regions anew. Marks are stored with release after the data they speak of,
  * and loaded with acquire before that data is read (packed, published) or overwritten (reduced).
@@ -51,7 +51,7 @@ typedef struct hc__small {
     _Alignas(16) uint8_t data[HC__SMALL_ROOM - 16];
 } hc__small;
 
-/* How far a look at everybody's mark has come; so that asking again costs one load, not one a rank. */
+/* How far a scan of all ranks' marks has come, so that repeating it costs one load and not one per rank. */
 typedef struct hc__mark_scan {
     uint64_t target;
     int32_t next;
@@ -118,7 +118,7 @@ static inline hc__shm *hc__shm_of(hc_node *node) {
 
 /* ---- layout.c: marks and places --------------------------------------------------------------------- */
 
-void hc__mark_set(hc__shm *, enum hc__mark_kind, uint64_t value); /* and rings the others */
+void hc__mark_set(hc__shm *, enum hc__mark_kind, uint64_t value); /* and wakes the others */
 int hc__mark_reached(const hc__shm *, int32_t rank, enum hc__mark_kind, uint64_t value);
 /* 1 when the marks of ranks first, first + step, ... have all reached `value`. */
 int hc__marks_reached(const hc__shm *, hc__mark_scan *, int32_t first, int32_t step, enum hc__mark_kind,
