@@ -68,7 +68,7 @@ struct hc_node_ops {
      * none). Every rank knows the lengths of all streams (lengths[q]). */
     int (*exchange)(hc_node *, const hc_stream *, const hc_stream_read *reads, const int64_t *lengths);
     /* An int64 vector of n entries per rank to all local ranks: table[q * n + i]. n <= HC_TABLE_MAX. */
-    int (*table)(hc_node *, const int64_t *own, int32_t n, int64_t *table);
+    int (*table)(hc_node *, const int64_t *vector, int32_t n, int64_t *table);
     /* NULL, or a reducescatter inside one node: local rank q's share of the stream is [bounds[q], bounds[q + 1])
      * elements and goes to its tensors' out. */
     int (*scatter)(hc_node *, const hc_batch *, const int64_t *bounds);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * transport.h - the contracts of the transports: who owns what, who calls, what may fail.
+ * transport.h - the contracts of the transports: ownership, callers, failures.
  *
  * All functions are called by the driver only (one thread at a time, which need not always be the same thread) unless
  * marked [any thread]. None of them ever blocks, spins or sleeps: what cannot go on now returns and is asked again; the

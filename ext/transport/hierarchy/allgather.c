@@ -34,15 +34,15 @@ static int begin_counts(hc__hierarchy *h) {
     hc__allgather *a = &h->allgather;
     const hc_batch *b = h->batch;
     size_t n = (size_t)b->npieces;
-    a->own = malloc(n * sizeof *a->own + 1);
+    a->own_rows = malloc(n * sizeof *a->own_rows + 1);
     a->rows = malloc(n * (size_t)h->place.size * sizeof *a->rows + 1);
-    if (!a->own || !a->rows)
+    if (!a->own_rows || !a->rows)
         return HC_NO_MEMORY;
     for (int32_t i = 0; i < b->npieces; i++)
-        a->own[i] = b->pieces[i].in ? b->pieces[i].rows : 0;
+        a->own_rows[i] = b->pieces[i].in ? b->pieces[i].rows : 0;
     for (int32_t r = 0; r < h->place.size; r++)
-        h->gather.lengths[r] = (int64_t)(n * sizeof *a->own);
-    return hc__gather_start(h, a->own, a->rows);
+        h->gather.lengths[r] = (int64_t)(n * sizeof *a->own_rows);
+    return hc__gather_start(h, a->own_rows, a->rows);
 }
 
 /* The result of a piece gets its place, its caller the counts. */
@@ -143,7 +143,7 @@ int hc__allgather_test(hc__hierarchy *h) {
 
 void hc__allgather_end(hc__hierarchy *h) {
     hc__allgather *a = &h->allgather;
-    free(a->own);
+    free(a->own_rows);
     free(a->rows);
     free(a->packed_in);
     free(a->packed_out);

@@ -21,7 +21,7 @@ static int is_leader(const hc__hierarchy *h) {
     return h->place.local_rank == 0;
 }
 
-/* Nobody streams, nobody reads. */
+/* No rank offers or reads anything. */
 static void clear_exchange(hc__hierarchy *h) {
     memset(h->reads, 0, (size_t)h->place.local_size * sizeof *h->reads);
     memset(h->lengths, 0, (size_t)h->place.local_size * sizeof *h->lengths);

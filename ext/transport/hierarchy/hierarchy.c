@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a network between nodes costs where nobody has measured it: a TCP or Ethernet class link. */
+/* What a network between nodes costs where it was not measured: a TCP or Ethernet class link. */
 #define DEFAULT_ALPHA 2e-5
 #define DEFAULT_BETA 1e-9
 #define RAIL_BYTES ((int64_t)64 << 10)
@@ -65,7 +65,7 @@ static int is_stuck(const hc__hierarchy *h) {
     return stuck;
 }
 
-/* Results that were on their way and that nobody will ask for; what the net may still write to is better lost. */
+/* Frees results that were being made. Memory that the net may still write to is lost instead. */
 static void drop_results(hc__hierarchy *h) {
     int ours = h->batch && h->batch->memory == HC_MEMORY_HOST && !is_stuck(h);
     for (int32_t i = 0; ours && i < h->batch->npieces; i++) {

@@ -84,7 +84,7 @@ typedef struct hc__cursor {
 
 typedef struct hc__broadcast {
     char **at;   /* of each piece: where this rank has it, or gets it; NULL: not wanted */
-    void *spare; /* for a speaker whose own result is dropped */
+    void *spare; /* for a representative whose own result is dropped */
     int64_t bytes;
     hc__cursor posted, arrived, forwarded, exchanged;
     int32_t parent, nchildren, children[32]; /* World ranks */
@@ -123,7 +123,7 @@ typedef struct hc__rooted {
 typedef struct hc__allgather {
     int32_t first, end; /* pieces that are under way together */
     int64_t *rows;      /* [set rank][piece] */
-    int64_t *own;
+    int64_t *own_rows;
     void *spare;
     char *packed_in, *packed_out; /* of several pieces: rank after rank, piece after piece */
 } hc__allgather;
@@ -138,7 +138,7 @@ typedef struct hc__scan {
     int64_t step, steps;                           /* of the node's exchanges */
     int64_t *starts;                               /* where each piece begins in the concatenation */
     char *memory;                                  /* the chain's slots, or all ranks' values */
-    char *own;                                     /* this rank's values */
+    char *own_values;                              /* this rank's values */
     const void **operands;                         /* room for one per rank */
     const char **values;                           /* the same */
     hc_net_request *receives[HC__SCAN_SLOTS], *sends[HC__SCAN_SLOTS];
@@ -149,7 +149,7 @@ typedef struct hc__scan {
 typedef struct hc__node_scatter {
     int32_t piece;
     int placed;
-    hc_piece one;
+    hc_piece cut;
     hc_batch batch;
 } hc__node_scatter;
 

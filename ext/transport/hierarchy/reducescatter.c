@@ -160,11 +160,11 @@ static int scatter_next(hc__hierarchy *h) {
         int status = hc__place_result(h, piece, hc_share(rows, h->place.size, h->place.rank), NULL, &out);
         if (status < 0)
             return status;
-        s->one = *piece;
-        s->one.out = out;
-        s->one.drop = out == NULL;
+        s->cut = *piece;
+        s->cut.out = out;
+        s->cut.drop = out == NULL;
         s->batch = *h->batch;
-        s->batch.pieces = &s->one;
+        s->batch.pieces = &s->cut;
         s->batch.npieces = 1;
         s->batch.count = piece->count;
         for (int32_t r = 0; r <= h->place.size; r++)

@@ -154,8 +154,8 @@ static int begin_piece(hc__hierarchy *h) {
     hc_piece *piece = &h->batch->pieces[g->piece];
     char *in = (char *)(uintptr_t)piece->in; /* only read */
     void *out;
-    int64_t own = rows_of(h, h->place.rank)[g->piece];
-    int status = g->gathers ? place_gathered(h, piece, &out) : hc__place_result(h, piece, own, &g->spare, &out);
+    int64_t own_rows = rows_of(h, h->place.rank)[g->piece];
+    int status = g->gathers ? place_gathered(h, piece, &out) : hc__place_result(h, piece, own_rows, &g->spare, &out);
     if (status < 0)
         return status;
     find_offsets(h);

@@ -31,7 +31,7 @@ static size_t dtype_size(const hc__hierarchy *h) {
 }
 
 /* Own values of elements [from, to) of the batch, as `kind`. */
-static void take_own(hc__hierarchy *h, int64_t from, int64_t to, int kind, char *at) {
+static void take_own_values(hc__hierarchy *h, int64_t from, int64_t to, int kind, char *at) {
     const hc_batch *b = h->batch;
     const int64_t *starts = h->scan.starts;
     for (int32_t i = hc_piece_at(starts, b->npieces, from); from < to; i++) {
@@ -74,11 +74,11 @@ static int start_at_once(hc__hierarchy *h) {
     s->memory = hc_result_new(bytes * ((size_t)h->place.size + 1));
     if (!s->memory)
         return HC_NO_MEMORY;
-    s->own = s->memory + bytes * (size_t)h->place.size;
-    take_own(h, 0, s->count, h->batch->dtype, s->own);
+    s->own_values = s->memory + bytes * (size_t)h->place.size;
+    take_own_values(h, 0, s->count, h->batch->dtype, s->own_values);
     for (int32_t r = 0; r < h->place.size; r++)
         h->gather.lengths[r] = (int64_t)bytes;
-    return hc__gather_start(h, s->own, s->memory);
+    return hc__gather_start(h, s->own_values, s->memory);
 }
 
 static int test_at_once(hc__hierarchy *h) {
@@ -138,7 +138,7 @@ static int start_chain(hc__hierarchy *h) {
     s->memory = hc_result_new(bytes * (SLOTS + 1));
     if (!s->memory)
         return HC_NO_MEMORY;
-    s->own = s->memory + bytes * SLOTS;
+    s->own_values = s->memory + bytes * SLOTS;
     s->received = p->rank == 0 ? s->nchunks : 0;
     return HC_OK;
 }
@@ -150,12 +150,12 @@ static void add_chunk(hc__hierarchy *h, int64_t chunk) {
     char *prefix = slot(s, chunk);
     const char *result = prefix;
     int is_first = h->place.rank == 0;
-    take_own(h, from, to, s->kind, s->own); /* before the result is written: out may be in */
+    take_own_values(h, from, to, s->kind, s->own_values); /* before the result is written: out may be in */
     if (s->exclusive)
         put_result(h, from, to, &result, !is_first, s->kind);
-    const void *operands[2] = {is_first ? s->own : prefix, s->own};
+    const void *operands[2] = {is_first ? s->own_values : prefix, s->own_values};
     if (s->exclusive && h->place.rank + 1 == h->place.size)
-        return; /* nobody asks for it */
+        return; /* the last rank passes nothing on */
     hc_host_reduce(prefix, s->kind, operands, is_first ? 1 : 2, s->kind, h->batch->reduction, to - from, 1.0);
     if (!s->exclusive)
         put_result(h, from, to, &result, 1, s->kind);

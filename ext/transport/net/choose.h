@@ -37,7 +37,7 @@ int hc__net_choose(const hc__net_model *, int32_t n, int64_t count, int dtype);
 /* The same of a reduce-scatter: the first half of an allreduce, by "direct", "ring" or "rabenseifner". */
 double hc__net_scatter_cost(const hc__net_model *, int algorithm, int32_t n, int64_t count, int dtype);
 int hc__net_choose_scatter(const hc__net_model *, int32_t n, int64_t count, int dtype);
-/* Whether "direct" sends everything to everybody in one round (equal bits, other cost). */
+/* Whether "direct" sends everything to all members in one round (equal bits, other cost). */
 int hc__direct_whole(const hc__net_model *, int32_t n, int64_t count, int dtype);
 
 /* float16, bfloat16 -> float32; others themselves. */

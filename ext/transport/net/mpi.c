@@ -3,8 +3,8 @@
  * mpi.c - a net over MPI: non-blocking point-to-point messages on a communicator of its own.
  *
  * Asking MPI about one request makes it look at all its sockets. So requests are not tested one by one: all
- * that are alive lie in one array for MPI_Testsome, which is called when somebody asks about a request a second
- * time since the last call. A driver that walks over its requests thus pays for one sweep a turn.
+ * that are alive lie in one array for MPI_Testsome, which is called when a request is asked about a second
+ * time since the last call. A driver that walks over its requests thus pays for one sweep per iteration.
  *
  * A receive from any rank is looked for and not posted: MPICH 5.0 on UCX loses messages that a posted
  * MPI_ANY_SOURCE should match, if receives from named ranks are posted as well. Four ranks hang within a few steps.

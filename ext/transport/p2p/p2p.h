@@ -47,7 +47,7 @@ hc_p2p_op *hc_p2p_done(hc_p2p *);     /* the next operation that is finished, or
 int hc_p2p_is_moving(const hc_p2p *); /* data is in flight: ask again soon. Else only messages bring news */
 /* 1: the operation is its poster's again; 0: it is finished, or its data moves and it will be finished. */
 int hc_p2p_withdraw(hc_p2p *, hc_p2p_op *);
-void hc_p2p_forget(hc_p2p *, uint32_t set); /* drops what came for the set and nobody received */
+void hc_p2p_forget(hc_p2p *, uint32_t set); /* drops messages of the set without a receive */
 void hc_p2p_abandon(hc_p2p *);              /* after a failure: all operations are their posters' again */
 void hc_p2p_free(hc_p2p *);
 

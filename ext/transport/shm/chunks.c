@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * chunks.c - which elements a chunk holds, and who owns which of them.
+ * chunks.c - which elements a chunk holds, and which rank owns which of them.
  *
  * The concatenation of a batch is cut into parts: one for an allreduce, in a reducescatter one for each rank or node.
- * A chunk holds a window of every part, so that nobody waits for its elements longer than another. In the segment
+ * A chunk holds a window of every part, so that no rank waits longer for its elements than another. In the segment
  * they lie rail after rail, part after part:
  *
  *     rail 0: part 0, part 1, ...   rail 1: part 0, part 1, ...

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * control_segment.c - the node control segment: a doorbell and cells per rank, the rings between ranks, and who is
- * alive.
+ * control_segment.c - the node control segment: a doorbell and cells per rank, the rings between ranks, and which ranks
+ * are alive.
  *
  * A doorbell is a counter that a futex waits on. To ring it costs a system call, and marks are published far more often
  * than a rank sleeps. So a rank that is about to sleep sets its bit in `listening`. The bits of all ranks are in one
@@ -174,16 +174,17 @@ static void wake(hc_node_control *node_control, int32_t rank) {
 void hc__doorbells_ring(hc_node_control *node_control, const hc__mask *mask) {
     atomic_thread_fence(memory_order_seq_cst);
     for (int w = 0; w * 64 < node_control->size; w++) {
-        uint64_t who = atomic_load_explicit(&node_control->head->listening[w], memory_order_relaxed) & mask->word[w];
-        for (; who != 0; who &= who - 1)
-            wake(node_control, w * 64 + __builtin_ctzll(who));
+        uint64_t listeners = atomic_load_explicit(&node_control->head->listening[w], memory_order_relaxed) &
+                             mask->word[w];
+        for (; listeners != 0; listeners &= listeners - 1)
+            wake(node_control, w * 64 + __builtin_ctzll(listeners));
     }
 }
 
 void hc_doorbell_ring(hc_node_control *node_control, int32_t local_rank) {
-    hc__mask one = {{0}};
-    hc__mask_add(&one, local_rank);
-    hc__doorbells_ring(node_control, &one);
+    hc__mask single = {{0}};
+    hc__mask_add(&single, local_rank);
+    hc__doorbells_ring(node_control, &single);
 }
 
 void hc_doorbell_ring_all(hc_node_control *node_control) {
@@ -193,7 +194,7 @@ void hc_doorbell_ring_all(hc_node_control *node_control) {
     hc__doorbells_ring(node_control, &others);
 }
 
-/* ---- who is alive -------------------------------------------------------------------------------- */
+/* ---- which ranks are alive -------------------------------------------------------------------------------- */
 
 static int is_lost(hc_node_control *node_control, int32_t rank) {
     uint32_t presence = atomic_load_explicit(&node_control->head->slots[rank].presence, memory_order_acquire);

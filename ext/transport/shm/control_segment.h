@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * control_segment.h - the node control segment: one per World and node, made before anything else. It holds a doorbell
- * per local rank, the rings between ranks, cells, and who is alive.
+ * per local rank, the rings between ranks, cells, and which ranks are alive.
  */
 #ifndef HC_CONTROL_SEGMENT_H
 #define HC_CONTROL_SEGMENT_H
@@ -24,7 +24,7 @@ void hc_node_control_free(hc_node_control *);
 uint32_t hc_doorbell_listen(hc_node_control *);
 /* 1: woken; 0: timeout. Never longer than `ns`. */
 int hc_doorbell_sleep(hc_node_control *, uint32_t seen, uint64_t ns);
-void hc_doorbell_ring(hc_node_control *, int32_t local_rank); /* [any thread] cheap when nobody sleeps there */
+void hc_doorbell_ring(hc_node_control *, int32_t local_rank); /* [any thread] cheap unless that rank sleeps */
 void hc_doorbell_ring_all(hc_node_control *);                 /* all but me, the same */
 
 /* A local rank whose process is gone (its file lock was released by the kernel), or -1. Costs a system call per

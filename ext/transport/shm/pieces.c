@@ -105,9 +105,9 @@ static void reduce_block(hc__shm *shm, const hc__span *span, int64_t at, int64_t
     size_t place = (size_t)at * shm->size;
     for (int32_t q = 0; q < shm->base.local_size; q++)
         shm->blocks[q] = shm->inputs[q] + (size_t)span->offset * shm->size + place;
-    shm->blocks[me] = span->in != NULL ? span->in + place : shm->own;
+    shm->blocks[me] = span->in != NULL ? span->in + place : shm->block;
     if (span->in == NULL)
-        neutral(shm, batch->dtype, n, shm->own);
+        neutral(shm, batch->dtype, n, shm->block);
     hc_host_reduce(to, batch->dtype, shm->blocks, shm->base.local_size, batch->dtype, batch->reduction, n,
                    span->piece->scale);
     shm->base.reduced_bytes += (uint64_t)n * shm->size;
@@ -116,8 +116,8 @@ static void reduce_block(hc__shm *shm, const hc__span *span, int64_t at, int64_t
 /* n elements of a sum in private memory to where others read them. */
 static void show(hc__shm *shm, uint8_t *result, const uint8_t *sum, int64_t n) {
     if (shm->result_dtype != shm->batch->dtype) {
-        hc_host_convert(shm->own, shm->result_dtype, sum, shm->batch->dtype, n, 1.0);
-        sum = shm->own;
+        hc_host_convert(shm->block, shm->result_dtype, sum, shm->batch->dtype, n, 1.0);
+        sum = shm->block;
     }
     hc_host_copy(result, sum, (size_t)n * shm->result_size);
 }

@@ -13,7 +13,7 @@ static void shm_release(hc__shm *shm) {
     free(shm->inputs);
     free(shm->blocks);
     free(shm->scratch);
-    free(shm->own);
+    free(shm->block);
     free(shm->starts);
     free(shm);
 }
@@ -59,8 +59,8 @@ int hc_shm_node_new(hc_segment segment, hc_node_control *node_control, const int
     shm->inputs = calloc((size_t)local_size, sizeof *shm->inputs);
     shm->blocks = calloc((size_t)local_size, sizeof *shm->blocks);
     shm->scratch = aligned_alloc(64, HC__SCRATCH);
-    shm->own = aligned_alloc(64, HC__SCRATCH);
-    if (shm->inputs == NULL || shm->blocks == NULL || shm->scratch == NULL || shm->own == NULL) {
+    shm->block = aligned_alloc(64, HC__SCRATCH);
+    if (shm->inputs == NULL || shm->blocks == NULL || shm->scratch == NULL || shm->block == NULL) {
         shm_release(shm);
         return HC_NO_MEMORY;
     }

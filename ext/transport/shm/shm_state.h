@@ -82,9 +82,9 @@ typedef struct hc__shm {
     hc__small *small;
     uint8_t *slots, *results;
     size_t region;
-    const uint8_t **inputs; /* local_size entries: where a reduction reads its range */
-    const void **blocks;    /* the same within one block of it */
-    uint8_t *scratch, *own; /* HC__SCRATCH bytes of private memory each */
+    const uint8_t **inputs;   /* local_size entries: where a reduction reads its range */
+    const void **blocks;      /* the same within one block of it */
+    uint8_t *scratch, *block; /* HC__SCRATCH bytes of private memory each */
 
     uint64_t sequence;       /* chunks of all closed batches */
     uint64_t small_sequence; /* the same for the small path */
@@ -192,7 +192,7 @@ int hc__runs_next(hc__runs *, hc__range *elements, int64_t *place);
 
 size_t hc__small_limit(int32_t local_size);
 int hc__small_reduce(hc__shm *);
-int hc__shm_table(hc_node *, const int64_t *own, int32_t n, int64_t *table);
+int hc__shm_table(hc_node *, const int64_t *vector, int32_t n, int64_t *table);
 
 /* ---- shm_allreduce.c, shm_exchange.c: the operations --------------------------------------------- */
 
