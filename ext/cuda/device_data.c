@@ -47,10 +47,10 @@ static int place_shares(hc__plane *p, hc_batch *b) {
 
 static int start_nccl(hc__plane *p, hc_batch *batch) {
     int status = batch->operation == HC_REDUCESCATTER ? place_shares(p, batch) : HC_OK;
-    p->way = hc__plane_has_stages(p, batch) ? FAST : ROWS;
+    p->path = hc__plane_has_stages(p, batch) ? HC__PATH_STAGES : HC__PATH_ROWS;
     if (status < 0)
         return status;
-    return p->way == FAST ? p->fast->ops->start(p->fast, batch) : hc__nccl_rows_start(&p->rows, batch);
+    return p->path == HC__PATH_STAGES ? p->fast->ops->start(p->fast, batch) : hc__nccl_rows_start(&p->rows, batch);
 }
 
 /* Behind, on the device, what other sets have launched. */
@@ -67,7 +67,7 @@ static int take_turn(hc__plane *p) {
 static int begin_nccl(hc__plane *p, hc_batch *batch) {
     if (!p->turn.turns)
         return start_nccl(p, batch);
-    p->way = TURN;
+    p->path = HC__PATH_QUEUED;
     return hc__turn_ask(&p->turn);
 }
 
@@ -76,11 +76,11 @@ static int begin(hc__plane *p, hc_batch *batch) {
         if (!p->opened)
             hc__plane_open_comms(p);
         p->batch = batch;
-        p->way = OPENING;
+        p->path = HC__PATH_OPENING;
         p->counts[1] += p->fast != NULL;
         return p->fast ? begin_nccl(p, batch) : HC_OK;
     }
-    p->way = STAGED;
+    p->path = HC__PATH_STAGED;
     p->counts[0]++;
     int status = p->staged.device ? HC_OK : hc__plane_open_staged(p);
     return status < 0 ? status : hc__staged_start(&p->staged, batch);
@@ -99,15 +99,15 @@ static int go_on_opening(hc__plane *p) {
 static int go_on(hc__plane *p) {
     int status;
     p->base.needs_polling = 0;
-    if (p->way == OPENING) {
+    if (p->path == HC__PATH_OPENING) {
         status = go_on_opening(p);
         p->base.needs_polling = status == HC_IDLE;
-    } else if (p->way == TURN) {
+    } else if (p->path == HC__PATH_QUEUED) {
         status = hc__turn_test(&p->turn);
         status = status == HC_DONE ? take_turn(p) : status;
-    } else if (p->way != STAGED) {
+    } else if (p->path != HC__PATH_STAGED) {
         p->sums.waits = 0;
-        status = p->way == FAST ? p->fast->ops->test(p->fast) : hc__nccl_rows_test(&p->rows);
+        status = p->path == HC__PATH_STAGES ? p->fast->ops->test(p->fast) : hc__nccl_rows_test(&p->rows);
         p->base.needs_polling = p->node->waits | p->sums.waits;
         if (p->turn.turns && (status == HC_DONE || status == HC_RESULT_SIZE))
             hc__turn_end(&p->turn, p->node->done);
@@ -138,7 +138,7 @@ static int adopt(hc__plane *p, int status) {
 static int start(hc_data *data, hc_batch *batch) {
     hc__plane *p = (hc__plane *)data;
     if (hc__plane_suits_flat(p, batch)) {
-        p->way = FLAT;
+        p->path = HC__PATH_FLAT;
         return adopt(p, start(&p->flat->base, batch));
     }
     return start_on_device(p, batch);
@@ -146,7 +146,7 @@ static int start(hc_data *data, hc_batch *batch) {
 
 static int test(hc_data *data) {
     hc__plane *p = (hc__plane *)data;
-    if (p->way == FLAT)
+    if (p->path == HC__PATH_FLAT)
         return adopt(p, test(&p->flat->base));
     hc_gpu_context before = hc_device_enter(p->device);
     int status = say(p, go_on(p));
@@ -264,7 +264,7 @@ static const struct hc_data_ops plane_ops = {
 
 const char *hc_device_data_facts(const hc_data *data) {
     const hc__plane *p = (const hc__plane *)data;
-    return p->way == FLAT ? p->flat->facts : p->facts;
+    return p->path == HC__PATH_FLAT ? p->flat->facts : p->facts;
 }
 
 uint64_t hc_device_data_count(const hc_data *data, enum hc_device_way way) {

@@ -10,7 +10,15 @@
 #include "cuda/staged/staged.h"
 #include "cuda/nccl/launch_order.h"
 
-enum hc__way { STAGED, OPENING, TURN, FAST, ROWS, FLAT };
+/* How the batch that runs is moved. */
+enum hc__path {
+    HC__PATH_STAGED,  /* through the host */
+    HC__PATH_OPENING, /* waits until communicators are open */
+    HC__PATH_QUEUED,  /* waits for its place in the order of launches */
+    HC__PATH_STAGES,  /* by the stages of a hierarchy, whose node is NCCL or one rank */
+    HC__PATH_ROWS,    /* rows over one communicator */
+    HC__PATH_FLAT     /* by `flat` */
+};
 
 typedef struct hc__plane {
     hc_data base;
@@ -22,8 +30,8 @@ typedef struct hc__plane {
     hc_turns own_turns;   /* between the two, where no other set takes turns with this one */
     hc_device *device;    /* NULL before the first batch on it */
     uint8_t borrowed;     /* the World's */
-    enum hc__way way;     /* of the batch that runs */
-    hc_batch *batch;      /* OPENING, TURN: waits */
+    enum hc__path path;   /* of the batch that runs */
+    hc_batch *batch;      /* HC__PATH_OPENING, HC__PATH_QUEUED: waits */
     uint64_t counts[2];   /* staged, others */
     hc__turn turn;
     hc__p2p_buffers p2p_buffers;
@@ -48,7 +56,7 @@ void hc__plane_place(hc__plane *);
 int hc__plane_suits_nccl(const hc__plane *, const hc_batch *);
 /* 1: it is for `flat`. */
 int hc__plane_suits_flat(const hc__plane *, const hc_batch *);
-/* 1: it has the stages of a hierarchy (FAST); 0: rows are exchanged (ROWS). */
+/* 1: it has the stages of a hierarchy (HC__PATH_STAGES); 0: rows are exchanged (HC__PATH_ROWS). */
 int hc__plane_has_stages(const hc__plane *, const hc_batch *);
 
 /* ---- device_paths.c: opening, with the first batch that needs it: OK, or a status -------------------------------------- */

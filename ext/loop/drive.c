@@ -15,72 +15,10 @@
  * half a microsecond where nobody wants the core; where the awaited rank shares it, spinning even 2 us instead made
  * an 8-byte allreduce 68 us long instead of 8 (the scheduler owes each of two spinners as much as the other had). */
 #define YIELD_NS 100000ull
-#define LOOK_NS 20000ull    /* a look that finds nothing costs a tenth of it */
 #define YIELDS_TO_A_TURN 16 /* a turn of the background thread is mostly over by then */
-
-int hc__driver_try(hc_loop *loop) {
-    int free_place = 0;
-    if (atomic_load_explicit(&loop->driving, memory_order_relaxed))
-        return 0;
-    if (!atomic_compare_exchange_strong_explicit(&loop->driving, &free_place, 1, memory_order_acquire,
-                                                 memory_order_relaxed))
-        return 0;
-    atomic_store_explicit(&loop->call_me, 0, memory_order_seq_cst);
-    return 1;
-}
-
-int hc__look_away(hc_loop *loop) {
-    atomic_store_explicit(&loop->call_me, 1, memory_order_seq_cst);
-    return atomic_load_explicit(&loop->inbox, memory_order_seq_cst) != NULL;
-}
-
-void hc__driver_leave(hc_loop *loop) {
-    atomic_store_explicit(&loop->driving, 0, memory_order_seq_cst);
-    hc__wake_waiters(loop);
-}
 
 static int may_drive(const hc_loop *loop) {
     return !loop->config.one_thread || pthread_equal(pthread_self(), loop->maker);
-}
-
-/* Says to submitters whether they must ring. A raise timer that runs bounds the delay of what comes after it (R3),
- * so it stands for a ring. Pairs with hc_loop_submit(): flag, then inbox here; inbox, then flag there. */
-int hc__about_to_sleep(hc_loop *loop, uint64_t now) {
-    int timer = loop->wake_at <= now + loop->config.engine.raise_window;
-    atomic_store_explicit(&loop->call_me, !timer, memory_order_seq_cst);
-    return !atomic_load_explicit(&loop->inbox, memory_order_seq_cst) &&
-           !atomic_load_explicit(&loop->flush, memory_order_seq_cst);
-}
-
-/* Where a look is the only way to hear of something. While nobody waits here and nothing moves, all that can come is
- * agreement, for which requests that nobody waits for are held back up to a raise window anyway; and each look stops
- * whoever computes on this core (35 us with what it costs the caches). */
-static uint64_t shortest_sleep(hc_loop *loop) {
-    int moves = loop->nrunning || loop->unposted || loop->parts.control->waiting || hc_p2p_is_moving(loop->parts.p2p);
-    uint64_t share = loop->config.engine.raise_window / 2;
-    int waits = atomic_load_explicit(&loop->callers, memory_order_relaxed) > 0;
-    return waits || moves || share < LOOK_NS ? LOOK_NS : share;
-}
-
-/* Messages between nodes and devices ring no bell: with them a sleep is bounded, by a share of the time already
- * waited. */
-uint64_t hc__sleep_limit(hc_loop *loop, uint64_t now, uint64_t idle_since, uint64_t limit) {
-    int listens = hc__loop_listens(loop);
-    uint64_t ns = listens ? HC__IDLE_TICK : HC__WATCH_EVERY;
-    if (loop->parts.net || loop->unposted || hc__lanes_nap(loop)) {
-        uint64_t longest = listens ? HC__WATCH_EVERY : HC__MS;
-        uint64_t shortest = shortest_sleep(loop);
-        ns = (now - idle_since) / 4;
-        if (ns < shortest)
-            ns = shortest;
-        if (ns > longest)
-            ns = longest;
-    }
-    if (loop->wake_at < now + ns)
-        ns = loop->wake_at > now ? loop->wake_at - now : 1;
-    if (limit < now + ns)
-        ns = limit > now ? limit - now : 1;
-    return ns;
 }
 
 /* Nothing moved since idle_since: yield, later sleep on the bell. */

@@ -131,7 +131,9 @@ void hc__run_free(hc__run *);
 /* sets.c */
 int hc__lane_add(hc_loop *, hc_handle *);
 void hc__lane_remove(hc_loop *, hc__lane *);
-void hc__lane_stopped(hc_loop *, hc__lane *, int status, const char *text);
+/* All who wait for the end of the set's log are told. */
+void hc__lane_finish_stops(hc_loop *, hc__lane *, int status, const char *text);
+void hc__lane_stopped(hc__lane *, const char *text); /* its log has ended */
 void hc__lane_queue(hc__lane *, hc__run *);
 int hc__lanes_test(hc_loop *); /* tests what runs, starts what can; 1: something moved */
 void hc__lanes_abandon(hc_loop *);

@@ -33,10 +33,19 @@ static void perform_complete(hc_loop *loop, const hc_action *action) {
     hc__handle_finish(loop, handle, action->status, action->text);
 }
 
+/* The log of a set has ended, and with it the messages that have found no other side. The callers who asked for the end are
+ * told when the batches before it have run, too. */
+static void stop(hc_loop *loop, hc__lane *lane, int status, const char *text) {
+    hc__lane_stopped(lane, text);
+    hc__p2p_stop(loop, lane->number);
+    if (!lane->head)
+        hc__lane_finish_stops(loop, lane, status, text);
+}
+
 static void perform_stopped(hc_loop *loop, const hc_action *action) {
     hc__lane *lane = hc__lane_find(loop, action->set);
     if (lane)
-        hc__lane_stopped(loop, lane, HC_OK, action->text);
+        stop(loop, lane, HC_OK, action->text);
 }
 
 static void perform(hc_loop *loop, const hc_action *action) {
@@ -89,7 +98,7 @@ static void break_sets(hc_loop *loop, const hc_action *action) {
     }
     for (uint32_t i = 0; i < loop->nlanes; i++)
         if (loop->lanes[i].used)
-            hc__lane_stopped(loop, &loop->lanes[i], action->status, action->text);
+            stop(loop, &loop->lanes[i], action->status, action->text);
 }
 
 int hc__loop_step(hc_loop *loop, hc_event *event) {
@@ -107,22 +116,4 @@ int hc__loop_step(hc_loop *loop, hc_event *event) {
         if (actions[i].kind == HC_AC_FAILED)
             break_sets(loop, &actions[i]);
     return HC_OK;
-}
-
-/* Steps are not nested: what fails inside one is the next event of the turn. The first failure counts. */
-void hc__loop_fail(hc_loop *loop, int status, int32_t peer, const char *text) {
-    if (loop->failing || atomic_load(&loop->broken))
-        return;
-    snprintf(loop->failure_text, sizeof loop->failure_text, "%s", text ? text : hc_status_text(status));
-    int known = status == HC_PEER_LOST || status == HC_STALLED;
-    loop->failure = (hc_event){
-        .kind = HC_EV_FAIL, .status = known ? status : HC_TRANSPORT, .peer = peer, .text = loop->failure_text};
-    loop->failing = 1;
-}
-
-void hc__loop_fail_to_move(hc_loop *loop, int status, int32_t peer, const char *what) {
-    char text[sizeof loop->failure_text];
-    const char *reason = status == HC_TRANSPORT && loop->parts.net ? loop->parts.net->text : NULL;
-    snprintf(text, sizeof text, "%s%s%s", what, reason ? ": " : "", reason ? reason : "");
-    hc__loop_fail(loop, status, peer, text);
 }

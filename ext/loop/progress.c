@@ -4,14 +4,6 @@
  */
 #include "loop/driver.h"
 
-#include <time.h>
-
-uint64_t hc__loop_now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
-}
-
 static void take_request(hc_loop *loop, hc_handle *handle) {
     hc_event event = {
         .kind = handle->kind, .set = handle->set, .request = &handle->request, .ticket = handle->request.ticket};
@@ -196,17 +188,4 @@ int hc__loop_turn(hc_loop *loop) {
     moved |= take_time(loop);
     moved |= take_failure(loop);
     return moved | remove_sets(loop);
-}
-
-int hc__loop_idle(hc_loop *loop) {
-    return hc_engine_quiet(loop->engine) && !loop->parts.control->waiting && !loop->nrunning && !loop->unposted &&
-           !hc_p2p_is_moving(loop->parts.p2p) && !atomic_load_explicit(&loop->inbox, memory_order_relaxed);
-}
-
-int hc__loop_listens(hc_loop *loop) {
-    return !atomic_load_explicit(&loop->callers, memory_order_relaxed) && hc__loop_idle(loop);
-}
-
-int hc__loop_quiet(hc_loop *loop) {
-    return !loop->p2p_ops && hc__loop_idle(loop);
 }

@@ -14,46 +14,6 @@ hc__lane *hc__lane_find(hc_loop *loop, uint32_t number) {
     return number < HC_MAX_SETS && loop->lanes[number].used ? &loop->lanes[number] : NULL;
 }
 
-/* Whom to ask for a sign of life: see watch.c. */
-static int note_neighbours(hc_loop *loop, const hc_set_config *place) {
-    int32_t own = loop->node_of[loop->config.engine.rank];
-    loop->neighbours = malloc(((size_t)place->nchildren + 1) * sizeof(int32_t));
-    if (!loop->neighbours)
-        return HC_NO_MEMORY;
-    if (place->parent >= 0 && loop->node_of[place->parent] != own)
-        loop->neighbours[loop->nneighbours++] = place->parent;
-    for (int32_t i = 0; i < place->nchildren; i++)
-        if (loop->node_of[place->children[i].rank] != own)
-            loop->neighbours[loop->nneighbours++] = place->children[i].rank;
-    return HC_OK;
-}
-
-int hc__lane_add(hc_loop *loop, hc_handle *handle) {
-    const hc_set_parts *parts = handle->parts;
-    uint32_t number = parts->place->set;
-    if (number >= HC_MAX_SETS || loop->lanes[number].used)
-        return HC_INVALID;
-    if (number == 0 && note_neighbours(loop, parts->place) != HC_OK)
-        return HC_NO_MEMORY;
-    hc_event event = {.kind = HC_EV_ADD_SET, .set = number, .config = parts->place};
-    int status = hc__loop_step(loop, &event);
-    if (status < 0)
-        return status;
-    hc__lane *lane = &loop->lanes[number];
-    *lane = (hc__lane){.used = 1,
-                       .number = number,
-                       .wire = hc_set_wire(number, parts->place->generation),
-                       .size = parts->place->set_size,
-                       .data = {[HC_MEMORY_HOST] = parts->host},
-                       .maker = parts->maker,
-                       .node = parts->node};
-    lane->tail = &lane->head;
-    atomic_store(&loop->preempted[number], 0);
-    if (number >= loop->nlanes)
-        loop->nlanes = number + 1;
-    return HC_OK;
-}
-
 static void drop_batches(hc_loop *loop, hc__lane *lane) {
     if (lane->running)
         loop->nrunning--;
@@ -106,7 +66,7 @@ void hc__lane_remove(hc_loop *loop, hc__lane *lane) {
     *lane = (hc__lane){0};
 }
 
-static void finish_stops(hc_loop *loop, hc__lane *lane, int status, const char *text) {
+void hc__lane_finish_stops(hc_loop *loop, hc__lane *lane, int status, const char *text) {
     while (lane->stops) {
         hc_handle *handle = lane->stops;
         lane->stops = handle->next;
@@ -114,14 +74,10 @@ static void finish_stops(hc_loop *loop, hc__lane *lane, int status, const char *
     }
 }
 
-/* The log of the set has ended. Who asked for that learns so when the batches before it have run, too. */
-void hc__lane_stopped(hc_loop *loop, hc__lane *lane, int status, const char *text) {
+void hc__lane_stopped(hc__lane *lane, const char *text) {
     if (!lane->stopped)
         snprintf(lane->last_words, sizeof lane->last_words, "%s", text ? text : "");
     lane->stopped = 1;
-    hc__p2p_stop(loop, lane->number);
-    if (!lane->head)
-        finish_stops(loop, lane, status, text);
 }
 
 void hc__lane_queue(hc__lane *lane, hc__run *b) {
@@ -139,118 +95,9 @@ void hc__lanes_abandon(hc_loop *loop) {
     }
 }
 
-static void trace_batch(hc_loop *loop, int kind, const hc__lane *lane, const hc__run *b) {
-    hc__loop_trace(loop, &(hc_trace_record){
-                             .kind = (uint8_t)kind,
-                             .operation = b->batch.operation,
-                             .set = lane->number,
-                             .batch = b->number,
-                             .bytes = b->bytes,
-                             .count = b->nitems,
-                         });
-}
-
-/* The node's own figures end with it; observers read the loop's. */
-static void count_node(hc_loop *loop, hc__lane *lane) {
-    const hc_node *node = lane->node;
-    if (!node)
-        return;
-    hc_count(&loop->counters.packed_bytes, node->packed_bytes - lane->packed);
-    hc_count(&loop->counters.reduced_bytes, node->reduced_bytes - lane->reduced);
-    hc_count(&loop->counters.spread_bytes, node->spread_bytes - lane->spread);
-    lane->packed = node->packed_bytes;
-    lane->reduced = node->reduced_bytes;
-    lane->spread = node->spread_bytes;
-}
-
-/* The World breaks, in the words of whoever failed. */
-static void fail(hc_loop *loop, const hc_data *data, int status) {
-    const char *text = data->text;
-    if (!text && loop->parts.net)
-        text = loop->parts.net->text;
-    hc__loop_fail(loop, status, -1, text ? text : hc_status_text(status));
-}
-
-static int start(hc_loop *loop, hc__lane *lane) {
-    hc__run *b = lane->head;
-    char text[HC_PLANE_TEXT];
-    hc_data *data;
-    int status = hc__lane_plane(lane, b->batch.memory, &data, text);
-    if (status < 0) {
-        hc__loop_fail(loop, status, -1, text);
-        return status;
-    }
-    lane->running = data;
-    b->started = hc__loop_now();
-    if (!loop->nrunning++)
-        loop->in_flight_since = b->started;
-    hc_count(&loop->counters.batches, 1);
-    hc_count(&loop->counters.cached_batches, b->cached);
-    hc_count(&loop->counters.fused_requests, b->nitems);
-    hc_count(&loop->counters.payload_bytes, b->bytes);
-    trace_batch(loop, HC_TRACE_START, lane, b);
-    return data->ops->start(data, &b->batch);
-}
-
-/* The results go to the handles before the engine hears of the end, which frees them to their waiters. */
-static void finish(hc_loop *loop, hc__lane *lane, int status) {
-    hc__run *b = lane->head;
-    lane->head = b->next;
-    if (!lane->head)
-        lane->tail = &lane->head;
-    lane->running = NULL;
-    if (!--loop->nrunning)
-        hc_count(&loop->counters.in_flight_ns, hc__loop_now() - loop->in_flight_since);
-    count_node(loop, lane);
-    trace_batch(loop, HC_TRACE_END, lane, b);
-    hc__run_deliver(b);
-    hc_event event = {.kind = HC_EV_BATCH_DONE, .set = lane->number, .batch = b->number, .status = status};
-    b->next = lane->spare;
-    lane->spare = b;
-    hc__loop_step(loop, &event);
-    if (lane->stopped && !lane->head)
-        finish_stops(loop, lane, HC_OK, NULL);
-}
-
-static int test(hc_loop *loop, hc__lane *lane) {
-    int moved = 0;
-    while (lane->head) {
-        int progress = lane->running ? HC_OK : start(loop, lane);
-        if (progress >= 0)
-            progress = lane->running->ops->test(lane->running);
-        if (progress < 0 && progress != HC_RESULT_SIZE) { /* with that one the batch has ended all the same */
-            if (lane->running)
-                fail(loop, lane->running, progress);
-            return 1;
-        }
-        if (progress == HC_IDLE || progress == HC_MOVED)
-            return moved | (progress == HC_MOVED);
-        finish(loop, lane, progress == HC_DONE ? HC_OK : progress);
-        moved = 1;
-    }
-    return moved;
-}
-
-int hc__lanes_test(hc_loop *loop) {
-    int moved = 0;
-    for (uint32_t i = 0; i < loop->nlanes && !loop->failing; i++)
-        if (loop->lanes[i].head)
-            moved |= test(loop, &loop->lanes[i]);
-    return moved;
-}
-
 int hc__lanes_nap(const hc_loop *loop) {
     for (uint32_t i = 0; loop->nrunning && i < loop->nlanes; i++)
         if (loop->lanes[i].running && loop->lanes[i].running->needs_polling)
             return 1;
     return 0;
-}
-
-void hc__lanes_watch(hc_loop *loop) {
-    for (uint32_t i = 0; i < loop->nlanes * HC_MEMORY_KINDS && !loop->failing; i++) {
-        hc_data *data = loop->lanes[i / HC_MEMORY_KINDS].data[i % HC_MEMORY_KINDS];
-        int status = data && data->ops->watch ? data->ops->watch(data) : HC_OK;
-        if (status < 0)
-            fail(loop, data, status);
-    }
 }

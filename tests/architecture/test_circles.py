@@ -24,27 +24,8 @@ Graph = Mapping[str, Collection[str]]
 KNOWN: dict[str, set[str]] = {
     "core": set(),
     "transport": set(),
-    "cuda": {
-        "nccl/nccl_node.c",
-        "nccl/nccl_scatter.c",
-        "nccl/nccl_stages.c",
-        "staged/staged.c",
-        "staged/staged_even.c",
-        "staged/staged_scatter.c",
-        "staged/staged_uneven.c",
-    },
-    "loop": {
-        "batch.c",
-        "drive.c",
-        "handle.c",
-        "heartbeat.c",
-        "p2p.c",
-        "perform.c",
-        "progress.c",
-        "set_queues.c",
-        "thread.c",
-        "trace.c",
-    },
+    "cuda": set(),
+    "loop": set(),
 }
 
 

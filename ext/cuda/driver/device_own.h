@@ -31,7 +31,7 @@ void hc__device_config_drop(hc_device_data_config *, hc_hierarchy_config *place)
 
 /* ---- kernels ------------------------------------------------------------------------------------------ */
 
-/* hc_pack_launch() with the device's packer: OK; 1: ask again; else a status with text. [any thread] */
+/* hc_pack_launch() with the device's packer: OK; HC_PACK_BUSY: ask again; else a status with text. [any thread] */
 int hc__device_pack(hc_device *, const hc_pack_order *, hc_gpu_stream, char *text, size_t room);
 /* hc_sum_launch() with the device's kernels, which the first call loads: OK, or a status with text. [any thread] */
 int hc__device_sum(hc_device *, const hc_sum_order *, hc_gpu_stream, char *text, size_t room);

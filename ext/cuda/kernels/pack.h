@@ -62,7 +62,9 @@ typedef struct hc_pack_order {
     double scale;
     hc_gpu_address at; /* the buffer; a multiple of 16 */
 } hc_pack_order;
-/* One launch in `stream`: 0; 1: both tables are in use, ask again; else a status, with text. Nothing to do is 0. */
+/* One launch in `stream`: OK, also where there is nothing to do; HC_PACK_BUSY: both tables are in use, ask again; else a
+ * status, with text. */
+enum { HC_PACK_BUSY = 1 };
 int hc_pack_launch(hc_packer *, const hc_pack_order *, hc_gpu_stream stream);
 
 #endif

@@ -62,11 +62,11 @@ static int grow_table(hc_packer *packer, int i, int n) {
     return HC_OK;
 }
 
-/* Brings the entries to the device; 1: the table is still read. */
+/* Brings the entries to the device: OK; HC_PACK_BUSY: the table is still read; else a status. */
 static int send_table(hc_packer *packer, int n, hc_pack_job *job, hc_gpu_stream stream) {
     int i = packer->next, status = packer->module.driver->event_query(packer->table[i].used);
     if (status == HC_DRIVER_NOT_READY)
-        return 1;
+        return HC_PACK_BUSY;
     if (status)
         return hc_module_failed(&packer->module, "asking an event", status);
     status = grow_table(packer, i, n);

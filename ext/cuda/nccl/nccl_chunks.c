@@ -7,10 +7,26 @@
  */
 #include "cuda/nccl/nccl_node.h"
 
+#include <stdio.h>
+
 #define NEUTRAL_BYTES ((int64_t)1 << 20) /* brought as often as it takes */
 
 int hc__nccl_failed(hc__nccl_node *n, int status, const char *what) {
     return hc__device_failed(n->device, status, what, n->text, sizeof n->text);
+}
+
+/* ---- memory ---------------------------------------------------------------------------------------------------------- */
+
+/* What is given back may still be used in `work`, behind which the other streams have come to their end. */
+int hc__nccl_grow(hc__nccl_node *n, enum hc__memory_kind kind, char **at, int64_t bytes) {
+    void *memory;
+    hc_device_result_free(n->device, *at, n->work);
+    int status = hc__device_take(n->device, kind, (size_t)bytes, &memory);
+    *at = memory;
+    if (status < 0)
+        snprintf(n->text, sizeof n->text, "device %d (%s): no memory for a buffer of %lld bytes%s", n->device->number,
+                 n->device->pci, (long long)bytes, kind == HC__PINNED ? ", pinned on the host" : "");
+    return status;
 }
 
 /* ---- layout ---------------------------------------------------------------------------------------------------------- */
@@ -90,7 +106,7 @@ static int fill_neutral(hc__nccl_node *n) {
         return HC_OK;
     int status = n->device->driver.event_query(n->neutral_used);
     if (status)
-        return status == HC_DRIVER_NOT_READY ? 1 : hc__nccl_failed(n, status, "asking an event");
+        return status == HC_DRIVER_NOT_READY ? HC_PACK_BUSY : hc__nccl_failed(n, status, "asking an event");
     if (!n->neutral) {
         void *memory;
         status = hc__device_take(n->device, HC__PINNED, NEUTRAL_BYTES, &memory);
@@ -122,15 +138,14 @@ int hc__nccl_neutral(hc__nccl_node *n, char *to, int64_t bytes) {
 /* ---- packing ---------------------------------------------------------------------------------------------------------- */
 
 int hc__nccl_pack(hc__nccl_node *n, hc__nccl_slot *slot) {
+    const hc__launch to = hc__nccl_launch(n);
     int status = slot->complete ? HC_OK : hc__nccl_neutral(n, slot->buffer, slot->n * n->size);
-    return status
-               ? status
-               : hc__copies_pack(&slot->in, n->device, n->batch->dtype, slot->buffer, n->work, n->text, sizeof n->text);
+    return status ? status : hc__copies_pack(&slot->in, &to, n->batch->dtype, slot->buffer);
 }
 
 int hc__nccl_unpack(hc__nccl_node *n, hc__nccl_slot *slot) {
-    return hc__copies_unpack(&slot->out, n->device, n->batch->dtype, hc__nccl_wire(n, slot), n->wire, n->work, n->text,
-                             sizeof n->text);
+    const hc__launch to = hc__nccl_launch(n);
+    return hc__copies_unpack(&slot->out, &to, n->batch->dtype, hc__nccl_wire(n, slot), n->wire);
 }
 
 int hc__nccl_narrow(hc__nccl_node *n, hc__nccl_slot *slot, int64_t at, int64_t count) {

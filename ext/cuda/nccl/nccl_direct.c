@@ -25,7 +25,8 @@ static int cut(hc__step *s, const hc__step_ops *ops) {
 
 static int launch(hc__step *s, const hc__step_ops *ops) {
     hc__nccl_node *n = s->node;
-    int status = hc__copies_pack(&s->in, n->device, n->batch->dtype, s->scratch, n->work, n->text, sizeof n->text);
+    const hc__launch to = hc__nccl_launch(n);
+    int status = hc__copies_pack(&s->in, &to, n->batch->dtype, s->scratch);
     if (status == HC_OK)
         hc__nccl_called(n, ops->call(s));
     return status;
@@ -49,8 +50,8 @@ int hc__step_move(hc__step *s, const hc__step_ops *ops) {
             return status;
         s->stage = HC__UNPACKING;
     }
-    status = hc__copies_unpack(&s->out, n->device, n->batch->dtype, s->scratch, n->batch->dtype, n->work, n->text,
-                               sizeof n->text);
+    const hc__launch to = hc__nccl_launch(n);
+    status = hc__copies_unpack(&s->out, &to, n->batch->dtype, s->scratch, n->batch->dtype);
     if (status)
         return hc__nccl_again(n, status);
     s->stage = HC__CUTTING;

@@ -23,7 +23,7 @@ typedef struct hc__step {
 } hc__step;
 
 typedef struct hc__step_ops {
-    int (*cut)(hc__step *);        /* fills in and out, which are empty; OK, 1: ask again, or a status with text */
+    int (*cut)(hc__step *);        /* fills in and out, which are empty; OK, HC_PACK_BUSY, or a status with text */
     int (*call)(const hc__step *); /* NCCL's answer */
     const char *call_name;         /* "an allgather" */
 } hc__step_ops;
@@ -37,18 +37,18 @@ void hc__step_free(hc__step *);
 /* ---- allgather and alltoall: the counts cross, then runs of tensors, a large one as it lies, small ones packed -- */
 
 /* A range of device memory. */
-typedef struct hc__part {
+typedef struct hc__nccl_part {
     char *at;
     int64_t bytes;
-} hc__part;
+} hc__nccl_part;
 
 typedef struct hc__nccl_rows {
     hc__step step;
     hc__rows rows;
     uint8_t counted;
-    int64_t most;       /* bytes that are packed together */
-    int32_t first, end; /* the run */
-    hc__part *parts;    /* of the run: a line for what leaves, a line for what comes, by rank */
+    int64_t most;         /* bytes that are packed together */
+    int32_t first, end;   /* the run */
+    hc__nccl_part *parts; /* of the run: a line for what leaves, a line for what comes, by rank */
 } hc__nccl_rows;
 
 /* Borrows all; of ranks that are all in the node's communicator. `host`: their data plane. chunk_bytes 0: chosen. */

@@ -14,18 +14,6 @@
 
 /* ---- memory ------------------------------------------------------------------------------------------------------------ */
 
-/* What is given back may still be used in `work`, behind which the other streams have come to their end. */
-int hc__nccl_grow(hc__nccl_node *n, enum hc__memory_kind kind, char **at, int64_t bytes) {
-    void *memory;
-    hc_device_result_free(n->device, *at, n->work);
-    int status = hc__device_take(n->device, kind, (size_t)bytes, &memory);
-    *at = memory;
-    if (status < 0)
-        snprintf(n->text, sizeof n->text, "device %d (%s): no memory for a buffer of %lld bytes%s", n->device->number,
-                 n->device->pci, (long long)bytes, kind == HC__PINNED ? ", pinned on the host" : "");
-    return status;
-}
-
 /* One kind of buffer of all slots; doubling, so that little is left behind. */
 static int reserve(hc__nccl_node *n, enum hc__memory_kind kind, size_t member, int64_t *room, int64_t bytes) {
     int status = HC_OK;

@@ -94,10 +94,14 @@ int hc__nccl_begin(hc__nccl_node *, const hc_batch *);
 int hc__nccl_end(hc__nccl_node *);
 /* What is there may still be used in `work`. OK, or a status with text. */
 int hc__nccl_grow(hc__nccl_node *, enum hc__memory_kind, char **at, int64_t bytes);
-/* A status of the packer, which may be 1: ask again; as enum hc_progress. */
+/* Where the batch's work is launched. */
+static inline hc__launch hc__nccl_launch(hc__nccl_node *n) {
+    return (hc__launch){n->device, n->work, n->text, sizeof n->text};
+}
+/* A status of the packer, HC_PACK_BUSY among them, as enum hc_progress. */
 static inline int hc__nccl_again(hc__nccl_node *n, int status) {
-    n->waits = status == 1;
-    return status == 1 ? HC_IDLE : status;
+    n->waits = status == HC_PACK_BUSY;
+    return status == HC_PACK_BUSY ? HC_IDLE : status;
 }
 
 static inline hc__nccl_node *hc__nccl_node_of(hc_node *base) {
@@ -170,11 +174,11 @@ void hc__nccl_node_bounds(const hc__nccl_node *, const hc__nccl_slot *, int64_t 
 
 int hc__nccl_layout(hc__nccl_node *);                              /* fills starts, nchunks */
 int hc__nccl_cut(hc__nccl_node *, int64_t chunk, hc__nccl_slot *); /* fills the slot's ranges */
-/* Tensors to buffer, and back from the wire's buffer: OK, 1: ask again, or a status with text. */
+/* Tensors to buffer, and back from the wire's buffer: OK, HC_PACK_BUSY, or a status with text. */
 int hc__nccl_pack(hc__nccl_node *, hc__nccl_slot *);
 int hc__nccl_unpack(hc__nccl_node *, hc__nccl_slot *);
 int hc__nccl_narrow(hc__nccl_node *, hc__nccl_slot *, int64_t at, int64_t n); /* buffer to wire */
-/* Neutral elements of the batch's type to memory on the device: OK; 1: ask again; else a status with text. */
+/* Neutral elements of the batch's type to memory on the device: OK; HC_PACK_BUSY; else a status with text. */
 int hc__nccl_neutral(hc__nccl_node *, char *to, int64_t bytes);
 int hc__nccl_failed(hc__nccl_node *, int status, const char *what); /* the driver's status */
 

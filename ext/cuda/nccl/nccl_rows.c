@@ -88,8 +88,8 @@ static int cut_run(hc__step *step) {
     int status = hc__step_reserve(step, scratch_bytes(o));
     for (int incoming = 0; incoming < 2; incoming++)
         for (int32_t r = 0; r < hc__rows_streams(&o->rows, incoming) && status >= 0; r++) {
-            hc__part *part = &o->parts[incoming * o->rows.size + r];
-            *part = (hc__part){in_tensor(o, incoming, r), run_bytes(o, incoming, r, o->first, o->end)};
+            hc__nccl_part *part = &o->parts[incoming * o->rows.size + r];
+            *part = (hc__nccl_part){in_tensor(o, incoming, r), run_bytes(o, incoming, r, o->first, o->end)};
             if (part->at)
                 continue;
             part->at = step->scratch + place;
@@ -102,7 +102,7 @@ static int cut_run(hc__step *step) {
 
 /* ---- calls of NCCL --------------------------------------------------------------------------------------------------- */
 
-static int are_even(const hc__part *parts, int32_t n) {
+static int are_even(const hc__nccl_part *parts, int32_t n) {
     for (int32_t r = 1; r < n; r++)
         if (parts[r].bytes != parts[0].bytes)
             return 0;
@@ -111,7 +111,7 @@ static int are_even(const hc__part *parts, int32_t n) {
 
 static int call_gather(const hc__step *step) {
     const hc__nccl_rows *o = rows_of(step);
-    const hc__part *give = o->parts, *take = o->parts + o->rows.size;
+    const hc__nccl_part *give = o->parts, *take = o->parts + o->rows.size;
     const hc__nccl_node *n = step->node;
     const hc_nccl *nccl = &n->comms->nccl;
     if (are_even(take, o->rows.size))
@@ -130,7 +130,7 @@ static int call_gather(const hc__step *step) {
 
 static int call_letters(const hc__step *step) {
     const hc__nccl_rows *o = rows_of(step);
-    const hc__part *give = o->parts, *take = o->parts + o->rows.size;
+    const hc__nccl_part *give = o->parts, *take = o->parts + o->rows.size;
     const hc__nccl_node *n = step->node;
     const hc_nccl *nccl = &n->comms->nccl;
     int status = nccl->group_start();

@@ -58,8 +58,7 @@ int hc__copies_tensors(hc__copies *c, int64_t size, int64_t buffer_size) {
 /* ---- a buffer on the device ----------------------------------------------------------------------------------- */
 
 /* All ranges of one factor; mostly there is one for all. The others' are left out: no address. */
-static int pack_scaled(hc__copies *c, hc_device *device, int dtype, char *buffer, double scale, hc_gpu_stream stream,
-                       char *text, size_t room) {
+static int pack_scaled(hc__copies *c, const hc__launch *to, int dtype, char *buffer, double scale) {
     int64_t size = (int64_t)hc_dtype_size(dtype);
     int count = hc__copies_tensors(c, size, size), at = 0;
     for (int32_t i = 0; i < c->n; i++, at++) {
@@ -74,24 +73,22 @@ static int pack_scaled(hc__copies *c, hc_device *device, int dtype, char *buffer
                            .buffer = dtype,
                            .scale = scale,
                            .at = hc__address(buffer + c->of[0].place)};
-    return hc__device_pack(device, &order, stream, text, room);
+    return hc__device_pack(to->device, &order, to->stream, to->text, to->room);
 }
 
-int hc__copies_pack(hc__copies *c, hc_device *device, int dtype, char *buffer, hc_gpu_stream stream, char *text,
-                    size_t room) {
+int hc__copies_pack(hc__copies *c, const hc__launch *to, int dtype, char *buffer) {
     int status = HC_OK;
     for (int32_t i = 0; i < c->n && status == HC_OK; i++) {
         int32_t first = 0;
         while (first < i && c->of[first].scale != c->of[i].scale)
             first++;
         if (first == i)
-            status = pack_scaled(c, device, dtype, buffer, c->of[i].scale, stream, text, room);
+            status = pack_scaled(c, to, dtype, buffer, c->of[i].scale);
     }
     return status;
 }
 
-int hc__copies_unpack(hc__copies *c, hc_device *device, int dtype, const char *buffer, int buffer_dtype,
-                      hc_gpu_stream stream, char *text, size_t room) {
+int hc__copies_unpack(hc__copies *c, const hc__launch *to, int dtype, const char *buffer, int buffer_dtype) {
     if (c->n == 0)
         return HC_OK;
     int count = hc__copies_tensors(c, (int64_t)hc_dtype_size(dtype), (int64_t)hc_dtype_size(buffer_dtype));
@@ -102,7 +99,7 @@ int hc__copies_unpack(hc__copies *c, hc_device *device, int dtype, const char *b
                            .unpack = 1,
                            .scale = 1.0,
                            .at = hc__address(buffer + c->of[0].place)};
-    return hc__device_pack(device, &order, stream, text, room);
+    return hc__device_pack(to->device, &order, to->stream, to->text, to->room);
 }
 
 /* ---- the stage ----------------------------------------------------------------------------------------------- */
@@ -152,8 +149,8 @@ static int launch_each(const hc__copies *c, const hc__stage *s, int up, hc_gpu_s
     return status;
 }
 
-static int launch_packed(hc__copies *c, hc__stage *s, int n, int dtype, int up, hc_gpu_stream stream, char *text,
-                         size_t room) {
+/* `n` tensors, in the copies' table. */
+static int launch_packed(hc__copies *c, const hc__launch *to, hc__stage *s, int n, int dtype, int up) {
     const hc__copy *last = &c->of[c->n - 1];
     int64_t first = c->of[0].place;
     hc__copy whole = {hc__address(s->packed) + (hc_gpu_address)first, last->place + last->bytes - first, first, 1.0};
@@ -164,22 +161,22 @@ static int launch_packed(hc__copies *c, hc__stage *s, int n, int dtype, int up, 
                            .unpack = up,
                            .scale = 1.0,
                            .at = whole.address};
-    int status = up ? copy_one(s, &whole, up, stream) : 0; /* asked again, it is made again: no harm */
+    int status = up ? copy_one(s, &whole, up, to->stream) : 0; /* asked again, it is made again: no harm */
     if (!status) {
-        int packed = hc__device_pack(s->device, &order, stream, text, room);
+        int packed = hc__device_pack(to->device, &order, to->stream, to->text, to->room);
         if (packed)
             return packed;
-        status = up ? 0 : copy_one(s, &whole, up, stream);
+        status = up ? 0 : copy_one(s, &whole, up, to->stream);
     }
-    return hc__device_failed(s->device, status, "copying packed tensors", text, room);
+    return hc__device_failed(s->device, status, "copying packed tensors", to->text, to->room);
 }
 
-int hc__copies_launch(hc__copies *c, hc__stage *s, int dtype, int up, hc_gpu_stream stream, char *text, size_t room) {
+int hc__copies_launch(hc__copies *c, const hc__launch *to, hc__stage *s, int dtype, int up) {
     int64_t size = (int64_t)hc_dtype_size(dtype);
     int n = is_worth_packing(c) ? hc__copies_tensors(c, size, size) : -1;
     if (n > 0 && !s->packed && hc__device_take(s->device, HC__ON_DEVICE, (size_t)s->bytes, &s->packed) < 0)
         n = -1; /* one by one needs none */
     if (n > 0)
-        return launch_packed(c, s, n, dtype, up, stream, text, room);
-    return hc__device_failed(s->device, launch_each(c, s, up, stream), "copying tensors", text, room);
+        return launch_packed(c, to, s, n, dtype, up);
+    return hc__device_failed(s->device, launch_each(c, s, up, to->stream), "copying tensors", to->text, to->room);
 }

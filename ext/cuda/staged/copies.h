@@ -32,11 +32,18 @@ static inline int64_t hc__aligned(int64_t bytes) {
  * where they do not lie as it needs them. */
 int hc__copies_tensors(hc__copies *, int64_t size, int64_t buffer_size);
 
-/* All of them into a buffer on the device, scaled, or from it: OK; 1: ask again; else a status, with text. One launch, or one
- * for each factor. */
-int hc__copies_pack(hc__copies *, hc_device *, int dtype, char *buffer, hc_gpu_stream stream, char *text, size_t room);
-int hc__copies_unpack(hc__copies *, hc_device *, int dtype, const char *buffer, int buffer_dtype, hc_gpu_stream stream,
-                      char *text, size_t room);
+/* Where work is launched, and where the words about a failure go. */
+typedef struct hc__launch {
+    hc_device *device;
+    hc_gpu_stream stream;
+    char *text;
+    size_t room;
+} hc__launch;
+
+/* All of them into a buffer on the device, scaled, or from it: OK; HC_PACK_BUSY: ask again; else a status, with text. One
+ * launch, or one for each factor. */
+int hc__copies_pack(hc__copies *, const hc__launch *, int dtype, char *buffer);
+int hc__copies_unpack(hc__copies *, const hc__launch *, int dtype, const char *buffer, int buffer_dtype);
 
 /* Pinned memory and, at the same places, memory on the device where many small tensors are gathered first. */
 typedef struct hc__stage {
@@ -48,8 +55,8 @@ typedef struct hc__stage {
 int hc__stage_reserve(hc__stage *, int64_t bytes); /* grows; nothing may be under way in it */
 void hc__stage_free(hc__stage *);
 
-/* All copies between tensors of dtype and the stage, launched in `stream`, to the tensors if `up`: OK; 1: ask again; else
- * a status, with text. Few or large ones go one by one, others packed. */
-int hc__copies_launch(hc__copies *, hc__stage *, int dtype, int up, hc_gpu_stream stream, char *text, size_t room);
+/* All copies between tensors of dtype and the stage, launched, to the tensors if `up`: OK; HC_PACK_BUSY: ask
+ * again; else a status, with text. Few or large ones go one by one, others packed. */
+int hc__copies_launch(hc__copies *, const hc__launch *, hc__stage *, int dtype, int up);
 
 #endif

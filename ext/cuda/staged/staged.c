@@ -9,7 +9,6 @@
 #include "cuda/staged/staged.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* Large enough that a launch costs little beside its bytes, small enough that few are in flight. An estimate. */
 #define CHUNK_BYTES ((int64_t)8 << 20)
@@ -17,13 +16,13 @@
 static const struct {
     int (*begin)(hc__staged *);
     int (*count)(hc__staged *); /* NULL: all ranks know all sizes */
-    int (*cut)(hc__staged *, int64_t, hc__slot *);
+    int (*cut)(hc__staged *, int64_t, hc__staged_slot *);
 } cutters[HC_OPERATION_COUNT] = {
-    [HC_ALLREDUCE] = {hc__even_begin, NULL, hc__even_cut},
-    [HC_BROADCAST] = {hc__even_begin, NULL, hc__even_cut},
-    [HC_REDUCESCATTER] = {hc__scatter_begin, NULL, hc__scatter_cut},
-    [HC_ALLGATHER] = {hc__uneven_begin, hc__uneven_count, hc__uneven_cut},
-    [HC_ALLTOALL] = {hc__uneven_begin, hc__uneven_count, hc__uneven_cut},
+    [HC_ALLREDUCE] = {hc__staged_even_begin, NULL, hc__staged_even_cut},
+    [HC_BROADCAST] = {hc__staged_even_begin, NULL, hc__staged_even_cut},
+    [HC_REDUCESCATTER] = {hc__staged_scatter_begin, NULL, hc__staged_scatter_cut},
+    [HC_ALLGATHER] = {hc__staged_uneven_begin, hc__staged_uneven_count, hc__staged_uneven_cut},
+    [HC_ALLTOALL] = {hc__staged_uneven_begin, hc__staged_uneven_count, hc__staged_uneven_cut},
 };
 
 static int failed(hc__staged *s, int status, const char *what) {
@@ -49,7 +48,7 @@ int hc__staged_open(hc__staged *s) {
     return failed(s, status, "making streams and events");
 }
 
-static void free_slot(const hc_driver *d, hc__slot *slot, int over) {
+static void free_slot(const hc_driver *d, hc__staged_slot *slot, int over) {
     if (over)
         hc__stage_free(&slot->stage);
     if (slot->arrived)
@@ -72,21 +71,9 @@ void hc__staged_close(hc__staged *s) {
         d->stream_free(s->down);
     if (s->up && over)
         d->stream_free(s->up);
-    hc__uneven_end(s);
-    hc__scatter_end(s);
+    hc__staged_uneven_end(s);
+    hc__staged_scatter_end(s);
     free(s->even.starts);
-}
-
-hc_piece *hc__slot_pieces(hc__slot *slot, int32_t n) {
-    if (n > slot->room) {
-        hc_piece *pieces = realloc(slot->pieces, 2 * (size_t)n * sizeof *pieces);
-        if (!pieces)
-            return NULL;
-        slot->pieces = pieces;
-        slot->room = 2 * n;
-    }
-    memset(slot->pieces, 0, (size_t)n * sizeof *slot->pieces);
-    return slot->pieces;
 }
 
 /* ---- the stages -------------------------------------------------------------------------------------------------- */
@@ -102,19 +89,19 @@ static int has_come(hc__staged *s, hc_gpu_event event) {
 }
 
 /* Copies are in the stream, and the event behind them. 1: launched; 0: ask again; else a status. */
-static int launch(hc__staged *s, hc__slot *slot, int up) {
+static int launch(hc__staged *s, hc__staged_slot *slot, int up) {
     hc_gpu_stream stream = up ? s->up : s->down;
-    int status = hc__copies_launch(up ? &slot->up : &slot->down, &slot->stage, s->batch->dtype, up, stream, s->text,
-                                   sizeof s->text);
-    s->waits |= status == 1;
+    const hc__launch to = {s->device, stream, s->text, sizeof s->text};
+    int status = hc__copies_launch(up ? &slot->up : &slot->down, &to, &slot->stage, s->batch->dtype, up);
+    s->waits |= status == HC_PACK_BUSY;
     if (status)
-        return status == 1 ? 0 : status;
+        return status == HC_PACK_BUSY ? 0 : status;
     status = failed(s, s->device->driver.event_record(up ? slot->left : slot->arrived, stream), "recording an event");
     return status < 0 ? status : 1;
 }
 
 static int fill_next(hc__staged *s) {
-    hc__slot *slot = &s->slots[s->filled % HC__SLOTS];
+    hc__staged_slot *slot = &s->slots[s->filled % HC__SLOTS];
     if (s->filled == s->chunks || s->filled == s->drained + HC__SLOTS)
         return 0;
     int status = slot->cut ? 1 : has_come(s, slot->left);
@@ -136,7 +123,7 @@ static int fill_next(hc__staged *s) {
 
 /* The host's data plane has one batch at a time. */
 static int run_next(hc__staged *s) {
-    hc__slot *slot = &s->slots[s->run % HC__SLOTS];
+    hc__staged_slot *slot = &s->slots[s->run % HC__SLOTS];
     if (s->run == s->filled)
         return 0;
     int status = s->running ? 1 : has_come(s, slot->arrived);

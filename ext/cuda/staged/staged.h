@@ -17,7 +17,7 @@
 
 #define HC__SLOTS 3 /* one a stage */
 
-typedef struct hc__slot {
+typedef struct hc__staged_slot {
     hc__stage stage;
     hc__copies down, up;
     hc_gpu_event arrived; /* all of `down` is in the stage */
@@ -26,27 +26,27 @@ typedef struct hc__slot {
     hc_piece *pieces;
     int32_t room;
     int cut; /* what follows is to be launched still */
-} hc__slot;
+} hc__staged_slot;
 
 /* Allreduce, broadcast: one tensor after another, cut anywhere. */
-typedef struct hc__even {
+typedef struct hc__staged_even {
     int64_t *starts; /* npieces + 1: bytes before each, all tensors at multiples of 16 */
     int32_t room;
-} hc__even;
+} hc__staged_even;
 
 /* A reducescatter: windows of all ranks' shares. */
-typedef struct hc__scatter {
+typedef struct hc__staged_scatter {
     hc__shares shares;
     int64_t each; /* bytes of a share in a chunk */
-} hc__scatter;
+} hc__staged_scatter;
 
 /* The others: rows of which only their owners know how many there are. */
-typedef struct hc__uneven {
+typedef struct hc__staged_uneven {
     hc__rows rows;
     int counted;
     int64_t *lines; /* send_rows and recv_rows of what the host's data plane runs: 2 x HC__SLOTS lines of ranks */
     int64_t each;   /* bytes of a stream in a chunk */
-} hc__uneven;
+} hc__staged_uneven;
 
 typedef struct hc__staged {
     hc_device *device;
@@ -54,16 +54,16 @@ typedef struct hc__staged {
     int32_t rank, size; /* in the set */
     int64_t chunk_bytes;
     hc_gpu_stream down, up;
-    hc__slot slots[HC__SLOTS];
+    hc__staged_slot slots[HC__SLOTS];
 
     hc_batch *batch;
     int late;                             /* RESULT_SIZE, told at the end */
     int64_t chunks, filled, run, drained; /* chunks in all, and how many have been through each stage */
     uint8_t running;                      /* the host's data plane has chunk `run` */
     uint8_t waits;                        /* nothing moved, and an event is awaited */
-    hc__even even;
-    hc__scatter scatter;
-    hc__uneven uneven;
+    hc__staged_even even;
+    hc__staged_scatter scatter;
+    hc__staged_uneven uneven;
     char text[HC__ROWS_TEXT];
 } hc__staged;
 
@@ -76,16 +76,16 @@ int hc__staged_test(hc__staged *);
 
 /* ---- what the cutters do ------------------------------------------------------------------------------------- */
 
-int hc__even_begin(hc__staged *);                    /* sets chunks */
-int hc__even_cut(hc__staged *, int64_t, hc__slot *); /* fills batch, pieces, copies of an empty slot */
-int hc__scatter_begin(hc__staged *);
-int hc__scatter_cut(hc__staged *, int64_t, hc__slot *);
-void hc__scatter_end(hc__staged *);
-int hc__uneven_begin(hc__staged *); /* the counts are to run first */
-int hc__uneven_count(hc__staged *); /* moves the counts; HC_DONE: chunks is set */
-int hc__uneven_cut(hc__staged *, int64_t, hc__slot *);
-void hc__uneven_end(hc__staged *);
+int hc__staged_even_begin(hc__staged *);                           /* sets chunks */
+int hc__staged_even_cut(hc__staged *, int64_t, hc__staged_slot *); /* fills batch, pieces, copies of an empty slot */
+int hc__staged_scatter_begin(hc__staged *);
+int hc__staged_scatter_cut(hc__staged *, int64_t, hc__staged_slot *);
+void hc__staged_scatter_end(hc__staged *);
+int hc__staged_uneven_begin(hc__staged *); /* the counts are to run first */
+int hc__staged_uneven_count(hc__staged *); /* moves the counts; HC_DONE: chunks is set */
+int hc__staged_uneven_cut(hc__staged *, int64_t, hc__staged_slot *);
+void hc__staged_uneven_end(hc__staged *);
 
-hc_piece *hc__slot_pieces(hc__slot *, int32_t n); /* room for n, zeroed; NULL: out of memory */
+hc_piece *hc__staged_pieces(hc__staged_slot *, int32_t n); /* room for n, zeroed; NULL: out of memory */
 
 #endif

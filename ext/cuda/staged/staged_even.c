@@ -8,8 +8,8 @@ static int64_t bytes_of(const hc_batch *b, int32_t i) {
     return b->pieces[i].count * (int64_t)hc_dtype_size(b->dtype);
 }
 
-int hc__even_begin(hc__staged *s) {
-    hc__even *e = &s->even;
+int hc__staged_even_begin(hc__staged *s) {
+    hc__staged_even *e = &s->even;
     const hc_batch *b = s->batch;
     if (hc_starts_reserve(&e->starts, &e->room, b->npieces) < 0)
         return HC_NO_MEMORY;
@@ -35,7 +35,7 @@ static int writes(const hc__staged *s, const hc_piece *piece) {
     return piece->out && !is_there;
 }
 
-static int add_copies(const hc__staged *s, hc__slot *slot, const span *at) {
+static int add_copies(const hc__staged *s, hc__staged_slot *slot, const span *at) {
     const hc_piece *piece = &s->batch->pieces[at->i];
     int status = HC_OK;
     if (reads(s, piece))
@@ -46,7 +46,7 @@ static int add_copies(const hc__staged *s, hc__slot *slot, const span *at) {
 }
 
 /* The same range as the host's data plane sees it: in place, in pinned memory. */
-static void cut_piece(const hc__staged *s, hc__slot *slot, const span *at, hc_piece *cut) {
+static void cut_piece(const hc__staged *s, hc__staged_slot *slot, const span *at, hc_piece *cut) {
     const hc_piece *piece = &s->batch->pieces[at->i];
     char *data = slot->stage.host + at->place;
     int root = s->batch->operation == HC_BROADCAST && s->rank == s->batch->root;
@@ -60,13 +60,13 @@ static void cut_piece(const hc__staged *s, hc__slot *slot, const span *at, hc_pi
     cut->out_owned = 0;
 }
 
-int hc__even_cut(hc__staged *s, int64_t chunk, hc__slot *slot) {
+int hc__staged_even_cut(hc__staged *s, int64_t chunk, hc__staged_slot *slot) {
     const int64_t *starts = s->even.starts;
     int64_t begin = chunk * s->chunk_bytes, total = starts[s->batch->npieces];
     int64_t end = begin + s->chunk_bytes < total ? begin + s->chunk_bytes : total;
     int32_t pieces = s->batch->npieces, n = 0;
     int32_t first = hc_piece_at(starts, pieces, begin), last = hc_piece_at(starts, pieces, end - 1);
-    hc_piece *cut = hc__slot_pieces(slot, last - first + 1);
+    hc_piece *cut = hc__staged_pieces(slot, last - first + 1);
     int status = cut ? hc__stage_reserve(&slot->stage, end - begin) : HC_NO_MEMORY;
     slot->batch = *s->batch;
     slot->batch.memory = HC_MEMORY_HOST;

@@ -12,8 +12,8 @@
 
 #define LEAST_BYTES ((int64_t)4096) /* of a share in a chunk, however many ranks there are */
 
-int hc__scatter_begin(hc__staged *s) {
-    hc__scatter *t = &s->scatter;
+int hc__staged_scatter_begin(hc__staged *s) {
+    hc__staged_scatter *t = &s->scatter;
     const hc_batch *b = s->batch;
     int status = hc__shares_lay(&t->shares, b, s->size, HC_PACK_UNIT);
     for (int32_t i = 0; i < b->npieces && status >= 0; i++)
@@ -35,7 +35,7 @@ static int64_t band_row(const band *d) {
     return hc__aligned(d->to - d->from);
 }
 
-static int add_copies(const hc__staged *s, hc__slot *slot, const band *d) {
+static int add_copies(const hc__staged *s, hc__staged_slot *slot, const band *d) {
     const hc__shares *shares = &s->scatter.shares;
     const char *in = s->batch->pieces[d->i].in, *out = hc__share_out(shares, d->i, s->rank);
     int status = HC_OK;
@@ -74,7 +74,7 @@ static int32_t find_bands(const hc__staged *s, int32_t i, int64_t from, int64_t 
     return n;
 }
 
-static void set_addresses(hc__staged *s, hc__slot *slot, hc_piece *cut, const band *bands, int32_t n) {
+static void set_addresses(hc__staged *s, hc__staged_slot *slot, hc_piece *cut, const band *bands, int32_t n) {
     for (int32_t k = 0; k < n; k++) {
         cut[k].in = s->batch->pieces[bands[k].i].in ? slot->stage.host + bands[k].place : NULL;
         cut[k].out = cut[k].drop ? NULL : slot->stage.host + bands[k].out;
@@ -82,7 +82,7 @@ static void set_addresses(hc__staged *s, hc__slot *slot, hc_piece *cut, const ba
 }
 
 /* All bands of the window [from, to); their number, or a status. *end: bytes of the stage. */
-static int32_t cut_window(hc__staged *s, hc__slot *slot, int64_t from, int64_t to, band *bands, int64_t *end) {
+static int32_t cut_window(hc__staged *s, hc__staged_slot *slot, int64_t from, int64_t to, band *bands, int64_t *end) {
     const int64_t *starts = s->scatter.shares.starts;
     int32_t pieces = s->batch->npieces, n = 0;
     *end = 0;
@@ -100,12 +100,12 @@ static int32_t cut_window(hc__staged *s, hc__slot *slot, int64_t from, int64_t t
     return n;
 }
 
-int hc__scatter_cut(hc__staged *s, int64_t chunk, hc__slot *slot) {
+int hc__staged_scatter_cut(hc__staged *s, int64_t chunk, hc__staged_slot *slot) {
     const int64_t *starts = s->scatter.shares.starts;
     int64_t from = chunk * s->scatter.each, all = starts[s->batch->npieces], end;
     int64_t to = from + s->scatter.each < all ? from + s->scatter.each : all;
     band *bands = calloc(2 * (size_t)s->batch->npieces, sizeof *bands);
-    hc_piece *cut = hc__slot_pieces(slot, 2 * s->batch->npieces);
+    hc_piece *cut = hc__staged_pieces(slot, 2 * s->batch->npieces);
     int32_t n = bands && cut ? cut_window(s, slot, from, to, bands, &end) : HC_NO_MEMORY;
     int status = n < 0 ? n : hc__stage_reserve(&slot->stage, end);
     slot->batch = *s->batch;
@@ -124,6 +124,6 @@ int hc__scatter_cut(hc__staged *s, int64_t chunk, hc__slot *slot) {
     return status;
 }
 
-void hc__scatter_end(hc__staged *s) {
+void hc__staged_scatter_end(hc__staged *s) {
     free(s->scatter.shares.starts);
 }

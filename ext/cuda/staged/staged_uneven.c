@@ -9,8 +9,8 @@
 
 #define LEAST_BYTES ((int64_t)4096) /* of a stream in a chunk, however many ranks there are */
 
-int hc__uneven_begin(hc__staged *s) {
-    hc__uneven *u = &s->uneven;
+int hc__staged_uneven_begin(hc__staged *s) {
+    hc__staged_uneven *u = &s->uneven;
     u->counted = 0;
     if (!u->lines)
         u->lines = calloc(2 * HC__SLOTS * (size_t)s->size, sizeof *u->lines);
@@ -21,8 +21,8 @@ int hc__uneven_begin(hc__staged *s) {
     return u->lines ? hc__rows_begin(&u->rows, s->batch) : HC_NO_MEMORY;
 }
 
-int hc__uneven_count(hc__staged *s) {
-    hc__uneven *u = &s->uneven;
+int hc__staged_uneven_count(hc__staged *s) {
+    hc__staged_uneven *u = &s->uneven;
     int status = hc__rows_test(&u->rows);
     if (status != HC_DONE)
         return status;
@@ -50,9 +50,9 @@ static int add_streams(hc__staged *s, int64_t chunk, hc__copies *copies, int inc
     return status;
 }
 
-int hc__uneven_cut(hc__staged *s, int64_t chunk, hc__slot *slot) {
+int hc__staged_uneven_cut(hc__staged *s, int64_t chunk, hc__staged_slot *slot) {
     int64_t *send = s->uneven.lines + 2 * (chunk % HC__SLOTS) * s->size, *receive = send + s->size;
-    hc_piece *piece = hc__slot_pieces(slot, 1);
+    hc_piece *piece = hc__staged_pieces(slot, 1);
     int64_t middle = 0;
     int status = piece ? add_streams(s, chunk, &slot->down, HC__LEAVING, send, &middle) : HC_NO_MEMORY;
     int64_t end = middle;
@@ -78,7 +78,7 @@ int hc__uneven_cut(hc__staged *s, int64_t chunk, hc__slot *slot) {
     return HC_OK;
 }
 
-void hc__uneven_end(hc__staged *s) {
+void hc__staged_uneven_end(hc__staged *s) {
     hc__rows_end(&s->uneven.rows);
     free(s->uneven.lines);
     s->uneven.lines = NULL;
