@@ -54,8 +54,8 @@ static int start_nccl(hc__plane *p, hc_batch *batch) {
 }
 
 /* Behind, on the device, what other sets have launched. */
-static int take_turn(hc__plane *p) {
-    hc_gpu_event before = p->turn.turns->launched;
+static int take_launch_slot(hc__plane *p) {
+    hc_gpu_event before = p->launch.order->launched;
     int status = before ? p->device->driver.stream_wait_event(p->node->work, before, 0) : 0;
     status = hc__nccl_failed(p->node, status, "waiting for another set's batch");
     if (status >= 0)
@@ -65,10 +65,10 @@ static int take_turn(hc__plane *p) {
 
 /* A set of one rank waits for nobody, and nobody for it. */
 static int begin_nccl(hc__plane *p, hc_batch *batch) {
-    if (!p->turn.turns)
+    if (!p->launch.order)
         return start_nccl(p, batch);
     p->path = HC__PATH_QUEUED;
-    return hc__turn_ask(&p->turn);
+    return hc__launch_slot_ask(&p->launch);
 }
 
 static int begin(hc__plane *p, hc_batch *batch) {
@@ -103,14 +103,14 @@ static int go_on(hc__plane *p) {
         status = go_on_opening(p);
         p->base.needs_polling = status == HC_IDLE;
     } else if (p->path == HC__PATH_QUEUED) {
-        status = hc__turn_test(&p->turn);
-        status = status == HC_DONE ? take_turn(p) : status;
+        status = hc__launch_slot_test(&p->launch);
+        status = status == HC_DONE ? take_launch_slot(p) : status;
     } else if (p->path != HC__PATH_STAGED) {
         p->sums.waits = 0;
         status = p->path == HC__PATH_STAGES ? p->fast->ops->test(p->fast) : hc__nccl_rows_test(&p->rows);
         p->base.needs_polling = p->node->waits | p->sums.waits;
-        if (p->turn.turns && (status == HC_DONE || status == HC_RESULT_SIZE))
-            hc__turn_end(&p->turn, p->node->done);
+        if (p->launch.order && (status == HC_DONE || status == HC_RESULT_SIZE))
+            hc__launch_slot_end(&p->launch, p->node->done);
     } else {
         status = p->staged.batch ? hc__staged_test(&p->staged) : HC_DONE;
         p->base.needs_polling = p->staged.waits;
@@ -211,7 +211,7 @@ static void abandon(hc_data *data) {
         abandon(&p->flat->base);
     p->staged.batch = NULL;
     p->base.needs_polling = 0;
-    hc__turn_drop(&p->turn);
+    hc__launch_slot_drop(&p->launch);
     if (!p->opened)
         return;
     hc_gpu_context before = hc_device_enter(p->device);
@@ -235,7 +235,7 @@ static void destroy(hc_data *data) {
     if (p->opened)
         hc__comms_close(&p->comms);
     if (p->fast) {
-        hc__turn_forget(&p->turn, p->node->done);
+        hc__launch_slot_forget(&p->launch, p->node->done);
         hc__nccl_rows_close(&p->rows);
         p->fast->ops->free(p->fast);
     }
@@ -267,9 +267,9 @@ const char *hc_device_data_facts(const hc_data *data) {
     return p->path == HC__PATH_FLAT ? p->flat->facts : p->facts;
 }
 
-uint64_t hc_device_data_count(const hc_data *data, enum hc_device_way way) {
+uint64_t hc_device_data_count(const hc_data *data, enum hc_device_path way) {
     const hc__plane *p = (const hc__plane *)data;
-    return p->counts[way == HC_WAY_NCCL] + (p->flat ? p->flat->counts[way == HC_WAY_NCCL] : 0);
+    return p->counts[way == HC_PATH_NCCL] + (p->flat ? p->flat->counts[way == HC_PATH_NCCL] : 0);
 }
 
 /* ---- making ---------------------------------------------------------------------------------------------------------- */
@@ -283,7 +283,7 @@ static int open_flat(hc__plane *p, hc_data **data) {
     hc_device_data_config config = p->config;
     hc_data *flat;
     config.mode = HC_DEVICE_NCCL_FLAT;
-    config.turns = p->turn.turns;
+    config.order = p->launch.order;
     int status = hc_device_data_new(&config, &p->parts, &flat);
     if (status < 0) {
         free_own(p);
@@ -316,8 +316,8 @@ int hc_device_data_new(const hc_device_data_config *config, const hc_plane_parts
     p->staged.size = place->set_size;
     p->staged.chunk_bytes = place->chunk_bytes;
     hc__plane_place(p);
-    hc_turns *turns = has_flat(p) && !config->turns ? &p->own_turns : config->turns;
-    p->turn = (hc__turn){.turns = place->set_size > 1 ? turns : NULL, .host = parts->host, .set = place->set};
+    hc_launch_order *order = has_flat(p) && !config->order ? &p->own_order : config->order;
+    p->launch = (hc__launch_slot){.order = place->set_size > 1 ? order : NULL, .host = parts->host, .set = place->set};
     *data = &p->base;
     return has_flat(p) ? open_flat(p, data) : HC_OK;
 }

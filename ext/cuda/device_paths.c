@@ -9,7 +9,7 @@
 
 #include <stdio.h>
 
-/* Of a rail in a chunk: seldom enough to launch, soon enough to overlap. Estimate. */
+/* A rail's part of a chunk: so large that launches are few, so small that chunks overlap. An estimate. */
 #define SHARD_BYTES ((int64_t)2 << 20)
 #define CHUNK_MOST ((int64_t)64 << 20)
 
@@ -59,7 +59,7 @@ static int has_small(const hc__plane *p) {
     return p->config.mode == HC_DEVICE_AUTO && p->nodes > 1 && p->config.small > 0;
 }
 
-/* Of operations whose counts are agreed. */
+/* For operations whose counts are agreed. */
 static int64_t bytes_of(const hc_batch *b) {
     int64_t count = 0;
     for (int32_t i = 0; i < b->npieces; i++)
@@ -85,7 +85,7 @@ int hc__plane_suits_nccl(const hc__plane *p, const hc_batch *b) {
         return 0;
     if (is_idle(p) && (p->config.gpu_aware.mode == HC_GPU_AWARE_NO || (p->opened && p->comms.against >= 0)))
         return 0;
-    return hc_device_way(b->operation, b->reduction, b->dtype) == HC_WAY_NCCL;
+    return hc_device_path(b->operation, b->reduction, b->dtype) == HC_PATH_NCCL;
 }
 
 /* ---- the first batches on the device ------------------------------------------------------------------------------- */
@@ -131,7 +131,7 @@ void hc__plane_open_comms(hc__plane *p) {
                            .patience = p->config.patience};
     p->opened = 1;
     if (p->comms.alone)
-        p->turn.turns = NULL; /* what NCCL needs */
+        p->launch.order = NULL; /* what NCCL needs */
     hc__comms_begin(&p->comms, p->config.nccl_library, p->config.nccl_files);
 }
 

@@ -26,14 +26,14 @@ typedef struct hc__plane {
     hc_plane_parts parts;
     /* What is large: NULL, or a plane over the same host, whose communicator joins all ranks. */
     struct hc__plane *flat;
-    uint8_t is_for_large; /* this is another one's `flat` */
-    hc_turns own_turns;   /* between the two, where no other set takes turns with this one */
-    hc_device *device;    /* NULL before the first batch on it */
-    uint8_t borrowed;     /* the World's */
-    enum hc__path path;   /* of the batch that runs */
-    hc_batch *batch;      /* HC__PATH_OPENING, HC__PATH_QUEUED: waits */
-    uint64_t counts[2];   /* staged, others */
-    hc__turn turn;
+    uint8_t is_for_large;      /* this is another one's `flat` */
+    hc_launch_order own_order; /* between the two, where no other set is in one order with this one */
+    hc_device *device;         /* NULL before the first batch on it */
+    uint8_t borrowed;          /* the World's */
+    enum hc__path path;        /* of the batch that runs */
+    hc_batch *batch;           /* HC__PATH_OPENING, HC__PATH_QUEUED: waits */
+    uint64_t counts[2];        /* staged, others */
+    hc__launch_slot launch;
     hc__p2p_buffers p2p_buffers;
     hc__staged staged;
     hc__comms comms;

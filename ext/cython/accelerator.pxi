@@ -13,7 +13,7 @@ cdef class Accelerator:
     cdef bint shares_device
     cdef readonly Device device        # opened with the first array in device memory, or as a knob says
     cdef hc_device *device_c           # the same, where the data planes look
-    cdef hc_turns turns                # in which the sets call NCCL on it
+    cdef hc_launch_order order         # in which the sets call NCCL on it
     cdef const hc_data *planes[HC_MAX_SETS]  # the loop's; NULL: the set has none
 
     def __init__(self, settings, *, int rank, int number, nccl_files, bint shares_device, tuple gpu_aware):
@@ -118,7 +118,7 @@ cdef class Accelerator:
         config.gpu_aware.proofs = paths + len(files) + 1
         config.gpu_aware.why = why
         config.small, config.flat = self.settings.device_small, self.settings.device_flat
-        config.turns = &self.turns
+        config.order = &self.order
         config.device, config.number = &self.device_c, self.named_number
         config.files.driver, config.files.kernels = cuda, kernels
         config.nccl_library, config.nccl_files = nccl_file, paths

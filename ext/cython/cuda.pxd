@@ -61,10 +61,10 @@ cdef extern from "cuda/driver/device.h" nogil:
     void hc_device_leave(const hc_device *, hc_gpu_context)
     int hc_device_result_new(hc_device *, size_t, void **)
     void hc_device_result_free(hc_device *, void *, hc_gpu_stream)
-    int hc_device_way(int, int, int)
+    int hc_device_path(int, int, int)
     const char *hc_device_mode_name(int)
     int hc_device_mode_named(const char *)
-    ctypedef struct hc_turns:
+    ctypedef struct hc_launch_order:
         uint64_t clock
     int hc_gpu_aware_named(const char *)
     ctypedef struct hc_gpu_aware:
@@ -72,7 +72,7 @@ cdef extern from "cuda/driver/device.h" nogil:
         const char **proofs
         const char *why
     ctypedef struct hc_device_data_config:
-        hc_turns *turns
+        hc_launch_order *order
         hc_device **device
         int number
         hc_device_files files

@@ -74,4 +74,4 @@ def nccl(str named, files):
 
 def device_way(int operation, int reduction, int dtype):
     """How an operation on device memory runs where NCCL is used: "nccl", "staged", or "" where it is not defined."""
-    return ("", "staged", "nccl")[hc_device_way(operation, reduction, dtype)]
+    return ("", "staged", "nccl")[hc_device_path(operation, reduction, dtype)]

@@ -217,4 +217,4 @@ cdef extern from "loop/loop.h" nogil:
         uint8_t kind, operation
         uint32_t set, count
         char name[64]
-    size_t hc_loop_trace(hc_loop *, uint64_t *, hc_trace_record *, size_t)
+    size_t hc_loop_trace_read(hc_loop *, uint64_t *, hc_trace_record *, size_t)

@@ -335,7 +335,7 @@ cdef class Loop:
             raise errors.ShutDownError("the World has been shut down")
         result = []
         while True:
-            n = hc_loop_trace(self.c, &first, records, 64)
+            n = hc_loop_trace_read(self.c, &first, records, 64)
             for i in range(n):
                 record = dict(records[i])
                 record["kind"] = TRACE_KINDS[records[i].kind]

@@ -29,7 +29,7 @@ static int wire_of(const hc_loop *loop, const hc_request *agreed, int dtype) {
     return hc_operation_has(agreed->operation, HC_OP_NARROWS) && wide && wire != HC_WIRE_SAME ? wire : dtype;
 }
 
-static void set_up(hc_loop *loop, const hc__lane *lane, hc__run *b, const hc_item *item) {
+static void set_up(hc_loop *loop, const hc__set_queue *queue, hc__run *b, const hc_item *item) {
     const hc_request *agreed = item->agreed;
     int dtype = agreed->tensors[item->first].dtype;
     int divides = agreed->reduction == HC_AVERAGE && !is_inexact(dtype);
@@ -41,7 +41,7 @@ static void set_up(hc_loop *loop, const hc__lane *lane, hc__run *b, const hc_ite
         .memory = agreed->memory,
         .deterministic = loop->config.deterministic,
         .root = agreed->root,
-        .divisor = divides ? lane->size : 1,
+        .divisor = divides ? queue->size : 1,
         .pieces = b->batch.pieces,
     };
 }
@@ -65,7 +65,7 @@ static hc_piece joined_piece(const hc__run *b, const hc_request *agreed, const h
     };
 }
 
-static void add_item(const hc__lane *lane, hc__run *b, const hc_item *item) {
+static void add_item(const hc__set_queue *queue, hc__run *b, const hc_item *item) {
     const hc_request *agreed = item->agreed;
     hc_handle *handle = (hc_handle *)(uintptr_t)item->ticket;
     for (uint32_t i = item->first; i < item->first + item->count; i++) {
@@ -74,18 +74,18 @@ static void add_item(const hc__lane *lane, hc__run *b, const hc_item *item) {
         hc_piece *piece = &b->batch.pieces[at];
         b->origin[at] = handle ? &handle->pieces[i] : NULL;
         *piece = handle ? handle->pieces[i] : joined_piece(b, agreed, tensor);
-        piece->scale = factor_of(agreed, tensor->dtype, lane->size);
+        piece->scale = factor_of(agreed, tensor->dtype, queue->size);
         b->batch.count += piece->count;
         b->bytes += (uint64_t)piece->count * hc_dtype_size(tensor->dtype);
     }
 }
 
-static int reserve(const hc__lane *lane, hc__run *b, int32_t npieces) {
+static int reserve(const hc__set_queue *queue, hc__run *b, int32_t npieces) {
     if (!b->zeros) {
-        b->zeros = calloc((size_t)lane->size * 2, sizeof *b->zeros);
+        b->zeros = calloc((size_t)queue->size * 2, sizeof *b->zeros);
         if (!b->zeros)
             return HC_NO_MEMORY;
-        b->scratch = b->zeros + lane->size;
+        b->scratch = b->zeros + queue->size;
     }
     if (npieces <= b->capacity)
         return HC_OK;
@@ -122,22 +122,22 @@ static void add_events(hc__run *b, const hc_handle *handle) {
     b->events[(uint32_t)at + b->room] = handle->finished;
 }
 
-hc__run *hc__run_build(hc_loop *loop, hc__lane *lane, const hc_action *run) {
+hc__run *hc__run_build(hc_loop *loop, hc__set_queue *queue, const hc_action *run) {
     int32_t npieces = 0;
     for (uint32_t i = 0; i < run->nitems; i++)
         npieces += (int32_t)run->items[i].count;
-    hc__run *b = lane->spare;
+    hc__run *b = queue->spare;
     if (b)
-        lane->spare = b->next;
+        queue->spare = b->next;
     else
         b = calloc(1, sizeof *b);
     if (!b)
         return NULL;
-    if (reserve(lane, b, npieces) != HC_OK) {
+    if (reserve(queue, b, npieces) != HC_OK) {
         hc__run_free(b);
         return NULL;
     }
-    set_up(loop, lane, b, &run->items[0]);
+    set_up(loop, queue, b, &run->items[0]);
     int on_device = b->batch.memory == HC_MEMORY_CUDA;
     if (on_device && reserve_events(b, run->nitems) != HC_OK) {
         hc__run_free(b);
@@ -149,7 +149,7 @@ hc__run *hc__run_build(hc_loop *loop, hc__lane *lane, const hc_action *run) {
     b->bytes = 0;
     b->next = NULL;
     for (uint32_t i = 0; i < run->nitems; i++) {
-        add_item(lane, b, &run->items[i]);
+        add_item(queue, b, &run->items[i]);
         hc_handle *handle = (hc_handle *)(uintptr_t)run->items[i].ticket;
         if (!handle)
             continue;

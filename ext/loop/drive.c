@@ -11,7 +11,7 @@
 
 #include <sched.h>
 
-/* Who waits does not spin: it yields after every turn, and sleeps when that has not helped for this long. A yield costs
+/* A waiter does not spin: it yields after every progress iteration, and sleeps when that has not helped for this long. A yield costs
  * half a microsecond where nobody wants the core; where the awaited rank shares it, spinning even 2 us instead made
  * an 8-byte allreduce 68 us long instead of 8 (the scheduler owes each of two spinners as much as the other had). */
 #define YIELD_NS 100000ull
@@ -21,14 +21,14 @@ static int may_drive(const hc_loop *loop) {
     return !loop->config.one_thread || pthread_equal(pthread_self(), loop->maker);
 }
 
-/* Nothing moved since idle_since: yield, later sleep on the bell. */
+/* Nothing moved since idle_since: yield, later sleep on the doorbell. */
 static void wait_a_little(hc_loop *loop, uint64_t now, uint64_t idle_since, uint64_t limit) {
     if (now - idle_since < YIELD_NS) {
         sched_yield();
         return;
     }
     uint32_t seen = hc_doorbell_listen(loop->parts.node_control);
-    if (hc__loop_turn(loop) || !hc__about_to_sleep(loop, now))
+    if (hc__progress_once(loop) || !hc__about_to_sleep(loop, now))
         return;
     hc_count(&loop->counters.sleeps, 1);
     hc_doorbell_sleep(loop->parts.node_control, seen, hc__sleep_limit(loop, now, idle_since, limit));
@@ -48,12 +48,12 @@ static int all_done(awaited *all) {
 static void drive_until(hc_loop *loop, awaited *all, uint64_t limit) {
     uint64_t idle_since = 0;
     while (!all_done(all)) {
-        if (hc__loop_turn(loop)) {
+        if (hc__progress_once(loop)) {
             idle_since = 0;
             continue;
         }
         uint64_t now = hc__loop_now();
-        hc__loop_watch(loop, now);
+        hc__heartbeat(loop, now);
         if (now >= limit)
             return;
         if (!idle_since)
@@ -74,7 +74,7 @@ static void sleep_for_news(hc_loop *loop, awaited *all, int can_drive, uint64_t 
     atomic_fetch_add_explicit(&loop->sleepers, 1, memory_order_seq_cst);
     int vacant = can_drive && !atomic_load_explicit(&loop->driving, memory_order_seq_cst);
     if (!vacant && !atomic_load_explicit(&(*all->next)->done, memory_order_seq_cst))
-        hc__futex_wait(&loop->epoch, seen, ns < HC__WATCH_EVERY ? ns : HC__WATCH_EVERY);
+        hc__futex_wait(&loop->epoch, seen, ns < HC__HEARTBEAT_NS ? ns : HC__HEARTBEAT_NS);
     atomic_fetch_sub_explicit(&loop->sleepers, 1, memory_order_relaxed);
 }
 
@@ -113,7 +113,7 @@ int hc_loop_wait(hc_loop *loop, hc_handle *const *handles, size_t n, uint64_t ns
     atomic_store_explicit(&loop->flush, 1, memory_order_seq_cst);
     int work = wait_until(loop, &all, limit);
     atomic_fetch_sub_explicit(&loop->callers, 1, memory_order_seq_cst);
-    if (work && !atomic_load_explicit(&loop->napping, memory_order_seq_cst))
+    if (work && !atomic_load_explicit(&loop->coalescing, memory_order_seq_cst))
         hc__thread_call(loop);
     atomic_fetch_add_explicit(&loop->waited_ns, hc__loop_now() - start, memory_order_relaxed);
     return all_done(&all);
@@ -122,8 +122,8 @@ int hc_loop_wait(hc_loop *loop, hc_handle *const *handles, size_t n, uint64_t ns
 void hc_loop_progress(hc_loop *loop) {
     if (!may_drive(loop) || !hc__driver_try(loop))
         return;
-    for (int i = 0; i < 16 && hc__loop_turn(loop); i++) {}
-    hc__loop_watch(loop, hc__loop_now());
+    for (int i = 0; i < 16 && hc__progress_once(loop); i++) {}
+    hc__heartbeat(loop, hc__loop_now());
     hc__look_away(loop);
     hc__driver_leave(loop);
 }
@@ -154,6 +154,6 @@ void hc_loop_submit(hc_loop *loop, hc_handle *handle, int waits) {
     uint64_t enough = loop->config.engine.raise_bytes;
     int full = before < enough && before + bytes >= enough;
     if ((full || atomic_load_explicit(&loop->call_me, memory_order_seq_cst)) &&
-        !atomic_load_explicit(&loop->napping, memory_order_seq_cst))
+        !atomic_load_explicit(&loop->coalescing, memory_order_seq_cst))
         ring(loop);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * driver.h - the loop's state, and what its files tell each other. Nobody outside ext/loop includes it.
+ * driver.h - the loop's state, and what its files tell each other. It is private to ext/loop.
  *
- * Who may touch what: `inbox`, `flush`, `call_me`, `callers`, `epoch` and the counters marked [any] by anybody;
+ * Access: `inbox`, `flush`, `call_me`, `callers`, `epoch` and the counters marked [any] by anybody;
  * `counters` written by the driver and read by anybody; everything else by the driver alone, that is by the thread
  * that holds `driving`.
  */
@@ -14,8 +14,8 @@
 #include <pthread.h>
 
 #define HC__MS 1000000ull
-#define HC__IDLE_TICK (250 * HC__MS)  /* the background thread looks up this often when nothing is pending */
-#define HC__WATCH_EVERY (50 * HC__MS) /* a waiting driver asks this often whether all peers live */
+#define HC__IDLE_TICK (250 * HC__MS)   /* the background thread looks up this often when nothing is pending */
+#define HC__HEARTBEAT_NS (50 * HC__MS) /* a waiting driver asks this often whether all peers live */
 
 /* ---- batch.c: agreed items -> what the data plane runs ---------------------------------------------- */
 
@@ -35,7 +35,7 @@ typedef struct hc__run {
 } hc__run;
 
 /* One process set here: its data planes, and its batches in log order. */
-typedef struct hc__lane {
+typedef struct hc__set_queue {
     uint8_t used;
     uint32_t number, wire; /* wire: what messages call it */
     int32_t size;
@@ -47,8 +47,8 @@ typedef struct hc__lane {
     hc__run *head, **tail, *spare;
     hc_handle *stops; /* wait for its STOPPED */
     uint8_t stopped;
-    char last_words[128]; /* who stopped it */
-} hc__lane;
+    char shutdown_reason[128]; /* who stopped it */
+} hc__set_queue;
 
 /* ---- the loop ---------------------------------------------------------------------------------------- */
 
@@ -71,7 +71,7 @@ struct hc_loop {
     atomic_int callers;             /* [any] waiting threads that may drive */
     atomic_int flush;               /* [any] a caller waits: raise everything (R1) */
     atomic_int call_me;             /* [any] whoever would look sleeps: the next submit must ring */
-    atomic_int napping;             /* [any] the background thread will look in a moment: no need to ring */
+    atomic_int coalescing;          /* [any] the background thread will look in a moment: no need to ring */
     atomic_ullong inbox_bytes;      /* [any] since the last drain */
     _Atomic uint32_t epoch;         /* [any] futex: a handle is done, or the driver's place is free */
     atomic_int sleepers;            /* [any] on `epoch` */
@@ -83,8 +83,8 @@ struct hc_loop {
 
     atomic_ullong preempted[HC_MAX_SETS]; /* [any] position of PREEMPT in the set's log; 0: none */
 
-    hc__lane lanes[HC_MAX_SETS];
-    uint32_t nlanes, nrunning; /* nlanes: one more than the highest number used */
+    hc__set_queue queues[HC_MAX_SETS];
+    uint32_t nqueues, nrunning; /* nqueues: one more than the highest number used */
     uint64_t wake_at;
     uint8_t *unsent;     /* per World rank: 1 while a message of the engine's to it has not left */
     hc_handle *p2p_ops;  /* sends and receives in flight, newest first */
@@ -97,7 +97,7 @@ struct hc_loop {
     uint64_t in_flight_since;
     hc__counters_of_loop counters;
 
-    uint64_t watched, waiting, pinged; /* watch.c */
+    uint64_t watched, waiting, pinged; /* heartbeat.c */
     int32_t *neighbours, nneighbours;  /* in the World's tree, on other nodes */
     uint64_t *heard;                   /* per World rank: when it last said anything; 0: it was not asked */
 
@@ -124,45 +124,48 @@ void hc__checksum(hc_handle *); /* debug: at submit */
 void hc__checksum_verify(hc_handle *);
 
 /* batch.c */
-hc__run *hc__run_build(hc_loop *, hc__lane *, const hc_action *run);
+hc__run *hc__run_build(hc_loop *, hc__set_queue *, const hc_action *run);
 void hc__run_deliver(hc__run *); /* results back into the handles' pieces */
 void hc__run_free(hc__run *);
 
-/* sets.c */
-int hc__lane_add(hc_loop *, hc_handle *);
-void hc__lane_remove(hc_loop *, hc__lane *);
+/* set_queues.c, run_batches.c */
+int hc__set_queue_add(hc_loop *, hc_handle *);
+void hc__set_queue_remove(hc_loop *, hc__set_queue *);
 /* All who wait for the end of the set's log are told. */
-void hc__lane_finish_stops(hc_loop *, hc__lane *, int status, const char *text);
-void hc__lane_stopped(hc__lane *, const char *text); /* its log has ended */
-void hc__lane_queue(hc__lane *, hc__run *);
-int hc__lanes_test(hc_loop *); /* tests what runs, starts what can; 1: something moved */
-void hc__lanes_abandon(hc_loop *);
-int hc__lanes_nap(const hc_loop *); /* 1: a batch waits for what rings no bell */
-void hc__lanes_watch(hc_loop *);    /* what ended batches have launched */
-hc__lane *hc__lane_find(hc_loop *, uint32_t set);
+void hc__set_queue_finish_stops(hc_loop *, hc__set_queue *, int status, const char *text);
+void hc__set_queue_stopped(hc__set_queue *, const char *text); /* its log has ended */
+void hc__set_queue_push(hc__set_queue *, hc__run *);
+int hc__set_queues_test(hc_loop *); /* tests what runs, starts what can; 1: something moved */
+void hc__set_queues_abandon(hc_loop *);
+int hc__set_queues_need_polling(const hc_loop *); /* 1: a batch waits for what wakes no driver */
+void hc__set_queues_watch(hc_loop *);             /* what ended batches have launched */
+hc__set_queue *hc__set_queue_find(hc_loop *, uint32_t set);
 /* The data plane for a kind of memory: OK, or a status with text (HC_PLANE_TEXT bytes). */
-int hc__lane_plane(hc__lane *, int memory, hc_data **, char *text);
+int hc__set_queue_data(hc__set_queue *, int memory, hc_data **, char *text);
 
-/* perform.c */
-int hc__loop_step(hc_loop *, hc_event *);                                  /* stamps the time, steps, performs */
-void hc__loop_fail(hc_loop *, int status, int32_t peer, const char *text); /* becomes the next event of this turn */
+/* failure.c */
+/* A failure becomes the next event of this iteration. */
+void hc__loop_fail(hc_loop *, int status, int32_t peer, const char *text);
 /* The same for what could not be moved: the text is `what`, with the net's own words if it has failed. */
 void hc__loop_fail_to_move(hc_loop *, int status, int32_t peer, const char *what);
 
-/* turn.c */
-int hc__loop_turn(hc_loop *);    /* 1: something moved */
+/* perform.c */
+int hc__loop_step(hc_loop *, hc_event *); /* stamps the time, steps, performs */
+
+/* progress.c */
+int hc__progress_once(hc_loop *); /* 1: something moved */
+
+/* place.c */
 int hc__loop_idle(hc_loop *);    /* nothing here moves or will by itself; messages may wait for their others */
 int hc__loop_quiet(hc_loop *);   /* idle, and no message waits: nothing here needs a driver soon */
 int hc__loop_listens(hc_loop *); /* idle, and no caller waits: what is open may stay so for long */
-
-/* drive.c */
-int hc__driver_try(hc_loop *); /* [any thread] 1: this thread is the driver now */
+int hc__driver_try(hc_loop *);   /* [any thread] 1: this thread is the driver now */
 void hc__driver_leave(hc_loop *);
 int hc__look_away(hc_loop *); /* submitters must ring from here on; 1: one did not know yet */
 uint64_t hc__sleep_limit(hc_loop *, uint64_t now, uint64_t idle_since, uint64_t limit); /* ns */
 int hc__about_to_sleep(hc_loop *, uint64_t now); /* 0: somebody submitted meanwhile, look again */
 
-/* messages.c */
+/* p2p.c */
 void hc__p2p_take(hc_loop *, hc_handle *);
 int hc__p2p_progress(hc_loop *); /* 1: something moved */
 void hc__p2p_stop(hc_loop *, uint32_t set);
@@ -175,12 +178,12 @@ int hc__thread_start(hc_loop *);
 void hc__thread_stop(hc_loop *);
 void hc__thread_call(hc_loop *); /* [any thread] */
 
-/* watch.c */
-void hc__loop_watch(hc_loop *, uint64_t now);
-int hc__watch_message(hc_loop *, int32_t peer, const uint8_t *bytes, size_t nbytes); /* 1: it was ours */
+/* heartbeat.c */
+void hc__heartbeat(hc_loop *, uint64_t now);
+int hc__heartbeat_message(hc_loop *, int32_t peer, const uint8_t *bytes, size_t nbytes); /* 1: it was ours */
 
 /* trace.c */
-void hc__loop_trace(hc_loop *, const hc_trace_record *);
+void hc__trace_write(hc_loop *, const hc_trace_record *);
 void hc__trace_handle(hc_loop *, int kind, const hc_handle *, uint64_t batch);
 
 #endif

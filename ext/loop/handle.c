@@ -2,7 +2,7 @@
  *
  * handle.c - the one way out: a request's outcome, and how its waiter learns of it.
  *
- * Waiters that do not drive sleep on one futex a loop, not one a handle: it also says that the driver's place
+ * Waiters that do not drive sleep on one futex per loop, not one per handle: it also says that the driver's place
  * is free, and a sleeper must hear both.
  */
 #include "loop/driver.h"

@@ -49,7 +49,7 @@ static void watch_net(hc_loop *loop, uint64_t now) {
 static int asks(hc_loop *loop, uint64_t now) {
     if (!loop->config.heartbeat || !loop->parts.net || hc__loop_listens(loop))
         return 0;
-    if (now - loop->waiting > 4 * HC__WATCH_EVERY) {
+    if (now - loop->waiting > 4 * HC__HEARTBEAT_NS) {
         loop->pinged = now;
         memset(loop->heard, 0, (size_t)loop->config.engine.size * sizeof *loop->heard);
     }
@@ -57,12 +57,12 @@ static int asks(hc_loop *loop, uint64_t now) {
     return now - loop->pinged >= ASK_EVERY;
 }
 
-void hc__loop_watch(hc_loop *loop, uint64_t now) {
-    if (now - loop->watched < HC__WATCH_EVERY || atomic_load(&loop->broken))
+void hc__heartbeat(hc_loop *loop, uint64_t now) {
+    if (now - loop->watched < HC__HEARTBEAT_NS || atomic_load(&loop->broken))
         return;
     loop->watched = now;
     watch_node(loop);
-    hc__lanes_watch(loop);
+    hc__set_queues_watch(loop);
     int asking = asks(loop, now);
     hc__p2p_watch(loop, now, asking ? ask : NULL);
     if (!asking)
@@ -71,7 +71,7 @@ void hc__loop_watch(hc_loop *loop, uint64_t now) {
     watch_net(loop, now);
 }
 
-int hc__watch_message(hc_loop *loop, int32_t peer, const uint8_t *bytes, size_t nbytes) {
+int hc__heartbeat_message(hc_loop *loop, int32_t peer, const uint8_t *bytes, size_t nbytes) {
     if (loop->heard[peer])
         loop->heard[peer] = hc__loop_now();
     if (nbytes != 1)

@@ -67,7 +67,7 @@ static void free_parts(hc_loop_parts *parts) {
 /* Turns until `*left` is nothing, or nothing can be hoped for any more. */
 static void drain(hc_loop *loop, uint64_t limit, int (*left)(const hc_loop *)) {
     while (left(loop) && !atomic_load(&loop->broken) && hc__loop_now() < limit) {
-        if (!hc__loop_turn(loop))
+        if (!hc__progress_once(loop))
             sched_yield();
     }
 }
@@ -87,7 +87,7 @@ static void end_all(hc_loop *loop) {
     if (!handles_left(loop))
         return;
     hc__loop_fail(loop, HC_TRANSPORT, loop->config.engine.rank, "the World was freed with requests in flight");
-    hc__loop_turn(loop);
+    hc__progress_once(loop);
 }
 
 void hc_loop_free(hc_loop *loop) {
@@ -100,9 +100,9 @@ void hc_loop_free(hc_loop *loop) {
     drain(loop, hc__loop_now() + PATIENCE, words_left); /* the end of the log above all is for others to hear */
     if (loop->parts.net)
         loop->parts.net->abandoned = atomic_load(&loop->broken) != HC_OK;
-    for (uint32_t i = 0; i < loop->nlanes; i++)
-        if (loop->lanes[i].used)
-            hc__lane_remove(loop, &loop->lanes[i]);
+    for (uint32_t i = 0; i < loop->nqueues; i++)
+        if (loop->queues[i].used)
+            hc__set_queue_remove(loop, &loop->queues[i]);
     free_parts(&loop->parts);
     deallocate(loop);
 }

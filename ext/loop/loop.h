@@ -3,7 +3,7 @@
  * loop.h - what drives an engine: requests go in, handles come out, one driver at a time in between.
  *
  * A driver's turn drains the inbox, reads control messages, steps the engine, performs its actions and tests the
- * batches that run. Who waits drives; a thread of the loop's own drives when nobody waits. A caller that
+ * batches that run. A waiting caller drives; a thread of the loop's own drives when no caller waits. A caller that
  * submits and waits therefore does all the work itself: no other thread is woken, none is waited for.
  *
  *     submit [any thread] -> inbox -> turn: hc_step -> actions -> hc_data -> handle -> wait [any thread]
@@ -70,7 +70,7 @@ struct hc_handle {
  * rows. NULL: out of memory. [any thread] */
 hc_handle *hc_handle_new(int kind, uint32_t set, uint32_t ntensors, uint32_t ndims, const char *name, size_t name_len,
                          uint32_t nrows);
-/* Of a send or a receive: receives, tag, peer, data, bytes are copied; memory: of the data (enum hc_memory_kind). NULL: out
+/* The handle of a send or a receive: receives, tag, peer, data, bytes are copied; memory: of the data (enum hc_memory_kind). NULL: out
  * of memory. [any thread] */
 hc_handle *hc_handle_of_p2p(uint32_t set, const hc_p2p_op *, int memory);
 void hc_handle_release(hc_handle *);           /* [any thread] */
@@ -144,7 +144,7 @@ typedef struct hc_loop_stats {
     uint64_t waited_ns;          /* callers blocked, summed over callers */
     uint64_t in_flight_ns;       /* at least one batch was running */
     uint64_t wakes;              /* times the background thread was called */
-    uint64_t sleeps;             /* times a driver slept on its bell */
+    uint64_t sleeps;             /* times a driver slept on its doorbell */
 } hc_loop_stats;
 /* [any thread] A snapshot; single figures are exact, their sum may be torn. */
 void hc_loop_get_stats(hc_loop *, hc_loop_stats *);
@@ -174,6 +174,6 @@ typedef struct hc_trace_record {
 } hc_trace_record;
 /* Copies records from number *next on, at most `room`; *next moves on. What was overwritten meanwhile is skipped.
  * [any thread] */
-size_t hc_loop_trace(hc_loop *, uint64_t *next, hc_trace_record *out, size_t room);
+size_t hc_loop_trace_read(hc_loop *, uint64_t *next, hc_trace_record *out, size_t room);
 
 #endif

@@ -2,7 +2,7 @@
  *
  * p2p.c - sends and receives: past the engine, straight to the point-to-point layer; from and to a device by way of host memory.
  *
- * Nobody agrees about a message. All that it has in common with other requests is its way in (the inbox), its way out
+ * Ranks do not agree about a message. All that it has in common with other requests is its way in (the inbox), its way out
  * (the handle) and its ends: the end of its set's log, and the end of the World.
  */
 #include "loop/driver.h"
@@ -32,7 +32,7 @@ hc_handle *hc_handle_of_p2p(uint32_t set, const hc_p2p_op *op, int memory) {
 /* ---- arrays on a device ---------------------------------------------------------------------------- */
 
 static hc_data *data_of(hc_loop *loop, const hc_handle *handle) {
-    return hc__lane_find(loop, handle->set)->data[handle->request.memory];
+    return hc__set_queue_find(loop, handle->set)->data[handle->request.memory];
 }
 
 /* Point-to-point gets host memory in the place of the array's, and of a send the copy has begun. OK, or a status with text
@@ -43,7 +43,7 @@ static int open_staging(hc_loop *loop, hc_handle *handle, char *text) {
     if (!staging)
         return HC_OK;
     hc_data *data;
-    int status = hc__lane_plane(hc__lane_find(loop, handle->set), handle->request.memory, &data, text);
+    int status = hc__set_queue_data(hc__set_queue_find(loop, handle->set), handle->request.memory, &data, text);
     if (status < 0)
         return status;
     *staging = (hc_staging){
@@ -57,16 +57,16 @@ static int open_staging(hc_loop *loop, hc_handle *handle, char *text) {
 
 static void finish(hc_loop *loop, hc_handle *handle, int status, const char *text) {
     hc_staging *staging = handle->staging;
-    const hc__lane *lane = hc__lane_find(loop, handle->set);
-    if (status == HC_SHUT_DOWN && !text && lane && lane->stopped)
-        text = lane->last_words;
+    const hc__set_queue *queue = hc__set_queue_find(loop, handle->set);
+    if (status == HC_SHUT_DOWN && !text && queue && queue->stopped)
+        text = queue->shutdown_reason;
     if (staging && staging->own)
         data_of(loop, handle)->ops->staging_close(data_of(loop, handle), staging);
     hc__handle_unlink(handle);
     hc__handle_finish(loop, handle, status, text);
 }
 
-/* Of the transport's failures the World breaks; what a message lacks for itself is its own end. */
+/* A failure of the transport breaks the World; what a message lacks for itself ends that message alone. */
 static void fail(hc_loop *loop, hc_handle *handle, int status, const char *text) {
     if ((status == HC_TRANSPORT || status == HC_PEER_LOST) && text)
         hc__loop_fail(loop, status, handle->op->peer, text);
@@ -143,7 +143,7 @@ static void arrive(hc_loop *loop, hc_handle *handle) {
 /* ---- in, through, out ------------------------------------------------------------------------------ */
 
 void hc__p2p_take(hc_loop *loop, hc_handle *handle) {
-    const hc__lane *lane = hc__lane_find(loop, handle->set);
+    const hc__set_queue *queue = hc__set_queue_find(loop, handle->set);
     int status = atomic_load(&loop->broken);
     char text[HC_PLANE_TEXT] = "";
     hc_count(&loop->counters.p2p_ops, 1);
@@ -154,8 +154,8 @@ void hc__p2p_take(hc_loop *loop, hc_handle *handle) {
         finish(loop, handle, HC_BROKEN, loop->broken_text);
         return;
     }
-    handle->op->set = lane ? lane->wire : 0;
-    status = !lane || lane->stopped ? HC_SHUT_DOWN : open_staging(loop, handle, text);
+    handle->op->set = queue ? queue->wire : 0;
+    status = !queue || queue->stopped ? HC_SHUT_DOWN : open_staging(loop, handle, text);
     if (status < 0)
         fail(loop, handle, status, text[0] ? text : NULL);
     else if (must_wait(loop, handle))

@@ -10,17 +10,17 @@
 static void perform_send(hc_loop *loop, const hc_action *action) {
     int32_t peer = action->peer;
     loop->unsent[peer] = 1;
-    hc__loop_trace(loop, &(hc_trace_record){.kind = HC_TRACE_SEND, .peer = peer, .bytes = action->nbytes});
+    hc__trace_write(loop, &(hc_trace_record){.kind = HC_TRACE_SEND, .peer = peer, .bytes = action->nbytes});
     int status = loop->parts.control->ops->send(loop->parts.control, peer, action->bytes, action->nbytes);
     if (status < 0)
         hc__loop_fail_to_move(loop, status, peer, "a control message could not be sent");
 }
 
 static void perform_run(hc_loop *loop, const hc_action *action) {
-    hc__lane *lane = hc__lane_find(loop, action->set);
-    hc__run *b = lane ? hc__run_build(loop, lane, action) : NULL;
+    hc__set_queue *queue = hc__set_queue_find(loop, action->set);
+    hc__run *b = queue ? hc__run_build(loop, queue, action) : NULL;
     if (b)
-        hc__lane_queue(lane, b);
+        hc__set_queue_push(queue, b);
     else
         hc__loop_fail(loop, HC_TRANSPORT, -1, "a batch could not be built: out of memory");
 }
@@ -35,17 +35,17 @@ static void perform_complete(hc_loop *loop, const hc_action *action) {
 
 /* The log of a set has ended, and with it the messages that have found no other side. The callers who asked for the end are
  * told when the batches before it have run, too. */
-static void stop(hc_loop *loop, hc__lane *lane, int status, const char *text) {
-    hc__lane_stopped(lane, text);
-    hc__p2p_stop(loop, lane->number);
-    if (!lane->head)
-        hc__lane_finish_stops(loop, lane, status, text);
+static void stop(hc_loop *loop, hc__set_queue *queue, int status, const char *text) {
+    hc__set_queue_stopped(queue, text);
+    hc__p2p_stop(loop, queue->number);
+    if (!queue->head)
+        hc__set_queue_finish_stops(loop, queue, status, text);
 }
 
 static void perform_stopped(hc_loop *loop, const hc_action *action) {
-    hc__lane *lane = hc__lane_find(loop, action->set);
-    if (lane)
-        stop(loop, lane, HC_OK, action->text);
+    hc__set_queue *queue = hc__set_queue_find(loop, action->set);
+    if (queue)
+        stop(loop, queue, HC_OK, action->text);
 }
 
 static void perform(hc_loop *loop, const hc_action *action) {
@@ -75,7 +75,7 @@ static void perform(hc_loop *loop, const hc_action *action) {
 }
 
 static void break_world(hc_loop *loop, const hc_action *action) {
-    hc__lanes_abandon(loop);
+    hc__set_queues_abandon(loop);
     hc_p2p_abandon(loop->parts.p2p);
     snprintf(loop->broken_text, sizeof loop->broken_text, "%s: %s", hc_status_text(HC_BROKEN), action->text);
     atomic_store(&loop->broken, action->status);
@@ -96,9 +96,9 @@ static void break_sets(hc_loop *loop, const hc_action *action) {
         hc__handle_unlink(handle);
         hc__handle_finish(loop, handle, action->status, action->text);
     }
-    for (uint32_t i = 0; i < loop->nlanes; i++)
-        if (loop->lanes[i].used)
-            stop(loop, &loop->lanes[i], action->status, action->text);
+    for (uint32_t i = 0; i < loop->nqueues; i++)
+        if (loop->queues[i].used)
+            stop(loop, &loop->queues[i], action->status, action->text);
 }
 
 int hc__loop_step(hc_loop *loop, hc_event *event) {

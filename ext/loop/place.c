@@ -65,13 +65,13 @@ static uint64_t shortest_sleep(hc_loop *loop) {
     return waits || moves || share < LOOK_NS ? LOOK_NS : share;
 }
 
-/* Messages between nodes and devices ring no bell: with them a sleep is bounded, by a share of the time already
+/* Messages between nodes and devices wake no driver: with them a sleep is bounded, by a share of the time already
  * waited. */
 uint64_t hc__sleep_limit(hc_loop *loop, uint64_t now, uint64_t idle_since, uint64_t limit) {
     int listens = hc__loop_listens(loop);
-    uint64_t ns = listens ? HC__IDLE_TICK : HC__WATCH_EVERY;
-    if (loop->parts.net || loop->unposted || hc__lanes_nap(loop)) {
-        uint64_t longest = listens ? HC__WATCH_EVERY : HC__MS;
+    uint64_t ns = listens ? HC__IDLE_TICK : HC__HEARTBEAT_NS;
+    if (loop->parts.net || loop->unposted || hc__set_queues_need_polling(loop)) {
+        uint64_t longest = listens ? HC__HEARTBEAT_NS : HC__MS;
         uint64_t shortest = shortest_sleep(loop);
         ns = (now - idle_since) / 4;
         if (ns < shortest)

@@ -18,14 +18,14 @@ static void take_request(hc_loop *loop, hc_handle *handle) {
 }
 
 static void take_stop(hc_loop *loop, hc_handle *handle) {
-    hc__lane *lane = hc__lane_find(loop, handle->set);
+    hc__set_queue *queue = hc__set_queue_find(loop, handle->set);
     int status = atomic_load(&loop->broken);
-    if (!lane || (lane->stopped && !lane->head)) {
+    if (!queue || (queue->stopped && !queue->head)) {
         hc__handle_finish(loop, handle, status, hc_status_text(status));
         return;
     }
-    handle->next = lane->stops;
-    lane->stops = handle;
+    handle->next = queue->stops;
+    queue->stops = handle;
     hc__loop_step(loop, &(hc_event){.kind = HC_EV_STOP, .set = handle->set});
 }
 
@@ -35,7 +35,7 @@ static void take_preempt(hc_loop *loop, hc_handle *handle) {
 }
 
 static void take_add_set(hc_loop *loop, hc_handle *handle) {
-    int status = hc__lane_add(loop, handle);
+    int status = hc__set_queue_add(loop, handle);
     hc__handle_finish(loop, handle, status, "the process set could not be made");
 }
 
@@ -46,11 +46,11 @@ static void take_remove_set(hc_loop *loop, hc_handle *handle) {
 }
 
 static void remove_set(hc_loop *loop, hc_handle *handle) {
-    hc__lane *lane = hc__lane_find(loop, handle->set);
+    hc__set_queue *queue = hc__set_queue_find(loop, handle->set);
     hc__loop_step(loop, &(hc_event){.kind = HC_EV_REMOVE_SET, .set = handle->set});
-    if (lane) {
-        hc_p2p_forget(loop->parts.p2p, lane->wire);
-        hc__lane_remove(loop, lane);
+    if (queue) {
+        hc_p2p_forget(loop->parts.p2p, queue->wire);
+        hc__set_queue_remove(loop, queue);
     }
     hc__handle_finish(loop, handle, HC_OK, NULL);
 }
@@ -104,7 +104,7 @@ static int take_inbox(hc_loop *loop) {
     return 1;
 }
 
-/* Who waits submits, then asks for the flush; so the flush is read before the inbox, and done after it. */
+/* A waiting caller submits, then asks for the flush; so the flush is read before the inbox, and done after it. */
 static int take_requests(hc_loop *loop) {
     int flush = atomic_load_explicit(&loop->flush, memory_order_acquire);
     if (flush)
@@ -116,11 +116,11 @@ static int take_requests(hc_loop *loop) {
 }
 
 static void take_message(hc_loop *loop, int32_t peer, const uint8_t *bytes, size_t nbytes) {
-    if (hc__watch_message(loop, peer, bytes, nbytes))
+    if (hc__heartbeat_message(loop, peer, bytes, nbytes))
         return;
     int status = hc_p2p_message(loop->parts.p2p, peer, bytes, nbytes);
     if (status == 0) {
-        hc__loop_trace(loop, &(hc_trace_record){.kind = HC_TRACE_RECEIVE, .peer = peer, .bytes = nbytes});
+        hc__trace_write(loop, &(hc_trace_record){.kind = HC_TRACE_RECEIVE, .peer = peer, .bytes = nbytes});
         status = hc__loop_step(loop,
                                &(hc_event){.kind = HC_EV_MESSAGE, .peer = peer, .bytes = bytes, .nbytes = nbytes});
     }
@@ -179,11 +179,11 @@ static int take_failure(hc_loop *loop) {
     return 1;
 }
 
-int hc__loop_turn(hc_loop *loop) {
+int hc__progress_once(hc_loop *loop) {
     int moved = take_requests(loop);
     moved |= receive(loop);
     moved |= hc__p2p_progress(loop);
-    moved |= hc__lanes_test(loop);
+    moved |= hc__set_queues_test(loop);
     moved |= send_queued(loop);
     moved |= take_time(loop);
     moved |= take_failure(loop);

@@ -20,10 +20,10 @@ static int note_neighbours(hc_loop *loop, const hc_set_config *place) {
     return HC_OK;
 }
 
-int hc__lane_add(hc_loop *loop, hc_handle *handle) {
+int hc__set_queue_add(hc_loop *loop, hc_handle *handle) {
     const hc_set_parts *parts = handle->parts;
     uint32_t number = parts->place->set;
-    if (number >= HC_MAX_SETS || loop->lanes[number].used)
+    if (number >= HC_MAX_SETS || loop->queues[number].used)
         return HC_INVALID;
     if (number == 0 && note_neighbours(loop, parts->place) != HC_OK)
         return HC_NO_MEMORY;
@@ -31,43 +31,43 @@ int hc__lane_add(hc_loop *loop, hc_handle *handle) {
     int status = hc__loop_step(loop, &event);
     if (status < 0)
         return status;
-    hc__lane *lane = &loop->lanes[number];
-    *lane = (hc__lane){.used = 1,
-                       .number = number,
-                       .wire = hc_set_wire(number, parts->place->generation),
-                       .size = parts->place->set_size,
-                       .data = {[HC_MEMORY_HOST] = parts->host},
-                       .maker = parts->maker,
-                       .node = parts->node};
-    lane->tail = &lane->head;
+    hc__set_queue *queue = &loop->queues[number];
+    *queue = (hc__set_queue){.used = 1,
+                             .number = number,
+                             .wire = hc_set_wire(number, parts->place->generation),
+                             .size = parts->place->set_size,
+                             .data = {[HC_MEMORY_HOST] = parts->host},
+                             .maker = parts->maker,
+                             .node = parts->node};
+    queue->tail = &queue->head;
     atomic_store(&loop->preempted[number], 0);
-    if (number >= loop->nlanes)
-        loop->nlanes = number + 1;
+    if (number >= loop->nqueues)
+        loop->nqueues = number + 1;
     return HC_OK;
 }
 
-static void trace_batch(hc_loop *loop, int kind, const hc__lane *lane, const hc__run *b) {
-    hc__loop_trace(loop, &(hc_trace_record){
-                             .kind = (uint8_t)kind,
-                             .operation = b->batch.operation,
-                             .set = lane->number,
-                             .batch = b->number,
-                             .bytes = b->bytes,
-                             .count = b->nitems,
-                         });
+static void trace_batch(hc_loop *loop, int kind, const hc__set_queue *queue, const hc__run *b) {
+    hc__trace_write(loop, &(hc_trace_record){
+                              .kind = (uint8_t)kind,
+                              .operation = b->batch.operation,
+                              .set = queue->number,
+                              .batch = b->number,
+                              .bytes = b->bytes,
+                              .count = b->nitems,
+                          });
 }
 
 /* The node's own figures end with it; observers read the loop's. */
-static void count_node(hc_loop *loop, hc__lane *lane) {
-    const hc_node *node = lane->node;
+static void count_node(hc_loop *loop, hc__set_queue *queue) {
+    const hc_node *node = queue->node;
     if (!node)
         return;
-    hc_count(&loop->counters.packed_bytes, node->packed_bytes - lane->packed);
-    hc_count(&loop->counters.reduced_bytes, node->reduced_bytes - lane->reduced);
-    hc_count(&loop->counters.spread_bytes, node->spread_bytes - lane->spread);
-    lane->packed = node->packed_bytes;
-    lane->reduced = node->reduced_bytes;
-    lane->spread = node->spread_bytes;
+    hc_count(&loop->counters.packed_bytes, node->packed_bytes - queue->packed);
+    hc_count(&loop->counters.reduced_bytes, node->reduced_bytes - queue->reduced);
+    hc_count(&loop->counters.spread_bytes, node->spread_bytes - queue->spread);
+    queue->packed = node->packed_bytes;
+    queue->reduced = node->reduced_bytes;
+    queue->spread = node->spread_bytes;
 }
 
 /* The World breaks, in the words of whoever failed. */
@@ -78,16 +78,16 @@ static void fail(hc_loop *loop, const hc_data *data, int status) {
     hc__loop_fail(loop, status, -1, text ? text : hc_status_text(status));
 }
 
-static int start(hc_loop *loop, hc__lane *lane) {
-    hc__run *b = lane->head;
+static int start(hc_loop *loop, hc__set_queue *queue) {
+    hc__run *b = queue->head;
     char text[HC_PLANE_TEXT];
     hc_data *data;
-    int status = hc__lane_plane(lane, b->batch.memory, &data, text);
+    int status = hc__set_queue_data(queue, b->batch.memory, &data, text);
     if (status < 0) {
         hc__loop_fail(loop, status, -1, text);
         return status;
     }
-    lane->running = data;
+    queue->running = data;
     b->started = hc__loop_now();
     if (!loop->nrunning++)
         loop->in_flight_since = b->started;
@@ -95,60 +95,60 @@ static int start(hc_loop *loop, hc__lane *lane) {
     hc_count(&loop->counters.cached_batches, b->cached);
     hc_count(&loop->counters.fused_requests, b->nitems);
     hc_count(&loop->counters.payload_bytes, b->bytes);
-    trace_batch(loop, HC_TRACE_START, lane, b);
+    trace_batch(loop, HC_TRACE_START, queue, b);
     return data->ops->start(data, &b->batch);
 }
 
 /* The results go to the handles before the engine hears of the end, which frees them to their waiters. */
-static void finish(hc_loop *loop, hc__lane *lane, int status) {
-    hc__run *b = lane->head;
-    lane->head = b->next;
-    if (!lane->head)
-        lane->tail = &lane->head;
-    lane->running = NULL;
+static void finish(hc_loop *loop, hc__set_queue *queue, int status) {
+    hc__run *b = queue->head;
+    queue->head = b->next;
+    if (!queue->head)
+        queue->tail = &queue->head;
+    queue->running = NULL;
     if (!--loop->nrunning)
         hc_count(&loop->counters.in_flight_ns, hc__loop_now() - loop->in_flight_since);
-    count_node(loop, lane);
-    trace_batch(loop, HC_TRACE_END, lane, b);
+    count_node(loop, queue);
+    trace_batch(loop, HC_TRACE_END, queue, b);
     hc__run_deliver(b);
-    hc_event event = {.kind = HC_EV_BATCH_DONE, .set = lane->number, .batch = b->number, .status = status};
-    b->next = lane->spare;
-    lane->spare = b;
+    hc_event event = {.kind = HC_EV_BATCH_DONE, .set = queue->number, .batch = b->number, .status = status};
+    b->next = queue->spare;
+    queue->spare = b;
     hc__loop_step(loop, &event);
-    if (lane->stopped && !lane->head)
-        hc__lane_finish_stops(loop, lane, HC_OK, NULL);
+    if (queue->stopped && !queue->head)
+        hc__set_queue_finish_stops(loop, queue, HC_OK, NULL);
 }
 
-static int test(hc_loop *loop, hc__lane *lane) {
+static int test(hc_loop *loop, hc__set_queue *queue) {
     int moved = 0;
-    while (lane->head) {
-        int progress = lane->running ? HC_OK : start(loop, lane);
+    while (queue->head) {
+        int progress = queue->running ? HC_OK : start(loop, queue);
         if (progress >= 0)
-            progress = lane->running->ops->test(lane->running);
+            progress = queue->running->ops->test(queue->running);
         if (progress < 0 && progress != HC_RESULT_SIZE) { /* with that one the batch has ended all the same */
-            if (lane->running)
-                fail(loop, lane->running, progress);
+            if (queue->running)
+                fail(loop, queue->running, progress);
             return 1;
         }
         if (progress == HC_IDLE || progress == HC_MOVED)
             return moved | (progress == HC_MOVED);
-        finish(loop, lane, progress == HC_DONE ? HC_OK : progress);
+        finish(loop, queue, progress == HC_DONE ? HC_OK : progress);
         moved = 1;
     }
     return moved;
 }
 
-int hc__lanes_test(hc_loop *loop) {
+int hc__set_queues_test(hc_loop *loop) {
     int moved = 0;
-    for (uint32_t i = 0; i < loop->nlanes && !loop->failing; i++)
-        if (loop->lanes[i].head)
-            moved |= test(loop, &loop->lanes[i]);
+    for (uint32_t i = 0; i < loop->nqueues && !loop->failing; i++)
+        if (loop->queues[i].head)
+            moved |= test(loop, &loop->queues[i]);
     return moved;
 }
 
-void hc__lanes_watch(hc_loop *loop) {
-    for (uint32_t i = 0; i < loop->nlanes * HC_MEMORY_KINDS && !loop->failing; i++) {
-        hc_data *data = loop->lanes[i / HC_MEMORY_KINDS].data[i % HC_MEMORY_KINDS];
+void hc__set_queues_watch(hc_loop *loop) {
+    for (uint32_t i = 0; i < loop->nqueues * HC_MEMORY_KINDS && !loop->failing; i++) {
+        hc_data *data = loop->queues[i / HC_MEMORY_KINDS].data[i % HC_MEMORY_KINDS];
         int status = data && data->ops->watch ? data->ops->watch(data) : HC_OK;
         if (status < 0)
             fail(loop, data, status);

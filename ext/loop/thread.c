@@ -3,7 +3,7 @@
  * thread.c - the background thread: drives when there is work and nobody waits for it.
  *
  * It sleeps in one of two places. Idle, or while a caller drives: on `call`, a futex of this process, so that
- * messages that only concern a waiting caller wake nobody else. With work in flight: on the rank's bell, and
+ * messages that only concern a waiting caller wake nobody else. With work in flight: on the rank's doorbell, and
  * without the driver's place, so that a caller who comes can take it at once.
  *
  * Called, it does not take the driver's place at once: who has just submitted, or left the place with work in flight,
@@ -19,7 +19,7 @@
 /* A tenth of the raise window: little beside what an asynchronous request waits anyway, and as long as it takes to
  * enqueue the gradients of a large model at once. Beside that the thread would take a core from another rank: with 4
  * ranks on 2 cores 161 gradients took 22 ms instead of 17, in twice the batches. */
-#define NAP_NS 200000ull
+#define COALESCE_NS 200000ull
 
 static int wanted(const hc_loop *loop) {
     return !atomic_load_explicit(&loop->callers, memory_order_relaxed) &&
@@ -29,7 +29,7 @@ static int wanted(const hc_loop *loop) {
 /* One stretch at the wheel. 1: work is left, `*seen` and `*ns` say how to sleep; 0: nothing to do here. */
 static int drive_stretch(hc_loop *loop, uint64_t *idle_since, uint32_t *seen, uint64_t *ns) {
     for (int listening = 0;;) {
-        int moved = hc__loop_turn(loop);
+        int moved = hc__progress_once(loop);
         if (!wanted(loop) || (!moved && hc__loop_quiet(loop)))
             return 0;
         uint64_t now = hc__loop_now();
@@ -39,7 +39,7 @@ static int drive_stretch(hc_loop *loop, uint64_t *idle_since, uint32_t *seen, ui
             listening = 0;
         if (moved || (loop->nrunning && now - *idle_since < PATIENCE_NS))
             continue;
-        hc__loop_watch(loop, now);
+        hc__heartbeat(loop, now);
         *ns = hc__sleep_limit(loop, now, *idle_since, UINT64_MAX);
         if (listening && hc__about_to_sleep(loop, now))
             return 1;
@@ -60,11 +60,11 @@ static void drive(hc_loop *loop) {
     }
 }
 
-/* Submitters and leaving callers look at `napping` after what they leave to do; here it is the other way round. */
-static void nap(hc_loop *loop, uint32_t seen) {
-    atomic_store_explicit(&loop->napping, 1, memory_order_seq_cst);
-    hc__futex_wait(&loop->call, seen, NAP_NS);
-    atomic_store_explicit(&loop->napping, 0, memory_order_seq_cst);
+/* Submitters and leaving callers look at `coalescing` after what they leave to do; here it is the other way round. */
+static void coalesce(hc_loop *loop, uint32_t seen) {
+    atomic_store_explicit(&loop->coalescing, 1, memory_order_seq_cst);
+    hc__futex_wait(&loop->call, seen, COALESCE_NS);
+    atomic_store_explicit(&loop->coalescing, 0, memory_order_seq_cst);
 }
 
 static void *run(void *argument) {
@@ -73,7 +73,7 @@ static void *run(void *argument) {
     while (!atomic_load(&loop->stopping)) {
         uint32_t called = atomic_load(&loop->call);
         if (called != seen)
-            nap(loop, called);
+            coalesce(loop, called);
         seen = called;
         drive(loop);
         if (hc__look_away(loop) && wanted(loop))

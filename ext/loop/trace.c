@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-void hc__loop_trace(hc_loop *loop, const hc_trace_record *record) {
+void hc__trace_write(hc_loop *loop, const hc_trace_record *record) {
     uint64_t at = atomic_load_explicit(&loop->trace_head, memory_order_relaxed);
     hc_trace_record *to = &loop->trace[at % HC__TRACE_ROOM];
     *to = *record;
@@ -49,11 +49,11 @@ void hc__trace_handle(hc_loop *loop, int kind, const hc_handle *handle, uint64_t
         .count = 1,
     };
     copy_name(record.name, &handle->request);
-    hc__loop_trace(loop, &record);
+    hc__trace_write(loop, &record);
 }
 
 /* The slot at head - ROOM may be under the writer's pen: it does not count as readable. */
-size_t hc_loop_trace(hc_loop *loop, uint64_t *next, hc_trace_record *out, size_t room) {
+size_t hc_loop_trace_read(hc_loop *loop, uint64_t *next, hc_trace_record *out, size_t room) {
     size_t n = 0;
     uint64_t head = atomic_load_explicit(&loop->trace_head, memory_order_acquire);
     if (head >= HC__TRACE_ROOM && *next <= head - HC__TRACE_ROOM)

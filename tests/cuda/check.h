@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * check.h - what the C programs of this room share: a check that says where, and an opened driver.
+ * check.h - what the C programs of this folder share: a check that says where, and an opened driver.
  */
 #ifndef CHECK_H
 #define CHECK_H

@@ -13,7 +13,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 Build = Callable[..., Path]
 SHARED = ("-shared", "-Wl,--no-undefined")
 DRIVER = tuple(f"tests/cuda/fake/{name}.c" for name in ("cuda", "module", "pack_host", "sum_host"))
-NCCL = ("tests/cuda/fake/nccl.c", "tests/cuda/fake/comm.c", "tests/cuda/fake/room.c")
+NCCL = ("tests/cuda/fake/nccl.c", "tests/cuda/fake/comm.c", "tests/cuda/fake/segment.c")
 ARITHMETIC = ("ext/transport/kernels/*.c", "ext/core/status.c")
 
 

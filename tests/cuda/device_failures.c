@@ -93,8 +93,8 @@ static void run_sizes(int32_t rank) {
         if (getenv("TEST_FLAT"))
             printf("%d %d: %s\n", rank, (int)(4 * counts[i]), hc_device_data_facts(s.data));
     }
-    printf("%d staged %d, fast %d\n", rank, (int)hc_device_data_count(s.data, HC_WAY_STAGED),
-           (int)hc_device_data_count(s.data, HC_WAY_NCCL));
+    printf("%d staged %d, fast %d\n", rank, (int)hc_device_data_count(s.data, HC_PATH_STAGED),
+           (int)hc_device_data_count(s.data, HC_PATH_NCCL));
     leave(&s);
 }
 

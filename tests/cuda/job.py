@@ -256,8 +256,8 @@ def sets(world):
     half.shutdown()
 
 
-def letters(world):
-    """From rank to rank, of any size, in the order of streams; beside letters of host memory."""
+def messages(world):
+    """From rank to rank, of any size, in the order of streams; beside messages of host memory."""
     p, r = world.size, world.rank
     right, left, stream = (r + 1) % p, (r - 1) % p, Stream()
     for n in (0, 1, 2048, 2049, 100_000):
@@ -281,7 +281,7 @@ def letters(world):
     same(dense, np.full(50, left, np.float32))
 
 
-def letters_in_order(world):
+def messages_in_order(world):
     """One tag: arrays in host memory stay behind those that are still on their way from the device."""
     right, left = (world.rank + 1) % world.size, (world.rank - 1) % world.size
     sizes = [1, 5000, 3, 1, 5000] * 4
@@ -300,7 +300,7 @@ def letters_in_order(world):
         handle.wait()
 
 
-def letters_that_fail(world):
+def messages_that_fail(world):
     """What holds of host memory: sizes, timeouts, arguments, the end of a set."""
     right, left = (world.rank + 1) % world.size, (world.rank - 1) % world.size
     x, y = to_cupy(np.ones(4, np.float32)), to_cupy(np.ones(5000, np.float32))

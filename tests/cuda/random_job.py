@@ -25,7 +25,7 @@ KEPT = (
 )
 """Knobs that matter here."""
 LEAST_CHUNK = 16 << 10
-"""Bytes. A chunk of 64 elements, of which large arrays would have thousands, costs a busy machine 10 ms of naps."""
+"""Bytes. A chunk of 64 elements, of which large arrays would have thousands, costs a busy machine 10 ms of sleep."""
 
 
 def values_of(array):

@@ -100,17 +100,17 @@ def test_sets_with_common_ranks_call_nccl_in_one_order(
 @pytest.mark.parametrize(
     ("ranks", "nodes", "order"), [(1, 1, "lazy"), (2, 1, "lazy"), (2, 2, "eager"), (3, 2, "8")]
 )
-def test_letters(fake_cuda: Path, ranks: int, nodes: int, order: str) -> None:
+def test_messages(fake_cuda: Path, ranks: int, nodes: int, order: str) -> None:
     """Within a node and between nodes, to a rank itself."""
-    job(fake_cuda, ranks, nodes, "letters", "letters_in_order", "letters_that_fail", FAKE_CUDA_ORDER=order)
+    job(fake_cuda, ranks, nodes, "messages", "messages_in_order", "messages_that_fail", FAKE_CUDA_ORDER=order)
 
 
-def test_a_letter_from_a_device_that_fails_is_an_error(fake_cuda: Path) -> None:
+def test_a_message_from_a_device_that_fails_is_an_error(fake_cuda: Path) -> None:
     said = job(
         fake_cuda,
         2,
         1,
-        "letters",
+        "messages",
         fails=True,
         FAKE_CUDA_FAIL="cuMemcpyDtoHAsync_v2:700:3",
         FAKE_CUDA_ORDER="eager",
@@ -270,10 +270,10 @@ def test_local_gives_each_rank_its_own(fake_cuda: Path) -> None:
 
 def test_different_versions_of_nccl_are_an_error() -> None:
     facts = {"named": True, "staged": False, "number": 0, "count": 1, "sharing": []}
-    cards = [
+    reports = [
         RankReport(rank, f"h{rank}", str(rank), {gpus.NAME: facts | {"pci": "0000:4a:00.0", "nccl": version}})
         for rank, version in enumerate(("2.28.9", "2.28.9", "2.30.4"))
     ]
-    (finding,) = gpus.judge(Survey(cards))
+    (finding,) = gpus.judge(Survey(reports))
     assert finding.severity == ERROR
     assert finding.seen == "NCCL 2.28.9 on ranks 0, 1; NCCL 2.30.4 on rank 2"

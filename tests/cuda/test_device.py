@@ -191,9 +191,9 @@ def test_many_cases(run: Run, mode: str) -> None:
 # ---- sets that share devices -----------------------------------------------------------------------------
 
 
-def test_sets_that_take_turns_never_wait_for_each_other_in_a_circle(build_c: Build, run_c: Run) -> None:
-    """In a model of devices that run one kernel at a time; without turns it gets stuck, as it should."""
-    model = build_c("tests/cuda/turns.c", "ext/cuda/nccl/launch_order.c")
+def test_sets_that_launch_in_one_order_never_wait_for_each_other_in_a_circle(build_c: Build, run_c: Run) -> None:
+    """In a model of devices that run one kernel at a time; without the order it gets stuck, as it should."""
+    model = build_c("tests/cuda/launch_order.c", "ext/cuda/nccl/launch_order.c")
     assert run_c(model, 2000) == "0 of 2000 stuck\n"
     stuck = int(run_c(model, 100, "without").split()[0])
     assert stuck > 50
@@ -347,7 +347,7 @@ def test_large_batches_go_over_nccl_between_all_ranks_where_a_knob_says_so(fail:
 @pytest.mark.parametrize("order", ["eager", "lazy", "7"])
 @pytest.mark.parametrize("layout", ["0,0,1,1", "0,1,1"])
 def test_every_operation_where_large_batches_go_another_way(run: Run, layout: str, order: str) -> None:
-    """Two communicators a rank, used in turn."""
+    """Two communicators per rank, used in turn."""
     assert "30 cases" in run(layout, 3, 30, mode="auto", order=order, TEST_FLAT="3000")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pack kernels as text: what is checked in is what the pinned compiler makes, and cards of all kinds take it."""
+"""The pack kernels as text: what is checked in is what the pinned compiler makes, and GPUs of all kinds take it."""
 
 import re
 import subprocess
@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TEXTS = ROOT / "hpccoll" / "_kernels"
 SCRIPT = ROOT / "ext" / "cuda" / "kernels" / "ptx.py"
 Packages = Callable[..., Path]
-CARDS = ["sm_70", "sm_80", "sm_90", "sm_100"]
+GPUS = ["sm_70", "sm_80", "sm_90", "sm_100"]
 TYPES = ["f16", "bf16", "f32", "f64"]
 KERNELS = {
     "pack": {f"hc_pack_{a}_{b}" for a in TYPES for b in TYPES} | {f"hc_pack_copy{n}" for n in (1, 2, 4, 8)},
@@ -68,9 +68,9 @@ def toolkit(packages: Packages) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("card", CARDS)
-def test_the_source_compiles_for(toolkit: Path, card: str, tmp_path: Path) -> None:
-    done = compile_both(toolkit, "--cubin", card, tmp_path)
+@pytest.mark.parametrize("gpu", GPUS)
+def test_the_source_compiles_for(toolkit: Path, gpu: str, tmp_path: Path) -> None:
+    done = compile_both(toolkit, "--cubin", gpu, tmp_path)
     assert done.returncode == 0, done.stderr
     for name in KERNELS:
         assert (tmp_path / f"{name}.cubin").read_bytes().startswith(b"\x7fELF")
@@ -79,11 +79,11 @@ def test_the_source_compiles_for(toolkit: Path, card: str, tmp_path: Path) -> No
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @both
-@pytest.mark.parametrize("card", CARDS)
-def test_the_text_assembles_for(toolkit: Path, card: str, name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("gpu", GPUS)
+def test_the_text_assembles_for(toolkit: Path, gpu: str, name: str, tmp_path: Path) -> None:
     """By the rules of its version; nothing is spilled."""
     (tmp_path / "its.ptx").write_text(ptx(name))
-    assemble = [toolkit / "nvidia/cuda_nvcc/bin/ptxas", "-v", f"-arch={card}", "its.ptx", "-o", "its.cubin"]
+    assemble = [toolkit / "nvidia/cuda_nvcc/bin/ptxas", "-v", f"-arch={gpu}", "its.ptx", "-o", "its.cubin"]
     done = subprocess.run(assemble, cwd=tmp_path, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("0 bytes spill stores, 0 bytes spill loads") == len(KERNELS[name])

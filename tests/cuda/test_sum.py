@@ -158,7 +158,7 @@ def test_every_kernel_is_of_its_type(library: ctypes.CDLL) -> None:
     short = {"uint": "u", "int": "i", "float": "f", "bfloat": "bf"}
     for code, name in TYPES.items():
         kernel = library.hc_sum_kernel_name(library.hc_sum_kernel(code)).decode()
-        letters = name.rstrip("0123456789")
-        bits = int(name[len(letters) :])
-        assert kernel == f"hc_sum_{short[letters]}{bits}"
+        stem = name.rstrip("0123456789")
+        bits = int(name[len(stem) :])
+        assert kernel == f"hc_sum_{short[stem]}{bits}"
     assert [library.hc_sum_kernel(code) for code in (0, 3, 4, 13, 14)] == [-1] * 5

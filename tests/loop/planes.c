@@ -91,7 +91,7 @@ static hc_handle *submit(hc_loop *loop, int i, int memory, int64_t *value) {
 static void check_order(hc_loop *loop) {
     static hc_trace_record records[16 * BATCHES];
     uint64_t next = 0, last = 0;
-    size_t n = hc_loop_trace(loop, &next, records, sizeof records / sizeof *records);
+    size_t n = hc_loop_trace_read(loop, &next, records, sizeof records / sizeof *records);
     int open = 0;
     for (size_t i = 0; i < n; i++) {
         if (records[i].kind != HC_TRACE_START && records[i].kind != HC_TRACE_END)

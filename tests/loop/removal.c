@@ -14,19 +14,19 @@
 #define MOST_TURNS 1000          /* to rest: every cell of this rank and some */
 #define IDLE_TURNS 1000
 
-static int lent;
+static int opened;
 
 static void free_plane(hc_data *data) {
     free(data);
 }
 
-static int lend(hc_data *data, hc_staging *staging, int sends) {
+static int open_staging(hc_data *data, hc_staging *staging, int sends) {
     (void)data;
     staging->own = staging->host = calloc(1, staging->bytes);
     CHECK(staging->own);
     if (sends)
         memcpy(staging->host, staging->device, staging->bytes);
-    lent++;
+    opened++;
     return HC_OK;
 }
 
@@ -46,21 +46,21 @@ static void take_back(hc_data *data, hc_staging *staging) {
     (void)data;
     free(staging->own);
     staging->own = staging->host = NULL;
-    lent--;
+    opened--;
 }
 
 static void ignore(hc_data *data) {
     (void)data;
 }
 
-/* A data plane that has no device, and lends host memory for what is said to lie on one. */
-static const struct hc_data_ops lender_ops = {.name = "lender",
-                                              .abandon = ignore,
-                                              .free = free_plane,
-                                              .staging_open = lend,
-                                              .staging_test = is_copied,
-                                              .staging_deliver = deliver,
-                                              .staging_close = take_back};
+/* A data plane that has no device, and gives host memory for what is said to lie on one. */
+static const struct hc_data_ops staging_ops = {.name = "staging",
+                                               .abandon = ignore,
+                                               .free = free_plane,
+                                               .staging_open = open_staging,
+                                               .staging_test = is_copied,
+                                               .staging_deliver = deliver,
+                                               .staging_close = take_back};
 
 static int make_plane(hc_plane_maker *maker, int memory, hc_data **data, char *text) {
     (void)maker;
@@ -68,7 +68,7 @@ static int make_plane(hc_plane_maker *maker, int memory, hc_data **data, char *t
     CHECK(memory == HC_MEMORY_CUDA);
     *data = calloc(1, sizeof **data);
     CHECK(*data);
-    (*data)->ops = &lender_ops;
+    (*data)->ops = &staging_ops;
     return HC_OK;
 }
 
@@ -114,14 +114,14 @@ static hc_handle *command(hc_loop *loop, int kind) {
     return handle;
 }
 
-static void turn_both(const worlds *w) {
+static void progress_both(const worlds *w) {
     for (int r = 0; r < 2; r++)
-        hc__loop_turn(w->loops[r]);
+        hc__progress_once(w->loops[r]);
 }
 
-static void turn_until(const worlds *w, hc_handle *const done[2]) {
+static void progress_until(const worlds *w, hc_handle *const done[2]) {
     while (!hc_handle_done(done[0]) || !hc_handle_done(done[1]))
-        turn_both(w);
+        progress_both(w);
 }
 
 static void release_both(hc_handle *const handles[2], int status) {
@@ -133,18 +133,18 @@ static void release_both(hc_handle *const handles[2], int status) {
 
 static void stop_both(const worlds *w) {
     hc_handle *const stops[2] = {command(w->loops[0], HC_EV_STOP), command(w->loops[1], HC_EV_STOP)};
-    turn_until(w, stops);
+    progress_until(w, stops);
     release_both(stops, HC_OK);
 }
 
 /* The sender alone is driven: it comes to rest, and stays there. */
 static void wait_for_the_other(hc_loop *sender, hc_handle *removal) {
-    for (int i = 0; hc__loop_turn(sender); i++)
+    for (int i = 0; hc__progress_once(sender); i++)
         CHECK(i < MOST_TURNS);
     for (int i = 0; i < IDLE_TURNS; i++)
-        CHECK(!hc__loop_turn(sender));
+        CHECK(!hc__progress_once(sender));
     CHECK(hc__about_to_sleep(sender, hc__loop_now()));
-    CHECK(lent == 2 && !hc_handle_done(removal) && hc__lane_find(sender, 0));
+    CHECK(opened == 2 && !hc_handle_done(removal) && hc__set_queue_find(sender, 0));
 }
 
 int main(int argc, char **argv) {
@@ -159,18 +159,18 @@ int main(int argc, char **argv) {
     make_world(&w);
     hc_handle *const p2p_ops[2] = {op(w.loops[0], 0, 1, sent), op(w.loops[1], 1, 0, received)};
     while (!p2p_ops[0]->op->moved)
-        turn_both(&w);
+        progress_both(&w);
     if (!breaks) /* a World whose log has ended has nothing left to break */
         stop_both(&w);
     hc_handle *const removals[2] = {command(w.loops[0], HC_EV_REMOVE_SET), command(w.loops[1], HC_EV_REMOVE_SET)};
     wait_for_the_other(w.loops[0], removals[0]);
     for (int r = 0; r < 2 && breaks; r++) {
         hc__loop_fail(w.loops[r], HC_TRANSPORT, -1, "planted");
-        hc__loop_turn(w.loops[r]);
+        hc__progress_once(w.loops[r]);
         CHECK(hc_handle_done(removals[r]));
     }
-    turn_until(&w, removals);
-    CHECK(lent == 0 && !hc__lane_find(w.loops[0], 0) && !hc__lane_find(w.loops[1], 0));
+    progress_until(&w, removals);
+    CHECK(opened == 0 && !hc__set_queue_find(w.loops[0], 0) && !hc__set_queue_find(w.loops[1], 0));
     CHECK(breaks || !memcmp(sent, received, BYTES));
     release_both(p2p_ops, breaks ? HC_TRANSPORT : HC_OK);
     release_both(removals, HC_OK);

@@ -126,7 +126,7 @@ static void *observe(void *argument) {
               stats.packed_bytes >= before.packed_bytes && stats.net_sent_bytes >= before.net_sent_bytes &&
               stats.control_messages_local >= before.control_messages_local);
         before = stats;
-        size_t n = hc_loop_trace(loop, &next, records, 64);
+        size_t n = hc_loop_trace_read(loop, &next, records, 64);
         for (size_t r = 0; r < n; r++) {
             CHECK(records[r].time >= last && records[r].kind <= HC_TRACE_COMPLETE);
             last = records[r].time;

@@ -220,7 +220,7 @@ static void choose_shape(test_case *c, shape *s, uint64_t *random) {
 /* TEST_NCCL_ONLY: the draw is repeated until it is a reduction that NCCL can. */
 static int is_wanted(const test_case *c) {
 #ifdef ON_DEVICE
-    if (getenv("TEST_NCCL_ONLY") && hc_device_way(c->operation, c->reduction, c->dtype) != HC_WAY_NCCL)
+    if (getenv("TEST_NCCL_ONLY") && hc_device_path(c->operation, c->reduction, c->dtype) != HC_PATH_NCCL)
         return 0;
 #endif
     if (is_scan(c) && c->reduction == HC_AVERAGE)

@@ -17,7 +17,7 @@
 #include "cuda/driver/driver.h"
 #include "cuda/driver/gpu_aware.h"
 
-/* ---- the device: one a process and number, shared by all who open it -------------------------------- */
+/* ---- the device: one per process and number, shared by all who open it -------------------------------- */
 
 #define HC_DEVICE_CURRENT (-1) /* that of the calling thread's current context; 0 where it has none */
 #define HC_DEVICE_WHY 6144     /* room for why something could not be opened, and what to do about it */
@@ -59,8 +59,8 @@ int hc_device_result_new(hc_device *, size_t bytes, void **result);
 void hc_device_result_free(hc_device *, void *result, hc_gpu_stream stream);
 
 /* How a batch on the device runs where NCCL is used; docs/gpu.md is drawn from this. */
-enum hc_device_way { HC_WAY_UNDEFINED, HC_WAY_STAGED, HC_WAY_NCCL };
-enum hc_device_way hc_device_way(int operation, int reduction, int dtype);
+enum hc_device_path { HC_PATH_UNDEFINED, HC_PATH_STAGED, HC_PATH_NCCL };
+enum hc_device_path hc_device_path(int operation, int reduction, int dtype);
 
 /* ---- the data plane ---------------------------------------------------------------------------------- */
 
@@ -80,16 +80,16 @@ enum hc_device_mode {
 const char *hc_device_mode_name(int mode);
 int hc_device_mode_named(const char *name); /* -1: no such name */
 
-/* Who calls NCCL next on this rank, among the sets of its World (turns.h). Zeroed by the World; the data planes' from then
+/* The order in which the sets of a World call NCCL on this rank (launch_order.h). Zeroed by the World; the data planes' from then
  * on. */
-typedef struct hc_turns {
-    struct hc__turn *first;
+typedef struct hc_launch_order {
+    struct hc__launch_slot *first;
     uint64_t clock;
     hc_gpu_event launched; /* behind the last calls; NULL: none, or not known any more */
-} hc_turns;
+} hc_launch_order;
 
 typedef struct hc_device_data_config {
-    hc_turns *turns; /* lives longer; NULL: no other set uses this rank's device */
+    hc_launch_order *order; /* lives longer; NULL: no other set uses this rank's device */
     hc_device *const
         *device; /* where the World keeps its device; set before the first request on it. NULL in there: this
                                   rank has joined before it brought a tensor; then `number` is opened */
@@ -110,7 +110,7 @@ typedef struct hc_device_data_config {
 int hc_device_data_new(const hc_device_data_config *, const hc_plane_parts *, hc_data **);
 /* What batches on the device run on here, and why, as one line for the log; "" before the first. [driver] */
 const char *hc_device_data_facts(const hc_data *);
-/* How many of them went each way: HC_WAY_STAGED, HC_WAY_NCCL (or what stands for it). [driver] */
-uint64_t hc_device_data_count(const hc_data *, enum hc_device_way);
+/* How many of them went each way: HC_PATH_STAGED, HC_PATH_NCCL (or what stands for it). [driver] */
+uint64_t hc_device_data_count(const hc_data *, enum hc_device_path);
 
 #endif

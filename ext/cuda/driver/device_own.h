@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * device_own.h - what the files of this room do with a device: its memory, its packer, its failures in words.
+ * device_own.h - what the files of ext/cuda do with a device: its memory, its packer, its failures in words.
  */
 #ifndef HC_DEVICE_OWN_H
 #define HC_DEVICE_OWN_H

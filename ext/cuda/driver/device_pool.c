@@ -29,7 +29,7 @@ static void free_block(hc__pool *p, hc__block **at) {
     free(b);
 }
 
-/* Nobody has it, and nothing that was launched uses it. */
+/* It is not taken, and nothing that was launched uses it. */
 static int is_free(const hc__pool *p, const hc__block *b) {
     return !b->taken && (!b->used || p->driver->event_query(b->used) == 0);
 }

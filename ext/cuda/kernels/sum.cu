@@ -6,7 +6,7 @@
  * rounded once; integers wrap; of least and greatest once a NaN is always a NaN, and of equal values the first stays.
  *
  * A thread takes 16 bytes of each source in turn, reads all before it writes, and goes on a grid's width further. Whether as
- * many threads as fit hide the latency of that, no card has measured.
+ * many threads as fit hide the latency of that, no GPU has measured.
  *     hc_sum_T     i8 u8 i32 u32 i64 u64 f16 bf16 f32 f64
  */
 #include "cuda/kernels/sum_job.h"

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * launch_order.c - asks for a turn, waits for it, ends it.
+ * launch_order.c - asks for a place in the order of launches, waits for it, ends it.
  */
 #include "cuda/nccl/launch_order.h"
 
-int hc__turn_ask(hc__turn *t) {
-    hc_turns *turns = t->turns;
-    t->number = ++turns->clock;
+int hc__launch_slot_ask(hc__launch_slot *t) {
+    hc_launch_order *order = t->order;
+    t->number = ++order->clock;
     t->agreed = 0;
     t->waiting = 1;
-    t->next = turns->first;
-    turns->first = t;
+    t->next = order->first;
+    order->first = t;
     t->proposed = (int64_t)t->number;
     t->piece = (hc_piece){.in = &t->proposed, .out = &t->largest, .count = 1, .row = 1, .scale = 1.0};
     t->batch = (hc_batch){.operation = HC_ALLREDUCE,
@@ -25,47 +25,47 @@ int hc__turn_ask(hc__turn *t) {
     return t->host->ops->start(t->host, &t->batch);
 }
 
-static int agree(hc__turn *t) {
+static int agree(hc__launch_slot *t) {
     int status = t->host->ops->test(t->host);
     if (status != HC_DONE)
         return status;
     t->agreed = 1;
     t->number = (uint64_t)t->largest;
-    if (t->turns->clock < t->number)
-        t->turns->clock = t->number;
+    if (t->order->clock < t->number)
+        t->order->clock = t->number;
     return HC_DONE;
 }
 
 /* A number that was proposed only grows until it is agreed. */
-static int is_first(const hc__turn *t) {
-    for (const hc__turn *other = t->turns->first; other; other = other->next)
+static int is_first(const hc__launch_slot *t) {
+    for (const hc__launch_slot *other = t->order->first; other; other = other->next)
         if (other->number < t->number || (other->number == t->number && other->set < t->set))
             return 0;
     return 1;
 }
 
-int hc__turn_test(hc__turn *t) {
+int hc__launch_slot_test(hc__launch_slot *t) {
     int status = t->agreed ? HC_DONE : agree(t);
     return status == HC_DONE && !is_first(t) ? HC_IDLE : status;
 }
 
-void hc__turn_drop(hc__turn *t) {
+void hc__launch_slot_drop(hc__launch_slot *t) {
     if (!t->waiting)
         return;
-    hc__turn **link = &t->turns->first;
+    hc__launch_slot **link = &t->order->first;
     while (*link != t)
         link = &(*link)->next;
     *link = t->next;
     t->waiting = 0;
 }
 
-void hc__turn_end(hc__turn *t, hc_gpu_event launched) {
-    hc__turn_drop(t);
-    t->turns->launched = launched;
+void hc__launch_slot_end(hc__launch_slot *t, hc_gpu_event launched) {
+    hc__launch_slot_drop(t);
+    t->order->launched = launched;
 }
 
-void hc__turn_forget(hc__turn *t, hc_gpu_event launched) {
-    hc__turn_drop(t);
-    if (t->turns && t->turns->launched == launched)
-        t->turns->launched = NULL;
+void hc__launch_slot_forget(hc__launch_slot *t, hc_gpu_event launched) {
+    hc__launch_slot_drop(t);
+    if (t->order && t->order->launched == launched)
+        t->order->launched = NULL;
 }

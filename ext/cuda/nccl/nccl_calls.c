@@ -29,11 +29,11 @@ int hc__nccl_op(int reduction, int dtype) {
     return hc__nccl_dtype(dtype) < 0 || divides ? -1 : codes[reduction] - 1;
 }
 
-enum hc_device_way hc_device_way(int operation, int reduction, int dtype) {
+enum hc_device_path hc_device_path(int operation, int reduction, int dtype) {
     int reduces = operation == HC_ALLREDUCE || operation == HC_REDUCESCATTER;
     if (operation > HC_ALLTOALL)
-        return HC_WAY_UNDEFINED;
-    return !reduces || hc__nccl_op(reduction, dtype) >= 0 ? HC_WAY_NCCL : HC_WAY_STAGED;
+        return HC_PATH_UNDEFINED;
+    return !reduces || hc__nccl_op(reduction, dtype) >= 0 ? HC_PATH_NCCL : HC_PATH_STAGED;
 }
 
 /* ---- answers ------------------------------------------------------------------------------------------------------------ */
@@ -58,7 +58,7 @@ int hc__nccl_wait_for_device(hc__nccl_node *n, const char *what) {
 
 /* ---- allreduce's calls -------------------------------------------------------------------------------------------------- */
 
-/* Sums of all shards where they are driven: one call, or one a rail. */
+/* Sums of all shards where they are driven: one call, or one per rail. */
 int hc__nccl_call_reduce(const hc__nccl_node *n, const hc__nccl_slot *slot) {
     const hc_nccl *nccl = &n->comms->nccl;
     const char *from = slot->in_place ? slot->in_place : slot->buffer;

@@ -3,7 +3,7 @@
  * nccl_chunks.c - what a chunk of a batch holds, and its way between the tensors and the buffer.
  *
  * All that decides here is agreed: counts, types, scale factors. Where a rank's tensors lie is its own: whether it packs
- * them or lends them to NCCL as they are, no other rank can tell.
+ * them or gives them to NCCL as they are, no other rank can tell.
  */
 #include "cuda/nccl/nccl_node.h"
 

@@ -15,7 +15,7 @@
  * Where MPI may have the device's memory, shards stay there (sums.h): `down` and `up` have nothing to do. Where a rank is
  * alone in its node there is nothing for NCCL to do either: the chunk is its shard.
  *
- * Where the net is driven by fewer ranks than the node has, ncclReduce and ncclBroadcast, one a rail in a group, do what
+ * Where the net is driven by fewer ranks than the node has, ncclReduce and ncclBroadcast, one per rail in a group, do what
  * reduce-scatter and allgather do for all. A broadcast and a reducescatter have the same stages (nccl_broadcast.c,
  * nccl_scatter.c).
  */
@@ -67,7 +67,7 @@ typedef struct hc__nccl_node {
     int scatters;                     /* a reducescatter */
     hc__shares shares;
     int32_t *ranks,
-        groups;   /* of NCCL: one a node, or one. ranks: of the set, in the order of their parts in the buffer */
+        groups;   /* of NCCL: one per node, or one. ranks: of the set, in the order of their parts in the buffer */
     int whole;    /* one tensor is reduced as it lies */
     int64_t each; /* bytes of a share in a chunk */
     char *spare;  /* on the device: what stands for a tensor that is not here */
@@ -76,7 +76,7 @@ typedef struct hc__nccl_node {
     int64_t size, wire_size, chunk, nchunks, nreduced, nspread;
     enum { HC__FREE, HC__REDUCING, HC__SPREADING, HC__SPREAD } busy; /* with a call that NCCL has not taken in yet */
     int called;                                                      /* what it answered */
-    uint8_t waits;                                                   /* for what rings no bell */
+    uint8_t waits;                                                   /* for what wakes no driver */
     char text[512];
 } hc__nccl_node;
 
@@ -141,11 +141,11 @@ int hc__nccl_settle(hc__nccl_node *, const char *call);
 /* What was launched has not come to its end: IDLE, or, too late, a status with text. Patience begins when the callers'
  * streams have come so far. */
 int hc__nccl_wait_for_device(hc__nccl_node *, const char *what);
-/* Of two answers of NCCL in a group. */
+/* The worse of two answers of NCCL in a group. */
 static inline int hc__nccl_worse(int a, int b) {
     return a == HC_NCCL_SUCCESS || (a == HC_NCCL_IN_PROGRESS && b != HC_NCCL_SUCCESS) ? b : a;
 }
-/* NCCL's answers. Sums of all shards where they are driven, and all of the chunk from there: one call, or one a rail. */
+/* NCCL's answers. Sums of all shards where they are driven, and all of the chunk from there: one call, or one per rail. */
 int hc__nccl_call_reduce(const hc__nccl_node *, const hc__nccl_slot *);
 int hc__nccl_call_gather(const hc__nccl_node *, const hc__nccl_slot *);
 

@@ -6,7 +6,7 @@
  *                 link of NCCL's ring once, where sends to all would cross the links between nodes once a rank
  *     alltoall    ncclSend and ncclRecv in a group
  *
- * Bytes are bytes: any type goes. Who has joined gives nothing, and takes what nobody wants into scratch memory.
+ * Bytes are bytes: any type goes. A rank that has joined gives nothing, and takes what it does not want into scratch memory.
  */
 #include "cuda/nccl/nccl_direct.h"
 
@@ -66,7 +66,7 @@ static int64_t scratch_bytes(const hc__nccl_rows *o) {
     return bytes;
 }
 
-/* Of several tensors: the copies between them and the stream's part of the run. */
+/* For several tensors: the copies between them and the stream's part of the run. */
 static int add_copies(hc__nccl_rows *o, int incoming, int32_t stream, int64_t place) {
     hc__copies *copies = incoming ? &o->step.out : &o->step.in;
     int status = HC_OK;
@@ -128,7 +128,7 @@ static int call_gather(const hc__step *step) {
     return hc__nccl_worse(status, nccl->group_end());
 }
 
-static int call_letters(const hc__step *step) {
+static int call_messages(const hc__step *step) {
     const hc__nccl_rows *o = rows_of(step);
     const hc__nccl_part *give = o->parts, *take = o->parts + o->rows.size;
     const hc__nccl_node *n = step->node;
@@ -146,7 +146,7 @@ static int call_letters(const hc__step *step) {
 }
 
 static const hc__step_ops gathers = {cut_run, call_gather, "an allgather"};
-static const hc__step_ops exchanges = {cut_run, call_letters, "an alltoall"};
+static const hc__step_ops exchanges = {cut_run, call_messages, "an alltoall"};
 
 /* ---- a batch --------------------------------------------------------------------------------------------------------- */
 

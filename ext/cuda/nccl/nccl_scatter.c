@@ -58,7 +58,7 @@ int hc__nccl_lay_shares(hc__nccl_node *n, int64_t chunk_elements) {
 
 /* ---- a window -------------------------------------------------------------------------------------------------------- */
 
-/* All ranks give, and take, the tensor as it lies. Who has joined does as if. */
+/* All ranks give, and take, the tensor as it lies. A rank that has joined does as if. */
 static int cut_whole(hc__nccl_node *n, hc__nccl_slot *slot) {
     const hc_piece *piece = &n->batch->pieces[0];
     int64_t part = hc__share_bytes(&n->shares, 0, 0), all = part * n->comms->size;

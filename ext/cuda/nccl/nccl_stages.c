@@ -34,7 +34,7 @@ static char *shard_at(const hc__nccl_node *n, const hc__nccl_slot *slot) {
     return chunk + n->base.local_rank * slot->part * n->wire_size;
 }
 
-/* My shard, in the wire's type; to the host, unless the net takes it from the device. Of another node's broadcast there is
+/* My shard, in the wire's type; to the host, unless the net takes it from the device. For another node's broadcast there is
  * none yet, only room for it. */
 static int fetch_shard(hc__nccl_node *n, hc__nccl_slot *slot) {
     const hc_driver *d = &n->device->driver;

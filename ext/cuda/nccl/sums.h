@@ -11,7 +11,7 @@
 
 #include "cuda/driver/device_own.h"
 
-#define HC__SUMS_EVENTS 16 /* lanes have one or two kernels each under way */
+#define HC__SUMS_EVENTS 16 /* channels have one or two kernels each under way */
 
 typedef struct hc__sums {
     hc_arithmetic base;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 /* A copy between device and host costs some microseconds whatever its size; packing costs a launch and a second pass
- * over the bytes, inside the device. Estimates: no card has measured them (benchmarks/gpu does). */
+ * over the bytes, inside the device. Estimates: no GPU has measured them (benchmarks/gpu does). */
 #define FEW 4
 #define LARGE_BYTES ((int64_t)256 << 10)
 #define LEAST_BYTES ((int64_t)64 << 10) /* of a stage, which doubles: what it leaves behind is no more than it has */

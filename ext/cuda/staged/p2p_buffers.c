@@ -20,55 +20,55 @@ static int open_streams(hc__p2p_buffers *p, hc_device *device) {
     return failed(p, status, "making streams");
 }
 
-/* ---- rides -------------------------------------------------------------------------------------------------------------- */
+/* ---- copies -------------------------------------------------------------------------------------------------------------- */
 
 /* Memory goes back when its copy has ended; who opens the next staging buffer, or closes one, looks. */
 static void collect(hc__p2p_buffers *p) {
-    hc__ride **link = &p->leaving;
+    hc__p2p_copy **link = &p->leaving;
     while (*link) {
-        hc__ride *ride = *link;
-        if (p->device->driver.event_query(ride->over) == HC_DRIVER_NOT_READY) {
-            link = &ride->next;
+        hc__p2p_copy *copy = *link;
+        if (p->device->driver.event_query(copy->over) == HC_DRIVER_NOT_READY) {
+            link = &copy->next;
             continue;
         }
-        hc__device_give(p->device, ride->memory);
-        *link = ride->next;
-        ride->next = p->spare;
-        p->spare = ride;
+        hc__device_give(p->device, copy->memory);
+        *link = copy->next;
+        copy->next = p->spare;
+        p->spare = copy;
     }
 }
 
-static int new_ride(hc__p2p_buffers *p, hc__ride **ride) {
-    *ride = p->spare;
-    if (*ride) {
-        p->spare = (*ride)->next;
+static int new_copy(hc__p2p_buffers *p, hc__p2p_copy **copy) {
+    *copy = p->spare;
+    if (*copy) {
+        p->spare = (*copy)->next;
         return HC_OK;
     }
-    *ride = calloc(1, sizeof **ride);
-    if (!*ride)
+    *copy = calloc(1, sizeof **copy);
+    if (!*copy)
         return HC_NO_MEMORY;
-    int status = p->device->driver.event_new(&(*ride)->over, HC_EVENT_DISABLE_TIMING);
+    int status = p->device->driver.event_new(&(*copy)->over, HC_EVENT_DISABLE_TIMING);
     if (!status)
         return HC_OK;
-    free(*ride);
+    free(*copy);
     return failed(p, status, "making an event");
 }
 
 static int board(hc__p2p_buffers *p, hc_staging *staging) {
-    hc__ride *ride = NULL;
-    int status = new_ride(p, &ride);
+    hc__p2p_copy *copy = NULL;
+    int status = new_copy(p, &copy);
     if (status < 0)
         return status;
-    status = hc__device_take(p->device, HC__PINNED, staging->bytes, &ride->memory);
+    status = hc__device_take(p->device, HC__PINNED, staging->bytes, &copy->memory);
     if (status < 0) {
         snprintf(p->text, sizeof p->text, "device %d (%s): no memory for a message of %llu bytes, pinned on the host",
                  p->device->number, p->device->pci, (unsigned long long)staging->bytes);
-        ride->next = p->spare;
-        p->spare = ride;
+        copy->next = p->spare;
+        p->spare = copy;
         return status;
     }
-    staging->host = ride->memory;
-    staging->own = ride;
+    staging->host = copy->memory;
+    staging->own = copy;
     return HC_OK;
 }
 
@@ -78,7 +78,7 @@ static int board(hc__p2p_buffers *p, hc_staging *staging) {
 static int move(hc__p2p_buffers *p, const hc_staging *staging, int up) {
     const hc_driver *d = &p->device->driver;
     hc_gpu_stream stream = up ? p->up : p->down;
-    const hc__ride *ride = staging->own;
+    const hc__p2p_copy *copy = staging->own;
     int status = d->stream_wait_event(stream, staging->ready, 0);
     if (!status)
         status = up ? d->to_device(hc__address(staging->device), staging->host, staging->bytes, stream)
@@ -86,7 +86,7 @@ static int move(hc__p2p_buffers *p, const hc_staging *staging, int up) {
     if (!status)
         status = d->event_record(staging->finished, stream);
     if (!status)
-        status = d->event_record(ride->over, stream);
+        status = d->event_record(copy->over, stream);
     return failed(p, status, up ? "copying what was received" : "copying what is sent");
 }
 
@@ -100,8 +100,8 @@ int hc__p2p_buffer_open(hc__p2p_buffers *p, hc_device *device, hc_staging *stagi
 }
 
 int hc__p2p_buffer_test(hc__p2p_buffers *p, const hc_staging *staging) {
-    const hc__ride *ride = staging->own;
-    int status = p->device->driver.event_query(ride->over);
+    const hc__p2p_copy *copy = staging->own;
+    int status = p->device->driver.event_query(copy->over);
     if (status == HC_DRIVER_NOT_READY)
         return HC_IDLE;
     status = failed(p, status, "copying what is sent");
@@ -113,19 +113,19 @@ int hc__p2p_buffer_deliver(hc__p2p_buffers *p, const hc_staging *staging) {
 }
 
 void hc__p2p_buffer_close(hc__p2p_buffers *p, hc_staging *staging) {
-    hc__ride *ride = staging->own;
-    ride->next = p->leaving;
-    p->leaving = ride;
+    hc__p2p_copy *copy = staging->own;
+    copy->next = p->leaving;
+    p->leaving = copy;
     staging->own = staging->host = NULL;
     collect(p);
 }
 
-static void free_rides(const hc__p2p_buffers *p, hc__ride *ride) {
-    while (ride) {
-        hc__ride *next = ride->next;
-        p->device->driver.event_free(ride->over);
-        free(ride);
-        ride = next;
+static void free_copies(const hc__p2p_buffers *p, hc__p2p_copy *copy) {
+    while (copy) {
+        hc__p2p_copy *next = copy->next;
+        p->device->driver.event_free(copy->over);
+        free(copy);
+        copy = next;
     }
 }
 
@@ -134,8 +134,8 @@ void hc__p2p_buffers_free(hc__p2p_buffers *p) {
         return;
     int over = hc__stream_ends(p->device, p->down) & hc__stream_ends(p->device, p->up);
     collect(p);
-    free_rides(p, p->leaving);
-    free_rides(p, p->spare);
+    free_copies(p, p->leaving);
+    free_copies(p, p->spare);
     if (p->down && over)
         p->device->driver.stream_free(p->down);
     if (p->up && over)

@@ -8,17 +8,17 @@
 #include "cuda/driver/device_own.h"
 
 /* Pinned memory, and how far the copy between it and the device is. */
-typedef struct hc__ride {
-    struct hc__ride *next;
+typedef struct hc__p2p_copy {
+    struct hc__p2p_copy *next;
     void *memory;
     hc_gpu_event over;
-} hc__ride;
+} hc__p2p_copy;
 
 typedef struct hc__p2p_buffers {
     hc_device *device; /* NULL before the first */
     hc_gpu_stream down, up;
-    hc__ride *leaving; /* given back, with copies that may go on */
-    hc__ride *spare;   /* without memory */
+    hc__p2p_copy *leaving; /* given back, with copies that may go on */
+    hc__p2p_copy *spare;   /* without memory */
     char text[256];
 } hc__p2p_buffers;
 

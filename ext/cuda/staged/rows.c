@@ -145,7 +145,7 @@ int hc__rows_begin(hc__rows *w, hc_batch *batch) {
     return w->host->ops->start(w->host, &w->counts);
 }
 
-/* Of each tensor: where, in rows, what goes to or comes from a rank begins. */
+/* For each tensor: where, in rows, what goes to or comes from a rank begins. */
 static void find_places(hc__rows *w, const int64_t *rows, int64_t *before, int32_t streams) {
     int32_t n = w->batch->npieces;
     for (int32_t i = 0; i < n; i++) {

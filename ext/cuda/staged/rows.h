@@ -23,8 +23,8 @@ typedef struct hc__rows {
     int late;        /* RESULT_SIZE, told at the end */
     int64_t longest; /* bytes of the longest stream of all ranks */
     /* [r * npieces + i]: of rank r, tensor i */
-    int64_t *own;    /* what I tell: rows, and the longest of my streams; a line a stream */
-    int64_t *told;   /* what I am told: a line a rank */
+    int64_t *own;    /* what I tell: rows, and the longest of my streams; a line per stream */
+    int64_t *told;   /* what I am told: a line per rank */
     int64_t *sent;   /* rows of my tensor i that rank r gets; allgather: of one stream, r = 0 */
     int64_t *came;   /* rows of its tensor i that I get from rank r */
     int64_t *before; /* of sent and came: rows of the tensor that lie before; 2 x ranks lines */

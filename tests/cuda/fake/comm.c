@@ -22,8 +22,8 @@
 void comm_let_go(comm *c) {
     if (atomic_fetch_sub(&c->users, 1) > 1)
         return;
-    if (c->room)
-        munmap(c->room, sizeof(room));
+    if (c->segment)
+        munmap(c->segment, sizeof(segment));
     free(c);
 }
 
@@ -64,7 +64,7 @@ const char *fake_last_error(hc_nccl_comm c) {
     return words ? words : "";
 }
 
-/* Numbers of processes come again, and who was killed has left its rooms: the time makes a name this one's alone. */
+/* Numbers of processes come again, and who was killed has left its segments: the time makes a name this one's alone. */
 static _Atomic unsigned ids;
 static struct timespec loaded;
 
@@ -72,23 +72,23 @@ __attribute__((constructor)) static void note_time(void) {
     clock_gettime(CLOCK_REALTIME, &loaded);
 }
 
-static void name_room(char *name, size_t space, unsigned number) {
+static void name_segment(char *name, size_t space, unsigned number) {
     snprintf(name, space, "/fake-nccl-%d-%llx-%u", getpid(),
              (unsigned long long)loaded.tv_sec * 1000000000ull + (unsigned long long)loaded.tv_nsec, number);
 }
 
 int fake_get_id(hc_nccl_id *id) {
     memset(id, 0, sizeof *id);
-    name_room(id->bytes, sizeof id->bytes, ids++);
+    name_segment(id->bytes, sizeof id->bytes, ids++);
     return 0;
 }
 
 /* Ranks that failed have not met in theirs. */
-__attribute__((destructor)) static void leave_no_room(void) {
+__attribute__((destructor)) static void leave_no_segment(void) {
     char name[64];
     for (unsigned i = 0; i < ids; i++) {
-        name_room(name, sizeof name, i);
-        room_unlink(name);
+        name_segment(name, sizeof name, i);
+        fake_segment_unlink(name);
     }
 }
 
@@ -102,7 +102,7 @@ static comm *comm_new(const hc_nccl_config *config) {
 
 /* The split: all ranks of the parent have said their colors, and this one finds its place. */
 static int settle(comm *c) {
-    room *r = c->parent->room;
+    segment *r = c->parent->segment;
     for (int q = 0; q < c->parent->size; q++)
         if (atomic_load(&r->split[q].round) < c->round)
             return 0;
@@ -132,18 +132,18 @@ static void progress(comm *c) {
         return;
     if (c->status != HC_NCCL_IN_PROGRESS || (c->parent && !settle(c)))
         return;
-    if (!c->room) {
-        c->room = room_open(c->name);
-        if (!c->room) {
+    if (!c->segment) {
+        c->segment = fake_segment_open(c->name);
+        if (!c->segment) {
             c->status = HC_NCCL_SYSTEM_FAILED;
             return;
         }
-        atomic_fetch_add(&c->room->attached, 1);
+        atomic_fetch_add(&c->segment->attached, 1);
     }
-    if (atomic_load(&c->room->attached) < c->size)
+    if (atomic_load(&c->segment->attached) < c->size)
         return;
     if (c->rank == 0)
-        room_unlink(c->name);
+        fake_segment_unlink(c->name);
     c->status = HC_NCCL_SUCCESS;
 }
 
@@ -194,8 +194,8 @@ int fake_abort(hc_nccl_comm handle) {
     c->aborted = 1;
     if (c->late)
         launch_late(c);
-    if (c->status == HC_NCCL_IN_PROGRESS && c->room)
-        room_unlink(c->name);
+    if (c->status == HC_NCCL_IN_PROGRESS && c->segment)
+        fake_segment_unlink(c->name);
     comm_let_go(c);
     return 0;
 }
@@ -205,7 +205,7 @@ int fake_op_new_scaled(int *op, void *scalar, int dtype, int residence, hc_nccl_
     (void)residence; /* the host's */
     for (int i = 0; i < MAX_SCALED; i++)
         if (c->factor[i] == 0) {
-            hc_host_convert(&c->factor[i], HC_FLOAT64, scalar, room_dtype(dtype), 1, 1.0);
+            hc_host_convert(&c->factor[i], HC_FLOAT64, scalar, fake_dtype(dtype), 1, 1.0);
             *op = FIRST_SCALED + i;
             return 0;
         }
@@ -221,8 +221,8 @@ int fake_op_free(int op, hc_nccl_comm handle) {
 int fake_split(hc_nccl_comm handle, int color, int key, hc_nccl_comm *made, hc_nccl_config *config) {
     comm *parent = handle;
     int round = ++parent->splits;
-    parent->room->votes[round % VOTES][parent->rank] = (split_vote){color, key};
-    atomic_store(&parent->room->split[parent->rank].round, round);
+    parent->segment->votes[round % VOTES][parent->rank] = (split_vote){color, key};
+    atomic_store(&parent->segment->split[parent->rank].round, round);
     *made = NULL;
     if (color == HC_NCCL_NO_COLOR)
         return 0;

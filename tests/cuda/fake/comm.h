@@ -6,7 +6,7 @@
 #define FAKE_COMM_H
 
 #include "cuda/nccl/nccl.h"
-#include "room.h"
+#include "segment.h"
 
 #define X(member, name, needed, arguments) int fake_##member arguments __asm__(name);
 HC_NCCL_FUNCTIONS(X)
@@ -17,7 +17,7 @@ const char *fake_last_error(hc_nccl_comm) __asm__("ncclGetLastError");
 enum { FIRST_SCALED = 5, MAX_SCALED = 8 };
 
 typedef struct comm {
-    room *room;
+    segment *segment;
     struct comm *parent; /* of a split that goes on: where it is agreed */
     char name[64];
     int rank, size, blocking, status;

@@ -51,16 +51,16 @@ static int all_reached(const comm *c, _Atomic uint32_t *marks, uint32_t number) 
 
 static void put(char *to, const call *l, const char *from, size_t n) {
     double factor = l->op >= FIRST_SCALED && l->kind <= REDUCE ? l->comm->factor[l->op - FIRST_SCALED] : 1.0;
-    hc_host_convert(to, room_dtype(l->dtype), from, room_dtype(l->dtype), (int64_t)n, factor);
+    hc_host_convert(to, fake_dtype(l->dtype), from, fake_dtype(l->dtype), (int64_t)n, factor);
 }
 
 static void reduce(const call *l, size_t offset, size_t n) {
     static const int reductions[] = {HC_SUM, HC_PRODUCT, HC_MAX, HC_MIN, HC_SUM};
     const comm *c = l->comm;
-    int dtype = room_dtype(l->dtype), whole = l->dtype <= HC_NCCL_UINT64, average = l->op == HC_NCCL_AVERAGE;
+    int dtype = fake_dtype(l->dtype), whole = l->dtype <= HC_NCCL_UINT64, average = l->op == HC_NCCL_AVERAGE;
     const void *from[MAX_RANKS];
     for (int q = 0; q < c->size; q++)
-        from[q] = c->room->data[q] + offset;
+        from[q] = c->segment->data[q] + offset;
     char *out = l->out + l->at * hc_dtype_size(dtype);
     hc_host_reduce(out, dtype, from, c->size, dtype, l->op < FIRST_SCALED ? reductions[l->op] : HC_SUM, (int64_t)n,
                    average && !whole ? 1.0 / c->size : 1.0);
@@ -70,8 +70,8 @@ static void reduce(const call *l, size_t offset, size_t n) {
 
 static void write_chunk(const call *l, size_t n) {
     const comm *c = l->comm;
-    size_t size = hc_dtype_size(room_dtype(l->dtype));
-    char *mine = c->room->data[c->rank];
+    size_t size = hc_dtype_size(fake_dtype(l->dtype));
+    char *mine = c->segment->data[c->rank];
     if (l->kind == REDUCE_SCATTER)
         for (int q = 0; q < c->size; q++)
             put(mine + (size_t)q * n * size, l, l->in + ((size_t)q * l->count + l->at) * size, n);
@@ -81,7 +81,7 @@ static void write_chunk(const call *l, size_t n) {
 
 static void read_chunk(const call *l, size_t n) {
     const comm *c = l->comm;
-    size_t size = hc_dtype_size(room_dtype(l->dtype));
+    size_t size = hc_dtype_size(fake_dtype(l->dtype));
     if (l->kind == ALL_REDUCE || (l->kind == REDUCE && c->rank == l->peer))
         reduce(l, 0, n);
     else if (l->kind == REDUCE)
@@ -89,17 +89,17 @@ static void read_chunk(const call *l, size_t n) {
     else if (l->kind == REDUCE_SCATTER)
         reduce(l, (size_t)c->rank * n * size, n);
     else if (l->kind == BROADCAST)
-        memcpy(l->out + l->at * size, c->room->data[l->peer], n * size);
+        memcpy(l->out + l->at * size, c->segment->data[l->peer], n * size);
     else
         for (int q = 0; q < c->size; q++)
-            memcpy(l->out + ((size_t)q * l->count + l->at) * size, c->room->data[q], n * size);
+            memcpy(l->out + ((size_t)q * l->count + l->at) * size, c->segment->data[q], n * size);
 }
 
 /* NCCL would hang, or worse; here it is said. */
 static void check_call(const call *l) {
     const comm *c = l->comm;
     for (int q = 0; q < c->size; q++)
-        if (atomic_load(&c->room->call[q]) != atomic_load(&c->room->call[c->rank])) {
+        if (atomic_load(&c->segment->call[q]) != atomic_load(&c->segment->call[c->rank])) {
             fprintf(stderr, "fake NCCL: ranks %d and %d are in different calls\n", q, c->rank);
             abort();
         }
@@ -113,33 +113,34 @@ static uint64_t call_number(const call *l) {
 /* A collective: publish my chunk when all have read the last one, read when all have published. */
 static int step_collective(call *l) {
     comm *c = l->comm;
-    size_t most = ROOM / hc_dtype_size(room_dtype(l->dtype)) / (l->kind == REDUCE_SCATTER ? (size_t)c->size : 1);
+    size_t most = SEGMENT_BYTES / hc_dtype_size(fake_dtype(l->dtype)) /
+                  (l->kind == REDUCE_SCATTER ? (size_t)c->size : 1);
     size_t n = l->count - l->at < most ? l->count - l->at : most;
     if (!l->wrote) {
-        if (!all_reached(c, c->room->read, c->chunk))
+        if (!all_reached(c, c->segment->read, c->chunk))
             return 0;
         write_chunk(l, n);
-        atomic_store(&c->room->call[c->rank], call_number(l));
-        atomic_store(&c->room->wrote[c->rank], c->chunk + 1);
+        atomic_store(&c->segment->call[c->rank], call_number(l));
+        atomic_store(&c->segment->wrote[c->rank], c->chunk + 1);
         l->wrote = 1;
     }
-    if (!all_reached(c, c->room->wrote, c->chunk + 1))
+    if (!all_reached(c, c->segment->wrote, c->chunk + 1))
         return 0;
     check_call(l);
     read_chunk(l, n);
     c->chunk++;
-    atomic_store(&c->room->read[c->rank], c->chunk);
+    atomic_store(&c->segment->read[c->rank], c->chunk);
     l->wrote = 0;
     l->at += n;
     return l->at == l->count;
 }
 
-static int step_letter(call *l) {
+static int step_message(call *l) {
     comm *c = l->comm;
     int sends = l->kind == SEND;
-    size_t size = hc_dtype_size(room_dtype(l->dtype)), most = BOX / size;
+    size_t size = hc_dtype_size(fake_dtype(l->dtype)), most = BOX / size;
     size_t n = l->count - l->at < most ? l->count - l->at : most;
-    box *b = sends ? &c->room->boxes[c->rank][l->peer] : &c->room->boxes[l->peer][c->rank];
+    box *b = sends ? &c->segment->boxes[c->rank][l->peer] : &c->segment->boxes[l->peer][c->rank];
     if (sends ? atomic_load(&b->read) != c->sent[l->peer] : atomic_load(&b->wrote) == c->received[l->peer])
         return 0;
     if (sends) {
@@ -177,9 +178,9 @@ static uint64_t wait_for(const comm *c, int number, int waiting) {
 /* `l` waits here for `running`: on another rank it may be the other way round. */
 static void check_circle(const call *l) {
     const comm *c = l->comm, *other = running->comm;
-    atomic_store(&c->room->behind[c->rank], wait_for(other, running->number, l->number));
+    atomic_store(&c->segment->behind[c->rank], wait_for(other, running->number, l->number));
     for (int q = 0; q < other->size; q++)
-        if (atomic_load(&other->room->behind[q]) == wait_for(c, l->number, running->number)) {
+        if (atomic_load(&other->segment->behind[q]) == wait_for(c, l->number, running->number)) {
             fprintf(stderr,
                     "fake NCCL: two communicators are called in different orders on two ranks: each has a device "
                     "that the other one waits for\n");
@@ -208,7 +209,7 @@ int bundle_run(void *data) {
     for (call *l = b->head; l; l = l->next) {
         if (!l->done && !behind(b, l))
             l->done = l->comm->aborted || (l->number != l->comm->failing && l->count == 0) ||
-                      (l->number != l->comm->failing && (l->kind < SEND ? step_collective(l) : step_letter(l)));
+                      (l->number != l->comm->failing && (l->kind < SEND ? step_collective(l) : step_message(l)));
         left += !l->done;
     }
     if (left)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * room.c - opens the segment of a fake communicator, and knows NCCL's types by our names.
+ * segment.c - opens the segment of a fake communicator, and knows NCCL's types by our names.
  */
-#include "room.h"
+#include "segment.h"
 
 #include <fcntl.h>
 #include <stddef.h>
@@ -11,21 +11,21 @@
 
 #include "core/hc.h"
 
-room *room_open(const char *name) {
+segment *fake_segment_open(const char *name) {
     int file = shm_open(name, O_CREAT | O_RDWR, 0600);
     if (file < 0)
         return NULL;
-    int sized = ftruncate(file, sizeof(room)); /* fresh pages are zero, and the size is always this one */
-    void *memory = sized < 0 ? MAP_FAILED : mmap(NULL, sizeof(room), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    int sized = ftruncate(file, sizeof(segment)); /* fresh pages are zero, and the size is always this one */
+    void *memory = sized < 0 ? MAP_FAILED : mmap(NULL, sizeof(segment), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     close(file);
     return memory == MAP_FAILED ? NULL : memory;
 }
 
-void room_unlink(const char *name) {
+void fake_segment_unlink(const char *name) {
     shm_unlink(name);
 }
 
-int room_dtype(int nccl_dtype) {
+int fake_dtype(int nccl_dtype) {
     static const int dtypes[] = {HC_INT8,   HC_UINT8,   HC_INT32,   HC_UINT32,  HC_INT64,
                                  HC_UINT64, HC_FLOAT16, HC_FLOAT32, HC_FLOAT64, HC_BFLOAT16};
     return dtypes[nccl_dtype];

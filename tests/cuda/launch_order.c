@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * turns.c - sets with common ranks on devices that run one kernel after another: does every batch end, in any interleaving?
+ * launch_order.c - sets with common ranks on devices that run one kernel after another: does every batch end, in any interleaving?
  *
- *     turns SEEDS [without]
- * A device runs kernels in the order in which they were launched, each until all ranks of its set run it. `without` turns:
+ *     launch_order SEEDS [without]
+ * A device runs kernels in the order in which they were launched, each until all ranks of its set run it. `without` the order:
  * somebody must get stuck, or the model is worth nothing.
  */
 #include <stdlib.h>
@@ -17,7 +17,7 @@ enum { RANKS = 6, SETS = 7, BATCHES = 15, ALL = SETS * BATCHES };
 typedef struct member { /* of a set, on a rank */
     hc_data host;       /* first */
     struct set *set;
-    hc__turn turn;
+    hc__launch_slot launch;
     int rank, batch, asked;
 } member;
 
@@ -33,7 +33,7 @@ typedef struct device {
 
 static set sets[SETS];
 static device devices[RANKS];
-static hc_turns turns[RANKS];
+static hc_launch_order turns[RANKS];
 static int nranks, nsets, without;
 static uint64_t state;
 
@@ -60,7 +60,7 @@ static int test(hc_data *data) {
     member *m = (member *)data;
     if (m->set->started[m->batch] < m->set->size || below(3))
         return HC_IDLE;
-    *(int64_t *)m->turn.piece.out = m->set->largest[m->batch];
+    *(int64_t *)m->launch.piece.out = m->set->largest[m->batch];
     return HC_DONE;
 }
 
@@ -72,7 +72,7 @@ static void launch(member *m) {
     device *d = &devices[m->rank];
     d->queue[d->launched++] = (int)(m->set - sets) * BATCHES + m->batch;
     if (!without)
-        hc__turn_end(&m->turn, NULL);
+        hc__launch_slot_end(&m->launch, NULL);
     m->batch++;
     m->asked = 0;
 }
@@ -85,9 +85,9 @@ static void step(member *m) {
         return;
     }
     if (!m->asked)
-        CHECK(hc__turn_ask(&m->turn) == HC_OK);
+        CHECK(hc__launch_slot_ask(&m->launch) == HC_OK);
     m->asked = 1;
-    if (hc__turn_test(&m->turn) == HC_DONE && below(2))
+    if (hc__launch_slot_test(&m->launch) == HC_DONE && below(2))
         launch(m);
 }
 
@@ -121,7 +121,7 @@ static void begin(uint64_t seed) {
             if (r + 2 >= nranks + sets[s].size || below(2)) { /* two ranks at least */
                 member *m = &sets[s].members[sets[s].size++];
                 *m = (member){.host.ops = &ops, .set = &sets[s], .rank = r};
-                m->turn = (hc__turn){.turns = &turns[r], .host = &m->host, .set = (uint32_t)s};
+                m->launch = (hc__launch_slot){.order = &turns[r], .host = &m->host, .set = (uint32_t)s};
             }
 }
 

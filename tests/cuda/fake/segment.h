@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * room.h - the shared segment in which the ranks of a fake communicator meet.
+ * segment.h - the shared segment in which the ranks of a fake communicator meet.
  */
-#ifndef FAKE_ROOM_H
-#define FAKE_ROOM_H
+#ifndef FAKE_SEGMENT_H
+#define FAKE_SEGMENT_H
 
 #include <stdatomic.h>
 #include <stdint.h>
 
-enum { MAX_RANKS = 8, ROOM = 64 << 10, BOX = 4 << 10, VOTES = 16 };
+enum { MAX_RANKS = 8, SEGMENT_BYTES = 64 << 10, BOX = 4 << 10, VOTES = 16 };
 
 typedef struct split_vote {
     int color, key;
@@ -17,7 +17,7 @@ typedef struct box { /* from one rank to another: one chunk at a time */
     _Atomic uint32_t wrote, read;
     _Alignas(16) char data[BOX];
 } box;
-typedef struct room {
+typedef struct segment {
     atomic_int attached;
     _Atomic uint32_t wrote[MAX_RANKS], read[MAX_RANKS]; /* chunks of collectives that a rank published, and took */
     _Atomic uint64_t call[MAX_RANKS];                   /* what the rank's chunk belongs to: all must be in the same */
@@ -28,11 +28,12 @@ typedef struct room {
     } split[MAX_RANKS];
     split_vote votes[VOTES][MAX_RANKS];
     box boxes[MAX_RANKS][MAX_RANKS];
-    _Alignas(64) char data[MAX_RANKS][ROOM];
-} room;
+    _Alignas(64) char data[MAX_RANKS][SEGMENT_BYTES];
+} segment;
 
-room *room_open(const char *name); /* NULL: no shared memory. Unmapped with munmap(room, sizeof(room)) */
-void room_unlink(const char *name);
-int room_dtype(int nccl_dtype); /* enum hc_dtype */
+segment *
+fake_segment_open(const char *name); /* NULL: no shared memory. Unmapped with munmap(segment, sizeof(segment)) */
+void fake_segment_unlink(const char *name);
+int fake_dtype(int nccl_dtype); /* enum hc_dtype */
 
 #endif
