@@ -9,10 +9,10 @@ import numpy as np
 
 import hpccoll
 
-MODULES = (
-    "hpccoll", "hpccoll.collectives", "hpccoll.p2p", "hpccoll.reductions", "hpccoll.world", "hpccoll.config",
-    "hpccoll.compression", "hpccoll.errors", "hpccoll.preemption",
-)  # fmt: skip
+MODULES = {
+    "hpccoll", "hpccoll.reductions", "hpccoll.config", "hpccoll.compression", "hpccoll.errors", "hpccoll.preemption",
+    *(value.__module__ for name in hpccoll.__all__ if callable(value := getattr(hpccoll, name))),
+}  # fmt: skip
 
 
 def examples() -> list[doctest.DocTest]:
@@ -21,7 +21,7 @@ def examples() -> list[doctest.DocTest]:
     names = {"np": np, "hpccoll": hpccoll}
     found = [
         test
-        for name in MODULES
+        for name in sorted(MODULES)
         for test in finder.find(importlib.import_module(name), name, globs=names)
         if test.examples
     ]
