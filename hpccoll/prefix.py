@@ -48,7 +48,7 @@ def scan(
     :raises UnsupportedError: `op` is AVERAGE, or it or a factor is not defined for the dtype
     :raises InvalidArgumentError: an argument is wrong on this rank; nothing was sent
     :raises ResultSizeError: `out` does not have the shape of the result
-    :raises DuplicateNameError, ShutDownError, RecoverableError: as any operation may
+    :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
     """
     return _begin("scan", x, op, name, out, prescale, postscale, world, True).wait()
 
@@ -100,7 +100,7 @@ def exscan(
     :raises UnsupportedError: `op` is AVERAGE, or it or a factor is not defined for the dtype
     :raises InvalidArgumentError: an argument is wrong on this rank; nothing was sent
     :raises ResultSizeError: `out` does not have the shape of the result
-    :raises DuplicateNameError, ShutDownError, RecoverableError: as any operation may
+    :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
     """
     return _begin("exscan", x, op, name, out, prescale, postscale, world, True).wait()
 

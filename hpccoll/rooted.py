@@ -31,8 +31,9 @@ def reduce(
 ) -> Any:
     """Combine the arrays of all ranks, element by element. The root gets the result.
 
-        >>> hpccoll.reduce(np.ones(3), root=0) if hpccoll.rank() == 0 else hpccoll.reduce(np.ones(3), root=0) is None
-        array([2., 2., 2.])
+        >>> total = hpccoll.reduce(np.ones(3), root=0)
+        >>> hpccoll.allgather_object(None if total is None else total.tolist())  # on rank 0, and on rank 1
+        [[2.0, 2.0, 2.0], None]
 
     :param x: an array with the same shape and dtype on all ranks; or a list of arrays, which is a group: its arrays are
         agreed, fused and completed together, and the result is a list
@@ -50,7 +51,7 @@ def reduce(
     :raises UnsupportedError: `op` or a factor is not defined for the dtype
     :raises InvalidArgumentError: an argument is wrong on this rank; nothing was sent
     :raises ResultSizeError: `out` does not have the shape of the result
-    :raises DuplicateNameError, ShutDownError, RecoverableError: as any operation may
+    :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
     """
     core = current(world).core
     return core.collective("reduce", x, name, out, True, op, root, None, prescale, postscale).wait()
@@ -96,7 +97,7 @@ def gather(
     :raises RootJoinedError: the root has joined
     :raises InvalidArgumentError: an argument is wrong on this rank; nothing was sent
     :raises ResultSizeError: `out` does not have the shape of the result
-    :raises DuplicateNameError, ShutDownError, RecoverableError: as any operation may
+    :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
     """
     return current(world).core.collective("gather", x, name, out, True, root=root).wait()
 
@@ -139,7 +140,7 @@ def scatter(
     :raises RootJoinedError: the root has joined
     :raises InvalidArgumentError: `splits` do not fit, or another argument is wrong on this rank; nothing was sent
     :raises ResultSizeError: `out` does not have the shape of this rank's rows
-    :raises DuplicateNameError, ShutDownError, RecoverableError: as any operation may
+    :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
     """
     return current(world).core.collective("scatter", x, name, out, True, root=root, splits=splits).wait()
 
