@@ -38,6 +38,4 @@ def lines(machines: Sequence[Any], facts: Sequence[dict[str, Facts]]) -> list[st
         ]
     )
     found = [*placement.judge_at_start(survey), *memory.judge(survey), *names.judge(survey)]
-    return [
-        finding.line() for finding in grouped(found) if finding.severity != ERROR
-    ]  # an error is raised by who meets it
+    return [finding.line() for finding in grouped(found) if finding.severity != ERROR]

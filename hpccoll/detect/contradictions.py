@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Contradictions between the launcher and MPI.
 
-A launcher that speaks another process-management protocol than the MPI library starts N processes that each believe
+A launcher that uses another process-management protocol than the MPI library starts N processes that each believe
 to be alone. N training runs that overwrite each other's files are worse than an error.
 """
 
@@ -63,7 +63,7 @@ def _alone(found: Place) -> LaunchProblem:
             + singleton,
         )
     return LaunchProblem(
-        f"{started} but MPI says that this process is alone: mpi4py's MPI library and the launcher do not speak the "
+        f"{started} but MPI says that this process is alone: mpi4py's MPI library and the launcher do not use the "
         "same protocol",
         "Start the job with the mpirun of that MPI library (`hpccoll run` does), or under Slurm with a matching "
         f"`srun --mpi=...` (`srun --mpi=list` shows the choices). {singleton}",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
-from hpccoll.tools.lint import lsf, shell, slurm
+from hpccoll.tools.lint import jsrun, lsf, shell, slurm
 from hpccoll.tools.lint.options import Grammar, Parsed, parse
 
 LAUNCHERS = {
@@ -139,8 +139,6 @@ def _follow(script: Script) -> None:
 def _launch(
     launcher: str, words: tuple[str, ...], command: shell.Command, environment: dict[str, str]
 ) -> Launch:
-    from hpccoll.tools.lint import jsrun
-
     grammar = {"srun": slurm.srun, "jsrun": jsrun.jsrun}.get(launcher)
     parsed = parse(grammar, words) if grammar else _mpirun(words)
     if launcher == "srun":
