@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The checks of every init(): one line for what is surely not meant, silence for what is."""
+"""The checks of every init(): one line for each likely mistake, silence otherwise."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ MANY = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core can
 
 
 def lines(*before: str, ranks: int = 2, **variables: str) -> list[str]:
-    """What a job prints about its checks."""
+    """Read the lines that a job prints about its checks."""
     command = [*before, sys.executable, "-m", "hpccoll", "run", "-np", str(ranks), "--timeout", "100"]
     done = subprocess.run(
         [*command, sys.executable, "-c", INIT],

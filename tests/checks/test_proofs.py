@@ -16,7 +16,7 @@ A100 = "NVIDIA A100, CUDA 12.4"
 
 
 def proof(day: int = 1, **changes: Any) -> Proof:
-    """A good one, of two nodes; changes of its place or of itself."""
+    """Make a proof on two nodes; `changes` are fields of its setup or of itself."""
     setup = {name: value for name, value in changes.items() if name in Setup.__annotations__}
     own = {name: value for name, value in changes.items() if name not in setup}
     whole = Proof(

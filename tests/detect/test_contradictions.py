@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Launcher and MPI tell different stories: refused with the remedy, unless somebody means it."""
+"""Contradictions between launcher and MPI are refused with the remedy, unless the user means them."""
 
 import subprocess
 import sys

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Host lists: what Slurm writes, and back; whatever else comes is refused in words."""
+"""Host lists of Slurm are expanded; any other text is refused with a reason."""
 
 import pytest
 from hypothesis import given

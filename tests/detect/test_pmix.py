@@ -22,7 +22,7 @@ Clients = dict[str, Path]
 
 @pytest.fixture(scope="module")
 def clients(build_c: Callable[..., Path]) -> Clients:
-    """PMIx clients by what their server does."""
+    """Make PMIx clients, by what their server does."""
     return {
         server: build_c("tests/detect/pmix.c", flags=("-shared", f"-DANSWER={answer}"))
         for server, answer in ANSWERS.items()

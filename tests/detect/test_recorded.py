@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The environments that launchers really give to their ranks, one file a way to start a job, and what they mean.
+"""The environments that launchers really give to their ranks, one file per kind of start, and what they mean.
 
 `source` of a file says where it comes from: recorded from a real launcher, or documented, where none could run.
 """
@@ -47,7 +47,7 @@ def test_what_the_scheduler_gave(name):
 
 @pytest.mark.parametrize("name", JOBS)
 def test_processes_of_one_job_know_each_other(name):
-    """By one key where the launcher has one, and as different ranks."""
+    """The processes have one job key, where the launcher has one, and different ranks."""
     places = [detect.place(env) for env in environments(name)]
     assert len({place.job for place in places}) == 1
     assert len({place.rank for place in places}) == len(places)
@@ -98,7 +98,7 @@ def test_an_unknown_launcher_is_known_by_its_protocol(name, launcher):
 
 
 def test_all_launchers_are_covered():
-    """A module without an environment to show would be one that nobody has seen at work."""
+    """Each module has a recorded environment, so that it was seen at work."""
     from hpccoll.detect.search import _modules
 
     seen = " ".join(f"{job['launcher']} {job['job']}" for job in RECORDINGS.values())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is missing or does not fit is named, with the remedy: by `hpccoll info`, and by `init()` where it matters."""
+"""`hpccoll info`, and `init()` where it matters, name missing and unfitting parts, with the remedy."""
 
 import json
 import os
@@ -105,7 +105,7 @@ def test_two_mpi_libraries_are_refused(other_mpi: str) -> None:
 
 
 def test_two_mpi_libraries_are_refused_where_the_other_one_is_seen_first(other_mpi: str) -> None:
-    """As mpi4py opens Open MPI: what _mpi calls then is the other library, whatever it was linked with."""
+    """mpi4py opens Open MPI for all modules: _mpi then calls that library, whatever it was linked with."""
     for_all = f"import ctypes; ctypes.CDLL({other_mpi!r}, ctypes.RTLD_GLOBAL); "
     status, output = python("-c", for_all + INIT, MPI4PY_LIBMPI=other_mpi)
     assert status != 0

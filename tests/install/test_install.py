@@ -60,7 +60,7 @@ def without_mpi(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tree as a clean checkout has it."""
+    """Copy the tree as a clean checkout has it."""
     left_out = shutil.ignore_patterns(
         ".git", ".venv*", "build", "*.so", "*.egg-info", "__pycache__", "data", "local"
     )
@@ -123,7 +123,7 @@ def test_extensions_need_nothing_but_libc(venv: Path) -> None:
 
 
 def test_the_way_to_the_mpi_wheel_is_relative(venv: Path) -> None:
-    """The build's own environment is gone; what is left of its path would be somebody else's one day."""
+    """The build's own environment is gone, and its path must not stay in the extension: it may be another's one day."""
     ways = ":".join(dynamic(extension(venv, "_mpi"), "RUNPATH")).split(":")
     assert "$ORIGIN/../../.." in ways
     assert not [way for way in ways if "tmp" in way or "overlay" in way]

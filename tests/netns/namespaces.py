@@ -18,7 +18,7 @@ PROGRAMS = ("root", "ip", "sshd", "ssh")
 
 
 def cluster(*words: object, check: bool = True, timeout: float = 120) -> subprocess.CompletedProcess[str]:
-    """Its output goes through a file: an ssh that outlives the job would hold a pipe open."""
+    """Run cluster.sh. The output goes through a file, because an ssh that outlives the job would hold a pipe open."""
     with TemporaryFile("w+") as file:
         command = [str(SCRIPT), *map(str, words)]
         done = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT, timeout=timeout, check=False)
@@ -30,7 +30,7 @@ def cluster(*words: object, check: bool = True, timeout: float = 120) -> subproc
 
 @contextlib.contextmanager
 def hosts_up(count: int, uncounted: Callable[[], AbstractContextManager[None]]) -> Iterator[None]:
-    """Hosts h1 to h`count`. Their names and addresses are there once on a machine: another run of the tests waits."""
+    """Start hosts h1 to h`count`. A machine has their names and addresses only once: another run of the tests waits."""
     with Path(gettempdir(), "hpccoll-cluster.lock").open("w") as turn:
         with uncounted():
             fcntl.flock(turn, fcntl.LOCK_EX)
@@ -45,7 +45,7 @@ def hosts_up(count: int, uncounted: Callable[[], AbstractContextManager[None]]) 
 def python(
     host: str, *words: object, timeout: float = 150, **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    """This Python on a host, with what `mpirun` needs to reach the others."""
+    """Run this Python on a host, with the variables that `mpirun` needs to reach the others."""
     exports = [
         word for line in cluster("env").stdout.splitlines() for word in shlex.split(line) if "=" in word
     ]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole jobs on hosts of their own: nothing in common but the wire (cluster.sh; needs root)."""
+"""Whole jobs on hosts that share nothing but the network (cluster.sh; needs root)."""
 
 import subprocess
 import sys
@@ -49,7 +49,7 @@ print("rank", r, hpccoll.local_size(), wire)
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("names", "sizes"), [("h1:2,h2:2", [2, 2, 2, 2]), ("h1:2,h2:1", [2, 2, 1])])
 def test_sums_cross_the_wire_once_a_host(names: str, sizes: list[int]) -> None:
-    """Nodes are what shares memory; between two hosts an array crosses once each way, whatever their ranks."""
+    """Ranks that share memory are a node; an array crosses between two hosts once each way, whatever their ranks."""
     done = job(names, SUMS)
     assert done.returncode == 0, done.stdout
     lines = sorted(
@@ -81,7 +81,7 @@ except hpccoll.PeerLost as error:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_pulled_cable_is_a_lost_peer(tmp_path: Path) -> None:
-    """Silence of the other host: every rank ends within the bound and says whom it misses."""
+    """The other host is silent: every rank ends in time and names the ranks that it lost."""
     try:
         # mpirun itself would wait for the other host for ever: it is ended by its time limit
         done = job("h1:2,h2:2", LOSS.replace("FOLDER", repr(str(tmp_path))), seconds=25)

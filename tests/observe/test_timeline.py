@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file is a document at all times, and what it tells of a request is what happened to it, in that order."""
+"""The file is a valid document at all times, and shows what happened to each request, in that order."""
 
 import json
 import os
@@ -21,7 +21,7 @@ WORDS = ["enqueue", "negotiate", "fuse", "reduce", "complete"]
 
 
 def rows_of(path):
-    """The events of each row by its name, in order; checks what every timeline must fulfil."""
+    """Read the events of each row, by its name and in order, and check what holds for every timeline."""
     document = json.loads(path.read_text())
     names, rows, open_at = {}, defaultdict(list), {}
     for event in document["traceEvents"]:
@@ -201,7 +201,7 @@ def test_the_knob(tmp_path):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_document_after_kill_9(tmp_path, seed):
-    """Killed at any time: what had happened until shortly before is there, with what was going on."""
+    """A program is killed at any time: the file has everything up to shortly before, and the open phases."""
     path = tmp_path / "t.json"
     script = (
         "import time, numpy as np, hpccoll\n"

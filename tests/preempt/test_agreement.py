@@ -18,7 +18,7 @@ FOREVER = 100_000
 
 
 def steps_until_stop(world, p, *, work=None):
-    """Step until told to stop; the number of steps made."""
+    """Take steps until should_stop() says so, and return their number."""
     for step in range(FOREVER):
         if work:
             work(step)
@@ -124,7 +124,7 @@ def test_an_end_time_on_one_rank_stops_all():
 
 
 def test_a_refused_request_tells_nothing():
-    """It ends at a position of its own, which the other ranks did not wait for."""
+    """A join ends at a position of its own, which the other ranks did not wait for."""
     refused = threading.Event()
 
     def program(world):
@@ -171,7 +171,7 @@ def test_ranks_that_have_joined_learn_it_at_the_end_of_the_join(layout):
 
 
 def test_process_sets_stop_by_themselves():
-    """Each half has its own block: the half that nobody asks goes on. The World's block hears of neither."""
+    """Each half has its own block, and the half that is not asked goes on. The World's block stops for neither."""
 
     def program(world):
         half = world.split(world.rank % 2)
@@ -192,7 +192,7 @@ def test_process_sets_stop_by_themselves():
 
 
 def test_a_world_that_ends_and_one_that_follows():
-    """Asked in one World and not heard there, a rank asks the next one; a set's number does not pass it on."""
+    """A rank whose World ends before it answers asks the next World; the number of a set passes nothing on."""
 
     def program(world):
         for _ in range(3):

@@ -16,7 +16,7 @@ EPOCHS, STEPS = 4, 14
 
 
 def run(folder, checkpoint, nodes, ranks, *interruption):
-    """Status and output of the job; `interruption`: the step after which the last rank is sent a signal, and which."""
+    """Run it; return its status and output. `interruption`: a step and the signal that the last rank gets then."""
     launch = [sys.executable, "-m", "hpccoll", "run", "-np", str(ranks), "--timeout", "100", sys.executable]
     interrupted = [str(ROOT / "tests/preempt/interrupted.py"), *map(str, map(int, interruption))]
     options = ["--folder", str(folder), "--epochs", str(EPOCHS), "--checkpoint", str(checkpoint)]
@@ -36,7 +36,7 @@ def steps_in(checkpoint):
 
 
 def stop_by_signal(folder, checkpoint, nodes, ranks, step):
-    """Heard with the requests of the next step, after which all ranks stop; a rank alone has nobody to tell."""
+    """The signal counts with the requests of the next step, after which all ranks stop; a single rank stops at once."""
     stopped = steps_in(checkpoint) + step + (ranks > 1)
     status, output = run(folder, checkpoint, nodes, ranks, step, signal.SIGUSR1)
     assert status == 0, output
@@ -47,7 +47,7 @@ def stop_by_signal(folder, checkpoint, nodes, ranks, step):
 
 
 def kill(folder, checkpoint, nodes, ranks, step):
-    """What was saved last stays: the end of the last epoch."""
+    """The last checkpoint stays: the end of the last epoch."""
     killed = steps_in(checkpoint) + step
     status, output = run(folder, checkpoint, nodes, ranks, step, signal.SIGKILL)
     assert status != 0, output

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Handlers: chained, restored, and out of the way when it must end at once. Then what the scheduler is asked."""
+"""Signal handlers are chained and restored; a second SIGTERM ends the rank. Then the questions to the scheduler."""
 
 import datetime
 import os
@@ -221,7 +221,7 @@ def test_an_end_that_cannot_be_learned_is_said(monkeypatch, tmp_path, capfd):
 
 
 def stand_in(monkeypatch, folder, **commands):
-    """Programs of the names of a scheduler's stand for them: shell scripts, alone on PATH with the system's."""
+    """Shell scripts stand for the scheduler's commands, alone on PATH with the system's programs."""
     for name, script in commands.items():
         (folder / name).write_text(f"#!/bin/sh\n{script}\n")
         (folder / name).chmod(0o755)
@@ -254,7 +254,7 @@ def test_requeue_without_a_scheduler(monkeypatch, capfd):
     ],
 )
 def test_a_job_that_slurm_has_not_ended_is_requeued(monkeypatch, tmp_path, jobs, asked, text):
-    """What tests/slurm/test_requeue.py shows with a real Slurm, here for each answer of squeue's."""
+    """Each answer of squeue leads to the right result; tests/slurm/test_requeue.py shows it with a real Slurm."""
     says = "".join(f"echo {job}; " for job in jobs)
     stand_in(monkeypatch, tmp_path, squeue=says, scontrol=f"echo $* | tee {tmp_path}/asked")
     answer = requeue({"SLURM_JOB_ID": "12"})
@@ -288,7 +288,7 @@ def test_an_element_of_an_lsf_array_is_requeued_alone(monkeypatch, tmp_path, ele
     ],
 )
 def test_requeue_says_what_came_of_it(world, monkeypatch, tmp_path, script, done, text):
-    """LSF cannot run here: a program of its command's name stands for it."""
+    """LSF cannot run here, so a shell script stands for its command."""
     stand_in(monkeypatch, tmp_path, **{"brequeue": script} if script else {})
     monkeypatch.setenv("LSB_JOBID", "34")
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)

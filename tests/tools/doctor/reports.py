@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports of made-up ranks: a healthy cluster, of which a test changes what it is about."""
+"""Reports of invented ranks: a healthy cluster, in which a test changes the facts that it is about."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def link(
 
 
 def found(reports: list[RankReport], **survey: Any) -> list[Finding]:
-    """What all checks find."""
+    """Apply all checks."""
     whole = Survey(reports, **{"size": len(reports), **survey})
     return [finding for check in examine.CHECKS for finding in check.judge(whole)]
 

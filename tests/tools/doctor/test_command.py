@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`hpccoll doctor` as people start it: alone, in a job, and where MPI does not come up."""
+"""`hpccoll doctor` as users start it: alone, in a job, and where MPI does not start."""
 
 import json
 import os

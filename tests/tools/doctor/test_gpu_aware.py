@@ -35,7 +35,7 @@ def doctor(*more: str) -> subprocess.CompletedProcess[str]:
 
 
 def proof() -> tuple[int, dict[str, Any]]:
-    """The verdict of rank 0, or, where it has not come to one, the first that is printed."""
+    """Read the verdict of rank 0, or, where it has none, the first one that is printed."""
     done = doctor("--json")
     verdicts = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert verdicts, done.stdout + done.stderr

@@ -61,7 +61,7 @@ def over_ssh(*words: str, hosts: str = "h1,h2,h3", **variables: str) -> tuple[in
 
 
 def report_in(output: str) -> dict[str, Any]:
-    """The JSON that begins a line; ssh and launchers may print around it."""
+    """Read the JSON that begins a line; ssh and launchers may print around it."""
     report: dict[str, Any] = json.JSONDecoder().raw_decode(output, f"\n{output}".index("\n{"))[0]
     return report
 
@@ -75,7 +75,7 @@ def in_job(*words: str, ranks: str = "h1:2,h2:1,h3:1", **variables: str) -> tupl
 
 
 def finding(report: dict[str, Any], check: str, *facts: str) -> dict[str, Any]:
-    """The finding of this check that has these facts, or a failure that shows all findings."""
+    """Return the finding of this check that has these facts; otherwise fail and show all findings."""
     for one in report["findings"]:
         if one["check"] == check and all(fact in one["seen"] + one["remedy"] for fact in facts):
             return dict(one)
@@ -83,7 +83,7 @@ def finding(report: dict[str, Any], check: str, *facts: str) -> dict[str, Any]:
 
 
 def iperf(client: str, server: str) -> float:
-    """Mbit/s that iperf3 measures from one host to the other."""
+    """Measure Mbit/s from one host to the other with iperf3."""
     address = f"10.78.0.1{server[1:]}"
     for _ in range(5):
         on(server, "timeout 30 iperf3 -s -1 -D")
@@ -218,7 +218,7 @@ def test_a_firewall(tmp_path: Path, needs: Callable[..., None]) -> None:
 
 
 def test_large_packets_that_vanish(needs: Callable[..., None]) -> None:
-    """Two hosts believe in 9000 bytes, the way between them carries 1500."""
+    """Two hosts have an MTU of 9000 bytes, and the path between them carries 1500."""
     needs("ethtool")
     big = "ip link set eth0 mtu 9000; ethtool -K eth0 tso off gso off"
     small = "ip link set eth0 mtu 1500; ethtool -K eth0 tso on gso on"

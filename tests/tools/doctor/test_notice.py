@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""init() speaks while MPI_Init hangs, which holds Python's lock and cannot be interrupted."""
+"""init() prints a line while MPI_Init hangs, although that holds Python's lock and cannot be interrupted."""
 
 import ctypes
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`hpccoll ... | head`: no command complains that its reader has left."""
+"""`hpccoll ... | head`: no command complains about the closed pipe."""
 
 import os
 import subprocess

@@ -206,7 +206,7 @@ def test_what_the_interpreter_reads_is_no_finding(first: str, then: str) -> None
 
 
 def test_output_folders_that_are_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seen from the current folder or from --chdir; what only the job knows is left alone."""
+    """The folder is looked for in the current folder or in --chdir; a part that only the job knows is left alone."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs" / "logs").mkdir(parents=True)
     for options in (

@@ -77,5 +77,5 @@ def test_quoted_words_are_those_of_bash(words: list[str]) -> None:
 @settings(max_examples=300, deadline=None)
 @given(st.text(st.sampled_from("ab '\"\\#&;|<>(){}=-$`\n"), max_size=30))
 def test_nothing_stops_the_reader(text: str) -> None:
-    """However wrong a script is, reading it ends, and no line is beyond it."""
+    """Reading ends for any wrong script, and no command has a line number beyond its end."""
     assert all(1 <= command.line <= text.count("\n") + 1 for command in read(text))

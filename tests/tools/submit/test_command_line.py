@@ -37,7 +37,7 @@ def test_a_dry_run_of_the_programs_own_stays() -> None:
 
 
 def test_words_of_the_program_stay_words(tmp_path: Path) -> None:
-    """Blanks and line breaks in them: the script's own lines remain what they are."""
+    """Arguments with blanks and line breaks leave the script's own lines as they are."""
     (tmp_path / "my train.py").touch()
     words = ["my train.py", "--text", "two\nlines", "$HOME", "-- -x", "it's"]
     command = [sys.executable, "-m", "hpccoll", "submit", "--site", "generic-cpu", "--dry-run", *words]
@@ -57,7 +57,7 @@ def test_words_of_the_program_stay_words(tmp_path: Path) -> None:
 
 
 def test_a_program_that_is_not_here_is_said() -> None:
-    """And the script is written all the same: it may be for another machine."""
+    """The script is written all the same, because it may be for another machine."""
     status, output, errors = submit("--site generic-cpu --dry-run nowhere/train.py --lr 0.1")
     assert status == 0 and 'python nowhere/train.py --lr 0.1 "$@"' in output
     assert (
@@ -126,7 +126,7 @@ def test_no_scheduler_here(tmp_path: Path) -> None:
 
 
 def test_the_job_runs_with_the_python_that_submits() -> None:
-    """sbatch and bsub hand on the PATH; where `python` is another there, the script puts it right."""
+    """sbatch and bsub pass PATH to the job; if `python` is another one there, the script sets PATH."""
     own, line = Path(sys.prefix, "bin"), "--site generic-cpu --dry-run train.py"
     _, output, _ = submit(line, PATH=f"{own}:/usr/bin:/bin")
     assert "PATH" not in output

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Job scripts: those in slurm/ are what the templates give today, and whatever is asked for adds up."""
+"""Job scripts: those in slurm/ are what the templates give today, and the sizes in them add up."""
 
 import subprocess
 import sys

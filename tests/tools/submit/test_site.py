@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Site profiles: those that come along are consistent, and what is wrong with a user's own is said."""
+"""Site profiles: hpccoll's own are consistent, and mistakes in a user's are named."""
 
 from dataclasses import replace
 from pathlib import Path
