@@ -11,6 +11,7 @@ REDUCTIONS: tuple[str, ...]
 STATUSES: Any
 WIRE_SAME: int
 MAX_SETS: int
+KNOBS: tuple[dict[str, Any], ...]
 
 def reduction_defined(reduction: int, dtype: int) -> bool: ...
 def kernels() -> str: ...

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The knobs, each one field of `Config`. No other file of the package reads the environment.
 
+A knob that C reads is a row in the table of the struct that holds it (HC_ENGINE_KNOBS, HC_LOOP_KNOBS,
+HC_HIERARCHY_KNOBS); the fields of the others stand here.
+
 The knob `x` is set by the variable `HPCCOLL_X`, or by `init(x=...)`, which takes precedence.
 
     >>> hpccoll.config.read(stall_limit=30.0).stall_limit
@@ -14,9 +17,9 @@ import difflib
 import math
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hpccoll import errors
+from hpccoll import _core, errors
 from hpccoll.text import some_ranks
 
 __all__ = ["Config", "Knob", "environment", "knobs", "read"]
@@ -57,43 +60,34 @@ def _is_device(text: str) -> bool:
     return text in ("auto", "local", "none") or text.isdecimal()
 
 
+if TYPE_CHECKING:
+
+    class _KnobsOfC:
+        """Those that Python reads as well."""
+
+        stall_warning: float
+        stall_limit: float
+        peer_timeout: float
+
+else:
+    _KnobsOfC = dataclasses.make_dataclass(
+        "_KnobsOfC",
+        [
+            (row["name"], type(row["default"]), _knob(**{key: row[key] for key in row if key != "name"}))
+            for row in _core.KNOBS
+        ],
+        frozen=True,
+    )
+
+
 @dataclasses.dataclass(frozen=True)
-class Config:
+class Config(_KnobsOfC):
     """All knobs of a World. The page Knobs lists them with unit, bounds and meaning."""
 
-    cache_capacity: int = _knob(
-        2048, "requests that a process set remembers; 0: every request is agreed as if for the first time",
-        unit="requests", high=1 << 20, agreed=True,
-    )  # fmt: skip
-    fusion_threshold: int = _knob(
-        16 << 20, "largest batch that small requests are fused into", unit="bytes", high=1 << 40, agreed=True
-    )
-    raise_bytes: int = _knob(
-        4 << 20,
-        "pending bytes that a rank announces at once, without waiting for more",
-        unit="bytes",
-        high=1 << 40,
-    )
-    raise_window: float = _knob(
-        0.002,
-        "longest time that an asynchronous request is held back for others to join it",
-        unit="s",
-        high=10,
-    )
-    stall_warning: float = _knob(
-        10.0, "a wait reports itself after this long; 0: never", unit="s", high=86400 * 365
-    )
-    stall_limit: float = _knob(
-        600.0, "a wait of this long breaks the World (StallError); 0: never", unit="s", high=86400 * 365
-    )
     start_timeout: float = _knob(
         120.0, "longest time to wait for all ranks at the start", unit="s", low=0.1, high=86400
     )
     stop_timeout: float = _knob(60.0, "longest time to wait for the others at the end", unit="s", high=86400)
-    peer_timeout: float = _knob(
-        30.0, "silence of an awaited rank on another node after which it counts as lost; 0: never",
-        unit="s", high=86400,
-    )  # fmt: skip
     nodes: str = _knob(
         "", 'lets the ranks of one machine act as several nodes: how many ("2"), or the ranks of each ("3+1")',
         agreed=True, allowed='a number of nodes ("2") or ranks per node ("3+1")', fits=_is_nodes,
@@ -110,20 +104,6 @@ class Config:
         "none",
         "type of float32 and float64 values between nodes",
         choices=("none", "fp16", "bf16"),
-        agreed=True,
-    )
-    deterministic: bool = _knob(
-        False, "equal bits for equal inputs, whatever the timing and the fusion", agreed=True
-    )
-    rails: int = _knob(
-        0, "ranks of a node that drive the network, at most; 0: chosen",
-        unit="ranks", high=1024, agreed=True,
-    )  # fmt: skip
-    chunk_bytes: int = _knob(
-        0,
-        "piece of a batch that moves at once through the stages; 0: chosen",
-        unit="bytes",
-        high=1 << 30,
         agreed=True,
     )
     fanout: int = _knob(
@@ -177,7 +157,6 @@ class Config:
     nccl_library: str = _knob(
         "", "file of NCCL; empty: the one in the process, in Python's packages, or the system's"
     )
-    debug: bool = _knob(False, "check that nobody changes an input while the library owns it")
     allow_singleton: bool = _knob(False, "accept a World of one rank in a job step of several tasks")
     check: bool = _knob(
         True, "look at the start for what will be slow or fail (binding, threads, shared memory, names)"

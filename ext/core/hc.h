@@ -208,14 +208,31 @@ int32_t hc_tree_place(const hc_tree_index *, int32_t set_rank, hc_set_config *ou
 
 /* ---- the engine ---------------------------------------------------------------------------------- */
 
+/* A knob that C reads is one row in the table of its struct: the field's type and name, the default, the least and the most,
+ * the unit, whether all ranks must agree, and what the knob is, in words. Python draws the fields of config.Config and the
+ * page of knobs from these tables. A knob in "s" is nanoseconds here; one of uint8_t is a flag. */
+enum { HC_RANKS_MAY_DIFFER, HC_RANKS_AGREE };
+#define HC_KNOB_FIELD(type, name, ...) type name;
+
+/* clang-format off */
+#define HC_ENGINE_KNOBS(X)                                                                                             \
+    X(uint32_t, cache_capacity, 2048, 0, 1 << 20, "requests", HC_RANKS_AGREE,                                          \
+      "requests that a process set remembers; 0: every request is agreed as if for the first time")                   \
+    X(uint64_t, fusion_threshold, 16 << 20, 0, 1ull << 40, "bytes", HC_RANKS_AGREE,                                    \
+      "largest batch that small requests are fused into")                                                              \
+    X(uint64_t, raise_bytes, 4 << 20, 0, 1ull << 40, "bytes", HC_RANKS_MAY_DIFFER, /* rule R2 */                       \
+      "pending bytes that a rank announces at once, without waiting for more")                                         \
+    X(uint64_t, raise_window, 0.002, 0, 10, "s", HC_RANKS_MAY_DIFFER, /* rule R3 */                                    \
+      "longest time that an asynchronous request is held back for others to join it")                                  \
+    X(uint64_t, stall_warning, 10, 0, 86400 * 365, "s", HC_RANKS_MAY_DIFFER,                                           \
+      "a wait reports itself after this long; 0: never")                                                               \
+    X(uint64_t, stall_limit, 600, 0, 86400 * 365, "s", HC_RANKS_MAY_DIFFER,                                            \
+      "a wait of this long breaks the World (StallError); 0: never")
+/* clang-format on */
+
 typedef struct hc_engine_config {
-    int32_t rank, size;        /* in the World */
-    uint32_t cache_capacity;   /* slots per set; 0: nothing is cached. Equal on all ranks */
-    uint64_t fusion_threshold; /* bytes per batch. Equal on all ranks */
-    uint64_t raise_bytes;      /* R2: this many bytes pending in a set raise all of it */
-    uint64_t raise_window;     /* R3: ns from the oldest unraised request */
-    uint64_t stall_warning;    /* ns until a waiter asks which ranks are awaited; 0: never */
-    uint64_t stall_limit;      /* ns until a waiter gives the World up (FAIL, STALLED); 0: never */
+    int32_t rank, size; /* in the World */
+    HC_ENGINE_KNOBS(HC_KNOB_FIELD)
 } hc_engine_config;
 
 typedef struct hc_engine hc_engine;

@@ -30,6 +30,7 @@ from hpccoll import arrays, errors
 from hc cimport *
 
 include "tables.pxi"
+include "knobs.pxi"
 include "devices.pxi"
 include "operands.pxi"
 include "handles.pxi"

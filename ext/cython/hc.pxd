@@ -49,8 +49,6 @@ cdef extern from "core/hc.h" nogil:
 
     ctypedef struct hc_engine_config:
         int32_t rank, size
-        uint32_t cache_capacity
-        uint64_t fusion_threshold, raise_bytes, raise_window, stall_warning, stall_limit
     ctypedef struct hc_counters:
         uint64_t messages_up, messages_down, bytes_up, bytes_down
         uint64_t entries, batches, cached_commits, first_commits, mismatches, evictions, conflicts
@@ -90,8 +88,6 @@ cdef extern from "transport/transport.h" nogil:
         int32_t set_rank, set_size
         const int32_t *members
         const int32_t *node_of
-        int32_t rails
-        int64_t chunk_bytes
         double alpha, beta
         const char *algorithm
     int hc_hierarchy_new(const hc_hierarchy_config *, hc_node *, hc_net *, hc_data **)
@@ -175,8 +171,7 @@ cdef extern from "loop/loop.h" nogil:
     ctypedef struct hc_loop
     ctypedef struct hc_loop_config:
         hc_engine_config engine
-        uint8_t background, one_thread, heartbeat, deterministic, debug, wire
-        uint64_t peer_timeout
+        uint8_t background, one_thread, heartbeat, wire
         const int32_t *node_of
         int32_t local_rank, local_size
         const int32_t *locals "locals"

@@ -157,7 +157,10 @@ cdef class Loop:
             locals_.index(r) if self.node_of[r] == self.node_of[self.rank] else -1 for r in range(self.size)])
         memset(&config, 0, sizeof(config))
         memset(&parts, 0, sizeof(parts))
-        self.fill(&config)
+        fill_knobs(hc__engine_knobs, &config.engine, self.settings)
+        fill_knobs(hc__loop_knobs, &config, self.settings)
+        config.engine.rank, config.engine.size = self.rank, self.size
+        config.wire = {"none": HC_WIRE_SAME, "fp16": HC_FLOAT16, "bf16": HC_BFLOAT16}[self.settings.wire]
         config.background, config.one_thread = background, one_thread
         config.heartbeat = heartbeat
         config.node_of, config.locals = nodes, ranks
@@ -180,20 +183,6 @@ cdef class Loop:
             free(ranks)
             free(nodes)
             free(local_of)
-        return 0
-
-    cdef int fill(self, hc_loop_config *config) except -1:
-        s = self.settings
-        config.engine.rank, config.engine.size = self.rank, self.size
-        config.engine.cache_capacity = s.cache_capacity
-        config.engine.fusion_threshold = s.fusion_threshold
-        config.engine.raise_bytes = s.raise_bytes
-        config.engine.raise_window = nanoseconds(s.raise_window)
-        config.engine.stall_warning = nanoseconds(s.stall_warning)
-        config.engine.stall_limit = nanoseconds(s.stall_limit)
-        config.peer_timeout = nanoseconds(s.peer_timeout)
-        config.deterministic, config.debug = s.deterministic, s.debug
-        config.wire = {"none": HC_WIRE_SAME, "fp16": HC_FLOAT16, "bf16": HC_BFLOAT16}[s.wire]
         return 0
 
     def close(self):

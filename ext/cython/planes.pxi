@@ -28,7 +28,7 @@ cdef int new_planes(Set own, const int32_t *members, const int32_t *nodes, hc_no
     place.set = own.number
     place.set_rank, place.set_size = own.rank, own.size
     place.members, place.node_of = members, nodes
-    place.rails, place.chunk_bytes = s.rails, s.chunk_bytes
+    fill_knobs(hc__hierarchy_knobs, &place, s)
     place.algorithm = algorithm
     check(hc_hierarchy_new(&place, node, own.loop.net, &parts.host), "no data plane")
     parts.node = node

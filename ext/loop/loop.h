@@ -83,15 +83,23 @@ static inline int hc_handle_done(hc_handle *h) /* [any thread] */
 
 typedef struct hc_loop hc_loop;
 
+/* clang-format off */
+#define HC_LOOP_KNOBS(X) /* rows as in HC_ENGINE_KNOBS */                                                              \
+    X(uint64_t, peer_timeout, 30, 0, 86400, "s", HC_RANKS_MAY_DIFFER,                                                  \
+      "silence of an awaited rank on another node after which it counts as lost; 0: never")                            \
+    X(uint8_t, deterministic, 0, 0, 1, "", HC_RANKS_AGREE,                                                             \
+      "equal bits for equal inputs, whatever the timing and the fusion")                                               \
+    X(uint8_t, debug, 0, 0, 1, "", HC_RANKS_MAY_DIFFER,                                                                \
+      "check that nobody changes an input while the library owns it")
+/* clang-format on */
+
 typedef struct hc_loop_config {
     hc_engine_config engine;
-    uint8_t background; /* a thread of the loop's own drives when nobody waits */
-    uint8_t one_thread; /* only the thread that made the loop may drive (MPI_THREAD_FUNNELED) */
-    uint8_t heartbeat;  /* every rank of the World has a background thread, and answers */
-    uint8_t deterministic;
-    uint8_t debug;          /* inputs are checked for changes while in flight */
+    HC_LOOP_KNOBS(HC_KNOB_FIELD)
+    uint8_t background;     /* a thread of the loop's own drives when nobody waits */
+    uint8_t one_thread;     /* only the thread that made the loop may drive (MPI_THREAD_FUNNELED) */
+    uint8_t heartbeat;      /* every rank of the World has a background thread, and answers */
     uint8_t wire;           /* dtype between nodes for float32 and float64, or HC_WIRE_SAME */
-    uint64_t peer_timeout;  /* ns of silence of an awaited neighbour on another node until it counts as lost */
     const int32_t *node_of; /* node of each World rank; copied */
     int32_t local_rank, local_size;
     const int32_t *locals; /* World rank of each local rank of the node control segment; copied */

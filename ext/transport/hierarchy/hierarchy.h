@@ -10,15 +10,22 @@
 #include "transport/net/net.h"
 #include "transport/node.h"
 
+/* clang-format off */
+#define HC_HIERARCHY_KNOBS(X) /* rows as in HC_ENGINE_KNOBS */                                                         \
+    X(int32_t, rails, 0, 0, 1024, "ranks", HC_RANKS_AGREE, /* and at most the smallest node's ranks */                 \
+      "ranks of a node that drive the network, at most; 0: chosen")                                                    \
+    X(int64_t, chunk_bytes, 0, 0, 1 << 30, "bytes", HC_RANKS_AGREE,                                                    \
+      "piece of a batch that moves at once through the stages; 0: chosen")
+/* clang-format on */
+
 /* `node` (owned) covers the set's ranks of this node; `net` (borrowed) may be NULL when
  * the set lies inside one node. node_of[i]: node of set rank i, numbered from 0 by first appearance. */
 typedef struct hc_hierarchy_config {
     uint32_t set;
     int32_t set_rank, set_size;
-    const int32_t *members;    /* World rank of each set rank; copied */
-    const int32_t *node_of;    /* copied */
-    int32_t rails;             /* at most, and at most the smallest node's ranks; 0: chosen */
-    int64_t chunk_bytes;       /* 0: chosen */
+    const int32_t *members; /* World rank of each set rank; copied */
+    const int32_t *node_of; /* copied */
+    HC_HIERARCHY_KNOBS(HC_KNOB_FIELD)
     int64_t chunk_most;        /* bytes that a chunk may have on all nodes; 0: hc_node_chunk_bytes() of the largest */
     double alpha, beta;        /* the net's model: seconds a message, seconds a byte; 0: defaults */
     const char *algorithm;     /* "auto", "recursive_doubling", "direct", "ring", "rabenseifner" */
