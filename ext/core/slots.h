@@ -9,10 +9,6 @@
 
 #include "core/request.h"
 
-#ifndef HC__SLOTS_PER_NAME /* a test has fewer */
-#define HC__SLOTS_PER_NAME 16
-#endif
-
 typedef struct hc__slot {
     hc__sig *sig; /* NULL: free */
     uint64_t gen; /* position at which it was last assigned or freed */
@@ -59,6 +55,7 @@ static inline int hc__bit(uint64_t bits) { /* index of the lowest one */
 }
 
 int32_t hc__slot_find(const hc__set *, uint32_t name, const uint8_t *sig, uint32_t nbytes); /* -1: none */
+uint32_t hc__slots_per_name(const hc__set *);                                               /* at most */
 int hc__slot_assign(hc__set *, uint32_t name, hc__sig *); /* takes a reference; 0 or NO_MEMORY */
 void hc__slot_free(hc__set *, int32_t slot);
 void hc__slot_touch(hc__set *, int32_t slot);       /* it is the most recently used one now */

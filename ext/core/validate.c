@@ -38,10 +38,10 @@ static int own_bit(const hc__set *s, const hc__name *record) {
 /* A name has no more slots than it may have, and no two of one signature. */
 static const char *check_slots_of(const hc__set *s, uint32_t name) {
     const hc__name *record = &s->names.at[name];
-    int n = 0;
+    uint32_t n = 0;
     for (int32_t slot = record->slot; slot >= 0; slot = s->slots.at[slot].next) {
         const hc__sig *sig = s->slots.at[slot].sig;
-        if (!sig || s->slots.at[slot].name != name || ++n > HC__SLOTS_PER_NAME)
+        if (!sig || s->slots.at[slot].name != name || ++n > hc__slots_per_name(s))
             return "a name and its slots disagree";
         if (hc__slot_find(s, name, sig->bytes, sig->nbytes) != slot)
             return "two slots of a name have one signature";
