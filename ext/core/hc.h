@@ -218,6 +218,8 @@ enum { HC_RANKS_MAY_DIFFER, HC_RANKS_AGREE };
 #define HC_ENGINE_KNOBS(X)                                                                                             \
     X(uint32_t, cache_capacity, 2048, 0, 1 << 20, "requests", HC_RANKS_AGREE,                                          \
       "requests that a process set remembers; 0: every request is agreed as if for the first time")                   \
+    X(uint32_t, signatures_per_name, 0, 0, 1 << 20, "signatures", HC_RANKS_AGREE,                                      \
+      "requests of one name that a process set remembers, where its shape or type alternates; 0: chosen (16)")         \
     X(uint64_t, fusion_threshold, 16 << 20, 0, 1ull << 40, "bytes", HC_RANKS_AGREE,                                    \
       "largest batch that small requests are fused into")                                                              \
     X(uint64_t, raise_bytes, 4 << 20, 0, 1ull << 40, "bytes", HC_RANKS_MAY_DIFFER, /* rule R2 */                       \

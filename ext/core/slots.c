@@ -74,8 +74,8 @@ static void name_push(hc__set *s, int32_t slot) {
 }
 
 uint32_t hc__slots_per_name(const hc__set *s) {
-    (void)s;
-    return HC__SLOTS_PER_NAME;
+    uint32_t given = s->engine->config.signatures_per_name;
+    return given ? given : HC__SLOTS_PER_NAME;
 }
 
 /* Returns the least recently used slot of a name that may have no more of them, or -1. */

@@ -3,11 +3,14 @@
 
 import dataclasses
 import re
+from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 
 import hpccoll
-from hpccoll import bootstrap, config, detect
+from hpccoll import bootstrap, config, detect, testing
+from hpccoll.rendezvous import ThreadGroup, ThreadRendezvous
 
 
 def test_every_knob_has_a_page():
@@ -62,6 +65,31 @@ def test_differences_name_knob_ranks_and_values():
     configs = [config.Config(nodes="2"), config.Config(nodes="3"), config.Config(nodes="2", simd="portable")]
     assert config.differences(configs) == "HPCCOLL_NODES differs between ranks: 2 on ranks 0, 2; 3 on rank 1"
     assert config.differences(configs[::2]) == ""
+
+
+@pytest.mark.parametrize(("kept", "evicts"), [(0, False), (2, False), (1, True)])
+def test_a_name_keeps_as_many_signatures_as_its_knob_says(kept, evicts):
+    """A name whose shape alternates between two is cached if two are kept."""
+
+    def program(world):
+        for n in (1, 2) * 4:
+            hpccoll.allreduce(np.ones(n), name="x", world=world)
+        return world.stats()["evictions"] > 0
+
+    assert testing.make_and_run(2, program, signatures_per_name=kept) == [evicts, evicts]
+
+
+def test_ranks_must_agree_on_a_knob_of_the_engine():
+    group = ThreadGroup(2)
+
+    def make(rank):
+        with pytest.raises(
+            hpccoll.StartError, match="HPCCOLL_SIGNATURES_PER_NAME differs between ranks: 3 on rank 0; 4"
+        ):
+            hpccoll.World(rendezvous=ThreadRendezvous(group, rank), signatures_per_name=3 + rank, verbose=0)
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(make, range(2)))
 
 
 @pytest.mark.parametrize(
