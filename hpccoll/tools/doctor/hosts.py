@@ -96,7 +96,7 @@ def start(host: str, ssh: str) -> Remote:
     passed = [f"{name}={env[name]}" for name in (*addresses.CHOOSERS, *LIKE_HERE) if name in env]
     inner = shlex.join(["env", *passed, sys.executable, "-m", "hpccoll", "doctor", "--at-hub"])
     agent = shlex.split(ssh)
-    words = [*agent, *(SSH_OPTIONS if agent[0].endswith("ssh") else ()), host]
+    words = [*agent, *((*SSH_OPTIONS, "--") if agent[0].endswith("ssh") else ()), host]
     process = subprocess.Popen(
         [*words, f"cd {shlex.quote(os.getcwd())} && exec {inner}"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A job that a user asks for, and the plan of its execution: plain values, without processes or environment."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -55,6 +56,10 @@ class Plan:
     environment: Mapping[str, str]
 
 
+HOST_NAME = re.compile(r"(?:\w[\w.-]*@)?[A-Za-z0-9](?:[\w.-]*\w)?", re.ASCII)
+"""The name or IPv4 address of a host, with or without a user: never an option of ssh, nor anything for a shell."""
+
+
 def parse_hosts(text: str) -> tuple[Host, ...]:
     """Read hosts from `h1:2,h2:2`; a host without a number takes one rank.
 
@@ -63,7 +68,7 @@ def parse_hosts(text: str) -> tuple[Host, ...]:
     hosts = []
     for part in text.split(","):
         name, _, slots = part.strip().partition(":")
-        if not name or not (slots or "1").isdecimal() or int(slots or 1) < 1:
+        if not HOST_NAME.fullmatch(name) or not (slots or "1").isdecimal() or int(slots or 1) < 1:
             raise LaunchError(f"hosts {text!r}: {part!r} is not HOST or HOST:RANKS")
         hosts.append(Host(name, int(slots or 1)))
     return tuple(hosts)

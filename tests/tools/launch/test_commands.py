@@ -74,6 +74,10 @@ def test_unknown_launcher_is_named_with_a_remedy() -> None:
 
 
 def test_hosts_are_filled_in_order() -> None:
+    assert parse_hosts("me@login-1.site.org:3,10.0.0.1") == (
+        Host("me@login-1.site.org", 3),
+        Host("10.0.0.1", 1),
+    )
     hosts = parse_hosts("h1:2, h2:2,h3")
     assert hosts == (Host("h1", 2), Host("h2", 2), Host("h3", 1))
     assert fill_hosts(None, hosts) == (5, hosts)
@@ -90,6 +94,13 @@ def test_hosts_are_filled_in_order() -> None:
         (2, "h1:x", "'h1:x' is not HOST"),
         (2, "h1:0", "'h1:0' is not HOST"),
         (2, "h1,,h2", "'' is not HOST"),
+        (2, "h1,-oProxyCommand=id", "'-oProxyCommand=id' is not HOST"),
+        (2, "h1,-oProxyCommand=id:2", "'-oProxyCommand=id:2' is not HOST"),
+        (2, "me@-oProxyCommand=id", "is not HOST"),
+        (2, "h1;id", "'h1;id' is not HOST"),
+        (2, "$(id)", "is not HOST"),
+        (2, "h1 id", "is not HOST"),
+        (2, "h1\u00e9", "is not HOST"),
     ],
 )
 def test_what_cannot_be_placed_is_refused(ranks: int | None, hosts: str, says: str) -> None:
