@@ -12,6 +12,7 @@ STATUSES: Any
 WIRE_SAME: int
 MAX_SETS: int
 KNOBS: tuple[dict[str, Any], ...]
+WIRE_VERSION: int
 
 def reduction_defined(reduction: int, dtype: int) -> bool: ...
 def kernels() -> str: ...

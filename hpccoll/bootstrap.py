@@ -102,6 +102,7 @@ def make(
 
     :param provider: makes the net, in place of the provider that the knob `net` names
     """
+    _compare_versions(rendezvous)
     reports = _exchange_reports(rendezvous, settings)
     machines = [report.machine for report in reports]
     node_of = place(machines, settings.nodes)
@@ -155,6 +156,20 @@ def _first_set(base: Base, reports: list[StartReport], *, opens_device: bool) ->
 
 
 # ---- what the ranks tell each other, and what is wrong with it -------------------------------------------
+
+
+def _compare_versions(rendezvous: Rendezvous) -> None:
+    """Fail on all ranks unless all run one version. Plain values: a report of another version may not be readable."""
+    mine = f"{metadata.version('hpccoll')} (messages of version {_core.WIRE_VERSION})"
+    ranks: dict[str, list[int]] = {}
+    for rank, version in enumerate(rendezvous.allgather(mine)):
+        ranks.setdefault(version, []).append(rank)
+    if len(ranks) > 1:
+        found = "; ".join(f"{version} on {some_ranks(having)}" for version, having in ranks.items())
+        raise errors.StartError(
+            f"the World was not made: its ranks run different versions of hpccoll: {found}. Start all of them with one "
+            "environment: `hpccoll info` on each host says which one it finds"
+        )
 
 
 def _exchange_reports(rendezvous: Rendezvous, settings: config.Config) -> list[StartReport]:

@@ -4,6 +4,9 @@
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 
+cdef extern from "core/wire.h" nogil:
+    enum: HC__WIRE_VERSION
+
 cdef extern from "core/hc.h" nogil:
     enum: HC_DTYPE_COUNT, HC_OPERATION_COUNT, HC_REDUCTION_COUNT, HC_WIRE_SAME, HC_MAX_NAME, HC_MAX_SETS, HC_MAX_DIMS
     enum: HC_REQUEST_GROUP, HC_REQUEST_LAST

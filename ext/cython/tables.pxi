@@ -11,6 +11,7 @@ REDUCTIONS = tuple([hc_reduction_name(i).decode() for i in range(HC_REDUCTION_CO
 MEMORIES = ("host", "device")
 WIRE_SAME = HC_WIRE_SAME
 MAX_SETS = HC_MAX_SETS  # process sets that a rank can be in at a time, the World itself among them
+WIRE_VERSION = HC__WIRE_VERSION  # of the messages between ranks: equal on all of them
 
 
 def _statuses():

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+import hpccoll
+
 PRELUDE = """
 import os, sys, time
 import numpy as np
@@ -141,6 +143,37 @@ except hpccoll.StartError as error:
             "HPCCOLL_NODES splits the ranks into nodes (unset it to join them), and no net connects" in output
         )
         assert "did not meet through MPI (start the job with hpccoll run, mpirun or srun)" in output
+
+
+@mostly_files
+@pytest.mark.parametrize(
+    ("other", "differ"),
+    [
+        ("metadata.version = lambda name: '0.0.9'", "0.0.9 (messages of version {wire}) on ranks 1, 2"),
+        ("_core.WIRE_VERSION = 77", "{version} (messages of version 77) on ranks 1, 2"),
+    ],
+    ids=["package", "wire"],
+)
+def test_ranks_of_different_versions_are_refused_on_all_ranks(job, other, differ):
+    """Before anything else is exchanged: what is a setting in one version may be unknown to the other."""
+    script = f"""
+from importlib import metadata
+from hpccoll import _core
+if rank > 0:
+    {other}
+try:
+    hpccoll.World(rendezvous=meet(), verbose=0)
+except hpccoll.StartError as error:
+    print(error)
+"""
+    here = {"version": hpccoll.__version__, "wire": hpccoll._core.WIRE_VERSION}
+    for status, output in job(3, script):
+        assert status == 0, output
+        assert (
+            "the World was not made: its ranks run different versions of hpccoll: "
+            "{version} (messages of version {wire}) on rank 0; ".format(**here)
+            + differ.format(**here)
+        ) in output
 
 
 @mostly_files
