@@ -3,8 +3,8 @@
 """Arrays in device memory: whose they are, where they lie, and the stream in which their library works.
 
 The twin of hpccoll.arrays. No library is imported: a caller with an array of PyTorch or CuPy has imported it. Nor is
-hpccoll._cuda, which moves device memory, before the first such array: this module registers with hpccoll._core what to do
-when one comes.
+hpccoll._cuda, which moves device memory, before the first such array: this module registers with hpccoll._core what to
+do when one comes.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Library(Protocol):
     """What is known of the library that an array comes from."""
 
     copies: bool
-    """Whether lend() copies what is strided, and copy() copies it back."""
+    """Whether describe() copies what is strided, and copy() copies it back."""
 
     def device(self, x: Any) -> int:
         """The number of the device of `x`; -1: the driver must be asked."""
@@ -51,7 +51,7 @@ class Library(Protocol):
     def address(self, x: Any) -> int:
         """Where `x` lies, for the driver."""
 
-    def lend(self, x: Any, inlet: int) -> Lent:
+    def describe(self, x: Any, inlet: int) -> Lent:
         """Tell where the values of `x` lie. A strided array is copied, if its library can do that.
 
         :param inlet: a stream of ours, for libraries that order their work before that of a stream they are told
@@ -102,7 +102,7 @@ class _Torch:
     def address(self, x: Any) -> int:
         return int(x.data_ptr())
 
-    def lend(self, x: Any, inlet: int) -> Lent:
+    def describe(self, x: Any, inlet: int) -> Lent:
         code = self.codes.get(x.dtype)
         if code is None:
             raise errors.UnsupportedError(
@@ -146,7 +146,7 @@ class _CuPy:
     def address(self, x: Any) -> int:
         return int(x.data.ptr)
 
-    def lend(self, x: Any, inlet: int) -> Lent:
+    def describe(self, x: Any, inlet: int) -> Lent:
         code = arrays.dtype_code(x.dtype)
         if not x.flags.c_contiguous:
             x = self.cupy.ascontiguousarray(x)
@@ -200,7 +200,7 @@ class _Interface(_Other):
     def address(self, x: Any) -> int:
         return int(x.__cuda_array_interface__["data"][0])
 
-    def lend(self, x: Any, inlet: int) -> Lent:
+    def describe(self, x: Any, inlet: int) -> Lent:
         said = x.__cuda_array_interface__
         if said.get("mask") is not None:
             raise errors.UnsupportedError(f"{arrays.name_of(x)} has a mask, which cannot be moved")
@@ -229,7 +229,7 @@ class _DLPack(_Other):
     def address(self, x: Any) -> int:
         return 0
 
-    def lend(self, x: Any, inlet: int) -> Lent:
+    def describe(self, x: Any, inlet: int) -> Lent:
         seen = _cuda().DLPackView(x.__dlpack__(stream=inlet))
         code = _dlpack_code(x, *seen.dtype)
         size = seen.dtype[1] // 8

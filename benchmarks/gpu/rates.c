@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rates.c - how fast does one rank move batches on its device, beside raw copies in the same run: rates MODE REPEATS MEBIBYTES
+ * rates.c - how fast does one rank move batches on its device, beside raw copies in the same run: rates MODE REPEATS
+ * MEBIBYTES
  *
- * A line of JSON each: what, bytes, seconds (of every repeat, sorted). "launched" ends when the data plane has done its part,
- * "finished" when the device has. What one rank cannot show: links between devices, other ranks, networks.
+ * A line of JSON each: what, bytes, seconds (of every repeat, sorted). "launched" ends when the data plane has done its
+ * part, "finished" when the device has. What one rank cannot show: links between devices, other ranks, networks.
  */
 #include "check.h"
 #include "cuda/driver/device.h"

@@ -208,9 +208,10 @@ int32_t hc_tree_place(const hc_tree_index *, int32_t set_rank, hc_set_config *ou
 
 /* ---- the engine ---------------------------------------------------------------------------------- */
 
-/* A knob that C reads is one row in the table of its struct: the field's type and name, the default, the least and the most,
- * the unit, whether all ranks must agree, and what the knob is, in words. Python draws the fields of config.Config and the
- * page of knobs from these tables. A knob in "s" is nanoseconds here; one of uint8_t is a flag. */
+/* A knob that C reads is one row in the table of its struct: the field's type and name, the default, the least and the
+ * most, the unit, whether all ranks must agree, and what the knob is, in words. Python draws the fields of
+ * config.Config and the page of knobs from these tables. A knob in "s" is nanoseconds here; one of uint8_t is a
+ * flag. */
 enum { HC_RANKS_MAY_DIFFER, HC_RANKS_AGREE };
 #define HC_KNOB_FIELD(type, name, ...) type name;
 

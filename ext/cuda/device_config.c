@@ -24,7 +24,7 @@ int hc_device_mode_named(const char *name) {
     return -1;
 }
 
-/* ---- copies ---------------------------------------------------------------------------------------------------------- */
+/* ---- copies ----------------------------------------------------------------------------------------------------- */
 
 static const char *copy_text(const char *text, int *failed) {
     char *copy = text ? strdup(text) : NULL;

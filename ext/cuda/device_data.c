@@ -15,7 +15,7 @@
 
 #include <stdlib.h>
 
-/* ---- a batch ------------------------------------------------------------------------------------------------------- */
+/* ---- a batch ---------------------------------------------------------------------------------------------------- */
 
 /* The words of whoever failed. */
 static int say(hc__plane *p, int status) {
@@ -167,7 +167,7 @@ static int watch(hc_data *data) {
     return status < 0 ? status : HC_OK;
 }
 
-/* ---- messages ---------------------------------------------------------------------------------------------------------- */
+/* ---- messages --------------------------------------------------------------------------------------------------- */
 
 static int staging_open(hc_data *data, hc_staging *staging, int sends) {
     hc__plane *p = (hc__plane *)data;
@@ -203,7 +203,7 @@ static void staging_close(hc_data *data, hc_staging *staging) {
     hc_device_leave(p->device, before);
 }
 
-/* ---- the end --------------------------------------------------------------------------------------------------------- */
+/* ---- the end ---------------------------------------------------------------------------------------------------- */
 
 static void abandon(hc_data *data) {
     hc__plane *p = (hc__plane *)data;
@@ -272,7 +272,7 @@ uint64_t hc_device_data_count(const hc_data *data, enum hc_device_path way) {
     return p->counts[way == HC_PATH_NCCL] + (p->flat ? p->flat->counts[way == HC_PATH_NCCL] : 0);
 }
 
-/* ---- making ---------------------------------------------------------------------------------------------------------- */
+/* ---- making ----------------------------------------------------------------------------------------------------- */
 
 static int has_flat(const hc__plane *p) {
     return p->config.mode == HC_DEVICE_AUTO && p->config.flat > 0 && p->nodes > 1;

@@ -2,8 +2,8 @@
  *
  * device_paths.c - which way a batch on a device goes, and what has to be opened for it.
  *
- * The choice is made of what all ranks know: the mode, the placement, the batch's signature and size, and the facts that the
- * ranks told each other before the first batch that NCCL could run.
+ * The choice is made of what all ranks know: the mode, the placement, the batch's signature and size, and the facts
+ * that the ranks told each other before the first batch that NCCL could run.
  */
 #include "cuda/device_plane.h"
 
@@ -13,7 +13,7 @@
 #define SHARD_BYTES ((int64_t)2 << 20)
 #define CHUNK_MOST ((int64_t)64 << 20)
 
-/* ---- the placement ------------------------------------------------------------------------------------------------- */
+/* ---- the placement ---------------------------------------------------------------------------------------------- */
 
 /* How many nodes there are, and of how many ranks; who is joined by one communicator. */
 void hc__plane_place(hc__plane *p) {
@@ -32,7 +32,7 @@ void hc__plane_place(hc__plane *p) {
     }
 }
 
-/* ---- which way ----------------------------------------------------------------------------------------------------- */
+/* ---- which way -------------------------------------------------------------------------------------------------- */
 
 /* One communicator joins all ranks. */
 static int is_flat(const hc__plane *p) {
@@ -88,7 +88,7 @@ int hc__plane_suits_nccl(const hc__plane *p, const hc_batch *b) {
     return hc_device_path(b->operation, b->reduction, b->dtype) == HC_PATH_NCCL;
 }
 
-/* ---- the first batches on the device ------------------------------------------------------------------------------- */
+/* ---- the first batches on the device ---------------------------------------------------------------------------- */
 
 int hc__plane_open_device(hc__plane *p) {
     p->device = p->config.device ? *p->config.device : NULL;

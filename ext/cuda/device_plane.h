@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * device_plane.h - a set's data plane for a device, as its files see it: device_paths.c chooses and opens, device_data.c runs.
+ * device_plane.h - a set's data plane for a device, as its files see it: device_paths.c chooses and opens,
+ * device_data.c runs.
  */
 #ifndef HC_DEVICE_PLANE_H
 #define HC_DEVICE_PLANE_H
@@ -48,7 +49,7 @@ typedef struct hc__plane {
     char facts[1024], why[HC_DEVICE_WHY];
 } hc__plane;
 
-/* ---- device_paths.c: the choice -------------------------------------------------------------------------------------- */
+/* ---- device_paths.c: the choice --------------------------------------------------------------------------------- */
 
 /* What follows from the mode and from where the ranks are: nodes, groups. */
 void hc__plane_place(hc__plane *);
@@ -59,7 +60,7 @@ int hc__plane_suits_flat(const hc__plane *, const hc_batch *);
 /* 1: it has the stages of a hierarchy (HC__PATH_STAGES); 0: rows are exchanged (HC__PATH_ROWS). */
 int hc__plane_has_stages(const hc__plane *, const hc_batch *);
 
-/* ---- device_paths.c: opening, with the first batch that needs it: OK, or a status -------------------------------------- */
+/* ---- device_paths.c: opening, with the first batch that needs it: OK, or a status ------------------------------- */
 
 int hc__plane_open_device(hc__plane *);
 int hc__plane_open_staged(hc__plane *);

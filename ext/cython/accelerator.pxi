@@ -43,7 +43,7 @@ cdef class Accelerator:
         """Describe an array in device memory (device_arrays.Lent); the first one opens its GPU."""
         if self.device is None:
             self.open(library.device(x), library.address(x))
-        return library.lend(x, <size_t>self.device.entry)
+        return library.describe(x, <size_t>self.device.entry)
 
     def check(self, int number, size_t address, bint is_empty, str name):
         """Refuse an array on another device than the World's. `number` -1: the driver is asked about its address."""

@@ -121,7 +121,7 @@ cdef class Handle:
         return 0
 
     cdef int block_on_device(self, object limit) except -1:
-        """Until it has run. Who waits looks after the others: NCCL's part may wait for a rank that is gone."""
+        """Wait until it has run. It looks after other work, too: NCCL's part may wait for a lost rank."""
         cdef double delay = 0.0
         while not self.call.is_over():
             if limit is not None and time.monotonic() > limit:
@@ -161,7 +161,7 @@ cdef class Handle:
 
     @property
     def peer(self):
-        """The other rank of a send or a receive; -1 while a receive from any rank has no message, and for collectives."""
+        """The other rank of a send or a receive; -1 while a receive from any rank has none, and for collectives."""
         if self.c.op is NULL or self.c.op.peer < 0:
             return -1
         return self.set.members.index(self.c.op.peer)
@@ -294,7 +294,7 @@ cdef class Handle:
 def wait_all(handles):
     """Block until all of these Handles, of one World, are finished; what has become of each, its wait() tells.
 
-    One call instead of one a handle: who waits drives, and a place that is taken and left once a handle wakes others.
+    One call instead of one per handle: a caller that waits drives, and would wake others whenever it stops.
     """
     cdef tuple held = tuple(handles)
     cdef size_t n = len(held), at

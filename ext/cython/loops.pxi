@@ -166,7 +166,8 @@ cdef class Loop:
         config.node_of, config.locals = nodes, ranks
         config.local_rank, config.local_size = self.local_rank, self.local_size
         try:
-            check(hc_node_control_new(&segment.c, self.local_rank, self.local_size, ranks, &parts.node_control), "no node control segment")
+            check(hc_node_control_new(&segment.c, self.local_rank, self.local_size, ranks, &parts.node_control),
+                  "no node control segment")
             check(hc_control_new(parts.node_control, self.net, local_of, self.size, &parts.control), "no control edges")
             check(hc_p2p_new(parts.node_control, self.net, parts.control, local_of, self.rank, self.size, &parts.p2p),
                   "no point-to-point")
@@ -232,7 +233,7 @@ cdef class Loop:
         return hc_loop_broken(self.c) if self.c is not NULL else 0
 
     cdef int nudge(self, bint op) except -1:
-        """Who asks whether something is done, where no thread of ours drives or it only listens, moves it too."""
+        """Move what a caller asks about, where no thread of ours drives or it only listens."""
         if op or not self.background:
             self.progress()
         return 0

@@ -11,9 +11,10 @@
 
 #include <sched.h>
 
-/* A waiter does not spin: it yields after every progress iteration, and sleeps when that has not helped for this long. A yield costs
- * half a microsecond where nobody wants the core; where the awaited rank shares it, spinning even 2 us instead made
- * an 8-byte allreduce 68 us long instead of 8 (the scheduler owes each of two spinners as much as the other had). */
+/* A waiter does not spin: it yields after every progress iteration, and sleeps when that has not helped for this long.
+ * A yield costs half a microsecond where nobody wants the core; where the awaited rank shares it, spinning even 2 us
+ * instead made an 8-byte allreduce 68 us long instead of 8 (the scheduler owes each of two spinners as much as the
+ * other had). */
 #define YIELD_NS 100000ull
 #define YIELDS_TO_A_TURN 16 /* a turn of the background thread is mostly over by then */
 

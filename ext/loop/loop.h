@@ -70,8 +70,8 @@ struct hc_handle {
  * rows. NULL: out of memory. [any thread] */
 hc_handle *hc_handle_new(int kind, uint32_t set, uint32_t ntensors, uint32_t ndims, const char *name, size_t name_len,
                          uint32_t nrows);
-/* The handle of a send or a receive: receives, tag, peer, data, bytes are copied; memory: of the data (enum hc_memory_kind). NULL: out
- * of memory. [any thread] */
+/* The handle of a send or a receive: receives, tag, peer, data, bytes are copied; memory: of the data (enum
+ * hc_memory_kind). NULL: out of memory. [any thread] */
 hc_handle *hc_handle_of_p2p(uint32_t set, const hc_p2p_op *, int memory);
 void hc_handle_release(hc_handle *);           /* [any thread] */
 static inline int hc_handle_done(hc_handle *h) /* [any thread] */
@@ -105,8 +105,8 @@ typedef struct hc_loop_config {
     const int32_t *locals; /* World rank of each local rank of the node control segment; copied */
 } hc_loop_config;
 
-/* Takes over node control segment, control and point-to-point, which hc_loop_free() frees. `net` (may be NULL) and the node control segment's segment stay their
- * makers', and live longer. */
+/* Takes over node control segment, control and point-to-point, which hc_loop_free() frees. `net` (may be NULL) and the
+ * node control segment's segment stay their makers', and live longer. */
 typedef struct hc_loop_parts {
     hc_node_control *node_control;
     hc_control *control;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * notice.c - a line that is printed unless something ends in time. A thread of its own prints it, without Python's lock:
- * MPI_Init holds that for as long as it hangs.
+ * notice.c - a line that is printed unless something ends in time. A thread of its own prints it, without Python's
+ * lock: MPI_Init holds that for as long as it hangs.
  */
 #include "loop/driver.h"
 

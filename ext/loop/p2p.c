@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * p2p.c - sends and receives: past the engine, straight to the point-to-point layer; from and to a device by way of host memory.
+ * p2p.c - sends and receives: past the engine, straight to the point-to-point layer; from and to a device by way of
+ * host memory.
  *
- * Ranks do not agree about a message. All that it has in common with other requests is its way in (the inbox), its way out
- * (the handle) and its ends: the end of its set's log, and the end of the World.
+ * Ranks do not agree about a message. All that it has in common with other requests is its way in (the inbox), its way
+ * out (the handle) and its ends: the end of its set's log, and the end of the World.
  */
 #include "loop/driver.h"
 
@@ -35,8 +36,8 @@ static hc_data *data_of(hc_loop *loop, const hc_handle *handle) {
     return hc__set_queue_find(loop, handle->set)->data[handle->request.memory];
 }
 
-/* Point-to-point gets host memory in the place of the array's, and of a send the copy has begun. OK, or a status with text
- * or without. */
+/* Point-to-point gets host memory in the place of the array's, and of a send the copy has begun. OK, or a status with
+ * text or without. */
 static int open_staging(hc_loop *loop, hc_handle *handle, char *text) {
     hc_staging *staging = handle->staging;
     hc_p2p_op *op = handle->op;
@@ -81,8 +82,8 @@ static void post(hc_loop *loop, hc_handle *handle) {
         fail(loop, handle, status, NULL);
 }
 
-/* Sends to one receiver under one tag are posted in the order in which they were submitted, whatever memory their arrays
- * lie in. */
+/* Sends to one receiver under one tag are posted in the order in which they were submitted, whatever memory their
+ * arrays lie in. */
 static int must_wait(const hc_loop *loop, const hc_handle *handle) {
     const hc_p2p_op *op = handle->op, *one = loop->unposted;
     while (one && (one->set != op->set || one->peer != op->peer || one->tag != op->tag))

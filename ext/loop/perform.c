@@ -33,8 +33,8 @@ static void perform_complete(hc_loop *loop, const hc_action *action) {
     hc__handle_finish(loop, handle, action->status, action->text);
 }
 
-/* The log of a set has ended, and with it the messages that have found no other side. The callers who asked for the end are
- * told when the batches before it have run, too. */
+/* The log of a set has ended, and with it the messages that have found no other side. The callers who asked for the end
+ * are told when the batches before it have run, too. */
 static void stop(hc_loop *loop, hc__set_queue *queue, int status, const char *text) {
     hc__set_queue_stopped(queue, text);
     hc__p2p_stop(loop, queue->number);

@@ -55,8 +55,8 @@ static void remove_set(hc_loop *loop, hc_handle *handle) {
     hc__handle_finish(loop, handle, HC_OK, NULL);
 }
 
-/* A set waits here, and moves nothing, until its last message has given back what the set's data plane lent it. At the end
- * of a turn, so that what ended messages in this turn, the World's failure included, has been seen. */
+/* A set waits here, and moves nothing, until its last message has given back what the set's data plane lent it. At the
+ * end of a turn, so that what ended messages in this turn, the World's failure included, has been seen. */
 static int remove_sets(hc_loop *loop) {
     int moved = 0;
     for (hc_handle **link = &loop->removals; *link;) {

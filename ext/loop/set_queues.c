@@ -2,8 +2,8 @@
  *
  * set_queues.c - a queue for each process set of this rank: its data planes and its batches in log order.
  *
- * One batch a set runs at a time, and sets share nothing (rule B3 of docs/control-plane.md): a batch that waits for other ranks
- * holds up its own set only.
+ * One batch a set runs at a time, and sets share nothing (rule B3 of docs/control-plane.md): a batch that waits for
+ * other ranks holds up its own set only.
  */
 #include "loop/driver.h"
 

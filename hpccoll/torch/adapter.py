@@ -77,7 +77,7 @@ class TorchAdapter:
                 f"dtype {tensor.dtype} is not supported; one of: {', '.join(arrays.NAMES)}"
             )
         if tensor.is_cuda:
-            return Buffer.lent(device_arrays.torch_library().lend(tensor, 0), shape)
+            return Buffer.lent(device_arrays.torch_library().describe(tensor, 0), shape)
         return Buffer(tensor.data_ptr(), code, tensor.shape if shape is None else shape, tensor)
 
     def empty(self, like: Tensor, shape: Sequence[int]) -> Tensor:

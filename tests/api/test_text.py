@@ -46,6 +46,6 @@ def test_sizes(count: int, text: str) -> None:
     assert byte_size(count) == text
 
 
-def test_a_sentence_keeps_its_capital_letters() -> None:
+def test_a_sentence_keeps_its_capitals() -> None:
     assert capitalized("load MPI") == "Load MPI"
     assert capitalized("") == ""

@@ -3,7 +3,7 @@
  * device_failures.c - what a device's data plane says and does when things go wrong; ranks as threads, the fakes.
  *
  *     device_failures LAYOUT facts [OPERATION]     one sum; what its batches run on, or why they do not
- *     device_failures LAYOUT sizes                 of 1000, 16384, 16385, 50000 elements: what each ran on; how many went
+ *     device_failures LAYOUT sizes of 1000, 16384, 16385, 50000 elements: what each ran on; how many went
  *                                                  which way
  *     device_failures LAYOUT watched [OPERATION]   one sum is launched and never ends: what the watch says; then all is
  *                                                  given up

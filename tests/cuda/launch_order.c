@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * launch_order.c - sets with common ranks on devices that run one kernel after another: does every batch end, in any interleaving?
+ * launch_order.c - sets with common ranks on devices that run one kernel after another: does every batch end, in any
+ * interleaving?
  *
  *     launch_order SEEDS [without]
- * A device runs kernels in the order in which they were launched, each until all ranks of its set run it. `without` the order:
- * somebody must get stuck, or the model is worth nothing.
+ * A device runs kernels in the order in which they were launched, each until all ranks of its set run it. `without` the
+ * order: somebody must get stuck, or the model is worth nothing.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +45,7 @@ static unsigned below(unsigned n) {
     return (unsigned)(state >> 33) % n;
 }
 
-/* ---- the data plane of a set's host: the largest number, whenever all have come --------------------------------------------- */
+/* ---- the data plane of a set's host: the largest number, whenever all have come --------------------------------- */
 
 static int start(hc_data *data, hc_batch *batch) {
     member *m = (member *)data;
@@ -66,7 +67,7 @@ static int test(hc_data *data) {
 
 static const struct hc_data_ops ops = {.start = start, .test = test};
 
-/* ---- ranks and devices ------------------------------------------------------------------------------------------------------- */
+/* ---- ranks and devices ------------------------------------------------------------------------------------------ */
 
 static void launch(member *m) {
     device *d = &devices[m->rank];

@@ -4,8 +4,8 @@
  *
  *     nccl_contract DRIVER NCCL RANKS all|failing|in_order|crossed
  * failing: FAKE_NCCL_FAIL plants a failure in rank 1; every rank must get out of it by abort.
- * in_order: two communicators, called in one order everywhere, also on the device. crossed: the odd ranks call them in the
- * other order, which must be found.
+ * in_order: two communicators, called in one order everywhere, also on the device. crossed: the odd ranks call them in
+ * the other order, which must be found.
  */
 #include <string.h>
 #include <sys/mman.h>

@@ -30,12 +30,12 @@ def script(fake_cuda: Path, build_nccl: Callable[..., Path], tmp_path: Path) -> 
 
     def run(*options: str, status: int = 0, **variables: str) -> tuple[str, dict[str, Any]]:
         done = subprocess.run(
-            [sys.executable, SCRIPT, tmp_path / "card", "--quick", *options],
+            [sys.executable, SCRIPT, tmp_path / "gpu", "--quick", *options],
             env={**os.environ, **libraries, **variables}, cwd=tmp_path, capture_output=True, text=True,
             timeout=880, check=False,
         )  # fmt: skip
         assert done.returncode == status, done.stdout + done.stderr
-        file = tmp_path / "card" / "gpu.json"
+        file = tmp_path / "gpu" / "gpu.json"
         return done.stdout, json.loads(file.read_text()) if file.exists() else {}
 
     return run
@@ -70,7 +70,7 @@ def test_what_is_missing_is_said_at_once(script: Script, tmp_path: Path) -> None
 @pytest.mark.timeout(300)
 def test_time_that_is_over_costs_no_results(script: Script, tmp_path: Path) -> None:
     """Results of before are kept; what did not begin is for the next call."""
-    folder = tmp_path / "card"
+    folder = tmp_path / "gpu"
     folder.mkdir()
     before = {"status": "passed", "results": [{"what": "sum, finished", "bytes": 4, "seconds": [2e-5]}]}
     (folder / "gpu.json").write_text(json.dumps({"steps": {"rates-staged": before}}))
@@ -110,7 +110,7 @@ def test_the_calls_of_pytorch_pack_alike(dtype: str) -> None:
 
 
 def test_figures() -> None:
-    """Of results whose figures are known."""
+    """A result whose figures are known."""
     sys.path.insert(0, str(SCRIPT.parent))
     from figures import figures
 

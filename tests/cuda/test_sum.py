@@ -128,10 +128,10 @@ def test_the_values_of_the_host(summer: Summer, code: int, reduction: int) -> No
     for count, sources in ((1, 2), (77, 2), (5000, 5), (300_000, 2)):
         given = [random_bits(code, count, seed) for seed in range(sources)]
         want = on_host(summer, given, code, reduction)
-        room = np.empty(count + 1, dtype_of(code))
-        assert summer.launch(room[1:], given, code, reduction) == 0
+        guarded = np.empty(count + 1, dtype_of(code))
+        assert summer.launch(guarded[1:], given, code, reduction) == 0
         summer.wait()
-        same(room[1:], want)
+        same(guarded[1:], want)
         assert summer.launch(given[-1], given, code, reduction) == 0
         summer.wait()
         same(given[-1], want)

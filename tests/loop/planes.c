@@ -4,8 +4,8 @@
  *
  * usage: planes host|both|fails     batches of the host alone; of both kinds in turn; a plane that cannot be made
  *
- * One rank. Its second plane has no device: it writes a mark into what is said to lie on one, after some tests, and sees to it
- * that it is never given a batch of the host, nor a second one beside the first.
+ * One rank. Its second plane has no device: it writes a mark into what is said to lie on one, after some tests, and
+ * sees to it that it is never given a batch of the host, nor a second one beside the first.
  */
 #include "worlds.h"
 

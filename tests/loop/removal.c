@@ -4,8 +4,8 @@
  *
  * usage: removal ends|breaks     how the wait ends: the message arrives, or the World breaks
  *
- * Two ranks, both driven by one thread turn by turn, so that nothing depends on time: while one of them is not driven, the
- * other's message cannot move, and every turn must say so. A driver that hears of movement does not yield.
+ * Two ranks, both driven by one thread turn by turn, so that nothing depends on time: while one of them is not driven,
+ * the other's message cannot move, and every turn must say so. A driver that hears of movement does not yield.
  */
 #include "loop/driver.h"
 #include "worlds.h"

@@ -5,9 +5,9 @@
  *
  *     starve RANKS NODES once|on STRIDE [FIRST]
  *
- * A program of all operations and of messages runs once as it should, then again and again; in run k the k-th allocation of one rank fails, alone
- * or with all that follow it, until a run needs no k. A rank that is told nothing, because the starved rank has no memory for a
- * message to another node, ends by the stall limit, which is short here.
+ * A program of all operations and of messages runs once as it should, then again and again; in run k the k-th
+ * allocation of one rank fails, alone or with all that follow it, until a run needs no k. A rank that is told nothing,
+ * because the starved rank has no memory for a message to another node, ends by the stall limit, which is short here.
  */
 #include "../starving.h"
 #include "worlds.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * threads.c - several threads per rank submit, wait, poll and drop in random orders; every sum and every message is checked.
+ * threads.c - several threads per rank submit, wait, poll and drop in random orders; every sum and every message is
+ * checked.
  *
  * usage: threads RANKS NODES THREADS ROUNDS BACKGROUND
  * Run under a thread sanitizer it is the test of inbox, handle, the driver's place, the trace and the figures.

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * net_contract_tcp.c - the contract of hc_net, over TCP between threads, and what TCP adds to it: net_contract_tcp RANKS
+ * net_contract_tcp.c - the contract of hc_net, over TCP between threads, and what TCP adds to it: net_contract_tcp
+ * RANKS
  */
 #include "transport/net_contract.h"
 

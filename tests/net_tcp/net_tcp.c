@@ -2,13 +2,13 @@
  *
  * net_tcp.c - a net over TCP: one connection per pair of ranks, which test() moves and nothing waits for.
  *
- * A message travels as a frame: a header (length, tag), then its bytes. TCP keeps the order of frames, so messages between
- * two ranks with one tag are matched in order. If the receive of a frame was posted, its bytes go straight there. If not,
- * they are kept in memory until they are asked for: a rank never stops reading, so two ranks that send at once never block
- * each other.
+ * A message travels as a frame: a header (length, tag), then its bytes. TCP keeps the order of frames, so messages
+ * between two ranks with one tag are matched in order. If the receive of a frame was posted, its bytes go straight
+ * there. If not, they are kept in memory until they are asked for: a rank never stops reading, so two ranks that send
+ * at once never block each other.
  *
- * The last frame of a rank says END. If a connection ends without it, the rank was lost: every request that needs it fails
- * with TRANSPORT, and so does a receive from any rank; `text` names the rank and the reason.
+ * The last frame of a rank says END. If a connection ends without it, the rank was lost: every request that needs it
+ * fails with TRANSPORT, and so does a receive from any rank; `text` names the rank and the reason.
  */
 #include "transport/transport.h"
 

@@ -35,8 +35,8 @@ typedef struct hc_device_files {
     const char *kernels; /* the folder of their texts, pack.ptx and sum.ptx */
 } hc_device_files;
 
-/* Opens the driver, then the device. OK, or UNSUPPORTED with `why` (HC_DEVICE_WHY bytes): what is wrong, and in brackets what
- * to do. [any thread] */
+/* Opens the driver, then the device. OK, or UNSUPPORTED with `why` (HC_DEVICE_WHY bytes): what is wrong, and in
+ * brackets what to do. [any thread] */
 int hc_device_open(int number, const hc_device_files *, hc_device **, char *why);
 /* The same for the device that an address lies on. INVALID: it lies on none. */
 int hc_device_open_at(const void *address, const hc_device_files *, hc_device **, char *why);
@@ -80,8 +80,8 @@ enum hc_device_mode {
 const char *hc_device_mode_name(int mode);
 int hc_device_mode_named(const char *name); /* -1: no such name */
 
-/* The order in which the sets of a World call NCCL on this rank (launch_order.h). Zeroed by the World; the data planes' from then
- * on. */
+/* The order in which the sets of a World call NCCL on this rank (launch_order.h). Zeroed by the World; the data planes'
+ * from then on. */
 typedef struct hc_launch_order {
     struct hc__launch_slot *first;
     uint64_t clock;

@@ -19,7 +19,8 @@ int hc__device_take(hc_device *, enum hc__memory_kind, size_t bytes, void **memo
 /* All that used it is done. NULL: nothing. [any thread] */
 void hc__device_give(hc_device *, void *memory);
 
-/* 1: all that is in the stream has ended, after waiting a little; 0: not, and what it uses must not be used again. NULL: 1. */
+/* 1: all that is in the stream has ended, after waiting a little; 0: not, and what it uses must not be used again.
+ * NULL: 1. */
 int hc__stream_ends(const hc_device *, hc_gpu_stream);
 
 /* ---- what a data plane is told ---------------------------------------------------------------------- */

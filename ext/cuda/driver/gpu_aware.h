@@ -2,8 +2,8 @@
  *
  * gpu_aware.h - whether MPI is given a device's memory as it is: what a knob and a site's proofs say.
  *
- * A wrong belief is a crash or a wrong sum, so that nothing is believed: `hpccoll doctor --gpu-aware` tries, and records what
- * it tried with. Python compares what all but the device tell; here is the device.
+ * A wrong belief is a crash or a wrong sum, so that nothing is believed: `hpccoll doctor --gpu-aware` tries, and
+ * records what it tried with. Python compares what all but the device tell; here is the device.
  */
 #ifndef HC_GPU_AWARE_H
 #define HC_GPU_AWARE_H

@@ -94,8 +94,8 @@ static int open_and_fill(hc_library *library, const hc_search *search, const hc_
     return fill(library, search, symbols, n, table);
 }
 
-/* One at a time: what dlopen() writes about a library on one thread is read here on another. The linker's own lock orders
- * the two, too, but that is its affair: its records are promised to nobody without it. */
+/* One at a time: what dlopen() writes about a library on one thread is read here on another. The linker's own lock
+ * orders the two, too, but that is its affair: its records are promised to nobody without it. */
 int hc_library_open(hc_library *library, const hc_search *search, const hc_symbol *symbols, int n, void *table) {
     static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
     pthread_mutex_lock(&one_at_a_time);

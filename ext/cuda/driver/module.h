@@ -26,8 +26,8 @@ typedef struct hc_module {
     char text[256]; /* of the last failure */
 } hc_module;
 
-/* Loads them from their file in the folder; TRANSPORT with text where it cannot be read or the driver refuses: then they are
- * still to be closed. */
+/* Loads them from their file in the folder; TRANSPORT with text where it cannot be read or the driver refuses: then
+ * they are still to be closed. */
 int hc_module_open(hc_module *, const hc_driver *, const hc_module_text *, const char *folder);
 void hc_module_close(hc_module *); /* all launches must be done */
 /* A launch of as many blocks as the work has, or fewer that share it, in `stream`. OK, or TRANSPORT with text. */

@@ -4,8 +4,8 @@
  *
  * The work is cut into chunks of equal size whatever the tensors' sizes, and every block takes an equal run of them:
  * one search for the first, the next ones follow. (A fixed number of blocks a tensor, as is common, leaves most of the
- * device idle behind one large tensor.) Where both sides are aligned a thread moves 16 bytes at a time, several before it
- * stores any; else it moves elements, neighbouring threads neighbouring ones.
+ * device idle behind one large tensor.) Where both sides are aligned a thread moves 16 bytes at a time, several before
+ * it stores any; else it moves elements, neighbouring threads neighbouring ones.
  *
  * What is shipped is pack.ptx.inc, made from this by ptx.py; a test compares.
  *     hc_pack_FROM_TO     f16 bf16 f32 f64: to = scale * from in float32, with a float64 in float64; one rounding

@@ -28,9 +28,9 @@ const char *hc_pack_kernel_name(int kernel); /* "hc_pack_f32_f16" */
  * but floats, scaling of integers. */
 int hc_pack_choose(int tensor, int buffer, double scale, int unpack, hc_pack_kind *);
 
-/* Fills `entries` (room for n) with the tensors that are to move, all one after another in the buffer, each at a multiple
- * of 16 bytes; the layout depends on the counts only, so that it is the same on all ranks. Their number, or INVALID
- * for a negative count or more than 64 GiB. *chunks and *bytes (of the buffer) are set. */
+/* Fills `entries` (room for n) with the tensors that are to move, all one after another in the buffer, each at a
+ * multiple of 16 bytes; the layout depends on the counts only, so that it is the same on all ranks. Their number, or
+ * INVALID for a negative count or more than 64 GiB. *chunks and *bytes (of the buffer) are set. */
 int hc_pack_plan(const hc_pack_tensor *, int n, const hc_pack_kind *, hc_pack_entry *entries, unsigned *chunks,
                  int64_t *bytes);
 
@@ -50,7 +50,8 @@ typedef struct hc_packer {
     int room;
 } hc_packer;
 
-/* Loads the kernels from folder/pack.ptx; TRANSPORT with text where the driver refuses. Memory is the caller's, zeroed by this. */
+/* Loads the kernels from folder/pack.ptx; TRANSPORT with text where the driver refuses. Memory is the caller's, zeroed
+ * by this. */
 int hc_packer_open(hc_packer *, const hc_driver *, const char *folder);
 void hc_packer_close(hc_packer *); /* all launches must be done */
 
@@ -62,8 +63,8 @@ typedef struct hc_pack_order {
     double scale;
     hc_gpu_address at; /* the buffer; a multiple of 16 */
 } hc_pack_order;
-/* One launch in `stream`: OK, also where there is nothing to do; HC_PACK_BUSY: both tables are in use, ask again; else a
- * status, with text. */
+/* One launch in `stream`: OK, also where there is nothing to do; HC_PACK_BUSY: both tables are in use, ask again; else
+ * a status, with text. */
 enum { HC_PACK_BUSY = 1 };
 int hc_pack_launch(hc_packer *, const hc_pack_order *, hc_gpu_stream stream);
 

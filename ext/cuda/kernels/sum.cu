@@ -2,11 +2,12 @@
  *
  * sum.cu - what the net's algorithms add up, where it lies in a device's memory: to[i] = from[0][i] + from[1][i] + ...
  *
- * The same values as on the host (ext/transport/kernels_vector.h): in the sources' order; float16 and bfloat16 in float32,
- * rounded once; integers wrap; of least and greatest once a NaN is always a NaN, and of equal values the first stays.
+ * The same values as on the host (ext/transport/kernels_vector.h): in the sources' order; float16 and bfloat16 in
+ * float32, rounded once; integers wrap; of least and greatest once a NaN is always a NaN, and of equal values the first
+ * stays.
  *
- * A thread takes 16 bytes of each source in turn, reads all before it writes, and goes on a grid's width further. Whether as
- * many threads as fit hide the latency of that, no GPU has measured.
+ * A thread takes 16 bytes of each source in turn, reads all before it writes, and goes on a grid's width further.
+ * Whether as many threads as fit hide the latency of that, no GPU has measured.
  *     hc_sum_T     i8 u8 i32 u32 i64 u64 f16 bf16 f32 f64
  */
 #include "cuda/kernels/sum_job.h"

@@ -16,7 +16,8 @@ int hc_sum_kernel(int dtype);
 int hc_sum_operation(int reduction);
 const char *hc_sum_kernel_name(int kernel); /* "hc_sum_f32" */
 
-/* Loads the kernels from folder/sum.ptx; TRANSPORT with text where the driver refuses. Memory is the caller's, zeroed by this. */
+/* Loads the kernels from folder/sum.ptx; TRANSPORT with text where the driver refuses. Memory is the caller's, zeroed
+ * by this. */
 int hc_summer_open(hc_summer *, const hc_driver *, const char *folder);
 void hc_summer_close(hc_summer *); /* all launches must be done */
 

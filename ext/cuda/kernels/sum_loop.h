@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sum_loop.h - one kernel of sum.cu: elements of type T, added up as WIDE (with WIDEN and NARROW to and from it; left out: as
- * they are).
+ * sum_loop.h - one kernel of sum.cu: elements of type T, added up as WIDE (with WIDEN and NARROW to and from it; left
+ * out: as they are).
  */
 #ifndef WIDE
 #define WIDE T

@@ -2,8 +2,8 @@
  *
  * values.h - what the kernels are written in: types, their conversions, accesses of 16 bytes.
  *
- * The part that C and CUDA share, without another header: the tests compile the kernels for the host and bring their own of
- * the first part (tests/cuda/fake/values_host.h).
+ * The part that C and CUDA share, without another header: the tests compile the kernels for the host and bring their
+ * own of the first part (tests/cuda/fake/values_host.h).
  */
 #ifndef HC_VALUES_H
 #define HC_VALUES_H

@@ -47,8 +47,8 @@ typedef struct hc__comms {
 void hc__comms_begin(hc__comms *, const char *named, const char *const *files);
 /* HC_DONE: usable, or forbidden; else enum hc_progress, or a status with text. */
 int hc__comms_test(hc__comms *);
-/* Whether what was asked of NCCL has been taken in: HC_DONE, HC_IDLE: not yet; else a status with text. `status`: what the
- * call itself answered, or HC_NCCL_IN_PROGRESS to ask again. */
+/* Whether what was asked of NCCL has been taken in: HC_DONE, HC_IDLE: not yet; else a status with text. `status`: what
+ * the call itself answered, or HC_NCCL_IN_PROGRESS to ask again. */
 int hc__comms_settle(hc__comms *, const char *call, int status);
 /* HC_IDLE while patience lasts, counted from the last move; then a status with text. */
 int hc__comms_wait(hc__comms *, const char *what);

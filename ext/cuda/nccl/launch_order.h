@@ -3,9 +3,10 @@
  * launch_order.h - the order in which the sets of a World call NCCL, the same on all ranks: private to ext/cuda.
  *
  * A kernel of NCCL holds its GPU while it waits for other ranks. Where two communicators share two ranks and are called
- * in different orders there, each may hold the GPU that the other one waits for. So all ranks launch the batches of different sets in one order:
+ * in different orders there, each may hold the GPU that the other one waits for. So all ranks launch the batches of
+ * different sets in one order:
  *
- *     ask     propose a number for the batch, larger than any that this rank knows; the largest that its ranks propose is
+ *     ask propose a number for the batch, larger than any that this rank knows; the largest that its ranks propose is
  *             the batch's (eight bytes through the host's data plane)
  *     test    until no other batch here has a smaller number, or can still get one
  *     end     its last call has been taken in; what comes next waits on the device for what was launched

@@ -3,8 +3,8 @@
  * nccl.h - the functions of NCCL, as a table that is filled at run time.
  *
  * Types and codes are those of NCCL's public header, as far as they are used: 2.14 is needed, what came later may be
- * NULL. Only the part of its configuration that 2.18 has is declared: the library copies as much as `size` says and fills in
- * the defaults of what it knows beyond `version`.
+ * NULL. Only the part of its configuration that 2.18 has is declared: the library copies as much as `size` says and
+ * fills in the defaults of what it knows beyond `version`.
  */
 #ifndef HC_NCCL_H
 #define HC_NCCL_H

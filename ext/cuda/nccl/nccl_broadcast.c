@@ -7,8 +7,9 @@
  *     other nodes       reduce    nothing: the slot is free
  *                       spread    as of a sum: NCCL's allgather of what the net has brought, buffer -> tensors
  *
- * A node's ranks know in which of the two they are, so that they call their communicator in one order. Bytes: the root's
- * node sends every byte once, the others receive it once, each driver its rail's part of them; over PCIe goes the same.
+ * A node's ranks know in which of the two they are, so that they call their communicator in one order. Bytes: the
+ * root's node sends every byte once, the others receive it once, each driver its rail's part of them; over PCIe goes
+ * the same.
  */
 #include "cuda/nccl/nccl_node.h"
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nccl_calls.c - which types and reductions NCCL has, the calls that sum and gather a chunk, and how long they may take.
+ * nccl_calls.c - which types and reductions NCCL has, the calls that sum and gather a chunk, and how long they may
+ * take.
  */
 #include "cuda/nccl/nccl_node.h"
 
 #include <stdio.h>
 
-/* ---- what NCCL knows --------------------------------------------------------------------------------------------------- */
+/* ---- what NCCL knows -------------------------------------------------------------------------------------------- */
 
 int hc__nccl_dtype(int dtype) {
     static const int codes[HC_DTYPE_COUNT] = {
@@ -36,7 +37,7 @@ enum hc_device_path hc_device_path(int operation, int reduction, int dtype) {
     return !reduces || hc__nccl_op(reduction, dtype) >= 0 ? HC_PATH_NCCL : HC_PATH_STAGED;
 }
 
-/* ---- answers ------------------------------------------------------------------------------------------------------------ */
+/* ---- answers ---------------------------------------------------------------------------------------------------- */
 
 int hc__nccl_settle(hc__nccl_node *n, const char *call) {
     int status = hc__comms_settle(n->comms, call, n->called);
@@ -56,7 +57,7 @@ int hc__nccl_wait_for_device(hc__nccl_node *n, const char *what) {
     return status;
 }
 
-/* ---- allreduce's calls -------------------------------------------------------------------------------------------------- */
+/* ---- allreduce's calls ------------------------------------------------------------------------------------------ */
 
 /* Sums of all shards where they are driven: one call, or one per rail. */
 int hc__nccl_call_reduce(const hc__nccl_node *n, const hc__nccl_slot *slot) {

@@ -2,8 +2,8 @@
  *
  * nccl_chunks.c - what a chunk of a batch holds, and its way between the tensors and the buffer.
  *
- * All that decides here is agreed: counts, types, scale factors. Where a rank's tensors lie is its own: whether it packs
- * them or gives them to NCCL as they are, no other rank can tell.
+ * All that decides here is agreed: counts, types, scale factors. Where a rank's tensors lie is its own: whether it
+ * packs them or gives them to NCCL as they are, no other rank can tell.
  */
 #include "cuda/nccl/nccl_node.h"
 
@@ -15,7 +15,7 @@ int hc__nccl_failed(hc__nccl_node *n, int status, const char *what) {
     return hc__device_failed(n->device, status, what, n->text, sizeof n->text);
 }
 
-/* ---- memory ---------------------------------------------------------------------------------------------------------- */
+/* ---- memory ----------------------------------------------------------------------------------------------------- */
 
 /* What is given back may still be used in `work`, behind which the other streams have come to their end. */
 int hc__nccl_grow(hc__nccl_node *n, enum hc__memory_kind kind, char **at, int64_t bytes) {
@@ -29,7 +29,7 @@ int hc__nccl_grow(hc__nccl_node *n, enum hc__memory_kind kind, char **at, int64_
     return status;
 }
 
-/* ---- layout ---------------------------------------------------------------------------------------------------------- */
+/* ---- layout ----------------------------------------------------------------------------------------------------- */
 
 int hc__nccl_layout(hc__nccl_node *n) {
     const hc_batch *b = n->batch;
@@ -96,7 +96,7 @@ int hc__nccl_cut(hc__nccl_node *n, int64_t chunk, hc__nccl_slot *slot) {
     return status;
 }
 
-/* ---- neutral elements ------------------------------------------------------------------------------------------------- */
+/* ---- neutral elements ------------------------------------------------------------------------------------------- */
 
 /* A rank that has joined, or gave only some of the tensors, brings neutral elements for the rest. */
 static int fill_neutral(hc__nccl_node *n) {
@@ -135,7 +135,7 @@ int hc__nccl_neutral(hc__nccl_node *n, char *to, int64_t bytes) {
     return hc__nccl_failed(n, status, "bringing neutral elements");
 }
 
-/* ---- packing ---------------------------------------------------------------------------------------------------------- */
+/* ---- packing ---------------------------------------------------------------------------------------------------- */
 
 int hc__nccl_pack(hc__nccl_node *n, hc__nccl_slot *slot) {
     const hc__launch to = hc__nccl_launch(n);

@@ -3,8 +3,8 @@
  * nccl_direct.h - allgather and alltoall among ranks that one communicator joins: private to nccl_direct.c, nccl_rows.c
  * and device_data.c.
  *
- * Both launch in the node's stream `work`, one step of a batch after another, and wait for nothing on the device: scratch
- * memory is overwritten behind what reads it. All that decides which calls there are is known to all ranks.
+ * Both launch in the node's stream `work`, one step of a batch after another, and wait for nothing on the device:
+ * scratch memory is overwritten behind what reads it. All that decides which calls there are is known to all ranks.
  */
 #ifndef HC_NCCL_DIRECT_H
 #define HC_NCCL_DIRECT_H

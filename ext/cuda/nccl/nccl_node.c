@@ -12,7 +12,7 @@
 #define CHUNK_BYTES ((int64_t)64 << 20) /* without a net: one call for most batches. An estimate */
 #define LEAST_BYTES ((int64_t)64 << 10)
 
-/* ---- memory ------------------------------------------------------------------------------------------------------------ */
+/* ---- memory ----------------------------------------------------------------------------------------------------- */
 
 /* One kind of buffer of all slots; doubling, so that little is left behind. */
 static int reserve(hc__nccl_node *n, enum hc__memory_kind kind, size_t member, int64_t *room, int64_t bytes) {
@@ -39,7 +39,7 @@ static int reserve_all(hc__nccl_node *n) {
     return status;
 }
 
-/* ---- open, close ------------------------------------------------------------------------------------------------------- */
+/* ---- open, close ------------------------------------------------------------------------------------------------ */
 
 int hc__nccl_begin(hc__nccl_node *n, const hc_batch *batch) {
     const hc_driver *d = &n->device->driver;
@@ -107,7 +107,7 @@ static int nccl_close(hc_node *base) {
     return hc__nccl_end(hc__nccl_node_of(base));
 }
 
-/* ---- coming and going ------------------------------------------------------------------------------------------------------ */
+/* ---- coming and going ------------------------------------------------------------------------------------------- */
 
 int hc__nccl_node_watch(hc__nccl_node *n) {
     const char *what = "a batch that was launched";

@@ -12,11 +12,11 @@
  * The stages launch and return; only shard() waits, for an event. All ranks must call one communicator in one order:
  * spread(c) comes right before reduce(c + depth), and behind all others at the end.
  *
- * Where MPI may have the device's memory, shards stay there (sums.h): `down` and `up` have nothing to do. Where a rank is
- * alone in its node there is nothing for NCCL to do either: the chunk is its shard.
+ * Where MPI may have the device's memory, shards stay there (sums.h): `down` and `up` have nothing to do. Where a rank
+ * is alone in its node there is nothing for NCCL to do either: the chunk is its shard.
  *
- * Where the net is driven by fewer ranks than the node has, ncclReduce and ncclBroadcast, one per rail in a group, do what
- * reduce-scatter and allgather do for all. A broadcast and a reducescatter have the same stages (nccl_broadcast.c,
+ * Where the net is driven by fewer ranks than the node has, ncclReduce and ncclBroadcast, one per rail in a group, do
+ * what reduce-scatter and allgather do for all. A broadcast and a reducescatter have the same stages (nccl_broadcast.c,
  * nccl_scatter.c).
  */
 #ifndef HC_NCCL_NODE_H
@@ -145,7 +145,8 @@ int hc__nccl_wait_for_device(hc__nccl_node *, const char *what);
 static inline int hc__nccl_worse(int a, int b) {
     return a == HC_NCCL_SUCCESS || (a == HC_NCCL_IN_PROGRESS && b != HC_NCCL_SUCCESS) ? b : a;
 }
-/* NCCL's answers. Sums of all shards where they are driven, and all of the chunk from there: one call, or one per rail. */
+/* NCCL's answers. Sums of all shards where they are driven, and all of the chunk from there: one call, or one per
+ * rail. */
 int hc__nccl_call_reduce(const hc__nccl_node *, const hc__nccl_slot *);
 int hc__nccl_call_gather(const hc__nccl_node *, const hc__nccl_slot *);
 

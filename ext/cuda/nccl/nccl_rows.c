@@ -2,11 +2,13 @@
  *
  * nccl_rows.c - allgather and alltoall over one communicator.
  *
- *     allgather   ncclAllGather where all give the same, else one ncclBroadcast a rank in a group: every byte crosses each
+ *     allgather ncclAllGather where all give the same, else one ncclBroadcast a rank in a group: every byte crosses
+ *     each
  *                 link of NCCL's ring once, where sends to all would cross the links between nodes once a rank
  *     alltoall    ncclSend and ncclRecv in a group
  *
- * Bytes are bytes: any type goes. A rank that has joined gives nothing, and takes what it does not want into scratch memory.
+ * Bytes are bytes: any type goes. A rank that has joined gives nothing, and takes what it does not want into scratch
+ * memory.
  */
 #include "cuda/nccl/nccl_direct.h"
 
@@ -18,7 +20,7 @@ static hc__nccl_rows *rows_of(const hc__step *step) {
     return (hc__nccl_rows *)(uintptr_t)step;
 }
 
-/* ---- a run ---------------------------------------------------------------------------------------------------------- */
+/* ---- a run ------------------------------------------------------------------------------------------------------ */
 
 /* Bytes of tensors [first, end) that a stream has: one as it is, several each at a multiple of 16. */
 static int64_t run_bytes(const hc__nccl_rows *o, int incoming, int32_t stream, int32_t first, int32_t end) {
@@ -100,7 +102,7 @@ static int cut_run(hc__step *step) {
     return status;
 }
 
-/* ---- calls of NCCL --------------------------------------------------------------------------------------------------- */
+/* ---- calls of NCCL ---------------------------------------------------------------------------------------------- */
 
 static int are_even(const hc__nccl_part *parts, int32_t n) {
     for (int32_t r = 1; r < n; r++)
@@ -148,7 +150,7 @@ static int call_messages(const hc__step *step) {
 static const hc__step_ops gathers = {cut_run, call_gather, "an allgather"};
 static const hc__step_ops exchanges = {cut_run, call_messages, "an alltoall"};
 
-/* ---- a batch --------------------------------------------------------------------------------------------------------- */
+/* ---- a batch ---------------------------------------------------------------------------------------------------- */
 
 int hc__nccl_rows_open(hc__nccl_rows *o, hc__nccl_node *node, hc_data *host, int64_t chunk_bytes) {
     o->step.node = node;

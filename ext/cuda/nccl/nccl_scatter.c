@@ -2,17 +2,17 @@
  *
  * nccl_scatter.c - where the stages of a reducescatter are others than an allreduce's.
  *
- *     reduce    windows of all ranks' shares -> buffer -> ncclReduceScatter: local rank j has the node's sums of what the
+ *     reduce windows of all ranks' shares -> buffer -> ncclReduceScatter: local rank j has the node's sums of what the
  *               j-th ranks of all nodes get
  *     (the net  reduces and scatters these among the j-th ranks)
  *     spread    my share -> tensors: there is nothing to gather
  *
- * All nodes have as many ranks, and each drives its rail. Where one communicator joins all ranks there is no net; a tensor
- * whose rows come out even, and that needs no factor, is then reduced as it lies.
+ * All nodes have as many ranks, and each drives its rail. Where one communicator joins all ranks there is no net; a
+ * tensor whose rows come out even, and that needs no factor, is then reduced as it lies.
  *
- * Where a window's parts have gaps (tensors whose rows do not come out even), two calls can do it: ncclReduceScatter, in
- * which everybody sends all but one of the parts, gaps included, or one ncclReduce a rank in a group, in which what each
- * part really has goes round once. The one that moves fewer bytes is called.
+ * Where a window's parts have gaps (tensors whose rows do not come out even), two calls can do it: ncclReduceScatter,
+ * in which everybody sends all but one of the parts, gaps included, or one ncclReduce a rank in a group, in which what
+ * each part really has goes round once. The one that moves fewer bytes is called.
  */
 #include "cuda/nccl/nccl_node.h"
 
@@ -21,7 +21,7 @@
 #define WINDOW_BYTES ((int64_t)64 << 20) /* of all parts together, where there is no net. An estimate */
 #define LEAST_BYTES ((int64_t)4096)      /* of a part */
 
-/* ---- layout ---------------------------------------------------------------------------------------------------------- */
+/* ---- layout ----------------------------------------------------------------------------------------------------- */
 
 /* In the buffer: for each local rank the parts of the nodes' ranks of that number, node after node. */
 int hc__nccl_order_parts(hc__nccl_node *n) {
@@ -56,7 +56,7 @@ int hc__nccl_lay_shares(hc__nccl_node *n, int64_t chunk_elements) {
     return HC_OK;
 }
 
-/* ---- a window -------------------------------------------------------------------------------------------------------- */
+/* ---- a window --------------------------------------------------------------------------------------------------- */
 
 /* All ranks give, and take, the tensor as it lies. A rank that has joined does as if. */
 static int cut_whole(hc__nccl_node *n, hc__nccl_slot *slot) {
@@ -142,7 +142,7 @@ int hc__nccl_cut_shares(hc__nccl_node *n, int64_t chunk, hc__nccl_slot *slot) {
     return status;
 }
 
-/* ---- calls of NCCL --------------------------------------------------------------------------------------------------- */
+/* ---- calls of NCCL ---------------------------------------------------------------------------------------------- */
 
 /* Elements from the beginning of local rank j's parts to the end of the last tensor there. */
 static int64_t really(const hc__nccl_node *n, const hc__nccl_slot *slot, int32_t j) {
@@ -180,7 +180,7 @@ int hc__nccl_call_scatter(hc__nccl_node *n, const hc__nccl_slot *slot) {
                                          (size_t)slot->part, n->dtype, n->op, n->comms->comm, n->work);
 }
 
-/* ---- the net's part -------------------------------------------------------------------------------------------------- */
+/* ---- the net's part --------------------------------------------------------------------------------------------- */
 
 void hc__nccl_node_bounds(const hc__nccl_node *n, const hc__nccl_slot *slot, int64_t *bounds) {
     for (int32_t k = 0; k <= n->groups; k++)

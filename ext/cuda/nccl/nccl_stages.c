@@ -13,7 +13,7 @@ static hc__nccl_slot *slot_of(hc__nccl_node *n, int64_t chunk) {
     return &n->slots[chunk % HC__NCCL_DEPTH];
 }
 
-/* ---- reduce -------------------------------------------------------------------------------------------------------------- */
+/* ---- reduce ----------------------------------------------------------------------------------------------------- */
 
 static int begin_reduce(hc__nccl_node *n, hc__nccl_slot *slot) {
     int status = n->scatters ? hc__nccl_cut_shares(n, n->nreduced, slot) : hc__nccl_cut(n, n->nreduced, slot);
@@ -34,8 +34,8 @@ static char *shard_at(const hc__nccl_node *n, const hc__nccl_slot *slot) {
     return chunk + n->base.local_rank * slot->part * n->wire_size;
 }
 
-/* My shard, in the wire's type; to the host, unless the net takes it from the device. For another node's broadcast there is
- * none yet, only room for it. */
+/* My shard, in the wire's type; to the host, unless the net takes it from the device. For another node's broadcast
+ * there is none yet, only room for it. */
 static int fetch_shard(hc__nccl_node *n, hc__nccl_slot *slot) {
     const hc_driver *d = &n->device->driver;
     int64_t at = n->base.local_rank * slot->part;
@@ -76,7 +76,7 @@ int hc__nccl_reduce(hc_node *base, int64_t chunk) {
     return status < 0 ? status : HC_DONE;
 }
 
-/* ---- the net's part ------------------------------------------------------------------------------------------------------ */
+/* ---- the net's part --------------------------------------------------------------------------------------------- */
 
 static int64_t shard_elements(const hc__nccl_node *n, const hc__nccl_slot *slot) {
     int64_t left = slot->n - n->base.local_rank * slot->part;
@@ -117,7 +117,7 @@ int hc__nccl_publish(hc_node *base, int64_t chunk) {
     return hc__nccl_failed(n, status, "bringing a shard back to the device");
 }
 
-/* ---- spread --------------------------------------------------------------------------------------------------------------- */
+/* ---- spread ----------------------------------------------------------------------------------------------------- */
 
 /* Its place in the order of calls: behind the sums of `depth` chunks, of all at the end. A broadcast has one kind of
  * calls in a node. */

@@ -70,7 +70,7 @@ static int sums_ended(hc_arithmetic *base, uint64_t begun) {
 
 static const struct hc_arithmetic_ops sums_ops = {sums_alloc, sums_release, sums_convert, sums_reduce, sums_ended};
 
-/* ---- coming and going --------------------------------------------------------------------------------------------- */
+/* ---- coming and going ------------------------------------------------------------------------------------------- */
 
 static void *enter(void *device) {
     return hc_device_enter(device);

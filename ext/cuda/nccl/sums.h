@@ -3,8 +3,8 @@
  * sums.h - the arithmetic between nodes in a device's memory, so that MPI is given that memory: private to nccl_*.c and
  * device_data.c.
  *
- * The net's algorithms run as they do on the host. What they sum is launched in one stream; what they send waits until the
- * kernels that made it have ended (hc_arithmetic_ops.ended), which is asked for and not waited for.
+ * The net's algorithms run as they do on the host. What they sum is launched in one stream; what they send waits until
+ * the kernels that made it have ended (hc_arithmetic_ops.ended), which is asked for and not waited for.
  */
 #ifndef HC_SUMS_H
 #define HC_SUMS_H

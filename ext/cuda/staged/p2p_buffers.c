@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * p2p_buffers.c - copies between a caller's array and the pinned memory that point-to-point moves, each behind its caller's stream.
+ * p2p_buffers.c - copies between a caller's array and the pinned memory that point-to-point moves, each behind its
+ * caller's stream.
  */
 #include "cuda/staged/p2p_buffers.h"
 
@@ -20,7 +21,7 @@ static int open_streams(hc__p2p_buffers *p, hc_device *device) {
     return failed(p, status, "making streams");
 }
 
-/* ---- copies -------------------------------------------------------------------------------------------------------------- */
+/* ---- copies ----------------------------------------------------------------------------------------------------- */
 
 /* Memory goes back when its copy has ended; who opens the next staging buffer, or closes one, looks. */
 static void collect(hc__p2p_buffers *p) {
@@ -72,7 +73,7 @@ static int board(hc__p2p_buffers *p, hc_staging *staging) {
     return HC_OK;
 }
 
-/* ---- copies ------------------------------------------------------------------------------------------------------------- */
+/* ---- copies ----------------------------------------------------------------------------------------------------- */
 
 /* Behind what the caller's stream had to do, and before what it does next with the array. */
 static int move(hc__p2p_buffers *p, const hc_staging *staging, int up) {

@@ -16,7 +16,7 @@ static int64_t row_bytes(const hc__rows *w, int32_t i) {
     return w->batch->pieces[i].row * (int64_t)hc_dtype_size(w->batch->dtype);
 }
 
-/* ---- results ------------------------------------------------------------------------------------------------------ */
+/* ---- results ---------------------------------------------------------------------------------------------------- */
 
 int hc__place_on_device(hc_device *device, const hc_batch *batch, hc_piece *piece, int64_t rows, int *late,
                         char *text) {
@@ -34,7 +34,7 @@ int hc__place_on_device(hc_device *device, const hc_batch *batch, hc_piece *piec
     return status;
 }
 
-/* ---- streams ------------------------------------------------------------------------------------------------------ */
+/* ---- streams ---------------------------------------------------------------------------------------------------- */
 
 int32_t hc__rows_streams(const hc__rows *w, int incoming) {
     return is_gather(w) && !incoming ? 1 : w->size;
@@ -74,7 +74,7 @@ int hc__rows_copies(const hc__rows *w, int incoming, int32_t stream, int64_t fro
     return status;
 }
 
-/* ---- the counts --------------------------------------------------------------------------------------------------- */
+/* ---- the counts ------------------------------------------------------------------------------------------------- */
 
 static void note_rows(hc__rows *w) {
     const hc_batch *b = w->batch;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rows.h - rows that go from rank to rank: who gives how many to whom, and where results go. Allgather and alltoall, by way
- * of the host or over NCCL.
+ * rows.h - rows that go from rank to rank: who gives how many to whom, and where results go. Allgather and alltoall, by
+ * way of the host or over NCCL.
  *
- * Only its owner knows how long a tensor is: the counts cross first, as a batch of the host's data plane. What goes from
- * one rank to another is then a stream of bytes, tensor after tensor, each at a multiple of 16; an allgather has one stream
- * for all.
+ * Only its owner knows how long a tensor is: the counts cross first, as a batch of the host's data plane. What goes
+ * from one rank to another is then a stream of bytes, tensor after tensor, each at a multiple of 16; an allgather has
+ * one stream for all.
  */
 #ifndef HC_ROWS_H
 #define HC_ROWS_H
@@ -54,8 +54,8 @@ int hc__rows_copies(const hc__rows *, int incoming, int32_t stream, int64_t from
 
 /* ---- results ----------------------------------------------------------------------------------------------------- */
 
-/* Where `rows` rows of a result go: the caller's memory, fresh memory, or NULL where nobody wants it or the caller's room
- * has another size (then the batch goes on, and ends with *late). OK, or NO_MEMORY with text. */
+/* Where `rows` rows of a result go: the caller's memory, fresh memory, or NULL where nobody wants it or the caller's
+ * room has another size (then the batch goes on, and ends with *late). OK, or NO_MEMORY with text. */
 int hc__place_on_device(hc_device *, const hc_batch *, hc_piece *, int64_t rows, int *late, char *text);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * shares.h - a reducescatter as its ranks' shares: a window of it is the same range of all of them, so that rank r's part of
- * a window is what rank r gets of it, whatever rows and tensors it has. All tensors are laid one after another as in the
- * longest share, that of rank 0; where the rows of a tensor do not come out even, the other shares have gaps.
+ * shares.h - a reducescatter as its ranks' shares: a window of it is the same range of all of them, so that rank r's
+ * part of a window is what rank r gets of it, whatever rows and tensors it has. All tensors are laid one after another
+ * as in the longest share, that of rank 0; where the rows of a tensor do not come out even, the other shares have gaps.
  */
 #ifndef HC_SHARES_H
 #define HC_SHARES_H

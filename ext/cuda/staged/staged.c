@@ -4,7 +4,8 @@
  *
  * Events are asked, and nothing is called by the driver of the device: a host function in a stream (cuLaunchHostFunc)
  * would wake us some microseconds earlier, but holds up its stream for as long as it takes, runs in a thread that may
- * not be ours to end, and must not find us gone. The loop needs_polling as it does for messages between nodes (hc_data.needs_polling).
+ * not be ours to end, and must not find us gone. The loop needs_polling as it does for messages between nodes
+ * (hc_data.needs_polling).
  */
 #include "cuda/staged/staged.h"
 

@@ -6,8 +6,8 @@
  *     host    chunk c + 1   the host's data plane, as a batch      the driver
  *     up      chunk c       from pinned memory to the tensors      a stream of its own
  *
- * Chunks are cut from numbers that all ranks know, so that each is a batch of the host's data plane on all of them: this
- * works for every operation and type that the host has, and no algorithm is written twice.
+ * Chunks are cut from numbers that all ranks know, so that each is a batch of the host's data plane on all of them:
+ * this works for every operation and type that the host has, and no algorithm is written twice.
  */
 #ifndef HC_STAGED_H
 #define HC_STAGED_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * staged_uneven.c - allgather and alltoall by way of the host: a chunk is `each` bytes of every stream of rows.h, again a
- * batch of the host's data plane, of bytes.
+ * staged_uneven.c - allgather and alltoall by way of the host: a chunk is `each` bytes of every stream of rows.h, again
+ * a batch of the host's data plane, of bytes.
  */
 #include "cuda/staged/staged.h"
 

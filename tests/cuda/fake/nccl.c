@@ -8,7 +8,7 @@
  *     FAKE_NCCL_FAIL=call:1:4:2     rank 1: the second call gives status 4 at once
  *     FAKE_NCCL_FAIL=async:1:6:2    rank 1: the second call never ends, and get_async_error gives 6
  *     FAKE_NCCL_FAIL=hang:1:0:2     rank 1: the second call never ends, and nothing says so
- *     FAKE_NCCL_ALONE=1             calls of different communicators run one after another on a device, as kernels that fill
+ *     FAKE_NCCL_ALONE=1 calls of different communicators run one after another on a device, as kernels that fill
  *                                   it do; two ranks whose devices then wait for each other are found
  *     FAKE_NCCL_LATE=3              calls of non-blocking communicators are in progress until they were asked 3 times
  *     FAKE_NCCL_WORDS=...           what the last error was, in the library's words
@@ -163,7 +163,7 @@ static int behind(const bundle *b, const call *l) {
     return 0;
 }
 
-/* ---- a device that runs one communicator's calls at a time --------------------------------------------------------- */
+/* ---- a device that runs one communicator's calls at a time ------------------------------------------------------ */
 
 static const call *running; /* on this process's device; the fake driver lets one thread at a time in here */
 

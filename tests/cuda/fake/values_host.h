@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * values_host.h - the first part of ext/cuda/values.h for kernels that are compiled for the host, and how they are run: one
- * thread after the other does its part.
+ * values_host.h - the first part of ext/cuda/values.h for kernels that are compiled for the host, and how they are run:
+ * one thread after the other does its part.
  */
 #ifndef VALUES_HOST_H
 #define VALUES_HOST_H
