@@ -205,7 +205,9 @@ cdef class Call:
         if self.has(HC_OP_ONLY_EVENT):
             h = self.set.new_handle(HC_EV_JOIN, OPERATIONS[self.operation], 0, 0, 0, &unnamed)
         else:
-            if self.has(HC_OP_COUNTS) and self.has_input:
+            if not self.has_input:
+                splits = None  # only the root's count
+            elif self.has(HC_OP_COUNTS):
                 splits = check_splits(splits, self.operands[0].dims[0], self.set.size, self.has(HC_OP_ROOTED))
             if self.has(HC_OP_RESULT_ALLOCATED):
                 nrows = 2 * self.set.size

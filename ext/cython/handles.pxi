@@ -278,12 +278,19 @@ cdef class Handle:
         return like.library.take(device_array_of(memory, like.o.dtype, shape), like.owner)
 
     def rows(self):
-        """Say how many rows came from each rank, after wait() of an allgather, an alltoall or, on the root, a gather.
+        """Say how many rows came from each rank.
+
+        Call it after wait() of an allgather, an alltoall, a scatter (all rows came from the root) or, on the root, a
+        gather.
 
         :returns: an int64 array with an entry per rank
         :raises InvalidArgumentError: this operation, or this rank of it, has no rows from each rank
         """
         cdef const int64_t *rows = NULL
+        if TRAITS[self.operation] & (HC_OP_COUNTS | HC_OP_ROOTED) == HC_OP_COUNTS | HC_OP_ROOTED:
+            from_root = np.zeros(self.set.size, np.int64)
+            from_root[self.c.request.root] = self.c.pieces[0].out_rows
+            return from_root
         if self.c.pieces is not NULL and self.has_result:
             rows = self.c.pieces[0].recv_rows
         if rows is NULL:

@@ -357,6 +357,9 @@ def test_scatter_from_every_root(everywhere, dtype):
             whole = values(dtype, root, (sum(splits), 2))
             x = whole if me == root else np.empty((me, 2), dtype)
             mine = np.split(whole, np.cumsum(splits)[:-1])[me]
+            handle = hpccoll.scatter_async(x, root, splits if me == root else ["ignored"], world=world)
+            handle.wait()
+            assert handle.rows().tolist() == [splits[me] if r == root else 0 for r in range(p)]
             assert_equal(hpccoll.scatter(x, root, splits if me == root else None, world=world), mine)
             assert_equal(hpccoll.scatter(x, root, world=world), np.array_split(whole, p)[me])
             out = np.empty((splits[me], 4), dtype)[:, ::2]
