@@ -165,35 +165,34 @@ class ProcessGroup(_Base):  # type: ignore[misc]
 
     def allreduce(self, tensors: Any, opts: Any = None) -> Work:
         """Reduce in place."""
-        tensor = one(tensors, "allreduce")
-        return self._allreduce("allreduce", options(opts, AllreduceOptions), [tensor], [tensor])
+        return self._allreduce("allreduce", options(opts, AllreduceOptions), [one(tensors, "allreduce")])
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> Work:
         """Reduce several tensors in place, together."""
-        return self._allreduce("allreduce_coalesced", options(opts, AllreduceOptions), tensors, tensors)
+        return self._allreduce("allreduce_coalesced", options(opts, AllreduceOptions), tensors)
+
+    def _allreduce(self, what: str, opts: Any, tensors: Tensors, finish: Finish | None = None) -> Work:
+        op, factor = reduction(opts.reduceOp)
+        targets = [ADAPTER.contiguous(t) for t in tensors]
+        buffers = [reduced(t) for t in targets]
+        x = buffers[0] if len(buffers) == 1 else buffers
+
+        def submit(core: _core.Set, waits: bool, name: str) -> Handle:
+            return core.collective("allreduce", x, name, x, waits, op, prescale=factor)
+
+        return self._begin(what, opts, tensors, [submit], finish or copies_back(targets, tensors))
 
     def reduce(self, tensors: Any, opts: Any = None) -> Work:
         """Reduce in place on the root; the other ranks' tensors stay as they are."""
         opts = options(opts, ReduceOptions)
-        tensor, is_root = one(tensors, "reduce"), self._root(opts) == self.rank()
-        return self._allreduce("reduce", opts, [tensor], [tensor if is_root else torch.empty_like(tensor)])
-
-    def _allreduce(
-        self, what: str, opts: Any, inputs: Tensors, outputs: Tensors, finish: Finish | None = None
-    ) -> Work:
-        op, factor = reduction(opts.reduceOp)
-        sources = [ADAPTER.contiguous(t) for t in inputs]
-        targets = [
-            s if o is i else ADAPTER.contiguous(o) for i, o, s in zip(inputs, outputs, sources, strict=True)
+        tensor, root, (op, factor) = one(tensors, "reduce"), self._root(opts), reduction(opts.reduceOp)
+        target = ADAPTER.contiguous(tensor)
+        x = reduced(target)
+        submits: list[Submit] = [
+            lambda core, waits, name: core.collective("reduce", x, name, x, waits, op, root, prescale=factor)
         ]
-        x = [reduced(s) for s in sources]
-        out = [b if t is s else reduced(t) for b, s, t in zip(x, sources, targets, strict=True)]
-        given, taken = (x[0], out[0]) if len(x) == 1 else (x, out)
-
-        def submit(core: _core.Set, waits: bool, name: str) -> Handle:
-            return core.collective("allreduce", given, name, taken, waits, op, prescale=factor)
-
-        return self._begin(what, opts, outputs, [submit], finish or copies_back(targets, outputs))
+        finish = copies_back([target], [tensor]) if root == self.rank() else None
+        return self._begin("reduce", opts, [tensor], submits, finish)
 
     def reduce_scatter(self, outputs: Any, inputs: Sequence[Tensors], opts: Any = None) -> Work:
         """Reduce a list of tensors, one per rank, and give each rank its own."""
@@ -206,7 +205,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         mine = torch.split_with_sizes(flat, [p.numel() for p in parts])[self.rank()].view(
             parts[self.rank()].shape
         )
-        return self._allreduce("reduce_scatter", opts, [flat], [flat], copies_back([mine], [output]))
+        return self._allreduce("reduce_scatter", opts, [flat], copies_back([mine], [output]))
 
     def _reduce_scatter_base(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:  # noqa: A002
         """Reduce one tensor and give each rank its share."""
@@ -264,14 +263,14 @@ class ProcessGroup(_Base):  # type: ignore[misc]
     all_gather_single = _allgather_base
 
     def allgather_into_tensor_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Work:
-        """Reduce several tensors and give each rank its shares."""
+        """Give several tensors of all ranks to all ranks, each into one tensor."""
         lists = [[output] for output in outputs]
         return self._allgather("allgather_into_tensor_coalesced", lists, inputs, opts, each=False)
 
     all_gather_single_coalesced = allgather_into_tensor_coalesced
 
     def allgather_coalesced(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> Work:
-        """Give several tensors of all ranks to all ranks; `outputs` has one list a rank."""
+        """Give several tensors of all ranks to all ranks; `outputs` has one list per rank."""
         check_one_each(outputs, self.size(), "allgather_coalesced")
         lists = [[of_rank[at] for of_rank in outputs] for at in range(len(inputs))]
         return self._allgather("allgather_coalesced", lists, inputs, opts, each=True)
@@ -310,16 +309,32 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         """Give all ranks' tensors to the root."""
         opts = options(opts, GatherOptions)
         tensor, parts = one(inputs, "gather"), self._lists_of_root(outputs, opts, "gather")
-        splits = [0] * self.size()
-        splits[opts.rootRank] = tensor.numel()
-        return self._alltoall("gather", opts, tensor, splits, parts, each=True)
+        x, root, handles = moved(ADAPTER.contiguous(tensor)), int(opts.rootRank), list[Handle]()
+
+        def submit(core: _core.Set, waits: bool, name: str) -> Handle:
+            handles.append(core.collective("gather", x, name, None, waits, root=root))
+            return handles[-1]
+
+        def finish(results: list[Any]) -> None:
+            if parts:
+                fill(parts, results[0], handles[0].rows(), "gather")
+
+        return self._begin("gather", opts, parts, [submit], finish)
 
     def scatter(self, outputs: Any, inputs: Sequence[Tensors], opts: Any = None) -> Work:
         """Give each rank one of the root's tensors."""
         opts = options(opts, ScatterOptions)
         output, parts = one(outputs, "scatter"), self._lists_of_root(inputs, opts, "scatter")
-        splits = [p.numel() for p in parts] or [0] * self.size()
-        return self._alltoall("scatter", opts, joined(parts, output), splits, [output], each=False)
+        x, root = moved(joined(parts, output)), int(opts.rootRank)
+        splits = [p.numel() for p in parts]  # only the root's count
+
+        def submit(core: _core.Set, waits: bool, name: str) -> Handle:
+            return core.collective("scatter", x, name, None, waits, root=root, splits=splits)
+
+        def finish(results: list[Any]) -> None:
+            fill([output], results[0], None, "scatter")
+
+        return self._begin("scatter", opts, [output], [submit], finish)
 
     def _lists_of_root(self, lists: Sequence[Tensors], opts: Any, what: str) -> Tensors:
         """Return the root's list of tensors, one per rank; an empty list on the other ranks."""
@@ -337,7 +352,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         check_one_each(inputs, self.size(), "all_to_all")
         check_one_each(outputs, self.size(), "all_to_all")
         x, splits = joined(inputs, inputs[0]), [t.numel() for t in inputs]
-        return self._alltoall("all_to_all", options(opts, AllToAllOptions), x, splits, outputs, each=True)
+        return self._alltoall("all_to_all", options(opts, AllToAllOptions), x, splits, outputs)
 
     def alltoall_base(
         self,
@@ -354,7 +369,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         parts = torch.split_with_sizes(target.detach().view(-1), receives)
         back = copies_back([target], [output])
         opts = options(opts, AllToAllOptions)
-        return self._alltoall("all_to_all_single", opts, input, sends, parts, [output], back, each=True)
+        return self._alltoall("all_to_all_single", opts, input, sends, parts, [output], back)
 
     all_to_all_single = alltoall_base
 
@@ -367,10 +382,8 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         parts: Tensors,
         outputs: Tensors | None = None,
         then: Finish | None = None,
-        *,
-        each: bool,
     ) -> Work:
-        """Send `splits` elements of `source`; fill `parts`: one tensor for all ranks, or with `each` one per rank."""
+        """Send `splits` elements of `source` to each rank; fill `parts`, one tensor per rank."""
         x = moved(ADAPTER.contiguous(source))
 
         def submit(core: _core.Set, waits: bool, name: str) -> Handle:
@@ -378,7 +391,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
 
         def finish(results: list[Any]) -> None:
             received, rows = results[0]
-            fill(parts, received, rows if each else None, what)
+            fill(parts, received, rows, what)
             if then:
                 then(results)
 
