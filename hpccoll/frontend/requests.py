@@ -77,11 +77,9 @@ class Requests(Generic[T]):
         :param wire: what float32 and float64 values travel as
         """
         adapter, world = self.adapter, world_of(process_set)
-        sources, after = [adapter.contiguous(tensor) for tensor in tensors], 1.0
-        if not self._scales_itself(sources, op):
-            sources = [self._scaled(source, prescale) for source in sources]
-            op, after = _scaled_afterwards(op, postscale, world.size)
-            prescale, postscale = 1.0, 1.0
+        sources, op, prescale, postscale, after = self._scaled_before(
+            [adapter.contiguous(tensor) for tensor in tensors], op, prescale, postscale, world.size
+        )
         if op is Adasum:
             return self._adasum(name, tensors, sources, world, after, group=group, in_place=in_place)
         targets = sources if in_place else [adapter.empty(x, adapter.shape(x)) for x in sources]
@@ -190,11 +188,8 @@ class Requests(Generic[T]):
         waits: bool = False,
     ) -> HandleNumber:
         """Begin an alltoall; the result is the output, and the rows from each rank (int32, or as `splits`)."""
-        adapter, dtype = self.adapter, "int32"
-        if isinstance(splits, Sequence) or splits is None:
-            rows_sent = splits
-        else:
-            rows_sent, dtype = adapter.to_numpy(adapter.contiguous(splits)).tolist(), adapter.dtype(splits)
+        adapter, rows_sent = self.adapter, self._rows_sent(splits)
+        dtype = "int32" if isinstance(splits, Sequence) or splits is None else adapter.dtype(splits)
         source = adapter.contiguous(tensor)
         request = world_of(process_set).core.collective(
             "alltoall", adapter.buffer(source), name, None, waits, splits=rows_sent
@@ -221,11 +216,9 @@ class Requests(Generic[T]):
     ) -> HandleNumber:
         """Begin a reducescatter: of n rows the first n mod size ranks get one more."""
         adapter, world = self.adapter, world_of(process_set)
-        source, after = adapter.contiguous(tensor), 1.0
-        if not self._scales_itself([source], op):
-            source = self._scaled(source, prescale)
-            op, after = _scaled_afterwards(op, postscale, world.size)
-            prescale, postscale = 1.0, 1.0
+        (source,), op, prescale, postscale, after = self._scaled_before(
+            [adapter.contiguous(tensor)], op, prescale, postscale, world.size
+        )
         shape = adapter.shape(source)
         if not shape:
             raise errors.InvalidArgumentError("a tensor without dimensions has no rows to share out")
@@ -243,9 +236,100 @@ class Requests(Generic[T]):
         )
         return HandleNumber([request], lambda _: self._scaled(target, after))
 
-    def _scales_itself(self, tensors: Sequence[T], op: ReduceOp) -> bool:
-        """Whether the library applies the factors."""
-        return op in (Sum, Average) and all(is_inexact(self.adapter.dtype(tensor)) for tensor in tensors)
+    @_named
+    def reduce(
+        self,
+        name: str | None,
+        tensor: T,
+        root_rank: int,
+        op: ReduceOp,
+        prescale: float,
+        postscale: float,
+        process_set: ProcessSet,
+        *,
+        waits: bool = False,
+    ) -> HandleNumber:
+        """Begin a reduction to the global rank `root_rank`; the result is None on the other ranks."""
+        adapter, world, root = self.adapter, world_of(process_set), root_in(process_set, root_rank)
+        (source,), op, prescale, postscale, after = self._scaled_before(
+            [adapter.contiguous(tensor)], op, prescale, postscale, world.size
+        )
+        target = adapter.empty(source, adapter.shape(source)) if world.rank == root else None
+        request = world.core.collective(
+            "reduce",
+            adapter.buffer(source),
+            name,
+            None if target is None else adapter.buffer(target),
+            waits,
+            reduction(op),
+            root,
+            prescale=prescale,
+            postscale=postscale,
+        )
+        return HandleNumber([request], lambda _: None if target is None else self._scaled(target, after))
+
+    @_named
+    def gather(
+        self, name: str | None, tensor: T, root_rank: int, process_set: ProcessSet, *, waits: bool = False
+    ) -> HandleNumber:
+        """Begin a gather to the global rank `root_rank`; the result is None on the other ranks.
+
+        A tensor without dimensions is one row.
+        """
+        adapter, world, root = self.adapter, world_of(process_set), root_in(process_set, root_rank)
+        source = adapter.contiguous(tensor)
+        shape = adapter.shape(source) or (1,)
+        request = world.core.collective("gather", adapter.buffer(source, shape), name, None, waits, root=root)
+
+        def finish(results: list[Any]) -> T | None:
+            if world.rank != root:
+                return None
+            return adapter.from_bytes(results[0], source, (int(request.rows().sum()), *shape[1:]))
+
+        return HandleNumber([request], finish)
+
+    @_named
+    def scatter(
+        self,
+        name: str | None,
+        tensor: T,
+        root_rank: int,
+        splits: T | Sequence[int] | None,
+        process_set: ProcessSet,
+        *,
+        waits: bool = False,
+    ) -> HandleNumber:
+        """Begin to share out the rows of the global rank `root_rank`; the other ranks' tensors say dtype and row."""
+        adapter, world, root = self.adapter, world_of(process_set), root_in(process_set, root_rank)
+        source = adapter.contiguous(tensor)
+        request = world.core.collective(
+            "scatter", adapter.buffer(source), name, None, waits, root=root, splits=self._rows_sent(splits)
+        )
+
+        def finish(results: list[Any]) -> T:
+            rows = int(request.rows().sum())
+            return adapter.from_bytes(results[0], source, (rows, *adapter.shape(source)[1:]))
+
+        return HandleNumber([request], finish)
+
+    def _rows_sent(self, splits: T | Sequence[int] | None) -> Sequence[int] | None:
+        """Return `splits` as numbers; a tensor of them may lie anywhere in host memory."""
+        if isinstance(splits, Sequence) or splits is None:
+            return splits
+        counts: list[int] = self.adapter.to_numpy(self.adapter.contiguous(splits)).tolist()
+        return counts
+
+    def _scaled_before(
+        self, sources: list[T], op: ReduceOp, prescale: float, postscale: float, size: int
+    ) -> tuple[list[T], ReduceOp, float, float, float]:
+        """Apply the factors that the library does not apply itself.
+
+        :returns: the tensors, the reduction and the two factors to ask the library for, and the factor of its result
+        """
+        if op in (Sum, Average) and all(is_inexact(self.adapter.dtype(source)) for source in sources):
+            return sources, op, prescale, postscale, 1.0
+        op, after = _scaled_afterwards(op, postscale, size)
+        return [self._scaled(source, prescale) for source in sources], op, 1.0, 1.0, after
 
     def _scaled(self, tensor: T, factor: float) -> T:
         """Return `tensor` times `factor`: a copy, or `tensor` itself for the factor 1."""

@@ -3,6 +3,7 @@
 
 job.py                             init, rank, size, join, timelines
 operations.py, asynchronous.py     the functions for tensors, over any framework's adapter
+rooted.py                          reduce, gather and scatter, which Horovod does not have
 environment.py                     HOROVOD_ variables
 built.py, errors.py                Horovod's questions about transports; its exceptions
 

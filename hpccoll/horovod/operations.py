@@ -17,7 +17,7 @@ from hpccoll.frontend.compression import Compressor, NoneCompressor, wire_for
 from hpccoll.frontend.handles import synchronize
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set
 from hpccoll.frontend.reductions import Average, ReduceOp, choose
-from hpccoll.horovod.asynchronous import AsynchronousOperations
+from hpccoll.horovod.rooted import RootedOperations
 
 __all__ = ["Allreduce", "Operations", "Reducescatter"]
 
@@ -49,7 +49,7 @@ class Reducescatter:
     process_set: ProcessSet
 
 
-class Operations(AsynchronousOperations[T]):
+class Operations(RootedOperations[T]):
     """The blocking and the asynchronous functions for tensors of type T."""
 
     # ---- allreduce -----------------------------------------------------------------------------------

@@ -279,6 +279,117 @@ def test_reducescatter(front, ops, ranks, dtype, op):
         np.testing.assert_allclose(front.array(half), want / 2)
 
 
+@pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
+def test_reduce_to_every_root(front, ops, ranks, op):
+    cases = [
+        (dtype, shape, root)
+        for dtype in front.dtypes
+        for shape in ((), (3, 5), (0, 2))
+        for root in ranks.ranks
+        if not ("complex" in dtype and op in (hvd.Min, hvd.Max))
+    ]
+    inputs = [front.tensor(values(hvd.rank(), shape), dtype) for dtype, shape, _ in cases]
+    handles = [
+        ops.reduce_async(x, case[2], name=f"{case}", op=op, process_set=ranks)
+        for case, x in zip(cases, inputs, strict=True)
+    ]
+    for (dtype, shape, root), handle, x in zip(cases, handles, inputs, strict=True):
+        result, own = synchronize(handle), values(hvd.rank(), shape)
+        if hvd.rank() == root:
+            same(front, result, reduced(op, dtype, [values(r, shape) for r in ranks.ranks]), dtype)
+        else:
+            assert result is None
+        same(front, x, own != 0 if dtype == "bool" else own)
+
+
+def test_reduce_that_waits(front, ops, ranks):
+    """An average by default, strided tensors, and factors, also where the library does not apply them."""
+    root = ranks.ranks[-1]
+    total = sum(values(r, (4, 6)) for r in ranks.ranks)
+    wants = {"float32": total / ranks.size(), "int32": np.trunc(total / ranks.size())}
+    for dtype, want in wants.items():
+        x = front.tensor(values(hvd.rank(), (4, 6)), dtype)
+        mean = ops.reduce(x.T, root, name="mean", process_set=ranks)
+        scaled = ops.reduce(x, root, op=hvd.Sum, process_set=ranks, prescale_factor=3.0, postscale_factor=2.0)
+        if hvd.rank() != root:
+            assert mean is None
+            assert scaled is None
+            continue
+        np.testing.assert_allclose(front.array(mean), want.T, rtol=1e-6)
+        same(front, scaled, 6 * total, dtype)
+
+
+def test_gather_to_every_root(front, ops, ranks):
+    def own(rank: int, dtype: str) -> np.ndarray:
+        x = values(rank, (rank + 1, 3))
+        return x != 0 if dtype == "bool" else x
+
+    cases = [(dtype, root) for dtype in front.dtypes for root in ranks.ranks]
+    handles = [
+        ops.gather_async(front.tensor(own(hvd.rank(), d), d), root, name=f"{d} {root}", process_set=ranks)
+        for d, root in cases
+    ]
+    for (dtype, root), handle in zip(cases, handles, strict=True):
+        result = synchronize(handle)
+        if hvd.rank() == root:
+            same(front, result, np.concatenate([own(r, dtype) for r in ranks.ranks]), dtype)
+        else:
+            assert result is None
+
+
+def test_gather_of_little(front, ops, ranks):
+    root, me = ranks.ranks[-1], ranks.rank()
+    numbers = ops.gather(front.tensor(me, "int64"), root, process_set=ranks)
+    rows = ops.gather(front.tensor(np.full((2 if me == 0 else 0, 4), 5)).T[:4].T, root, process_set=ranks)
+    empty = ops.gather(front.tensor(np.empty((0, 4))), root, process_set=ranks)
+    no_columns = ops.gather(front.tensor(np.empty((me, 0))), root, process_set=ranks)
+    if hvd.rank() != root:
+        assert [numbers, rows, empty, no_columns] == [None] * 4
+        return
+    same(front, numbers, range(ranks.size()))
+    same(front, rows, np.full((2, 4), 5))
+    assert front.adapter.shape(empty) == (0, 4)
+    assert front.adapter.shape(no_columns) == (sum(range(ranks.size())), 0)
+
+
+def test_scatter_from_every_root(front, ops, ranks):
+    """As even as can be; the other ranks' tensors have some number of rows, which does not matter."""
+    rows = 2 * ranks.size() + 1
+
+    def whole(root: int, dtype: str) -> np.ndarray:
+        x = values(root, (rows, 3))
+        return x != 0 if dtype == "bool" else x
+
+    cases = [(dtype, root) for dtype in front.dtypes for root in ranks.ranks]
+    inputs = [
+        front.tensor(whole(root, d) if hvd.rank() == root else np.zeros((hvd.rank(), 3)), d)
+        for d, root in cases
+    ]
+    handles = [
+        ops.scatter_async(x, root, name=f"{d} {root}", process_set=ranks)
+        for (d, root), x in zip(cases, inputs, strict=True)
+    ]
+    for (dtype, root), handle in zip(cases, handles, strict=True):
+        want = np.array_split(whole(root, dtype), ranks.size())[ranks.rank()]
+        same(front, synchronize(handle), want, dtype)
+
+
+def test_scatter_with_splits(front, ops, ranks):
+    """Rank r of the set gets r rows: from strided rows, with splits as a list and as a tensor, and without columns."""
+    root, me, splits = ranks.ranks[-1], ranks.rank(), list(range(ranks.size()))
+    whole = values(root, (sum(splits), 4))
+    x = front.tensor(whole if hvd.rank() == root else np.zeros((1, 4)), "int64")
+    for given in (splits, front.tensor(splits, "int64")):
+        at_root = given if hvd.rank() == root else None
+        mine = ops.scatter(x[:, ::2], root, at_root, name="uneven", process_set=ranks)
+        same(front, mine, np.split(whole[:, ::2], np.cumsum(splits)[:-1])[me], "int64")
+    no_columns = ops.scatter(x[:, :0], root, at_root, process_set=ranks)
+    assert front.adapter.shape(no_columns) == (me, 0)
+    if hvd.rank() == root:
+        with pytest.raises(ValueError, match="scatter of uneven: splits"):
+            ops.scatter(x, root, splits=[1] * (ranks.size() + 1), name="uneven", process_set=ranks)
+
+
 def test_sparse_allreduce(front, ops, ranks):
     mine = front.sparse([[0, 1], [hvd.rank() + 1, 0], [2, 0]], [1.0, 2.0, 3.0], (6, 2))
     want = np.zeros((6, 2))
@@ -342,6 +453,9 @@ def test_arguments(front, ops):
         "allreduce of weights: a list is no": lambda: ops.allreduce([1.0], name="weights"),
         "root_rank is 99": lambda: ops.broadcast(x, 99),
         "no rows": lambda: ops.reducescatter(front.tensor(1.0)),
+        "reduce of weights: Adasum is for allreduce alone": lambda: ops.reduce(x, 0, "weights", hvd.Adasum),
+        "gather of an unnamed tensor: root_rank is 99": lambda: ops.gather(x, 99),
+        "scatter of one: .* at least one dimension": lambda: ops.scatter(front.tensor(1.0), 0, name="one"),
     }
     for text, call in wrong.items():
         with pytest.raises(ValueError, match=text):
@@ -349,7 +463,7 @@ def test_arguments(front, ops):
 
 
 @pytest.mark.mpi(min_size=2)
-@pytest.mark.parametrize("what", ["shape", "dtype", "op", "root"])
+@pytest.mark.parametrize("what", ["shape", "dtype", "op", "root", "columns", "root of a gather"])
 def test_ranks_that_differ(front, ops, what):
     first, how = hvd.rank() == 0, {"name": "weights"}
     calls = {
@@ -357,6 +471,8 @@ def test_ranks_that_differ(front, ops, what):
         "dtype": lambda: ops.allreduce(front.tensor([1], "int64" if first else "int32"), **how),
         "op": lambda: ops.allreduce(front.tensor([1.0]), op=hvd.Max if first else hvd.Sum, **how),
         "root": lambda: ops.broadcast(front.tensor([1.0]), 0 if first else 1, **how),
+        "columns": lambda: ops.scatter(front.tensor(np.ones((4, 4 if first else 3))), 0, **how),
+        "root of a gather": lambda: ops.gather(front.tensor([1.0]), 0 if first else 1, **how),
     }
     text = r"rank 0 has float32\[4\].*rank 1 has float32\[3\]" if what == "shape" else ""
     with pytest.raises(RuntimeError, match=f"weights.*{text}") as caught:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Horovod's functions for torch tensors; those that return a new tensor can be differentiated.
 
+reduce and gather cannot: only the root has a result, so the other ranks would not take part in the backward pass.
+
 The gradients are Horovod's:
 
 - allreduce: the gradient is reduced in the same way.
@@ -8,6 +10,7 @@ The gradients are Horovod's:
   root takes all, the others zeros.
 - alltoall: the parts go back to the ranks that sent them.
 - reducescatter: the gradients of all ranks are gathered, and multiplied by the number of ranks for Sum.
+- scatter, which Horovod does not have: the rows go back to the root, the others take zeros.
 
 So with Sum the sum over the ranks is what is differentiated, and with Average the mean.
 """
@@ -32,9 +35,10 @@ from hpccoll.torch.adapter import ADAPTER
 __all__ = [
     "Compression", "TorchOperations", "allgather", "allgather_async", "allreduce", "allreduce_", "allreduce_async",
     "allreduce_async_", "alltoall", "alltoall_async", "broadcast", "broadcast_", "broadcast_async", "broadcast_async_",
-    "grouped_allgather", "grouped_allgather_async", "grouped_allreduce", "grouped_allreduce_",
+    "gather", "gather_async", "grouped_allgather", "grouped_allgather_async", "grouped_allreduce", "grouped_allreduce_",
     "grouped_allreduce_async", "grouped_allreduce_async_", "grouped_reducescatter", "grouped_reducescatter_async",
-    "reducescatter", "reducescatter_async", "sparse_allreduce_async",
+    "reduce", "reduce_async", "reducescatter", "reducescatter_async", "scatter", "scatter_async",
+    "sparse_allreduce_async",
 ]  # fmt: skip
 
 Tensor = torch.Tensor
@@ -88,6 +92,14 @@ class TorchOperations(Operations[Tensor]):
         if _recorded(tensor):
             return _apply(_Alltoall, self, tensor, splits, name, process_set)  # type: ignore[no-any-return]
         return super().run_alltoall(tensor, splits, name, process_set)
+
+    def run_scatter(
+        self, tensor: Tensor, root_rank: int, splits: Any, name: str | None, process_set: ProcessSet
+    ) -> Tensor:
+        """See RootedOperations."""
+        if _recorded(tensor):
+            return _apply(_Scatter, self, tensor, root_rank, splits, name, process_set)  # type: ignore[no-any-return]
+        return super().run_scatter(tensor, root_rank, splits, name, process_set)
 
     def run_reducescatter(self, call: Reducescatter, tensors: Sequence[Tensor]) -> list[Tensor]:
         """See Operations."""
@@ -180,6 +192,25 @@ class _Alltoall(torch.autograd.Function):
         return None, sent_back, None, None, None
 
 
+class _Scatter(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, operations: TorchOperations, tensor: Tensor, root_rank: int, splits: Any, name: str | None,
+        process_set: ProcessSet,
+    ) -> Tensor:  # fmt: skip
+        ctx.operations, ctx.root_rank, ctx.name, ctx.process_set = operations, root_rank, name, process_set
+        ctx.shape = tensor.shape
+        return operations.run_scatter(tensor, root_rank, splits, name, process_set)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        gathered = ctx.operations.gather(
+            gradient, ctx.root_rank, names.part(ctx.name, "gradient"), ctx.process_set
+        )
+        own = gradient.new_zeros(ctx.shape) if gathered is None else gathered
+        return None, own, None, None, None, None
+
+
 class _Reducescatter(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -219,6 +250,8 @@ broadcast = _operations.broadcast
 broadcast_ = _operations.broadcast_
 broadcast_async = _operations.broadcast_async
 broadcast_async_ = _operations.broadcast_async_
+gather = _operations.gather
+gather_async = _operations.gather_async
 grouped_allgather = _operations.grouped_allgather
 grouped_allgather_async = _operations.grouped_allgather_async
 grouped_allreduce = _operations.grouped_allreduce
@@ -227,6 +260,10 @@ grouped_allreduce_async = _operations.grouped_allreduce_async
 grouped_allreduce_async_ = _operations.grouped_allreduce_async_
 grouped_reducescatter = _operations.grouped_reducescatter
 grouped_reducescatter_async = _operations.grouped_reducescatter_async
+reduce = _operations.reduce
+reduce_async = _operations.reduce_async
 reducescatter = _operations.reducescatter
 reducescatter_async = _operations.reducescatter_async
+scatter = _operations.scatter
+scatter_async = _operations.scatter_async
 sparse_allreduce_async = _operations.sparse_allreduce_async

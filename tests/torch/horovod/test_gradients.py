@@ -97,6 +97,23 @@ def test_alltoall_goes_back(ranks):
     assert not received.requires_grad
 
 
+@pytest.mark.parametrize("name", [None, "rows"])
+def test_scatter_goes_back_to_the_root(ranks, name):
+    splits = [r + 1 for r in range(ranks.size())]
+    for root in ranks.ranks:
+        x = leaf(sum(splits) if hvd.rank() == root else 1, 2)
+        got = gradient(hvd.scatter(x, root, splits, name=name, process_set=ranks), x)
+        want = torch.tensor(weights(ranks)).repeat_interleave(torch.tensor(splits))[:, None].expand(-1, 2)
+        assert torch.equal(got, want.float() if hvd.rank() == root else torch.zeros(1, 2))
+
+
+def test_what_only_the_root_has_is_not_recorded():
+    x = leaf(2)
+    for result in (hvd.reduce(x, 0), hvd.gather(x, 0)):
+        assert (result is None) == (hvd.rank() != 0)
+        assert result is None or not result.requires_grad
+
+
 def test_reducescatter_is_gathered(ranks):
     n = ranks.size()
     x = leaf(n + 1)
