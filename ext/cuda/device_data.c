@@ -2,7 +2,7 @@
  *
  * device_data.c - a set's data plane for batches on a device: which way each of them goes.
  *
- *     staged    anything                     through the host's data plane (staged.c)
+ *     staged    every operation              through the host's data plane (staged.c)
  *     fast      allreduce, broadcast,        a hierarchy of its own, whose node is NCCL (nccl_node.c), or one rank
  *               reducescatter
  *     rows      allgather, alltoall          NCCL, where all ranks are in one communicator (nccl_rows.c)
@@ -46,7 +46,7 @@ static int place_shares(hc__plane *p, hc_batch *b) {
 }
 
 static int start_nccl(hc__plane *p, hc_batch *batch) {
-    int status = batch->operation == HC_REDUCESCATTER ? place_shares(p, batch) : HC_OK;
+    int status = hc__plane_has_shares(batch) ? place_shares(p, batch) : HC_OK;
     p->path = hc__plane_has_stages(p, batch) ? HC__PATH_STAGES : HC__PATH_ROWS;
     if (status < 0)
         return status;

@@ -45,13 +45,18 @@ static int is_idle(const hc__plane *p) {
     return !asked && p->largest == 1 && p->nodes > 1;
 }
 
+int hc__plane_has_shares(const hc_batch *b) {
+    return hc_operation_has(b->operation, HC_OP_REDUCES) && !hc_operation_has(b->operation, HC_OP_ELEMENTWISE);
+}
+
 /* What the hierarchy runs over a node of NCCL, with a net or without; a reducescatter where each rank has a rail. */
 int hc__plane_has_stages(const hc__plane *p, const hc_batch *b) {
     int32_t rails = p->parts.place.rails;
     int all_drive = p->smallest == p->largest && (rails == 0 || rails >= p->largest) &&
                     p->config.mode != HC_DEVICE_MPI && !is_idle(p);
-    return b->operation == HC_ALLREDUCE || b->operation == HC_BROADCAST ||
-           (b->operation == HC_REDUCESCATTER && (is_flat(p) || all_drive));
+    if (hc_operation_has(b->operation, HC_OP_ROWS_DIFFER))
+        return 0;
+    return !hc__plane_has_shares(b) || is_flat(p) || all_drive;
 }
 
 /* A batch whose latency counts: its way by the host has no launches of NCCL, and one copy in each direction. */
@@ -72,13 +77,13 @@ static int is_small(const hc__plane *p, const hc_batch *b) {
 }
 
 int hc__plane_suits_flat(const hc__plane *p, const hc_batch *b) {
-    int is_sized = b->operation == HC_ALLREDUCE || b->operation == HC_BROADCAST || b->operation == HC_REDUCESCATTER;
+    int is_sized = !hc_operation_has(b->operation, HC_OP_ROWS_DIFFER);
     return p->flat && is_sized && bytes_of(b) >= p->config.flat && hc__plane_suits_nccl(p->flat, b);
 }
 
 /* NCCL adds in an order of its own. */
 int hc__plane_suits_nccl(const hc__plane *p, const hc_batch *b) {
-    int reduces = b->operation == HC_ALLREDUCE || b->operation == HC_REDUCESCATTER;
+    int reduces = hc_operation_has(b->operation, HC_OP_REDUCES);
     if (p->config.mode == HC_DEVICE_STAGED || (reduces && b->deterministic) || p->comms.forbidden || is_small(p, b))
         return 0;
     if (!is_flat(p) && !hc__plane_has_stages(p, b))

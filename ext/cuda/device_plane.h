@@ -57,6 +57,8 @@ void hc__plane_place(hc__plane *);
 int hc__plane_suits_nccl(const hc__plane *, const hc_batch *);
 /* 1: it is for `flat`. */
 int hc__plane_suits_flat(const hc__plane *, const hc_batch *);
+/* 1: each rank gets its share of the reduced rows: a reducescatter. */
+int hc__plane_has_shares(const hc_batch *);
 /* 1: it has the stages of a hierarchy (HC__PATH_STAGES); 0: rows are exchanged (HC__PATH_ROWS). */
 int hc__plane_has_stages(const hc__plane *, const hc_batch *);
 

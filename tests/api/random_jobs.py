@@ -52,7 +52,6 @@ KINDS = (
 )
 CHANGING = ("allreduce", "group", "broadcast", "reduce", "scan", "exscan")
 """Kinds with a form that works in place."""
-HOST_ONLY = ("reduce", "gather", "scatter", "scan", "exscan")
 
 KNOBS: dict[str, tuple[Any, ...]] = {
     "fusion_threshold": (0, 1000, 1 << 16, 16 << 20),
@@ -163,7 +162,7 @@ def requests(seed: int, number: int, sizes: list[int]) -> list[Request]:
                 op=chance.choice(list(REDUCTIONS)),
                 root=chance.randrange(sizes[chosen]),
                 liar=chance.randrange(sizes[chosen]) if lies else None,
-                away=chance.random() < 0.7 and kind not in HOST_ONLY,
+                away=chance.random() < 0.7,
             )
         )
     return result

@@ -77,6 +77,51 @@ def operations(world):
         got, came = hpccoll.alltoall(to_cupy(sent[r]))
         same(got, np.concatenate([x[3 * r : 3 * r + 3] for x in sent]))
         assert came.tolist() == [3] * p
+        for op in hpccoll.Reduction:
+            if _core.reduction_defined(int(op), number):
+                prefixes(world, op, parts)
+        rooted(world, parts, rows, sent)
+
+
+def prefixes(world, op, parts):
+    """A reduce to the last rank; scans, which have no mean."""
+    p, r = world.size, world.rank
+    got = hpccoll.reduce(to_cupy(parts[r]), p - 1, op)
+    if r < p - 1:
+        assert got is None
+    else:
+        same(got, expected(op, parts))
+    if op is hpccoll.AVERAGE:
+        return
+    same(hpccoll.scan(to_cupy(parts[r]), op), expected(op, parts[: r + 1]))
+    x = to_cupy(parts[r])
+    assert hpccoll.exscan(x, op, out=x) is x
+    if r:
+        same(x, expected(op, parts[:r]))
+
+
+def rooted(world, parts, rows, sent):
+    """Rows to the last rank and from it, evenly and by counts, with and without an `out`."""
+    p, r, root = world.size, world.rank, world.size - 1
+    handle = hpccoll.gather_async(to_cupy(rows[r]), root)
+    got = handle.wait()
+    if r == root:
+        same(got, np.concatenate(rows))
+        assert handle.rows().tolist() == [*range(1, p + 1)]
+        out = to_cupy(np.zeros_like(np.concatenate(rows)))
+        assert hpccoll.gather(to_cupy(rows[r]), root, out=out) is out
+        same(out, np.concatenate(rows))
+    else:
+        assert got is None
+        assert hpccoll.gather(to_cupy(rows[r]), root) is None
+    at = [13 // p * q + min(q, 13 % p) for q in range(p + 1)]
+    like = to_cupy(parts[r] if r == root else parts[r][:1])
+    same(hpccoll.scatter(like, root), parts[root][at[r] : at[r + 1]])
+    counts = [3 * p, *[0] * (p - 1)]
+    out = to_cupy(np.zeros_like(sent[r][: counts[r]]))
+    x, splits = (to_cupy(sent[r]), counts) if r == root else (None, None)
+    assert hpccoll.scatter(x, root, splits=splits, out=out) is out
+    same(out, sent[root][: counts[r]])
 
 
 def libraries(world):
@@ -245,6 +290,16 @@ def joined(world):
             np.full(9, others, np.float32),
         )
         same(hpccoll.allgather(to_cupy(np.ones(2, np.int32)), name=f"g{step}"), np.ones(2 * others, np.int32))
+        same(
+            hpccoll.scan(to_cupy(np.ones(9, np.float32)), name=f"s{step}"),
+            np.full(9, world.rank + 1, np.float32),
+        )
+        reduced = hpccoll.reduce(to_cupy(np.ones(9, np.float32)), 0, name=f"r{step}")
+        rows = hpccoll.gather(to_cupy(np.ones(2, np.int32)), 0, name=f"t{step}")
+        if world.rank == 0:
+            same(reduced, np.full(9, others, np.float32))
+            same(rows, np.ones(2 * others, np.int32))
+        same(hpccoll.scatter(to_cupy(np.full(world.size, 7)), 0, name=f"u{step}"), np.full(1, 7))
     hpccoll.join()
 
 

@@ -62,6 +62,15 @@ def test_staged_in_many_chunks(run: Run, chunk: int, order: str) -> None:
     assert "15 cases" in run("0,0,1", 2, 15, "auto", chunk, 1, mode="staged", order=order)
 
 
+@pytest.mark.parametrize(
+    ("layout", "mode"), [("0,0,1,1", "staged"), ("0,1,1", "auto"), ("0,0,0", "nccl_flat")]
+)
+@pytest.mark.parametrize("operation", ["reduce", "gather", "scatter", "scan", "exscan"])
+def test_what_only_the_host_does_in_many_chunks(run: Run, operation: str, layout: str, mode: str) -> None:
+    """Any root, joined ranks, results of the wrong size: staged in every mode."""
+    assert "25 cases" in run(layout, 4, 25, "auto", 3000, 1, operation, mode=mode, order="3")
+
+
 @pytest.mark.parametrize("late", ["0", "2"])
 @pytest.mark.parametrize("rails", [1, 2])
 @pytest.mark.parametrize("layout", ["0,0", "0,1,1,0", "0,0,0,1"])

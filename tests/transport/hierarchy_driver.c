@@ -243,9 +243,7 @@ static void choose_types(test_case *c, uint64_t *random) {
 
 static const int operations[] = {
     HC_ALLREDUCE, HC_ALLGATHER, HC_BROADCAST, HC_REDUCESCATTER, HC_ALLTOALL,
-#ifndef ON_DEVICE
     HC_REDUCE,    HC_GATHER,    HC_SCATTER,   HC_SCAN,          HC_EXSCAN,
-#endif
 };
 
 static void choose_case(test_case *c, uint64_t *random) {

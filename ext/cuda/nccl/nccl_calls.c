@@ -31,10 +31,12 @@ int hc__nccl_op(int reduction, int dtype) {
 }
 
 enum hc_device_path hc_device_path(int operation, int reduction, int dtype) {
-    int reduces = operation == HC_ALLREDUCE || operation == HC_REDUCESCATTER;
-    if (operation > HC_ALLTOALL)
+    static const uint8_t is_built[HC_OPERATION_COUNT] = {
+        [HC_ALLREDUCE] = 1, [HC_ALLGATHER] = 1, [HC_BROADCAST] = 1, [HC_REDUCESCATTER] = 1, [HC_ALLTOALL] = 1};
+    int reduces = hc_operation_has(operation, HC_OP_REDUCES);
+    if (operation < 0 || operation >= HC_OPERATION_COUNT || hc_operation_has(operation, HC_OP_NO_TENSORS))
         return HC_PATH_UNDEFINED;
-    return !reduces || hc__nccl_op(reduction, dtype) >= 0 ? HC_PATH_NCCL : HC_PATH_STAGED;
+    return is_built[operation] && (!reduces || hc__nccl_op(reduction, dtype) >= 0) ? HC_PATH_NCCL : HC_PATH_STAGED;
 }
 
 /* ---- answers ---------------------------------------------------------------------------------------------------- */

@@ -57,13 +57,14 @@ int hc__nccl_begin(hc__nccl_node *n, const hc_batch *batch) {
 static int nccl_open(hc_node *base, const hc_batch *batch, const hc_parts *parts, int rails, int64_t chunk_elements,
                      int64_t *nchunks) {
     hc__nccl_node *n = hc__nccl_node_of(base);
-    if ((parts != NULL) != (batch->operation == HC_REDUCESCATTER) || rails < 0 || rails > base->local_size ||
-        (rails > 0 && chunk_elements == 0))
+    int reduces = hc_operation_has(batch->operation, HC_OP_REDUCES);
+    int is_shared = reduces && !hc_operation_has(batch->operation, HC_OP_ELEMENTWISE); /* a reducescatter */
+    if ((parts != NULL) != is_shared || rails < 0 || rails > base->local_size || (rails > 0 && chunk_elements == 0))
         return HC_INVALID;
     int status = hc__nccl_begin(n, batch);
     n->rails = rails;
-    n->moves = batch->operation == HC_BROADCAST;
-    n->scatters = batch->operation == HC_REDUCESCATTER;
+    n->moves = !reduces;
+    n->scatters = is_shared;
     n->wire = rails > 0 && !n->moves ? batch->wire_dtype : batch->dtype;
     n->size = (int64_t)hc_dtype_size(batch->dtype);
     n->wire_size = (int64_t)hc_dtype_size(n->wire);

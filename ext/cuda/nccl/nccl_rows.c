@@ -44,7 +44,7 @@ static int64_t all_bytes(const hc__nccl_rows *o, int32_t i) {
 static int32_t find_end(const hc__nccl_rows *o) {
     const hc_batch *b = o->rows.batch;
     int32_t end = o->first + 1;
-    if (b->operation == HC_ALLTOALL)
+    if (hc_operation_has(b->operation, HC_OP_COUNTS))
         return o->rows.longest * o->rows.size <= o->most ? b->npieces : end;
     for (int64_t bytes = all_bytes(o, o->first); end < b->npieces; end++) {
         bytes += all_bytes(o, end);
@@ -157,6 +157,7 @@ int hc__nccl_rows_open(hc__nccl_rows *o, hc__nccl_node *node, hc_data *host, int
     o->most = chunk_bytes > 0 ? chunk_bytes : PACKED_BYTES;
     o->rows.device = node->device;
     o->rows.host = host;
+    o->rows.rank = node->base.local_rank;
     o->rows.size = node->base.local_size;
     o->rows.text = node->text;
     o->parts = calloc(2 * (size_t)node->base.local_size, sizeof *o->parts);
@@ -172,7 +173,7 @@ int hc__nccl_rows_start(hc__nccl_rows *o, hc_batch *batch) {
 }
 
 int hc__nccl_rows_test(hc__nccl_rows *o) {
-    const hc__step_ops *ops = o->rows.batch->operation == HC_ALLGATHER ? &gathers : &exchanges;
+    const hc__step_ops *ops = hc_operation_has(o->rows.batch->operation, HC_OP_COUNTS) ? &exchanges : &gathers;
     int status;
     if (!o->counted) {
         status = hc__rows_test(&o->rows);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rows.c - the counts of an allgather or an alltoall cross; then every rank knows its streams, and the longest of all.
+ * rows.c - the counts of rows cross; then every rank knows its streams, and the longest of all.
  */
 #include "cuda/staged/rows.h"
 
@@ -8,8 +8,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* All that leaves a rank is one stream: whoever gets any of it gets all. */
 static int is_gather(const hc__rows *w) {
-    return w->batch->operation == HC_ALLGATHER;
+    return !hc_operation_has(w->batch->operation, HC_OP_COUNTS);
+}
+
+static int is_root(const hc__rows *w) {
+    return w->rank == w->batch->root;
+}
+
+/* A gather's rank without a result. */
+static int gets_nothing(const hc__rows *w) {
+    return hc_operation_has(w->batch->operation, HC_OP_TO_ROOT) && !is_root(w);
+}
+
+/* A scatter: all rows come from the root. */
+static int root_gives(const hc__rows *w) {
+    return hc_operation_has(w->batch->operation, HC_OP_ROOTED) && !is_gather(w);
 }
 
 static int64_t row_bytes(const hc__rows *w, int32_t i) {
@@ -76,6 +91,15 @@ int hc__rows_copies(const hc__rows *w, int incoming, int32_t stream, int64_t fro
 
 /* ---- the counts ------------------------------------------------------------------------------------------------- */
 
+/* Rows of a tensor that rank r gets of mine. */
+static int64_t rows_for(const hc__rows *w, const hc_piece *piece, int32_t r) {
+    if (!piece->in || (root_gives(w) && !is_root(w)))
+        return 0;
+    if (piece->send_rows)
+        return piece->send_rows[r];
+    return root_gives(w) ? hc_share(piece->rows, w->size, r) : 0;
+}
+
 static void note_rows(hc__rows *w) {
     const hc_batch *b = w->batch;
     for (int32_t i = 0; i < b->npieces; i++) {
@@ -83,7 +107,7 @@ static void note_rows(hc__rows *w) {
         if (is_gather(w))
             w->sent[i] = piece->in ? piece->rows : 0;
         for (int32_t r = 0; !is_gather(w) && r < w->size; r++)
-            w->sent[(int64_t)r * b->npieces + i] = piece->in && piece->send_rows ? piece->send_rows[r] : 0;
+            w->sent[(int64_t)r * b->npieces + i] = rows_for(w, piece, r);
     }
 }
 
@@ -123,21 +147,21 @@ int hc__rows_begin(hc__rows *w, hc_batch *batch) {
     tell(w);
     for (int32_t r = 0; r < w->size; r++)
         w->ones[r] = 1;
-    int32_t streams = hc__rows_streams(w, HC__LEAVING);
+    int32_t streams = hc__rows_streams(w, HC__LEAVING), lines = root_gives(w) ? 1 : w->size;
     w->piece = (hc_piece){.in = w->own,
                           .out = w->told,
                           .count = (int64_t)streams * (n + 1),
                           .row = n + 1,
                           .rows = streams,
                           .scale = 1.0,
-                          .out_capacity = (int64_t)w->size * (n + 1) * 8,
+                          .out_capacity = (int64_t)lines * (n + 1) * 8,
                           .send_rows = w->ones,
                           .recv_rows = w->ones + w->size};
-    w->counts = (hc_batch){.operation = batch->operation,
+    w->counts = (hc_batch){.operation = is_gather(w) ? HC_ALLGATHER : batch->operation,
                            .reduction = HC_SUM,
                            .dtype = HC_INT64,
                            .wire_dtype = HC_INT64,
-                           .root = -1,
+                           .root = root_gives(w) ? batch->root : -1,
                            .divisor = 1,
                            .count = w->piece.count,
                            .npieces = 1,
@@ -163,6 +187,9 @@ static int place_results(hc__rows *w) {
     for (int32_t i = 0; i < n && status >= 0; i++) {
         hc_piece *piece = &w->batch->pieces[i];
         int64_t rows = 0;
+        piece->out_rows = 0;
+        if (gets_nothing(w))
+            continue;
         for (int32_t r = 0; r < w->size; r++) {
             int64_t here = w->came[(int64_t)r * n + i];
             if (piece->recv_rows)
@@ -174,17 +201,25 @@ static int place_results(hc__rows *w) {
     return status;
 }
 
+/* What I am told: a line from each rank; in a scatter only the root's. */
+static void read_counts(hc__rows *w) {
+    int32_t n = w->batch->npieces, lines = root_gives(w) ? 1 : w->size;
+    w->longest = 0;
+    for (int32_t k = 0; k < lines; k++) {
+        const int64_t *line = w->told + (int64_t)k * (n + 1);
+        int32_t r = root_gives(w) ? w->batch->root : k;
+        if (!gets_nothing(w))
+            memcpy(w->came + (int64_t)r * n, line, (size_t)n * sizeof *line);
+        w->longest = line[n] > w->longest ? line[n] : w->longest;
+    }
+}
+
 int hc__rows_test(hc__rows *w) {
     int32_t n = w->batch->npieces;
     int status = w->host->ops->test(w->host);
     if (status != HC_DONE)
         return status;
-    w->longest = 0;
-    for (int32_t r = 0; r < w->size; r++) {
-        const int64_t *line = w->told + (int64_t)r * (n + 1);
-        memcpy(w->came + (int64_t)r * n, line, (size_t)n * sizeof *line);
-        w->longest = line[n] > w->longest ? line[n] : w->longest;
-    }
+    read_counts(w);
     find_places(w, w->sent, w->before, hc__rows_streams(w, HC__LEAVING));
     find_places(w, w->came, w->before + (int64_t)w->size * n, w->size);
     status = place_results(w);

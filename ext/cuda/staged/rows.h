@@ -1,11 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * rows.h - rows that go from rank to rank: who gives how many to whom, and where results go. Allgather and alltoall, by
- * way of the host or over NCCL.
+ * way of the host or over NCCL; gather and scatter, by way of the host.
  *
  * Only its owner knows how long a tensor is: the counts cross first, as a batch of the host's data plane. What goes
- * from one rank to another is then a stream of bytes, tensor after tensor, each at a multiple of 16; an allgather has
- * one stream for all.
+ * from one rank to another is then a stream of bytes, tensor after tensor, each at a multiple of 16. In an allgather or
+ * a gather a rank has one stream, for all or for the root; in a scatter only the root's streams have bytes.
+ *
+ *                the counts are moved by     all ranks know from them
+ *     allgather  an allgather                all streams
+ *     alltoall   an alltoall                 their own streams, and the longest of all
+ *     gather     an allgather                all streams: how many chunks there are is everybody's affair
+ *     scatter    a scatter                   their own streams, and the longest of all
  */
 #ifndef HC_ROWS_H
 #define HC_ROWS_H
@@ -16,7 +22,7 @@ typedef struct hc__rows {
     /* set by the maker */
     hc_device *device;
     hc_data *host; /* of the whole set; idle while the counts cross */
-    int32_t size;
+    int32_t rank, size;
     char *text; /* HC__ROWS_TEXT bytes: words about a failure */
 
     hc_batch *batch;
@@ -25,7 +31,7 @@ typedef struct hc__rows {
     /* [r * npieces + i]: of rank r, tensor i */
     int64_t *own;    /* what I tell: rows, and the longest of my streams; a line per stream */
     int64_t *told;   /* what I am told: a line per rank */
-    int64_t *sent;   /* rows of my tensor i that rank r gets; allgather: of one stream, r = 0 */
+    int64_t *sent;   /* rows of my tensor i that rank r gets; one stream: r = 0 */
     int64_t *came;   /* rows of its tensor i that I get from rank r */
     int64_t *before; /* of sent and came: rows of the tensor that lie before; 2 x ranks lines */
     int64_t *ones;   /* send_rows and recv_rows of the counts */

@@ -24,6 +24,11 @@ static const struct {
     [HC_REDUCESCATTER] = {hc__staged_scatter_begin, NULL, hc__staged_scatter_cut},
     [HC_ALLGATHER] = {hc__staged_uneven_begin, hc__staged_uneven_count, hc__staged_uneven_cut},
     [HC_ALLTOALL] = {hc__staged_uneven_begin, hc__staged_uneven_count, hc__staged_uneven_cut},
+    [HC_REDUCE] = {hc__staged_even_begin, NULL, hc__staged_even_cut},
+    [HC_GATHER] = {hc__staged_uneven_begin, hc__staged_uneven_count, hc__staged_uneven_cut},
+    [HC_SCATTER] = {hc__staged_uneven_begin, hc__staged_uneven_count, hc__staged_uneven_cut},
+    [HC_SCAN] = {hc__staged_even_begin, NULL, hc__staged_even_cut},
+    [HC_EXSCAN] = {hc__staged_even_begin, NULL, hc__staged_even_cut},
 };
 
 static int failed(hc__staged *s, int status, const char *what) {

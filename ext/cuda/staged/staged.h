@@ -28,7 +28,7 @@ typedef struct hc__staged_slot {
     int cut; /* what follows is to be launched still */
 } hc__staged_slot;
 
-/* Allreduce, broadcast: one tensor after another, cut anywhere. */
+/* Elementwise operations, broadcast: one tensor after another, cut anywhere. */
 typedef struct hc__staged_even {
     int64_t *starts; /* npieces + 1: bytes before each, all tensors at multiples of 16 */
     int32_t room;

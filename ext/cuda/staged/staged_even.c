@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * staged_even.c - allreduce and broadcast by way of the host: all ranks have all of every tensor.
+ * staged_even.c - by way of the host, what gives all ranks a place for all of every tensor: the elementwise operations
+ * and broadcast. Only what a rank reads is copied down, and only what it gets is copied up: of a reduce, at the root.
  */
 #include "cuda/staged/staged.h"
 
@@ -26,12 +27,17 @@ typedef struct span {
     int64_t from, to, place;
 } span;
 
+/* Only the root's values count: a broadcast. */
+static int root_gives(const hc_batch *b) {
+    return hc_operation_has(b->operation, HC_OP_ROOTED) && !hc_operation_has(b->operation, HC_OP_REDUCES);
+}
+
 static int reads(const hc__staged *s, const hc_piece *piece) {
-    return piece->in && (s->batch->operation != HC_BROADCAST || s->rank == s->batch->root);
+    return piece->in && (!root_gives(s->batch) || s->rank == s->batch->root);
 }
 
 static int writes(const hc__staged *s, const hc_piece *piece) {
-    int is_there = s->batch->operation == HC_BROADCAST && s->rank == s->batch->root && piece->out == piece->in;
+    int is_there = root_gives(s->batch) && s->rank == s->batch->root && piece->out == piece->in;
     return piece->out && !is_there;
 }
 
@@ -49,7 +55,7 @@ static int add_copies(const hc__staged *s, hc__staged_slot *slot, const span *at
 static void cut_piece(const hc__staged *s, hc__staged_slot *slot, const span *at, hc_piece *cut) {
     const hc_piece *piece = &s->batch->pieces[at->i];
     char *data = slot->stage.host + at->place;
-    int root = s->batch->operation == HC_BROADCAST && s->rank == s->batch->root;
+    int root = root_gives(s->batch) && s->rank == s->batch->root;
     *cut = *piece;
     cut->in = reads(s, piece) ? data : NULL;
     cut->out = root || writes(s, piece) ? data : NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * staged_uneven.c - allgather and alltoall by way of the host: a chunk is `each` bytes of every stream of rows.h, again
- * a batch of the host's data plane, of bytes.
+ * staged_uneven.c - rows by way of the host (allgather, alltoall, gather, scatter): a chunk is `each` bytes of every
+ * stream of rows.h, again a batch of the host's data plane, of bytes.
  */
 #include "cuda/staged/staged.h"
 
@@ -16,6 +16,7 @@ int hc__staged_uneven_begin(hc__staged *s) {
         u->lines = calloc(2 * HC__SLOTS * (size_t)s->size, sizeof *u->lines);
     u->rows.device = s->device;
     u->rows.host = s->host;
+    u->rows.rank = s->rank;
     u->rows.size = s->size;
     u->rows.text = s->text;
     return u->lines ? hc__rows_begin(&u->rows, s->batch) : HC_NO_MEMORY;
@@ -72,6 +73,8 @@ int hc__staged_uneven_cut(hc__staged *s, int64_t chunk, hc__staged_slot *slot) {
                         .send_rows = send,
                         .recv_rows = receive};
     slot->batch = s->uneven.rows.counts;
+    slot->batch.operation = s->batch->operation;
+    slot->batch.root = s->batch->root;
     slot->batch.dtype = slot->batch.wire_dtype = HC_UINT8;
     slot->batch.count = middle;
     slot->batch.pieces = piece;
