@@ -65,9 +65,7 @@ def mpi_flags(in_tree: bool) -> dict[str, list[str]]:
         raise LookupError("no MPI compiler: MPICC is not set and there is no mpicc on PATH")
     prefix = Path(shutil.which(mpicc[0]) or mpicc[0]).absolute().parent.parent
     intel = {"I_MPI_ROOT": os.environ.get("I_MPI_ROOT", str(prefix))}  # its wheel's mpicc needs telling
-    shown = subprocess.run(
-        [*mpicc, "-show"], env={**os.environ, **intel}, capture_output=True, text=True, check=False
-    )
+    shown = subprocess.run([*mpicc, "-show"], env={**os.environ, **intel}, capture_output=True, text=True, check=False)
     if shown.returncode != 0:
         raise SystemExit(f"hpccoll: `{shlex.join(mpicc)} -show` failed:\n{shown.stderr}")
     words = shlex.split(shown.stdout.replace("-Xlinker ", "-Wl,").replace("-rpath -Wl,", "-rpath,"))

@@ -25,8 +25,7 @@ LDFLAGS = ["-pthread", "-Wl,--as-needed", "-lm", "-lrt", "-ldl"]
 MPI_SOURCES = ["ext/transport/net/mpi.c"]
 CUDA_SOURCES = [*sorted(glob("ext/cuda/**/*.c", recursive=True)), "ext/core/status.c"]  # names, sizes, texts
 CORE_SOURCES = sorted(
-    {f for layer in ("core", "transport", "loop") for f in glob(f"ext/{layer}/**/*.c", recursive=True)}
-    - {*MPI_SOURCES}
+    {f for layer in ("core", "transport", "loop") for f in glob(f"ext/{layer}/**/*.c", recursive=True)} - {*MPI_SOURCES}
 )
 
 EXTENSIONS = {"_core": CORE_SOURCES, "_cuda": CUDA_SOURCES, "_mpi": MPI_SOURCES}
@@ -73,9 +72,7 @@ class build(build_ext):
 
         def compile_all(sources: list[str], **options: object) -> list[str]:
             with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as compilers:
-                objects = compilers.map(
-                    lambda source: compile_in_turn(self.compiler, [source], **options), sources
-                )
+                objects = compilers.map(lambda source: compile_in_turn(self.compiler, [source], **options), sources)
                 return [obj for group in objects for obj in group]
 
         self.compiler.compile = compile_all

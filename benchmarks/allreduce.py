@@ -40,19 +40,13 @@ def variants(library: Library, size: int) -> Iterator[tuple[str, str, Array, Cal
 
 
 def cases(library: Library, options: argparse.Namespace) -> Iterator[Case]:
-    sizes = (
-        [4, 1 << 16]
-        if options.size == TINY
-        else [s for s in FULL if options.smallest <= s <= options.largest]
-    )
+    sizes = [4, 1 << 16] if options.size == TINY else [s for s in FULL if options.smallest <= s <= options.largest]
     for size in sizes:
         for variant, label, x, run in variants(library, size):
             if variant != "float32" and size // 4 < HALVES_FROM and options.size != TINY:
                 continue
 
-            def verify(
-                x: Array = x, run: Callable[[], object] = run, exact: bool = variant == "float32"
-            ) -> None:
+            def verify(x: Array = x, run: Callable[[], object] = run, exact: bool = variant == "float32") -> None:
                 run()
                 if not isinstance(library, Memcpy):
                     check_sum(x, x.size, x.dtype, 1e-5 if exact else 0.02)

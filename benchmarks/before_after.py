@@ -157,12 +157,8 @@ def placed(name: str, ranks: int, nodes: int) -> Iterator[Place]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "questions", nargs="+", choices=QUESTIONS, metavar="QUESTION", help=", ".join(QUESTIONS)
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("questions", nargs="+", choices=QUESTIONS, metavar="QUESTION", help=", ".join(QUESTIONS))
     parser.add_argument("--before", type=Path, required=True, help="a built checkout")
     parser.add_argument("--after", type=Path, default=ROOT, help="another (default: this one)")
     parser.add_argument("--ranks", type=int, default=2)

@@ -89,9 +89,7 @@ def rate_of_a_copy(gpu: Gpu, nbytes: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", choices=("products", "copies"), default="products")
     parser.add_argument("--size", type=int, default=8192, help="rows and columns of a matrix")
     parser.add_argument("--products", type=int, default=200, help="in a loop")

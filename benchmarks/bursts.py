@@ -50,9 +50,7 @@ def serve(
 class Job:
     """The other end: a command that starts the ranks, whose programs get the option --bursts SOCKET."""
 
-    def __init__(
-        self, command: list[str], variables: dict[str, str], ranks: int, folder: Path, timeout: float
-    ) -> None:
+    def __init__(self, command: list[str], variables: dict[str, str], ranks: int, folder: Path, timeout: float) -> None:
         self.log = folder / f"{id(self)}.log"
         address = str(self.log.with_suffix(".socket"))
         with socket.socket(socket.AF_UNIX) as server, self.log.open("w") as log:

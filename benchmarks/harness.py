@@ -106,9 +106,7 @@ def random_data(rank: int, count: int, dtype: object = np.float32) -> NDArray[np
     return values.astype(dtype)
 
 
-def check_sum(
-    result: NDArray[np.float32], count: int, dtype: object = np.float32, tolerance: float = 1e-5
-) -> None:
+def check_sum(result: NDArray[np.float32], count: int, dtype: object = np.float32, tolerance: float = 1e-5) -> None:
     """Compare with the float64 sum of all ranks' random data; what cancels was rounded all the same."""
     inputs = [random_data(rank, count, dtype).astype(np.float64) for rank in range(COMM.size)]
     expected, size = sum(inputs), sum(np.abs(x) for x in inputs)
@@ -126,9 +124,7 @@ def size_label(size: int) -> str:
     return f"{size} B"
 
 
-def main(
-    question: str, cases: Cases, add_arguments: Callable[[argparse.ArgumentParser], None] | None = None
-) -> None:
+def main(question: str, cases: Cases, add_arguments: Callable[[argparse.ArgumentParser], None] | None = None) -> None:
     """The command line of every question."""
     parser = argparse.ArgumentParser(description=question)
     parser.add_argument("--library", default="hpccoll", choices=QUESTIONS[Path(sys.argv[0]).stem])
@@ -176,9 +172,7 @@ def file_for(out: str) -> Path:
     if not out.endswith("/") and not path.is_dir():
         return path
     path.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(
-        dir=path, prefix=f"{COMM.size}-ranks-", suffix=".jsonl", delete=False
-    ) as file:
+    with tempfile.NamedTemporaryFile(dir=path, prefix=f"{COMM.size}-ranks-", suffix=".jsonl", delete=False) as file:
         return Path(file.name)
 
 

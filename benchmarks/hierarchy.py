@@ -15,9 +15,7 @@ ONE_CHUNK = 1 << 30  # as large as the segment allows
 
 
 def cases(library: Hpccoll, options: argparse.Namespace) -> Iterator[Case]:
-    x = random_data(
-        COMM.rank, 1 << (14 if options.size == TINY else 17)
-    )  # 512 KiB: the largest chunk there is
+    x = random_data(COMM.rank, 1 << (14 if options.size == TINY else 17))  # 512 KiB: the largest chunk there is
     for variant, chunk in (
         ("one chunk", ONE_CHUNK),
         ("chunks of 128 KiB", 128 << 10),

@@ -52,9 +52,7 @@ def place(hosts: int) -> Place:
 def bytes_per_second() -> float:
     """What TCP reaches between two hosts."""
     with subprocess.Popen([CLUSTER, "exec", "h2", "iperf3", "-s", "-1"], stdout=subprocess.DEVNULL) as server:
-        report = json.loads(
-            cluster("exec", "h1", "iperf3", "-c", "h2", "-t", "3", "-J", "--connect-timeout", "5000")
-        )
+        report = json.loads(cluster("exec", "h1", "iperf3", "-c", "h2", "-t", "3", "-J", "--connect-timeout", "5000"))
         server.wait(timeout=10)
     return float(report["end"]["sum_received"]["bits_per_second"]) / 8
 

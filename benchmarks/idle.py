@@ -39,9 +39,7 @@ def cases(library: Hpccoll, options: argparse.Namespace) -> Iterator[Case]:
             "% of a core": 100 * cpu / seconds,
         }
 
-    yield Case(
-        "asleep", f"{seconds:g} s", lambda: time.sleep(seconds), lambda: None, once=True, figures=figures
-    )
+    yield Case("asleep", f"{seconds:g} s", lambda: time.sleep(seconds), lambda: None, once=True, figures=figures)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

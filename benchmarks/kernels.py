@@ -20,9 +20,7 @@ from numpy.typing import NDArray
 
 DTYPES = "bool uint8 int8 uint16 int16 uint32 int32 uint64 int64 float16 bfloat16 float32 float64 complex64 complex128"
 DTYPE = {name: code for code, name in enumerate(DTYPES.split())}
-REDUCTION = {
-    name: code for code, name in enumerate("SUM AVERAGE MIN MAX PRODUCT BAND BOR BXOR LAND LOR LXOR".split())
-}
+REDUCTION = {name: code for code, name in enumerate("SUM AVERAGE MIN MAX PRODUCT BAND BOR BXOR LAND LOR LXOR".split())}
 SIZES = (1 << 10, 64 << 10, 1 << 20, 64 << 20)
 
 # reduction, sources, their dtype, the result's
@@ -155,9 +153,7 @@ class Bench:
 
         run(1)
         np.testing.assert_array_equal(result, source.astype(np.float64).astype(result.dtype))
-        return self.measure(
-            f"{f'{from_name}->{to_name}':36} {size >> 10:6} KiB", run, source.nbytes + result.nbytes
-        )
+        return self.measure(f"{f'{from_name}->{to_name}':36} {size >> 10:6} KiB", run, source.nbytes + result.nbytes)
 
     def cases(self, sizes: tuple[int, ...]) -> Iterator[Result]:
         for size in sizes:

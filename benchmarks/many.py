@@ -34,9 +34,7 @@ def fill(tensors: Tensors) -> None:
         first += x.size
 
 
-def verifier(
-    library: Library, variant: str, tensors: Tensors, run: Callable[[], object]
-) -> Callable[[], None]:
+def verifier(library: Library, variant: str, tensors: Tensors, run: Callable[[], object]) -> Callable[[], None]:
     """Fill the tensors, run once and compare each with the float64 sum; then zero them for the timing."""
 
     def verify() -> None:
@@ -70,9 +68,7 @@ def hpccoll_variants(library: Hpccoll, tensors: Tensors) -> Variants:
     hc, arrays = library.hpccoll, list(tensors.values())
 
     def one_by_one(compression: object = None) -> None:
-        handles = [
-            hc.allreduce_async(x, name=name, out=x, compression=compression) for name, x in tensors.items()
-        ]
+        handles = [hc.allreduce_async(x, name=name, out=x, compression=compression) for name, x in tensors.items()]
         for handle in handles:
             handle.wait()
 

@@ -17,10 +17,7 @@ def build(compiler: str, name: str, sources: str, *more: str) -> Path:
     """
     OUT.mkdir(parents=True, exist_ok=True)
     files = [
-        path
-        for pattern in sources.split()
-        for path in sorted((ROOT / "ext").glob(pattern))
-        if path.name != "mpi.c"
+        path for pattern in sources.split() for path in sorted((ROOT / "ext").glob(pattern)) if path.name != "mpi.c"
     ]
     flags = [*"-std=c11 -O3 -DNDEBUG -D_GNU_SOURCE -pthread".split(), f"-I{ROOT / 'ext'}", *more]
     words = [compiler, *flags, HERE / f"{name}.c", *files, "-lm", "-o", OUT / name]

@@ -18,13 +18,9 @@ CHUNKS = (128 << 10, 256 << 10, 512 << 10)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rates", type=float, nargs="+", default=[1.0, 2.0], help="of the link, GB/s")
-    parser.add_argument(
-        "--repetitions", type=int, default=10, help="of each case in each round, at most 1000"
-    )
+    parser.add_argument("--repetitions", type=int, default=10, help="of each case in each round, at most 1000")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--compiler", default="gcc")
     parser.add_argument("--out", type=Path, help="file for the results, as JSON Lines")
@@ -44,10 +40,7 @@ def main() -> None:
             print(f"{rate:4g} GB/s, 16 MiB, chunks of {chunk >> 10} KiB: one by one {one:6.1f} ms, "
                   f"overlapping {many:6.1f} ms (x{many / one:.2f}), floor {BYTES / rate / 1e6:.1f} ms")  # fmt: skip
     if options.out:
-        rows = [
-            {"GB/s": r, "chunk": c, "batch": b, "bytes": BYTES, "seconds": s}
-            for (r, c, b), s in samples.items()
-        ]
+        rows = [{"GB/s": r, "chunk": c, "batch": b, "bytes": BYTES, "seconds": s} for (r, c, b), s in samples.items()]
         results.write(options.out, results.facts("net_chunks"), rows)
 
 

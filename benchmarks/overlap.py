@@ -59,9 +59,7 @@ def cases(library: Library, options: argparse.Namespace) -> Iterator[Case]:
 
     label, size = f"{LAYERS} layers", sum(x.nbytes for x in step.gradients)
     yield Case("compute", label, step.compute, step.verify, figures=medians.figures("compute"))
-    yield Case(
-        "communicate", label, step.communicate, step.verify, size, figures=medians.figures("communicate")
-    )
+    yield Case("communicate", label, step.communicate, step.verify, size, figures=medians.figures("communicate"))
     yield Case("both", label, step.both, step.verify, size, figures=hidden)
 
 

@@ -107,8 +107,7 @@ def ask(device: Device, name: str, buffer_type: str, repeats: int) -> list[Resul
     device.put(tensors, values)
     table = (Tensor * len(counts))(*((tensors + 4 * at, n) for at, n in zip(spaced, counts, strict=False)))
     pack, unpack = (
-        Order(table, len(counts), CODES["float32"], CODES[buffer_type], direction, 1.0, buffer)
-        for direction in (0, 1)
+        Order(table, len(counts), CODES["float32"], CODES[buffer_type], direction, 1.0, buffer) for direction in (0, 1)
     )
     device.launch(pack)
     packed = device.get(np.empty(starts[-1], buffer_type), buffer)
@@ -135,16 +134,13 @@ def ask(device: Device, name: str, buffer_type: str, repeats: int) -> list[Resul
     if buffer_type == "float32":
         calls["loop of copies"] = loop
     results = [
-        Result(name, buffer_type, what, nbytes, timed(device.wait, call, repeats))
-        for what, call in calls.items()
+        Result(name, buffer_type, what, nbytes, timed(device.wait, call, repeats)) for what, call in calls.items()
     ]
     device.free(tensors)
     device.free(buffer)
     if torch := torch_with_a_gpu():
         for what, call in torch_calls(torch, counts, buffer_type).items():
-            results.append(
-                Result(name, buffer_type, what, nbytes, timed(torch.cuda.synchronize, call, repeats))
-            )
+            results.append(Result(name, buffer_type, what, nbytes, timed(torch.cuda.synchronize, call, repeats)))
     return results
 
 
@@ -179,9 +175,7 @@ def torch_calls(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "sets", nargs="*", default=["resnet50", "2000 small", "gigabytes"], help=", ".join(SETS)
-    )
+    parser.add_argument("sets", nargs="*", default=["resnet50", "2000 small", "gigabytes"], help=", ".join(SETS))
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--json", action="store_true", help="a line of JSON per result")
     arguments = parser.parse_args()

@@ -24,9 +24,7 @@ def cases(library: Hpccoll | Mpi, options: argparse.Namespace) -> Iterator[Case]
         out = np.empty(share.size, x.dtype)
         run = library.sum_to_shares(x, out)
 
-        def verify(
-            run: Callable[[], object] = run, x: Array = x, share: Array = share, out: Array = out
-        ) -> None:
+        def verify(run: Callable[[], object] = run, x: Array = x, share: Array = share, out: Array = out) -> None:
             run()
             inputs = [random_data(rank, x.size)[share].astype(np.float64) for rank in range(COMM.size)]
             assert (np.abs(out - sum(inputs)) <= 1e-5 * sum(np.abs(part) for part in inputs)).all()

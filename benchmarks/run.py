@@ -81,9 +81,7 @@ def environment(programs: Path, place: Place) -> dict[str, str]:
     return env | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"} | dict(place.variables)
 
 
-def ask(
-    question: str, contestant: Contestant, place: Place, options: list[str], timeout: float
-) -> list[Result]:
+def ask(question: str, contestant: Contestant, place: Place, options: list[str], timeout: float) -> list[Result]:
     """One run of one program, each MPI with the binding that `hpccoll run` chooses for it; its results."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "results.jsonl"
@@ -108,9 +106,7 @@ def ask(
         return [json.loads(line) for line in out.read_text().splitlines()]
 
 
-def ask_all(
-    question: str, libraries: Sequence[str], place: Place, options: argparse.Namespace
-) -> list[Result]:
+def ask_all(question: str, libraries: Sequence[str], place: Place, options: argparse.Namespace) -> list[Result]:
     """Every contestant that is there, in turn, `options.rounds` times."""
     answers: list[Result] = []
     for number in range(options.rounds):
@@ -158,9 +154,7 @@ def table(cases: list[Result]) -> str:
                 f"| {micro[0]} | {micro[1]} .. {micro[2]} | {ratios} |"
             )
             if result["figures"]:
-                lines[-1] += " " + ", ".join(
-                    f"{name} {value:.4g}" for name, value in result["figures"].items()
-                )
+                lines[-1] += " " + ", ".join(f"{name} {value:.4g}" for name, value in result["figures"].items())
     return "\n".join(lines)
 
 
@@ -181,17 +175,14 @@ def save(stem: str, cases: list[Result], folder: Path, facts: dict[str, object])
             )
             series.attrs.update(unit="s", bytes=result["bytes"], version=result["version"])
     slim = [
-        {name: value for name, value in result.items() if name != "samples"}
-        | {"repetitions": len(result["samples"])}
+        {name: value for name, value in result.items() if name != "samples"} | {"repetitions": len(result["samples"])}
         for result in cases
     ]
     results.write(folder / f"{stem}.jsonl", facts, slim)
 
 
 def arguments(description: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3, help="turns of each library")
     parser.add_argument("--libraries", nargs="+", help="only these")
     parser.add_argument("--out", type=Path, default=results.LOCAL, help="folder for JSON Lines and HDF5")
@@ -207,9 +198,7 @@ def main() -> None:
     parser = arguments(__doc__ or "")
     parser.add_argument("questions", nargs="*", choices=[*QUESTIONS, []], help="default: all")
     parser.add_argument("--ranks", type=int, nargs="+", default=[2])
-    parser.add_argument(
-        "--nodes", type=int, nargs="+", default=[1], help="let the ranks act as so many nodes"
-    )
+    parser.add_argument("--nodes", type=int, nargs="+", default=[1], help="let the ranks act as so many nodes")
     options, options.passed_on = parser.parse_known_args()
     for question in options.questions or QUESTIONS:
         for place in (Place(ranks, nodes=nodes) for ranks in options.ranks for nodes in options.nodes):

@@ -101,13 +101,9 @@ def plot(curves: Curves, file: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="scaling.py's --out")
-    parser.add_argument(
-        "--plot", type=Path, metavar="FILE", help="the curve as .svg, .pdf or .png; needs matplotlib"
-    )
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="the curve as .svg, .pdf or .png; needs matplotlib")
     options = parser.parse_args()
     curves = read(options.folder)
     if not curves:

@@ -68,9 +68,7 @@ def variants(gpu: Gpu, nbytes: int) -> Iterator[tuple[str, Callable[[], object]]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mebibytes", type=int, nargs="+", default=[64, 256])
     parser.add_argument("--repeats", type=int, default=20)
     options = parser.parse_args()

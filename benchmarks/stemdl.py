@@ -63,9 +63,7 @@ def measure(cases: list[dict[str, Any]], rounds: int, more: list[str]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
     parser.add_argument("--nodes", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--wire", nargs="+", default=["fp32", "fp16"])

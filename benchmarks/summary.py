@@ -47,9 +47,7 @@ def rows() -> list[Row]:
         table.append(Row(file, "161 gradients", "enqueued, FP16", "our fp32", "25 MB buckets, FP16"))
     for hosts in (2, 4):
         file = f"allreduce-{hosts}-hosts"
-        table += [
-            Row(file, size, "float32", "the best MPI") for size in ("64 KiB", "256 KiB", "1 MiB", "8 MiB")
-        ]
+        table += [Row(file, size, "float32", "the best MPI") for size in ("64 KiB", "256 KiB", "1 MiB", "8 MiB")]
         table.append(Row(file, "64 MiB", "float32", "1.18 x the floor, the best MPI"))
         table.append(Row(file, "64 MiB", "float32, FP16 on the way", "1.18 x the floor, the best MPI"))
     for question, label, goal, beyond in (
@@ -129,9 +127,7 @@ def stemdl() -> str:
     """Milliseconds of a training step, and of the communication that it sees, for each way to average."""
     _, cases = results.read(results.FOLDER / "stemdl.jsonl")
     lines = []
-    for (ranks, nodes, wire), group in itertools.groupby(
-        cases, lambda c: (c["ranks"], c["nodes"], c["wire"])
-    ):
+    for (ranks, nodes, wire), group in itertools.groupby(cases, lambda c: (c["ranks"], c["nodes"], c["wire"])):
         where = f"{ranks} ranks, {nodes} node{'s' * (nodes > 1)}, {wire}"
         figures = [f"{1e3 * case[name]['median']:.1f}" for case in group for name in ("step", "exposed")]
         lines.append(f"| {' | '.join([where, *figures])} |")

@@ -41,9 +41,7 @@ def knobs() -> str:
 
 def statuses() -> str:
     """One row per status of the engine that is an error."""
-    rows = [
-        (f"`{exception}`", text, f"`{name}`", code) for code, name, text, exception in _core.STATUSES if code
-    ]
+    rows = [(f"`{exception}`", text, f"`{name}`", code) for code, name, text, exception in _core.STATUSES if code]
     return table(("exception", "says that", "status", "code"), rows)
 
 
@@ -159,9 +157,7 @@ def shown(field: "dataclasses.Field[object]") -> str:
 
 def rules(scheduler: str) -> str:
     """What `hpccoll lint` finds in scripts for a scheduler."""
-    return table(
-        ("finding", "", "when"), ((f"`{r.name}`", r.severity, r.about) for r in lint.RULES[scheduler])
-    )
+    return table(("finding", "", "when"), ((f"`{r.name}`", r.severity, r.about) for r in lint.RULES[scheduler]))
 
 
 def lint_slurm() -> str:
@@ -178,9 +174,7 @@ def decisions() -> str:
     """One row per decision record: its number and title, as a link."""
     pages = sorted((HERE / "decisions").glob("0*.md"))
     heads = [page.read_text().split("\n", 1)[0].removeprefix("# ").partition(". ") for page in pages]
-    return table(
-        ("", "decision"), ((n, f"[{t}]({p.name})") for p, (n, _, t) in zip(pages, heads, strict=True))
-    )
+    return table(("", "decision"), ((n, f"[{t}]({p.name})") for p, (n, _, t) in zip(pages, heads, strict=True)))
 
 
 def needs() -> str:

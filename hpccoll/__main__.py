@@ -38,9 +38,7 @@ def execute() -> int:
 
     :returns: the exit status
     """
-    parser = argparse.ArgumentParser(
-        prog="hpccoll", description="Collective operations for the ranks of a job."
-    )
+    parser = argparse.ArgumentParser(prog="hpccoll", description="Collective operations for the ranks of a job.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     run.add_parser(commands)
     submit.add_parser(commands)

@@ -103,9 +103,7 @@ def _adopt_other(x: Any) -> np.ndarray:
             raise errors.UnsupportedError(f"{name_of(x)} does not make one array: {error}") from None
         if result.dtype != object:
             return result
-    raise errors.UnsupportedError(
-        f"{name_of(x)} is not an array: neither buffer protocol nor DLPack nor numbers"
-    )
+    raise errors.UnsupportedError(f"{name_of(x)} is not an array: neither buffer protocol nor DLPack nor numbers")
 
 
 def _restore_buffer(x: Any) -> Restore | None:

@@ -49,9 +49,7 @@ def _block_sizes(nodes: str, ranks: int) -> list[int]:
     if "+" in nodes:
         sizes = [int(n) for n in nodes.split("+")]
         if sum(sizes) != ranks:
-            raise errors.StartError(
-                f"HPCCOLL_NODES={nodes} places {sum(sizes)} ranks, this machine has {ranks}"
-            )
+            raise errors.StartError(f"HPCCOLL_NODES={nodes} places {sum(sizes)} ranks, this machine has {ranks}")
         return sizes
     count = int(nodes)
     if count > ranks:
@@ -191,9 +189,7 @@ def _exchange_reports(rendezvous: Rendezvous, settings: config.Config) -> list[S
 def _print_findings(rank: int, reports: list[StartReport]) -> None:
     """Rank 0 prints what the checks of the start found, where no rank has switched them off."""
     if rank == 0 and all(report.facts for report in reports):
-        for line in at_start.lines(
-            [report.machine for report in reports], [report.facts for report in reports]
-        ):
+        for line in at_start.lines([report.machine for report in reports], [report.facts for report in reports]):
             print(f"hpccoll: check: {line}", file=sys.stderr, flush=True)
 
 
@@ -350,9 +346,7 @@ def _start_line(base: Base) -> str:
     nodes = f"{len(counts)} node{'s' if len(counts) > 1 else ''} ({ranks_of_nodes})"
     emulated = f", emulated by HPCCOLL_NODES={settings.nodes}" if settings.nodes else ""
     between = f", between nodes {base.net.provider.describe()} ({base.net.why})" if base.net else ""
-    driver = (
-        "a background thread drives" if loop.background else "waiting callers drive (no background thread)"
-    )
+    driver = "a background thread drives" if loop.background else "waiting callers drive (no background thread)"
     device = f"; device memory of GPU {loop.device.number} ({loop.device.pci})" if loop.device else ""
     ranks = f"{loop.size} rank{'s' if loop.size > 1 else ''}"
     started = detect.started_by(config.environment())

@@ -143,16 +143,12 @@ def allgather(x: Any, *, name: str | None = None, out: Any = None, world: World 
     return current(world).core.collective("allgather", x, name, out, True).wait()
 
 
-def allgather_async(
-    x: Any, *, name: str | None = None, out: Any = None, world: World | None = None
-) -> Handle:
+def allgather_async(x: Any, *, name: str | None = None, out: Any = None, world: World | None = None) -> Handle:
     """Begin an `allgather`, with the same arguments; the Handle's `wait()` returns the result."""
     return current(world).core.collective("allgather", x, name, out, False)
 
 
-def broadcast(
-    x: Any, root: int = 0, *, name: str | None = None, out: Any = None, world: World | None = None
-) -> Any:
+def broadcast(x: Any, root: int = 0, *, name: str | None = None, out: Any = None, world: World | None = None) -> Any:
     """Give the root's array to all ranks.
 
         >>> hpccoll.broadcast(np.full(2, hpccoll.rank()), root=1)

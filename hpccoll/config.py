@@ -106,9 +106,7 @@ class Config(_KnobsOfC):
         choices=("none", "fp16", "bf16"),
         agreed=True,
     )
-    fanout: int = _knob(
-        16, "children of a rank in the control tree", unit="ranks", low=1, high=1024, agreed=True
-    )
+    fanout: int = _knob(16, "children of a rank in the control tree", unit="ranks", low=1, high=1024, agreed=True)
     simd: str = _knob("auto", "vector code", choices=("auto", "avx512", "avx2", "portable"))
     background: bool = _knob(
         True,
@@ -154,9 +152,7 @@ class Config(_KnobsOfC):
     cuda_library: str = _knob(
         "", "file of the CUDA driver (libcuda.so.1); empty: the one in the process, or the system's"
     )
-    nccl_library: str = _knob(
-        "", "file of NCCL; empty: the one in the process, in Python's packages, or the system's"
-    )
+    nccl_library: str = _knob("", "file of NCCL; empty: the one in the process, in Python's packages, or the system's")
     allow_singleton: bool = _knob(False, "accept a World of one rank in a job step of several tasks")
     check: bool = _knob(
         True, "look at the start for what will be slow or fail (binding, threads, shared memory, names)"
@@ -268,9 +264,7 @@ def _parse(field: Any, text: str) -> Any:
         return _parse_int(text) if kind is int else kind(text)
     except ValueError:
         unit = f" ({field.metadata['unit']})" if field.metadata["unit"] else ""
-        raise errors.InvalidArgumentError(
-            f"{variable(field.name)}={text!r} is not {_bounds(field)}{unit}"
-        ) from None
+        raise errors.InvalidArgumentError(f"{variable(field.name)}={text!r} is not {_bounds(field)}{unit}") from None
 
 
 def _parse_bool(text: str) -> bool:
@@ -287,9 +281,7 @@ def _parse_int(text: str) -> int:
 
 def _validate(field: Any, value: Any) -> None:
     kind, meta = type(field.default), field.metadata
-    fits = isinstance(value, (int, float) if kind is float else kind) and (
-        kind is bool or not isinstance(value, bool)
-    )
+    fits = isinstance(value, (int, float) if kind is float else kind) and (kind is bool or not isinstance(value, bool))
     if fits and meta["choices"]:
         fits = value in meta["choices"]
     elif fits and meta["fits"]:
@@ -297,9 +289,7 @@ def _validate(field: Any, value: Any) -> None:
     elif fits and kind in (int, float):
         fits = meta["low"] <= value <= meta["high"]
     if not fits:
-        raise errors.InvalidArgumentError(
-            f"{variable(field.name)} ({field.name}) is {value!r}, not {_bounds(field)}"
-        )
+        raise errors.InvalidArgumentError(f"{variable(field.name)} ({field.name}) is {value!r}, not {_bounds(field)}")
 
 
 def _bounds(field: Any) -> str:

@@ -105,9 +105,7 @@ class _Torch:
     def describe(self, x: Any, inlet: int) -> Lent:
         code = self.codes.get(x.dtype)
         if code is None:
-            raise errors.UnsupportedError(
-                f"dtype {x.dtype} is not supported; one of: {', '.join(arrays.NAMES)}"
-            )
+            raise errors.UnsupportedError(f"dtype {x.dtype} is not supported; one of: {', '.join(arrays.NAMES)}")
         if x.layout is not self.torch.strided:
             raise errors.UnsupportedError(f"a tensor of layout {x.layout}: use x.to_dense()")
         if x.is_conj() or x.is_neg():

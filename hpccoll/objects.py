@@ -31,9 +31,7 @@ def broadcast(own: _core.Set, value: Any, root: int, name: str | None, dumps: Du
     data = _pack(value, dumps) if own.rank == root else np.empty(0, np.uint8)
     received = own.collective("allgather", data, name, None, True).wait()
     if not len(received):
-        raise errors.RootJoinedError(
-            f"broadcast_object of {name or 'no name'}: rank {root}, the root, has joined"
-        )
+        raise errors.RootJoinedError(f"broadcast_object of {name or 'no name'}: rank {root}, the root, has joined")
     return _unpack(received, root)
 
 

@@ -73,9 +73,7 @@ def reduce_async(
     return core.collective("reduce", x, name, out, False, op, root, None, prescale, postscale)
 
 
-def gather(
-    x: Any, root: int = 0, *, name: str | None = None, out: Any = None, world: World | None = None
-) -> Any:
+def gather(x: Any, root: int = 0, *, name: str | None = None, out: Any = None, world: World | None = None) -> Any:
     """Concatenate the arrays of all ranks along their first dimension. The root gets the result.
 
         >>> rows = 1 + hpccoll.rank()  # rank 0 has one row, rank 1 has two

@@ -37,9 +37,7 @@ def end_of_job(env: Mapping[str, str], *, ask: bool) -> tuple[float, str]:
     """
     if text := env.get("SLURM_JOB_END_TIME"):
         if not text.isdecimal():
-            raise errors.InvalidArgumentError(
-                f"SLURM_JOB_END_TIME={text!r} is no time in seconds since the epoch"
-            )
+            raise errors.InvalidArgumentError(f"SLURM_JOB_END_TIME={text!r} is no time in seconds since the epoch")
         return float(text), ""
     if not ask or not (job := env.get("SLURM_JOB_ID")):
         return float("inf"), ""
@@ -132,9 +130,7 @@ def _squeue(job: str, field: str) -> tuple[bool, str]:
     answered, output = _run(["squeue", "--noheader", f"--format=%A={field}", f"--jobs={job}"])
     if not answered:
         return False, output
-    return True, next(
-        (word.removeprefix(f"{job}=") for word in output.split() if word.startswith(f"{job}=")), ""
-    )
+    return True, next((word.removeprefix(f"{job}=") for word in output.split() if word.startswith(f"{job}=")), "")
 
 
 def _run(command: Sequence[str]) -> tuple[bool, str]:

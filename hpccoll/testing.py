@@ -44,9 +44,7 @@ def run(worlds: list[World], program: Callable[[World], T]) -> list[T]:
     return _run_all([partial(_run_one, world, program) for world in worlds])
 
 
-def make_and_run(
-    n: int, program: Callable[[World], T], *, drivers: Drivers = Drivers.ANY, **knobs: Any
-) -> list[T]:
+def make_and_run(n: int, program: Callable[[World], T], *, drivers: Drivers = Drivers.ANY, **knobs: Any) -> list[T]:
     """Run a program on a World that lives as long; each rank's part is made by the thread that uses it.
 
     The arguments and the result are those of `threads` and `run`.
@@ -84,8 +82,6 @@ def _run_all(calls: list[Callable[[], T]]) -> list[T]:
     with ThreadPoolExecutor(len(calls)) as pool:
         futures = [pool.submit(call) for call in calls]
     for failure in (future.exception() for future in futures):
-        if failure is not None and not isinstance(
-            failure, (errors.ShutDownError, threading.BrokenBarrierError)
-        ):
+        if failure is not None and not isinstance(failure, (errors.ShutDownError, threading.BrokenBarrierError)):
             raise failure
     return [future.result() for future in futures]

@@ -23,11 +23,7 @@ def explain(error: ImportError, folder: Path = HERE) -> ImportError:
     python = f"Python {sys.version_info.major}.{sys.version_info.minor} ({sys.executable})"
     of_others = f", only {', '.join(built)} for another one" if built else ""
     in_clone = folder.parent.joinpath("Makefile").exists()
-    remedy = (
-        "`make build` (it makes .venv), or `pip install .` with this Python"
-        if in_clone
-        else "reinstall hpccoll"
-    )
+    remedy = "`make build` (it makes .venv), or `pip install .` with this Python" if in_clone else "reinstall hpccoll"
     return ImportError(
         f"hpccoll's C extension is not built for {python}: {folder} has no _core{EXTENSION_SUFFIXES[0]}{of_others}. "
         f"What to do: {remedy}",

@@ -55,9 +55,7 @@ class World:
         """
         settings = config.read(**knobs)
         if comm is not None and rendezvous is not None:
-            raise errors.InvalidArgumentError(
-                "a World is made of a communicator or of a rendezvous, not of both"
-            )
+            raise errors.InvalidArgumentError("a World is made of a communicator or of a rendezvous, not of both")
         self.base, self.core = bootstrap.make(rendezvous or _rendezvous(comm, settings), settings)
         _alive.add(self)
 
@@ -133,9 +131,7 @@ class World:
                 raise errors.MismatchError(f"subset: rank 0 says {said[0]}, rank {rank} says {other}")
         chosen = said[0]
         if isinstance(chosen, str) or not chosen or len(set(chosen) & set(range(self.size))) != len(chosen):
-            raise errors.InvalidArgumentError(
-                f"subset of {chosen}: needs different ranks from 0 to {self.size - 1}"
-            )
+            raise errors.InvalidArgumentError(f"subset of {chosen}: needs different ranks from 0 to {self.size - 1}")
         return self._make([chosen])
 
     def split(self, color: int | None, key: int = 0) -> World | None:
@@ -398,9 +394,7 @@ def init(comm: Any = None, **knobs: Any) -> World:
     if _default is None or _default.core.closed:
         _default = World(comm, **knobs)
     elif comm is not None or knobs:
-        raise errors.InvalidArgumentError(
-            "hpccoll is initialised already; shut it down before init() with arguments"
-        )
+        raise errors.InvalidArgumentError("hpccoll is initialised already; shut it down before init() with arguments")
     return _default
 
 
@@ -434,9 +428,7 @@ def current(world: World | None = None) -> World:
     if isinstance(world, World):
         return world
     if world is not None:
-        raise errors.InvalidArgumentError(
-            f"world is {world!r}: use a hpccoll.World, or None for that of init()"
-        )
+        raise errors.InvalidArgumentError(f"world is {world!r}: use a hpccoll.World, or None for that of init()")
     if _default is None:
         raise errors.ShutDownError("there is no World: call hpccoll.init() first")
     return _default

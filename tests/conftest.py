@@ -25,8 +25,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 C_FLAGS = (
-    "-std=c11 -O1 -g1 -fPIC -D_GNU_SOURCE= -pthread -Wall -Wextra -Wpedantic -Werror -Wno-overlength-strings "
-    "-Iext"
+    "-std=c11 -O1 -g1 -fPIC -D_GNU_SOURCE= -pthread -Wall -Wextra -Wpedantic -Werror -Wno-overlength-strings -Iext"
 ).split()
 FOR_THE_LINKER = ("-l", "-Wl,", "-shared", "-static", "/")  # so begin flags that no object depends on
 
@@ -38,9 +37,7 @@ PATIENCE_WITH_SANITIZERS = 5  # times the limits of a test: ThreadSanitizer slow
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--sanitize", metavar="address,undefined", help="compile the tests' C programs with sanitizers"
-    )
+    parser.addoption("--sanitize", metavar="address,undefined", help="compile the tests' C programs with sanitizers")
 
 
 def compile_c(*sources: str, flags: tuple[str, ...] = (), compiler: str = "gcc", name: str = "") -> Path:
@@ -102,9 +99,7 @@ def uncounted_part() -> Callable[[], contextlib.AbstractContextManager[None]]:
 
 def compile_to(program: Path, command: list[str]) -> None:
     fresh = program.with_suffix(".new")
-    built = subprocess.run(
-        [*command, "-o", str(fresh)], cwd=ROOT, capture_output=True, text=True, timeout=300
-    )
+    built = subprocess.run([*command, "-o", str(fresh)], cwd=ROOT, capture_output=True, text=True, timeout=300)
     if built.returncode != 0:
         pytest.fail(f"{' '.join(command)}\n{built.stdout}{built.stderr}", pytrace=False)
     fresh.replace(program)
@@ -127,9 +122,7 @@ def starving() -> tuple[str, ...]:
 def run_c() -> Callable[..., str]:
     """`run_c(program, *arguments, timeout=100, env={})`: its output, shown if it fails."""
 
-    def run(
-        program: Path, *arguments: object, timeout: float = 100, env: dict[str, str] | None = None
-    ) -> str:
+    def run(program: Path, *arguments: object, timeout: float = 100, env: dict[str, str] | None = None) -> str:
         command = [str(program), *map(str, arguments)]
         timeout *= PATIENCE_WITH_SANITIZERS if SANITIZERS else 1
         done = subprocess.run(

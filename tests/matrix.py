@@ -46,9 +46,7 @@ ENVIRONMENTS = (
     Environment("mpich-5", "python3.11", ("mpich>=5,<6",), "5.0"),
     Environment("mpich-4", "python3.11", ("mpich>=4,<5",), "4."),
     Environment("intel", "python3.11", ("impi-rt", "impi-devel"), "Intel(R) MPI Library"),
-    Environment(
-        "system-openmpi", "python3.11", (), "OpenRTE) 4.1", mpicc="/usr/bin/mpicc.openmpi", slurm=True
-    ),
+    Environment("system-openmpi", "python3.11", (), "OpenRTE) 4.1", mpicc="/usr/bin/mpicc.openmpi", slurm=True),
 )
 
 
@@ -56,10 +54,7 @@ def find_python(name: str) -> str | None:
     """A Python with this name on PATH that works, or one of pyenv's."""
     pyenv = sorted(Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")).glob(f"versions/*/bin/{name}"))
     for candidate in (name, *map(str, reversed(pyenv))):
-        if (
-            shutil.which(candidate)
-            and subprocess.run([candidate, "-c", ""], capture_output=True).returncode == 0
-        ):
+        if shutil.which(candidate) and subprocess.run([candidate, "-c", ""], capture_output=True).returncode == 0:
             return candidate
     return None
 
@@ -85,9 +80,7 @@ def make(environment: Environment) -> tuple[Path, Path]:
     folder = FOLDER / environment.name
     shutil.rmtree(folder, ignore_errors=True)
     venv, tree = folder / "venv", folder / "tree"
-    left_out = shutil.ignore_patterns(
-        ".git", ".venv*", "build", "*.so", "*.egg-info", "__pycache__", "data", "local"
-    )
+    left_out = shutil.ignore_patterns(".git", ".venv*", "build", "*.so", "*.egg-info", "__pycache__", "data", "local")
     shutil.copytree(ROOT, tree, ignore=left_out)
     python = find_python(environment.python)
     assert python is not None
@@ -96,9 +89,7 @@ def make(environment: Environment) -> tuple[Path, Path]:
     set_up += [[*install, *environment.wheels]] if environment.wheels else []
     set_up += [[*install, "."], [*install, *(f"--group={name}" for name in environment.groups)]]
     for command in set_up:
-        subprocess.run(
-            list(map(str, command)), cwd=tree, env=variables(environment, venv), check=True, timeout=900
-        )
+        subprocess.run(list(map(str, command)), cwd=tree, env=variables(environment, venv), check=True, timeout=900)
     return venv, tree
 
 
@@ -107,16 +98,12 @@ def test(environment: Environment) -> bool:
     venv, tree = make(environment)
     python, settings = venv / "bin" / "python", variables(environment, venv)
     launcher = "mpirun.openmpi" if environment.mpicc else "mpirun"
-    banner = subprocess.run(
-        [launcher, "--version"], env=settings, capture_output=True, text=True, timeout=60
-    ).stdout
+    banner = subprocess.run([launcher, "--version"], env=settings, capture_output=True, text=True, timeout=60).stdout
     if environment.banner not in banner:
         print(f"this is not the MPI that was asked for ({environment.banner}):\n{banner}")
         return False
     if environment.python != "python3.11":
-        subprocess.run(
-            [python, "-P", "-m", "pytest", "-q", "tests/install"], cwd=tree, env=settings, check=True
-        )
+        subprocess.run([python, "-P", "-m", "pytest", "-q", "tests/install"], cwd=tree, env=settings, check=True)
     shutil.rmtree(tree / "hpccoll")
     print(
         subprocess.run(
@@ -124,9 +111,7 @@ def test(environment: Environment) -> bool:
         ).stdout
     )
     commands = [[python, "tests/run_all.py", "--parallel"]]
-    commands += (
-        [[python, "-P", "-m", "pytest", "-q", "tests/slurm/test_launch.py"]] if environment.slurm else []
-    )
+    commands += [[python, "-P", "-m", "pytest", "-q", "tests/slurm/test_launch.py"]] if environment.slurm else []
     statuses = [subprocess.run(command, cwd=tree, env=settings).returncode for command in commands]
     return not any(statuses)
 

@@ -59,9 +59,7 @@ def main() -> int:
         status, closing = execute(command)
         failed |= status != 0
         closings.append(f"{name:>20}: {closing}" + (f"  (exit status {status})" if status else ""))
-        total.update(
-            {word: int(number) for number, word in re.findall(r"(\d+) (\w+)", closing.split(" in ")[0])}
-        )
+        total.update({word: int(number) for number, word in re.findall(r"(\d+) (\w+)", closing.split(" in ")[0])})
     print("\n##### summary", *closings, sep="\n")
     counts = ", ".join(
         f"{total[word]} {word}" for word in ("failed", "passed", "skipped", "error", "errors") if total[word]

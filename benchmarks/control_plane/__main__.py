@@ -43,9 +43,7 @@ def measure(program: Path, nodes: int, per_node: int, fanout: int, steps: int) -
 
 def gradients(program: Path) -> list[tuple[str, int]]:
     """Names and numbers of dimensions of ResNet-50's gradients."""
-    return json.loads(
-        subprocess.run([program, "gradients"], check=True, capture_output=True, text=True).stdout
-    )
+    return json.loads(subprocess.run([program, "gradients"], check=True, capture_output=True, text=True).stdout)
 
 
 def counted(nodes: int, names: list[tuple[str, int]]) -> results.Record:
@@ -87,13 +85,9 @@ def table(cases: list[results.Record]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, help="file for all rows, as JSON Lines")
-    parser.add_argument(
-        "--table", type=Path, metavar="FILE", help="measure nothing: the table of such a file"
-    )
+    parser.add_argument("--table", type=Path, metavar="FILE", help="measure nothing: the table of such a file")
     parser.add_argument("--largest", type=int, default=NODES[-1], help="nodes of the largest world")
     parser.add_argument("--fanout", type=int, default=16)
     parser.add_argument("--steps", type=int, default=3, help="cached steps of each way of arriving")

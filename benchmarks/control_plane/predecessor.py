@@ -47,9 +47,7 @@ def first_announcement(ranks: int, names: list[tuple[str, int]]) -> Count:
     depth = ceil(log2(ranks))
     # Over a binomial tree a rank passes on what it has gathered: at level l from rank 2^l, 3 * 2^l, 5 * 2^l, ...
     passed_on = (
-        min(2**level, ranks - sender)
-        for level in range(depth)
-        for sender in range(2**level, ranks, 2 ** (level + 1))
+        min(2**level, ranks - sender) for level in range(depth) for sender in range(2**level, ranks, 2 ** (level + 1))
     )
     gathered = requests * sum(passed_on)
     broadcast = (ranks - 1) * (requests + 4)

@@ -174,9 +174,7 @@ def operations(library: Library, world: hpccoll.World) -> Iterator[str]:
         total, share = reduced(hpccoll.SUM, sent), 300
         got = hpccoll.reducescatter(library.put(sent[r]))
         check(library, f"reducescatter of {name}", got, total[share * r : share * (r + 1)])
-        yield from (
-            f"{operation} of {name}" for operation in ("allgather", "broadcast", "alltoall", "reducescatter")
-        )
+        yield from (f"{operation} of {name}" for operation in ("allgather", "broadcast", "alltoall", "reducescatter"))
 
 
 def order(library: Library, world: hpccoll.World) -> Iterator[str]:
@@ -198,9 +196,7 @@ def order(library: Library, world: hpccoll.World) -> Iterator[str]:
     with library.stream():
         check(library, "another stream", handle.wait() * 1, np.full(100_000, p, np.float32))
     yield "a wait in another stream"
-    handles = [
-        hpccoll.allreduce_async(library.put(np.full(5000, n, np.float32)), name=f"d{n}") for n in range(50)
-    ]
+    handles = [hpccoll.allreduce_async(library.put(np.full(5000, n, np.float32)), name=f"d{n}") for n in range(50)]
     for n, handle in enumerate(handles):
         check(library, "dropped inputs", handle.wait(host=n % 2 == 0), np.full(5000, n * p, np.float32))
     yield "inputs that nobody holds"
@@ -285,9 +281,7 @@ def sharing() -> dict[str, str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--library", choices=sorted(LIBRARIES), action="append")
     parser.add_argument("--mode", choices=_cuda.MODES, action="append", help="HPCCOLL_DEVICE_MODE")
     parser.add_argument("--ranks", type=int, action="append")

@@ -31,11 +31,7 @@ def figure(what: str, value: float, to_reach: str) -> Figure:
 
 def _by(lines: list[Result], *keys: str) -> dict[tuple[Any, ...], float]:
     """The median of seconds, by the values of some keys."""
-    return {
-        tuple(line[key] for key in keys): statistics.median(line["seconds"])
-        for line in lines
-        if "seconds" in line
-    }
+    return {tuple(line[key] for key in keys): statistics.median(line["seconds"]) for line in lines if "seconds" in line}
 
 
 def packing(name: str, lines: list[Result]) -> Iterator[Figure]:
@@ -60,9 +56,7 @@ def rates(name: str, lines: list[Result]) -> Iterator[Figure]:
         if what != "sum, finished":
             continue
         if nbytes <= 64:
-            yield figure(
-                f"{name}: us for {nbytes} bytes, from start to the end on the GPU", seconds * 1e6, "< 30"
-            )
+            yield figure(f"{name}: us for {nbytes} bytes, from start to the end on the GPU", seconds * 1e6, "< 30")
         elif nbytes >= LARGE and name == "rates-staged":
             share = times["down and up", nbytes] / seconds
             yield figure(f"staging {nbytes >> 20} MiB: share of the link's rate", share, ">= 0.85")
@@ -75,9 +69,7 @@ def staging(name: str, lines: list[Result]) -> Iterator[Figure]:
         if what == "allreduce":
             mpi = min(times["MPI, whole", nbytes], times["MPI, pieces", nbytes])
             slower = max(mpi, times["link", nbytes])
-            yield figure(
-                f"{name}, {nbytes >> 20} MiB over MPI: share of the slower rate", slower / seconds, ">= 0.85"
-            )
+            yield figure(f"{name}, {nbytes >> 20} MiB over MPI: share of the slower rate", slower / seconds, ">= 0.85")
 
 
 def beside(name: str, lines: list[Result]) -> Iterator[Figure]:
@@ -86,9 +78,7 @@ def beside(name: str, lines: list[Result]) -> Iterator[Figure]:
     if runs:
         shares = [(run["beside"] - run["alone"]) / run["price"] for run in runs]
         loss = [run["beside"] / run["alone"] - 1 for run in runs]
-        yield figure(
-            f"{name}: loss of a loop of products, in prices of the bytes", statistics.median(shares), "<= 1"
-        )
+        yield figure(f"{name}: loss of a loop of products, in prices of the bytes", statistics.median(shares), "<= 1")
         yield figure(f"{name}: the same as a share of the loop", statistics.median(loss), "")
 
 
@@ -97,9 +87,7 @@ def small(name: str, lines: list[Result]) -> Iterator[Figure]:
     for line in lines:
         if line.get("ranks") == 1:
             case = f"{line['library']}, {line['mode']}"
-            yield figure(
-                f"{case}: us from the call to the values, 8 elements", line["seconds"][0] * 1e6, "< 30"
-            )
+            yield figure(f"{case}: us from the call to the values, 8 elements", line["seconds"][0] * 1e6, "< 30")
 
 
 MAKERS = {"pack": packing, "rates": rates, "staging": staging, "beside": beside, "arrays": small}

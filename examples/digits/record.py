@@ -30,9 +30,7 @@ def write_record(
             numpy=np.__version__,
             hpccoll=hpccoll.__version__,
         )
-        file.create_group("communication").attrs.update(
-            {name: np.uint64(value) for name, value in stats.items()}
-        )
+        file.create_group("communication").attrs.update({name: np.uint64(value) for name, value in stats.items()})
 
 
 def communication(stats: Mapping[str, int], exposed: float, steps: int) -> str:

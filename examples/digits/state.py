@@ -39,9 +39,7 @@ class History:
     skipped: list[int] = field(default_factory=list)  # steps skipped because of an overflow
 
 
-def save(
-    path: Path, options: argparse.Namespace, network: Network, scale: LossScale, history: History
-) -> None:
+def save(path: Path, options: argparse.Namespace, network: Network, scale: LossScale, history: History) -> None:
     """Rank 0 writes what all ranks have alike, and the mean of their losses; the file is there whole or not at all."""
     loss = hpccoll.allreduce(np.array(history.loss), hpccoll.AVERAGE, name="losses so far")
     if hpccoll.rank() == 0:
@@ -68,6 +66,4 @@ def load(path: Path, options: argparse.Namespace, network: Network) -> tuple[Los
             {name: file[f"velocity/{name}"][:] for name in network.masters},
         )
         scale = LossScale(float(file.attrs["loss_scale"]), good_steps=int(file.attrs["good_steps"]))
-        return scale, History(
-            file["loss"][:].tolist(), file["loss_scale"][:].tolist(), file["skipped"][:].tolist()
-        )
+        return scale, History(file["loss"][:].tolist(), file["loss_scale"][:].tolist(), file["skipped"][:].tolist())

@@ -28,9 +28,7 @@ from tqdm import tqdm
 
 import hpccoll
 
-TOLERANCE = (
-    0.1  # distance to the one-process weights, in units of the way training has gone (docs/benchmarks.md)
-)
+TOLERANCE = 0.1  # distance to the one-process weights, in units of the way training has gone (docs/benchmarks.md)
 
 
 def arguments() -> argparse.Namespace:
@@ -38,14 +36,10 @@ def arguments() -> argparse.Namespace:
     here = Path(__file__).resolve().parent.parent / "data" / "digits"
     parser.add_argument("--folder", type=Path, default=here, help="where the shards and the record lie")
     parser.add_argument("--epochs", type=int, default=12)
-    parser.add_argument(
-        "--per-shard", type=int, default=8, help=f"samples per step from each of the {SHARDS} shards"
-    )
+    parser.add_argument("--per-shard", type=int, default=8, help=f"samples per step from each of the {SHARDS} shards")
     parser.add_argument("--rate", type=float, default=0.02, help="learning rate")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--layers-per-group", type=int, default=3, help="layers whose gradients travel as one group"
-    )
+    parser.add_argument("--layers-per-group", type=int, default=3, help="layers whose gradients travel as one group")
     parser.add_argument("--overflow-step", type=int, default=20, help="step with a forced overflow; -1: none")
     parser.add_argument("--overflow-rank", type=int, default=-1, help="rank that overflows; -1: the last")
     parser.add_argument(
@@ -53,9 +47,7 @@ def arguments() -> argparse.Namespace:
         type=Path,
         help="saved after each epoch and when the job is stopped; if it exists, continued",
     )
-    parser.add_argument(
-        "--verify", action="store_true", help="train again in one process and compare the weights"
-    )
+    parser.add_argument("--verify", action="store_true", help="train again in one process and compare the weights")
     return parser.parse_args()
 
 
@@ -141,9 +133,7 @@ def train_until_stopped(
 
 def count_right(network: Network, shards: list[Shard]) -> np.ndarray:
     """[right answers, samples] over the test parts of these shards."""
-    right = sum(
-        int((network.forward(s.test.images)[0].argmax(axis=1) == s.test.labels).sum()) for s in shards
-    )
+    right = sum(int((network.forward(s.test.images)[0].argmax(axis=1) == s.test.labels).sum()) for s in shards)
     return np.array([right, sum(len(s.test.labels) for s in shards)])
 
 
@@ -152,9 +142,7 @@ def distance_from_one_process(network: Network, options: argparse.Namespace) -> 
     shards = read_shards(options.folder, 0, 1)
     start, alone = Network(options.seed), Network(options.seed)
     train(alone, shards, OneProcess(), options, overflows=True)
-    ours, theirs, origin = (
-        np.concatenate([m.ravel() for m in n.masters.values()]) for n in (network, alone, start)
-    )
+    ours, theirs, origin = (np.concatenate([m.ravel() for m in n.masters.values()]) for n in (network, alone, start))
     return float(np.linalg.norm(ours - theirs) / np.linalg.norm(theirs - origin))
 
 
@@ -177,9 +165,7 @@ def main() -> None:
     seconds = time.perf_counter() - start
     if len(history.loss) < total_steps(options):
         if rank == 0:
-            print(
-                f"stopped after {len(history.loss)} of {total_steps(options)} steps, kept in {options.checkpoint}"
-            )
+            print(f"stopped after {len(history.loss)} of {total_steps(options)} steps, kept in {options.checkpoint}")
         return
 
     losses = hpccoll.allreduce(np.array(history.loss), hpccoll.AVERAGE)
@@ -195,9 +181,7 @@ def main() -> None:
     print(f"ranks {size}, nodes {nodes}: {len(losses)} steps in {seconds:.1f} s")
     print(f"loss {losses[0]:.4f} -> {losses[-1]:.4f}, accuracy {right / tested:.2%} of {tested} test samples")
     for step in history.skipped:
-        print(
-            f"step {step}: rank {overflowing} overflowed, all {size} ranks skipped it and halved the loss scale"
-        )
+        print(f"step {step}: rank {overflowing} overflowed, all {size} ranks skipped it and halved the loss scale")
     print(f"communication of rank 0\n{communication(stats, exchange.exposed, len(losses))}")
 
     facts = {"ranks": size, "nodes": nodes, "seconds": seconds, "accuracy": right / tested} | {

@@ -44,9 +44,7 @@ def right_hand_side(strip: Strip) -> tuple[Field, Field]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description="Distributed conjugate gradients on hpccoll and on plain MPI."
-    )
+    parser = argparse.ArgumentParser(description="Distributed conjugate gradients on hpccoll and on plain MPI.")
     parser.add_argument("--points", type=int, default=192, help="interior points per side")
     parser.add_argument("--checksum", action="store_true", help="print one of the solution's bits")
     options = parser.parse_args()
@@ -75,9 +73,7 @@ def main() -> None:
     if hpccoll.rank() == 0:
         print(f"{options.points}^2 points, {hpccoll.size()} ranks")
         print(f"hpccoll    {ours.iterations} iterations, residual {ours.residual:.1e}, {seconds:.3f} s")
-        print(
-            f"plain MPI  {plain.iterations} iterations, residual {plain.residual:.1e}, {plain_seconds:.3f} s"
-        )
+        print(f"plain MPI  {plain.iterations} iterations, residual {plain.residual:.1e}, {plain_seconds:.3f} s")
         print(f"largest error against the exact solution {error:.1e}, against plain MPI {against_mpi:.1e}")
         print(f"solved twice: {'different bits' if repeat else 'the same bits'}")
         if options.checksum:

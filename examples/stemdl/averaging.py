@@ -62,9 +62,7 @@ class Optimizer(Averaging):
 class Ddp(Averaging):
     """PyTorch's DistributedDataParallel over a backend: gloo or hpccoll. Its backward pass waits for the average."""
 
-    def __init__(
-        self, backend: str, model: nn.Module, optimizer: torch.optim.Optimizer, halves: bool
-    ) -> None:
+    def __init__(self, backend: str, model: nn.Module, optimizer: torch.optim.Optimizer, halves: bool) -> None:
         if backend == "hpccoll":
             import hpccoll.torch  # noqa: F401  (registers the name)
 
@@ -85,11 +83,7 @@ class Ddp(Averaging):
 
 def _rendezvous() -> dict[str, object]:
     """The rendezvous of other backends' ranks: a store that rank 0 serves, and whose address hpccoll sends."""
-    store = (
-        distributed.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
-        if hvd.rank() == 0
-        else None
-    )
+    store = distributed.TCPStore("localhost", 0, is_master=True, wait_for_workers=False) if hvd.rank() == 0 else None
     host, port = hvd.broadcast_object((socket.gethostname(), store.port) if store else None, 0)
     store = store or distributed.TCPStore(host, port, is_master=False)
     return {"store": store, "rank": hvd.rank(), "world_size": hvd.size()}

@@ -63,9 +63,7 @@ def _write(path: Path, patterns: NDArray, potential: NDArray, facts: dict[str, o
     partial = path.with_suffix(".partial")
     with h5py.File(partial, "w") as file:
         file.attrs.update(facts)
-        file.attrs["source"] = (
-            "simulated by examples/stemdl/physics.py (multislice, screened Coulomb columns)"
-        )
+        file.attrs["source"] = "simulated by examples/stemdl/physics.py (multislice, screened Coulomb columns)"
         file.attrs["numpy"], file.attrs["hpccoll"] = np.__version__, hpccoll.__version__
         for name, values, unit in (
             ("patterns", patterns, "fraction of the beam"),
@@ -85,9 +83,7 @@ class Samples:
 
     def read(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Read patterns and potentials of `numbers` (any order, each once)."""
-        parts = [
-            self._read_shard(n, np.sort(numbers[numbers % SHARDS == n]) // SHARDS) for n in range(SHARDS)
-        ]
+        parts = [self._read_shard(n, np.sort(numbers[numbers % SHARDS == n]) // SHARDS) for n in range(SHARDS)]
         return np.concatenate([p for p, _ in parts]), np.concatenate([q for _, q in parts])
 
     def _read_shard(self, shard: int, rows: NDArray[np.int64]) -> tuple[NDArray, NDArray]:
@@ -141,9 +137,7 @@ def batches(
         for numbers in [*steps, None]:
             ready = coming
             coming = (
-                None
-                if numbers is None
-                else reader.submit(lambda n=numbers[rank::size]: scale.apply(*samples.read(n)))
+                None if numbers is None else reader.submit(lambda n=numbers[rank::size]: scale.apply(*samples.read(n)))
             )
             if ready is not None:
                 yield ready.result()

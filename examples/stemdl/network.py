@@ -14,9 +14,7 @@ class DenseLayer(nn.Sequential):
     """Normalise, rectify, convolve: `growth` new channels."""
 
     def __init__(self, channels: int, growth: int) -> None:
-        super().__init__(
-            nn.GroupNorm(4, channels), nn.ReLU(), nn.Conv2d(channels, growth, 3, padding=1, bias=False)
-        )
+        super().__init__(nn.GroupNorm(4, channels), nn.ReLU(), nn.Conv2d(channels, growth, 3, padding=1, bias=False))
 
 
 class DenseBlock(nn.Module):

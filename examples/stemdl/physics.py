@@ -119,9 +119,7 @@ def diffraction(potential: NDArray[np.float64], microscope: Microscope) -> NDArr
     m = microscope
     qx, qy = m.frequencies
     square = qx**2 + qy**2
-    limit = (
-        2 / 3 * 0.5 * m.pixels / m.cell
-    )  # beyond two thirds of Nyquist a product of two waves would fold back
+    limit = 2 / 3 * 0.5 * m.pixels / m.cell  # beyond two thirds of Nyquist a product of two waves would fold back
     passed = square < limit**2
     flight = np.where(passed, np.exp(-1j * np.pi * m.wavelength * m.slice_thickness * square), 0)
     bent = np.fft.fft2(np.exp(1j * m.interaction * potential)) * passed

@@ -50,12 +50,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--average", choices=WAYS, default=WAYS[0], help="what averages the gradients")
     parser.add_argument("--wire", choices=("fp16", "fp32"), default="fp16", help="what gradients travel as")
-    parser.add_argument(
-        "--checkpoint", type=Path, help="file to continue from, if it is there, and to write to"
-    )
-    parser.add_argument(
-        "--stop-after", type=int, help="epochs after which to end early, as if time had run out"
-    )
+    parser.add_argument("--checkpoint", type=Path, help="file to continue from, if it is there, and to write to")
+    parser.add_argument("--stop-after", type=int, help="epochs after which to end early, as if time had run out")
     parser.add_argument("--verify", action="store_true", help="train again in one process and compare")
     return parser.parse_args()
 
@@ -186,9 +182,7 @@ def train_and_save(training: Training, samples: Samples, scale: Scale, rank: int
         train(training, samples, scale, rank, ends)
 
 
-def error_of_one_process(
-    options: argparse.Namespace, samples: Samples, held_out: Samples, scale: Scale
-) -> float:
+def error_of_one_process(options: argparse.Namespace, samples: Samples, held_out: Samples, scale: Scale) -> float:
     """Return the validation error of the same training in one process, without communication."""
     alone = Training(options, samples.count // options.batch, 1)
     train(alone, samples, scale, 0)
@@ -201,9 +195,7 @@ def main() -> None:
     hvd.init()
     rank, size = hvd.rank(), hvd.size()
     if options.batch % (size * options.passes):
-        raise SystemExit(
-            f"--batch {options.batch} cannot be shared by {size} ranks in {options.passes} passes"
-        )
+        raise SystemExit(f"--batch {options.batch} cannot be shared by {size} ranks in {options.passes} passes")
     torch.set_num_threads(1)  # one core per rank: threads of neighbours would compete for it
     write_shards(options.folder, "training", options.samples, options.seed, rank, size)
     write_shards(options.folder, "validation", options.validation, options.seed, rank, size)
@@ -227,9 +219,7 @@ def main() -> None:
     if rank != 0:
         return
     print(f"ranks {size}, nodes {nodes}, {options.average}: {len(losses)} steps in {seconds:.1f} s")
-    print(
-        f"loss {losses[0]:.4f} -> {losses[-1]:.4f}, validation error {error / deviation:.2%} of the variance"
-    )
+    print(f"loss {losses[0]:.4f} -> {losses[-1]:.4f}, validation error {error / deviation:.2%} of the variance")
     print(summary(training.meter, flops * options.passes, size))
     path = options.folder / f"run-{size}-ranks.h5"
     write_record(path, training.meter, losses, options, error / deviation, flops * options.passes)
@@ -240,9 +230,7 @@ def main() -> None:
         difference = abs(error / deviation - alone) / alone
         print(f"validation error {alone:.2%}; difference {difference:.1%} of it, tolerated {TOLERANCE:.0%}")
         if not difference <= TOLERANCE:
-            raise SystemExit(
-                "the validation error differs from the one-process run's by more than rounding explains"
-            )
+            raise SystemExit("the validation error differs from the one-process run's by more than rounding explains")
 
 
 if __name__ == "__main__":

@@ -38,14 +38,10 @@ def grouped(findings: Iterable[Finding]) -> list[Finding]:
     """
     same: dict[tuple[str, ...], list[Finding]] = {}
     for finding in findings:
-        same.setdefault((finding.check, finding.severity, finding.matters, finding.remedy), []).append(
-            finding
-        )
+        same.setdefault((finding.check, finding.severity, finding.matters, finding.remedy), []).append(finding)
     merged = []
     for alike in same.values():
         first, more = alike[0], len(alike) - 3
-        seen = "; ".join(finding.seen for finding in alike[:3]) + (
-            f"; and {more} more like these" if more > 0 else ""
-        )
+        seen = "; ".join(finding.seen for finding in alike[:3]) + (f"; and {more} more like these" if more > 0 else "")
         merged.append(replace(first, seen=seen))
     return merged

@@ -30,9 +30,7 @@ def collect(hosts: Path = Path("/etc/hosts")) -> Facts:
 
 def network() -> str:
     """Name the network namespace of the running kernel: equal for processes that see the same interfaces."""
-    return (
-        f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {os.stat('/proc/self/ns/net').st_ino}"
-    )
+    return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {os.stat('/proc/self/ns/net').st_ino}"
 
 
 def judge(survey: Survey) -> list[Finding]:

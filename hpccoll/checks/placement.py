@@ -16,9 +16,7 @@ from hpccoll.text import parse_ranges, ranges, some_ranks
 NAME = "placement"
 CPUS = Path("/sys/devices/system/cpu")
 NUMA = Path("/sys/devices/system/node")
-BIND = (
-    "Bind each rank to cores of its own: `srun --cpu-bind=cores`, `mpirun --map-by slot:PE=N --bind-to core`"
-)
+BIND = "Bind each rank to cores of its own: `srun --cpu-bind=cores`, `mpirun --map-by slot:PE=N --bind-to core`"
 THREADS = "Set OMP_NUM_THREADS to the cores of a rank (1 where ranks share cores)"
 
 

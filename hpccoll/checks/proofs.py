@@ -211,9 +211,7 @@ def verdict(proofs: Iterable[Proof], wrong: str, here: Setup, nodes: int) -> Ver
         why = f"tried on {refusals[-1].date[:10]}, and {refusals[-1].why}"
     elif not latest and ordered:
         last = ordered[-1]
-        why = (
-            f"the proof of {last.date[:10]} in {last.file} is for {misfit(last, here, nodes)}: {REMEDY} again"
-        )
+        why = f"the proof of {last.date[:10]} in {last.file} is for {misfit(last, here, nodes)}: {REMEDY} again"
     elif not latest and not wrong:
         why = f"not tried: {REMEDY}"
     return Verdict([device for device, proof in latest.items() if proof.proved], why)

@@ -59,8 +59,7 @@ def _alone(found: Place) -> LaunchProblem:
     if not found.mpi:
         return LaunchProblem(
             f"{started}, of which MPI knows nothing: this process would be alone in its World",
-            'Use torch.distributed.init_process_group("hpccoll"), or start the job with `hpccoll run`. '
-            + singleton,
+            'Use torch.distributed.init_process_group("hpccoll"), or start the job with `hpccoll run`. ' + singleton,
         )
     return LaunchProblem(
         f"{started} but MPI says that this process is alone: mpi4py's MPI library and the launcher do not use the "
@@ -77,9 +76,7 @@ def contradiction(reported: Sequence[Place | None], libraries: Sequence[str]) ->
     :param libraries: the MPI library of each rank, as it calls itself
     :returns: the first contradiction, the same on all ranks; None if there is none
     """
-    releases = [
-        library.split(",")[0] for library in libraries
-    ]  # the builder's name and date follow the comma
+    releases = [library.split(",")[0] for library in libraries]  # the builder's name and date follow the comma
     for rank, release in enumerate(releases):
         if release != releases[0]:
             return LaunchProblem(
@@ -98,8 +95,7 @@ def _contradicting_numbers(reported: Sequence[Place | None]) -> LaunchProblem | 
             return LaunchProblem(
                 f"{place.launcher} started {place.size} tasks ({place.size_variable}={place.size}), MPI has "
                 f"{len(reported)} ranks: two launchers are at work, or MPI was given a part of the step",
-                "Start the job with one of them: `srun python ...` without mpirun, or mpirun without srun. "
-                + _TRUST,
+                "Start the job with one of them: `srun python ...` without mpirun, or mpirun without srun. " + _TRUST,
             )
         if place.rank is not None and first.setdefault(place.rank, rank) != rank:
             return LaunchProblem(

@@ -60,9 +60,7 @@ def _ask(library: str) -> int:
     if status := pmix.PMIx_Init(ctypes.byref(me), None, 0):
         return int(status)
     job = _Process(me.namespace, RANK_WILDCARD)
-    status = pmix.PMIx_Get(
-        ctypes.byref(job), b"pmix.local.size", None, ctypes.c_size_t(0), ctypes.byref(value)
-    )
+    status = pmix.PMIx_Get(ctypes.byref(job), b"pmix.local.size", None, ctypes.c_size_t(0), ctypes.byref(value))
     pmix.PMIx_Finalize(None, ctypes.c_size_t(0))
     return int(status)
 

@@ -85,9 +85,7 @@ async def _run(x: np.ndarray, name: str, world: World) -> np.ndarray:
         return (await _without_joined(shares, rows > 0, name, world))[: x.size].reshape(x.shape)
     for level in range(p.bit_length() - 1):
         a, b = vectors[0::2], vectors[1::2]
-        products = await collectives.allreduce_async(
-            _products(a, b), name=f"{name}.level{level}", world=world
-        )
+        products = await collectives.allreduce_async(_products(a, b), name=f"{name}.level{level}", world=world)
         vectors = combine(a, b, products)
     whole: np.ndarray = await collectives.allgather_async(vectors[0], name=f"{name}.result", world=world)
     return whole[: x.size].reshape(x.shape)

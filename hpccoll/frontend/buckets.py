@@ -100,9 +100,7 @@ def _check_agreed(lines: list[str], world: World) -> None:
     rank, other = next((r, other) for r, other in enumerate(by_rank) if other != first)
     at = next((i for i, pair in enumerate(zip(first, other, strict=False)) if pair[0] != pair[1]), None)
     if at is None:
-        raise errors.MismatchError(
-            f"gradients and their groups: rank 0 has {len(first)}, rank {rank} has {len(other)}"
-        )
+        raise errors.MismatchError(f"gradients and their groups: rank 0 has {len(first)}, rank {rank} has {len(other)}")
     raise errors.MismatchError(
         f"gradients and their groups: rank 0 has {first[at]!r} where rank {rank} has {other[at]!r}"
     )

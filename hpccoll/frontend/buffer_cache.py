@@ -26,9 +26,7 @@ class BufferCache(Generic[P, T]):
 
     __slots__ = ("_layout", "_model", "adapter", "compressor", "name", "narrows", "order", "parameter")
 
-    def __init__(
-        self, adapter: ParameterAdapter[P, T], parameter: P, name: str, compressor: Compressor | None
-    ) -> None:
+    def __init__(self, adapter: ParameterAdapter[P, T], parameter: P, name: str, compressor: Compressor | None) -> None:
         """
         :param name: the parameter's name, for errors
         :param compressor: converts each gradient before and after its reduction; None: gradients travel as they are
@@ -77,9 +75,7 @@ class GradientBuffer(Generic[P, T]):
 
     __slots__ = ("_cache", "_context", "_gradient", "_lying", "_sent", "_version", "memory")
 
-    def __init__(
-        self, cache: BufferCache[P, T], gradient: T, sent: T, context: Any, lying: T, memory: Buffer
-    ) -> None:
+    def __init__(self, cache: BufferCache[P, T], gradient: T, sent: T, context: Any, lying: T, memory: Buffer) -> None:
         """
         :param sent: what the gradient travels as; `context`: what its compressor needs to know afterwards
         :param lying: `sent` as it lies in memory, or a contiguous copy of it

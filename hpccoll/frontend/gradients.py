@@ -240,9 +240,7 @@ class Gradients(Generic[P, T]):
     def _start_sparse(self, bucket: Bucket, member: int, gradient: T | None) -> _Pending:
         adapter, spec = self.adapter, self.spec
         if spec.op not in (collectives.SUM, collectives.AVERAGE):
-            raise errors.UnsupportedError(
-                f"the gradient of {self.names[member]} is sparse: Sum or Average only"
-            )
+            raise errors.UnsupportedError(f"the gradient of {self.names[member]} is sparse: Sum or Average only")
         if adapter.on_device(adapter.values(self.parameters[member])):
             raise errors.UnsupportedError(
                 f"the gradient of {self.names[member]} is sparse and in device memory: use sparse_as_dense=True"

@@ -46,9 +46,7 @@ def broadcast_object_fn(
     return lambda obj: broadcast_object(obj, root_rank, name, process_set)
 
 
-def allgather_object(
-    obj: Any, name: str | None = None, process_set: ProcessSet = global_process_set
-) -> list[Any]:
+def allgather_object(obj: Any, name: str | None = None, process_set: ProcessSet = global_process_set) -> list[Any]:
     """Collect one object of each rank of the process set.
 
     :param obj: anything that pickle can send, or cloudpickle if that is installed

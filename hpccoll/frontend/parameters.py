@@ -82,9 +82,7 @@ def names_of(
     name_of = {id(parameter): name for name, parameter in pairs}
     unnamed = [at for at, parameter in enumerate(parameters) if id(parameter) not in name_of]
     if unnamed:
-        shown = ", ".join(
-            f"{at} of shape {adapter.shape(adapter.values(parameters[at]))}" for at in unnamed[:8]
-        )
+        shown = ", ".join(f"{at} of shape {adapter.shape(adapter.values(parameters[at]))}" for at in unnamed[:8])
         raise errors.InvalidArgumentError(
             "named_parameters was specified, but one or more model parameters were not named: of the optimizer's "
             f"parameters, number {shown}"
@@ -111,9 +109,7 @@ def buckets_of(
     number = {id(p): at for at, p in enumerate(parameters) if adapter.trainable(p)}
     if isinstance(groups, int):
         if isinstance(groups, bool) or groups < 0:
-            raise errors.InvalidArgumentError(
-                f"groups should be a non-negative integer or a list of list of {kind}."
-            )
+            raise errors.InvalidArgumentError(f"groups should be a non-negative integer or a list of list of {kind}.")
         return buckets_in_parts(names, list(number.values()), groups, world)
     members = [p for group in groups or () for p in group]
     if not all(isinstance(p, adapter.parameter_type) for p in members):

@@ -62,9 +62,7 @@ class ProcessSet:
         return self.own_world is not None if self.registered else None
 
     def __str__(self) -> str:
-        return (
-            f"ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks}, mpi_comm={self.mpi_comm})"
-        )
+        return f"ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks}, mpi_comm={self.mpi_comm})"
 
 
 class _GlobalProcessSet(ProcessSet):

@@ -41,9 +41,7 @@ def choose(op: int | None, average: bool | None = None) -> ReduceOp:
     """
     if average is not None:
         if op is not None:
-            raise errors.InvalidArgumentError(
-                "op and average are both given: average is deprecated, use op alone"
-            )
+            raise errors.InvalidArgumentError("op and average are both given: average is deprecated, use op alone")
         warnings.warn("average is deprecated, use op=Average or op=Sum", DeprecationWarning, stacklevel=3)
         return Average if average else Sum
     if op is None:

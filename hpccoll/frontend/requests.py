@@ -106,9 +106,7 @@ class Requests(Generic[T]):
         dtypes = [adapter.dtype(source) for source in sources]
         for i, (source, dtype) in enumerate(zip(sources, dtypes, strict=True)):
             if adapter.on_device(source):
-                raise errors.UnsupportedError(
-                    "Adasum is formed in host memory: copy the tensor to the host first"
-                )
+                raise errors.UnsupportedError("Adasum is formed in host memory: copy the tensor to the host first")
             if not is_floating(dtype):
                 raise errors.UnsupportedError(f"Adasum of {dtype}: it is for floating-point values")
             wide = adapter.cast(source, "float64" if dtype == "float64" else "float32")
@@ -166,9 +164,7 @@ class Requests(Generic[T]):
         adapter = self.adapter
         source = adapter.contiguous(tensor)
         shape = adapter.shape(source) or (1,)
-        request = world_of(process_set).core.collective(
-            "allgather", adapter.buffer(source, shape), name, None, waits
-        )
+        request = world_of(process_set).core.collective("allgather", adapter.buffer(source, shape), name, None, waits)
 
         def finish(results: list[Any]) -> Any:
             rows = request.rows()

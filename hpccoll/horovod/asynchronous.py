@@ -160,9 +160,7 @@ class AsynchronousOperations(Generic[T]):
         """
         adapter, own = self.adapter, choose(op)
         if own not in (Average, Sum):
-            raise errors.InvalidArgumentError(
-                f"sparse_allreduce of {name!r}: op is {own.name}, not Average or Sum"
-            )
+            raise errors.InvalidArgumentError(f"sparse_allreduce of {name!r}: op is {own.name}, not Average or Sum")
         parts = adapter.sparse_parts(tensor, coalesce=False)
         indices = self.allgather_async(parts.indices, names.part(name, "indices"), process_set)
         values = self.allgather_async(parts.values, names.part(name, "values"), process_set)
@@ -198,9 +196,7 @@ class AsynchronousOperations(Generic[T]):
         :raises InvalidArgumentError: (a ValueError) an argument is wrong, or this rank is not in the process set
         :raises UnsupportedError: (a ValueError) the library does not know the dtype, or cannot move the memory
         """
-        return self.requests.reducescatter(
-            name, tensor, choose(op), prescale_factor, postscale_factor, process_set
-        )
+        return self.requests.reducescatter(name, tensor, choose(op), prescale_factor, postscale_factor, process_set)
 
     def grouped_reducescatter_async(
         self,
@@ -235,9 +231,7 @@ class AsynchronousOperations(Generic[T]):
 
     # ---- movements -----------------------------------------------------------------------------------
 
-    def allgather_async(
-        self, tensor: T, name: str | None = None, process_set: ProcessSet = global_process_set
-    ) -> int:
+    def allgather_async(self, tensor: T, name: str | None = None, process_set: ProcessSet = global_process_set) -> int:
         """Begin to concatenate the tensors of all ranks along their first dimension.
 
         :param tensor: the first dimension may differ between ranks, the others may not; a tensor without dimensions

@@ -67,10 +67,7 @@ def counterparts() -> dict[str, str]:
     """Return what replaces each HOROVOD_ variable that is honoured or not needed, for the documentation."""
     both = f"`{config.variable('stall_warning')}=0` and `{config.variable('stall_limit')}=0`"
     return {
-        **{
-            PREFIX + name: f"`{config.variable(knob)}`{_UNITS.get(name, '')}"
-            for name, (knob, _) in _KNOBS.items()
-        },
+        **{PREFIX + name: f"`{config.variable(knob)}`{_UNITS.get(name, '')}" for name, (knob, _) in _KNOBS.items()},
         f"{PREFIX}STALL_CHECK_DISABLE": both,
         **{PREFIX + name: f"not needed: {why}" for name, why in _ALWAYS.items()},
     }
@@ -106,9 +103,7 @@ def _honour(variable: str, text: str, env: Mapping[str, str], knobs: dict[str, A
     try:
         knobs[knob] = parse(text)
     except (ValueError, KeyError):
-        raise errors.InvalidArgumentError(
-            f"{variable}={text!r} could not be read; its name is now {new}"
-        ) from None
+        raise errors.InvalidArgumentError(f"{variable}={text!r} could not be read; its name is now {new}") from None
     return f"{variable} is honoured; its name is now {new} (here {knobs[knob]!r})"
 
 

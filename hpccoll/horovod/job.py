@@ -38,9 +38,7 @@ def init(comm: Any = None, process_sets: Sequence[ProcessSet] | str | None = Non
     :raises StartError: (a RuntimeError) the World could not be made
     """
     if isinstance(process_sets, str) and process_sets != "dynamic":
-        raise errors.InvalidArgumentError(
-            f'process_sets is {process_sets!r}: a list of ProcessSet, or "dynamic"'
-        )
+        raise errors.InvalidArgumentError(f'process_sets is {process_sets!r}: a list of ProcessSet, or "dynamic"')
     at_once = [] if process_sets is None or isinstance(process_sets, str) else process_sets
     if is_initialized():
         if comm is not None or at_once:

@@ -81,9 +81,7 @@ class Operations(RootedOperations[T]):
         :raises MismatchError: (a RuntimeError) the ranks called with different arguments under one name
         :raises HorovodInternalError: (a RuntimeError) a rank or the transport failed; a new World may work
         """
-        call = Allreduce(
-            name, choose(op, average), prescale_factor, postscale_factor, process_set, group=False
-        )
+        call = Allreduce(name, choose(op, average), prescale_factor, postscale_factor, process_set, group=False)
         return self._compressed(call, [tensor], compression)[0]
 
     def allreduce_(
@@ -138,9 +136,7 @@ class Operations(RootedOperations[T]):
         :returns: the results, in the order of `tensors`
         :raises HpccollError: see allreduce
         """
-        call = Allreduce(
-            name, choose(op, average), prescale_factor, postscale_factor, process_set, group=True
-        )
+        call = Allreduce(name, choose(op, average), prescale_factor, postscale_factor, process_set, group=True)
         return self._compressed(call, tensors, compression)
 
     def grouped_allreduce_(
@@ -192,9 +188,7 @@ class Operations(RootedOperations[T]):
 
     # ---- allgather -----------------------------------------------------------------------------------
 
-    def allgather(
-        self, tensor: T, name: str | None = None, process_set: ProcessSet = global_process_set
-    ) -> T:
+    def allgather(self, tensor: T, name: str | None = None, process_set: ProcessSet = global_process_set) -> T:
         """Concatenate the tensors of all ranks along their first dimension.
 
         :param tensor: the first dimension may differ between ranks, the others may not; a tensor without dimensions
@@ -224,9 +218,7 @@ class Operations(RootedOperations[T]):
         result: T = self.requests.allgather(name, tensor, process_set, waits=True).wait()
         return result
 
-    def run_grouped_allgather(
-        self, tensors: Sequence[T], name: str | None, process_set: ProcessSet
-    ) -> list[T]:
+    def run_grouped_allgather(self, tensors: Sequence[T], name: str | None, process_set: ProcessSet) -> list[T]:
         """Return the results of several allgathers."""
         result: list[T] = synchronize(self.grouped_allgather_async(tensors, name, process_set))
         return result
@@ -267,16 +259,12 @@ class Operations(RootedOperations[T]):
         :returns: `tensor`
         :raises HpccollError: see allreduce
         """
-        result: T = self.requests.broadcast(
-            name, tensor, root_rank, process_set, in_place=True, waits=True
-        ).wait()
+        result: T = self.requests.broadcast(name, tensor, root_rank, process_set, in_place=True, waits=True).wait()
         return result
 
     def run_broadcast(self, tensor: T, root_rank: int, name: str | None, process_set: ProcessSet) -> T:
         """Return the result of one broadcast."""
-        result: T = self.requests.broadcast(
-            name, tensor, root_rank, process_set, in_place=False, waits=True
-        ).wait()
+        result: T = self.requests.broadcast(name, tensor, root_rank, process_set, in_place=False, waits=True).wait()
         return result
 
     # ---- alltoall ------------------------------------------------------------------------------------

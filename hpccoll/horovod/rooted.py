@@ -73,9 +73,7 @@ class RootedOperations(AsynchronousOperations[T]):
         :raises InvalidArgumentError: (a ValueError) the root or this rank is not in the process set
         :raises UnsupportedError: (a ValueError) the library does not know the dtype, or cannot move the memory
         """
-        return self.requests.reduce(
-            name, tensor, root_rank, choose(op), prescale_factor, postscale_factor, process_set
-        )
+        return self.requests.reduce(name, tensor, root_rank, choose(op), prescale_factor, postscale_factor, process_set)
 
     # ---- gather --------------------------------------------------------------------------------------
 

@@ -31,9 +31,7 @@ def check_name(name: str) -> None:
     :raises InvalidArgumentError: it is neither "auto" nor the name of a provider
     """
     if name != AUTO and name not in BUILT_IN and name not in _installed():
-        raise errors.InvalidArgumentError(
-            f"HPCCOLL_NET={name} is no net: there are {', '.join([AUTO, *names()])}"
-        )
+        raise errors.InvalidArgumentError(f"HPCCOLL_NET={name} is no net: there are {', '.join([AUTO, *names()])}")
 
 
 def provider(name: str) -> NetProvider:

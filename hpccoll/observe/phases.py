@@ -139,9 +139,7 @@ class Phases:
         row.phase = phase
 
     def _mark(self, row: _Row, ts: float, name: str, **facts: Any) -> None:
-        self._new.append(
-            {"ph": "i", "s": "t", "pid": self._pid, "tid": row.tid, "ts": ts, "name": name, "args": facts}
-        )
+        self._new.append({"ph": "i", "s": "t", "pid": self._pid, "tid": row.tid, "ts": ts, "name": name, "args": facts})
 
     def _name(self, kind: str, tid: int, text: str) -> Event:
         return {"ph": "M", "pid": self._pid, "tid": tid, "name": kind, "args": {"name": text}}

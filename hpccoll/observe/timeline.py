@@ -51,9 +51,7 @@ def start(world: Any, path: str | os.PathLike[str], mark_cycles: bool = False) -
     """
     base = world.base
     if base.timeline is not None:
-        raise errors.InvalidArgumentError(
-            f"a timeline is being written to {base.timeline.path}: stop it first"
-        )
+        raise errors.InvalidArgumentError(f"a timeline is being written to {base.timeline.path}: stop it first")
     base.timeline = for_rank(base.loop, os.fspath(path), mark_cycles)
 
 
@@ -79,9 +77,7 @@ def for_rank(loop: _core.Loop, path: str, mark_cycles: bool = False) -> Timeline
     try:
         return Timeline(loop, path.replace("{rank}", str(loop.rank)), mark_cycles)
     except OSError as error:
-        raise errors.InvalidArgumentError(
-            f"no timeline can be written to {path}: {error.strerror}"
-        ) from error
+        raise errors.InvalidArgumentError(f"no timeline can be written to {path}: {error.strerror}") from error
 
 
 class Timeline:
@@ -91,9 +87,7 @@ class Timeline:
         """Open the file and start the thread that reads the ring."""
         self.path = path
         self._loop = loop
-        self._document = _Document(
-            path, {"wall clock minus ts (us)": (time.time_ns() - time.monotonic_ns()) / 1000}
-        )
+        self._document = _Document(path, {"wall clock minus ts (us)": (time.time_ns() - time.monotonic_ns()) / 1000})
         self._phases = Phases(loop.rank, loop.size, mark_cycles)
         self._next, _ = loop.trace()
         self._ended = threading.Event()
@@ -114,9 +108,7 @@ class Timeline:
                 self._read(rest=0)
             self._document.close()
         except OSError as error:
-            print(
-                f"hpccoll: the timeline {self.path} ends here: {error.strerror}", file=sys.stderr, flush=True
-            )
+            print(f"hpccoll: the timeline {self.path} ends here: {error.strerror}", file=sys.stderr, flush=True)
 
     def _read(self, rest: float = REST) -> None:
         """Write the new records in portions, with pauses in which the program's threads run undisturbed."""

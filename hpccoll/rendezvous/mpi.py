@@ -76,14 +76,10 @@ def _check_communicator(comm: Intracomm) -> None:
         )
     if not MPI.Is_initialized() or MPI.Is_finalized():
         state = "finalized" if MPI.Is_initialized() else "not initialised"
-        raise errors.StartError(
-            f"MPI is {state}: a World of MPI ranks lives between MPI_Init and MPI_Finalize"
-        )
+        raise errors.StartError(f"MPI is {state}: a World of MPI ranks lives between MPI_Init and MPI_Finalize")
     if not isinstance(comm, MPI.Intracomm) or comm == MPI.COMM_NULL:
         given = "MPI.COMM_NULL" if comm == MPI.COMM_NULL else repr(comm)
-        raise errors.InvalidArgumentError(
-            f"comm is {given}: a World is made of an intracommunicator of mpi4py"
-        )
+        raise errors.InvalidArgumentError(f"comm is {given}: a World is made of an intracommunicator of mpi4py")
 
 
 _forked_from_mpi = False
@@ -149,9 +145,7 @@ class _Hello:
                 print(f"hpccoll: start: waiting for {some_ranks(missing)}", file=sys.stderr, flush=True)
             time.sleep(0.0005)
         verdict = (
-            f"no word from {some_ranks(missing)} within {self.timeout:g} s (HPCCOLL_START_TIMEOUT)"
-            if missing
-            else ""
+            f"no word from {some_ranks(missing)} within {self.timeout:g} s (HPCCOLL_START_TIMEOUT)" if missing else ""
         )
         for r in set(requests) - missing:
             self.comm.send(verdict, dest=r, tag=HELLO_TAG)

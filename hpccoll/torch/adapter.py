@@ -73,9 +73,7 @@ class TorchAdapter:
     def buffer(self, tensor: Tensor, shape: Sequence[int] | None = None) -> Buffer:
         code = _CODES.get(tensor.dtype)
         if code is None:
-            raise errors.UnsupportedError(
-                f"dtype {tensor.dtype} is not supported; one of: {', '.join(arrays.NAMES)}"
-            )
+            raise errors.UnsupportedError(f"dtype {tensor.dtype} is not supported; one of: {', '.join(arrays.NAMES)}")
         if tensor.is_cuda:
             return Buffer.lent(device_arrays.torch_library().describe(tensor, 0), shape)
         return Buffer(tensor.data_ptr(), code, tensor.shape if shape is None else shape, tensor)

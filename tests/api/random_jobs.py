@@ -119,9 +119,7 @@ class Request:
     def splits(self, rank: int, size: int) -> list[int]:
         """Rows that this member sends to each."""
         own = random.Random(f"{self.number} {rank}")
-        return [
-            own.randrange(0, 1 + self.rows) if self.rows < 101 else self.rows // size for _ in range(size)
-        ]
+        return [own.randrange(0, 1 + self.rows) if self.rows < 101 else self.rows // size for _ in range(size)]
 
 
 @dataclass
@@ -254,9 +252,7 @@ class Rank:
     :param away: the other memory
     """
 
-    def __init__(
-        self, seed: int, world: World, sets: list[World | None], sizes: list[int], away: Where
-    ) -> None:
+    def __init__(self, seed: int, world: World, sets: list[World | None], sizes: list[int], away: Where) -> None:
         self.seed, self.world, self.sets, self.sizes, self.away = seed, world, sets, sizes, away
         self.own = random.Random(f"rank {world.rank} of {seed}")
         self.done = 0
@@ -346,9 +342,7 @@ class Rank:
 def run(world: World, seed: int, rounds: int, away: Where = HOST) -> int:
     """A program on this rank; how many requests it made."""
     chance = random.Random(f"sets {seed}")
-    members = [
-        sorted(chance.sample(range(world.size), chance.randrange(1, world.size + 1))) for _ in range(2)
-    ]
+    members = [sorted(chance.sample(range(world.size), chance.randrange(1, world.size + 1))) for _ in range(2)]
     sets = [world, *(world.subset(ranks) for ranks in members)]
     rank = Rank(seed, world, sets, [world.size, *map(len, members)], away)
     for number in range(rounds):
@@ -361,9 +355,7 @@ def run(world: World, seed: int, rounds: int, away: Where = HOST) -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=0, help="of the first program")
     parser.add_argument("--rounds", type=int, default=20, help="of a program")

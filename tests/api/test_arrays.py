@@ -156,9 +156,7 @@ def test_buffers(everywhere):
             np.zeros((2, 3), np.float32),
             np.zeros((2 * p, 3), np.float32),
         )
-        given, taken, gathered = (
-            hpccoll._core.Buffer(a.ctypes.data, float32, a.shape, a) for a in (x, y, rows)
-        )
+        given, taken, gathered = (hpccoll._core.Buffer(a.ctypes.data, float32, a.shape, a) for a in (x, y, rows))
         assert given.owner is x
         assert hpccoll.allreduce(given, out=taken, world=world) is taken
         assert (y == p).all()

@@ -24,9 +24,7 @@ EXACTLY = {
 
 def bounds() -> dict[tuple[str, str], str]:
     """The table's cells, by dtype and reduction."""
-    lines = re.search(r"generated: reductions -->\n(.*?)<!-- end", PAGE.read_text(), re.DOTALL)[
-        1
-    ].splitlines()
+    lines = re.search(r"generated: reductions -->\n(.*?)<!-- end", PAGE.read_text(), re.DOTALL)[1].splitlines()
     header, _, *rows = [[cell.strip(" `") for cell in line.split("|")[1:-1]] for line in lines]
     return {(row[0], name): cell for row in rows for name, cell in zip(header[1:], row[1:], strict=True)}
 

@@ -176,9 +176,7 @@ DISAGREEMENTS = {
         if w.rank == 1
         else hpccoll.allreduce(np.ones(3), name="x", world=w)
     ),
-    "reduction": lambda w: hpccoll.allreduce(
-        np.ones(3), [hpccoll.SUM, hpccoll.MAX][w.rank == 1], name="x", world=w
-    ),
+    "reduction": lambda w: hpccoll.allreduce(np.ones(3), [hpccoll.SUM, hpccoll.MAX][w.rank == 1], name="x", world=w),
     "root": lambda w: hpccoll.broadcast(np.ones(3), int(w.rank == 1), name="x", world=w),
     "factor": lambda w: hpccoll.allreduce(np.ones(3), prescale=1.0 + (w.rank == 1), name="x", world=w),
     "rows": lambda w: hpccoll.allgather(np.ones((2, 3 + (w.rank == 1))), name="x", world=w),

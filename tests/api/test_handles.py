@@ -39,10 +39,7 @@ def test_any_order_of_names(everywhere):
         names = [f"tensor {i}" for i in range(100)]
         for step in range(3):
             mixed = random.Random(world.rank * 10 + step).sample(names, len(names))
-            handles = {
-                n: hpccoll.allreduce_async(np.full(10, float(n.split()[1])), name=n, world=world)
-                for n in mixed
-            }
+            handles = {n: hpccoll.allreduce_async(np.full(10, float(n.split()[1])), name=n, world=world) for n in mixed}
             for n in random.Random(world.rank + 77).sample(names, len(names)):
                 assert (handles[n].wait() == float(n.split()[1]) * world.size).all()
 
@@ -66,10 +63,7 @@ def test_one_wait_for_many(everywhere):
         wait_all([])
         for step in range(3):
             mixed = random.Random(world.rank * 10 + step).sample(range(60), 60)
-            handles = {
-                i: hpccoll.allreduce_async(np.full(10, float(i)), name=f"many {i}", world=world)
-                for i in mixed
-            }
+            handles = {i: hpccoll.allreduce_async(np.full(10, float(i)), name=f"many {i}", world=world) for i in mixed}
             handles[7].wait()
             wait_all([handles[7], *handles.values()])
             assert all(handle.done() for handle in handles.values())
@@ -163,9 +157,7 @@ def test_await(everywhere):
     async def many(world):
         return await asyncio.gather(*(one(world, i) for i in range(20)))
 
-    everywhere(
-        lambda world: [i * world.size for i in range(20)] == asyncio.run(many(world)) or pytest.fail("sums")
-    )
+    everywhere(lambda world: [i * world.size for i in range(20)] == asyncio.run(many(world)) or pytest.fail("sums"))
 
 
 @pytest.mark.parametrize("background", [True, False])

@@ -41,9 +41,7 @@ def launch(command, script, nodes, alone, knobs):
     for name, value in (knobs | ({"nodes": nodes} if nodes else {})).items():
         command += ["-x", f"HPCCOLL_{name.upper()}={value}"]
     if alone:
-        shown = subprocess.run(
-            [*command, "--show", "python"], capture_output=True, text=True, check=True
-        ).stdout
+        shown = subprocess.run([*command, "--show", "python"], capture_output=True, text=True, check=True).stdout
         command = shlex.split(shown)[:-1]
         command.insert(next(i for i, word in enumerate(command) if word.endswith("mpirun")) + 1, alone)
     with subprocess.Popen(
@@ -165,9 +163,7 @@ def test_a_rank_that_dies_of_an_exception_ends_the_others():
     assert output.count(who) >= 1, output
 
 
-@pytest.mark.parametrize(
-    "last", ["hpccoll.allreduce(np.ones(10), name='x')", "time.sleep(1); hpccoll.barrier()"]
-)
+@pytest.mark.parametrize("last", ["hpccoll.allreduce(np.ones(10), name='x')", "time.sleep(1); hpccoll.barrier()"])
 def test_a_rank_that_exits_ends_the_others(last):
     """In time, that is: else the job hangs for as long as its rank waits for them."""
     script = INIT + f"if rank == 2: sys.exit()\n{last}\n"
@@ -225,9 +221,7 @@ def test_settings_must_agree():
         "    print(error, flush=True)\n"
     )
     _, output = job(3, script)
-    assert (
-        output.count("HPCCOLL_CACHE_CAPACITY differs between ranks: 64 on ranks 0, 1; 65 on rank 2") == 3
-    ), output
+    assert output.count("HPCCOLL_CACHE_CAPACITY differs between ranks: 64 on ranks 0, 1; 65 on rank 2") == 3, output
 
 
 def test_a_forked_child_is_told():

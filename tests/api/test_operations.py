@@ -14,10 +14,7 @@ from hpccoll import _core
 DTYPES = [np.dtype(ml_dtypes.bfloat16) if name == "bfloat16" else np.dtype(name) for name in _core.DTYPES]
 REDUCTIONS = list(hpccoll.Reduction)
 DEFINED = [
-    (dtype, op)
-    for code, dtype in enumerate(DTYPES)
-    for op in REDUCTIONS
-    if _core.reduction_defined(int(op), code)
+    (dtype, op) for code, dtype in enumerate(DTYPES) for op in REDUCTIONS if _core.reduction_defined(int(op), code)
 ]
 NARROW = {np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)}
 
@@ -121,9 +118,7 @@ def test_allgather_of_all_sizes(everywhere, rows):
         out = np.empty(sum(map(len, parts)))
         assert hpccoll.allgather(parts[world.rank], out=out, world=world) is out
         assert_equal(out, np.concatenate(parts))
-        assert_equal(
-            hpccoll.allgather(np.float32(world.rank), world=world), np.arange(world.size, dtype=np.float32)
-        )
+        assert_equal(hpccoll.allgather(np.float32(world.rank), world=world), np.arange(world.size, dtype=np.float32))
 
     everywhere(program)
 
@@ -191,9 +186,7 @@ def test_rows_without_elements_are_counted(everywhere):
 def test_barrier_and_objects(everywhere):
     def program(world):
         hpccoll.barrier(world=world)
-        assert hpccoll.allgather_object({"rank": world.rank}, world=world) == [
-            {"rank": r} for r in range(world.size)
-        ]
+        assert hpccoll.allgather_object({"rank": world.rank}, world=world) == [{"rank": r} for r in range(world.size)]
         last = world.size - 1
         assert hpccoll.broadcast_object(("x", world.rank), last, world=world) == ("x", last)
 
@@ -215,9 +208,7 @@ def test_factors_are_one_rounding(everywhere):
 def test_compression_rounds_little_and_only_between_nodes(everywhere, compression):
     def program(world):
         for dtype in (np.float32, np.float64):
-            parts = [
-                np.random.default_rng(r).standard_normal(50_001).astype(dtype) for r in range(world.size)
-            ]
+            parts = [np.random.default_rng(r).standard_normal(50_001).astype(dtype) for r in range(world.size)]
             got = hpccoll.allreduce(parts[world.rank], compression=compression, world=world)
             assert got.dtype == dtype
             bound = 2.0**-7 if compression is hpccoll.compression.BF16 else 2.0**-10
@@ -233,10 +224,7 @@ def test_deterministic_results_do_not_depend_on_fusion(threads):
     from hpccoll import testing
 
     def program(world):
-        parts = [
-            np.random.default_rng([i, world.rank]).standard_normal(1000 + i).astype(np.float32)
-            for i in range(20)
-        ]
+        parts = [np.random.default_rng([i, world.rank]).standard_normal(1000 + i).astype(np.float32) for i in range(20)]
         handles = [hpccoll.allreduce_async(p, name=str(i), world=world) for i, p in enumerate(parts)]
         return [h.wait().tobytes() for h in handles]
 
@@ -255,8 +243,7 @@ def test_deterministic_reducescatter_has_the_bits_of_the_allreduce(threads, node
 
     def program(world):
         parts = [
-            np.random.default_rng([i, world.rank]).standard_normal((i * 577 + 3, 5)).astype(dtype)
-            for i in range(6)
+            np.random.default_rng([i, world.rank]).standard_normal((i * 577 + 3, 5)).astype(dtype) for i in range(6)
         ]
         handles = [hpccoll.reducescatter_async(p, name=f"r{i}", world=world) for i, p in enumerate(parts)]
         shares = [h.wait() for h in handles]
@@ -400,9 +387,7 @@ def test_scan_and_exscan(everywhere, op):
 
 def test_scan_in_place_of_groups_and_of_many_bytes(everywhere):
     def program(world):
-        parts = [
-            [values(np.dtype(d), r, (70_001,)) for d in (np.float32, np.int32)] for r in range(world.size)
-        ]
+        parts = [[values(np.dtype(d), r, (70_001,)) for d in (np.float32, np.int32)] for r in range(world.size)]
         upto = [expected(hpccoll.SUM, [part[k] for part in parts[: world.rank + 1]]) for k in range(2)]
         mine = [x.copy() for x in parts[world.rank]]
         for result, want in zip(hpccoll.scan(mine, world=world), upto, strict=True):

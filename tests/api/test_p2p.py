@@ -150,10 +150,7 @@ def test_beside_collectives_in_flight(everywhere):
     def program(world):
         left, right = (world.rank - 1) % world.size, (world.rank + 1) % world.size
         for step in range(10):
-            sums = [
-                hpccoll.allreduce_async(np.full(20_000, float(i)), name=f"s{i}", world=world)
-                for i in range(4)
-            ]
+            sums = [hpccoll.allreduce_async(np.full(20_000, float(i)), name=f"s{i}", world=world) for i in range(4)]
             x = np.zeros(30_000)
             receive = hpccoll.recv_async(x, left, tag=step, world=world)
             hpccoll.send(np.full(30_000, float(world.rank + step)), right, tag=step, world=world)
@@ -165,9 +162,7 @@ def test_beside_collectives_in_flight(everywhere):
     everywhere(program)
 
 
-@pytest.mark.parametrize(
-    ("sent", "capacity"), [(10, 5), (5, 10), (100_000, 10), (10, 100_000), (0, 1), (100_000, 0)]
-)
+@pytest.mark.parametrize(("sent", "capacity"), [(10, 5), (5, 10), (100_000, 10), (10, 100_000), (0, 1), (100_000, 0)])
 def test_another_size_is_the_receivers_error(everywhere, sent, capacity):
     def program(world):
         left, right = (world.rank - 1) % world.size, (world.rank + 1) % world.size
@@ -290,9 +285,7 @@ def test_a_failure_of_the_world_ends_open_messages(threads):
     def program(world):
         if world.rank == 0:
             assert begun.wait(60)  # the limit is one second, for a busy machine soon over
-            with pytest.raises(
-                hpccoll.StallError, match=r"a receive of 8 bytes from rank 1 of the World .tag 4. has"
-            ):
+            with pytest.raises(hpccoll.StallError, match=r"a receive of 8 bytes from rank 1 of the World .tag 4. has"):
                 hpccoll.recv(np.zeros(1), 1, tag=4, world=world)
             given_up.set()
         else:

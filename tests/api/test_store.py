@@ -139,9 +139,7 @@ except hpccoll.StartError as error:
 """
     for status, output in job(2, script, HPCCOLL_NODES="2"):
         assert status == 0, output
-        assert (
-            "HPCCOLL_NODES splits the ranks into nodes (unset it to join them), and no net connects" in output
-        )
+        assert "HPCCOLL_NODES splits the ranks into nodes (unset it to join them), and no net connects" in output
         assert "did not meet through MPI (start the job with hpccoll run, mpirun or srun)" in output
 
 
@@ -226,9 +224,7 @@ for name, handle in handles.items():
 """
     done = job(3, script)
     for rank in (0, 2):
-        assert all(
-            f"{name} rank 1 of the World was lost" in done[rank][1] for name in ("receive", "any", "send")
-        ), done
+        assert all(f"{name} rank 1 of the World was lost" in done[rank][1] for name in ("receive", "any", "send")), done
 
 
 def test_a_store_that_fails_is_a_start_error(job):

@@ -25,9 +25,7 @@ print("fine")
 
 @pytest.mark.timeout(100)
 def test_a_job_of_host_arrays_does_not_load_it() -> None:
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", JOB], capture_output=True, text=True, timeout=90, check=False
-    )
+    done = subprocess.run([sys.executable, "-P", "-c", JOB], capture_output=True, text=True, timeout=90, check=False)
     assert done.stdout == "fine\n", done.stderr
 
 

@@ -11,10 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("ext", "hpccoll", "tests", "benchmarks", "examples", "docs")
 FILES = sorted(
-    f
-    for folder in FOLDERS
-    for end in ("c", "h", "py", "pyx", "pxd", "pxi")
-    for f in (ROOT / folder).rglob(f"*.{end}")
+    f for folder in FOLDERS for end in ("c", "h", "py", "pyx", "pxd", "pxi") for f in (ROOT / folder).rglob(f"*.{end}")
 )
 FILE_LINES, FUNCTION_LINES, COLUMNS = 500, 60, 120
 
@@ -62,10 +59,7 @@ def test_lines_fit() -> None:
 @pytest.mark.parametrize(("end", "functions"), [("c", c_functions), ("py", python_functions)])
 def test_functions_fit(end: str, functions: Callable[[str], Iterator[tuple[str, int]]]) -> None:
     lines = {
-        (name(file), title): n
-        for file in FILES
-        if file.suffix == f".{end}"
-        for title, n in functions(file.read_text())
+        (name(file), title): n for file in FILES if file.suffix == f".{end}" for title, n in functions(file.read_text())
     }
     assert lines
     assert not {function: n for function, n in lines.items() if n > FUNCTION_LINES}

@@ -77,9 +77,7 @@ def private_words(name: str, text: str) -> list[str]:
     """List the private words in a file, with what the field says."""
     banned = SAY if name.endswith((".c", ".h", ".cu", ".pyx", ".pxd", ".pxi")) else SAY | IN_PROSE
     banned = {word: say for word, say in banned.items() if not any(at in name for at in FIELD.get(word, ()))}
-    forms = {
-        form: f"{word}: say {say}" for word, say in banned.items() for form in (word, f"{word}s", f"{word}es")
-    }
+    forms = {form: f"{word}: say {say}" for word, say in banned.items() for form in (word, f"{word}s", f"{word}es")}
     tokens = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", MEANT.sub("", f"{name} {text}"))
     return [forms[token.lower()] for token in tokens if token.lower() in forms]
 
@@ -108,10 +106,7 @@ def test_the_rule_finds_what_is_private() -> None:
     ]  # fmt: skip
     assert private_words("a.md", "small letters; no room; --mail-type") == []
     assert private_words("a.py", "a room") and not private_words("a.c", "size_t room")
-    assert (
-        len(private_phrases("/* Who waits drives. One a rank, one a rank. Of a set: all.\n# Who is it?\n"))
-        == 3
-    )
+    assert len(private_phrases("/* Who waits drives. One a rank, one a rank. Of a set: all.\n# Who is it?\n")) == 3
     assert private_phrases("The rank that waits drives. That is all. One per rank, of course.") == []
 
 

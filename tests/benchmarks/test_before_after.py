@@ -31,9 +31,7 @@ def before_after(*words: object) -> subprocess.CompletedProcess[str]:
 def test_a_tree_against_itself(tmp_path: Path) -> None:
     done = before_after("--before", ROOT, "--launches", 2, "--pairs", 3, "--out", tmp_path, "many_tensors")
     assert done.returncode == 0, done.stdout
-    facts, *cases = map(
-        json.loads, (tmp_path / "before-after-many_tensors-2-ranks.jsonl").read_text().splitlines()
-    )
+    facts, *cases = map(json.loads, (tmp_path / "before-after-many_tensors-2-ranks.jsonl").read_text().splitlines())
     assert facts["question"] == "many_tensors" and facts["trees"][0] == facts["trees"][1]
     assert [case["variant"] for case in cases] == ["enqueued, then awaited", "one group", "enqueued, FP16"]
     for case in cases:

@@ -35,8 +35,7 @@ def test_a_study_of_two_sizes(tmp_path: Path) -> None:
     table = rows(run(BENCHMARKS / "scaling_report.py", tmp_path / "runs", "--plot", curve))
     ways = ["FP16 between nodes", "FP16 between nodes", "fp32", "fp32"]
     assert [row[1:5] for row in table] == [
-        [way, nodes, nodes, runs]
-        for way, (nodes, runs) in zip(ways, [("1", "1"), ("2", "2")] * 2, strict=True)
+        [way, nodes, nodes, runs] for way, (nodes, runs) in zip(ways, [("1", "1"), ("2", "2")] * 2, strict=True)
     ]
     assert "<svg" in curve.read_text()
 
@@ -89,9 +88,7 @@ def test_a_curve_without_matplotlib_is_refused_in_one_line(tmp_path: Path) -> No
         ("small", "horovod", "--library horovod: not installed in the environment of"),
     ],
 )
-def test_a_library_that_has_no_answer_is_named(
-    program: str, library: str, reason: str, tmp_path: Path
-) -> None:
+def test_a_library_that_has_no_answer_is_named(program: str, library: str, reason: str, tmp_path: Path) -> None:
     (tmp_path / "horovod.py").write_text("raise ModuleNotFoundError('not installed')\n")
     done = subprocess.run(
         [sys.executable, BENCHMARKS / f"{program}.py", "--library", library],

@@ -10,9 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-LISTED = dict(
-    line.split() for line in (ROOT / "tests/packages").read_text().splitlines() if not line.startswith("#")
-)
+LISTED = dict(line.split() for line in (ROOT / "tests/packages").read_text().splitlines() if not line.startswith("#"))
 NEEDED_TO_BUILD = ("gcc", "cc", "make")
 HIDDEN = {
     "tests/netns/test_hosts.py": ("ip", "sshd", "ssh"),
@@ -38,9 +36,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def outcome(path: str, *tests: str, **variables: str) -> tuple[int, str]:
     """The exit status and the report of these tests, as a user or (CI=1) as CI runs them."""
-    kept = {
-        name: value for name, value in os.environ.items() if name != "CI" and not name.startswith("PYTEST_")
-    }
+    kept = {name: value for name, value in os.environ.items() if name != "CI" and not name.startswith("PYTEST_")}
     command = [sys.executable, "-P", "-m", "pytest", "-q", "--color=no", "-pno:cacheprovider", *tests]
     done = subprocess.run(
         command, env={**kept, "PATH": path, "COLUMNS": "1000", **variables}, cwd=ROOT,
@@ -50,18 +46,14 @@ def outcome(path: str, *tests: str, **variables: str) -> tuple[int, str]:
 
 
 def test_a_user_is_told_what_to_install(bare: str) -> None:
-    status, report = outcome(
-        bare, *HIDDEN, "--deselect=tests/architecture/test_warnings.py::test_no_warnings[gcc]"
-    )
+    status, report = outcome(bare, *HIDDEN, "--deselect=tests/architecture/test_warnings.py::test_no_warnings[gcc]")
     assert status == 0, report
     for file, programs in HIDDEN.items():
-        reasons = "\n".join(
-            line for line in report.splitlines() if line.startswith("SKIPPED") and file in line
-        )
+        reasons = "\n".join(line for line in report.splitlines() if line.startswith("SKIPPED") and file in line)
         for program in programs:
-            assert re.search(
-                rf"no [\w, -]*\b{program}\b.* on PATH: apt-get install .*{LISTED[program]}", reasons
-            ), f"{file} without {program}: {reasons or report}"
+            assert re.search(rf"no [\w, -]*\b{program}\b.* on PATH: apt-get install .*{LISTED[program]}", reasons), (
+                f"{file} without {program}: {reasons or report}"
+            )
 
 
 @pytest.mark.parametrize(
@@ -91,9 +83,7 @@ def test_rights_that_are_missing() -> None:
         "module.os.geteuid = lambda: 1000\n"
         "print(module.lacking('root'))\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "hosts of their own need root, and in a container --privileged\n"
 
 
@@ -102,7 +92,5 @@ def test_one_list() -> None:
     line = "awk '!/^#/ { print $2 }' tests/packages"
     assert f"$({line})" in (ROOT / "README.md").read_text()
     assert f"$({line} | sort -u)" in (ROOT / ".ci/run").read_text()
-    installed = subprocess.run(
-        line, shell=True, cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.split()
+    installed = subprocess.run(line, shell=True, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     assert set(installed) == set(LISTED.values())

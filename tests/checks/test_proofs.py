@@ -19,9 +19,7 @@ def proof(day: int = 1, **changes: Any) -> Proof:
     """Make a proof on two nodes; `changes` are fields of its setup or of itself."""
     setup = {name: value for name, value in changes.items() if name in Setup.__annotations__}
     own = {name: value for name, value in changes.items() if name not in setup}
-    whole = Proof(
-        True, "", replace(HERE, **setup), [H200], 2, ["h1", "h2"], f"2026-11-{day:02}T00:00:00+00:00", "FILE"
-    )
+    whole = Proof(True, "", replace(HERE, **setup), [H200], 2, ["h1", "h2"], f"2026-11-{day:02}T00:00:00+00:00", "FILE")
     return replace(whole, **own)
 
 
@@ -69,9 +67,7 @@ def test_files() -> None:
     user, site = proofs.files("", {"HOME": "/home/me"})
     assert str(user) == "/home/me/.config/hpccoll/gpu_aware_mpi.json"
     assert str(site).endswith("/etc/hpccoll/gpu_aware_mpi.json")
-    assert proofs.files("", {"HOME": "/", "XDG_CONFIG_HOME": "/c"})[0] == Path(
-        "/c/hpccoll/gpu_aware_mpi.json"
-    )
+    assert proofs.files("", {"HOME": "/", "XDG_CONFIG_HOME": "/c"})[0] == Path("/c/hpccoll/gpu_aware_mpi.json")
     assert proofs.files("/site/record", {}) == [Path("/site/record")]
 
 
@@ -110,11 +106,7 @@ def test_settings_and_driver_of_this_process(tmp_path: Path, monkeypatch: pytest
     version = tmp_path / "version"
     monkeypatch.setattr(proofs, "KERNEL_DRIVER", version)
     assert proofs.kernel_driver() == ""
-    version.write_text(
-        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build\nGCC\n"
-    )
-    here = proofs.setup(
-        "MPICH", "srun", {"UCX_TLS": "rc", "OMPI_MCA_btl": "tcp", "OMPI_MCA_ess": "x", "PATH": "/"}
-    )
+    version.write_text("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build\nGCC\n")
+    here = proofs.setup("MPICH", "srun", {"UCX_TLS": "rc", "OMPI_MCA_btl": "tcp", "OMPI_MCA_ess": "x", "PATH": "/"})
     assert (here.mpi, here.launcher, here.kernel_driver) == ("MPICH", "srun", "580.65.06")
     assert here.settings == {"OMPI_MCA_btl": "tcp", "UCX_TLS": "rc"}

@@ -118,9 +118,7 @@ FAULTS = {
                 "    if (record->first)\n        hc__tree_conflict",
                 "    if (0)\n        hc__tree_conflict",
             ),
-            Piece(
-                "tree.c", "first->sent || conflicts(s, first)", "first->sent || (0 && conflicts(s, first))"
-            ),
+            Piece("tree.c", "first->sent || conflicts(s, first)", "first->sent || (0 && conflicts(s, first))"),
         ),
         400,
         "--capacity 200 --fail 0",

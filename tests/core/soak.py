@@ -82,9 +82,7 @@ def fuzz(build: Build, count: int, jobs: int, seed: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--programs", type=int, default=100_000)
     parser.add_argument("--fuzz", type=int, default=10_000_000, help="messages to the wire decoder")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))

@@ -36,9 +36,7 @@ def test_counts(run_c: Callable[..., str], fleet: Path, nodes: int) -> None:
     edges = 6 * nodes - 1
     for row in steps(run_c, fleet, nodes):
         arrival = row["arrival"]
-        if (
-            arrival == "differing"
-        ):  # each entry once down every edge; up at most once a raise of the ranks below
+        if arrival == "differing":  # each entry once down every edge; up at most once a raise of the ranks below
             up = row["messages"] - row["entries"] * edges
             assert edges <= up <= 4 * edges * depth(nodes), row
         else:  # one up and one down an edge, whatever the skew, first met or cached

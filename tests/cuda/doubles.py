@@ -175,9 +175,7 @@ class CupyArray:
         self.shape, self.dtype, self.step = tuple(shape), np.dtype(dtype), step
         self.device = Number(0)
         self.nbytes = int(np.prod(self.shape)) * self.dtype.itemsize
-        self.data = memptr or types.SimpleNamespace(
-            ptr=(memory := Memory(self.nbytes * step)).ptr, keep=memory
-        )
+        self.data = memptr or types.SimpleNamespace(ptr=(memory := Memory(self.nbytes * step)).ptr, keep=memory)
         self.flags = types.SimpleNamespace(c_contiguous=step == 1)
 
     def __setitem__(self, all_of_it: Any, source: "CupyArray") -> None:
@@ -188,9 +186,7 @@ def copy_strided(source: int, source_step: int, target: int, target_step: int, l
     """Element by element, in the current stream."""
     size = like.dtype.itemsize
     for i in range(int(np.prod(like.shape))):
-        addresses = (
-            ctypes.c_uint64(a + i * step * size) for a, step in ((target, target_step), (source, source_step))
-        )
+        addresses = (ctypes.c_uint64(a + i * step * size) for a, step in ((target, target_step), (source, source_step)))
         call("cuMemcpyDtoDAsync_v2", *addresses, ctypes.c_size_t(size), pointer(current.stream.ptr))
 
 

@@ -34,9 +34,7 @@ def expected(op, parts):
                  "LXOR": np.logical_xor}  # fmt: skip
     dtype, name = parts[0].dtype, op.name
     if name == "AVERAGE":
-        total = sum(part.astype(np.complex128 if dtype.kind == "c" else np.float64) for part in parts) / len(
-            parts
-        )
+        total = sum(part.astype(np.complex128 if dtype.kind == "c" else np.float64) for part in parts) / len(parts)
         return (np.trunc(total) if dtype.kind in "iu" else total).astype(dtype)
     if dtype.kind == "b":
         name = {"SUM": "LOR", "PRODUCT": "LAND"}.get(name, name)

@@ -29,11 +29,7 @@ LEAST_CHUNK = 16 << 10
 
 
 def values_of(array):
-    return (
-        array
-        if array is None or isinstance(array, np.ndarray)
-        else doubles.values_of(array, doubles.current.stream)
-    )
+    return array if array is None or isinstance(array, np.ndarray) else doubles.values_of(array, doubles.current.stream)
 
 
 def main(first, seconds):

@@ -47,9 +47,7 @@ def job(
     return done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(
-    ("ranks", "nodes", "order"), [(1, 1, "lazy"), (2, 1, "3"), (3, 2, "lazy"), (4, 2, "eager")]
-)
+@pytest.mark.parametrize(("ranks", "nodes", "order"), [(1, 1, "lazy"), (2, 1, "3"), (3, 2, "lazy"), (4, 2, "eager")])
 def test_every_operation_and_type(fake_cuda: Path, ranks: int, nodes: int, order: str) -> None:
     job(fake_cuda, ranks, nodes, "operations", FAKE_CUDA_ORDER=order)
 
@@ -97,9 +95,7 @@ def test_sets_with_common_ranks_call_nccl_in_one_order(
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("ranks", "nodes", "order"), [(1, 1, "lazy"), (2, 1, "lazy"), (2, 2, "eager"), (3, 2, "8")]
-)
+@pytest.mark.parametrize(("ranks", "nodes", "order"), [(1, 1, "lazy"), (2, 1, "lazy"), (2, 2, "eager"), (3, 2, "8")])
 def test_messages(fake_cuda: Path, ranks: int, nodes: int, order: str) -> None:
     """Within a node and between nodes, to a rank itself."""
     job(fake_cuda, ranks, nodes, "messages", "messages_in_order", "messages_that_fail", FAKE_CUDA_ORDER=order)
@@ -115,10 +111,7 @@ def test_a_message_from_a_device_that_fails_is_an_error(fake_cuda: Path) -> None
         FAKE_CUDA_FAIL="cuMemcpyDtoHAsync_v2:700:3",
         FAKE_CUDA_ORDER="eager",
     )
-    assert (
-        "device 0 (0000:4a:00.0): copying what is sent: an illegal memory access was encountered (700)"
-        in said
-    )
+    assert "device 0 (0000:4a:00.0): copying what is sent: an illegal memory access was encountered (700)" in said
 
 
 @pytest.mark.parametrize(
@@ -132,9 +125,7 @@ def test_a_message_from_a_device_that_fails_is_an_error(fake_cuda: Path) -> None
         pytest.param(2, 2, "mpi", "lazy", marks=pytest.mark.slow),
     ],
 )
-def test_random_programs(
-    fake_cuda: Path, fake_nccl: Path, ranks: int, nodes: int, mode: str, order: str
-) -> None:
+def test_random_programs(fake_cuda: Path, fake_nccl: Path, ranks: int, nodes: int, mode: str, order: str) -> None:
     """Those of tests/api/random_jobs.py, for three seconds; in mode auto all ways by size."""
     job(
         fake_cuda, ranks, nodes, str(100 * ranks), "3", file=RANDOM, HPCCOLL_NCCL_LIBRARY=str(fake_nccl),
@@ -167,9 +158,7 @@ def test_messages_from_device_memory(
     assert re.search(f"{SAYS}{way} .HPCCOLL_GPU_AWARE_MPI=yes.; what that lacks is staged", said), said
 
 
-def test_a_record_is_believed_where_it_fits(
-    fake_cuda: Path, build_c: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_a_record_is_believed_where_it_fits(fake_cuda: Path, build_c: Callable[..., Path], tmp_path: Path) -> None:
     """As the doctor writes it, made one of this device; of another launcher or GPU, of a failure, broken."""
     file = tmp_path / "record.json"
     device = build_c("tests/tools/doctor/device.c", flags=("-shared",), name="device.so")
@@ -187,15 +176,11 @@ def test_a_record_is_believed_where_it_fits(
 
     here = "fake device 0, CUDA 12.8"
     assert f"it is proved for emulated device, CUDA 12.8, and not for {here}" in said()
-    assert f"from device memory (`hpccoll doctor --gpu-aware` has proved it for {here})" in said(
-        devices=[here]
-    )
+    assert f"from device memory (`hpccoll doctor --gpu-aware` has proved it for {here})" in said(devices=[here])
     wrong = said(proved=False, why="an allreduce ended the process")
     assert re.search("through pinned memory .tried on [-0-9]+, and an allreduce ended the process", wrong)
     wrong = said(launcher="another")
-    assert re.search(
-        f"of [-0-9]+ in {file} is for launcher another, and here is launcher .*hpccoll doctor", wrong
-    )
+    assert re.search(f"of [-0-9]+ in {file} is for launcher another, and here is launcher .*hpccoll doctor", wrong)
     file.write_text("{")
     assert f"through pinned memory ({file} cannot be read (" in job(fake_cuda, 2, 1, "sets", **knobs)
 
@@ -231,9 +216,7 @@ def test_a_job_on_the_host_opens_no_driver(tmp_path: Path) -> None:
         "import hpccoll, numpy; hpccoll.init(); hpccoll.allreduce(numpy.ones(3)); hpccoll.shutdown(); "
         "print([line for line in open('/proc/self/maps') if 'cuda' in line.lower() or 'nccl' in line])"
     )
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", code], text=True, capture_output=True, timeout=60, check=True
-    )
+    done = subprocess.run([sys.executable, "-P", "-c", code], text=True, capture_output=True, timeout=60, check=True)
     assert done.stdout.strip() == "[]"
 
 
@@ -258,9 +241,7 @@ def test_the_seams_of_pytorch(fake_cuda: Path, ranks: int, order: str) -> None:
 )
 def test_a_start_that_cannot_work_is_refused(fake_cuda: Path, environment: dict[str, str], said: str) -> None:
     knobs = {"HPCCOLL_DEVICE": "local", "HPCCOLL_DEVICE_MODE": "auto", **environment}
-    assert re.search(
-        f"StartError: the World was not made: .*{said}", job(fake_cuda, 2, 1, fails=True, **knobs)
-    )
+    assert re.search(f"StartError: the World was not made: .*{said}", job(fake_cuda, 2, 1, fails=True, **knobs))
 
 
 def test_local_gives_each_rank_its_own(fake_cuda: Path) -> None:

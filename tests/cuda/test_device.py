@@ -62,9 +62,7 @@ def test_staged_in_many_chunks(run: Run, chunk: int, order: str) -> None:
     assert "15 cases" in run("0,0,1", 2, 15, "auto", chunk, 1, mode="staged", order=order)
 
 
-@pytest.mark.parametrize(
-    ("layout", "mode"), [("0,0,1,1", "staged"), ("0,1,1", "auto"), ("0,0,0", "nccl_flat")]
-)
+@pytest.mark.parametrize(("layout", "mode"), [("0,0,1,1", "staged"), ("0,1,1", "auto"), ("0,0,0", "nccl_flat")])
 @pytest.mark.parametrize("operation", ["reduce", "gather", "scatter", "scan", "exscan"])
 def test_what_only_the_host_does_in_many_chunks(run: Run, operation: str, layout: str, mode: str) -> None:
     """Any root, joined ranks, results of the wrong size: staged in every mode."""
@@ -76,9 +74,7 @@ def test_what_only_the_host_does_in_many_chunks(run: Run, operation: str, layout
 @pytest.mark.parametrize("layout", ["0,0", "0,1,1,0", "0,0,0,1"])
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("operation", ["allreduce", "broadcast", "reducescatter"])
-def test_nccl_in_many_chunks(
-    run: Run, operation: str, layout: str, order: str, rails: int, late: str
-) -> None:
+def test_nccl_in_many_chunks(run: Run, operation: str, layout: str, order: str, rails: int, late: str) -> None:
     """Even and uneven nodes, fewer rails than ranks; the fake says when ranks call NCCL in different orders."""
     env = {"TEST_NCCL_ONLY": "1"} | ({"FAKE_NCCL_LATE": late} if late != "0" else {})
     arguments = (layout, 2, 25, "auto", 3000, rails, operation)
@@ -112,9 +108,7 @@ def test_shards_that_stay_on_the_device(run: Run, layout: str, order: str, mode:
     assert "25 cases" in run(layout, 3, 25, "auto", 0, 0, "allreduce", mode=mode, order=order, **GPU_AWARE)
     assert "15 cases" in run(layout, 4, 15, "auto", 3000, 1, "allreduce", mode=mode, order=order, **GPU_AWARE)
     for operation in ("broadcast", "reducescatter"):
-        assert "15 cases" in run(
-            layout, 5, 15, "auto", 3000, 0, operation, mode=mode, order=order, **GPU_AWARE
-        )
+        assert "15 cases" in run(layout, 5, 15, "auto", 3000, 0, operation, mode=mode, order=order, **GPU_AWARE)
 
 
 @pytest.mark.parametrize("algorithm", ["recursive_doubling", "direct", "ring", "rabenseifner"])
@@ -172,9 +166,7 @@ def test_bytes_of_a_broadcast(sent: Callable[..., list[int]]) -> None:
 def test_bytes_of_a_reducescatter(sent: Callable[..., list[int]], layout: str, rows: int, mode: str) -> None:
     """As on the host: a node sends the others their rows, (N - 1)/N of the array where nodes are even."""
     of_nodes = {"0": 0, "1": 0}
-    for node, bytes_sent in zip(
-        layout.split(","), sent(layout, "reducescatter", rows, mode=mode), strict=True
-    ):
+    for node, bytes_sent in zip(layout.split(","), sent(layout, "reducescatter", rows, mode=mode), strict=True):
         of_nodes[node] += bytes_sent
     for node, bytes_sent in of_nodes.items():
         others = 4 * rows * sum(other != node for other in layout.split(",")) / 4
@@ -319,9 +311,7 @@ def test_a_sum_between_nodes_that_fails(fail: Run, planted: str, words: str) -> 
 
 def test_nodes_of_one_gpu_need_no_nccl_where_mpi_takes_its_memory(fail: Run) -> None:
     said = fail("0,1", "facts", mode="auto", TEST_GPU_AWARE="yes", HPCCOLL_NCCL_LIBRARY="/no/such/library")
-    assert said[0].startswith(
-        "0 batch DONE: device 0 (0000:4a:00.0): MPI over 2 ranks, messages from device memory"
-    )
+    assert said[0].startswith("0 batch DONE: device 0 (0000:4a:00.0): MPI over 2 ranks, messages from device memory")
 
 
 @pytest.mark.parametrize(
@@ -331,9 +321,7 @@ def test_nodes_of_one_gpu_need_no_nccl_where_mpi_takes_its_memory(fail: Run) -> 
         ("auto", "0,0", 65536, 0), ("nccl", "0,0,1,1", 65536, 0), ("staged", "0,0", 0, 4), ("mpi", "0,0", 65536, 0),
     ],
 )  # fmt: skip
-def test_small_batches_between_nodes_are_staged(
-    fail: Run, mode: str, layout: str, small: int, staged: int
-) -> None:
+def test_small_batches_between_nodes_are_staged(fail: Run, mode: str, layout: str, small: int, staged: int) -> None:
     """4,000, 65,536, 65,540 and 200,000 bytes: by what all ranks know, so that all choose alike."""
     said = fail(layout, "sizes", mode=mode, TEST_SMALL=str(small))
     assert said == [f"{rank} staged {staged}, fast {4 - staged}" for rank in range(len(layout.split(",")))]
@@ -344,9 +332,7 @@ def test_large_batches_go_over_nccl_between_all_ranks_where_a_knob_says_so(fail:
     said = fail("0,0,1,1", "sizes", mode="auto", TEST_SMALL="4000", TEST_FLAT="65540")
     large = "NCCL 2.28.9 over 4 ranks for 65540 bytes and more; what that lacks is staged through the host"
     for rank in range(4):
-        told = dict(
-            re.findall(rf"^{rank} (\d+): device 0 \(0000:4a:00.0\): (.*)", "\n".join(said), re.MULTILINE)
-        )
+        told = dict(re.findall(rf"^{rank} (\d+): device 0 \(0000:4a:00.0\): (.*)", "\n".join(said), re.MULTILINE))
         assert told["4000"] == "staged through the host"
         assert told["65536"].startswith("NCCL 2.28.9 over 2 ranks of this node, messages between nodes")
         assert told["65540"] == told["200000"] == large

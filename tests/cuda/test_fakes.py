@@ -33,9 +33,7 @@ def nccl_contract(build_c: Callable[..., Path]) -> Path:
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_streams_and_events_keep_their_order(
-    driver_contract: Path, fake_cuda: Path, run_c: Run, order: str
-) -> None:
+def test_streams_and_events_keep_their_order(driver_contract: Path, fake_cuda: Path, run_c: Run, order: str) -> None:
     said = run_c(driver_contract, fake_cuda, env={"FAKE_CUDA_ORDER": order, "FAKE_CUDA_DEVICES": "2"})
     assert said == "12080, 2 devices\n"
 
@@ -45,9 +43,7 @@ def test_work_is_not_done_before_its_time(driver_contract: Path, fake_cuda: Path
 
 
 @pytest.mark.parametrize("order", ["eager", "lazy"])
-def test_an_error_of_work_comes_later_and_stays(
-    driver_contract: Path, fake_cuda: Path, run_c: Run, order: str
-) -> None:
+def test_an_error_of_work_comes_later_and_stays(driver_contract: Path, fake_cuda: Path, run_c: Run, order: str) -> None:
     run_c(
         driver_contract, fake_cuda, "broken",
         env={"FAKE_CUDA_ORDER": order, "FAKE_CUDA_FAIL": "work:700:2"},

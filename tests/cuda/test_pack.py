@@ -75,9 +75,7 @@ class Packer:
     def close(self) -> None:
         self.library.hc_packer_close(self.packer)
 
-    def launch(
-        self, tensors: Sequence[Array], buffer: Array, scale: float = 1.0, unpack: bool = False
-    ) -> int:
+    def launch(self, tensors: Sequence[Array], buffer: Array, scale: float = 1.0, unpack: bool = False) -> int:
         table = (Tensor * max(len(tensors), 1))(*((t.ctypes.data, t.size) for t in tensors))
         dtype = code(tensors[0].dtype) if tensors else code(buffer.dtype)
         order = Order(table, len(tensors), dtype, code(buffer.dtype), unpack, scale, buffer.ctypes.data)
@@ -171,9 +169,7 @@ def bf16_once(x: Array) -> Array:
 COUNTS = [1, 3 * CHUNK + 5, 0, 7, CHUNK, 16, 2 * CHUNK, 1000, 31, CHUNK + 1]
 
 
-def round_trip(
-    packer: Packer, counts: Sequence[int], tensor: Any, buffer: Any, scale: float, shift: int = 0
-) -> None:
+def round_trip(packer: Packer, counts: Sequence[int], tensor: Any, buffer: Any, scale: float, shift: int = 0) -> None:
     tensors = [aligned(n, tensor, shift) for n in counts]
     for i, t in enumerate(tensors):
         t[:] = values(t.size, tensor, i)
@@ -274,9 +270,7 @@ def test_the_work_is_cut_evenly(library: ctypes.CDLL) -> None:
     entries, chunks, nbytes, kind = (Entry * 5)(), c_uint(), c_int64(), Kind()
     library.hc_pack_choose(code("float32"), code("float16"), 1.0, 0, ctypes.byref(kind))
     assert library.hc_pack_kernel_name(kind.kernel) == b"hc_pack_f32_f16"
-    n = library.hc_pack_plan(
-        tensors, 5, ctypes.byref(kind), entries, ctypes.byref(chunks), ctypes.byref(nbytes)
-    )
+    n = library.hc_pack_plan(tensors, 5, ctypes.byref(kind), entries, ctypes.byref(chunks), ctypes.byref(nbytes))
     starts, size = places([n for n in counts if n], 2)
     assert [e.first for e in entries[:n]] == [0, 1, 1_000_001, 1_000_003]
     assert [e.place * 8 for e in entries[:n]] == starts
@@ -287,9 +281,7 @@ def test_a_tensor_without_an_address_has_its_place(library: ctypes.CDLL) -> None
     tensors = (Tensor * 3)((64, 5), (0, 9), (128, 7))
     entries, chunks, nbytes, kind = (Entry * 3)(), c_uint(), c_int64(), Kind()
     library.hc_pack_choose(code("float32"), code("float32"), 1.0, 0, ctypes.byref(kind))
-    plan = library.hc_pack_plan(
-        tensors, 3, ctypes.byref(kind), entries, ctypes.byref(chunks), ctypes.byref(nbytes)
-    )
+    plan = library.hc_pack_plan(tensors, 3, ctypes.byref(kind), entries, ctypes.byref(chunks), ctypes.byref(nbytes))
     assert [(e.tensor, e.place, e.first) for e in entries[:plan]] == [(64, 0, 0), (128, 5, 1)]
     assert (chunks.value, nbytes.value) == (2, 112)
 
@@ -327,9 +319,7 @@ def test_what_is_too_large_is_refused(library: ctypes.CDLL, counts: list[int]) -
     n = len(counts)
     entries, chunks, nbytes, kind = (Entry * n)(), c_uint(), c_int64(), Kind(0, 1, 4)
     tensors = (Tensor * n)(*((16, count) for count in counts))
-    planned = library.hc_pack_plan(
-        tensors, n, ctypes.byref(kind), entries, ctypes.byref(chunks), ctypes.byref(nbytes)
-    )
+    planned = library.hc_pack_plan(tensors, n, ctypes.byref(kind), entries, ctypes.byref(chunks), ctypes.byref(nbytes))
     assert planned == -8
 
 

@@ -154,9 +154,7 @@ def test_info_shows_both(fake_cuda: Path, fake_nccl: Path) -> None:
         ("nccl", False, "no NCCL (see there), which HPCCOLL_DEVICE_MODE=nccl asks for"),
     ],
 )
-def test_info_says_what_moves_device_memory(
-    monkeypatch: pytest.MonkeyPatch, mode: str, nccl: bool, said: str
-) -> None:
+def test_info_says_what_moves_device_memory(monkeypatch: pytest.MonkeyPatch, mode: str, nccl: bool, said: str) -> None:
     monkeypatch.setenv("HPCCOLL_DEVICE_MODE", mode)
     found = {"version": "2.28.9"} if nccl else info.missing("it was not found", "install it")
     facts = info.device_memory({"version": "CUDA 12.8"}, found)

@@ -68,9 +68,7 @@ def library(build_c: Callable[..., Path]) -> ctypes.CDLL:
 
 
 @pytest.fixture
-def summer(
-    library: ctypes.CDLL, fake_cuda: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Summer]:
+def summer(library: ctypes.CDLL, fake_cuda: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Summer]:
     """On a driver of its own: a copy, which reads the environment now."""
     monkeypatch.setenv("FAKE_CUDA_ORDER", "lazy")
     copy = tmp_path / "libcuda.so.1"

@@ -27,9 +27,7 @@ class OnGpu(torch.Tensor):
     @staticmethod
     def __new__(cls, values):
         shape = tuple(values.shape)
-        return torch.Tensor._make_wrapper_subclass(
-            cls, shape, dtype=torch.float32, device=torch.device("cuda", 0)
-        )
+        return torch.Tensor._make_wrapper_subclass(cls, shape, dtype=torch.float32, device=torch.device("cuda", 0))
 
     def __init__(self, values):
         self.memory = doubles.Memory(values.nbytes)
@@ -64,9 +62,7 @@ def stand_in():
 
 
 def same(tensor, want):
-    np.testing.assert_array_equal(
-        read(tensor.data_ptr(), tuple(tensor.shape), np.float32, current.stream), want
-    )
+    np.testing.assert_array_equal(read(tensor.data_ptr(), tuple(tensor.shape), np.float32, current.stream), want)
 
 
 def horovod(size, rank):

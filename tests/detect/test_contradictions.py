@@ -22,9 +22,7 @@ SRUN_PMIX = {
     "SLURM_STEP_NUM_TASKS": "6",
     "SLURM_STEP_TASKS_PER_NODE": "3(x2)",
 }
-SRUN_NONE = {
-    name: value for name, value in SRUN_PMIX.items() if "PMIX" not in name and name != "SLURM_MPI_TYPE"
-}
+SRUN_NONE = {name: value for name, value in SRUN_PMIX.items() if "PMIX" not in name and name != "SLURM_MPI_TYPE"}
 BATCH = {"SLURM_JOB_ID": "3", "SLURM_NTASKS": "6", "SLURM_STEP_TASKS_PER_NODE": "1"}
 OPEN_MPI_5 = "Open MPI v5.0.11, package: Open MPI user@localhost Distribution, ident: 5.0.11"
 

@@ -73,9 +73,7 @@ def meant(part):
 
 @given(st.lists(words_of_lists, min_size=1, max_size=5))
 def test_what_was_written_is_read(words):
-    text = ",".join(
-        f"{name}[{','.join(map(written, own))}]{end}" if own else name + end for name, own, end in words
-    )
+    text = ",".join(f"{name}[{','.join(map(written, own))}]{end}" if own else name + end for name, own, end in words)
     want = []
     for name, own, end in words:
         want += [name + n + end for part in own for n in meant(part)] if own else [name + end]

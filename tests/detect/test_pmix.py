@@ -81,9 +81,7 @@ def test_the_client_is_the_one_that_mpi_has_loaded() -> None:
 
 
 def test_what_would_fail_is_refused_with_the_remedy(start: Callable[..., None]) -> None:
-    with pytest.raises(
-        errors.StartError, match=r"PMIx 4\.2\.2 and 3 ranks per node.*mpirun.*HPCCOLL_TRUST_MPI=1"
-    ):
+    with pytest.raises(errors.StartError, match=r"PMIx 4\.2\.2 and 3 ranks per node.*mpirun.*HPCCOLL_TRUST_MPI=1"):
         start("does not know")
 
 

@@ -85,9 +85,7 @@ def test_the_line_at_the_start(name):
     assert ("unknown hosts" in line) == any(path in env.values() for path in job.get("files", {}))
 
 
-@pytest.mark.parametrize(
-    ("name", "launcher"), [("srun-pmix", "a PMIx launcher"), ("srun-pmi2", "a PMI launcher")]
-)
+@pytest.mark.parametrize(("name", "launcher"), [("srun-pmix", "a PMIx launcher"), ("srun-pmi2", "a PMI launcher")])
 def test_an_unknown_launcher_is_known_by_its_protocol(name, launcher):
     for rank in RECORDINGS[name]["ranks"]:
         env = {key: value for key, value in rank["environment"].items() if not key.startswith("SLURM")}

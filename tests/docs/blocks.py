@@ -18,9 +18,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "benchmarks" / "README.md"]
-FENCE = re.compile(
-    r"(?:<!-- (?P<how>run[^>]*?) -->\n)?```(?P<language>sh|python)\n(?P<text>.*?)```", re.DOTALL
-)
+FENCE = re.compile(r"(?:<!-- (?P<how>run[^>]*?) -->\n)?```(?P<language>sh|python)\n(?P<text>.*?)```", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -64,9 +62,7 @@ def blocks() -> list[Block]:
         text, program = page.read_text(), ""
         for match in FENCE.finditer(text):
             line = text.count("\n", 0, match.start()) + 1
-            block = Block(
-                str(page.relative_to(ROOT)), line, match["how"], match["language"], match["text"], program
-            )
+            block = Block(str(page.relative_to(ROOT)), line, match["how"], match["language"], match["text"], program)
             program = block.text if block.language == "python" else program
             found.append(block)
     return found

@@ -75,9 +75,7 @@ def test_every_collective_has_an_example() -> None:
 
 
 def test_stats_lists_every_counter_with_its_unit() -> None:
-    described = dict(
-        re.findall(r"^- `(\w+)` \((number|bytes|ns)\): ", text(hpccoll.World.stats), re.MULTILINE)
-    )
+    described = dict(re.findall(r"^- `(\w+)` \((number|bytes|ns)\): ", text(hpccoll.World.stats), re.MULTILINE))
     (counters,) = testing.make_and_run(1, lambda world: world.stats())
     assert list(described) and set(described) == set(counters)
     assert all(unit == "ns" for name, unit in described.items() if name.endswith("_ns"))

@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 from blocks import ROOT
 
-FOLDERS = [
-    page for folder in ("ext", "hpccoll", "tests") for page in sorted((ROOT / folder).rglob("README.md"))
-]
+FOLDERS = [page for folder in ("ext", "hpccoll", "tests") for page in sorted((ROOT / folder).rglob("README.md"))]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *FOLDERS, *sorted((ROOT / "docs").rglob("*.md"))]
 NAMED = re.compile(r"`((?:ext|hpccoll|tests|docs|benchmarks|examples|slurm)/[\w./*-]+)`")
 SHORT = re.compile(r"`([\w.-]+\.(?:c|h|cu|py|pxi|pyx|toml|txt|ptx|inc))`")
@@ -37,9 +35,7 @@ def test_named_files_exist(page: Path) -> None:
 @pytest.mark.parametrize("page", [p for p in PAGES if p.parent != HISTORY], ids=lambda p: p.name)
 def test_short_names_and_identifiers_exist(page: Path) -> None:
     files = [
-        file
-        for folder in ("ext", "hpccoll", "tests", "benchmarks", "examples")
-        for file in (ROOT / folder).rglob("*")
+        file for folder in ("ext", "hpccoll", "tests", "benchmarks", "examples") for file in (ROOT / folder).rglob("*")
     ]
     known = {file.name for file in files} | ELSEWHERE
     assert not {match[1] for match in SHORT.finditer(page.read_text())} - known

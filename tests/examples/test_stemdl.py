@@ -81,9 +81,7 @@ def test_weak_phase(physics) -> None:
     microscope = physics.Microscope(scan=2, slices=1)
     potential = physics.projected_potential(physics.Crystal.random(np.random.default_rng(1)), microscope)
     dark = physics.diffraction(0 * potential, microscope)[0, 0] < 1e-6
-    once, twice = (
-        physics.diffraction(factor * potential, microscope)[:, :, dark].sum() for factor in (0.05, 0.1)
-    )
+    once, twice = (physics.diffraction(factor * potential, microscope)[:, :, dark].sum() for factor in (0.05, 0.1))
     assert twice / once == pytest.approx(4, rel=0.02)
 
 
@@ -114,12 +112,8 @@ def check_training(output: str, folder: Path, ranks: int, nodes: int) -> None:
     assert "tolerated" in output and "GFLOP/s, all ranks" in output
     with h5py.File(folder / f"run-{ranks}-ranks.h5") as record:
         assert len(record["loss"]) == STEPS and record["loss"][-1] < record["loss"][0]
-        assert all(
-            len(record[f"seconds/{name}"]) == STEPS for name in ("input", "compute", "exposed", "step")
-        )
-        assert {"command", "host", "written", "torch", "hpccoll", "seed", "flops_a_step_and_rank"} <= set(
-            record.attrs
-        )
+        assert all(len(record[f"seconds/{name}"]) == STEPS for name in ("input", "compute", "exposed", "step"))
+        assert {"command", "host", "written", "torch", "hpccoll", "seed", "flops_a_step_and_rank"} <= set(record.attrs)
 
 
 @pytest.mark.slow

@@ -35,9 +35,7 @@ def test_definition():
 @pytest.mark.parametrize("nodes", ["1", "2", "1+1", "4", "2+2"])
 def test_against_the_definition(nodes):
     n = sum(map(int, nodes.split("+")))
-    cases = [
-        (shape, dtype) for shape in ((), (1,), (3,), (17, 5), (5000,)) for dtype in (np.float32, np.float64)
-    ]
+    cases = [(shape, dtype) for shape in ((), (1,), (3,), (17, 5), (5000,)) for dtype in (np.float32, np.float64)]
 
     def program(world: hpccoll.World) -> None:
         order = np.random.default_rng(world.rank).permutation(len(cases))

@@ -120,9 +120,7 @@ def test_gradients_of_several_threads():
         spec = ReductionSpec(world, op=hpccoll.SUM)
         gradients = Gradients(ADAPTER, variables, names, one_bucket_each(names), spec, global_process_set)
         workers = [
-            threading.Thread(
-                target=lambda t=t: [variables[m].add_gradient(np.full(10, m)) for m in range(t, 60, 3)]
-            )
+            threading.Thread(target=lambda t=t: [variables[m].add_gradient(np.full(10, m)) for m in range(t, 60, 3)])
             for t in range(3)
         ]
         for worker in workers:
@@ -214,8 +212,6 @@ def test_sparse_entries_go_round(n, dimensions, row, dtype):
     values = rng.integers(-100, 100, (n, *row)).astype(dtype)
     rows = layout.pack(indices, values)
     assert rows.shape[1:] == layout.nothing().shape[1:]
-    for got, want in zip(
-        layout.unpack(np.concatenate([layout.nothing(), rows])), (indices, values), strict=True
-    ):
+    for got, want in zip(layout.unpack(np.concatenate([layout.nothing(), rows])), (indices, values), strict=True):
         assert got.dtype == want.dtype
         np.testing.assert_array_equal(got, want)

@@ -361,10 +361,7 @@ def test_scatter_from_every_root(front, ops, ranks):
         return x != 0 if dtype == "bool" else x
 
     cases = [(dtype, root) for dtype in front.dtypes for root in ranks.ranks]
-    inputs = [
-        front.tensor(whole(root, d) if hvd.rank() == root else np.zeros((hvd.rank(), 3)), d)
-        for d, root in cases
-    ]
+    inputs = [front.tensor(whole(root, d) if hvd.rank() == root else np.zeros((hvd.rank(), 3)), d) for d, root in cases]
     handles = [
         ops.scatter_async(x, root, name=f"{d} {root}", process_set=ranks)
         for (d, root), x in zip(cases, inputs, strict=True)
@@ -411,9 +408,7 @@ def test_sparse_allreduce(front, ops, ranks):
 def test_many_in_flight_in_any_order(front, ops, ranks):
     order = np.random.default_rng(hvd.rank()).permutation(40).tolist()
     tensors = {i: front.tensor(np.full(i, i)) for i in order}
-    handles = {
-        i: ops.allreduce_async_(tensors[i], name=f"t{i}", op=hvd.Sum, process_set=ranks) for i in order
-    }
+    handles = {i: ops.allreduce_async_(tensors[i], name=f"t{i}", op=hvd.Sum, process_set=ranks) for i in order}
     for i in reversed(order):
         assert synchronize(handles[i]) is tensors[i]
         assert poll(handles[i])

@@ -61,9 +61,7 @@ def test_every_bucket_is_returned_once_whatever_threads_compute():
     reducer = Reducer(buckets, 1)
     returned = [[], []]
     threads = [
-        threading.Thread(
-            target=lambda t=t: returned[t].extend(reducer.computed(2 * i + t) for i in range(200))
-        )
+        threading.Thread(target=lambda t=t: returned[t].extend(reducer.computed(2 * i + t) for i in range(200)))
         for t in (0, 1)
     ]
     for thread in threads:

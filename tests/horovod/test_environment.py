@@ -66,8 +66,7 @@ def test_timeline(monkeypatch, tmp_path):
     hvd.stop_timeline()
     if hvd.rank() == 0:
         whole, part = (
-            str(json.loads((tmp_path / name).read_text())["traceEvents"])
-            for name in ("whole.json", "part.json")
+            str(json.loads((tmp_path / name).read_text())["traceEvents"]) for name in ("whole.json", "part.json")
         )
         assert "before" in whole
         assert "between" not in whole

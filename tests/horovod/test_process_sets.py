@@ -126,9 +126,7 @@ def test_again():
 
 def test_who_and_what():
     hvd.init()
-    assert hvd.local_size() == len(
-        [h for h in hvd.allgather_object(hvd.cross_rank()) if h == hvd.cross_rank()]
-    )
+    assert hvd.local_size() == len([h for h in hvd.allgather_object(hvd.cross_rank()) if h == hvd.cross_rank()])
     assert 0 <= hvd.local_rank() < hvd.local_size()
     assert hvd.cross_size() >= 1
     assert hvd.is_homogeneous() == (len(set(hvd.allgather_object(hvd.local_size()))) == 1)

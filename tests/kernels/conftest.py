@@ -23,9 +23,7 @@ def sets_here() -> list[str]:
     """What this processor can run, by the kernel's word and not by the code under test."""
     flags: set[str] = set()
     if platform.machine() == "x86_64":
-        line = next(
-            line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("flags")
-        )
+        line = next(line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("flags"))
         flags = set(line.split(":")[1].split())
     needs = {
         "avx512": {"avx2", "f16c", "avx512f", "avx512bw", "avx512dq", "avx512vl"},

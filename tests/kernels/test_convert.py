@@ -53,12 +53,8 @@ def edges(dtype: np.dtype[Any], wide: np.dtype[Any]) -> Array:
     values = EVERY.view(dtype).astype(np.float64)
     with np.errstate(all="ignore"):
         middles = (values[:-1] + values[1:]) / 2
-        exact = np.concatenate(
-            [values, middles, [65520.0, 3.3961775292304601e38, 1e300, -1e300, 5e-324]]
-        ).astype(wide)
-        return np.concatenate(
-            [exact, np.nextafter(exact, wide.type(np.inf)), np.nextafter(exact, wide.type(-np.inf))]
-        )
+        exact = np.concatenate([values, middles, [65520.0, 3.3961775292304601e38, 1e300, -1e300, 5e-324]]).astype(wide)
+        return np.concatenate([exact, np.nextafter(exact, wide.type(np.inf)), np.nextafter(exact, wide.type(-np.inf))])
 
 
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
@@ -88,9 +84,7 @@ def test_half_to_half(host: Any, pair: tuple[np.dtype[Any], np.dtype[Any]]) -> N
 
 def test_float64_and_float32(host: Any) -> None:
     x = np.frombuffer(np.random.default_rng(3).bytes(8 * 100_000), F64)
-    x = np.concatenate(
-        [x, np.random.default_rng(4).standard_normal(1001), [np.nan, np.inf, -0.0, 1e39, 1e-46, 1e-40]]
-    )
+    x = np.concatenate([x, np.random.default_rng(4).standard_normal(1001), [np.nan, np.inf, -0.0, 1e39, 1e-46, 1e-40]])
     with np.errstate(all="ignore"):
         narrow = x.astype(F32)
         assert_same_bits(host.convert(x, F32), narrow)
@@ -101,9 +95,7 @@ def test_float64_and_float32(host: Any) -> None:
 def test_scale(host: Any, pair: tuple[np.dtype[Any], np.dtype[Any]]) -> None:
     """In float64 where either side is float64, else in float32."""
     wide = F64 if F64 in pair else F32
-    for n, scale in zip(
-        [0, 1, 7, 16, 33, 511, 512, 513, 1500], itertools.cycle([1 / 3, -1e-3, 2.0**15]), strict=False
-    ):
+    for n, scale in zip([0, 1, 7, 16, 33, 511, 512, 513, 1500], itertools.cycle([1 / 3, -1e-3, 2.0**15]), strict=False):
         x = np.random.default_rng(n).standard_normal(n).astype(pair[0])
         product = x.astype(wide) * wide.type(scale)
         with np.errstate(all="ignore"):

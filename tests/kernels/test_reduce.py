@@ -140,9 +140,7 @@ def test_scale_comes_before_the_rounding(host: Any, reduction: str, dtype: np.dt
     rng = np.random.default_rng(2)
     for n, scale in zip(SIZES, itertools.cycle([0.25, 1 / 3, -1e-3, 1024.0]), strict=False):
         sources = [random_array(rng, dtype, n) for _ in range(3)]
-        assert_same(
-            host.reduce(np.empty(n, dtype), sources, reduction, scale), expected(reduction, sources, scale)
-        )
+        assert_same(host.reduce(np.empty(n, dtype), sources, reduction, scale), expected(reduction, sources, scale))
 
 
 def test_average_does_not_overflow_where_the_mean_does_not(host: Any) -> None:
@@ -230,9 +228,7 @@ def test_sets_agree_in_every_bit(build: Any, dtype: np.dtype[Any]) -> None:
 
 @pytest.mark.parametrize("reduction", ORDER)
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
-def test_a_nan_anywhere_is_the_result_and_the_first_zero_stays(
-    host: Any, reduction: str, dtype: np.dtype[Any]
-) -> None:
+def test_a_nan_anywhere_is_the_result_and_the_first_zero_stays(host: Any, reduction: str, dtype: np.dtype[Any]) -> None:
     nan, one = np.full(40, np.nan, dtype), np.ones(40, dtype)
     for sources in ([nan, one], [one, nan], [one, nan, one], [nan, nan]):
         assert np.isnan(host.reduce(np.empty(40, dtype), sources, reduction)).all()

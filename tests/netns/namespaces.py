@@ -42,13 +42,9 @@ def hosts_up(count: int, uncounted: Callable[[], AbstractContextManager[None]]) 
             cluster("down")
 
 
-def python(
-    host: str, *words: object, timeout: float = 150, **variables: str
-) -> subprocess.CompletedProcess[str]:
+def python(host: str, *words: object, timeout: float = 150, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run this Python on a host, with the variables that `mpirun` needs to reach the others."""
-    exports = [
-        word for line in cluster("env").stdout.splitlines() for word in shlex.split(line) if "=" in word
-    ]
+    exports = [word for line in cluster("env").stdout.splitlines() for word in shlex.split(line) if "=" in word]
     exports += [f"{name}={value}" for name, value in variables.items()]
     path = f"PATH={Path(sys.executable).parent}:{os.environ['PATH']}"
     return cluster("exec", host, "env", *exports, path, sys.executable, *words, timeout=timeout, check=False)

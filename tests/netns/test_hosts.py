@@ -14,9 +14,7 @@ ELEMENTS = 2_000_000
 
 
 @pytest.fixture(scope="module", autouse=True)
-def hosts(
-    uncounted: Callable[[], AbstractContextManager[None]], needs: Callable[..., None]
-) -> Iterator[None]:
+def hosts(uncounted: Callable[[], AbstractContextManager[None]], needs: Callable[..., None]) -> Iterator[None]:
     needs(*PROGRAMS)
     with hosts_up(2, uncounted):
         yield
@@ -53,9 +51,7 @@ def test_sums_cross_the_wire_once_a_host(names: str, sizes: list[int]) -> None:
     done = job(names, SUMS)
     assert done.returncode == 0, done.stdout
     lines = sorted(
-        [int(word) for word in line.split()[1:]]
-        for line in done.stdout.splitlines()
-        if line.startswith("rank")
+        [int(word) for word in line.split()[1:]] for line in done.stdout.splitlines() if line.startswith("rank")
     )
     assert [line[:2] for line in lines] == [[r, size] for r, size in enumerate(sizes)]
     for line in lines:

@@ -65,8 +65,7 @@ def test_each_request_goes_through_the_five_words(tmp_path, layout):
     def program(world):
         for _ in range(3):
             handles = [
-                hpccoll.allreduce_async(np.ones(100 * (i + 1), np.float32), name=f"t{i}", world=world)
-                for i in range(5)
+                hpccoll.allreduce_async(np.ones(100 * (i + 1), np.float32), name=f"t{i}", world=world) for i in range(5)
             ]
             for handle in handles:
                 handle.wait()
@@ -86,9 +85,7 @@ def test_each_request_goes_through_the_five_words(tmp_path, layout):
 def test_one_file_a_rank(tmp_path):
     rows = traced(tmp_path, "2+1", lambda world: hpccoll.allreduce(1, name="x", world=world), rank="{rank}")
     assert [words(r["x"]) for r in rows] == [WORDS] * 3
-    pids = {
-        json.loads((tmp_path / f"timeline{r}.json").read_text())["traceEvents"][0]["pid"] for r in range(3)
-    }
+    pids = {json.loads((tmp_path / f"timeline{r}.json").read_text())["traceEvents"][0]["pid"] for r in range(3)}
     assert pids == {0, 1, 2}
 
 

@@ -16,11 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PROCESSORS = {"aarch64": "aarch64-linux-gnu-gcc", "ppc64le": "powerpc64le-linux-gnu-gcc"}
 CORE, TRANSPORT, LOOP = (
-    tuple(
-        f
-        for f in sorted(glob(f"ext/{layer}/**/*.c", root_dir=ROOT, recursive=True))
-        if not f.endswith("/mpi.c")
-    )
+    tuple(f for f in sorted(glob(f"ext/{layer}/**/*.c", root_dir=ROOT, recursive=True)) if not f.endswith("/mpi.c"))
     for layer in ("core", "transport", "loop")
 )
 PROGRAMS = {

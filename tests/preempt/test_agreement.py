@@ -131,9 +131,7 @@ def test_a_refused_request_tells_nothing():
         with hpccoll.preemption((), world=world) as p:
             before = world.stats()["entries"]
             hpccoll.barrier(name="a", world=world)
-            first = (
-                hpccoll.allreduce_async(np.ones(1), name="twice", world=world) if world.rank == 0 else None
-            )
+            first = hpccoll.allreduce_async(np.ones(1), name="twice", world=world) if world.rank == 0 else None
             if world.rank == 1:
                 p.ask()
             while world.stats()["entries"] < before + 2:  # PREEMPT's is behind all that was waited for

@@ -78,11 +78,7 @@ exec slurmd -N {name} -f {folder}/slurm.conf
 
 def missing() -> str:
     """Say which of the plugins that no PATH shows are not there; "" if all are."""
-    return (
-        ""
-        if list(Path("/").glob(PLUGIN))
-        else f"no /{PLUGIN}: apt-get install libpmix-dev slurm-wlm-basic-plugins"
-    )
+    return "" if list(Path("/").glob(PLUGIN)) else f"no /{PLUGIN}: apt-get install libpmix-dev slurm-wlm-basic-plugins"
 
 
 def free_ports(count: int) -> list[int]:
@@ -127,9 +123,7 @@ def end(folder: Path) -> None:
     """End exactly the daemons that were started from this folder, and the processes that they have started."""
     for name in NODES:
         kill_node(folder / f"{name}.pid")
-    pids = [
-        int(file.read_text()) for name in ("slurmctld", "munge") if (file := folder / f"{name}.pid").exists()
-    ]
+    pids = [int(file.read_text()) for name in ("slurmctld", "munge") if (file := folder / f"{name}.pid").exists()]
     for number in (signal.SIGTERM, signal.SIGKILL):
         for pid in pids:
             kill(pid, number)
@@ -161,9 +155,7 @@ class Cluster:
             "log-file": "log",
             "seed-file": "seed",
         }
-        self.run(
-            "munged", "--force", *(f"--{option}={self.folder}/munge.{end}" for option, end in munge.items())
-        )
+        self.run("munged", "--force", *(f"--{option}={self.folder}/munge.{end}" for option, end in munge.items()))
         self.run("slurmctld", "-c", "-f", self.folder / "slurm.conf")
         for name in NODES:
             self.start_node(name)
@@ -171,9 +163,7 @@ class Cluster:
 
     def configure(self) -> None:
         """Write the daemons' configuration."""
-        nodes = "\n".join(
-            NODE.format(name=name, port=port) for name, port in zip(NODES, self.ports[1:], strict=True)
-        )
+        nodes = "\n".join(NODE.format(name=name, port=port) for name, port in zip(NODES, self.ports[1:], strict=True))
         host = socket.gethostname().split(".")[0]
         text = CONFIGURATION.format(
             host=host, folder=self.folder, nodes=nodes, port=self.ports[0], names=",".join(NODES)

@@ -30,9 +30,7 @@ SRUN = {  # MPI library -> the plugin of srun that it works with, and the ranks 
 def srun() -> tuple[str, int]:
     """Find the plugin and the ranks per node for the MPI of this environment."""
     ask = "import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI; print(MPI.Get_library_version())"
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", ask], capture_output=True, text=True, timeout=60, check=True
-    )
+    done = subprocess.run([sys.executable, "-P", "-c", ask], capture_output=True, text=True, timeout=60, check=True)
     return next(how for library, how in SRUN.items() if done.stdout.startswith(library))
 
 
@@ -77,9 +75,7 @@ def test_nodes_with_different_numbers_of_tasks(slurm: Cluster, program: str, sru
 
 
 def test_run_uses_the_hosts_of_the_allocation(slurm: Cluster, program: str, tmp_path: Path) -> None:
-    output = batch(
-        slurm, tmp_path, f"{sys.executable} -P -m hpccoll run -np 4 --timeout 150 python -P {program}"
-    )
+    output = batch(slurm, tmp_path, f"{sys.executable} -P -m hpccoll run -np 4 --timeout 150 python -P {program}")
     assert output.count("<4 ranks, 2 nodes, 10>") == 4
 
 
@@ -88,9 +84,7 @@ def test_tasks_that_believe_to_be_alone_refuse(slurm: Cluster, program: str) -> 
     status, output = slurm.run(*command, check=False)
     assert status != 0
     if "OPAL ERROR: Unreachable" not in output:  # Open MPI 4 refuses by itself
-        assert (
-            "srun started 3 tasks (SLURM_STEP_NUM_TASKS=3) but MPI says that this process is alone" in output
-        )
+        assert "srun started 3 tasks (SLURM_STEP_NUM_TASKS=3) but MPI says that this process is alone" in output
 
 
 STEPS = {
@@ -134,9 +128,7 @@ hpccoll.shutdown()
 
 def test_the_end_of_the_jobs_time_is_known(slurm: Cluster) -> None:
     """The limit is three minutes. Without a variable rank 0 asks squeue; all ranks stop after the same step."""
-    _, output = slurm.run(
-        "srun", "--mpi=pmix", "-N2", "-n3", "--time=3", sys.executable, "-c", STEPS_UNTIL_THE_END
-    )
+    _, output = slurm.run("srun", "--mpi=pmix", "-N2", "-n3", "--time=3", sys.executable, "-c", STEPS_UNTIL_THE_END)
     stopped = [line for line in output.splitlines() if line.startswith("<")]
     assert len(stopped) == 3, output
     assert len({line.split()[0] for line in stopped}) == 1
@@ -144,7 +136,5 @@ def test_the_end_of_the_jobs_time_is_known(slurm: Cluster) -> None:
     assert "unknown" not in output
 
 
-def test_plain_python_in_a_batch_script_is_a_world_of_one(
-    slurm: Cluster, program: str, tmp_path: Path
-) -> None:
+def test_plain_python_in_a_batch_script_is_a_world_of_one(slurm: Cluster, program: str, tmp_path: Path) -> None:
     assert "<1 ranks, 1 nodes, 1>" in batch(slurm, tmp_path, f"{sys.executable} -P {program}")

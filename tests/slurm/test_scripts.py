@@ -54,9 +54,7 @@ def test_repetitions_run_one_after_the_other(slurm: Cluster, tmp_path: Path) -> 
     """The array of a scaling study, with a program that only says when it ran."""
     text = (ROOT / "slurm" / "scaling-2.sh").read_text()
     script = tmp_path / "scaling.sh"
-    script.write_text(
-        text.replace("python examples/digits/train.py", "sh -c 'date +%s.%N; sleep 0.2; date +%s.%N' #")
-    )
+    script.write_text(text.replace("python examples/digits/train.py", "sh -c 'date +%s.%N; sleep 0.2; date +%s.%N' #"))
     number = slurm.submit(script)
     jobs = slurm.wait(number)
     assert [job["JobState"] for job in jobs] == ["COMPLETED"] * 3
@@ -89,9 +87,7 @@ def test_output_into_no_folder_ends_a_job_without_a_word(slurm: Cluster, tmp_pat
 
 
 def test_submit_hands_the_script_to_sbatch(slurm: Cluster, tmp_path: Path) -> None:
-    command = (
-        f"--site generic-cpu --nodes 2 --time 10 examples/digits/train.py --epochs 1 --folder {tmp_path}"
-    )
+    command = f"--site generic-cpu --nodes 2 --time 10 examples/digits/train.py --epochs 1 --folder {tmp_path}"
     _, output = slurm.run("hpccoll", "submit", *command.split())
     number = output.split()[-1]
     assert slurm.wait(number)[0]["JobState"] == "COMPLETED"

@@ -79,9 +79,7 @@ def test_bytes_of_each_stage(driver: Path, run_c: Run, layout: str, nodes: int) 
     assert sent == 2 * (nodes - 1) * 4 * count  # every node: 2 (N - 1)/N of the array
     for rank, packed, reduced, spread, _ in sorted(lines):
         local = sizes[int(layout.split(",")[rank])]
-        if (
-            local > 1
-        ):  # what the others reduce goes through the segment; my share of the sum; the whole result
+        if local > 1:  # what the others reduce goes through the segment; my share of the sum; the whole result
             assert packed == pytest.approx(4 * count * (local - 1) / local, rel=0.01)
             assert spread == 4 * count
             assert reduced == pytest.approx(4 * count / local, rel=0.01)
@@ -91,9 +89,7 @@ def test_bytes_of_each_stage(driver: Path, run_c: Run, layout: str, nodes: int) 
 @pytest.mark.parametrize("layout", ["0,0,1,1", "0,1,0,1", "0,0,0,1", "0,1,2,2", "0,1,2"])
 def test_bytes_of_a_reducescatter(driver: Path, run_c: Run, layout: str, rows: int) -> None:
     """A node sends the others their rows and nothing else: (N - 1)/N of the array where nodes are even."""
-    lines = [
-        list(map(int, line.split())) for line in run_c(driver, layout, 1, "scattered", rows).splitlines()
-    ]
+    lines = [list(map(int, line.split())) for line in run_c(driver, layout, 1, "scattered", rows).splitlines()]
     node_of = layout.split(",")
     own = dict.fromkeys(node_of, 0)
     sent = dict.fromkeys(node_of, 0)

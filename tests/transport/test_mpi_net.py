@@ -57,13 +57,9 @@ def test_message_beyond_int(program: Path) -> None:
 def test_needs_only_mpi_and_libc() -> None:
     import hpccoll._mpi
 
-    dynamic = subprocess.run(
-        ["readelf", "-d", hpccoll._mpi.__file__], capture_output=True, text=True, check=True
-    )
+    dynamic = subprocess.run(["readelf", "-d", hpccoll._mpi.__file__], capture_output=True, text=True, check=True)
     needed = {
-        line.split("[")[1].split("]")[0].split(".so")[0]
-        for line in dynamic.stdout.splitlines()
-        if "NEEDED" in line
+        line.split("[")[1].split("]")[0].split(".so")[0] for line in dynamic.stdout.splitlines() if "NEEDED" in line
     }
     assert needed <= {"libmpi", "libc", "libpthread", "libdl", "ld-linux-x86-64", "ld-linux-aarch64"}
     assert "libmpi" in needed

@@ -31,9 +31,7 @@ def test_direct_gives_equal_bits_however_data_is_cut(driver: Path, run_c: Callab
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 5])
-def test_contract_of_the_local_net(
-    build_c: Callable[..., Path], run_c: Callable[..., str], ranks: int
-) -> None:
+def test_contract_of_the_local_net(build_c: Callable[..., Path], run_c: Callable[..., str], ranks: int) -> None:
     program = build_c("tests/transport/net_contract_local.c", *TRANSPORT)
     assert "ok" in run_c(program, ranks)
 

@@ -49,9 +49,7 @@ def names_in_shm(pid: int) -> list[str]:
 
 
 def test_nothing_is_left_after_kill(contract: Path) -> None:
-    with subprocess.Popen(
-        [contract, "stay", "3"], stdout=subprocess.PIPE, text=True, start_new_session=True
-    ) as job:
+    with subprocess.Popen([contract, "stay", "3"], stdout=subprocess.PIPE, text=True, start_new_session=True) as job:
         assert job.stdout is not None
         assert job.stdout.readline() == "up\n"
         os.killpg(job.pid, signal.SIGKILL)
@@ -67,9 +65,7 @@ def test_segments(run_c: Callable[..., str], contract: Path) -> None:
 def test_a_small_dev_shm_is_a_sentence(contract: Path, needs: Callable[..., None]) -> None:
     """In a mount namespace of its own, where /dev/shm has 64 KiB."""
     script = 'mount -t tmpfs -o size=64k none /dev/shm && "$0" segment /hpccoll-test 100000 && ls /dev/shm'
-    unshare = (
-        ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--mount"]
-    )
+    unshare = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--mount"]
     if subprocess.run([*unshare, "true"], capture_output=True).returncode != 0:
         needs("root")
     done = subprocess.run(

@@ -46,9 +46,7 @@ class Compiler:
         source = (HERE / f"{name}.cu").read_bytes()
         self("nvrtcCreateProgram", ctypes.byref(program), source, f"{name}.cu".encode(), 0, None, None)
         options = [f"--gpu-architecture={architecture}".encode(), f"-I{HERE.parents[1]}".encode(), b"--std=c++17"]
-        status = self.library.nvrtcCompileProgram(
-            program, len(options), (ctypes.c_char_p * len(options))(*options)
-        )
+        status = self.library.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
         if status:
             raise SystemExit(self._read("nvrtcGetProgramLog", program).decode())
         return self._read(f"nvrtcGet{kind}", program)
@@ -71,9 +69,7 @@ def ptx(compiler: Compiler, name: str) -> str:
 
 def main() -> int:
     """Write, compare, or compile to machine code."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--cubin", nargs=2, metavar=("ARCHITECTURE", "INTO"))

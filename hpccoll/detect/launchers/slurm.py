@@ -38,9 +38,7 @@ def allocation(env: Mapping[str, str], read_file: Callable[[str], str]) -> Alloc
     if "SLURM_JOB_ID" not in env or "SLURM_JOB_NODELIST" not in env:
         return None
     components = number(env, "SLURM_HET_SIZE") or 0
-    ends = [f"_HET_GROUP_{i}" for i in range(components) if f"SLURM_JOB_NODELIST_HET_GROUP_{i}" in env] or [
-        ""
-    ]
+    ends = [f"_HET_GROUP_{i}" for i in range(components) if f"SLURM_JOB_NODELIST_HET_GROUP_{i}" in env] or [""]
     hosts, slots = [], []
     for end in ends:
         hosts += expand(env[f"SLURM_JOB_NODELIST{end}"])

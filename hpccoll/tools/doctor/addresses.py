@@ -96,17 +96,13 @@ def resolve(host: str) -> Facts:
 def usable(report: RankReport) -> list[Facts]:
     """The interfaces of a rank's node that are up and not loopback."""
     return [
-        i
-        for i in report.facts[NAME]["interfaces"]
-        if i["up"] and not ipaddress.ip_address(i["address"]).is_loopback
+        i for i in report.facts[NAME]["interfaces"] if i["up"] and not ipaddress.ip_address(i["address"]).is_loopback
     ]
 
 
 def network_of(interface_facts: Facts) -> str:
     """The network of an interface's address, as 10.0.0.0/24."""
-    return str(
-        ipaddress.ip_network(f"{interface_facts['address']}/{interface_facts['prefix']}", strict=False)
-    )
+    return str(ipaddress.ip_network(f"{interface_facts['address']}/{interface_facts['prefix']}", strict=False))
 
 
 # ---- judging --------------------------------------------------------------------------------------------
@@ -191,9 +187,7 @@ def common_networks(survey: Survey) -> dict[str, list[tuple[str, Facts]]]:
         for device in usable(report):
             if device["address"] not in shared:
                 found.setdefault(network_of(device), []).append((report.host, device))
-    return {
-        net: ports for net, ports in found.items() if len({host for host, _ in ports}) == len(survey.leaders)
-    }
+    return {net: ports for net, ports in found.items() if len({host for host, _ in ports}) == len(survey.leaders)}
 
 
 def differing(survey: Survey) -> Iterator[Finding]:
@@ -238,8 +232,7 @@ def wrong_choices(survey: Survey) -> Iterator[Finding]:
                 wrong[report.host] = f"{variable}={value} on {report.host}: {why}"
         if wrong:
             good = listed(
-                f"{net} ({ports[0][1]['name']} on {ports[0][0]})"
-                for net, ports in common_networks(survey).items()
+                f"{net} ({ports[0][1]['name']} on {ports[0][0]})" for net, ports in common_networks(survey).items()
             )
             yield Finding(
                 NAME,

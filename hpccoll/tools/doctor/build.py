@@ -41,9 +41,7 @@ def knobs() -> str:
 def judge(survey: Survey) -> list[Finding]:
     """Find missing parts, ranks with another installation, and unknown or wrong knobs."""
     found = []
-    for text in dict.fromkeys(
-        report.facts[NAME]["knobs"] for report in survey.reports if report.facts[NAME]["knobs"]
-    ):
+    for text in dict.fromkeys(report.facts[NAME]["knobs"] for report in survey.reports if report.facts[NAME]["knobs"]):
         where = some_ranks(report.rank for report in survey.reports if report.facts[NAME]["knobs"] == text)
         remedy = "Correct or unset the variable (docs/knobs.md)"
         found.append(Finding(NAME, ERROR, f"{where}: {text}", "hpccoll.init() refuses it", remedy))

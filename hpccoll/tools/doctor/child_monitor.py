@@ -172,9 +172,7 @@ def _stack(pid: int, stacks: Any) -> list[str]:
     while stacks.seek(0, os.SEEK_END) == 0 and time.monotonic() < deadline:
         time.sleep(0.05)
     frames = re.findall(r'File ".*?([^/"]+)", line (\d+) in (\S+)', _text(stacks))
-    return native + [
-        f"{file}:{line} {function}" for file, line, function in frames if "<" not in file + function
-    ]
+    return native + [f"{file}:{line} {function}" for file, line, function in frames if "<" not in file + function]
 
 
 def _text(file: Any) -> str:
@@ -204,9 +202,7 @@ def library_functions(backtrace: str) -> list[str]:
     """
     found = re.findall(r"^#\d+\s+(?:0x[0-9a-f]+ in )?(?!0x)([\w.@]+)", backtrace, re.MULTILINE)
     frames = [name.removeprefix("__GI_").strip("_") for name in found]
-    python = next(
-        (i for i, name in enumerate(frames) if re.match("Py|py|cfunction|time_", name)), len(frames)
-    )
+    python = next((i for i, name in enumerate(frames) if re.match("Py|py|cfunction|time_", name)), len(frames))
     return list(dict.fromkeys(frames[:python]))
 
 

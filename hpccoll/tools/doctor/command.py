@@ -74,14 +74,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="only try whether MPI can use device memory (a step of its own), and record the verdict",
     )
     needs = parser.add_argument_group("what a training needs")
-    needs.add_argument(
-        "--model", choices=training.MODELS, help="bytes and time of a step that were published"
-    )
+    needs.add_argument("--model", choices=training.MODELS, help="bytes and time of a step that were published")
     needs.add_argument("--bytes", type=float, metavar="N", help="gradient bytes per step")
     needs.add_argument("--compute", type=float, metavar="SECONDS", help="computation per step")
-    needs.add_argument(
-        "--nodes", type=int, metavar="N", help="on how many nodes (default: those of this job)"
-    )
+    needs.add_argument("--nodes", type=int, metavar="N", help="on how many nodes (default: those of this job)")
     needs.add_argument(
         "--overlap", type=float, default=0.5, metavar="SHARE",
         help="share of the computation during which gradients can travel (default: 0.5)",
@@ -118,9 +114,7 @@ def read_options(arguments: argparse.Namespace) -> Facts:
     :returns: the options of `examine.examine`
     :raises ValueError: an argument makes no sense
     """
-    required = (
-        dict(map(network.requirement, ",".join(arguments.require).split(","))) if arguments.require else {}
-    )
+    required = dict(map(network.requirement, ",".join(arguments.require).split(","))) if arguments.require else {}
     if required and not arguments.measure:
         raise ValueError("--require needs a measurement: leave --no-measuring out")
     if not 0 < arguments.patience < math.inf:
@@ -131,17 +125,13 @@ def read_options(arguments: argparse.Namespace) -> Facts:
 def _training(arguments: argparse.Namespace) -> Facts | None:
     if arguments.model is None and arguments.bytes is None and arguments.compute is None:
         if arguments.nodes is not None:
-            raise ValueError(
-                "--nodes asks about a training: --model NAME, or --bytes N and --compute SECONDS"
-            )
+            raise ValueError("--nodes asks about a training: --model NAME, or --bytes N and --compute SECONDS")
         return None
     model = training.MODELS.get(arguments.model)
     nbytes = arguments.bytes or (4.0 * model.parameters if model else None)
     compute = arguments.compute or (model.compute if model else None)
     if not all(0 < (value or 0) < math.inf for value in (nbytes, compute)):
-        raise ValueError(
-            "what does a training need? --model NAME, or --bytes N and --compute SECONDS, both positive"
-        )
+        raise ValueError("what does a training need? --model NAME, or --bytes N and --compute SECONDS, both positive")
     if not 0 <= arguments.overlap <= 1:
         raise ValueError(f"--overlap {arguments.overlap:g}: a share from 0 to 1")
     if arguments.nodes is not None and arguments.nodes < 1:
@@ -184,9 +174,7 @@ def in_job(options: Facts, arguments: argparse.Namespace) -> int:
     outcome = child_monitor.Outcome()
     termination.raise_on_sigterm()
     try:
-        child_monitor.run(
-            "hpccoll.tools.doctor.mpi_child", given, arguments.patience, _reporter(process), outcome
-        )
+        child_monitor.run("hpccoll.tools.doctor.mpi_child", given, arguments.patience, _reporter(process), outcome)
         if outcome.report is not None or outcome.status == 0:
             termination.ignore_sigterm()
             return show(outcome.report, arguments.json)
@@ -209,9 +197,7 @@ def _reporter(process: identity.Identity) -> Callable[[str, float], None]:
     return print_stage
 
 
-def report_at_once(
-    mine: RankReport, process: identity.Identity, options: Facts, arguments: argparse.Namespace
-) -> int:
+def report_at_once(mine: RankReport, process: identity.Identity, options: Facts, arguments: argparse.Namespace) -> int:
     """Print the facts of the first rank of each node, before the launcher that ends the job kills it.
 
     Open MPI 5 leaves a fifth of a second for that.
@@ -223,9 +209,7 @@ def report_at_once(
     return 1
 
 
-def without_mpi(
-    mine: RankReport, process: identity.Identity, options: Facts, arguments: argparse.Namespace
-) -> int:
+def without_mpi(mine: RankReport, process: identity.Identity, options: Facts, arguments: argparse.Namespace) -> int:
     """Exchange reports in a folder; a rank without an answer there prints its own, each line with its host's name."""
     if process.size == 1:
         return show(examine.examine(exchange.SingleProcess(), mine, options, lambda _: None), arguments.json)
@@ -247,9 +231,7 @@ def without_mpi(
             file=sys.stderr,
             flush=True,
         )
-        alone = examine.examine(
-            exchange.SingleProcess(process.rank, process.size), mine, options, lambda _: None
-        )
+        alone = examine.examine(exchange.SingleProcess(process.rank, process.size), mine, options, lambda _: None)
         status = show(alone, arguments.json, "" if arguments.json else f"{mine.host} rank {process.rank}: ")
         time.sleep(LET_OTHERS_REPORT)
     return max(status, 1)

@@ -100,11 +100,7 @@ def examine(
 
             measured = measure.between(exchange, survey, connect, stage)
             survey = Survey(reports, exchange.size, tried, measured)
-    if (
-        options["measure"]
-        and comm is not None
-        and not any(report.facts[build.NAME]["knobs"] for report in reports)
-    ):
+    if options["measure"] and comm is not None and not any(report.facts[build.NAME]["knobs"] for report in reports):
         survey = Survey(reports, exchange.size, tried, survey.links, _collectives(comm, survey, stage))
     return summarize(survey, options) if exchange.rank == reports[0].rank else None
 
@@ -170,9 +166,7 @@ def summarize(survey: Survey, options: Facts) -> Facts:
         "hpccoll": metadata.version("hpccoll"),
         "ranks": len(survey.reports),
         "of": survey.size,
-        "nodes": [
-            {"host": reports[0].host, "ranks": [c.rank for c in reports]} for reports in survey.nodes.values()
-        ],
+        "nodes": [{"host": reports[0].host, "ranks": [c.rank for c in reports]} for reports in survey.nodes.values()],
         "system": system(survey.reports[0]),
         "findings": [asdict(finding) for finding in grouped(found)],
         "placement": table(survey),

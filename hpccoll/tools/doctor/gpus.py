@@ -46,8 +46,7 @@ def visible() -> Facts:
     """Ask the driver for the GPUs that a process with this environment sees."""
     driver = cuda.look("CUDA driver")["CUDA driver"]
     devices = [
-        gpu | {"numa": numa(gpu["pci"]), "path": str((SYS / gpu["pci"]).resolve())}
-        for gpu in driver.get("devices", [])
+        gpu | {"numa": numa(gpu["pci"]), "path": str((SYS / gpu["pci"]).resolve())} for gpu in driver.get("devices", [])
     ]
     return {"visible": devices, "why none": driver.get("missing", "")}
 
@@ -89,9 +88,7 @@ def _tried(reports: list[RankReport]) -> list[Finding]:
 
 
 def _hidden(reports: list[RankReport]) -> list[Finding]:
-    blind = [
-        report for report in reports if report.facts[NAME]["present"] and not report.facts[NAME]["visible"]
-    ]
+    blind = [report for report in reports if report.facts[NAME]["present"] and not report.facts[NAME]["visible"]]
     if not blind:
         return []
     facts = blind[0].facts[NAME]

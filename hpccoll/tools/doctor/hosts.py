@@ -57,11 +57,7 @@ class Remote:
         silent = self.process.poll() is None
         self.process.kill()
         lines = self.process.communicate()[1].decode(errors="replace").strip().splitlines()
-        why = (
-            f"no answer within {patience:g} s"
-            if silent
-            else f"ssh ended with status {self.process.returncode}"
-        )
+        why = f"no answer within {patience:g} s" if silent else f"ssh ended with status {self.process.returncode}"
         self.failure = lines[-1] if lines else why
 
 

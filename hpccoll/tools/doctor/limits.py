@@ -30,9 +30,7 @@ def collect() -> Facts:
 
 def judge(survey: Survey) -> list[Finding]:
     """Find limits below the needs of a job of this size."""
-    return [
-        finding for report in survey.leaders for finding in _of(report, max(survey.size, len(survey.reports)))
-    ]
+    return [finding for report in survey.leaders for finding in _of(report, max(survey.size, len(survey.reports)))]
 
 
 def _of(report: RankReport, ranks: int) -> list[Finding]:

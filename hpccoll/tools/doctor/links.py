@@ -42,9 +42,7 @@ class MpiLink:
         """See Link; each message of the window has memory of its own, as MPI demands."""
         buffers = [data, *(np.empty_like(data) for _ in range(min(count, WINDOW) - 1))]
         number = iter(range(count))
-        self._several(
-            lambda: self.comm.Irecv(buffers[next(number) % len(buffers)], source=self.peer, tag=TAG), count
-        )
+        self._several(lambda: self.comm.Irecv(buffers[next(number) % len(buffers)], source=self.peer, tag=TAG), count)
 
     def close(self) -> None:
         """See Link; the communicator stays open, as the caller owns it."""

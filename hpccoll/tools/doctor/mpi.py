@@ -72,9 +72,7 @@ def judge(survey: Survey) -> list[Finding]:
 
 def _hung(survey: Survey, stage: str, reports: list[RankReport]) -> Finding:
     facts = reports[0].facts[NAME]
-    where = (
-        f"; {some_ranks([reports[0].rank])} is in {' < '.join(facts['stack'][:8])}" if facts["stack"] else ""
-    )
+    where = f"; {some_ranks([reports[0].rank])} is in {' < '.join(facts['stack'][:8])}" if facts["stack"] else ""
     waits = sorted({a for report in reports for a in report.facts[NAME]["waits for"]})
     waiting = f"; connecting without an answer to {listed(waits)}" if waits else ""
     return Finding(
@@ -99,9 +97,7 @@ def _suspicion(survey: Survey, stage: str, waits: list[str]) -> str:
             f"others), or `ip link set {name} down`"
         )
     if stage.startswith("loading"):
-        return (
-            "A file system that does not answer holds up `import`: `strace -f -e openat`, `df` on that host"
-        )
+        return "A file system that does not answer holds up `import`: `strace -f -e openat`, `df` on that host"
     return (
         "First mend the errors among the addresses below. Without any: does the launcher support this library's "
         "protocol (`srun --mpi=list`, `hpccoll run` uses the library's own mpirun)? Name the network "
@@ -132,9 +128,7 @@ def _libraries(reports: list[RankReport]) -> list[Finding]:
         libraries.setdefault(report.facts[NAME]["library"], []).append(report.rank)
     if len(libraries) > 1:
         seen = "; ".join(f"{some_ranks(ranks)}: {library}" for library, ranks in libraries.items())
-        found.append(
-            Finding(NAME, ERROR, seen, "ranks on different MPI libraries", "Load one MPI module on all nodes")
-        )
+        found.append(Finding(NAME, ERROR, seen, "ranks on different MPI libraries", "Load one MPI module on all nodes"))
     ours = facts["ours"]
     if ours.get("same library as mpi4py") is False:
         seen = f"mpi4py is on {facts['library']}, hpccoll's MPI part on {ours['library']}"

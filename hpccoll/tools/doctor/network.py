@@ -95,12 +95,8 @@ def _slow(survey: Survey) -> list[Finding]:
             f"slow node {hosts[node]}: {rate(max(map(rounds.bandwidth, links)))} at best, "
             f"{duration(min(link['latency'] for link in links))}, with {others}; others reach {rate(good)}"
         )
-        remedy = (
-            f"Leave it out (`--exclude={hosts[node]}`) and have its cable and port checked (ethtool, ibstat)"
-        )
-        found.append(
-            Finding(NAME, WARNING, seen, "every collective operation waits for the slowest node", remedy)
-        )
+        remedy = f"Leave it out (`--exclude={hosts[node]}`) and have its cable and port checked (ethtool, ibstat)"
+        found.append(Finding(NAME, WARNING, seen, "every collective operation waits for the slowest node", remedy))
     for pair in (p for p in slow if not set(p) & set(nodes)):
         link = measured[pair]
         seen = (
@@ -120,8 +116,7 @@ def _one_sided(survey: Survey) -> list[Finding]:
             sender, receiver = link["hosts"] if there < back else link["hosts"][::-1]
             seen = f"{sender} to {receiver}: {rate(min(there, back))}, back {rate(max(there, back))}"
             remedy = (
-                f"Shaping or a fault in one direction: `tc -s qdisc`, `ethtool -S` on {sender}; "
-                f"the port of {receiver}"
+                f"Shaping or a fault in one direction: `tc -s qdisc`, `ethtool -S` on {sender}; the port of {receiver}"
             )
             found.append(Finding(NAME, WARNING, seen, "allreduce uses both directions at once", remedy))
     return found
@@ -184,9 +179,7 @@ def requirement(text: str) -> tuple[str, float]:
     found = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)\s*([a-zA-Z]+)(?:/s)?", value)
     units = {"bandwidth": UNITS, "latency": SECONDS}.get(name)
     if not found or units is None or found[2].lower() not in units:
-        raise ValueError(
-            f"{text!r} is not bandwidth=NUMBER[kMG]bit or [kMG]B, or latency=NUMBER ns, us, ms or s"
-        )
+        raise ValueError(f"{text!r} is not bandwidth=NUMBER[kMG]bit or [kMG]B, or latency=NUMBER ns, us, ms or s")
     return name, float(found[1]) * units[found[2].lower()]
 
 
@@ -200,9 +193,7 @@ def judge_required(survey: Survey, required: Mapping[str, float]) -> list[Findin
     remedy = "Ask for other nodes, or lower what is required"
     if required and not measured:
         matters = "--require cannot be answered"
-        found.append(
-            Finding(NAME, ERROR, "no link between nodes was measured", matters, "Run it on two nodes or more")
-        )
+        found.append(Finding(NAME, ERROR, "no link between nodes was measured", matters, "Run it on two nodes or more"))
     for link in measured.values():
         where = " - ".join(link["hosts"])
         if rounds.bandwidth(link) < required.get("bandwidth", 0.0):

@@ -131,9 +131,7 @@ def probe(exchange: Exchange, survey: Survey, listener: Listener | None) -> tupl
     :returns: each try, and port and nonce of each node's listener; the same on all ranks
     """
     listeners = [
-        d
-        for d in exchange.allgather({"port": listener.port, "nonce": listener.nonce} if listener else None)
-        if d
+        d for d in exchange.allgather({"port": listener.port, "nonce": listener.nonce} if listener else None) if d
     ]
     mine = next((i for i, report in enumerate(survey.leaders) if report.rank == exchange.rank), -1)
     attempts: list[Facts] = []
@@ -248,9 +246,7 @@ def _unreachable(source: str, target: str, attempts: list[Facts], no_route_back:
     seen = f"{source} cannot connect to {target} by any of its addresses ({_shown(attempts)})"
     if "no route" in outcomes:
         address = outcomes["no route"]["address"]
-        remedy = (
-            f"Look at `ip route get {address}` on {source}: a blackhole, an unreachable or a missing route"
-        )
+        remedy = f"Look at `ip route get {address}` on {source}: a blackhole, an unreachable or a missing route"
     elif "silent" in outcomes and no_route_back:
         remedy = f"{target} has no route back to {source}: mend that first"
     elif "silent" in outcomes and any(attempt.get("neighbour") == "answers" for attempt in attempts):

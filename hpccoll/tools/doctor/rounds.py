@@ -85,9 +85,7 @@ def again(slow: Sequence[Pair], nodes: int) -> list[Pair]:
     suspects = list(slow[:MOST_SUSPECTS])
     suspected = {node for pair in slow for node in pair}
     sound = [node for node in range(nodes) if node not in suspected]
-    pairs = suspects + [
-        (min(end, other), max(end, other)) for pair in suspects for end in pair for other in sound[:1]
-    ]
+    pairs = suspects + [(min(end, other), max(end, other)) for pair in suspects for end in pair for other in sound[:1]]
     return list(dict.fromkeys(pairs))
 
 

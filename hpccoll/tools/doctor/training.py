@@ -136,11 +136,8 @@ def sentence(training: Training, network: Network) -> str:
     else:
         needs = needed_bandwidth(training, network)
         why = (
-            f"{GOOD:.0%} would need {8 * needs / 1e9:.3g} Gbit/s per node, measured: "
-            f"{8 * network.bandwidth / 1e9:.3g}"
+            f"{GOOD:.0%} would need {8 * needs / 1e9:.3g} Gbit/s per node, measured: {8 * network.bandwidth / 1e9:.3g}"
             if math.isfinite(needs)
             else f"the latency of {duration(network.latency)} alone costs more than that"
         )
-    return (
-        f"The network {verdict}: {what} will run at {share:.0%} efficiency; {why}. What would help: {helps}."
-    )
+    return f"The network {verdict}: {what} will run at {share:.0%} efficiency; {why}. What would help: {helps}."

@@ -30,16 +30,12 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         help="start a job on this machine or on hosts, with the installed mpirun",
         usage="hpccoll run -np N [options] COMMAND [ARGUMENT ...]",
     )
-    parser.add_argument(
-        "-np", "-n", dest="ranks", type=int, help="how many ranks (default: what the hosts take)"
-    )
+    parser.add_argument("-np", "-n", dest="ranks", type=int, help="how many ranks (default: what the hosts take)")
     parser.add_argument("-H", "--hosts", metavar="h1:2,h2:2", help="hosts, and how many ranks each takes")
     parser.add_argument(
         "--nodes", metavar="N", help="let the ranks of this machine act as N nodes, or as nodes of 3+1 ranks"
     )
-    parser.add_argument(
-        "--timeout", type=float, metavar="SECONDS", help="end the job after so long (status 124)"
-    )
+    parser.add_argument("--timeout", type=float, metavar="SECONDS", help="end the job after so long (status 124)")
     parser.add_argument(
         "-x",
         dest="variables",
@@ -48,9 +44,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         metavar="NAME[=VALUE]",
         help="set a variable in all ranks",
     )
-    parser.add_argument(
-        "--launcher", help="mpirun or mpiexec to use (default: this environment's, then PATH's)"
-    )
+    parser.add_argument("--launcher", help="mpirun or mpiexec to use (default: this environment's, then PATH's)")
     parser.add_argument("--show", action="store_true", help="print the command and do not run it")
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND", help="python train.py ...")
     parser.set_defaults(main=main)
@@ -155,9 +149,7 @@ def report(ending: processes.Ending, timeout: float | None) -> int:
         processes.say(f"the job had not ended after {timeout:g} s (--timeout) and was ended")
         return TIMED_OUT
     if ending.left_behind and not ending.status:
-        processes.say(
-            "mpirun ended with status 0, but ranks were still running: Open MPI 5 does so if a node fails"
-        )
+        processes.say("mpirun ended with status 0, but ranks were still running: Open MPI 5 does so if a node fails")
         return 1
     if ending.status:
         processes.say(f"the job ended with status {ending.status}")

@@ -35,13 +35,9 @@ def banner_of(launcher: str, environment: Mapping[str, str]) -> str:
     """
     command = [launcher, "--version"]
     try:
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=30, check=False
-        )
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30, check=False)
     except subprocess.TimeoutExpired:
-        raise LaunchError(
-            f"`{launcher} --version` did not answer in 30 s: name another with --launcher"
-        ) from None
+        raise LaunchError(f"`{launcher} --version` did not answer in 30 s: name another with --launcher") from None
     return done.stdout + done.stderr
 
 
@@ -57,9 +53,7 @@ def plan(job: Job, launcher: str, banner: str) -> Plan:
     if hydra.is_mpich(banner):
         return hydra.plan_mpich(job, launcher)
     first = (banner.strip().splitlines() or ["nothing"])[0]
-    raise LaunchError(
-        f"{launcher} is no launcher of Open MPI, MPICH or Intel MPI (--version says {first!r}): {REMEDY}"
-    )
+    raise LaunchError(f"{launcher} is no launcher of Open MPI, MPICH or Intel MPI (--version says {first!r}): {REMEDY}")
 
 
 def cores(topology: Path = Path("/sys/devices/system/cpu")) -> int:

@@ -130,11 +130,7 @@ def _check_words(parsed: Parsed, wrong: list[str]) -> None:
     """Check values that are words and not numbers."""
     spread = parsed.get("launch_distribution") or "packed"
     plane = spread.partition(":")
-    if (
-        spread not in ("packed", "cyclic")
-        and not (plane[0] == "plane" and plane[2].isdecimal())
-        and "$" not in spread
-    ):
+    if spread not in ("packed", "cyclic") and not (plane[0] == "plane" and plane[2].isdecimal()) and "$" not in spread:
         wrong.append(f"jsrun --launch_distribution {spread} is not packed, cyclic or plane:N")
     pairs = (parsed.get("latency_priority") or "cpu-cpu").lower().split(",")
     unknown = [pair for pair in pairs if pair not in LATENCIES and "$" not in pair]

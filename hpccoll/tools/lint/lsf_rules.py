@@ -56,9 +56,7 @@ def time_limit_form(script: Script) -> Iterator[Problem]:
 def alloc_flags_twice(script: Script) -> Iterator[Problem]:
     """-alloc_flags given twice: only one takes effect."""
     if len(lines := script.lines.get("alloc_flags", [])) > 1:
-        yield Problem(
-            lines[-1], "only one -alloc_flags takes effect", 'all in one, as in -alloc_flags "gpumps smt4"'
-        )
+        yield Problem(lines[-1], "only one -alloc_flags takes effect", 'all in one, as in -alloc_flags "gpumps smt4"')
 
 
 @rule(RULES, "warning-incomplete", "error")
@@ -87,9 +85,7 @@ def signal_kills_script(script: Script) -> Iterator[Problem]:
 def no_warning_signal(script: Script) -> Iterator[Problem]:
     """-Q without -wa and -wt: at the time limit the job dies without saving."""
     if "Q" in script.options and "wa" not in script.options:
-        yield Problem(
-            script.line_of("Q"), "nothing tells the job that its time ends", "#BSUB -wa USR1 and #BSUB -wt 2"
-        )
+        yield Problem(script.line_of("Q"), "nothing tells the job that its time ends", "#BSUB -wa USR1 and #BSUB -wt 2")
 
 
 @rule(RULES, "no-nodes", "error")
@@ -182,9 +178,7 @@ def bound_to_one_core(script: Script) -> Iterator[Problem]:
     for launch, sets in known_jsruns(script):
         each = sets.cores // sets.tasks
         if each > 1 and (sets.bind or each) < each:
-            yield Problem(
-                launch.line, f"a task has {each} cores but is bound to {sets.bind}", f"--bind packed:{each}"
-            )
+            yield Problem(launch.line, f"a task has {each} cores but is bound to {sets.bind}", f"--bind packed:{each}")
 
 
 @rule(RULES, "threads-exceed-cores", "error")
@@ -207,9 +201,7 @@ def survivors_wait(script: Script) -> Iterator[Problem]:
     """No --exit_on_error: if a task dies, the others may wait until the time limit."""
     for launch, _ in jsruns(script):
         if launch.parsed.get("exit_on_error") in (None, "0"):
-            yield Problem(
-                launch.line, "if one task dies, the others stay until the time limit", "--exit_on_error 1"
-            )
+            yield Problem(launch.line, "if one task dies, the others stay until the time limit", "--exit_on_error 1")
 
 
 @rule(RULES, "no-launcher", "error")
@@ -218,9 +210,7 @@ def no_launcher(script: Script) -> Iterator[Problem]:
     python = [c for c in script.commands if c.argv and PurePath(c.argv[0]).name.startswith("python")]
     many = lsf.sizes(script.options.values)
     if python and not script.launches and (many.nodes or (many.slots or 1) > 1):
-        yield Problem(
-            python[-1].line, "this runs once, and not on the compute nodes", "jsrun or mpirun before it"
-        )
+        yield Problem(python[-1].line, "this runs once, and not on the compute nodes", "jsrun or mpirun before it")
 
 
 @rule(RULES, "ranks-exceed-slots", "error")
@@ -230,9 +220,7 @@ def ranks_exceed_slots(script: Script) -> Iterator[Problem]:
     for launch in script.launches:
         ranks = launch.parsed.get("np") if launch.launcher == "mpirun" else None
         if slots and ranks and ranks.isdecimal() and int(ranks) > slots:
-            yield Problem(
-                launch.line, f"mpirun starts {ranks} ranks, the job has {slots} slots", f"#BSUB -n {ranks}"
-            )
+            yield Problem(launch.line, f"mpirun starts {ranks} ranks, the job has {slots} slots", f"#BSUB -n {ranks}")
 
 
 @rule(RULES, "log-not-named", "warning")

@@ -32,11 +32,7 @@ class Grammar:
         """
         if name in self.long:
             return self.long[name]
-        fits = (
-            [option for long, option in self.long.items() if long.startswith(name)]
-            if self.dashes == 2
-            else []
-        )
+        fits = [option for long, option in self.long.items() if long.startswith(name)] if self.dashes == 2 else []
         if len(fits) == 1:
             return fits[0]
         near = difflib.get_close_matches(name, self.long, 1)

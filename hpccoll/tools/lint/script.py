@@ -114,9 +114,7 @@ def _directive(script: Script, grammar: Grammar, line: int, text: str, late: boo
         script.lines.setdefault(name, []).append(line)
     script.problems += [(line, problem) for problem in parsed.problems]
     if parsed.rest and grammar is slurm.sbatch:
-        script.problems.append(
-            (line, f"{parsed.rest[0]!r} is no option, and everything after it is not read")
-        )
+        script.problems.append((line, f"{parsed.rest[0]!r} is no option, and everything after it is not read"))
 
 
 def _follow(script: Script) -> None:
@@ -136,15 +134,11 @@ def _follow(script: Script) -> None:
             script.launches.append(_launch(launcher, argv[1:], command, known | given))
 
 
-def _launch(
-    launcher: str, words: tuple[str, ...], command: shell.Command, environment: dict[str, str]
-) -> Launch:
+def _launch(launcher: str, words: tuple[str, ...], command: shell.Command, environment: dict[str, str]) -> Launch:
     grammar = {"srun": slurm.srun, "jsrun": jsrun.jsrun}.get(launcher)
     parsed = parse(grammar, words) if grammar else _mpirun(words)
     if launcher == "srun":
-        environment |= dict(
-            part.split("=", 1) for part in parsed.values.get("export", "").split(",") if "=" in part
-        )
+        environment |= dict(part.split("=", 1) for part in parsed.values.get("export", "").split(",") if "=" in part)
     return Launch(launcher, words, command.line, command.end == "&", environment, parsed)
 
 
@@ -156,9 +150,7 @@ def _mpirun(words: tuple[str, ...]) -> Parsed:
     parsed, left = Parsed(rest=words), list(words)
     while left and left[0].startswith("-"):
         name = left.pop(0)
-        values = [
-            left.pop(0) for _ in range(1 + (name in TWO_VALUES)) if left and not left[0].startswith("-")
-        ]
+        values = [left.pop(0) for _ in range(1 + (name in TWO_VALUES)) if left and not left[0].startswith("-")]
         if name in ("-np", "-n", "--np", "-c") and values:
             parsed.values["np"] = values[0]
         if "oversubscribe" in " ".join([name, *values]).lower():

@@ -37,8 +37,7 @@ SRUN = (
     "task-epilog task-prolog threads:T wait:W"
 )
 SRUN_FLAGS = (
-    "disable-status:X exact label:l multi-prog no-allocate:Z overlap preserve-env:E pty quit-on-interrupt "
-    "unbuffered:u "
+    "disable-status:X exact label:l multi-prog no-allocate:Z overlap preserve-env:E pty quit-on-interrupt unbuffered:u "
 )
 SRUN_MAYBE = "bcast compress immediate:I kill-on-bad-exit:K resv-ports send-libs x11"
 
@@ -49,9 +48,7 @@ def _options(words: str, value: str) -> list[Option]:
 
 _SHARED = _options(BOTH, "yes") + _options(BOTH_FLAGS, "no") + _options(BOTH_MAYBE, "maybe")
 sbatch = Grammar("sbatch", _SHARED + _options(SBATCH, "yes") + _options(SBATCH_FLAGS, "no"))
-srun = Grammar(
-    "srun", _SHARED + _options(SRUN, "yes") + _options(SRUN_FLAGS, "no") + _options(SRUN_MAYBE, "maybe")
-)
+srun = Grammar("srun", _SHARED + _options(SRUN, "yes") + _options(SRUN_FLAGS, "no") + _options(SRUN_MAYBE, "maybe"))
 
 
 def number(text: str | None) -> int | None:

@@ -74,9 +74,7 @@ def time_limit_form(script: Script) -> Iterator[Problem]:
     """--time that Slurm does not understand."""
     text = script.options.get("time")
     if text is not None and slurm.time_limit(text) is None:
-        yield Problem(
-            script.line_of("time"), f"--time={text} is no time", "H:MM:SS, or days-hours as in 1-12"
-        )
+        yield Problem(script.line_of("time"), f"--time={text} is no time", "H:MM:SS, or days-hours as in 1-12")
 
 
 @rule(RULES, "minutes-not-hours", "warning")
@@ -159,9 +157,7 @@ def no_mpi(script: Script) -> Iterator[Problem]:
     """srun --mpi=none with several tasks: each believes to be alone, and they overwrite each other's files."""
     for launch, step in mpi_steps(script):
         if (step.tasks or 2) > 1 and mpi_of(launch) == "none":
-            yield Problem(
-                launch.line, "--mpi=none: every task believes to be alone", "--mpi=pmix, or pmi2 for MPICH"
-            )
+            yield Problem(launch.line, "--mpi=none: every task believes to be alone", "--mpi=pmix, or pmi2 for MPICH")
 
 
 @rule(RULES, "mpi-not-named", "warning")
@@ -208,11 +204,7 @@ def survivors_wait(script: Script) -> Iterator[Problem]:
     """No --kill-on-bad-exit: if a task dies, the others may wait until the time limit."""
     for launch, step in mpi_steps(script):
         flag = launch.parsed.get("kill-on-bad-exit")
-        if (
-            (step.tasks or 2) > 1
-            and (flag is None or flag == "0")
-            and "SLURM_KILL_BAD_EXIT" not in launch.environment
-        ):
+        if (step.tasks or 2) > 1 and (flag is None or flag == "0") and "SLURM_KILL_BAD_EXIT" not in launch.environment:
             yield Problem(
                 launch.line,
                 "if one task dies, the others stay until the time limit",
@@ -286,9 +278,7 @@ def trap_too_late(script: Script) -> Iterator[Problem]:
 def log_overwritten(script: Script) -> Iterator[Problem]:
     """--requeue without --open-mode=append: the second run overwrites the first one's output."""
     if "requeue" in script.options and script.options.get("open-mode") != "append":
-        yield Problem(
-            script.line_of("requeue"), "a requeued job overwrites its output", "#SBATCH --open-mode=append"
-        )
+        yield Problem(script.line_of("requeue"), "a requeued job overwrites its output", "#SBATCH --open-mode=append")
 
 
 @rule(RULES, "output-folder-missing", "error")
@@ -297,15 +287,9 @@ def output_folder_missing(script: Script) -> Iterator[Problem]:
     for option in ("output", "error"):
         file = script.options.get(option) or ""
         if folder := missing_folder(file, script.options.get("chdir") or ""):
-            problem = (
-                f"--{option}={file}, but there is no folder {folder} here: the job will fail without a word"
-            )
+            problem = f"--{option}={file}, but there is no folder {folder} here: the job will fail without a word"
             literal = re.search(r"\$|^~", folder)
-            remedy = (
-                "a full path: Slurm expands neither $ nor ~"
-                if literal
-                else f"mkdir -p {folder} before sbatch"
-            )
+            remedy = "a full path: Slurm expands neither $ nor ~" if literal else f"mkdir -p {folder} before sbatch"
             yield Problem(script.line_of(option), problem, remedy)
 
 
@@ -313,20 +297,13 @@ def output_folder_missing(script: Script) -> Iterator[Problem]:
 def status_lost(script: Script) -> Iterator[Problem]:
     """A command after the ranks, and no `set -e`: the job counts as completed although they failed."""
     stops = any(
-        c.argv[:1] == ("set",) and any(w[0] in "-+" and "e" in w[1:] for w in c.argv[1:])
-        for c in script.commands
+        c.argv[:1] == ("set",) and any(w[0] in "-+" and "e" in w[1:] for w in c.argv[1:]) for c in script.commands
     )
     last = script.commands[-1] if script.commands else None
     for launch in script.launches:
-        after = (
-            last is not None
-            and last.line > launch.line
-            and last.argv[:1] not in (("exit",), ("wait",), ("srun",))
-        )
+        after = last is not None and last.line > launch.line and last.argv[:1] not in (("exit",), ("wait",), ("srun",))
         if after and not stops and not launch.background:
-            yield Problem(
-                launch.line, "if this fails, the job still counts as completed", "set -e at the top"
-            )
+            yield Problem(launch.line, "if this fails, the job still counts as completed", "set -e at the top")
 
 
 @rule(RULES, "no-launcher", "warning")
@@ -335,9 +312,7 @@ def no_launcher(script: Script) -> Iterator[Problem]:
     tasks = slurm.sizes(script.options.values).tasks
     python = [c for c in script.commands if c.argv and PurePath(c.argv[0]).name.startswith("python")]
     if tasks and tasks > 1 and python and not script.launches:
-        yield Problem(
-            python[-1].line, f"the job has {tasks} tasks, but this runs once", "srun --mpi=pmix before it"
-        )
+        yield Problem(python[-1].line, f"the job has {tasks} tasks, but this runs once", "srun --mpi=pmix before it")
 
 
 @rule(RULES, "ranks-exceed-tasks", "error")

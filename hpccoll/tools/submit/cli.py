@@ -35,27 +35,17 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `hpccoll submit` to a parser."""
     parser.add_argument("--site", help=f"{', '.join(site.names())}, or the path of a site.toml of your own")
-    parser.add_argument(
-        "--sites", action="store_true", help="list the sites, what is known of them and what is not"
-    )
-    parser.add_argument(
-        "--nodes", default="1", help="how many; 1,2,4 makes a scaling study of three jobs (default: 1)"
-    )
-    parser.add_argument(
-        "--time", default="1:00", metavar="H:MM", help="time limit; also minutes, or H:MM:SS (1:00)"
-    )
+    parser.add_argument("--sites", action="store_true", help="list the sites, what is known of them and what is not")
+    parser.add_argument("--nodes", default="1", help="how many; 1,2,4 makes a scaling study of three jobs (default: 1)")
+    parser.add_argument("--time", default="1:00", metavar="H:MM", help="time limit; also minutes, or H:MM:SS (1:00)")
     parser.add_argument("--repeat", type=int, default=1, metavar="N", help="run it N times (a job array)")
     parser.add_argument(
         "--tasks-per-node", type=int, metavar="N", help="default: one per GPU, else one per NUMA domain"
     )
     parser.add_argument("--no-gpus", action="store_true", help="leave the node's GPUs alone")
-    parser.add_argument(
-        "--requeue", action="store_true", help="warn the ranks before the time limit, and go on later"
-    )
+    parser.add_argument("--requeue", action="store_true", help="warn the ranks before the time limit, and go on later")
     parser.add_argument("--container", default="", metavar="IMAGE", help="run inside this image")
-    parser.add_argument(
-        "--runtime", choices=RUNTIMES, default="apptainer", help="what runs the image (apptainer)"
-    )
+    parser.add_argument("--runtime", choices=RUNTIMES, default="apptainer", help="what runs the image (apptainer)")
     parser.add_argument("--launcher", default="", help="srun, jsrun or mpirun (default: the site's)")
     parser.add_argument("--account", default="", help="the project that pays")
     parser.add_argument("--name", default="", help="of the job (default: the program's)")
@@ -80,9 +70,7 @@ def main(arguments: argparse.Namespace) -> int:
     if where.account and not arguments.account:
         print(f"hpccoll submit: jobs on {where.name} name a project: --account PROJECT", file=sys.stderr)
     if file := missing_program(requests[0]):
-        print(
-            f"hpccoll submit: there is no {file} in {Path.cwd()}, where the job will start", file=sys.stderr
-        )
+        print(f"hpccoll submit: there is no {file} in {Path.cwd()}, where the job will start", file=sys.stderr)
     statuses = [submit(where, text, arguments.dry_run) for text in scripts]
     return max(statuses)
 
@@ -116,9 +104,7 @@ def read_arguments(arguments: argparse.Namespace, words: Sequence[str]) -> tuple
     :raises HpccollError: the arguments contradict each other or the site
     """
     if importlib.util.find_spec("jinja2") is None:
-        raise RequestError(
-            "job scripts are rendered by Jinja2, which is missing: pip install 'hpccoll[submit]'"
-        )
+        raise RequestError("job scripts are rendered by Jinja2, which is missing: pip install 'hpccoll[submit]'")
     if not arguments.site:
         raise RequestError(f"which site? --site {' or '.join(site.names())}, or --site path/to/site.toml")
     command = program(arguments.command)
@@ -166,9 +152,7 @@ def program(words: Sequence[str]) -> tuple[str, ...]:
     """
     words = words[1:] if words[:1] == ["--"] else words
     if not words or not words[0]:
-        raise RequestError(
-            "which program? hpccoll submit --site summit --nodes 64 --time 2:00 train.py --lr 0.1"
-        )
+        raise RequestError("which program? hpccoll submit --site summit --nodes 64 --time 2:00 train.py --lr 0.1")
     return ("python", *words) if words[0].endswith(".py") else tuple(words)
 
 
@@ -236,9 +220,7 @@ def described(where: site.Site) -> str:
         f"  {where.scheduler}, {where.launcher}; {node.sockets} socket{'s' if node.sockets > 1 else ''}, "
         f"{node.numa} NUMA domains, {node.cores} cores"
     ]
-    lines += (
-        [f"  {len(node.gpus)} GPUs on NUMA domains {[gpu.numa for gpu in node.gpus]}"] if node.gpus else []
-    )
+    lines += [f"  {len(node.gpus)} GPUs on NUMA domains {[gpu.numa for gpu in node.gpus]}"] if node.gpus else []
     lines += [f"  {nics}"] if nics else []
     lines += [f"  source: {source}" for source in where.sources]
     lines += [f"  not checked: {fact}" for fact in where.unchecked]

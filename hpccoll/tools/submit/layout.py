@@ -42,9 +42,7 @@ def lay_out(site: Site, tasks: int | None = None, gpus: bool = True) -> Layout:
             f"--tasks-per-node {count}, or --no-gpus"
         )
     if tasks > node.cores:
-        raise RequestError(
-            f"{tasks} tasks per node, but a node of {site.name} has {node.cores} cores for jobs"
-        )
+        raise RequestError(f"{tasks} tasks per node, but a node of {site.name} has {node.cores} cores for jobs")
     cores = node.cores // tasks
     domains = tuple(gpu.numa for gpu in node.gpus[:tasks]) if count else ()
     natural = list(domains) == sorted(domains)

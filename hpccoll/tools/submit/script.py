@@ -80,9 +80,7 @@ def check(site: Site, request: Request) -> None:
             raise RequestError(f"{option} {text!r}: letters, digits, and _.+- behind the first")
     if request.launcher not in SCHEDULERS[site.scheduler]:
         allowed = " or ".join(SCHEDULERS[site.scheduler])
-        raise RequestError(
-            f"--launcher {request.launcher}: {site.name} has {site.scheduler}, where it is {allowed}"
-        )
+        raise RequestError(f"--launcher {request.launcher}: {site.name} has {site.scheduler}, where it is {allowed}")
     if request.runtime == "pyxis" and not request.container:
         raise RequestError("--runtime pyxis without an image: --container IMAGE")
     if request.runtime == "pyxis" and request.launcher != "srun":

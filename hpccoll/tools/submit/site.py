@@ -36,9 +36,7 @@ class Nic:
 
     name: Annotated[str, "its name on the node"]
     gbit: Annotated[int, "its rate, Gbit/s"]
-    near_gpus: Annotated[list[int], "GPUs that are nearest to it; left out: unknown"] = field(
-        default_factory=list
-    )
+    near_gpus: Annotated[list[int], "GPUs that are nearest to it; left out: unknown"] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -61,22 +59,16 @@ class Site:
     name: Annotated[str, "a short name"]
     title: Annotated[str, "one line about it"]
     scheduler: Annotated[str, "slurm or lsf"]
-    launcher: Annotated[
-        str, "the program that starts the ranks: srun or mpirun under slurm, jsrun or mpirun under lsf"
-    ]
+    launcher: Annotated[str, "the program that starts the ranks: srun or mpirun under slurm, jsrun or mpirun under lsf"]
     node: Annotated[Node, "the shape of a node"]
     mpi: Annotated[str, "value of `srun --mpi=`; empty: the site's default"] = ""
     gpu_view: Annotated[str, "`all`: a task sees all GPUs of its node; `own`: only its own"] = "all"
-    directives: Annotated[list[str], "options for every job, as `--constraint=gpu`"] = field(
-        default_factory=list
-    )
+    directives: Annotated[list[str], "options for every job, as `--constraint=gpu`"] = field(default_factory=list)
     gpu_directives: Annotated[list[str], "how jobs ask for GPUs, in place of `--gpus-per-node`"] = field(
         default_factory=list
     )
     gpu_container: Annotated[str, "the option with which Apptainer brings the GPUs into a container"] = "--nv"
-    account: Annotated[bool, "whether jobs must name a project; `hpccoll submit` then asks for --account"] = (
-        False
-    )
+    account: Annotated[bool, "whether jobs must name a project; `hpccoll submit` then asks for --account"] = False
     modules: Annotated[list[str], "modules to load"] = field(default_factory=list)
     environment: Annotated[dict[str, str], "variables to export"] = field(default_factory=dict)
     sources: Annotated[list[str], "sources of the facts"] = field(default_factory=list)
@@ -85,9 +77,7 @@ class Site:
 
 def names() -> list[str]:
     """The names of the profiles that come with hpccoll."""
-    return sorted(
-        path.name.removesuffix(".toml") for path in _folder().iterdir() if path.name.endswith(".toml")
-    )
+    return sorted(path.name.removesuffix(".toml") for path in _folder().iterdir() if path.name.endswith(".toml"))
 
 
 def load(name: str) -> Site:
@@ -146,9 +136,7 @@ def _problems(site: Site) -> list[str]:
             found.append(f"node.gpus[{i}].numa = {gpu.numa}: the node has NUMA domains 0 to {node.numa - 1}")
     for i, nic in enumerate(node.nics):
         if unknown := [g for g in nic.near_gpus if not 0 <= g < len(node.gpus)]:
-            found.append(
-                f"node.nics[{i}].near_gpus: there is no GPU {unknown[0]}, the node has {len(node.gpus)}"
-            )
+            found.append(f"node.nics[{i}].near_gpus: there is no GPU {unknown[0]}, the node has {len(node.gpus)}")
     return found
 
 

@@ -108,9 +108,7 @@ def elements(tensor: torch.Tensor, splits: Sequence[int] | None, size: int, whic
             raise ValueError(f"all_to_all_single: {rows} rows of {which} are not divisible by {size} ranks")
         splits = [rows // size] * size
     if len(splits) != size or sum(splits) != rows or min(splits) < 0:
-        raise ValueError(
-            f"all_to_all_single: {which} splits {splits} are not {size} counts with the sum {rows}"
-        )
+        raise ValueError(f"all_to_all_single: {which} splits {splits} are not {size} counts with the sum {rows}")
     row = tensor.numel() // rows if rows else 0
     return [n * row for n in splits]
 

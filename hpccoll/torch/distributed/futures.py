@@ -50,9 +50,7 @@ class _Failure:
     def raises(self, *_: Any) -> NoReturn:
         raise self.error
 
-    __reduce_ex__ = __str__ = (
-        raises  # the reducer looks for tensors with the first, and reports with the second
-    )
+    __reduce_ex__ = __str__ = raises  # the reducer looks for tensors with the first, and reports with the second
 
 
 _Base: Any = torch.futures.Future

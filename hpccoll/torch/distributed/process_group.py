@@ -111,9 +111,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
 
     def _get_backend(self, device: torch.device) -> ProcessGroup:
         if torch.device(device).type not in ("cpu", "cuda"):
-            raise RuntimeError(
-                f"backend hpccoll has nothing for {device}: it moves host memory and that of GPUs"
-            )
+            raise RuntimeError(f"backend hpccoll has nothing for {device}: it moves host memory and that of GPUs")
         return self
 
     supports_splitting = supports_coalescing = supports_time_estimate = supports_shrinking = False
@@ -202,9 +200,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         flat = joined(parts, output)
         if all(p.numel() == output.numel() for p in parts):
             return self._reduce_scatter([output], [flat], opts)
-        mine = torch.split_with_sizes(flat, [p.numel() for p in parts])[self.rank()].view(
-            parts[self.rank()].shape
-        )
+        mine = torch.split_with_sizes(flat, [p.numel() for p in parts])[self.rank()].view(parts[self.rank()].shape)
         return self._allreduce("reduce_scatter", opts, [flat], copies_back([mine], [output]))
 
     def _reduce_scatter_base(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:  # noqa: A002
@@ -230,9 +226,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
                     f"{output.numel()} of {output.dtype}: needs {size} times as many, of one dtype"
                 )
             x, out = reduced(ADAPTER.contiguous(source), rows=size), reduced(output, rows=1)
-            return lambda core, waits, name: core.collective(
-                "reducescatter", x, name, out, waits, op, prescale=factor
-            )
+            return lambda core, waits, name: core.collective("reducescatter", x, name, out, waits, op, prescale=factor)
 
         submits = [begin(o, i) for o, i in zip(targets, inputs, strict=True)]
         return self._begin("reduce_scatter", opts, outputs, submits, copies_back(targets, outputs))
@@ -245,9 +239,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         tensor, root = one(tensors, "broadcast"), self._root(opts)
         target = ADAPTER.contiguous(tensor)
         x = moved(target)
-        submits: list[Submit] = [
-            lambda core, waits, name: core.collective("broadcast", x, name, x, waits, root=root)
-        ]
+        submits: list[Submit] = [lambda core, waits, name: core.collective("broadcast", x, name, x, waits, root=root)]
         return self._begin("broadcast", opts, [tensor], submits, copies_back([target], [tensor]))
 
     def allgather(self, outputs: Sequence[Tensors], inputs: Any, opts: Any = None) -> Work:
@@ -275,15 +267,11 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         lists = [[of_rank[at] for of_rank in outputs] for at in range(len(inputs))]
         return self._allgather("allgather_coalesced", lists, inputs, opts, each=True)
 
-    def _allgather(
-        self, what: str, outputs: Sequence[Tensors], inputs: Tensors, opts: Any, *, each: bool
-    ) -> Work:
+    def _allgather(self, what: str, outputs: Sequence[Tensors], inputs: Tensors, opts: Any, *, each: bool) -> Work:
         """Gather each input into its outputs: one tensor, or with `each` one tensor per rank."""
         for parts, tensor in zip(outputs, inputs, strict=True):
             capacity = sum(p.numel() for p in parts)
-            if any(p.dtype != tensor.dtype for p in parts) or not (
-                each or capacity == self.size() * tensor.numel()
-            ):
+            if any(p.dtype != tensor.dtype for p in parts) or not (each or capacity == self.size() * tensor.numel()):
                 raise ValueError(
                     f"{what}: {capacity} elements of {parts[0].dtype} cannot take {self.size()} times "
                     f"{tensor.numel()} of {tensor.dtype}"
@@ -342,9 +330,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         if self._root(opts) == self.rank():
             check_one_each(parts, self.size(), what)
         elif parts:
-            raise ValueError(
-                f"{what}: rank {opts.rootRank} is the root and has the list, this is rank {self.rank()}"
-            )
+            raise ValueError(f"{what}: rank {opts.rootRank} is the root and has the list, this is rank {self.rank()}")
         return parts
 
     def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Work:
@@ -399,9 +385,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
 
     def barrier(self, opts: Any = None) -> Work:
         """Wait until all ranks have called this."""
-        submits: list[Submit] = [
-            lambda core, waits, name: core.collective("barrier", None, name, None, waits)
-        ]
+        submits: list[Submit] = [lambda core, waits, name: core.collective("barrier", None, name, None, waits)]
         return self._begin("barrier", options(opts, BarrierOptions), [], submits)
 
     # ---- from one rank to another -----------------------------------------------------------------------
@@ -436,9 +420,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
 
     def monitored_barrier(self, *_: Any, **__: Any) -> NoReturn:
         """Refuse: barrier() itself names who is missing."""
-        raise NotImplementedError(
-            "backend hpccoll has no monitored_barrier: its barrier reports who is missing"
-        )
+        raise NotImplementedError("backend hpccoll has no monitored_barrier: its barrier reports who is missing")
 
     def _root(self, opts: Any) -> int:
         root = int(opts.rootRank)

@@ -34,10 +34,7 @@ def make_world(rank: int, size: int, store: Store, timeout: timedelta) -> World:
     if len(set(ranks)) != size:
         raise errors.StartError(
             f"torch's {size} ranks have the MPI ranks {ranks}: "
-            + str(
-                detect.singleton_problem(config.environment(), MPI.COMM_WORLD.Get_size())
-                or "they must all differ"
-            )
+            + str(detect.singleton_problem(config.environment(), MPI.COMM_WORLD.Get_size()) or "they must all differ")
         )
     comm = MPI.COMM_WORLD.Create_group(MPI.COMM_WORLD.Get_group().Incl(ranks))
     try:

@@ -35,9 +35,7 @@ def broadcast_parameters(
         pairs = [entry if isinstance(entry, tuple) else (None, entry) for entry in params]
     else:
         raise errors.InvalidArgumentError(f"parameters are a dict or a list, not {type(params)}")
-    handles = [
-        broadcast_async_(tensor, root_rank, name, process_set) for name, tensor in pairs if tensor is not None
-    ]
+    handles = [broadcast_async_(tensor, root_rank, name, process_set) for name, tensor in pairs if tensor is not None]
     for handle in handles:
         synchronize(handle)
 

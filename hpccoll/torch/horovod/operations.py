@@ -77,9 +77,7 @@ class TorchOperations(Operations[Tensor]):
             return list(_apply(_Allgather, self, each, process_set, *tensors))
         return super().run_grouped_allgather(tensors, name, process_set)
 
-    def run_broadcast(
-        self, tensor: Tensor, root_rank: int, name: str | None, process_set: ProcessSet
-    ) -> Tensor:
+    def run_broadcast(self, tensor: Tensor, root_rank: int, name: str | None, process_set: ProcessSet) -> Tensor:
         """See Operations."""
         if _recorded(tensor):
             return _apply(_Broadcast, self, tensor, root_rank, name, process_set)  # type: ignore[no-any-return]
@@ -110,9 +108,7 @@ class TorchOperations(Operations[Tensor]):
 
 class _Allreduce(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any, operations: TorchOperations, call: Allreduce, *tensors: Tensor
-    ) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, operations: TorchOperations, call: Allreduce, *tensors: Tensor) -> tuple[Tensor, ...]:
         ctx.operations, ctx.call = operations, call
         return tuple(operations.run_allreduce(call, tensors))
 
@@ -120,9 +116,7 @@ class _Allreduce(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         call: Allreduce = ctx.call
         if call.op not in (Average, Sum, Adasum):
-            raise errors.UnsupportedError(
-                f"allreduce of {call.name!r}: there is no gradient of {call.op.name}"
-            )
+            raise errors.UnsupportedError(f"allreduce of {call.name!r}: there is no gradient of {call.op.name}")
         back = dataclasses.replace(call, name=names.part(call.name, "gradient"))
         return (None, None, *ctx.operations.run_allreduce(back, gradients))
 
@@ -147,9 +141,7 @@ class _Allgather(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         me = world_of(ctx.process_set).rank
         name = names.part(ctx.each[0], "gradient")
-        averaged = ctx.operations.grouped_allreduce(
-            gradients, name=name, op=Average, process_set=ctx.process_set
-        )
+        averaged = ctx.operations.grouped_allreduce(gradients, name=name, op=Average, process_set=ctx.process_set)
         own = [
             whole.narrow(0, int(rows[:me].sum()), int(rows[me])).view(shape)
             for whole, rows, shape in zip(averaged, ctx.rows, ctx.shapes, strict=True)
@@ -186,9 +178,7 @@ class _Alltoall(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        sent_back, _ = ctx.operations.alltoall(
-            gradient, ctx.rows, names.part(ctx.name, "gradient"), ctx.process_set
-        )
+        sent_back, _ = ctx.operations.alltoall(gradient, ctx.rows, names.part(ctx.name, "gradient"), ctx.process_set)
         return None, sent_back, None, None, None
 
 
@@ -204,18 +194,14 @@ class _Scatter(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        gathered = ctx.operations.gather(
-            gradient, ctx.root_rank, names.part(ctx.name, "gradient"), ctx.process_set
-        )
+        gathered = ctx.operations.gather(gradient, ctx.root_rank, names.part(ctx.name, "gradient"), ctx.process_set)
         own = gradient.new_zeros(ctx.shape) if gathered is None else gathered
         return None, own, None, None, None, None
 
 
 class _Reducescatter(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any, operations: TorchOperations, call: Reducescatter, *tensors: Tensor
-    ) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, operations: TorchOperations, call: Reducescatter, *tensors: Tensor) -> tuple[Tensor, ...]:
         ctx.operations, ctx.call = operations, call
         return tuple(operations.run_reducescatter(call, tensors))
 
@@ -223,9 +209,7 @@ class _Reducescatter(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         call: Reducescatter = ctx.call
         if call.op not in (Average, Sum):
-            raise errors.UnsupportedError(
-                f"reducescatter of {call.names[0]!r}: there is no gradient of {call.op.name}"
-            )
+            raise errors.UnsupportedError(f"reducescatter of {call.names[0]!r}: there is no gradient of {call.op.name}")
         size = world_of(call.process_set).size
         factor = call.prescale * call.postscale * (size if call.op is Sum else 1)
         scaled = [factor * gradient for gradient in gradients]

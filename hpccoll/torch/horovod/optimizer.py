@@ -166,9 +166,7 @@ class _Reducing(_Base):
             self.synchronize()
             self._scaler_asked = True
         return bool(
-            self.__dict__.get(
-                "_step_supports_amp_scaling", getattr(super(), "_step_supports_amp_scaling", False)
-            )
+            self.__dict__.get("_step_supports_amp_scaling", getattr(super(), "_step_supports_amp_scaling", False))
         )
 
     @property
@@ -234,13 +232,9 @@ def DistributedOptimizer(  # noqa: N802
 def _put_before(optimizer: torch.optim.Optimizer, part: type, **attributes: Any) -> Any:
     """Return an optimizer that shares all state with `optimizer`; its class has the methods of `part` first."""
     given = type(optimizer)
-    made: Any = type(
-        given.__name__, (part, given), {"__doc__": given.__doc__, "__reduce_ex__": _refuse_to_be_copied}
-    )
+    made: Any = type(given.__name__, (part, given), {"__doc__": given.__doc__, "__reduce_ex__": _refuse_to_be_copied})
     result = made.__new__(made)
-    own = {
-        name: value for name, value in optimizer.__dict__.items() if name != "step"
-    }  # a scheduler may patch it
+    own = {name: value for name, value in optimizer.__dict__.items() if name != "step"}  # a scheduler may patch it
     result.__dict__.update(own, **attributes)
     return result
 

@@ -111,9 +111,7 @@ class _Normalise(torch.autograd.Function):
         deviation = wide - _by_channel(mean, wide)
         dims = _all_but_channels(dy)
         sums = torch.stack([dy.sum(dims), (dy * deviation).sum(dims)]).double()
-        of_weight = (
-            (sums[1] * scale).to(weight.dtype) if weight is not None and ctx.needs_input_grad[1] else None
-        )
+        of_weight = (sums[1] * scale).to(weight.dtype) if weight is not None and ctx.needs_input_grad[1] else None
         of_bias = sums[0].to(weight.dtype) if weight is not None and ctx.needs_input_grad[2] else None
         of_input = None
         if ctx.needs_input_grad[0]:

@@ -80,9 +80,7 @@ def test_a_wrong_choice_of_interface(value: str, why: str) -> None:
     findings = [f for f in found([with_interfaces(r, docker) for r in range(2)]) if f.severity == ERROR]
     assert findings == []
     reports = [
-        with_interfaces(
-            r, docker, addresses=told | {"interfaces": report(r, r).facts["addresses"]["interfaces"]}
-        )
+        with_interfaces(r, docker, addresses=told | {"interfaces": report(r, r).facts["addresses"]["interfaces"]})
         for r in range(2)
     ]
     findings = [f for f in found(reports) if f.severity == ERROR]
@@ -90,9 +88,7 @@ def test_a_wrong_choice_of_interface(value: str, why: str) -> None:
     says(findings[0], ERROR, f"OMPI_MCA_btl_tcp_if_include={value} on h1", why, "10.0.0.0/24 (eth0 on h1)")
 
 
-@pytest.mark.parametrize(
-    "value", ["eth0", "=eth0", "eth", "10.0.0.0/8", "lo,eth0", "^docker0,lo", "all", "mlx5_0:1"]
-)
+@pytest.mark.parametrize("value", ["eth0", "=eth0", "eth", "10.0.0.0/8", "lo,eth0", "^docker0,lo", "all", "mlx5_0:1"])
 def test_right_choices_of_interface(value: str) -> None:
     told = {"chosen": {"NCCL_SOCKET_IFNAME": value}, "others": ["mlx5_0"]}
     assert found([report(r, r, addresses=told) for r in range(2)]) == []
@@ -101,9 +97,7 @@ def test_right_choices_of_interface(value: str) -> None:
 # ---- reach ----------------------------------------------------------------------------------------------
 
 
-def tried(
-    outcome: str, address: str = "10.0.0.2", here: int = 0, there: int = 1, **more: Any
-) -> dict[str, Any]:
+def tried(outcome: str, address: str = "10.0.0.2", here: int = 0, there: int = 1, **more: Any) -> dict[str, Any]:
     return {
         "from": f"h{here + 1}", "to": f"h{there + 1}", "nodes": [here, there], "address": address, "port": 1,
         "through": "eth0", "outcome": outcome, "error": "why", **more,

@@ -42,9 +42,7 @@ def test_a_variable_that_is_no_knob() -> None:
 
 
 def test_two_mpi_libraries() -> None:
-    says(
-        only([report(0), report(1, mpi={"library": "MPICH 5"})]), ERROR, "rank 0: Open MPI", "rank 1: MPICH 5"
-    )
+    says(only([report(0), report(1, mpi={"library": "MPICH 5"})]), ERROR, "rank 0: Open MPI", "rank 1: MPICH 5")
     ours = {
         "same library as mpi4py": False,
         "library": "MPICH 5 (x)",
@@ -187,9 +185,7 @@ def test_oversubscription_may_be_intended_and_only_the_doctor_reports_it() -> No
 
 
 def test_threads() -> None:
-    says(
-        only([bound(0, "0", threads=8), bound(1, "1-8")]), WARNING, "rank 0: OMP_NUM_THREADS=8 on 1 cpus (0)"
-    )
+    says(only([bound(0, "0", threads=8), bound(1, "1-8")]), WARNING, "rank 0: OMP_NUM_THREADS=8 on 1 cpus (0)")
     eight = [bound(r, "0-15", threads=4, online="0-15") for r in range(8)]
     says(only(eight), WARNING, "8 ranks with 32 OpenMP threads on 16 cpus")
     unset = [bound(r, "0-15", threads=None, online="0-15") for r in range(8)]
@@ -322,8 +318,7 @@ def test_hpccoll_itself_fails() -> None:
 
 def test_a_node_that_is_slow_inside() -> None:
     inside = [
-        {"node": f"h{i}", "ranks": 4, "bytes": 1, "large": t, "small": 1.0}
-        for i, t in enumerate((0.01, 0.011, 0.03))
+        {"node": f"h{i}", "ranks": 4, "bytes": 1, "large": t, "small": 1.0} for i, t in enumerate((0.01, 0.011, 0.03))
     ]
     says(only([report(r, r) for r in range(3)], inside=inside), WARNING, "h2 (30 ms)", "(11 ms)")
 
@@ -341,9 +336,7 @@ def test_requirements_are_read(text: str, value: float) -> None:
     assert network.requirement(text) == (text.split("=")[0], pytest.approx(value))
 
 
-@pytest.mark.parametrize(
-    "text", ["bandwidth", "bandwidth=fast", "latency=3Gbit", "speed=1Gbit", "bandwidth=10"]
-)
+@pytest.mark.parametrize("text", ["bandwidth", "bandwidth=fast", "latency=3Gbit", "speed=1Gbit", "bandwidth=10"])
 def test_requirements_that_make_no_sense(text: str) -> None:
     with pytest.raises(ValueError, match="is not bandwidth=NUMBER"):
         network.requirement(text)

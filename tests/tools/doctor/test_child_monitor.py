@@ -26,16 +26,12 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 def test_a_report(run: Run) -> None:
-    outcome = run(
-        "stages.begin('one'); stages.report({'twice': 2 * stages.given['number']}); stages.begin('two')"
-    )
+    outcome = run("stages.begin('one'); stages.report({'twice': 2 * stages.given['number']}); stages.begin('two')")
     assert (outcome.report, outcome.stage, outcome.status) == ({"twice": 6}, "two", 0)
 
 
 def test_a_hang_is_ended_and_its_place_is_known(run: Run) -> None:
-    outcome = run(
-        "stages.begin('waiting')\ndef never_returns(): time.sleep(1000)\nnever_returns()", patience=1.0
-    )
+    outcome = run("stages.begin('waiting')\ndef never_returns(): time.sleep(1000)\nnever_returns()", patience=1.0)
     assert (outcome.status, outcome.stage) == (None, "waiting")
     assert outcome.seconds > 1.0
     assert any("never_returns" in frame for frame in outcome.stack), outcome.stack

@@ -126,9 +126,8 @@ def test_an_end_in_mpi_init_is_reported(planted: str, tmp_path: Path) -> None:
 def test_a_knob_that_is_none_is_found_and_nothing_breaks() -> None:
     status, output, errors = job(2, HPCCOLL_FUSION_TRESHOLD="1M")
     assert status == 1, output + errors
-    assert (
-        "error: build: ranks 0, 1: HPCCOLL_FUSION_TRESHOLD is no knob of hpccoll: did you mean"
-        in " ".join(output.split())
+    assert "error: build: ranks 0, 1: HPCCOLL_FUSION_TRESHOLD is no knob of hpccoll: did you mean" in " ".join(
+        output.split()
     )
 
 
@@ -157,20 +156,14 @@ def test_a_host_with_a_talkative_login(tmp_path: Path) -> None:
     assert json.loads(output)["ranks"] == 1
 
 
-SMALL = (
-    "mount -t tmpfs -o size=3m tmpfs /dev/shm && exec "
-    + sys.executable
-    + " -m hpccoll run -np 2 --timeout 150 "
-)
+SMALL = "mount -t tmpfs -o size=3m tmpfs /dev/shm && exec " + sys.executable + " -m hpccoll run -np 2 --timeout 150 "
 
 
 def test_a_small_shared_memory_is_found_and_hpccolls_own_words_are_kept(needs: Callable[..., None]) -> None:
     """Root gives this job a /dev/shm of 3 MiB that only it sees."""
     needs("root")
     script = SMALL + sys.executable + " -m hpccoll doctor --json"
-    done = subprocess.run(
-        ["unshare", "--mount", "sh", "-c", script], capture_output=True, text=True, timeout=170
-    )
+    done = subprocess.run(["unshare", "--mount", "sh", "-c", script], capture_output=True, text=True, timeout=170)
     assert done.returncode == 1, done.stderr
     text = done.stdout
     report = json.loads(text[text.index("{\n") : text.rindex("\n}") + 2])

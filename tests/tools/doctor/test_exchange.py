@@ -110,10 +110,7 @@ class Two:
 def test_addresses_are_tried_and_the_own_are_not() -> None:
     """Two "hosts" of this machine, at 127.0.0.2 and .3, each with the decoy 127.9.9.9; loopback counts as usable."""
     decoy = interface("docker0", "127.9.9.9", 16)
-    reports = [
-        report(r, r, addresses={"interfaces": [interface("eth0", f"127.0.0.{r + 2}"), decoy]})
-        for r in range(2)
-    ]
+    reports = [report(r, r, addresses={"interfaces": [interface("eth0", f"127.0.0.{r + 2}"), decoy]}) for r in range(2)]
     survey, two = Survey(reports, 2), Two()
 
     def rank(number: int) -> list[dict[str, Any]]:

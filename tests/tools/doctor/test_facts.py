@@ -66,9 +66,7 @@ def test_the_binding_of_this_process_is_what_it_was_bound_to() -> None:
 
 def test_the_name_of_this_host_in_a_hosts_file(tmp_path: Path) -> None:
     host = socket.gethostname()
-    file = write(
-        tmp_path / "hosts", f"# 10.0.0.9 {host}\n127.0.1.1\t{host}.site {host} # Debian\n10.0.0.1 other\n"
-    )
+    file = write(tmp_path / "hosts", f"# 10.0.0.9 {host}\n127.0.1.1\t{host}.site {host} # Debian\n10.0.0.1 other\n")
     assert names.collect(file)["in /etc/hosts"] == ["127.0.1.1"]
     assert names.collect(tmp_path / "none")["in /etc/hosts"] == []
 

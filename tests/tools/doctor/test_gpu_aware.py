@@ -59,15 +59,11 @@ def test_memory_that_mpi_can_use_is_proved_by_right_values_and_recorded(emulated
     done = doctor()
     assert f"GPU-aware MPI: {recorded()[0].line()}" in done.stdout
     assert f"recorded in {found.file}" in done.stdout
-    told = subprocess.run(
-        [sys.executable, "-m", "hpccoll", "info"], capture_output=True, text=True, timeout=80
-    )
+    told = subprocess.run([sys.executable, "-m", "hpccoll", "info"], capture_output=True, text=True, timeout=80)
     assert f"verdict 1: {recorded()[0].line()}" in told.stdout
 
 
-def test_memory_that_mpi_cannot_touch_ends_only_the_step(
-    emulated: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_memory_that_mpi_cannot_touch_ends_only_the_step(emulated: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """A "no" takes the place of the "yes" that was there."""
     proof()
     monkeypatch.setenv("PLANTED", "guarded")

@@ -25,9 +25,7 @@ pytestmark = pytest.mark.timeout(400)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def hosts(
-    uncounted: Callable[[], AbstractContextManager[None]], needs: Callable[..., None]
-) -> Iterator[None]:
+def hosts(uncounted: Callable[[], AbstractContextManager[None]], needs: Callable[..., None]) -> Iterator[None]:
     needs(*PROGRAMS, "iperf3")
     with hosts_up(3, uncounted):
         yield
@@ -87,9 +85,7 @@ def iperf(client: str, server: str) -> float:
     address = f"10.78.0.1{server[1:]}"
     for _ in range(5):
         on(server, "timeout 30 iperf3 -s -1 -D")
-        output = cluster(
-            "exec", client, "timeout", 25, "iperf3", "-c", address, "-t", 1, "-J", check=False
-        ).stdout
+        output = cluster("exec", client, "timeout", 25, "iperf3", "-c", address, "-t", 1, "-J", check=False).stdout
         if "sum_received" in output:
             return float(json.loads(output)["end"]["sum_received"]["bits_per_second"]) / 1e6
     pytest.fail(output)
@@ -160,10 +156,7 @@ def test_decoys_and_who_is_told_to_use_them() -> None:
         finding(report, "addresses", "docker0 has the address 172.17.0.1 on h1, h2, h3")
         status, report = over_ssh("--no-measuring", NCCL_SOCKET_IFNAME="docker0")
     assert status == 1
-    assert (
-        finding(report, "addresses", "NCCL_SOCKET_IFNAME=docker0 on h1", "10.78.0.0/24")["severity"]
-        == "error"
-    )
+    assert finding(report, "addresses", "NCCL_SOCKET_IFNAME=docker0 on h1", "10.78.0.0/24")["severity"] == "error"
 
 
 def test_a_second_network_that_leads_nowhere() -> None:
@@ -262,9 +255,7 @@ def test_mpi_that_hangs_on_a_decoy_is_reported() -> None:
 
 
 @pytest.mark.slow
-def test_a_hang_in_mpi_init_on_hosts_that_share_a_folder(
-    build_c: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_a_hang_in_mpi_init_on_hosts_that_share_a_folder(build_c: Callable[..., Path], tmp_path: Path) -> None:
     library = str(build_c("tests/tools/doctor/hang.c", flags=("-shared",), name="hang.so"))
     with planted({"h2": ("ip route add blackhole 10.78.0.13/32", "ip route del blackhole 10.78.0.13/32")}):
         status, report = in_job("--patience", "4", "--meet", str(tmp_path), LD_PRELOAD=library)

@@ -53,7 +53,5 @@ def test_init_says_that_mpi_init_hangs(build_c: Callable[..., Path]) -> None:
             output = process.stderr.readline()
         finally:
             process.kill()
-    assert output.startswith(
-        f"hpccoll: rank 0 on {os.uname().nodename}: MPI_Init has not returned after 0.1 s"
-    )
+    assert output.startswith(f"hpccoll: rank 0 on {os.uname().nodename}: MPI_Init has not returned after 0.1 s")
     assert "`hpccoll doctor`" in output

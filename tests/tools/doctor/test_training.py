@@ -48,9 +48,7 @@ def test_the_slower_stage_counts() -> None:
 trainings = st.builds(
     Training, st.just("x"), st.floats(1e5, 1e10), st.floats(1e-3, 10), st.integers(2, 5000), st.floats(0, 1)
 )
-networks = st.builds(
-    Network, st.floats(1e6, 1e11), st.floats(1e-7, 1e-4), st.floats(1e8, 1e12) | st.just(math.inf)
-)
+networks = st.builds(Network, st.floats(1e6, 1e11), st.floats(1e-7, 1e-4), st.floats(1e8, 1e12) | st.just(math.inf))
 
 
 @settings(max_examples=50, deadline=None)

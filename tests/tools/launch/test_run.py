@@ -35,9 +35,7 @@ def alive(pid: int) -> bool:
 
 
 def test_ranks_see_their_job() -> None:
-    program = (
-        "print('<%d %s %s>' % (world.size, os.environ['HPCCOLL_NODES'], os.environ['COLOUR']), flush=True)"
-    )
+    program = "print('<%d %s %s>' % (world.size, os.environ['HPCCOLL_NODES'], os.environ['COLOUR']), flush=True)"
     status, output = run("-np", "3", "--nodes", "2+1", "-x", "COLOUR=dark blue", program=program)
     assert status == 0, output
     assert output.count("<3 2+1 dark blue>") == 3

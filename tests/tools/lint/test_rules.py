@@ -174,16 +174,12 @@ def test_torchrun_starts_the_ranks_of_a_node_itself() -> None:
 
 
 def test_what_only_the_job_knows_is_no_finding() -> None:
-    text = (
-        LSF.replace("-c 7", "-c $CORES").replace("-a 1", "-a ${TASKS}").replace("packed:7", "packed:$CORES")
-    )
+    text = LSF.replace("-c 7", "-c $CORES").replace("-a 1", "-a ${TASKS}").replace("packed:7", "packed:$CORES")
     assert check(text) == []
     assert check(SLURM.replace("srun ", "srun -n $RANKS ")) == []
 
 
-@pytest.mark.parametrize(
-    "opened", ["if true; then", "for i in 1 2; do", "echo $(date", "{", "(", 'echo "${X']
-)
+@pytest.mark.parametrize("opened", ["if true; then", "for i in 1 2; do", "echo $(date", "{", "(", 'echo "${X'])
 def test_what_is_opened_and_not_closed(opened: str) -> None:
     text = SLURM.replace("set -e\n", f"set -e\n{opened}\n")
     (line,) = [f.line for f in check(text) if f.rule == "shell-syntax"]

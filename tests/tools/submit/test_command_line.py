@@ -44,9 +44,7 @@ def test_words_of_the_program_stay_words(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert "#SBATCH --job-name=my-train\n" in done.stdout
-    (tmp_path / "srun").write_text(
-        '#!/bin/sh\nwhile [ "$1" != python ]; do shift; done\nprintf "%s\\0" "$@"\n'
-    )
+    (tmp_path / "srun").write_text('#!/bin/sh\nwhile [ "$1" != python ]; do shift; done\nprintf "%s\\0" "$@"\n')
     (tmp_path / "srun").chmod(0o755)
     environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     ran = subprocess.run(
@@ -60,9 +58,7 @@ def test_a_program_that_is_not_here_is_said() -> None:
     """The script is written all the same, because it may be for another machine."""
     status, output, errors = submit("--site generic-cpu --dry-run nowhere/train.py --lr 0.1")
     assert status == 0 and 'python nowhere/train.py --lr 0.1 "$@"' in output
-    assert (
-        errors == f"hpccoll submit: there is no nowhere/train.py in {Path.cwd()}, where the job will start\n"
-    )
+    assert errors == f"hpccoll submit: there is no nowhere/train.py in {Path.cwd()}, where the job will start\n"
 
 
 @pytest.mark.parametrize(
@@ -88,9 +84,7 @@ def test_which_program_is_looked_for(
 
 def test_several_node_counts_are_several_jobs() -> None:
     _, output, _ = submit("--site generic-cpu --nodes 1,2,4 --repeat 3 --dry-run train.py")
-    assert [line for line in output.splitlines() if "--nodes=" in line] == [
-        f"#SBATCH --nodes={n}" for n in (1, 2, 4)
-    ]
+    assert [line for line in output.splitlines() if "--nodes=" in line] == [f"#SBATCH --nodes={n}" for n in (1, 2, 4)]
     assert output.count("#SBATCH --array=1-3%1") == 3
 
 

@@ -58,9 +58,7 @@ def test_the_guides_profile_is_valid() -> None:
     site = parse(block, "docs/slurm.md")
     text = render(site, Request(("python", "train.py"), nodes=1, minutes=60, name="train"))
     assert "#SBATCH --gpus-per-node=2\n" in text and "#SBATCH --cpus-per-task=24\n" in text
-    assert "--gres=gpu:2" in render(
-        replace(site, gpu_directives=["--gres=gpu:2"]), Request(("x",), 1, 60, "x")
-    )
+    assert "--gres=gpu:2" in render(replace(site, gpu_directives=["--gres=gpu:2"]), Request(("x",), 1, 60, "x"))
 
 
 @pytest.mark.parametrize(

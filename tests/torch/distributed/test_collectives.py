@@ -218,9 +218,7 @@ def test_all_to_all_single(dtype: torch.dtype) -> None:
     x = torch.arange(size * 2).view(size, 2).to(dtype) + 8 * rank
     out = torch.empty_like(x)
     dist.all_to_all_single(out, x)
-    assert torch.equal(
-        out, torch.stack([8 * r + torch.arange(2 * rank, 2 * rank + 2) for r in range(size)]).to(dtype)
-    )
+    assert torch.equal(out, torch.stack([8 * r + torch.arange(2 * rank, 2 * rank + 2) for r in range(size)]).to(dtype))
     splits = list(range(size))
     ragged, received = torch.full((sum(splits), 3), rank).to(dtype), torch.empty(rank * size, 3, dtype=dtype)
     dist.all_to_all_single(received, ragged, [rank] * size, splits)

@@ -52,9 +52,7 @@ def test_a_future_gives_the_tensors_and_runs_callbacks() -> None:
 def test_a_callback_may_wait_for_another_collective() -> None:
     def again(future: torch.futures.Future[Any]) -> torch.Tensor:
         (x,) = future.value()
-        inner: torch.Tensor = (
-            dist.all_reduce(x, async_op=True).get_future().then(lambda f: f.value()[0]).wait()
-        )
+        inner: torch.Tensor = dist.all_reduce(x, async_op=True).get_future().then(lambda f: f.value()[0]).wait()
         return inner
 
     x = torch.ones(2)
@@ -86,9 +84,7 @@ def test_a_dropped_work_still_delivers() -> None:
 def test_a_wait_that_is_too_long_raises(late: Any) -> None:
     if late is not None:
         assert not late.is_completed()
-        with pytest.raises(
-            dist.DistBackendError, match=r"allreduce of process group \S+: timeout after 0.01 s"
-        ):
+        with pytest.raises(dist.DistBackendError, match=r"allreduce of process group \S+: timeout after 0.01 s"):
             late.wait(timedelta(milliseconds=10))
         assert not late.is_completed()
 

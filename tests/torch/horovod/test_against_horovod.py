@@ -66,9 +66,7 @@ def different(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[str]]:
     out = tmp_path_factory.mktemp("answers")
     ours, theirs = Path(sys.executable).parent, HOROVOD
     return {
-        ranks: differences(
-            answers("hpccoll.torch", ours, ranks, out), answers("horovod.torch", theirs, ranks, out)
-        )
+        ranks: differences(answers("hpccoll.torch", ours, ranks, out), answers("horovod.torch", theirs, ranks, out))
         for ranks in RANKS
     }
 

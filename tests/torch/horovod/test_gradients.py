@@ -49,9 +49,7 @@ def test_grouped_allreduce(ranks):
 def test_twice(ranks):
     """The gradient of a gradient, as gradient penalties need it."""
     x = leaf(3)
-    (first,) = torch.autograd.grad(
-        hvd.allreduce(x**3, op=hvd.Sum, process_set=ranks).sum(), x, create_graph=True
-    )
+    (first,) = torch.autograd.grad(hvd.allreduce(x**3, op=hvd.Sum, process_set=ranks).sum(), x, create_graph=True)
     assert first.tolist() == [3 * 4.0 * ranks.size()] * 3
     (second,) = torch.autograd.grad(first.sum(), x)
     assert second.tolist() == [6 * 2.0 * ranks.size()] * 3

@@ -25,7 +25,5 @@ def test_a_horovod_script_with_one_import_changed(tmp_path):
 
 
 def test_hpccoll_alone_does_not_touch_torch():
-    program = (
-        "import sys, hpccoll, hpccoll.horovod, hpccoll.frontend.parameters; sys.exit('torch' in sys.modules)"
-    )
+    program = "import sys, hpccoll, hpccoll.horovod, hpccoll.frontend.parameters; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", program], timeout=60, check=True)

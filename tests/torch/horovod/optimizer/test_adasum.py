@@ -35,8 +35,7 @@ def test_changes_are_combined(world, make):
     alone = [make([one]) for one in ranks]
     for step in range(3):
         gradients = [
-            torch.randn(5, generator=torch.Generator().manual_seed(9 * step + r)).double()
-            for r in range(world.size)
+            torch.randn(5, generator=torch.Generator().manual_seed(9 * step + r)).double() for r in range(world.size)
         ]
         start = parameter.detach().clone()
         optimizer.zero_grad()

@@ -23,9 +23,7 @@ def test_clipping_sees_the_reduced_gradients(pair):
         both.optimizer_alone.zero_grad()
         both.backward(step)
         both.optimizer.synchronize()
-        norms = [
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 0.05) for model in (both.model, both.alone)
-        ]
+        norms = [torch.nn.utils.clip_grad_norm_(model.parameters(), 0.05) for model in (both.model, both.alone)]
         torch.testing.assert_close(*norms, **EXACT)
         with both.optimizer.skip_synchronize():
             both.optimizer.step()

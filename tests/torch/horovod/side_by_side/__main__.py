@@ -35,6 +35,4 @@ torch.set_num_threads(1)
 os.environ.update(HOROVOD_TIMELINE="DYNAMIC", HOROVOD_DYNAMIC_PROCESS_SETS="1")  # Horovod has both off
 everybody = MPI.COMM_WORLD.gather(dict(answers()))
 if everybody:
-    Path(sys.argv[2]).write_text(
-        json.dumps({title: [one[title] for one in everybody] for title in QUESTIONS})
-    )
+    Path(sys.argv[2]).write_text(json.dumps({title: [one[title] for one in everybody] for title in QUESTIONS}))

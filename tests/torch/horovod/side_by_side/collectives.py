@@ -58,9 +58,7 @@ def group(name: str) -> Any:
 
 @ask(*DTYPES)
 def allgather(dtype: str) -> Any:
-    return hvd.allgather(tensor(RANK, 2, dtype=dtype)), hvd.synchronize(
-        hvd.allgather_async(tensor(3, dtype=dtype))
-    )
+    return hvd.allgather(tensor(RANK, 2, dtype=dtype)), hvd.synchronize(hvd.allgather_async(tensor(3, dtype=dtype)))
 
 
 @ask(*DTYPES)
@@ -196,9 +194,7 @@ def gradient_of(name: str) -> Any:
 @ask("Average", "Sum")
 def gradient_of_reducescatter(op: str) -> Any:
     how = {"op": getattr(hvd, op), "postscale_factor": 0.5}
-    return gradient(lambda x: hvd.grouped_reducescatter([x], **how)[0]), gradient(
-        lambda x: hvd.reducescatter(x, **how)
-    )
+    return gradient(lambda x: hvd.grouped_reducescatter([x], **how)[0]), gradient(lambda x: hvd.reducescatter(x, **how))
 
 
 def gradient(call: Callable[[torch.Tensor], torch.Tensor]) -> Any:

@@ -8,11 +8,7 @@ from asking import RANK, SIZE, answer, ask, hvd, tensor
 
 @ask("Sum", "Average", "Max", "Product")
 def join_and_allreduce(op: str) -> Any:
-    late = (
-        [hvd.allreduce(tensor(4), op=getattr(hvd, op), name="late") for _ in range(2)]
-        if RANK == SIZE - 1
-        else []
-    )
+    late = [hvd.allreduce(tensor(4), op=getattr(hvd, op), name="late") for _ in range(2)] if RANK == SIZE - 1 else []
     return late, hvd.join()
 
 

@@ -66,8 +66,7 @@ def process_sets() -> Any:
     rest = hvd.add_process_set(hvd.ProcessSet(range(1, SIZE)))
     mine = first if RANK == 0 else rest
     facts = [
-        [one.process_set_id, one.ranks, one.included(), answer(one.rank), answer(one.size)]
-        for one in (first, rest)
+        [one.process_set_id, one.ranks, one.included(), answer(one.rank), answer(one.size)] for one in (first, rest)
     ]
     root = mine.ranks[-1]
     sums = [

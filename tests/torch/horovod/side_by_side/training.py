@@ -171,9 +171,7 @@ def optimizer_of_sparse_gradients(case: str) -> Any:
     model = torch.nn.Embedding(5, 2, sparse=True)
     with_weights_of(model, 0)
     sgd = torch.optim.SGD(model.parameters(), lr=0.5)
-    optimizer = hvd.DistributedOptimizer(
-        sgd, model.named_parameters(), sparse_as_dense=case == "sparse_as_dense"
-    )
+    optimizer = hvd.DistributedOptimizer(sgd, model.named_parameters(), sparse_as_dense=case == "sparse_as_dense")
     for _ in range(2):
         optimizer.zero_grad()
         model(torch.tensor([RANK, 2])).sum().backward()
