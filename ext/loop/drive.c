@@ -79,7 +79,8 @@ static void sleep_for_news(hc_loop *loop, awaited *all, int can_drive, uint64_t 
     atomic_fetch_sub_explicit(&loop->sleepers, 1, memory_order_relaxed);
 }
 
-/* One turn at least, so that who only asks (a limit that has passed) moves things too. 1: somebody must drive on. */
+/* One progress iteration at least, so that a caller that only asks (a limit that has passed) moves things too.
+ * 1: somebody must drive on. */
 static int wait_until(hc_loop *loop, awaited *all, uint64_t limit) {
     int can_drive = may_drive(loop), work = 0;
     uint64_t now;

@@ -156,7 +156,7 @@ static int send_queued(hc_loop *loop) {
             break;
         moved = 1;
         if (!loop->unsent[peer])
-            continue; /* it was a message, or a question of watch.c */
+            continue; /* it was a message, or a question of heartbeat.c */
         loop->unsent[peer] = 0;
         hc__loop_step(loop, &(hc_event){.kind = HC_EV_SENT, .peer = peer});
     }

@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-/* Whom to ask for a sign of life: see watch.c. */
+/* Whom to ask for a sign of life: see heartbeat.c. */
 static int note_neighbours(hc_loop *loop, const hc_set_config *place) {
     int32_t own = loop->node_of[loop->config.engine.rank];
     loop->neighbours = malloc(((size_t)place->nchildren + 1) * sizeof(int32_t));

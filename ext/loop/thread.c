@@ -6,9 +6,9 @@
  * messages that only concern a waiting caller wake nobody else. With work in flight: on the rank's doorbell, and
  * without the driver's place, so that a caller who comes can take it at once.
  *
- * Called, it does not take the driver's place at once: who has just submitted, or left the place with work in flight,
- * mostly waits next and drives by itself, and would find the place taken (30 us instead of 5 for an asynchronous sum
- * of 8 bytes). So it needs_polling first, and while it does nobody need call it.
+ * Called, it does not take the driver's place at once: a thread that has just submitted, or left the place with
+ * work in flight, mostly waits next and drives by itself, and would find the place taken (30 us instead of 5 for an
+ * asynchronous sum of 8 bytes). So it first polls for a short time; meanwhile nobody has to call it.
  */
 #include "loop/driver.h"
 

@@ -51,7 +51,7 @@ class NetProvider(Protocol):
         """Make the net of this rank; all ranks of the rendezvous call this together.
 
         :param one_machine: all ranks run on one machine, which decides how long messages are best
-        :returns: a capsule "hpccoll.net": a pointer to a `struct hc_net_box` (ext/transport/transport.h)
+        :returns: a capsule "hpccoll.net": a pointer to a `struct hc_net_box` (ext/transport/net/net.h)
         :raises RuntimeError: it cannot be made, with the reason
         """
         ...

@@ -13,6 +13,10 @@ NAMED = re.compile(r"`((?:ext|hpccoll|tests|docs|benchmarks|examples|slurm)/[\w.
 SHORT = re.compile(r"`([\w.-]+\.(?:c|h|cu|py|pxi|pyx|toml|txt|ptx|inc))`")
 IDENTIFIER = re.compile(r"`((?:hc|HC)_\w+)`")
 ELSEWHERE = {"cuda.h", "nccl.h", "first.py", "site.toml"}  # of CUDA; what a reader of a page makes
+FUNCTION = re.compile(r"`(ext/[\w/]+\.(?:c|h|pxi))`: `(\w+)`")
+FENCE = re.compile(r"```.*?```", re.DOTALL)
+INDENTED = re.compile(r"(?:\A|\n)\n {4}\S.*(?:\n {4}.*)*")
+STAGES = ["enqueue", "negotiate", "fuse", "reduce", "complete"]
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(#[^)\s]+)?\)")
 HISTORY = ROOT / "docs" / "decisions"  # a decision names the files of its day
 
@@ -41,6 +45,34 @@ def test_short_names_and_identifiers_exist(page: Path) -> None:
     assert not {match[1] for match in SHORT.finditer(page.read_text())} - known
     code = "".join(file.read_text() for file in files if file.suffix in (".c", ".h"))
     assert not [match[1] for match in IDENTIFIER.finditer(page.read_text()) if match[1] not in code]
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if p.parent != HISTORY], ids=lambda p: p.name)
+def test_a_function_is_defined_in_the_file_that_is_named_with_it(page: Path) -> None:
+    for file, function in FUNCTION.findall(page.read_text()):
+        defined = re.search(
+            rf"^(?!\s*(?:return|else)\b)[^\n;=]*\b{function}\([^;]*?[{{:]$", (ROOT / file).read_text(), re.MULTILINE
+        )
+        assert defined, f"{page.name}: {function} is not defined in {file}"
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "docs" / "architecture.md"], ids=lambda p: p.name)
+def test_the_picture_of_the_pipeline_has_a_line_per_stage(page: Path) -> None:
+    fences = [block for block in FENCE.findall(page.read_text()) if block.startswith("```text\nyour array\n")]
+    assert len(fences) == 1
+    lines = [[word for word in STAGES if re.search(rf"\b{word}\b", line)] for line in fences[0].splitlines()]
+    assert [words for words in lines if words] == [[word] for word in STAGES]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_pictures_are_fenced(page: Path) -> None:
+    """A tool that fills paragraphs leaves fences alone, and joins the lines of a picture that is only indented."""
+    lines = FENCE.sub("", page.read_text())
+    assert not [
+        picture
+        for picture in INDENTED.findall(lines)
+        if re.search(r"[-<]{2,}|->|<-|\.{4,}|^ +[|v] ", picture, re.MULTILINE)
+    ]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)

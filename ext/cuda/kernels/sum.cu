@@ -2,7 +2,7 @@
  *
  * sum.cu - what the net's algorithms add up, where it lies in a device's memory: to[i] = from[0][i] + from[1][i] + ...
  *
- * The same values as on the host (ext/transport/kernels_vector.h): in the sources' order; float16 and bfloat16 in
+ * The same values as on the host (ext/transport/kernels/vector.h): in the sources' order; float16 and bfloat16 in
  * float32, rounded once; integers wrap; of least and greatest once a NaN is always a NaN, and of equal values the first
  * stays.
  *

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * p2p_buffers.h - messages from and to a device by way of pinned memory: private to staging buffers.c and
- * device_data.c.
+ * p2p_buffers.h - messages from and to a device by way of pinned memory: private to ext/cuda, where
+ * device_data.c uses them.
  */
 #ifndef HC_P2P_BUFFERS_H
 #define HC_P2P_BUFFERS_H

@@ -4,7 +4,7 @@
  *
  * The extension, and not loops left to the optimiser: the speed then depends neither on -O3 nor on whether the
  * compiler can show that `to` and from[] are apart (they may be one array). Whoever includes this defines
- * HC__VECTOR_BYTES and, after it, the conversions that kernels_table.h lists.
+ * HC__VECTOR_BYTES and, after it, the conversions that table.h lists.
  */
 #include <string.h>
 
@@ -62,7 +62,7 @@ INLINE vec pick(vec mask, vec yes, vec no) {
     return (yes & mask) | (no & ~mask);
 }
 
-/* ---- steps: load, combine, finish (kernels_loops.h puts them together) ------------------------------ */
+/* ---- steps: load, combine, finish (loops.h puts them together) ------------------------------ */
 
 #define COMBINE(NAME, V, RESULT)    \
     INLINE vec NAME(vec x, vec y) { \

@@ -114,7 +114,7 @@ static void pack(hc__shm *shm, int64_t chunk, hc__range places) {
         hc__pack(shm, elements, slot_at(shm, shm->base.local_rank, chunk, place));
 }
 
-/* Packs the next chunk, if its slot is free: rules (1) and (2) of shm_node.h. */
+/* Packs the next chunk, if its slot is free: rules (1) and (2) of shm_state.h. */
 static int pack_next(hc__shm *shm) {
     int64_t chunk = shm->npacked;
     if (chunk >= shm->nchunks || chunk >= shm->nspread + shm->depth)

@@ -133,7 +133,7 @@ uint8_t *hc__shm_result(const hc__shm *, int64_t chunk);
 void hc__shm_lay_out(hc__shm *); /* finds the parts of the segment */
 int hc__cut_regions(hc__shm *, size_t bytes, size_t most);
 
-/* ---- shm_pieces.c: a batch as one concatenation -------------------------------------------------- */
+/* ---- pieces.c: a batch as one concatenation -------------------------------------------------- */
 
 /* Where a range of the concatenation meets one piece: n elements, from element `at` of the piece, `offset`
  * elements from the beginning of the range. `out` is where the piece's result of them goes, or NULL. */
@@ -168,7 +168,7 @@ void hc__unpack(hc__shm *, hc__range, const uint8_t *from);
 /* The reduction of a node of one rank; to NULL: to the tensors. */
 void hc__reduce_alone(hc__shm *, hc__range, uint8_t *to);
 
-/* ---- shm_chunks.c: where a chunk's elements lie --------------------------------------------------- */
+/* ---- chunks.c: where a chunk's elements lie --------------------------------------------------- */
 
 /* Elements of the concatenation that a chunk has of one part, on one rail. */
 hc__range hc__rail_elements(const hc__shm *, int64_t chunk, int32_t rail, int32_t part);
@@ -188,13 +188,13 @@ typedef struct hc__runs {
 hc__runs hc__runs_of(const hc__shm *, int64_t chunk, hc__range places);
 int hc__runs_next(hc__runs *, hc__range *elements, int64_t *place);
 
-/* ---- shm_small.c: few bytes, one hand-off -------------------------------------------------------- */
+/* ---- small.c: few bytes, one hand-off -------------------------------------------------------- */
 
 size_t hc__small_limit(int32_t local_size);
 int hc__small_reduce(hc__shm *);
 int hc__shm_table(hc_node *, const int64_t *vector, int32_t n, int64_t *table);
 
-/* ---- shm_allreduce.c, shm_exchange.c: the operations --------------------------------------------- */
+/* ---- allreduce.c, exchange.c: the operations --------------------------------------------- */
 
 int hc__shm_open(hc_node *, const hc_batch *, const hc_parts *, int rails, int64_t chunk_elements, int64_t *nchunks);
 int hc__shm_depth(hc_node *);
