@@ -119,12 +119,12 @@ static int begin_pieces(hc__hierarchy *h) {
     return status < 0 ? status : hc__gather_start(h, h->batch->pieces[a->first].in, out);
 }
 
-int hc__allgather_start(hc__hierarchy *h) {
+static int allgather_start(hc__hierarchy *h) {
     h->allgather = (hc__allgather){0};
     return begin_counts(h);
 }
 
-int hc__allgather_test(hc__hierarchy *h) {
+static int allgather_test(hc__hierarchy *h) {
     hc__allgather *a = &h->allgather;
     for (;;) {
         int status = hc__gather_test(h);
@@ -141,7 +141,7 @@ int hc__allgather_test(hc__hierarchy *h) {
     }
 }
 
-void hc__allgather_end(hc__hierarchy *h) {
+static void allgather_end(hc__hierarchy *h) {
     hc__allgather *a = &h->allgather;
     free(a->own_rows);
     free(a->rows);
@@ -150,3 +150,5 @@ void hc__allgather_end(hc__hierarchy *h) {
     hc_result_free(a->spare);
     *a = (hc__allgather){0};
 }
+
+const hc__operation hc__op_ALLGATHER = {allgather_start, allgather_test, allgather_end};

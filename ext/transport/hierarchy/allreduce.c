@@ -172,6 +172,8 @@ static int launch_allreduce(hc__hierarchy *h, hc__channel *channel, void *data) 
     return hc__allreduce_start(channel, data, h->pipeline.bounds[1], b->wire_dtype, b->reduction, hc__net_algorithm(h));
 }
 
-int hc__allreduce_batch_start(hc__hierarchy *h) {
+static int allreduce_start(hc__hierarchy *h) {
     return hc__pipeline_start(h, h->batch, NULL, launch_allreduce);
 }
+
+const hc__operation hc__op_ALLREDUCE = {allreduce_start, hc__pipeline_test, NULL};

@@ -159,7 +159,7 @@ static int exchange_far(hc__hierarchy *h) {
     return HC_DONE;
 }
 
-int hc__alltoall_start(hc__hierarchy *h) {
+static int alltoall_start(hc__hierarchy *h) {
     hc__alltoall *a = &h->alltoall;
     a->bundle.net = h->net;
     a->stage = COUNT;
@@ -187,7 +187,7 @@ static int test_stage(hc__hierarchy *h) {
     return near == HC_MOVED || far == HC_MOVED ? HC_MOVED : HC_IDLE;
 }
 
-int hc__alltoall_test(hc__hierarchy *h) {
+static int alltoall_test(hc__hierarchy *h) {
     hc__alltoall *a = &h->alltoall;
     for (;;) {
         int status = test_stage(h);
@@ -205,7 +205,7 @@ int hc__alltoall_test(hc__hierarchy *h) {
     }
 }
 
-void hc__alltoall_end(hc__hierarchy *h) {
+static void alltoall_end(hc__hierarchy *h) {
     hc__alltoall *a = &h->alltoall;
     free(a->counts);
     free(a->incoming);
@@ -216,3 +216,5 @@ void hc__alltoall_end(hc__hierarchy *h) {
     a->counts = a->incoming = a->table = a->from_here = a->to_here = NULL;
     a->spare = NULL;
 }
+
+const hc__operation hc__op_ALLTOALL = {alltoall_start, alltoall_test, alltoall_end};

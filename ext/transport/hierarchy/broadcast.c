@@ -206,7 +206,7 @@ static int launch(hc__hierarchy *h, hc__channel *channel, void *data) {
     return hc__net_broadcast_start(channel, data, p->bounds[1], p->batch->dtype, root_node(h), p->nchunks);
 }
 
-int hc__broadcast_start(hc__hierarchy *h) {
+static int broadcast_start(hc__hierarchy *h) {
     hc__broadcast *b = &h->broadcast;
     if (has_no_exchange(h))
         return hc__pipeline_start(h, h->batch, NULL, launch);
@@ -228,7 +228,7 @@ int hc__broadcast_start(hc__hierarchy *h) {
     return HC_OK;
 }
 
-int hc__broadcast_test(hc__hierarchy *h) {
+static int broadcast_test(hc__hierarchy *h) {
     hc__broadcast *b = &h->broadcast;
     if (has_no_exchange(h))
         return hc__pipeline_test(h);
@@ -258,9 +258,11 @@ void hc__broadcast_abandon(hc__hierarchy *h) {
     hc__bundle_cancel(&b->sends);
 }
 
-void hc__broadcast_end(hc__hierarchy *h) {
+static void broadcast_end(hc__hierarchy *h) {
     hc_result_free(h->broadcast.spare);
     free(h->broadcast.at);
     h->broadcast.spare = NULL;
     h->broadcast.at = NULL;
 }
+
+const hc__operation hc__op_BROADCAST = {broadcast_start, broadcast_test, broadcast_end};

@@ -13,46 +13,35 @@
 #define RAIL_BYTES ((int64_t)64 << 10)
 #define GAMMA 1e-10 /* a byte read by a reduction: about 10 GB/s */
 
-static void nothing(hc__hierarchy *h) {
-    (void)h;
-}
+const hc__operation hc__op_BARRIER, hc__op_JOIN;
 
-static const struct {
-    int (*start)(hc__hierarchy *);
-    int (*test)(hc__hierarchy *);
-    void (*end)(hc__hierarchy *); /* done or abandoned */
-} operations[HC_OPERATION_COUNT] = {
-    [HC_ALLREDUCE] = {hc__allreduce_batch_start, hc__pipeline_test, nothing},
-    [HC_REDUCESCATTER] = {hc__reducescatter_start, hc__reducescatter_test, nothing},
-    [HC_BROADCAST] = {hc__broadcast_start, hc__broadcast_test, hc__broadcast_end},
-    [HC_ALLGATHER] = {hc__allgather_start, hc__allgather_test, hc__allgather_end},
-    [HC_ALLTOALL] = {hc__alltoall_start, hc__alltoall_test, hc__alltoall_end},
-    [HC_REDUCE] = {hc__reduce_batch_start, hc__pipeline_test, nothing},
-    [HC_GATHER] = {hc__gather_rows_start, hc__rooted_test, hc__rooted_end},
-    [HC_SCATTER] = {hc__scatter_rows_start, hc__rooted_test, hc__rooted_end},
-    [HC_SCAN] = {hc__scan_start, hc__scan_test, hc__scan_end},
-    [HC_EXSCAN] = {hc__exscan_start, hc__scan_test, hc__scan_end},
+static const hc__operation *const operations[HC_OPERATION_COUNT] = {
+#define X(name, text, traits) &hc__op_##name,
+    HC_OPERATIONS(X)
+#undef X
 };
 
 static int start(hc_data *data, hc_batch *batch) {
     hc__hierarchy *h = (hc__hierarchy *)data;
     if (h->batch)
         return HC_INVALID; /* one at a time */
-    if (batch->operation >= HC_OPERATION_COUNT || !operations[batch->operation].start)
+    if (batch->operation >= HC_OPERATION_COUNT || !operations[batch->operation]->start)
         return HC_UNSUPPORTED;
     h->batch = batch;
     h->late = HC_OK;
-    return operations[batch->operation].start(h);
+    return operations[batch->operation]->start(h);
 }
 
 static int test(hc_data *data) {
     hc__hierarchy *h = (hc__hierarchy *)data;
     if (!h->batch)
         return HC_DONE;
-    int status = operations[h->batch->operation].test(h);
+    const hc__operation *operation = operations[h->batch->operation];
+    int status = operation->test(h);
     if (status != HC_DONE)
         return status;
-    operations[h->batch->operation].end(h);
+    if (operation->end)
+        operation->end(h);
     h->batch = NULL;
     return h->late < 0 ? h->late : HC_DONE;
 }
@@ -94,11 +83,9 @@ static void destroy(hc_data *data) {
     hc__hierarchy *h = (hc__hierarchy *)data;
     abandon(data);
     hc__pipeline_free(h);
-    hc__broadcast_end(h);
-    hc__allgather_end(h);
-    hc__alltoall_end(h);
-    hc__rooted_end(h);
-    hc__scan_end(h);
+    for (int i = 0; i < HC_OPERATION_COUNT; i++)
+        if (operations[i]->end)
+            operations[i]->end(h);
     hc__bundle_free(&h->broadcast.sends);
     hc__bundle_free(&h->gather.bundle);
     hc__bundle_free(&h->alltoall.bundle);

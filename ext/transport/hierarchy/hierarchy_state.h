@@ -180,10 +180,21 @@ struct hc__hierarchy {
     hc__node_scatter scatter;
 };
 
+/* ---- operations --------------------------------------------------------------------------------------- */
+
+/* One row per operation, hc__op_NAME, defined by the file that implements it. */
+typedef struct hc__operation {
+    int (*start)(hc__hierarchy *); /* NULL: it moves no data, and no batch of it comes here */
+    int (*test)(hc__hierarchy *);
+    void (*end)(hc__hierarchy *); /* NULL, or called when the batch is done, and when the data plane is freed */
+} hc__operation;
+#define X(name, text, traits) extern const hc__operation hc__op_##name;
+HC_OPERATIONS(X)
+#undef X
+
 /* parts NULL: one part. The bounds are copied nowhere: they stay until the end. */
 int hc__pipeline_start(hc__hierarchy *, const hc_batch *, const hc_parts *parts, hc__launch *);
 int hc__net_algorithm(const hc__hierarchy *); /* of the batch's reduction between nodes */
-int hc__allreduce_batch_start(hc__hierarchy *);
 int hc__pipeline_test(hc__hierarchy *);
 void hc__pipeline_abandon(hc__hierarchy *);
 void hc__pipeline_free(hc__hierarchy *);
@@ -192,28 +203,8 @@ void hc__pipeline_free(hc__hierarchy *);
 int hc__gather_start(hc__hierarchy *, const void *in, void *out);
 int hc__gather_test(hc__hierarchy *);
 
-int hc__broadcast_start(hc__hierarchy *);
-int hc__broadcast_test(hc__hierarchy *);
 void hc__broadcast_abandon(hc__hierarchy *);
-void hc__broadcast_end(hc__hierarchy *);
-int hc__allgather_start(hc__hierarchy *);
-int hc__allgather_test(hc__hierarchy *);
-void hc__allgather_end(hc__hierarchy *);
-int hc__alltoall_start(hc__hierarchy *);
-int hc__alltoall_test(hc__hierarchy *);
-void hc__alltoall_end(hc__hierarchy *);
-int hc__reducescatter_start(hc__hierarchy *);
-int hc__reducescatter_test(hc__hierarchy *);
-int hc__reduce_batch_start(hc__hierarchy *);
-int hc__gather_rows_start(hc__hierarchy *);
-int hc__scatter_rows_start(hc__hierarchy *);
-int hc__rooted_test(hc__hierarchy *);
-void hc__rooted_end(hc__hierarchy *);
-int hc__scan_start(hc__hierarchy *);
-int hc__exscan_start(hc__hierarchy *);
-int hc__scan_test(hc__hierarchy *);
 void hc__scan_abandon(hc__hierarchy *);
-void hc__scan_end(hc__hierarchy *);
 
 /* ---- results ------------------------------------------------------------------------------------------ */
 

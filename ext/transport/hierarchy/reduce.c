@@ -16,6 +16,8 @@ static int launch(hc__hierarchy *h, hc__channel *channel, void *data) {
                                 p->nchunks, b->deterministic);
 }
 
-int hc__reduce_batch_start(hc__hierarchy *h) {
+static int reduce_start(hc__hierarchy *h) {
     return hc__pipeline_start(h, h->batch, NULL, launch);
 }
+
+const hc__operation hc__op_REDUCE = {reduce_start, hc__pipeline_test, NULL};

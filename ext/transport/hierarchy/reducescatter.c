@@ -179,7 +179,7 @@ static int scatter_next(hc__hierarchy *h) {
     return HC_MOVED;
 }
 
-int hc__reducescatter_start(hc__hierarchy *h) {
+static int reducescatter_start(hc__hierarchy *h) {
     h->scatter.piece = 0;
     h->scatter.placed = 0;
     if (has_no_scatter(h))
@@ -187,7 +187,7 @@ int hc__reducescatter_start(hc__hierarchy *h) {
     return h->place.nodes > 1 ? start_between_nodes(h) : HC_OK;
 }
 
-int hc__reducescatter_test(hc__hierarchy *h) {
+static int reducescatter_test(hc__hierarchy *h) {
     if (h->place.nodes > 1 || has_no_scatter(h))
         return hc__pipeline_test(h);
     int moved = 0;
@@ -199,3 +199,5 @@ int hc__reducescatter_test(hc__hierarchy *h) {
     }
     return HC_DONE;
 }
+
+const hc__operation hc__op_REDUCESCATTER = {reducescatter_start, reducescatter_test, NULL};

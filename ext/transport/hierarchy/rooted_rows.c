@@ -187,14 +187,14 @@ static int start(hc__hierarchy *h, int gathers) {
     return g->rows && g->offsets ? HC_OK : HC_NO_MEMORY;
 }
 
-int hc__gather_rows_start(hc__hierarchy *h) {
+static int gather_start(hc__hierarchy *h) {
     int status = start(h, 1);
     for (int32_t i = 0; status >= 0 && i < h->batch->npieces; i++)
         rows_of(h, h->place.rank)[i] = h->batch->pieces[i].in ? h->batch->pieces[i].rows : 0;
     return status;
 }
 
-int hc__scatter_rows_start(hc__hierarchy *h) {
+static int scatter_start(hc__hierarchy *h) {
     int status = start(h, 0);
     for (int32_t i = 0; status >= 0 && is_root(h) && i < h->batch->npieces; i++) {
         const hc_piece *piece = &h->batch->pieces[i];
@@ -220,7 +220,7 @@ static int test_stage(hc__hierarchy *h) {
     return near == HC_MOVED || far == HC_MOVED ? HC_MOVED : HC_IDLE;
 }
 
-int hc__rooted_test(hc__hierarchy *h) {
+static int rooted_test(hc__hierarchy *h) {
     hc__rooted *g = &h->rooted;
     for (;;) {
         int status = test_stage(h);
@@ -236,7 +236,7 @@ int hc__rooted_test(hc__hierarchy *h) {
     }
 }
 
-void hc__rooted_end(hc__hierarchy *h) {
+static void rooted_end(hc__hierarchy *h) {
     hc__rooted *g = &h->rooted;
     free(g->rows);
     free(g->offsets);
@@ -244,3 +244,6 @@ void hc__rooted_end(hc__hierarchy *h) {
     g->rows = g->offsets = NULL;
     g->spare = NULL;
 }
+
+const hc__operation hc__op_GATHER = {gather_start, rooted_test, rooted_end};
+const hc__operation hc__op_SCATTER = {scatter_start, rooted_test, rooted_end};

@@ -284,15 +284,15 @@ static int start(hc__hierarchy *h, int exclusive) {
     return s->at_once ? start_at_once(h) : start_chain(h);
 }
 
-int hc__scan_start(hc__hierarchy *h) {
+static int scan_start(hc__hierarchy *h) {
     return start(h, 0);
 }
 
-int hc__exscan_start(hc__hierarchy *h) {
+static int exscan_start(hc__hierarchy *h) {
     return start(h, 1);
 }
 
-int hc__scan_test(hc__hierarchy *h) {
+static int scan_test(hc__hierarchy *h) {
     return h->scan.at_once ? test_at_once(h) : test_chain(h);
 }
 
@@ -306,7 +306,7 @@ void hc__scan_abandon(hc__hierarchy *h) {
     }
 }
 
-void hc__scan_end(hc__hierarchy *h) {
+static void scan_end(hc__hierarchy *h) {
     hc__scan *s = &h->scan;
     if (!s->stuck) /* else the library may still read or write it: better lost than used again */
         hc_result_free(s->memory);
@@ -315,3 +315,6 @@ void hc__scan_end(hc__hierarchy *h) {
     free(s->values);
     *s = (hc__scan){.stuck = s->stuck};
 }
+
+const hc__operation hc__op_SCAN = {scan_start, scan_test, scan_end};
+const hc__operation hc__op_EXSCAN = {exscan_start, scan_test, scan_end};
