@@ -2,7 +2,7 @@
 """The CUDA driver and NCCL, which are opened at run time: what is there, what is not, and why.
 
 As a program it prints that as JSON, for the parts that are named or for both. A process that has opened the driver must
-not fork, and a broken driver may hang, so :func:`look` asks a process of its own.
+not fork, and a broken driver may hang, so :func:`probe` asks a process of its own.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from hpccoll import config, errors
 Facts = dict[str, Any]
 
 DRIVER = "libcuda.so.1"
-SECONDS = 60
+PROBE_TIMEOUT_S = 60
 
 
-def look(*parts: str) -> dict[str, Facts]:
+def probe(*parts: str) -> dict[str, Facts]:
     """Facts of the "CUDA driver" and of "NCCL", or of one of them alone.
 
     What cannot be used is {"missing": why, "to do": remedy}.
@@ -34,28 +34,28 @@ def look(*parts: str) -> dict[str, Facts]:
             [sys.executable, "-m", "hpccoll.cuda", *parts],
             capture_output=True,
             text=True,
-            timeout=SECONDS,
+            timeout=PROBE_TIMEOUT_S,
             check=False,
             cwd=Path(__file__).parent.parent,  # this very package, not one in the folder of the caller
         )
     except subprocess.TimeoutExpired:
-        return {"CUDA driver": _missing(f"it did not answer in {SECONDS} s", "ask whether `nvidia-smi` does")}
+        return {"CUDA driver": _missing(f"it did not answer in {PROBE_TIMEOUT_S} s", "ask whether `nvidia-smi` does")}
     if asked.returncode:
-        said = asked.stderr.strip().splitlines() or [f"status {asked.returncode}"]
-        return {"CUDA driver": _missing(said[-1], "ask whether `nvidia-smi` works on this node")}
+        words = asked.stderr.strip().splitlines() or [f"status {asked.returncode}"]
+        return {"CUDA driver": _missing(words[-1], "ask whether `nvidia-smi` works on this node")}
     found: dict[str, Facts] = json.loads(asked.stdout)
     return found
 
 
-def driver() -> Facts:
+def driver_facts() -> Facts:
     """The driver's file, the version of CUDA that it speaks, and name and PCI address of each device."""
-    facts = look_at_driver(config.read().cuda_library)
+    facts = probe_driver(config.read().cuda_library)
     if "version" in facts:
         facts["version"] = f"CUDA {facts['version'] // 1000}.{facts['version'] % 1000 // 10}"
     return facts
 
 
-def look_at_driver(named: str) -> Facts:
+def probe_driver(named: str) -> Facts:
     """See _cuda.gpu_driver. This initialises the driver: do not fork afterwards.
 
     :param named: its file; "": it is searched for
@@ -79,12 +79,12 @@ def current_device(named: str) -> int:
     return _cuda.current_device(named)
 
 
-def nccl() -> Facts:
+def nccl_facts() -> Facts:
     """NCCL's file and version, and which of its newer functions are not in it."""
-    return look_at_nccl(config.read().nccl_library, [str(path) for path in packages()])
+    return probe_nccl(config.read().nccl_library, [str(path) for path in packages()])
 
 
-def look_at_nccl(named: str, files: list[str]) -> Facts:
+def probe_nccl(named: str, files: list[str]) -> Facts:
     """See _cuda.nccl."""
     from hpccoll import _cuda
 
@@ -105,7 +105,7 @@ def _missing(why: str, remedy: str) -> Facts:
     return {"missing": why, "to do": remedy}
 
 
-PARTS = {"CUDA driver": driver, "NCCL": nccl}
+PARTS = {"CUDA driver": driver_facts, "NCCL": nccl_facts}
 
 
 def main() -> None:

@@ -275,7 +275,7 @@ def one_rank(name: str) -> None:
 
 def sharing() -> dict[str, str]:
     """Variables under which NCCL takes several ranks on one GPU."""
-    version = str(cuda.look("NCCL")["NCCL"].get("version", "0"))
+    version = str(cuda.probe("NCCL")["NCCL"].get("version", "0"))
     knows = tuple(int(part) for part in version.split(".")[:2]) >= KNOWS_SHARING
     return SHARED | ({"NCCL_MULTI_RANK_GPU_ENABLE": "1"} if knows else {"NCCL_NET": "Socket"})
 

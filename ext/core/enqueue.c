@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * enqueue.c - takes a request in: refuses one that cannot be, and finds the slot of one that was agreed before.
+ * enqueue.c - takes a request in: refuses an invalid one, and finds the slot of one that was agreed before.
  */
 #include "core/enqueue.h"
 

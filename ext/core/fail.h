@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fail.h - the end that is not agreed.
+ * fail.h - a failure breaks the World: ranks do not agree on that, they pass it on along the edges of all trees.
  */
 #ifndef HC_CORE_FAIL_H
 #define HC_CORE_FAIL_H
@@ -14,10 +14,10 @@ typedef struct hc__failure {
     uint8_t failed;
     uint8_t flooded; /* a failure has been passed on */
     char *text;      /* why, HC__TEXT bytes; NULL before, or when there was no memory for it */
-    uint8_t message[HC__FAIL_FIXED + HC__TEXT]; /* what floods, with its text: there is always room for it */
+    uint8_t message[HC__FAIL_FIXED + HC__TEXT]; /* passed on, with its text: needs no allocation */
 } hc__failure;
 
-/* Breaks the World. `lost`: World rank of a lost peer, or -1. `from`: the peer that told, or -1. */
+/* Breaks the World. `lost`: World rank of a lost peer, or -1. `from`: the peer whose message said so, or -1. */
 void hc__fail(hc_engine *, int status, int32_t lost, const char *text, int32_t from);
 int hc__fail_receive(hc_engine *, int32_t from, const uint8_t *, size_t);
 

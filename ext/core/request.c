@@ -171,7 +171,7 @@ const char *hc__sig_check(const uint8_t *bytes, size_t nbytes, int32_t set_size,
     view->name_len = hc__read32(&r);
     view->name = hc__read_bytes(&r, view->name_len);
     if (!view->name || view->name_len == 0 || view->name_len > HC_MAX_NAME)
-        return "a name that cannot be";
+        return "the name is empty or too long";
     const char *wrong = check_codes(&r, set_size, view);
     if (wrong)
         return wrong;
@@ -181,7 +181,7 @@ const char *hc__sig_check(const uint8_t *bytes, size_t nbytes, int32_t set_size,
     for (uint32_t i = 0; i < view->ntensors && !r.bad; i++)
         if ((wrong = check_tensor(&r, view->operation, view)) && !r.bad)
             return wrong;
-    return r.bad || r.at != r.end ? "cut short" : NULL;
+    return r.bad || r.at != r.end ? "the message is truncated" : NULL;
 }
 
 /* ---- bytes to request ---------------------------------------------------------------------------- */
@@ -206,7 +206,7 @@ static void decode_tensors(hc__sig *sig, hc__reader *r, hc_tensor *tensors, int6
     }
 }
 
-/* Never 0. Requests of one class are equal in all that a batch has only one of. */
+/* Never 0. Requests of one class are equal in every field that a batch stores once. */
 static uint64_t fuse_class(const hc_request *request) {
     return 1ull << 63 | (uint64_t)request->operation << 56 | (uint64_t)request->reduction << 49 |
            (uint64_t)request->memory << 46 | (uint64_t)request->tensors->dtype << 40 | (uint64_t)request->wire << 32 |

@@ -40,7 +40,7 @@ static inline int hc__is_group(const hc_request *request) {
     return request->ntensors > 1 || (request->flags & HC_REQUEST_GROUP);
 }
 
-/* Writes a request as bytes, which live until the next call. Returns why it cannot be a request, or NULL. */
+/* Writes a request as bytes, which live until the next call. Returns why it is invalid, or NULL. */
 const char *hc__sig_encode(hc_engine *, const hc_request *, hc__sig_view *);
 /* Judges bytes wholly and fills the view. Returns what is wrong, or NULL. `set_size` bounds the root. */
 const char *hc__sig_check(const uint8_t *, size_t, int32_t set_size, hc__sig_view *);

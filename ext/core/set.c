@@ -69,7 +69,7 @@ static uint32_t edges(const hc_engine *e) {
     return n;
 }
 
-/* A failure needs one action for each edge, and these: FAILED, WAKE_AT, and those of the event of that very step. */
+/* A failure needs one action per edge and a few more: FAILED, WAKE_AT, and those of the event of the same step. */
 #define LAST_ACTIONS 4
 
 int hc__set_add(hc_engine *e, const hc_set_config *c) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stall.c - a wait that lasts reports itself, and ends the World beyond a limit.
+ * stall.c - reports a wait that lasts long, and breaks the World when it lasts longer than the limit.
  *
  * The clock of a request runs from when a caller began to wait. If the request is not agreed yet, this rank asks over
  * the tree which ranks are awaited (stall_query.c). If it is agreed and does not end, the data transport is at fault.

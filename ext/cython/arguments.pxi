@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# arguments.pxi - what operations are called with, checked and written into requests.
+# arguments.pxi - checks the arguments of operations and writes them into requests.
 
 cdef inline int reduction_of(object op) except -1:
     cdef int reduction = -1
@@ -146,5 +146,6 @@ cdef int check_group(const Operand *operands, Py_ssize_t n) except -1:
     free(spans)
     if bad >= 0:
         raise errors.InvalidArgumentError(
-            f"array {bad} of the group shares memory with another one's out: each out lies by itself, or is its own x")
+            f"array {bad} of the group shares memory with another one's out: "
+            "each out needs memory of its own, or that of its own x")
     return 0

@@ -2,9 +2,8 @@
  *
  * driver.h - the loop's state, and what its files tell each other. It is private to ext/loop.
  *
- * Access: `inbox`, `flush`, `call_me`, `callers`, `epoch` and the counters marked [any] by anybody;
- * `counters` written by the driver and read by anybody; everything else by the driver alone, that is by the thread
- * that holds `driving`.
+ * Access: fields marked [any] by any thread; `counters` are written by the driver and read by any thread; all else by
+ * the driver alone, that is by the thread that holds `driving`.
  */
 #ifndef HC_LOOP_DRIVER_H
 #define HC_LOOP_DRIVER_H
@@ -54,7 +53,7 @@ typedef struct hc__set_queue {
 
 #define HC__TRACE_ROOM 8192 /* records; a power of two */
 
-/* What the driver counts; read by anybody. */
+/* The driver counts; any thread reads. */
 typedef struct hc__counters_of_loop {
     hc_counter requests, batches, cached_batches, fused_requests, payload_bytes, p2p_ops, p2p_bytes;
     hc_counter packed_bytes, reduced_bytes, spread_bytes, in_flight_ns, sleeps;

@@ -40,7 +40,7 @@ def collect(settings: Any, place: int, env: Mapping[str, str], nccl_files: list[
     :param nccl_files: where to look for NCCL before the system's search path
     :returns: "missing" and "to do" where there is no GPU, else its number, PCI address and NCCL's version
     """
-    driver = cuda.look_at_driver(settings.cuda_library)
+    driver = cuda.probe_driver(settings.cuda_library)
     facts: Facts = {"named": settings.device != "auto", "staged": settings.device_mode == "staged"}
     if "missing" in driver:
         return facts | {"missing": driver["missing"], "to do": driver["to do"]}
@@ -55,7 +55,7 @@ def collect(settings: Any, place: int, env: Mapping[str, str], nccl_files: list[
     facts |= {"number": number, "count": len(devices), "pci": devices[number]["pci"]}
     facts["sharing"] = [name for name in SHARING if name in env]
     if not facts["staged"]:
-        nccl = cuda.look_at_nccl(settings.nccl_library, nccl_files)
+        nccl = cuda.probe_nccl(settings.nccl_library, nccl_files)
         facts |= {"nccl": nccl.get("version", ""), "no nccl": nccl.get("missing", "")}
     return facts
 

@@ -51,7 +51,7 @@ def collect() -> Facts:
 
     :returns: the facts of each part, by its name; a missing part is {"missing": reason, "to do": remedy}
     """
-    found = cuda.look()
+    found = cuda.probe()
     return {
         "versions": versions(),
         "_core": core(),

@@ -44,7 +44,7 @@ def recorded(env: Mapping[str, str]) -> list[str]:
 
 def visible() -> Facts:
     """Ask the driver for the GPUs that a process with this environment sees."""
-    driver = cuda.look("CUDA driver")["CUDA driver"]
+    driver = cuda.probe("CUDA driver")["CUDA driver"]
     devices = [
         gpu | {"numa": numa(gpu["pci"]), "path": str((SYS / gpu["pci"]).resolve())} for gpu in driver.get("devices", [])
     ]
