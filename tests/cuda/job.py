@@ -408,10 +408,11 @@ def own_device(world):
 
 def forked(world):
     """A child neither uses nor frees what is its parent's."""
+    x = to_cupy(np.ones(3, np.float32))  # before the fork: another thread may hold the driver's lock at that moment
     handle = hpccoll.allreduce_async(to_cupy(np.ones(3, np.float32)))
     child = os.fork()
     if child == 0:
-        raises(hpccoll.ForkedError, "fork()", hpccoll.allreduce, to_cupy(np.ones(3, np.float32)))
+        raises(hpccoll.ForkedError, "fork()", hpccoll.allreduce, x)
         del handle
         gc.collect()
         os._exit(0)
