@@ -3,10 +3,12 @@
 
 import fcntl
 import os
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from glob import glob
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
@@ -21,6 +23,7 @@ CFLAGS += [
     "-Wno-unused-function",
 ]  # of what Cython writes; tests are strict with what we write
 LDFLAGS = ["-pthread", "-Wl,--as-needed", "-lm", "-lrt", "-ldl"]
+LTO = ["-flto=auto"]  # a call from one of our C files into another then costs what a call within one does
 
 MPI_SOURCES = ["ext/transport/net/mpi.c"]
 CUDA_SOURCES = [*sorted(glob("ext/cuda/**/*.c", recursive=True)), "ext/core/status.c"]  # names, sizes, texts
@@ -51,19 +54,33 @@ class build(build_ext):
             flags = mpi_flags(self.in_tree)
             extension.extra_compile_args += flags["extra_compile_args"]
             extension.extra_link_args += flags["extra_link_args"]
-        self.compile_only_what_changed(extension)
+        lto = LTO if extension.name == "hpccoll._core" and self.knows_lto() else []
+        extension.extra_link_args += lto
+        self.compile_only_what_changed(extension, lto)
         self.compile_side_by_side()
         super().build_extension(extension)
 
-    def compile_only_what_changed(self, extension: Extension) -> None:
+    def knows_lto(self) -> bool:
+        """Can compiler and linker optimize across files? clang without the linker's plugin compiles, but cannot link."""
+        with TemporaryDirectory() as folder:
+            source, compiled, linked = (Path(folder, f"one.{kind}") for kind in ("c", "o", "so"))
+            source.write_text("int one(void) { return 1; }\n")
+            compiling = [*self.compiler.compiler_so, *LTO, "-c", source, "-o", compiled]
+            linking = [*self.compiler.linker_so, *LTO, compiled, "-o", linked]
+            return all(subprocess.run(step, capture_output=True).returncode == 0 for step in (compiling, linking))
+
+    def compile_only_what_changed(self, extension: Extension, lto: list[str]) -> None:
+        """Compile what is older than its source or a header; our C files with lto, Cython's large ones without."""
         every_time = type(self.compiler)._compile
-        shared = max(os.path.getmtime(f) for f in ["setup.py", *extension.depends])
+        shared = max(os.path.getmtime(f) for f in extension.depends)
         if extension.name == "hpccoll._mpi":
             shared = float("inf")  # two files, and the MPI may be another one
 
-        def compile_changed(obj: str, source: str, *rest: object) -> None:
-            if not os.path.exists(obj) or os.path.getmtime(obj) <= max(shared, os.path.getmtime(source)):
-                every_time(self.compiler, obj, source, *rest)
+        def compile_changed(obj: str, source: str, ext: str, cc: list[str], options: list[str], pp: list[str]) -> None:
+            if os.path.exists(obj) and os.path.getmtime(obj) > max(shared, os.path.getmtime(source)):
+                return
+            ours = lto if source.startswith("ext/") else []
+            every_time(self.compiler, obj, source, ext, cc, [*options, *ours], pp)
 
         self.compiler._compile = compile_changed
 
@@ -82,7 +99,7 @@ def extension(name: str, sources: list[str]) -> Extension:
     return Extension(
         f"hpccoll.{name}",
         sources=[f"ext/cython/{name}.pyx", *sources],
-        depends=sorted(glob("ext/**/*.h", recursive=True) + glob("ext/cython/*.p*")),
+        depends=["setup.py", *sorted(glob("ext/**/*.h", recursive=True) + glob("ext/cython/*.p*"))],
         include_dirs=["ext"],
         define_macros=[("_GNU_SOURCE", "")],
         extra_compile_args=CFLAGS.copy(),
