@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 # arguments.pxi - checks the arguments of operations and writes them into requests.
 
+cdef extern from "Python.h":
+    Py_ssize_t PyNumber_AsSsize_t(object number, void *overflow) except? -1  # NULL: what does not fit is clipped
+
+
 cdef inline int reduction_of(object op) except -1:
-    cdef int reduction = -1
-    if PyIndex_Check(op) and 0 <= op < HC_REDUCTION_COUNT:
-        reduction = op
-    if reduction < 0:
+    cdef Py_ssize_t reduction = -1
+    if PyIndex_Check(op):
+        reduction = PyNumber_AsSsize_t(op, NULL)
+    if reduction < 0 or reduction >= HC_REDUCTION_COUNT:
         raise errors.InvalidArgumentError(f"op is {op!r}: use one of hpccoll.{', hpccoll.'.join(REDUCTIONS)}")
-    return reduction
+    return <int>reduction
 
 
 cdef inline double factor_of(object x, str what) except? -1.0:

@@ -3,11 +3,12 @@
 #
 # All operations take this path. What differs between them is asked of the operation's traits (core/hc.h).
 
-cdef dict CODES = {name: code for code, name in enumerate(OPERATIONS)}
+cdef dict CODES = {sys.intern(name): code for code, name in enumerate(OPERATIONS)}  # interned: found by identity
 
 
 @cython.final
 @cython.freelist(8)
+@cython.no_gc
 cdef class Call:
     """The arguments of one operation: read and checked before anything is sent."""
     cdef Set set
@@ -16,13 +17,10 @@ cdef class Call:
     cdef bint is_group, has_input, has_result
     cdef Py_ssize_t n            # arrays
     cdef Operand *operands       # of array k: 2k its input, 2k + 1 its output
-    cdef list held               # what must live until the request is done, in the order of the operands
+    cdef bytearray storage       # of a group's operands
+    cdef object held             # what must live until the request is done, in the order of the operands
     cdef list restores, copies   # see Handle; None while there is nothing in them
     cdef object result           # what wait() returns, as far as it is known
-
-    def __dealloc__(self):
-        if self.is_group:
-            free(self.operands)
 
     cdef inline bint has(self, int trait) noexcept:
         return (self.traits & trait) != 0
@@ -66,9 +64,9 @@ cdef class Call:
         if out is not None and (type(out) not in (list, tuple) or len(out) != self.n):
             raise errors.InvalidArgumentError(f"out of a group of {self.n} arrays is a list of {self.n} arrays")
         self.is_group = True
-        self.operands = <Operand *>malloc(2 * self.n * sizeof(Operand))
-        if self.operands is NULL:
-            raise MemoryError
+        self.held = []
+        self.storage = PyByteArray_FromStringAndSize(NULL, 2 * self.n * sizeof(Operand))
+        self.operands = <Operand *>PyByteArray_AS_STRING(self.storage)
         self.result = [
             self.read_array(at, x[at], None if out is None else out[at], compression) for at in range(self.n)]
         if out is not None:
@@ -125,10 +123,11 @@ cdef class Call:
             self.restores[at] = None
 
     cdef inline void hold(self, object array, object target):
-        if self.held is None:
-            self.held = [array, target]
+        if self.is_group:
+            (<list>self.held).append(array)
+            (<list>self.held).append(target)
         else:
-            self.held += [array, target]
+            self.held = (array, target)
 
     cdef bint operation_has_rows(self) noexcept:
         """The first dimension means something: rows are cut, counted or concatenated."""

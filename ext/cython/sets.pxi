@@ -140,7 +140,7 @@ cdef class Set:
             self.refuse()
         if name is None:
             name = self.next_name()
-        elif not isinstance(name, str) or name.startswith(UNNAMED):
+        elif not isinstance(name, str) or (<str>name).startswith(UNNAMED):
             raise errors.InvalidArgumentError(
                 f"name is {name!r}: a name is a string that does not begin with {UNNAMED!r}")
         try:
