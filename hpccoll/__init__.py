@@ -149,3 +149,12 @@ __all__ = [
     "reduce_async", "reducescatter", "reducescatter_async",
     "scan", "scan_async", "scatter", "scatter_async", "send", "send_async", "shutdown", "size", "world",
 ]  # fmt: skip
+
+_MODULES = ("frontend", "net", "observe", "rendezvous", "testing", "torch")
+"""The modules for programs that are not in __all__, because a program imports them where it needs them."""
+
+
+def __dir__() -> list[str]:
+    """Name what is there for programs, and not the modules that the library is made of."""
+    given = {*__all__, *(module for module in _MODULES if module in globals())}
+    return sorted(given | {name for name in globals() if name.startswith("__")})

@@ -51,6 +51,8 @@ class Preemption:
         env = config.environment()
         self._world = world
         world = current(world)
+        if not world:
+            world.core.preempted()  # raises: there is nobody to stop
         self._signals = tuple(signal.Signals(s) for s in (_signals_of(env) if signals is None else signals))
         self._deadline = _deadline(world, end, margin)
         self._before: dict[signal.Signals, _Handler] = {}

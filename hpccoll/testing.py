@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from hpccoll import bootstrap, config, errors
 from hpccoll.net import Drivers, ThreadNet
 from hpccoll.rendezvous import ThreadGroup, ThreadRendezvous
-from hpccoll.world import World
+from hpccoll.world import World, from_parts
 
 __all__ = ["make_and_run", "run", "threads"]
 
@@ -63,7 +63,7 @@ def make_and_run(n: int, program: Callable[[World], T], *, drivers: Drivers = Dr
 def _make(group: ThreadGroup, rank: int, drivers: Drivers, knobs: dict[str, Any]) -> World:
     settings = config.read(**{"verbose": 0, "check": False, **knobs})
     try:
-        return World.from_parts(*bootstrap.make(ThreadRendezvous(group, rank), settings, ThreadNet(drivers)))
+        return from_parts(*bootstrap.make(ThreadRendezvous(group, rank), settings, ThreadNet(drivers)))
     except BaseException:
         group.barrier.abort()
         raise

@@ -14,14 +14,15 @@ from collections.abc import Callable, Iterable
 from functools import partial, reduce
 from operator import and_
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from hpccoll import _core, bootstrap, config, detect, errors, objects
 from hpccoll.detect import pmix
 from hpccoll.observe import timeline
+from hpccoll.outside import Outside
 from hpccoll.rendezvous import MpiRendezvous, Rendezvous, SingleProcess, agreed
 
-__all__ = ["World", "current", "init", "is_initialized", "shutdown"]
+__all__ = ["World", "current", "from_parts", "init", "is_initialized", "shutdown", "subset_among"]
 
 Exchange = Callable[[str, Any], list[Any]]
 """Takes a word for what is exchanged and this rank's value; returns the values of all ranks."""
@@ -37,6 +38,9 @@ class World:
         ...     total = hpccoll.allreduce(np.ones(1), world=world)
         >>> total
         array([2.])
+
+    A World that was made of some ranks is empty on the others, as MPI.COMM_NULL is: its truth value is False, `size` is
+    0, `rank` is None, and every operation on it raises InvalidArgumentError.
     """
 
     base: bootstrap.Base
@@ -59,25 +63,35 @@ class World:
         self.base, self.core = bootstrap.make(rendezvous or _rendezvous(comm, settings), settings)
         _alive.add(self)
 
-    @classmethod
-    def from_parts(cls, base: bootstrap.Base, own: _core.Set) -> World:
-        """Make one of what bootstrap.make() gave."""
-        world = cls.__new__(cls)
-        world.base, world.core = base, own
-        _alive.add(world)
-        return world
-
     # ---- who is who ---------------------------------------------------------------------------------
 
     @property
-    def rank(self) -> int:
-        """The number of this process in the World, from 0."""
+    def rank(self) -> int | Any:
+        """The number of this process in the World, from 0; None where the World is empty."""
         return self.core.rank
 
     @property
     def size(self) -> int:
-        """The number of ranks in the World."""
+        """The number of ranks in the World; 0 where it is empty."""
         return self.core.size
+
+    def __bool__(self) -> bool:
+        """Say whether this process is in the World."""
+        return self.core.size > 0
+
+    @property
+    def _outside(self) -> Outside | None:
+        """The core of an empty World."""
+        core: Any = self.core
+        return core if isinstance(core, Outside) else None
+
+    def __contains__(self, rank: object) -> bool:
+        """Say whether the World has a rank of this number."""
+        return rank in range(self.core.size)
+
+    def __dir__(self) -> list[str]:
+        """Name what is there for programs."""
+        return [name for name in super().__dir__() if name not in ("base", "core")]
 
     @property
     def _nodes(self) -> list[int]:
@@ -85,14 +99,14 @@ class World:
         return [self.base.loop.node_of[m] for m in self.core.members]
 
     @property
-    def local_rank(self) -> int:
-        """The number of this process among the World's ranks on its node, from 0."""
-        return self._nodes[: self.rank].count(self._nodes[self.rank])
+    def local_rank(self) -> int | Any:
+        """The number of this process among the World's ranks on its node, from 0; None where the World is empty."""
+        return self._nodes[: self.rank].count(self._nodes[self.rank]) if self else None
 
     @property
     def local_size(self) -> int:
-        """The number of ranks of the World on this node."""
-        return self._nodes.count(self._nodes[self.rank])
+        """The number of ranks of the World on this node; 0 where it is empty."""
+        return self._nodes.count(self._nodes[self.rank]) if self else 0
 
     @property
     def _peers_across(self) -> list[int]:
@@ -101,9 +115,9 @@ class World:
         return [r for r in range(self.size) if nodes[:r].count(nodes[r]) == self.local_rank]
 
     @property
-    def cross_rank(self) -> int:
-        """The number of this process among the ranks with its local rank, from 0."""
-        return self._peers_across.index(self.rank)
+    def cross_rank(self) -> int | Any:
+        """The number of this process among the ranks with its local rank, from 0; None where the World is empty."""
+        return self._peers_across.index(self.rank) if self else None
 
     @property
     def cross_size(self) -> int:
@@ -112,15 +126,17 @@ class World:
 
     # ---- process sets ---------------------------------------------------------------------------------
 
-    def subset(self, ranks: Iterable[int]) -> World | None:
+    def subset(self, ranks: Iterable[int]) -> World:
         """Make a World of some ranks of this one; all ranks of this one call it with the same `ranks`.
 
             >>> first = hpccoll.world().subset([0])
-            >>> first is None or first.size == 1
-            True
+            >>> if first:
+            ...     assert (first.size, first.rank) == (1, 0)
+            ... else:
+            ...     assert (first.size, first.rank) == (0, None)
 
         :param ranks: ranks of this World, without repetition; their order gives the new ranks
-        :returns: the new World, or None on the ranks that are not in it
+        :returns: the new World; an empty one on the ranks that are not in it
         :raises MismatchError: the ranks gave different `ranks`
         :raises InvalidArgumentError: `ranks` is empty, repeats a rank, or has a number that is no rank
         :raises StartError: this rank is in too many process sets
@@ -134,7 +150,7 @@ class World:
             raise errors.InvalidArgumentError(f"subset of {chosen}: needs different ranks from 0 to {self.size - 1}")
         return self._make([chosen])
 
-    def split(self, color: int | None, key: int = 0) -> World | None:
+    def split(self, color: int | None, key: int = 0) -> World:
         """Make a World for each color; all ranks of this World call it together.
 
             >>> alone = hpccoll.world().split(color=hpccoll.rank())
@@ -143,7 +159,7 @@ class World:
 
         :param color: a whole number: the ranks of one color get a World; None: this rank gets none
         :param key: the new ranks are ordered by (key, rank)
-        :returns: the new World of this rank, or None if its color is None
+        :returns: the new World of this rank; an empty one if its color is None
         :raises InvalidArgumentError: a rank gave a color or key that is no whole number
         :raises StartError: this rank is in too many process sets
         """
@@ -157,19 +173,7 @@ class World:
         order = sorted(range(self.size), key=lambda r: (said[r][0], r))
         return self._make([[r for r in order if said[r][1:] == [c]] for c in colors])
 
-    def subset_among(self, ranks: Iterable[int], exchange: Exchange) -> World:
-        """Make a World of some ranks of this one; only these call it, because they can exchange values without it.
-
-        :param ranks: as for subset(); this rank is one of them
-        :param exchange: called by all of them with the same word; returns their values in the order of `ranks`
-        :returns: the new World
-        :raises StartError: this rank is in too many process sets
-        """
-        made = self._make([[int(r) for r in ranks]], exchange)
-        assert made is not None
-        return made
-
-    def _make(self, groups: list[list[int]], exchange: Exchange | None = None) -> World | None:
+    def _make(self, groups: list[list[int]], exchange: Exchange | None = None) -> World:
         """One process set for each of the disjoint groups, all of one number."""
         base, exchange = self.base, exchange or self._exchange
         reports = exchange("number", (base.free_numbers, base.generation))
@@ -186,12 +190,14 @@ class World:
         generation = base.generation = 1 + max(g for _, g in reports)
         made = agree(lambda: _core.Set(base.loop, number, generation, members, segment) if segment else None)
         if made is None:
-            return None
+            return from_parts(base, cast("_core.Set", Outside(self.rank, (r for group in groups for r in group))))
         base.free_numbers &= ~(1 << number)
-        return World.from_parts(base, made)
+        return from_parts(base, made)
 
     def _exchange(self, what: str, value: Any) -> list[Any]:
         """Give `value` to all ranks, by operations of this World under a name of their own."""
+        if self._outside:
+            self._outside.refuse(what)
         return objects.allgather(self.core, value, f"hpccoll.{what}")
 
     # ---- life -------------------------------------------------------------------------------------------
@@ -299,8 +305,30 @@ class World:
         self.shutdown(wait=error is None)
 
     def __repr__(self) -> str:
+        if self._outside:
+            return f"<hpccoll.World: empty, {self._outside.text}>"
         state = " (shut down)" if self.core.closed else ""
         return f"<hpccoll.World: rank {self.rank} of {self.size}{state}>"
+
+
+def from_parts(base: bootstrap.Base, own: _core.Set) -> World:
+    """Make a World of what bootstrap.make() gave."""
+    world = World.__new__(World)
+    world.base, world.core = base, own
+    if world:
+        _alive.add(world)
+    return world
+
+
+def subset_among(parent: World, ranks: Iterable[int], exchange: Exchange) -> World:
+    """Make a World of some ranks of `parent`; only these call it, because they can exchange values without it.
+
+    :param ranks: as for World.subset(); this rank is one of them
+    :param exchange: called by all of them with the same word; returns their values in the order of `ranks`
+    :returns: the new World
+    :raises StartError: this rank is in too many process sets
+    """
+    return parent._make([[int(r) for r in ranks]], exchange)
 
 
 def _numbers(values: Iterable[int]) -> list[int] | str:

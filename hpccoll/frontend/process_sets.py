@@ -236,7 +236,7 @@ def _add_by_ranks(register: _Register, new: ProcessSet) -> None:
     for other in register.sets.values():
         if other.ranks == new.ranks:
             raise errors.InvalidArgumentError(f"there is a process set of these ranks already: {other}")
-    new.own_world = register.of.subset(new.ranks or [])
+    new.own_world = register.of.subset(new.ranks or []) or None
 
 
 def _add_by_comm(new: ProcessSet) -> None:
@@ -249,5 +249,5 @@ def _add_by_comm(new: ProcessSet) -> None:
         members = new.mpi_comm.allgather(mine.rank)
         color, key = min(members), new.mpi_comm.Get_rank()
         new.ranks = members
-    new.own_world = mine.split(color, key)
+    new.own_world = mine.split(color, key) or None
     new.ranks = new.ranks or []

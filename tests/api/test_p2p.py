@@ -249,7 +249,7 @@ def test_sets_do_not_hear_each_other(everywhere):
 def test_the_end_of_a_set_ends_what_never_met(threads):
     def program(world):
         half = world.subset([0, 1])
-        if half is None:
+        if not half:
             return
         other = 1 - half.rank
         handles = [

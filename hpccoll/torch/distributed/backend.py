@@ -18,6 +18,7 @@ from hpccoll.torch.distributed import rendezvous
 from hpccoll.torch.distributed.futures import Future
 from hpccoll.torch.distributed.process_group import ProcessGroup
 from hpccoll.torch.distributed.work import Work
+from hpccoll.world import subset_among
 
 __all__ = ["NAME", "register"]
 
@@ -36,7 +37,7 @@ def _make_group(options: Any, _: Any) -> ProcessGroup:
     parent = dist.group.WORLD if dist.is_initialized() else None
     if members and isinstance(parent, ProcessGroup):
         found = rendezvous.through_store(options.store, rank, size, options.timeout)
-        world = parent.world.subset_among(members, lambda _, value: found.allgather(value))
+        world = subset_among(parent.world, members, lambda _, value: found.allgather(value))
     else:
         world = rendezvous.make_world(rank, size, options.store, options.timeout)
     return ProcessGroup(world, str(options.group_id), options.timeout)

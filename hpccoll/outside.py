@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process set of an empty World: what a rank gets that is not in a subset, as MPI gives it COMM_NULL.
+
+It stands where a member has its `_core.Set`. Each of its operations raises the same error, so that no call of a rank
+outside can meet another call of the ranks inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NoReturn
+
+from hpccoll import errors
+from hpccoll.text import some_ranks
+
+__all__ = ["Outside"]
+
+
+class Outside:
+    """A process set without ranks, on a rank that is not in the sets that others have."""
+
+    rank = None
+    size = 0
+    members: tuple[int, ...] = ()
+    closed = True
+    """Nothing is left to end: World.shutdown() and the end of the process pass it by."""
+
+    def __init__(self, rank: int, others: Iterable[int]) -> None:
+        """Describe it.
+
+        :param rank: this rank, in the World that the sets were made from
+        :param others: the ranks, in the same World, that have a set
+        """
+        inside = list(others)
+        self.text = f"rank {rank} is not in it, {some_ranks(inside) if inside else 'and no other rank'}" + (
+            f" {'are' if len(inside) > 1 else 'is'}" if inside else " is"
+        )
+
+    def refuse(self, operation: str) -> NoReturn:
+        """Raise InvalidArgumentError in the name of an operation."""
+        raise errors.InvalidArgumentError(
+            f"{operation}: this World is empty here: {self.text} (numbers of the World that it was made from). Call "
+            "its operations only on its ranks, such as under `if world:`"
+        )
+
+    def collective(self, operation: str, *_: Any, **__: Any) -> NoReturn:
+        """Refuse an operation."""
+        self.refuse(operation)
+
+    def send(self, *_: Any, **__: Any) -> NoReturn:
+        """Refuse it."""
+        self.refuse("send")
+
+    def recv(self, *_: Any, **__: Any) -> NoReturn:
+        """Refuse it."""
+        self.refuse("recv")
+
+    def check_root(self, _: Any) -> NoReturn:
+        """Refuse what has a root, and looks at it before anything else: broadcast_object."""
+        self.refuse("broadcast_object")
+
+    def preempted(self) -> NoReturn:
+        """Refuse what preemption() asks first."""
+        self.refuse("preemption")

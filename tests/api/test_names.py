@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a program sees of the library: dir(), tab completion and `from hpccoll import *` show public names."""
+
+import rlcompleter
+import subprocess
+import sys
+
+import pytest
+
+import hpccoll
+
+MODULES = {"frontend", "net", "observe", "rendezvous", "testing", "torch"}
+"""Modules for programs, which show once they are imported."""
+WORLD = set(
+    "cross_rank cross_size local_rank local_size progress rank shutdown size split stats subset".split()
+)  # fmt: skip
+
+
+def shown(thing: object) -> set[str]:
+    return {name for name in dir(thing) if not name.startswith("_")}
+
+
+def test_the_package_shows_what_it_exports():
+    assert set(hpccoll.__all__) <= shown(hpccoll) <= set(hpccoll.__all__) | MODULES
+    assert "__version__" in dir(hpccoll)
+    assert all(hasattr(hpccoll, name) for name in dir(hpccoll))
+
+
+def test_star_and_dir_agree_in_a_fresh_process():
+    program = (
+        "import hpccoll; seen = {n for n in dir(hpccoll) if n[0] != '_'}; names = {}; "
+        "exec('from hpccoll import *', names); del names['__builtins__']; print(sorted(seen ^ set(names)))"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
+    assert set(eval(run.stdout)) <= {"net", "observe", "rendezvous"}  # loaded by the library itself
+
+
+@pytest.mark.parametrize("of", ["class", "instance", "empty"])
+def test_a_world_shows_what_programs_use(threads, of):
+    worlds = threads(1)
+    thing = {"class": hpccoll.World, "instance": worlds[0], "empty": worlds[0].split(None)}[of]
+    assert shown(thing) == WORLD
+
+
+def test_tab_completion(threads):
+    world = threads(1)[0]
+    completer = rlcompleter.Completer({"hpccoll": hpccoll, "world": world})
+    offered = {match.rstrip("()") for match in completer.attr_matches("world.")}
+    assert offered == {f"world.{name}" for name in WORLD}
+    offered = {match.rstrip("()").removeprefix("hpccoll.") for match in completer.attr_matches("hpccoll.")}
+    assert offered <= set(hpccoll.__all__) | MODULES
