@@ -12,12 +12,13 @@ from functools import partial
 from importlib import metadata
 from typing import TypeVar
 
-from hpccoll import _core, config, cuda, detect, errors, net
+from hpccoll import _core, config, cuda, detect, errors, net, start_report
 from hpccoll.checks import at_start, gpus, proofs
 from hpccoll.checks.finding import ERROR, Facts, grouped
 from hpccoll.checks.survey import RankReport, Survey
 from hpccoll.observe.timeline import Timeline, for_rank
-from hpccoll.rendezvous import Machine, Rendezvous, agreed
+from hpccoll.rendezvous import Machine, Rendezvous, ThreadRendezvous, agreed
+from hpccoll.start_report import StartReport
 from hpccoll.text import some_ranks
 
 __all__ = ["Base", "make"]
@@ -78,21 +79,6 @@ class Base:
     timeline: Timeline | None = None
 
 
-@dataclasses.dataclass(frozen=True)
-class StartReport:
-    """What a rank tells the others before there is a World."""
-
-    settings: config.Config
-    machine: Machine
-    host: str
-    nonce: str
-    facts: dict[str, Facts]
-    """The facts for the checks at the start, by name of the check; empty where the checks are switched off."""
-    uses_gpu: bool
-    proofs: tuple[list[proofs.Proof], str]
-    """Whether MPI may be given the memory of GPUs. Rank 0 reads this for all."""
-
-
 def make(
     rendezvous: Rendezvous, settings: config.Config, provider: net.NetProvider | None = None
 ) -> tuple[Base, _core.Set]:
@@ -109,7 +95,7 @@ def make(
     nccl_files = [str(file) for file in cuda.packages()]
     gpu = _look_at_gpus(rendezvous, reports, nccl_files)
     choice = _choose_net(rendezvous, settings, provider, machines, node_of)
-    drivers = rendezvous.allgather(choice.provider.drivers() if choice else net.Drivers.ANY)
+    drivers = _exchange_drivers(rendezvous, choice)
     capsule = _make_net(rendezvous, choice, machines)
     node_control = _node_control(rendezvous, node_of, nonce)
     _core.select_kernels(settings.simd)
@@ -180,7 +166,7 @@ def _exchange_reports(rendezvous: Rendezvous, settings: config.Config) -> list[S
         uses_gpu=gpus.wanted(settings),
         proofs=_read_proofs(rendezvous.rank, settings),
     )
-    reports = rendezvous.allgather(mine)
+    reports = start_report.read(rendezvous.allgather(mine.values()))
     if differing := config.differences([report.settings for report in reports]):
         raise errors.StartError(f"the World was not made: {differing}")
     return reports
@@ -189,7 +175,11 @@ def _exchange_reports(rendezvous: Rendezvous, settings: config.Config) -> list[S
 def _print_findings(rank: int, reports: list[StartReport]) -> None:
     """Rank 0 prints what the checks of the start found, where no rank has switched them off."""
     if rank == 0 and all(report.facts for report in reports):
-        for line in at_start.lines([report.machine for report in reports], [report.facts for report in reports]):
+        try:
+            lines = at_start.lines([report.machine for report in reports], [report.facts for report in reports])
+        except Exception as error:  # noqa: BLE001 - facts come from outside; what is wrong with them stops no start
+            lines = [f"what the ranks found cannot be judged: {type(error).__name__}: {error}"]
+        for line in lines:
             print(f"hpccoll: check: {line}", file=sys.stderr, flush=True)
 
 
@@ -208,7 +198,12 @@ def _look_at_gpus(rendezvous: Rendezvous, reports: list[StartReport], nccl_files
             for rank, (report, of_rank) in enumerate(zip(reports, seen, strict=True))
         ]
     )
-    found = grouped(gpus.judge(survey))
+    try:
+        found = grouped(gpus.judge(survey))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise errors.StartError(
+            f"the World was not made: a rank's facts about its GPU cannot be read: {error!r}"
+        ) from None
     if wrong := [finding.line() for finding in found if finding.severity == ERROR]:
         raise errors.StartError("the World was not made: " + "\n".join(wrong))
     if rendezvous.rank == 0 and all(report.settings.check for report in reports):
@@ -257,6 +252,15 @@ def _why_a_net(machines: list[Machine], node_of: tuple[int, ...]) -> str:
     return "HPCCOLL_DEVICE_MODE=mpi gives the memory of GPUs to a net, and there is none"
 
 
+def _exchange_drivers(rendezvous: Rendezvous, choice: net.Choice | None) -> list[net.Drivers]:
+    """Tell all ranks which threads may drive the net on each of them."""
+    mine = choice.provider.drivers() if choice else net.Drivers.ANY
+    names = rendezvous.allgather(mine.name)
+    if unknown := set(names) - set(net.Drivers.__members__):
+        raise errors.StartError(f"the World was not made: a rank says that its net is driven by {min(unknown)!r}")
+    return [net.Drivers[name] for name in names]
+
+
 def _make_net(rendezvous: Rendezvous, choice: net.Choice | None, machines: list[Machine]) -> object | None:
     if choice is None:
         return None
@@ -295,8 +299,8 @@ def _node_control(rendezvous: Rendezvous, node_of: tuple[int, ...], nonce: str) 
     mine = node_of[rendezvous.rank]
     here = [r for r, node in enumerate(node_of) if node == mine]
     leads, nbytes = here[0] == rendezvous.rank, _core.node_control_bytes(len(here))
-    if rendezvous.one_process:  # the record locks that tell who is alive are a process's
-        segments = rendezvous.allgather(_core.Segment.private(nbytes) if leads else None)
+    if isinstance(rendezvous, ThreadRendezvous):  # the record locks that tell who is alive are a process's
+        segments = rendezvous.share(_core.Segment.private(nbytes) if leads else None)
         shared = segments[here[0]]
         assert shared is not None
         return shared
@@ -349,8 +353,8 @@ def _start_line(base: Base) -> str:
     driver = "a background thread drives" if loop.background else "waiting callers drive (no background thread)"
     device = f"; device memory of GPU {loop.device.number} ({loop.device.pci})" if loop.device else ""
     ranks = f"{loop.size} rank{'s' if loop.size > 1 else ''}"
-    started = detect.started_by(config.environment())
+    started, met = detect.started_by(config.environment()), base.rendezvous.describe()
     return (
         f"hpccoll {metadata.version('hpccoll')}: {ranks} on {nodes}{emulated}; inside a node shared memory "
-        f"({_core.kernels()}){between}{device}; {driver}{'; ' if started else ''}{started}"
+        f"({_core.kernels()}){between}{device}; {driver}{'; ' if started else ''}{started}{'; ' if met else ''}{met}"
     )

@@ -22,9 +22,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hpccoll import _core, errors
 from hpccoll.text import some_ranks
 
-__all__ = ["Config", "Knob", "environment", "knobs", "read"]
+__all__ = ["Config", "Knob", "environment", "knobs", "read", "secret"]
 
 PREFIX = "HPCCOLL_"
+SECRET = "HPCCOLL_SECRET"
+"""The one variable with the prefix that is no knob: knobs are shown and exchanged, and this is neither."""
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 
@@ -207,6 +209,11 @@ def environment() -> Mapping[str, str]:
     return os.environ
 
 
+def secret() -> str:
+    """Give the word that only the ranks of this job have, by which they know each other; "" where there is none."""
+    return os.environ.get(SECRET, "")
+
+
 def read(env: Mapping[str, str] | None = None, **given: Any) -> Config:
     """Read the knobs from the environment.
 
@@ -220,12 +227,24 @@ def read(env: Mapping[str, str] | None = None, **given: Any) -> Config:
     fields = {f.name: f for f in dataclasses.fields(Config)}
     values = {}
     for name, text in env.items():
-        if name.startswith(PREFIX):
+        if name.startswith(PREFIX) and name != SECRET:
             field = _find(fields, name.removeprefix(PREFIX).lower(), name)
             values[field.name] = _parse(field, text)
     for name in given:
         _find(fields, name, name)
     return Config(**(values | given))
+
+
+def from_values(values: Mapping[str, Any]) -> Config:
+    """Make the knobs of another rank from what it says that they are.
+
+    :param values: by name, as dataclasses.asdict() gives them
+    :raises InvalidArgumentError: they are not all knobs, with values within their bounds
+    """
+    names = {field.name for field in dataclasses.fields(Config)}
+    if set(values) != names:
+        raise errors.InvalidArgumentError(f"knobs are missing or unknown: {', '.join(sorted(names ^ set(values)))}")
+    return Config(**values)
 
 
 def differences(configs: list[Config]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import dataclasses
 import operator
 import os
 import platform
@@ -176,7 +177,7 @@ class World:
     def _make(self, groups: list[list[int]], exchange: Exchange | None = None) -> World:
         """One process set for each of the disjoint groups, all of one number."""
         base, exchange = self.base, exchange or self._exchange
-        reports = exchange("number", (base.free_numbers, base.generation))
+        reports = exchange("number", [base.free_numbers, base.generation])
         common = reduce(and_, (free for free, _ in reports))
         if not common:
             raise errors.StartError(
@@ -376,9 +377,10 @@ def _compare_launch(rendezvous: Rendezvous, settings: config.Config) -> None:
     """All ranks of MPI_COMM_WORLD learn together whether the launcher tells of the same ranks."""
     from hpccoll import _mpi
 
-    mine = detect.place(config.environment()), _mpi.library_version(), settings.trust_mpi
+    place = detect.place(config.environment())
+    mine = [place and dataclasses.asdict(place), _mpi.library_version(), settings.trust_mpi]
     places, libraries, trusting = zip(*rendezvous.allgather(mine), strict=True)
-    problem = detect.contradiction(places, libraries)
+    problem = detect.contradiction([place and detect.Place(**place) for place in places], libraries)
     if problem and not any(trusting):
         raise errors.StartError(f"the World was not made: {problem}")
 

@@ -129,7 +129,7 @@ def read(paths: Iterable[Path]) -> tuple[list[Proof], str]:
     proofs, wrong = [], []
     for path in paths:
         try:
-            proofs += [_proof(one, str(path)) for one in json.loads(path.read_text())["proofs"]]
+            proofs += [from_values({**one, "file": str(path)}) for one in json.loads(path.read_text())["proofs"]]
         except FileNotFoundError:
             continue
         except (OSError, ValueError, TypeError, KeyError) as error:
@@ -137,9 +137,14 @@ def read(paths: Iterable[Path]) -> tuple[list[Proof], str]:
     return proofs, "; ".join(wrong)
 
 
-def _proof(values: dict[str, Any], file: str) -> Proof:
+def from_values(values: dict[str, Any]) -> Proof:
+    """Make a proof of what dataclasses.asdict() gave.
+
+    :raises TypeError: the values are none of a proof
+    :raises KeyError: some are missing
+    """
     where = Setup(**values["setup"])
-    proof = Proof(**{**values, "setup": where, "file": file})
+    proof = Proof(**{**values, "setup": where})
     for field in fields(Proof):
         if field.name in ("proved", "ranks") and not isinstance(getattr(proof, field.name), int):
             raise TypeError(f"{field.name} is {getattr(proof, field.name)!r}")

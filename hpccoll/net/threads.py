@@ -39,5 +39,6 @@ class ThreadNet:
 
     def make(self, rendezvous: Rendezvous, *, one_machine: bool) -> object:  # noqa: ARG002
         """See NetProvider: rank 0 makes the nets of all ranks."""
+        assert isinstance(rendezvous, ThreadRendezvous)
         made = _core.local_nets(rendezvous.size) if rendezvous.rank == 0 else []
-        return rendezvous.allgather(made)[0][rendezvous.rank]
+        return rendezvous.share(made)[0][rendezvous.rank]

@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING, TypeVar
 
 from hpccoll import errors
+from hpccoll.rendezvous import codec
 from hpccoll.text import some_ranks
 
 if TYPE_CHECKING:
@@ -39,8 +40,7 @@ class MpiRendezvous:
 
     def allgather(self, value: T) -> list[T]:
         """See Rendezvous."""
-        result: list[T] = self.comm.allgather(value)
-        return result
+        return [codec.decode(data) for data in self.comm.allgather(codec.encode(value))]
 
     def machine(self) -> int:
         """See Rendezvous: the lowest rank among those that MPI says share memory."""
@@ -50,6 +50,10 @@ class MpiRendezvous:
         lowest: int = near.allreduce(self.rank, MPI.MIN)
         near.Free()
         return lowest
+
+    def describe(self) -> str:
+        """See Rendezvous."""
+        return ""
 
     def give_up(self) -> None:
         """See Rendezvous: MPI_Finalize would wait for a rank that is gone."""

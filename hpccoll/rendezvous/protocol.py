@@ -23,11 +23,13 @@ class Rendezvous(Protocol):
     size: int
     """The number of ranks."""
     one_process: bool
-    """The ranks are threads of one process, and values are exchanged as they are."""
+    """The ranks are threads of one process."""
 
     def allgather(self, value: T) -> list[T]:
-        """Exchange a small value that can be pickled; all ranks call this together.
+        """Exchange a small value; all ranks call this together.
 
+        :param value: what JSON can hold: None, a bool, a number, a text, or lists and dicts of these; the values
+            of all ranks are of one type
         :returns: the values of all ranks, in their order
         :raises StartError: ranks are missing
         """
@@ -38,6 +40,10 @@ class Rendezvous(Protocol):
 
         :returns: equal values on ranks that can share memory
         """
+        ...
+
+    def describe(self) -> str:
+        """Say how the ranks met, in a few words for the line at the start; "" where that needs no words."""
         ...
 
     def give_up(self) -> None:

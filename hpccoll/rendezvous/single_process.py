@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from hpccoll.rendezvous import codec
+
 __all__ = ["SingleProcess"]
 
 T = TypeVar("T")
@@ -18,11 +20,15 @@ class SingleProcess:
 
     def allgather(self, value: T) -> list[T]:
         """See Rendezvous."""
-        return [value]
+        return [codec.decode(codec.encode(value))]
 
     def machine(self) -> int:
         """See Rendezvous."""
         return 0
+
+    def describe(self) -> str:
+        """See Rendezvous."""
+        return ""
 
     def give_up(self) -> None:
         """See Rendezvous: there is nobody else."""

@@ -6,6 +6,8 @@ from __future__ import annotations
 import threading
 from typing import Any, TypeVar
 
+from hpccoll.rendezvous import codec
+
 __all__ = ["ThreadGroup", "ThreadRendezvous"]
 
 T = TypeVar("T")
@@ -21,7 +23,7 @@ class ThreadGroup:
 
 
 class ThreadRendezvous:
-    """See Rendezvous: the thread that is rank `rank` of the group. Values are exchanged as they are, not copied."""
+    """See Rendezvous: the thread that is rank `rank` of the group."""
 
     one_process = True
 
@@ -30,6 +32,10 @@ class ThreadRendezvous:
 
     def allgather(self, value: T) -> list[T]:
         """See Rendezvous."""
+        return [codec.decode(data) for data in self.share(codec.encode(value))]
+
+    def share(self, value: T) -> list[T]:
+        """Exchange any value between the threads, as it is; all of them call this together."""
         self.group.barrier.wait()
         self.group.values[self.rank] = value
         self.group.barrier.wait()
@@ -38,6 +44,10 @@ class ThreadRendezvous:
     def machine(self) -> int:
         """See Rendezvous."""
         return 0
+
+    def describe(self) -> str:
+        """See Rendezvous."""
+        return ""
 
     def give_up(self) -> None:
         """See Rendezvous: the other threads end with the process."""

@@ -95,6 +95,19 @@ print("fine")
     done = job(ranks, script)
     assert all(status == 0 and "fine" in output for status, output in done), done
     assert f"{ranks} rank{'s' if ranks > 1 else ''} on 1 node ({ranks})" in done[0][1]
+    assert "; the ranks met through a store without a secret (HPCCOLL_SECRET): its records are not auth" in done[0][1]
+
+
+@mostly_files
+def test_a_secret_is_said_and_not_shown(job):
+    script = """
+with hpccoll.World(rendezvous=meet()) as world:
+    hpccoll.allreduce(1, world=world)
+"""
+    done = job(2, script, HPCCOLL_SECRET="open sesame")
+    assert all(status == 0 for status, _ in done), done
+    assert "; the ranks met through a store, authenticated by HPCCOLL_SECRET" in done[0][1]
+    assert "open sesame" not in done[0][1]
 
 
 # The store of kind "tcp" is rank 0's, and ends with it: it is the last to know what all say.

@@ -70,8 +70,8 @@ def connect(rendezvous: Rendezvous, sockets: contextlib.ExitStack) -> dict[int, 
     listener = sockets.enter_context(
         agreed(rendezvous.allgather, lambda: socket.create_server((LOOPBACK, 0), backlog=rendezvous.size))
     )
-    addresses = rendezvous.allgather((listener.getsockname()[1], secrets.token_bytes(16)))
-    secret, peers = addresses[0][1], {}
+    addresses = rendezvous.allgather([listener.getsockname()[1], secrets.token_hex(16)])
+    secret, peers = bytes.fromhex(addresses[0][1]), {}
     for rank in range(rendezvous.rank):
         peers[rank] = sockets.enter_context(socket.create_connection((LOOPBACK, addresses[rank][0]), SECONDS))
         peers[rank].sendall(HELLO.pack(secret, rendezvous.rank))

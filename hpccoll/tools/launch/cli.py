@@ -2,7 +2,9 @@
 """The command `hpccoll run`: turns arguments into a Job, the Job into a Plan, and executes it."""
 
 import argparse
+import dataclasses
 import os
+import secrets
 import shlex
 import sys
 from collections.abc import Mapping
@@ -59,6 +61,8 @@ def main(arguments: argparse.Namespace) -> int:
     environment["PATH"] = path_with_this_python(environment.get("PATH", os.defpath))
     try:
         job = make_job(arguments, environment)
+        if not arguments.show:
+            job = with_secret(job)
         launcher = installed.find_launcher(environment["PATH"], arguments.launcher)
         plan = installed.plan(job, launcher, installed.banner_of(launcher, environment))
     except LaunchError as error:
@@ -86,7 +90,7 @@ def make_job(arguments: argparse.Namespace, environment: Mapping[str, str]) -> J
     if arguments.nodes is not None:
         exported["HPCCOLL_NODES"] = checked_nodes(arguments.nodes, ranks, hosts)
     if hosts:
-        wanted = {n for n in environment if n in EVERYWHERE or n.startswith("HPCCOLL_")}
+        wanted = {n for n in environment if n in EVERYWHERE or n.startswith("HPCCOLL_")} - {config.SECRET}
         exported = {n: environment[n] for n in sorted(wanted)} | exported
     return Job(
         ranks=ranks,
@@ -97,6 +101,11 @@ def make_job(arguments: argparse.Namespace, environment: Mapping[str, str]) -> J
         allocated=any(name in environment for name in ALLOCATIONS),
         root=os.geteuid() == 0,
     )
+
+
+def with_secret(job: Job) -> Job:
+    """Give all ranks of a job a word that nobody else has. It travels in their environment, never in an argument."""
+    return dataclasses.replace(job, exported={**job.exported, config.SECRET: secrets.token_hex(32)})
 
 
 def checked_nodes(nodes: str, ranks: int, hosts: tuple[Host, ...]) -> str:

@@ -46,12 +46,11 @@ def make_world(rank: int, size: int, store: Store, timeout: timedelta) -> World:
 def through_store(store: Store, rank: int, size: int, timeout: timedelta) -> StoreRendezvous:
     """Return a rendezvous with keys that no other group uses.
 
-    A store such as torchrun's outlives process groups, and a later group of another size may have the same name.
+    A store such as torchrun's outlives process groups, and a group of another size may have the same name.
     """
-    generation = (store.add(f"hpccoll/{size}/arrivals", 1) - 1) // size
     seconds = min(timeout.total_seconds(), config.read().start_timeout)
     any_store = cast("Any", store)  # torch's stubs know no set() of bytes
-    return StoreRendezvous(rank, size, any_store, prefix=f"hpccoll/{size}/{generation}", timeout=seconds)
+    return StoreRendezvous(rank, size, any_store, prefix=f"hpccoll/{size}", timeout=seconds)
 
 
 def _mpi_ranks() -> int:

@@ -2,6 +2,7 @@
 """Real jobs through `hpccoll run`, on whatever MPI this environment has."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -39,6 +40,20 @@ def test_ranks_see_their_job() -> None:
     status, output = run("-np", "3", "--nodes", "2+1", "-x", "COLOUR=dark blue", program=program)
     assert status == 0, output
     assert output.count("<3 2+1 dark blue>") == 3
+
+
+def test_ranks_share_a_secret_that_no_argument_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = "parent = open('/proc/%d/cmdline' % os.getppid()).read(); word = os.environ['HPCCOLL_SECRET']\n"
+    program += "print('<%s %s>' % (word, word in parent), flush=True)"
+    monkeypatch.setenv("HPCCOLL_SECRET", "of another job")
+    said = [run("-np", "2", program=program) for _ in range(2)]
+    assert [status for status, _ in said] == [0, 0], said
+    words = [re.findall(r"<([0-9a-f]{64}) False>", output) for _, output in said]
+    assert [len(two) for two in words] == [2, 2], said
+    assert [len(set(two)) for two in words] == [1, 1]
+    assert words[0][0] != words[1][0]
+    _, shown = run("--show", "-np", "2", "-H", "h1:2", "python", "x.py")
+    assert "mpirun" in shown and "HPCCOLL_SECRET" not in shown
 
 
 def test_exit_status_is_that_of_the_rank_that_failed() -> None:

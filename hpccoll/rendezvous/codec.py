@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The values that ranks exchange before there is a World, as bytes: JSON, so that reading them executes nothing."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+__all__ = ["LIMIT", "decode", "encode"]
+
+LIMIT = 256 << 20
+"""Bytes of the longest value that is read."""
+
+
+def encode(value: Any) -> bytes:
+    """Write a value.
+
+    :param value: None, a bool, an int, a float, a str, or a list or a dict of such values; the keys of a dict are str
+    :raises TypeError: it holds something else, which another rank would not get as it is
+    """
+    _check(value)
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def decode(data: bytes) -> Any:
+    """Read a value.
+
+    :raises ValueError: the bytes are not what `encode` writes
+    """
+    if len(data) > LIMIT:
+        raise ValueError(f"{len(data)} bytes, and no value has more than {LIMIT}")
+    try:
+        return json.loads(str(data, "utf-8"))
+    except RecursionError:
+        raise ValueError("its lists are nested too deep") from None
+
+
+def _check(value: Any) -> None:
+    if isinstance(value, list):
+        for one in value:
+            _check(one)
+    elif isinstance(value, dict):
+        for key, one in value.items():
+            if type(key) is not str:
+                raise TypeError(f"ranks exchange JSON, whose keys are text, and not {key!r}")
+            _check(one)
+    elif value is not None and type(value) not in (bool, int, float, str):
+        raise TypeError(f"ranks exchange JSON, and not a {type(value).__name__} ({value!r})")

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How ranks that share a store find out which of them meet: rank 0 hands out a generation.
+
+A store outlives processes: what a rank wrote that has died since, or in a rendezvous before this one, is still there.
+So nothing is counted. Each process draws a number and writes it as its hello. Rank 0 draws the generation, answers
+every hello by its number, and is the only one to do so; a rank that finds the answer to its own number comes to that
+generation. A hello that nobody answers for is one of a process that is gone, and rank 0 waits for another.
+"""
+
+from __future__ import annotations
+
+import secrets
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from hpccoll.rendezvous.patience import REPORT_EVERY, PatientStore
+from hpccoll.rendezvous.seal import Seal
+from hpccoll.text import some_ranks
+
+__all__ = ["GRACE", "Members", "Reports", "UnmetError", "find"]
+
+GRACE = 5.0
+"""Seconds that the other ranks wait longer than rank 0, which knows who is missing and says so."""
+SHORTEST, LONGEST = 0.02, 1.0
+"""Seconds between two looks at what may have changed in the store."""
+
+
+class UnmetError(Exception):
+    """The ranks have not met; the text says why."""
+
+
+@dataclass(frozen=True)
+class Members:
+    """The processes that have met."""
+
+    generation: str
+    numbers: list[str]
+    """The number that each rank has drawn."""
+
+
+def find(store: PatientStore, seal: Seal, prefix: str, rank: int, size: int) -> Members:
+    """Meet the other ranks.
+
+    :raises UnmetError: ranks are missing
+    """
+    mine = secrets.token_hex(16)
+    if rank == 0:
+        return _Root(store, seal, prefix, size, mine).gather()
+    return _Other(store, seal, prefix, rank, mine).come()
+
+
+class Reports:
+    """Says every ten seconds who is awaited."""
+
+    def __init__(self) -> None:
+        self.last = time.monotonic()
+
+    def say(self, missing: Iterable[int], more: str = "") -> None:
+        """Say it, if it is time."""
+        if time.monotonic() - self.last >= REPORT_EVERY:
+            self.last = time.monotonic()
+            print(f"hpccoll: start: waiting for {some_ranks(missing)}{more}", file=sys.stderr, flush=True)
+
+
+class _Root:
+    """Rank 0."""
+
+    def __init__(self, store: PatientStore, seal: Seal, prefix: str, size: int, generation: str) -> None:
+        self.store, self.seal, self.prefix, self.size = store, seal, prefix, size
+        self.generation = generation
+        self.answered: dict[int, str] = {}
+        """The number of each rank's last hello that was answered."""
+        self.refused: dict[int, str] = {}
+        """Why a rank's hello was not answered."""
+        self.members = {0: generation}
+
+    def gather(self) -> Members:
+        """Answer the hellos until all ranks have come to this generation; tell those that came about the others."""
+        reports, pause, verdict = Reports(), SHORTEST, ""
+        while missing := set(range(self.size)) - set(self.members):
+            self.store.wait([self._awaited(r) for r in missing], pause)
+            pause = min(2 * pause, LONGEST)
+            for rank in missing:
+                self._look_at(rank)
+            if self.store.left <= 0:
+                break
+            reports.say(missing, self._why(missing))
+        if missing := set(range(self.size)) - set(self.members):
+            verdict = f"no word from {some_ranks(missing)} within {self.store.seconds:g} s (HPCCOLL_START_TIMEOUT)"
+            verdict += self._why(missing)
+        numbers = [self.members.get(rank, "") for rank in range(self.size)]
+        key = f"{self.prefix}/{self.generation}/met"
+        self.store.limit += GRACE
+        self.store.set(key, self.seal.close(key, {"verdict": verdict, "numbers": numbers}))
+        self.store.wait([f"{key}/{rank}" for rank in self.members if rank], self.store.left)
+        if verdict:
+            raise UnmetError(verdict)
+        return Members(self.generation, numbers)
+
+    def _awaited(self, rank: int) -> str:
+        if rank in self.answered:
+            return f"{self.prefix}/{self.generation}/come/{rank}/{self.answered[rank]}"
+        return f"{self.prefix}/hello/{rank}"
+
+    def _look_at(self, rank: int) -> None:
+        """Answer a hello that is new; count a rank in that has come to this generation."""
+        number = self._read(rank, f"{self.prefix}/hello/{rank}")
+        if number and self.answered.get(rank) != number:
+            key = f"{self.prefix}/answer/{number}"
+            self.store.set(key, self.seal.close(key, self.generation))
+            self.answered[rank] = number
+        if rank in self.answered and self._read(rank, self._awaited(rank)) == self.answered[rank]:
+            self.members[rank] = self.answered[rank]
+
+    def _read(self, rank: int, key: str) -> str:
+        """The text of a record; "" where there is none, or none that can be trusted."""
+        if not self.store.there(key):
+            return ""
+        try:
+            found = self.seal.open(key, self.store.get(key))
+        except ValueError as error:
+            self.refused[rank] = str(error)
+            return ""
+        self.refused.pop(rank, None)
+        return found if isinstance(found, str) and len(found) <= 64 else ""
+
+    def _why(self, missing: Iterable[int]) -> str:
+        return "".join(f"; the record of rank {r} is refused: {self.refused[r]}" for r in missing if r in self.refused)
+
+
+class _Other:
+    """A rank that is not 0."""
+
+    def __init__(self, store: PatientStore, seal: Seal, prefix: str, rank: int, mine: str) -> None:
+        self.store, self.seal, self.prefix, self.rank, self.mine = store, seal, prefix, rank, mine
+        store.limit += GRACE
+
+    def come(self) -> Members:
+        """Say hello, and go where rank 0 answers; the last answer counts, as rank 0 may have been started again."""
+        hello, answer = f"{self.prefix}/hello/{self.rank}", f"{self.prefix}/answer/{self.mine}"
+        self.store.set(hello, self.seal.close(hello, self.mine))
+        reports, pause, generation = Reports(), SHORTEST, ""
+        while self.store.left > 0:
+            if not generation:
+                self.store.wait([answer], REPORT_EVERY)
+            elif self.store.wait([f"{self.prefix}/{generation}/met"], pause):
+                return self._met(generation)
+            pause = min(2 * pause, LONGEST)
+            now = str(self._open(answer)) if self.store.there(answer) else ""
+            if now != generation:
+                generation = now
+                come = f"{self.prefix}/{generation}/come/{self.rank}/{self.mine}"
+                self.store.set(come, self.seal.close(come, self.mine))
+            if not generation and self.rank == 1:
+                reports.say([0])
+        raise UnmetError(f"no word from rank 0 within {self.store.seconds + GRACE:g} s (HPCCOLL_START_TIMEOUT)")
+
+    def _met(self, generation: str) -> Members:
+        key = f"{self.prefix}/{generation}/met"
+        met = self._open(key)
+        self.store.set(f"{key}/{self.rank}", b"")
+        if not isinstance(met, dict) or not isinstance(met.get("numbers"), list):
+            raise UnmetError("rank 0's record in the store is none of hpccoll")
+        if met.get("verdict"):
+            raise UnmetError(str(met["verdict"]))
+        numbers = [str(number) for number in met["numbers"]]
+        if self.mine not in numbers[self.rank : self.rank + 1]:
+            raise UnmetError(f"another process has come to the store as rank {self.rank}")
+        return Members(generation, numbers)
+
+    def _open(self, key: str) -> Any:
+        try:
+            return self.seal.open(key, self.store.get(key))
+        except ValueError as error:
+            raise UnmetError(f"the record of rank 0 in the store is refused: {error}") from None

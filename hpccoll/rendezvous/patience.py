@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls of a store that end in time although the store's own methods may not.
+
+`torch.distributed.TCPStore` waits for ever for the answer of a server that is stopped or cut off. So its methods run in
+a thread of their own, and the rank waits for the thread.
+"""
+
+from __future__ import annotations
+
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Protocol, Self, TypeVar
+
+__all__ = ["REPORT_EVERY", "PatientStore", "SilentStoreError", "Store"]
+
+T = TypeVar("T")
+REPORT_EVERY = 10.0
+MARGIN = 5.0
+"""Seconds by which the answer to a call may be late."""
+
+
+class SilentStoreError(Exception):
+    """The store has not answered in time."""
+
+
+class Store(Protocol):
+    """What is needed of a store: four methods of torch.distributed.Store."""
+
+    def set(self, key: str, value: bytes) -> None:
+        """Set the value of a key that all ranks see."""
+
+    def get(self, key: str) -> bytes:
+        """Give the value of a key that is there."""
+
+    def wait(self, keys: list[str], timeout: timedelta) -> None:
+        """Return when all keys are there; raise after `timeout`."""
+
+    def check(self, keys: list[str]) -> bool:
+        """Whether all keys are there."""
+
+
+class PatientStore:
+    """A store for one exchange: a context manager whose methods raise SilentStoreError when its time is over."""
+
+    def __init__(self, store: Store, seconds: float) -> None:
+        self.store, self.seconds = store, seconds
+        self.limit = time.monotonic() + seconds
+        self.calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._serve, name="hpccoll store", daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.calls.put(None)
+
+    @property
+    def left(self) -> float:
+        """Seconds until the time of the exchange is over."""
+        return self.limit - time.monotonic()
+
+    def set(self, key: str, value: bytes) -> None:
+        """See Store."""
+        self._call(lambda: self.store.set(key, value), f"set {key}")
+
+    def get(self, key: str) -> bytes:
+        """See Store."""
+        return self._call(lambda: bytes(self.store.get(key)), f"get {key}")
+
+    def there(self, key: str) -> bool:
+        """Whether the key is there."""
+        return self._call(lambda: self.store.check([key]), f"look for {key}")
+
+    def wait(self, keys: list[str], seconds: float) -> bool:
+        """Whether all keys are there within `seconds`, and before the time of the exchange is over."""
+        until = time.monotonic() + min(seconds, self.left)
+        while (left := until - time.monotonic()) > 0:
+            try:
+                self._call(lambda left=left: self.store.wait(keys, timedelta(seconds=left)), "wait", left)  # type: ignore[misc]
+            except SilentStoreError:
+                raise
+            except Exception:  # noqa: BLE001 - of its own class in each store; a broken one fails in check(), too
+                if self._call(lambda: self.store.check(keys), "look for keys"):
+                    return True
+                time.sleep(0.001)  # a store whose wait() does not wait
+            else:
+                return True
+        return False
+
+    def _call(self, method: Callable[[], T], what: str, seconds: float = 0) -> T:
+        """Let the thread call a method that may take `seconds`; what it raises is raised here."""
+        answers: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
+        self.calls.put(lambda: answers.put(_outcome(method)))
+        began, expected = time.monotonic(), seconds
+        while True:
+            try:
+                value, error = answers.get(timeout=max(0.01, min(expected + REPORT_EVERY, self.left + MARGIN)))
+            except queue.Empty:
+                self._complain(what, time.monotonic() - began)
+                expected = 0
+            else:
+                if error is not None:
+                    raise error
+                return value  # type: ignore[no-any-return]
+
+    def _complain(self, what: str, waited: float) -> None:
+        """Print that there is no answer; raise it where the time of the exchange is over."""
+        text = f"the store has not answered for {waited:.0f} s ({what})"
+        if self.left + MARGIN <= 0:
+            raise SilentStoreError(
+                f"{text}: is the process that serves it, often rank 0, stopped, or its host cut off? (longest wait: "
+                f"{self.seconds:g} s, HPCCOLL_START_TIMEOUT)"
+            )
+        print(f"hpccoll: start: {text}", file=sys.stderr, flush=True)
+
+    def _serve(self) -> None:
+        while (call := self.calls.get()) is not None:
+            call()
+
+
+def _outcome(method: Callable[[], T]) -> tuple[T | None, BaseException | None]:
+    try:
+        return method(), None
+    except BaseException as error:  # noqa: BLE001 - it belongs to the thread that waits
+        return None, error
