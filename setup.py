@@ -3,8 +3,10 @@
 
 import fcntl
 import os
+import shlex
 import subprocess
 import sys
+import sysconfig
 from concurrent.futures import ThreadPoolExecutor
 from glob import glob
 from pathlib import Path
@@ -14,9 +16,6 @@ from Cython.Build import cythonize
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-sys.path.insert(0, ".")
-from build_backend import find_mpicc, mpi_flags, mpi_requirement
-
 CFLAGS = ["-O3", "-g1", "-std=c11", "-fvisibility=hidden", "-ffp-contract=off", "-pthread"]
 CFLAGS += [
     "-Wno-sign-compare",
@@ -25,17 +24,19 @@ CFLAGS += [
 LDFLAGS = ["-pthread", "-Wl,--as-needed", "-lm", "-lrt", "-ldl"]
 LTO = ["-flto=auto"]  # a call from one of our C files into another then costs what a call within one does
 
-MPI_SOURCES = ["ext/transport/net/mpi.c"]
+INCLUDED = "ext/transport/net/mpi.c"  # by the file of each family of MPI libraries
+MPI_SOURCES = sorted(glob("ext/transport/net/mpi_*.c"))
 CUDA_SOURCES = [*sorted(glob("ext/cuda/**/*.c", recursive=True)), "ext/core/status.c"]  # names, sizes, texts
 CORE_SOURCES = sorted(
-    {f for layer in ("core", "transport", "loop") for f in glob(f"ext/{layer}/**/*.c", recursive=True)} - {*MPI_SOURCES}
+    {f for layer in ("core", "transport", "loop") for f in glob(f"ext/{layer}/**/*.c", recursive=True)}
+    - {*MPI_SOURCES, INCLUDED}
 )
 
 EXTENSIONS = {"_core": CORE_SOURCES, "_cuda": CUDA_SOURCES, "_mpi": MPI_SOURCES}
 
 
 class build(build_ext):
-    """build_ext that waits for another build of the same tree, compiles what changed, and knows the MPI."""
+    """build_ext that waits for another build of the same tree, and compiles what changed."""
 
     def finalize_options(self) -> None:
         super().finalize_options()
@@ -46,14 +47,16 @@ class build(build_ext):
         Path("build").mkdir(exist_ok=True)
         with open("build/lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            self.in_tree = bool(self.inplace or self.editable_mode)  # run() of setuptools forgets it
             super().run()
 
+    def build_extensions(self) -> None:
+        """Keep the folders of this Python out of the extensions' RUNPATH: other machines have others."""
+        own = shlex.split(f"{sysconfig.get_config_var('LDSHARED') or ''} {sysconfig.get_config_var('LDFLAGS') or ''}")
+        ways = {word for word in own if word.startswith("-Wl,-rpath")}
+        self.compiler.linker_so = [word for word in self.compiler.linker_so if word not in ways]
+        super().build_extensions()
+
     def build_extension(self, extension: Extension) -> None:
-        if extension.name == "hpccoll._mpi":
-            flags = mpi_flags(self.in_tree)
-            extension.extra_compile_args += flags["extra_compile_args"]
-            extension.extra_link_args += flags["extra_link_args"]
         lto = LTO if extension.name == "hpccoll._core" and self.knows_lto() else []
         extension.extra_link_args += lto
         self.compile_only_what_changed(extension, lto)
@@ -61,7 +64,7 @@ class build(build_ext):
         super().build_extension(extension)
 
     def knows_lto(self) -> bool:
-        """Can compiler and linker optimize across files? clang without the linker's plugin compiles, but cannot link."""
+        """Can compiler and linker optimize across files? clang without its linker plugin compiles, but cannot link."""
         with TemporaryDirectory() as folder:
             source, compiled, linked = (Path(folder, f"one.{kind}") for kind in ("c", "o", "so"))
             source.write_text("int one(void) { return 1; }\n")
@@ -73,8 +76,6 @@ class build(build_ext):
         """Compile what is older than its source or a header; our C files with lto, Cython's large ones without."""
         every_time = type(self.compiler)._compile
         shared = max(os.path.getmtime(f) for f in extension.depends)
-        if extension.name == "hpccoll._mpi":
-            shared = float("inf")  # two files, and the MPI may be another one
 
         def compile_changed(obj: str, source: str, ext: str, cc: list[str], options: list[str], pp: list[str]) -> None:
             if os.path.exists(obj) and os.path.getmtime(obj) > max(shared, os.path.getmtime(source)):
@@ -99,7 +100,7 @@ def extension(name: str, sources: list[str]) -> Extension:
     return Extension(
         f"hpccoll.{name}",
         sources=[f"ext/cython/{name}.pyx", *sources],
-        depends=["setup.py", *sorted(glob("ext/**/*.h", recursive=True) + glob("ext/cython/*.p*"))],
+        depends=["setup.py", INCLUDED, *sorted(glob("ext/**/*.h", recursive=True) + glob("ext/cython/*.p*"))],
         include_dirs=["ext"],
         define_macros=[("_GNU_SOURCE", "")],
         extra_compile_args=CFLAGS.copy(),
@@ -107,22 +108,12 @@ def extension(name: str, sources: list[str]) -> Extension:
     )
 
 
-def extensions() -> list[Extension]:
-    """Those that can be built here; without an MPI compiler (and without build isolation) not _mpi."""
-    wanted = [name for name in EXTENSIONS if Path(f"ext/cython/{name}.pyx").exists()]
-    if "_mpi" in wanted and not find_mpicc():
-        print("hpccoll: no MPI compiler (MPICC, or mpicc on PATH): _mpi is left out", file=sys.stderr)
-        wanted.remove("_mpi")
-    return [extension(name, EXTENSIONS[name]) for name in wanted]
-
-
 setup(
     ext_modules=cythonize(
-        extensions(),
+        [extension(name, sources) for name, sources in EXTENSIONS.items()],
         include_path=["ext/cython"],
         build_dir="build/cython",
         compiler_directives={"language_level": 3, "freethreading_compatible": False},
     ),
-    install_requires=["numpy>=1.24", "mpi4py>=4", *mpi_requirement()],
     cmdclass={"build_ext": build},
 )

@@ -17,7 +17,7 @@ from operator import and_
 from pathlib import Path
 from typing import Any, Self, cast
 
-from hpccoll import _core, bootstrap, config, detect, errors, objects
+from hpccoll import _core, bootstrap, config, detect, errors, net, objects
 from hpccoll.detect import pmix
 from hpccoll.observe import timeline
 from hpccoll.outside import Outside
@@ -391,10 +391,9 @@ def _check_slurm_pmix(settings: config.Config) -> None:
     if "SLURM_MPI_TYPE" not in environment or "mpi4py.MPI" in sys.modules or settings.trust_mpi:
         return
     try:
-        from hpccoll import _mpi
-    except ImportError:
+        risk = detect.slurm_pmix_risk(environment, net.MpiNet().library())
+    except (ImportError, RuntimeError):
         return
-    risk = detect.slurm_pmix_risk(environment, _mpi.library_version())
     client = pmix.library_in(Path("/proc/self/maps").read_text()) if risk else ""
     knows = pmix.knows_local_size(client) if client else None
     if risk and knows is None and environment.get("SLURM_PROCID") == "0":

@@ -63,7 +63,8 @@ def compile_c(*sources: str, flags: tuple[str, ...] = (), compiler: str = "gcc",
 def headers() -> bytes:
     """All that a source may include."""
     patterns = (f"{folder}/**/*.{end}" for folder in ("ext", "tests") for end in ("h", "cu", "inc"))
-    return b"".join(file.read_bytes() for pattern in patterns for file in sorted(ROOT.glob(pattern)))
+    files = [file for pattern in (*patterns, "ext/**/mpi.c") for file in sorted(ROOT.glob(pattern))]
+    return b"".join(file.read_bytes() for file in files)
 
 
 def kept(name: str, command: list[str], *inputs: bytes) -> Path:

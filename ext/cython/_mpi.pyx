@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The MPI part: a net over an mpi4py communicator, and which MPI library this is.
+"""The MPI part: a net over an mpi4py communicator, on whichever MPI library mpi4py uses.
 
-mpi4py is not needed to build this: a communicator is its handle, read at the address that mpi4py tells.
+Neither mpi4py nor an mpi.h is needed to build this: a communicator is its handle, read at the address that mpi4py
+tells, and the functions of MPI are looked up when they are first needed.
 """
 
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
-from libc.stdint cimport int32_t, uint64_t, uintptr_t
+from libc.stdint cimport int32_t, int64_t, uint64_t, uintptr_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy
 
+import importlib.util
 import os
 
 
@@ -16,17 +17,11 @@ cdef extern from "<dlfcn.h>" nogil:
     ctypedef struct Dl_info:
         const char *dli_fname
     int dladdr(const void *address, Dl_info *info)
-    void *dlopen(const char *path, int flags)
-    void *dlsym(void *handle, const char *name)
-    int dlclose(void *handle)
-    int RTLD_LAZY, RTLD_NOLOAD
 
 
 cdef extern from "transport/net/mpi_net.h" nogil:
-    ctypedef struct MPI_Comm:
-        pass
     ctypedef struct hc_net_ops:
-        void (*free)(hc_net *)
+        void (*free)(hc_net *) noexcept
     ctypedef struct hc_net:
         const hc_net_ops *ops
         int32_t rank, size, max_tag
@@ -36,26 +31,44 @@ cdef extern from "transport/net/mpi_net.h" nogil:
         int version
         hc_net *net
     int HC_NET_VERSION
-    int hc_mpi_net_new(MPI_Comm comm, int one_machine, hc_net **net)
-    int MPI_MAX_LIBRARY_VERSION_STRING
-    int MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED, MPI_THREAD_MULTIPLE
-    int MPI_Initialized(int *flag)
-    int MPI_Query_thread(int *provided)
-    int MPI_Get_library_version(char *text, int *length)
+    int HC_MPI_VERSION_ROOM
+    ctypedef struct hc_mpi_fact:
+        const char *name
+        int64_t value
+    ctypedef struct hc_mpi_family:
+        const char *name
+        const hc_mpi_fact *(*facts)() noexcept
+        int (*version)(char *text) noexcept
+        int (*thread_level)() noexcept
+        int (*net_new)(const void *comm, int one_machine, hc_net **net) noexcept nogil
+    const hc_mpi_family *hc_mpi_load(const char *object, char *why)
+    const void *hc_mpi_address()
+
+
+cdef const hc_mpi_family *loaded = NULL
+
+
+cdef const hc_mpi_family *mpi() except NULL:
+    """The family of mpi4py's MPI library, loaded; MPI itself is not started by this."""
+    global loaded
+    cdef char why[256]
+    if loaded == NULL:
+        try:
+            spec = importlib.util.find_spec("mpi4py.MPI")  # mpi4py has one file per family, and chooses here
+        except ImportError as error:
+            raise RuntimeError(f"mpi4py cannot be imported: {error}") from None
+        if spec is None or not spec.origin:
+            raise RuntimeError("mpi4py has no MPI part for the MPI library here")
+        loaded = hc_mpi_load(os.fsencode(spec.origin), why)
+        if loaded == NULL:
+            raise RuntimeError(f"the MPI library of {spec.origin} cannot be used: {why.decode(errors='replace')}")
+    return loaded
 
 
 cdef void destroy_net(object capsule) noexcept:
     cdef hc_net_box *box = <hc_net_box *>PyCapsule_GetPointer(capsule, "hpccoll.net")
     box.net.ops.free(box.net)
     free(box)
-
-
-cdef int is_initialized() except -1:
-    cdef int flag = 0
-    MPI_Initialized(&flag)
-    if not flag:
-        raise RuntimeError("MPI is not initialised: import mpi4py.MPI first")
-    return 1
 
 
 def net(comm, bint one_machine):
@@ -66,18 +79,14 @@ def net(comm, bint one_machine):
     """
     from mpi4py import MPI
 
-    cdef MPI_Comm handle
+    cdef const hc_mpi_family *family = mpi()
+    cdef const void *handle = <const void *><uintptr_t>MPI._addressof(comm)
     cdef hc_net *made = NULL
     cdef hc_net_box *box
     cdef int status
-    is_initialized()
-    if MPI._sizeof(comm) != sizeof(MPI_Comm):
-        raise RuntimeError(
-            f"mpi4py's communicators have {MPI._sizeof(comm)} bytes, those of {library_path()} have {sizeof(MPI_Comm)}"
-        )
-    memcpy(&handle, <const void *><uintptr_t>MPI._addressof(comm), sizeof(MPI_Comm))
+    thread_level()
     with nogil:
-        status = hc_mpi_net_new(handle, one_machine, &made)
+        status = family.net_new(handle, one_machine, &made)
     if status < 0:
         raise RuntimeError(f"MPI_Comm_dup failed with status {status}")
     box = <hc_net_box *>malloc(sizeof(hc_net_box))
@@ -103,55 +112,54 @@ def net_counters(capsule):
 
 def library_version():
     """The first line of what the MPI library says of itself; works before MPI_Init."""
-    cdef int length = 0
-    cdef char *text = <char *>malloc(MPI_MAX_LIBRARY_VERSION_STRING + 1)
+    cdef const hc_mpi_family *family = mpi()
+    cdef char *text = <char *>malloc(HC_MPI_VERSION_ROOM)
     if text == NULL:
         raise MemoryError
-    MPI_Get_library_version(text, &length)
     try:
-        return text[:length].decode(errors="replace").strip("\0 \n").split("\n")[0]
+        if family.version(text) < 0:
+            raise RuntimeError("MPI_Get_library_version failed")
+        return text.decode(errors="replace").strip("\0 \n").split("\n")[0]
     finally:
         free(text)
 
 
 def thread_level():
     """What MPI_Init gave: "SINGLE", "FUNNELED", "SERIALIZED" or "MULTIPLE"."""
-    cdef int level = 0
-    is_initialized()
-    MPI_Query_thread(&level)
-    for name, value in (
-        ("SINGLE", MPI_THREAD_SINGLE),
-        ("FUNNELED", MPI_THREAD_FUNNELED),
-        ("SERIALIZED", MPI_THREAD_SERIALIZED),
-        ("MULTIPLE", MPI_THREAD_MULTIPLE),
-    ):
-        if level == value:
-            return name
-    raise RuntimeError(f"MPI_Query_thread gave {level}, which is no level")
+    cdef int level = mpi().thread_level()
+    if level < 0:
+        raise RuntimeError("MPI is not initialised: import mpi4py.MPI first")
+    return ("SINGLE", "FUNNELED", "SERIALIZED", "MULTIPLE")[level]
 
 
-cdef path_of(const void *address):
-    cdef Dl_info info
-    if address == NULL or dladdr(address, &info) == 0:
-        return None
-    return os.path.realpath(os.fsdecode(info.dli_fname))
+def family():
+    """The interface of the MPI library: "MPICH" (also Intel MPI and Cray MPICH), "Open MPI" or the standard's."""
+    return mpi().name.decode()
+
+
+def misfits():
+    """What mpi4py takes for something else than this module does: {name: (ours, mpi4py's)}; nothing if all is well."""
+    from mpi4py import MPI
+
+    cdef const hc_mpi_fact *fact = mpi().facts()
+    found = {}
+    while fact.name != NULL:
+        what, _, name = fact.name.decode().rpartition(" ")
+        theirs = getattr(MPI, name, None)
+        if what == "sizeof":
+            theirs = MPI._sizeof(theirs)
+        elif what == "handle":
+            theirs = MPI._handleof(theirs)
+        if theirs is not None and theirs != fact.value:
+            found[name] = fact.value, theirs
+        fact += 1
+    return found
 
 
 def library_path():
-    """The file of the MPI library that this module was linked with.
-
-    Not that of MPI_Init as it is called from here: where mpi4py has opened another library for all to see, that one's.
-    """
-    return library_path_of(__file__)
-
-
-def library_path_of(extension):
-    """The file of the MPI library that a loaded module, named by its file, was linked with or has opened; or None."""
-    cdef bytes path = os.fsencode(extension)
-    cdef void *handle = dlopen(path, RTLD_LAZY | RTLD_NOLOAD)
-    if handle == NULL:
+    """The file of the MPI library."""
+    mpi()
+    cdef Dl_info info
+    if dladdr(hc_mpi_address(), &info) == 0:
         return None
-    try:
-        return path_of(dlsym(handle, "MPI_Init"))
-    finally:
-        dlclose(handle)
+    return os.path.realpath(os.fsdecode(info.dli_fname))

@@ -15,8 +15,8 @@ __all__ = [
 
 
 def mpi_built() -> bool:
-    """Return whether hpccoll's MPI extension was built."""
-    return mpi.is_built()
+    """Return whether there is an MPI library that hpccoll can use; its MPI part is built always."""
+    return not mpi.why_missing()
 
 
 def mpi_enabled() -> bool:

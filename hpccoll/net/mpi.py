@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-import importlib.util
-
 from hpccoll.net.provider import Drivers
 from hpccoll.rendezvous import MpiRendezvous, Rendezvous
 
-__all__ = ["MpiNet", "is_built", "thread_level"]
+__all__ = ["MpiNet", "thread_level", "why_missing"]
 
 LEVELS = {
     "MULTIPLE": Drivers.ANY,
@@ -19,9 +17,15 @@ LEVELS = {
 """The thread levels of MPI, and who may drive a net at each."""
 
 
-def is_built() -> bool:
-    """Whether the extension that speaks MPI was built."""
-    return importlib.util.find_spec("hpccoll._mpi") is not None
+def why_missing() -> str:
+    """Explain why there is no MPI library here that hpccoll can use; "" if there is one."""
+    try:
+        from hpccoll import _mpi
+
+        _mpi.family()
+    except (ImportError, RuntimeError) as error:
+        return str(error).splitlines()[0]
+    return ""
 
 
 def thread_level() -> str:
@@ -39,10 +43,10 @@ class MpiNet:
 
     def lacks(self, rendezvous: Rendezvous | None) -> str:
         """See NetProvider: MPI connects the ranks that met through it."""
-        if not is_built():
-            return "hpccoll was built without its MPI part (`hpccoll info` says what to do)"
-        if rendezvous is None or isinstance(rendezvous, MpiRendezvous):
+        if isinstance(rendezvous, MpiRendezvous):
             return ""
+        if rendezvous is None:
+            return why_missing()
         return "the ranks did not meet through MPI (start the job with hpccoll run, mpirun or srun)"
 
     def drivers(self) -> Drivers:

@@ -19,6 +19,12 @@ __all__ = ["MpiRendezvous"]
 
 T = TypeVar("T")
 
+OTHER_MPI = (
+    "Build mpi4py with the MPI that the process loads (MPICC=... pip install --no-binary mpi4py mpi4py), one with the "
+    "interface of MPICH, of Open MPI or of MPI 5.0"
+)
+"""What to do where hpccoll and mpi4py do not agree about the MPI library."""
+
 HELLO_TAG = 0x4843  # below the smallest tag limit that the MPI standard allows
 REPORT_EVERY = 10.0
 
@@ -33,7 +39,7 @@ class MpiRendezvous:
         _check_communicator(comm)
         self.rank: int = comm.Get_rank()
         self.size: int = comm.Get_size()
-        _check_same_library()
+        _check_library()
         if self.size > 1:
             _Hello(comm, timeout).exchange()
         self.comm = comm.Dup()
@@ -99,23 +105,21 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def _check_same_library() -> None:
-    """mpi4py and _mpi must be on one MPI library, or a communicator of one is garbage to the other."""
-    from mpi4py import MPI
-
+def _check_library() -> None:
+    """The MPI part must know the sizes and constants of mpi4py's library, or a communicator is garbage to it."""
     try:
         from hpccoll import _mpi
-    except ImportError as error:
+
+        misfits = _mpi.misfits()
+    except (ImportError, RuntimeError) as error:
         raise errors.StartError(
-            f"hpccoll's MPI part cannot be loaded ({error}); `hpccoll info` says what is missing. Rebuild hpccoll "
-            "where MPICC, or mpicc on PATH, is the MPI of mpi4py"
+            f"hpccoll cannot use mpi4py's MPI: {error}; `hpccoll info` says what is missing"
         ) from error
-    theirs, ours = _mpi.library_path_of(MPI.__file__), _mpi.library_path()
-    if theirs is not None and theirs != ours:
+    if misfits:
+        named = ", ".join(f"{name} is {theirs} and not {ours}" for name, (ours, theirs) in misfits.items())
         raise errors.StartError(
-            f"mpi4py uses the MPI library {theirs}, hpccoll was built for {ours}: two MPI libraries cannot share a "
-            "communicator. Rebuild hpccoll with MPICC set to the mpicc of the first, or let mpi4py open the second "
-            f"(MPI4PY_LIBMPI={ours})"
+            f"mpi4py was built for another MPI than {_mpi.library_path()}, which has the interface of {_mpi.family()}: "
+            f"{named}. {OTHER_MPI}"
         )
 
 

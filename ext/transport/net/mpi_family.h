@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * mpi_family.h - what mpi_load.c asks of a family; included once in each family's file, after mpi.c.
+ */
+#ifndef HC_MPI_FAMILY_H
+#define HC_MPI_FAMILY_H
+
+static const char *load(hc_mpi_find find) {
+#define PLACE(result, name, arguments) {"MPI_" #name, (void *)&MPI_##name},
+    const struct {
+        const char *name;
+        void *pointer;
+    } calls[] = {HC_MPI_CALLS(PLACE)};
+#undef PLACE
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        void *function = find(calls[i].name);
+        if (!function)
+            return calls[i].name;
+        memcpy(calls[i].pointer, &function, sizeof function);
+    }
+    return FIND_HANDLES(find);
+}
+
+static const hc_mpi_fact *facts(void) {
+#define FACT(name, value) {name, (int64_t)(value)},
+    static hc_mpi_fact table[32];
+    const hc_mpi_fact now[] = {HC_MPI_FACTS(FACT){NULL, 0}};
+#undef FACT
+    return memcpy(table, now, sizeof now);
+}
+
+static int version(char text[HC_MPI_VERSION_ROOM]) {
+    int length = 0, code = MPI_Get_library_version(text, &length);
+    text[code == MPI_SUCCESS ? length : 0] = 0;
+    return code == MPI_SUCCESS ? HC_OK : HC_TRANSPORT;
+}
+
+static int thread_level(void) {
+    static const int levels[] = {MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED, MPI_THREAD_MULTIPLE};
+    int started = 0, given = -1, level = 3;
+    if (MPI_Initialized(&started) != MPI_SUCCESS || !started || MPI_Query_thread(&given) != MPI_SUCCESS)
+        return -1;
+    while (level >= 0 && levels[level] != given)
+        level--;
+    return level;
+}
+
+const hc_mpi_family FAMILY = {.name = FAMILY_NAME,
+                              .load = load,
+                              .facts = facts,
+                              .version = version,
+                              .thread_level = thread_level,
+                              .net_new = net_new};
+
+#endif

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * mpi_openmpi.c - the net over MPI for Open MPI 4 and 5 and what is made of it: handles are addresses of variables.
+ *
+ * libmpi.so.40 has been compatible since Open MPI 3. A test compares with mpi.h.
+ */
+#include <stddef.h>
+
+#include "transport/net/mpi_net.h"
+
+typedef struct ompi_communicator_t *MPI_Comm;
+typedef struct ompi_datatype_t *MPI_Datatype;
+typedef struct ompi_errhandler_t *MPI_Errhandler;
+typedef struct ompi_message_t *MPI_Message;
+typedef struct ompi_request_t *MPI_Request;
+typedef ptrdiff_t MPI_Aint;
+typedef long long MPI_Count;
+typedef struct MPI_Status {
+    int MPI_SOURCE, MPI_TAG, MPI_ERROR, cancelled;
+    size_t count;
+} MPI_Status;
+
+static MPI_Datatype byte_type;
+static MPI_Errhandler errors_return;
+static MPI_Request request_null;
+
+#define MPI_BYTE byte_type
+#define MPI_ERRORS_RETURN errors_return
+#define MPI_REQUEST_NULL request_null
+#define MPI_STATUS_IGNORE ((MPI_Status *)0)
+#define MPI_STATUSES_IGNORE ((MPI_Status *)0)
+#define MPI_MAX_ERROR_STRING 256
+enum {
+    MPI_ANY_SOURCE = -1,
+    MPI_UNDEFINED = -32766,
+    MPI_TAG_UB = 0,
+    MPI_SUCCESS = 0,
+    MPI_ERR_IN_STATUS = 18,
+    MPI_ERR_NO_MEM = 39,
+    MPI_ERR_PROC_FAILED = 75,
+    MPI_THREAD_SINGLE = 0,
+    MPI_THREAD_FUNNELED = 1,
+    MPI_THREAD_SERIALIZED = 2,
+    MPI_THREAD_MULTIPLE = 3
+};
+
+/* The name of what is missing, or NULL. */
+static const char *find_handles(hc_mpi_find find) {
+    byte_type = find("ompi_mpi_byte");
+    errors_return = find("ompi_mpi_errors_return");
+    request_null = find("ompi_request_null");
+    return !byte_type       ? "ompi_mpi_byte"
+           : !errors_return ? "ompi_mpi_errors_return"
+           : !request_null  ? "ompi_request_null"
+                            : NULL;
+}
+
+#define FAMILY hc__mpi_openmpi
+#define FAMILY_NAME "Open MPI"
+#define FIND_HANDLES(find) find_handles(find)
+
+#include "transport/net/mpi.c"
+#include "transport/net/mpi_family.h"
