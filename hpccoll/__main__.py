@@ -6,6 +6,7 @@ import os
 import select
 import sys
 
+import hpccoll
 from hpccoll.tools import info
 from hpccoll.tools.doctor import command as doctor
 from hpccoll.tools.launch import cli as run
@@ -39,6 +40,7 @@ def execute() -> int:
     :returns: the exit status
     """
     parser = argparse.ArgumentParser(prog="hpccoll", description="Collective operations for the ranks of a job.")
+    parser.add_argument("--version", action="version", version=f"hpccoll {hpccoll.__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     run.add_parser(commands)
     submit.add_parser(commands)
