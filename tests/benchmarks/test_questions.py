@@ -20,10 +20,10 @@ QUESTIONS = (
     "idle",
     "hierarchy",
     "torch_optimizer",
-    "torch_ddp",
-    "torch_overlap",
 )
+SLOW = ("torch_ddp", "torch_overlap")  # PyTorch starts and trains in each
 ASKED = [(question, "hpccoll") for question in QUESTIONS]
+ASKED += [pytest.param(question, "hpccoll", marks=pytest.mark.slow) for question in SLOW]
 ASKED += [
     ("small", "mpi"),
     ("resnet50", "mpi"),

@@ -11,7 +11,15 @@ SHORT = ("--epochs", "2", "--verify")
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize(("ranks", "nodes"), [(1, 1), (2, 1), (3, 2), (4, 2)])
+@pytest.mark.parametrize(
+    ("ranks", "nodes"),
+    [
+        (3, 2),
+        (4, 2),
+        pytest.param(1, 1, marks=pytest.mark.slow),
+        pytest.param(2, 1, marks=pytest.mark.slow),
+    ],
+)
 def test_digits(job, tmp_path: Path, ranks: int, nodes: int) -> None:
     output = job(ranks, "examples/digits/train.py", "--folder", tmp_path, *SHORT, HPCCOLL_NODES=nodes)
     assert f"ranks {ranks}, nodes {nodes}: 28 steps" in output

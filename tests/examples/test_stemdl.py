@@ -126,6 +126,7 @@ def test_who_averages_makes_no_difference(job, folder: Path) -> None:
     assert errors == pytest.approx([errors[0]] * 3, rel=0.02)
 
 
+@pytest.mark.slow  # tests/preempt resumes a run in `make test`
 @pytest.mark.timeout(200)
 def test_resumed_training_is_the_uninterrupted_one(job, two_ranks: str, folder: Path, tmp_path: Path) -> None:
     parts = (PROGRAM, "--folder", folder, *SMALL, "--checkpoint", tmp_path / "parts.pt")
