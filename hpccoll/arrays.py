@@ -83,7 +83,28 @@ def adopt_out(out: Any, argument: str = "out") -> np.ndarray:
         result = _writable_alias(result)  # NumPy takes a DLPack capsule without flags as read-only
     if not result.flags.writeable:
         raise errors.InvalidArgumentError(f"{argument} ({name_of(out)}) is read-only")
+    if not result.flags.c_contiguous and _overlaps_itself(result):
+        raise errors.InvalidArgumentError(f"{argument} ({name_of(out)}) overlaps itself: elements of it share memory")
     return result
+
+
+def _overlaps_itself(x: np.ndarray) -> bool:
+    """Whether two elements share a byte, as those of a broadcast array do."""
+    steps = sorted((abs(stride), n) for stride, n in zip(x.strides, x.shape, strict=True) if n > 1)
+    reach = x.itemsize  # of the dimensions so far
+    for stride, n in steps:
+        if stride < reach:
+            break
+        reach += stride * (n - 1)
+    else:
+        return False
+    if x.size == 0:
+        return False
+    places = np.zeros(1, np.int64)
+    for stride, n in steps:
+        places = np.add.outer(places, stride * np.arange(n)).reshape(-1)
+    places.sort()
+    return bool((np.diff(places) < x.itemsize).any())
 
 
 def name_of(x: Any) -> str:

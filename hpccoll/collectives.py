@@ -137,7 +137,9 @@ def allgather(x: Any, *, name: str | None = None, out: Any = None, world: World 
         `Handle.rows()` of the asynchronous form says how many rows came from each rank
     :raises MismatchError: the ranks' arrays differ in dtype or in a dimension other than the first
     :raises InvalidArgumentError: an argument is wrong on this rank; nothing was sent
-    :raises ResultSizeError: `out` does not have the shape of the result
+    :raises ResultSizeError: `out` does not have the shape of the result. Where only the number of rows is wrong, which
+        no rank knows alone: on all ranks, with one text; no `out` was written
+    :raises OutOfMemoryError: a rank has no memory for a large result: on all ranks; the World goes on
     :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
     """
     return current(world).core.collective("allgather", x, name, out, True).wait()
@@ -256,7 +258,9 @@ def alltoall(
     :returns: the rows received, in the order of the ranks, and an int64 array with the number of rows from each rank
     :raises MismatchError: the ranks' arrays differ in dtype or in a dimension other than the first
     :raises InvalidArgumentError: `splits` do not fit, or another argument is wrong on this rank; nothing was sent
-    :raises ResultSizeError: `out` does not have the shape of the rows received
+    :raises ResultSizeError: `out` does not have the shape of the rows received. Where only the number of rows is wrong,
+        which no rank knows alone: on all ranks, with one text; no `out` was written
+    :raises OutOfMemoryError: a rank has no memory for a large result: on all ranks; the World goes on
     :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
     """
     result: tuple[Any, np.ndarray] = (

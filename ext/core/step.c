@@ -16,6 +16,7 @@
 #include "core/stall.h"
 #include "core/state.h"
 #include "core/stop.h"
+#include "core/text.h"
 #include "core/tree.h"
 #include "core/up.h"
 #include "core/wire.h"
@@ -183,7 +184,12 @@ static void withdraw(hc_engine *e) {
 static void run_dry(hc_engine *e) {
     if (!e->failure.failed)
         withdraw(e);
-    hc__fail(e, HC_NO_MEMORY, -1, hc_status_text(HC_NO_MEMORY), -1);
+    char words[64];
+    hc__text text = hc__text_on(words, sizeof words);
+    hc__put(&text, "no memory on rank ");
+    hc__put_int(&text, e->config.rank);
+    hc__put(&text, " for the control plane");
+    hc__fail(e, HC_NO_MEMORY, -1, words, -1);
     e->due = 0; /* the WAKE_AT that told the driver may have been withdrawn */
     tell_deadline(e);
     e->starved = 0;

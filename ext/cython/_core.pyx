@@ -21,6 +21,7 @@ from libc.stdlib cimport calloc, free, malloc, qsort
 from libc.string cimport memcpy, memset
 
 import operator
+import platform
 import sys
 import time
 

@@ -132,7 +132,7 @@ cdef int check_group(const Operand *operands, Py_ssize_t n) except -1:
     cdef const Operand *o
     cdef Span *spans = <Span *>malloc(2 * n * sizeof(Span))
     if spans is NULL:
-        raise MemoryError
+        raise errors.OutOfMemoryError(f"no memory for a group of {n} arrays; nothing was sent")
     for at in range(2 * n):
         o = &operands[at]
         if o.nbytes and (at % 2 or o.data != operands[at + 1].data):

@@ -21,6 +21,7 @@ cdef class Call:
     cdef object held             # what must live until the request is done, in the order of the operands
     cdef list restores, copies   # see Handle; None while there is nothing in them
     cdef object result           # what wait() returns, as far as it is known
+    cdef object name
 
     cdef inline bint has(self, int trait) noexcept:
         return (self.traits & trait) != 0
@@ -110,7 +111,10 @@ cdef class Call:
         if read_plain(x, i, False) and not i.memory:
             return x
         found = []
-        array = read_input(self.set.loop, x, i, found)
+        try:
+            array = read_input(self.set.loop, x, i, found)
+        except MemoryError as error:
+            raise self.no_memory(error, "a contiguous copy of x", getattr(x, "nbytes", 0)) from None
         if found[0] is not None:
             if self.restores is None:
                 self.restores = [None] * self.n
@@ -155,7 +159,8 @@ cdef class Call:
         if not self.has_result:
             self.forget_restore(at)
         elif self.has(HC_OP_RESULT_ALLOCATED):
-            if out is not None and i.memory:
+            if out is not None:
+                self.forget_restore(at)
                 target = self.read_allocated(out, i, o)
         else:
             if not self.has(HC_OP_ELEMENTWISE) and self.has(HC_OP_REDUCES):
@@ -163,7 +168,7 @@ cdef class Call:
                 share.dims[0] = hc_share(i.dims[0], self.set.size, self.set.rank)
                 shape = &share
             if out is None:
-                target = new_output(self.set.loop, array, NULL if shape == i else shape, o)
+                target = self.new_result(array, shape, shape == i, o)
                 self.hold(array, target)
                 return result_of(target)
             self.forget_restore(at)
@@ -186,13 +191,43 @@ cdef class Call:
         return self.copies
 
     cdef object read_allocated(self, object out, const Operand *i, Operand *o):
-        """Describe the caller's `out` in device memory, whose rows are only known when they have come."""
+        """Describe the caller's `out`, but for its rows, which are checked when those of all ranks are known."""
+        cdef Operand row = i[0]
+        cdef int64_t row_bytes = row_of(i) * <int64_t>hc_dtype_size(i.dtype)
         target = read_target(self.set.loop, out, o, self.all_copies())
-        if o.memory != i.memory or o.dtype != i.dtype:
-            raise errors.InvalidArgumentError(
-                f"out is {DTYPES[o.dtype]} in {MEMORIES[o.memory]} memory, x {DTYPES[i.dtype]} in {MEMORIES[i.memory]} "
-                "memory")
-        return target
+        if type(target) is Buffer and not o.memory and not i.memory:  # bytes, of any shape
+            if row_bytes and o.nbytes % row_bytes:
+                raise errors.ResultSizeError(f"out has {o.nbytes} bytes, the result has rows of {row_bytes} bytes")
+            o.dims[0] = o.nbytes // row_bytes if row_bytes else 0
+        else:
+            check_kind(o, i)
+            row.dims[0] = o.dims[0]
+            if o.ndim == 0 or not same_shape(o, &row):
+                rows = ", ".join(["n", *[str(n) for n in shape_of(i)[1:]]])
+                raise errors.ResultSizeError(f"out has shape {shape_of(o)}, the result has ({rows}), with n rows")
+        if not overlap(i, o) or i.memory:
+            return target
+        if type(target) is Buffer:
+            raise errors.InvalidArgumentError("out overlaps the input")
+        return read_stand_in(target, o, self.all_copies())
+
+    cdef object new_result(self, object like, Operand *shape, bint as_like, Operand *o):
+        try:
+            return new_output(self.set.loop, like, NULL if as_like else shape, o)
+        except MemoryError as error:
+            nbytes = hc_dtype_size(shape.dtype)
+            for n in shape_of(shape):
+                nbytes *= n
+            raise self.no_memory(error, "its result", nbytes) from None
+
+    cdef object no_memory(self, object error, str what, object nbytes):
+        """The error of an allocation that failed before anything was sent."""
+        if isinstance(error, errors.OutOfMemoryError):
+            return error
+        name = "" if self.name is None else f" {self.name!r}"
+        return errors.OutOfMemoryError(
+            f"{OPERATIONS[self.operation]}{name}: no memory on rank {self.set.rank} ({platform.node()}) for {what} of "
+            f"{nbytes} bytes; nothing was sent, and the World goes on")
 
     # ---- the request -----------------------------------------------------------------------------
 
@@ -245,5 +280,7 @@ cdef class Call:
             for r in range(self.set.size):
                 h.rows[r] = splits[r]
             h.pieces[0].send_rows = h.rows
+        if self.operands[1].data is not NULL:
+            h.pieces[0].out_rows = self.operands[1].dims[0]
         if not (self.has(HC_OP_ROOTED) and self.has(HC_OP_COUNTS)):  # all rows come from the root
             h.pieces[0].recv_rows = h.rows + self.set.size

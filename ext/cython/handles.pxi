@@ -27,6 +27,7 @@ cdef class Handle:
     cdef list restores       # what turns results into the types that went in
     cdef list copies         # (target, stand-in) for strided outputs
     cdef object out          # where the caller wants the result
+    cdef str text            # of its error
     cdef int operation
     cdef bint group, has_result, unnamed, built
     cdef object call         # device memory: its DeviceCall, the arrays and their order
@@ -181,7 +182,10 @@ cdef class Handle:
     cdef str failure(self):
         if self.c.op is not NULL and self.c.status == HC_RESULT_SIZE:
             return f"a message of {self.c.op.received} bytes came for a {self.describe_p2p()}: x must have its size"
-        if self.c.status == HC_RESULT_SIZE and type(self.result) is Buffer:
+        if self.c.status >= 0:
+            why = self.c.pieces[0].why
+            return f"{self.describe()}: {why.decode('utf-8', 'replace') if why is not NULL else 'it has no result'}"
+        if self.c.status == HC_RESULT_SIZE and self.out is not None:
             return self.wrong_size()
         return self.c.text.decode("utf-8", "replace") if self.c.text else ""
 
@@ -191,10 +195,14 @@ cdef class Handle:
             self.set.unnamed_waited()
         self.set.note_waited(self.c)
         self.keep_arrays()
-        if self.c.status < 0:
-            text = self.failure()
+        cdef int status = self.c.status
+        if status >= 0 and self.c.rows is not NULL:
+            status = self.c.pieces[0].status
+        if status < 0:
+            if self.text is None:
+                self.text = self.failure()
             self.inputs = self.out = None
-            raise error_of(self.c.status, text)
+            raise error_of(status, self.text)
         if not self.built:
             self.built = True
             self.build()
@@ -237,34 +245,22 @@ cdef class Handle:
             if self.call is not None:
                 return self.take_from_device(piece, <Buffer>array)
             return self.take_bytes(piece, <Buffer>array)
-        result = take_result(piece, array.dtype, (piece.out_rows, *array.shape[1:]))
-        if self.out is None:
-            return result
-        target = arrays.adopt_out(self.out)
-        if target.shape != result.shape or target.dtype != result.dtype:
-            raise errors.ResultSizeError(
-                f"out has shape {target.shape} of {target.dtype}, the result has {result.shape} of {result.dtype}")
-        target[...] = result
-        self.restores = None
-        return self.out
+        if self.out is not None:
+            return self.out
+        return take_result(piece, array.dtype, (piece.out_rows, *array.shape[1:]))
 
     cdef object take_bytes(self, hc_piece *piece, Buffer like):
         """The result for a Buffer: bytes, in new memory or in `out`."""
-        cdef Operand o, from_
-        result = take_result(piece, np.dtype(np.uint8), (piece.out_rows * piece.row * hc_dtype_size(like.o.dtype),))
-        if self.out is None:
-            return result
-        if not read_plain(self.out, &o, True) or o.nbytes != result.nbytes:
-            raise errors.ResultSizeError(f"out is no Buffer of {result.nbytes} bytes, the size of the result")
-        read_plain(result, &from_, False)
-        memcpy(o.data, from_.data, o.nbytes)
-        return self.out
+        if self.out is not None:
+            return self.out
+        return take_result(piece, np.dtype(np.uint8), (piece.out_rows * piece.row * hc_dtype_size(like.o.dtype),))
 
     cdef str wrong_size(self):
-        """What is wrong with an `out` in device memory that is not as large as what has come."""
-        cdef const Operand *like = &(<Buffer>self.inputs[0]).o
-        shape = (self.c.pieces[0].out_rows, *[like.dims[d] for d in range(1, like.ndim)])
-        return f"out has shape {shape_of(&(<Buffer>self.result).o)}, the result has {shape}"
+        """What is wrong with an `out` that is not as large as what has come."""
+        like, target = self.inputs[0], self.result
+        row = shape_of(&(<Buffer>like).o)[1:] if type(like) is Buffer else like.shape[1:]
+        has = shape_of(&(<Buffer>target).o) if type(target) is Buffer else target.shape
+        return f"{self.describe()}: out has shape {has}, the result has {(self.c.pieces[0].out_rows, *row)}"
 
     cdef object take_from_device(self, hc_piece *piece, Buffer like):
         """The result in the caller's `out`, or as an array of the input's library over new memory."""

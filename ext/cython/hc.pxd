@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the boundary sees of the C below: the tables of hc.h, the parts of shm.h and the loop."""
 
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 
 cdef extern from "core/wire.h" nogil:
@@ -64,8 +64,10 @@ cdef extern from "transport/transport.h" nogil:
         void *out
         int64_t count, row, rows
         uint8_t out_owned
+        int8_t status
         int64_t out_capacity
         int64_t out_rows
+        char *why
         const int64_t *send_rows
         int64_t *recv_rows
     int64_t hc_share(int64_t, int32_t, int32_t)

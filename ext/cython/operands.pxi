@@ -242,10 +242,17 @@ cdef object read_target(Loop loop, object out, Operand *o, list copies, str argu
                 copies.append((out, buffer.owner))
             return buffer
     target = arrays.adopt_out(out, argument)
-    stand_in = target
     if not target.flags.c_contiguous:
-        stand_in = empty(target.shape, target.dtype)
-        copies.append((target, stand_in))
+        return read_stand_in(target, o, copies)
+    if not read_plain(target, o, True):
+        read_slowly(target, o, True)
+    return target
+
+
+cdef object read_stand_in(object target, Operand *o, list copies):
+    """Describe a contiguous array that is copied into `target` at the end."""
+    stand_in = empty(target.shape, target.dtype)
+    copies.append((target, stand_in))
     if not read_plain(stand_in, o, True):
         read_slowly(stand_in, o, True)
     return stand_in
@@ -254,15 +261,24 @@ cdef object read_target(Loop loop, object out, Operand *o, list copies, str argu
 cdef object read_output(Loop loop, object out, const Operand *wanted, Operand *o, list copies):
     """Describe the caller's `out`, which must be like `wanted`. See read_target."""
     cdef object target = read_target(loop, out, o, copies)
+    check_kind(o, wanted)
+    if not same_shape(o, wanted):
+        raise errors.ResultSizeError(f"out has shape {shape_of(o)}, the result has {shape_of(wanted)}")
+    return target
+
+
+cdef int check_kind(const Operand *o, const Operand *wanted) except -1:
     if o.memory != wanted.memory:
         raise errors.InvalidArgumentError(
             f"out lies in {MEMORIES[o.memory]} memory, x in {MEMORIES[wanted.memory]} memory")
     if o.dtype != wanted.dtype:
         raise errors.InvalidArgumentError(
             f"out has dtype {DTYPES[o.dtype]}, the result has {DTYPES[wanted.dtype]}")
-    if not same_shape(o, wanted):
-        raise errors.ResultSizeError(f"out has shape {shape_of(o)}, the result has {shape_of(wanted)}")
-    return target
+    return 0
+
+
+cdef inline bint overlap(const Operand *a, const Operand *b) noexcept:
+    return a.data < b.data + b.nbytes and b.data < a.data + a.nbytes
 
 
 cdef tuple shape_of(const Operand *o):
@@ -270,7 +286,7 @@ cdef tuple shape_of(const Operand *o):
 
 
 cdef int check_overlap(const Operand *a, const Operand *b) except -1:
-    if a.data != b.data and a.data < b.data + b.nbytes and b.data < a.data + a.nbytes:
+    if a.data != b.data and overlap(a, b):
         raise errors.InvalidArgumentError("out overlaps the input without being the input")
     return 0
 

@@ -152,7 +152,7 @@ cdef class Set:
                 f"name is {name[:64]!r}{'...' * (length > 64)}, {length} bytes: a name has 1 to {HC_MAX_NAME}")
         cdef hc_handle *h = hc_handle_new(kind, self.number, ntensors, ndims, text, length, nrows)
         if h is NULL:
-            raise MemoryError
+            raise errors.OutOfMemoryError(f"{name!r}: no memory for a request; nothing was sent")
         return h
 
     cdef int refuse(self) except -1:
@@ -222,7 +222,7 @@ cdef class Set:
         """
         cdef Call call = Call.__new__(Call)
         cdef Operand two[2]
-        call.set = self
+        call.set, call.name = self, name
         call.read_options(operation, op, root, prescale, postscale)
         if not call.has(HC_OP_NO_TENSORS):
             call.read_arrays(x, out, compression, two)
@@ -256,7 +256,7 @@ cdef class Set:
         op.data, op.bytes = o.data, o.nbytes
         cdef hc_handle *h = hc_handle_of_p2p(self.number, &op, o.memory)
         if h is NULL:
-            raise MemoryError
+            raise errors.OutOfMemoryError("no memory for a message; nothing was sent")
         return self.submit(h, False, waits, (array,) if o.memory else array)
 
     cpdef int check_root(self, object root) except -1:

@@ -146,6 +146,7 @@ hc__run *hc__run_build(hc_loop *loop, hc__set_queue *queue, const hc_action *run
     b->number = run->batch;
     b->cached = run->cached;
     b->nitems = run->nitems;
+    b->first = (const hc_handle *)(uintptr_t)run->items[0].ticket;
     b->bytes = 0;
     b->next = NULL;
     for (uint32_t i = 0; i < run->nitems; i++) {
@@ -169,15 +170,22 @@ void hc__run_deliver(hc__run *b) {
             to->out = from->out;
             to->out_owned = from->out_owned;
             to->out_rows = from->out_rows;
-        } else if (from->out_owned) {
-            hc_result_free(from->out);
+            to->status = from->status;
+            to->why = from->why;
+        } else {
+            if (from->out_owned)
+                hc_result_free(from->out);
+            free(from->why);
         }
+        from->why = NULL;
     }
 }
 
 void hc__run_free(hc__run *b) {
     if (!b)
         return;
+    for (int32_t i = 0; i < b->batch.npieces; i++)
+        free(b->batch.pieces[i].why); /* of a batch that was given up */
     free(b->batch.pieces);
     free(b->origin);
     free(b->events);

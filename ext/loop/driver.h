@@ -24,12 +24,13 @@ typedef struct hc__run {
     uint64_t started, bytes;
     uint8_t cached;
     uint32_t nitems;
-    int32_t capacity;  /* pieces that fit */
-    uint32_t room;     /* calls whose events fit */
-    void **events;     /* device memory: what batch.ready and batch.finished point into */
-    hc_piece **origin; /* the handle's piece that batch.pieces[i] was copied from, NULL when joined */
-    int64_t *zeros;    /* joined: nothing to send; set size entries */
-    int64_t *scratch;  /* joined: what would have been received */
+    const hc_handle *first; /* of the calls in it, to name it; NULL: this rank has joined */
+    int32_t capacity;       /* pieces that fit */
+    uint32_t room;          /* calls whose events fit */
+    void **events;          /* device memory: what batch.ready and batch.finished point into */
+    hc_piece **origin;      /* the handle's piece that batch.pieces[i] was copied from, NULL when joined */
+    int64_t *zeros;         /* joined: nothing to send; set size entries */
+    int64_t *scratch;       /* joined: what would have been received */
     struct hc__run *next;
 } hc__run;
 
@@ -145,6 +146,8 @@ int hc__set_queue_data(hc__set_queue *, int memory, hc_data **, char *text);
 /* failure.c */
 /* A failure becomes the next event of this iteration. */
 void hc__loop_fail(hc_loop *, int status, int32_t peer, const char *text);
+/* The same for a batch that found no memory; `what` it was for. One of `run` and the built one, which may be NULL. */
+void hc__loop_fail_of_memory(hc_loop *, const hc_action *run, const hc__run *, const char *what);
 /* The same for what could not be moved: the text is `what`, with the net's own words if it has failed. */
 void hc__loop_fail_to_move(hc_loop *, int status, int32_t peer, const char *what);
 

@@ -5,16 +5,30 @@
 #include "loop/driver.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
 /* Steps are not nested: what fails inside one is the next event of the turn. The first failure counts. */
 void hc__loop_fail(hc_loop *loop, int status, int32_t peer, const char *text) {
     if (loop->failing || atomic_load(&loop->broken))
         return;
     snprintf(loop->failure_text, sizeof loop->failure_text, "%s", text ? text : hc_status_text(status));
-    int known = status == HC_PEER_LOST || status == HC_STALLED;
+    int known = status == HC_PEER_LOST || status == HC_STALLED || status == HC_NO_MEMORY;
     loop->failure = (hc_event){
         .kind = HC_EV_FAIL, .status = known ? status : HC_TRANSPORT, .peer = peer, .text = loop->failure_text};
     loop->failing = 1;
+}
+
+/* Names the rank for all others. */
+void hc__loop_fail_of_memory(hc_loop *loop, const hc_action *run, const hc__run *b, const char *what) {
+    char text[sizeof loop->failure_text], host[64] = "";
+    const hc_handle *handle = b ? b->first : (const hc_handle *)(uintptr_t)run->items[0].ticket;
+    int operation = b ? b->batch.operation : run->items[0].agreed->operation;
+    int shown = !handle ? 0 : handle->request.name_len < 64 ? (int)handle->request.name_len : 64;
+    gethostname(host, sizeof host - 1);
+    snprintf(text, sizeof text, "%s '%.*s'%s: no memory on rank %d (%s) %s", hc_operation_name(operation), shown,
+             handle ? handle->request.name : "", handle ? "" : " of other ranks, while this one has joined",
+             loop->config.engine.rank, host, what);
+    hc__loop_fail(loop, HC_NO_MEMORY, -1, text);
 }
 
 void hc__loop_fail_to_move(hc_loop *loop, int status, int32_t peer, const char *what) {

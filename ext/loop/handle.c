@@ -55,9 +55,12 @@ hc_handle *hc_handle_new(int kind, uint32_t set, uint32_t ntensors, uint32_t ndi
 void hc_handle_release(hc_handle *handle) {
     if (!handle || atomic_fetch_sub_explicit(&handle->refs, 1, memory_order_acq_rel) != 1)
         return;
-    for (uint32_t i = 0; i < handle->request.ntensors; i++)
-        if (handle->pieces[i].out_owned && handle->request.memory == HC_MEMORY_HOST)
-            hc_result_free(handle->pieces[i].out);
+    for (uint32_t i = 0; i < handle->request.ntensors; i++) {
+        hc_piece *piece = &handle->pieces[i];
+        if (piece->out_owned && handle->request.memory == HC_MEMORY_HOST)
+            hc_result_free(piece->out);
+        free(piece->why);
+    }
     free(handle->op);
     free(handle->staging);
     free(handle->text);

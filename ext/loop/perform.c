@@ -22,7 +22,7 @@ static void perform_run(hc_loop *loop, const hc_action *action) {
     if (b)
         hc__set_queue_push(queue, b);
     else
-        hc__loop_fail(loop, HC_TRANSPORT, -1, "a batch could not be built: out of memory");
+        hc__loop_fail_of_memory(loop, action, NULL, "for its batch");
 }
 
 static void perform_complete(hc_loop *loop, const hc_action *action) {

@@ -4,6 +4,7 @@
  */
 #include "loop/driver.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 /* Whom to ask for a sign of life: see heartbeat.c. */
@@ -71,8 +72,14 @@ static void count_node(hc_loop *loop, hc__set_queue *queue) {
 }
 
 /* The World breaks, in the words of whoever failed. */
-static void fail(hc_loop *loop, const hc_data *data, int status) {
+static void fail(hc_loop *loop, const hc_data *data, const hc__run *b, int status) {
     const char *text = data->text;
+    if (status == HC_NO_MEMORY && b) {
+        char room[64];
+        snprintf(room, sizeof room, "for its part of %llu bytes", (unsigned long long)b->bytes);
+        hc__loop_fail_of_memory(loop, NULL, b, text ? text : room);
+        return;
+    }
     if (!text && loop->parts.net)
         text = loop->parts.net->text;
     hc__loop_fail(loop, status, -1, text ? text : hc_status_text(status));
@@ -127,7 +134,7 @@ static int test(hc_loop *loop, hc__set_queue *queue) {
             progress = queue->running->ops->test(queue->running);
         if (progress < 0 && progress != HC_RESULT_SIZE) { /* with that one the batch has ended all the same */
             if (queue->running)
-                fail(loop, queue->running, progress);
+                fail(loop, queue->running, queue->head, progress);
             return 1;
         }
         if (progress == HC_IDLE || progress == HC_MOVED)
@@ -151,6 +158,6 @@ void hc__set_queues_watch(hc_loop *loop) {
         hc_data *data = loop->queues[i / HC_MEMORY_KINDS].data[i % HC_MEMORY_KINDS];
         int status = data && data->ops->watch ? data->ops->watch(data) : HC_OK;
         if (status < 0)
-            fail(loop, data, status);
+            fail(loop, data, NULL, status);
     }
 }

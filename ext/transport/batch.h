@@ -32,9 +32,12 @@ typedef struct hc_piece {
     int64_t rows;  /* reducescatter, allgather: of this rank's input; rows of no elements count as well */
     double scale;  /* SUM, AVERAGE of inexact types: one factor, applied to the node's sum */
     uint8_t drop;
-    uint8_t out_owned;        /* set by the data plane: out was allocated by hc_result_new() */
-    int64_t out_capacity;     /* bytes at out, when the caller brought it */
-    int64_t out_rows;         /* result: rows received (allgather, alltoall, reducescatter) */
+    uint8_t out_owned;    /* set by the data plane: out was allocated by hc_result_new() */
+    int8_t status;        /* result: OK, or why this tensor alone has no result, on any rank: RESULT_SIZE, NO_MEMORY */
+    int64_t out_capacity; /* bytes at out, when the caller brought it */
+    int64_t out_rows;     /* rows at out, when the caller brought it; result: rows received (allgather, alltoall,
+                                 reducescatter) */
+    char *why;            /* result: with a status, its words, the same on all ranks; malloc()ed; NULL: none */
     const int64_t *send_rows; /* alltoall: p entries, caller's */
     int64_t *recv_rows;       /* result (alltoall, allgather): p entries, room given by the caller */
 } hc_piece;

@@ -158,11 +158,20 @@ static int has_room(const test_case *c, int32_t me) {
     if (me == c->joined || (me != c->root && (c->operation == HC_REDUCE || c->operation == HC_GATHER)))
         return 0;
     int may_bring = c->operation == HC_GATHER || c->operation == HC_SCATTER;
+#ifndef ON_DEVICE
+    may_bring = 1;
+#endif
     return !hc_operation_has(c->operation, HC_OP_RESULT_ALLOCATED) || (may_bring && c->in_place);
 }
 
+/* Rooms that all ranks hear of: a wrong one of the first piece refuses that piece on all ranks. */
+static int is_refused(const test_case *c, int32_t piece) {
+    int asks = c->operation == HC_ALLGATHER || c->operation == HC_ALLTOALL;
+    return asks && piece == 0 && c->wrong_room >= 0 && has_room(c, c->wrong_room);
+}
+
 static int has_wrong_room(const test_case *c, int32_t me) {
-    int can_tell = c->operation == HC_REDUCESCATTER || hc_operation_has(c->operation, HC_OP_RESULT_ALLOCATED);
+    int can_tell = c->operation == HC_REDUCESCATTER || c->operation == HC_GATHER || c->operation == HC_SCATTER;
     return can_tell && me == c->wrong_room && has_room(c, me);
 }
 
@@ -281,20 +290,37 @@ static void make_piece(const test_case *c, int32_t i, int32_t me, hc_piece *p) {
     p->recv_rows = malloc(MAX_RANKS * sizeof *p->recv_rows);
     if (!has_room(c, me))
         return;
-    p->out_capacity = result_rows(c, i, me) * row_bytes;
+    p->out_rows = result_rows(c, i, me) + (is_refused(c, i) && me == c->wrong_room);
+    p->out_capacity = p->out_rows * row_bytes;
     if (has_wrong_room(c, me))
         p->out_capacity += row_bytes + 1;
     p->out = c->in_place && hc_operation_has(c->operation, HC_OP_ELEMENTWISE) ? (void *)(uintptr_t)p->in
                                                                               : malloc((size_t)p->out_capacity + 16);
+    if (is_refused(c, i))
+        memset(p->out, 0x5a, (size_t)p->out_capacity);
     if (c->operation == HC_BROADCAST && me != c->root) {
         free((void *)(uintptr_t)p->in);
         p->in = NULL;
     }
 }
 
+/* The same words on all ranks, and no byte of a result was written. */
+static void check_refused(const test_case *c, const hc_piece *p) {
+    char said[64];
+    snprintf(said, sizeof said, "out of rank %d has", c->wrong_room);
+    CHECK(p->status == HC_RESULT_SIZE && p->why && strstr(p->why, said), "%s: %s", hc_status_name(p->status),
+          p->why ? p->why : "");
+    for (int64_t i = 0; p->out && i < p->out_capacity; i++)
+        CHECK(((const char *)p->out)[i] == 0x5a, "byte %lld was written", (long long)i);
+    free(p->why);
+}
+
 static void check_piece(const test_case *c, int32_t i, int32_t me, const hc_piece *p) {
     int64_t rows = c->shapes[i].rows;
-    if (hc_operation_has(c->operation, HC_OP_RESULT_ALLOCATED)) {
+    CHECK(is_refused(c, i) || (p->status == HC_OK && !p->why), "refused");
+    if (is_refused(c, i)) {
+        check_refused(c, p);
+    } else if (hc_operation_has(c->operation, HC_OP_RESULT_ALLOCATED)) {
         check_gathered(c, i, me, p);
         int none = me == c->joined || (c->operation == HC_GATHER && me != c->root);
         CHECK((p->out == NULL) == none, "a result");

@@ -61,6 +61,15 @@ def test_prefix_reductions(driver: Path, run_c: Run, layout: str, operation: str
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.parametrize("operation", ["allgather", "alltoall"])
+def test_all_ranks_are_asked_for_a_place(build_c: Callable[..., Path], run_c: Run, operation: str) -> None:
+    """Before rows move; otherwise only where a result is large, or was brought."""
+    driver = build_c("tests/transport/hierarchy_driver.c", *SOURCES, flags=("-DHC__ASKED_BYTES=0",))
+    for layout in ("0,0", "0,0,1,1", "0,1,0,1", "0,0,0,1", "0,1,2,2"):
+        assert "60 cases" in run_c(driver, layout, 3, 60, "auto", 0, 0, operation)
+
+
+@pytest.mark.timeout(120)
 def test_parts_of_a_reducescatter_by_node(build_c: Callable[..., Path], run_c: Run) -> None:
     """As in sets of many ranks."""
     many = (f"{source} -DRANKS_MANY=1" if "scatter" in source else source for source in SOURCES)

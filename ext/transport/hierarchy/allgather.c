@@ -11,8 +11,12 @@
 
 #define PACKED_BYTES ((int64_t)256 << 10) /* results that are gathered together */
 
+static hc__slice *slice_of(const hc__hierarchy *h, int32_t rank, int32_t piece) {
+    return &h->allgather.slices[(int64_t)rank * h->batch->npieces + piece];
+}
+
 static int64_t rows_from(const hc__hierarchy *h, int32_t rank, int32_t piece) {
-    return h->allgather.rows[(int64_t)rank * h->batch->npieces + piece];
+    return slice_of(h, rank, piece)->rows;
 }
 
 static int64_t row_bytes(const hc__hierarchy *h, int32_t piece) {
@@ -34,20 +38,47 @@ static int begin_counts(hc__hierarchy *h) {
     hc__allgather *a = &h->allgather;
     const hc_batch *b = h->batch;
     size_t n = (size_t)b->npieces;
-    a->own_rows = malloc(n * sizeof *a->own_rows + 1);
-    a->rows = malloc(n * (size_t)h->place.size * sizeof *a->rows + 1);
-    if (!a->own_rows || !a->rows)
+    a->own_slices = malloc(n * sizeof *a->own_slices + 1);
+    a->slices = malloc(n * (size_t)h->place.size * sizeof *a->slices + 1);
+    if (!a->own_slices || !a->slices)
         return HC_NO_MEMORY;
-    for (int32_t i = 0; i < b->npieces; i++)
-        a->own_rows[i] = b->pieces[i].in ? b->pieces[i].rows : 0;
+    for (int32_t i = 0; i < b->npieces; i++) {
+        const hc_piece *piece = &b->pieces[i];
+        a->own_slices[i] = (hc__slice){piece->in ? piece->rows : 0, piece->out ? piece->out_rows : -1};
+    }
     for (int32_t r = 0; r < h->place.size; r++)
-        h->gather.lengths[r] = (int64_t)(n * sizeof *a->own_rows);
-    return hc__gather_start(h, a->own_rows, a->rows);
+        h->gather.lengths[r] = (int64_t)(n * sizeof *a->own_slices);
+    return hc__gather_start(h, a->own_slices, a->slices);
+}
+
+/* No row of a refused piece moves. */
+static void drop_rows(hc__hierarchy *h, int32_t piece) {
+    for (int32_t r = 0; r < h->place.size; r++)
+        slice_of(h, r, piece)->rows = 0;
+}
+
+/* Now all ranks know the rows of each result, and those of each `out`. */
+static void check_rooms(hc__hierarchy *h) {
+    for (int32_t i = 0; i < h->batch->npieces; i++) {
+        int64_t rows = rows_in_all(h, i);
+        for (int32_t r = 0; r < h->place.size; r++) {
+            int64_t room = slice_of(h, r, i)->room;
+            if (room < 0 || room == rows)
+                continue;
+            hc__refuse_piece(&h->batch->pieces[i], r,
+                             &(hc__vote){.status = HC_RESULT_SIZE, .has = room, .needs = rows});
+            drop_rows(h, i);
+            break;
+        }
+    }
 }
 
 /* The result of a piece gets its place, its caller the counts. */
 static int place_piece(hc__hierarchy *h, int32_t i, void **spare, void **out) {
     hc_piece *piece = &h->batch->pieces[i];
+    *out = NULL;
+    if (piece->status != HC_OK)
+        return HC_OK;
     for (int32_t r = 0; piece->recv_rows && r < h->place.size; r++)
         piece->recv_rows[r] = rows_from(h, r, i);
     return hc__place_result(h, piece, rows_in_all(h, i), spare, out);
@@ -101,22 +132,44 @@ static int unpack(hc__hierarchy *h) {
     return HC_OK;
 }
 
-static int begin_pieces(hc__hierarchy *h) {
-    hc__allgather *a = &h->allgather;
-    int64_t total;
-    a->end = find_end(h, &total);
+static void set_lengths(hc__hierarchy *h) {
+    const hc__allgather *a = &h->allgather;
     for (int32_t r = 0; r < h->place.size; r++) {
         h->gather.lengths[r] = 0;
         for (int32_t i = a->first; i < a->end; i++)
             h->gather.lengths[r] += bytes_from(h, r, i);
     }
+}
+
+static int move_piece(hc__hierarchy *h) {
+    set_lengths(h);
+    return hc__gather_start(h, h->batch->pieces[h->allgather.first].in, h->allgather.out);
+}
+
+static int begin_pieces(hc__hierarchy *h) {
+    hc__allgather *a = &h->allgather;
+    int64_t total;
+    a->end = find_end(h, &total);
     if (a->end - a->first > 1) {
+        set_lengths(h);
         int status = pack(h, total);
         return status < 0 ? status : hc__gather_start(h, a->packed_in, a->packed_out);
     }
-    void *out;
-    int status = place_piece(h, a->first, &a->spare, &out);
-    return status < 0 ? status : hc__gather_start(h, h->batch->pieces[a->first].in, out);
+    int status = place_piece(h, a->first, &a->spare, &a->out);
+    a->asks = total > HC__ASKED_BYTES;
+    if (a->asks)
+        return hc__verdict_start(h, &h->batch->pieces[a->first], status, -1);
+    return status < 0 ? status : move_piece(h);
+}
+
+static int move_if_agreed(hc__hierarchy *h) {
+    hc__allgather *a = &h->allgather;
+    a->asks = 0;
+    if (hc__verdict_take(h, &h->batch->pieces[a->first])) {
+        drop_rows(h, a->first);
+        a->out = NULL;
+    }
+    return move_piece(h);
 }
 
 static int allgather_start(hc__hierarchy *h) {
@@ -124,30 +177,39 @@ static int allgather_start(hc__hierarchy *h) {
     return begin_counts(h);
 }
 
-static int allgather_test(hc__hierarchy *h) {
+/* What has come ends a stage, and the next one begins. DONE: there is none. */
+static int next_stage(hc__hierarchy *h) {
     hc__allgather *a = &h->allgather;
+    int status;
+    if (a->asks)
+        return move_if_agreed(h);
+    if (a->end == 0)
+        check_rooms(h);
+    if (a->packed_out && (status = unpack(h)) < 0)
+        return status;
+    a->first = a->end; /* after the counts: 0 */
+    return a->first == h->batch->npieces ? HC_DONE : begin_pieces(h);
+}
+
+static int allgather_test(hc__hierarchy *h) {
     for (;;) {
         int status = hc__gather_test(h);
         if (status != HC_DONE)
             return status;
-        if (a->packed_out && (status = unpack(h)) < 0)
-            return status;
-        a->first = a->end; /* after the counts: 0 */
-        if (a->first == h->batch->npieces)
-            return HC_DONE;
-        status = begin_pieces(h);
-        if (status < 0)
+        status = next_stage(h);
+        if (status != HC_OK)
             return status;
     }
 }
 
 static void allgather_end(hc__hierarchy *h) {
     hc__allgather *a = &h->allgather;
-    free(a->own_rows);
-    free(a->rows);
+    free(a->own_slices);
+    free(a->slices);
     free(a->packed_in);
     free(a->packed_out);
     hc_result_free(a->spare);
+    hc__verdict_end(h);
     *a = (hc__allgather){0};
 }
 

@@ -14,7 +14,7 @@
 
 #define FAR_MESSAGES 32 /* in flight at once: the net must hold what comes before its receive */
 
-enum { COUNT, MOVE };
+enum { COUNT, ASK, MOVE };
 
 static int is_local(const hc__hierarchy *h, int32_t r) {
     return h->place.node_of[r] == h->place.node;
@@ -23,7 +23,7 @@ static int is_local(const hc__hierarchy *h, int32_t r) {
 /* Rows of a piece that local rank j sends to set rank r. */
 static int64_t shown(const hc__hierarchy *h, int32_t j, int32_t r, int32_t piece) {
     int64_t pieces = h->batch->npieces;
-    return h->alltoall.table[((int64_t)j * h->place.size + r) * pieces + piece];
+    return h->alltoall.table[((int64_t)j * h->place.size + r) * pieces + piece].rows;
 }
 
 static int begin_counts(hc__hierarchy *h) {
@@ -35,9 +35,14 @@ static int begin_counts(hc__hierarchy *h) {
     a->table = calloc(cells * (size_t)h->place.local_size + 1, sizeof *a->table);
     if (!a->counts || !a->incoming || !a->table)
         return HC_NO_MEMORY;
-    for (int32_t i = 0; i < b->npieces; i++)
-        for (int32_t r = 0; b->pieces[i].in && b->pieces[i].send_rows && r < h->place.size; r++)
-            a->counts[(int64_t)r * b->npieces + i] = b->pieces[i].send_rows[r];
+    for (int32_t i = 0; i < b->npieces; i++) {
+        const hc_piece *piece = &b->pieces[i];
+        int64_t total = 0, room = piece->out ? piece->out_rows : -1;
+        for (int32_t r = 0; piece->in && piece->send_rows && r < h->place.size; r++)
+            total += piece->send_rows[r];
+        for (int32_t r = 0; r < h->place.size; r++)
+            a->counts[(int64_t)r * b->npieces + i] = (hc__count){total ? piece->send_rows[r] : 0, total, room};
+    }
     memcpy(a->table + cells * (size_t)h->place.local_rank, a->counts, cells * sizeof *a->counts);
     return HC_OK;
 }
@@ -45,68 +50,98 @@ static int begin_counts(hc__hierarchy *h) {
 /* Exchanges the tables of the node's ranks. */
 static int exchange_counts(hc__hierarchy *h) {
     hc__alltoall *a = &h->alltoall;
-    int64_t cells = (int64_t)h->place.size * h->batch->npieces;
+    int64_t cells = (int64_t)h->place.size * h->batch->npieces, bytes = cells * (int64_t)sizeof *a->counts;
     for (int32_t j = 0; j < h->place.local_size; j++) {
-        h->lengths[j] = cells * 8;
-        h->reads[j] = (hc_stream_read){j == h->place.local_rank ? NULL : a->table + j * cells, 0, cells * 8};
+        h->lengths[j] = bytes;
+        h->reads[j] = (hc_stream_read){j == h->place.local_rank ? NULL : a->table + j * cells, 0, bytes};
     }
-    hc_stream stream = {a->counts, cells * 8};
+    hc_stream stream = {a->counts, bytes};
     return h->node->ops->exchange(h->node, &stream, h->reads, h->lengths);
 }
 
 /* My node's part of `incoming`, once the table is here. */
 static void read_table(hc__hierarchy *h) {
+    hc__alltoall *a = &h->alltoall;
+    int64_t pieces = h->batch->npieces;
     for (int32_t j = 0; j < h->place.local_size; j++) {
         int32_t r = hc__set_rank(&h->place, h->place.node, j);
-        for (int32_t i = 0; i < h->batch->npieces; i++)
-            h->alltoall.incoming[(int64_t)r * h->batch->npieces + i] = shown(h, j, h->place.rank, i);
+        const hc__count *here = a->table + ((int64_t)j * h->place.size + h->place.rank) * pieces;
+        memcpy(a->incoming + r * pieces, here, (size_t)pieces * sizeof *here);
     }
 }
 
 /* Bytes between the beginning of my piece, or result, and what goes to, or comes from, rank r. */
-static void find_offsets(const hc__hierarchy *h, const int64_t *rows, int64_t row_bytes, int64_t *offsets) {
+static void find_offsets(const hc__hierarchy *h, const hc__count *counts, int64_t row_bytes, int64_t *offsets) {
     offsets[0] = 0;
     for (int32_t r = 0; r < h->place.size; r++)
-        offsets[r + 1] = offsets[r] + rows[(int64_t)r * h->batch->npieces + h->alltoall.piece] * row_bytes;
+        offsets[r + 1] = offsets[r] + counts[(int64_t)r * h->batch->npieces + h->alltoall.piece].rows * row_bytes;
+}
+
+/* What rank r has told of the piece under way: every rank has been told the same total and room. */
+static const hc__count *told_by(const hc__hierarchy *h, int32_t r) {
+    return &h->alltoall.incoming[(int64_t)r * h->batch->npieces + h->alltoall.piece];
+}
+
+static int64_t row_bytes(const hc__hierarchy *h) {
+    return h->batch->pieces[h->alltoall.piece].row * (int64_t)hc_dtype_size(h->batch->dtype);
+}
+
+/* May a rank have no place for its result? All ranks give the same answer. */
+static int must_ask(const hc__hierarchy *h) {
+    int64_t rows = 0;
+    int brought = 0;
+    for (int32_t r = 0; r < h->place.size; r++) {
+        rows += told_by(h, r)->total;
+        brought |= told_by(h, r)->room >= 0;
+    }
+    return brought || rows * row_bytes(h) > HC__ASKED_BYTES;
+}
+
+static void move_piece(hc__hierarchy *h) {
+    hc__alltoall *a = &h->alltoall;
+    int32_t me = h->place.rank;
+    find_offsets(h, a->counts, row_bytes(h), a->from_here);
+    find_offsets(h, a->incoming, row_bytes(h), a->to_here);
+    a->in = h->batch->pieces[a->piece].in;
+    a->stage = MOVE;
+    a->locally_done = 0;
+    a->step = 1;
+    if (a->to_here[me + 1] > a->to_here[me])
+        hc_host_copy(a->out + a->to_here[me], a->in + a->from_here[me], (size_t)(a->to_here[me + 1] - a->to_here[me]));
 }
 
 static int begin_piece(hc__hierarchy *h) {
     hc__alltoall *a = &h->alltoall;
     hc_piece *piece = &h->batch->pieces[a->piece];
-    int32_t me = h->place.rank, p = h->place.size;
-    int64_t row_bytes = piece->row * (int64_t)hc_dtype_size(h->batch->dtype), rows = 0;
-    void *out;
-    for (int32_t r = 0; r < p; r++) {
-        int64_t here = a->incoming[(int64_t)r * h->batch->npieces + a->piece];
+    int64_t rows = 0, room = told_by(h, h->place.rank)->room;
+    void *out = NULL;
+    for (int32_t r = 0; r < h->place.size; r++) {
+        int64_t here = told_by(h, r)->rows;
         if (piece->recv_rows)
             piece->recv_rows[r] = here;
         rows += here;
     }
-    int status = hc__place_result(h, piece, rows, &a->spare, &out);
-    if (status < 0)
-        return status;
-    find_offsets(h, a->counts, row_bytes, a->from_here);
-    find_offsets(h, a->incoming, row_bytes, a->to_here);
-    a->in = piece->in;
+    piece->out_rows = rows;
+    int status = room >= 0 && room != rows ? HC_OK : hc__place_result(h, piece, rows, &a->spare, &out);
     a->out = out;
-    a->locally_done = 0;
-    a->step = 1;
-    if (a->to_here[me + 1] > a->to_here[me])
-        hc_host_copy(a->out + a->to_here[me], a->in + a->from_here[me], (size_t)(a->to_here[me + 1] - a->to_here[me]));
-    return HC_OK;
+    if (must_ask(h)) {
+        a->stage = ASK;
+        return hc__verdict_start(h, piece, status, room);
+    }
+    if (status >= 0)
+        move_piece(h);
+    return status;
 }
 
 /* In my node: from rank j's stream the range that is for me. */
 static int exchange_rows(hc__hierarchy *h) {
     hc__alltoall *a = &h->alltoall;
-    const hc_piece *piece = &h->batch->pieces[a->piece];
-    int64_t row_bytes = piece->row * (int64_t)hc_dtype_size(h->batch->dtype);
     for (int32_t j = 0; j < h->place.local_size; j++) {
         int32_t from = hc__set_rank(&h->place, h->place.node, j);
         int64_t length = 0, at = 0;
         for (int32_t r = 0; r < h->place.size; r++) {
             at = r == h->place.rank ? length : at;
-            length += shown(h, j, r, a->piece) * row_bytes;
+            length += shown(h, j, r, a->piece) * row_bytes(h);
         }
         h->lengths[j] = length;
         h->reads[j] = (hc_stream_read){from == h->place.rank ? NULL : a->out + a->to_here[from], at,
@@ -126,12 +161,12 @@ static int post_step(hc__hierarchy *h, int32_t to, int32_t from) {
     int32_t tag = h->tags + (counting ? HC__TAG_COUNTS : HC__TAG_ALLTOALL);
     if (!is_local(h, from)) {
         void *in = counting ? (void *)(a->incoming + from * pieces) : a->out + a->to_here[from];
-        int64_t bytes = counting ? pieces * 8 : a->to_here[from + 1] - a->to_here[from];
+        int64_t bytes = counting ? pieces * (int64_t)sizeof(hc__count) : a->to_here[from + 1] - a->to_here[from];
         status = hc__bundle_receive(&a->bundle, h->place.world[from], tag, in, bytes);
     }
     if (status >= 0 && !is_local(h, to)) {
         const void *out = counting ? (const void *)(a->counts + to * pieces) : a->in + a->from_here[to];
-        int64_t bytes = counting ? pieces * 8 : a->from_here[to + 1] - a->from_here[to];
+        int64_t bytes = counting ? pieces * (int64_t)sizeof(hc__count) : a->from_here[to + 1] - a->from_here[to];
         status = hc__bundle_send(&a->bundle, h->place.world[to], tag, out, bytes);
     }
     return status;
@@ -187,20 +222,27 @@ static int test_stage(hc__hierarchy *h) {
     return near == HC_MOVED || far == HC_MOVED ? HC_MOVED : HC_IDLE;
 }
 
-static int alltoall_test(hc__hierarchy *h) {
+/* A stage is over, and the next one begins. DONE: there is none. */
+static int next_stage(hc__hierarchy *h) {
     hc__alltoall *a = &h->alltoall;
+    if (a->stage == COUNT) {
+        read_table(h);
+    } else if (a->stage == ASK && !hc__verdict_take(h, &h->batch->pieces[a->piece])) {
+        move_piece(h);
+        return HC_OK;
+    } else {
+        a->piece++;
+    }
+    return a->piece == h->batch->npieces ? HC_DONE : begin_piece(h);
+}
+
+static int alltoall_test(hc__hierarchy *h) {
     for (;;) {
-        int status = test_stage(h);
+        int status = h->alltoall.stage == ASK ? hc__gather_test(h) : test_stage(h);
         if (status != HC_DONE)
             return status;
-        if (a->stage == COUNT)
-            read_table(h);
-        a->piece += a->stage == MOVE;
-        a->stage = MOVE;
-        if (a->piece == h->batch->npieces)
-            return HC_DONE;
-        status = begin_piece(h);
-        if (status < 0)
+        status = next_stage(h);
+        if (status != HC_OK)
             return status;
     }
 }
@@ -213,7 +255,9 @@ static void alltoall_end(hc__hierarchy *h) {
     free(a->from_here);
     free(a->to_here);
     hc_result_free(a->spare);
-    a->counts = a->incoming = a->table = a->from_here = a->to_here = NULL;
+    hc__verdict_end(h);
+    a->counts = a->incoming = a->table = NULL;
+    a->from_here = a->to_here = NULL;
     a->spare = NULL;
 }
 

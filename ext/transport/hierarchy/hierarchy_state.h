@@ -93,12 +93,19 @@ typedef struct hc__broadcast {
     int64_t nposted, narrived;   /* segments */
 } hc__broadcast;
 
+/* What a rank tells another of one piece. */
+typedef struct hc__count {
+    int64_t rows;  /* that the one sends to the other */
+    int64_t total; /* rows that it sends to all ranks, */
+    int64_t room;  /* and the rows of the result that its caller brought, or -1: the same for every rank */
+} hc__count;
+
 typedef struct hc__alltoall {
     int stage;
     int32_t piece, step;
-    int64_t *counts;              /* [set rank][piece]: rows that I send there */
-    int64_t *incoming;            /* [set rank][piece]: rows that come from there */
-    int64_t *table;               /* [local rank][set rank][piece]: what my node's ranks send */
+    hc__count *counts;            /* [set rank][piece]: what I send there */
+    hc__count *incoming;          /* [set rank][piece]: what comes from there */
+    hc__count *table;             /* [local rank][set rank][piece]: what my node's ranks send */
     int64_t *from_here, *to_here; /* of the piece under way: bytes before each rank's, in and out */
     const char *in;
     char *out;
@@ -120,11 +127,18 @@ typedef struct hc__rooted {
     int done_near; /* with the stage's exchange inside the root's node */
 } hc__rooted;
 
+/* What a rank tells all others of one piece. */
+typedef struct hc__slice {
+    int64_t rows; /* that it gives */
+    int64_t room; /* rows of the result that its caller brought, or -1 */
+} hc__slice;
+
 typedef struct hc__allgather {
     int32_t first, end; /* pieces that are under way together */
-    int64_t *rows;      /* [set rank][piece] */
-    int64_t *own_rows;
-    void *spare;
+    hc__slice *slices;  /* [set rank][piece] */
+    hc__slice *own_slices;
+    int asks; /* the verdict on piece `first` is under way */
+    void *out, *spare;
     char *packed_in, *packed_out; /* of several pieces: rank after rank, piece after piece */
 } hc__allgather;
 
@@ -144,6 +158,13 @@ typedef struct hc__scan {
     hc_net_request *receives[HC__SCAN_SLOTS], *sends[HC__SCAN_SLOTS];
     int stuck; /* a request could not be cancelled: memory may still be read or written */
 } hc__scan;
+
+/* Has every rank a place for its result of one piece? What each says of it. */
+typedef struct hc__vote {
+    int64_t status; /* OK, RESULT_SIZE, NO_MEMORY */
+    int64_t has, needs;
+    char host[40];
+} hc__vote;
 
 /* reducescatter inside one node. */
 typedef struct hc__node_scatter {
@@ -178,6 +199,8 @@ struct hc__hierarchy {
     hc__scan scan;
     hc__allgather allgather;
     hc__node_scatter scatter;
+    hc__vote *votes; /* of all ranks, while a verdict is under way */
+    char why[160];   /* base.text, where there was no memory */
 };
 
 /* ---- operations --------------------------------------------------------------------------------------- */
@@ -212,5 +235,21 @@ void hc__scan_abandon(hc__hierarchy *);
  * first) is used where the result is not wanted, or the caller's room has another size: then the batch goes on,
  * because others need this rank, and RESULT_SIZE is reported at its end. */
 int hc__place_result(hc__hierarchy *, hc_piece *, int64_t rows, void **spare, void **out);
+
+/* ---- verdict: one outcome for a piece, on all ranks ------------------------------------------------------ */
+
+/* A result of more bytes may find no memory, and the World goes on; where a smaller one does not, it breaks. */
+#ifndef HC__ASKED_BYTES
+#define HC__ASKED_BYTES ((int64_t)256 << 10)
+#endif
+
+/* Asks all ranks; `status` is what hc__place_result() gave here, `has` the rows of the caller's result, or -1. Then
+ * hc__gather_test() until it is done, and hc__verdict_take(). */
+int hc__verdict_start(hc__hierarchy *, const hc_piece *, int status, int64_t has);
+/* 1: the piece is refused, on all ranks; 0: all have a place. */
+int hc__verdict_take(hc__hierarchy *, hc_piece *);
+void hc__verdict_end(hc__hierarchy *);
+/* The piece gets no result, on any rank, because of `rank`. */
+void hc__refuse_piece(hc_piece *, int32_t rank, const hc__vote *);
 
 #endif

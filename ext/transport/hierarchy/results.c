@@ -4,6 +4,17 @@
  */
 #include "transport/hierarchy/hierarchy_state.h"
 
+#include <stdio.h>
+
+static int allocate(hc__hierarchy *h, int64_t bytes, void **memory) {
+    *memory = hc_result_new((size_t)bytes);
+    if (*memory)
+        return HC_OK;
+    snprintf(h->why, sizeof h->why, "for its result of %lld bytes", (long long)bytes);
+    h->base.text = h->why;
+    return HC_NO_MEMORY;
+}
+
 int hc__place_result(hc__hierarchy *h, hc_piece *piece, int64_t rows, void **spare, void **out) {
     int64_t bytes = rows * piece->row * (int64_t)hc_dtype_size(h->batch->dtype);
     piece->out_rows = rows;
@@ -13,15 +24,17 @@ int hc__place_result(hc__hierarchy *h, hc_piece *piece, int64_t rows, void **spa
         return HC_OK;
     }
     if (!piece->out && !piece->drop) {
-        *out = piece->out = hc_result_new((size_t)bytes);
-        piece->out_owned = 1;
-        return piece->out ? HC_OK : HC_NO_MEMORY;
+        int status = allocate(h, bytes, &piece->out);
+        *out = piece->out;
+        piece->out_owned = piece->out != NULL;
+        return status;
     }
     if (piece->out)
         h->late = HC_RESULT_SIZE;
     if (!spare)
         return HC_OK;
     hc_result_free(*spare);
-    *out = *spare = hc_result_new((size_t)bytes);
-    return *spare ? HC_OK : HC_NO_MEMORY;
+    int status = allocate(h, bytes, spare);
+    *out = *spare;
+    return status;
 }

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * verdict.c - has every rank a place for its result of a piece? If one has none, the piece is refused on all ranks.
+ *
+ * Asked before any row moves, so that no buffer is touched, the ranks stay in step, and the next batch can run. It
+ * costs one small gather, so the operations ask only where a rank may have none: where its caller brought the result,
+ * whose rows cannot be checked before they are counted, or where the result is large.
+ */
+#include "transport/hierarchy/hierarchy_state.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define WHY_BYTES 240
+
+void hc__refuse_piece(hc_piece *piece, int32_t rank, const hc__vote *vote) {
+    char text[WHY_BYTES];
+    if (vote->status == HC_NO_MEMORY)
+        snprintf(text, sizeof text, "rank %d (%.*s) has no memory for its result of %lld bytes; the World goes on",
+                 rank, (int)sizeof vote->host, vote->host, (long long)vote->needs);
+    else
+        snprintf(text, sizeof text, "out of rank %d has %lld rows, its result has %lld", rank, (long long)vote->has,
+                 (long long)vote->needs);
+    if (piece->out_owned) {
+        hc_result_free(piece->out);
+        piece->out = NULL;
+        piece->out_owned = 0;
+    }
+    piece->status = (int8_t)vote->status;
+    free(piece->why);
+    piece->why = strdup(text);
+}
+
+int hc__verdict_start(hc__hierarchy *h, const hc_piece *piece, int status, int64_t has) {
+    int64_t row_bytes = piece->row * (int64_t)hc_dtype_size(h->batch->dtype);
+    hc__vote vote = {.status = status, .has = has, .needs = piece->out_rows};
+    h->votes = calloc((size_t)h->place.size, sizeof *h->votes);
+    if (!h->votes)
+        return HC_NO_MEMORY;
+    if (status == HC_OK && has >= 0 && has != piece->out_rows)
+        vote.status = HC_RESULT_SIZE;
+    if (status == HC_NO_MEMORY) {
+        h->base.text = NULL; /* it breaks nothing */
+        vote.needs *= row_bytes;
+        gethostname(vote.host, sizeof vote.host - 1);
+    }
+    for (int32_t r = 0; r < h->place.size; r++)
+        h->gather.lengths[r] = sizeof vote;
+    h->votes[h->place.rank] = vote;
+    return hc__gather_start(h, &h->votes[h->place.rank], h->votes);
+}
+
+int hc__verdict_take(hc__hierarchy *h, hc_piece *piece) {
+    int refused = 0;
+    for (int32_t r = 0; r < h->place.size && !refused; r++) {
+        refused = h->votes[r].status != HC_OK;
+        if (refused)
+            hc__refuse_piece(piece, r, &h->votes[r]);
+    }
+    hc__verdict_end(h);
+    return refused;
+}
+
+void hc__verdict_end(hc__hierarchy *h) {
+    free(h->votes);
+    h->votes = NULL;
+}
