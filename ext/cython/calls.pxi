@@ -236,6 +236,8 @@ cdef class Call:
         cdef bint unnamed = False
         cdef uint32_t nrows = 0
         cdef hc_handle *h
+        if hc_in_flight_any(&self.set.loop.in_flight):
+            self.check_in_flight(out is not None, waits)
         if self.has(HC_OP_ONLY_EVENT):
             h = self.set.new_handle(HC_EV_JOIN, OPERATIONS[self.operation], 0, 0, 0, &unnamed)
         else:
@@ -255,6 +257,8 @@ cdef class Call:
         self.put_tensors(h)
         if nrows:
             self.put_rows(h, splits)
+        if not waits:
+            self.note_in_flight(h, out is not None)
         cdef Handle handle = self.set.submit(h, unnamed, waits, self.held)
         handle.operation = self.operation
         handle.group, handle.has_result = self.is_group, self.has_result
@@ -263,6 +267,54 @@ cdef class Call:
         handle.restores = self.restores
         handle.copies = self.copies
         return handle
+
+    cdef int check_in_flight(self, bint brought, bint waits) except -1:
+        """Raise InvalidArgumentError if an out is used by a request in flight, or an input is the out of one.
+
+        `brought`: the outs are the caller's.
+        """
+        cdef hc_in_flight *f = &self.set.loop.in_flight
+        cdef const hc_handle *other
+        cdef Py_ssize_t at
+        cdef Operand *i
+        if waits and self.set.loop.c is not NULL and not hc_loop_pending(self.set.loop.c):
+            hc_in_flight_clear(f)  # the next blocking call finds it empty
+            return 0
+        for at in range(self.n):
+            i = &self.operands[2 * at]
+            other = hc_in_flight_other(f, i.data, i.nbytes, False, self.operation)
+            if other is not NULL:
+                self.refuse_shared(at, "x", other)
+            if brought and i[1].data is not NULL:
+                other = hc_in_flight_other(f, i[1].data, i[1].nbytes, True, self.operation)
+                if other is not NULL:
+                    self.refuse_shared(at, "out", other)
+        return 0
+
+    cdef int refuse_shared(self, Py_ssize_t at, str argument, const hc_handle *other) except -1:
+        name = "" if self.name is None else f" {self.name!r}"
+        which = f" of array {at}" if self.is_group else ""
+        its = other.request.name[:other.request.name_len].decode("utf-8", "replace")
+        raise errors.InvalidArgumentError(
+            f"{OPERATIONS[self.operation]}{name}: {argument}{which} shares memory with an array of "
+            f"{OPERATIONS[other.request.operation]} {its!r}, which is in flight: wait for that one first")
+
+    cdef int note_in_flight(self, hc_handle *h, bint brought) except -1:
+        """Until it is done, its memory is not to be had for another request."""
+        cdef hc_in_flight *f = &self.set.loop.in_flight
+        cdef int status = HC_OK
+        cdef Py_ssize_t at
+        cdef Operand *i
+        for at in range(self.n):
+            i = &self.operands[2 * at]
+            if brought and i[1].data is not NULL:
+                status |= hc_in_flight_add(f, i[1].data, i[1].nbytes, True, h)
+            if i.data != i[1].data:
+                status |= hc_in_flight_add(f, i.data, i.nbytes, False, h)
+        if status < 0:
+            hc_handle_release(h)
+            raise errors.OutOfMemoryError("no memory for a request; nothing was sent")
+        return 0
 
     cdef void put_tensors(self, hc_handle *h) noexcept:
         cdef int64_t *dims = h.dims

@@ -191,6 +191,7 @@ cdef extern from "loop/loop.h" nogil:
     void hc_loop_submit(hc_loop *, hc_handle *, int)
     int hc_loop_wait(hc_loop *, hc_handle **, size_t, uint64_t)
     void hc_loop_progress(hc_loop *)
+    int hc_loop_pending(hc_loop *)
     int hc_loop_broken(hc_loop *)
     const char *hc_loop_broken_text(const hc_loop *)
     uint64_t hc_loop_preempted(hc_loop *, uint32_t)
@@ -218,3 +219,12 @@ cdef extern from "loop/loop.h" nogil:
         uint32_t set, count
         char name[64]
     size_t hc_loop_trace_read(hc_loop *, uint64_t *, hc_trace_record *, size_t)
+
+cdef extern from "loop/in_flight.h" nogil:
+    ctypedef struct hc_in_flight:
+        pass
+    const hc_handle *hc_in_flight_other(hc_in_flight *, const void *, size_t, int, int)
+    int hc_in_flight_add(hc_in_flight *, const void *, size_t, int, hc_handle *)
+    void hc_in_flight_clear(hc_in_flight *)
+    void hc_in_flight_free(hc_in_flight *)
+    int hc_in_flight_any(const hc_in_flight *)

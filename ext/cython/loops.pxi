@@ -104,6 +104,7 @@ cdef class Loop:
     cdef hc_node_control *node_control
     cdef hc_net *net
     cdef object segment, net_capsule
+    cdef hc_in_flight in_flight
     cdef list orphans        # handles that were dropped in flight
     cdef Py_ssize_t many_orphans
     cdef int active           # threads inside drive()
@@ -202,9 +203,12 @@ cdef class Loop:
         if self.devices.accelerator is not None:
             self.let_go_of_device()
         self.orphans.clear()
+        hc_in_flight_free(&self.in_flight)
         self.net_capsule = self.segment = None
 
     def __dealloc__(self):
+        if not self.forked:
+            hc_in_flight_free(&self.in_flight)
         if self.c is not NULL and not self.forked:
             with nogil:  # the background thread may need it to end
                 hc_loop_free(self.c)

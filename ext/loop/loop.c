@@ -90,6 +90,10 @@ static void end_all(hc_loop *loop) {
     hc__progress_once(loop);
 }
 
+int hc_loop_pending(hc_loop *loop) {
+    return atomic_load_explicit(&loop->pending, memory_order_acquire);
+}
+
 void hc_loop_free(hc_loop *loop) {
     if (!loop)
         return;

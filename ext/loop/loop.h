@@ -73,6 +73,10 @@ hc_handle *hc_handle_new(int kind, uint32_t set, uint32_t ntensors, uint32_t ndi
 /* The handle of a send or a receive: receives, tag, peer, data, bytes are copied; memory: of the data (enum
  * hc_memory_kind). NULL: out of memory. [any thread] */
 hc_handle *hc_handle_of_p2p(uint32_t set, const hc_p2p_op *, int memory);
+/* Another reference, before it is submitted: nobody else has one. */
+static inline void hc_handle_retain(hc_handle *h) {
+    atomic_store_explicit(&h->refs, atomic_load_explicit(&h->refs, memory_order_relaxed) + 1, memory_order_relaxed);
+}
 void hc_handle_release(hc_handle *);           /* [any thread] */
 static inline int hc_handle_done(hc_handle *h) /* [any thread] */
 {
@@ -126,6 +130,8 @@ void hc_loop_submit(hc_loop *, hc_handle *, int waits);
 int hc_loop_wait(hc_loop *, hc_handle *const *handles, size_t n, uint64_t ns);
 /* A few turns, if nobody else drives: how a program without a background thread makes progress. */
 void hc_loop_progress(hc_loop *);
+/* Handles that are not done. [any thread] */
+int hc_loop_pending(hc_loop *);
 /* The loop's World is broken: the status it broke with, else HC_OK. [any thread] */
 int hc_loop_broken(hc_loop *);
 const char *hc_loop_broken_text(const hc_loop *); /* once it is broken: how, in a sentence [any thread] */

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * in_flight.c - the memory of requests in flight, as spans in order; a search costs the logarithm of their number.
+ *
+ * Spans of ended requests stay until one of them is in the way, or the room is used up. So a wait costs nothing here,
+ * and the next step of a program, which begins when nothing is in flight, finds an empty table.
+ */
+#include "loop/in_flight.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Spans that begin before `place`. */
+static size_t before(const hc__spans *s, const char *place) {
+    size_t low = 0, high = s->many;
+    if (high && s->at[high - 1].begin < place) /* memory is often asked for in its order */
+        return high;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (s->at[middle].begin < place)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static void find_reach(hc__spans *s, size_t from) {
+    for (size_t i = from; i < s->many; i++) {
+        const char *reach = i && s->at[i - 1].reach > s->at[i].end ? s->at[i - 1].reach : s->at[i].end;
+        if (i > from && s->at[i].reach == reach)
+            return; /* so are those behind it */
+        s->at[i].reach = reach;
+    }
+}
+
+static void drop_ended(hc__spans *s) {
+    size_t kept = 0;
+    for (size_t i = 0; i < s->many; i++) {
+        if (hc_handle_done(s->at[i].handle)) {
+            hc_handle_release(s->at[i].handle);
+            continue;
+        }
+        s->at[kept] = s->at[i];
+        s->at[kept].reach = NULL;
+        kept++;
+    }
+    s->many = kept;
+    find_reach(s, 0);
+}
+
+static const hc_handle *find(hc__spans *s, const char *begin, const char *end, int operation) {
+    size_t at = before(s, end);
+    if (at == 0 || s->at[at - 1].reach <= begin)
+        return NULL;
+    drop_ended(s);
+    for (at = before(s, end); at > 0 && s->at[at - 1].reach > begin; at--) {
+        const hc__span *span = &s->at[at - 1];
+        int same = span->begin == begin && span->end == end && operation == HC_BROADCAST &&
+                   span->handle->request.operation == HC_BROADCAST;
+        if (span->end > begin && !same)
+            return span->handle;
+    }
+    return NULL;
+}
+
+const hc_handle *hc_in_flight_other(hc_in_flight *f, const void *data, size_t bytes, int writes, int operation) {
+    const char *begin = data, *end = begin + bytes;
+    const hc_handle *other = bytes ? find(&f->outs, begin, end, operation) : NULL;
+    return other || !writes || !bytes ? other : find(&f->inputs, begin, end, operation);
+}
+
+static int make_room(hc__spans *s) {
+    if (s->many < s->room)
+        return HC_OK;
+    drop_ended(s);
+    if (s->many * 2 < s->room)
+        return HC_OK;
+    size_t room = s->room * 2 + 64;
+    hc__span *grown = realloc(s->at, room * sizeof *grown);
+    if (!grown)
+        return HC_NO_MEMORY;
+    s->at = grown;
+    s->room = room;
+    return HC_OK;
+}
+
+int hc_in_flight_add(hc_in_flight *f, const void *data, size_t bytes, int writes, hc_handle *handle) {
+    hc__spans *s = writes ? &f->outs : &f->inputs;
+    if (!bytes)
+        return HC_OK;
+    if (make_room(s) != HC_OK)
+        return HC_NO_MEMORY;
+    size_t at = before(s, data);
+    memmove(s->at + at + 1, s->at + at, (s->many - at) * sizeof *s->at);
+    s->at[at] = (hc__span){.begin = data, .end = (const char *)data + bytes, .handle = handle};
+    s->many++;
+    hc_handle_retain(handle);
+    find_reach(s, at);
+    return HC_OK;
+}
+
+static void clear(hc__spans *s) {
+    for (size_t i = 0; i < s->many; i++)
+        hc_handle_release(s->at[i].handle);
+    s->many = 0;
+}
+
+void hc_in_flight_clear(hc_in_flight *f) {
+    clear(&f->inputs);
+    clear(&f->outs);
+}
+
+void hc_in_flight_free(hc_in_flight *f) {
+    hc_in_flight_clear(f);
+    free(f->inputs.at);
+    free(f->outs.at);
+    *f = (hc_in_flight){0};
+}
