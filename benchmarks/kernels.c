@@ -17,5 +17,6 @@ void repeat_convert(int times, void *to, int to_dtype, const void *from, int fro
 void repeat_reduce(int times, void *to, int to_dtype, const void *const *from, int n_from, int from_dtype,
                    int reduction, int64_t n) {
     while (times--)
-        hc_host_reduce(to, to_dtype, from, n_from, from_dtype, reduction, n, 1.0);
+        hc_host_reduce(to, to_dtype, from, n_from, from_dtype, reduction, n, 1.0,
+                       reduction == HC_AVERAGE ? n_from : 1.0);
 }

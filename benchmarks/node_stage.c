@@ -77,6 +77,7 @@ static void allreduce(rank *r, void *data, int64_t count) {
                       .reduction = HC_SUM,
                       .dtype = (uint8_t)r->dtype,
                       .divisor = 1,
+                      .node_divisor = 1,
                       .count = count,
                       .npieces = 1,
                       .pieces = &piece};

@@ -107,7 +107,8 @@ def ask(device: Device, name: str, buffer_type: str, repeats: int) -> list[Resul
     device.put(tensors, values)
     table = (Tensor * len(counts))(*((tensors + 4 * at, n) for at, n in zip(spaced, counts, strict=False)))
     pack, unpack = (
-        Order(table, len(counts), CODES["float32"], CODES[buffer_type], direction, 1.0, buffer) for direction in (0, 1)
+        Order(table, len(counts), CODES["float32"], CODES[buffer_type], direction, 1.0, 1.0, buffer)
+        for direction in (0, 1)
     )
     device.launch(pack)
     packed = device.get(np.empty(starts[-1], buffer_type), buffer)

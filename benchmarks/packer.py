@@ -28,5 +28,5 @@ class Order(ctypes.Structure):
 
     _fields_ = [
         ("tensors", ctypes.POINTER(Tensor)), ("n", c_int), ("tensor", c_int), ("buffer", c_int), ("unpack", c_int),
-        ("scale", c_double), ("at", c_uint64),
+        ("scale", c_double), ("divisor", c_double), ("at", c_uint64),
     ]  # fmt: skip

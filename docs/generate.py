@@ -70,10 +70,9 @@ def bound(reduction: str, dtype: str) -> str:
     """Bound the relative error, as docs/reductions.md writes it; tests/api/test_bounds.py checks results by it."""
     if dtype in EXACT or reduction not in ("SUM", "AVERAGE", "PRODUCT"):
         return "exact"
-    additions = "(p+1)" if reduction == "AVERAGE" else "(p-1)"
     if dtype in ("float16", "bfloat16"):
-        return "(p+1)u + (p-1)v" if reduction == "PRODUCT" else f"2u + {additions}v"
-    return f"√5{additions}u" if dtype.startswith("complex") and reduction == "PRODUCT" else f"{additions}u"
+        return {"PRODUCT": "(p+1)u + (p-1)v", "AVERAGE": "2u + pv"}.get(reduction, "2u + (p-1)v")
+    return "√5(p-1)u" if dtype.startswith("complex") and reduction == "PRODUCT" else "(p-1)u"
 
 
 def reductions() -> str:

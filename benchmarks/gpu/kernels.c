@@ -88,7 +88,7 @@ static size_t buffer_bytes(size_t size) {
 
 static void launch_pack(const hc_pack_tensor *tensors, int tensor, int buffer, int unpack, double scale,
                         hc_gpu_address at) {
-    hc_pack_order order = {tensors, TENSORS, tensor, buffer, unpack, scale, at};
+    hc_pack_order order = {tensors, TENSORS, tensor, buffer, unpack, scale, 1.0, at};
     int status;
     do
         status = hc_pack_launch(&packer, &order, stream);
@@ -165,7 +165,7 @@ static void add_up(int dtype, int reduction, int64_t n, int aligned) {
         from[q] = (const void *)(uintptr_t)at;
         from_host[q] = host[q];
     }
-    hc_host_reduce(wanted, dtype, from_host, SOURCES, dtype, reduction, n, 1.0);
+    hc_host_reduce(wanted, dtype, from_host, SOURCES, dtype, reduction, n, 1.0, 1.0);
     hc_sum_order order = {(void *)(uintptr_t)from[0], from, SOURCES, dtype, reduction, n};
     int status = hc_sum_launch(&summer, &order, stream);
     if (status < 0)

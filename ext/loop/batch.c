@@ -14,12 +14,9 @@ static int is_inexact(int dtype) {
     return dtype == HC_FLOAT16 || dtype == HC_BFLOAT16 || dtype >= HC_FLOAT32;
 }
 
-/* One factor for all three of prescale, postscale and the mean: fewer roundings than one each. */
-static double factor_of(const hc_request *agreed, int dtype, int32_t members) {
-    if (!is_inexact(dtype))
-        return 1.0;
-    double factor = agreed->prescale * agreed->postscale;
-    return agreed->reduction == HC_AVERAGE ? factor / members : factor;
+/* One factor for prescale and postscale: fewer roundings than one each. */
+static double factor_of(const hc_request *agreed, int dtype) {
+    return is_inexact(dtype) ? agreed->prescale * agreed->postscale : 1.0;
 }
 
 /* What travels between nodes: the call's compression, else the World's, else the values as they are. */
@@ -32,7 +29,6 @@ static int wire_of(const hc_loop *loop, const hc_request *agreed, int dtype) {
 static void set_up(hc_loop *loop, const hc__set_queue *queue, hc__run *b, const hc_item *item) {
     const hc_request *agreed = item->agreed;
     int dtype = agreed->tensors[item->first].dtype;
-    int divides = agreed->reduction == HC_AVERAGE && !is_inexact(dtype);
     b->batch = (hc_batch){
         .operation = agreed->operation,
         .reduction = agreed->reduction,
@@ -41,7 +37,7 @@ static void set_up(hc_loop *loop, const hc__set_queue *queue, hc__run *b, const 
         .memory = agreed->memory,
         .deterministic = loop->config.deterministic,
         .root = agreed->root,
-        .divisor = divides ? queue->size : 1,
+        .divisor = agreed->reduction == HC_AVERAGE ? queue->size : 1,
         .pieces = b->batch.pieces,
     };
 }
@@ -65,7 +61,7 @@ static hc_piece joined_piece(const hc__run *b, const hc_request *agreed, const h
     };
 }
 
-static void add_item(const hc__set_queue *queue, hc__run *b, const hc_item *item) {
+static void add_item(hc__run *b, const hc_item *item) {
     const hc_request *agreed = item->agreed;
     hc_handle *handle = (hc_handle *)(uintptr_t)item->ticket;
     for (uint32_t i = item->first; i < item->first + item->count; i++) {
@@ -74,7 +70,7 @@ static void add_item(const hc__set_queue *queue, hc__run *b, const hc_item *item
         hc_piece *piece = &b->batch.pieces[at];
         b->origin[at] = handle ? &handle->pieces[i] : NULL;
         *piece = handle ? handle->pieces[i] : joined_piece(b, agreed, tensor);
-        piece->scale = factor_of(agreed, tensor->dtype, queue->size);
+        piece->scale = factor_of(agreed, tensor->dtype);
         b->batch.count += piece->count;
         b->bytes += (uint64_t)piece->count * hc_dtype_size(tensor->dtype);
     }
@@ -150,7 +146,7 @@ hc__run *hc__run_build(hc_loop *loop, hc__set_queue *queue, const hc_action *run
     b->bytes = 0;
     b->next = NULL;
     for (uint32_t i = 0; i < run->nitems; i++) {
-        add_item(queue, b, &run->items[i]);
+        add_item(b, &run->items[i]);
         hc_handle *handle = (hc_handle *)(uintptr_t)run->items[i].ticket;
         if (!handle)
             continue;

@@ -17,10 +17,12 @@ void hc_result_free(void *);
 void hc_host_copy(void *to, const void *from, size_t bytes);
 /* to[i] = (to_dtype)(scale * from[i]); one rounding. Scale 1.0 and equal dtypes: a copy. */
 void hc_host_convert(void *to, int to_dtype, const void *from, int from_dtype, int64_t n, double scale);
-/* to[i] = (to_dtype)(scale * reduce over q of from[q][i]), q in order 0..n_from-1, float16 and bfloat16
- * accumulated in float32 with one rounding at the end. `to` may be one of from[]. */
+/* to[i] = (to_dtype)(scale * reduce over q of from[q][i] / divisor), q in order 0..n_from-1, float16 and bfloat16
+ * accumulated in float32 with one rounding at the end. `to` may be one of from[].
+ * AVERAGE alone divides: floats after the factor, in the type that they are added up in, which is float64 for float32,
+ * and twice the precision of float64 for float64; integers towards zero. */
 void hc_host_reduce(void *to, int to_dtype, const void *const *from, int n_from, int from_dtype, int reduction,
-                    int64_t n, double scale);
+                    int64_t n, double scale, double divisor);
 void hc_host_divide(void *data, int dtype, int64_t n, int64_t divisor); /* integers, towards zero */
 void hc_host_neutral(void *to, int dtype, int reduction, int64_t n);    /* fills n elements */
 
@@ -46,7 +48,8 @@ struct hc_arithmetic_ops {
     /* As the host's, without a factor: OK, or a status. */
     int (*convert)(hc_arithmetic *, void *to, int to_dtype, const void *from, int from_dtype, int64_t n);
     /* From one dtype to itself. */
-    int (*reduce)(hc_arithmetic *, void *to, const void *const *from, int n_from, int dtype, int reduction, int64_t n);
+    int (*reduce)(hc_arithmetic *, void *to, const void *const *from, int n_from, int dtype, int reduction, int64_t n,
+                  double divisor);
     /* The first `begun`: HC_DONE; HC_IDLE: they have not ended; or a status. */
     int (*ended)(hc_arithmetic *, uint64_t begun);
 };

@@ -49,7 +49,8 @@ typedef struct hc_batch {
     uint8_t memory;
     uint8_t deterministic; /* equal bits whatever the fusion: sums in rank order everywhere */
     int32_t root;          /* set rank, or -1 */
-    int64_t divisor;       /* AVERAGE of integers: the exact sum is divided by this, towards zero; else 1 */
+    int64_t divisor;       /* AVERAGE: what the sum of all ranks is divided by; else 1 */
+    int64_t node_divisor;  /* set by the data plane: what each node divides its sum by; the net divides by the rest */
     int64_t count;         /* allreduce: elements of all pieces together */
     int32_t npieces;
     hc_piece *pieces;

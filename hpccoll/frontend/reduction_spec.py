@@ -35,7 +35,8 @@ class ReductionSpec:
     world: World
     op: Reduction = collectives.AVERAGE
     predivide: float = 1.0
-    """With AVERAGE: divide by this before the sum, and by the number of ranks over this afterwards."""
+    """With AVERAGE: Horovod divides by this before the sum, against overflow, and multiplies by it afterwards. Here the
+    sum is kept near the mean anyhow, and a factor and its reciprocal are none: checked, and not passed on."""
     compression: Compression | None = None
     """For float32 and float64; other types travel as they are."""
 
@@ -72,11 +73,7 @@ class ReductionSpec:
             x,
             False,
             self.op,
-            None,
-            None,
-            1.0 / self.predivide,
-            self.predivide,
-            compression,
+            compression=compression,
         )
 
 

@@ -30,7 +30,7 @@ def bounds() -> dict[tuple[str, str], str]:
 
 
 def value(bound: str, p: int, u: float) -> float:
-    formula = re.sub(r"(?<=[\d)])(?=[(uv])", "*", bound.replace("√5", "5**0.5*"))
+    formula = re.sub(r"(?<=[\dp)])(?=[(uv])", "*", bound.replace("√5", "5**0.5*"))
     return float(eval(formula, {"p": p, "u": u, "v": 2.0**-24}))
 
 

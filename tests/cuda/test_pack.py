@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from ctypes import c_char_p, c_double, c_int, c_int64, c_size_t, c_uint, c_uint64, c_void_p
+from ctypes import c_char_p, c_double, c_float, c_int, c_int64, c_size_t, c_uint, c_uint64, c_void_p
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ class Job(ctypes.Structure):
 
     _fields_ = [
         ("buffer", c_uint64), ("table", c_uint64), ("scale", c_double), ("entries", c_uint), ("chunks", c_uint),
-        ("unpack", c_uint), ("unused", c_uint), ("entry", Entry * INLINE),
+        ("unpack", c_uint), ("divisor", c_float), ("entry", Entry * INLINE),
     ]  # fmt: skip
 
 
@@ -75,10 +75,12 @@ class Packer:
     def close(self) -> None:
         self.library.hc_packer_close(self.packer)
 
-    def launch(self, tensors: Sequence[Array], buffer: Array, scale: float = 1.0, unpack: bool = False) -> int:
+    def launch(
+        self, tensors: Sequence[Array], buffer: Array, scale: float = 1.0, unpack: bool = False, divisor: float = 1.0
+    ) -> int:
         table = (Tensor * max(len(tensors), 1))(*((t.ctypes.data, t.size) for t in tensors))
         dtype = code(tensors[0].dtype) if tensors else code(buffer.dtype)
-        order = Order(table, len(tensors), dtype, code(buffer.dtype), unpack, scale, buffer.ctypes.data)
+        order = Order(table, len(tensors), dtype, code(buffer.dtype), unpack, scale, divisor, buffer.ctypes.data)
         return int(self.library.hc_pack_launch(self.packer, ctypes.byref(order), self.stream))
 
     def wait(self) -> None:
@@ -90,7 +92,7 @@ def library(build_c: Callable[..., Path]) -> ctypes.CDLL:
     flags = ("-shared", "-ldl")
     built = ctypes.CDLL(str(build_c(*SOURCES, flags=flags, name="pack.so")))
     built.hc_pack_kernel_name.restype = c_char_p
-    built.hc_pack_choose.argtypes = [c_int, c_int, c_double, c_int, c_void_p]
+    built.hc_pack_choose.argtypes = [c_int, c_int, c_double, c_double, c_int, c_void_p]
     return built
 
 
@@ -144,11 +146,11 @@ def values(count: int, dtype: Any, seed: int) -> Array:
     return rng.integers(0, 256, count * np.dtype(dtype).itemsize, np.uint8).view(dtype)
 
 
-def cast(x: Array, dtype: Any, scale: float) -> Array:
-    """What the kernel is to give: the product in float32, or in float64 where one of the two is; one rounding."""
+def cast(x: Array, dtype: Any, scale: float, divisor: float = 1.0) -> Array:
+    """What the kernel is to give: product and quotient in float32, or in float64 where one of the two is."""
     wide = np.float64 if np.float64 in (x.dtype, np.dtype(dtype)) else np.float32
     with np.errstate(all="ignore"):
-        product = x.astype(wide) * wide(scale)
+        product = x.astype(wide) * wide(scale) / wide(divisor)
         return bf16_once(product) if np.dtype(dtype) == FLOATS[1] else product.astype(dtype)
 
 
@@ -201,6 +203,16 @@ def test_every_pair_of_floats_is_cast_and_scaled(packer: Packer, tensor: Any, bu
     round_trip(packer, [100, 20, 0, 3], tensor, buffer, 1.0)
 
 
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("divisor", [0.75, 2.0, 3.0])
+def test_on_the_way_out_a_sum_is_divided(packer: Packer, dtype: Any, divisor: float) -> None:
+    packed, out = aligned(CHUNK + 5, dtype), aligned(CHUNK + 5, dtype)
+    packed[:] = values(packed.size, dtype, 3)
+    assert packer.launch([out], packed, unpack=True, divisor=divisor) == 0
+    packer.wait()
+    np.testing.assert_array_equal(out.view(np.uint8), cast(packed, dtype, 1.0, divisor).view(np.uint8))
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_what_keeps_its_type_is_copied(packer: Packer, dtype: Any) -> None:
     round_trip(packer, COUNTS, dtype, dtype, 1.0)
@@ -240,16 +252,18 @@ def test_nothing_is_launched_for_nothing(packer: Packer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tensor", "buffer", "scale"),
+    ("tensor", "buffer", "scale", "divisor"),
     [
-        ("int32", "int64", 1.0),
-        ("int32", "int32", 2.0),
-        ("complex64", "float32", 1.0),
-        ("float32", "complex64", 1.0),
+        ("int32", "int64", 1.0, 1.0),
+        ("int32", "int32", 2.0, 1.0),
+        ("complex64", "float32", 1.0, 1.0),
+        ("float32", "complex64", 1.0, 1.0),
+        ("int32", "int32", 1.0, 3.0),
+        ("float32", "float16", 1.0, 3.0),
     ],
 )
-def test_what_has_no_kernel(library: ctypes.CDLL, tensor: str, buffer: str, scale: float) -> None:
-    assert library.hc_pack_choose(code(tensor), code(buffer), scale, 0, ctypes.byref(Kind())) == -13
+def test_what_has_no_kernel(library: ctypes.CDLL, tensor: str, buffer: str, scale: float, divisor: float) -> None:
+    assert library.hc_pack_choose(code(tensor), code(buffer), scale, divisor, 0, ctypes.byref(Kind())) == -13
 
 
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
@@ -268,7 +282,7 @@ def test_the_work_is_cut_evenly(library: ctypes.CDLL) -> None:
     counts = [5, 1_000_000 * CHUNK, 0, CHUNK + 1, 1]
     tensors = (Tensor * 5)(*((16 * i, n) for i, n in enumerate(counts, 1)))
     entries, chunks, nbytes, kind = (Entry * 5)(), c_uint(), c_int64(), Kind()
-    library.hc_pack_choose(code("float32"), code("float16"), 1.0, 0, ctypes.byref(kind))
+    library.hc_pack_choose(code("float32"), code("float16"), 1.0, 1.0, 0, ctypes.byref(kind))
     assert library.hc_pack_kernel_name(kind.kernel) == b"hc_pack_f32_f16"
     n = library.hc_pack_plan(tensors, 5, ctypes.byref(kind), entries, ctypes.byref(chunks), ctypes.byref(nbytes))
     starts, size = places([n for n in counts if n], 2)
@@ -280,7 +294,7 @@ def test_the_work_is_cut_evenly(library: ctypes.CDLL) -> None:
 def test_a_tensor_without_an_address_has_its_place(library: ctypes.CDLL) -> None:
     tensors = (Tensor * 3)((64, 5), (0, 9), (128, 7))
     entries, chunks, nbytes, kind = (Entry * 3)(), c_uint(), c_int64(), Kind()
-    library.hc_pack_choose(code("float32"), code("float32"), 1.0, 0, ctypes.byref(kind))
+    library.hc_pack_choose(code("float32"), code("float32"), 1.0, 1.0, 0, ctypes.byref(kind))
     plan = library.hc_pack_plan(tensors, 3, ctypes.byref(kind), entries, ctypes.byref(chunks), ctypes.byref(nbytes))
     assert [(e.tensor, e.place, e.first) for e in entries[:plan]] == [(64, 0, 0), (128, 5, 1)]
     assert (chunks.value, nbytes.value) == (2, 112)
@@ -297,12 +311,12 @@ def test_any_number_of_blocks_does_all_chunks(
     starts, size = places(COUNTS, 2)
     packed, job, kind, nbytes = aligned(size, np.float16), Job(), Kind(), c_int64()
     packed[:] = 0
-    library.hc_pack_choose(code("float32"), code("float16"), 0.5, 0, ctypes.byref(kind))
+    library.hc_pack_choose(code("float32"), code("float16"), 0.5, 1.0, 0, ctypes.byref(kind))
     chunks = c_uint()
     job.entries = library.hc_pack_plan(
         table, len(COUNTS), ctypes.byref(kind), job.entry, ctypes.byref(chunks), ctypes.byref(nbytes)
     )
-    job.buffer, job.scale, job.chunks = packed.ctypes.data, 0.5, chunks.value
+    job.buffer, job.scale, job.divisor, job.chunks = packed.ctypes.data, 0.5, 1.0, chunks.value
     entries = (Entry * job.entries)(*job.entry[: job.entries])
     if in_table:
         job.table = ctypes.addressof(entries)

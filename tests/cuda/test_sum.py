@@ -3,7 +3,7 @@
 
 import ctypes
 from collections.abc import Callable, Iterator
-from ctypes import c_char_p, c_int, c_int64, c_void_p
+from ctypes import c_char_p, c_double, c_int, c_int64, c_void_p
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from packer import PTX
 
 pytestmark = pytest.mark.timeout(120)
 Array = NDArray[Any]
-SUM, MIN, MAX, PRODUCT, BAND = 0, 2, 3, 4, 5
+SUM, AVERAGE, MIN, MAX, PRODUCT, BAND = range(6)
 TYPES = {1: "uint8", 2: "int8", 5: "uint32", 6: "int32", 7: "uint64", 8: "int64", 9: "float16", 10: "bfloat16",
          11: "float32", 12: "float64"}  # fmt: skip
 SOURCES = (
@@ -31,7 +31,7 @@ class Order(ctypes.Structure):
 
     _fields_ = [
         ("to", c_void_p), ("from_", ctypes.POINTER(c_void_p)), ("n_from", c_int), ("dtype", c_int),
-        ("reduction", c_int), ("count", c_int64),
+        ("reduction", c_int), ("count", c_int64), ("divisor", c_double),
     ]  # fmt: skip
 
 
@@ -51,9 +51,9 @@ class Summer:
     def close(self) -> None:
         self.library.hc_summer_close(self.summer)
 
-    def launch(self, to: Array, sources: list[Array], dtype: int, reduction: int) -> int:
+    def launch(self, to: Array, sources: list[Array], dtype: int, reduction: int, divisor: float = 1.0) -> int:
         table = (c_void_p * len(sources))(*(s.ctypes.data for s in sources))
-        order = Order(to.ctypes.data, table, len(sources), dtype, reduction, to.size)
+        order = Order(to.ctypes.data, table, len(sources), dtype, reduction, to.size, divisor)
         return int(self.library.hc_sum_launch(self.summer, ctypes.byref(order), self.stream))
 
     def wait(self) -> None:
@@ -98,14 +98,14 @@ def random_bits(code: int, count: int, seed: int) -> Array:
     return values
 
 
-def on_host(summer: Summer, sources: list[Array], code: int, reduction: int) -> Array:
+def on_host(summer: Summer, sources: list[Array], code: int, reduction: int, divisor: float = 1.0) -> Array:
     """By the host's kernels, which tests/kernels holds against NumPy."""
     result = np.empty_like(sources[0])
 
     reduce = summer.library.hc_host_reduce
-    reduce.argtypes = [c_void_p, c_int, ctypes.POINTER(c_void_p), *[c_int] * 3, c_int64, ctypes.c_double]
+    reduce.argtypes = [c_void_p, c_int, ctypes.POINTER(c_void_p), *[c_int] * 3, c_int64, c_double, c_double]
     table = (c_void_p * len(sources))(*(s.ctypes.data for s in sources))
-    reduce(result.ctypes.data, code, table, len(sources), code, reduction, result.size, 1.0)
+    reduce(result.ctypes.data, code, table, len(sources), code, reduction, result.size, 1.0, divisor)
     return result
 
 
@@ -133,6 +133,18 @@ def test_the_values_of_the_host(summer: Summer, code: int, reduction: int) -> No
         assert summer.launch(given[-1], given, code, reduction) == 0
         summer.wait()
         same(given[-1], want)
+
+
+@pytest.mark.parametrize("code", [9, 10, 11, 12])
+@pytest.mark.parametrize("divisor", [1.5, 2.0, 3.0])
+def test_a_mean_is_divided_once(summer: Summer, code: int, divisor: float) -> None:
+    """The host's values where the sum is exact; beyond that float32 and float64 are added up in their own type."""
+    rng = np.random.default_rng(code)
+    given = [rng.integers(-99, 99, 5000).astype(dtype_of(code)) for _ in range(3)]
+    got = np.empty_like(given[0])
+    assert summer.launch(got, given, code, AVERAGE, divisor) == 0
+    summer.wait()
+    same(got, on_host(summer, given, code, AVERAGE, divisor))
 
 
 def test_as_many_sources_as_fit(summer: Summer) -> None:

@@ -45,7 +45,7 @@ class Host:
         library, pointer = self.library, c_void_p
         library.hc_host_copy.argtypes = [pointer, pointer, c_size_t]
         library.hc_host_convert.argtypes = [pointer, c_int, pointer, c_int, c_int64, c_double]
-        library.hc_host_reduce.argtypes = [pointer, c_int, Pointers, *[c_int] * 3, c_int64, c_double]
+        library.hc_host_reduce.argtypes = [pointer, c_int, Pointers, *[c_int] * 3, c_int64, c_double, c_double]
         library.hc_host_divide.argtypes = [pointer, c_int, c_int64, c_int64]
         library.hc_host_neutral.argtypes = [pointer, c_int, c_int, c_int64]
         self.library.hc_kernels_name.restype = c_char_p
@@ -68,11 +68,12 @@ class Host:
         sources: Sequence[Array],
         reduction: str,
         scale: float = 1.0,
+        divisor: float = 1.0,
     ) -> Array:
         pointers = (c_void_p * len(sources))(*(x.ctypes.data for x in sources))
         self.library.hc_host_reduce(
             to.ctypes.data, code(to.dtype), pointers, len(sources), code(sources[0].dtype),
-            REDUCTIONS.index(reduction), to.size, scale,
+            REDUCTIONS.index(reduction), to.size, scale, divisor,
         )  # fmt: skip
         return to
 

@@ -13,7 +13,8 @@
 
 typedef struct test_case {
     int32_t n;
-    int dtype, reduction, algorithm;
+    int dtype, algorithm;
+    hc__reduction reduction;
     int64_t count, piece; /* piece: messages are cut to it */
     uint64_t seed;
     int64_t cut; /* > 0: the result must not depend on a cut there */
@@ -84,9 +85,9 @@ static void member(int32_t rank) {
 static void check_exact(int channel, char *const *inputs) {
     size_t bytes = (size_t)now.count * hc_dtype_size(now.dtype);
     char *expected = malloc(bytes + 1);
-    int reduction = now.reduction == HC_AVERAGE ? HC_SUM : now.reduction;
-    hc_host_reduce(expected, now.dtype, (const void *const *)inputs, now.n, now.dtype, reduction, now.count, 1.0);
-    CHECK(!memcmp(expected, results[0][channel], bytes), "wrong %s of %s", hc_reduction_name(now.reduction),
+    hc_host_reduce(expected, now.dtype, (const void *const *)inputs, now.n, now.dtype, now.reduction.reduction,
+                   now.count, 1.0, now.reduction.divisor);
+    CHECK(!memcmp(expected, results[0][channel], bytes), "wrong %s of %s", hc_reduction_name(now.reduction.reduction),
           hc_dtype_name(now.dtype));
     free(expected);
 }
@@ -94,25 +95,29 @@ static void check_exact(int channel, char *const *inputs) {
 /* |result - exact| <= one rounding to the type, and n roundings of the accumulation. */
 static void check_float(int channel, char *const *inputs) {
     size_t n = (size_t)now.count;
+    int reduction = now.reduction.reduction;
     double *wide = malloc(n * 8 + 8), *sum = calloc(n + 1, 8), *size = calloc(n + 1, 8), *result = malloc(n * 8 + 8);
     for (int32_t q = 0; q < now.n; q++) {
         hc_host_convert(wide, HC_FLOAT64, inputs[q], now.dtype, now.count, 1.0);
         for (size_t i = 0; i < n; i++) {
             double x = wide[i], s = sum[i];
-            size[i] = now.reduction == HC_PRODUCT ? (q ? size[i] * fabs(x) : fabs(x)) : size[i] + fabs(x);
-            sum[i] = q == 0                        ? x
-                     : now.reduction == HC_PRODUCT ? s * x
-                     : now.reduction == HC_MIN     ? fmin(s, x)
-                     : now.reduction == HC_MAX     ? fmax(s, x)
-                                                   : s + x;
+            size[i] = reduction == HC_PRODUCT ? (q ? size[i] * fabs(x) : fabs(x)) : size[i] + fabs(x);
+            sum[i] = q == 0                    ? x
+                     : reduction == HC_PRODUCT ? s * x
+                     : reduction == HC_MIN     ? fmin(s, x)
+                     : reduction == HC_MAX     ? fmax(s, x)
+                                               : s + x;
         }
     }
     hc_host_convert(result, HC_FLOAT64, results[0][channel], now.dtype, now.count, 1.0);
     double acc = half_ulp(hc__accumulation_dtype(now.dtype)), tiny = now.dtype == HC_FLOAT16 ? 0x1p-25 : 1e-38;
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
+        sum[i] /= now.reduction.divisor;
+        size[i] /= now.reduction.divisor;
         CHECK(fabs(result[i] - sum[i]) <= half_ulp(now.dtype) * fabs(sum[i]) * 1.01 + now.n * acc * size[i] + tiny,
-              "%s of %s, n %d, element %zu of %zu: %.17g, not %.17g", hc_reduction_name(now.reduction),
+              "%s of %s, n %d, element %zu of %zu: %.17g, not %.17g", hc_reduction_name(now.reduction.reduction),
               hc_dtype_name(now.dtype), now.n, i, n, result[i], sum[i]);
+    }
     free(wide);
     free(sum);
     free(size);
@@ -128,7 +133,7 @@ static void check_channel(int channel) {
         inputs[q] = malloc(bytes + 1);
         fill_random(inputs[q], now.dtype, now.count, seed_of(q, now.cut ? 0 : channel));
     }
-    if (is_float(now.dtype) && now.reduction <= HC_PRODUCT)
+    if (is_float(now.dtype) && now.reduction.reduction <= HC_PRODUCT)
         check_float(channel, inputs);
     else if (now.dtype < HC_COMPLEX64 || now.n <= 2 || now.algorithm == HC__DIRECT)
         check_exact(channel, inputs);
@@ -170,10 +175,12 @@ static void choose_case(uint64_t *random, int cut) {
     static const int64_t counts[] = {0, 1, 2, 3, 7, 63, 64, 65, 100, 511, 1000, 4097, 20000};
     do {
         now.dtype = (int)below(random, HC_DTYPE_COUNT);
-        now.reduction = (int)below(random, HC_REDUCTION_COUNT);
-    } while (!hc_reduction_defined(now.reduction, now.dtype) ||
-             (now.reduction == HC_PRODUCT && now.dtype >= HC_COMPLEX64)); /* rounds otherwise in another order */
+        now.reduction = (hc__reduction){(int)below(random, HC_REDUCTION_COUNT), 1.0};
+    } while (!hc_reduction_defined(now.reduction.reduction, now.dtype) ||
+             (now.reduction.reduction == HC_PRODUCT && now.dtype >= HC_COMPLEX64)); /* rounds in another order */
     now.n = 2 + (int32_t)below(random, 7);
+    if (now.reduction.reduction == HC_AVERAGE) /* of members that count once, or three halves times */
+        now.reduction.divisor = now.dtype >= HC_FLOAT16 && below(random, 2) ? 1.5 * now.n : now.n;
     now.count = counts[below(random, sizeof counts / sizeof *counts)];
     now.algorithm = (int)below(random, HC__ALGORITHM_COUNT + 1);
     now.seed = next_random(random);

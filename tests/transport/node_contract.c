@@ -78,9 +78,15 @@ static void draw_kind(tester *t, hc_batch *b) {
     b->wire_dtype = b->dtype;
     if ((b->dtype == HC_FLOAT32 || b->dtype == HC_FLOAT64) && all_draw(t, 3) == 0)
         b->wire_dtype = all_draw(t, 2) ? HC_FLOAT16 : HC_BFLOAT16;
-    b->divisor = 1;
-    if (b->reduction == HC_AVERAGE && !is_inexact(b->dtype))
-        b->divisor = (int64_t)t->place->size;
+}
+
+/* Alone a node divides by all; before a net stage by a power of two, which rounds nothing. */
+static void draw_divisor(tester *t, job *j) {
+    hc_batch *b = &j->batch;
+    b->divisor = b->reduction == HC_AVERAGE ? t->place->size : 1;
+    b->node_divisor = j->rails == 0 ? b->divisor : 1;
+    while (j->rails > 0 && is_inexact(b->dtype) && b->node_divisor < b->divisor)
+        b->node_divisor *= 2;
 }
 
 static void draw_job(tester *t, job *j) {
@@ -109,6 +115,7 @@ static void draw_job(tester *t, job *j) {
         j->chunk = most;
     if (j->rails == 0 && all_draw(t, 2))
         j->chunk = 0;
+    draw_divisor(t, j);
 }
 
 static uint64_t piece_seed(const job *j, int32_t piece) {
@@ -142,6 +149,17 @@ static void release(job *j) {
     free(j->batch.pieces);
 }
 
+/* Rounded once, to the type of the result, or to what travels. */
+static double rounded(const job *j, double x) {
+    const hc_batch *b = &j->batch;
+    int dtype = j->rails > 0 ? b->wire_dtype : b->dtype;
+    char narrow[8];
+    dtype = dtype == HC_COMPLEX64 ? HC_FLOAT32 : dtype == HC_COMPLEX128 ? HC_FLOAT64 : dtype;
+    hc_host_convert(narrow, dtype, &x, HC_FLOAT64, 1, 1.0);
+    hc_host_convert(&x, HC_FLOAT64, narrow, dtype, 1, 1.0);
+    return x;
+}
+
 static value expected_of(tester *t, const job *j, int32_t piece, int64_t i, int copies) {
     const hc_batch *b = &j->batch;
     value sum = {0, 0};
@@ -157,9 +175,10 @@ static value expected_of(tester *t, const job *j, int32_t piece, int64_t i, int 
     sum.im *= b->pieces[piece].scale;
     if (copies > 1)
         sum = combine(b->dtype, b->reduction, sum, sum);
-    if (b->divisor > 1)
-        sum.re = trunc(sum.re / (double)b->divisor);
-    return sum;
+    if (b->divisor == 1)
+        return sum;
+    double re = sum.re / (double)b->divisor, im = sum.im / (double)b->divisor;
+    return is_inexact(b->dtype) ? (value){rounded(j, re), rounded(j, im)} : (value){trunc(re), 0};
 }
 
 static void check_piece(tester *t, const job *j, int32_t piece, int64_t from, int64_t n, const void *out) {
@@ -183,8 +202,9 @@ static void fake_net(tester *t, const job *j, int64_t chunk) {
     CHECK(t->node->ops->shard(t->node, chunk, &shard, bounds) == HC_DONE && bounds[0] == 0, "shard");
     n = bounds[1];
     const void *copies[2] = {shard, shard};
-    if (n > 0 && j->net_copies > 1)
-        hc_host_reduce(shard, j->batch.wire_dtype, copies, 2, j->batch.wire_dtype, j->batch.reduction, n, 1.0);
+    if (n > 0)
+        hc_host_reduce(shard, j->batch.wire_dtype, copies, j->net_copies, j->batch.wire_dtype, j->batch.reduction, n,
+                       1.0, (double)j->batch.divisor / (double)j->batch.node_divisor);
     CHECK(t->node->ops->publish(t->node, chunk) == 0, "publish");
 }
 
@@ -233,6 +253,7 @@ static void test_scatter(tester *t) {
     draw_job(t, &j);
     fill(t, &j);
     j.rails = 0;
+    draw_divisor(t, &j);
     hc_batch *b = &j.batch;
     int64_t bounds[RANKS_MAX + 1] = {0}, start = 0;
     for (int q = 1; q < t->place->size; q++)

@@ -8,7 +8,8 @@
  * it stores any; else it moves elements, neighbouring threads neighbouring ones.
  *
  * What is shipped is pack.ptx.inc, made from this by ptx.py; a test compares.
- *     hc_pack_FROM_TO     f16 bf16 f32 f64: to = scale * from in float32, with a float64 in float64; one rounding
+ *     hc_pack_FROM_TO     f16 bf16 f32 f64: to = scale * from in float32, with a float64 in float64; one rounding; where the width
+ *                         stays the same, divided by `divisor` before that
  *     hc_pack_copyN       elements of N bytes as they are
  */
 #include "cuda/kernels/pack_job.h"
@@ -52,6 +53,23 @@ INLINE unsigned entry_with(const hc_pack_job *job, unsigned chunk) {
 INLINE unsigned share_of(unsigned chunks, unsigned block, unsigned blocks) {
     unsigned more = chunks % blocks;
     return chunks / blocks * block + (block < more ? block : more);
+}
+
+/* ---- what a value is multiplied and divided by ---------------------------------------------------------- */
+
+typedef struct {
+    float factor, divisor;
+} by_float;
+typedef struct {
+    double factor, divisor;
+} by_double;
+
+/* Only kernels that keep the width divide: a division takes registers, and no mean is narrowed here. */
+INLINE float scaled_float(float x, by_float by, int divides) {
+    return !divides || by.divisor == 1 ? by.factor * x : by.factor * x / by.divisor;
+}
+INLINE double scaled_double(double x, by_double by, int divides) {
+    return !divides || by.divisor == 1 ? by.factor * x : by.factor * x / by.divisor;
 }
 
 /* ---- the kernels: pack_loop.h once for each pair of types ------------------------------------------------ */

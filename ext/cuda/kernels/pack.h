@@ -25,8 +25,8 @@ typedef struct hc_pack_kind {
 const char *hc_pack_kernel_name(int kernel); /* "hc_pack_f32_f16" */
 
 /* Tensors of type `tensor` and a buffer of type `buffer`; unpack turns the direction. UNSUPPORTED: casts of anything
- * but floats, scaling of integers. */
-int hc_pack_choose(int tensor, int buffer, double scale, int unpack, hc_pack_kind *);
+ * but floats, scaling of integers, a divisor where the width changes. */
+int hc_pack_choose(int tensor, int buffer, double scale, double divisor, int unpack, hc_pack_kind *);
 
 /* Fills `entries` (room for n) with the tensors that are to move, all one after another in the buffer, each at a
  * multiple of 16 bytes; the layout depends on the counts only, so that it is the same on all ranks. Their number, or
@@ -60,8 +60,8 @@ typedef struct hc_pack_order {
     int n;
     int tensor, buffer; /* types: enum hc_dtype */
     int unpack;
-    double scale;
-    hc_gpu_address at; /* the buffer; a multiple of 16 */
+    double scale, divisor; /* tensors are multiplied, and then divided */
+    hc_gpu_address at;     /* the buffer; a multiple of 16 */
 } hc_pack_order;
 /* One launch in `stream`: OK, also where there is nothing to do; HC_PACK_BUSY: both tables are in use, ask again; else
  * a status, with text. */

@@ -25,7 +25,7 @@ typedef struct hc_pack_job {
     double scale;
     unsigned entries, chunks;
     unsigned unpack; /* 0: tensors to buffer; 1: buffer to tensors */
-    unsigned unused;
+    float divisor;   /* behind the factor, where the width stays the same */
     hc_pack_entry entry[HC_PACK_INLINE];
 } hc_pack_job;
 

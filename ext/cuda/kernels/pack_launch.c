@@ -88,7 +88,7 @@ static int plan(hc_packer *packer, const hc_pack_order *order, hc_pack_kind *kin
         packer->entries = more;
         packer->room = order->n;
     }
-    int status = hc_pack_choose(order->tensor, order->buffer, order->scale, order->unpack, kind);
+    int status = hc_pack_choose(order->tensor, order->buffer, order->scale, order->divisor, order->unpack, kind);
     if (status == HC_OK)
         status = hc_pack_plan(order->tensors, order->n, kind, packer->entries, chunks, &bytes);
     if (status < 0)
@@ -106,7 +106,8 @@ int hc_pack_launch(hc_packer *packer, const hc_pack_order *order, hc_gpu_stream 
                        .scale = order->scale,
                        .entries = (unsigned)n,
                        .chunks = chunks,
-                       .unpack = (unsigned)order->unpack};
+                       .unpack = (unsigned)order->unpack,
+                       .divisor = (float)order->divisor};
     if (n <= HC_PACK_INLINE)
         memcpy(job.entry, packer->entries, (size_t)n * sizeof(hc_pack_entry));
     else

@@ -5,15 +5,15 @@
 #ifdef COPY
 #define IN COPY
 #define OUT COPY
-#define FACTOR float
+#define BY by_float
 #define NAME(part) JOIN(part, COPY)
 #define CAST(x) (x)
 #else
 #define IN FROM
 #define OUT TO
-#define FACTOR REAL
+#define BY JOIN(by_, REAL)
 #define NAME(part) JOIN(JOIN(JOIN(part, FROM), _), TO)
-#define CAST(x) JOIN(JOIN(TO, _of_), REAL)(scale * JOIN(from_, FROM)(x))
+#define CAST(x) JOIN(JOIN(TO, _of_), REAL)(JOIN(scaled_, REAL)(JOIN(from_, FROM)(x), by, sizeof(IN) == sizeof(OUT)))
 #endif
 #define LANES ((int)(HC_PACK_UNIT / (sizeof(IN) < sizeof(OUT) ? sizeof(IN) : sizeof(OUT)))) /* of a vector */
 #define WORDS_IN (LANES * (int)sizeof(IN) / 4)
@@ -29,14 +29,14 @@ typedef union {
     OUT x[LANES];
 } NAME(out_);
 
-INLINE void NAME(store_)(unsigned long long to, const NAME(in_) * from, FACTOR scale) {
+INLINE void NAME(store_)(unsigned long long to, const NAME(in_) * from, BY by) {
     NAME(out_) made;
-    (void)scale;
+    (void)by;
     UNROLL for (int i = 0; i < LANES; i++) made.x[i] = CAST(from->x[i]);
     UNROLL for (int w = 0; w < WORDS_OUT; w += 4) store16(to + 4 * w, made.word + w);
 }
 
-INLINE void NAME(vectors_)(unsigned long long to, unsigned long long from, unsigned n, FACTOR scale) {
+INLINE void NAME(vectors_)(unsigned long long to, unsigned long long from, unsigned n, BY by) {
     ROLLED for (unsigned v = threadIdx.x; v < n; v += HC_PACK_THREADS * AT_ONCE) {
         NAME(in_) held[AT_ONCE];
         UNROLL for (int k = 0; k < AT_ONCE; k++) {
@@ -49,15 +49,15 @@ INLINE void NAME(vectors_)(unsigned long long to, unsigned long long from, unsig
         UNROLL for (int k = 0; k < AT_ONCE; k++) {
             unsigned at = v + k * HC_PACK_THREADS;
             if (at < n)
-                NAME(store_)(to + (unsigned long long)at * sizeof(NAME(out_)), &held[k], scale);
+                NAME(store_)(to + (unsigned long long)at * sizeof(NAME(out_)), &held[k], by);
         }
     }
 }
 
-INLINE void NAME(chunk_)(unsigned long long to, unsigned long long from, unsigned count, FACTOR scale) {
+INLINE void NAME(chunk_)(unsigned long long to, unsigned long long from, unsigned count, BY by) {
     unsigned n = (to | from) % HC_PACK_UNIT == 0 ? count / LANES : 0;
-    (void)scale;
-    NAME(vectors_)(to, from, n, scale);
+    (void)by;
+    NAME(vectors_)(to, from, n, by);
     ROLLED for (unsigned i = n * LANES + threadIdx.x; i < count;
                 i += HC_PACK_THREADS)((OUT *)to)[i] = CAST(((const IN *)from)[i]);
 }
@@ -67,6 +67,7 @@ KERNEL(HC_PACK_THREADS) NAME(hc_pack_)(const hc_pack_job job) {
     unsigned end = share_of(job.chunks, blockIdx.x + 1, gridDim.x);
     if (chunk >= end)
         return;
+    BY by = {job.scale, job.divisor};
     unsigned i = entry_with(&job, chunk);
     hc_pack_entry entry = entry_of(&job, i);
     ROLLED for (; chunk < end; chunk++) {
@@ -79,13 +80,13 @@ KERNEL(HC_PACK_THREADS) NAME(hc_pack_)(const hc_pack_job job) {
         unsigned long long buffer = job.buffer + (unsigned long long)entry.place * HC_PACK_UNIT;
         unsigned long long from = (job.unpack ? buffer : entry.tensor) + at * sizeof(IN);
         unsigned long long to = (job.unpack ? entry.tensor : buffer) + at * sizeof(OUT);
-        NAME(chunk_)(to, from, left < HC_PACK_CHUNK ? (unsigned)left : HC_PACK_CHUNK, (FACTOR)job.scale);
+        NAME(chunk_)(to, from, left < HC_PACK_CHUNK ? (unsigned)left : HC_PACK_CHUNK, by);
     }
 }
 
 #undef IN
 #undef OUT
-#undef FACTOR
+#undef BY
 #undef NAME
 #undef CAST
 #undef LANES

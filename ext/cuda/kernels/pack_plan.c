@@ -32,16 +32,17 @@ static int part_of(int dtype, int *parts) {
     return dtype == HC_COMPLEX64 ? HC_FLOAT32 : dtype == HC_COMPLEX128 ? HC_FLOAT64 : dtype;
 }
 
-int hc_pack_choose(int tensor, int buffer, double scale, int unpack, hc_pack_kind *kind) {
+int hc_pack_choose(int tensor, int buffer, double scale, double divisor, int unpack, hc_pack_kind *kind) {
     int more;
     int t = part_of(tensor, &kind->parts), b = part_of(buffer, &more);
     kind->part_bytes = size_of[b];
-    if (t == b && kind->parts == more && scale == 1.0) {
+    if (t == b && kind->parts == more && scale == 1.0 && divisor == 1.0) {
         int power = size_of[t] == 1 ? 0 : size_of[t] == 2 ? 1 : size_of[t] == 4 ? 2 : 3;
         kind->kernel = FIRST_COPY + power;
         return HC_OK;
     }
-    if (kind->parts != more || float_of(t) < 0 || float_of(b) < 0)
+    int divides = divisor != 1.0;
+    if (kind->parts != more || float_of(t) < 0 || float_of(b) < 0 || (divides && size_of[t] != size_of[b]))
         return HC_UNSUPPORTED;
     kind->kernel = unpack ? float_of(b) * FLOATS + float_of(t) : float_of(t) * FLOATS + float_of(b);
     return HC_OK;

@@ -4,7 +4,8 @@
  *
  * The same values as on the host (ext/transport/kernels/vector.h): in the sources' order; float16 and bfloat16 in
  * float32, rounded once; integers wrap; of least and greatest once a NaN is always a NaN, and of equal values the first
- * stays.
+ * stays. A mean is the sum, divided once. Here float32 and float64 are added up in their own type, as NCCL does in a
+ * node: the host adds them up in more.
  *
  * A thread takes 16 bytes of each source in turn, reads all before it writes, and goes on a grid's width further.
  * Whether as many threads as fit hide the latency of that, no GPU has measured.
@@ -23,6 +24,7 @@ typedef unsigned long long u64;
 /* ---- floats ------------------------------------------------------------------------------------------- */
 
 #define ADD(a, b) ((a) + (b))
+#define DIVIDE(x, by) ((by) == 1 ? (x) : (x) / (by))
 #define MULTIPLY(a, b) ((a) * (b))
 #define LEAST(a, b) (((b) < (a) || (b) != (b)) && (a) == (a) ? (b) : (a))
 #define GREATEST(a, b) (((b) > (a) || (b) != (b)) && (a) == (a) ? (b) : (a))
@@ -45,10 +47,12 @@ typedef unsigned long long u64;
 /* ---- integers, which wrap as unsigned ones do ----------------------------------------------------------- */
 
 #undef ADD
+#undef DIVIDE
 #undef MULTIPLY
 #undef LEAST
 #undef GREATEST
 #define ADD(a, b) ((WIDE)((UNSIGNED)(a) + (UNSIGNED)(b)))
+#define DIVIDE(x, by) (x)
 #define MULTIPLY(a, b) ((WIDE)((UNSIGNED)(a) * (UNSIGNED)(b)))
 #define LEAST(a, b) ((b) < (a) ? (b) : (a))
 #define GREATEST(a, b) ((b) > (a) ? (b) : (a))

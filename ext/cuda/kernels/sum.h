@@ -27,6 +27,7 @@ typedef struct hc_sum_order {
     int n_from; /* at most HC_SUM_MOST */
     int dtype, reduction;
     int64_t count;
+    double divisor; /* AVERAGE, of floats only */
 } hc_sum_order;
 /* One launch in `stream`: OK, UNSUPPORTED where there is no kernel for it, or a status with text. */
 int hc_sum_launch(hc_summer *, const hc_sum_order *, hc_gpu_stream stream);

@@ -14,7 +14,8 @@ typedef struct hc_sum_job {
     unsigned long long to;      /* may be one of the sources */
     unsigned long long count;   /* elements */
     unsigned long long vectors; /* of 16 bytes, from the first element on: 0 where an address does not allow it */
-    unsigned operation, sources;
+    unsigned short operation, sources;
+    float divisor; /* of a sum of floats, which is a mean; else 1 */
     unsigned long long from[HC_SUM_MOST];
 } hc_sum_job;
 

@@ -43,6 +43,7 @@ const char *hc_sum_kernel_name(int kernel) {
 
 int hc_sum_operation(int reduction) {
     static const int codes[HC_REDUCTION_COUNT] = {[HC_SUM] = 1 + HC_SUM_ADD,
+                                                  [HC_AVERAGE] = 1 + HC_SUM_ADD,
                                                   [HC_PRODUCT] = 1 + HC_SUM_MULTIPLY,
                                                   [HC_MIN] = 1 + HC_SUM_LEAST,
                                                   [HC_MAX] = 1 + HC_SUM_GREATEST};
@@ -61,15 +62,17 @@ void hc_summer_close(hc_summer *summer) {
 
 int hc_sum_launch(hc_summer *summer, const hc_sum_order *order, hc_gpu_stream stream) {
     int kernel = hc_sum_kernel(order->dtype), operation = hc_sum_operation(order->reduction);
-    if (kernel < 0 || operation < 0 || order->n_from < 1 || order->n_from > HC_SUM_MOST) {
+    int divides = order->reduction == HC_AVERAGE, is_float = order->dtype >= HC_FLOAT16;
+    if (kernel < 0 || operation < 0 || (divides && !is_float) || order->n_from < 1 || order->n_from > HC_SUM_MOST) {
         snprintf(summer->text, sizeof summer->text, "no kernel for this sum");
         return HC_UNSUPPORTED;
     }
     uint64_t lanes = VECTOR / hc_dtype_size(order->dtype), all = (uintptr_t)order->to;
     hc_sum_job job = {.to = (uintptr_t)order->to,
                       .count = (uint64_t)order->count,
-                      .operation = (unsigned)operation,
-                      .sources = (unsigned)order->n_from};
+                      .operation = (unsigned short)operation,
+                      .sources = (unsigned short)order->n_from,
+                      .divisor = divides ? (float)order->divisor : 1.0f};
     for (int q = 0; q < order->n_from; q++)
         all |= job.from[q] = (uintptr_t)order->from[q];
     job.vectors = all % VECTOR == 0 ? job.count / lanes : 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * sum_loop.h - one kernel of sum.cu: elements of type T, added up as WIDE (with WIDEN and NARROW to and from it; left
- * out: as they are).
+ * out: as they are). DIVIDE makes the mean.
  */
 #ifndef WIDE
 #define WIDE T
@@ -44,7 +44,7 @@ INLINE void NAME(vector_at_)(const hc_sum_job *job, unsigned long long v) {
         load16(held.word, job->from[q] + v * sizeof held);
         NAME(fold_)(sum, held.x, LANES, job->operation);
     }
-    UNROLL for (int i = 0; i < LANES; i++) held.x[i] = NARROW(sum[i]);
+    UNROLL for (int i = 0; i < LANES; i++) held.x[i] = NARROW(DIVIDE(sum[i], (WIDE)job->divisor));
     store16(job->to + v * sizeof held, held.word);
 }
 
@@ -52,7 +52,7 @@ INLINE void NAME(element_at_)(const hc_sum_job *job, unsigned long long i) {
     WIDE sum = WIDEN(((const T *)job->from[0])[i]);
     ROLLED for (unsigned q = 1; q < job->sources; q++)
         NAME(fold_)(&sum, (const T *)job->from[q] + i, 1, job->operation);
-    ((T *)job->to)[i] = NARROW(sum);
+    ((T *)job->to)[i] = NARROW(DIVIDE(sum, (WIDE)job->divisor));
 }
 
 KERNEL(HC_SUM_THREADS) NAME(hc_sum_)(const hc_sum_job job) {

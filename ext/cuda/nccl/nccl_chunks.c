@@ -48,8 +48,8 @@ static int32_t piece_at(const hc__nccl_node *n, int64_t at) {
     return hc_piece_at(n->starts, n->batch->npieces, at);
 }
 
-static double scale_of(const hc__nccl_node *n, int32_t i) {
-    return n->moves ? 1.0 : n->batch->pieces[i].scale;
+double hc__nccl_scale(const hc__nccl_node *n, int32_t i) {
+    return n->moves ? 1.0 : n->batch->pieces[i].scale / n->shift;
 }
 
 static int add_range(hc__nccl_node *n, hc__nccl_slot *slot, int32_t i, int64_t from, int64_t to, int64_t place) {
@@ -60,7 +60,7 @@ static int add_range(hc__nccl_node *n, hc__nccl_slot *slot, int32_t i, int64_t f
     if (piece->in) {
         status = hc__copies_add(&slot->in, (const char *)piece->in + at, bytes, place * n->size);
         if (status >= 0)
-            slot->in.of[slot->in.n - 1].scale = scale_of(n, i);
+            slot->in.of[slot->in.n - 1].scale = hc__nccl_scale(n, i);
     }
     if (status >= 0 && piece->out && !is_there)
         status = hc__copies_add(&slot->out, (char *)piece->out + at, bytes, place * n->wire_size);
@@ -91,8 +91,8 @@ int hc__nccl_cut(hc__nccl_node *n, int64_t chunk, hc__nccl_slot *slot) {
             status = add_range(n, slot, i, from, to, n->starts[i] + from - begin);
         slot->complete &= n->batch->pieces[i].in != NULL;
     }
-    slot->in_place = first == last && scale_of(n, first) == 1.0 ? in_place(n, slot, &slot->in) : NULL;
-    slot->out_place = n->wire_dtype == n->dtype ? in_place(n, slot, &slot->out) : NULL;
+    slot->in_place = first == last && hc__nccl_scale(n, first) == 1.0 ? in_place(n, slot, &slot->in) : NULL;
+    slot->out_place = n->wire_dtype == n->dtype && n->divisor == 1.0 ? in_place(n, slot, &slot->out) : NULL;
     return status;
 }
 
@@ -145,7 +145,7 @@ int hc__nccl_pack(hc__nccl_node *n, hc__nccl_slot *slot) {
 
 int hc__nccl_unpack(hc__nccl_node *n, hc__nccl_slot *slot) {
     const hc__launch to = hc__nccl_launch(n);
-    return hc__copies_unpack(&slot->out, &to, n->batch->dtype, hc__nccl_wire(n, slot), n->wire);
+    return hc__copies_unpack(&slot->out, &to, n->batch->dtype, hc__nccl_wire(n, slot), n->wire, n->divisor);
 }
 
 int hc__nccl_narrow(hc__nccl_node *n, hc__nccl_slot *slot, int64_t at, int64_t count) {
@@ -155,6 +155,7 @@ int hc__nccl_narrow(hc__nccl_node *n, hc__nccl_slot *slot, int64_t at, int64_t c
                            .tensor = n->batch->dtype,
                            .buffer = n->wire,
                            .scale = 1.0,
+                           .divisor = 1.0,
                            .at = hc__address(hc__nccl_wire(n, slot) + at * n->wire_size)};
     return hc__device_pack(n->device, &order, n->work, n->text, sizeof n->text);
 }

@@ -51,7 +51,7 @@ int hc__step_move(hc__step *s, const hc__step_ops *ops) {
         s->stage = HC__UNPACKING;
     }
     const hc__launch to = hc__nccl_launch(n);
-    status = hc__copies_unpack(&s->out, &to, n->batch->dtype, s->scratch, n->batch->dtype);
+    status = hc__copies_unpack(&s->out, &to, n->batch->dtype, s->scratch, n->batch->dtype, 1.0);
     if (status)
         return hc__nccl_again(n, status);
     s->stage = HC__CUTTING;

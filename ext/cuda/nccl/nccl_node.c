@@ -54,6 +54,16 @@ int hc__nccl_begin(hc__nccl_node *n, const hc_batch *batch) {
     return hc__nccl_failed(n, status, "waiting for the callers' streams");
 }
 
+/* NCCL adds in the tensors' type. The packed values have been divided by a power of two, which rounds nothing, so that
+ * the sum fits where the mean does; the sum is divided by the rest. */
+static void split_divisor(hc__nccl_node *n) {
+    double all = (double)n->batch->node_divisor;
+    n->shift = 1.0;
+    while (n->shift < all)
+        n->shift *= 2.0;
+    n->divisor = all / n->shift;
+}
+
 static int nccl_open(hc_node *base, const hc_batch *batch, const hc_parts *parts, int rails, int64_t chunk_elements,
                      int64_t *nchunks) {
     hc__nccl_node *n = hc__nccl_node_of(base);
@@ -73,6 +83,7 @@ static int nccl_open(hc_node *base, const hc_batch *batch, const hc_parts *parts
     n->wire_dtype = n->moves ? HC_NCCL_UINT8 : hc__nccl_dtype(n->wire);
     n->units = n->moves ? n->size : 1;
     hc__nccl_find_root(n);
+    split_divisor(n);
     n->chunk = chunk_elements > 0 ? chunk_elements : CHUNK_BYTES / n->size;
     n->chunk = (n->chunk + HC__NCCL_PART - 1) / HC__NCCL_PART * HC__NCCL_PART;
     n->nreduced = n->nspread = 0;

@@ -8,7 +8,8 @@
  *     publish   pinned memory -> its place in the buffer                                              stream `up`
  *     spread    NCCL's allgather, buffer -> tensors                                                   stream `work`
  *
- * Without a net NCCL's allreduce stands for both. A range of one tensor that needs no factor is reduced where it lies.
+ * Without a net NCCL's allreduce stands for both. A range of one tensor that needs no factor is reduced where it lies,
+ * and one whose mean needs no division behind the sum is written where it belongs.
  * The stages launch and return; only shard() waits, for an event. All ranks must call one communicator in one order:
  * spread(c) comes right before reduce(c + depth), and behind all others at the end.
  *
@@ -63,6 +64,7 @@ typedef struct hc__nccl_node {
     int32_t starts_room;
     int rails, op, dtype, wire_dtype; /* op and types: NCCL's; see size, wire_size for bytes */
     int wire;                         /* what the net carries: enum hc_dtype */
+    double shift, divisor;            /* of a mean: on the way into the buffer, and out of it */
     int moves, root;                  /* a broadcast: any type, as bytes; the root's local rank, -1: in another node */
     int scatters;                     /* a reducescatter */
     hc__shares shares;
@@ -175,6 +177,7 @@ void hc__nccl_node_bounds(const hc__nccl_node *, const hc__nccl_slot *, int64_t 
 
 int hc__nccl_layout(hc__nccl_node *);                              /* fills starts, nchunks */
 int hc__nccl_cut(hc__nccl_node *, int64_t chunk, hc__nccl_slot *); /* fills the slot's ranges */
+double hc__nccl_scale(const hc__nccl_node *, int32_t piece);       /* of what is packed */
 /* Tensors to buffer, and back from the wire's buffer: OK, HC_PACK_BUSY, or a status with text. */
 int hc__nccl_pack(hc__nccl_node *, hc__nccl_slot *);
 int hc__nccl_unpack(hc__nccl_node *, hc__nccl_slot *);

@@ -49,7 +49,7 @@ int hc__nccl_lay_shares(hc__nccl_node *n, int64_t chunk_elements) {
     if (hc__shares_lay(&n->shares, b, n->comms->size, unit) < 0)
         return HC_NO_MEMORY;
     int64_t all = n->shares.starts[b->npieces];
-    n->whole = n->rails == 0 && b->npieces == 1 && first->rows % size == 0 && first->scale == 1.0;
+    n->whole = n->rails == 0 && b->npieces == 1 && first->rows % size == 0 && hc__nccl_scale(n, 0) == 1.0;
     n->each = n->whole ? all : (each < LEAST_BYTES ? LEAST_BYTES : each) / unit * unit;
     n->nchunks = all ? (all + n->each - 1) / n->each : 0;
     n->chunk = n->whole ? 0 : (n->each < all ? n->each : all) / n->size * size;
@@ -113,7 +113,7 @@ static int add_copies(hc__nccl_node *n, hc__nccl_slot *slot, int32_t i, int32_t 
         status = hc__copies_add(&slot->in, (const char *)piece->in + hc__share_before(&n->shares, i, r) + at.from,
                                 at.to - at.from, part + at.place);
         if (status >= 0)
-            slot->in.of[slot->in.n - 1].scale = piece->scale;
+            slot->in.of[slot->in.n - 1].scale = hc__nccl_scale(n, i);
     }
     if (out && status >= 0)
         status = hc__copies_add(&slot->out, out + at.from, at.to - at.from, (part + at.place) / n->size * n->wire_size);

@@ -39,16 +39,21 @@ static int note(hc__sums *s) {
 static int sums_convert(hc_arithmetic *base, void *to, int to_dtype, const void *from, int from_dtype, int64_t n) {
     hc__sums *s = (hc__sums *)base;
     hc_pack_tensor tensor = {hc__address(from), n};
-    hc_pack_order order = {
-        .tensors = &tensor, .n = 1, .tensor = from_dtype, .buffer = to_dtype, .scale = 1.0, .at = hc__address(to)};
+    hc_pack_order order = {.tensors = &tensor,
+                           .n = 1,
+                           .tensor = from_dtype,
+                           .buffer = to_dtype,
+                           .scale = 1.0,
+                           .divisor = 1.0,
+                           .at = hc__address(to)};
     int status = hc__device_pack(s->device, &order, s->stream, s->text, sizeof s->text);
     return status < 0 ? status : note(s);
 }
 
 static int sums_reduce(hc_arithmetic *base, void *to, const void *const *from, int n_from, int dtype, int reduction,
-                       int64_t n) {
+                       int64_t n, double divisor) {
     hc__sums *s = (hc__sums *)base;
-    hc_sum_order order = {to, from, n_from, dtype, reduction, n};
+    hc_sum_order order = {to, from, n_from, dtype, reduction, n, divisor};
     int status = hc__device_sum(s->device, &order, s->stream, s->text, sizeof s->text);
     return status < 0 ? status : note(s);
 }

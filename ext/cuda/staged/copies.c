@@ -72,6 +72,7 @@ static int pack_scaled(hc__copies *c, const hc__launch *to, int dtype, char *buf
                            .tensor = dtype,
                            .buffer = dtype,
                            .scale = scale,
+                           .divisor = 1.0,
                            .at = hc__address(buffer + c->of[0].place)};
     return hc__device_pack(to->device, &order, to->stream, to->text, to->room);
 }
@@ -88,7 +89,8 @@ int hc__copies_pack(hc__copies *c, const hc__launch *to, int dtype, char *buffer
     return status;
 }
 
-int hc__copies_unpack(hc__copies *c, const hc__launch *to, int dtype, const char *buffer, int buffer_dtype) {
+int hc__copies_unpack(hc__copies *c, const hc__launch *to, int dtype, const char *buffer, int buffer_dtype,
+                      double divisor) {
     if (c->n == 0)
         return HC_OK;
     int count = hc__copies_tensors(c, (int64_t)hc_dtype_size(dtype), (int64_t)hc_dtype_size(buffer_dtype));
@@ -98,6 +100,7 @@ int hc__copies_unpack(hc__copies *c, const hc__launch *to, int dtype, const char
                            .buffer = buffer_dtype,
                            .unpack = 1,
                            .scale = 1.0,
+                           .divisor = divisor,
                            .at = hc__address(buffer + c->of[0].place)};
     return hc__device_pack(to->device, &order, to->stream, to->text, to->room);
 }
@@ -160,6 +163,7 @@ static int launch_packed(hc__copies *c, const hc__launch *to, hc__stage *s, int 
                            .buffer = dtype,
                            .unpack = up,
                            .scale = 1.0,
+                           .divisor = 1.0,
                            .at = whole.address};
     int status = up ? copy_one(s, &whole, up, to->stream) : 0; /* asked again, it is made again: no harm */
     if (!status) {

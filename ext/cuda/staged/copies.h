@@ -40,10 +40,11 @@ typedef struct hc__launch {
     size_t room;
 } hc__launch;
 
-/* All of them into a buffer on the device, scaled, or from it: OK; HC_PACK_BUSY: ask again; else a status, with text.
- * One launch, or one for each factor. */
+/* All of them into a buffer on the device, scaled, or from it, divided: OK; HC_PACK_BUSY: ask again; else a status,
+ * with text. One launch, or one for each factor. */
 int hc__copies_pack(hc__copies *, const hc__launch *, int dtype, char *buffer);
-int hc__copies_unpack(hc__copies *, const hc__launch *, int dtype, const char *buffer, int buffer_dtype);
+int hc__copies_unpack(hc__copies *, const hc__launch *, int dtype, const char *buffer, int buffer_dtype,
+                      double divisor);
 
 /* Pinned memory and, at the same places, memory on the device where many small tensors are gathered first. */
 typedef struct hc__stage {

@@ -167,9 +167,14 @@ int hc__net_algorithm(const hc__hierarchy *h) {
     return h->batch->deterministic ? HC__DIRECT : h->algorithm;
 }
 
+hc__reduction hc__net_reduction(const hc_batch *batch) {
+    return (hc__reduction){batch->reduction, (double)batch->divisor / (double)batch->node_divisor};
+}
+
 static int launch_allreduce(hc__hierarchy *h, hc__channel *channel, void *data) {
     const hc_batch *b = h->pipeline.batch;
-    return hc__allreduce_start(channel, data, h->pipeline.bounds[1], b->wire_dtype, b->reduction, hc__net_algorithm(h));
+    return hc__allreduce_start(channel, data, h->pipeline.bounds[1], b->wire_dtype, hc__net_reduction(b),
+                               hc__net_algorithm(h));
 }
 
 static int allreduce_start(hc__hierarchy *h) {

@@ -21,6 +21,17 @@ static const hc__operation *const operations[HC_OPERATION_COUNT] = {
 #undef X
 };
 
+/* Between nodes the sum travels, and is divided once, at the end. A sum of floats travels divided by a power of two,
+ * which rounds nothing, so that it is not larger than the largest value: 16 bits hold it. */
+static int64_t node_divisor(const hc__hierarchy *h, const hc_batch *b) {
+    int64_t divisor = 1;
+    if (h->place.nodes == 1 || b->divisor == 1)
+        return b->divisor;
+    while (b->dtype >= HC_FLOAT16 && divisor < h->place.largest)
+        divisor *= 2;
+    return divisor;
+}
+
 static int start(hc_data *data, hc_batch *batch) {
     hc__hierarchy *h = (hc__hierarchy *)data;
     if (h->batch)
@@ -29,6 +40,7 @@ static int start(hc_data *data, hc_batch *batch) {
         return HC_UNSUPPORTED;
     h->batch = batch;
     h->late = HC_OK;
+    batch->node_divisor = node_divisor(h, batch);
     return operations[batch->operation]->start(h);
 }
 

@@ -218,6 +218,7 @@ HC_OPERATIONS(X)
 /* parts NULL: one part. The bounds are copied nowhere: they stay until the end. */
 int hc__pipeline_start(hc__hierarchy *, const hc_batch *, const hc_parts *parts, hc__launch *);
 int hc__net_algorithm(const hc__hierarchy *); /* of the batch's reduction between nodes */
+hc__reduction hc__net_reduction(const hc_batch *);
 int hc__pipeline_test(hc__hierarchy *);
 void hc__pipeline_abandon(hc__hierarchy *);
 void hc__pipeline_free(hc__hierarchy *);

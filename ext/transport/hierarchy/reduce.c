@@ -12,8 +12,8 @@
 static int launch(hc__hierarchy *h, hc__channel *channel, void *data) {
     const hc__pipeline *p = &h->pipeline;
     const hc_batch *b = p->batch;
-    return hc__net_reduce_start(channel, data, p->bounds[1], b->wire_dtype, b->reduction, h->place.node_of[b->root],
-                                p->nchunks, b->deterministic);
+    return hc__net_reduce_start(channel, data, p->bounds[1], b->wire_dtype, hc__net_reduction(b),
+                                h->place.node_of[b->root], p->nchunks, b->deterministic);
 }
 
 static int reduce_start(hc__hierarchy *h) {

@@ -37,7 +37,7 @@ static void nodes_bounds(const hc__hierarchy *h, int64_t *bounds) {
 static int launch(hc__hierarchy *h, hc__channel *channel, void *data) {
     hc__pipeline *p = &h->pipeline;
     nodes_bounds(h, p->bounds);
-    return hc__reduce_scatter_start(channel, data, p->bounds, p->batch->wire_dtype, p->batch->reduction,
+    return hc__reduce_scatter_start(channel, data, p->bounds, p->batch->wire_dtype, hc__net_reduction(p->batch),
                                     hc__net_algorithm(h));
 }
 

@@ -62,7 +62,7 @@ static void put_result(hc__hierarchy *h, int64_t begin, int64_t end, const char 
         if (n_from == 0)
             hc_host_neutral(out, b->dtype, b->reduction, high - low);
         else
-            hc_host_reduce(out, b->dtype, at, n_from, kind, b->reduction, high - low, b->pieces[i].scale);
+            hc_host_reduce(out, b->dtype, at, n_from, kind, b->reduction, high - low, b->pieces[i].scale, 1.0);
     }
 }
 
@@ -156,7 +156,7 @@ static void add_chunk(hc__hierarchy *h, int64_t chunk) {
     const void *operands[2] = {is_first ? s->own_values : prefix, s->own_values};
     if (s->exclusive && h->place.rank + 1 == h->place.size)
         return; /* the last rank passes nothing on */
-    hc_host_reduce(prefix, s->kind, operands, is_first ? 1 : 2, s->kind, h->batch->reduction, to - from, 1.0);
+    hc_host_reduce(prefix, s->kind, operands, is_first ? 1 : 2, s->kind, h->batch->reduction, to - from, 1.0, 1.0);
     if (!s->exclusive)
         put_result(h, from, to, &result, 1, s->kind);
 }

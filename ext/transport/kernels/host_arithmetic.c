@@ -79,7 +79,7 @@ typedef union block {
 /* Floats that change their type on the way: block by block, each source is widened and added to the block's
  * accumulator, which is rounded once, at the end. `to` may be one of from[] when it is not the wider. */
 static void reduce_and_convert(char *to, int to_dtype, const void *const *from, int n_from, int from_dtype,
-                               int reduction, int64_t n, double scale) {
+                               int reduction, int64_t n, double scale, double divisor) {
     int wide = from_dtype == HC_FLOAT64 ? HC_FLOAT64 : HC_FLOAT32;
     hc__reduce_fn *reduce = hc__kernels_chosen()->reduce[reduction][wide];
     block sum, next;
@@ -90,24 +90,26 @@ static void reduce_and_convert(char *to, int to_dtype, const void *const *from, 
             const char *source = (const char *)from[q] + i * size_of[from_dtype];
             hc_host_convert(q ? &next : &sum, wide, source, from_dtype, m, 1.0);
             if (q)
-                reduce(&sum, both, 2, m * size_of[wide], 1.0);
+                reduce(&sum, both, 2, m * size_of[wide], 1.0, 1.0);
         }
-        if (n_from == 1)
-            reduce(&sum, both, 1, m * size_of[wide], 1.0); /* a logical reduction makes it 0 or 1 */
+        if (n_from == 1 || divisor != 1.0)
+            reduce(&sum, both, 1, m * size_of[wide], 1.0, divisor); /* a logical reduction makes it 0 or 1 */
         hc_host_convert(to + i * size_of[to_dtype], to_dtype, &sum, wide, m, scale);
     }
 }
 
 void hc_host_reduce(void *to, int to_dtype, const void *const *from, int n_from, int from_dtype, int reduction,
-                    int64_t n, double scale) {
+                    int64_t n, double scale, double divisor) {
     if (to_dtype == from_dtype) {
         hc__reduce_fn *reduce = hc__kernels_chosen()->reduce[reduction][from_dtype];
         assert(reduce && "hc_reduction_defined()");
-        reduce(to, from, n_from, n * size_of[from_dtype], scale);
+        reduce(to, from, n_from, n * size_of[from_dtype], scale, divisor);
+        if (reduction == HC_AVERAGE && from_dtype <= HC_INT64)
+            hc_host_divide(to, to_dtype, n, (int64_t)divisor);
     } else {
         assert(to_dtype >= HC_FLOAT16 && to_dtype <= HC_FLOAT64 && from_dtype >= HC_FLOAT16 &&
                from_dtype <= HC_FLOAT64);
-        reduce_and_convert(to, to_dtype, from, n_from, from_dtype, reduction, n, scale);
+        reduce_and_convert(to, to_dtype, from, n_from, from_dtype, reduction, n, scale, divisor);
     }
 }
 
@@ -213,9 +215,9 @@ static int arithmetic_convert(hc_arithmetic *a, void *to, int to_dtype, const vo
 }
 
 static int arithmetic_reduce(hc_arithmetic *a, void *to, const void *const *from, int n_from, int dtype, int reduction,
-                             int64_t n) {
+                             int64_t n, double divisor) {
     (void)a;
-    hc_host_reduce(to, dtype, from, n_from, dtype, reduction, n, 1.0);
+    hc_host_reduce(to, dtype, from, n_from, dtype, reduction, n, 1.0, divisor);
     return HC_OK;
 }
 

@@ -10,9 +10,9 @@
 
 #include "transport/arithmetic.h"
 
-/* to = scale * reduce over from[0..n_from-1], element by element, over `bytes` bytes of each. Only SUM of
- * floats looks at `scale`. `to` may be one of from[]. */
-typedef void hc__reduce_fn(void *to, const void *const *from, int n_from, int64_t bytes, double scale);
+/* to = scale * reduce over from[0..n_from-1] / divisor, element by element, over `bytes` bytes of each. Only SUM and
+ * AVERAGE of floats look at `scale`, only AVERAGE of floats at `divisor`. `to` may be one of from[]. */
+typedef void hc__reduce_fn(void *to, const void *const *from, int n_from, int64_t bytes, double scale, double divisor);
 /* to[i] = scale * from[i] for n elements. */
 typedef void hc__convert_fn(void *to, const void *from, int64_t n, double scale);
 

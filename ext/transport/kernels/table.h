@@ -10,10 +10,11 @@
 
 /* ---- reductions ------------------------------------------------------------------------------------ */
 
-#define REDUCE(NAME, STEP, FACTOR, LOAD, COMBINE_, FINISH, STORE)                                               \
-    static void NAME(void *to, const void *const *from, int n_from, int64_t bytes, double scale) {              \
-        (void)scale;                                                                                            \
-        reduce_loop(to, (const char *const *)from, n_from, bytes, STEP, FACTOR, LOAD, COMBINE_, FINISH, STORE); \
+#define REDUCE(NAME, STEP, BY, LOAD, COMBINE_, FINISH, STORE)                                                      \
+    static void NAME(void *to, const void *const *from, int n_from, int64_t bytes, double scale, double divisor) { \
+        (void)scale;                                                                                               \
+        (void)divisor;                                                                                             \
+        reduce_loop(to, (const char *const *)from, n_from, bytes, STEP, BY, LOAD, COMBINE_, FINISH, STORE);        \
     }
 #define REDUCE_PLAIN(NAME, COMBINE_) REDUCE(NAME, sizeof(pair), NOTHING, load_plain, COMBINE_, keep, store_plain)
 #define REDUCE_ORDER(T)              \
@@ -24,20 +25,20 @@
     REDUCE_PLAIN(product_##U, multiply_##U) \
     REDUCE_ORDER(U)                         \
     REDUCE_ORDER(I)
-#define REDUCE_FLOATS(T, V, C)                                                                     \
-    REDUCE(sum_##T, sizeof(pair), EVERY(V, (C)scale), load_plain, add_##T, scale_##T, store_plain) \
-    REDUCE_PLAIN(product_##T, multiply_##T)                                                        \
-    REDUCE_ORDER(T)                                                                                \
+#define REDUCE_FLOATS(T, V, C)                                                                      \
+    REDUCE(sum_##T, sizeof(pair), FACTOR(V, (C)scale), load_plain, add_##T, scale_##T, store_plain) \
+    REDUCE_PLAIN(product_##T, multiply_##T)                                                         \
+    REDUCE_ORDER(T)                                                                                 \
     REDUCE_PLAIN(product_complex_##T, multiply_complex_##T)
-#define REDUCE_HALVES(T, LOAD, STORE)                                                         \
-    REDUCE(sum_##T, sizeof(vec), EVERY(v_f32, (float)scale), LOAD, add_f32, scale_f32, STORE) \
-    REDUCE(product_##T, sizeof(vec), NOTHING, LOAD, multiply_f32, keep, STORE)                \
-    REDUCE(min_##T, sizeof(vec), NOTHING, LOAD, least_f32, keep, STORE)                       \
+#define REDUCE_HALVES(T, LOAD, STORE)                                                          \
+    REDUCE(sum_##T, sizeof(vec), FACTOR(v_f32, (float)scale), LOAD, add_f32, scale_f32, STORE) \
+    REDUCE(product_##T, sizeof(vec), NOTHING, LOAD, multiply_f32, keep, STORE)                 \
+    REDUCE(min_##T, sizeof(vec), NOTHING, LOAD, least_f32, keep, STORE)                        \
     REDUCE(max_##T, sizeof(vec), NOTHING, LOAD, greatest_f32, keep, STORE)
-#define REDUCE_TRUTH(T, TRUTH, V, ONE)                                                    \
-    REDUCE(land_##T, sizeof(pair), EVERY(V, ONE), TRUTH, and_bits, mask_one, store_plain) \
-    REDUCE(lor_##T, sizeof(pair), EVERY(V, ONE), TRUTH, or_bits, mask_one, store_plain)   \
-    REDUCE(lxor_##T, sizeof(pair), EVERY(V, ONE), TRUTH, xor_bits, mask_one, store_plain)
+#define REDUCE_TRUTH(T, TRUTH, V, ONE)                                                     \
+    REDUCE(land_##T, sizeof(pair), FACTOR(V, ONE), TRUTH, and_bits, mask_one, store_plain) \
+    REDUCE(lor_##T, sizeof(pair), FACTOR(V, ONE), TRUTH, or_bits, mask_one, store_plain)   \
+    REDUCE(lxor_##T, sizeof(pair), FACTOR(V, ONE), TRUTH, xor_bits, mask_one, store_plain)
 
 REDUCE_INTEGERS(u8, i8)
 REDUCE_INTEGERS(u16, i16)
@@ -59,16 +60,51 @@ REDUCE_TRUTH(bf16, load_truth_h16, v_u16, 0x3f80)
 REDUCE_TRUTH(f32, load_truth_f32, v_u32, 0x3f800000)
 REDUCE_TRUTH(f64, load_truth_f64, v_u64, UINT64_C(0x3ff0000000000000))
 
+/* ---- means ----------------------------------------------------------------------------------------- */
+
+/* The sum in a wider type, divided there, then rounded once. A power of two divides exactly, and so does the product
+ * with its reciprocal, which is faster. */
+static int is_power_of_two(double x) {
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits << 12 == 0;
+}
+
+#define MEAN(NAME, STEP, V, C, LOAD, ADD, SCALE, DIVIDE, STORE)                                                    \
+    static void NAME(void *to, const void *const *from, int n_from, int64_t bytes, double scale, double divisor) { \
+        const char *const *at = (const char *const *)from;                                                         \
+        finish_by exact = FACTOR(V, (C)(scale / divisor)), by = {EVERY(V, (C)scale), EVERY(V, (C)divisor)};        \
+        if (is_power_of_two(divisor))                                                                              \
+            reduce_loop(to, at, n_from, bytes, STEP, exact, LOAD, ADD, SCALE, STORE);                              \
+        else                                                                                                       \
+            reduce_loop(to, at, n_from, bytes, STEP, by, LOAD, ADD, DIVIDE, STORE);                                \
+    }
+#define MEAN_IN_F32(T, LOAD, STORE) \
+    MEAN(mean_##T, sizeof(vec), v_f32, float, LOAD, add_f32, scale_f32, divide_f32, STORE)
+
+MEAN_IN_F32(f16, load_f16, store_f16)
+MEAN_IN_F32(bf16, load_bf16_apart, store_bf16_apart)
+MEAN(mean_f32, sizeof(vec), v_f64, double, load_f32_as_f64, add_f64, scale_f64, divide_f64, store_f64_as_f32)
+
+/* One addition of two values is rounded once, as the mean is. */
+static void mean_f64(void *to, const void *const *from, int n_from, int64_t bytes, double scale, double divisor) {
+    if (n_from <= 2 && is_power_of_two(divisor))
+        sum_f64(to, from, n_from, bytes, scale / divisor, 1.0);
+    else
+        mean_loop(to, (const char *const *)from, n_from, bytes,
+                  (finish_by){EVERY(v_f64, scale), EVERY(v_f64, divisor)});
+}
+
 /* ---- conversions ----------------------------------------------------------------------------------- */
 
-#define CONVERT(FROM, FROM_SIZE, TO, TO_SIZE, LANES, FACTOR, LOAD, FINISH, STORE)          \
-    static void FROM##_to_##TO(void *to, const void *from, int64_t n, double scale) {      \
-        convert_loop(to, TO_SIZE, from, FROM_SIZE, n, LANES, FACTOR, LOAD, FINISH, STORE); \
+#define CONVERT(FROM, FROM_SIZE, TO, TO_SIZE, LANES, BY, LOAD, FINISH, STORE)          \
+    static void FROM##_to_##TO(void *to, const void *from, int64_t n, double scale) {  \
+        convert_loop(to, TO_SIZE, from, FROM_SIZE, n, LANES, BY, LOAD, FINISH, STORE); \
     }
 #define CONVERT_IN_F32(FROM, FROM_SIZE, TO, TO_SIZE, LOAD, STORE) \
-    CONVERT(FROM, FROM_SIZE, TO, TO_SIZE, 2 * FLOATS, EVERY(v_f32, (float)scale), LOAD, scale_f32, STORE)
+    CONVERT(FROM, FROM_SIZE, TO, TO_SIZE, 2 * FLOATS, FACTOR(v_f32, (float)scale), LOAD, scale_f32, STORE)
 #define CONVERT_IN_F64(FROM, FROM_SIZE, TO, TO_SIZE, LOAD, FINISH, STORE) \
-    CONVERT(FROM, FROM_SIZE, TO, TO_SIZE, 2 * DOUBLES, EVERY(v_f64, scale), LOAD, FINISH, STORE)
+    CONVERT(FROM, FROM_SIZE, TO, TO_SIZE, 2 * DOUBLES, FACTOR(v_f64, scale), LOAD, FINISH, STORE)
 
 CONVERT_IN_F32(f16, 2, f16, 2, load_f16, store_f16)
 CONVERT_IN_F32(f16, 2, bf16, 2, load_f16, store_bf16)
@@ -115,12 +151,12 @@ NARROW(bf16)
     [HC_SUM][HC_##D] = SUM_, [HC_PRODUCT][HC_##D] = PRODUCT_, [HC_MIN][HC_##D] = MIN_, [HC_MAX][HC_##D] = MAX_, \
     [HC_LAND][HC_##D] = land_##TRUTH, [HC_LOR][HC_##D] = lor_##TRUTH, [HC_LXOR][HC_##D] = lxor_##TRUTH
 #define BITS(D, AND, OR, XOR) [HC_BAND][HC_##D] = AND, [HC_BOR][HC_##D] = OR, [HC_BXOR][HC_##D] = XOR
-/* AVERAGE is the sum: of floats, `scale` has the divisor in it; of integers, divide() follows at the end. */
-#define MEAN(D, SUM_) [HC_AVERAGE][HC_##D] = SUM_
+/* AVERAGE of integers is the sum: hc_host_divide() follows. */
 #define ROW_INTEGER(D, U, T) \
-    ROW(D, sum_##U, product_##U, min_##T, max_##T, U), BITS(D, band, bor, bxor), MEAN(D, sum_##U)
-#define ROW_FLOAT(D, T) ROW(D, sum_##T, product_##T, min_##T, max_##T, T), MEAN(D, sum_##T)
-#define ROW_COMPLEX(D, T) [HC_SUM][HC_##D] = sum_##T, [HC_PRODUCT][HC_##D] = product_complex_##T, MEAN(D, sum_##T)
+    ROW(D, sum_##U, product_##U, min_##T, max_##T, U), BITS(D, band, bor, bxor), [HC_AVERAGE][HC_##D] = sum_##U
+#define ROW_FLOAT(D, T) ROW(D, sum_##T, product_##T, min_##T, max_##T, T), [HC_AVERAGE][HC_##D] = mean_##T
+#define ROW_COMPLEX(D, T) \
+    [HC_SUM][HC_##D] = sum_##T, [HC_PRODUCT][HC_##D] = product_complex_##T, [HC_AVERAGE][HC_##D] = mean_##T
 
 #define ROW_CONVERT(D, T) \
     [HC_##D] = {          \

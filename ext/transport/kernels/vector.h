@@ -155,28 +155,40 @@ INLINE void store_bf16_apart(void *to, pair p) {
     memcpy(to, &both, sizeof both);
 }
 
-INLINE vec keep(vec v, vec factor) {
-    return (void)factor, v;
+/* What a finished value is multiplied and divided by. */
+typedef struct finish_by {
+    vec factor, divisor;
+} finish_by;
+
+INLINE vec keep(vec v, finish_by by) {
+    return (void)by, v;
 }
-INLINE vec mask_one(vec v, vec factor) {
-    return v & factor;
+INLINE vec mask_one(vec v, finish_by by) {
+    return v & by.factor;
 }
-INLINE vec scale_f32(vec v, vec factor) {
-    return (vec)((v_f32)v * (v_f32)factor);
+INLINE vec scale_f32(vec v, finish_by by) {
+    return (vec)((v_f32)v * (v_f32)by.factor);
 }
-INLINE vec scale_f64(vec v, vec factor) {
-    return (vec)((v_f64)v * (v_f64)factor);
+INLINE vec scale_f64(vec v, finish_by by) {
+    return (vec)((v_f64)v * (v_f64)by.factor);
+}
+INLINE vec divide_f32(vec v, finish_by by) {
+    return (vec)((v_f32)v * (v_f32)by.factor / (v_f32)by.divisor);
+}
+INLINE vec divide_f64(vec v, finish_by by) {
+    return (vec)((v_f64)v * (v_f64)by.factor / (v_f64)by.divisor);
 }
 
 /* 13 significant bits, the last one "something follows": a later rounding to the 11 of float16 or the 8 of
  * bfloat16 is then the only one, though it goes by way of float32 (S. Boldo, G. Melquiond, "When double rounding
  * is odd", 2005). */
-INLINE vec scale_f64_to_odd(vec v, vec factor) {
+INLINE vec scale_f64_to_odd(vec v, finish_by by) {
     const uint64_t rest = (UINT64_C(1) << 40) - 1;
-    v_u64 d = (v_u64)scale_f64(v, factor);
+    v_u64 d = (v_u64)scale_f64(v, by);
     v_u64 follows = (v_u64)((d & rest) != 0) & (rest + 1);
     return (vec)((d & ~rest) | follows);
 }
 
 #define EVERY(V, VALUE) ((vec)((V){0} + (VALUE)))
-#define NOTHING ((vec){0})
+#define FACTOR(V, VALUE) ((finish_by){.factor = EVERY(V, VALUE)})
+#define NOTHING ((finish_by){{0}, {0}})

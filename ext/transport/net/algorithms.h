@@ -7,18 +7,18 @@
 
 #include "transport/net/channel.h"
 
-/* Reduces data (count elements of dtype) in place among the team: summed in the accumulation type and rounded
- * once; all members end with equal bits. algorithm may be HC__AUTO. The data belongs to it until test says
- * HC_DONE. */
-int hc__allreduce_start(hc__channel *, void *data, int64_t count, int dtype, int reduction, int algorithm);
+/* Reduces data (count elements of dtype) in place among the team: summed in the accumulation type, divided there where
+ * it is a mean, and rounded once; all members end with equal bits. algorithm may be HC__AUTO. The data belongs to it
+ * until test says HC_DONE. */
+int hc__allreduce_start(hc__channel *, void *data, int64_t count, int dtype, hc__reduction, int algorithm);
 /* The same, but member i ends with the elements [bounds[i], bounds[i + 1]) only; the rest of its data is lost.
  * bounds (n + 1 entries, from 0) is copied. "recursive_doubling" has no such half: "rabenseifner" stands for it. */
-int hc__reduce_scatter_start(hc__channel *, void *data, const int64_t *bounds, int dtype, int reduction, int algorithm);
+int hc__reduce_scatter_start(hc__channel *, void *data, const int64_t *bounds, int dtype, hc__reduction, int algorithm);
 /* The data of member `root` to all; one of so many segments that are under way in turn. */
 int hc__net_broadcast_start(hc__channel *, void *data, int64_t count, int dtype, int32_t root, int64_t segments);
 /* Reduces the data of all members to member `root`; the others' data is lost. `segments` as above. in_order: the bits
  * depend on neither the length nor the segments. */
-int hc__net_reduce_start(hc__channel *, void *data, int64_t count, int dtype, int reduction, int32_t root,
+int hc__net_reduce_start(hc__channel *, void *data, int64_t count, int dtype, hc__reduction, int32_t root,
                          int64_t segments, int in_order);
 /* ---- the tree of a broadcast and of a reduce ------------------------------------------------------------ */
 

@@ -26,21 +26,21 @@ static int64_t scratch_elements(const hc__channel *a, int algorithm) {
 }
 
 /* `scatters` and the bounds are set. */
-static int start(hc__channel *a, void *data, int64_t count, int dtype, int reduction, int algorithm) {
+static int start(hc__channel *a, void *data, int64_t count, int dtype, hc__reduction reduction, int algorithm) {
     int kind = algorithm == HC__DIRECT ? dtype : hc__accumulation_dtype(dtype);
     a->count = count;
     a->whole = algorithm == HC__DIRECT && !a->scatters && hc__direct_whole(&a->model, a->team->n, count, dtype);
     return hc__rounds_start(a, rounds[algorithm], data, count, dtype, kind, reduction, scratch_elements(a, algorithm));
 }
 
-int hc__allreduce_start(hc__channel *a, void *data, int64_t count, int dtype, int reduction, int algorithm) {
+int hc__allreduce_start(hc__channel *a, void *data, int64_t count, int dtype, hc__reduction reduction, int algorithm) {
     a->scatters = 0;
     if (algorithm == HC__AUTO)
         algorithm = hc__net_choose(&a->model, a->team->n, count, dtype);
     return start(a, data, count, dtype, reduction, algorithm);
 }
 
-int hc__reduce_scatter_start(hc__channel *a, void *data, const int64_t *bounds, int dtype, int reduction,
+int hc__reduce_scatter_start(hc__channel *a, void *data, const int64_t *bounds, int dtype, hc__reduction reduction,
                              int algorithm) {
     size_t bytes = ((size_t)a->team->n + 1) * sizeof *bounds;
     if (!a->bounds)

@@ -2,8 +2,8 @@
  *
  * channel.c - the frame of the algorithms: types in and out, rounds in between.
  *
- * Where roundings happen: sums are formed in the accumulation type, and rounded once, at the end, by each member or
- * before it is sent. So all members hold equal bits, whatever the algorithm.
+ * Where roundings happen: sums are formed in the accumulation type, divided there where a mean is wanted, and rounded
+ * once, at the end, by each member or before it is sent. So all members hold equal bits, whatever the algorithm.
  */
 #include "transport/net/channel.h"
 
@@ -41,9 +41,12 @@ static void convert(hc__channel *a, void *to, int to_dtype, const void *from, in
     note_begun(a, arithmetic->ops->convert(arithmetic, to, to_dtype, from, from_dtype, n));
 }
 
-void hc__add_up(hc__channel *a, void *to, const void *const *from, int n_from, int64_t n) {
+void hc__add_up(hc__channel *a, void *to, const void *const *from, int n_from, int64_t n, int last) {
     hc_arithmetic *arithmetic = a->team->arithmetic;
-    note_begun(a, arithmetic->ops->reduce(arithmetic, to, from, n_from, a->kind, a->reduction, n));
+    hc__reduction r = a->reduction;
+    if (!last && r.reduction == HC_AVERAGE)
+        r = (hc__reduction){HC_SUM, 1.0};
+    note_begun(a, arithmetic->ops->reduce(arithmetic, to, from, n_from, a->kind, r.reduction, n, r.divisor));
 }
 
 /* What a round sends has been made, and what it receives overwrites nothing that is still read. */
@@ -66,15 +69,15 @@ static int reserve(const hc__team *t, void **at, int64_t *room, int64_t bytes) {
     return *at ? HC_OK : HC_NO_MEMORY;
 }
 
-int hc__rounds_start(hc__channel *a, hc__round_fn *round, void *data, int64_t count, int dtype, int kind, int reduction,
-                     int64_t scratch) {
+int hc__rounds_start(hc__channel *a, hc__round_fn *round, void *data, int64_t count, int dtype, int kind,
+                     hc__reduction reduction, int64_t scratch) {
     const hc__team *t = a->team;
     a->round = round;
     a->data = data;
     a->count = count;
     a->dtype = (uint8_t)dtype;
     a->kind = (uint8_t)kind;
-    a->reduction = (uint8_t)(reduction == HC_AVERAGE ? HC_SUM : reduction);
+    a->reduction = reduction;
     a->next_round = 0;
     a->failed = HC_OK;
     a->running = t->n > 1 && count > 0;
@@ -160,10 +163,10 @@ int hc__receive_scratch(hc__channel *a, int32_t member, int64_t at, int64_t n) {
     return hc__bundle_receive(&a->bundle, a->team->peers[member], a->tag, a->scratch + at * size, n * size);
 }
 
-void hc__combine(hc__channel *a, int64_t at, int64_t n, int first) {
+void hc__combine(hc__channel *a, int64_t at, int64_t n, int first, int last) {
     if (n == 0)
         return;
     char *mine = a->work + at * (int64_t)hc_dtype_size(a->kind);
     const void *from[2] = {first ? a->scratch : mine, first ? mine : a->scratch};
-    hc__add_up(a, mine, from, 2, n);
+    hc__add_up(a, mine, from, 2, n, last);
 }

@@ -22,6 +22,12 @@ typedef struct hc__team {
     int32_t n, me;
 } hc__team;
 
+/* What becomes of all members' elements; AVERAGE: their sum is divided by `divisor`, once, by whoever has all of it. */
+typedef struct hc__reduction {
+    int reduction; /* enum hc_reduction */
+    double divisor;
+} hc__reduction;
+
 /* ---- a channel --------------------------------------------------------------------------------------- */
 
 /* A member's neighbours, all counted from the root, which is 0; the farthest child first. */
@@ -49,8 +55,9 @@ typedef struct hc__channel {
     char *work;    /* count elements of kind: data itself, or work_memory */
     char *scratch; /* what is received */
     int64_t count;
+    hc__reduction reduction;
     int32_t next_round;
-    uint8_t dtype, reduction;
+    uint8_t dtype;
     uint8_t kind;  /* what the algorithm works in: dtype, or its accumulation type */
     uint8_t whole; /* direct: one round */
     uint8_t scatters;
@@ -70,17 +77,18 @@ void hc__channel_free(hc__channel *);
 
 /* What all of them start with: the rounds work on `kind`, which is dtype or its accumulation type, and may use
  * `scratch` elements of it. */
-int hc__rounds_start(hc__channel *, hc__round_fn *, void *data, int64_t count, int dtype, int kind, int reduction,
+int hc__rounds_start(hc__channel *, hc__round_fn *, void *data, int64_t count, int dtype, int kind, hc__reduction,
                      int64_t scratch);
 
 /* Where member i's part begins (i == n: where the last one ends). */
 int64_t hc__part_of(const hc__channel *, int32_t i);
 /* What the algorithms share: elements [at, at + n) of work to and from a member, and the sum of what lies in
- * scratch into work (`first`: the received operand is the left one). */
+ * scratch into work (`first`: the received operand is the left one). `last`: no other operand follows, and a mean is
+ * divided. */
 int hc__send_part(hc__channel *, int32_t member, int64_t at, int64_t n);
 int hc__receive_part(hc__channel *, int32_t member, int64_t at, int64_t n);
 int hc__receive_scratch(hc__channel *, int32_t member, int64_t at, int64_t n);
-void hc__combine(hc__channel *, int64_t at, int64_t n, int first);
-void hc__add_up(hc__channel *, void *to, const void *const *from, int n_from, int64_t n);
+void hc__combine(hc__channel *, int64_t at, int64_t n, int first, int last);
+void hc__add_up(hc__channel *, void *to, const void *const *from, int n_from, int64_t n, int last);
 
 #endif

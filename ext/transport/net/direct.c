@@ -26,7 +26,7 @@ int hc__sum_in_order(hc__channel *a, int64_t at, int64_t n, int64_t stride) {
     char *mine = a->work + at * size;
     for (int32_t q = 0, slot = 0; q < t->n; q++)
         from[q] = q == t->me ? mine : a->scratch + stride * size * slot++;
-    hc__add_up(a, mine, from, t->n, n);
+    hc__add_up(a, mine, from, t->n, n, 1);
     if (from != on_stack)
         free(from);
     return HC_MOVED;

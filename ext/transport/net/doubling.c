@@ -66,9 +66,9 @@ int hc__round_recursive_doubling(hc__channel *a, int32_t round) {
         return HC_DONE;
     if (p.position >= 0) { /* what the last round received */
         if (round == 1 && p.buddy >= 0)
-            hc__combine(a, 0, a->count, 1); /* the buddy has the lower number */
+            hc__combine(a, 0, a->count, 1, 0); /* the buddy has the lower number */
         if (round > 1)
-            hc__combine(a, 0, a->count, (p.position >> (round - 2)) & 1);
+            hc__combine(a, 0, a->count, (p.position >> (round - 2)) & 1, round == p.levels + 1);
     }
     if (round == p.levels + 1)
         return unfold(a, &p);
@@ -129,12 +129,12 @@ int hc__round_rabenseifner(hc__channel *a, int32_t round) {
         return HC_DONE;
     if (p.position >= 0) { /* what the last round received */
         if (round == 1 && p.buddy >= 0)
-            hc__combine(a, 0, a->count, 1);
+            hc__combine(a, 0, a->count, 1, 0);
         if (out > 0 && back <= 0) {
             int32_t half = p.core >> out;
             int64_t at, n;
             block(a, &p, p.position, half, &at, &n);
-            hc__combine(a, at, n, (p.position & half) != 0);
+            hc__combine(a, at, n, (p.position & half) != 0, back == 0);
         }
     }
     if (back == last)

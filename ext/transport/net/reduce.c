@@ -30,7 +30,7 @@ static int round_tree(hc__channel *a, int32_t round) {
     for (int32_t i = 0; i < f->nchildren; i++)
         from[1 + i] = a->scratch + i * a->count * (int64_t)hc_dtype_size(a->kind);
     if (f->nchildren > 0)
-        hc__add_up(a, a->work, from, 1 + f->nchildren, a->count);
+        hc__add_up(a, a->work, from, 1 + f->nchildren, a->count, f->parent < 0);
     if (f->parent < 0)
         return HC_DONE;
     status = hc__send_part(a, member(a, f->parent), 0, a->count);
@@ -50,7 +50,7 @@ static int round_in_order(hc__channel *a, int32_t round) {
     return status < 0 ? status : round == 1 ? HC_DONE : HC_MOVED;
 }
 
-int hc__net_reduce_start(hc__channel *a, void *data, int64_t count, int dtype, int reduction, int32_t root,
+int hc__net_reduce_start(hc__channel *a, void *data, int64_t count, int dtype, hc__reduction reduction, int32_t root,
                          int64_t segments, int in_order) {
     int32_t n = a->team->n, me = a->team->me;
     a->root = root;

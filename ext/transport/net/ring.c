@@ -24,7 +24,7 @@ int hc__round_ring(hc__channel *a, int32_t round) {
 
     if (round > 0 && gathering <= 0) { /* what the last round received; left's sum is the earlier operand */
         part(a, first - round, &at, &n);
-        hc__combine(a, at, n, 1);
+        hc__combine(a, at, n, 1, gathering == 0);
     }
     if (gathering == (a->scatters ? 0 : t->n - 1))
         return HC_DONE;

@@ -263,9 +263,7 @@ static int spread_share(hc__shm *shm, int64_t chunk, int32_t owner) {
 static int spread_alone(hc__shm *shm, int64_t chunk) {
     if (shm->rails > 0 && !hc__mark_reached(shm, 0, HC__PUBLISHED, sequence_of(shm, chunk)))
         return 0;
-    if (shm->rails == 0 || place_in_tensor(shm, chunk) != NULL)
-        hc__unpack(shm, hc__rail_elements(shm, chunk, 0, 0), NULL);
-    else
+    if (shm->rails > 0 && place_in_tensor(shm, chunk) == NULL)
         unpack_rail(shm, chunk, 0);
     return 1;
 }

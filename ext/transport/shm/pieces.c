@@ -2,8 +2,9 @@
  *
  * pieces.c - a batch of tensors as one concatenation: ranges of it packed, reduced, unpacked.
  *
- * Where the factor goes: the node's sum is scaled when it is made, in float32 (float64), before it is rounded: to
- * float16 tensors, or to what travels between nodes, so that an average fits that type wherever the mean does.
+ * Where factor and divisor go: the node's sum is scaled when it is made, in float32 (float64), before it is rounded: to
+ * float16 tensors, or to what travels between nodes. On one node the mean is then final; between nodes the sum is
+ * divided by a power of two, which rounds nothing and keeps it near the mean, and the net divides by the rest.
  *
  * The kernels never write what other ranks read; it is copied: made in private memory, block by block where
  * that is scratch, then copied into the segment. The lines there were last read by other cores; a store to
@@ -92,12 +93,6 @@ void hc__pack(hc__shm *shm, hc__range range, uint8_t *to) {
 
 /* ---- the sum ------------------------------------------------------------------------------------- */
 
-static void divide_span(hc__shm *shm, const hc__span *span) {
-    const hc_batch *batch = shm->batch;
-    if (batch->divisor > 1)
-        hc_host_divide(span->out, batch->dtype, span->n, batch->divisor);
-}
-
 /* Elements [at, at + n) of a span, reduced over all ranks, to private memory. */
 static void reduce_block(hc__shm *shm, const hc__span *span, int64_t at, int64_t n, uint8_t *to) {
     const hc_batch *batch = shm->batch;
@@ -109,7 +104,7 @@ static void reduce_block(hc__shm *shm, const hc__span *span, int64_t at, int64_t
     if (span->in == NULL)
         neutral(shm, batch->dtype, n, shm->block);
     hc_host_reduce(to, batch->dtype, shm->blocks, shm->base.local_size, batch->dtype, batch->reduction, n,
-                   span->piece->scale);
+                   span->piece->scale, (double)batch->node_divisor);
     shm->base.reduced_bytes += (uint64_t)n * shm->size;
 }
 
@@ -134,8 +129,6 @@ static void reduce_span(hc__shm *shm, const hc__span *span, uint8_t *result, uin
         if (result != NULL)
             show(shm, result + (size_t)at * shm->result_size, sum, end - at);
     }
-    if (out != NULL)
-        divide_span(shm, span);
 }
 
 void hc__reduce(hc__shm *shm, hc__range range, uint8_t *to, int targets) {
@@ -159,14 +152,15 @@ void hc__reduce_alone(hc__shm *shm, hc__range range, uint8_t *to) {
         if (result == NULL)
             continue;
         int logical = is_logical(batch->reduction); /* makes 0 or 1 of a single value, too */
+        double divisor = (double)batch->node_divisor;
         if (span.in == NULL) {
             neutral(shm, shm->result_dtype, span.n, result);
         } else if (shm->result_dtype != batch->dtype && !logical) {
-            hc_host_convert(result, shm->result_dtype, span.in, batch->dtype, span.n, span.piece->scale);
-        } else if (result != span.in || span.piece->scale != 1.0 || logical) {
+            hc_host_convert(result, shm->result_dtype, span.in, batch->dtype, span.n, span.piece->scale / divisor);
+        } else if (result != span.in || span.piece->scale != 1.0 || divisor != 1.0 || logical) {
             const void *source = span.in;
             hc_host_reduce(result, shm->result_dtype, &source, 1, batch->dtype, batch->reduction, span.n,
-                           span.piece->scale);
+                           span.piece->scale, divisor);
             shm->base.reduced_bytes += (uint64_t)span.n * shm->size;
         }
     }
@@ -182,11 +176,7 @@ static void unpack_span(hc__shm *shm, const hc__span *span, const uint8_t *from)
 void hc__unpack(hc__shm *shm, hc__range range, const uint8_t *from) {
     hc__spans spans = hc__spans_of(shm, range);
     hc__span span;
-    while (hc__spans_next(&spans, &span)) {
-        if (span.out == NULL)
-            continue;
-        if (from != NULL)
+    while (hc__spans_next(&spans, &span))
+        if (span.out != NULL)
             unpack_span(shm, &span, from + (size_t)span.offset * shm->result_size);
-        divide_span(shm, &span);
-    }
 }

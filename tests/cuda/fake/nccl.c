@@ -55,17 +55,15 @@ static void put(char *to, const call *l, const char *from, size_t n) {
 }
 
 static void reduce(const call *l, size_t offset, size_t n) {
-    static const int reductions[] = {HC_SUM, HC_PRODUCT, HC_MAX, HC_MIN, HC_SUM};
+    static const int reductions[] = {HC_SUM, HC_PRODUCT, HC_MAX, HC_MIN, HC_AVERAGE};
     const comm *c = l->comm;
-    int dtype = fake_dtype(l->dtype), whole = l->dtype <= HC_NCCL_UINT64, average = l->op == HC_NCCL_AVERAGE;
+    int dtype = fake_dtype(l->dtype), average = l->op == HC_NCCL_AVERAGE;
     const void *from[MAX_RANKS];
     for (int q = 0; q < c->size; q++)
         from[q] = c->segment->data[q] + offset;
     char *out = l->out + l->at * hc_dtype_size(dtype);
-    hc_host_reduce(out, dtype, from, c->size, dtype, l->op < FIRST_SCALED ? reductions[l->op] : HC_SUM, (int64_t)n,
-                   average && !whole ? 1.0 / c->size : 1.0);
-    if (average && whole)
-        hc_host_divide(out, dtype, (int64_t)n, c->size);
+    hc_host_reduce(out, dtype, from, c->size, dtype, l->op < FIRST_SCALED ? reductions[l->op] : HC_SUM, (int64_t)n, 1.0,
+                   average ? c->size : 1.0);
 }
 
 static void write_chunk(const call *l, size_t n) {
