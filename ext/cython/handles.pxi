@@ -20,6 +20,7 @@ cdef class Handle:
 
     Until it is done, its arrays belong to the library: do not write the input, do not touch the output.
     """
+    cdef object __weakref__
     cdef hc_handle *c
     cdef Set set
     cdef object inputs       # held until done: of each array its input and its output, or the array of a message

@@ -140,6 +140,12 @@ class TensorAdapter(Protocol[T]):
     def to_dense(self, tensor: T) -> T:
         """Make a dense tensor of a sparse one."""
 
+    def sparse_dimensions(self, tensor: T) -> int:
+        """Return how many of a sparse tensor's dimensions its indices have; they are the first ones."""
+
+    def to_sparse(self, tensor: T, dimensions: int) -> T:
+        """Make a sparse tensor of a dense one, with `dimensions` in its indices and no entries of zeros alone."""
+
 
 class ParameterAdapter(TensorAdapter[T], Protocol[P, T]):
     """What gradients need to know beside that: parameters of type P, each with values and a gradient of type T."""

@@ -44,6 +44,8 @@ class Procedure:
         """Whether it is finished, successfully or not."""
         return self._future.done()
 
+    launched = done  # as of a request: its name is free again
+
     def wait(self) -> np.ndarray:
         """Block until it is finished; return the result, which has the shape and dtype of the input."""
         return self._future.result()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 from hpccoll import collectives, errors
@@ -80,7 +80,9 @@ class Gradients(Generic[P, T]):
         self._caches = self._caches_of(parameters, names)
         self._listening: set[int] = set()
         self._layouts: dict[int, SparseLayout] = {}  # of the gradients that were sparse
+        self._made_dense: dict[int, int] = {}  # sparse dimensions of gradients that are reduced as dense ones
         self._retried: set[int] = set()
+        self._required: frozenset[int] | None = None
         self._reducer: Reducer[_Pending] = Reducer(buckets, passes)
         for parameter in self.parameters:
             adapter.stop_listening(parameter)
@@ -98,6 +100,26 @@ class Gradients(Generic[P, T]):
     def active(self) -> bool:
         """Whether a gradient was computed since the last synchronize()."""
         return self._reducer.active
+
+    def in_flight(self) -> dict[int, Sequence[Handle]]:
+        """Return the requests of each parameter whose gradient is being reduced."""
+        return {m: pending.handles for pending in self._reducer.pending() for m in pending.bucket.members}
+
+    def passes_left(self) -> list[int]:
+        """Return how many backward passes each gradient lacks until it is reduced."""
+        return [self._reducer.passes_left(member) for member in range(len(self.parameters))]
+
+    def required(self) -> list[P]:
+        """Return the parameters whose gradient synchronize() reduces also if no backward pass has computed it."""
+        return [self.parameters[member] for member in range(len(self.parameters)) if self._wanted(member)]
+
+    def require(self, parameters: Iterable[P]) -> None:
+        """Let synchronize() reduce the gradients of these parameters, computed or not; of others if computed.
+
+        :param parameters: the same on all ranks; every rank computes the gradients of the same other parameters
+        """
+        chosen = {id(parameter) for parameter in parameters}
+        self._required = frozenset(m for m, parameter in enumerate(self.parameters) if id(parameter) in chosen)
 
     def set_passes(self, passes: int) -> None:
         """Reduce after this number of backward passes from now on.
@@ -151,6 +173,8 @@ class Gradients(Generic[P, T]):
             self._reducer.reset()
 
     def _wanted(self, member: int) -> bool:
+        if self._required is not None:
+            return member in self._required
         parameter = self.parameters[member]
         return self.adapter.trainable(parameter) or self.adapter.gradient(parameter) is not None
 
@@ -180,6 +204,9 @@ class Gradients(Generic[P, T]):
             return self._start_here(bucket)
 
     def _start_here(self, bucket: Bucket) -> _Pending:
+        for member in bucket.members if self._made_dense else ():
+            if self.adapter.gradient(self.parameters[member]) is not None:
+                self._made_dense.pop(member, None)  # until it turns out to be sparse again
         if len(bucket.members) > 1:
             return self._start_group(bucket)
         member = bucket.members[0]
@@ -213,6 +240,18 @@ class Gradients(Generic[P, T]):
             return
         for buffer in pending.buffers:
             buffer.finish()
+        for member in self._made_dense.keys() & set(pending.bucket.members) if self._made_dense else ():
+            self._make_sparse_again(member)
+
+    def _make_sparse_again(self, member: int) -> None:
+        """Give a gradient back as it came, or if there was none as it was in an earlier step.
+
+        Some optimizers take no other.
+        """
+        adapter, parameter = self.adapter, self.parameters[member]
+        gradient = adapter.gradient(parameter)
+        assert gradient is not None
+        adapter.set_gradient(parameter, adapter.to_sparse(gradient, self._made_dense[member]))
 
     def _dense(self, member: int, gradient: T | None) -> T:
         """Return the gradient, made dense; zeros where there is none, as another rank may have one."""
@@ -225,6 +264,7 @@ class Gradients(Generic[P, T]):
                     f"the gradient of {self.names[member]} is sparse, and it is in a group: take it out of groups, "
                     "or use sparse_as_dense=True"
                 )
+            self._made_dense[member] = adapter.sparse_dimensions(gradient)
             gradient = adapter.to_dense(gradient)
             adapter.set_gradient(parameter, gradient)
         return gradient

@@ -6,7 +6,13 @@ A request whose tensor has no name has none either: hpccoll matches such request
 
 from __future__ import annotations
 
-__all__ = ["member", "part", "request"]
+import weakref
+from typing import Protocol
+
+from hpccoll import errors
+from hpccoll.world import World
+
+__all__ = ["InFlight", "member", "part", "request"]
 
 
 def request(operation: str, name: str | None) -> str | None:
@@ -22,3 +28,32 @@ def member(name: str | None, index: int, count: int) -> str | None:
 def part(name: str | None, what: str) -> str | None:
     """Return the name of one of the requests of an operation: "weights.gradient"."""
     return f"{name}.{what}" if name else None
+
+
+class Request(Protocol):
+    """What has begun under a name."""
+
+    def launched(self) -> bool:
+        """Whether the library has finished with it: another request may have its name."""
+
+
+class InFlight:
+    """The requests in flight that have a name, so that a call can refuse a second one as Horovod does.
+
+    The library finds two requests of one name as well, but later: the call has returned by then.
+    """
+
+    def __init__(self) -> None:
+        self._requests: weakref.WeakValueDictionary[tuple[int, str], Request] = weakref.WeakValueDictionary()
+
+    def check(self, name: str | None, world: World) -> None:
+        """Raise DuplicateNameError if a request of this name is in flight in `world`."""
+        if name and (earlier := self._requests.get((id(world.core), name))) and not earlier.launched():
+            raise errors.DuplicateNameError(
+                "a request of this name is in flight, and goes on: synchronize it first, or use another name"
+            )
+
+    def add(self, name: str | None, world: World, begun: Request) -> None:
+        """Remember a request, which a name may have only one of."""
+        if name:
+            self._requests[id(world.core), name] = begun

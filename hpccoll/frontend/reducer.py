@@ -97,6 +97,14 @@ class Reducer(Generic[Pending]):
         """
         return [b for b in self._buckets if b not in self._pending and any(map(wanted, b.members))]
 
+    def pending(self) -> list[Pending]:
+        """Return what is in flight, in the order in which it was started."""
+        return list(self._pending.values())
+
+    def passes_left(self, member: int) -> int:
+        """Return how many backward passes a gradient lacks until it is complete."""
+        return self._left[member]
+
     def take_pending(self) -> list[Pending]:
         """Return what is in flight, in the order in which it was started, and forget it."""
         pending, self._pending = self._pending, {}

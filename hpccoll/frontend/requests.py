@@ -18,6 +18,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 import numpy as np
 
 from hpccoll import errors
+from hpccoll.collectives import Handle
 from hpccoll.compression import Compression
 from hpccoll.frontend import adasum, names
 from hpccoll.frontend.adapter import TensorAdapter, is_floating, is_inexact
@@ -42,11 +43,23 @@ def _named(
     @functools.wraps(start)
     def call(self: S, name: str | None, /, *args: P.args, **kwargs: P.kwargs) -> HandleNumber:
         try:
-            return start(self, names.request(operation, name), *args, **kwargs)
+            called = f"grouped_{operation}" if kwargs.get("group") else operation
+            return start(self, names.request(called, name), *args, **kwargs)
         except errors.HpccollError as error:
             raise type(error)(f"{operation} of {name or 'an unnamed tensor'}: {error}") from None
 
     return call
+
+
+_in_flight = names.InFlight()
+
+
+def _begin(world: World, operation: str, x: Any, name: str | None, *arguments: Any, **options: Any) -> Handle:
+    """Begin an operation unless one of its name is in flight; the arguments are those of _core.Set.collective()."""
+    _in_flight.check(name, world)
+    handle: Handle = world.core.collective(operation, x, name, *arguments, **options)
+    _in_flight.add(name, world, handle)
+    return handle
 
 
 class Requests(Generic[T]):
@@ -86,9 +99,7 @@ class Requests(Generic[T]):
         given = [adapter.buffer(source) for source in sources]
         taken = given if in_place else [adapter.buffer(target) for target in targets]
         x, out = (given, taken) if group else (given[0], taken[0])
-        request = world.core.collective(
-            "allreduce", x, name, out, waits, reduction(op), None, None, prescale, postscale, wire
-        )
+        request = _begin(world, "allreduce", x, name, out, waits, reduction(op), None, None, prescale, postscale, wire)
 
         def finish(_: list[Any]) -> Any:
             done = [self._scaled(target, after) for target in targets]
@@ -110,7 +121,10 @@ class Requests(Generic[T]):
             if not is_floating(dtype):
                 raise errors.UnsupportedError(f"Adasum of {dtype}: it is for floating-point values")
             wide = adapter.cast(source, "float64" if dtype == "float64" else "float32")
-            requests.append(adasum.begin(adapter.to_numpy(wide), names.member(name, i, len(sources)), world))
+            own = names.member(name, i, len(sources))
+            _in_flight.check(own, world)
+            requests.append(begun := adasum.begin(adapter.to_numpy(wide), own, world))
+            _in_flight.add(own, world, begun)
 
         def finish(results: list[np.ndarray]) -> Any:
             done = [
@@ -140,7 +154,7 @@ class Requests(Generic[T]):
         target = source if in_place else adapter.empty(source, adapter.shape(source))
         given = adapter.buffer(source)
         taken = given if in_place else adapter.buffer(target)
-        request = world_of(process_set).core.collective("broadcast", given, name, taken, waits, root=root)
+        request = _begin(world_of(process_set), "broadcast", given, name, taken, waits, root=root)
 
         def finish(_: list[Any]) -> T:
             return self._overwritten([tensor], [target])[0] if in_place else target
@@ -164,7 +178,7 @@ class Requests(Generic[T]):
         adapter = self.adapter
         source = adapter.contiguous(tensor)
         shape = adapter.shape(source) or (1,)
-        request = world_of(process_set).core.collective("allgather", adapter.buffer(source, shape), name, None, waits)
+        request = _begin(world_of(process_set), "allgather", adapter.buffer(source, shape), name, None, waits)
 
         def finish(results: list[Any]) -> Any:
             rows = request.rows()
@@ -187,9 +201,8 @@ class Requests(Generic[T]):
         adapter, rows_sent = self.adapter, self._rows_sent(splits)
         dtype = "int32" if isinstance(splits, Sequence) or splits is None else adapter.dtype(splits)
         source = adapter.contiguous(tensor)
-        request = world_of(process_set).core.collective(
-            "alltoall", adapter.buffer(source), name, None, waits, splits=rows_sent
-        )
+        given = adapter.buffer(source)
+        request = _begin(world_of(process_set), "alltoall", given, name, None, waits, splits=rows_sent)
 
         def finish(results: list[Any]) -> tuple[T, T]:
             received, rows = results[0]
@@ -220,7 +233,8 @@ class Requests(Generic[T]):
             raise errors.InvalidArgumentError("a tensor without dimensions has no rows to share out")
         rows = shape[0] // world.size + (world.rank < shape[0] % world.size)
         target = adapter.empty(source, (rows, *shape[1:]))
-        request = world.core.collective(
+        request = _begin(
+            world,
             "reducescatter",
             adapter.buffer(source),
             name,
@@ -251,7 +265,8 @@ class Requests(Generic[T]):
             [adapter.contiguous(tensor)], op, prescale, postscale, world.size
         )
         target = adapter.empty(source, adapter.shape(source)) if world.rank == root else None
-        request = world.core.collective(
+        request = _begin(
+            world,
             "reduce",
             adapter.buffer(source),
             name,
@@ -275,7 +290,7 @@ class Requests(Generic[T]):
         adapter, world, root = self.adapter, world_of(process_set), root_in(process_set, root_rank)
         source = adapter.contiguous(tensor)
         shape = adapter.shape(source) or (1,)
-        request = world.core.collective("gather", adapter.buffer(source, shape), name, None, waits, root=root)
+        request = _begin(world, "gather", adapter.buffer(source, shape), name, None, waits, root=root)
 
         def finish(results: list[Any]) -> T | None:
             if world.rank != root:
@@ -298,9 +313,8 @@ class Requests(Generic[T]):
         """Begin to share out the rows of the global rank `root_rank`; the other ranks' tensors say dtype and row."""
         adapter, world, root = self.adapter, world_of(process_set), root_in(process_set, root_rank)
         source = adapter.contiguous(tensor)
-        request = world.core.collective(
-            "scatter", adapter.buffer(source), name, None, waits, root=root, splits=self._rows_sent(splits)
-        )
+        given, rows_sent = adapter.buffer(source), self._rows_sent(splits)
+        request = _begin(world, "scatter", given, name, None, waits, root=root, splits=rows_sent)
 
         def finish(results: list[Any]) -> T:
             rows = int(request.rows().sum())

@@ -140,6 +140,12 @@ class TorchAdapter:
     def to_dense(self, tensor: Tensor) -> Tensor:
         return tensor.to_dense()
 
+    def sparse_dimensions(self, tensor: Tensor) -> int:
+        return tensor.sparse_dim()
+
+    def to_sparse(self, tensor: Tensor, dimensions: int) -> Tensor:
+        return tensor.to_sparse(dimensions)
+
     # ---- parameters ----------------------------------------------------------------------------------
 
     def values(self, parameter: Tensor) -> Tensor:

@@ -137,6 +137,15 @@ class NumpyAdapter:
     def to_dense(self, tensor: Array) -> np.ndarray:
         return tensor.dense() if isinstance(tensor, SparseArray) else tensor
 
+    def sparse_dimensions(self, tensor: Array) -> int:
+        assert isinstance(tensor, SparseArray)
+        return tensor.indices.shape[1]
+
+    def to_sparse(self, tensor: Array, dimensions: int) -> SparseArray:
+        assert isinstance(tensor, np.ndarray)
+        indices = np.argwhere(tensor.any(axis=tuple(range(dimensions, tensor.ndim))))
+        return SparseArray(indices, tensor[tuple(indices.T)], tensor.shape)
+
     # ---- variables
 
     def values(self, parameter: Variable) -> np.ndarray:

@@ -225,12 +225,22 @@ def test_sparse_gradients(front, op):
 
 
 def test_sparse_gradients_made_dense(front):
-    parameter, optimizer = table(front, sparse_as_dense=True, groups=1)
-    front.adapter.set_gradient(parameter, rows(front, hvd.rank()))
-    optimizer.synchronize()
-    want = np.zeros((10, 3))
-    want[: hvd.size()] = 1 / hvd.size()
-    close(front, gradient(front, parameter), want)
+    """They come back sparse; also on a rank that lacks the gradient, if it was sparse before; not if it is dense."""
+    for groups in (None, 1):
+        parameter, optimizer = table(front, sparse_as_dense=True, groups=groups)
+        for step in range(3):
+            lacks = step == 1 and hvd.rank() == hvd.size() - 1
+            front.adapter.set_gradient(parameter, None if lacks else rows(front, hvd.rank()))
+            optimizer.synchronize()
+            want = np.zeros((10, 3))
+            want[: hvd.size() - (step == 1)] = 1 / hvd.size()
+            if hvd.size() > 1:
+                close(front, gradient(front, parameter), want)
+                assert front.adapter.is_sparse(gradient(front, parameter))
+        front.adapter.set_gradient(parameter, front.tensor(np.ones((10, 3))))
+        optimizer.synchronize()
+        close(front, gradient(front, parameter), np.ones((10, 3)))
+        assert not front.adapter.is_sparse(gradient(front, parameter))
 
 
 @pytest.mark.mpi(min_size=2)

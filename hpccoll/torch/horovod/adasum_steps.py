@@ -4,31 +4,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from hpccoll.frontend.deltas import Deltas
 from hpccoll.frontend.reducer import check_passes
+from hpccoll.torch.horovod.attributes import Attributes
 
 __all__ = ["AdasumSteps"]
 
-if TYPE_CHECKING:
-    _Base = torch.optim.Optimizer
-else:
-    _Base = object
 
-
-class AdasumSteps(_Base):
+class AdasumSteps(Attributes):
     """The methods that DistributedOptimizer puts before those of the optimizer's class for op=Adasum."""
 
     _deltas: Deltas[torch.Tensor, torch.Tensor]
-    _passes: int
-
-    @property
-    def backward_passes_per_step(self) -> int:
-        """Backward passes before a step: gradients add up, and nothing is reduced before step()."""
-        return self._passes
 
     def set_backward_passes_per_step(self, passes: int) -> None:
         """Announce another number of backward passes per step.

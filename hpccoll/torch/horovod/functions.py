@@ -48,15 +48,17 @@ def broadcast_optimizer_state(
 ) -> None:
     """Give the state and the options of the root's optimizer to all ranks.
 
-    The other ranks' optimizers need no state before: the form of the root's state comes first, then its tensors.
+    The other ranks' optimizers need no state before: the form of the root's state comes first, then its tensors. As in
+    Horovod, all gradients are zero afterwards on a rank whose optimizer had no state; but no step is made.
 
     :param optimizer: of the same class on all ranks
     :param root_rank: global rank of the root, also within a process set
-    :param model: for Horovod's signature; it is not needed
+    :param model: says which gradients of SGD are sparse: those of its embeddings with sparse=True
     :param process_set: the ranks that take part
     :raises ObjectError: (a RuntimeError) the root's options cannot be pickled
     """
-    del model
+    if not optimizer.state_dict()["state"]:
+        _zero_gradients(optimizer, model)
     tensors: list[torch.Tensor] = []
     core, root = world_of(process_set).core, root_in(process_set, root_rank)
     form = objects.broadcast(
@@ -68,6 +70,18 @@ def broadcast_optimizer_state(
     )
     if state is not None:
         optimizer.load_state_dict(state)
+
+
+def _zero_gradients(optimizer: torch.optim.Optimizer, model: torch.nn.Module | None) -> None:
+    """Give each parameter that wants a gradient one of zeros, which is sparse where backward() makes it sparse."""
+    sparse: set[torch.Tensor] = set()
+    if model is not None and isinstance(optimizer, torch.optim.SGD):
+        embeddings = [m for m in model.modules() if isinstance(m, torch.nn.Embedding) and m.sparse]
+        sparse.update(p for m in embeddings for p in m.parameters())
+    for p in (p for group in optimizer.param_groups for p in group["params"] if p.requires_grad):
+        p.grad = torch.zeros_like(p, requires_grad=False)
+        if isinstance(optimizer, torch.optim.SparseAdam) or p in sparse:
+            p.grad = p.grad.to_sparse(min(p.dim(), 1))
 
 
 def _form(state: Any, tensors: list[torch.Tensor]) -> bytes:

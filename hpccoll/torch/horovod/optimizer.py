@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import torch
 
@@ -21,18 +21,14 @@ from hpccoll.frontend.reducer import check_passes
 from hpccoll.frontend.reductions import Adasum, Average, choose
 from hpccoll.torch.adapter import ADAPTER
 from hpccoll.torch.horovod.adasum_steps import AdasumSteps
+from hpccoll.torch.horovod.attributes import Attributes, Given
 
 __all__ = ["DistributedOptimizer"]
 
 LOSS = "gradient, loss of the closure"
 
-if TYPE_CHECKING:
-    _Base = torch.optim.Optimizer
-else:
-    _Base = object
 
-
-class _Reducing(_Base):
+class _Reducing(Attributes):
     """The methods that DistributedOptimizer puts before those of the optimizer's class."""
 
     _gradients: Gradients[torch.Tensor, torch.Tensor] | None
@@ -40,12 +36,6 @@ class _Reducing(_Base):
     _synchronized: bool
     _should_synchronize: bool
     _scaler_asked: bool
-    _passes: int
-
-    @property
-    def backward_passes_per_step(self) -> int:
-        """Backward passes that add to the gradients before they are reduced."""
-        return self._passes
 
     def set_backward_passes_per_step(self, passes: int) -> None:
         """Reduce after another number of backward passes from now on.
@@ -157,6 +147,7 @@ class _Reducing(_Base):
             first = len(self._gradients.parameters)
             added = self.param_groups[-1]["params"]
             names = [f"added.{first + at}" for at in range(len(added))]
+            self._given.names.update(zip(added, names, strict=True))
             self._gradients.add(added, names, one_bucket_each(names, first))
 
     @property
@@ -168,6 +159,26 @@ class _Reducing(_Base):
         return bool(
             self.__dict__.get("_step_supports_amp_scaling", getattr(super(), "_step_supports_amp_scaling", False))
         )
+
+    @property
+    def _handles(self) -> dict[torch.Tensor, Any]:
+        gradients = self._gradients
+        return {gradients.parameters[m]: (h, None) for m, h in gradients.in_flight().items()} if gradients else {}
+
+    @property
+    def _allreduce_delay(self) -> dict[torch.Tensor, int]:
+        if not self._gradients:
+            return super()._allreduce_delay
+        return dict(zip(self._gradients.parameters, self._gradients.passes_left(), strict=True))
+
+    @property
+    def _requires_update(self) -> set[torch.Tensor]:
+        return set(self._gradients.required()) if self._gradients else super()._requires_update
+
+    @_requires_update.setter
+    def _requires_update(self, parameters: Iterable[torch.Tensor]) -> None:
+        if self._gradients:
+            self._gradients.require(parameters)
 
     @property
     def _pending(self) -> bool:
@@ -199,7 +210,7 @@ def DistributedOptimizer(  # noqa: N802
     :param gradient_predivide_factor: with Average: divide by it before the sum, multiply by it after
     :param num_groups: the old name of `groups`
     :param groups: so many groups of gradients, or lists of parameters; a group is reduced all at once
-    :param sparse_as_dense: make sparse gradients dense before they are reduced
+    :param sparse_as_dense: make sparse gradients dense before they are reduced, and sparse again afterwards
     :param process_set: the ranks that reduce together; on other ranks the optimizer steps alone
     :returns: an instance of a new class of the same name, a subclass of the optimizer's, with its state and groups
     :raises InvalidArgumentError: (a ValueError) names or groups make no sense
@@ -211,22 +222,36 @@ def DistributedOptimizer(  # noqa: N802
     if isinstance(optimizer, _Reducing | AdasumSteps):
         raise errors.InvalidArgumentError("the optimizer is a DistributedOptimizer already")
     reduction, passes = choose(op), backward_passes_per_step
+    named = list(named_parameters) if named_parameters is not None else _numbered(optimizer)
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     if reduction is Adasum and process_set.included() is not False and world_of(process_set).size > 1:
         check_passes(passes)
-        names = names_of(ADAPTER, parameters, named_parameters)
+        names = names_of(ADAPTER, parameters, named)
         if gradient_predivide_factor != 1.0 or groups:
             raise errors.InvalidArgumentError("gradient_predivide_factor and groups are not for Adasum")
         deltas = Deltas(ADAPTER, parameters, names, compression, process_set)
-        return _put_before(optimizer, AdasumSteps, _passes=passes, _deltas=deltas)
+        given = Given({p: name for name, p in named}, compression, op, 1.0, sparse_as_dense, process_set)
+        return _put_before(optimizer, AdasumSteps, _given=given, _passes=passes, _deltas=deltas)
     gradients = distributed_gradients(
-        ADAPTER, parameters, named_parameters, compression=compression, passes=passes, op=reduction,
+        ADAPTER, parameters, named, compression=compression, passes=passes, op=reduction,
         predivide=gradient_predivide_factor, groups=groups, sparse_as_dense=sparse_as_dense, process_set=process_set,
     )  # fmt: skip
+    given = Given(
+        {p: name for name, p in named}, compression, op, gradient_predivide_factor, sparse_as_dense, process_set
+    )
     return _put_before(
-        optimizer, _Reducing, _passes=passes, _gradients=gradients, _synchronized=False, _should_synchronize=True,
-        _scaler_asked=False,
+        optimizer, _Reducing, _given=given, _passes=passes, _gradients=gradients, _synchronized=False,
+        _should_synchronize=True, _scaler_asked=False,
     )  # fmt: skip
+
+
+def _numbered(optimizer: torch.optim.Optimizer) -> list[tuple[str, torch.Tensor]]:
+    """Name the parameters by their places, as Horovod does."""
+    return [
+        (f"allreduce.noname.{i}.{j}", p)
+        for i, group in enumerate(optimizer.param_groups)
+        for j, p in enumerate(group["params"])
+    ]
 
 
 def _put_before(optimizer: torch.optim.Optimizer, part: type, **attributes: Any) -> Any:

@@ -29,16 +29,6 @@ class TestErrors:
             with pytest.raises(ValueError, match=text):
                 call()
 
-    def test_a_name_in_flight(self):
-        first = hvd.allreduce_async(torch.ones(2), name="twice", op=hvd.Sum)
-        second = hvd.allreduce_async(torch.ones(2), name="twice", op=hvd.Sum)
-        try:
-            assert hvd.synchronize(second).tolist() == [hvd.size()] * 2  # the first was finished by then
-        except ValueError as error:
-            assert "twice" in str(error)
-        assert hvd.synchronize(first).tolist() == [hvd.size()] * 2
-        hvd.barrier()
-
     def test_what_an_elastic_job_recovers_from(self):
         assert issubclass(hpccoll.PeerLost, hvd.HorovodInternalError)
         assert issubclass(hvd.HorovodInternalError, RuntimeError)

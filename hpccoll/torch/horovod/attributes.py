@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Horovod's optimizers remember, and programs read: attributes of every DistributedOptimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from hpccoll.frontend.compression import Compressor
+from hpccoll.frontend.process_sets import ProcessSet
+
+__all__ = ["Attributes", "Given"]
+
+if TYPE_CHECKING:
+    _Base = torch.optim.Optimizer
+else:
+    _Base = object
+
+
+class Given(NamedTuple):
+    """Arguments of DistributedOptimizer."""
+
+    names: dict[torch.Tensor, str]
+    """The name of each parameter."""
+    compression: Compressor
+    op: int
+    gradient_predivide_factor: float
+    sparse_as_dense: bool
+    process_set: ProcessSet
+
+
+class Attributes(_Base):
+    """Attributes under the names that they have in Horovod; those that have no setter here are for reading."""
+
+    _given: Given
+    _passes: int
+
+    def set_backward_passes_per_step(self, passes: int) -> None:
+        """See the classes that have this one as a base."""
+        raise NotImplementedError
+
+    @property
+    def backward_passes_per_step(self) -> int:
+        """Backward passes that add to the gradients before a step."""
+        return self._passes
+
+    @backward_passes_per_step.setter
+    def backward_passes_per_step(self, passes: int) -> None:
+        self.set_backward_passes_per_step(passes)
+
+    @property
+    def op(self) -> int:
+        """How the ranks' gradients are combined."""
+        return self._given.op
+
+    @property
+    def gradient_predivide_factor(self) -> float:
+        """See DistributedOptimizer."""
+        return self._given.gradient_predivide_factor
+
+    @property
+    def sparse_as_dense(self) -> bool:
+        """Whether sparse gradients are reduced as dense ones."""
+        return self._given.sparse_as_dense
+
+    @property
+    def process_set(self) -> ProcessSet:
+        """The ranks that reduce together."""
+        return self._given.process_set
+
+    @property
+    def _compression(self) -> Compressor:
+        return self._given.compression
+
+    @property
+    def _parameter_names(self) -> dict[torch.Tensor, str]:
+        return self._given.names
+
+    @property
+    def _handles(self) -> dict[torch.Tensor, Any]:
+        """The parameters whose gradients are being reduced."""
+        return {}
+
+    @property
+    def _allreduce_delay(self) -> dict[torch.Tensor, int]:
+        """Backward passes that each parameter lacks until its gradient is reduced."""
+        return dict.fromkeys(self._given.names, self._passes)
+
+    @property
+    def _requires_update(self) -> set[torch.Tensor]:
+        """The parameters whose gradients synchronize() reduces also where no backward pass has computed them."""
+        return {p for group in self.param_groups for p in group["params"] if p.requires_grad}
+
+    @_requires_update.setter
+    def _requires_update(self, parameters: Iterable[torch.Tensor]) -> None:
+        """Programs assign an empty set. Nothing is reduced here but what each step has changed."""
