@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch.distributed's backend "hpccoll". Importing hpccoll.torch registers it.
+"""torch.distributed's backend "hpccoll". Importing hpccoll.torch registers it, and hpccoll_torch_backend imports that.
 
->>> import hpccoll.torch
 >>> torch.distributed.init_process_group("hpccoll")
 """
 
@@ -45,6 +44,9 @@ def _make_group(options: Any, _: Any) -> ProcessGroup:
 
 def register() -> None:
     """Register the backend with torch, and work around what torch would do wrong with it."""
+    if NAME.upper() in vars(dist.Backend):  # what hpccoll_torch_backend has left there
+        delattr(dist.Backend, NAME.upper())
+        dist.Backend.backend_list.remove(NAME)
     dist.Backend.register_backend(NAME, _make_group, extended_api=True, devices=["cpu", "cuda"])
     _refuse_mixtures()
     if hasattr(_c10d, "_shutdown_backend"):
@@ -58,20 +60,21 @@ def register() -> None:
 
 def _refuse_mixtures() -> None:
     """Let torch refuse `cpu:hpccoll,cuda:nccl`. It would silently make a group of hpccoll alone."""
-    make = _c10d.BackendConfig.__init__
+    given = _c10d.BackendConfig.get_device_backend_map  # a group's maker calls it, and the backend may be new by then
 
-    def make_and_check(self: Any, backend: Any) -> None:
-        make(self, backend)
-        devices = self.get_device_backend_map()
+    def checked(self: Any) -> dict[str, str]:
+        devices: dict[str, str] = given(self)
         names = set(devices.values())
         if NAME in names and (names != {NAME} or "cpu" not in devices):
+            backend = ",".join(f"{device}:{name}" for device, name in devices.items())
             raise errors.UnsupportedError(
                 f"backend {backend}: hpccoll cannot be one part of a process group, which torch then takes as the "
                 'whole: say "hpccoll", which moves host memory and that of GPUs, and make a second group of the '
                 "other backend with torch.distributed.new_group(backend=...)"
             )
+        return devices
 
-    _c10d.BackendConfig.__init__ = make_and_check
+    _c10d.BackendConfig.get_device_backend_map = checked
 
 
 def _shut_down_with_torch() -> None:
