@@ -16,6 +16,7 @@ from pathlib import Path
 
 from hpccoll import _core, _cuda, config, errors
 from hpccoll.horovod import environment
+from hpccoll.not_there import INSTEAD
 from hpccoll.tools import lint
 from hpccoll.tools.doctor import training
 from hpccoll.tools.submit import cli, script, site
@@ -64,6 +65,11 @@ def horovod() -> str:
 
 
 EXACT = [name for name in _core.DTYPES if not name.startswith(("float", "bfloat", "complex"))]
+
+
+def not_there() -> str:
+    """Modules of Horovod that hpccoll does not have."""
+    return table(("module", "why, and what to use instead"), ((f"`{name}`", why) for name, why in INSTEAD.items()))
 
 
 def bound(reduction: str, dtype: str) -> str:
@@ -193,7 +199,7 @@ def needs() -> str:
 SECTIONS: dict[str, Callable[[], str]] = {
     section.__name__: section
     for section in (
-        *(knobs, statuses, exceptions, horovod, reductions, device_ways, engine, phases, needs),
+        *(knobs, statuses, exceptions, horovod, not_there, reductions, device_ways, engine, phases, needs),
         *(first_script, site_keys, lint_slurm, lint_lsf, decisions),
     )
 }

@@ -59,7 +59,8 @@ def _alone(found: Place) -> LaunchProblem:
     if not found.mpi:
         return LaunchProblem(
             f"{started}, of which MPI knows nothing: this process would be alone in its World",
-            'Use torch.distributed.init_process_group("hpccoll"), or start the job with `hpccoll run`. ' + singleton,
+            'Use hpccoll.torch (its init(), or torch.distributed.init_process_group("hpccoll")), or start the job with '
+            "`hpccoll run`. " + singleton,
         )
     return LaunchProblem(
         f"{started} but MPI says that this process is alone: mpi4py's MPI library and the launcher do not use the "

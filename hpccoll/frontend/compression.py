@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from hpccoll import compression
 from hpccoll.frontend.adapter import TensorAdapter, is_floating
 
-__all__ = ["Compressor", "Compressors", "NoneCompressor", "wire_for"]
+__all__ = ["Compressor", "Compressors", "NoneCompressor", "own_wire", "wire_for"]
 
 
 class Compressor(Protocol):
@@ -75,5 +75,11 @@ def _casting(adapter: TensorAdapter[Any], name: str, narrow: compression.Compres
 
 def wire_for(compressor: Compressor, *dtypes: str) -> compression.Compression | None:
     """Return the library's own conversion that does for tensors of these dtypes what the compressor does, if any."""
-    wire: compression.Compression | None = getattr(compressor, "wire", None)
+    wire = own_wire(compressor)
     return wire if wire is not None and all(dtype in ("float32", "float64") for dtype in dtypes) else None
+
+
+def own_wire(compressor: Compressor) -> compression.Compression | None:
+    """Return the library's own conversion that does the same, if any; not of a base class, whose methods may differ."""
+    wire: compression.Compression | None = vars(compressor).get("wire")
+    return wire

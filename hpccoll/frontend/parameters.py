@@ -9,7 +9,7 @@ from typing import TypeVar
 from hpccoll import errors
 from hpccoll.frontend.adapter import ParameterAdapter
 from hpccoll.frontend.buckets import Bucket, buckets_in_parts, buckets_of_groups, check_names, one_bucket_each
-from hpccoll.frontend.compression import Compressor, NoneCompressor
+from hpccoll.frontend.compression import Compressor, NoneCompressor, own_wire
 from hpccoll.frontend.gradients import Gradients
 from hpccoll.frontend.process_sets import ProcessSet, world_of
 from hpccoll.frontend.reducer import check_passes
@@ -54,7 +54,7 @@ def distributed_gradients(
         return None
     world = world_of(process_set)
     own = Sum if op is Adasum else op
-    wire = getattr(compression, "wire", None)
+    wire = own_wire(compression)
     spec = ReductionSpec(world, reduction(own), predivide, wire)
     buckets = buckets_of(adapter, parameters, names, groups, world)
     if world.size == 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from hpccoll import collectives, config, errors
@@ -18,6 +18,7 @@ from hpccoll.frontend.process_sets import (
 )
 from hpccoll.horovod import environment
 from hpccoll.observe import timeline
+from hpccoll.rendezvous import Rendezvous
 from hpccoll.world import init as make_default_world
 from hpccoll.world import is_initialized
 from hpccoll.world import shutdown as end_default_world
@@ -28,12 +29,18 @@ __all__ = [
 ]  # fmt: skip
 
 
-def init(comm: Any = None, process_sets: Sequence[ProcessSet] | str | None = None) -> None:
+def init(
+    comm: Any = None,
+    process_sets: Sequence[ProcessSet] | str | None = None,
+    *,
+    through: Callable[[], Rendezvous] | None = None,
+) -> None:
     """Make the World. All its ranks call this together; if there is a World already, nothing happens.
 
     :param comm: an mpi4py communicator, or a list of ranks of MPI.COMM_WORLD, each of which calls this; default: all
         ranks
     :param process_sets: sets to register at once, or "dynamic": more may be added later, which is always allowed here
+    :param through: finds the other ranks, in place of a communicator
     :raises InvalidArgumentError: (a ValueError) an argument is wrong, or there is a World and arguments are given
     :raises StartError: (a RuntimeError) the World could not be made
     """
@@ -46,7 +53,7 @@ def init(comm: Any = None, process_sets: Sequence[ProcessSet] | str | None = Non
         return
     found = environment.read(config.environment())
     with _communicator(comm) as chosen:
-        made = make_default_world(chosen, **found.knobs)
+        made = make_default_world(chosen, rendezvous=through() if through else None, **found.knobs)
     if made.rank == 0:
         print(
             *(f"hpccoll: {line}" for line in found.lines),

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Horovod's modules under their names: there, or an import error that says what to use instead."""
+
+import importlib
+from pathlib import Path
+
+import pytest
+import torch
+
+import hpccoll.torch as hvd
+from hpccoll.not_there import INSTEAD, PAGE
+
+ROOT = Path(__file__).resolve().parents[2]
+THERE = {
+    "mpi_ops": "allreduce allreduce_async_ allgather broadcast_ alltoall reducescatter grouped_allreduce "
+    "sparse_allreduce_async join barrier poll synchronize init shutdown is_initialized size local_size cross_size rank "
+    "local_rank cross_rank mpi_threads_supported mpi_built nccl_built Average Sum Adasum Min Max Product ProcessSet "
+    "global_process_set add_process_set remove_process_set HorovodInternalError Compression",
+    "functions": "allgather_object broadcast_object broadcast_optimizer_state broadcast_parameters",
+    "optimizer": "DistributedOptimizer",
+    "compression": "Compression Compressor NoneCompressor FP16Compressor",
+    "sync_batch_norm": "SyncBatchNorm",
+}
+MISSING = [
+    *INSTEAD, "hpccoll.tensorflow.keras", "hpccoll.tensorflow.keras.callbacks", "hpccoll.keras.callbacks",
+    "hpccoll.common.util", "hpccoll.common.exceptions", "hpccoll.spark.torch", "hpccoll.ray.elastic",
+    "hpccoll.data.data_loader_base", "hpccoll.torch.elastic.sampler",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("module", THERE)
+def test_a_module_has_horovods_names(module: str) -> None:
+    imported = importlib.import_module(f"hpccoll.torch.{module}")
+    assert getattr(hvd, module) is imported
+    for name in THERE[module].split():
+        assert getattr(imported, name) is getattr(hvd, name, getattr(imported, name))
+
+
+@pytest.mark.parametrize("module", MISSING)
+def test_a_missing_module_is_an_import_error_with_a_sentence(module: str) -> None:
+    with pytest.raises(ImportError, match="is not there: ") as raised:
+        importlib.import_module(module)
+    top = next(name for name in INSTEAD if f"{module}.".startswith(f"{name}."))
+    assert not isinstance(raised.value, ModuleNotFoundError)
+    assert str(raised.value) == f"{top} is not there: {INSTEAD[top]}. See {PAGE} of hpccoll"
+
+
+def test_elastic_as_an_attribute() -> None:
+    with pytest.raises(AttributeError, match="there is no elastic training yet"):
+        _ = hvd.elastic
+    assert not hasattr(hvd, "anything else")
+
+
+def test_the_page_has_all_of_them() -> None:
+    page = (ROOT / PAGE).read_text()
+    assert [name for name in INSTEAD if f"`{name}`" not in page] == []
+
+
+def test_a_compressor_derived_from_horovods_is_asked() -> None:
+    """Its base class knows a conversion of the library's own, which must not stand in for the derived methods."""
+    asked = []
+
+    class Mine(hvd.compression.FP16Compressor):
+        @staticmethod
+        def compress(tensor: torch.Tensor) -> tuple[torch.Tensor, None]:
+            asked.append(tensor)
+            return tensor, None
+
+        @staticmethod
+        def decompress(tensor: torch.Tensor, ctx: None) -> torch.Tensor:
+            return tensor
+
+    hvd.init()
+    try:
+        assert hvd.allreduce(torch.tensor([1 + 2**-20]), compression=Mine).item() == 1 + 2**-20
+        assert len(asked) == 1
+    finally:
+        hvd.shutdown()
