@@ -72,6 +72,7 @@ class Loop:
         net: object | None,
         settings: Config,
         *,
+        processes: Sequence[tuple[str, int]],
         background: bool,
         one_thread: bool,
         heartbeat: bool,

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import platform
 import secrets
 import sys
@@ -105,11 +106,10 @@ def make(
         node_control,
         capsule,
         settings,
+        processes=[(report.host, report.pid) for report in reports],
         background=settings.background and drivers[rendezvous.rank] is net.Drivers.ANY,
         one_thread=drivers[rendezvous.rank] is net.Drivers.MAKER,
-        heartbeat=settings.peer_timeout > 0
-        and set(drivers) == {net.Drivers.ANY}
-        and all(report.settings.background for report in reports),
+        heartbeat=set(drivers) == {net.Drivers.ANY} and all(report.settings.background for report in reports),
         device_number=gpu.get("number", -1) if gpu.get("named") else -1,
         nccl_files=nccl_files,
         shares_device=gpus.sharing(config.environment()),
@@ -161,6 +161,7 @@ def _exchange_reports(rendezvous: Rendezvous, settings: config.Config) -> list[S
         settings=settings,
         machine=rendezvous.machine(),
         host=platform.node(),
+        pid=os.getpid(),
         nonce=secrets.token_hex(8),
         facts=at_start.collect() if settings.check else {},
         uses_gpu=gpus.wanted(settings),

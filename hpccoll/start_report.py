@@ -24,6 +24,7 @@ class StartReport:
     settings: config.Config
     machine: Machine
     host: str
+    pid: int
     nonce: str
     """A word that no other World has, for names of shared memory: rank 0's counts."""
     facts: dict[str, Facts]
@@ -67,10 +68,19 @@ def _report(sent: dict[str, Any]) -> StartReport:
             "proofs": ([proofs.from_values(proof) for proof in found], wrong),
         }
     )
-    kinds: dict[str, Any] = {"machine": (int, str), "host": str, "nonce": str, "facts": dict, "uses_gpu": bool}
+    kinds: dict[str, Any] = {
+        "machine": (int, str),
+        "host": str,
+        "pid": int,
+        "nonce": str,
+        "facts": dict,
+        "uses_gpu": bool,
+    }
     for name, kind in kinds.items():
         if not isinstance(getattr(report, name), kind):
             raise TypeError(f"{name} is {getattr(report, name)!r}")
+    if not 0 < report.pid < 1 << 31:
+        raise ValueError(f"pid is {report.pid!r}")
     if not NONCE.fullmatch(report.nonce):
         raise ValueError(f"nonce is {report.nonce!r}")
     return report

@@ -11,7 +11,8 @@ typedef struct hc__running {
     struct hc__running *next;
     uint64_t batch, started;
     uint32_t nnames, room;
-    uint8_t warned;
+    uint8_t warnings;    /* reports of its long run */
+    uint8_t told_silent; /* the last of them named the ranks that are silent */
     uint32_t names[];
 } hc__running;
 

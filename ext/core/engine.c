@@ -37,6 +37,7 @@ void hc_engine_free(hc_engine *e) {
     hc__actions_free(e);
     hc__free(e, e->encoded, e->encoded_room);
     hc__free(e, e->failure.text, HC__TEXT);
+    hc__free(e, e->silent, HC__TEXT);
     free(e);
 }
 

@@ -206,6 +206,17 @@ void hc_tree_index_free(hc_tree_index *);
 /* Fills parent, set_rank, set_size, nchildren and at most `room` children; returns nchildren. */
 int32_t hc_tree_place(const hc_tree_index *, int32_t set_rank, hc_set_config *out, hc_child *children, int32_t room);
 
+/* ---- the processes of the ranks ------------------------------------------------------------------ */
+
+/* Where the process of each rank of the World is, for texts. It is borrowed and outlives what was given it. */
+typedef struct hc_processes {
+    const char *const *hosts;      /* each name once */
+    const int32_t *host_of, *pids; /* of each rank: index in hosts, process id */
+} hc_processes;
+#define HC_WHO 160
+/* "rank 3 (host n2, pid 4711)"; "rank 3" without processes. Returns `text`. [any thread] */
+const char *hc_who(const hc_processes *, int32_t rank, char text[HC_WHO]);
+
 /* ---- the engine ---------------------------------------------------------------------------------- */
 
 /* A knob that C reads is one row in the table of its struct: the field's type and name, the default, the least and the
@@ -234,7 +245,8 @@ enum { HC_RANKS_MAY_DIFFER, HC_RANKS_AGREE };
 /* clang-format on */
 
 typedef struct hc_engine_config {
-    int32_t rank, size; /* in the World */
+    int32_t rank, size;            /* in the World */
+    const hc_processes *processes; /* NULL: texts name ranks by their numbers alone */
     HC_ENGINE_KNOBS(HC_KNOB_FIELD)
 } hc_engine_config;
 
@@ -254,6 +266,7 @@ enum hc_event_kind {
     HC_EV_SENT,       /* peer: the last message to peer has left (see T4) */
     HC_EV_TICK,       /* time only: timers */
     HC_EV_BATCH_DONE, /* set, batch, status (text optional) */
+    HC_EV_SILENT,     /* text: the ranks that give no sign of life, as the driver knows; NULL: there are none */
     HC_EV_FAIL        /* status PEER_LOST, STALLED or TRANSPORT; peer: the rank concerned, or -1; text */
 };
 

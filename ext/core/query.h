@@ -18,8 +18,9 @@ typedef struct hc__query {
     uint32_t unanswered;  /* children */
     uint32_t lacking, silent;
     uint32_t nranks;
-    int32_t ranks[HC__LISTED]; /* set ranks that lack the item */
-    int32_t silent_rank;       /* World rank of the first silent child */
+    int32_t ranks[HC__LISTED];       /* set ranks that lack the item */
+    int32_t world_ranks[HC__LISTED]; /* the same ranks in the World */
+    int32_t silent_rank;             /* World rank of the first silent child */
     uint8_t collecting;
     uint64_t bits[]; /* two sets of sources: those that ask, and those that have not answered */
 } hc__query;
@@ -35,6 +36,7 @@ typedef struct hc__stall {
     uint32_t nqueries;
     uint32_t asked_times;
     uint64_t next_ask, asked_ticket;  /* the request that next_ask is about */
+    uint8_t told_silent;              /* the last report of that request named the ranks that are silent */
     char *last_report;                /* HC__TEXT bytes, or NULL */
     hc__printed printed[HC__PRINTED]; /* at the root */
 } hc__stall;

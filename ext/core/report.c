@@ -14,14 +14,18 @@
 #include "core/query.h"
 #include "core/state.h"
 #include "core/text.h"
+#include "core/who.h"
 #include "core/wire.h"
 
 /* ---- in words (at the root) ---------------------------------------------------------------------- */
 
-static void put_ranks(hc__text *text, const int32_t *ranks, uint32_t n, uint32_t of) {
+#define LOCATED 4 /* so many ranks of a list are named with host and pid */
+
+static void put_ranks(const hc__set *s, hc__text *text, const int32_t *ranks, const int32_t *world_ranks, uint32_t n,
+                      uint32_t of) {
     for (uint32_t i = 0; i < n; i++) {
         hc__put(text, i ? ", " : "");
-        hc__put_int(text, ranks[i]);
+        hc__put_who(text, s->engine->config.processes, ranks[i], world_ranks && i < LOCATED ? world_ranks[i] : -1);
     }
     if (n < of)
         hc__put(text, n ? ", ..." : "...");
@@ -42,7 +46,13 @@ static void put_waiting(const hc__set *s, hc__text *text, const hc__query *q) {
             waiting[n++] = rank;
     }
     hc__put(text, all == 1 ? "; waiting is rank " : "; waiting are ranks ");
-    put_ranks(text, waiting, n, all);
+    put_ranks(s, text, waiting, NULL, n, all);
+}
+
+static void put_world_rank(const hc__set *s, hc__text *text, int32_t rank) {
+    hc__put(text, "rank ");
+    hc__put_who(text, s->engine->config.processes, rank, rank);
+    hc__put(text, s->id ? " of the World" : "");
 }
 
 static void put_report(const hc__set *s, hc__text *text, const hc__query *q) {
@@ -53,15 +63,13 @@ static void put_report(const hc__set *s, hc__text *text, const hc__query *q) {
     hc__put(text, " ranks");
     if (q->lacking) {
         hc__put(text, q->lacking == 1 ? ": rank " : ": ranks ");
-        put_ranks(text, q->ranks, q->nranks, q->lacking);
+        put_ranks(s, text, q->ranks, q->world_ranks, q->nranks, q->lacking);
         hc__put(text, q->lacking == 1 ? " has not " : " have not ");
         hc__put(text, hc__query_is_join(q->key) ? "joined" : "asked for it");
     }
     if (q->silent) {
         hc__put(text, q->lacking ? "; not heard: " : ": not heard: ");
-        hc__put(text, "rank ");
-        hc__put_int(text, q->silent_rank);
-        hc__put(text, " of the World");
+        put_world_rank(s, text, q->silent_rank);
         if (q->silent > 1) {
             hc__put(text, " or what is behind it, ");
             hc__put_int(text, q->silent);
@@ -97,12 +105,18 @@ static int put_wait(const hc__set *s, hc__text *text, const uint64_t key[2]) {
     return 1;
 }
 
+static void put_silent(const hc__set *s, hc__text *text) {
+    hc__put(text, s->engine->silent ? "; " : "");
+    hc__put(text, s->engine->silent ? s->engine->silent : "");
+}
+
 static void tell_own_waiter(hc__set *s, const uint64_t key[2], const hc__report *r) {
     char buffer[HC__TEXT];
     hc__text words = hc__text_on(buffer, sizeof buffer);
     if (!put_wait(s, &words, key))
         return;
     hc__put_some(&words, r->text, r->text_len);
+    put_silent(s, &words);
     const char *text = hc__scratch_text(s->engine, buffer);
     int32_t *ranks = hc__scratch(s->engine, sizeof r->ranks);
     if (!s->stall.last_report)
@@ -113,7 +127,8 @@ static void tell_own_waiter(hc__set *s, const uint64_t key[2], const hc__report 
     memcpy(s->stall.last_report, text, words.len + 1);
     hc_action *action = hc__act(s->engine, HC_AC_STALLED);
     action->set = s->id;
-    action->reporter = r->reporter;
+    action->reporter = s->engine->silent ? !s->stall.told_silent : r->reporter;
+    s->stall.told_silent = s->engine->silent != NULL;
     action->text = text;
     action->ranks = ranks;
     action->nranks = r->nranks;
@@ -150,4 +165,18 @@ void hc__report_late(hc__set *s, const uint64_t key[2], const hc__report *r) {
     uint64_t ticket = hc__query_is_join(key) ? s->joins.ticket : name == HC__NONE ? 0 : s->names.at[name].ticket;
     if (ticket && ticket == s->stall.asked_ticket)
         tell_own_waiter(s, key, r);
+}
+
+void hc__report_unanswered(hc__set *s, const uint64_t key[2]) {
+    char buffer[HC__TEXT];
+    hc__text words = hc__text_on(buffer, sizeof buffer);
+    if (s->stall.told_silent || !put_wait(s, &words, key))
+        return;
+    hc__put(&words, "; which ranks it waits for is not known: no answer came through ");
+    put_world_rank(s, &words, s->parent);
+    put_silent(s, &words);
+    hc_action *action = hc__act(s->engine, HC_AC_STALLED);
+    action->set = s->id;
+    action->text = hc__scratch_text(s->engine, buffer);
+    action->reporter = 1;
 }

@@ -17,6 +17,7 @@ typedef struct hc__report {
 
 void hc__report_write(const hc__set *, const hc__query *, char text[HC__TEXT], hc__report *); /* at the root */
 void hc__report_down(hc__set *, const hc__query *, const hc__report *);                       /* to all that asked */
+void hc__report_unanswered(hc__set *, const uint64_t key[2]); /* this rank has asked, and its parent does not answer */
 /* A report whose question has expired here: this rank may still wait. */
 void hc__report_late(hc__set *, const uint64_t key[2], const hc__report *);
 

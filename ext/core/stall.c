@@ -4,6 +4,9 @@
  *
  * The clock of a request runs from when a caller began to wait. If the request is not agreed yet, this rank asks over
  * the tree which ranks are awaited (stall_query.c). If it is agreed and does not end, the data transport is at fault.
+ *
+ * A rank that is stopped or cut off may be the one that should answer. So each rank also reports by itself which ranks
+ * give no sign of life, as soon as its driver knows (HC_EV_SILENT).
  */
 #include "core/stall.h"
 
@@ -17,6 +20,8 @@
 #include "core/stall_query.h"
 #include "core/state.h"
 #include "core/text.h"
+
+#define MOST_DOUBLINGS 6 /* of the time from one report to the next */
 
 /* What a caller waits for: the oldest raised request that has a waiter, else the join. */
 typedef struct target {
@@ -55,7 +60,7 @@ static uint64_t limit_time(const hc__set *s, uint64_t since) {
 
 static uint64_t warn_time(const hc__set *s, const hc__running *running) {
     uint64_t warning = s->engine->config.stall_warning;
-    return warning && !running->warned ? hc__later(running->started, warning) : HC__NEVER;
+    return warning ? hc__later(running->started, warning << running->warnings) : HC__NEVER;
 }
 
 static uint64_t earlier(uint64_t a, uint64_t b) {
@@ -79,7 +84,10 @@ static void give_up(hc__set *s, const char *subject, uint64_t since, const char 
     hc__put(&text, why);
     hc__put_seconds(&text, s->engine->now - since);
     hc__put(&text, ", beyond the stall limit");
-    if (s->stall.last_report) {
+    if (s->engine->silent) {
+        hc__put(&text, "; ");
+        hc__put(&text, s->engine->silent);
+    } else if (s->stall.last_report) {
         hc__put(&text, "; last report: ");
         hc__put(&text, s->stall.last_report);
     }
@@ -99,24 +107,53 @@ static void describe_running(const hc__set *s, hc__text *text) {
     }
 }
 
-static void warn_running(hc__set *s) {
+/* Reports `text`, with the ranks that are silent: then every rank prints it, else those that `prints` says. Returns
+ * whether there are silent ranks. */
+static uint8_t report(hc__set *s, hc__text *text, int prints) {
+    const char *silent = s->engine->silent;
+    if (silent) {
+        hc__put(text, "; ");
+        hc__put(text, silent);
+    }
+    hc_action *action = hc__act(s->engine, HC_AC_STALLED);
+    action->set = s->id;
+    action->text = hc__scratch_text(s->engine, text->at);
+    action->reporter = silent || prints;
+    return silent != NULL;
+}
+
+static void report_running(hc__set *s) {
     char buffer[HC__TEXT];
     hc__text text = hc__text_on(buffer, sizeof buffer);
     describe_running(s, &text);
     hc__put(&text, " was agreed by all ranks but its data has been moving for ");
     hc__put_seconds(&text, s->engine->now - s->batches.running->started);
-    s->batches.running->warned = 1;
-    hc_action *action = hc__act(s->engine, HC_AC_STALLED);
-    action->set = s->id;
-    action->text = hc__scratch_text(s->engine, buffer);
-    action->reporter = s->set_rank == 0;
+    s->batches.running->told_silent = report(s, &text, s->set_rank == 0);
+}
+
+static void warn_running(hc__set *s) {
+    if (s->batches.running->warnings < MOST_DOUBLINGS)
+        s->batches.running->warnings++;
+    report_running(s);
+}
+
+static void report_target(hc__set *s, const target *t) {
+    char buffer[HC__TEXT];
+    hc__text text = hc__text_on(buffer, sizeof buffer);
+    describe_target(&text, t);
+    hc__put(&text, " has waited ");
+    hc__put_seconds(&text, s->engine->now - t->since);
+    s->stall.told_silent = report(s, &text, 0);
 }
 
 static void ask(hc__set *s, const target *t) {
     s->stall.asked_times = s->stall.asked_ticket == t->ticket ? s->stall.asked_times + 1 : 0;
     s->stall.asked_ticket = t->ticket;
-    uint32_t doublings = s->stall.asked_times < 6 ? s->stall.asked_times + 1 : 6;
+    uint32_t doublings = s->stall.asked_times < MOST_DOUBLINGS ? s->stall.asked_times + 1 : MOST_DOUBLINGS;
     s->stall.next_ask = hc__later(s->engine->now, s->engine->config.stall_warning << doublings);
+    s->stall.told_silent = 0;
+    if (s->engine->silent)
+        report_target(s, t);
     hc__stall_query(s, 0, t->record ? t->record->key : hc__join_key);
 }
 
@@ -140,4 +177,28 @@ void hc__stall_tick(hc__set *s) {
     if (t.ticket && ask_time(s, &t) <= now)
         ask(s, &t);
     hc__stall_query_tick(s);
+}
+
+/* The waits that have been reported already: which ranks are silent was not known then. */
+static void report_late(hc__set *s) {
+    target t = find_target(s);
+    if (t.ticket && t.ticket == s->stall.asked_ticket && !s->stall.told_silent)
+        report_target(s, &t);
+    if (s->batches.running && s->batches.running->warnings && !s->batches.running->told_silent)
+        report_running(s);
+}
+
+void hc__stall_silent(hc_engine *e, const char *silent) {
+    if (!silent || e->failure.failed) {
+        hc__free(e, e->silent, HC__TEXT);
+        e->silent = NULL;
+        return;
+    }
+    if (!e->silent && !(e->silent = hc__alloc(e, HC__TEXT)))
+        return;
+    hc__text text = hc__text_on(e->silent, HC__TEXT / 2);
+    hc__put(&text, silent);
+    for (uint32_t i = 0; i < e->nsets; i++)
+        if (e->sets[i])
+            report_late(e->sets[i]);
 }

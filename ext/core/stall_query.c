@@ -40,28 +40,33 @@ static void send_probe(hc__set *s, const hc__query *q, uint32_t source, uint64_t
 }
 
 static void send_answer(hc__set *s, const hc__query *q) {
-    uint8_t *p, *bytes = hc__query_message(s, HC__M_STALL_ANSWER, q->key, 16 + 4 * HC__LISTED, &p);
+    uint8_t *p, *bytes = hc__query_message(s, HC__M_STALL_ANSWER, q->key, 16 + 8 * HC__LISTED, &p);
     if (!bytes)
         return;
     p = hc__write32(p, q->lacking);
     p = hc__write32(p, q->silent);
     p = hc__write32(p, (uint32_t)q->silent_rank);
     p = hc__write_ranks(p, q->ranks, q->nranks);
+    for (uint32_t i = 0; i < q->nranks; i++)
+        p = hc__write32(p, (uint32_t)q->world_ranks[i]);
     hc__send_up(s->engine, s->parent, bytes, (size_t)(p - bytes));
 }
 
 /* ---- collecting ---------------------------------------------------------------------------------- */
 
-static void list_rank(hc__query *q, int32_t rank) { /* the lowest ones, in ascending order */
+static void list_rank(hc__query *q, int32_t rank, int32_t world_rank) { /* the lowest ones, in ascending order */
     uint32_t at = q->nranks;
     while (at > 0 && q->ranks[at - 1] > rank)
         at--;
     if (at == HC__LISTED)
         return;
     uint32_t last = q->nranks < HC__LISTED ? q->nranks++ : HC__LISTED - 1;
-    for (; last > at; last--)
+    for (; last > at; last--) {
         q->ranks[last] = q->ranks[last - 1];
+        q->world_ranks[last] = q->world_ranks[last - 1];
+    }
     q->ranks[at] = rank;
+    q->world_ranks[at] = world_rank;
 }
 
 /* The clocks of the waiters run out a little apart, and each waiter asks, but only one of the answers is printed. A
@@ -120,7 +125,7 @@ static void collect(hc__set *s, hc__query *q, uint64_t budget) {
     hc__raise_all(s); /* what is asked for may be pending here */
     if (lacks(s, q->key, 0)) {
         q->lacking = 1;
-        list_rank(q, s->set_rank);
+        list_rank(q, s->set_rank, s->engine->config.rank);
     }
     for (uint32_t source = 1; source < s->nsources; source++)
         if (lacks(s, q->key, source)) {
@@ -166,24 +171,29 @@ static int receive_probe(hc__set *s, const uint64_t key[2], hc__reader *r) {
     return 0;
 }
 
-static uint32_t read_ranks(hc__reader *r, int32_t set_size, int32_t *ranks) {
-    uint32_t n = hc__read32(r);
+static void read_some_ranks(hc__reader *r, int32_t size, int32_t *ranks, uint32_t n) {
     if (n > HC__LISTED)
         r->bad = 1;
     for (uint32_t i = 0; i < n && !r->bad; i++) {
         ranks[i] = (int32_t)hc__read32(r);
-        if (ranks[i] < 0 || ranks[i] >= set_size)
+        if (ranks[i] < 0 || ranks[i] >= size)
             r->bad = 1;
     }
+}
+
+static uint32_t read_ranks(hc__reader *r, int32_t set_size, int32_t *ranks) {
+    uint32_t n = hc__read32(r);
+    read_some_ranks(r, set_size, ranks, n);
     return n;
 }
 
 static int receive_answer(hc__set *s, uint32_t source, const uint64_t key[2], hc__reader *r) {
-    int32_t ranks[HC__LISTED];
+    int32_t ranks[HC__LISTED], world_ranks[HC__LISTED];
     uint32_t subtree = (uint32_t)s->children[source - 1].subtree;
     uint32_t lacking = hc__read32(r), silent = hc__read32(r);
     int32_t silent_rank = (int32_t)hc__read32(r);
     uint32_t n = read_ranks(r, s->set_size, ranks);
+    read_some_ranks(r, s->engine->config.size, world_ranks, n);
     if (r->bad || r->at != r->end || lacking > subtree || silent > subtree || n > lacking)
         return HC_BAD_MESSAGE;
     hc__query *q = hc__query_find(s, key);
@@ -195,7 +205,7 @@ static int receive_answer(hc__set *s, uint32_t source, const uint64_t key[2], hc
     q->lacking += lacking;
     q->silent += silent;
     for (uint32_t i = 0; i < n; i++)
-        list_rank(q, ranks[i]);
+        list_rank(q, ranks[i], world_ranks[i]);
     if (--q->unanswered == 0)
         conclude(s, q);
     return 0;
@@ -248,9 +258,12 @@ void hc__stall_query_tick(hc__set *s) {
         next = q->next;
         if (q->deadline > s->engine->now)
             continue;
-        if (q->collecting)
+        if (q->collecting) {
             conclude(s, q);
-        else
+        } else {
+            if (s->parent >= 0 && hc__query_asks(q, 0))
+                hc__report_unanswered(s, q->key);
             hc__query_drop(s, q);
+        }
     }
 }

@@ -66,6 +66,7 @@ struct hc_engine {
     uint8_t retime;  /* deadlines may have changed */
     uint8_t starved; /* memory ran out in this step */
     hc__failure failure;
+    char *silent; /* HC__TEXT bytes, or NULL: the ranks that give no sign of life (HC_EV_SILENT) */
     uint64_t bytes;
     hc__counters counters;
 };

@@ -144,6 +144,9 @@ static int dispatch(hc_engine *e, const hc_event *ev) {
         return 0;
     case HC_EV_TICK:
         return 0;
+    case HC_EV_SILENT:
+        hc__stall_silent(e, ev->text);
+        return 0;
     case HC_EV_FAIL:
         return on_fail(e, ev);
     case HC_EV_ENQUEUE:

@@ -50,8 +50,13 @@ cdef extern from "core/hc.h" nogil:
     void hc_tree_index_free(hc_tree_index *)
     int32_t hc_tree_place(const hc_tree_index *, int32_t, hc_set_config *, hc_child *, int32_t)
 
+    ctypedef struct hc_processes:
+        const char *const *hosts
+        const int32_t *host_of
+        const int32_t *pids
     ctypedef struct hc_engine_config:
         int32_t rank, size
+        const hc_processes *processes
     ctypedef struct hc_counters:
         uint64_t messages_up, messages_down, bytes_up, bytes_down
         uint64_t entries, batches, cached_commits, first_commits, mismatches, evictions, conflicts

@@ -105,6 +105,8 @@ cdef class Loop:
     cdef hc_net *net
     cdef object segment, net_capsule
     cdef hc_in_flight in_flight
+    cdef hc_processes processes
+    cdef char *process_memory
     cdef list orphans        # handles that were dropped in flight
     cdef Py_ssize_t many_orphans
     cdef int active           # threads inside drive()
@@ -117,14 +119,15 @@ cdef class Loop:
     cdef set said_device      # how arrays in device memory are moved, as rank 0 has said; None: not to be said
 
     def __init__(self, int rank, tuple node_of, Segment segment, object net, object settings, *,
-                 bint background, bint one_thread, bint heartbeat, int device_number=-1, nccl_files=(),
-                 bint shares_device=False, tuple gpu_aware=("no", (), "")):
+                 object processes, bint background, bint one_thread, bint heartbeat, int device_number=-1,
+                 nccl_files=(), bint shares_device=False, tuple gpu_aware=("no", (), "")):
         """
         :param rank: of the World
         :param node_of: node of each rank of the World
         :param segment: the node's node control segment, mapped by all its ranks
         :param net: capsule "hpccoll.net", or None when one node holds all ranks
         :param settings: a Config
+        :param processes: (host, pid) of each rank of the World
         :param device_number: of the GPU of this rank; -1: that of the first array in device memory
         :param nccl_files: where packages of Python may have NCCL
         :param shares_device: several ranks on one GPU are meant
@@ -146,6 +149,7 @@ cdef class Loop:
         locals_ = [r for r in range(self.size) if node_of[r] == node_of[rank]]
         self.local_rank = locals_.index(rank)
         self.local_size = len(locals_)
+        self.process_memory = copy_processes(processes, &self.processes)
         self.make(segment, locals_, background, one_thread, heartbeat)
 
     cdef int make(self, Segment segment, list locals_, bint background, bint one_thread,
@@ -161,6 +165,7 @@ cdef class Loop:
         fill_knobs(hc__engine_knobs, &config.engine, self.settings)
         fill_knobs(hc__loop_knobs, &config, self.settings)
         config.engine.rank, config.engine.size = self.rank, self.size
+        config.engine.processes = &self.processes
         config.wire = {"none": HC_WIRE_SAME, "fp16": HC_FLOAT16, "bf16": HC_BFLOAT16}[self.settings.wire]
         config.background, config.one_thread = background, one_thread
         config.heartbeat = heartbeat
@@ -212,6 +217,7 @@ cdef class Loop:
         if self.c is not NULL and not self.forked:
             with nogil:  # the background thread may need it to end
                 hc_loop_free(self.c)
+        free(self.process_memory)
 
     def mark_forked(self):
         """In the child of a fork: every call fails from here on, and nothing of the parent's is freed."""

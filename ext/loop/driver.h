@@ -50,6 +50,29 @@ typedef struct hc__set_queue {
     char shutdown_reason[128]; /* who stopped it */
 } hc__set_queue;
 
+/* ---- heartbeat.c, node_life.c, silence.c: who is alive ----------------------------------------------------------- */
+
+/* What is known of a rank that gives no sign of life; a later one says more. */
+enum hc__silence { HC__SILENT = 1, HC__AWAY, HC__DEBUGGED, HC__STOPPED, HC__SILENCES };
+#define HC__SILENT_MOST 8
+#define HC__OWN (-1) /* this rank has seen it by itself */
+typedef struct hc__silent {
+    int32_t rank, from;   /* from: who has said so, or HC__OWN */
+    uint8_t kind, is_new; /* is_new: the neighbours have not been told */
+    uint64_t since, at;   /* at: when it was seen or said last */
+} hc__silent;
+
+/* A neighbour in the World's tree that is on another node. */
+typedef struct hc__neighbour {
+    int32_t rank;
+    uint64_t asked, asked_other; /* it, and another rank of its node */
+} hc__neighbour;
+
+/* A rank of this node: its count of progress iterations, and when that moved last. */
+typedef struct hc__local {
+    uint64_t turns, moved, looked;
+} hc__local;
+
 /* ---- the loop ---------------------------------------------------------------------------------------- */
 
 #define HC__TRACE_ROOM 8192 /* records; a power of two */
@@ -93,13 +116,25 @@ struct hc_loop {
     hc_handle *removals; /* REMOVE_SET: sets whose messages still move in memory of their data planes */
     hc_event failure;    /* the next event, if failing */
     uint8_t failing;
-    char failure_text[256], broken_text[320];
+    char failure_text[1024], broken_text[1088];
     uint64_t in_flight_since;
     hc__counters_of_loop counters;
 
-    uint64_t watched, waiting, pinged; /* heartbeat.c */
-    int32_t *neighbours, nneighbours;  /* in the World's tree, on other nodes */
-    uint64_t *heard;                   /* per World rank: when it last said anything; 0: it was not asked */
+    hc_processes processes;
+    hc_counter *turns;            /* progress iterations, in shared memory */
+    uint64_t ask_every, patience; /* ns: between questions; without a sign of life, until it is said */
+    uint64_t watched;             /* the last look at the others */
+    uint64_t watching;            /* likewise, while somebody waits; else 0 */
+    uint64_t pinged, asked_at;    /* other nodes were asked; this rank was */
+    hc__neighbour *neighbours;
+    int32_t nneighbours;
+    hc__local *local; /* of each rank of the node */
+    uint64_t *owed;   /* per World rank: its oldest question without an answer; 0: there is none */
+    hc__silent silent[HC__SILENT_MOST];
+    uint32_t nsilent;
+    uint8_t said;          /* the leader's list in shared memory is not empty */
+    uint64_t told_at;      /* when the engine was told */
+    char silent_text[512]; /* in words; "" */
 
     pthread_t thread, maker;
     uint8_t has_thread;
@@ -151,6 +186,9 @@ void hc__loop_fail_of_memory(hc_loop *, const hc_action *run, const hc__run *, c
 /* The same for what could not be moved: the text is `what`, with the net's own words if it has failed. */
 void hc__loop_fail_to_move(hc_loop *, int status, int32_t peer, const char *what);
 
+/* `rank` is lost, and `why`. */
+void hc__loop_lose(hc_loop *, int32_t rank, const char *why);
+
 /* perform.c */
 int hc__loop_step(hc_loop *, hc_event *); /* stamps the time, steps, performs */
 
@@ -173,7 +211,7 @@ int hc__p2p_progress(hc_loop *); /* 1: something moved */
 void hc__p2p_stop(hc_loop *, uint32_t set);
 int hc__p2p_borrow(const hc_loop *, uint32_t set); /* 1: memory of the set's data plane */
 void hc__p2p_break(hc_loop *, int status, const char *text);
-void hc__p2p_watch(hc_loop *, uint64_t now, void (*ask)(hc_loop *, int32_t peer, uint64_t now));
+void hc__p2p_watch(hc_loop *, uint64_t now, void (*watch)(hc_loop *, int32_t peer, uint64_t now));
 
 /* thread.c */
 int hc__thread_start(hc_loop *);
@@ -182,7 +220,22 @@ void hc__thread_call(hc_loop *); /* [any thread] */
 
 /* heartbeat.c */
 void hc__heartbeat(hc_loop *, uint64_t now);
-int hc__heartbeat_message(hc_loop *, int32_t peer, const uint8_t *bytes, size_t nbytes); /* 1: it was ours */
+void hc__heartbeat_idle(hc_loop *);
+/* 1: it was a heartbeat's; 0: it was not; or a status. */
+int hc__heartbeat_message(hc_loop *, int32_t peer, const uint8_t *bytes, size_t nbytes);
+
+/* node_life.c */
+void hc__node_begin(hc_loop *, uint64_t now); /* all clocks begin */
+void hc__node_look(hc_loop *, uint64_t now);
+void hc__node_say(hc_loop *, uint64_t now);  /* the leader, to the others of its node */
+int hc__node_speaks(hc_loop *);              /* this rank prints what all that wait here know */
+void hc__node_hear(hc_loop *, uint64_t now); /* the others */
+
+/* silence.c */
+void hc__silence_note(hc_loop *, const hc__silent *, uint64_t now);
+void hc__silence_end(hc_loop *, int32_t rank); /* it was heard */
+void hc__silence_expire(hc_loop *, uint64_t now);
+void hc__silence_describe(hc_loop *, uint64_t now);
 
 /* trace.c */
 void hc__trace_write(hc_loop *, const hc_trace_record *);

@@ -37,3 +37,9 @@ void hc__loop_fail_to_move(hc_loop *loop, int status, int32_t peer, const char *
     snprintf(text, sizeof text, "%s%s%s", what, reason ? ": " : "", reason ? reason : "");
     hc__loop_fail(loop, status, peer, text);
 }
+
+void hc__loop_lose(hc_loop *loop, int32_t rank, const char *why) {
+    char who[HC_WHO], text[sizeof who + 96];
+    snprintf(text, sizeof text, "%s was lost: %s", hc_who(&loop->processes, rank, who), why);
+    hc__loop_fail(loop, HC_PEER_LOST, rank, text);
+}

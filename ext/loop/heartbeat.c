@@ -1,60 +1,192 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * heartbeat.c - are the others alive? Asked only by a driver that waits, so an idle job stays silent.
+ * heartbeat.c - are the others alive? Asked only while a rank waits, so an idle job stays silent.
  *
- * On this node the kernel knows (hc_node_control_lost). Other nodes are asked by a one-byte control message, which
- * their driver answers; the engine's own messages are longer. Only neighbours in the World's tree are asked, a
- * number that does not grow with the job: whoever finds a gap floods the failure.
+ * On this node the kernel knows which process is gone (hc_node_control_lost), and each rank counts its progress
+ * iterations in shared memory (node_life.c). Other nodes are asked by a one-byte control message, which their driver
+ * answers; the engine's own messages are longer. A rank asks its neighbours in the World's tree, and passes a question
+ * on to its other neighbours. So the whole tree is asked while one rank waits, each edge once per interval, however
+ * many wait. The answer to a question is followed by what the rank knows of silent ranks.
  */
 #include "loop/driver.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { ARE_YOU_THERE = 0xA5, I_AM = 0x5A };
-#define ASK_EVERY (1000 * HC__MS)
+enum { ARE_YOU_THERE = 0xA5, I_AM = 0x5A, IT_IS_SILENT = 0x3C };
+#define SILENT_BYTES 7      /* what it is, kind, rank (3), age in tenths of a second (2) */
+#define ENGINES_LEAST 8     /* bytes of a message of the engine */
+#define GAP (1000 * HC__MS) /* this rank itself did not run: nobody owes it an answer */
 
 static void watch_node(hc_loop *loop) {
     int32_t local = hc_node_control_lost(loop->parts.node_control);
-    if (local < 0 || local == loop->config.local_rank)
-        return;
-    char text[96];
-    int32_t rank = loop->locals[local];
-    snprintf(text, sizeof text, "rank %d of the World was lost: its process is gone", rank);
-    hc__loop_fail(loop, HC_PEER_LOST, rank, text);
+    if (local >= 0 && local != loop->config.local_rank)
+        hc__loop_lose(loop, loop->locals[local], "its process is gone");
+}
+
+/* ---- questions ------------------------------------------------------------------------------------- */
+
+static void send(hc_loop *loop, int32_t peer, const uint8_t *bytes, size_t nbytes) {
+    loop->parts.control->ops->send(loop->parts.control, peer, bytes, nbytes);
 }
 
 static void ask(hc_loop *loop, int32_t peer, uint64_t now) {
-    if (loop->heard[peer] && now - loop->heard[peer] > loop->config.peer_timeout) {
-        char text[128];
-        snprintf(text, sizeof text, "rank %d of the World was lost: no sign of life for %llu s", peer,
-                 (unsigned long long)(loop->config.peer_timeout / 1000000000ull));
-        hc__loop_fail(loop, HC_PEER_LOST, peer, text);
+    uint8_t question = ARE_YOU_THERE;
+    if (!loop->owed[peer])
+        loop->owed[peer] = now;
+    send(loop, peer, &question, 1);
+}
+
+static void ask_neighbours(hc_loop *loop, int32_t asker, uint64_t now) {
+    for (int32_t i = 0; i < loop->nneighbours; i++) {
+        hc__neighbour *neighbour = &loop->neighbours[i];
+        if (neighbour->rank == asker || now - neighbour->asked < loop->ask_every / 4 * 3)
+            continue;
+        neighbour->asked = now;
+        ask(loop, neighbour->rank, now);
+    }
+}
+
+static int is_neighbour(const hc_loop *loop, int32_t rank) {
+    for (int32_t i = 0; i < loop->nneighbours; i++)
+        if (loop->neighbours[i].rank == rank)
+            return 1;
+    return 0;
+}
+
+/* A rank of this node waits: its leader asks for it. */
+static int node_waits(hc_loop *loop, uint64_t now) {
+    hc_local_life life;
+    for (int32_t i = 0; loop->nneighbours && i < loop->config.local_size; i++)
+        if (hc_node_control_look(loop->parts.node_control, i, &life) && now < life.waits + GAP)
+            return 1;
+    return 0;
+}
+
+static int is_asked(const hc_loop *loop, uint64_t now) {
+    return loop->asked_at && now - loop->asked_at < 3 * loop->ask_every;
+}
+
+/* A wait that begins, or a gap in which this rank did not run, starts all clocks anew. */
+static void begin(hc_loop *loop, uint64_t now) {
+    if (loop->watching && now - loop->watching < GAP) {
+        loop->watching = now;
         return;
     }
-    if (!loop->heard[peer])
-        loop->heard[peer] = now;
-    uint8_t question = ARE_YOU_THERE;
-    loop->parts.control->ops->send(loop->parts.control, peer, &question, 1);
+    loop->watching = loop->pinged = now;
+    memset(loop->owed, 0, (size_t)loop->config.engine.size * sizeof *loop->owed);
+    loop->nsilent = 0;
+    hc__node_begin(loop, now);
 }
 
-static void watch_net(hc_loop *loop, uint64_t now) {
-    for (int32_t i = 0; i < loop->nneighbours; i++)
-        ask(loop, loop->neighbours[i], now);
+/* ---- ranks that do not answer ---------------------------------------------------------------------- */
+
+/* Another rank of a node whose leader does not answer: it knows whether that process is stopped, unless it is silent,
+ * too. */
+static int32_t stand_in(const hc_loop *loop, int32_t rank) {
+    for (int32_t other = 0; other < loop->config.engine.size; other++)
+        if (other != rank && loop->node_of[other] == loop->node_of[rank])
+            return other;
+    return -1;
 }
 
-/* Whether other nodes are to be asked now. A driver that only listens for messages asks nobody: an idle job is silent.
- * A wait that began (or a gap in waiting) starts all clocks anew: nobody owes an answer to a question that was not
- * asked. */
-static int asks(hc_loop *loop, uint64_t now) {
-    if (!loop->config.heartbeat || !loop->parts.net || hc__loop_listens(loop))
+static int note_unanswered(hc_loop *loop, int32_t rank, uint64_t now) {
+    uint64_t since = loop->owed[rank];
+    if (!since || now - since < loop->patience)
         return 0;
-    if (now - loop->waiting > 4 * HC__HEARTBEAT_NS) {
-        loop->pinged = now;
-        memset(loop->heard, 0, (size_t)loop->config.engine.size * sizeof *loop->heard);
+    uint8_t kind = loop->config.heartbeat ? HC__SILENT : HC__AWAY;
+    hc__silence_note(loop, &(hc__silent){.rank = rank, .kind = kind, .since = since, .from = HC__OWN}, now);
+    return 1;
+}
+
+static void lose_silent(hc_loop *loop, int32_t rank) {
+    char why[64];
+    snprintf(why, sizeof why, "no sign of life for %llu s",
+             (unsigned long long)(loop->config.peer_timeout / 1000000000ull));
+    hc__loop_lose(loop, rank, why);
+}
+
+static int look_at_owed(hc_loop *loop, int32_t rank, uint64_t now) {
+    uint64_t timeout = loop->config.peer_timeout, since = loop->owed[rank];
+    if (since && timeout && loop->config.heartbeat && now - since > timeout)
+        lose_silent(loop, rank);
+    return note_unanswered(loop, rank, now);
+}
+
+static void look_at_neighbours(hc_loop *loop, uint64_t now) {
+    for (int32_t i = 0; i < loop->nneighbours && !loop->failing; i++) {
+        hc__neighbour *neighbour = &loop->neighbours[i];
+        int32_t other = look_at_owed(loop, neighbour->rank, now) ? stand_in(loop, neighbour->rank) : -1;
+        if (other < 0)
+            continue;
+        note_unanswered(loop, other, now);
+        if (now - neighbour->asked_other < loop->ask_every)
+            continue;
+        neighbour->asked_other = now;
+        ask(loop, other, now);
     }
-    loop->waiting = now;
-    return now - loop->pinged >= ASK_EVERY;
+}
+
+/* A peer of a message that a caller waits for. It need not be a neighbour in the tree. */
+static void watch_peer(hc_loop *loop, int32_t peer, uint64_t now) {
+    if (loop->watching)
+        look_at_owed(loop, peer, now);
+}
+
+static void watch_and_ask_peer(hc_loop *loop, int32_t peer, uint64_t now) {
+    watch_peer(loop, peer, now);
+    ask(loop, peer, now);
+}
+
+/* ---- what is told --------------------------------------------------------------------------------- */
+
+static void tell(hc_loop *loop, const hc__silent *silent, int32_t peer, uint64_t now) {
+    uint64_t age = (now - silent->since) / (100 * HC__MS);
+    uint32_t rank = (uint32_t)silent->rank;
+    if (peer == silent->from || peer == silent->rank || rank >> 24)
+        return;
+    age = age > UINT16_MAX ? UINT16_MAX : age;
+    uint8_t bytes[SILENT_BYTES] = {IT_IS_SILENT,          silent->kind, (uint8_t)rank,      (uint8_t)(rank >> 8),
+                                   (uint8_t)(rank >> 16), (uint8_t)age, (uint8_t)(age >> 8)};
+    send(loop, peer, bytes, sizeof bytes);
+}
+
+static void spread_news(hc_loop *loop, uint64_t now) {
+    for (uint32_t n = 0; n < loop->nsilent; n++) {
+        hc__silent *silent = &loop->silent[n];
+        for (int32_t i = 0; silent->is_new && i < loop->nneighbours; i++)
+            tell(loop, silent, loop->neighbours[i].rank, now);
+        silent->is_new = 0;
+    }
+}
+
+/* ---- a look at all others -------------------------------------------------------------------------- */
+
+/* The engine's reports name them. */
+static void tell_engine(hc_loop *loop, uint64_t now) {
+    int had = loop->silent_text[0] != 0;
+    if (loop->nsilent ? now - loop->told_at < loop->ask_every : !had)
+        return;
+    loop->told_at = now;
+    hc__silence_describe(loop, now);
+    hc__loop_step(loop, &(hc_event){.kind = HC_EV_SILENT, .text = loop->nsilent ? loop->silent_text : NULL});
+}
+
+static void look(hc_loop *loop, uint64_t now) {
+    if (!loop->watching)
+        loop->nsilent = 0;
+    else
+        hc__node_look(loop, now);
+    if (loop->watching && loop->parts.net) {
+        look_at_neighbours(loop, now);
+        if (!loop->nneighbours)
+            hc__node_hear(loop, now);
+    }
+    hc__silence_expire(loop, now);
+    spread_news(loop, now);
+    if (loop->nneighbours)
+        hc__node_say(loop, now);
+    tell_engine(loop, now);
 }
 
 void hc__heartbeat(hc_loop *loop, uint64_t now) {
@@ -63,22 +195,72 @@ void hc__heartbeat(hc_loop *loop, uint64_t now) {
     loop->watched = now;
     watch_node(loop);
     hc__set_queues_watch(loop);
-    int asking = asks(loop, now);
-    hc__p2p_watch(loop, now, asking ? ask : NULL);
-    if (!asking)
+    int waits = !hc__loop_listens(loop);
+    if (waits)
+        hc_node_control_wait(loop->parts.node_control, now);
+    else
+        waits = node_waits(loop, now);
+    if (waits || is_asked(loop, now))
+        begin(loop, now);
+    else
+        loop->watching = 0;
+    int asks = waits && loop->parts.net && now - loop->pinged >= loop->ask_every;
+    if (asks) {
+        loop->pinged = now;
+        ask_neighbours(loop, -1, now);
+    }
+    hc__p2p_watch(loop, now, asks ? watch_and_ask_peer : watch_peer);
+    look(loop, now);
+}
+
+/* Called by a driver that has nothing to do: does another rank want to know? */
+void hc__heartbeat_idle(hc_loop *loop) {
+    if (!loop->nneighbours && !loop->asked_at && !loop->watching)
         return;
-    loop->pinged = now;
-    watch_net(loop, now);
+    uint64_t now = hc__loop_now();
+    if (now - loop->watched >= HC__HEARTBEAT_NS && (loop->watching || is_asked(loop, now) || node_waits(loop, now)))
+        hc__heartbeat(loop, now);
+}
+
+/* ---- what comes ------------------------------------------------------------------------------------ */
+
+static void take_question(hc_loop *loop, int32_t peer, uint64_t now) {
+    uint8_t answer = I_AM;
+    send(loop, peer, &answer, 1);
+    begin(loop, now);
+    loop->asked_at = now;
+    if (is_neighbour(loop, peer))
+        ask_neighbours(loop, peer, now);
+    for (uint32_t i = 0; i < loop->nsilent; i++)
+        tell(loop, &loop->silent[i], peer, now);
+}
+
+static int take_silent(hc_loop *loop, int32_t peer, const uint8_t *bytes, uint64_t now) {
+    uint64_t age = ((uint64_t)bytes[5] | (uint64_t)bytes[6] << 8) * 100 * HC__MS;
+    hc__silent silent = {.rank = bytes[2] | bytes[3] << 8 | bytes[4] << 16,
+                         .kind = bytes[1],
+                         .since = age < now ? now - age : 1,
+                         .from = peer};
+    if (silent.rank >= loop->config.engine.size || silent.kind < HC__SILENT || silent.kind >= HC__SILENCES)
+        return HC_BAD_MESSAGE;
+    hc__silence_note(loop, &silent, now);
+    spread_news(loop, now);
+    return 1;
 }
 
 int hc__heartbeat_message(hc_loop *loop, int32_t peer, const uint8_t *bytes, size_t nbytes) {
-    if (loop->heard[peer])
-        loop->heard[peer] = hc__loop_now();
-    if (nbytes != 1)
-        return 0;
-    if (bytes[0] == ARE_YOU_THERE) {
-        uint8_t answer = I_AM;
-        loop->parts.control->ops->send(loop->parts.control, peer, &answer, 1);
+    if (loop->owed[peer]) {
+        loop->owed[peer] = 0;
+        hc__silence_end(loop, peer);
     }
+    if (nbytes >= ENGINES_LEAST || nbytes == 0)
+        return 0;
+    uint64_t now = hc__loop_now();
+    if (nbytes == SILENT_BYTES && bytes[0] == IT_IS_SILENT)
+        return take_silent(loop, peer, bytes, now);
+    if (nbytes != 1 || (bytes[0] != ARE_YOU_THERE && bytes[0] != I_AM))
+        return HC_BAD_MESSAGE;
+    if (bytes[0] == ARE_YOU_THERE)
+        take_question(loop, peer, now);
     return 1;
 }

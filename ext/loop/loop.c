@@ -9,17 +9,24 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define LONG_WARNING (10000 * HC__MS)
+#define LEAST_ASK (HC__MS * 250) /* an idle rank looks up that often */
+#define LEAST_PATIENCE (4 * LEAST_ASK)
 #define PATIENCE (1000 * HC__MS) /* with those who should hear this rank's end */
 
 static int allocate(hc_loop *loop, const hc_loop_config *config) {
     size_t size = (size_t)config->engine.size, local_size = (size_t)config->local_size;
-    loop->engine = hc_engine_new(&config->engine);
+    hc_engine_config engine = config->engine;
+    engine.processes = loop->processes.hosts ? &loop->processes : NULL;
+    loop->engine = hc_engine_new(&engine);
     loop->node_of = malloc(size * sizeof(int32_t));
     loop->locals = malloc(local_size * sizeof(int32_t));
     loop->unsent = calloc(size, 1);
-    loop->heard = calloc(size, sizeof(uint64_t));
+    loop->owed = calloc(size, sizeof(uint64_t));
+    loop->local = calloc(local_size, sizeof *loop->local);
     loop->trace = calloc(HC__TRACE_ROOM, sizeof *loop->trace);
-    if (!loop->engine || !loop->node_of || !loop->locals || !loop->unsent || !loop->heard || !loop->trace)
+    if (!loop->engine || !loop->node_of || !loop->locals || !loop->unsent || !loop->owed || !loop->local ||
+        !loop->trace)
         return HC_NO_MEMORY;
     memcpy(loop->node_of, config->node_of, size * sizeof(int32_t));
     memcpy(loop->locals, config->locals, local_size * sizeof(int32_t));
@@ -31,19 +38,33 @@ static void deallocate(hc_loop *loop) {
     free(loop->node_of);
     free(loop->locals);
     free(loop->unsent);
-    free(loop->heard);
+    free(loop->owed);
+    free(loop->local);
     free(loop->neighbours);
     free(loop->trace);
     free(loop);
+}
+
+/* A silence is known before the first report, which is due at the stall warning. */
+static void set_clocks(hc_loop *loop) {
+    uint64_t warning = loop->config.engine.stall_warning;
+    warning = warning && warning < LONG_WARNING ? warning : LONG_WARNING;
+    loop->ask_every = warning / 10 > LEAST_ASK ? warning / 10 : LEAST_ASK;
+    loop->patience = warning / 10 * 3 > LEAST_PATIENCE ? warning / 10 * 3 : LEAST_PATIENCE;
 }
 
 int hc_loop_new(const hc_loop_config *config, const hc_loop_parts *parts, hc_loop **out) {
     hc_loop *loop = calloc(1, sizeof *loop);
     if (!loop)
         return HC_NO_MEMORY;
+    if (config->engine.processes)
+        loop->processes = *config->engine.processes;
     int status = allocate(loop, config);
     loop->config = *config;
     loop->parts = *parts;
+    set_clocks(loop);
+    loop->turns = hc_node_control_turns(parts->node_control);
+    hc_node_control_answers(parts->node_control, config->background);
     loop->wake_at = UINT64_MAX;
     loop->maker = pthread_self();
     if (status == HC_OK && config->background)

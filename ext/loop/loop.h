@@ -56,9 +56,9 @@ struct hc_handle {
 
     /* the loop's own */
     hc_handle *next;
-    hc_handle **link;           /* what points here in the list of those in flight */
-    atomic_ullong waited_since; /* P2P: ns, when a caller began to wait; 0: not yet */
-    uint8_t warnings, asked;    /* P2P: reports of a long wait; its peer was asked for a sign of life */
+    hc_handle **link;              /* what points here in the list of those in flight */
+    atomic_ullong waited_since;    /* P2P: ns, when a caller began to wait; 0: not yet */
+    uint8_t warnings, told_silent; /* P2P: reports of a long wait; the last one named the ranks that are silent */
     atomic_int refs;
     atomic_int done;
     uint64_t bytes;
@@ -90,7 +90,8 @@ typedef struct hc_loop hc_loop;
 /* clang-format off */
 #define HC_LOOP_KNOBS(X) /* rows as in HC_ENGINE_KNOBS */                                                              \
     X(uint64_t, peer_timeout, 30, 0, 86400, "s", HC_RANKS_MAY_DIFFER,                                                  \
-      "silence of an awaited rank on another node after which it counts as lost; 0: never")                            \
+      "time without an answer from a rank of another node, or with a stopped process on this one, after which that "    \
+      "rank counts as lost if a rank waits; 0: never")                            \
     X(uint8_t, deterministic, 0, 0, 1, "", HC_RANKS_AGREE,                                                             \
       "equal bits for equal inputs, whatever the timing and the fusion")                                               \
     X(uint8_t, debug, 0, 0, 1, "", HC_RANKS_MAY_DIFFER,                                                                \
@@ -98,12 +99,12 @@ typedef struct hc_loop hc_loop;
 /* clang-format on */
 
 typedef struct hc_loop_config {
-    hc_engine_config engine;
+    hc_engine_config engine; /* `processes` lives as long as the loop */
     HC_LOOP_KNOBS(HC_KNOB_FIELD)
-    uint8_t background;     /* a thread of the loop's own drives when nobody waits */
-    uint8_t one_thread;     /* only the thread that made the loop may drive (MPI_THREAD_FUNNELED) */
-    uint8_t heartbeat;      /* every rank of the World has a background thread, and answers */
-    uint8_t wire;           /* dtype between nodes for float32 and float64, or HC_WIRE_SAME */
+    uint8_t background; /* a thread of the loop's own drives when nobody waits */
+    uint8_t one_thread; /* only the thread that made the loop may drive (MPI_THREAD_FUNNELED) */
+    uint8_t heartbeat;  /* every rank of the World has a background thread, and answers while the program computes */
+    uint8_t wire;       /* dtype between nodes for float32 and float64, or HC_WIRE_SAME */
     const int32_t *node_of; /* node of each World rank; copied */
     int32_t local_rank, local_size;
     const int32_t *locals; /* World rank of each local rank of the node control segment; copied */

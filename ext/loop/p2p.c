@@ -203,34 +203,37 @@ void hc__p2p_break(hc_loop *loop, int status, const char *text) {
 
 /* ---- waits that last ------------------------------------------------------------------------------- */
 
-static void describe(const hc_p2p_op *op, uint64_t ns, char *text, size_t room) {
-    char who[32] = "any rank";
+static void describe(const hc_loop *loop, const hc_p2p_op *op, uint64_t ns, char *text, size_t room) {
+    char who[HC_WHO] = "any rank";
     if (op->peer >= 0)
-        snprintf(who, sizeof who, "rank %d of the World", op->peer);
-    snprintf(text, room, "a %s of %llu bytes %s %s (tag %u) has waited %.3g s", op->receives ? "receive" : "send",
-             (unsigned long long)op->bytes, op->receives ? "from" : "to", who, op->tag, (double)ns / 1e9);
+        hc_who(&loop->processes, op->peer, who);
+    snprintf(text, room, "a %s of %llu bytes %s %s (tag %u) has waited %.3g s%s%s", op->receives ? "receive" : "send",
+             (unsigned long long)op->bytes, op->receives ? "from" : "to", who, op->tag, (double)ns / 1e9,
+             loop->silent_text[0] ? "; " : "", loop->silent_text);
 }
 
 /* As for agreed requests: a report at the warning time and each time it has doubled, the World's end at the limit. The
  * clock runs from when a caller began to wait: a receive that nobody waits for may be open for ever. */
 static void watch_wait(hc_loop *loop, hc_handle *handle, uint64_t ns) {
-    char text[160];
+    char text[sizeof loop->silent_text + HC_WHO + 128];
     uint64_t warning = loop->config.engine.stall_warning, limit = loop->config.engine.stall_limit;
     int warns = warning && ns >= warning << handle->warnings, ends = limit && ns >= limit;
-    if (!warns && !ends)
+    int learns = handle->warnings && !handle->told_silent && loop->silent_text[0];
+    if (!warns && !ends && !learns)
         return;
-    describe(handle->op, ns, text, sizeof text);
+    handle->told_silent = loop->silent_text[0] != 0;
+    describe(loop, handle->op, ns, text, sizeof text);
     if (ends) {
         hc__loop_fail(loop, HC_STALLED, -1, text);
         return;
     }
-    if (handle->warnings < 20)
+    if (warns && handle->warnings < 20)
         handle->warnings++;
     fprintf(stderr, "hpccoll: rank %d: %s\n", loop->config.engine.rank, text);
 }
 
-/* Calls `ask` for each rank on another node that a caller waits for. */
-void hc__p2p_watch(hc_loop *loop, uint64_t now, void (*ask)(hc_loop *, int32_t peer, uint64_t now)) {
+/* Calls `watch` for each rank on another node that a caller waits for. */
+void hc__p2p_watch(hc_loop *loop, uint64_t now, void (*watch)(hc_loop *, int32_t peer, uint64_t now)) {
     int32_t own = loop->node_of[loop->config.engine.rank];
     for (hc_handle *handle = loop->p2p_ops; handle && !loop->failing; handle = handle->next) {
         uint64_t since = atomic_load_explicit(&handle->waited_since, memory_order_relaxed);
@@ -238,11 +241,7 @@ void hc__p2p_watch(hc_loop *loop, uint64_t now, void (*ask)(hc_loop *, int32_t p
         if (!since || since > now)
             continue;
         watch_wait(loop, handle, now - since);
-        if (!ask || peer < 0 || loop->node_of[peer] == own)
-            continue;
-        if (!handle->asked)
-            loop->heard[peer] = 0; /* its clock begins */
-        handle->asked = 1;
-        ask(loop, peer, now);
+        if (peer >= 0 && loop->node_of[peer] != own)
+            watch(loop, peer, now);
     }
 }

@@ -66,8 +66,8 @@ static void perform(hc_loop *loop, const hc_action *action) {
         loop->wake_at = action->time;
         break;
     case HC_AC_STALLED:
-        if (action->reporter)
-            fprintf(stderr, "hpccoll: %s\n", action->text);
+        if (action->reporter && (!loop->silent_text[0] || hc__node_speaks(loop)))
+            fprintf(stderr, "hpccoll: rank %d: %s\n", loop->config.engine.rank, action->text);
         break;
     default:
         break;

@@ -116,9 +116,9 @@ static int take_requests(hc_loop *loop) {
 }
 
 static void take_message(hc_loop *loop, int32_t peer, const uint8_t *bytes, size_t nbytes) {
-    if (hc__heartbeat_message(loop, peer, bytes, nbytes))
-        return;
-    int status = hc_p2p_message(loop->parts.p2p, peer, bytes, nbytes);
+    int status = hc__heartbeat_message(loop, peer, bytes, nbytes);
+    if (status == 0)
+        status = hc_p2p_message(loop->parts.p2p, peer, bytes, nbytes);
     if (status == 0) {
         hc__trace_write(loop, &(hc_trace_record){.kind = HC_TRACE_RECEIVE, .peer = peer, .bytes = nbytes});
         status = hc__loop_step(loop,
@@ -180,6 +180,7 @@ static int take_failure(hc_loop *loop) {
 }
 
 int hc__progress_once(hc_loop *loop) {
+    hc_count(loop->turns, 1);
     int moved = take_requests(loop);
     moved |= receive(loop);
     moved |= hc__p2p_progress(loop);

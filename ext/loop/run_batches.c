@@ -10,14 +10,14 @@
 /* Whom to ask for a sign of life: see heartbeat.c. */
 static int note_neighbours(hc_loop *loop, const hc_set_config *place) {
     int32_t own = loop->node_of[loop->config.engine.rank];
-    loop->neighbours = malloc(((size_t)place->nchildren + 1) * sizeof(int32_t));
+    loop->neighbours = calloc((size_t)place->nchildren + 1, sizeof *loop->neighbours);
     if (!loop->neighbours)
         return HC_NO_MEMORY;
     if (place->parent >= 0 && loop->node_of[place->parent] != own)
-        loop->neighbours[loop->nneighbours++] = place->parent;
+        loop->neighbours[loop->nneighbours++].rank = place->parent;
     for (int32_t i = 0; i < place->nchildren; i++)
         if (loop->node_of[place->children[i].rank] != own)
-            loop->neighbours[loop->nneighbours++] = place->children[i].rank;
+            loop->neighbours[loop->nneighbours++].rank = place->children[i].rank;
     return HC_OK;
 }
 

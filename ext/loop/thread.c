@@ -30,8 +30,12 @@ static int wanted(const hc_loop *loop) {
 static int drive_stretch(hc_loop *loop, uint64_t *idle_since, uint32_t *seen, uint64_t *ns) {
     for (int listening = 0;;) {
         int moved = hc__progress_once(loop);
-        if (!wanted(loop) || (!moved && hc__loop_quiet(loop)))
+        if (!wanted(loop))
             return 0;
+        if (!moved && hc__loop_quiet(loop)) {
+            hc__heartbeat_idle(loop);
+            return 0;
+        }
         uint64_t now = hc__loop_now();
         if (moved || !*idle_since)
             *idle_since = now;

@@ -317,7 +317,7 @@ def test_a_wait_that_lasts_reports_itself(threads, capfd):
         return said
 
     _, said = testing.run(threads(2, stall_warning=0.2), program)
-    report = r"hpccoll: rank 0: a receive of 8 bytes from rank 1 of the World \(tag 4\) has waited [\d.]+ s"
+    report = r"hpccoll: rank 0: a receive of 8 bytes from rank 1 \(host \S+, pid \d+\) \(tag 4\) has waited [\d.]+ s"
     assert re.search(report, said), said
 
 

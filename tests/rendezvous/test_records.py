@@ -159,7 +159,7 @@ def mangled(rng: random.Random, data: bytes) -> bytes:
 
 def reports() -> list[dict[str, Any]]:
     report = StartReport(
-        config.read(), "machine", "host", "0123456789abcdef", {"names": {"host": "h"}}, False, ([], "")
+        config.read(), "machine", "host", 1, "0123456789abcdef", {"names": {"host": "h"}}, False, ([], "")
     )
     return [report.values(), report.values()]
 

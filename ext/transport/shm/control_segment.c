@@ -24,8 +24,10 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -41,10 +43,16 @@ typedef struct rank_slot {
     _Alignas(LINE) _Atomic uint32_t doorbell;
     _Atomic uint32_t presence;
     _Alignas(LINE) _Atomic uint64_t dirty[HC__MASK_WORDS];
+    /* Signs of life; but for `turns`, which others read now and then, all of it changes seldom. */
+    _Alignas(LINE) hc_counter turns;
+    _Atomic uint64_t waits, space; /* space: the name space that `pid` is of */
+    _Atomic int32_t pid;
+    _Atomic uint32_t answers;
 } rank_slot;
 
 typedef struct segment_head {
     _Alignas(LINE) _Atomic uint64_t listening[HC__MASK_WORDS];
+    _Alignas(LINE) _Atomic uint64_t said[HC_NODE_SAID], said_at;
     rank_slot slots[];
 } segment_head;
 
@@ -84,6 +92,15 @@ static int lock_byte(int fd, int32_t rank, short type) {
     return fcntl(fd, F_SETLK, &lock);
 }
 
+/* Which process this is, for the ranks that read its state from /proc: a pid means something in its name space only. */
+static void sign_in(hc_node_control *node_control) {
+    rank_slot *mine = &node_control->head->slots[node_control->rank];
+    struct stat space;
+    if (stat("/proc/self/ns/pid", &space) == 0)
+        atomic_store_explicit(&mine->space, (uint64_t)space.st_ino, memory_order_relaxed);
+    atomic_store_explicit(&mine->pid, (int32_t)getpid(), memory_order_relaxed);
+}
+
 int hc_node_control_new(hc_segment *segment, int32_t local_rank, int32_t local_size, const int32_t *world_rank_of,
                         hc_node_control **out) {
     if (local_size < 1 || local_size > HC__LOCAL_MAX || local_rank < 0 || local_rank >= local_size ||
@@ -105,6 +122,7 @@ int hc_node_control_new(hc_segment *segment, int32_t local_rank, int32_t local_s
         hc_node_control_free(node_control);
         return HC_TRANSPORT;
     }
+    sign_in(node_control);
     atomic_store_explicit(&node_control->head->slots[local_rank].presence, PRESENT, memory_order_release);
     *out = node_control;
     return HC_OK;
@@ -216,6 +234,65 @@ int32_t hc_node_control_lost(hc_node_control *node_control) {
 
 void hc_node_control_mark_lost(hc_node_control *node_control, int32_t local_rank) {
     atomic_store_explicit(&node_control->head->slots[local_rank].presence, LOST, memory_order_release);
+}
+
+/* ---- signs of life ----------------------------------------------------------------------------------- */
+
+hc_counter *hc_node_control_turns(hc_node_control *node_control) {
+    return &node_control->head->slots[node_control->rank].turns;
+}
+
+void hc_node_control_answers(hc_node_control *node_control, int by_itself) {
+    atomic_store_explicit(&node_control->head->slots[node_control->rank].answers, (uint32_t)by_itself,
+                          memory_order_relaxed);
+}
+
+int hc_node_control_look(hc_node_control *node_control, int32_t local_rank, hc_local_life *life) {
+    rank_slot *slot = &node_control->head->slots[local_rank];
+    life->turns = hc_counted(&slot->turns);
+    life->waits = atomic_load_explicit(&slot->waits, memory_order_relaxed);
+    life->answers = atomic_load_explicit(&slot->answers, memory_order_relaxed) != 0;
+    return atomic_load_explicit(&slot->presence, memory_order_acquire) == PRESENT;
+}
+
+void hc_node_control_wait(hc_node_control *node_control, uint64_t now) {
+    atomic_store_explicit(&node_control->head->slots[node_control->rank].waits, now, memory_order_relaxed);
+}
+
+/* The third word of the file, behind a name in brackets that may hold anything. */
+static char state_in(const char *text) {
+    const char *end = strrchr(text, ')');
+    return end && end[1] == ' ' ? end[2] : 0;
+}
+
+char hc_node_control_state(hc_node_control *node_control, int32_t local_rank) {
+    const rank_slot *slot = &node_control->head->slots[local_rank], *mine;
+    char path[32], text[512];
+    mine = &node_control->head->slots[node_control->rank];
+    uint64_t space = atomic_load_explicit(&slot->space, memory_order_relaxed);
+    if (!space || space != atomic_load_explicit(&mine->space, memory_order_relaxed))
+        return 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)atomic_load_explicit(&slot->pid, memory_order_relaxed));
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    ssize_t n = read(fd, text, sizeof text - 1);
+    close(fd);
+    text[n > 0 ? n : 0] = 0;
+    return state_in(text);
+}
+
+void hc_node_control_say(hc_node_control *node_control, const uint64_t said[HC_NODE_SAID], uint64_t now) {
+    for (int i = 0; i < HC_NODE_SAID; i++)
+        atomic_store_explicit(&node_control->head->said[i], said[i], memory_order_relaxed);
+    atomic_store_explicit(&node_control->head->said_at, now, memory_order_release);
+}
+
+uint64_t hc_node_control_said(hc_node_control *node_control, uint64_t said[HC_NODE_SAID]) {
+    uint64_t at = atomic_load_explicit(&node_control->head->said_at, memory_order_acquire);
+    for (int i = 0; i < HC_NODE_SAID; i++)
+        said[i] = atomic_load_explicit(&node_control->head->said[i], memory_order_relaxed);
+    return at;
 }
 
 /* ---- control rings ------------------------------------------------------------------------------- */

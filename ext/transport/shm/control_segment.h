@@ -32,6 +32,25 @@ void hc_doorbell_ring_all(hc_node_control *);                 /* all but me, the
 int32_t hc_node_control_lost(hc_node_control *);
 void hc_node_control_mark_lost(hc_node_control *, int32_t local_rank);
 
+/* Signs of life. A rank counts its progress iterations where the others of the node see it (a counter with one writer,
+ * in a cache line of its own), and says when it was waiting last and whether a thread of its own answers while the
+ * program computes. */
+typedef struct hc_local_life {
+    uint64_t turns, waits;
+    int answers;
+} hc_local_life;
+hc_counter *hc_node_control_turns(hc_node_control *); /* this rank's, for hc_count() */
+void hc_node_control_answers(hc_node_control *, int by_itself);
+void hc_node_control_wait(hc_node_control *, uint64_t now); /* this rank waits for others now */
+/* 1; 0: that rank has not come yet, or has left. */
+int hc_node_control_look(hc_node_control *, int32_t local_rank, hc_local_life *);
+/* The state of a local rank's process as /proc has it ('R', 'S', 'D', 'T': stopped, 't': by a debugger), 0: unknown. */
+char hc_node_control_state(hc_node_control *, int32_t local_rank);
+/* What one rank of the node says to the others, in any form; they read when, too. The clock is the machine's. */
+#define HC_NODE_SAID 4
+void hc_node_control_say(hc_node_control *, const uint64_t said[HC_NODE_SAID], uint64_t now);
+uint64_t hc_node_control_said(hc_node_control *, uint64_t said[HC_NODE_SAID]);
+
 /* ---- for ext/transport only ------------------------------------------------------------------------ */
 
 #define HC__LOCAL_MAX 256

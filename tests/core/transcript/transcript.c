@@ -181,6 +181,14 @@ static void do_fail(const words *w) {
     cluster_feed(&r, atoi(w->at[1]), &e);
 }
 
+/* silent RANK 3: the driver has had no sign of life from rank 3; without a number: from all it has */
+static void do_silent(const words *w) {
+    char text[64];
+    snprintf(text, sizeof text, "rank %s has given no sign of life for 3 s", w->n > 2 ? w->at[2] : "");
+    hc_event e = {.kind = HC_EV_SILENT, .text = w->n > 2 ? text : NULL};
+    cluster_feed(&r, atoi(w->at[1]), &e);
+}
+
 static void do_sent(const words *w) {
     hc_event e = {.kind = HC_EV_SENT, .peer = atoi(w->at[2])};
     cluster_feed(&r, atoi(w->at[1]), &e);
@@ -217,8 +225,9 @@ static int obey(const words *w) {
     static const struct {
         const char *verb;
         void (*act)(const words *);
-    } others[] = {{"world", do_world}, {"set", do_set},         {"enqueue", do_enqueue}, {"fail", do_fail},
-                  {"sent", do_sent},   {"message", do_message}, {"deliver", do_deliver}, {"wait", do_wait}};
+    } others[] = {{"world", do_world},     {"set", do_set},   {"enqueue", do_enqueue},
+                  {"fail", do_fail},       {"sent", do_sent}, {"message", do_message},
+                  {"deliver", do_deliver}, {"wait", do_wait}, {"silent", do_silent}};
     for (size_t i = 0; i < sizeof events / sizeof *events; i++)
         if (!strcmp(w->at[0], events[i].verb))
             return do_each(w, events[i].kind), 1;

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * who.c - a rank in a text, in the one form that all reports and errors use.
+ */
+#include "core/who.h"
+
+void hc__put_who(hc__text *text, const hc_processes *processes, int32_t number, int32_t rank) {
+    hc__put_int(text, number);
+    if (!processes || !processes->hosts || rank < 0)
+        return;
+    hc__put(text, " (host ");
+    hc__put(text, processes->hosts[processes->host_of[rank]]);
+    hc__put(text, ", pid ");
+    hc__put_int(text, processes->pids[rank]);
+    hc__put(text, ")");
+}
+
+const char *hc_who(const hc_processes *processes, int32_t rank, char text[HC_WHO]) {
+    hc__text on = hc__text_on(text, HC_WHO);
+    hc__put(&on, "rank ");
+    hc__put_who(&on, processes, rank, rank);
+    return text;
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * node_life.c - the signs of life of the ranks on this node, and what its leader says about other nodes.
+ *
+ * Each rank counts its progress iterations in shared memory. Where a count stands still, /proc says whether the process
+ * is stopped. This shows in reports; a process that the kernel calls stopped is lost after HPCCOLL_PEER_TIMEOUT.
+ */
+#include "loop/driver.h"
+
+#include <stdio.h>
+
+#define ALL_SPEAK 64 /* ranks of a World */
+#define FRESH (1000 * HC__MS)
+
+static void lose_stopped(hc_loop *loop, int32_t rank) {
+    char why[64];
+    snprintf(why, sizeof why, "it has been stopped (state T) for %llu s",
+             (unsigned long long)(loop->config.peer_timeout / 1000000000ull));
+    hc__loop_lose(loop, rank, why);
+}
+
+static void look_at_rank(hc_loop *loop, int32_t local, uint64_t now) {
+    hc__local *seen = &loop->local[local];
+    int32_t rank = loop->locals[local];
+    hc_local_life life;
+    int is_there = hc_node_control_look(loop->parts.node_control, local, &life);
+    if (!is_there || life.turns != seen->turns) {
+        seen->turns = life.turns;
+        seen->moved = now;
+        hc__silence_end(loop, rank);
+        return;
+    }
+    if (now - seen->moved < loop->ask_every || now - seen->looked < loop->ask_every / 2)
+        return;
+    seen->looked = now;
+    char state = hc_node_control_state(loop->parts.node_control, local);
+    uint8_t kind = state == 'T' ? HC__STOPPED : state == 't' ? HC__DEBUGGED : life.answers ? HC__SILENT : HC__AWAY;
+    if (kind < HC__DEBUGGED && now - seen->moved < loop->patience)
+        return;
+    hc__silence_note(loop, &(hc__silent){.rank = rank, .kind = kind, .since = seen->moved, .from = HC__OWN}, now);
+    uint64_t timeout = loop->config.peer_timeout;
+    if (kind == HC__STOPPED && timeout && now - seen->moved > timeout)
+        lose_stopped(loop, rank);
+}
+
+/* The leader of a node leaves in shared memory what it knows of other nodes. A word holds rank, kind, and the time in
+ * milliseconds. */
+void hc__node_say(hc_loop *loop, uint64_t now) {
+    uint64_t said[HC_NODE_SAID] = {0};
+    int n = 0;
+    for (uint32_t i = 0; i < loop->nsilent && n < HC_NODE_SAID; i++) {
+        const hc__silent *silent = &loop->silent[i];
+        if (loop->node_of[silent->rank] != loop->node_of[loop->config.engine.rank])
+            said[n++] = (uint64_t)silent->rank << 40 | (uint64_t)silent->kind << 36 |
+                        (silent->since / HC__MS & ((1ull << 36) - 1));
+    }
+    if (n || loop->said)
+        hc_node_control_say(loop->parts.node_control, said, now);
+    loop->said = n > 0;
+}
+
+void hc__node_hear(hc_loop *loop, uint64_t now) {
+    uint64_t said[HC_NODE_SAID], at = hc_node_control_said(loop->parts.node_control, said);
+    if (!at || now > at + 2 * loop->ask_every)
+        return;
+    for (int i = 0; i < HC_NODE_SAID && said[i]; i++) {
+        hc__silent silent = {.rank = (int32_t)(said[i] >> 40),
+                             .kind = said[i] >> 36 & 15,
+                             .since = (said[i] & ((1ull << 36) - 1)) * HC__MS,
+                             .from = loop->locals[0]};
+        if (silent.rank < loop->config.engine.size && silent.kind && silent.kind < HC__SILENCES)
+            hc__silence_note(loop, &silent, now);
+    }
+}
+
+/* In a large World one rank per node prints what each waiting rank has found: the lowest one that waits and runs. */
+int hc__node_speaks(hc_loop *loop) {
+    uint64_t now = hc__loop_now();
+    hc_local_life life;
+    for (int32_t i = 0; loop->config.engine.size > ALL_SPEAK && i < loop->config.local_rank; i++)
+        if (hc_node_control_look(loop->parts.node_control, i, &life) && now - life.waits < FRESH &&
+            now - loop->local[i].moved < FRESH)
+            return 0;
+    return 1;
+}
+
+void hc__node_begin(hc_loop *loop, uint64_t now) {
+    hc_local_life life;
+    for (int32_t i = 0; i < loop->config.local_size; i++) {
+        hc_node_control_look(loop->parts.node_control, i, &life);
+        loop->local[i] = (hc__local){.turns = life.turns, .moved = now};
+    }
+}
+
+void hc__node_look(hc_loop *loop, uint64_t now) {
+    for (int32_t i = 0; i < loop->config.local_size && !loop->failing; i++)
+        if (i != loop->config.local_rank)
+            look_at_rank(loop, i, now);
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * silence.c - the ranks that give no sign of life, as far as this rank knows: a list, and words for reports.
+ *
+ * A rank sees some of them by itself (node_life.c, heartbeat.c) and is told of the others: by its neighbours in the
+ * tree, and by the leader of its node. What it is told it keeps for a short time only, and it never tells it back to where it
+ * comes from. So an entry ends everywhere soon after the silence has.
+ */
+#include "loop/driver.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define NAMED 4 /* silent ranks in a text */
+
+static const char *const how[HC__SILENCES] = {
+    [HC__SILENT] = "has given no sign of life",
+    [HC__AWAY] = "has not called into hpccoll",
+    [HC__DEBUGGED] = "has been stopped by a debugger (state t)",
+    [HC__STOPPED] = "has been stopped (state T)",
+};
+
+/* ---- the list -------------------------------------------------------------------------------------- */
+
+static hc__silent *find(hc_loop *loop, int32_t rank) {
+    for (uint32_t i = 0; i < loop->nsilent; i++)
+        if (loop->silent[i].rank == rank)
+            return &loop->silent[i];
+    return NULL;
+}
+
+static void drop(hc_loop *loop, hc__silent *silent) {
+    *silent = loop->silent[--loop->nsilent];
+}
+
+void hc__silence_end(hc_loop *loop, int32_t rank) {
+    hc__silent *silent = loop->nsilent ? find(loop, rank) : NULL;
+    if (silent)
+        drop(loop, silent);
+}
+
+/* What says more replaces what says less; else only its source may renew an entry. */
+void hc__silence_note(hc_loop *loop, const hc__silent *news, uint64_t now) {
+    hc__silent *silent = find(loop, news->rank);
+    int is_new = !silent || news->kind > silent->kind;
+    if (news->rank == loop->config.engine.rank || (silent && news->kind < silent->kind))
+        return;
+    if (silent && !is_new && silent->from != news->from && news->from != HC__OWN)
+        return;
+    if (!silent) {
+        if (loop->nsilent == HC__SILENT_MOST)
+            return;
+        silent = &loop->silent[loop->nsilent++];
+        *silent = *news;
+    }
+    uint64_t since = silent->since < news->since ? silent->since : news->since;
+    uint8_t was_new = silent->is_new;
+    *silent = *news;
+    silent->is_new = was_new;
+    silent->since = since;
+    silent->at = now;
+    if (is_new) {
+        loop->told_at = 0;
+        silent->is_new = 1;
+    }
+}
+
+void hc__silence_expire(hc_loop *loop, uint64_t now) {
+    for (uint32_t i = loop->nsilent; i-- > 0;)
+        if (now - loop->silent[i].at > 4 * loop->ask_every)
+            drop(loop, &loop->silent[i]);
+}
+
+/* ---- in words -------------------------------------------------------------------------------------- */
+
+void hc__silence_describe(hc_loop *loop, uint64_t now) {
+    char who[HC_WHO];
+    size_t len = 0, room = sizeof loop->silent_text;
+    uint32_t n = 0;
+    loop->silent_text[0] = 0;
+    for (int kind = HC__SILENCES; kind-- > HC__SILENT;) /* the most certain first */
+        for (uint32_t i = 0; i < loop->nsilent && len < room; i++) {
+            const hc__silent *silent = &loop->silent[i];
+            if (silent->kind == kind && ++n <= NAMED)
+                len += (size_t)snprintf(loop->silent_text + len, room - len, "%s%s %s for %llu s", len ? "; " : "",
+                                        hc_who(&loop->processes, silent->rank, who), how[kind],
+                                        (unsigned long long)((now - silent->since) / 1000000000ull));
+        }
+    if (n > NAMED && len < room)
+        snprintf(loop->silent_text + len, room - len, "; and %u more", n - NAMED);
+}
