@@ -2,7 +2,7 @@
  *
  * entry.c - an entry of the log as bytes: made at the root, read and checked by every member.
  *
- *     u64 position, u8 flags, (STOP, LEAVE: i32 first to leave,) i32 last to join,
+ *     u64 position, u8 flags, (STOP, LEAVE: i32 first to leave, u8 n, n bytes: why,) i32 last to join,
  *     columns: conflict, commit, rootless (of commit),
  *     u32 n, n first announcements: u8 outcome, u32 bytes, then
  *         AGREED, ROOTLESS: the signature       DISAGREED: u32 bytes of the name, the name, the text
@@ -20,7 +20,7 @@
 #include "core/tree.h"
 #include "core/wire.h"
 
-#define FIXED (8 + 1 + 4 + 4 + 3 * 4 + 4)
+#define FIXED (8 + 1 + HC__LEAVER_MOST + 4 + 3 * 4 + 4)
 
 /* ---- making (at the root) ------------------------------------------------------------------------ */
 
@@ -71,7 +71,8 @@ uint8_t *hc__entry_make(hc__set *s, size_t *nbytes) {
     entry += HC__HEADER;
     uint8_t *p = hc__write64(entry, s->position + 1);
     p = hc__write8(p, flags);
-    p = hc__write_first_to_leave(p, flags, s->end.first_to_leave);
+    hc__leaver leaver = hc__first_to_leave(s);
+    p = hc__write_leaver(p, flags, &leaver);
     p = hc__write32(p, (uint32_t)s->joins.last);
     p = hc__write_column(p, s->slots.rows, s->slots.nwords, s->slots.stride, hc__row_conflict);
     p = hc__write_column(p, s->slots.rows, s->slots.nwords, s->slots.stride, hc__row_out);
@@ -117,7 +118,7 @@ static void read_first(hc__reader *r, int32_t set_size, hc__entry_first *first) 
 int hc__entry_read(hc__set *s, hc__reader *r, hc__entry *entry) {
     entry->position = hc__read64(r);
     entry->flags = hc__read8(r);
-    entry->first_to_leave = hc__read_first_to_leave(r, entry->flags, s->set_size, s->engine->config.size);
+    entry->leaver = hc__read_leaver(r, entry->flags, s->set_size, s->engine->config.size);
     entry->last_joined = (int32_t)hc__read32(r);
     entry->conflict = hc__read_column(r);
     entry->commit = hc__read_column(r);

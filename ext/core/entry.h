@@ -21,7 +21,8 @@ typedef struct hc__entry_first {
 typedef struct hc__entry { /* points into the bytes that were read */
     uint64_t position;
     uint8_t flags; /* hc__flag */
-    int32_t last_joined, first_to_leave;
+    int32_t last_joined;
+    hc__leaver leaver;
     hc__column_view conflict, commit, rootless;
     uint32_t nfirsts;
     hc__entry_first *firsts; /* scratch memory */

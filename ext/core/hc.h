@@ -260,7 +260,7 @@ enum hc_event_kind {
     HC_EV_ENQUEUE,    /* set, request. Refusals are immediate COMPLETE actions */
     HC_EV_FLUSH,      /* a caller waits (R1): everything pending, in all sets, is raised */
     HC_EV_JOIN,       /* set, ticket */
-    HC_EV_STOP,       /* set */
+    HC_EV_STOP,       /* set; text: the exception that ends this rank, NULL: it ends in order */
     HC_EV_PREEMPT,    /* set */
     HC_EV_MESSAGE,    /* peer, bytes: a control message arrived */
     HC_EV_SENT,       /* peer: the last message to peer has left (see T4) */

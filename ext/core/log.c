@@ -178,7 +178,7 @@ static void end_with(hc__set *s, const hc__entry *entry) { /* L6 */
         action->position = s->position;
     }
     if (entry->flags & HC__F_LEAVES)
-        s->end.first_to_leave = entry->first_to_leave;
+        hc__keep_leaver(s, &entry->leaver);
     if (entry->flags & HC__F_LEAVE)
         s->end.left = 1;
     if (entry->flags & HC__F_STOP)

@@ -110,7 +110,7 @@ static int on_set_event(hc_engine *e, const hc_event *ev) {
         return on_join(e, s, ev);
     case HC_EV_STOP:
         if (!e->failure.failed)
-            hc__stop(s);
+            hc__stop(s, ev->text);
         return 0;
     case HC_EV_PREEMPT:
         if (!e->failure.failed && !s->end.stopped)

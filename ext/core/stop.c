@@ -28,39 +28,53 @@ const char *hc__shut_down_text(hc__set *s) {
         hc__put(&text, ": rank ");
         hc__put_int(&text, s->end.first_to_leave < 0 ? HC__OF_WORLD(s->end.first_to_leave) : s->end.first_to_leave);
         hc__put(&text, s->end.first_to_leave < 0 ? " of the World that it was made from" : "");
-        hc__put(&text, " has called shutdown() or ended");
+        hc__put(&text, s->end.nwhy ? " has raised " : " has called shutdown() or ended");
+        hc__put_some(&text, (const char *)s->end.why, s->end.nwhy);
     }
     return hc__scratch_text(s->engine, buffer);
 }
 
 /* The first rank that is heard of counts, until the log says which one it was. */
-static void tell(hc__set *s, uint8_t flag, int32_t first_to_leave) {
+static void tell(hc__set *s, uint8_t flag, const hc__leaver *leaver) {
     if (s->end.first_to_leave == HC__NO_RANK)
-        s->end.first_to_leave = first_to_leave;
+        hc__keep_leaver(s, leaver);
     hc__tree_flag(s, flag);
 }
 
-void hc__child_flags(hc__set *s, uint8_t flags, int32_t first_to_leave) {
+hc__leaver hc__first_to_leave(const hc__set *s) {
+    return (hc__leaver){.rank = s->end.first_to_leave, .nwhy = s->end.nwhy, .why = s->end.why};
+}
+
+void hc__keep_leaver(hc__set *s, const hc__leaver *leaver) {
+    s->end.first_to_leave = leaver->rank;
+    s->end.nwhy = leaver->nwhy;
+    if (leaver->nwhy)
+        memmove(s->end.why, leaver->why, leaver->nwhy);
+}
+
+void hc__child_flags(hc__set *s, uint8_t flags, const hc__leaver *leaver) {
     if (flags & HC__F_LEAVE)
-        tell(s, HC__F_LEAVE, first_to_leave);
+        tell(s, HC__F_LEAVE, leaver);
     if (flags & HC__F_STOP)
-        tell(s, HC__F_STOP, first_to_leave);
+        tell(s, HC__F_STOP, leaver);
     if (flags & HC__F_PREEMPT)
         hc__tree_flag(s, HC__F_PREEMPT);
 }
 
 /* ---- STOP ---------------------------------------------------------------------------------------- */
 
-static void stop(hc__set *s, int32_t first_to_leave) {
+static void stop(hc__set *s, const hc__leaver *leaver) {
     if (s->end.stopping || s->end.stopped)
         return;
     hc__raise_everywhere(s->engine); /* R1 */
     s->end.stopping = 1;
-    tell(s, HC__F_STOP, first_to_leave);
+    tell(s, HC__F_STOP, leaver);
 }
 
-void hc__stop(hc__set *s) {
-    stop(s, s->set_rank);
+void hc__stop(hc__set *s, const char *why) {
+    size_t n = why ? strlen(why) : 0;
+    n = n < HC__WHY ? n : HC__WHY;
+    stop(s, &(hc__leaver){.rank = s->set_rank, .nwhy = (uint8_t)n, .why = (const uint8_t *)why});
 }
 
 static void shut_down_pending(hc__set *s) {
@@ -79,9 +93,11 @@ static void shut_down_pending(hc__set *s) {
 /* The World's STOP stops the other sets, each by its own log. */
 static void stop_others(hc__set *world) {
     const hc_engine *e = world->engine;
+    hc__leaver leaver = hc__first_to_leave(world);
+    leaver.rank = HC__OF_WORLD(leaver.rank);
     for (uint32_t i = 1; i < e->nsets; i++)
         if (e->sets[i])
-            stop(e->sets[i], HC__OF_WORLD(world->end.first_to_leave));
+            stop(e->sets[i], &leaver);
 }
 
 void hc__log_end(hc__set *s) {
@@ -104,7 +120,7 @@ static int is_last(const hc__set *s, uint32_t name) {
 
 static void leave_when_done(hc__set *s) {
     if (!s->joins.joined && (s->pending.oldest == HC__NONE || is_last(s, s->pending.oldest)))
-        tell(s, HC__F_LEAVE, s->set_rank);
+        tell(s, HC__F_LEAVE, &(hc__leaver){.rank = s->set_rank});
 }
 
 /* A rank that has left had nothing pending in this set, so what is pending now lacks that rank for ever. */
@@ -114,7 +130,7 @@ void hc__leave_check(hc__set *s) {
     if (s->end.leaving)
         leave_when_done(s);
     else if (s->end.left && (s->pending.oldest != HC__NONE || s->joins.ticket))
-        stop(s, s->end.first_to_leave);
+        stop(s, &(hc__leaver){.rank = s->end.first_to_leave}); /* which is kept already, with its words */
 }
 
 void hc__leave(hc__set *s) {

@@ -2,7 +2,8 @@
  *
  * up.c - the messages that rise: what a node tells its parent, and what a parent makes of it.
  *
- *     u64 tag, u8 flags, (STOP, LEAVE: i32 first to leave,) u32 joined (firm), u32 joined (loose), i32 last,
+ *     u64 tag, u8 flags, (STOP, LEAVE: i32 first to leave, u8 n, n bytes: why,)
+ *     u32 joined (firm), u32 joined (loose), i32 last,
  *     columns: slots, rooted, conflict,
  *     u32 n, n first announcements: u8 rooted, u8 signatures, a signature: i32 lowest rank, u32 bytes, bytes
  */
@@ -19,7 +20,7 @@
 #include "core/tree.h"
 #include "core/wire.h"
 
-#define FIXED (HC__HEADER + 8 + 1 + 4 + 4 + 4 + 4 + 3 * 4 + 4)
+#define FIXED (HC__HEADER + 8 + 1 + HC__LEAVER_MOST + 4 + 4 + 4 + 3 * 4 + 4)
 
 /* ---- sending ------------------------------------------------------------------------------------- */
 
@@ -62,7 +63,8 @@ void hc__up_send(hc__set *s) {
     uint8_t *p = hc__write_header(message, HC__M_UP, s->wire);
     p = hc__write64(p, s->position);
     p = hc__write8(p, s->tree.flags_out);
-    p = hc__write_first_to_leave(p, s->tree.flags_out, s->end.first_to_leave);
+    hc__leaver leaver = hc__first_to_leave(s);
+    p = hc__write_leaver(p, s->tree.flags_out, &leaver);
     p = hc__write32(p, s->joins.out_firm);
     p = hc__write32(p, s->joins.out_loose);
     p = hc__write32(p, (uint32_t)s->joins.last);
@@ -81,7 +83,7 @@ void hc__up_send(hc__set *s) {
 typedef struct up {
     uint64_t tag;
     uint8_t flags;
-    int32_t first_to_leave;
+    hc__leaver leaver;
     uint32_t firm, loose;
     int32_t last;
     hc__column_view slots, rooted, conflict;
@@ -130,7 +132,7 @@ static int read_up(const hc__set *s, uint32_t source, const uint8_t *bytes, size
     hc__reader r = {.at = bytes, .end = bytes + nbytes};
     m->tag = hc__read64(&r);
     m->flags = hc__read8(&r);
-    m->first_to_leave = hc__read_first_to_leave(&r, m->flags, s->set_size, s->engine->config.size);
+    m->leaver = hc__read_leaver(&r, m->flags, s->set_size, s->engine->config.size);
     m->firm = hc__read32(&r);
     m->loose = hc__read32(&r);
     m->last = (int32_t)hc__read32(&r);
@@ -221,7 +223,7 @@ static void take(hc__set *s, uint32_t source, const up *m) {
         read_first(&r, s->set_size, &first);
         take_first(s, source, &first);
     }
-    hc__child_flags(s, m->flags, m->first_to_leave);
+    hc__child_flags(s, m->flags, &m->leaver);
     uint32_t loose = s->slots.freed > m->tag ? 0 : m->loose; /* T6 */
     uint64_t after = (uint64_t)s->joins.firm[source] + s->joins.loose[source] + m->firm + loose;
     if (after <= (uint64_t)s->children[source - 1].subtree)

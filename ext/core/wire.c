@@ -59,15 +59,23 @@ int hc__read_header(hc__reader *r, uint32_t *set) {
     return !r->bad && version == HC__WIRE_VERSION && !zero && known ? message : 0;
 }
 
-uint8_t *hc__write_first_to_leave(uint8_t *p, uint8_t flags, int32_t first_to_leave) {
-    return flags & HC__F_LEAVES ? hc__write32(p, (uint32_t)first_to_leave) : p;
+uint8_t *hc__write_leaver(uint8_t *p, uint8_t flags, const hc__leaver *leaver) {
+    if (!(flags & HC__F_LEAVES))
+        return p;
+    p = hc__write32(p, (uint32_t)leaver->rank);
+    p = hc__write8(p, leaver->nwhy);
+    return hc__write_bytes(p, leaver->why, leaver->nwhy);
 }
 
-int32_t hc__read_first_to_leave(hc__reader *r, uint8_t flags, int32_t set_size, int32_t world_size) {
+hc__leaver hc__read_leaver(hc__reader *r, uint8_t flags, int32_t set_size, int32_t world_size) {
+    hc__leaver leaver = {.rank = HC__NO_RANK};
     if (!(flags & HC__F_LEAVES))
-        return HC__NO_RANK;
-    int32_t first_to_leave = (int32_t)hc__read32(r);
-    if (first_to_leave == HC__NO_RANK || first_to_leave >= set_size || first_to_leave < HC__OF_WORLD(world_size - 1))
+        return leaver;
+    leaver.rank = (int32_t)hc__read32(r);
+    leaver.nwhy = hc__read8(r);
+    leaver.why = hc__read_bytes(r, leaver.nwhy);
+    if (leaver.rank == HC__NO_RANK || leaver.rank >= set_size || leaver.rank < HC__OF_WORLD(world_size - 1) ||
+        leaver.nwhy > HC__WHY)
         r->bad = 1;
-    return first_to_leave;
+    return leaver;
 }

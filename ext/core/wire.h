@@ -92,8 +92,16 @@ enum hc__flag { HC__F_STOP = 1, HC__F_PREEMPT = 2, HC__F_JOINALL = 4, HC__F_LEAV
 #define HC__NO_RANK (-1)                        /* no rank has left */
 /* A rank of the World has left it, and with it this set. HC__OF_WORLD(HC__OF_WORLD(rank)) is the rank. */
 #define HC__OF_WORLD(rank) (-2 - (rank))
-uint8_t *hc__write_first_to_leave(uint8_t *, uint8_t flags, int32_t first_to_leave);
-int32_t hc__read_first_to_leave(hc__reader *, uint8_t flags, int32_t set_size, int32_t world_size);
+/* The first rank to leave, and why, in its own words; not ended by 0, and it lies where it was read. */
+#define HC__WHY 160
+#define HC__LEAVER_MOST (4 + 1 + HC__WHY)
+typedef struct hc__leaver {
+    int32_t rank;
+    uint8_t nwhy;
+    const uint8_t *why;
+} hc__leaver;
+uint8_t *hc__write_leaver(uint8_t *, uint8_t flags, const hc__leaver *);
+hc__leaver hc__read_leaver(hc__reader *, uint8_t flags, int32_t set_size, int32_t world_size);
 
 #define HC__WIRE_VERSION 1
 #define HC__HEADER 8

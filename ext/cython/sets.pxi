@@ -4,6 +4,15 @@
 cdef str UNNAMED = "unnamed call "
 
 
+cdef bytes exception_in_flight():
+    """The type and the first line of the exception that ends this rank, for the others; b"" if it ends in order."""
+    error = sys.exc_info()[1] or getattr(sys, "last_value", None)
+    if error is None or isinstance(error, (SystemExit, GeneratorExit)):
+        return b""
+    lines = str(error).splitlines()
+    return f"{type(error).__name__}{': ' if lines else ''}{''.join(lines[:1])}".encode("utf-8", "replace")[:150]
+
+
 @cython.final
 cdef class Set:
     """A process set as its member sees it; each World has one."""
@@ -86,7 +95,8 @@ cdef class Set:
         cdef hc_handle *h
         if self.loop.closed or self.loop.forked:
             return True
-        h = hc_handle_new(HC_EV_STOP, self.number, 0, 0, NULL, 0, 0)
+        cdef bytes why = exception_in_flight()
+        h = hc_handle_new(HC_EV_STOP, self.number, 0, 0, why, len(why) + 1 if why else 0, 0)
         if h is NULL:
             raise MemoryError
         hc_loop_submit(self.loop.c, h, 1)

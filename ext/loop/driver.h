@@ -47,7 +47,7 @@ typedef struct hc__set_queue {
     hc__run *head, **tail, *spare;
     hc_handle *stops; /* wait for its STOPPED */
     uint8_t stopped;
-    char shutdown_reason[128]; /* who stopped it */
+    char shutdown_reason[320]; /* who stopped it */
 } hc__set_queue;
 
 /* ---- heartbeat.c, node_life.c, silence.c: who is alive ----------------------------------------------------------- */

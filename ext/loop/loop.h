@@ -90,8 +90,8 @@ typedef struct hc_loop hc_loop;
 /* clang-format off */
 #define HC_LOOP_KNOBS(X) /* rows as in HC_ENGINE_KNOBS */                                                              \
     X(uint64_t, peer_timeout, 30, 0, 86400, "s", HC_RANKS_MAY_DIFFER,                                                  \
-      "time without an answer from a rank of another node, or with a stopped process on this one, after which that "    \
-      "rank counts as lost if a rank waits; 0: never")                            \
+      "time without an answer from a rank of another node, or with a stopped process on this one, after which that "   \
+      "rank counts as lost if a rank waits; 0: never")                                                                 \
     X(uint8_t, deterministic, 0, 0, 1, "", HC_RANKS_AGREE,                                                             \
       "equal bits for equal inputs, whatever the timing and the fusion")                                               \
     X(uint8_t, debug, 0, 0, 1, "", HC_RANKS_MAY_DIFFER,                                                                \

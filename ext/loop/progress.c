@@ -26,7 +26,8 @@ static void take_stop(hc_loop *loop, hc_handle *handle) {
     }
     handle->next = queue->stops;
     queue->stops = handle;
-    hc__loop_step(loop, &(hc_event){.kind = HC_EV_STOP, .set = handle->set});
+    const char *why = handle->request.name_len ? handle->request.name : NULL; /* ended by 0 */
+    hc__loop_step(loop, &(hc_event){.kind = HC_EV_STOP, .set = handle->set, .text = why});
 }
 
 static void take_preempt(hc_loop *loop, hc_handle *handle) {

@@ -3,8 +3,8 @@
  * silence.c - the ranks that give no sign of life, as far as this rank knows: a list, and words for reports.
  *
  * A rank sees some of them by itself (node_life.c, heartbeat.c) and is told of the others: by its neighbours in the
- * tree, and by the leader of its node. What it is told it keeps for a short time only, and it never tells it back to where it
- * comes from. So an entry ends everywhere soon after the silence has.
+ * tree, and by the leader of its node. What it is told it keeps for a short time only, and it never tells it back to
+ * where it comes from. So an entry ends everywhere soon after the silence has.
  */
 #include "loop/driver.h"
 

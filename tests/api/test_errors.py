@@ -295,6 +295,21 @@ def test_who_has_left_is_named_at_once(threads, leaver, wait):
     testing.run(threads(3, nodes="2+1", stop_timeout=3600), program)
 
 
+@pytest.mark.parametrize("leaver", [0, 1, 2])
+def test_the_exception_that_ended_a_rank_is_named_to_the_others(threads, leaver):
+    def program(world):
+        hpccoll.allreduce(np.ones(2), world=world)
+        if world.rank == leaver:
+            with pytest.raises(ValueError, match="first line"), world:
+                raise ValueError("first line\nand more")
+            return
+        with pytest.raises(hpccoll.ShutDownError) as error:
+            hpccoll.allreduce(np.ones(2), world=world)
+        assert str(error.value) == f"the World has been shut down: rank {leaver} has raised ValueError: first line"
+
+    testing.run(threads(3, nodes="2+1", stop_timeout=3600), program)
+
+
 def test_what_was_asked_for_before_the_end_is_waited_for(threads):
     def program(world):
         if world.rank == 0:

@@ -160,7 +160,7 @@ def test_a_rank_that_dies_of_an_exception_ends_the_others():
     status, output = job(3, script, nodes="2+1", alone="--enable-recovery")
     assert status != 0
     assert "RuntimeError: mine" in output
-    who = "ShutDownError: the World has been shut down: rank 2 has called shutdown() or ended"
+    who = "ShutDownError: the World has been shut down: rank 2 has raised RuntimeError: mine"
     assert output.count(who) >= 1, output
 
 
