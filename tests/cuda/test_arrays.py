@@ -47,12 +47,19 @@ def job(
     return done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(("ranks", "nodes", "order"), [(1, 1, "lazy"), (2, 1, "3"), (3, 2, "lazy"), (4, 2, "eager")])
+def slow(*values: object) -> object:
+    """A layout whose code paths a larger one has, too: `make test-all` runs it."""
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "nodes", "order"), [slow(1, 1, "lazy"), slow(2, 1, "3"), (3, 2, "lazy"), (4, 2, "eager")]
+)
 def test_every_operation_and_type(fake_cuda: Path, ranks: int, nodes: int, order: str) -> None:
     job(fake_cuda, ranks, nodes, "operations", FAKE_CUDA_ORDER=order)
 
 
-@pytest.mark.parametrize(("ranks", "nodes", "order"), [(1, 1, "4"), (2, 2, "lazy"), (3, 2, "5")])
+@pytest.mark.parametrize(("ranks", "nodes", "order"), [slow(1, 1, "4"), slow(2, 2, "lazy"), (3, 2, "5")])
 def test_types_streams_handles(fake_cuda: Path, ranks: int, nodes: int, order: str) -> None:
     job(
         fake_cuda, ranks, nodes, "libraries", "groups", "asynchronous", "in_place_in_order", "sets", "joined",
@@ -61,7 +68,7 @@ def test_types_streams_handles(fake_cuda: Path, ranks: int, nodes: int, order: s
 
 
 @pytest.mark.parametrize(
-    ("ranks", "nodes", "mode"), [(1, 1, "nccl"), (2, 1, "auto"), (4, 2, "nccl"), (2, 2, "nccl_flat")]
+    ("ranks", "nodes", "mode"), [slow(1, 1, "nccl"), (2, 1, "auto"), (4, 2, "nccl"), (2, 2, "nccl_flat")]
 )
 def test_over_nccl(fake_cuda: Path, fake_nccl: Path, ranks: int, nodes: int, mode: str) -> None:
     """The same in processes whose communicators are the fake NCCL's; calls are taken in late."""
@@ -78,9 +85,9 @@ def test_over_nccl(fake_cuda: Path, fake_nccl: Path, ranks: int, nodes: int, mod
     [
         (3, 1, "auto", "eager", 0),
         (4, 2, "auto", "7", 4000),
-        pytest.param(4, 2, "nccl", "7", 0, marks=pytest.mark.slow),
-        pytest.param(3, 1, "nccl", "lazy", 0, marks=pytest.mark.slow),
-        pytest.param(4, 2, "nccl_flat", "lazy", 0, marks=pytest.mark.slow),
+        slow(4, 2, "nccl", "7", 0),
+        slow(3, 1, "nccl", "lazy", 0),
+        slow(4, 2, "nccl_flat", "lazy", 0),
     ],
 )
 def test_sets_with_common_ranks_call_nccl_in_one_order(
@@ -95,7 +102,9 @@ def test_sets_with_common_ranks_call_nccl_in_one_order(
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("ranks", "nodes", "order"), [(1, 1, "lazy"), (2, 1, "lazy"), (2, 2, "eager"), (3, 2, "8")])
+@pytest.mark.parametrize(
+    ("ranks", "nodes", "order"), [slow(1, 1, "lazy"), slow(2, 1, "lazy"), (2, 2, "eager"), (3, 2, "8")]
+)
 def test_messages(fake_cuda: Path, ranks: int, nodes: int, order: str) -> None:
     """Within a node and between nodes, to a rank itself."""
     job(fake_cuda, ranks, nodes, "messages", "messages_in_order", "messages_that_fail", FAKE_CUDA_ORDER=order)
@@ -118,11 +127,11 @@ def test_a_message_from_a_device_that_fails_is_an_error(fake_cuda: Path) -> None
     ("ranks", "nodes", "mode", "order"),
     [
         (2, 1, "staged", "lazy"),
-        (3, 2, "nccl", "lazy"),
+        slow(3, 2, "nccl", "lazy"),
         (4, 2, "auto", "3"),
-        pytest.param(3, 2, "nccl_flat", "5", marks=pytest.mark.slow),
-        pytest.param(4, 2, "staged", "eager", marks=pytest.mark.slow),
-        pytest.param(2, 2, "mpi", "lazy", marks=pytest.mark.slow),
+        slow(3, 2, "nccl_flat", "5"),
+        slow(4, 2, "staged", "eager"),
+        slow(2, 2, "mpi", "lazy"),
     ],
 )
 def test_random_programs(fake_cuda: Path, fake_nccl: Path, ranks: int, nodes: int, mode: str, order: str) -> None:
@@ -144,7 +153,7 @@ SAYS = "hpccoll: arrays in device memory: device 0 [^:]*:[^:]*:[^:]*: "
     [
         (3, 1, "mpi", "MPI over 3 ranks, messages from device memory"),
         (4, 2, "nccl", "NCCL .* of this node, messages between nodes from device memory"),
-        (2, 2, "auto", "MPI over 2 ranks, messages from device memory"),
+        slow(2, 2, "auto", "MPI over 2 ranks, messages from device memory"),
     ],
 )
 def test_messages_from_device_memory(
@@ -220,7 +229,7 @@ def test_a_job_on_the_host_opens_no_driver(tmp_path: Path) -> None:
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize(("ranks", "order"), [(1, "lazy"), (2, "3")])
+@pytest.mark.parametrize(("ranks", "order"), [slow(1, "lazy"), (2, "3")])
 def test_the_seams_of_pytorch(fake_cuda: Path, ranks: int, order: str) -> None:
     job(fake_cuda, ranks, 1, file=JOB.with_name("torch_job.py"), FAKE_CUDA_ORDER=order)
 
