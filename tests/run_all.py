@@ -17,7 +17,13 @@ WORKERS = ("-n", "3", "--dist", "loadscope", "--no-loadscope-reorder")
 """For the tests without a launcher: one worker mostly waits, for Slurm and for hosts (scope_of in conftest.py)."""
 
 
-def runs(extra: list[str], parallel_only: bool) -> dict[str, list[str]]:
+LAYOUTS = ((1, 1), (2, 1), (3, 2))
+"""Ranks and nodes: a single rank, one node, uneven nodes."""
+SLOW_LAYOUTS = ((4, 2),)
+"""Even nodes with several ranks: jobs of the examples have them in `make test`."""
+
+
+def runs(extra: list[str], parallel_only: bool, slow: bool) -> dict[str, list[str]]:
     """What to execute, by name. Ranks share this machine as one node, as two, and as uneven ones.
 
     -P: what is installed is tested, not what happens to lie in the current folder.
@@ -28,7 +34,7 @@ def runs(extra: list[str], parallel_only: bool) -> dict[str, list[str]]:
         f"{ranks} ranks, {nodes} nodes": [
             *launch, "-np", str(ranks), "--nodes", str(nodes), "python", *pytest, "-pno:cacheprovider", "--only-mpi",
         ]
-        for ranks, nodes in ((1, 1), (2, 1), (3, 2), (4, 2))
+        for ranks, nodes in (*LAYOUTS, *(SLOW_LAYOUTS if slow or parallel_only else ()))
     }  # fmt: skip
     return parallel if parallel_only else {"no launcher": [sys.executable, *pytest, *WORKERS], **parallel}
 
@@ -54,7 +60,7 @@ def main() -> int:
     if not arguments.slow and "-m" not in extra:
         extra += ["-m", "not slow"]
     began, closings, failed, total = time.monotonic(), [], False, Counter[str]()
-    for name, command in runs(extra, arguments.parallel).items():
+    for name, command in runs(extra, arguments.parallel, arguments.slow).items():
         print(f"\n##### {name}", flush=True)
         status, closing = execute(command)
         failed |= status != 0
