@@ -35,6 +35,9 @@ class Survey:
     inside: list[Facts] = field(default_factory=list)
     """Each measured allreduce inside a node, and one over all ranks."""
 
+    strangers: list[tuple[str, dict[str, int]]] = field(default_factory=list)
+    """By host: connections that were not of this job, by address, see hpccoll.tools.doctor.listener."""
+
     @cached_property
     def nodes(self) -> dict[str, list[RankReport]]:
         """The reports of each node, in order of the node's first rank."""

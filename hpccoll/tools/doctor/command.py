@@ -58,6 +58,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--require", action="append", default=[], metavar="WHAT",
         help="bandwidth=10Gbit, latency=20us: an error if a link between nodes is worse",
     )  # fmt: skip
+    add(
+        "--interfaces", default="", metavar="eth0,ib0",
+        help="try these alone, and listen at their addresses alone (default: all that are up)",
+    )  # fmt: skip
     add("-H", "--hosts", metavar="h1,h2", help="ask these hosts over ssh, without MPI and its launcher")
     add("--ssh", default="ssh", metavar="COMMAND", help="how to reach a host with -H (default: ssh)")
     add(
@@ -119,7 +123,12 @@ def read_options(arguments: argparse.Namespace) -> Facts:
         raise ValueError("--require needs a measurement: leave --no-measuring out")
     if not 0 < arguments.patience < math.inf:
         raise ValueError(f"--patience {arguments.patience:g}: seconds, more than 0")
-    return {"measure": arguments.measure, "required": required, "training": _training(arguments)}
+    return {
+        "measure": arguments.measure,
+        "interfaces": [name for name in arguments.interfaces.split(",") if name],
+        "required": required,
+        "training": _training(arguments),
+    }
 
 
 def _training(arguments: argparse.Namespace) -> Facts | None:
@@ -240,7 +249,9 @@ def without_mpi(mine: RankReport, process: identity.Identity, options: Facts, ar
 def at_hub() -> int:
     """Take part in an examination as a process that the hub of hosts.py started."""
     print(json.dumps({"here": True}), flush=True)
-    orders = json.loads(sys.stdin.readline())
+    orders = json.loads(sys.stdin.readline() or "null")
+    if orders is None:  # the hub is gone
+        return 1
     mine = examine.look()
     mine = RankReport(orders["rank"], mine.host, mine.node, mine.facts)
     ranks = exchange.HubExchange(orders["rank"], orders["size"])

@@ -8,7 +8,7 @@ import math
 import os
 import socket
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib import metadata
 from typing import Any
 
@@ -33,6 +33,7 @@ from hpccoll.tools.doctor import (
     training,
 )  # fmt: skip
 from hpccoll.tools.doctor.exchange import Exchange
+from hpccoll.tools.doctor.listener import Listener, connect
 
 CHECKS = (
     build,
@@ -78,7 +79,8 @@ def examine(
     """Examine the ranks; all ranks call it together.
 
     :param mine: the report of this rank
-    :param options: "measure": whether to measure; "required", "training": see command.read_options
+    :param options: "measure": whether to measure; "interfaces": names of those to try, empty: all; "required",
+        "training": see command.read_options
     :param stage: called with the name of each stage before it begins
     :param comm: the mpi4py communicator of the exchange, where there is one
     :returns: the report on the first rank, None on the others
@@ -86,28 +88,26 @@ def examine(
     stage("exchange of what each rank sees")
     reports = [RankReport(**other) for other in exchange.allgather(asdict(mine)) if other]
     survey = Survey(reports, exchange.size)
-    leads = any(exchange.rank == leader.rank for leader in survey.leaders)
-    with reach.Listener() if leads else contextlib.nullcontext() as listener:
+    with reach.listen(survey, exchange.rank, options["interfaces"]) or contextlib.nullcontext() as listener:
         stage("trying the addresses of the other hosts")
-        tried, listeners = reach.probe(exchange, survey, listener)
-        survey = Survey(reports, exchange.size, tried)
+        tried, listeners = reach.probe(exchange, survey, listener, options["interfaces"])
+        survey = replace(survey, reached=tried)
         if options["measure"]:
 
-            def connect(mine: int, other: int) -> links.Link | None:
+            def connect_to(mine: int, other: int) -> links.Link | None:
                 if comm is not None:
                     return links.MpiLink(comm, survey.leaders[other].rank)
                 return _tcp(survey, listeners, listener, mine, other)
 
-            measured = measure.between(exchange, survey, connect, stage)
-            survey = Survey(reports, exchange.size, tried, measured)
+            survey = replace(survey, links=measure.between(exchange, survey, connect_to, stage))
+        if len(survey.leaders) > 1:
+            survey = replace(survey, strangers=reach.strangers(exchange, survey, listener))
     if options["measure"] and comm is not None and not any(report.facts[build.NAME]["knobs"] for report in reports):
-        survey = Survey(reports, exchange.size, tried, survey.links, _collectives(comm, survey, stage))
+        survey = replace(survey, inside=_collectives(comm, survey, stage))
     return summarize(survey, options) if exchange.rank == reports[0].rank else None
 
 
-def _tcp(
-    survey: Survey, listeners: list[Facts], listener: reach.Listener | None, mine: int, other: int
-) -> links.Link | None:
+def _tcp(survey: Survey, listeners: list[Facts], listener: Listener | None, mine: int, other: int) -> links.Link | None:
     """Connect the lower node to the higher one, by an address that worked before; None if none did."""
     assert listener is not None
     lower, higher = min(mine, other), max(mine, other)
@@ -118,10 +118,10 @@ def _tcp(
         connection = listener.connection_from(survey.leaders[lower].rank, LINK_PATIENCE)
     else:
         try:
-            connection = reach.connect(
+            connection = connect(
                 tried["address"],
                 listeners[higher]["port"],
-                listeners[higher]["nonce"],
+                listeners[higher]["token"],
                 survey.leaders[lower].rank,
                 keep=True,
             )

@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import shutil
+import stat
 import sys
 import time
 from collections.abc import Callable
@@ -66,14 +67,18 @@ class FolderExchange:
     """Ranks that share a folder: rank 0 collects the files that the others write there, and writes the list.
 
     Each file gets its name by renaming, so that no rank reads an unfinished file. A rank that does not come within
-    `patience` seconds is None from then on; ranks that see no list after twice as long raise ExchangeError.
+    `patience` seconds is None from then on; ranks that see no list after twice as long raise ExchangeError. The folder
+    is the user's own: whoever can write into it could pass for a rank.
     """
 
     def __init__(self, folder: Path, rank: int, size: int, patience: float) -> None:
         self.folder, self.rank, self.size, self.patience = folder, rank, size, patience
         self.step = 0
         self.present = set(range(size))
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = folder.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+            raise ExchangeError(f"{folder} is another user's, or others may write into it: name one with --meet")
 
     def allgather(self, value: Any) -> list[Any]:
         """See Exchange.

@@ -26,6 +26,12 @@ LIKE_HERE = ("PYTHONPATH", "LD_LIBRARY_PATH", "OMP_NUM_THREADS")
 SSH_OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
 
 
+ANSWERS = {"here", "value", "report"}
+"""Each line of a process on a host holds one of these."""
+LONGEST = 64 << 20
+"""Bytes of the longest line that is read."""
+
+
 @dataclass
 class Remote:
     """A host and the process on it."""
@@ -35,12 +41,14 @@ class Remote:
     failure: str = ""
     unread: bytes = b""
 
-    def line(self) -> str | None:
-        """The next line of JSON that has come; other lines, such as a login's greeting, are skipped."""
+    def answer(self) -> Facts | None:
+        """The next answer that has come; other lines, such as a login's greeting, are skipped."""
         while b"\n" in self.unread:
             line, _, self.unread = self.unread.partition(b"\n")
-            if line.startswith(b"{"):
-                return line.decode()
+            with contextlib.suppress(ValueError, RecursionError):
+                found = json.loads(line)
+                if isinstance(found, dict) and found.keys() & ANSWERS:
+                    return found
         return None
 
     def send(self, value: Any) -> None:
@@ -117,10 +125,10 @@ def _answers(remotes: list[Remote], patience: float) -> dict[str, Any]:
             for key, _ in selector.select(left):
                 remote, data = key.data, os.read(key.fd, 1 << 16)
                 remote.unread += data
-                line = remote.line()
-                if line is not None:
-                    answers[remote.name] = json.loads(line)
-                if line is not None or not data:
+                answer = remote.answer()
+                if answer is not None:
+                    answers[remote.name] = answer
+                if answer is not None or not data or len(remote.unread) > LONGEST:
                     selector.unregister(key.fileobj)
     for remote in remotes:
         if remote.name not in answers:
@@ -138,7 +146,7 @@ def _serve(present: list[Remote], patience: float) -> Facts:
             report: Facts = answers[present[0].name]["report"]
             return report
         for remote in present:
-            remote.send([answers[other.name]["value"] for other in present])
+            remote.send([answers[other.name].get("value") for other in present])
 
 
 def unreachable(remote: Remote, ssh: str) -> Finding:

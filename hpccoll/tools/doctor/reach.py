@@ -1,120 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tries which addresses of each node its partners can connect to: each node listens on a port.
 
-The listener proves that it belongs to the job, because a packet to 172.17.0.1 ends at the sender's own docker0, and
-another program may own a port. After the handshake a large message must arrive as well: where MTUs on the path do not
-fit, small messages arrive and large ones are lost.
+Both sides prove that they belong to the job (listener.py), because a packet to 172.17.0.1 ends at the sender's own
+docker0, and another program may own a port. After the handshake a large message must arrive as well: where MTUs on the
+path do not fit, small messages arrive and large ones are lost.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import json
-import queue
-import secrets
 import socket
-import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from hpccoll.checks import names
-from hpccoll.checks.finding import ERROR, WARNING, Facts, Finding
+from hpccoll.checks.finding import ERROR, NOTE, WARNING, Facts, Finding
 from hpccoll.checks.survey import RankReport, Survey
 from hpccoll.text import listed
 from hpccoll.tools.doctor import addresses
 from hpccoll.tools.doctor.exchange import Exchange
+from hpccoll.tools.doctor.listener import LARGE, PATIENCE, Listener, connect, line
 
 NAME = "reach"
-PATIENCE = 4.0
-"""Seconds for a connection, enough for a lost packet or a busy host; the large message gets twice that."""
-LARGE = 256 << 10
 ALL_PAIRS = 9
 """In a job of up to so many nodes, each tries all others; in a larger one, those 1, 2, 4, ... further on."""
-
-
-class Listener:
-    """Listens on a port of this node for the ranks of this job; a context manager."""
-
-    def __init__(self) -> None:
-        self.nonce = secrets.token_hex(8)
-        self.socket = socket.create_server(("0.0.0.0", 0), backlog=512)
-        self.port: int = self.socket.getsockname()[1]
-        self.connections: dict[int, queue.SimpleQueue[socket.socket]] = {}
-        self.lock = threading.Lock()
-        threading.Thread(target=self._answer, daemon=True).start()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.socket.close()
-
-    def connection_from(self, rank: int, seconds: float) -> socket.socket | None:
-        """Wait for the connection that `rank` opened to keep; None if there is none after `seconds`."""
-        with contextlib.suppress(queue.Empty):
-            return self._queue(rank).get(timeout=seconds)
-        return None
-
-    def _queue(self, rank: int) -> queue.SimpleQueue[socket.socket]:
-        with self.lock:
-            return self.connections.setdefault(rank, queue.SimpleQueue())
-
-    def _answer(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                connection, _ = self.socket.accept()
-                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
-
-    def _serve(self, connection: socket.socket) -> None:
-        """Answer a connection with the nonce; keep it if the peer says so, otherwise receive its large message."""
-        connection.settimeout(2 * PATIENCE)
-        try:
-            hello = json.loads(_line(connection))
-            connection.sendall(json.dumps({"nonce": self.nonce}).encode() + b"\n")
-            if hello["keep"]:
-                self._queue(hello["rank"]).put(connection)
-                return
-            left = LARGE
-            while left and (got := len(connection.recv(left))):
-                left -= got
-            connection.sendall(b"all\n")
-        except (OSError, ValueError, KeyError):
-            pass  # not a rank of this job, or a rank that gave up; the connecting side reports the failure
-        connection.close()
-
-
-def _line(connection: socket.socket) -> bytes:
-    """Read up to a newline, byte by byte, so that nothing after it is consumed."""
-    line = b""
-    while not line.endswith(b"\n"):
-        byte = connection.recv(1)
-        if not byte or len(line) > 1000:
-            raise ConnectionError("closed")
-        line += byte
-    return line
-
-
-def connect(address: str, port: int, nonce: str, rank: int, keep: bool) -> socket.socket:
-    """Connect to the listener of another node.
-
-    :param nonce: the listener's, by which it proves that it is of this job
-    :param keep: whether the connection will be used after this try
-    :raises PermissionError: a process that is not of this job answered
-    :raises OSError: nothing answered
-    """
-    connection = socket.create_connection((address, port), PATIENCE)
-    try:
-        connection.sendall(json.dumps({"rank": rank, "keep": keep}).encode() + b"\n")
-        if json.loads(_line(connection)).get("nonce") != nonce:
-            raise PermissionError("answered by a process that is not of this job")
-    except BaseException:
-        connection.close()
-        raise
-    return connection
 
 
 def partners(mine: int, nodes: int) -> list[int]:
@@ -124,22 +37,49 @@ def partners(mine: int, nodes: int) -> list[int]:
     return sorted({(mine + (1 << k)) % nodes for k in range((nodes - 1).bit_length())} - {mine})
 
 
-def probe(exchange: Exchange, survey: Survey, listener: Listener | None) -> tuple[list[Facts], list[Facts]]:
+def candidates(report: RankReport, interfaces: Collection[str]) -> list[str]:
+    """The addresses of a rank's node that are tried: those of the named interfaces, or of all where none is named."""
+    return [i["address"] for i in addresses.usable(report) if not interfaces or i["name"] in interfaces]
+
+
+def listen(survey: Survey, rank: int, interfaces: Collection[str] = ()) -> Listener | None:
+    """Listen, if this rank leads its node and there are others.
+
+    :param interfaces: names of interfaces; empty: all
+    :returns: at the addresses that the others will try; None: this rank does not listen
+    """
+    leader = next((leader for leader in survey.leaders if leader.rank == rank), None)
+    if leader is None or len(survey.leaders) < 2:
+        return None
+    return Listener(candidates(leader, interfaces))
+
+
+def strangers(exchange: Exchange, survey: Survey, listener: Listener | None) -> list[tuple[str, dict[str, int]]]:
+    """Tell each other who connected and was not of this job; all ranks call it together."""
+    counted = exchange.allgather(dict(listener.refused) if listener else None)
+    hosts = {report.rank: report.host for report in survey.reports}
+    return [(hosts[rank], counts) for rank, counts in enumerate(counted) if counts]
+
+
+def probe(
+    exchange: Exchange, survey: Survey, listener: Listener | None, interfaces: Collection[str] = ()
+) -> tuple[list[Facts], list[Facts]]:
     """Try the addresses of the partners; all ranks call it together.
 
     :param listener: on the leader of each node
-    :returns: each try, and port and nonce of each node's listener; the same on all ranks
+    :param interfaces: as for `listen`
+    :returns: each try, and port and token of each node's listener; the same on all ranks
     """
     listeners = [
-        d for d in exchange.allgather({"port": listener.port, "nonce": listener.nonce} if listener else None) if d
+        d for d in exchange.allgather({"port": listener.port, "token": listener.token} if listener else None) if d
     ]
     mine = next((i for i, report in enumerate(survey.leaders) if report.rank == exchange.rank), -1)
     attempts: list[Facts] = []
     if listener:
         wanted = [
-            (node, interface["address"])
+            (node, address)
             for node in partners(mine, len(survey.leaders))
-            for interface in addresses.usable(survey.leaders[node])
+            for address in candidates(survey.leaders[node], interfaces)
         ]
         with ThreadPoolExecutor(max(1, min(32, len(wanted)))) as pool:
             attempts = list(pool.map(lambda w: _try(survey, mine, w[0], w[1], listeners[w[0]]), wanted))
@@ -161,7 +101,7 @@ def _try(survey: Survey, mine: int, node: int, address: str, listener: Facts) ->
     began = time.monotonic()
     try:
         facts["through"] = route(source, address)
-        connection = connect(address, listener["port"], listener["nonce"], source.rank, keep=False)
+        connection = connect(address, listener["port"], listener["token"], source.rank, keep=False)
         connection.settimeout(2 * PATIENCE)
     except (OSError, ValueError) as error:
         return facts | outcome_of(error) | {"neighbour": neighbour(address)}
@@ -169,7 +109,7 @@ def _try(survey: Survey, mine: int, node: int, address: str, listener: Facts) ->
     with connection:
         try:
             connection.sendall(bytes(LARGE))
-            _line(connection)
+            line(connection, time.monotonic() + 2 * PATIENCE)
         except OSError as error:
             return facts | {"outcome": "large lost", "error": str(error)}
     return facts | {"outcome": "ok"}
@@ -224,7 +164,7 @@ def judge(survey: Survey) -> list[Finding]:
     pairs: dict[tuple[str, str], list[Facts]] = {}
     for attempt in survey.reached:
         pairs.setdefault((attempt["from"], attempt["to"]), []).append(attempt)
-    found = []
+    found = _strangers(survey)
     for (source, target), attempts in pairs.items():
         outcomes = {attempt["outcome"] for attempt in attempts}
         if "large lost" in outcomes and "ok" not in outcomes:
@@ -235,6 +175,21 @@ def judge(survey: Survey) -> list[Finding]:
         else:
             found += _dead_ends(source, target, attempts)
     return found
+
+
+def _strangers(survey: Survey) -> list[Finding]:
+    """Find connections of processes that are not of this job."""
+    return [
+        Finding(
+            NAME,
+            NOTE,
+            f"{host}: {sum(counts.values())} connections to the port of this test were not of this job and were "
+            f"closed, from {listed(sorted(counts))}",
+            "somebody looks at the ports of this host, or another job's test has its address",
+            "A port scanner of the site does so; if nobody there knows the addresses, tell who runs the cluster",
+        )
+        for host, counts in survey.strangers
+    ]
 
 
 def _shown(attempts: Iterable[Facts]) -> str:

@@ -383,6 +383,7 @@ def test_findings_of_many_nodes_become_one() -> None:
 def test_the_text_has_every_finding_with_its_reason_and_remedy() -> None:
     options = {
         "measure": True,
+        "interfaces": [],
         "required": {},
         "training": {"name": "x", "bytes": 1e8, "compute": 0.1, "nodes": None, "overlap": 0.5},
     }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks exchange values in a folder, also if some never come; pairs measure each other; listeners prove their job."""
+"""Ranks exchange values in a folder, also if some never come; pairs measure each other."""
 
 import socket
 import threading
@@ -56,6 +56,17 @@ def test_rank_0_does_not_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert not (tmp_path / "m").exists()
 
 
+def test_a_folder_into_which_others_may_write_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    (tmp_path / "link").symlink_to(tmp_path)
+    for folder in ("open", "link"):
+        with pytest.raises(exchange.ExchangeError, match="is another user's, or others may write into it"):
+            exchange.FolderExchange(tmp_path / folder, 0, 2, 1)
+    exchange.FolderExchange(tmp_path / "made", 0, 2, 1)
+    assert (tmp_path / "made").stat().st_mode & 0o777 == 0o700
+
+
 def test_the_ends_of_a_connection_measure_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure, "LONG_ENOUGH", 0.02)
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -72,19 +83,6 @@ def test_the_ends_of_a_connection_measure_together(monkeypatch: pytest.MonkeyPat
     assert len(first["bandwidth"]) == 2
     assert min(first["bandwidth"]) > 0
     assert first["sent"] >= 4 * measure.BLOCK
-
-
-def test_a_listener_proves_that_it_is_of_the_job() -> None:
-    with reach.Listener() as listener:
-        kept = reach.connect("127.0.0.1", listener.port, listener.nonce, 5, keep=True)
-        accepted = listener.connection_from(5, 10)
-        assert accepted is not None
-        kept.sendall(b"x")
-        assert accepted.recv(1) == b"x"
-        with pytest.raises(PermissionError, match="not of this job"):
-            reach.connect("127.0.0.1", listener.port, "another", 5, keep=False)
-        kept.close()
-        accepted.close()
 
 
 class Two:
@@ -114,7 +112,9 @@ def test_addresses_are_tried_and_the_own_are_not() -> None:
     survey, two = Survey(reports, 2), Two()
 
     def rank(number: int) -> list[dict[str, Any]]:
-        with reach.Listener() as listener:
+        listening = reach.listen(survey, number)
+        assert listening
+        with listening as listener:
             tried, _ = reach.probe(two.rank(number), survey, listener)
             return tried
 
