@@ -17,6 +17,7 @@
 #include "transport/control/control.h"
 
 #define FRAME ((size_t)16 << 10)
+#define LONGEST (UINT64_C(1) << 32) /* of a message; more is no length, and would never be whole */
 
 typedef struct stream {
     uint8_t *data;
@@ -85,14 +86,14 @@ static int stream_add(stream *s, const void *bytes, size_t n) {
     return HC_OK;
 }
 
-/* The first message of a stream, if it is whole. */
+/* 1: the first message of a stream, which is whole; 0: there is none; HC_BAD_MESSAGE: none can come. */
 static int stream_message(const stream *s, const uint8_t **bytes, size_t *n) {
     uint64_t length;
     if (filled(s) < sizeof length)
         return 0;
     memcpy(&length, s->data + s->from, sizeof length);
     if (filled(s) - sizeof length < length)
-        return 0;
+        return length > LONGEST ? HC_BAD_MESSAGE : 0;
     *bytes = s->data + s->from + sizeof length;
     *n = (size_t)length;
     return 1;
@@ -311,13 +312,16 @@ static int control_receive(hc_control *base, int32_t *peer, const uint8_t **byte
     take_back_given(control);
     for (;;) {
         edge *e = control->unread;
-        if (e != NULL && stream_message(&e->in, bytes, nbytes)) {
+        int whole = e != NULL ? stream_message(&e->in, bytes, nbytes) : 0;
+        if (whole > 0) {
             e->in_given = sizeof(uint64_t) + *nbytes;
             control->given = e;
             *peer = e->peer;
             return HC_DONE;
         }
         control->unread = NULL;
+        if (whole < 0)
+            return whole;
         int status = pull_rings(control);
         if (status == HC_IDLE)
             status = pull_net(control);

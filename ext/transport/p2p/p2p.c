@@ -94,6 +94,8 @@ static int read_header(hc_p2p *p2p, int32_t peer, const hc__p2p_header *header, 
     case HC__P2P_GONE:
         return end(p2p, &p2p->cleared, peer, header->to, HC_SHUT_DOWN);
     case HC__P2P_CREDIT:
+        if (header->bytes > p2p->credits[peer].used)
+            return HC_BAD_MESSAGE;
         p2p->credits[peer].used -= header->bytes;
         return HC_OK;
     default:
