@@ -54,12 +54,16 @@ def _knob(
     return dataclasses.field(default=default, metadata=metadata)
 
 
+def _is_number(text: str) -> bool:
+    return text.isdecimal() and len(text) < 10
+
+
 def _is_nodes(text: str) -> bool:
-    return not text or all(part.isdecimal() and int(part) > 0 for part in text.split("+"))
+    return not text or all(_is_number(part) and int(part) > 0 for part in text.split("+"))
 
 
 def _is_device(text: str) -> bool:
-    return text in ("auto", "local", "none") or text.isdecimal()
+    return text in ("auto", "local", "none") or _is_number(text)
 
 
 if TYPE_CHECKING:

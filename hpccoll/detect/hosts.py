@@ -67,7 +67,7 @@ def _split(text: str) -> list[str]:
 def _numbers(ranges: str, text: str) -> list[str]:
     found = []
     for part in ranges.split(","):
-        if not (match := re.fullmatch(r"([0-9]+)(?:-([0-9]+))?", part)):
+        if not (match := re.fullmatch(r"([0-9]{1,18})(?:-([0-9]{1,18}))?", part)):
             raise _wrong(text, f"{part!r} is no number and no range")
         first, last = match[1], match[2] or match[1]
         if not 0 <= int(last) - int(first) < LONGEST:
@@ -83,8 +83,8 @@ def expand_counts(text: str) -> list[int]:
     """
     counts: list[int] = []
     for part in text.split(","):
-        match = re.fullmatch(r"([0-9]+)(?:\(x([0-9]+)\))?", part)
-        if not match or int(match[2] or 1) > LONGEST:
+        match = re.fullmatch(r"([0-9]{1,18})(?:\(x([0-9]{1,18})\))?", part)
+        if not match or len(counts) + int(match[2] or 1) > LONGEST:
             raise _wrong(text, f"{part!r} is neither a count nor one like 4(x2)")
         counts += [int(match[1])] * int(match[2] or 1)
     return counts
@@ -96,7 +96,7 @@ def of_pairs(text: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
     :raises InvalidArgumentError: names and numbers do not alternate
     """
     words = text.split()
-    if len(words) % 2 or not all(word.isdecimal() for word in words[1::2]):
+    if len(words) % 2 or not all(re.fullmatch(r"[0-9]{1,18}", word) for word in words[1::2]):
         raise _wrong(text, "hosts and counts do not alternate")
     return tuple(words[::2]), tuple(map(int, words[1::2]))
 

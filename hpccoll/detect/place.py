@@ -9,6 +9,10 @@ from collections.abc import Mapping
 __all__ = ["Place", "number", "read"]
 
 
+MOST_DIGITS = 19
+"""No count of a launcher has so many."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Place:
     """A process among those that its launcher started together. A value that the launcher does not give is None."""
@@ -42,7 +46,7 @@ class Place:
 def number(env: Mapping[str, str], name: str) -> int | None:
     """Read the number in a variable; None if it is not set or holds something else."""
     text = env.get(name, "")
-    return int(text) if text.isdecimal() else None
+    return int(text) if text.isdecimal() and len(text) < MOST_DIGITS else None
 
 
 def read(

@@ -10,10 +10,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 
+from hpccoll import errors
 from hpccoll.detect.hosts import Allocation, expand, expand_counts
 from hpccoll.detect.place import Place, number, read
 
 ORDER = 60
+MOST_COMPONENTS = 4096
+"""Of a heterogeneous job; Slurm allows 128 of them by default."""
 
 
 def place(env: Mapping[str, str]) -> Place | None:
@@ -25,7 +28,10 @@ def place(env: Mapping[str, str]) -> Place | None:
         node="SLURMD_NODENAME", job=("SLURM_JOB_ID", "SLURM_STEP_ID"),
         detail=f"--mpi={env.get('SLURM_MPI_TYPE', 'none')}",
     )  # fmt: skip
-    counts = expand_counts(env["SLURM_STEP_TASKS_PER_NODE"]) if env.get("SLURM_STEP_TASKS_PER_NODE") else []
+    try:
+        counts = expand_counts(env["SLURM_STEP_TASKS_PER_NODE"]) if env.get("SLURM_STEP_TASKS_PER_NODE") else []
+    except errors.InvalidArgumentError:
+        counts = []  # the launcher does not say it in a way that is known
     node = number(env, "SLURM_NODEID")
     if not found or node is None or node >= len(counts):
         return found
@@ -37,7 +43,7 @@ def allocation(env: Mapping[str, str], read_file: Callable[[str], str]) -> Alloc
     del read_file
     if "SLURM_JOB_ID" not in env or "SLURM_JOB_NODELIST" not in env:
         return None
-    components = number(env, "SLURM_HET_SIZE") or 0
+    components = min(number(env, "SLURM_HET_SIZE") or 0, MOST_COMPONENTS)
     ends = [f"_HET_GROUP_{i}" for i in range(components) if f"SLURM_JOB_NODELIST_HET_GROUP_{i}" in env] or [""]
     hosts, slots = [], []
     for end in ends:

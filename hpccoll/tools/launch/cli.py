@@ -114,7 +114,7 @@ def checked_nodes(nodes: str, ranks: int, hosts: tuple[Host, ...]) -> str:
     :returns: `nodes`
     :raises LaunchError: the job cannot be split so
     """
-    counts = [int(part) if part.isdecimal() else 0 for part in nodes.split("+")]
+    counts = [int(part) if part.isdecimal() and len(part) < 10 else 0 for part in nodes.split("+")]
     fits = sum(counts) == ranks if len(counts) > 1 else counts[0] <= ranks
     if len(hosts) > 1 or min(counts) < 1 or not fits:
         allowed = f"1 to {ranks}, or numbers of ranks like 3+1 whose sum is {ranks}, on one machine"

@@ -68,7 +68,7 @@ def parse_hosts(text: str) -> tuple[Host, ...]:
     hosts = []
     for part in text.split(","):
         name, _, slots = part.strip().partition(":")
-        if not HOST_NAME.fullmatch(name) or not (slots or "1").isdecimal() or int(slots or 1) < 1:
+        if not HOST_NAME.fullmatch(name) or not re.fullmatch(r"0*[1-9][0-9]{0,8}", slots or "1", re.ASCII):
             raise LaunchError(f"hosts {text!r}: {part!r} is not HOST or HOST:RANKS")
         hosts.append(Host(name, int(slots or 1)))
     return tuple(hosts)
