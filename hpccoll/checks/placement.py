@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
+from hpccoll.checks import cgroups
 from hpccoll.checks.finding import WARNING, Facts, Finding
 from hpccoll.checks.kernel_files import read_text
 from hpccoll.checks.survey import RankReport, Survey
@@ -43,16 +44,8 @@ def collect_more(env: Mapping[str, str]) -> Facts:
         "cores": len(siblings),
         "numa": sorted(n for n, members in domains.items() if members & cpus),
         "numa nodes": len([n for n, members in domains.items() if members]) or 1,
-        "quota": quota(),
+        "quota": cgroups.quota(),
     }
-
-
-def quota(root: Path = Path("/sys/fs/cgroup")) -> float | None:
-    """The number of cores whose time the control group of this container may use; None: no limit."""
-    limit, _, period = read_text(root / "cpu.max").partition(" ")
-    if not limit:
-        limit, period = read_text(root / "cpu/cpu.cfs_quota_us"), read_text(root / "cpu/cpu.cfs_period_us")
-    return int(limit) / int(period) if limit.isdecimal() and period.isdecimal() and int(period) else None
 
 
 def judge(survey: Survey) -> list[Finding]:

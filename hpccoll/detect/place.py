@@ -10,7 +10,7 @@ __all__ = ["Place", "number", "read"]
 
 
 MOST_DIGITS = 19
-"""No count of a launcher has so many."""
+"""A number with so many digits is no count."""
 
 
 @dataclasses.dataclass(frozen=True)

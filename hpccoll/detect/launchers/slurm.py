@@ -16,7 +16,7 @@ from hpccoll.detect.place import Place, number, read
 
 ORDER = 60
 MOST_COMPONENTS = 4096
-"""Of a heterogeneous job; Slurm allows 128 of them by default."""
+"""A heterogeneous job has no more; Slurm allows 128 by default."""
 
 
 def place(env: Mapping[str, str]) -> Place | None:

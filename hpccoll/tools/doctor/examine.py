@@ -21,9 +21,11 @@ from hpccoll.tools.doctor import (
     build,
     clocks,
     gpus,
+    inside,
     launcher,
     limits,
     links,
+    load,
     measure,
     mpi,
     network,
@@ -31,12 +33,14 @@ from hpccoll.tools.doctor import (
     reach,
     rounds,
     training,
+    transports,
 )  # fmt: skip
 from hpccoll.tools.doctor.exchange import Exchange
 from hpccoll.tools.doctor.listener import Listener, connect
 
 CHECKS = (
     build,
+    transports,
     mpi,
     launcher,
     names,
@@ -46,9 +50,11 @@ CHECKS = (
     limits,
     clocks,
     placement,
+    load,
     rails,
     gpus,
     network,
+    inside,
 )
 """The checks, from the lowest layer up; the report keeps this order."""
 LINK_PATIENCE = 8.0
@@ -60,6 +66,7 @@ def look() -> RankReport:
     env = config.environment()
     facts = {
         build.NAME: build.collect(),
+        transports.NAME: transports.collect(env),
         launcher.NAME: launcher.collect(env),
         names.NAME: names.collect(),
         addresses.NAME: addresses.collect(env),
@@ -87,6 +94,9 @@ def examine(
     """
     stage("exchange of what each rank sees")
     reports = [RankReport(**other) for other in exchange.allgather(asdict(mine)) if other]
+    if options["measure"]:
+        stage("watching the cores of the ranks")
+        _watch(exchange, mine, reports)
     survey = Survey(reports, exchange.size)
     with reach.listen(survey, exchange.rank, options["interfaces"]) or contextlib.nullcontext() as listener:
         stage("trying the addresses of the other hosts")
@@ -105,6 +115,15 @@ def examine(
     if options["measure"] and comm is not None and not any(report.facts[build.NAME]["knobs"] for report in reports):
         survey = replace(survey, inside=_collectives(comm, survey, stage))
     return summarize(survey, options) if exchange.rank == reports[0].rank else None
+
+
+def _watch(exchange: Exchange, mine: RankReport, reports: list[RankReport]) -> None:
+    """Add what else runs on the cores of each rank to the reports; all ranks call it together."""
+    seen = exchange.allgather(load.watch(placement.cpus_of(mine)))
+    by_rank = dict(enumerate(seen))
+    for report in reports:
+        if facts := by_rank.get(report.rank):
+            report.facts[load.NAME] = facts
 
 
 def _tcp(survey: Survey, listeners: list[Facts], listener: Listener | None, mine: int, other: int) -> links.Link | None:
@@ -147,6 +166,9 @@ def _collectives(comm: Any, survey: Survey, stage: Callable[[str], None]) -> lis
         rate = min((rounds.bandwidth(link) for link in rounds.best(survey.links).values()), default=1e9)
         nbytes = max(1 << 20, min(measure.LARGE, int(rate / 4) // (1 << 20) * (1 << 20)))
         found.append({"node": "all", **measure.collectives(comm, nbytes)})
+    if nodes := config.read().nodes:
+        stage(f"measuring all ranks as HPCCOLL_NODES={nodes}")
+        found.append({"node": "all", "as": nodes, **measure.collectives(comm, nodes=nodes)})
     return found
 
 

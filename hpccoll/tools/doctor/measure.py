@@ -22,6 +22,8 @@ LONG_ENOUGH = 0.3
 """Seconds that the counted batch must last at least; traffic limits that allow bursts are exhausted by then."""
 PINGS, PING_SECONDS = 200, 0.1
 TICKS = 10
+MANY, FEW = 20_000, 9
+"""Trials of a small and of a large operation, at most: many, because another process takes a core for milliseconds."""
 LARGE = 16 << 20
 """Bytes of the large collective operation."""
 
@@ -184,29 +186,50 @@ def _receive_batches(link: Link) -> None:
         link.send(done)
 
 
-def collectives(comm: Any, nbytes: int = LARGE) -> Facts:
+def collectives(comm: Any, nbytes: int = LARGE, nodes: str = "") -> Facts:
     """Measure hpccoll's allreduce over a communicator; all its ranks call it together.
 
     :param nbytes: size of the large array of float32
-    :returns: seconds of the slowest rank for 8 bytes ("small") and `nbytes` ("large"), or hpccoll's "error"
+    :param nodes: as HPCCOLL_NODES
+    :returns: seconds for 8 bytes ("small") and `nbytes` ("large"), each the median of the slowest rank; for 8 bytes the
+        mean and the longest time, too ("mean", "worst"); for a copy of `nbytes` by all ranks at once ("copy"); or
+        hpccoll's "error"
     """
+    facts = {"ranks": comm.Get_size(), "bytes": nbytes}
     try:
-        times = _time_allreduce(comm, nbytes)
+        return facts | _time_allreduce(comm, nbytes, nodes)
     except errors.HpccollError as error:
-        return {"ranks": comm.Get_size(), "bytes": nbytes, "error": str(error)}
-    return {"ranks": comm.Get_size(), "bytes": nbytes, **times}
+        return facts | {"error": str(error)}
 
 
-def _time_allreduce(comm: Any, nbytes: int) -> dict[str, float]:
-    with World(comm, verbose=0, check=False, nodes="") as world:
-        times = {}
-        for name, count in (("small", 2), ("large", nbytes // 4)):
-            array = np.ones(count, np.float32)
-            trials = []
-            for _ in range(5):
-                comm.Barrier()
-                began = time.perf_counter()
-                allreduce(array, name=name, world=world)
-                trials.append(time.perf_counter() - began)
-            times[name] = max(comm.allgather(sorted(trials[1:])[len(trials[1:]) // 2]))
-    return times
+def _time_allreduce(comm: Any, nbytes: int, nodes: str) -> dict[str, float]:
+    with World(comm, verbose=0, check=False, nodes=nodes) as world:
+        small, large = np.ones(2, np.float32), np.ones(nbytes // 4, np.float32)
+        copied = large.copy()
+        usual, mean, worst = _times(comm, lambda: allreduce(small, name="small", world=world), MANY)
+        return {
+            "small": usual,
+            "mean": mean,
+            "worst": worst,
+            "large": _times(comm, lambda: allreduce(large, name="large", world=world), FEW)[0],
+            "copy": _times(comm, lambda: np.copyto(copied, large), FEW)[0],
+        }
+
+
+def _times(comm: Any, action: Callable[[], object], most: int) -> list[float]:
+    """Do it again and again on all ranks, at most so often and for about a second.
+
+    :returns: median, mean and maximum of the seconds, each of the rank where it is largest
+    """
+
+    def trial(_: int) -> float:
+        comm.Barrier()
+        began = time.perf_counter()
+        action()
+        return time.perf_counter() - began
+
+    first = [trial(i) for i in range(3)]  # what is set up in the first is not counted
+    count = max(5, min(most, int(1 / max(comm.allgather(max(first[1:]))))))
+    found = np.array([trial(i) for i in range(count)])
+    mine = [float(np.median(found)), float(found.mean()), float(found.max())]
+    return [max(each) for each in zip(*comm.allgather(mine), strict=True)]

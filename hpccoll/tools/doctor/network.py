@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from hpccoll.checks import names
 from hpccoll.checks.finding import ERROR, WARNING, Finding
 from hpccoll.checks.survey import Survey
 from hpccoll.text import listed
@@ -15,6 +16,10 @@ NAME = "network"
 UNUSED = 0.5
 """A network that reaches less than this share of the declared rate is not on that device, or the device is faulty."""
 ONE_SIDED = 0.6
+ONE_MACHINE = (
+    "These hosts share a machine (one boot id), so there is no cable between them: look for load on it (`top`), and "
+    "for limits of the containers or namespaces (`tc -s qdisc`, `docker inspect`)"
+)
 INSIDE = 1.5
 """A node whose own allreduce takes this many times the others' is slow."""
 
@@ -83,6 +88,11 @@ def _broken(survey: Survey) -> list[Finding]:
     ]
 
 
+def _same_machine(survey: Survey, nodes: set[int]) -> bool:
+    """Whether nodes are containers or namespaces of one running kernel, so that no cable is between them."""
+    return len({survey.leaders[node].facts[names.NAME]["network"].split()[0] for node in nodes}) == 1
+
+
 def _slow(survey: Survey) -> list[Finding]:
     measured, hosts, found = rounds.best(survey.links), [report.host for report in survey.leaders], []
     nodes = rounds.slow_nodes(survey.links)
@@ -95,7 +105,9 @@ def _slow(survey: Survey) -> list[Finding]:
             f"slow node {hosts[node]}: {rate(max(map(rounds.bandwidth, links)))} at best, "
             f"{duration(min(link['latency'] for link in links))}, with {others}; others reach {rate(good)}"
         )
+        together = _same_machine(survey, {node, *(n for link in links for n in link["nodes"])})
         remedy = f"Leave it out (`--exclude={hosts[node]}`) and have its cable and port checked (ethtool, ibstat)"
+        remedy = ONE_MACHINE if together else remedy
         found.append(Finding(NAME, WARNING, seen, "every collective operation waits for the slowest node", remedy))
     for pair in (p for p in slow if not set(p) & set(nodes)):
         link = measured[pair]
@@ -104,13 +116,14 @@ def _slow(survey: Survey) -> list[Finding]:
             f"{duration(link['latency'])}, measured again alone; others reach {rate(good)}, and both nodes are well"
         )
         remedy = "The path between the two: switch, up-link, routing. Place the job elsewhere if it stays so"
+        remedy = ONE_MACHINE if _same_machine(survey, set(pair)) else remedy
         found.append(Finding(NAME, WARNING, seen, "a ring or tree that crosses it goes at its pace", remedy))
     return found
 
 
 def _one_sided(survey: Survey) -> list[Finding]:
     found = []
-    for link in rounds.best(survey.links).values():
+    for pair, link in rounds.best(survey.links).items():
         there, back = link["bandwidth"]
         if min(there, back) < ONE_SIDED * max(there, back):
             sender, receiver = link["hosts"] if there < back else link["hosts"][::-1]
@@ -118,6 +131,7 @@ def _one_sided(survey: Survey) -> list[Finding]:
             remedy = (
                 f"Shaping or a fault in one direction: `tc -s qdisc`, `ethtool -S` on {sender}; the port of {receiver}"
             )
+            remedy = ONE_MACHINE if _same_machine(survey, set(pair)) else remedy
             found.append(Finding(NAME, WARNING, seen, "allreduce uses both directions at once", remedy))
     return found
 

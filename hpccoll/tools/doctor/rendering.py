@@ -60,9 +60,11 @@ def _network(report: Facts) -> str:
         lines.append(f"measured with {byte_size(report['sent'])}")
     for inside in (i for i in report["inside"] if "error" not in i):
         where = "over all ranks" if inside["node"] == "all" else f"inside {inside['node']}"
+        where += f" as HPCCOLL_NODES={inside['as']}" if "as" in inside else ""
+        late = f" (mean {duration(inside['mean'])}, worst {duration(inside['worst'])})" if "mean" in inside else ""
         lines.append(
             f"allreduce {where} ({inside['ranks']} ranks): {byte_size(inside['bytes'])} in "
-            f"{duration(inside['large'])}, 8 B in {duration(inside['small'])}"
+            f"{duration(inside['large'])}, 8 B in {duration(inside['small'])}{late}"
         )
     return "\n".join(lines)
 

@@ -22,6 +22,85 @@ def test_a_healthy_cluster_has_no_findings() -> None:
 # ---- build, MPI, launcher ---------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("btl", "pml", "ranks", "local", "wrong"),
+    [
+        ("self", "", 2, 2, True),
+        ("self,sm", "ob1", 4, 2, True),
+        ("self,sm", "", 2, 2, False),
+        ("self,tcp", "", 4, 2, False),
+        ("self", "ucx", 2, 2, False),
+        ("self", "", 1, 1, False),
+        ("^openib", "", 4, 2, False),
+    ],
+)
+def test_components_that_connect_nobody(btl: str, pml: str, ranks: int, local: int, wrong: bool) -> None:
+    facts = {"btl": btl, "pml": pml, "ranks": ranks, "local": local}
+    reports = [report(r, r // local, transports=facts) for r in range(ranks)]
+    if wrong:
+        says(only(reports), ERROR, f"OMPI_MCA_btl={btl} is set", "Unreachable", "unset OMPI_MCA_btl")
+    else:
+        assert found(reports) == ([] if ranks > 1 else found([report(0)]))
+
+
+# ---- load -------------------------------------------------------------------------------------------
+
+QUIET = {
+    "busy": 0.01, "steal": 0.0, "processes": [], "at a time": 0.0, "average": 0.5, "online": 64, "stopped": 0.0,
+}  # fmt: skip
+
+
+def watched(rank: int, **seen: Any) -> Any:
+    one = report(rank)
+    one.facts["load"] = QUIET | seen
+    return one
+
+
+def test_cores_that_others_use() -> None:
+    assert found([watched(0), watched(1)]) == []
+    busy = watched(1, **{"busy": 0.9, "processes": ["spin (pid 7)"], "at a time": 8.0})
+    says(
+        only([watched(0), busy]),
+        WARNING,
+        "h1: other processes use 90% of 4-7 (cpus of rank 1); 2 of them are runnable per core: spin (pid 7)",
+    )
+
+
+def test_time_that_is_taken_away() -> None:
+    says(only([watched(0), watched(1, steal=0.12)]), WARNING, "the hypervisor took 12% of the time")
+    says(only([watched(0), watched(1, stopped=0.3)]), WARNING, "was stopped for 0.3 s", "docker run --cpus")
+    says(only([watched(0, average=200.0), watched(1)]), NOTE, "the load average is 200 on 64 cpus")
+
+
+def inside(**more: Any) -> dict[str, Any]:
+    usual = {"small": 4e-6, "mean": 6e-6, "worst": 2e-4, "large": 9e-3, "copy": 3e-3}
+    return {"node": "h1", "ranks": 2, "bytes": 16 << 20, **usual, **more}
+
+
+def test_times_inside_a_node_are_held_against_the_machine() -> None:
+    """As it was found: 4 ms for 8 bytes were nothing wrong."""
+    pair = [report(0), report(1)]
+    assert found(pair, inside=[inside()]) == []
+    says(
+        only(pair, inside=[inside(small=4e-3, mean=4e-3, worst=9e-3)]),
+        WARNING,
+        "h1: an allreduce of 8 B between 2 ranks takes 4 ms as a rule, 4 ms on average and 9 ms at worst",
+        "24 us is enough",
+    )
+    says(only(pair, inside=[inside(mean=4e-4, worst=9e-2)]), WARNING, "4 us as a rule, 400 us on average")
+    says(only(pair, inside=[inside(large=0.1)]), WARNING, "16 MiB takes 100 ms, and a copy of it", "3 ms")
+
+
+def test_no_cable_is_suspected_between_hosts_that_share_a_machine() -> None:
+    slow = [link(a, b, 100 if 2 in (a, b) else 1000) for a, b in ((0, 1), (0, 2), (1, 2))]
+    apart = [report(r, r) for r in range(3)]
+    assert any("cable" in one.remedy for one in found(apart, links=slow))
+    shared = [report(r, r, names={"network": f"boot {r}"}) for r in range(3)]
+    findings = found(shared, links=slow)
+    assert findings and not any("cable and port" in one.remedy for one in findings), findings
+    assert any("These hosts share a machine" in one.remedy for one in findings)
+
+
 def test_differing_installations() -> None:
     says(
         only([report(0), report(1, build={"versions": {"hpccoll": "2"}})]),

@@ -50,8 +50,24 @@ def test_a_job_is_measured_and_the_report_is_json_once() -> None:
     (inside,) = report["inside"]
     assert inside["ranks"] == 2
     assert inside["large"] > inside["small"] > 0
+    assert inside["worst"] >= inside["mean"] > 0
+    assert inside["copy"] > 0
     assert 0 < report["training"]["efficiency"] <= 1
     assert "resnet-50 on 1 node (102.2 MB and 111 ms" in report["training"]["sentence"]
+
+
+def test_the_nodes_of_hpccoll_run_are_measured_as_such() -> None:
+    command = [sys.executable, "-m", "hpccoll", "doctor", "--json"]
+    status, output, errors = hpccoll("run", "-np", 2, "--nodes", 2, "--timeout", 150, *command)
+    assert status == 0, output + errors
+    assert [inside.get("as") for inside in json.loads(output)["inside"]] == [None, "2"]
+
+
+def test_a_choice_of_components_that_connects_nobody_is_explained() -> None:
+    status, output, _ = job(2, OMPI_MCA_btl="self")
+    assert status != 0
+    assert "error: transports: OMPI_MCA_btl=self is set: MPI may connect a rank with itself only" in output
+    assert "unset OMPI_MCA_btl" in output
 
 
 def test_what_is_required_and_cannot_be_had_is_an_error() -> None:

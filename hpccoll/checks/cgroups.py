@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The control groups of this process: what time they grant, and for how long they were stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from hpccoll.checks.kernel_files import read_text
+
+ROOT = Path("/sys/fs/cgroup")
+OWN = Path("/proc/self/cgroup")
+
+
+def folders(root: Path = ROOT, own: Path = OWN) -> Iterator[Path]:
+    """Yield the folders that may hold limits of the CPU time: of this process's group and of those above it."""
+    yield root
+    yield root / "cpu"
+    try:
+        lines = own.read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, path = (*line.split(":", 2), "", "")[:3]
+        top = root if not controllers else root / "cpu" if "cpu" in controllers.split(",") else None
+        parts = [part for part in path.split("/") if part not in ("", "..")]
+        for depth in range(1, len(parts) + 1 if top else 0):
+            assert top is not None
+            yield top.joinpath(*parts[:depth])
+
+
+def quota(root: Path = ROOT, own: Path = OWN) -> float | None:
+    """Find the number of cores whose time the strictest group may use; None: no limit."""
+    found = []
+    for folder in folders(root, own):
+        limit, _, period = read_text(folder / "cpu.max").partition(" ")
+        if not limit:
+            limit, period = read_text(folder / "cpu.cfs_quota_us"), read_text(folder / "cpu.cfs_period_us")
+        if limit.isdecimal() and period.isdecimal() and int(period):
+            found.append(int(limit) / int(period))
+    return min(found, default=None)
+
+
+def throttled(root: Path = ROOT, own: Path = OWN) -> float:
+    """Sum up the seconds for which groups were stopped because their time was used up."""
+    seconds = 0.0
+    for folder in folders(root, own):
+        for line in read_text(folder / "cpu.stat").splitlines():
+            name, _, value = line.partition(" ")
+            if name in ("throttled_usec", "throttled_time") and value.isdecimal():
+                seconds += int(value) * (1e-6 if name == "throttled_usec" else 1e-9)
+    return seconds
