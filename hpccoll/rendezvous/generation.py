@@ -81,7 +81,7 @@ class _Root:
         """Answer the hellos until all ranks have come to this generation; tell those that came about the others."""
         reports, pause, verdict = Reports(), SHORTEST, ""
         while missing := set(range(self.size)) - set(self.members):
-            self.store.wait([self._awaited(r) for r in missing], pause)
+            self.store.look([self._awaited(r) for r in missing], pause)
             pause = min(2 * pause, LONGEST)
             for rank in missing:
                 self._look_at(rank)
@@ -146,7 +146,7 @@ class _Other:
         while self.store.left > 0:
             if not generation:
                 self.store.wait([answer], REPORT_EVERY)
-            elif self.store.wait([f"{self.prefix}/{generation}/met"], pause):
+            elif self.store.look([f"{self.prefix}/{generation}/met"], pause):
                 return self._met(generation)
             pause = min(2 * pause, LONGEST)
             now = str(self._open(answer)) if self.store.there(answer) else ""

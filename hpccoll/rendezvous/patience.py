@@ -19,6 +19,8 @@ __all__ = ["REPORT_EVERY", "PatientStore", "SilentStoreError", "Store"]
 
 T = TypeVar("T")
 REPORT_EVERY = 10.0
+LOOKS = 4
+"""How often a short wait looks whether it is over."""
 MARGIN = 5.0
 """Seconds by which the answer to a call may be late."""
 
@@ -74,6 +76,13 @@ class PatientStore:
     def there(self, key: str) -> bool:
         """Whether the key is there."""
         return self._call(lambda: self.store.check([key]), f"look for {key}")
+
+    def look(self, keys: list[str], seconds: float) -> bool:
+        """Do as `wait`, for waits of less than a few seconds: torch prints a warning whenever its wait() is over."""
+        until = time.monotonic() + min(seconds, self.left)
+        while not (found := self._call(lambda: self.store.check(keys), "look for keys")) and time.monotonic() < until:
+            time.sleep(seconds / LOOKS)
+        return found
 
     def wait(self, keys: list[str], seconds: float) -> bool:
         """Whether all keys are there within `seconds`, and before the time of the exchange is over."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 from typing import Any
 
 from hpccoll.rendezvous import codec
@@ -16,6 +17,7 @@ from hpccoll.rendezvous import codec
 __all__ = ["BrokenSealError", "Seal"]
 
 PURPOSE = b"hpccoll rendezvous 1"
+CODE = re.compile(rb"[0-9a-f]{64}")
 OPEN = b"-"
 """Stands in place of the code where there is no secret."""
 
@@ -57,6 +59,8 @@ class Seal:
         return _code(self.key, key.encode(), payload).hex().encode() if self.key else OPEN
 
     def _why(self, seal: bytes) -> str:
+        if seal != OPEN and not CODE.fullmatch(seal):
+            return "it is not a record of hpccoll"
         if not self.key:
             return "it is authenticated, and this rank has no secret to check it by (HPCCOLL_SECRET)"
         if seal == OPEN:
