@@ -292,11 +292,10 @@ cdef class Call:
         return 0
 
     cdef int refuse_shared(self, Py_ssize_t at, str argument, const hc_handle *other) except -1:
-        name = "" if self.name is None else f" {self.name!r}"
         which = f" of array {at}" if self.is_group else ""
         its = other.request.name[:other.request.name_len].decode("utf-8", "replace")
         raise errors.InvalidArgumentError(
-            f"{OPERATIONS[self.operation]}{name}: {argument}{which} shares memory with an array of "
+            f"{argument}{which} shares memory with an array of "
             f"{OPERATIONS[other.request.operation]} {its!r}, which is in flight: wait for that one first")
 
     cdef int note_in_flight(self, hc_handle *h, bint brought) except -1:

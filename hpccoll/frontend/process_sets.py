@@ -236,7 +236,10 @@ def _add_by_ranks(register: _Register, new: ProcessSet) -> None:
     for other in register.sets.values():
         if other.ranks == new.ranks:
             raise errors.InvalidArgumentError(f"there is a process set of these ranks already: {other}")
-    new.own_world = register.of.subset(new.ranks or []) or None
+    try:
+        new.own_world = register.of.subset(new.ranks or []) or None
+    except (errors.InvalidArgumentError, errors.MismatchError) as error:
+        raise type(error)(f"add_process_set{str(error).removeprefix('subset')}") from None
 
 
 def _add_by_comm(new: ProcessSet) -> None:

@@ -22,6 +22,7 @@ from hpccoll.collectives import Handle
 from hpccoll.compression import Compression
 from hpccoll.frontend import adasum, names
 from hpccoll.frontend.adapter import TensorAdapter, is_floating, is_inexact
+from hpccoll.frontend.called import called, in_its_words
 from hpccoll.frontend.handles import HandleNumber, Waitable
 from hpccoll.frontend.process_sets import ProcessSet, root_in, world_of
 from hpccoll.frontend.reductions import Adasum, Average, ReduceOp, Sum, reduction
@@ -37,7 +38,7 @@ T = TypeVar("T")
 def _named(
     start: Callable[Concatenate[S, str | None, P], HandleNumber],
 ) -> Callable[Concatenate[S, str | None, P], HandleNumber]:
-    """Put the operation before the name of a request, and both before the text of an error."""
+    """Put the operation before the name of a request, and what was called before the text of an error."""
     operation = start.__name__
 
     @functools.wraps(start)
@@ -46,7 +47,8 @@ def _named(
             called = f"grouped_{operation}" if kwargs.get("group") else operation
             return start(self, names.request(called, name), *args, **kwargs)
         except errors.HpccollError as error:
-            raise type(error)(f"{operation} of {name or 'an unnamed tensor'}: {error}") from None
+            what = f"{called(operation)} of {name or 'an unnamed tensor'}"
+            raise type(error)(f"{what}: {in_its_words(str(error))}") from None
 
     return call
 

@@ -97,7 +97,7 @@ def test_average_is_the_default(front, ops, ranks, dtype):
 
 
 def test_no_average_of_bools(front, ops, ranks):
-    with pytest.raises(ValueError, match="flags: AVERAGE of bool"):
+    with pytest.raises(ValueError, match="flags: Average of bool"):
         ops.allreduce(front.tensor([1, 1], "bool"), name="flags", process_set=ranks)
 
 

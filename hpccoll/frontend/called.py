@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Errors in the words of a front end: the function that the program called, its arguments, its reductions."""
+
+from __future__ import annotations
+
+import re
+import sys
+from types import FrameType
+
+__all__ = ["called", "in_its_words"]
+
+_WORDS = {
+    "prescale": "prescale_factor",
+    "postscale": "postscale_factor",
+    "x": "the tensor",
+    "array": "tensor",
+    "arrays": "tensors",
+    **{name.upper(): name for name in ("Average", "Sum", "Min", "Max", "Product")},
+}
+_WORD = re.compile(rf"(?<![\w'.])({'|'.join(_WORDS)})(?![\w'.])")
+
+
+def called(operation: str) -> str:
+    """Name the function of ours that the program called: the outermost one on the stack.
+
+    :param operation: the name if there is none, as in a hook of a framework
+    """
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
+    found = operation
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        if module.startswith("hpccoll.") and module != "hpccoll.testing":
+            name = frame.f_code.co_name
+            found = operation if name.startswith(("_", "<")) else name
+        frame = frame.f_back
+    return found
+
+
+def in_its_words(text: str) -> str:
+    """Write what the library says about an operation as a front end's programs know it."""
+    return _WORD.sub(lambda match: _WORDS[match[1]], text)
