@@ -19,6 +19,7 @@ from hpccoll.horovod import environment
 from hpccoll.not_there import INSTEAD
 from hpccoll.tools import lint
 from hpccoll.tools.doctor import training
+from hpccoll.tools.horovodrun import FLAGS
 from hpccoll.tools.submit import cli, script, site
 
 HERE = Path(__file__).resolve().parent
@@ -62,6 +63,18 @@ def horovod() -> str:
     """One row per HOROVOD_ variable that is known."""
     rows = ((f"`{old}`", new) for old, new in environment.counterparts().items())
     return table(("Horovod", "hpccoll"), rows)
+
+
+def horovodrun() -> str:
+    """One row per flag of horovodrun."""
+    rows = []
+    for flag in FLAGS:
+        what, _, option = flag.becomes.partition(" ")
+        knob = environment.counterparts().get(flag.becomes, "")
+        verbs = {"run": f"`hpccoll run {option}`", "ssh": f"option `{option}` of ssh, through the launcher's variables"}
+        text = {"nothing": "accepted, without effect: ", "refused": "refused: ", "variables": "variables: "}
+        rows.append((f"`{flag.names.replace(' ', '`, `')}`", knob or verbs.get(what, text.get(what, "") + flag.text)))
+    return table(("horovodrun", "here"), rows)
 
 
 EXACT = [name for name in _core.DTYPES if not name.startswith(("float", "bfloat", "complex"))]
@@ -199,7 +212,8 @@ def needs() -> str:
 SECTIONS: dict[str, Callable[[], str]] = {
     section.__name__: section
     for section in (
-        *(knobs, statuses, exceptions, horovod, not_there, reductions, device_ways, engine, phases, needs),
+        *(knobs, statuses, exceptions, horovod, horovodrun, not_there, reductions, device_ways),
+        *(engine, phases, needs),
         *(first_script, site_keys, lint_slurm, lint_lsf, decisions),
     )
 }

@@ -51,6 +51,7 @@ from hpccoll.errors import (
     OutOfMemoryError,
     PeerLost,
     ProtocolError,
+    RankError,
     RecoverableError,
     ResultSizeError,
     RootJoinedError,
@@ -78,6 +79,7 @@ from hpccoll.reductions import (
     Reduction,
 )
 from hpccoll.rooted import gather, gather_async, reduce, reduce_async, scatter, scatter_async
+from hpccoll.tools.launch.function import run
 from hpccoll.world import World, init, is_initialized, shutdown
 from hpccoll.world import current as world
 
@@ -140,13 +142,13 @@ __all__ = [
     "ANY_SOURCE", "AVERAGE", "BAND", "BOR", "BXOR", "LAND", "LOR", "LXOR", "MAX", "MIN", "PRODUCT", "SUM",
     "BrokenWorldError", "DeviceArray", "DuplicateNameError", "ForkedError", "Handle", "HpccollError",
     "InvalidArgumentError", "MismatchError", "ObjectError", "OutOfMemoryError", "PeerLost", "ProtocolError",
-    "RecoverableError", "Reduction", "ResultSizeError", "RootJoinedError", "ShutDownError", "StallError", "StartError",
-    "TransportError", "UnsupportedError", "World",
+    "RankError", "RecoverableError", "Reduction", "ResultSizeError", "RootJoinedError", "ShutDownError", "StallError",
+    "StartError", "TransportError", "UnsupportedError", "World",
     "allgather", "allgather_async", "allgather_object", "allreduce", "allreduce_async", "alltoall", "alltoall_async",
     "barrier", "barrier_async", "broadcast", "broadcast_async", "broadcast_object", "compression", "config",
     "cross_rank", "cross_size", "errors", "exscan", "exscan_async", "gather", "gather_async", "init", "is_initialized",
     "join", "join_async", "local_rank", "local_size", "preemption", "rank", "recv", "recv_async", "reduce",
-    "reduce_async", "reducescatter", "reducescatter_async",
+    "reduce_async", "reducescatter", "reducescatter_async", "run",
     "scan", "scan_async", "scatter", "scatter_async", "send", "send_async", "shutdown", "size", "world",
 ]  # fmt: skip
 

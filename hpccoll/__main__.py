@@ -17,14 +17,15 @@ READER_LEFT = 128 + 13
 """Exit status of a command whose output nobody reads any more, as a shell gives it for SIGPIPE."""
 
 
-def main() -> int:
+def main(words: list[str] | None = None) -> int:
     """Execute the command line. A closed pipe on standard output, as `head` leaves it, is no error to report.
 
+    :param words: the arguments; None: those of the process
     :returns: the exit status
     """
     try:
         try:
-            return execute()
+            return execute(words)
         finally:
             print(end="", flush=True)  # flush here, because the interpreter's end would print a traceback
     except BrokenPipeError:
@@ -34,7 +35,7 @@ def main() -> int:
         return READER_LEFT
 
 
-def execute() -> int:
+def execute(words: list[str] | None) -> int:
     """Pass the arguments to the subcommand.
 
     :returns: the exit status
@@ -47,7 +48,7 @@ def execute() -> int:
     lint.add_parser(commands)
     info.add_parser(commands)
     doctor.add_parser(commands)
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
     status: int = arguments.main(arguments)
     return status
 

@@ -23,6 +23,7 @@ __all__ = [
     "OutOfMemoryError",
     "PeerLost",
     "ProtocolError",
+    "RankError",
     "RecoverableError",
     "ResultSizeError",
     "RootJoinedError",
@@ -108,3 +109,19 @@ class ObjectError(HpccollError, RuntimeError):
 
 class StartError(HpccollError, RuntimeError):
     """The World could not be made: ranks are missing, settings differ, or launcher and MPI contradict each other."""
+
+
+class RankError(HpccollError, RuntimeError):
+    """A function that `hpccoll.run` called raised on a rank.
+
+    The attributes `rank`, `host` and `traceback` say where; the exception itself is the `__cause__`, where it could be
+    pickled.
+    """
+
+    def __init__(self, rank: int, host: str, traceback: str) -> None:
+        """Describe it.
+
+        :param traceback: as the rank would have printed it
+        """
+        super().__init__(f"rank {rank} (host {host}) raised:\n{traceback}")
+        self.rank, self.host, self.traceback = rank, host, traceback

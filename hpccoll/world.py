@@ -17,7 +17,7 @@ from operator import and_
 from pathlib import Path
 from typing import Any, Self, cast
 
-from hpccoll import _core, bootstrap, config, detect, errors, net, objects
+from hpccoll import _core, bootstrap, config, detect, errors, launched, net, objects
 from hpccoll.detect import pmix
 from hpccoll.observe import timeline
 from hpccoll.outside import Outside
@@ -62,6 +62,7 @@ class World:
         if comm is not None and rendezvous is not None:
             raise errors.InvalidArgumentError("a World is made of a communicator or of a rendezvous, not of both")
         self.base, self.core = bootstrap.make(rendezvous or _rendezvous(comm, settings), settings)
+        launched.world_begins(config.environment())
         _alive.add(self)
 
     # ---- who is who ---------------------------------------------------------------------------------
@@ -298,6 +299,8 @@ class World:
         self.base.loop.close()
         if not broken and not self.base.loop.forked:
             self.base.rendezvous.free()
+        if not self.base.loop.forked:
+            launched.world_ended()
 
     def __enter__(self) -> Self:
         return self

@@ -58,6 +58,42 @@ def test_sums_cross_the_wire_once_a_host(names: str, sizes: list[int]) -> None:
         assert 1.0 <= line[2] / (4 * ELEMENTS) <= 1.2  # headers, acknowledgements, control messages
 
 
+CALL = """
+import hpccoll, platform
+
+def place():
+    world = hpccoll.init()
+    return platform.node(), world.rank, int(hpccoll.allreduce(1))
+
+print(hpccoll.run(place, hosts="h1:1,h2:2", timeout=100))
+"""
+
+
+@pytest.mark.timeout(300)
+def test_a_function_on_other_hosts() -> None:
+    """Function and results cross the network, authenticated."""
+    done = python("h1", "-c", CALL)
+    assert "[('h1', 0, 3), ('h2', 1, 3), ('h2', 2, 3)]" in done.stdout, done.stdout
+
+
+AGENT = """
+import hpccoll, os, signal, time
+world = hpccoll.init()
+hpccoll.barrier()
+if world.rank == 1:
+    os.kill(os.getppid(), signal.SIGKILL)
+time.sleep(3)
+"""
+
+
+@pytest.mark.timeout(300)
+def test_a_killed_agent_is_no_success() -> None:
+    """The process of mpirun on the other host is killed: Open MPI 5 may say status 0 then."""
+    done = job("h1:1,h2:1", AGENT, seconds=60)
+    assert done.returncode not in (0, 124), done.stdout
+    assert "hpccoll run: " in done.stdout
+
+
 LOSS = """
 import os, pathlib, subprocess, numpy, hpccoll
 hpccoll.init(peer_timeout=4)
@@ -79,11 +115,13 @@ except hpccoll.PeerLost as error:
 def test_a_pulled_cable_is_a_lost_peer(tmp_path: Path) -> None:
     """The other host is silent: every rank ends in time and names the ranks that it lost."""
     try:
-        # mpirun itself would wait for the other host for ever: it is ended by its time limit
-        done = job("h1:2,h2:2", LOSS.replace("FOLDER", repr(str(tmp_path))), seconds=25)
+        done = job("h1:2,h2:2", LOSS.replace("FOLDER", repr(str(tmp_path))), seconds=110)
     finally:
         cluster("exec", "h1", "ip", "link", "set", "eth0", "up")
-    assert done.returncode != 0
+    # mpirun would wait for the other host for ever: hpccoll run notices that no rank is left
+    assert done.returncode == 1, done.stdout
+    assert "all ranks had ended, mpirun had not" in done.stdout
+    assert done.stdout.count("was cut off: its host does not answer") == 2, done.stdout
     output = {int(file.name): file.read_text() for file in tmp_path.iterdir()}
     assert sorted(output) == [0, 1, 2, 3], done.stdout
     assert all("was lost: no sign of life for 4 s" in text for text in output.values()), output

@@ -75,7 +75,9 @@ def test_nodes_with_different_numbers_of_tasks(slurm: Cluster, program: str, sru
 
 
 def test_run_uses_the_hosts_of_the_allocation(slurm: Cluster, program: str, tmp_path: Path) -> None:
-    output = batch(slurm, tmp_path, f"{sys.executable} -P -m hpccoll run -np 4 --timeout 150 python -P {program}")
+    """Without -np: a rank per slot."""
+    output = batch(slurm, tmp_path, f"{sys.executable} -P -m hpccoll run --timeout 150 python -P {program}")
+    assert "hpccoll run: 4 ranks, one per slot of Slurm job" in output
     assert output.count("<4 ranks, 2 nodes, 10>") == 4
 
 

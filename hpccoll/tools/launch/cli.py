@@ -2,16 +2,21 @@
 """The command `hpccoll run`: turns arguments into a Job, the Job into a Plan, and executes it."""
 
 import argparse
-import dataclasses
 import os
 import secrets
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 
-from hpccoll import config
+from hpccoll import config, detect
+from hpccoll.errors import InvalidArgumentError
+from hpccoll.launched import LAUNCHER
 from hpccoll.tools.launch import installed, processes
-from hpccoll.tools.launch.job import Host, Job, LaunchError, Plan, fill_hosts, parse_hosts
+from hpccoll.tools.launch.job import Host, Job, LaunchError, Plan, fill_hosts, parse_hosts, read_hostfile
+from hpccoll.tools.launch.listener import addresses_towards
+from hpccoll.tools.launch.ranks import Rank, Ranks
 
 ALLOCATIONS = {
     "SLURM_JOB_ID": "Slurm",
@@ -23,6 +28,10 @@ EVERYWHERE = {"PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "OMP_NUM_T
 """Variables that ranks on other hosts need as well, beside those that begin with HPCCOLL_."""
 TIMED_OUT = 124
 """Exit status of a job that --timeout ended, as timeout(1) gives it."""
+MOST_WATCHED = 512
+"""Ranks of a job that keep a connection to `hpccoll run`, each of which takes a file and a thread."""
+MOST_NAMED = 8
+"""Lost ranks with a line of their own."""
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -32,8 +41,15 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         help="start a job on this machine or on hosts, with the installed mpirun",
         usage="hpccoll run -np N [options] COMMAND [ARGUMENT ...]",
     )
-    parser.add_argument("-np", "-n", dest="ranks", type=int, help="how many ranks (default: what the hosts take)")
+    parser.add_argument(
+        "-np",
+        "-n",
+        dest="ranks",
+        type=int,
+        help="how many ranks (default: what the hosts take, or the slots of the scheduler's allocation)",
+    )
     parser.add_argument("-H", "--hosts", metavar="h1:2,h2:2", help="hosts, and how many ranks each takes")
+    parser.add_argument("--hostfile", metavar="FILE", help="hosts, one per line: `h1 slots=2`, `h1:2` or `h1`")
     parser.add_argument(
         "--nodes", metavar="N", help="let the ranks of this machine act as N nodes, or as nodes of 3+1 ranks"
     )
@@ -45,6 +61,10 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         default=[],
         metavar="NAME[=VALUE]",
         help="set a variable in all ranks",
+    )
+    parser.add_argument("--output", metavar="DIR", help="write what each rank prints into files of this folder")
+    parser.add_argument(
+        "--launcher-options", default="", metavar="WORDS", help="more options for mpirun, as --launcher-options='-v'"
     )
     parser.add_argument("--launcher", help="mpirun or mpiexec to use (default: this environment's, then PATH's)")
     parser.add_argument("--show", action="store_true", help="print the command and do not run it")
@@ -64,15 +84,31 @@ def main(arguments: argparse.Namespace) -> int:
         if not arguments.show:
             job = with_secret(job)
         launcher = installed.find_launcher(environment["PATH"], arguments.launcher)
-        plan = installed.plan(job, launcher, installed.banner_of(launcher, environment))
+        banner = installed.banner_of(launcher, environment)
+        if arguments.show:
+            print(shown(installed.plan(job, launcher, banner)))
+            return 0
+        return execute(job, partial(installed.plan, launcher=launcher, banner=banner), environment, arguments.timeout)
     except LaunchError as error:
         processes.say(str(error))
         return 2
-    if arguments.show:
-        print(shown(plan))
-        return 0
-    ending = processes.run(plan.argv, {**environment, **plan.environment}, arguments.timeout)
-    return report(ending, arguments.timeout)
+
+
+def execute(job: Job, plan_of: Callable[[Job], Plan], environment: Mapping[str, str], timeout: float | None) -> int:
+    """Run a job whose ranks tell this process that they live.
+
+    :returns: the exit status of `hpccoll run`
+    :raises LaunchError: the launcher is of a family that is not known
+    """
+    if job.ranks > MOST_WATCHED:
+        processes.say(f"{job.ranks} ranks: mpirun alone watches them, hpccoll run does so for {MOST_WATCHED} at most")
+        plan = plan_of(job)
+        return report(processes.run(plan.argv, {**environment, **plan.environment}, timeout), timeout, {})
+    ranks = Ranks(job.ranks, addresses_towards(job.reached))
+    with ranks.listener as listener:
+        plan = plan_of(replace(job, exported={**job.exported, LAUNCHER: listener.variable}))
+        ending = processes.run(plan.argv, {**environment, **plan.environment}, timeout, ranks.have_ended)
+    return report(ending, timeout, ranks.lost())
 
 
 def make_job(arguments: argparse.Namespace, environment: Mapping[str, str]) -> Job:
@@ -85,7 +121,12 @@ def make_job(arguments: argparse.Namespace, environment: Mapping[str, str]) -> J
         raise LaunchError("which program? hpccoll run -np 4 python train.py")
     if arguments.timeout is not None and arguments.timeout <= 0:
         raise LaunchError(f"--timeout {arguments.timeout:g}: more than 0 seconds")
-    ranks, hosts = fill_hosts(arguments.ranks, parse_hosts(arguments.hosts) if arguments.hosts else ())
+    allocation = allocation_of(environment)
+    wanted_ranks = arguments.ranks
+    if wanted_ranks is None and allocation and not (arguments.hosts or arguments.hostfile):
+        wanted_ranks = ranks_of(allocation, environment)
+        processes.say(f"{wanted_ranks} ranks, one per slot of {allocation}")
+    ranks, hosts = fill_hosts(wanted_ranks, chosen_hosts(arguments))
     exported = chosen_variables(arguments.variables, environment)
     if arguments.nodes is not None:
         exported["HPCCOLL_NODES"] = checked_nodes(arguments.nodes, ranks, hosts)
@@ -99,13 +140,51 @@ def make_job(arguments: argparse.Namespace, environment: Mapping[str, str]) -> J
         exported=exported,
         cores=installed.cores(),
         allocated=any(name in environment for name in ALLOCATIONS),
+        reached=tuple(host.name for host in hosts) or (allocation.hosts if allocation else ()),
         root=os.geteuid() == 0,
+        output=os.path.abspath(arguments.output) if arguments.output else "",
+        launcher_options=tuple(shlex.split(arguments.launcher_options)),
     )
 
 
 def with_secret(job: Job) -> Job:
     """Give all ranks of a job a word that nobody else has. It travels in their environment, never in an argument."""
-    return dataclasses.replace(job, exported={**job.exported, config.SECRET: secrets.token_hex(32)})
+    return replace(job, exported={**job.exported, config.SECRET: secrets.token_hex(32)})
+
+
+def allocation_of(environment: Mapping[str, str]) -> detect.Allocation | None:
+    """Find the hosts that a scheduler has allocated to this process.
+
+    :raises LaunchError: the scheduler's list of hosts cannot be read
+    """
+    try:
+        return detect.allocation(environment)
+    except (OSError, InvalidArgumentError) as error:
+        raise LaunchError(f"the allocation cannot be read: {error}") from None
+
+
+def ranks_of(allocation: detect.Allocation, environment: Mapping[str, str]) -> int:
+    """Count the slots of an allocation.
+
+    :raises LaunchError: the scheduler does not say how many there are, or its slots are cores
+    """
+    if not allocation.slots:
+        raise LaunchError(f"how many ranks? {allocation} has hosts, but names no slots: give -np")
+    if any(name.startswith("CSM_") for name in environment):
+        raise LaunchError(f"how many ranks? The slots of {allocation} are cores: give -np, or start with jsrun")
+    return sum(allocation.slots)
+
+
+def chosen_hosts(arguments: argparse.Namespace) -> tuple[Host, ...]:
+    """Read the hosts of -H, or of --hostfile.
+
+    :raises LaunchError: both are given, or one of them cannot be read
+    """
+    if arguments.hosts and arguments.hostfile:
+        raise LaunchError("-H and --hostfile: give one of them")
+    if arguments.hostfile:
+        return read_hostfile(arguments.hostfile)
+    return parse_hosts(arguments.hosts) if arguments.hosts else ()
 
 
 def checked_nodes(nodes: str, ranks: int, hosts: tuple[Host, ...]) -> str:
@@ -147,19 +226,37 @@ def shown(plan: Plan) -> str:
     return shlex.join(["env", *(f"{n}={v}" for n, v in plan.environment.items()), *plan.argv])
 
 
-def report(ending: processes.Ending, timeout: float | None) -> int:
-    """Print what the launcher itself had to do.
+def report(ending: processes.Ending, timeout: float | None, lost: Mapping[int, Rank]) -> int:
+    """Print what the launcher itself had to do, and which ranks were lost.
 
+    :param lost: ranks that ended without shutdown()
     :returns: the exit status of `hpccoll run`
     """
+    if ending.overdue or not ending.status:  # else mpirun has said what was wrong, and has ended the others
+        say_lost(lost)
     if ending.left_behind:
-        processes.say(f"killed {ending.left_behind} processes that outlived mpirun")
+        processes.say(
+            f"killed {ending.left_behind} processes that outlived {'the job' if ending.overdue else 'mpirun'}"
+        )
     if ending.timed_out:
         processes.say(f"the job had not ended after {timeout:g} s (--timeout) and was ended")
         return TIMED_OUT
-    if ending.left_behind and not ending.status:
-        processes.say("mpirun ended with status 0, but ranks were still running: Open MPI 5 does so if a node fails")
+    if ending.overdue:
+        processes.say(f"all ranks had ended, mpirun had not after {processes.OVERDUE:g} s more, and was ended")
+        return 1
+    if not ending.status and (ending.left_behind or lost):
+        what = "ranks were still running" if ending.left_behind else "not all ranks had ended well"
+        processes.say(f"mpirun ended with status 0, but {what}: Open MPI 5 does so if a node fails")
         return 1
     if ending.status:
         processes.say(f"the job ended with status {ending.status}")
     return ending.status
+
+
+def say_lost(lost: Mapping[int, Rank]) -> None:
+    """Name the ranks that ended without shutdown()."""
+    for number, rank in list(lost.items())[:MOST_NAMED]:
+        how = "was cut off: its host does not answer" if rank.cut_off else "ended without hpccoll.shutdown()"
+        processes.say(f"rank {number} (host {rank.host}, pid {rank.pid}) {how}")
+    if len(lost) > MOST_NAMED:
+        processes.say(f"{len(lost) - MOST_NAMED} more ranks were lost")

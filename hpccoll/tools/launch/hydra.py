@@ -23,7 +23,14 @@ def plan_mpich(job: Job, launcher: str) -> Plan:
         argv += ["-hosts", ",".join(f"{host.name}:{host.slots}" for host in job.hosts)]
     if job.cores_per_rank:
         argv += ["-bind-to", f"core:{job.cores_per_rank}"]
-    return Plan((*argv, *job.command), dict(job.exported))
+    return Plan((*argv, *output(job), *job.launcher_options, *job.command), dict(job.exported))
+
+
+def output(job: Job) -> list[str]:
+    """The options for files of what each rank prints."""
+    if not job.output:
+        return []
+    return ["-outfile-pattern", f"{job.output}/rank.%r.stdout", "-errfile-pattern", f"{job.output}/rank.%r.stderr"]
 
 
 def plan_intel(job: Job, launcher: str) -> Plan:
@@ -37,6 +44,6 @@ def plan_intel(job: Job, launcher: str) -> Plan:
         launcher = str(Path(launcher).with_name("mpiexec.hydra"))
     sets = [["-n", str(host.slots), "-host", host.name, *job.command] for host in job.hosts]
     sets = sets or [["-n", str(job.ranks), *job.command]]
-    words = [word for one in sets for word in (":", *one)][1:]
+    words = [*output(job), *job.launcher_options, *[word for one in sets for word in (":", *one)][1:]]
     sharing = {"I_MPI_PIN": "0"} if job.oversubscribed else {}
     return Plan((launcher, *words), {**job.exported, **sharing})

@@ -4,6 +4,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from hpccoll.errors import HpccollError
 
@@ -34,8 +35,14 @@ class Job:
     """Cores of this machine that the job may use."""
     allocated: bool = False
     """Whether a scheduler has allocated hosts to the job; mpirun asks the scheduler for them."""
+    reached: tuple[str, ...] = ()
+    """The hosts that ranks may run on; empty: this machine."""
     root: bool = False
     """Whether the user is root, which Open MPI refuses by default."""
+    output: str = ""
+    """The folder for files of what each rank prints; "": it is printed together."""
+    launcher_options: tuple[str, ...] = ()
+    """Options that the user gives to mpirun itself."""
 
     @property
     def cores_per_rank(self) -> int:
@@ -74,6 +81,21 @@ def parse_hosts(text: str) -> tuple[Host, ...]:
     return tuple(hosts)
 
 
+def read_hostfile(path: str) -> tuple[Host, ...]:
+    """Read hosts from a file, one per line: `h1 slots=2` as Open MPI has it, `h1:2` as MPICH has it, or `h1`.
+
+    :raises LaunchError: the file cannot be read, or a line is no host
+    """
+    try:
+        lines = [line.partition("#")[0].split() for line in Path(path).read_text().splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise LaunchError(f"--hostfile {path}: {error}") from None
+    words = [words[0] + "".join(f":{w.removeprefix('slots=')}" for w in words[1:]) for words in lines if words]
+    if not words:
+        raise LaunchError(f"--hostfile {path}: there is no host in it")
+    return parse_hosts(",".join(words))
+
+
 def fill_hosts(ranks: int | None, hosts: tuple[Host, ...]) -> tuple[int, tuple[Host, ...]]:
     """Fill the hosts in order.
 
@@ -83,7 +105,7 @@ def fill_hosts(ranks: int | None, hosts: tuple[Host, ...]) -> tuple[int, tuple[H
     """
     slots = sum(host.slots for host in hosts)
     if ranks is None and not hosts:
-        raise LaunchError("how many ranks? Give -np, or -H host:ranks,...")
+        raise LaunchError("how many ranks? Give -np, or -H host:ranks,...; no scheduler has allocated hosts here")
     if ranks is None:
         return slots, hosts
     if ranks < 1:

@@ -33,6 +33,9 @@ def plan(job: Job, launcher: str, major: int) -> Plan:
     else:
         argv += ["--map-by", "slot:OVERSUBSCRIBE", "--bind-to", "none"] if major >= 5 else []
         argv += ["--oversubscribe", "--bind-to", "none"] if major < 5 else []
+    if job.output:
+        argv += ["--output", f"dir={job.output}"] if major >= 5 else ["--output-filename", job.output]
+    argv += job.launcher_options
     for name in sorted(job.exported):
         argv += ["-x", name]
     yielding = {"OMPI_MCA_mpi_yield_when_idle": "1"} if job.oversubscribed else {}

@@ -12,14 +12,19 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 GRACE = 5.0
 """Seconds between SIGTERM and SIGKILL to a job, and between the end of mpirun and SIGKILL to its descendants."""
+POLL = 0.25
+"""Seconds between two looks at the ranks."""
+OVERDUE = 8.0
+"""Seconds that mpirun may live on after its last rank, for the rest of the output."""
 
 
 @dataclass(frozen=True)
@@ -32,13 +37,21 @@ class Ending:
     """Whether the timeout ended the job."""
     left_behind: int
     """Number of processes that outlived mpirun and were killed."""
+    overdue: bool = False
+    """Whether all ranks had ended and mpirun had not, so that it was ended."""
 
 
-def run(argv: Sequence[str], environment: Mapping[str, str], timeout: float | None = None) -> Ending:
+def run(
+    argv: Sequence[str],
+    environment: Mapping[str, str],
+    timeout: float | None = None,
+    ranks_have_ended: Callable[[], bool] = lambda: False,
+) -> Ending:
     """Execute a command, forward signals to it, and kill the descendants that it leaves behind.
 
     :param environment: the whole environment of the command
     :param timeout: seconds after which the command is ended; None: no limit
+    :param ranks_have_ended: when it is true, mpirun has OVERDUE seconds to end
     """
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -49,12 +62,27 @@ def run(argv: Sequence[str], environment: Mapping[str, str], timeout: float | No
         preexec_fn=lambda: libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0),
     )
     with forwarding(main):
+        status, why = wait(main, timeout, ranks_have_ended)
+    left_behind = kill_descendants(1.0 if why else GRACE)
+    return Ending(status if status >= 0 else 128 - status, why == "timeout", left_behind, why == "overdue")
+
+
+def wait(
+    main: subprocess.Popen[bytes], timeout: float | None, ranks_have_ended: Callable[[], bool]
+) -> tuple[int, Literal["", "timeout", "overdue"]]:
+    """Wait for mpirun, and end it when its time is over.
+
+    :returns: the exit status of mpirun, and why it was ended; "": it ended by itself
+    """
+    limit = time.monotonic() + timeout if timeout else float("inf")
+    overdue = float("inf")
+    while time.monotonic() < min(limit, overdue):
         try:
-            status, timed_out = main.wait(timeout), False
+            return main.wait(min(POLL, max(0.0, limit - time.monotonic()))), ""
         except subprocess.TimeoutExpired:
-            status, timed_out = ask_to_end(main), True
-    left_behind = kill_descendants(1.0 if timed_out else GRACE)
-    return Ending(status if status >= 0 else 128 - status, timed_out, left_behind)
+            if overdue == float("inf") and ranks_have_ended():
+                overdue = time.monotonic() + OVERDUE
+    return ask_to_end(main), "timeout" if time.monotonic() >= limit else "overdue"
 
 
 @contextlib.contextmanager

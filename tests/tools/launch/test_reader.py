@@ -28,7 +28,7 @@ def test_another_broken_pipe_is_an_error() -> None:
     """The pipe of a child process may break, too: such a fault is reported, whatever becomes of the output."""
     script = (
         "import sys, hpccoll.__main__ as command\n"
-        "def broken(): raise BrokenPipeError('of somebody else')\n"
+        "def broken(words): raise BrokenPipeError('of somebody else')\n"
         "command.execute = broken\n"
         "sys.exit(command.main())\n"
     )

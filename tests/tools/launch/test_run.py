@@ -83,9 +83,9 @@ def pids(output: str) -> list[int]:
 
 def test_a_job_that_left_ranks_behind_has_failed(capfd: pytest.CaptureFixture[str]) -> None:
     """mpirun of Open MPI 5 says 0 when it has lost a node; tests/slurm has the real case."""
-    assert report(Ending(status=0, timed_out=False, left_behind=2), timeout=None) == 1
+    assert report(Ending(status=0, timed_out=False, left_behind=2), None, {}) == 1
     assert "killed 2 processes" in (printed := capfd.readouterr().err) and "still running" in printed
-    assert report(Ending(status=0, timed_out=False, left_behind=0), timeout=None) == 0
+    assert report(Ending(status=0, timed_out=False, left_behind=0), None, {}) == 0
 
 
 def test_timeout_leaves_nothing_behind() -> None:

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Authenticated messages over TCP, between processes that share a secret: `hpccoll run` and the ranks that it started.
+
+Both ends send 32 random bytes, which make the key of this connection. Each message carries an HMAC-SHA256 over its
+direction, its number and its bytes, so that no message can be forged, repeated or moved. Nothing is hidden: the bytes
+can be read on the wire.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import socket
+import struct
+from collections.abc import Iterable
+
+from hpccoll.errors import HpccollError
+
+__all__ = ["Channel", "ChannelError", "connect", "new_secret"]
+
+HEADER = struct.Struct(">Q32s")
+"""The length of the message and its HMAC."""
+NONCE = 32
+PATIENCE = 5.0
+"""Seconds that an address has to accept a connection, and the other end to send its nonce."""
+LONGEST = 4096
+"""Bytes of a message, unless more are expected."""
+
+
+class ChannelError(HpccollError):
+    """The other end does not know the secret, or sent what no Channel sends."""
+
+
+def new_secret() -> str:
+    """Make a secret for one job: 32 random bytes, in hexadecimal."""
+    return secrets.token_hex(NONCE)
+
+
+class Channel:
+    """One end of a connection. Its owner closes it."""
+
+    def __init__(self, connection: socket.socket, secret: str, *, connects: bool) -> None:
+        """Exchange nonces with the other end, which has 5 seconds for it, and as long for its first message.
+
+        :param connection: connected
+        :param secret: what both ends know, in hexadecimal
+        :param connects: True on the end that connected, False on the one that listened
+        :raises ChannelError: the other end has closed the connection
+        :raises OSError: the connection failed, or took too long
+        """
+        self.connection = connection
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.settimeout(PATIENCE)
+        mine = secrets.token_bytes(NONCE)
+        connection.sendall(mine)
+        theirs = self._read(NONCE)
+        nonces = mine + theirs if connects else theirs + mine
+        self._key = hmac.digest(bytes.fromhex(secret), nonces, "sha256")
+        self._directions = (b">", b"<") if connects else (b"<", b">")  # of what is sent, of what is received
+        self._sent = self._received = 0
+
+    def send(self, message: bytes) -> None:
+        """Send a message.
+
+        :raises OSError: the connection failed
+        """
+        self.connection.sendall(HEADER.pack(len(message), self._code(self._directions[0], self._sent, message)))
+        self.connection.sendall(message)
+        self._sent += 1
+
+    def receive(self, longest: int = LONGEST) -> bytes:
+        """Wait for a message.
+
+        :param longest: more bytes than this are refused before they are read
+        :returns: the message, which the other end has sent as it is
+        :raises ChannelError: the other end has closed the connection, or does not know the secret
+        :raises OSError: the connection failed
+        """
+        length, code = HEADER.unpack(self._read(HEADER.size))
+        if length > longest:
+            raise ChannelError(f"a message of {length} bytes, {longest} at most were expected")
+        message = self._read(length)
+        if not hmac.compare_digest(code, self._code(self._directions[1], self._received, message)):
+            raise ChannelError("a message whose sender does not know the secret")
+        self._received += 1
+        self.connection.settimeout(None)
+        return message
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.connection.close()
+
+    def _code(self, direction: bytes, number: int, message: bytes) -> bytes:
+        return hmac.digest(self._key, direction + struct.pack(">Q", number) + message, "sha256")
+
+    def _read(self, count: int) -> bytes:
+        data = bytearray()
+        while len(data) < count:
+            part = self.connection.recv(min(count - len(data), 1 << 20))
+            if not part:
+                raise ChannelError("the other end has closed the connection")
+            data += part
+        return bytes(data)
+
+
+def connect(addresses: Iterable[tuple[str, int]], secret: str) -> Channel:
+    """Connect to the first address that answers.
+
+    :raises OSError: none of them does
+    """
+    problems = []
+    for host, port in addresses:
+        try:
+            connection = socket.create_connection((host, port), PATIENCE)
+        except OSError as error:
+            problems.append(f"{host} port {port}: {error}")
+            continue
+        try:
+            return Channel(connection, secret, connects=True)
+        except (OSError, ChannelError) as error:
+            connection.close()
+            problems.append(f"{host} port {port}: {error}")
+    raise OSError("; ".join(problems) or "no address")

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Accepts connections of processes that know the secret, on chosen addresses; a thread serves each of them."""
+
+import contextlib
+import socket
+import socketserver
+import threading
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Self
+
+from hpccoll import channel
+from hpccoll.launched import text_of
+
+LOOPBACK = "127.0.0.1"
+DISCARD = 9
+"""A port; nothing is sent to it."""
+SILENCE = {"TCP_KEEPIDLE": 4, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 10_000}
+"""A host that does not answer for 10 seconds is cut off."""
+
+
+class _Server(socketserver.ThreadingTCPServer):
+    """Listens on one address."""
+
+    daemon_threads = True
+    request_queue_size = 1024
+
+    def __init__(self, address: str, serve: Callable[[socket.socket], None]) -> None:
+        self.serve = serve
+        super().__init__((address, 0), socketserver.BaseRequestHandler)
+
+    def finish_request(self, request: "socket.socket | tuple[bytes, socket.socket]", _: object) -> None:
+        """Serve one connection, in a thread of its own."""
+        assert isinstance(request, socket.socket)
+        self.serve(request)
+
+
+class Listener:
+    """Listens while it is a context; `variable` is what a process needs to connect."""
+
+    def __init__(self, addresses: Iterable[str], serve: Callable[[channel.Channel], None]) -> None:
+        """Begin to listen.
+
+        :param addresses: addresses of this machine
+        :param serve: serves one connection, in a thread; what it raises ends the connection
+        """
+        self.secret, self._serve = channel.new_secret(), serve
+        self._servers = [_Server(address, self._accept) for address in addresses]
+        self.variable = text_of(self.secret, [server.server_address[:2] for server in self._servers])  # type: ignore[misc]
+
+    def __enter__(self) -> Self:
+        for server in self._servers:
+            threading.Thread(target=server.serve_forever, args=(0.1,), daemon=True).start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, traceback: TracebackType | None) -> None:
+        for server in self._servers:
+            server.shutdown()
+            server.socket.close()
+
+    def _accept(self, connection: socket.socket) -> None:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in SILENCE.items():
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+        with contextlib.suppress(OSError, ValueError, channel.ChannelError):  # a stranger, or a rank that has ended
+            self._serve(channel.Channel(connection, self.secret, connects=False))
+
+
+def addresses_towards(hosts: Iterable[str]) -> list[str]:
+    """Find the addresses of this machine that the hosts can answer to: those of the routes to them.
+
+    :param hosts: names or addresses, with or without a user; none: only this machine
+    """
+    found = []
+    for host in hosts:
+        with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((host.rpartition("@")[2], DISCARD))  # a datagram socket: chooses a route, sends nothing
+            found.append(str(probe.getsockname()[0]))
+    return list(dict.fromkeys(found)) or [LOOPBACK]

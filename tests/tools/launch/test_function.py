@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`hpccoll.run`: a function on all ranks of a new job."""
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hpccoll
+from hpccoll.tools.launch.job import LaunchError
+
+pytestmark = pytest.mark.timeout(240)
+
+
+def total(first: float, step: float = 1.0) -> tuple[int, list[float]]:
+    hpccoll.init()
+    return hpccoll.rank(), hpccoll.allreduce(np.full(2, first + step * hpccoll.rank())).tolist()
+
+
+def half_fails() -> None:
+    world = hpccoll.init()
+    if world.rank == 1:
+        raise KeyError("no such layer")
+    hpccoll.allreduce(np.ones(1))
+
+
+def one_is_killed() -> int:
+    world = hpccoll.init()
+    if world.rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    hpccoll.barrier()
+    return world.rank
+
+
+def test_results_come_in_the_order_of_the_ranks() -> None:
+    assert hpccoll.run(total, (1,), {"step": 2}, np=3, timeout=100) == [(r, [9.0, 9.0]) for r in range(3)]
+
+
+def test_a_function_that_has_no_name() -> None:
+    pytest.importorskip("cloudpickle")
+    large = np.arange(1 << 20)
+    sums = hpccoll.run(lambda: int(large.sum()), np=2, timeout=100)
+    assert sums == [int(large.sum())] * 2
+
+
+def test_an_exception_names_its_rank_and_shows_its_traceback() -> None:
+    with pytest.raises(hpccoll.RankError, match="rank 1 ") as caught:
+        hpccoll.run(half_fails, np=2, timeout=100)
+    error = caught.value
+    assert error.rank == 1 and 'raise KeyError("no such layer")' in error.traceback
+    assert isinstance(error.__cause__, KeyError)
+
+
+@pytest.mark.parametrize(("function", "says"), [(one_is_killed, "rank 1"), (threading.Lock, "pickle")])
+def test_a_rank_without_a_result_is_an_error(function: Callable[[], Any], says: str) -> None:
+    pytest.importorskip("cloudpickle")
+    with pytest.raises((LaunchError, hpccoll.RankError), match=says):
+        hpccoll.run(function, np=2, timeout=100)

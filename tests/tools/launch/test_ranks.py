@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `hpccoll run` knows of its ranks: connections that only the job's own processes can make."""
+
+import contextlib
+import os
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from hpccoll import channel, launched
+from hpccoll.tools.launch.installed import find_launcher
+from hpccoll.tools.launch.listener import Listener, addresses_towards
+from hpccoll.tools.launch.ranks import Ranks
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def wait_until(condition: object, seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def tell(variable: str, rank: int) -> channel.Channel:
+    secret, addresses = launched.parse(variable)
+    connected = channel.connect(addresses, secret)
+    connected.send(b'{"rank": %d, "host": "h1", "pid": 7}' % rank)
+    return connected
+
+
+def test_ranks_come_and_go() -> None:
+    ranks = Ranks(2, ["127.0.0.1"])
+    with ranks.listener as listener:
+        first, second = (tell(listener.variable, rank) for rank in (0, 1))
+        first.send(b'{"worlds": 0}')
+        first.close()
+        assert not ranks.have_ended()
+        second.close()
+        wait_until(ranks.have_ended)
+    assert list(ranks.lost()) == [1]
+
+
+def test_a_stranger_is_no_rank() -> None:
+    """Without the secret: silence, noise, a greeting with another secret, a repeated message, a huge one."""
+    served: list[bytes] = []
+    done = threading.Event()
+
+    def serve(connection: channel.Channel) -> None:
+        while True:
+            served.append(connection.receive())
+            done.set()
+
+    with Listener(["127.0.0.1"], serve) as listener, contextlib.ExitStack() as open_ones:
+        secret, (address,) = launched.parse(listener.variable)
+
+        def connect(secret: str) -> channel.Channel:
+            return open_ones.enter_context(contextlib.closing(channel.connect([address], secret)))
+
+        open_ones.enter_context(socket.create_connection(address))
+        open_ones.enter_context(socket.create_connection(address)).sendall(os.urandom(10_000))
+        for wrong in (channel.new_secret(), "00" * 32):
+            other = connect(wrong)
+            other.send(b"let me in")
+            with pytest.raises((channel.ChannelError, OSError)):
+                other.receive()
+        huge = connect(secret)
+        huge.connection.sendall(struct.pack(">Q32s", 1 << 62, b""))
+        with pytest.raises((channel.ChannelError, OSError)):
+            huge.receive()
+        known = connect(secret)
+        known.send(b"once")
+        assert done.wait(30)
+        known._sent -= 1
+        known.send(b"once")
+        with pytest.raises((channel.ChannelError, OSError)):
+            known.receive()
+    assert served == [b"once"]
+
+
+def test_addresses_are_those_of_the_routes() -> None:
+    assert addresses_towards([]) == ["127.0.0.1"]
+    assert addresses_towards(["me@127.0.0.1", "localhost"]) == ["127.0.0.1"]
+
+
+MPIRUN = """#!/bin/sh
+[ "$1" = --version ] && exec {mpirun} --version
+{mpirun} "$@"
+exec sleep 600
+"""
+WORLD = "import hpccoll, os, sys; hpccoll.init(); hpccoll.barrier(); {end}"
+
+
+def run(launcher: Path, end: str) -> "subprocess.CompletedProcess[str]":
+    program = WORLD.format(end=end)
+    command = [sys.executable, "-m", "hpccoll", "run", "-np", "2", "--launcher", str(launcher), "python", "-c", program]
+    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+
+
+def test_mpirun_that_outlives_its_ranks_is_ended(tmp_path: Path) -> None:
+    """A real mpirun, which ends; the script around it does not, as mpirun does not where a host is cut off."""
+    launcher = tmp_path / "mpirun"
+    launcher.write_text(MPIRUN.format(mpirun=find_launcher(os.environ["PATH"])))
+    launcher.chmod(0o755)
+    done = run(launcher, "hpccoll.shutdown()")
+    assert done.returncode == 1
+    assert "all ranks had ended, mpirun had not after 8 s more, and was ended" in done.stderr
+    assert "without hpccoll.shutdown()" not in done.stderr
+
+
+def test_status_0_of_mpirun_is_not_believed_if_a_rank_was_lost(tmp_path: Path) -> None:
+    launcher = tmp_path / "mpirun"
+    launcher.write_text(MPIRUN.format(mpirun=find_launcher(os.environ["PATH"])).replace("exec sleep 600", "exit 0"))
+    launcher.chmod(0o755)
+    done = run(launcher, "import time; time.sleep(1); os.kill(os.getpid(), 9)")
+    assert done.returncode == 1
+    assert "not all ranks had ended well" in done.stderr
+    assert "ended without hpccoll.shutdown()" in done.stderr
