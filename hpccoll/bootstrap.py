@@ -13,7 +13,7 @@ from functools import partial
 from importlib import metadata
 from typing import TypeVar
 
-from hpccoll import _core, config, cuda, detect, errors, net, start_report
+from hpccoll import _core, config, cuda, detect, errors, launched, net, start_report
 from hpccoll.checks import at_start, gpus, proofs
 from hpccoll.checks.finding import ERROR, Facts, grouped
 from hpccoll.checks.survey import RankReport, Survey
@@ -117,10 +117,12 @@ def make(
     )
     base = Base(rendezvous, settings, loop, nonce, choice)
     try:
-        return base, _first_set(base, reports, opens_device=bool(gpu.get("named")))
+        first = _first_set(base, reports, opens_device=bool(gpu.get("named")))
     except BaseException:
         loop.close()
         raise
+    launched.world_begins(config.environment())
+    return base, first
 
 
 def _first_set(base: Base, reports: list[StartReport], *, opens_device: bool) -> _core.Set:

@@ -62,7 +62,6 @@ class World:
         if comm is not None and rendezvous is not None:
             raise errors.InvalidArgumentError("a World is made of a communicator or of a rendezvous, not of both")
         self.base, self.core = bootstrap.make(rendezvous or _rendezvous(comm, settings), settings)
-        launched.world_begins(config.environment())
         _alive.add(self)
 
     # ---- who is who ---------------------------------------------------------------------------------
@@ -297,10 +296,10 @@ class World:
         broken = self.base.loop.broken()
         timeline.stop(self)
         self.base.loop.close()
-        if not broken and not self.base.loop.forked:
-            self.base.rendezvous.free()
         if not self.base.loop.forked:
             launched.world_ended()
+            if not broken:
+                self.base.rendezvous.free()
 
     def __enter__(self) -> Self:
         return self
