@@ -78,6 +78,8 @@ class Base:
     generation: int = 0
     """The generation of the newest process set here: numbers come again, generations do not."""
     timeline: Timeline | None = None
+    failure: errors.RecoverableError | None = None
+    """What had broken the World when it was shut down."""
 
 
 def make(

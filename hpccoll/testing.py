@@ -6,6 +6,7 @@ The engine, the loop and the data plane are the real ones; memory and network ar
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -73,7 +74,8 @@ def _run_one(world: World, program: Callable[[World], T]) -> T:
     try:
         return program(world)
     except BaseException:
-        world.shutdown(wait=False)
+        with contextlib.suppress(errors.RecoverableError):
+            world.shutdown(wait=False)
         raise
 
 

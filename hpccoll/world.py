@@ -3,27 +3,28 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import dataclasses
 import operator
-import os
 import platform
 import sys
-import weakref
+import time
 from collections.abc import Callable, Iterable
 from functools import partial, reduce
 from operator import and_
 from pathlib import Path
 from typing import Any, Self, cast
 
-from hpccoll import _core, bootstrap, config, detect, errors, launched, net, objects
+from hpccoll import _core, bootstrap, config, detect, ending, errors, launched, net, objects
 from hpccoll.detect import pmix
 from hpccoll.observe import timeline
 from hpccoll.outside import Outside
 from hpccoll.rendezvous import MpiRendezvous, Rendezvous, SingleProcess, agreed
 
 __all__ = ["World", "current", "from_parts", "init", "is_initialized", "shutdown", "subset_among"]
+
+STOP_AT_LEAST = 5.0
+"""Seconds for the ranks to agree on the end of the log, where the time to wait for all of them is over."""
 
 Exchange = Callable[[str, Any], list[Any]]
 """Takes a word for what is exchanged and this rank's value; returns the values of all ranks."""
@@ -62,7 +63,7 @@ class World:
         if comm is not None and rendezvous is not None:
             raise errors.InvalidArgumentError("a World is made of a communicator or of a rendezvous, not of both")
         self.base, self.core = bootstrap.make(rendezvous or _rendezvous(comm, settings), settings)
-        _alive.add(self)
+        ending.watch(self)
 
     # ---- who is who ---------------------------------------------------------------------------------
 
@@ -277,35 +278,65 @@ class World:
         operation of all ranks meanwhile, that rank gets a ShutDownError at once, which names the rank that has left. A
         second call does nothing.
 
+        A World that broke is shut down as well. If no call has raised the error yet, because nobody waited for what was
+        in flight, or because a rank was lost during this call, then this one does, after it has ended the World.
+
         :param wait: False: end the World now, without waiting for the other ranks
+        :raises RecoverableError: the World broke, and the program has not been told
         """
         loop, timeout = self.base.loop, self.base.settings.stop_timeout
         if self.core.closed or loop.closed:
             return
+        told, limit = loop.told, time.monotonic() + timeout
         if wait:
-            with contextlib.suppress(errors.HpccollError, TimeoutError):
-                self.core.collective("barrier", None, "hpccoll.shutdown", None, True, last=True).wait(timeout)
-        stopped = self.core.stop(timeout)
+            self._await_others(timeout)
+        stopped = self.core.stop(max(STOP_AT_LEAST, limit - time.monotonic()))
+        failure = loop.failure()
         if self.core.number == 0:
             self._free()
         elif stopped and not loop.forked:
             self.core.remove()
             self.base.free_numbers |= 1 << self.core.number
+        if failure and not told:
+            loop.told = True
+            raise failure
+
+    def _await_others(self, timeout: float) -> None:
+        """Until all ranks have called shutdown(), or it is known that not all of them will."""
+        try:
+            self.core.collective("barrier", None, "hpccoll.shutdown", None, True, last=True).wait(timeout)
+        except TimeoutError:
+            print(
+                f"hpccoll: rank {self.rank}: shutdown: other ranks have not called it within {timeout:g} s "
+                "(HPCCOLL_STOP_TIMEOUT): this rank ends without them",
+                file=sys.stderr,
+                flush=True,
+            )
+        except errors.HpccollError:
+            pass  # the loop knows what broke; an end that another rank has brought about is the end
 
     def _free(self) -> None:
-        broken = self.base.loop.broken()
+        self.base.failure = self.base.loop.failure()
         timeline.stop(self)
         self.base.loop.close()
-        if not self.base.loop.forked:
-            launched.world_ended()
-            if not broken:
-                self.base.rendezvous.free()
+        if self.base.loop.forked:
+            return
+        launched.world_ended()
+        if self.base.failure:
+            ending.ends_broken(self.base.rendezvous)
+        else:
+            self.base.rendezvous.free()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, error: object, *_: object) -> None:
-        self.shutdown(wait=error is None)
+    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
+        try:
+            self.shutdown(wait=error is None)
+        except errors.RecoverableError as lost:
+            if error is None:
+                raise
+            error.add_note(f"hpccoll: {type(lost).__name__}: {lost}")  # the program's own error is what it raises
 
     def __repr__(self) -> str:
         if self._outside:
@@ -319,7 +350,7 @@ def from_parts(base: bootstrap.Base, own: _core.Set) -> World:
     world = World.__new__(World)
     world.base, world.core = base, own
     if world:
-        _alive.add(world)
+        ending.watch(world)
     return world
 
 
@@ -407,7 +438,6 @@ def _check_slurm_pmix(settings: config.Config) -> None:
 # ---- the default World --------------------------------------------------------------------------------
 
 _default: World | None = None
-_alive: weakref.WeakSet[World] = weakref.WeakSet()
 
 
 def init(comm: Any = None, **knobs: Any) -> World:
@@ -435,9 +465,9 @@ def shutdown(*, wait: bool = True) -> None:
     :param wait: False: end the World now, without waiting for the other ranks
     """
     global _default
-    if _default is not None:
-        _default.shutdown(wait=wait)
-    _default = None
+    ending_world, _default = _default, None
+    if ending_world is not None:
+        ending_world.shutdown(wait=wait)
 
 
 def is_initialized() -> bool:
@@ -463,38 +493,3 @@ def current(world: World | None = None) -> World:
     if _default is None:
         raise errors.ShutDownError("there is no World: call hpccoll.init() first")
     return _default
-
-
-# ---- the end of the process ------------------------------------------------------------------------------
-
-
-def _at_exit() -> None:
-    """End the Worlds that are left; a broken World ends the whole job, which would hang in MPI_Finalize."""
-    global _default
-    worlds = sorted((w for w in _alive if not w.core.closed), key=lambda w: w.core.number)
-    _default = None
-    for world in worlds:
-        loop = world.base.loop
-        if loop.forked or loop.closed:
-            continue
-        broken = loop.broken()
-        if world.core.number == 0:
-            world.shutdown(wait=not hasattr(sys, "last_value"))  # not after an exception that nobody caught
-            if broken and world.base.rendezvous.size > 1:
-                print(
-                    f"hpccoll: rank {world.rank}: the World is broken, ending the job",
-                    file=sys.stderr,
-                    flush=True,
-                )
-                with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or none
-                    sys.stdout.flush()  # MPI_Abort drops what is in there
-                world.base.rendezvous.give_up()
-
-
-def _after_fork() -> None:
-    for world in _alive:
-        world.base.loop.mark_forked()
-
-
-atexit.register(_at_exit)
-os.register_at_fork(after_in_child=_after_fork)

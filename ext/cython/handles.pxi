@@ -132,6 +132,7 @@ cdef class Handle:
             time.sleep(delay)
             delay = min(delay + 0.00001, 0.001)
         if self.set.loop.broken():  # an operation that was given up ends, too, without a result
+            self.set.loop.note_told(HC_BROKEN)
             raise error_of(HC_BROKEN, hc_loop_broken_text(self.set.loop.c).decode(errors="replace"))
         self.call.check_run()
         return 0
@@ -203,6 +204,7 @@ cdef class Handle:
             if self.text is None:
                 self.text = self.failure()
             self.inputs = self.out = None
+            self.set.loop.note_told(status)
             raise error_of(status, self.text)
         if not self.built:
             self.built = True

@@ -111,6 +111,7 @@ cdef class Loop:
     cdef Py_ssize_t many_orphans
     cdef int active           # threads inside drive()
     cdef readonly bint closed, forked, background
+    cdef public bint told    # an error of a broken World has reached the program
     cdef readonly tuple node_of
     cdef readonly int rank, size, local_rank, local_size
     cdef bint one_thread
@@ -241,6 +242,19 @@ cdef class Loop:
     def broken(self):
         """The status that the World broke with, 0 while it is sound."""
         return hc_loop_broken(self.c) if self.c is not NULL else 0
+
+    def failure(self):
+        """What broke the World, as the exception to raise; None while it is sound."""
+        cdef int status = self.broken()
+        if not status:
+            return None
+        text = hc_loop_broken_text(self.c).decode(errors="replace")
+        return error_of(status, text.removeprefix(f"{hc_status_text(HC_BROKEN).decode()}: "))
+
+    cdef int note_told(self, int status) except -1:
+        """A handle's error is about to be raised: does the program learn from it that the World is broken?"""
+        self.told = self.told or issubclass(EXCEPTIONS[status], errors.RecoverableError)
+        return 0
 
     cdef int nudge(self, bint op) except -1:
         """Move what a caller asks about, where no thread of ours drives or it only listens."""

@@ -22,3 +22,27 @@ cdef class Notice:
 
     def __dealloc__(self):
         hc_notice_free(self.c)
+
+
+def say_later(double seconds, str text):
+    """`text` on stderr if the process still lives after so many seconds."""
+    hc_notice_new(<uint64_t>(seconds * 1e9), text.encode())
+
+
+cdef extern from *:
+    """
+    #include <stdio.h>
+    #include <stdlib.h>
+    #include <unistd.h>
+    static void end_with_failure(void) {
+        fflush(NULL);
+        _exit(EXIT_FAILURE);
+    }
+    static int fail_at_end(void) { return atexit(end_with_failure); }
+    """
+    int fail_at_end() nogil
+
+
+def fail_at_exit():
+    """Let the process end with status 1, whatever the interpreter ends with: functions of atexit cannot say so."""
+    fail_at_end()

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The end of the process: Worlds that are still open are shut down, and a broken one ends the job with an error."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import platform
+import sys
+import weakref
+from typing import Any
+
+from hpccoll import _core, errors
+
+__all__ = ["ends_broken", "watch"]
+
+_alive: weakref.WeakSet[Any] = weakref.WeakSet()
+_ended_broken: list[Any] = []
+"""The rendezvous of Worlds that the program has shut down after they broke."""
+_patience = 0.0
+"""Seconds after which a process says that it cannot end; 0: it says nothing."""
+
+
+def watch(world: Any) -> None:
+    """Shut this World down when the process ends, unless the program has done it by then."""
+    global _patience
+    _alive.add(world)
+    _patience = world.base.settings.stall_warning
+
+
+def ends_broken(rendezvous: Any) -> None:
+    """Remember that ranks of this rendezvous are lost: if an exception ends this process, it ends the job."""
+    _ended_broken.append(rendezvous)
+
+
+def _at_exit() -> None:
+    """End what is open. MPI_Finalize would wait for a lost rank, so a broken World ends the whole job before it."""
+    uncaught = hasattr(sys, "last_value")
+    worlds = [w for w in _alive if not w.core.closed and w.core.number == 0 and not w.base.loop.forked]
+    for world in worlds:
+        with contextlib.suppress(errors.RecoverableError):  # it is said below, with all that broke earlier
+            world.shutdown(wait=not uncaught)
+    broken = [w.base for w in worlds if w.base.failure and w.base.rendezvous.size > 1]
+    for base in broken:
+        reason = f"{type(base.failure).__name__}: {base.failure}"
+        _give_up(base.rendezvous, f"the World is broken, ending the job ({reason})")
+    if uncaught and not broken:
+        for rendezvous in _ended_broken:
+            _give_up(rendezvous, "a World was broken when it ended, ending the job")
+    _say_what_finalize_waits_for()
+
+
+def _give_up(rendezvous: Any, why: str) -> None:
+    print(f"hpccoll: rank {rendezvous.rank}: {why}", file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or none
+        sys.stdout.flush()  # MPI_Abort drops what is in there
+    _core.fail_at_exit()
+    rendezvous.give_up()
+
+
+def _say_what_finalize_waits_for() -> None:
+    mpi = sys.modules.get("mpi4py.MPI")
+    if _patience and mpi and mpi.Is_initialized() and not mpi.Is_finalized():
+        _core.say_later(
+            _patience,
+            f"hpccoll: rank {mpi.COMM_WORLD.Get_rank()} of MPI_COMM_WORLD (host {platform.node()}, pid {os.getpid()}) "
+            f"has been ending for {_patience:g} s: MPI_Finalize waits for a rank that has not come to its end",
+        )
+
+
+def _after_fork() -> None:
+    for world in _alive:
+        world.base.loop.mark_forked()
+    _ended_broken.clear()
+
+
+atexit.register(_at_exit)
+os.register_at_fork(after_in_child=_after_fork)
