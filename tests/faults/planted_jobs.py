@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the job of a row of the table, and judges what became of each rank."""
+
+import dataclasses
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from table_of_faults import Fault
+
+HERE = Path(__file__).parent
+END = 60.0
+"""Seconds that a job may take beside the bound of its row: the start, the end, a busy machine."""
+
+
+@dataclasses.dataclass
+class Outcome:
+    """What became of a job."""
+
+    struck: float
+    """When the victim was struck, in seconds since the epoch; the start of the job where nothing was struck."""
+    status: int | None
+    """Of the launcher; None: it had to be killed."""
+    statuses: dict[int, int | None]
+    """Of each rank that was a child of this process; None: it had to be killed."""
+    ended: dict[int, float]
+    said: dict[int, str]
+    """What each rank wrote to stderr."""
+    raised: dict[int, float]
+    """When a call raised."""
+
+    def spoke(self, rank: int) -> float:
+        """When a survivor raised, or else ended."""
+        return self.raised.get(rank, self.ended[rank])
+
+    def told(self) -> str:
+        """All of it, for a test that fails."""
+        ends = {rank: round(at - self.struck, 1) for rank, at in self.ended.items()}
+        parts = [f"launcher {self.status}, ranks {self.statuses}, ended after {ends} s"]
+        return "\n".join(parts + [f"--- rank {rank}\n{text}" for rank, text in sorted(self.said.items())])
+
+
+def run(fault: Fault, folder: Path) -> Outcome:
+    """Run the job of a row; it has ended, or was killed, when this returns."""
+    began = time.time()
+    environment = {
+        **os.environ,
+        **{f"HPCCOLL_{name.upper()}": str(value) for name, value in fault.all_knobs().items()},
+        "FAULT": json.dumps(fault.for_ranks()),
+        "FAULT_IN": str(folder),
+    }
+    start = _start_by_store if fault.by == "store" else _start_by_mpirun
+    processes = start(fault, environment)
+    try:
+        ended = _watch(fault, processes, folder, began)
+    finally:
+        statuses = {key: one.poll() for key, one in processes.items()}
+        _kill_all(processes, folder)
+    file = folder / "struck"
+    return Outcome(
+        struck=float(file.read_text()) if file.exists() else began,
+        status=statuses.pop("launcher", None),
+        statuses={int(rank): status for rank, status in statuses.items()},
+        ended=ended,
+        said={int(one.suffix[1:]): one.read_text(errors="replace") for one in folder.glob("err.*")},
+        raised={int(one.suffix[1:]): float(one.read_text().split()[0]) for one in folder.glob("said.*")},
+    )
+
+
+def _start_by_store(fault: Fault, environment: dict[str, str]) -> dict[str, subprocess.Popen[bytes]]:
+    environment["PYTHONPATH"] = os.pathsep.join(
+        filter(None, [str(HERE), str(HERE.parent / "api"), environment.get("PYTHONPATH")])
+    )
+    command = [*fault.within, sys.executable, str(HERE / "struck_rank.py")]
+    return {
+        str(rank): subprocess.Popen(command, env=environment | {"FAULT_RANK": str(rank)}) for rank in range(fault.size)
+    }
+
+
+def _start_by_mpirun(fault: Fault, environment: dict[str, str]) -> dict[str, subprocess.Popen[bytes]]:
+    """Open MPI's mpirun, told to leave a job alone that has lost a rank: the survivors end by themselves."""
+    run = [sys.executable, "-m", "hpccoll", "run", "-np", str(fault.size), "--nodes", fault.nodes]
+    shown = subprocess.run([*run, "--show", "python"], capture_output=True, text=True, check=True).stdout
+    command = shlex.split(shown)[:-1]
+    command.insert(next(i for i, word in enumerate(command) if word.endswith("mpirun")) + 1, "--enable-recovery")
+    if fault.who == "launcher":
+        command = [*run, "--"] if fault.by == "hpccoll run" else [w for w in command if w != "--enable-recovery"]
+    command += [sys.executable, str(HERE / "struck_rank.py")]
+    return {"launcher": subprocess.Popen(command, env=environment, start_new_session=True)}
+
+
+# ---- until it has ended ------------------------------------------------------------------------------------
+
+
+def _watch(fault: Fault, processes: dict[str, subprocess.Popen[bytes]], folder: Path, began: float) -> dict[int, float]:
+    """When each rank ended. Returns when all that can end have, or when it is too late."""
+    ended: dict[int, float] = {}
+    survivors = set(fault.survivors())
+    limit = time.time() + fault.bound + END
+    while time.time() < limit:
+        if fault.who == "launcher":
+            _strike_launcher(fault, processes["launcher"], folder)
+        ended |= {rank: time.time() for rank in survivors - set(ended) if _has_ended(rank, processes, folder)}
+        launcher = processes.get("launcher")
+        if survivors <= set(ended) and (launcher is None or launcher.poll() is not None):
+            break
+        time.sleep(0.02)
+    victim = processes.get(str(fault.victim))
+    if victim and fault.what != "stop":
+        victim.wait(max(1.0, limit - time.time()))
+    return ended
+
+
+def _has_ended(rank: int, processes: dict[str, subprocess.Popen[bytes]], folder: Path) -> bool:
+    if str(rank) in processes:
+        return processes[str(rank)].poll() is not None
+    file = folder / f"pid.{rank}"
+    return file.exists() and not _lives(int(file.read_text() or os.getpid()))
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def _strike_launcher(fault: Fault, launcher: subprocess.Popen[bytes], folder: Path) -> None:
+    ready = len(list(folder.glob("ready.*"))) == fault.size
+    if ready and not (folder / "struck").exists():
+        (folder / "struck").write_text(str(time.time()))
+        launcher.send_signal({"kill -9": signal.SIGKILL, "kill -TERM": signal.SIGTERM}[fault.what])
+
+
+def _kill_all(processes: dict[str, subprocess.Popen[bytes]], folder: Path) -> None:
+    """End what this job has left, by the ids that its ranks wrote down."""
+    for one in processes.values():
+        if one.poll() is None:
+            one.kill()
+        one.wait()
+    for file in folder.glob("pid.*"):
+        pid = int(file.read_text() or 0)
+        environment = Path(f"/proc/{pid}/environ")
+        try:
+            if pid and str(folder).encode() in environment.read_bytes():  # no other process of the same number
+                os.kill(pid, signal.SIGKILL)
+        except OSError:
+            pass

@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every rank of a job with a planted fault runs; FAULT in the environment holds the row of the table.
+
+Each rank keeps a diary in the folder FAULT_IN: its pid, what it wrote to stderr, when and with which words a call
+raised. The victim writes down when it was struck, then does to itself what the row says, at the point that it says.
+"""
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+ROW = json.loads(os.environ["FAULT"])
+FOLDER = Path(os.environ["FAULT_IN"])
+RANK = int(os.environ.get("FAULT_RANK") or os.environ["OMPI_COMM_WORLD_RANK"])
+SIZE, VICTIM = ROW["size"], ROW["victim"]
+HIT = RANK == VICTIM or ROW["who"] == "all"
+BIG = 4_000_000  # elements of an operation that takes long enough to be struck in its midst
+
+(FOLDER / f"pid.{RANK}").write_text(str(os.getpid()))
+os.dup2(os.open(FOLDER / f"err.{RANK}", os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
+
+import hpccoll  # noqa: E402 - its warnings go to the diary, too
+from hpccoll import bootstrap  # noqa: E402
+from hpccoll.rendezvous import MpiRendezvous, StoreRendezvous  # noqa: E402
+
+# ---- what is done to the victim ----------------------------------------------------------------------
+
+
+def kill_with(number: int) -> Callable[[], None]:
+    return lambda: os.kill(os.getpid(), number)
+
+
+def raise_an_error() -> None:
+    raise RuntimeError("planted")
+
+
+STRIKES: dict[str, Callable[[], object]] = {
+    "kill -9": kill_with(signal.SIGKILL),
+    "kill -TERM": kill_with(signal.SIGTERM),
+    "stop": kill_with(signal.SIGSTOP),
+    "exception": raise_an_error,
+    "sys.exit": lambda: sys.exit(5),
+    "os._exit": lambda: os._exit(3),
+    "return": lambda: sys.exit(),
+}
+
+
+def strike() -> None:
+    (FOLDER / "struck").write_text(str(time.time()))
+    STRIKES[ROW["what"]]()
+
+
+def strike_after(seconds: float) -> None:
+    """From a thread: the main thread is in the midst of a call."""
+    threading.Thread(target=lambda: (time.sleep(seconds), strike()), daemon=True).start()
+
+
+# ---- when --------------------------------------------------------------------------------------------
+
+
+def ask(name: str = "after") -> None:
+    hpccoll.allreduce(np.ones(10), name=name)
+
+
+def in_init(step: int) -> None:
+    """The victim is struck before its exchange number `step` of init(), the others wait for it there."""
+    for kind in (MpiRendezvous, StoreRendezvous):
+        whole, done = kind.allgather, iter(range(1000))
+
+        def counted(self, *values, whole=whole, done=done, **more):
+            if next(done) == step and HIT:
+                strike()
+            return whole(self, *values, **more)
+
+        kind.allgather = counted
+
+
+def idle() -> None:
+    """Nothing is in flight when the victim is struck; the others ask for something later."""
+    if HIT:
+        strike()
+    time.sleep(1)
+    ask()
+
+
+def agreement() -> None:
+    """The others have asked, the victim has not."""
+    if HIT:
+        time.sleep(0.5)
+        strike()
+    ask()
+
+
+def transfer() -> None:
+    """All are in the midst of large sums."""
+    if HIT:
+        strike_after(0.5)
+    x = np.ones(BIG, np.float32)
+    while True:
+        hpccoll.allreduce(x, name="large", out=x)
+        x[:] = 1
+
+
+def p2p() -> None:
+    """The others wait for a message of the victim."""
+    if HIT:
+        time.sleep(0.5)
+        strike()
+    hpccoll.recv(np.ones(10), VICTIM)
+
+
+def p2p_transfer() -> None:
+    """The victim is struck while it receives messages of 16 MB from each of the others."""
+    if HIT:
+        strike_after(0.5)
+    sources = [r for r in range(SIZE) if r != VICTIM]
+    x = np.ones(BIG, np.float32)
+    while True:
+        for r in sources if HIT else [VICTIM]:
+            (hpccoll.recv if HIT else hpccoll.send)(x, r)
+
+
+def join() -> None:
+    """The others have joined."""
+    if HIT:
+        time.sleep(0.5)
+        strike()
+    hpccoll.join()
+
+
+def subset() -> None:
+    """The others make a process set."""
+    if HIT:
+        time.sleep(0.5)
+        strike()
+    hpccoll.world().subset([0, 1])
+
+
+def shutdown() -> None:
+    """The others have called shutdown()."""
+    if HIT:
+        time.sleep(0.5)
+        strike()
+    hpccoll.shutdown()
+
+
+def unwaited() -> None:
+    """Something is in flight that the others never wait for; they only call shutdown()."""
+    if HIT:
+        time.sleep(0.5)
+        strike()
+    handle = hpccoll.allreduce_async(np.ones(10), name="unwaited")
+    time.sleep(1)
+    hpccoll.shutdown()
+    assert handle is not None
+
+
+def exit_() -> None:
+    """The same, and the program simply ends."""
+    if HIT:
+        time.sleep(0.5)
+        strike()
+    hpccoll.allreduce_async(np.ones(10), name="unwaited")
+
+
+WHEN: dict[str, Callable[[], None]] = {
+    "idle": idle,
+    "agreement": agreement,
+    "transfer": transfer,
+    "p2p": p2p,
+    "p2p transfer": p2p_transfer,
+    "join": join,
+    "subset": subset,
+    "shutdown": shutdown,
+    "shutdown, unwaited": unwaited,
+    "exit, unwaited": exit_,
+}
+
+# ---- wrong surroundings ---------------------------------------------------------------------------------
+
+
+def pretend_another_version() -> None:
+    class Metadata:
+        @staticmethod
+        def version(_: str) -> str:
+            return "0.0.9"
+
+    bootstrap.metadata = Metadata
+
+
+# ---- the job ----------------------------------------------------------------------------------------------
+
+
+def meet_others() -> None:
+    """Survivors end together: at the first that ends mpirun may kill the others before they have spoken."""
+    limit = time.monotonic() + 60
+    while len(list(FOLDER.glob("said.*"))) < ROW["survivors"] and time.monotonic() < limit:
+        time.sleep(0.02)
+
+
+def make_world() -> None:
+    step = ROW["when"].partition("init ")[2]
+    if step.isdecimal():
+        in_init(int(step))
+    if ROW["what"] == "another version" and HIT:
+        pretend_another_version()
+    if ROW["what"] == "another knob" and HIT:
+        os.environ["HPCCOLL_FANOUT"] = "7"
+    if step == "late" and HIT:
+        strike()
+    if ROW["by"] == "store":
+        from file_store import FileStore
+
+        limit = float(os.environ.get("HPCCOLL_START_TIMEOUT", "60"))
+        hpccoll.init(rendezvous=StoreRendezvous(RANK, SIZE, FileStore(str(FOLDER)), timeout=limit))
+    else:
+        hpccoll.init()
+
+
+def run() -> None:
+    make_world()
+    ask("warm")
+    WHEN[ROW["when"]]()
+
+
+try:
+    run()
+except BaseException as error:
+    (FOLDER / f"said.{RANK}").write_text(f"{time.time()} {type(error).__name__}: {error}")
+    if ROW["by"] != "store" and not HIT:
+        meet_others()
+    raise

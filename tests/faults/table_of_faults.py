@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of planted faults: who is struck, by what, when; within which time each survivor ends, with which words.
+
+A row is one job. `bound` counts from the moment of the fault to the moment at which the last survivor has raised or
+ended. `says` is a pattern that the stderr of every survivor has; `status` is what every survivor ends with, and `own`
+what the victim ends with, where it ends by itself. The bounds are at least five times what a quiet machine takes.
+"""
+
+import dataclasses
+from typing import Any
+
+NODES = {"store": "3", "mpirun": "2+2"}
+ROLES = {
+    "store": {"root": 0, "neighbour": 1, "all": None, "nobody": None},
+    "mpirun": {"root": 0, "neighbour": 1, "leader": 2, "leaf": 3, "alone": 2, "all": None, "launcher": None},
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    """A row."""
+
+    who: str
+    """root (rank 0), neighbour (on the root's node), leader and leaf (of the other node), alone (on its node), all."""
+    what: str
+    """What happens to it: a signal, a way to end, or what is wrong in its surroundings."""
+    when: str
+    """In which phase; `init 3`: before the fourth exchange of init()."""
+    bound: float
+    says: str
+    status: int = 1
+    own: int | None = None
+    by: str = "store"
+    """store: processes without a launcher, on one node; mpirun: Open MPI's, on two."""
+    knobs: dict[str, Any] = dataclasses.field(default_factory=dict)
+    within: tuple[str, ...] = ()
+    """A command that runs each rank."""
+    quick: bool = False
+    """Part of `make test`."""
+
+    @property
+    def nodes(self) -> str:
+        """The ranks of each node."""
+        return "2+1" if self.who == "alone" else NODES[self.by]
+
+    @property
+    def size(self) -> int:
+        """The number of ranks."""
+        return sum(map(int, self.nodes.split("+")))
+
+    @property
+    def victim(self) -> int | None:
+        """The rank that is struck."""
+        return ROLES[self.by][self.who]
+
+    @property
+    def name(self) -> str:
+        """For pytest."""
+        return f"{self.what}, {self.who}, {self.when}, {self.by}"
+
+    def survivors(self) -> list[int]:
+        """The ranks that are judged."""
+        return [rank for rank in range(self.size) if rank != self.victim]
+
+    def sentence(self) -> str:
+        """The pattern, with the victim in it."""
+        return self.says.replace("VICTIM", f"rank {self.victim}")
+
+    def all_knobs(self) -> dict[str, Any]:
+        """The knobs of the job."""
+        return {"stall_warning": 1, "peer_timeout": 3, "start_timeout": 3 if "init" in self.when else 60} | self.knobs
+
+    def for_ranks(self) -> dict[str, Any]:
+        """What its ranks must know."""
+        return {
+            **{name: getattr(self, name) for name in ("who", "what", "when", "by", "size", "victim")},
+            "survivors": len(self.survivors()),
+        }
+
+
+GONE = "PeerLost: VICTIM .*was lost: its process is gone"
+LOST = "PeerLost: VICTIM .*was lost: (its process is gone|no sign of life for 3 s)"
+ABSENT = r"StartError: the World was not made: no word from VICTIM.* within 3 s \(HPCCOLL_START_TIMEOUT\)"
+LEFT = "ShutDownError: the World has been shut down: VICTIM .*"
+
+FAULTS = [
+    # A killed process on the same node: the kernel knows at once.
+    Fault("root", "kill -9", "idle", 10, GONE),
+    Fault("neighbour", "kill -9", "idle", 10, GONE),
+    Fault("root", "kill -9", "agreement", 10, GONE, quick=True),
+    Fault("neighbour", "kill -9", "agreement", 10, GONE),
+    Fault("root", "kill -9", "transfer", 10, GONE),
+    Fault("neighbour", "kill -9", "transfer", 10, GONE, quick=True),
+    Fault("root", "kill -9", "p2p", 10, GONE),
+    Fault("neighbour", "kill -9", "p2p", 10, GONE),
+    Fault("root", "kill -9", "p2p transfer", 10, GONE),
+    Fault("neighbour", "kill -9", "p2p transfer", 10, GONE),
+    Fault("root", "kill -9", "join", 10, GONE),
+    Fault("neighbour", "kill -9", "join", 10, GONE),
+    Fault("root", "kill -9", "subset", 10, GONE),
+    Fault("neighbour", "kill -9", "subset", 10, GONE),
+    # A killed process as the others end: shutdown() raises, and the end of a program that never calls it says so.
+    Fault("root", "kill -9", "shutdown", 10, GONE),
+    Fault("neighbour", "kill -9", "shutdown", 10, GONE),
+    Fault("root", "kill -9", "shutdown, unwaited", 10, GONE),
+    Fault("neighbour", "kill -9", "shutdown, unwaited", 10, GONE, quick=True),
+    Fault("root", "kill -9", "exit, unwaited", 10, GONE, quick=True),
+    Fault("neighbour", "kill -9", "exit, unwaited", 10, GONE),
+    # A rank ends on a way of its own.
+    Fault("root", "exception", "agreement", 10, LEFT, own=1),
+    Fault("neighbour", "exception", "agreement", 10, LEFT, own=1, quick=True),
+    Fault("root", "sys.exit", "agreement", 10, LEFT, own=5),
+    Fault("neighbour", "sys.exit", "agreement", 10, LEFT, own=5),
+    Fault("neighbour", "return", "agreement", 10, LEFT, own=0),
+    Fault("neighbour", "return", "p2p", 30, LEFT, own=0, knobs={"stop_timeout": 5}),
+    Fault("root", "os._exit", "agreement", 10, GONE, own=3),
+    Fault("neighbour", "os._exit", "agreement", 10, GONE, own=3),
+    Fault("neighbour", "os._exit", "shutdown", 10, GONE, own=3),
+    Fault("neighbour", "kill -TERM", "agreement", 10, GONE, own=-15),
+    # Surroundings that are wrong at the start: one error on all ranks.
+    Fault("neighbour", "another version", "init", 20, "StartError: .*different versions of hpccoll", own=1, quick=True),
+    Fault("neighbour", "another knob", "init", 20, "HPCCOLL_FANOUT differs between ranks: 16 on .*; 7 on", own=1),
+    Fault("all", "wrong knob", "init", 20, "InvalidArgumentError: .*FANOUT.*0", knobs={"fanout": 0}),
+    Fault("all", "wrong knob", "init", 20, "HPCCOLL_NET=nonsense is no net: there are", knobs={"net": "nonsense"}),
+    Fault("all", "wrong knob", "init", 20, "StartError: .*HPCCOLL_NODES=9: this machine has only 3 ranks",
+          knobs={"nodes": "9"}),
+]  # fmt: skip
