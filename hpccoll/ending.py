@@ -9,15 +9,18 @@ import os
 import platform
 import sys
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 from hpccoll import _core, errors
 
-__all__ = ["ends_broken", "watch"]
+__all__ = ["ends_broken", "lacking_ranks_end_the_job", "watch"]
 
 _alive: weakref.WeakSet[Any] = weakref.WeakSet()
 _ended_broken: list[Any] = []
 """The rendezvous of Worlds that the program has shut down after they broke."""
+_lacking: list[Any] = []
+"""The rendezvous that lacked ranks at the start, unless these have come since."""
 _patience = 0.0
 """Seconds after which a process says that it cannot end; 0: it says nothing."""
 
@@ -34,6 +37,17 @@ def ends_broken(rendezvous: Any) -> None:
     _ended_broken.append(rendezvous)
 
 
+@contextlib.contextmanager
+def lacking_ranks_end_the_job(rendezvous: Any) -> Iterator[None]:
+    """Around a wait for all ranks: if it raises StartError, the job ends with this process, as MPI_Finalize cannot."""
+    try:
+        yield
+    except errors.StartError:
+        _lacking.append(rendezvous)
+        raise
+    _lacking.clear()
+
+
 def _at_exit() -> None:
     """End what is open. MPI_Finalize would wait for a lost rank, so a broken World ends the whole job before it."""
     uncaught = hasattr(sys, "last_value")
@@ -45,6 +59,8 @@ def _at_exit() -> None:
     for base in broken:
         reason = f"{type(base.failure).__name__}: {base.failure}"
         _give_up(base.rendezvous, f"the World is broken, ending the job ({reason})")
+    for rendezvous in _lacking[:1]:
+        _give_up(rendezvous, "ranks were missing at the start, ending the job")
     if uncaught and not broken:
         for rendezvous in _ended_broken:
             _give_up(rendezvous, "a World was broken when it ended, ending the job")
@@ -73,6 +89,7 @@ def _after_fork() -> None:
     for world in _alive:
         world.base.loop.mark_forked()
     _ended_broken.clear()
+    _lacking.clear()
 
 
 atexit.register(_at_exit)

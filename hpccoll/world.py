@@ -3,23 +3,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
 import operator
-import platform
 import sys
 import time
 from collections.abc import Callable, Iterable
 from functools import partial, reduce
 from operator import and_
-from pathlib import Path
 from typing import Any, Self, cast
 
-from hpccoll import _core, bootstrap, config, detect, ending, errors, launched, net, objects
-from hpccoll.detect import pmix
+from hpccoll import _core, bootstrap, config, default_rendezvous, ending, errors, launched, objects
 from hpccoll.observe import timeline
 from hpccoll.outside import Outside
-from hpccoll.rendezvous import MpiRendezvous, Rendezvous, SingleProcess, agreed
+from hpccoll.rendezvous import Rendezvous, agreed
 
 __all__ = ["World", "current", "from_parts", "init", "is_initialized", "shutdown", "subset_among"]
 
@@ -62,7 +57,7 @@ class World:
         settings = config.read(**knobs)
         if comm is not None and rendezvous is not None:
             raise errors.InvalidArgumentError("a World is made of a communicator or of a rendezvous, not of both")
-        self.base, self.core = bootstrap.make(rendezvous or _rendezvous(comm, settings), settings)
+        self.base, self.core = bootstrap.make(rendezvous or default_rendezvous.choose(comm, settings), settings)
         ending.watch(self)
 
     # ---- who is who ---------------------------------------------------------------------------------
@@ -371,68 +366,6 @@ def _numbers(values: Iterable[int]) -> list[int] | str:
         return [operator.index(value) for value in values]
     except TypeError:
         return repr(values)
-
-
-def _rendezvous(comm: Any, settings: config.Config) -> Rendezvous:
-    if comm is not None:
-        return MpiRendezvous(comm, settings.start_timeout)
-    _check_slurm_pmix(settings)
-    try:
-        with _notice_of_a_hang(settings):
-            from mpi4py import MPI
-    except (ImportError, RuntimeError) as error:
-        rendezvous: Rendezvous = SingleProcess()
-        reason = f" (mpi4py could not be loaded: {error})"
-    else:
-        rendezvous = MpiRendezvous(MPI.COMM_WORLD, settings.start_timeout)
-        reason = ""
-    problem = detect.singleton_problem(config.environment(), rendezvous.size)
-    if problem and not settings.allow_singleton:
-        raise errors.StartError(f"{problem}{reason}")
-    if rendezvous.size > 1:
-        _compare_launch(rendezvous, settings)
-    return rendezvous
-
-
-def _notice_of_a_hang(settings: config.Config) -> contextlib.AbstractContextManager[object]:
-    """Rank 0 says so if MPI_Init does not return; it is the launcher's rank 0, or a process on its own."""
-    place = detect.place(config.environment())
-    if not settings.stall_warning or "mpi4py.MPI" in sys.modules or (place and place.rank):
-        return contextlib.nullcontext()
-    return _core.Notice(
-        settings.stall_warning,
-        f"hpccoll: rank 0 on {platform.node()}: MPI_Init has not returned after {settings.stall_warning:g} s. "
-        "`hpccoll doctor`, started like this job, says where it hangs (docs: When it hangs or is slow)",
-    )
-
-
-def _compare_launch(rendezvous: Rendezvous, settings: config.Config) -> None:
-    """All ranks of MPI_COMM_WORLD learn together whether the launcher tells of the same ranks."""
-    from hpccoll import _mpi
-
-    place = detect.place(config.environment())
-    mine = [place and dataclasses.asdict(place), _mpi.library_version(), settings.trust_mpi]
-    places, libraries, trusting = zip(*rendezvous.allgather(mine), strict=True)
-    problem = detect.contradiction([place and detect.Place(**place) for place in places], libraries)
-    if problem and not any(trusting):
-        raise errors.StartError(f"the World was not made: {problem}")
-
-
-def _check_slurm_pmix(settings: config.Config) -> None:
-    """MPI_Init may end the process: what is known to go wrong is found out before mpi4py starts MPI."""
-    environment = config.environment()
-    if "SLURM_MPI_TYPE" not in environment or "mpi4py.MPI" in sys.modules or settings.trust_mpi:
-        return
-    try:
-        risk = detect.slurm_pmix_risk(environment, net.MpiNet().library())
-    except (ImportError, RuntimeError):
-        return
-    client = pmix.library_in(Path("/proc/self/maps").read_text()) if risk else ""
-    knows = pmix.knows_local_size(client) if client else None
-    if risk and knows is None and environment.get("SLURM_PROCID") == "0":
-        print(f"hpccoll: {risk}", file=sys.stderr, flush=True)
-    if risk and knows is False:
-        raise errors.StartError(f"MPI was not started. {risk} If this is meant, set HPCCOLL_TRUST_MPI=1.")
 
 
 # ---- the default World --------------------------------------------------------------------------------

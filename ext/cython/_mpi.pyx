@@ -72,7 +72,7 @@ cdef void destroy_net(object capsule) noexcept:
 
 
 def net(comm, bint one_machine):
-    """Make a net over a duplicate of `comm` (an mpi4py communicator); collective over it.
+    """Make a net over `comm` (an mpi4py communicator), which is the net's from here: nobody else uses or frees it.
 
     `one_machine`: all ranks can share memory; the same on all of them.
     Returns a capsule "hpccoll.net" that owns the net. Raises RuntimeError with MPI's own words.
@@ -88,7 +88,7 @@ def net(comm, bint one_machine):
     with nogil:
         status = family.net_new(handle, one_machine, &made)
     if status < 0:
-        raise RuntimeError(f"MPI_Comm_dup failed with status {status}")
+        raise RuntimeError(f"a net over MPI could not be made: status {status}")
     box = <hc_net_box *>malloc(sizeof(hc_net_box))
     if box == NULL:
         made.ops.free(made)

@@ -202,7 +202,7 @@ cdef extern from "loop/loop.h" nogil:
     uint64_t hc_loop_preempted(hc_loop *, uint32_t)
 
     ctypedef struct hc_notice
-    hc_notice *hc_notice_new(uint64_t, const char *)
+    hc_notice *hc_notice_new(uint64_t, const char *, uint64_t, const char *)
     void hc_notice_free(hc_notice *)
 
     ctypedef struct hc_loop_stats:

@@ -2,18 +2,22 @@
 # notice.pxi - words about a call that does not return and holds Python's lock.
 
 cdef class Notice:
-    """With it around a block: `text` on stderr if the block lasts longer than `seconds`, Python's lock held or not."""
+    """With it around a block: `text` on stderr if the block lasts longer than `seconds`, Python's lock held or not.
+
+    If it lasts longer than `limit`, a final line is written and the process ends with status 1.
+    """
 
     cdef hc_notice *c
-    cdef uint64_t ns
-    cdef bytes text
+    cdef uint64_t ns, limit
+    cdef bytes text, final_line
 
-    def __init__(self, double seconds, str text):
+    def __init__(self, double seconds, str text, double limit=0, str final_line=""):
         self.ns, self.text = <uint64_t>(seconds * 1e9), text.encode()
+        self.limit, self.final_line = <uint64_t>(limit * 1e9), final_line.encode()
 
     def __enter__(self):
         hc_notice_free(self.c)
-        self.c = hc_notice_new(self.ns, self.text)
+        self.c = hc_notice_new(self.ns, self.text, self.limit, self.final_line)
         return self
 
     def __exit__(self, *_):
@@ -26,7 +30,7 @@ cdef class Notice:
 
 def say_later(double seconds, str text):
     """`text` on stderr if the process still lives after so many seconds."""
-    hc_notice_new(<uint64_t>(seconds * 1e9), text.encode())
+    hc_notice_new(<uint64_t>(seconds * 1e9), text.encode(), 0, b"")
 
 
 cdef extern from *:

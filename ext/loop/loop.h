@@ -142,9 +142,10 @@ uint64_t hc_loop_preempted(hc_loop *, uint32_t set);
 
 /* ---- notices ------------------------------------------------------------------------------------------ */
 
-/* A line on stderr, unless it is freed within `ns`. NULL: no memory, or no thread. */
+/* A line on stderr, unless it is freed within `ns`; a final line and the end of the process with status 1, unless it
+ * is freed within `limit` ns. "": no such line, no such end. NULL: no memory, or no thread. */
 typedef struct hc_notice hc_notice;
-hc_notice *hc_notice_new(uint64_t ns, const char *text);
+hc_notice *hc_notice_new(uint64_t ns, const char *text, uint64_t limit, const char *final_line);
 void hc_notice_free(hc_notice *); /* NULL is allowed */
 
 /* ---- what observers read ----------------------------------------------------------------------------- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * notice.c - a line that is printed unless something ends in time. A thread of its own prints it, without Python's
- * lock: MPI_Init holds that for as long as it hangs.
+ * notice.c - a line that is printed unless something ends in time, and the end of the process if that does not help. A
+ * thread of its own does it, without Python's lock: MPI_Init holds that for as long as it hangs.
  */
 #include "loop/driver.h"
 
@@ -9,32 +9,50 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct hc_notice {
     pthread_t thread;
     _Atomic uint32_t off; /* futex */
-    uint64_t due;
+    uint64_t due;         /* UINT64_MAX: never */
+    uint64_t limit;       /* likewise */
+    const char *final_line;
     char text[];
 };
 
+static void end_process(const hc_notice *notice) {
+    fprintf(stderr, "%s\n", notice->final_line);
+    fflush(NULL);
+    _exit(EXIT_FAILURE);
+}
+
 static void *wait_and_print(void *argument) {
     hc_notice *notice = argument;
-    for (uint64_t now; !atomic_load(&notice->off);) {
-        if ((now = hc__loop_now()) >= notice->due) {
+    while (!atomic_load(&notice->off)) {
+        uint64_t now = hc__loop_now(), next = notice->due < notice->limit ? notice->due : notice->limit;
+        if (next == UINT64_MAX)
+            break;
+        if (now < next) {
+            hc__futex_wait(&notice->off, 0, next - now);
+        } else if (next == notice->due) {
             fprintf(stderr, "%s\n", notice->text);
-            return NULL;
+            notice->due = UINT64_MAX;
+        } else {
+            end_process(notice);
         }
-        hc__futex_wait(&notice->off, 0, notice->due - now);
     }
     return NULL;
 }
 
-hc_notice *hc_notice_new(uint64_t ns, const char *text) {
-    hc_notice *notice = calloc(1, sizeof *notice + strlen(text) + 1);
+hc_notice *hc_notice_new(uint64_t ns, const char *text, uint64_t limit, const char *final_line) {
+    size_t room = strlen(text) + 1;
+    hc_notice *notice = calloc(1, sizeof *notice + room + strlen(final_line) + 1);
     if (!notice)
         return NULL;
     strcpy(notice->text, text);
-    notice->due = hc__loop_now() + ns;
+    notice->final_line = strcpy(notice->text + room, final_line);
+    notice->due = *text ? hc__loop_now() + ns : UINT64_MAX;
+    notice->limit = *final_line ? hc__loop_now() + limit : UINT64_MAX;
     sigset_t all, before; /* signals are the program's */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);

@@ -68,4 +68,4 @@ class MpiNet:
         from hpccoll import _mpi
 
         assert isinstance(rendezvous, MpiRendezvous)
-        return _mpi.net(rendezvous.comm, one_machine=one_machine)
+        return _mpi.net(rendezvous.duplicate(), one_machine=one_machine)

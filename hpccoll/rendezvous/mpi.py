@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
+import array
 import os
 import sys
-import time
 from typing import TYPE_CHECKING, TypeVar
 
-from hpccoll import errors
+from hpccoll import ending, errors
 from hpccoll.rendezvous import codec
-from hpccoll.text import some_ranks
+from hpccoll.rendezvous.machine import machine_name
+from hpccoll.rendezvous.roll_call import RollCall
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -25,9 +26,6 @@ OTHER_MPI = (
 )
 """What to do where hpccoll and mpi4py do not agree about the MPI library."""
 
-HELLO_TAG = 0x4843  # below the smallest tag limit that the MPI standard allows
-REPORT_EVERY = 10.0
-
 
 class MpiRendezvous:
     """The ranks of an mpi4py communicator."""
@@ -35,27 +33,49 @@ class MpiRendezvous:
     one_process = False
 
     def __init__(self, comm: Intracomm, timeout: float) -> None:
-        """Say hello to all ranks within `timeout` seconds, then duplicate the communicator."""
+        """Duplicate the communicator, as soon as all its ranks are here.
+
+        :param timeout: seconds for each wait for the others
+        :raises StartError: ranks are missing; on all ranks that are here
+        """
         _check_communicator(comm)
         self.rank: int = comm.Get_rank()
         self.size: int = comm.Get_size()
         _check_library()
-        if self.size > 1:
-            _Hello(comm, timeout).exchange()
-        self.comm = comm.Dup()
+        self.comm, self.calls = comm, RollCall(comm, timeout)
+        with ending.lacking_ranks_end_the_job(self):
+            self.calls.meet()
+        self.comm = self.duplicate()
+        self.calls.comm = self.comm
+
+    def duplicate(self) -> Intracomm:
+        """Make another communicator of these ranks; all of them call this together.
+
+        :raises StartError: ranks are missing; on all ranks that are here
+        """
+        made, request = self.comm.Idup()
+        with ending.lacking_ranks_end_the_job(self):
+            self.calls.wait(request, made)
+        return made
 
     def allgather(self, value: T) -> list[T]:
         """See Rendezvous."""
-        return [codec.decode(data) for data in self.comm.allgather(codec.encode(value))]
+        data = codec.encode(value)
+        mine, sizes = array.array("q", [len(data)]), array.array("q", bytes(8 * self.size))
+        starts = array.array("q", sizes)
+        with ending.lacking_ranks_end_the_job(self):
+            self.calls.wait(self.comm.Iallgather(mine, sizes), mine, sizes)
+            for r in range(1, self.size):
+                starts[r] = starts[r - 1] + sizes[r - 1]
+            gathered = bytearray(sum(sizes))
+            target = (gathered, (list(sizes), list(starts)), "B")
+            self.calls.wait(self.comm.Iallgatherv((data, "B"), target), data, target)
+        parts = memoryview(gathered)
+        return [codec.decode(bytes(parts[at : at + size])) for at, size in zip(starts, sizes, strict=True)]
 
-    def machine(self) -> int:
-        """See Rendezvous: the lowest rank among those that MPI says share memory."""
-        from mpi4py import MPI
-
-        near = self.comm.Split_type(MPI.COMM_TYPE_SHARED)
-        lowest: int = near.allreduce(self.rank, MPI.MIN)
-        near.Free()
-        return lowest
+    def machine(self) -> str:
+        """See Rendezvous."""
+        return machine_name()
 
     def describe(self) -> str:
         """See Rendezvous."""
@@ -121,62 +141,3 @@ def _check_library() -> None:
             f"mpi4py was built for another MPI than {_mpi.library_path()}, which has the interface of {_mpi.family()}: "
             f"{named}. {OTHER_MPI}"
         )
-
-
-class _Hello:
-    """A start that is bounded in time: rank 0 hears from everybody, or says who is missing.
-
-    Collectives of MPI would wait for ever, and do not know for whom.
-    """
-
-    def __init__(self, comm: Intracomm, timeout: float) -> None:
-        self.comm, self.timeout = comm, timeout
-        self.began = time.monotonic()
-
-    def exchange(self) -> None:
-        if self.comm.Get_rank() == 0:
-            self.gather()
-        else:
-            self.report()
-
-    def gather(self) -> None:
-        missing = set(range(1, self.comm.Get_size()))
-        requests = {r: self.comm.irecv(source=r, tag=HELLO_TAG) for r in missing}
-        reported = self.began
-        while True:
-            late = self.late()  # asked first: what came while this process stood still has come
-            missing -= {r for r in missing if requests[r].test()[0]}
-            if late or not missing:
-                break
-            if time.monotonic() - reported > REPORT_EVERY:
-                reported = time.monotonic()
-                print(f"hpccoll: start: waiting for {some_ranks(missing)}", file=sys.stderr, flush=True)
-            time.sleep(0.0005)
-        verdict = (
-            f"no word from {some_ranks(missing)} within {self.timeout:g} s (HPCCOLL_START_TIMEOUT)" if missing else ""
-        )
-        for r in set(requests) - missing:
-            self.comm.send(verdict, dest=r, tag=HELLO_TAG)
-        for r in missing:
-            requests[r].cancel()
-        if verdict:
-            raise errors.StartError(f"the World was not made: {verdict}")
-
-    def report(self) -> None:
-        sent = self.comm.isend(None, dest=0, tag=HELLO_TAG)
-        answer = self.comm.irecv(source=0, tag=HELLO_TAG)
-        self.timeout += 5  # rank 0 knows more: let it speak first
-        late = False
-        while not late:
-            late = self.late()
-            done, verdict = answer.test()
-            if done:
-                sent.wait()
-                if verdict:
-                    raise errors.StartError(f"the World was not made: {verdict}")
-                return
-            time.sleep(0.0005)
-        raise errors.StartError(f"the World was not made: no word from rank 0 within {self.timeout:g} s")
-
-    def late(self) -> bool:
-        return time.monotonic() - self.began > self.timeout

@@ -25,9 +25,9 @@ class Outcome:
     struck: float
     """When the victim was struck, in seconds since the epoch; the start of the job where nothing was struck."""
     status: int | None
-    """Of the launcher; None: it had to be killed."""
+    """The exit status of the launcher; None: it had to be killed."""
     statuses: dict[int, int | None]
-    """Of each rank that was a child of this process; None: it had to be killed."""
+    """The exit status of each rank that was a child of this process; None: it had to be killed."""
     ended: dict[int, float]
     said: dict[int, str]
     """What each rank wrote to stderr."""

@@ -82,6 +82,18 @@ def in_init(step: int) -> None:
         kind.allgather = counted
 
 
+def before(method: str, call: int) -> None:
+    """The victim is struck before its call number `call` of a method of MpiRendezvous."""
+    whole, done = getattr(MpiRendezvous, method), iter(range(1000))
+
+    def counted(self, *values):
+        if next(done) == call and HIT:
+            strike()
+        return whole(self, *values)
+
+    setattr(MpiRendezvous, method, counted)
+
+
 def idle() -> None:
     """Nothing is in flight when the victim is struck; the others ask for something later."""
     if HIT:
@@ -213,8 +225,14 @@ def make_world() -> None:
         pretend_another_version()
     if ROW["what"] == "another knob" and HIT:
         os.environ["HPCCOLL_FANOUT"] = "7"
-    if step == "late" and HIT:
+    if step == "hello":
+        import mpi4py.MPI  # noqa: F401 - MPI_Init is behind all ranks
+    if step in ("hello", "mpi") and HIT:
         strike()
+    if step == "duplicate":
+        before("duplicate", 0)
+    if step == "net":
+        before("duplicate", 1)
     if ROW["by"] == "store":
         from file_store import FileStore
 

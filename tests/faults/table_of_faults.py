@@ -68,7 +68,8 @@ class Fault:
 
     def all_knobs(self) -> dict[str, Any]:
         """The knobs of the job."""
-        return {"stall_warning": 1, "peer_timeout": 3, "start_timeout": 3 if "init" in self.when else 60} | self.knobs
+        start = {"start_timeout": 6} if "init " in self.when else {}
+        return {"stall_warning": 1, "peer_timeout": 3, "stop_timeout": 20} | start | self.knobs
 
     def for_ranks(self) -> dict[str, Any]:
         """What its ranks must know."""
@@ -80,7 +81,10 @@ class Fault:
 
 GONE = "PeerLost: VICTIM .*was lost: its process is gone"
 LOST = "PeerLost: VICTIM .*was lost: (its process is gone|no sign of life for 3 s)"
-ABSENT = r"StartError: the World was not made: no word from VICTIM.* within 3 s \(HPCCOLL_START_TIMEOUT\)"
+ABSENT = r"StartError: the World was not made: no word from VICTIM\b.* within 6 s \(HPCCOLL_START_TIMEOUT\)"
+MPI = {"by": "mpirun"}
+NO_MPI = r"MPI_Init has not returned after 6 s \(HPCCOLL_START_TIMEOUT\): this process ends|MPI_INIT failed"
+"""The first process that ends lets MPI_Init of Open MPI fail on the others."""
 LEFT = "ShutDownError: the World has been shut down: VICTIM .*"
 
 FAULTS = [
@@ -124,4 +128,17 @@ FAULTS = [
     Fault("all", "wrong knob", "init", 20, "HPCCOLL_NET=nonsense is no net: there are", knobs={"net": "nonsense"}),
     Fault("all", "wrong knob", "init", 20, "StartError: .*HPCCOLL_NODES=9: this machine has only 3 ranks",
           knobs={"nodes": "9"}),
+    # Over MPI, a rank that is missing at the start: each wait of init() ends at HPCCOLL_START_TIMEOUT.
+    *(Fault(who, what, f"init {phase}", 40, ABSENT, **MPI, quick=(who, what, phase) == ("leaf", "stop", "2"))
+      for what in ("stop", "kill -9")
+      for who, phase in (("root", "hello"), ("leader", "hello"), ("root", "duplicate"), ("leaf", "duplicate"),
+                         ("neighbour", "0"), ("root", "2"), ("leaf", "2"), ("leader", "net"), ("root", "5"),
+                         ("leaf", "8"))),
+    Fault("root", "stop", "init mpi", 40, NO_MPI, **MPI),
+    Fault("leaf", "stop", "init mpi", 40, NO_MPI, **MPI),
+    # Two nodes: those on the node of a killed process know at once and tell the others; alone on a node it is silent.
+    *(Fault(who, "kill -9", when, 30, LOST, **MPI, quick=(who, when) == ("leader", "agreement"))
+      for who in ("root", "leader", "leaf", "alone")
+      for when in ("idle", "agreement", "transfer", "p2p", "shutdown", "shutdown, unwaited")),
+    *(Fault("alone", "stop", when, 30, LOST, **MPI) for when in ("agreement", "transfer", "p2p", "shutdown")),
 ]  # fmt: skip

@@ -9,6 +9,7 @@ from planted_jobs import run
 from table_of_faults import FAULTS, Fault
 
 pytestmark = pytest.mark.timeout(200)
+ERRORS = Path(__file__).parents[2] / "docs" / "errors.md"
 ROWS = [pytest.param(f, id=f.name, marks=() if f.quick else pytest.mark.slow) for f in FAULTS]
 
 
@@ -25,3 +26,10 @@ def test_a_planted_fault(fault: Fault, tmp_path: Path) -> None:
         assert outcome.statuses[fault.victim] == fault.own, told
     if fault.by != "store":
         assert outcome.status not in (None, 0), told
+
+
+def test_the_page_errors_has_what_ranks_say() -> None:
+    """A sentence that a row of the table demands is in the failure table of docs/errors.md."""
+    said = ERRORS.read_text()
+    absent = {f.says for f in FAULTS if not re.search(f.says.replace("VICTIM", r"rank \d+"), said)}
+    assert not absent

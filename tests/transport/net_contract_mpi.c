@@ -56,16 +56,22 @@ static int reports_errors(const hc_net *net) {
     return net->size > 1 && strstr(text, "Open MPI");
 }
 
-int main(int argc, char **argv) {
+static hc_net *make_net(const hc_mpi_family *mpi, int one_machine) {
     hc_net *net = NULL;
+    MPI_Comm own;
+    CHECK(MPI_Comm_dup(MPI_COMM_WORLD, &own) == MPI_SUCCESS, "a communicator");
+    CHECK(mpi->net_new(&own, one_machine, &net) == HC_OK, "net");
+    return net;
+}
+
+int main(int argc, char **argv) {
     int level = 0;
     char why[256];
-    MPI_Comm world = MPI_COMM_WORLD;
     MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level);
     const hc_mpi_family *mpi = hc_mpi_load(NULL, why);
     CHECK(mpi, "%s", why);
     check_facts(mpi);
-    CHECK(mpi->net_new(&world, 1, &net) == HC_OK, "net");
+    hc_net *net = make_net(mpi, 1);
     check_net(net);
     if (reports_errors(net)) {
         check_too_long(net);
@@ -73,7 +79,7 @@ int main(int argc, char **argv) {
     }
     net->ops->free(net);
 
-    CHECK(mpi->net_new(&world, 0, &net) == HC_OK, "a second net");
+    net = make_net(mpi, 0);
     if (argc > 1)
         check_large(net, atof(argv[1]));
     hc_net_request *never = ask(net, HC_ANY_PEER, HC_TAG_CONTROL, &level, 4);

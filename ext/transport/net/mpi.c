@@ -441,9 +441,8 @@ static const struct hc_net_ops mpi_ops = {.name = "mpi",
 
 static int configure(mpi_net *net, MPI_Comm comm, int one_machine) {
     int rank = 0, size = 0, found = 0, *bound = NULL;
-    int code = MPI_Comm_dup(comm, &net->comm);
-    if (code == MPI_SUCCESS)
-        code = MPI_Comm_set_errhandler(net->comm, MPI_ERRORS_RETURN);
+    int code = MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    net->comm = comm;
     if (code == MPI_SUCCESS)
         code = MPI_Comm_rank(net->comm, &rank);
     if (code == MPI_SUCCESS)

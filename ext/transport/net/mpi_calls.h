@@ -10,7 +10,6 @@
 
 #define HC_MPI_CALLS(CALL)                                                                                    \
     CALL(int, Cancel, (MPI_Request *))                                                                        \
-    CALL(int, Comm_dup, (MPI_Comm, MPI_Comm *))                                                               \
     CALL(int, Comm_free, (MPI_Comm *))                                                                        \
     CALL(int, Comm_get_attr, (MPI_Comm, int, void *, int *))                                                  \
     CALL(int, Comm_rank, (MPI_Comm, int *))                                                                   \

@@ -31,10 +31,10 @@ typedef struct hc_mpi_family {
     int (*version)(char text[HC_MPI_VERSION_ROOM]);
     /* What MPI_Init gave: 0 (single) to 3 (multiple), or -1 before it. */
     int (*thread_level)(void);
-    /* Makes a communicator of its own (MPI_Comm_dup: all ranks of the communicator must call this) with the errors
-     * returned. `comm`: the address of an MPI_Comm. `one_machine`: all ranks can share memory, which decides how long
-     * messages are best; the same on all ranks. MPI must be initialised; with MPI_THREAD_MULTIPLE any one thread at a
-     * time may use the net, below that only the threads that MPI allows. */
+    /* Takes a communicator over, which nobody else may use, and lets it return errors; sends nothing. `comm`: the
+     * address of an MPI_Comm. `one_machine`: all ranks can share memory, which decides how long messages are best; the
+     * same on all ranks. MPI must be initialised; with MPI_THREAD_MULTIPLE any one thread at a time may use the net,
+     * below that only the threads that MPI allows. */
     int (*net_new)(const void *comm, int one_machine, hc_net **);
 } hc_mpi_family;
 

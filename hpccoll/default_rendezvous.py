@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the ranks meet where the program brings no rendezvous: through MPI, which a launcher has told who they are."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+from hpccoll import _core, config, detect, errors, net
+from hpccoll.detect import pmix
+from hpccoll.rendezvous import MpiRendezvous, Rendezvous, SingleProcess
+
+__all__ = ["choose"]
+
+
+def choose(comm: Any, settings: config.Config) -> Rendezvous:
+    """Let the ranks of a communicator meet; None: those of MPI_COMM_WORLD, or this process alone where there is no MPI.
+
+    :raises StartError: ranks are missing, or launcher and MPI contradict each other
+    """
+    if comm is not None:
+        return MpiRendezvous(comm, settings.start_timeout)
+    _check_slurm_pmix(settings)
+    try:
+        with _notice_of_a_hang(settings):
+            from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        rendezvous: Rendezvous = SingleProcess()
+        reason = f" (mpi4py could not be loaded: {error})"
+    else:
+        rendezvous = MpiRendezvous(MPI.COMM_WORLD, settings.start_timeout)
+        reason = ""
+    problem = detect.singleton_problem(config.environment(), rendezvous.size)
+    if problem and not settings.allow_singleton:
+        raise errors.StartError(f"{problem}{reason}")
+    if rendezvous.size > 1:
+        _compare_launch(rendezvous, settings)
+    return rendezvous
+
+
+def _notice_of_a_hang(settings: config.Config) -> contextlib.AbstractContextManager[object]:
+    """Rank 0 says so if MPI_Init does not return; it is the launcher's rank 0, or a process on its own.
+
+    On all ranks the process ends at the limit of the start: nothing else ends MPI_Init, which waits for all ranks.
+    """
+    place = detect.place(config.environment())
+    if "mpi4py.MPI" in sys.modules:
+        return contextlib.nullcontext()
+    rank = place.rank if place else 0
+    who = f"hpccoll: rank {rank} on {platform.node()}: MPI_Init has not returned after"
+    doctor = "`hpccoll doctor`, started like this job, says where it hangs (docs: When it hangs or is slow)"
+    speaks = settings.stall_warning and rank == 0
+    return _core.Notice(
+        settings.stall_warning,
+        f"{who} {settings.stall_warning:g} s. {doctor}" if speaks else "",
+        settings.start_timeout,
+        f"{who} {settings.start_timeout:g} s (HPCCOLL_START_TIMEOUT): this process ends. {doctor}",
+    )
+
+
+def _compare_launch(rendezvous: Rendezvous, settings: config.Config) -> None:
+    """All ranks of MPI_COMM_WORLD learn together whether the launcher tells of the same ranks."""
+    from hpccoll import _mpi
+
+    place = detect.place(config.environment())
+    mine = [place and dataclasses.asdict(place), _mpi.library_version(), settings.trust_mpi]
+    places, libraries, trusting = zip(*rendezvous.allgather(mine), strict=True)
+    problem = detect.contradiction([place and detect.Place(**place) for place in places], libraries)
+    if problem and not any(trusting):
+        raise errors.StartError(f"the World was not made: {problem}")
+
+
+def _check_slurm_pmix(settings: config.Config) -> None:
+    """MPI_Init may end the process: what is known to go wrong is found out before mpi4py starts MPI."""
+    environment = config.environment()
+    if "SLURM_MPI_TYPE" not in environment or "mpi4py.MPI" in sys.modules or settings.trust_mpi:
+        return
+    try:
+        risk = detect.slurm_pmix_risk(environment, net.MpiNet().library())
+    except (ImportError, RuntimeError):
+        return
+    client = pmix.library_in(Path("/proc/self/maps").read_text()) if risk else ""
+    knows = pmix.knows_local_size(client) if client else None
+    if risk and knows is None and environment.get("SLURM_PROCID") == "0":
+        print(f"hpccoll: {risk}", file=sys.stderr, flush=True)
+    if risk and knows is False:
+        raise errors.StartError(f"MPI was not started. {risk} If this is meant, set HPCCOLL_TRUST_MPI=1.")
