@@ -9,8 +9,13 @@
 
 /* Steps are not nested: what fails inside one is the next event of the turn. The first failure counts. */
 void hc__loop_fail(hc_loop *loop, int status, int32_t peer, const char *text) {
+    const hc_net *net = loop->parts.net;
     if (loop->failing || atomic_load(&loop->broken))
         return;
+    if (status == HC_PEER_LOST && peer < 0 && net && net->lost) {
+        hc__loop_lose(loop, (int32_t)net->lost - 1, text);
+        return;
+    }
     snprintf(loop->failure_text, sizeof loop->failure_text, "%s", text ? text : hc_status_text(status));
     int known = status == HC_PEER_LOST || status == HC_STALLED || status == HC_NO_MEMORY;
     loop->failure = (hc_event){
@@ -33,13 +38,18 @@ void hc__loop_fail_of_memory(hc_loop *loop, const hc_action *run, const hc__run 
 
 void hc__loop_fail_to_move(hc_loop *loop, int status, int32_t peer, const char *what) {
     char text[sizeof loop->failure_text];
-    const char *reason = status == HC_TRANSPORT && loop->parts.net ? loop->parts.net->text : NULL;
-    snprintf(text, sizeof text, "%s%s%s", what, reason ? ": " : "", reason ? reason : "");
+    const char *reason = loop->parts.net ? loop->parts.net->text : NULL;
+    if (status == HC_PEER_LOST && peer >= 0) {
+        hc__loop_lose(loop, peer, reason ? reason : what);
+        return;
+    }
+    const char *words = status == HC_TRANSPORT || status == HC_PEER_LOST ? reason : NULL;
+    snprintf(text, sizeof text, "%s%s%s", what, words ? ": " : "", words ? words : "");
     hc__loop_fail(loop, status, peer, text);
 }
 
 void hc__loop_lose(hc_loop *loop, int32_t rank, const char *why) {
-    char who[HC_WHO], text[sizeof who + 96];
+    char who[HC_WHO], text[sizeof loop->failure_text];
     snprintf(text, sizeof text, "%s was lost: %s", hc_who(&loop->processes, rank, who), why);
     hc__loop_fail(loop, HC_PEER_LOST, rank, text);
 }

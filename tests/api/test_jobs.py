@@ -32,7 +32,7 @@ LAUNCH = [sys.executable, "-m", "hpccoll", "run", "--timeout", str(LIMIT)]
 def job(ranks, script, *, nodes="", alone="", **knobs):
     """Run `script` on `ranks` ranks, which end by themselves: (exit status, all output).
 
-    :param alone: option of Open MPI's mpirun, which is then started without our launcher around it
+    :param alone: options of Open MPI's mpirun, which is then started without our launcher around it
     """
     with tempfile.TemporaryDirectory() as folder:
         return launch([*LAUNCH, "-np", str(ranks), "-x", f"MEET_IN={folder}"], script, nodes, alone, knobs)
@@ -44,7 +44,8 @@ def launch(command, script, nodes, alone, knobs):
     if alone:
         shown = subprocess.run([*command, "--show", "python"], capture_output=True, text=True, check=True).stdout
         command = shlex.split(shown)[:-1]
-        command.insert(next(i for i, word in enumerate(command) if word.endswith("mpirun")) + 1, alone)
+        at = next(i for i, word in enumerate(command) if word.endswith("mpirun")) + 1
+        command[at:at] = alone.split()
     with subprocess.Popen(
         [*command, sys.executable, "-c", script],
         stdout=subprocess.PIPE,
@@ -153,6 +154,24 @@ def test_a_killed_rank_is_named_and_all_leave(nodes):
         assert f"still broken {rank}" in output, output
     assert "ending the job" in output
     assert status != 0
+
+
+@pytest.mark.slow
+def test_a_rank_whose_process_mpi_says_has_failed_is_named():
+    """Under MPI with fault tolerance: its receives from any rank fail, and do not say whose process it is."""
+    script = INIT + (
+        "hpccoll.allreduce(np.ones(10))\n"
+        "if rank == 2: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "try:\n"
+        "    while True: hpccoll.allreduce(np.ones(10), name='after')\n"
+        "except hpccoll.PeerLost as error:\n"
+        "    print(f'survivor {rank}: {error}', flush=True)\n"
+        "    meet('survivors', 2)\n"
+        "    os._exit(1)\n"
+    )
+    _, output = job(3, script, nodes="2+1", alone="--with-ft ulfm --enable-recovery")
+    for rank in (0, 1):
+        assert re.search(rf"survivor {rank}: rank 2 \(host \S+, pid \d+\) was lost: .*Process Failure", output), output
 
 
 def test_a_rank_that_dies_of_an_exception_ends_the_others():

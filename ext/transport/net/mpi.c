@@ -94,17 +94,36 @@ static void leave(const mpi_net *net, void *before) {
 
 /* ---- errors ---------------------------------------------------------------------------------------- */
 
-static int translate(mpi_net *net, int code) {
-    int length = 0, class = code;
+static int class_of(int code) {
+    int class = code;
+    MPI_Error_class(code, &class);
+    return class;
+}
+
+/* What receives from any rank fails without saying whose process did: a probe that names that rank fails, too. */
+static int32_t find_failed(const mpi_net *net) {
+    int there;
+    for (int32_t peer = 0; peer < net->base.size; peer++) {
+        int code = MPI_Iprobe(peer, HC_TAG_CONTROL, net->comm, &there, MPI_STATUS_IGNORE);
+        if (code != MPI_SUCCESS && class_of(code) == MPI_ERR_PROC_FAILED)
+            return peer;
+    }
+    return -1;
+}
+
+static int translate(mpi_net *net, int code, int32_t peer) {
+    int length = 0;
     if (code == MPI_SUCCESS)
         return HC_OK;
+    int class = class_of(code);
     net->failed = 1;
     net->base.text = net->text;
     if (MPI_Error_string(code, net->text, &length) != MPI_SUCCESS)
         snprintf(net->text, sizeof net->text, "MPI error %d", code);
-    MPI_Error_class(code, &class);
-    if (class == MPI_ERR_PROC_FAILED)
+    if (class == MPI_ERR_PROC_FAILED) {
+        net->base.lost = (uint32_t)((peer >= 0 ? peer : find_failed(net)) + 1);
         return HC_PEER_LOST;
+    }
     return class == MPI_ERR_NO_MEM ? HC_NO_MEMORY : HC_TRANSPORT;
 }
 
@@ -203,7 +222,7 @@ static int post(mpi_net *net, int receives, int32_t peer, int32_t tag, void *dat
     drop_type(&type);
     if (code != MPI_SUCCESS) {
         give_back(net, r);
-        return translate(net, code);
+        return translate(net, code, peer);
     }
     net->alive++;
     r->receives = (uint8_t)receives;
@@ -252,10 +271,10 @@ static int irecv(hc_net *base, int32_t peer, int32_t tag, void *data, size_t roo
 
 static void complete(mpi_net *net, int32_t i, MPI_Status *status, int code) {
     hc_net_request *r = net->owners[i];
-    r->status = translate(net, code);
+    r->status = translate(net, code, r->peer);
     if (r->receives && code == MPI_SUCCESS) {
         MPI_Count bytes = 0;
-        r->status = translate(net, MPI_Get_elements_x(status, MPI_BYTE, &bytes));
+        r->status = translate(net, MPI_Get_elements_x(status, MPI_BYTE, &bytes), -1);
         r->bytes = (size_t)bytes;
         r->peer = status->MPI_SOURCE;
         hc_count(&net->base.received_bytes, r->bytes);
@@ -276,7 +295,7 @@ static int match_any(mpi_net *net) {
     if (code == MPI_SUCCESS && there)
         code = MPI_Imrecv(net->any_data, net->any_room, MPI_BYTE, &message, &net->handles[net->alive]);
     if (code != MPI_SUCCESS || !there)
-        return translate(net, code);
+        return translate(net, code, -1);
     net->owners[net->alive] = net->any;
     net->any->index = net->alive++;
     net->any = NULL;
@@ -291,7 +310,7 @@ static int look(mpi_net *net) {
         return status;
     int code = MPI_Testsome(net->alive, net->handles, &done, net->indices, net->statuses);
     if (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS)
-        return translate(net, code);
+        return translate(net, code, -1);
     if (done == MPI_UNDEFINED || done <= 0)
         return HC_OK;
     for (int i = 0; i < done; i++)
@@ -454,7 +473,7 @@ static int configure(mpi_net *net, MPI_Comm comm, int one_machine) {
     net->base.size = size;
     net->base.message_bytes = one_machine ? MESSAGE_BYTES_ONE_MACHINE : MESSAGE_BYTES;
     net->base.max_tag = found ? *bound : 32767; /* what the standard guarantees */
-    return net->addressed ? translate(net, code) : HC_NO_MEMORY;
+    return net->addressed ? translate(net, code, -1) : HC_NO_MEMORY;
 }
 
 static int net_new(const void *of, int one_machine, hc_net **out) {
