@@ -77,6 +77,44 @@ def a_state_that_is_not_there_yet() -> Any:
     return list(model.parameters()), optimizer.state_dict()
 
 
+@ask("SGD", "Adam", "SparseAdam", "distributed SGD", "distributed Adam")
+def gradients_after_the_broadcast_of_a_fresh_optimizer(case: str) -> Any:
+    name = case.split()[-1]
+    model: Any = torch.nn.Embedding(4, 2, sparse=True) if name == "SparseAdam" else network()
+    optimizer = getattr(torch.optim, name)(with_weights_of(model, 0).parameters(), lr=0.1)
+    if "distributed" in case:
+        optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters())
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    return [p.grad for p in model.parameters()]
+
+
+@ask()
+def attributes_of_a_distributed_optimizer() -> Any:
+    model = network()
+    optimizer = distributed(model)
+    without_names = hvd.DistributedOptimizer(torch.optim.SGD([{"params": list(model.parameters())}], lr=0.1))
+    return [
+        sorted(optimizer._parameter_names.values()), sorted(without_names._parameter_names.values()),
+        optimizer._compression is hvd.Compression.none, optimizer.backward_passes_per_step, len(optimizer._handles),
+        optimizer.process_set is hvd.global_process_set, sorted(optimizer._allreduce_delay.values()),
+        len(optimizer._requires_update), optimizer.__module__ == hvd.DistributedOptimizer.__module__,
+    ]  # fmt: skip
+
+
+@ask("SparseAdam", "SGD")
+def sparse_gradients_made_dense(name: str) -> Any:
+    model = torch.nn.Embedding(5, 2, sparse=True)
+    inner = getattr(torch.optim, name)(with_weights_of(model, 0).parameters(), lr=0.1)
+    optimizer = hvd.DistributedOptimizer(inner, model.named_parameters(), sparse_as_dense=True)
+    gradients = []
+    for step in range(3):
+        optimizer.zero_grad()
+        model(torch.tensor([RANK, 2, step])).square().sum().backward()
+        optimizer.step()
+        gradients.append(model.weight.grad)
+    return gradients, model.weight
+
+
 @ask()
 def objects() -> Any:
     mine = {"rank": RANK, "list": [RANK] * (RANK + 1), "array": tensor(RANK + 1)}
