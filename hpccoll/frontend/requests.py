@@ -44,8 +44,8 @@ def _named(
     @functools.wraps(start)
     def call(self: S, name: str | None, /, *args: P.args, **kwargs: P.kwargs) -> HandleNumber:
         try:
-            called = f"grouped_{operation}" if kwargs.get("group") else operation
-            return start(self, names.request(called, name), *args, **kwargs)
+            whole = f"grouped_{operation}" if kwargs.get("group") else operation
+            return start(self, names.request(whole, name), *args, **kwargs)
         except errors.HpccollError as error:
             what = f"{called(operation)} of {name or 'an unnamed tensor'}"
             raise type(error)(f"{what}: {in_its_words(str(error))}") from None
