@@ -272,7 +272,7 @@ class Rank:
         pending = []
         for request in self.order(requests(self.seed, number, self.sizes)):
             self.pause()
-            if (member := self.sets[request.set]) is not None:
+            if member := self.sets[request.set]:
                 where = self.away if request.away else HOST
                 pending.append(enqueue(request, member, where, self.own.random() < 0.5))
         self.own.shuffle(pending)
@@ -349,8 +349,7 @@ def run(world: World, seed: int, rounds: int, away: Where = HOST) -> int:
         rank.round(number)
     rank.join()
     for member in sets[1:]:
-        if member is not None:
-            member.shutdown()
+        member.shutdown()
     return rank.done
 
 

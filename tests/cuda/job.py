@@ -384,7 +384,7 @@ def overlapping(world):
         7: world.subset(ranks[:3]), 3000: world.subset([1, 0, *ranks[2:]]), 40: world.subset(ranks[:0:-1]),
         500: world,
     }  # fmt: skip
-    mine = [(n, one) for n, one in made.items() if one is not None]
+    mine = [(n, one) for n, one in made.items() if one]
     for step in range(12):
         first, handles = (world.rank + step) % len(mine), []
         for n, one in mine[first:] + mine[:first]:

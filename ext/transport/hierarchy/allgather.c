@@ -44,7 +44,7 @@ static int begin_counts(hc__hierarchy *h) {
         return HC_NO_MEMORY;
     for (int32_t i = 0; i < b->npieces; i++) {
         const hc_piece *piece = &b->pieces[i];
-        a->own_slices[i] = (hc__slice){piece->in ? piece->rows : 0, piece->out ? piece->out_rows : -1};
+        a->own_slices[i] = (hc__slice){piece->in ? piece->rows : 0, hc__room_of(h, piece)};
     }
     for (int32_t r = 0; r < h->place.size; r++)
         h->gather.lengths[r] = (int64_t)(n * sizeof *a->own_slices);

@@ -37,7 +37,7 @@ static int begin_counts(hc__hierarchy *h) {
         return HC_NO_MEMORY;
     for (int32_t i = 0; i < b->npieces; i++) {
         const hc_piece *piece = &b->pieces[i];
-        int64_t total = 0, room = piece->out ? piece->out_rows : -1;
+        int64_t total = 0, room = hc__room_of(h, piece);
         for (int32_t r = 0; piece->in && piece->send_rows && r < h->place.size; r++)
             total += piece->send_rows[r];
         for (int32_t r = 0; r < h->place.size; r++)

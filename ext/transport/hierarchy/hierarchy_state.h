@@ -250,6 +250,8 @@ int hc__verdict_start(hc__hierarchy *, const hc_piece *, int status, int64_t has
 /* 1: the piece is refused, on all ranks; 0: all have a place. */
 int hc__verdict_take(hc__hierarchy *, hc_piece *);
 void hc__verdict_end(hc__hierarchy *);
+/* Rows of the result that the caller brought; -1: it brought none. */
+int64_t hc__room_of(const hc__hierarchy *, const hc_piece *);
 /* The piece gets no result, on any rank, because of `rank`. */
 void hc__refuse_piece(hc_piece *, int32_t rank, const hc__vote *);
 

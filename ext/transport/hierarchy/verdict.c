@@ -14,6 +14,13 @@
 
 #define WHY_BYTES 240
 
+int64_t hc__room_of(const hc__hierarchy *h, const hc_piece *piece) {
+    int64_t row_bytes = piece->row * (int64_t)hc_dtype_size(h->batch->dtype);
+    if (!piece->out)
+        return -1;
+    return row_bytes ? piece->out_capacity / row_bytes : piece->out_rows; /* rows without bytes count as well */
+}
+
 void hc__refuse_piece(hc_piece *piece, int32_t rank, const hc__vote *vote) {
     char text[WHY_BYTES];
     if (vote->status == HC_NO_MEMORY)
