@@ -26,7 +26,7 @@ INSTEAD = {
     ),
     "hpccoll.ray": "there is no executor for Ray: start the job with `hpccoll run`, srun or mpirun",
     "hpccoll.data": "there are no data loaders: use torch.utils.data.DataLoader with a DistributedSampler",
-    "hpccoll.runner": "the launcher is the command `hpccoll run`",
+    "hpccoll.runner": "its run() is hpccoll.run(); the launcher is the command `hpccoll run`, also as `horovodrun`",
     "hpccoll.common": (
         "what programs import from horovod.common is in hpccoll.torch: HorovodInternalError, HostsUpdatedInterrupt, "
         "ProcessSet, ..."
