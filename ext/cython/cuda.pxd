@@ -41,7 +41,6 @@ cdef extern from "cuda/nccl/nccl.h" nogil:
         int version
     int hc_nccl_open(hc_nccl *, const char *, const char *const *)
     void hc_nccl_version_text(int version, char *, size_t)
-    void hc_nccl_lacks(const hc_nccl *, char *, size_t)
 
 
 cdef extern from "cuda/driver/device.h" nogil:

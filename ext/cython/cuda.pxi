@@ -46,13 +46,12 @@ def current_device(str named):
 
 
 def nccl(str named, files):
-    """What NCCL says: library, version ("2.28.9"), and the optional functions that it lacks; or missing, to do.
+    """What NCCL says: library and version ("2.28.9"); or missing, to do.
 
     `named` is the file to open, "" for the search; `files` are where Python's packages may have it.
     """
     cdef hc_nccl table
     cdef char version[32]
-    cdef char lacks[1024]
     cdef bytes path = named.encode()
     cdef const char *file = path
     cdef list paths = [str(f).encode() for f in files]
@@ -67,8 +66,7 @@ def nccl(str named, files):
     facts = library_facts(&table.library)
     if table.library.handle != NULL:
         hc_nccl_version_text(table.version, version, 32)
-        hc_nccl_lacks(&table, lacks, 1024)
-        facts |= {"version": (<bytes>version).decode(), "lacks": (<bytes>lacks).decode()}
+        facts["version"] = (<bytes>version).decode()
     return facts
 
 

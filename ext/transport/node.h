@@ -25,7 +25,6 @@
  *
  * chunk_elements 0 (rails 0 only): the node chooses. A chunk may be as large as hc_node_chunk_bytes() of the
  * largest node allows. */
-#define HC_TABLE_MAX 1024
 int64_t hc_node_chunk_bytes(int32_t local_size);
 
 /* A reducescatter between nodes: part i of the batch are the elements [bounds[i], bounds[i + 1]), and a chunk holds
@@ -67,8 +66,6 @@ struct hc_node_ops {
      * reads ranges of the others' streams. reads[q] says which range of local rank q's stream goes where (out NULL:
      * none). Every rank knows the lengths of all streams (lengths[q]). */
     int (*exchange)(hc_node *, const hc_stream *, const hc_stream_read *reads, const int64_t *lengths);
-    /* An int64 vector of n entries per rank to all local ranks: table[q * n + i]. n <= HC_TABLE_MAX. */
-    int (*table)(hc_node *, const int64_t *vector, int32_t n, int64_t *table);
     /* NULL, or a reducescatter inside one node: local rank q's share of the stream is [bounds[q], bounds[q + 1])
      * elements and goes to its tensors' out. */
     int (*scatter)(hc_node *, const hc_batch *, const int64_t *bounds);

@@ -71,17 +71,12 @@ static void fill(size_t count) {
 }
 
 static void reductions(void) {
-    float ranks = (float)(size * (size + 1) / 2), factor = 0.5f;
-    int scaled;
-    CHECK(n.op_new_scaled(&scaled, &factor, HC_NCCL_FLOAT32, 1, comm) == 0);
+    float ranks = (float)(size * (size + 1) / 2);
     const struct {
         int op;
         float times;
-    } cases[] = {{HC_NCCL_SUM, ranks},
-                 {HC_NCCL_MAX, (float)size},
-                 {HC_NCCL_MIN, 1},
-                 {HC_NCCL_AVERAGE, ranks / (float)size},
-                 {scaled, ranks / 2}};
+    } cases[] = {
+        {HC_NCCL_SUM, ranks}, {HC_NCCL_MAX, (float)size}, {HC_NCCL_MIN, 1}, {HC_NCCL_AVERAGE, ranks / (float)size}};
     fill(N);
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         CHECK(n.all_reduce(at(in), at(out), N, HC_NCCL_FLOAT32, cases[k].op, comm, stream) == 0);
@@ -89,7 +84,6 @@ static void reductions(void) {
         for (int i = 0; i < N; i++)
             CHECK(got[i] == cases[k].times * (float)(i % 100));
     }
-    CHECK(n.op_free(scaled, comm) == 0);
 }
 
 static void pieces(void) {
@@ -134,26 +128,6 @@ static void groups(void) {
     const float *got = get(out, 500);
     for (int i = 0; i < 500; i++)
         CHECK(got[i] == (float)size * (float)((i % 100 + i / 100) % 100));
-}
-
-static void splits(void) {
-    hc_nccl_config config = HC_NCCL_CONFIG;
-    hc_nccl_comm half = NULL;
-    config.blocking = 0;
-    int color = rank == 0 && size > 2 ? HC_NCCL_NO_COLOR : rank % 2,
-        status = n.split(comm, color, -rank, &half, &config);
-    CHECK(status == 0 || status == HC_NCCL_IN_PROGRESS);
-    if (color == HC_NCCL_NO_COLOR)
-        return;
-    CHECK(settled(half) == 0);
-    fill(1);
-    float one = 1, all = 0;
-    put(in, &one, 1);
-    for (int q = size > 2 ? 1 : 0; q < size; q++)
-        all += (float)(q % 2 == rank % 2);
-    CHECK(n.all_reduce(at(in), at(out), 1, HC_NCCL_FLOAT32, HC_NCCL_SUM, half, stream) == 0);
-    CHECK(*get(out, 1) == all);
-    CHECK(n.finalize(half) == 0 && settled(half) == 0 && n.destroy(half) == 0);
 }
 
 /* Rank 1 gets no communicator and says why; the others wait for it, and give up after a while. */
@@ -234,8 +208,6 @@ static void run(char **argv, const hc_nccl_id *id) {
         pieces();
         p2p_ops();
         groups();
-        splits();
-        splits();
     } else {
         two(&id[1], strcmp(argv[4], "crossed") == 0);
     }

@@ -273,7 +273,7 @@ static void test_scatter(tester *t) {
     release(&j);
 }
 
-/* ---- exchange, table ----------------------------------------------------------------------------- */
+/* ---- exchange ------------------------------------------------------------------------------------ */
 
 static uint8_t stream_byte(uint64_t s, int q, int64_t i) {
     return (uint8_t)(mix(s + (uint64_t)q * 77) + (uint64_t)i * 31 + (uint64_t)(i >> 8));
@@ -308,20 +308,6 @@ static void test_exchange(tester *t) {
     free(mine);
 }
 
-static void test_table(tester *t) {
-    int32_t n = (int32_t)all_draw(t, HC_TABLE_MAX + 1);
-    int64_t own[HC_TABLE_MAX], *table = malloc(sizeof *table * (size_t)(n * t->place->size + 1));
-    uint64_t s = all_draw(t, UINT64_MAX);
-    for (int32_t i = 0; i < n; i++)
-        own[i] = (int64_t)mix(s + (uint64_t)(t->place->rank * 5000 + i));
-    UNTIL_DONE(t, t->node->ops->table(t->node, own, n, table));
-    for (int q = 0; q < t->place->size; q++)
-        for (int32_t i = 0; i < n; i++)
-            CHECK(table[q * n + i] == (int64_t)mix(s + (uint64_t)(q * 5000 + i)), "rank %d, entry %d of rank %d",
-                  t->place->rank, i, q);
-    free(table);
-}
-
 /* ---- the program --------------------------------------------------------------------------------- */
 
 static void body(rank_place *place) {
@@ -332,8 +318,7 @@ static void body(rank_place *place) {
     int status = hc_shm_node_new(place->segment, place->node_control, locals, place->rank, place->size, &t.node);
     CHECK(status == 0, "node: %d", status);
     for (int round = 0; round < rounds_to_run; round++) {
-        void (*const tests[])(tester *) = {test_allreduce, test_allreduce, test_allreduce,
-                                           test_scatter,   test_exchange,  test_table};
+        void (*const tests[])(tester *) = {test_allreduce, test_allreduce, test_allreduce, test_scatter, test_exchange};
         tests[all_draw(&t, sizeof tests / sizeof *tests)](&t);
     }
     t.node->ops->free(t.node);

@@ -9,7 +9,7 @@
 
 static const hc_symbol symbols[] = {{"ncclGetErrorString", offsetof(hc_nccl, error_text), 1},
                                     {"ncclGetLastError", offsetof(hc_nccl, last_error), 0},
-#define X(member, name, needed, arguments) {name, offsetof(hc_nccl, member), needed},
+#define X(member, name, arguments) {name, offsetof(hc_nccl, member), 1},
                                     HC_NCCL_FUNCTIONS(X)
 #undef X
 };
@@ -33,15 +33,4 @@ int hc_nccl_open(hc_nccl *nccl, const char *named, const char *const *files) {
 
 void hc_nccl_version_text(int version, char *text, size_t room) {
     snprintf(text, room, "%d.%d.%d", version / 10000, version / 100 % 100, version % 100);
-}
-
-void hc_nccl_lacks(const hc_nccl *nccl, char *text, size_t room) {
-    size_t used = 0;
-    text[0] = 0;
-    for (int i = 0; i < NSYMBOLS; i++) {
-        void *address;
-        memcpy(&address, (const char *)nccl + symbols[i].offset, sizeof address);
-        if (!address && used < room)
-            used += (size_t)snprintf(text + used, room - used, "%s%s", used ? ", " : "", symbols[i].name);
-    }
 }

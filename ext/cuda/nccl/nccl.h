@@ -2,9 +2,9 @@
  *
  * nccl.h - the functions of NCCL, as a table that is filled at run time.
  *
- * Types and codes are those of NCCL's public header, as far as they are used: 2.14 is needed, what came later may be
- * NULL. Only the part of its configuration that 2.18 has is declared: the library copies as much as `size` says and
- * fills in the defaults of what it knows beyond `version`.
+ * Types and codes are those of NCCL's public header, as far as they are used: 2.14 has all of it. Only the part of its
+ * configuration that 2.18 has is declared: the library copies as much as `size` says and fills in the defaults of what
+ * it knows beyond `version`.
  */
 #ifndef HC_NCCL_H
 #define HC_NCCL_H
@@ -41,7 +41,6 @@ typedef struct hc_nccl_id {
 typedef void *hc_nccl_comm;
 
 #define HC_NCCL_UNDEFINED INT32_MIN /* of a field of the configuration: the library's default */
-#define HC_NCCL_NO_COLOR (-1)       /* split: this rank gets no communicator */
 typedef struct hc_nccl_config {
     size_t size;
     uint32_t magic, version;
@@ -53,43 +52,36 @@ typedef struct hc_nccl_config {
     {sizeof(hc_nccl_config), 0xcafebeef,        21800, HC_NCCL_UNDEFINED, HC_NCCL_UNDEFINED, \
      HC_NCCL_UNDEFINED,      HC_NCCL_UNDEFINED, NULL,  HC_NCCL_UNDEFINED}
 
-/*    member           name                        needed  arguments                       since */
-#define HC_NCCL_FUNCTIONS(X)                                                                                         \
-    X(get_version, "ncclGetVersion", 1, (int *version))                                                              \
-    X(get_id, "ncclGetUniqueId", 1, (hc_nccl_id *))                                                                  \
-    X(init, "ncclCommInitRankConfig", 1, (hc_nccl_comm *, int size, hc_nccl_id, int rank, hc_nccl_config *))         \
-    X(finalize, "ncclCommFinalize", 1, (hc_nccl_comm))                                                               \
-    X(destroy, "ncclCommDestroy", 1, (hc_nccl_comm))                                                                 \
-    X(abort, "ncclCommAbort", 1, (hc_nccl_comm))                                                                     \
-    X(get_async_error, "ncclCommGetAsyncError", 1, (hc_nccl_comm, int *status))                                      \
-    X(all_reduce, "ncclAllReduce", 1,                                                                                \
-      (const void *in, void *out, size_t count, int dtype, int op, hc_nccl_comm, hc_gpu_stream))                     \
-    X(reduce_scatter, "ncclReduceScatter", 1,                                                                        \
-      (const void *in, void *out, size_t out_count, int dtype, int op, hc_nccl_comm, hc_gpu_stream))                 \
-    X(all_gather, "ncclAllGather", 1,                                                                                \
-      (const void *in, void *out, size_t in_count, int dtype, hc_nccl_comm, hc_gpu_stream))                          \
-    X(broadcast, "ncclBroadcast", 1,                                                                                 \
-      (const void *in, void *out, size_t count, int dtype, int root, hc_nccl_comm, hc_gpu_stream))                   \
-    X(reduce, "ncclReduce", 1,                                                                                       \
-      (const void *in, void *out, size_t count, int dtype, int op, int root, hc_nccl_comm, hc_gpu_stream))           \
-    X(send, "ncclSend", 1, (const void *, size_t count, int dtype, int peer, hc_nccl_comm, hc_gpu_stream))           \
-    X(recv, "ncclRecv", 1, (void *, size_t count, int dtype, int peer, hc_nccl_comm, hc_gpu_stream))                 \
-    X(group_start, "ncclGroupStart", 1, (void))                                                                      \
-    X(group_end, "ncclGroupEnd", 1, (void))                                                                          \
-    X(op_new_scaled, "ncclRedOpCreatePreMulSum", 1, (int *op, void *scalar, int dtype, int residence, hc_nccl_comm)) \
-    X(op_free, "ncclRedOpDestroy", 1, (int op, hc_nccl_comm))                                                        \
-    X(split, "ncclCommSplit", 0, (hc_nccl_comm, int color, int key, hc_nccl_comm *, hc_nccl_config *)) /* 2.18 */    \
-    X(memory_new, "ncclMemAlloc", 0, (void **, size_t))                                                /* 2.19 */    \
-    X(memory_free, "ncclMemFree", 0, (void *))                                                         /* 2.19 */    \
-    X(register_memory, "ncclCommRegister", 0, (const hc_nccl_comm, void *, size_t, void **handle))     /* 2.19 */    \
-    X(release_memory, "ncclCommDeregister", 0, (const hc_nccl_comm, void *handle))                     /* 2.19 */
+/*    member           name                        arguments */
+#define HC_NCCL_FUNCTIONS(X)                                                                               \
+    X(get_version, "ncclGetVersion", (int *version))                                                       \
+    X(get_id, "ncclGetUniqueId", (hc_nccl_id *))                                                           \
+    X(init, "ncclCommInitRankConfig", (hc_nccl_comm *, int size, hc_nccl_id, int rank, hc_nccl_config *))  \
+    X(finalize, "ncclCommFinalize", (hc_nccl_comm))                                                        \
+    X(destroy, "ncclCommDestroy", (hc_nccl_comm))                                                          \
+    X(abort, "ncclCommAbort", (hc_nccl_comm))                                                              \
+    X(get_async_error, "ncclCommGetAsyncError", (hc_nccl_comm, int *status))                               \
+    X(all_reduce, "ncclAllReduce",                                                                         \
+      (const void *in, void *out, size_t count, int dtype, int op, hc_nccl_comm, hc_gpu_stream))           \
+    X(reduce_scatter, "ncclReduceScatter",                                                                 \
+      (const void *in, void *out, size_t out_count, int dtype, int op, hc_nccl_comm, hc_gpu_stream))       \
+    X(all_gather, "ncclAllGather",                                                                         \
+      (const void *in, void *out, size_t in_count, int dtype, hc_nccl_comm, hc_gpu_stream))                \
+    X(broadcast, "ncclBroadcast",                                                                          \
+      (const void *in, void *out, size_t count, int dtype, int root, hc_nccl_comm, hc_gpu_stream))         \
+    X(reduce, "ncclReduce",                                                                                \
+      (const void *in, void *out, size_t count, int dtype, int op, int root, hc_nccl_comm, hc_gpu_stream)) \
+    X(send, "ncclSend", (const void *, size_t count, int dtype, int peer, hc_nccl_comm, hc_gpu_stream))    \
+    X(recv, "ncclRecv", (void *, size_t count, int dtype, int peer, hc_nccl_comm, hc_gpu_stream))          \
+    X(group_start, "ncclGroupStart", (void))                                                               \
+    X(group_end, "ncclGroupEnd", (void))
 
 typedef struct hc_nccl {
     hc_library library;
     int version; /* 22809: 2.28.9 */
     const char *(*error_text)(int status);
     const char *(*last_error)(hc_nccl_comm); /* NULL before 2.13 */
-#define X(member, name, needed, arguments) int(*member) arguments;
+#define X(member, name, arguments) int(*member) arguments;
     HC_NCCL_FUNCTIONS(X)
 #undef X
 } hc_nccl;
@@ -99,7 +91,5 @@ typedef struct hc_nccl {
 int hc_nccl_open(hc_nccl *, const char *named, const char *const *files);
 /* 22809: "2.28.9" */
 void hc_nccl_version_text(int version, char *text, size_t room);
-/* The optional functions that this library lacks, as "ncclCommSplit, ncclMemAlloc"; "" if none. */
-void hc_nccl_lacks(const hc_nccl *, char *text, size_t room);
 
 #endif

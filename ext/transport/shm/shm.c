@@ -36,7 +36,6 @@ static const struct hc_node_ops shm_ops = {
     .spread = hc__shm_spread,
     .close = hc__shm_close,
     .exchange = hc__shm_exchange,
-    .table = hc__shm_table,
     .scatter = hc__shm_scatter,
     .free = shm_free,
 };

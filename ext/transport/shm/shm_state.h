@@ -192,7 +192,6 @@ int hc__runs_next(hc__runs *, hc__range *elements, int64_t *place);
 
 size_t hc__small_limit(int32_t local_size);
 int hc__small_reduce(hc__shm *);
-int hc__shm_table(hc_node *, const int64_t *vector, int32_t n, int64_t *table);
 
 /* ---- allreduce.c, exchange.c: the operations --------------------------------------------- */
 

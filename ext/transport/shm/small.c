@@ -62,22 +62,3 @@ int hc__small_reduce(hc__shm *shm) {
     finish(shm);
     return HC_DONE;
 }
-
-int hc__shm_table(hc_node *node, const int64_t *vector, int32_t n, int64_t *table) {
-    hc__shm *shm = hc__shm_of(node);
-    if (n < 0 || n > HC_TABLE_MAX)
-        return HC_INVALID;
-    size_t bytes = (size_t)n * sizeof *vector;
-    int moved = HC_IDLE;
-    if (!shm->small_sent) {
-        memcpy(slot(shm, node->local_rank)->data, vector, bytes);
-        send(shm);
-        moved = HC_MOVED;
-    }
-    if (!all_arrived(shm))
-        return moved;
-    for (int32_t q = 0; q < node->local_size; q++)
-        memcpy(table + (size_t)q * (size_t)n, slot(shm, q)->data, bytes);
-    finish(shm);
-    return HC_DONE;
-}

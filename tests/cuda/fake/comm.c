@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * comm.c - communicators of the fake NCCL: how ranks meet, split and leave.
+ * comm.c - communicators of the fake NCCL: how ranks meet and leave.
  */
 #include "comm.h"
 
@@ -100,24 +100,6 @@ static comm *comm_new(const hc_nccl_config *config) {
     return c;
 }
 
-/* The split: all ranks of the parent have said their colors, and this one finds its place. */
-static int settle(comm *c) {
-    segment *r = c->parent->segment;
-    for (int q = 0; q < c->parent->size; q++)
-        if (atomic_load(&r->split[q].round) < c->round)
-            return 0;
-    c->rank = c->size = 0;
-    for (int q = 0; q < c->parent->size; q++) {
-        const split_vote *vote = &r->votes[c->round % VOTES][q];
-        c->size += vote->color == c->color;
-        c->rank += vote->color == c->color && (vote->key < c->key || (vote->key == c->key && q < c->parent->rank));
-    }
-    snprintf(c->name, sizeof c->name, "%.40s-%d-%d", c->parent->name, c->round, c->color);
-    comm_let_go(c->parent);
-    c->parent = NULL;
-    return 1;
-}
-
 static void launch_late(comm *c) {
     struct bundle *b = c->late;
     c->late = NULL;
@@ -130,7 +112,7 @@ static void progress(comm *c) {
         launch_late(c);
     if (c->late)
         return;
-    if (c->status != HC_NCCL_IN_PROGRESS || (c->parent && !settle(c)))
+    if (c->status != HC_NCCL_IN_PROGRESS)
         return;
     if (!c->segment) {
         c->segment = fake_segment_open(c->name);
@@ -199,61 +181,3 @@ int fake_abort(hc_nccl_comm handle) {
     comm_let_go(c);
     return 0;
 }
-
-int fake_op_new_scaled(int *op, void *scalar, int dtype, int residence, hc_nccl_comm handle) {
-    comm *c = handle;
-    (void)residence; /* the host's */
-    for (int i = 0; i < MAX_SCALED; i++)
-        if (c->factor[i] == 0) {
-            hc_host_convert(&c->factor[i], HC_FLOAT64, scalar, fake_dtype(dtype), 1, 1.0);
-            *op = FIRST_SCALED + i;
-            return 0;
-        }
-    return HC_NCCL_INVALID_USAGE;
-}
-
-int fake_op_free(int op, hc_nccl_comm handle) {
-    ((comm *)handle)->factor[op - FIRST_SCALED] = 0;
-    return 0;
-}
-
-#ifndef FAKE_NCCL_OLD
-int fake_split(hc_nccl_comm handle, int color, int key, hc_nccl_comm *made, hc_nccl_config *config) {
-    comm *parent = handle;
-    int round = ++parent->splits;
-    parent->segment->votes[round % VOTES][parent->rank] = (split_vote){color, key};
-    atomic_store(&parent->segment->split[parent->rank].round, round);
-    *made = NULL;
-    if (color == HC_NCCL_NO_COLOR)
-        return 0;
-    comm *c = comm_new(config);
-    c->parent = parent;
-    parent->users++;
-    c->color = color;
-    c->key = key;
-    c->round = round;
-    *made = c;
-    return begin(c);
-}
-
-int fake_memory_new(void **memory, size_t bytes) {
-    *memory = malloc(bytes);
-    return *memory ? 0 : HC_NCCL_DRIVER_FAILED;
-}
-
-int fake_memory_free(void *memory) {
-    free(memory);
-    return 0;
-}
-
-int fake_register_memory(const hc_nccl_comm c, void *memory, size_t bytes, void **handle) {
-    (void)c, (void)bytes;
-    *handle = memory;
-    return 0;
-}
-
-int fake_release_memory(const hc_nccl_comm c, void *handle) {
-    (void)c, (void)handle;
-    return 0;
-}
-#endif

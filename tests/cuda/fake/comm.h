@@ -8,25 +8,20 @@
 #include "cuda/nccl/nccl.h"
 #include "segment.h"
 
-#define X(member, name, needed, arguments) int fake_##member arguments __asm__(name);
+#define X(member, name, arguments) int fake_##member arguments __asm__(name);
 HC_NCCL_FUNCTIONS(X)
 #undef X
 const char *fake_error_text(int status) __asm__("ncclGetErrorString");
 const char *fake_last_error(hc_nccl_comm) __asm__("ncclGetLastError");
 
-enum { FIRST_SCALED = 5, MAX_SCALED = 8 };
-
 typedef struct comm {
     segment *segment;
-    struct comm *parent; /* of a split that goes on: where it is agreed */
     char name[64];
     int rank, size, blocking, status;
-    atomic_int aborted, users;  /* ranks may be threads: whoever runs a stream ends a call */
-    int color, key, round;      /* of the split that made it */
-    int splits, calls, failing; /* failing: the number of the call that never ends */
-    uint32_t chunk;             /* chunks of collectives so far, the same on all ranks when they are done */
+    atomic_int aborted, users; /* ranks may be threads: whoever runs a stream ends a call */
+    int calls, failing;        /* failing: the number of the call that never ends */
+    uint32_t chunk;            /* chunks of collectives so far, the same on all ranks when they are done */
     uint32_t sent[MAX_RANKS], received[MAX_RANKS];
-    double factor[MAX_SCALED];
     struct bundle *late; /* calls that have not been launched yet */
     hc_gpu_stream late_stream;
     int late_asks;

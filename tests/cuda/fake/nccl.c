@@ -3,7 +3,7 @@
  * nccl.c - an NCCL without GPUs: ranks are processes or threads that meet in a shared segment, and really reduce.
  *
  * A call is work in a stream of the fake driver, done chunk by chunk whenever that stream gets its turn. As in NCCL,
- * initialisation and split of a non-blocking communicator go on while get_async_error is asked.
+ * the initialisation of a non-blocking communicator goes on while get_async_error is asked.
  *     FAKE_NCCL_FAIL=init:1:3:1     rank 1: initialisation gives status 3
  *     FAKE_NCCL_FAIL=call:1:4:2     rank 1: the second call gives status 4 at once
  *     FAKE_NCCL_FAIL=async:1:6:2    rank 1: the second call never ends, and get_async_error gives 6
@@ -13,7 +13,7 @@
  *     FAKE_NCCL_LATE=3              calls of non-blocking communicators are in progress until they were asked 3 times
  *     FAKE_NCCL_WORDS=...           what the last error was, in the library's words
  * -DFAKE_NCCL_VERSION=23003 or the same in the environment is its version.
- * -DFAKE_NCCL_OLD leaves out what 2.18 and later brought, -DFAKE_NCCL_BROKEN leaves out ncclAllReduce.
+ * -DFAKE_NCCL_BROKEN leaves out ncclAllReduce.
  */
 #include "comm.h"
 #include "fake.h"
@@ -49,11 +49,6 @@ static int all_reached(const comm *c, _Atomic uint32_t *marks, uint32_t number) 
     return 1;
 }
 
-static void put(char *to, const call *l, const char *from, size_t n) {
-    double factor = l->op >= FIRST_SCALED && l->kind <= REDUCE ? l->comm->factor[l->op - FIRST_SCALED] : 1.0;
-    hc_host_convert(to, fake_dtype(l->dtype), from, fake_dtype(l->dtype), (int64_t)n, factor);
-}
-
 static void reduce(const call *l, size_t offset, size_t n) {
     static const int reductions[] = {HC_SUM, HC_PRODUCT, HC_MAX, HC_MIN, HC_AVERAGE};
     const comm *c = l->comm;
@@ -62,8 +57,7 @@ static void reduce(const call *l, size_t offset, size_t n) {
     for (int q = 0; q < c->size; q++)
         from[q] = c->segment->data[q] + offset;
     char *out = l->out + l->at * hc_dtype_size(dtype);
-    hc_host_reduce(out, dtype, from, c->size, dtype, l->op < FIRST_SCALED ? reductions[l->op] : HC_SUM, (int64_t)n, 1.0,
-                   average ? c->size : 1.0);
+    hc_host_reduce(out, dtype, from, c->size, dtype, reductions[l->op], (int64_t)n, 1.0, average ? c->size : 1.0);
 }
 
 static void write_chunk(const call *l, size_t n) {
@@ -72,9 +66,9 @@ static void write_chunk(const call *l, size_t n) {
     char *mine = c->segment->data[c->rank];
     if (l->kind == REDUCE_SCATTER)
         for (int q = 0; q < c->size; q++)
-            put(mine + (size_t)q * n * size, l, l->in + ((size_t)q * l->count + l->at) * size, n);
+            memcpy(mine + (size_t)q * n * size, l->in + ((size_t)q * l->count + l->at) * size, n * size);
     else if (l->kind != BROADCAST || c->rank == l->peer)
-        put(mine, l, l->in + l->at * size, n);
+        memcpy(mine, l->in + l->at * size, n * size);
 }
 
 static void read_chunk(const call *l, size_t n) {

@@ -8,11 +8,8 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-enum { MAX_RANKS = 8, SEGMENT_BYTES = 64 << 10, BOX = 4 << 10, VOTES = 16 };
+enum { MAX_RANKS = 8, SEGMENT_BYTES = 64 << 10, BOX = 4 << 10 };
 
-typedef struct split_vote {
-    int color, key;
-} split_vote;
 typedef struct box { /* from one rank to another: one chunk at a time */
     _Atomic uint32_t wrote, read;
     _Alignas(16) char data[BOX];
@@ -23,10 +20,6 @@ typedef struct segment {
     _Atomic uint64_t call[MAX_RANKS];                   /* what the rank's chunk belongs to: all must be in the same */
     _Atomic uint64_t
         behind[MAX_RANKS]; /* which call of which other has the rank's device while one of this one waits */
-    struct {
-        atomic_int round;
-    } split[MAX_RANKS];
-    split_vote votes[VOTES][MAX_RANKS];
     box boxes[MAX_RANKS][MAX_RANKS];
     _Alignas(64) char data[MAX_RANKS][SEGMENT_BYTES];
 } segment;
