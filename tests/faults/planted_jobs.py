@@ -89,7 +89,7 @@ def _start_by_mpirun(fault: Fault, environment: dict[str, str]) -> dict[str, sub
     command = shlex.split(shown)[:-1]
     command.insert(next(i for i, word in enumerate(command) if word.endswith("mpirun")) + 1, "--enable-recovery")
     if fault.who == "launcher":
-        command = [*run, "--"] if fault.by == "hpccoll run" else [w for w in command if w != "--enable-recovery"]
+        command.remove("--enable-recovery")
     command += [sys.executable, str(HERE / "struck_rank.py")]
     return {"launcher": subprocess.Popen(command, env=environment, start_new_session=True)}
 

@@ -182,9 +182,17 @@ def exit_() -> None:
     hpccoll.allreduce_async(np.ones(10), name="unwaited")
 
 
+def busy() -> None:
+    """All go on until they are ended: it is the launcher that is struck."""
+    (FOLDER / f"ready.{RANK}").touch()
+    while True:
+        ask()
+
+
 WHEN: dict[str, Callable[[], None]] = {
     "idle": idle,
     "agreement": agreement,
+    "busy": busy,
     "transfer": transfer,
     "p2p": p2p,
     "p2p transfer": p2p_transfer,

@@ -79,8 +79,10 @@ class Fault:
         }
 
 
-GONE = "PeerLost: VICTIM .*was lost: its process is gone"
-LOST = "PeerLost: VICTIM .*was lost: (its process is gone|no sign of life for 3 s)"
+WHO = r"PeerLost: VICTIM \(host [^ ]+, pid \d+\) was lost: "
+GONE = WHO + "its process is gone"
+STOPPED = WHO + r"it has been stopped \(state T\) for 3 s"
+LOST = WHO + "(its process is gone|no sign of life for 3 s)"
 ABSENT = r"StartError: the World was not made: no word from VICTIM\b.* within 6 s \(HPCCOLL_START_TIMEOUT\)"
 MPI = {"by": "mpirun"}
 NO_MPI = r"MPI_Init has not returned after 6 s \(HPCCOLL_START_TIMEOUT\): this process ends|MPI_INIT failed"
@@ -110,6 +112,10 @@ FAULTS = [
     Fault("neighbour", "kill -9", "shutdown, unwaited", 10, GONE, quick=True),
     Fault("root", "kill -9", "exit, unwaited", 10, GONE, quick=True),
     Fault("neighbour", "kill -9", "exit, unwaited", 10, GONE),
+    # A stopped process on the same node: its state in /proc says so.
+    *(Fault(who, "stop", when, 30, STOPPED, quick=(who, when) == ("root", "agreement"))
+      for who in ("root", "neighbour")
+      for when in ("agreement", "transfer", "p2p", "join", "shutdown", "shutdown, unwaited")),
     # A rank ends on a way of its own.
     Fault("root", "exception", "agreement", 10, LEFT, own=1),
     Fault("neighbour", "exception", "agreement", 10, LEFT, own=1, quick=True),
@@ -140,5 +146,7 @@ FAULTS = [
     *(Fault(who, "kill -9", when, 30, LOST, **MPI, quick=(who, when) == ("leader", "agreement"))
       for who in ("root", "leader", "leaf", "alone")
       for when in ("idle", "agreement", "transfer", "p2p", "shutdown", "shutdown, unwaited")),
+    Fault("launcher", "kill -9", "busy", 30, "", **MPI),
+    Fault("launcher", "kill -TERM", "busy", 30, "", **MPI),
     *(Fault("alone", "stop", when, 30, LOST, **MPI) for when in ("agreement", "transfer", "p2p", "shutdown")),
 ]  # fmt: skip
