@@ -12,6 +12,7 @@ from hpccoll.tools.doctor import command as doctor
 from hpccoll.tools.launch import cli as run
 from hpccoll.tools.lint import cli as lint
 from hpccoll.tools.submit import cli as submit
+from hpccoll.tools.trace import cli as trace
 
 READER_LEFT = 128 + 13
 """Exit status of a command whose output nobody reads any more, as a shell gives it for SIGPIPE."""
@@ -48,6 +49,7 @@ def execute(words: list[str] | None) -> int:
     lint.add_parser(commands)
     info.add_parser(commands)
     doctor.add_parser(commands)
+    trace.add_parser(commands)
     arguments = parser.parse_args(words)
     status: int = arguments.main(arguments)
     return status

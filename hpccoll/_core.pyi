@@ -12,6 +12,14 @@ REDUCTIONS: tuple[str, ...]
 STATUSES: Any
 WIRE_SAME: int
 MAX_SETS: int
+P2P_OPERATIONS: tuple[str, ...]
+TRACE_KINDS: tuple[str, ...]
+TRACE_MAGIC: bytes
+TRACE_VERSION: int
+TRACE_MEMFD: str
+TRACE_FOLDER: int
+TRACE_KEPT: int
+TRACE_SITE: int
 KNOBS: tuple[dict[str, Any], ...]
 WIRE_VERSION: int
 
@@ -83,6 +91,8 @@ class Loop:
         nccl_files: Sequence[str] = (),
         shares_device: bool = False,
         gpu_aware: tuple[str, Sequence[str], str] = ...,
+        world: str = ...,
+        trace_folder: str = ...,
     ) -> None: ...
     def open_device(self) -> None: ...
     def close(self) -> None: ...
@@ -92,6 +102,7 @@ class Loop:
     def broken(self) -> int: ...
     def failure(self) -> RecoverableError | None: ...
     def stats(self) -> dict[str, int]: ...
+    def write_trace(self, ended: str) -> None: ...
     def trace(self, first: int = 0, most: int = ...) -> tuple[int, list[dict[str, Any]]]: ...
 
 @final

@@ -8,6 +8,7 @@ import os
 import platform
 import secrets
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import metadata
@@ -81,6 +82,14 @@ class Base:
     failure: errors.RecoverableError | None = None
     """What had broken the World when it was shut down."""
 
+    def record_exception(self) -> None:
+        """At the end of a process that ends by an exception: its trace says so, unless the World broke before."""
+        error = getattr(sys, "last_value", None)
+        if error is not None and self.loop.size > 1 and not self.loop.broken():
+            frames = traceback.extract_tb(error.__traceback__)
+            where = f" at {frames[-1].name} ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+            self.loop.write_trace(f"{type(error).__name__}: {str(error)[:120]}{where}")
+
 
 def make(
     rendezvous: Rendezvous, settings: config.Config, provider: net.NetProvider | None = None
@@ -116,6 +125,8 @@ def make(
         nccl_files=nccl_files,
         shares_device=gpus.sharing(config.environment()),
         gpu_aware=_gpu_aware(choice, settings, reports),
+        world=nonce,
+        trace_folder=_trace_folder(settings, nonce),
     )
     base = Base(rendezvous, settings, loop, nonce, choice)
     try:
@@ -125,6 +136,17 @@ def make(
         raise
     launched.world_begins(config.environment())
     return base, first
+
+
+def _trace_folder(settings: config.Config, nonce: str) -> str:
+    """Where this World's ranks write their last events, if they must; "": nowhere."""
+    if settings.trace_dir == "none":
+        return ""
+    allocation = detect.allocation(config.environment())
+    path = os.path.abspath(settings.trace_dir or f"hpccoll-trace-{allocation.job if allocation else nonce[:8]}")
+    if len(os.fsencode(path)) > _core.TRACE_FOLDER:
+        raise errors.InvalidArgumentError(f"HPCCOLL_TRACE_DIR is {path!r}: at most {_core.TRACE_FOLDER} bytes")
+    return path
 
 
 def _first_set(base: Base, reports: list[StartReport], *, opens_device: bool) -> _core.Set:

@@ -171,6 +171,11 @@ class Config(_KnobsOfC):
         "",
         "file for a timeline from the start on; rank 0 writes it, with {rank} in the name every rank its own",
     )
+    trace_dir: str = _knob(
+        "",
+        "folder for the last events of each rank, written at a failure and at SIGUSR2; empty: hpccoll-trace-JOB in the "
+        "working folder; none: they are not written",
+    )
     verbose: int = _knob(1, "whether rank 0 says on stderr what was chosen", high=1)
 
     def __post_init__(self) -> None:

@@ -53,6 +53,7 @@ def _at_exit() -> None:
     uncaught = hasattr(sys, "last_value")
     worlds = [w for w in _alive if not w.core.closed and w.core.number == 0 and not w.base.loop.forked]
     for world in worlds:
+        world.base.record_exception()
         with contextlib.suppress(errors.RecoverableError):  # it is said below, with all that broke earlier
             world.shutdown(wait=not uncaught)
     broken = [w.base for w in worlds if w.base.failure and w.base.rendezvous.size > 1]

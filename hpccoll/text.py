@@ -3,12 +3,22 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import sysconfig
 from collections.abc import Iterable
+from pathlib import Path
+from types import FrameType
 
-__all__ = ["byte_size", "capitalized", "listed", "parse_ranges", "ranges", "some_ranks"]
+__all__ = ["byte_size", "call_site", "capitalized", "listed", "parse_ranges", "ranges", "some_ranks"]
 
 MOST_RANKS = 16
 """Ranks, or ranges of them, that a message names before it only counts."""
+
+MOST_FRAMES = 3
+"""Functions of the program that a call site names, the innermost first."""
+_OWN = str(Path(__file__).parent)
+_INSTALLED = tuple({sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib")})
 
 
 def some_ranks(ranks: Iterable[int]) -> str:
@@ -66,6 +76,30 @@ def listed(names: Iterable[object], most: int = 8) -> str:
 def capitalized(sentence: str) -> str:
     """Begin a sentence with a capital letter, and leave the rest of it as it is."""
     return sentence[:1].upper() + sentence[1:]
+
+
+def call_site() -> str:
+    """Say which lines of the program are executed: `step (train.py:17), main (train.py:40)`, the innermost first.
+
+    :returns: lines of installed packages only where there are no others; "" where there are none
+    """
+    found: list[str] = []
+    installed: list[str] = []
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
+    while frame is not None and len(found) < MOST_FRAMES:
+        code = frame.f_code
+        if not code.co_filename.startswith((_OWN, "<frozen")):
+            text = f"{code.co_name} ({_short(code.co_filename)}:{frame.f_lineno})"
+            (installed if code.co_filename.startswith(_INSTALLED) else found).append(text)
+        frame = frame.f_back
+    return ", ".join(found or installed[:MOST_FRAMES])
+
+
+def _short(path: str) -> str:
+    """A file below the working folder, else its name and that of its folder."""
+    parts = path.split("/")
+    inside = os.path.relpath(path) if path.startswith(os.getcwd() + "/") else "/".join(parts[-2:])
+    return inside if len(inside) < len(path) else path
 
 
 def byte_size(count: float) -> str:

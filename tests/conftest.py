@@ -185,6 +185,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Ranks other than 0 keep their report to themselves, unless something failed there."""
     if names := config.getoption("--sanitize"):
         SANITIZERS.extend((f"-fsanitize={names}", "-fno-sanitize-recover=all"))
+    if "HPCCOLL_TRACE_DIR" not in os.environ:  # of Worlds that tests break
+        folder = os.environ["HPCCOLL_TRACE_DIR"] = tempfile.mkdtemp(prefix="hpccoll-traces-")
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
     config.addinivalue_line("markers", "gpu: needs a GPU; the only reason for a skip on CI")
     config.addinivalue_line("markers", "slow: longer than a few seconds; `make test-all` runs it")
     reporter = config.pluginmanager.get_plugin("terminalreporter")

@@ -18,16 +18,20 @@ from cpython.pythread cimport PyThread_get_thread_ident
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from libc.math cimport isnan
 from libc.stdlib cimport calloc, free, malloc, qsort
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy, memset, strdup
 
+import faulthandler
 import operator
+import os
 import platform
+import signal
 import sys
 import time
 
 import numpy as np
 
 from hpccoll import arrays, errors
+from hpccoll.text import call_site
 
 from hc cimport *
 

@@ -151,6 +151,26 @@ cdef extern from "transport/net/local.h" nogil:
     int hc_local_net_new(int32_t, hc_net **)
 
 
+cdef extern from "loop/trace.h" nogil:
+    enum: HC_TRACE_VERSION, HC_TRACE_SITE, HC_TRACE_KEPT
+    void hc_trace_stacks(int)
+    const char *HC_TRACE_MAGIC
+    const char *HC_TRACE_MEMFD
+    ctypedef struct hc_trace_config:
+        const char *world
+        const char *folder
+    ctypedef struct hc_trace_record:
+        uint64_t time, bytes, ticket, batch
+        int32_t peer
+        int16_t status
+        uint8_t kind, operation
+        uint32_t set, count, tag
+        int32_t root
+        uint8_t dtype, ndim, reduction, memory
+        int64_t dims[4]
+        char name[64]
+
+
 cdef extern from "loop/loop.h" nogil:
     enum: HC_SEND, HC_RECEIVE
     ctypedef struct hc_set_parts:
@@ -158,6 +178,7 @@ cdef extern from "loop/loop.h" nogil:
         hc_data *host
         const hc_node *node
         hc_plane_maker *maker
+        int32_t lead
     ctypedef struct hc_handle:
         uint32_t set
         hc_request request
@@ -169,6 +190,7 @@ cdef extern from "loop/loop.h" nogil:
         hc_p2p_op *op
         void *ready
         void *finished
+        char *site
         int status
         char *text
         int64_t value
@@ -185,6 +207,7 @@ cdef extern from "loop/loop.h" nogil:
         const int32_t *node_of
         int32_t local_rank, local_size
         const int32_t *locals "locals"
+        hc_trace_config trace
     ctypedef struct hc_loop_parts:
         hc_node_control *node_control
         hc_control *control
@@ -215,15 +238,9 @@ cdef extern from "loop/loop.h" nogil:
         uint64_t waited_ns, in_flight_ns, wakes, sleeps
     void hc_loop_get_stats(hc_loop *, hc_loop_stats *)
 
-    enum: HC_TRACE_NAME
-    ctypedef struct hc_trace_record:
-        uint64_t time, bytes, ticket, batch
-        int32_t peer
-        int16_t status
-        uint8_t kind, operation
-        uint32_t set, count
-        char name[64]
     size_t hc_loop_trace_read(hc_loop *, uint64_t *, hc_trace_record *, size_t)
+    int hc_loop_trace_at_signal(hc_loop *)
+    int hc_loop_trace_write(hc_loop *, const char *)
 
 cdef extern from "loop/in_flight.h" nogil:
     ctypedef struct hc_in_flight:

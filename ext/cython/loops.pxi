@@ -115,13 +115,15 @@ cdef class Loop:
     cdef readonly tuple node_of
     cdef readonly int rank, size, local_rank, local_size
     cdef bint one_thread
+    cdef bint notes_sites
     cdef object settings
     cdef Devices devices
     cdef set said_device      # how arrays in device memory are moved, as rank 0 has said; None: not to be said
 
     def __init__(self, int rank, tuple node_of, Segment segment, object net, object settings, *,
                  object processes, bint background, bint one_thread, bint heartbeat, int device_number=-1,
-                 nccl_files=(), bint shares_device=False, tuple gpu_aware=("no", (), "")):
+                 nccl_files=(), bint shares_device=False, tuple gpu_aware=("no", (), ""), str world="",
+                 str trace_folder=""):
         """
         :param rank: of the World
         :param node_of: node of each rank of the World
@@ -132,6 +134,8 @@ cdef class Loop:
         :param device_number: of the GPU of this rank; -1: that of the first array in device memory
         :param nccl_files: where packages of Python may have NCCL
         :param shares_device: several ranks on one GPU are meant
+        :param world: a word that no other World has
+        :param trace_folder: where the trace is written when it must be; "": nowhere
         :param gpu_aware: whether MPI may have the memory of GPUs ("yes", "no", "auto"), of which devices, why of none
         """
         self.devices = Devices(settings=settings, rank=rank, number=device_number, nccl_files=nccl_files,
@@ -143,6 +147,7 @@ cdef class Loop:
         self.node_of = node_of
         self.settings = settings
         self.background = background
+        self.notes_sites = settings.debug
         self.segment = segment
         self.net_capsule = net
         if net is not None:
@@ -151,10 +156,10 @@ cdef class Loop:
         self.local_rank = locals_.index(rank)
         self.local_size = len(locals_)
         self.process_memory = copy_processes(processes, &self.processes)
-        self.make(segment, locals_, background, one_thread, heartbeat)
+        self.make(segment, locals_, background, one_thread, heartbeat, world.encode(), os.fsencode(trace_folder))
 
     cdef int make(self, Segment segment, list locals_, bint background, bint one_thread,
-                  bint heartbeat) except -1:
+                  bint heartbeat, bytes world, bytes trace_folder) except -1:
         cdef hc_loop_config config
         cdef hc_loop_parts parts
         cdef int32_t *ranks = copy_ranks(locals_)
@@ -170,6 +175,7 @@ cdef class Loop:
         config.wire = {"none": HC_WIRE_SAME, "fp16": HC_FLOAT16, "bf16": HC_BFLOAT16}[self.settings.wire]
         config.background, config.one_thread = background, one_thread
         config.heartbeat = heartbeat
+        config.trace.world, config.trace.folder = world, trace_folder
         config.node_of, config.locals = nodes, ranks
         config.local_rank, config.local_size = self.local_rank, self.local_size
         try:
@@ -181,6 +187,8 @@ cdef class Loop:
             self.node_control = parts.node_control
             parts.net = self.net
             check(hc_loop_new(&config, &parts, &self.c), "no loop")
+            if hc_loop_trace_at_signal(self.c):
+                trace_stacks()
         except BaseException:
             hc_p2p_free(parts.p2p)
             if parts.control is not NULL:
@@ -338,6 +346,12 @@ cdef class Loop:
         result.update(result.pop("engine"))
         return result
 
+    def write_trace(self, str ended):
+        """Write the newest records into this rank's file. `ended`: the exception that ends the process, "" if none."""
+        cdef bytes text = ended.encode()
+        if self.c is not NULL and not self.forked:
+            hc_loop_trace_write(self.c, text)
+
     def trace(self, uint64_t first=0, size_t most=1 << 30):
         """Records of the trace from number `first` on, about `most` of them: (next, list of dicts).
 
@@ -360,7 +374,24 @@ cdef class Loop:
                 return first, result
 
 
-TRACE_KINDS = ("enqueue", "send", "receive", "fuse", "start", "end", "complete")
+cdef bint has_stacks = False
+
+
+cdef int trace_stacks() except -1:
+    """Once per process, where SIGUSR2 writes the trace: Python's handler adds the stacks of its threads."""
+    global has_stacks
+    if has_stacks:
+        return 0
+    has_stacks = True
+    fd = os.memfd_create("hpccoll-stacks", os.MFD_CLOEXEC)
+    faulthandler.register(signal.SIGUSR2, file=fd, all_threads=True, chain=True)
+    hc_trace_stacks(fd)
+    return 0
+
+
+TRACE_KINDS = ("enqueue", "send", "receive", "fuse", "start", "end", "complete", "wait", "break")
+TRACE_MAGIC, TRACE_VERSION, TRACE_MEMFD = HC_TRACE_MAGIC, HC_TRACE_VERSION, HC_TRACE_MEMFD.decode()
+TRACE_KEPT, TRACE_SITE, TRACE_FOLDER = HC_TRACE_KEPT, HC_TRACE_SITE, 640  # records, bytes, bytes
 
 
 cdef hc_net *unbox(object capsule, int rank, int size) except NULL:

@@ -61,6 +61,7 @@ cdef class Set:
             node = new_node(self.loop, self.members, segment)
             memset(&parts, 0, sizeof(parts))
             parts.place = &place
+            parts.lead = members[0]
             try:
                 new_planes(self, members, nodes, node, &parts)
                 self.add(&parts)
@@ -197,8 +198,15 @@ cdef class Set:
         if unnamed:
             self.unnamed_open += 1
             self.unnamed_next += 1
+        if self.loop.notes_sites:
+            self.note_site(h)
         hc_loop_submit(self.loop.c, h, waits)
         return handle
+
+    cdef int note_site(self, hc_handle *h) except -1:
+        """Debug: the trace says which lines of the program asked for it."""
+        h.site = strdup(call_site().encode()[:HC_TRACE_SITE - 1])
+        return 0
 
     cdef int order_on_device(self, hc_handle *h, Handle handle, object inputs) except -1:
         """Put the request in order with the streams that its arrays come from."""

@@ -46,6 +46,14 @@ static int all_done(awaited *all) {
     return all->next == all->end;
 }
 
+/* Only of a wait that sleeps, and once per handle: a caller may come again and again. */
+static void trace_wait(hc_loop *loop, hc_handle *handle) {
+    if (handle->traced_wait)
+        return;
+    handle->traced_wait = 1;
+    hc__trace_handle(loop, HC_TRACE_WAIT, handle, 0);
+}
+
 static void drive_until(hc_loop *loop, awaited *all, uint64_t limit) {
     uint64_t idle_since = 0;
     while (!all_done(all)) {
@@ -59,6 +67,8 @@ static void drive_until(hc_loop *loop, awaited *all, uint64_t limit) {
             return;
         if (!idle_since)
             idle_since = now;
+        if (now - idle_since >= YIELD_NS)
+            trace_wait(loop, *all->next);
         wait_a_little(loop, now, idle_since, limit);
     }
 }
@@ -111,10 +121,10 @@ int hc_loop_wait(hc_loop *loop, hc_handle *const *handles, size_t n, uint64_t ns
     uint64_t start = hc__loop_now(), limit = start + ns < start ? UINT64_MAX : start + ns;
     if (ns)
         note_waiting(&all, start);
-    atomic_fetch_add_explicit(&loop->callers, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&loop->trace.header->callers, 1, memory_order_relaxed);
     atomic_store_explicit(&loop->flush, 1, memory_order_seq_cst);
     int work = wait_until(loop, &all, limit);
-    atomic_fetch_sub_explicit(&loop->callers, 1, memory_order_seq_cst);
+    atomic_fetch_sub_explicit(&loop->trace.header->callers, 1, memory_order_seq_cst);
     if (work && !atomic_load_explicit(&loop->coalescing, memory_order_seq_cst))
         hc__thread_call(loop);
     atomic_fetch_add_explicit(&loop->waited_ns, hc__loop_now() - start, memory_order_relaxed);

@@ -75,7 +75,21 @@ typedef struct hc__local {
 
 /* ---- the loop ---------------------------------------------------------------------------------------- */
 
-#define HC__TRACE_ROOM 8192 /* records; a power of two */
+/* ---- the trace --------------------------------------------------------------------------------------- */
+
+typedef struct hc__trace {
+    hc_trace_header *header; /* [any] reads; `callers` by any thread that waits, all else by the driver */
+    hc_trace_record *records;
+    char (*sites)[HC_TRACE_SITE]; /* of each record, or NULL */
+    int fd;                       /* -1: other processes cannot read the ring */
+    atomic_int writing;           /* [any] 1: somebody writes the file */
+    uint64_t broke_at;            /* number of the record with which a file of a broken World ends; 0: not broken */
+    char file[sizeof(((hc_trace_header *)0)->folder) + 64], unfinished[sizeof(((hc_trace_header *)0)->folder) + 72];
+    char stack[sizeof(((hc_trace_header *)0)->folder) + 64];
+    char note[sizeof(((hc_trace_header *)0)->folder) + 64]; /* the file that says what this folder is */
+} hc__trace;
+
+/* ---- the loop's figures ------------------------------------------------------------------------------ */
 
 /* The driver counts; any thread reads. */
 typedef struct hc__counters_of_loop {
@@ -91,7 +105,6 @@ struct hc_loop {
 
     _Atomic(hc_handle *) inbox;     /* [any] newest first */
     atomic_int driving;             /* [any] 1: somebody is the driver */
-    atomic_int callers;             /* [any] waiting threads that may drive */
     atomic_int flush;               /* [any] a caller waits: raise everything (R1) */
     atomic_int call_me;             /* [any] whoever would look sleeps: the next submit must ring */
     atomic_int coalescing;          /* [any] the background thread will look in a moment: no need to ring */
@@ -138,8 +151,7 @@ struct hc_loop {
 
     pthread_t thread, maker;
     uint8_t has_thread;
-    atomic_ullong trace_head;
-    hc_trace_record *trace;
+    hc__trace trace;
 };
 
 uint64_t hc__loop_now(void);
@@ -238,7 +250,21 @@ void hc__silence_expire(hc_loop *, uint64_t now);
 void hc__silence_describe(hc_loop *, uint64_t now);
 
 /* trace.c */
-void hc__trace_write(hc_loop *, const hc_trace_record *);
+int hc__trace_new(hc_loop *);
+void hc__trace_free(hc__trace *);
+void hc__trace_forked(hc__trace *);
+void hc__trace_message(hc_loop *, int kind, int32_t peer, uint64_t bytes);
 void hc__trace_handle(hc_loop *, int kind, const hc_handle *, uint64_t batch);
+void hc__trace_batch(hc_loop *, int kind, uint32_t set, const hc__run *);
+void hc__trace_break(hc_loop *, int status, const char *text);
+void hc__trace_set(hc_loop *, const hc__set_queue *, int32_t lead); /* a set begins or, not used, ends */
+
+/* trace_file.c */
+void hc__trace_prepare(hc_loop *);
+int hc__trace_write_file(hc__trace *); /* also from a signal's handler */
+void hc__trace_write_broken(hc_loop *);
+void hc__trace_watch_signal(hc_loop *);
+void hc__trace_at_signal(hc_loop *); /* from here on SIGUSR2 writes the file */
+void hc__trace_not_at_signal(hc_loop *);
 
 #endif

@@ -64,6 +64,7 @@ void hc_handle_release(hc_handle *handle) {
     free(handle->op);
     free(handle->staging);
     free(handle->text);
+    free(handle->site);
     free(handle->sums);
     free(handle);
 }

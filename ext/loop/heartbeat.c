@@ -194,6 +194,7 @@ void hc__heartbeat(hc_loop *loop, uint64_t now) {
         return;
     loop->watched = now;
     watch_node(loop);
+    hc__trace_watch_signal(loop);
     hc__set_queues_watch(loop);
     int waits = !hc__loop_listens(loop);
     if (waits)

@@ -24,9 +24,7 @@ static int allocate(hc_loop *loop, const hc_loop_config *config) {
     loop->unsent = calloc(size, 1);
     loop->owed = calloc(size, sizeof(uint64_t));
     loop->local = calloc(local_size, sizeof *loop->local);
-    loop->trace = calloc(HC__TRACE_ROOM, sizeof *loop->trace);
-    if (!loop->engine || !loop->node_of || !loop->locals || !loop->unsent || !loop->owed || !loop->local ||
-        !loop->trace)
+    if (!loop->engine || !loop->node_of || !loop->locals || !loop->unsent || !loop->owed || !loop->local)
         return HC_NO_MEMORY;
     memcpy(loop->node_of, config->node_of, size * sizeof(int32_t));
     memcpy(loop->locals, config->locals, local_size * sizeof(int32_t));
@@ -41,7 +39,8 @@ static void deallocate(hc_loop *loop) {
     free(loop->owed);
     free(loop->local);
     free(loop->neighbours);
-    free(loop->trace);
+    hc__trace_not_at_signal(loop);
+    hc__trace_free(&loop->trace);
     free(loop);
 }
 
@@ -59,8 +58,10 @@ int hc_loop_new(const hc_loop_config *config, const hc_loop_parts *parts, hc_loo
         return HC_NO_MEMORY;
     if (config->engine.processes)
         loop->processes = *config->engine.processes;
-    int status = allocate(loop, config);
     loop->config = *config;
+    int status = allocate(loop, config);
+    if (status == HC_OK)
+        status = hc__trace_new(loop);
     loop->parts = *parts;
     set_clocks(loop);
     loop->turns = hc_node_control_turns(parts->node_control);
@@ -73,6 +74,8 @@ int hc_loop_new(const hc_loop_config *config, const hc_loop_parts *parts, hc_loo
         deallocate(loop);
         return status;
     }
+    if (config->engine.size > 1)
+        hc__trace_at_signal(loop);
     *out = loop;
     return HC_OK;
 }
@@ -135,6 +138,8 @@ void hc_loop_free(hc_loop *loop) {
 /* Threads do not survive a fork, and the parent's shared memory and network are not the child's to touch. */
 void hc_loop_forked(hc_loop *loop) {
     loop->has_thread = 0;
+    hc__trace_not_at_signal(loop);
+    hc__trace_forked(&loop->trace);
     atomic_store(&loop->forked, 1);
 }
 

@@ -12,6 +12,7 @@
 #ifndef HC_LOOP_H
 #define HC_LOOP_H
 
+#include "loop/trace.h"
 #include "transport/p2p/p2p.h"
 #include "transport/transport.h"
 #include "transport/shm/shm.h"
@@ -32,6 +33,7 @@ typedef struct hc_set_parts {
     hc_data *host;         /* the data plane for host memory: the loop's from here */
     const hc_node *node;   /* of that one, for its counters */
     hc_plane_maker *maker; /* of those for other kinds of memory: the loop's from here; NULL: there are none */
+    int32_t lead;          /* World rank of set rank 0, for the trace */
 } hc_set_parts;
 
 /* A request on its way. The submitter fills the first part, and may read the second once hc_handle_done().
@@ -48,6 +50,7 @@ struct hc_handle {
     hc_p2p_op *op;             /* P2P: owned; its results too */
     hc_staging *staging;       /* P2P in device memory: the loop's, freed with the handle */
     void *ready, *finished;    /* device memory: see hc_batch; the submitter's, who keeps them until it is done */
+    char *site;                /* debug: the lines of the program that ask for it, for the trace; owned, or NULL */
 
     int status;        /* enum hc_status */
     char *text;        /* owned, or NULL */
@@ -59,6 +62,7 @@ struct hc_handle {
     hc_handle **link;              /* what points here in the list of those in flight */
     atomic_ullong waited_since;    /* P2P: ns, when a caller began to wait; 0: not yet */
     uint8_t warnings, told_silent; /* P2P: reports of a long wait; the last one named the ranks that are silent */
+    uint8_t traced_wait;           /* the trace has its WAIT */
     atomic_int refs;
     atomic_int done;
     uint64_t bytes;
@@ -108,6 +112,7 @@ typedef struct hc_loop_config {
     const int32_t *node_of; /* node of each World rank; copied */
     int32_t local_rank, local_size;
     const int32_t *locals; /* World rank of each local rank of the node control segment; copied */
+    hc_trace_config trace; /* copied */
 } hc_loop_config;
 
 /* Takes over node control segment, control and point-to-point, which hc_loop_free() frees. `net` (may be NULL) and the
@@ -165,31 +170,6 @@ typedef struct hc_loop_stats {
 /* [any thread] A snapshot; single figures are exact, their sum may be torn. */
 void hc_loop_get_stats(hc_loop *, hc_loop_stats *);
 
-enum hc_trace_kind {
-    HC_TRACE_ENQUEUE,  /* a request was taken in */
-    HC_TRACE_SEND,     /* a control message */
-    HC_TRACE_RECEIVE,  /* likewise */
-    HC_TRACE_FUSE,     /* a request was agreed and is in a batch */
-    HC_TRACE_START,    /* a batch is being reduced */
-    HC_TRACE_END,      /* likewise */
-    HC_TRACE_COMPLETE, /* a request's handle is done */
-};
-#define HC_TRACE_NAME 64
-typedef struct hc_trace_record {
-    uint64_t time; /* ns, CLOCK_MONOTONIC */
-    uint64_t bytes;
-    uint64_t ticket; /* ENQUEUE, FUSE, COMPLETE: the request's, its own while it is in flight */
-    uint64_t batch;  /* FUSE, START, END: its number; COMPLETE: its position in the log */
-    int32_t peer;    /* SEND, RECEIVE */
-    int16_t status;
-    uint8_t kind; /* enum hc_trace_kind */
-    uint8_t operation;
-    uint32_t set;
-    uint32_t count;           /* requests in it */
-    char name[HC_TRACE_NAME]; /* ends in 0; of a long one the end, behind a "~" */
-} hc_trace_record;
-/* Copies records from number *next on, at most `room`; *next moves on. What was overwritten meanwhile is skipped.
- * [any thread] */
-size_t hc_loop_trace_read(hc_loop *, uint64_t *next, hc_trace_record *out, size_t room);
+/* The last events of this rank: trace.h. */
 
 #endif

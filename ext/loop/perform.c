@@ -10,7 +10,7 @@
 static void perform_send(hc_loop *loop, const hc_action *action) {
     int32_t peer = action->peer;
     loop->unsent[peer] = 1;
-    hc__trace_write(loop, &(hc_trace_record){.kind = HC_TRACE_SEND, .peer = peer, .bytes = action->nbytes});
+    hc__trace_message(loop, HC_TRACE_SEND, peer, action->nbytes);
     int status = loop->parts.control->ops->send(loop->parts.control, peer, action->bytes, action->nbytes);
     if (status < 0)
         hc__loop_fail_to_move(loop, status, peer, "a control message could not be sent");
@@ -78,6 +78,7 @@ static void break_world(hc_loop *loop, const hc_action *action) {
     hc__set_queues_abandon(loop);
     hc_p2p_abandon(loop->parts.p2p);
     snprintf(loop->broken_text, sizeof loop->broken_text, "%s: %s", hc_status_text(HC_BROKEN), action->text);
+    hc__trace_break(loop, action->status, action->text);
     atomic_store(&loop->broken, action->status);
 }
 
@@ -113,7 +114,10 @@ int hc__loop_step(hc_loop *loop, hc_event *event) {
     for (size_t i = 0; i < n; i++)
         perform(loop, &actions[i]);
     for (size_t i = 0; i < n; i++)
-        if (actions[i].kind == HC_AC_FAILED)
+        if (actions[i].kind == HC_AC_FAILED) {
             break_sets(loop, &actions[i]);
+            if (loop->config.engine.size > 1 && actions[i].peer != loop->config.engine.rank)
+                hc__trace_write_broken(loop);
+        }
     return HC_OK;
 }

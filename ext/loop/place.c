@@ -14,7 +14,7 @@ int hc__loop_idle(hc_loop *loop) {
 }
 
 int hc__loop_listens(hc_loop *loop) {
-    return !atomic_load_explicit(&loop->callers, memory_order_relaxed) && hc__loop_idle(loop);
+    return !atomic_load_explicit(&loop->trace.header->callers, memory_order_relaxed) && hc__loop_idle(loop);
 }
 
 int hc__loop_quiet(hc_loop *loop) {
@@ -61,7 +61,7 @@ int hc__about_to_sleep(hc_loop *loop, uint64_t now) {
 static uint64_t shortest_sleep(hc_loop *loop) {
     int moves = loop->nrunning || loop->unposted || loop->parts.control->waiting || hc_p2p_is_moving(loop->parts.p2p);
     uint64_t share = loop->config.engine.raise_window / 2;
-    int waits = atomic_load_explicit(&loop->callers, memory_order_relaxed) > 0;
+    int waits = atomic_load_explicit(&loop->trace.header->callers, memory_order_relaxed) > 0;
     return waits || moves || share < LOOK_NS ? LOOK_NS : share;
 }
 

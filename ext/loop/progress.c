@@ -121,7 +121,7 @@ static void take_message(hc_loop *loop, int32_t peer, const uint8_t *bytes, size
     if (status == 0)
         status = hc_p2p_message(loop->parts.p2p, peer, bytes, nbytes);
     if (status == 0) {
-        hc__trace_write(loop, &(hc_trace_record){.kind = HC_TRACE_RECEIVE, .peer = peer, .bytes = nbytes});
+        hc__trace_message(loop, HC_TRACE_RECEIVE, peer, nbytes);
         status = hc__loop_step(loop,
                                &(hc_event){.kind = HC_EV_MESSAGE, .peer = peer, .bytes = bytes, .nbytes = nbytes});
     }

@@ -41,21 +41,11 @@ int hc__set_queue_add(hc_loop *loop, hc_handle *handle) {
                              .maker = parts->maker,
                              .node = parts->node};
     queue->tail = &queue->head;
+    hc__trace_set(loop, queue, parts->lead);
     atomic_store(&loop->preempted[number], 0);
     if (number >= loop->nqueues)
         loop->nqueues = number + 1;
     return HC_OK;
-}
-
-static void trace_batch(hc_loop *loop, int kind, const hc__set_queue *queue, const hc__run *b) {
-    hc__trace_write(loop, &(hc_trace_record){
-                              .kind = (uint8_t)kind,
-                              .operation = b->batch.operation,
-                              .set = queue->number,
-                              .batch = b->number,
-                              .bytes = b->bytes,
-                              .count = b->nitems,
-                          });
 }
 
 /* The node's own figures end with it; observers read the loop's. */
@@ -102,7 +92,7 @@ static int start(hc_loop *loop, hc__set_queue *queue) {
     hc_count(&loop->counters.cached_batches, b->cached);
     hc_count(&loop->counters.fused_requests, b->nitems);
     hc_count(&loop->counters.payload_bytes, b->bytes);
-    trace_batch(loop, HC_TRACE_START, queue, b);
+    hc__trace_batch(loop, HC_TRACE_START, queue->number, b);
     return data->ops->start(data, &b->batch);
 }
 
@@ -116,7 +106,7 @@ static void finish(hc_loop *loop, hc__set_queue *queue, int status) {
     if (!--loop->nrunning)
         hc_count(&loop->counters.in_flight_ns, hc__loop_now() - loop->in_flight_since);
     count_node(loop, queue);
-    trace_batch(loop, HC_TRACE_END, queue, b);
+    hc__trace_batch(loop, HC_TRACE_END, queue->number, b);
     hc__run_deliver(b);
     hc_event event = {.kind = HC_EV_BATCH_DONE, .set = queue->number, .batch = b->number, .status = status};
     b->next = queue->spare;

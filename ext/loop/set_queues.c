@@ -63,6 +63,8 @@ void hc__set_queue_remove(hc_loop *loop, hc__set_queue *queue) {
         queue->spare = next;
     }
     free_planes(queue);
+    queue->used = 0;
+    hc__trace_set(loop, queue, loop->trace.header->sets[queue->number].lead);
     *queue = (hc__set_queue){0};
 }
 

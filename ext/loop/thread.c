@@ -22,7 +22,7 @@
 #define COALESCE_NS 200000ull
 
 static int wanted(const hc_loop *loop) {
-    return !atomic_load_explicit(&loop->callers, memory_order_relaxed) &&
+    return !atomic_load_explicit(&loop->trace.header->callers, memory_order_relaxed) &&
            !atomic_load_explicit(&loop->stopping, memory_order_relaxed);
 }
 
@@ -83,6 +83,7 @@ static void *run(void *argument) {
         if (hc__look_away(loop) && wanted(loop))
             continue;
         hc__futex_wait(&loop->call, seen, HC__IDLE_TICK);
+        hc__trace_watch_signal(loop);
     }
     return NULL;
 }

@@ -53,8 +53,8 @@ class Phases:
         if lost:
             self._gap(lost, records)
         for record in records:
-            handler = getattr(self, f"_on_{record['kind']}")
-            handler(record, record["time"] / 1000)
+            if handler := getattr(self, f"_on_{record['kind']}", None):  # waits have no place in a row
+                handler(record, record["time"] / 1000)
         new, self._new = self._new, []
         return new
 

@@ -30,6 +30,9 @@ from hpccoll.tools.doctor import (
     trial,
 )
 from hpccoll.tools.launch.job import LaunchError, parse_hosts
+from hpccoll.tools.trace import cli as trace
+from hpccoll.tools.trace import gather
+from hpccoll.tools.trace.recording import TraceError
 
 EXCHANGE_SECONDS = 15.0
 """Patience with ranks in an exchange in a folder; ranks whose start of MPI hangs notice it at about the same time."""
@@ -86,6 +89,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--overlap", type=float, default=0.5, metavar="SHARE",
         help="share of the computation during which gradients can travel (default: 0.5)",
     )  # fmt: skip
+    add(
+        "--attach", metavar="JOB",
+        help="of a job that hangs now: say who waits for whom; the process number of `hpccoll run`, or a Slurm job",
+    )  # fmt: skip
     add("--at-hub", action="store_true", help=argparse.SUPPRESS)
     parser.set_defaults(main=main)
 
@@ -98,18 +105,32 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.at_hub:
         return at_hub()
     try:
+        if arguments.attach is not None:
+            return attach(arguments.attach)
         options = read_options(arguments)
         record = trial.record() if arguments.gpu_aware else None
         if arguments.hosts is not None:
             named = parse_hosts(arguments.hosts)
             return show(hosts.run(named, arguments.ssh, options, arguments.patience), arguments.json)
-    except (ValueError, LaunchError) as error:
+    except (ValueError, LaunchError, TraceError) as error:
         print(f"hpccoll doctor: {error}", file=sys.stderr)
         return 2
     if record:
         process = identity.read(config.environment())
         return trial.gpu_aware_mpi(process, record, arguments.patience, arguments.json, _reporter(process))
     return in_job(options, arguments)
+
+
+def attach(job: str) -> int:
+    """Say what the ranks of a job wait for now.
+
+    :returns: the exit status: 0
+    :raises TraceError: no rank can be looked at
+    """
+    folder = gather.attach(job)
+    print(f"The last events of the ranks are in {folder}.\n")
+    trace.show(folder)
+    return 0
 
 
 def read_options(arguments: argparse.Namespace) -> Facts:

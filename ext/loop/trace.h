@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * trace.h - the trace of one rank: a ring of its last events, and the file that is made of it.
+ *
+ * Ring and file begin with the same header. In memory the ring lies in a memfd, so that another process of the user can
+ * read it through /proc/PID/fd whatever this process does; the file has the newest records, in order. docs/trace.md
+ * describes the format, hpccoll/tools/trace/recording.py reads it: a change here needs a new HC_TRACE_VERSION.
+ */
+#ifndef HC_LOOP_TRACE_H
+#define HC_LOOP_TRACE_H
+
+#include "core/hc.h"
+
+#define HC_TRACE_MAGIC "hctrace"
+#define HC_TRACE_VERSION 1
+#define HC_TRACE_MEMFD "hpccoll-trace" /* the name that /proc/PID/fd shows */
+#define HC_TRACE_ROOM 8192             /* records of the ring; a power of two */
+#define HC_TRACE_KEPT 2048             /* the newest, in a file */
+#define HC_TRACE_NAME 64
+#define HC_TRACE_DIMS 4
+#define HC_TRACE_SITE 192
+
+enum hc_trace_kind {
+    HC_TRACE_ENQUEUE,  /* a request was taken in */
+    HC_TRACE_SEND,     /* a control message */
+    HC_TRACE_RECEIVE,  /* likewise */
+    HC_TRACE_FUSE,     /* a request was agreed and is in a batch */
+    HC_TRACE_START,    /* a batch is being reduced */
+    HC_TRACE_END,      /* likewise */
+    HC_TRACE_COMPLETE, /* a request's handle is done */
+    HC_TRACE_WAIT,     /* a caller has begun to sleep until this request is done */
+    HC_TRACE_BREAK,    /* the World broke: status, and in the header why */
+};
+
+typedef struct hc_trace_record {
+    uint64_t time; /* ns, CLOCK_MONOTONIC */
+    uint64_t bytes;
+    uint64_t ticket; /* ENQUEUE, FUSE, COMPLETE, WAIT: the request's, its own while it is in flight */
+    uint64_t batch;  /* FUSE, START, END: its number; COMPLETE: its position in the log */
+    int32_t peer;    /* SEND, RECEIVE, point-to-point: rank of the World, -1: any */
+    int16_t status;
+    uint8_t kind; /* enum hc_trace_kind */
+    uint8_t operation;
+    uint32_t set;
+    uint32_t count; /* requests of a batch, tensors of a request */
+    uint32_t tag;   /* point-to-point */
+    int32_t root;
+    uint8_t dtype, ndim, reduction, memory; /* of a request's first tensor */
+    uint32_t reserved;
+    int64_t dims[HC_TRACE_DIMS]; /* ENQUEUE: likewise; the first ones */
+    char name[HC_TRACE_NAME];    /* ends in 0; of a long one the end, behind a "~" */
+} hc_trace_record;
+
+/* A process set that this rank is in. Number, wire and lead together are one set of the World. */
+typedef struct hc_trace_set {
+    uint32_t used, wire;
+    int32_t size, lead; /* lead: World rank of set rank 0 */
+} hc_trace_set;
+
+typedef struct hc_trace_header {
+    char magic[8];
+    uint32_t version, header_bytes, record_bytes, site_bytes; /* site_bytes: 0 without HPCCOLL_DEBUG */
+    uint32_t nrecords;                                        /* that follow; then as many sites */
+    uint32_t is_file; /* 1: a file, whose records lie in order; 0: the ring, where record n is in slot n % nrecords */
+    int32_t rank, size, pid;
+    uint32_t dumps_at_signal; /* SIGUSR2 writes the file */
+    uint64_t first;           /* file: number of its first record */
+    uint64_t clock;           /* ns: CLOCK_REALTIME minus CLOCK_MONOTONIC */
+    uint64_t written;         /* file: when, CLOCK_MONOTONIC */
+    char world[32], host[64];
+    char folder[704];            /* where files go */
+    char cause[256], ended[256]; /* why the World broke; the exception that ends the process */
+    hc_trace_set sets[HC_MAX_SETS];
+    _Alignas(64) atomic_ullong head; /* number of the next record */
+    _Alignas(64) atomic_int callers; /* threads that wait in a call */
+    char end[4096 - 3524];
+} hc_trace_header;
+_Static_assert(sizeof(hc_trace_header) == 4096, "one page");
+_Static_assert(sizeof(hc_trace_record) == 160, "as docs/trace.md says");
+
+/* What the maker of a loop says about the files; a NULL counts as "". */
+typedef struct hc_trace_config {
+    const char *world, *folder; /* a word that no other World has; an absolute path, made when it is needed */
+} hc_trace_config;
+
+struct hc_loop;
+/* Copies records from number *next on, at most `room`; *next moves on. What was overwritten meanwhile is skipped.
+ * [any thread] */
+size_t hc_loop_trace_read(struct hc_loop *, uint64_t *next, hc_trace_record *out, size_t room);
+/* Writes the file; `ended` (or NULL): the exception that ends the process. OK, or a status. [any thread] */
+int hc_loop_trace_write(struct hc_loop *, const char *ended);
+/* 1: SIGUSR2 writes the file. [any thread] */
+int hc_loop_trace_at_signal(struct hc_loop *);
+/* Python's handler of SIGUSR2 has been put before ours: it writes its stacks to `fd` and calls ours. */
+void hc_trace_stacks(int fd);
+
+#endif

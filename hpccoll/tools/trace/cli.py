@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command `hpccoll trace`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import textwrap
+from pathlib import Path
+
+from hpccoll.tools.trace import explain, gather, recording
+from hpccoll.tools.trace.recording import TraceError
+
+__all__ = ["add_parser", "show"]
+
+WIDTH = 116
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Describe `hpccoll trace`."""
+    parser = commands.add_parser("trace", help="what the ranks of a job did last: who diverged, who waits for whom")
+    actions = parser.add_subparsers(required=True, metavar="ACTION")
+    one = actions.add_parser("explain", help="say it in sentences, from the files that the ranks have written")
+    one.add_argument("folder", type=Path, metavar="DIR", help="the folder that the job has named on stderr")
+    one.set_defaults(main=main_explain)
+    other = actions.add_parser("collect", help="read the traces of a job that runs, without a word about them")
+    other.add_argument("job", help="the process number of `hpccoll run`, or in a Slurm job its number")
+    other.set_defaults(main=main_collect)
+
+
+def main_explain(arguments: argparse.Namespace) -> int:
+    """Explain a folder.
+
+    :returns: the exit status: 0, or 2 if there is nothing to read
+    """
+    try:
+        show(arguments.folder)
+    except (TraceError, OSError) as error:
+        print(f"hpccoll trace: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def main_collect(arguments: argparse.Namespace) -> int:
+    """Collect what there is on this host.
+
+    :returns: the exit status
+    """
+    try:
+        pids = gather.of_slurm_job(arguments.job) or gather.descendants(int(arguments.job))
+        print(f"folder {gather.collect(pids, f'job {arguments.job}')}")
+    except (TraceError, OSError, ValueError) as error:
+        print(f"hpccoll trace: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def show(folder: Path) -> None:
+    """Print what the files of a folder say.
+
+    :raises TraceError: there is nothing to read
+    """
+    worlds = recording.read_folder(folder)
+    for world, recordings in worlds.items():
+        one = recordings[0]
+        print(f"World {world[:8]} of {one.size} ranks, {len(recordings)} of them recorded:")
+        for paragraph in explain.explain(recordings):
+            for line in paragraph.splitlines():
+                inner = "    " if line.startswith("  ") else "  "
+                print(textwrap.fill(line, WIDTH, initial_indent="  ", subsequent_indent=inner))
+            print()

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads the traces of ranks that run, whatever they do: from their memory, through /proc.
+
+A rank that can handle a signal also writes the stacks of its threads. A rank that is stopped, or stuck in the kernel,
+cannot; its trace is read all the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from hpccoll import _core
+from hpccoll.tools.trace.recording import ENDING, Recording, TraceError, as_file, parse
+
+__all__ = ["attach", "collect"]
+
+PATIENCE = 3.0
+"""Seconds for the ranks to write their stacks."""
+STOPPED = ("T", "t", "Z", "X")
+
+
+class Rank(NamedTuple):
+    """A rank of a World, in a process of this host."""
+
+    pid: int
+    state: str
+    recording: Recording
+    data: bytes
+    """The bytes of its file, as they were before anybody disturbed the process."""
+
+
+def attach(job: str) -> Path:
+    """Gather the traces of a job that runs.
+
+    :param job: the process number of its launcher (`hpccoll run`, `mpirun`) on this host, or a Slurm job
+    :returns: the folder of the traces
+    :raises TraceError: no rank was found, or Slurm refused
+    """
+    if not job.isdecimal():
+        raise TraceError(f"{job!r}: a process number of `hpccoll run` on this host, or the number of a Slurm job")
+    family = descendants(int(job))
+    if family:
+        return collect(family, f"process {job} and its children")
+    if not shutil.which("srun"):
+        raise TraceError(f"no process {job} on this host, and no srun here that could ask for a Slurm job {job}")
+    return _attach_slurm(job)
+
+
+def _attach_slurm(job: str) -> Path:
+    """One process per node of the job gathers the traces there."""
+    command = [
+        "srun", f"--jobid={job}", "--overlap", "--ntasks-per-node=1", "--mpi=none", "--quiet",
+        sys.executable, "-m", "hpccoll", "trace", "collect", job,
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    folders = [line.removeprefix("folder ") for line in done.stdout.splitlines() if line.startswith("folder ")]
+    if not folders:
+        raise TraceError(f"job {job}: {' '.join(command[:3])} found no rank: {(done.stderr or done.stdout).strip()}")
+    return Path(folders[0])
+
+
+def descendants(pid: int) -> set[int]:
+    """The process and all that it has started, directly or not; empty if there is none of that number."""
+    children: dict[int, list[int]] = {}
+    for one in _pids():
+        with contextlib.suppress(OSError, ValueError):
+            children.setdefault(int(_stat(one)[1]), []).append(one)
+    found, new = set(), [pid] if Path(f"/proc/{pid}").exists() else []
+    while new:
+        one = new.pop()
+        found.add(one)
+        new += [child for child in children.get(one, []) if child not in found]
+    return found
+
+
+def of_slurm_job(job: str) -> set[int]:
+    """The processes of a Slurm job on this host."""
+    wanted, found = f"SLURM_JOB_ID={job}".encode(), set()
+    for pid in _pids():
+        with contextlib.suppress(OSError):
+            if wanted in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                found.add(pid)
+    return found
+
+
+def collect(pids: set[int], what: str) -> Path:
+    """Write the traces of these processes, as far as they are ranks.
+
+    :param what: the processes in words, for errors
+    :returns: the folder of the newest World
+    :raises TraceError: none is a rank
+    """
+    ranks = [rank for pid in sorted(pids) for rank in _rings(pid)]
+    if not ranks:
+        raise TraceError(f"{what}: none of these {len(pids)} processes is a rank of hpccoll that may be looked at")
+    began = time.time()
+    signalled = [rank for rank in ranks if _ask_for_stacks(rank)]
+    deadline = time.monotonic() + PATIENCE
+    while any(not _is_new(_file(rank, ".stack"), began) for rank in signalled) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    for rank in ranks:
+        _write(rank)
+    return Path(max(ranks, key=lambda rank: rank.recording.written).recording.folder)
+
+
+def _pids() -> list[int]:
+    return [int(entry) for entry in os.listdir("/proc") if entry.isdecimal()]
+
+
+def _stat(pid: int) -> list[str]:
+    """What follows the name in /proc/PID/stat: the state, the parent, ..."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+
+
+def _rings(pid: int) -> Iterator[Rank]:
+    """The rings of a process: it has one per World."""
+    with contextlib.suppress(OSError):
+        for ring in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                if os.readlink(ring).startswith(f"/memfd:{_core.TRACE_MEMFD} "):
+                    data = as_file(ring.read_bytes(), time.monotonic_ns())
+                    yield Rank(pid, _stat(pid)[0], parse(data, str(ring)), data)
+
+
+def _file(rank: Rank, ending: str) -> Path:
+    one = rank.recording
+    return Path(one.folder, f"{one.world[:8]}-rank-{one.rank}{ending}")
+
+
+def _is_new(file: Path, began: float) -> bool:
+    with contextlib.suppress(OSError):
+        return file.stat().st_mtime >= began - 0.1
+    return False
+
+
+def _ask_for_stacks(rank: Rank) -> bool:
+    """Signal a rank that can and wants to handle it."""
+    with contextlib.suppress(OSError, ProcessLookupError):
+        if rank.recording.handles_signal and rank.state not in STOPPED:
+            os.kill(rank.pid, signal.SIGUSR2)
+            return True
+    return False
+
+
+def _write(rank: Rank) -> None:
+    """Write what the ring held, and the state of its process."""
+    file = _file(rank, ENDING)
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(rank.data)
+    _file(rank, ".state").write_text(f"{rank.state}\n")

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks that ask later than the others: who is slow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import median
+
+from hpccoll.tools.trace.story import Story, seconds
+
+__all__ = ["explain"]
+
+FEWEST = 5
+"""Operations that must have been seen on all ranks."""
+LATE = 5e6
+"""Nanoseconds behind the first rank that count."""
+
+
+def explain(stories: dict[int, Story]) -> Iterator[str]:
+    """Name the ranks whose requests come last, where that is a habit.
+
+    :param stories: by rank
+    """
+    lags = _lags(stories)
+    if not lags:
+        return
+    typical = median(median(of_rank) for of_rank in lags.values())
+    for rank, of_rank in lags.items():
+        own = median(of_rank)
+        if own > LATE and own > 3 * typical:
+            yield (
+                f"Rank {rank} is slow: it asked for the last {len(of_rank)} operations {seconds(own)} after the first "
+                f"rank that asked (median); half of the ranks ask within {seconds(typical)}. The others wait for it."
+            )
+
+
+def _lags(stories: dict[int, Story]) -> dict[int, list[float]]:
+    """By rank, how long after the first rank it asked for each operation that all of them have done."""
+    asked: dict[tuple[int, str, int], dict[int, int]] = {}
+    for rank, story in stories.items():
+        for request in story.requests:
+            if request.asked and request.status == "OK" and not request.is_message and request.set == 0:
+                key = (request.set, request.key, request.position)
+                asked.setdefault(key, {})[rank] = request.asked + story.recording.clock
+    common = [times for times in asked.values() if len(times) == len(stories)]
+    if len(common) < FEWEST or len(stories) < 2:
+        return {}
+    return {rank: [float(times[rank] - min(times.values())) for times in common] for rank in stories}

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one rank did, from its records: its requests, and how far each of them came."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from hpccoll import _core
+from hpccoll.text import byte_size
+from hpccoll.tools.trace.recording import ProcessSet, Record, Recording
+
+__all__ = ["Request", "Story", "seconds"]
+
+STATUS = {code: name for code, name, *_ in _core.STATUSES}
+CUT_SHORT = {"SHUT_DOWN", "PEER_LOST", "STALLED", "TRANSPORT", "BROKEN", "NO_MEMORY", "BAD_MESSAGE"}
+"""How requests end that were not carried out: the World ended first."""
+
+
+@dataclasses.dataclass
+class Request:
+    """One request of one rank; times are nanoseconds on the clock of its rank, 0: that has not happened."""
+
+    record: Record
+    asked: int = 0
+    agreed: int = 0
+    moving: int = 0
+    ended: int = 0
+    waited: int = 0
+    """When a caller began to sleep until its end."""
+    status: str = ""
+    position: int = 0
+    """In the log of its process set, once it is done."""
+
+    @property
+    def set(self) -> int:
+        """The number of its process set."""
+        return self.record.set
+
+    @property
+    def is_message(self) -> bool:
+        """It is a send or a receive."""
+        return self.record.operation in _core.P2P_OPERATIONS
+
+    @property
+    def key(self) -> str:
+        """What it is called on every rank."""
+        return self.record.name
+
+    @property
+    def open(self) -> bool:
+        """It was not carried out."""
+        return not self.ended or self.status in CUT_SHORT
+
+    @property
+    def call(self) -> str:
+        """The operation and its name, as a sentence has them."""
+        record = self.record
+        if self.is_message:
+            way = "from" if record.operation == "receive" else "to"
+            peer = "any rank" if record.peer < 0 else f"rank {record.peer}"
+            return f"{record.operation} {way} {peer} (tag {record.tag}, {byte_size(record.bytes)})"
+        if record.operation == "join":
+            return "join()"
+        name = record.name.removeprefix("hpccoll.")
+        if record.name.startswith("unnamed call"):
+            return f"{record.operation} ({record.name})"
+        return f'hpccoll\'s own {record.operation} "{name}"' if name != record.name else f'{record.operation} "{name}"'
+
+    @property
+    def signature(self) -> str:
+        """Dtype and shape, in parentheses; "" where there are none or they were not recorded."""
+        record = self.record
+        if self.is_message or not self.asked or not record.arrays:
+            return ""
+        shape = ", ".join(map(str, record.dims)) + (", ..." if record.ndim > len(record.dims) else "")
+        more = f" and {record.arrays - 1} more arrays" if record.arrays > 1 else ""
+        comma = "," if record.ndim == 1 else ""
+        root = f", root {record.root}" if record.root >= 0 else ""
+        return f"{record.dtype}, shape ({shape}{comma}){more}{root}"
+
+    @property
+    def described(self) -> str:
+        """The call with its signature."""
+        return f"{self.call} ({self.signature})" if self.signature else self.call
+
+    @property
+    def place(self) -> str:
+        """Where the program asked for it: " at step (train.py:17)"; "" without HPCCOLL_DEBUG."""
+        return f" at {self.record.site}" if self.record.site else ""
+
+
+class Story:
+    """The requests of one rank, the oldest first."""
+
+    def __init__(self, recording: Recording) -> None:
+        """Put the records of a rank together."""
+        self.recording = recording
+        self.requests: list[Request] = []
+        self.heard: dict[int, int] = {}
+        self._in_flight: dict[int, Request] = {}
+        self._batches: dict[tuple[int, int], list[Request]] = {}
+        for record in recording.records:
+            handler = getattr(self, f"_on_{record.kind}", None)
+            if handler:
+                handler(record)
+
+    def _on_receive(self, record: Record) -> None:
+        self.heard[record.peer] = record.time
+
+    def _on_enqueue(self, record: Record) -> None:
+        request = Request(record, asked=record.time)
+        self.requests.append(request)
+        self._in_flight[record.ticket] = request
+
+    def _known(self, record: Record) -> Request:
+        """The request of a record; one that was asked for before the first record begins here."""
+        if record.ticket not in self._in_flight:
+            self._in_flight[record.ticket] = Request(record)
+            self.requests.append(self._in_flight[record.ticket])
+        return self._in_flight[record.ticket]
+
+    def _on_fuse(self, record: Record) -> None:
+        request = self._known(record)
+        request.agreed = record.time
+        self._batches.setdefault((record.set, record.batch), []).append(request)
+
+    def _on_start(self, record: Record) -> None:
+        for request in self._batches.get((record.set, record.batch), []):
+            request.moving = record.time
+
+    def _on_end(self, record: Record) -> None:
+        self._batches.pop((record.set, record.batch), None)
+
+    def _on_complete(self, record: Record) -> None:
+        request = self._known(record)
+        del self._in_flight[record.ticket]
+        request.ended, request.status, request.position = record.time, STATUS[record.status], record.batch
+
+    def _on_wait(self, record: Record) -> None:
+        self._known(record).waited = record.time
+
+    # ---- what the sentences ask -----------------------------------------------------------------------
+
+    @property
+    def rank(self) -> int:
+        """The rank in the World."""
+        return self.recording.rank
+
+    @property
+    def open(self) -> list[Request]:
+        """What was not carried out, the oldest first."""
+        return [request for request in self.requests if request.open]
+
+    @property
+    def waits_for(self) -> Request | None:
+        """The request for which a caller sleeps; None: no caller waits, or not yet for long."""
+        if not self.recording.callers and not self.recording.cause and not self.recording.ended:
+            return None
+        return next((request for request in self.open if request.waited), None)
+
+    @property
+    def last(self) -> Request | None:
+        """The newest request."""
+        return self.requests[-1] if self.requests else None
+
+    def sets(self) -> dict[int, ProcessSet]:
+        """The process sets of this rank by number."""
+        return self.recording.sets
+
+    def before(self, request: Request) -> Request | None:
+        """The request of the same process set that this rank made just before."""
+        earlier = [one for one in self.requests if one.set == request.set and one.asked < request.asked]
+        return earlier[-1] if earlier else None
+
+    def ago(self, time: int) -> str:
+        """How long before the end of the recording: `3.2 s`."""
+        return seconds(self.recording.written - time)
+
+
+def seconds(nanoseconds: float) -> str:
+    """A duration in words: `3.2 s`, `20 ms`."""
+    if nanoseconds < 1e9:
+        return f"{max(nanoseconds, 0) / 1e6:.3g} ms"
+    return f"{nanoseconds / 1e9:.1f} s" if nanoseconds < 100e9 else f"{nanoseconds / 1e9:.0f} s"

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs that diverge, each in its own way, and the sentence about each."""
+
+import os
+import re
+import signal
+import time
+
+import pytest
+
+from hpccoll.tools.trace import recording
+from hpccoll.tools.trace.recording import TraceError
+
+pytestmark = pytest.mark.timeout(240)
+DEBUG = {"HPCCOLL_DEBUG": "1"}
+
+
+def test_a_call_that_one_rank_leaves_out(job):
+    program = """
+init(stall_limit=3)
+def step(n):
+    for i in range(4):
+        if (rank, n, i) != (1, 2, 2):
+            hpccoll.allreduce(np.ones((8, 2), np.float32), name=f"grad.{i}")
+for n in range(3):
+    step(n)
+"""
+    one = job(program, 3, **DEBUG)
+    one.wait()
+    said = one.explained()
+    call = 'allreduce "grad.2" (float32, shape (8, 2))'
+    assert f"Rank 1 did not call {call}, which ranks 0, 2 called at step (train.py:17), <module> (train.py:19)" in said
+    assert re.search(r"have awaited for \d\.\d s", said)
+    assert 'Rank 1 waits in allreduce "grad.3" (float32, shape (8, 2))' in said
+    assert 'it called allreduce "grad.2" just before that: this time it left it out' in said
+    assert "of 3 ranks, 3 of them recorded" in said
+    assert one.output().count("`hpccoll trace explain` with this folder says who diverged") == 1
+
+
+def test_two_sets_in_different_orders(job):
+    program = """
+world = init(stall_limit=3)
+sets = world.subset([0, 1]), world.subset([1, 0])
+for one in sets if rank == 0 else sets[::-1]:
+    hpccoll.allreduce(1.0, name=f"of {sets.index(one)}", world=one)
+"""
+    one = job(program, 2)
+    one.wait()
+    said = one.explained()
+    assert 'rank 0 for rank 1 in allreduce "of 0" of process set 1' in said
+    assert 'rank 1 for rank 0 in allreduce "of 1" of process set 2' in said
+    assert "They make these calls in different orders" in said
+
+
+def test_a_rank_that_raises(job):
+    program = """
+init()
+def load(n):
+    if rank == 1 and n == 3:
+        raise ValueError("batch 3 is empty")
+for n in range(9):
+    load(n)
+    hpccoll.allreduce(1.0, name="loss")
+"""
+    one = job(program, 2)
+    one.wait()
+    said = one.explained()
+    assert "Rank 1 ended by an exception: ValueError: batch 3 is empty at load (" in said
+    assert 'Rank 1 did not call allreduce "loss"' in said
+    assert 'Rank 1 had ended by then; its last call was allreduce "loss"' in said
+
+
+def test_a_rank_that_computes_for_ever(job):
+    """It holds Python's lock meanwhile, and the others need not break for somebody to ask."""
+    program = """
+init()
+def simulate():
+    re.match("(a+)+$", "a" * 60 + "b")
+for n in range(5):
+    hpccoll.allreduce(np.ones(3), name="sum")
+    if rank == 1 and n == 2:
+        here("computes")
+        simulate()
+"""
+    one = job(program, 3)
+    one.pid("computes")
+    time.sleep(1.5)
+    said = one.attached()
+    assert 'Rank 1 did not call allreduce "sum" (float64, shape (3,)), which ranks 0, 2 called and have awaited' in said
+    assert 'Rank 1 is in no call of hpccoll; its last call was allreduce "sum"' in said
+    assert re.search(r"it is in [^;]*\bsimulate \(", said)
+    assert "World broke" not in said
+
+
+@pytest.mark.parametrize("big", [False, True])
+def test_a_stopped_rank(job, big):
+    """Nothing in it runs: its memory is read from outside. Big ones are mostly stopped in a transfer."""
+    program = f"""
+init()
+here(f"begins{{rank}}")
+while True:
+    hpccoll.allreduce(np.ones({4_000_000 if big else 1}), name="x")
+"""
+    one = job(program, 3)
+    pids = [one.pid(f"begins{rank}") for rank in range(3)]
+    time.sleep(0.3)
+    os.kill(pids[2], signal.SIGSTOP)
+    time.sleep(1.5)
+    said = one.attached()
+    os.kill(pids[2], signal.SIGCONT)
+    assert f"Rank 2 is stopped (process {pids[2]} on" in said
+    assert f"`kill -CONT {pids[2]}` there lets it go on" in said
+    assert "rank 0 (" in said and 'waits for allreduce "x"' in said
+
+
+def test_shapes_that_differ(job):
+    program = """
+init()
+hpccoll.allreduce(np.ones((3 + (rank == 2), 5), np.float32), name="w")
+"""
+    one = job(program, 3, **DEBUG)
+    one.wait()
+    said = one.explained()
+    assert (
+        'The ranks disagreed about "w": ranks 0, 1: allreduce (float32, shape (3, 5)) at <module> (train.py:14); '
+        "rank 2: allreduce (float32, shape (4, 5)) at <module> (train.py:14)." in said
+    )
+
+
+def test_a_receive_that_is_missing(job):
+    program = """
+init(stall_limit=3)
+if rank == 0:
+    hpccoll.send(np.ones(1_000_000), dest=1, tag=5)
+else:
+    hpccoll.recv(np.ones(1_000_000), source=0, tag=6)
+"""
+    one = job(program, 2)
+    one.wait()
+    said = one.explained()
+    assert "Rank 0 waits for its send to rank 1 (tag 5, 7.63 MiB), since" in said
+    assert "rank 1 has not posted a receive for it; its receives from rank 0 that are open have tag 6" in said
+    assert "rank 0 has not sent it; its sends to rank 1 that are open have tag 5" in said
+
+
+def test_a_rank_that_was_killed_has_no_recording(job):
+    program = """
+init()
+for n in range(5):
+    if (rank, n) == (1, 3):
+        os.kill(os.getpid(), signal.SIGKILL)
+    hpccoll.allreduce(1.0, name="loss")
+"""
+    one = job(program, 3)
+    one.wait()
+    said = one.explained()
+    assert "Rank 1 left no recording, ranks 0, 2 did: a rank that was killed, is stopped or is cut off" in said
+    assert "The World broke: rank 1 of the World was lost" in said
+    assert 'Rank 1 is awaited in allreduce "loss" (float64, shape ()), which ranks 0, 2 called' in said
+
+
+def test_a_slow_rank(job):
+    program = """
+init()
+here(f"begins{rank}")
+for n in range(100_000):
+    time.sleep(0.05 * (rank == 1))
+    hpccoll.allreduce(1.0, name="loss")
+"""
+    one = job(program, 3)
+    pids = [one.pid(f"begins{rank}") for rank in range(3)]
+    time.sleep(3)
+    for pid in pids:  # as `kill -USR2` of the launcher, or scancel, does
+        os.kill(pid, signal.SIGUSR2)
+    deadline = time.monotonic() + 30
+    while len(list(one.traces.glob("*.stack"))) < 3 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    said = one.explained()
+    assert re.search(r"Rank 1 is slow: it asked for the last \d+ operations \d+\.?\d* ms after the first rank", said)
+    assert "did not call" not in said
+
+
+def test_nothing_is_written_where_nothing_is_wanted(job):
+    one = job("init()\nif rank == 1: os._exit(1)\nhpccoll.barrier()\n", 2, HPCCOLL_TRACE_DIR="none")
+    one.wait()
+    assert "PeerLost" in one.output()
+    assert not one.traces.exists()
+
+
+def test_a_folder_that_cannot_be_written_is_named(job):
+    one = job("init()\nif rank == 1: os._exit(1)\nhpccoll.barrier()\n", 2, HPCCOLL_TRACE_DIR="/proc/nowhere")
+    one.wait()
+    assert "the last events of this rank could not be written to /proc/nowhere/" in one.output()
+    assert "PeerLost" in one.output()
+
+
+def test_what_is_no_trace(tmp_path):
+    with pytest.raises(TraceError, match="no file"):
+        recording.read_folder(tmp_path)
+    (tmp_path / "x.hctrace").write_bytes(b"hctrace\0" + bytes(5000))
+    with pytest.raises(TraceError, match="format 0"):
+        recording.read_folder(tmp_path)
+    (tmp_path / "x.hctrace").write_bytes(b"something else")
+    with pytest.raises(TraceError, match="not the trace of a rank"):
+        recording.read_folder(tmp_path)
