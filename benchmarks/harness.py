@@ -124,10 +124,16 @@ def size_label(size: int) -> str:
     return f"{size} B"
 
 
+def library_name(word: str) -> str:
+    if word in ("torch", "pytorch", "ddp"):
+        raise argparse.ArgumentTypeError(f"{word} has no collectives of its own on CPUs; they are Gloo's: gloo")
+    return word
+
+
 def main(question: str, cases: Cases, add_arguments: Callable[[argparse.ArgumentParser], None] | None = None) -> None:
     """The command line of every question."""
     parser = argparse.ArgumentParser(description=question)
-    parser.add_argument("--library", default="hpccoll", choices=QUESTIONS[Path(sys.argv[0]).stem])
+    parser.add_argument("--library", default="hpccoll", choices=QUESTIONS[Path(sys.argv[0]).stem], type=library_name)
     parser.add_argument("--seconds", type=float, default=0.5, help="time spent on each case")
     parser.add_argument("--most", type=int, default=400, help="repetitions at most")
     parser.add_argument(

