@@ -58,7 +58,9 @@ def test_submit_refuses_more_nodes_than_the_partition_has(slurm: Cluster) -> Non
     assert status == 2, output
     assert "hpccoll submit: 50 nodes, and a job in the partition main has 4 at most (sinfo): --nodes 4, or" in output
     status, output = slurm.run(*words, 1, "--", "true")
-    (job,) = slurm.wait(output.split()[-1])
+    number = output.split()[-1]
+    (job,) = slurm.wait(number)
+    Path(ROOT, f"true-{number}.out").unlink(missing_ok=True)
     assert job["NumNodes"] == "1"
 
 
