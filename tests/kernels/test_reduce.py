@@ -92,7 +92,8 @@ def mean(sources: list[Array], scale: float, divisor: float) -> Array:
         if numbers[0].dtype == np.float64:
             values = [exact_mean(parts, scale, divisor) for parts in zip(*(x.tolist() for x in numbers), strict=True)]
             return np.array(values, np.float64).view(dtype)
-        wide = np.float32 if dtype in HALVES else np.float64
+        two = len(numbers) <= 2 and divisor in (1, 2)
+        wide = np.float32 if dtype in HALVES or two else np.float64
         total = sum((x.astype(wide) for x in numbers[1:]), numbers[0].astype(wide))
         return (total * wide(scale) / wide(divisor)).astype(numbers[0].dtype).view(dtype)
 

@@ -84,11 +84,22 @@ static int is_power_of_two(double x) {
 
 MEAN_IN_F32(f16, load_f16, store_f16)
 MEAN_IN_F32(bf16, load_bf16_apart, store_bf16_apart)
-MEAN(mean_f32, sizeof(vec), v_f64, double, load_f32_as_f64, add_f64, scale_f64, divide_f64, store_f64_as_f32)
+MEAN(wide_mean_f32, sizeof(vec), v_f64, double, load_f32_as_f64, add_f64, scale_f64, divide_f64, store_f64_as_f32)
 
-/* One addition of two values is rounded once, as the mean is. */
+/* The sum of two values is rounded once, as their mean is: half of it is that mean. */
+static int is_half_of_two(int n_from, double divisor) {
+    return n_from <= 2 && is_power_of_two(divisor);
+}
+
+static void mean_f32(void *to, const void *const *from, int n_from, int64_t bytes, double scale, double divisor) {
+    if (is_half_of_two(n_from, divisor))
+        sum_f32(to, from, n_from, bytes, scale / divisor, 1.0);
+    else
+        wide_mean_f32(to, from, n_from, bytes, scale, divisor);
+}
+
 static void mean_f64(void *to, const void *const *from, int n_from, int64_t bytes, double scale, double divisor) {
-    if (n_from <= 2 && is_power_of_two(divisor))
+    if (is_half_of_two(n_from, divisor))
         sum_f64(to, from, n_from, bytes, scale / divisor, 1.0);
     else
         mean_loop(to, (const char *const *)from, n_from, bytes,
