@@ -176,7 +176,7 @@ def test_bytes_of_a_reducescatter(sent: Callable[..., list[int]], layout: str, r
 def test_one_communicator_sends_counts_only(sent: Callable[..., list[int]]) -> None:
     """Over NCCL nothing but the numbers of rows goes between nodes."""
     for operation in ("allgather", "alltoall"):
-        assert all(bytes_sent <= 200 for bytes_sent in sent("0,0,1,1", operation, 40_000, mode="nccl_flat"))
+        assert max(sent("0,0,1,1", operation, 40_000, mode="nccl_flat")) <= 256
     assert sent("0,0,1,1", "reducescatter", 40_000, mode="nccl_flat") == [0] * 4
 
 
