@@ -19,66 +19,18 @@ except ImportError as _error:
 
     raise _unbuilt.explain(_error) from None
 
+from hpccoll import collectives as _collectives
 from hpccoll import compression, config, errors
-from hpccoll.collectives import (
-    Handle,
-    allgather,
-    allgather_async,
-    allgather_object,
-    allreduce,
-    allreduce_async,
-    alltoall,
-    alltoall_async,
-    barrier,
-    barrier_async,
-    broadcast,
-    broadcast_async,
-    broadcast_object,
-    join,
-    join_async,
-    reducescatter,
-    reducescatter_async,
-)
+from hpccoll import p2p as _p2p
+from hpccoll import prefix as _prefix
+from hpccoll import rooted as _rooted
+from hpccoll.collectives import *  # noqa: F403 - all names of its __all__, as below
 from hpccoll.device_arrays import DeviceArray
-from hpccoll.errors import (
-    BrokenWorldError,
-    DuplicateNameError,
-    ForkedError,
-    HpccollError,
-    InvalidArgumentError,
-    MismatchError,
-    ObjectError,
-    OutOfMemoryError,
-    PeerLost,
-    ProtocolError,
-    RankError,
-    RecoverableError,
-    ResultSizeError,
-    RootJoinedError,
-    ShutDownError,
-    StallError,
-    StartError,
-    TransportError,
-    UnsupportedError,
-)  # fmt: skip
-from hpccoll.p2p import ANY_SOURCE, recv, recv_async, send, send_async
+from hpccoll.errors import *  # noqa: F403
+from hpccoll.p2p import *  # noqa: F403
 from hpccoll.preemption import preemption
-from hpccoll.prefix import exscan, exscan_async, scan, scan_async
-from hpccoll.reductions import (
-    AVERAGE,
-    BAND,
-    BOR,
-    BXOR,
-    LAND,
-    LOR,
-    LXOR,
-    MAX,
-    MIN,
-    PRODUCT,
-    SUM,
-    Reduction,
-)
-from hpccoll.rooted import gather, gather_async, reduce, reduce_async, scatter, scatter_async
+from hpccoll.prefix import *  # noqa: F403
+from hpccoll.rooted import *  # noqa: F403
 from hpccoll.tools.launch.function import run
 from hpccoll.world import World, init, is_initialized, shutdown
 from hpccoll.world import current as world
@@ -139,18 +91,14 @@ def cross_size() -> int:
 
 
 __all__ = [
-    "ANY_SOURCE", "AVERAGE", "BAND", "BOR", "BXOR", "LAND", "LOR", "LXOR", "MAX", "MIN", "PRODUCT", "SUM",
-    "BrokenWorldError", "DeviceArray", "DuplicateNameError", "ForkedError", "Handle", "HpccollError",
-    "InvalidArgumentError", "MismatchError", "ObjectError", "OutOfMemoryError", "PeerLost", "ProtocolError",
-    "RankError", "RecoverableError", "Reduction", "ResultSizeError", "RootJoinedError", "ShutDownError", "StallError",
-    "StartError", "TransportError", "UnsupportedError", "World",
-    "allgather", "allgather_async", "allgather_object", "allreduce", "allreduce_async", "alltoall", "alltoall_async",
-    "barrier", "barrier_async", "broadcast", "broadcast_async", "broadcast_object", "compression", "config",
-    "cross_rank", "cross_size", "errors", "exscan", "exscan_async", "gather", "gather_async", "init", "is_initialized",
-    "join", "join_async", "local_rank", "local_size", "preemption", "rank", "recv", "recv_async", "reduce",
-    "reduce_async", "reducescatter", "reducescatter_async", "run",
-    "scan", "scan_async", "scatter", "scatter_async", "send", "send_async", "shutdown", "size", "world",
+    "DeviceArray", "World", "compression", "config", "cross_rank", "cross_size", "errors", "init", "is_initialized",
+    "local_rank", "local_size", "preemption", "rank", "run", "shutdown", "size", "world",
 ]  # fmt: skip
+__all__ += _collectives.__all__
+__all__ += _p2p.__all__
+__all__ += _prefix.__all__
+__all__ += _rooted.__all__
+__all__ += errors.__all__
 
 _MODULES = ("frontend", "net", "observe", "rendezvous", "testing", "torch")
 """The modules for programs that are not in __all__, because a program imports them where it needs them."""
