@@ -63,7 +63,7 @@ check: $(VENV)/.tools build docs
 	$(BIN)/clang-format --dry-run --Werror $(wildcard ext/*/*.[ch] ext/*/*/*.[ch] tests/*.h tests/*/*.[ch])
 	$(BIN)/python -m pytest -q tests/core tests/cuda/test_fakes.py tests/cuda/test_device.py tests/transport tests/loop \
 	    --sanitize=address,undefined -o faulthandler_timeout=1500
-	$(BIN)/python -m pytest -q tests/transport tests/loop -m "not slow" --ignore tests/transport/test_mpi_net.py \
+	$(BIN)/python -m pytest -q tests/transport tests/loop -m "not slow" --ignore tests/transport/net/test_mpi_net.py \
 	    --sanitize=thread -o faulthandler_timeout=1500
 	$(BIN)/python -m pytest -q -m slow tests/rendezvous tests/detect tests/tools/doctor/test_listener.py
 	$(BIN)/python -m pytest -q tests/faults

@@ -25,7 +25,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 C_FLAGS = (
-    "-std=c11 -O1 -g1 -fPIC -D_GNU_SOURCE= -pthread -Wall -Wextra -Wpedantic -Werror -Wno-overlength-strings -Iext"
+    "-std=c11 -O1 -g1 -fPIC -D_GNU_SOURCE= -pthread -Iext -Itests "
+    "-Wall -Wextra -Wpedantic -Werror -Wno-overlength-strings"
 ).split()
 FOR_THE_LINKER = ("-l", "-Wl,", "-shared", "-static", "/")  # so begin flags that no object depends on
 

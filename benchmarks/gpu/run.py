@@ -35,7 +35,7 @@ sys.path[:0] = [str(HERE), str(ROOT)]
 from figures import figures  # noqa: E402
 from found import Found  # noqa: E402
 
-FLAGS = "-std=c11 -O2 -g -D_GNU_SOURCE= -pthread -Iext".split()
+FLAGS = "-std=c11 -O2 -g -D_GNU_SOURCE= -pthread -Iext -Itests".split()
 LEAST = 15
 """Seconds left with which a step is begun."""
 BUILT = {"passed", "there"}
@@ -64,7 +64,7 @@ def programs(folder: Path) -> list[Step]:
         "contract-nccl": ["tests/cuda/nccl_contract.c"],
         "kernels": ["benchmarks/gpu/kernels.c"],
         "rates": ["benchmarks/gpu/rates.c"],
-        "suite": ["-DON_DEVICE", "tests/transport/hierarchy_driver.c"],
+        "suite": ["-DON_DEVICE", "tests/transport/hierarchy/hierarchy_driver.c"],
     }
     plane = ["cc", *FLAGS, "-shared", "-fPIC", *sources, "-ldl", "-lm", "-o", str(library)]
     return [

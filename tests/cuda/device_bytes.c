@@ -7,7 +7,7 @@
  * The second of two batches is counted: the first opens communicators.
  */
 #define ON_DEVICE 1
-#include "../transport/emulated.h"
+#include "transport/emulated.h"
 
 static int operation;
 static int64_t count;

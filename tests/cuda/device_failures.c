@@ -13,7 +13,7 @@
  *     device_failures 0 opening         devices that are not there
  */
 #define ON_DEVICE 1
-#include "../transport/emulated.h"
+#include "transport/emulated.h"
 
 #define COUNT 50000
 

@@ -8,7 +8,7 @@
 #ifndef ON_DEVICE_H
 #define ON_DEVICE_H
 
-#include "../transport/net_threads.h"
+#include "transport/net_threads.h"
 #include "cuda/driver/device.h"
 
 typedef struct on_device {

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The data plane of tensors on a device keeps the transports' contract: the suite of the host's, over the fakes.
 
-The suite is the transports' own (tests/transport/hierarchy_driver.c); on_device.h brings its tensors to the device and
-back in a caller's stream, which nobody waits for: inputs come late, and are overwritten right behind the batch.
+The suite is the transports' own (tests/transport/hierarchy/hierarchy_driver.c); on_device.h brings its tensors to the
+device and back in a caller's stream, which nobody waits for: inputs come late, and are overwritten right behind the
+batch.
 """
 
 import re
@@ -28,7 +29,7 @@ ORDERS = ["eager", "lazy", "3"]
 
 @pytest.fixture(scope="session")
 def suite(build_c: Build) -> Path:
-    driver = "tests/transport/hierarchy_driver.c -DON_DEVICE"
+    driver = "tests/transport/hierarchy/hierarchy_driver.c -DON_DEVICE"
     return build_c(driver, *SOURCES, flags=("-ldl",), name="device_driver")
 
 

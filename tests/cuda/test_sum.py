@@ -99,7 +99,7 @@ def random_bits(code: int, count: int, seed: int) -> Array:
 
 
 def on_host(summer: Summer, sources: list[Array], code: int, reduction: int, divisor: float = 1.0) -> Array:
-    """By the host's kernels, which tests/kernels holds against NumPy."""
+    """By the host's kernels, which tests/transport/kernels holds against NumPy."""
     result = np.empty_like(sources[0])
 
     reduce = summer.library.hc_host_reduce

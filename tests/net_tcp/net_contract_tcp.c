@@ -3,7 +3,7 @@
  * net_contract_tcp.c - the contract of hc_net, over TCP between threads, and what TCP adds to it: net_contract_tcp
  * RANKS
  */
-#include "transport/net_contract.h"
+#include "transport/net/net_contract.h"
 
 #include <arpa/inet.h>
 #include <netinet/tcp.h>

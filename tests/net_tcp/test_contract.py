@@ -15,6 +15,5 @@ def test_contract(build_c: Callable[..., Path], run_c: Callable[..., str], ranks
         "tests/net_tcp/net_tcp.c",
         "ext/transport/kernels/*.c",
         "ext/core/status.c",
-        flags=("-Itests",),
     )
     assert "ok" in run_c(program, ranks)

@@ -6,9 +6,9 @@
 #ifndef HC_EMULATED_H
 #define HC_EMULATED_H
 
-#include "net_threads.h"
+#include "transport/net_threads.h"
 #ifdef ON_DEVICE
-#include "../cuda/on_device.h"
+#include "cuda/on_device.h"
 #endif
 
 /* The job: set by main, read by all ranks. */

@@ -34,7 +34,7 @@ def compiled(build_c: Callable[..., Path], wheel: str, name: str) -> Path:
     mpicc = str(python.parent / name) if (python.parent / name).exists() else shutil.which(name)
     assert mpicc, f"no {name} beside {python} or on PATH"
     return build_c(
-        "tests/transport/net_contract_mpi.c",
+        "tests/transport/net/net_contract_mpi.c",
         "ext/transport/net/mpi_*.c",
         "ext/transport/kernels/*.c",
         "ext/core/status.c",

@@ -5,7 +5,7 @@
 #ifndef HC_NET_CONTRACT_H
 #define HC_NET_CONTRACT_H
 
-#include "net_threads.h"
+#include "transport/net_threads.h"
 
 #define NEVER 40 /* seconds, less than who started the program waits for it */
 

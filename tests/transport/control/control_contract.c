@@ -7,7 +7,7 @@
  * Ranks of different "nodes" (of NODE_SIZE ranks) reach each other over the local net; threads only.
  */
 #include "transport/net/local.h"
-#include "ranks.h"
+#include "transport/ranks.h"
 
 static uint64_t seed;
 static int node_size, messages;

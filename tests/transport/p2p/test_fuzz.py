@@ -14,7 +14,7 @@ import pytest
 
 SOURCES = (
     "tests/core/fuzz/mutate.c",
-    "tests/transport/fuzz/fuzz_p2p.c",
+    "tests/transport/p2p/fuzz_p2p.c",
     "ext/transport/p2p/*.c",
     "ext/transport/shm/segment.c",
     "ext/transport/shm/control_segment.c",

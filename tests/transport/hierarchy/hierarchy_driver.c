@@ -12,7 +12,7 @@
  *
  * Every rank draws the same cases from the seed, makes everybody's input again, and checks its own results.
  */
-#include "emulated.h"
+#include "transport/emulated.h"
 
 #define MAX_PIECES 5
 

@@ -15,7 +15,7 @@ TRANSPORT = [
 
 @pytest.fixture(scope="module")
 def driver(build_c: Callable[..., Path]) -> Path:
-    return build_c("tests/transport/net_driver.c", *TRANSPORT)
+    return build_c("tests/transport/net/net_driver.c", *TRANSPORT)
 
 
 @pytest.mark.timeout(120)
@@ -32,13 +32,13 @@ def test_direct_gives_equal_bits_however_data_is_cut(driver: Path, run_c: Callab
 
 @pytest.mark.parametrize("ranks", [1, 2, 5])
 def test_contract_of_the_local_net(build_c: Callable[..., Path], run_c: Callable[..., str], ranks: int) -> None:
-    program = build_c("tests/transport/net_contract_local.c", *TRANSPORT)
+    program = build_c("tests/transport/net/net_contract_local.c", *TRANSPORT)
     assert "ok" in run_c(program, ranks)
 
 
 def test_the_model_chooses_by_size(build_c: Callable[..., Path], run_c: Callable[..., str]) -> None:
     """Its choices by members and bytes; `pytest -s` prints the table."""
-    table = run_c(build_c("tests/transport/net_model.c", "ext/transport/net/choose.c", "ext/core/status.c"))
+    table = run_c(build_c("tests/transport/net/net_model.c", "ext/transport/net/choose.c", "ext/core/status.c"))
     print(table)
     choice = {tuple(line.split()[:3]): line.split()[3] for line in table.splitlines()[1:]}
     # two members: one round is best at every size, and it can carry the narrow type

@@ -13,7 +13,7 @@
 #include <stdatomic.h>
 #include <time.h>
 
-#include "ranks.h"
+#include "transport/ranks.h"
 
 #define BYTES 4096
 

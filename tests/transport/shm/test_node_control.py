@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 SOURCES = (
-    "tests/transport/node_control_contract.c",
+    "tests/transport/shm/node_control_contract.c",
     "ext/transport/shm/segment.c",
     "ext/transport/shm/control_segment.c",
     "ext/transport/shm/cells.c",

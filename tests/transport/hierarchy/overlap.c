@@ -9,7 +9,7 @@
  *
  * Stages that waited for each other's end would wait here for ever.
  */
-#include "emulated.h"
+#include "transport/emulated.h"
 
 #define CHUNK_BYTES 4096
 #define CHUNKS 12

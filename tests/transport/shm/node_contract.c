@@ -9,7 +9,7 @@
 #include <sched.h>
 #include <time.h>
 
-#include "ranks.h"
+#include "transport/ranks.h"
 #include "values.h"
 
 static uint64_t seed;

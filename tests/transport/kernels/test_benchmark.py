@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-PROGRAM = Path(__file__).resolve().parents[2] / "benchmarks" / "kernels.py"
+PROGRAM = Path(__file__).resolve().parents[3] / "benchmarks" / "kernels.py"
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "ranks.h"
+#include "transport/ranks.h"
 
 static float from_bfloat16(uint16_t bits) {
     uint32_t wide = (uint32_t)bits << 16;

@@ -7,7 +7,7 @@
  *     net_driver SEED CASES cut  "direct" only: the same data in one piece and in two must give equal bits
  */
 #include "transport/net/algorithms.h"
-#include "net_threads.h"
+#include "transport/net_threads.h"
 
 #define CHANNELS 3
 

@@ -9,7 +9,7 @@
  */
 #include "transport/net/local.h"
 #include "transport/p2p/p2p.h"
-#include "ranks.h"
+#include "transport/ranks.h"
 
 #define TAGS 3
 #define ANY_TAG 7 /* messages of this tag are received from any rank */

@@ -13,7 +13,7 @@ OPERATIONS = [
 ]
 ALGORITHMS = ["recursive_doubling", "direct", "ring", "rabenseifner"]
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 TRANSPORT = ROOT / "ext" / "transport"
 SOURCES = [
     *(str(file.relative_to(ROOT)) for file in sorted(TRANSPORT.rglob("*.c")) if file.name != "mpi.c"),
@@ -25,7 +25,7 @@ Run = Callable[..., str]
 
 @pytest.fixture(scope="module")
 def driver(build_c: Callable[..., Path]) -> Path:
-    return build_c("tests/transport/hierarchy_driver.c", *SOURCES)
+    return build_c("tests/transport/hierarchy/hierarchy_driver.c", *SOURCES)
 
 
 @pytest.mark.timeout(120)
@@ -64,7 +64,7 @@ def test_prefix_reductions(driver: Path, run_c: Run, layout: str, operation: str
 @pytest.mark.parametrize("operation", ["allgather", "alltoall"])
 def test_all_ranks_are_asked_for_a_place(build_c: Callable[..., Path], run_c: Run, operation: str) -> None:
     """Before rows move; otherwise only where a result is large, or was brought."""
-    driver = build_c("tests/transport/hierarchy_driver.c", *SOURCES, flags=("-DHC__ASKED_BYTES=0",))
+    driver = build_c("tests/transport/hierarchy/hierarchy_driver.c", *SOURCES, flags=("-DHC__ASKED_BYTES=0",))
     for layout in ("0,0", "0,0,1,1", "0,1,0,1", "0,0,0,1", "0,1,2,2"):
         assert "60 cases" in run_c(driver, layout, 3, 60, "auto", 0, 0, operation)
 
@@ -73,7 +73,7 @@ def test_all_ranks_are_asked_for_a_place(build_c: Callable[..., Path], run_c: Ru
 def test_parts_of_a_reducescatter_by_node(build_c: Callable[..., Path], run_c: Run) -> None:
     """As in sets of many ranks."""
     many = (f"{source} -DRANKS_MANY=1" if "scatter" in source else source for source in SOURCES)
-    driver = build_c("tests/transport/hierarchy_driver.c", *many)
+    driver = build_c("tests/transport/hierarchy/hierarchy_driver.c", *many)
     for layout in ("0,0,1,1", "0,1,0,1", "0,0,0,1"):
         assert "150 cases" in run_c(driver, layout, 5, 150)
 
@@ -135,4 +135,4 @@ def test_abandon(driver: Path, run_c: Run, layout: str, operation: str) -> None:
 @pytest.mark.parametrize("layout", ["0,0,1,1", "0,0,1,1,2,2", "0,0,0,1,1"])
 def test_stages_overlap(build_c: Callable[..., Path], run_c: Run, layout: str, operation: str) -> None:
     """The net is held back until it is seen that later chunks are reduced, and earlier ones spread, meanwhile."""
-    run_c(build_c("tests/transport/overlap.c", *SOURCES), layout, operation)
+    run_c(build_c("tests/transport/hierarchy/overlap.c", *SOURCES), layout, operation)

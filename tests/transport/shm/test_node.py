@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 SOURCES = (
-    "tests/transport/node_contract.c",
+    "tests/transport/shm/node_contract.c",
     "ext/transport/shm/*.c",
     "ext/transport/kernels/*.c",
     "ext/core/status.c",
