@@ -58,6 +58,7 @@ check: $(VENV)/.tools build docs
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/stubtest hpccoll._core --concise --ignore-missing-stub --allowlist tests/architecture/interface.txt
 	$(BIN)/lint-imports
 	$(BIN)/cython-lint ext/cython
 	$(BIN)/clang-format --dry-run --Werror $(wildcard ext/*/*.[ch] ext/*/*/*.[ch] tests/*.h tests/*/*.[ch])

@@ -87,9 +87,9 @@ def has_gpu() -> bool:
 
 
 def knobs_of_gpu() -> str:
-    """The file of a driver that a knob names: then somebody expects one here."""
+    """The file of a driver, or of verdicts about one, that a knob names: then somebody expects one here."""
     settings = knobs()
-    return "" if isinstance(settings, dict) else settings.cuda_library
+    return "" if isinstance(settings, dict) else settings.cuda_library or settings.gpu_aware_record
 
 
 def no_gpu() -> Facts:

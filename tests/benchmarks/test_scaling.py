@@ -83,7 +83,7 @@ def test_a_curve_without_matplotlib_is_refused_in_one_line(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("program", "library", "reason"),
     [
-        ("scaling", "torch", "argument --library: invalid choice: 'torch'"),
+        ("scaling", "torch", "argument --library: torch has no collectives of its own on CPUs; they are Gloo's: gloo"),
         ("idle", "gloo", "argument --library: invalid choice: 'gloo'"),
         ("small", "horovod", "--library horovod: not installed in the environment of"),
     ],

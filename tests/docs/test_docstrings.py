@@ -117,4 +117,5 @@ def test_the_reference_has_every_function_of_torch() -> None:
     built = {name for name in torch.__all__ if name.endswith(("_built", "_enabled", "_supported"))}
     reductions = {"Adasum", "Average", "Max", "Min", "Product", "Sum"}
     values = {"HorovodInternalError", "HostsUpdatedInterrupt", "global_process_set"}
-    assert set(torch.__all__) - operations - built - reductions - values <= on("api-torch.md")
+    modules = {name for name in torch.__all__ if inspect.ismodule(getattr(torch, name))}
+    assert set(torch.__all__) - operations - built - reductions - values - modules <= on("api-torch.md")

