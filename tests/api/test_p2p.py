@@ -285,9 +285,7 @@ def test_a_failure_of_the_world_ends_open_messages(threads):
     def program(world):
         if world.rank == 0:
             assert begun.wait(60)  # the limit is one second, for a busy machine soon over
-            with pytest.raises(
-                hpccoll.StallError, match=r"a receive of 8 bytes from rank 1 .*tag 4. has"
-            ):
+            with pytest.raises(hpccoll.StallError, match=r"a receive of 8 bytes from rank 1 .*tag 4. has"):
                 hpccoll.recv(np.zeros(1), 1, tag=4, world=world)
             given_up.set()
         else:

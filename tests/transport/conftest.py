@@ -18,7 +18,6 @@ EDGES = (
     "ext/core/status.c",
 )
 PLACES = [  # mode, ranks, ranks per node
-    ("threads", 1, 1),
     ("threads", 2, 2),
     ("threads", 4, 4),
     ("threads", 4, 2),

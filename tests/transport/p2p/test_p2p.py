@@ -16,3 +16,10 @@ def test_each_meets_its_receive(
     program = build_c(*SOURCES, *edges)
     for seed in range(3):
         run_c(program, *place, seed, 150)
+
+
+@pytest.mark.timeout(120)
+def test_a_rank_alone_sends_to_itself(
+    build_c: Callable[..., Path], run_c: Callable[..., str], edges: tuple[str, ...]
+) -> None:
+    run_c(build_c(*SOURCES, *edges), "threads", 1, 1, 0, 150)
