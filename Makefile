@@ -61,7 +61,7 @@ check: $(VENV)/.tools build docs
 	$(BIN)/stubtest hpccoll._core --concise --ignore-missing-stub --allowlist tests/architecture/interface.txt
 	$(BIN)/lint-imports
 	$(BIN)/cython-lint ext/cython
-	$(BIN)/clang-format --dry-run --Werror $(wildcard ext/*/*.[ch] ext/*/*/*.[ch] tests/*.h tests/*/*.[ch])
+	$(BIN)/clang-format --dry-run --Werror $(wildcard ext/*/*.[ch] ext/*/*/*.[ch] tests/*.h tests/*/*.[ch] tests/*/*/*.[ch])
 	$(BIN)/python -m pytest -q tests/core tests/cuda/test_fakes.py tests/cuda/test_device.py tests/transport tests/loop \
 	    --sanitize=address,undefined -o faulthandler_timeout=1500
 	$(BIN)/python -m pytest -q tests/transport tests/loop -m "not slow" --ignore tests/transport/net/test_mpi_net.py \
