@@ -72,11 +72,10 @@ def world_begins(env: Mapping[str, str]) -> None:
     :param env: the environment of the process
     """
     global _connection
-    place = detect.place(env)
     if _connection is not None:
         _connection.worlds += 1
         _connection.say_worlds()
-    elif env.get(LAUNCHER) and place is not None and place.rank is not None:
+    elif env.get(LAUNCHER) and (place := detect.place(env)) and place.rank is not None:
         _connection = _Connection(env[LAUNCHER], place.rank)
 
 

@@ -200,6 +200,7 @@ void hc__loop_fail_to_move(hc_loop *, int status, int32_t peer, const char *what
 
 /* `rank` is lost, and `why`. */
 void hc__loop_lose(hc_loop *, int32_t rank, const char *why);
+void hc__loop_lose_in_time(hc_loop *, int32_t rank, const char *what); /* what lasts longer than peer_timeout */
 
 /* perform.c */
 int hc__loop_step(hc_loop *, hc_event *); /* stamps the time, steps, performs */

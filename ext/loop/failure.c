@@ -53,3 +53,9 @@ void hc__loop_lose(hc_loop *loop, int32_t rank, const char *why) {
     snprintf(text, sizeof text, "%s was lost: %s", hc_who(&loop->processes, rank, who), why);
     hc__loop_fail(loop, HC_PEER_LOST, rank, text);
 }
+
+void hc__loop_lose_in_time(hc_loop *loop, int32_t rank, const char *what) {
+    char why[64];
+    snprintf(why, sizeof why, "%s for %llu s", what, (unsigned long long)(loop->config.peer_timeout / 1000000000ull));
+    hc__loop_lose(loop, rank, why);
+}

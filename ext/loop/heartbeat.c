@@ -10,7 +10,6 @@
  */
 #include "loop/driver.h"
 
-#include <stdio.h>
 #include <string.h>
 
 enum { ARE_YOU_THERE = 0xA5, I_AM = 0x5A, IT_IS_SILENT = 0x3C };
@@ -99,17 +98,10 @@ static int note_unanswered(hc_loop *loop, int32_t rank, uint64_t now) {
     return 1;
 }
 
-static void lose_silent(hc_loop *loop, int32_t rank) {
-    char why[64];
-    snprintf(why, sizeof why, "no sign of life for %llu s",
-             (unsigned long long)(loop->config.peer_timeout / 1000000000ull));
-    hc__loop_lose(loop, rank, why);
-}
-
 static int look_at_owed(hc_loop *loop, int32_t rank, uint64_t now) {
     uint64_t timeout = loop->config.peer_timeout, since = loop->owed[rank];
     if (since && timeout && loop->config.heartbeat && now - since > timeout)
-        lose_silent(loop, rank);
+        hc__loop_lose_in_time(loop, rank, "no sign of life");
     return note_unanswered(loop, rank, now);
 }
 

@@ -7,17 +7,8 @@
  */
 #include "loop/driver.h"
 
-#include <stdio.h>
-
 #define ALL_SPEAK 64 /* ranks of a World */
 #define FRESH (1000 * HC__MS)
-
-static void lose_stopped(hc_loop *loop, int32_t rank) {
-    char why[64];
-    snprintf(why, sizeof why, "it has been stopped (state T) for %llu s",
-             (unsigned long long)(loop->config.peer_timeout / 1000000000ull));
-    hc__loop_lose(loop, rank, why);
-}
 
 static void look_at_rank(hc_loop *loop, int32_t local, uint64_t now) {
     hc__local *seen = &loop->local[local];
@@ -40,7 +31,7 @@ static void look_at_rank(hc_loop *loop, int32_t local, uint64_t now) {
     hc__silence_note(loop, &(hc__silent){.rank = rank, .kind = kind, .since = seen->moved, .from = HC__OWN}, now);
     uint64_t timeout = loop->config.peer_timeout;
     if (kind == HC__STOPPED && timeout && now - seen->moved > timeout)
-        lose_stopped(loop, rank);
+        hc__loop_lose_in_time(loop, rank, "it has been stopped (state T)");
 }
 
 /* The leader of a node leaves in shared memory what it knows of other nodes. A word holds rank, kind, and the time in

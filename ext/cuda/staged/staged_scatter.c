@@ -3,9 +3,8 @@
  * staged_scatter.c - reducescatter by way of the host: a chunk is a window of all shares, again a reducescatter of the
  * host's data plane, which sends no more than it must.
  *
- * That one gives each rank rows of a tensor, so a window of a tensor is made one: a row for each rank. Where the
- * tensor's rows do not come out even, the first ranks have another row beyond what all have: a second one, a row for
- * each of these.
+ * The host's operation gives each rank rows of a tensor, so a window becomes a tensor of one row per rank. Where the
+ * rows cannot be divided evenly, the first ranks have one row more: a second tensor has a row for each of these ranks.
  */
 #include "cuda/staged/staged.h"
 

@@ -3,7 +3,6 @@
 
 import argparse
 import os
-import secrets
 import shlex
 import sys
 from collections.abc import Callable, Mapping
@@ -11,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 
 from hpccoll import config, detect
+from hpccoll.channel import new_secret
 from hpccoll.errors import InvalidArgumentError
 from hpccoll.launched import LAUNCHER
 from hpccoll.tools.launch import installed, processes
@@ -149,7 +149,7 @@ def make_job(arguments: argparse.Namespace, environment: Mapping[str, str]) -> J
 
 def with_secret(job: Job) -> Job:
     """Give all ranks of a job a word that nobody else has. It travels in their environment, never in an argument."""
-    return replace(job, exported={**job.exported, config.SECRET: secrets.token_hex(32)})
+    return replace(job, exported={**job.exported, config.SECRET: new_secret()})
 
 
 def allocation_of(environment: Mapping[str, str]) -> detect.Allocation | None:
