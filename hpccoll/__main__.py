@@ -8,6 +8,7 @@ import sys
 
 import hpccoll
 from hpccoll.tools import info
+from hpccoll.tools.bench import cli as bench
 from hpccoll.tools.doctor import command as doctor
 from hpccoll.tools.launch import cli as run
 from hpccoll.tools.lint import cli as lint
@@ -50,6 +51,7 @@ def execute(words: list[str] | None) -> int:
     info.add_parser(commands)
     doctor.add_parser(commands)
     trace.add_parser(commands)
+    bench.add_parser(commands)
     arguments = parser.parse_args(words)
     status: int = arguments.main(arguments)
     return status

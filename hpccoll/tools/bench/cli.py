@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command `hpccoll bench`: measures inside a job, or starts one; `show`, `merge`, `compare` read its files."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from hpccoll import config, detect
+from hpccoll.errors import HpccollError
+from hpccoll.tools.bench import compare, files, job, results, sizes, start, table
+from hpccoll.tools.bench.bar import Bar
+from hpccoll.tools.bench.collectives import COLLECTIVES
+from hpccoll.tools.bench.libraries import NOT_HERE, PEERS
+from hpccoll.tools.bench.measure import Limits
+from hpccoll.tools.bench.results import Case, Results, ResultsError
+from hpccoll.tools.launch import installed
+
+ON_FILES = ("show", "merge", "compare")
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Describe `hpccoll bench`."""
+    parser = commands.add_parser(
+        "bench",
+        help="measure collectives, beside other libraries, and verify them",
+        usage="hpccoll bench [COLLECTIVE ...] [options]\n"
+        "       hpccoll run -np N hpccoll bench [COLLECTIVE ...] [options]\n"
+        "       hpccoll bench show FILE | merge FILE ... --out FILE | compare FILE FILE",
+    )
+    parser.add_argument("words", nargs="*", metavar="COLLECTIVE", help=f"{', '.join(COLLECTIVES)}, all (allreduce)")
+    _what(parser.add_argument_group("what is measured"))
+    _how(parser.add_argument_group("how often"))
+    _start(parser.add_argument_group("how it is started, where no launcher has started it"))
+    _output(parser.add_argument_group("output"))
+    parser.add_argument("--oversubscribed", action="store_true", help="accept more ranks than processors; marked")
+    for option, kind in (("--expect", int), ("--number", int)):
+        parser.add_argument(option, type=kind, default=0, help=argparse.SUPPRESS)
+    for option in ("--in-job", "--progress"):
+        parser.add_argument(option, action="store_true", help=argparse.SUPPRESS)
+    parser.set_defaults(main=main)
+
+
+def _what(group: Any) -> None:
+    group.add_argument("--sizes", type=sizes.sizes, default="8:64M:8", help="8:64M, 8:64M:4 or 4,64K,1M (8:64M:8)")
+    group.add_argument("--dtype", default="float32", help=f"one or several of {','.join(job.DTYPES)} (float32)")
+    group.add_argument(
+        "--net", default="", metavar="NAMES", help="nets of hpccoll to compare, as mpi,tcp (HPCCOLL_NET)"
+    )
+    group.add_argument(
+        "--arm", action="append", default=[], metavar="NAME:KNOB=VALUE,...",
+        help="a variant of hpccoll beside the defaults, as flat:algorithm=ring; may be repeated",
+    )  # fmt: skip
+    group.add_argument(
+        "--against", default="", metavar="NAMES",
+        help=f"peers in the same run: {','.join(PEERS)}; NAME=FOLDER for one in a virtual environment of its own",
+    )  # fmt: skip
+
+
+def _how(group: Any) -> None:
+    group.add_argument(
+        "--width", type=float, default=Limits.width, help="repeat until half of the 95%% interval of the median is "
+        f"below this share of it ({Limits.width:g})",
+    )  # fmt: skip
+    group.add_argument("--seconds", type=float, default=Limits.seconds, help="at most, per case and library (1)")
+    group.add_argument("--most", type=int, default=Limits.most, help="samples at most, per case and library (1000)")
+    group.add_argument("--least", type=int, default=Limits.least, help="samples at least (10)")
+    group.add_argument("--warmup", type=int, default=Limits.warmup, help="calls before the first sample (5)")
+
+
+def _start(group: Any) -> None:
+    group.add_argument("-np", "-n", dest="ranks", type=int, help="ranks (default: one per core)")
+    group.add_argument("--nodes", default="1", metavar="N", help="let the ranks act as N nodes")
+    group.add_argument("--launches", type=int, default=1, metavar="N", help="start the job N times (1)")
+    group.add_argument("--timeout", type=float, default=600, metavar="SECONDS", help="per launch (600)")
+
+
+def _output(group: Any) -> None:
+    group.add_argument("--out", type=Path, metavar="FILE.h5", help="all samples and all conditions, as HDF5")
+    group.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    group.add_argument("--quiet", action="store_true", help="no table")
+    group.add_argument("--facts", action="store_true", help="show: the conditions of the launches, too")
+    group.add_argument("--mixed", action="store_true", help="merge: accept different versions and revisions")
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Measure, or work on files.
+
+    :returns: the exit status: 0, 1 if results are refused, 2 if the arguments do not fit
+    """
+    try:
+        if arguments.words[:1] and arguments.words[0] in ON_FILES:
+            return on_files(arguments)
+        request = read_request(arguments)
+        if arguments.out:
+            files.check_h5py()
+        inside = arguments.in_job or detect.place(config.environment()) is not None
+        return inside_a_job(arguments, request) if inside else from_outside(arguments, request)
+    except (ResultsError, HpccollError) as error:
+        if not arguments.in_job or _rank() == 0:
+            print(f"hpccoll bench: {error}", file=sys.stderr, flush=True)
+        return 1 if isinstance(error, ResultsError) else 2
+
+
+def _rank() -> int:
+    place = detect.place(config.environment())
+    return (place.rank if place else 0) or 0
+
+
+def _started() -> int:
+    """How many ranks the launcher has started; 0: there is none, or it does not say."""
+    place = detect.place(config.environment())
+    return (place.size if place else 0) or 0
+
+
+def read_request(arguments: argparse.Namespace) -> job.Request:
+    """Read what is to be measured.
+
+    :raises ResultsError: a word is not known
+    """
+    asked = arguments.words or ["allreduce"]
+    chosen = list(COLLECTIVES) if asked == ["all"] else asked
+    dtypes = arguments.dtype.split(",")
+    peers = [word for word in arguments.against.split(",") if word]
+    _known("collective", chosen, COLLECTIVES)
+    _known("--dtype", dtypes, job.DTYPES)
+    _known("--against", [word.partition("=")[0] for word in peers], (*PEERS, *NOT_HERE))
+    return job.Request(
+        tuple(chosen), tuple(arguments.sizes), tuple(dtypes), read_arms(arguments), tuple(peers),
+        Limits(arguments.width, arguments.seconds, arguments.most, max(6, arguments.least), arguments.warmup),
+        arguments.oversubscribed, arguments.expect or _started(), arguments.number, ("hpccoll", *sys.argv[1:]),
+    )  # fmt: skip
+
+
+def _known(what: str, words: list[str], known: Any) -> None:
+    for word in words:
+        if word not in known:
+            raise ResultsError(f"{what} {word!r}: there are {', '.join(known)}")
+
+
+def read_arms(arguments: argparse.Namespace) -> dict[str, Mapping[str, Any]]:
+    """Read the variants of hpccoll: the defaults, one per net and one per --arm.
+
+    :raises HpccollError: a knob or its value is wrong
+    """
+    arms: dict[str, Mapping[str, Any]] = {net: {"net": net} for net in filter(None, arguments.net.split(","))} or {
+        "": {}
+    }
+    for text in arguments.arm:
+        name, given, settings = text.partition(":")
+        pairs = [setting.partition("=") for setting in settings.split(",")]
+        if not given or not all(equals for _, equals, _ in pairs):
+            raise ResultsError(f"--arm {text}: NAME:KNOB=VALUE, as ring:algorithm=ring")
+        arms[name] = knobs({knob: value for knob, _, value in pairs})
+    return arms
+
+
+def knobs(texts: Mapping[str, str]) -> dict[str, Any]:
+    """Give knobs their types and check their bounds, as for variables.
+
+    :raises InvalidArgumentError: one is unknown or out of bounds
+    """
+    settings = config.read({config.variable(name): value for name, value in texts.items()})
+    return {name: getattr(settings, name) for name in texts}
+
+
+# ---- measuring -----------------------------------------------------------------------------------------
+
+
+def inside_a_job(arguments: argparse.Namespace, request: job.Request) -> int:
+    """Measure as one rank of a job that a launcher has started.
+
+    :returns: the exit status
+    """
+    apart = [peer for peer in request.peers if "=" in peer]
+    if apart:
+        raise ResultsError(f"--against {apart[0]}: an environment of its own is another job: start without a launcher")
+    live = not (arguments.quiet or arguments.json)
+    shown = _rank() == 0 and (arguments.progress or sys.stderr.isatty())
+    bar = Bar(len(request.collectives) * len(request.dtypes) * len(request.sizes), shown)
+    measured = job.run(request, partial(_show_point, bar, live, []))
+    bar.close()
+    if measured is None:
+        return 0
+    report(measured, arguments, live)
+    return 0
+
+
+def _show_point(bar: Bar, live: bool, shown: list[Any], point: job.Point, cases: list[Case]) -> None:
+    """Print the lines of a point as soon as it is measured; `shown` remembers the table that they belong to."""
+    bar.step(f"{point.collective} {sizes.short(point.nbytes)}")
+    for case in cases if live else ():
+        if shown != [table.same_table(case.key)]:
+            shown[:] = [table.same_table(case.key)]
+            bar.write(table.heading(case.key, {"hpccoll": case.facts["version"]}))
+        bar.write(table.line(case))
+
+
+def from_outside(arguments: argparse.Namespace, request: job.Request) -> int:
+    """Start the jobs, and report them together.
+
+    :returns: the exit status
+    """
+    files.check_h5py()
+    launch = start.Launch(arguments.ranks or installed.cores(), arguments.nodes, arguments.launches, arguments.timeout)
+    measured = start.measured(passed_on(arguments), launch, request.peers)
+    for facts in measured.launches:
+        facts["command"] = " ".join(request.command)
+    report(measured, arguments, False)
+    return 0
+
+
+def passed_on(arguments: argparse.Namespace) -> list[str]:
+    """The options of this command that its ranks get."""
+    words = [*arguments.words, "--sizes", ",".join(map(str, arguments.sizes)), "--dtype", arguments.dtype]
+    words += ["--net", arguments.net] if arguments.net else []
+    words += [word for arm in arguments.arm for word in ("--arm", arm)]
+    for name in ("width", "seconds", "most", "least", "warmup"):
+        words += [f"--{name}", str(getattr(arguments, name))]
+    words += ["--progress"] if sys.stderr.isatty() else []
+    return words + (["--oversubscribed"] if arguments.oversubscribed else [])
+
+
+def report(measured: Results, arguments: argparse.Namespace, printed: bool) -> None:
+    """Write the file, and print what is asked for.
+
+    :param printed: the lines of the table have been printed
+    """
+    if arguments.out:
+        files.write(arguments.out, measured)
+    if arguments.json:
+        print(table.as_json(measured))
+    elif printed:
+        print("\n".join(table.closing(measured)))
+    elif not arguments.quiet:
+        print(table.text(measured))
+
+
+# ---- files -----------------------------------------------------------------------------------------------
+
+
+def on_files(arguments: argparse.Namespace) -> int:
+    """`show`, `merge` and `compare`.
+
+    :returns: the exit status; of `compare` 3 if the second file is slower in a case
+    :raises ResultsError: a file cannot be read, or the files do not fit together
+    """
+    action, *names = arguments.words
+    if not names or (action == "compare" and len(names) != 2):
+        raise ResultsError(
+            f"{action}: which files? hpccoll bench {action} {'a.h5 b.h5' if action != 'show' else 'a.h5'}"
+        )
+    several = [files.read(Path(name)) for name in names]
+    if action == "compare":
+        compared = compare.compare(*several)
+        print(compare.text(compared))
+        return 3 if any(one.verdict == "slower" for one in compared) else 0
+    if action == "merge" and not arguments.out:
+        raise ResultsError("merge: into which file? --out FILE.h5")
+    whole = results.merged(several, arguments.mixed)
+    if action == "show" and arguments.facts:
+        print(table.described(whole))
+    report(whole, arguments, False)
+    return 0

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The file of results, HDF5: raw samples, and all that is needed to judge and to repeat them. docs/measure.md."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hpccoll.tools.bench.results import KEY_FIELDS, Case, Facts, Key, Results, ResultsError
+
+FORMAT, VERSION = "hpccoll results", 1
+PLAIN = ("date", "command", "hpccoll", "build", "revision", "launcher", "job", "ranks", "nodes", "oversubscribed")
+"""Facts of a launch that are attributes of their own; `facts` has all of them as JSON."""
+
+
+def check_h5py() -> None:
+    """Refuse before anything is measured.
+
+    :raises ResultsError: h5py is missing
+    """
+    if importlib.util.find_spec("h5py") is None:
+        raise ResultsError("results are kept in HDF5 by h5py, which is missing: pip install 'hpccoll[bench]'")
+
+
+def write(path: Path, results: Results) -> None:
+    """Write a file; what was there is replaced in one step, so that no half of a file ever lies there."""
+    import h5py
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    with h5py.File(new, "w") as file:
+        file.attrs.update({"format": FORMAT, "version": VERSION})
+        for number, launch in enumerate(results.launches):
+            _write_launch(file.create_group(f"launches/{number:04}"), launch)
+        for number, case in enumerate(results.cases.values()):
+            _write_case(file.create_group(f"cases/{number:04}"), case)
+    new.replace(path)
+
+
+def _write_launch(group: Any, launch: Facts) -> None:
+    import h5py
+
+    group.attrs.update({name: launch[name] for name in PLAIN if launch.get(name) is not None})
+    group.attrs["facts"] = json.dumps(launch)
+    for name in ("host", "cpus"):
+        values = [str(rank.get(name, "")) for rank in launch.get("placement", [])]
+        group.create_dataset(name, data=values, dtype=h5py.string_dtype())
+
+
+def _write_case(group: Any, case: Case) -> None:
+    group.attrs.update(asdict(case.key))
+    group.attrs["facts"] = json.dumps(case.facts)
+    group.create_dataset("samples", data=case.samples).attrs["unit"] = "s"
+    group.create_dataset("launch", data=case.launch)
+    group.create_dataset("calls", data=case.calls)
+    for name, values in case.parts.items():
+        group.create_dataset(f"parts/{name}", data=values).attrs["unit"] = "s"
+
+
+def read(path: Path) -> Results:
+    """Read a file.
+
+    :raises ResultsError: it cannot be read, or holds something else
+    """
+    check_h5py()
+    import h5py
+
+    try:
+        with h5py.File(path) as file:
+            if file.attrs.get("format") != FORMAT:
+                raise ResultsError(f"{path}: not a file of `hpccoll bench` or `hpccoll study`")
+            if file.attrs["version"] != VERSION:
+                raise ResultsError(
+                    f"{path}: version {file.attrs['version']} of the format, this hpccoll reads {VERSION}"
+                )
+            launches = [json.loads(group.attrs["facts"]) for group in file.get("launches", {}).values()]
+            cases = [_read_case(group) for group in file.get("cases", {}).values()]
+    except OSError as error:
+        raise ResultsError(f"{path}: {error}") from None
+    return Results(launches, {case.key: case for case in cases})
+
+
+def _read_case(group: Any) -> Case:
+    values: dict[str, Any] = {name: group.attrs[name] for name in KEY_FIELDS}
+    typed: dict[str, Any] = {name: int(v) if isinstance(v, np.integer) else str(v) for name, v in values.items()}
+    key = Key(**typed)
+    parts = {name: data[...] for name, data in group.get("parts", {}).items()}
+    return Case(
+        key, group["samples"][...], group["launch"][...], group["calls"][...], parts, json.loads(group.attrs["facts"])
+    )

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the ranks of a measured job do: judge the conditions, verify, time in turn, verify again, hand back results."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+import hpccoll
+from hpccoll.tools.bench import collectives, conditions, libraries, measure
+from hpccoll.tools.bench import ranks as ranks_of
+from hpccoll.tools.bench.libraries import Library
+from hpccoll.tools.bench.ranks import Ranks
+from hpccoll.tools.bench.results import Case, Facts, Key, Results, ResultsError
+
+DTYPES = ("float32", "float64", "float16", "bfloat16", "int32", "int64", "uint8")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to measure."""
+
+    collectives: tuple[str, ...]
+    sizes: tuple[int, ...]
+    dtypes: tuple[str, ...]
+    arms: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"": {}})
+    """Knobs of hpccoll, by the name of the arm."""
+    peers: tuple[str, ...] = ()
+    limits: measure.Limits = field(default_factory=measure.Limits)
+    oversubscribed: bool = False
+    expected: int = 0
+    """How many ranks there must be; 0: nobody said."""
+    launch: int = 0
+    """How many launches of this command came before."""
+    command: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Point:
+    """One line of the table: a collective, dtype and size."""
+
+    collective: str
+    dtype: str
+    nbytes: int
+
+
+Progress = Callable[[Point, list[Case]], None]
+"""Called on rank 0 after each point, with the cases of all contestants."""
+
+
+def run(request: Request, progress: Progress) -> Results | None:
+    """Measure; all ranks call this together.
+
+    :returns: the results on rank 0, None on the others
+    :raises ResultsError: on all ranks, with one text: nothing that was measured would be worth anything
+    """
+    world = hpccoll.init()
+    ranks = ranks_of.of(world)
+    opened: list[Library] = []
+    try:
+        launch = describe(request, world, ranks)
+        opened += [libraries.Hpccoll(arm, knobs) for arm, knobs in request.arms.items()]
+        for peer in request.peers:
+            opened.append(_together(ranks, partial(libraries.open_peer, peer, ranks)))
+        results = Results([launch])
+        for point in points(request, ranks.size):
+            cases = measured(point, opened, ranks, launch, request.limits)
+            results.cases.update({case.key: case for case in cases})
+            if ranks.rank == 0:
+                progress(point, cases)
+        launch["load average after"] = os.getloadavg()[0]
+    finally:
+        if sys.exc_info()[0] in (None, ResultsError):  # else ranks may have ended
+            libraries.close_all(opened)
+            hpccoll.shutdown()
+    return None if ranks.rank else results
+
+
+def describe(request: Request, world: hpccoll.World, ranks: Ranks) -> Facts:
+    """Judge the conditions, and describe them.
+
+    :raises ResultsError: see conditions.judge
+    """
+    reports = ranks.share(conditions.of_rank())
+    nodes = ranks.share(world.base.loop.node_of[ranks.rank])
+    warnings = conditions.judge(reports, request.expected, request.oversubscribed)
+    if request.launch:  # the launches before are a part of the load
+        warnings = [warning for warning in warnings if " was loaded before " not in warning]
+    facts = conditions.of_job(conditions.environment(), conditions.knobs(world), list(request.command))
+    common: Facts = ranks.share(facts)[0]
+    return common | {
+        "ranks": ranks.size,
+        "nodes": len(set(nodes)),
+        "oversubscribed": bool(conditions.crowded(reports)),
+        "warnings": warnings,
+        "limits": asdict(request.limits),
+        "placement": [report | {"node": node} for report, node in zip(reports, nodes, strict=True)],
+    }
+
+
+def _together(ranks: Ranks, make: Callable[[], Library]) -> Library:
+    """Start a peer; where it fails on one rank, it fails on all."""
+    made, problem = None, ""
+    try:
+        made = make()
+    except ResultsError as error:
+        problem = str(error)
+    except Exception as error:  # noqa: BLE001 - a peer may fail in any way
+        problem = f"{type(error).__name__}: {error}"
+    for rank, said in enumerate(ranks.share(problem)):
+        if said:
+            raise ResultsError(f"rank {rank}: {said}")
+    assert made is not None
+    return made
+
+
+def points(request: Request, ranks: int) -> Iterator[Point]:
+    """All points, small before large; sizes that become the same one come once."""
+    for collective in request.collectives:
+        for dtype in request.dtypes:
+            for nbytes in dict.fromkeys(_real_size(collective, dtype, size, ranks) for size in request.sizes):
+                yield Point(collective, dtype, nbytes)
+
+
+def _real_size(collective: str, dtype: str, nbytes: int, ranks: int) -> int:
+    """The size that the ranks can share, see collectives.task."""
+    if collective == "barrier":
+        return 0
+    itemsize = numpy_type(dtype).itemsize
+    unit = itemsize * (ranks if collectives.COLLECTIVES[collective].parts else 1)
+    return max(1, nbytes // unit) * unit
+
+
+def numpy_type(name: str) -> np.dtype[Any]:
+    """Give the NumPy dtype of a name.
+
+    :raises ResultsError: bfloat16 without ml_dtypes
+    """
+    if name != "bfloat16":
+        return np.dtype(name)
+    try:
+        import ml_dtypes
+    except ImportError:
+        raise ResultsError("NumPy has bfloat16 only with ml_dtypes: pip install ml_dtypes") from None
+    found: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    return found
+
+
+def measured(point: Point, opened: list[Library], ranks: Ranks, launch: Facts, limits: measure.Limits) -> list[Case]:
+    """Verify and time one point with all contestants that have it.
+
+    :raises ResultsError: a result is wrong
+    """
+    there = []
+    for library in opened:
+        task = collectives.task(point.collective, point.nbytes, numpy_type(point.dtype), ranks.rank, ranks.size)
+        call = verified(library, task, ranks, launch)
+        if call is not None:
+            task.quiet()
+            there.append((library, task, call))
+    timed = measure.in_turn([call for _, _, call in there], ranks, limits)
+    cases = []
+    for (library, task, call), one in zip(there, timed, strict=True):
+        check(library, task, ranks, call)
+        key = Key(
+            "collective", point.collective, library.name, library.arm, point.dtype, "host", library.net,
+            ranks.size, int(launch["nodes"]), point.nbytes,
+        )  # fmt: skip
+        samples = np.array(one.samples)
+        facts = {"version": library.version, "verified": True, "ended": one.ended}
+        numbers = np.zeros(len(samples), np.int32)
+        cases.append(Case(key, samples, numbers, np.full(len(samples), one.calls, np.int32), {}, facts))
+    return cases
+
+
+def verified(library: Library, task: collectives.Task, ranks: Ranks, launch: Facts) -> Callable[[], object] | None:
+    """Make the call and check its result; None, and a note in the launch, where the library does not have it."""
+    what = f"{task.collective.name} of {task.x.dtype.name}"
+    call, missing = None, ""
+    try:
+        call = library.call(task)
+        task.fill()
+        call()
+    except (libraries.UnsupportedHereError, NotImplementedError) as error:
+        missing = str(error)
+    except (RuntimeError, TypeError, AttributeError) as error:
+        if isinstance(library, libraries.Hpccoll):
+            raise
+        missing = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+    without = [said for said in ranks.share(missing) if said]
+    if without:
+        launch["warnings"] = list(dict.fromkeys([*launch["warnings"], f"{library.name} has no {what}: {without[0]}"]))
+        return None
+    assert call is not None
+    _compare(library, task, ranks)
+    return call
+
+
+def check(library: Library, task: collectives.Task, ranks: Ranks, call: Callable[[], object]) -> None:
+    """Check the result once more, behind the timing.
+
+    :raises ResultsError: it is wrong
+    """
+    task.fill()
+    call()
+    _compare(library, task, ranks)
+
+
+def _compare(library: Library, task: collectives.Task, ranks: Ranks) -> None:
+    wrong = "" if isinstance(library, libraries.Memcpy) else task.wrong()
+    found = [said for said in ranks.share(wrong) if said]
+    if found:
+        what = f"{task.collective.name} of {task.nbytes} bytes of {task.x.dtype.name}"
+        raise ResultsError(f"a wrong result: {library.name} {library.version}, {what}: {found[0]}; nothing was written")

@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: Apache-2.0
+"""hpccoll and its peers behind one interface: a call that does one collective. Only the chosen ones are imported."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import socket
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any, Protocol
+
+import numpy as np
+
+import hpccoll
+from hpccoll.tools.bench.collectives import Task
+from hpccoll.tools.bench.ranks import Ranks
+from hpccoll.tools.bench.results import ResultsError
+
+Call = Callable[[], object]
+
+
+class UnsupportedHereError(Exception):
+    """The library does not have this collective for this dtype; the text says so."""
+
+
+class Library(Protocol):
+    """A library that is measured."""
+
+    name: str
+    arm: str
+    version: str
+    net: str
+
+    def call(self, task: Task) -> Call:
+        """Make the call that does the collective of this task once and returns when this rank's part is done.
+
+        :raises UnsupportedHereError: the library does not have it
+        """
+
+    def close(self) -> None:
+        """End the use of the library on all ranks."""
+
+
+class Hpccoll:
+    """A World with the knobs of one arm."""
+
+    name = "hpccoll"
+
+    def __init__(self, arm: str = "", knobs: Mapping[str, Any] | None = None) -> None:
+        self.arm, self.version = arm, hpccoll.__version__
+        self.world = hpccoll.World(**{"verbose": 0, **(knobs or {})})
+        self.net = str(self.world.base.settings.net)
+
+    def call(self, task: Task) -> Call:
+        """See Library.call."""
+        world, x, out = self.world, task.x, task.out
+        name = f"bench.{task.collective.name}.{x.dtype.name}.{task.nbytes}"
+        rooted: dict[str, Any] = {"name": name, "out": out if task.rank == 0 else None, "world": world}
+        named: dict[str, Any] = {"name": name, "out": out, "world": world}
+        calls: dict[str, Call] = {
+            "allreduce": lambda: hpccoll.allreduce(x, **named),
+            "allgather": lambda: hpccoll.allgather(x, **named),
+            "reducescatter": lambda: hpccoll.reducescatter(x, **named),
+            "broadcast": lambda: hpccoll.broadcast(x, **named),
+            "alltoall": lambda: hpccoll.alltoall(x, **named),
+            "reduce": lambda: hpccoll.reduce(x, **rooted),
+            "gather": lambda: hpccoll.gather(x, **rooted),
+            "scatter": lambda: hpccoll.scatter(None if task.rank else x, **named),
+            "scan": lambda: hpccoll.scan(x, **named),
+            "exscan": lambda: hpccoll.exscan(x, **named),
+            "barrier": lambda: hpccoll.barrier(name=name, world=world),
+            "sendrecv": lambda: self._sendrecv(task),
+        }
+        return calls[task.collective.name]
+
+    def _sendrecv(self, task: Task) -> None:
+        sent = hpccoll.send_async(task.x, (task.rank + 1) % task.ranks, world=self.world)
+        hpccoll.recv(task.out, (task.rank - 1) % task.ranks, world=self.world)
+        sent.wait()
+
+    def close(self) -> None:
+        """See Library.close."""
+        self.world.shutdown()
+
+
+class Mpi:
+    """Plain mpi4py on the MPI of this job; what a careful user writes by hand."""
+
+    arm, net = "", "mpi"
+
+    def __init__(self, asked: str) -> None:
+        from mpi4py import MPI
+
+        self.mpi, self.comm = MPI, MPI.COMM_WORLD.Dup()
+        vendor, version = MPI.get_vendor()
+        self.name = {"Open MPI": "openmpi", "Intel MPI": "intelmpi"}.get(vendor, vendor.lower().replace(" ", ""))
+        self.version = ".".join(map(str, version))
+        if asked not in ("mpi4py", self.name):
+            raise ResultsError(
+                f"--against {asked}: this job runs on {self.name} {self.version}; name the virtual environment that "
+                f"has mpi4py on {asked}: --against {asked}=path/to/venv"
+            )
+
+    def call(self, task: Task) -> Call:
+        """See Library.call."""
+        comm, x, out, size = self.comm, task.x, task.out, task.ranks
+        if x.dtype.itemsize == 2 and task.collective.reduces:
+            raise UnsupportedHereError("MPI has no 16-bit float")
+        kind = self.mpi.BYTE if x.dtype.itemsize == 2 else None
+        send, receive = ([x, kind], [out, kind]) if kind else (x, out)
+        calls: dict[str, Call] = {
+            "allreduce": lambda: comm.Allreduce(self.mpi.IN_PLACE, x),
+            "allgather": lambda: comm.Allgather(send, receive),
+            "reducescatter": lambda: comm.Reduce_scatter_block(x, out),
+            "broadcast": lambda: comm.Bcast(send),
+            "alltoall": lambda: comm.Alltoall(send, receive),
+            "reduce": lambda: comm.Reduce(x, out),
+            "gather": lambda: comm.Gather(send, receive),
+            "scatter": lambda: comm.Scatter(send, receive),
+            "scan": lambda: comm.Scan(x, out),
+            "exscan": lambda: comm.Exscan(x, out),
+            "barrier": comm.Barrier,
+            "sendrecv": lambda: comm.Sendrecv(
+                send, (task.rank + 1) % size, recvbuf=receive, source=(task.rank - 1) % size
+            ),
+        }
+        return calls[task.collective.name]
+
+    def close(self) -> None:
+        """See Library.close."""
+        self.comm.Free()
+
+
+class Torch:
+    """torch.distributed on Gloo, with one thread per rank as torchrun sets it."""
+
+    arm, net = "", "tcp"
+
+    def __init__(self, ranks: Ranks) -> None:
+        torch, dist = (import_module(name) for name in ("torch", "torch.distributed"))
+        torch.set_num_threads(1)
+        hosts = set(ranks.share(platform.node()))
+        here = "127.0.0.1" if len(hosts) == 1 else socket.gethostbyname(platform.node())
+        store = dist.TCPStore(here, 0, is_master=True, wait_for_workers=False) if ranks.rank == 0 else None
+        place = ranks.share((here, store.port) if store else None)[0]
+        store = store or dist.TCPStore(*place, is_master=False)
+        dist.init_process_group("gloo", store=store, rank=ranks.rank, world_size=ranks.size)
+        self.torch, self.dist, self.name, self.version = torch, dist, "gloo", str(torch.__version__)
+
+    def tensor(self, x: Any) -> Any:
+        """Give PyTorch's view of an array."""
+        if x.dtype.name == "bfloat16":
+            return self.torch.from_numpy(x.view(np.int16)).view(self.torch.bfloat16)
+        return self.torch.from_numpy(x)
+
+    def call(self, task: Task) -> Call:
+        """See Library.call."""
+        dist, x, out = self.dist, self.tensor(task.x), self.tensor(task.out)
+        mine = task.rank == 0
+        size = task.ranks
+        calls: dict[str, Call] = {
+            "allreduce": lambda: dist.all_reduce(x),
+            "allgather": lambda: dist.all_gather_into_tensor(out, x),
+            "reducescatter": lambda: dist.reduce_scatter_tensor(out, x),
+            "broadcast": lambda: dist.broadcast(x, 0),
+            "alltoall": lambda: dist.all_to_all_single(out, x),
+            "reduce": lambda: dist.reduce(out.copy_(x), 0),
+            "gather": lambda: dist.gather(x, list(out.chunk(size)) if mine else None, 0),
+            "scatter": lambda: dist.scatter(out, list(x.chunk(size)) if mine else None, 0),
+            "barrier": dist.barrier,
+            "sendrecv": lambda: self._sendrecv(task, x, out),
+        }
+        if task.collective.name not in calls:
+            raise UnsupportedHereError(f"torch.distributed has no {task.collective.name}")
+        return calls[task.collective.name]
+
+    def _sendrecv(self, task: Task, x: Any, out: Any) -> None:
+        sent = self.dist.isend(x, (task.rank + 1) % task.ranks)
+        self.dist.recv(out, (task.rank - 1) % task.ranks)
+        sent.wait()
+
+    def close(self) -> None:
+        """See Library.close."""
+        self.dist.destroy_process_group()
+
+
+class Horovod:
+    """With its own settings: cycles of 1 ms, fusion up to 128 MiB, the cache of responses, no autotuning."""
+
+    arm, name, net = "", "horovod", "mpi"
+
+    def __init__(self) -> None:
+        horovod, hvd, torch = (import_module(name) for name in ("horovod", "horovod.torch", "torch"))
+        os.sched_setaffinity(0, range(os.cpu_count() or 1))  # as horovodrun has it: `-bind-to none`
+        torch.set_num_threads(1)
+        hvd.init()
+        self.hvd, self.torch, self.version = hvd, torch, horovod.__version__
+
+    def call(self, task: Task) -> Call:
+        """See Library.call."""
+        if task.x.dtype.name == "bfloat16":
+            raise UnsupportedHereError("Horovod has no bfloat16")
+        hvd, x, out = self.hvd, self.torch.from_numpy(task.x), self.torch.from_numpy(task.out)
+        name = f"bench.{task.collective.name}.{task.x.dtype.name}.{task.nbytes}"
+        calls: dict[str, Call] = {
+            "allreduce": lambda: hvd.allreduce_(x, op=hvd.Sum, name=name),
+            "allgather": lambda: out.copy_(hvd.allgather(x, name=name)),
+            "reducescatter": lambda: out.copy_(hvd.reducescatter(x, op=hvd.Sum, name=name)),
+            "broadcast": lambda: hvd.broadcast_(x, 0, name=name),
+            "alltoall": lambda: out.copy_(hvd.alltoall(x, name=name)),
+            "barrier": hvd.barrier,
+        }
+        if task.collective.name not in calls:
+            raise UnsupportedHereError(f"Horovod has no {task.collective.name}")
+        return calls[task.collective.name]
+
+    def close(self) -> None:
+        """See Library.close."""
+        self.hvd.shutdown()
+
+
+class Memcpy:
+    """The floor of an allreduce inside a node: each rank copies its array once, all of them at the same time."""
+
+    arm, name, net = "", "memcpy", ""
+    version = np.__version__
+
+    def call(self, task: Task) -> Call:
+        """See Library.call."""
+        if task.collective.name != "allreduce":
+            raise UnsupportedHereError("memcpy is the floor of an allreduce only")
+        copy, x = task.x.copy(), task.x
+        return lambda: np.copyto(copy, x)
+
+    def close(self) -> None:
+        """See Library.close: nothing is open."""
+
+
+PEERS = ("mpi4py", "openmpi", "mpich", "intelmpi", "gloo", "horovod", "memcpy")
+NOT_HERE = {
+    "nccl": "NCCL needs a GPU per rank and arrays in its memory, which hpccoll bench does not measure: benchmarks/gpu",
+}
+
+
+def open_peer(name: str, ranks: Ranks) -> Library:
+    """Start a peer on all ranks.
+
+    :raises ResultsError: it is not installed, or is none
+    """
+    if name in NOT_HERE:
+        raise ResultsError(f"--against {name}: {NOT_HERE[name]}")
+    try:
+        match name:
+            case "gloo":
+                return Torch(ranks)
+            case "horovod":
+                return Horovod()
+            case "memcpy":
+                return Memcpy()
+            case _:
+                return Mpi(name)
+    except ImportError as error:
+        raise ResultsError(
+            f"--against {name}: {error}; install it here, or name the virtual environment that has it: "
+            f"--against {name}=path/to/venv"
+        ) from None
+
+
+def close_all(libraries: list[Library]) -> None:
+    """End all libraries, the last one first."""
+    with contextlib.ExitStack() as stack:
+        for library in libraries:
+            stack.callback(library.close)

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Times calls in turn until their medians are known well enough.
+
+A sample is one call, or as many as fill a millisecond, between two readings of each rank's clock; the ranks start it
+together after a barrier, and its time is the slowest rank's. The contestants take turns after every few samples, so
+that whatever else happens on the machine hits all of them alike.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from hpccoll.tools.bench import statistics
+from hpccoll.tools.bench.ranks import Ranks
+
+BLOCK = 5
+"""Samples before the next contestant's turn."""
+FILL, MOST_CALLS = 1e-3, 1000
+"""Seconds that the calls of a sample fill, and how many calls it has at most."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When a case has been repeated often enough."""
+
+    width: float = 0.02
+    """Half of the interval of the median, as a share of the median."""
+    seconds: float = 1.0
+    """The time of a case and contestant after which it ends with a wider interval."""
+    most: int = 1000
+    """Samples at most."""
+    least: int = 10
+    """Samples at least."""
+    warmup: int = 5
+    """Calls before the first sample."""
+
+
+@dataclass
+class Timed:
+    """The samples of one contestant, equal on all ranks."""
+
+    call: Callable[[], object]
+    samples: list[float] = field(default_factory=list)
+    calls: int = 1
+    ended: str = ""
+    """`narrow` or `limit` when it has ended."""
+
+    def judge(self, limits: Limits) -> None:
+        """End if the interval is narrow enough, or at a limit."""
+        count = len(self.samples)
+        if count >= limits.least and statistics.median(self.samples).width <= limits.width:
+            self.ended = "narrow"
+        elif count >= limits.most or (count >= limits.least and sum(self.samples) * self.calls >= limits.seconds):
+            self.ended = "limit"
+
+
+def in_turn(calls: Sequence[Callable[[], object]], ranks: Ranks, limits: Limits) -> list[Timed]:
+    """Time several calls in turn; all ranks do so together and get the same samples."""
+    timed = [Timed(call) for call in calls]
+    for one in timed:
+        _warm_up(one, ranks, limits.warmup)
+    first = 0
+    while active := [one for one in timed if not one.ended]:
+        for one in active[first % len(active) :] + active[: first % len(active)]:
+            one.samples += _block(one, ranks)
+            one.judge(limits)
+        first += 1  # nobody always follows the same neighbour
+    return timed
+
+
+def _warm_up(one: Timed, ranks: Ranks, calls: int) -> None:
+    """Call a few times, and find out how many calls a sample needs."""
+    for _ in range(calls):
+        one.call()
+    once = math.inf
+    for _ in range(3):
+        ranks.barrier()
+        began = time.perf_counter()
+        one.call()
+        once = min(once, time.perf_counter() - began)
+    slowest = float(ranks.slowest(np.array([once]))[0])
+    one.calls = max(1, min(MOST_CALLS, int(FILL / max(slowest, 1e-7))))
+
+
+def _block(one: Timed, ranks: Ranks) -> list[float]:
+    """A few samples: seconds of one call."""
+    seconds, call, calls = np.empty(BLOCK), one.call, range(one.calls)
+    for i in range(BLOCK):
+        ranks.barrier()
+        began = time.perf_counter()
+        for _ in calls:
+            call()
+        seconds[i] = (time.perf_counter() - began) / len(calls)
+    slowest: list[float] = ranks.slowest(seconds).tolist()
+    return slowest

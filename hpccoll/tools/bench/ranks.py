@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ranks of a measured job: how they start together and learn of each other, whatever library is measured.
+
+MPI does it where the job has MPI, so that the measuring disturbs all libraries alike; a World without MPI (torchrun)
+does it by operations of hpccoll.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+import hpccoll
+
+
+class Ranks(Protocol):
+    """What the measuring needs of the ranks."""
+
+    rank: int
+    size: int
+
+    def barrier(self) -> None:
+        """Return when all ranks have called it."""
+
+    def slowest(self, seconds: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Give the maximum over the ranks, element by element, on all of them."""
+
+    def share(self, value: Any) -> list[Any]:
+        """Give the values of all ranks, on all of them."""
+
+
+class MpiRanks:
+    """Ranks of MPI_COMM_WORLD, on a communicator of their own."""
+
+    def __init__(self, mpi: Any) -> None:
+        self._mpi = mpi
+        self._comm = mpi.COMM_WORLD.Dup()
+        self.rank, self.size = self._comm.rank, self._comm.size
+
+    def barrier(self) -> None:
+        """See Ranks.barrier."""
+        self._comm.Barrier()
+
+    def slowest(self, seconds: NDArray[np.float64]) -> NDArray[np.float64]:
+        """See Ranks.slowest."""
+        found = np.empty_like(seconds)
+        self._comm.Allreduce(seconds, found, self._mpi.MAX)
+        return found
+
+    def share(self, value: Any) -> list[Any]:
+        """See Ranks.share."""
+        values: list[Any] = self._comm.allgather(value)
+        return values
+
+
+class WorldRanks:
+    """Ranks of a World that has no MPI."""
+
+    def __init__(self, world: hpccoll.World) -> None:
+        self._world, self.rank, self.size = world, world.rank, world.size
+
+    def barrier(self) -> None:
+        """See Ranks.barrier."""
+        hpccoll.barrier(world=self._world)
+
+    def slowest(self, seconds: NDArray[np.float64]) -> NDArray[np.float64]:
+        """See Ranks.slowest."""
+        found: NDArray[np.float64] = hpccoll.allreduce(seconds, hpccoll.MAX, world=self._world)
+        return found
+
+    def share(self, value: Any) -> list[Any]:
+        """See Ranks.share."""
+        return hpccoll.allgather_object(value, world=self._world)
+
+
+def of(world: hpccoll.World) -> Ranks:
+    """The ranks of the default World."""
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError):
+        return WorldRanks(world)
+    return MpiRanks(MPI) if MPI.COMM_WORLD.size == world.size else WorldRanks(world)

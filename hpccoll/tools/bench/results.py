@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Results: what was measured (cases with all their samples), and under which conditions (launches).
+
+docs/measure.md describes the file that holds them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpccoll.errors import HpccollError
+
+Facts = dict[str, Any]
+
+
+class ResultsError(HpccollError):
+    """Results that cannot be believed, put together or read; the text says why, and what to do."""
+
+
+@dataclass(frozen=True, order=True)
+class Key:
+    """Which case: samples with the same key are of one thing, and are put together."""
+
+    kind: str
+    """`collective`, or `step` of a program."""
+    what: str
+    """The collective, or the name of the program."""
+    library: str
+    arm: str
+    """What the knobs or the variant are called; "" for the defaults."""
+    dtype: str
+    memory: str
+    net: str
+    ranks: int
+    nodes: int
+    bytes: int
+
+    @property
+    def contestant(self) -> str:
+        """The library and its arm, as tables and figures name them."""
+        return f"{self.library} {self.arm}".strip()
+
+
+KEY_FIELDS = tuple(f.name for f in dataclasses.fields(Key))
+
+
+@dataclass
+class Case:
+    """All samples of one key."""
+
+    key: Key
+    samples: NDArray[np.float64]
+    """Seconds of one call, or of one step: the slowest rank's. One per repetition."""
+    launch: NDArray[np.int32]
+    """The launch of each sample: its place in Results.launches."""
+    calls: NDArray[np.int32]
+    """The calls over which each sample is a mean."""
+    parts: dict[str, NDArray[np.float64]] = field(default_factory=dict)
+    """Seconds of each part of a step, as long as `samples`: compute, input, communication, ..."""
+    facts: Facts = field(default_factory=dict)
+    """`version` of the library, `verified`, `ended` (why the repetition ended), `items` (in a step of all ranks)."""
+
+    def by_launch(self) -> list[NDArray[np.float64]]:
+        """The samples of each launch."""
+        return [self.samples[self.launch == number] for number in np.unique(self.launch)]
+
+
+@dataclass
+class Results:
+    """Cases, and the launches that gave them."""
+
+    launches: list[Facts] = field(default_factory=list)
+    cases: dict[Key, Case] = field(default_factory=dict)
+
+    def add(self, other: Results) -> None:
+        """Take over launches and cases; samples with a key that is here already are appended."""
+        first = len(self.launches)
+        self.launches += other.launches
+        for key, case in other.cases.items():
+            moved = dataclasses.replace(case, launch=(case.launch + first).astype(np.int32))
+            self.cases[key] = _joined(self.cases[key], moved) if key in self.cases else moved
+
+
+def _joined(one: Case, two: Case) -> Case:
+    names = [name for name in one.parts if name in two.parts]
+    return Case(
+        one.key,
+        np.concatenate([one.samples, two.samples]),
+        np.concatenate([one.launch, two.launch]),
+        np.concatenate([one.calls, two.calls]),
+        {name: np.concatenate([one.parts[name], two.parts[name]]) for name in names},
+        one.facts | {"verified": bool(one.facts.get("verified")) and bool(two.facts.get("verified"))},
+    )
+
+
+SAME = ("hpccoll", "build", "revision")
+"""Facts of launches that must not differ within one set of results."""
+
+
+def merged(several: Iterable[Results], mixed: bool = False) -> Results:
+    """Put results together.
+
+    :param mixed: allow different versions or revisions of hpccoll, or different versions of a peer
+    :raises ResultsError: they differ, and `mixed` is not given
+    """
+    whole, versions = Results(), dict[tuple[str, str], set[str]]()
+    for results in several:
+        whole.add(results)
+        for case in results.cases.values():
+            versions.setdefault(("library", case.key.library), set()).add(str(case.facts.get("version", "")))
+    for name in SAME:
+        versions["launches", name] = {str(launch.get(name, "")) for launch in whole.launches}
+    problems = [f"{what[1]}: {', '.join(sorted(found))}" for what, found in versions.items() if len(found) > 1]
+    if problems and not mixed:
+        raise ResultsError(
+            f"these results are of different versions ({'; '.join(problems)}), and would be judged as one: measure "
+            "again with one version, compare them (`hpccoll bench compare`), or put them together with --mixed"
+        )
+    return whole
+
+
+def warnings(results: Results) -> list[str]:
+    """List what a reader of these results must know: the warnings of all launches, each once, and wide intervals."""
+    said = [str(warning) for launch in results.launches for warning in launch.get("warnings", [])]
+    wide = [case for case in results.cases.values() if case.facts.get("ended") == "limit"]
+    if wide:
+        said.append(
+            f"{len(wide)} of {len(results.cases)} cases ended at the limit of their time or repetitions before their "
+            "interval was as narrow as asked for (marked *)"
+        )
+    unverified = [case.key.what for case in results.cases.values() if not case.facts.get("verified")]
+    if unverified:
+        said.append(f"results were not verified by hpccoll: {', '.join(dict.fromkeys(unverified))}")
+    return list(dict.fromkeys(said))
+
+
+def launch_values(launches: Sequence[Facts], name: str) -> str:
+    """The values of a fact over all launches, each once."""
+    return ", ".join(dict.fromkeys(str(launch[name]) for launch in launches if launch.get(name) not in (None, "")))

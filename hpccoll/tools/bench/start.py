@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Launches of a measurement that starts itself: `hpccoll run`, several times, each environment of a peer in turn."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import hpccoll
+from hpccoll import config
+from hpccoll.tools.bench import files, results
+from hpccoll.tools.bench.results import Results, ResultsError
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How the ranks are started."""
+
+    ranks: int
+    nodes: str = "1"
+    launches: int = 1
+    timeout: float = 600.0
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A Python that measures, and the peers that run in its jobs beside hpccoll."""
+
+    python: str
+    peers: tuple[str, ...]
+    own: bool = True
+    """The environment of this process; in another one only the peers are kept, and hpccoll runs here."""
+
+
+def environments(against: Sequence[str]) -> list[Environment]:
+    """Sort the words of --against, `gloo` or `mpich=path/to/venv`, by environment.
+
+    :raises ResultsError: there is no Python in a folder
+    """
+    here = tuple(word for word in against if "=" not in word)
+    found = [Environment(sys.executable, here)]
+    for word in against:
+        name, given, folder = word.partition("=")
+        python = Path(folder, "bin", "python")
+        if given and not python.exists():
+            raise ResultsError(f"--against {word}: there is no {python}")
+        if given:
+            found.append(Environment(str(python.absolute()), (name,), own=False))
+    return found
+
+
+def measured(words: Sequence[str], launch: Launch, against: Sequence[str]) -> Results:
+    """Start all launches, the environments in turn, and put their results together.
+
+    :param words: the options of `hpccoll bench` for the ranks
+    :raises ResultsError: a launch failed
+    """
+    several, apart = [], environments(against)
+    with tempfile.TemporaryDirectory(prefix="hpccoll-bench-") as folder:
+        for number in range(launch.launches):
+            for place, environment in enumerate(apart):
+                file = Path(folder, f"{number}-{place}.h5")
+                one(words, launch, environment, number * len(apart) + place, file)
+                several.append(kept(files.read(file), environment))
+    return results.merged(several, mixed=len(apart) > 1)
+
+
+def one(words: Sequence[str], launch: Launch, environment: Environment, number: int, file: Path) -> None:
+    """Run one job.
+
+    :raises ResultsError: it failed; it has said why
+    """
+    programs = Path(environment.python).parent
+    command = [sys.executable, "-P", "-m", "hpccoll", "run"]
+    command += [] if environment.own else ["--launcher", str(programs / "mpirun")]
+    command += ["-np", str(launch.ranks), "--nodes", launch.nodes, "--timeout", f"{launch.timeout:g}"]
+    command += ["--", environment.python, "-P", "-m", "hpccoll", "bench", *words, "--in-job", "--quiet"]
+    command += ["--expect", str(launch.ranks), "--number", str(number), "--out", str(file)]
+    command += [f"--against={','.join(environment.peers)}"] if environment.peers else []
+    variables = dict(config.environment())
+    variables.setdefault("OMP_NUM_THREADS", "1")
+    source = str(Path(hpccoll.__file__).parents[1])
+    variables["PYTHONPATH"] = ":".join(filter(None, (source, variables.get("PYTHONPATH", ""))))
+    if not environment.own:
+        variables["PATH"] = f"{programs}:{variables.get('PATH', '')}"
+    done = subprocess.run(command, env=variables, check=False)
+    if done.returncode or not file.exists():
+        raise ResultsError(f"launch {number} on {launch.ranks} ranks failed with status {done.returncode}, see above")
+
+
+def kept(measured: Results, environment: Environment) -> Results:
+    """Keep a peer's results of its own environment, where hpccoll was measured, too, but over another MPI."""
+    if environment.own:
+        return measured
+    cases = {key: case for key, case in measured.cases.items() if key.library != "hpccoll"}
+    return Results(measured.launches, cases)

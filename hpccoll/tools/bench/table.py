@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Results as text, in columns like those of the OSU micro-benchmarks, and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hpccoll.tools.bench import collectives, statistics
+from hpccoll.tools.bench.results import Case, Facts, Key, Results, launch_values, warnings
+
+COLUMNS = (
+    f"{'# Size':>11} {'Library':<18} {'Median(us)':>11} {'95% interval':>21} {'Min(us)':>10} {'Max(us)':>11} "
+    f"{'algbw(GB/s)':>11} {'busbw(GB/s)':>11} {'Samples':>8}"
+)
+
+
+def heading(key: Key, launch: Facts) -> str:
+    """The lines above a collective's table."""
+    where = f"{key.ranks} rank{'s' if key.ranks > 1 else ''} on {key.nodes} node{'s' if key.nodes > 1 else ''}"
+    version = f"hpccoll {launch.get('hpccoll', '?')} {launch.get('revision') or launch.get('build', '')}".strip()
+    if key.kind == "step":
+        return f"\n# steps of {key.what}, {where}\n# {version}\n{COLUMNS}"
+    return f"\n# {key.what}, {key.dtype}, {key.memory} memory, {where}\n# {version}\n{COLUMNS}"
+
+
+def line(case: Case) -> str:
+    """One case. A `*` marks an interval wider than asked for, `?` one that there are too few samples for."""
+    key, micro = case.key, case.samples * 1e6
+    try:
+        middle = statistics.median(micro)
+        interval = f"{middle.low:.2f} .. {middle.high:.2f}" + ("*" if case.facts.get("ended") == "limit" else " ")
+        value = middle.middle
+    except ValueError:
+        value, interval = float(np.median(micro)), "? "
+    rates = ["", ""]
+    if key.kind == "collective" and key.bytes:
+        algbw, busbw = collectives.bandwidths(key.what, key.bytes, key.ranks, value / 1e6)
+        rates = [f"{algbw / 1e9:.4g}", f"{busbw / 1e9:.4g}"]
+    return (
+        f"{key.bytes:>11} {key.contestant:<18} {value:>11.2f} {interval:>21} {micro.min():>10.2f} "
+        f"{micro.max():>11.2f} {rates[0]:>11} {rates[1]:>11} {len(micro):>8}"
+    )
+
+
+def same_table(key: Key) -> tuple[Any, ...]:
+    """Equal for the cases of one table."""
+    return (key.kind, key.what, key.dtype, key.memory, key.ranks, key.nodes)
+
+
+def text(results: Results) -> str:
+    """All tables, then the warnings."""
+    lines: list[str] = []
+    order = {name: i for i, name in enumerate(collectives.COLLECTIVES)}
+    cases = sorted(results.cases.values(), key=lambda c: (order.get(c.key.what, 99), same_table(c.key), c.key.bytes))
+    before: tuple[Any, ...] = ()
+    for case in cases:
+        if same_table(case.key) != before:
+            before = same_table(case.key)
+            lines.append(heading(case.key, results.launches[0] if results.launches else {}))
+        lines.append(line(case))
+    lines += ["", *closing(results)]
+    return "\n".join(lines).lstrip("\n")
+
+
+def closing(results: Results) -> list[str]:
+    """The lines below the tables: launches and warnings."""
+    count = len(results.launches)
+    lines = [f"# {count} launch{'es' if count > 1 else ''}; every result was verified before and after its timing"]
+    if any(not case.facts.get("verified") for case in results.cases.values()):
+        lines = [f"# {count} launch{'es' if count > 1 else ''}"]
+    return lines + [f"# warning: {warning}" for warning in warnings(results)]
+
+
+def described(results: Results) -> str:
+    """What `show --facts` prints: the conditions of the launches."""
+    names = ("date", "command", "hpccoll", "build", "revision", "launcher", "job", "ranks", "nodes")
+    lines = [f"{name}: {launch_values(results.launches, name)}" for name in names]
+    for launch in results.launches[:1]:
+        lines += [f"machine: {launch.get('machine')}", f"packages: {launch.get('packages')}"]
+        hosts = dict.fromkeys(rank.get("host") for rank in launch.get("placement", []))
+        lines.append(f"hosts: {', '.join(map(str, hosts))}")
+    return "\n".join(lines)
+
+
+def as_json(results: Results) -> str:
+    """All cases with their statistics, and the launches, as one JSON document."""
+    return json.dumps({"launches": results.launches, "cases": [_record(c) for c in results.cases.values()],
+                       "warnings": warnings(results)}, indent=1)  # fmt: skip
+
+
+def _record(case: Case) -> Facts:
+    key = case.key
+    found: Facts = {name: getattr(key, name) for name in ("kind", "what", "library", "arm", "dtype", "memory", "net")}
+    found |= {"ranks": key.ranks, "nodes": key.nodes, "bytes": key.bytes, "samples": len(case.samples), **case.facts}
+    found |= {"min_s": float(case.samples.min()), "max_s": float(case.samples.max())}
+    found |= interval(case.samples)
+    if key.kind == "collective" and key.bytes:
+        algbw, busbw = collectives.bandwidths(key.what, key.bytes, key.ranks, found["median_s"])
+        found |= {"algbw_bytes_per_s": algbw, "busbw_bytes_per_s": busbw}
+    return found
+
+
+def interval(samples: Sequence[float] | statistics.Samples) -> Facts:
+    """The median with its interval, which is missing where there are too few samples for it."""
+    try:
+        middle = statistics.median(samples)
+    except ValueError:
+        return {"median_s": float(np.median(samples)), "low_s": None, "high_s": None}
+    return {"median_s": middle.middle, "low_s": middle.low, "high_s": middle.high}

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real jobs of `hpccoll bench`: that what is measured is verified and kept, and what is worthless refused."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hpccoll.__main__ import main
+from hpccoll.tools.bench import conditions, files
+from hpccoll.tools.bench.collectives import COLLECTIVES
+from hpccoll.tools.bench.results import ResultsError
+
+pytestmark = pytest.mark.timeout(240)
+QUICK = ("--seconds", "0.01", "--least", "6", "--most", "10", "--warmup", "1", "--oversubscribed")
+
+
+def hpccoll(*words: object, launched: int = 0, env: dict[str, str] | None = None) -> tuple[int, str, str]:
+    """Run the command, under `hpccoll run` with so many ranks if `launched`."""
+    before = [sys.executable, "-P", "-m", "hpccoll"]
+    launch = [*before, "run", "-np", launched, "--nodes", "2", "--timeout", "100", "--"] if launched else []
+    command = [str(word) for word in (*launch, *before, "bench", *words)]
+    done = subprocess.run(
+        command, env={**os.environ, "OMP_NUM_THREADS": "1", **(env or {})}, capture_output=True, text=True, timeout=200,
+        check=False,
+    )  # fmt: skip
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_all_collectives_under_a_launcher(tmp_path: Path) -> None:
+    words = ("all", "--sizes", "100", "--dtype", "float32,float16", "--arm", "ring:algorithm=ring", *QUICK)
+    status, out, err = hpccoll(*words, "--against", "mpi4py", "--out", tmp_path / "a.h5", launched=2)
+    assert status == 0, out + err
+    found = files.read(tmp_path / "a.h5")
+    for name in COLLECTIVES:
+        assert {key.contestant for key in found.cases if key.what == name} >= {"hpccoll", "hpccoll ring"}, name
+        assert f"# {name}, float32, host memory, 2 ranks on 2 nodes" in out
+    assert {key.what for key in found.cases if "hpccoll" not in key.library} == set(COLLECTIVES)
+    assert all(case.facts["verified"] and len(case.samples) >= 6 for case in found.cases.values())
+    (launch,) = found.launches
+    assert launch["ranks"] == launch["nodes"] == 2 and len(launch["placement"]) == 2
+    assert launch["knobs"]["nodes"] == "2" and launch["environment"]["OMP_NUM_THREADS"] == "1"
+    assert "HPCCOLL_SECRET" not in str(launch) and launch["machine"]["kernel"] and "run" not in launch["command"]
+    assert any("MPI has no 16-bit float" in warning for warning in launch["warnings"])
+
+
+def test_it_starts_itself_several_times(tmp_path: Path) -> None:
+    words = ("allreduce", "barrier", "-np", 2, "--launches", 2, "--sizes", "8,64", "--json", *QUICK)
+    status, out, err = hpccoll(*words, "--against", "memcpy", "--out", tmp_path / "a.h5")
+    assert status == 0, err
+    found = files.read(tmp_path / "a.h5")
+    assert len(found.launches) == 2 and all(set(case.launch) == {0, 1} for case in found.cases.values())
+    assert {case["library"] for case in json.loads(out)["cases"]} == {"hpccoll", "memcpy"}
+
+
+@pytest.mark.slow
+def test_gloo_and_hpccoll_in_turn(tmp_path: Path) -> None:
+    words = ("allreduce", "broadcast", "reducescatter", "-np", 2, "--sizes", "1K", "--quiet", *QUICK)
+    status, out, err = hpccoll(*words, "--against", "gloo", "--out", tmp_path / "a.h5")
+    assert status == 0 and not out, err
+    assert {key.library for key in files.read(tmp_path / "a.h5").cases} == {"hpccoll", "gloo"}
+
+
+def test_a_wrong_result_ends_everything(tmp_path: Path) -> None:
+    """A library that adds one on one rank; nothing is written."""
+    program = tmp_path / "wrong.py"
+    program.write_text(
+        "import sys; from hpccoll.__main__ import main; from hpccoll.tools.bench import libraries\n"
+        "right = libraries.Hpccoll.call\n"
+        "def wrong(self, task):\n"
+        "    call = right(self, task)\n"
+        "    def both():\n"
+        "        call()\n"
+        "        task.out[3:5] += task.rank\n"
+        "    return both\n"
+        "libraries.Hpccoll.call = wrong\n"
+        "sys.exit(main(['bench', 'allreduce', '--sizes', '64', '--oversubscribed', '--in-job', '--out', 'a.h5']))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "hpccoll", "run", "-np", "2", "--timeout", "60", "--", sys.executable, program],
+        capture_output=True, text=True, timeout=100, check=False, cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr.count("a wrong result: hpccoll") == 1
+    assert "allreduce of 64 bytes of float32: rank 1 has" in done.stderr and "(2 of 16 are wrong)" in done.stderr
+    assert not (tmp_path / "a.h5").exists()
+
+
+def test_more_ranks_than_processors_are_refused() -> None:
+    ranks = len(os.sched_getaffinity(0)) + 1
+    status, _, err = hpccoll("allreduce", "--sizes", "8", "-np", ranks)
+    assert status == 1 and f"{ranks} ranks on " in err and "--oversubscribed if this is meant" in err
+
+
+def test_ranks_that_run_alone_are_refused() -> None:
+    """Each of two processes makes a World of its own, as with a launcher of another MPI."""
+    env = {"SLURM_STEP_ID": "0", "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "2", "HPCCOLL_ALLOW_SINGLETON": "1"}
+    status, out, err = hpccoll("allreduce", "--sizes", "8", *QUICK, env=env)
+    assert status == 1 and "2 ranks were started, but each rank believes to be alone" in err, out
+
+
+def reports(*several: dict[str, object]) -> list[dict[str, object]]:
+    same = {"host": "h", "cpus": "0-3", "quota": None, "load": 0.0, "hpccoll": "1", "build": "b", "python": "3"}
+    return [same | one for one in several]
+
+
+def test_ranks_of_different_builds_are_refused() -> None:
+    with pytest.raises(ResultsError, match=r"different versions of build: b on ranks 0, 2; c on rank 1"):
+        conditions.judge(reports({}, {"build": "c"}, {}), 0, False)
+
+
+def test_processors_are_counted_per_host_with_the_limit_of_the_container() -> None:
+    assert conditions.judge(reports(*[{}] * 4), 4, False) == []
+    assert conditions.crowded(reports(*[{"quota": 2.0}] * 4)) == {"h": (4, 2)}
+    assert conditions.crowded(reports({"cpus": "0"}, {"cpus": "0"}, {"host": "g"})) == {"h": (2, 1)}
+    (said,) = conditions.judge(reports(*[{}] * 5), 5, True)
+    assert said == "oversubscribed: 5 ranks on 4 processors of h"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["allreduc"], "collective 'allreduc': there are allreduce, "),
+        (["allreduce", "--dtype", "float8"], "--dtype 'float8': there are float32, "),
+        (["allreduce", "--against", "mvapich"], "--against 'mvapich': there are mpi4py, "),
+        (["allreduce", "--against", "mpich=/no/venv"], "there is no /no/venv/bin/python"),
+        (["allreduce", "--arm", "ring"], "NAME:KNOB=VALUE"),
+        (["merge", "a.h5", "--facts"], "a.h5: "),
+        (["compare", "a.h5"], "which files?"),
+    ],
+)
+def test_wrong_words_are_refused(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", *words]) == 1
+    assert said in capsys.readouterr().err
+
+
+def test_a_peer_that_is_not_there_is_named() -> None:
+    status, _, err = hpccoll("allreduce", "--sizes", "8", "-np", "2", "--against", "horovod,nccl", *QUICK)
+    assert status == 1 and "--against horovod: No module named 'horovod'" in err, err

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files of results: written, read, shown, merged and compared; what does not fit together is refused."""
+
+import json
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from made import results
+
+from hpccoll.__main__ import main
+from hpccoll.tools.bench import files
+from hpccoll.tools.bench.results import ResultsError, merged, warnings
+
+
+def test_a_file_holds_everything(tmp_path: Path) -> None:
+    before = results()
+    next(iter(before.cases.values())).parts["compute"] = np.arange(120.0)
+    files.write(tmp_path / "deep" / "a.h5", before)
+    after = files.read(tmp_path / "deep" / "a.h5")
+    assert after.launches == before.launches and list(after.cases) == list(before.cases)
+    for key, case in before.cases.items():
+        found = after.cases[key]
+        assert (found.samples == case.samples).all() and (found.launch == case.launch).all()
+        assert found.facts == case.facts and {**found.parts}.keys() == case.parts.keys()
+    assert [p.name for p in (tmp_path / "deep").iterdir()] == ["a.h5"]
+    with h5py.File(tmp_path / "deep" / "a.h5") as file:  # as docs/measure.md describes it
+        assert file["cases/0000"].attrs["what"] == "allreduce" and file["cases/0000/samples"].attrs["unit"] == "s"
+        assert json.loads(file["launches/0000"].attrs["facts"])["command"] == "made"
+
+
+def test_what_is_no_file_of_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "text.h5").write_text("x")
+    with h5py.File(tmp_path / "other.h5", "w") as file:
+        file.attrs["format"] = "else"
+    for name, said in (("text.h5", "text.h5: "), ("other.h5", "not a file of"), ("none.h5", "none.h5: ")):
+        assert main(["bench", "show", str(tmp_path / name)]) == 1
+        assert said in capsys.readouterr().err
+
+
+def test_merge_puts_launches_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for seed in (1, 2):
+        files.write(tmp_path / f"{seed}.h5", results(seed=seed, launches=2))
+    out = tmp_path / "both.h5"
+    assert main(["bench", "merge", str(tmp_path / "1.h5"), str(tmp_path / "2.h5"), "--out", str(out)]) == 0
+    both = files.read(out)
+    assert len(both.launches) == 4
+    assert all(len(case.samples) == 80 and set(case.launch) == {0, 1, 2, 3} for case in both.cases.values())
+    assert "80" in capsys.readouterr().out
+
+
+def test_mixed_versions_are_refused() -> None:
+    with pytest.raises(ResultsError, match=r"different versions \(hpccoll: 1.0, 2.0"):
+        merged([results(), results(version="2.0")])
+    assert len(merged([results(), results(version="2.0")], mixed=True).launches) == 12
+
+
+def test_compare_sees_what_is_slower(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = {name: str(tmp_path / f"{name}.h5") for name in ("first", "same", "slower")}
+    for name, made in (("first", results()), ("same", results(seed=8)), ("slower", results(1.2, seed=9))):
+        files.write(Path(names[name]), made)
+    assert main(["bench", "compare", names["first"], names["same"]]) == 0
+    assert capsys.readouterr().out.count("no difference seen") == 4
+    assert main(["bench", "compare", names["first"], names["slower"]]) == 3
+    shown = capsys.readouterr().out
+    assert shown.count("  slower") == 4 and "medians of launches" in shown and "1.2" in shown
+    assert main(["bench", "compare", names["slower"], names["first"]]) == 0
+    assert capsys.readouterr().out.count("  faster") == 4
+
+
+def test_few_launches_are_compared_with_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a", "b"):
+        files.write(tmp_path / f"{name}.h5", results(launches=1))
+    assert main(["bench", "compare", str(tmp_path / "a.h5"), str(tmp_path / "b.h5")]) == 0
+    assert "fewer than 6 launches" in capsys.readouterr().out
+
+
+def test_too_few_samples_have_no_interval(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a", "b"):
+        files.write(tmp_path / f"{name}.h5", results(launches=1, count=4))
+    assert main(["bench", "show", str(tmp_path / "a.h5")]) == 0
+    assert " ? " in capsys.readouterr().out
+    assert main(["bench", "compare", str(tmp_path / "a.h5"), str(tmp_path / "b.h5")]) == 1
+    assert "4 and 4 samples: a comparison needs 6" in capsys.readouterr().err
+
+
+def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = results()
+    next(iter(made.cases.values())).facts["ended"] = "limit"
+    files.write(tmp_path / "a.h5", made)
+    assert main(["bench", "show", str(tmp_path / "a.h5"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    case = found["cases"][1]
+    assert case["low_s"] <= case["median_s"] <= case["high_s"] and case["bytes"] == 1024
+    assert case["busbw_bytes_per_s"] == pytest.approx(1024 / case["median_s"])
+    assert found["warnings"] == warnings(made) and "1 of 4 cases ended at the limit" in found["warnings"][0]
