@@ -12,7 +12,7 @@ from typing import Any
 
 from hpccoll import config, detect
 from hpccoll.errors import HpccollError
-from hpccoll.tools.bench import compare, files, job, results, sizes, start, table
+from hpccoll.tools.bench import compare, files, job, results, sizes, start, table, training
 from hpccoll.tools.bench.bar import Bar
 from hpccoll.tools.bench.collectives import COLLECTIVES
 from hpccoll.tools.bench.libraries import NOT_HERE, PEERS
@@ -32,7 +32,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "       hpccoll run -np N hpccoll bench [COLLECTIVE ...] [options]\n"
         "       hpccoll bench show FILE | merge FILE ... --out FILE | compare FILE FILE",
     )
-    parser.add_argument("words", nargs="*", metavar="COLLECTIVE", help=f"{', '.join(COLLECTIVES)}, all (allreduce)")
+    parser.add_argument(
+        "words", nargs="*", metavar="COLLECTIVE", help=f"{', '.join(COLLECTIVES)}, all, or training (allreduce)"
+    )
     _what(parser.add_argument_group("what is measured"))
     _how(parser.add_argument_group("how often"))
     _start(parser.add_argument_group("how it is started, where no launcher has started it"))
@@ -48,6 +50,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def _what(group: Any) -> None:
     group.add_argument("--sizes", type=sizes.sizes, default="8:64M:8", help="8:64M, 8:64M:4 or 4,64K,1M (8:64M:8)")
     group.add_argument("--dtype", default="float32", help=f"one or several of {','.join(job.DTYPES)} (float32)")
+    group.add_argument("--model", default="resnet50", help=f"training: {', '.join(training.models())}, or a trace")
+    group.add_argument("--compute", type=float, default=0.111, help="training: seconds of computing in a step (0.111)")
     group.add_argument(
         "--net", default="", metavar="NAMES", help="nets of hpccoll to compare, as mpi,tcp (HPCCOLL_NET)"
     )
@@ -126,13 +130,14 @@ def read_request(arguments: argparse.Namespace) -> job.Request:
     chosen = list(COLLECTIVES) if asked == ["all"] else asked
     dtypes = arguments.dtype.split(",")
     peers = [word for word in arguments.against.split(",") if word]
-    _known("collective", chosen, COLLECTIVES)
+    _known("collective", chosen, (*COLLECTIVES, training.NAME))
     _known("--dtype", dtypes, job.DTYPES)
     _known("--against", [word.partition("=")[0] for word in peers], (*PEERS, *NOT_HERE))
     return job.Request(
         tuple(chosen), tuple(arguments.sizes), tuple(dtypes), read_arms(arguments), tuple(peers),
         Limits(arguments.width, arguments.seconds, arguments.most, max(6, arguments.least), arguments.warmup),
         arguments.oversubscribed, arguments.expect or _started(), arguments.number, ("hpccoll", *sys.argv[1:]),
+        arguments.model, arguments.compute,
     )  # fmt: skip
 
 
@@ -219,7 +224,7 @@ def passed_on(arguments: argparse.Namespace) -> list[str]:
     words = [*arguments.words, "--sizes", ",".join(map(str, arguments.sizes)), "--dtype", arguments.dtype]
     words += ["--net", arguments.net] if arguments.net else []
     words += [word for arm in arguments.arm for word in ("--arm", arm)]
-    for name in ("width", "seconds", "most", "least", "warmup"):
+    for name in ("width", "seconds", "most", "least", "warmup", "model", "compute"):
         words += [f"--{name}", str(getattr(arguments, name))]
     words += ["--progress"] if sys.stderr.isatty() else []
     return words + (["--oversubscribed"] if arguments.oversubscribed else [])

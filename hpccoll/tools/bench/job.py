@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import hpccoll
-from hpccoll.tools.bench import collectives, conditions, libraries, measure
+from hpccoll.tools.bench import collectives, conditions, libraries, measure, training
 from hpccoll.tools.bench import ranks as ranks_of
 from hpccoll.tools.bench.libraries import Library
 from hpccoll.tools.bench.ranks import Ranks
@@ -39,6 +39,9 @@ class Request:
     launch: int = 0
     """How many launches of this command came before."""
     command: tuple[str, ...] = ()
+    model: str = "resnet50"
+    """The trace of `training`, and the seconds of computing in a step of it."""
+    compute: float = 0.111
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,11 @@ def run(request: Request, progress: Progress) -> Results | None:
             opened.append(_together(ranks, partial(libraries.open_peer, peer, ranks)))
         results = Results([launch])
         for point in points(request, ranks.size):
-            cases = measured(point, opened, ranks, launch, request.limits)
+            if point.collective == training.NAME:
+                which = training.trace(request.model)
+                cases = training.measured(which, request.compute, opened, ranks, launch, request.limits)
+            else:
+                cases = measured(point, opened, ranks, launch, request.limits)
             results.cases.update({case.key: case for case in cases})
             if ranks.rank == 0:
                 progress(point, cases)
@@ -123,6 +130,9 @@ def _together(ranks: Ranks, make: Callable[[], Library]) -> Library:
 def points(request: Request, ranks: int) -> Iterator[Point]:
     """All points, small before large; sizes that become the same one come once."""
     for collective in request.collectives:
+        if collective == training.NAME:
+            yield Point(collective, "float32", training.trace(request.model).nbytes)
+            continue
         for dtype in request.dtypes:
             for nbytes in dict.fromkeys(_real_size(collective, dtype, size, ranks) for size in request.sizes):
                 yield Point(collective, dtype, nbytes)

@@ -19,6 +19,8 @@ from hpccoll.tools.bench.ranks import Ranks
 from hpccoll.tools.bench.results import ResultsError
 
 Call = Callable[[], object]
+Start = Callable[[str, Any], Call]
+"""Begins to replace an array of this name by its sum over the ranks; returns a function that waits for it."""
 
 
 class UnsupportedHereError(Exception):
@@ -38,6 +40,9 @@ class Library(Protocol):
 
         :raises UnsupportedHereError: the library does not have it
         """
+
+    def start(self) -> Start | None:
+        """Give the function that begins a sum in place; None where the library has none."""
 
     def close(self) -> None:
         """End the use of the library on all ranks."""
@@ -79,6 +84,11 @@ class Hpccoll:
         sent = hpccoll.send_async(task.x, (task.rank + 1) % task.ranks, world=self.world)
         hpccoll.recv(task.out, (task.rank - 1) % task.ranks, world=self.world)
         sent.wait()
+
+    def start(self) -> Start | None:
+        """See Library.start."""
+        world = self.world
+        return lambda name, x: hpccoll.allreduce_async(x, name=name, out=x, world=world).wait
 
     def close(self) -> None:
         """See Library.close."""
@@ -127,6 +137,10 @@ class Mpi:
             ),
         }
         return calls[task.collective.name]
+
+    def start(self) -> Start | None:
+        """See Library.start."""
+        return lambda _, x: self.comm.Iallreduce(self.mpi.IN_PLACE, x).Wait
 
     def close(self) -> None:
         """See Library.close."""
@@ -181,6 +195,10 @@ class Torch:
         self.dist.recv(out, (task.rank - 1) % task.ranks)
         sent.wait()
 
+    def start(self) -> Start | None:
+        """See Library.start."""
+        return lambda _, x: self.dist.all_reduce(self.tensor(x), async_op=True).wait
+
     def close(self) -> None:
         """See Library.close."""
         self.dist.destroy_process_group()
@@ -216,6 +234,16 @@ class Horovod:
             raise UnsupportedHereError(f"Horovod has no {task.collective.name}")
         return calls[task.collective.name]
 
+    def start(self) -> Start | None:
+        """See Library.start."""
+        hvd = self.hvd
+
+        def start(name: str, x: Any) -> Call:
+            handle = hvd.allreduce_async_(self.torch.from_numpy(x), op=hvd.Sum, name=name)
+            return lambda: hvd.synchronize(handle)
+
+        return start
+
     def close(self) -> None:
         """See Library.close."""
         self.hvd.shutdown()
@@ -233,6 +261,10 @@ class Memcpy:
             raise UnsupportedHereError("memcpy is the floor of an allreduce only")
         copy, x = task.x.copy(), task.x
         return lambda: np.copyto(copy, x)
+
+    def start(self) -> Start | None:
+        """See Library.start."""
+        return None
 
     def close(self) -> None:
         """See Library.close: nothing is open."""

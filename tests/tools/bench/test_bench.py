@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hpccoll.__main__ import main
-from hpccoll.tools.bench import conditions, files
+from hpccoll.tools.bench import conditions, files, training
 from hpccoll.tools.bench.collectives import COLLECTIVES
 from hpccoll.tools.bench.results import ResultsError
 
@@ -140,3 +140,23 @@ def test_wrong_words_are_refused(words: list[str], said: str, capsys: pytest.Cap
 def test_a_peer_that_is_not_there_is_named() -> None:
     status, _, err = hpccoll("allreduce", "--sizes", "8", "-np", "2", "--against", "horovod,nccl", *QUICK)
     assert status == 1 and "--against horovod: No module named 'horovod'" in err, err
+
+
+def test_steps_of_training_are_replayed(tmp_path: Path) -> None:
+    words = ("training", "--model", "even:1000:4", "--compute", "0.002", "--arm", "fp16:wire=fp16", "--quiet", *QUICK)
+    status, _, err = hpccoll(*words, "--against", "mpi4py", "--out", tmp_path / "a.h5", launched=2)
+    assert status == 0, err
+    found = files.read(tmp_path / "a.h5")
+    assert {key.contestant for key in found.cases} > {"hpccoll", "hpccoll fp16"} and len(found.cases) == 3
+    for key, case in found.cases.items():
+        assert (key.kind, key.what, key.bytes) == ("step", "training even:1000:4", 4000)
+        assert min(case.samples) >= 0.002 and case.facts["verified"]
+        assert case.parts["exposed communication"] == pytest.approx(case.samples - case.parts["compute"])
+
+
+def test_the_trace_of_resnet50() -> None:
+    found = training.trace("resnet50")
+    assert len(found.elements) == 161 and sum(found.elements) == 25_557_032
+    assert list(found.ready) == sorted(found.ready) and found.ready[-1] == 1
+    with pytest.raises(ResultsError, match="there are resnet50"):
+        training.trace("resnet")
