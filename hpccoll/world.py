@@ -387,6 +387,7 @@ def init(comm: Any = None, **knobs: Any) -> World:
     global _default
     if _default is None or _default.core.closed:
         _default = World(comm, **knobs)
+        _default.core.open_gate(is_world=True)
     elif comm is not None or knobs:
         raise errors.InvalidArgumentError("hpccoll is initialised already; shut it down before init() with arguments")
     return _default

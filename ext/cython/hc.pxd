@@ -251,3 +251,18 @@ cdef extern from "loop/in_flight.h" nogil:
     void hc_in_flight_clear(hc_in_flight *)
     void hc_in_flight_free(hc_in_flight *)
     int hc_in_flight_any(const hc_in_flight *)
+
+
+cdef extern from "loop/gate.h" nogil:
+    enum: HC_GATE_VERSION, HC_GATE_WORLD
+    const char *HC_GATE_CAPSULE
+    ctypedef struct hc_gate:
+        pass
+    const hc_gate hc_the_gate
+    ctypedef struct hc_gate_place:
+        hc_loop *loop
+        uint32_t set, generation
+        int32_t rank, size
+        const int32_t *members
+    int hc_gate_open(const hc_gate_place *, int, uint64_t *)
+    void hc_gate_close(hc_loop *, int64_t)

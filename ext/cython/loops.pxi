@@ -213,6 +213,7 @@ cdef class Loop:
             time.sleep(0)
         self.c = NULL
         with nogil:
+            hc_gate_close(c, -1)
             hc_loop_free(c)
         if self.devices.accelerator is not None:
             self.let_go_of_device()
@@ -225,6 +226,7 @@ cdef class Loop:
             hc_in_flight_free(&self.in_flight)
         if self.c is not NULL and not self.forked:
             with nogil:  # the background thread may need it to end
+                hc_gate_close(self.c, -1)
                 hc_loop_free(self.c)
         free(self.process_memory)
 

@@ -17,7 +17,7 @@ cdef bytes exception_in_flight():
 cdef class Set:
     """A process set as its member sees it; each World has one."""
     cdef readonly Loop loop
-    cdef readonly int number, rank, size
+    cdef readonly int number, generation, rank, size
     cdef readonly tuple members
     cdef readonly bint closed
     cdef unsigned long unnamed_thread
@@ -33,6 +33,7 @@ cdef class Set:
         """
         self.loop = loop
         self.number = number
+        self.generation = generation
         self.members = members
         self.rank = members.index(loop.rank)
         self.size = len(members)
@@ -96,6 +97,7 @@ cdef class Set:
         cdef hc_handle *h
         if self.loop.closed or self.loop.forked:
             return True
+        self.close_gate()
         cdef bytes why = exception_in_flight()
         h = hc_handle_new(HC_EV_STOP, self.number, 0, 0, why, len(why) + 1 if why else 0, 0)
         if h is NULL:
@@ -112,6 +114,32 @@ cdef class Set:
         if h is NULL:
             raise MemoryError
         check(self.run(h))
+
+    # ---- the gate --------------------------------------------------------------------------------
+
+    def open_gate(self, bint is_world=False):
+        """Let compiled programs find the set; a second call changes nothing.
+
+        :param is_world: it is that of init()'s World, which has one number for all time
+        :returns: the number by which they find it, see loop/gate.h
+        """
+        cdef hc_gate_place place
+        cdef uint64_t number = 0
+        if self.closed or self.loop.closed or self.loop.forked:
+            self.refuse()
+        cdef int32_t *members = copy_ranks(self.members)
+        place.loop, place.set, place.generation = self.loop.c, self.number, self.generation
+        place.rank, place.size, place.members = self.rank, self.size, members
+        cdef int status = hc_gate_open(&place, is_world, &number)
+        free(members)
+        check(status, "the gate could not be opened")
+        return number
+
+    cdef void close_gate(self):
+        cdef hc_loop *c = self.loop.c
+        cdef int64_t number = self.number if self.number else -1  # the World's end is that of its sets
+        with nogil:
+            hc_gate_close(c, number)
 
     # ---- preemption ------------------------------------------------------------------------------
 
@@ -282,3 +310,6 @@ cdef class Set:
         if not PyIndex_Check(root) or not 0 <= root < self.size:
             raise errors.InvalidArgumentError(f"root is {root!r}: the World has ranks 0 to {self.size - 1}")
         return 0
+
+
+gate = PyCapsule_New(<void *>&hc_the_gate, HC_GATE_CAPSULE, NULL)  # for the kernels of frameworks

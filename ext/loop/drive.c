@@ -131,6 +131,48 @@ int hc_loop_wait(hc_loop *loop, hc_handle *const *handles, size_t n, uint64_t ns
     return all_done(&all);
 }
 
+static void ring(hc_loop *loop) {
+    atomic_store_explicit(&loop->call_me, 0, memory_order_seq_cst);
+    hc_doorbell_ring(loop->parts.node_control, loop->config.local_rank);
+    hc__thread_call(loop);
+}
+
+/* The caller drives, if the place is free, for one handle that nobody waits for. 1: somebody must drive on. */
+static int drive_for(hc_loop *loop, hc_handle *handle, uint64_t ns) {
+    awaited one = {&handle, &handle + 1};
+    if (!may_drive(loop) || !hc__driver_try(loop))
+        return 1;
+    loop->completion.by_driver = 1;
+    drive_until(loop, &one, hc__loop_now() + ns);
+    loop->completion.by_driver = 0;
+    int work = hc__look_away(loop) || !hc__loop_quiet(loop);
+    hc__driver_leave(loop);
+    return work;
+}
+
+/* Its caller will go on, and asks for no flush later: the request is raised now. */
+static void begin_alone(hc_loop *loop, hc_handle *handle, uint64_t ns) {
+    atomic_fetch_add_explicit(&handle->refs, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&loop->trace.header->callers, 1, memory_order_relaxed);
+    hc_loop_submit(loop, handle, 1);
+    atomic_store_explicit(&loop->flush, 1, memory_order_seq_cst);
+    int work = drive_for(loop, handle, ns);
+    atomic_fetch_sub_explicit(&loop->trace.header->callers, 1, memory_order_seq_cst);
+    if (work)
+        ring(loop);
+    hc__completion_call(loop);
+    hc_handle_release(handle);
+}
+
+void hc_loop_begin(hc_loop *loop, hc_handle *handle, uint64_t ns) {
+    if (ns && !atomic_load_explicit(&loop->pending, memory_order_relaxed)) {
+        begin_alone(loop, handle, ns);
+        return;
+    }
+    hc_loop_submit(loop, handle, 0);
+    hc__completion_begun(loop);
+}
+
 void hc_loop_progress(hc_loop *loop) {
     if (!may_drive(loop) || !hc__driver_try(loop))
         return;
@@ -138,12 +180,6 @@ void hc_loop_progress(hc_loop *loop) {
     hc__heartbeat(loop, hc__loop_now());
     hc__look_away(loop);
     hc__driver_leave(loop);
-}
-
-static void ring(hc_loop *loop) {
-    atomic_store_explicit(&loop->call_me, 0, memory_order_seq_cst);
-    hc_doorbell_ring(loop->parts.node_control, loop->config.local_rank);
-    hc__thread_call(loop);
 }
 
 void hc_loop_submit(hc_loop *loop, hc_handle *handle, int waits) {

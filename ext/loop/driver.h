@@ -97,6 +97,18 @@ typedef struct hc__counters_of_loop {
     hc_counter packed_bytes, reduced_bytes, spread_bytes, in_flight_ns, sleeps;
 } hc__counters_of_loop;
 
+/* ---- completion.c: functions that are called when a handle is done ----------------------------------- */
+
+typedef struct hc__completion {
+    _Atomic(hc_handle *) done;      /* [any] whose function has not been called, newest first; a reference each */
+    _Atomic uint32_t call;          /* [any] futex of the thread */
+    _Atomic uint32_t begun;         /* [any] handles begun by threads that went on */
+    atomic_int listening, stopping; /* [any] listening: the thread will look by itself in a moment */
+    uint8_t by_driver;              /* the driver calls what it finishes, when it has left its place */
+    uint8_t has_thread;
+    pthread_t thread;
+} hc__completion;
+
 struct hc_loop {
     hc_loop_config config;
     hc_loop_parts parts;
@@ -151,6 +163,7 @@ struct hc_loop {
 
     pthread_t thread, maker;
     uint8_t has_thread;
+    hc__completion completion;
     hc__trace trace;
 };
 
@@ -230,6 +243,11 @@ void hc__p2p_watch(hc_loop *, uint64_t now, void (*watch)(hc_loop *, int32_t pee
 int hc__thread_start(hc_loop *);
 void hc__thread_stop(hc_loop *);
 void hc__thread_call(hc_loop *); /* [any thread] */
+
+/* completion.c */
+void hc__completion_call(hc_loop *);  /* the functions of what is done [any thread that does not drive] */
+void hc__completion_begun(hc_loop *); /* a handle was begun, and its caller went on [any thread] */
+void hc__completion_stop(hc_loop *);  /* all handles have ended */
 
 /* heartbeat.c */
 void hc__heartbeat(hc_loop *, uint64_t now);

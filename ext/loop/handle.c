@@ -69,6 +69,21 @@ void hc_handle_release(hc_handle *handle) {
     free(handle);
 }
 
+/* The driver is in the middle of its turn, and a function may do anything. So another thread calls it, or the driver
+ * when it has left its place. The loop's reference goes along. */
+static void leave_to_caller(hc_loop *loop, hc_handle *handle) {
+    hc__completion *completion = &loop->completion;
+    hc_handle *top = atomic_load_explicit(&completion->done, memory_order_relaxed);
+    do {
+        handle->next = top;
+    } while (!atomic_compare_exchange_weak_explicit(&completion->done, &top, handle, memory_order_seq_cst,
+                                                    memory_order_relaxed));
+    if (top || completion->by_driver)
+        return;
+    atomic_fetch_add_explicit(&completion->call, 1, memory_order_seq_cst);
+    hc__futex_wake(&completion->call);
+}
+
 /* The waiter may free its reference as soon as `done` is seen: nothing of the handle is read after the store
  * but through the loop's own reference. */
 void hc__handle_finish(hc_loop *loop, hc_handle *handle, int status, const char *text) {
@@ -83,7 +98,10 @@ void hc__handle_finish(hc_loop *loop, hc_handle *handle, int status, const char 
     atomic_fetch_sub_explicit(&loop->pending, 1, memory_order_relaxed);
     atomic_store_explicit(&handle->done, 1, memory_order_seq_cst);
     hc__wake_waiters(loop);
-    hc_handle_release(handle);
+    if (handle->on_done)
+        leave_to_caller(loop, handle);
+    else
+        hc_handle_release(handle);
 }
 
 /* Lists of handles in flight, which need no memory. */

@@ -125,6 +125,7 @@ void hc_loop_free(hc_loop *loop) {
     while (!hc__driver_try(loop))
         sched_yield();
     end_all(loop);
+    hc__completion_stop(loop);
     drain(loop, hc__loop_now() + PATIENCE, words_left); /* the end of the log above all is for others to hear */
     if (loop->parts.net)
         loop->parts.net->abandoned = atomic_load(&loop->broken) != HC_OK;
@@ -138,6 +139,7 @@ void hc_loop_free(hc_loop *loop) {
 /* Threads do not survive a fork, and the parent's shared memory and network are not the child's to touch. */
 void hc_loop_forked(hc_loop *loop) {
     loop->has_thread = 0;
+    loop->completion.has_thread = 0;
     hc__trace_not_at_signal(loop);
     hc__trace_forked(&loop->trace);
     atomic_store(&loop->forked, 1);

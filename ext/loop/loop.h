@@ -52,6 +52,11 @@ struct hc_handle {
     void *ready, *finished;    /* device memory: see hc_batch; the submitter's, who keeps them until it is done */
     char *site;                /* debug: the lines of the program that ask for it, for the trace; owned, or NULL */
 
+    /* Called once the handle is done and may be read, by a thread that does not drive, so it may do whatever it likes:
+     * run for long, submit, wait. NULL: nothing is called. Needs hc_loop_start_completions(). */
+    void (*on_done)(hc_handle *, void *context);
+    void *context;
+
     int status;        /* enum hc_status */
     char *text;        /* owned, or NULL */
     int64_t value;     /* JOIN: the last set rank to join */
@@ -132,6 +137,13 @@ void hc_loop_forked(hc_loop *); /* in the child of a fork(): every later submit 
 /* Takes the handle in; its outcome arrives in the handle, refusals too. `waits`: the caller goes on to hc_loop_wait(),
  * nobody else need be called. [any thread] */
 void hc_loop_submit(hc_loop *, hc_handle *, int waits);
+/* Before the first handle with an on_done is submitted: starts the thread that calls these functions. A second call
+ * does nothing. OK, or NO_MEMORY. One caller at a time. */
+int hc_loop_start_completions(hc_loop *);
+/* Submits a handle with an on_done, and its caller goes on. Where nothing else is in flight, the caller first drives by
+ * itself for `ns` at most, and calls on_done itself if the handle is done by then; otherwise another thread does. Both
+ * may happen before this returns. [any thread] */
+void hc_loop_begin(hc_loop *, hc_handle *, uint64_t ns);
 /* 1: all `n` are done; 0: not within `ns`. Drives meanwhile. [any thread] */
 int hc_loop_wait(hc_loop *, hc_handle *const *handles, size_t n, uint64_t ns);
 /* A few turns, if nobody else drives: how a program without a background thread makes progress. */

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * completion.c - functions that a framework wants called when a handle is done, and the thread that calls them.
+ *
+ * Such a function sets a framework free to go on, and some go on right there: they run what comes next, or ask for the
+ * next operation. So it is called neither in a driver's turn nor by the background thread, which other ranks may need.
+ * A caller that has driven for its own handle calls the functions itself; no other thread is woken then.
+ *
+ * The thread also stands for the caller that waits (rule R1). A framework always waits for what it has begun, but does
+ * not say so. So when some time has passed in which it began nothing more, what is pending is raised.
+ */
+#include "loop/driver.h"
+
+#include <signal.h>
+
+#define MOST_QUIET_NS 200000ull /* a tenth of the raise window's default */
+#define A_DAY (86400000 * HC__MS)
+
+static hc_handle *take(hc_loop *loop) {
+    hc_handle *newest = atomic_exchange_explicit(&loop->completion.done, NULL, memory_order_acquire), *oldest = NULL;
+    while (newest) {
+        hc_handle *next = newest->next;
+        newest->next = oldest;
+        oldest = newest;
+        newest = next;
+    }
+    return oldest;
+}
+
+void hc__completion_call(hc_loop *loop) {
+    for (hc_handle *handle = take(loop), *next; handle; handle = next) {
+        next = handle->next;
+        handle->on_done(handle, handle->context);
+        hc_handle_release(handle);
+    }
+}
+
+static void ring(hc_loop *loop) {
+    atomic_fetch_add_explicit(&loop->completion.call, 1, memory_order_seq_cst);
+    hc__futex_wake(&loop->completion.call);
+}
+
+/* Pairs with listen(): counted, then looked here; said, then counted there. */
+void hc__completion_begun(hc_loop *loop) {
+    atomic_fetch_add_explicit(&loop->completion.begun, 1, memory_order_seq_cst);
+    if (!atomic_load_explicit(&loop->completion.listening, memory_order_seq_cst))
+        ring(loop);
+}
+
+static void flush(hc_loop *loop) {
+    atomic_store_explicit(&loop->flush, 1, memory_order_seq_cst);
+    atomic_store_explicit(&loop->call_me, 0, memory_order_seq_cst);
+    hc_doorbell_ring(loop->parts.node_control, loop->config.local_rank);
+    hc__thread_call(loop);
+}
+
+/* Sleeps until something is done or, while handles are begun one after another, until that has ended. */
+static void listen(hc_loop *loop, uint32_t call, uint32_t *raised) {
+    hc__completion *completion = &loop->completion;
+    uint64_t window = loop->config.engine.raise_window, quiet = window < MOST_QUIET_NS ? window : MOST_QUIET_NS;
+    atomic_store_explicit(&completion->listening, 1, memory_order_seq_cst);
+    uint32_t begun = atomic_load_explicit(&completion->begun, memory_order_seq_cst);
+    if (begun == *raised) {
+        atomic_store_explicit(&completion->listening, 0, memory_order_seq_cst);
+        if (atomic_load_explicit(&completion->begun, memory_order_seq_cst) == begun)
+            hc__futex_wait(&completion->call, call, A_DAY);
+        return;
+    }
+    hc__futex_wait(&completion->call, call, quiet ? quiet : 1);
+    if (atomic_load_explicit(&completion->begun, memory_order_seq_cst) != begun)
+        return;
+    *raised = begun;
+    flush(loop);
+}
+
+static void *run(void *argument) {
+    hc_loop *loop = argument;
+    uint32_t raised = 0;
+    for (;;) {
+        uint32_t call = atomic_load_explicit(&loop->completion.call, memory_order_seq_cst);
+        hc__completion_call(loop);
+        if (atomic_load_explicit(&loop->completion.stopping, memory_order_seq_cst))
+            break;
+        listen(loop, call, &raised);
+    }
+    hc__completion_call(loop); /* what was done between the call and the look */
+    return NULL;
+}
+
+/* Signals are the program's: its handlers run in its own threads. */
+int hc_loop_start_completions(hc_loop *loop) {
+    if (loop->completion.has_thread)
+        return HC_OK;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    loop->completion.has_thread = pthread_create(&loop->completion.thread, NULL, run, loop) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return loop->completion.has_thread ? HC_OK : HC_NO_MEMORY;
+}
+
+void hc__completion_stop(hc_loop *loop) {
+    if (!loop->completion.has_thread)
+        return;
+    atomic_store_explicit(&loop->completion.stopping, 1, memory_order_seq_cst);
+    ring(loop);
+    pthread_join(loop->completion.thread, NULL);
+    loop->completion.has_thread = 0;
+}
