@@ -16,7 +16,7 @@ import numpy as np
 
 from hpccoll import errors
 
-__all__ = ["DTYPES", "NAMES", "adopt", "adopt_out", "dtype_code", "flat_bytes", "name_of"]
+__all__ = ["DTYPES", "NAMES", "adopt", "adopt_out", "dtype_code", "flat_bytes", "has_code", "name_of", "refusal"]
 
 Restore = Callable[[np.ndarray], Any]
 
@@ -40,9 +40,29 @@ def dtype_code(dtype: np.dtype[Any]) -> int:
         DTYPES[_BFLOAT16] = dtype
         _CODES[dtype] = _BFLOAT16
         return _BFLOAT16
-    if not dtype.isnative:
-        raise errors.UnsupportedError(f"dtype {dtype.str} is not in this machine's byte order: use x.astype")
-    raise errors.UnsupportedError(f"dtype {dtype} is not supported; one of: {', '.join(NAMES)}")
+    raise refusal(dtype, "an operation")
+
+
+def has_code(dtype: np.dtype[Any]) -> bool:
+    """Say whether the C tables have `dtype`. Where nothing is computed the others move as bytes.
+
+    Raise UnsupportedError for elements that are references to Python objects.
+    """
+    if dtype.hasobject:
+        raise errors.UnsupportedError(
+            f"dtype {dtype} holds Python objects: use broadcast_object and the other functions of objects"
+        )
+    return dtype in _CODES or dtype.name == "bfloat16"
+
+
+def refusal(dtype: np.dtype[Any], operation: str) -> errors.UnsupportedError:
+    """Make the error of an operation that computes with elements of `dtype`."""
+    if not dtype.isnative and dtype.names is None:
+        return errors.UnsupportedError(f"dtype {dtype.str} is not in this machine's byte order: use x.astype")
+    return errors.UnsupportedError(
+        f"{operation} of dtype {dtype} is not defined, which moves as bytes where nothing is reduced; reductions take: "
+        f"{', '.join(NAMES)}"
+    )
 
 
 def flat_bytes(x: np.ndarray) -> np.ndarray:

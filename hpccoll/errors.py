@@ -100,7 +100,7 @@ class UnsupportedError(HpccollError, TypeError, ValueError):
 
 
 class ResultSizeError(HpccollError, ValueError):
-    """`out` does not have the size of the result, or a message does not have the size of the array that takes it."""
+    """`out` does not have the size of the result, or a message is longer than the array that takes it."""
 
 
 class ObjectError(HpccollError, RuntimeError):

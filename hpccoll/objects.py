@@ -7,14 +7,14 @@ The argument `dumps` makes the bytes of an object, which pickle.loads() must und
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from hpccoll import _core, errors
 
-__all__ = ["Dumps", "allgather", "broadcast"]
+__all__ = ["Dumps", "allgather", "broadcast", "gather", "receive", "scatter", "send"]
 
 Dumps = Callable[[Any], bytes]
 
@@ -39,17 +39,83 @@ def allgather(own: _core.Set, value: Any, name: str | None, dumps: Dumps = pickl
     """Collect one object of each rank of the process set, in order of the ranks; a joined rank has none."""
     handle = own.collective("allgather", _pack(value, dumps), name, None, True)
     received = handle.wait()
+    return _unpack_rows(handle, received)
+
+
+def gather(own: _core.Set, value: Any, root: int, name: str | None) -> list[Any] | None:
+    """Collect one object of each rank of the process set on the root; a joined rank has none. None elsewhere."""
+    own.check_root(root)
+    data, refused = _try_to_pack(value, pickle.dumps)
+    said = own.collective("allgather", data if refused else data[:0], _other(name), None, False)
+    handle = own.collective("gather", data, name, None, True, root=root)
+    received = handle.wait()
+    _raise_refusal(said)
+    return _unpack_rows(handle, received) if own.rank == root else None
+
+
+def scatter(own: _core.Set, values: Sequence[Any] | None, root: int, name: str | None) -> Any:
+    """Give each rank of the process set one of the root's objects."""
+    own.check_root(root)
+    parts: list[np.ndarray] = []
+    reason = nothing = np.empty(0, np.uint8)
+    if own.rank == root:
+        if values is None or len(values) != own.size:
+            what = "None" if values is None else f"{len(values)} objects"
+            raise errors.InvalidArgumentError(
+                f"scatter_object of {what}: the root gives one for each of {own.size} ranks"
+            )
+        packed = [_try_to_pack(value, pickle.dumps) for value in values]
+        parts = [part for part, _ in packed]
+        reason = next((part for part, refused in packed if refused), nothing)
+    said = own.collective("allgather", reason, _other(name), None, False)
+    splits = [len(part) for part in parts]
+    data = np.concatenate([nothing, *parts])
+    received = own.collective("scatter", data, name, None, True, root=root, splits=splits).wait()
+    _raise_refusal(said)
+    return _unpack(received, root)
+
+
+def send(own: _core.Set, value: Any, dest: int, tag: int) -> None:
+    """Send an object, or the reason why it has none, which both ranks raise."""
+    data, refused = _try_to_pack(value, pickle.dumps)
+    own.send(data, dest, tag, True).wait()
+    if refused:
+        _unpack(data, own.rank)
+
+
+def receive(handle: _core.Handle) -> Any:
+    """Wait for the handle of recv_bytes(), and give the object that came; None where no rank sends."""
+    data = handle.wait()
+    return _unpack(data, handle.peer) if len(data) else None
+
+
+def _other(name: str | None) -> str | None:
+    """What the second operation is called that goes with one."""
+    return None if name is None else f"{name} (refused)"
+
+
+def _raise_refusal(said: _core.Handle) -> None:
+    """Raise the ObjectError of the first rank that could not pack its object, on all ranks alike."""
+    _unpack_rows(said, said.wait())
+
+
+def _unpack_rows(handle: _core.Handle, received: np.ndarray) -> list[Any]:
     ends = np.cumsum(handle.rows())[:-1]
     return [_unpack(part, rank) for rank, part in enumerate(np.split(received, ends)) if len(part)]
 
 
 def _pack(value: Any, dumps: Dumps) -> np.ndarray:
     """`value` as bytes (1-d uint8), or the reason why it has none."""
+    return _try_to_pack(value, dumps)[0]
+
+
+def _try_to_pack(value: Any, dumps: Dumps) -> tuple[np.ndarray, bool]:
+    """As _pack(), and whether it is the reason."""
     try:
-        data = dumps(value)
+        return np.frombuffer(dumps(value), np.uint8), False
     except Exception as error:  # noqa: BLE001 - whatever the object's own methods raise
-        data = pickle.dumps(_Refused(f"a {type(value).__qualname__} that pickle refuses: {error}"))
-    return np.frombuffer(data, np.uint8)
+        reason = _Refused(f"a {type(value).__qualname__} that pickle refuses: {error}")
+        return np.frombuffer(pickle.dumps(reason), np.uint8), True
 
 
 def _unpack(data: np.ndarray, rank: int) -> Any:

@@ -55,6 +55,14 @@ class Outside:
         """Refuse it."""
         self.refuse("recv")
 
+    def recv_bytes(self, *_: Any, **__: Any) -> NoReturn:
+        """Refuse it."""
+        self.refuse("recv_object")
+
+    def probe(self, *_: Any, **__: Any) -> NoReturn:
+        """Refuse it."""
+        self.refuse("probe")
+
     def check_root(self, _: Any) -> NoReturn:
         """Refuse what has a root, and looks at it before anything else: broadcast_object."""
         self.refuse("broadcast_object")

@@ -6,16 +6,68 @@ The arrays are those that the collective operations take. The examples run on tw
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
-from hpccoll import _core
+import numpy as np
+
+from hpccoll import _core, objects
 from hpccoll.world import World, current
 
-__all__ = ["ANY_SOURCE", "recv", "recv_async", "send", "send_async"]
+__all__ = [
+    "ANY_SOURCE",
+    "ANY_TAG",
+    "PROC_NULL",
+    "Status",
+    "iprobe",
+    "probe",
+    "recv",
+    "recv_async",
+    "recv_object",
+    "send",
+    "send_async",
+    "send_object",
+    "sendrecv",
+]
 
 Handle = _core.Handle
 ANY_SOURCE = -1
 """The `source` of a `recv` that takes a message from any rank."""
+ANY_TAG = -1
+"""The `tag` of a `recv` that takes a message with any tag."""
+PROC_NULL = -2
+"""The `dest` or `source` that is no rank: a send to it and a receive from it end at once and move nothing."""
+
+
+@dataclass(slots=True)
+class Status:
+    """What is known of a message: the rank that sent it, its tag, its size. `recv(x, status=Status())` fills it in.
+
+    >>> if hpccoll.rank() == 1:
+    ...     hpccoll.send(np.ones(3), dest=0)
+    ... else:
+    ...     x, status = np.empty(10), hpccoll.Status()
+    ...     source = hpccoll.recv(x, status=status)
+    ...     assert (source, status.source, status.tag, status.count(x.dtype)) == (1, 1, 0, 3)
+    """
+
+    source: int = ANY_SOURCE
+    """The rank, in this World, that sent it; PROC_NULL for a receive from PROC_NULL."""
+    tag: int = ANY_TAG
+    nbytes: int = 0
+    """Bytes of the message."""
+
+    def count(self, dtype: Any) -> int:
+        """Give the number of elements of the message.
+
+        :param dtype: what NumPy takes for a dtype
+        :returns: the whole elements of this dtype that the message has
+        """
+        return self.nbytes // int(np.dtype(dtype).itemsize)
+
+    def take(self, handle: Handle) -> None:
+        """Take over what a finished receive, or a probe, knows of its message."""
+        self.source, self.tag, self.nbytes = handle.peer, handle.tag, handle.nbytes
 
 
 def send(x: Any, dest: int, *, tag: int = 0, world: World | None = None) -> None:
@@ -32,7 +84,7 @@ def send(x: Any, dest: int, *, tag: int = 0, world: World | None = None) -> None
         ...     assert hpccoll.recv(x, source=0, tag=7) == 0
 
     :param x: an array of any shape and dtype; its bytes travel, so both sides must mean the same dtype
-    :param dest: the rank, in this World, that receives
+    :param dest: the rank, in this World, that receives; PROC_NULL: nothing is sent
     :param tag: a number from 0 to `2**32 - 1`; a `recv` takes messages with its tag
     :param world: the World of the call; None: the World of `init()`
     :raises InvalidArgumentError: `dest` or `tag` is out of range
@@ -46,8 +98,17 @@ def send_async(x: Any, dest: int, *, tag: int = 0, world: World | None = None) -
     return current(world).core.send(x, dest, tag)
 
 
-def recv(x: Any, source: int = ANY_SOURCE, *, tag: int = 0, world: World | None = None) -> int:
+def recv(
+    x: Any,
+    source: int = ANY_SOURCE,
+    *,
+    tag: int = 0,
+    status: Status | None = None,
+    world: World | None = None,
+) -> int:
     """Receive an array that one rank sends with `send`, from a given rank or from any.
+
+    A message may be shorter than `x`, as in MPI: its bytes go to the beginning of `x`, and `status` says how many came.
 
         >>> if hpccoll.rank() == 1:
         ...     hpccoll.send(np.full(2, 5), dest=0)
@@ -55,19 +116,160 @@ def recv(x: Any, source: int = ANY_SOURCE, *, tag: int = 0, world: World | None 
         ...     x = np.empty(2, np.int64)
         ...     assert hpccoll.recv(x) == 1 and (x == 5).all()
 
-    :param x: a writable array, which takes the message; it has as many bytes as the message
-    :param source: the rank, in this World, that sends; ANY_SOURCE takes a message from any rank
-    :param tag: a number from 0 to `2**32 - 1`: messages with this tag are received
+    :param x: a writable array, which takes the message; it has at least as many bytes as the message
+    :param source: the rank, in this World, that sends; ANY_SOURCE takes a message from any rank, PROC_NULL none: then
+        `x` keeps its values
+    :param tag: a number from 0 to `2**32 - 1`: messages with this tag are received; ANY_TAG: with any
+    :param status: gets the sender, the tag and the size of the message
     :param world: the World of the call; None: the World of `init()`
     :returns: the rank that sent the message
-    :raises ResultSizeError: the message does not have the size of `x`; nothing was written
+    :raises ResultSizeError: the message is longer than `x`; nothing was written. The text names both sizes
     :raises InvalidArgumentError: `x` cannot be written, or `source` or `tag` is out of range
     :raises HpccollError: as any operation may: ShutDownError, RecoverableError
     """
-    came_from: int = current(world).core.recv(x, source, tag, True).wait()
+    handle = current(world).core.recv(x, source, tag, True)
+    came_from: int = handle.wait()
+    if status is not None:
+        status.take(handle)
     return came_from
 
 
 def recv_async(x: Any, source: int = ANY_SOURCE, *, tag: int = 0, world: World | None = None) -> Handle:
-    """Begin a `recv`, with the same arguments; `wait()` returns the rank that sent, then also `Handle.peer`."""
+    """Begin a `recv`, with the same arguments; `wait()` returns the rank that sent.
+
+    Then `Handle.peer`, `Handle.tag` and `Handle.nbytes` describe the message.
+    """
     return current(world).core.recv(x, source, tag)
+
+
+def sendrecv(
+    x: Any,
+    dest: int,
+    out: Any,
+    source: int = ANY_SOURCE,
+    *,
+    sendtag: int = 0,
+    recvtag: int = 0,
+    status: Status | None = None,
+    world: World | None = None,
+) -> int:
+    """Send one array and receive another, at once: rings and shifts of any length cannot deadlock.
+
+        >>> rank, size = hpccoll.rank(), hpccoll.size()
+        >>> left = np.empty(1, np.int64)
+        >>> source = hpccoll.sendrecv(np.array([rank]), (rank + 1) % size, left, (rank - 1) % size)
+        >>> assert source == left[0] == (rank - 1) % size
+
+    :param x: is sent, as by `send`
+    :param dest: the rank, in this World, that it goes to, or PROC_NULL
+    :param out: takes what is received, as by `recv`; it shares no memory with `x`
+    :param source: the rank, in this World, that it comes from, ANY_SOURCE or PROC_NULL
+    :param sendtag: of the message sent
+    :param recvtag: of the message received, or ANY_TAG
+    :param status: gets the sender, the tag and the size of the message received
+    :param world: the World of the call; None: the World of `init()`
+    :returns: the rank that sent what was received
+    :raises ResultSizeError: the message is longer than `out`; nothing was written
+    :raises InvalidArgumentError: an argument is wrong; nothing was received
+    :raises HpccollError: as any operation may: ShutDownError, RecoverableError
+    """
+    core = current(world).core
+    sent = core.send(x, dest, sendtag)
+    received = core.recv(out, source, recvtag, True)
+    came_from: int = received.wait()
+    sent.wait()
+    if status is not None:
+        status.take(received)
+    return came_from
+
+
+# ---- messages that are there ----------------------------------------------------------------------------
+
+
+def probe(source: int = ANY_SOURCE, *, tag: int = ANY_TAG, world: World | None = None) -> Status:
+    """Wait for a message that no receive has taken, and describe it. It stays: the next matching `recv` takes it.
+
+        >>> if hpccoll.rank() == 0:
+        ...     hpccoll.send(np.arange(5.0), dest=1)
+        ... else:
+        ...     status = hpccoll.probe(source=0)
+        ...     x = np.empty(status.count(float))
+        ...     assert hpccoll.recv(x, status.source, tag=status.tag) == 0 and x[4] == 4
+
+    With several threads that receive, another one may take the message first.
+
+    :param source: the rank, in this World, that sends; ANY_SOURCE: any; PROC_NULL: returns at once, without a message
+    :param tag: a number from 0 to `2**32 - 1`; ANY_TAG: any
+    :param world: the World of the call; None: the World of `init()`
+    :returns: its sender, tag and size
+    :raises InvalidArgumentError: `source` or `tag` is out of range
+    :raises HpccollError: as any operation may: ShutDownError, RecoverableError
+    """
+    status = Status()
+    handle = current(world).core.probe(source, tag, False)
+    handle.wait()
+    status.take(handle)
+    return status
+
+
+def iprobe(source: int = ANY_SOURCE, *, tag: int = ANY_TAG, world: World | None = None) -> Status | None:
+    """Describe a message that no receive has taken, if one is there. Never waits for one.
+
+        >>> assert hpccoll.iprobe(tag=77) is None
+
+    :param source: as for `probe`
+    :param tag: as for `probe`
+    :param world: the World of the call; None: the World of `init()`
+    :returns: its sender, tag and size, or None. A message that was sent is there after some calls at the latest
+    :raises InvalidArgumentError: `source` or `tag` is out of range
+    :raises HpccollError: as any operation may: ShutDownError, RecoverableError
+    """
+    handle = current(world).core.probe(source, tag, True)
+    if handle.wait() == ANY_SOURCE:
+        return None
+    status = Status()
+    status.take(handle)
+    return status
+
+
+# ---- Python objects -------------------------------------------------------------------------------------
+
+
+def send_object(obj: Any, dest: int, *, tag: int = 0, world: World | None = None) -> None:
+    """Send a Python object to one rank, which calls `recv_object`. It travels as pickle makes it.
+
+        >>> if hpccoll.rank() == 0:
+        ...     hpccoll.send_object({"step": 3}, dest=1)
+        ... else:
+        ...     assert hpccoll.recv_object(source=0) == {"step": 3}
+
+    :param obj: the object
+    :param dest: the rank, in this World, that receives; PROC_NULL: nothing is sent
+    :param tag: a number from 0 to `2**32 - 1`
+    :param world: the World of the call; None: the World of `init()`
+    :raises ObjectError: pickle refuses the object; the receiver gets the same error
+    :raises InvalidArgumentError: `dest` or `tag` is out of range
+    :raises HpccollError: as any operation may: ShutDownError, RecoverableError
+    """
+    objects.send(current(world).core, obj, dest, tag)
+
+
+def recv_object(
+    source: int = ANY_SOURCE, *, tag: int = 0, status: Status | None = None, world: World | None = None
+) -> Any:
+    """Receive a Python object that one rank sends with `send_object`. Receive only from programs that you trust.
+
+    :param source: the rank, in this World, that sends, or ANY_SOURCE; PROC_NULL: returns None at once
+    :param tag: a number from 0 to `2**32 - 1`, or ANY_TAG
+    :param status: gets the sender, the tag and the size of the message
+    :param world: the World of the call; None: the World of `init()`
+    :returns: a copy of the object
+    :raises ObjectError: pickle refused the object on the rank that sent it
+    :raises InvalidArgumentError: `source` or `tag` is out of range
+    :raises HpccollError: as any operation may: ShutDownError, RecoverableError
+    """
+    handle = current(world).core.recv_bytes(source, tag, True)
+    obj = objects.receive(handle)
+    if status is not None:
+        status.take(handle)
+    return obj

@@ -9,11 +9,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hpccoll import _core
+from hpccoll import _core, objects
 from hpccoll.reductions import SUM, Reduction
 from hpccoll.world import World, current
 
-__all__ = ["gather", "gather_async", "reduce", "reduce_async", "scatter", "scatter_async"]
+__all__ = [
+    "gather",
+    "gather_async",
+    "gather_object",
+    "reduce",
+    "reduce_async",
+    "scatter",
+    "scatter_async",
+    "scatter_object",
+]
 
 Handle = _core.Handle
 
@@ -154,3 +163,46 @@ def scatter_async(
 ) -> Handle:
     """Begin a `scatter`, with the same arguments; the Handle's `wait()` returns this rank's rows."""
     return current(world).core.collective("scatter", x, name, out, False, root=root, splits=splits)
+
+
+def gather_object(obj: Any, root: int = 0, *, name: str | None = None, world: World | None = None) -> list[Any] | None:
+    """Collect a Python object from each rank on one rank, the root. They travel as pickle makes them.
+
+        >>> texts = hpccoll.gather_object(f"rank {hpccoll.rank()}", root=1)
+        >>> hpccoll.broadcast_object(texts, root=1)
+        ['rank 0', 'rank 1']
+
+    :param obj: the object of this rank
+    :param root: the rank, in this World, that gets them
+    :param name: the ranks' calls of one name belong together, in any order; None: the order of the calls decides
+    :param world: the World of the call; None: the World of `init()`
+    :returns: on the root a list of copies, in the order of the ranks; a rank that has joined has no object in it. None
+        on the other ranks
+    :raises ObjectError: pickle refuses an object; the same text on all ranks
+    :raises RootJoinedError: the root has joined
+    :raises InvalidArgumentError: an argument is wrong on this rank; nothing was sent
+    :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
+    """
+    return objects.gather(current(world).core, obj, root, name)
+
+
+def scatter_object(
+    objs: Sequence[Any] | None, root: int = 0, *, name: str | None = None, world: World | None = None
+) -> Any:
+    """Give each rank one of the root's Python objects. They travel as pickle makes them.
+
+        >>> mine = hpccoll.scatter_object(["a", "b"] if hpccoll.rank() == 0 else None, root=0)
+        >>> hpccoll.allgather_object(mine)
+        ['a', 'b']
+
+    :param objs: on the root a sequence with one object for each rank; it is ignored on other ranks
+    :param root: the rank, in this World, whose objects are given
+    :param name: the ranks' calls of one name belong together, in any order; None: the order of the calls decides
+    :param world: the World of the call; None: the World of `init()`
+    :returns: a copy of this rank's object, on the root as well
+    :raises ObjectError: pickle refuses an object; the same text on all ranks
+    :raises RootJoinedError: the root has joined
+    :raises InvalidArgumentError: an argument is wrong on this rank; nothing was sent
+    :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
+    """
+    return objects.scatter(current(world).core, objs, root, name)

@@ -9,6 +9,8 @@ cdef inline int reduction_of(object op) except -1:
     cdef Py_ssize_t reduction = -1
     if PyIndex_Check(op):
         reduction = PyNumber_AsSsize_t(op, NULL)
+    elif hasattr(op, "begin"):
+        return HC_REDUCTION_COUNT  # hpccoll.user_reductions: it knows what to do
     if reduction < 0 or reduction >= HC_REDUCTION_COUNT:
         raise errors.InvalidArgumentError(f"op is {op!r}: use one of hpccoll.{', hpccoll.'.join(REDUCTIONS)}")
     return <int>reduction
@@ -75,13 +77,18 @@ cdef object check_splits(object splits, int64_t rows, int size, bint any_rows):
     return splits
 
 
+DEF ANY_TAG = -1
+
+
 cdef int check_p2p(bint receives, object peer, object tag, int size) except -1:
-    if not PyIndex_Check(peer) or not (HC_ANY_PEER if receives else 0) <= peer < size:
+    if not PyIndex_Check(peer) or not HC_NO_PEER <= peer < size or (peer == HC_ANY_PEER and not receives):
         raise errors.InvalidArgumentError(
             f"{'source' if receives else 'dest'} is {peer!r}: the World has ranks 0 to {size - 1}"
-            + (", and ANY_SOURCE is -1" if receives else ""))
-    if not PyIndex_Check(tag) or not 0 <= tag < 1 << 32:
-        raise errors.InvalidArgumentError(f"tag is {tag!r}: a tag is a number from 0 to {(1 << 32) - 1}")
+            + (", ANY_SOURCE is -1" if receives else "") + ", and PROC_NULL is -2")
+    if not PyIndex_Check(tag) or not (ANY_TAG if receives else 0) <= tag < 1 << 32:
+        raise errors.InvalidArgumentError(
+            f"tag is {tag!r}: a tag is a number from 0 to {(1 << 32) - 1}"
+            + (", and ANY_TAG is -1" if receives else ""))
     return 0
 
 

@@ -27,7 +27,7 @@ cdef class Call:
         return (self.traits & trait) != 0
 
     cdef int read_options(self, str operation, object op, object root, object prescale, object postscale) except -1:
-        """What is said beside the arrays."""
+        """What is said beside the arrays. 1: the reduction is the program's own."""
         self.operation = CODES[operation]
         self.traits = TRAITS[self.operation]
         self.has_input = self.has_result = True
@@ -36,6 +36,8 @@ cdef class Call:
         self.prescale = self.postscale = 1.0
         if self.has(HC_OP_REDUCES):
             self.reduction = reduction_of(op)
+            if self.reduction == HC_REDUCTION_COUNT:
+                return 1
             self.prescale, self.postscale = factor_of(prescale, "prescale"), factor_of(postscale, "postscale")
         if self.has(HC_OP_ROOTED):
             self.set.check_root(root)
@@ -83,6 +85,8 @@ cdef class Call:
                 f"a group lies in one memory: array 0 in {MEMORIES[self.operands[0].memory]} memory, array {at} in "
                 f"{MEMORIES[i.memory]} memory")
         if self.has(HC_OP_REDUCES):
+            if i.dtype == HC_UINT8 and type(array) is ndarray and not arrays.has_code(array.dtype):
+                raise arrays.refusal(array.dtype, OPERATIONS[self.operation])
             self.wire = merge_wire(self.wire, wire_of(compression, i.dtype), at)
             check_reduction(self.reduction, i.dtype, self.prescale, self.postscale)
         if i.ndim == 0 and not self.has(HC_OP_ELEMENTWISE) and self.operation_has_rows():

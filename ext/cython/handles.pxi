@@ -165,9 +165,23 @@ cdef class Handle:
     @property
     def peer(self):
         """The other rank of a send or a receive; -1 while a receive from any rank has none, and for collectives."""
-        if self.c.op is NULL or self.c.op.peer < 0:
+        if self.c.op is NULL:
             return -1
-        return self.set.members.index(self.c.op.peer)
+        return self.set.members.index(self.c.op.peer) if self.c.op.peer >= 0 else self.c.op.peer
+
+    @property
+    def tag(self):
+        """The tag of a send or a receive; -1 while a receive of any tag has no message, and for collectives."""
+        if self.c.op is NULL or (self.c.op.flags & HC_P2P_ANY_TAG and not (self.c.op.peer >= 0 and self.done())):
+            return -1
+        return self.c.op.tag
+
+    @property
+    def nbytes(self):
+        """The bytes of a message: sent, or received, which may be fewer than its array has; 0 until it is received."""
+        if self.c.op is NULL:
+            return 0
+        return (self.c.op.received if self.done() else 0) if self.c.op.receives else self.c.op.bytes
 
     cdef str describe(self):
         if self.c.op is not NULL:
@@ -177,13 +191,19 @@ cdef class Handle:
 
     cdef str describe_p2p(self):
         cdef hc_p2p_op *op = self.c.op
-        who = "any rank" if op.peer < 0 else f"rank {self.peer}"
-        return f"{'receive' if op.receives else 'send'} of {op.bytes} bytes " \
-               f"{'from' if op.receives else 'to'} {who} (tag {op.tag})"
+        who = "any rank" if op.peer == HC_ANY_PEER else "no rank" if op.peer < 0 else f"rank {self.peer}"
+        what = "probe" if op.flags & HC_P2P_PROBE else "receive" if op.receives else "send"
+        size = "" if op.flags & (HC_P2P_PROBE | HC_P2P_ALLOCATES) else f" of {op.bytes} bytes"
+        tag = "any tag" if op.flags & HC_P2P_ANY_TAG and op.peer < 0 else f"tag {op.tag}"
+        return f"{what}{size} {'from' if op.receives else 'to'} {who} ({tag})"
 
     cdef str failure(self):
         if self.c.op is not NULL and self.c.status == HC_RESULT_SIZE:
-            return f"a message of {self.c.op.received} bytes came for a {self.describe_p2p()}: x must have its size"
+            how = "must have its size" if self.c.op.received < self.c.op.bytes else "is too small"
+            return f"a message of {self.c.op.received} bytes came for a {self.describe_p2p()}: x {how}"
+        if self.c.op is not NULL and self.c.status == HC_NO_MEMORY and self.c.op.flags & HC_P2P_ALLOCATES:
+            return (f"{self.describe_p2p()}: no memory on rank {self.set.rank} ({platform.node()}) for a message of "
+                    f"{self.c.op.received} bytes, which is lost; the World goes on")
         if self.c.status >= 0:
             why = self.c.pieces[0].why
             return f"{self.describe()}: {why.decode('utf-8', 'replace') if why is not NULL else 'it has no result'}"
@@ -214,7 +234,8 @@ cdef class Handle:
     cdef int build(self) except -1:
         """Make `result` from what the data plane left, once."""
         if self.c.op is not NULL:
-            self.result = self.peer if self.c.op.receives else None
+            self.result = self.take_bytes_received() if self.c.op.flags & HC_P2P_ALLOCATES else \
+                self.peer if self.c.op.receives else None
         elif TRAITS[self.operation] & HC_OP_ONLY_EVENT:
             self.result = self.c.value
         elif self.has_result and TRAITS[self.operation] & HC_OP_RESULT_ALLOCATED:
@@ -223,12 +244,22 @@ cdef class Handle:
             self.result = self.restored(self.result)
         if self.copies:
             for target, stand_in in self.copies:
+                if self.c.op is not NULL and self.c.op.received < self.c.op.bytes:
+                    stand_in.view(np.uint8).reshape(-1)[self.c.op.received:] = \
+                        np.ascontiguousarray(target).view(np.uint8).reshape(-1)[self.c.op.received:]
                 target[...] = stand_in
         self.copies = self.restores = None
         self.inputs = None
         if TRAITS[self.operation] & (HC_OP_COUNTS | HC_OP_ROOTED) == HC_OP_COUNTS:
             self.result = (self.result, self.rows())
         return 0
+
+    cdef object take_bytes_received(self):
+        """The memory that was made for a message; a second call would find it gone."""
+        cdef ResultMemory memory = ResultMemory.__new__(ResultMemory)
+        memory.data, memory.nbytes = self.c.op.data, self.c.op.received
+        self.c.op.data = NULL
+        return ndarray((memory.nbytes,), np.uint8, memory) if memory.data is not NULL else empty(0, np.uint8)
 
     cdef object restored(self, object result):
         """A result, or a group's, as the types that went in."""

@@ -134,9 +134,10 @@ cdef inline int read_plain(object x, Operand *o, bint writable) except -1:
 
 
 cdef int read_slowly(object x, Operand *o, bint writable) except -1:
-    """Describe a contiguous array of any dtype that has a code, bfloat16 above all."""
+    """Describe a contiguous array of any dtype. One without a code is bytes: its elements are a dimension more."""
     cdef Operand flat
-    o.dtype = arrays.dtype_code(x.dtype)
+    cdef bint has_code = arrays.has_code(x.dtype)
+    o.dtype = arrays.dtype_code(x.dtype) if has_code else HC_UINT8
     if not read_plain(arrays.flat_bytes(x), &flat, writable):
         raise errors.InvalidArgumentError("out is read-only" if writable else "an array could not be read")
     o.data, o.memory = flat.data, HC_MEMORY_HOST
@@ -145,6 +146,20 @@ cdef int read_slowly(object x, Operand *o, bint writable) except -1:
     o.ndim = x.ndim
     for d, n in enumerate(x.shape):
         o.dims[d] = n
+    if not has_code:
+        make_bytes(o, x.itemsize)
+    return 0
+
+
+cdef int make_bytes(Operand *o, Py_ssize_t itemsize) except -1:
+    """Describe elements without a code as bytes, in a last dimension; an array without dimensions has one row."""
+    if o.ndim == HC_MAX_DIMS:
+        raise errors.UnsupportedError(f"an array of {HC_MAX_DIMS} dimensions whose elements move as bytes")
+    if o.ndim == 0:
+        o.ndim, o.dims[0] = 1, 1
+    o.dims[o.ndim] = itemsize
+    o.ndim += 1
+    o.count *= itemsize
     return 0
 
 

@@ -269,37 +269,62 @@ cdef class Set:
         cdef Call call = Call.__new__(Call)
         cdef Operand two[2]
         call.set, call.name = self, name
-        call.read_options(operation, op, root, prescale, postscale)
+        if call.read_options(operation, op, root, prescale, postscale):
+            if prescale != 1 or postscale != 1 or compression is not None:
+                raise errors.UnsupportedError(f"{operation} with {op!r} takes no factors and no compression")
+            return op.begin(self, operation, x, name, out, waits, root)
         if not call.has(HC_OP_NO_TENSORS):
             call.read_arrays(x, out, compression, two)
         return call.start(name, splits, out, waits, last)
 
-    def send(self, x, peer, tag=0, bint waits=False):
-        """See collectives.send."""
+    def send(self, x, peer, tag=0, bint waits=False, bint library=False):
+        """See p2p.send. `library`: the message never meets a receive of the program."""
         cdef Operand i
         array = read_input(self.loop, x, &i, [])
-        return self.submit_p2p(False, peer, tag, &i, waits, array)
+        return self.submit_p2p(False, peer, tag, &i, waits, array, library, 0)
 
-    def recv(self, x, peer, tag=0, bint waits=False):
-        """See collectives.recv. `peer` -1: any rank; the handle's `peer` then says which it was."""
+    def recv(self, x, peer, tag=0, bint waits=False, bint exact=False, bint library=False):
+        """See p2p.recv. `peer` -1: any rank; the handle's `peer` then says which it was. `exact`: a shorter message is
+        an error."""
         cdef Operand o
         cdef list copies = []
         target = read_target(self.loop, x, &o, copies, "x")
         if type(target) is Buffer and o.memory:
             self.loop.check_device(<Buffer>target)
-        cdef Handle handle = self.submit_p2p(True, peer, tag, &o, waits, target)
+            exact = exact or len(copies) > 0
+        cdef Handle handle = self.submit_p2p(True, peer, tag, &o, waits, target, library, HC_P2P_EXACT if exact else 0)
         handle.copies = copies
         return handle
 
-    cdef Handle submit_p2p(self, bint receives, object peer, object tag, const Operand *o, bint waits, object array):
+    def recv_bytes(self, peer, tag=0, bint waits=False):
+        """Receive a message of any size: wait() returns its bytes (1-d uint8)."""
+        cdef Operand o
+        o.data, o.nbytes, o.memory = NULL, 0, HC_MEMORY_HOST
+        return self.submit_p2p(True, peer, tag, &o, waits, None, False, HC_P2P_ALLOCATES)
+
+    def probe(self, peer, tag, bint now):
+        """See p2p.probe and, if `now`, p2p.iprobe; the handle's peer, tag and nbytes describe the message."""
+        cdef Operand o
+        o.data, o.nbytes, o.memory = NULL, 0, HC_MEMORY_HOST
+        return self.submit_p2p(
+            True, peer, tag, &o, True, None, False, HC_P2P_PROBE | (HC_P2P_PROBE_NOW if now else 0))
+
+    cdef Handle submit_p2p(self, bint receives, object peer, object tag, const Operand *o, bint waits, object array,
+                           bint library, int flags):
         cdef hc_p2p_op op
         if self.closed or self.loop.closed or self.loop.forked:
             self.refuse()
         check_p2p(receives, peer, tag, self.size)
         op.receives = receives
-        op.peer = HC_ANY_PEER if peer == HC_ANY_PEER else self.members[peer]
-        op.tag = tag
-        op.data, op.bytes = o.data, o.nbytes
+        op.peer = self.members[peer] if peer >= 0 else peer
+        op.context = HC_P2P_LIBRARY if library else HC_P2P_USER
+        op.flags = flags
+        op.tag = 0
+        if tag == ANY_TAG:
+            op.flags |= HC_P2P_ANY_TAG
+        else:
+            op.tag = tag
+        op.data, op.bytes, op.received = o.data, o.nbytes, 0
         cdef hc_handle *h = hc_handle_of_p2p(self.number, &op, o.memory)
         if h is NULL:
             raise errors.OutOfMemoryError("no memory for a message; nothing was sent")

@@ -61,6 +61,8 @@ void hc_handle_release(hc_handle *handle) {
             hc_result_free(piece->out);
         free(piece->why);
     }
+    if (handle->op && handle->op->flags & HC_P2P_ALLOCATES)
+        free(handle->op->data);
     free(handle->op);
     free(handle->staging);
     free(handle->text);

@@ -133,8 +133,10 @@ static void arrive(hc_loop *loop, hc_handle *handle) {
     const hc_p2p_op *op = handle->op;
     hc_data *data = handle->staging ? data_of(loop, handle) : NULL;
     int status = op->status;
-    if (status == HC_OK && op->receives && data)
+    if (status == HC_OK && op->receives && data) {
+        handle->staging->bytes = op->received;
         status = data->ops->staging_deliver(data, handle->staging);
+    }
     if (status < 0 && status != op->status)
         fail(loop, handle, status, data->text);
     else
@@ -156,8 +158,11 @@ void hc__p2p_take(hc_loop *loop, hc_handle *handle) {
         return;
     }
     handle->op->set = queue ? queue->wire : 0;
-    status = !queue || queue->stopped ? HC_SHUT_DOWN : open_staging(loop, handle, text);
-    if (status < 0)
+    int nobody = handle->op->peer == HC_NO_PEER;
+    status = !queue || queue->stopped ? HC_SHUT_DOWN : nobody ? HC_OK : open_staging(loop, handle, text);
+    if (status == HC_OK && nobody)
+        finish(loop, handle, HC_OK, NULL);
+    else if (status < 0)
         fail(loop, handle, status, text[0] ? text : NULL);
     else if (must_wait(loop, handle))
         wait_for_array(loop, handle->op);
@@ -204,12 +209,19 @@ void hc__p2p_break(hc_loop *loop, int status, const char *text) {
 /* ---- waits that last ------------------------------------------------------------------------------- */
 
 static void describe(const hc_loop *loop, const hc_p2p_op *op, uint64_t ns, char *text, size_t room) {
-    char who[HC_WHO] = "any rank";
+    char who[HC_WHO] = "any rank", bytes[32] = "", tag[32] = "any tag";
     if (op->peer >= 0)
         hc_who(&loop->processes, op->peer, who);
-    snprintf(text, room, "a %s of %llu bytes %s %s (tag %u) has waited %.3g s%s%s", op->receives ? "receive" : "send",
-             (unsigned long long)op->bytes, op->receives ? "from" : "to", who, op->tag, (double)ns / 1e9,
-             loop->silent_text[0] ? "; " : "", loop->silent_text);
+    if (!(op->flags & (HC_P2P_PROBE | HC_P2P_ALLOCATES)))
+        snprintf(bytes, sizeof bytes, " of %llu bytes", (unsigned long long)op->bytes);
+    if (!(op->flags & HC_P2P_ANY_TAG))
+        snprintf(tag, sizeof tag, "tag %u", op->tag);
+    snprintf(text, room, "a %s%s %s %s (%s) has waited %.3g s%s%s",
+             op->flags & HC_P2P_PROBE ? "probe"
+             : op->receives           ? "receive"
+                                      : "send",
+             bytes, op->receives ? "from" : "to", who, tag, (double)ns / 1e9, loop->silent_text[0] ? "; " : "",
+             loop->silent_text);
 }
 
 /* As for agreed requests: a report at the warning time and each time it has doubled, the World's end at the limit. The

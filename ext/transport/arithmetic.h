@@ -12,7 +12,7 @@
 /* ---- the host's ---------------------------------------------------------------------------------- */
 
 void *hc_result_new(size_t bytes); /* 64-byte aligned; NULL: out of memory. bytes 0: a valid pointer */
-void hc_result_free(void *);
+void hc_result_free(void *);       /* also what is of malloc() */
 
 void hc_host_copy(void *to, const void *from, size_t bytes);
 /* to[i] = (to_dtype)(scale * from[i]); one rounding. Scale 1.0 and equal dtypes: a copy. */

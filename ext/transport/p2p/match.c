@@ -21,19 +21,34 @@ static int return_credit(hc_p2p *p2p, int32_t peer, uint64_t bytes) {
     return hc__p2p_send_header(p2p, peer, &header, NULL);
 }
 
+static void describe(hc_p2p_op *receive, int32_t peer, const hc__p2p_header *header) {
+    receive->peer = peer;
+    receive->tag = header->tag;
+    receive->received = header->bytes;
+}
+
+/* Describes the message, and says whether the receive can take it. */
+static int fit(hc_p2p_op *receive, int32_t peer, const hc__p2p_header *header) {
+    describe(receive, peer, header);
+    if (receive->flags & HC_P2P_ALLOCATES) {
+        receive->data = malloc((size_t)header->bytes + 1);
+        return receive->data ? HC_OK : HC_NO_MEMORY;
+    }
+    int fits = header->bytes == receive->bytes || (header->bytes < receive->bytes && !(receive->flags & HC_P2P_EXACT));
+    return fits ? HC_OK : HC_RESULT_SIZE;
+}
+
 /* The receive is in no queue. */
 static int pair(hc_p2p *p2p, hc_p2p_op *receive, int32_t peer, const hc__p2p_header *header, const void *content) {
-    int fits = header->bytes == receive->bytes;
-    receive->peer = peer;
-    receive->received = header->bytes;
+    int status = fit(receive, peer, header);
     if (header->kind == HC__P2P_EAGER) {
-        if (fits && header->bytes > 0)
+        if (status == HC_OK && header->bytes > 0)
             memcpy(receive->data, content, (size_t)header->bytes);
-        hc__p2p_finish(p2p, receive, fits ? HC_OK : HC_RESULT_SIZE);
+        hc__p2p_finish(p2p, receive, status);
         return return_credit(p2p, peer, header->bytes);
     }
-    if (!fits || header->bytes == 0) {
-        hc__p2p_finish(p2p, receive, fits ? HC_OK : HC_RESULT_SIZE);
+    if (status < 0 || header->bytes == 0) {
+        hc__p2p_finish(p2p, receive, status);
         return hc__p2p_send_header(p2p, peer, &(hc__p2p_header){.kind = HC__P2P_FIN, .to = header->from}, NULL);
     }
     receive->number = ++p2p->numbers;
@@ -43,8 +58,20 @@ static int pair(hc_p2p *p2p, hc_p2p_op *receive, int32_t peer, const hc__p2p_hea
 }
 
 static int is_match(const hc_p2p_op *receive, int32_t peer, const hc__p2p_header *header) {
-    return receive->set == header->set && receive->tag == header->tag &&
+    return receive->set == header->set && receive->context == header->context &&
+           (receive->tag == header->tag || receive->flags & HC_P2P_ANY_TAG) &&
            (receive->peer == peer || receive->peer == HC_ANY_PEER);
+}
+
+/* A message waits for its receive: the probes that asked for one like it see it. */
+static void show(hc_p2p *p2p, int32_t peer, const hc__p2p_header *header) {
+    for (hc_p2p_op *probe = p2p->open.first, *next; probe; probe = next) {
+        next = probe->next;
+        if (!(probe->flags & HC_P2P_PROBE) || !is_match(probe, peer, header))
+            continue;
+        describe(probe, peer, header);
+        hc__p2p_finish(p2p, probe, HC_OK);
+    }
 }
 
 static int keep(hc_p2p *p2p, int32_t peer, const hc__p2p_header *header, const void *content) {
@@ -59,12 +86,13 @@ static int keep(hc_p2p *p2p, int32_t peer, const hc__p2p_header *header, const v
         memcpy(message->content, content, bytes);
     *p2p->last_unexpected = message;
     p2p->last_unexpected = &message->next;
+    show(p2p, peer, header);
     return HC_OK;
 }
 
 int hc__p2p_match(hc_p2p *p2p, int32_t peer, const hc__p2p_header *header, const void *content) {
     for (hc_p2p_op *receive = p2p->open.first; receive; receive = receive->next) {
-        if (!is_match(receive, peer, header))
+        if (receive->flags & HC_P2P_PROBE || !is_match(receive, peer, header))
             continue;
         hc__p2p_queue_remove(receive);
         return pair(p2p, receive, peer, header, content);
@@ -88,7 +116,25 @@ void hc__p2p_drop_unexpected(hc_p2p *p2p, hc__p2p_unexpected **link) {
     free(message);
 }
 
+static int post_probe(hc_p2p *p2p, hc_p2p_op *probe) {
+    hc__p2p_unexpected *message = p2p->unexpected;
+    while (message && !is_match(probe, message->peer, &message->header))
+        message = message->next;
+    if (!message && !(probe->flags & HC_P2P_PROBE_NOW)) {
+        hc__p2p_queue_add(&p2p->open, probe);
+        return HC_OK;
+    }
+    if (message)
+        describe(probe, message->peer, &message->header);
+    else
+        probe->peer = HC_ANY_PEER;
+    hc__p2p_finish(p2p, probe, HC_OK);
+    return HC_OK;
+}
+
 int hc__p2p_post_receive(hc_p2p *p2p, hc_p2p_op *receive) {
+    if (receive->flags & HC_P2P_PROBE)
+        return post_probe(p2p, receive);
     for (hc__p2p_unexpected **link = &p2p->unexpected; *link; link = &(*link)->next) {
         if (!is_match(receive, (*link)->peer, &(*link)->header))
             continue;

@@ -20,7 +20,8 @@
 /* ---- posting --------------------------------------------------------------------------------------- */
 
 static int post_send(hc_p2p *p2p, hc_p2p_op *send) {
-    hc__p2p_header header = {.kind = HC__P2P_EAGER, .set = send->set, .tag = send->tag, .bytes = send->bytes};
+    hc__p2p_header header = {
+        .kind = HC__P2P_EAGER, .set = send->set, .tag = send->tag, .context = send->context, .bytes = send->bytes};
     hc__p2p_credit *credit = &p2p->credits[send->peer];
     uint64_t cost = sizeof header + send->bytes;
     if (send->bytes <= HC__P2P_EAGER_MAX && credit->used + cost <= HC__P2P_CREDIT_MAX) {

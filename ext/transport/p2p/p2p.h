@@ -14,17 +14,31 @@
 typedef struct hc_p2p hc_p2p; /* one rank's, for all its sets */
 typedef struct hc_p2p_op hc_p2p_op;
 
+enum hc_p2p_flag { /* of a receive */
+                   HC_P2P_PROBE =
+                       1, /* waits for a message that no receive has taken, describes it, and leaves it there */
+                   HC_P2P_PROBE_NOW = 2,  /* of a probe: ends at once; its peer is HC_ANY_PEER if there is no message */
+                   HC_P2P_ANY_TAG = 4,    /* takes a message of any tag, and gets the message's */
+                   HC_P2P_EXACT = 8,      /* a message that is shorter is an error, too */
+                   HC_P2P_ALLOCATES = 16, /* a message of any size: `data` becomes new memory for it, of malloc() */
+};
+enum hc_p2p_context { HC_P2P_USER, HC_P2P_LIBRARY }; /* messages of one never meet receives of the other */
+#define HC_NO_PEER (-2)                              /* MPI_PROC_NULL; for posters: it is no peer of hc_p2p_post() */
+
 /* A send or a receive, in its poster's memory. It belongs to the point-to-point layer from hc_p2p_post() until
  * hc_p2p_done() or hc_p2p_withdraw() gives it back. */
 struct hc_p2p_op {
     uint8_t receives;
+    uint8_t flags;     /* enum hc_p2p_flag */
+    uint8_t context;   /* enum hc_p2p_context */
     uint32_t set, tag; /* set: hc_set_wire() */
     int32_t peer;      /* World rank; a receive may have HC_ANY_PEER, and gets the sender's */
     void *data;        /* a send reads it, a receive writes it */
     uint64_t bytes;
     void *owner; /* for the poster */
 
-    int status;        /* RESULT_SIZE: the message has not the size of the receive, nothing was written */
+    /* RESULT_SIZE: the message does not fit the receive; NO_MEMORY: there is none for it. Nothing was written. */
+    int status;
     uint64_t received; /* receive: bytes of the message */
 
     /* for the point-to-point layer */

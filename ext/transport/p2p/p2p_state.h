@@ -32,7 +32,7 @@ typedef struct hc__p2p_header {
     uint16_t cell;
     uint32_t set, tag;
     uint32_t to, from; /* numbers of the operation: at the reader of this header, at its writer */
-    uint32_t unused;
+    uint32_t context;  /* enum hc_p2p_context */
     uint64_t bytes;
 } hc__p2p_header;
 

@@ -50,7 +50,8 @@ static int send_through_cells(hc_p2p *p2p, hc_p2p_op *send) {
 int hc__p2p_read_cell(hc_p2p *p2p, int32_t peer, const hc__p2p_header *header, hc_p2p_op *receive) {
     int32_t local = p2p->local_of[peer];
     if (local < 0 || header->cell >= hc__cells_count(p2p->local_size) ||
-        header->bytes > hc__cell_room(p2p->local_size) || !receive || header->bytes > receive->bytes - receive->moved)
+        header->bytes > hc__cell_room(p2p->local_size) || !receive ||
+        header->bytes > receive->received - receive->moved)
         return HC_BAD_MESSAGE;
     hc__cells *cells = hc__node_control_cells(p2p->node_control, local);
     memcpy((uint8_t *)receive->data + receive->moved, hc__cell_at(cells, p2p->local_size, header->cell),
@@ -58,7 +59,7 @@ int hc__p2p_read_cell(hc_p2p *p2p, int32_t peer, const hc__p2p_header *header, h
     if (hc__cell_give(cells, header->cell))
         hc_doorbell_ring(p2p->node_control, local);
     receive->moved += header->bytes;
-    if (receive->moved == receive->bytes)
+    if (receive->moved == receive->received)
         hc__p2p_finish(p2p, receive, HC_OK);
     return HC_OK;
 }
@@ -79,7 +80,7 @@ static int start_over_net(hc_p2p *p2p, hc_p2p_op *op) {
         return HC_NO_MEMORY;
     op->path->net = p2p->net;
     if (op->receives)
-        return hc__bundle_receive(op->path, op->peer, HC_TAG_P2P, op->data, (int64_t)op->bytes);
+        return hc__bundle_receive(op->path, op->peer, HC_TAG_P2P, op->data, (int64_t)op->received);
     hc__p2p_header header = {.kind = HC__P2P_RNDV, .to = op->peer_number};
     int status = hc__p2p_send_header(p2p, op->peer, &header, NULL);
     return status < 0 ? status : hc__bundle_send(op->path, op->peer, HC_TAG_P2P, op->data, (int64_t)op->bytes);

@@ -409,7 +409,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
     def _receive(self, what: str, tensors: Any, peer: int, tag: int) -> Work:
         tensor = one(tensors, "recv")
         target = ADAPTER.contiguous(tensor)
-        handle = self.world.core.recv(moved(target), peer, tag)
+        handle = self.world.core.recv(moved(target), peer, tag, exact=True)
         return self._p2p(what, handle, tensor, copies_back([target], [tensor]))
 
     def _p2p(self, what: str, handle: Handle, tensor: torch.Tensor, finish: Finish | None = None) -> Work:
