@@ -140,7 +140,7 @@ def allgather(x: Any, *, name: str | None = None, out: Any = None, world: World 
     :raises InvalidArgumentError: an argument is wrong on this rank; nothing was sent
     :raises ResultSizeError: `out` does not have the shape of the result. Where only the number of rows is wrong, which
         no rank knows alone: on all ranks, with one text; no `out` was written
-    :raises OutOfMemoryError: a rank has no memory for a large result: on all ranks; the World goes on
+    :raises OutOfMemoryError: a rank has no memory for its result: on all ranks; the World goes on
     :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
     """
     return current(world).core.collective("allgather", x, name, out, True).wait()

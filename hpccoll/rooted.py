@@ -103,7 +103,9 @@ def gather(x: Any, root: int = 0, *, name: str | None = None, out: Any = None, w
     :raises MismatchError: the ranks' arrays differ in dtype or in a dimension other than the first, or the roots differ
     :raises RootJoinedError: the root has joined
     :raises InvalidArgumentError: an argument is wrong on this rank; nothing was sent
-    :raises ResultSizeError: `out` does not have the shape of the result
+    :raises ResultSizeError: `out` does not have the shape of the result. Where only the number of rows is wrong, which
+        is known when all ranks have told theirs, all ranks raise, and nothing is written
+    :raises OutOfMemoryError: the root has no memory for the result; all ranks raise, and the World goes on
     :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
     """
     return current(world).core.collective("gather", x, name, out, True, root=root).wait()
@@ -146,7 +148,9 @@ def scatter(
     :raises MismatchError: the ranks' arrays differ in dtype or in a dimension other than the first, or the roots differ
     :raises RootJoinedError: the root has joined
     :raises InvalidArgumentError: `splits` do not fit, or another argument is wrong on this rank; nothing was sent
-    :raises ResultSizeError: `out` does not have the shape of this rank's rows
+    :raises ResultSizeError: `out` does not have the shape of this rank's rows. Where only the number of rows is wrong,
+        which only the root knows before, all ranks raise, and nothing is written
+    :raises OutOfMemoryError: a rank has no memory for its rows; all ranks raise, and the World goes on
     :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
     """
     return current(world).core.collective("scatter", x, name, out, True, root=root, splits=splits).wait()

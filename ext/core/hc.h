@@ -216,6 +216,8 @@ typedef struct hc_processes {
 #define HC_WHO 160
 /* "rank 3 (host n2, pid 4711)"; "rank 3" without processes. Returns `text`. [any thread] */
 const char *hc_who(const hc_processes *, int32_t rank, char text[HC_WHO]);
+/* The same for the number that the rank has in a process set. */
+const char *hc_who_in_set(const hc_processes *, int32_t set_rank, int32_t rank, char text[HC_WHO]);
 
 /* ---- the engine ---------------------------------------------------------------------------------- */
 

@@ -15,9 +15,13 @@ void hc__put_who(hc__text *text, const hc_processes *processes, int32_t number, 
     hc__put(text, ")");
 }
 
-const char *hc_who(const hc_processes *processes, int32_t rank, char text[HC_WHO]) {
+const char *hc_who_in_set(const hc_processes *processes, int32_t set_rank, int32_t rank, char text[HC_WHO]) {
     hc__text on = hc__text_on(text, HC_WHO);
     hc__put(&on, "rank ");
-    hc__put_who(&on, processes, rank, rank);
+    hc__put_who(&on, processes, set_rank, rank);
     return text;
+}
+
+const char *hc_who(const hc_processes *processes, int32_t rank, char text[HC_WHO]) {
+    return hc_who_in_set(processes, rank, rank, text);
 }

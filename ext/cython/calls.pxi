@@ -230,8 +230,8 @@ cdef class Call:
             return error
         name = "" if self.name is None else f" {self.name!r}"
         return errors.OutOfMemoryError(
-            f"{OPERATIONS[self.operation]}{name}: no memory on rank {self.set.rank} ({platform.node()}) for {what} of "
-            f"{nbytes} bytes; nothing was sent, and the World goes on")
+            f"{OPERATIONS[self.operation]}{name}: no memory on rank {self.set.rank} (host {platform.node()}, pid "
+            f"{os.getpid()}) for {what} of {nbytes} bytes; nothing was sent, and the World goes on")
 
     # ---- the request -----------------------------------------------------------------------------
 

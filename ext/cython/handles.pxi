@@ -218,7 +218,7 @@ cdef class Handle:
         self.set.note_waited(self.c)
         self.keep_arrays()
         cdef int status = self.c.status
-        if status >= 0 and self.c.rows is not NULL:
+        if status >= 0 and TRAITS[self.operation] & HC_OP_RESULT_ALLOCATED:
             status = self.c.pieces[0].status
         if status < 0:
             if self.text is None:

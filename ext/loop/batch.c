@@ -7,6 +7,7 @@
  */
 #include "loop/driver.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -159,10 +160,24 @@ hc__run *hc__run_build(hc_loop *loop, hc__set_queue *queue, const hc_action *run
     return b;
 }
 
-void hc__run_deliver(hc__run *b) {
+/* Names the rank that has no place for its result. Without memory for that, the words stay without a rank. */
+static void name_refuser(const hc_loop *loop, hc_piece *piece) {
+    char who[HC_WHO], text[HC_WHO + 128];
+    hc_who_in_set(&loop->processes, piece->refused_by, piece->refused_by_world, who);
+    snprintf(text, sizeof text, "%s %s", who, piece->why);
+    char *named = strdup(text);
+    if (!named)
+        return;
+    free(piece->why);
+    piece->why = named;
+}
+
+void hc__run_deliver(const hc_loop *loop, hc__run *b) {
     for (int32_t i = 0; i < b->batch.npieces; i++) {
         hc_piece *to = b->origin[i], *from = &b->batch.pieces[i];
         if (to) {
+            if (from->why)
+                name_refuser(loop, from);
             to->out = from->out;
             to->out_owned = from->out_owned;
             to->out_rows = from->out_rows;

@@ -185,7 +185,7 @@ void hc__checksum_verify(hc_handle *);
 
 /* batch.c */
 hc__run *hc__run_build(hc_loop *, hc__set_queue *, const hc_action *run);
-void hc__run_deliver(hc__run *); /* results back into the handles' pieces */
+void hc__run_deliver(const hc_loop *, hc__run *); /* results back into the handles' pieces */
 void hc__run_free(hc__run *);
 
 /* set_queues.c, run_batches.c */

@@ -5,7 +5,6 @@
 #include "loop/driver.h"
 
 #include <stdio.h>
-#include <unistd.h>
 
 /* Steps are not nested: what fails inside one is the next event of the turn. The first failure counts. */
 void hc__loop_fail(hc_loop *loop, int status, int32_t peer, const char *text) {
@@ -25,14 +24,13 @@ void hc__loop_fail(hc_loop *loop, int status, int32_t peer, const char *text) {
 
 /* Names the rank for all others. */
 void hc__loop_fail_of_memory(hc_loop *loop, const hc_action *run, const hc__run *b, const char *what) {
-    char text[sizeof loop->failure_text], host[64] = "";
+    char text[sizeof loop->failure_text], who[HC_WHO];
     const hc_handle *handle = b ? b->first : (const hc_handle *)(uintptr_t)run->items[0].ticket;
     int operation = b ? b->batch.operation : run->items[0].agreed->operation;
     int shown = !handle ? 0 : handle->request.name_len < 64 ? (int)handle->request.name_len : 64;
-    gethostname(host, sizeof host - 1);
-    snprintf(text, sizeof text, "%s '%.*s'%s: no memory on rank %d (%s) %s", hc_operation_name(operation), shown,
-             handle ? handle->request.name : "", handle ? "" : " of other ranks, while this one has joined",
-             loop->config.engine.rank, host, what);
+    hc_who(&loop->processes, loop->config.engine.rank, who);
+    snprintf(text, sizeof text, "%s '%.*s'%s: no memory on %s %s", hc_operation_name(operation), shown,
+             handle ? handle->request.name : "", handle ? "" : " of other ranks, while this one has joined", who, what);
     hc__loop_fail(loop, HC_NO_MEMORY, -1, text);
 }
 

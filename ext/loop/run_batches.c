@@ -107,7 +107,7 @@ static void finish(hc_loop *loop, hc__set_queue *queue, int status) {
         hc_count(&loop->counters.in_flight_ns, hc__loop_now() - loop->in_flight_since);
     count_node(loop, queue);
     hc__trace_batch(loop, HC_TRACE_END, queue->number, b);
-    hc__run_deliver(b);
+    hc__run_deliver(loop, b);
     hc_event event = {.kind = HC_EV_BATCH_DONE, .set = queue->number, .batch = b->number, .status = status};
     b->next = queue->spare;
     queue->spare = b;

@@ -37,7 +37,9 @@ typedef struct hc_piece {
     int64_t out_capacity; /* bytes at out, when the caller brought it */
     int64_t out_rows;     /* rows at out, when the caller brought it; result: rows received (allgather, alltoall,
                                  reducescatter) */
-    char *why;            /* result: with a status, its words, the same on all ranks; malloc()ed; NULL: none */
+    int32_t refused_by, refused_by_world; /* result: with a status, whose result has no place: set rank, World rank */
+    char *why; /* result: what that rank has, the same words on all ranks; malloc()ed; NULL: none. The loop puts the
+                  rank before them */
     const int64_t *send_rows; /* alltoall: p entries, caller's */
     int64_t *recv_rows;       /* result (alltoall, allgather): p entries, room given by the caller */
 } hc_piece;

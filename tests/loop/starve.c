@@ -14,7 +14,7 @@
 
 #include <time.h>
 
-#define REQUESTS 14
+#define REQUESTS 21
 #define PATIENCE 20 /* seconds */
 
 static _Thread_local int32_t this_rank = -1; /* no thread but the ranks' own ever allocates for a loop here */
@@ -40,35 +40,44 @@ static const struct {
     int64_t rows;
     uint32_t tensors;
 } requests[REQUESTS] = {
-    {"small sum", HC_ALLREDUCE, 3, 1},      {"sum", HC_ALLREDUCE, 70000, 1},          {"group", HC_ALLREDUCE, 500, 3},
-    {"gather", HC_ALLGATHER, 5, 1},         {"large gather", HC_ALLGATHER, 40000, 1}, {"root's", HC_BROADCAST, 9000, 1},
-    {"shares", HC_REDUCESCATTER, 30011, 1}, {"all to all", HC_ALLTOALL, 24, 1},       {"small sum", HC_ALLREDUCE, 3, 1},
-    {"gather", HC_ALLGATHER, 5, 1},         {"all meet", HC_BARRIER, 0, 0},           {"sum", HC_ALLREDUCE, 70000, 1},
-    {"shares", HC_REDUCESCATTER, 30011, 1}, {"another", HC_ALLREDUCE, 17, 1},
+    {"small sum", HC_ALLREDUCE, 3, 1},        {"sum", HC_ALLREDUCE, 70000, 1},
+    {"group", HC_ALLREDUCE, 500, 3},          {"gather", HC_ALLGATHER, 5, 1},
+    {"large gather", HC_ALLGATHER, 40000, 1}, {"root's", HC_BROADCAST, 9000, 1},
+    {"shares", HC_REDUCESCATTER, 30011, 1},   {"all to all", HC_ALLTOALL, 24, 1},
+    {"small sum", HC_ALLREDUCE, 3, 1},        {"gather", HC_ALLGATHER, 5, 1},
+    {"all meet", HC_BARRIER, 0, 0},           {"sum", HC_ALLREDUCE, 70000, 1},
+    {"shares", HC_REDUCESCATTER, 30011, 1},   {"another", HC_ALLREDUCE, 17, 1},
+    {"to root", HC_REDUCE, 9000, 1},          {"rows", HC_GATHER, 7, 1},
+    {"large rows", HC_GATHER, 40000, 1},      {"parts", HC_SCATTER, 10, 1},
+    {"large parts", HC_SCATTER, 99999, 1},    {"prefix", HC_SCAN, 300, 1},
+    {"chain", HC_EXSCAN, 40000, 1},
 };
+#define ROOT 1
 #define WAIT_AFTER 8 /* names come again from here on: all before has ended */
 
 static hc_handle *request(const worlds *w, int which, int64_t *data) {
     int operation = requests[which].operation;
     uint32_t n = requests[which].tensors, size = (uint32_t)w->size;
-    int gathers = operation == HC_ALLGATHER || operation == HC_ALLTOALL;
+    int gathers = operation == HC_ALLGATHER || operation == HC_ALLTOALL || operation == HC_GATHER;
+    int rooted = hc_operation_has(operation, HC_OP_ROOTED), is_root = this_rank == ROOT;
+    int takes = hc_operation_has(operation, HC_OP_ELEMENTWISE) && (operation != HC_REDUCE || is_root);
     int64_t rows = requests[which].rows;
     hc_handle *h = hc_handle_new(HC_EV_ENQUEUE, 0, n, n, requests[which].name, strlen(requests[which].name),
                                  gathers ? 2 * size : 0);
     h->request.operation = (uint8_t)operation;
-    h->request.root = operation == HC_BROADCAST ? 1 : -1;
+    h->request.root = rooted ? ROOT : -1;
     h->request.flags = n > 1 ? HC_REQUEST_GROUP : 0;
     for (uint32_t i = 0; i < n; i++) {
         h->dims[i] = rows;
         h->tensors[i] = (hc_tensor){HC_INT64, 1, &h->dims[i]};
         h->pieces[i] = (hc_piece){.in = data, .count = rows, .row = 1, .rows = rows};
-        if (operation == HC_ALLREDUCE || operation == HC_BROADCAST)
+        if (takes)
             h->pieces[i].out = data + i * (size_t)rows;
-        h->pieces[i].in = data + i * (size_t)rows;
+        h->pieces[i].in = operation == HC_SCATTER && !is_root ? NULL : data + i * (size_t)rows;
     }
     if (gathers) {
         h->pieces[0].recv_rows = h->rows;
-        h->pieces[0].send_rows = h->rows + size;
+        h->pieces[0].send_rows = operation == HC_GATHER ? NULL : h->rows + size;
         for (uint32_t r = 0; r < size; r++)
             h->rows[size + r] = rows / size;
     }

@@ -65,7 +65,7 @@ static void check_rooms(hc__hierarchy *h) {
             int64_t room = slice_of(h, r, i)->room;
             if (room < 0 || room == rows)
                 continue;
-            hc__refuse_piece(&h->batch->pieces[i], r,
+            hc__refuse_piece(h, &h->batch->pieces[i], r,
                              &(hc__vote){.status = HC_RESULT_SIZE, .has = room, .needs = rows});
             drop_rows(h, i);
             break;
@@ -84,13 +84,26 @@ static int place_piece(hc__hierarchy *h, int32_t i, void **spare, void **out) {
     return hc__place_result(h, piece, rows_in_all(h, i), spare, out);
 }
 
+/* A rank may have no memory for even a small result. */
+static int is_unsure(const hc__hierarchy *h, int32_t piece) {
+    int unsure = 0;
+    for (int32_t r = 0; r < h->place.size; r++)
+        unsure |= slice_of(h, r, piece)->room == HC__ROOM_UNSURE;
+    return unsure;
+}
+
 /* How far the pieces from a->first on fit into one packed gather, by numbers that all ranks know. */
 static int32_t find_end(const hc__hierarchy *h, int64_t *total) {
     int32_t end = h->allgather.first;
-    *total = 0;
-    do
-        *total += rows_in_all(h, end) * row_bytes(h, end);
-    while (++end < h->batch->npieces && *total + rows_in_all(h, end) * row_bytes(h, end) <= PACKED_BYTES);
+    *total = rows_in_all(h, end) * row_bytes(h, end);
+    if (is_unsure(h, end++))
+        return end;
+    for (; end < h->batch->npieces && !is_unsure(h, end); end++) {
+        int64_t bytes = rows_in_all(h, end) * row_bytes(h, end);
+        if (*total + bytes > PACKED_BYTES)
+            break;
+        *total += bytes;
+    }
     return end;
 }
 
@@ -156,7 +169,7 @@ static int begin_pieces(hc__hierarchy *h) {
         return status < 0 ? status : hc__gather_start(h, a->packed_in, a->packed_out);
     }
     int status = place_piece(h, a->first, &a->spare, &a->out);
-    a->asks = total > HC__ASKED_BYTES;
+    a->asks = total > HC__ASKED_BYTES || is_unsure(h, a->first);
     if (a->asks)
         return hc__verdict_start(h, &h->batch->pieces[a->first], status, -1);
     return status < 0 ? status : move_piece(h);

@@ -89,12 +89,12 @@ static int64_t row_bytes(const hc__hierarchy *h) {
 /* May a rank have no place for its result? All ranks give the same answer. */
 static int must_ask(const hc__hierarchy *h) {
     int64_t rows = 0;
-    int brought = 0;
+    int asks = 0;
     for (int32_t r = 0; r < h->place.size; r++) {
         rows += told_by(h, r)->total;
-        brought |= told_by(h, r)->room >= 0;
+        asks |= told_by(h, r)->room != HC__ROOM_LATER;
     }
-    return brought || rows * row_bytes(h) > HC__ASKED_BYTES;
+    return asks || rows * row_bytes(h) > HC__ASKED_BYTES;
 }
 
 static void move_piece(hc__hierarchy *h) {

@@ -97,7 +97,7 @@ typedef struct hc__broadcast {
 typedef struct hc__count {
     int64_t rows;  /* that the one sends to the other */
     int64_t total; /* rows that it sends to all ranks, */
-    int64_t room;  /* and the rows of the result that its caller brought, or -1: the same for every rank */
+    int64_t room;  /* and hc__room_of() its result: the same for every rank */
 } hc__count;
 
 typedef struct hc__alltoall {
@@ -118,19 +118,20 @@ typedef struct hc__alltoall {
 typedef struct hc__rooted {
     int gathers, stage;
     int32_t piece, step; /* step: of the messages to or from other nodes */
-    int64_t *rows;       /* [set rank][piece]: on the root all; elsewhere what this rank needs */
+    int64_t *told;       /* what each rank has told all others: see told_by() */
     int64_t *offsets;    /* of the piece under way: bytes before each rank's rows in the root's tensor */
     char *at_root;       /* the root's tensor: what is scattered, or the result of a gather */
     char *here;          /* this rank's rows */
+    char *out;           /* this rank's result */
     void *spare;
     hc__bundle bundle;
     int done_near; /* with the stage's exchange inside the root's node */
 } hc__rooted;
 
-/* What a rank tells all others of one piece. */
+/* What a rank tells all others of one piece of an allgather. */
 typedef struct hc__slice {
     int64_t rows; /* that it gives */
-    int64_t room; /* rows of the result that its caller brought, or -1 */
+    int64_t room; /* hc__room_of() its result */
 } hc__slice;
 
 typedef struct hc__allgather {
@@ -159,11 +160,18 @@ typedef struct hc__scan {
     int stuck; /* a request could not be cancelled: memory may still be read or written */
 } hc__scan;
 
+/* A result of more bytes may find no memory, so all ranks are asked before its rows move. For a smaller one that finds
+ * none there is a reserve, made before the ranks tell each other their rows; one per piece of a batch, up to RESERVES:
+ * where a piece beyond them finds no memory, the World breaks. */
+#ifndef HC__ASKED_BYTES
+#define HC__ASKED_BYTES ((int64_t)256 << 10)
+#endif
+#define HC__RESERVES 64
+
 /* Has every rank a place for its result of one piece? What each says of it. */
 typedef struct hc__vote {
     int64_t status; /* OK, RESULT_SIZE, NO_MEMORY */
     int64_t has, needs;
-    char host[40];
 } hc__vote;
 
 /* reducescatter inside one node. */
@@ -200,7 +208,8 @@ struct hc__hierarchy {
     hc__allgather allgather;
     hc__node_scatter scatter;
     hc__vote *votes; /* of all ranks, while a verdict is under way */
-    char why[160];   /* base.text, where there was no memory */
+    void *reserves[HC__RESERVES];
+    char why[160]; /* base.text, where there was no memory */
 };
 
 /* ---- operations --------------------------------------------------------------------------------------- */
@@ -239,20 +248,17 @@ int hc__place_result(hc__hierarchy *, hc_piece *, int64_t rows, void **spare, vo
 
 /* ---- verdict: one outcome for a piece, on all ranks ------------------------------------------------------ */
 
-/* A result of more bytes may find no memory, and the World goes on; where a smaller one does not, it breaks. */
-#ifndef HC__ASKED_BYTES
-#define HC__ASKED_BYTES ((int64_t)256 << 10)
-#endif
-
 /* Asks all ranks; `status` is what hc__place_result() gave here, `has` the rows of the caller's result, or -1. Then
  * hc__gather_test() until it is done, and hc__verdict_take(). */
 int hc__verdict_start(hc__hierarchy *, const hc_piece *, int status, int64_t has);
 /* 1: the piece is refused, on all ranks; 0: all have a place. */
 int hc__verdict_take(hc__hierarchy *, hc_piece *);
 void hc__verdict_end(hc__hierarchy *);
-/* Rows of the result that the caller brought; -1: it brought none. */
-int64_t hc__room_of(const hc__hierarchy *, const hc_piece *);
+enum { HC__ROOM_LATER = -1, HC__ROOM_UNSURE = -2 };
+/* Rows of the result that the caller brought. ROOM_LATER: it brought none, and a result of at most HC__ASKED_BYTES will
+ * find memory; ROOM_UNSURE: it brought none, and this rank may have to refuse even a small one: all ranks are asked. */
+int64_t hc__room_of(hc__hierarchy *, const hc_piece *);
 /* The piece gets no result, on any rank, because of `rank`. */
-void hc__refuse_piece(hc_piece *, int32_t rank, const hc__vote *);
+void hc__refuse_piece(const hc__hierarchy *, hc_piece *, int32_t rank, const hc__vote *);
 
 #endif

@@ -6,8 +6,19 @@
 
 #include <stdio.h>
 
+static void *take_reserve(hc__hierarchy *h, int64_t bytes) {
+    void *reserve = NULL;
+    for (int i = 0; bytes <= HC__ASKED_BYTES && !reserve && i < HC__RESERVES; i++) {
+        reserve = h->reserves[i];
+        h->reserves[i] = NULL;
+    }
+    return reserve;
+}
+
 static int allocate(hc__hierarchy *h, int64_t bytes, void **memory) {
     *memory = hc_result_new((size_t)bytes);
+    if (!*memory)
+        *memory = take_reserve(h, bytes);
     if (*memory)
         return HC_OK;
     snprintf(h->why, sizeof h->why, "for its result of %lld bytes", (long long)bytes);

@@ -2,13 +2,10 @@
  *
  * rooted_rows.c - gather and scatter: rows between the root and every rank, as many as their owner says.
  *
- * Row counts first, then tensor by tensor. In the root's node an exchange moves both; a rank of another node exchanges
- * one message each with the root, straight from the caller's memory to the result. So every byte crosses the network
- * once, and no other rank needs memory for it; the root has a window of messages in flight.
- *
- *                gather                                    scatter
- *     count      each rank's rows to the root              the root's table to its node, each rank's rows to it
- *     move       each rank's tensor to its place there     each rank's part of the root's tensor to it
+ * First every rank tells all others its rows, and the room of its result. So all ranks refuse a tensor whose result has
+ * no place on one of them. Then tensor by tensor: in the root's node an exchange moves the rows; a rank of another node
+ * exchanges one message with the root, straight from the caller's memory to the result. So every byte crosses the
+ * network once, and no other rank needs memory for it; the root has a window of messages in flight.
  */
 #include "transport/hierarchy/hierarchy_state.h"
 
@@ -17,7 +14,7 @@
 
 #define FAR_MESSAGES 32 /* in flight at the root: the net must hold what comes before its receive */
 
-enum { COUNT, MOVE };
+enum { COUNT, ASK, MOVE };
 
 static int is_root(const hc__hierarchy *h) {
     return h->place.rank == h->batch->root;
@@ -28,19 +25,69 @@ static int is_near(const hc__hierarchy *h, int32_t rank) {
     return h->place.node_of[rank] == h->place.node_of[h->batch->root];
 }
 
-/* The row counts of a rank, one per piece. */
+/* ---- what the ranks have told each other --------------------------------------------------------------------- */
+
+/* A rank's part of the table: per piece the room of its result; behind these the rows that it gives: to the root
+ * (gather), or, told by the root, to each rank (scatter). */
+static int64_t told_length(const hc__hierarchy *h, int32_t rank) {
+    int64_t givings = h->rooted.gathers ? 1 : rank == h->batch->root ? h->place.size : 0;
+    return h->batch->npieces * (1 + givings);
+}
+
+static int64_t *told_by(const hc__hierarchy *h, int32_t rank) {
+    int64_t before = h->rooted.gathers ? 2 * rank : rank + (rank > h->batch->root ? h->place.size : 0);
+    return h->rooted.told + before * h->batch->npieces;
+}
+
+/* The rows between the root and a rank, one count per piece. */
 static int64_t *rows_of(const hc__hierarchy *h, int32_t rank) {
-    return h->rooted.rows + (int64_t)rank * h->batch->npieces;
+    int64_t n = h->batch->npieces;
+    return h->rooted.gathers ? told_by(h, rank) + n : told_by(h, h->batch->root) + (1 + rank) * n;
 }
 
-/* The same in bytes, for the piece under way. */
+static int64_t row_bytes(const hc__hierarchy *h, int32_t piece) {
+    return h->batch->pieces[piece].row * (int64_t)hc_dtype_size(h->batch->dtype);
+}
+
+/* Bytes between the root and a rank, for the piece under way. */
 static int64_t bytes_of(const hc__hierarchy *h, int32_t rank) {
-    const hc_piece *piece = &h->batch->pieces[h->rooted.piece];
-    return rows_of(h, rank)[h->rooted.piece] * piece->row * (int64_t)hc_dtype_size(h->batch->dtype);
+    return rows_of(h, rank)[h->rooted.piece] * row_bytes(h, h->rooted.piece);
 }
 
-static int64_t count_bytes(const hc__hierarchy *h) {
-    return (int64_t)h->batch->npieces * 8;
+static int64_t result_rows(const hc__hierarchy *h, int32_t rank, int32_t piece) {
+    int64_t rows = 0;
+    if (!h->rooted.gathers)
+        return rows_of(h, rank)[piece];
+    for (int32_t r = 0; rank == h->batch->root && r < h->place.size; r++)
+        rows += rows_of(h, r)[piece];
+    return rows;
+}
+
+static int has_result(const hc__hierarchy *h, int32_t rank) {
+    return !h->rooted.gathers || rank == h->batch->root;
+}
+
+/* Now all ranks know the rows of each result, and those of each `out`. */
+static void check_rooms(hc__hierarchy *h) {
+    for (int32_t i = 0; i < h->batch->npieces; i++) {
+        hc_piece *piece = &h->batch->pieces[i];
+        for (int32_t r = 0; r < h->place.size && piece->status == HC_OK; r++) {
+            int64_t room = told_by(h, r)[i], rows = result_rows(h, r, i);
+            if (room >= 0 && room != rows)
+                hc__refuse_piece(h, piece, r, &(hc__vote){.status = HC_RESULT_SIZE, .has = room, .needs = rows});
+        }
+    }
+}
+
+/* May a rank find no memory for its result? All ranks give the same answer. */
+static int must_ask(const hc__hierarchy *h) {
+    int asks = 0;
+    for (int32_t r = 0; r < h->place.size; r++) {
+        int64_t room = told_by(h, r)[h->rooted.piece];
+        int64_t bytes = result_rows(h, r, h->rooted.piece) * row_bytes(h, h->rooted.piece);
+        asks |= has_result(h, r) && (room == HC__ROOM_UNSURE || (room < 0 && bytes > HC__ASKED_BYTES));
+    }
+    return asks;
 }
 
 /* ---- inside the root's node ------------------------------------------------------------------------------- */
@@ -48,37 +95,31 @@ static int64_t count_bytes(const hc__hierarchy *h) {
 /* Every rank's stream goes to the root. */
 static hc_stream stream_to_root(hc__hierarchy *h) {
     hc__rooted *g = &h->rooted;
-    int counting = g->stage == COUNT;
     for (int32_t j = 0; j < h->place.local_size; j++) {
         int32_t r = hc__set_rank(&h->place, h->place.node, j);
-        h->lengths[j] = counting ? count_bytes(h) : bytes_of(h, r);
-        void *to = counting ? (char *)rows_of(h, r) : g->at_root + g->offsets[r];
-        int wanted = r != h->place.rank && (counting || is_root(h)); /* all need the counts: the streams' lengths */
-        h->reads[j] = (hc_stream_read){wanted ? to : NULL, 0, h->lengths[j]};
+        int wanted = is_root(h) && r != h->place.rank;
+        h->lengths[j] = bytes_of(h, r);
+        h->reads[j] = (hc_stream_read){wanted ? g->at_root + g->offsets[r] : NULL, 0, h->lengths[j]};
     }
-    return (hc_stream){counting ? (void *)rows_of(h, h->place.rank) : g->here, h->lengths[h->place.local_rank]};
+    return (hc_stream){g->here, h->lengths[h->place.local_rank]};
 }
 
-/* The root's stream: the table of all counts, or its tensor from the node's first rank's rows to its last one's. */
+/* The root's stream: its tensor from the node's first rank's rows to its last one's. */
 static hc_stream stream_from_root(hc__hierarchy *h) {
     hc__rooted *g = &h->rooted;
     const hc__placement *p = &h->place;
     int32_t me = p->rank, first = hc__set_rank(p, p->node, 0), last = hc__set_rank(p, p->node, p->local_size - 1);
-    int counting = g->stage == COUNT;
-    int64_t begin = counting ? 0 : g->offsets[first];
-    int64_t bytes = counting ? count_bytes(h) * p->size : g->offsets[last + 1] - begin;
+    int64_t begin = g->offsets[first], bytes = g->offsets[last + 1] - begin;
     memset(h->reads, 0, (size_t)p->local_size * sizeof *h->reads);
     memset(h->lengths, 0, (size_t)p->local_size * sizeof *h->lengths);
     int32_t root = 0;
     while (hc__set_rank(p, p->node, root) != h->batch->root)
         root++;
     h->lengths[root] = bytes;
-    if (!is_root(h))
-        h->reads[root] = counting ? (hc_stream_read){g->rows, 0, bytes}
-                                  : (hc_stream_read){g->here, g->offsets[me] - begin, bytes_of(h, me)};
-    if (!is_root(h))
-        return (hc_stream){NULL, 0};
-    return (hc_stream){counting ? (char *)g->rows : g->at_root + begin, bytes};
+    if (is_root(h))
+        return (hc_stream){g->at_root + begin, bytes};
+    h->reads[root] = (hc_stream_read){g->here, g->offsets[me] - begin, bytes_of(h, me)};
+    return (hc_stream){NULL, 0};
 }
 
 static int move_near(hc__hierarchy *h) {
@@ -88,16 +129,14 @@ static int move_near(hc__hierarchy *h) {
 
 /* ---- between the root and the ranks of other nodes --------------------------------------------------------- */
 
-/* The message of this stage between the root and `rank`; either calls it. */
+/* The message between the root and `rank`; either calls it. */
 static int post(hc__hierarchy *h, int32_t rank) {
     hc__rooted *g = &h->rooted;
-    int32_t peer = h->place.world[is_root(h) ? rank : h->batch->root];
-    int counting = g->stage == COUNT, tag = h->tags + HC__TAG_ROOTED;
-    int64_t bytes = counting ? count_bytes(h) : bytes_of(h, rank);
-    char *data = counting ? (char *)rows_of(h, rank) : is_root(h) ? g->at_root + g->offsets[rank] : g->here;
+    int32_t peer = h->place.world[is_root(h) ? rank : h->batch->root], tag = h->tags + HC__TAG_ROOTED;
+    char *data = is_root(h) ? g->at_root + g->offsets[rank] : g->here;
     if (g->gathers == is_root(h))
-        return hc__bundle_receive(&g->bundle, peer, tag, data, bytes);
-    return hc__bundle_send(&g->bundle, peer, tag, data, bytes);
+        return hc__bundle_receive(&g->bundle, peer, tag, data, bytes_of(h, rank));
+    return hc__bundle_send(&g->bundle, peer, tag, data, bytes_of(h, rank));
 }
 
 /* The root takes all others in their order after it; a rank of another node has one message. */
@@ -132,80 +171,99 @@ static void find_offsets(hc__hierarchy *h) {
         offsets[r + 1] = offsets[r] + bytes_of(h, r);
 }
 
-/* The root's result of a gather, and the caller's counts. */
-static int place_gathered(hc__hierarchy *h, hc_piece *piece, void **out) {
-    int64_t rows = 0;
-    *out = NULL;
-    if (!is_root(h)) {
-        piece->out_rows = 0;
-        return HC_OK;
-    }
-    for (int32_t r = 0; r < h->place.size; r++) {
-        int64_t here = rows_of(h, r)[h->rooted.piece];
-        if (piece->recv_rows)
-            piece->recv_rows[r] = here;
-        rows += here;
-    }
-    return hc__place_result(h, piece, rows, &h->rooted.spare, out);
-}
-
-static int begin_piece(hc__hierarchy *h) {
+static void move_piece(hc__hierarchy *h) {
     hc__rooted *g = &h->rooted;
-    hc_piece *piece = &h->batch->pieces[g->piece];
-    char *in = (char *)(uintptr_t)piece->in; /* only read */
-    void *out;
-    int64_t own_rows = rows_of(h, h->place.rank)[g->piece];
-    int status = g->gathers ? place_gathered(h, piece, &out) : hc__place_result(h, piece, own_rows, &g->spare, &out);
-    if (status < 0)
-        return status;
+    char *in = (char *)(uintptr_t)h->batch->pieces[g->piece].in; /* only read */
+    int64_t bytes = bytes_of(h, h->place.rank);
     find_offsets(h);
-    g->at_root = g->gathers ? out : in;
-    g->here = g->gathers ? in : out;
+    g->at_root = g->gathers ? g->out : in;
+    g->here = g->gathers ? in : g->out;
+    g->stage = MOVE;
     g->step = 1;
     g->done_near = !is_near(h, h->place.rank);
-    int64_t bytes = bytes_of(h, h->place.rank);
     if (is_root(h) && bytes > 0) {
         char *mine = g->at_root + g->offsets[h->place.rank];
         hc_host_copy(g->gathers ? mine : g->here, g->gathers ? g->here : mine, (size_t)bytes);
     }
-    return HC_OK;
 }
 
+/* The result of the piece gets its place, a gather's root the counts. */
+static int place_piece(hc__hierarchy *h) {
+    hc__rooted *g = &h->rooted;
+    hc_piece *piece = &h->batch->pieces[g->piece];
+    void *out = NULL;
+    int status = HC_OK;
+    piece->out_rows = 0;
+    for (int32_t r = 0; g->gathers && is_root(h) && piece->recv_rows && r < h->place.size; r++)
+        piece->recv_rows[r] = rows_of(h, r)[g->piece];
+    if (has_result(h, h->place.rank))
+        status = hc__place_result(h, piece, result_rows(h, h->place.rank, g->piece), &g->spare, &out);
+    g->out = out;
+    return status;
+}
+
+static int begin_piece(hc__hierarchy *h) {
+    hc__rooted *g = &h->rooted;
+    int status = place_piece(h);
+    if (must_ask(h)) {
+        g->stage = ASK;
+        return hc__verdict_start(h, &h->batch->pieces[g->piece], status, -1);
+    }
+    if (status >= 0)
+        move_piece(h);
+    return status;
+}
+
+/* The rooms are told here; the caller adds the rows, and goes on with tell(). */
 static int start(hc__hierarchy *h, int gathers) {
     hc__rooted *g = &h->rooted;
-    size_t cells = (size_t)h->place.size * (size_t)h->batch->npieces;
+    size_t entries = 2 * (size_t)h->place.size * (size_t)h->batch->npieces;
     if (!h->node->ops->exchange)
         return HC_UNSUPPORTED;
     g->gathers = gathers;
     g->stage = COUNT;
-    g->piece = 0;
-    g->step = 1;
-    g->done_near = !is_near(h, h->place.rank);
+    g->piece = -1;
     g->bundle.net = h->net;
-    g->rows = calloc(cells + 1, sizeof *g->rows);
+    g->told = calloc(entries + 1, sizeof *g->told);
     g->offsets = malloc(((size_t)h->place.size + 1) * sizeof *g->offsets);
-    return g->rows && g->offsets ? HC_OK : HC_NO_MEMORY;
+    if (!g->told || !g->offsets)
+        return HC_NO_MEMORY;
+    for (int32_t i = 0; i < h->batch->npieces; i++) {
+        int wanted = has_result(h, h->place.rank);
+        told_by(h, h->place.rank)[i] = wanted ? hc__room_of(h, &h->batch->pieces[i]) : HC__ROOM_LATER;
+    }
+    return HC_OK;
+}
+
+static int tell(hc__hierarchy *h) {
+    for (int32_t r = 0; r < h->place.size; r++)
+        h->gather.lengths[r] = told_length(h, r) * (int64_t)sizeof *h->rooted.told;
+    return hc__gather_start(h, told_by(h, h->place.rank), h->rooted.told);
 }
 
 static int gather_start(hc__hierarchy *h) {
     int status = start(h, 1);
-    for (int32_t i = 0; status >= 0 && i < h->batch->npieces; i++)
+    if (status < 0)
+        return status;
+    for (int32_t i = 0; i < h->batch->npieces; i++)
         rows_of(h, h->place.rank)[i] = h->batch->pieces[i].in ? h->batch->pieces[i].rows : 0;
-    return status;
+    return tell(h);
 }
 
 static int scatter_start(hc__hierarchy *h) {
     int status = start(h, 0);
-    for (int32_t i = 0; status >= 0 && is_root(h) && i < h->batch->npieces; i++) {
+    if (status < 0)
+        return status;
+    for (int32_t i = 0; is_root(h) && i < h->batch->npieces; i++) {
         const hc_piece *piece = &h->batch->pieces[i];
         for (int32_t r = 0; r < h->place.size; r++)
             rows_of(h, r)[i] = piece->send_rows ? piece->send_rows[r] : hc_share(piece->rows, h->place.size, r);
     }
-    return status;
+    return tell(h);
 }
 
-/* Both halves of a stage, the node's and the net's. */
-static int test_stage(hc__hierarchy *h) {
+/* Both halves of a piece's move, the node's and the net's. */
+static int test_move(hc__hierarchy *h) {
     hc__rooted *g = &h->rooted;
     int near = HC_DONE;
     if (!g->done_near) {
@@ -220,28 +278,40 @@ static int test_stage(hc__hierarchy *h) {
     return near == HC_MOVED || far == HC_MOVED ? HC_MOVED : HC_IDLE;
 }
 
-static int rooted_test(hc__hierarchy *h) {
+/* A stage is over, and the next one begins. DONE: there is none. */
+static int next_stage(hc__hierarchy *h) {
     hc__rooted *g = &h->rooted;
+    const hc_batch *b = h->batch;
+    if (g->stage == COUNT)
+        check_rooms(h);
+    if (g->stage == ASK && !hc__verdict_take(h, &h->batch->pieces[g->piece])) {
+        move_piece(h);
+        return HC_OK;
+    }
+    do
+        g->piece++;
+    while (g->piece < b->npieces && b->pieces[g->piece].status != HC_OK);
+    return g->piece == b->npieces ? HC_DONE : begin_piece(h);
+}
+
+static int rooted_test(hc__hierarchy *h) {
     for (;;) {
-        int status = test_stage(h);
+        int status = h->rooted.stage == MOVE ? test_move(h) : hc__gather_test(h);
         if (status != HC_DONE)
             return status;
-        g->piece += g->stage == MOVE;
-        g->stage = MOVE;
-        if (g->piece == h->batch->npieces)
-            return HC_DONE;
-        status = begin_piece(h);
-        if (status < 0)
+        status = next_stage(h);
+        if (status != HC_OK)
             return status;
     }
 }
 
 static void rooted_end(hc__hierarchy *h) {
     hc__rooted *g = &h->rooted;
-    free(g->rows);
+    free(g->told);
     free(g->offsets);
     hc_result_free(g->spare);
-    g->rows = g->offsets = NULL;
+    hc__verdict_end(h);
+    g->told = g->offsets = NULL;
     g->spare = NULL;
 }
 

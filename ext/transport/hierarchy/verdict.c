@@ -10,24 +10,33 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
-#define WHY_BYTES 240
+#define WHY_BYTES 96
 
-int64_t hc__room_of(const hc__hierarchy *h, const hc_piece *piece) {
+/* Whether a small result of this piece will find memory; pages that are never touched cost none. */
+static int has_reserve(hc__hierarchy *h, const hc_piece *piece) {
+    int64_t at = piece - h->batch->pieces;
+    if (at >= HC__RESERVES)
+        return 1;
+    if (!h->reserves[at])
+        h->reserves[at] = hc_result_new(HC__ASKED_BYTES);
+    return h->reserves[at] != NULL;
+}
+
+int64_t hc__room_of(hc__hierarchy *h, const hc_piece *piece) {
     int64_t row_bytes = piece->row * (int64_t)hc_dtype_size(h->batch->dtype);
     if (!piece->out)
-        return -1;
+        return has_reserve(h, piece) ? HC__ROOM_LATER : HC__ROOM_UNSURE;
     return row_bytes ? piece->out_capacity / row_bytes : piece->out_rows; /* rows without bytes count as well */
 }
 
-void hc__refuse_piece(hc_piece *piece, int32_t rank, const hc__vote *vote) {
+void hc__refuse_piece(const hc__hierarchy *h, hc_piece *piece, int32_t rank, const hc__vote *vote) {
     char text[WHY_BYTES];
     if (vote->status == HC_NO_MEMORY)
-        snprintf(text, sizeof text, "rank %d (%.*s) has no memory for its result of %lld bytes; the World goes on",
-                 rank, (int)sizeof vote->host, vote->host, (long long)vote->needs);
+        snprintf(text, sizeof text, "has no memory for its result of %lld bytes; the World goes on",
+                 (long long)vote->needs);
     else
-        snprintf(text, sizeof text, "out of rank %d has %lld rows, its result has %lld", rank, (long long)vote->has,
+        snprintf(text, sizeof text, "has an out of %lld rows, its result has %lld", (long long)vote->has,
                  (long long)vote->needs);
     if (piece->out_owned) {
         hc_result_free(piece->out);
@@ -35,6 +44,8 @@ void hc__refuse_piece(hc_piece *piece, int32_t rank, const hc__vote *vote) {
         piece->out_owned = 0;
     }
     piece->status = (int8_t)vote->status;
+    piece->refused_by = rank;
+    piece->refused_by_world = h->place.world[rank];
     free(piece->why);
     piece->why = strdup(text);
 }
@@ -50,7 +61,6 @@ int hc__verdict_start(hc__hierarchy *h, const hc_piece *piece, int status, int64
     if (status == HC_NO_MEMORY) {
         h->base.text = NULL; /* it breaks nothing */
         vote.needs *= row_bytes;
-        gethostname(vote.host, sizeof vote.host - 1);
     }
     for (int32_t r = 0; r < h->place.size; r++)
         h->gather.lengths[r] = sizeof vote;
@@ -63,7 +73,7 @@ int hc__verdict_take(hc__hierarchy *h, hc_piece *piece) {
     for (int32_t r = 0; r < h->place.size && !refused; r++) {
         refused = h->votes[r].status != HC_OK;
         if (refused)
-            hc__refuse_piece(piece, r, &h->votes[r]);
+            hc__refuse_piece(h, piece, r, &h->votes[r]);
     }
     hc__verdict_end(h);
     return refused;

@@ -15,6 +15,11 @@
 #include "transport/emulated.h"
 
 #define MAX_PIECES 5
+#ifdef ON_DEVICE /* there the rank with the wrong room is told alone */
+#define ON_DEVICE_ALONE 1
+#else
+#define ON_DEVICE_ALONE 0
+#endif
 
 typedef struct shape {
     int64_t row, rows; /* elementwise operations: row 1; rows are agreed, or those of rank r below */
@@ -154,21 +159,19 @@ static int64_t expected_rows(const test_case *c, int32_t piece, int32_t q, int32
 static int has_room(const test_case *c, int32_t me) {
     if (me == c->joined || (me != c->root && (c->operation == HC_REDUCE || c->operation == HC_GATHER)))
         return 0;
-    int may_bring = c->operation == HC_GATHER || c->operation == HC_SCATTER;
-#ifndef ON_DEVICE
-    may_bring = 1;
-#endif
+    int may_bring = !ON_DEVICE_ALONE || c->operation == HC_GATHER || c->operation == HC_SCATTER;
     return !hc_operation_has(c->operation, HC_OP_RESULT_ALLOCATED) || (may_bring && c->in_place);
 }
 
 /* Rooms that all ranks hear of: a wrong one of the first piece refuses that piece on all ranks. */
 static int is_refused(const test_case *c, int32_t piece) {
-    int asks = c->operation == HC_ALLGATHER || c->operation == HC_ALLTOALL;
-    return asks && piece == 0 && c->wrong_room >= 0 && has_room(c, c->wrong_room);
+    return !ON_DEVICE_ALONE && hc_operation_has(c->operation, HC_OP_RESULT_ALLOCATED) && piece == 0 &&
+           c->wrong_room >= 0 && has_room(c, c->wrong_room);
 }
 
 static int has_wrong_room(const test_case *c, int32_t me) {
-    int can_tell = c->operation == HC_REDUCESCATTER || c->operation == HC_GATHER || c->operation == HC_SCATTER;
+    int can_tell = c->operation == HC_REDUCESCATTER ||
+                   (ON_DEVICE_ALONE && (c->operation == HC_GATHER || c->operation == HC_SCATTER));
     return can_tell && me == c->wrong_room && has_room(c, me);
 }
 
@@ -303,10 +306,9 @@ static void make_piece(const test_case *c, int32_t i, int32_t me, hc_piece *p) {
 
 /* The same words on all ranks, and no byte of a result was written. */
 static void check_refused(const test_case *c, const hc_piece *p) {
-    char said[64];
-    snprintf(said, sizeof said, "out of rank %d has", c->wrong_room);
-    CHECK(p->status == HC_RESULT_SIZE && p->why && strstr(p->why, said), "%s: %s", hc_status_name(p->status),
-          p->why ? p->why : "");
+    CHECK(p->status == HC_RESULT_SIZE && p->why && !strncmp(p->why, "has an out of ", 14), "%s: %s",
+          hc_status_name(p->status), p->why ? p->why : "");
+    CHECK(p->refused_by == c->wrong_room, "refused by %d, not by %d", p->refused_by, c->wrong_room);
     for (int64_t i = 0; p->out && i < p->out_capacity; i++)
         CHECK(((const char *)p->out)[i] == 0x5a, "byte %lld was written", (long long)i);
     free(p->why);

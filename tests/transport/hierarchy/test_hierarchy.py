@@ -61,7 +61,7 @@ def test_prefix_reductions(driver: Path, run_c: Run, layout: str, operation: str
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("operation", ["allgather", "alltoall"])
+@pytest.mark.parametrize("operation", ["allgather", "alltoall", "gather", "scatter"])
 def test_all_ranks_are_asked_for_a_place(build_c: Callable[..., Path], run_c: Run, operation: str) -> None:
     """Before rows move; otherwise only where a result is large, or was brought."""
     driver = build_c("tests/transport/hierarchy/hierarchy_driver.c", *SOURCES, flags=("-DHC__ASKED_BYTES=0",))
