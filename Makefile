@@ -63,9 +63,11 @@ check: $(VENV)/.tools build docs
 	$(BIN)/cython-lint ext/cython
 	$(BIN)/clang-format --dry-run --Werror $(wildcard ext/*/*.[ch] ext/*/*/*.[ch] tests/*.h tests/*/*.[ch] tests/*/*/*.[ch])
 	$(BIN)/python -m pytest -q tests/core tests/cuda/test_fakes.py tests/cuda/test_device.py tests/transport tests/loop \
-	    --sanitize=address,undefined -o faulthandler_timeout=1500
+	    --ignore tests/transport/kernels --sanitize=address,undefined -o faulthandler_timeout=1500
+	LD_PRELOAD=$$(gcc -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 \
+	    $(BIN)/python -m pytest -q tests/transport/kernels --sanitize=address,undefined
 	$(BIN)/python -m pytest -q tests/transport tests/loop -m "not slow" --ignore tests/transport/net/test_mpi_net.py \
-	    --sanitize=thread -o faulthandler_timeout=1500
+	    --ignore tests/transport/kernels --sanitize=thread -o faulthandler_timeout=1500
 	$(BIN)/python -m pytest -q -m slow tests/rendezvous tests/detect tests/tools/doctor/test_listener.py
 	$(BIN)/python -m pytest -q tests/faults
 	$(BIN)/python tests/core/soak.py --programs 100000 --fuzz 10000000

@@ -108,7 +108,7 @@ int hc__copies_unpack(hc__copies *c, const hc__launch *to, int dtype, const char
 /* ---- the stage ----------------------------------------------------------------------------------------------- */
 
 int hc__stage_reserve(hc__stage *s, int64_t bytes) {
-    if (bytes <= s->bytes)
+    if (s->host && bytes <= s->bytes) /* also for no bytes: a tensor without an address asks for a new result */
         return HC_OK;
     void *host;
     int64_t room = LEAST_BYTES;
