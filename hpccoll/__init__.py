@@ -32,6 +32,7 @@ from hpccoll.preemption import preemption
 from hpccoll.prefix import *  # noqa: F403
 from hpccoll.rooted import *  # noqa: F403
 from hpccoll.tools.launch.function import run
+from hpccoll.topology import Cart, dims_create
 from hpccoll.world import World, init, is_initialized, shutdown
 from hpccoll.world import current as world
 
@@ -91,8 +92,8 @@ def cross_size() -> int:
 
 
 __all__ = [
-    "DeviceArray", "World", "compression", "config", "cross_rank", "cross_size", "errors", "init", "is_initialized",
-    "local_rank", "local_size", "preemption", "rank", "run", "shutdown", "size", "world",
+    "Cart", "DeviceArray", "World", "compression", "config", "cross_rank", "cross_size", "dims_create", "errors",
+    "init", "is_initialized", "local_rank", "local_size", "preemption", "rank", "run", "shutdown", "size", "world",
 ]  # fmt: skip
 __all__ += _collectives.__all__
 __all__ += _p2p.__all__

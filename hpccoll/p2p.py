@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hpccoll import _core, objects
+from hpccoll import _core, halo, objects
 from hpccoll.world import World, current
 
 __all__ = [
@@ -35,7 +35,7 @@ ANY_SOURCE = -1
 """The `source` of a `recv` that takes a message from any rank."""
 ANY_TAG = -1
 """The `tag` of a `recv` that takes a message with any tag."""
-PROC_NULL = -2
+PROC_NULL = halo.PROC_NULL
 """The `dest` or `source` that is no rank: a send to it and a receive from it end at once and move nothing."""
 
 

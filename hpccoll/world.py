@@ -8,10 +8,11 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from functools import partial, reduce
+from math import prod
 from operator import and_
 from typing import Any, Self, cast
 
-from hpccoll import _core, bootstrap, config, default_rendezvous, ending, errors, launched, objects
+from hpccoll import _core, bootstrap, config, default_rendezvous, ending, errors, launched, objects, topology
 from hpccoll.observe import timeline
 from hpccoll.outside import Outside
 from hpccoll.rendezvous import Rendezvous, agreed
@@ -169,6 +170,32 @@ class World:
         colors = sorted({color for _, *colored in said for color in colored})
         order = sorted(range(self.size), key=lambda r: (said[r][0], r))
         return self._make([[r for r in order if said[r][1:] == [c]] for c in colors])
+
+    def cart(self, dims: Iterable[int], periods: bool | Iterable[bool] = False) -> topology.Cart:
+        """Put the ranks on a grid, in row-major order; all ranks of this World call it together (MPI_Cart_create).
+
+        The Cart has a World of its own, which is one of the process sets that a rank can be in. Its ranks are those of
+        this World with the same numbers.
+
+            >>> cart = hpccoll.world().cart([0, 1], periods=True)
+            >>> cart.dims, cart.size
+            ((2, 1), 2)
+
+        :param dims: the extent of each dimension; 0: chosen, as `dims_create` does
+        :param periods: do the ends of a dimension touch? For all dimensions, or for each one
+        :returns: the grid; on ranks for which there is no place, an empty one, which is False
+        :raises MismatchError: the ranks gave different grids
+        :raises InvalidArgumentError: the grid has more places than the World has ranks, or a dimension without extent
+        :raises StartError: this rank is in too many process sets
+        """
+        extents, around = topology.check_grid(
+            self.size, list(dims), periods if isinstance(periods, bool) else list(periods)
+        )
+        said = self._exchange("cart", [extents, around])
+        for rank, other in enumerate(said):
+            if other != said[0]:
+                raise errors.MismatchError(f"cart: rank 0 says (dims, periods) {said[0]}, rank {rank} says {other}")
+        return topology.Cart(self._make([list(range(prod(extents)))]), extents, around)
 
     def _make(self, groups: list[list[int]], exchange: Exchange | None = None) -> World:
         """One process set for each of the disjoint groups, all of one number."""

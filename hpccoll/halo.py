@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Halo exchange: the sides of an n-dimensional array go to the neighbours on a grid, and theirs come.
+
+Corners travel without messages of their own: the sides of a dimension contain the halos of the other dimensions, and
+those of the dimensions before it have arrived by then. That takes 2 messages per dimension instead of one for each of
+the 3^n - 1 neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Self
+
+import numpy as np
+
+from hpccoll import _core, arrays, errors, objects
+
+__all__ = ["PROC_NULL", "Exchange", "Face", "Halo", "faces", "tag_of"]
+
+PROC_NULL = -2
+SIDES = 128
+"""Tags of one exchange: two for each dimension that an array can have."""
+
+Shift = Callable[[int], tuple[int, int]]
+"""Gives the neighbours below and above in a dimension."""
+
+
+def tag_of(exchange: int, side: int) -> int:
+    """Give the tag of what goes out of a side, of an exchange with a number."""
+    return exchange * SIDES + side
+
+
+@dataclass(slots=True)
+class Face:
+    """One neighbour: what is sent to it, and where its part goes."""
+
+    peer: int
+    sendtag: int
+    recvtag: int
+    send: np.ndarray
+    recv: np.ndarray
+
+
+class Exchange:
+    """Faces in stages, one after the other. It may be run any number of times."""
+
+    def __init__(self, core: _core.Set, stages: Sequence[Sequence[Face]]) -> None:
+        """Allocate what strided faces need.
+
+        :param core: the ranks' process set
+        :param stages: faces of one stage travel at the same time
+        """
+        self._core = core
+        self._stages = [[_Transfer(core, face) for face in stage if face.peer != PROC_NULL] for stage in stages]
+        self._started = False
+
+    def start(self) -> None:
+        """Begin to send and receive. Until `wait()` the sides may not be written, and the halo not be used.
+
+        :raises InvalidArgumentError: it is started already
+        """
+        if self._started:
+            raise errors.InvalidArgumentError("a halo exchange was started twice: call wait() before the next start()")
+        if self._stages:
+            self._begin(0)
+        self._started = True
+
+    def wait(self) -> None:
+        """Wait until the halo is filled, which is done here for all stages but the first.
+
+        :raises InvalidArgumentError: it was not started
+        :raises ResultSizeError: the neighbour's side has another size
+        :raises HpccollError: as any operation may: ShutDownError, RecoverableError
+        """
+        if not self._started:
+            raise errors.InvalidArgumentError("a halo exchange was not started: call start() before wait()")
+        self._started = False
+        for at, stage in enumerate(self._stages):
+            if at:
+                self._begin(at)
+            for transfer in stage:
+                transfer.end()
+
+    def __call__(self) -> None:
+        """Do both."""
+        self.start()
+        self.wait()
+
+    def _begin(self, at: int) -> None:
+        for transfer in self._stages[at]:
+            transfer.receive()
+        for transfer in self._stages[at]:
+            transfer.send()
+
+
+class _Transfer:
+    """A face, with contiguous memory for it where it has none itself."""
+
+    __slots__ = ("core", "face", "handles", "incoming", "outgoing")
+
+    def __init__(self, core: _core.Set, face: Face) -> None:
+        self.core, self.face = core, face
+        self.handles: list[_core.Handle] = []
+        self.outgoing = face.send if face.send.flags.c_contiguous else np.empty(face.send.shape, face.send.dtype)
+        self.incoming = face.recv if face.recv.flags.c_contiguous else np.empty(face.recv.shape, face.recv.dtype)
+
+    def receive(self) -> None:
+        face = self.face
+        self.handles = [self.core.recv(self.incoming, face.peer, face.recvtag, exact=True, library=True)]
+
+    def send(self) -> None:
+        face = self.face
+        if self.outgoing is not face.send:
+            np.copyto(self.outgoing, face.send)
+        self.handles.append(self.core.send(self.outgoing, face.peer, face.sendtag, library=True))
+
+    def end(self) -> None:
+        for handle in self.handles:
+            handle.wait()
+        self.handles = []
+        if self.incoming is not self.face.recv:
+            np.copyto(self.face.recv, self.incoming)
+
+
+class Halo(Exchange):
+    """A plan of a halo exchange: `halo()` runs it, or `halo.start()`, work that needs no halo, `halo.wait()`."""
+
+    def __init__(self, core: _core.Set, stages: Sequence[Sequence[Face]], said: str) -> None:
+        """Compare with the other ranks, and allocate.
+
+        :param said: what must be the same on all ranks
+        :raises MismatchError: something differs, on all ranks alike
+        """
+        all_faces = list(chain.from_iterable(stages))
+        sides = [(face.peer, face.sendtag, face.send.shape) for face in all_faces]
+        wanted = [(face.peer, face.recvtag, face.recv.shape) for face in all_faces]
+        _compare(objects.allgather(core, (said, sides, wanted), None))
+        super().__init__(core, stages)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._started:
+            self.wait()
+
+
+def _compare(everybody: list[Any]) -> None:
+    """Raise MismatchError where a rank gives what another one does not expect."""
+    sent = {(rank, peer, tag): shape for rank, (_, sides, _) in enumerate(everybody) for peer, tag, shape in sides}
+    for rank, (said, _, wanted) in enumerate(everybody):
+        if said != everybody[0][0]:
+            raise errors.MismatchError(
+                f"halo_exchange: rank 0 has (dtype, width, corners) {everybody[0][0]}, rank {rank} has {said}"
+            )
+        for peer, tag, shape in wanted:
+            if peer != PROC_NULL and sent.get((peer, rank, tag)) != shape:
+                raise errors.MismatchError(
+                    f"halo_exchange: rank {rank} has a halo of shape {shape} for rank {peer}, whose side there has "
+                    f"shape {sent.get((peer, rank, tag))}"
+                )
+
+
+def faces(
+    array: np.ndarray, width: int | Sequence[int], corners: bool, shift: Shift, ndim: int, number: int
+) -> list[list[Face]]:
+    """List the faces of an array whose first `ndim` dimensions are divided, in stages.
+
+    :raises InvalidArgumentError: the array has no such halo
+    """
+    widths = _widths(array, width, ndim)
+    inside = [slice(w, n - w) for w, n in zip(widths, array.shape, strict=False)]
+    stages = []
+    for d, w in enumerate(widths):
+        if w == 0:
+            continue
+        n, below, above = array.shape[d], *shift(d)
+        rest = [slice(None)] * ndim if corners else inside
+
+        def side(first: int, d: int = d, w: int = w, rest: list[slice] = rest) -> np.ndarray:
+            return array[(*rest[:d], slice(first, first + w), *rest[d + 1 :])]
+
+        down, up = tag_of(number, 2 * d), tag_of(number, 2 * d + 1)
+        stages.append([Face(below, down, up, side(w), side(0)), Face(above, up, down, side(n - 2 * w), side(n - w))])
+    return stages if corners else [list(chain.from_iterable(stages))]
+
+
+def _widths(array: np.ndarray, width: int | Sequence[int], ndim: int) -> list[int]:
+    if not isinstance(array, np.ndarray) or array.ndim < ndim or not array.flags.writeable:
+        raise errors.InvalidArgumentError(
+            f"array is {arrays.name_of(array)} of {getattr(array, 'ndim', 0)} dimensions: a halo exchange on {ndim} "
+            f"takes a writable NumPy array of at least {ndim}"
+        )
+    widths = [width] * ndim if isinstance(width, int) else list(width)
+    if len(widths) != ndim or any(w < 0 or (w and n < 3 * w) for w, n in zip(widths, array.shape, strict=False)):
+        raise errors.InvalidArgumentError(
+            f"an array of shape {array.shape} has no halo of width {width} in {ndim} dimensions: a divided dimension "
+            "has the halo on both sides, and at least as many cells inside as one of them"
+        )
+    return widths

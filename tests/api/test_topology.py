@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Grids of ranks, what neighbours exchange, and halos against a serial reference."""
+
+import itertools
+from math import prod
+
+import numpy as np
+import pytest
+
+import hpccoll
+from hpccoll import PROC_NULL, testing
+
+PARTICLE = np.dtype([("id", "i4"), ("x", "f8", 2)])
+
+
+@pytest.mark.parametrize(
+    ("size", "dims", "expected"),
+    [(12, 2, (4, 3)), (16, 3, (4, 2, 2)), (7, 2, (7, 1)), (1, 3, (1, 1, 1)), (24, 3, (4, 3, 2)), (6, [0, 3], (2, 3)),
+     (1 << 16, 3, (64, 32, 32)), (360, 3, (9, 8, 5)), (8, [2, 4], (2, 4))],
+)  # fmt: skip
+def test_dims_are_even(size, dims, expected):
+    assert hpccoll.dims_create(size, dims) == expected
+
+
+@pytest.mark.parametrize(("size", "dims"), [(6, [4, 0]), (6, [2, 2]), (0, 2), (6, []), (6, [-1, 0])])
+def test_dims_that_do_not_divide(size, dims):
+    with pytest.raises(hpccoll.InvalidArgumentError, match="do not divide"):
+        hpccoll.dims_create(size, dims)
+
+
+def test_coordinates_and_shifts(everywhere):
+    def program(world):
+        dims = hpccoll.dims_create(world.size, 2)
+        cart = world.cart([0, 0], periods=[True, False])
+        assert cart and cart.dims == dims and cart.size == world.size and cart.rank == world.rank
+        assert cart.rank_of(cart.coords) == cart.rank
+        row, column = cart.coords
+        assert cart.shift(0) == (
+            ((row - 1) % dims[0]) * dims[1] + column, ((row + 1) % dims[0]) * dims[1] + column
+        )  # fmt: skip
+        below, above = cart.shift(1)
+        assert below == (PROC_NULL if column == 0 else world.rank - 1)
+        assert above == (PROC_NULL if column == dims[1] - 1 else world.rank + 1)
+        assert cart.neighbours == (*cart.shift(0), below, above)
+        assert cart.shift(0, dims[0]) == (world.rank, world.rank)
+        x = np.full(2, -1.0)  # a shift along the line of a dimension, whose ends need no `if`
+        hpccoll.sendrecv(np.full(2, float(cart.rank)), above, x, below, world=cart.world)
+        assert (x == (below if below >= 0 else -1)).all()
+        cart.shutdown()
+
+    everywhere(program)
+
+
+def test_ranks_without_a_place(everywhere):
+    def program(world):
+        cart = world.cart([1])
+        assert bool(cart) == (world.rank == 0)
+        if not cart:
+            assert (cart.size, cart.rank) == (0, None)
+            with pytest.raises(hpccoll.InvalidArgumentError, match="this World is empty here"):
+                _ = cart.coords
+            with pytest.raises(hpccoll.InvalidArgumentError, match="this World is empty here"):
+                cart.halo_exchange(np.zeros(3))
+        cart.shutdown()
+        with pytest.raises(hpccoll.InvalidArgumentError, match="no grid of the"):
+            world.cart([world.size + 1])
+
+    everywhere(program)
+
+
+def test_ranks_that_differ_are_told(threads):
+    def program(world):
+        with pytest.raises(hpccoll.MismatchError, match=r"cart: rank 0 says .*\[\[2\], \[False\]\], rank 1 says"):
+            world.cart([2 - world.rank])
+        cart = world.cart([2])
+        with pytest.raises(hpccoll.MismatchError, match=r"rank 0 has .dtype, width, corners. .*float64.*rank 1 has"):
+            cart.halo_exchange_init(np.zeros(9, "f8" if world.rank == 0 else "f4"))
+        grid = world.cart([2, 1])
+        with pytest.raises(hpccoll.MismatchError, match=r"rank 0 has a halo of shape \(1, 5\) for rank 1, whose side"):
+            grid.halo_exchange_init(np.zeros((5, 5 + world.rank)))
+        with pytest.raises(hpccoll.ResultSizeError, match="bytes came for a receive of"):
+            grid.halo_exchange(np.zeros((5, 5 + world.rank)))
+        cart.shutdown()
+        grid.shutdown()
+
+    testing.run(threads(2), program)
+
+
+def test_neighbourhood_collectives(everywhere):
+    def program(world):
+        cart = world.cart([0, 0], periods=[True, False])
+        peers = cart.neighbours
+        got = cart.neighbor_allgather(np.full(3, cart.rank))
+        assert got.tolist() == [[max(peer, 0)] * 3 for peer in peers]
+        rows = np.array([10 * cart.rank + side for side in range(4)])
+        got = cart.neighbor_alltoall(rows, out=np.full(4, -1))
+        assert got.tolist() == [-1 if peer < 0 else 10 * peer + (side ^ 1) for side, peer in enumerate(peers)]
+        assert cart.neighbor_allgather(2.5).shape == (4,)
+        with pytest.raises(hpccoll.InvalidArgumentError, match="takes 4 rows"):
+            cart.neighbor_alltoall(np.zeros(3))
+        with pytest.raises(hpccoll.ResultSizeError, match="it must be contiguous"):
+            cart.neighbor_alltoall(np.zeros(4), out=np.zeros(3))
+        cart.shutdown()
+
+    everywhere(program)
+
+
+# ---- halos ----------------------------------------------------------------------------------------------
+
+
+def whole(shape, widths, periods, dtype, rng):
+    """A field with its halo all around: values at random, and as the program wants it at the ends of the grid."""
+    padded = [n + 2 * w for n, w in zip(shape, widths, strict=False)] + list(shape[len(widths) :])
+    values = rng.integers(1, 1000, padded)
+    if dtype.names:
+        field = np.zeros(padded, dtype)
+        field["id"] = values
+        field["x"] = values[..., None] + np.array([0.25, 0.5])
+    else:
+        field = values.astype(dtype)
+    for d, (w, n) in enumerate(zip(widths, shape, strict=False)):
+        if periods[d] and w:
+            at = [slice(None)] * len(shape)
+            for to, start in ((slice(0, w), n), (slice(n + w, None), w)):
+                at[d] = slice(start, start + w)
+                source = field[tuple(at)].copy()
+                at[d] = to
+                field[tuple(at)] = source
+    return field
+
+
+def one_case(world, seed):
+    """A grid, an array and its halo at random, the same on all ranks; the array may be a strided view."""
+    rng = np.random.default_rng(seed)
+    ndim = int(rng.integers(1, 4))
+    dims = hpccoll.dims_create(world.size, ndim)
+    dims = tuple(int(n) for n in rng.permutation(dims))
+    periods = [bool(p) for p in rng.integers(0, 2, ndim)]
+    widths = [int(w) for w in rng.integers(0, 3, ndim)]
+    corners = bool(rng.integers(0, 2))
+    dtype = np.dtype(["f8", "f4", "i2", "c16", PARTICLE, "g"][rng.integers(0, 6)])
+    more = int(rng.integers(0, 2))
+    local = [max(w, 1) + int(rng.integers(0, 4)) for w in widths]
+    shape = [n * k for n, k in zip(dims, local, strict=True)] + [3] * more
+    return dims, periods, widths, corners, dtype, local, whole(shape, widths, periods, dtype, rng)
+
+
+def expected_part(part, mine, widths, corners, cart):
+    """What this rank must have: all of its window of the field; without corners only the faces are new."""
+    want = mine.copy()
+    ndim = len(widths)
+    for signs in itertools.product((-1, 0, 1), repeat=ndim):
+        moved = [d for d in range(ndim) if signs[d]]
+        if not moved or any(widths[d] == 0 for d in moved) or (len(moved) > 1 and not corners):
+            continue
+        if all(cart.shift(d)[0 if signs[d] < 0 else 1] == PROC_NULL for d in moved):
+            continue
+        at = tuple(
+            slice(0, w) if s < 0 else slice(n - w, n) if s > 0 else slice(w, n - w)
+            for s, w, n in zip(signs, widths, mine.shape, strict=False)
+        )
+        want[at] = part[at]
+    return want
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_halos_against_the_whole_field(everywhere, seed):
+    def program(world):
+        for case in range(3):
+            dims, periods, widths, corners, dtype, local, field = one_case(world, [seed, case])
+            cart = world.cart(dims, periods)
+            at = tuple(slice(c * n, c * n + n + 2 * w) for c, n, w in zip(cart.coords, local, widths, strict=True))
+            part = field[at]
+            mine = np.zeros(part.shape, dtype) if case % 2 else np.zeros((*part.shape, 2), dtype)[..., 1]
+            inside = tuple(slice(w, n - w) for w, n in zip(widths, mine.shape, strict=False))
+            mine[...] = part[...]
+            for d, w in enumerate(widths):  # what neighbours have is not known here yet
+                for side, peer in zip((slice(0, w), slice(mine.shape[d] - w, None)), cart.shift(d), strict=True):
+                    if peer != PROC_NULL and w:
+                        mine[(slice(None),) * d + (side,)] = np.zeros((), dtype)
+            before = mine.copy()
+            want = expected_part(part, before, widths, corners, cart)
+            halo = cart.halo_exchange_init(mine, widths, corners=corners)
+            for _ in range(2):
+                mine[...] = before
+                halo()
+                assert (mine == want).all()
+            mine[...] = before
+            halo.start()
+            assert (mine[inside] == part[inside]).all()
+            halo.wait()
+            assert (mine == want).all()
+            mine[...] = before
+            cart.halo_exchange(mine, widths, corners=corners)
+            assert (mine == want).all()
+            cart.shutdown()
+
+    everywhere(program)
+
+
+def test_wrong_halos(threads):
+    (world,) = threads(1)
+    cart = world.cart([1, 1])
+    read_only = np.zeros((5, 5))
+    read_only.flags.writeable = False
+    for array, width in ((np.zeros(5), 1), ([[1.0]], 1), (read_only, 1)):
+        with pytest.raises(hpccoll.InvalidArgumentError, match="takes a writable NumPy array of at least 2"):
+            cart.halo_exchange(array, width)
+    for width in (2, (1, 1, 1), -1, (1, 2)):
+        with pytest.raises(hpccoll.InvalidArgumentError, match="has no halo of width"):
+            cart.halo_exchange(np.zeros((5, 5)), width)
+    halo = cart.halo_exchange_init(np.zeros((5, 5)))
+    with pytest.raises(hpccoll.InvalidArgumentError, match="was not started"):
+        halo.wait()
+    halo.start()
+    with pytest.raises(hpccoll.InvalidArgumentError, match="started twice"):
+        halo.start()
+    halo.wait()
+    cart.shutdown()
+    assert prod(cart.dims) == 1
