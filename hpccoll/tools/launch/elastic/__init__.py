@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`hpccoll run --min-np ...`: a job that goes on when ranks or hosts are lost, and takes new ones in.
+
+membership.py    who is in: the coordinator as a function of its events, without clock, process or socket
+hosts.py         slots of hosts, failures, exclusion
+server.py        the coordinator's connections to the ranks
+agents.py        starts, watches and kills the processes of a host
+job.py           the command: hosts from a script, and the loop that joins the parts
+
+docs/elastic.md has the rules (E1 to E9) that the comments name.
+"""

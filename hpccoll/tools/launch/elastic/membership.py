@@ -1,0 +1,478 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who is in an elastic job: the coordinator as a function, `step(event, now) -> actions`.
+
+It has no clock, process or socket, as the engine has none: time is an argument, and the caller carries the actions out.
+tests/elastic/test_membership.py runs it under random interleavings. The rules E1 to E9 are those of docs/elastic.md.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from hpccoll.text import some_ranks
+from hpccoll.tools.launch.elastic.hosts import Hosts
+
+LOST = "all ranks that had the state are lost"
+REPORT_EVERY = 10.0
+"""Seconds between two lines about what is awaited."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the user allows."""
+
+    np: int
+    """Ranks to begin with."""
+    min_np: int
+    max_np: int
+    elastic_timeout: float = 600.0
+    """Seconds to wait for `min_np` ranks."""
+    reset_limit: int | None = None
+    """How often the ranks may change."""
+    straggler_timeout: float = 60.0
+    """Seconds that the first rank of a round waits for the others before these are killed."""
+    gather: float = 3.0
+    """Seconds that a newcomer waits for others that are being started, so that both come in one change."""
+    host_failures: int = 3
+    cooldown: tuple[float, float] | None = None
+    discovers: bool = False
+    """Whether hosts may still come."""
+
+
+# ---- events -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Discovered:
+    """The hosts that there are now, with their slots."""
+
+    slots: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Came:
+    """A worker stands ready for the next generation."""
+
+    worker: int
+    generation: int
+    """The generation that it was a member of; 0: none."""
+    lost: Mapping[int, str] = field(default_factory=dict)
+    """Ranks of that generation that it has lost, and why."""
+    has_state: bool = False
+    """Whether it has a commit."""
+
+
+@dataclass(frozen=True)
+class Gone:
+    """The process of a worker has ended, or nothing reaches it any more."""
+
+    worker: int
+    status: int
+    how: str
+
+
+@dataclass(frozen=True)
+class Leaving:
+    """A worker was asked, by a signal, to leave."""
+
+    worker: int
+
+
+@dataclass(frozen=True)
+class Done:
+    """The program of a worker has come to its end."""
+
+    worker: int
+
+
+@dataclass(frozen=True)
+class Tick:
+    """Time has passed."""
+
+
+Event = Discovered | Came | Gone | Leaving | Done | Tick
+
+# ---- actions ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Start:
+    """Start the process of a worker."""
+
+    worker: int
+    host: str
+    slot: int
+
+
+@dataclass(frozen=True)
+class Kill:
+    """Kill the process of a worker (SIGKILL)."""
+
+    worker: int
+    why: str
+
+
+@dataclass(frozen=True)
+class Void:
+    """A generation has ended: its members get no more answers in it."""
+
+    generation: int
+    why: str
+
+
+@dataclass(frozen=True)
+class Form:
+    """A new generation, with its members in the order of their ranks."""
+
+    generation: int
+    members: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Change:
+    """Tell the members of a generation that it is about to change."""
+
+    generation: int
+    members: tuple[int, ...]
+    adds_only: bool
+
+
+@dataclass(frozen=True)
+class Release:
+    """Tell a worker that stands ready to end in order."""
+
+    worker: int
+    why: str
+
+
+@dataclass(frozen=True)
+class Say:
+    """Print a line."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class End:
+    """End the job; nothing follows."""
+
+    status: int
+    why: str
+
+
+Action = Start | Kill | Void | Form | Change | Release | Say | End
+
+
+class Phase(Enum):
+    """What the coordinator knows of a worker."""
+
+    STARTING = auto()
+    READY = auto()
+    MEMBER = auto()
+    DONE = auto()
+    ENDING = auto()
+    """It was killed or released, and its process may still be there."""
+
+
+@dataclass
+class Worker:
+    """A process that has not ended yet."""
+
+    number: int
+    host: str
+    slot: int
+    phase: Phase = Phase.STARTING
+    has_state: bool = False
+    """Whether it had a commit when it last came: a newcomer that lost its generation before the sync has none."""
+    since: float = 0.0
+    """When it came to this phase."""
+
+
+class Membership:
+    """The coordinator. See the module."""
+
+    def __init__(self, limits: Limits) -> None:
+        """Begin without hosts and workers."""
+        self.limits = limits
+        self.hosts = Hosts(limits.host_failures, limits.cooldown)
+        self.workers: dict[int, Worker] = {}
+        self.generation = 0
+        self.members: tuple[int, ...] = ()
+        self.next_worker = 0
+        self.open_since: float | None = 0.0
+        """When the present round began; None: the generation runs."""
+        self.short_since: float | None = None
+        """Since when there have been too few ranks."""
+        self.changing = False
+        """Whether the members have been told of a change."""
+        self.state_exists = False
+        """Whether a worker has come with a commit."""
+        self.finishing = False
+        """Whether a worker has come to the end of the program."""
+        self.failed = False
+        """Whether a member was lost after that."""
+        self.ended = False
+        self.last_report = 0.0
+        self.out: list[Action] = []
+
+    def step(self, event: Event, now: float) -> list[Action]:
+        """Take an event.
+
+        :param now: in seconds, never less than before
+        :returns: what is to be done, in this order
+        """
+        self.out = []
+        if self.ended:
+            return []
+        match event:
+            case Discovered(slots):
+                self.hosts.set(slots)
+            case Came():
+                self._come(event, now)
+            case Gone(worker, status, how):
+                self._go(worker, status, how, now)
+            case Leaving(worker):
+                if worker in self.workers:
+                    who = self.workers[worker]
+                    self.hosts.known[who.host].barred.add(who.slot)
+            case Done(worker):
+                self._finish(worker, now)
+            case Tick():
+                pass
+        self._go_on(now)
+        return self.out
+
+    # ---- one event ------------------------------------------------------------------------------------
+
+    def _come(self, event: Came, now: float) -> None:
+        """E2: a worker comes back from the generation that runs, or for the first time."""
+        worker = self.workers.get(event.worker)
+        if worker is None or worker.phase in (Phase.ENDING, Phase.DONE, Phase.READY):
+            return
+        was_member = worker.phase is Phase.MEMBER
+        if was_member != (event.generation == self.generation and self.generation > 0):
+            self._kill(worker, f"it comes from generation {event.generation}, which it is not in", now)
+            return
+        self._enter(worker, Phase.READY, now)
+        worker.has_state = event.has_state
+        self.state_exists |= event.has_state
+        if not was_member:
+            return
+        for rank, why in sorted(event.lost.items()):
+            accused = self.workers.get(self.members[rank]) if rank < len(self.members) else None
+            if accused and accused.phase is Phase.MEMBER:
+                self._kill(accused, f"rank {self.members.index(event.worker)} has lost it: {why}", now)
+        self._open("ranks were lost" if event.lost else "the ranks change", now)
+
+    def _go(self, number: int, status: int, how: str, now: float) -> None:
+        """E3: a process has ended."""
+        worker = self.workers.get(number)
+        if worker is None:
+            return
+        if not status and worker.phase is not Phase.ENDING:
+            self._finish(number, now)
+        del self.workers[number]
+        del self.hosts.known[worker.host].occupants[worker.slot]
+        if worker.phase is Phase.DONE and not status:
+            return
+        if worker.phase is not Phase.ENDING:
+            self._lose(worker, how, now)
+        if number in self.members:
+            self._open(f"rank {self.members.index(number)} was lost", now)
+
+    def _finish(self, number: int, now: float) -> None:
+        """E8: the program has ended on a member, so nobody new is needed."""
+        worker = self.workers.get(number)
+        if worker is None or worker.phase is Phase.ENDING:
+            return
+        self._enter(worker, Phase.DONE, now)
+        self.finishing = True
+        for other in list(self.workers.values()):
+            if other.number in self.members:
+                continue
+            if other.phase is Phase.STARTING:
+                self._kill(other, "the program has come to its end", now)
+            elif other.phase is Phase.READY:
+                self._release(other, "the program has come to its end")
+
+    # ---- what follows from the whole ------------------------------------------------------------------
+
+    def _go_on(self, now: float) -> None:
+        if self._all_has_ended():
+            return
+        self._clear_away(now)
+        if not self.finishing:
+            self._fill(now)
+        if self.open_since is not None:
+            self._close(now)
+        elif not self.finishing and not self.changing:
+            self._announce(now)
+
+    def _all_has_ended(self) -> bool:
+        counting = self.members if self.generation else tuple(self.workers)
+        alive = [self.workers[m] for m in counting if m in self.workers]
+        ready = [w for w in alive if w.phase is Phase.READY and (w.has_state or not self.state_exists)]
+        having = ready or [w for w in alive if w.phase is Phase.MEMBER]
+        if self.finishing and not alive:
+            self._end(1 if self.failed else 0, "ranks were lost after others had come to the end" * self.failed)
+        elif self.generation and not self.finishing and not having:
+            self._end(1, LOST)
+        return self.ended
+
+    def _clear_away(self, now: float) -> None:
+        """Let workers go that are no members yet and whose slot is gone."""
+        for worker in [w for w in self.workers.values() if w.number not in self.members and not self._may_stay(w)]:
+            if worker.phase is Phase.STARTING:
+                self._kill(worker, "its slot is gone", now)
+            elif worker.phase is Phase.READY:
+                self._release(worker, "its slot is gone")
+
+    def _fill(self, now: float) -> None:
+        """E4: start a worker in each free slot, up to `max_np`; to begin with, `np`."""
+        counted = [w for w in self.workers.values() if w.phase is not Phase.ENDING and self._may_stay(w)]
+        wanted = self.limits.max_np if self.generation else self.limits.np
+        for host, slot in list(self.hosts.free(now))[: max(0, wanted - len(counted))]:
+            worker = Worker(self.next_worker, host, slot, since=now)
+            self.next_worker += 1
+            self.workers[worker.number] = worker
+            self.hosts.known[host].occupants[slot] = worker.number
+            self.out.append(Start(worker.number, host, slot))
+
+    def _close(self, now: float) -> None:
+        """E5: form the next generation, if all who are to come have come."""
+        assert self.open_since is not None
+        members = [self.workers[m] for m in self.members if m in self.workers]
+        awaited = [w for w in members if w.phase is Phase.MEMBER]
+        starting = [w for w in self.workers.values() if w.phase is Phase.STARTING]
+        if awaited and now - self.open_since < self.limits.straggler_timeout:
+            late = some_ranks(self.members.index(worker.number) for worker in awaited)
+            self._report(f"waiting for {late}, to form the next generation", now)
+            return
+        for worker in awaited:
+            self._kill(worker, f"it did not come within {self.limits.straggler_timeout:g} s of the first rank", now)
+        if self._all_has_ended():
+            return
+        self._give_back(members)
+        chosen = self._chosen()
+        wanted = self.limits.np if not self.generation and starting else self.limits.min_np
+        if self.short_since is not None and now - self.short_since >= self.limits.straggler_timeout:
+            wanted = self.limits.min_np
+        if chosen and (len(chosen) >= wanted or self.finishing):
+            self._form(chosen, now)
+            return
+        self._wait_for_ranks(len(chosen), bool(starting), now)
+
+    def _give_back(self, members: list[Worker]) -> None:
+        """Release the survivors whose slots are gone, if another one has the state."""
+        survivors = [w for w in members if w.phase is Phase.READY]
+        if self.finishing:
+            for worker in survivors:
+                if self.state_exists and not worker.has_state:
+                    self._release(worker, "the program has come to its end")
+        elif any(self._may_stay(w) and (w.has_state or not self.state_exists) for w in survivors):
+            for worker in survivors:
+                if not self._may_stay(worker):
+                    self._release(worker, "its slot is to be given back")
+
+    def _chosen(self) -> list[int]:
+        """E6: survivors in their old order, newcomers behind, `max_np` at most.
+
+        Survivors who all are to leave give the state to newcomers first: without these, nobody is chosen.
+        """
+        ready = [n for n, w in self.workers.items() if w.phase is Phase.READY]
+        survivors = [m for m in self.members if m in ready]
+        newcomers = [n for n in ready if n not in survivors]
+        if survivors and not newcomers and not any(self._may_stay(self.workers[s]) for s in survivors):
+            return []
+        return [*survivors, *newcomers][: max(self.limits.max_np, len(survivors) + 1)]
+
+    def _form(self, chosen: list[int], now: float) -> None:
+        limit = self.limits.reset_limit
+        if limit is not None and self.generation > limit and not self.finishing:
+            self._end(1, f"the ranks would change for the {self.generation}th time, and --reset-limit is {limit}")
+            return
+        before = set(self.members)
+        self.generation += 1
+        self.members = tuple(chosen)
+        self.open_since = self.short_since = None
+        self.changing = False
+        for number in chosen:
+            self._enter(self.workers[number], Phase.MEMBER, now)
+        self.out.append(Form(self.generation, self.members))
+        if self.generation > 1:
+            new = len(set(chosen) - before)
+            self.out.append(Say(f"generation {self.generation}: {len(chosen)} ranks, of which {new} are new"))
+
+    def _announce(self, now: float) -> None:
+        """E7: tell the members of a change that can wait for the end of their step."""
+        members = [self.workers[m] for m in self.members if m in self.workers]
+        leaving = [w for w in members if not self._may_stay(w)]
+        new = [w for w in self.workers.values() if w.phase is Phase.READY]
+        starting = any(w.phase is Phase.STARTING for w in self.workers.values())
+        wait = starting and new and now - min(w.since for w in new) < self.limits.gather
+        takes = len(members) - len(leaving) < self.limits.max_np
+        if (leaving and (new or len(leaving) < len(members) or not starting)) or (new and takes and not wait):
+            self.changing = True
+            numbers = tuple(w.number for w in members)
+            self.out.append(Change(self.generation, numbers, not leaving))
+
+    def _wait_for_ranks(self, count: int, starting: bool, now: float) -> None:
+        """E9: there are too few ranks; until when, and why the job ends then."""
+        limits = self.limits
+        if self.short_since is None:
+            self.short_since = now
+        if not starting and not limits.discovers and not self.hosts.may_come():
+            why = "all hosts are excluded, or have been asked to leave"
+            self._end(1, f"{count} ranks, --min-np is {limits.min_np}, and no more can come: {why}")
+        elif now - self.short_since >= limits.elastic_timeout:
+            waited = f"after {limits.elastic_timeout:g} s (--elastic-timeout)"
+            self._end(1, f"{count} ranks, --min-np is {limits.min_np}, and no more had come {waited}")
+        else:
+            self._report(f"{count} ranks stand ready, waiting for {limits.min_np} (--min-np)", now)
+
+    # ---- small things -----------------------------------------------------------------------------------
+
+    def _may_stay(self, worker: Worker) -> bool:
+        return self.hosts.keeps(worker.host, worker.slot)
+
+    def _enter(self, worker: Worker, phase: Phase, now: float) -> None:
+        worker.phase, worker.since = phase, now
+
+    def _open(self, why: str, now: float) -> None:
+        """Begin a round, unless one is open."""
+        if self.open_since is None:
+            self.open_since = self.last_report = now
+            self.out.append(Void(self.generation, why))
+
+    def _kill(self, worker: Worker, why: str, now: float) -> None:
+        """E3: what was declared lost is killed, so that it cannot come back."""
+        if worker.number in self.members:
+            self._lose(worker, why, now)
+        worker.phase = Phase.ENDING
+        self.out.append(Kill(worker.number, why))
+
+    def _release(self, worker: Worker, why: str) -> None:
+        worker.phase = Phase.ENDING
+        self.out.append(Release(worker.number, why))
+
+    def _lose(self, worker: Worker, how: str, now: float) -> None:
+        """Say it, and count it against the host."""
+        where = f"host {worker.host}, slot {worker.slot}"
+        if worker.number in self.members:
+            self.out.append(Say(f"rank {self.members.index(worker.number)} ({where}) was lost: {how}"))
+            self.failed |= self.finishing
+        else:
+            self.out.append(Say(f"a new rank ({where}) ended before it came in: {how}"))
+        if self.hosts.fail(worker.host, now):
+            left = self.hosts.known[worker.host].excluded_until - now
+            until = f"for {left:g} s" if left < float("inf") else "for the rest of the job"
+            self.out.append(Say(f"host {worker.host} is excluded {until}: its ranks have failed repeatedly"))
+
+    def _report(self, text: str, now: float) -> None:
+        if now - self.last_report >= REPORT_EVERY:
+            self.last_report = now
+            self.out.append(Say(text))
+
+    def _end(self, status: int, why: str) -> None:
+        self.ended = True
+        self.out.append(End(status, why))

@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An elastic job in the memory of one process: the coordinator as it is, workers that step, commit, die and stop.
+
+Messages between them are delayed at random, each way in order. What is checked after every event is in `Job.check`.
+"""
+
+import random
+from collections import deque
+from dataclasses import dataclass, field
+
+from hpccoll.tools.launch.elastic.membership import (
+    LOST,
+    Came,
+    Change,
+    Discovered,
+    Done,
+    End,
+    Form,
+    Gone,
+    Kill,
+    Leaving,
+    Limits,
+    Membership,
+    Phase,
+    Release,
+    Start,
+    Tick,
+    Void,
+)  # fmt: skip
+
+LAST = 12
+"""The step after which the program ends."""
+
+
+class BrokenRuleError(AssertionError):
+    """What must never happen has happened."""
+
+
+@dataclass
+class Worker:
+    number: int
+    host: str
+    slot: int
+    alive: bool = True
+    stopped: bool = False
+    generation: int = 0
+    version: tuple[int, int] = (0, 0)
+    """The generation that made the newest commit, and its number."""
+    content: int = 0
+    """What is committed; equal for equal histories."""
+    synced: bool = False
+    entered: int = 0
+    state: str = "starting"
+    """starting, waiting, member, done"""
+    told: bool = False
+    """Of a change."""
+    inbox: deque = field(default_factory=deque)
+    outbox: deque = field(default_factory=deque)
+
+
+@dataclass
+class World:
+    members: tuple[int, ...]
+    change_at: int | None = None
+
+
+class Job:
+    def __init__(self, seed: int, limits: Limits, kind: type[Membership] = Membership) -> None:
+        self.random = random.Random(seed)
+        self.coordinator = kind(limits)
+        self.limits, self.now = limits, 100.0
+        self.workers: dict[int, Worker] = {}
+        self.worlds: dict[int, World] = {}
+        self.floor = 0
+        """A commit that all members of some generation have made: it must not be lost."""
+        self.end: End | None = None
+        self.said: list[str] = []
+        self.kills: deque[int] = deque()
+
+    # ---- the coordinator -----------------------------------------------------------------------------
+
+    def tell(self, event: object) -> None:
+        for action in self.coordinator.step(event, self.now):
+            match action:
+                case Start(worker, host, slot):
+                    self.workers[worker] = Worker(worker, host, slot)
+                case Kill(worker):
+                    self.kills.append(worker)
+                case Form(generation, members):
+                    self.form(generation, members)
+                case Change(_, members) | Void(_, members):
+                    for m in members if isinstance(action, Change) else ():
+                        self.workers[m].inbox.append(action)
+                case Release(worker):
+                    self.workers[worker].inbox.append(action)
+                case End():
+                    self.end = action
+                    through = any(w.state == "done" and not w.outbox for w in self.workers.values())
+                    require(action.why != LOST or not through, "a program that has come to its end has lost nothing")
+        self.check()
+
+    def form(self, generation: int, members: tuple[int, ...]) -> None:
+        before = self.worlds[generation - 1].members if generation > 1 else ()
+        require(generation == len(self.worlds) + 1, "generations count up, each is formed once")
+        require(len(set(members)) == len(members), "a worker has one rank")
+        enough = self.limits.min_np <= len(members) or self.coordinator.finishing
+        require(enough and len(members) <= self.limits.max_np + len(before), "min_np <= size")
+        kept = [m for m in members if m in before]
+        require(not before or bool(kept), "somebody has the state")
+        require(list(members[: len(kept)]) == [m for m in before if m in kept], "survivors first, in their old order")
+        for m in before:
+            phase = self.coordinator.workers[m].phase if m in self.coordinator.workers else None
+            require(phase is not Phase.MEMBER or m in members, "no rank of the last generation is left in it")
+        for m in members:
+            worker = self.workers[m]
+            require(m not in self.kills, "what was declared lost does not come back")
+            require(worker.state == "waiting" or not worker.alive, "a worker is in one generation at a time")
+            worker.inbox.append(Form(generation, members))
+        self.worlds[generation] = World(members)
+
+    def check(self) -> None:
+        in_slot = [(w.host, w.slot) for w in self.coordinator.workers.values()]
+        require(len(set(in_slot)) == len(in_slot), "a slot has one worker")
+
+    # ---- one thing happens ---------------------------------------------------------------------------
+
+    def happen(self, *, faults: bool) -> None:
+        self.now += self.random.choice((0.0, 0.01, 0.3))
+        live = [w for w in self.workers.values() if w.alive]
+        pick = self.random.random()
+        if faults and pick < 0.02:
+            self.strike(live)
+        elif pick < 0.1:
+            self.tell(Tick())
+        elif self.kills and pick < 0.15:
+            self.die(self.workers[self.kills.popleft()])
+        elif live:
+            self.act(self.random.choice(live))
+
+    def strike(self, live: list[Worker]) -> None:
+        kind = self.random.choice(("kill", "kill", "stop", "wake", "leave", "hosts"))
+        worker = self.random.choice(live) if live else None
+        if kind == "hosts":
+            self.tell(Discovered({name: self.random.choice((1, 2)) for name in ("a", "b", "c")}))
+        elif worker and kind == "kill":
+            self.die(worker)
+        elif worker and kind == "stop":
+            worker.stopped = True
+        elif worker and kind == "wake":
+            worker.stopped = False
+        elif worker and worker.state == "member":
+            worker.outbox.append(Leaving(worker.number))
+
+    def die(self, worker: Worker, status: int = -9) -> None:
+        if worker.alive:
+            worker.alive = False
+            worker.outbox.append(Gone(worker.number, status, "it was killed" if status else "it ended"))
+            while worker.outbox:
+                self.tell(worker.outbox.popleft())
+
+    # ---- a worker ------------------------------------------------------------------------------------
+
+    def act(self, worker: Worker) -> None:
+        if worker.outbox and self.random.random() < 0.5:
+            self.tell(worker.outbox.popleft())
+        elif worker.stopped:
+            worker.stopped = self.random.random() < 0.95
+        elif worker.inbox and (worker.state != "member" or self.random.random() < 0.5):
+            self.hear(worker, worker.inbox.popleft())
+        elif worker.state == "starting":
+            self.come(worker, {})
+        elif worker.state == "member":
+            self.go_on(worker, self.worlds[worker.generation])
+        elif worker.state == "done" and not worker.outbox:
+            self.die(worker, 0)
+
+    def hear(self, worker: Worker, news: object) -> None:
+        match news:
+            case Form(generation, _):
+                worker.generation, worker.state, worker.synced, worker.told = generation, "member", False, False
+            case Change(generation):
+                worker.told = worker.told or generation == worker.generation
+            case Release():
+                self.die(worker, 0)
+
+    def come(self, worker: Worker, lost: dict[int, str]) -> None:
+        worker.state = "waiting"
+        worker.outbox.append(Came(worker.number, worker.generation, lost, worker.version > (0, 0)))
+
+    def go_on(self, worker: Worker, world: World) -> None:
+        """The next thing that a member does: notice a loss, sync, enter a step, or commit it."""
+        others = [self.workers[m] for m in world.members]
+        here = [w for w in others if w.generation == worker.generation and w.state in ("member", "done")]
+        away = [w for w in others if w.state != "done" and (not w.alive or w.stopped) and w is not worker]
+        away += [w for w in others if w.alive and w.state == "waiting" and w.generation == worker.generation]
+        through = worker.synced and worker.version[1] < worker.entered and self.have_entered(others, worker)
+        if away and not through and not (worker.synced and worker.version[1] >= LAST):
+            lost = {world.members.index(w.number): "gone" for w in away if not w.alive or w.stopped}
+            self.come(worker, lost)
+        elif not worker.synced:
+            if len(here) == len(others) or any(w.synced for w in here):
+                self.sync(worker, others)
+        elif through:
+            self.commit(worker, world)
+        elif worker.version[1] >= LAST:
+            worker.state = "done"
+            worker.outbox.append(Done(worker.number))
+        elif worker.version[1] == worker.entered:
+            worker.entered += 1
+
+    def have_entered(self, others: list[Worker], worker: Worker) -> bool:
+        return all(w.entered >= worker.entered and w.generation >= worker.generation and w.synced for w in others)
+
+    def sync(self, worker: Worker, others: list[Worker]) -> None:
+        source = max(others, key=lambda w: w.version)
+        require(source.version[1] >= self.floor, f"commit {self.floor} is not lost, newest is {source.version}")
+        worker.version = (worker.generation, source.version[1])
+        worker.content, worker.entered, worker.synced = source.content, source.version[1], True
+
+    def commit(self, worker: Worker, world: World) -> None:
+        number = worker.version[1] + 1
+        worker.version = (worker.generation, number)
+        worker.content = hash((worker.content, worker.generation, number))
+        members = [self.workers[m] for m in world.members]
+        if all(w.version[1] >= number for w in members):
+            self.floor = max(self.floor, number)
+        same = {w.content for w in members if w.version == worker.version}
+        require(len(same) == 1, f"ranks have different states at commit {worker.version}")
+        if worker.told and world.change_at is None:
+            world.change_at = number + 1
+        if world.change_at is not None and number >= world.change_at:
+            self.come(worker, {})
+
+
+def require(holds: bool, rule: str) -> None:
+    if not holds:
+        raise BrokenRuleError(rule)
+
+
+def run(seed: int, kind: type[Membership] = Membership, *, struck: int = 400, quiet: int = 6000) -> Job:
+    """Run a job: first with faults, then without, until it has ended."""
+    draw = random.Random(seed)
+    limits = Limits(np=draw.choice((2, 3)), min_np=draw.choice((1, 2)), max_np=draw.choice((3, 4)), elastic_timeout=60,
+                    straggler_timeout=5, gather=0.5, host_failures=draw.choice((3, 50)), discovers=draw.random() < 0.5,
+                    cooldown=draw.choice((None, (1.0, 4.0))))  # fmt: skip
+    job = Job(seed, limits, kind)
+    job.tell(Discovered({"a": 2, "b": 2}))
+    for count in range(struck + quiet):
+        job.happen(faults=count < struck)
+        if job.end:
+            return job
+    raise BrokenRuleError(f"the job hangs: generation {job.coordinator.generation}, {job.coordinator.workers}")

@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The coordinator: chosen cases in words, random interleavings with faults, and planted faults that these must find."""
+
+from typing import Any
+
+import pytest
+import simulated
+
+from hpccoll.tools.launch.elastic.membership import (
+    Came,
+    Change,
+    Discovered,
+    Done,
+    End,
+    Form,
+    Gone,
+    Kill,
+    Leaving,
+    Limits,
+    Membership,
+    Release,
+    Start,
+    Tick,
+    Void,
+)  # fmt: skip
+
+SEEDS = 150
+SLOW_SEEDS = 4000
+
+
+class Script:
+    """A coordinator whose events are told one by one; `kinds` picks actions of a class."""
+
+    def __init__(self, hosts: dict[str, int], **limits: Any) -> None:
+        self.now = 10.0
+        self.coordinator = Membership(Limits(**{"np": 2, "min_np": 1, "max_np": 2} | limits))
+        self.last = self.tell(Discovered(hosts))
+
+    def tell(self, event: Any, later: float = 0.0) -> list[Any]:
+        self.now += later
+        self.last = self.coordinator.step(event, self.now)
+        return self.last
+
+    def begin(self, *workers: int) -> None:
+        for worker in workers:
+            self.tell(Came(worker, 0))
+        assert Form(1, workers) in self.last
+
+    def kinds(self, *kinds: type) -> list[Any]:
+        return [action for action in self.last if isinstance(action, kinds)]
+
+
+def test_survivors_go_on_at_once_and_the_lost_one_is_replaced_in_its_slot() -> None:
+    job = Script({"a": 3}, np=3, max_np=3)
+    assert job.kinds(Start) == [Start(0, "a", 0), Start(1, "a", 1), Start(2, "a", 2)]
+    job.begin(0, 1, 2)
+    job.tell(Gone(0, -9, "killed by signal 9"))
+    assert job.kinds(Void, Start, Form) == [Void(1, "rank 0 was lost"), Start(3, "a", 0)]
+    job.tell(Came(1, 1, {0: "its process is gone"}))
+    assert not job.kinds(Form)
+    job.tell(Came(2, 1, {0: "its process is gone"}))
+    assert job.kinds(Form) == [Form(2, (1, 2))]
+    job.tell(Came(3, 0))
+    assert job.kinds(Change) == [Change(2, (1, 2), True)]
+    job.tell(Came(1, 2))
+    job.tell(Came(2, 2))
+    assert job.kinds(Form) == [Form(3, (1, 2, 3))]
+
+
+def test_a_rank_that_was_declared_lost_is_killed_and_does_not_come_back() -> None:
+    job = Script({"a": 3}, np=3, max_np=3)
+    job.begin(0, 1, 2)
+    job.tell(Came(0, 1, {2: "it has been stopped (state T) for 5 s"}))
+    assert [kill.worker for kill in job.kinds(Kill)] == [2]
+    job.tell(Came(1, 1))
+    assert job.kinds(Form) == [Form(2, (0, 1))]
+    assert not job.tell(Came(2, 1, {0: "gone"}))  # it woke up before the signal arrived
+    job.tell(Gone(2, -9, "killed"))
+    assert job.kinds(Start) == [Start(3, "a", 2)]
+
+
+def test_a_straggler_is_waited_for_and_then_killed() -> None:
+    job = Script({"a": 3}, np=3, max_np=3, straggler_timeout=60)
+    job.begin(0, 1, 2)
+    job.tell(Gone(0, -9, "killed"))
+    job.tell(Came(1, 1))
+    assert "waiting for rank 2" in job.tell(Tick(), later=11)[0].text
+    job.tell(Tick(), later=50)
+    assert [kill.worker for kill in job.kinds(Kill)] == [2] and job.kinds(Form) == [Form(2, (1,))]
+
+
+@pytest.mark.parametrize(
+    ("limits", "hosts", "words"),
+    [
+        ({"min_np": 2, "elastic_timeout": 30}, {"a": 2}, "1 ranks, --min-np is 2, and no more had come after 30 s"),
+        ({"min_np": 2, "host_failures": 1}, {"a": 2}, "all hosts are excluded"),
+        ({"reset_limit": 0}, {"a": 2}, "would change for the 1th time, and --reset-limit is 0"),
+    ],
+)
+def test_a_job_that_cannot_go_on_ends_and_says_why(limits: dict[str, Any], hosts: dict[str, int], words: str) -> None:
+    job = Script(hosts, **limits)
+    job.begin(0, 1)
+    job.tell(Gone(1, 1, "exit status 1"))
+    job.tell(Came(0, 1))
+    if not job.kinds(End):
+        job.tell(Tick(), later=31)
+    assert job.last[-1].status == 1 and words in job.last[-1].why
+
+
+def test_all_ranks_lost_is_the_end() -> None:
+    job = Script({"a": 2})
+    job.begin(0, 1)
+    job.tell(Gone(0, 1, "exit status 1"))
+    job.tell(Gone(1, 1, "exit status 1"))
+    assert job.last[-1] == End(1, "all ranks that had the state are lost")
+
+
+def test_a_host_is_excluded_after_failures_and_comes_back_later() -> None:
+    job = Script({"a": 1, "b": 1}, np=2, min_np=1, host_failures=2, cooldown=(5.0, 60.0))
+    job.begin(0, 1)
+    job.tell(Gone(1, 1, "exit status 1"))
+    job.tell(Came(0, 1))
+    assert job.coordinator.generation == 2
+    job.tell(Gone(2, 1, "exit status 1"))
+    assert any("host b is excluded for 5 s" in action.text for action in job.last) and not job.kinds(Start)
+    assert not job.tell(Tick(), later=4)
+    assert job.tell(Tick(), later=2) == [Start(3, "b", 0)]
+
+
+def test_a_host_that_is_given_back_hands_the_state_over_first() -> None:
+    job = Script({"a": 1}, np=1, max_np=1, discovers=True)
+    job.begin(0)
+    job.tell(Discovered({"b": 1}))
+    assert job.kinds(Start, Change) == [Start(1, "b", 0)]
+    job.tell(Came(1, 0))
+    assert job.kinds(Change)
+    job.tell(Came(0, 1, has_state=True))
+    assert job.kinds(Form, Change) == [Form(2, (0, 1))]
+    job.tell(Tick())
+    assert job.kinds(Change)
+    job.tell(Came(0, 2, has_state=True))
+    job.tell(Came(1, 2, has_state=True))
+    assert job.kinds(Release, Form) == [Release(0, "its slot is to be given back"), Form(3, (1,))]
+
+
+def test_a_rank_that_is_asked_to_leave_is_not_replaced() -> None:
+    job = Script({"a": 2})
+    job.begin(0, 1)
+    assert job.tell(Leaving(1)) == [Change(1, (0, 1), False)]
+    job.tell(Came(0, 1))
+    job.tell(Came(1, 1))
+    assert [r.worker for r in job.kinds(Release)] == [1] and job.kinds(Form) == [Form(2, (0,))]
+    job.tell(Gone(1, 0, "it ended"))
+    assert not job.kinds(Start)
+
+
+def test_the_end_of_the_program() -> None:
+    job = Script({"a": 2})
+    job.begin(0, 1)
+    for worker in (0, 1):
+        job.tell(Done(worker))
+        job.tell(Gone(worker, 0, "it ended"))
+    assert job.last[-1] == End(0, "")
+
+
+def test_random_interleavings() -> None:
+    ends = {simulated.run(seed).end.status for seed in range(SEEDS)}
+    assert ends == {0, 1}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_many_random_interleavings() -> None:
+    for seed in range(SEEDS, SLOW_SEEDS):
+        simulated.run(seed)
+
+
+class ForgetsToKill(Membership):
+    def _kill(self, worker: Any, why: str, now: float) -> None:
+        worker.phase = simulated.Phase.READY
+
+
+class NewcomersFirst(Membership):
+    def _chosen(self) -> list[int]:
+        chosen = super()._chosen()
+        return chosen[::-1]
+
+
+class DoesNotWait(Membership):
+    def _come(self, event: Came, now: float) -> None:
+        super()._come(event, now)
+        for number in self.members:
+            if event.generation == self.generation and number in self.workers:
+                self.workers[number].phase = simulated.Phase.READY
+
+
+class TakesAnybody(Membership):
+    def _all_has_ended(self) -> bool:
+        return super()._all_has_ended() if self.finishing else False
+
+
+class CountsArrivals(Membership):
+    def _go(self, number: int, status: int, how: str, now: float) -> None:
+        super()._go(number, status, how, now)
+        self.generation -= self.generation > 1 and number not in self.members
+
+
+class NeverTells(Membership):
+    def _announce(self, now: float) -> None:
+        self.changing = bool(self._chosen())
+
+
+class ForgetsTheEnd(Membership):
+    def _finish(self, number: int, now: float) -> None:
+        pass
+
+
+class BelievesTheDead(Membership):
+    def _come(self, event: Came, now: float) -> None:
+        if event.worker in self.workers and self.workers[event.worker].phase is simulated.Phase.ENDING:
+            self.workers[event.worker].phase = simulated.Phase.MEMBER
+        super()._come(event, now)
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [ForgetsToKill, NewcomersFirst, DoesNotWait, TakesAnybody, CountsArrivals, ForgetsTheEnd, BelievesTheDead],
+)
+def test_planted_faults_are_found(planted: type[Membership]) -> None:
+    for seed in range(SEEDS):
+        try:
+            simulated.run(seed, planted)
+        except Exception:  # noqa: BLE001 - a broken rule, or the simulation's own assumptions
+            return
+    raise AssertionError(f"{planted.__name__} was not found")
