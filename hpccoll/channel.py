@@ -16,7 +16,7 @@ from collections.abc import Iterable
 
 from hpccoll.errors import HpccollError
 
-__all__ = ["Channel", "ChannelError", "connect", "new_secret"]
+__all__ = ["Channel", "ChannelError", "connect", "new_secret", "parse", "text_of"]
 
 HEADER = struct.Struct(">Q32s")
 """The length of the message and its HMAC."""
@@ -34,6 +34,18 @@ class ChannelError(HpccollError):
 def new_secret() -> str:
     """Make a secret for one job: 32 random bytes, in hexadecimal."""
     return secrets.token_hex(NONCE)
+
+
+def text_of(secret: str, addresses: list[tuple[str, int]]) -> str:
+    """Write the value of the variable: `SECRET@HOST:PORT,HOST:PORT`."""
+    return f"{secret}@{','.join(f'{host}:{port}' for host, port in addresses)}"
+
+
+def parse(text: str) -> tuple[str, list[tuple[str, int]]]:
+    """Read the secret and the addresses, see `text_of`."""
+    secret, _, places = text.partition("@")
+    pairs = [place.rpartition(":") for place in places.split(",")]
+    return secret, [(host, int(port)) for host, _, port in pairs]
 
 
 class Channel:

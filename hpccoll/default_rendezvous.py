@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the ranks meet where the program brings no rendezvous: through MPI, which a launcher has told who they are."""
+"""How the ranks meet where the program brings no rendezvous: through the coordinator of an elastic job, or MPI."""
 
 from __future__ import annotations
 
@@ -12,18 +12,23 @@ from typing import Any
 
 from hpccoll import _core, config, detect, errors, net
 from hpccoll.detect import pmix
-from hpccoll.rendezvous import MpiRendezvous, Rendezvous, SingleProcess
+from hpccoll.rendezvous import CoordinatedRendezvous, MpiRendezvous, Rendezvous, SingleProcess, coordinator
 
 __all__ = ["choose"]
 
 
 def choose(comm: Any, settings: config.Config) -> Rendezvous:
-    """Let the ranks of a communicator meet; None: those of MPI_COMM_WORLD, or this process alone where there is no MPI.
+    """Let the ranks of a communicator meet.
+
+    Without one: the ranks of an elastic job's next generation, those of MPI_COMM_WORLD, or this process alone where
+    there is no MPI.
 
     :raises StartError: ranks are missing, or launcher and MPI contradict each other
     """
     if comm is not None:
         return MpiRendezvous(comm, settings.start_timeout)
+    if elastic := coordinator.of_process(config.environment()):
+        return CoordinatedRendezvous(elastic, settings.start_timeout)
     _check_slurm_pmix(settings)
     try:
         with _notice_of_a_hang(settings):

@@ -18,6 +18,7 @@ __all__ = [
     "ForkedError",
     "HpccollError",
     "InvalidArgumentError",
+    "MembersChangedError",
     "MismatchError",
     "ObjectError",
     "OutOfMemoryError",
@@ -109,6 +110,10 @@ class ObjectError(HpccollError, RuntimeError):
 
 class StartError(HpccollError, RuntimeError):
     """The World could not be made: ranks are missing, settings differ, or launcher and MPI contradict each other."""
+
+
+class MembersChangedError(StartError, RecoverableError):
+    """A rank of an elastic job was lost while the World was being made: the next `init()` makes one without it."""
 
 
 class RankError(HpccollError, RuntimeError):

@@ -15,24 +15,13 @@ import threading
 from collections.abc import Mapping
 
 from hpccoll import channel, detect
+from hpccoll.channel import parse, text_of
 
 __all__ = ["LAUNCHER", "parse", "text_of", "world_begins", "world_ended"]
 
 LAUNCHER = "_HPCCOLL_LAUNCHER"
 LAST_WORD = 1.0
 """Seconds that the end of a World waits for a connection that is still being made."""
-
-
-def text_of(secret: str, addresses: list[tuple[str, int]]) -> str:
-    """Write the value of the variable: `SECRET@HOST:PORT,HOST:PORT`."""
-    return f"{secret}@{','.join(f'{host}:{port}' for host, port in addresses)}"
-
-
-def parse(text: str) -> tuple[str, list[tuple[str, int]]]:
-    """Read the secret and the addresses, see `text_of`."""
-    secret, _, places = text.partition("@")
-    pairs = [place.rpartition(":") for place in places.split(",")]
-    return secret, [(host, int(port)) for host, _, port in pairs]
 
 
 class _Connection:

@@ -2,12 +2,13 @@
 """How the ranks of a future World find each other: the first of the three ports of a World.
 
 A rendezvous exchanges small values and says who shares a machine. It knows nothing of networks (see hpccoll.net).
-`mpi.py` uses a communicator, `store.py` a key-value store, `threads.py` serves threads of one process, and
-`single_process.py` a process on its own.
+`mpi.py` uses a communicator, `store.py` a key-value store, `coordinator.py` the launcher of an elastic job,
+`threads.py` serves threads of one process, and `single_process.py` a process on its own.
 """
 
 from __future__ import annotations
 
+from hpccoll.rendezvous.coordinator import CoordinatedRendezvous
 from hpccoll.rendezvous.mpi import MpiRendezvous
 from hpccoll.rendezvous.protocol import Machine, Rendezvous, agreed, raise_first
 from hpccoll.rendezvous.single_process import SingleProcess
@@ -15,6 +16,7 @@ from hpccoll.rendezvous.store import Store, StoreRendezvous
 from hpccoll.rendezvous.threads import ThreadGroup, ThreadRendezvous
 
 __all__ = [
+    "CoordinatedRendezvous",
     "Machine",
     "MpiRendezvous",
     "Rendezvous",

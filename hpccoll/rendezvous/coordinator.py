@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rendezvous of an elastic job: `hpccoll run --min-np ...` says who is in, and passes on what the ranks exchange.
+
+A process keeps one authenticated connection to its launcher (hpccoll.channel). It says over it that it stands ready,
+and is told the generation that it is in, its rank and the number of ranks. In the generation the launcher collects the
+values of each exchange; if a rank is lost meanwhile, the others are told so at once. Nothing is sent while a World
+works.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn, TypeVar
+
+from hpccoll import channel, errors
+from hpccoll.rendezvous import codec
+from hpccoll.rendezvous.machine import machine_name
+from hpccoll.text import some_ranks
+
+__all__ = ["COORDINATOR", "LONGEST", "WORKER", "CoordinatedRendezvous", "Coordinator", "of_process"]
+
+T = TypeVar("T")
+COORDINATOR = "_HPCCOLL_COORDINATOR"
+"""The variable that holds the secret and the addresses of the coordinator, as hpccoll.channel writes them."""
+WORKER = "_HPCCOLL_WORKER"
+"""The variable that holds the number of the worker, which no other process of the job has."""
+LONGEST = 256 << 20
+"""Bytes of a message."""
+REPORT_EVERY = 10.0
+
+
+class Coordinator:
+    """The connection of this process to the coordinator of its job."""
+
+    def __init__(self, text: str, worker: int) -> None:
+        """Connect.
+
+        :param text: the variable COORDINATOR
+        :param worker: the variable WORKER
+        :raises StartError: the coordinator cannot be reached
+        """
+        self.worker, self.generation = worker, 0
+        self.lost: dict[int, str] = {}
+        """Ranks of the last generation that this one has lost, and why; told when it stands ready again."""
+        self.has_state = False
+        """Whether this process has a commit; told likewise."""
+        self.changing = 0
+        """The generation that is about to change; 0: none."""
+        self.on_change: Callable[[bool], None] = lambda _adds_only: None
+        """Called in another thread when the generation is about to change."""
+        self._inbox: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self._outbox: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self._cut = ""
+        try:
+            secret, addresses = channel.parse(text)
+            self._channel = channel.connect(addresses, secret)
+        except (OSError, ValueError, channel.ChannelError) as error:
+            raise errors.StartError(f"the coordinator of the job cannot be reached: {error}") from None
+        self._channel.send(json.dumps({"worker": worker, "host": platform.node(), "pid": os.getpid()}).encode())
+        for work in (self._read, self._write):
+            threading.Thread(target=work, name="hpccoll coordinator", daemon=True).start()
+
+    # ---- what this process says -------------------------------------------------------------------------
+
+    def come(self) -> dict[str, Any]:
+        """Stand ready, and wait for the next generation.
+
+        :returns: its generation, this process's rank and the number of ranks
+        :raises StartError: the coordinator is gone
+        :raises SystemExit: this process is not needed any more
+        """
+        lost = {str(rank): why for rank, why in self.lost.items()}
+        self.say({"come": self.generation, "lost": lost, "has_state": self.has_state})
+        self.lost = {}
+        while True:
+            news = self._next()
+            if "release" in news:
+                self.tell(f"ends: {news['release']}")
+                raise SystemExit(0)
+            if "generation" in news:
+                self.generation = int(news["generation"])
+                return news
+
+    def gather(self, number: int, value: Any, waits: Callable[[], None]) -> list[Any]:
+        """Exchange a value in the present generation.
+
+        :param waits: called now and then
+        :raises MembersChangedError: a rank was lost meanwhile
+        """
+        self.say({"gather": number, "generation": self.generation, "value": value})
+        while True:
+            try:
+                news = self._next(1.0)
+            except queue.Empty:
+                waits()
+                continue
+            if news.get("void") == self.generation:
+                raise errors.MembersChangedError(f"generation {self.generation} has ended: {news['why']}")
+            if news.get("of") == self.generation and news.get("gathered") == number:
+                return list(news["values"])
+
+    def leave(self) -> None:
+        """Ask to leave the job at the next change, which this begins. A signal handler may call this."""
+        self.say({"leave": True})
+
+    def say(self, message: dict[str, Any]) -> None:
+        """Send a message; it may be lost if the coordinator is gone."""
+        self._outbox.put(message)
+
+    def tell(self, text: str) -> None:
+        """Print a line about this process."""
+        print(f"hpccoll: worker {self.worker}: {text}", file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._channel.close()
+
+    # ---- what it is told --------------------------------------------------------------------------------
+
+    def _next(self, seconds: float | None = None) -> dict[str, Any]:
+        if self._cut:
+            self._is_gone()
+        news = self._inbox.get(timeout=seconds)
+        if "cut" in news:
+            self._is_gone()
+        return news
+
+    def _is_gone(self) -> NoReturn:
+        raise errors.StartError(
+            f"the coordinator of the job is gone ({self._cut}), so its ranks cannot change: see why `hpccoll run` ended"
+        )
+
+    def _read(self) -> None:
+        try:
+            while True:
+                news = json.loads(self._channel.receive(LONGEST))
+                if "change" in news:
+                    self.changing = int(news["change"])
+                    self.on_change(bool(news["adds_only"]))
+                else:
+                    self._inbox.put(news)
+        except (OSError, ValueError, channel.ChannelError) as error:
+            self._cut = str(error) or type(error).__name__
+            if self.generation:
+                self.tell(f"the coordinator of the job is gone ({self._cut}): the next loss or change ends the job")
+            self._inbox.put({"cut": True})
+
+    def _write(self) -> None:
+        with contextlib.suppress(OSError):  # the reader says it
+            while True:
+                self._channel.send(json.dumps(self._outbox.get()).encode())
+
+
+class CoordinatedRendezvous:
+    """See Rendezvous: the ranks of one generation of an elastic job."""
+
+    one_process = False
+
+    def __init__(self, coordinator: Coordinator, timeout: float) -> None:
+        """Wait until this process is in a generation.
+
+        :param timeout: seconds for each exchange
+        :raises StartError: the coordinator is gone
+        """
+        self.coordinator, self.timeout = coordinator, timeout
+        place = coordinator.come()
+        self.rank, self.size = int(place["rank"]), int(place["size"])
+        self.generation = coordinator.generation
+        self.exchanges = 0
+
+    def allgather(self, value: T) -> list[T]:
+        """See Rendezvous. The coordinator collects the values, and tells if a rank is lost meanwhile.
+
+        :raises MembersChangedError: a rank was lost, or has left this generation
+        """
+        codec.encode(value)  # raises what JSON would change on the way
+        number, self.exchanges = self.exchanges, self.exchanges + 1
+        began = reported = time.monotonic()
+
+        def waits() -> None:
+            nonlocal reported
+            now = time.monotonic()
+            if now - began > self.timeout:
+                raise errors.StartError(
+                    f"the World was not made: not all ranks have come to step {number} of the start within "
+                    f"{self.timeout:g} s (HPCCOLL_START_TIMEOUT)"
+                )
+            if self.rank == 0 and now - reported > REPORT_EVERY:
+                reported = now
+                others = some_ranks(range(self.size))
+                print(f"hpccoll: start: waiting for some of {others}", file=sys.stderr, flush=True)
+
+        return self.coordinator.gather(number, value, waits)
+
+    def machine(self) -> str:
+        """See Rendezvous."""
+        return machine_name()
+
+    def describe(self) -> str:
+        """See Rendezvous: the generation."""
+        return f"the ranks are generation {self.generation} of an elastic job"
+
+    def give_up(self) -> None:
+        """See Rendezvous: the coordinator sees that this process is gone, and the others go on."""
+
+    def free(self) -> None:
+        """See Rendezvous: the connection is the process's."""
+
+
+_of_process: Coordinator | None = None
+
+
+def of_process(env: Mapping[str, str]) -> Coordinator | None:
+    """Give the connection of this process, which is made at the first call; None if the job is not elastic.
+
+    :param env: the environment of the process
+    """
+    global _of_process
+    if _of_process is None and env.get(COORDINATOR):
+        _of_process = Coordinator(env[COORDINATOR], int(env.get(WORKER, "-1")))
+    return _of_process
+
+
+def _after_fork() -> None:
+    """Close the child's copy: the connection would outlive the rank."""
+    global _of_process
+    if _of_process is not None:
+        _of_process.close()
+    _of_process = None
+
+
+os.register_at_fork(after_in_child=_after_fork)
