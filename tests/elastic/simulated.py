@@ -53,7 +53,7 @@ class Worker:
     state: str = "starting"
     """starting, waiting, member, done"""
     told: bool = False
-    """Of a change."""
+    """Whether it knows of a change."""
     inbox: deque = field(default_factory=deque)
     outbox: deque = field(default_factory=deque)
 

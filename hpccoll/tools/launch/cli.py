@@ -14,6 +14,7 @@ from hpccoll.channel import new_secret
 from hpccoll.errors import InvalidArgumentError
 from hpccoll.launched import LAUNCHER
 from hpccoll.tools.launch import installed, processes
+from hpccoll.tools.launch.elastic import job as elastic
 from hpccoll.tools.launch.job import Host, Job, LaunchError, Plan, fill_hosts, parse_hosts, read_hostfile
 from hpccoll.tools.launch.listener import addresses_towards
 from hpccoll.tools.launch.ranks import Rank, Ranks
@@ -68,6 +69,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     parser.add_argument("--launcher", help="mpirun or mpiexec to use (default: this environment's, then PATH's)")
     parser.add_argument("--show", action="store_true", help="print the command and do not run it")
+    elastic.add_arguments(parser)
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND", help="python train.py ...")
     parser.set_defaults(main=main)
 
@@ -80,6 +82,8 @@ def main(arguments: argparse.Namespace) -> int:
     environment = dict(config.environment())
     environment["PATH"] = path_with_this_python(environment.get("PATH", os.defpath))
     try:
+        if elastic.is_asked_for(arguments):
+            return run_elastic(arguments, environment)
         job = make_job(arguments, environment)
         if not arguments.show:
             job = with_secret(job)
@@ -116,9 +120,7 @@ def make_job(arguments: argparse.Namespace, environment: Mapping[str, str]) -> J
 
     :raises LaunchError: the arguments contradict each other
     """
-    command = tuple(arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command)
-    if not command:
-        raise LaunchError("which program? hpccoll run -np 4 python train.py")
+    command = chosen_command(arguments)
     if arguments.timeout is not None and arguments.timeout <= 0:
         raise LaunchError(f"--timeout {arguments.timeout:g}: more than 0 seconds")
     allocation = allocation_of(environment)
@@ -145,6 +147,28 @@ def make_job(arguments: argparse.Namespace, environment: Mapping[str, str]) -> J
         output=os.path.abspath(arguments.output) if arguments.output else "",
         launcher_options=tuple(shlex.split(arguments.launcher_options)),
     )
+
+
+def run_elastic(arguments: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    """Run an elastic job.
+
+    :returns: the exit status of `hpccoll run`
+    :raises LaunchError: the job cannot be started as asked
+    """
+    hosts = {host.name: host.slots for host in chosen_hosts(arguments)}
+    variables = {**environment, **chosen_variables(arguments.variables, environment)}
+    return elastic.run(arguments, chosen_command(arguments), hosts, variables)
+
+
+def chosen_command(arguments: argparse.Namespace) -> tuple[str, ...]:
+    """Read the program and its arguments.
+
+    :raises LaunchError: there is none
+    """
+    command = tuple(arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command)
+    if not command:
+        raise LaunchError("which program? hpccoll run -np 4 python train.py")
+    return command
 
 
 def with_secret(job: Job) -> Job:

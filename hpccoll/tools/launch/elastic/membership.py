@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is in an elastic job: the coordinator as a function, `step(event, now) -> actions`.
+"""Membership of an elastic job: the coordinator as a function, `step(event, now) -> actions`.
 
 It has no clock, process or socket, as the engine has none: time is an argument, and the caller carries the actions out.
 tests/elastic/test_membership.py runs it under random interleavings. The rules E1 to E9 are those of docs/elastic.md.
@@ -224,6 +224,7 @@ class Membership:
         self.out = []
         if self.ended:
             return []
+        self.last_report = self.last_report or now
         match event:
             case Discovered(slots):
                 self.hosts.set(slots)

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An agent starts, watches and kills the workers of one host."""
+
+import contextlib
+import ctypes
+import os
+import platform
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+PR_SET_PDEATHSIG = 1
+LIBC = ctypes.CDLL(None, use_errno=True)
+THIS_MACHINE = ("localhost", "127.0.0.1", platform.node(), platform.node().partition(".")[0])
+"""Names of this machine: each is a host with slots of its own."""
+Ended = Callable[[int, int, str], None]
+"""Takes a worker, its exit status, and how it ended in words."""
+
+
+class LocalAgent:
+    """The agent of this machine."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], output: str, ended: Ended) -> None:
+        """Prepare to start workers.
+
+        :param command: what each worker executes
+        :param environment: the whole environment of all workers
+        :param output: the folder for files of what each worker prints; "": it is printed together
+        :param ended: called in a thread when a process has ended
+        """
+        self._command, self._environment, self._output, self._ended = command, environment, output, ended
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+
+    def start(self, worker: int, variables: Mapping[str, str]) -> None:
+        """Start a worker, in a session of its own, which ends with this process at the latest."""
+        with contextlib.ExitStack() as files:
+            streams = {}
+            if self._output:
+                folder = Path(self._output) / f"worker.{worker}"
+                folder.mkdir(parents=True, exist_ok=True)
+                streams = {name: files.enter_context((folder / name).open("wb")) for name in ("stdout", "stderr")}
+            try:
+                process = subprocess.Popen(
+                    self._command,
+                    env={**self._environment, **variables},
+                    start_new_session=True,
+                    preexec_fn=lambda: LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0),
+                    stdout=streams.get("stdout"),
+                    stderr=streams.get("stderr"),
+                )
+            except OSError as error:
+                self._ended(worker, 127, str(error))
+                return
+        self._processes[worker] = process
+        threading.Thread(target=self._watch, args=(worker, process), daemon=True).start()
+
+    def signal(self, worker: int, number: int) -> None:
+        """Send a signal to the processes of a worker."""
+        process = self._processes.get(worker)
+        if process is not None and process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, number)
+
+    def end_all(self, seconds: float) -> None:
+        """Ask all workers to end, and kill those that have not ended after some seconds."""
+        for number in (signal.SIGTERM, signal.SIGCONT):
+            for worker in list(self._processes):
+                self.signal(worker, number)
+        for process in list(self._processes.values()):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(seconds)
+                continue
+            seconds = 0.0
+        for worker, process in list(self._processes.items()):
+            self.signal(worker, signal.SIGKILL)
+            process.wait()
+
+    def _watch(self, worker: int, process: subprocess.Popen[bytes]) -> None:
+        status = process.wait()
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # what it has left behind in its session
+            os.killpg(process.pid, signal.SIGKILL)
+        how = f"killed by signal {-status} ({signal.Signals(-status).name})" if status < 0 else f"exit status {status}"
+        self._ended(worker, status, how)

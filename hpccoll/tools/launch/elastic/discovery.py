@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The hosts of an elastic job, from a script that prints them: `host` or `host:slots`, one per line."""
+
+import subprocess
+import threading
+from collections.abc import Callable
+
+from hpccoll.tools.launch.job import LaunchError, parse_hosts
+from hpccoll.tools.launch.processes import say
+
+EVERY = 1.0
+"""Seconds between two calls of the script."""
+LONGEST = 60.0
+"""Seconds that a call may take."""
+
+
+def ask(script: str, slots: int) -> dict[str, int]:
+    """Call the script.
+
+    :param slots: of a host that comes without a number
+    :returns: the slots of each host, in the order of the lines
+    :raises LaunchError: the script failed, or printed something else
+    """
+    try:
+        done = subprocess.run(script, shell=True, capture_output=True, text=True, timeout=LONGEST, check=False)
+    except subprocess.TimeoutExpired:
+        raise LaunchError(f"--host-discovery-script {script}: it has not ended after {LONGEST:g} s") from None
+    if done.returncode:
+        raise LaunchError(
+            f"--host-discovery-script {script}: exit status {done.returncode}: {done.stderr.strip()[-200:]}"
+        )
+    found: dict[str, int] = {}
+    for line in filter(None, (line.partition("#")[0].strip() for line in done.stdout.splitlines())):
+        (host,) = parse_hosts(line if ":" in line else f"{line}:{slots}")
+        found[host.name] = host.slots
+    return found
+
+
+class Discovery:
+    """Calls the script each second, in a thread."""
+
+    def __init__(self, script: str, slots: int, changed: Callable[[dict[str, int]], None]) -> None:
+        """Call it the first time.
+
+        :param changed: called with the hosts when they differ from the last ones
+        :raises LaunchError: the first call failed
+        """
+        self._script, self._slots, self._changed = script, slots, changed
+        self.hosts = ask(script, slots)
+        self._stop = threading.Event()
+
+    def begin(self) -> None:
+        """Begin to call it again and again."""
+        threading.Thread(target=self._watch, name="hpccoll discovery", daemon=True).start()
+
+    def end(self) -> None:
+        """Call it no more."""
+        self._stop.set()
+
+    def _watch(self) -> None:
+        said = ""
+        while not self._stop.wait(EVERY):
+            try:
+                now = ask(self._script, self._slots)
+            except LaunchError as error:
+                if str(error) != said:
+                    said = str(error)
+                    say(f"{said}; the hosts stay as they are, and it is called again")
+                continue
+            said = ""
+            if now != self.hosts:
+                self.hosts = now
+                self._changed(now)

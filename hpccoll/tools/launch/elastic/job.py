@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An elastic job: the loop that gives events to the membership and carries out its actions."""
+
+import argparse
+import contextlib
+import os
+import queue
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from hpccoll import config
+from hpccoll.channel import new_secret
+from hpccoll.rendezvous.coordinator import COORDINATOR, WORKER
+from hpccoll.tools.launch.elastic.agents import THIS_MACHINE, LocalAgent
+from hpccoll.tools.launch.elastic.discovery import Discovery
+from hpccoll.tools.launch.elastic.membership import (
+    Action,
+    Change,
+    Discovered,
+    End,
+    Event,
+    Form,
+    Gone,
+    Kill,
+    Limits,
+    Membership,
+    Release,
+    Say,
+    Start,
+    Tick,
+    Void,
+)
+from hpccoll.tools.launch.elastic.server import Cut, Server
+from hpccoll.tools.launch.job import LaunchError
+from hpccoll.tools.launch.processes import say
+
+PEER_TIMEOUT = "5"
+"""HPCCOLL_PEER_TIMEOUT of an elastic job, in seconds: a rank that is stopped for so long is replaced."""
+TICK = 0.25
+REAPING = 2.0
+"""Seconds between the end of a connection and that of its process, before the process is killed."""
+GRACE = 5.0
+"""Seconds between SIGTERM and SIGKILL at the end of the job."""
+TIMED_OUT = 124
+
+
+@dataclass(frozen=True)
+class Elastic:
+    """An elastic job as the user asks for it."""
+
+    command: tuple[str, ...]
+    limits: Limits
+    hosts: Mapping[str, int]
+    script: str = ""
+    slots_per_host: int = 1
+    output: str = ""
+    timeout: float | None = None
+
+
+@dataclass(frozen=True)
+class Stop:
+    """The launcher was told to end the job."""
+
+    status: int
+    why: str
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the options of an elastic job."""
+    group = parser.add_argument_group("elastic jobs", "each of the first three makes the job elastic, without MPI")
+    group.add_argument("--min-np", type=int, metavar="N", help="go on while there are N ranks (default: -np)")
+    group.add_argument("--max-np", type=int, metavar="N", help="take in ranks up to N (default: what the hosts take)")
+    group.add_argument("--host-discovery-script", metavar="FILE", help="prints `host` or `host:slots` per line")
+    group.add_argument("--slots-per-host", type=int, default=1, metavar="N", help="of hosts without a number")
+    group.add_argument("--elastic-timeout", type=float, default=600.0, metavar="SECONDS", help="to wait for --min-np")
+    group.add_argument("--reset-limit", type=int, metavar="N", help="how often the ranks may change")
+    group.add_argument(
+        "--blacklist-cooldown-range", type=float, nargs=2, metavar=("S", "S"), help="seconds that a host is excluded"
+    )
+    group.add_argument(
+        "--host-failures", type=int, default=3, metavar="N", help="in ten minutes exclude a host (default: 3)"
+    )
+    group.add_argument(
+        "--straggler-timeout", type=float, default=60.0, metavar="SECONDS", help="to wait for a rank after a loss"
+    )
+
+
+def is_asked_for(arguments: argparse.Namespace) -> bool:
+    """Whether the arguments make the job elastic."""
+    return bool(arguments.min_np or arguments.max_np or arguments.host_discovery_script)
+
+
+def make(
+    arguments: argparse.Namespace, command: tuple[str, ...], hosts: Mapping[str, int], discovered: Mapping[str, int]
+) -> Elastic:
+    """Make the job from the arguments.
+
+    :param hosts: those of -H or --hostfile, or none
+    :param discovered: those that the script has found at first
+    :raises LaunchError: the arguments contradict each other
+    """
+    script = arguments.host_discovery_script or ""
+    if script and hosts:
+        raise LaunchError("--host-discovery-script and -H or --hostfile: give one of them")
+    if arguments.nodes:
+        raise LaunchError("--nodes: set HPCCOLL_NODES for an elastic job, to a number that all its sizes allow")
+    np = arguments.ranks or arguments.min_np or sum((hosts or discovered).values())
+    chosen = dict(discovered if script else hosts or {"localhost": arguments.max_np or np})
+    min_np, max_np = arguments.min_np or np, arguments.max_np or max(np, 10**6 if script else sum(chosen.values()))
+    if not 1 <= min_np <= np <= max_np:
+        raise LaunchError(f"--min-np {min_np}, -np {np}, --max-np {max_np}: needs 1 <= min <= np <= max")
+    if not script and sum(chosen.values()) < np:
+        raise LaunchError(f"-np {np}: the hosts take {sum(chosen.values())} ranks; raise the numbers after -H")
+    cooldown = arguments.blacklist_cooldown_range
+    limits = Limits(
+        np,
+        min_np,
+        max_np,
+        elastic_timeout=arguments.elastic_timeout,
+        reset_limit=arguments.reset_limit,
+        straggler_timeout=arguments.straggler_timeout,
+        host_failures=arguments.host_failures,
+        cooldown=(cooldown[0], cooldown[1]) if cooldown else None,
+        discovers=bool(script),
+    )
+    output = os.path.abspath(arguments.output) if arguments.output else ""
+    return Elastic(command, limits, chosen, script, arguments.slots_per_host, output, arguments.timeout)
+
+
+class Runner:
+    """Runs one job."""
+
+    def __init__(self, job: Elastic, environment: Mapping[str, str], discovery: Discovery | None) -> None:
+        """Prepare it.
+
+        :param environment: that of all workers
+        """
+        self._job, self._discovery = job, discovery
+        self._events: queue.SimpleQueue[Event | Cut | Stop] = queue.SimpleQueue()
+        self._membership = Membership(job.limits)
+        self._server = Server(["127.0.0.1"], self._events.put)
+        variables = {"HPCCOLL_PEER_TIMEOUT": PEER_TIMEOUT, "HOROVOD_ELASTIC": "1", **environment}
+        variables |= {COORDINATOR: self._server.listener.variable, config.SECRET: new_secret()}
+        self._agent = LocalAgent(job.command, variables, job.output, self._ended)
+        self._cut: dict[int, float] = {}
+
+    def run(self) -> int:
+        """Run it.
+
+        :returns: the exit status of `hpccoll run`
+        """
+        limit = time.monotonic() + (self._job.timeout or float("inf"))
+        with self._server.listener, self._signals():
+            try:
+                ended = self._step(Discovered(self._job.hosts))
+                if self._discovery:
+                    self._discovery.begin()
+                while ended is None:
+                    ended = self._next(limit)
+                return ended
+            finally:
+                if self._discovery:
+                    self._discovery.end()
+                self._agent.end_all(GRACE)
+
+    def discovered(self, hosts: Mapping[str, int]) -> None:
+        """Take the hosts that there are now, in any thread."""
+        self._events.put(Discovered(hosts))
+
+    # ---- events ---------------------------------------------------------------------------------------
+
+    def _ended(self, worker: int, status: int, how: str) -> None:
+        self._events.put(Gone(worker, status, how))
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        """SIGINT and its like end the job."""
+
+        def stop(number: int, _frame: object) -> None:
+            self._events.put(Stop(128 + number, f"{signal.Signals(number).name} has ended the job"))
+
+        before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _next(self, limit: float) -> int | None:
+        """Take the next event, or notice that time has passed.
+
+        :returns: the exit status, if the job has ended
+        """
+        event: Event | Cut | Stop = Tick()
+        with contextlib.suppress(queue.Empty):
+            event = self._events.get(timeout=TICK)
+        now = time.monotonic()
+        if now > limit:
+            say(f"the job had not ended after {self._job.timeout:g} s (--timeout) and was ended")
+            return TIMED_OUT
+        for worker in [worker for worker, at in self._cut.items() if now - at > REAPING]:
+            del self._cut[worker]
+            self._agent.signal(worker, signal.SIGKILL)  # it has lost its connection, and lives
+        if isinstance(event, Stop):
+            say(event.why)
+            return event.status
+        if isinstance(event, Cut):
+            self._cut[event.worker] = now
+            return None
+        if isinstance(event, Gone):
+            self._cut.pop(event.worker, None)
+        return self._step(event)
+
+    # ---- actions --------------------------------------------------------------------------------------
+
+    def _step(self, event: Event) -> int | None:
+        ended = None
+        for action in self._membership.step(event, time.monotonic()):
+            ended = self._carry_out(action)
+        return ended
+
+    def _carry_out(self, action: Action) -> int | None:
+        match action:
+            case Start(worker, host, slot):
+                self._start(worker, host, slot)
+            case Kill(worker):
+                self._agent.signal(worker, signal.SIGKILL)
+            case Form():
+                self._server.form(action)
+            case Void(generation, why):
+                self._server.void(generation, why)
+            case Change(generation, members, adds_only):
+                for member in members:
+                    self._server.send(member, {"change": generation, "adds_only": adds_only})
+            case Release(worker, why):
+                self._server.send(worker, {"release": why})
+            case Say(text):
+                say(text)
+            case End(status, why):
+                if why:
+                    say(f"the job ends: {why}")
+                return status
+        return None
+
+    def _start(self, worker: int, host: str, slot: int) -> None:
+        if host not in THIS_MACHINE:
+            known = ", ".join(sorted(set(THIS_MACHINE)))
+            self._ended(worker, 127, f"host {host} is another machine; elastic jobs run on this one ({known}) as yet")
+            return
+        variables = {WORKER: str(worker), "HOROVOD_HOSTNAME": host, "HOROVOD_LOCAL_RANK": str(slot)}
+        self._agent.start(worker, variables)
+
+
+def run(arguments: argparse.Namespace, command: tuple[str, ...], hosts: Mapping[str, int],
+        environment: Mapping[str, str]) -> int:  # fmt: skip
+    """Run an elastic job.
+
+    :param hosts: those of -H or --hostfile, or none
+    :param environment: that of the workers
+    :returns: the exit status of `hpccoll run`
+    :raises LaunchError: the job cannot be started as asked
+    """
+    discovery = None
+    if arguments.host_discovery_script:
+        discovery = Discovery(
+            arguments.host_discovery_script, arguments.slots_per_host, lambda found: runner.discovered(found)
+        )
+    job = make(arguments, command, hosts, discovery.hosts if discovery else {})
+    runner = Runner(job, environment, discovery)
+    return runner.run()

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The coordinator's connections to the workers: what they say becomes events, and exchanges are answered here.
+
+A thread reads each connection and another one writes it, so that a worker that is stopped holds up nobody.
+"""
+
+import contextlib
+import json
+import queue
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from hpccoll.channel import Channel, ChannelError
+from hpccoll.rendezvous.coordinator import LONGEST
+from hpccoll.tools.launch.elastic.membership import Came, Event, Form, Leaving
+from hpccoll.tools.launch.listener import Listener
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The connection of a worker has ended, most often because its process has."""
+
+    worker: int
+
+
+class _Connection:
+    """What is sent to one worker, in order."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        threading.Thread(target=self._write, name="hpccoll writer", daemon=True).start()
+
+    def send(self, message: bytes | None) -> None:
+        self._outbox.put(message)
+
+    def _write(self) -> None:
+        with contextlib.suppress(OSError):  # the reader sees it
+            while (message := self._outbox.get()) is not None:
+                self._channel.send(message)
+
+
+class _Exchanges:
+    """What the members of one generation have said in its exchanges."""
+
+    def __init__(self, generation: int, members: tuple[int, ...]) -> None:
+        self.generation, self.members = generation, members
+        self.said: dict[int, dict[int, Any]] = {}
+        self.why = ""
+        """Why it has ended."""
+
+
+class Server:
+    """All connections. `events` gets what happens."""
+
+    def __init__(self, addresses: Iterable[str], tell: Callable[[Event | Cut], None]) -> None:
+        """Begin to listen; the caller enters `listener`.
+
+        :param addresses: addresses of this machine that the workers can reach
+        :param tell: takes an event, in any thread
+        """
+        self._tell = tell
+        self._connections: dict[int, _Connection] = {}
+        self._exchanges = _Exchanges(0, ())
+        self._lock = threading.Lock()
+        self.listener = Listener(addresses, self._serve)
+
+    # ---- to the workers -------------------------------------------------------------------------------
+
+    def send(self, worker: int, message: dict[str, Any]) -> None:
+        """Send a message; it is dropped if the worker has no connection."""
+        if connection := self._connections.get(worker):
+            connection.send(json.dumps(message).encode())
+
+    def form(self, form: Form) -> None:
+        """Tell the members of a new generation their ranks."""
+        with self._lock:
+            self._exchanges = _Exchanges(form.generation, form.members)
+        for rank, worker in enumerate(form.members):
+            self.send(worker, {"generation": form.generation, "rank": rank, "size": len(form.members)})
+
+    def void(self, generation: int, why: str) -> None:
+        """End the exchanges of a generation."""
+        with self._lock:
+            if generation == self._exchanges.generation:
+                self._exchanges.why = why
+                for worker in {worker for said in self._exchanges.said.values() for worker in said}:
+                    self.send(worker, {"void": generation, "why": why})
+
+    # ---- from the workers -----------------------------------------------------------------------------
+
+    def _serve(self, channel: Channel) -> None:
+        hello = json.loads(channel.receive())
+        worker, connection = int(hello["worker"]), _Connection(channel)
+        with self._lock:
+            if worker in self._connections:
+                raise ChannelError(f"worker {worker} has a connection")
+            self._connections[worker] = connection
+        try:
+            while True:
+                self._take(worker, json.loads(channel.receive(LONGEST)))
+        except (OSError, ValueError, KeyError, ChannelError):
+            connection.send(None)
+            self._tell(Cut(worker))
+
+    def _take(self, worker: int, message: dict[str, Any]) -> None:
+        if "gather" in message:
+            self._gather(worker, int(message["generation"]), int(message["gather"]), message["value"])
+        elif "come" in message:
+            lost = {int(rank): str(why) for rank, why in message["lost"].items()}
+            self._tell(Came(worker, int(message["come"]), lost, bool(message["has_state"])))
+        elif "leave" in message:
+            self._tell(Leaving(worker))
+
+    def _gather(self, worker: int, generation: int, number: int, value: Any) -> None:
+        """Take a value; the last one of an exchange answers it."""
+        with self._lock:
+            exchanges = self._exchanges
+            if generation != exchanges.generation or exchanges.why:
+                why = exchanges.why if generation == exchanges.generation else "there is a later one"
+                self.send(worker, {"void": generation, "why": why})
+                return
+            said = exchanges.said.setdefault(number, {})
+            said[worker] = value
+            if len(said) < len(exchanges.members):
+                return
+            values = [said[member] for member in exchanges.members]
+            del exchanges.said[number]
+        answer = json.dumps({"of": generation, "gathered": number, "values": values}).encode()
+        for member in exchanges.members:
+            if connection := self._connections.get(member):
+                connection.send(answer)
