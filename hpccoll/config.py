@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hpccoll import _core, errors
 from hpccoll.text import some_ranks
 
-__all__ = ["Config", "Knob", "environment", "knobs", "read", "secret"]
+__all__ = ["Config", "Knob", "environment", "knobs", "publish", "read", "secret"]
 
 PREFIX = "HPCCOLL_"
 SECRET = "HPCCOLL_SECRET"
@@ -216,6 +216,11 @@ def variable(name: str) -> str:
 def environment() -> Mapping[str, str]:
     """Give the environment of the process, for code that reads the variables of schedulers and launchers."""
     return os.environ
+
+
+def publish(name: str, value: str) -> None:
+    """Set a variable of the environment, for the program that uses hpccoll."""
+    os.environ[name] = value
 
 
 def secret() -> str:

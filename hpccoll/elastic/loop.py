@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""run(): calls a function of a state until it returns, whatever ranks are lost or come meanwhile.
+
+Each turn makes a World, takes the newest commit that any rank has, and calls the function. A loss at any of these
+steps, a second one included, ends the turn and begins another, which stands on commits only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import re
+import signal
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+import numpy as np
+
+from hpccoll import collectives, config, errors
+from hpccoll.elastic.interrupt import HostsUpdatedInterrupt
+from hpccoll.elastic.state import State, Version
+from hpccoll.rendezvous import coordinator
+from hpccoll.world import current, init, shutdown
+
+__all__ = ["run", "runner"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Function = Callable[Concatenate[Any, P], T]
+LOST = re.compile(r"rank (\d+)(?: \([^)]*\))? was lost: (.*)")
+ADDED, MIXED = 1, 3
+"""Horovod's numbers for what has changed."""
+
+
+def run(function: Function[P, T]) -> Function[P, T]:
+    """Make a function elastic.
+
+    The function is called with the state. If ranks are lost it is called again, by the ranks that are left, with the
+    newest commit; if ranks come or leave, when each rank has called `state.commit()` or `state.check_host_updates()`
+    after the same step. It must find in the state how far it has come. `init()` need not be called before: a new rank
+    that leaves it to run() lets nobody wait for its preparations.
+
+    :param function: takes a State as its first argument
+    :returns: a function of the same arguments, which returns what `function` returns
+    :raises RecoverableError: a rank was lost in a job that is not elastic; a State with `path=` lets the next run of
+        the job go on
+    """
+    return runner(init, shutdown)(function)
+
+
+def runner(make: Callable[[], Any], end: Callable[[], Any]) -> Callable[[Function[P, T]], Function[P, T]]:
+    """Make run() for a front end.
+
+    :param make: makes the default World
+    :param end: ends it
+    """
+
+    def decorate(function: Function[P, T]) -> Function[P, T]:
+        @functools.wraps(function)
+        def elastic(state: Any, *args: P.args, **kwargs: P.kwargs) -> T:
+            with _Turns(state, make, end) as turns:
+                while True:
+                    try:
+                        turns.begin()
+                        return function(state, *args, **kwargs)
+                    except (errors.HpccollError, HostsUpdatedInterrupt) as error:
+                        turns.mend(error)
+
+        return elastic
+
+    return decorate
+
+
+class _Turns:
+    """The turns of one call."""
+
+    def __init__(self, state: State, make: Callable[[], Any], end: Callable[[], Any]) -> None:
+        self.state, self.make, self.end = state, make, end
+        self.job = coordinator.of_process(config.environment())
+        self.first = True
+        self.handler: Any = None
+
+    def __enter__(self) -> Self:
+        if self.job:
+            self.job.on_change = self._tell
+            if (
+                threading.current_thread() is threading.main_thread()
+                and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+            ):
+                self.handler = signal.signal(signal.SIGTERM, self._on_sigterm)
+        self.state.begin()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.handler is not None:
+            signal.signal(signal.SIGTERM, self.handler)
+        if self.job:
+            self.job.on_change = lambda _adds_only: None
+
+    def begin(self) -> None:
+        """Make the World, and take the newest commit."""
+        self.make()
+        if not self.first:
+            self.state.on_reset()
+        _synchronize(self.state)
+        self.first = False
+        if self.job:
+            self.job.has_state = True
+            if self.job.changing == self.job.generation:
+                self._tell(adds_only=False)
+
+    def mend(self, error: Exception) -> None:
+        """Leave a World that is lost or about to change; raise the error if that is no remedy."""
+        self.first = False
+        if isinstance(error, HostsUpdatedInterrupt):
+            if not self.job:
+                raise error
+        elif not self._is_mended_by_another_world(error):
+            raise error
+        elif not self.job:
+            error.add_note(_without_a_job(self.state))
+            raise error
+        else:
+            lost = LOST.search(str(error))
+            self.job.lost = {int(lost[1]): lost[2]} if lost else {}
+            self.job.tell(f"leaves generation {self.job.generation}: {error}")
+        with contextlib.suppress(errors.HpccollError):  # it is known
+            self.end()
+        if not isinstance(error, HostsUpdatedInterrupt):
+            self.state.restore()
+
+    def _is_mended_by_another_world(self, error: Exception) -> bool:
+        """A lost rank; or another rank has left for a change, while this one waited for an operation."""
+        left = isinstance(error, errors.ShutDownError) and self.job and self.job.changing == self.job.generation
+        return bool(left) or isinstance(error, errors.RecoverableError)
+
+    # ---- in other threads, and in a signal handler -----------------------------------------------------
+
+    def _tell(self, adds_only: bool) -> None:
+        """Set the bit that all ranks see at the same position of the log (as preemption does)."""
+        self.state.on_hosts_updated(time.time(), ADDED if adds_only else MIXED)
+        with contextlib.suppress(errors.HpccollError):
+            current().core.preempt()
+
+    def _on_sigterm(self, _number: int, _frame: object) -> None:
+        """The first SIGTERM asks to leave after this step, the second one ends the process."""
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if self.job:
+            self.job.leave()
+
+
+def _without_a_job(state: State) -> str:
+    durable = f" The next run of the job goes on from {state.path}." if state.path else ""
+    return (
+        "hpccoll: under this launcher a job cannot go on without a rank: start it with `hpccoll run --min-np`, or give "
+        f"the State a path= to begin again from.{durable}"
+    )
+
+
+def _synchronize(state: State) -> None:
+    """Take the newest commit that any rank has; skipped where all ranks have the same one."""
+    own = np.array([state.version], np.int64)
+    found = collectives.allgather(own, name="hpccoll.elastic.versions")
+    versions: list[Version] = [(int(generation), int(number)) for generation, number in found]
+    newest = max(versions)
+    if newest == (0, 0) or any(version != newest for version in versions):
+        state.source = versions.index(newest)
+        state.sync()
+        state.save()
+    else:
+        state.restore()
+    state.version = (_generation(), max(newest[1], 1))
+
+
+def _generation() -> int:
+    job = coordinator.of_process(config.environment())
+    return job.generation if job else 0

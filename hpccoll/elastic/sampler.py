@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which rank takes which samples of an epoch, whatever the ranks are: each sample once, none twice.
+
+The samples of an epoch are in one order, drawn from the seed and the epoch. What the committed steps have taken is
+always the beginning of that order, so one number tells it. The rest is dealt to the ranks in turn; there is no padding,
+so some ranks may have one sample more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sized
+from typing import Any
+
+import numpy as np
+
+from hpccoll.world import current, is_initialized
+
+__all__ = ["ElasticSampler"]
+
+
+class ElasticSampler:
+    """Gives this rank the indices of its samples; a sampler for `torch.utils.data.DataLoader`, too."""
+
+    def __init__(self, dataset: Sized, shuffle: bool = True, seed: int = 0) -> None:
+        """Begin with epoch 0.
+
+        :param dataset: what has a length
+        :param shuffle: whether an epoch has an order of its own
+        :param seed: equal on all ranks
+        """
+        self.dataset, self.shuffle, self.seed = dataset, shuffle, seed
+        self.epoch = 0
+        self.processed_num = 0
+        """Samples that all ranks together have taken in this epoch."""
+        self.reset()
+
+    def set_epoch(self, epoch: int) -> None:
+        """Begin an epoch; the number of the present one changes nothing.
+
+        :param epoch: its number, from which its order is drawn
+        """
+        if epoch != self.epoch:
+            self.epoch, self.processed_num = epoch, 0
+        self.reset()
+
+    def record_batch(self, batch_idx: int, batch_size: int) -> None:
+        """Note that each rank has taken a batch; call it on all ranks after each batch, before the commit.
+
+        :param batch_idx: for Horovod's signature; it is not used
+        :param batch_size: samples of a batch of one rank; a rank that runs out of samples has taken fewer
+        """
+        del batch_idx
+        self._batch = max(self._batch, batch_size)
+        taken = self._taken + batch_size
+        if taken >= len(self):  # the last batch of this rank may be smaller than that of another rank
+            taken = self._taken + self._batch
+        self._taken = taken
+        self.processed_num = self._before + sum(min(taken, length) for length in self._lengths)
+
+    def steps(self, batch_size: int) -> int:
+        """Count the steps that are left, on the rank with most samples: others may run out one step earlier.
+
+        :param batch_size: samples of a batch of one rank
+        """
+        return -(-max(self._lengths) // batch_size)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Give what tells how far the epoch has come."""
+        return {"epoch": self.epoch, "processed_num": self.processed_num}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from where state_dict() was called, with the present ranks."""
+        self.epoch, self.processed_num = int(state_dict["epoch"]), int(state_dict["processed_num"])
+        self.reset()
+
+    def reset(self) -> None:
+        """Deal the rest of the epoch to the present ranks."""
+        self.rank, self.num_replicas = (current().rank, current().size) if is_initialized() else (0, 1)
+        self._taken = self._batch = 0
+        self._before = self.processed_num
+        rest = self._order()[self.processed_num :]
+        self._lengths = [len(range(rank, len(rest), self.num_replicas)) for rank in range(self.num_replicas)]
+        self.indices = rest[self.rank :: self.num_replicas].tolist()
+
+    def _order(self) -> np.ndarray[Any, Any]:
+        count = len(self.dataset)
+        return np.random.default_rng([self.seed, self.epoch]).permutation(count) if self.shuffle else np.arange(count)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.indices)
+
+    def __len__(self) -> int:
+        return len(self.indices)

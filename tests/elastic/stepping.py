@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An elastic program that does as its plan says; rank 0 writes what was committed.
+
+STEPPING holds a folder: `plan.json` is a list of [step, rank, place, deed, argument], each done once in the job, by the
+rank that it names (-1: each). Places: "before" and "after" the operation of a step, "sync" (in the reset before it).
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+import hpccoll
+from hpccoll import elastic
+
+FOLDER = Path(os.environ["STEPPING"])
+PLAN = json.loads((FOLDER / "plan.json").read_text())
+SAMPLES, EPOCHS, BATCH, SIZE = 103, 3, 4, 50
+
+
+def gradient(indices: list[int], weights: np.ndarray) -> np.ndarray:
+    total = np.zeros_like(weights)
+    for index in indices:
+        total += np.random.default_rng(index).standard_normal(SIZE) - weights / 7
+    return total
+
+
+def is_first(number: int) -> bool:
+    """Whether this deed was not done before in the job."""
+    try:
+        os.close(os.open(FOLDER / f"done-{number}", os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True
+
+
+def act(place: str, state: elastic.State) -> None:
+    for number, (step, rank, where, deed, argument) in enumerate(PLAN):
+        if where != place or step > len(state.log) or rank not in (-1, hpccoll.rank()):
+            continue
+        if deed in ("await", "reach"):  # as long as it takes, with changes welcome; "reach": once in the job
+            reached = FOLDER / f"reached-{number}"
+            while hpccoll.size() < argument and not reached.exists():
+                hpccoll.barrier(name="await")
+                state.check_host_updates()
+                time.sleep(0.01)
+            if deed == "reach":
+                reached.touch()
+        elif is_first(number):
+            do(deed, argument)
+
+
+def do(deed: str, argument: object) -> None:
+    if deed == "hosts":
+        (FOLDER / "hosts.new").write_text(str(argument))
+        (FOLDER / "hosts.new").replace(FOLDER / "hosts")
+    elif deed == "raise":
+        raise ValueError("as the plan says")
+    elif deed == "exit":
+        os._exit(int(str(argument)))
+    else:
+        (FOLDER / f"{deed}-{os.getpid()}").touch()
+        os.kill(os.getpid(), getattr(signal, deed))
+
+
+sampler = elastic.ElasticSampler(range(SAMPLES), seed=3)
+path = str(FOLDER / "commit") if "durable" in sys.argv else ""
+state = elastic.ArrayState(weights=np.zeros(SIZE), sampler=sampler, epoch=0, log=[], path=path)
+state.register_reset_callbacks([lambda: act("sync", state)])
+
+
+@elastic.run
+def train(state: elastic.State) -> None:
+    while state.epoch < EPOCHS:
+        sampler.set_epoch(state.epoch)
+        mine, before = list(sampler), sampler.processed_num
+        for step in range(sampler.steps(BATCH)):
+            batch = mine[step * BATCH : (step + 1) * BATCH]
+            act("before", state)
+            total = hpccoll.allreduce(gradient(batch, state.weights), name="gradient")
+            took = hpccoll.allgather_object(batch, name="took")
+            act("after", state)
+            state.weights -= 0.01 * total
+            sampler.record_batch(step, BATCH)
+            assert sampler.processed_num >= before
+            state.log = [*state.log, (state.epoch, took)]
+            state.commit()
+            time.sleep(0.003)
+        state.epoch += 1
+
+
+train(state)
+weights = hpccoll.allgather_object(state.weights.tobytes())
+assert all(one == weights[0] for one in weights), "ranks have different weights"
+if hpccoll.rank() == 0:
+    result = {"log": state.log, "weights": weights[0].hex(), "size": hpccoll.size()}
+    (FOLDER / "result.json").write_text(json.dumps(result))

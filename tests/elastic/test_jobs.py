@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Elastic jobs of real processes: what is killed, stopped, added, given back, and how they end."""
+
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import jobs
+import pytest
+
+THREE = ("-np", "3", "--min-np", "2", "--host-failures", "100")
+
+
+def is_gone(folder: Path, deed: str) -> bool:
+    """Whether the process that did this is no more."""
+    (file,) = folder.glob(f"{deed}-*")
+    return not Path(f"/proc/{file.name.removeprefix(f'{deed}-')}").exists()
+
+
+def test_a_killed_rank_is_replaced(tmp_path: Path) -> None:
+    """Rank 0 is killed between the operation of a step and its commit; the new rank comes in."""
+    ran = jobs.run(tmp_path, [[7, 0, "after", "SIGKILL", 0], [12, -1, "before", "await", 3]], *THREE)
+    jobs.check(ran)
+    assert ran.sizes == [3, 2, 3], ran.output
+    assert "rank 0 (host localhost, slot 0) was lost" in ran.output
+    assert is_gone(tmp_path, "SIGKILL")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rank", [0, 1, 2])
+@pytest.mark.parametrize("place", ["before", "after"])
+def test_any_rank_at_any_place(tmp_path: Path, rank: int, place: str) -> None:
+    ran = jobs.run(tmp_path, [[9, rank, place, "SIGKILL", 0]], *THREE)
+    jobs.check(ran)
+
+
+@pytest.mark.slow
+def test_a_stopped_rank_is_killed_and_replaced(tmp_path: Path) -> None:
+    plan = [[5, 1, "before", "SIGSTOP", 0], [9, -1, "before", "await", 3]]
+    ran = jobs.run(tmp_path, plan, *THREE, HPCCOLL_PEER_TIMEOUT="2")
+    jobs.check(ran)
+    assert "it has been stopped (state T)" in ran.output
+    assert is_gone(tmp_path, "SIGSTOP")
+
+
+@pytest.mark.slow
+def test_three_losses_and_two_joins(tmp_path: Path) -> None:
+    plan = [
+        [4, 1, "before", "SIGKILL", 0], [6, -1, "before", "reach", 3], [8, 2, "after", "SIGKILL", 0],
+        [10, -1, "before", "reach", 3], [14, 0, "before", "SIGKILL", 0],
+    ]  # fmt: skip
+    ran = jobs.run(tmp_path, plan, *THREE)
+    jobs.check(ran)
+    assert ran.sizes[:5] == [3, 2, 3, 2, 3] and 2 in ran.sizes[4:], ran.output
+
+
+@pytest.mark.slow
+def test_a_second_loss_while_the_first_is_mended(tmp_path: Path) -> None:
+    plan = [[6, 2, "before", "SIGKILL", 0], [6, 0, "sync", "SIGKILL", 0], [20, -1, "before", "await", 4]]
+    ran = jobs.run(tmp_path, plan, "-np", "4", "--min-np", "1", "--host-failures", "100")
+    jobs.check(ran)
+
+
+def discovery(folder: Path, hosts: str) -> tuple[str, ...]:
+    (folder / "hosts").write_text(hosts)
+    return ("--host-discovery-script", f"cat {folder}/hosts")
+
+
+@pytest.mark.slow
+def test_ranks_come_and_go_as_the_script_says(tmp_path: Path) -> None:
+    plan = [
+        [3, 0, "after", "hosts", "localhost:3"],
+        [5, -1, "before", "await", 3],
+        [8, 0, "after", "hosts", "localhost:2"],
+    ]
+    ran = jobs.run(tmp_path, plan, "--min-np", "1", "-np", "2", *discovery(tmp_path, "localhost:2"))
+    jobs.check(ran)
+    assert ran.sizes[:2] == [2, 3] and "its slot is to be given back" in ran.output, ran.output
+
+
+@pytest.mark.slow
+def test_a_host_takes_over_from_another_one(tmp_path: Path) -> None:
+    plan = [[3, 0, "after", "hosts", "127.0.0.1:2"], [4, -1, "before", "reach", 3]]
+    ran = jobs.run(tmp_path, plan, "--min-np", "1", "-np", "2", *discovery(tmp_path, "localhost:2"))
+    jobs.check(ran)
+    assert ran.size == 2 and ran.output.count("its slot is to be given back") == 2, ran.output
+
+
+@pytest.mark.slow
+def test_a_rank_that_gets_sigterm_leaves_after_its_step(tmp_path: Path) -> None:
+    ran = jobs.run(tmp_path, [[6, 1, "before", "SIGTERM", 0]], *THREE)
+    jobs.check(ran)
+    assert ran.sizes == [3, 2] and "was lost" not in ran.output, ran.output
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("plan", "arguments", "words"),
+    [
+        ([[3, 1, "before", "exit", 3]], ("--min-np", "2", "--host-failures", "1"), "all hosts are excluded"),
+        ([[3, 1, "before", "SIGKILL", 0]], ("--min-np", "1", "--reset-limit", "0"), "--reset-limit is 0"),
+        (
+            [[3, -1, "before", "raise", 0], [3, -1, "before", "raise", 0]],
+            ("--min-np", "1"),
+            "that had the state are lost",
+        ),
+    ],
+)
+def test_a_job_that_cannot_go_on_says_why(
+    tmp_path: Path, plan: list[Any], arguments: tuple[str, ...], words: str
+) -> None:
+    ran = jobs.run(tmp_path, plan, "-np", "2", *arguments)
+    assert ran.status == 1 and words in ran.output, ran.output
+
+
+@pytest.mark.slow
+def test_too_few_ranks_for_too_long(tmp_path: Path) -> None:
+    plan = [[3, 0, "before", "hosts", "localhost:1"]]
+    arguments = ("-np", "2", "--min-np", "2", "--elastic-timeout", "3", *discovery(tmp_path, "localhost:2"))
+    ran = jobs.run(tmp_path, plan, *arguments)
+    assert ran.status == 1 and "no more had come after 3 s (--elastic-timeout)" in ran.output, ran.output
+
+
+@pytest.mark.slow
+def test_the_next_job_goes_on_from_the_file(tmp_path: Path) -> None:
+    plan = [[9, 0, "before", "raise", 0], [9, 1, "before", "raise", 0]]
+    first = jobs.run(tmp_path, plan, "-np", "2", "--min-np", "2", words=("durable",))
+    assert first.status == 1, first.output
+    second = jobs.run(tmp_path, [], "-np", "3", "--min-np", "2", words=("durable",))
+    jobs.check(second)
+    assert second.sizes == [2, 3], second.output
+
+
+def random_plan(seed: int) -> list[list[Any]]:
+    draw = random.Random(seed)
+    plan = []
+    for _ in range(draw.randint(1, 5)):
+        deed = draw.choice(("SIGKILL", "SIGKILL", "SIGSTOP", "SIGTERM", "exit"))
+        place = draw.choice(("before", "after", "sync"))
+        plan.append([draw.randint(1, 25), draw.randint(0, 3), place, deed, 1])
+    return plan
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(2400)
+def test_random_schedules(tmp_path: Path) -> None:
+    """No job hangs; each one commits every sample once, or ends with a reason."""
+    for seed in range(int(os.environ.get("ELASTIC_SCHEDULES", "25"))):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        ran = jobs.run(
+            folder, random_plan(seed), "-np", "3", "--min-np", "1", "--max-np", "4", "-H", "localhost:2,127.0.0.1:2",
+            "--host-failures", "100", HPCCOLL_PEER_TIMEOUT="1",
+        )  # fmt: skip
+        if ran.status:
+            assert "the job ends: " in ran.output and "--timeout" not in ran.output, (seed, ran.output)
+        else:
+            jobs.check(ran)
