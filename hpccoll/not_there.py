@@ -31,10 +31,6 @@ INSTEAD = {
         "what programs import from horovod.common is in hpccoll.torch: HorovodInternalError, HostsUpdatedInterrupt, "
         "ProcessSet, ..."
     ),
-    "hpccoll.torch.elastic": (
-        "there is no elastic training yet: save checkpoints, with hpccoll.preemption() for the end of a job's time, "
-        "and start the job again"
-    ),
 }
 """Each module, and the sentence for the one who imports it."""
 

@@ -63,6 +63,10 @@ _ALWAYS = {
 """Variables that ask for something that hpccoll always does, and what it is."""
 
 
+_OF_THE_LAUNCHER = ("CROSS_RANK", "CROSS_SIZE", "ELASTIC", "HOSTNAME", "LOCAL_RANK", "LOCAL_SIZE", "RANK", "SIZE")
+"""Variables that an elastic job sets, as Horovod's launcher does, for programs that read them."""
+
+
 def counterparts() -> dict[str, str]:
     """Return what replaces each HOROVOD_ variable that is honoured or not needed, for the documentation."""
     both = f"`{config.variable('stall_warning')}=0` and `{config.variable('stall_limit')}=0`"
@@ -88,7 +92,7 @@ def read(env: Mapping[str, str]) -> Found:
             lines.append(_honour(variable, text, env, knobs))
         elif name in _ALWAYS:
             lines.append(f"{variable} is not needed: {_ALWAYS[name]}")
-        else:
+        elif name not in _OF_THE_LAUNCHER:
             unknown.append(variable)
     if unknown:
         lines.append(f"{', '.join(unknown)}: no counterpart in hpccoll, without effect")

@@ -18,7 +18,7 @@ from hpccoll.frontend.process_sets import (
 )
 from hpccoll.horovod import environment
 from hpccoll.observe import timeline
-from hpccoll.rendezvous import Rendezvous
+from hpccoll.rendezvous import CoordinatedRendezvous, Rendezvous
 from hpccoll.world import init as make_default_world
 from hpccoll.world import is_initialized
 from hpccoll.world import shutdown as end_default_world
@@ -61,8 +61,16 @@ def init(
             end="\n" * bool(found.lines),
             file=sys.stderr,
         )
+    if isinstance(made.base.rendezvous, CoordinatedRendezvous):
+        _publish()
     for process_set in at_once:
         add_process_set(process_set)
+
+
+def _publish() -> None:
+    """Set the variables that Horovod's launcher sets for each generation of an elastic job."""
+    for function in (rank, size, local_rank, local_size, cross_rank, cross_size):
+        config.publish(f"HOROVOD_{function.__name__.upper()}", str(function()))
 
 
 @contextlib.contextmanager

@@ -17,7 +17,6 @@ from hpccoll.horovod import environment
 from hpccoll.tools.launch import processes
 from hpccoll.tools.launch.job import LaunchError
 
-ELASTIC = "a job keeps its ranks in this version: start it with -np, and let it go on from a checkpoint after a loss"
 TUNER = "there is no tuner in this version; HPCCOLL_FUSION_THRESHOLD and HPCCOLL_RAISE_WINDOW are the knobs"
 INTERFACES = (
     "OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_oob_tcp_if_include", "PRTE_MCA_prte_if_include", "NCCL_SOCKET_IFNAME",
@@ -104,13 +103,13 @@ FLAGS = (
     Flag("--autotune-gaussian-process-noise", float, "nothing", TUNER),
     Flag("--jsrun", None, "refused", "start the program with jsrun itself; `hpccoll submit` writes the job script"),
     Flag("--config-file", str, "refused", "give the flags themselves, or set HPCCOLL_ variables"),
-    Flag("--min-np --min-num-proc", int, "refused", ELASTIC),
-    Flag("--max-np --max-num-proc", int, "refused", ELASTIC),
-    Flag("--slots-per-host", int, "refused", ELASTIC),
-    Flag("--elastic-timeout", int, "refused", ELASTIC),
-    Flag("--reset-limit", int, "refused", ELASTIC),
-    Flag("--blacklist-cooldown-range", int, "refused", ELASTIC, 2),
-    Flag("--host-discovery-script", str, "refused", ELASTIC),
+    Flag("--min-np --min-num-proc", int, "run --min-np"),
+    Flag("--max-np --max-num-proc", int, "run --max-np"),
+    Flag("--slots-per-host", int, "run --slots-per-host"),
+    Flag("--elastic-timeout", int, "run --elastic-timeout"),
+    Flag("--reset-limit", int, "run --reset-limit"),
+    Flag("--blacklist-cooldown-range", int, "run --blacklist-cooldown-range", values=2),
+    Flag("--host-discovery-script", str, "run --host-discovery-script"),
 )
 
 
@@ -145,7 +144,12 @@ def translate(words: list[str]) -> tuple[list[str], list[str]]:
     options: list[str] = []
     for flag, values in given:
         if flag.becomes.startswith("run "):
-            options += [f"{flag.becomes.removeprefix('run ')}={value}" for value in values]
+            name = flag.becomes.removeprefix("run ")
+            options += [
+                word
+                for value in values
+                for word in ([name, *map(str, value)] if isinstance(value, list) else [f"{name}={value}"])
+            ]
     variables = ssh_variables(given) | chosen_variables(given) | knob_variables(given)
     options += [f"-x={name}={value}" for name, value in variables.items()]
     notes = [f"{flag.names.split()[-1]}: {flag.text}" for flag, _ in given if flag.becomes == "nothing"]

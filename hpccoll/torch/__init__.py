@@ -5,12 +5,9 @@
 >>> torch.distributed.init_process_group("hpccoll")  # needs no import but torch (hpccoll_torch_backend)
 """
 
-from typing import NoReturn
-
 import torch.distributed
 
-from hpccoll.not_there import missing
-from hpccoll.torch import compression, functions, mpi_ops, optimizer, sync_batch_norm
+from hpccoll.torch import compression, elastic, functions, mpi_ops, optimizer, sync_batch_norm
 from hpccoll.torch.horovod import (
     Adasum,
     Average,
@@ -103,19 +100,12 @@ __all__ = [
     "allgather_object", "allreduce", "allreduce_", "allreduce_async", "allreduce_async_", "alltoall", "alltoall_async",
     "barrier", "broadcast", "broadcast_", "broadcast_async", "broadcast_async_", "broadcast_object",
     "broadcast_object_fn", "broadcast_optimizer_state", "broadcast_parameters", "ccl_built", "compression",
-    "cross_rank", "cross_size", "cuda_built", "ddl_built", "functions", "gather", "gather_async", "global_process_set",
-    "gloo_built", "gloo_enabled", "grouped_allgather", "grouped_allgather_async", "grouped_allreduce",
-    "grouped_allreduce_", "grouped_allreduce_async", "grouped_allreduce_async_", "grouped_reducescatter",
-    "grouped_reducescatter_async", "init", "is_homogeneous", "is_initialized", "join", "local_rank", "local_size",
-    "mpi_built", "mpi_enabled", "mpi_ops", "mpi_threads_supported", "nccl_built", "optimizer", "poll",
-    "process_set_by_id", "process_set_ids", "rank", "reduce", "reduce_async", "reducescatter", "reducescatter_async",
-    "remove_process_set", "rocm_built", "scatter", "scatter_async", "shutdown", "size", "sparse_allreduce_async",
-    "start_timeline", "stop_timeline", "sync_batch_norm", "synchronize",
+    "cross_rank", "cross_size", "cuda_built", "ddl_built", "elastic", "functions", "gather", "gather_async",
+    "global_process_set", "gloo_built", "gloo_enabled", "grouped_allgather", "grouped_allgather_async",
+    "grouped_allreduce", "grouped_allreduce_", "grouped_allreduce_async", "grouped_allreduce_async_",
+    "grouped_reducescatter", "grouped_reducescatter_async", "init", "is_homogeneous", "is_initialized", "join",
+    "local_rank", "local_size", "mpi_built", "mpi_enabled", "mpi_ops", "mpi_threads_supported", "nccl_built",
+    "optimizer", "poll", "process_set_by_id", "process_set_ids", "rank", "reduce", "reduce_async", "reducescatter",
+    "reducescatter_async", "remove_process_set", "rocm_built", "scatter", "scatter_async", "shutdown", "size",
+    "sparse_allreduce_async", "start_timeline", "stop_timeline", "sync_batch_norm", "synchronize",
 ]  # fmt: skip
-
-
-def __getattr__(name: str) -> NoReturn:
-    """Say what to use in place of hpccoll.torch.elastic, which programs for Horovod reach as an attribute."""
-    if name == "elastic":
-        raise AttributeError(str(missing("hpccoll.torch.elastic")))
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -42,13 +42,13 @@ def act(place: str, state: elastic.State) -> None:
     for number, (step, rank, where, deed, argument) in enumerate(PLAN):
         if where != place or step > len(state.log) or rank not in (-1, hpccoll.rank()):
             continue
-        if deed in ("await", "reach"):  # as long as it takes, with changes welcome; "reach": once in the job
+        if deed in ("await", "reach", "fall"):  # as long as it takes; the last two: once in the job
             reached = FOLDER / f"reached-{number}"
-            while hpccoll.size() < argument and not reached.exists():
+            while (hpccoll.size() > argument if deed == "fall" else hpccoll.size() < argument) and not reached.exists():
                 hpccoll.barrier(name="await")
                 state.check_host_updates()
                 time.sleep(0.01)
-            if deed == "reach":
+            if deed != "await":
                 reached.touch()
         elif is_first(number):
             do(deed, argument)

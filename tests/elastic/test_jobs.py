@@ -76,7 +76,7 @@ def test_ranks_come_and_go_as_the_script_says(tmp_path: Path) -> None:
     ]
     ran = jobs.run(tmp_path, plan, "--min-np", "1", "-np", "2", *discovery(tmp_path, "localhost:2"))
     jobs.check(ran)
-    assert ran.sizes[:2] == [2, 3] and "its slot is to be given back" in ran.output, ran.output
+    assert ran.sizes == [2, 3, 2] and "its slot is to be given back" in ran.output, ran.output
 
 
 @pytest.mark.slow
@@ -116,7 +116,7 @@ def test_a_job_that_cannot_go_on_says_why(
 
 @pytest.mark.slow
 def test_too_few_ranks_for_too_long(tmp_path: Path) -> None:
-    plan = [[3, 0, "before", "hosts", "localhost:1"]]
+    plan = [[3, 0, "before", "hosts", "localhost:1"], [5, -1, "before", "fall", 1]]
     arguments = ("-np", "2", "--min-np", "2", "--elastic-timeout", "3", *discovery(tmp_path, "localhost:2"))
     ran = jobs.run(tmp_path, plan, *arguments)
     assert ran.status == 1 and "no more had come after 3 s (--elastic-timeout)" in ran.output, ran.output

@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TorchState: a model, an optimizer, samplers and objects, committed and restored together.
+
+A handler knows how to save, restore and synchronize objects of one class. Programs may register handlers of their own.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from hpccoll import collectives
+from hpccoll.elastic import ObjectState
+from hpccoll.elastic.sampler import ElasticSampler
+from hpccoll.torch.horovod.functions import broadcast_optimizer_state, broadcast_parameters
+
+__all__ = [
+    "ModelStateHandler", "OptimizerStateHandler", "SamplerStateHandler", "StateHandler", "TorchState",
+    "get_handler_registry", "set_handler_registry",
+]  # fmt: skip
+
+
+class StateHandler:
+    """Saves, restores and synchronizes one object."""
+
+    source = 0
+    """The rank that has the newest commit; TorchState sets it before sync()."""
+
+    def __init__(self, value: Any) -> None:
+        """:param value: the object"""
+        self.value = value
+
+    def save(self) -> None:
+        """Keep a copy in host memory."""
+        raise NotImplementedError
+
+    def restore(self) -> None:
+        """Go back to the copy."""
+        raise NotImplementedError
+
+    def sync(self) -> None:
+        """Take what the rank `self.source` has; all ranks call this together."""
+        raise NotImplementedError
+
+    def set_value(self, value: Any) -> None:
+        """Replace the object."""
+        self.value = value
+        self.save()
+
+    def committed(self) -> Any:
+        """Give the copy, for a file."""
+        raise NotImplementedError
+
+    def take(self, commit: Any) -> None:
+        """Go on from what committed() gave in another run."""
+        raise NotImplementedError
+
+
+class _DictHandler(StateHandler):
+    """Handles an object with state_dict() and load_state_dict()."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__(value)
+        self._saved: Any = None
+        self.save()
+
+    def save(self) -> None:
+        """See StateHandler."""
+        self._saved = _copied(self.value.state_dict(), self._saved)
+
+    def restore(self) -> None:
+        """See StateHandler."""
+        self.value.load_state_dict(copy.deepcopy(self._saved))
+
+    def committed(self) -> Any:
+        """See StateHandler."""
+        return self._saved
+
+    def take(self, commit: Any) -> None:
+        """See StateHandler."""
+        self._saved = commit
+        self.restore()
+
+
+class ModelStateHandler(_DictHandler):
+    """Handles a torch.nn.Module."""
+
+    def restore(self) -> None:
+        """See StateHandler: in place, as load_state_dict() copies."""
+        self.value.load_state_dict(self._saved)
+
+    def sync(self) -> None:
+        """See StateHandler."""
+        broadcast_parameters(self.value.state_dict(), root_rank=self.source)
+
+
+class OptimizerStateHandler(_DictHandler):
+    """Handles a torch.optim.Optimizer."""
+
+    def sync(self) -> None:
+        """See StateHandler."""
+        broadcast_optimizer_state(self.value, root_rank=self.source)
+
+
+class SamplerStateHandler(_DictHandler):
+    """Handles an ElasticSampler."""
+
+    def sync(self) -> None:
+        """See StateHandler."""
+        found = collectives.broadcast_object(self.value.state_dict(), self.source, name="hpccoll.elastic.sampler")
+        self.value.load_state_dict(found)
+
+
+Registry = list[tuple[type, Callable[[Any], StateHandler]]]
+_registry: Registry = [
+    (torch.nn.Module, ModelStateHandler),
+    (torch.optim.Optimizer, OptimizerStateHandler),
+    (ElasticSampler, SamplerStateHandler),
+]
+
+
+def get_handler_registry() -> Registry:
+    """Return the classes that have handlers, with these; the first class that fits counts."""
+    return _registry
+
+
+def set_handler_registry(registry: Registry) -> None:
+    """Replace the classes that have handlers.
+
+    :param registry: pairs of a class and a function that makes the handler of an object of it
+    """
+    global _registry
+    _registry = registry
+
+
+class TorchState(ObjectState):
+    """The state of a training: `TorchState(model=model, optimizer=optimizer, epoch=0, batch=0)`."""
+
+    def __init__(
+        self,
+        model: torch.nn.Module | None = None,
+        optimizer: torch.optim.Optimizer | None = None,
+        *,
+        path: str | Path = "",
+        every: int = 1,
+        **objects: Any,
+    ) -> None:
+        """Make an attribute of each argument.
+
+        :param model: its parameters and buffers are committed in host memory
+        :param optimizer: a DistributedOptimizer, or any other
+        :param path: see hpccoll.elastic.State
+        :param every: see hpccoll.elastic.State
+        :param objects: a Module, an Optimizer, an ElasticSampler, or any other object that pickle takes
+        """
+        named = {"model": model, "optimizer": optimizer, **objects}
+        named = {name: value for name, value in named.items() if value is not None or name in objects}
+        self._handlers: dict[str, StateHandler] = {}
+        plain = {}
+        for name, value in named.items():
+            if (handler := _handler(value)) is None:
+                plain[name] = value
+            else:
+                self._handlers[name] = handler
+        super().__init__(path=path, every=every, **plain)
+        for name, handler in self._handlers.items():
+            super().__setattr__(name, handler.value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name != "_handlers" and name in self._handlers:
+            self._handlers[name].set_value(value)
+        super().__setattr__(name, value)
+
+    def save(self) -> None:
+        """See State."""
+        for handler in self._handlers.values():
+            handler.save()
+        super().save()
+
+    def restore(self) -> None:
+        """See State."""
+        for handler in self._handlers.values():
+            handler.restore()
+        super().restore()
+
+    def sync(self) -> None:
+        """See State."""
+        for handler in self._handlers.values():
+            handler.source = self.source
+            handler.sync()
+        super().sync()
+
+    def committed(self) -> Any:
+        """See State."""
+        return super().committed(), {name: handler.committed() for name, handler in self._handlers.items()}
+
+    def take(self, commit: Any) -> None:
+        """See State."""
+        objects, handled = commit
+        super().take(objects)
+        for name, handler in self._handlers.items():
+            handler.take(handled[name])
+
+
+def _handler(value: Any) -> StateHandler | None:
+    for kind, make in _registry:
+        if isinstance(value, kind):
+            return make(value)
+    return None
+
+
+def _copied(value: Any, old: Any) -> Any:
+    """A copy in host memory, which is written over `old` where that has the same form."""
+    if isinstance(value, torch.Tensor):
+        fits = isinstance(old, torch.Tensor) and old.shape == value.shape and old.dtype == value.dtype
+        into = old if fits else torch.empty(value.shape, dtype=value.dtype, pin_memory=value.is_cuda)
+        return into.copy_(value.detach()) if value.layout is torch.strided else value.detach().cpu().clone()
+    if isinstance(value, dict):
+        olds = old if isinstance(old, dict) else {}
+        made = type(value)() if type(value).__module__ == "collections" else {}
+        made.update({key: _copied(one, olds.get(key)) for key, one in value.items()})
+        return made
+    if isinstance(value, list):
+        olds = old if isinstance(old, list) and len(old) == len(value) else [None] * len(value)
+        return [_copied(one, before) for one, before in zip(value, olds, strict=True)]
+    return copy.deepcopy(value)
