@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from hpccoll import compression
+from hpccoll import compression, errors
 from hpccoll.frontend.adapter import TensorAdapter, is_floating
 
-__all__ = ["Compressor", "Compressors", "NoneCompressor", "own_wire", "wire_for"]
+__all__ = ["Compressor", "Compressors", "NoneCompressor", "check_compressor", "own_wire", "wire_for"]
 
 
 class Compressor(Protocol):
@@ -81,5 +81,17 @@ def wire_for(compressor: Compressor, *dtypes: str) -> compression.Compression | 
 
 def own_wire(compressor: Compressor) -> compression.Compression | None:
     """Return the library's own conversion that does the same, if any; not of a base class, whose methods may differ."""
-    wire: compression.Compression | None = vars(compressor).get("wire")
+    wire: compression.Compression | None = getattr(compressor, "__dict__", {}).get("wire")
     return wire
+
+
+def check_compressor(compressor: Any) -> None:
+    """Check the argument `compression` of a call.
+
+    :raises InvalidArgumentError: (a ValueError) it cannot compress and decompress
+    """
+    if not all(callable(getattr(compressor, method, None)) for method in ("compress", "decompress")):
+        raise errors.InvalidArgumentError(
+            f"compression is {compressor!r}: use Compression.none, Compression.fp16, Compression.bf16, or a class with "
+            "compress() and decompress()"
+        )

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Generic, TypeVar
 
 from hpccoll.frontend.adapter import ParameterAdapter
-from hpccoll.frontend.compression import Compressor
+from hpccoll.frontend.compression import Compressor, check_compressor
 from hpccoll.frontend.process_sets import ProcessSet
 from hpccoll.frontend.reductions import Adasum
 from hpccoll.frontend.requests import Requests
@@ -36,6 +36,7 @@ class Deltas(Generic[P, T]):
     ) -> None:
         self._adapter, self._requests = adapter, Requests(adapter)
         self._named = list(zip(names, parameters, strict=True))
+        check_compressor(compression)
         self._compression = compression
         self._process_set = process_set
 

@@ -9,9 +9,9 @@ from typing import TypeVar
 from hpccoll import errors
 from hpccoll.frontend.adapter import ParameterAdapter
 from hpccoll.frontend.buckets import Bucket, buckets_in_parts, buckets_of_groups, check_names, one_bucket_each
-from hpccoll.frontend.compression import Compressor, NoneCompressor, own_wire
+from hpccoll.frontend.compression import Compressor, NoneCompressor, check_compressor, own_wire
 from hpccoll.frontend.gradients import Gradients
-from hpccoll.frontend.process_sets import ProcessSet, world_of
+from hpccoll.frontend.process_sets import ProcessSet, check_process_set, world_of
 from hpccoll.frontend.reducer import check_passes
 from hpccoll.frontend.reduction_spec import ReductionSpec
 from hpccoll.frontend.reductions import Adasum, ReduceOp, Sum, reduction
@@ -49,6 +49,8 @@ def distributed_gradients(
     :raises MismatchError: the ranks have different groups
     """
     check_passes(passes)
+    check_compressor(compression)
+    check_process_set(process_set)
     names = names_of(adapter, parameters, named)
     if process_set.included() is False:
         return None

@@ -155,6 +155,7 @@ def remove_process_set(process_set: ProcessSet) -> bool:
     :raises InvalidArgumentError: (a ValueError) it is not registered
     :raises MismatchError: (a RuntimeError) the ranks name different sets
     """
+    check_process_set(process_set)
     number = process_set.process_set_id
     if number == 0:
         return False
@@ -193,11 +194,23 @@ def process_set_ids() -> list[int]:
 # ---- for the operations ----------------------------------------------------------------------------------
 
 
+def check_process_set(process_set: Any) -> None:
+    """Check the argument `process_set` of a call.
+
+    :raises InvalidArgumentError: (a ValueError) it is something else
+    """
+    if not isinstance(process_set, ProcessSet):
+        raise errors.InvalidArgumentError(
+            f"process_set is {process_set!r}: use a ProcessSet of add_process_set(), or global_process_set"
+        )
+
+
 def world_of(process_set: ProcessSet) -> World:
     """Return the World in which operations of a process set run.
 
     :raises InvalidArgumentError: (a ValueError) this rank is not in it, or it is not registered
     """
+    check_process_set(process_set)
     world = process_set.own_world
     if world is None:
         rank = _global().rank

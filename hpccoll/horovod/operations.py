@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from hpccoll.compression import Compression as Wire
 from hpccoll.frontend import names
-from hpccoll.frontend.compression import Compressor, NoneCompressor, wire_for
+from hpccoll.frontend.compression import Compressor, NoneCompressor, check_compressor, wire_for
 from hpccoll.frontend.handles import synchronize
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set
 from hpccoll.frontend.reductions import Average, ReduceOp, choose
@@ -171,6 +171,7 @@ class Operations(RootedOperations[T]):
         """Compress, reduce, decompress; the library does all of it on its way if it can."""
         if compression is NoneCompressor:
             return self.run_allreduce(call, tensors)
+        check_compressor(compression)
         wire = wire_for(compression, *map(self.adapter.dtype, tensors))
         if wire is not None:
             return self.run_allreduce(dataclasses.replace(call, wire=wire), tensors)
@@ -351,6 +352,7 @@ class Operations(RootedOperations[T]):
         return self._compressed_rows(call, tensors, compression)
 
     def _compressed_rows(self, call: Reducescatter, tensors: Sequence[T], compression: Compressor) -> list[T]:
+        check_compressor(compression)
         pairs = [compression.compress(tensor) for tensor in tensors]
         results = self.run_reducescatter(call, [compressed for compressed, _ in pairs])
         return [compression.decompress(x, context) for x, (_, context) in zip(results, pairs, strict=True)]

@@ -57,6 +57,8 @@ def broadcast_optimizer_state(
     :param process_set: the ranks that take part
     :raises ObjectError: (a RuntimeError) the root's options cannot be pickled
     """
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise errors.InvalidArgumentError(f"optimizer is {optimizer!r}: give a torch.optim.Optimizer")
     if not optimizer.state_dict()["state"]:
         _zero_gradients(optimizer, model)
     tensors: list[torch.Tensor] = []

@@ -16,7 +16,7 @@ from hpccoll.frontend.compression import Compressor, NoneCompressor
 from hpccoll.frontend.deltas import Deltas
 from hpccoll.frontend.gradients import Gradients
 from hpccoll.frontend.parameters import Groups, distributed_gradients, names_of
-from hpccoll.frontend.process_sets import ProcessSet, global_process_set, world_of
+from hpccoll.frontend.process_sets import ProcessSet, check_process_set, global_process_set, world_of
 from hpccoll.frontend.reducer import check_passes
 from hpccoll.frontend.reductions import Adasum, Average, choose
 from hpccoll.torch.adapter import ADAPTER
@@ -222,7 +222,8 @@ def DistributedOptimizer(  # noqa: N802
     if isinstance(optimizer, _Reducing | AdasumSteps):
         raise errors.InvalidArgumentError("the optimizer is a DistributedOptimizer already")
     reduction, passes = choose(op), backward_passes_per_step
-    named = list(named_parameters) if named_parameters is not None else _numbered(optimizer)
+    check_process_set(process_set)
+    named = _named(optimizer, named_parameters)
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     if reduction is Adasum and process_set.included() is not False and world_of(process_set).size > 1:
         check_passes(passes)
@@ -243,6 +244,16 @@ def DistributedOptimizer(  # noqa: N802
         optimizer, _Reducing, _given=given, _passes=passes, _gradients=gradients, _synchronized=False,
         _should_synchronize=True, _scaler_asked=False,
     )  # fmt: skip
+
+
+def _named(
+    optimizer: torch.optim.Optimizer, named: Iterable[tuple[str, torch.Tensor]] | None
+) -> list[tuple[str, torch.Tensor]]:
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise errors.InvalidArgumentError(f"optimizer is {optimizer!r}: give a torch.optim.Optimizer")
+    if not isinstance(named, Iterable | None):
+        raise errors.InvalidArgumentError(f"named_parameters is {named!r}: give model.named_parameters()")
+    return _numbered(optimizer) if named is None else list(named)
 
 
 def _numbered(optimizer: torch.optim.Optimizer) -> list[tuple[str, torch.Tensor]]:

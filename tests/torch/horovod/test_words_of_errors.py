@@ -9,6 +9,11 @@ import hpccoll.torch as hvd
 pytestmark = [pytest.mark.mpi(min_size=1)]
 X = torch.ones(4)
 
+
+def sgd():
+    return torch.optim.SGD([torch.nn.Parameter(X.clone())], lr=1)
+
+
 WRONG = {
     r"^allreduce_ of an unnamed tensor: prescale_factor is 'a'": lambda: hvd.allreduce_(X, prescale_factor="a"),
     r"^allreduce of w: Average of bool is not defined": lambda: hvd.allreduce(X.bool(), name="w"),
@@ -19,6 +24,16 @@ WRONG = {
     r"^reducescatter of .*: a tensor without": lambda: hvd.reducescatter(torch.tensor(1.0)),
     r"^broadcast_ of .*: root_rank is 99": lambda: hvd.broadcast_(X, 99),
     r"^allgather of .*: a list is no tensor": lambda: hvd.allgather([1]),
+    "^compression is 3: use Compression.none, ": lambda: hvd.allreduce(X, compression=3),
+    "^compression is 4: use": lambda: hvd.grouped_allreduce([X], compression=4),
+    "^compression is 'fp16': use": lambda: hvd.reducescatter(X, compression="fp16"),
+    "^compression is None: use": lambda: hvd.DistributedOptimizer(sgd(), compression=None),
+    "process_set is 3: use": lambda: hvd.allreduce(X, process_set=3),
+    "^process_set is None: use": lambda: hvd.remove_process_set(None),
+    "^process_set is 5: use": lambda: hvd.DistributedOptimizer(sgd(), process_set=5),
+    "^optimizer is 3: give": lambda: hvd.DistributedOptimizer(3),
+    "^optimizer is 4: give": lambda: hvd.broadcast_optimizer_state(4, root_rank=0),
+    "^named_parameters is 3: give": lambda: hvd.DistributedOptimizer(sgd(), named_parameters=3),
     r"^add_process_set of \[0, 99\]": lambda: hvd.add_process_set([0, 99]),
 }
 
