@@ -10,8 +10,6 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
-Start = Callable[[str, Array], Callable[[], object]]
-"""Begins to replace an array of this name by its sum over the ranks; returns a function that waits for it."""
 COMM = MPI.COMM_WORLD
 
 
@@ -21,9 +19,6 @@ class Library(Protocol):
 
     def sum_in_place(self, x: Array) -> Callable[[], object]:
         """A call that replaces x by its sum over the ranks (blocking)."""
-
-    def starters(self) -> dict[str, Start]:
-        """Functions that begin a sum, by variant."""
 
     def close(self) -> None: ...
 
@@ -47,13 +42,6 @@ class Hpccoll:
         allreduce = self.hpccoll.allreduce
         return lambda: allreduce(x, name="x", out=x)
 
-    def starters(self) -> dict[str, Start]:
-        def starter(compression: object) -> Start:
-            allreduce = self.hpccoll.allreduce_async
-            return lambda name, x: allreduce(x, name=name, out=x, compression=compression).wait
-
-        return {"fp32": starter(None), "FP16 between nodes": starter(self.hpccoll.compression.FP16)}
-
     def sum_to_shares(self, x: Array, out: Array) -> Callable[[], object]:
         """A call that leaves each rank its share of the sum in `out` (blocking)."""
         reducescatter = self.hpccoll.reducescatter
@@ -76,9 +64,6 @@ class Mpi:
             raise NotImplementedError("MPI has no 16-bit float")
         return lambda: COMM.Allreduce(MPI.IN_PLACE, x)
 
-    def starters(self) -> dict[str, Start]:
-        return {"fp32": lambda name, x: COMM.Iallreduce(MPI.IN_PLACE, x).Wait}
-
     def sum_to_shares(self, x: Array, out: Array) -> Callable[[], object]:
         counts = COMM.allgather(out.size)
         return lambda: COMM.Reduce_scatter(x, out, counts)
@@ -96,9 +81,6 @@ class Memcpy:
     def sum_in_place(self, x: Array) -> Callable[[], object]:
         y = x.copy()
         return lambda: np.copyto(y, x)
-
-    def starters(self) -> dict[str, Start]:
-        return {}
 
     def close(self) -> None:
         pass
@@ -129,9 +111,6 @@ class Gloo:
         tensor = self.tensor(x)
         return lambda: self.dist.all_reduce(tensor)
 
-    def starters(self) -> dict[str, Start]:
-        return {"fp32": lambda name, x: self.dist.all_reduce(self.tensor(x), async_op=True).wait}
-
     def close(self) -> None:
         self.dist.destroy_process_group()
 
@@ -157,13 +136,6 @@ class Horovod:
             raise NotImplementedError("Horovod has no bfloat16")
         tensor = self.torch.from_numpy(x)
         return lambda: self.hvd.allreduce_(tensor, op=self.hvd.Sum, name="x")
-
-    def starters(self) -> dict[str, Start]:
-        def start(name: str, x: Array) -> Callable[[], object]:
-            handle = self.hvd.allreduce_async_(self.torch.from_numpy(x), op=self.hvd.Sum, name=name)
-            return lambda: self.hvd.synchronize(handle)
-
-        return {"fp32": start}
 
     def close(self) -> None:
         self.hvd.shutdown()

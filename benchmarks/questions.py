@@ -13,5 +13,4 @@ QUESTIONS = {  # program: the libraries that it can ask
     "torch_overlap": ("hpccoll", "gloo", "horovod"),
     "hierarchy": ("hpccoll",),
     "idle": ("hpccoll",),
-    "scaling": ("hpccoll", "mpi", "gloo", "horovod"),
 }

@@ -101,7 +101,7 @@ __all__ += _prefix.__all__
 __all__ += _rooted.__all__
 __all__ += errors.__all__
 
-_MODULES = ("frontend", "net", "observe", "rendezvous", "testing", "torch")
+_MODULES = ("frontend", "net", "observe", "rendezvous", "study", "testing", "torch")
 """The modules for programs that are not in __all__, because a program imports them where it needs them."""
 
 

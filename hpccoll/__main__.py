@@ -12,6 +12,7 @@ from hpccoll.tools.bench import cli as bench
 from hpccoll.tools.doctor import command as doctor
 from hpccoll.tools.launch import cli as run
 from hpccoll.tools.lint import cli as lint
+from hpccoll.tools.study import cli as study
 from hpccoll.tools.submit import cli as submit
 from hpccoll.tools.trace import cli as trace
 
@@ -52,6 +53,7 @@ def execute(words: list[str] | None) -> int:
     doctor.add_parser(commands)
     trace.add_parser(commands)
     bench.add_parser(commands)
+    study.add_parser(commands)
     arguments = parser.parse_args(words)
     status: int = arguments.main(arguments)
     return status

@@ -176,6 +176,7 @@ class Config(_KnobsOfC):
         "folder for the last events of each rank, written at a failure and at SIGUSR2; empty: hpccoll-trace-JOB in the "
         "working folder; none: they are not written",
     )
+    study: str = _knob("", "file for the steps that hpccoll.study reports; `hpccoll study` sets it")
     verbose: int = _knob(1, "whether rank 0 says on stderr what was chosen", high=1)
 
     def __post_init__(self) -> None:

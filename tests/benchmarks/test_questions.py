@@ -28,7 +28,6 @@ ASKED += [
     ("small", "mpi"),
     ("resnet50", "mpi"),
     ("overlap", "mpi"),
-    ("scaling", "mpi"),
     ("allreduce", "memcpy"),
 ]
 
@@ -76,3 +75,20 @@ def test_a_wrong_sum_is_noticed() -> None:
         "else: sys.exit('not noticed')\n"
     )
     subprocess.run([sys.executable, "-c", code, ROOT / "benchmarks"], check=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("program", "library", "reason"),
+    [
+        ("small", "torch", "argument --library: torch has no collectives of its own on CPUs; they are Gloo's: gloo"),
+        ("idle", "gloo", "argument --library: invalid choice: 'gloo'"),
+        ("small", "horovod", "--library horovod: not installed in the environment of"),
+    ],
+)
+def test_a_library_that_has_no_answer_is_named(program: str, library: str, reason: str, tmp_path: Path) -> None:
+    (tmp_path / "horovod.py").write_text("raise ModuleNotFoundError('not installed')\n")
+    done = subprocess.run(
+        [sys.executable, ROOT / "benchmarks" / f"{program}.py", "--library", library],
+        env=os.environ | {"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode != 0 and reason in done.stderr and "Traceback" not in done.stderr

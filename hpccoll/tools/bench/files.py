@@ -59,8 +59,9 @@ def _write_case(group: Any, case: Case) -> None:
     group.create_dataset("samples", data=case.samples).attrs["unit"] = "s"
     group.create_dataset("launch", data=case.launch)
     group.create_dataset("calls", data=case.calls)
+    parts = group.create_group("parts", track_order=True)
     for name, values in case.parts.items():
-        group.create_dataset(f"parts/{name}", data=values).attrs["unit"] = "s"
+        parts.create_dataset(name, data=values).attrs["unit"] = "s"
 
 
 def read(path: Path) -> Results:

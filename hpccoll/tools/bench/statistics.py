@@ -88,9 +88,6 @@ class Difference:
 def difference(first: Sequence[Samples], second: Sequence[Samples]) -> Difference:
     """Compare two sets of samples, a sequence per launch.
 
-    The interval of the ratio is a percentile bootstrap (Efron and Tibshirani 1993) that draws launches, and then
-    samples of each; the same samples always give the same interval.
-
     :raises ValueError: there are too few samples
     """
     from scipy.stats import mannwhitneyu
@@ -101,11 +98,20 @@ def difference(first: Sequence[Samples], second: Sequence[Samples]) -> Differenc
     by_launches = min(len(first), len(second)) >= LAUNCHES
     tested = [np.array([np.median(x) for x in side]) for side in (first, second)] if by_launches else flat
     p = float(mannwhitneyu(*tested, alternative="two-sided").pvalue)
+    return Difference(ratio(first, second), p, by_launches)
+
+
+def ratio(first: Sequence[Samples], second: Sequence[Samples]) -> Median:
+    """Divide the median of the second set of samples by that of the first.
+
+    The interval is a percentile bootstrap (Efron and Tibshirani 1993) that draws launches, and then samples of each;
+    the same samples always give the same interval.
+    """
     random = np.random.default_rng(1)
     drawn = [_medians(side, random) for side in (first, second)]
     low, high = np.quantile(drawn[1] / drawn[0], [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    middle = float(np.median(flat[1]) / np.median(flat[0]))
-    return Difference(Median(middle, float(low), float(high)), p, by_launches)
+    middle = float(np.median(np.concatenate(second)) / np.median(np.concatenate(first)))
+    return Median(middle, float(low), float(high))
 
 
 def _medians(launches: Sequence[Samples], random: np.random.Generator) -> Samples:

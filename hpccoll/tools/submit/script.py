@@ -41,6 +41,8 @@ class Request:
     """A folder to put in front of the job's PATH."""
     made_by: str = ""
     """The command line that asked for the job."""
+    more: tuple[tuple[str, ...], ...] = ()
+    """Commands to run after the first one, each in a launch of its own, also where one before it has failed."""
 
 
 def render(site: Site, request: Request) -> str:
@@ -60,7 +62,8 @@ def render(site: Site, request: Request) -> str:
     )  # fmt: skip
     environment.filters["quote"] = shlex.quote
     return environment.get_template(template).render(
-        site=site, request=request, layout=layout, command=shlex.join(request.command), warning=WARNING,
+        site=site, request=request, layout=layout, warning=WARNING,
+        commands=[shlex.join(words) for words in (request.command, *request.more)],
         limit=limit(site, request.minutes), bind=bind(site, layout),
         gpu_directives=["--gpus-per-task=1" if site.gpu_view == "own" else f"--gpus-per-node={len(site.node.gpus)}"],
     )  # fmt: skip
@@ -85,6 +88,8 @@ def check(site: Site, request: Request) -> None:
         raise RequestError("--runtime pyxis without an image: --container IMAGE")
     if request.runtime == "pyxis" and request.launcher != "srun":
         raise RequestError("Pyxis is a part of srun: --runtime apptainer, or --launcher srun")
+    if request.requeue and request.more:
+        raise RequestError("a job of several launches cannot be requeued: it would begin with the first one")
     if request.requeue and request.minutes * 60 <= WARNING:
         raise RequestError(
             f"--requeue warns {WARNING} s before the time limit: more than {WARNING // 60} minutes, please"

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command `hpccoll study`: run, status, collect and report on the file of a study."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from hpccoll.errors import HpccollError
+from hpccoll.tools.bench import files
+from hpccoll.tools.study import collect, jobs, launches, page, plan, rank
+from hpccoll.tools.study.plan import Study
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Describe `hpccoll study`."""
+    parser = commands.add_parser(
+        "study", help="run a scaling study: jobs from a TOML file, a page and figures from their results"
+    )
+    actions = parser.add_subparsers(required=True, metavar="ACTION")
+    run = _action(actions, "run", run_study, "run what is missing, and follow it until the end")
+    run.add_argument("--dry-run", action="store_true", help="print the job scripts, or the commands of local runs")
+    run.add_argument("--no-wait", action="store_true", help="submit, and do not follow")
+    run.add_argument("--poll", type=float, default=10, metavar="SECONDS", help="how often the scheduler is asked (10)")
+    run.add_argument("--report", action="store_true", help="collect and report at the end")
+    _action(actions, "status", status, "which runs are done, running, waiting or missing")
+    for name, function, what in (
+        ("collect", collect_study, "put the results into one HDF5 file"),
+        ("report", report, "write the page, the figures for print and the LaTeX tables"),
+    ):
+        _action(actions, name, function, what).add_argument(
+            "--mixed", action="store_true", help="accept results of different versions and revisions"
+        )
+    inside = actions.add_parser("rank")
+    inside.add_argument("--log", required=True)
+    inside.add_argument("--name", required=True)
+    inside.add_argument("--warmup", type=int, default=plan.What.warmup)
+    inside.add_argument("command", nargs=argparse.REMAINDER)
+    inside.set_defaults(main=_guarded(as_rank))
+
+
+def _action(
+    actions: argparse._SubParsersAction[argparse.ArgumentParser], name: str, function: Callable[..., int], what: str
+) -> argparse.ArgumentParser:
+    parser = actions.add_parser(name, help=what, description=what)
+    parser.add_argument("file", type=Path, metavar="STUDY.toml")
+    parser.set_defaults(main=_guarded(function))
+    return parser
+
+
+def _guarded(function: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
+    """Errors are one line, and status 1."""
+
+    def main(arguments: argparse.Namespace) -> int:
+        try:
+            return function(arguments)
+        except HpccollError as error:
+            print(f"hpccoll study: {error}", file=sys.stderr, flush=True)
+            return 1
+
+    return main
+
+
+def say(text: str) -> None:
+    """Tell the user how it goes."""
+    print(text, flush=True)
+
+
+def opened(arguments: argparse.Namespace) -> tuple[Study, Path]:
+    """The study of a file, and its folder."""
+    study = plan.load(arguments.file)
+    return study, plan.folder_of(arguments.file, study)
+
+
+def run_study(arguments: argparse.Namespace) -> int:
+    """Run what is missing.
+
+    :returns: the exit status: 0, or 1 if runs are missing at the end
+    """
+    study, folder = opened(arguments)
+    made_by = shlex.join(["hpccoll", *sys.argv[1:]]).replace("\n", " ")
+    files.check_h5py()
+    if arguments.dry_run:
+        return dry_run(study, folder, made_by)
+    if study.site == jobs.LOCAL:
+        jobs.run_local(study, folder, say)
+    else:
+        jobs.submit_missing(study, folder, made_by, say)
+        if arguments.no_wait:
+            return 0
+        jobs.follow(study, folder, arguments.poll, say)
+    if arguments.report:
+        report(argparse.Namespace(file=arguments.file, mixed=False))
+    left = jobs.missing(study, folder)
+    if left:
+        say(f"{len(left)} runs are missing, the first {left[0].stem}: see {folder / 'logs'}, and run the study again")
+    return 1 if left else 0
+
+
+def dry_run(study: Study, folder: Path, made_by: str) -> int:
+    """Print what would be done.
+
+    :returns: the exit status, 0
+    """
+    if study.site == jobs.LOCAL:
+        for run in jobs.missing(study, folder):
+            words = shlex.join(launches.command(study, run, folder))
+            print(f"hpccoll run -np {study.ranks(run.nodes)} --nodes {run.nodes} -- {words}")
+        return 0
+    for _, text in jobs.scripts(study, folder, made_by):
+        print(text)
+    return 0
+
+
+def status(arguments: argparse.Namespace) -> int:
+    """Print a line per point.
+
+    :returns: the exit status: 0 if all runs are done, else 1
+    """
+    study, folder = opened(arguments)
+    book = jobs.Book.open(folder)
+    jobs.look(study, book)
+    missing = {run.stem for run in jobs.missing(study, folder)}
+    there = {stem: job for job in book.active() for stem in job.runs}
+    print(f"{'scaling':<8} {'nodes':>6} {'done':>6} {'of':>4}  jobs")
+    points: dict[tuple[str, int], list[str]] = {}
+    for run in plan.runs(study):
+        points.setdefault(run.point, []).append(run.stem)
+    for (scaling, nodes), stems in points.items():
+        found = {f"{there[s].number} {there[s].state}".strip() for s in stems if s in there}
+        done = sum(stem not in missing for stem in stems)
+        said = ", ".join(sorted(found)) or ("" if done == len(stems) else "missing: run the study again")
+        print(f"{scaling:<8} {nodes:>6} {done:>6} {len(stems):>4}  {said}")
+    print(
+        jobs.progress(study, book)
+        + (f"; {book.spent():.3g} of {study.node_hours:g} node hours" * bool(study.node_hours))
+    )
+    return 1 if missing else 0
+
+
+def collect_study(arguments: argparse.Namespace) -> int:
+    """Write the file with all results.
+
+    :returns: the exit status, 0
+    """
+    study, folder = opened(arguments)
+    found = collect.collect(study, folder, arguments.mixed)
+    files.write(collect.output(folder, study), found)
+    say(f"{collect.output(folder, study)}: {len(found.launches)} launches, {len(found.cases)} cases")
+    return 0
+
+
+def report(arguments: argparse.Namespace) -> int:
+    """Write the report.
+
+    :returns: the exit status, 0
+    """
+    study, folder = opened(arguments)
+    found = collect.collect(study, folder, arguments.mixed)
+    files.write(collect.output(folder, study), found)
+    left = jobs.missing(study, folder)
+    more = [f"{len(left)} of {len(list(plan.runs(study)))} runs are missing, the first {left[0].stem}"] if left else []
+    say(str(page.write(found, study.name, folder, more)))
+    return 0
+
+
+def as_rank(arguments: argparse.Namespace) -> int:
+    """Run a program as one rank, see rank.py.
+
+    :returns: its exit status
+    """
+    command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
+    return rank.run(arguments.log, arguments.name, arguments.warmup, command)

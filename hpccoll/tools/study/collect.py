@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Puts the results of a study's runs into one file, and refuses what cannot be believed."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from hpccoll.tools.bench import conditions, files, results
+from hpccoll.tools.bench.results import Case, Key, Results, ResultsError
+from hpccoll.tools.study import launches, plan
+from hpccoll.tools.study.plan import DEFAULT, Run, Study
+
+
+def output(folder: Path, study: Study) -> Path:
+    """The file with everything."""
+    return folder / f"{study.name}.h5"
+
+
+def collect(study: Study, folder: Path, mixed: bool = False) -> Results:
+    """Read the results of all runs that have succeeded.
+
+    :param mixed: accept results of different versions or revisions
+    :raises ResultsError: there is none, or one cannot be believed
+    """
+    several = []
+    for run in plan.runs(study):
+        file = launches.result(folder, run)
+        if file.exists():
+            several.append(labelled(study, run, checked(study, run, files.read(file))))
+    if not several:
+        raise ResultsError(f"{folder}: no run has succeeded: `hpccoll study run`, and see logs/ there")
+    return results.merged(several, mixed)
+
+
+def checked(study: Study, run: Run, found: Results) -> Results:
+    """Compare what ran with what was asked for.
+
+    :raises ResultsError: there were more or fewer ranks or nodes, or more ranks than processors
+    """
+    for launch in found.launches:
+        asked = (study.ranks(run.nodes), run.nodes)
+        if (launch["ranks"], launch["nodes"]) != asked:
+            raise ResultsError(
+                f"{run.stem}: {asked[0]} ranks on {asked[1]} nodes were asked for, and it ran with {launch['ranks']} "
+                f"ranks on {launch['nodes']} nodes: if its ranks ran alone, launcher and MPI do not fit together"
+            )
+        if len(launch.get("placement", [])) == launch["ranks"]:
+            conditions.judge(launch["placement"], launch["ranks"], study.oversubscribed)
+    return found
+
+
+def labelled(study: Study, run: Run, found: Results) -> Results:
+    """Write the arm and the scaling into the keys of the cases."""
+    cases = {}
+    for case in found.cases.values():
+        arm = " ".join(filter(None, ("" if run.arm == DEFAULT else run.arm, case.key.arm)))
+        what = f"{case.key.what}, {run.scaling} scaling" if case.key.kind == "step" else case.key.what
+        key: Key = dataclasses.replace(case.key, arm=arm, what=what)
+        facts = case.facts | {"size": study.size(run.scaling, run.nodes), "scaling": run.scaling}
+        cases[key] = dataclasses.replace(case, key=key, facts=facts)
+    about = {"study": study.name, "run": run.stem, "definition": dataclasses.asdict(study)}
+    return Results([launch | about for launch in found.launches], cases)
+
+
+def steps(found: Results) -> dict[Key, Case]:
+    """The cases that are steps of a program."""
+    return {key: case for key, case in found.cases.items() if key.kind == "step"}

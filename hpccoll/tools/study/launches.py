@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command that each rank of a run executes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hpccoll import config
+from hpccoll.tools.study.plan import DEFAULT, Arm, Run, Study, StudyError
+
+FILE = config.variable("study")
+
+
+def result(folder: Path, run: Run) -> Path:
+    """The file that a run writes when it has succeeded."""
+    return folder / "runs" / f"{run.stem}.h5"
+
+
+def command(study: Study, run: Run, folder: Path, python: str = "python") -> tuple[str, ...]:
+    """Make the command of a run; `env` gives the ranks their variables under every launcher.
+
+    :raises StudyError: the command has a word in braces that is not known
+    """
+    arm = study.arms.get(run.arm, Arm())
+    words = filled(study, run)
+    file = str(result(folder, run))
+    variables = {"OMP_NUM_THREADS": "1"} if study.oversubscribed else {}
+    variables |= arm.variables
+    if study.bench:
+        words = [python, "-P", "-m", "hpccoll", "bench", *words, "--quiet", "--out", file]
+        words += ["--expect", str(study.ranks(run.nodes))]
+        words += ["--oversubscribed"] if study.oversubscribed else []
+    else:
+        variables[FILE] = file
+        words = [python, *words[1:]] if words[0] == "python" else words
+        if study.what.log:
+            log = ["--log", study.what.log, "--name", study.name, "--warmup", str(study.what.warmup)]
+            words = [python, "-P", "-m", "hpccoll", "study", "rank", *log, "--", *words]
+    return ("env", *(f"{name}={value}" for name, value in sorted(variables.items())), *words)
+
+
+def filled(study: Study, run: Run) -> list[str]:
+    """The words of the study's command with this run's values."""
+    values = {
+        "size": f"{study.size(run.scaling, run.nodes):g}", "nodes": run.nodes, "ranks": study.ranks(run.nodes),
+        "arm": "" if run.arm == DEFAULT else run.arm, "scaling": run.scaling,
+    }  # fmt: skip
+    words = [*study.what.command, *study.arms.get(run.arm, Arm()).arguments]
+    try:
+        return [word.format(**values) for word in words]
+    except (KeyError, IndexError, ValueError) as error:
+        known = ", ".join(f"{{{name}}}" for name in values)
+        raise StudyError(f"command: {error} in braces; there are {known}, and {{{{ for a brace") from None

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report of a study: one page that opens without a server, figures for print and tables for LaTeX."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from hpccoll.tools.bench.results import Results, ResultsError, launch_values, warnings
+from hpccoll.tools.study import curves, figures, tables
+from hpccoll.tools.study.tables import Table
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A figure on the page."""
+
+    svg: str
+    caption: str
+    file: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """A kind of scaling, or a collective."""
+
+    title: str
+    figures: list[Drawn]
+    table: Table
+
+
+def write(results: Results, name: str, folder: Path, more_warnings: Sequence[str] = ()) -> Path:
+    """Write report.html, figures/*.pdf and tables/*.tex.
+
+    :param more_warnings: what is said beside the warnings of the runs, as which runs are missing
+    :returns: the page
+    :raises ResultsError: matplotlib or Jinja2 is missing, or a point has too few samples
+    """
+    for module in ("matplotlib", "jinja2", "scipy"):
+        if importlib.util.find_spec(module) is None:
+            raise ResultsError(f"a report is made with {module}, which is missing: pip install 'hpccoll[study]'")
+    from jinja2 import Environment, PackageLoader
+
+    for part in ("figures", "tables"):
+        (folder / part).mkdir(parents=True, exist_ok=True)
+    sections = [*_scaling(results, folder), *_collectives(results, folder)]
+    environment = Environment(loader=PackageLoader("hpccoll.tools.study", "."), autoescape=True, trim_blocks=True)
+    page = folder / "report.html"
+    page.write_text(
+        environment.get_template("report.html.j2").render(
+            name=name,
+            sections=sections,
+            warnings=[*more_warnings, *warnings(results)],
+            summary=_summary(results),
+            facts=_facts(results),
+        )
+    )
+    return page
+
+
+def _scaling(results: Results, folder: Path) -> list[Section]:
+    found = []
+    for what, group in groupby(curves.curves(results), key=lambda curve: curve.what):
+        several = list(group)
+        drawn = [
+            ("time", figures.step_time, "Time of a step: median and 95 % interval."),
+            ("speedup", figures.speedup, "Work per second, relative to the fewest nodes."),
+            ("efficiency", figures.efficiency, "Speed-up divided by the number of ranks."),
+        ]
+        if any(point.parts for curve in several for point in curve.points):
+            drawn.append(("breakdown", figures.breakdown, "Where the time of a step goes: medians of its parts."))
+        found.append(_section(what, several, drawn, tables.steps(several), folder))
+    return found
+
+
+def _collectives(results: Results, folder: Path) -> list[Section]:
+    found = []
+    for title, group in groupby(sorted(curves.by_size(results), key=lambda one: one.title), key=lambda one: one.title):
+        several = sorted(group, key=lambda one: not one.contestant.startswith("hpccoll"))
+        drawn = []
+        if max(several[0].bytes) > 0:
+            drawn = [
+                ("latency", figures.latency, "Time of one call: median and 95 % interval."),
+                ("bandwidth", figures.bandwidth, "busbw, as nccl-tests defines it."),
+            ]
+        found.append(_section(title, several, drawn, tables.sizes(several), folder))
+    return found
+
+
+def _section(
+    title: str, several: Any, drawn: Sequence[tuple[str, Callable[[Any], Any], str]], table: Table, folder: Path
+) -> Section:
+    stem = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
+    shown = []
+    for kind, draw, caption in drawn:
+        file = f"figures/{stem}-{kind}.pdf"
+        shown.append(Drawn(figures.save(draw(several), folder / file), caption, file))
+    (folder / "tables" / f"{stem}.tex").write_text(tables.latex(table))
+    return Section(title, shown, table)
+
+
+def _summary(results: Results) -> str:
+    count = len(results.launches)
+    samples = sum(len(case.samples) for case in results.cases.values())
+    nodes = sorted({key.nodes for key in results.cases})
+    return (
+        f"{count} launches on {', '.join(map(str, nodes))} nodes, {len(results.cases)} cases, {samples} samples; "
+        f"hpccoll {launch_values(results.launches, 'hpccoll')}, {launch_values(results.launches, 'date')[:10]}."
+    )
+
+
+def _facts(results: Results) -> list[tuple[str, str]]:
+    launches = results.launches
+    names = ("hpccoll", "revision", "build", "launcher", "job", "command")
+    found = [(name, launch_values(launches, name)) for name in names]
+    hosts = dict.fromkeys(str(rank.get("host")) for launch in launches for rank in launch.get("placement", []))
+    found.append(("hosts", ", ".join(hosts)))
+    machines = [launch.get("machine", {}) for launch in launches]
+    for name in ("processor", "processors", "memory GiB", "kernel", "governor"):
+        found.append((name, launch_values(machines, name)))  # noqa: PERF401
+    packages = [launch.get("packages", {}) for launch in launches]
+    names_of = dict.fromkeys(name for one in packages for name in one)
+    found.append(("packages", ", ".join(f"{name} {launch_values(packages, name)}" for name in names_of)))
+    return [(name, value) for name, value in found if value]

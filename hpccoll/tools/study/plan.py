@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A study as its TOML file describes it, and the runs that it consists of. The fields are the keys of the file."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path
+from typing import Annotated, Any, get_args, get_type_hints
+
+from hpccoll.errors import HpccollError
+
+SCALINGS = ("weak", "strong")
+DEFAULT = "default"
+"""The only arm of a study that names none."""
+
+
+class StudyError(HpccollError):
+    """A study cannot be run, collected or reported as it is; the text says what to change."""
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A variant that is measured at every point."""
+
+    variables: Annotated[dict[str, str], 'variables of its ranks, as `{ HPCCOLL_WIRE = "fp16" }`'] = field(
+        default_factory=dict
+    )
+    arguments: Annotated[list[str], "words behind the command"] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class What:
+    """What is run: `[bench]`, the words behind `hpccoll bench`, or `[program]`, a program of yours."""
+
+    command: Annotated[list[str], "its words; `{size}`, `{nodes}`, `{ranks}`, `{arm}`, `{scaling}` are filled in"]
+    size: Annotated[float, "work per rank on the fewest nodes: weak scaling keeps it, strong scaling divides it"] = 1.0
+    warmup: Annotated[int, "program with `log`: steps that are not counted"] = 5
+    log: Annotated[str, "program: a regular expression whose group `seconds` is found in each step's line"] = ""
+
+
+@dataclass(frozen=True)
+class Study:
+    """The keys of the file's top level."""
+
+    name: Annotated[str, "names the folder and the files of the study"]
+    nodes: Annotated[list[int], "numbers of nodes: a job for each"]
+    bench: Annotated[What | None, "either this"] = None
+    program: Annotated[What | None, "or this"] = None
+    scaling: Annotated[list[str], "`weak`, `strong` or both"] = field(default_factory=lambda: ["weak"])
+    ranks_per_node: Annotated[int, "ranks on each node"] = 1
+    repetitions: Annotated[int, "launches of each point; 6 make a claim"] = 3
+    minutes: Annotated[int, "time limit of a job"] = 30
+    node_hours: Annotated[float, "budget: jobs that could exceed it are left out; 0: none"] = 0.0
+    site: Annotated[str, "`local`, a site of `hpccoll submit`, or a file"] = "local"
+    account: Annotated[str, "the project that pays"] = ""
+    gpus: Annotated[bool, "whether the jobs use the GPUs of their nodes"] = False
+    launcher: Annotated[str, "srun, jsrun or mpirun; empty: the site's"] = ""
+    oversubscribed: Annotated[bool, "accept more ranks than processors; the results are marked"] = False
+    arms: Annotated[dict[str, Arm], "`[arms.NAME]`"] = field(default_factory=dict)
+
+    @property
+    def what(self) -> What:
+        """The one of `bench` and `program` that is given."""
+        found = self.bench or self.program
+        assert found
+        return found
+
+    def ranks(self, nodes: int) -> int:
+        """The ranks of a job."""
+        return nodes * self.ranks_per_node
+
+    def size(self, scaling: str, nodes: int) -> float:
+        """The work of one rank."""
+        return self.what.size if scaling == "weak" else self.what.size * min(self.nodes) / nodes
+
+
+@dataclass(frozen=True)
+class Run:
+    """One launch of one arm at one point."""
+
+    scaling: str
+    nodes: int
+    arm: str
+    repetition: int
+
+    @property
+    def stem(self) -> str:
+        """The name of its file."""
+        return f"{self.scaling}-{self.nodes}-nodes-{self.arm}-{self.repetition}"
+
+    @property
+    def point(self) -> tuple[str, int]:
+        """What one job has in common."""
+        return self.scaling, self.nodes
+
+
+def runs(study: Study) -> Iterator[Run]:
+    """All runs: few nodes first, and the arms in turn, so that whatever stops the study stops it evenly."""
+    for nodes in sorted(set(study.nodes)):
+        for scaling in study.scaling:
+            for repetition in range(1, study.repetitions + 1):
+                for arm in study.arms or {DEFAULT: Arm()}:
+                    yield Run(scaling, nodes, arm, repetition)
+
+
+def folder_of(file: Path, study: Study) -> Path:
+    """Where the jobs and results of a study are: beside its file."""
+    return file.resolve().parent / f"{study.name}.study"
+
+
+def load(file: Path) -> Study:
+    """Read the file of a study.
+
+    :raises StudyError: it cannot be read, or is not what it must be
+    """
+    try:
+        values = tomllib.loads(file.read_text())
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise StudyError(f"{file}: {error}") from None
+    if "arms" in values and isinstance(values["arms"], dict):
+        values["arms"] = {name: _record(Arm, arm, f"{file}: arms.{name}") for name, arm in values["arms"].items()}
+    for part in ("bench", "program"):
+        if part in values:
+            values[part] = _record(What, values[part], f"{file}: {part}")
+    study: Study = _record(Study, values, str(file))
+    _check(study, file)
+    return study
+
+
+def _record(kind: Any, values: Any, where: str) -> Any:
+    """Make a record of a table, whose keys and types must be those of the record."""
+    if not isinstance(values, Mapping):
+        raise StudyError(f"{where} is no table")
+    hints = {name: get_args(hint)[0] for name, hint in get_type_hints(kind, include_extras=True).items()}
+    for name, value in values.items():
+        if name not in hints:
+            near = difflib.get_close_matches(name, hints, 1)
+            raise StudyError(f"{where}: no key {name!r}" + (f": did you mean {near[0]}?" if near else ""))
+        if not _fits(hints[name], value):
+            raise StudyError(f"{where}: {name} = {value!r} is of the wrong type")
+    given = {name: float(value) if hints[name] is float else value for name, value in values.items()}
+    missing = [f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING]
+    if lacking := [name for name in missing if name not in given]:
+        raise StudyError(f"{where}: no {', '.join(lacking)}")
+    return kind(**given)
+
+
+def _fits(hint: Any, value: Any) -> bool:
+    """Whether a value of TOML has the type of a field."""
+    arguments = get_args(hint)
+    if hint is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if isinstance(value, list):
+        return bool(arguments) and all(type(item) is arguments[0] for item in value)
+    if isinstance(value, dict):
+        return len(arguments) == 2 and all(type(item) is arguments[1] for item in value.values())
+    return type(value) is hint or type(value) in arguments
+
+
+def _check(study: Study, file: Path) -> None:
+    """Refuse what no field alone shows.
+
+    :raises StudyError: with the reason
+    """
+    problems = {
+        "give either [bench] or [program]": bool(study.bench) == bool(study.program),
+        "nodes: at least one number, none below 1": not study.nodes or min(study.nodes) < 1,
+        "scaling: weak, strong, or both": not study.scaling or not set(study.scaling) <= set(SCALINGS),
+        "ranks_per_node, repetitions, minutes: at least 1": min(study.ranks_per_node, study.repetitions, study.minutes)
+        < 1,
+        "name and arms: letters, digits, and _.+-": not all(
+            name and name.replace("-", "a").replace("_", "a").replace(".", "a").replace("+", "a").isalnum()
+            for name in (study.name, *study.arms)
+        ),
+    }
+    for text, wrong in problems.items():
+        if wrong:
+            raise StudyError(f"{file}: {text}")
+    if not study.what.command:
+        raise StudyError(f"{file}: command: which program?")

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The file of a study: its runs, their commands, and what is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from hpccoll.tools.study import jobs, launches, plan
+from hpccoll.tools.study.plan import StudyError
+
+TEXT = """
+name = "s"
+nodes = [2, 1]
+ranks_per_node = 2
+scaling = ["weak", "strong"]
+repetitions = 2
+{more}
+[bench]
+command = ["training", "--compute", "{{size}}"]
+size = 0.1
+[arms.fp32]
+[arms.fp16]
+variables = {{ HPCCOLL_WIRE = "fp16" }}
+arguments = ["--least", "6"]
+"""
+
+
+def study(tmp_path: Path, more: str = "", text: str = TEXT) -> plan.Study:
+    file = tmp_path / "s.toml"
+    file.write_text(text.format(more=more))
+    return plan.load(file)
+
+
+def test_runs_go_from_few_nodes_to_many_with_the_arms_in_turn(tmp_path: Path) -> None:
+    runs = list(plan.runs(study(tmp_path)))
+    assert len(runs) == 16 and len({run.stem for run in runs}) == 16
+    assert [run.nodes for run in runs] == [1] * 8 + [2] * 8
+    assert [run.arm for run in runs[:4]] == ["fp32", "fp16", "fp32", "fp16"]
+    assert [run.scaling for run in runs[:8]] == ["weak"] * 4 + ["strong"] * 4
+
+
+def test_commands(tmp_path: Path) -> None:
+    found = study(tmp_path, "oversubscribed = true")
+    words = launches.command(found, plan.Run("strong", 2, "fp16", 1), tmp_path)
+    assert words[:3] == ("env", "HPCCOLL_WIRE=fp16", "OMP_NUM_THREADS=1")
+    text = " ".join(words)
+    assert "hpccoll bench training --compute 0.05 --least 6 --quiet" in text
+    assert f"--out {tmp_path}/runs/strong-2-nodes-fp16-1.h5 --expect 4 --oversubscribed" in text
+    weak = launches.command(found, plan.Run("weak", 2, "fp32", 1), tmp_path)
+    assert "--compute 0.1 " in " ".join(weak)
+
+
+def test_a_program(tmp_path: Path) -> None:
+    text = 'name = "p"\nnodes = [1]\n[program]\ncommand = ["python", "train.py", "--batch", "{{size}}"]\nsize = 64\n'
+    (run,) = list(plan.runs(study(tmp_path, text=text + "{more}")))[:1]
+    words = launches.command(plan.load(tmp_path / "s.toml"), run, tmp_path, "py")
+    assert words == ("env", f"HPCCOLL_STUDY={tmp_path}/runs/{run.stem}.h5", "py", "train.py", "--batch", "64")
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("repetition = 3", "no key 'repetition': did you mean repetitions?"),
+        ("minutes = 0", "at least 1"),
+        ('minutes = "3"', "minutes = '3' is of the wrong type"),
+        ("[program]\ncommand = ['x']", "give either"),
+        ("= 3", "Invalid"),
+        ("[arms.'a b']", "letters, digits"),
+    ],
+)
+def test_what_is_refused(more: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match=said):
+        study(tmp_path, more)
+
+
+def test_a_word_in_braces_that_is_not_known(tmp_path: Path) -> None:
+    text = 'name = "p"\nnodes = [1]\n[bench]\ncommand = ["{{sice}}"]\n'
+    found = study(tmp_path, text=text + "{more}")
+    with pytest.raises(StudyError, match=r"'sice' in braces; there are \{size\}"):
+        launches.command(found, next(plan.runs(found)), tmp_path)
+
+
+def test_only_what_is_missing_is_submitted(tmp_path: Path) -> None:
+    found = study(tmp_path)
+    folder = plan.folder_of(tmp_path / "s.toml", found)
+    runs = list(plan.runs(found))
+    (folder / "runs").mkdir(parents=True)
+    for run in runs[:5]:
+        launches.result(folder, run).touch()
+    book = jobs.Book(folder, [jobs.Job("weak", 2, [runs[8].stem], "7", "running", minutes=30)])
+    todo = [(point, [run.stem for run in several]) for point, several in jobs.batches(found, book)]
+    assert [point for point, _ in todo] == [("strong", 1), ("weak", 2), ("strong", 2)]
+    assert todo[0][1] == [run.stem for run in runs[5:8]] and runs[8].stem not in todo[1][1]
+    assert book.spent() == 2 * 0.5
+    assert "5 of 16 runs done; jobs: 1 running" in jobs.progress(found, book)
+
+
+@pytest.mark.parametrize("site", ["generic-cpu", "summit", "generic-lsf", "perlmutter"])
+def test_scripts_of_all_schedulers(site: str, tmp_path: Path) -> None:
+    found = study(tmp_path, f'site = "{site}"\naccount = "abc"')
+    several = list(jobs.scripts(found, tmp_path, "hpccoll study run s.toml"))
+    assert [(job.scaling, job.nodes) for job, _ in several] == [("weak", 1), ("strong", 1), ("weak", 2), ("strong", 2)]
+    for job, text in several:
+        assert text.count("hpccoll bench training") == 4 and all(stem in text for stem in job.runs)
+        assert "# hpccoll study run s.toml" in text

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real studies on this machine: from a TOML file to a report, resumed, and with programs that report their steps."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hpccoll.tools.bench import files
+from hpccoll.tools.bench.results import ResultsError
+from hpccoll.tools.study import collect, launches, plan
+
+pytestmark = pytest.mark.timeout(240)
+STUDY = """
+name = "s"
+nodes = [1, 2]
+repetitions = 1
+oversubscribed = true
+minutes = 2
+[bench]
+command = ["training", "--model", "even:1000:4", "--compute", "{size}", "--least", "6", "--most", "6", "--warmup", "1"]
+size = 0.004
+[arms.fp32]
+[arms.fp16]
+variables = { HPCCOLL_WIRE = "fp16" }
+"""
+PROGRAM = """
+import sys, time, numpy, hpccoll
+from hpccoll import study
+hpccoll.init()
+for i in range(12):
+    with study.step(items=float(sys.argv[1])):
+        with study.part("compute"):
+            time.sleep(0.002)
+        with study.part("input"):
+            pass
+        hpccoll.allreduce(numpy.ones(4))
+    if hpccoll.rank() == 0:
+        print(f"step {i}: 0.0{i + 10} s", flush=True)
+study.finish(warmup=2)
+hpccoll.shutdown()
+"""
+
+
+def hpccoll(*words: object) -> tuple[int, str]:
+    command = [sys.executable, "-P", "-m", "hpccoll", "study", *map(str, words)]
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=220, check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    return done.returncode, done.stdout
+
+
+def test_from_toml_to_report_and_resumed(tmp_path: Path) -> None:
+    file = tmp_path / "s.toml"
+    file.write_text(STUDY)
+    status, out = hpccoll("run", file, "--report")
+    logs = "".join(log.read_text() for log in (tmp_path / "s.study" / "logs").iterdir())
+    assert status == 0, out + logs
+    assert out.count(": done") == 4 and out.splitlines()[-1] == f"{tmp_path}/s.study/report.html"
+    found = files.read(tmp_path / "s.study" / "s.h5")
+    places = {(key.contestant, key.nodes, key.ranks) for key in found.cases}
+    assert places == {(f"hpccoll {arm}", n, n) for arm in ("fp32", "fp16") for n in (1, 2)}
+    assert all(key.what == "training even:1000:4, weak scaling" for key in found.cases)
+    assert {launch["run"] for launch in found.launches} == {run.stem for run in plan.runs(plan.load(file))}
+    assert len(list((tmp_path / "s.study" / "figures").iterdir())) == 4
+    killed = tmp_path / "s.study" / "runs" / "weak-2-nodes-fp16-1.h5"
+    killed.unlink()
+    status, out = hpccoll("status", file)
+    assert status == 1 and "3 of 4 runs done" in out and "missing: run the study again" in out
+    status, out = hpccoll("run", file)
+    assert status == 0 and out == "weak-2-nodes-fp16-1: done\n" and killed.exists()
+
+
+def test_a_program_reports_its_steps(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(PROGRAM)
+    (tmp_path / "p.toml").write_text(
+        'name = "p"\nnodes = [2]\nrepetitions = 1\noversubscribed = true\nscaling = ["strong"]\n'
+        '[program]\ncommand = ["python", "train.py", "{size}"]\nsize = 64\n'
+    )
+    status, out = hpccoll("run", tmp_path / "p.toml", "--report")
+    assert status == 0, out + (tmp_path / "p.study" / "logs" / "strong-2-nodes-default-1.log").read_text()
+    (case,) = files.read(tmp_path / "p.study" / "p.h5").cases.values()
+    assert (case.key.what, case.key.ranks, len(case.samples)) == ("train, strong scaling", 2, 10)
+    assert case.facts["items"] == 128 and min(case.parts["compute"]) >= 0.002
+    assert list(case.parts) == ["compute", "input", "exposed communication"]
+    assert all(
+        sum(values) <= 1.0001 * seconds for *values, seconds in zip(*case.parts.values(), case.samples, strict=True)
+    )
+
+
+def test_steps_are_read_from_a_log(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(PROGRAM)
+    (tmp_path / "p.toml").write_text(
+        'name = "p"\nnodes = [2]\nrepetitions = 1\noversubscribed = true\n[program]\n'
+        "log = 'step \\d+: (?P<seconds>\\S+)'\n"
+        'command = ["python", "train.py", "8"]\n'
+    )
+    status, out = hpccoll("run", tmp_path / "p.toml", "--report")
+    assert status == 0, out + (tmp_path / "p.study" / "logs" / "weak-2-nodes-default-1.log").read_text()
+    (case,) = files.read(tmp_path / "p.study" / "p.h5").cases.values()
+    assert (case.key.ranks, case.key.nodes) == (2, 2) and case.samples == pytest.approx(np.arange(0.015, 0.0215, 0.001))
+    assert "were not verified" in (tmp_path / "p.study" / "report.html").read_text()
+
+
+def test_a_program_that_fails_is_named_and_its_study_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "p.toml").write_text(
+        'name = "p"\nnodes = [1]\nrepetitions = 1\n[program]\ncommand = ["python", "-c", "import sys; sys.exit(3)"]\n'
+    )
+    status, out = hpccoll("run", tmp_path / "p.toml")
+    assert status == 1 and "weak-1-nodes-default-1: failed with status 3, see " in out and "1 runs are missing" in out
+    status, out = hpccoll("report", tmp_path / "p.toml")
+    assert status == 1 and "no run has succeeded" in out
+
+
+def test_ranks_that_ran_alone_are_refused(tmp_path: Path) -> None:
+    """A file of one rank where two were asked for."""
+    from made import results
+
+    file = tmp_path / "s.toml"
+    file.write_text(STUDY)
+    study = plan.load(file)
+    folder = plan.folder_of(file, study)
+    run = plan.Run("weak", 2, "fp32", 1)
+    alone = results()
+    alone.launches[0] |= {"ranks": 1, "nodes": 1}
+    files.write(launches.result(folder, run), alone)
+    with pytest.raises(ResultsError, match="2 ranks on 2 nodes were asked for, and it ran with 1 ranks on 1 nodes"):
+        collect.collect(study, folder)
+
+
+def test_the_budget_leaves_out_what_could_exceed_it(tmp_path: Path) -> None:
+    file = tmp_path / "s.toml"
+    file.write_text(STUDY.replace("minutes = 2", "minutes = 60\nnode_hours = 0.5"))
+    status, out = hpccoll("run", file)
+    assert status == 1 and out.count("left out: ") == 4 and "4 runs are missing" in out
+
+
+def test_a_dry_run_shows_the_commands(tmp_path: Path) -> None:
+    file = tmp_path / "s.toml"
+    file.write_text(STUDY)
+    status, out = hpccoll("run", file, "--dry-run")
+    assert status == 0 and out.count("hpccoll run -np ") == 4 and "HPCCOLL_WIRE=fp16" in out
+    assert not (tmp_path / "s.study").exists()
+
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "study.md"
+
+
+def first_of_the_page(folder: Path) -> Path:
+    """The first TOML file of docs/study.md."""
+    file = folder / "first.toml"
+    file.write_text(PAGE.read_text().split("```toml\n")[1].split("```")[0])
+    return file
+
+
+def test_the_files_of_the_page_are_studies(tmp_path: Path) -> None:
+    first = first_of_the_page(tmp_path)
+    assert len(list(plan.runs(plan.load(first)))) == 16
+    _, _, own, log, cluster = (part.split("```")[0] for part in PAGE.read_text().split("```toml\n"))
+    head = 'name = "x"\nnodes = [1]\n'
+    for text in (head + own, head + log, head + cluster + own):
+        first.write_text(text)
+        assert plan.load(first).program
+    _, *rows = [line for line in PAGE.read_text().splitlines() if line.startswith("| `")]
+    keys = {name for row in rows for name in row.split("|")[1].replace("`", "").replace(",", " ").split()}
+    fields = {*plan.Study.__dataclass_fields__} - {"bench", "program", "arms", "name"}
+    assert fields <= keys
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_page(tmp_path: Path) -> None:
+    file = first_of_the_page(tmp_path)
+    for words in (("run", file, "--dry-run"), ("run", file), ("report", file)):
+        status, out = hpccoll(*words)
+        assert status == 0, out
+    assert (tmp_path / "first.study" / "report.html").exists()
