@@ -26,13 +26,14 @@ LTO = ["-flto=auto"]  # a call from one of our C files into another then costs w
 
 INCLUDED = "ext/transport/net/mpi.c"  # by the file of each family of MPI libraries
 MPI_SOURCES = sorted(glob("ext/transport/net/mpi_*.c"))
+UCX_SOURCES = sorted(glob("ext/transport/net/ucx*.c"))
 CUDA_SOURCES = [*sorted(glob("ext/cuda/**/*.c", recursive=True)), "ext/core/status.c"]  # names, sizes, texts
 CORE_SOURCES = sorted(
     {f for layer in ("core", "transport", "loop") for f in glob(f"ext/{layer}/**/*.c", recursive=True)}
-    - {*MPI_SOURCES, INCLUDED}
+    - {*MPI_SOURCES, *UCX_SOURCES, INCLUDED}
 )
 
-EXTENSIONS = {"_core": CORE_SOURCES, "_cuda": CUDA_SOURCES, "_mpi": MPI_SOURCES}
+EXTENSIONS = {"_core": CORE_SOURCES, "_cuda": CUDA_SOURCES, "_mpi": MPI_SOURCES, "_ucx": UCX_SOURCES}
 
 
 class build(build_ext):

@@ -255,7 +255,7 @@ def _choose_net(
     if max(node_of) == 0 and not for_devices:
         return None
     try:
-        choice = net.Choice(provider, "given") if provider else net.choose(settings.net, rendezvous)
+        choice = net.Choice(provider, "given") if provider else net.choose(settings.net, rendezvous, settings)
     except errors.StartError as error:
         raise errors.StartError(f"the World was not made: {_why_a_net(machines, node_of)}, {error}") from None
     if for_devices and not choice.provider.moves_device_memory:

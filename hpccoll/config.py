@@ -99,9 +99,16 @@ class Config(_KnobsOfC):
         agreed=True, allowed='a number of nodes ("2") or ranks per node ("3+1")', fits=_is_nodes,
     )  # fmt: skip
     net: str = _knob(
-        "auto", "what carries data between nodes: auto (the first that can: MPI, then what other packages bring), mpi, "
-        "or the name of another package's net", agreed=True,
+        "auto", "what carries data between nodes: auto (the first that can: MPI where the ranks met through it, UCX, "
+        "what other packages bring), mpi, ucx, or the name of another package's net", agreed=True,
     )  # fmt: skip
+    interface: str = _knob(
+        "", "network interfaces of the net over UCX, by name or network (eth0,10.1.0.0/16); empty: those that lead to "
+        "all hosts of the job, and the InfiniBand adapters"
+    )  # fmt: skip
+    ucx_library: str = _knob(
+        "", "file of UCX (libucp.so.0); empty: the one in the process, in Python's packages, or the system's"
+    )
     algorithm: str = _knob(
         "auto", "allreduce between nodes", agreed=True,
         choices=("auto", "recursive_doubling", "direct", "ring", "rabenseifner"),

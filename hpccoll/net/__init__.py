@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """How bytes go from one node to another: the second of the three ports of a World.
 
-A net provider makes the nets of one kind (`NetProvider`). `mpi.py` and `threads.py` are built in; another package
-brings its own by an entry point of the group `hpccoll.nets`. The knob `HPCCOLL_NET` names the provider of a World, and
-`auto` leaves the choice to `choose()`.
+A net provider makes the nets of one kind (`NetProvider`). `mpi.py`, `threads.py` and `ucx.py` are built in; another
+package brings its own by an entry point of the group `hpccoll.nets`. The knob `HPCCOLL_NET` names the provider of a
+World, and `auto` leaves the choice to `choose()`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from hpccoll.net.mpi import MpiNet
 from hpccoll.net.provider import Choice, Drivers, NetProvider
 from hpccoll.net.registry import check_name, choose, names, provider
 from hpccoll.net.threads import ThreadNet
+from hpccoll.net.ucx import UcxNet
 
 __all__ = [
     "Choice",
@@ -20,6 +21,7 @@ __all__ = [
     "MpiNet",
     "NetProvider",
     "ThreadNet",
+    "UcxNet",
     "check_name",
     "choose",
     "mpi",

@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from importlib import metadata
 
-from hpccoll import errors
+from hpccoll import config, errors
 from hpccoll.net.mpi import MpiNet
 from hpccoll.net.provider import Choice, NetProvider
 from hpccoll.net.threads import ThreadNet
+from hpccoll.net.ucx import UcxNet
 from hpccoll.rendezvous import Rendezvous
 
 __all__ = ["AUTO", "GROUP", "check_name", "choose", "names", "provider"]
@@ -17,7 +18,11 @@ __all__ = ["AUTO", "GROUP", "check_name", "choose", "names", "provider"]
 AUTO = "auto"
 GROUP = "hpccoll.nets"
 """The group of entry points; each loads a callable without arguments that gives a NetProvider."""
-BUILT_IN: dict[str, Callable[[], NetProvider]] = {"mpi": MpiNet, "threads": ThreadNet}
+BUILT_IN: dict[str, Callable[[config.Config], NetProvider]] = {
+    "mpi": lambda _: MpiNet(),
+    "threads": lambda _: ThreadNet(),
+    "ucx": UcxNet,
+}
 
 
 def names() -> list[str]:
@@ -34,15 +39,16 @@ def check_name(name: str) -> None:
         raise errors.InvalidArgumentError(f"HPCCOLL_NET={name} is no net: there are {', '.join([AUTO, *names()])}")
 
 
-def provider(name: str) -> NetProvider:
+def provider(name: str, settings: config.Config | None = None) -> NetProvider:
     """Give the provider of a name.
 
+    :param settings: the knobs of the World; None: those of the environment
     :raises InvalidArgumentError: there is none of this name
     :raises StartError: the package that brings it cannot be loaded
     """
     check_name(name)
     if name in BUILT_IN:
-        return BUILT_IN[name]()
+        return BUILT_IN[name](settings or config.read())
     installed = _installed()
     try:
         made: NetProvider = installed[name].load()()
@@ -53,15 +59,17 @@ def provider(name: str) -> NetProvider:
     return made
 
 
-def choose(name: str, rendezvous: Rendezvous) -> Choice:
+def choose(name: str, rendezvous: Rendezvous, settings: config.Config | None = None) -> Choice:
     """Choose the net of a World; all ranks of the rendezvous call this together, with one `name`.
 
     :param name: of a provider, or "auto": the first one that connects all ranks, the built-in ones before others
+    :param settings: the knobs of the World; None: those of the environment
     :raises StartError: it does not connect all ranks, or none does; the same text on all ranks
     """
     rejected: list[str] = []
-    for candidates in (list(BUILT_IN), _installed()) if name == AUTO else ([name],):
-        for candidate, found, lack in _survey(candidates, rendezvous):
+    # One after the other: a job over MPI does not load UCX to find out that it could.
+    for candidates in (*([one] for one in BUILT_IN), _installed()) if name == AUTO else ([name],):
+        for candidate, found, lack in _survey(candidates, rendezvous, settings):
             if found is not None and not lack:
                 if name != AUTO:
                     return Choice(found, f"HPCCOLL_NET={name}")
@@ -70,13 +78,15 @@ def choose(name: str, rendezvous: Rendezvous) -> Choice:
     raise errors.StartError("; ".join(rejected))
 
 
-def _survey(candidates: Iterable[str], rendezvous: Rendezvous) -> list[tuple[str, NetProvider | None, str]]:
+def _survey(
+    candidates: Iterable[str], rendezvous: Rendezvous, settings: config.Config | None
+) -> list[tuple[str, NetProvider | None, str]]:
     """Each candidate of rank 0, its provider here, and what it lacks on the first rank where it lacks something."""
     found: dict[str, NetProvider] = {}
     lacks: dict[str, str] = {}
     for candidate in candidates:
         try:
-            found[candidate] = provider(candidate)
+            found[candidate] = provider(candidate, settings)
             lacks[candidate] = found[candidate].lacks(rendezvous)
         except errors.HpccollError as error:
             lacks[candidate] = str(error)

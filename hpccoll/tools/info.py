@@ -204,11 +204,14 @@ def nets() -> Facts:
         return settings
     facts: Facts = {"chosen by": f"HPCCOLL_NET={settings.net}"}
     for name in net.names():
+        library = ""
         try:
-            lack = net.provider(name).lacks(None)
+            provider = net.provider(name)
+            lack = provider.lacks(None)
+            library = "" if lack else provider.library()
         except errors.HpccollError as error:
             lack = str(error)
-        facts[name] = f"missing: {lack}" if lack else "can be used"
+        facts[name] = f"missing: {lack}" if lack else f"can be used{': ' if library else ''}{library}"
     return facts
 
 

@@ -103,19 +103,19 @@ for seed in range(3):
 
 
 def test_auto_chooses_it_and_says_why(job):
-    done = job(2, "with hpccoll.World(rendezvous=meet()): pass")
+    done = job(2, "with hpccoll.World(rendezvous=meet()): pass", HPCCOLL_UCX_LIBRARY="/nowhere/libucp.so.0")
     assert all(status == 0 for status, _ in done), done
     assert (
         "between nodes TCP over the loopback device (chosen by HPCCOLL_NET=auto; not mpi: the ranks did not meet "
         "through MPI (start the job with hpccoll run, mpirun or srun); not threads: the ranks are no threads of one "
-        "process)"
+        "process; not ucx: there is no UCX that it can use (HPCCOLL_UCX_LIBRARY: /nowhere/libucp.so.0: cannot open"
     ) in done[0][1]
 
 
 @pytest.mark.parametrize(
     ("net", "host", "environment", "text"),
     [
-        ("nonsense", "", {}, "HPCCOLL_NET=nonsense is no net: there are auto, mpi, threads, tcp"),
+        ("nonsense", "", {}, "HPCCOLL_NET=nonsense is no net: there are auto, mpi, threads, ucx, tcp"),
         ("tcp", "", {"NET_TCP_LIBRARY": ""}, "not tcp: it has no library (set NET_TCP_LIBRARY to its file)"),
         ("tcp", "", {"NET_TCP_LIBRARY": "/nowhere.so"}, "/nowhere.so: cannot open shared object file"),
         (

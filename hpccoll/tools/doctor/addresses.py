@@ -3,23 +3,18 @@
 
 from __future__ import annotations
 
-import fcntl
 import ipaddress
 import socket
-import struct
 import threading
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 from hpccoll.checks import names
 from hpccoll.checks.finding import ERROR, WARNING, Facts, Finding
-from hpccoll.checks.kernel_files import read_text
 from hpccoll.checks.survey import RankReport, Survey
+from hpccoll.net import interfaces
 from hpccoll.text import listed
 
 NAME = "addresses"
-NET, INFINIBAND = Path("/sys/class/net"), Path("/sys/class/infiniband")
-SIOCGIFADDR, SIOCGIFNETMASK = 0x8915, 0x891B
 RESOLVE_SECONDS = 5.0
 CHOOSERS = {
     "OMPI_MCA_btl_tcp_if_include": True,
@@ -40,39 +35,11 @@ def collect(env: Mapping[str, str]) -> Facts:
     """Collect interfaces with an IPv4 address, the addresses of the host's own name, and the choosing variables."""
     host = socket.gethostname()
     return {
-        "interfaces": [interface(name) for _, name in socket.if_nameindex() if _address(name, SIOCGIFADDR)],
-        "others": [name for _, name in socket.if_nameindex() if not _address(name, SIOCGIFADDR)]
-        + sorted(device.name for device in INFINIBAND.glob("*")),
+        "interfaces": interfaces.interfaces(),
+        "others": interfaces.names_without_address(),
         "own name": resolve(host),
         "chosen": {name: env[name] for name in CHOOSERS if env.get(name)},
     }
-
-
-def interface(name: str) -> Facts:
-    """Read address, prefix, MTU and declared speed (bit/s) of an interface, and whether it has a hardware device."""
-    folder = NET / name
-    speed = read_text(folder / "speed")
-    mask = _address(name, SIOCGIFNETMASK)
-    return {
-        "name": name,
-        "address": _address(name, SIOCGIFADDR),
-        "prefix": ipaddress.ip_network(f"0.0.0.0/{mask}").prefixlen,
-        "mtu": int(read_text(folder / "mtu") or 0),
-        "up": read_text(folder / "operstate") in ("up", "unknown"),
-        "bridge": (folder / "bridge").is_dir(),
-        "device": (folder / "device").exists(),
-        "speed": int(speed) * 1_000_000 if speed.lstrip("-").isdecimal() and int(speed) > 0 else None,
-    }
-
-
-def _address(name: str, request: int) -> str:
-    """Read the IPv4 address or mask of an interface (netdevice(7)); "" if it has none."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            answer = fcntl.ioctl(probe, request, struct.pack("256s", name.encode()[:15]))
-        except OSError:
-            return ""
-    return socket.inet_ntoa(answer[20:24])
 
 
 def resolve(host: str) -> Facts:
@@ -98,11 +65,6 @@ def usable(report: RankReport) -> list[Facts]:
     return [
         i for i in report.facts[NAME]["interfaces"] if i["up"] and not ipaddress.ip_address(i["address"]).is_loopback
     ]
-
-
-def network_of(interface_facts: Facts) -> str:
-    """The network of an interface's address, as 10.0.0.0/24."""
-    return str(ipaddress.ip_network(f"{interface_facts['address']}/{interface_facts['prefix']}", strict=False))
 
 
 # ---- judging --------------------------------------------------------------------------------------------
@@ -165,14 +127,14 @@ def shared_addresses(survey: Survey) -> dict[str, list[tuple[str, str]]]:
 def decoys(survey: Survey) -> Iterator[Finding]:
     """Find decoys, such as docker0 and virbr0: interfaces with the same private address on every node."""
     for address, ports in shared_addresses(survey).items():
-        interfaces = sorted({name for _, name in ports})
+        devices = sorted({name for _, name in ports})
         yield Finding(
             NAME,
             WARNING,
-            f"{listed(interfaces)} has the address {address} on {listed(host for host, _ in ports)}",
+            f"{listed(devices)} has the address {address} on {listed(host for host, _ in ports)}",
             "a host that connects to it reaches itself: Open MPI and NCCL hang at the start if they pick it",
-            f"Take it down where it is not needed (`ip link set {interfaces[0]} down`), or leave it out: "
-            f"OMPI_MCA_btl_tcp_if_exclude=lo,{interfaces[0]}, NCCL_SOCKET_IFNAME=^{interfaces[0]}",
+            f"Take it down where it is not needed (`ip link set {devices[0]} down`), or leave it out: "
+            f"OMPI_MCA_btl_tcp_if_exclude=lo,{devices[0]}, NCCL_SOCKET_IFNAME=^{devices[0]}",
         )
 
 
@@ -186,7 +148,7 @@ def common_networks(survey: Survey) -> dict[str, list[tuple[str, Facts]]]:
     for report in survey.leaders:
         for device in usable(report):
             if device["address"] not in shared:
-                found.setdefault(network_of(device), []).append((report.host, device))
+                found.setdefault(interfaces.network_of(device), []).append((report.host, device))
     return {net: ports for net, ports in found.items() if len({host for host, _ in ports}) == len(survey.leaders)}
 
 
@@ -247,15 +209,15 @@ def _wrong(value: str, report: RankReport, shared: Mapping[str, object]) -> str:
     """Explain why no interface or network in a comma-separated list can be used; "" if one can."""
     if value.startswith("^") or value == "all":
         return ""  # a list of interfaces to exclude, or no choice
-    interfaces = report.facts[NAME]["interfaces"]
+    devices = report.facts[NAME]["interfaces"]
     why = ""
     for word in value.removeprefix("=").split(","):
         word = word.partition(":")[0]
-        matching = [i for i in interfaces if _matches(word, i)]
+        matching = [i for i in devices if _matches(word, i)]
         if not matching and word in report.facts[NAME]["others"]:
             return ""  # an interface without IPv4, such as an InfiniBand device
         if not matching:
-            why = why or f"no such interface or network ({listed(i['name'] for i in interfaces)})"
+            why = why or f"no such interface or network ({listed(i['name'] for i in devices)})"
         elif all(ipaddress.ip_address(i["address"]).is_loopback for i in matching):
             why = "a loopback interface reaches this host only"
         elif all(not i["up"] for i in matching):

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from hpccoll.checks import cgroups, names, placement
+from hpccoll.net import interfaces
 from hpccoll.tools.doctor import addresses, child_monitor, identity, limits, load, rails, reach
 
 
@@ -87,9 +88,9 @@ def test_the_name_of_this_host_in_a_hosts_file(tmp_path: Path) -> None:
 
 
 def test_loopback_is_an_interface_like_the_kernel_shows_it() -> None:
-    lo = addresses.interface("lo")
+    lo = interfaces.interface("lo")
     assert (lo["address"], lo["prefix"], lo["device"], lo["up"]) == ("127.0.0.1", 8, False, True)
-    assert addresses.network_of(lo) == "127.0.0.0/8"
+    assert interfaces.network_of(lo) == "127.0.0.0/8"
 
 
 def test_an_unknown_name_is_not_waited_for() -> None:

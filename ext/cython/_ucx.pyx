@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The UCX part: nets over a library of UCX that is opened at run time.
+
+No header of UCX is needed to build this.
+"""
+
+from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
+from libc.stdint cimport int32_t, uint16_t
+from libc.stdlib cimport calloc, free, malloc
+
+import os
+
+
+cdef extern from "transport/net/ucx_net.h" nogil:
+    ctypedef struct hc_net_ops:
+        void (*free)(hc_net *) noexcept
+    ctypedef struct hc_net:
+        const hc_net_ops *ops
+        int32_t size
+    ctypedef struct hc_net_box:
+        int version
+        hc_net *net
+    int HC_NET_VERSION
+    int HC_UCX_WHY
+    int hc_ucx_open(const char *file, char *why)
+    const char *hc_ucx_version()
+    const char *hc_ucx_file()
+    int hc_ucx_net_new(int32_t rank, int32_t size, const char *const *settings, hc_net **net, char *why)
+    const void *hc_ucx_net_address(hc_net *net, size_t *bytes)
+    int hc_ucx_net_meet(hc_net *net, uint16_t generation, const void *const *addresses, const size_t *bytes)
+    char *hc_ucx_net_info(hc_net *net)
+
+
+def open_library(file):
+    """Open a library of UCX (its file; None: only the one that is in the process); the first one stays.
+
+    Raises RuntimeError with the reason.
+    """
+    cdef char why[256]
+    cdef int status
+    name = None if file is None else os.fsencode(file)
+    cdef const char *path = NULL
+    if name is not None:
+        path = name
+    status = hc_ucx_open(path, why)
+    if status < 0:
+        raise RuntimeError(why.decode(errors="replace"))
+
+
+def library_version():
+    """The version of the library that is open; "" before."""
+    return hc_ucx_version().decode(errors="replace")
+
+
+def library_path():
+    """The file of the library that is open; "" before."""
+    return os.path.realpath(os.fsdecode(hc_ucx_file())) if hc_ucx_file()[0] else ""
+
+
+cdef void destroy_net(object capsule) noexcept:
+    cdef hc_net_box *box = <hc_net_box *>PyCapsule_GetPointer(capsule, "hpccoll.net")
+    box.net.ops.free(box.net)
+    free(box)
+
+
+cdef hc_net *net_of(capsule) except NULL:
+    return (<hc_net_box *>PyCapsule_GetPointer(capsule, "hpccoll.net")).net
+
+
+def net(int32_t rank, int32_t size, settings):
+    """Begin a net, which can be used after meet() on all ranks.
+
+    `settings`: values by UCX's names without UCX_, for this net alone.
+    Returns a capsule "hpccoll.net" that owns it. Raises RuntimeError with UCX's own words.
+    """
+    cdef char why[256]
+    cdef int status
+    cdef hc_net *made = NULL
+    cdef hc_net_box *box
+    words = [word.encode() for pair in settings.items() for word in pair]
+    cdef const char **texts = <const char **>calloc(len(words) + 1, sizeof(char *))
+    if texts == NULL:
+        raise MemoryError
+    for i, word in enumerate(words):
+        texts[i] = word
+    with nogil:
+        status = hc_ucx_net_new(rank, size, texts, &made, why)
+    free(texts)
+    if status < 0:
+        raise RuntimeError(f"a net over UCX could not be made: {why.decode(errors='replace')}")
+    box = <hc_net_box *>malloc(sizeof(hc_net_box))
+    if box == NULL:
+        made.ops.free(made)
+        raise MemoryError
+    box.version = HC_NET_VERSION
+    box.net = made
+    return PyCapsule_New(box, "hpccoll.net", destroy_net)
+
+
+def address(capsule):
+    """What the other ranks need to connect to a net that has not met them yet."""
+    cdef size_t nbytes = 0
+    cdef const void *data = hc_ucx_net_address(net_of(capsule), &nbytes)
+    return (<const char *>data)[:nbytes]
+
+
+def meet(capsule, uint16_t generation, addresses):
+    """Give a net the addresses of all ranks, and a number that all of them know."""
+    cdef hc_net *of = net_of(capsule)
+    cdef int status
+    kept = [bytes(one) for one in addresses]
+    if len(kept) != of.size:
+        raise RuntimeError(f"{len(kept)} addresses for {of.size} ranks")
+    cdef const void **starts = <const void **>calloc(len(kept), sizeof(void *))
+    cdef size_t *lengths = <size_t *>calloc(len(kept), sizeof(size_t))
+    if starts == NULL or lengths == NULL:
+        free(starts)
+        free(lengths)
+        raise MemoryError
+    for i, one in enumerate(kept):
+        starts[i] = <const char *>one
+        lengths[i] = len(one)
+    status = hc_ucx_net_meet(of, generation, starts, lengths)
+    free(starts)
+    free(lengths)
+    if status < 0:
+        raise RuntimeError(f"a net over UCX could not be made: status {status}")
+
+
+def info(capsule):
+    """UCX's own description of what a net may use."""
+    cdef char *text = hc_ucx_net_info(net_of(capsule))
+    if text == NULL:
+        raise MemoryError
+    try:
+        return text.decode(errors="replace")
+    finally:
+        free(text)

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nets over UCX, which need no MPI: the ranks exchange addresses through any rendezvous."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from typing import Any
+
+from hpccoll import config
+from hpccoll.checks import names
+from hpccoll.net import interfaces, ucx_libraries
+from hpccoll.net.provider import Drivers
+from hpccoll.rendezvous import Rendezvous, agreed
+
+__all__ = ["UcxNet"]
+
+DEVICES = "NET_DEVICES"
+BETWEEN_HOSTS = re.compile(r"-- (?!self/|sysv/|posix/|cma/|knem/|xpmem/|cuda|rocm|ze_)(\S+)")
+"""A line of UCX's own list of what it may use: the transport and its device."""
+
+
+class UcxNet:
+    """See NetProvider."""
+
+    name = "ucx"
+    moves_device_memory = False
+
+    def __init__(self, settings: config.Config) -> None:
+        """Take the knobs `ucx_library` and `interface`."""
+        self.settings = settings
+        self.used: list[str] = []
+        """Transports and devices that the net may use, as tcp/eth0; known when it is made."""
+
+    def lacks(self, rendezvous: Rendezvous | None) -> str:
+        """See NetProvider: the library."""
+        if rendezvous is not None and rendezvous.one_process:
+            return "the ranks are threads of one process (HPCCOLL_NET=threads connects those)"
+        return ucx_libraries.open_one(self.settings.ucx_library)
+
+    def drivers(self) -> Drivers:
+        """See NetProvider: UCX serves one thread at a time, whichever it is."""
+        return Drivers.ANY
+
+    def describe(self) -> str:
+        """See NetProvider: library, file, and what it moves the bytes with."""
+        chosen = config.environment().get(f"UCX_{DEVICES}")
+        by_user = f" by UCX_{DEVICES}" if chosen else ""
+        return f"{self.library()} on {', '.join(self.used) or 'no device'}{by_user}"
+
+    def library(self) -> str:
+        """See NetProvider: with its file."""
+        from hpccoll import _ucx
+
+        version = _ucx.library_version()
+        return f"UCX {version} ({_ucx.library_path()})" if version else ""
+
+    def make(self, rendezvous: Rendezvous, *, one_machine: bool) -> object:  # noqa: ARG002
+        """See NetProvider: a context and a worker of UCX for this net alone."""
+        from hpccoll import _ucx
+
+        environment = config.environment()
+        chosen = self._interfaces(rendezvous)
+        settings = {DEVICES: ",".join(chosen)} if f"UCX_{DEVICES}" not in environment else {}
+        made = agreed(rendezvous.allgather, lambda: _ucx.net(rendezvous.rank, rendezvous.size, settings))
+        self.used = sorted(set(BETWEEN_HOSTS.findall(_ucx.info(made))))
+        generations = rendezvous.allgather(secrets.randbits(16))
+        addresses = rendezvous.allgather(_ucx.address(made).hex())
+        agreed(rendezvous.allgather, lambda: _ucx.meet(made, generations[0], map(bytes.fromhex, addresses)))
+        return made
+
+    def _interfaces(self, rendezvous: Rendezvous) -> list[str]:
+        """The interfaces that lead to the other hosts; all ranks call this together.
+
+        Processes that see the same interfaces are one host here, whatever memory they share.
+        """
+        seen: list[list[Any]] = rendezvous.allgather([names.network(), interfaces.interfaces()])
+        hosts: dict[str, Any] = dict(seen)
+        mine = list(hosts).index(seen[rendezvous.rank][0])
+
+        def look() -> list[str]:
+            chosen = interfaces.choose(list(hosts.values()), mine, self.settings.interface)
+            if not chosen:
+                there = ", ".join(f"{device['name']} ({device['address']})" for device in seen[rendezvous.rank][1])
+                wanted = self.settings.interface
+                why = (
+                    f"HPCCOLL_INTERFACE={wanted} is no interface here that is up"
+                    if wanted
+                    else ("no interface here leads to the other hosts: name one by HPCCOLL_INTERFACE")
+                )
+                raise RuntimeError(f"{why}; there are {there or 'none with an IPv4 address'}")
+            return chosen + ([] if self.settings.interface else interfaces.infiniband())
+
+        return agreed(rendezvous.allgather, look)
