@@ -13,7 +13,7 @@
  * it stays one message and the order of messages is kept.
  *
  * This file is compiled once per family of MPI libraries: mpi_mpich.c and its neighbours define MPI's types and
- * constants, include it, and then mpi_family.h, which makes them known.
+ * constants, include it, and then mpi_communicators.h and mpi_family.h, which make them known.
  */
 #include "transport/net/mpi_calls.h"
 #include "transport/net/mpi_net.h"
@@ -54,7 +54,8 @@ struct hc_net_request {
 typedef struct mpi_net {
     hc_net base;
     MPI_Comm comm;
-    MPI_Request *handles; /* the first `alive` are in use */
+    MPI_Errhandler before; /* of a communicator that is given back */
+    MPI_Request *handles;  /* the first `alive` are in use */
     hc_net_request **owners;
     int *indices;
     MPI_Status *statuses;

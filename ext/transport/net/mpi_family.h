@@ -50,6 +50,12 @@ const hc_mpi_family FAMILY = {.name = FAMILY_NAME,
                               .facts = facts,
                               .version = version,
                               .thread_level = thread_level,
-                              .net_new = net_new};
+                              .net_new = net_new,
+                              .net_borrow = net_borrow,
+                              .comm_refuse = comm_refuse,
+                              .comm_duplicate = comm_duplicate,
+                              .comm_free = comm_free,
+                              .comm_of_fortran = comm_of_fortran,
+                              .at_finalize = at_finalize};
 
 #endif

@@ -2,9 +2,9 @@
  *
  * mpi_load.c - finds the MPI library of this process and its family.
  *
- * The library is the one that mpi4py uses, because the communicators come from there. A symbol is looked for as the
- * dynamic linker does it for mpi4py: first what the whole process sees (the program, LD_PRELOAD with a profiler's MPI_
- * functions), then what mpi4py's extension was linked with.
+ * The library is the one that mpi4py, or the program, uses, because the communicators come from there. A symbol is
+ * looked for as the dynamic linker does it for mpi4py: first what the whole process sees (the program, LD_PRELOAD with
+ * a profiler's MPI_ functions), then what mpi4py's extension was linked with.
  */
 #include "transport/net/mpi_net.h"
 
@@ -38,6 +38,10 @@ const hc_mpi_family *hc_mpi_load(const char *object, char why[256]) {
     if (lacks)
         snprintf(why, 256, "it has no %s", lacks);
     return lacks ? NULL : family;
+}
+
+void *hc_mpi_function(const char *name) {
+    return find(name);
 }
 
 const void *hc_mpi_address(void) {

@@ -15,6 +15,8 @@ typedef struct MPI_Status {
 
 #define MPI_BYTE ((MPI_Datatype)0x4c00010d)
 #define MPI_ERRORS_RETURN ((MPI_Errhandler)0x54000001)
+#define MPI_COMM_NULL ((MPI_Comm)0x04000000)
+#define MPI_COMM_SELF ((MPI_Comm)0x44000001)
 #define MPI_REQUEST_NULL ((MPI_Request)0x2c000000)
 #define MPI_STATUS_IGNORE ((MPI_Status *)1)
 #define MPI_STATUSES_IGNORE ((MPI_Status *)1)
@@ -35,7 +37,9 @@ enum {
 
 #define FAMILY hc__mpi_mpich
 #define FAMILY_NAME "MPICH"
+#define FORTRAN_HAS_HANDLES_OF_C 1
 #define FIND_HANDLES(find) NULL /* they are numbers */
 
 #include "transport/net/mpi.c"
+#include "transport/net/mpi_communicators.h"
 #include "transport/net/mpi_family.h"

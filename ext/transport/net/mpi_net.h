@@ -36,7 +36,19 @@ typedef struct hc_mpi_family {
      * same on all ranks. MPI must be initialised; with MPI_THREAD_MULTIPLE any one thread at a time may use the net,
      * below that only the threads that MPI allows. */
     int (*net_new)(const void *comm, int one_machine, hc_net **);
+    /* The same over a communicator that stays the program's and gets its error handler back: for the start. */
+    int (*net_borrow)(const void *comm, hc_net **);
+    /* Why a World cannot be made of this communicator (NULL: of any, now), or NULL. */
+    const char *(*comm_refuse)(const void *comm);
+    /* Another communicator of the same ranks, into `made`; all of them call it. STALLED: not within `ns`. */
+    int (*comm_duplicate)(const void *comm, uint64_t ns, void *made);
+    void (*comm_free)(void *comm);
+    /* The communicator of a handle of Fortran, into `made`. */
+    int (*comm_of_fortran)(int handle, hc_mpi_find, void *made);
+    /* `end` is called at the beginning of MPI_Finalize; the first one counts. */
+    int (*at_finalize)(void (*end)(void));
 } hc_mpi_family;
+#define HC_MPI_COMM_BYTES 8 /* of the largest communicator of a family */
 
 extern const hc_mpi_family hc__mpi_mpich, hc__mpi_openmpi, hc__mpi_standard;
 
@@ -46,5 +58,8 @@ const hc_mpi_family *hc_mpi_load(const char *object, char why[256]);
 
 /* The address of MPI_Init in that library, after hc_mpi_load(). */
 const void *hc_mpi_address(void);
+
+/* A function of that library by its name, or NULL. */
+void *hc_mpi_function(const char *name);
 
 #endif

@@ -20,11 +20,14 @@ typedef struct MPI_Status {
     size_t count;
 } MPI_Status;
 
+static MPI_Comm comm_null, comm_self;
 static MPI_Datatype byte_type;
 static MPI_Errhandler errors_return;
 static MPI_Request request_null;
 
 #define MPI_BYTE byte_type
+#define MPI_COMM_NULL comm_null
+#define MPI_COMM_SELF comm_self
 #define MPI_ERRORS_RETURN errors_return
 #define MPI_REQUEST_NULL request_null
 #define MPI_STATUS_IGNORE ((MPI_Status *)0)
@@ -49,15 +52,20 @@ static const char *find_handles(hc_mpi_find find) {
     byte_type = find("ompi_mpi_byte");
     errors_return = find("ompi_mpi_errors_return");
     request_null = find("ompi_request_null");
+    comm_null = find("ompi_mpi_comm_null");
+    comm_self = find("ompi_mpi_comm_self");
     return !byte_type       ? "ompi_mpi_byte"
            : !errors_return ? "ompi_mpi_errors_return"
            : !request_null  ? "ompi_request_null"
+           : !comm_null     ? "ompi_mpi_comm_null"
                             : NULL;
 }
 
 #define FAMILY hc__mpi_openmpi
 #define FAMILY_NAME "Open MPI"
+#define FORTRAN_HAS_HANDLES_OF_C 0
 #define FIND_HANDLES(find) find_handles(find)
 
 #include "transport/net/mpi.c"
+#include "transport/net/mpi_communicators.h"
 #include "transport/net/mpi_family.h"

@@ -19,6 +19,8 @@ typedef struct MPI_Status {
 
 #define MPI_BYTE ((MPI_Datatype)0x247)
 #define MPI_ERRORS_RETURN ((MPI_Errhandler)0x143)
+#define MPI_COMM_NULL ((MPI_Comm)0x100)
+#define MPI_COMM_SELF ((MPI_Comm)0x102)
 #define MPI_REQUEST_NULL ((MPI_Request)0x180)
 #define MPI_STATUS_IGNORE ((MPI_Status *)0)
 #define MPI_STATUSES_IGNORE ((MPI_Status *)0)
@@ -39,7 +41,9 @@ enum {
 
 #define FAMILY hc__mpi_standard
 #define FAMILY_NAME "the ABI of MPI 5.0"
+#define FORTRAN_HAS_HANDLES_OF_C 0
 #define FIND_HANDLES(find) NULL /* they are numbers */
 
 #include "transport/net/mpi.c"
+#include "transport/net/mpi_communicators.h"
 #include "transport/net/mpi_family.h"
