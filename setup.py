@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of extensions. All that is static stands in pyproject.toml."""
+"""The table of extensions, and the library of C beside them. All that is static stands in pyproject.toml."""
 
 import fcntl
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -35,6 +36,15 @@ CORE_SOURCES = sorted(
 
 EXTENSIONS = {"_core": CORE_SOURCES, "_cuda": CUDA_SOURCES, "_mpi": MPI_SOURCES, "_ucx": UCX_SOURCES}
 
+LIBRARY_SOURCES = [*CORE_SOURCES, *MPI_SOURCES, *sorted(glob("ext/api/*.c"))]
+LIBRARY = "libhpccoll.so.1"
+SYMBOLS = "ext/api/libhpccoll.map"
+LIBRARY_FILES = {  # of the package, which is the library's prefix: hpccoll/lib, hpccoll/include
+    "include": [*sorted(glob("ext/api/include/*")), "ext/api/hpccoll.h"],
+    "lib/pkgconfig": ["ext/api/hpccoll.pc"],
+    "lib/cmake/hpccoll": sorted(glob("ext/api/hpccollConfig*.cmake")),
+}
+
 
 class build(build_ext):
     """build_ext that waits for another build of the same tree, and compiles what changed."""
@@ -49,6 +59,9 @@ class build(build_ext):
         with open("build/lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             super().run()
+            if self.inplace:
+                for folder in ("lib", "include"):
+                    shutil.copytree(Path(self.build_lib, "hpccoll", folder), f"hpccoll/{folder}", dirs_exist_ok=True)
 
     def build_extensions(self) -> None:
         """Keep the folders of this Python out of the extensions' RUNPATH: other machines have others."""
@@ -58,6 +71,31 @@ class build(build_ext):
         # For all extensions or none: they share objects, and only a linker that was told so reads those of clang.
         self.lto = LTO if self.knows_lto() else []
         super().build_extensions()
+        self.build_library()
+
+    def build_library(self) -> None:
+        """Link libhpccoll.so of the objects that the extensions have, and put what its users need beside it."""
+        prefix = Path(self.build_lib, "hpccoll")
+        library = prefix / "lib" / LIBRARY
+        like = extension("_core", LIBRARY_SOURCES)
+        self.compile_only_what_changed(like)
+        self.compile_side_by_side()
+        objects = self.compiler.compile(
+            LIBRARY_SOURCES, output_dir=self.build_temp, macros=like.define_macros, include_dirs=like.include_dirs,
+            extra_postargs=CFLAGS,
+        )  # fmt: skip
+        library.parent.mkdir(parents=True, exist_ok=True)
+        if not library.exists() or any(os.path.getmtime(f) >= library.stat().st_mtime for f in (*objects, SYMBOLS)):
+            naming = [f"-Wl,-soname,{LIBRARY}", f"-Wl,--version-script={SYMBOLS}"]
+            fresh = library.with_suffix(".new")
+            subprocess.run([*self.compiler.linker_so, *self.lto, *objects, *LDFLAGS, *naming, "-o", fresh], check=True)
+            fresh.replace(library)
+        # Where a wheel goes there are no links: for the linker a file that names the library is as good.
+        (library.parent / "libhpccoll.so").write_text(f"INPUT({LIBRARY})\n")
+        for folder, files in LIBRARY_FILES.items():
+            (prefix / folder).mkdir(parents=True, exist_ok=True)
+            for file in files:
+                shutil.copy2(file, prefix / folder)
 
     def build_extension(self, extension: Extension) -> None:
         extension.extra_link_args += self.lto

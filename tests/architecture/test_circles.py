@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 EXT = ROOT / "ext"
 COMPILE = "gcc -std=c11 -D_GNU_SOURCE= -O0 -w -Iext -c".split()  # -O0: every call is a call
-LAYERS = ("core", "transport", "cuda", "loop")
+LAYERS = ("core", "transport", "cuda", "loop", "api")
 NEEDS_MPI = {"mpi.c"}
 
 Graph = Mapping[str, Collection[str]]
@@ -26,6 +26,7 @@ KNOWN: dict[str, set[str]] = {
     "transport": set(),
     "cuda": set(),
     "loop": set(),
+    "api": set(),
 }
 
 

@@ -13,6 +13,14 @@ SEES = {  # layer: headers of lower layers that it may include
     "transport": {"core/hc.h"},
     "cuda": {"core/hc.h", "transport/transport.h"},
     "loop": {"core/hc.h", "transport/transport.h", "transport/shm/shm.h", "transport/p2p/p2p.h"},
+    "api": {
+        "core/hc.h",
+        "transport/arithmetic.h",
+        "transport/shm/shm.h",
+        "transport/net/mpi_net.h",
+        "loop/loop.h",
+        "loop/in_flight.h",
+    },
 }
 
 

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * api.h - what the files of the C interface tell each other. It is private to ext/api.
+ *
+ *     hpccoll.h     what programs see
+ *     codes.c       statuses in words, the last error of a thread; the public numbers are those of core/hc.h
+ *     settings.c    knobs from options and environment
+ *     rendezvous.c  how the ranks exchange what they must know of each other at the start
+ *     parts.c       nodes, segments, the loop, process sets
+ *     start.c       what the ranks say of themselves, nodes, net
+ *     list.c        the Worlds of this process
+ *     worlds.c      Worlds from a communicator, and their ends
+ *     sets.c        subset and split
+ *     queries.c     ranks and counters
+ *     requests.c    waits, and what becomes of a request
+ *     calls.c       arguments to a request
+ *     operations.c  the public functions of the collectives
+ *     messages.c    send and receive
+ */
+#ifndef HC_API_H
+#define HC_API_H
+
+#include "api/hpccoll.h"
+#include "core/hc.h"
+#include "loop/in_flight.h"
+#include "loop/loop.h"
+#include "transport/net/mpi_net.h"
+
+#include <pthread.h>
+
+/* ---- codes.c ----------------------------------------------------------------------------------------------- */
+
+#define HC__ERROR_BYTES 2048
+/* Notes the text as this thread's last error (NULL or "": the status in words). Returns the status. */
+int hc__error(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- settings.c -------------------------------------------------------------------------------------------- */
+
+#define HC__TEXT_KNOB 512
+
+/* clang-format off */
+#define HC_WORLD_KNOBS(X) /* rows as in HC_ENGINE_KNOBS; hpccoll/config.py has the same, and a test compares */ \
+    X(uint64_t, start_timeout, 120, 0.1, 86400, "s", HC_RANKS_MAY_DIFFER, \
+      "longest time to wait for all ranks at the start") \
+    X(uint64_t, stop_timeout, 60, 0, 86400, "s", HC_RANKS_MAY_DIFFER, \
+      "longest time to wait for the others at the end") \
+    X(uint32_t, fanout, 16, 1, 1024, "ranks", HC_RANKS_AGREE, "children of a rank in the control tree") \
+    X(uint8_t, background, 1, 0, 1, "", HC_RANKS_MAY_DIFFER, "a thread drives while nobody waits") \
+    X(uint32_t, verbose, 1, 0, 1, "", HC_RANKS_MAY_DIFFER, "whether rank 0 says on stderr what was chosen")
+/*    name, default, choices ("": any), agreed */
+#define HC_WORLD_TEXTS(X) \
+    X(nodes, "", "", HC_RANKS_AGREE) \
+    X(algorithm, "auto", "auto|recursive_doubling|direct|ring|rabenseifner", HC_RANKS_AGREE) \
+    X(wire, "none", "none|fp16|bf16", HC_RANKS_AGREE) \
+    X(net, "auto", "auto|mpi", HC_RANKS_AGREE) \
+    X(simd, "auto", "auto|avx512|avx2|portable", HC_RANKS_MAY_DIFFER) \
+    X(trace_dir, "", "", HC_RANKS_MAY_DIFFER)
+/* clang-format on */
+
+#define HC__TEXT_FIELD(name, ...) char name[HC__TEXT_KNOB];
+
+typedef struct hc__settings {
+    hc_engine_config engine;
+    hc_loop_config loop; /* its own knobs; `engine` in it is not used */
+    hc_hierarchy_config hierarchy;
+    HC_WORLD_KNOBS(HC_KNOB_FIELD)
+    HC_WORLD_TEXTS(HC__TEXT_FIELD)
+} hc__settings;
+
+#define HC__AGREED_BYTES 2048 /* the knobs that all ranks must agree on, as text */
+
+/* From the environment and `options` (or NULL). OK, or INVALID, noted. */
+int hc__settings_read(hc__settings *, const char *options);
+/* "rails=0 fanout=16 ...": equal on ranks whose settings go together. */
+void hc__settings_agreed(const hc__settings *, char text[HC__AGREED_BYTES]);
+/* The first knob that differs between two such texts: its words in each. 0: there is none. */
+int hc__settings_differ(const char *a, const char *b, char word_a[128], char word_b[128]);
+
+/* ---- rendezvous.c ------------------------------------------------------------------------------------------ */
+
+#define HC__WHY_BYTES 512
+
+/* The ranks at the start. `net` NULL: this rank is alone. */
+typedef struct hc__rendezvous {
+    hc_net *net;
+    int32_t rank, size;
+    uint64_t timeout; /* ns for each exchange */
+    uint32_t number;  /* of exchanges so far */
+    const hc_processes *processes;
+    char why[HC__WHY_BYTES]; /* of the last failure, the same on all ranks that are here */
+} hc__rendezvous;
+
+/* Gives `bytes` of each rank to all, in the order of the ranks. OK, or a status with `why`. */
+int hc__rendezvous_allgather(hc__rendezvous *, const void *mine, size_t bytes, void *all);
+/* `status` below 0: this rank could not do a step, and `why` says why. All ranks learn of the first that could not. */
+int hc__rendezvous_agree(hc__rendezvous *, int status, const char *why);
+
+/* ---- parts.c ----------------------------------------------------------------------------------------------- */
+
+/* The functions of the library that has made a loop: another copy of this code, Python's extension, may have. Handles
+ * are memory alone, which either copy may make and free. */
+typedef struct hc_loop_calls {
+    int version; /* HC_LOOP_CALLS_VERSION: of this struct, and of the structs of core/hc.h and loop/loop.h */
+    void (*submit)(hc_loop *, hc_handle *, int);
+    int (*wait)(hc_loop *, hc_handle *const *, size_t, uint64_t);
+    void (*progress)(hc_loop *);
+    int (*pending)(hc_loop *);
+    void (*get_stats)(hc_loop *, hc_loop_stats *);
+} hc_loop_calls;
+#define HC_LOOP_CALLS_VERSION 1
+extern const hc_loop_calls hc__own_calls;
+
+/* What a capsule "hpccoll.world" of Python points to; the capsule owns it, and sets `closed` when the World ends. */
+typedef struct hc_python_world {
+    hc_loop_calls calls;
+    hc_loop *loop;
+    const int32_t *node_of; /* of each rank of the loop */
+    int32_t loop_rank, loop_size;
+    uint32_t set;
+    int32_t rank, size;
+    const int32_t *members;
+    _Atomic int closed;
+} hc_python_world;
+
+/* What all Worlds that were made of one share. */
+typedef struct hc__base {
+    hc_loop *loop;
+    hc_loop_calls calls;
+    hc_net *net;
+    uint8_t comm[HC_MPI_COMM_BYTES];
+    const hc_mpi_family *mpi; /* NULL: without MPI */
+    hc_segment segment;       /* of the node control segment */
+    hc_node_control *node_control;
+    hc__settings settings;
+    hc_processes processes;
+    char *process_memory;
+    int32_t *node_of;
+    int32_t rank, size, local_rank, local_size;
+    char nonce[17];
+    uint8_t background, one_thread, heartbeat;
+    uint64_t free_numbers[HC_MAX_SETS / 64]; /* bit n: set number n is not in use here */
+    uint32_t generation;
+    hc_python_world *python; /* NULL: the loop is this library's */
+    pthread_mutex_t lock;    /* of `in_flight` */
+    hc_in_flight in_flight;
+    atomic_int noted; /* in_flight is not empty */
+} hc__base;
+
+#define HC__WORLD_ALIVE 0x6870636f6c6cull
+
+/* Its memory is kept when it ends, so that a call with a World that was freed is an error and no crash. */
+struct hpccoll_world {
+    uint64_t state; /* HC__WORLD_ALIVE, or 0 */
+    const char *ended_by;
+    hc__base *base;
+    uint32_t number;
+    int32_t rank, size;
+    int32_t *members; /* World rank of each */
+    atomic_int unnamed_open, unnamed_next;
+    _Atomic(uintptr_t) unnamed_thread;
+    struct hpccoll_world *next; /* of all that were made */
+};
+
+/* The loop of this rank, with its node control segment and net. All ranks call it, after the hello. */
+int hc__parts_make(hc__base *, hc__rendezvous *);
+void hc__parts_free(hc__base *);
+
+/* Makes a segment in two steps that all ranks of `agree` take; `here`: ranks of it on this node, NULL: this rank only
+ * takes part. */
+typedef struct hc__agreement {
+    int (*agree)(void *of, int status, const char *why); /* the same answer on all; notes the error */
+    void *of;
+} hc__agreement;
+int hc__segment_make(hc_segment *, const char *name, size_t bytes, int leads, int takes_part, hc__agreement);
+
+/* A process set with these members, of which this rank is one. OK, or a status, noted. */
+int hc__set_make(hc__base *, uint32_t number, uint32_t generation, const int32_t *members, int32_t size,
+                 hc_segment segment);
+/* Its segment. A rank that is no member only takes part in the agreement. */
+int hc__set_segment(hc__base *, uint32_t number, const int32_t *members, int32_t size, hc__agreement, hc_segment *);
+/* A command to the loop itself, which no other rank delays. */
+int hc__command(hc__base *, hc_handle *);
+
+/* ---- start.c ----------------------------------------------------------------------------------------------- */
+
+/* The loop of this rank and the set of all ranks; all ranks call it. `net`: over the program's communicator `comm`, for
+ * the start alone; NULL: this rank is alone. OK, or a status, noted. */
+int hc__start(hc__base *, hc_net *net, const void *comm);
+
+/* ---- list.c ------------------------------------------------------------------------------------------------ */
+
+hpccoll_world *hc__world_new(hc__base *, uint32_t number, const int32_t *members, int32_t size, int32_t rank);
+hpccoll_world *hc__world_newest(void); /* the first of a list, by `next` */
+void hc__world_ended(hpccoll_world *, const char *by);
+void hc__worlds_ended(const hc__base *, const char *by); /* all that have this base */
+/* OK, or a status, noted: the World is NULL, was freed, or has ended. */
+int hc__world_check(const hpccoll_world *);
+
+#define HC__UNNAMED "unnamed call c" /* Python's are "unnamed call 0" and so on: one World may have both */
+
+/* ---- calls.c ----------------------------------------------------------------------------------------------- */
+
+/* One operation: what its public function was given. */
+typedef struct hc__call {
+    uint8_t operation, reduction;
+    int root; /* where it has one */
+    const hpccoll_array *arrays;
+    int n;
+    uint8_t is_group, is_last;
+    int64_t out_count; /* where the ranks' rows differ */
+    const int64_t *send_counts;
+    int64_t *counts; /* where the rows of each rank go */
+    const hpccoll_args *args;
+} hc__call;
+
+/* Checks the call and hands it to the loop: OK and its handle, or a status, noted, and nothing was sent. */
+int hc__call_begin(const hc__call *, hpccoll_world *, int waits, hc_handle **);
+/* Begins it and waits. */
+int hc__call_now(const hc__call *, hpccoll_world *);
+int hc__call_async(const hc__call *, hpccoll_world *, hpccoll_request **);
+
+/* ---- requests.c -------------------------------------------------------------------------------------------- */
+
+/* Blocks for at most `ns`; 1: done. */
+int hc__await(hpccoll_world *, hc_handle *, uint64_t ns);
+/* The outcome of a handle that is done: its status, noted; gives the handle back. */
+int hc__outcome(hpccoll_world *, hc_handle *, int64_t *counts);
+/* A request that holds the handle, which is submitted. NULL: no memory. */
+hpccoll_request *hc__request_new(hpccoll_world *);
+void hc__request_hold(hpccoll_request *, hc_handle *, int64_t *counts, int *from);
+void hc__request_drop(hpccoll_request *);
+
+#endif

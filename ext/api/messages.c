@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * messages.c - point-to-point messages of hpccoll.h.
+ */
+#include "api/api.h"
+
+static int check(const void *data, int64_t count, hpccoll_dtype dtype, int receives, int peer, int tag,
+                 const hpccoll_world *world) {
+    int status = hc__world_check(world);
+    if (status < 0)
+        return status;
+    if ((unsigned)dtype >= HC_DTYPE_COUNT || count < 0 || count > INT64_MAX / 16 || (!data && count))
+        return hc__error(HC_INVALID, "%s: data is NULL, count is negative or too large, or dtype is no hpccoll_dtype",
+                         receives ? "recv" : "send");
+    if (peer < (receives ? HC_ANY_PEER : 0) || peer >= world->size)
+        return hc__error(HC_INVALID, "%s is %d: the World has ranks 0 to %d%s", receives ? "source" : "dest", peer,
+                         (int)world->size - 1, receives ? ", and HPCCOLL_ANY_SOURCE is -1" : "");
+    return tag < 0 ? hc__error(HC_INVALID, "tag is %d: a tag is not negative", tag) : HC_OK;
+}
+
+static int begin(void *data, int64_t count, hpccoll_dtype dtype, int receives, int peer, int tag, int waits,
+                 hpccoll_world *world, hc_handle **h) {
+    int status = check(data, count, dtype, receives, peer, tag, world);
+    if (status < 0)
+        return status;
+    const hc_p2p_op op = {.receives = (uint8_t)receives,
+                          .peer = peer < 0 ? HC_ANY_PEER : world->members[peer],
+                          .tag = (uint32_t)tag,
+                          .data = data,
+                          .bytes = (uint64_t)count * hc_dtype_size((int)dtype)};
+    *h = hc_handle_of_p2p(world->number, &op, HC_MEMORY_HOST);
+    if (!*h)
+        return hc__error(HC_NO_MEMORY, "no memory for a message; nothing was sent");
+    world->base->calls.submit(world->base->loop, *h, waits);
+    return HC_OK;
+}
+
+static int async(void *data, int64_t count, hpccoll_dtype dtype, int receives, int peer, int tag, int *from,
+                 hpccoll_world *world, hpccoll_request **request) {
+    hc_handle *h;
+    if (!request)
+        return hc__error(HC_INVALID, "request is NULL");
+    *request = NULL;
+    hpccoll_request *made = hc__request_new(world);
+    if (!made)
+        return hc__error(HC_NO_MEMORY, "no memory for a message; nothing was sent");
+    int status = begin(data, count, dtype, receives, peer, tag, 0, world, &h);
+    if (status < 0) {
+        hc__request_drop(made);
+        return status;
+    }
+    hc__request_hold(made, h, NULL, from);
+    *request = made;
+    return HC_OK;
+}
+
+int hpccoll_send(const void *data, int64_t count, hpccoll_dtype dtype, int dest, int tag, hpccoll_world *world) {
+    hc_handle *h;
+    int status = begin((void *)(uintptr_t)data, count, dtype, 0, dest, tag, 1, world, &h);
+    if (status < 0)
+        return status;
+    while (!hc__await(world, h, UINT64_MAX)) {}
+    return hc__outcome(world, h, NULL);
+}
+
+int hpccoll_recv(void *data, int64_t count, hpccoll_dtype dtype, int source, int tag, int *from, hpccoll_world *world) {
+    hc_handle *h;
+    int status = begin(data, count, dtype, 1, source, tag, 1, world, &h);
+    if (status < 0)
+        return status;
+    while (!hc__await(world, h, UINT64_MAX)) {}
+    for (int32_t rank = 0; from && h->status >= 0 && world->members && rank < world->size; rank++)
+        if (world->members[rank] == h->op->peer)
+            *from = (int)rank;
+    return hc__outcome(world, h, NULL);
+}
+
+int hpccoll_send_async(const void *data, int64_t count, hpccoll_dtype dtype, int dest, int tag, hpccoll_world *world,
+                       hpccoll_request **request) {
+    return async((void *)(uintptr_t)data, count, dtype, 0, dest, tag, NULL, world, request);
+}
+
+int hpccoll_recv_async(void *data, int64_t count, hpccoll_dtype dtype, int source, int tag, int *from,
+                       hpccoll_world *world, hpccoll_request **request) {
+    return async(data, count, dtype, 1, source, tag, from, world, request);
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * operations.c - the collectives of hpccoll.h: each names its operation and its arguments, twice.
+ */
+#include "api/api.h"
+
+#define ONE(input, output, elements)                                            \
+    (const hpccoll_array[]) {                                                   \
+        { .in = (input), .out = (output), .count = (elements), .dtype = dtype } \
+    }
+
+/* The blocking form and the asynchronous one of a function, from its parameters and the fields of its hc__call. */
+#define BOTH(name, parameters, ...)                                                        \
+    int hpccoll_##name(parameters, const hpccoll_args *args, hpccoll_world *world) {       \
+        return hc__call_now(&(hc__call){__VA_ARGS__, .args = args}, world);                \
+    }                                                                                      \
+    int hpccoll_##name##_async(parameters, const hpccoll_args *args, hpccoll_world *world, \
+                               hpccoll_request **request) {                                \
+        return hc__call_async(&(hc__call){__VA_ARGS__, .args = args}, world, request);     \
+    }
+#define LIST(...) __VA_ARGS__
+#define REDUCED LIST(const void *in, void *out, int64_t count, hpccoll_dtype dtype, hpccoll_reduction op)
+#define OF(code) .operation = HC_##code, .n = 1
+#define REDUCES .reduction = (uint8_t)((unsigned)op < 255 ? op : 255)
+
+BOTH(allreduce, LIST(REDUCED), OF(ALLREDUCE), REDUCES, .arrays = ONE(in, out, count))
+BOTH(scan, LIST(REDUCED), OF(SCAN), REDUCES, .arrays = ONE(in, out, count))
+BOTH(exscan, LIST(REDUCED), OF(EXSCAN), REDUCES, .arrays = ONE(in, out, count))
+BOTH(reducescatter, LIST(REDUCED), OF(REDUCESCATTER), REDUCES, .arrays = ONE(in, out, count))
+BOTH(reduce, LIST(REDUCED, int root), OF(REDUCE), REDUCES, .root = root, .arrays = ONE(in, out, count))
+BOTH(broadcast, LIST(void *data, int64_t count, hpccoll_dtype dtype, int root), OF(BROADCAST), .root = root,
+     .arrays = ONE(data, data, count))
+BOTH(allgather, LIST(const void *in, int64_t count, hpccoll_dtype dtype, void *out, int64_t out_count, int64_t *counts),
+     OF(ALLGATHER), .out_count = out_count, .counts = counts, .arrays = ONE(in, out, count))
+BOTH(gather,
+     LIST(const void *in, int64_t count, hpccoll_dtype dtype, void *out, int64_t out_count, int64_t *counts, int root),
+     OF(GATHER), .out_count = out_count, .counts = counts, .root = root, .arrays = ONE(in, out, count))
+BOTH(scatter,
+     LIST(const void *in, int64_t in_count, const int64_t *send_counts, hpccoll_dtype dtype, void *out,
+          int64_t out_count, int root),
+     OF(SCATTER), .out_count = out_count, .send_counts = send_counts, .root = root, .arrays = ONE(in, out, in_count))
+BOTH(alltoall,
+     LIST(const void *in, int64_t count, const int64_t *send_counts, hpccoll_dtype dtype, void *out, int64_t out_count,
+          int64_t *recv_counts),
+     OF(ALLTOALL), .out_count = out_count, .send_counts = send_counts, .counts = recv_counts,
+     .arrays = ONE(in, out, count))
+BOTH(group, LIST(hpccoll_operation operation, const hpccoll_array *arrays, int n, hpccoll_reduction op, int root),
+     .operation = (uint8_t)((unsigned)operation < 255 ? operation : 255), REDUCES, .root = root, .arrays = arrays,
+     .n = n, .is_group = 1)
+
+int hpccoll_barrier(const hpccoll_args *args, hpccoll_world *world) {
+    return hc__call_now(&(hc__call){.operation = HC_BARRIER, .args = args}, world);
+}
+
+int hpccoll_barrier_async(const hpccoll_args *args, hpccoll_world *world, hpccoll_request **request) {
+    return hc__call_async(&(hc__call){.operation = HC_BARRIER, .args = args}, world, request);
+}
+
+int hpccoll_join(int *last, hpccoll_world *world) {
+    const hpccoll_args args = {.name = "join", .prescale = 1, .postscale = 1, .compression = HPCCOLL_DTYPES, .row = 1};
+    hc_handle *h;
+    int status = hc__call_begin(&(hc__call){.operation = HC_JOIN, .args = &args}, world, 1, &h);
+    if (status < 0)
+        return status;
+    while (!hc__await(world, h, UINT64_MAX)) {}
+    if (last && h->status >= 0)
+        *last = (int)h->value;
+    return hc__outcome(world, h, NULL);
+}

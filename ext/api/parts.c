@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * parts.c - the parts of a World: segments, the loop with its node control segment, process sets.
+ */
+#include "api/api.h"
+#include "transport/shm/shm.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SLICE 50000000ull /* ns of one wait */
+
+const hc_loop_calls hc__own_calls = {.version = HC_LOOP_CALLS_VERSION,
+                                     .submit = hc_loop_submit,
+                                     .wait = hc_loop_wait,
+                                     .progress = hc_loop_progress,
+                                     .pending = hc_loop_pending,
+                                     .get_stats = hc_loop_get_stats};
+
+/* ---- shared memory ----------------------------------------------------------------------------------------- */
+
+int hc__segment_make(hc_segment *segment, const char *name, size_t bytes, int leads, int takes_part,
+                     hc__agreement agreement) {
+    char why[256] = "";
+    *segment = (hc_segment){.fd = -1};
+    int status = leads ? hc_segment_create(segment, name, bytes, why, sizeof why) : HC_OK;
+    status = agreement.agree(agreement.of, status, why);
+    if (status >= 0) {
+        why[0] = 0;
+        status = takes_part && !leads ? hc_segment_attach(segment, name, bytes, why, sizeof why) : HC_OK;
+        status = agreement.agree(agreement.of, status, why);
+    }
+    if (leads)
+        hc_segment_unlink(name);
+    if (status < 0)
+        hc_segment_close(segment);
+    return status;
+}
+
+/* ---- the loop ---------------------------------------------------------------------------------------------- */
+
+static int agree_at_start(void *of, int status, const char *why) {
+    hc__rendezvous *r = of;
+    status = hc__rendezvous_agree(r, status, why);
+    return status < 0 ? hc__error(status, "the World was not made: %s", r->why) : HC_OK;
+}
+
+/* The ranks of this node, and of each rank of the World its local rank here, or -1. */
+static void find_locals(const hc__base *base, int32_t *locals, int32_t *local_of) {
+    int32_t n = 0;
+    for (int32_t rank = 0; rank < base->size; rank++) {
+        int here = base->node_of[rank] == base->node_of[base->rank];
+        local_of[rank] = here ? n : -1;
+        if (here)
+            locals[n++] = rank;
+    }
+}
+
+static void configure(const hc__base *base, const int32_t *locals, const char *folder, hc_loop_config *config) {
+    *config = base->settings.loop;
+    config->engine = base->settings.engine;
+    config->engine.rank = base->rank;
+    config->engine.size = base->size;
+    config->engine.processes = &base->processes;
+    config->background = base->background;
+    config->one_thread = base->one_thread;
+    config->heartbeat = base->heartbeat;
+    config->wire = strcmp(base->settings.wire, "fp16") == 0   ? HC_FLOAT16
+                   : strcmp(base->settings.wire, "bf16") == 0 ? HC_BFLOAT16
+                                                              : HC_WIRE_SAME;
+    config->node_of = base->node_of;
+    config->local_rank = base->local_rank;
+    config->local_size = base->local_size;
+    config->locals = locals;
+    config->trace.world = base->nonce;
+    config->trace.folder = folder;
+}
+
+/* Where the trace goes when it must be written: a folder that is named as this World. */
+static void trace_folder(const hc__base *base, char folder[HC__TEXT_KNOB + 64]) {
+    char here[HC__TEXT_KNOB] = "";
+    const char *given = base->settings.trace_dir;
+    folder[0] = 0;
+    if (strcmp(given, "none") == 0 || (*given != '/' && !getcwd(here, sizeof here)))
+        return;
+    if (*given)
+        snprintf(folder, HC__TEXT_KNOB + 64, "%s%s%s", here, *here ? "/" : "", given);
+    else
+        snprintf(folder, HC__TEXT_KNOB + 64, "%s/hpccoll-trace-%.8s", here, base->nonce);
+}
+
+static int make_loop(hc__base *base) {
+    hc_loop_parts parts = {.net = base->net};
+    hc_loop_config config;
+    char folder[HC__TEXT_KNOB + 64];
+    int32_t *locals = malloc(2 * (size_t)base->size * sizeof *locals), *local_of = locals + base->size;
+    if (!locals)
+        return HC_NO_MEMORY;
+    find_locals(base, locals, local_of);
+    trace_folder(base, folder);
+    configure(base, locals, folder, &config);
+    int status = hc_node_control_new(&base->segment, base->local_rank, base->local_size, locals, &parts.node_control);
+    if (status >= 0)
+        status = hc_control_new(parts.node_control, base->net, local_of, base->size, &parts.control);
+    if (status >= 0)
+        status = hc_p2p_new(parts.node_control, base->net, parts.control, local_of, base->rank, base->size, &parts.p2p);
+    if (status >= 0)
+        status = hc_loop_new(&config, &parts, &base->loop);
+    base->node_control = parts.node_control;
+    if (status < 0) {
+        hc_p2p_free(parts.p2p);
+        if (parts.control)
+            parts.control->ops->free(parts.control);
+        if (parts.node_control)
+            hc_node_control_free(parts.node_control);
+    }
+    free(locals);
+    return status;
+}
+
+int hc__parts_make(hc__base *base, hc__rendezvous *r) {
+    hc__agreement agreement = {agree_at_start, r};
+    hc_segment segment;
+    char name[64];
+    int32_t *members = malloc((size_t)base->size * sizeof *members);
+    for (int32_t rank = 0; members && rank < base->size; rank++)
+        members[rank] = rank;
+    int status = agree_at_start(r, members ? HC_OK : HC_NO_MEMORY, NULL);
+    snprintf(name, sizeof name, "/hpccoll-%s-node-%d", base->nonce, (int)base->node_of[base->rank]);
+    if (status >= 0)
+        status = hc__segment_make(&base->segment, name, hc_node_control_bytes(base->local_size), base->local_rank == 0,
+                                  1, agreement);
+    if (status >= 0)
+        status = agree_at_start(r, make_loop(base), "no memory for the loop");
+    if (status >= 0)
+        status = hc__set_segment(base, 0, members, base->size, agreement, &segment);
+    if (status >= 0)
+        status = agree_at_start(r, hc__set_make(base, 0, 0, members, base->size, segment), hpccoll_last_error());
+    free(members);
+    return status;
+}
+
+void hc__parts_free(hc__base *base) {
+    if (base->loop && !base->python)
+        hc_loop_free(base->loop);
+    base->loop = NULL;
+    hc_in_flight_free(&base->in_flight);
+    hc_segment_close(&base->segment);
+    if (base->net)
+        base->net->ops->free(base->net);
+    base->net = NULL;
+}
+
+/* ---- process sets ------------------------------------------------------------------------------------------ */
+
+int hc__command(hc__base *base, hc_handle *handle) {
+    if (!handle)
+        return HC_NO_MEMORY;
+    hc_loop_submit(base->loop, handle, 1);
+    while (!hc_loop_wait(base->loop, &handle, 1, SLICE)) {}
+    int status = handle->status;
+    hc_handle_release(handle);
+    return status;
+}
+
+/* The members on this node: their local ranks in the node control segment; *own: this rank's place among them. */
+static int32_t members_here(const hc__base *base, const int32_t *members, int32_t size, int32_t *locals, int32_t *own) {
+    int32_t n = 0, mine = base->node_of[base->rank];
+    for (int32_t i = 0; i < size; i++) {
+        if (base->node_of[members[i]] != mine)
+            continue;
+        int32_t local = 0;
+        for (int32_t rank = 0; rank < members[i]; rank++)
+            local += base->node_of[rank] == mine;
+        if (members[i] == base->rank)
+            *own = n;
+        locals[n++] = local;
+    }
+    return n;
+}
+
+/* What place and planes are made of; one allocation. */
+typedef struct layout {
+    int32_t *nodes, *locals, own, nlocals, set_rank; /* nodes: of each member, numbered by first appearance */
+    hc_child *children;
+} layout;
+
+static int lay_out(const hc__base *base, const int32_t *members, int32_t size, layout *l) {
+    uint32_t children = 2 * base->settings.fanout + 2;
+    l->nodes = malloc((2 * (size_t)size + (size_t)base->size) * sizeof(int32_t));
+    l->children = malloc(children * sizeof *l->children);
+    if (!l->nodes || !l->children)
+        return HC_NO_MEMORY;
+    l->locals = l->nodes + size;
+    int32_t *numbers = l->locals + size, n = 0;
+    for (int32_t node = 0; node < base->size; node++)
+        numbers[node] = -1;
+    for (int32_t i = 0; i < size; i++) {
+        int32_t *number = &numbers[base->node_of[members[i]]];
+        *number = *number < 0 ? n++ : *number;
+        l->nodes[i] = *number;
+        if (members[i] == base->rank)
+            l->set_rank = i;
+    }
+    l->nlocals = members_here(base, members, size, l->locals, &l->own);
+    return HC_OK;
+}
+
+static int add_set(hc__base *base, const layout *l, const int32_t *members, int32_t size, hc_set_config *place,
+                   hc_segment segment) {
+    hc_node *node = NULL;
+    hc_set_parts parts = {.place = place, .lead = members[0]};
+    hc_hierarchy_config config = base->settings.hierarchy;
+    int status = hc_shm_node_new(segment, base->node_control, l->locals, l->own, l->nlocals, &node);
+    if (status < 0)
+        return status;
+    config.set = place->set;
+    config.set_rank = l->set_rank;
+    config.set_size = size;
+    config.members = members;
+    config.node_of = l->nodes;
+    config.algorithm = base->settings.algorithm;
+    status = hc_hierarchy_new(&config, node, base->net, &parts.host);
+    if (status < 0) {
+        node->ops->free(node);
+        return status;
+    }
+    parts.node = node;
+    hc_handle *add = hc_handle_new(HC_EV_ADD_SET, place->set, 0, 0, NULL, 0, 0);
+    if (add)
+        add->parts = &parts;
+    status = hc__command(base, add);
+    if (status < 0)
+        parts.host->ops->free(parts.host);
+    return status;
+}
+
+int hc__set_make(hc__base *base, uint32_t number, uint32_t generation, const int32_t *members, int32_t size,
+                 hc_segment segment) {
+    layout l = {0};
+    hc_set_config place = {.set = number, .generation = generation};
+    int status = lay_out(base, members, size, &l);
+    hc_tree_index *index = status < 0 ? NULL
+                                      : hc_tree_index_new(members, l.nodes, size, (int32_t)base->settings.fanout);
+    if (status >= 0 && !index)
+        status = HC_NO_MEMORY;
+    if (status >= 0) {
+        place.children = l.children;
+        hc_tree_place(index, l.set_rank, &place, l.children, (int32_t)(2 * base->settings.fanout + 2));
+        status = add_set(base, &l, members, size, &place, segment);
+    }
+    hc_tree_index_free(index);
+    free(l.nodes);
+    free(l.children);
+    return status < 0 ? hc__error(status, "the process set could not be made: %s", hc_status_text(status)) : HC_OK;
+}
+
+int hc__set_segment(hc__base *base, uint32_t number, const int32_t *members, int32_t size, hc__agreement agreement,
+                    hc_segment *segment) {
+    int32_t here = 0, first = -1, is_member = 0;
+    char name[64];
+    for (int32_t i = 0; i < size; i++) {
+        if (base->node_of[members[i]] != base->node_of[base->rank])
+            continue;
+        here++;
+        first = first < 0 ? members[i] : first;
+        is_member |= members[i] == base->rank;
+    }
+    snprintf(name, sizeof name, "/hpccoll-%s-%u-%d", base->nonce, number, (int)first);
+    return hc__segment_make(segment, name, hc_shm_bytes(here), is_member && first == base->rank, is_member, agreement);
+}

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * requests.c - waits for requests, and what becomes of them.
+ *
+ * The memory of a request that is done is kept for later ones, the one that ended longest ago first: so a call with a
+ * copy of a request that was waited for is an error and no crash.
+ */
+#include "api/api.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define ALIVE 0x72657175657374ull
+
+struct hpccoll_request {
+    uint64_t state; /* ALIVE, or 0 */
+    hpccoll_world *world;
+    hc_handle *handle;
+    int64_t *counts; /* the caller's, or NULL */
+    int *from;       /* likewise: of a receive */
+    hpccoll_request *next;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static hpccoll_request *oldest, *newest;
+static size_t many;
+#define KEPT 64 /* requests that rest before one of them is used again */
+
+hpccoll_request *hc__request_new(hpccoll_world *world) {
+    hpccoll_request *request = NULL;
+    pthread_mutex_lock(&lock);
+    if (many > KEPT) {
+        request = oldest;
+        oldest = oldest->next;
+        many--;
+    }
+    pthread_mutex_unlock(&lock);
+    if (!request)
+        request = malloc(sizeof *request);
+    if (request)
+        *request = (hpccoll_request){.state = ALIVE, .world = world};
+    return request;
+}
+
+void hc__request_hold(hpccoll_request *request, hc_handle *handle, int64_t *counts, int *from) {
+    request->handle = handle;
+    request->counts = counts;
+    request->from = from;
+}
+
+void hc__request_drop(hpccoll_request *request) {
+    request->state = 0;
+    request->next = NULL;
+    pthread_mutex_lock(&lock);
+    if (many++)
+        newest->next = request;
+    else
+        oldest = request;
+    newest = request;
+    pthread_mutex_unlock(&lock);
+}
+
+/* ---- outcomes ---------------------------------------------------------------------------------------------- */
+
+int hc__await(hpccoll_world *world, hc_handle *h, uint64_t ns) {
+    return hc_handle_done(h) || (world->base && world->base->calls.wait(world->base->loop, &h, 1, ns));
+}
+
+/* The text of a failed collective or message. */
+static int fail(const hc_handle *h, int status) {
+    const char *operation = h->op ? (h->op->receives ? "receive" : "send") : hc_operation_name(h->request.operation);
+    if (h->op && status == HC_RESULT_SIZE)
+        return hc__error(status,
+                         "a message of %" PRIu64 " bytes came for a receive of %" PRIu64
+                         " bytes (tag %u): the array must have its size",
+                         h->op->received, h->op->bytes, h->op->tag);
+    if (h->status >= 0)
+        return hc__error(status, "%s '%.*s': %s", operation, (int)h->request.name_len, h->request.name,
+                         h->pieces[0].why ? h->pieces[0].why : "it has no result");
+    return hc__error(status, "%s", h->text ? h->text : "");
+}
+
+static int status_of(const hc_handle *h) {
+    return h->status >= 0 && h->rows ? h->pieces[0].status : h->status;
+}
+
+static int is_unnamed(const hc_handle *h) {
+    size_t length = sizeof HC__UNNAMED - 1;
+    return !h->op && h->request.name_len > length && memcmp(h->request.name, HC__UNNAMED, length) == 0;
+}
+
+static void end_unnamed(hpccoll_world *world, const hc_handle *h) {
+    if (!is_unnamed(h))
+        return;
+    if (atomic_load_explicit(&world->unnamed_open, memory_order_relaxed) == 1)
+        atomic_store_explicit(&world->unnamed_next, 0, memory_order_relaxed);
+    atomic_fetch_sub(&world->unnamed_open, 1);
+}
+
+int hc__outcome(hpccoll_world *world, hc_handle *h, int64_t *counts) {
+    int status = status_of(h);
+    end_unnamed(world, h);
+    if (status < 0)
+        fail(h, status);
+    else if (counts && h->rows && h->pieces[0].recv_rows)
+        memcpy(counts, h->pieces[0].recv_rows, (size_t)world->size * sizeof *counts);
+    hc_handle_release(h);
+    return status;
+}
+
+/* ---- the public functions ---------------------------------------------------------------------------------- */
+
+static int check(hpccoll_request *const *request) {
+    if (!request)
+        return hc__error(HC_INVALID, "the address of the request is NULL");
+    if (*request && (*request)->state != ALIVE)
+        return hc__error(HC_INVALID, "the request was waited for before: its memory belongs to nobody");
+    return HC_OK;
+}
+
+static void note_source(const hpccoll_request *request) {
+    const hpccoll_world *world = request->world;
+    if (!request->from || request->handle->status < 0 || !world->members)
+        return;
+    for (int32_t rank = 0; rank < world->size; rank++)
+        if (world->members[rank] == request->handle->op->peer)
+            *request->from = rank;
+}
+
+/* It is done: what hpccoll_wait() returns. */
+static int finish(hpccoll_request **request) {
+    hpccoll_request *done = *request;
+    note_source(done);
+    int status = hc__outcome(done->world, done->handle, done->counts);
+    hc__request_drop(done);
+    *request = NULL;
+    return status;
+}
+
+int hpccoll_wait_for(hpccoll_request **request, double seconds, int *done) {
+    int status = check(request), over = 1;
+    if (status < 0)
+        return status;
+    if (!(seconds >= 0))
+        return hc__error(HC_INVALID, "seconds is %g: a time is not negative", seconds);
+    uint64_t ns = seconds > 1e9 ? UINT64_MAX : (uint64_t)(seconds * 1e9);
+    if (*request)
+        over = hc__await((*request)->world, (*request)->handle, ns);
+    if (done)
+        *done = over;
+    return over && *request ? finish(request) : HC_OK;
+}
+
+int hpccoll_test(hpccoll_request **request, int *done) {
+    return hpccoll_wait_for(request, 0, done);
+}
+
+int hpccoll_wait(hpccoll_request **request) {
+    int status = check(request);
+    if (status < 0 || !*request)
+        return status;
+    while (!hc__await((*request)->world, (*request)->handle, UINT64_MAX)) {}
+    return finish(request);
+}
+
+int hpccoll_waitall(int n, hpccoll_request *requests[]) {
+    int first = HC_OK;
+    char text[HC__ERROR_BYTES] = "";
+    for (int i = 0; i < n; i++) {
+        int status = hpccoll_wait(&requests[i]);
+        if (status < 0 && first >= 0) {
+            first = status;
+            strncpy(text, hpccoll_last_error(), sizeof text - 1);
+        }
+    }
+    return first < 0 ? hc__error(first, "%s", text) : HC_OK;
+}
+
+int hpccoll_wait_result(hpccoll_request **request, void **data, int64_t *count) {
+    int status = check(request);
+    if (status < 0)
+        return status;
+    if (!*request || !data)
+        return hc__error(HC_INVALID, "%s is NULL", data ? "the request" : "data");
+    hc_handle *h = (*request)->handle;
+    *data = NULL;
+    while (!hc__await((*request)->world, h, UINT64_MAX)) {}
+    if (status_of(h) >= 0 && !h->op && h->request.ntensors == 1 && h->pieces[0].out_owned) {
+        *data = h->pieces[0].out;
+        h->pieces[0].out_owned = 0;
+    }
+    if (count)
+        *count = !h->op && h->request.ntensors == 1 ? h->pieces[0].out_rows * h->pieces[0].row : 0;
+    return finish(request);
+}
+
+void hpccoll_release(void *data) {
+    hc_result_free(data);
+}

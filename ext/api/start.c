@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * start.c - from a rendezvous to a loop: what each rank says of itself, the nodes, the net, who may drive.
+ */
+#include "api/api.h"
+
+#include "transport/arithmetic.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- what each rank says of itself -------------------------------------------------------------------------- */
+
+/* It has a fixed size, so that rank 0 need not ask for it. */
+typedef struct hello {
+    char host[64], boot[40], nonce[17], agreed[HC__AGREED_BYTES];
+    uint64_t shared_memory; /* device of /dev/shm, of which containers on one host may have several */
+    int32_t pid, thread_level;
+    uint8_t background;
+} hello;
+
+static void read_line(const char *file, char *text, size_t room) {
+    int fd = open(file, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? 0 : read(fd, text, room - 1);
+    text[n > 0 ? n : 0] = 0;
+    text[strcspn(text, "\n")] = 0;
+    if (fd >= 0)
+        close(fd);
+}
+
+static void draw_nonce(char nonce[17]) {
+    uint64_t number = 0;
+    int fd = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || read(fd, &number, sizeof number) != sizeof number)
+        number = (uint64_t)getpid() << 32 ^ (uintptr_t)nonce;
+    if (fd >= 0)
+        close(fd);
+    snprintf(nonce, 17, "%016llx", (unsigned long long)number);
+}
+
+static void say_hello(const hc__base *base, hello *h) {
+    struct stat shm = {0};
+    memset(h, 0, sizeof *h);
+    gethostname(h->host, sizeof h->host - 1);
+    read_line("/proc/sys/kernel/random/boot_id", h->boot, sizeof h->boot);
+    stat("/dev/shm", &shm);
+    h->shared_memory = (uint64_t)shm.st_dev;
+    h->pid = (int32_t)getpid();
+    h->thread_level = base->mpi ? base->mpi->thread_level() : 3;
+    h->background = base->settings.background;
+    draw_nonce(h->nonce);
+    hc__settings_agreed(&base->settings, h->agreed);
+}
+
+static int same_machine(const hello *a, const hello *b) {
+    return strcmp(a->host, b->host) == 0 && strcmp(a->boot, b->boot) == 0 && a->shared_memory == b->shared_memory;
+}
+
+/* ---- nodes -------------------------------------------------------------------------------------------------- */
+
+/* The ranks of each block of a machine with n ranks, as HPCCOLL_NODES asks for: the block of its i-th; -1: wrong. */
+static int32_t block_of(const char *nodes, int32_t n, int32_t i) {
+    char *end;
+    if (!strchr(nodes, '+')) {
+        int32_t blocks = (int32_t)strtol(nodes, &end, 10), block = 0;
+        if (*end || blocks < 1 || blocks > n)
+            return -1;
+        for (int32_t first = 0; (first += n / blocks + (block < n % blocks)) <= i;)
+            block++;
+        return block;
+    }
+    int32_t total = 0, found = -1, block = 0;
+    for (const char *at = nodes; *at; at = *end == '+' ? end + 1 : end, block++) {
+        long ranks = strtol(at, &end, 10);
+        if (end == at || ranks < 1 || ranks > n || (*end && *end != '+'))
+            return -1;
+        total += (int32_t)ranks;
+        found = found < 0 && i < total ? block : found;
+    }
+    return total == n ? found : -1;
+}
+
+/* Numbers the nodes by first appearance: one per machine, or as many as the knob asks for. */
+static int place(hc__base *base, const hello *said) {
+    int32_t nodes = 0, *first = malloc((size_t)base->size * 2 * sizeof *first), *block = first + base->size;
+    if (!first)
+        return HC_NO_MEMORY;
+    for (int32_t r = 0; r < base->size; r++) {
+        int32_t on_machine = 0, before = 0;
+        first[r] = r;
+        for (int32_t other = 0; other < base->size; other++) {
+            int same = same_machine(&said[r], &said[other]);
+            on_machine += same;
+            before += same && other < r;
+            if (same && other < first[r])
+                first[r] = other;
+        }
+        block[r] = *base->settings.nodes ? block_of(base->settings.nodes, on_machine, before) : 0;
+        if (block[r] < 0) {
+            free(first);
+            return hc__error(HC_INVALID,
+                             "the World was not made: HPCCOLL_NODES=%s does not fit the %d ranks of host %s",
+                             base->settings.nodes, (int)on_machine, said[r].host);
+        }
+        base->node_of[r] = -1;
+        for (int32_t other = 0; other < r && base->node_of[r] < 0; other++)
+            if (first[other] == first[r] && block[other] == block[r])
+                base->node_of[r] = base->node_of[other];
+        if (base->node_of[r] < 0)
+            base->node_of[r] = nodes++;
+    }
+    free(first);
+    for (int32_t r = 0; r < base->size; r++) {
+        base->local_size += base->node_of[r] == base->node_of[base->rank];
+        base->local_rank += base->node_of[r] == base->node_of[base->rank] && r < base->rank;
+    }
+    return nodes;
+}
+
+/* For texts: the process of each rank. All in one allocation. */
+static int note_processes(hc__base *base, const hello *said) {
+    size_t n = (size_t)base->size;
+    base->process_memory = calloc(n, sizeof(char *) + 2 * sizeof(int32_t) + sizeof said->host);
+    if (!base->process_memory)
+        return HC_NO_MEMORY;
+    const char **hosts = (const char **)(void *)base->process_memory;
+    int32_t *host_of = (int32_t *)(void *)(base->process_memory + n * sizeof(char *)), *pids = host_of + n;
+    char *text = (char *)(pids + n);
+    for (size_t r = 0; r < n; r++) {
+        memcpy(text + r * sizeof said->host, said[r].host, sizeof said->host);
+        hosts[r] = text + r * sizeof said->host;
+        host_of[r] = (int32_t)r;
+        pids[r] = said[r].pid;
+    }
+    base->processes = (hc_processes){.hosts = hosts, .host_of = host_of, .pids = pids};
+    return HC_OK;
+}
+
+static int compare_settings(const hc__base *base, const hello *said) {
+    char a[128], b[128];
+    for (int32_t r = 1; r < base->size; r++)
+        if (hc__settings_differ(said[0].agreed, said[r].agreed, a, b))
+            return hc__error(HC_MISMATCH,
+                             "the World was not made: settings differ between ranks: %s on rank 0, %s on "
+                             "rank %d; they must be equal on all ranks",
+                             a, b, (int)r);
+    return HC_OK;
+}
+
+/* ---- making ------------------------------------------------------------------------------------------------- */
+
+static int make_net(hc__base *base, hc__rendezvous *r, const void *comm, const hello *said) {
+    int one_machine = 1;
+    for (int32_t rank = 1; rank < base->size; rank++)
+        one_machine &= same_machine(&said[0], &said[rank]);
+    int status = base->mpi->comm_duplicate(comm, r->timeout, base->comm);
+    if (status >= 0)
+        status = base->mpi->net_new(base->comm, one_machine, &base->net);
+    status = hc__rendezvous_agree(r, status, "MPI_Comm_idup did not end in time, or failed");
+    return status < 0 ? hc__error(status, "the World was not made: %s", r->why) : HC_OK;
+}
+
+/* Which threads may drive: all ranks know it of all. Without a net any may. */
+static void choose_driver(hc__base *base, const hello *said, int has_net) {
+    int level = has_net ? said[base->rank].thread_level : 3;
+    base->background = base->settings.background && level == 3;
+    base->one_thread = level < 2;
+    base->heartbeat = 1;
+    for (int32_t r = 0; r < base->size; r++)
+        base->heartbeat &= said[r].background && (!has_net || said[r].thread_level == 3);
+}
+
+static void say_what_was_chosen(const hc__base *base, int32_t nodes) {
+    if (base->rank != 0 || !base->settings.verbose)
+        return;
+    fprintf(stderr, "hpccoll %s (C): %d rank%s on %d node%s%s%s; inside a node shared memory (%s)%s%s; %s\n",
+            HPCCOLL_VERSION, (int)base->size, base->size > 1 ? "s" : "", (int)nodes, nodes > 1 ? "s" : "",
+            *base->settings.nodes ? ", emulated by HPCCOLL_NODES=" : "", base->settings.nodes, hc_kernels_name(),
+            base->net ? ", between nodes MPI of the family of " : "", base->net ? base->mpi->name : "",
+            base->background ? "a background thread drives" : "waiting callers drive (no background thread)");
+}
+
+static int build(hc__base *base, hc__rendezvous *r, const void *comm, hello *said) {
+    hello mine;
+    say_hello(base, &mine);
+    int status = hc__rendezvous_allgather(r, &mine, sizeof mine, said);
+    if (status < 0)
+        return hc__error(status, "the World was not made: %s", r->why[0] ? r->why : hc_status_text(status));
+    if ((status = compare_settings(base, said)) < 0 || (status = note_processes(base, said)) < 0)
+        return status;
+    r->processes = &base->processes;
+    memcpy(base->nonce, said[0].nonce, sizeof base->nonce);
+    int32_t nodes = place(base, said);
+    if (nodes < 0)
+        return nodes;
+    if (nodes > 1 && (status = make_net(base, r, comm, said)) < 0)
+        return status;
+    choose_driver(base, said, nodes > 1);
+    if ((status = hc__parts_make(base, r)) < 0)
+        return status;
+    say_what_was_chosen(base, nodes);
+    return HC_OK;
+}
+
+int hc__start(hc__base *base, hc_net *net, const void *comm) {
+    const hc__settings *settings = &base->settings;
+    hc__rendezvous r = {.net = net, .rank = base->rank, .size = base->size, .timeout = settings->start_timeout};
+    hello *said = calloc((size_t)base->size, sizeof *said);
+    int status = said ? HC_OK : hc__error(HC_NO_MEMORY, NULL);
+    if (status >= 0 && hc_kernels_select(settings->simd) < 0)
+        status = hc__error(HC_INVALID, "simd %s: this CPU or this build lacks it", settings->simd);
+    if (status >= 0)
+        status = build(base, &r, comm, said);
+    free(said);
+    return status;
+}

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * worlds.c - Worlds: made of a communicator, of this process alone, or of one of Python's; and their ends.
+ */
+#include "api/api.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define STOP_AT_LEAST 1000000000ull /* ns: for the end of the log, however long the wait for the others was */
+
+static const char freed[] = "it was freed";
+
+static void free_base(hc__base *base) {
+    hc__parts_free(base);
+    pthread_mutex_destroy(&base->lock);
+    free(base->process_memory);
+    free(base->node_of);
+    free(base);
+}
+
+static hc__base *new_base(int32_t rank, int32_t size) {
+    hc__base *base = calloc(1, sizeof *base);
+    if (!base)
+        return NULL;
+    base->rank = rank;
+    base->size = size;
+    base->segment.fd = -1;
+    base->calls = hc__own_calls;
+    base->node_of = calloc((size_t)size, sizeof *base->node_of);
+    memset(base->free_numbers, 0xff, sizeof base->free_numbers);
+    base->free_numbers[0] &= ~1ull;
+    pthread_mutex_init(&base->lock, NULL);
+    if (!base->node_of) {
+        free_base(base);
+        return NULL;
+    }
+    return base;
+}
+
+static hpccoll_world *world_of_all(hc__base *base) {
+    int32_t *members = malloc((size_t)base->size * sizeof *members);
+    hpccoll_world *world = NULL;
+    for (int32_t r = 0; members && r < base->size; r++)
+        members[r] = r;
+    if (members)
+        world = hc__world_new(base, 0, members, base->size, base->rank);
+    free(members);
+    return world;
+}
+
+static int make(hc__base *base, hc_net *net, const void *comm, const hc__settings *settings, hpccoll_world **world) {
+    base->settings = *settings;
+    int status = hc__start(base, net, comm);
+    if (status >= 0 && !(*world = world_of_all(base)))
+        status = hc__error(HC_NO_MEMORY, NULL);
+    return status;
+}
+
+/* ---- forks and the end of MPI ------------------------------------------------------------------------------- */
+
+static void mark_forked(void) {
+    for (hpccoll_world *world = hc__world_newest(); world; world = world->next)
+        if (world->state == HC__WORLD_ALIVE && !world->base->python && world->base->loop && world->number == 0)
+            hc_loop_forked(world->base->loop);
+}
+
+static void watch_forks(void) {
+    pthread_atfork(NULL, NULL, mark_forked);
+}
+
+static void end(hpccoll_world *world, const char *by);
+
+/* All Worlds of communicators, newest first: process sets go before what they were made from. */
+static void end_with_mpi(void) {
+    for (hpccoll_world *world = hc__world_newest(); world; world = world->next)
+        if (world->state == HC__WORLD_ALIVE && world->base->mpi && world->number == 0)
+            end(world, "MPI_Finalize has ended it");
+}
+
+/* ---- the public functions ------------------------------------------------------------------------------------ */
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+int hpccoll_world_alone(const char *options, hpccoll_world **world) {
+    hc__settings settings;
+    if (!world)
+        return hc__error(HC_INVALID, "world is NULL");
+    *world = NULL;
+    int status = hc__settings_read(&settings, options);
+    if (status < 0)
+        return status;
+    pthread_once(&once, watch_forks);
+    hc__base *base = new_base(0, 1);
+    if (!base)
+        return hc__error(HC_NO_MEMORY, NULL);
+    status = make(base, NULL, NULL, &settings, world);
+    if (status < 0)
+        free_base(base);
+    return status;
+}
+
+static const hc_mpi_family *find_mpi(void) {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static const hc_mpi_family *found;
+    char why[256] = "";
+    pthread_mutex_lock(&lock);
+    if (!found && !hc_mpi_address())
+        hc__error(HC_UNSUPPORTED, "this program has no MPI: link it with one (mpicc), or use hpccoll_world_alone()");
+    else if (!found && !(found = hc_mpi_load(NULL, why)))
+        hc__error(HC_UNSUPPORTED, "the MPI library of this program cannot be used: %s", why);
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+static int refuses(const hc_mpi_family *mpi, const void *comm) {
+    const char *why = mpi->comm_refuse(comm);
+    if (why)
+        hc__error(HC_INVALID, "the World was not made: %s", why);
+    return why != NULL;
+}
+
+static int from_comm(const hc_mpi_family *mpi, const void *comm, const char *options, hpccoll_world **world) {
+    hc__settings settings;
+    hc_net *start = NULL;
+    if (refuses(mpi, comm))
+        return HC_INVALID;
+    pthread_once(&once, watch_forks);
+    if (mpi->at_finalize(end_with_mpi) < 0)
+        return hc__error(HC_TRANSPORT, "the World was not made: MPI_Comm_set_attr failed");
+    int wrong = hc__settings_read(&settings, options), status = mpi->net_borrow(comm, &start);
+    if (status < 0)
+        return hc__error(status, "the World was not made: MPI failed");
+    hc__base *base = new_base(start->rank, start->size);
+    if (base && wrong >= 0) {
+        base->mpi = mpi;
+        status = make(base, start, comm, &settings, world);
+    } else {
+        status = base ? wrong : hc__error(HC_NO_MEMORY, NULL);
+    }
+    start->ops->free(start);
+    if (status < 0 && base)
+        free_base(base);
+    return status;
+}
+
+int hpccoll_world_from_comm(const void *comm, size_t comm_bytes, const char *options, hpccoll_world **world) {
+    if (!world || !comm)
+        return hc__error(HC_INVALID, "%s is NULL", world ? "comm" : "world");
+    *world = NULL;
+    const hc_mpi_family *mpi = find_mpi();
+    if (!mpi)
+        return HC_UNSUPPORTED;
+    if ((int64_t)comm_bytes != mpi->facts()->value)
+        return hc__error(HC_INVALID,
+                         "an MPI_Comm of this program has %zu bytes, one of its MPI library (%s) %d: it was "
+                         "compiled for another MPI",
+                         comm_bytes, mpi->name, (int)mpi->facts()->value);
+    return from_comm(mpi, comm, options, world);
+}
+
+int hpccoll_world_from_fortran(int comm, const char *options, hpccoll_world **world) {
+    uint64_t handle[HC_MPI_COMM_BYTES / 8] = {0};
+    if (!world)
+        return hc__error(HC_INVALID, "world is NULL");
+    *world = NULL;
+    const hc_mpi_family *mpi = find_mpi();
+    if (!mpi)
+        return HC_UNSUPPORTED;
+    if (refuses(mpi, NULL))
+        return HC_INVALID;
+    if (mpi->comm_of_fortran(comm, hc_mpi_function, handle) < 0)
+        return hc__error(HC_UNSUPPORTED, "the MPI library has no MPI_Comm_f2c");
+    return hpccoll_world_from_comm(handle, (size_t)mpi->facts()->value, options, world);
+}
+
+int hpccoll_world_from_python(void *capsule_pointer, hpccoll_world **world) {
+    hc_python_world *python = capsule_pointer;
+    if (!world || !python)
+        return hc__error(HC_INVALID, "%s is NULL", world ? "the pointer of the capsule" : "world");
+    *world = NULL;
+    if (python->calls.version != HC_LOOP_CALLS_VERSION)
+        return hc__error(HC_INVALID,
+                         "the Python part was built for another version of libhpccoll: install both from one "
+                         "hpccoll");
+    if (python->closed)
+        return hc__error(HC_SHUT_DOWN, NULL);
+    hc__base *base = new_base(python->loop_rank, python->loop_size);
+    if (!base)
+        return hc__error(HC_NO_MEMORY, NULL);
+    memcpy(base->node_of, python->node_of, (size_t)base->size * sizeof *base->node_of);
+    for (int32_t r = 0; r < base->size; r++) {
+        base->local_size += base->node_of[r] == base->node_of[base->rank];
+        base->local_rank += base->node_of[r] == base->node_of[base->rank] && r < base->rank;
+    }
+    base->loop = python->loop;
+    base->calls = python->calls;
+    base->python = python;
+    *world = hc__world_new(base, python->set, python->members, python->size, python->rank);
+    return *world ? HC_OK : hc__error(HC_NO_MEMORY, NULL);
+}
+
+/* ---- ends --------------------------------------------------------------------------------------------------- */
+
+/* Until all ranks free it, or it is known that not all of them will. */
+static void await_others(hpccoll_world *world) {
+    const hpccoll_args args = {
+        .name = "hpccoll.shutdown", .prescale = 1, .postscale = 1, .compression = HPCCOLL_DTYPES, .row = 1};
+    hc_handle *h;
+    if (hc__call_begin(&(hc__call){.operation = HC_BARRIER, .args = &args, .is_last = 1}, world, 1, &h) < 0)
+        return;
+    if (!hc__await(world, h, world->base->settings.stop_timeout))
+        fprintf(stderr,
+                "hpccoll: rank %d: hpccoll_world_free: other ranks have not called it within %g s "
+                "(HPCCOLL_STOP_TIMEOUT): this rank ends without them\n",
+                (int)world->rank, (double)world->base->settings.stop_timeout / 1e9);
+    hc_handle_release(h);
+}
+
+static int stop(hpccoll_world *world) {
+    hc_handle *h = hc_handle_new(HC_EV_STOP, world->number, 0, 0, NULL, 0, 0);
+    if (!h)
+        return 0;
+    hc_loop_submit(world->base->loop, h, 1);
+    int done = hc__await(world, h, world->base->settings.stop_timeout + STOP_AT_LEAST);
+    hc_handle_release(h);
+    return done;
+}
+
+/* One's own part of a process set; its number is free again. */
+static void end_set(hpccoll_world *world) {
+    hc__base *base = world->base;
+    if (stop(world) && hc__command(base, hc_handle_new(HC_EV_REMOVE_SET, world->number, 0, 0, NULL, 0, 0)) >= 0)
+        base->free_numbers[world->number / 64] |= 1ull << world->number % 64;
+    hc__world_ended(world, freed);
+}
+
+static void end(hpccoll_world *world, const char *by) {
+    hc__base *base = world->base;
+    if (base->python) {
+        hc__worlds_ended(base, by);
+        base->loop = NULL;
+        free_base(base);
+        return;
+    }
+    await_others(world);
+    if (world->number) {
+        end_set(world);
+        return;
+    }
+    stop(world);
+    hc__worlds_ended(base, by);
+    free_base(base);
+}
+
+int hpccoll_world_free(hpccoll_world **world) {
+    if (!world)
+        return hc__error(HC_INVALID, "the address of the World is NULL");
+    if (!*world)
+        return HC_OK;
+    hpccoll_world *own = *world;
+    int broken = HC_OK;
+    char text[HC__ERROR_BYTES] = "";
+    if (own->state != HC__WORLD_ALIVE && own->ended_by == freed)
+        return hc__world_check(own);
+    *world = NULL;
+    if (own->state != HC__WORLD_ALIVE) {
+        own->ended_by = freed;
+        return HC_OK;
+    }
+    if (!own->base->python && own->number == 0 && (broken = hc_loop_broken(own->base->loop)) < 0)
+        snprintf(text, sizeof text, "%s", hc_loop_broken_text(own->base->loop));
+    end(own, freed);
+    return broken < 0 ? hc__error(broken, "%s", text) : HC_OK;
+}

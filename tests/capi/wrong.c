@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * wrong.c - wrong calls of the C interface: each is one clear error, the same on all ranks where all take part, and
+ * the World goes on.
+ */
+#include "api/hpccoll.h"
+
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int rank, size;
+
+/* The status, and words of the text. */
+#define EXPECT(call, status, words)                                                                    \
+    do {                                                                                               \
+        int got_ = (call);                                                                             \
+        if (got_ != (status) || !strstr(hpccoll_last_error(), words)) {                                \
+            fprintf(stderr, "%s:%d: rank %d: %s gave %d: %s\n", __FILE__, __LINE__, rank, #call, got_, \
+                    hpccoll_last_error());                                                             \
+            MPI_Abort(MPI_COMM_WORLD, 1);                                                              \
+        }                                                                                              \
+    } while (0)
+
+#define FINE(call) EXPECT(call, HPCCOLL_OK, "")
+
+static void wrong_arguments(hpccoll_world *world) {
+    double x[8] = {0};
+    hpccoll_args args = HPCCOLL_ARGS;
+    hpccoll_request *request = NULL;
+    EXPECT(hpccoll_allreduce(NULL, x, 1, HPCCOLL_FLOAT64, HPCCOLL_SUM, NULL, world), HPCCOLL_INVALID, "in is NULL");
+    EXPECT(hpccoll_allreduce(x, NULL, 1, HPCCOLL_FLOAT64, HPCCOLL_SUM, NULL, world), HPCCOLL_INVALID, "out is NULL");
+    EXPECT(hpccoll_allreduce(x, x, -1, HPCCOLL_FLOAT64, HPCCOLL_SUM, NULL, world), HPCCOLL_INVALID, "negative");
+    EXPECT(hpccoll_allreduce(x, x, 1, (hpccoll_dtype)77, HPCCOLL_SUM, NULL, world), HPCCOLL_INVALID, "dtype");
+    EXPECT(hpccoll_allreduce(x, x, 1, HPCCOLL_FLOAT64, (hpccoll_reduction)77, NULL, world), HPCCOLL_INVALID, "op");
+    EXPECT(hpccoll_allreduce(x, x, 1, HPCCOLL_FLOAT64, HPCCOLL_BAND, NULL, world), HPCCOLL_UNSUPPORTED, "BAND");
+    EXPECT(hpccoll_allreduce(x, x + 1, 4, HPCCOLL_FLOAT64, HPCCOLL_SUM, NULL, world), HPCCOLL_INVALID, "overlaps");
+    EXPECT(hpccoll_broadcast(x, 1, HPCCOLL_FLOAT64, size, NULL, world), HPCCOLL_INVALID, "root is");
+    EXPECT(hpccoll_send(x, 1, HPCCOLL_FLOAT64, size, 0, world), HPCCOLL_INVALID, "dest is");
+    EXPECT(hpccoll_alltoall(x, 8, (int64_t[8]){9}, HPCCOLL_FLOAT64, x, 8, NULL, NULL, world), HPCCOLL_INVALID,
+           "sum of send_counts is 9");
+    args.name = "unnamed call 3";
+    EXPECT(hpccoll_barrier(&args, world), HPCCOLL_INVALID, "a name does not begin");
+    args.name = "";
+    EXPECT(hpccoll_barrier(&args, world), HPCCOLL_INVALID, "1 to 4096");
+    EXPECT(hpccoll_allreduce_async(x, x, 1, HPCCOLL_FLOAT64, HPCCOLL_SUM, NULL, NULL, &request), HPCCOLL_INVALID,
+           "the World is NULL");
+    EXPECT(hpccoll_stat(world, "no such", NULL), HPCCOLL_INVALID, "no counter");
+}
+
+/* Ranks that disagree get one error, which names them and what they say. */
+static void wrong_together(hpccoll_world *world) {
+    double x[8] = {1, 2, 3, 4, 5, 6, 7, 8}, all[64];
+    EXPECT(hpccoll_allreduce(x, x, 1 + rank, HPCCOLL_FLOAT64, HPCCOLL_SUM, NULL, world), HPCCOLL_MISMATCH, "rank");
+    EXPECT(hpccoll_allreduce(x, x, 1, rank ? HPCCOLL_INT64 : HPCCOLL_FLOAT64, HPCCOLL_SUM, NULL, world),
+           HPCCOLL_MISMATCH, "int64");
+    EXPECT(hpccoll_allgather(x, 2, HPCCOLL_FLOAT64, all, 2 * size + (rank == 1), NULL, NULL, world),
+           HPCCOLL_RESULT_SIZE, "rank 1");
+    if (x[0] != 1 || x[7] != 8)
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    FINE(hpccoll_barrier(NULL, world));
+    hpccoll_world *none;
+    EXPECT(hpccoll_subset(world, (int[]){0, rank}, 2, &none), HPCCOLL_MISMATCH, "at place 1 rank 0 says 0, rank 1");
+    EXPECT(hpccoll_subset(world, (int[]){0, 0}, 2, &none), HPCCOLL_INVALID, "rank 0 is there twice");
+    EXPECT(hpccoll_subset(world, (int[]){size}, 1, &none), HPCCOLL_INVALID, "no rank from 0");
+    FINE(hpccoll_split(world, HPCCOLL_UNDEFINED, 0, &none));
+    EXPECT(hpccoll_rank(none), HPCCOLL_INVALID, "not in it");
+}
+
+static void wrong_requests(hpccoll_world *world) {
+    double x[2] = {1, 2};
+    hpccoll_request *request, *copy, *second;
+    hpccoll_args args = HPCCOLL_ARGS;
+    args.name = "twice";
+    FINE(hpccoll_allreduce_async(x, x, 2, HPCCOLL_FLOAT64, HPCCOLL_SUM, &args, world, &request));
+    args.name = "shares";
+    EXPECT(hpccoll_allreduce_async(x, x, 2, HPCCOLL_FLOAT64, HPCCOLL_SUM, &args, world, &second), HPCCOLL_INVALID,
+           "shares memory with an array of allreduce 'twice'");
+    copy = request;
+    FINE(hpccoll_wait(&request));
+    FINE(hpccoll_wait(&request));
+    EXPECT(hpccoll_wait(&copy), HPCCOLL_INVALID, "waited for before");
+    if (rank == 0) {
+        EXPECT(hpccoll_recv_async(x, 2, HPCCOLL_FLOAT64, 1, 3, NULL, world, &request), HPCCOLL_OK, "");
+        EXPECT(hpccoll_wait(&request), HPCCOLL_RESULT_SIZE, "a message of 8 bytes came for a receive of 16 bytes");
+    } else if (rank == 1) {
+        FINE(hpccoll_send(x, 1, HPCCOLL_FLOAT64, 0, 3, world));
+    }
+    FINE(hpccoll_barrier(NULL, world));
+}
+
+static void wrong_worlds(void) {
+    hpccoll_world *world, *copy;
+    double x = 1;
+    EXPECT(hpccoll_world_from_mpi(MPI_COMM_NULL, NULL, &world), HPCCOLL_INVALID, "MPI_COMM_NULL");
+    EXPECT(hpccoll_world_from_mpi(MPI_COMM_WORLD, "no_such=1", &world), HPCCOLL_INVALID, "no_such=1 is no knob");
+    EXPECT(hpccoll_world_from_mpi(MPI_COMM_WORLD, "rails=-1", &world), HPCCOLL_INVALID, "rails=-1 is not 0 to");
+    EXPECT(hpccoll_world_from_mpi(MPI_COMM_WORLD, "algorithm=best", &world), HPCCOLL_INVALID, "ring");
+    EXPECT(hpccoll_world_from_mpi(MPI_COMM_WORLD, rank ? "verbose=0 rails=2" : "verbose=0 rails=1", &world),
+           HPCCOLL_MISMATCH, "rails=1 on rank 0, rails=2 on rank 1");
+    EXPECT(hpccoll_world_from_mpi(MPI_COMM_WORLD, "verbose=0 nodes=99", &world), HPCCOLL_INVALID, "HPCCOLL_NODES=99");
+    EXPECT(hpccoll_world_from_comm(&(char){0}, 1, NULL, &world), HPCCOLL_INVALID, "compiled for another MPI");
+    FINE(hpccoll_world_from_mpi(MPI_COMM_WORLD, "verbose=0", &world));
+    copy = world;
+    FINE(hpccoll_world_free(&world));
+    FINE(hpccoll_world_free(&world)); /* NULL */
+    EXPECT(hpccoll_world_free(&copy), HPCCOLL_SHUT_DOWN, "it was freed");
+    EXPECT(hpccoll_allreduce(&x, &x, 1, HPCCOLL_FLOAT64, HPCCOLL_SUM, NULL, copy), HPCCOLL_SHUT_DOWN, "it was freed");
+}
+
+/* A rank that does not come is named on all others, within the limit. */
+static void wrong_start(void) {
+    hpccoll_world *world;
+    if (rank != size - 1)
+        EXPECT(hpccoll_world_from_mpi(MPI_COMM_WORLD, "start_timeout=1 verbose=0", &world), HPCCOLL_TRANSPORT,
+               size == 2 ? "no word from rank 1" : "no word from rank 2");
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+int main(int argc, char **argv) {
+    hpccoll_world *world, *set;
+    double x = 1;
+    EXPECT(hpccoll_world_from_mpi(MPI_COMM_WORLD, NULL, &world), HPCCOLL_INVALID, "MPI is not initialised");
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    wrong_worlds();
+    FINE(hpccoll_world_from_mpi(MPI_COMM_WORLD, "verbose=0", &world));
+    wrong_arguments(world);
+    wrong_together(world);
+    wrong_requests(world);
+    FINE(hpccoll_split(world, 0, 0, &set));
+    wrong_start();
+    MPI_Finalize();
+    EXPECT(hpccoll_allreduce(&x, &x, 1, HPCCOLL_FLOAT64, HPCCOLL_SUM, NULL, world), HPCCOLL_SHUT_DOWN, "MPI_Finalize");
+    EXPECT(hpccoll_barrier(NULL, set), HPCCOLL_SHUT_DOWN, "MPI_Finalize has ended it");
+    FINE(hpccoll_world_free(&set));
+    FINE(hpccoll_world_free(&world));
+    EXPECT(hpccoll_world_from_mpi(MPI_COMM_WORLD, NULL, &world), HPCCOLL_INVALID, "finalized");
+    if (rank == 0)
+        printf("fine\n");
+    return 0;
+}
