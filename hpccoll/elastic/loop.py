@@ -59,7 +59,7 @@ def runner(make: Callable[[], Any], end: Callable[[], Any]) -> Callable[[Functio
 
     def decorate(function: Function[P, T]) -> Function[P, T]:
         @functools.wraps(function)
-        def elastic(state: Any, *args: P.args, **kwargs: P.kwargs) -> T:
+        def elastic(state: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
             with _Turns(state, make, end) as turns:
                 while True:
                     try:

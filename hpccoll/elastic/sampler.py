@@ -32,6 +32,9 @@ class ElasticSampler:
         self.epoch = 0
         self.processed_num = 0
         """Samples that all ranks together have taken in this epoch."""
+        self._before = self._taken = self._batch = 0
+        self._lengths: list[int] = []
+        self.indices: list[int] = []
         self.reset()
 
     def set_epoch(self, epoch: int) -> None:
@@ -75,12 +78,20 @@ class ElasticSampler:
 
     def reset(self) -> None:
         """Deal the rest of the epoch to the present ranks."""
-        self.rank, self.num_replicas = (current().rank, current().size) if is_initialized() else (0, 1)
+        self.deal(*((current().rank, current().size) if is_initialized() else (0, 1)))
+
+    def deal(self, rank: int, size: int) -> None:
+        """Deal the rest of the epoch to ranks that are not those of the default World.
+
+        :param rank: the number of this one
+        :param size: how many there are
+        """
+        self.rank, self.num_replicas = rank, size
         self._taken = self._batch = 0
         self._before = self.processed_num
         rest = self._order()[self.processed_num :]
-        self._lengths = [len(range(rank, len(rest), self.num_replicas)) for rank in range(self.num_replicas)]
-        self.indices = rest[self.rank :: self.num_replicas].tolist()
+        self._lengths = [len(range(other, len(rest), size)) for other in range(size)]
+        self.indices = rest[rank::size].tolist()
 
     def _order(self) -> np.ndarray[Any, Any]:
         count = len(self.dataset)

@@ -195,7 +195,7 @@ class ObjectState(State):
     def _give(self, forms: dict[str, Any]) -> None:
         for name, form in forms.items():
             value, form = getattr(self, name, None), copy.deepcopy(form)
-            if _has_form(value):
+            if value is not None and _has_form(value):
                 value.load_state_dict(form)
             else:
                 setattr(self, name, form)

@@ -62,11 +62,21 @@ class Coordinator:
         try:
             secret, addresses = channel.parse(text)
             self._channel = channel.connect(addresses, secret)
+            self._greet()
         except (OSError, ValueError, channel.ChannelError) as error:
             raise errors.StartError(f"the coordinator of the job cannot be reached: {error}") from None
-        self._channel.send(json.dumps({"worker": worker, "host": platform.node(), "pid": os.getpid()}).encode())
         for work in (self._read, self._write):
             threading.Thread(target=work, name="hpccoll coordinator", daemon=True).start()
+
+    def _greet(self) -> None:
+        """Say who this is, and read the welcome: from then on the connection may be silent for long."""
+        hello = {"worker": self.worker, "host": platform.node(), "pid": os.getpid()}
+        try:
+            self._channel.send(json.dumps(hello).encode())
+            self._channel.receive()
+        except BaseException:
+            self._channel.close()
+            raise
 
     # ---- what this process says -------------------------------------------------------------------------
 
@@ -152,6 +162,7 @@ class Coordinator:
             if self.generation:
                 self.tell(f"the coordinator of the job is gone ({self._cut}): the next loss or change ends the job")
             self._inbox.put({"cut": True})
+            self._channel.close()
 
     def _write(self) -> None:
         with contextlib.suppress(OSError):  # the reader says it

@@ -225,6 +225,6 @@ def _copied(value: Any, old: Any) -> Any:
         made.update({key: _copied(one, olds.get(key)) for key, one in value.items()})
         return made
     if isinstance(value, list):
-        olds = old if isinstance(old, list) and len(old) == len(value) else [None] * len(value)
-        return [_copied(one, before) for one, before in zip(value, olds, strict=True)]
+        before = old if isinstance(old, list) and len(old) == len(value) else [None] * len(value)
+        return [_copied(one, other) for one, other in zip(value, before, strict=True)]
     return copy.deepcopy(value)

@@ -98,6 +98,7 @@ class Server:
             if worker in self._connections:
                 raise ChannelError(f"worker {worker} has a connection")
             self._connections[worker] = connection
+        connection.send(b"{}")
         try:
             while True:
                 self._take(worker, json.loads(channel.receive(LONGEST)))

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""States and the sampler, in one process."""
+
+import random
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hpccoll
+from hpccoll import elastic
+
+
+def test_objects_go_back_to_the_commit() -> None:
+    state = elastic.ObjectState(epoch=0, seen=[1])
+    state.seen.append(2)
+    state.save()
+    state.seen.append(3)
+    state.epoch = 5
+    state.restore()
+    assert (state.epoch, state.seen) == (0, [1, 2])
+    state.seen.append(4)  # what was restored is not what is kept
+    state.restore()
+    assert state.seen == [1, 2]
+
+
+def test_arrays_keep_their_place() -> None:
+    weights = np.zeros(3)
+    state = elastic.ArrayState(weights=weights, step=0)
+    weights += 1
+    state.save()
+    state.weights = state.weights + 1  # another array
+    state.restore()
+    assert state.weights is weights and weights.tolist() == [1, 1, 1]
+    state.weights = np.full(3, 7.0)
+    state.save()
+    assert state.weights is weights and weights.tolist() == [7, 7, 7]
+
+
+def test_the_next_run_begins_with_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "folder" / "commit"
+
+    def train(state: elastic.ArrayState, until: int) -> None:
+        while state.step < until:
+            state.weights += hpccoll.allreduce(np.ones(2), name="ones")
+            state.step += 1
+            state.commit()
+
+    for until in (4, 8):
+        state = elastic.ArrayState(weights=np.zeros(2), step=0, path=path, every=2)
+        elastic.run(train)(state, until)
+        hpccoll.shutdown()
+    assert state.step == 8 and state.weights.tolist() == [8, 8]
+    again = elastic.ArrayState(weights=np.zeros(2), step=0, path=path)
+    again.begin()
+    assert again.step == 7 and again.version == (0, 8)  # what the run began with was its first commit
+    path.write_bytes(b"something else")
+    with pytest.raises(hpccoll.InvalidArgumentError, match="is no commit of an elastic job"):
+        elastic.ObjectState(path=path).begin()
+
+
+def test_a_job_that_is_not_elastic_raises_what_it_cannot_mend() -> None:
+    @elastic.run
+    def lose(state: elastic.State) -> None:
+        raise hpccoll.PeerLost("rank 1 (h2) was lost: as this test says")
+
+    with pytest.raises(hpccoll.PeerLost) as raised:
+        lose(elastic.ObjectState())
+    assert "start it with `hpccoll run --min-np`" in raised.value.__notes__[0]
+    hpccoll.shutdown()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_each_sample_once_however_the_ranks_change(seed: int) -> None:
+    draw = random.Random(seed)
+    count, batch, epoch = draw.randint(1, 200), draw.randint(1, 7), draw.randint(0, 3)
+    taken: Counter[int] = Counter()
+    told = {"epoch": epoch, "processed_num": 0}
+    while told["processed_num"] < count:
+        size = draw.randint(1, 5)
+        ranks = [elastic.ElasticSampler(range(count), seed=seed) for _ in range(size)]
+        for rank, sampler in enumerate(ranks):
+            sampler.epoch, sampler.processed_num = told["epoch"], told["processed_num"]
+            sampler.deal(rank, size)
+        steps = ranks[0].steps(batch)
+        for step in range(draw.randint(1, steps)):
+            batches = [list(sampler)[step * batch : (step + 1) * batch] for sampler in ranks]
+            taken.update(index for one in batches for index in one)
+            for sampler, one in zip(ranks, batches, strict=True):
+                sampler.record_batch(step, draw.choice((batch, len(one) or batch)) if len(one) == batch else batch)
+        assert len({sampler.processed_num for sampler in ranks}) == 1
+        told = ranks[0].state_dict()
+        assert told["processed_num"] == taken.total()
+    assert taken == Counter(range(count))
+
+
+def test_the_samplers_epochs() -> None:
+    sampler = elastic.ElasticSampler(range(10), seed=1)
+    first = list(sampler)
+    sampler.record_batch(0, 4)
+    sampler.set_epoch(0)
+    assert list(sampler) == first[4:]  # the same epoch goes on
+    sampler.set_epoch(1)
+    assert sorted(sampler) == list(range(10)) and list(sampler) != first
+    assert list(elastic.ElasticSampler(range(5), shuffle=False)) == [0, 1, 2, 3, 4]
