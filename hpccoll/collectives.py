@@ -9,7 +9,8 @@ Every rank of the World calls an operation. The arguments that many of them shar
   is finished: do not write to it before.
 - `out`: the array that takes the result, contiguous or strided; `out=x` works in place. By default the result is a new
   array of the same kind as `x`. While an asynchronous call is in flight, a call that would write its arrays, or read
-  its `out`, raises InvalidArgumentError, in this World and its process sets.
+  its `out`, raises InvalidArgumentError, in this World and its process sets. A strided array counts from its first
+  byte to its last one, with what lies between its elements.
 - `name`: the ranks' calls of one name belong together, in whatever order each rank makes its calls. Use the same names
   in every step: a name that was agreed before costs one bit. Calls without a name belong together by their order.
 - `world`: the World of the call, by default that of `init()`.

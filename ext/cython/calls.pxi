@@ -20,6 +20,7 @@ cdef class Call:
     cdef bytearray storage       # of a group's operands
     cdef object held             # what must live until the request is done, in the order of the operands
     cdef list restores, copies   # see Handle; None while there is nothing in them
+    cdef list copied             # strided inputs, whose values have been copied already; None: there is none
     cdef object result           # what wait() returns, as far as it is known
     cdef object name
 
@@ -119,6 +120,10 @@ cdef class Call:
             array = read_input(self.set.loop, x, i, found)
         except MemoryError as error:
             raise self.no_memory(error, "a contiguous copy of x", getattr(x, "nbytes", 0)) from None
+        if array is not x and type(x) is ndarray:
+            if self.copied is None:
+                self.copied = []
+            self.copied.append(x)
         if found[0] is not None:
             if self.restores is None:
                 self.restores = [None] * self.n
@@ -293,10 +298,26 @@ cdef class Call:
                 other = hc_in_flight_other(f, i[1].data, i[1].nbytes, True, self.operation)
                 if other is not NULL:
                     self.refuse_shared(at, "out", other)
+        if self.copied:
+            self.check_spread(self.copied, "x", False)
+        if self.copies:
+            self.check_spread([target for target, _ in self.copies], "out", True)
+        return 0
+
+    cdef int check_spread(self, list spread, str argument, bint writes) except -1:
+        """The same for arrays that a contiguous one stands for."""
+        cdef const hc_handle *other
+        cdef size_t begin, end
+        for array in spread:
+            begin, end = extent_of(array)
+            other = hc_in_flight_other(
+                &self.set.loop.in_flight, <const void *>begin, end - begin, writes, self.operation)
+            if other is not NULL:
+                self.refuse_shared(-1, argument, other)
         return 0
 
     cdef int refuse_shared(self, Py_ssize_t at, str argument, const hc_handle *other) except -1:
-        which = f" of array {at}" if self.is_group else ""
+        which = f" of array {at}" if self.is_group and at >= 0 else ""
         its = other.request.name[:other.request.name_len].decode("utf-8", "replace")
         raise errors.InvalidArgumentError(
             f"{argument}{which} shares memory with an array of "
@@ -306,6 +327,7 @@ cdef class Call:
         """Until it is done, its memory is not to be had for another request."""
         cdef hc_in_flight *f = &self.set.loop.in_flight
         cdef int status = HC_OK
+        cdef size_t begin, end
         cdef Py_ssize_t at
         cdef Operand *i
         for at in range(self.n):
@@ -314,6 +336,10 @@ cdef class Call:
                 status |= hc_in_flight_add(f, i[1].data, i[1].nbytes, True, h)
             if i.data != i[1].data:
                 status |= hc_in_flight_add(f, i.data, i.nbytes, False, h)
+        if self.copies:
+            for target, _ in self.copies:
+                begin, end = extent_of(target)
+                status |= hc_in_flight_add(f, <const void *>begin, end - begin, True, h)
         if status < 0:
             hc_handle_release(h)
             raise errors.OutOfMemoryError("no memory for a request; nothing was sent")

@@ -264,6 +264,19 @@ cdef object read_target(Loop loop, object out, Operand *o, list copies, str argu
     return target
 
 
+cdef tuple extent_of(object array):
+    """The first byte of an array in host memory, and the one behind its last; of others (0, 0)."""
+    if type(array) is not ndarray:
+        return 0, 0
+    begin = end = array.__array_interface__["data"][0]
+    for n, stride in zip(array.shape, array.strides, strict=True):
+        if n == 0:
+            return begin, begin
+        begin += min((n - 1) * stride, 0)
+        end += max((n - 1) * stride, 0)
+    return begin, end + array.itemsize
+
+
 cdef object read_stand_in(object target, Operand *o, list copies):
     """Describe a contiguous array that is copied into `target` at the end."""
     stand_in = empty(target.shape, target.dtype)

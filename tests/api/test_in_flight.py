@@ -24,6 +24,11 @@ PAIRS = {
     "an out is read": lambda a: ({"x": a[0], "out": a[1]}, {"x": a[1], "out": a[2]}),
     "an out is read, without an out": lambda a: ({"x": a[0], "out": a[1]}, {"x": a[1]}),
     "an input is written": lambda a: ({"x": a[0], "out": a[1]}, {"x": a[2], "out": a[0]}),
+    "a strided out, twice": lambda a: ({"x": a[0][::2], "out": a[1][::2]}, {"x": a[2][::2], "out": a[1][::2]}),
+    "a strided out, backwards": lambda a: ({"x": a[0][::2], "out": a[1][::-2]}, {"x": a[2][:9], "out": a[1][:9]}),
+    "a strided out is read": lambda a: ({"x": a[0][::2], "out": a[1][::2]}, {"x": a[1], "out": a[2]}),
+    "an out is read by strides": lambda a: ({"x": a[0], "out": a[1]}, {"x": a[1][::2], "out": a[2][::2]}),
+    "an input is written by strides": lambda a: ({"x": a[0], "out": a[1]}, {"x": a[2][::2], "out": a[0][::2]}),
     "an input of a call without an out is written": lambda a: ({"x": a[0]}, {"x": a[2], "out": a[0]}),
 }
 
