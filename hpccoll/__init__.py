@@ -22,12 +22,14 @@ except ImportError as _error:
 from hpccoll import collectives as _collectives
 from hpccoll import compression, config, errors
 from hpccoll import p2p as _p2p
+from hpccoll import plans as _plans
 from hpccoll import prefix as _prefix
 from hpccoll import rooted as _rooted
 from hpccoll.collectives import *  # noqa: F403 - all names of its __all__, as below
 from hpccoll.device_arrays import DeviceArray
 from hpccoll.errors import *  # noqa: F403
 from hpccoll.p2p import *  # noqa: F403
+from hpccoll.plans import *  # noqa: F403
 from hpccoll.preemption import preemption
 from hpccoll.prefix import *  # noqa: F403
 from hpccoll.rooted import *  # noqa: F403
@@ -97,6 +99,7 @@ __all__ = [
 ]  # fmt: skip
 __all__ += _collectives.__all__
 __all__ += _p2p.__all__
+__all__ += _plans.__all__
 __all__ += _prefix.__all__
 __all__ += _rooted.__all__
 __all__ += errors.__all__

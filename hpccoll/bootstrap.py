@@ -336,12 +336,14 @@ def _node_control(rendezvous: Rendezvous, node_of: tuple[int, ...], nonce: str) 
 
 
 def set_segment(
-    loop: _core.Loop, number: int, members: tuple[int, ...], nonce: str, agree: Agree
+    loop: _core.Loop, number: int | str, members: tuple[int, ...], nonce: str, agree: Agree, nbytes: int = 0
 ) -> _core.Segment | None:
-    """Make the segment of a process set on this node; its lowest member here creates it.
+    """Make the segment of a process set, or of a plan, on this node; its lowest member here creates it.
 
+    :param number: what no other segment of this member has in its name
     :param members: the World rank of each member; a rank that is none of them only takes part in the agreement
     :param agree: does a step and raises on all ranks if it failed on any
+    :param nbytes: of the segment; 0: what a process set needs
     :returns: the segment, or None on a rank that is no member
     """
     mine = loop.node_of[loop.rank]
@@ -351,7 +353,7 @@ def set_segment(
             agree(lambda: None)
         return None
     name = f"/hpccoll-{nonce}-{number}-{here[0]}"
-    return shared_segment(name, _core.node_bytes(len(here)), here[0] == loop.rank, agree)
+    return shared_segment(name, nbytes or _core.node_bytes(len(here)), here[0] == loop.rank, agree)
 
 
 def shared_segment(name: str, nbytes: int, leads: bool, agree: Agree) -> _core.Segment:

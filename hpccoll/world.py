@@ -244,6 +244,7 @@ class World:
         - `cached_batches` (number): batches of requests that were all agreed before
         - `fused_requests` (number): requests in those batches; divided by `batches`, the mean size of a batch
         - `payload_bytes` (bytes): arrays in those batches
+        - `plan_starts` (number): starts of plans by this rank; those of messages count as messages, too
         - `p2p_ops` (number): point-to-point messages that this rank has sent or received
         - `p2p_bytes` (bytes): arrays in those messages
 

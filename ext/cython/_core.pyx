@@ -27,6 +27,7 @@ import platform
 import signal
 import sys
 import time
+import weakref
 
 import numpy as np
 
@@ -46,4 +47,5 @@ include "arguments.pxi"
 include "calls.pxi"
 include "sets.pxi"
 include "planes.pxi"
+include "plans.pxi"
 include "notice.pxi"

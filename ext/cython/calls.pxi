@@ -243,29 +243,9 @@ cdef class Call:
     cdef Handle start(self, object name, object splits, object out, bint waits, bint last):
         """Ask for the operation. Nothing can be wrong with it from here on but its name."""
         cdef bint unnamed = False
-        cdef uint32_t nrows = 0
-        cdef hc_handle *h
         if hc_in_flight_any(&self.set.loop.in_flight):
             self.check_in_flight(out is not None, waits)
-        if self.has(HC_OP_ONLY_EVENT):
-            h = self.set.new_handle(HC_EV_JOIN, OPERATIONS[self.operation], 0, 0, 0, &unnamed)
-        else:
-            if not self.has_input:
-                splits = None  # only the root's count
-            elif self.has(HC_OP_COUNTS):
-                splits = check_splits(splits, self.operands[0].dims[0], self.set.size, self.has(HC_OP_ROOTED))
-            if self.has(HC_OP_RESULT_ALLOCATED):
-                nrows = 2 * self.set.size
-            h = self.set.new_handle(HC_EV_ENQUEUE, name, <uint32_t>self.n, self.ndims, nrows, &unnamed)
-        h.request.operation = self.operation
-        h.request.root = self.root
-        h.request.reduction = self.reduction
-        h.request.wire = self.wire
-        h.request.prescale, h.request.postscale = self.prescale, self.postscale
-        h.request.flags = (HC_REQUEST_GROUP if self.is_group else 0) | (HC_REQUEST_LAST if last else 0)
-        self.put_tensors(h)
-        if nrows:
-            self.put_rows(h, splits)
+        cdef hc_handle *h = self.request(name, splits, last, &unnamed)
         if not waits:
             self.note_in_flight(h, out is not None)
         cdef Handle handle = self.set.submit(h, unnamed, waits, self.held)
@@ -276,6 +256,31 @@ cdef class Call:
         handle.restores = self.restores
         handle.copies = self.copies
         return handle
+
+    cdef hc_handle *request(self, object name, object splits, bint last, bint *unnamed) except NULL:
+        """Write the arguments into a request."""
+        cdef uint32_t nrows = 0
+        cdef hc_handle *h
+        if self.has(HC_OP_ONLY_EVENT):
+            h = self.set.new_handle(HC_EV_JOIN, OPERATIONS[self.operation], 0, 0, 0, unnamed)
+        else:
+            if not self.has_input:
+                splits = None  # only the root's count
+            elif self.has(HC_OP_COUNTS):
+                splits = check_splits(splits, self.operands[0].dims[0], self.set.size, self.has(HC_OP_ROOTED))
+            if self.has(HC_OP_RESULT_ALLOCATED):
+                nrows = 2 * self.set.size
+            h = self.set.new_handle(HC_EV_ENQUEUE, name, <uint32_t>self.n, self.ndims, nrows, unnamed)
+        h.request.operation = self.operation
+        h.request.root = self.root
+        h.request.reduction = self.reduction
+        h.request.wire = self.wire
+        h.request.prescale, h.request.postscale = self.prescale, self.postscale
+        h.request.flags = (HC_REQUEST_GROUP if self.is_group else 0) | (HC_REQUEST_LAST if last else 0)
+        self.put_tensors(h)
+        if nrows:
+            self.put_rows(h, splits)
+        return h
 
     cdef int check_in_flight(self, bint brought, bint waits) except -1:
         """Raise InvalidArgumentError if an out is used by a request in flight, or an input is the out of one.

@@ -75,7 +75,14 @@ cdef extern from "transport/transport.h" nogil:
         char *why
         const int64_t *send_rows
         int64_t *recv_rows
+    ctypedef struct hc_batch:
+        pass
+    ctypedef struct hc_stream_read:
+        void *out
+        int64_t offset, bytes
     int64_t hc_share(int64_t, int32_t, int32_t)
+    int64_t hc_share_begin(int64_t, int32_t, int32_t)
+    int64_t hc_node_chunk_bytes(int32_t)
     void hc_result_free(void *)
     int hc_reduction_defined(int, int)
     const char *hc_kernels_name()
@@ -98,6 +105,7 @@ cdef extern from "transport/transport.h" nogil:
         int32_t set_rank, set_size
         const int32_t *members
         const int32_t *node_of
+        int64_t chunk_most
         double alpha, beta
         const char *algorithm
     int hc_hierarchy_new(const hc_hierarchy_config *, hc_node *, hc_net *, hc_data **)
@@ -141,6 +149,18 @@ cdef extern from "transport/shm/shm.h" nogil:
     int hc_node_control_new(hc_segment *, int32_t, int32_t, const int32_t *, hc_node_control **)
     void hc_node_control_free(hc_node_control *)
     size_t hc_shm_bytes(int32_t)
+    size_t hc_shm_bytes_for(int32_t, int64_t *)
+    ctypedef struct hc_flat_config:
+        hc_batch *batch
+        int32_t source, target
+        const hc_stream_read *reads
+        int64_t start "from"
+        int64_t to
+        size_t slot_bytes
+    size_t hc_flat_limit(int32_t)
+    size_t hc_flat_bytes(int32_t, size_t)
+    int hc_flat_new(const hc_flat_config *, hc_segment, hc_node_control *, const int32_t *, int32_t, int32_t,
+                    hc_data **)
     int hc_shm_node_new(hc_segment, hc_node_control *, const int32_t *, int32_t, int32_t, hc_node **)
 
 
@@ -180,7 +200,10 @@ cdef extern from "loop/loop.h" nogil:
         const hc_node *node
         hc_plane_maker *maker
         int32_t lead
+    enum: HC_HANDLE_PLAN
+    ctypedef struct hc_plan
     ctypedef struct hc_handle:
+        uint8_t kind
         uint32_t set
         hc_request request
         hc_tensor *tensors
@@ -225,6 +248,15 @@ cdef extern from "loop/loop.h" nogil:
     const char *hc_loop_broken_text(const hc_loop *)
     uint64_t hc_loop_preempted(hc_loop *, uint32_t)
 
+    hc_plan *hc_plan_new(hc_loop *, hc_handle *, int32_t)
+    hc_batch *hc_plan_batch(hc_plan *)
+    void hc_plan_use(hc_plan *, hc_data *, int)
+    void hc_plan_free(hc_plan *)
+    int hc_plan_start(hc_plan *, int)
+    int hc_plan_test(hc_plan *)
+    int hc_plan_soon(hc_plan *)
+    int hc_plan_wait(hc_plan *, uint64_t)
+
     ctypedef struct hc_notice
     hc_notice *hc_notice_new(uint64_t, const char *, uint64_t, const char *)
     void hc_notice_free(hc_notice *)
@@ -235,7 +267,7 @@ cdef extern from "loop/loop.h" nogil:
         uint64_t packed_bytes, reduced_bytes, spread_bytes
         uint64_t net_sent_bytes, net_sent_messages, net_received_bytes
         uint64_t requests, batches, cached_batches, fused_requests, payload_bytes
-        uint64_t p2p_ops, p2p_bytes
+        uint64_t plan_starts, p2p_ops, p2p_bytes
         uint64_t waited_ns, in_flight_ns, wakes, sleeps
     void hc_loop_get_stats(hc_loop *, hc_loop_stats *)
 

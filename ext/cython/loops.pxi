@@ -5,10 +5,12 @@ cdef extern from *:
     """
     static void hc__net_free(hc_net *net) { net->ops->free(net); }
     static void hc__data_free(hc_data *data) { data->ops->free(data); }
+    static void hc__node_free(hc_node *node) { node->ops->free(node); }
     static void hc__control_free(hc_control *control) { control->ops->free(control); }
     """
     void hc__net_free(hc_net *)
     void hc__data_free(hc_data *)
+    void hc__node_free(hc_node *)
     void hc__control_free(hc_control *)
 
 
@@ -108,6 +110,9 @@ cdef class Loop:
     cdef hc_processes processes
     cdef char *process_memory
     cdef list orphans        # handles that were dropped in flight
+    cdef list started_plans  # plans that were dropped after a start
+    cdef readonly object plans  # those that were not freed
+    cdef public object plan_numbers  # a bit for each number that is in use; see Plan.build()
     cdef Py_ssize_t many_orphans
     cdef int active           # threads inside drive()
     cdef readonly bint closed, forked, background
@@ -142,6 +147,8 @@ cdef class Loop:
                                shares_device=shares_device, gpu_aware=gpu_aware)
         self.said_device = set() if rank == 0 and settings.verbose else None
         self.orphans = []
+        self.plans, self.started_plans = weakref.WeakSet(), []
+        self.plan_numbers = 0
         self.rank = rank
         self.size = len(node_of)
         self.node_of = node_of
@@ -217,6 +224,9 @@ cdef class Loop:
             hc_loop_free(c)
         if self.devices.accelerator is not None:
             self.let_go_of_device()
+        for plan in [*self.plans, *self.started_plans]:
+            (<Plan>plan).release()
+        self.started_plans.clear()
         self.orphans.clear()
         hc_in_flight_free(&self.in_flight)
         self.net_capsule = self.segment = None

@@ -18,18 +18,25 @@ cdef hc_node *new_node(Loop loop, tuple members, Segment segment) except NULL:
     return node
 
 
+cdef int describe_hierarchy(Set own, int number, const int32_t *members, const int32_t *nodes, bytes algorithm,
+                            hc_hierarchy_config *place) except -1:
+    """What the set's data plane between nodes is, with the tags of `number`."""
+    s = own.loop.settings
+    memset(place, 0, sizeof(place[0]))
+    place.set = number
+    place.set_rank, place.set_size = own.rank, own.size
+    place.members, place.node_of = members, nodes
+    fill_knobs(hc__hierarchy_knobs, place, s)
+    place.algorithm = algorithm
+    return 0
+
+
 cdef int new_planes(Set own, const int32_t *members, const int32_t *nodes, hc_node *node,
                     hc_set_parts *parts) except -1:
     """The set's data plane for host memory, in the node and between nodes, and what makes the one for device memory."""
     cdef hc_hierarchy_config place
-    s = own.loop.settings
-    algorithm = s.algorithm.encode()
-    memset(&place, 0, sizeof(place))
-    place.set = own.number
-    place.set_rank, place.set_size = own.rank, own.size
-    place.members, place.node_of = members, nodes
-    fill_knobs(hc__hierarchy_knobs, &place, s)
-    place.algorithm = algorithm
+    cdef bytes algorithm = own.loop.settings.algorithm.encode()
+    describe_hierarchy(own, own.number, members, nodes, algorithm, &place)
     check(hc_hierarchy_new(&place, node, own.loop.net, &parts.host), "no data plane")
     parts.node = node
     parts.maker = new_maker(own.loop.devices, &place, algorithm, parts.host, own.loop.net)

@@ -43,9 +43,7 @@ cdef class Set:
 
     cdef int join_loop(self, Segment segment, int generation) except -1:
         cdef int32_t *members = copy_ranks(self.members)
-        numbers = {}  # nodes in order of first appearance
-        cdef int32_t *nodes = copy_ranks(
-            [numbers.setdefault(self.loop.node_of[m], len(numbers)) for m in self.members])
+        cdef int32_t *nodes = copy_ranks(self.node_numbers())
         cdef hc_set_config place
         cdef hc_set_parts parts
         cdef hc_node *node
@@ -75,6 +73,11 @@ cdef class Set:
             free(nodes)
             free(children)
         return 0
+
+    cdef list node_numbers(self):
+        """The node of each member; nodes are numbered in order of first appearance."""
+        numbers = {}
+        return [numbers.setdefault(self.loop.node_of[m], len(numbers)) for m in self.members]
 
     cdef int add(self, const hc_set_parts *parts) except -1:
         cdef hc_handle *h = hc_handle_new(HC_EV_ADD_SET, self.number, 0, 0, NULL, 0, 0)
@@ -311,6 +314,11 @@ cdef class Set:
 
     cdef Handle submit_p2p(self, bint receives, object peer, object tag, const Operand *o, bint waits, object array,
                            bint library, int flags):
+        cdef hc_handle *h = self.new_message(receives, peer, tag, o, library, flags)
+        return self.submit(h, False, waits, (array,) if o.memory else array)
+
+    cdef hc_handle *new_message(self, bint receives, object peer, object tag, const Operand *o, bint library,
+                                int flags) except NULL:
         cdef hc_p2p_op op
         if self.closed or self.loop.closed or self.loop.forked:
             self.refuse()
@@ -328,13 +336,48 @@ cdef class Set:
         cdef hc_handle *h = hc_handle_of_p2p(self.number, &op, o.memory)
         if h is NULL:
             raise errors.OutOfMemoryError("no memory for a message; nothing was sent")
-        return self.submit(h, False, waits, (array,) if o.memory else array)
+        return h
 
     cpdef int check_root(self, object root) except -1:
         """Raise InvalidArgumentError unless `root` is a rank of the World."""
         if not PyIndex_Check(root) or not 0 <= root < self.size:
             raise errors.InvalidArgumentError(f"root is {root!r}: the World has ranks 0 to {self.size - 1}")
         return 0
+
+    # ---- plans -----------------------------------------------------------------------------------
+
+    def plan(self, str operation, x, out, str name, op=None, root=None, splits=None, prescale=1.0, postscale=1.0,
+             compression=None):
+        """Read and check the arguments of a persistent operation, as far as this rank can; plans.py goes on."""
+        cdef Plan plan
+        kind, is_barrier = operation, operation == "barrier"
+        if is_barrier:
+            x = out = np.zeros(1, np.uint8)
+            operation, op = "allreduce", REDUCTIONS.index("MAX")
+        plan = new_plan(self, kind, name, x, out)
+        plan.is_barrier = is_barrier
+        plan.options = (operation, op, root, splits, prescale, postscale, compression)
+        allocated = TRAITS[CODES[operation]] & HC_OP_RESULT_ALLOCATED
+        plan.read(None if allocated else plan.x if out is x and plan.fills is None else out)
+        return plan
+
+    def plan_message(self, bint receives, x, peer, tag, str name):
+        """Make the plan of a send or a receive, which no other rank takes part in."""
+        cdef Plan plan = new_plan(self, "recv" if receives else "send", name, x, None)
+        cdef list copies = []
+        if receives:
+            plan.fills = None
+            plan.held = read_target(self.loop, x, &plan.two[0], copies, "x")
+            plan.copies = copies or None
+        else:
+            plan.held = read_input(self.loop, plan.x, &plan.two[0], [])
+        plan.receives = receives
+        plan.h = self.new_message(receives, peer, tag, &plan.two[0], False, HC_P2P_EXACT if copies else 0)
+        plan.c = hc_plan_new(self.loop.c, plan.h, self.size)
+        if plan.c is NULL:
+            raise errors.OutOfMemoryError("no memory for a plan of a message")
+        self.loop.plans.add(plan)
+        return plan
 
 
 gate = PyCapsule_New(<void *>&hc_the_gate, HC_GATE_CAPSULE, NULL)  # for the kernels of frameworks

@@ -27,7 +27,7 @@ static int wire_of(const hc_loop *loop, const hc_request *agreed, int dtype) {
     return hc_operation_has(agreed->operation, HC_OP_NARROWS) && wide && wire != HC_WIRE_SAME ? wire : dtype;
 }
 
-static void set_up(hc_loop *loop, const hc__set_queue *queue, hc__run *b, const hc_item *item) {
+static void set_up(const hc_loop *loop, const hc__set_queue *queue, hc__run *b, const hc_item *item) {
     const hc_request *agreed = item->agreed;
     int dtype = agreed->tensors[item->first].dtype;
     b->batch = (hc_batch){
@@ -119,7 +119,7 @@ static void add_events(hc__run *b, const hc_handle *handle) {
     b->events[(uint32_t)at + b->room] = handle->finished;
 }
 
-hc__run *hc__run_build(hc_loop *loop, hc__set_queue *queue, const hc_action *run) {
+hc__run *hc__run_compose(const hc_loop *loop, hc__set_queue *queue, const hc_action *run) {
     int32_t npieces = 0;
     for (uint32_t i = 0; i < run->nitems; i++)
         npieces += (int32_t)run->items[i].count;
@@ -135,8 +135,7 @@ hc__run *hc__run_build(hc_loop *loop, hc__set_queue *queue, const hc_action *run
         return NULL;
     }
     set_up(loop, queue, b, &run->items[0]);
-    int on_device = b->batch.memory == HC_MEMORY_CUDA;
-    if (on_device && reserve_events(b, run->nitems) != HC_OK) {
+    if (b->batch.memory == HC_MEMORY_CUDA && reserve_events(b, run->nitems) != HC_OK) {
         hc__run_free(b);
         return NULL;
     }
@@ -146,13 +145,19 @@ hc__run *hc__run_build(hc_loop *loop, hc__set_queue *queue, const hc_action *run
     b->first = (const hc_handle *)(uintptr_t)run->items[0].ticket;
     b->bytes = 0;
     b->next = NULL;
-    for (uint32_t i = 0; i < run->nitems; i++) {
+    for (uint32_t i = 0; i < run->nitems; i++)
         add_item(b, &run->items[i]);
+    return b;
+}
+
+hc__run *hc__run_build(hc_loop *loop, hc__set_queue *queue, const hc_action *run) {
+    hc__run *b = hc__run_compose(loop, queue, run);
+    for (uint32_t i = 0; b && i < run->nitems; i++) {
         hc_handle *handle = (hc_handle *)(uintptr_t)run->items[i].ticket;
         if (!handle)
             continue;
         hc__trace_handle(loop, HC_TRACE_FUSE, handle, b->number);
-        if (on_device)
+        if (b->batch.memory == HC_MEMORY_CUDA)
             add_events(b, handle);
         if (loop->config.debug && run->items[i].first == 0)
             hc__checksum_verify(handle);

@@ -110,7 +110,7 @@ static int wait_until(hc_loop *loop, awaited *all, uint64_t limit) {
 
 static void note_waiting(const awaited *all, uint64_t now) {
     for (hc_handle *const *at = all->next; at < all->end; at++)
-        if ((*at)->op && !atomic_load_explicit(&(*at)->waited_since, memory_order_relaxed))
+        if (((*at)->op || (*at)->plan) && !atomic_load_explicit(&(*at)->waited_since, memory_order_relaxed))
             atomic_store_explicit(&(*at)->waited_since, now, memory_order_relaxed);
 }
 

@@ -50,6 +50,20 @@ typedef struct hc__set_queue {
     char shutdown_reason[320]; /* who stopped it */
 } hc__set_queue;
 
+/* ---- plan.c, run_plans.c: operations that were agreed once ----------------------------------------- */
+
+enum hc__plan_state { HC__OVER, HC__WITH_CALLER, HC__WITH_LOOP };
+
+struct hc_plan {
+    hc_loop *loop;
+    hc_handle *handle;
+    hc_data *data;            /* NULL: a message */
+    hc__run *run;             /* likewise */
+    hc_piece *pieces;         /* as of the batch before a start: the data plane writes results there */
+    int32_t peer;             /* of a message: a receive may have HC_ANY_PEER */
+    uint8_t by_caller, state; /* state: the caller's */
+};
+
 /* ---- heartbeat.c, node_life.c, silence.c: who is alive ----------------------------------------------------------- */
 
 /* What is known of a rank that gives no sign of life; a later one says more. */
@@ -128,6 +142,7 @@ struct hc_loop {
     atomic_int broken;              /* [any] status */
     atomic_int pending;             /* [any] handles that are not done */
     atomic_ullong waited_ns, wakes; /* [any] */
+    atomic_ullong plan_starts;      /* [any] */
 
     atomic_ullong preempted[HC_MAX_SETS]; /* [any] position of PREEMPT in the set's log; 0: none */
 
@@ -137,6 +152,7 @@ struct hc_loop {
     uint8_t *unsent;     /* per World rank: 1 while a message of the engine's to it has not left */
     hc_handle *p2p_ops;  /* sends and receives in flight, newest first */
     hc_p2p_op *unposted; /* sends whose arrays come from a device, and what stays behind them; oldest first */
+    hc_handle *plans;    /* starts of plans that the driver runs */
     hc_handle *requests; /* what the engine holds, likewise: if it runs out of memory, the loop knows what to end */
     hc_handle *removals; /* REMOVE_SET: sets whose messages still move in memory of their data planes */
     hc_event failure;    /* the next event, if failing */
@@ -185,6 +201,7 @@ void hc__checksum_verify(hc_handle *);
 
 /* batch.c */
 hc__run *hc__run_build(hc_loop *, hc__set_queue *, const hc_action *run);
+hc__run *hc__run_compose(const hc_loop *, hc__set_queue *, const hc_action *run); /* the same, but noted nowhere */
 void hc__run_deliver(const hc_loop *, hc__run *); /* results back into the handles' pieces */
 void hc__run_free(hc__run *);
 
@@ -238,6 +255,19 @@ void hc__p2p_stop(hc_loop *, uint32_t set);
 int hc__p2p_borrow(const hc_loop *, uint32_t set); /* 1: memory of the set's data plane */
 void hc__p2p_break(hc_loop *, int status, const char *text);
 void hc__p2p_watch(hc_loop *, uint64_t now, void (*watch)(hc_loop *, int32_t peer, uint64_t now));
+
+/* run_plans.c */
+void hc__plan_take(hc_loop *, hc_handle *);
+int hc__plans_test(hc_loop *); /* 1: something moved */
+void hc__plans_stop(hc_loop *, uint32_t set);
+void hc__plans_abandon(hc_loop *);
+void hc__plans_break(hc_loop *, int status, const char *text);
+void hc__plans_watch(hc_loop *, uint64_t now);
+
+/* long_wait.c */
+/* Reports a wait of `ns` for what the engine does not know, or breaks the World at the stall limit. */
+void hc__watch_wait(hc_loop *, hc_handle *, uint64_t ns,
+                    void (*describe)(hc_loop *, const hc_handle *, char *, size_t));
 
 /* thread.c */
 int hc__thread_start(hc_loop *);

@@ -203,6 +203,7 @@ void hc__heartbeat(hc_loop *loop, uint64_t now) {
         ask_neighbours(loop, -1, now);
     }
     hc__p2p_watch(loop, now, asks ? watch_and_ask_peer : watch_peer);
+    hc__plans_watch(loop, now);
     look(loop, now);
 }
 

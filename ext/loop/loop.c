@@ -186,6 +186,7 @@ void hc_loop_get_stats(hc_loop *loop, hc_loop_stats *stats) {
         .p2p_bytes = hc_counted(&c->p2p_bytes),
         .in_flight_ns = hc_counted(&c->in_flight_ns),
         .sleeps = hc_counted(&c->sleeps),
+        .plan_starts = atomic_load(&loop->plan_starts),
         .waited_ns = atomic_load(&loop->waited_ns),
         .wakes = atomic_load(&loop->wakes),
     };

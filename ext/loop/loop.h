@@ -22,8 +22,9 @@
 /* ---- handles -------------------------------------------------------------------------------------- */
 
 typedef struct hc_handle hc_handle;
+typedef struct hc_plan hc_plan;
 
-#define HC_HANDLE_P2P 255 /* a kind of handle beside those of events */
+enum { HC_HANDLE_PLAN = 254, HC_HANDLE_P2P }; /* kinds of handles beside those of events */
 /* What messages are called where operations are named: the trace, texts. */
 enum hc_p2p_operation { HC_SEND = HC_OPERATION_COUNT, HC_RECEIVE };
 
@@ -39,7 +40,7 @@ typedef struct hc_set_parts {
 /* A request on its way. The submitter fills the first part, and may read the second once hc_handle_done().
  * One reference is the submitter's, one the loop's while it is in flight. Its address is its ticket. */
 struct hc_handle {
-    uint8_t kind; /* HC_EV_ENQUEUE, JOIN, STOP, PREEMPT, ADD_SET, REMOVE_SET; HC_HANDLE_P2P */
+    uint8_t kind; /* HC_EV_ENQUEUE, JOIN, STOP, PREEMPT, ADD_SET, REMOVE_SET; HC_HANDLE_... */
     uint32_t set;
     hc_request request;        /* name and tensors lie in this handle's own memory */
     hc_tensor *tensors;        /* request.tensors, to fill */
@@ -48,6 +49,7 @@ struct hc_handle {
     int64_t *rows;             /* 2 x set size entries (allgather, alltoall), or NULL */
     const hc_set_parts *parts; /* ADD_SET: the caller's, who waits */
     hc_p2p_op *op;             /* P2P: owned; its results too */
+    hc_plan *plan;             /* PLAN: whose start it is; NULL: it is none */
     hc_staging *staging;       /* P2P in device memory: the loop's, freed with the handle */
     void *ready, *finished;    /* device memory: see hc_batch; the submitter's, who keeps them until it is done */
     char *site;                /* debug: the lines of the program that ask for it, for the trace; owned, or NULL */
@@ -65,8 +67,8 @@ struct hc_handle {
     /* the loop's own */
     hc_handle *next;
     hc_handle **link;              /* what points here in the list of those in flight */
-    atomic_ullong waited_since;    /* P2P: ns, when a caller began to wait; 0: not yet */
-    uint8_t warnings, told_silent; /* P2P: reports of a long wait; the last one named the ranks that are silent */
+    atomic_ullong waited_since;    /* P2P, PLAN: ns, when a caller began to wait; 0: not yet */
+    uint8_t warnings, told_silent; /* likewise: reports of a long wait; the last one named the ranks that are silent */
     uint8_t traced_wait;           /* the trace has its WAIT */
     atomic_int refs;
     atomic_int done;
@@ -157,6 +159,27 @@ const char *hc_loop_broken_text(const hc_loop *); /* once it is broken: how, in 
  * before it, so who has waited for that handle is told. [any thread] */
 uint64_t hc_loop_preempted(hc_loop *, uint32_t set);
 
+/* ---- plans ------------------------------------------------------------------------------------------ */
+
+/* An operation that was agreed once, and has a data plane of its own. Starting it sends no control message and needs no
+ * engine; it allocates nothing here. One thread at a time may use a plan. Each start is followed by a wait or by tests,
+ * until they say that it is over; then `status` and `text` of its handle say how. */
+
+/* `handle`: of the request (HC_HANDLE_PLAN) or of the message (HC_HANDLE_P2P), whose arrays every start uses. It stays
+ * the caller's, and lives longer. NULL: out of memory. */
+hc_plan *hc_plan_new(hc_loop *, hc_handle *handle, int32_t set_size);
+hc_batch *hc_plan_batch(hc_plan *); /* what its data plane runs; NULL: a message */
+/* The plan owns the data plane from here. `by_caller`: any thread may start and test it; that of flat.h. */
+void hc_plan_use(hc_plan *, hc_data *, int by_caller);
+/* Not while it is started; also behind hc_loop_free(). NULL is allowed. */
+void hc_plan_free(hc_plan *);
+/* OK, or BROKEN or FORKED: it was not started. `waits`: the caller goes on to hc_plan_wait(). */
+int hc_plan_start(hc_plan *, int waits);
+int hc_plan_test(hc_plan *); /* 1: over; 0: not yet */
+int hc_plan_soon(hc_plan *); /* the same, and what is over in a moment is over; it never sleeps and never yields */
+/* 1: over; 0: not within `ns`. */
+int hc_plan_wait(hc_plan *, uint64_t ns);
+
 /* ---- notices ------------------------------------------------------------------------------------------ */
 
 /* A line on stderr, unless it is freed within `ns`; a final line and the end of the process with status 1, unless it
@@ -173,6 +196,7 @@ typedef struct hc_loop_stats {
     uint64_t packed_bytes, reduced_bytes, spread_bytes; /* inside the node */
     uint64_t net_sent_bytes, net_sent_messages, net_received_bytes;
     uint64_t requests, batches, cached_batches, fused_requests, payload_bytes;
+    uint64_t plan_starts;
     uint64_t p2p_ops, p2p_bytes; /* sends and receives of this rank */
     uint64_t waited_ns;          /* callers blocked, summed over callers */
     uint64_t in_flight_ns;       /* at least one batch was running */

@@ -208,7 +208,8 @@ void hc__p2p_break(hc_loop *loop, int status, const char *text) {
 
 /* ---- waits that last ------------------------------------------------------------------------------- */
 
-static void describe(const hc_loop *loop, const hc_p2p_op *op, uint64_t ns, char *text, size_t room) {
+static void describe(hc_loop *loop, const hc_handle *handle, char *text, size_t room) {
+    const hc_p2p_op *op = handle->op;
     char who[HC_WHO] = "any rank", bytes[32] = "", tag[32] = "any tag";
     if (op->peer >= 0)
         hc_who(&loop->processes, op->peer, who);
@@ -216,32 +217,11 @@ static void describe(const hc_loop *loop, const hc_p2p_op *op, uint64_t ns, char
         snprintf(bytes, sizeof bytes, " of %llu bytes", (unsigned long long)op->bytes);
     if (!(op->flags & HC_P2P_ANY_TAG))
         snprintf(tag, sizeof tag, "tag %u", op->tag);
-    snprintf(text, room, "a %s%s %s %s (%s) has waited %.3g s%s%s",
+    snprintf(text, room, "a %s%s %s %s (%s)",
              op->flags & HC_P2P_PROBE ? "probe"
              : op->receives           ? "receive"
                                       : "send",
-             bytes, op->receives ? "from" : "to", who, tag, (double)ns / 1e9, loop->silent_text[0] ? "; " : "",
-             loop->silent_text);
-}
-
-/* As for agreed requests: a report at the warning time and each time it has doubled, the World's end at the limit. The
- * clock runs from when a caller began to wait: a receive that nobody waits for may be open for ever. */
-static void watch_wait(hc_loop *loop, hc_handle *handle, uint64_t ns) {
-    char text[sizeof loop->silent_text + HC_WHO + 128];
-    uint64_t warning = loop->config.engine.stall_warning, limit = loop->config.engine.stall_limit;
-    int warns = warning && ns >= warning << handle->warnings, ends = limit && ns >= limit;
-    int learns = handle->warnings && !handle->told_silent && loop->silent_text[0];
-    if (!warns && !ends && !learns)
-        return;
-    handle->told_silent = loop->silent_text[0] != 0;
-    describe(loop, handle->op, ns, text, sizeof text);
-    if (ends) {
-        hc__loop_fail(loop, HC_STALLED, -1, text);
-        return;
-    }
-    if (warns && handle->warnings < 20)
-        handle->warnings++;
-    fprintf(stderr, "hpccoll: rank %d: %s\n", loop->config.engine.rank, text);
+             bytes, op->receives ? "from" : "to", who, tag);
 }
 
 /* Calls `watch` for each rank on another node that a caller waits for. */
@@ -252,7 +232,7 @@ void hc__p2p_watch(hc_loop *loop, uint64_t now, void (*watch)(hc_loop *, int32_t
         int32_t peer = handle->op->peer;
         if (!since || since > now)
             continue;
-        watch_wait(loop, handle, now - since);
+        hc__watch_wait(loop, handle, now - since, describe);
         if (peer >= 0 && loop->node_of[peer] != own)
             watch(loop, peer, now);
     }

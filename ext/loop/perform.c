@@ -38,6 +38,7 @@ static void perform_complete(hc_loop *loop, const hc_action *action) {
 static void stop(hc_loop *loop, hc__set_queue *queue, int status, const char *text) {
     hc__set_queue_stopped(queue, text);
     hc__p2p_stop(loop, queue->number);
+    hc__plans_stop(loop, queue->number);
     if (!queue->head)
         hc__set_queue_finish_stops(loop, queue, status, text);
 }
@@ -76,6 +77,7 @@ static void perform(hc_loop *loop, const hc_action *action) {
 
 static void break_world(hc_loop *loop, const hc_action *action) {
     hc__set_queues_abandon(loop);
+    hc__plans_abandon(loop);
     hc_p2p_abandon(loop->parts.p2p);
     snprintf(loop->broken_text, sizeof loop->broken_text, "%s: %s", hc_status_text(HC_BROKEN), action->text);
     hc__trace_break(loop, action->status, action->text);
@@ -92,6 +94,7 @@ static void perform_before_all(hc_loop *loop, const hc_action *action) {
 
 static void break_sets(hc_loop *loop, const hc_action *action) {
     hc__p2p_break(loop, action->status, action->text);
+    hc__plans_break(loop, action->status, action->text);
     while (loop->requests) { /* the engine had no memory to say so */
         hc_handle *handle = loop->requests;
         hc__handle_unlink(handle);

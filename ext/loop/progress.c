@@ -96,6 +96,9 @@ static int take_inbox(hc_loop *loop) {
         case HC_HANDLE_P2P:
             hc__p2p_take(loop, handle);
             break;
+        case HC_HANDLE_PLAN:
+            hc__plan_take(loop, handle);
+            break;
         default:
             take_request(loop, handle);
             break;
@@ -186,6 +189,7 @@ int hc__progress_once(hc_loop *loop) {
     moved |= receive(loop);
     moved |= hc__p2p_progress(loop);
     moved |= hc__set_queues_test(loop);
+    moved |= hc__plans_test(loop);
     moved |= send_queued(loop);
     moved |= take_time(loop);
     moved |= take_failure(loop);

@@ -41,6 +41,12 @@ int hc__cut_regions(hc__shm *shm, size_t bytes, size_t most) {
     return HC_OK;
 }
 
+size_t hc_shm_bytes_for(int32_t local_size, int64_t *chunk) {
+    int64_t most = hc_node_chunk_bytes(local_size), pages = (*chunk + PAGE - 1) / PAGE * PAGE;
+    *chunk = pages < PAGE ? PAGE : pages > most ? most : pages;
+    return head_bytes(local_size) + ((size_t)local_size + 1) * DEPTH_MIN * (size_t)*chunk;
+}
+
 uint8_t *hc__shm_slot(const hc__shm *shm, int32_t rank, int64_t chunk) {
     return shm->slots + (size_t)rank * shm->region + (size_t)(chunk % shm->depth) * shm->stride;
 }
@@ -55,7 +61,10 @@ void hc__shm_lay_out(hc__shm *shm) {
     shm->left = (hc__mark *)base;
     shm->marks = (hc__marks *)(shm->left + 1);
     shm->small = (hc__small *)(shm->marks + size);
-    shm->region = region_bytes(size);
+    shm->region = (shm->segment.bytes - head_bytes(size)) / ((size_t)size + 1) / (DEPTH_MIN * PAGE) *
+                  (DEPTH_MIN * PAGE);
+    if (shm->region > region_bytes(size))
+        shm->region = region_bytes(size);
     shm->slots = base + head_bytes(size);
     shm->results = shm->slots + (size_t)size * shm->region;
 }

@@ -7,11 +7,14 @@
 
 #include "transport/node.h"
 #include "transport/shm/control_segment.h"
+#include "transport/shm/flat.h"
 
-/* Makes the node of one process set. The zeroed segment, of hc_shm_bytes(), is made for the set; after OK the node
- * owns it (threads share a private one, which goes with the last of their nodes). locals[i]: local rank in the node
- * control segment of the set's i-th member on this node. */
+/* Makes the node of one process set. The zeroed segment, of hc_shm_bytes() or less, is made for the set; after OK the
+ * node owns it (threads share a private one, which goes with the last of their nodes). locals[i]: local rank in the
+ * node control segment of the set's i-th member on this node. */
 size_t hc_shm_bytes(int32_t local_size);
+/* The same for a node whose chunks, of all batches, have at most `chunk` bytes, which is rounded up to whole pages. */
+size_t hc_shm_bytes_for(int32_t local_size, int64_t *chunk);
 int hc_shm_node_new(hc_segment, hc_node_control *, const int32_t *locals, int32_t local_rank, int32_t local_size,
                     hc_node **);
 

@@ -1,0 +1,440 @@
+# SPDX-License-Identifier: Apache-2.0
+# plans.pxi - persistent operations: agreed once, started again and again.
+
+cdef object lasting(object x, list fills, list restores):
+    """The contiguous array that every start reads. If `x` is strided it is a stand-in, and (stand-in, x) goes to
+    `fills`: each start copies. What turns a result into the type of `x`, or None, goes to `restores`."""
+    restore = None
+    if type(x) is Buffer:
+        restores.append(None)
+        return x
+    if type(x) is not ndarray:
+        if library_of is not None and library_of(x) is not None:
+            raise errors.UnsupportedError(
+                f"x ({arrays.name_of(x)}) lies in device memory: plans are for host memory, use the _async form")
+        if isinstance(x, (list, tuple, bool, int, float, complex, np.generic)):
+            raise errors.InvalidArgumentError(
+                f"x is a {type(x).__name__}: a plan reads the same memory at each start, so it needs an array")
+        x, restore = arrays.adopt(x)
+    restores.append(restore)
+    if x.flags.c_contiguous:
+        return x
+    stand_in = empty(x.shape, x.dtype)
+    fills.append((stand_in, x))
+    return stand_in
+
+
+cdef class Plan:
+    """A persistent operation: all ranks have agreed on it, and each of them starts it as often as it likes.
+
+    `start()` begins, `wait()` ends; `plan()` does both. Between them the arrays belong to the library. A start sends no
+    control message, and nothing is compared: the ranks must make the same number of starts of a plan, in any order with
+    other plans and operations. One thread at a time uses a plan. `free()`, or the end of a ``with`` block, gives its
+    memory back.
+    """
+    cdef object __weakref__
+    cdef hc_plan *c
+    cdef hc_handle *h
+    cdef Set set
+    cdef Call call           # the arguments, until it is built
+    cdef Operand two[2]      # theirs
+    cdef object x, out, options, held, result
+    cdef list restores       # what turns results into the types of x, or None
+    cdef list fills, copies  # (stand-in, x) and (out, stand-in) of strided arrays; None: there are none
+    cdef public str name     # in reports and errors
+    cdef str kind            # likewise: the operation
+    cdef int number          # of its tags between nodes; -1: it has none
+    cdef int64_t most        # bytes of the largest part that a rank gives
+    cdef bint by_caller, is_barrier, receives
+    cdef readonly bint active
+    """Whether it was started, and neither `wait()` nor `test()` has said that this start is over."""
+
+    def __init__(self):
+        raise TypeError("a Plan is what hpccoll.allreduce_init and its like return")
+
+    def __dealloc__(self):
+        if self.c is NULL and self.h is not NULL:
+            hc_handle_release(self.h)
+
+    # ---- made ------------------------------------------------------------------------------------
+
+    cdef int read(self, object out) except -1:
+        """Read and check the arguments, with this `out`."""
+        operation, op, root, _, prescale, postscale, compression = self.options
+        self.call = Call.__new__(Call)
+        self.call.set, self.call.name = self.set, self.name
+        if self.call.read_options(operation, op, root, prescale, postscale):
+            raise errors.UnsupportedError(f"a plan with {op!r}: plans have the reductions of hpccoll only")
+        self.call.read_arrays(self.x, out, compression, self.two)
+        return 0
+
+    def says(self):
+        """What all ranks must agree on, and what each tells the others: its bytes, rows, splits, rows of out."""
+        cdef Call call = self.call
+        cdef Operand *o
+        tensors, nbytes, out_rows = [], 0, -1
+        for at in range(call.n):
+            o = &call.operands[2 * at]
+            dims = [str(o.dims[d]) for d in range(o.ndim)]
+            if call.has(HC_OP_ROWS_DIFFER):
+                dims[0] = "*"
+            tensors.append(f"{DTYPES[o.dtype]}[{','.join(dims)}]")
+            nbytes += o.nbytes
+        wire = "none" if call.wire == HC_WIRE_SAME else DTYPES[call.wire]
+        agreed = {
+            "operation": self.kind,
+            "grouping": "a group" if call.is_group else "no group", "tensors": " ".join(tensors),
+            "reduction": REDUCTIONS[call.reduction] if call.has(HC_OP_REDUCES) else "none", "root": str(call.root),
+            "prescale": repr(call.prescale), "postscale": repr(call.postscale), "compression": wire}
+        rows, splits = int(self.two[0].dims[0]) if not call.is_group else 0, None
+        if call.has(HC_OP_COUNTS):
+            splits = check_splits(self.options[3], rows, self.set.size, False)
+        if call.has(HC_OP_RESULT_ALLOCATED) and self.out is not None:
+            self.read(self.out)
+            out_rows = int(self.two[1].dims[0])
+        return agreed, (nbytes, rows, splits, out_rows)
+
+    def settle(self, list said):
+        """Take what all ranks have told, and find the place of the result. The same error on all ranks, or none."""
+        cdef Call call = self.call
+        cdef int me = self.set.rank
+        self.most = max(nbytes for nbytes, _, _, _ in said)
+        if call.has(HC_OP_RESULT_ALLOCATED):
+            for r, (_, _, _, has) in enumerate(said):
+                needs = sum(self.rows_from(said, r))
+                if has >= 0 and has != needs:
+                    raise errors.ResultSizeError(
+                        f"{OPERATIONS[call.operation]} {self.name!r}: on rank {r} out has {has} rows, the result has "
+                        f"{needs}")
+            self.result = self.out
+            if self.out is None:
+                array = call.held[0]
+                if type(array) is Buffer:
+                    raise errors.InvalidArgumentError("a Buffer needs an out")
+                self.out = empty((sum(self.rows_from(said, me)), *array.shape[1:]), array.dtype)
+                self.read(self.out)
+                call = self.call
+                self.result = self.restored(self.out)
+        elif call.has_result and not self.is_barrier:
+            self.result = self.out if self.out is not None else self.restored(call.result)
+        if call.has(HC_OP_COUNTS):
+            self.result = (self.result, np.array(self.rows_from(said, me), np.int64))
+        nodes = self.set.node_numbers()
+        self.by_caller = self.set.size == 1 or (max(nodes) == 0 and self.most <= <int64_t>hc_flat_limit(self.set.size))
+        return not self.by_caller and max(nodes) > 0
+
+    cdef object restored(self, object result):
+        """A new result, or those of a group, as the types that went in."""
+        if not self.call.is_group:
+            return result if self.restores[0] is None else self.restores[0](result)
+        return [r if restore is None else restore(r) for r, restore in zip(result, self.restores, strict=True)]
+
+    cdef list rows_from(self, list said, int rank):
+        """The rows that `rank` gets from each."""
+        if self.call.has(HC_OP_COUNTS):
+            return [splits[rank] for _, _, splits, _ in said]
+        return [rows for _, rows, _, _ in said]
+
+    def segment_bytes(self):
+        """Bytes of the plan's shared memory on this node; 0: it needs none."""
+        nodes = self.set.node_numbers()
+        mine = nodes.count(nodes[self.set.rank])
+        if self.by_caller:
+            return hc_flat_bytes(mine, self.slot_bytes()) if self.set.size > 1 else 0
+        cdef int64_t chunk = self.chunk_bytes(nodes)
+        return hc_shm_bytes_for(mine, &chunk)
+
+    cdef size_t slot_bytes(self) noexcept:
+        return 0 if self.is_barrier else self.most
+
+    cdef int64_t chunk_bytes(self, list nodes):
+        """The largest chunk: operations that go through the segment in rounds want whole slots."""
+        cdef int64_t most = hc_node_chunk_bytes(max(nodes.count(n) for n in nodes)), chunk = self.most
+        if not self.call.has(HC_OP_ELEMENTWISE) or chunk > most:
+            chunk = most
+        hc_shm_bytes_for(max(nodes.count(n) for n in nodes), &chunk)
+        return chunk
+
+    def build(self, int number, Segment segment, list said):
+        """Make the plan's data plane. `number`: of its tags between nodes, or -1."""
+        cdef bint unnamed = False
+        cdef hc_data *data = NULL
+        cdef Call call = self.call
+        self.h = call.request(self.name, said[self.set.rank][2], False, &unnamed)
+        self.h.kind = HC_HANDLE_PLAN
+        self.c = hc_plan_new(self.set.loop.c, self.h, self.set.size)
+        if self.c is NULL:
+            raise errors.OutOfMemoryError(f"{self.describe()}: no memory")
+        data = self.new_flat(segment, said) if self.by_caller else self.new_hierarchy(number, segment)
+        hc_plan_use(self.c, data, self.by_caller)
+        if self.is_barrier:
+            self.h.request.operation = CODES["barrier"]
+        self.held, self.copies = call.held, call.copies or None
+        self.call = self.x = None
+        self.number = number
+        if number >= 0:
+            self.set.loop.plan_numbers |= <object>1 << <object>number
+        self.set.loop.plans.add(self)
+
+    cdef hc_data *new_hierarchy(self, int number, Segment segment) except NULL:
+        cdef hc_data *data = NULL
+        cdef hc_hierarchy_config place
+        cdef bytes algorithm = self.set.loop.settings.algorithm.encode()
+        nodes = self.set.node_numbers()
+        cdef hc_node *node = new_node(self.set.loop, self.set.members, segment)
+        cdef int32_t *members = copy_ranks(self.set.members)
+        cdef int32_t *of = copy_ranks(nodes)
+        try:
+            describe_hierarchy(self.set, max(number, 0), members, of, algorithm, &place)
+            place.chunk_most = self.chunk_bytes(nodes)
+            check(hc_hierarchy_new(&place, node, self.set.loop.net, &data),
+                  "no data plane for the plan (is the number of its tags beyond what the net has? Free some plans)")
+        except BaseException:
+            hc__node_free(node)
+            raise
+        finally:
+            free(members)
+            free(of)
+        return data
+
+    cdef hc_data *new_flat(self, Segment segment, list said) except NULL:
+        cdef hc_data *data = NULL
+        cdef hc_flat_config config
+        cdef hc_segment taken
+        cdef Call call = self.call
+        node_of = self.set.loop.node_of
+        here = [m for m in range(self.set.loop.size) if node_of[m] == node_of[self.set.loop.rank]]
+        cdef int32_t *locals_ = copy_ranks([here.index(m) for m in self.set.members])
+        cdef hc_stream_read *reads = <hc_stream_read *>calloc(self.set.size, sizeof(hc_stream_read))
+        memset(&config, 0, sizeof(config))
+        memset(&taken, 0, sizeof(taken))
+        taken.fd = -1
+        if segment is not None:
+            taken = segment.c
+        config.batch = hc_plan_batch(self.c)
+        config.source = config.target = -1
+        config.slot_bytes = self.slot_bytes()
+        if call.has(HC_OP_REDUCES):
+            self.take_sum(&config)
+        else:
+            self.take_rows(reads, said)
+            config.reads = reads
+        if call.has(HC_OP_ROOTED) and call.has(HC_OP_TO_ROOT):
+            config.target = call.root
+        elif call.has(HC_OP_ROOTED):
+            config.source = call.root
+        status = hc_flat_new(&config, taken, self.set.loop.node_control, locals_, self.set.rank, self.set.size, &data)
+        free(locals_)
+        free(reads)
+        check(status, "the plan's data plane could not be made")
+        if segment is not None:
+            segment.c.base, segment.c.fd = NULL, -1
+        return data
+
+    cdef void take_sum(self, hc_flat_config *config) noexcept:
+        """Which elements of the sum are this rank's."""
+        cdef const Operand *i = &self.call.operands[0]
+        cdef int64_t row
+        cdef Py_ssize_t at
+        if self.is_barrier:
+            return
+        if self.call.has(HC_OP_ELEMENTWISE):
+            for at in range(self.call.n):
+                config.to += self.call.operands[2 * at].count
+            return
+        row = row_of(i)
+        config.start = hc_share_begin(i.dims[0], self.set.size, self.set.rank) * row
+        config.to = config.start + hc_share(i.dims[0], self.set.size, self.set.rank) * row
+
+    cdef int take_rows(self, hc_stream_read *reads, list said) except -1:
+        """Which bytes of each rank's array are this rank's, and where they go."""
+        cdef Operand *o = &self.two[1]
+        cdef int64_t row_bytes = row_of(&self.two[0]) * <int64_t>hc_dtype_size(self.two[0].dtype)
+        cdef int64_t place = 0
+        if self.call.has(HC_OP_ROOTED):
+            reads[self.call.root].out, reads[self.call.root].bytes = o.data, self.most
+            return 0
+        for q, rows in enumerate(self.rows_from(said, self.set.rank)):
+            reads[q].out, reads[q].bytes = o.data + place, rows * row_bytes
+            if self.call.has(HC_OP_COUNTS):
+                reads[q].offset = sum(said[q][2][:self.set.rank]) * row_bytes
+            place += rows * row_bytes
+        return 0
+
+    # ---- used ------------------------------------------------------------------------------------
+
+    def start(self):
+        """Begin the operation on the values that its arrays have now.
+
+        :raises InvalidArgumentError: the last start is not over, or the plan was freed
+        :raises HpccollError: as any operation may: ShutDownError, RecoverableError
+        """
+        self.begin(False)
+
+    def wait(self, timeout=None):
+        """Block until the start is over and return the result; where nothing was started, return at once.
+
+        :param timeout: seconds; None: no limit
+        :returns: what the blocking form of the operation returns; the same array after every start
+        :raises TimeoutError: the time is over; the start goes on, and may be waited for again
+        :raises HpccollError: as any operation may: ShutDownError, RecoverableError
+        """
+        if self.active and (self.c is NULL or not hc_plan_soon(self.c)):
+            self.block(timeout)
+        return self.outcome()
+
+    def __call__(self):
+        """Start it and wait for it.
+
+        :returns: as `wait()`
+        :raises HpccollError: as `start()` and `wait()`
+        """
+        self.begin(True)
+        if not hc_plan_soon(self.c):
+            self.block(None)
+        return self.outcome()
+
+    def test(self):
+        """Say whether the start is over, or nothing was started. Never blocks. After True `wait()` returns at once.
+
+        :returns: True or False
+        """
+        if not self.active or self.c is NULL or hc_plan_test(self.c):
+            return True
+        self.set.loop.progress()
+        return bool(hc_plan_test(self.c))
+
+    def free(self):
+        """Give back what the plan holds. A second call does nothing. Each rank calls it for itself.
+
+        :raises InvalidArgumentError: the last start is not over
+        """
+        if self.active and self.c is not NULL and not hc_plan_test(self.c):
+            raise errors.InvalidArgumentError(
+                f"{self.describe()} was started and is not over: wait for it before free()")
+        self.release()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        if error is None:
+            self.free()
+        elif not self.active:
+            self.release()
+
+    def __del__(self):
+        if self.c is NULL or self.set.loop.forked:
+            return
+        if self.active and not hc_plan_test(self.c):  # its memory must live until the library has finished with it
+            self.set.loop.started_plans.append(self)
+        else:
+            self.release()
+
+    def __repr__(self):
+        state = "freed" if self.c is NULL else "started" if self.active else "not started"
+        return f"<hpccoll.Plan: {self.describe()}, {state}>"
+
+    cdef str describe(self):
+        return f"{self.kind} {self.name!r}"
+
+    cdef inline int begin(self, bint waits) except -1:
+        cdef int status
+        if self.active or self.c is NULL or self.set.closed or self.set.loop.closed:
+            self.refuse()
+        if self.fills is not None:
+            for stand_in, x in self.fills:
+                stand_in[...] = x
+        status = hc_plan_start(self.c, waits)
+        if status < 0:
+            self.fail(status, hc_loop_broken_text(self.set.loop.c) if status == HC_BROKEN else NULL)
+        self.active = True
+        return 0
+
+    cdef int refuse(self) except -1:
+        if self.set.closed or self.set.loop.closed or self.set.loop.forked:
+            self.set.refuse()
+        if self.c is NULL:
+            raise errors.InvalidArgumentError(f"{self.describe()} was freed: make another plan")
+        raise errors.InvalidArgumentError(f"{self.describe()} was started and is not over: wait for it first")
+
+    cdef int block(self, object timeout) except -1:
+        cdef hc_plan *c = self.c
+        cdef int over = False
+        cdef uint64_t ns
+        cdef Loop loop = self.set.loop
+        limit = None if timeout is None else time.monotonic() + seconds_of(timeout)
+        while not over:
+            if self.c is NULL or loop.closed:
+                self.active = False
+                self.set.refuse()
+            ns = SLICE
+            if limit is not None:
+                ns = min(<uint64_t>SLICE, nanoseconds(max(0.0, limit - time.monotonic())))
+            loop.active += 1
+            with nogil:
+                over = hc_plan_wait(c, ns)
+            loop.active -= 1
+            if not over and limit is not None and time.monotonic() >= limit:
+                raise TimeoutError(f"{self.describe()} is not over after {timeout} s; it goes on")
+            PyErr_CheckSignals()
+        return 0
+
+    cdef inline object outcome(self):
+        if not self.active:
+            return self.result
+        self.active = False
+        if self.c is NULL:
+            self.set.refuse()
+        if self.h.status < 0:
+            self.fail(self.h.status, self.h.text)
+        if self.copies is not None:
+            for target, stand_in in self.copies:
+                target[...] = stand_in
+        if self.receives:
+            return self.set.members.index(self.h.op.peer) if self.h.op.peer >= 0 else self.h.op.peer
+        return self.result
+
+    cdef int fail(self, int status, const char *text) except -1:
+        words = text.decode("utf-8", "replace") if text is not NULL else ""
+        if status == HC_RESULT_SIZE and self.receives:
+            words = f"a message of {self.h.op.received} bytes came for {self.describe()}, whose x has " \
+                    f"{self.h.op.bytes} bytes"
+        self.set.loop.note_told(status)
+        raise error_of(status, words)
+
+    cdef int release(self) except -1:
+        cdef hc_plan *c = self.c
+        cdef Loop loop = self.set.loop
+        if c is NULL or loop.forked:
+            return 0
+        self.c = NULL
+        hc_plan_free(c)
+        hc_handle_release(self.h)
+        self.h = NULL
+        self.held = self.result = self.out = self.fills = self.copies = None
+        if self.number >= 0:
+            loop.plan_numbers &= ~(<object>1 << <object>self.number)
+        loop.plans.discard(self)
+        return 0
+
+
+cdef Plan new_plan(Set own, str kind, str name, object x, object out):
+    cdef Plan plan = Plan.__new__(Plan)
+    plan.set, plan.kind, plan.name = own, kind, name
+    plan.number = -1
+    plan.restores = []
+    cdef list fills = []
+    if type(x) is list or type(x) is tuple:
+        plan.x = [lasting(one, fills, plan.restores) for one in x]
+    else:
+        plan.x = lasting(x, fills, plan.restores)
+    plan.out = out
+    plan.fills = fills or None
+    return plan
+
+
+def start_all(plans):
+    """Start these plans, in their order."""
+    for plan in plans:
+        (<Plan?>plan).begin(False)

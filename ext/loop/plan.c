@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plan.c - plans: operations that were agreed once and are started again and again.
+ *
+ * A plan is like a process set with one batch, whose starts have the order of the program and not that of a log. Its
+ * data plane is its own, so it blocks nothing and nothing blocks it (rules B3 and P1 to P4 of docs/control-plane.md).
+ *
+ * A few bytes inside a node need no driver: the thread that starts the plan writes its part into the plan's segment,
+ * and the thread that waits takes the result from there. If its partners are late, or a part cannot be written yet, the
+ * loop gets the plan's handle as it gets any other, and with it come the driver's sleep, signs of life, reports of a
+ * long wait, and the ends of the set and of the World. Other plans are the driver's from their start.
+ */
+#include "loop/driver.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Looks at the partners' flags before the caller yields. A flag that is about to be raised takes one transfer of a
+ * cache line, about 100 ns; more would take the core from a partner that shares it. */
+#define LOOKS 200
+/* Then it yields for this long before the loop gets the plan, whose turns cost more than a look. */
+#define YIELD_NS 20000ull
+
+/* ---- made and freed -------------------------------------------------------------------------------- */
+
+static int compose(hc_plan *plan, int32_t set_size) {
+    hc_handle *handle = plan->handle;
+    hc_item item = {.ticket = handle->request.ticket, .agreed = &handle->request, .count = handle->request.ntensors};
+    hc_action run = {.kind = HC_AC_RUN, .set = handle->set, .items = &item, .nitems = 1};
+    hc__set_queue queue = {.size = set_size};
+    plan->run = hc__run_compose(plan->loop, &queue, &run);
+    if (!plan->run)
+        return HC_NO_MEMORY;
+    size_t bytes = (size_t)plan->run->batch.npieces * sizeof *plan->pieces;
+    plan->pieces = malloc(bytes);
+    if (!plan->pieces)
+        return HC_NO_MEMORY;
+    memcpy(plan->pieces, plan->run->batch.pieces, bytes);
+    return HC_OK;
+}
+
+hc_plan *hc_plan_new(hc_loop *loop, hc_handle *handle, int32_t set_size) {
+    hc_plan *plan = calloc(1, sizeof *plan);
+    if (!plan)
+        return NULL;
+    plan->loop = loop;
+    plan->handle = handle;
+    plan->peer = handle->op ? handle->op->peer : -1;
+    handle->plan = plan;
+    if (!handle->op && compose(plan, set_size) != HC_OK) {
+        hc_plan_free(plan);
+        return NULL;
+    }
+    return plan;
+}
+
+hc_batch *hc_plan_batch(hc_plan *plan) {
+    return plan->run ? &plan->run->batch : NULL;
+}
+
+void hc_plan_use(hc_plan *plan, hc_data *data, int by_caller) {
+    plan->data = data;
+    plan->by_caller = (uint8_t)by_caller;
+}
+
+void hc_plan_free(hc_plan *plan) {
+    if (!plan)
+        return;
+    if (plan->data)
+        plan->data->ops->free(plan->data);
+    hc__run_free(plan->run);
+    free(plan->pieces);
+    plan->handle->plan = NULL;
+    free(plan);
+}
+
+/* ---- the caller ------------------------------------------------------------------------------------ */
+
+/* The loop's reference to the handle may still be on its way out; it reads nothing of the handle any more. */
+static void rearm(hc_plan *plan) {
+    hc_handle *handle = plan->handle;
+    handle->status = HC_OK;
+    free(handle->text);
+    free(handle->sums);
+    handle->text = NULL;
+    handle->sums = NULL;
+    handle->position = 0;
+    handle->warnings = handle->told_silent = handle->traced_wait = handle->modified = 0;
+    if (handle->op)
+        handle->op->peer = plan->peer;
+    atomic_store_explicit(&handle->waited_since, 0, memory_order_relaxed);
+    atomic_store_explicit(&handle->done, 0, memory_order_relaxed);
+}
+
+static void hand_over(hc_plan *plan, int waits) {
+    plan->state = HC__WITH_LOOP;
+    rearm(plan);
+    hc_loop_submit(plan->loop, plan->handle, waits);
+}
+
+/* 1: over. */
+static int look(hc_plan *plan) {
+    if (plan->data->ops->test(plan->data) != HC_DONE)
+        return 0;
+    plan->state = HC__OVER;
+    return 1;
+}
+
+int hc_plan_start(hc_plan *plan, int waits) {
+    hc_loop *loop = plan->loop;
+    if (atomic_load_explicit(&loop->forked, memory_order_relaxed))
+        return HC_FORKED;
+    if (atomic_load_explicit(&loop->broken, memory_order_relaxed) != HC_OK)
+        return HC_BROKEN;
+    atomic_fetch_add_explicit(&loop->plan_starts, 1, memory_order_relaxed);
+    if (!plan->by_caller) {
+        hand_over(plan, waits);
+        return HC_OK;
+    }
+    if (plan->handle->status != HC_OK)
+        rearm(plan); /* what the last start ended with */
+    plan->state = HC__WITH_CALLER;
+    plan->data->ops->start(plan->data, &plan->run->batch);
+    int progress = plan->data->ops->test(plan->data);
+    if (progress == HC_DONE)
+        plan->state = HC__OVER;
+    else if (progress == HC_IDLE) /* the others would wait for a part that only a later test writes */
+        hand_over(plan, waits);
+    return HC_OK;
+}
+
+int hc_plan_test(hc_plan *plan) {
+    if (plan->state == HC__WITH_CALLER && !look(plan))
+        return 0;
+    if (plan->state == HC__WITH_LOOP && hc_handle_done(plan->handle))
+        plan->state = HC__OVER;
+    return plan->state == HC__OVER;
+}
+
+int hc_plan_soon(hc_plan *plan) {
+    for (int i = 0; i < LOOKS && plan->state == HC__WITH_CALLER; i++)
+        look(plan);
+    return plan->state == HC__OVER;
+}
+
+/* 1: over. */
+static int await_partners(hc_plan *plan, uint64_t ns) {
+    uint64_t limit = hc__loop_now() + (ns < YIELD_NS ? ns : YIELD_NS);
+    do {
+        if (look(plan))
+            return 1;
+        sched_yield();
+    } while (hc__loop_now() < limit);
+    return look(plan);
+}
+
+int hc_plan_wait(hc_plan *plan, uint64_t ns) {
+    if (plan->state == HC__WITH_CALLER && !await_partners(plan, ns))
+        hand_over(plan, 1);
+    if (plan->state == HC__WITH_LOOP && hc_loop_wait(plan->loop, &plan->handle, 1, ns))
+        plan->state = HC__OVER;
+    return plan->state == HC__OVER;
+}

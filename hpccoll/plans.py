@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Persistent operations: agreed once, then started again and again without a control message.
+
+`NAME_init` takes the arguments of the operation NAME and returns a `Plan`, after all ranks of the World have agreed on
+it. `plan.start()` begins the operation on the values that its arrays have then, `plan.wait()` ends it, `plan()` does
+both. Names and semantics are those of MPI's persistent operations (MPI 4.0, sections 3.9 and 6.13):
+
+- All ranks call `NAME_init` of the collective operations in the same order; `send_init` and `recv_init` concern one
+  rank alone, and their messages meet those of `send` and `recv`, too.
+- Each rank starts a plan as often as the others, in any order with other plans and operations. The n-th start of one
+  rank belongs to the n-th start of the others. A start without its partners is reported like any other long wait.
+- The arrays are those of `NAME_init` at every start. Until the start is over they belong to the library.
+- A plan has memory of its own until `plan.free()`, or the end of a `with` block.
+
+A rank that has joined (`join`) starts nothing, so no plan of the World is over until it has come back. Arrays lie in
+host memory. The examples run on two ranks.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
+
+from hpccoll import _core, bootstrap, errors, objects
+from hpccoll.compression import Compression
+from hpccoll.p2p import ANY_SOURCE
+from hpccoll.reductions import SUM, Reduction
+from hpccoll.rendezvous import agreed
+from hpccoll.world import World, current
+
+__all__ = [
+    "Plan", "allgather_init", "allreduce_init", "alltoall_init", "barrier_init", "broadcast_init", "recv_init",
+    "reduce_init", "reducescatter_init", "send_init", "start_all", "wait_all",
+]  # fmt: skip
+
+Plan = _core.Plan
+
+
+def allreduce_init(
+    x: Any,
+    op: Reduction = SUM,
+    *,
+    out: Any = None,
+    prescale: float = 1.0,
+    postscale: float = 1.0,
+    compression: Compression | None = None,
+    world: World | None = None,
+) -> Plan:
+    """Make a persistent `allreduce`; all ranks call this together.
+
+        >>> x = np.ones(2)
+        >>> with hpccoll.allreduce_init(x, out=x) as plan:
+        ...     for _ in range(3):
+        ...         total = plan()
+        >>> x
+        array([8., 8.])
+
+    :param x: an array in host memory with the same shape and dtype on all ranks, which every start reads; or a list of
+        arrays of one dtype, which is a group
+    :param op: one of the reductions
+    :param out: takes the results; `x` itself: in place; None: a new array, the same one at every start
+    :param prescale: as of `allreduce`
+    :param postscale: as of `allreduce`
+    :param compression: as of `allreduce`
+    :param world: the World of the plan; None: the World of `init()`
+    :returns: the plan, whose `wait()` returns `out`
+    :raises MismatchError: the ranks' arguments differ; one text on all ranks
+    :raises UnsupportedError: `op` or a factor is not defined for the dtype, or the arrays are on a GPU
+    :raises InvalidArgumentError: an argument is wrong on this rank
+    :raises ResultSizeError: `out` does not have the shape of the result
+    :raises HpccollError: as any operation may: ShutDownError, RecoverableError
+    """
+    return _init("allreduce", x, out, world, op=op, prescale=prescale, postscale=postscale, compression=compression)
+
+
+def reduce_init(
+    x: Any,
+    root: int = 0,
+    op: Reduction = SUM,
+    *,
+    out: Any = None,
+    prescale: float = 1.0,
+    postscale: float = 1.0,
+    world: World | None = None,
+) -> Plan:
+    """Make a persistent `reduce`; all ranks call this together.
+
+    :param x: as of `allreduce_init`
+    :param root: the rank that gets the results
+    :param op: one of the reductions
+    :param out: on the root, takes the results; None: a new array, the same one at every start
+    :param prescale: as of `reduce`
+    :param postscale: as of `reduce`
+    :param world: the World of the plan; None: the World of `init()`
+    :returns: the plan, whose `wait()` returns `out` on the root and None on the other ranks
+    :raises HpccollError: as `allreduce_init`
+    """
+    return _init("reduce", x, out, world, op=op, root=root, prescale=prescale, postscale=postscale)
+
+
+def broadcast_init(x: Any, root: int = 0, *, out: Any = None, world: World | None = None) -> Plan:
+    """Make a persistent `broadcast`; all ranks call this together.
+
+    :param x: the root's values; on the other ranks an array of the same shape and dtype
+    :param root: the rank whose array is given
+    :param out: takes the results; `x` itself: in place; None: a new array, the same one at every start
+    :param world: the World of the plan; None: the World of `init()`
+    :returns: the plan, whose `wait()` returns `out`
+    :raises HpccollError: as `allreduce_init`
+    """
+    return _init("broadcast", x, out, world, root=root)
+
+
+def allgather_init(x: Any, *, out: Any = None, world: World | None = None) -> Plan:
+    """Make a persistent `allgather`; all ranks call this together.
+
+    :param x: an array of at least one dimension; the number of its rows may differ between ranks
+    :param out: takes the results; None: a new array, the same one at every start
+    :param world: the World of the plan; None: the World of `init()`
+    :returns: the plan, whose `wait()` returns the rows of all ranks
+    :raises ResultSizeError: `out` does not have as many rows as all ranks together; one text on all ranks
+    :raises HpccollError: as `allreduce_init`
+    """
+    return _init("allgather", x, out, world)
+
+
+def reducescatter_init(
+    x: Any,
+    op: Reduction = SUM,
+    *,
+    out: Any = None,
+    prescale: float = 1.0,
+    postscale: float = 1.0,
+    world: World | None = None,
+) -> Plan:
+    """Make a persistent `reducescatter`; all ranks call this together.
+
+    :param x: an array of at least one dimension with the same shape and dtype on all ranks
+    :param op: one of the reductions
+    :param out: takes this rank's rows of the results; None: a new array, the same one at every start
+    :param prescale: as of `reducescatter`
+    :param postscale: as of `reducescatter`
+    :param world: the World of the plan; None: the World of `init()`
+    :returns: the plan, whose `wait()` returns this rank's rows
+    :raises HpccollError: as `allreduce_init`
+    """
+    return _init("reducescatter", x, out, world, op=op, prescale=prescale, postscale=postscale)
+
+
+def alltoall_init(x: Any, splits: Sequence[int] | None = None, *, out: Any = None, world: World | None = None) -> Plan:
+    """Make a persistent `alltoall`; all ranks call this together.
+
+    :param x: an array whose first `splits[0]` rows go to rank 0, the next `splits[1]` to rank 1, and so on
+    :param splits: rows for each rank; None: the same number for all. They hold for every start
+    :param out: takes the rows that come; None: a new array, the same one at every start
+    :param world: the World of the plan; None: the World of `init()`
+    :returns: the plan, whose `wait()` returns (the rows that come, how many come from each rank)
+    :raises ResultSizeError: `out` does not have as many rows as come; one text on all ranks
+    :raises HpccollError: as `allreduce_init`
+    """
+    return _init("alltoall", x, out, world, splits=splits)
+
+
+def barrier_init(*, world: World | None = None) -> Plan:
+    """Make a persistent `barrier`; all ranks call this together.
+
+    :param world: the World of the plan; None: the World of `init()`
+    :returns: the plan, whose `wait()` returns None when all ranks have started it
+    :raises MismatchError: a rank makes another plan
+    :raises HpccollError: as any operation may: ShutDownError, RecoverableError
+    """
+    return _init("barrier", None, None, world)
+
+
+def send_init(x: Any, dest: int, *, tag: int = 0, world: World | None = None) -> Plan:
+    """Make a persistent `send`. Other ranks do not take part.
+
+        >>> x, y = np.zeros(3), np.zeros(3)
+        >>> other = 1 - hpccoll.rank()
+        >>> plans = [hpccoll.recv_init(y, other), hpccoll.send_init(x, other)]
+        >>> for step in range(3):
+        ...     x[:] = step
+        ...     hpccoll.start_all(plans)
+        ...     _ = hpccoll.wait_all(plans)
+        >>> y
+        array([2., 2., 2.])
+
+    :param x: an array in host memory of any shape and dtype, whose values at each start are sent
+    :param dest: the rank that receives
+    :param tag: as of `send`
+    :param world: the World of the plan; None: the World of `init()`
+    :returns: the plan, whose `wait()` returns None when `x` may be changed
+    :raises UnsupportedError: `x` is on a GPU
+    :raises InvalidArgumentError: `dest` or `tag` is out of range
+    :raises HpccollError: as any operation may: ShutDownError, RecoverableError
+    """
+    world = current(world)
+    return world.core.plan_message(False, x, dest, tag, _name())
+
+
+def recv_init(x: Any, source: int = ANY_SOURCE, *, tag: int = 0, world: World | None = None) -> Plan:
+    """Make a persistent `recv`. Other ranks do not take part.
+
+    :param x: a writable array in host memory, which takes the message of each start
+    :param source: the rank that sends; ANY_SOURCE takes a message from any rank
+    :param tag: as of `recv`
+    :param world: the World of the plan; None: the World of `init()`
+    :returns: the plan, whose `wait()` returns the rank that sent
+    :raises UnsupportedError: `x` is on a GPU
+    :raises InvalidArgumentError: `x` cannot be written, or `source` or `tag` is out of range
+    :raises HpccollError: as any operation may: ShutDownError, RecoverableError
+    """
+    world = current(world)
+    return world.core.plan_message(True, x, source, tag, _name())
+
+
+def start_all(plans: Iterable[Plan]) -> None:
+    """Start several plans as one, in their order (MPI_Startall).
+
+    :param plans: plans that are not started; the order of the others' starts does not matter
+    :raises HpccollError: as `Plan.start`; those before the plan that raises it are started
+    """
+    _core.start_all(plans)
+
+
+def wait_all(plans: Iterable[Plan]) -> list[Any]:
+    """Wait until the starts of these plans are over (MPI_Waitall).
+
+    :param plans: plans; one that is not started is over
+    :returns: what the `wait()` of each returns
+    :raises HpccollError: as `Plan.wait`
+    """
+    return [plan.wait() for plan in plans]
+
+
+# ---- agreement ----------------------------------------------------------------------------------------------
+
+_made = itertools.count(1)
+
+
+def _name() -> str:
+    """The name of a plan in reports and errors."""
+    return f"plan {next(_made)}"
+
+
+def _init(operation: str, x: Any, out: Any, world: World | None, **options: Any) -> Plan:
+    """Agree on a plan with all ranks of the World, and make it."""
+    world = current(world)
+    base, own = world.base, world.core
+    plan = own.plan(operation, x, out, "plan", **options)
+
+    def exchange(what: str, value: Any) -> list[Any]:
+        return objects.allgather(own, value, f"hpccoll.{what}")
+
+    reports = exchange("plan", (*plan.says(), base.loop.plan_numbers, base.generation))
+    if len(reports) < world.size:
+        raise errors.MismatchError(f"{operation}_init: {world.size - len(reports)} ranks have joined: no plan is made")
+    _compare([what for what, *_ in reports])
+    base.generation = generation = 1 + max(report[3] for report in reports)
+    plan.name = f"plan {generation}"
+    said = [told for _, told, *_ in reports]
+    crosses = plan.settle(said)
+    number = _free_number([report[2] for report in reports]) if crosses else -1
+    agree = partial(agreed, partial(exchange, "agreed"))
+    nbytes = plan.segment_bytes()
+    segment = None
+    if world.size > 1:
+        segment = bootstrap.set_segment(base.loop, f"plan-{generation}", own.members, base.nonce, agree, nbytes)
+    agree(lambda: plan.build(number, segment, said))
+    return plan
+
+
+def _compare(said: list[dict[str, str]]) -> None:
+    """Raise MismatchError, on all ranks alike, at the first thing in which two of them differ."""
+    first = said[0]
+    for key in first:
+        for rank, other in enumerate(said):
+            if other[key] != first[key]:
+                raise errors.MismatchError(
+                    f"{first['operation']}_init: rank 0 has {_shown(first, key)}, rank {rank} has "
+                    f"{_shown(other, key)} ({key} differs)"
+                )
+
+
+def _shown(said: dict[str, str], key: str) -> str:
+    return " ".join(dict.fromkeys([said["operation"], said["tensors"], said[key]]))
+
+
+def _free_number(used: list[int]) -> int:
+    """The lowest number that none of the ranks uses; those of process sets come before."""
+    taken = (1 << _core.MAX_SETS) - 1
+    for mask in used:
+        taken |= mask
+    return (~taken & (taken + 1)).bit_length() - 1

@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Persistent operations: their values, what they cost the control plane, how they fail and end."""
+
+import re
+
+import numpy as np
+import pytest
+from test_jobs import INIT, job
+
+import hpccoll
+from hpccoll import errors, testing
+
+pytestmark = pytest.mark.timeout(200)
+ROWS = [0, 3, 20_000]
+"""Rows have three int64. Few of them go flat through shared memory, many in chunks."""
+CONTROL = ("messages_up", "messages_down", "control_messages_local", "requests", "entries")
+"""Between nodes there are also signs of life, as in any wait that lasts."""
+
+
+def values(rank: int, rows: int, step: int) -> np.ndarray:
+    return np.random.default_rng([rank, rows, step]).integers(0, 9, (rows, 3))
+
+
+def all_values(world: hpccoll.World, rows: list[int], step: int) -> list[np.ndarray]:
+    return [values(rank, n, step) for rank, n in enumerate(rows)]
+
+
+@pytest.mark.parametrize("rows", ROWS)
+def test_all_operations_several_times(everywhere, rows):
+    def program(world):
+        size, me, root = world.size, world.rank, world.size - 1
+        shares = [(rows + rank) // size for rank in range(size)]  # for each rank, from every rank
+        x, uneven = np.empty((rows, 3), np.int64), np.empty((rows + me, 3), np.int64)
+        target = np.empty_like(x)
+        given = np.empty((sum(shares), 3), np.int64)
+        plans = {
+            "allreduce": hpccoll.allreduce_init(x, out=target, world=world),
+            "reduce": hpccoll.reduce_init(x, root, hpccoll.MAX, world=world),
+            "broadcast": hpccoll.broadcast_init(x, root, world=world),
+            "allgather": hpccoll.allgather_init(uneven, world=world),
+            "reducescatter": hpccoll.reducescatter_init(x, world=world),
+            "alltoall": hpccoll.alltoall_init(given, shares, world=world),
+            "barrier": hpccoll.barrier_init(world=world),
+        }
+        for step in range(3):
+            all_x = [values(rank, rows, step) for rank in range(size)]
+            x[:] = all_x[me]
+            uneven[:] = values(me, rows + me, step)
+            given[:] = values(me, sum(shares), step)
+            hpccoll.start_all(plans.values())
+            results = dict(zip(plans, hpccoll.wait_all(plans.values()), strict=True))
+            assert results["allreduce"] is target and (target == sum(all_x)).all()
+            assert (results["reduce"] == np.max(all_x, axis=0)).all() if me == root else results["reduce"] is None
+            assert (results["broadcast"] == all_x[root]).all()
+            assert (results["allgather"] == np.concatenate([values(r, rows + r, step) for r in range(size)])).all()
+            assert (results["reducescatter"] == np.array_split(sum(all_x), size)[me]).all()
+            received, counts = results["alltoall"]
+            begin = sum(shares[:me])
+            parts = [values(r, sum(shares), step)[begin : begin + shares[me]] for r in range(size)]
+            assert (received == np.concatenate(parts)).all() and list(counts) == [shares[me]] * size
+            assert results["barrier"] is None
+        for plan in plans.values():
+            plan.free()
+
+    everywhere(program)
+
+
+def test_messages_around_a_ring(everywhere):
+    def program(world):
+        right, left = (world.rank + 1) % world.size, (world.rank - 1) % world.size
+        sizes = [1, 1000, 70_000]
+        out, come = [np.empty(n) for n in sizes], [np.empty(n) for n in sizes]
+        receives = [hpccoll.recv_init(x, left, tag=k, world=world) for k, x in enumerate(come)]
+        sends = [hpccoll.send_init(x, right, tag=k, world=world) for k, x in enumerate(out)]
+        any_source = hpccoll.recv_init(np.empty(1), tag=9, world=world)
+        for step in range(5):
+            for x in out:
+                x[:] = world.rank * 10 + step
+            hpccoll.start_all([*receives, *sends])
+            assert hpccoll.wait_all([*receives, *sends]) == [left] * 3 + [None] * 3
+            assert all((x == left * 10 + step).all() for x in come)
+            any_source.start()
+            hpccoll.send(np.ones(1), right, tag=9, world=world)  # a plan's messages are messages like others
+            assert any_source.wait() == left
+        for plan in (*receives, *sends, any_source):
+            plan.free()
+
+    everywhere(program)
+
+
+def test_a_start_sends_no_control_message(everywhere):
+    def program(world):
+        x = np.arange(3.0)
+        plans = [hpccoll.allreduce_init(x, world=world), hpccoll.barrier_init(world=world)]
+        plans += [hpccoll.broadcast_init(x, world=world), hpccoll.allreduce_init(np.ones(20_000), world=world)]
+        hpccoll.barrier(world=world)
+        before = world.stats()
+        for _ in range(10):
+            for plan in plans:
+                plan()
+        after = world.stats()
+        assert {name: after[name] - before[name] for name in CONTROL} == dict.fromkeys(CONTROL, 0)
+        assert after["plan_starts"] - before["plan_starts"] == 40
+        for plan in plans:
+            plan.free()
+
+    everywhere(program)
+
+
+def test_ranks_start_plans_in_any_order(everywhere):
+    """Beside named operations, each rank in an order of its own."""
+
+    def program(world):
+        own = np.random.default_rng(world.rank)
+        arrays = [np.empty(n) for n in (1, 1, 50, 20_000)]
+        plans = [hpccoll.allreduce_init(x, out=x, world=world) for x in arrays]
+        for step in range(10):
+            for x in arrays:
+                x[:] = world.rank + step
+            handles = [hpccoll.allreduce_async(np.ones(10), name=f"{i}", world=world) for i in own.permutation(3)]
+            for i in own.permutation(len(plans)):
+                plans[i].start()
+            for i in own.permutation(len(plans)):
+                while own.random() < 0.3 and not plans[i].test():
+                    pass
+                plans[i].wait()
+            total = sum(range(world.size)) + world.size * step
+            assert all((x == total).all() for x in arrays)
+            assert all((handle.wait() == world.size).all() for handle in handles)
+        for plan in plans:
+            plan.free()
+
+    everywhere(program)
+
+
+def test_strided_arrays_groups_and_arrays_of_others(threads):
+    torch = pytest.importorskip("torch")
+
+    def program(world):
+        field = np.arange(12.0).reshape(3, 4)
+        column, target = field[:, 1], np.zeros((3, 2))
+        tensor = torch.ones(3)
+        plans = [
+            hpccoll.allreduce_init(column, out=target[:, 0], world=world),
+            hpccoll.allreduce_init([np.ones(2), field], world=world),
+            hpccoll.allreduce_init(tensor, out=tensor, world=world),
+            hpccoll.allreduce_init(torch.ones(2), world=world),
+        ]
+        for step in range(1, 4):
+            column[:] = step
+            results = [plan() for plan in plans]
+            assert (target[:, 0] == 2 * step).all() and not target[:, 1].any()
+            assert (results[1][0] == 2).all() and (results[1][1] == 2 * field).all()
+            assert results[2] is tensor and (tensor == 2**step).all()
+            assert isinstance(results[3], torch.Tensor) and (results[3] == 2).all()
+
+    testing.run(threads(2), program)
+
+
+def test_in_place_average_and_factors(everywhere):
+    def program(world):
+        x = np.full(5, 2.0 * (world.rank + 1), np.float32)
+        with hpccoll.allreduce_init(x, hpccoll.AVERAGE, out=x, prescale=0.5, world=world) as plan:
+            assert plan() is x
+        assert np.allclose(x, (world.size + 1) / 2)
+        alone = world.split(world.rank)
+        with hpccoll.allreduce_init(x, hpccoll.SUM, postscale=2.0, world=alone) as plan:
+            assert np.allclose(plan(), world.size + 1)
+        alone.shutdown()
+
+    everywhere(program)
+
+
+# ---- what is wrong ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda r, w: hpccoll.allreduce_init(np.ones(3 + r), world=w), r"float64\[4\].*\(tensors differs\)"),
+        (lambda r, w: hpccoll.allreduce_init(np.ones(3), hpccoll.Reduction(2 * r), world=w), "MIN.*reduction differs"),
+        (lambda r, w: hpccoll.broadcast_init(np.ones(3), r, world=w), "root differs"),
+        (
+            lambda r, w: hpccoll.barrier_init(world=w) if r else hpccoll.allreduce_init(np.ones(1), world=w),
+            r"rank 1 has barrier uint8\[1\] \(operation differs\)",
+        ),
+    ],
+)
+def test_ranks_that_disagree(threads, make, words):
+    def program(world):
+        with pytest.raises(errors.MismatchError, match=words) as raised:
+            make(world.rank, world)
+        assert (hpccoll.allreduce(np.ones(1), world=world) == 2).all()
+        return str(raised.value)
+
+    assert len(set(testing.run(threads(2), program))) == 1
+
+
+def test_an_out_of_the_wrong_size(threads):
+    def program(world):
+        out = np.empty((4 + world.rank, 2))
+        with pytest.raises(errors.ResultSizeError, match="on rank 1 out has 5 rows, the result has 4") as raised:
+            hpccoll.allgather_init(np.ones((2, 2)), out=out, world=world)
+        return str(raised.value)
+
+    assert len(set(testing.run(threads(2), program))) == 1
+
+
+def test_what_one_rank_does_wrong(threads):
+    def program(world):
+        for x in ([1.0, 2.0], 3, (1.0,)):
+            with pytest.raises(errors.InvalidArgumentError, match="so it needs an array"):
+                hpccoll.broadcast_init(x, world=world)
+        x = np.ones(2)
+        receive = hpccoll.recv_init(x, world.rank, world=world)
+        assert receive.test() and receive.wait() is None  # nothing was started
+        receive.start()
+        for wrong in (receive.start, receive, receive.free):
+            with pytest.raises(errors.InvalidArgumentError, match="was started and is not over"):
+                wrong()
+        with pytest.raises(TimeoutError):
+            receive.wait(0.01)
+        hpccoll.send(np.ones(3), world.rank, world=world)
+        with pytest.raises(errors.ResultSizeError, match=r"24 bytes came .* 16 bytes"):
+            receive.wait()
+        receive.start()
+        hpccoll.send(np.full(2, 7.0), world.rank, world=world)
+        assert receive.wait() == world.rank and (x == 7).all()
+        receive.free()
+        receive.free()
+        with pytest.raises(errors.InvalidArgumentError, match="was freed"):
+            receive.start()
+
+    testing.run(threads(1), program)
+
+
+def test_a_plan_after_the_end_of_its_world(threads):
+    def program(world):
+        plans = [hpccoll.allreduce_init(np.ones(n), world=world) for n in (1, 50_000)]
+        plans[0]()
+        hpccoll.barrier(world=world)
+        world.shutdown()
+        for plan in plans:
+            with pytest.raises(errors.ShutDownError):
+                plan.start()
+            plan.free()
+
+    testing.run(threads(2), program)
+    testing.run(threads(2, nodes="1+1"), program)
+
+
+def test_freed_plans_give_all_back():
+    def mapped() -> int:
+        with open("/proc/self/maps") as maps:
+            return sum("/hpccoll-" in line and "-plan-" in line for line in maps)
+
+    def program(world):
+        for n in (1, 1, 30_000):
+            with hpccoll.allreduce_init(np.ones(n), world=world) as plan:
+                plan()
+            dropped = hpccoll.barrier_init(world=world)
+            dropped()
+            del dropped
+        assert world.base.loop.plan_numbers == 0
+        return [hpccoll.allreduce_init(np.ones(n), world=world) for n in (1, 30_000)]  # freed with the World
+
+    before = mapped()
+    testing.make_and_run(2, program)
+    testing.make_and_run(3, program, nodes="2+1")
+    assert mapped() == before
+
+
+# ---- ranks that do not come ---------------------------------------------------------------------------------
+
+LATE = """
+x = np.ones(N)
+plan = hpccoll.allreduce_init(x)
+plan()
+hpccoll.barrier()
+if rank == 1: time.sleep(5)
+plan()
+print("through", flush=True)
+hpccoll.shutdown()
+"""
+
+
+@pytest.mark.parametrize("n", [1, 100_000])
+def test_a_start_without_its_partner_is_reported(n: int) -> None:
+    status, output = job(2, INIT + LATE.replace("N", str(n)), stall_warning=1)
+    assert status == 0, output
+    awaits = r"awaits rank 1 \(host \S+, pid \d+\), where this start was not made, and " if n == 1 else ""
+    assert re.search(rf"rank 0: a start of allreduce 'plan \d+' {awaits}has waited ", output), output
+    assert output.count("through") == 2
+
+
+@pytest.mark.parametrize(("n", "nodes"), [(1, ""), (100_000, ""), (1, "2")])
+def test_a_partner_is_killed(n: int, nodes: str) -> None:
+    script = """
+x = np.ones(N)
+plan = hpccoll.allreduce_init(x)
+for i in range(100): plan()
+if rank == 1: os.kill(os.getpid(), signal.SIGKILL)
+try:
+    while True: plan()
+except hpccoll.PeerLost as error:
+    print("told:", error, flush=True)
+"""
+    _, output = job(2, INIT + script.replace("N", str(n)), nodes=nodes, alone="--enable-recovery")
+    assert re.search(r"told: rank 1 \(host \S+, pid \d+\) was lost", output), output
