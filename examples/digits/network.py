@@ -6,6 +6,7 @@ do it; the optimizer keeps FP32 masters of the weights (Micikevicius et al., Mix
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +28,8 @@ def product(a: Half, b: Half, add: Half | None = None) -> Half:
 class Network:
     """x -> stem -> block 0 ... block 9 -> head; a block is h + relu(h W + b)."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, xp: Any = np) -> None:
+        self.xp = xp  # whose arrays it has: NumPy's or CuPy's
         random = np.random.default_rng(seed)
         shapes = {"stem": (PIXELS, WIDTH)}
         shapes |= {f"block{i}": (WIDTH, WIDTH) for i in range(BLOCKS)}
@@ -35,8 +37,8 @@ class Network:
         self.masters: dict[str, Single] = {}
         for layer, (rows, columns) in shapes.items():
             spread = np.sqrt((0.2 if layer.startswith("block") else 1.0) / rows)
-            self.masters[f"{layer}.weight"] = random.normal(0, spread, (rows, columns)).astype(np.float32)
-            self.masters[f"{layer}.bias"] = np.zeros(columns, np.float32)
+            self.masters[f"{layer}.weight"] = xp.asarray(random.normal(0, spread, (rows, columns)), np.float32)
+            self.masters[f"{layer}.bias"] = xp.zeros(columns, np.float32)
         self.velocity = {name: np.zeros_like(master) for name, master in self.masters.items()}
         self.weights: dict[str, Half] = {}
         self._narrow()
@@ -46,7 +48,8 @@ class Network:
 
     def restore(self, masters: dict[str, Single], velocity: dict[str, Single]) -> None:
         """Go on from where another run was."""
-        self.masters, self.velocity = masters, velocity
+        self.masters = {name: self.xp.asarray(master) for name, master in masters.items()}
+        self.velocity = {name: self.xp.asarray(speed) for name, speed in velocity.items()}
         self._narrow()
 
     def forward(self, x: Half) -> tuple[Half, list[Half]]:
@@ -94,7 +97,7 @@ def cross_entropy(logits: Half, labels: NDArray[np.int64]) -> tuple[float, Singl
     z -= z.max(axis=1, keepdims=True)
     probability = np.exp(z)
     probability /= probability.sum(axis=1, keepdims=True)
-    rows = np.arange(len(labels))
+    rows = np.arange(len(labels), like=labels)
     loss = float(-np.log(probability[rows, labels] + 1e-12).mean())
     probability[rows, labels] -= 1
     return loss, probability / len(labels)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import h5py
 import numpy as np
+from device import to_host
 from network import Network
 
 import hpccoll
@@ -49,8 +50,8 @@ def save(path: Path, options: argparse.Namespace, network: Network, scale: LossS
             file.attrs.update(loss_scale=scale.value, good_steps=scale.good_steps)
             file["loss"], file["loss_scale"], file["skipped"] = loss, history.scale, history.skipped
             for name in network.masters:
-                file[f"weights/{name}"] = network.masters[name]
-                file[f"velocity/{name}"] = network.velocity[name]
+                file[f"weights/{name}"] = to_host(network.masters[name])
+                file[f"velocity/{name}"] = to_host(network.velocity[name])
         os.replace(partial, path)
     hpccoll.barrier(name="saved")
 

@@ -3,6 +3,7 @@
 
     hpccoll run -np 4 --nodes 2 python examples/digits/train.py
     mpirun -np 4 python examples/digits/train.py --verify
+    mpirun -np 4 python examples/digits/train.py --device cuda
     srun python examples/digits/train.py --checkpoint run.h5
 
 Each rank reads its shards and computes the gradients of its part of the batch; hpccoll makes their mean while
@@ -20,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 from data import SHARDS, Samples, Shard, batches, read_shards, steps_per_epoch, write_shards
+from device import DEVICES, array_module, to_host, use
 from exchange import Exchange, Mean, OneProcess
 from network import Half, Network, cross_entropy
 from record import communication, write_record
@@ -48,6 +50,7 @@ def arguments() -> argparse.Namespace:
         type=Path,
         help="saved after each epoch and when the job is stopped; if it exists, continued",
     )
+    parser.add_argument("--device", choices=DEVICES, default="cpu", help="cuda: on GPUs, with CuPy")
     parser.add_argument("--verify", action="store_true", help="train again in one process and compare the weights")
     return parser.parse_args()
 
@@ -100,8 +103,9 @@ def compute(
     network: Network, batch: Samples, exchange: Exchange, scale: LossScale, overflow: bool
 ) -> tuple[float, dict[str, Half]]:
     """The loss of this rank's batch, and the mean of all ranks' (scaled) gradients."""
-    logits, activations = network.forward(batch.images)
-    loss, slope = cross_entropy(logits, batch.labels)
+    images, labels = map(network.xp.asarray, batch)
+    logits, activations = network.forward(images)
+    loss, slope = cross_entropy(logits, labels)
     if overflow:
         slope *= 2.0**20
     with np.errstate(over="ignore", invalid="ignore"):  # an overflow is an answer here, not a mistake
@@ -134,7 +138,10 @@ def train_until_stopped(
 
 def count_right(network: Network, shards: list[Shard]) -> np.ndarray:
     """[right answers, samples] over the test parts of these shards."""
-    right = sum(int((network.forward(s.test.images)[0].argmax(axis=1) == s.test.labels).sum()) for s in shards)
+    right = 0
+    for shard in shards:
+        images, labels = map(network.xp.asarray, shard.test)
+        right += int((network.forward(images)[0].argmax(axis=1) == labels).sum())
     return np.array([right, sum(len(s.test.labels) for s in shards)])
 
 
@@ -143,13 +150,17 @@ def distance_from_one_process(network: Network, options: argparse.Namespace) -> 
     shards = read_shards(options.folder, 0, 1)
     start, alone = Network(options.seed), Network(options.seed)
     train(alone, shards, OneProcess(), options, overflows=True)
-    ours, theirs, origin = (np.concatenate([m.ravel() for m in n.masters.values()]) for n in (network, alone, start))
+    ours, theirs, origin = (
+        np.concatenate([to_host(m).ravel() for m in n.masters.values()]) for n in (network, alone, start)
+    )
     return float(np.linalg.norm(ours - theirs) / np.linalg.norm(theirs - origin))
 
 
 def main() -> None:
     options = arguments()
+    xp = array_module(options.device)
     hpccoll.init()
+    use(xp, hpccoll.local_rank())
     rank, size = hpccoll.rank(), hpccoll.size()
     if SHARDS % size:
         raise SystemExit(f"{size} ranks cannot share {SHARDS} shards evenly: use 1, 2, 3, 4, 6 or 12 ranks")
@@ -159,7 +170,7 @@ def main() -> None:
     hpccoll.barrier()
     shards = read_shards(options.folder, rank, size)
 
-    network, exchange = Network(options.seed), Mean(options.layers_per_group)
+    network, exchange = Network(options.seed, xp), Mean(options.layers_per_group)
     overflowing = options.overflow_rank % size
     start = time.perf_counter()
     history = train_until_stopped(network, shards, exchange, options, overflows=rank == overflowing)
@@ -190,7 +201,7 @@ def main() -> None:
     }
     path = options.folder / f"run-{size}-ranks.h5"
     series = {"loss": losses, "loss_scale": history.scale, "skipped": history.skipped}
-    write_record(path, series | {f"weights/{n}": m for n, m in network.masters.items()}, facts, stats)
+    write_record(path, series | {f"weights/{n}": to_host(m) for n, m in network.masters.items()}, facts, stats)
     print(f"record: {path}")
     if options.verify:
         cores = len(os.sched_getaffinity(0))

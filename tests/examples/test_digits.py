@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The main example trains, agrees on an overflow and matches the one-process run, whatever the ranks and nodes."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import h5py
@@ -35,3 +38,29 @@ def test_digits(job, tmp_path: Path, ranks: int, nodes: int) -> None:
         sent = record["communication"].attrs["net_sent_bytes"]
         assert (sent > 0) == (nodes > 1)
         assert sum(np.size(weight) for weight in record["weights"].values()) > 1_000_000
+
+
+NO_GPU = """
+class runtime:
+    @staticmethod
+    def getDeviceCount():
+        return 0
+
+class cuda:
+    runtime = runtime
+
+runtime.CUDARuntimeError = RuntimeError
+"""
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(("installed", "said"), [("raise ImportError", "needs CuPy, which"), (NO_GPU, "needs a GPU")])
+def test_without_a_gpu_the_device_is_refused_in_one_sentence(tmp_path: Path, installed: str, said: str) -> None:
+    (tmp_path / "cupy.py").write_text(installed)
+    path = f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"
+    done = subprocess.run(
+        [sys.executable, "examples/digits/train.py", "--device", "cuda"],
+        env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, timeout=50, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert said in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr
