@@ -10,7 +10,7 @@
  * byte would have come out of a link of that rate; each node has one link per direction. So time on the wire costs
  * no processor, as with a network adapter, and it can be as short as the node's own stages.
  */
-#include "emulated.h"
+#include "transport/emulated.h"
 
 /* A receive: waits for the message, then for the link. */
 typedef struct passage {

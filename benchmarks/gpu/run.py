@@ -96,10 +96,7 @@ def questions(folder: Path, found: Found, quick: bool) -> list[Step]:
     training = [*two, "examples/stemdl/train.py", "--epochs", "1", "--folder", str(folder / "stemdl")]
     with_mpi = ("gpu", "build-hpccoll", "mpi")
     return [
-        Step(
-            "contract-driver", [str(folder / "contract-driver"), cuda, "nvidia"], 60,
-            ("gpu", "build-contract-driver"),
-        ),
+        Step("contract-driver", [str(folder / "contract-driver"), cuda], 60, ("gpu", "build-contract-driver")),
         Step("kernels", [str(folder / "kernels"), cuda], 60, ("gpu", "build-kernels")),
         Step(
             "contract-nccl", [str(folder / "contract-nccl"), cuda, nccl, "1", "all"], 60,
