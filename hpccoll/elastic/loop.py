@@ -16,11 +16,9 @@ import time
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-import numpy as np
-
-from hpccoll import collectives, config, errors
+from hpccoll import config, errors
 from hpccoll.elastic.interrupt import HostsUpdatedInterrupt
-from hpccoll.elastic.state import State, Version
+from hpccoll.elastic.state import State
 from hpccoll.rendezvous import coordinator
 from hpccoll.world import current, init, shutdown
 
@@ -104,7 +102,7 @@ class _Turns:
         self.make()
         if not self.first:
             self.state.on_reset()
-        _synchronize(self.state)
+        self.state.synchronize()
         self.first = False
         if self.job:
             self.job.has_state = True
@@ -157,23 +155,3 @@ def _without_a_job(state: State) -> str:
         "hpccoll: under this launcher a job cannot go on without a rank: start it with `hpccoll run --min-np`, or give "
         f"the State a path= to begin again from.{durable}"
     )
-
-
-def _synchronize(state: State) -> None:
-    """Take the newest commit that any rank has; skipped where all ranks have the same one."""
-    own = np.array([state.version], np.int64)
-    found = collectives.allgather(own, name="hpccoll.elastic.versions")
-    versions: list[Version] = [(int(generation), int(number)) for generation, number in found]
-    newest = max(versions)
-    if newest == (0, 0) or any(version != newest for version in versions):
-        state.source = versions.index(newest)
-        state.sync()
-        state.save()
-    else:
-        state.restore()
-    state.version = (_generation(), max(newest[1], 1))
-
-
-def _generation() -> int:
-    job = coordinator.of_process(config.environment())
-    return job.generation if job else 0

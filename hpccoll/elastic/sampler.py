@@ -8,7 +8,7 @@ so some ranks may have one sample more.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sized
+from collections.abc import Callable, Iterator, Sized
 from typing import Any
 
 import numpy as np
@@ -32,17 +32,24 @@ class ElasticSampler:
         self.epoch = 0
         self.processed_num = 0
         """Samples that all ranks together have taken in this epoch."""
+        self.at_end: Callable[[], None] | None = None
+        """What set_epoch() calls if some ranks may have made one step more."""
         self._before = self._taken = self._batch = 0
         self._lengths: list[int] = []
         self.indices: list[int] = []
         self.reset()
 
     def set_epoch(self, epoch: int) -> None:
-        """Begin an epoch; the number of the present one changes nothing.
+        """Begin an epoch; the number of the present one changes nothing. All ranks call it.
+
+        If the samples of the epoch that ends could not be dealt evenly, a rank that has run out of them waits here for
+        the others, and takes their state (State.join), if the sampler is in a state.
 
         :param epoch: its number, from which its order is drawn
         """
         if epoch != self.epoch:
+            if self.at_end and is_initialized() and len(set(self._lengths)) > 1:
+                self.at_end()
             self.epoch, self.processed_num = epoch, 0
         self.reset()
 
@@ -96,6 +103,10 @@ class ElasticSampler:
     def _order(self) -> np.ndarray[Any, Any]:
         count = len(self.dataset)
         return np.random.default_rng([self.seed, self.epoch]).permutation(count) if self.shuffle else np.arange(count)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the state out, which a process that loads data does not need."""
+        return {**self.__dict__, "at_end": None}
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.indices)

@@ -19,6 +19,7 @@ import numpy as np
 from hpccoll import collectives, config, errors
 from hpccoll.elastic import durable
 from hpccoll.elastic.interrupt import HostsUpdatedInterrupt
+from hpccoll.elastic.sampler import ElasticSampler
 from hpccoll.rendezvous import coordinator
 from hpccoll.world import current
 
@@ -87,6 +88,15 @@ class State:
             self.save_commit()
             raise HostsUpdatedInterrupt
 
+    def join(self) -> None:
+        """Wait until all ranks have no more samples, and take the state of those that have made most steps.
+
+        Call it on all ranks at the end of an epoch in which some ranks may make one step more than others. An
+        ElasticSampler of this state does so in set_epoch(), if its samples could not be dealt evenly.
+        """
+        collectives.join()
+        self.synchronize()
+
     # ---- for the loop ------------------------------------------------------------------------------------
 
     def save_commit(self) -> None:
@@ -95,6 +105,20 @@ class State:
         self.version = (_generation(), self.version[1] + 1)
         if self.path and self.version[1] % self._every == 0 and self._rank() == 0:
             durable.write(self.path, self.version[1], self.committed())
+
+    def synchronize(self) -> None:
+        """Take the newest commit that any rank has; it is sent unless all ranks have the same one."""
+        own = np.array([self.version], np.int64)
+        found = collectives.allgather(own, name="hpccoll.elastic.versions")
+        versions: list[Version] = [(int(generation), int(number)) for generation, number in found]
+        newest = max(versions)
+        if newest == (0, 0) or any(version != newest for version in versions):
+            self.source = versions.index(newest)
+            self.sync()
+            self.save()
+        else:
+            self.reset()
+        self.version = (_generation(), max(newest[1], 1))
 
     def begin(self) -> None:
         """Take the commit from the file, if there is one and nothing was committed yet."""
@@ -131,7 +155,7 @@ class State:
         raise NotImplementedError
 
     def reset(self) -> None:
-        """Adapt to the new ranks, before sync()."""
+        """Adapt to the new ranks: called after a change, and where sync() is not needed."""
 
     def committed(self) -> Any:
         """Give the last copy, for a file."""
@@ -177,6 +201,8 @@ class ObjectState(State):
         self._names = list(objects)
         for name, value in objects.items():
             setattr(self, name, value)
+            if isinstance(value, ElasticSampler):
+                value.at_end = self.join
         self._saved_state: dict[str, Any] = {}
         ObjectState.save(self)
 
@@ -190,7 +216,13 @@ class ObjectState(State):
 
     def sync(self) -> None:
         """See State: one object that holds all of them."""
-        self._give(self._bcast_object(self._saved_state))
+        self._give(self._bcast_object({name: _form(getattr(self, name)) for name in self._names}))
+
+    def reset(self) -> None:
+        """See State: samplers deal to the new ranks."""
+        for name in self._names:
+            if isinstance(value := getattr(self, name), ElasticSampler):
+                value.reset()
 
     def _give(self, forms: dict[str, Any]) -> None:
         for name, form in forms.items():

@@ -169,6 +169,8 @@ class TorchState(ObjectState):
         super().__init__(path=path, every=every, **plain)
         for name, handler in self._handlers.items():
             super().__setattr__(name, handler.value)
+            if isinstance(handler.value, ElasticSampler):
+                handler.value.at_end = self.join
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name != "_handlers" and name in self._handlers:
@@ -193,6 +195,13 @@ class TorchState(ObjectState):
             handler.source = self.source
             handler.sync()
         super().sync()
+
+    def reset(self) -> None:
+        """See State."""
+        for handler in self._handlers.values():
+            if isinstance(handler.value, ElasticSampler):
+                handler.value.reset()
+        super().reset()
 
     def committed(self) -> Any:
         """See State."""
