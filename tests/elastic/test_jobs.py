@@ -138,7 +138,7 @@ def random_plan(seed: int) -> list[list[Any]]:
     draw = random.Random(seed)
     plan = []
     for _ in range(draw.randint(1, 5)):
-        deed = draw.choice(("SIGKILL", "SIGKILL", "SIGSTOP", "SIGTERM", "exit"))
+        deed = draw.choice(("SIGKILL", "SIGKILL", "pause", "SIGTERM", "exit"))
         place = draw.choice(("before", "after", "sync"))
         plan.append([draw.randint(1, 25), draw.randint(0, 3), place, deed, 1])
     return plan

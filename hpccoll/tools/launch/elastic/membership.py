@@ -308,6 +308,8 @@ class Membership:
             self._close(now)
         elif not self.finishing and not self.changing:
             self._announce(now)
+        elif self.changing:
+            self._report("the ranks know of a change, and none of them has come to state.commit() since", now)
 
     def _all_has_ended(self) -> bool:
         counting = self.members if self.generation else tuple(self.workers)
@@ -413,7 +415,7 @@ class Membership:
         wait = starting and new and now - min(w.since for w in new) < self.limits.gather
         takes = len(members) - len(leaving) < self.limits.max_np
         if (leaving and (new or len(leaving) < len(members) or not starting)) or (new and takes and not wait):
-            self.changing = True
+            self.changing, self.last_report = True, now
             numbers = tuple(w.number for w in members)
             self.out.append(Change(self.generation, numbers, not leaving))
 
