@@ -58,7 +58,8 @@ def test_from_toml_to_report(slurm: Cluster, tmp_path: Path) -> None:
 def test_a_study_whose_job_was_killed_is_resumed(slurm: Cluster, tmp_path: Path) -> None:
     """The job on 2 nodes is cancelled while it runs; the second run submits its runs alone."""
     file = tmp_path / "s.toml"
-    file.write_text(STUDY.replace('scaling = ["weak", "strong"]', "").replace("size = 0.004", "size = 3"))
+    text = STUDY.replace('scaling = ["weak", "strong"]\n', "").replace('launcher = "mpirun"\n', "")  # by srun
+    file.write_text(text.replace("size = 0.004", "size = 3"))
     first = study(slurm, "run", file, "--poll", 0.3)
     opened = plan.load(file)
     folder = plan.folder_of(file, opened)

@@ -83,13 +83,24 @@ def one(words: Sequence[str], launch: Launch, environment: Environment, number: 
     command += [f"--against={','.join(environment.peers)}"] if environment.peers else []
     variables = dict(config.environment())
     variables.setdefault("OMP_NUM_THREADS", "1")
-    source = str(Path(hpccoll.__file__).parents[1])
-    variables["PYTHONPATH"] = ":".join(filter(None, (source, variables.get("PYTHONPATH", ""))))
     if not environment.own:
         variables["PATH"] = f"{programs}:{variables.get('PATH', '')}"
+        variables["PYTHONPATH"] = str(only_hpccoll(file.parent))
     done = subprocess.run(command, env=variables, check=False)
     if done.returncode or not file.exists():
         raise ResultsError(f"launch {number} on {launch.ranks} ranks failed with status {done.returncode}, see above")
+
+
+def only_hpccoll(folder: Path) -> Path:
+    """Make a folder for PYTHONPATH with this hpccoll and none of the packages beside it: a peer brings its own."""
+    made = folder / "path"
+    made.mkdir(exist_ok=True)
+    if not (made / "hpccoll").exists():
+        (made / "hpccoll").symlink_to(Path(hpccoll.__file__).parent)
+        about = made / f"hpccoll-{hpccoll.__version__}.dist-info"
+        about.mkdir()
+        (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: hpccoll\nVersion: {hpccoll.__version__}\n")
+    return made
 
 
 def kept(measured: Results, environment: Environment) -> Results:

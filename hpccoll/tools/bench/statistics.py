@@ -22,7 +22,8 @@ LEAST = 6
 """Samples that an interval needs: of 5, even the smallest and the largest enclose the median in 94 % of cases only."""
 LAUNCHES = 6
 """Launches from which on the medians of launches are compared, instead of all samples."""
-RESAMPLES = 2000
+RESAMPLES, STEP = 2000, 100
+"""Resampled sets of a bootstrap, and how many of them are drawn at once."""
 Samples = NDArray[np.float64]
 
 
@@ -115,13 +116,15 @@ def ratio(first: Sequence[Samples], second: Sequence[Samples]) -> Median:
 
 
 def _medians(launches: Sequence[Samples], random: np.random.Generator) -> Samples:
-    """Medians of resampled sets."""
-    medians = np.empty(RESAMPLES)
-    for i in range(RESAMPLES):
-        chosen = random.integers(0, len(launches), len(launches))
-        drawn = [launches[k][random.integers(0, len(launches[k]), len(launches[k]))] for k in chosen]
-        medians[i] = np.median(np.concatenate(drawn))
-    return medians
+    """Medians of resampled sets: as many launches as there are, and of each as many samples as the mean launch has."""
+    flat, lengths = np.concatenate(launches), np.array([len(x) for x in launches])
+    offsets, each = np.cumsum(lengths) - lengths, round(float(np.mean(lengths)))
+    medians = []
+    for _ in range(RESAMPLES // STEP):
+        chosen = random.integers(0, len(launches), (STEP, len(launches), 1))
+        places = offsets[chosen] + (random.random((STEP, len(launches), each)) * lengths[chosen]).astype(int)
+        medians.append(np.median(flat[places].reshape(STEP, -1), axis=1))
+    return np.concatenate(medians)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -5,12 +5,13 @@ import json
 import os
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 from hpccoll.__main__ import main
-from hpccoll.tools.bench import conditions, files, training
+from hpccoll.tools.bench import conditions, files, start, training
 from hpccoll.tools.bench.collectives import COLLECTIVES
 from hpccoll.tools.bench.results import ResultsError
 
@@ -31,7 +32,7 @@ def hpccoll(*words: object, launched: int = 0, env: dict[str, str] | None = None
 
 
 def test_all_collectives_under_a_launcher(tmp_path: Path) -> None:
-    words = ("all", "--sizes", "100", "--dtype", "float32,float16", "--arm", "ring:algorithm=ring", *QUICK)
+    words = ("all", "--sizes", "100", "--arm", "ring:algorithm=ring", *QUICK)
     status, out, err = hpccoll(*words, "--against", "mpi4py", "--out", tmp_path / "a.h5", launched=2)
     assert status == 0, out + err
     found = files.read(tmp_path / "a.h5")
@@ -44,7 +45,6 @@ def test_all_collectives_under_a_launcher(tmp_path: Path) -> None:
     assert launch["ranks"] == launch["nodes"] == 2 and len(launch["placement"]) == 2
     assert launch["knobs"]["nodes"] == "2" and launch["environment"]["OMP_NUM_THREADS"] == "1"
     assert "HPCCOLL_SECRET" not in str(launch) and launch["machine"]["kernel"] and "run" not in launch["command"]
-    assert any("MPI has no 16-bit float" in warning for warning in launch["warnings"])
 
 
 def test_it_starts_itself_several_times(tmp_path: Path) -> None:
@@ -59,9 +59,14 @@ def test_it_starts_itself_several_times(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_gloo_and_hpccoll_in_turn(tmp_path: Path) -> None:
     words = ("allreduce", "broadcast", "reducescatter", "-np", 2, "--sizes", "1K", "--quiet", *QUICK)
-    status, out, err = hpccoll(*words, "--against", "gloo", "--out", tmp_path / "a.h5")
+    words += ("--dtype", "float32,float16")
+    status, out, err = hpccoll(*words, "--against", "gloo,mpi4py", "--out", tmp_path / "a.h5")
     assert status == 0 and not out, err
-    assert {key.library for key in files.read(tmp_path / "a.h5").cases} == {"hpccoll", "gloo"}
+    found = files.read(tmp_path / "a.h5")
+    assert {(key.library, key.dtype) for key in found.cases if key.what == "allreduce"} == {
+        ("hpccoll", "float32"), ("hpccoll", "float16"), ("gloo", "float32"), ("gloo", "float16"), ("openmpi", "float32")
+    }  # fmt: skip
+    assert "openmpi has no allreduce of float16: MPI has no 16-bit float" in found.launches[0]["warnings"]
 
 
 def test_a_wrong_result_ends_everything(tmp_path: Path) -> None:
@@ -160,3 +165,17 @@ def test_the_trace_of_resnet50() -> None:
     assert list(found.ready) == sorted(found.ready) and found.ready[-1] == 1
     with pytest.raises(ResultsError, match="there are resnet50"):
         training.trace("resnet")
+
+
+def test_a_peer_in_another_environment_gets_this_hpccoll_alone(tmp_path: Path) -> None:
+    """What stands beside hpccoll must not hide the other environment's packages."""
+    for _ in range(2):  # each launch asks for it
+        path = start.only_hpccoll(tmp_path)
+    code = "import sys, hpccoll; print(hpccoll.__version__, hpccoll.__file__); sys.exit('benchmarks' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], env={**os.environ, "PYTHONPATH": str(path)}, capture_output=True, text=True,
+        timeout=60, check=True, cwd=tmp_path,
+    )  # fmt: skip
+    version, file = done.stdout.split()
+    assert version == metadata.version("hpccoll") and Path(file).parent == path / "hpccoll"
+    assert sorted(p.name for p in path.iterdir()) == ["hpccoll", f"hpccoll-{version}.dist-info"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes this folder's made.py importable by its tests."""
+"""Makes this folder's made_studies.py importable by its tests."""
 
 import sys
 from pathlib import Path
