@@ -87,9 +87,10 @@ int hc__plans_test(hc_loop *loop) {
     return moved;
 }
 
-/* The log of a set has ended, and with it what its plans have under way. */
+/* The log of a set has ended, and with it the starts that are not over now: their partners may never come. */
 void hc__plans_stop(hc_loop *loop, uint32_t set) {
     const hc__set_queue *queue = hc__set_queue_find(loop, set);
+    hc__plans_test(loop);
     for (hc_handle *handle = loop->plans, *next; handle; handle = next) {
         next = handle->next;
         if (handle->set != set)

@@ -3,7 +3,8 @@
 
 A program has rounds. In each the ranks enqueue the same requests, in the World and in overlapping process sets, the
 named ones each rank in an order of its own, with pauses; messages go around meanwhile; some requests differ on one rank
-and must fail everywhere alike. Then each rank waits in another order. At the end the ranks join one after the other.
+and must fail everywhere alike. Plans are started beside them, in an order of each rank's own. Then each rank waits in
+another order. At the end the ranks join one after the other.
 
     hpccoll run -np 3 --nodes 2 python tests/api/random_jobs.py --seconds 60
 """
@@ -245,6 +246,45 @@ def enqueue_alltoall(request: Request, world: World, where: Where) -> Pending:
     return Pending(request, handle, check, [(x, values)], where)
 
 
+class Plans:
+    """Plans of one set, large and small, on memory of their own."""
+
+    def __init__(self, seed: int, world: World) -> None:
+        chance = random.Random(f"plans {seed}")
+        self.seed, self.world, self.root = seed, world, chance.randrange(world.size)
+        self.arrays = [np.zeros(n, np.int64) for n in (1, chance.choice((2, 300)), chance.choice((0, 9000)))]
+        self.plans = [hpccoll.allreduce_init(x, out=x, world=world) for x in self.arrays]
+        self.given, self.gathered = np.zeros(3, np.int64), np.zeros(world.rank, np.int64)
+        self.plans.append(hpccoll.broadcast_init(self.given, self.root, world=world))
+        self.plans.append(hpccoll.allgather_init(self.gathered, world=world))
+        self.plans.append(hpccoll.barrier_init(world=world))
+
+    def start(self, number: int, own: random.Random) -> list[Callable[[], None]]:
+        """Start those of a round; what waits for each, and looks."""
+        chance = random.Random(f"starts {self.seed} {number}")
+        chosen = chance.sample(range(len(self.plans)), chance.randrange(len(self.plans) + 1))
+        for x in (*self.arrays, self.given, self.gathered):
+            x[:] = self.world.rank + number
+        for at in own.sample(chosen, len(chosen)):
+            self.plans[at].start()
+        return [partial(self.check, at, number, own.random() < 0.3) for at in chosen]
+
+    def check(self, at: int, number: int, asks: bool) -> None:
+        if asks:
+            self.plans[at].test()
+        result, size = self.plans[at].wait(60), self.world.size
+        total = size * (size - 1) // 2 + size * number
+        wanted = {3: [self.root + number] * 3, 4: [r + number for r in range(size) for _ in range(r)], 5: None}
+        if at < len(self.arrays):
+            assert (result == total).all(), (at, number, result)
+        else:
+            assert (result is None) if wanted[at] is None else (list(result) == wanted[at]), (at, number, result)
+
+    def free(self) -> None:
+        for plan in self.plans:
+            plan.free()
+
+
 class Rank:
     """This rank's part of a program.
 
@@ -255,6 +295,7 @@ class Rank:
     def __init__(self, seed: int, world: World, sets: list[World | None], sizes: list[int], away: Where) -> None:
         self.seed, self.world, self.sets, self.sizes, self.away = seed, world, sets, sizes, away
         self.own = random.Random(f"rank {world.rank} of {seed}")
+        self.plans = [Plans(seed, member) for member in sets if member]
         self.done = 0
 
     def order(self, asked: list[Request]) -> list[Request]:
@@ -269,6 +310,9 @@ class Rank:
 
     def round(self, number: int) -> None:
         messages = self.messages(number)
+        for plans in self.own.sample(self.plans, len(self.plans)):
+            messages += plans.start(number, self.own)
+        self.own.shuffle(messages)
         pending = []
         for request in self.order(requests(self.seed, number, self.sizes)):
             self.pause()
@@ -348,6 +392,8 @@ def run(world: World, seed: int, rounds: int, away: Where = HOST) -> int:
     for number in range(rounds):
         rank.round(number)
     rank.join()
+    for plans in rank.plans:
+        plans.free()
     for member in sets[1:]:
         member.shutdown()
     return rank.done

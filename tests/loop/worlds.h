@@ -22,6 +22,7 @@ typedef struct worlds {
     hc_segment node_controls[MOST];
     hc_net *nets[MOST];
     hc_loop *loops[MOST];
+    hc_node_control *node_controls_of[MOST]; /* of each rank: its node control segment */
     pthread_barrier_t meet;
     hc_loop_config knobs;
     hc_plane_maker *maker; /* of all ranks, for other memory than the host's; or NULL */
@@ -80,7 +81,7 @@ static inline hc_loop *make_loop(worlds *w, int32_t rank, hc_node_control **node
     config.local_rank = own;
     config.local_size = n;
     config.locals = locals;
-    *node_control = parts.node_control;
+    *node_control = w->node_controls_of[rank] = parts.node_control;
     hc_loop *loop;
     CHECK(hc_loop_new(&config, &parts, &loop) == HC_OK);
     return loop;

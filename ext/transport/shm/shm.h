@@ -13,7 +13,8 @@
  * node owns it (threads share a private one, which goes with the last of their nodes). locals[i]: local rank in the
  * node control segment of the set's i-th member on this node. */
 size_t hc_shm_bytes(int32_t local_size);
-/* The same for a node whose chunks, of all batches, have at most `chunk` bytes, which is rounded up to whole pages. */
+/* The same for a node that runs chunks of at most `chunk` bytes, which is rounded up to whole pages, and never
+ * exchange() or scatter(), whose rounds want whole slots. */
 size_t hc_shm_bytes_for(int32_t local_size, int64_t *chunk);
 int hc_shm_node_new(hc_segment, hc_node_control *, const int32_t *locals, int32_t local_rank, int32_t local_size,
                     hc_node **);
