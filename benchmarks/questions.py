@@ -3,6 +3,7 @@
 
 QUESTIONS = {  # program: the libraries that it can ask
     "small": ("memcpy", "hpccoll", "mpi", "gloo", "horovod"),
+    "cg": ("hpccoll", "mpi"),
     "allreduce": ("memcpy", "hpccoll", "mpi", "gloo", "horovod"),
     "reducescatter": ("hpccoll", "mpi"),
     "many_tensors": ("memcpy", "hpccoll", "mpi", "gloo", "horovod"),

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long does a small allreduce take (up to 1 KiB, met before), named, unnamed, asynchronous; and a barrier?"""
+"""How long does a small allreduce take (up to 1 KiB, met before), in all forms; and a barrier?"""
 
 import argparse
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 from harness import COMM, TINY, Case, check_sum, main, random_data, size_label
@@ -19,10 +20,39 @@ def variants(library: Library, x: NDArray[np.float32]) -> dict[str, Callable[[],
                 "unnamed": lambda: hc.allreduce(x, out=x),
                 "asynchronous, awaited": lambda: hc.allreduce_async(x, name="x", out=x).wait(),
                 "result is a new array": lambda: hc.allreduce(x, name="x"),
+                "persistent": hc.allreduce_init(x, out=x),
             }
         case Mpi():
-            return {"named": lambda: COMM.Allreduce(MPI.IN_PLACE, x)}
+            calls: dict[str, Callable[[], object]] = {"named": lambda: COMM.Allreduce(MPI.IN_PLACE, x)}
+            calls["unnamed"] = calls["named"]
+            return calls | started({"persistent": "Allreduce_init"}, MPI.IN_PLACE, x)
     return {"named": library.sum_in_place(x)}
+
+
+def started(names: dict[str, str], *arguments: object) -> dict[str, Callable[[], object]]:
+    """MPI's persistent operations, where this MPI has them (from MPI 4.0 on)."""
+    calls: dict[str, Callable[[], object]] = {}
+    for variant, name in names.items():
+        try:
+            request = getattr(COMM, name)(*arguments)
+        except (NotImplementedError, MPI.Exception):
+            continue
+        calls[variant] = partial(start_and_wait, request)
+    return calls
+
+
+def start_and_wait(request: MPI.Prequest) -> None:
+    request.Start()
+    request.Wait()
+
+
+def barriers(library: Library) -> dict[str, Callable[[], object]]:
+    match library:
+        case Hpccoll(hpccoll=hc):
+            return {"barrier": hc.barrier, "persistent barrier": hc.barrier_init()}
+        case Mpi():
+            return {"barrier": COMM.Barrier, **started({"persistent barrier": "Barrier_init"})}
+    return {}
 
 
 def cases(library: Library, options: argparse.Namespace) -> Iterator[Case]:
@@ -38,11 +68,8 @@ def cases(library: Library, options: argparse.Namespace) -> Iterator[Case]:
                 x[:] = 0
 
             yield Case(variant, size_label(size), run, verify, size)
-    match library:
-        case Hpccoll(hpccoll=hc):
-            yield Case("barrier", "no data", hc.barrier, lambda: None)
-        case Mpi():
-            yield Case("barrier", "no data", COMM.Barrier, lambda: None)
+    for variant, run in barriers(library).items():
+        yield Case(variant, "no data", run, lambda: None)
 
 
 if __name__ == "__main__":
