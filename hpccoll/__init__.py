@@ -35,6 +35,7 @@ from hpccoll.prefix import *  # noqa: F403
 from hpccoll.rooted import *  # noqa: F403
 from hpccoll.tools.launch.function import run
 from hpccoll.topology import Cart, dims_create
+from hpccoll.user_reductions import MAXLOC, MINLOC, UserReduction, value_index
 from hpccoll.world import World, init, is_initialized, shutdown
 from hpccoll.world import current as world
 
@@ -94,8 +95,9 @@ def cross_size() -> int:
 
 
 __all__ = [
-    "Cart", "DeviceArray", "World", "compression", "config", "cross_rank", "cross_size", "dims_create", "errors",
-    "init", "is_initialized", "local_rank", "local_size", "preemption", "rank", "run", "shutdown", "size", "world",
+    "MAXLOC", "MINLOC", "Cart", "DeviceArray", "UserReduction", "World", "compression", "config", "cross_rank",
+    "cross_size", "dims_create", "errors", "init", "is_initialized", "local_rank", "local_size", "preemption", "rank",
+    "run", "shutdown", "size", "value_index", "world",
 ]  # fmt: skip
 __all__ += _collectives.__all__
 __all__ += _p2p.__all__

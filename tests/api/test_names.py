@@ -12,7 +12,7 @@ import hpccoll
 MODULES = {"frontend", "net", "observe", "rendezvous", "testing", "torch"}
 """Modules for programs, which show once they are imported."""
 WORLD = set(
-    "cross_rank cross_size local_rank local_size progress rank shutdown size split stats subset".split()
+    "cart cross_rank cross_size local_rank local_size progress rank shutdown size split stats subset".split()
 )  # fmt: skip
 
 

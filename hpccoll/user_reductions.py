@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reductions of the program's own, and MINLOC and MAXLOC, which are made of one.
+
+The data plane knows its reductions when it is compiled. Those of a program are computed here: the ranks' arrays are
+moved by allgather, or large ones by alltoall, so that each rank folds its share, and then gathered. Each result is
+folded once, in the order of the ranks, or on all ranks in the same way, so that all ranks have the same bits.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from hpccoll import _core, arrays, errors
+
+__all__ = ["MAXLOC", "MINLOC", "UserReduction", "value_index"]
+
+LARGE = 64 << 10
+"""Bytes from which a blocking call divides the work among the ranks."""
+
+C_FUNCTION: Any = ctypes.CFUNCTYPE(None).__bases__[0]
+"""What all functions of ctypes are."""
+
+Fold = Callable[[np.ndarray, np.ndarray], Any]
+
+
+class UserReduction:
+    """A reduction of the program's own: the `op` of `allreduce`, `reduce`, `reducescatter`, `scan` and `exscan`.
+
+        >>> hypot = hpccoll.UserReduction(np.hypot)
+        >>> hpccoll.allreduce(np.array([3.0 + hpccoll.rank(), 0.0]), hypot)
+        array([5., 0.])
+
+    It must be associative and work element by element; it need not be commutative, because it is always applied in the
+    order of the ranks. All ranks give the same one. Compiled functions are fast: a NumPy function, a C function, a
+    Numba `cfunc`. A Python function is called for whole arrays, once for each rank, so that its own work decides.
+    Arrays of any dtype can be reduced, structured ones, too. A call moves up to all ranks' arrays to each rank: for
+    large blocking calls of `allreduce` and `reduce` the work is divided among the ranks instead.
+    """
+
+    def __init__(self, function: Any, *, name: str = "") -> None:
+        """Describe it.
+
+        :param function: one of these. A Python callable `f(a, b)` of two arrays of one shape, that returns the
+            combined array: `a` comes from lower ranks. A C function `void f(const void *in, void *inout, ssize_t n)`
+            that leaves `in` combined with `inout`, n elements each, in `inout`: its address, a ctypes function, or
+            whatever has an `address`, as a Numba `cfunc` does
+        :param name: for errors; "": the function's
+        :raises InvalidArgumentError: it is none of these
+        """
+        address = _address(function)
+        if address is None and not callable(function):
+            raise errors.InvalidArgumentError(
+                f"UserReduction({function!r}): give a callable of two arrays, or a C function's address"
+            )
+        self.name = name or getattr(function, "__name__", type(function).__name__)
+        self._function = function  # keeps compiled code alive
+        self._fold: Fold = function if address is None else _calling(address)
+
+    def __repr__(self) -> str:
+        return f"<hpccoll.UserReduction {self.name}>"
+
+    def fold(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """Combine two arrays; `b` may be overwritten.
+
+        :raises UnsupportedError: the function gives another shape or dtype
+        """
+        result = np.asarray(self._fold(a, b))
+        if result.shape != b.shape or result.dtype != b.dtype:
+            raise errors.UnsupportedError(
+                f"{self!r} of {b.dtype} arrays of shape {b.shape} gives {result.dtype} and {result.shape}"
+            )
+        return result
+
+    # ---- for the extension, where it finds that an op is none of its own --------------------------------
+
+    def begin(
+        self, own: _core.Set, operation: str, x: Any, name: str | None, out: Any, waits: bool, root: int | None
+    ) -> Reducing:
+        """Begin an operation with this reduction; see `_core.Set.collective`."""
+        if isinstance(x, (list, tuple)):
+            raise errors.UnsupportedError(f"{operation} with {self!r} takes one array, not a group")
+        array, restore = arrays.adopt(x)
+        array = np.asarray(array, order="C")
+        if array.dtype.hasobject:
+            arrays.has_code(array.dtype)  # raises
+        if root is not None and operation == "reduce":
+            own.check_root(root)
+        if operation == "reducescatter" and not array.ndim:
+            raise errors.InvalidArgumentError("reducescatter needs at least one dimension, x has none")
+        return Reducing(self, own, operation, array, restore, name, out, waits, root or 0)
+
+
+class Reducing:
+    """An operation with a reduction of the program's own; a Handle as far as one needs it."""
+
+    def __init__(
+        self,
+        op: UserReduction,
+        own: _core.Set,
+        operation: str,
+        array: np.ndarray,
+        restore: Any,
+        name: str | None,
+        out: Any,
+        waits: bool,
+        root: int,
+    ) -> None:
+        self._op, self._own, self._operation, self._name = op, own, operation, name
+        self._array, self._restore, self._root = array, restore, root
+        self._has_result = operation != "reduce" or own.rank == root
+        self._out, self._target = out, None
+        if out is not None and self._has_result:
+            self._target = self._read_out(out)
+        said = f"{operation} with {op.name} of {array.dtype} {array.shape}"
+        said += f" to rank {root}" if operation == "reduce" else ""
+        data = np.frombuffer(said.encode(), np.uint8)
+        self._said = own.collective("allgather", data, self._part("agreed"), None, waits)
+        divides = waits and array.nbytes >= LARGE and operation in ("allreduce", "reduce")
+        self._whole = None if divides else self._begin_whole(waits)
+        self._result: Any = None
+        self._is_over = False
+
+    def launched(self) -> bool:
+        """Say whether `wait()` would return soon. Never blocks."""
+        return self.done()
+
+    def done(self) -> bool:
+        """Say whether all arrays have come. Never blocks."""
+        return self._is_over or (self._said.done() and (self._whole is None or self._whole.done()))
+
+    def wait(self, timeout: float | None = None) -> Any:
+        """Wait until it is finished, and return its result; the arrays are combined here.
+
+        :raises TimeoutError: the time is over; it may be waited for again
+        :raises MismatchError: the ranks' calls differ in shape, dtype, reduction or root
+        """
+        if not self._is_over:
+            _compare(self._said, self._said.wait(timeout))
+            if self._whole is None and not self._said.rows().all():  # a rank that has joined would fold no share
+                self._whole = self._begin_whole(True)
+            result = self._of_shares() if self._whole is None else self._of_whole(self._whole, timeout)
+            self._is_over, self._whole = True, None
+            self._result = self._given(result) if self._has_result else None
+        return self._result
+
+    # ---- ways -------------------------------------------------------------------------------------------
+
+    def _begin_whole(self, waits: bool) -> _core.Handle:
+        row = _bytes_of(self._array).reshape(1, -1)
+        return self._own.collective("allgather", row, self._part("whole"), None, waits)
+
+    def _of_whole(self, whole: _core.Handle, timeout: float | None) -> np.ndarray:
+        """Every rank has all arrays, and folds those that it needs."""
+        rows = whole.wait(timeout)
+        present = np.flatnonzero(whole.rows())  # a rank that has joined brings nothing
+        parts = [row.view(self._array.dtype).reshape(self._array.shape) for row in rows]
+        if self._operation in ("scan", "exscan"):
+            last = self._own.rank + (self._operation == "scan")
+            parts = [part for rank, part in zip(present, parts, strict=True) if rank < last]
+        if self._operation == "reducescatter":
+            parts = [part[self._rows()] for part in parts]
+        if not self._has_result:
+            return self._array
+        if not parts:  # the exscan of rank 0
+            return np.zeros_like(self._array) if self._target is None else self._target.copy()
+        return reduce(self._op.fold, parts[1:], parts[0].copy())
+
+    def _of_shares(self) -> np.ndarray:
+        """Every rank folds its share of the elements, and the shares are gathered."""
+        own, array = self._own, self._array
+        data = _bytes_of(array).reshape(array.size, array.itemsize)
+        counts = [len(range(rank, array.size, own.size)) for rank in range(own.size)]
+        received, rows = own.collective("alltoall", data, self._part("shares"), None, True, splits=counts).wait()
+        parts = [part.reshape(-1).view(array.dtype) for part in np.split(received, np.cumsum(rows)[:-1]) if len(part)]
+        share = reduce(self._op.fold, parts[1:], parts[0].copy()) if parts else np.empty(0, array.dtype)
+        folded = _bytes_of(share).reshape(-1, array.itemsize)
+        to_root = self._operation == "reduce"
+        result = own.collective(
+            "gather" if to_root else "allgather", folded, self._part("whole"), None, True, root=self._root
+        ).wait()
+        return array if result is None else result.reshape(-1).view(array.dtype).reshape(array.shape)
+
+    # ---- names, shapes, results ---------------------------------------------------------------------------
+
+    def _part(self, what: str) -> str | None:
+        return None if self._name is None else f"{self._name} ({what})"
+
+    def _rows(self) -> slice:
+        """The rows of this rank in a reducescatter: as even as can be, the first ranks have one more."""
+        share, more = divmod(len(self._array), self._own.size)
+        first = self._own.rank * share + min(self._own.rank, more)
+        return slice(first, first + share + (self._own.rank < more))
+
+    def _read_out(self, out: Any) -> np.ndarray:
+        target = arrays.adopt_out(out)
+        like = self._array[self._rows()] if self._operation == "reducescatter" else self._array
+        if target.shape != like.shape:
+            raise errors.ResultSizeError(f"out has shape {target.shape}, the result has {like.shape}")
+        if target.dtype != like.dtype:
+            raise errors.InvalidArgumentError(f"out has dtype {target.dtype}, the result has {like.dtype}")
+        return target
+
+    def _given(self, result: np.ndarray) -> Any:
+        if self._target is None:
+            return result if self._restore is None else self._restore(result)
+        np.copyto(self._target, result)
+        return self._out
+
+
+def _bytes_of(array: np.ndarray) -> np.ndarray:
+    return arrays.flat_bytes(np.asarray(array, order="C"))
+
+
+def _compare(handle: _core.Handle, received: np.ndarray) -> None:
+    """Raise MismatchError, on all ranks alike, unless all say the same."""
+    texts: list[tuple[int, str]] = []
+    for rank, part in enumerate(np.split(received, np.cumsum(handle.rows())[:-1])):
+        if len(part):
+            texts.append((rank, part.tobytes().decode()))
+    first, wanted = texts[0]
+    for rank, text in texts:
+        if text != wanted:
+            raise errors.MismatchError(f"rank {first} asks for {wanted}, rank {rank} for {text}")
+
+
+def _address(function: Any) -> int | None:
+    """The address of a C function; None: it is no C function."""
+    if isinstance(function, int):
+        return function
+    if isinstance(function, C_FUNCTION):
+        return ctypes.cast(function, ctypes.c_void_p).value
+    address = getattr(function, "address", None)
+    return address if isinstance(address, int) else None
+
+
+def _calling(address: int) -> Fold:
+    if not address:
+        raise errors.InvalidArgumentError("UserReduction of a null pointer")
+    call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_ssize_t)(address)
+
+    def fold(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        a, b = np.asarray(a, order="C"), np.array(b, order="C")
+        call(a.ctypes.data, b.ctypes.data, b.size)
+        return b
+
+    return fold
+
+
+# ---- MINLOC and MAXLOC -----------------------------------------------------------------------------------
+
+
+def value_index(value: Any, index: Any) -> np.ndarray:
+    """Make the array that MINLOC and MAXLOC take: pairs of a value and an index.
+
+        >>> pairs = hpccoll.value_index([1.5, 2.5], [7, 8])
+        >>> pairs["value"].tolist(), pairs["index"].tolist()
+        ([1.5, 2.5], [7, 8])
+
+    :param value: numbers
+    :param index: whole numbers, of the same shape or of one that NumPy broadcasts to it, such as this rank's number
+    :returns: a structured array with the fields `value` and `index`; mpi4py's MPI.DOUBLE_INT arrays work as well
+    :raises ValueError: the shapes do not fit
+    """
+    value, index = np.asarray(value), np.asarray(index)
+    pairs = np.empty(np.broadcast_shapes(value.shape, index.shape), [("value", value.dtype), ("index", index.dtype)])
+    pairs["value"], pairs["index"] = value, index
+    return pairs
+
+
+def _loc(better: Callable[[np.ndarray, np.ndarray], np.ndarray], name: str) -> UserReduction:
+    def fold(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        if a.dtype.names is None or len(a.dtype.names) != 2:
+            raise errors.UnsupportedError(
+                f"{name} of dtype {a.dtype} is not defined: it takes pairs, as hpccoll.value_index() makes them"
+            )
+        value, index = a.dtype.names
+        ours, theirs = a[value], b[value]
+        nan, their_nan = ours != ours, theirs != theirs  # a NaN is the result, as of MIN and MAX
+        ties = (ours == theirs) | (nan & their_nan)
+        takes_theirs = np.where(ties, b[index] < a[index], ~nan & (their_nan | better(theirs, ours)))
+        return np.where(takes_theirs, b, a)
+
+    return UserReduction(fold, name=name)
+
+
+MINLOC = _loc(np.less, "MINLOC")
+"""The least value and its index, of pairs (`value_index`); of equal values the lowest index, of NaNs the first."""
+MAXLOC = _loc(np.greater, "MAXLOC")
+"""The largest value and its index, of pairs (`value_index`); of equal values the lowest index, of NaNs the first."""

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reductions of the program's own, compiled and in Python, and MINLOC and MAXLOC."""
+
+import ctypes
+from functools import reduce
+
+import numpy as np
+import pytest
+
+import hpccoll
+from hpccoll import MAXLOC, MINLOC, UserReduction, testing, value_index
+
+SIZES = [0, 3, 20_001]
+
+
+def multiply(a, b):
+    out = np.empty_like(b)
+    out["m"] = a["m"] @ b["m"]
+    return out
+
+
+def test_not_commutative_in_the_order_of_the_ranks(everywhere):
+    product = UserReduction(multiply)
+
+    def program(world):
+        for n in SIZES:
+            x = [np.zeros(n, [("m", "i8", (2, 2))]) for _ in range(world.size)]
+            for r in range(world.size):
+                x[r]["m"] = np.random.default_rng([r, n]).integers(-1, 2, (n, 2, 2))
+            mine, total = x[world.rank], reduce(multiply, x)
+            before = mine.copy()
+            assert (hpccoll.allreduce(mine, product, world=world) == total).all()
+            root = world.size - 1
+            got = hpccoll.reduce(mine, root, product, name="product", world=world)
+            assert (got is None) if world.rank != root else (got == total).all()
+            assert (hpccoll.scan(mine, product, world=world) == reduce(multiply, x[: world.rank + 1])).all()
+            if world.rank:
+                got = hpccoll.exscan(mine, product, world=world)
+                assert (got == reduce(multiply, x[: world.rank])).all()
+            else:
+                hpccoll.exscan(mine, product, world=world)
+            rows = np.array_split(total, world.size)[world.rank]
+            assert (hpccoll.reducescatter(mine, product, world=world) == rows).all()
+            handle = hpccoll.allreduce_async(mine, product, name="later", world=world)
+            assert (handle.wait(60) == total).all()
+            assert handle.done()
+            assert (mine == before).all()
+            assert hpccoll.allreduce(mine, product, out=mine, world=world) is mine
+            assert (mine == total).all()
+
+    everywhere(program)
+
+
+def test_numpy_functions_and_numbers(everywhere):
+    def program(world):
+        hypot = UserReduction(np.hypot)
+        assert hpccoll.allreduce(1.0, hypot, world=world) == pytest.approx(world.size**0.5)
+        got = hpccoll.allreduce(np.ones((2, 3), np.longdouble), UserReduction(np.add), world=world)
+        assert got.dtype == np.longdouble and (got == world.size).all()
+        assert repr(hypot) == "<hpccoll.UserReduction hypot>"
+
+    everywhere(program)
+
+
+@pytest.fixture(scope="module")
+def saturating(build_c, tmp_path_factory):
+    """A C function, which adds bytes and stays at the largest one."""
+    source = tmp_path_factory.mktemp("user") / "saturating.c"
+    source.write_text(
+        "#include <stdint.h>\n#include <sys/types.h>\n"
+        "void saturate(const void *in, void *inout, ssize_t n) {\n"
+        "    const uint8_t *a = in; uint8_t *b = inout;\n"
+        "    for (ssize_t i = 0; i < n; i++) b[i] = a[i] + b[i] > 255 ? 255 : (uint8_t)(a[i] + b[i]);\n}\n"
+    )
+    return build_c(str(source), flags=("-shared", "-fPIC"))
+
+
+def test_a_function_in_c(saturating, threads):
+    function = ctypes.CDLL(str(saturating)).saturate
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    compiled = type("Compiled", (), {"address": address})()  # as a cfunc of Numba
+
+    def program(world):
+        x = np.full(70_000, 100, np.uint8)
+        for op in (UserReduction(function), UserReduction(address), UserReduction(compiled, name="saturate")):
+            assert (hpccoll.allreduce(x, op, world=world) == min(255, 100 * world.size)).all()
+            assert (hpccoll.scan(x[:5], op, world=world) == min(255, 100 * (world.rank + 1))).all()
+        assert (x == 100).all()
+
+    testing.run(threads(3, nodes="2+1"), program)
+
+
+@pytest.mark.parametrize("n", [1, 10_000])
+def test_places_of_extremes(everywhere, n):
+    def program(world):
+        values = [np.random.default_rng([r, n]).integers(0, 5, n).astype("f4") for r in range(world.size)]
+        pairs = value_index(values[world.rank], world.rank)
+        stack = np.stack(values)
+        for op, best, where in ((MINLOC, stack.min(0), stack.argmin(0)), (MAXLOC, stack.max(0), stack.argmax(0))):
+            got = hpccoll.allreduce(pairs, op, world=world)
+            assert got.dtype == pairs.dtype
+            assert (got["value"] == best).all() and (got["index"] == where).all()
+        one = hpccoll.allreduce(
+            value_index(np.nan if world.rank == world.size - 1 else 1.0, world.rank), MINLOC, world=world
+        )
+        assert np.isnan(one["value"]) and one["index"] == world.size - 1
+
+    everywhere(program)
+
+
+def test_ranks_that_have_joined_bring_nothing(threads):
+    def program(world):
+        if world.rank != 1:
+            for n in (3, 20_000):
+                got = hpccoll.allreduce(np.ones(n), UserReduction(np.add), name="sum", world=world)
+                assert (got == world.size - 1).all()
+        hpccoll.join(world=world)
+
+    testing.run(threads(3), program)
+
+
+def test_wrong_calls(threads):
+    def program(world):
+        op = UserReduction(np.maximum)
+        with pytest.raises(
+            hpccoll.MismatchError, match=r"rank 0 asks for allreduce with maximum of float64 \(3,\), rank 1"
+        ):
+            hpccoll.allreduce(np.zeros(3 + world.rank), op, world=world)
+        with pytest.raises(hpccoll.MismatchError, match="rank 1 for allreduce with minimum"):
+            hpccoll.allreduce(np.zeros(3), UserReduction(np.minimum) if world.rank else op, name="x", world=world)
+        with pytest.raises(hpccoll.MismatchError, match=r"to rank 0, rank 1 for .* to rank 1"):
+            hpccoll.reduce(np.zeros(3), world.rank, op, world=world)
+        with pytest.raises(hpccoll.UnsupportedError, match="takes one array, not a group"):
+            hpccoll.allreduce([np.zeros(3)], op, world=world)
+        with pytest.raises(hpccoll.UnsupportedError, match="takes no factors"):
+            hpccoll.allreduce(np.zeros(3), op, prescale=2.0, world=world)
+        with pytest.raises(hpccoll.UnsupportedError, match="MINLOC of dtype float64 is not defined: it takes pairs"):
+            hpccoll.allreduce(np.zeros(3), MINLOC, world=world)
+        with pytest.raises(hpccoll.UnsupportedError, match="gives bool"):
+            hpccoll.allreduce(np.zeros(3), UserReduction(np.greater), world=world)
+        with pytest.raises(hpccoll.ResultSizeError, match=r"out has shape \(2,\), the result has \(3,\)"):
+            hpccoll.allreduce(np.zeros(3), op, out=np.zeros(2), world=world)
+        with pytest.raises(ZeroDivisionError):
+            hpccoll.allreduce(np.zeros(3), UserReduction(lambda a, b: 1 // 0), world=world)
+        assert hpccoll.allreduce(1, world=world) == 2
+
+    testing.run(threads(2), program)
+    for wrong in ("x", 0, None):
+        with pytest.raises(hpccoll.InvalidArgumentError, match="UserReduction"):
+            UserReduction(wrong)
