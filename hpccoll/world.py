@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import operator
+import os
+import platform
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -12,7 +14,9 @@ from math import prod
 from operator import and_
 from typing import Any, Self, cast
 
-from hpccoll import _core, bootstrap, config, default_rendezvous, ending, errors, launched, objects, topology
+import numpy as np
+
+from hpccoll import _core, bootstrap, config, default_rendezvous, ending, errors, launched, objects, shared, topology
 from hpccoll.observe import timeline
 from hpccoll.outside import Outside
 from hpccoll.rendezvous import Rendezvous, agreed
@@ -196,6 +200,37 @@ class World:
             if other != said[0]:
                 raise errors.MismatchError(f"cart: rank 0 says (dims, periods) {said[0]}, rank {rank} says {other}")
         return topology.Cart(self._make([list(range(prod(extents)))]), extents, around)
+
+    def shared_array(self, shape: int | Iterable[int], dtype: Any = float, *, read_only: bool = False) -> np.ndarray:
+        """Make an array of zeros in memory that the ranks of a node share; all ranks of this World call it together.
+
+        There is one per node, however many ranks the node has: for tables too large to have per rank. What a rank
+        writes the others of its node see after a `barrier()`. The memory is free when all ranks of the node have
+        dropped the array, or have ended, in whatever way.
+
+            >>> world = hpccoll.world()
+            >>> table = world.shared_array((100, 3))
+            >>> if world.local_rank == 0:
+            ...     table[...] = 7.0
+            >>> hpccoll.barrier()
+            >>> float(table[99, 2])
+            7.0
+
+        :param shape: of the array, the same on all ranks
+        :param dtype: any dtype without Python objects
+        :param read_only: only the first rank of each node can write; the memory of the others is protected
+        :returns: a NumPy array
+        :raises OutOfMemoryError: a node has no memory for it; on all ranks, with the host and the bytes
+        :raises MismatchError: the ranks gave different arguments
+        :raises InvalidArgumentError: there is no such shape
+        """
+        extents = _numbers([shape] if isinstance(shape, int) else shape)
+        if isinstance(extents, str) or any(n < 0 for n in extents):
+            raise errors.InvalidArgumentError(f"shared_array: shape is {shape!r}")
+        if self._outside:
+            self._outside.refuse("shared_array")
+        who = f"rank {self.rank} (host {platform.node()}, pid {os.getpid()})"
+        return shared.make(self._exchange, who, self.rank, self._nodes, extents, dtype, read_only)
 
     def _make(self, groups: list[list[int]], exchange: Exchange | None = None) -> World:
         """One process set for each of the disjoint groups, all of one number."""

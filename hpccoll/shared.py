@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arrays in memory that the ranks of a node share: one allocation per node, for tables too large to have per rank.
+
+The memory is a file in /dev/shm, whose pages are reserved before anyone maps them, so that a full file system is an
+error and no SIGBUS. Its name is removed as soon as all ranks of the node have it: nothing is left behind, however the
+job ends, and the memory is free when the last rank has dropped the array.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import secrets
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from hpccoll import errors
+
+__all__ = ["make"]
+
+FOLDER = "/dev/shm"
+Exchange = Callable[[str, Any], list[Any]]
+
+
+def make(
+    exchange: Exchange, who: str, rank: int, nodes: Sequence[int], shape: Sequence[int], dtype: Any, read_only: bool
+) -> np.ndarray:
+    """Make an array per node; all ranks call this together. See `World.shared_array`.
+
+    :param exchange: gives a value of this rank to all ranks
+    :param who: what this rank is called in errors
+    :param nodes: the node of each rank
+    """
+    kind = np.dtype(dtype)
+    if kind.hasobject:
+        raise errors.UnsupportedError(f"shared_array of dtype {kind}, which holds Python objects")
+    _compare(exchange("shared array", [list(shape), repr(kind), read_only]))
+    nbytes = prod(shape) * kind.itemsize
+    leader = nodes.index(nodes[rank])
+    path, text, memory = "", "", None
+    try:
+        if rank == leader:
+            path, text, memory = _create(who, nbytes)
+        made = exchange("shared array, made", [path, text])
+        _raise_first([text for _, text in made])
+        if rank != leader:
+            text, memory = _attach(who, made[leader][0], nbytes, read_only)
+        _raise_first(exchange("shared array, attached", text))
+    finally:
+        if path:
+            os.unlink(path)
+    assert memory is not None
+    return np.ndarray(tuple(shape), kind, memory)
+
+
+def _compare(said: list[Any]) -> None:
+    for rank, other in enumerate(said):
+        if other != said[0]:
+            raise errors.MismatchError(
+                f"shared_array: rank 0 says (shape, dtype, read_only) {said[0]}, rank {rank} says {other}"
+            )
+
+
+def _raise_first(texts: Sequence[str]) -> None:
+    for text in texts:
+        if text:
+            raise errors.OutOfMemoryError(text)
+
+
+def _create(who: str, nbytes: int) -> tuple[str, str, mmap.mmap | None]:
+    """Make the memory. Returns its path, what went wrong or "", and the memory."""
+    path = f"{FOLDER}/hpccoll-{secrets.token_hex(8)}-array"
+    size = max(nbytes, 1)
+    try:
+        fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        return "", _why(who, nbytes, error), None
+    try:
+        os.posix_fallocate(fd, 0, size)
+        return path, "", mmap.mmap(fd, size)
+    except (OSError, OverflowError) as error:
+        os.unlink(path)
+        return "", _why(who, nbytes, error), None
+    finally:
+        os.close(fd)
+
+
+def _attach(who: str, path: str, nbytes: int, read_only: bool) -> tuple[str, mmap.mmap | None]:
+    try:
+        fd = os.open(path, (os.O_RDONLY if read_only else os.O_RDWR) | os.O_CLOEXEC)
+        try:
+            access = mmap.ACCESS_READ if read_only else mmap.ACCESS_WRITE
+            return "", mmap.mmap(fd, max(nbytes, 1), access=access)
+        finally:
+            os.close(fd)
+    except OSError as error:
+        return _why(who, nbytes, error), None
+
+
+def _why(who: str, nbytes: int, error: Exception) -> str:
+    try:
+        files = os.statvfs(FOLDER)
+        left = f"{files.f_bavail * files.f_frsize} bytes are left in {FOLDER}"
+    except OSError as problem:
+        left = str(problem)
+    return (
+        f"shared_array: no memory on {who} for an array of {nbytes} bytes, which the ranks of its node share: {error}; "
+        f"{left}. Give it more (in a container: docker run --shm-size=...). The World goes on"
+    )
