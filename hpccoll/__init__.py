@@ -106,7 +106,7 @@ __all__ += _prefix.__all__
 __all__ += _rooted.__all__
 __all__ += errors.__all__
 
-_MODULES = ("frontend", "net", "observe", "rendezvous", "study", "testing", "torch")
+_MODULES = ("frontend", "io", "net", "observe", "rendezvous", "study", "testing", "torch")
 """The modules for programs that are not in __all__, because a program imports them where it needs them."""
 
 

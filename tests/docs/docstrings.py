@@ -8,10 +8,11 @@ import sys
 import numpy as np
 
 import hpccoll
+import hpccoll.io
 
 MODULES = {
-    "hpccoll", "hpccoll.reductions", "hpccoll.config", "hpccoll.compression", "hpccoll.errors", "hpccoll.preemption",
-    *(value.__module__ for name in hpccoll.__all__ if callable(value := getattr(hpccoll, name))),
+    "hpccoll", "hpccoll.io", "hpccoll.reductions", "hpccoll.config", "hpccoll.compression", "hpccoll.errors",
+    "hpccoll.preemption", *(value.__module__ for name in hpccoll.__all__ if callable(value := getattr(hpccoll, name))),
 }  # fmt: skip
 
 

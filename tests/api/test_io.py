@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checkpoints: written by some ranks and read by others, whole whatever happens while one is written."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hpccoll
+from hpccoll import testing
+
+pytest.importorskip("h5py")
+io = pytest.importorskip("hpccoll.io")
+PARTICLE = np.dtype([("id", "i4"), ("x", "f8", 3)])
+
+
+def particles(first, n):
+    x = np.zeros(n, PARTICLE)
+    x["id"] = np.arange(first, first + n)
+    x["x"] = np.arange(first, first + n)[:, None] + [0.25, 0.5, 0.75]
+    return x
+
+
+@pytest.mark.parametrize("before", [1, 3])
+@pytest.mark.parametrize("after", [1, 2, 4])
+def test_restart_on_another_number_of_ranks(threads, tmp_path, before, after):
+    rows = [2 * r + 1 for r in range(before)]
+    total = sum(rows)
+    field = np.random.default_rng(1).random((6, 4, 3))
+
+    def write(world):
+        first = sum(rows[: world.rank])
+        cart = world.cart([0, 0])
+        at = [np.array_split(np.arange(n), k)[c] for n, k, c in zip((6, 4), cart.dims, cart.coords, strict=True)]
+        block = np.zeros((len(at[0]) + 2, len(at[1]) + 2, 3))
+        block[1:-1, 1:-1] = field[np.ix_(*at)]
+        arrays = {
+            "particles": particles(first, rows[world.rank])[::-1][::-1],
+            "field": io.Part.of_cart(cart, block, width=1),
+            "none": np.zeros((0, 2), np.complex64),
+            "one": np.float32(world.rank),
+        }
+        io.save(tmp_path / "c.h5", arrays, attrs={"step": 7, "name": "état", "dt": 0.5}, world=world)
+        cart.shutdown()
+
+    def read(world):
+        got = io.load(tmp_path / "c.h5", "particles", world=world)
+        want = np.array_split(particles(0, total), world.size)[world.rank]
+        assert got.dtype == PARTICLE and (got == want).all()
+        whole = io.load(tmp_path / "c.h5", "field", offset=(0, 0, 0), shape=(6, 4, 3), world=world)
+        assert (whole == field).all()
+        part = io.load(tmp_path / "c.h5", "field", offset=(world.rank, 1, 0), shape=(2, 3, 1), world=world)
+        assert (part == field[world.rank : world.rank + 2, 1:, :1]).all()
+        assert io.load(tmp_path / "c.h5", "none", world=world).shape == (0, 2)
+        ones = io.load(tmp_path / "c.h5", "one", offset=(0,), shape=(before,), world=world)
+        assert ones.tolist() == list(range(before))
+        assert io.attributes(tmp_path / "c.h5", world=world) == {"step": 7, "name": "état", "dt": 0.5}
+
+    testing.run(threads(before, nodes="2+1" if before == 3 else ""), write)
+    testing.run(threads(after), read)
+
+
+def test_one_set_of_files_stays(threads, tmp_path):
+    (tmp_path / "c.h5.0123456789ab.node0").write_text("left by a killed job")
+    (tmp_path / "c.h5.notes.txt").write_text("the user's")
+
+    def program(world):
+        for step in range(3):
+            io.save(tmp_path / "c.h5", {"u": np.full(4, step)}, world=world)
+            assert (io.load(tmp_path / "c.h5", "u", world=world) == step).all()
+
+    testing.run(threads(3, nodes="2+1"), program)
+    names = sorted(file.name for file in tmp_path.iterdir())
+    assert len(names) == 4 and "c.h5.notes.txt" in names, names
+
+
+def test_errors_are_the_same_on_all_ranks(threads, tmp_path):
+    def program(world):
+        u = np.ones(3)
+        with pytest.raises(io.CheckpointError, match=r"missing.h5: rank 0 \(host .*No such file"):
+            io.load(tmp_path / "missing.h5", "u", world=world)
+        with pytest.raises(io.CheckpointError, match=r"nowhere/c.h5.*: rank 0 .*No such file"):
+            io.save(tmp_path / "nowhere" / "c.h5", {"u": u}, world=world)
+        with pytest.raises(hpccoll.MismatchError, match=r"rank 0 has .'u'., rank 1 has .'v'."):
+            io.save(tmp_path / "c.h5", {"u" if world.rank == 0 else "v": u}, world=world)
+        with pytest.raises(hpccoll.MismatchError, match=r"'u' is .*float64.* on rank 0 and .*float32.* on rank 1"):
+            io.save(tmp_path / "c.h5", {"u": u.astype("f4") if world.rank else u}, world=world)
+        with pytest.raises(hpccoll.InvalidArgumentError, match=r"the part of rank 0, \[3\] at \[4\], is not inside of"):
+            io.save(tmp_path / "c.h5", {"u": io.Part(u, (4,), (6,))}, world=world)
+        with pytest.raises(hpccoll.InvalidArgumentError, match="HDF5 has no dtype"):
+            io.save(tmp_path / "c.h5", {"u": np.array(["a"])}, world=world)
+        io.save(tmp_path / "c.h5", {"u": u}, world=world)
+        for wrong in ({"offset": (5,), "shape": (2,)}, {"offset": (0, 0), "shape": (1, 1)}, {"offset": (0,)}):
+            with pytest.raises(io.CheckpointError, match="rank 0"):
+                io.load(tmp_path / "c.h5", "u", **wrong, world=world)
+        with pytest.raises(io.CheckpointError, match="nothing"):
+            io.load(tmp_path / "c.h5", "nothing", world=world)
+        hpccoll.barrier(world=world)
+        if world.rank == 0:
+            (part,) = tmp_path.glob("c.h5.*.node0")
+            os.truncate(part, part.stat().st_size - 1)
+        hpccoll.barrier(world=world)
+        with pytest.raises(io.CheckpointError, match=r"node0 has \d+ bytes, not the \d+ that were written"):
+            io.load(tmp_path / "c.h5", "u", world=world)
+        assert hpccoll.allreduce(1, world=world) == world.size
+
+    testing.run(threads(2), program)
+
+
+WRITER = """
+import sys, numpy as np, hpccoll, hpccoll.io
+world = hpccoll.init(verbose=0)
+step = hpccoll.io.attributes(sys.argv[1])["step"]
+print("begins", flush=True)
+while True:
+    step += 1
+    arrays = {"u": np.full((50, 1000), step), "v": np.full(3, step)}
+    hpccoll.io.save(sys.argv[1], arrays, attrs={"step": step})
+"""
+
+
+def check_whole(world, path, at_least):
+    step = io.attributes(path, world=world)["step"]
+    assert step >= at_least
+    for name in ("u", "v"):
+        assert (io.load(path, name, world=world) == step).all()
+    return step
+
+
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_kill_at_any_moment_leaves_a_whole_checkpoint(threads, tmp_path, ranks):
+    path, step = tmp_path / "c.h5", 0
+    (world,) = threads(1)
+    io.save(path, {"u": np.zeros((50, 1000), int), "v": np.zeros(3, int)}, attrs={"step": 0}, world=world)
+    moments = random.Random(5)
+    for _ in range(4 if ranks == 1 else 1):
+        launcher = ["-P", "-m", "hpccoll", "run", "-np", "2", sys.executable] if ranks == 2 else []
+        job = subprocess.Popen(
+            [sys.executable, *launcher, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True,
+            start_new_session=True,
+        )  # fmt: skip
+        assert "begins" in job.stdout.readline()
+        time.sleep(moments.uniform(0.05, 0.5))
+        os.killpg(job.pid, signal.SIGKILL)
+        job.wait(60)
+        job.stdout.close()
+        step = check_whole(world, path, step)
+    assert step > 0
+
+
+FULL = """
+import resource, signal, sys, numpy as np, hpccoll, hpccoll.io
+hpccoll.init(verbose=0)
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 17, 1 << 17))
+try:
+    hpccoll.io.save(sys.argv[1], {"u": np.ones(1 << 20)})
+except hpccoll.io.CheckpointError as error:
+    print("refused:", error)
+assert hpccoll.allreduce(1) == 1
+"""
+
+
+def test_no_space_is_an_error_and_leaves_the_one_before(threads, tmp_path):
+    path = tmp_path / "c.h5"
+    (world,) = threads(1)
+    io.save(path, {"u": np.arange(5)}, world=world)
+    before = sorted(tmp_path.iterdir())
+    done = subprocess.run([sys.executable, "-c", FULL, str(path)], capture_output=True, text=True, timeout=60)
+    assert "refused: checkpoint" in done.stdout and "rank 0" in done.stdout, done.stdout + done.stderr
+    assert sorted(Path(tmp_path).iterdir()) == before
+    assert io.load(path, "u", world=world).tolist() == list(range(5))
