@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the ranks meet where the program brings no rendezvous: through the coordinator of an elastic job, or MPI."""
+"""How the ranks meet where the program brings none: the coordinator of an elastic job, a launcher's store, or MPI."""
 
 from __future__ import annotations
 
@@ -12,7 +12,16 @@ from typing import Any
 
 from hpccoll import _core, config, detect, errors, net
 from hpccoll.detect import pmix
-from hpccoll.rendezvous import CoordinatedRendezvous, MpiRendezvous, Rendezvous, SingleProcess, coordinator
+from hpccoll.rendezvous import (
+    CoordinatedRendezvous,
+    MpiRendezvous,
+    Rendezvous,
+    SingleProcess,
+    StoreRendezvous,
+    coordinator,
+    launcher_store,
+)
+from hpccoll.rendezvous.machine import machine_name
 
 __all__ = ["choose"]
 
@@ -20,8 +29,8 @@ __all__ = ["choose"]
 def choose(comm: Any, settings: config.Config) -> Rendezvous:
     """Let the ranks of a communicator meet.
 
-    Without one: the ranks of an elastic job's next generation, those of MPI_COMM_WORLD, or this process alone where
-    there is no MPI.
+    Without one: the ranks of an elastic job's next generation, those that `hpccoll run` started without MPI, those of
+    MPI_COMM_WORLD, or this process alone where there is no MPI.
 
     :raises StartError: ranks are missing, or launcher and MPI contradict each other
     """
@@ -29,6 +38,8 @@ def choose(comm: Any, settings: config.Config) -> Rendezvous:
         return MpiRendezvous(comm, settings.start_timeout)
     if elastic := coordinator.of_process(config.environment()):
         return CoordinatedRendezvous(elastic, settings.start_timeout)
+    if store := launcher_store.of_process(config.environment()):
+        return _through_launcher(store, settings)
     _check_slurm_pmix(settings)
     try:
         with _notice_of_a_hang(settings):
@@ -45,6 +56,17 @@ def choose(comm: Any, settings: config.Config) -> Rendezvous:
     if rendezvous.size > 1:
         _compare_launch(rendezvous, settings)
     return rendezvous
+
+
+def _through_launcher(store: launcher_store.LauncherStore, settings: config.Config) -> Rendezvous:
+    """The ranks meet in the store of their launcher, which has told each one its number."""
+    place = detect.place(config.environment())
+    if place is None or place.rank is None or place.size is None:
+        raise errors.StartError(
+            f"{launcher_store.STORE} is set, and no variable says which rank this is: start the job by `hpccoll run`, "
+            "or unset it"
+        )
+    return StoreRendezvous(place.rank, place.size, store, host=machine_name(), timeout=settings.start_timeout)
 
 
 def _notice_of_a_hang(settings: config.Config) -> contextlib.AbstractContextManager[object]:

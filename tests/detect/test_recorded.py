@@ -101,6 +101,7 @@ def test_all_launchers_are_covered():
 
     seen = " ".join(f"{job['launcher']} {job['job']}" for job in RECORDINGS.values())
     words = {
+        "direct": "hpccoll run",
         "openmpi": "Open MPI", "hydra": "Hydra", "slurm": "srun", "pals": "PALS", "lsf": "LSF", "pbs": "PBS"
     }  # fmt: skip
     for module in _modules():

@@ -14,6 +14,7 @@ from hpccoll.channel import new_secret
 from hpccoll.errors import InvalidArgumentError
 from hpccoll.launched import LAUNCHER
 from hpccoll.tools.launch import installed, processes
+from hpccoll.tools.launch.direct import plan as direct
 from hpccoll.tools.launch.elastic import job as elastic
 from hpccoll.tools.launch.job import Host, Job, LaunchError, Plan, fill_hosts, parse_hosts, read_hostfile
 from hpccoll.tools.launch.listener import addresses_towards
@@ -67,7 +68,11 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.add_argument(
         "--launcher-options", default="", metavar="WORDS", help="more options for mpirun, as --launcher-options='-v'"
     )
-    parser.add_argument("--launcher", help="mpirun or mpiexec to use (default: this environment's, then PATH's)")
+    parser.add_argument(
+        "--launcher",
+        help="mpirun or mpiexec to use (default: this environment's, then PATH's); ssh: start the ranks without MPI, "
+        "which is the default where there is no mpirun",
+    )
     parser.add_argument("--show", action="store_true", help="print the command and do not run it")
     elastic.add_arguments(parser)
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND", help="python train.py ...")
@@ -87,15 +92,32 @@ def main(arguments: argparse.Namespace) -> int:
         job = make_job(arguments, environment)
         if not arguments.show:
             job = with_secret(job)
-        launcher = installed.find_launcher(environment["PATH"], arguments.launcher)
-        banner = installed.banner_of(launcher, environment)
+        plan_of = planner(arguments.launcher, environment)
         if arguments.show:
-            print(shown(installed.plan(job, launcher, banner)))
+            print(shown(plan_of(job)))
             return 0
-        return execute(job, partial(installed.plan, launcher=launcher, banner=banner), environment, arguments.timeout)
+        return execute(job, plan_of, environment, arguments.timeout)
     except LaunchError as error:
         processes.say(str(error))
         return 2
+
+
+def planner(named: str | None, environment: Mapping[str, str]) -> Callable[[Job], Plan]:
+    """Choose what starts the ranks: an mpirun, or, if that is asked for or there is none, our own launcher.
+
+    :param named: the launcher that the user named
+    :raises LaunchError: the named launcher is not there, or of no family that is known
+    """
+    if named == direct.NAME:
+        return direct.plan
+    try:
+        launcher = installed.find_launcher(environment["PATH"], named)
+    except LaunchError as error:
+        if named:
+            raise
+        processes.say(f"{error}: the ranks are started without MPI (--launcher {direct.NAME})")
+        return direct.plan
+    return partial(installed.plan, launcher=launcher, banner=installed.banner_of(launcher, environment))
 
 
 def execute(job: Job, plan_of: Callable[[Job], Plan], environment: Mapping[str, str], timeout: float | None) -> int:

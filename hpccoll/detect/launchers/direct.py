@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`hpccoll run` without an mpirun: our own launcher, on this machine and over ssh.
+
+Source: hpccoll/tools/launch/direct/starter.py; recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hpccoll.detect.place import Place, read
+
+ORDER = 5
+
+
+def place(env: Mapping[str, str]) -> Place | None:
+    """Read the place of this process in its job."""
+    return read(
+        "hpccoll run", env, rank="_HPCCOLL_RANK", size="_HPCCOLL_SIZE", local_rank="_HPCCOLL_LOCAL_RANK",
+        local_size="_HPCCOLL_LOCAL_SIZE", node="_HPCCOLL_NODE", job=("_HPCCOLL_JOB",),
+    )  # fmt: skip

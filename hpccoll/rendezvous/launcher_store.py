@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The store that `hpccoll run` keeps for a job without MPI, as a rank sees it."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from hpccoll import channel, errors
+
+__all__ = ["LONGEST", "STORE", "LauncherStore", "of_process"]
+
+STORE = "_HPCCOLL_STORE"
+"""The variable that holds the secret and the addresses of the store, as hpccoll.channel writes them."""
+LONGEST = 256 << 20
+"""Bytes of a message."""
+
+
+class LauncherStore:
+    """See hpccoll.rendezvous.Store: one connection, which threads use in turn."""
+
+    def __init__(self, text: str) -> None:
+        """Connect.
+
+        :param text: the variable STORE
+        :raises StartError: the launcher cannot be reached
+        """
+        self._turn = threading.Lock()
+        try:
+            secret, addresses = channel.parse(text)
+            self._channel = channel.connect(addresses, secret)
+        except (OSError, ValueError, channel.ChannelError) as error:
+            raise errors.StartError(f"the store of `hpccoll run` cannot be reached: {error}") from None
+
+    def set(self, key: str, value: bytes) -> None:
+        """See Store."""
+        self._ask({"set": key, "value": value.decode("latin-1")})
+
+    def get(self, key: str) -> bytes:
+        """See Store."""
+        value = self._ask({"get": key})
+        if value is None:
+            raise KeyError(key)
+        return str(value).encode("latin-1")
+
+    def wait(self, keys: list[str], timeout: timedelta) -> None:
+        """See Store."""
+        if not self._ask({"check": keys, "seconds": timeout.total_seconds()}):
+            raise TimeoutError(f"not all of {keys} are there")
+
+    def check(self, keys: list[str]) -> bool:
+        """See Store."""
+        return bool(self._ask({"check": keys, "seconds": 0}))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._channel.close()
+
+    def _ask(self, question: Mapping[str, Any]) -> Any:
+        with self._turn:
+            self._channel.send(json.dumps(question).encode())
+            return json.loads(self._channel.receive(LONGEST))
+
+
+_of_process: LauncherStore | None = None
+
+
+def of_process(env: Mapping[str, str]) -> LauncherStore | None:
+    """Give the connection of this process, which is made at the first call; None if the launcher keeps no store.
+
+    :param env: the environment of the process
+    """
+    global _of_process
+    if _of_process is None and env.get(STORE):
+        _of_process = LauncherStore(env[STORE])
+    return _of_process
+
+
+def _after_fork() -> None:
+    """Close the child's copy: the connection is the rank's."""
+    global _of_process
+    if _of_process is not None:
+        _of_process.close()
+    _of_process = None
+
+
+os.register_at_fork(after_in_child=_after_fork)

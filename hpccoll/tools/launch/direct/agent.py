@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starts the ranks of one host, passes on signals, and leaves no process behind.
+
+The first line of standard input is the task, with the variables of the ranks: secrets are in no argument. Each further
+line is a signal to pass on. When standard input ends, because the starter or the connection to it is gone, the ranks
+are killed.
+"""
+
+import contextlib
+import ctypes
+import json
+import os
+import platform
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from hpccoll import config
+
+PR_SET_PDEATHSIG = 1
+LIBC = ctypes.CDLL(None, use_errno=True)
+GRACE = 5.0
+"""Seconds that the ranks have to end by themselves when one of them has failed, and again after SIGTERM."""
+POLL = 0.02
+
+
+class Agent:
+    """The ranks of this host."""
+
+    def __init__(self, task: dict[str, Any]) -> None:
+        """Start them.
+
+        :param task: command, folder, variables of all ranks and of each, by its number; folder of output files or ""
+        """
+        self._ranks: dict[int, subprocess.Popen[bytes]] = {}
+        os.chdir(task["folder"])
+        for number, variables in task["ranks"].items():
+            environment = {**config.environment(), **task["variables"], **variables}
+            try:
+                self._ranks[int(number)] = start(task["command"], environment, task["output"], int(number))
+            except OSError as error:
+                say(f"rank {number} (host {platform.node()}) cannot be started: {error}")
+                self.signal(signal.SIGKILL)
+                raise SystemExit(127) from None
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the ranks that live, and to what they have started."""
+        for rank in self._ranks.values():
+            with contextlib.suppress(ProcessLookupError):
+                if rank.returncode is None:
+                    os.killpg(rank.pid, number)
+
+    def kill(self) -> None:
+        """End this process, and the ranks with it, at once."""
+        self.signal(signal.SIGKILL)
+        os._exit(1)
+
+    def wait(self) -> int:
+        """Wait for all ranks. After the first one that fails the others have some seconds.
+
+        :returns: the status of the first one that failed, or 0
+        """
+        left, status, limit, asked = dict(self._ranks), 0, float("inf"), False
+        while left:
+            for number, rank in list(left.items()):
+                if rank.poll() is None:
+                    continue
+                del left[number]
+                if rank.returncode and not status:
+                    say(f"rank {number} (host {platform.node()}, pid {rank.pid}) {how(rank.returncode)}")
+                    status, limit = as_shell(rank.returncode), time.monotonic() + GRACE
+            if left and time.monotonic() > limit:
+                self.signal(signal.SIGKILL if asked else signal.SIGTERM)
+                asked, limit = True, time.monotonic() + GRACE
+            time.sleep(POLL)
+        return status
+
+    def obey(self) -> None:
+        """Read standard input until it ends."""
+        for line in sys.stdin:
+            with contextlib.suppress(ValueError):
+                self.signal(int(line))
+        self.kill()
+
+
+def start(command: list[str], environment: dict[str, str], output: str, number: int) -> "subprocess.Popen[bytes]":
+    """Start a rank, in a session of its own, which ends with this process at the latest."""
+    with contextlib.ExitStack() as files:
+        streams = {}
+        if output:
+            folder = Path(output) / f"rank.{number}"
+            folder.mkdir(parents=True, exist_ok=True)
+            streams = {name: files.enter_context((folder / name).open("wb")) for name in ("stdout", "stderr")}
+        return subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            preexec_fn=lambda: LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0),
+            stdout=streams.get("stdout"),
+            stderr=streams.get("stderr"),
+        )
+
+
+def as_shell(status: int) -> int:
+    """The exit status of a process as a shell would give it."""
+    return status if status >= 0 else 128 - status
+
+
+def how(status: int) -> str:
+    """Say in words how a process has ended."""
+    return f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+
+
+def say(text: str) -> None:
+    """Print one line of the launcher itself."""
+    print(f"hpccoll run: {text}", file=sys.stderr, flush=True)
+
+
+def main() -> int:
+    """Read the task, start the ranks and wait for them."""
+    agent = Agent(json.loads(sys.stdin.readline()))
+    threading.Thread(target=agent.obey, daemon=True).start()
+    return agent.wait()
+
+
+if __name__ == "__main__":
+    status = main()
+    sys.stdout.flush()
+    os._exit(status)  # the thread that reads standard input would hold it up

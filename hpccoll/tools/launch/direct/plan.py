@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plan of a job that is started without MPI."""
+
+import sys
+
+from hpccoll.tools.launch.job import Job, Plan
+
+NAME = "ssh"
+"""What --launcher calls it."""
+
+
+def plan(job: Job) -> Plan:
+    """Plan a job for our own launcher. Variables are named in its arguments; their values are in its environment."""
+    hosts = ",".join(f"{host.name}:{host.slots}" for host in job.hosts) or f"localhost:{job.ranks}"
+    argv = [sys.executable, "-P", "-m", "hpccoll.tools.launch.direct.starter", "--hosts", hosts]
+    argv += ["--export", ",".join(sorted(job.exported))] if job.exported else []
+    argv += ["--output", job.output] if job.output else []
+    argv += [f"--ssh-option={word}" for word in job.launcher_options]
+    return Plan((*argv, "--", *job.command), dict(job.exported))

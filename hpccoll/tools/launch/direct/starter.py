@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Takes the place of mpirun: keeps the store of a job, and starts an agent per host, over ssh on other machines."""
+
+import argparse
+import json
+import os
+import queue
+import secrets
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+
+from hpccoll import config
+from hpccoll.rendezvous.launcher_store import STORE
+from hpccoll.tools.launch.direct import agent
+from hpccoll.tools.launch.direct.store import StoreServer
+from hpccoll.tools.launch.elastic.agents import THIS_MACHINE
+from hpccoll.tools.launch.job import Host, parse_hosts
+from hpccoll.tools.launch.listener import addresses_towards
+from hpccoll.tools.launch.processes import FORWARDED, say
+
+SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=20", "-o", "ServerAliveInterval=5")
+AGENT = (sys.executable, "-P", "-m", "hpccoll.tools.launch.direct.agent")
+SSH_FAILED = 255
+
+
+def parse(words: Sequence[str]) -> argparse.Namespace:
+    """Read the arguments that plan.py has written."""
+    parser = argparse.ArgumentParser(prog="hpccoll.tools.launch.direct.starter")
+    parser.add_argument("--hosts", required=True)
+    parser.add_argument("--export", default="")
+    parser.add_argument("--output", default="")
+    parser.add_argument("--ssh-option", action="append", default=[])
+    parser.add_argument("command", nargs=argparse.REMAINDER)
+    return parser.parse_args(words)
+
+
+def variables_of(hosts: Sequence[Host]) -> list[dict[str, dict[str, str]]]:
+    """The variables by which the ranks of each host know their places."""
+    size, job, first, made = sum(host.slots for host in hosts), secrets.token_hex(4), 0, []
+    for node, host in enumerate(hosts):
+        made.append(
+            {
+                str(first + local): {
+                    "_HPCCOLL_RANK": str(first + local),
+                    "_HPCCOLL_SIZE": str(size),
+                    "_HPCCOLL_LOCAL_RANK": str(local),
+                    "_HPCCOLL_LOCAL_SIZE": str(host.slots),
+                    "_HPCCOLL_NODE": str(node),
+                    "_HPCCOLL_JOB": job,
+                }
+                for local in range(host.slots)
+            }
+        )
+        first += host.slots
+    return made
+
+
+def command_for(host: Host, options: Sequence[str], environment: Mapping[str, str]) -> list[str]:
+    """The command that starts the agent of a host. Its own variables, which are no secret, are in the command."""
+    if host.name in THIS_MACHINE:
+        return list(AGENT)
+    paths = [f"{name}={environment[name]}" for name in ("PYTHONPATH", "LD_LIBRARY_PATH") if environment.get(name)]
+    return [*SSH, *options, host.name, "exec " + shlex.join(["env", *paths, *AGENT])]
+
+
+class Agents:
+    """The agents of all hosts."""
+
+    def __init__(self, arguments: argparse.Namespace, store: str) -> None:
+        """Start them, and with them the ranks."""
+        self._ended: queue.SimpleQueue[Host] = queue.SimpleQueue()
+        self._agents: dict[Host, subprocess.Popen[str]] = {}
+        environment = config.environment()
+        names = [name for name in arguments.export.split(",") if name]
+        variables = {**{name: environment[name] for name in names}, STORE: store}
+        hosts = parse_hosts(arguments.hosts)
+        for host, ranks in zip(hosts, variables_of(hosts), strict=True):
+            task = {
+                "command": arguments.command[1:],
+                "folder": os.getcwd(),
+                "variables": variables,
+                "ranks": ranks,
+                "output": arguments.output,
+            }
+            self._start(host, command_for(host, arguments.ssh_option, environment), json.dumps(task))
+
+    def _start(self, host: Host, command: list[str], task: str) -> None:
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, text=True, start_new_session=True)
+        self._agents[host] = process
+        self._tell(process, task)
+        threading.Thread(target=self._watch, args=(host, process), daemon=True).start()
+
+    def _watch(self, host: Host, process: "subprocess.Popen[str]") -> None:
+        process.wait()
+        self._ended.put(host)
+
+    def _tell(self, process: "subprocess.Popen[str]", line: str) -> None:
+        assert process.stdin is not None
+        try:
+            process.stdin.write(line + "\n")
+            process.stdin.flush()
+        except (OSError, ValueError):
+            pass  # it has ended, which is noticed elsewhere
+
+    def signal(self, number: int) -> None:
+        """Send a signal to all ranks."""
+        for process in self._agents.values():
+            self._tell(process, str(number))
+
+    def wait(self) -> int:
+        """Wait for all agents. After the first one that fails the others have some seconds.
+
+        :returns: the status of the first one that failed, or 0
+        """
+        left, status = set(self._agents), 0
+        while left:
+            try:
+                host = self._ended.get(timeout=agent.GRACE if status else None)
+            except queue.Empty:
+                break
+            left.discard(host)
+            ended = self._agents[host].returncode
+            if ended and not status:
+                status = agent.as_shell(ended)
+                if host.name not in THIS_MACHINE and ended == SSH_FAILED:
+                    say(f"host {host.name}: no connection by ssh, or it was lost: does `ssh {host.name} true` work?")
+        for host in left:
+            process = self._agents[host]
+            if process.stdin is not None:
+                process.stdin.close()  # the agent kills its ranks
+        for host in left:
+            try:
+                self._agents[host].wait(agent.GRACE)
+            except subprocess.TimeoutExpired:
+                self._agents[host].kill()
+        return status
+
+
+def main() -> int:
+    """Run the job.
+
+    :returns: the status of the first rank that failed, or 0
+    """
+    arguments = parse(sys.argv[1:])
+    others = [host.name for host in parse_hosts(arguments.hosts) if host.name not in THIS_MACHINE]
+    server = StoreServer(addresses_towards(others))
+    with server.listener as listener:
+        agents = Agents(arguments, listener.variable)
+        for number in FORWARDED:
+            signal.signal(number, lambda number, _frame: agents.signal(number))
+        return agents.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

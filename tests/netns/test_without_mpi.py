@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs over hosts without MPI: ranks started over ssh, or by torchrun; data over UCX (cluster.sh; needs root)."""
+
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+from namespaces import PROGRAMS, cluster, hosts_up, python
+
+pytestmark = pytest.mark.timeout(300)
+FOLDER = Path(tempfile.gettempdir(), "hpccoll-cluster")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def hosts(uncounted: Callable[[], AbstractContextManager[None]], needs: Callable[..., None]) -> Iterator[None]:
+    needs(*PROGRAMS)
+    with hosts_up(2, uncounted):
+        yield
+
+
+@pytest.fixture(scope="module")
+def no_mpi(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A folder for PYTHONPATH that makes mpi4py one that cannot be imported."""
+    folder = tmp_path_factory.mktemp("no_mpi")
+    (folder / "mpi4py").mkdir()
+    (folder / "mpi4py" / "__init__.py").write_text("raise ImportError('there is no MPI here')\n")
+    return str(folder)
+
+
+def path(folder: str) -> str:
+    return ":".join([folder, str(Path(__file__).parents[2])])
+
+
+def job(
+    no_mpi: str, hosts: str, program: str, seconds: int = 100, **variables: str
+) -> "subprocess.CompletedProcess[str]":
+    options = f"--launcher-options=-F {FOLDER}/ssh/config"
+    command = ["-P", "-m", "hpccoll", "run", "--launcher", "ssh", options, "-H", hosts, "--timeout", 100]
+    return python("h1", *command, sys.executable, "-P", "-c", program, PYTHONPATH=path(no_mpi), **variables)
+
+
+SUMS = """
+import sys, os, platform, numpy, hpccoll
+hpccoll.init()
+p, r = hpccoll.size(), hpccoll.rank()
+for n in (1, 1000, 2_000_000):
+    x = numpy.arange(n, dtype=numpy.float32) % 1000 + r
+    assert (hpccoll.allreduce(x) == p * (x - r) + p * (p - 1) // 2).all()
+assert (hpccoll.allgather(numpy.full(r, r)) == numpy.repeat(numpy.arange(p), numpy.arange(p))).all()
+assert "mpi4py" not in sys.modules
+secret = os.environ["HPCCOLL_SECRET"]
+others = [pid for pid in os.listdir("/proc") if pid.isdecimal() and pid != str(os.getpid())]
+seen = [open(f"/proc/{pid}/cmdline").read() for pid in others]
+assert secret and not any(secret in words for words in seen)
+print("rank", r, platform.node(), hpccoll.local_size())
+hpccoll.shutdown()
+"""
+
+
+def test_ranks_over_ssh(no_mpi: str) -> None:
+    """The secret is in no argument, on either host; UCX takes the interface that leads to the other host."""
+    done = job(no_mpi, "h1:2,h2:1", SUMS)
+    assert done.returncode == 0, done.stdout
+    assert sorted(re.findall(r"rank (\d) (h\d) (\d)", done.stdout)) == [
+        ("0", "h1", "2"),
+        ("1", "h1", "2"),
+        ("2", "h2", "1"),
+    ], done.stdout
+    assert re.search(r"between nodes UCX 1\.\S+ \(\S+\) on tcp/eth0 \(chosen by HPCCOLL_NET=auto", done.stdout)
+    assert "authenticated by HPCCOLL_SECRET" in done.stdout
+
+
+KILLED = """
+import os, signal, numpy, hpccoll
+hpccoll.init()
+hpccoll.allreduce(numpy.ones(10))
+if hpccoll.rank() == 2:
+    os.kill(os.getpid(), signal.SIGKILL)
+hpccoll.allreduce(numpy.ones(1000), name="after")
+"""
+
+
+def test_a_killed_rank_is_named_and_the_job_ends(no_mpi: str) -> None:
+    """Its connection tells the other host, long before its silence would."""
+    done = job(no_mpi, "h1:2,h2:1", KILLED, HPCCOLL_PEER_TIMEOUT="80")
+    assert done.returncode not in (0, 124), done.stdout
+    assert re.search(r"PeerLost: rank 2 \(host h2, pid \d+\) was lost: .*its connection ended \(UCX: ", done.stdout)
+    assert re.search(r"hpccoll run: rank 2 \(host h2, pid \d+\) was killed by SIGKILL", done.stdout)
+
+
+CUT = """
+import time, numpy, hpccoll
+hpccoll.init()
+hpccoll.allreduce(numpy.ones(10))
+print("cut now", flush=True)
+while True:
+    hpccoll.allreduce(numpy.ones(1000))
+"""
+
+
+@pytest.mark.slow
+def test_a_cut_link_is_found_by_silence(no_mpi: str) -> None:
+    """UCX does not notice it within minutes; the heartbeat does within its limit."""
+    with subprocess.Popen(["sh", "-c", f"sleep 12; {Path(__file__).with_name('cluster.sh')} linkdown h2"]) as cutter:
+        done = job(no_mpi, "h1:1,h2:1", CUT, HPCCOLL_PEER_TIMEOUT="4")
+        cutter.wait()
+    cluster("linkup", "h2")
+    assert done.returncode not in (0, 124), done.stdout
+    assert re.search(r"rank 1 \(host h2, pid \d+\) was lost: no sign of life for 4 s", done.stdout), done.stdout
+
+
+def test_an_interface_that_is_not_there_is_one_error(no_mpi: str) -> None:
+    done = job(no_mpi, "h1:1,h2:1", SUMS, HPCCOLL_INTERFACE="eth7")
+    assert done.returncode not in (0, 124)
+    assert (
+        "rank 0: HPCCOLL_INTERFACE=eth7 is no interface here that is up; there are lo (127.0.0.1), eth0 ("
+        in done.stdout
+    )

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`hpccoll run --launcher ssh`: ranks on this machine without MPI, how they end, and the store in which they meet."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from hpccoll import channel
+from hpccoll.rendezvous.launcher_store import LauncherStore
+from hpccoll.tools.launch.direct.store import StoreServer
+
+RUN = [sys.executable, "-m", "hpccoll", "run", "--launcher", "ssh", "--timeout", "60"]
+
+
+def run(*words: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+    env = {**os.environ, **variables}
+    return subprocess.run([*RUN, *words], env=env, capture_output=True, text=True, timeout=100, check=False)
+
+
+def program(text: str) -> list[str]:
+    return [sys.executable, "-P", "-c", text]
+
+
+WORLD = """
+import os, sys, hpccoll
+hpccoll.init()
+with hpccoll.World(verbose=0) as another:
+    assert hpccoll.allreduce(1, world=another) == hpccoll.size()
+assert hpccoll.allreduce(1) == hpccoll.size() == 3 and "mpi4py" not in sys.modules
+print("fine", hpccoll.rank(), os.environ["GREETING"])
+hpccoll.shutdown()
+"""
+
+
+def test_ranks_meet_and_get_their_variables(tmp_path: Path) -> None:
+    """Two Worlds after one another in one store; output goes into files of each rank."""
+    done = run("-np", "3", "-x", "GREETING=hello", "--output", str(tmp_path), *program(WORLD))
+    assert done.returncode == 0, done.stderr
+    for rank in range(3):
+        assert (tmp_path / f"rank.{rank}" / "stdout").read_text() == f"fine {rank} hello\n"
+    line = (tmp_path / "rank.0" / "stderr").read_text()
+    assert "started by hpccoll run" in line and "authenticated by HPCCOLL_SECRET" in line
+
+
+@pytest.mark.parametrize(
+    ("how", "status", "said"),
+    [
+        ("sys.exit(7)", 7, "rank 1 (host {host}, pid "),
+        ("os.kill(os.getpid(), signal.SIGKILL)", 137, "was killed by SIGKILL"),
+    ],
+)
+def test_a_rank_that_fails_ends_the_job(how: str, status: int, said: str) -> None:
+    """The others have some seconds to end by themselves, and are ended then."""
+    text = f"""
+import os, signal, sys, time
+if os.environ["_HPCCOLL_RANK"] == "1":
+    {how}
+time.sleep(300)
+"""
+    began = time.monotonic()
+    done = run("-np", "2", *program(text))
+    assert done.returncode == status, done.stderr
+    assert said.format(host=socket.gethostname()) in done.stderr
+    assert time.monotonic() - began < 50
+
+
+def test_signals_reach_the_ranks() -> None:
+    """The program decides what SIGUSR1 means."""
+    text = "import signal; signal.signal(signal.SIGUSR1, lambda *_: exit(0)); print('up', flush=True); signal.pause()"
+    with subprocess.Popen([*RUN, "-np", "2", *program(text)], stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout
+        assert [running.stdout.readline() for _ in range(2)] == ["up\n", "up\n"]
+        running.send_signal(signal.SIGUSR1)
+        assert running.wait(60) == 0
+
+
+def test_no_rank_outlives_its_agent() -> None:
+    """The end of the agent's standard input, as when ssh has lost its connection, is the end of the ranks."""
+    task = {
+        "command": program("import os, time; print(os.getpid(), flush=True); time.sleep(300)"),
+        "folder": os.getcwd(),
+        "variables": {},
+        "ranks": {"0": {}},
+        "output": "",
+    }
+    command = [sys.executable, "-m", "hpccoll.tools.launch.direct.agent"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as agent:
+        assert agent.stdin and agent.stdout
+        agent.stdin.write(json.dumps(task) + "\n")
+        agent.stdin.flush()
+        pid = int(agent.stdout.readline())
+        agent.stdin.close()
+        assert agent.wait(60) == 1
+    limit = time.monotonic() + 30
+    while Path(f"/proc/{pid}/stat").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2]:
+        assert time.monotonic() < limit, "the rank lives on"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def server() -> Iterator[StoreServer]:
+    made = StoreServer(["127.0.0.1"])
+    with made.listener:
+        yield made
+
+
+def test_the_store_of_the_launcher(server: StoreServer) -> None:
+    first, second = (LauncherStore(server.listener.variable) for _ in range(2))
+    with contextlib.closing(first), contextlib.closing(second):
+        use_both(first, second)
+
+
+def use_both(first: LauncherStore, second: LauncherStore) -> None:
+    data = bytes(range(256)) * 1000
+    waiting = threading.Thread(target=lambda: second.wait(["a", "b"], timedelta(seconds=60)))
+    waiting.start()
+    first.set("a", data)
+    assert first.check(["a"]) and not first.check(["a", "b"])
+    with pytest.raises(TimeoutError):
+        first.wait(["b"], timedelta(seconds=0.01))
+    first.set("b", b"")
+    waiting.join(60)
+    assert not waiting.is_alive()
+    assert (second.get("a"), second.get("b")) == (data, b"")
+    with pytest.raises(KeyError):
+        second.get("c")
+
+
+def test_a_stranger_cannot_write_into_it(server: StoreServer) -> None:
+    """A wrong secret: the connection ends, and nothing was set."""
+    _, addresses = channel.parse(server.listener.variable)
+    stranger = LauncherStore(channel.text_of(channel.new_secret(), addresses))
+    with contextlib.closing(stranger), pytest.raises((channel.ChannelError, OSError)):
+        stranger.set("a", b"forged")
+    with contextlib.closing(LauncherStore(server.listener.variable)) as rank:
+        assert not rank.check(["a"])
