@@ -12,7 +12,7 @@ from typing import Any
 
 from hpccoll import config, detect
 from hpccoll.errors import HpccollError
-from hpccoll.tools.bench import compare, files, job, results, sizes, start, table, training
+from hpccoll.tools.bench import compare, files, job, record, results, sizes, start, table, training
 from hpccoll.tools.bench.bar import Bar
 from hpccoll.tools.bench.collectives import COLLECTIVES
 from hpccoll.tools.bench.libraries import NOT_HERE, PEERS
@@ -21,6 +21,7 @@ from hpccoll.tools.bench.results import Case, Results, ResultsError
 from hpccoll.tools.launch import installed
 
 ON_FILES = ("show", "merge", "compare")
+RECORD = "record"
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -30,7 +31,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="measure collectives, beside other libraries, and verify them",
         usage="hpccoll bench [COLLECTIVE ...] [options]\n"
         "       hpccoll run -np N hpccoll bench [COLLECTIVE ...] [options]\n"
-        "       hpccoll bench show FILE | merge FILE ... --out FILE | compare FILE FILE",
+        "       hpccoll bench show FILE | merge FILE ... --out FILE | compare FILE FILE\n"
+        "       hpccoll bench record FILE.py:FUNCTION --out TRACE.json",
     )
     parser.add_argument(
         "words", nargs="*", metavar="COLLECTIVE", help=f"{', '.join(COLLECTIVES)}, all, or training (allreduce)"
@@ -99,6 +101,8 @@ def main(arguments: argparse.Namespace) -> int:
     try:
         if arguments.words[:1] and arguments.words[0] in ON_FILES:
             return on_files(arguments)
+        if arguments.words[:1] == [RECORD]:
+            return record_model(arguments)
         request = read_request(arguments)
         if arguments.out:
             files.check_h5py()
@@ -270,4 +274,16 @@ def on_files(arguments: argparse.Namespace) -> int:
     if action == "show" and arguments.facts:
         print(table.described(whole))
     report(whole, arguments, False)
+    return 0
+
+
+def record_model(arguments: argparse.Namespace) -> int:
+    """`record`: write the trace of a model.
+
+    :returns: the exit status
+    :raises ResultsError: there is no such model
+    """
+    if len(arguments.words) != 2 or not arguments.out or arguments.out.suffix != ".json":
+        raise ResultsError("record: hpccoll bench record FILE.py:FUNCTION --out TRACE.json")
+    print(record.record(arguments.words[1], arguments.out))
     return 0

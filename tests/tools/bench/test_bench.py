@@ -159,12 +159,42 @@ def test_steps_of_training_are_replayed(tmp_path: Path) -> None:
         assert case.parts["exposed communication"] == pytest.approx(case.samples - case.parts["compute"])
 
 
-def test_the_trace_of_resnet50() -> None:
-    found = training.trace("resnet50")
-    assert len(found.elements) == 161 and sum(found.elements) == 25_557_032
-    assert list(found.ready) == sorted(found.ready) and found.ready[-1] == 1
-    with pytest.raises(ResultsError, match="there are resnet50"):
+@pytest.mark.parametrize(
+    ("model", "tensors", "elements"),
+    [("resnet50", 161, 25_557_032), ("gpt2", 148, 124_439_808), ("bert-large", 292, 334_090_240)],
+)
+def test_traces_of_known_models(model: str, tensors: int, elements: int) -> None:
+    found = training.trace(model)
+    assert (found.model, len(found.elements), sum(found.elements)) == (model, tensors, elements)
+    assert list(found.ready) == sorted(found.ready) and 0.2 < found.ready[0] < 0.7 and 0.99 < found.ready[-1] <= 1
+    assert "recorded by PyTorch" in found.source
+
+
+def test_a_trace_that_is_not_there_is_named() -> None:
+    with pytest.raises(ResultsError, match="there are bert-large, gpt2, resnet50, stemdl, even:"):
         training.trace("resnet")
+
+
+@pytest.mark.slow
+def test_a_model_is_recorded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A shared parameter and one without a gradient among them; the last layer is ready first."""
+    (tmp_path / "models.py").write_text(
+        "import torch\n"
+        "def small():\n"
+        "    'Three layers; a test'\n"
+        "    model = torch.nn.Sequential(*(torch.nn.Linear(n, 4, bias=False) for n in (8, 4, 4)))\n"
+        "    model.unused = torch.nn.Parameter(torch.zeros(3))\n"
+        "    x = torch.ones(2, 8)\n"
+        "    return model, lambda: model(x).sum()\n"
+    )
+    out = tmp_path / "small.json"
+    assert main(["bench", "record", f"{tmp_path}/models.py:small", "--out", str(out)]) == 0
+    assert "3 gradients, 64 elements" in capsys.readouterr().out
+    found = training.trace(str(out))
+    assert found.elements == (16, 16, 32) and found.source.startswith("Three layers; a test; recorded by PyTorch")
+    for words, said in ((["x"], "FILE.py:FUNCTION"), ([f"{tmp_path}/models.py:none"], "there is no none")):
+        assert main(["bench", "record", *words, "--out", str(out)]) == 1
+        assert said in capsys.readouterr().err
 
 
 def test_a_peer_in_another_environment_gets_this_hpccoll_alone(tmp_path: Path) -> None:
