@@ -13,7 +13,7 @@ export PATH := $(BIN):$(PATH)
 SOURCES := $(wildcard ext/*/*.[ch] ext/*/*/*.[ch] ext/cython/*.p*)
 
 comma := ,
-.PHONY: build demo stemdl test test-all check bench docs wheel clean
+.PHONY: build demo stemdl test test-all check bench docs wheel install-c clean
 build: $(VENV)/.built
 
 $(VENV)/.installed: pyproject.toml setup.py
@@ -87,5 +87,18 @@ wheel: build
 	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheel .
 	$(BIN)/auditwheel repair --wheel-dir dist build/wheel/hpccoll-*.whl
 
+# The library of C alone, by a C compiler alone: make install-c PREFIX=/opt/hpccoll
+PREFIX    ?= /usr/local
+C_LIBRARY := $(filter-out ext/transport/net/mpi.c ext/transport/net/ucx%,$(wildcard $(foreach f,core transport loop api,ext/$f/*.c ext/$f/*/*.c)))
+install-c:
+	install -d $(DESTDIR)$(PREFIX)/include $(addprefix $(DESTDIR)$(PREFIX)/lib/,pkgconfig cmake/hpccoll)
+	$(CC) -shared -fPIC -O3 -g1 -std=c11 -fvisibility=hidden -ffp-contract=off -pthread -flto=auto -D_GNU_SOURCE= -Iext \
+	    $(CFLAGS) $(C_LIBRARY) -Wl,-soname,libhpccoll.so.1 -Wl,--version-script=ext/api/libhpccoll.map \
+	    -o $(DESTDIR)$(PREFIX)/lib/libhpccoll.so.1 $(LDFLAGS) -lm -lrt -ldl
+	ln -sf libhpccoll.so.1 $(DESTDIR)$(PREFIX)/lib/libhpccoll.so
+	install -m 644 ext/api/hpccoll.h bindings/cpp/hpccoll.hpp bindings/fortran/hpccoll* $(DESTDIR)$(PREFIX)/include
+	install -m 644 bindings/package/hpccoll.pc $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	install -m 644 bindings/package/*.cmake $(DESTDIR)$(PREFIX)/lib/cmake/hpccoll
+
 clean:
-	rm -rf build .pytest_cache .mypy_cache .ruff_cache hpccoll/*.so hpccoll.egg-info $(VENV)/.built
+	rm -rf build .pytest_cache .mypy_cache .ruff_cache hpccoll/*.so hpccoll/lib hpccoll/include hpccoll.egg-info $(VENV)/.built

@@ -40,9 +40,9 @@ LIBRARY_SOURCES = [*CORE_SOURCES, *MPI_SOURCES, *sorted(glob("ext/api/*.c"))]
 LIBRARY = "libhpccoll.so.1"
 SYMBOLS = "ext/api/libhpccoll.map"
 LIBRARY_FILES = {  # of the package, which is the library's prefix: hpccoll/lib, hpccoll/include
-    "include": [*sorted(glob("ext/api/include/*")), "ext/api/hpccoll.h"],
-    "lib/pkgconfig": ["ext/api/hpccoll.pc"],
-    "lib/cmake/hpccoll": sorted(glob("ext/api/hpccollConfig*.cmake")),
+    "include": ["ext/api/hpccoll.h", *sorted(glob("bindings/fortran/*") + glob("bindings/cpp/*"))],
+    "lib/pkgconfig": ["bindings/package/hpccoll.pc"],
+    "lib/cmake/hpccoll": sorted(glob("bindings/package/*.cmake")),
 }
 
 

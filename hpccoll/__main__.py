@@ -7,7 +7,7 @@ import select
 import sys
 
 import hpccoll
-from hpccoll.tools import info
+from hpccoll.tools import c_library, info
 from hpccoll.tools.bench import cli as bench
 from hpccoll.tools.doctor import command as doctor
 from hpccoll.tools.launch import cli as run
@@ -50,6 +50,7 @@ def execute(words: list[str] | None) -> int:
     submit.add_parser(commands)
     lint.add_parser(commands)
     info.add_parser(commands)
+    c_library.add_parser(commands)
     doctor.add_parser(commands)
     trace.add_parser(commands)
     bench.add_parser(commands)

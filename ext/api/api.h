@@ -228,6 +228,7 @@ int hc__outcome(hpccoll_world *, hc_handle *, int64_t *counts);
 /* A request that holds the handle, which is submitted. NULL: no memory. */
 hpccoll_request *hc__request_new(hpccoll_world *);
 void hc__request_hold(hpccoll_request *, hc_handle *, int64_t *counts, int *from);
+void hc__request_element(hpccoll_request *, size_t bytes); /* of a message: `counts` gets how many came */
 void hc__request_drop(hpccoll_request *);
 
 #endif

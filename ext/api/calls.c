@@ -73,12 +73,13 @@ static int gets_result(const hc__call *call, const hpccoll_world *world) {
     return !has(call, HC_OP_TO_ROOT) || call->root == world->rank;
 }
 
+/* A result of the input's size may replace it. */
 static int check_overlap(const hc__call *call, const hpccoll_array *a, size_t bytes, size_t out_bytes) {
     const char *in = a->in, *out = a->out;
-    if (in == out || in == HPCCOLL_IN_PLACE || !bytes || !out)
+    int replaces = in == out && !has(call, HC_OP_RESULT_ALLOCATED);
+    if (replaces || in == HPCCOLL_IN_PLACE || !bytes || !out || in >= out + out_bytes || out >= in + bytes)
         return HC_OK;
-    return in < out + out_bytes && out < in + bytes ? refuse(call, "out overlaps the input without being the input")
-                                                    : HC_OK;
+    return refuse(call, "out overlaps the input without being the input");
 }
 
 static int check_array(const hc__call *call, const hpccoll_world *world, const hpccoll_array *a) {
@@ -101,7 +102,7 @@ static int check_array(const hc__call *call, const hpccoll_world *world, const h
         return refuse(call, "out is NULL");
     if (call->args->row < 1 || (!has(call, HC_OP_ELEMENTWISE) && a->count % call->args->row))
         return refuse(call, "count is not a multiple of args.row");
-    if (!gets_result(call, world))
+    if (!gets_result(call, world) || !gives_input(call, world))
         return HC_OK;
     return check_overlap(call, a, (size_t)a->count * size,
                          allocated ? (size_t)call->out_count * size : (size_t)a->count * size);

@@ -201,7 +201,8 @@ HPCCOLL_API void hpccoll_release(void *data);
 
 /* ---- collectives -------------------------------------------------------------------------------------------------
  *
- * `count` is in elements of `dtype`. `in` and `out` are contiguous; they are the same memory or do not overlap. */
+ * `count` is in elements of `dtype`. `in` and `out` are contiguous and do not overlap; where a result has the
+ * size of the input, they may be the same memory. */
 
 HPCCOLL_API int hpccoll_allreduce(const void *in, void *out, int64_t count, hpccoll_dtype dtype, hpccoll_reduction op,
                                   const hpccoll_args *args, hpccoll_world *world);
@@ -295,17 +296,17 @@ HPCCOLL_API int hpccoll_group_async(hpccoll_operation operation, const hpccoll_a
 /* ---- point-to-point messages ----------------------------------------------------------------------------------- */
 
 #define HPCCOLL_ANY_SOURCE (-1)
-/* Messages between two ranks with one tag arrive in order. A receive has the size of its message. */
+/* Messages between two ranks with one tag arrive in order. A message may have fewer elements than its receive. */
 HPCCOLL_API int hpccoll_send(const void *data, int64_t count, hpccoll_dtype dtype, int dest, int tag,
                              hpccoll_world *world);
-/* *from: NULL, or the rank that has sent it. */
+/* *from: NULL, or the rank that has sent it; *received: NULL, or how many elements came. */
 HPCCOLL_API int hpccoll_recv(void *data, int64_t count, hpccoll_dtype dtype, int source, int tag, int *from,
-                             hpccoll_world *world);
+                             int64_t *received, hpccoll_world *world);
 HPCCOLL_API int hpccoll_send_async(const void *data, int64_t count, hpccoll_dtype dtype, int dest, int tag,
                                    hpccoll_world *world, hpccoll_request **request);
-/* *from is written when it is waited for. */
+/* *from and *received are written when it is waited for. */
 HPCCOLL_API int hpccoll_recv_async(void *data, int64_t count, hpccoll_dtype dtype, int source, int tag, int *from,
-                                   hpccoll_world *world, hpccoll_request **request);
+                                   int64_t *received, hpccoll_world *world, hpccoll_request **request);
 
 #ifdef __cplusplus
 }

@@ -36,7 +36,7 @@ static int begin(void *data, int64_t count, hpccoll_dtype dtype, int receives, i
 }
 
 static int async(void *data, int64_t count, hpccoll_dtype dtype, int receives, int peer, int tag, int *from,
-                 hpccoll_world *world, hpccoll_request **request) {
+                 int64_t *received, hpccoll_world *world, hpccoll_request **request) {
     hc_handle *h;
     if (!request)
         return hc__error(HC_INVALID, "request is NULL");
@@ -49,7 +49,8 @@ static int async(void *data, int64_t count, hpccoll_dtype dtype, int receives, i
         hc__request_drop(made);
         return status;
     }
-    hc__request_hold(made, h, NULL, from);
+    hc__request_hold(made, h, received, from);
+    hc__request_element(made, hc_dtype_size((int)dtype));
     *request = made;
     return HC_OK;
 }
@@ -63,7 +64,8 @@ int hpccoll_send(const void *data, int64_t count, hpccoll_dtype dtype, int dest,
     return hc__outcome(world, h, NULL);
 }
 
-int hpccoll_recv(void *data, int64_t count, hpccoll_dtype dtype, int source, int tag, int *from, hpccoll_world *world) {
+int hpccoll_recv(void *data, int64_t count, hpccoll_dtype dtype, int source, int tag, int *from, int64_t *received,
+                 hpccoll_world *world) {
     hc_handle *h;
     int status = begin(data, count, dtype, 1, source, tag, 1, world, &h);
     if (status < 0)
@@ -72,15 +74,17 @@ int hpccoll_recv(void *data, int64_t count, hpccoll_dtype dtype, int source, int
     for (int32_t rank = 0; from && h->status >= 0 && world->members && rank < world->size; rank++)
         if (world->members[rank] == h->op->peer)
             *from = (int)rank;
+    if (received && h->status >= 0)
+        *received = (int64_t)(h->op->received / hc_dtype_size((int)dtype));
     return hc__outcome(world, h, NULL);
 }
 
 int hpccoll_send_async(const void *data, int64_t count, hpccoll_dtype dtype, int dest, int tag, hpccoll_world *world,
                        hpccoll_request **request) {
-    return async((void *)(uintptr_t)data, count, dtype, 0, dest, tag, NULL, world, request);
+    return async((void *)(uintptr_t)data, count, dtype, 0, dest, tag, NULL, NULL, world, request);
 }
 
 int hpccoll_recv_async(void *data, int64_t count, hpccoll_dtype dtype, int source, int tag, int *from,
-                       hpccoll_world *world, hpccoll_request **request) {
-    return async(data, count, dtype, 1, source, tag, from, world, request);
+                       int64_t *received, hpccoll_world *world, hpccoll_request **request) {
+    return async(data, count, dtype, 1, source, tag, from, received, world, request);
 }

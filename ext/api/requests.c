@@ -20,6 +20,7 @@ struct hpccoll_request {
     hc_handle *handle;
     int64_t *counts; /* the caller's, or NULL */
     int *from;       /* likewise: of a receive */
+    size_t element;  /* bytes: of a message */
     hpccoll_request *next;
 };
 
@@ -50,6 +51,10 @@ void hc__request_hold(hpccoll_request *request, hc_handle *handle, int64_t *coun
     request->from = from;
 }
 
+void hc__request_element(hpccoll_request *request, size_t bytes) {
+    request->element = bytes;
+}
+
 void hc__request_drop(hpccoll_request *request) {
     request->state = 0;
     request->next = NULL;
@@ -74,7 +79,7 @@ static int fail(const hc_handle *h, int status) {
     if (h->op && status == HC_RESULT_SIZE)
         return hc__error(status,
                          "a message of %" PRIu64 " bytes came for a receive of %" PRIu64
-                         " bytes (tag %u): the array must have its size",
+                         " bytes (tag %u), which is too small",
                          h->op->received, h->op->bytes, h->op->tag);
     if (h->status >= 0)
         return hc__error(status, "%s '%.*s': %s", operation, (int)h->request.name_len, h->request.name,
@@ -120,8 +125,11 @@ static int check(hpccoll_request *const *request) {
     return HC_OK;
 }
 
-static void note_source(const hpccoll_request *request) {
+static void note_message(const hpccoll_request *request) {
     const hpccoll_world *world = request->world;
+    const hc_handle *h = request->handle;
+    if (h->op && h->op->receives && request->counts && h->status >= 0)
+        *request->counts = (int64_t)(h->op->received / request->element);
     if (!request->from || request->handle->status < 0 || !world->members)
         return;
     for (int32_t rank = 0; rank < world->size; rank++)
@@ -132,7 +140,7 @@ static void note_source(const hpccoll_request *request) {
 /* It is done: what hpccoll_wait() returns. */
 static int finish(hpccoll_request **request) {
     hpccoll_request *done = *request;
-    note_source(done);
+    note_message(done);
     int status = hc__outcome(done->world, done->handle, done->counts);
     hc__request_drop(done);
     *request = NULL;

@@ -280,14 +280,16 @@ static void run_several(hpccoll_world *world, int step, int n) {
 
 static void exchange_messages(hpccoll_world *world) {
     int to = (rank + 1) % size, source = (rank + size - 1) % size, from = -1;
-    double mine[100], theirs[100];
+    int64_t received = 0;
+    double mine[100], theirs[120];
     hpccoll_request *requests[2];
     for (int i = 0; i < 100; i++)
         mine[i] = rank * 1000 + i;
-    CHECK(hpccoll_recv_async(theirs, 100, HPCCOLL_FLOAT64, HPCCOLL_ANY_SOURCE, 5, &from, world, &requests[0]) == 0);
+    CHECK(hpccoll_recv_async(theirs, 120, HPCCOLL_FLOAT64, HPCCOLL_ANY_SOURCE, 5, &from, &received, world,
+                             &requests[0]) == 0);
     CHECK(hpccoll_send_async(mine, 100, HPCCOLL_FLOAT64, to, 5, world, &requests[1]) == 0);
     CHECK(hpccoll_waitall(2, requests) == 0);
-    CHECK(from == source && theirs[99] == source * 1000 + 99);
+    CHECK(from == source && received == 100 && theirs[99] == source * 1000 + 99);
 }
 
 static void check_sets(hpccoll_world *world) {

@@ -44,8 +44,8 @@ def test_versions_are_one(library: ctypes.CDLL) -> None:
     version = metadata.version("hpccoll")
     assert library.hpccoll_version().decode() == version
     assert f'#define HPCCOLL_VERSION "{version}"' in HEADER
-    assert f"Version: {version}" in (ROOT / "ext" / "api" / "hpccoll.pc").read_text()
-    assert f'"{version}"' in (ROOT / "ext" / "api" / "hpccollConfigVersion.cmake").read_text()
+    assert f"Version: {version}" in (ROOT / "bindings" / "package" / "hpccoll.pc").read_text()
+    assert f'"{version}"' in (ROOT / "bindings" / "package" / "hpccollConfigVersion.cmake").read_text()
 
 
 def numbers(enum: str) -> dict[str, int]:

@@ -26,7 +26,7 @@ static int rank, size;
 #define FINE(call) EXPECT(call, HPCCOLL_OK, "")
 
 static void wrong_arguments(hpccoll_world *world) {
-    double x[8] = {0};
+    double x[8] = {0}, y[8];
     hpccoll_args args = HPCCOLL_ARGS;
     hpccoll_request *request = NULL;
     EXPECT(hpccoll_allreduce(NULL, x, 1, HPCCOLL_FLOAT64, HPCCOLL_SUM, NULL, world), HPCCOLL_INVALID, "in is NULL");
@@ -38,8 +38,9 @@ static void wrong_arguments(hpccoll_world *world) {
     EXPECT(hpccoll_allreduce(x, x + 1, 4, HPCCOLL_FLOAT64, HPCCOLL_SUM, NULL, world), HPCCOLL_INVALID, "overlaps");
     EXPECT(hpccoll_broadcast(x, 1, HPCCOLL_FLOAT64, size, NULL, world), HPCCOLL_INVALID, "root is");
     EXPECT(hpccoll_send(x, 1, HPCCOLL_FLOAT64, size, 0, world), HPCCOLL_INVALID, "dest is");
-    EXPECT(hpccoll_alltoall(x, 8, (int64_t[8]){9}, HPCCOLL_FLOAT64, x, 8, NULL, NULL, world), HPCCOLL_INVALID,
+    EXPECT(hpccoll_alltoall(x, 8, (int64_t[8]){9}, HPCCOLL_FLOAT64, y, 8, NULL, NULL, world), HPCCOLL_INVALID,
            "sum of send_counts is 9");
+    EXPECT(hpccoll_allgather(x, 1, HPCCOLL_FLOAT64, x, size, NULL, NULL, world), HPCCOLL_INVALID, "overlaps");
     args.name = "unnamed call 3";
     EXPECT(hpccoll_barrier(&args, world), HPCCOLL_INVALID, "a name does not begin");
     args.name = "";
@@ -82,10 +83,10 @@ static void wrong_requests(hpccoll_world *world) {
     FINE(hpccoll_wait(&request));
     EXPECT(hpccoll_wait(&copy), HPCCOLL_INVALID, "waited for before");
     if (rank == 0) {
-        EXPECT(hpccoll_recv_async(x, 2, HPCCOLL_FLOAT64, 1, 3, NULL, world, &request), HPCCOLL_OK, "");
-        EXPECT(hpccoll_wait(&request), HPCCOLL_RESULT_SIZE, "a message of 8 bytes came for a receive of 16 bytes");
+        EXPECT(hpccoll_recv_async(x, 1, HPCCOLL_FLOAT64, 1, 3, NULL, NULL, world, &request), HPCCOLL_OK, "");
+        EXPECT(hpccoll_wait(&request), HPCCOLL_RESULT_SIZE, "a message of 16 bytes came for a receive of 8 bytes");
     } else if (rank == 1) {
-        FINE(hpccoll_send(x, 1, HPCCOLL_FLOAT64, 0, 3, world));
+        FINE(hpccoll_send(x, 2, HPCCOLL_FLOAT64, 0, 3, world));
     }
     FINE(hpccoll_barrier(NULL, world));
 }

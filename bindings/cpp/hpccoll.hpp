@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// hpccoll.hpp - hpccoll.h for C++20: values with destructors, std::span, exceptions.
+//
+// A World, a Request and what an allgather of unknown size returns own what they stand for, and move. Every function
+// throws hpccoll::Error, with the status and the text of hpccoll_last_error(). Spans are contiguous memory of float,
+// double, bool, an integer of 8 to 64 bits, or a std::complex of the first two.
+#ifndef HPCCOLL_HPP
+#define HPCCOLL_HPP
+
+#include <hpccoll.h>
+
+#include <complex>
+#include <concepts>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace hpccoll {
+
+class Error : public std::runtime_error {
+  public:
+    explicit Error(int code) : std::runtime_error(hpccoll_last_error()), code_(code) {}
+    int status() const noexcept { return code_; } // enum hpccoll_status
+
+  private:
+    int code_;
+};
+
+inline void check(int status) {
+    if (status < 0)
+        throw Error(status);
+}
+
+// ---- element types -----------------------------------------------------------------------------------------------
+
+template <class T> constexpr hpccoll_dtype dtype_of() {
+    using U = std::remove_cv_t<T>;
+    if constexpr (std::same_as<U, bool>)
+        return HPCCOLL_BOOL;
+    else if constexpr (std::integral<U>) {
+        constexpr bool is_signed = std::signed_integral<U>;
+        return sizeof(U) == 1   ? (is_signed ? HPCCOLL_INT8 : HPCCOLL_UINT8)
+               : sizeof(U) == 2 ? (is_signed ? HPCCOLL_INT16 : HPCCOLL_UINT16)
+               : sizeof(U) == 4 ? (is_signed ? HPCCOLL_INT32 : HPCCOLL_UINT32)
+                                : (is_signed ? HPCCOLL_INT64 : HPCCOLL_UINT64);
+    } else if constexpr (std::same_as<U, float>)
+        return HPCCOLL_FLOAT32;
+    else if constexpr (std::same_as<U, double>)
+        return HPCCOLL_FLOAT64;
+    else if constexpr (std::same_as<U, std::complex<float>>)
+        return HPCCOLL_COMPLEX64;
+    else {
+        static_assert(std::same_as<U, std::complex<double>>, "this type does not move");
+        return HPCCOLL_COMPLEX128;
+    }
+}
+
+// What every call may have: all of it optional.
+struct Args {
+    std::string name{};
+    double prescale = 1.0, postscale = 1.0;
+    hpccoll_dtype compression = HPCCOLL_DTYPES;
+    std::int64_t row = 1;
+
+    hpccoll_args c() const { return {name.empty() ? nullptr : name.c_str(), prescale, postscale, compression, row}; }
+};
+
+// ---- requests ----------------------------------------------------------------------------------------------------
+
+// A call in flight. Its destructor waits, and drops an error: call wait() to learn of it.
+class Request {
+  public:
+    Request() = default;
+    explicit Request(hpccoll_request *c) : c_(c) {}
+    Request(Request &&other) noexcept : c_(std::exchange(other.c_, nullptr)) {}
+    Request &operator=(Request &&other) noexcept {
+        std::swap(c_, other.c_);
+        return *this;
+    }
+    ~Request() { hpccoll_wait(&c_); }
+
+    void wait() { check(hpccoll_wait(&c_)); }
+    bool test() {
+        int done = 0;
+        check(hpccoll_test(&c_, &done));
+        return done;
+    }
+
+  private:
+    hpccoll_request *c_ = nullptr;
+};
+
+inline void wait_all(std::span<Request> requests) {
+    std::optional<Error> first;
+    for (Request &request : requests) {
+        try {
+            request.wait();
+        } catch (const Error &error) {
+            if (!first)
+                first = error;
+        }
+    }
+    if (first)
+        throw *first;
+}
+
+// ---- Worlds ------------------------------------------------------------------------------------------------------
+
+class World {
+  public:
+    World() = default; // empty, as on a rank outside of a split
+    World(World &&other) noexcept : c_(std::exchange(other.c_, nullptr)) {}
+    World &operator=(World &&other) noexcept {
+        std::swap(c_, other.c_);
+        return *this;
+    }
+    ~World() { hpccoll_world_free(&c_); }
+
+    // Of an MPI communicator.
+    template <class Comm> static World from_mpi(Comm comm, const std::string &options = {}) {
+        World made;
+        check(hpccoll_world_from_mpi(comm, options.c_str(), &made.c_));
+        return made;
+    }
+    static World alone(const std::string &options = {}) {
+        World made;
+        check(hpccoll_world_alone(options.c_str(), &made.c_));
+        return made;
+    }
+    // As the destructor, and throws what broke the World.
+    void free() { check(hpccoll_world_free(&c_)); }
+
+    explicit operator bool() const noexcept { return c_ != nullptr; }
+    hpccoll_world *c() const noexcept { return c_; }
+    int rank() const { return checked(hpccoll_rank(c_)); }
+    int size() const { return checked(hpccoll_size(c_)); }
+    int local_rank() const { return checked(hpccoll_local_rank(c_)); }
+    int local_size() const { return checked(hpccoll_local_size(c_)); }
+
+    World split(int color, int key = 0) const {
+        World part;
+        check(hpccoll_split(c_, color, key, &part.c_));
+        return part;
+    }
+    World subset(std::span<const int> ranks) const {
+        World part;
+        check(hpccoll_subset(c_, ranks.data(), static_cast<int>(ranks.size()), &part.c_));
+        return part;
+    }
+    std::uint64_t stat(const char *name) const {
+        std::uint64_t value = 0;
+        check(hpccoll_stat(c_, name, &value));
+        return value;
+    }
+
+    // ---- collectives: in place with one span, else from one to the other ----
+
+    template <class T> void allreduce(std::span<T> x, hpccoll_reduction op = HPCCOLL_SUM, const Args &args = {}) const {
+        allreduce(std::span<const T>(x), x, op, args);
+    }
+    template <class T>
+    void allreduce(std::span<const T> in, std::span<T> out, hpccoll_reduction op, const Args &args = {}) const {
+        const hpccoll_args c = args.c();
+        check(hpccoll_allreduce(in.data(), out.data(), equal(in.size(), out.size()), dtype_of<T>(), op, &c, c_));
+    }
+    // Of one value, which it returns.
+    template <class T>
+        requires(std::is_arithmetic_v<T>)
+    T allreduce(T value, hpccoll_reduction op = HPCCOLL_SUM, const Args &args = {}) const {
+        allreduce(std::span<T>(&value, 1), op, args);
+        return value;
+    }
+    template <class T>
+    [[nodiscard]] Request allreduce_async(std::span<T> x, hpccoll_reduction op = HPCCOLL_SUM,
+                                          const Args &args = {}) const {
+        const hpccoll_args c = args.c();
+        hpccoll_request *made = nullptr;
+        check(hpccoll_allreduce_async(x.data(), x.data(), count(x), dtype_of<T>(), op, &c, c_, &made));
+        return Request(made);
+    }
+    template <class T>
+    void reduce(std::span<T> x, int root, hpccoll_reduction op = HPCCOLL_SUM, const Args &args = {}) const {
+        const hpccoll_args c = args.c();
+        check(hpccoll_reduce(x.data(), x.data(), count(x), dtype_of<T>(), op, root, &c, c_));
+    }
+    template <class T> void scan(std::span<T> x, hpccoll_reduction op = HPCCOLL_SUM, const Args &args = {}) const {
+        const hpccoll_args c = args.c();
+        check(hpccoll_scan(x.data(), x.data(), count(x), dtype_of<T>(), op, &c, c_));
+    }
+    template <class T> void exscan(std::span<T> x, hpccoll_reduction op = HPCCOLL_SUM, const Args &args = {}) const {
+        const hpccoll_args c = args.c();
+        check(hpccoll_exscan(x.data(), x.data(), count(x), dtype_of<T>(), op, &c, c_));
+    }
+    template <class T> void broadcast(std::span<T> x, int root, const Args &args = {}) const {
+        const hpccoll_args c = args.c();
+        check(hpccoll_broadcast(x.data(), count(x), dtype_of<T>(), root, &c, c_));
+    }
+    template <class T>
+    std::vector<T> reducescatter(std::span<const T> in, hpccoll_reduction op = HPCCOLL_SUM,
+                                 const Args &args = {}) const {
+        const hpccoll_args c = args.c();
+        std::vector<T> out(static_cast<std::size_t>(hpccoll_share(count(in) / args.row, size(), rank()) * args.row));
+        check(hpccoll_reducescatter(in.data(), out.data(), count(in), dtype_of<T>(), op, &c, c_));
+        return out;
+    }
+    // All ranks' elements, which may differ in number; counts: of each rank's rows.
+    template <class T>
+    std::vector<T> allgather(std::span<const T> in, std::vector<std::int64_t> *counts = nullptr,
+                             const Args &args = {}) const {
+        const hpccoll_args c = args.c();
+        hpccoll_request *made = nullptr;
+        check(
+            hpccoll_allgather_async(in.data(), count(in), dtype_of<T>(), nullptr, 0, place_for(counts), &c, c_, &made));
+        return take<T>(made);
+    }
+    // The same on `root`; nothing on the others.
+    template <class T>
+    std::vector<T> gather(std::span<const T> in, int root, std::vector<std::int64_t> *counts = nullptr,
+                          const Args &args = {}) const {
+        const hpccoll_args c = args.c();
+        hpccoll_request *made = nullptr;
+        check(hpccoll_gather_async(in.data(), count(in), dtype_of<T>(), nullptr, 0, place_for(counts), root, &c, c_,
+                                   &made));
+        return take<T>(made);
+    }
+    // send_counts: rows for each rank, on the root; empty: as hpccoll_share() says.
+    template <class T>
+    std::vector<T> scatter(std::span<const T> in, int root, std::span<const std::int64_t> send_counts = {},
+                           const Args &args = {}) const {
+        const hpccoll_args c = args.c();
+        hpccoll_request *made = nullptr;
+        check(hpccoll_scatter_async(in.data(), count(in), data_or_null(send_counts), dtype_of<T>(), nullptr, 0, root,
+                                    &c, c_, &made));
+        return take<T>(made);
+    }
+    template <class T>
+    std::vector<T> alltoall(std::span<const T> in, std::span<const std::int64_t> send_counts = {},
+                            std::vector<std::int64_t> *recv_counts = nullptr, const Args &args = {}) const {
+        const hpccoll_args c = args.c();
+        hpccoll_request *made = nullptr;
+        check(hpccoll_alltoall_async(in.data(), count(in), data_or_null(send_counts), dtype_of<T>(), nullptr, 0,
+                                     place_for(recv_counts), &c, c_, &made));
+        return take<T>(made);
+    }
+    void barrier(const Args &args = {}) const {
+        const hpccoll_args c = args.c();
+        check(hpccoll_barrier(&c, c_));
+    }
+
+    // ---- messages ----
+
+    template <class T> void send(std::span<const T> x, int dest, int tag = 0) const {
+        check(hpccoll_send(x.data(), count(x), dtype_of<T>(), dest, tag, c_));
+    }
+    // The rank that has sent it.
+    template <class T> int recv(std::span<T> x, int source, int tag = 0) const {
+        int from = -1;
+        check(hpccoll_recv(x.data(), count(x), dtype_of<T>(), source, tag, &from, nullptr, c_));
+        return from;
+    }
+    template <class T> [[nodiscard]] Request send_async(std::span<const T> x, int dest, int tag = 0) const {
+        hpccoll_request *made = nullptr;
+        check(hpccoll_send_async(x.data(), count(x), dtype_of<T>(), dest, tag, c_, &made));
+        return Request(made);
+    }
+    template <class T> [[nodiscard]] Request recv_async(std::span<T> x, int source, int tag = 0) const {
+        hpccoll_request *made = nullptr;
+        check(hpccoll_recv_async(x.data(), count(x), dtype_of<T>(), source, tag, nullptr, nullptr, c_, &made));
+        return Request(made);
+    }
+
+  private:
+    static int checked(int value) {
+        check(value);
+        return value;
+    }
+    template <class T> static std::int64_t count(std::span<T> x) { return static_cast<std::int64_t>(x.size()); }
+    static std::int64_t equal(std::size_t in, std::size_t out) {
+        if (in != out)
+            throw std::invalid_argument("hpccoll: in and out differ in size");
+        return static_cast<std::int64_t>(in);
+    }
+    static const std::int64_t *data_or_null(std::span<const std::int64_t> x) { return x.empty() ? nullptr : x.data(); }
+    std::int64_t *place_for(std::vector<std::int64_t> *counts) const {
+        if (!counts)
+            return nullptr;
+        counts->assign(static_cast<std::size_t>(size()), 0);
+        return counts->data();
+    }
+    template <class T> static std::vector<T> take(hpccoll_request *request) {
+        void *data = nullptr;
+        std::int64_t n = 0;
+        check(hpccoll_wait_result(&request, &data, &n));
+        const std::unique_ptr<void, void (*)(void *)> owner(data, hpccoll_release);
+        const T *first = static_cast<const T *>(data);
+        return data ? std::vector<T>(first, first + n) : std::vector<T>();
+    }
+
+    hpccoll_world *c_ = nullptr;
+};
+
+} // namespace hpccoll
+
+#endif

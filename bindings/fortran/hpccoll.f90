@@ -1,0 +1,317 @@
+! SPDX-License-Identifier: Apache-2.0
+!
+! hpccoll.f90 - the module hpccoll: collective operations on arrays of any shape and of all types that move.
+!
+! Arrays are assumed-rank, so a scalar, a vector or a matrix is given as it is. They must be contiguous: a section with
+! a stride is an error that names the argument. Where rows are cut, counted or concatenated, they run along the last
+! dimension. Every procedure has `ierror` as its last optional argument, a status: without it an error ends the program.
+! Compile this file and hpccoll_fortran.c, which lies beside it, with the compilers of your program.
+module hpccoll
+  use, intrinsic :: iso_c_binding, only: c_ptr, c_null_ptr, c_associated, c_int, c_int64_t, c_double
+  implicit none
+  private
+
+  ! ---- codes: those of hpccoll.h -------------------------------------------------------------------------------
+
+  enum, bind(c)
+    enumerator :: HPCCOLL_SUM, HPCCOLL_AVERAGE, HPCCOLL_MIN, HPCCOLL_MAX, HPCCOLL_PRODUCT, HPCCOLL_BAND, HPCCOLL_BOR, &
+      HPCCOLL_BXOR, HPCCOLL_LAND, HPCCOLL_LOR, HPCCOLL_LXOR
+  end enum
+  public :: HPCCOLL_SUM, HPCCOLL_AVERAGE, HPCCOLL_MIN, HPCCOLL_MAX, HPCCOLL_PRODUCT, HPCCOLL_BAND, HPCCOLL_BOR, &
+    HPCCOLL_BXOR, HPCCOLL_LAND, HPCCOLL_LOR, HPCCOLL_LXOR
+  integer(c_int), parameter, public :: HPCCOLL_FLOAT16 = 9, HPCCOLL_BFLOAT16 = 10 ! of compression
+  integer(c_int), parameter, public :: HPCCOLL_OK = 0, HPCCOLL_MISMATCH = -1, HPCCOLL_DUPLICATE_NAME = -2, &
+    HPCCOLL_SHUT_DOWN = -3, HPCCOLL_ROOT_JOINED = -4, HPCCOLL_PEER_LOST = -5, HPCCOLL_STALLED = -6, &
+    HPCCOLL_TRANSPORT = -7, HPCCOLL_INVALID = -8, HPCCOLL_NO_MEMORY = -9, HPCCOLL_BAD_MESSAGE = -10, &
+    HPCCOLL_FORKED = -11, HPCCOLL_BROKEN = -12, HPCCOLL_UNSUPPORTED = -13, HPCCOLL_RESULT_SIZE = -14
+  integer(c_int), parameter, public :: HPCCOLL_UNDEFINED = -32766, HPCCOLL_ANY_SOURCE = -1
+
+  ! ---- types ---------------------------------------------------------------------------------------------------
+
+  type, bind(c), public :: hpccoll_world
+    private
+    type(c_ptr) :: handle = c_null_ptr
+  end type
+  type, bind(c), public :: hpccoll_request
+    private
+    type(c_ptr) :: handle = c_null_ptr
+  end type
+
+  public :: hpccoll_world_create, hpccoll_world_alone, hpccoll_world_free, hpccoll_split, hpccoll_subset, &
+    hpccoll_rank, hpccoll_size, hpccoll_local_rank, hpccoll_local_size, hpccoll_is_member, hpccoll_share, &
+    hpccoll_share_begin, hpccoll_last_error, hpccoll_strerror
+  public :: hpccoll_wait, hpccoll_waitall, hpccoll_test
+  public :: hpccoll_allreduce, hpccoll_scan, hpccoll_exscan, hpccoll_reduce, hpccoll_broadcast, hpccoll_reducescatter, &
+    hpccoll_allgather, hpccoll_gather, hpccoll_scatter, hpccoll_alltoall, hpccoll_barrier, hpccoll_send, hpccoll_recv
+
+  interface
+    ! comm: an integer of mpi, or a type(MPI_Comm) of mpi_f08. options: knobs, as "stall_limit=60 verbose=0".
+    subroutine hpccoll_world_create(comm, world, options, ierror) bind(c, name="hpccoll_f_world")
+      import
+      type(*), intent(in) :: comm
+      type(hpccoll_world), intent(out) :: world
+      character(len=*), intent(in), optional :: options
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    subroutine hpccoll_world_alone(world, options, ierror) bind(c, name="hpccoll_f_alone")
+      import
+      type(hpccoll_world), intent(out) :: world
+      character(len=*), intent(in), optional :: options
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    subroutine hpccoll_world_free(world, ierror) bind(c, name="hpccoll_f_free")
+      import
+      type(hpccoll_world), intent(inout) :: world
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    subroutine hpccoll_split(world, color, key, part, ierror) bind(c, name="hpccoll_f_split")
+      import
+      type(hpccoll_world), intent(in) :: world
+      integer(c_int), intent(in) :: color, key
+      type(hpccoll_world), intent(out) :: part
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    subroutine hpccoll_subset(world, ranks, subset, ierror) bind(c, name="hpccoll_f_subset")
+      import
+      type(hpccoll_world), intent(in) :: world
+      integer(c_int), intent(in) :: ranks(..)
+      type(hpccoll_world), intent(out) :: subset
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    subroutine hpccoll_last_error(text) bind(c, name="hpccoll_f_last_error")
+      character(len=*), intent(out) :: text
+    end subroutine
+    subroutine hpccoll_strerror(status, text) bind(c, name="hpccoll_f_strerror")
+      import
+      integer(c_int), intent(in) :: status
+      character(len=*), intent(out) :: text
+    end subroutine
+    subroutine hpccoll_wait(request, ierror) bind(c, name="hpccoll_f_wait")
+      import
+      type(hpccoll_request), intent(inout) :: request
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    subroutine wait_for_n(n, requests, ierror) bind(c, name="hpccoll_f_waitall")
+      import
+      integer(c_int), intent(in) :: n
+      type(hpccoll_request), intent(inout) :: requests(*)
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    subroutine test_one(request, done, ierror) bind(c, name="hpccoll_f_test")
+      import
+      type(hpccoll_request), intent(inout) :: request
+      integer(c_int), intent(out) :: done
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+  end interface
+
+  interface
+    integer(c_int) function hpccoll_rank(world) bind(c, name="hpccoll_f_rank")
+      import
+      type(hpccoll_world), intent(in) :: world
+    end function
+    integer(c_int) function hpccoll_size(world) bind(c, name="hpccoll_f_size")
+      import
+      type(hpccoll_world), intent(in) :: world
+    end function
+    integer(c_int) function hpccoll_local_rank(world) bind(c, name="hpccoll_f_local_rank")
+      import
+      type(hpccoll_world), intent(in) :: world
+    end function
+    integer(c_int) function hpccoll_local_size(world) bind(c, name="hpccoll_f_local_size")
+      import
+      type(hpccoll_world), intent(in) :: world
+    end function
+  end interface
+
+  ! ---- collectives and messages: with `request` they return at once, and it is to be waited for -------------
+
+  interface
+    ! Without `out` the result replaces x.
+    subroutine hpccoll_allreduce(x, op, world, out, name, prescale, postscale, compression, request, ierror) &
+        bind(c, name="hpccoll_f_allreduce")
+      import
+      type(*) :: x(..)
+      integer(c_int), intent(in) :: op
+      type(hpccoll_world), intent(in) :: world
+      type(*), optional :: out(..)
+      character(len=*), intent(in), optional :: name
+      real(c_double), intent(in), optional :: prescale, postscale
+      integer(c_int), intent(in), optional :: compression
+      type(hpccoll_request), intent(inout), optional :: request
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    ! The reduction over ranks 0 to this one.
+    subroutine hpccoll_scan(x, op, world, out, name, prescale, postscale, compression, request, ierror) &
+        bind(c, name="hpccoll_f_scan")
+      import
+      type(*) :: x(..)
+      integer(c_int), intent(in) :: op
+      type(hpccoll_world), intent(in) :: world
+      type(*), optional :: out(..)
+      character(len=*), intent(in), optional :: name
+      real(c_double), intent(in), optional :: prescale, postscale
+      integer(c_int), intent(in), optional :: compression
+      type(hpccoll_request), intent(inout), optional :: request
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    ! The reduction over the ranks before this one; on rank 0 the neutral element.
+    subroutine hpccoll_exscan(x, op, world, out, name, prescale, postscale, compression, request, ierror) &
+        bind(c, name="hpccoll_f_exscan")
+      import
+      type(*) :: x(..)
+      integer(c_int), intent(in) :: op
+      type(hpccoll_world), intent(in) :: world
+      type(*), optional :: out(..)
+      character(len=*), intent(in), optional :: name
+      real(c_double), intent(in), optional :: prescale, postscale
+      integer(c_int), intent(in), optional :: compression
+      type(hpccoll_request), intent(inout), optional :: request
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    ! Only `root` (from 0) has a result.
+    subroutine hpccoll_reduce(x, op, root, world, out, name, prescale, postscale, compression, request, ierror) &
+        bind(c, name="hpccoll_f_reduce")
+      import
+      type(*) :: x(..)
+      integer(c_int), intent(in) :: op, root
+      type(hpccoll_world), intent(in) :: world
+      type(*), optional :: out(..)
+      character(len=*), intent(in), optional :: name
+      real(c_double), intent(in), optional :: prescale, postscale
+      integer(c_int), intent(in), optional :: compression
+      type(hpccoll_request), intent(inout), optional :: request
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    subroutine hpccoll_broadcast(x, root, world, name, request, ierror) bind(c, name="hpccoll_f_broadcast")
+      import
+      type(*) :: x(..)
+      integer(c_int), intent(in) :: root
+      type(hpccoll_world), intent(in) :: world
+      character(len=*), intent(in), optional :: name
+      type(hpccoll_request), intent(inout), optional :: request
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    ! out: this rank's share of the sum along the last dimension (hpccoll_share).
+    subroutine hpccoll_reducescatter(x, out, op, world, name, prescale, postscale, request, ierror) &
+        bind(c, name="hpccoll_f_reducescatter")
+      import
+      type(*), intent(in) :: x(..)
+      type(*) :: out(..)
+      integer(c_int), intent(in) :: op
+      type(hpccoll_world), intent(in) :: world
+      character(len=*), intent(in), optional :: name
+      real(c_double), intent(in), optional :: prescale, postscale
+      type(hpccoll_request), intent(inout), optional :: request
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    ! out: all ranks' x, one behind the other along the last dimension. counts: of each rank.
+    subroutine hpccoll_allgather(x, out, world, counts, name, request, ierror) bind(c, name="hpccoll_f_allgather")
+      import
+      type(*), intent(in) :: x(..)
+      type(*) :: out(..)
+      type(hpccoll_world), intent(in) :: world
+      integer(c_int64_t), intent(out), optional :: counts(*)
+      character(len=*), intent(in), optional :: name
+      type(hpccoll_request), intent(inout), optional :: request
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    ! As allgather, on `root` alone; out of the others is not read.
+    subroutine hpccoll_gather(x, out, root, world, counts, name, request, ierror) bind(c, name="hpccoll_f_gather")
+      import
+      type(*), intent(in) :: x(..)
+      type(*) :: out(..)
+      integer(c_int), intent(in) :: root
+      type(hpccoll_world), intent(in) :: world
+      integer(c_int64_t), intent(out), optional :: counts(*)
+      character(len=*), intent(in), optional :: name
+      type(hpccoll_request), intent(inout), optional :: request
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    ! counts: for each rank, on the root; without it as hpccoll_share says.
+    subroutine hpccoll_scatter(x, out, root, world, counts, name, request, ierror) bind(c, name="hpccoll_f_scatter")
+      import
+      type(*), intent(in) :: x(..)
+      type(*) :: out(..)
+      integer(c_int), intent(in) :: root
+      type(hpccoll_world), intent(in) :: world
+      integer(c_int64_t), intent(in), optional :: counts(*)
+      character(len=*), intent(in), optional :: name
+      type(hpccoll_request), intent(inout), optional :: request
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    ! counts: for each rank; without it as many for each.
+    subroutine hpccoll_alltoall(x, out, world, counts, recv_counts, name, request, ierror) &
+        bind(c, name="hpccoll_f_alltoall")
+      import
+      type(*), intent(in) :: x(..)
+      type(*) :: out(..)
+      type(hpccoll_world), intent(in) :: world
+      integer(c_int64_t), intent(in), optional :: counts(*)
+      integer(c_int64_t), intent(out), optional :: recv_counts(*)
+      character(len=*), intent(in), optional :: name
+      type(hpccoll_request), intent(inout), optional :: request
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    subroutine hpccoll_barrier(world, name, request, ierror) bind(c, name="hpccoll_f_barrier")
+      import
+      type(hpccoll_world), intent(in) :: world
+      character(len=*), intent(in), optional :: name
+      type(hpccoll_request), intent(inout), optional :: request
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    subroutine hpccoll_send(x, dest, tag, world, request, ierror) bind(c, name="hpccoll_f_send")
+      import
+      type(*), intent(in) :: x(..)
+      integer(c_int), intent(in) :: dest, tag
+      type(hpccoll_world), intent(in) :: world
+      type(hpccoll_request), intent(inout), optional :: request
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    ! from: the rank that has sent it; received: how many elements came, which may be fewer than x has.
+    subroutine hpccoll_recv(x, source, tag, world, from, received, request, ierror) bind(c, name="hpccoll_f_recv")
+      import
+      type(*) :: x(..)
+      integer(c_int), intent(in) :: source, tag
+      type(hpccoll_world), intent(in) :: world
+      integer(c_int), intent(out), optional :: from
+      integer(c_int64_t), intent(out), optional :: received
+      type(hpccoll_request), intent(inout), optional :: request
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+  end interface
+
+contains
+
+  ! Whether this rank is in what split or subset have made.
+  pure logical function hpccoll_is_member(world)
+    type(hpccoll_world), intent(in) :: world
+    hpccoll_is_member = c_associated(world%handle)
+  end function
+
+  ! Rows of the share of rank r (from 0) of `rows` among `size` ranks, and how many are before them.
+  pure integer(c_int64_t) function hpccoll_share(rows, size, r)
+    integer, intent(in) :: rows, size, r
+    hpccoll_share = rows / size + merge(1, 0, r < mod(rows, size))
+  end function
+
+  pure integer(c_int64_t) function hpccoll_share_begin(rows, size, r)
+    integer, intent(in) :: rows, size, r
+    hpccoll_share_begin = r * (rows / size) + min(r, mod(rows, size))
+  end function
+
+  subroutine hpccoll_waitall(requests, ierror)
+    type(hpccoll_request), intent(inout), contiguous :: requests(:)
+    integer(c_int), intent(out), optional :: ierror
+    call wait_for_n(size(requests, kind=c_int), requests, ierror)
+  end subroutine
+
+  subroutine hpccoll_test(request, done, ierror)
+    type(hpccoll_request), intent(inout) :: request
+    logical, intent(out) :: done
+    integer(c_int), intent(out), optional :: ierror
+    integer(c_int) :: found
+    call test_one(request, found, ierror)
+    done = found /= 0
+  end subroutine
+end module

@@ -1,0 +1,171 @@
+! SPDX-License-Identifier: Apache-2.0
+!
+! procedures.f90 - the procedures of the module hpccoll: results, types, shapes, and errors.
+program procedures
+  use mpi_f08
+  use hpccoll
+  use, intrinsic :: iso_c_binding
+  implicit none
+  type(hpccoll_world) :: world, part
+  integer :: rank, ranks
+
+  call MPI_Init()
+  call hpccoll_world_create(MPI_COMM_WORLD, world, "verbose=0")
+  rank = hpccoll_rank(world)
+  ranks = hpccoll_size(world)
+  call check(hpccoll_local_size(world) >= 1 .and. hpccoll_local_rank(world) >= 0, "local ranks")
+  call reductions()
+  call rows()
+  call requests()
+  call errors()
+  call hpccoll_split(world, mod(rank, 2), 0, part)
+  call check(hpccoll_size(part) == (ranks + 1 - mod(rank, 2))/2, "split")
+  call hpccoll_world_free(part)
+  call hpccoll_subset(world, [0], part)
+  call check(hpccoll_is_member(part) .eqv. rank == 0, "subset")
+  call hpccoll_world_free(part)
+  call hpccoll_world_free(world)
+  call MPI_Finalize()
+  if (rank == 0) print "(a)", "fine"
+
+contains
+
+  subroutine check(good, what)
+    logical, intent(in) :: good
+    character(len=*), intent(in) :: what
+    character(len=500) :: text
+    if (good) return
+    call hpccoll_last_error(text)
+    print "(a, i0, 4a)", "rank ", rank, ": ", what, ": ", trim(text)
+    error stop 1
+  end subroutine
+
+  subroutine reductions()
+    real(c_double) :: x, matrix(3, 4), y(3, 4), triple
+    real(c_float) :: f(5)
+    integer(c_int) :: i
+    integer(c_int64_t) :: long(2)
+    complex(c_double_complex) :: z
+    triple = ranks*(ranks - 1)/2
+    x = rank
+    call hpccoll_allreduce(x, HPCCOLL_SUM, world)
+    call check(x == triple, "sum of a scalar")
+    matrix = rank
+    call hpccoll_allreduce(matrix, HPCCOLL_AVERAGE, world, out=y)
+    call check(all(y == triple/ranks) .and. all(matrix == rank), "mean of a matrix")
+    f = real(rank, c_float)
+    call hpccoll_allreduce(f, HPCCOLL_MAX, world, name="a name   ")
+    call check(all(f == ranks - 1), "real32")
+    i = rank
+    call hpccoll_scan(i, HPCCOLL_SUM, world)
+    call check(i == rank*(rank + 1)/2, "scan")
+    i = rank
+    call hpccoll_exscan(i, HPCCOLL_SUM, world)
+    call check(i == rank*(rank - 1)/2 .or. rank == 0, "exscan")
+    long = rank
+    call hpccoll_reduce(long, HPCCOLL_MIN, 0, world)
+    call check(all(long == rank), "reduce")
+    z = cmplx(rank, 1, c_double_complex)
+    call hpccoll_allreduce(z, HPCCOLL_SUM, world, prescale=2.0_c_double)
+    call check(z == cmplx(2*triple, 2*ranks, c_double_complex), "complex, prescaled")
+    x = rank
+    call hpccoll_broadcast(x, ranks - 1, world)
+    call check(x == ranks - 1, "broadcast")
+    call hpccoll_barrier(world)
+  end subroutine
+
+  ! Columns are what is cut and concatenated.
+  subroutine rows()
+    real(c_double), allocatable :: x(:, :), y(:, :), z(:, :)
+    integer(c_int64_t) :: counts(ranks), each(ranks)
+    integer :: r, at
+    allocate (x(2, rank + 1), y(2, ranks*(ranks + 1)/2), z(2, ranks))
+    x = rank
+    call hpccoll_allgather(x, y, world, counts)
+    at = 0
+    do r = 0, ranks - 1
+      call check(counts(r + 1) == r + 1 .and. all(y(:, at + 1:at + r + 1) == r), "allgather")
+      at = at + r + 1
+    end do
+    if (rank == 0) then
+      call hpccoll_gather(x, y, 0, world, counts)
+      call check(counts(ranks) == ranks .and. all(y(:, at) == ranks - 1), "gather")
+    else
+      deallocate (y)
+      call hpccoll_gather(x, y, 0, world)
+    end if
+    deallocate (x)
+    allocate (x(2, 1))
+    z = reshape([(real(r, c_double), r=0, 2*ranks - 1)], [2, ranks])
+    call hpccoll_scatter(z, x, 0, world)
+    call check(all(x(:, 1) == [2*rank, 2*rank + 1]), "scatter")
+    z = rank
+    each = 1
+    call hpccoll_alltoall(z, z, world, counts=each, ierror=at)
+    call expect(at, HPCCOLL_INVALID, "out overlaps the input")
+    deallocate (x)
+    allocate (x(2, ranks))
+    call hpccoll_alltoall(z, x, world, each, counts)
+    call check(all(counts == 1) .and. all(x(1, :) == [(real(r, c_double), r=0, ranks - 1)]), "alltoall")
+    deallocate (x)
+    allocate (x(2, 1))
+    call hpccoll_reducescatter(z, x, HPCCOLL_SUM, world)
+    call check(all(x == ranks*(ranks - 1)/2), "reducescatter")
+  end subroutine
+
+  subroutine requests()
+    type(hpccoll_request) :: both(2), one
+    real(c_double), asynchronous :: mine(10), theirs(10), sum(3)
+    integer(c_int), asynchronous :: from
+    logical :: done
+    mine = rank
+    call hpccoll_recv(theirs, HPCCOLL_ANY_SOURCE, 4, world, from, request=both(1))
+    call hpccoll_send(mine, mod(rank + 1, ranks), 4, world, request=both(2))
+    call hpccoll_waitall(both)
+    call check(from == mod(rank + ranks - 1, ranks) .and. all(theirs == from), "messages")
+    sum = 1
+    call hpccoll_allreduce(sum, HPCCOLL_SUM, world, name="asynchronous", request=one)
+    done = .false.
+    do while (.not. done)
+      call hpccoll_test(one, done)
+    end do
+    call check(all(sum == ranks), "asynchronous sum")
+  end subroutine
+
+  subroutine expect(status, wanted, words)
+    integer(c_int), intent(in) :: status, wanted
+    character(len=*), intent(in) :: words
+    character(len=500) :: text
+    call hpccoll_last_error(text)
+    call check(status == wanted .and. index(text, words) > 0, words)
+  end subroutine
+
+  subroutine errors()
+    real(c_double) :: matrix(4, 4), vector(6)
+    real(c_double), allocatable :: nothing(:)
+    character(len=3) :: text
+    integer(c_int) :: status
+    matrix = 1
+    vector = 1
+    call hpccoll_allreduce(matrix(2, :), HPCCOLL_SUM, world, ierror=status)
+    call expect(status, HPCCOLL_INVALID, "hpccoll_allreduce: x is not contiguous")
+    call hpccoll_allreduce(vector(::2), HPCCOLL_SUM, world, ierror=status)
+    call expect(status, HPCCOLL_INVALID, "x is not contiguous")
+    call hpccoll_allreduce(vector, HPCCOLL_SUM, world, out=matrix, ierror=status)
+    call expect(status, HPCCOLL_INVALID, "out has not the type and size of x")
+    call hpccoll_allreduce(text, HPCCOLL_SUM, world, ierror=status)
+    call expect(status, HPCCOLL_INVALID, "x is of no type that moves")
+    call hpccoll_allgather(vector, matrix, world, ierror=status)
+    call expect(status, HPCCOLL_INVALID, "out has not the shape of x in all dimensions but the last")
+    call hpccoll_allreduce(nothing, HPCCOLL_SUM, world, ierror=status)
+    call check(status == HPCCOLL_INVALID .or. status == HPCCOLL_OK, "not allocated")
+    call hpccoll_allreduce(vector, HPCCOLL_BAND, world, ierror=status)
+    call expect(status, HPCCOLL_UNSUPPORTED, "BAND of float64 is not defined")
+    if (ranks > 1) then
+      call hpccoll_allreduce(vector(1:rank + 1), HPCCOLL_SUM, world, ierror=status)
+      call expect(status, HPCCOLL_MISMATCH, "rank")
+    end if
+    call hpccoll_allreduce(matrix(:, 2:3), HPCCOLL_SUM, world)
+    call check(matrix(1, 2) == ranks .and. matrix(1, 1) == 1, "columns are contiguous")
+  end subroutine
+end program

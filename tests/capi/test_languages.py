@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Fortran module, the C++ header, and the examples, each beside the same program on bare MPI."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def fortran(mpicc, needs, compiled, tmp_path_factory) -> Callable[[str], Path]:
+    """`fortran("examples/fortran/heat.f90")`: the program, with MPI's module or what stands in for it."""
+    import subprocess
+
+    needs("gfortran")
+    folder = tmp_path_factory.mktemp("modules")
+    objects = []
+    sources = [("gcc", "bindings/fortran/hpccoll_fortran.c"), ("gfortran", "bindings/fortran/hpccoll.f90")]
+    sources += [(mpicc, "tests/capi/mpi_f08.c"), ("gfortran", "tests/capi/mpi_f08.f90")]
+    linking = subprocess.run([mpicc, "--showme:link"], capture_output=True, text=True, check=True).stdout.split()
+    binding = subprocess.run(["gfortran", "-print-file-name=include"], capture_output=True, text=True, check=True)
+    for compiler, source in sources:
+        objects.append(folder / f"{source.replace('/', '-')}.o")
+        flags = ["-Wno-c-binding-type", f"-J{folder}"] if compiler == "gfortran" else ["-Wall", "-Wextra", "-Wpedantic"]
+        command = [compiler, "-O1", "-g", "-Werror", *flags, "-Iext/api", f"-I{binding.stdout.strip()}", "-c", source]
+        done = subprocess.run([*command, "-o", objects[-1]], cwd=ROOT, capture_output=True, text=True, timeout=100)
+        assert done.returncode == 0, done.stderr
+
+    def compile_one(source: str) -> Path:
+        return compiled("gfortran", "-O1", "-g", "-fcheck=all", f"-I{folder}", *objects, source, *linking)
+
+    return compile_one
+
+
+def line(output: str, words: str) -> str:
+    return next(line for line in output.splitlines() if words in line)
+
+
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize(("ranks", "nodes"), [(1, 1), (3, 2)])
+def test_fortran_procedures(fortran, job, ranks: int, nodes: int) -> None:
+    assert "fine\n" in job(ranks, fortran("tests/capi/procedures.f90"), nodes=nodes)
+
+
+@pytest.mark.timeout(200)
+def test_an_error_without_ierror_ends_the_program(fortran, job, tmp_path) -> None:
+    source = tmp_path / "wrong.f90"
+    source.write_text(
+        "program wrong\n use hpccoll\n type(hpccoll_world) :: world\n real :: x(6)\n x = 1\n"
+        ' call hpccoll_world_alone(world, "verbose=0")\n'
+        " call hpccoll_allreduce(x(1:6:2), HPCCOLL_SUM, world)\nend program\n"
+    )
+    assert "hpccoll_allreduce: x is not contiguous" in job(1, fortran(str(source)), status=1)
+
+
+@pytest.mark.timeout(200)
+def test_heat(fortran, job) -> None:
+    with_hpccoll, bare = (fortran(f"examples/fortran/{name}.f90") for name in ("heat", "heat_mpi"))
+    for ranks, nodes in ((1, 1), (3, 2)):
+        found = line(job(ranks, with_hpccoll, 64, 100, nodes=nodes), "64^2 points")
+        assert found == line(job(ranks, bare, 64, 100), "64^2 points")
+
+
+@pytest.mark.timeout(200)
+def test_conjugate_gradients(mpicc, needs, compiled, job) -> None:
+    needs("g++")
+    compiler = shutil.which("mpicxx", path=str(Path(mpicc).parent))
+    program = compiled(compiler, "-std=c++20", "-O2", "-Wall", "-Wextra", "-Werror", "examples/cpp/cg.cpp")
+    expected = line(job(1, program, 64, "mpi"), "64^2 points")
+    for ranks, nodes in ((1, 1), (3, 2)):
+        assert line(job(ranks, program, 64, nodes=nodes), "64^2 points") == expected
+
+
+@pytest.mark.timeout(200)
+def test_cpp_header(mpicc, compiled, job) -> None:
+    compiler = shutil.which("mpicxx", path=str(Path(mpicc).parent))
+    program = compiled(compiler, "-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "tests/capi/values.cpp")
+    assert "fine\n" in job(3, program, nodes=2)

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// values.cpp - the C++ header: each function, and what becomes of values and errors.
+#include <hpccoll.hpp>
+#include <mpi.h>
+
+#include <array>
+#include <cstdio>
+
+static int rank, size;
+
+static void check(bool good, const char *what) {
+    if (good)
+        return;
+    std::fprintf(stderr, "rank %d: %s\n", rank, what);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+template <class Call> static void expect(int status, const char *words, Call call) {
+    try {
+        call();
+    } catch (const hpccoll::Error &error) {
+        check(error.status() == status && std::string_view(error.what()).find(words) != std::string_view::npos,
+              error.what());
+        return;
+    }
+    check(false, words);
+}
+
+static void check_rows(const hpccoll::World &world) {
+    std::vector<int> mine(static_cast<std::size_t>(rank + 1), rank);
+    std::vector<std::int64_t> counts;
+    const std::span<const int> input(mine);
+    const std::vector<int> all = world.allgather(input, &counts);
+    check(all.size() == static_cast<std::size_t>(size * (size + 1) / 2) && all.back() == size - 1, "allgather");
+    check(counts[static_cast<std::size_t>(size) - 1] == size, "counts");
+    check(world.gather(input, 0).size() == (rank == 0 ? all.size() : 0), "gather");
+    std::vector<double> values(static_cast<std::size_t>(size));
+    for (int r = 0; r < size; r++)
+        values[static_cast<std::size_t>(r)] = r;
+    const std::span<const double> row(values);
+    check(world.scatter(rank == 0 ? row : row.first(0), 0) == std::vector<double>{double(rank)}, "scatter");
+    check(world.alltoall(row) == std::vector<double>(static_cast<std::size_t>(size), rank), "alltoall");
+    check(world.reducescatter(row) == std::vector<double>{double(rank * size)}, "reducescatter");
+}
+
+static void check_all(const hpccoll::World &world) {
+    check(world.allreduce(rank, HPCCOLL_MAX) == size - 1, "a value");
+    std::array<float, 4> x{float(rank), 1, 2, 3};
+    hpccoll::Args args;
+    args.name = "named";
+    hpccoll::Request request = world.allreduce_async(std::span<float>(x), HPCCOLL_SUM, args);
+    while (!request.test()) {}
+    check(x[1] == float(size), "asynchronous");
+    std::complex<double> z(rank, 1);
+    world.broadcast(std::span(&z, 1), size - 1);
+    check(z.real() == size - 1, "broadcast");
+    int64_t n = rank;
+    world.scan(std::span(&n, 1));
+    check(n == rank * (rank + 1) / 2, "scan");
+    check_rows(world);
+    const double out = rank;
+    double in = -1;
+    auto receive = world.recv_async(std::span(&in, 1), (rank + size - 1) % size, 7);
+    world.send(std::span(&out, 1), (rank + 1) % size, 7);
+    receive.wait();
+    check(in == (rank + size - 1) % size, "messages");
+    hpccoll::World half = world.split(rank % 2);
+    check(half && half.size() == (size + 1 - rank % 2) / 2, "split");
+    const std::array<int, 1> first{0};
+    check(bool(world.subset(first)) == (rank == 0), "subset");
+    check(world.stat("requests") > 0, "counters");
+}
+
+int main(int argc, char **argv) {
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    {
+        hpccoll::World world = hpccoll::World::from_mpi(MPI_COMM_WORLD, "verbose=0");
+        check_all(world);
+        std::array<double, 8> x{};
+        expect(HPCCOLL_MISMATCH, "rank",
+               [&] { world.allreduce(std::span(x).first(static_cast<std::size_t>(rank + 1))); });
+        expect(HPCCOLL_UNSUPPORTED, "BAND", [&] { world.allreduce(std::span<double>(x), HPCCOLL_BAND); });
+        hpccoll::World moved = std::move(world);
+        expect(HPCCOLL_INVALID, "the World is NULL", [&] { world.barrier(); });
+        moved.barrier();
+        moved.free();
+    }
+    expect(HPCCOLL_INVALID, "no knob", [] { hpccoll::World::alone("nonsense=1"); });
+    MPI_Finalize();
+    if (rank == 0)
+        std::puts("fine");
+    return 0;
+}
