@@ -74,7 +74,8 @@ check: $(VENV)/.tools build docs
 	$(BIN)/hpccoll run -np 4 --nodes 2 --timeout 300 python tests/api/random_jobs.py --seconds 120
 
 bench: $(VENV)/.tests build
-	$(BIN)/python benchmarks/run.py
+	$(BIN)/hpccoll bench all --sizes 8:16M:128 --seconds 0.3 --against mpi4py,gloo,memcpy --out build/bench/collectives.h5
+	$(BIN)/hpccoll study run benchmarks/scaling.toml --report
 
 docs: build
 	$(BIN)/python -m pip install --quiet --group docs

@@ -150,7 +150,7 @@ def table(cases: list[Result]) -> str:
             ratios = " | ".join(f"{result['median'] / other:.2f}" if other else "" for other in (floor, mpi))
             micro = [f"{result[name] * 1e6:.1f}" for name in ("median", "low", "high")]
             lines.append(
-                f"| {label} | {result['library']} {result['version']} | {result['way']} "
+                f"| {label} | {result['library']} {result['version']} | {result['variant']} "
                 f"| {micro[0]} | {micro[1]} .. {micro[2]} | {ratios} |"
             )
             if result["figures"]:
@@ -171,7 +171,7 @@ def save(stem: str, cases: list[Result], folder: Path, facts: dict[str, object])
         file.attrs.update({name: str(value) for name, value in facts.items()})
         for result in cases:
             series = file.create_dataset(
-                f"{result['label']}/{result['library']}/{result['way']}", data=result["samples"]
+                f"{result['label']}/{result['library']}/{result['variant']}", data=result["samples"]
             )
             series.attrs.update(unit="s", bytes=result["bytes"], version=result["version"])
     slim = [

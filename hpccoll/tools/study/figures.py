@@ -8,6 +8,7 @@ two-column papers (IEEE, ACM: 3.3 inches); colours, markers and lines all differ
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ from hpccoll.tools.bench.statistics import Median
 from hpccoll.tools.study.curves import Curve, Sizes
 
 WIDTH, HEIGHT = 3.3, 2.3
-"""Inches."""
+"""Inches, without the legend."""
+LEGEND_LINE = 0.16
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito 2008, "Color Universal Design"; the yellow is too pale for lines on white."""
 MARKERS = "osD^vPX"
@@ -40,7 +42,11 @@ def drawn(draw: Draw, height: float = HEIGHT) -> Figure:
 
     with mpl.rc_context(STYLE):
         figure = Blank(figsize=(WIDTH, height), layout="constrained")
-        draw(figure.add_subplot())
+        axes = figure.add_subplot()
+        draw(axes)
+        handles, labels = axes.get_legend_handles_labels()
+        figure.set_figheight(height + LEGEND_LINE * math.ceil(len(labels) / 2))
+        figure.legend(handles, labels, loc="outside upper left", ncols=2)  # it never covers data
     return figure
 
 
@@ -82,20 +88,17 @@ def step_time(curves: Sequence[Curve]) -> Figure:
     """Seconds of a step over nodes, with the ideal line of each kind of scaling."""
 
     def draw(axes: Any) -> None:
-        _nodes_axis(axes, curves)
+        nodes = _nodes_axis(axes, curves)
         for number, curve in enumerate(curves):
             values = [point.seconds for point in curve.points]
             x = [point.nodes for point in curve.points]
             axes.errorbar(x, [1e3 * v.middle for v in values], [[1e3 * e for e in s] for s in _errors(values)],
                           label=curve.contestant, **_style(number))  # fmt: skip
-        first = min(curves, key=lambda curve: curve.points[0].seconds.middle)
-        ranks = [point.ranks / first.points[0].ranks for point in first.points]
-        base = 1e3 * first.points[0].seconds.middle
-        ideal = [base if first.weak else base / more for more in ranks]
-        axes.plot([p.nodes for p in first.points], ideal, color="0.5", linewidth=1, linestyle=":", label="ideal")
+        base = 1e3 * min(c.points[0].seconds.middle for c in curves if c.points[0].nodes == nodes[0])
+        ideal = [base if curves[0].weak else base * nodes[0] / n for n in nodes]
+        axes.plot(nodes, ideal, color="0.5", linewidth=1, linestyle=":", label="ideal")
         axes.set_ylabel("Time of a step (ms)")
         axes.set_ylim(bottom=0)
-        axes.legend()
 
     return drawn(draw)
 
@@ -116,7 +119,6 @@ def speedup(curves: Sequence[Curve]) -> Figure:
             axes.set_yticks(ideal, [f"{value:g}" for value in ideal])
             axes.minorticks_off()
         axes.set_ylabel(f"Speed-up over {nodes[0]} node{'s' if nodes[0] > 1 else ''}")
-        axes.legend()
 
     return drawn(draw)
 
@@ -135,7 +137,6 @@ def efficiency(curves: Sequence[Curve]) -> Figure:
         axes.axhline(1, color="0.5", linewidth=1, linestyle=":", label="ideal")
         axes.set_ylim(0, 1.05 * top)
         axes.set_ylabel("Parallel efficiency")
-        axes.legend(loc="lower left")
 
     return drawn(draw)
 
@@ -152,7 +153,7 @@ def breakdown(curves: Sequence[Curve]) -> Figure:
             x += 1.0 if point.nodes == last or last is None else 1.6
             last = point.nodes
             at.append(x)
-            labels.append(f"{curve.contestant}\n{point.nodes} node{'s' if point.nodes > 1 else ''}")
+            labels.append(f"{curve.contestant}, {point.nodes}")
         bottom = [0.0] * len(bars)
         for number, name in enumerate(names):
             heights = [1e3 * point.parts.get(name, 0.0) for point, _ in bars]
@@ -160,10 +161,10 @@ def breakdown(curves: Sequence[Curve]) -> Figure:
                      edgecolor="white", linewidth=0.5)  # fmt: skip
             bottom = [b + h for b, h in zip(bottom, heights, strict=True)]
         axes.set_xticks(at, labels, rotation=90)
+        axes.set_xlabel("Contestant, nodes")
         axes.grid(visible=False, axis="x")
         axes.set_ylabel("Time of a step (ms)")
-        axes.set_ylim(0, 1.3 * max(bottom))  # for the legend
-        axes.legend(ncols=2)
+        axes.set_ylim(bottom=0)
 
     return drawn(draw, 1.3 * HEIGHT)
 
@@ -188,7 +189,6 @@ def latency(several: Sequence[Sizes]) -> Figure:
                           **_style(number))  # fmt: skip
         axes.set_yscale("log")
         axes.set_ylabel("Time of a call (µs)")
-        axes.legend()
 
     return drawn(draw)
 
@@ -203,6 +203,5 @@ def bandwidth(several: Sequence[Sizes]) -> Figure:
                       **{k: v for k, v in _style(number).items() if k != "capsize"})  # fmt: skip
         axes.set_ylabel("busbw (GB/s)")
         axes.set_ylim(bottom=0)
-        axes.legend()
 
     return drawn(draw)

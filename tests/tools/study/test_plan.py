@@ -80,6 +80,11 @@ def test_a_word_in_braces_that_is_not_known(tmp_path: Path) -> None:
         launches.command(found, next(plan.runs(found)), tmp_path)
 
 
+def test_the_study_of_the_benchmarks() -> None:
+    found = plan.load(Path(__file__).resolve().parents[3] / "benchmarks" / "scaling.toml")
+    assert len(list(plan.runs(found))) == 12
+
+
 def test_only_what_is_missing_is_submitted(tmp_path: Path) -> None:
     found = study(tmp_path)
     folder = plan.folder_of(tmp_path / "s.toml", found)
