@@ -2,17 +2,22 @@
 """How close does an allreduce between hosts come to what the wire allows?
 
     python benchmarks/hosts.py --hosts 2 4 --rate 1gbit
+    python benchmarks/hosts.py --hosts 2 --nets mpi ucx
 
 Hosts are network namespaces with links of a given rate (tests/netns/cluster.sh, which needs root); each has two
-ranks. The floor is 2 (N - 1) / N of the bytes at the rate that iperf3 measures in the same run.
+ranks. The floor is 2 (N - 1) / N of the bytes at the rate that iperf3 measures in the same run. With several nets
+hpccoll is measured over each of them in turn.
 """
 
+import argparse
+import dataclasses
 import json
 import shlex
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
-from run import ROOT, Place, Result, arguments, ask_all, facts, save, table
+from run import ROOT, Place, Result, arguments, ask_all, facts, merge, save, table
 
 CLUSTER = ROOT / "tests" / "netns" / "cluster.sh"
 MPIS_HERE = {  # every MPI over TCP on the hosts' one link, shared memory inside
@@ -66,10 +71,27 @@ def with_floor(cases: list[Result], hosts: int, rate: float) -> list[Result]:
     return cases
 
 
+def ask_nets(question: str, libraries: Sequence[str], where: Place, options: argparse.Namespace) -> list[Result]:
+    """In each round hpccoll over each net, and the other libraries once."""
+    answers: list[Result] = []
+    for _ in range(options.rounds):
+        for net in options.nets:
+            others = options.libraries or libraries if net == options.nets[0] else ["hpccoll"]
+            once = argparse.Namespace(**{**vars(options), "rounds": 1, "libraries": others})
+            place = dataclasses.replace(where, variables=(*where.variables, ("HPCCOLL_NET", net)))
+            for result in ask_all(question, others, place, once):
+                if result["library"] == "hpccoll" and len(options.nets) > 1:
+                    result["variant"] += f" {net}"
+                    result["way"] += f", net {net}"
+                answers.append(result)
+    return merge(answers)
+
+
 def main() -> None:
     parser = arguments(__doc__ or "")
     parser.add_argument("--hosts", type=int, nargs="+", default=[2, 4])
     parser.add_argument("--rate", default="1gbit", help="of each link, as tc has it")
+    parser.add_argument("--nets", nargs="+", default=["mpi"], help="HPCCOLL_NET of hpccoll: mpi, ucx")
     parser.add_argument("--question", choices=QUESTIONS, default="allreduce")
     options = parser.parse_args()
     libraries, options.passed_on = QUESTIONS[options.question]
@@ -85,7 +107,7 @@ def main() -> None:
                 "link": options.rate,
                 "iperf3 bytes/s": rate,
             }
-            cases = with_floor(ask_all(options.question, libraries, where, options), hosts, rate)
+            cases = with_floor(ask_nets(options.question, libraries, where, options), hosts, rate)
             print(f"\n{hosts} hosts, iperf3 {rate * 8 / 1e6:.0f} Mbit/s\n\n{table(cases)}", flush=True)
             save(f"{options.question}-{hosts}-hosts", cases, options.out, about)
     finally:

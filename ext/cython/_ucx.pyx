@@ -5,7 +5,7 @@ No header of UCX is needed to build this.
 """
 
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
-from libc.stdint cimport int32_t, uint16_t
+from libc.stdint cimport int32_t, int64_t, uint16_t
 from libc.stdlib cimport calloc, free, malloc
 
 import os
@@ -27,7 +27,8 @@ cdef extern from "transport/net/ucx_net.h" nogil:
     const char *hc_ucx_file()
     int hc_ucx_net_new(int32_t rank, int32_t size, const char *const *settings, hc_net **net, char *why)
     const void *hc_ucx_net_address(hc_net *net, size_t *bytes)
-    int hc_ucx_net_meet(hc_net *net, uint16_t generation, const void *const *addresses, const size_t *bytes)
+    int hc_ucx_net_meet(hc_net *net, uint16_t generation, int64_t message_bytes, const void *const *addresses,
+                        const size_t *bytes)
     char *hc_ucx_net_info(hc_net *net)
 
 
@@ -104,8 +105,8 @@ def address(capsule):
     return (<const char *>data)[:nbytes]
 
 
-def meet(capsule, uint16_t generation, addresses):
-    """Give a net the addresses of all ranks, and a number that all of them know."""
+def meet(capsule, uint16_t generation, int64_t message_bytes, addresses):
+    """Give a net the addresses of all ranks, a number that all of them know, and how long messages are best."""
     cdef hc_net *of = net_of(capsule)
     cdef int status
     kept = [bytes(one) for one in addresses]
@@ -120,7 +121,7 @@ def meet(capsule, uint16_t generation, addresses):
     for i, one in enumerate(kept):
         starts[i] = <const char *>one
         lengths[i] = len(one)
-    status = hc_ucx_net_meet(of, generation, starts, lengths)
+    status = hc_ucx_net_meet(of, generation, message_bytes, starts, lengths)
     free(starts)
     free(lengths)
     if status < 0:

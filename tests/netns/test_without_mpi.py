@@ -13,6 +13,7 @@ import pytest
 from namespaces import PROGRAMS, cluster, hosts_up, python
 
 pytestmark = pytest.mark.timeout(300)
+CLUSTER = Path(__file__).with_name("cluster.sh")
 FOLDER = Path(tempfile.gettempdir(), "hpccoll-cluster")
 
 
@@ -121,3 +122,46 @@ def test_an_interface_that_is_not_there_is_one_error(no_mpi: str) -> None:
         "rank 0: HPCCOLL_INTERFACE=eth7 is no interface here that is up; there are lo (127.0.0.1), eth0 ("
         in done.stdout
     )
+
+
+DDP = """
+import sys, torch, torch.distributed as dist, hpccoll.torch.distributed
+dist.init_process_group("hpccoll")
+torch.manual_seed(0)
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1000, 100))
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for step in range(3):
+    torch.manual_seed(10 * step + dist.get_rank())
+    model(torch.randn(8, 1000)).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+seen = [None] * dist.get_world_size()
+dist.all_gather_object(seen, float(next(model.parameters()).sum()))
+assert len(seen) == 4 and len(set(seen)) == 1 and "mpi4py" not in sys.modules
+print("fine", dist.get_rank(), flush=True)
+dist.destroy_process_group()
+"""
+
+
+def test_ddp_under_torchrun(no_mpi: str, tmp_path: Path) -> None:
+    """Two hosts of two ranks: they meet in torchrun's store, and the gradients cross over UCX."""
+    pytest.importorskip("torch")
+    script = tmp_path / "ddp.py"
+    script.write_text(DDP)
+
+    def torchrun(host: str) -> "subprocess.Popen[str]":
+        words = ["--nnodes", "2", "--node-rank", str(int(host[1]) - 1), "--nproc-per-node", "2"]
+        words += ["--master-addr", "10.78.0.11", "--master-port", "29511", str(script)]
+        command = [str(CLUSTER), "exec", host, "env", f"PYTHONPATH={path(no_mpi)}", "OMP_NUM_THREADS=1"]
+        command += ["GLOO_SOCKET_IFNAME=eth0", sys.executable, "-m", "torch.distributed.run", *words]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    running = [torchrun("h1"), torchrun("h2")]
+    try:
+        outputs = [one.communicate(timeout=200)[0] for one in running]
+    finally:
+        for one in running:
+            one.kill()
+    assert [one.returncode for one in running] == [0, 0], outputs
+    assert sum(output.count("fine") for output in outputs) == 4, outputs
+    assert "on tcp/eth0" in "".join(outputs), outputs

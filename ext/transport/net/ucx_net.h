@@ -24,9 +24,11 @@ const char *hc_ucx_file(void);
 int hc_ucx_net_new(int32_t rank, int32_t size, const char *const *settings, hc_net **, char why[HC_UCX_WHY]);
 /* Valid until hc_ucx_net_meet(). */
 const void *hc_ucx_net_address(hc_net *, size_t *bytes);
-/* The addresses of all ranks, which are copied, and a number that all of them know and no earlier net had; sends
- * nothing. The net may be used when all ranks have returned from this. */
-int hc_ucx_net_meet(hc_net *, uint16_t generation, const void *const *addresses, const size_t *bytes);
+/* The addresses of all ranks, which are copied, a number that all of them know and no earlier net had, and how long
+ * messages are best (hc_net), the same on all of them; sends nothing. The net may be used when all ranks have returned
+ * from this. */
+int hc_ucx_net_meet(hc_net *, uint16_t generation, int64_t message_bytes, const void *const *addresses,
+                    const size_t *bytes);
 /* UCX's own description of what the net may use; to be freed by the caller, NULL: out of memory. */
 char *hc_ucx_net_info(hc_net *);
 
