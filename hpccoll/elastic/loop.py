@@ -28,6 +28,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Function = Callable[Concatenate[Any, P], T]
 LOST = re.compile(r"rank (\d+)(?: \([^)]*\))? was lost: (.*)")
+RAISED = " has raised "
+"""In the text of a ShutDownError: an exception has ended another rank."""
 ADDED, MIXED = 1, 3
 """Horovod's numbers for what has changed."""
 
@@ -130,9 +132,10 @@ class _Turns:
             self.state.restore()
 
     def _is_mended_by_another_world(self, error: Exception) -> bool:
-        """A lost rank; or another rank has left for a change, while this one waited for an operation."""
-        left = isinstance(error, errors.ShutDownError) and self.job and self.job.changing == self.job.generation
-        return bool(left) or isinstance(error, errors.RecoverableError)
+        """A lost rank; one that an exception has ended; one that has left for a change, which this one waited for."""
+        if isinstance(error, errors.ShutDownError) and self.job:
+            return self.job.changing == self.job.generation or RAISED in str(error)
+        return isinstance(error, errors.RecoverableError)
 
     # ---- in other threads, and in a signal handler -----------------------------------------------------
 

@@ -102,11 +102,7 @@ def test_a_rank_that_gets_sigterm_leaves_after_its_step(tmp_path: Path) -> None:
     [
         ([[3, 1, "before", "exit", 3]], ("--min-np", "2", "--host-failures", "1"), "all hosts are excluded"),
         ([[3, 1, "before", "SIGKILL", 0]], ("--min-np", "1", "--reset-limit", "0"), "--reset-limit is 0"),
-        (
-            [[3, -1, "before", "raise", 0], [3, -1, "before", "raise", 0]],
-            ("--min-np", "1"),
-            "that had the state are lost",
-        ),
+        ([[3, -1, "before", "always raise", 0]], ("--min-np", "1"), "the job ends: all "),
     ],
 )
 def test_a_job_that_cannot_go_on_says_why(
@@ -114,6 +110,13 @@ def test_a_job_that_cannot_go_on_says_why(
 ) -> None:
     ran = jobs.run(tmp_path, plan, "-np", "2", *arguments)
     assert ran.status == 1 and words in ran.output, ran.output
+
+
+@pytest.mark.slow
+def test_an_exception_on_one_rank_is_a_loss_of_that_rank(tmp_path: Path) -> None:
+    ran = jobs.run(tmp_path, [[5, 1, "before", "raise", 0]], *THREE)
+    jobs.check(ran)
+    assert ran.sizes[:2] == [3, 2] and "ValueError: as the plan says" in ran.output, ran.output
 
 
 @pytest.mark.slow
@@ -126,7 +129,7 @@ def test_too_few_ranks_for_too_long(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_next_job_goes_on_from_the_file(tmp_path: Path) -> None:
-    plan = [[9, 0, "before", "raise", 0], [9, 1, "before", "raise", 0]]
+    plan = [[9, -1, "before", "always raise", 0]]
     first = jobs.run(tmp_path, plan, "-np", "2", "--min-np", "2", words=("durable",))
     assert first.status == 1, first.output
     second = jobs.run(tmp_path, [], "-np", "3", "--min-np", "2", words=("durable",))

@@ -178,8 +178,10 @@ def run_elastic(arguments: argparse.Namespace, environment: Mapping[str, str]) -
     :raises LaunchError: the job cannot be started as asked
     """
     hosts = {host.name: host.slots for host in chosen_hosts(arguments)}
-    variables = {**environment, **chosen_variables(arguments.variables, environment)}
-    return elastic.run(arguments, chosen_command(arguments), hosts, variables)
+    chosen = chosen_variables(arguments.variables, environment)
+    wanted = {n for n in environment if n in EVERYWHERE or n.startswith("HPCCOLL_")} - {config.SECRET}
+    exported = {n: environment[n] for n in sorted(wanted)} | chosen
+    return elastic.run(arguments, chosen_command(arguments), hosts, {**environment, **chosen}, exported)
 
 
 def chosen_command(arguments: argparse.Namespace) -> tuple[str, ...]:

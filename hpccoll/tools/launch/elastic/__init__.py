@@ -4,8 +4,10 @@
 membership.py    who is in: the coordinator as a function of its events, without clock, process or socket
 hosts.py         slots of hosts, failures, exclusion
 server.py        the coordinator's connections to the ranks
-agents.py        starts, watches and kills the processes of a host
-job.py           the command: hosts from a script, and the loop that joins the parts
+agents.py        starts, watches and kills the processes of this host
+host_agent.py    the same as a process on another host; remote.py is its end here
+discovery.py     the hosts, from a script
+job.py           the command, and the loop that joins the parts
 
 docs/elastic.md has the rules (E1 to E9) that the comments name.
 """

@@ -63,11 +63,15 @@ class LocalAgent:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, number)
 
+    def signal_all(self, number: int) -> None:
+        """Send a signal to the processes of all workers."""
+        for worker in list(self._processes):
+            self.signal(worker, number)
+
     def end_all(self, seconds: float) -> None:
         """Ask all workers to end, and kill those that have not ended after some seconds."""
-        for number in (signal.SIGTERM, signal.SIGCONT):
-            for worker in list(self._processes):
-                self.signal(worker, number)
+        self.signal_all(signal.SIGTERM)
+        self.signal_all(signal.SIGCONT)
         for process in list(self._processes.values()):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(seconds)

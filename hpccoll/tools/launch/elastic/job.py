@@ -5,10 +5,11 @@ import argparse
 import contextlib
 import os
 import queue
+import shlex
 import signal
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hpccoll import config
 from hpccoll.channel import new_secret
@@ -32,8 +33,10 @@ from hpccoll.tools.launch.elastic.membership import (
     Tick,
     Void,
 )
-from hpccoll.tools.launch.elastic.server import Cut, Server
+from hpccoll.tools.launch.elastic.remote import RemoteAgent
+from hpccoll.tools.launch.elastic.server import Cut, CutHost, Server
 from hpccoll.tools.launch.job import LaunchError
+from hpccoll.tools.launch.listener import addresses_towards
 from hpccoll.tools.launch.processes import say
 
 PEER_TIMEOUT = "5"
@@ -57,6 +60,9 @@ class Elastic:
     slots_per_host: int = 1
     output: str = ""
     timeout: float | None = None
+    ssh_options: tuple[str, ...] = ()
+    exported: Mapping[str, str] = field(default_factory=dict)
+    """Variables of workers on other hosts."""
 
 
 @dataclass(frozen=True)
@@ -93,12 +99,17 @@ def is_asked_for(arguments: argparse.Namespace) -> bool:
 
 
 def make(
-    arguments: argparse.Namespace, command: tuple[str, ...], hosts: Mapping[str, int], discovered: Mapping[str, int]
+    arguments: argparse.Namespace,
+    command: tuple[str, ...],
+    hosts: Mapping[str, int],
+    discovered: Mapping[str, int],
+    exported: Mapping[str, str],
 ) -> Elastic:
     """Make the job from the arguments.
 
     :param hosts: those of -H or --hostfile, or none
     :param discovered: those that the script has found at first
+    :param exported: variables of workers on other hosts
     :raises LaunchError: the arguments contradict each other
     """
     script = arguments.host_discovery_script or ""
@@ -126,7 +137,9 @@ def make(
         discovers=bool(script),
     )
     output = os.path.abspath(arguments.output) if arguments.output else ""
-    return Elastic(command, limits, chosen, script, arguments.slots_per_host, output, arguments.timeout)
+    options = tuple(shlex.split(arguments.launcher_options))
+    slots, timeout = arguments.slots_per_host, arguments.timeout
+    return Elastic(command, limits, chosen, script, slots, output, timeout, options, exported)
 
 
 class Runner:
@@ -138,12 +151,19 @@ class Runner:
         :param environment: that of all workers
         """
         self._job, self._discovery = job, discovery
-        self._events: queue.SimpleQueue[Event | Cut | Stop] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[Event | Cut | CutHost | Stop] = queue.SimpleQueue()
         self._membership = Membership(job.limits)
-        self._server = Server(["127.0.0.1"], self._events.put)
-        variables = {"HPCCOLL_PEER_TIMEOUT": PEER_TIMEOUT, "HOROVOD_ELASTIC": "1", **environment}
-        variables |= {COORDINATOR: self._server.listener.variable, config.SECRET: new_secret()}
-        self._agent = LocalAgent(job.command, variables, job.output, self._ended)
+        others = [host for host in job.hosts if host not in THIS_MACHINE]
+        self._server = Server(addresses_towards(others), self._events.put)
+        defaults = {"HPCCOLL_PEER_TIMEOUT": PEER_TIMEOUT, "HOROVOD_ELASTIC": "1"}
+        secrets = {COORDINATOR: self._server.listener.variable, config.SECRET: new_secret()}
+        self._agent = LocalAgent(job.command, {**defaults, **environment, **secrets}, job.output, self._ended)
+        self._others: dict[str, RemoteAgent] = {}
+        self._task = {
+            "command": job.command,
+            "variables": {**defaults, **job.exported, **secrets},
+            "output": job.output,
+        }
         self._cut: dict[int, float] = {}
 
     def run(self) -> int:
@@ -164,6 +184,8 @@ class Runner:
                 if self._discovery:
                     self._discovery.end()
                 self._agent.end_all(GRACE)
+                for agent in self._others.values():
+                    agent.end(GRACE)
 
     def discovered(self, hosts: Mapping[str, int]) -> None:
         """Take the hosts that there are now, in any thread."""
@@ -193,7 +215,7 @@ class Runner:
 
         :returns: the exit status, if the job has ended
         """
-        event: Event | Cut | Stop = Tick()
+        event: Event | Cut | CutHost | Stop = Tick()
         with contextlib.suppress(queue.Empty):
             event = self._events.get(timeout=TICK)
         now = time.monotonic()
@@ -202,13 +224,15 @@ class Runner:
             return TIMED_OUT
         for worker in [worker for worker, at in self._cut.items() if now - at > REAPING]:
             del self._cut[worker]
-            self._agent.signal(worker, signal.SIGKILL)  # it has lost its connection, and lives
+            self._kill(worker)  # it has lost its connection, and lives
         if isinstance(event, Stop):
             say(event.why)
             return event.status
         if isinstance(event, Cut):
             self._cut[event.worker] = now
             return None
+        if isinstance(event, CutHost):
+            return self._lose_host(event)
         if isinstance(event, Gone):
             self._cut.pop(event.worker, None)
         return self._step(event)
@@ -226,7 +250,7 @@ class Runner:
             case Start(worker, host, slot):
                 self._start(worker, host, slot)
             case Kill(worker):
-                self._agent.signal(worker, signal.SIGKILL)
+                self._kill(worker)
             case Form():
                 self._server.form(action)
             case Void(generation, why):
@@ -244,21 +268,52 @@ class Runner:
                 return status
         return None
 
+    def _lose_host(self, event: CutHost) -> int | None:
+        """All workers of a host are gone; a new one there gets a new agent."""
+        agent = self._others.pop(event.host, None)
+        if agent is None:
+            return None
+        self._server.forget(event.host)
+        agent.end(0.0)
+        lost = [number for number, worker in self._membership.workers.items() if worker.host == event.host]
+        ended = None
+        for worker in lost:
+            ended = ended if ended is not None else self._step(Gone(worker, 255, event.why))
+        return ended
+
+    def _agent_of(self, host: str) -> LocalAgent | RemoteAgent:
+        """The agent of a host, which is started when it is first needed."""
+        if host in THIS_MACHINE:
+            return self._agent
+        if host not in self._others:
+            options, order = self._job.ssh_options, self._server.order
+            self._others[host] = RemoteAgent(host, self._task, options, order, self._agent_ended)
+        return self._others[host]
+
+    def _agent_ended(self, host: str, why: str) -> None:
+        self._events.put(CutHost(host, why))
+
+    def _kill(self, worker: int) -> None:
+        if known := self._membership.workers.get(worker):
+            self._agent_of(known.host).signal(worker, signal.SIGKILL)
+
     def _start(self, worker: int, host: str, slot: int) -> None:
-        if host not in THIS_MACHINE:
-            known = ", ".join(sorted(set(THIS_MACHINE)))
-            self._ended(worker, 127, f"host {host} is another machine; elastic jobs run on this one ({known}) as yet")
-            return
         variables = {WORKER: str(worker), "HOROVOD_HOSTNAME": host, "HOROVOD_LOCAL_RANK": str(slot)}
-        self._agent.start(worker, variables)
+        self._agent_of(host).start(worker, variables)
 
 
-def run(arguments: argparse.Namespace, command: tuple[str, ...], hosts: Mapping[str, int],
-        environment: Mapping[str, str]) -> int:  # fmt: skip
+def run(
+    arguments: argparse.Namespace,
+    command: tuple[str, ...],
+    hosts: Mapping[str, int],
+    environment: Mapping[str, str],
+    exported: Mapping[str, str],
+) -> int:
     """Run an elastic job.
 
     :param hosts: those of -H or --hostfile, or none
-    :param environment: that of the workers
+    :param environment: that of the workers on this machine
+    :param exported: variables of those on other hosts
     :returns: the exit status of `hpccoll run`
     :raises LaunchError: the job cannot be started as asked
     """
@@ -267,6 +322,6 @@ def run(arguments: argparse.Namespace, command: tuple[str, ...], hosts: Mapping[
         discovery = Discovery(
             arguments.host_discovery_script, arguments.slots_per_host, lambda found: runner.discovered(found)
         )
-    job = make(arguments, command, hosts, discovery.hosts if discovery else {})
+    job = make(arguments, command, hosts, discovery.hosts if discovery else {}, exported)
     runner = Runner(job, environment, discovery)
     return runner.run()

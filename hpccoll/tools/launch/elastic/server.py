@@ -14,7 +14,7 @@ from typing import Any
 
 from hpccoll.channel import Channel, ChannelError
 from hpccoll.rendezvous.coordinator import LONGEST
-from hpccoll.tools.launch.elastic.membership import Came, Event, Form, Leaving
+from hpccoll.tools.launch.elastic.membership import Came, Event, Form, Gone, Leaving
 from hpccoll.tools.launch.listener import Listener
 
 
@@ -23,6 +23,14 @@ class Cut:
     """The connection of a worker has ended, most often because its process has."""
 
     worker: int
+
+
+@dataclass(frozen=True)
+class CutHost:
+    """The agent of a host has ended, or does not answer; it kills its workers."""
+
+    host: str
+    why: str
 
 
 class _Connection:
@@ -55,21 +63,38 @@ class _Exchanges:
 class Server:
     """All connections. `events` gets what happens."""
 
-    def __init__(self, addresses: Iterable[str], tell: Callable[[Event | Cut], None]) -> None:
+    def __init__(self, addresses: Iterable[str], tell: Callable[[Event | Cut | CutHost], None]) -> None:
         """Begin to listen; the caller enters `listener`.
 
         :param addresses: addresses of this machine that the workers can reach
         :param tell: takes an event, in any thread
         """
         self._tell = tell
-        self._connections: dict[int, _Connection] = {}
+        self._connections: dict[int | str, _Connection] = {}
+        """Those of workers, by their numbers, and of agents, by their hosts."""
+        self._orders: dict[str, list[dict[str, Any]]] = {}
+        """For agents that have not connected yet."""
         self._exchanges = _Exchanges(0, ())
         self._lock = threading.Lock()
         self.listener = Listener(addresses, self._serve)
 
     # ---- to the workers -------------------------------------------------------------------------------
 
-    def send(self, worker: int, message: dict[str, Any]) -> None:
+    def order(self, host: str, message: dict[str, Any]) -> None:
+        """Tell the agent of a host what to do, as soon as it has connected."""
+        with self._lock:
+            if host not in self._connections:
+                self._orders.setdefault(host, []).append(message)
+        self.send(host, message)
+
+    def forget(self, host: str) -> None:
+        """Forget the agent of a host, which has ended."""
+        with self._lock:
+            self._orders.pop(host, None)
+            if connection := self._connections.pop(host, None):
+                connection.send(None)
+
+    def send(self, worker: int | str, message: dict[str, Any]) -> None:
         """Send a message; it is dropped if the worker has no connection."""
         if connection := self._connections.get(worker):
             connection.send(json.dumps(message).encode())
@@ -93,6 +118,9 @@ class Server:
 
     def _serve(self, channel: Channel) -> None:
         hello = json.loads(channel.receive())
+        if "agent" in hello:
+            self._serve_agent(str(hello["agent"]), channel)
+            return
         worker, connection = int(hello["worker"]), _Connection(channel)
         with self._lock:
             if worker in self._connections:
@@ -105,6 +133,22 @@ class Server:
         except (OSError, ValueError, KeyError, ChannelError):
             connection.send(None)
             self._tell(Cut(worker))
+
+    def _serve_agent(self, host: str, channel: Channel) -> None:
+        """Pass orders on to the agent of a host, and its news to the coordinator."""
+        connection = _Connection(channel)
+        with self._lock:
+            if host in self._connections:
+                raise ChannelError(f"host {host} has an agent")
+            self._connections[host] = connection
+            for order in self._orders.pop(host, []):
+                connection.send(json.dumps(order).encode())
+        try:
+            while True:
+                news = json.loads(channel.receive())
+                self._tell(Gone(int(news["ended"]), int(news["status"]), str(news["how"])))
+        except (OSError, ValueError, KeyError, ChannelError):
+            self._tell(CutHost(host, f"host {host} is cut off: its agent does not answer"))
 
     def _take(self, worker: int, message: dict[str, Any]) -> None:
         if "gather" in message:

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The launcher's side of an agent on another host, which it starts by ssh."""
+
+import contextlib
+import json
+import os
+import shlex
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from hpccoll.tools.launch.direct.starter import SSH
+
+AGENT = (sys.executable, "-P", "-m", "hpccoll.tools.launch.elastic.host_agent")
+Orders = Callable[[str, dict[str, Any]], None]
+"""Takes a host and what its agent is to do; orders wait until it has connected."""
+
+
+class RemoteAgent:
+    """An agent on another host; see LocalAgent."""
+
+    def __init__(
+        self,
+        host: str,
+        task: Mapping[str, Any],
+        options: Sequence[str],
+        orders: Orders,
+        ended: Callable[[str, str], None],
+    ) -> None:
+        """Start it.
+
+        :param task: see HostAgent
+        :param options: of ssh
+        :param ended: called in a thread, with the host and the reason, when the agent has ended
+        """
+        self.host, self._order, self._ended = host, orders, ended
+        variables = task["variables"]
+        paths = [f"{name}={variables[name]}" for name in ("PYTHONPATH", "LD_LIBRARY_PATH") if variables.get(name)]
+        command = [*SSH, *options, host, "exec " + shlex.join(["env", *paths, *AGENT])]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, text=True, start_new_session=True)
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.write(json.dumps({**task, "host": host, "folder": os.getcwd()}) + "\n")
+            self._process.stdin.flush()
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def _watch(self) -> None:
+        status = self._process.wait()
+        self._ended(self.host, f"the agent of host {self.host} has ended (ssh: exit status {status})")
+
+    def start(self, worker: int, variables: Mapping[str, str]) -> None:
+        """See LocalAgent."""
+        self._order(self.host, {"start": worker, "variables": dict(variables)})
+
+    def signal(self, worker: int, number: int) -> None:
+        """See LocalAgent."""
+        self._order(self.host, {"signal": worker, "number": number})
+
+    def end(self, seconds: float) -> None:
+        """Let the agent kill its workers and end."""
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+            self._process.wait(seconds)
+        self._process.kill()
