@@ -28,6 +28,7 @@ from hpccoll import rooted as _rooted
 from hpccoll.collectives import *  # noqa: F403 - all names of its __all__, as below
 from hpccoll.device_arrays import DeviceArray
 from hpccoll.errors import *  # noqa: F403
+from hpccoll.from_c import capsule
 from hpccoll.p2p import *  # noqa: F403
 from hpccoll.plans import *  # noqa: F403
 from hpccoll.preemption import preemption
@@ -95,9 +96,9 @@ def cross_size() -> int:
 
 
 __all__ = [
-    "MAXLOC", "MINLOC", "Cart", "DeviceArray", "UserReduction", "World", "compression", "config", "cross_rank",
-    "cross_size", "dims_create", "errors", "init", "is_initialized", "local_rank", "local_size", "preemption", "rank",
-    "run", "shutdown", "size", "value_index", "world",
+    "MAXLOC", "MINLOC", "Cart", "DeviceArray", "UserReduction", "World", "capsule", "compression", "config",
+    "cross_rank", "cross_size", "dims_create", "errors", "init", "is_initialized", "local_rank", "local_size",
+    "preemption", "rank", "run", "shutdown", "size", "value_index", "world",
 ]  # fmt: skip
 __all__ += _collectives.__all__
 __all__ += _p2p.__all__

@@ -134,7 +134,7 @@ HPCCOLL_API int hpccoll_world_from_fortran(int comm, const char *options, hpccol
 /* A World of this process alone, without MPI. */
 HPCCOLL_API int hpccoll_world_alone(const char *options, hpccoll_world **world);
 /* The World that the Python part of this program has made: `capsule_pointer` is the pointer in the capsule that
- * hpccoll.World.capsule() gives. Python frees it; freeing this one only ends its use here. */
+ * hpccoll.capsule() gives. Python frees it; freeing this one only ends its use here. */
 HPCCOLL_API int hpccoll_world_from_python(void *capsule_pointer, hpccoll_world **world);
 /* Ends the World on this rank: waits for the other ranks for the knob stop_timeout at most, ends all that is in flight,
  * and sets *world to NULL. Process sets made from it end with it. NULL is allowed. */

@@ -110,6 +110,7 @@ cdef class Loop:
     cdef hc_processes processes
     cdef char *process_memory
     cdef list orphans        # handles that were dropped in flight
+    cdef list shared         # (set, capsule) of Worlds that code of C has
     cdef list started_plans  # plans that were dropped after a start
     cdef readonly object plans  # those that were not freed
     cdef public object plan_numbers  # a bit for each number that is in use; see Plan.build()
@@ -147,6 +148,7 @@ cdef class Loop:
                                shares_device=shares_device, gpu_aware=gpu_aware)
         self.said_device = set() if rank == 0 and settings.verbose else None
         self.orphans = []
+        self.shared = []
         self.plans, self.started_plans = weakref.WeakSet(), []
         self.plan_numbers = 0
         self.rank = rank
@@ -214,6 +216,7 @@ cdef class Loop:
         if self.closed:
             return
         self.closed = True
+        end_sharing(self, -1)
         if self.forked:
             return  # all of it is the parent's
         while self.active:

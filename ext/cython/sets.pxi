@@ -101,6 +101,7 @@ cdef class Set:
         if self.loop.closed or self.loop.forked:
             return True
         self.close_gate()
+        end_sharing(self.loop, self.number)
         cdef bytes why = exception_in_flight()
         h = hc_handle_new(HC_EV_STOP, self.number, 0, 0, why, len(why) + 1 if why else 0, 0)
         if h is NULL:
@@ -110,6 +111,12 @@ cdef class Set:
         hc_handle_release(h)
         self.closed = True
         return done
+
+    def capsule(self):
+        """Give the set as libhpccoll.so takes it: see hpccoll.capsule."""
+        if self.closed or self.loop.closed or self.loop.forked:
+            self.refuse()
+        return share_with_c(self)
 
     def remove(self):
         """Forget the set, after stop(); its number is free again."""

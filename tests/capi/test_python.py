@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One World from both sides of a program: Python makes it, C uses it."""
+
+import ctypes
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hpccoll
+
+LIBRARY = Path(hpccoll.__file__).parent / "lib" / "libhpccoll.so.1"
+FLOAT64, SUM, SHUT_DOWN, UNSUPPORTED = 12, 0, -3, -13
+
+
+@pytest.fixture(scope="module")
+def library() -> ctypes.CDLL:
+    loaded = ctypes.CDLL(str(LIBRARY))
+    loaded.hpccoll_last_error.restype = ctypes.c_char_p
+    loaded.hpccoll_world_from_python.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+    for name in ("hpccoll_rank", "hpccoll_size"):
+        getattr(loaded, name).argtypes = [ctypes.c_void_p]
+    return loaded
+
+
+def given_to_c(library: ctypes.CDLL, world: hpccoll.World) -> ctypes.c_void_p:
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    given = ctypes.c_void_p()
+    found = pointer(hpccoll.capsule(world), b"hpccoll.world")
+    assert library.hpccoll_world_from_python(found, ctypes.byref(given)) == 0
+    return given
+
+
+def add(library: ctypes.CDLL, world: ctypes.c_void_p, x: np.ndarray) -> int:
+    return library.hpccoll_allreduce(
+        ctypes.c_void_p(-1), x.ctypes.data_as(ctypes.c_void_p), ctypes.c_int64(x.size), FLOAT64, SUM, None, world
+    )
+
+
+@pytest.mark.mpi
+@pytest.mark.timeout(120)
+def test_both_sides_take_turns(library: ctypes.CDLL) -> None:
+    with hpccoll.World(verbose=0) as world:
+        c = given_to_c(library, world)
+        assert (library.hpccoll_rank(c), library.hpccoll_size(c)) == (world.rank, world.size)
+        for turn in range(20):
+            x = np.full(turn + 1, world.rank + 1.0)
+            handle = hpccoll.allreduce_async(x.copy(), hpccoll.MAX, world=world)  # unnamed on both sides, in flight
+            assert add(library, c, x) == 0
+            assert (x == world.size * (world.size + 1) / 2).all()
+            assert (handle.wait() == world.size).all()
+        half = world.split(world.rank % 2)
+        of_half = given_to_c(library, half)
+        assert library.hpccoll_size(of_half) == half.size
+        half.shutdown()
+        assert add(library, of_half, x) == SHUT_DOWN
+        assert add(library, c, x) == 0
+        assert library.hpccoll_split(c, 0, 0, ctypes.byref(ctypes.c_void_p())) == UNSUPPORTED
+    assert add(library, c, x) == SHUT_DOWN
+    assert b"shut down by Python" in library.hpccoll_last_error()
+    assert library.hpccoll_world_free(ctypes.byref(c)) == 0
+
+
+@pytest.mark.mpi
+@pytest.mark.timeout(120)
+def test_c_may_end_its_use(library: ctypes.CDLL) -> None:
+    with hpccoll.World(verbose=0) as world:
+        c = given_to_c(library, world)
+        assert library.hpccoll_world_free(ctypes.byref(c)) == 0
+        assert c.value is None
+        assert hpccoll.allreduce(np.ones(1), world=world) == world.size
