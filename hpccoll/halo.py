@@ -52,19 +52,23 @@ class Exchange:
         :param core: the ranks' process set
         :param stages: faces of one stage travel at the same time
         """
-        self._core = core
-        self._stages = [[_Transfer(core, face) for face in stage if face.peer != PROC_NULL] for stage in stages]
+        self._stages = [[self._transfer(core, face) for face in stage if face.peer != PROC_NULL] for stage in stages]
         self._started = False
+
+    @staticmethod
+    def _transfer(core: _core.Set, face: Face) -> _Transfer:
+        return _Transfer(core, face)
 
     def start(self) -> None:
         """Begin to send and receive. Until `wait()` the sides may not be written, and the halo not be used.
+
+        The first stage only: the others begin in `wait()`. A background thread, if there is one, moves the messages.
 
         :raises InvalidArgumentError: it is started already
         """
         if self._started:
             raise errors.InvalidArgumentError("a halo exchange was started twice: call wait() before the next start()")
-        if self._stages:
-            self._begin(0)
+        self._begin(0, waits=False)
         self._started = True
 
     def wait(self) -> None:
@@ -77,22 +81,33 @@ class Exchange:
         if not self._started:
             raise errors.InvalidArgumentError("a halo exchange was not started: call start() before wait()")
         self._started = False
-        for at, stage in enumerate(self._stages):
-            if at:
-                self._begin(at)
-            for transfer in stage:
-                transfer.end()
+        self._end_from(0)
 
     def __call__(self) -> None:
-        """Do both."""
-        self.start()
-        self.wait()
+        """Do both, without waking the background thread.
 
-    def _begin(self, at: int) -> None:
-        for transfer in self._stages[at]:
-            transfer.receive()
-        for transfer in self._stages[at]:
-            transfer.send()
+        :raises HpccollError: as `start` and `wait`
+        """
+        if self._started:
+            raise errors.InvalidArgumentError("a halo exchange was started twice: call wait() before the next start()")
+        self._begin(0, waits=True)
+        self._end_from(0)
+
+    def _begin(self, at: int, *, waits: bool) -> None:
+        """Begin a stage. `waits`: the caller goes on to wait for it."""
+        for stage in self._stages[at : at + 1]:
+            for transfer in stage:
+                transfer.receive(waits)
+            for transfer in stage:
+                transfer.send(waits)
+
+    def _end_from(self, at: int) -> None:
+        """End a stage that has begun, and do those after it."""
+        while at < len(self._stages):
+            for transfer in self._stages[at]:
+                transfer.end()
+            at += 1
+            self._begin(at, waits=True)
 
 
 class _Transfer:
@@ -106,15 +121,15 @@ class _Transfer:
         self.outgoing = face.send if face.send.flags.c_contiguous else np.empty(face.send.shape, face.send.dtype)
         self.incoming = face.recv if face.recv.flags.c_contiguous else np.empty(face.recv.shape, face.recv.dtype)
 
-    def receive(self) -> None:
+    def receive(self, waits: bool) -> None:
         face = self.face
-        self.handles = [self.core.recv(self.incoming, face.peer, face.recvtag, exact=True, library=True)]
+        self.handles = [self.core.recv(self.incoming, face.peer, face.recvtag, waits, exact=True, library=True)]
 
-    def send(self) -> None:
+    def send(self, waits: bool) -> None:
         face = self.face
         if self.outgoing is not face.send:
             np.copyto(self.outgoing, face.send)
-        self.handles.append(self.core.send(self.outgoing, face.peer, face.sendtag, library=True))
+        self.handles.append(self.core.send(self.outgoing, face.peer, face.sendtag, waits, library=True))
 
     def end(self) -> None:
         for handle in self.handles:
@@ -124,8 +139,41 @@ class _Transfer:
             np.copyto(self.face.recv, self.incoming)
 
 
+class _Planned(_Transfer):
+    """A face whose two messages are plans."""
+
+    __slots__ = ("receiver", "sender")
+
+    def __init__(self, core: _core.Set, face: Face) -> None:
+        super().__init__(core, face)
+        name = f"halo of rank {face.peer}"
+        self.receiver = core.plan_message(True, self.incoming, face.peer, face.recvtag, name, library=True)
+        self.sender = core.plan_message(False, self.outgoing, face.peer, face.sendtag, name, library=True)
+
+    def receive(self, waits: bool) -> None:
+        _core.start_all((self.receiver,), waits)
+
+    def send(self, waits: bool) -> None:
+        if self.outgoing is not self.face.send:
+            np.copyto(self.outgoing, self.face.send)
+        _core.start_all((self.sender,), waits)
+
+    def end(self) -> None:
+        self.receiver.wait()
+        self.sender.wait()
+        if self.incoming is not self.face.recv:
+            np.copyto(self.face.recv, self.incoming)
+
+    def free(self) -> None:
+        self.receiver.free()
+        self.sender.free()
+
+
 class Halo(Exchange):
-    """A plan of a halo exchange: `halo()` runs it, or `halo.start()`, work that needs no halo, `halo.wait()`."""
+    """A plan of a halo exchange: `halo()` runs it, or `halo.start()`, work that needs no halo, `halo.wait()`.
+
+    Its messages are plans, too (`send_init`, `recv_init`), so that a start allocates nothing.
+    """
 
     def __init__(self, core: _core.Set, stages: Sequence[Sequence[Face]], said: str) -> None:
         """Compare with the other ranks, and allocate.
@@ -139,12 +187,28 @@ class Halo(Exchange):
         _compare(objects.allgather(core, (said, sides, wanted), None))
         super().__init__(core, stages)
 
+    @staticmethod
+    def _transfer(core: _core.Set, face: Face) -> _Transfer:
+        return _Planned(core, face)
+
+    def free(self) -> None:
+        """Give the memory back. The end of a `with` block does so, too, as does the end of the Cart.
+
+        :raises InvalidArgumentError: it is started
+        """
+        if self._started:
+            raise errors.InvalidArgumentError("a halo exchange is under way: call wait() before free()")
+        for stage in self._stages:
+            for transfer in stage:
+                if isinstance(transfer, _Planned):
+                    transfer.free()
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._started:
-            self.wait()
+        if not self._started:
+            self.free()
 
 
 def _compare(everybody: list[Any]) -> None:

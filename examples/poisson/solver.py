@@ -2,8 +2,8 @@
 """Conjugate gradients for the Poisson equation on a square, its rows shared among ranks (float64).
 
 -(u_xx + u_yy) = f inside the unit square, u = 0 on its edge; five-point stencil on n x n interior points, one strip
-of rows per rank. Neighbouring strips exchange their edge rows by the user's own mpi4py calls; sums over all ranks go
-through a `Sums`, so that the same solver runs on hpccoll and on plain MPI.
+of rows per rank. Sums over all ranks and the exchange of neighbouring strips' edge rows go through a `Ranks`, so that
+the same solver runs on hpccoll and on plain MPI.
 
 The preconditioner has two levels (Nicolaides, 1987): the diagonal, and a coarse problem of one unknown per cell of
 COARSE x COARSE cells, whose right-hand side is a field summed over the ranks.
@@ -13,19 +13,26 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from mpi4py import MPI
 from numpy.typing import NDArray
 
 Field = NDArray[np.float64]
 COARSE = 16
 
 
-class Sums(Protocol):
+class Ranks(Protocol):
+    """What the solver needs of the other ranks."""
+
+    rank: int
+    size: int
+
     def scalars(self, *values: float) -> Field:
         """The sums of these values over the ranks."""
 
     def field(self, name: str, values: Field) -> Field:
         """The element-wise sum of an array over the ranks."""
+
+    def fill_halo(self, around: Field) -> None:
+        """Fill the first and the last row from the strips above and below; at the ends of the square they stay."""
 
 
 @dataclass
@@ -38,25 +45,19 @@ class Solution:
 class Strip:
     """This rank's rows of the n x n grid, and the operator on them."""
 
-    def __init__(self, n: int, comm: MPI.Comm) -> None:
-        bounds = [n * r // comm.size for r in range(comm.size + 1)]
-        self.n, self.comm = n, comm
-        self.first, self.last = bounds[comm.rank], bounds[comm.rank + 1]
-        self.above = comm.rank - 1 if comm.rank > 0 else MPI.PROC_NULL
-        self.below = comm.rank + 1 if comm.rank + 1 < comm.size else MPI.PROC_NULL
+    def __init__(self, n: int, rank: int, size: int) -> None:
+        self.n, self.first, self.last = n, n * rank // size, n * (rank + 1) // size
         self.cells = np.arange(n) * COARSE // n  # coarse cell of each row or column
+        self.around = np.zeros((self.last - self.first + 2, n + 2))  # the strip with a halo: u is 0 on the edge
 
     def zeros(self) -> Field:
         return np.zeros((self.last - self.first, self.n))
 
-    def apply(self, u: Field) -> Field:
+    def apply(self, u: Field, ranks: Ranks) -> Field:
         """A u, with the neighbours' edge rows fetched first (the halo exchange)."""
-        up, down = np.zeros(self.n), np.zeros(self.n)
-        self.comm.Sendrecv(u[0], self.above, recvbuf=down, source=self.below)
-        self.comm.Sendrecv(u[-1], self.below, recvbuf=up, source=self.above)
-        around = np.zeros((u.shape[0] + 2, self.n + 2))
+        around = self.around
         around[1:-1, 1:-1] = u
-        around[0, 1:-1], around[-1, 1:-1] = up, down
+        ranks.fill_halo(around)
         neighbours = around[:-2, 1:-1] + around[2:, 1:-1] + around[1:-1, :-2] + around[1:-1, 2:]
         return 4.0 * u - neighbours
 
@@ -79,7 +80,7 @@ def coarse_inverse(n: int) -> Field:
     return np.linalg.inv(np.kron(steps, sides) + np.kron(sides, steps))
 
 
-def solve(f: Field, strip: Strip, sums: Sums, tolerance: float = 1e-10, limit: int = 2000) -> Solution:
+def solve(f: Field, strip: Strip, ranks: Ranks, tolerance: float = 1e-10, limit: int = 2000) -> Solution:
     """Preconditioned conjugate gradients (Hestenes and Stiefel, 1952) until |r| <= tolerance |f|.
 
     `f` is this rank's strip of the right-hand side, already multiplied by the mesh width squared.
@@ -87,23 +88,23 @@ def solve(f: Field, strip: Strip, sums: Sums, tolerance: float = 1e-10, limit: i
     coarse = coarse_inverse(strip.n)
 
     def precondition(r: Field) -> Field:
-        total = sums.field("coarse residual", strip.restrict(r))
+        total = ranks.field("coarse residual", strip.restrict(r))
         return r / 4.0 + strip.prolong((coarse @ total.ravel()).reshape(total.shape))
 
     u, r = strip.zeros(), f.copy()
     z = precondition(r)
     direction = z.copy()
-    rz, ff = sums.scalars(np.vdot(r, z), np.vdot(f, f))
+    rz, ff = ranks.scalars(np.vdot(r, z), np.vdot(f, f))
     rr, iterations = ff, 0
     while rr > tolerance**2 * ff:
         if iterations == limit:
             raise ArithmeticError(f"no convergence in {limit} iterations: |r|/|f| is {np.sqrt(rr / ff):.1e}")
-        image = strip.apply(direction)
-        (curvature,) = sums.scalars(np.vdot(direction, image))
+        image = strip.apply(direction, ranks)
+        (curvature,) = ranks.scalars(np.vdot(direction, image))
         u += (rz / curvature) * direction
         r -= (rz / curvature) * image
         z = precondition(r)
-        before, (rz, rr) = rz, sums.scalars(np.vdot(r, z), np.vdot(r, r))
+        before, (rz, rr) = rz, ranks.scalars(np.vdot(r, z), np.vdot(r, r))
         direction = z + (rz / before) * direction
         iterations += 1
     return Solution(u, iterations, float(np.sqrt(rr / ff)))

@@ -434,7 +434,7 @@ cdef Plan new_plan(Set own, str kind, str name, object x, object out):
     return plan
 
 
-def start_all(plans):
-    """Start these plans, in their order."""
+def start_all(plans, bint waits=False):
+    """Start these plans, in their order. `waits`: the caller goes on to wait for them, so no other thread is woken."""
     for plan in plans:
-        (<Plan?>plan).begin(False)
+        (<Plan?>plan).begin(waits)

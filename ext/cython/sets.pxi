@@ -368,8 +368,8 @@ cdef class Set:
         plan.read(None if allocated else plan.x if out is x and plan.fills is None else out)
         return plan
 
-    def plan_message(self, bint receives, x, peer, tag, str name):
-        """Make the plan of a send or a receive, which no other rank takes part in."""
+    def plan_message(self, bint receives, x, peer, tag, str name, bint library=False):
+        """Make the plan of a send or a receive, which no other rank takes part in. `library`: as for send()."""
         cdef Plan plan = new_plan(self, "recv" if receives else "send", name, x, None)
         cdef list copies = []
         if receives:
@@ -379,7 +379,8 @@ cdef class Set:
         else:
             plan.held = read_input(self.loop, plan.x, &plan.two[0], [])
         plan.receives = receives
-        plan.h = self.new_message(receives, peer, tag, &plan.two[0], False, HC_P2P_EXACT if copies else 0)
+        plan.h = self.new_message(
+            receives, peer, tag, &plan.two[0], library, HC_P2P_EXACT if copies or library else 0)
         plan.c = hc_plan_new(self.loop.c, plan.h, self.size)
         if plan.c is NULL:
             raise errors.OutOfMemoryError("no memory for a plan of a message")
