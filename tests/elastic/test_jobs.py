@@ -3,8 +3,10 @@
 
 import os
 import random
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -180,3 +182,50 @@ def test_a_script_for_horovod_with_one_import_changed(tmp_path: Path, flags: tup
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0 and "each sample once" in done.stdout, done.stdout + done.stderr
     assert victim.exists() and "rank 0 (host localhost, slot 0) was lost" in done.stderr
+
+
+CHECKS = """
+import numpy as np, hpccoll
+from hpccoll import elastic
+state = elastic.ArrayState(x=np.zeros(4))
+
+@elastic.run
+def train(state):
+    world, sent = hpccoll.world(), []
+    for commits in (False, True, False, True):
+        before = world.stats()
+        for _ in range(50):
+            state.x += hpccoll.allreduce(np.ones(4), name="x")
+            if commits:
+                state.commit()
+                state.check_host_updates()
+        after = world.stats()
+        sent.append([after[key] - before[key] for key in ("messages_up", "messages_down", "requests", "entries")])
+    assert sent[1] == sent[2] == sent[3], sent  # the first round announces the name
+    print("no message more")
+
+train(state)
+"""
+
+
+@pytest.mark.slow
+def test_a_commit_costs_no_message() -> None:
+    done = jobs.launch("-np", "2", "--min-np", "2", sys.executable, "-P", "-c", CHECKS)
+    assert done.returncode == 0 and done.stdout.count("no message more") == 2, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "limit"), [(signal.SIGINT, 30), (signal.SIGTERM, 30)])
+def test_the_launcher_ends_its_ranks(tmp_path: Path, number: int, limit: float) -> None:
+    program = (
+        "import os, pathlib, time, hpccoll; hpccoll.init(); pathlib.Path(str(os.getpid())).touch(); time.sleep(99)"
+    )
+    command = [sys.executable, "-P", "-m", "hpccoll", "run", "-np", "2", "--min-np", "1", sys.executable, "-P", "-c"]
+    with subprocess.Popen([*command, program], cwd=tmp_path, stderr=subprocess.PIPE, text=True) as job:
+        until = time.monotonic() + 60
+        while len(list(tmp_path.glob("[0-9]*"))) < 2 and time.monotonic() < until:
+            time.sleep(0.05)
+        job.send_signal(number)
+        assert job.wait(limit) == 128 + number
+    pids = [file.name for file in tmp_path.glob("[0-9]*")]
+    assert len(pids) == 2 and not [pid for pid in pids if Path(f"/proc/{pid}").exists()]

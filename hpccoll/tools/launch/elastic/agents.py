@@ -68,9 +68,9 @@ class LocalAgent:
         for worker in list(self._processes):
             self.signal(worker, number)
 
-    def end_all(self, seconds: float) -> None:
-        """Ask all workers to end, and kill those that have not ended after some seconds."""
-        self.signal_all(signal.SIGTERM)
+    def end_all(self, number: int, seconds: float) -> None:
+        """Ask all workers to end, by a signal, and kill those that have not ended after some seconds."""
+        self.signal_all(number)
         self.signal_all(signal.SIGCONT)
         for process in list(self._processes.values()):
             with contextlib.suppress(subprocess.TimeoutExpired):

@@ -165,6 +165,8 @@ class Runner:
             "output": job.output,
         }
         self._cut: dict[int, float] = {}
+        self._farewell: int = signal.SIGTERM
+        """The signal that ends the workers which are left at the end."""
 
     def run(self) -> int:
         """Run it.
@@ -183,7 +185,7 @@ class Runner:
             finally:
                 if self._discovery:
                     self._discovery.end()
-                self._agent.end_all(GRACE)
+                self._agent.end_all(self._farewell, GRACE)
                 for agent in self._others.values():
                     agent.end(GRACE)
 
@@ -227,6 +229,7 @@ class Runner:
             self._kill(worker)  # it has lost its connection, and lives
         if isinstance(event, Stop):
             say(event.why)
+            self._farewell = event.status - 128
             return event.status
         if isinstance(event, Cut):
             self._cut[event.worker] = now
