@@ -42,11 +42,6 @@ class Hpccoll:
         allreduce = self.hpccoll.allreduce
         return lambda: allreduce(x, name="x", out=x)
 
-    def sum_to_shares(self, x: Array, out: Array) -> Callable[[], object]:
-        """A call that leaves each rank its share of the sum in `out` (blocking)."""
-        reducescatter = self.hpccoll.reducescatter
-        return lambda: reducescatter(x, name="shares", out=out)
-
     def close(self) -> None:
         self.hpccoll.shutdown()
 
@@ -63,10 +58,6 @@ class Mpi:
         if x.dtype.itemsize == 2:
             raise NotImplementedError("MPI has no 16-bit float")
         return lambda: COMM.Allreduce(MPI.IN_PLACE, x)
-
-    def sum_to_shares(self, x: Array, out: Array) -> Callable[[], object]:
-        counts = COMM.allgather(out.size)
-        return lambda: COMM.Reduce_scatter(x, out, counts)
 
     def close(self) -> None:
         pass

@@ -5,7 +5,6 @@ QUESTIONS = {  # program: the libraries that it can ask
     "small": ("memcpy", "hpccoll", "mpi", "gloo", "horovod"),
     "cg": ("hpccoll", "mpi"),
     "allreduce": ("memcpy", "hpccoll", "mpi", "gloo", "horovod"),
-    "reducescatter": ("hpccoll", "mpi"),
     "many_tensors": ("memcpy", "hpccoll", "mpi", "gloo", "horovod"),
     "resnet50": ("memcpy", "hpccoll", "mpi", "gloo", "horovod"),
     "overlap": ("hpccoll", "mpi"),

@@ -13,7 +13,6 @@ ROOT = Path(__file__).resolve().parents[2]
 QUESTIONS = (
     "small",
     "allreduce",
-    "reducescatter",
     "many_tensors",
     "resnet50",
     "overlap",

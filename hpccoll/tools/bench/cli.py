@@ -106,10 +106,11 @@ def main(arguments: argparse.Namespace) -> int:
         request = read_request(arguments)
         if arguments.out:
             files.check_h5py()
-        inside = arguments.in_job or detect.place(config.environment()) is not None
+        launched = detect.place(config.environment()) is not None
+        inside = arguments.in_job or (launched and arguments.ranks is None)  # -np in an interactive step starts a job
         return inside_a_job(arguments, request) if inside else from_outside(arguments, request)
     except (ResultsError, HpccollError) as error:
-        if not arguments.in_job or _rank() == 0:
+        if _rank() == 0 or not isinstance(error, ResultsError):  # those are the same on all ranks
             print(f"hpccoll bench: {error}", file=sys.stderr, flush=True)
         return 1 if isinstance(error, ResultsError) else 2
 

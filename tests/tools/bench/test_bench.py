@@ -96,7 +96,8 @@ def test_a_wrong_result_ends_everything(tmp_path: Path) -> None:
 
 def test_more_ranks_than_processors_are_refused() -> None:
     ranks = len(os.sched_getaffinity(0)) + 1
-    status, _, err = hpccoll("allreduce", "--sizes", "8", "-np", ranks)
+    shell = {"SLURM_STEP_ID": "0", "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1"}  # an interactive step of Slurm
+    status, _, err = hpccoll("allreduce", "--sizes", "8", "-np", ranks, env=shell)
     assert status == 1 and f"{ranks} ranks on " in err and "--oversubscribed if this is meant" in err
 
 
