@@ -241,6 +241,7 @@ cdef extern from "loop/loop.h" nogil:
     void hc_loop_free(hc_loop *)
     void hc_loop_forked(hc_loop *)
     void hc_loop_submit(hc_loop *, hc_handle *, int)
+    int hc_loop_run_alone(hc_loop *, hc_handle *)
     int hc_loop_wait(hc_loop *, hc_handle **, size_t, uint64_t)
     void hc_loop_progress(hc_loop *)
     int hc_loop_pending(hc_loop *)

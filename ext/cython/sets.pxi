@@ -2,6 +2,7 @@
 # sets.pxi - a process set: arguments in, requests out.
 
 cdef str UNNAMED = "unnamed call "
+cdef tuple FIRST_NAMES = tuple([f"{UNNAMED}{n}" for n in range(64)])  # a loop of blocking calls makes no strings
 
 
 cdef bytes exception_in_flight():
@@ -216,6 +217,8 @@ cdef class Set:
             raise errors.InvalidArgumentError(
                 "an unnamed call from another thread is in flight; calls from several threads must be named")
         self.unnamed_thread = me
+        if self.unnamed_next < 64:
+            return FIRST_NAMES[self.unnamed_next]
         return UNNAMED + str(self.unnamed_next)
 
     cdef int unnamed_waited(self) except -1:
@@ -238,7 +241,8 @@ cdef class Set:
             self.unnamed_next += 1
         if self.loop.notes_sites:
             self.note_site(h)
-        hc_loop_submit(self.loop.c, h, waits)
+        if not (unnamed and waits and self.size == 1 and hc_loop_run_alone(self.loop.c, h)):
+            hc_loop_submit(self.loop.c, h, waits)
         return handle
 
     cdef int note_site(self, hc_handle *h) except -1:

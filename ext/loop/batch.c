@@ -16,7 +16,7 @@ static int is_inexact(int dtype) {
 }
 
 /* One factor for prescale and postscale: fewer roundings than one each. */
-static double factor_of(const hc_request *agreed, int dtype) {
+double hc__factor_of(const hc_request *agreed, int dtype) {
     return is_inexact(dtype) ? agreed->prescale * agreed->postscale : 1.0;
 }
 
@@ -71,7 +71,7 @@ static void add_item(hc__run *b, const hc_item *item) {
         hc_piece *piece = &b->batch.pieces[at];
         b->origin[at] = handle ? &handle->pieces[i] : NULL;
         *piece = handle ? handle->pieces[i] : joined_piece(b, agreed, tensor);
-        piece->scale = factor_of(agreed, tensor->dtype);
+        piece->scale = hc__factor_of(agreed, tensor->dtype);
         b->batch.count += piece->count;
         b->bytes += (uint64_t)piece->count * hc_dtype_size(tensor->dtype);
     }

@@ -143,6 +143,7 @@ struct hc_loop {
     atomic_int pending;             /* [any] handles that are not done */
     atomic_ullong waited_ns, wakes; /* [any] */
     atomic_ullong plan_starts;      /* [any] */
+    atomic_ullong alone;            /* [any] requests that hc_loop_run_alone() has run */
 
     atomic_ullong preempted[HC_MAX_SETS]; /* [any] position of PREEMPT in the set's log; 0: none */
 
@@ -200,6 +201,7 @@ void hc__checksum(hc_handle *); /* debug: at submit */
 void hc__checksum_verify(hc_handle *);
 
 /* batch.c */
+double hc__factor_of(const hc_request *, int dtype); /* prescale and postscale as one factor */
 hc__run *hc__run_build(hc_loop *, hc__set_queue *, const hc_action *run);
 hc__run *hc__run_compose(const hc_loop *, hc__set_queue *, const hc_action *run); /* the same, but noted nowhere */
 void hc__run_deliver(const hc_loop *, hc__run *); /* results back into the handles' pieces */

@@ -177,7 +177,7 @@ void hc_loop_get_stats(hc_loop *loop, hc_loop_stats *stats) {
         .packed_bytes = hc_counted(&c->packed_bytes),
         .reduced_bytes = hc_counted(&c->reduced_bytes),
         .spread_bytes = hc_counted(&c->spread_bytes),
-        .requests = hc_counted(&c->requests),
+        .requests = hc_counted(&c->requests) + atomic_load(&loop->alone),
         .batches = hc_counted(&c->batches),
         .cached_batches = hc_counted(&c->cached_batches),
         .fused_requests = hc_counted(&c->fused_requests),

@@ -146,6 +146,8 @@ int hc_loop_start_completions(hc_loop *);
  * itself for `ns` at most, and calls on_done itself if the handle is done by then; otherwise another thread does. Both
  * may happen before this returns. [any thread] */
 void hc_loop_begin(hc_loop *, hc_handle *, uint64_t ns);
+/* Runs a call of a set of this rank alone, for a caller who waits and gave no name. 1: it is done; 0: submit it. */
+int hc_loop_run_alone(hc_loop *, hc_handle *);
 /* 1: all `n` are done; 0: not within `ns`. Drives meanwhile. [any thread] */
 int hc_loop_wait(hc_loop *, hc_handle *const *handles, size_t n, uint64_t ns);
 /* A few turns, if nobody else drives: how a program without a background thread makes progress. */
