@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields
@@ -181,3 +182,9 @@ def _check(study: Study, file: Path) -> None:
             raise StudyError(f"{file}: {text}")
     if not study.what.command:
         raise StudyError(f"{file}: command: which program?")
+    try:
+        groups = re.compile(study.what.log).groupindex
+    except re.error as error:
+        raise StudyError(f"{file}: log: {error}") from None
+    if study.what.log and "seconds" not in groups:
+        raise StudyError(f"{file}: log: the pattern has no group (?P<seconds>...)")

@@ -10,7 +10,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,6 @@ import numpy as np
 from hpccoll import config, detect
 from hpccoll.tools.bench import conditions, files
 from hpccoll.tools.bench.results import Case, Key, Results, ResultsError
-from hpccoll.tools.study.plan import What
 
 
 def run(pattern: str, name: str, warmup: int, command: Sequence[str]) -> int:
@@ -53,20 +52,23 @@ def results(found: Sequence[tuple[float, float]], name: str, pattern: str, place
     :raises ResultsError: there are none
     """
     if not found:
-        raise ResultsError(f"no line of {name} fits the pattern {pattern!r} behind the {What.warmup} steps of warm-up")
+        raise ResultsError(f"no line of {name} behind those of the warm-up fits the pattern {pattern!r}")
     environment = config.environment()
     ranks = (place.size if place else None) or 1
-    nodes = environment.get("HPCCOLL_NODES", "") or environment.get("SLURM_STEP_NUM_NODES", "")
-    count = (
-        len(nodes.split("+"))
-        if "+" in nodes
-        else int(nodes)
-        if nodes.isdecimal()
-        else ranks // max(1, (place.local_size if place else None) or 1)
-    )
-    launch = conditions.of_job(environment, {}, sys.argv) | {"ranks": ranks, "nodes": count, "warnings": []}
-    key = Key("step", name, "program", "", "", "host", "", ranks, count, 0)
+    nodes = nodes_of(environment, place, ranks)
+    launch = conditions.of_job(environment, {}, sys.argv) | {"ranks": ranks, "nodes": nodes, "warnings": []}
+    key = Key("step", name, "program", "", "", "host", "", ranks, nodes, 0)
     seconds = np.array([s for s, _ in found])
     facts = {"version": "", "verified": False, "ended": "program", "items": found[-1][1], "log": pattern}
     zeros = np.zeros(len(seconds), np.int32)
     return Results([launch], {key: Case(key, seconds, zeros, zeros + 1, {}, facts)})
+
+
+def nodes_of(environment: Mapping[str, str], place: detect.Place | None, ranks: int) -> int:
+    """Count the nodes of a job: emulated ones, those of the step, or as many as the ranks of this node fit into all."""
+    emulated = environment.get(config.variable("nodes"), "")
+    if "+" in emulated:
+        return len(emulated.split("+"))
+    if (told := emulated or environment.get("SLURM_STEP_NUM_NODES", "")).isdecimal():
+        return int(told)
+    return ranks // max(1, (place.local_size if place else None) or 1)

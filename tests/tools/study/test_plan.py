@@ -73,6 +73,12 @@ def test_what_is_refused(more: str, said: str, tmp_path: Path) -> None:
         study(tmp_path, more)
 
 
+@pytest.mark.parametrize(("log", "said"), [("(", "log: "), ("took (.*) s", "no group .*seconds")])
+def test_a_pattern_that_cannot_be_used(log: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match=said):
+        study(tmp_path, text=f'name = "p"\nnodes = [1]\n[program]\ncommand = ["x"]\nlog = "{log}"\n' + "{more}")
+
+
 def test_a_word_in_braces_that_is_not_known(tmp_path: Path) -> None:
     text = 'name = "p"\nnodes = [1]\n[bench]\ncommand = ["{{sice}}"]\n'
     found = study(tmp_path, text=text + "{more}")

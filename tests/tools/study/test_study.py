@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hpccoll import detect
 from hpccoll.tools.bench import files
 from hpccoll.tools.bench.results import ResultsError
-from hpccoll.tools.study import collect, launches, plan
+from hpccoll.tools.study import collect, launches, plan, rank
 
 pytestmark = pytest.mark.timeout(240)
 STUDY = """
@@ -104,6 +105,20 @@ def test_steps_are_read_from_a_log(tmp_path: Path) -> None:
     (case,) = files.read(tmp_path / "p.study" / "p.h5").cases.values()
     assert (case.key.ranks, case.key.nodes) == (2, 2) and case.samples == pytest.approx(np.arange(0.015, 0.0215, 0.001))
     assert "were not verified" in (tmp_path / "p.study" / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("env", "local", "nodes"),
+    [
+        ({"HPCCOLL_NODES": "3+1"}, 4, 2),
+        ({"HPCCOLL_NODES": "4"}, 4, 4),
+        ({"SLURM_STEP_NUM_NODES": "2"}, 2, 2),
+        ({}, 2, 2),
+    ],
+)
+def test_the_nodes_of_a_program_that_is_read(env: dict[str, str], local: int, nodes: int) -> None:
+    place = detect.Place("mpirun", "RANK", 0, 4, local_size=local)
+    assert rank.nodes_of(env, place, 4) == nodes
 
 
 def test_a_program_that_fails_is_named_and_its_study_goes_on(tmp_path: Path) -> None:
