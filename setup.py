@@ -34,7 +34,15 @@ CORE_SOURCES = sorted(
     - {*MPI_SOURCES, *UCX_SOURCES, INCLUDED}
 )
 
-EXTENSIONS = {"_core": CORE_SOURCES, "_cuda": CUDA_SOURCES, "_mpi": MPI_SOURCES, "_ucx": UCX_SOURCES}
+XLA_SOURCES = sorted(glob("ext/xla/*.c"))
+
+EXTENSIONS = {
+    "_core": CORE_SOURCES,
+    "_cuda": CUDA_SOURCES,
+    "_mpi": MPI_SOURCES,
+    "_ucx": UCX_SOURCES,
+    "_xla": XLA_SOURCES,
+}
 
 LIBRARY_SOURCES = [*CORE_SOURCES, *MPI_SOURCES, *sorted(glob("ext/api/*.c"))]
 LIBRARY = "libhpccoll.so.1"

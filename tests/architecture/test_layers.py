@@ -21,6 +21,7 @@ SEES = {  # layer: headers of lower layers that it may include
         "loop/loop.h",
         "loop/in_flight.h",
     },
+    "xla": {"loop/gate.h"},
 }
 
 

@@ -98,7 +98,7 @@ def dynamic(extension: Path, tag: str) -> list[str]:
     return re.findall(rf"\({tag}\).*\[(.*)\]", table)
 
 
-@pytest.mark.parametrize("name", ["_core", "_cuda", "_mpi"])
+@pytest.mark.parametrize("name", ["_core", "_cuda", "_mpi", "_xla"])
 def test_extensions_need_nothing_but_libc(venv: Path, name: str) -> None:
     """No MPI, and no folder of the machine that built them, which another machine may lack or use otherwise."""
     (extension,) = venv.glob(f"lib/python3*/site-packages/hpccoll/{name}.*.so")

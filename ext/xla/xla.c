@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * xla.c - a custom call of XLA becomes a call of the gate, and its end the end of a future.
+ *
+ * XLA calls the handler in a thread that it needs for other work, so the handler returns at once and hands a future
+ * over. XLA keeps the buffers until the future has ended. Buffers are read and written where they lie.
+ */
+#include "xla/xla.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const hc_gate *gate;
+
+int hc_xla_connect(const hc_gate *table) {
+    if (table->version != HC_GATE_VERSION || table->size < sizeof *table)
+        return HC_UNSUPPORTED;
+    gate = table;
+    return HC_OK;
+}
+
+/* ---- attributes -------------------------------------------------------------------------------------- */
+
+typedef struct options {
+    int64_t operation, reduction, wire, group, root, set, tag, source, source_tag;
+    double prescale, postscale;
+    hc_ffi_span name;
+    hc_ffi_array splits;
+} options;
+
+#define OPTION(name, type) {#name, offsetof(options, name), type, sizeof(((options *)0)->name)}
+static const struct {
+    const char *name;
+    size_t offset;
+    int type;
+    size_t size;
+} known[] = {OPTION(operation, HC_FFI_SCALAR), OPTION(reduction, HC_FFI_SCALAR), OPTION(wire, HC_FFI_SCALAR),
+             OPTION(group, HC_FFI_SCALAR),     OPTION(root, HC_FFI_SCALAR),      OPTION(set, HC_FFI_SCALAR),
+             OPTION(tag, HC_FFI_SCALAR),       OPTION(source, HC_FFI_SCALAR),    OPTION(source_tag, HC_FFI_SCALAR),
+             OPTION(prescale, HC_FFI_SCALAR),  OPTION(postscale, HC_FFI_SCALAR), OPTION(name, HC_FFI_STRING),
+             OPTION(splits, HC_FFI_ARRAY)};
+
+static options read_options(const hc_ffi_attributes *attributes) {
+    options all = {.prescale = 1.0, .postscale = 1.0};
+    for (int64_t i = 0; i < attributes->count; i++)
+        for (size_t k = 0; k < sizeof known / sizeof *known; k++) {
+            const hc_ffi_span *name = attributes->names[i];
+            if (attributes->types[i] != known[k].type || name->length != strlen(known[k].name) ||
+                memcmp(name->text, known[k].name, name->length) != 0)
+                continue;
+            const void *value = attributes->values[i];
+            if (known[k].type == HC_FFI_SCALAR)
+                value = ((const hc_ffi_scalar *)value)->value;
+            memcpy((char *)&all + known[k].offset, value, known[k].size);
+        }
+    return all;
+}
+
+/* ---- buffers ----------------------------------------------------------------------------------------- */
+
+static int dtype_of(int ffi) {
+    static const uint8_t codes[] = {
+        [HC_FFI_PRED] = HC_BOOL + 1,     [HC_FFI_S8] = HC_INT8 + 1,       [HC_FFI_S16] = HC_INT16 + 1,
+        [HC_FFI_S32] = HC_INT32 + 1,     [HC_FFI_S64] = HC_INT64 + 1,     [HC_FFI_U8] = HC_UINT8 + 1,
+        [HC_FFI_U16] = HC_UINT16 + 1,    [HC_FFI_U32] = HC_UINT32 + 1,    [HC_FFI_U64] = HC_UINT64 + 1,
+        [HC_FFI_F16] = HC_FLOAT16 + 1,   [HC_FFI_F32] = HC_FLOAT32 + 1,   [HC_FFI_F64] = HC_FLOAT64 + 1,
+        [HC_FFI_C64] = HC_COMPLEX64 + 1, [HC_FFI_BF16] = HC_BFLOAT16 + 1, [HC_FFI_C128] = HC_COMPLEX128 + 1};
+    int code = ffi > 0 && (size_t)ffi < sizeof codes ? codes[ffi] : 0;
+    return code ? code - 1 : HC_DTYPE_COUNT;
+}
+
+/* The buffer after number `*at` that is no token; NULL: there is none. */
+static const hc_ffi_buffer *next_buffer(const hc_ffi_buffers *all, int64_t *at) {
+    while (*at < all->count) {
+        const hc_ffi_buffer *buffer = all->buffers[(*at)++];
+        if (buffer->dtype != HC_FFI_TOKEN)
+            return buffer;
+    }
+    return NULL;
+}
+
+/* Arguments and results side by side; one of them may be missing. Returns how many there are. */
+static uint32_t read_tensors(const hc_ffi_frame *frame, hc_gate_tensor *tensors) {
+    int64_t argument = 0, result = 0;
+    for (uint32_t n = 0;; n++) {
+        const hc_ffi_buffer *in = next_buffer(&frame->arguments, &argument);
+        const hc_ffi_buffer *out = next_buffer(&frame->results, &result), *one = in ? in : out;
+        if (!one)
+            return n;
+        tensors[n] = (hc_gate_tensor){.dtype = (uint8_t)dtype_of(one->dtype),
+                                      .ndim = (uint8_t)(one->rank > HC_MAX_DIMS ? HC_MAX_DIMS + 1 : one->rank),
+                                      .dims = one->dims,
+                                      .in = in ? in->data : NULL,
+                                      .out = out ? out->data : NULL,
+                                      .out_rows = out && out->rank ? out->dims[0] : 1};
+    }
+}
+
+/* ---- the end ----------------------------------------------------------------------------------------- */
+
+/* One or two calls of the gate that end one future. */
+typedef struct pending {
+    const hc_ffi_api *api;
+    void *future;
+    atomic_int left;
+    atomic_flag failed; /* the future has its error */
+} pending;
+
+static int code_of(int status) {
+    switch (status) {
+    case HC_INVALID:
+    case HC_UNSUPPORTED:
+    case HC_RESULT_SIZE:
+    case HC_DUPLICATE_NAME:
+        return HC_FFI_INVALID_ARGUMENT;
+    case HC_MISMATCH:
+    case HC_ROOT_JOINED:
+    case HC_SHUT_DOWN:
+    case HC_FORKED:
+        return HC_FFI_FAILED_PRECONDITION;
+    case HC_PEER_LOST:
+    case HC_STALLED:
+    case HC_TRANSPORT:
+    case HC_BROKEN:
+        return HC_FFI_UNAVAILABLE;
+    case HC_NO_MEMORY:
+        return HC_FFI_RESOURCE_EXHAUSTED;
+    default:
+        return HC_FFI_INTERNAL;
+    }
+}
+
+static void *new_error(const hc_ffi_api *api, int status, const char *text) {
+    char message[HC_GATE_TEXT + 128];
+    snprintf(message, sizeof message, "hpccoll.%s: %s", gate->status_exception(status), text);
+    return api->error_create(
+        &(hc_ffi_error){.size = sizeof(hc_ffi_error), .message = message, .code = code_of(status)});
+}
+
+static void end_call(pending *p, int status, const char *text) {
+    hc_ffi_future future = {.size = sizeof future, .future = p->future};
+    if (status != HC_OK && !atomic_flag_test_and_set(&p->failed)) {
+        future.error = new_error(p->api, status, text);
+        p->api->future_set_error(&future);
+    }
+    if (atomic_fetch_sub(&p->left, 1) > 1)
+        return;
+    future.size = offsetof(hc_ffi_future, error);
+    if (!atomic_flag_test_and_set(&p->failed))
+        p->api->future_set_available(&future);
+    free(p);
+}
+
+static void done(void *context, hc_gate_result *result) {
+    end_call(context, result->status, result->text);
+}
+
+static void begin(pending *p, const hc_gate_call *call) {
+    char text[HC_GATE_TEXT];
+    int status = gate->begin(call, text);
+    if (status != HC_OK)
+        end_call(p, status, text);
+}
+
+/* ---- the handler ------------------------------------------------------------------------------------- */
+
+/* XLA asks for the version. The lower of both; where the runtime shows none, the first that has what we need. */
+static int answer_metadata(const hc_ffi_frame *frame) {
+    for (const hc_ffi_extension *e = frame->extensions; e; e = e->next) {
+        if (e->type != HC_FFI_METADATA)
+            continue;
+        hc_ffi_metadata *metadata = ((const hc_ffi_metadata_extension *)(const void *)e)->metadata;
+        int minor = frame->api ? frame->api->version.minor : HC_FFI_LEAST;
+        metadata->version.major = HC_FFI_MAJOR;
+        metadata->version.minor = minor < HC_FFI_MINOR ? minor : HC_FFI_MINOR;
+        metadata->traits = 0;
+        return 1;
+    }
+    return 0;
+}
+
+void *hc_xla_nothing(hc_ffi_frame *frame) {
+    answer_metadata(frame);
+    return NULL;
+}
+
+static void begin_all(pending *p, const options *o, const hc_gate_tensor *tensors, uint32_t n) {
+    hc_gate_call call = {.size = sizeof call,
+                         .set = (uint64_t)o->set,
+                         .name = o->name.text,
+                         .name_len = o->name.length,
+                         .operation = (uint8_t)o->operation,
+                         .reduction = (uint8_t)o->reduction,
+                         .wire = (uint8_t)o->wire,
+                         .group = (uint8_t)o->group,
+                         .root = (int32_t)o->root,
+                         .tag = (uint32_t)o->tag,
+                         .prescale = o->prescale,
+                         .postscale = o->postscale,
+                         .ntensors = n,
+                         .tensors = tensors,
+                         .splits = o->splits.count ? o->splits.data : NULL,
+                         .nsplits = (uint32_t)o->splits.count,
+                         .done = done,
+                         .context = p};
+    if (o->operation != HC_XLA_SENDRECV) {
+        begin(p, &call);
+        return;
+    }
+    hc_gate_tensor received = tensors[0];
+    received.in = NULL;
+    hc_gate_call receive = call;
+    receive.operation = HC_GATE_RECEIVE;
+    receive.root = (int32_t)o->source;
+    receive.tag = (uint32_t)o->source_tag;
+    receive.tensors = &received;
+    call.operation = HC_GATE_SEND;
+    begin(p, &receive);
+    begin(p, &call);
+}
+
+static void *refuse(const hc_ffi_api *api, const char *text) {
+    return api->error_create(&(hc_ffi_error){.size = sizeof(hc_ffi_error), .message = text, .code = HC_FFI_INTERNAL});
+}
+
+void *hc_xla_call(hc_ffi_frame *frame) {
+    if (answer_metadata(frame))
+        return NULL;
+    const hc_ffi_api *api = frame->api;
+    if (api->version.major != HC_FFI_MAJOR || api->version.minor < HC_FFI_LEAST)
+        return refuse(api, "hpccoll: this XLA has no futures for custom calls: install jax 0.5 or later");
+    options o = read_options(&frame->attributes);
+    int64_t most = frame->arguments.count + frame->results.count;
+    hc_gate_tensor few[8], *tensors = most <= 8 ? few : malloc((size_t)most * sizeof *tensors);
+    pending *p = malloc(sizeof *p);
+    hc_ffi_future made = {.size = offsetof(hc_ffi_future, future)};
+    if (!tensors || !p || api->future_create(&made)) {
+        free(p);
+        if (tensors != few)
+            free(tensors);
+        return refuse(api, "hpccoll: no memory for an operation; nothing was sent");
+    }
+    p->api = api;
+    p->future = made.future;
+    atomic_init(&p->left, o.operation == HC_XLA_SENDRECV ? 2 : 1);
+    atomic_flag_clear(&p->failed);
+    begin_all(p, &o, tensors, read_tensors(frame, tensors));
+    frame->future = made.future;
+    if (tensors != few)
+        free(tensors);
+    return NULL;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * xla.h - the handler of XLA's custom calls.
+ */
+#ifndef HC_XLA_H
+#define HC_XLA_H
+
+#include "loop/gate.h"
+#include "xla/ffi.h"
+
+#define HC_XLA_SENDRECV 253 /* beside the operations of the gate: a send and a receive */
+
+/* The gate's table. HC_OK, or UNSUPPORTED: it has another version. Before the first call. */
+int hc_xla_connect(const hc_gate *);
+
+/* A custom call of XLA. Its attributes: name (string); operation, reduction, wire, group, root, set, tag (int64);
+ * prescale, postscale (float64); splits (array of int64); of a sendrecv, whose root is where it sends to, also source
+ * and source_tag. Its buffers are in the order of the tensors, its tokens anywhere. */
+void *hc_xla_call(hc_ffi_frame *);
+void *hc_xla_nothing(hc_ffi_frame *); /* a custom call that does nothing */
+
+#endif

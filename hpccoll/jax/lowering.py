@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An operation of a traced program becomes a custom call of XLA, which asks the engine without Python (ext/xla)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+from jax.interpreters import mlir
+
+from hpccoll import _xla, errors
+from hpccoll.jax.call import Call
+from hpccoll.jax.internals import ORDERED, TokenSet, custom_call, ir, stablehlo
+
+__all__ = ["lower", "refuse_platform"]
+
+TARGET, NOTHING = "hpccoll", "hpccoll.nothing"
+
+jax.ffi.register_ffi_target(TARGET, _xla.handler, platform="cpu")
+jax.ffi.register_ffi_target(NOTHING, _xla.nothing, platform="cpu")
+
+MANY_STEPS, LARGE_BYTES = 9, 1024
+"""XLA runs a program of fewer steps, or one whose arrays are all smaller than half of this, one step after another."""
+
+
+def lower(ctx: Any, *operands: Any, call: Call) -> Sequence[Any]:
+    """Lower for the CPU."""
+    _check_devices(ctx, call)
+    _forbid_sequence()
+    results: list[Any] = [
+        ir.RankedTensorType.get(aval.shape, mlir.dtype_to_ir_type(aval.dtype)) for aval in ctx.avals_out
+    ]
+    layouts = [[_row_major(aval) for aval in avals] for avals in (ctx.avals_in, ctx.avals_out)]
+    if call.ordered:
+        operands = (ctx.tokens_in.get(ORDERED), *operands)
+        results = [stablehlo.TokenType.get(), *results]
+        layouts = [[(), *one] for one in layouts]
+    made: Sequence[Any] = custom_call(
+        TARGET,
+        result_types=results,
+        operands=operands,
+        backend_config=_attributes(call),
+        has_side_effect=True,
+        api_version=4,
+        operand_output_aliases={i: i for i in range(len(operands))} if call.in_place else {},
+        operand_layouts=layouts[0],
+        result_layouts=layouts[1],
+    ).results
+    if not call.ordered:
+        return made
+    ctx.set_tokens_out(ctx.tokens_in.update_tokens(TokenSet({ORDERED: made[0]})))
+    return made[1:]
+
+
+def _forbid_sequence() -> None:
+    """Make XLA start independent steps of the program without waiting for one another.
+
+    XLA runs a small program step by step, also where a step is an operation that waits for other ranks. Ranks that have
+    two operations in different orders would then wait for each other. So a program is not small: its first steps are
+    calls that do nothing, one of which has a result.
+    """
+    block = ir.InsertionPoint.current.block
+    attributes = block.operations[0].attributes if len(block.operations) else {}
+    if "call_target_name" in attributes and attributes["call_target_name"] == ir.StringAttr.get(NOTHING):
+        return
+    with ir.InsertionPoint.at_block_begin(block):
+        for step in range(MANY_STEPS):
+            bytes_ = ir.RankedTensorType.get([LARGE_BYTES], ir.IntegerType.get_unsigned(8))
+            custom_call(
+                NOTHING,
+                result_types=[] if step else [bytes_],
+                operands=[],
+                backend_config={},
+                has_side_effect=True,
+                api_version=4,
+            )
+
+
+def refuse_platform(ctx: Any, *operands: Any, call: Call) -> Sequence[Any]:
+    """Say that programs for other devices than the CPU have no such operation."""
+    del operands
+    raise errors.UnsupportedError(
+        f"{call.operation} {call.name!r} in a program for {' and '.join(ctx.module_context.platforms)}: hpccoll.jax "
+        "serves programs for the CPU. Run it with JAX_PLATFORMS=cpu, or call it outside of jit"
+    )
+
+
+def _row_major(aval: Any) -> tuple[int, ...]:
+    return tuple(range(aval.ndim - 1, -1, -1))
+
+
+def _check_devices(ctx: Any, call: Call) -> None:
+    """A program for several devices would ask for each operation several times."""
+    axes = ctx.module_context.axis_context
+    mesh, replicas = getattr(axes, "mesh", None), getattr(axes, "axis_env", None)
+    counts = (getattr(axes, "num_devices", 1), getattr(mesh, "size", 1), getattr(replicas, "nreps", 1))
+    many = max(count or 1 for count in counts)
+    if many > 1:
+        raise errors.UnsupportedError(
+            f"{call.operation} {call.name!r} in a program for {many} local devices (pmap, shard_map, or "
+            "sharded arrays): one process drives one device with hpccoll.jax; start a process per device, as in "
+            f"`hpccoll run -np {many}`"
+        )
+
+
+def _attributes(call: Call) -> dict[str, Any]:
+    int64, float64 = ir.IntegerType.get_signless(64), ir.F64Type.get()
+    numbers = {
+        "operation": call.code,
+        "reduction": call.reduction,
+        "wire": call.wire,
+        "group": int(call.group),
+        "root": call.root,
+        "set": call.set,
+        "rank": call.rank,
+        "size": call.size,
+        "tag": call.tag,
+        "source": call.source,
+        "source_tag": call.source_tag,
+    }
+    attributes: dict[str, Any] = {key: ir.IntegerAttr.get(int64, value) for key, value in numbers.items()}
+    attributes["name"] = ir.StringAttr.get(call.name)
+    attributes["prescale"] = ir.FloatAttr.get(float64, call.prescale)
+    attributes["postscale"] = ir.FloatAttr.get(float64, call.postscale)
+    if call.splits is not None:
+        attributes["splits"] = ir.DenseI64ArrayAttr.get(list(call.splits))
+    return attributes

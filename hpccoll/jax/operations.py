@@ -1,0 +1,469 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operations, inside and outside of jit, grad, vmap, scan, while_loop, cond and checkpoint.
+
+Arguments that many of them share:
+
+- `x`: a JAX array, or what jax.numpy.asarray() takes. Inside of a trace its shape is the same on all ranks, with the
+  exceptions that the operations name.
+- `name`: the ranks' calls of one name belong together, in whatever order each rank makes them. Without a name, calls
+  outside of traces match by their order, and calls in a trace by their place in the source. One name is in flight once.
+- `process_set`: the ranks that take part; roots and peers are global ranks.
+
+All of them raise InvalidArgumentError or UnsupportedError (both a ValueError) for what is wrong on this rank, before
+anything is sent. What goes wrong later is an HpccollError outside of jit; inside it is JAX's JaxRuntimeError, whose
+text begins with the name of that class.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hpccoll import _core, arrays, compression, errors
+from hpccoll.frontend.process_sets import ProcessSet, global_process_set, root_in, world_of
+from hpccoll.frontend.reductions import Adasum, Average, Sum, choose, reduction
+from hpccoll.jax import eager, names
+from hpccoll.jax.call import Call
+from hpccoll.jax.primitive import bind
+
+__all__ = [
+    "Compression", "allgather", "allreduce", "allreduce_call", "alltoall", "barrier", "broadcast", "exscan", "gather",
+    "grouped_allreduce", "recv", "reduce", "reducescatter", "run_all", "scan", "scatter", "send", "sendrecv",
+]  # fmt: skip
+
+
+class Compression:
+    """What float32 and float64 values travel as between nodes."""
+
+    none = None
+    fp16 = compression.FP16
+    bf16 = compression.BF16
+
+
+# ---- from arguments to a call ----------------------------------------------------------------------------
+
+
+def _array(x: Any) -> Any:
+    made = jnp.asarray(x)
+    if not isinstance(made.dtype, np.dtype):
+        raise errors.UnsupportedError(f"dtype {made.dtype} is not supported; one of: {', '.join(arrays.NAMES)}")
+    arrays.dtype_code(made.dtype)
+    return made
+
+
+def _checked_reduction(op: Any, x: Any, prescale: float, postscale: float) -> int:
+    chosen = choose(op)
+    if chosen is Adasum:
+        raise errors.UnsupportedError("hpccoll.jax has no Adasum: use Average, or hpccoll.torch")
+    code = int(reduction(chosen))
+    if not _core.reduction_defined(code, arrays.dtype_code(x.dtype)):
+        raise errors.UnsupportedError(f"{chosen.name} of {x.dtype} is not defined")
+    scaled = prescale != 1.0 or postscale != 1.0
+    if scaled and (chosen.name not in ("Sum", "Average") or not jnp.issubdtype(x.dtype, jnp.inexact)):
+        raise errors.UnsupportedError(f"factors go with Sum and Average of floating-point values, not {x.dtype}")
+    return code
+
+
+def _wire(narrow: Any, x: Any) -> int:
+    if narrow is None:
+        return _core.WIRE_SAME
+    if not isinstance(narrow, compression.Compression):
+        raise errors.InvalidArgumentError(f"compression is {narrow!r}: use one of hpccoll.jax.Compression")
+    return narrow.dtype_code if x.dtype in (jnp.float32, jnp.float64) else _core.WIRE_SAME
+
+
+def _call(operation: str, process_set: ProcessSet, **attributes: Any) -> Call:
+    world = world_of(process_set)
+    number = eager.open_gate(world)
+    return Call(operation, "", number, world.rank, world.size, **attributes)
+
+
+def _run(call: Call, name: str | None, *xs: Any) -> list[Any]:
+    """Run the call now, or make it a part of the program that is traced."""
+    names.checked(name)
+    if not names.tracing(xs):
+        return eager.run(call, xs, name)
+    return bind(dataclasses.replace(call, name=names.in_trace(call.operation, name)), *xs)
+
+
+def run_all(calls: Sequence[tuple[Call, str, Sequence[Any]]]) -> list[list[Any]]:
+    """Run several calls that do not need one another: all begin before the first is waited for."""
+    if any(names.tracing(xs) for _, _, xs in calls):
+        return [bind(dataclasses.replace(call, name=name), *xs) for call, name, xs in calls]
+    begun = [eager.begin(call, xs, name) for call, name, xs in calls]
+    return [one.wait() for one in begun]
+
+
+# ---- reductions ------------------------------------------------------------------------------------------
+
+
+def allreduce(
+    x: Any,
+    op: int | None = Average,
+    *,
+    name: str | None = None,
+    compression: Any = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """Combine the arrays of all ranks element by element.
+
+    :param x: the same shape and dtype on all ranks
+    :param op: Average (default), Sum, Min, Max or Product
+    :param name: matches the calls of different ranks
+    :param compression: what float32 and float64 values travel as between nodes: Compression.none, .fp16 or .bf16
+    :param prescale_factor: factor of each rank's array
+    :param postscale_factor: factor of the result
+    :param process_set: the ranks that take part
+    :returns: the result, of the shape and dtype of `x`
+    :raises InvalidArgumentError: (a ValueError) an argument is wrong, or this rank is not in the process set
+    :raises UnsupportedError: (a ValueError) the reduction of this dtype is not defined, or the dtype is not known
+    """
+    return _allreduce([_array(x)], op, name, compression, prescale_factor, postscale_factor, process_set, False)[0]
+
+
+def grouped_allreduce(
+    xs: Sequence[Any],
+    op: int | None = Average,
+    *,
+    name: str | None = None,
+    compression: Any = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> list[Any]:
+    """Combine several arrays that are agreed, fused and finished together. The arguments are those of allreduce().
+
+    :param xs: as many on all ranks, each with the same shape and dtype
+    :returns: the results, in the order of `xs`
+    """
+    if not len(xs):
+        raise errors.InvalidArgumentError("a group has at least one array")
+    whole = [_array(x) for x in xs]
+    return _allreduce(whole, op, name, compression, prescale_factor, postscale_factor, process_set, True)
+
+
+def _allreduce(
+    xs: list[Any], op: int | None, name: str | None, narrow: Any, prescale: float, postscale: float,
+    process_set: ProcessSet, group: bool,
+) -> list[Any]:  # fmt: skip
+    return _run(allreduce_call(xs, op, narrow, prescale, postscale, process_set, group), name, *xs)
+
+
+def allreduce_call(
+    xs: Sequence[Any], op: int | None, narrow: Any, prescale: float, postscale: float, process_set: ProcessSet,
+    group: bool,
+) -> Call:  # fmt: skip
+    """Check the arguments of an allreduce; return the call."""
+    codes = {_checked_reduction(op, x, prescale, postscale) for x in xs}
+    wires = {_wire(narrow, x) for x in xs}
+    if len(wires) > 1:
+        raise errors.UnsupportedError("compression of a group whose arrays are only partly float32 or float64")
+    return _call(
+        "allreduce", process_set, reduction=codes.pop(), prescale=float(prescale), postscale=float(postscale),
+        wire=wires.pop(), group=group,
+    )  # fmt: skip
+
+
+def reduce(
+    x: Any,
+    root_rank: int,
+    op: int | None = Average,
+    *,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """Combine the arrays of all ranks element by element, for the root.
+
+    :param x: the same shape and dtype on all ranks
+    :param root_rank: global rank of the root
+    :param op: Average (default), Sum, Min, Max or Product
+    :param name: matches the calls of different ranks
+    :param process_set: the ranks that take part
+    :returns: the result on the root; None elsewhere
+    """
+    x = _array(x)
+    code = _checked_reduction(op, x, 1.0, 1.0)
+    results = _run(_call("reduce", process_set, reduction=code, root=root_in(process_set, root_rank)), name, x)
+    return results[0] if results else None
+
+
+def reducescatter(
+    x: Any,
+    op: int | None = Average,
+    *,
+    name: str | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """Combine the arrays of all ranks; each rank gets its share of the rows.
+
+    :param x: the same shape and dtype on all ranks. Each rank gets n // size of n rows, and the first n % size ranks
+        get one more
+    :param op: Average (default), Sum, Min, Max or Product
+    :param name: matches the calls of different ranks
+    :param prescale_factor: factor of each rank's array
+    :param postscale_factor: factor of the result
+    :param process_set: the ranks that take part
+    :returns: this rank's rows of the result
+    """
+    x = _with_rows("reducescatter", _array(x))
+    code = _checked_reduction(op, x, prescale_factor, postscale_factor)
+    call = _call(
+        "reducescatter", process_set, reduction=code, prescale=float(prescale_factor), postscale=float(postscale_factor)
+    )
+    return _run(call, name, x)[0]
+
+
+def scan(
+    x: Any, op: int | None = None, *, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Any:
+    """Combine the arrays of the ranks up to this one, in their order.
+
+    :param x: the same shape and dtype on all ranks
+    :param op: Sum (default), Min, Max or Product
+    :param name: matches the calls of different ranks
+    :param process_set: the ranks that take part
+    :returns: the result, of the shape and dtype of `x`
+    """
+    return _prefix("scan", x, op, name, process_set)
+
+
+def exscan(
+    x: Any, op: int | None = None, *, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Any:
+    """Combine the arrays of the ranks before this one, in their order. The arguments are those of scan().
+
+    :returns: the result; on rank 0 what changes nothing: zeros for a sum
+    """
+    return _prefix("exscan", x, op, name, process_set)
+
+
+def _prefix(operation: str, x: Any, op: int | None, name: str | None, process_set: ProcessSet) -> Any:
+    chosen = Sum if op is None else choose(op)
+    if chosen is Average:
+        raise errors.InvalidArgumentError(f"{operation} has no Average: the ranks have sums of different length")
+    x = _array(x)
+    return _run(_call(operation, process_set, reduction=_checked_reduction(chosen, x, 1.0, 1.0)), name, x)[0]
+
+
+# ---- rows ------------------------------------------------------------------------------------------------
+
+
+def _with_rows(operation: str, x: Any) -> Any:
+    if x.ndim == 0:
+        raise errors.InvalidArgumentError(f"{operation} needs at least one dimension, x has none")
+    return x
+
+
+def _counts(what: str, counts: Any, size: int) -> tuple[int, ...] | None:
+    if counts is None:
+        return None
+    try:
+        checked = tuple(int(n) for n in np.asarray(counts, np.int64))
+    except (TypeError, ValueError, jax.errors.JAXTypeError) as error:
+        raise errors.InvalidArgumentError(f"{what} is {counts!r}: {size} integers, known when traced") from error
+    if len(checked) != size or min(checked) < 0:
+        raise errors.InvalidArgumentError(f"{what} {list(checked)} are not {size} counts, one per rank")
+    return checked
+
+
+def allgather(
+    x: Any,
+    *,
+    name: str | None = None,
+    rows: Sequence[int] | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """Concatenate the arrays of all ranks along their first dimension.
+
+    :param x: all dimensions but the first are the same on all ranks; an array without dimensions counts as one row
+    :param name: matches the calls of different ranks
+    :param rows: in a trace, if they differ: how many rows each rank gives. Outside nobody needs to know
+    :param process_set: the ranks that take part
+    :returns: the rows of all ranks, in the order of the ranks
+    """
+    x = _array(x)
+    x = x.reshape(1) if x.ndim == 0 else x
+    call = _call("allgather", process_set, rows=_counts("rows", rows, world_of(process_set).size))
+    _check_own_rows(call, x)
+    return _run(call, name, x)[0]
+
+
+def _check_own_rows(call: Call, x: Any) -> None:
+    if call.rows is not None and call.rows[call.rank] != x.shape[0]:
+        raise errors.InvalidArgumentError(
+            f"rows say {call.rows[call.rank]} for rank {call.rank}, whose array has {x.shape[0]}"
+        )
+
+
+def gather(
+    x: Any,
+    root_rank: int,
+    *,
+    name: str | None = None,
+    rows: Sequence[int] | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """Concatenate the arrays of all ranks along their first dimension, for the root. See allgather().
+
+    :returns: the rows of all ranks on the root; None elsewhere
+    """
+    x = _array(x)
+    x = x.reshape(1) if x.ndim == 0 else x
+    counts = _counts("rows", rows, world_of(process_set).size)
+    call = _call("gather", process_set, rows=counts, root=root_in(process_set, root_rank))
+    _check_own_rows(call, x)
+    results = _run(call, name, x)
+    return results[0] if results else None
+
+
+def alltoall(
+    x: Any,
+    splits: Sequence[int] | None = None,
+    *,
+    name: str | None = None,
+    rows: Sequence[int] | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """Send a part of the rows to each rank.
+
+    :param x: all dimensions but the first are the same on all ranks
+    :param splits: how many rows go to each rank, in order; default: as many to each
+    :param name: matches the calls of different ranks
+    :param rows: with splits in a trace: how many rows come from each rank
+    :param process_set: the ranks that take part
+    :returns: the rows received, in the order of the ranks
+    """
+    x = _with_rows("alltoall", _array(x))
+    size = world_of(process_set).size
+    call = _call("alltoall", process_set, splits=_counts("splits", splits, size), rows=_counts("rows", rows, size))
+    if call.splits is None and x.shape[0] % size:
+        raise errors.InvalidArgumentError(f"alltoall without splits: {size} ranks do not divide {x.shape[0]} rows")
+    if call.splits is not None and sum(call.splits) != x.shape[0]:
+        raise errors.InvalidArgumentError(f"splits {list(call.splits)} have not the sum {x.shape[0]} (the rows of x)")
+    if call.splits is not None and call.rows is None and names.tracing([x]):
+        raise errors.InvalidArgumentError(
+            "alltoall with splits in a trace: give rows, how many rows come from each rank, because XLA must know the "
+            "shape of the result"
+        )
+    return _run(call, name, x)[0]
+
+
+def broadcast(x: Any, root_rank: int, *, name: str | None = None, process_set: ProcessSet = global_process_set) -> Any:
+    """Give the root's array to all ranks.
+
+    :param x: the values on the root; the same shape and dtype on the other ranks
+    :param root_rank: global rank of the root
+    :param name: matches the calls of different ranks
+    :param process_set: the ranks that take part
+    :returns: the root's values
+    """
+    return _run(_call("broadcast", process_set, root=root_in(process_set, root_rank)), name, _array(x))[0]
+
+
+def scatter(
+    x: Any,
+    root_rank: int,
+    splits: Sequence[int] | None = None,
+    *,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """Give each rank a part of the root's rows.
+
+    :param x: the values on the root; the same shape and dtype on the other ranks
+    :param root_rank: global rank of the root
+    :param splits: how many rows go to each rank, the same on all ranks; default: as even as can be, the first ranks
+        get one more
+    :param name: matches the calls of different ranks
+    :param process_set: the ranks that take part
+    :returns: the rows of this rank
+    """
+    x = _with_rows("scatter", _array(x))
+    size = world_of(process_set).size
+    call = _call("scatter", process_set, root=root_in(process_set, root_rank), splits=_counts("splits", splits, size))
+    if call.splits is not None and sum(call.splits) != x.shape[0]:
+        raise errors.InvalidArgumentError(f"splits {list(call.splits)} have not the sum {x.shape[0]} (the rows of x)")
+    return _run(call, name, x)[0]
+
+
+# ---- messages and barriers, which keep their order -------------------------------------------------------
+
+
+def barrier(*, name: str | None = None, process_set: ProcessSet = global_process_set) -> None:
+    """Wait until all ranks have called it. In a trace it keeps its place among messages and barriers.
+
+    :param name: matches the calls of different ranks
+    :param process_set: the ranks that take part
+    """
+    _run(_call("barrier", process_set), name)
+
+
+def _tag(tag: Any) -> int:
+    if not isinstance(tag, int) or not 0 <= tag < 1 << 32:
+        raise errors.InvalidArgumentError(f"tag is {tag!r}: a tag is a number from 0 to {(1 << 32) - 1}")
+    return tag
+
+
+def send(x: Any, dest: int, *, tag: int = 0, process_set: ProcessSet = global_process_set) -> None:
+    """Send an array to one rank, which receives it. In a trace it keeps its place among messages and barriers.
+
+    :param x: any shape and dtype that the receiver expects
+    :param dest: global rank
+    :param tag: tells messages between two ranks apart
+    :param process_set: both ranks are in it
+    """
+    _run(_call("send", process_set, root=root_in(process_set, dest), tag=_tag(tag)), None, _array(x))
+
+
+def recv(like: Any, source: int, *, tag: int = 0, process_set: ProcessSet = global_process_set) -> Any:
+    """Receive an array from one rank. In a trace it keeps its place among messages and barriers.
+
+    :param like: an array, or a jax.ShapeDtypeStruct, with the shape and dtype of what comes
+    :param source: global rank
+    :param tag: tells messages between two ranks apart
+    :param process_set: both ranks are in it
+    :returns: the array
+    """
+    received = (tuple(like.shape), np.dtype(like.dtype))
+    call = _call("recv", process_set, root=root_in(process_set, source), tag=_tag(tag), received=received)
+    return _run(call, None)[0]
+
+
+def sendrecv(
+    x: Any,
+    dest: int,
+    source: int,
+    *,
+    like: Any = None,
+    tag: int = 0,
+    source_tag: int | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """Send an array to one rank and receive one from another at the same time, as in a halo exchange.
+
+    :param x: what is sent
+    :param dest: global rank that receives it
+    :param source: global rank that sends the result
+    :param like: the shape and dtype of the result; default: those of `x`
+    :param tag: of what is sent
+    :param source_tag: of what is received; default: `tag`
+    :param process_set: all these ranks are in it
+    :returns: what was received
+    """
+    x = _array(x)
+    model = x if like is None else like
+    call = _call(
+        "sendrecv", process_set, root=root_in(process_set, dest), source=root_in(process_set, source), tag=_tag(tag),
+        source_tag=_tag(tag if source_tag is None else source_tag),
+        received=(tuple(model.shape), np.dtype(model.dtype)),
+    )  # fmt: skip
+    return _run(call, None, x)[0]

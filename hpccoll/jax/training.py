@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gradients, optimizers of optax, and parameters: trees of arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.experimental.sparse import JAXSparse
+
+from hpccoll import errors, objects
+from hpccoll.frontend.process_sets import ProcessSet, global_process_set, root_in, world_of
+from hpccoll.frontend.reductions import Average
+from hpccoll.jax import eager
+from hpccoll.jax.call import Call
+from hpccoll.jax.operations import allreduce_call, run_all
+
+__all__ = ["DistributedOptimizer", "allreduce_gradients", "broadcast_parameters"]
+
+
+def _leaves(tree: Any) -> tuple[list[tuple[str, Any]], Any]:
+    """The arrays of a tree with their paths as names, and its form."""
+    pairs, form = jax.tree_util.tree_flatten_with_path(tree, is_leaf=lambda x: isinstance(x, JAXSparse))
+    for path, leaf in pairs:
+        if isinstance(leaf, JAXSparse):
+            raise errors.UnsupportedError(
+                f"{jax.tree_util.keystr(path)} is sparse, whose indices differ between ranks: use leaf.todense()"
+            )
+    return [(jax.tree_util.keystr(path), jnp.asarray(leaf)) for path, leaf in pairs], form
+
+
+def allreduce_gradients(
+    tree: Any,
+    op: int | None = Average,
+    *,
+    compression: Any = None,
+    groups: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    name: str = "gradient",
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """Combine the gradients of all ranks, each as soon as it is computed.
+
+    Each gradient is an operation whose name is its path in the tree, so ranks may compute them in any order; small ones
+    are fused.
+
+    :param tree: a tree of arrays, the same on all ranks
+    :param op: Average (default), Sum, Min, Max or Product
+    :param compression: what float32 and float64 values travel as between nodes: Compression.none, .fp16 or .bf16
+    :param groups: into how many groups the gradients are put, whose arrays are finished together; None: each alone
+    :param prescale_factor: factor of each rank's gradients
+    :param postscale_factor: factor of the results
+    :param name: what all names begin with; two trees in one program need two
+    :param process_set: the ranks that take part
+    :returns: a tree of the same form
+    :raises InvalidArgumentError: (a ValueError) an argument is wrong
+    :raises UnsupportedError: (a ValueError) a gradient is sparse, or of a dtype that has no such reduction
+    """
+    pairs, form = _leaves(tree)
+    if groups is not None and (not isinstance(groups, int) or groups < 1):
+        raise errors.InvalidArgumentError(f"groups is {groups!r}: a number of groups, or None")
+    calls = []
+    for label, members in _grouped(pairs, groups):
+        xs = [x for _, x in members]
+        call = allreduce_call(
+            xs, op, compression, prescale_factor, postscale_factor, process_set, group=groups is not None
+        )
+        calls.append((call, f"{name}{label}", xs))
+    return form.unflatten([result for results in run_all(calls) for result in results])
+
+
+def _grouped(pairs: Sequence[Any], groups: int | None) -> list[tuple[str, Sequence[Any]]]:
+    if groups is None:
+        return [(path, [(path, x)]) for path, x in pairs]
+    each = -(-len(pairs) // groups) if pairs else 1
+    return [(f" group {at // each}", pairs[at : at + each]) for at in range(0, len(pairs), each)]
+
+
+def DistributedOptimizer(  # noqa: N802 - Horovod's name
+    optimizer: Any,
+    *,
+    backward_passes_per_step: int = 1,
+    op: int | None = Average,
+    compression: Any = None,
+    groups: int | None = None,
+    name: str = "gradient",
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """Make an optimizer of optax that sees the gradients of all ranks.
+
+    :param optimizer: an optax.GradientTransformation
+    :param backward_passes_per_step: gradients of so many calls of update() are averaged on this rank before they are
+        combined and a step is made; the calls between give updates of zero (optax.MultiSteps)
+    :param op: see allreduce_gradients()
+    :param compression: see allreduce_gradients()
+    :param groups: see allreduce_gradients()
+    :param name: see allreduce_gradients()
+    :param process_set: the ranks that take part
+    :returns: an optax.GradientTransformationExtraArgs
+    :raises InvalidArgumentError: (a ValueError) this is no optimizer, or it is a DistributedOptimizer already
+    """
+    import optax
+
+    if not (hasattr(optimizer, "init") and hasattr(optimizer, "update")):
+        raise errors.InvalidArgumentError(f"optimizer is {optimizer!r}, no optax.GradientTransformation")
+    if getattr(optimizer.update, "hpccoll_distributed", False):
+        raise errors.InvalidArgumentError("the optimizer is a DistributedOptimizer already")
+    if not isinstance(backward_passes_per_step, int) or backward_passes_per_step < 1:
+        raise errors.InvalidArgumentError(f"backward_passes_per_step is {backward_passes_per_step!r}: 1 or more")
+    own = optax.with_extra_args_support(optimizer)
+
+    def update(gradients: Any, state: Any, params: Any = None, **extra: Any) -> Any:
+        combined = allreduce_gradients(
+            gradients, op, compression=compression, groups=groups, name=name, process_set=process_set
+        )
+        return own.update(combined, state, params, **extra)
+
+    made = optax.GradientTransformationExtraArgs(own.init, update)
+    if backward_passes_per_step > 1:
+        made = optax.MultiSteps(made, backward_passes_per_step).gradient_transformation()
+    made.update.hpccoll_distributed = True
+    return made
+
+
+def broadcast_parameters(
+    tree: Any, root_rank: int = 0, *, name: str = "parameters", process_set: ProcessSet = global_process_set
+) -> Any:
+    """Give the root's parameters to all ranks; outside of jit, before the first step.
+
+    :param tree: a tree of arrays: the same form, shapes and dtypes on all ranks
+    :param root_rank: global rank of the root
+    :param name: what all names begin with
+    :param process_set: the ranks that take part
+    :returns: a tree of the same form, with the root's values
+    :raises MismatchError: the ranks have trees of different forms
+    """
+    pairs, form = _leaves(tree)
+    world, root = world_of(process_set), root_in(process_set, root_rank)
+    own = [f"{path} {x.dtype}{list(x.shape)}" for path, x in pairs]
+    said = objects.allgather(world.core, own, f"{name} of a tree")
+    for rank, other in enumerate(said):
+        if other != said[0]:
+            one = next(a or b for a, b in _aligned(said[0], other) if a != b)
+            raise errors.MismatchError(f"broadcast_parameters: the trees of rank 0 and rank {rank} differ at {one}")
+    call = Call("broadcast", "", eager.open_gate(world), world.rank, world.size, root=root)
+    results = run_all([(call, f"{name}{path}", [x]) for path, x in pairs])
+    return form.unflatten([result for (result,) in results])
+
+
+def _aligned(one: list[str], other: list[str]) -> list[tuple[str, str]]:
+    most = max(len(one), len(other))
+    return [(one[i] if i < len(one) else "", other[i] if i < len(other) else "") for i in range(most)]

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every operation, in a compiled program and outside, with its result on every rank."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import hpccoll
+import hpccoll.jax as hvd
+
+pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("job")]
+
+
+def both(function, *arrays):
+    """The results of a function outside of jit and inside, which are equal."""
+    outside, inside = function(*arrays), jax.jit(function)(*arrays)
+    for one, other in zip(jax.tree.leaves(outside), jax.tree.leaves(inside), strict=True):
+        assert one.dtype == other.dtype
+        np.testing.assert_array_equal(np.asarray(one), np.asarray(other))
+    return inside
+
+
+def test_reductions():
+    rank, size = hvd.rank(), hvd.size()
+    x = jnp.arange(5.0) + rank
+    mean = (size - 1) / 2
+    np.testing.assert_array_equal(both(hvd.allreduce, x), np.arange(5.0) + mean)
+    np.testing.assert_array_equal(both(lambda x: hvd.allreduce(x, hvd.Max), x), np.arange(5.0) + size - 1)
+    summed = both(lambda x: hvd.allreduce(x, hvd.Sum, prescale_factor=0.5, postscale_factor=4.0), x)
+    np.testing.assert_array_equal(summed, 2 * size * (np.arange(5.0) + mean))
+    first, second = both(lambda x: hvd.grouped_allreduce([x, x.astype(jnp.int32)], hvd.Sum), x)
+    np.testing.assert_array_equal(first, size * (np.arange(5.0) + mean))
+    assert second.dtype == jnp.int32
+    np.testing.assert_array_equal(both(lambda x: hvd.scan(x), x), (rank + 1) * (np.arange(5.0) + rank / 2))
+    np.testing.assert_array_equal(both(lambda x: hvd.exscan(x), x), rank * (np.arange(5.0) + (rank - 1) / 2))
+    reduced = both(lambda x: hvd.reduce(x, size - 1, hvd.Sum), x)
+    assert (reduced is not None) == (rank == size - 1)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "int32", "float16", "bfloat16", "float32", "complex64"])
+def test_dtypes(dtype):
+    x = jnp.ones((2, 3), dtype)
+    op = hvd.Max if dtype == "bool" else hvd.Sum
+    if not hpccoll._core.reduction_defined(3 if dtype == "bool" else 0, hpccoll._core.DTYPES.index(dtype)):
+        pytest.skip("not defined")
+    result = both(lambda x: hvd.allreduce(x, op), x)
+    assert result.dtype == x.dtype
+    np.testing.assert_array_equal(np.asarray(result, complex), 1 if dtype == "bool" else hvd.size())
+
+
+def test_rows():
+    rank, size = hvd.rank(), hvd.size()
+    gathered = both(lambda x: hvd.allgather(x), jnp.full((2, 3), rank))
+    np.testing.assert_array_equal(gathered[:, 0], np.repeat(np.arange(size), 2))
+    counts = [r + 1 for r in range(size)]
+    uneven = both(lambda x: hvd.allgather(x, rows=counts), jnp.full(rank + 1, rank))
+    np.testing.assert_array_equal(uneven, np.repeat(np.arange(size), counts))
+    np.testing.assert_array_equal(hvd.allgather(jnp.full(rank + 1, rank)), uneven)  # outside nobody needs the rows
+    whole = both(lambda x: hvd.gather(x, 0), jnp.full(2, rank))
+    assert (whole is not None) == (rank == 0)
+    exchanged = both(lambda x: hvd.alltoall(x), 10 * rank + jnp.arange(2 * size))
+    np.testing.assert_array_equal(exchanged[::2], 10 * np.arange(size) + 2 * rank)
+    to, of = [r + 1 for r in range(size)], [rank + 1] * size
+    sent = both(lambda x: hvd.alltoall(x, to, rows=of), jnp.full((sum(to), 2), rank))
+    np.testing.assert_array_equal(sent[:, 0], np.repeat(np.arange(size), rank + 1))
+    share = both(lambda x: hvd.reducescatter(x, hvd.Sum), jnp.arange(2.0 * size + 1))
+    assert len(share) == 2 + (rank == 0)
+    np.testing.assert_array_equal(both(lambda x: hvd.scatter(x, 0), jnp.arange(2 * size)), [2 * rank, 2 * rank + 1])
+    np.testing.assert_array_equal(both(lambda x: hvd.broadcast(x, size - 1), jnp.full(3, rank)), size - 1)
+
+
+def test_messages_keep_their_order():
+    rank, size = hvd.rank(), hvd.size()
+    right, left = (rank + 1) % size, (rank - 1) % size
+    np.testing.assert_array_equal(both(lambda x: hvd.sendrecv(x, right, left), jnp.full(3, rank)), left)
+
+    def ring(x):
+        if rank == 0:
+            hvd.send(x, right, tag=3)
+            got = hvd.recv(x, left, tag=3)
+        else:
+            got = hvd.recv(x, left, tag=3)
+            hvd.send(x + got, right, tag=3)
+        hvd.barrier()
+        return got
+
+    expected = size * (size - 1) // 2 if rank == 0 else rank * (rank - 1) // 2
+    if size > 1:
+        np.testing.assert_array_equal(both(ring, jnp.full(3, rank)), expected)
+
+
+def test_process_sets():
+    rank, size = hvd.rank(), hvd.size()
+    sets = [hvd.add_process_set([r]) for r in range(size)] if size > 1 else [hvd.global_process_set]
+    mine = sets[rank]
+    program = jax.jit(lambda x: hvd.allreduce(x, hvd.Sum, process_set=mine))
+    x = jnp.full(2, 1.0 + rank)
+    np.testing.assert_array_equal(program(x), 1.0 + rank)
+    if size > 1:
+        with pytest.raises(ValueError, match="does not contain rank"):
+            hvd.allreduce(jnp.ones(1), process_set=sets[(rank + 1) % size])
+        for one in sets:
+            hvd.remove_process_set(one)
+        with pytest.raises((RuntimeError, ValueError), match="process set has ended"):
+            jax.block_until_ready(program(x))
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda x: hvd.allreduce(x, 7), "op is 7"),
+        (lambda x: hvd.allreduce(x, hvd.Adasum), "no Adasum"),
+        (lambda x: hvd.allreduce(x.astype(jnp.int32), prescale_factor=0.5), "factors go with"),
+        (lambda x: hvd.allreduce(x, name=""), "a name is a string"),
+        (lambda x: hvd.allreduce(x, compression="fp16"), "compression is 'fp16'"),
+        (lambda x: hvd.grouped_allreduce([]), "at least one array"),
+        (lambda x: hvd.broadcast(x, 99), "root_rank is 99"),
+        (lambda x: hvd.send(x, 0, tag=-1), "tag is -1"),
+        (lambda x: hvd.allgather(x, rows=[1]), "rows"),
+        (lambda x: hvd.scan(x, hvd.Average), "scan has no Average"),
+        (lambda x: hvd.reducescatter(x.sum()), "at least one dimension"),
+        (lambda x: hvd.allreduce(x.astype(jnp.float8_e4m3fn)), "float8_e4m3fn is not"),
+    ],
+)
+def test_wrong_arguments_are_refused_before_anything_is_sent(call, words):
+    for function in (call, jax.jit(call)):
+        with pytest.raises(ValueError, match=words):
+            function(jnp.ones(3))

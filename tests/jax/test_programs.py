@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operations inside of JAX's transformations, programs that outlive Worlds, and ranks that disagree."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import hpccoll.jax as hvd
+
+pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("job")]
+
+
+def test_control_flow():
+    size, x = hvd.size(), jnp.arange(4.0) + hvd.rank()
+    mean = np.arange(4.0) + (size - 1) / 2
+    steps = jax.jit(lambda x: lax.scan(lambda c, _: (hvd.allreduce(c), None), x, None, length=5)[0])
+    np.testing.assert_array_equal(steps(x), mean)
+    loop = jax.jit(lambda x: lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, hvd.allreduce(c[1])), (0, x))[1])
+    np.testing.assert_array_equal(loop(x), mean)
+    either = jax.jit(lambda flag, x: lax.cond(flag, hvd.allreduce, lambda x: x, x))
+    np.testing.assert_array_equal(either(True, x), mean)
+    np.testing.assert_array_equal(either(False, x), x)
+
+
+def test_batches():
+    x = jnp.arange(6.0).reshape(2, 3) + hvd.rank()
+    whole = hvd.allreduce(x)
+    for axis in (0, 1):
+        np.testing.assert_array_equal(jax.jit(jax.vmap(hvd.allreduce, axis, axis))(x), whole)
+    each = jax.jit(jax.vmap(lambda x: hvd.allgather(x)))(x)
+    np.testing.assert_array_equal(each, np.stack([hvd.allgather(row) for row in x]))
+    each = jax.vmap(lambda x: hvd.sendrecv(x, hvd.rank(), hvd.rank()))(x)
+    np.testing.assert_array_equal(each, x)
+
+
+def test_derivatives():
+    rank, size = hvd.rank(), hvd.size()
+    x = jnp.arange(3.0) + 1 + rank
+    total = np.arange(3.0) * size + sum(range(1, size + 1))
+
+    def cube(x):
+        return (hvd.allreduce(x, hvd.Sum) ** 3).sum()
+
+    np.testing.assert_allclose(jax.jit(jax.grad(cube))(x), 3 * total**2, rtol=1e-6)
+    np.testing.assert_allclose(jax.grad(jax.checkpoint(cube))(x), 3 * total**2, rtol=1e-6)
+    forward = jax.jit(lambda x: jax.jvp(cube, (x,), (jnp.ones(3),))[1])(x)
+    np.testing.assert_allclose(forward, (3 * total**2).sum() * size, rtol=1e-6)
+    product = jax.jit(lambda x: jax.jvp(jax.grad(cube), (x,), (jnp.ones(3),))[1])(x)
+    np.testing.assert_allclose(product, 6 * total * size, rtol=1e-6)
+    weights = jnp.arange(3.0 * size) + rank
+    gathered = jax.jit(jax.grad(lambda x: (hvd.allgather(x) * weights).sum()))(x)
+    own = np.arange(3.0 * rank, 3.0 * rank + 3)
+    np.testing.assert_allclose(gathered, own * size + sum(range(size)), rtol=1e-6)
+    shares = jax.grad(lambda x: hvd.reducescatter(x, hvd.Sum).sum() * (rank + 1))(jnp.ones(size))
+    np.testing.assert_allclose(shares, np.arange(size) + 1)
+    given = jax.jit(jax.grad(lambda x: hvd.broadcast(x, 0).sum()))(x)
+    np.testing.assert_allclose(given, size if rank == 0 else 0)
+    right, left = (rank + 1) % size, (rank - 1) % size
+    back = jax.jit(jax.grad(lambda x: hvd.sendrecv(x, right, left).sum() * (rank + 1)))(x)
+    np.testing.assert_allclose(back, right + 1)
+    with pytest.raises(ValueError, match="MAX has no derivative"):
+        jax.grad(lambda x: hvd.allreduce(x, hvd.Max).sum())(x)
+    with pytest.raises(ValueError, match=r"scan .* has no derivative"):
+        jax.grad(lambda x: hvd.scan(x).sum())(x)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("n", [1, 10_000])
+@pytest.mark.parametrize("count", [2, 12])
+def test_ranks_have_independent_operations_in_other_orders(count, n):
+    """Also in programs so small that XLA would run them one step after another."""
+    order = range(count) if hvd.rank() % 2 else reversed(range(count))
+
+    def program(x):
+        total = jnp.zeros(n)
+        for i in order:
+            total = jnp.sin(total) * 0 + total + hvd.allreduce(x * i, hvd.Sum, name=f"{n}.{i} of {count}")
+        return total
+
+    np.testing.assert_array_equal(jax.jit(program)(jnp.ones(n)), hvd.size() * count * (count - 1) / 2)
+
+
+def test_what_ranks_disagree_about_is_an_error_on_all():
+    if hvd.size() == 1:
+        return
+    program = jax.jit(lambda x: hvd.allreduce(x, name="shapes"))
+    with pytest.raises((RuntimeError, ValueError), match=r"MismatchError: allreduce 'shapes': rank 0 has float32\[2\]"):
+        jax.block_until_ready(program(jnp.ones(2 + hvd.rank())))
+    rows = jax.jit(lambda x: hvd.allgather(x, name="rows"))
+    with pytest.raises((RuntimeError, ValueError), match=r"ResultSizeError: allgather 'rows': rank 0 .* has an out of"):
+        jax.block_until_ready(rows(jnp.ones(2 + hvd.rank())))
+    assert float(hvd.allreduce(1.0)) == 1.0
+
+
+def test_one_name_twice_at_once():
+    def twice(x):
+        return hvd.allreduce(x, name="twice") + hvd.allreduce(x * 2, name="twice")
+
+    if hvd.size() > 1:
+        with pytest.raises((RuntimeError, ValueError), match="DuplicateNameError"):
+            for _ in range(20):  # in one program they need not meet
+                jax.block_until_ready(jax.jit(twice)(jnp.ones(1_000_000)))
+
+
+def test_several_local_devices_are_refused():
+    from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+    if len(jax.devices()) == 1:
+        pytest.skip("one device: run with XLA_FLAGS=--xla_force_host_platform_device_count=2")
+    spread = NamedSharding(Mesh(np.array(jax.devices()), "d"), PartitionSpec("d"))
+    with pytest.raises(ValueError, match=r"local devices .* one process drives one device"):
+        jax.jit(hvd.allreduce)(jax.device_put(jnp.ones(8), spread))
+    with pytest.raises(ValueError, match="one process drives one device"):
+        hvd.allreduce(jax.device_put(jnp.ones(8), spread))
+
+
+def test_programs_outlive_worlds():
+    program = jax.jit(lambda x: hvd.allreduce(x, name="outlives"))
+    assert float(program(1.0)) == 1.0
+    hvd.shutdown()
+    with pytest.raises(
+        (RuntimeError, ValueError), match="ShutDownError: a compiled program runs while there is no World"
+    ):
+        jax.block_until_ready(program(1.0))
+    hvd.init()
+    assert float(program(1.0)) == 1.0
