@@ -135,9 +135,9 @@ def recv(
 
 
 def recv_async(x: Any, source: int = ANY_SOURCE, *, tag: int = 0, world: World | None = None) -> Handle:
-    """Begin a `recv`, with the same arguments; `wait()` returns the rank that sent.
+    """Begin a `recv`, with the same arguments but `status`; `wait()` returns the rank that sent.
 
-    Then `Handle.peer`, `Handle.tag` and `Handle.nbytes` describe the message.
+    Then `Handle.peer`, `Handle.tag` and `Handle.nbytes` describe the message, and `Status.take(handle)` copies them.
     """
     return current(world).core.recv(x, source, tag)
 
