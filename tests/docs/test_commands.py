@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every command and program of the README and the docs is run (blocks.py says how a page tells)."""
 
+import importlib.util
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -24,12 +26,20 @@ def test_elsewhere_exists(block: Block) -> None:
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("block", parameters(on_slurm=False))
 def test_block_runs(block: Run, tmp_path: Path) -> None:
+    skip_without_frameworks(block)
     script = block.written(tmp_path)
     done = subprocess.run(
         ["bash", "-e", script], cwd=tmp_path, env=environment(), text=True, timeout=170, check=False,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
     assert done.returncode == 0, f"{script.read_text()}\n{done.stdout}"
+
+
+def skip_without_frameworks(block: Run) -> None:
+    """Frameworks that only these programs use; `make test-all` installs them."""
+    named = set(re.findall(r"^(?:import|from) (accelerate|lightning)\b", "\n".join(block.files.values()), re.MULTILINE))
+    if absent := sorted(name for name in named if importlib.util.find_spec(name) is None):
+        pytest.skip(f"no {', '.join(absent)}: pip install --group frameworks")
 
 
 def environment() -> dict[str, str]:

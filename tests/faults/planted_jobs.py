@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the job of a row of the table, and judges what became of each rank."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from table_of_faults import Fault
@@ -54,8 +56,7 @@ def run(fault: Fault, folder: Path) -> Outcome:
         "FAULT": json.dumps(fault.for_ranks()),
         "FAULT_IN": str(folder),
     }
-    start = _start_by_store if fault.by == "store" else _start_by_mpirun
-    processes = start(fault, environment)
+    processes = STARTS[fault.by](fault, environment)
     try:
         ended = _watch(fault, processes, folder, began)
     finally:
@@ -76,10 +77,38 @@ def _start_by_store(fault: Fault, environment: dict[str, str]) -> dict[str, subp
     environment["PYTHONPATH"] = os.pathsep.join(
         filter(None, [str(HERE), str(HERE.parent / "api"), environment.get("PYTHONPATH")])
     )
-    command = [*fault.within, sys.executable, str(HERE / "struck_rank.py")]
-    return {
-        str(rank): subprocess.Popen(command, env=environment | {"FAULT_RANK": str(rank)}) for rank in range(fault.size)
-    }
+    command = [sys.executable, str(HERE / "struck_rank.py")]
+    with _dev_shm(fault.small_shm) as (within, files):
+        return {
+            str(rank): subprocess.Popen(
+                [*within, *command], env=environment | {"FAULT_RANK": str(rank)}, pass_fds=files
+            )
+            for rank in range(fault.size)
+        }
+
+
+@contextlib.contextmanager
+def _dev_shm(size: str) -> Iterator[tuple[list[str], list[int]]]:
+    """A /dev/shm of their own for ranks: the command that starts one in there, and the files that it inherits."""
+    if not size:
+        yield [], []
+        return
+    script = f"mount -t tmpfs -o size={size} none /dev/shm && echo ready && read _"
+    maker = ["unshare", "--mount", "sh", "-c", script]
+    with subprocess.Popen(maker, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout and process.stdout.readline() == "ready\n"
+        namespace = os.open(f"/proc/{process.pid}/ns/mnt", os.O_RDONLY)
+        process.communicate("\n")
+    try:
+        yield ["nsenter", f"--mount=/proc/self/fd/{namespace}"], [namespace]
+    finally:
+        os.close(namespace)
+
+
+def _start_by_hpccoll_run(fault: Fault, environment: dict[str, str]) -> dict[str, subprocess.Popen[bytes]]:
+    command = [sys.executable, "-P", "-m", "hpccoll", "run", "-np", str(fault.size), "--nodes", fault.nodes]
+    command += [sys.executable, str(HERE / "struck_rank.py")]
+    return {"launcher": subprocess.Popen(command, env=environment, start_new_session=True)}
 
 
 def _start_by_mpirun(fault: Fault, environment: dict[str, str]) -> dict[str, subprocess.Popen[bytes]]:
@@ -93,6 +122,8 @@ def _start_by_mpirun(fault: Fault, environment: dict[str, str]) -> dict[str, sub
     command += [sys.executable, str(HERE / "struck_rank.py")]
     return {"launcher": subprocess.Popen(command, env=environment, start_new_session=True)}
 
+
+STARTS = {"store": _start_by_store, "mpirun": _start_by_mpirun, "hpccoll run": _start_by_hpccoll_run}
 
 # ---- until it has ended ------------------------------------------------------------------------------------
 

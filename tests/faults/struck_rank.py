@@ -7,6 +7,7 @@ raised. The victim writes down when it was struck, then does to itself what the 
 
 import json
 import os
+import resource
 import signal
 import sys
 import threading
@@ -182,6 +183,33 @@ def exit_() -> None:
     hpccoll.allreduce_async(np.ones(10), name="unwaited")
 
 
+def sets() -> None:
+    """All make process sets until there is no shared memory for one more; the World lives on, then all give up."""
+    try:
+        made = [hpccoll.world().subset([0, 1, 2]) for _ in range(60)]
+        raise AssertionError(f"{len(made)} process sets were made")
+    except hpccoll.HpccollError:
+        ask()  # fails, and another error is raised, if the World does not go on
+        raise
+
+
+def gathering() -> None:
+    """The victim has no memory for what the others bring; the World lives on, then all give up."""
+    x = np.ones(BIG)
+    hpccoll.barrier()
+    if HIT:
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        leave = x.nbytes // 2
+        resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + leave, -1))
+        (FOLDER / "struck").write_text(str(time.time()))
+    try:
+        hpccoll.allgather(x, name="big")
+    except hpccoll.OutOfMemoryError:
+        ask()  # fails, and another error is raised, if the World does not go on
+        hpccoll.shutdown()
+        raise
+
+
 def busy() -> None:
     """All go on until they are ended: it is the launcher that is struck."""
     (FOLDER / f"ready.{RANK}").touch()
@@ -192,6 +220,8 @@ def busy() -> None:
 WHEN: dict[str, Callable[[], None]] = {
     "idle": idle,
     "agreement": agreement,
+    "gathering": gathering,
+    "sets": sets,
     "busy": busy,
     "transfer": transfer,
     "p2p": p2p,

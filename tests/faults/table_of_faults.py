@@ -9,10 +9,11 @@ what the victim ends with, where it ends by itself. The bounds are at least five
 import dataclasses
 from typing import Any
 
-NODES = {"store": "3", "mpirun": "2+2"}
+NODES = {"store": "3", "mpirun": "2+2", "hpccoll run": "2+2"}
 ROLES = {
     "store": {"root": 0, "neighbour": 1, "all": None, "nobody": None},
     "mpirun": {"root": 0, "neighbour": 1, "leader": 2, "leaf": 3, "alone": 2, "all": None, "launcher": None},
+    "hpccoll run": {"launcher": None},
 }
 
 
@@ -31,10 +32,10 @@ class Fault:
     status: int = 1
     own: int | None = None
     by: str = "store"
-    """store: processes without a launcher, on one node; mpirun: Open MPI's, on two."""
+    """store: processes without a launcher, on one node; mpirun: Open MPI's, on two; hpccoll run: the same below it."""
     knobs: dict[str, Any] = dataclasses.field(default_factory=dict)
-    within: tuple[str, ...] = ()
-    """A command that runs each rank."""
+    small_shm: str = ""
+    """The size of a /dev/shm that only this job has, as mount takes it."""
     quick: bool = False
     """Part of `make test`."""
 
@@ -69,7 +70,8 @@ class Fault:
     def all_knobs(self) -> dict[str, Any]:
         """The knobs of the job."""
         start = {"start_timeout": 6} if "init " in self.when else {}
-        return {"stall_warning": 1, "peer_timeout": 3, "stop_timeout": 20} | start | self.knobs
+        silence = 10 if self.by == "mpirun" else 3  # on a busy machine a rank that lives is silent for seconds
+        return {"stall_warning": 1, "peer_timeout": silence, "stop_timeout": 20} | start | self.knobs
 
     def for_ranks(self) -> dict[str, Any]:
         """What its ranks must know."""
@@ -82,8 +84,10 @@ class Fault:
 WHO = r"PeerLost: VICTIM \(host [^ ]+, pid \d+\) was lost: "
 GONE = WHO + "its process is gone"
 STOPPED = WHO + r"it has been stopped \(state T\) for 3 s"
-LOST = WHO + "(its process is gone|no sign of life for 3 s)"
-ABSENT = r"StartError: the World was not made: no word from VICTIM\b.* within 6 s \(HPCCOLL_START_TIMEOUT\)"
+LOST = WHO + "(its process is gone|no sign of life for 10 s)"
+ABSENT = r"StartError: the World was not made: no word from VICTIM\b.* within (6|11) s \(HPCCOLL_START_TIMEOUT\)"
+NO_SHM = r"StartError: rank 0: .*bytes but /dev/shm has only \d+ bytes left"
+NO_MEMORY = r"OutOfMemoryError: .*VICTIM \(host [^ ]+, pid \d+\) has no memory for its result of \d+ bytes"
 MPI = {"by": "mpirun"}
 NO_MPI = r"MPI_Init has not returned after 6 s \(HPCCOLL_START_TIMEOUT\): this process ends|MPI_INIT failed"
 """The first process that ends lets MPI_Init of Open MPI fail on the others."""
@@ -134,6 +138,14 @@ FAULTS = [
     Fault("all", "wrong knob", "init", 20, "HPCCOLL_NET=nonsense is no net: there are", knobs={"net": "nonsense"}),
     Fault("all", "wrong knob", "init", 20, "StartError: .*HPCCOLL_NODES=9: this machine has only 3 ranks",
           knobs={"nodes": "9"}),
+    # What a rank cannot have: memory for a result, shared memory at the start and for a process set.
+    Fault("root", "full memory", "gathering", 20, NO_MEMORY, own=1),
+    Fault("neighbour", "full memory", "gathering", 20, NO_MEMORY, own=1, quick=True),
+    Fault("all", "full /dev/shm", "init", 20, NO_SHM, small_shm="64k", quick=True),
+    Fault("all", "full /dev/shm", "sets", 20, NO_SHM, small_shm="16m"),
+    # Through a store, without MPI, a rank that is missing at the start.
+    *(Fault(who, what, f"init {exchange}", 40, ABSENT)
+      for what in ("stop", "kill -9") for who, exchange in (("root", 2), ("neighbour", 0), ("neighbour", 5))),
     # Over MPI, a rank that is missing at the start: each wait of init() ends at HPCCOLL_START_TIMEOUT.
     *(Fault(who, what, f"init {phase}", 40, ABSENT, **MPI, quick=(who, what, phase) == ("leaf", "stop", "2"))
       for what in ("stop", "kill -9")
@@ -143,10 +155,13 @@ FAULTS = [
     Fault("root", "stop", "init mpi", 40, NO_MPI, **MPI),
     Fault("leaf", "stop", "init mpi", 40, NO_MPI, **MPI),
     # Two nodes: those on the node of a killed process know at once and tell the others; alone on a node it is silent.
-    *(Fault(who, "kill -9", when, 30, LOST, **MPI, quick=(who, when) == ("leader", "agreement"))
+    *(Fault(who, "kill -9", when, 60, LOST, **MPI, quick=(who, when) == ("leaf", "agreement"))
       for who in ("root", "leader", "leaf", "alone")
       for when in ("idle", "agreement", "transfer", "p2p", "shutdown", "shutdown, unwaited")),
     Fault("launcher", "kill -9", "busy", 30, "", **MPI),
     Fault("launcher", "kill -TERM", "busy", 30, "", **MPI),
-    *(Fault("alone", "stop", when, 30, LOST, **MPI) for when in ("agreement", "transfer", "p2p", "shutdown")),
+    # `hpccoll run` is the one that is ended: no rank outlives it.
+    Fault("launcher", "kill -9", "busy", 30, "", by="hpccoll run", quick=True),
+    Fault("launcher", "kill -TERM", "busy", 30, "", by="hpccoll run"),
+    *(Fault("alone", "stop", when, 60, LOST, **MPI) for when in ("agreement", "transfer", "p2p", "shutdown")),
 ]  # fmt: skip

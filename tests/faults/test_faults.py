@@ -2,6 +2,7 @@
 """Each row of the table of planted faults, as a real job: it ends in time, with its words, with its exit status."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,9 @@ ROWS = [pytest.param(f, id=f.name, marks=() if f.quick else pytest.mark.slow) fo
 
 
 @pytest.mark.parametrize("fault", ROWS)
-def test_a_planted_fault(fault: Fault, tmp_path: Path) -> None:
+def test_a_planted_fault(fault: Fault, tmp_path: Path, needs: Callable[..., None]) -> None:
+    if fault.small_shm:
+        needs("root")
     outcome = run(fault, tmp_path)
     told = outcome.told()
     assert set(outcome.ended) == set(fault.survivors()), f"a survivor did not end\n{told}"
