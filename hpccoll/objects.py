@@ -44,7 +44,7 @@ def allgather(own: _core.Set, value: Any, name: str | None, dumps: Dumps = pickl
 
 def gather(own: _core.Set, value: Any, root: int, name: str | None) -> list[Any] | None:
     """Collect one object of each rank of the process set on the root; a joined rank has none. None elsewhere."""
-    own.check_root(root)
+    _check_root(own, "gather_object", root)
     data, refused = _try_to_pack(value, pickle.dumps)
     said = own.collective("allgather", data if refused else data[:0], _other(name), None, False)
     handle = own.collective("gather", data, name, None, True, root=root)
@@ -55,7 +55,7 @@ def gather(own: _core.Set, value: Any, root: int, name: str | None) -> list[Any]
 
 def scatter(own: _core.Set, values: Sequence[Any] | None, root: int, name: str | None) -> Any:
     """Give each rank of the process set one of the root's objects."""
-    own.check_root(root)
+    _check_root(own, "scatter_object", root)
     parts: list[np.ndarray] = []
     reason = nothing = np.empty(0, np.uint8)
     if own.rank == root:
@@ -87,6 +87,12 @@ def receive(handle: _core.Handle) -> Any:
     """Wait for the handle of recv_bytes(), and give the object that came; None where no rank sends."""
     data = handle.wait()
     return _unpack(data, handle.peer) if len(data) else None
+
+
+def _check_root(own: _core.Set, operation: str, root: int) -> None:
+    if not own.size:
+        own.collective(operation, None, None, None, False)  # an empty World refuses, and says why
+    own.check_root(root)
 
 
 def _other(name: str | None) -> str | None:

@@ -120,7 +120,7 @@ class Cart:
 
     def _member(self) -> int:
         if not self:
-            self._core.check_root(0)  # an empty World refuses, and says why
+            self._core.collective("cart", None, None, None, False)  # an empty World refuses, and says why
         return int(self.rank)
 
     def coords_of(self, rank: int) -> tuple[int, ...]:

@@ -192,6 +192,8 @@ class World:
         :raises InvalidArgumentError: the grid has more places than the World has ranks, or a dimension without extent
         :raises StartError: this rank is in too many process sets
         """
+        if self._outside:
+            self._outside.refuse("cart")
         extents, around = topology.check_grid(
             self.size, list(dims), periods if isinstance(periods, bool) else list(periods)
         )
