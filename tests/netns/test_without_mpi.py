@@ -37,12 +37,12 @@ def path(folder: str) -> str:
     return ":".join([folder, str(Path(__file__).parents[2])])
 
 
-def job(
-    no_mpi: str, hosts: str, program: str, seconds: int = 100, **variables: str
-) -> "subprocess.CompletedProcess[str]":
+def job(no_mpi: str, hosts: str, *program: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+    """A program, as the text of Python or as a file and its arguments, on two hosts."""
     options = f"--launcher-options=-F {FOLDER}/ssh/config"
     command = ["-P", "-m", "hpccoll", "run", "--launcher", "ssh", options, "-H", hosts, "--timeout", 100]
-    return python("h1", *command, sys.executable, "-P", "-c", program, PYTHONPATH=path(no_mpi), **variables)
+    words = program if len(program) > 1 else ["-c", *program]
+    return python("h1", *command, sys.executable, "-P", *words, PYTHONPATH=path(no_mpi), **variables)
 
 
 SUMS = """
