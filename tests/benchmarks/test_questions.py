@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 QUESTIONS = (
     "small",
+    "cg",
     "allreduce",
     "many_tensors",
     "resnet50",
