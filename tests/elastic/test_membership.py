@@ -163,6 +163,14 @@ def test_the_end_of_the_program() -> None:
     assert job.last[-1] == End(0, "")
 
 
+def test_an_end_that_takes_long_is_reported() -> None:
+    job = Script({"a": 2})
+    job.begin(0, 1)
+    job.tell(Gone(0, 0, "exit status 0"))
+    (said,) = job.tell(Tick(), later=11)
+    assert said.text == "the program has ended on some ranks, and not yet on rank 1"
+
+
 def test_random_interleavings() -> None:
     ends = {simulated.run(seed).end.status for seed in range(SEEDS)}
     assert ends == {0, 1}

@@ -308,6 +308,9 @@ class Membership:
             self._close(now)
         elif not self.finishing and not self.changing:
             self._announce(now)
+        elif self.finishing:
+            left = [rank for rank, number in enumerate(self.members) if number in self.workers]
+            self._report(f"the program has ended on some ranks, and not yet on {some_ranks(left)}", now)
         elif self.changing:
             self._report("the ranks know of a change, and none of them has come to state.commit() since", now)
 
