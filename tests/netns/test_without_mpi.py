@@ -124,6 +124,19 @@ def test_an_interface_that_is_not_there_is_one_error(no_mpi: str) -> None:
     )
 
 
+VERIFIED = ("--epochs", "3", "--verify")
+"""It trains again in one process, and compares the weights."""
+
+
+@pytest.mark.slow
+def test_an_example_trains_over_two_hosts(no_mpi: str) -> None:
+    pytest.importorskip("sklearn")
+    folder = Path(__file__).parents[2] / "examples" / "digits"
+    done = job(f"{folder}:{no_mpi}", "h1:1,h2:1", str(folder / "train.py"), *VERIFIED, OMP_NUM_THREADS="1")
+    assert done.returncode == 0, done.stdout
+    assert "on tcp/eth0" in done.stdout, done.stdout
+
+
 DDP = """
 import sys, torch, torch.distributed as dist, hpccoll.torch.distributed
 dist.init_process_group("hpccoll")
