@@ -93,7 +93,7 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
 
     :param optimizer: an optax.GradientTransformation
     :param backward_passes_per_step: gradients of so many calls of update() are averaged on this rank before they are
-        combined and a step is made; the calls between give updates of zero (optax.MultiSteps)
+        combined and a step is made; the calls between give updates of zero
     :param op: see allreduce_gradients()
     :param compression: see allreduce_gradients()
     :param groups: see allreduce_gradients()
@@ -118,11 +118,35 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
         )
         return own.update(combined, state, params, **extra)
 
-    made = optax.GradientTransformationExtraArgs(own.init, update)
+    init, several = own.init, update
     if backward_passes_per_step > 1:
-        made = optax.MultiSteps(made, backward_passes_per_step).gradient_transformation()
-    made.update.hpccoll_distributed = True
-    return made
+        init, several = _added_up(own.init, update, backward_passes_per_step)
+    vars(several)["hpccoll_distributed"] = True
+    return optax.GradientTransformationExtraArgs(init, several)
+
+
+def _added_up(start: Any, step: Any, passes: int) -> tuple[Any, Any]:
+    """Make the functions of an optimizer that calls `step` once per so many passes, with the mean of their gradients.
+
+    optax.MultiSteps calls it in every pass, and would communicate in every pass.
+    """
+
+    def init(params: Any) -> Any:
+        return start(params), jax.tree.map(jnp.zeros_like, params), jnp.zeros((), jnp.int32)
+
+    def update(gradients: Any, state: Any, params: Any = None, **extra: Any) -> Any:
+        inner, total, count = state
+        total = jax.tree.map(jnp.add, total, gradients)
+        zeros = jax.tree.map(jnp.zeros_like, total)
+
+        def now() -> Any:
+            updates, stepped = step(jax.tree.map(lambda x: x / passes, total), inner, params, **extra)
+            return updates, stepped, zeros
+
+        updates, inner, total = jax.lax.cond(count + 1 == passes, now, lambda: (zeros, inner, total))
+        return updates, (inner, total, (count + 1) % passes)
+
+    return init, update
 
 
 def broadcast_parameters(

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training with optax: a stated accuracy, equal weights on all ranks, gradients added up over passes."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import hpccoll
+import hpccoll.jax as hvd
+
+pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("job")]
+
+
+def equal_on_all_ranks(tree):
+    mine = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)])
+    return all(np.array_equal(mine, other) for other in hvd.allgather_object(mine))
+
+
+def digits():
+    """The handwritten digits of scikit-learn: this rank's share of the training set, and the test set."""
+    from sklearn.datasets import load_digits
+
+    images, labels = load_digits(return_X_y=True)
+    images = (images / 16.0).reshape(-1, 8, 8, 1).astype(np.float32)
+    order = np.random.default_rng(0).permutation(len(images))
+    train, test = order[:1440], order[1440:]
+    mine = train[hvd.rank() :: hvd.size()][: 1440 // hvd.size()]
+    return images[mine], labels[mine], images[test], labels[test]
+
+
+def network(params, x):
+    x = jax.lax.conv_general_dilated(x, params["filters"], (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+    x = jax.nn.relu(x)[:, ::2, ::2].reshape(len(x), -1)
+    return jax.nn.relu(x @ params["hidden"]) @ params["out"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("options", [{}, {"groups": 2}, {"compression": hvd.Compression.bf16}])
+def test_a_network_learns_digits(options):
+    x, y, test_x, test_y = digits()
+    keys = jax.random.split(jax.random.key(hvd.rank()), 3)  # other weights on each rank, until the broadcast
+    params = {
+        "filters": jax.random.normal(keys[0], (3, 3, 1, 8)) * 0.3,
+        "hidden": jax.random.normal(keys[1], (128, 32)) * 0.1,
+        "out": jax.random.normal(keys[2], (32, 10)) * 0.1,
+    }
+    params = hvd.broadcast_parameters(params, root_rank=0)
+    assert equal_on_all_ranks(params)
+    optimizer = hvd.DistributedOptimizer(optax.adam(0.003), **options)
+    state = optimizer.init(params)
+
+    def loss(params, x, y):
+        return optax.softmax_cross_entropy_with_integer_labels(network(params, x), y).mean()
+
+    @jax.jit
+    def step(params, state, x, y):
+        updates, state = optimizer.update(jax.grad(loss)(params, x, y), state, params)
+        return optax.apply_updates(params, updates), state
+
+    batch = 64 // hvd.size()
+    for _ in range(12):
+        for begin in range(0, len(x) - batch + 1, batch):
+            params, state = step(params, state, x[begin : begin + batch], y[begin : begin + batch])
+    accuracy = float((network(params, test_x).argmax(1) == test_y).mean())
+    assert equal_on_all_ranks(params)
+    assert accuracy > 0.93, accuracy
+
+
+def test_gradients_of_several_passes_are_combined_once():
+    optimizer = hvd.DistributedOptimizer(optax.sgd(1.0), backward_passes_per_step=2)
+    params = {"w": jnp.zeros(3)}
+    state = optimizer.init(params)
+    step = jax.jit(lambda g, state: optimizer.update(g, state, params))
+    before = hpccoll.world().stats()["requests"]
+    first, state = step({"w": jnp.full(3, 2.0 * hvd.rank())}, state)
+    second, state = step({"w": jnp.full(3, 4.0 * hvd.rank())}, state)
+    jax.block_until_ready((first, second))
+    assert hpccoll.world().stats()["requests"] == before + 1
+    np.testing.assert_allclose(first["w"], 0)
+    np.testing.assert_allclose(second["w"], -3.0 * (hvd.size() - 1) / 2)
+    with pytest.raises(ValueError, match="is a DistributedOptimizer already"):
+        hvd.DistributedOptimizer(optimizer)
+
+
+def test_trees():
+    tree = {"a": jnp.full(3, 1.0 + hvd.rank()), "b": [jnp.full((), hvd.rank(), jnp.bfloat16), jnp.arange(2.0)]}
+    mean = (hvd.size() - 1) / 2
+    for groups in (None, 1, 2):
+        for function in (hvd.allreduce_gradients, jax.jit(hvd.allreduce_gradients, static_argnames="groups")):
+            result = function(tree, groups=groups) if groups != 1 else function(tree["a"], groups=1)
+            np.testing.assert_allclose(jax.tree.leaves(result)[0], 1 + mean)
+    if hvd.size() > 1:
+        with pytest.raises(hpccoll.MismatchError, match=r"trees of rank 0 and rank 1 differ at \['a'\]"):
+            hvd.broadcast_parameters({"a": jnp.ones(1 + hvd.rank())})
