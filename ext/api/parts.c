@@ -78,30 +78,35 @@ static void configure(const hc__base *base, const int32_t *locals, const char *f
     config->trace.folder = folder;
 }
 
+#define FOLDER_BYTES (2 * HC__TEXT_KNOB)
+#define FOLDER_MOST 640 /* bytes that the trace has for it */
+
 /* Where the trace goes when it must be written: a folder that is named as this World. */
-static void trace_folder(const hc__base *base, char folder[HC__TEXT_KNOB + 64]) {
-    char here[HC__TEXT_KNOB] = "";
+static int trace_folder(const hc__base *base, char folder[FOLDER_BYTES + 1]) {
+    char here[HC__TEXT_KNOB] = "", named[64];
     const char *given = base->settings.trace_dir;
     folder[0] = 0;
     if (strcmp(given, "none") == 0 || (*given != '/' && !getcwd(here, sizeof here)))
-        return;
-    if (*given)
-        snprintf(folder, HC__TEXT_KNOB + 64, "%s%s%s", here, *here ? "/" : "", given);
-    else
-        snprintf(folder, HC__TEXT_KNOB + 64, "%s/hpccoll-trace-%.8s", here, base->nonce);
+        return HC_OK;
+    snprintf(named, sizeof named, "hpccoll-trace-%.8s", base->nonce);
+    snprintf(folder, FOLDER_BYTES + 1, "%s%s%s", here, *here ? "/" : "", *given ? given : named);
+    return strlen(folder) <= FOLDER_MOST
+               ? HC_OK
+               : hc__error(HC_INVALID, "HPCCOLL_TRACE_DIR is %s: at most %d bytes", folder, FOLDER_MOST);
 }
 
 static int make_loop(hc__base *base) {
     hc_loop_parts parts = {.net = base->net};
     hc_loop_config config;
-    char folder[HC__TEXT_KNOB + 64];
+    char folder[FOLDER_BYTES + 1];
     int32_t *locals = malloc(2 * (size_t)base->size * sizeof *locals), *local_of = locals + base->size;
     if (!locals)
         return HC_NO_MEMORY;
     find_locals(base, locals, local_of);
-    trace_folder(base, folder);
     configure(base, locals, folder, &config);
-    int status = hc_node_control_new(&base->segment, base->local_rank, base->local_size, locals, &parts.node_control);
+    int status = trace_folder(base, folder);
+    if (status >= 0)
+        status = hc_node_control_new(&base->segment, base->local_rank, base->local_size, locals, &parts.node_control);
     if (status >= 0)
         status = hc_control_new(parts.node_control, base->net, local_of, base->size, &parts.control);
     if (status >= 0)
@@ -132,8 +137,10 @@ int hc__parts_make(hc__base *base, hc__rendezvous *r) {
     if (status >= 0)
         status = hc__segment_make(&base->segment, name, hc_node_control_bytes(base->local_size), base->local_rank == 0,
                                   1, agreement);
-    if (status >= 0)
-        status = agree_at_start(r, make_loop(base), "no memory for the loop");
+    if (status >= 0) {
+        int made = make_loop(base);
+        status = agree_at_start(r, made, made == HC_INVALID ? hpccoll_last_error() : NULL);
+    }
     if (status >= 0)
         status = hc__set_segment(base, 0, members, base->size, agreement, &segment);
     if (status >= 0)
