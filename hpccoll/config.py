@@ -91,7 +91,11 @@ class Config(_KnobsOfC):
     """All knobs of a World. The page Knobs lists them with unit, bounds and meaning."""
 
     start_timeout: float = _knob(
-        120.0, "longest time to wait for all ranks at the start", unit="s", low=0.1, high=86400
+        120.0,
+        "longest time to wait for all ranks at the start, and in `subset`, `split`, `cart`",
+        unit="s",
+        low=0.1,
+        high=86400,
     )
     stop_timeout: float = _knob(60.0, "longest time to wait for the others at the end", unit="s", high=86400)
     nodes: str = _knob(

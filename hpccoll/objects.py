@@ -14,7 +14,7 @@ import numpy as np
 
 from hpccoll import _core, errors
 
-__all__ = ["Dumps", "allgather", "broadcast", "gather", "receive", "scatter", "send"]
+__all__ = ["Dumps", "allgather", "broadcast", "gather", "meet", "receive", "scatter", "send"]
 
 Dumps = Callable[[Any], bytes]
 
@@ -39,6 +39,26 @@ def allgather(own: _core.Set, value: Any, name: str | None, dumps: Dumps = pickl
     """Collect one object of each rank of the process set, in order of the ranks; a joined rank has none."""
     handle = own.collective("allgather", _pack(value, dumps), name, None, True)
     received = handle.wait()
+    return _unpack_rows(handle, received)
+
+
+def meet(own: _core.Set, value: Any, name: str, seconds: float) -> list[Any]:
+    """As allgather, where ranks make something together.
+
+    :param seconds: for the others to come (HPCCOLL_START_TIMEOUT)
+    :raises StartError: not all have come; it names those that have not, if a report of the wait does
+    """
+    handle = own.collective("allgather", _pack(value, pickle.dumps), name, None, True)
+    try:
+        received = handle.wait(seconds)
+    except TimeoutError:
+        report = own.loop.last_report()
+        who = report if repr(name) in report else "no report yet: HPCCOLL_STALL_WARNING is longer than that"
+        what = name.removeprefix("hpccoll.")
+        raise errors.StartError(
+            f"{what}: not all ranks came within {seconds:g} s (HPCCOLL_START_TIMEOUT): {who}. Shut the World down: "
+            "what this rank has asked for is still in flight"
+        ) from None
     return _unpack_rows(handle, received)
 
 

@@ -141,7 +141,7 @@ class World:
         :returns: the new World; an empty one on the ranks that are not in it
         :raises MismatchError: the ranks gave different `ranks`
         :raises InvalidArgumentError: `ranks` is empty, repeats a rank, or has a number that is no rank
-        :raises StartError: this rank is in too many process sets
+        :raises StartError: this rank is in too many process sets, or ranks have not come (HPCCOLL_START_TIMEOUT)
         """
         said = self._exchange("subset", _numbers(ranks))
         for rank, other in enumerate(said):
@@ -163,7 +163,7 @@ class World:
         :param key: the new ranks are ordered by (key, rank)
         :returns: the new World of this rank; an empty one if its color is None
         :raises InvalidArgumentError: a rank gave a color or key that is no whole number
-        :raises StartError: this rank is in too many process sets
+        :raises StartError: this rank is in too many process sets, or ranks have not come (HPCCOLL_START_TIMEOUT)
         """
         said = self._exchange("split", _numbers([key] if color is None else [key, color]))
         for rank, one in enumerate(said):
@@ -190,7 +190,7 @@ class World:
         :returns: the grid; on ranks for which there is no place, an empty one, which is False
         :raises MismatchError: the ranks gave different grids
         :raises InvalidArgumentError: the grid has more places than the World has ranks, or a dimension without extent
-        :raises StartError: this rank is in too many process sets
+        :raises StartError: this rank is in too many process sets, or ranks have not come (HPCCOLL_START_TIMEOUT)
         """
         if self._outside:
             self._outside.refuse("cart")
@@ -259,7 +259,7 @@ class World:
         """Give `value` to all ranks, by operations of this World under a name of their own."""
         if self._outside:
             self._outside.refuse(what)
-        return objects.allgather(self.core, value, f"hpccoll.{what}")
+        return objects.meet(self.core, value, f"hpccoll.{what}", self.base.settings.start_timeout)
 
     # ---- life -------------------------------------------------------------------------------------------
 

@@ -247,6 +247,7 @@ cdef extern from "loop/loop.h" nogil:
     int hc_loop_pending(hc_loop *)
     int hc_loop_broken(hc_loop *)
     const char *hc_loop_broken_text(const hc_loop *)
+    void hc_loop_last_report(hc_loop *, char *, size_t)
     uint64_t hc_loop_preempted(hc_loop *, uint32_t)
 
     hc_plan *hc_plan_new(hc_loop *, hc_handle *, int32_t)

@@ -274,6 +274,14 @@ cdef class Loop:
         text = hc_loop_broken_text(self.c).decode(errors="replace")
         return error_of(status, text.removeprefix(f"{hc_status_text(HC_BROKEN).decode()}: "))
 
+    def last_report(self):
+        """The newest report of an operation that has waited long, which says who is missing; "" before one."""
+        cdef char text[1024]
+        text[0] = 0
+        if self.c is not NULL:
+            hc_loop_last_report(self.c, text, sizeof(text))
+        return text.decode("utf-8", "replace")
+
     cdef int note_told(self, int status) except -1:
         """A handle's error is about to be raised: does the program learn from it that the World is broken?"""
         self.told = self.told or issubclass(EXCEPTIONS[status], errors.RecoverableError)

@@ -177,6 +177,7 @@ struct hc_loop {
     uint8_t said;          /* the leader's list in shared memory is not empty */
     uint64_t told_at;      /* when the engine was told */
     char silent_text[512]; /* in words; "" */
+    char report[1024];     /* the newest report of an operation that waits; "" */
 
     pthread_t thread, maker;
     uint8_t has_thread;

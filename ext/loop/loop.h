@@ -156,6 +156,8 @@ void hc_loop_progress(hc_loop *);
 int hc_loop_pending(hc_loop *);
 /* The loop's World is broken: the status it broke with, else HC_OK. [any thread] */
 int hc_loop_broken(hc_loop *);
+/* The newest report of an operation that has waited long, which says who is missing; "" before one. [any thread] */
+void hc_loop_last_report(hc_loop *, char *text, size_t room);
 const char *hc_loop_broken_text(const hc_loop *); /* once it is broken: how, in a sentence [any thread] */
 /* The position of PREEMPT in the set's log, 0 while there is none. Known before any handle ends whose position is not
  * before it, so who has waited for that handle is told. [any thread] */

@@ -4,8 +4,25 @@
  */
 #include "loop/driver.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+
+static pthread_mutex_t reporting = PTHREAD_MUTEX_INITIALIZER;
+
+static void perform_stalled(hc_loop *loop, const hc_action *action) {
+    pthread_mutex_lock(&reporting);
+    snprintf(loop->report, sizeof loop->report, "%s", action->text);
+    pthread_mutex_unlock(&reporting);
+    if (action->reporter && (!loop->silent_text[0] || hc__node_speaks(loop)))
+        fprintf(stderr, "hpccoll: rank %d: %s\n", loop->config.engine.rank, action->text);
+}
+
+void hc_loop_last_report(hc_loop *loop, char *text, size_t room) {
+    pthread_mutex_lock(&reporting);
+    snprintf(text, room, "%s", loop->report);
+    pthread_mutex_unlock(&reporting);
+}
 
 static void perform_send(hc_loop *loop, const hc_action *action) {
     int32_t peer = action->peer;
@@ -67,8 +84,7 @@ static void perform(hc_loop *loop, const hc_action *action) {
         loop->wake_at = action->time;
         break;
     case HC_AC_STALLED:
-        if (action->reporter && (!loop->silent_text[0] || hc__node_speaks(loop)))
-            fprintf(stderr, "hpccoll: rank %d: %s\n", loop->config.engine.rank, action->text);
+        perform_stalled(loop, action);
         break;
     default:
         break;

@@ -134,3 +134,29 @@ def test_the_worlds_end_ends_its_sets(threads):
             hpccoll.allreduce(np.ones(1), world=pair)
 
     testing.run(threads(4, nodes="2+2"), program)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    ("call", "argument"),
+    [
+        ("split", 0),
+        pytest.param("subset", [0, 1], marks=pytest.mark.slow),
+        pytest.param("cart", [2], marks=pytest.mark.slow),
+    ],
+)
+def test_a_rank_that_does_not_come_is_named_in_time(call, argument):
+    """The others wait for HPCCOLL_START_TIMEOUT, not for ever, and name it."""
+    over = threading.Barrier(3, timeout=30)
+
+    def program(world):
+        if world.rank != 2:
+            with pytest.raises(hpccoll.StartError) as raised:
+                getattr(world, call)(argument)
+            said = str(raised.value)
+            assert said.startswith(f"{call}: not all ranks came within 4 s (HPCCOLL_START_TIMEOUT): "), said
+            assert "for 1 of 3 ranks: " in said and "rank 2 (host " in said, said
+        over.wait()
+        world.shutdown(wait=False)
+
+    testing.make_and_run(3, program, start_timeout=4.0, stall_warning=0.2)

@@ -50,6 +50,7 @@ STRIKES: dict[str, Callable[[], object]] = {
     "sys.exit": lambda: sys.exit(5),
     "os._exit": lambda: os._exit(3),
     "return": lambda: sys.exit(),
+    "elsewhere": lambda: (time.sleep(20), sys.exit(4)),
 }
 
 

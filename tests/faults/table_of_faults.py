@@ -86,6 +86,7 @@ GONE = WHO + "its process is gone"
 STOPPED = WHO + r"it has been stopped \(state T\) for 3 s"
 LOST = WHO + "(its process is gone|no sign of life for 10 s)"
 ABSENT = r"StartError: the World was not made: no word from VICTIM\b.* within (6|11) s \(HPCCOLL_START_TIMEOUT\)"
+ELSEWHERE = r"StartError: subset: not all ranks came within \d s \(HPCCOLL_START_TIMEOUT\): .*VICTIM \(host "
 NO_SHM = r"StartError: rank 0: .*bytes but /dev/shm has only \d+ bytes left"
 NO_MEMORY = r"OutOfMemoryError: .*VICTIM \(host [^ ]+, pid \d+\) has no memory for its result of \d+ bytes"
 MPI = {"by": "mpirun"}
@@ -131,6 +132,9 @@ FAULTS = [
     Fault("neighbour", "os._exit", "agreement", 10, GONE, own=3),
     Fault("neighbour", "os._exit", "shutdown", 10, GONE, own=3),
     Fault("neighbour", "kill -TERM", "agreement", 10, GONE, own=-15),
+    # A rank does something else while the others make a process set.
+    Fault("root", "elsewhere", "subset", 45, ELSEWHERE, own=4, knobs={"start_timeout": 8}),
+    Fault("neighbour", "elsewhere", "subset", 45, ELSEWHERE, own=4, knobs={"start_timeout": 8}),
     # Surroundings that are wrong at the start: one error on all ranks.
     Fault("neighbour", "another version", "init", 20, "StartError: .*different versions of hpccoll", own=1, quick=True),
     Fault("neighbour", "another knob", "init", 20, "HPCCOLL_FANOUT differs between ranks: 16 on .*; 7 on", own=1),
