@@ -14,8 +14,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
+
+from hpccoll.detect.descendants import descendants
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
@@ -115,33 +116,17 @@ def ask_to_end(main: subprocess.Popen[bytes]) -> int:
         return main.wait()
 
 
-def descendants() -> list[int]:
-    """Find all living descendants of this process."""
-    children: dict[int, list[int]] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            state, parent = stat.read_text().rpartition(")")[2].split()[:2]
-            if state != "Z":
-                children.setdefault(int(parent), []).append(int(stat.parent.name))
-    found, below = [], [os.getpid()]
-    while below:
-        pids = children.get(below.pop(), [])
-        found += pids
-        below += pids
-    return found
-
-
 def kill_descendants(seconds: float) -> int:
     """Kill and reap the descendants that outlive mpirun by more than `seconds`.
 
     :returns: the number of processes killed
     """
     deadline = time.monotonic() + seconds
-    while descendants() and time.monotonic() < deadline:
+    while descendants(os.getpid(), zombies=False) and time.monotonic() < deadline:
         reap()
         time.sleep(0.01)
     killed = set()
-    while left := descendants():
+    while left := descendants(os.getpid(), zombies=False):
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

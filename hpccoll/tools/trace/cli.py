@@ -47,7 +47,7 @@ def main_collect(arguments: argparse.Namespace) -> int:
     :returns: the exit status
     """
     try:
-        pids = gather.of_slurm_job(arguments.job) or gather.descendants(int(arguments.job))
+        pids = gather.of_slurm_job(arguments.job) or gather.family_of(int(arguments.job))
         print(f"folder {gather.collect(pids, f'job {arguments.job}')}")
     except (TraceError, OSError, ValueError) as error:
         print(f"hpccoll trace: {error}", file=sys.stderr)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hpccoll import _core
+from hpccoll.detect.descendants import descendants, state_and_parent
 from hpccoll.tools.trace.recording import ENDING, Recording, TraceError, as_file, parse
 
 __all__ = ["attach", "collect"]
@@ -47,8 +48,7 @@ def attach(job: str) -> Path:
     """
     if not job.isdecimal():
         raise TraceError(f"{job!r}: a process number of `hpccoll run` on this host, or the number of a Slurm job")
-    family = descendants(int(job))
-    if family:
+    if family := family_of(int(job)):
         return collect(family, f"process {job} and its children")
     if not shutil.which("srun"):
         raise TraceError(f"no process {job} on this host, and no srun here that could ask for a Slurm job {job}")
@@ -68,27 +68,18 @@ def _attach_slurm(job: str) -> Path:
     return Path(folders[0])
 
 
-def descendants(pid: int) -> set[int]:
-    """The process and all that it has started, directly or not; empty if there is none of that number."""
-    children: dict[int, list[int]] = {}
-    for one in _pids():
-        with contextlib.suppress(OSError, ValueError):
-            children.setdefault(int(_stat(one)[1]), []).append(one)
-    found, new = set(), [pid] if Path(f"/proc/{pid}").exists() else []
-    while new:
-        one = new.pop()
-        found.add(one)
-        new += [child for child in children.get(one, []) if child not in found]
-    return found
+def family_of(pid: int) -> set[int]:
+    """The process and its descendants; empty if there is none of that number."""
+    return {pid, *descendants(pid)} if Path(f"/proc/{pid}").exists() else set()
 
 
 def of_slurm_job(job: str) -> set[int]:
     """The processes of a Slurm job on this host."""
     wanted, found = f"SLURM_JOB_ID={job}".encode(), set()
-    for pid in _pids():
+    for environment in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):
-            if wanted in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-                found.add(pid)
+            if wanted in environment.read_bytes().split(b"\0"):
+                found.add(int(environment.parent.name))
     return found
 
 
@@ -112,15 +103,6 @@ def collect(pids: set[int], what: str) -> Path:
     return Path(max(ranks, key=lambda rank: rank.recording.written).recording.folder)
 
 
-def _pids() -> list[int]:
-    return [int(entry) for entry in os.listdir("/proc") if entry.isdecimal()]
-
-
-def _stat(pid: int) -> list[str]:
-    """What follows the name in /proc/PID/stat: the state, the parent, ..."""
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-
-
 def _rings(pid: int) -> Iterator[Rank]:
     """The rings of a process: it has one per World."""
     with contextlib.suppress(OSError):
@@ -128,7 +110,7 @@ def _rings(pid: int) -> Iterator[Rank]:
             with contextlib.suppress(OSError):
                 if os.readlink(ring).startswith(f"/memfd:{_core.TRACE_MEMFD} "):
                     data = as_file(ring.read_bytes(), time.monotonic_ns())
-                    yield Rank(pid, _stat(pid)[0], parse(data, str(ring)), data)
+                    yield Rank(pid, state_and_parent(pid)[0], parse(data, str(ring)), data)
 
 
 def _file(rank: Rank, ending: str) -> Path:

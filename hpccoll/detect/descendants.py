@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The processes that a process has started, directly or not, as /proc lists them."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+__all__ = ["descendants", "state_and_parent"]
+
+PROC = Path("/proc")
+
+
+def descendants(pid: int, *, zombies: bool = True) -> list[int]:
+    """Find the descendants of a process, parents before their children.
+
+    :param pid: the process, which is not among them
+    :param zombies: False: without processes that have ended and were not reaped, and what these have started
+    """
+    children: dict[int, list[int]] = {}
+    for entry in PROC.glob("[0-9]*"):
+        with contextlib.suppress(OSError, ValueError):
+            state, parent = state_and_parent(int(entry.name))
+            if zombies or state != "Z":
+                children.setdefault(parent, []).append(int(entry.name))
+    found = [pid]
+    for one in found:  # grows meanwhile
+        found += [child for child in children.get(one, []) if child not in found]
+    return found[1:]
+
+
+def state_and_parent(pid: int) -> tuple[str, int]:
+    """Give the state of a process, as ps shows it, and the process that has started it.
+
+    :raises OSError: there is none of this number
+    """
+    state, parent = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[:2]
+    return state, int(parent)
