@@ -7,7 +7,6 @@ QUESTIONS = {  # program: the libraries that it can ask
     "allreduce": ("memcpy", "hpccoll", "mpi", "gloo", "horovod"),
     "many_tensors": ("memcpy", "hpccoll", "mpi", "gloo", "horovod"),
     "resnet50": ("memcpy", "hpccoll", "mpi", "gloo", "horovod"),
-    "overlap": ("hpccoll", "mpi"),
     "torch_optimizer": ("hpccoll", "gloo", "horovod"),
     "torch_ddp": ("hpccoll", "gloo"),
     "torch_overlap": ("hpccoll", "gloo", "horovod"),

@@ -16,7 +16,6 @@ QUESTIONS = (
     "allreduce",
     "many_tensors",
     "resnet50",
-    "overlap",
     "idle",
     "hierarchy",
     "torch_optimizer",
@@ -27,7 +26,6 @@ ASKED += [pytest.param(question, "hpccoll", marks=pytest.mark.slow) for question
 ASKED += [
     ("small", "mpi"),
     ("resnet50", "mpi"),
-    ("overlap", "mpi"),
     ("allreduce", "memcpy"),
 ]
 
