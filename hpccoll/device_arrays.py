@@ -206,6 +206,9 @@ class _Interface(_Other):
             dtype = np.dtype(said["typestr"])
         except TypeError:
             dtype = np.dtype(np.void)
+        if not arrays.has_code(dtype):
+            known = ", ".join(arrays.NAMES)
+            raise errors.UnsupportedError(f"dtype {dtype} is not supported in device memory; supported are: {known}")
         code, shape = arrays.dtype_code(dtype), tuple(said["shape"])
         _check_contiguous(x, shape, said.get("strides"), dtype.itemsize)
         stream = said.get("stream")

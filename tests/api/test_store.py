@@ -135,7 +135,7 @@ try:
 except hpccoll.StartError as error:
     print(error)
 """
-    for status, output in job(3, script):
+    for status, output in job(3, script, HPCCOLL_NET="mpi"):
         assert status == 0, output
         assert (
             "the ranks are on 2 machines (host0: ranks 0, 1; host1: rank 2), and no net connects them, "
@@ -151,7 +151,7 @@ try:
 except hpccoll.StartError as error:
     print(error)
 """
-    for status, output in job(2, script, HPCCOLL_NODES="2"):
+    for status, output in job(2, script, HPCCOLL_NODES="2", HPCCOLL_NET="mpi"):
         assert status == 0, output
         assert "HPCCOLL_NODES splits the ranks into nodes (unset it to join them), and no net connects" in output
         assert "did not meet through MPI (start the job with hpccoll run, mpirun or srun)" in output

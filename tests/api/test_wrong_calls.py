@@ -14,16 +14,19 @@ REDUCING = ("allreduce", "reduce", "reducescatter", "scan", "exscan")
 ARGUMENTS = {
     "name": [3, "", b"x", "unnamed call 0", "n" * 5000],
     "world": ["world", 0],
-    "x": ["text", object(), X.astype(object), np.ma.masked_array(X), X.astype(">f8")],
+    "x": ["text", object(), X.astype(object), np.ma.masked_array(X)],
     "out": [lambda right, spoil=spoil: spoil(right) for _, _, spoil in WRONG.values()],
 }
 OF_ROOTED = {"root": [-1, 99, None, 0.5]}
+BYTES = X.astype(">f8")  # moves as bytes where nothing is reduced
 OF_REDUCING = {"op": [99, -1, "sum", None, hpccoll.BAND], "prescale": ["a", None], "postscale": [None]}
 
 
 def wrong_calls(operation):
     """Each argument of the operation with each value that it cannot have."""
     table = ARGUMENTS | (OF_ROOTED if operation in ROOTED else {}) | (OF_REDUCING if operation in REDUCING else {})
+    if operation in REDUCING:
+        table |= {"x": [*ARGUMENTS["x"], BYTES]}
     if operation in ("alltoall", "scatter"):
         table |= {"splits": [[1], [99, -87], "ab", [0.5, 1], 7]}
     return [(argument, value) for argument, values in table.items() for value in values]

@@ -24,7 +24,7 @@ THERE = {
 MISSING = [
     *INSTEAD, "hpccoll.tensorflow.keras", "hpccoll.tensorflow.keras.callbacks", "hpccoll.keras.callbacks",
     "hpccoll.common.util", "hpccoll.common.exceptions", "hpccoll.spark.torch", "hpccoll.ray.elastic",
-    "hpccoll.data.data_loader_base", "hpccoll.torch.elastic.sampler",
+    "hpccoll.data.data_loader_base",
 ]  # fmt: skip
 
 
@@ -43,12 +43,6 @@ def test_a_missing_module_is_an_import_error_with_a_sentence(module: str) -> Non
     top = next(name for name in INSTEAD if f"{module}.".startswith(f"{name}."))
     assert not isinstance(raised.value, ModuleNotFoundError)
     assert str(raised.value) == f"{top} is not there: {INSTEAD[top]}. See {PAGE} of hpccoll"
-
-
-def test_elastic_as_an_attribute() -> None:
-    with pytest.raises(AttributeError, match="there is no elastic training yet"):
-        _ = hvd.elastic
-    assert not hasattr(hvd, "anything else")
 
 
 def test_the_page_has_all_of_them() -> None:
