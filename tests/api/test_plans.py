@@ -305,5 +305,5 @@ try:
 except hpccoll.PeerLost as error:
     print("told:", error, flush=True)
 """
-    _, output = job(2, INIT + script.replace("N", str(n)), nodes=nodes, alone="--enable-recovery")
+    _, output = job(2, INIT + script.replace("N", str(n)), nodes=nodes, alone="--enable-recovery", peer_timeout=6)
     assert re.search(r"told: rank 1 \(host \S+, pid \d+\) was lost", output), output

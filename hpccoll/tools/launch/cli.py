@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from hpccoll import config, detect
+from hpccoll import config
 from hpccoll.channel import new_secret
-from hpccoll.errors import InvalidArgumentError
 from hpccoll.launched import LAUNCHER
 from hpccoll.tools.launch import installed, processes
+from hpccoll.tools.launch.allocation import allocation_of, ranks_of
 from hpccoll.tools.launch.direct import plan as direct
 from hpccoll.tools.launch.elastic import job as elastic
 from hpccoll.tools.launch.job import Host, Job, LaunchError, Plan, fill_hosts, parse_hosts, read_hostfile
@@ -198,29 +198,6 @@ def chosen_command(arguments: argparse.Namespace) -> tuple[str, ...]:
 def with_secret(job: Job) -> Job:
     """Give all ranks of a job a word that nobody else has. It travels in their environment, never in an argument."""
     return replace(job, exported={**job.exported, config.SECRET: new_secret()})
-
-
-def allocation_of(environment: Mapping[str, str]) -> detect.Allocation | None:
-    """Find the hosts that a scheduler has allocated to this process.
-
-    :raises LaunchError: the scheduler's list of hosts cannot be read
-    """
-    try:
-        return detect.allocation(environment)
-    except (OSError, InvalidArgumentError) as error:
-        raise LaunchError(f"the allocation cannot be read: {error}") from None
-
-
-def ranks_of(allocation: detect.Allocation, environment: Mapping[str, str]) -> int:
-    """Count the slots of an allocation.
-
-    :raises LaunchError: the scheduler does not say how many there are, or its slots are cores
-    """
-    if not allocation.slots:
-        raise LaunchError(f"how many ranks? {allocation} has hosts, but names no slots: give -np")
-    if any(name.startswith("CSM_") for name in environment):
-        raise LaunchError(f"how many ranks? The slots of {allocation} are cores: give -np, or start with jsrun")
-    return sum(allocation.slots)
 
 
 def chosen_hosts(arguments: argparse.Namespace) -> tuple[Host, ...]:

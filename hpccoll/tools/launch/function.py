@@ -19,6 +19,7 @@ from typing import Any
 from hpccoll import config, errors
 from hpccoll.channel import Channel
 from hpccoll.text import some_ranks
+from hpccoll.tools.launch.allocation import allocation_of
 from hpccoll.tools.launch.job import LaunchError, parse_hosts, read_hostfile
 from hpccoll.tools.launch.listener import Listener, addresses_towards
 
@@ -72,7 +73,9 @@ def run(
     command += ["--timeout", str(timeout)] if timeout is not None else []
     command += [word for name, value in (env or {}).items() for word in ("-x", f"{name}={value}")]
     listed = read_hostfile(hostfile) if hostfile else parse_hosts(hosts) if hosts else ()
-    with Listener(addresses_towards(host.name for host in listed), job.serve) as listener:
+    allocation = None if listed else allocation_of(config.environment())
+    reached = allocation.hosts if allocation else [host.name for host in listed]
+    with Listener(addresses_towards(reached), job.serve) as listener:
         path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
         command += ["-x", CALLER, "-x", "PYTHONPATH", executable or sys.executable, "-m", "hpccoll.tools.launch.call"]
         variables = {**config.environment(), CALLER: listener.variable, "PYTHONPATH": path}

@@ -48,9 +48,14 @@ def attach(job: str) -> Path:
     """
     if not job.isdecimal():
         raise TraceError(f"{job!r}: a process number of `hpccoll run` on this host, or the number of a Slurm job")
+    has_srun = shutil.which("srun") is not None
     if family := family_of(int(job)):
-        return collect(family, f"process {job} and its children")
-    if not shutil.which("srun"):
+        try:
+            return collect(family, f"process {job} and its children")
+        except TraceError:
+            if not has_srun:  # else it may be the number of a Slurm job as well
+                raise
+    if not has_srun:
         raise TraceError(f"no process {job} on this host, and no srun here that could ask for a Slurm job {job}")
     return _attach_slurm(job)
 

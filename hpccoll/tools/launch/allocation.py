@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a scheduler has allocated to the process that starts a job."""
+
+from collections.abc import Mapping
+
+from hpccoll import detect
+from hpccoll.errors import InvalidArgumentError
+from hpccoll.tools.launch.job import LaunchError
+
+__all__ = ["allocation_of", "ranks_of"]
+
+
+def allocation_of(environment: Mapping[str, str]) -> detect.Allocation | None:
+    """Find the hosts that a scheduler has allocated to this process.
+
+    :raises LaunchError: the scheduler's list of hosts cannot be read
+    """
+    try:
+        return detect.allocation(environment)
+    except (OSError, InvalidArgumentError) as error:
+        raise LaunchError(f"the allocation cannot be read: {error}") from None
+
+
+def ranks_of(allocation: detect.Allocation, environment: Mapping[str, str]) -> int:
+    """Count the slots of an allocation.
+
+    :raises LaunchError: the scheduler does not say how many there are, or its slots are cores
+    """
+    if not allocation.slots:
+        raise LaunchError(f"how many ranks? {allocation} has hosts, but names no slots: give -np")
+    if any(name.startswith("CSM_") for name in environment):
+        raise LaunchError(f"how many ranks? The slots of {allocation} are cores: give -np, or start with jsrun")
+    return sum(allocation.slots)
