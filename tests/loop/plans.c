@@ -83,7 +83,7 @@ static hc_data *hierarchy(worlds *w, int32_t rank, int number, hc_node_control *
 }
 
 static void make_plan(worlds *w, int32_t rank, int number, one_plan *one) {
-    char name[16];
+    char name[24];
     snprintf(name, sizeof name, "plan %d", number);
     one->handle = sum_of(name, one->values, counts[number]);
     one->handle->kind = HC_HANDLE_PLAN;
