@@ -401,13 +401,17 @@ cdef bint has_stacks = False
 
 
 cdef int trace_stacks() except -1:
-    """Once per process, where SIGUSR2 writes the trace: Python's handler adds the stacks of its threads."""
+    """Once per process, where SIGUSR2 writes the trace: Python's handler adds the stack of the thread it interrupts.
+
+    Not those of all threads: the others run meanwhile, and to read a frame that one of them has just left is a
+    segmentation fault. Not chained: chained handlers nest when signals come fast, until the signal stack overflows.
+    """
     global has_stacks
     if has_stacks:
         return 0
     has_stacks = True
     fd = os.memfd_create("hpccoll-stacks", os.MFD_CLOEXEC)
-    faulthandler.register(signal.SIGUSR2, file=fd, all_threads=True, chain=True)
+    faulthandler.register(signal.SIGUSR2, file=fd, all_threads=False)
     hc_trace_stacks(fd)
     return 0
 

@@ -91,7 +91,7 @@ size_t hc_loop_trace_read(struct hc_loop *, uint64_t *next, hc_trace_record *out
 int hc_loop_trace_write(struct hc_loop *, const char *ended);
 /* 1: SIGUSR2 writes the file. [any thread] */
 int hc_loop_trace_at_signal(struct hc_loop *);
-/* Python's handler of SIGUSR2 has been put before ours: it writes its stacks to `fd` and calls ours. */
+/* The handler of SIGUSR2 is Python's now, which writes a stack to `fd`: ours takes its place and calls it. */
 void hc_trace_stacks(int fd);
 
 #endif

@@ -150,8 +150,9 @@ int hc_loop_trace_write(hc_loop *loop, const char *ended) {
 #define MOST_LOOPS 64 /* of one process that a signal finds */
 static _Atomic(hc__trace *) traces[MOST_LOOPS];
 static atomic_int handling;
-static atomic_int stacks = -1; /* file into which Python's handler, which calls ours, writes the stacks */
-static _Atomic(void (*)(int)) pythons;
+static atomic_flag busy = ATOMIC_FLAG_INIT;
+static atomic_int stacks = -1;         /* file into which Python's handler writes the stack */
+static _Atomic(void (*)(int)) pythons; /* which ours calls */
 
 /* The stacks that were written just now become a file beside the trace. */
 static void write_stacks(const hc__trace *trace, int from) {
@@ -166,10 +167,10 @@ static void write_stacks(const hc__trace *trace, int from) {
     close(fd);
 }
 
-static void on_signal(int number) {
-    (void)number;
-    int before = errno, from = atomic_load(&stacks);
-    atomic_fetch_add(&handling, 1);
+static void write_all(int number) {
+    int from = atomic_load(&stacks);
+    if (from >= 0)
+        atomic_load (&pythons)(number);
     for (int i = 0; i < MOST_LOOPS; i++) {
         hc__trace *trace = atomic_load(&traces[i]);
         if (trace && hc__trace_write_file(trace) == HC_OK && from >= 0)
@@ -177,13 +178,40 @@ static void on_signal(int number) {
     }
     if (from >= 0 && ftruncate(from, 0) == 0)
         lseek(from, 0, SEEK_SET);
+}
+
+/* The main thread, whose stack is wanted: it may compute, or be in a call of another library. */
+static int signal_main_thread(void) {
+    return (int)syscall(SYS_tgkill, getpid(), getpid(), SIGUSR2);
+}
+
+/* Several Worlds that break at once send a signal each: what comes while one is handled would write the same. */
+static void on_signal(int number) {
+    int before = errno;
+    if (syscall(SYS_gettid) != getpid() && signal_main_thread() == 0) {
+        errno = before;
+        return;
+    }
+    atomic_fetch_add(&handling, 1);
+    if (!atomic_flag_test_and_set(&busy)) {
+        write_all(number);
+        atomic_flag_clear(&busy);
+    }
     atomic_fetch_sub(&handling, 1);
     errno = before;
 }
 
 static int is_ours(const struct sigaction *action) {
-    void (*handler)(int) = action->sa_flags & SA_SIGINFO ? NULL : action->sa_handler;
-    return handler && (handler == on_signal || handler == atomic_load(&pythons));
+    return !(action->sa_flags & SA_SIGINFO) && action->sa_handler == on_signal;
+}
+
+static int install(void) {
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = on_signal;
+    action.sa_flags = SA_RESTART | SA_ONSTACK;
+    sigemptyset(&action.sa_mask);
+    return sigaction(SIGUSR2, &action, NULL) == 0;
 }
 
 /* A handler of the program's own goes first: then the signal is the program's. */
@@ -195,11 +223,7 @@ static int handle_signal(void) {
         return 1;
     if ((action.sa_flags & SA_SIGINFO) || action.sa_handler != SIG_DFL)
         return 0;
-    memset(&action, 0, sizeof action);
-    action.sa_handler = on_signal;
-    action.sa_flags = SA_RESTART | SA_ONSTACK;
-    sigemptyset(&action.sa_mask);
-    return sigaction(SIGUSR2, &action, NULL) == 0;
+    return install();
 }
 
 /* Whoever looks from outside must know whether the signal would reach a handler of the program's own. */
@@ -237,16 +261,16 @@ int hc_loop_trace_at_signal(hc_loop *loop) {
 
 void hc_trace_stacks(int fd) {
     struct sigaction action;
-    if (sigaction(SIGUSR2, NULL, &action) < 0 || (action.sa_flags & SA_SIGINFO))
+    if (sigaction(SIGUSR2, NULL, &action) < 0 || (action.sa_flags & SA_SIGINFO) || is_ours(&action))
         return;
     atomic_store(&pythons, action.sa_handler);
     atomic_store(&stacks, fd);
+    install();
 }
 
-/* The signal goes to the main thread, whose stack is wanted: it may compute, or be in a call of another library. */
 void hc__trace_write_broken(hc_loop *loop) {
     struct sigaction action;
     hc__trace_write_file(&loop->trace);
     if (sigaction(SIGUSR2, NULL, &action) == 0 && is_ours(&action))
-        syscall(SYS_tgkill, getpid(), getpid(), SIGUSR2);
+        signal_main_thread();
 }

@@ -107,7 +107,7 @@ def read_folder(folder: Path) -> dict[str, list[Recording]]:
 
 
 def _add_notes(recording: Recording, file: Path) -> None:
-    """Add what lies beside the file: the stacks of the threads, and the state that was seen from outside."""
+    """Add what lies beside the file: the stack of the main thread, and the state that was seen from outside."""
     stack, state = file.with_suffix(".stack"), file.with_suffix(".state")
     if stack.exists():
         recording.stack = program_lines(stack.read_text(errors="replace"))
@@ -116,12 +116,11 @@ def _add_notes(recording: Recording, file: Path) -> None:
 
 
 def program_lines(stacks: str) -> str:
-    """Say where the main thread of a program is, from what Python's faulthandler wrote.
+    """Say where the thread is that a signal interrupted, from what Python's faulthandler wrote.
 
     :returns: `step (train.py:17), main (train.py:40)`, the innermost first; "" if it is only in this library
     """
-    _, _, block = stacks.partition("Current thread")
-    frames = re.findall(r'^  File "(.*)", line (\d+) in (.*)$', block.split("\n\n")[0], re.MULTILINE)
+    frames = re.findall(r'^  File "(.*)", line (\d+) in (.*)$', stacks, re.MULTILINE)
     shown = [f"{name} ({path}:{line})" for path, line, name in frames if not path.startswith((OWN, "<frozen"))]
     return ", ".join(shown[:3])
 

@@ -180,6 +180,38 @@ for n in range(100_000):
     assert "did not call" not in said
 
 
+def test_signals_while_threads_come_and_go(job):
+    """A handler that read the frames of threads that run meanwhile would end the process by a segmentation fault."""
+    program = """
+import threading
+init()
+def deep(n):
+    return deep(n - 1) if n else sum(range(100))
+def comes_and_goes(until):
+    while time.monotonic() < until:
+        one = threading.Thread(target=deep, args=(40,))
+        one.start()
+        one.join()
+def signals(until):
+    while time.monotonic() < until:
+        os.kill(os.getpid(), signal.SIGUSR2)
+until = time.monotonic() + 2
+threads = [threading.Thread(target=f, args=(until,)) for f in (comes_and_goes, comes_and_goes, signals)]
+for one in threads:
+    one.start()
+for one in threads:
+    one.join()
+hpccoll.barrier()
+here(f"ended{rank}")
+"""
+    one = job(program, 2)
+    one.wait()
+    assert (one.folder / "store" / "ended0").exists(), one.output()
+    stacks = [stack.read_text() for stack in one.traces.glob("*.stack")]
+    assert len(stacks) == 2
+    assert all("most recent call first" in stack for stack in stacks)
+
+
 def test_nothing_is_written_where_nothing_is_wanted(job):
     one = job("init()\nif rank == 1: os._exit(1)\nhpccoll.barrier()\n", 2, HPCCOLL_TRACE_DIR="none")
     one.wait()
