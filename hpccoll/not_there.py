@@ -11,14 +11,13 @@ __all__ = ["INSTEAD", "missing"]
 
 PAGE = "docs/not-there.md"
 
-_NO_TENSORFLOW = (
-    "there is no interface for TensorFlow and Keras yet: convert tensors to NumPy arrays and call hpccoll.allreduce() "
-    "and its like, or train with PyTorch (hpccoll.torch)"
+_NO_KERAS = (
+    "there is no interface for Keras yet: train with TensorFlow's own loop (hpccoll.tensorflow) or with PyTorch "
+    "(hpccoll.torch)"
 )
 INSTEAD = {
-    "hpccoll.tensorflow": _NO_TENSORFLOW,
-    "hpccoll.keras": _NO_TENSORFLOW,
-    "hpccoll._keras": _NO_TENSORFLOW,
+    "hpccoll.keras": _NO_KERAS,
+    "hpccoll._keras": _NO_KERAS,
     "hpccoll.mxnet": "MXNet has been retired: there is no interface for it; train with PyTorch (hpccoll.torch)",
     "hpccoll.spark": (
         "there are no estimators and no runner for Spark: start the training with `hpccoll run` or `hpccoll submit`, "

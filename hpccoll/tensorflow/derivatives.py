@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The derivative of each operation, which eager tensors and graphs share. They are those of Horovod's for TensorFlow.
+
+| operation | gradient with respect to its tensor |
+| --- | --- |
+| allreduce | the gradient, reduced in the same way |
+| allgather | the sum of the gradients over the ranks, of which each rank takes its rows |
+| broadcast | the sum of the gradients over the ranks on the root, zeros elsewhere |
+| alltoall | the rows go back to the ranks that sent them |
+| reducescatter | the gradients of all ranks are gathered, and multiplied by the number of ranks for Sum |
+
+So with Sum the sum over the ranks is what is differentiated, and with Average the mean.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from hpccoll import errors
+from hpccoll.frontend import names
+from hpccoll.frontend.process_sets import ProcessSet, root_in, world_of
+from hpccoll.frontend.reductions import Adasum, Average, Sum
+from hpccoll.horovod.operations import Allreduce, Operations, Reducescatter
+
+__all__ = ["of_allgather", "of_allreduce", "of_alltoall", "of_broadcast", "of_reducescatter"]
+
+
+def of_allreduce(operations: Operations[Any], call: Allreduce, gradients: Sequence[Any]) -> list[Any]:
+    """Return the gradients of the tensors of an allreduce."""
+    if call.op not in (Average, Sum, Adasum):
+        raise errors.UnsupportedError(f"allreduce of {call.name!r}: there is no gradient of {call.op.name}")
+    return operations.run_allreduce(dataclasses.replace(call, name=names.part(call.name, "gradient")), gradients)
+
+
+def _summed(operations: Operations[Any], gradient: Any, name: str | None, process_set: ProcessSet) -> Any:
+    call = Allreduce(names.part(name, "gradient"), Sum, 1.0, 1.0, process_set, group=False)
+    return operations.run_allreduce(call, [gradient])[0]
+
+
+def of_allgather(
+    operations: Operations[Any], gradient: Any, rows: Any, like: Any, name: str | None, process_set: ProcessSet
+) -> Any:
+    """Return the gradient of the tensor of an allgather.
+
+    :param rows: how many rows came from each rank
+    :param like: the tensor
+    """
+    summed, me = _summed(operations, gradient, name, process_set), world_of(process_set).rank
+    begin = tf.reduce_sum(rows[:me])
+    return tf.reshape(summed[begin : begin + rows[me]], tf.shape(like))
+
+
+def of_broadcast(
+    operations: Operations[Any], gradient: Any, root_rank: int, name: str | None, process_set: ProcessSet
+) -> Any:
+    """Return the gradient of the tensor of a broadcast."""
+    summed, root = _summed(operations, gradient, name, process_set), root_in(process_set, root_rank)
+    return summed if world_of(process_set).rank == root else summed * 0  # all ranks use the sum, or it would be pruned
+
+
+def of_alltoall(
+    operations: Operations[Any], gradient: Any, rows: Any, name: str | None, process_set: ProcessSet
+) -> Any:
+    """Return the gradient of the tensor of an alltoall.
+
+    :param rows: how many rows came from each rank
+    """
+    return operations.run_alltoall(gradient, rows, names.part(name, "gradient"), process_set)[0]
+
+
+def of_reducescatter(operations: Operations[Any], call: Reducescatter, gradients: Sequence[Any]) -> list[Any]:
+    """Return the gradients of the tensors of reducescatters."""
+    if call.op not in (Average, Sum):
+        raise errors.UnsupportedError(f"reducescatter of {call.names[0]!r}: there is no gradient of {call.op.name}")
+    factor = call.prescale * call.postscale * (world_of(call.process_set).size if call.op is Sum else 1)
+    scaled = [gradient * tf.cast(factor, gradient.dtype) for gradient in gradients]
+    return [
+        operations.run_allgather(x, names.part(name, "gradient"), call.process_set)
+        for x, name in zip(scaled, call.names, strict=True)
+    ]

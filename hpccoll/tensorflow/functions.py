@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Variables and objects from one rank to all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hpccoll import errors, objects
+from hpccoll.frontend.objects import allgather_object as gather_objects
+from hpccoll.frontend.objects import broadcast_object as send_object
+from hpccoll.frontend.process_sets import ProcessSet, global_process_set, root_in, world_of
+from hpccoll.tensorflow.adapter import tensor_of
+from hpccoll.tensorflow.operations import OPERATIONS
+
+__all__ = ["allgather_object", "broadcast_", "broadcast_object", "broadcast_object_fn", "broadcast_variables"]
+
+
+def broadcast_(
+    variables: Sequence[Any],
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> list[Any]:
+    """Give the values of the root's variables to all ranks, in place.
+
+    :param variables: tf.Variables: as many on all ranks, each with the same shape and dtype
+    :param root_rank: global rank of the root, also within a process set
+    :param name: what all names begin with
+    :param process_set: the ranks that take part
+    :returns: the variables
+    :raises MismatchError: the ranks have other variables
+    :raises HpccollError: see allreduce
+    """
+    broadcast_variables(variables, root_rank, process_set, inplace=True, name=name)
+    return list(variables)
+
+
+def broadcast_variables(
+    variables: Sequence[Any],
+    root_rank: int,
+    process_set: ProcessSet = global_process_set,
+    inplace: bool = False,
+    *,
+    name: str | None = None,
+) -> None:
+    """Give the values of the root's variables to all ranks, before the first step or after a checkpoint was read.
+
+    :param variables: those of a model or an optimizer: as many on all ranks, each with the same shape and dtype
+    :param root_rank: global rank of the root, also within a process set
+    :param process_set: the ranks that take part
+    :param inplace: for Horovod's signature: a variable is always assigned its new value
+    :param name: what all names begin with; default "broadcast_variables"
+    :raises MismatchError: the ranks have other variables
+    :raises HpccollError: see allreduce
+    """
+    del inplace
+    variables, name = list(variables), name or "broadcast_variables"
+    root_in(process_set, root_rank)
+    values = [tensor_of(variable) for variable in variables]
+    _compare([f"{value.dtype.name}{list(value.shape)}" for value in values], variables, name, process_set)
+    handles = [
+        OPERATIONS.requests.broadcast(f"{name}[{i}]", value, root_rank, process_set, in_place=False)
+        for i, value in enumerate(values)
+    ]
+    for variable, handle in zip(variables, handles, strict=True):
+        variable.assign(handle.wait())
+
+
+def _compare(mine: list[str], variables: Sequence[Any], name: str, process_set: ProcessSet) -> None:
+    """Raise one error on all ranks if they have other variables."""
+    each = objects.allgather(world_of(process_set).core, mine, f"{name}.variables")
+    for rank, other in enumerate(each):
+        if len(other) != len(each[0]):
+            raise errors.MismatchError(
+                f"{name}: rank 0 has {len(each[0])} variables, rank {rank} has {len(other)}: build the model and the "
+                "optimizer on all ranks first"
+            )
+        at = next((i for i, pair in enumerate(zip(other, each[0], strict=True)) if pair[0] != pair[1]), None)
+        if at is not None:
+            own = getattr(variables[at], "path", variables[at].name)
+            raise errors.MismatchError(
+                f"{name}: variable {at} ({own} here) is {each[0][at]} on rank 0 and {other[at]} on rank {rank}"
+            )
+
+
+def broadcast_object(
+    obj: Any,
+    root_rank: int = 0,
+    session: Any = None,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """Give the root's object to all ranks of the process set.
+
+    :param obj: anything that pickle can send, or cloudpickle if that is installed; only the root's counts
+    :param root_rank: global rank of the root, also within a process set
+    :param session: for Horovod's signature; it is not used
+    :param name: matches the calls of different ranks, in any order; calls without a name match by their order
+    :param process_set: the ranks that take part
+    :returns: `obj` itself on the root, a copy of the root's on the other ranks
+    :raises ObjectError: the root's object cannot be pickled
+    :raises InvalidArgumentError: (a ValueError) the root or this rank is not in the process set
+    """
+    del session
+    return send_object(obj, root_rank, name, process_set)
+
+
+def broadcast_object_fn(
+    root_rank: int = 0, session: Any = None, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Callable[[Any], Any]:
+    """Return broadcast_object() with all arguments but the object.
+
+    :param root_rank: global rank of the root, also within a process set
+    :param session: for Horovod's signature; it is not used
+    :param name: matches the calls of different ranks, in any order; calls without a name match by their order
+    :param process_set: the ranks that take part
+    :returns: a function of the object
+    """
+    return lambda obj: broadcast_object(obj, root_rank, session, name, process_set)
+
+
+def allgather_object(
+    obj: Any, session: Any = None, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> list[Any]:
+    """Collect one object of each rank of the process set.
+
+    :param obj: anything that pickle can send, or cloudpickle if that is installed
+    :param session: for Horovod's signature; it is not used
+    :param name: matches the calls of different ranks, in any order; calls without a name match by their order
+    :param process_set: the ranks that take part
+    :returns: the objects, in the order of the ranks; a rank that has joined has none
+    :raises ObjectError: an object cannot be pickled
+    :raises InvalidArgumentError: (a ValueError) this rank is not in the process set
+    """
+    del session
+    return gather_objects(obj, name, process_set)

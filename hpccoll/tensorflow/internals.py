@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What TensorFlow does not publish and this package needs, and the oldest TensorFlow.
+
+Decision 40 says what each is for, and since which version TensorFlow has it. tests/tensorflow run with the oldest and
+the newest.
+"""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from hpccoll import errors
+
+OLDEST = "2.16"
+
+try:
+    from tensorflow.python.eager.record import could_possibly_record
+except (ImportError, AttributeError) as error:
+    raise errors.UnsupportedError(
+        f"hpccoll.tensorflow and TensorFlow {tf.__version__} do not fit: {error}. It was made for TensorFlow {OLDEST} "
+        "and later: install another TensorFlow, or a newer hpccoll"
+    ) from error
+
+__all__ = ["OLDEST", "could_possibly_record"]

@@ -1,0 +1,378 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operations on tensors, eager and in graphs, with the arguments of Horovod's for TensorFlow.
+
+Arguments that many of them share:
+
+- a tensor is a tf.Tensor, a variable, or what tf.convert_to_tensor() takes;
+- `device_dense`, `device_sparse`: for Horovod's signature; they are not used;
+- `name` matches the calls of different ranks, in whatever order each rank makes them. Calls without a name match by
+  their order;
+- `process_set`: the ranks that take part; roots are global ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from hpccoll import errors
+from hpccoll.frontend import names
+from hpccoll.frontend.compression import Compressor, Compressors, NoneCompressor
+from hpccoll.frontend.process_sets import ProcessSet, global_process_set, world_of
+from hpccoll.frontend.reductions import Average, Sum, choose
+from hpccoll.horovod.operations import Allreduce, Operations, Reducescatter
+from hpccoll.tensorflow import derivatives
+from hpccoll.tensorflow.adapter import ADAPTER, tensor_of
+from hpccoll.tensorflow.internals import could_possibly_record
+
+__all__ = [
+    "OPERATIONS", "Compression", "TensorFlowOperations", "allgather", "allreduce", "alltoall", "broadcast",
+    "grouped_allgather", "grouped_allreduce", "grouped_reducescatter", "reducescatter",
+]  # fmt: skip
+
+
+def _recorded(
+    compute: Callable[..., tuple[list[Any], Any]], back: Callable[[Sequence[Any], Any], Any], tensors: Sequence[Any]
+) -> list[Any]:
+    """Compute results that a tape of TensorFlow can differentiate.
+
+    :param compute: from the tensors to the results and what the derivative needs to know
+    :param back: from the gradients of the results to those of the tensors
+    """
+
+    @tf.custom_gradient
+    def differentiable(*xs: Any) -> Any:
+        results, known = compute(*xs)
+        return results, lambda *gradients: back(gradients, known)
+
+    made: list[Any] = differentiable(*tensors)
+    return made
+
+
+class TensorFlowOperations(Operations[Any]):
+    """Operations that a tape records. See Operations for the methods."""
+
+    def run_allreduce(self, call: Allreduce, tensors: Sequence[Any]) -> list[Any]:
+        """See Operations."""
+        if not could_possibly_record():
+            return super().run_allreduce(call, tensors)
+        compute = super().run_allreduce
+        return _recorded(
+            lambda *xs: (compute(call, xs), None),
+            lambda gradients, _: derivatives.of_allreduce(self, call, gradients),
+            tensors,
+        )
+
+    def run_allgather(self, tensor: Any, name: str | None, process_set: ProcessSet) -> Any:
+        """See Operations."""
+        if not could_possibly_record():
+            return super().run_allgather(tensor, name, process_set)
+
+        def compute(x: Any) -> tuple[list[Any], Any]:
+            result, rows = self.requests.allgather(name, x, process_set, with_rows=True, waits=True).wait()
+            return [result], rows.copy()
+
+        return _recorded(
+            compute,
+            lambda gradients, rows: derivatives.of_allgather(self, gradients[0], rows, tensor, name, process_set),
+            [tensor],
+        )[0]
+
+    def run_grouped_allgather(self, tensors: Sequence[Any], name: str | None, process_set: ProcessSet) -> list[Any]:
+        """See Operations."""
+        if not could_possibly_record():
+            return super().run_grouped_allgather(tensors, name, process_set)
+        return [
+            self.run_allgather(tensor, names.member(name, i, len(tensors)), process_set)
+            for i, tensor in enumerate(tensors)
+        ]
+
+    def run_broadcast(self, tensor: Any, root_rank: int, name: str | None, process_set: ProcessSet) -> Any:
+        """See Operations."""
+        if not could_possibly_record():
+            return super().run_broadcast(tensor, root_rank, name, process_set)
+        compute = super().run_broadcast
+        return _recorded(
+            lambda x: ([compute(x, root_rank, name, process_set)], None),
+            lambda gradients, _: derivatives.of_broadcast(self, gradients[0], root_rank, name, process_set),
+            [tensor],
+        )[0]
+
+    def run_alltoall(self, tensor: Any, splits: Any, name: str | None, process_set: ProcessSet) -> tuple[Any, Any]:
+        """See Operations."""
+        if not could_possibly_record():
+            return super().run_alltoall(tensor, splits, name, process_set)
+        plain = super().run_alltoall
+
+        def compute(x: Any) -> tuple[list[Any], Any]:
+            output, rows = plain(x, splits, name, process_set)
+            return [output, rows], rows
+
+        output, rows = _recorded(
+            compute,
+            lambda gradients, rows: derivatives.of_alltoall(self, gradients[0], rows, name, process_set),
+            [tensor],
+        )
+        return output, rows
+
+    def run_reducescatter(self, call: Reducescatter, tensors: Sequence[Any]) -> list[Any]:
+        """See Operations."""
+        if not could_possibly_record():
+            return super().run_reducescatter(call, tensors)
+        compute = super().run_reducescatter
+        return _recorded(
+            lambda *xs: (compute(call, xs), None),
+            lambda gradients, _: derivatives.of_reducescatter(self, call, gradients),
+            tensors,
+        )
+
+
+OPERATIONS = TensorFlowOperations(ADAPTER)
+Compression = Compressors(ADAPTER)
+
+
+# ---- reductions ------------------------------------------------------------------------------------------
+
+
+def allreduce(
+    tensor: Any,
+    average: bool | None = None,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Compressor = NoneCompressor,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """Combine the tensors of all ranks into a new tensor.
+
+    :param tensor: the same shape and dtype on all ranks. A tf.IndexedSlices (with Sum or Average): the rows of all
+        ranks are gathered, and rows with equal indices stand for their sum
+    :param average: deprecated: True for op=Average, False for op=Sum
+    :param device_dense: not used
+    :param device_sparse: not used
+    :param compression: what floating-point values travel as: Compression.none, .fp16, .bf16, or a Compressor
+    :param op: Average (default), Sum, Adasum, Min, Max or Product
+    :param prescale_factor: factor of each rank's tensor
+    :param postscale_factor: factor of the result
+    :param name: matches the calls of different ranks
+    :param process_set: the ranks that take part
+    :returns: the result, of the shape and dtype of `tensor`
+    :raises InvalidArgumentError: (a ValueError) an argument is wrong, or this rank is not in the process set
+    :raises UnsupportedError: (a ValueError) the library does not know the dtype, or has no such reduction of it
+    :raises MismatchError: (a RuntimeError) the ranks called with different arguments under one name
+    :raises HorovodInternalError: (a RuntimeError) a rank or the transport failed; a new World may work
+    """
+    del device_dense, device_sparse
+    if isinstance(tensor, tf.IndexedSlices):
+        return _allreduce_slices(
+            tensor, choose(op, average), compression, name, process_set, prescale_factor * postscale_factor
+        )
+    return OPERATIONS.allreduce(
+        tensor_of(tensor), average, name, compression, op, prescale_factor, postscale_factor, process_set
+    )
+
+
+def _allreduce_slices(
+    slices: Any, op: int, compression: Compressor, name: str | None, process_set: ProcessSet, factor: float
+) -> Any:
+    if op not in (Sum, Average):
+        raise errors.UnsupportedError(
+            f"allreduce of {name or 'an unnamed IndexedSlices'}: op is {choose(op).name}, and only Average and Sum are "
+            "defined for an IndexedSlices: use sparse_as_dense=True, or tf.convert_to_tensor"
+        )
+    if factor != 1.0:
+        raise errors.UnsupportedError(
+            f"allreduce of {name or 'an unnamed IndexedSlices'}: there are no factors of an IndexedSlices"
+        )
+    sent, context = compression.compress(slices.values)
+    values, indices = OPERATIONS.grouped_allgather([sent, slices.indices], name, process_set)
+    values = compression.decompress(values, context)
+    if op == Average:
+        values = ADAPTER.divide(values, world_of(process_set).size)
+    return tf.IndexedSlices(values, indices, dense_shape=slices.dense_shape)
+
+
+def grouped_allreduce(
+    tensors: Sequence[Any],
+    average: bool | None = None,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Compressor = NoneCompressor,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+    name: str | None = None,
+) -> list[Any]:
+    """Allreduce several tensors that are agreed, fused and finished together.
+
+    :param tensors: as many on all ranks, each with the same shape and dtype; no tf.IndexedSlices
+    :param average: deprecated: True for op=Average, False for op=Sum
+    :param device_dense: not used
+    :param device_sparse: not used
+    :param compression: what floating-point values travel as: Compression.none, .fp16, .bf16, or a Compressor
+    :param op: Average (default), Sum, Adasum, Min, Max or Product
+    :param prescale_factor: factor of each rank's tensors
+    :param postscale_factor: factor of the results
+    :param process_set: the ranks that take part
+    :param name: of the whole group
+    :returns: the results, in the order of `tensors`
+    :raises HpccollError: see allreduce
+    """
+    del device_dense, device_sparse
+    if not tensors:
+        return []
+    whole = [tensor_of(tensor) for tensor in tensors]
+    return OPERATIONS.grouped_allreduce(
+        whole, average, name, compression, op, prescale_factor, postscale_factor, process_set
+    )
+
+
+def reducescatter(
+    tensor: Any,
+    device_dense: str = "",
+    compression: Compressor = NoneCompressor,
+    op: int | None = Average,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> Any:
+    """Combine the tensors of all ranks; each rank gets its share of the rows.
+
+    :param tensor: the same shape and dtype on all ranks. Each rank gets n // size of n rows, and the first n % size
+        ranks get one more
+    :param device_dense: not used
+    :param compression: what floating-point values travel as: Compression.none, .fp16, .bf16, or a Compressor
+    :param op: Average (default), Sum, Min, Max or Product
+    :param name: matches the calls of different ranks
+    :param process_set: the ranks that take part
+    :param prescale_factor: factor of each rank's tensor
+    :param postscale_factor: factor of the result
+    :returns: this rank's rows of the result
+    :raises HpccollError: see allreduce
+    """
+    del device_dense
+    return OPERATIONS.reducescatter(
+        tensor_of(tensor), name, compression, op, process_set, prescale_factor, postscale_factor
+    )
+
+
+def grouped_reducescatter(
+    tensors: Sequence[Any],
+    device_dense: str = "",
+    compression: Compressor = NoneCompressor,
+    op: int | None = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    name: str | None = None,
+) -> list[Any]:
+    """Reducescatter each of several tensors.
+
+    :param tensors: as many on all ranks, each with the same shape and dtype
+    :param device_dense: not used
+    :param compression: what floating-point values travel as: Compression.none, .fp16, .bf16, or a Compressor
+    :param op: Average (default), Sum, Min, Max or Product
+    :param process_set: the ranks that take part
+    :param prescale_factor: factor of each rank's tensors
+    :param postscale_factor: factor of the results
+    :param name: of the whole group
+    :returns: this rank's rows of each result, in the order of `tensors`
+    :raises HpccollError: see allreduce
+    """
+    del device_dense
+    whole = [tensor_of(tensor) for tensor in tensors]
+    return OPERATIONS.grouped_reducescatter(
+        whole, name, compression, op, process_set, prescale_factor, postscale_factor
+    )
+
+
+# ---- movements -------------------------------------------------------------------------------------------
+
+
+def allgather(
+    tensor: Any,
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """Concatenate the tensors of all ranks along their first dimension.
+
+    :param tensor: the first dimension may differ between ranks, the others may not; a tensor without dimensions counts
+        as one row
+    :param name: matches the calls of different ranks
+    :param ignore_name_scope: in a graph, the name is `name` alone, without TensorFlow's name scope
+    :param process_set: the ranks that take part
+    :returns: the rows of all ranks, in the order of the ranks
+    :raises HpccollError: see allreduce
+    """
+    del ignore_name_scope
+    return OPERATIONS.allgather(tensor_of(tensor), name, process_set)
+
+
+def grouped_allgather(
+    tensors: Sequence[Any],
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> list[Any]:
+    """Allgather each of several tensors.
+
+    :param tensors: as many on all ranks
+    :param name: of the whole group
+    :param ignore_name_scope: in a graph, the name is `name` alone, without TensorFlow's name scope
+    :param process_set: the ranks that take part
+    :returns: the results, in the order of `tensors`
+    :raises HpccollError: see allreduce
+    """
+    del ignore_name_scope
+    return OPERATIONS.grouped_allgather([tensor_of(tensor) for tensor in tensors], name, process_set)
+
+
+def broadcast(
+    tensor: Any,
+    root_rank: int,
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """Give the root's tensor to all ranks, as a new tensor.
+
+    :param tensor: the values on the root; the same shape and dtype on the other ranks
+    :param root_rank: global rank of the root, also within a process set
+    :param name: matches the calls of different ranks
+    :param ignore_name_scope: in a graph, the name is `name` alone, without TensorFlow's name scope
+    :param process_set: the ranks that take part
+    :returns: the root's values
+    :raises HpccollError: see allreduce
+    """
+    del ignore_name_scope
+    return OPERATIONS.broadcast(tensor_of(tensor), root_rank, name, process_set)
+
+
+def alltoall(
+    tensor: Any,
+    splits: Any = None,
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """Send a part of the rows to each rank.
+
+    :param tensor: all dimensions but the first are the same on all ranks
+    :param splits: how many rows go to each rank of the set, in order; default: as many to each
+    :param name: matches the calls of different ranks
+    :param ignore_name_scope: in a graph, the name is `name` alone, without TensorFlow's name scope
+    :param process_set: the ranks that take part
+    :returns: the rows received, in the order of the ranks; if `splits` is given, a pair of them and how many rows came
+        from each rank
+    :raises HpccollError: see allreduce
+    """
+    del ignore_name_scope
+    return OPERATIONS.alltoall(tensor_of(tensor), splits, name, process_set)
