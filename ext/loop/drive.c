@@ -17,6 +17,9 @@
  * other had). */
 #define YIELD_NS 100000ull
 #define YIELDS_TO_A_TURN 16 /* a turn of the background thread is mostly over by then */
+/* Progress iterations without a yield for a message that is about to come: more would take the core from a partner that
+ * shares it. */
+#define SOON 32
 
 static int may_drive(const hc_loop *loop) {
     return !loop->config.one_thread || pthread_equal(pthread_self(), loop->maker);
@@ -89,6 +92,13 @@ static void sleep_for_news(hc_loop *loop, awaited *all, int can_drive, uint64_t 
     atomic_fetch_sub_explicit(&loop->sleepers, 1, memory_order_relaxed);
 }
 
+/* 1: somebody must drive on. */
+static int leave(hc_loop *loop) {
+    int work = hc__look_away(loop) || !hc__loop_quiet(loop);
+    hc__driver_leave(loop);
+    return work;
+}
+
 /* One progress iteration at least, so that a caller that only asks (a limit that has passed) moves things too.
  * 1: somebody must drive on. */
 static int wait_until(hc_loop *loop, awaited *all, uint64_t limit) {
@@ -97,8 +107,7 @@ static int wait_until(hc_loop *loop, awaited *all, uint64_t limit) {
     do {
         if (can_drive && hc__driver_try(loop)) {
             drive_until(loop, all, limit);
-            work = hc__look_away(loop) || !hc__loop_quiet(loop);
-            hc__driver_leave(loop);
+            work = leave(loop);
         } else {
             now = hc__loop_now();
             sleep_for_news(loop, all, can_drive, limit > now ? limit - now : 0);
@@ -106,6 +115,12 @@ static int wait_until(hc_loop *loop, awaited *all, uint64_t limit) {
         now = hc__loop_now();
     } while (!all_done(all) && now < limit);
     return work;
+}
+
+/* It looks by itself if it coalesces. */
+static void call_thread(hc_loop *loop) {
+    if (!atomic_load_explicit(&loop->coalescing, memory_order_seq_cst))
+        hc__thread_call(loop);
 }
 
 static void note_waiting(const awaited *all, uint64_t now) {
@@ -125,8 +140,8 @@ int hc_loop_wait(hc_loop *loop, hc_handle *const *handles, size_t n, uint64_t ns
     atomic_store_explicit(&loop->flush, 1, memory_order_seq_cst);
     int work = wait_until(loop, &all, limit);
     atomic_fetch_sub_explicit(&loop->trace.header->callers, 1, memory_order_seq_cst);
-    if (work && !atomic_load_explicit(&loop->coalescing, memory_order_seq_cst))
-        hc__thread_call(loop);
+    if (work)
+        call_thread(loop);
     atomic_fetch_add_explicit(&loop->waited_ns, hc__loop_now() - start, memory_order_relaxed);
     return all_done(&all);
 }
@@ -145,9 +160,7 @@ static int drive_for(hc_loop *loop, hc_handle *handle, uint64_t ns) {
     loop->completion.by_driver = 1;
     drive_until(loop, &one, hc__loop_now() + ns);
     loop->completion.by_driver = 0;
-    int work = hc__look_away(loop) || !hc__loop_quiet(loop);
-    hc__driver_leave(loop);
-    return work;
+    return leave(loop);
 }
 
 /* Its caller will go on, and asks for no flush later: the request is raised now. */
@@ -182,9 +195,39 @@ void hc_loop_progress(hc_loop *loop) {
     hc__driver_leave(loop);
 }
 
-void hc_loop_submit(hc_loop *loop, hc_handle *handle, int waits) {
+static void admit(hc_loop *loop, hc_handle *handle) {
     atomic_fetch_add_explicit(&handle->refs, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&loop->pending, 1, memory_order_relaxed);
+}
+
+int hc__drive_message(hc_loop *loop, hc_handle *handle) {
+    if (loop->config.debug || !may_drive(loop) || !hc__driver_try(loop))
+        return 0;
+    int behind = atomic_load_explicit(&loop->inbox, memory_order_relaxed) != NULL; /* what was submitted before */
+    if (!behind) {
+        admit(loop, handle);
+        handle->bytes = handle->op->bytes;
+        hc__p2p_take(loop, handle);
+        hc__p2p_progress(loop);
+        hc__progress_out(loop);
+    }
+    if (leave(loop) && !behind)
+        call_thread(loop);
+    return !behind;
+}
+
+int hc__drive_soon(hc_loop *loop, hc_handle *handle) {
+    if (hc_handle_done(handle) || !may_drive(loop) || !hc__driver_try(loop))
+        return hc_handle_done(handle);
+    for (int i = 0; i < SOON && !hc_handle_done(handle); i++)
+        hc__progress_once(loop);
+    if (leave(loop))
+        call_thread(loop);
+    return hc_handle_done(handle);
+}
+
+void hc_loop_submit(hc_loop *loop, hc_handle *handle, int waits) {
+    admit(loop, handle);
     if (atomic_load_explicit(&loop->forked, memory_order_relaxed)) {
         hc__handle_finish(loop, handle, HC_FORKED, hc_status_text(HC_FORKED));
         return;

@@ -152,6 +152,7 @@ struct hc_loop {
     uint64_t wake_at;
     uint8_t *unsent;     /* per World rank: 1 while a message of the engine's to it has not left */
     hc_handle *p2p_ops;  /* sends and receives in flight, newest first */
+    uint32_t nlistening; /* of them: those for which somebody must listen; for others their callers look */
     hc_p2p_op *unposted; /* sends whose arrays come from a device, and what stays behind them; oldest first */
     hc_handle *plans;    /* starts of plans that the driver runs */
     hc_handle *requests; /* what the engine holds, likewise: if it runs out of memory, the loop knows what to end */
@@ -240,6 +241,13 @@ int hc__loop_step(hc_loop *, hc_event *); /* stamps the time, steps, performs */
 
 /* progress.c */
 int hc__progress_once(hc_loop *); /* 1: something moved */
+void hc__progress_out(hc_loop *); /* what is queued for the control edges, and nothing else */
+
+/* drive.c: messages of plans */
+/* Posts it from the caller's thread, if the driver's place is free and nothing was submitted before it. 1: the loop has
+ * it; 0: submit it. [any thread] */
+int hc__drive_message(hc_loop *, hc_handle *);
+int hc__drive_soon(hc_loop *, hc_handle *); /* drives for a moment. 1: it is done. [any thread] */
 
 /* place.c */
 int hc__loop_idle(hc_loop *);    /* nothing here moves or will by itself; messages may wait for their others */

@@ -56,6 +56,11 @@ static int open_staging(hc_loop *loop, hc_handle *handle, char *text) {
     return status;
 }
 
+/* A few bytes of a plan come without this rank's help; the others are read when their caller looks. */
+static int needs_listener(const hc_handle *handle) {
+    return !(handle->plan && handle->plan->by_caller);
+}
+
 static void finish(hc_loop *loop, hc_handle *handle, int status, const char *text) {
     hc_staging *staging = handle->staging;
     const hc__set_queue *queue = hc__set_queue_find(loop, handle->set);
@@ -64,6 +69,7 @@ static void finish(hc_loop *loop, hc_handle *handle, int status, const char *tex
     if (staging && staging->own)
         data_of(loop, handle)->ops->staging_close(data_of(loop, handle), staging);
     hc__handle_unlink(handle);
+    loop->nlistening -= (uint32_t)needs_listener(handle);
     hc__handle_finish(loop, handle, status, text);
 }
 
@@ -153,6 +159,7 @@ void hc__p2p_take(hc_loop *loop, hc_handle *handle) {
     hc_count(&loop->counters.p2p_bytes, handle->bytes);
     hc__trace_handle(loop, HC_TRACE_ENQUEUE, handle, 0);
     hc__handle_link(&loop->p2p_ops, handle);
+    loop->nlistening += (uint32_t)needs_listener(handle);
     if (status != HC_OK) {
         finish(loop, handle, HC_BROKEN, loop->broken_text);
         return;

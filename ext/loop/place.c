@@ -18,7 +18,7 @@ int hc__loop_listens(hc_loop *loop) {
 }
 
 int hc__loop_quiet(hc_loop *loop) {
-    return !loop->p2p_ops && hc__loop_idle(loop);
+    return !loop->nlistening && hc__loop_idle(loop);
 }
 
 /* ---- taken and left ---------------------------------------------------------------------------------- */

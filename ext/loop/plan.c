@@ -8,7 +8,9 @@
  * A few bytes inside a node need no driver: the thread that starts the plan writes its part into the plan's segment,
  * and the thread that waits takes the result from there. If its partners are late, or a part cannot be written yet, the
  * loop gets the plan's handle as it gets any other, and with it come the driver's sleep, signs of life, reports of a
- * long wait, and the ends of the set and of the World. Other plans are the driver's from their start.
+ * long wait, and the ends of the set and of the World. A small message inside the node is posted by the thread that
+ * starts its plan, and looked for by the one that waits, in the driver's place but without the inbox and without a call
+ * of the background thread. Other plans are the driver's from their start.
  */
 #include "loop/driver.h"
 
@@ -40,6 +42,15 @@ static int compose(hc_plan *plan, int32_t set_size) {
     return HC_OK;
 }
 
+/* It travels whole and at once, whether its receive has been posted or not, and within the node. */
+static int is_small_message(const hc_loop *loop, const hc_handle *handle) {
+    const hc_p2p_op *op = handle->op;
+    int32_t own = loop->node_of[loop->config.engine.rank];
+    if (!op || handle->staging || op->bytes > HC_P2P_EAGER_MAX)
+        return 0;
+    return op->peer >= 0 ? loop->node_of[op->peer] == own : !loop->parts.net;
+}
+
 hc_plan *hc_plan_new(hc_loop *loop, hc_handle *handle, int32_t set_size) {
     hc_plan *plan = calloc(1, sizeof *plan);
     if (!plan)
@@ -47,6 +58,7 @@ hc_plan *hc_plan_new(hc_loop *loop, hc_handle *handle, int32_t set_size) {
     plan->loop = loop;
     plan->handle = handle;
     plan->peer = handle->op ? handle->op->peer : -1;
+    plan->by_caller = (uint8_t)is_small_message(loop, handle);
     handle->plan = plan;
     if (!handle->op && compose(plan, set_size) != HC_OK) {
         hc_plan_free(plan);
@@ -96,6 +108,8 @@ static void rearm(hc_plan *plan) {
 static void hand_over(hc_plan *plan, int waits) {
     plan->state = HC__WITH_LOOP;
     rearm(plan);
+    if (plan->by_caller && plan->handle->op && hc__drive_message(plan->loop, plan->handle))
+        return;
     hc_loop_submit(plan->loop, plan->handle, waits);
 }
 
@@ -114,7 +128,7 @@ int hc_plan_start(hc_plan *plan, int waits) {
     if (atomic_load_explicit(&loop->broken, memory_order_relaxed) != HC_OK)
         return HC_BROKEN;
     atomic_fetch_add_explicit(&loop->plan_starts, 1, memory_order_relaxed);
-    if (!plan->by_caller) {
+    if (!plan->by_caller || plan->handle->op) {
         hand_over(plan, waits);
         return HC_OK;
     }
@@ -139,6 +153,8 @@ int hc_plan_test(hc_plan *plan) {
 }
 
 int hc_plan_soon(hc_plan *plan) {
+    if (plan->state == HC__WITH_LOOP && plan->by_caller && plan->handle->op && hc__drive_soon(plan->loop, plan->handle))
+        plan->state = HC__OVER;
     for (int i = 0; i < LOOKS && plan->state == HC__WITH_CALLER; i++)
         look(plan);
     return plan->state == HC__OVER;

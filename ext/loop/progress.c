@@ -167,6 +167,10 @@ static int send_queued(hc_loop *loop) {
     return moved;
 }
 
+void hc__progress_out(hc_loop *loop) {
+    send_queued(loop);
+}
+
 static int take_time(hc_loop *loop) {
     if (loop->wake_at == UINT64_MAX || hc__loop_now() < loop->wake_at)
         return 0;

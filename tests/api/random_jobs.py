@@ -246,6 +246,10 @@ def enqueue_alltoall(request: Request, world: World, where: Where) -> Pending:
     return Pending(request, handle, check, [(x, values)], where)
 
 
+RING = 99
+"""The tag of messages that are plans."""
+
+
 class Plans:
     """Plans of one set, large and small, on memory of their own."""
 
@@ -258,6 +262,12 @@ class Plans:
         self.plans.append(hpccoll.broadcast_init(self.given, self.root, world=world))
         self.plans.append(hpccoll.allgather_init(self.gathered, world=world))
         self.plans.append(hpccoll.barrier_init(world=world))
+        self.right, self.left = (world.rank + 1) % world.size, (world.rank - 1) % world.size
+        self.sent, self.come = (np.zeros(n, np.int64) for n in [chance.choice((1, 500, 5000))] * 2)
+        self.ring = [
+            hpccoll.recv_init(self.come, self.left, tag=RING, world=world),
+            hpccoll.send_init(self.sent, self.right, tag=RING, world=world),
+        ]
 
     def start(self, number: int, own: random.Random) -> list[Callable[[], None]]:
         """Start those of a round; what waits for each, and looks."""
@@ -265,9 +275,17 @@ class Plans:
         chosen = chance.sample(range(len(self.plans)), chance.randrange(len(self.plans) + 1))
         for x in (*self.arrays, self.given, self.gathered):
             x[:] = self.world.rank + number
-        for at in own.sample(chosen, len(chosen)):
-            self.plans[at].start()
-        return [partial(self.check, at, number, own.random() < 0.3) for at in chosen]
+        self.sent[:] = self.world.rank + number
+        for plan in own.sample([*self.ring, *(self.plans[at] for at in chosen)], len(chosen) + 2):
+            plan.start()
+        ends = [partial(self.check, at, number, own.random() < 0.3) for at in chosen]
+        return [*ends, partial(self.check_ring, number, own.random() < 0.3)]
+
+    def check_ring(self, number: int, asks: bool) -> None:
+        if asks:
+            self.ring[0].test()
+        assert [plan.wait(60) for plan in self.ring] == [self.left, None]
+        assert (self.come == self.left + number).all(), (number, self.come)
 
     def check(self, at: int, number: int, asks: bool) -> None:
         if asks:
@@ -281,7 +299,7 @@ class Plans:
             assert (result is None) if wanted[at] is None else (list(result) == wanted[at]), (at, number, result)
 
     def free(self) -> None:
-        for plan in self.plans:
+        for plan in (*self.plans, *self.ring):
             plan.free()
 
 

@@ -2,6 +2,7 @@
 """Persistent operations: their values, what they cost the control plane, how they fail and end."""
 
 import re
+import time
 
 import numpy as np
 import pytest
@@ -86,6 +87,68 @@ def test_messages_around_a_ring(everywhere):
             plan.free()
 
     everywhere(program)
+
+
+def test_messages_of_plans_keep_their_order_among_others(everywhere):
+    """Sends of a plan and others, receives of a plan and others, under one tag: in the order of the program."""
+
+    def program(world):
+        right, left = (world.rank + 1) % world.size, (world.rank - 1) % world.size
+        x, y = np.zeros(2), np.zeros(2)
+        own, other = np.random.default_rng(world.rank), np.random.default_rng([1, world.rank])
+        send, receive = hpccoll.send_init(x, right, world=world), hpccoll.recv_init(y, left, world=world)
+        for step in range(0, 60, 6):
+            handles = []
+            for k in range(6):
+                if own.random() < 0.5:
+                    x[:] = step + k
+                    send()
+                else:
+                    handles.append(hpccoll.send_async(np.full(2, float(step + k)), right, world=world))
+            for k in range(6):
+                if other.random() < 0.5:
+                    assert receive() == left
+                else:
+                    hpccoll.recv(y, left, world=world)
+                assert (y == step + k).all(), (step, k, y)
+            for handle in handles:
+                handle.wait()
+        send.free()
+        receive.free()
+
+    everywhere(program)
+
+
+def test_few_bytes_to_a_neighbour_wake_no_thread(threads):
+    def program(world):
+        other = 1 - world.rank
+        x, y = np.full(100, world.rank), np.empty(100, int)
+        plans = [hpccoll.recv_init(y, other, world=world), hpccoll.send_init(x, other, world=world)]
+        hpccoll.barrier(world=world)
+        before = world.stats()["wakes"]
+        for _ in range(50):
+            hpccoll.start_all(plans)
+            assert hpccoll.wait_all(plans) == [other, None] and (y == other).all()
+        assert world.stats()["wakes"] == before
+        plans[1].start()  # its receive is not posted, and nobody waits there
+        assert plans[1].test()
+        plans[0]()
+        for plan in plans:
+            plan.free()
+
+    testing.run(threads(2), program)
+
+
+def test_a_receive_that_is_started_without_its_send_is_reported(threads, capfd):
+    def program(world):
+        if world.rank == 1:
+            time.sleep(1)
+            hpccoll.send(np.ones(1), 0, world=world)
+        else:
+            assert hpccoll.recv_init(np.empty(1), 1, world=world)() == 1
+
+    testing.run(threads(2, stall_warning=0.2), program)
+    assert re.search(r"a receive of 8 bytes from rank 1 .*has waited ", capfd.readouterr().err)
 
 
 def test_a_start_sends_no_control_message(everywhere):

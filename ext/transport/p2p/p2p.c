@@ -24,7 +24,7 @@ static int post_send(hc_p2p *p2p, hc_p2p_op *send) {
         .kind = HC__P2P_EAGER, .set = send->set, .tag = send->tag, .context = send->context, .bytes = send->bytes};
     hc__p2p_credit *credit = &p2p->credits[send->peer];
     uint64_t cost = sizeof header + send->bytes;
-    if (send->bytes <= HC__P2P_EAGER_MAX && credit->used + cost <= HC__P2P_CREDIT_MAX) {
+    if (send->bytes <= HC_P2P_EAGER_MAX && credit->used + cost <= HC__P2P_CREDIT_MAX) {
         credit->used += cost;
         int status = hc__p2p_send_header(p2p, send->peer, &header, send->data);
         if (status == HC_OK)
@@ -215,7 +215,7 @@ int hc_p2p_new(hc_node_control *node_control, hc_net *net, hc_control *control, 
     p2p->last_unexpected = &p2p->unexpected;
     p2p->local_of = malloc((size_t)size * sizeof *local_of);
     p2p->credits = calloc((size_t)size, sizeof *p2p->credits);
-    p2p->message = malloc(sizeof(hc__p2p_header) + HC__P2P_EAGER_MAX);
+    p2p->message = malloc(sizeof(hc__p2p_header) + HC_P2P_EAGER_MAX);
     if (!p2p->local_of || !p2p->credits || !p2p->message) {
         hc_p2p_free(p2p);
         return HC_NO_MEMORY;

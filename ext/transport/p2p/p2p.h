@@ -23,6 +23,7 @@ enum hc_p2p_flag { /* of a receive */
                    HC_P2P_ALLOCATES = 16, /* a message of any size: `data` becomes new memory for it, of malloc() */
 };
 enum hc_p2p_context { HC_P2P_USER, HC_P2P_LIBRARY }; /* messages of one never meet receives of the other */
+#define HC_P2P_EAGER_MAX ((size_t)8 << 10)           /* bytes of a message that may travel whole at once */
 #define HC_NO_PEER (-2)                              /* MPI_PROC_NULL; for posters: it is no peer of hc_p2p_post() */
 
 /* A send or a receive, in its poster's memory. It belongs to the point-to-point layer from hc_p2p_post() until

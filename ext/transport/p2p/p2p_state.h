@@ -11,7 +11,6 @@
 #include "transport/p2p/p2p.h"
 
 #define HC__P2P_MARK 0xA7 /* the engine's messages begin with another byte, its version */
-#define HC__P2P_EAGER_MAX ((size_t)8 << 10)
 #define HC__P2P_CREDIT_MAX ((uint64_t)512 << 10)
 
 /* The kinds of headers. */
