@@ -17,17 +17,27 @@ __all__ = ["InFlight", "member", "part", "request"]
 
 def request(operation: str, name: str | None) -> str | None:
     """Return the name of a request: "allreduce.weights". An empty name is no name, as in Horovod."""
-    return f"{operation}.{name}" if name else None
+    return f"{operation}.{text}" if (text := _text(name)) else None
 
 
 def member(name: str | None, index: int, count: int) -> str | None:
     """Return the name of one tensor of a group that is several requests: "weights_1of3"."""
-    return f"{name}_{index + 1}of{count}" if name else None
+    return f"{text}_{index + 1}of{count}" if (text := _text(name)) else None
 
 
 def part(name: str | None, what: str) -> str | None:
     """Return the name of one of the requests of an operation: "weights.gradient"."""
-    return f"{name}.{what}" if name else None
+    return f"{text}.{what}" if (text := _text(name)) else None
+
+
+def _text(name: str | None) -> str | None:
+    """Return the name that a program gave.
+
+    :raises InvalidArgumentError: it is no text
+    """
+    if name is not None and not isinstance(name, str):
+        raise errors.InvalidArgumentError(f"name is {name!r}: a name is a str, the same on all ranks")
+    return name
 
 
 class Request(Protocol):

@@ -6,6 +6,8 @@ from __future__ import annotations
 import enum
 import warnings
 
+import numpy as np
+
 from hpccoll import collectives, errors
 
 __all__ = ["Adasum", "Average", "Max", "Min", "Product", "ReduceOp", "Sum", "choose", "reduction"]
@@ -37,9 +39,11 @@ _HERE = {
 def choose(op: int | None, average: bool | None = None) -> ReduceOp:
     """Return the reduction that `op` or its deprecated predecessor `average` means; Average if neither is given.
 
-    :raises InvalidArgumentError: both are given, or `op` is none of the numbers
+    :raises InvalidArgumentError: both are given, or `op` is none of the numbers, or `average` is neither true nor false
     """
     if average is not None:
+        if not isinstance(average, (bool, np.bool_)):
+            raise errors.InvalidArgumentError(f"average is {average!r}: it is True or False; use op=Average or op=Sum")
         if op is not None:
             raise errors.InvalidArgumentError("op and average are both given: average is deprecated, use op alone")
         warnings.warn("average is deprecated, use op=Average or op=Sum", DeprecationWarning, stacklevel=3)

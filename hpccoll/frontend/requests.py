@@ -12,7 +12,7 @@ not hold the request back to fuse others with it.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import numpy as np
@@ -28,7 +28,7 @@ from hpccoll.frontend.process_sets import ProcessSet, root_in, world_of
 from hpccoll.frontend.reductions import Adasum, Average, ReduceOp, Sum, reduction
 from hpccoll.world import World
 
-__all__ = ["Requests", "together"]
+__all__ = ["Requests", "group_of", "together"]
 
 P = ParamSpec("P")
 S = TypeVar("S")
@@ -338,6 +338,9 @@ class Requests(Generic[T]):
 
         :returns: the tensors, the reduction and the two factors to ask the library for, and the factor of its result
         """
+        for what, factor in (("prescale", prescale), ("postscale", postscale)):
+            if not hasattr(factor, "__float__"):
+                raise errors.InvalidArgumentError(f"{what} is {factor!r}: a factor is a number")
         if op in (Sum, Average) and all(is_inexact(self.adapter.dtype(source)) for source in sources):
             return sources, op, prescale, postscale, 1.0
         op, after = _scaled_afterwards(op, postscale, size)
@@ -355,6 +358,16 @@ class Requests(Generic[T]):
             else:
                 self.adapter.overwrite(tensor, result)
         return list(tensors)
+
+
+def group_of(tensors: Sequence[T]) -> list[T]:
+    """Return the tensors of a group.
+
+    :raises InvalidArgumentError: they are no list
+    """
+    if isinstance(tensors, (str, bytes)) or not isinstance(tensors, Iterable):
+        raise errors.InvalidArgumentError(f"tensors is {tensors!r}: a group is a list of tensors")
+    return list(tensors)
 
 
 def together(handles: Sequence[HandleNumber]) -> HandleNumber:

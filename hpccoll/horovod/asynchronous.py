@@ -17,7 +17,7 @@ from hpccoll.frontend.adapter import SparseParts, TensorAdapter
 from hpccoll.frontend.handles import synchronize
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set, world_of
 from hpccoll.frontend.reductions import Average, Sum, choose
-from hpccoll.frontend.requests import Requests, together
+from hpccoll.frontend.requests import Requests, group_of, together
 
 __all__ = ["AsynchronousOperations"]
 
@@ -114,7 +114,7 @@ class AsynchronousOperations(Generic[T]):
         :raises UnsupportedError: see allreduce_async
         """
         return self.requests.allreduce(
-            name, tensors, choose(op, average), prescale_factor, postscale_factor, process_set, group=True,
+            name, group_of(tensors), choose(op, average), prescale_factor, postscale_factor, process_set, group=True,
             in_place=False,
         )  # fmt: skip
 
@@ -142,7 +142,7 @@ class AsynchronousOperations(Generic[T]):
         :raises UnsupportedError: see allreduce_async
         """
         return self.requests.allreduce(
-            name, tensors, choose(op, average), prescale_factor, postscale_factor, process_set, group=True,
+            name, group_of(tensors), choose(op, average), prescale_factor, postscale_factor, process_set, group=True,
             in_place=True,
         )  # fmt: skip
 
@@ -156,11 +156,13 @@ class AsynchronousOperations(Generic[T]):
         :param op: Average or Sum
         :param process_set: the ranks that take part
         :returns: a function without arguments that waits and returns the sum: sparse, equal indices not yet added up
-        :raises InvalidArgumentError: (a ValueError) `op` is neither Average nor Sum
+        :raises InvalidArgumentError: (a ValueError) `op` is neither Average nor Sum, or the tensor is not sparse
         """
         adapter, own = self.adapter, choose(op)
         if own not in (Average, Sum):
             raise errors.InvalidArgumentError(f"sparse_allreduce of {name!r}: op is {own.name}, not Average or Sum")
+        if not adapter.is_sparse(tensor):
+            raise errors.InvalidArgumentError(f"sparse_allreduce of {name!r}: the tensor is not sparse: use allreduce")
         parts = adapter.sparse_parts(tensor, coalesce=False)
         indices = self.allgather_async(parts.indices, names.part(name, "indices"), process_set)
         values = self.allgather_async(parts.values, names.part(name, "values"), process_set)
@@ -219,13 +221,13 @@ class AsynchronousOperations(Generic[T]):
         :raises InvalidArgumentError: see reducescatter_async
         :raises UnsupportedError: see reducescatter_async
         """
-        own, count = choose(op), len(tensors)
+        own, group = choose(op), group_of(tensors)
         return together(
             [
                 self.requests.reducescatter(
-                    names.member(name, i, count), tensor, own, prescale_factor, postscale_factor, process_set
+                    names.member(name, i, len(group)), tensor, own, prescale_factor, postscale_factor, process_set
                 )
-                for i, tensor in enumerate(tensors)
+                for i, tensor in enumerate(group)
             ]
         )
 
@@ -256,11 +258,11 @@ class AsynchronousOperations(Generic[T]):
         :raises InvalidArgumentError: see allgather_async
         :raises UnsupportedError: see allgather_async
         """
-        count = len(tensors)
+        group = group_of(tensors)
         return together(
             [
-                self.requests.allgather(names.member(name, i, count), tensor, process_set)
-                for i, tensor in enumerate(tensors)
+                self.requests.allgather(names.member(name, i, len(group)), tensor, process_set)
+                for i, tensor in enumerate(group)
             ]
         )
 

@@ -17,6 +17,7 @@ from hpccoll.frontend.compression import Compressor, NoneCompressor, check_compr
 from hpccoll.frontend.handles import synchronize
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set
 from hpccoll.frontend.reductions import Average, ReduceOp, choose
+from hpccoll.frontend.requests import group_of
 from hpccoll.horovod.rooted import RootedOperations
 
 __all__ = ["Allreduce", "Operations", "Reducescatter"]
@@ -137,7 +138,7 @@ class Operations(RootedOperations[T]):
         :raises HpccollError: see allreduce
         """
         call = Allreduce(name, choose(op, average), prescale_factor, postscale_factor, process_set, group=True)
-        return self._compressed(call, tensors, compression)
+        return self._compressed(call, group_of(tensors), compression)
 
     def grouped_allreduce_(
         self,
@@ -162,7 +163,7 @@ class Operations(RootedOperations[T]):
         :raises HpccollError: see allreduce
         """
         result: list[T] = self.requests.allreduce(
-            name, tensors, choose(op, average), prescale_factor, postscale_factor, process_set, group=True,
+            name, group_of(tensors), choose(op, average), prescale_factor, postscale_factor, process_set, group=True,
             in_place=True, waits=True,
         ).wait()  # fmt: skip
         return result
@@ -212,7 +213,7 @@ class Operations(RootedOperations[T]):
         :returns: the results, in the order of `tensors`
         :raises HpccollError: see allreduce
         """
-        return self.run_grouped_allgather(tensors, name, process_set)
+        return self.run_grouped_allgather(group_of(tensors), name, process_set)
 
     def run_allgather(self, tensor: T, name: str | None, process_set: ProcessSet) -> T:
         """Return the result of one allgather."""
@@ -347,9 +348,10 @@ class Operations(RootedOperations[T]):
         :returns: this rank's rows of each result, in the order of `tensors`
         :raises HpccollError: see allreduce
         """
-        each = [names.member(name, i, len(tensors)) for i in range(len(tensors))]
+        group = group_of(tensors)
+        each = [names.member(name, i, len(group)) for i in range(len(group))]
         call = Reducescatter(each, choose(op), prescale_factor, postscale_factor, process_set)
-        return self._compressed_rows(call, tensors, compression)
+        return self._compressed_rows(call, group, compression)
 
     def _compressed_rows(self, call: Reducescatter, tensors: Sequence[T], compression: Compressor) -> list[T]:
         check_compressor(compression)

@@ -439,24 +439,6 @@ def test_handles(front, ops):
     hvd.barrier()
 
 
-def test_arguments(front, ops):
-    x = front.tensor([[1.0, 2.0], [3.0, 4.0]])
-    wrong = {
-        "op is 9": lambda: ops.allreduce(x, op=9),
-        "op and average": lambda: ops.allreduce(x, average=True, op=hvd.Sum),
-        "Adasum is for allreduce alone": lambda: ops.reducescatter(x, op=hvd.Adasum),
-        "allreduce of weights: a list is no": lambda: ops.allreduce([1.0], name="weights"),
-        "root_rank is 99": lambda: ops.broadcast(x, 99),
-        "no rows": lambda: ops.reducescatter(front.tensor(1.0)),
-        "reduce of weights: Adasum is for allreduce alone": lambda: ops.reduce(x, 0, "weights", hvd.Adasum),
-        "gather of an unnamed tensor: root_rank is 99": lambda: ops.gather(x, 99),
-        "scatter of one: .* at least one dimension": lambda: ops.scatter(front.tensor(1.0), 0, name="one"),
-    }
-    for text, call in wrong.items():
-        with pytest.raises(ValueError, match=text):
-            call()
-
-
 @pytest.mark.mpi(min_size=2)
 @pytest.mark.parametrize("what", ["shape", "dtype", "op", "root", "columns", "root of a gather"])
 def test_ranks_that_differ(front, ops, what):
