@@ -12,6 +12,7 @@ import getpass
 import hashlib
 import io
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -25,7 +26,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 C_FLAGS = (
-    "-std=c11 -O1 -g1 -fPIC -D_GNU_SOURCE= -pthread -Iext -Itests "
+    "-std=c11 -O1 -g1 -fPIC -D_GNU_SOURCE= -pthread -Iext -Itests -Itests/core/simulator "
     "-Wall -Wextra -Wpedantic -Werror -Wno-overlength-strings"
 ).split()
 FOR_THE_LINKER = ("-l", "-Wl,", "-shared", "-static", "/")  # so begin flags that no object depends on
@@ -46,18 +47,25 @@ def compile_c(*sources: str, flags: tuple[str, ...] = (), compiler: str = "gcc",
 
     A source may be followed by flags of its own: "x.c -DMANY=1". Programs share their objects.
     """
-    sanitizers = [] if "-fsanitize" in " ".join(flags) else SANITIZERS
-    flags = (*C_FLAGS, *sanitizers, *flags)
-    to_object = [compiler, *(flag for flag in flags if not flag.startswith(FOR_THE_LINKER)), "-c"]
-    objects = []
-    for pattern, *own in map(str.split, sources):
-        if not (files := sorted(glob(pattern, root_dir=ROOT))):
-            raise FileNotFoundError(f"no such C source: {pattern}")
-        objects += [
-            kept(f"{Path(file).stem}.o", [*to_object, *own, file], headers(), (ROOT / file).read_bytes())
-            for file in files
-        ]
+    flags = all_flags(flags)
+    objects = [made for source in sources for made in compile_objects(source, flags, compiler).values()]
     return kept(name or Path(sources[0].split()[0]).stem, [compiler, *flags, *map(str, objects), "-lm"])
+
+
+def all_flags(flags: tuple[str, ...]) -> tuple[str, ...]:
+    """The flags of all programs, and these."""
+    return (*C_FLAGS, *([] if "-fsanitize" in " ".join(flags) else SANITIZERS), *flags)
+
+
+def compile_objects(source: str, flags: tuple[str, ...], compiler: str = "gcc") -> dict[str, Path]:
+    """By its path from the root, the object of each file that `source` (see compile_c) means."""
+    pattern, *own = source.split()
+    if not (files := sorted(glob(pattern, root_dir=ROOT, recursive=True))):
+        raise FileNotFoundError(f"no such C source: {pattern}")
+    command = [compiler, *(flag for flag in flags if not flag.startswith(FOR_THE_LINKER)), "-c", *own]
+    return {
+        file: kept(f"{Path(file).stem}.o", [*command, file], headers(), (ROOT / file).read_bytes()) for file in files
+    }
 
 
 @functools.cache
@@ -114,6 +122,12 @@ def build_c() -> Callable[..., Path]:
 
 
 @pytest.fixture(scope="session")
+def objects_of() -> Callable[[str], dict[str, Path]]:
+    """`objects_of("ext/core/*.c")`: by path, the objects that programs of build_c without flags are made of."""
+    return lambda source: compile_objects(source, all_flags(()))
+
+
+@pytest.fixture(scope="session")
 def starving() -> tuple[str, ...]:
     """The flags of a program in which allocations fail (starving.h)."""
     allocators = ("malloc", "calloc", "realloc", "aligned_alloc", "posix_memalign", "strdup")
@@ -146,11 +160,30 @@ def under_mpi(config: pytest.Config) -> bool:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Ranks do not read folders without a parallel test: it would take seconds on each rank."""
-    if under_mpi(config) and collection_path.is_dir() and collection_path.parent == ROOT / "tests":
-        parallel = any("pytest.mark.mpi" in file.read_text() for file in collection_path.rglob("*.py"))
-        return None if parallel else True
-    return None
+    """Ranks do not read what has no parallel test: it would take seconds on each rank."""
+    if not under_mpi(config) or ROOT / "tests" not in collection_path.parents:
+        return None
+    if collection_path.is_dir():
+        return None if any(map(may_be_parallel, collection_path.rglob("test_*.py"))) else True
+    return None if not collection_path.name.startswith("test_") or may_be_parallel(collection_path) else True
+
+
+@functools.cache
+def may_be_parallel(file: Path) -> bool:
+    """Whether a test file has the mpi mark, or names a fixture whose parameters have it in a conftest.py above."""
+    text = file.read_text()
+    return "pytest.mark.mpi" in text or any(re.search(rf"\b{name}\b", text) for name in parallel_fixtures(file.parent))
+
+
+@functools.cache
+def parallel_fixtures(folder: Path) -> tuple[str, ...]:
+    """The fixtures of the conftest.py of a folder below tests, and above it, whose parameters have the mpi mark."""
+    if folder == ROOT / "tests":
+        return ()
+    conftest = folder / "conftest.py"
+    fixtures = re.split(r"^@pytest\.fixture", conftest.read_text(), flags=re.MULTILINE)[1:] if conftest.exists() else []
+    names = [re.findall(r"^def (\w+)", text, re.MULTILINE)[0] for text in fixtures if "pytest.mark.mpi" in text]
+    return (*names, *parallel_fixtures(folder.parent))
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -189,6 +222,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if "HPCCOLL_TRACE_DIR" not in os.environ:  # of Worlds that tests break
         folder = os.environ["HPCCOLL_TRACE_DIR"] = tempfile.mkdtemp(prefix="hpccoll-traces-")
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+    os.environ.setdefault("OMPI_MCA_btl", "^ofi")  # of Open MPI 5, it sleeps for 1 s in every MPI_Init
     config.addinivalue_line("markers", "gpu: needs a GPU; the only reason for a skip on CI")
     config.addinivalue_line("markers", "slow: longer than a few seconds; `make test-all` runs it")
     reporter = config.pluginmanager.get_plugin("terminalreporter")

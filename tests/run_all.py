@@ -13,8 +13,9 @@ from collections import Counter
 
 TIMEOUT = 900
 """Seconds for one run: a hang is a failure, not a night."""
-WORKERS = ("-n", "3", "--dist", "loadscope", "--no-loadscope-reorder")
-"""For the tests without a launcher: one worker mostly waits, for Slurm and for hosts (scope_of in conftest.py)."""
+WORKERS = ("-n", "4", "--dist", "loadscope", "--no-loadscope-reorder")
+"""For the tests without a launcher. They start jobs and wait for them half of the time; one worker mostly waits, for
+Slurm and for hosts (scope_of in conftest.py)."""
 
 
 LAYOUTS = ((1, 1), (2, 1), (3, 2))

@@ -10,7 +10,12 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 STRICT = "-std=c11 -D_GNU_SOURCE= -Wall -Wextra -Wpedantic -Werror -Wno-overlength-strings -fsyntax-only -Iext".split()
 SOURCES = sorted(f for f in (ROOT / "ext").rglob("*.c") if f.name != "mpi.c")
-COMPILERS = ("gcc", "clang", "aarch64-linux-gnu-gcc", "powerpc64le-linux-gnu-gcc")
+COMPILERS = (
+    pytest.param("gcc", marks=pytest.mark.slow),  # compiles the programs of all tests with the same flags
+    "clang",
+    "aarch64-linux-gnu-gcc",
+    pytest.param("powerpc64le-linux-gnu-gcc", marks=pytest.mark.slow),  # as aarch64: no vector code of our own
+)
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)

@@ -8,37 +8,35 @@ ROOT = Path(__file__).resolve().parents[2]
 ENGINE = "ext/core/*.c"
 SIMULATOR = "tests/core/simulator/*.c"
 STATES = "tests/core/fuzz/states.c"
-INCLUDES = "-Itests/core/simulator"
 SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
 Build = Callable[..., Path]
 
 
 def simulator(build: Build, *flags: str, engine: Iterable[str] = (ENGINE,)) -> Path:
     """The program that runs random programs on virtual ranks."""
-    flags = (INCLUDES, *flags)
     return build("tests/core/sim.c", SIMULATOR, *engine, flags=flags, name="sim")
 
 
 def starve(build: Build, starving: tuple[str, ...]) -> Path:
     """Random programs in which an allocation of an engine fails."""
-    flags = (INCLUDES, *SANITIZE, *starving)
+    flags = (*SANITIZE, *starving)
     return build("tests/core/starve.c", SIMULATOR, ENGINE, flags=flags, name="starve")
 
 
 def transcript(build: Build) -> Path:
     """The program that drives a few engines by hand."""
-    return build("tests/core/transcript/*.c", ENGINE, flags=(INCLUDES, *SANITIZE), name="transcript")
+    return build("tests/core/transcript/*.c", ENGINE, flags=SANITIZE, name="transcript")
 
 
 def steady(build: Build) -> Path:
     """Names that never come again: how much memory is held."""
     parts = ("tests/core/transcript/cluster.c", "tests/core/transcript/describe.c")
-    return build("tests/core/steady.c", *parts, ENGINE, flags=(INCLUDES, *SANITIZE), name="steady")
+    return build("tests/core/steady.c", *parts, ENGINE, flags=SANITIZE, name="steady")
 
 
 def fuzzer(build: Build) -> Path:
     """The libFuzzer harness of the wire decoder. Needs clang and its run-time library."""
-    flags = ("-O2", INCLUDES, "-fsanitize=fuzzer", *SANITIZE)
+    flags = ("-O2", "-fsanitize=fuzzer", *SANITIZE)
     sources = ("tests/core/fuzz/fuzz_wire.c", STATES, SIMULATOR, ENGINE)
     return build(*sources, flags=flags, compiler="clang", name="fuzz_wire")
 
@@ -46,14 +44,13 @@ def fuzzer(build: Build) -> Path:
 def mutator(build: Build) -> Path:
     """The same harness with inputs of our own instead of libFuzzer's: any compiler will do."""
     harness = ("tests/core/fuzz/mutate.c", "tests/core/fuzz/fuzz_wire.c", STATES)
-    flags = (INCLUDES, *SANITIZE)
-    return build(*harness, SIMULATOR, ENGINE, flags=flags, name="mutate")
+    return build(*harness, SIMULATOR, ENGINE, flags=SANITIZE, name="mutate")
 
 
 def seeds(build: Build) -> Path:
     """Writes the fuzzer's first inputs."""
     sources = ("tests/core/fuzz/seeds.c", STATES, SIMULATOR, ENGINE)
-    return build(*sources, flags=(INCLUDES,), name="seeds")
+    return build(*sources, name="seeds")
 
 
 def control_plane(build: Build) -> Path:

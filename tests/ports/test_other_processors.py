@@ -46,6 +46,5 @@ def test_runs(
     compiler, emulator = PROCESSORS[processor], f"qemu-{processor}-static"
     needs(compiler, emulator)
     sources, arguments = PROGRAMS[program]
-    flags = ("-Itests/core/simulator", "-static")
-    built = build_c(*sources, flags=flags, compiler=compiler, name=f"{program}-{processor}")
+    built = build_c(*sources, flags=("-static",), compiler=compiler, name=f"{program}-{processor}")
     assert run_c(Path(str(shutil.which(emulator))), built, *arguments, timeout=300)

@@ -91,7 +91,7 @@ def seeds() -> bytes:
 
 
 def run(build_c: Callable[..., Path], inputs: int, seconds: float) -> str:
-    program = build_c(*SOURCES, flags=("-Itests/core/simulator", *SANITIZE), name="fuzz_p2p")
+    program = build_c(*SOURCES, flags=SANITIZE, name="fuzz_p2p")
     done = subprocess.run([program, str(inputs)], input=seeds(), capture_output=True, timeout=seconds)
     report = done.stderr.decode()
     assert done.returncode == 0, report[-4000:]
