@@ -12,6 +12,7 @@ from hpccoll.tools.bench import cli as bench
 from hpccoll.tools.doctor import command as doctor
 from hpccoll.tools.launch import cli as run
 from hpccoll.tools.lint import cli as lint
+from hpccoll.tools.model import cli as model
 from hpccoll.tools.study import cli as study
 from hpccoll.tools.submit import cli as submit
 from hpccoll.tools.trace import cli as trace
@@ -55,6 +56,7 @@ def execute(words: list[str] | None) -> int:
     trace.add_parser(commands)
     bench.add_parser(commands)
     study.add_parser(commands)
+    model.add_parser(commands)
     arguments = parser.parse_args(words)
     status: int = arguments.main(arguments)
     return status

@@ -104,8 +104,8 @@ shape() {
     local rate=$1 burst=${2:-256kb} h
     shift $(($# < 2 ? $# : 2))
     for h in ${*:-$(hosts)}; do
-        tc qdisc replace dev "v$h" root tbf rate "$rate" burst "$burst" latency 50ms
-        ip netns exec "$h" tc qdisc replace dev eth0 root tbf rate "$rate" burst "$burst" latency 50ms
+        tc qdisc replace dev "v$h" root tbf rate "$rate" burst "$burst" latency "${LATENCY:-50ms}"
+        ip netns exec "$h" tc qdisc replace dev eth0 root tbf rate "$rate" burst "$burst" latency "${LATENCY:-50ms}"
     done
 }
 

@@ -30,16 +30,23 @@ def cluster(*words: object, check: bool = True, timeout: float = 120) -> subproc
 
 @contextlib.contextmanager
 def hosts_up(count: int, uncounted: Callable[[], AbstractContextManager[None]]) -> Iterator[None]:
-    """Start hosts h1 to h`count`. A machine has their names and addresses only once: another run of the tests waits."""
-    with Path(gettempdir(), "hpccoll-cluster.lock").open("w") as turn:
-        with uncounted():
-            fcntl.flock(turn, fcntl.LOCK_EX)
-        cluster("down")
+    """Start hosts h1 to h`count`."""
+    with hosts_turn(uncounted):
         cluster("up", count)
         try:
             yield
         finally:
             cluster("down")
+
+
+@contextlib.contextmanager
+def hosts_turn(uncounted: Callable[[], AbstractContextManager[None]]) -> Iterator[None]:
+    """A machine has the names and addresses of the hosts only once: another run of the tests waits."""
+    with Path(gettempdir(), "hpccoll-cluster.lock").open("w") as turn:
+        with uncounted():
+            fcntl.flock(turn, fcntl.LOCK_EX)
+        cluster("down")
+        yield
 
 
 def python(host: str, *words: object, timeout: float = 150, **variables: str) -> subprocess.CompletedProcess[str]:

@@ -11,6 +11,8 @@ import numpy as np
 from hpccoll.tools.bench import collectives, statistics
 from hpccoll.tools.bench.results import Case, Results, ResultsError
 from hpccoll.tools.bench.statistics import Median
+from hpccoll.tools.study import beyond
+from hpccoll.tools.study.beyond import Beyond
 
 OTHER = "other"
 
@@ -40,6 +42,8 @@ class Curve:
     contestant: str
     weak: bool
     points: list[Point] = field(default_factory=list)
+    beyond: Beyond | None = None
+    """What the model predicts for more nodes; None: it does not know this program."""
 
 
 def curves(results: Results) -> list[Curve]:
@@ -51,11 +55,12 @@ def curves(results: Results) -> list[Curve]:
     for key, case in results.cases.items():
         if key.kind == "step":
             several[key.what, key.contestant].append(case)
-    found = []
+    found, predicted = [], beyond.predicted(results)
     for (what, contestant), cases in sorted(several.items()):
         cases.sort(key=lambda case: (case.key.nodes, case.key.ranks))
         weak = cases[0].facts.get("scaling", "weak") == "weak"
-        found.append(Curve(what, contestant, weak, [_point(cases[0], case, weak) for case in cases]))
+        points = [_point(cases[0], case, weak) for case in cases]
+        found.append(Curve(what, contestant, weak, points, predicted.get((what, contestant))))
     return found
 
 

@@ -24,6 +24,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 """Okabe and Ito 2008, "Color Universal Design"; the yellow is too pale for lines on white."""
 MARKERS = "osD^vPX"
 LINES = ("-", "--", "-.", (0, (3, 1, 1, 1)), (0, (5, 1)), (0, (1, 1)), "-")
+MOST_TICKS = 8
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "++", "ooo")
 STYLE: Any = {
     "font.size": 8, "axes.titlesize": 8, "axes.labelsize": 8, "xtick.labelsize": 7, "ytick.labelsize": 7,
@@ -76,12 +77,27 @@ def _errors(values: Sequence[Median]) -> list[list[float]]:
 def _nodes_axis(axes: Any, curves: Sequence[Curve]) -> list[int]:
     nodes = sorted({point.nodes for curve in curves for point in curve.points})
     axes.set_xscale("log", base=2)
-    axes.set_xticks(nodes, [str(n) for n in nodes])
+    shown = sorted({*nodes, *(n for curve in curves if curve.beyond for n in curve.beyond.nodes)})
+    if len(shown) > MOST_TICKS:
+        shown = shown[:: (len(shown) + MOST_TICKS - 1) // MOST_TICKS]
+    axes.set_xticks(shown, [str(n) for n in shown])
     axes.minorticks_off()
     axes.set_xlabel("Nodes")
     if len(nodes) == 1:
         axes.set_xlim(nodes[0] / 2, nodes[0] * 2)
     return nodes
+
+
+def _predict(axes: Any, number: int, curve: Curve, values: Sequence[Median], factor: float = 1.0) -> None:
+    """What was not measured: a thin line with hollow markers, and a band for its error."""
+    if not curve.beyond:
+        return
+    nodes, colour = curve.beyond.nodes, COLOURS[number % len(COLOURS)]
+    axes.plot(nodes, [factor * v.middle for v in values], color=colour, linestyle=(0, (1, 2)), linewidth=0.9,
+              marker=MARKERS[number % len(MARKERS)], markerfacecolor="white", markersize=3,
+              label=f"{curve.contestant}, predicted")  # fmt: skip
+    axes.fill_between(nodes, [factor * v.low for v in values], [factor * v.high for v in values], color=colour,
+                      alpha=0.15, linewidth=0)  # fmt: skip
 
 
 def step_time(curves: Sequence[Curve]) -> Figure:
@@ -94,6 +110,7 @@ def step_time(curves: Sequence[Curve]) -> Figure:
             x = [point.nodes for point in curve.points]
             axes.errorbar(x, [1e3 * v.middle for v in values], [[1e3 * e for e in s] for s in _errors(values)],
                           label=curve.contestant, **_style(number))  # fmt: skip
+            _predict(axes, number, curve, curve.beyond.seconds if curve.beyond else (), 1e3)
         base = 1e3 * min(c.points[0].seconds.middle for c in curves if c.points[0].nodes == nodes[0])
         ideal = [base if curves[0].weak else base * nodes[0] / n for n in nodes]
         axes.plot(nodes, ideal, color="0.5", linewidth=1, linestyle=":", label="ideal")
@@ -134,6 +151,7 @@ def efficiency(curves: Sequence[Curve]) -> Figure:
             top = max(top, *(v.high for v in values))
             axes.errorbar([p.nodes for p in curve.points], [v.middle for v in values], _errors(values),
                           label=curve.contestant, **_style(number))  # fmt: skip
+            _predict(axes, number, curve, curve.beyond.efficiency if curve.beyond else ())
         axes.axhline(1, color="0.5", linewidth=1, linestyle=":", label="ideal")
         axes.set_ylim(0, 1.05 * top)
         axes.set_ylabel("Parallel efficiency")

@@ -48,7 +48,8 @@ def write(results: Results, name: str, folder: Path, more_warnings: Sequence[str
 
     for part in ("figures", "tables"):
         (folder / part).mkdir(parents=True, exist_ok=True)
-    sections = [*_scaling(results, folder), *_collectives(results, folder)]
+    scaled = curves.curves(results)
+    sections = [*_scaling(scaled, folder), *_collectives(results, folder)]
     environment = Environment(loader=PackageLoader("hpccoll.tools.study", "."), autoescape=True, trim_blocks=True)
     page = folder / "report.html"
     page.write_text(
@@ -58,14 +59,15 @@ def write(results: Results, name: str, folder: Path, more_warnings: Sequence[str
             warnings=[*more_warnings, *warnings(results)],
             summary=_summary(results),
             facts=_facts(results),
+            modelled=_modelled(scaled),
         )
     )
     return page
 
 
-def _scaling(results: Results, folder: Path) -> list[Section]:
+def _scaling(scaled: Sequence[curves.Curve], folder: Path) -> list[Section]:
     found = []
-    for what, group in groupby(curves.curves(results), key=lambda curve: curve.what):
+    for what, group in groupby(scaled, key=lambda curve: curve.what):
         several = list(group)
         drawn = [
             ("time", figures.step_time, "Time of a step: median and 95 % interval."),
@@ -102,6 +104,21 @@ def _section(
         shown.append(Drawn(figures.save(draw(several), folder / file), caption, file))
     (folder / "tables" / f"{stem}.tex").write_text(tables.latex(table))
     return Section(title, shown, table)
+
+
+def _modelled(scaled: Sequence[curves.Curve]) -> str:
+    """What on the page is a prediction, and how good it is; "" if nothing is."""
+    several = [curve for curve in scaled if curve.beyond]
+    if not several:
+        return ""
+    errors = ", ".join(
+        f"{curve.what}, {curve.contestant}: {curve.beyond.error:.0%}" for curve in several if curve.beyond
+    )
+    return (
+        "Thin dotted lines with hollow markers are predictions for more nodes than were measured, by a cost model that "
+        "was fitted to the points of each curve and to the collectives on this page. Their bands are 95 % intervals, "
+        f"widened by the error with which the model explains what was measured ({errors})."
+    )
 
 
 def _summary(results: Results) -> str:

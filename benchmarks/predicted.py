@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Does the model, fitted on 1 and 2 hosts, predict 4 and 8?
+
+    python benchmarks/predicted.py --rate 100mbit
+    python benchmarks/predicted.py --rate 1gbit --hosts 1 2 4
+
+Hosts are network namespaces with links of a given rate (tests/netns/cluster.sh, which needs root); each has two ranks.
+The last table has the predictions for numbers of hosts that were not fitted, and their errors. Status 3: one of them is
+off by more than --within.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from hosts import ROOT, cluster, place
+
+
+def measure(hosts: int, sizes: str, seconds: float, out: Path) -> Path:
+    """Measure barriers and allreduces on so many hosts."""
+    where, file = place(hosts), out / f"predicted-{hosts}-hosts.h5"
+    variables = [f"{name}={value}" for name, value in dict(where.variables).items()]
+    hpccoll = [sys.executable, "-P", "-m", "hpccoll"]
+    bench = ["bench", "barrier", "allreduce", "--sizes", sizes, "--seconds", str(seconds), "--least", "7"]
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    command = [*where.prefix, "env", *variables, f"PYTHONPATH={ROOT}", f"PATH={path}"]
+    command += [*hpccoll, "run", "-H", where.hosts, "--timeout", "300", "--", *hpccoll, *bench]
+    subprocess.run([*command, "--most", "20", "--oversubscribed", "--out", str(file)], check=True, timeout=400)
+    return file
+
+
+def model(*words: object) -> int:
+    """Run `hpccoll model`; its exit status."""
+    command = [sys.executable, "-P", "-m", "hpccoll", "model", *map(str, words)]
+    return subprocess.run(command, check=False, timeout=300).returncode
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--hosts", type=int, nargs="+", default=[1, 2, 4, 8])
+    parser.add_argument("--rate", default="100mbit", help="of each link, as tc has it")
+    parser.add_argument("--sizes", default="8,64K,256K,1M,4M")
+    parser.add_argument("--from-size", default="64K", help="the wire limits from this size on")
+    parser.add_argument("--fitted", type=int, default=2, help="fit to so many hosts at most")
+    parser.add_argument("--within", type=float, default=0.1, help="allowed error")
+    parser.add_argument("--seconds", type=float, default=3, help="per case")
+    parser.add_argument("--out", type=Path, default=Path("predicted"), help="folder for the files")
+    options = parser.parse_args()
+    out = options.out.resolve()
+    out.mkdir(parents=True, exist_ok=True)
+    cluster("up", str(max(options.hosts)))
+    try:
+        cluster("shape", options.rate, "16kb")  # a small burst: else the first 256 KiB pass faster than the rate
+        measured = {hosts: measure(hosts, options.sizes, options.seconds, out) for hosts in options.hosts}
+    finally:
+        cluster("down")
+    small = [file for hosts, file in measured.items() if hosts <= options.fitted]
+    more = [word for hosts, file in measured.items() if hosts > options.fitted for word in ("--against", file)]
+    status = model("fit", *small, "--out", out / "model.json")
+    what = ("--from-size", options.from_size, "--within", options.within)
+    return status or model("predict", out / "model.json", *more, *what)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

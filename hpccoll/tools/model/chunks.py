@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a batch is cut: rails, chunks and how many of them are under way, as ext/transport has it.
+
+hierarchy.c chooses the rails, allreduce.c the chunk, layout.c (shm) how many chunks a node holds. The same
+numbers on all nodes, which have the same number of ranks here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hpccoll.tools.model.messages import SIZES, ceil_div
+
+SHARD_BYTES = 256 << 10
+"""Bytes on the wire of a rail's shard of a chunk, where the node can hold it."""
+RAIL_BYTES = 64 << 10
+REGION_MOST, REGIONS_BYTES, PAGE = 2 << 20, 56 << 20, 4096
+LEAST_DEPTH, DEPTH_WITH_NET = 4, 8
+ALIGNMENT = 64
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How one batch is cut."""
+
+    rails: int
+    chunk: int
+    """Elements of a chunk."""
+    chunks: int
+    depth: int
+    """Chunks that are under way at once."""
+    shard: int
+    """Elements that a rail has of a full chunk."""
+
+
+def region_bytes(per_node: int) -> int:
+    """Bytes of one rank in the node's segment."""
+    step = LEAST_DEPTH * PAGE
+    return min(REGIONS_BYTES // (per_node + 1) // step * step, REGION_MOST)
+
+
+def cut(count: int, dtype: str, wire: str, per_node: int, rails: int = 0, chunk_bytes: int = 0) -> Cut:
+    """Cut a batch of `count` elements that goes between nodes.
+
+    :param wire: the dtype between nodes, as HPCCOLL_WIRE makes it
+    :param rails: HPCCOLL_RAILS
+    :param chunk_bytes: HPCCOLL_CHUNK_BYTES
+    """
+    size, region = SIZES[dtype], region_bytes(per_node)
+    most = region // LEAST_DEPTH
+    rails = max(1, min(rails or most // RAIL_BYTES, per_node))
+    wanted = max(1, chunk_bytes // size) if chunk_bytes else SHARD_BYTES // SIZES[wire] * rails
+    chunk = min(wanted, most // size)
+    stride = max(1, ceil_div(min(chunk, count) * size, PAGE)) * PAGE
+    depth = min(region // stride, DEPTH_WITH_NET)
+    unit = ALIGNMENT // SIZES[wire]
+    length = min(chunk, count)
+    shard = min(length, ceil_div(ceil_div(length, unit), rails) * unit)
+    return Cut(rails, chunk, max(1, ceil_div(count, chunk)), depth, shard if rails > 1 else length)

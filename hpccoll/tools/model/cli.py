@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command `hpccoll model`: fit parameters to a file of `hpccoll bench`, and predict other numbers of nodes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from hpccoll.errors import HpccollError
+from hpccoll.tools.bench import files, results, sizes, training
+from hpccoll.tools.bench.results import Results, ResultsError
+from hpccoll.tools.model import fit, predict
+from hpccoll.tools.model.fit import Fitted
+from hpccoll.tools.model.messages import SIZES
+from hpccoll.tools.model.predict import NAMES, Layout
+
+MEANINGS = {
+    "hop": "control message inside a node",
+    "edge": "control message between nodes",
+    "batch": "batch, besides messages and bytes",
+    "touch": "byte packed, summed or copied by a rank",
+    "alpha": "message of data between nodes",
+    "beta": "byte on a node's link, one direction",
+}
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Describe `hpccoll model`."""
+    parser = commands.add_parser("model", help="fit a cost model to measured times, and predict more nodes")
+    actions = parser.add_subparsers(required=True, metavar="ACTION")
+    fitting = actions.add_parser("fit", help="find the parameters that explain files of hpccoll bench or study")
+    fitting.add_argument("files", nargs="+", type=Path, metavar="FILE.h5")
+    fitting.add_argument("--most-nodes", type=int, default=0, metavar="N", help="leave out cases on more nodes")
+    fitting.add_argument("--out", type=Path, metavar="MODEL.json", help="keep the parameters")
+    fitting.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    fitting.set_defaults(main=_guarded(fit_files))
+    predicting = actions.add_parser("predict", help="seconds of agreements, allreduces and steps on so many nodes")
+    predicting.add_argument("model", type=Path, metavar="MODEL.json")
+    _where(predicting)
+    predicting.add_argument(
+        "--sizes", type=sizes.sizes, default="8:64M:8", help="of an allreduce, as 8:64M:4 or 4,64K (8:64M:8)"
+    )
+    predicting.add_argument("--dtype", default="float32", choices=sorted(SIZES), help="(float32)")
+    predicting.add_argument("--model", dest="trace", metavar="TRACE", help=f"a step: {', '.join(training.models())}")
+    predicting.add_argument("--compute", type=float, default=0.111, help="seconds of computing in a step (0.111)")
+    predicting.add_argument(
+        "--against", type=Path, action="append", default=[], metavar="FILE.h5",
+        help="compare with what was measured; status 3 if the model is off by more than --within",
+    )  # fmt: skip
+    predicting.add_argument("--within", type=float, default=0.1, help="allowed error of --against (0.1)")
+    predicting.add_argument("--from-size", type=sizes.number, default=0, help="--against: only sizes from this on")
+    predicting.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    predicting.set_defaults(main=_guarded(predict_nodes))
+
+
+def _where(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--nodes", default="", metavar="N,N,...", help="numbers of nodes, as 1,16,4608")
+    parser.add_argument("--ranks-per-node", type=int, default=0, help="(those of the measured files)")
+    parser.add_argument("--algorithm", default="auto", help="HPCCOLL_ALGORITHM (auto)")
+    parser.add_argument("--rails", type=int, default=0, help="HPCCOLL_RAILS (0: chosen)")
+    parser.add_argument("--chunk-bytes", type=sizes.number, default=0, help="HPCCOLL_CHUNK_BYTES (0: chosen)")
+    parser.add_argument("--wire", default="none", choices=["none", "fp16", "bf16"], help="HPCCOLL_WIRE (none)")
+    parser.add_argument("--fanout", type=int, default=16, help="HPCCOLL_FANOUT (16)")
+
+
+def _guarded(function: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
+    """Errors are one line, and status 1."""
+
+    def main(arguments: argparse.Namespace) -> int:
+        try:
+            return function(arguments)
+        except HpccollError as error:
+            print(f"hpccoll model: {error}", file=sys.stderr, flush=True)
+            return 1
+
+    return main
+
+
+def read_all(paths: list[Path]) -> Results:
+    """The results of several files together."""
+    return results.merged([files.read(path) for path in paths], mixed=True)
+
+
+# ---- fit -----------------------------------------------------------------------------------------------------
+
+
+def fit_files(arguments: argparse.Namespace) -> int:
+    """Fit, print and keep.
+
+    :returns: the exit status, 0
+    """
+    source = ", ".join(str(path) for path in arguments.files)
+    fitted = fit.fit(read_all(arguments.files), arguments.most_nodes, source=source)
+    if arguments.out:
+        fitted.write(arguments.out)
+    print(as_json(fitted) if arguments.json else text(fitted))
+    return 0
+
+
+def as_json(fitted: Fitted) -> str:
+    """The parameters with their intervals."""
+    found: dict[str, Any] = {"cases": fitted.cases, "nodes": fitted.nodes}
+    for name in NAMES:
+        low, high = _range(fitted, name)
+        value = getattr(fitted.parameters, name)
+        found[name] = {"seconds": value, "low": low, "high": high, "unknown": name in fitted.unknown}
+    return json.dumps(found)
+
+
+def _range(fitted: Fitted, name: str) -> tuple[float, float]:
+    values = sorted(getattr(one, name) for one in fitted.drawn)
+    return values[len(values) // 40], values[-1 - len(values) // 40]
+
+
+def text(fitted: Fitted) -> str:
+    """A table of the parameters."""
+    lines = [f"{'parameter':<10} {'seconds':>10} {'95 % interval':>24}  of one"]
+    for name in NAMES:
+        low, high = _range(fitted, name)
+        known = "no case depends on it: assumed" if name in fitted.unknown else f"{low:>10.3g} .. {high:<10.3g}"
+        lines.append(f"{name:<10} {getattr(fitted.parameters, name):>10.3g} {known:>24}  {MEANINGS[name]}")
+    nodes, sizes_there = ", ".join(map(str, fitted.nodes)), [size for size, _ in fitted.residuals]
+    lines.append(f"# fitted to {fitted.cases} cases on {nodes} nodes of {fitted.per_node} ranks")
+    lines += [f"# error of the fit on {fitted.nodes[-1]} nodes at {sizes.short(size)}: {fitted.error(size):.1%}"
+              for size in (min(sizes_there), max(sizes_there))]  # fmt: skip
+    return "\n".join(lines)
+
+
+# ---- predict -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Line:
+    """A prediction, and what was measured if it was."""
+
+    what: str
+    nodes: int
+    ranks: int
+    bytes: int
+    seconds: float
+    low: float
+    high: float
+    measured: float | None = None
+    efficiency: float | None = None
+
+    @property
+    def error(self) -> float | None:
+        """The prediction's relative error."""
+        return None if self.measured is None else self.seconds / self.measured - 1
+
+
+def predict_nodes(arguments: argparse.Namespace) -> int:
+    """Predict, and compare.
+
+    :returns: the exit status: 3 if a prediction is off by more than --within
+    :raises ResultsError: nothing was asked for
+    """
+    fitted = fit.read(arguments.model)
+    lines = against(fitted, arguments) if arguments.against else predicted(fitted, arguments)
+    if not lines:
+        raise ResultsError("predict what? --nodes 4,8, or --against FILE.h5 with cases that the model knows")
+    print(
+        json.dumps([vars(line) | {"error": line.error} for line in lines]) if arguments.json else table(lines, fitted)
+    )
+    off = [line for line in lines if line.error is not None and abs(line.error) > arguments.within]
+    return 3 if off else 0
+
+
+def predicted(fitted: Fitted, arguments: argparse.Namespace) -> list[Line]:
+    """Lines for numbers of nodes that need not be measured."""
+    lines = []
+    per_node = arguments.ranks_per_node or fitted.per_node
+    for nodes in [int(word) for word in arguments.nodes.split(",") if word]:
+        where = Layout(nodes, per_node, arguments.fanout, arguments.algorithm, arguments.rails, arguments.chunk_bytes,
+                       arguments.wire)  # fmt: skip
+        lines += _for_layout(fitted, where, arguments)
+    return lines
+
+
+def _for_layout(fitted: Fitted, where: Layout, arguments: argparse.Namespace) -> list[Line]:
+    ranks = where.nodes * where.per_node
+    if arguments.trace:
+        trace = training.trace(arguments.trace)
+        compute = arguments.compute
+        gradients = [(n, share * compute) for n, share in zip(trace.elements, trace.ready, strict=True)]
+        found = fitted.interval(
+            lambda p: predict.step(p, where, gradients, compute, arguments.dtype).seconds, trace.nbytes
+        )
+        return [Line(f"step {trace.model}", where.nodes, ranks, trace.nbytes, *found, efficiency=compute / found[0])]
+    lines = [Line("agreement", where.nodes, ranks, 0, *fitted.interval(lambda p: predict.agree(p, where), 0))]
+    for size in arguments.sizes:
+        one = partial(predict.allreduce, where=where, dtype=arguments.dtype, nbytes=size)
+        lines.append(Line("allreduce", where.nodes, ranks, size, *fitted.interval(one, size)))
+    return lines
+
+
+def against(fitted: Fitted, arguments: argparse.Namespace) -> list[Line]:
+    """Lines for what was measured."""
+    lines, measured = [], read_all(arguments.against)
+    for case in measured.cases.values():
+        seconds = fit.predictor(case, fit.knobs_of(case, measured))
+        nodes = [int(word) for word in arguments.nodes.split(",") if word]
+        if seconds is None or case.key.bytes < arguments.from_size or (nodes and case.key.nodes not in nodes):
+            continue
+        key, found = case.key, fitted.interval(seconds, case.key.bytes)
+        lines.append(Line(f"{key.what} {key.arm}".strip(), key.nodes, key.ranks, key.bytes, *found,
+                          measured=float(sorted(case.samples)[len(case.samples) // 2])))  # fmt: skip
+    return sorted(lines, key=lambda line: (line.what, line.nodes, line.bytes))
+
+
+def table(lines: list[Line], fitted: Fitted) -> str:
+    """The lines as text."""
+    found = [f"{'nodes':>6} {'ranks':>7} {'size':>7} {'predicted':>11} {'95 % interval':>23}  what, in microseconds"]
+    for line in lines:
+        extra = "" if line.error is None else f"; measured {1e6 * (line.measured or 0):.6g}, error {line.error:+.1%}"
+        extra += "" if line.efficiency is None else f"; computing {line.efficiency:.1%} of it"
+        interval = f"{1e6 * line.low:.5g} .. {1e6 * line.high:.5g}"
+        found.append(
+            f"{line.nodes:>6} {line.ranks:>7} {sizes.short(line.bytes):>7} {1e6 * line.seconds:>11.6g} {interval:>23}  "
+            f"{line.what}{extra}"
+        )
+    errors = [abs(line.error) for line in lines if line.error is not None]
+    found.append(
+        f"# predicted, not measured: the model of {fitted.source} on {', '.join(map(str, fitted.nodes))} nodes"
+    )
+    if errors:
+        found.append(f"# largest error {max(errors):.1%}, mean {sum(errors) / len(errors):.1%}")
+    if fitted.unknown:
+        found.append(f"# assumed, as nothing measured depends on them: {', '.join(fitted.unknown)}")
+    return "\n".join(found)

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From parameters to seconds: one agreement, one allreduce, one step of training, on any number of nodes.
+
+A LogGP-like model (Alexandrov et al. 1995) per level: a latency per message that others wait for, and a gap per byte.
+What overlaps counts once: an allreduce takes as long as its busiest part (the link, the ranks' copies and sums, or the
+latencies of all chunks divided by the chunks under way), and what the first chunk does before that part is reached.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+from hpccoll.tools.model import agreement, chunks, messages
+from hpccoll.tools.model.messages import SIZES, ceil_div
+
+FUSION_THRESHOLD, RAISE_BYTES, RAISE_WINDOW = 16 << 20, 4 << 20, 0.002
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """What a machine's levels cost, in seconds."""
+
+    hop: float = 1e-6
+    """A control message inside a node."""
+    edge: float = 5e-6
+    """A control message between nodes."""
+    batch: float = 2e-6
+    """A batch, besides its messages and bytes."""
+    touch: float = 1e-10
+    """A byte that a rank packs, reduces or copies out."""
+    alpha: float = 5e-6
+    """A message of data between nodes."""
+    beta: float = 1e-10
+    """A byte on the link of a node, in one direction."""
+
+
+NAMES = tuple(field.name for field in dataclasses.fields(Parameters))
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the ranks are, and the knobs that matter."""
+
+    nodes: int
+    per_node: int
+    fanout: int = agreement.FANOUT
+    algorithm: str = "auto"
+    rails: int = 0
+    chunk_bytes: int = 0
+    wire: str = "none"
+
+
+def agree(p: Parameters, where: Layout) -> float:
+    """Seconds of one agreement on requests that are cached: up the tree and down."""
+    path = agreement.path(where.nodes, where.per_node, where.fanout)
+    return 2 * (path.inside * p.hop + path.between * p.edge)
+
+
+def wire_dtype(dtype: str, where: Layout) -> str:
+    """The dtype between nodes."""
+    narrow = {"fp16": "float16", "bf16": "bfloat16"}.get(where.wire)
+    return narrow if narrow and dtype in ("float32", "float64") else dtype
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a number of elements asks of the levels, in seconds."""
+
+    node: float
+    """Copies and sums of the busiest rank."""
+    link: float
+    latency: float
+    """Messages between nodes that wait for one another."""
+
+
+def work(p: Parameters, where: Layout, dtype: str, cut: chunks.Cut, length: int) -> Work:
+    """What `length` elements of one chunk ask for."""
+    size, wire = SIZES[dtype], wire_dtype(dtype, where)
+    copied = length * size * (3 - 1 / where.per_node if where.per_node > 1 else 1)
+    shard = min(cut.shard, ceil_div(length, cut.rails))
+    algorithm = messages.choose(where.nodes, shard, wire) if where.algorithm == "auto" else where.algorithm
+    load = messages.load(algorithm, where.nodes, shard, wire)
+    return Work(p.touch * (copied + load.summed), p.beta * load.nbytes * cut.rails, p.alpha * load.latencies)
+
+
+def reduce_batch(p: Parameters, where: Layout, dtype: str, count: int) -> float:
+    """Seconds of one batch, from its agreement to the last result."""
+    if where.nodes == 1:
+        g = where.per_node
+        return p.batch + p.touch * count * SIZES[dtype] * ((3 - 2 / g) if g > 1 else 1)
+    cut = chunks.cut(count, dtype, wire_dtype(dtype, where), where.per_node, where.rails, where.chunk_bytes)
+    full = work(p, where, dtype, cut, min(cut.chunk, count))
+    rest = count - (cut.chunks - 1) * cut.chunk
+    last = full if rest == cut.chunk else work(p, where, dtype, cut, rest)
+    before = cut.chunks - 1
+    totals = (
+        before * full.node + last.node, before * full.link + last.link, before * full.latency + last.latency,
+    )  # fmt: skip
+    first = full if cut.chunks > 1 else last
+    alone = first.node + first.link + first.latency
+    under_way = min(cut.depth, cut.chunks)
+    busiest = max(totals[0], totals[1], sum(totals) / under_way)
+    ahead = alone - max(first.node, first.link, alone / under_way)
+    return p.batch + busiest + ahead
+
+
+def allreduce(p: Parameters, where: Layout, dtype: str, nbytes: int) -> float:
+    """Seconds of one blocking allreduce whose request is cached."""
+    return agree(p, where) + reduce_batch(p, where, dtype, max(1, nbytes // SIZES[dtype]))
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step of data-parallel training, in seconds."""
+
+    seconds: float
+    exposed: float
+    """Communication that the computing does not hide."""
+    agreements: int
+    batches: int
+
+
+def step(
+    p: Parameters, where: Layout, gradients: list[tuple[int, float]], compute: float, dtype: str = "float32"
+) -> Step:
+    """Replay one step: gradients are raised by the rules R1 to R3, agreed, fused, and reduced one batch after another.
+
+    :param gradients: elements, and the seconds after which each is ready, in that order
+    """
+    raised = _raised(gradients, compute, SIZES[dtype])
+    agreeing, free, batches = agree(p, where), 0.0, 0
+    for moment, elements in raised:
+        for count in _fused(elements, FUSION_THRESHOLD // SIZES[dtype]):
+            free = max(free, moment + agreeing) + reduce_batch(p, where, dtype, count)
+            batches += 1
+    seconds = max(compute, free)
+    return Step(seconds, seconds - compute, len(raised), batches)
+
+
+def _raised(gradients: list[tuple[int, float]], compute: float, size: int) -> list[tuple[float, list[int]]]:
+    """When requests are raised together, and the elements of each."""
+    found: list[tuple[float, list[int]]] = []
+    pending: list[int] = []
+    deadline = 0.0
+    for elements, ready in gradients:
+        if pending and ready >= deadline:
+            found.append((deadline, pending))
+            pending = []
+        deadline = deadline if pending else ready + RAISE_WINDOW
+        pending.append(elements)
+        if sum(pending) * size >= RAISE_BYTES:
+            found.append((ready, pending))
+            pending = []
+    if pending:
+        found.append((min(deadline, compute), pending))
+    return found
+
+
+def _fused(elements: list[int], most: int) -> list[int]:
+    """The batches of one entry of the log: elements of each."""
+    batches: list[int] = []
+    for count in elements:
+        if batches and batches[-1] + count <= most:
+            batches[-1] += count
+        else:
+            batches.append(count)
+    return batches

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The model: what it counts is what the C code does, and a fit finds the parameters that made the times."""
+
+import ctypes
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hpccoll.__main__ import main
+from hpccoll.tools.bench import files, training
+from hpccoll.tools.bench.results import Case, Key, Results, ResultsError
+from hpccoll.tools.model import agreement, chunks, fit, messages, predict
+from hpccoll.tools.model.predict import Layout, Parameters
+
+ROOT = Path(__file__).resolve().parents[3]
+TRUE = Parameters(hop=2e-6, edge=2e-5, batch=4e-6, touch=2e-10, alpha=1.5e-5, beta=8.5e-9)
+
+
+class NetModel(ctypes.Structure):
+    """hc__net_model"""
+
+    _fields_ = [("alpha", ctypes.c_double), ("beta", ctypes.c_double), ("gamma", ctypes.c_double)]
+
+
+@pytest.fixture(scope="module")
+def choose_c(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    library = tmp_path_factory.mktemp("choose") / "choose.so"
+    sources = [ROOT / "ext/core/status.c", ROOT / "ext/transport/net/choose.c"]
+    flags = ["-std=c11", "-D_GNU_SOURCE", "-O0", "-w", "-shared", "-fPIC", f"-I{ROOT / 'ext'}"]
+    subprocess.run(["gcc", *flags, *sources, "-o", library], check=True, timeout=100)
+    return ctypes.CDLL(str(library))
+
+
+def test_the_choice_is_that_of_the_c_code(choose_c: ctypes.CDLL) -> None:
+    assumed = NetModel(messages.ALPHA, messages.BETA, messages.GAMMA)
+    choose_c.hc__net_cost.restype = ctypes.c_double
+    choose_c.hc__algorithm_name.restype = choose_c.hc_dtype_name.restype = ctypes.c_char_p
+    dtypes = {choose_c.hc_dtype_name(i).decode(): i for i in range(16) if choose_c.hc_dtype_name(i)}
+    for n in (2, 3, 4, 7, 8, 64, 100, 4608):
+        for dtype in ("float32", "float16", "float64"):
+            for count in (1, 65, 1000, 20_000, 65_536, 1_000_003):
+                where = (ctypes.byref(assumed), n, ctypes.c_int64(count), dtypes[dtype])
+                name = choose_c.hc__algorithm_name(choose_c.hc__net_choose(*where)).decode()
+                assert messages.choose(n, count, dtype) == name, (n, dtype, count)
+                assert messages.sends_whole(n, count, dtype) == bool(choose_c.hc__direct_whole(*where))
+                for i, algorithm in enumerate(messages.ALGORITHMS):
+                    cost = choose_c.hc__net_cost(where[0], i, *where[1:])
+                    assert messages.cost(algorithm, n, count, dtype) == pytest.approx(cost, rel=1e-12)
+
+
+JOB = """
+import json
+import numpy as np
+import hpccoll
+hpccoll.init()
+found = []
+for algorithm in ("auto", "recursive_doubling", "direct", "ring", "rabenseifner"):
+    world = hpccoll.World(algorithm=algorithm, verbose=0)
+    for dtype, count in (("float32", 1), ("float32", 30000), ("float16", 30000), ("float32", 300000)):
+        x = np.ones(count, dtype)
+        for _ in range(2):
+            hpccoll.allreduce(x, name="x", world=world)
+        before = world.stats()
+        hpccoll.allreduce(x, name="x", world=world)
+        sent = {name: value - before[name] for name, value in world.stats().items()}
+        mine = [sent[f"{what}_net"] for what in ("control_messages", "control_bytes")]
+        mine += [sent["net_sent_messages"] - mine[0], sent["net_sent_bytes"] - mine[1]]
+        found.append((algorithm, dtype, count, hpccoll.allgather_object(mine)))
+    world.shutdown()
+if hpccoll.rank() == 0:
+    print(json.dumps(found))
+"""
+
+
+@pytest.mark.timeout(200)
+def test_messages_and_bytes_are_those_of_a_real_job() -> None:
+    """Three nodes, so that a member is folded, of two ranks: two rails."""
+    command = [sys.executable, "-P", "-m", "hpccoll", "run", "-np", "6", "--nodes", "3", "--timeout", "150"]
+    done = subprocess.run([*command, sys.executable, "-P", "-c", JOB], capture_output=True, text=True, timeout=190,
+                          check=False, env={**os.environ, "OMP_NUM_THREADS": "1"})  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    for algorithm, dtype, count, ranks in json.loads(done.stdout):
+        sent = [[0, 0] for _ in range(6)]
+        cut = chunks.cut(count, dtype, dtype, 2)
+        for chunk in range(cut.chunks):
+            length = min(cut.chunk, count - chunk * cut.chunk)
+            shard = chunks.cut(length, dtype, dtype, 2).shard
+            for rail, elements in enumerate((shard, length - shard)):
+                chosen = messages.choose(3, elements, dtype) if algorithm == "auto" else algorithm
+                for node in range(3):
+                    for one in messages.rounds(chosen, 3, node, elements, dtype):
+                        moved = [n * messages.SIZES[messages.travels_as(chosen, dtype)] for _, n in one.sends if n]
+                        sent[2 * node + rail][0] += len(moved)
+                        sent[2 * node + rail][1] += sum(moved)
+        # control messages have a few bytes more on the net than they count themselves
+        for rank, (_, _, counted, nbytes) in enumerate(ranks):
+            assert counted == sent[rank][0], (algorithm, dtype, count, rank)
+            assert 0 <= nbytes - sent[rank][1] <= 256, (algorithm, dtype, count, rank)
+
+
+@pytest.mark.parametrize("algorithm", messages.ALGORITHMS)
+@pytest.mark.parametrize("n", [2, 3, 6, 8])
+def test_what_is_sent_is_received(algorithm: str, n: int) -> None:
+    for count in (1, 1000):
+        members = [messages.rounds(algorithm, n, me, count, "float32") for me in range(n)]
+        assert len({len(rounds) for rounds in members}) == 1
+        for together in zip(*members, strict=True):
+            sent = sorted((me, to, e) for me, one in enumerate(together) for to, e in one.sends)
+            assert sent == sorted((of, me, e) for me, one in enumerate(together) for of, e in one.receives)
+
+
+def test_the_tree() -> None:
+    """The chains that the real engines have: tests/core/test_counts.py."""
+    alone = agreement.path(1, 1)
+    assert (alone.inside, alone.between) == (0, 0)
+    small = agreement.path(2, 2)
+    assert (small.inside, small.between) == (1, 1)
+    narrow = agreement.path(8, 6, fanout=1)
+    assert (narrow.inside, narrow.between) == (5, 7)
+    assert 4 < agreement.path(4608, 6).between < 4 * (1 + 15 * messages.FURTHER) + 1e-9
+    assert agreement.messages(4608, 6) == 55_294  # as benchmarks/control_plane counts it
+
+
+def test_no_prediction_is_below_what_the_link_allows() -> None:
+    for nodes in (2, 4, 16, 4608):
+        for nbytes in (1 << 16, 1 << 20, 1 << 26):
+            floor = 2 * (nodes - 1) / nodes * nbytes * TRUE.beta
+            found = predict.allreduce(TRUE, Layout(nodes, 6), "float32", nbytes)
+            assert found >= 0.99 * floor
+
+
+def test_a_step() -> None:
+    even = training.trace("even:1M:20")
+    gradients = [(n, 0.05 * share) for n, share in zip(even.elements, even.ready, strict=True)]
+    one, many = (predict.step(TRUE, Layout(nodes, 2), gradients, 0.05) for nodes in (1, 64))
+    assert one.agreements == many.agreements and one.batches == many.batches >= 1
+    assert 0 <= one.exposed < many.exposed and many.seconds == pytest.approx(0.05 + many.exposed)
+    late = predict._raised([(1_048_576, 0.0), (1, 0.001), (1, 0.0012), (1, 0.02)], 0.021, 4)
+    assert late == [(0.0, [1_048_576]), (0.003, [1, 1]), (0.021, [1])]  # R2, R3, R1
+    assert predict._fused([10, 10, 30, 5], 20) == [20, 30, 5]
+
+
+# ---- fit -----------------------------------------------------------------------------------------------------
+
+
+def made(p: Parameters, nodes: tuple[int, ...] = (1, 2), noise: float = 0.02) -> Results:
+    """Times that the model itself gives, with noise."""
+    found = Results([{"hpccoll": "1", "build": "b", "revision": "r", "warnings": []}])
+    random = np.random.default_rng(3)
+    for n in nodes:
+        for what, size in (("barrier", 0), *(("allreduce", 4**i) for i in range(2, 13))):
+            key = Key("collective", what, "hpccoll", "", "float32", "host", "mpi", 2 * n, n, size)
+            empty = Case(key, np.ones(1), np.zeros(1, np.int32), np.ones(1, np.int32))
+            seconds = fit.predictor(empty, {})
+            assert seconds
+            samples = seconds(p) * random.lognormal(0, noise, 20)
+            zeros, facts = np.zeros(20, np.int32), {"version": "1", "verified": True}
+            found.cases[key] = replace(empty, samples=samples, launch=zeros, calls=zeros + 1, facts=facts)
+    return found
+
+
+def test_a_fit_finds_the_parameters(tmp_path: Path) -> None:
+    fitted = fit.fit(made(TRUE))
+    assert not fitted.unknown and fitted.nodes == (1, 2) and fitted.per_node == 2
+    for name in ("edge", "alpha", "beta"):
+        assert getattr(fitted.parameters, name) == pytest.approx(getattr(TRUE, name), rel=0.1), name
+    for nodes in (4, 8, 4608):
+        for size in (64, 1 << 16, 1 << 24):
+            seconds = partial(predict.allreduce, where=Layout(nodes, 2), dtype="float32", nbytes=size)
+            middle, low, high = fitted.interval(seconds, size)
+            assert low < middle < high and seconds(TRUE) == pytest.approx(middle, rel=0.05)
+    fitted.write(tmp_path / "model.json")
+    assert fit.read(tmp_path / "model.json") == fitted
+
+
+def test_what_nothing_depends_on_is_said() -> None:
+    assert {"edge", "alpha", "beta"} <= set(fit.fit(made(TRUE, (1,))).unknown)
+
+
+def test_refusals(tmp_path: Path) -> None:
+    few = made(TRUE, (1,))
+    few.cases = dict(list(few.cases.items())[:2])
+    with pytest.raises(ResultsError, match=r"2 cases that the model knows .* needs 3 at least"):
+        fit.fit(few)
+    (tmp_path / "other.json").write_text("{}")
+    with pytest.raises(ResultsError, match="not a file of `hpccoll model fit`"):
+        fit.read(tmp_path / "other.json")
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files.write(tmp_path / "two.h5", made(TRUE))
+    files.write(tmp_path / "eight.h5", made(TRUE, (8,)))
+    files.write(tmp_path / "slow.h5", made(replace(TRUE, beta=2 * TRUE.beta), (8,)))
+    model = str(tmp_path / "model.json")
+    assert main(["model", "fit", str(tmp_path / "two.h5"), "--out", model]) == 0
+    assert "byte on a node's link" in capsys.readouterr().out
+    assert main(["model", "predict", model, "--against", str(tmp_path / "eight.h5")]) == 0
+    assert "error" in capsys.readouterr().out
+    assert main(["model", "predict", model, "--against", str(tmp_path / "slow.h5"), "--from-size", "1M"]) == 3
+    capsys.readouterr()
+    assert main(["model", "predict", model, "--nodes", "1,4608", "--model", "resnet50", "--json"]) == 0
+    one, many = json.loads(capsys.readouterr().out)
+    assert one["ranks"] == 2 and many["ranks"] == 9216 and one["efficiency"] > many["efficiency"]
+    assert main(["model", "predict", model]) == 1
+    assert "predict what?" in capsys.readouterr().err
