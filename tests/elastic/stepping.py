@@ -21,6 +21,8 @@ from hpccoll import elastic
 FOLDER = Path(os.environ["STEPPING"])
 PLAN = json.loads((FOLDER / "plan.json").read_text())
 SAMPLES, EPOCHS, BATCH, SIZE = 103, 3, 4, 50
+PATIENCE = 60
+"""Seconds that ranks may take to come or leave."""
 
 
 def gradient(indices: list[int], weights: np.ndarray) -> np.ndarray:
@@ -43,18 +45,24 @@ def act(place: str, state: elastic.State) -> None:
     for number, (step, rank, where, deed, argument) in enumerate(PLAN):
         if where != place or step > len(state.log) or rank not in (-1, hpccoll.rank()):
             continue
-        if deed in ("await", "reach", "fall"):  # as long as it takes; the last two: once in the job
-            reached = FOLDER / f"reached-{number}"
-            while (hpccoll.size() > argument if deed == "fall" else hpccoll.size() < argument) and not reached.exists():
-                hpccoll.barrier(name="await")
-                state.check_host_updates()
-                time.sleep(0.01)
-            if deed != "await":
-                reached.touch()
+        if deed in ("reach", "fall"):
+            await_size(deed, argument, FOLDER / f"reached-{number}", state)
         elif deed == "always raise":
             raise ValueError("as the plan says")
         elif is_first(number):
             do(deed, argument)
+
+
+def await_size(deed: str, size: int, reached: Path, state: elastic.State) -> None:
+    """Wait until there are as many ranks, once in the job: a later change may undo it."""
+    limit = time.monotonic() + PATIENCE
+    while (hpccoll.size() > size if deed == "fall" else hpccoll.size() < size) and not reached.exists():
+        hpccoll.barrier(name="await")
+        state.check_host_updates()
+        time.sleep(0.01)
+        if time.monotonic() > limit:
+            raise TimeoutError(f"{deed} {size}: there are {hpccoll.size()} ranks after {PATIENCE} s")
+    reached.touch()
 
 
 def do(deed: str, argument: object) -> None:

@@ -24,7 +24,7 @@ def is_gone(folder: Path, deed: str) -> bool:
 
 def test_a_killed_rank_is_replaced(tmp_path: Path) -> None:
     """Rank 0 is killed between the operation of a step and its commit; the new rank comes in."""
-    ran = jobs.run(tmp_path, [[7, 0, "after", "SIGKILL", 0], [12, -1, "before", "await", 3]], *THREE)
+    ran = jobs.run(tmp_path, [[7, 0, "after", "SIGKILL", 0], [12, -1, "before", "reach", 3]], *THREE)
     jobs.check(ran)
     assert ran.sizes == [3, 2, 3], ran.output
     assert "rank 0 (host localhost, slot 0) was lost" in ran.output
@@ -41,7 +41,7 @@ def test_any_rank_at_any_place(tmp_path: Path, rank: int, place: str) -> None:
 
 @pytest.mark.slow
 def test_a_stopped_rank_is_killed_and_replaced(tmp_path: Path) -> None:
-    plan = [[5, 1, "before", "SIGSTOP", 0], [9, -1, "before", "await", 3]]
+    plan = [[5, 1, "before", "SIGSTOP", 0], [9, -1, "before", "reach", 3]]
     ran = jobs.run(tmp_path, plan, *THREE, HPCCOLL_PEER_TIMEOUT="2")
     jobs.check(ran)
     assert "it has been stopped (state T)" in ran.output
@@ -61,7 +61,7 @@ def test_three_losses_and_two_joins(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_second_loss_while_the_first_is_mended(tmp_path: Path) -> None:
-    plan = [[6, 2, "before", "SIGKILL", 0], [6, 0, "sync", "SIGKILL", 0], [20, -1, "before", "await", 4]]
+    plan = [[6, 2, "before", "SIGKILL", 0], [6, 0, "sync", "SIGKILL", 0], [20, -1, "before", "reach", 4]]
     ran = jobs.run(tmp_path, plan, "-np", "4", "--min-np", "1", "--host-failures", "100")
     jobs.check(ran)
 
@@ -75,8 +75,9 @@ def discovery(folder: Path, hosts: str) -> tuple[str, ...]:
 def test_ranks_come_and_go_as_the_script_says(tmp_path: Path) -> None:
     plan = [
         [3, 0, "after", "hosts", "localhost:3"],
-        [5, -1, "before", "await", 3],
+        [5, -1, "before", "reach", 3],
         [8, 0, "after", "hosts", "localhost:2"],
+        [9, -1, "before", "fall", 2],
     ]
     ran = jobs.run(tmp_path, plan, "--min-np", "1", "-np", "2", *discovery(tmp_path, "localhost:2"))
     jobs.check(ran)
