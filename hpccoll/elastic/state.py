@@ -3,7 +3,9 @@
 
 A commit has a version: the generation that made it and its number. The ranks that go on take the newest version that
 any of them has (loop.py): in a step that holds an operation of all ranks, no rank is further than one commit ahead.
-A commit is made of what this process holds alone, and a sync that a loss cuts short leaves it as it was.
+A state with values that differ between ranks (`sharded`) keeps two commits, and all ranks go back to the newest one
+that they have in common. A commit is made of what this process holds alone, and a sync that a loss cuts short leaves it
+as it was.
 """
 
 from __future__ import annotations
@@ -17,16 +19,14 @@ from typing import Any
 import numpy as np
 
 from hpccoll import collectives, config, errors
-from hpccoll.elastic import durable
+from hpccoll.elastic import durable, versions
 from hpccoll.elastic.interrupt import HostsUpdatedInterrupt
 from hpccoll.elastic.sampler import ElasticSampler
+from hpccoll.elastic.versions import NONE, Commit, Report, Version
 from hpccoll.rendezvous import coordinator
-from hpccoll.world import current
+from hpccoll.world import current, is_initialized
 
-__all__ = ["ArrayState", "ObjectState", "State", "Version"]
-
-Version = tuple[int, int]
-"""The generation that made a commit, and its number from 1. (0, 0): there is none."""
+__all__ = ["ArrayState", "ObjectState", "State", "checked_names"]
 
 
 class State:
@@ -49,7 +49,9 @@ class State:
         """
         self.source = 0
         """The rank that has the newest commit, from which sync() takes the state."""
-        self.version: Version = (0, 0)
+        self.sharded: tuple[str, ...] = ()
+        """Names of values that differ between ranks."""
+        self._held = Report()
         self._own_bcast, self._own_rank = bcast_object, get_rank
         self.path = Path(path) if path else None
         """The file for commits."""
@@ -57,6 +59,11 @@ class State:
         self._reset_callbacks: list[Callable[[], Any]] = []
         self._host_messages: queue.Queue[tuple[float, int]] = queue.Queue()
         self._last_updated_timestamp = 0.0
+
+    @property
+    def version(self) -> Version:
+        """The generation that made the last commit, and its number from 1. (0, 0): there is none."""
+        return self._held.last.version
 
     # ---- what a program calls --------------------------------------------------------------------------
 
@@ -93,7 +100,14 @@ class State:
 
         Call it on all ranks at the end of an epoch in which some ranks may make one step more than others. An
         ElasticSampler of this state does so in set_epoch(), if its samples could not be dealt evenly.
+
+        :raises UnsupportedError: the state has sharded values, which nobody can give to another rank
         """
+        if self.sharded:
+            raise errors.UnsupportedError(
+                f"join: {', '.join(self.sharded)} differ between ranks, so all ranks must make the same steps: count "
+                "them with ElasticSampler.steps() and make empty batches"
+            )
         collectives.join()
         self.synchronize()
 
@@ -102,31 +116,77 @@ class State:
     def save_commit(self) -> None:
         """Save the state as the next commit."""
         self.save()
-        self.version = (_generation(), self.version[1] + 1)
+        self._note((_generation(), self.version[1] + 1))
         if self.path and self.version[1] % self._every == 0 and self._rank() == 0:
             durable.write(self.path, self.version[1], self.committed())
 
     def synchronize(self) -> None:
-        """Take the newest commit that any rank has; it is sent unless all ranks have the same one."""
-        own = np.array([self.version], np.int64)
-        found = collectives.allgather(own, name="hpccoll.elastic.versions")
-        versions: list[Version] = [(int(generation), int(number)) for generation, number in found]
-        newest = max(versions)
-        if newest == (0, 0) or any(version != newest for version in versions):
-            self.source = versions.index(newest)
-            self.sync()
-            self.save()
+        """Take the newest commit that any rank has; it is sent unless all ranks have the same one.
+
+        A sharded state takes the newest commit that all ranks have which had a part in it.
+
+        :raises MismatchError: the ranks have no such commit
+        """
+        found = collectives.allgather(np.array([self._held.row()], np.int64), name="hpccoll.elastic.versions")
+        reports = [Report.of([int(number) for number in row]) for row in found]
+        if self.sharded:
+            version = self._synchronize_shards(reports)
         else:
+            version = versions.newest(reports)
+            if version == NONE or any(report.last.version != version for report in reports):
+                self.source = next(rank for rank, report in enumerate(reports) if report.last.version == version)
+                self.sync()
+                self.save()
+            else:
+                self.reset()
+        generation = _generation()
+        self._note((generation, max(version[1], 1)), self._held.since or generation)
+
+    def _synchronize_shards(self, reports: list[Report]) -> Version:
+        """Go back to the common commit, and deal its shards to the present ranks."""
+        version = versions.common(reports)
+        if version is None:
+            raise errors.MismatchError(_no_common_commit(reports))
+        if version == NONE:
+            self.source = 0
+            self.sync()
+        else:
+            found = [report.find(version) for report in reports]
+            if self._held.find(version) == self._held.older:
+                self.rollback()
+                self.restore()
+                self._held = Report(self._held.older, since=self._held.since)
+            self.source, size = next((rank, commit.size) for rank, commit in enumerate(found) if commit)
+            before = [commit.rank if commit else -1 for commit in found]
+            if -1 in before:
+                self.sync()
+            if before != list(range(size)):
+                self.reshard(before, size)
             self.reset()
-        self.version = (_generation(), max(newest[1], 1))
+        self.save()
+        return version
+
+    def _note(self, version: Version, since: int = 0) -> None:
+        """Note the version of what save() has kept, and of what it has kept before."""
+        rank, size = (current().rank, current().size) if is_initialized() else (-1, 0)
+        older = self._held.last if self.sharded else Commit()
+        self._held = Report(Commit(version, rank, size), older, since or self._held.since)
 
     def begin(self) -> None:
-        """Take the commit from the file, if there is one and nothing was committed yet."""
-        found = durable.read(self.path) if self.path and self.version == (0, 0) else None
+        """Take the commit from the file, if there is one and nothing was committed yet.
+
+        :raises InvalidArgumentError: the file would hold the shards of rank 0 only
+        """
+        if self.path and self.sharded:
+            raise errors.InvalidArgumentError(
+                f"path={str(self.path)!r}: the file would hold rank 0's part of {', '.join(self.sharded)} alone; write "
+                "them with hpccoll.io.save()"
+            )
+        found = durable.read(self.path) if self.path and self.version == NONE else None
         if found:
             number, commit = found
             self.take(commit)
-            self.version = (0, number)
+            self._held = Report(Commit((0, number)))
 
     def on_reset(self) -> None:
         """Tell the state that the ranks have changed."""
@@ -151,8 +211,27 @@ class State:
         raise NotImplementedError
 
     def sync(self) -> None:
-        """Take the state of the rank `self.source`; all ranks call this together."""
+        """Take the state of the rank `self.source`, without sharded values; all ranks call this together."""
         raise NotImplementedError
+
+    def rollback(self) -> None:
+        """Forget the last copy: restore() goes back to the one before. A state with sharded values needs it."""
+        raise errors.UnsupportedError(f"{type(self).__name__} defines no rollback(): sharded values need it")
+
+    def reshard(self, before: list[int], size: int) -> None:
+        """Deal sharded values to the present ranks; all ranks call this together, after a change.
+
+        The values that each rank has are those of one commit, the same on all ranks. A rank that was lost has taken its
+        shard with it: a program that cannot compute that again keeps a copy of it, as a sharded value of another rank.
+
+        :param before: for each present rank, the number that it had when that commit was made; -1: it is new
+        :param size: how many ranks there were then
+        :raises UnsupportedError: a class of your own defines this
+        """
+        raise errors.UnsupportedError(
+            f"{type(self).__name__} defines no reshard(): there were {size} ranks, and the present {len(before)} had "
+            f"the numbers {before} (-1: new); {', '.join(self.sharded)} must be dealt to them"
+        )
 
     def reset(self) -> None:
         """Adapt to the new ranks: called after a change, and where sync() is not needed."""
@@ -194,29 +273,43 @@ class ObjectState(State):
         *,
         path: str | Path = "",
         every: int = 1,
+        sharded: Iterable[str] = (),
         **objects: Any,
     ) -> None:
-        """Make an attribute of each object; see State for the other parameters."""
+        """Make an attribute of each object; see State for the other parameters.
+
+        :param sharded: names of objects that differ between ranks; two commits of the state are kept then
+        :raises InvalidArgumentError: no object has such a name
+        """
         super().__init__(bcast_object, get_rank, path=path, every=every)
         self._names = list(objects)
+        self.sharded = checked_names(sharded, objects)
         for name, value in objects.items():
             setattr(self, name, value)
             if isinstance(value, ElasticSampler):
                 value.at_end = self.join
         self._saved_state: dict[str, Any] = {}
+        self._older_state: dict[str, Any] = {}
         ObjectState.save(self)
 
     def save(self) -> None:
         """See State: deep copies."""
+        if self.sharded:
+            self._older_state = self._saved_state
         self._saved_state = {name: copy.deepcopy(_form(getattr(self, name))) for name in self._names}
 
     def restore(self) -> None:
         """See State."""
         self._give(self._saved_state)
 
+    def rollback(self) -> None:
+        """See State."""
+        self._saved_state = self._older_state
+
     def sync(self) -> None:
         """See State: one object that holds all of them."""
-        self._give(self._bcast_object({name: _form(getattr(self, name)) for name in self._names}))
+        equal = [name for name in self._names if name not in self.sharded]
+        self._give(self._bcast_object({name: _form(getattr(self, name)) for name in equal}))
 
     def reset(self) -> None:
         """See State: samplers deal to the new ranks."""
@@ -247,32 +340,47 @@ class ArrayState(ObjectState):
 
     An argument that is a NumPy array is an array of the state: it is copied and broadcast as such, in place, so that
     other names of it see the change. Its shape and dtype stay as they are; an attribute that is replaced by another
-    array of that shape is copied into the old one at the next commit.
+    array of that shape is copied into the old one at the next commit. A sharded array may be replaced by one of another
+    shape, which then is the array of the state.
     """
 
-    def __init__(self, *, path: str | Path = "", every: int = 1, **values: Any) -> None:
-        """Make an attribute of each value; see State for the other parameters."""
+    def __init__(self, *, path: str | Path = "", every: int = 1, sharded: Iterable[str] = (), **values: Any) -> None:
+        """Make an attribute of each value; see State and ObjectState for the other parameters."""
         arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
-        super().__init__(path=path, every=every, **{n: v for n, v in values.items() if n not in arrays})
+        names = checked_names(sharded, values)
+        objects = {name: value for name, value in values.items() if name not in arrays}
+        super().__init__(path=path, every=every, sharded=[name for name in names if name in objects], **objects)
+        self.sharded = names
         self._arrays: dict[str, np.ndarray[Any, Any]] = arrays
         self._copies = {name: array.copy() for name, array in arrays.items()}
+        self._older_copies: dict[str, np.ndarray[Any, Any]] = {}
         for name, array in arrays.items():
             setattr(self, name, array)
 
     def save(self) -> None:
         """See State."""
         super().save()
+        if self.sharded:
+            self._copies, self._older_copies = self._older_copies, self._copies
         for name, array in self._arrays.items():
             now = getattr(self, name)
             if now is not array:
-                np.copyto(array, now)
-                setattr(self, name, array)
-            np.copyto(self._copies[name], array)
+                self._put(name, now)
+            if name in self._copies and self._copies[name].shape == now.shape:
+                np.copyto(self._copies[name], now)
+            else:
+                self._copies[name] = now.copy()
 
     def restore(self) -> None:
         """See State."""
         super().restore()
-        self._put(self._copies)
+        for name, copied in self._copies.items():
+            self._put(name, copied)
+
+    def rollback(self) -> None:
+        """See State."""
+        super().rollback()
+        self._copies, self._older_copies = self._older_copies, self._copies
 
     def sync(self) -> None:
         """See State: a broadcast per array, in place."""
@@ -280,6 +388,7 @@ class ArrayState(ObjectState):
         handles = [
             collectives.broadcast_async(array, self.source, name=f"hpccoll.elastic.{name}", out=array)
             for name, array in self._arrays.items()
+            if name not in self.sharded
         ]
         for handle in handles:
             handle.wait()
@@ -292,13 +401,17 @@ class ArrayState(ObjectState):
         """See State."""
         objects, arrays = commit
         super().take(objects)
-        self._put(arrays)
+        for name, array in arrays.items():
+            self._put(name, array)
         ArrayState.save(self)
 
-    def _put(self, values: dict[str, np.ndarray[Any, Any]]) -> None:
-        for name, array in self._arrays.items():
-            np.copyto(array, values[name])
-            setattr(self, name, array)
+    def _put(self, name: str, value: np.ndarray[Any, Any]) -> None:
+        """Make this the value of an array, in place unless it has another shape."""
+        if name in self.sharded and value.shape != self._arrays[name].shape:
+            self._arrays[name] = value.copy()
+        else:
+            np.copyto(self._arrays[name], value)
+        setattr(self, name, self._arrays[name])
 
 
 def _has_form(value: Any) -> bool:
@@ -307,6 +420,28 @@ def _has_form(value: Any) -> bool:
 
 def _form(value: Any) -> Any:
     return value.state_dict() if _has_form(value) else value
+
+
+def checked_names(sharded: Iterable[str], values: Iterable[str]) -> tuple[str, ...]:
+    """Refuse a name of a sharded value that is none of the state's.
+
+    :raises InvalidArgumentError: with the names that there are
+    """
+    names, known = tuple(sharded), list(values)
+    if missing := [name for name in names if name not in known]:
+        raise errors.InvalidArgumentError(f"sharded: the state has no {', '.join(missing)}, only {', '.join(known)}")
+    return names
+
+
+def _no_common_commit(reports: list[Report]) -> str:
+    held = "; ".join(
+        f"rank {rank}: {' and '.join(str(commit.version) for commit in report.held()) or 'none'}"
+        for rank, report in enumerate(reports)
+    )
+    return (
+        f"the ranks have no commit in common (generation, number): {held}. Each step must hold an operation of all "
+        "ranks, so that no rank is further than one commit ahead of another one"
+    )
 
 
 def _generation() -> int:

@@ -6,8 +6,11 @@ Messages between them are delayed at random, each way in order. What is checked 
 
 import random
 from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from hpccoll.elastic import versions
+from hpccoll.elastic.versions import NONE, Commit, Report, Version
 from hpccoll.tools.launch.elastic.membership import (
     LOST,
     Came,
@@ -44,10 +47,10 @@ class Worker:
     alive: bool = True
     stopped: bool = False
     generation: int = 0
-    version: tuple[int, int] = (0, 0)
-    """The generation that made the newest commit, and its number."""
-    content: int = 0
-    """What is committed; equal for equal histories."""
+    held: Report = field(default_factory=Report)
+    """Its commits."""
+    contents: dict[Version, int] = field(default_factory=dict)
+    """What is in them; equal for equal histories."""
     synced: bool = False
     entered: int = 0
     state: str = "starting"
@@ -57,16 +60,35 @@ class Worker:
     inbox: deque = field(default_factory=deque)
     outbox: deque = field(default_factory=deque)
 
+    @property
+    def version(self) -> Version:
+        return self.held.last.version
+
+    def keep(self, version: Version, content: int, place: tuple[int, int], *, two: bool) -> None:
+        older = self.held.last if two else Commit()
+        self.held = Report(Commit(version, *place), older, self.held.since or self.generation)
+        kept = {commit.version for commit in self.held.held()}
+        self.contents = {of: what for of, what in {**self.contents, version: content}.items() if of in kept}
+
 
 @dataclass
 class World:
     members: tuple[int, ...]
     change_at: int | None = None
+    reports: list[Report] = field(default_factory=list)
+    """What the members have told each other, once all of them were there."""
+    content: int = 0
+    """What is in the commit that they have chosen."""
 
 
 class Job:
-    def __init__(self, seed: int, limits: Limits, kind: type[Membership] = Membership) -> None:
+    def __init__(
+        self, seed: int, limits: Limits, kind: type[Membership] = Membership, choose: "Chooser | None" = None
+    ) -> None:
+        """A state is sharded in half of the jobs, in all of them if `choose` is given."""
         self.random = random.Random(seed)
+        self.sharded = bool(choose) or random.Random(-seed - 1).random() < 0.5
+        self.choose = choose or (versions.common if self.sharded else versions.newest)
         self.coordinator = kind(limits)
         self.limits, self.now = limits, 100.0
         self.workers: dict[int, Worker] = {}
@@ -198,8 +220,8 @@ class Job:
             lost = {world.members.index(w.number): "gone" for w in away if not w.alive or w.stopped}
             self.come(worker, lost)
         elif not worker.synced:
-            if len(here) == len(others) or any(w.synced for w in here):
-                self.sync(worker, others)
+            if len(here) == len(others) or world.reports:
+                self.sync(worker, world)
         elif through:
             self.commit(worker, world)
         elif worker.version[1] >= LAST:
@@ -211,20 +233,36 @@ class Job:
     def have_entered(self, others: list[Worker], worker: Worker) -> bool:
         return all(w.entered >= worker.entered and w.generation >= worker.generation and w.synced for w in others)
 
-    def sync(self, worker: Worker, others: list[Worker]) -> None:
-        source = max(others, key=lambda w: w.version)
-        require(source.version[1] >= self.floor, f"commit {self.floor} is not lost, newest is {source.version}")
-        worker.version = (worker.generation, source.version[1])
-        worker.content, worker.entered, worker.synced = source.content, source.version[1], True
+    def sync(self, worker: Worker, world: World) -> None:
+        """Take the chosen commit: of a sharded state each rank its own part, and newcomers the parts of others."""
+        members = [self.workers[m] for m in world.members]
+        first = not world.reports
+        world.reports = world.reports or [w.held for w in members]
+        version = self.choose(world.reports)
+        require(version is not None, f"the ranks have a commit in common: {world.reports}")
+        lost = first and version[1] < self.floor
+        require(not lost, f"commit {self.floor} is not lost, chosen is {version}")
+        if first and version != NONE:
+            world.content = next(w.contents[version] for w in members if version in w.contents)
+        own = world.content
+        if self.sharded and version != NONE and 0 < worker.held.since <= version[0]:
+            require(version in worker.contents, f"worker {worker.number} has its part of {version}: {worker.held}")
+            own = worker.contents[version]
+        if self.sharded and worker.held.older.version == version != NONE:
+            worker.held = Report(worker.held.older, since=worker.held.since)
+        place = world.members.index(worker.number), len(world.members)
+        worker.keep((worker.generation, version[1]), own, place, two=self.sharded)
+        worker.entered, worker.synced = version[1], True
 
     def commit(self, worker: Worker, world: World) -> None:
         number = worker.version[1] + 1
-        worker.version = (worker.generation, number)
-        worker.content = hash((worker.content, worker.generation, number))
+        content = hash((worker.contents[worker.version], worker.generation, number))
+        place = world.members.index(worker.number), len(world.members)
+        worker.keep((worker.generation, number), content, place, two=self.sharded)
         members = [self.workers[m] for m in world.members]
         if all(w.version[1] >= number for w in members):
             self.floor = max(self.floor, number)
-        same = {w.content for w in members if w.version == worker.version}
+        same = {w.contents[w.version] for w in members if w.version == worker.version}
         require(len(same) == 1, f"ranks have different states at commit {worker.version}")
         if worker.told and world.change_at is None:
             world.change_at = number + 1
@@ -237,13 +275,23 @@ def require(holds: bool, rule: str) -> None:
         raise BrokenRuleError(rule)
 
 
-def run(seed: int, kind: type[Membership] = Membership, *, struck: int = 400, quiet: int = 6000) -> Job:
+Chooser = Callable[[Sequence[Report]], Version | None]
+
+
+def run(
+    seed: int,
+    kind: type[Membership] = Membership,
+    choose: Chooser | None = None,
+    *,
+    struck: int = 400,
+    quiet: int = 6000,
+) -> Job:
     """Run a job: first with faults, then without, until it has ended."""
     draw = random.Random(seed)
     limits = Limits(np=draw.choice((2, 3)), min_np=draw.choice((1, 2)), max_np=draw.choice((3, 4)), elastic_timeout=60,
                     straggler_timeout=5, gather=0.5, host_failures=draw.choice((3, 50)), discovers=draw.random() < 0.5,
                     cooldown=draw.choice((None, (1.0, 4.0))))  # fmt: skip
-    job = Job(seed, limits, kind)
+    job = Job(seed, limits, kind, choose)
     job.tell(Discovered({"a": 2, "b": 2}))
     for count in range(struck + quiet):
         job.happen(faults=count < struck)

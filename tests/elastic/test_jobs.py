@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import jobs
+import numpy as np
 import pytest
 
 THREE = ("-np", "3", "--min-np", "2", "--host-failures", "100")
@@ -138,6 +139,20 @@ def test_the_next_job_goes_on_from_the_file(tmp_path: Path) -> None:
     second = jobs.run(tmp_path, [], "-np", "3", "--min-np", "2", words=("durable",))
     jobs.check(second)
     assert second.sizes == [2, 3], second.output
+
+
+@pytest.mark.slow
+def test_sharded_state_goes_back_to_the_commit_that_all_have(tmp_path: Path) -> None:
+    """Rank 0 has made a commit that rank 1 has not: it goes back. The lost block comes from a neighbour's copy."""
+    program = [sys.executable, "-P", str(jobs.HERE / "sharded.py"), str(tmp_path)]
+    done = jobs.launch("-np", "3", "--min-np", "2", *program)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [file.name for file in tmp_path.glob("rolled-back-*")] == ["rolled-back-0"], done.stderr
+    whole = np.arange(101)
+    for _ in range(40):
+        whole = (whole * 3 + whole.sum() + np.arange(101)) % 1_000_003
+    assert (np.load(tmp_path / "whole.npy") == whole).all()
+    assert "rank 2 (host localhost, slot 2) was lost" in done.stderr
 
 
 def random_plan(seed: int) -> list[list[Any]]:

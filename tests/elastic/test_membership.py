@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The coordinator: chosen cases in words, random interleavings with faults, and planted faults that these must find."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 import simulated
 
+from hpccoll.elastic import versions
+from hpccoll.elastic.versions import NONE, Report, Version
 from hpccoll.tools.launch.elastic.membership import (
     Came,
     Change,
@@ -239,5 +242,28 @@ def test_planted_faults_are_found(planted: type[Membership]) -> None:
         try:
             simulated.run(seed, planted)
         except Exception:  # noqa: BLE001 - a broken rule, or the simulation's own assumptions
+            return
+    raise AssertionError(f"{planted.__name__} was not found")
+
+
+def oldest_of_all(reports: Sequence[Report]) -> Version:
+    return min((commit.version for report in reports for commit in report.held()), default=NONE)
+
+
+def that_of_the_first(reports: Sequence[Report]) -> Version:
+    return reports[0].last.version
+
+
+def with_one_commit(reports: Sequence[Report]) -> Version | None:
+    return versions.common([Report(report.last, since=report.since) for report in reports])
+
+
+@pytest.mark.parametrize("planted", [versions.newest, oldest_of_all, that_of_the_first, with_one_commit])
+def test_planted_choices_of_a_commit_are_found(planted: simulated.Chooser) -> None:
+    """For sharded state the newest commit of any rank is as wrong as one that some rank does not have."""
+    for seed in range(4 * SEEDS):
+        try:
+            simulated.run(seed, choose=planted)
+        except simulated.BrokenRuleError:
             return
     raise AssertionError(f"{planted.__name__} was not found")

@@ -10,6 +10,8 @@ import pytest
 
 import hpccoll
 from hpccoll import elastic
+from hpccoll.elastic import versions
+from hpccoll.elastic.versions import Commit, Report
 
 
 def test_objects_go_back_to_the_commit() -> None:
@@ -36,6 +38,42 @@ def test_arrays_keep_their_place() -> None:
     state.weights = np.full(3, 7.0)
     state.save()
     assert state.weights is weights and weights.tolist() == [7, 7, 7]
+
+
+def test_sharded_values_have_two_commits() -> None:
+    state = elastic.ArrayState(block=np.zeros(2), step=0, sharded=["block"])
+    state.save()
+    for step in (1, 2):
+        state.block = np.full(2 + step, float(step))  # a sharded array may have another size
+        state.step = step
+        state.save()
+    state.block += 5
+    state.rollback()
+    state.restore()
+    assert state.block.tolist() == [1.0] * 3 and state.step == 1
+    state.save()
+    state.restore()
+    assert state.block.tolist() == [1.0] * 3
+
+
+def test_what_sharded_values_do_not_allow(tmp_path: Path) -> None:
+    with pytest.raises(hpccoll.InvalidArgumentError, match="has no blocks, only block, step"):
+        elastic.ArrayState(block=np.zeros(2), step=0, sharded=["blocks"])
+    state = elastic.ObjectState(block=1, sharded=["block"], path=tmp_path / "commit")
+    with pytest.raises(hpccoll.InvalidArgumentError, match="rank 0's part of block alone"):
+        state.begin()
+    with pytest.raises(hpccoll.UnsupportedError, match="all ranks must make the same steps"):
+        state.join()
+    with pytest.raises(hpccoll.UnsupportedError, match=r"defines no reshard\(\): there were 3 ranks"):
+        state.reshard([0, 2], 3)
+
+
+def test_ranks_without_a_common_commit_are_told() -> None:
+    ahead, behind = (
+        Report(Commit((1, number), rank, 2), Commit((1, number - 1), rank, 2), 1) for rank, number in ((0, 9), (1, 6))
+    )
+    assert versions.common([ahead, behind]) is None and versions.newest([ahead, behind]) == (1, 9)
+    assert versions.common([ahead, Report(Commit((1, 8), 1, 2), since=1), Report()]) == (1, 8)
 
 
 def test_the_next_run_begins_with_the_file(tmp_path: Path) -> None:

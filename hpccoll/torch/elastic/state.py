@@ -7,15 +7,16 @@ A handler knows how to save, restore and synchronize objects of one class. Progr
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from hpccoll import collectives
+from hpccoll import collectives, errors
 from hpccoll.elastic import ObjectState
 from hpccoll.elastic.sampler import ElasticSampler
+from hpccoll.elastic.state import checked_names
 from hpccoll.torch.horovod.functions import broadcast_optimizer_state, broadcast_parameters
 
 __all__ = [
@@ -29,6 +30,8 @@ class StateHandler:
 
     source = 0
     """The rank that has the newest commit; TorchState sets it before sync()."""
+    keeps_two = False
+    """Whether rollback() will be asked for, because the state has sharded values."""
 
     def __init__(self, value: Any) -> None:
         """:param value: the object"""
@@ -45,6 +48,10 @@ class StateHandler:
     def sync(self) -> None:
         """Take what the rank `self.source` has; all ranks call this together."""
         raise NotImplementedError
+
+    def rollback(self) -> None:
+        """Forget the last copy: restore() goes back to the one before."""
+        raise errors.UnsupportedError(f"{type(self).__name__} defines no rollback(): sharded values need it")
 
     def set_value(self, value: Any) -> None:
         """Replace the object."""
@@ -66,15 +73,22 @@ class _DictHandler(StateHandler):
     def __init__(self, value: Any) -> None:
         super().__init__(value)
         self._saved: Any = None
+        self._older: Any = None
         self.save()
 
     def save(self) -> None:
         """See StateHandler."""
+        if self.keeps_two:
+            self._saved, self._older = self._older, self._saved
         self._saved = _copied(self.value.state_dict(), self._saved)
 
     def restore(self) -> None:
         """See StateHandler."""
         self.value.load_state_dict(copy.deepcopy(self._saved))
+
+    def rollback(self) -> None:
+        """See StateHandler."""
+        self._saved, self._older = self._older, self._saved
 
     def committed(self) -> Any:
         """See StateHandler."""
@@ -147,6 +161,7 @@ class TorchState(ObjectState):
         *,
         path: str | Path = "",
         every: int = 1,
+        sharded: Iterable[str] = (),
         **objects: Any,
     ) -> None:
         """Make an attribute of each argument.
@@ -155,6 +170,7 @@ class TorchState(ObjectState):
         :param optimizer: a DistributedOptimizer, or any other
         :param path: see hpccoll.elastic.State
         :param every: see hpccoll.elastic.State
+        :param sharded: names of arguments that differ between ranks; see hpccoll.elastic.ObjectState
         :param objects: a Module, an Optimizer, an ElasticSampler, or any other object that pickle takes
         """
         named = {"model": model, "optimizer": optimizer, **objects}
@@ -166,9 +182,12 @@ class TorchState(ObjectState):
                 plain[name] = value
             else:
                 self._handlers[name] = handler
-        super().__init__(path=path, every=every, **plain)
+        names = checked_names(sharded, named)
+        super().__init__(path=path, every=every, sharded=[name for name in names if name in plain], **plain)
+        self.sharded = names
         for name, handler in self._handlers.items():
             super().__setattr__(name, handler.value)
+            handler.keeps_two = bool(names)
             if isinstance(handler.value, ElasticSampler):
                 handler.value.at_end = self.join
 
@@ -191,10 +210,17 @@ class TorchState(ObjectState):
 
     def sync(self) -> None:
         """See State."""
-        for handler in self._handlers.values():
+        for name, handler in self._handlers.items():
             handler.source = self.source
-            handler.sync()
+            if name not in self.sharded:
+                handler.sync()
         super().sync()
+
+    def rollback(self) -> None:
+        """See State."""
+        for handler in self._handlers.values():
+            handler.rollback()
+        super().rollback()
 
     def reset(self) -> None:
         """See State."""

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From which commit the ranks go on: a function of what all of them report, the same on every rank.
+
+It has no World and no state; tests/elastic/test_membership.py runs it inside the simulated jobs, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+__all__ = ["NONE", "Commit", "Report", "Version", "common", "newest"]
+
+Version = tuple[int, int]
+"""The generation that made a commit, and its number from 1. (0, 0): there is none."""
+NONE: Version = (0, 0)
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A commit that a rank holds."""
+
+    version: Version = NONE
+    rank: int = -1
+    """The number that the rank had when it made the commit."""
+    size: int = 0
+    """How many ranks there were."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What one rank tells the others."""
+
+    last: Commit = Commit()
+    older: Commit = Commit()
+    """The commit before the last one, if the rank keeps two."""
+    since: int = 0
+    """The first generation in which it has taken the state; 0: none."""
+
+    def held(self) -> Iterator[Commit]:
+        """Yield the commits that the rank holds, the newer one first."""
+        yield from (commit for commit in (self.last, self.older) if commit.version != NONE)
+
+    def find(self, version: Version) -> Commit | None:
+        """The commit of this version, if the rank holds it."""
+        return next((commit for commit in self.held() if commit.version == version), None)
+
+    def row(self) -> list[int]:
+        """Write it as numbers."""
+        commits = [[*commit.version, commit.rank, commit.size] for commit in (self.last, self.older)]
+        return [*commits[0], *commits[1], self.since]
+
+    @classmethod
+    def of(cls, row: Sequence[int]) -> Report:
+        """Read it from numbers."""
+        first, second = (Commit((row[at], row[at + 1]), row[at + 2], row[at + 3]) for at in (0, 4))
+        return cls(first, second, row[8])
+
+
+def newest(reports: Sequence[Report]) -> Version:
+    """Choose for a state that is equal on all ranks: the newest commit that any rank holds.
+
+    :returns: its version; NONE: no rank has committed
+    """
+    return max(report.last.version for report in reports)
+
+
+def common(reports: Sequence[Report]) -> Version | None:
+    """Choose for a state that differs between ranks: the newest commit that all who had a part in it hold.
+
+    A rank had a part in it if it has had the state since the commit's generation, or longer.
+
+    :returns: its version; NONE: no rank has committed; None: there is no such commit
+    """
+    held = sorted({commit.version for report in reports for commit in report.held()}, reverse=True)
+    for version in held:
+        parts = [report for report in reports if 0 < report.since <= version[0] or report.find(version)]
+        if all(report.find(version) for report in parts):
+            return version
+    return None if held else NONE
