@@ -1,223 +1,248 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time from kill -9 of a rank to the survivors' next finished step, beside torchft and torchrun with Gloo.
+"""What losses and joins cost an elastic job, against limits, beside torchft and torchrun with Gloo.
 
-    python benchmarks/elastic.py --runs 10                    # hpccoll alone
+    python benchmarks/elastic.py --runs 10                                 # on this machine
     python benchmarks/elastic.py --runs 10 --peers torchrun torchft
+    python benchmarks/elastic.py --runs 10 --cases hosts-kill hosts-crash hosts-cut hosts-stop    # needs root
 
-Three ranks on this machine train with 26 MB of state (float32), a step every 20 ms. In each run one rank kills itself,
-another one each time. The figure of a run is the last of the survivors' times; a run without one counts as hung. The
-runs of hpccoll and its peers alternate. torchft and torch are used where they can be imported.
+Three ranks train with 26 MB of state (float32), a step every 20 ms. In each run one rank is struck, another one each
+time. The figure of a run is the last of the survivors' times from there to their next finished step; a run without one
+counts as hung. In the cases `hosts-...` each rank is on a host of its own (network namespaces, tests/netns/cluster.sh).
+The runs of all cases and peers alternate. torchft and torch are used where they can be imported. The exit status is 1
+if a limit was not kept.
 """
 
 import argparse
+import contextlib
 import json
 import os
+import shlex
 import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
-ELEMENTS = 6_500_000
-KILL_AT, STEPS, RANKS = 20, 60, 3
-LIMIT = 120.0
-"""Seconds of a run, after which it counts as hung."""
-PORT = 29710
+from elastic_roles import LIMIT, PORT, RANKS, ROLES, Log
+
+ROOT = Path(__file__).resolve().parents[1]
+CLUSTER = ROOT / "tests" / "netns" / "cluster.sh"
+SSH = Path(tempfile.gettempdir(), "hpccoll-cluster", "ssh", "config")
+PEER_TIMEOUT = 5.0
+"""HPCCOLL_PEER_TIMEOUT of an elastic job by default."""
 
 
-class Log:
-    """What happened in a run: lines of JSON, written by all processes."""
+@dataclass(frozen=True)
+class Case:
+    """What happens to a rank, and how long the others may take."""
 
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def add(self, who: str, what: str) -> None:
-        with open(self.path, "a") as file:  # short lines: each is one write
-            file.write(json.dumps([time.time(), who, what]) + "\n")
-
-    def recovery(self) -> float | None:
-        """Seconds until the last survivor had finished a step; None: not all have."""
-        events = [json.loads(line) for line in Path(self.path).read_text().splitlines()]
-        killed = next((at for at, _, what in events if what == "kill"), None)
-        if killed is None:
-            return None
-        dead = next(who for _, who, what in events if what == "kill")
-        first: dict[str, float] = {}
-        for at, who, what in events:
-            if at > killed and what == "recovered" and who != dead:
-                first.setdefault(who, at - killed)
-        return max(first.values()) if len(first) >= RANKS - 1 else None
+    deed: str
+    median: float
+    """Seconds."""
+    worst: float
+    hosts: bool = False
+    by_driver: tuple[str, ...] = ()
+    """The command of cluster.sh that strikes a host."""
 
 
-# ---- the programs that run ------------------------------------------------------------------------
+CASES = {
+    "kill": Case("SIGKILL", 0.5, 2.0),
+    "stop": Case("SIGSTOP", PEER_TIMEOUT + 1, PEER_TIMEOUT + 1),
+    "hosts-kill": Case("SIGKILL", 1.0, 3.0, hosts=True),
+    "hosts-crash": Case("mark", 1.0, 3.0, hosts=True, by_driver=("crash",)),
+    "hosts-cut": Case("mark", PEER_TIMEOUT + 1, PEER_TIMEOUT + 1, hosts=True, by_driver=("linkdown",)),
+    "hosts-stop": Case("SIGSTOP", PEER_TIMEOUT + 1, PEER_TIMEOUT + 1, hosts=True),
+}
+JOIN = 1.0 + 26e6 / 1e9
+"""Seconds that a join may hold the others up: one, and the state's way to the new rank."""
+STEADY = 0.01
+"""Share of a step by which commits may lengthen it, the copy of the state aside."""
 
 
-def train_hpccoll(log: Log, victim: int) -> None:
-    import numpy as np
+@dataclass
+class Found:
+    """The runs of one case."""
 
-    import hpccoll
-    from hpccoll import elastic
-
-    state = elastic.ArrayState(weights=np.zeros(ELEMENTS, np.float32), step=0)
-    generation = 0
-    gradient, total = np.ones(ELEMENTS, np.float32), np.empty(ELEMENTS, np.float32)
-
-    @elastic.run
-    def train(state: elastic.ArrayState) -> None:
-        nonlocal generation
-        generation += 1
-        while state.step < STEPS:
-            if state.step == KILL_AT and hpccoll.rank() == victim and hpccoll.size() == RANKS and generation == 1:
-                log.add(str(os.getpid()), "kill")
-                os.kill(os.getpid(), signal.SIGKILL)
-            hpccoll.allreduce(gradient, hpccoll.AVERAGE, name="gradient", out=total)
-            state.weights += total
-            state.step += 1
-            if generation == 2:
-                log.add(str(os.getpid()), "recovered")
-            state.commit()
-            time.sleep(0.02)
-
-    train(state)
+    times: list[float | None] = field(default_factory=list)
+    joins: list[float] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+    """Stopped processes that were still there afterwards."""
 
 
-def train_torchrun(log: Log, victim: int) -> None:
-    import torch
-    import torch.distributed as dist
-
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo")
-    restart, rank = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")), dist.get_rank()
-    weights = torch.zeros(ELEMENTS)
-    dist.broadcast(weights, 0)
-    for step in range(STEPS):
-        if step == KILL_AT and rank == victim and not restart:
-            log.add("victim", "kill")
-            os.kill(os.getpid(), signal.SIGKILL)
-        gradient = torch.ones(ELEMENTS)
-        dist.all_reduce(gradient)
-        weights += gradient / dist.get_world_size()
-        if restart:
-            log.add(str(rank), "recovered")
-        time.sleep(0.02)
-    dist.destroy_process_group()
+def cluster(*words: object) -> str:
+    command = [str(CLUSTER), *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
 
 
-def train_torchft(log: Log, victim: int) -> None:
-    from datetime import timedelta
-
-    import torch
-    import torch.distributed as dist
-    from torchft import DistributedDataParallel, Manager, Optimizer, ProcessGroupGloo
-
-    torch.set_num_threads(1)
-    me = int(os.environ["REPLICA"])
-    port = PORT + 10 + me
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    store = dist.TCPStore("127.0.0.1", port, None, is_master=True, wait_for_workers=False)  # noqa: F841 - it serves
-    model = torch.nn.Linear(2548, 2550)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    manager = Manager(
-        pg=ProcessGroupGloo(timeout=timedelta(seconds=10)), min_replica_size=1, rank=0, world_size=1,
-        load_state_dict=lambda s: (model.load_state_dict(s["m"]), optimizer.load_state_dict(s["o"])),
-        state_dict=lambda: {"m": model.state_dict(), "o": optimizer.state_dict()},
-        replica_id=f"r{me}", timeout=timedelta(seconds=20), store_addr="127.0.0.1", store_port=port,
-    )  # fmt: skip
-    parallel, wrapped, killed = DistributedDataParallel(manager, model), Optimizer(manager, optimizer), False
-    while manager.current_step() < STEPS:
-        if manager.current_step() == KILL_AT and me == victim:
-            log.add(f"r{me}", "kill")
-            os.kill(os.getpid(), signal.SIGKILL)
-        wrapped.zero_grad()
-        parallel(torch.randn(8, 2548)).sum().backward()
-        wrapped.step()
-        killed = killed or (manager.current_step() > KILL_AT and manager.num_participants() == RANKS - 1)
-        if killed:
-            log.add(f"r{me}", "recovered")
-        time.sleep(0.02)
-    manager.shutdown()
+@contextlib.contextmanager
+def hosts_up() -> Iterator[None]:
+    """Three hosts, new for each run: a run may crash one."""
+    cluster("down")
+    cluster("up", RANKS)
+    try:
+        yield
+    finally:
+        cluster("down")
 
 
-def serve_torchft(_log: Log, _victim: int) -> None:
-    from torchft.coordination import LighthouseServer
-
-    server = LighthouseServer(bind=f"[::]:{PORT}", min_replicas=1, join_timeout_ms=100, quorum_tick_ms=50,
-                              heartbeat_timeout_ms=5000)  # fmt: skip
-    time.sleep(LIMIT)
-    del server
-
-
-# ---- runs -------------------------------------------------------------------------------------------
+def on_hosts(command: list[str]) -> list[str]:
+    """The command, on the first host."""
+    exports = [word for line in cluster("env").splitlines() for word in shlex.split(line) if "=" in word]
+    path = f"PATH={Path(sys.executable).parent}:{os.environ['PATH']}"
+    return [str(CLUSTER), "exec", "h1", "env", *exports, path, f"PYTHONPATH={ROOT}", *command]
 
 
 def commands(kind: str, role: list[str]) -> list[tuple[list[str], dict[str, str]]]:
     """The commands of a run, with variables; the last ones end it."""
     python = [sys.executable, "-P"]
-    if kind == "hpccoll":
-        return [([*python, "-m", "hpccoll", "run", "-np", str(RANKS), "--min-np", "2", *python, *role], {})]
+    program = [sys.executable]  # its folder is on the path
+    if kind == "steady":
+        return [([*python, "-m", "hpccoll", "run", "-np", "2", "--min-np", "2", *program, *role], {})]
+    if kind in CASES:
+        where = ["-np", str(RANKS), "--min-np", str(RANKS - 1)]
+        if CASES[kind].hosts:
+            names = ",".join(f"h{n + 1}:1" for n in range(RANKS))
+            where = [f"--launcher-options=-F {SSH}", "-H", names, *where]
+        command = [*python, "-m", "hpccoll", "run", *where, *program, *role]
+        return [(on_hosts(command) if CASES[kind].hosts else command, {})]
     if kind == "torchrun":
         launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--max-restarts", "3",
                     "--nproc-per-node", str(RANKS), "--monitor-interval", "0.1"]  # fmt: skip
         return [([*launcher, *role], {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"})]  # shared, it holds stale addresses
-    where = {"TORCHFT_LIGHTHOUSE": f"http://127.0.0.1:{PORT}"}
-    serve = [*python, role[0], "--role", "lighthouse", *role[3:]]
-    return [(serve, {}), *(([*python, *role], {**where, "REPLICA": str(n)}) for n in range(RANKS))]
+    where_it_is = {"TORCHFT_LIGHTHOUSE": f"http://127.0.0.1:{PORT}"}
+    serve = [*program, role[0], "--role", "lighthouse", *role[3:]]
+    return [(serve, {}), *(([*program, *role], {**where_it_is, "REPLICA": str(n)}) for n in range(RANKS))]
 
 
-def measure(kind: str, victim: int) -> float | None:
+def measure(kind: str, victim: int, found: Found) -> None:
     """One run."""
-    with tempfile.TemporaryDirectory() as folder:
-        log = Log(f"{folder}/log")
+    case = CASES.get(kind)
+    with contextlib.ExitStack() as stack:
+        if case and case.hosts:
+            stack.enter_context(hosts_up())
+        log = Log(f"{stack.enter_context(tempfile.TemporaryDirectory())}/log")
         Path(log.path).touch()
-        role = [__file__, "--role", kind, "--events-file", log.path, "--victim", str(victim)]
+        part = kind if kind in ROLES else "hpccoll"
+        deed = case.deed if case else ""
+        role = [__file__, "--role", part, "--events-file", log.path, "--victim", str(victim), "--deed", deed]
         variables = {**os.environ, "HPCCOLL_TRACE_DIR": "none", "HPCCOLL_VERBOSE": "0", "OMP_NUM_THREADS": "1"}
         started = [
             subprocess.Popen(argv, env={**variables, **more}, start_new_session=True, stdout=subprocess.DEVNULL,
                              stderr=subprocess.DEVNULL)
             for argv, more in commands(kind, role)
         ]  # fmt: skip
-        limit = time.monotonic() + LIMIT
-        while time.monotonic() < limit and log.recovery() is None and started[-1].poll() is None:
-            time.sleep(0.2)
+        watch(case, victim, log, started[-1])
+        found.times.append(log.recovery())
+        if pause := log.join_pause():
+            found.joins.append(pause)
+        if case and case.deed == "SIGSTOP":
+            found.left += still_there(log, on_a_host=case.hosts)
         for process in started:
-            try:
-                os.killpg(process.pid, signal.SIGTERM if kind != "torchft" else signal.SIGKILL)
-                process.wait(15)
-            except (ProcessLookupError, subprocess.TimeoutExpired):
-                process.kill()
-        return log.recovery()
+            end(process, signal.SIGKILL if kind == "torchft" else signal.SIGTERM)
 
 
-ROLES = {
-    "hpccoll": train_hpccoll,
-    "torchrun": train_torchrun,
-    "torchft": train_torchft,
-    "lighthouse": serve_torchft,
-}
+def watch(case: Case | None, victim: int, log: Log, process: "subprocess.Popen[bytes]") -> None:
+    """Strike where that is the driver's affair, and wait until the run has given all that it can give."""
+    limit, struck = time.monotonic() + LIMIT, False
+    while time.monotonic() < limit and process.poll() is None:
+        if case and case.by_driver and not struck and any(what == "mark" for _, _, what in log.events()):
+            struck = True
+            log.add("driver", "kill")
+            cluster(*case.by_driver, f"h{victim or RANKS}")  # the launcher is on h1
+        if log.recovery() is not None and (not case or case.by_driver or log.join_pause() is not None):
+            return
+        time.sleep(0.05 if case and case.by_driver and not struck else 0.2)
+
+
+def end(process: "subprocess.Popen[bytes]", number: int) -> None:
+    try:
+        os.killpg(process.pid, number)
+        process.wait(15)
+    except (ProcessLookupError, subprocess.TimeoutExpired):
+        process.kill()
+
+
+def still_there(log: Log, *, on_a_host: bool) -> list[str]:
+    """The stopped process, if it was not killed."""
+    left = []
+    for who in [who for _, who, what in log.events() if what == "kill"]:
+        host, _, pid = who.rpartition(":")
+        look = ["kill", "-0", pid]
+        command = [str(CLUSTER), "exec", host, *look] if on_a_host else look
+        if subprocess.run(command, capture_output=True, check=False, timeout=30).returncode == 0:
+            left.append(who)
+    return left
+
+
+def report(kind: str, found: Found) -> bool:
+    """Print the figures of a case. Returns whether its limits were kept."""
+    ended = sorted(t for t in found.times if t is not None)
+    line = f"{kind}: {len(ended)} of {len(found.times)} runs recovered"
+    kept = len(ended) == len(found.times) and not found.left
+    if ended:
+        median = statistics.median(ended)
+        line += f"; median {median:.3f} s, worst {ended[-1]:.3f} s"
+        if case := CASES.get(kind):
+            kept = kept and median <= case.median and ended[-1] <= case.worst
+            line += f" (limits {case.median:g} s and {case.worst:g} s: {'kept' if kept else 'NOT KEPT'})"
+    if found.left:
+        line += f"; stopped and still there: {', '.join(found.left)}"
+    if found.joins:
+        line += f"; a join held the others up for {statistics.median(found.joins):.3f} s, {max(found.joins):.3f} s"
+        line += f" at most (limit {JOIN:g} s)"
+        kept = kept and max(found.joins) <= JOIN
+    print(line)
+    return kept or kind not in CASES
+
+
+def steady() -> bool:
+    """What commits cost while nothing changes. Returns whether the limits were kept."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = Log(f"{folder}/log")
+        Path(log.path).touch()
+        role = [__file__, "--role", "steady", "--events-file", log.path, "--victim", "0", "--deed", ""]
+        ((argv, _),) = commands("steady", role)
+        variables = {**os.environ, "HPCCOLL_TRACE_DIR": "none", "HPCCOLL_VERBOSE": "0", "OMP_NUM_THREADS": "1"}
+        subprocess.run(argv, env=variables, check=True, timeout=LIMIT)
+        ((_, _, text),) = log.events()
+    found = json.loads(text.removeprefix("steady "))
+    longer = found["with"] - found["copy"] - found["without"]
+    share, same = longer / found["without"], found["messages with"] == found["messages without"]
+    print(
+        f"steady: a step takes {found['without'] * 1e3:.2f} ms, with a commit {found['with'] * 1e3:.2f} ms, of which "
+        f"the copy takes {found['copy'] * 1e3:.2f} ms: {share:+.1%} (limit {STEADY:.0%}); messages of 25 steps "
+        f"{found['messages without']}, with commits {found['messages with']}"
+    )
+    return bool(share <= STEADY and same)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--peers", nargs="*", default=[], choices=("torchrun", "torchft"))
+    parser.add_argument("--cases", nargs="*", default=["kill", "stop", "steady"], choices=(*CASES, "steady"))
     parser.add_argument("--role", choices=tuple(ROLES), help=argparse.SUPPRESS)
     parser.add_argument("--events-file", help=argparse.SUPPRESS)
     parser.add_argument("--victim", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--deed", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.role:
-        ROLES[chosen.role](Log(chosen.events_file), chosen.victim)
+        ROLES[chosen.role](Log(chosen.events_file), chosen.victim, chosen.deed)
         return
-    times: dict[str, list[float | None]] = {kind: [] for kind in ("hpccoll", *chosen.peers)}
+    all_found = {kind: Found() for kind in (*chosen.cases, *chosen.peers) if kind != "steady"}
     for run in range(chosen.runs):
-        for kind, found in times.items():
-            found.append(measure(kind, run % RANKS))
-            print(f"run {run}: {kind}: {'hung' if found[-1] is None else f'{found[-1]:.3f} s'}", flush=True)
-    for kind, found in times.items():
-        ended = sorted(t for t in found if t is not None)
-        median = f"median {statistics.median(ended):.3f} s, worst {ended[-1]:.3f} s" if ended else "none recovered"
-        print(f"{kind}: {len(ended)} of {len(found)} runs recovered; {median}")
+        for kind, found in all_found.items():
+            measure(kind, run % RANKS, found)
+            last = found.times[-1]
+            print(f"run {run}: {kind}: {'hung' if last is None else f'{last:.3f} s'}", flush=True)
+    kept = [report(kind, found) for kind, found in all_found.items()]
+    if "steady" in chosen.cases:
+        kept.append(steady())
+    sys.exit(not all(kept))
 
 
 if __name__ == "__main__":

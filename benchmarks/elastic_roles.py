@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The programs that elastic.py runs: a training of three ranks with hpccoll, torchrun and Gloo, and torchft."""
+
+import itertools
+import json
+import os
+import platform
+import signal
+import time
+from pathlib import Path
+
+ELEMENTS = 6_500_000
+"""Of the state, float32: 26 MB."""
+KILL_AT, STEPS, RANKS = 20, 60, 3
+MOST_STEPS = 3000
+"""Of a run that waits for a new rank."""
+PAUSE = 0.02
+"""Seconds of a step's computation."""
+LIMIT = 120.0
+"""Seconds of a run, after which it counts as hung."""
+PORT = 29710
+
+
+class Log:
+    """What happened in a run: lines of JSON, written by all processes."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def add(self, who: str, what: str) -> None:
+        with open(self.path, "a") as file:  # short lines: each is one write
+            file.write(json.dumps([time.time(), who, what]) + "\n")
+
+    def events(self) -> list[tuple[float, str, str]]:
+        return [json.loads(line) for line in Path(self.path).read_text().splitlines()]
+
+    def recovery(self) -> float | None:
+        """Seconds until the last survivor had finished a step; None: not all have."""
+        events = self.events()
+        killed = next((at for at, _, what in events if what == "kill"), None)
+        if killed is None:
+            return None
+        first: dict[str, float] = {}
+        for at, who, what in events:
+            if at > killed and what == "recovered":
+                first.setdefault(who, at - killed)
+        return max(first.values()) if len(first) >= RANKS - 1 else None
+
+    def join_pause(self) -> float | None:
+        """Seconds between two steps of an old rank, between which a new one came; None: none has come."""
+        longest = 0.0
+        for who in {who for _, who, what in self.events() if what == "recovered"}:
+            mine = [(at, what) for at, who_did, what in self.events() if who_did == who]
+            for (before, was), (after, now) in itertools.pairwise(mine):
+                if now == "joined" and was == "recovered":
+                    longest = max(longest, after - before)
+        return longest or None
+
+
+def me() -> str:
+    return f"{platform.node()}:{os.getpid()}"
+
+
+def train_hpccoll(log: Log, victim: int, deed: str) -> None:
+    """Strike rank `victim` in step KILL_AT, or make a mark there; go on until there are as many ranks as before."""
+    import numpy as np
+
+    import hpccoll
+    from hpccoll import elastic
+
+    state = elastic.ArrayState(weights=np.zeros(ELEMENTS, np.float32), step=0)
+    generation = 0
+    gradient, total = np.ones(ELEMENTS, np.float32), np.empty(ELEMENTS, np.float32)
+
+    def strike() -> None:
+        if deed == "mark" and hpccoll.rank() == 0:
+            log.add(me(), "mark")
+        elif deed in ("SIGKILL", "SIGSTOP") and hpccoll.rank() == victim:
+            log.add(me(), "kill")
+            os.kill(os.getpid(), getattr(signal, deed))
+
+    @elastic.run
+    def train(state: elastic.ArrayState) -> None:
+        nonlocal generation
+        generation += 1
+        last = MOST_STEPS
+        while state.step < last:
+            if state.step == KILL_AT and generation == 1 and hpccoll.size() == RANKS:
+                strike()
+            hpccoll.allreduce(gradient, hpccoll.AVERAGE, name="gradient", out=total)
+            state.weights += total
+            state.step += 1
+            if generation == 2 and hpccoll.size() < RANKS:
+                log.add(me(), "recovered")
+            elif generation > 2 and last == MOST_STEPS:
+                log.add(me(), "joined")
+            if hpccoll.size() == RANKS and state.step > STEPS:
+                last = state.step
+            state.commit()
+            time.sleep(PAUSE)
+
+    train(state)
+
+
+def steady_hpccoll(log: Log, _victim: int, _deed: str) -> None:
+    """Blocks of steps with a commit and without one, in turn: what a commit costs in time and messages."""
+    import numpy as np
+
+    import hpccoll
+    from hpccoll import elastic
+
+    state = elastic.ArrayState(weights=np.zeros(ELEMENTS, np.float32), step=0)
+    gradient, total = np.ones(ELEMENTS, np.float32), np.empty(ELEMENTS, np.float32)
+    counted = ("messages_up", "messages_down", "net_sent_messages", "entries")
+
+    @elastic.run
+    def train(state: elastic.ArrayState) -> None:
+        times: dict[bool, list[float]] = {False: [], True: []}
+        sent: dict[bool, list[int]] = {False: [], True: []}
+        copies = []
+        for block in range(2 * 8):
+            commits = bool(block % 2)
+            before = hpccoll.world().stats()
+            for _ in range(25):
+                began = time.perf_counter()
+                hpccoll.allreduce(gradient, hpccoll.AVERAGE, name="gradient", out=total)
+                time.sleep(PAUSE)
+                copied = time.perf_counter()
+                if commits:
+                    state.commit()
+                    copies.append(time.perf_counter() - copied)
+                times[commits].append(time.perf_counter() - began)
+            after = hpccoll.world().stats()
+            sent[commits].append(sum(after[key] - before[key] for key in counted))
+        if hpccoll.rank() == 0:
+            found = {
+                "without": sorted(times[False])[len(times[False]) // 2],
+                "with": sorted(times[True])[len(times[True]) // 2],
+                "copy": sorted(copies)[len(copies) // 2],
+                "messages without": sorted(set(sent[False][1:])),
+                "messages with": sorted(set(sent[True][1:])),
+            }
+            log.add(me(), "steady " + json.dumps(found))
+
+    train(state)
+
+
+def train_torchrun(log: Log, victim: int, _deed: str) -> None:
+    import torch
+    import torch.distributed as dist
+
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    restart, rank = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")), dist.get_rank()
+    weights = torch.zeros(ELEMENTS)
+    dist.broadcast(weights, 0)
+    for step in range(STEPS):
+        if step == KILL_AT and rank == victim and not restart:
+            log.add("victim", "kill")
+            os.kill(os.getpid(), signal.SIGKILL)
+        gradient = torch.ones(ELEMENTS)
+        dist.all_reduce(gradient)
+        weights += gradient / dist.get_world_size()
+        if restart:
+            log.add(str(rank), "recovered")
+        time.sleep(0.02)
+    dist.destroy_process_group()
+
+
+def train_torchft(log: Log, victim: int, _deed: str) -> None:
+    from datetime import timedelta
+
+    import torch
+    import torch.distributed as dist
+    from torchft import DistributedDataParallel, Manager, Optimizer, ProcessGroupGloo
+
+    torch.set_num_threads(1)
+    me = int(os.environ["REPLICA"])
+    port = PORT + 10 + me
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    store = dist.TCPStore("127.0.0.1", port, None, is_master=True, wait_for_workers=False)  # noqa: F841 - it serves
+    model = torch.nn.Linear(2548, 2550)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    manager = Manager(
+        pg=ProcessGroupGloo(timeout=timedelta(seconds=10)), min_replica_size=1, rank=0, world_size=1,
+        load_state_dict=lambda s: (model.load_state_dict(s["m"]), optimizer.load_state_dict(s["o"])),
+        state_dict=lambda: {"m": model.state_dict(), "o": optimizer.state_dict()},
+        replica_id=f"r{me}", timeout=timedelta(seconds=20), store_addr="127.0.0.1", store_port=port,
+    )  # fmt: skip
+    parallel, wrapped, killed = DistributedDataParallel(manager, model), Optimizer(manager, optimizer), False
+    while manager.current_step() < STEPS:
+        if manager.current_step() == KILL_AT and me == victim:
+            log.add(f"r{me}", "kill")
+            os.kill(os.getpid(), signal.SIGKILL)
+        wrapped.zero_grad()
+        parallel(torch.randn(8, 2548)).sum().backward()
+        wrapped.step()
+        killed = killed or (manager.current_step() > KILL_AT and manager.num_participants() == RANKS - 1)
+        if killed:
+            log.add(f"r{me}", "recovered")
+        time.sleep(0.02)
+    manager.shutdown()
+
+
+def serve_torchft(_log: Log, _victim: int, _deed: str) -> None:
+    from torchft.coordination import LighthouseServer
+
+    server = LighthouseServer(bind=f"[::]:{PORT}", min_replicas=1, join_timeout_ms=100, quorum_tick_ms=50,
+                              heartbeat_timeout_ms=5000)  # fmt: skip
+    time.sleep(LIMIT)
+    del server
+
+
+ROLES = {
+    "hpccoll": train_hpccoll,
+    "steady": steady_hpccoll,
+    "torchrun": train_torchrun,
+    "torchft": train_torchft,
+    "lighthouse": serve_torchft,
+}
