@@ -10,10 +10,10 @@ import time
 from pathlib import Path
 
 ELEMENTS = 6_500_000
-"""Of the state, float32: 26 MB."""
+"""The state has so many, float32: 26 MB."""
 KILL_AT, STEPS, RANKS = 20, 60, 3
 MOST_STEPS = 3000
-"""Of a run that waits for a new rank."""
+"""A run that waits for a new rank ends after so many."""
 PAUSE = 0.02
 """Seconds of a step's computation."""
 LIMIT = 120.0

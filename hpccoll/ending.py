@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from hpccoll import _core, errors
+from hpccoll.rendezvous import CoordinatedRendezvous
 
 __all__ = ["ends_broken", "lacking_ranks_end_the_job", "watch"]
 
@@ -59,17 +60,19 @@ def _at_exit() -> None:
     broken = [w.base for w in worlds if w.base.failure and w.base.rendezvous.size > 1]
     for base in broken:
         reason = f"{type(base.failure).__name__}: {base.failure}"
-        _give_up(base.rendezvous, f"the World is broken, ending the job ({reason})")
+        _give_up(base.rendezvous, "the World is broken", f" ({reason})")
     for rendezvous in _lacking[:1]:
-        _give_up(rendezvous, "ranks were missing at the start, ending the job")
+        _give_up(rendezvous, "ranks were missing at the start")
     if uncaught and not broken:
         for rendezvous in _ended_broken:
-            _give_up(rendezvous, "a World was broken when it ended, ending the job")
+            _give_up(rendezvous, "a World was broken when it ended")
     _say_what_finalize_waits_for()
 
 
-def _give_up(rendezvous: Any, why: str) -> None:
-    print(f"hpccoll: rank {rendezvous.rank}: {why}", file=sys.stderr, flush=True)
+def _give_up(rendezvous: Any, why: str, more: str = "") -> None:
+    elastic = isinstance(rendezvous, CoordinatedRendezvous)
+    what = "this process ends, and its launcher lets the others go on" if elastic else "ending the job"
+    print(f"hpccoll: rank {rendezvous.rank}: {why}, {what}{more}", file=sys.stderr, flush=True)
     with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or none
         sys.stdout.flush()  # MPI_Abort drops what is in there
     _core.fail_at_exit()

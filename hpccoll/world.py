@@ -327,8 +327,14 @@ class World:
         :returns: the counters by name
         :raises ShutDownError: the World has been shut down
         """
-        result: dict[str, int] = self.base.loop.stats()
-        return result
+        return self.base.loop.stats()
+
+    def lost_ranks(self) -> dict[int, str]:
+        """Say which ranks were lost when the World broke, as far as this rank knows: the net may know of several.
+
+        :returns: how each was lost, by its rank in the whole World
+        """
+        return self.base.loop.lost(self.base.rendezvous.size)
 
     def shutdown(self, *, wait: bool = True) -> None:
         """End the World: what all ranks have agreed on is finished, anything else ends with ShutDownError.

@@ -274,6 +274,13 @@ cdef class Loop:
         text = hc_loop_broken_text(self.c).decode(errors="replace")
         return error_of(status, text.removeprefix(f"{hc_status_text(HC_BROKEN).decode()}: "))
 
+    def lost(self, int size):
+        """The ranks of `size` that were lost, as far as this one knows, and how; {} while the World is sound."""
+        text = str(self.failure() or "")
+        first, _, why = text.partition(" was lost: ")
+        found = [rank for rank in range(size if text else 0) if hc_loop_has_lost(self.c, rank)]
+        return {rank: why if first.startswith(f"rank {rank} ") else "its connection has ended" for rank in found}
+
     def last_report(self):
         """The newest report of an operation that has waited long, which says who is missing; "" before one."""
         cdef char text[1024]

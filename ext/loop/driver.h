@@ -160,6 +160,7 @@ struct hc_loop {
     hc_event failure;    /* the next event, if failing */
     uint8_t failing;
     char failure_text[1024], broken_text[1088];
+    uint32_t lost; /* once it is broken: one more than the rank that was lost first; 0: none was, or it is not known */
     uint64_t in_flight_since;
     hc__counters_of_loop counters;
 

@@ -44,11 +44,13 @@ static void deallocate(hc_loop *loop) {
     free(loop);
 }
 
-/* A silence is known before the first report, which is due at the stall warning. */
+/* A silence is known before the first report, which is due at the stall warning; and a rank is lost soon after the peer
+ * timeout, which runs from the first question. */
 static void set_clocks(hc_loop *loop) {
-    uint64_t warning = loop->config.engine.stall_warning;
+    uint64_t warning = loop->config.engine.stall_warning, timeout = loop->config.peer_timeout;
     warning = warning && warning < LONG_WARNING ? warning : LONG_WARNING;
-    loop->ask_every = warning / 10 > LEAST_ASK ? warning / 10 : LEAST_ASK;
+    uint64_t every = timeout && timeout / 8 < warning / 10 ? timeout / 8 : warning / 10;
+    loop->ask_every = every > LEAST_ASK ? every : LEAST_ASK;
     loop->patience = warning / 10 * 3 > LEAST_PATIENCE ? warning / 10 * 3 : LEAST_PATIENCE;
 }
 
@@ -127,8 +129,10 @@ void hc_loop_free(hc_loop *loop) {
     end_all(loop);
     hc__completion_stop(loop);
     drain(loop, hc__loop_now() + PATIENCE, words_left); /* the end of the log above all is for others to hear */
-    if (loop->parts.net)
+    if (loop->parts.net) {
         loop->parts.net->abandoned = atomic_load(&loop->broken) != HC_OK;
+        loop->parts.net->dead = loop->lost;
+    }
     for (uint32_t i = 0; i < loop->nqueues; i++)
         if (loop->queues[i].used)
             hc__set_queue_remove(loop, &loop->queues[i]);
@@ -147,6 +151,11 @@ void hc_loop_forked(hc_loop *loop) {
 
 int hc_loop_broken(hc_loop *loop) {
     return atomic_load(&loop->broken);
+}
+
+int hc_loop_has_lost(hc_loop *loop, int32_t rank) {
+    const uint8_t *lost = loop->parts.net ? loop->parts.net->lost_peers : NULL;
+    return hc_loop_broken(loop) && ((uint32_t)rank + 1 == loop->lost || (lost && lost[rank]));
 }
 
 const char *hc_loop_broken_text(const hc_loop *loop) {

@@ -159,6 +159,8 @@ int hc_loop_broken(hc_loop *);
 /* The newest report of an operation that has waited long, which says who is missing; "" before one. [any thread] */
 void hc_loop_last_report(hc_loop *, char *text, size_t room);
 const char *hc_loop_broken_text(const hc_loop *); /* once it is broken: how, in a sentence [any thread] */
+/* Once it is broken: was this rank lost, as this one knows? [any thread] */
+int hc_loop_has_lost(hc_loop *, int32_t rank);
 /* The position of PREEMPT in the set's log, 0 while there is none. Known before any handle ends whose position is not
  * before it, so who has waited for that handle is told. [any thread] */
 uint64_t hc_loop_preempted(hc_loop *, uint32_t set);

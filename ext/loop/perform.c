@@ -97,6 +97,7 @@ static void break_world(hc_loop *loop, const hc_action *action) {
     hc_p2p_abandon(loop->parts.p2p);
     snprintf(loop->broken_text, sizeof loop->broken_text, "%s: %s", hc_status_text(HC_BROKEN), action->text);
     hc__trace_break(loop, action->status, action->text);
+    loop->lost = action->status == HC_PEER_LOST && action->peer >= 0 ? (uint32_t)action->peer + 1 : 0;
     atomic_store(&loop->broken, action->status);
 }
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import re
 import signal
 import threading
 import time
@@ -20,14 +19,13 @@ from hpccoll import config, errors
 from hpccoll.elastic.interrupt import HostsUpdatedInterrupt
 from hpccoll.elastic.state import State
 from hpccoll.rendezvous import coordinator
-from hpccoll.world import current, init, shutdown
+from hpccoll.world import current, init, is_initialized, shutdown
 
 __all__ = ["run", "runner"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 Function = Callable[Concatenate[Any, P], T]
-LOST = re.compile(r"rank (\d+)(?: \([^)]*\))? was lost: (.*)")
 RAISED = " has raised "
 """In the text of a ShutDownError: an exception has ended another rank."""
 ADDED, MIXED = 1, 3
@@ -123,8 +121,7 @@ class _Turns:
             error.add_note(_without_a_job(self.state))
             raise error
         else:
-            lost = LOST.search(str(error))
-            self.job.lost = {int(lost[1]): lost[2]} if lost else {}
+            self.job.lost = current().lost_ranks() if is_initialized() else {}
             self.job.tell(f"leaves generation {self.job.generation}: {error}")
         with contextlib.suppress(errors.HpccollError):  # it is known
             self.end()

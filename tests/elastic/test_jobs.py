@@ -28,7 +28,7 @@ def test_a_killed_rank_is_replaced(tmp_path: Path) -> None:
     ran = jobs.run(tmp_path, [[7, 0, "after", "SIGKILL", 0], [12, -1, "before", "reach", 3]], *THREE)
     jobs.check(ran)
     assert ran.sizes == [3, 2, 3], ran.output
-    assert "rank 0 (host localhost, slot 0) was lost" in ran.output
+    assert "rank 0 (host localhost, slot 0) was lost" in ran.output and "ending the job" not in ran.output
     assert is_gone(tmp_path, "SIGKILL")
 
 

@@ -17,7 +17,7 @@ typedef struct hc_scope {
 
 /* Ranks are the World's. Messages between two ranks with one tag are matched in order. Any size up to
  * 2^63-1 (cut inside where the library counts in int). Buffers belong to the net until test says so. */
-#define HC_NET_VERSION 6 /* of struct hc_net: extensions that are built apart compare it */
+#define HC_NET_VERSION 7 /* of struct hc_net: extensions that are built apart compare it */
 typedef struct hc_net hc_net;
 typedef struct hc_net_request hc_net_request;
 struct hc_net {
@@ -27,8 +27,9 @@ struct hc_net {
     int64_t message_bytes; /* longer messages are best cut to this (by the caller, on both sides); 0: never */
     hc_counter sent_messages, sent_bytes, received_bytes; /* counted by the implementation, payload only */
     uint8_t abandoned; /* set by the loop: the World is broken, free() must not wait for the others */
-    const char *text;  /* the library's own words about the last failure, or NULL */
-    uint32_t lost;     /* one more than the rank that the last failure PEER_LOST is about; 0: it is not known */
+    uint32_t dead;    /* likewise: one more than the rank that was found to be silent, which free() does not wait for */
+    const char *text; /* the library's own words about the last failure, or NULL */
+    uint32_t lost;    /* one more than the rank that the last failure PEER_LOST is about; 0: it is not known */
     const uint8_t *lost_peers; /* per rank: its connection was lost; NULL: this net cannot tell (MPI) */
 };
 #define HC_ANY_PEER (-1)

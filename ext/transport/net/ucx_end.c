@@ -123,6 +123,14 @@ static int end_together(hc__ucx_net *net) {
     return 1;
 }
 
+/* A silent rank takes nothing in, so that its connection would not end by itself. */
+static void end_the_dead(hc__ucx_net *net) {
+    if (!net->base.dead)
+        return;
+    net->peers[net->base.dead - 1].told_goodbye = 1;
+    hc__ucx_close_by_force(net, (int32_t)net->base.dead - 1);
+}
+
 /* ---- the end of the net -------------------------------------------------------------------------------------- */
 
 /* Takes what nobody has asked for: UCX warns of each message that it has to drop itself. */
@@ -142,6 +150,7 @@ static void discard(hc__ucx_net *net) {
 static void end_connections(hc__ucx_net *net) {
     int together = end_together(net), sending = 0;
     net->ending = 1;
+    end_the_dead(net);
     for (int32_t rank = 0; !together && rank < net->base.size; rank++)
         say_goodbye(net, rank);
     for (hc_net_request *r = net->alive, *next; r; r = next) {
