@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from hpccoll import _core, errors
+from hpccoll.outside import check_inside
 
 __all__ = ["Dumps", "allgather", "broadcast", "gather", "meet", "receive", "scatter", "send"]
 
@@ -27,7 +28,7 @@ class _Refused(str):
 
 def broadcast(own: _core.Set, value: Any, root: int, name: str | None, dumps: Dumps = pickle.dumps) -> Any:
     """Give the root's object to all ranks of the process set; the root has a copy, too."""
-    own.check_root(root)
+    _check_root(own, "broadcast_object", root)
     data = _pack(value, dumps) if own.rank == root else np.empty(0, np.uint8)
     received = own.collective("allgather", data, name, None, True).wait()
     if not len(received):
@@ -110,8 +111,7 @@ def receive(handle: _core.Handle) -> Any:
 
 
 def _check_root(own: _core.Set, operation: str, root: int) -> None:
-    if not own.size:
-        own.collective(operation, None, None, None, False)  # an empty World refuses, and says why
+    check_inside(own, operation)
     own.check_root(root)
 
 

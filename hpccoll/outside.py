@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from hpccoll import errors
 from hpccoll.text import some_ranks
 
-__all__ = ["Outside"]
+__all__ = ["Outside", "check_inside"]
 
 
 class Outside:
@@ -63,10 +63,11 @@ class Outside:
         """Refuse it."""
         self.refuse("probe")
 
-    def check_root(self, _: Any) -> NoReturn:
-        """Refuse what has a root, and looks at it before anything else: broadcast_object."""
-        self.refuse("broadcast_object")
 
-    def preempted(self) -> NoReturn:
-        """Refuse what preemption() asks first."""
-        self.refuse("preemption")
+def check_inside(own: object, operation: str) -> None:
+    """Check that this rank has the process set, for operations that ask it something before they begin.
+
+    :raises InvalidArgumentError: it is that of an empty World
+    """
+    if isinstance(own, Outside):
+        own.refuse(operation)

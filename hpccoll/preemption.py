@@ -30,6 +30,7 @@ from types import FrameType
 from typing import Any, NamedTuple, Self
 
 from hpccoll import collectives, config, errors, scheduler
+from hpccoll.outside import check_inside
 from hpccoll.world import World, current
 
 __all__ = ["Preemption", "preemption"]
@@ -51,8 +52,7 @@ class Preemption:
         env = config.environment()
         self._world = world
         world = current(world)
-        if not world:
-            world.core.preempted()  # raises: there is nobody to stop
+        check_inside(world.core, "preemption")
         self._signals = tuple(signal.Signals(s) for s in (_signals_of(env) if signals is None else signals))
         self._deadline = _deadline(world, end, margin)
         self._before: dict[signal.Signals, _Handler] = {}

@@ -15,6 +15,7 @@ import numpy as np
 
 from hpccoll import _core, errors
 from hpccoll.halo import PROC_NULL, Exchange, Face, Halo, faces, tag_of
+from hpccoll.outside import check_inside
 
 __all__ = ["Cart", "check_grid", "dims_create"]
 
@@ -119,8 +120,7 @@ class Cart:
         return self.coords_of(self._member())
 
     def _member(self) -> int:
-        if not self:
-            self._core.collective("cart", None, None, None, False)  # an empty World refuses, and says why
+        check_inside(self._core, "cart")
         return int(self.rank)
 
     def coords_of(self, rank: int) -> tuple[int, ...]:
@@ -128,6 +128,7 @@ class Cart:
 
         :raises InvalidArgumentError: there is no such rank
         """
+        check_inside(self._core, "coords_of")
         self._core.check_root(rank)
         return tuple(int(at) for at in np.unravel_index(rank, self.dims))
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from hpccoll import _core, arrays, errors
+from hpccoll.outside import check_inside
 
 __all__ = ["MAXLOC", "MINLOC", "UserReduction", "value_index"]
 
@@ -82,6 +83,7 @@ class UserReduction:
         self, own: _core.Set, operation: str, x: Any, name: str | None, out: Any, waits: bool, root: int | None
     ) -> Reducing:
         """Begin an operation with this reduction; see `_core.Set.collective`."""
+        check_inside(own, operation)
         if isinstance(x, (list, tuple)):
             raise errors.UnsupportedError(f"{operation} with {self!r} takes one array, not a group")
         array, restore = arrays.adopt(x)
