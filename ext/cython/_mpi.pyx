@@ -5,12 +5,13 @@ Neither mpi4py nor an mpi.h is needed to build this: a communicator is its handl
 tells, and the functions of MPI are looked up when they are first needed.
 """
 
-from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
-from libc.stdint cimport int32_t, int64_t, uint64_t, uintptr_t
+from libc.stdint cimport int64_t, uintptr_t
 from libc.stdlib cimport free, malloc
 
 import importlib.util
 import os
+
+from net cimport hc_net, net_capsule, net_of
 
 
 cdef extern from "<dlfcn.h>" nogil:
@@ -20,17 +21,6 @@ cdef extern from "<dlfcn.h>" nogil:
 
 
 cdef extern from "transport/net/mpi_net.h" nogil:
-    ctypedef struct hc_net_ops:
-        void (*free)(hc_net *) noexcept
-    ctypedef struct hc_net:
-        const hc_net_ops *ops
-        int32_t rank, size, max_tag
-        uint64_t sent_messages, sent_bytes, received_bytes
-        const char *text
-    ctypedef struct hc_net_box:
-        int version
-        hc_net *net
-    int HC_NET_VERSION
     int HC_MPI_VERSION_ROOM
     ctypedef struct hc_mpi_fact:
         const char *name
@@ -65,12 +55,6 @@ cdef const hc_mpi_family *mpi() except NULL:
     return loaded
 
 
-cdef void destroy_net(object capsule) noexcept:
-    cdef hc_net_box *box = <hc_net_box *>PyCapsule_GetPointer(capsule, "hpccoll.net")
-    box.net.ops.free(box.net)
-    free(box)
-
-
 def net(comm, bint one_machine):
     """Make a net over `comm` (an mpi4py communicator), which is the net's from here: nobody else uses or frees it.
 
@@ -82,32 +66,25 @@ def net(comm, bint one_machine):
     cdef const hc_mpi_family *family = mpi()
     cdef const void *handle = <const void *><uintptr_t>MPI._addressof(comm)
     cdef hc_net *made = NULL
-    cdef hc_net_box *box
     cdef int status
     thread_level()
     with nogil:
         status = family.net_new(handle, one_machine, &made)
     if status < 0:
         raise RuntimeError(f"a net over MPI could not be made: status {status}")
-    box = <hc_net_box *>malloc(sizeof(hc_net_box))
-    if box == NULL:
-        made.ops.free(made)
-        raise MemoryError
-    box.version = HC_NET_VERSION
-    box.net = made
-    return PyCapsule_New(box, "hpccoll.net", destroy_net)
+    return net_capsule(made)
 
 
 def net_text(capsule):
     """What MPI said about the last failure of this net, or ""."""
-    cdef hc_net_box *box = <hc_net_box *>PyCapsule_GetPointer(capsule, "hpccoll.net")
-    return box.net.text.decode(errors="replace") if box.net.text != NULL else ""
+    cdef hc_net *of = net_of(capsule)
+    return of.text.decode(errors="replace") if of.text != NULL else ""
 
 
 def net_counters(capsule):
     """Messages and bytes sent, bytes received by this net so far."""
-    cdef hc_net_box *box = <hc_net_box *>PyCapsule_GetPointer(capsule, "hpccoll.net")
-    return box.net.sent_messages, box.net.sent_bytes, box.net.received_bytes
+    cdef hc_net *of = net_of(capsule)
+    return of.sent_messages, of.sent_bytes, of.received_bytes
 
 
 def library_version():

@@ -4,23 +4,15 @@
 No header of UCX is needed to build this.
 """
 
-from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
 from libc.stdint cimport int32_t, int64_t, uint16_t
-from libc.stdlib cimport calloc, free, malloc
+from libc.stdlib cimport calloc, free
 
 import os
 
+from net cimport hc_net, net_capsule, net_of
+
 
 cdef extern from "transport/net/ucx_net.h" nogil:
-    ctypedef struct hc_net_ops:
-        void (*free)(hc_net *) noexcept
-    ctypedef struct hc_net:
-        const hc_net_ops *ops
-        int32_t size
-    ctypedef struct hc_net_box:
-        int version
-        hc_net *net
-    int HC_NET_VERSION
     int HC_UCX_WHY
     int hc_ucx_open(const char *file, char *why)
     const char *hc_ucx_version()
@@ -58,16 +50,6 @@ def library_path():
     return os.path.realpath(os.fsdecode(hc_ucx_file())) if hc_ucx_file()[0] else ""
 
 
-cdef void destroy_net(object capsule) noexcept:
-    cdef hc_net_box *box = <hc_net_box *>PyCapsule_GetPointer(capsule, "hpccoll.net")
-    box.net.ops.free(box.net)
-    free(box)
-
-
-cdef hc_net *net_of(capsule) except NULL:
-    return (<hc_net_box *>PyCapsule_GetPointer(capsule, "hpccoll.net")).net
-
-
 def net(int32_t rank, int32_t size, settings):
     """Begin a net, which can be used after meet() on all ranks.
 
@@ -77,7 +59,6 @@ def net(int32_t rank, int32_t size, settings):
     cdef char why[256]
     cdef int status
     cdef hc_net *made = NULL
-    cdef hc_net_box *box
     words = [word.encode() for pair in settings.items() for word in pair]
     cdef const char **texts = <const char **>calloc(len(words) + 1, sizeof(char *))
     if texts == NULL:
@@ -89,13 +70,7 @@ def net(int32_t rank, int32_t size, settings):
     free(texts)
     if status < 0:
         raise RuntimeError(f"a net over UCX could not be made: {why.decode(errors='replace')}")
-    box = <hc_net_box *>malloc(sizeof(hc_net_box))
-    if box == NULL:
-        made.ops.free(made)
-        raise MemoryError
-    box.version = HC_NET_VERSION
-    box.net = made
-    return PyCapsule_New(box, "hpccoll.net", destroy_net)
+    return net_capsule(made)
 
 
 def address(capsule):

@@ -3,6 +3,8 @@
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
+from net cimport HC_NET_VERSION, hc_net, hc_net_box, net_capsule
+
 
 cdef extern from "core/wire.h" nogil:
     enum: HC__WIRE_VERSION
@@ -63,7 +65,6 @@ cdef extern from "core/hc.h" nogil:
 
 
 cdef extern from "transport/transport.h" nogil:
-    int HC_NET_VERSION
     ctypedef struct hc_piece:
         const void *data "in"
         void *out
@@ -88,12 +89,6 @@ cdef extern from "transport/transport.h" nogil:
     const char *hc_kernels_name()
     int hc_kernels_select(const char *)
     ctypedef struct hc_node
-    ctypedef struct hc_net:
-        int32_t rank, size
-        uint8_t needs_polling
-    ctypedef struct hc_net_box:
-        int version
-        hc_net *net
     ctypedef struct hc_data
     ctypedef struct hc_control
     enum: HC_PLANE_TEXT

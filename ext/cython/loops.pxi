@@ -3,34 +3,20 @@
 
 cdef extern from *:
     """
-    static void hc__net_free(hc_net *net) { net->ops->free(net); }
     static void hc__data_free(hc_data *data) { data->ops->free(data); }
     static void hc__node_free(hc_node *node) { node->ops->free(node); }
     static void hc__control_free(hc_control *control) { control->ops->free(control); }
     """
-    void hc__net_free(hc_net *)
     void hc__data_free(hc_data *)
     void hc__node_free(hc_node *)
     void hc__control_free(hc_control *)
 
 
-cdef void destroy_net(object capsule) noexcept:
-    cdef hc_net_box *box = <hc_net_box *>PyCapsule_GetPointer(capsule, "hpccoll.net")
-    hc__net_free(box.net)
-    free(box)
-
-
 def local_nets(int n):
     """Nets for `n` ranks that are threads of this process, as capsules "hpccoll.net"."""
     cdef hc_net **nets = <hc_net **>calloc(n, sizeof(hc_net *))
-    cdef hc_net_box *box
     check(hc_local_net_new(n, nets), "local nets could not be made")
-    capsules = []
-    for i in range(n):
-        box = <hc_net_box *>malloc(sizeof(hc_net_box))
-        box.version = HC_NET_VERSION
-        box.net = nets[i]
-        capsules.append(PyCapsule_New(box, "hpccoll.net", destroy_net))
+    capsules = [net_capsule(nets[i]) for i in range(n)]
     free(nets)
     return capsules
 
