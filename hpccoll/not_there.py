@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The modules of Horovod that hpccoll does not have, and what to use instead.
 
-`hpccoll.keras` and its like are files of two lines: they raise what this module makes, and so does an import of
-anything below them (`hpccoll.keras.callbacks`).
+`hpccoll.mxnet` and its like are files of two lines: they raise what this module makes, and so does an import of
+anything below them (`hpccoll.mxnet.mpi_ops`).
 """
 
 from __future__ import annotations
@@ -11,13 +11,8 @@ __all__ = ["INSTEAD", "missing"]
 
 PAGE = "docs/not-there.md"
 
-_NO_KERAS = (
-    "there is no interface for Keras yet: train with TensorFlow's own loop (hpccoll.tensorflow) or with PyTorch "
-    "(hpccoll.torch)"
-)
 INSTEAD = {
-    "hpccoll.keras": _NO_KERAS,
-    "hpccoll._keras": _NO_KERAS,
+    "hpccoll._keras": "what programs import from horovod._keras is in hpccoll.keras",
     "hpccoll.mxnet": "MXNet has been retired: there is no interface for it; train with PyTorch (hpccoll.torch)",
     "hpccoll.spark": (
         "there are no estimators and no runner for Spark: start the training with `hpccoll run` or `hpccoll submit`, "

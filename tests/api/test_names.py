@@ -9,7 +9,7 @@ import pytest
 
 import hpccoll
 
-MODULES = {"elastic", "frontend", "io", "jax", "net", "observe", "rendezvous", "study", "testing", "torch"}
+MODULES = {"elastic", "frontend", "io", "jax", "keras", "net", "observe", "rendezvous", "study", "testing", "torch"}
 """Modules for programs, which show once they are imported."""
 WORLD = set(
     "cart cross_rank cross_size local_rank local_size lost_ranks progress rank shared_array shutdown size split "

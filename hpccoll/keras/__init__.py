@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keras 3 with the backends torch, jax and tensorflow, under Horovod's names.
+
+>>> import hpccoll.keras as hvd  # in place of import horovod.keras as hvd
+>>> hvd.init()
+>>> model.compile(hvd.DistributedOptimizer(keras.optimizers.Adam(0.001 * hvd.size())), "mse")
+>>> model.fit(x, y, callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0)])
+
+    optimizer.py     DistributedOptimizer
+    backends.py      the front end whose operations carry the gradients
+    callbacks.py     what fit() calls
+    values.py        values and variables between ranks
+    saving.py        load_model
+"""
+
+from hpccoll.horovod import (
+    Adasum,
+    Average,
+    HorovodInternalError,
+    HostsUpdatedInterrupt,
+    Max,
+    Min,
+    ProcessSet,
+    Product,
+    Sum,
+    add_process_set,
+    allgather_object,
+    barrier,
+    broadcast_object,
+    broadcast_object_fn,
+    ccl_built,
+    cross_rank,
+    cross_size,
+    cuda_built,
+    ddl_built,
+    global_process_set,
+    gloo_built,
+    gloo_enabled,
+    init,
+    is_homogeneous,
+    is_initialized,
+    join,
+    local_rank,
+    local_size,
+    mpi_built,
+    mpi_enabled,
+    mpi_threads_supported,
+    nccl_built,
+    process_set_by_id,
+    process_set_ids,
+    rank,
+    remove_process_set,
+    rocm_built,
+    shutdown,
+    size,
+    start_timeline,
+    stop_timeline,
+)
+from hpccoll.keras import callbacks
+from hpccoll.keras.compression import Compression
+from hpccoll.keras.optimizer import DistributedOptimizer, PartialDistributedOptimizer
+from hpccoll.keras.saving import load_model
+from hpccoll.keras.values import (
+    allgather,
+    allreduce,
+    broadcast,
+    broadcast_global_variables,
+    broadcast_model,
+    broadcast_variables,
+    reducescatter,
+)
+
+__all__ = [
+    "Adasum", "Average", "Compression", "DistributedOptimizer", "HorovodInternalError", "HostsUpdatedInterrupt", "Max",
+    "Min", "PartialDistributedOptimizer", "ProcessSet", "Product", "Sum", "add_process_set", "allgather",
+    "allgather_object", "allreduce", "barrier", "broadcast", "broadcast_global_variables", "broadcast_model",
+    "broadcast_object", "broadcast_object_fn", "broadcast_variables", "callbacks", "ccl_built", "cross_rank",
+    "cross_size", "cuda_built", "ddl_built", "global_process_set", "gloo_built", "gloo_enabled", "init",
+    "is_homogeneous", "is_initialized", "join", "load_model", "local_rank", "local_size", "mpi_built", "mpi_enabled",
+    "mpi_threads_supported", "nccl_built", "process_set_by_id", "process_set_ids", "rank", "reducescatter",
+    "remove_process_set", "rocm_built", "shutdown", "size", "start_timeline", "stop_timeline",
+]  # fmt: skip

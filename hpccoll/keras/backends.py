@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The front end whose operations carry the tensors of Keras's backend: hpccoll.torch, .jax or .tensorflow.
+
+It is imported when it is needed, so that a program with one backend needs none of the others.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import keras
+
+from hpccoll import errors
+from hpccoll.frontend.compression import NoneCompressor, own_wire
+from hpccoll.frontend.process_sets import ProcessSet, world_of
+from hpccoll.frontend.reductions import ReduceOp
+from hpccoll.keras.compression import Compressor
+
+__all__ = ["Backend", "Reduction", "backend", "check_no_distribution", "reduce_all"]
+
+_OURS = re.compile(rf"hpccoll\.({'|'.join(errors.__all__)}): (.*)", re.DOTALL)
+"""The library's error in the text of JAX's."""
+
+Named = Sequence[tuple[str, Sequence[Any]]]
+"""Names, each with the tensors that are agreed, fused and finished together."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Reduction:
+    """How tensors are combined."""
+
+    op: ReduceOp
+    process_set: ProcessSet
+    compression: Compressor = NoneCompressor
+    prescale: float = 1.0
+    postscale: float = 1.0
+
+
+class Backend(Protocol):
+    """What hpccoll.keras asks of a front end."""
+
+    def allreduce(self, named: Named, how: Reduction, wire: Any) -> list[Sequence[Any]]:
+        """Begin all of them before the first one is waited for; return the results.
+
+        :param wire: the library's own compression (hpccoll.compression), or None
+        """
+
+    def operations(self) -> Any:
+        """Return the module with Horovod's functions for tensors."""
+
+    def check(self) -> None:
+        """Raise the error for a program that this backend cannot run."""
+
+    def finish(self, values: Sequence[Any]) -> None:
+        """Wait until values are computed; raise what has gone wrong meanwhile."""
+
+
+class _Torch:
+    def __init__(self) -> None:
+        import hpccoll.torch
+        from hpccoll.frontend.requests import Requests
+        from hpccoll.torch.adapter import ADAPTER
+
+        self._operations, self._requests = hpccoll.torch, Requests(ADAPTER)
+
+    def operations(self) -> Any:
+        return self._operations
+
+    def allreduce(self, named: Named, how: Reduction, wire: Any) -> list[Sequence[Any]]:
+        handles = [
+            self._requests.allreduce(
+                name, list(tensors), how.op, how.prescale, how.postscale, how.process_set, group=len(tensors) > 1,
+                in_place=all(x.is_contiguous() for x in tensors), wire=wire if _wide(tensors) else None,
+            )
+            for name, tensors in named
+        ]  # fmt: skip
+        results = [handle.wait() for handle in handles]
+        return [result if isinstance(result, list) else [result] for result in results]
+
+    def check(self) -> None:
+        pass
+
+    def finish(self, values: Sequence[Any]) -> None:
+        pass
+
+
+class _Jax:
+    def __init__(self) -> None:
+        import jax
+
+        import hpccoll.jax
+        from hpccoll.jax import operations
+
+        self._jax: Any = jax
+        self._operations, self._calls = hpccoll.jax, operations
+
+    def operations(self) -> Any:
+        return self._operations
+
+    def allreduce(self, named: Named, how: Reduction, wire: Any) -> list[Sequence[Any]]:
+        calls = []
+        for name, tensors in named:
+            narrow = wire if _wide(tensors) else None
+            call = self._calls.allreduce_call(
+                tensors, how.op, narrow, how.prescale, how.postscale, how.process_set, group=len(tensors) > 1
+            )
+            calls.append((call, name, tensors))
+        return list(self._calls.run_all(calls))
+
+    def check(self) -> None:
+        if keras.distribution.distribution() is not None:
+            raise errors.UnsupportedError(
+                "keras.distribution is active: a DistributedOptimizer reduces the gradients of processes with one "
+                "device each. Drop keras.distribution.set_distribution(), or the DistributedOptimizer"
+            )
+
+    def finish(self, values: Sequence[Any]) -> None:
+        try:
+            self._jax.block_until_ready(list(values))
+        except (self._jax.errors.JaxRuntimeError, ValueError) as error:
+            ours = _OURS.search(str(error))
+            if ours is None:
+                raise
+            raise getattr(errors, ours[1])(ours[2]) from error
+
+
+class _TensorFlow:
+    def __init__(self) -> None:
+        import tensorflow
+
+        import hpccoll.tensorflow
+
+        self._operations: Any = hpccoll.tensorflow
+        self._tf = tensorflow
+
+    def operations(self) -> Any:
+        return self._operations
+
+    def allreduce(self, named: Named, how: Reduction, wire: Any) -> list[Sequence[Any]]:
+        factors = {"prescale_factor": how.prescale, "postscale_factor": how.postscale}
+        results: list[Sequence[Any]] = []
+        for name, tensors in named:
+            narrow = _compressor(self._operations, wire)
+            common = {"name": name, "op": how.op, "process_set": how.process_set, "compression": narrow, **factors}
+            if len(tensors) == 1:
+                results.append([self._operations.allreduce(tensors[0], **common)])
+            else:
+                results.append(self._operations.grouped_allreduce(list(tensors), **common))
+        return results
+
+    def check(self) -> None:
+        if self._tf.distribute.has_strategy():
+            raise errors.UnsupportedError(
+                f"{type(self._tf.distribute.get_strategy()).__name__} is active: a DistributedOptimizer reduces the "
+                "gradients of processes with one device each. Drop tf.distribute, or the DistributedOptimizer"
+            )
+
+    def finish(self, values: Sequence[Any]) -> None:
+        pass
+
+
+def _compressor(module: Any, wire: Any) -> Any:
+    """The front end's own compressor of that name."""
+    chosen = "none" if wire is None else {"float16": "fp16", "bfloat16": "bf16"}[wire.name]
+    return getattr(module.Compression, chosen)
+
+
+def _wide(tensors: Sequence[Any]) -> bool:
+    return all(keras.backend.standardize_dtype(x.dtype) in ("float32", "float64") for x in tensors)
+
+
+_BACKENDS: dict[str, type] = {"torch": _Torch, "jax": _Jax, "tensorflow": _TensorFlow}
+
+
+@functools.cache
+def backend() -> Backend:
+    """Return the front end for Keras's backend.
+
+    :raises UnsupportedError: (a ValueError) there is none
+    """
+    name = keras.backend.backend()
+    if name not in _BACKENDS:
+        raise errors.UnsupportedError(
+            f"Keras runs on {name}, which does not train: set KERAS_BACKEND to one of {', '.join(_BACKENDS)}"
+        )
+    made: Backend = _BACKENDS[name]()
+    return made
+
+
+def check_no_distribution() -> None:
+    """Check that Keras or its backend does not distribute by itself.
+
+    :raises UnsupportedError: (a ValueError) it does
+    """
+    backend().check()
+
+
+def reduce_all(named: Named, how: Reduction) -> list[Sequence[Any]]:
+    """Combine tensors of all ranks; each name is an operation of its own, in any order on any rank.
+
+    :returns: the results, in the form of `named`; the tensors themselves where this rank has nobody to reduce with
+    """
+    if how.process_set.included() is False:
+        return [tensors for _, tensors in named]
+    if world_of(how.process_set).size == 1:
+        factor = how.prescale * how.postscale
+        return [tensors if factor == 1.0 else [x * factor for x in tensors] for _, tensors in named]
+    wire = own_wire(how.compression)
+    if how.compression is NoneCompressor or wire is not None:
+        return backend().allreduce(named, how, wire)
+    pairs = [[how.compression.compress(x) for x in tensors] for _, tensors in named]
+    sent = [(name, [x for x, _ in each]) for (name, _), each in zip(named, pairs, strict=True)]
+    received = backend().allreduce(sent, how, None)
+    return [
+        [how.compression.decompress(x, context) for x, (_, context) in zip(xs, each, strict=True)]
+        for xs, each in zip(received, pairs, strict=True)
+    ]

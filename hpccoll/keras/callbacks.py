@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Horovod's callbacks for Keras."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import keras
+
+from hpccoll import errors
+from hpccoll.frontend.objects import allgather_object
+from hpccoll.horovod import rank, size
+from hpccoll.keras.values import all_built, broadcast_variables, variables_of
+
+__all__ = [
+    "BestModelCheckpoint", "BroadcastGlobalVariablesCallback", "LearningRateScheduleCallback",
+    "LearningRateWarmupCallback", "MetricAverageCallback",
+]  # fmt: skip
+
+
+class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignore[misc]
+    """Gives the root's weights and the variables of its optimizer to all ranks, before the first step of fit().
+
+    A model whose variables are made in the first step (a subclass, not built, with the backend tensorflow) gets them
+    after that step.
+    """
+
+    def __init__(self, root_rank: int, device: str = "", local_variables: Iterable[Any] | None = None) -> None:
+        """
+        :param root_rank: global rank of the root
+        :param device: has no effect; it is there because Horovod has it
+        :param local_variables: of the model, which each rank keeps as they are
+        """  # noqa: D205, D212
+        super().__init__()
+        del device
+        self.root_rank, self.broadcast_done = root_rank, False
+        self.local_variables = list(local_variables or ())
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """See keras.callbacks.Callback."""
+        del logs
+        if not self.broadcast_done and all_built(self.model):
+            self._broadcast()
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """See keras.callbacks.Callback."""
+        del batch, logs
+        if not self.broadcast_done:
+            self._broadcast()
+
+    def _broadcast(self) -> None:
+        local = {id(variable) for variable in self.local_variables}
+        broadcast_variables([v for v in variables_of(self.model) if id(v) not in local], self.root_rank)
+        self.broadcast_done = True
+
+
+class MetricAverageCallback(keras.callbacks.Callback):  # type: ignore[misc]
+    """Averages the metrics of an epoch over all ranks, for the callbacks that come after it in the list."""
+
+    def __init__(self, device: str = "") -> None:
+        """:param device: has no effect; it is there because Horovod has it"""
+        super().__init__()
+        del device
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """See keras.callbacks.Callback."""
+        del epoch
+        if logs is None or size() == 1:
+            return
+        own = {name: float(value) for name, value in logs.items() if _is_number(value)}
+        said = allgather_object(own, name="hpccoll.keras.metrics")
+        said = [one for one in said if one is not None]
+        for other in said:
+            if set(other) != set(own):
+                raise errors.MismatchError(f"MetricAverageCallback: the ranks have metrics {[sorted(x) for x in said]}")
+        for name in own:
+            logs[name] = math.fsum(other[name] for other in said) / len(said)
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+class LearningRateScheduleCallback(keras.callbacks.Callback):  # type: ignore[misc]
+    """Sets the learning rate to `initial_lr * multiplier`, from one epoch to another.
+
+    The momentum is corrected as Goyal et al. (2017, arXiv:1706.02677, section 2.1) have it: when the rate changes, what
+    SGD or RMSprop has collected is scaled by the ratio of the rates, because Keras keeps it multiplied by the rate.
+    """
+
+    def __init__(
+        self,
+        initial_lr: float,
+        multiplier: float | Callable[[float], float],
+        start_epoch: int = 0,
+        end_epoch: int | None = None,
+        staircase: bool = True,
+        momentum_correction: bool = True,
+        steps_per_epoch: int | None = None,
+    ) -> None:
+        """
+        :param initial_lr: the learning rate that is multiplied
+        :param multiplier: a number, or a function of the epoch, counted from 0; with staircase=False of its fraction,
+            too
+        :param start_epoch: the first epoch in which the rate is set
+        :param end_epoch: the first one in which it is not set any more; None: it is set to the end
+        :param staircase: set it at the beginning of an epoch; False: before each step
+        :param momentum_correction: scale the optimizer's momentum when the rate changes
+        :param steps_per_epoch: steps of an epoch, if Keras does not know them and staircase is False
+        """  # noqa: D205, D212
+        super().__init__()
+        self.initial_lr, self.start_epoch, self.end_epoch = initial_lr, start_epoch, end_epoch
+        self.staircase = staircase or not callable(multiplier)
+        self.multiplier = multiplier if callable(multiplier) else lambda _: multiplier
+        self.momentum_correction, self.steps_per_epoch = momentum_correction, steps_per_epoch
+        self.current_epoch = 0
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """See keras.callbacks.Callback."""
+        del logs
+        rate = self.model.optimizer
+        try:
+            rate.learning_rate = float(rate.learning_rate)
+        except TypeError as error:
+            raise errors.InvalidArgumentError(
+                "the optimizer has a LearningRateSchedule, which this callback cannot change: give the optimizer a "
+                "number"
+            ) from error
+        if not self.staircase and not self.steps_per_epoch:
+            self.steps_per_epoch = self.params.get("steps")
+            if not self.steps_per_epoch:
+                raise errors.InvalidArgumentError("Keras does not know the steps of an epoch: give steps_per_epoch")
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """See keras.callbacks.Callback."""
+        del logs
+        self.current_epoch = epoch
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        """See keras.callbacks.Callback."""
+        del logs
+        if self.current_epoch < self.start_epoch or (
+            self.end_epoch is not None and self.current_epoch >= self.end_epoch
+        ):
+            return
+        if not self.staircase:
+            self._set(self.current_epoch + batch / (self.steps_per_epoch or 1))
+        elif batch == 0:
+            self._set(self.current_epoch)
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """See keras.callbacks.Callback."""
+        del epoch
+        if logs is not None:
+            logs["lr"] = float(self.model.optimizer.learning_rate)
+
+    def _set(self, epoch: float) -> None:
+        optimizer = self.model.optimizer
+        old, new = float(optimizer.learning_rate), self.initial_lr * self.multiplier(epoch)
+        if math.isclose(old, new, rel_tol=1e-7):
+            return
+        optimizer.learning_rate = new
+        inner = getattr(optimizer, "inner_optimizer", optimizer)
+        collected = getattr(inner, "momentums", None) or getattr(inner, "_momentums", None) or []
+        if self.momentum_correction and getattr(inner, "momentum", None) and old:
+            for variable in collected:
+                if variable is not None:
+                    variable.assign(variable * (new / old))
+
+
+class LearningRateWarmupCallback(LearningRateScheduleCallback):
+    """Raises the learning rate from `initial_lr / size()` to `initial_lr` in the first epochs, step by step.
+
+    As Goyal et al. (2017, arXiv:1706.02677, section 2.2) have it: `initial_lr` is the rate for the batch of all ranks.
+    """
+
+    def __init__(
+        self,
+        initial_lr: float,
+        warmup_epochs: int = 5,
+        momentum_correction: bool = True,
+        steps_per_epoch: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        """
+        :param initial_lr: the rate after the warmup
+        :param warmup_epochs: how many epochs it takes
+        :param momentum_correction: scale the optimizer's momentum when the rate changes
+        :param steps_per_epoch: steps of an epoch, if Keras does not know them
+        :param verbose: 1: rank 0 prints a line at the end of the warmup
+        """  # noqa: D205, D212
+        self.verbose = verbose
+
+        def multiplier(epoch: float) -> float:
+            epoch += 1.0 / (self.steps_per_epoch or 1)  # the first steps are not at the very bottom
+            return 1.0 / size() * (epoch * (size() - 1) / warmup_epochs + 1)
+
+        super().__init__(
+            initial_lr, multiplier, start_epoch=0, end_epoch=warmup_epochs, staircase=False,
+            momentum_correction=momentum_correction, steps_per_epoch=steps_per_epoch,
+        )  # fmt: skip
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """See keras.callbacks.Callback."""
+        super().on_epoch_end(epoch, logs)
+        if epoch == (self.end_epoch or 0) - 1 and self.verbose > 0 and rank() == 0:
+            rate = float(self.model.optimizer.learning_rate)
+            print(f"\nEpoch {epoch + 1}: finished gradual learning rate warmup to {rate:g}.")
+
+
+class BestModelCheckpoint(keras.callbacks.ModelCheckpoint):  # type: ignore[misc]
+    """Saves the model on rank 0 whenever it is the best one so far; put MetricAverageCallback before it."""
+
+    def __init__(
+        self,
+        monitor: str = "val_loss",
+        verbose: int = 0,
+        mode: str = "auto",
+        save_freq: str = "epoch",
+        filepath: Any = "best.keras",
+    ) -> None:
+        """
+        :param monitor: the metric that is compared
+        :param verbose: see keras.callbacks.ModelCheckpoint, as for the other parameters
+        :param mode: "min", "max" or "auto"
+        :param save_freq: "epoch", or a number of steps
+        :param filepath: ends with .keras; it may have fields, as "best-{epoch}.keras"
+        """  # noqa: D205, D212
+        super().__init__(filepath, monitor, verbose, save_best_only=True, mode=mode, save_freq=save_freq)
+
+    def _save_model(self, epoch: int, batch: int | None, logs: Any) -> None:
+        if rank() == 0:
+            super()._save_model(epoch, batch, logs)

@@ -1,0 +1,365 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DistributedOptimizer for Keras: the optimizer that is given, with gradients reduced before apply() uses them.
+
+apply() is where the trainers of all backends meet: TensorFlow's and torch's call it, JAX's by stateless_apply(). One
+class serves all of them, inside of compiled programs and outside. What comes after, as clipping, the scale of the loss,
+decay and averages of weights, is Keras's own and sees reduced gradients.
+"""
+# ruff: noqa: SLF001 - the members of keras.Optimizer that are used here are those that its subclasses per backend use
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import keras
+
+from hpccoll import errors
+from hpccoll.frontend.compression import Compressor, NoneCompressor, check_compressor
+from hpccoll.frontend.process_sets import ProcessSet, check_process_set, global_process_set, world_of
+from hpccoll.frontend.reducer import check_passes
+from hpccoll.frontend.reductions import Average, Max, choose
+from hpccoll.keras.backends import Reduction, backend, check_no_distribution, reduce_all
+
+__all__ = ["DistributedOptimizer", "PartialDistributedOptimizer"]
+
+_NUMBERED = re.compile(r"_\d+(?=/|$)")
+"""What Keras adds to the name of a layer, which depends on the models that this process has made before."""
+
+
+@dataclasses.dataclass
+class _Given:
+    """The arguments of DistributedOptimizer()."""
+
+    name: str
+    how: Reduction
+    sparse_as_dense: bool
+    groups: int | list[list[Any]] | None
+    scale_local_gradients: bool
+    local: set[int] = dataclasses.field(default_factory=set)
+    """Ids of the variables whose gradients stay on their rank."""
+
+
+class _Reducing:
+    """The methods that go before those of the optimizer's own class."""
+
+    _given: _Given
+
+    def register_local_var(self, variable: Any) -> None:
+        """Leave the gradient of this variable on its rank.
+
+        :param variable: of the model, on all ranks
+        """
+        self._given.local.add(_key(variable))
+
+    def apply(self, grads: Sequence[Any], trainable_variables: Sequence[Any] | None = None) -> None:
+        """Reduce the gradients, then update the variables as the optimizer does.
+
+        :param grads: one per variable; None: the variable has none, on any rank
+        :param trainable_variables: default: those that the optimizer was built with
+        """
+        me: Any = self
+        variables = me._trainable_variables if trainable_variables is None else list(trainable_variables)
+        if len(grads) and not me.built:
+            with keras.name_scope(me.name):
+                me.build(variables)
+        super().apply(_reduced(me, list(grads), variables), trainable_variables)  # type: ignore[misc]
+
+    def finalize_variable_values(self, var_list: Sequence[Any]) -> None:
+        """See keras.optimizers.Optimizer: fit() calls it at its end.
+
+        JAX computes while fit() goes on, and Keras looks at no result. An error is raised here at the latest.
+        """
+        backend().finish([variable.value for variable in var_list])
+        super().finalize_variable_values(var_list)  # type: ignore[misc]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "loss_scale_factor" and value is None:
+            raise errors.InvalidArgumentError(
+                "a LossScaleOptimizer or MultiOptimizer around a DistributedOptimizer decides from the gradients of "
+                "one rank: wrap it from outside, DistributedOptimizer(keras.optimizers.LossScaleOptimizer(optimizer)), "
+                "or set keras.config.set_dtype_policy('mixed_float16') before DistributedOptimizer(optimizer), which "
+                "then does so"
+            )
+        super().__setattr__(name, value)
+
+
+class _ReducingScaled(_Reducing):
+    """For a LossScaleOptimizer, which looks for infinities in reduced gradients, so that all ranks find the same."""
+
+    def stateless_apply(
+        self, optimizer_variables: Sequence[Any], grads: Sequence[Any], trainable_variables: Sequence[Any]
+    ) -> Any:
+        """See keras.optimizers.LossScaleOptimizer: it has a way of its own for JAX."""
+        me: Any = self
+        reduced = _reduced(me, list(grads), me._trainable_variables)
+        return super().stateless_apply(optimizer_variables, reduced, trainable_variables)  # type: ignore[misc]
+
+
+def _key(variable: Any) -> int:
+    return id(getattr(variable, "value", variable)) if keras.backend.backend() == "tensorflow" else id(variable)
+
+
+# ---- from gradients to reduced ones ----------------------------------------------------------------------
+
+
+def _reduced(optimizer: Any, gradients: list[Any], variables: Sequence[Any]) -> list[Any]:
+    """Return the gradients that the optimizer's own apply() is to see.
+
+    While Keras adds up gradients over several steps, those of a step stay as they are, except in the step that updates:
+    there what was added up before is taken in, reduced as one, and no longer kept.
+    """
+    check_no_distribution()
+    places = [
+        at
+        for at, (gradient, variable) in enumerate(zip(gradients, variables, strict=True))
+        if gradient is not None and optimizer._var_key(variable) in optimizer._trainable_variables_indices
+    ]
+    chosen, owners = [gradients[at] for at in places], [variables[at] for at in places]
+    steps = getattr(optimizer, "gradient_accumulation_steps", None)
+    chosen = _accumulated(optimizer, chosen, owners, steps) if steps else _exchanged(optimizer, chosen, owners)
+    for at, gradient in zip(places, chosen, strict=True):
+        gradients[at] = gradient
+    return gradients
+
+
+def _accumulated(optimizer: Any, gradients: list[Any], variables: list[Any], steps: int) -> list[Any]:
+    keepers = [optimizer._accumulated_gradients[optimizer._get_variable_index(v)] for v in variables]
+    kept = [keras.ops.convert_to_tensor(keeper) for keeper in keepers]
+    scale = optimizer.loss_scale_factor or 1.0  # Keras divides by it after this, and keeps what was divided
+    dense = [keras.ops.convert_to_tensor(gradient) for gradient in gradients]
+
+    def now() -> tuple[list[Any], list[Any]]:
+        whole = [
+            keras.ops.maximum(g, k * scale) if getattr(v, "overwrite_with_gradient", False) else g + k * scale
+            for g, k, v in zip(dense, kept, variables, strict=True)
+        ]
+        return _exchanged(optimizer, whole, variables), [keras.ops.zeros_like(k) for k in kept]
+
+    def later() -> tuple[list[Any], list[Any]]:
+        return dense, kept
+
+    updates = (optimizer._iterations + 1) % steps == 0
+    if keras.backend.backend() == "torch":  # without a copy of what is kept
+        if not updates:
+            return gradients
+        result, left = now()
+    else:
+        result, left = keras.ops.cond(updates, now, later)
+    for variable, value in zip(keepers, left, strict=True):
+        variable.assign(value)
+    return list(result)
+
+
+def _exchanged(optimizer: Any, gradients: list[Any], variables: list[Any]) -> list[Any]:
+    """Combine the gradients of all ranks."""
+    given: _Given = optimizer._given
+    gradients, exchanged, largest = list(gradients), [], []
+    for at, variable in enumerate(variables):
+        if _key(variable) in given.local:
+            gradients[at] = _local(given, gradients[at])
+        elif getattr(variable, "overwrite_with_gradient", False):  # the ranges of float8 values
+            largest.append(at)
+        else:
+            exchanged.append(at)
+    if given.sparse_as_dense:
+        gradients = [keras.ops.convert_to_tensor(gradient) for gradient in gradients]
+    for places, how in ((exchanged, given.how), (largest, Reduction(Max, given.how.process_set))):
+        parts = _parts(optimizer, [variables[at] for at in places])
+        named = [(name, [gradients[places[member]] for member in members]) for name, members in parts]
+        for (_, members), results in zip(parts, reduce_all(named, how), strict=True):
+            for member, result in zip(members, results, strict=True):
+                gradients[places[member]] = result
+    return gradients
+
+
+def _local(given: _Given, gradient: Any) -> Any:
+    if not given.scale_local_gradients or given.how.process_set.included() is False:
+        return gradient
+    return gradient / world_of(given.how.process_set).size
+
+
+def _parts(optimizer: Any, variables: list[Any]) -> list[tuple[str, list[int]]]:
+    """Say which gradients go together: names, each with places in `variables`.
+
+    A name has the place of the variable in the optimizer, and its path without the numbers that Keras counts.
+    """
+    given: _Given = optimizer._given
+    labels = []
+    for variable in variables:
+        path = _NUMBERED.sub("", str(getattr(variable, "path", variable.name)))
+        labels.append(f"{given.name}.{optimizer._get_variable_index(variable)} {path}")
+    if given.groups is None:
+        return [(label, [at]) for at, label in enumerate(labels)]
+    if isinstance(given.groups, int):
+        each = max(1, -(-len(labels) // given.groups))
+        members = [list(range(at, min(at + each, len(labels)))) for at in range(0, len(labels), each)]
+    else:
+        place = {_key(variable): at for at, variable in enumerate(variables)}
+        members = [[place[_key(v)] for v in group if _key(v) in place] for group in given.groups]
+        grouped = {at for group in members for at in group}
+        members = [group for group in members if group] + [[at] for at in range(len(labels)) if at not in grouped]
+    return [(f"{labels[group[0]]} and {len(group) - 1} more", group) for group in members]
+
+
+# ---- from an optimizer to a distributed one --------------------------------------------------------------
+
+
+def DistributedOptimizer(  # noqa: N802 - Horovod's name
+    optimizer: Any,
+    name: str | None = None,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Compressor = NoneCompressor,
+    sparse_as_dense: bool = False,
+    gradient_predivide_factor: float = 1.0,
+    op: int = Average,
+    num_groups: int = 0,
+    groups: int | Sequence[Sequence[Any]] | None = None,
+    backward_passes_per_step: int = 1,
+    average_aggregated_gradients: bool = False,
+    process_set: ProcessSet = global_process_set,
+    scale_local_gradients: bool = True,
+) -> Any:
+    """Return an optimizer like `optimizer` that updates with gradients reduced over the ranks.
+
+    It shares its variables with `optimizer`; do not use both. It is saved as `optimizer` would be, so that a saved
+    model loads without hpccoll. With the policy mixed_float16 it scales the loss, as compile() would have it do.
+
+    :param optimizer: a keras.optimizers.Optimizer
+    :param name: what the names of the operations begin with; default: "Distributed" and the name of its class
+    :param device_dense: has no effect; it is there because Horovod has it
+    :param device_sparse: has no effect
+    :param compression: what gradients travel as: Compression.none, .fp16, .bf16, or a Compressor
+    :param sparse_as_dense: make sparse gradients (TensorFlow's IndexedSlices) dense before they are reduced
+    :param gradient_predivide_factor: with Average: divide by it before the sum, multiply by it after
+    :param op: Average (default), Sum, Min, Max or Product; Adasum, except with the backend jax
+    :param num_groups: the old name of `groups`
+    :param groups: so many groups of gradients, or lists of variables; a group is reduced all at once
+    :param backward_passes_per_step: gradients of so many steps are added up before they are reduced and used, by
+        Keras's own gradient_accumulation_steps, which you may set instead
+    :param average_aggregated_gradients: divide what was added up by the number of steps, as Keras does; default: the
+        sum is used, as in Horovod
+    :param process_set: the ranks that reduce together; on other ranks the optimizer works alone
+    :param scale_local_gradients: divide gradients that stay on their rank (register_local_var()) by the number of ranks
+    :returns: an instance of a subclass of the optimizer's class
+    :raises InvalidArgumentError: (a ValueError) this is no optimizer, it is wrapped already, or an argument is wrong
+    :raises UnsupportedError: (a ValueError) keras.distribution or tf.distribute is active
+    """
+    del device_dense, device_sparse
+    _check_optimizer(optimizer)
+    check_no_distribution()
+    if num_groups:
+        warnings.warn("num_groups is the old name of groups", DeprecationWarning, stacklevel=2)
+        groups = num_groups if groups is None else groups
+    passes, given = backward_passes_per_step, _checked_groups(groups)
+    factor = 1 if average_aggregated_gradients else passes
+    how = _checked_reduction(op, process_set, compression, gradient_predivide_factor, passes, factor)
+    made = _put_before(_scaling(optimizer), passes)
+    label = name or f"Distributed{type(optimizer).__name__}"
+    vars(made)["_given"] = _Given(label, how, sparse_as_dense, given, scale_local_gradients)
+    return made
+
+
+def _checked_reduction(
+    op: int, process_set: ProcessSet, compression: Compressor, predivide: float, passes: int, factor: int
+) -> Reduction:
+    check_compressor(compression)
+    check_process_set(process_set)
+    check_passes(passes)
+    chosen = choose(op)
+    if predivide != 1.0 and chosen is not Average:
+        raise errors.InvalidArgumentError("gradient_predivide_factor goes with op=Average")
+    return Reduction(chosen, process_set, compression, 1.0 / predivide, predivide * factor)
+
+
+def PartialDistributedOptimizer(  # noqa: N802 - Horovod's name
+    optimizer: Any,
+    name: str | None = None,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Compressor = NoneCompressor,
+    sparse_as_dense: bool = False,
+    gradient_predivide_factor: float = 1.0,
+    op: int = Average,
+    backward_passes_per_step: int = 1,
+    average_aggregated_gradients: bool = False,
+    groups: int | Sequence[Sequence[Any]] | None = None,
+    process_set: ProcessSet = global_process_set,
+    local_layers: Any = None,
+    scale_local_gradients: bool = True,
+) -> Any:
+    """Return a DistributedOptimizer that leaves the gradients of some layers on their rank.
+
+    The other parameters, the result and the errors are those of DistributedOptimizer.
+
+    :param local_layers: a layer, or several; they are built, so that their variables are there
+    :param scale_local_gradients: divide the gradients of these layers by the number of ranks
+    """
+    layers = [] if local_layers is None else local_layers if isinstance(local_layers, Iterable) else [local_layers]
+    layers = list(layers)
+    if not all(isinstance(layer, keras.layers.Layer) for layer in layers):
+        raise errors.InvalidArgumentError(f"local_layers is {local_layers!r}: give layers of Keras")
+    unbuilt = [layer.name for layer in layers if not layer.built]
+    if unbuilt:
+        raise errors.InvalidArgumentError(f"local_layers: {', '.join(unbuilt)} not built yet: build the model before")
+    made = DistributedOptimizer(
+        optimizer, name, device_dense, device_sparse, compression, sparse_as_dense, gradient_predivide_factor, op,
+        groups=groups, backward_passes_per_step=backward_passes_per_step,
+        average_aggregated_gradients=average_aggregated_gradients, process_set=process_set,
+        scale_local_gradients=scale_local_gradients,
+    )  # fmt: skip
+    for variable in (variable for layer in layers for variable in layer.trainable_variables):
+        made.register_local_var(variable)
+    return made
+
+
+def _check_optimizer(optimizer: Any) -> None:
+    if isinstance(optimizer, _Reducing):
+        raise errors.InvalidArgumentError("the optimizer is a DistributedOptimizer already")
+    if not isinstance(optimizer, keras.optimizers.Optimizer):
+        kind = f"{type(optimizer).__module__}.{type(optimizer).__name__}"
+        raise errors.InvalidArgumentError(f"optimizer is of {kind}: give a keras.optimizers.Optimizer of Keras 3")
+
+
+def _checked_groups(groups: Any) -> int | list[list[Any]] | None:
+    if groups is None or (isinstance(groups, int) and not isinstance(groups, bool) and groups > 0):
+        return groups
+    if not isinstance(groups, Sequence) or not all(isinstance(group, Sequence) for group in groups):
+        raise errors.InvalidArgumentError(f"groups is {groups!r}: a number of groups, or lists of variables")
+    keys = [_key(variable) for group in groups for variable in group]
+    if len(set(keys)) != len(keys):
+        raise errors.InvalidArgumentError("groups: a variable is in two groups")
+    return [list(group) for group in groups]
+
+
+def _scaling(optimizer: Any) -> Any:
+    """Do what compile() does with the policy mixed_float16, which would put its LossScaleOptimizer outside."""
+    scales = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
+    if scales or keras.config.dtype_policy().name != "mixed_float16":
+        return optimizer
+    return keras.optimizers.LossScaleOptimizer(optimizer, name="loss_scale_optimizer")
+
+
+def _put_before(optimizer: Any, passes: int) -> Any:
+    """Return an optimizer that shares all state with `optimizer`; its class has the methods of _Reducing first."""
+    own: Any = type(optimizer)
+    part = _ReducingScaled if isinstance(optimizer, keras.optimizers.LossScaleOptimizer) else _Reducing
+    if passes > 1:
+        if optimizer.built or getattr(optimizer, "gradient_accumulation_steps", None) or part is _ReducingScaled:
+            raise errors.InvalidArgumentError(
+                "backward_passes_per_step is for an optimizer that was not used, does not scale the loss and has no "
+                "gradient_accumulation_steps of its own: set gradient_accumulation_steps where you make the optimizer"
+            )
+        optimizer.gradient_accumulation_steps = passes
+    members = {
+        "__doc__": own.__doc__,
+        "__class__": property(lambda _: own),  # Keras saves an object as what it says that its class is
+    }
+    made: Any = type(own.__name__, (part, own), members)
+    result = made.__new__(made)
+    vars(result).update(vars(optimizer))
+    return result

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What becomes of the optimizer that is given: loss scales, files, errors."""
+
+import json
+import zipfile
+
+import keras
+import numpy as np
+import pytest
+
+import hpccoll
+import hpccoll.keras as hvd
+
+pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("job"), pytest.mark.filterwarnings("ignore:__array__ impl")]
+
+
+@pytest.fixture
+def mixed():
+    keras.config.set_dtype_policy("mixed_float16")
+    yield
+    keras.config.set_dtype_policy("float32")
+
+
+def test_all_ranks_find_the_same_infinity(network, mixed):
+    """One of them has it; with the policy set, compile() puts nothing around the optimizer."""
+    model = network(3)
+    model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.5)), "mse")
+    optimizer = model.optimizer
+    assert isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
+    optimizer.build(model.trainable_variables)
+    before = [np.array(keras.ops.convert_to_numpy(v)) for v in model.trainable_variables]
+    scale = float(optimizer.dynamic_scale)
+    bad = [np.full(v.shape, np.inf if hvd.rank() == 0 else 1.0, "float32") for v in model.trainable_variables]
+    step(optimizer, bad, model.trainable_variables)
+    assert float(optimizer.dynamic_scale) == scale / 2
+    for old, variable in zip(before, model.trainable_variables, strict=True):
+        np.testing.assert_array_equal(old, keras.ops.convert_to_numpy(variable))
+    good = [np.full(v.shape, scale / 2 * (1 + hvd.rank()), "float32") for v in model.trainable_variables]
+    step(optimizer, good, model.trainable_variables)
+    moved = before[0] - keras.ops.convert_to_numpy(model.trainable_variables[0])
+    np.testing.assert_allclose(moved, 0.5 * (1 + (hvd.size() - 1) / 2), rtol=1e-5)
+
+
+def step(optimizer, gradients, variables):
+    gradients = [keras.ops.convert_to_tensor(g) for g in gradients]
+    if keras.backend.backend() != "jax":
+        optimizer.apply(gradients, variables)
+        return
+    own = [v.value for v in optimizer.variables]
+    new, state = optimizer.stateless_apply(own, gradients, [v.value for v in variables])
+    for variable, value in zip([*variables, *optimizer.variables], [*new, *state], strict=True):
+        variable.assign(value)
+
+
+@pytest.mark.slow
+def test_fit_with_16_bits(network, mixed, share, equal_on_all_ranks):
+    model = network(3 + hvd.rank())
+    model.compile(hvd.DistributedOptimizer(keras.optimizers.Adam(0.01)), "mse")
+    first = hvd.callbacks.BroadcastGlobalVariablesCallback(0)
+    history = model.fit(*share(), batch_size=24, epochs=6, verbose=0, callbacks=[first]).history["loss"]
+    assert equal_on_all_ranks([*model.weights, *model.optimizer.variables])
+    assert history[-1] < history[0]
+
+
+def test_a_scale_around_it_is_refused(network):
+    optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD())
+    with pytest.raises(ValueError, match="wrap it from outside, DistributedOptimizer"):
+        keras.optimizers.LossScaleOptimizer(optimizer)
+
+
+def test_errors():
+    optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD())
+    assert isinstance(optimizer, keras.optimizers.SGD)
+    with pytest.raises(ValueError, match="is a DistributedOptimizer already"):
+        hvd.DistributedOptimizer(optimizer)
+    with pytest.raises(ValueError, match=r"builtins\.str: give a keras"):
+        hvd.DistributedOptimizer("adam")
+    with pytest.raises(ValueError, match="goes with op=Average"):
+        hvd.DistributedOptimizer(keras.optimizers.SGD(), op=hvd.Sum, gradient_predivide_factor=2.0)
+    with pytest.raises(ValueError, match="set gradient_accumulation_steps where you make the optimizer"):
+        hvd.DistributedOptimizer(keras.optimizers.SGD(gradient_accumulation_steps=2), backward_passes_per_step=2)
+    with pytest.raises(ValueError, match="a number of groups, or lists of variables"):
+        hvd.DistributedOptimizer(keras.optimizers.SGD(), groups=0)
+    with pytest.raises(ValueError, match="compression is 16"):
+        hvd.DistributedOptimizer(keras.optimizers.SGD(), compression=16)
+    with pytest.raises(ValueError, match=r"call broadcast_model\(model, 0\)"):
+        hvd.broadcast_global_variables(0)
+
+
+def test_the_distribution_of_keras_is_refused():
+    if keras.backend.backend() != "jax":
+        pytest.skip("keras.distribution is for the backend jax")
+    keras.distribution.set_distribution(keras.distribution.DataParallel(devices=keras.distribution.list_devices()[:1]))
+    try:
+        with pytest.raises(ValueError, match=r"Drop keras\.distribution"):
+            hvd.DistributedOptimizer(keras.optimizers.SGD())
+    finally:
+        keras.distribution.set_distribution(None)
+
+
+def test_files_know_nothing_of_us(network, share, tmp_path, values):
+    model = network(3)
+    model.compile(hvd.DistributedOptimizer(keras.optimizers.Adam(0.01)), "mse")
+    model.fit(*share(), batch_size=24, verbose=0)
+    path = tmp_path / "model.keras"
+    model.save(path)
+    with zipfile.ZipFile(path) as file:
+        assert "hpccoll" not in file.read("config.json").decode()
+        assert json.loads(file.read("config.json"))["compile_config"]["optimizer"]["class_name"] == "Adam"
+    plain, ours = keras.saving.load_model(path), hvd.load_model(path)
+    with pytest.raises(ValueError, match="is a DistributedOptimizer already"):
+        hvd.DistributedOptimizer(ours.optimizer)
+    hvd.DistributedOptimizer(plain.optimizer)
+    for loaded in (plain, ours):
+        state = zip(values(loaded.optimizer.variables), values(model.optimizer.variables), strict=True)
+        assert all(np.array_equal(a, b) for a, b in state)
+    x, y = share()
+    for one in (model, ours):
+        one.fit(x, y, batch_size=24, shuffle=False, verbose=0)
+    for a, b in zip(values(ours.weights), values(model.weights), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-6)
+
+
+def test_values(values):
+    rank, size = hvd.rank(), hvd.size()
+    mean = (size - 1) / 2
+    assert float(hvd.allreduce(rank)) == mean
+    assert float(hvd.allreduce(float(rank), name="a number", op=hvd.Sum)) == mean * size
+    tensor = keras.ops.ones((size, 2)) * rank
+    for name in (None, "named"):
+        result = hvd.allreduce(tensor, name=name)
+        assert keras.ops.is_tensor(result)
+        np.testing.assert_allclose(values([result, tensor]), [np.full((size, 2), mean), np.full((size, 2), rank)])
+    np.testing.assert_array_equal(values([hvd.allgather(tensor[:1])])[0][:, 0], range(size))
+    np.testing.assert_array_equal(hvd.allgather([rank]), range(size))
+    np.testing.assert_array_equal(values([hvd.broadcast(tensor, size - 1)])[0], size - 1)
+    assert hvd.broadcast(rank, size - 1) == size - 1
+    np.testing.assert_allclose(values([hvd.reducescatter(tensor)])[0], [[mean, mean]])
+
+
+def test_different_models_are_an_error_on_all_ranks(network):
+    if hvd.size() == 1:
+        pytest.skip("needs two ranks")
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2 + (hvd.rank() == 1))])
+    with pytest.raises(hpccoll.MismatchError, match=r"rank 0 and rank 1 differ: .*\[4, 2\].*\[4, 3\]"):
+        hvd.broadcast_model(model)
