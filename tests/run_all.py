@@ -18,10 +18,10 @@ WORKERS = ("-n", "4", "--dist", "loadscope", "--no-loadscope-reorder")
 Slurm and for hosts (scope_of in conftest.py)."""
 
 
-LAYOUTS = ((1, 1), (2, 1), (3, 2))
-"""Ranks and nodes: a single rank, one node, uneven nodes."""
-SLOW_LAYOUTS = ((4, 2),)
-"""Even nodes with several ranks: jobs of the examples have them in `make test`."""
+LAYOUTS = ((1, 1), (3, 2))
+"""Ranks and nodes: a single rank, and uneven nodes, one of them with several ranks."""
+SLOW_LAYOUTS = ((2, 1), (4, 2))
+"""One node, and even nodes: threads (tests/api) and other jobs have them in `make test`."""
 
 
 def runs(extra: list[str], parallel_only: bool, slow: bool) -> dict[str, list[str]]:

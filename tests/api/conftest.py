@@ -17,7 +17,7 @@ from hpccoll import testing
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-LAYOUTS = ["1", "2", "3", "4", "1+1", "2+1", "2+2", "1+1+2"]
+LAYOUTS = ["1", "2", "3", pytest.param("4", marks=pytest.mark.slow), "1+1", "2+1", "2+2", "1+1+2"]
 """Ranks of each node."""
 
 Everywhere = Callable[[Callable[[hpccoll.World], Any]], list[Any]]

@@ -2,7 +2,8 @@
 """The commands and programs of the README and the docs, and the comment before each that says how it is run:
 
     <!-- run -->                      in an empty folder
-    <!-- run: mpirun -np 2 -->        a Python program, under this launcher; several are separated by semicolons
+    <!-- run: mpirun -np 2 -->        a Python program, under this launcher; several are separated by semicolons, and
+                                      `make test-all` alone uses one that begins with the word slow
     <!-- run with: first.py -->       beside the page's last Python program, saved under this name
     <!-- run slow: ... -->            by `make test-all` alone
     <!-- run elsewhere: PATH -->      by the tests (or the CI script) at PATH
@@ -74,10 +75,12 @@ def runs(block: Block) -> list[Run]:
     slow = how == "run slow"
     if block.language == "sh":
         return [Run(str(block), block.text, {detail: block.program} if detail else {}, slow)]
-    return [
-        Run(f"{block} {launcher}", f"{launcher} program.py\n", {"program.py": block.text}, slow)
-        for launcher in (f"{word} python" if "torchrun" not in word else word for word in detail.split("; "))
-    ]
+    made = []
+    for word in detail.split("; "):
+        launcher = word.removeprefix("slow ") + (" python" if "torchrun" not in word else "")
+        script, files = f"{launcher} program.py\n", {"program.py": block.text}
+        made.append(Run(f"{block} {launcher}", script, files, slow or word.startswith("slow ")))
+    return made
 
 
 BLOCKS = blocks()

@@ -18,7 +18,7 @@ SHORT = ("--epochs", "2", "--verify")
     ("ranks", "nodes"),
     [
         (3, 2),
-        (4, 2),
+        pytest.param(4, 2, marks=pytest.mark.slow),
         pytest.param(1, 1, marks=pytest.mark.slow),
         pytest.param(2, 1, marks=pytest.mark.slow),
     ],

@@ -5,7 +5,15 @@ import pytest
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize(("ranks", "nodes"), [(1, 1), (2, 1), (3, 2), (4, 2)])
+@pytest.mark.parametrize(
+    ("ranks", "nodes"),
+    [
+        (1, 1),
+        (3, 2),
+        pytest.param(2, 1, marks=pytest.mark.slow),
+        pytest.param(4, 2, marks=pytest.mark.slow),
+    ],
+)
 def test_poisson(job, ranks: int, nodes: int) -> None:
     output = job(ranks, "examples/poisson/solve.py", "--points", "64", HPCCOLL_NODES=nodes, HPCCOLL_DETERMINISTIC=1)
     assert f"64^2 points, {ranks} ranks" in output

@@ -12,14 +12,15 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-EPOCHS, STEPS = 4, 14
+STEPS = 14
+"""An epoch has so many."""
 
 
-def run(folder, checkpoint, nodes, ranks, *interruption):
+def run(folder, checkpoint, nodes, ranks, epochs, *interruption):
     """Run it; return its status and output. `interruption`: a step and the signal that the last rank gets then."""
     launch = [sys.executable, "-m", "hpccoll", "run", "-np", str(ranks), "--timeout", "100", sys.executable]
     interrupted = [str(ROOT / "tests/preempt/interrupted.py"), *map(str, map(int, interruption))]
-    options = ["--folder", str(folder), "--epochs", str(EPOCHS), "--checkpoint", str(checkpoint)]
+    options = ["--folder", str(folder), "--epochs", str(epochs), "--checkpoint", str(checkpoint)]
     knobs = {"OMP_NUM_THREADS": "1", "HPCCOLL_NODES": str(nodes), "HPCCOLL_DETERMINISTIC": "1"}
     done = subprocess.run(
         [*launch, *(interrupted if interruption else []), str(ROOT / "examples/digits/train.py"), *options],
@@ -35,41 +36,41 @@ def steps_in(checkpoint):
         return len(file["loss"])
 
 
-def stop_by_signal(folder, checkpoint, nodes, ranks, step):
+def stop_by_signal(folder, checkpoint, nodes, ranks, epochs, step):
     """The signal counts with the requests of the next step, after which all ranks stop; a single rank stops at once."""
     stopped = steps_in(checkpoint) + step + (ranks > 1)
-    status, output = run(folder, checkpoint, nodes, ranks, step, signal.SIGUSR1)
+    status, output = run(folder, checkpoint, nodes, ranks, epochs, step, signal.SIGUSR1)
     assert status == 0, output
     assert steps_in(checkpoint) == stopped
-    assert f"stopped after {stopped} of {EPOCHS * STEPS} steps" in output
+    assert f"stopped after {stopped} of {epochs * STEPS} steps" in output
     assert "all ranks stop after this step" in output
     assert "requeue: this job has no scheduler" in output
 
 
-def kill(folder, checkpoint, nodes, ranks, step):
+def kill(folder, checkpoint, nodes, ranks, epochs, step):
     """The last checkpoint stays: the end of the last epoch."""
     killed = steps_in(checkpoint) + step
-    status, output = run(folder, checkpoint, nodes, ranks, step, signal.SIGKILL)
+    status, output = run(folder, checkpoint, nodes, ranks, epochs, step, signal.SIGKILL)
     assert status != 0, output
     assert steps_in(checkpoint) == (killed - 1) // STEPS * STEPS
 
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(
-    ("ranks", "nodes", "ends"),
+    ("ranks", "nodes", "epochs", "ends"),
     [
-        (2, 2, [(stop_by_signal, 22)]),
-        pytest.param(1, 1, [(stop_by_signal, 1), (kill, 40)], marks=pytest.mark.slow),
-        pytest.param(3, 2, [(stop_by_signal, 14), (kill, 30)], marks=pytest.mark.slow),
-        pytest.param(4, 1, [(kill, 29), (stop_by_signal, 13)], marks=pytest.mark.slow),
+        (2, 2, 2, [(stop_by_signal, 22)]),
+        pytest.param(1, 1, 4, [(stop_by_signal, 1), (kill, 40)], marks=pytest.mark.slow),
+        pytest.param(3, 2, 4, [(stop_by_signal, 14), (kill, 30)], marks=pytest.mark.slow),
+        pytest.param(4, 1, 4, [(kill, 29), (stop_by_signal, 13)], marks=pytest.mark.slow),
     ],
 )
-def test_a_resumed_run_equals_the_whole_one(tmp_path, ranks, nodes, ends):
+def test_a_resumed_run_equals_the_whole_one(tmp_path, ranks, nodes, epochs, ends):
     whole, parts = tmp_path / "whole.h5", tmp_path / "parts.h5"
-    assert run(tmp_path, whole, nodes, ranks)[0] == 0
+    assert run(tmp_path, whole, nodes, ranks, epochs)[0] == 0
     for end, step in ends:
-        end(tmp_path, parts, nodes, ranks, step)
-    status, output = run(tmp_path, parts, nodes, ranks)
+        end(tmp_path, parts, nodes, ranks, epochs, step)
+    status, output = run(tmp_path, parts, nodes, ranks, epochs)
     assert status == 0, output
     with h5py.File(whole) as a, h5py.File(parts) as b:
         assert dict(a.attrs) == dict(b.attrs)
@@ -84,6 +85,6 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path):
     checkpoint = tmp_path / "one.h5"
     with h5py.File(checkpoint, "w") as file:
         file.attrs.update(seed=7, per_shard=8, rate=0.02, overflow_step=20)
-    status, output = run(tmp_path, checkpoint, 1, 1)
+    status, output = run(tmp_path, checkpoint, 1, 1, 1)
     assert status != 0
     assert "is of a run with {'seed'" in output
