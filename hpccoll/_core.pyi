@@ -165,6 +165,18 @@ class Set:
         compression: Compression | None = None,
         last: bool = False,
     ) -> Handle: ...
+    def blocking(
+        self,
+        operation: str,
+        x: Any,
+        name: str | None,
+        out: Any,
+        op: int | None = None,
+        root: int | None = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
+        compression: Compression | None = None,
+    ) -> Any: ...
     def send(self, x: Any, peer: int, tag: int = 0, waits: bool = False, library: bool = False) -> Handle: ...
     def recv(
         self, x: Any, peer: int, tag: int = 0, waits: bool = False, exact: bool = False, library: bool = False

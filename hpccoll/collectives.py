@@ -97,11 +97,7 @@ def allreduce(
     :raises ResultSizeError: `out` does not have the shape of the result
     :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
     """
-    return (
-        current(world)
-        .core.collective("allreduce", x, name, out, True, op, None, None, prescale, postscale, compression)
-        .wait()
-    )
+    return current(world).core.blocking("allreduce", x, name, out, op, None, prescale, postscale, compression)
 
 
 def allreduce_async(
@@ -170,7 +166,7 @@ def broadcast(x: Any, root: int = 0, *, name: str | None = None, out: Any = None
     :raises ResultSizeError: `out` does not have the shape of the result
     :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
     """
-    return current(world).core.collective("broadcast", x, name, out, True, root=root).wait()
+    return current(world).core.blocking("broadcast", x, name, out, None, root)
 
 
 def broadcast_async(
@@ -292,7 +288,7 @@ def barrier(*, name: str | None = None, world: World | None = None) -> None:
     :param world: the World of the call; None: the World of `init()`
     :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
     """
-    current(world).core.collective("barrier", None, name, None, True).wait()
+    current(world).core.blocking("barrier", None, name, None)
 
 
 def barrier_async(*, name: str | None = None, world: World | None = None) -> Handle:

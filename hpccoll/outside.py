@@ -47,6 +47,10 @@ class Outside:
         """Refuse an operation."""
         self.refuse(operation)
 
+    def blocking(self, operation: str, *_: Any) -> NoReturn:
+        """Refuse an operation."""
+        self.refuse(operation)
+
     def send(self, *_: Any, **__: Any) -> NoReturn:
         """Refuse it."""
         self.refuse("send")

@@ -174,8 +174,9 @@ def sendrecv(
     :raises HpccollError: as any operation may: ShutDownError, RecoverableError
     """
     core = current(world).core
-    sent = core.send(x, dest, sendtag)
+    sent = core.send(x, dest, sendtag, True)
     received = core.recv(out, source, recvtag, True)
+    _core.wait_all((received, sent))
     came_from: int = received.wait()
     sent.wait()
     if status is not None:

@@ -62,8 +62,7 @@ def reduce(
     :raises ResultSizeError: `out` does not have the shape of the result
     :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
     """
-    core = current(world).core
-    return core.collective("reduce", x, name, out, True, op, root, None, prescale, postscale).wait()
+    return current(world).core.blocking("reduce", x, name, out, op, root, prescale, postscale)
 
 
 def reduce_async(

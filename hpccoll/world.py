@@ -277,6 +277,7 @@ class World:
         Requests and batches:
 
         - `requests` (number): operations that this rank has asked for
+        - `shortcuts` (number): of them blocking calls without a name that took one: at most 1 KiB, on one node
         - `batches` (number): batches that were agreed
         - `cached_batches` (number): batches of requests that were all agreed before
         - `fused_requests` (number): requests in those batches; divided by `batches`, the mean size of a batch
@@ -318,10 +319,9 @@ class World:
         - `wakes` (number): the background thread was woken
         - `sleeps` (number): a driver went to sleep because nothing moved
 
-            >>> world = hpccoll.world()
-            >>> before = world.stats()["requests"]
+            >>> before = hpccoll.world().stats()["requests"]
             >>> hpccoll.barrier()
-            >>> world.stats()["requests"] - before
+            >>> hpccoll.world().stats()["requests"] - before
             1
 
         :returns: the counters by name
@@ -491,10 +491,10 @@ def current(world: World | None = None) -> World:
     :raises ShutDownError: there is no default World
     :raises InvalidArgumentError: `world` is something else
     """
+    if world is None and _default is not None:
+        return _default
     if isinstance(world, World):
         return world
     if world is not None:
         raise errors.InvalidArgumentError(f"world is {world!r}: use a hpccoll.World, or None for that of init()")
-    if _default is None:
-        raise errors.ShutDownError("there is no World: call hpccoll.init() first")
-    return _default
+    raise errors.ShutDownError("there is no World: call hpccoll.init() first")

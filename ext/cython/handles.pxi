@@ -215,6 +215,9 @@ cdef class Handle:
         if self.unnamed:
             self.unnamed = False
             self.set.unnamed_waited()
+            self.set.note_agreed(self.c)
+        elif TRAITS[self.operation] & HC_OP_ONLY_EVENT:
+            self.set.note_agreed(self.c)
         self.set.note_waited(self.c)
         self.keep_arrays()
         cdef int status = self.c.status

@@ -159,12 +159,27 @@ cdef extern from "transport/shm/shm.h" nogil:
     int hc_shm_node_new(hc_segment, hc_node_control *, const int32_t *, int32_t, int32_t, hc_node **)
 
 
+cdef extern from "transport/shm/shortcut.h" nogil:
+    enum: HC_SHORTCUT_BYTES, HC_SHORTCUT_OPEN, HC_SHORTCUT_TAKEN, HC_SHORTCUT_OFF
+    ctypedef struct hc_shortcut
+    hc_shortcut *hc_shm_shortcut(const hc_node *)
+    void hc_shortcut_renumber(hc_shortcut *, uint64_t)
+
+
 cdef extern from "transport/control/control.h" nogil:
     int hc_control_new(hc_node_control *, hc_net *, const int32_t *, int32_t, hc_control **)
 
 
 cdef extern from "transport/net/local.h" nogil:
     int hc_local_net_new(int32_t, hc_net **)
+
+
+cdef extern from "cython/ndarray.h" nogil:
+    ctypedef struct hc__ndarray:
+        char *data
+        int nd
+        Py_ssize_t *dimensions
+    int hc__ndarray_dtype(const hc__ndarray *, int)
 
 
 cdef extern from "loop/trace.h" nogil:
@@ -237,6 +252,21 @@ cdef extern from "loop/loop.h" nogil:
     void hc_loop_forked(hc_loop *)
     void hc_loop_submit(hc_loop *, hc_handle *, int)
     int hc_loop_run_alone(hc_loop *, hc_handle *)
+    enum: HC_SHORTCUT_DIMS
+    ctypedef struct hc_shortcut_agreed:
+        uint8_t operation, reduction, dtype, ndim
+        int32_t root
+        double prescale, postscale
+        int64_t dims[4]
+    ctypedef struct hc_shortcut_call:
+        hc_shortcut_agreed agreed
+        const void *data "in"
+        void *out
+        int64_t count
+        size_t nbytes "bytes"
+    int hc_loop_shortcut(hc_loop *, uint32_t, hc_shortcut *, int32_t, const hc_shortcut_call *)
+    int hc_loop_shortcut_wait(hc_loop *, hc_shortcut *)
+    void hc_loop_shortcut_end(hc_loop *, const hc_shortcut *, int32_t, int32_t, const hc_shortcut_call *)
     int hc_loop_wait(hc_loop *, hc_handle **, size_t, uint64_t)
     void hc_loop_progress(hc_loop *)
     int hc_loop_pending(hc_loop *)
@@ -264,7 +294,7 @@ cdef extern from "loop/loop.h" nogil:
         uint64_t control_messages_local, control_bytes_local, control_messages_net, control_bytes_net
         uint64_t packed_bytes, reduced_bytes, spread_bytes
         uint64_t net_sent_bytes, net_sent_messages, net_received_bytes
-        uint64_t requests, batches, cached_batches, fused_requests, payload_bytes
+        uint64_t requests, shortcuts, batches, cached_batches, fused_requests, payload_bytes
         uint64_t plan_starts, p2p_ops, p2p_bytes
         uint64_t waited_ns, in_flight_ns, wakes, sleeps
     void hc_loop_get_stats(hc_loop *, hc_loop_stats *)

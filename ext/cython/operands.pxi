@@ -107,6 +107,25 @@ cdef inline int dtype_of(const char *form) noexcept:
     return -1
 
 
+cdef bint reads_ndarrays = False
+
+
+cdef inline int read_ndarray(const hc__ndarray *x, Operand *o, bint writable) noexcept:
+    """read_plain() of an array of NumPy, without the buffer protocol."""
+    cdef int d, dtype = hc__ndarray_dtype(x, writable)
+    cdef int64_t count = 1
+    if dtype < 0:
+        return 0
+    for d in range(x.nd):
+        o.dims[d] = x.dimensions[d]
+        count *= o.dims[d]
+    o.ndim, o.count = x.nd, count
+    o.nbytes = count * <int64_t>hc_dtype_size(dtype)
+    o.data = x.data if o.nbytes else NOWHERE
+    o.dtype, o.memory = dtype, HC_MEMORY_HOST
+    return 1
+
+
 cdef inline int read_plain(object x, Operand *o, bint writable) except -1:
     """1: x is a plain contiguous array or a Buffer, `o` describes it; 0: it is something else."""
     cdef Py_buffer view
@@ -116,6 +135,8 @@ cdef inline int read_plain(object x, Operand *o, bint writable) except -1:
         return 1
     if type(x) is not ndarray:
         return 0
+    if reads_ndarrays:
+        return read_ndarray(<const hc__ndarray *>x, o, writable)
     try:
         PyObject_GetBuffer(x, &view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | (PyBUF_WRITABLE if writable else 0))
     except (BufferError, ValueError):  # strided, read-only, or a dtype without a format
@@ -131,6 +152,25 @@ cdef inline int read_plain(object x, Operand *o, bint writable) except -1:
             o.dims[d] = view.shape[d]
     PyBuffer_Release(&view)
     return dtype >= 0
+
+
+cdef bint check_ndarrays() except -1:
+    """Whether read_ndarray() says what the buffer protocol says."""
+    cdef Operand a, b
+    cdef int d, reads
+    whole = np.zeros((2, 3))
+    frozen = np.zeros(2, np.float32)
+    frozen.flags.writeable = False
+    arrays_of_all = [np.zeros((2, 3), kind) for kind in "?bBhHiIlLqQefdFD"]
+    for x in (*arrays_of_all, whole[:, 1], whole[1], np.float64(1).reshape(()), whole[:0], frozen, np.zeros(2, ">f8"),
+              np.zeros(2, "f8,i4"), np.zeros(2, "g"), np.zeros(9, "u1")[1:].view("f8")):
+        for writable in (False, True):
+            reads = read_plain(x, &a, writable)
+            if reads != read_ndarray(<const hc__ndarray *>x, &b, writable):
+                return False
+            if reads and not (same_shape(&a, &b) and a.data == b.data and a.nbytes == b.nbytes and a.count == b.count):
+                return False
+    return True
 
 
 cdef int read_slowly(object x, Operand *o, bint writable) except -1:
@@ -345,3 +385,6 @@ cdef object take_result(hc_piece *piece, object dtype, tuple shape):
     piece.out_owned = 0
     piece.out = NULL
     return ndarray(shape, dtype, memory)
+
+
+reads_ndarrays = check_ndarrays()

@@ -23,6 +23,9 @@ cdef class Set:
     cdef readonly bint closed
     cdef unsigned long unnamed_thread
     cdef int unnamed_open, unnamed_next
+    cdef hc_shortcut *shortcut  # of the node, where that is the whole set; else NULL
+    cdef bint shortens          # calls without a name try to
+    cdef bint in_shortcut     # a thread looks into the set's memory
     cdef uint64_t waited     # largest position in the log of what the program has waited for
 
     def __init__(self, Loop loop, int number, int generation, tuple members, Segment segment):
@@ -59,6 +62,7 @@ cdef class Set:
             place.children = children
             hc_tree_place(index, self.rank, &place, children, 2 * self.loop.settings.fanout + 2)
             node = new_node(self.loop, self.members, segment)
+            self.find_shortcut(node)
             memset(&parts, 0, sizeof(parts))
             parts.place = &place
             parts.lead = members[0]
@@ -73,6 +77,14 @@ cdef class Set:
             free(members)
             free(nodes)
             free(children)
+        return 0
+
+    cdef int find_shortcut(self, const hc_node *node) except -1:
+        settings = self.loop.settings
+        if max(self.node_numbers()) == 0:
+            self.shortcut = hc_shm_shortcut(node)
+        self.shortens = (self.shortcut is not NULL or self.size == 1) and not self.loop.one_thread and \
+            not settings.debug and not settings.timeline
         return 0
 
     cdef list node_numbers(self):
@@ -124,6 +136,9 @@ cdef class Set:
         cdef hc_handle *h = hc_handle_new(HC_EV_REMOVE_SET, self.number, 0, 0, NULL, 0, 0)
         if h is NULL:
             raise MemoryError
+        while self.in_shortcut:
+            time.sleep(0.0001)
+        self.shortens, self.shortcut = False, NULL
         check(self.run(h))
 
     # ---- the gate --------------------------------------------------------------------------------
@@ -178,6 +193,12 @@ cdef class Set:
         agreed = h.status == HC_OK or h.status == HC_MISMATCH or h.status == HC_ROOT_JOINED
         if agreed and h.position > self.waited:
             self.waited = h.position
+
+    cdef void note_agreed(self, const hc_handle *h) noexcept:
+        """All ranks have agreed on a call without a name, or joined: with it they number shortcuts."""
+        if self.shortcut is not NULL and h.position and \
+                (h.status == HC_OK or h.status == HC_MISMATCH or h.status == HC_ROOT_JOINED):
+            hc_shortcut_renumber(self.shortcut, h.position)
 
     # ---- names -----------------------------------------------------------------------------------
 
@@ -290,6 +311,16 @@ cdef class Set:
         if not call.has(HC_OP_NO_TENSORS):
             call.read_arrays(x, out, compression, two)
         return call.start(name, splits, out, waits, last)
+
+    def blocking(self, str operation, x, name, out, op=None, root=None, prescale=1.0, postscale=1.0,
+                 compression=None):
+        """Do an operation and return its result; the arguments are those of collective()."""
+        if name is None and self.shortens and compression is None:
+            result = take_shortcut(self, CODES[operation], x, out, op, root, prescale, postscale)
+            if result is not AGREE:
+                return result
+        return self.collective(
+            operation, x, name, out, True, op, root, None, prescale, postscale, compression).wait()
 
     def send(self, x, peer, tag=0, bint waits=False, bint library=False):
         """See p2p.send. `library`: the message never meets a receive of the program."""

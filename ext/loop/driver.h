@@ -143,7 +143,7 @@ struct hc_loop {
     atomic_int pending;             /* [any] handles that are not done */
     atomic_ullong waited_ns, wakes; /* [any] */
     atomic_ullong plan_starts;      /* [any] */
-    atomic_ullong alone;            /* [any] requests that hc_loop_run_alone() has run */
+    atomic_ullong alone, shortcuts; /* [any] requests that hc_loop_run_alone() has run, and the shortcuts taken */
 
     atomic_ullong preempted[HC_MAX_SETS]; /* [any] position of PREEMPT in the set's log; 0: none */
 

@@ -15,6 +15,7 @@
 #include "loop/trace.h"
 #include "transport/p2p/p2p.h"
 #include "transport/transport.h"
+#include "transport/shm/shortcut.h"
 #include "transport/shm/shm.h"
 
 #include <stdatomic.h>
@@ -146,6 +147,31 @@ int hc_loop_start_completions(hc_loop *);
  * itself for `ns` at most, and calls on_done itself if the handle is done by then; otherwise another thread does. Both
  * may happen before this returns. [any thread] */
 void hc_loop_begin(hc_loop *, hc_handle *, uint64_t ns);
+/* ---- calls of few bytes without a name ---- */
+
+/* What must be the same on all ranks; of a dtype, shape or factor that the operation does not have, zeros. */
+#define HC_SHORTCUT_DIMS 4
+typedef struct hc_shortcut_agreed {
+    uint8_t operation, reduction, dtype, ndim;
+    int32_t root;
+    double prescale, postscale;
+    int64_t dims[HC_SHORTCUT_DIMS];
+} hc_shortcut_agreed;
+typedef struct hc_shortcut_call {
+    hc_shortcut_agreed agreed;
+    const void *in;
+    void *out; /* `in`, or apart from it; NULL: no result here */
+    int64_t count;
+    size_t bytes; /* at most HC_SHORTCUT_BYTES */
+} hc_shortcut_call;
+
+/* Tries a barrier, broadcast, allreduce or reduce, for a caller that waits and has no other call without a name in
+ * flight. `shortcut`: of the set's node, which is all of it; NULL: the set has this rank alone. enum hc_shortcut_state;
+ * OPEN: call hc_loop_shortcut_wait(), which may yield. TAKEN: hc_loop_shortcut_end() makes the result. OFF: submit a
+ * request. */
+int hc_loop_shortcut(hc_loop *, uint32_t set, hc_shortcut *, int32_t rank, const hc_shortcut_call *);
+int hc_loop_shortcut_wait(hc_loop *, hc_shortcut *); /* TAKEN or OFF */
+void hc_loop_shortcut_end(hc_loop *, const hc_shortcut *, int32_t rank, int32_t size, const hc_shortcut_call *);
 /* Runs a call of a set of this rank alone, for a caller who waits and gave no name. 1: it is done; 0: submit it. */
 int hc_loop_run_alone(hc_loop *, hc_handle *);
 /* 1: all `n` are done; 0: not within `ns`. Drives meanwhile. [any thread] */
@@ -201,7 +227,7 @@ typedef struct hc_loop_stats {
     uint64_t control_messages_local, control_bytes_local, control_messages_net, control_bytes_net;
     uint64_t packed_bytes, reduced_bytes, spread_bytes; /* inside the node */
     uint64_t net_sent_bytes, net_sent_messages, net_received_bytes;
-    uint64_t requests, batches, cached_batches, fused_requests, payload_bytes;
+    uint64_t requests, shortcuts, batches, cached_batches, fused_requests, payload_bytes;
     uint64_t plan_starts;
     uint64_t p2p_ops, p2p_bytes; /* sends and receives of this rank */
     uint64_t waited_ns;          /* callers blocked, summed over callers */

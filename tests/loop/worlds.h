@@ -23,6 +23,7 @@ typedef struct worlds {
     hc_net *nets[MOST];
     hc_loop *loops[MOST];
     hc_node_control *node_controls_of[MOST]; /* of each rank: its node control segment */
+    hc_node *nodes_of[MOST];                 /* likewise: the set's node, which the loop owns */
     pthread_barrier_t meet;
     hc_loop_config knobs;
     hc_plane_maker *maker; /* of all ranks, for other memory than the host's; or NULL */
@@ -124,7 +125,7 @@ static inline hc_loop *worlds_join(worlds *w, int32_t rank) {
     hc_set_config place = {.children = children};
     hc_tree_index *index = hc_tree_index_new(w->members, w->node_of, w->size, 2);
     hc_tree_place(index, rank, &place, children, 2 * MOST);
-    hc_node *node = make_node(w, rank, node_control);
+    hc_node *node = w->nodes_of[rank] = make_node(w, rank, node_control);
     hc_set_parts parts = {.place = &place, .node = node, .maker = w->maker};
     CHECK(hc_hierarchy_new(&config, node, w->nets[rank], &parts.host) == HC_OK);
     hc_handle *add = hc_handle_new(HC_EV_ADD_SET, 0, 0, 0, NULL, 0, 0);

@@ -20,8 +20,16 @@ int64_t hc_node_chunk_bytes(int32_t local_size) {
     return (int64_t)(region_bytes(local_size) / DEPTH_MIN);
 }
 
+static size_t shortcut_at(size_t bytes) {
+    size_t line = sizeof(hc__shortcut_word);
+    return (bytes + line - 1) / line * line;
+}
+
 static size_t head_bytes(int32_t local_size) {
     size_t bytes = sizeof(hc__mark) + (size_t)local_size * (sizeof(hc__marks) + 2 * sizeof(hc__small));
+    bytes = shortcut_at(bytes) + 2 * sizeof(hc__shortcut_word);
+    if (local_size <= HC_SHORTCUT_RANKS)
+        bytes += 2 * (size_t)local_size * sizeof(hc__shortcut_slot);
     return (bytes + PAGE - 1) / PAGE * PAGE;
 }
 
@@ -61,6 +69,10 @@ void hc__shm_lay_out(hc__shm *shm) {
     shm->left = (hc__mark *)base;
     shm->marks = (hc__marks *)(shm->left + 1);
     shm->small = (hc__small *)(shm->marks + size);
+    uint8_t *shortcut = base + shortcut_at((size_t)((uint8_t *)(shm->small + 2 * size) - base));
+    shm->shortcut = (hc_shortcut){.rank = shm->base.local_rank, .size = size};
+    shm->shortcut.words = (hc__shortcut_word *)(void *)shortcut;
+    shm->shortcut.slots = (hc__shortcut_slot *)(void *)(shm->shortcut.words + 2);
     shm->region = (shm->segment.bytes - head_bytes(size)) / ((size_t)size + 1) / (DEPTH_MIN * PAGE) *
                   (DEPTH_MIN * PAGE);
     if (shm->region > region_bytes(size))

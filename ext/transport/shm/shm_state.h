@@ -28,6 +28,7 @@
 
 #include "transport/arithmetic.h"
 #include "transport/shm/control_segment.h"
+#include "transport/shm/shortcut.h"
 #include "transport/shm/shm.h"
 
 #define HC__ALIGNMENT 64 /* bytes at which ranges begin that are worked on together */
@@ -50,6 +51,21 @@ typedef struct hc__small {
     _Alignas(HC__LINE) _Atomic uint64_t sequence;
     _Alignas(16) uint8_t data[HC__SMALL_ROOM - 16];
 } hc__small;
+
+/* shortcut.c: what a rank gives, and how many have come. */
+typedef struct hc__shortcut_slot {
+    _Alignas(HC__LINE) uint64_t said[HC_SHORTCUT_WORDS];
+    _Alignas(16) uint8_t part[HC_SHORTCUT_BYTES];
+} hc__shortcut_slot;
+typedef struct hc__shortcut_word {
+    _Alignas(128) _Atomic uint64_t value; /* number of the call << 8 | ranks that have come, or 255: it is off */
+} hc__shortcut_word;
+struct hc_shortcut {
+    uint64_t number; /* of the next call */
+    int32_t rank, size, misses;
+    hc__shortcut_word *words;
+    hc__shortcut_slot *slots;
+};
 
 /* How far a scan of all ranks' marks has come, so that repeating it costs one load and not one per rank. */
 typedef struct hc__mark_scan {
@@ -80,6 +96,7 @@ typedef struct hc__shm {
     hc__mark *left; /* how many nodes were freed */
     hc__marks *marks;
     hc__small *small;
+    hc_shortcut shortcut;
     uint8_t *slots, *results;
     size_t region;
     const uint8_t **inputs;   /* local_size entries: where a reduction reads its range */

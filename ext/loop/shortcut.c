@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * shortcut.c - a blocking call of few bytes without a name, in the thread that waits for it: the ranks of a set on one
+ * node exchange in shared memory (transport/shm/shortcut.h), and need neither engine nor driver.
+ *
+ * Calls without a name belong together by their order, so the ranks that come next are those of this call. When one of
+ * them does not come at once, asks for something else, or must hear of a preemption, all of them go to the engine with
+ * their calls, which agrees, refuses, reports or ends them as it does all others.
+ */
+#include "loop/driver.h"
+
+#include <sched.h>
+#include <string.h>
+
+/* Looks before the caller yields, and for how long it yields then: as for plans (plan.c). */
+#define LOOKS 200
+#define YIELD_NS 50000ull
+#define MISSES 16 /* in a row; after them the others are hardly waited for */
+
+static int may_take(hc_loop *loop, uint32_t set) {
+    return !atomic_load_explicit(&loop->preempted[set], memory_order_acquire) &&
+           !atomic_load_explicit(&loop->broken, memory_order_relaxed) &&
+           !atomic_load_explicit(&loop->forked, memory_order_relaxed) && !loop->config.debug;
+}
+
+int hc_loop_shortcut(hc_loop *loop, uint32_t set, hc_shortcut *shortcut, int32_t rank, const hc_shortcut_call *call) {
+    uint64_t said[HC_SHORTCUT_WORDS];
+    _Static_assert(sizeof said == sizeof call->agreed, "what the ranks say is what must be the same");
+    if (!may_take(loop, set))
+        return HC_SHORTCUT_OFF;
+    if (!shortcut)
+        return HC_SHORTCUT_TAKEN;
+    memcpy(said, &call->agreed, sizeof said);
+    int gives = call->agreed.operation != HC_BROADCAST || call->agreed.root == rank;
+    int state = hc_shortcut_come(shortcut, said, call->in, gives ? call->bytes : 0);
+    for (int i = 0; state == HC_SHORTCUT_OPEN && i < LOOKS; i++)
+        state = hc_shortcut_look(shortcut);
+    return state;
+}
+
+int hc_loop_shortcut_wait(hc_loop *loop, hc_shortcut *shortcut) {
+    int busy = atomic_load_explicit(&loop->pending, memory_order_relaxed) != 0; /* what is pending wants a flush (R1) */
+    int state = HC_SHORTCUT_OPEN;
+    uint64_t limit = busy || hc_shortcut_misses(shortcut) >= MISSES ? 0 : hc__loop_now() + YIELD_NS;
+    while (limit && state == HC_SHORTCUT_OPEN && hc__loop_now() < limit) {
+        sched_yield();
+        state = hc_shortcut_look(shortcut);
+    }
+    return state == HC_SHORTCUT_OPEN ? hc_shortcut_give_up(shortcut) : state;
+}
+
+/* ---- taken ------------------------------------------------------------------------------------------ */
+
+static int is_logical(int reduction) {
+    return reduction == HC_LAND || reduction == HC_LOR ||
+           reduction == HC_LXOR; /* makes 0 or 1 of a single value, too */
+}
+
+static void reduce(const hc_shortcut *shortcut, int32_t rank, int32_t size, const hc_shortcut_call *call) {
+    const hc_shortcut_agreed *agreed = &call->agreed;
+    const void *parts[HC_SHORTCUT_RANKS];
+    double scale = agreed->prescale * agreed->postscale; /* 1.0 for integers */
+    double divisor = agreed->reduction == HC_AVERAGE ? size : 1.0;
+    if (size == 1 && call->out == call->in && scale == 1.0 && !is_logical(agreed->reduction))
+        return;
+    for (int32_t q = 0; q < size; q++)
+        parts[q] = q == rank ? call->in : hc_shortcut_part(shortcut, q);
+    hc_host_reduce(call->out, agreed->dtype, parts, size, agreed->dtype, agreed->reduction, call->count, scale,
+                   divisor);
+}
+
+void hc_loop_shortcut_end(hc_loop *loop, const hc_shortcut *shortcut, int32_t rank, int32_t size,
+                          const hc_shortcut_call *call) {
+    int32_t root = call->agreed.root;
+    atomic_fetch_add_explicit(&loop->shortcuts, 1, memory_order_relaxed);
+    if (!call->out)
+        return;
+    if (hc_operation_has(call->agreed.operation, HC_OP_REDUCES))
+        reduce(shortcut, rank, size, call);
+    else if (call->agreed.operation == HC_BROADCAST && (root != rank || call->out != call->in))
+        memmove(call->out, root == rank ? call->in : hc_shortcut_part(shortcut, root), call->bytes);
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * shortcut.c - one exchange of few bytes in which all ranks of a node take part, or none.
+ *
+ * A rank writes its part and what it asks for into its slot, and adds itself to a word that counts the ranks of this
+ * call. The call is taken when the count is full. A rank that will not wait longer replaces the count by OFF, which
+ * succeeds only while it is not full: so all ranks read the same outcome, whenever they look. If all have come, and one
+ * of them asks for something else, every rank sees a difference to what it asks for itself.
+ *
+ * The calls are numbered: the position of the last call that the engine agreed on, which is the same on all ranks, and
+ * the calls taken since. A rank that comes with a lower number than the word has is late, and one with a higher number
+ * replaces what is left of an earlier call, with which no rank comes any more.
+ *
+ * Two words and two slots per rank are enough. A rank writes for call t + 2 after t + 1 was taken, and each rank came
+ * with t + 1 after it had read all of t. If t + 1 was off, all ranks have been in a call of the engine since.
+ */
+#include "transport/shm/shm_state.h"
+
+#include <string.h>
+
+#define OFF UINT64_C(255)
+#define COUNT UINT64_C(255) /* bits of the word that are not the number */
+
+static _Atomic uint64_t *word_of(const hc_shortcut *shortcut) {
+    return &shortcut->words[shortcut->number % 2].value;
+}
+
+static hc__shortcut_slot *slot_of(const hc_shortcut *shortcut, int32_t rank, uint64_t number) {
+    return &shortcut->slots[2 * rank + (int32_t)(number % 2)];
+}
+
+static int miss(hc_shortcut *shortcut) {
+    shortcut->misses++;
+    return HC_SHORTCUT_OFF;
+}
+
+/* All have come. */
+static int compare(hc_shortcut *shortcut) {
+    const hc__shortcut_slot *mine = slot_of(shortcut, shortcut->rank, shortcut->number);
+    for (int32_t q = 0; q < shortcut->size; q++)
+        if (memcmp(slot_of(shortcut, q, shortcut->number)->said, mine->said, sizeof mine->said) != 0)
+            return miss(shortcut);
+    shortcut->misses = 0;
+    shortcut->number++;
+    return HC_SHORTCUT_TAKEN;
+}
+
+static int state_of(hc_shortcut *shortcut, uint64_t word) {
+    if (word == (shortcut->number << 8 | (uint64_t)shortcut->size))
+        return compare(shortcut);
+    return word >> 8 == shortcut->number && (word & COUNT) < (uint64_t)shortcut->size ? HC_SHORTCUT_OPEN
+                                                                                      : miss(shortcut);
+}
+
+int hc_shortcut_come(hc_shortcut *shortcut, const uint64_t said[HC_SHORTCUT_WORDS], const void *part, size_t bytes) {
+    hc__shortcut_slot *mine = slot_of(shortcut, shortcut->rank, shortcut->number);
+    _Atomic uint64_t *word = word_of(shortcut);
+    memcpy(mine->said, said, sizeof mine->said);
+    if (bytes > 0)
+        memcpy(mine->part, part, bytes);
+    uint64_t seen = atomic_load_explicit(word, memory_order_relaxed), next;
+    do {
+        if (seen >> 8 > shortcut->number ||
+            (seen >> 8 == shortcut->number && (seen & COUNT) >= (uint64_t)shortcut->size))
+            return miss(shortcut);
+        next = seen >> 8 == shortcut->number ? seen + 1 : shortcut->number << 8 | 1;
+    } while (!atomic_compare_exchange_weak_explicit(word, &seen, next, memory_order_acq_rel, memory_order_relaxed));
+    return state_of(shortcut, next);
+}
+
+int hc_shortcut_look(hc_shortcut *shortcut) {
+    return state_of(shortcut, atomic_load_explicit(word_of(shortcut), memory_order_acquire));
+}
+
+int hc_shortcut_give_up(hc_shortcut *shortcut) {
+    _Atomic uint64_t *word = word_of(shortcut);
+    uint64_t seen = atomic_load_explicit(word, memory_order_acquire);
+    while (seen >> 8 == shortcut->number && (seen & COUNT) < (uint64_t)shortcut->size)
+        if (atomic_compare_exchange_weak_explicit(word, &seen, shortcut->number << 8 | OFF, memory_order_acq_rel,
+                                                  memory_order_acquire))
+            return miss(shortcut);
+    return state_of(shortcut, seen);
+}
+
+const void *hc_shortcut_part(const hc_shortcut *shortcut, int32_t local_rank) {
+    return slot_of(shortcut, local_rank, shortcut->number - 1)->part;
+}
+
+int hc_shortcut_misses(const hc_shortcut *shortcut) {
+    return shortcut->misses;
+}
+
+void hc_shortcut_renumber(hc_shortcut *shortcut, uint64_t position) {
+    uint64_t number = (position & UINT32_MAX) << 24; /* that many shortcuts may follow */
+    if (number > shortcut->number)
+        shortcut->number = number;
+}
+
+/* ---- made with its node ----------------------------------------------------------------------------- */
+
+hc_shortcut *hc_shm_shortcut(const hc_node *node) {
+    hc_shortcut *shortcut = &hc__shm_of((hc_node *)(uintptr_t)node)->shortcut;
+    return node->local_size > 1 && node->local_size <= HC_SHORTCUT_RANKS ? shortcut : NULL;
+}

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * shortcuts.c - blocking calls without a name: ranks that come together, late, or not, or ask for something else; every
+ * result is checked, and a mismatch is one on all ranks.
+ *
+ * usage: shortcuts RANKS ROUNDS BACKGROUND
+ */
+#include "worlds.h"
+
+#define LONGEST 120
+
+enum kind { ALL_COME, ONE_IS_LATE, ONE_STAYS_AWAY, ONE_DIFFERS, KINDS };
+
+static int rounds;
+
+static uint64_t next_random(uint64_t *seed) {
+    *seed ^= *seed << 13;
+    *seed ^= *seed >> 7;
+    *seed ^= *seed << 17;
+    return *seed;
+}
+
+static int come(worlds *w, int32_t rank, hc_shortcut *shortcut, int64_t *values, int64_t n) {
+    hc_shortcut_call call = {.in = values, .out = values, .count = n, .bytes = (size_t)n * sizeof *values};
+    call.agreed = (hc_shortcut_agreed){.operation = HC_ALLREDUCE, .dtype = HC_INT64, .ndim = 1, .root = -1};
+    call.agreed.prescale = call.agreed.postscale = 1.0;
+    call.agreed.dims[0] = n;
+    int state = hc_loop_shortcut(w->loops[rank], 0, shortcut, rank, &call);
+    if (state == HC_SHORTCUT_OPEN)
+        state = hc_loop_shortcut_wait(w->loops[rank], shortcut);
+    if (state == HC_SHORTCUT_TAKEN)
+        hc_loop_shortcut_end(w->loops[rank], shortcut, rank, w->size, &call);
+    return state;
+}
+
+static int agree(worlds *w, int32_t rank, hc_shortcut *shortcut, int64_t *values, int64_t n) {
+    hc_handle *handle = sum_of("unnamed", values, n);
+    hc_handle_retain(handle);
+    hc_loop_submit(w->loops[rank], handle, 1);
+    int status = finish(w->loops[rank], handle);
+    CHECK(handle->position > 0);
+    if (shortcut)
+        hc_shortcut_renumber(shortcut, handle->position);
+    hc_handle_release(handle);
+    return status;
+}
+
+static void one_round(worlds *w, int32_t rank, hc_shortcut *shortcut, int round, uint64_t *seed) {
+    uint64_t common = (uint64_t)(round + 1) * 0x9E3779B97F4A7C15u;
+    next_random(&common);
+    enum kind kind = next_random(&common) % 2 ? ALL_COME : (enum kind)(next_random(&common) % KINDS);
+    int is_odd = rank == (int32_t)(next_random(&common) % (uint64_t)w->size);
+    int64_t values[LONGEST + 1], n = 1 + (int64_t)(next_random(&common) % LONGEST), size = w->size;
+    for (int64_t i = 0; i <= n; i++)
+        values[i] = rank * 7 + round + i;
+    if (is_odd && kind == ONE_IS_LATE)
+        usleep((unsigned)(next_random(seed) % 300));
+    if (is_odd && kind == ONE_DIFFERS)
+        n++;
+    int away = (is_odd && kind == ONE_STAYS_AWAY) || next_random(seed) % 32 == 0;
+    int status = HC_OK;
+    if (away || come(w, rank, shortcut, values, n) != HC_SHORTCUT_TAKEN)
+        status = agree(w, rank, shortcut, values, n);
+    if (kind == ONE_DIFFERS && size > 1) {
+        CHECK(status == HC_MISMATCH);
+        return;
+    }
+    CHECK(status == HC_OK);
+    for (int64_t i = 0; i < n; i++)
+        CHECK(values[i] == size * (round + i) + 7 * size * (size - 1) / 2);
+}
+
+static void *rank_main(void *argument) {
+    worlds *w = ((void **)argument)[0];
+    int32_t rank = (int32_t)(intptr_t)((void **)argument)[1];
+    uint64_t seed = (uint64_t)(rank + 1) * 0x9E3779B97F4A7C15u;
+    worlds_join(w, rank);
+    hc_shortcut *shortcut = hc_shm_shortcut(w->nodes_of[rank]);
+    CHECK((shortcut != NULL) == (w->size > 1));
+    for (int round = 0; round < rounds; round++)
+        one_round(w, rank, shortcut, round, &seed);
+    hc_loop_stats stats;
+    hc_loop_get_stats(w->loops[rank], &stats);
+    CHECK(stats.requests == (uint64_t)rounds && stats.shortcuts > 0);
+    worlds_leave(w, rank);
+    return NULL;
+}
+
+int main(int argc, char **argv) {
+    CHECK(argc == 4);
+    static worlds w;
+    pthread_t threads[MOST];
+    void *arguments[MOST][2];
+    rounds = atoi(argv[2]);
+    w.knobs = (hc_loop_config){.background = (uint8_t)atoi(argv[3]), .wire = HC_WIRE_SAME};
+    w.knobs.engine = (hc_engine_config){.cache_capacity = 64, .fusion_threshold = 1 << 16, .raise_window = 100000};
+    worlds_prepare(&w, atoi(argv[1]), 1);
+    for (int32_t r = 0; r < w.size; r++) {
+        arguments[r][0] = &w;
+        arguments[r][1] = (void *)(intptr_t)r;
+        pthread_create(&threads[r], NULL, rank_main, arguments[r]);
+    }
+    for (int32_t r = 0; r < w.size; r++)
+        pthread_join(threads[r], NULL);
+    worlds_end(&w);
+    printf("fine\n");
+    return 0;
+}
