@@ -117,16 +117,16 @@ class MembersChangedError(StartError, RecoverableError):
 
 
 class RankError(HpccollError, RuntimeError):
-    """A function that `hpccoll.run` called raised on a rank.
+    """A function that `hpccoll.run`, Ray or Spark called raised on a rank, or the rank was lost.
 
     The attributes `rank`, `host` and `traceback` say where; the exception itself is the `__cause__`, where it could be
-    pickled.
+    pickled. `lost` is True if the process has ended without a result: then `traceback` says how.
     """
 
-    def __init__(self, rank: int, host: str, traceback: str) -> None:
+    def __init__(self, rank: int, host: str, traceback: str, *, lost: bool = False) -> None:
         """Describe it.
 
         :param traceback: as the rank would have printed it
         """
-        super().__init__(f"rank {rank} (host {host}) raised:\n{traceback}")
-        self.rank, self.host, self.traceback = rank, host, traceback
+        super().__init__(f"rank {rank} (host {host}) {'was lost: ' if lost else f'raised:{chr(10)}'}{traceback}")
+        self.rank, self.host, self.traceback, self.lost = rank, host, traceback, lost

@@ -23,7 +23,7 @@ from hpccoll.tools.launch.allocation import allocation_of
 from hpccoll.tools.launch.job import LaunchError, parse_hosts, read_hostfile
 from hpccoll.tools.launch.listener import Listener, addresses_towards
 
-__all__ = ["CALLER", "LARGEST", "pickler", "run"]
+__all__ = ["CALLER", "LARGEST", "Results", "pickler", "run"]
 
 CALLER = "_HPCCOLL_CALLER"
 """The variable that holds the secret and the addresses of the process that calls `run`."""
@@ -66,7 +66,7 @@ def run(
         the exception itself where that can be pickled
     :raises LaunchError: the job could not be started, or ended without the results of all ranks
     """
-    job = _Job(pickler().dumps((function, tuple(args), dict(kwargs or {}))))
+    job = Results(pickler().dumps((function, tuple(args), dict(kwargs or {}))))
     options = {"-np": np, "-H": hosts, "--hostfile": hostfile, "--nodes": nodes, "--launcher": launcher}
     command = [sys.executable, "-m", "hpccoll", "run"]
     command += [word for name, value in options.items() if value is not None for word in (name, str(value))]
@@ -83,10 +83,14 @@ def run(
     return job.results(status)
 
 
-class _Job:
+class Results:
     """The function that the ranks ask for, and their results."""
 
     def __init__(self, task: bytes) -> None:
+        """Keep the function.
+
+        :param task: the function, its arguments and those by keyword, pickled
+        """
         self._task = task
         self._size = 0
         self._answers: dict[int, bytes] = {}
@@ -101,6 +105,11 @@ class _Job:
             self._size = size
             self._answers[rank] = answer
         channel.send(b"received")
+
+    def answer(self, rank: int) -> bytes:
+        """Give the answer of a rank, pickled; b"" where there is none."""
+        with self._lock:
+            return self._answers.get(rank, b"")
 
     def results(self, status: int) -> list[Any]:
         """Unpickle the results.

@@ -38,13 +38,14 @@ class _Server(socketserver.ThreadingTCPServer):
 class Listener:
     """Listens while it is a context; `variable` is what a process needs to connect."""
 
-    def __init__(self, addresses: Iterable[str], serve: Callable[[channel.Channel], None]) -> None:
+    def __init__(self, addresses: Iterable[str], serve: Callable[[channel.Channel], None], secret: str = "") -> None:
         """Begin to listen.
 
         :param addresses: addresses of this machine
         :param serve: serves one connection, in a thread; what it raises ends the connection
+        :param secret: what the other ends know; "": a new one
         """
-        self.secret, self._serve = channel.new_secret(), serve
+        self.secret, self._serve = secret or channel.new_secret(), serve
         self._servers = [_Server(address, self._accept) for address in addresses]
         self.variable = text_of(self.secret, [server.server_address[:2] for server in self._servers])  # type: ignore[misc]
 

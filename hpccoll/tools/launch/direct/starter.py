@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from hpccoll import config
 from hpccoll.rendezvous.launcher_store import STORE
 from hpccoll.tools.launch.direct import agent
+from hpccoll.tools.launch.direct.places import variables_of_ranks
 from hpccoll.tools.launch.direct.store import StoreServer
 from hpccoll.tools.launch.elastic.agents import THIS_MACHINE
 from hpccoll.tools.launch.job import Host, parse_hosts
@@ -40,23 +41,9 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
 
 def variables_of(hosts: Sequence[Host]) -> list[dict[str, dict[str, str]]]:
     """The variables by which the ranks of each host know their places."""
-    size, job, first, made = sum(host.slots for host in hosts), secrets.token_hex(4), 0, []
-    for node, host in enumerate(hosts):
-        made.append(
-            {
-                str(first + local): {
-                    "_HPCCOLL_RANK": str(first + local),
-                    "_HPCCOLL_SIZE": str(size),
-                    "_HPCCOLL_LOCAL_RANK": str(local),
-                    "_HPCCOLL_LOCAL_SIZE": str(host.slots),
-                    "_HPCCOLL_NODE": str(node),
-                    "_HPCCOLL_JOB": job,
-                }
-                for local in range(host.slots)
-            }
-        )
-        first += host.slots
-    return made
+    nodes = [node for node, host in enumerate(hosts) for _ in range(host.slots)]
+    places = variables_of_ranks(nodes, secrets.token_hex(4))
+    return [{str(rank): places[rank] for rank, on in enumerate(nodes) if on == node} for node in range(len(hosts))]
 
 
 def command_for(host: Host, options: Sequence[str], environment: Mapping[str, str]) -> list[str]:

@@ -19,14 +19,15 @@ from hpccoll.tools.launch.listener import Listener
 class StoreServer:
     """Values by their keys. The caller enters `listener`, whose `variable` is what a rank needs."""
 
-    def __init__(self, addresses: Iterable[str]) -> None:
+    def __init__(self, addresses: Iterable[str], secret: str = "") -> None:
         """Begin to listen.
 
         :param addresses: addresses of this machine that the ranks can reach
+        :param secret: what the ranks know; "": a new one
         """
         self._values: dict[str, str] = {}
         self._changed = threading.Condition()
-        self.listener = Listener(addresses, self._serve)
+        self.listener = Listener(addresses, self._serve, secret)
 
     def _serve(self, channel: Channel) -> None:
         while True:
