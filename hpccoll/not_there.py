@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The modules of Horovod that hpccoll does not have, and what to use instead.
 
-`hpccoll.mxnet` and its like are files of two lines: they raise what this module makes, and so does an import of
-anything below them (`hpccoll.mxnet.mpi_ops`).
+`hpccoll.data` and its like are files of two lines: they raise what this module makes, and so does an import of
+anything below them (`hpccoll.data.data_loader_base`).
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ __all__ = ["INSTEAD", "missing"]
 
 PAGE = "docs/not-there.md"
 
+_NO_ESTIMATORS = (
+    "there are no estimators for Spark: train in a function that hpccoll.spark.run() calls on all ranks, and let it "
+    "read the files that Spark has written"
+)
 INSTEAD = {
     "hpccoll._keras": "what programs import from horovod._keras is in hpccoll.keras",
-    "hpccoll.mxnet": "MXNet has been retired: there is no interface for it; train with PyTorch (hpccoll.torch)",
-    "hpccoll.spark": (
-        "there are no estimators and no runner for Spark: start the training with `hpccoll run` or `hpccoll submit`, "
-        "and read the data that Spark has written"
-    ),
-    "hpccoll.ray": "there is no executor for Ray: start the job with `hpccoll run`, srun or mpirun",
+    "hpccoll.spark.torch": _NO_ESTIMATORS,
+    "hpccoll.spark.keras": _NO_ESTIMATORS,
+    "hpccoll.spark.lightning": _NO_ESTIMATORS,
     "hpccoll.data": "there are no data loaders: use torch.utils.data.DataLoader with a DistributedSampler",
     "hpccoll.runner": "its run() is hpccoll.run(); the launcher is the command `hpccoll run`, also as `horovodrun`",
     "hpccoll.common": (

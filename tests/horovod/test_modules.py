@@ -22,8 +22,7 @@ THERE = {
     "sync_batch_norm": "SyncBatchNorm",
 }
 MISSING = [
-    *INSTEAD, "hpccoll._keras.callbacks",
-    "hpccoll.common.util", "hpccoll.common.exceptions", "hpccoll.spark.torch", "hpccoll.ray.elastic",
+    *INSTEAD, "hpccoll._keras.callbacks", "hpccoll.common.util", "hpccoll.common.exceptions",
     "hpccoll.data.data_loader_base",
 ]  # fmt: skip
 

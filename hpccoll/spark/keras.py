@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""horovod.ray is not there: hpccoll.not_there says what to use instead."""
+"""horovod.spark.keras is not there: hpccoll.not_there says what to use instead."""
 
 from hpccoll.not_there import missing
 

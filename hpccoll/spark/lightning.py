@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""horovod.spark is not there: hpccoll.not_there says what to use instead."""
+"""horovod.spark.lightning is not there: hpccoll.not_there says what to use instead."""
 
 from hpccoll.not_there import missing
 

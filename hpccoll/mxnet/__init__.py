@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""MXNet 1.9: Horovod's interface.
+
+>>> import hpccoll.mxnet as hvd  # in place of import horovod.mxnet as hvd
+
+MXNet is retired. This front end keeps programs alive that use it; nothing new is planned for it.
+"""
+
+import numpy as _numpy
+
+if not hasattr(_numpy, "bool"):
+    vars(_numpy)["bool"] = _numpy.bool_  # NumPy 1.24 to 1.26 lack the name, which MXNet 1.9 needs at its import
+try:
+    import mxnet as _mxnet  # noqa: F401
+except ImportError as error:
+    raise ImportError("hpccoll.mxnet needs MXNet: pip install 'mxnet>=1.9' 'numpy<2'") from error
+
+from hpccoll import horovod as _horovod
+from hpccoll.horovod import *  # noqa: F403 - all names of its __all__
+from hpccoll.mxnet.operations import (
+    Compression,
+    allgather,
+    allreduce,
+    allreduce_,
+    alltoall,
+    broadcast,
+    broadcast_,
+    grouped_allgather,
+    grouped_allreduce,
+    grouped_allreduce_,
+    grouped_reducescatter,
+    reducescatter,
+)
+from hpccoll.mxnet.training import DistributedOptimizer, DistributedTrainer, broadcast_parameters
+
+__all__ = [
+    "Compression", "DistributedOptimizer", "DistributedTrainer", "allgather", "allreduce", "allreduce_", "alltoall",
+    "broadcast", "broadcast_", "broadcast_parameters", "grouped_allgather", "grouped_allreduce", "grouped_allreduce_",
+    "grouped_reducescatter", "reducescatter",
+]  # fmt: skip
+__all__ += _horovod.__all__

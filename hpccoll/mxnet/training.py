@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DistributedTrainer for Gluon, DistributedOptimizer for modules, and parameters from one rank to all."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import mxnet as mx
+
+from hpccoll import errors
+from hpccoll.frontend.compression import Compressor, NoneCompressor
+from hpccoll.frontend.gradients import Gradients
+from hpccoll.frontend.handles import synchronize
+from hpccoll.frontend.parameters import distributed_gradients
+from hpccoll.frontend.process_sets import ProcessSet, global_process_set
+from hpccoll.frontend.reductions import Average
+from hpccoll.mxnet.adapter import ADAPTER
+from hpccoll.mxnet.operations import OPERATIONS
+
+__all__ = ["DistributedOptimizer", "DistributedTrainer", "broadcast_parameters"]
+
+
+class DistributedTrainer(mx.gluon.Trainer):
+    """A gluon.Trainer that steps with gradients averaged over the ranks.
+
+    :param params: as for gluon.Trainer
+    :param optimizer: as for gluon.Trainer, its name or an optimizer, not a DistributedOptimizer
+    :param optimizer_params: as for gluon.Trainer
+    :param compression: what gradients travel as: Compression.none, .fp16, .bf16, or a Compressor
+    :param gradient_predivide_factor: divide by it before the sum, multiply by it after
+    :param prefix: the beginning of the names of gradients; trainers that step at the same time need different ones
+    :param num_groups: so many groups of gradients; a group is reduced all at once
+    :param process_set: the ranks that reduce together; on other ranks the trainer steps alone
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        optimizer: Any,
+        optimizer_params: Mapping[str, Any] | None = None,
+        compression: Compressor = NoneCompressor,
+        gradient_predivide_factor: float = 1.0,
+        prefix: str | None = None,
+        num_groups: int = 0,
+        process_set: ProcessSet = global_process_set,
+    ) -> None:
+        if isinstance(optimizer, DistributedOptimizer):
+            warnings.warn("DistributedTrainer takes the optimizer out of the DistributedOptimizer", stacklevel=2)
+            optimizer = optimizer.optimizer
+        super().__init__(params, optimizer, optimizer_params, kvstore=None)
+        self._how: dict[str, Any] = {
+            "compression": compression, "passes": 1, "op": Average, "predivide": gradient_predivide_factor,
+            "groups": num_groups, "sparse_as_dense": False, "process_set": process_set,
+        }  # fmt: skip
+        self._prefix = prefix or ""
+        self._gradients: Gradients[Any, Any] | None = None
+        self._prepared = False
+
+    def _allreduce_grads(self) -> None:
+        """Average the gradients of all ranks; gluon.Trainer calls this once per step, when all are computed."""
+        if not self._prepared:  # parameters may get their shapes in the first forward pass
+            named = [(f"{self._prefix}{at}", parameter) for at, parameter in enumerate(self._params)]
+            self._gradients = distributed_gradients(ADAPTER, self._params, named, **self._how)
+            self._prepared = True
+        if self._gradients is not None:
+            for parameter in reversed(self._params):  # as the backward pass computes them
+                ADAPTER.computed(parameter)
+            self._gradients.synchronize()
+
+
+class DistributedOptimizer(mx.optimizer.Optimizer):
+    """An optimizer for `mx.mod.Module` that averages each gradient over the ranks before it updates.
+
+    :param optimizer: any mx.optimizer.Optimizer
+    :param gradient_predivide_factor: divide by it before the sum, multiply by it after
+    :param num_groups: so many groups of the gradients that one call updates; a group is reduced all at once
+    :param process_set: the ranks that reduce together
+    """
+
+    def __init__(
+        self,
+        optimizer: Any,
+        gradient_predivide_factor: float = 1.0,
+        num_groups: int = 0,
+        process_set: ProcessSet = global_process_set,
+    ) -> None:
+        if isinstance(optimizer, DistributedOptimizer) or not isinstance(optimizer, mx.optimizer.Optimizer):
+            raise errors.InvalidArgumentError(f"optimizer is a {type(optimizer).__name__}: give an mx.optimizer one")
+        self.optimizer, self._groups, self._process_set = optimizer, num_groups, process_set
+        self._before, self._after = 1.0 / gradient_predivide_factor, gradient_predivide_factor
+
+    def __getattr__(self, name: str) -> Any:
+        """Give what only the optimizer has, such as its learning rate."""
+        return getattr(self.__dict__["optimizer"], name)
+
+    def create_state(self, index: Any, weight: Any) -> Any:
+        """See mx.optimizer.Optimizer."""
+        return self.optimizer.create_state(index, weight)
+
+    def create_state_multi_precision(self, index: Any, weight: Any) -> Any:
+        """See mx.optimizer.Optimizer."""
+        return self.optimizer.create_state_multi_precision(index, weight)
+
+    def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
+        """Average the gradients, in place, then update."""
+        self._reduce(index, grad)
+        self.optimizer.update(index, weight, grad, state)
+
+    def update_multi_precision(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
+        """Average the gradients, in place, then update."""
+        self._reduce(index, grad)
+        self.optimizer.update_multi_precision(index, weight, grad, state)
+
+    def set_learning_rate(self, lr: float) -> None:
+        """See mx.optimizer.Optimizer."""
+        self.optimizer.set_learning_rate(lr)
+
+    def set_lr_mult(self, args_lr_mult: Any) -> None:
+        """See mx.optimizer.Optimizer."""
+        self.optimizer.set_lr_mult(args_lr_mult)
+
+    def set_wd_mult(self, args_wd_mult: Any) -> None:
+        """See mx.optimizer.Optimizer."""
+        self.optimizer.set_wd_mult(args_wd_mult)
+
+    def _reduce(self, index: Any, grad: Any) -> None:
+        indices, grads = (index, grad) if isinstance(index, tuple | list) else ([index], [grad])
+        if self._process_set.included() is False:
+            return
+        count = min(self._groups or len(grads), len(grads))
+        handles = []
+        for group in range(count):
+            names, members = indices[group::count], grads[group::count]
+            name = f"gradient {'+'.join(map(str, names))}"
+            handles.append(
+                OPERATIONS.grouped_allreduce_async_(
+                    members, None, name, Average, self._before, self._after, self._process_set
+                )
+            )
+        for handle in handles:
+            synchronize(handle)
+
+
+def broadcast_parameters(params: Any, root_rank: int = 0, prefix: str | None = None) -> None:
+    """Give the root's parameters to all ranks, in place.
+
+    A parameter whose shape is not known yet is broadcast when MXNet initialises it.
+
+    :param params: what `Module.get_params()` or `Block.collect_params()` gives: arrays or parameters by name
+    :param root_rank: the rank that has the values
+    :param prefix: the beginning of the names of the operations
+    :raises InvalidArgumentError: (a ValueError) `params` is none of these
+    """
+    if not isinstance(params, Mapping | mx.gluon.ParameterDict):
+        raise errors.InvalidArgumentError(f"parameters are a dict of arrays or parameters, not {type(params)}")
+    handles = []
+    for key, value in sorted(params.items()):
+        name = f"{prefix or ''}{key}"
+        try:
+            tensor = ADAPTER.values(value) if isinstance(value, mx.gluon.Parameter) else value
+        except mx.gluon.parameter.DeferredInitializationError:
+            value._init_impl = _then_broadcast(value, root_rank, name)  # noqa: SLF001 - MXNet has no hook for it
+            continue
+        handles.append(OPERATIONS.broadcast_async_(tensor, root_rank, name))
+    for handle in handles:
+        synchronize(handle)
+
+
+def _then_broadcast(parameter: Any, root_rank: int, name: str) -> Any:
+    initialise = parameter._init_impl  # noqa: SLF001
+
+    def both(*args: Any, **kwargs: Any) -> None:
+        initialise(*args, **kwargs)
+        OPERATIONS.broadcast_(ADAPTER.values(parameter), root_rank, name)
+
+    return both

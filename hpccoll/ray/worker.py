@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A rank of a RayExecutor: what runs in the actor."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+
+from hpccoll import config
+from hpccoll.rendezvous.machine import machine_name
+
+__all__ = ["Where", "Worker", "prepare", "where"]
+
+
+@dataclass(frozen=True)
+class Where:
+    """Where a worker runs."""
+
+    machine: str
+    """Equal on workers that can share memory."""
+    host: str
+    address: str
+    node: str
+    """Ray's number of the node; there may be several on a machine."""
+    pid: int
+    devices: tuple[str, ...]
+    """The GPUs that Ray has given to this worker."""
+
+    def __str__(self) -> str:
+        return f"{self.host}, pid {self.pid}"
+
+
+def where() -> Where:
+    """Say where this process runs."""
+    return Where(
+        machine_name(),
+        platform.node(),
+        ray.util.get_node_ip_address(),
+        ray.get_runtime_context().get_node_id(),
+        os.getpid(),
+        tuple(map(str, ray.get_gpu_ids())),
+    )
+
+
+def prepare(variables: Mapping[str, str]) -> None:
+    """Set variables of this process."""
+    for name, value in variables.items():
+        config.publish(name, value)
+
+
+class Worker:
+    """The class of the actors."""
+
+    def __init__(self) -> None:
+        self.executable: Any = None
+
+    def where(self) -> Where:
+        """Say where this worker runs."""
+        return where()
+
+    def prepare(self, variables: Mapping[str, str]) -> None:
+        """Set variables."""
+        prepare(variables)
+
+    def make(self, cls: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Make the object that execute() hands to functions."""
+        self.executable = cls(*args, **kwargs)
+
+    def run(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Call a function."""
+        return function(*args, **kwargs)
+
+    def execute(self, function: Callable[[Any], Any]) -> Any:
+        """Call a function with the object."""
+        return function(self.executable)

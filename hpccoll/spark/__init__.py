@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Spark starts the ranks: Horovod's `run` on Spark's barrier mode.
+
+>>> results = hpccoll.spark.run(train, args=(0.1,), num_proc=4)
+
+Each task of a barrier stage starts one rank. The tasks exchange by Spark's `allGather` where the ranks meet: in a store
+that the first task keeps, authenticated by a secret that the driver hands out; no MPI is needed.
+"""
+
+from typing import Any
+
+__all__ = ["run"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what needs Spark when it is asked for: hpccoll.spark.torch has an error of its own."""
+    if name != "run":
+        raise AttributeError(f"module 'hpccoll.spark' has no attribute {name!r}")
+    try:
+        from hpccoll.spark.driver import run
+    except ImportError as error:
+        raise ImportError(f"hpccoll.spark needs Spark: pip install 'hpccoll[spark]' ({error})") from error
+    return run

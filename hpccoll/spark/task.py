@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a task of the barrier stage does: it is the agent of one rank, which is a process of its own.
+
+A Python worker of Spark serves one task after another; a rank that is a fresh process inherits nothing from the task
+before, and its end, in whatever way, is seen here and told to the driver. So a task returns an outcome in any case, and
+only the loss of an executor fails the stage.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import queue
+import signal
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark import BarrierTaskContext
+
+from hpccoll import config
+from hpccoll.channel import parse, text_of
+from hpccoll.errors import StartError
+from hpccoll.rendezvous.launcher_store import LauncherStore
+from hpccoll.rendezvous.machine import machine_name
+from hpccoll.tools.launch.direct.job_store import JobStore, variables_at
+from hpccoll.tools.launch.elastic.agents import LocalAgent
+from hpccoll.tools.launch.function import CALLER, Results
+from hpccoll.tools.launch.listener import LOOPBACK, Listener
+
+__all__ = ["Outcome", "Task", "in_barrier"]
+
+FAILED = "hpccoll-spark/failed"
+"""The key that the agent of a rank sets that has failed."""
+GRACE = 5.0
+"""Seconds that the other ranks have to end by themselves when one has failed, and again after SIGTERM."""
+POLL = 0.5
+
+
+@dataclass(frozen=True)
+class Task:
+    """What the driver hands to all tasks."""
+
+    function: bytes
+    """The function and its arguments, pickled."""
+    secret: str
+    variables: Mapping[str, str]
+    executable: str
+    """The Python of the ranks; "": that of the task."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a rank has ended."""
+
+    rank: int
+    place: str
+    answer: bytes
+    """What it returned or raised, pickled; b"": the process has ended without it."""
+    how: str
+    """How the process has ended."""
+    ended_by_agent: bool = False
+    """The agent has ended it, because another rank had failed."""
+
+
+def in_barrier(task: Task, _partition: Iterable[Any]) -> Iterator[Outcome]:
+    """Start a rank and wait for its end; called in each task of a barrier stage."""
+    context = BarrierTaskContext.get()
+    hosts = [info.address.rpartition(":")[0] or info.address for info in context.getTaskInfos()]
+    with contextlib.ExitStack() as stack:
+        mine: list[Any] = [machine_name(), []]
+        if context.partitionId() == 0:
+            store = stack.enter_context(JobStore(hosts, task.secret))
+            mine[1] = parse(store.text)[1]
+        told = [json.loads(text) for text in context.allGather(json.dumps(mine))]
+        text = text_of(task.secret, [(host, port) for host, port in told[0][1]])
+        rank, machines = _ranks(context.partitionId(), [machine for machine, _ in told])
+        outcome = _Rank(task, rank, variables_at(text, machines, "Spark")[rank], text).run()
+        context.barrier()  # the first task keeps the store until then
+    yield outcome
+
+
+def _ranks(partition: int, machines: list[str]) -> tuple[int, list[str]]:
+    """The rank of a partition, and the machine of each rank: those of a machine have successive ranks."""
+    order = sorted(range(len(machines)), key=lambda at: (machines.index(machines[at]), at))
+    return order.index(partition), [machines[at] for at in order]
+
+
+class _Rank:
+    """The process of a rank, and its agent's connection to the store."""
+
+    def __init__(self, task: Task, rank: int, variables: Mapping[str, str], store: str) -> None:
+        self._task, self._rank, self._variables = task, rank, variables
+        self._store = LauncherStore(store)
+        self._results = Results(task.function)
+        self._ended: queue.SimpleQueue[tuple[int, int, str]] = queue.SimpleQueue()
+
+    def run(self) -> Outcome:
+        """Start it, and wait for its end."""
+        with Listener([LOOPBACK], self._results.serve) as listener:
+            path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+            environment = {**config.environment(), "PYTHONPATH": path, **self._task.variables, **self._variables}
+            environment[CALLER] = listener.variable
+            command = [self._task.executable or sys.executable, "-m", "hpccoll.tools.launch.call"]
+            agent = LocalAgent(command, environment, "", lambda *ended: self._ended.put(ended))
+            agent.start(self._rank, {})
+            how, asked = self._wait(agent)
+        answer = self._results.answer(self._rank)
+        place = f"{platform.node()}, agent's pid {os.getpid()}"
+        return Outcome(self._rank, place, answer, how, ended_by_agent=asked and not answer)
+
+    def _wait(self, agent: LocalAgent) -> tuple[str, bool]:
+        """Wait for its end; if another rank has failed, only for some seconds.
+
+        :returns: how it has ended, and whether the agent has asked it to
+        """
+        limit, asked = float("inf"), False
+        while True:
+            with contextlib.suppress(queue.Empty):
+                _, status, how = self._ended.get(timeout=POLL)
+                if status and not asked:
+                    self._store.set(FAILED, b"")
+                return how, asked
+            if limit == float("inf") and self._another_has_failed():
+                limit = time.monotonic() + GRACE
+            if time.monotonic() > limit and not asked:
+                asked = True
+                agent.end_all(signal.SIGTERM, GRACE)
+
+    def _another_has_failed(self) -> bool:
+        try:
+            return self._store.check([FAILED])
+        except (OSError, ValueError, StartError):
+            return True  # the store is gone, and with it the first task
