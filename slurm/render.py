@@ -14,6 +14,7 @@ from hpccoll.tools.submit import cli, script
 
 HERE = Path(__file__).resolve().parent
 PROGRAM = ["examples/digits/train.py"]
+ELASTIC = ["examples/elastic/train.py"]
 CHECKPOINT = ["--checkpoint", "train.h5"]
 SCRIPTS = {
     "cpu.sh": "--site generic-cpu --time 0:30",
@@ -23,6 +24,7 @@ SCRIPTS = {
     "scaling-2.sh": "--site generic-cpu --nodes 2 --repeat 3 --time 0:30 --name scaling-2",
     "scaling-3.sh": "--site generic-cpu --nodes 3 --repeat 3 --time 0:30 --name scaling-3",
     "requeue.sh": "--site generic-cpu --nodes 2 --requeue --time 0:30",
+    "elastic.sh": "--site generic-cpu --nodes 2 --min-nodes 1 --spare-nodes 1 --requeue --time 0:30",
     "mpirun.sh": "--site generic-cpu --nodes 2 --launcher mpirun --time 0:30",
     "mpirun-requeue.sh": "--site generic-cpu --nodes 2 --launcher mpirun --requeue --time 0:30",
     "apptainer.sh": "--site generic-gpu --nodes 2 --container hpccoll.sif --time 0:30",
@@ -38,8 +40,9 @@ SCRIPTS = {
 
 
 def rendered(options: str) -> str:
-    """Render the script of `hpccoll submit OPTIONS examples/digits/train.py`, with a checkpoint if it is requeued."""
-    words = [*shlex.split(options), *PROGRAM, *(CHECKPOINT if "--requeue" in options else [])]
+    """Render the script of `hpccoll submit OPTIONS PROGRAM`, with a checkpoint if it is requeued."""
+    program = ELASTIC if "--min-nodes" in options else PROGRAM
+    words = [*shlex.split(options), *program, *(CHECKPOINT if "--requeue" in options else [])]
     parser = argparse.ArgumentParser()
     cli.add_arguments(parser)
     where, (request,) = cli.read_arguments(parser.parse_args(words), words)

@@ -24,7 +24,7 @@ SCHEDULED = {  # script -> the partition with nodes of its shape, and an option 
     "frontier": ("frontier", "--cpus-per-task=8"),
     "perlmutter": ("perlmutter", "--constraint=cpu"),
 }
-ELSEWHERE = {"requeue", "mpirun-requeue", "scaling-2"}  # test_requeue.py, and below
+ELSEWHERE = {"requeue", "mpirun-requeue", "elastic", "scaling-2"}  # test_requeue.py, test_elastic.py, and below
 LSF = {
     "jsrun",
     "jsrun-cpu",

@@ -177,11 +177,17 @@ def run_elastic(arguments: argparse.Namespace, environment: Mapping[str, str]) -
     :returns: the exit status of `hpccoll run`
     :raises LaunchError: the job cannot be started as asked
     """
-    hosts = {host.name: host.slots for host in chosen_hosts(arguments)}
+    hosts, way = {host.name: host.slots for host in chosen_hosts(arguments)}, "ssh"
+    allocation = allocation_of(environment)
+    if allocation and allocation.scheduler == "Slurm":
+        way = "srun"
+        if not hosts and not arguments.host_discovery_script:
+            hosts = dict.fromkeys(allocation.hosts, arguments.slots_per_host)
+            processes.say(f"{arguments.slots_per_host} ranks at most on each host of {allocation} (--slots-per-host)")
     chosen = chosen_variables(arguments.variables, environment)
     wanted = {n for n in environment if n in EVERYWHERE or n.startswith("HPCCOLL_")} - {config.SECRET}
     exported = {n: environment[n] for n in sorted(wanted)} | chosen
-    return elastic.run(arguments, chosen_command(arguments), hosts, {**environment, **chosen}, exported)
+    return elastic.run(arguments, chosen_command(arguments), hosts, {**environment, **chosen}, exported, way)
 
 
 def chosen_command(arguments: argparse.Namespace) -> tuple[str, ...]:

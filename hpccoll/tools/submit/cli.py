@@ -46,6 +46,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--no-gpus", action="store_true", help="leave the node's GPUs alone")
     parser.add_argument("--requeue", action="store_true", help="warn the ranks before the time limit, and go on later")
+    parser.add_argument(
+        "--min-nodes", type=int, default=0, metavar="N", help="an elastic job, which goes on with N nodes"
+    )
+    parser.add_argument(
+        "--spare-nodes", type=int, default=0, metavar="N", help="of an elastic job: take the place of nodes that fail"
+    )
     parser.add_argument("--container", default="", metavar="IMAGE", help="run inside this image")
     parser.add_argument("--runtime", choices=RUNTIMES, default="apptainer", help="what runs the image (apptainer)")
     parser.add_argument("--launcher", default="", help="srun, jsrun or mpirun (default: the site's)")
@@ -75,7 +81,7 @@ def main(arguments: argparse.Namespace) -> int:
         print(f"hpccoll submit: there is no {file} in {Path.cwd()}, where the job will start", file=sys.stderr)
     if where.scheduler == "slurm" and not arguments.dry_run:
         for request, text in zip(requests, scripts, strict=True):
-            if problem := too_many_nodes(text, request.nodes, dict(config.environment())):
+            if problem := too_many_nodes(text, request.all_nodes, dict(config.environment())):
                 print(f"hpccoll submit: {problem}", file=sys.stderr)
                 return 2
     statuses = [submit(where, text, arguments.dry_run) for text in scripts]
@@ -133,6 +139,8 @@ def read_arguments(arguments: argparse.Namespace, words: Sequence[str]) -> tuple
             account=arguments.account,
             repeat=arguments.repeat,
             requeue=arguments.requeue,
+            min_nodes=arguments.min_nodes,
+            spare_nodes=arguments.spare_nodes,
             container=arguments.container,
             runtime=arguments.runtime,
             launcher=arguments.launcher,

@@ -14,6 +14,7 @@ TEMPLATES = {
     ("slurm", "mpirun"): "slurm.sh.j2",
     ("lsf", "mpirun"): "lsf.sh.j2",
 }
+ELASTIC = "slurm_elastic.sh.j2"
 RUNTIMES = ("apptainer", "pyxis")
 NAME_CHARACTERS = "A-Za-z0-9_.+-"
 """Characters of the names of jobs and projects, which stand in directives and in the names of files."""
@@ -34,6 +35,10 @@ class Request:
     account: str = ""
     repeat: int = 1
     requeue: bool = False
+    min_nodes: int = 0
+    """An elastic job goes on with so many nodes; 0: the job is not elastic."""
+    spare_nodes: int = 0
+    """Nodes of an elastic job that take the place of others."""
     container: str = ""
     runtime: str = "apptainer"
     launcher: str = ""
@@ -43,6 +48,11 @@ class Request:
     """The command line that asked for the job."""
     more: tuple[tuple[str, ...], ...] = ()
     """Commands to run after the first one, each in a launch of its own, also where one before it has failed."""
+
+    @property
+    def all_nodes(self) -> int:
+        """The nodes that the scheduler gives."""
+        return self.nodes + self.spare_nodes
 
 
 def render(site: Site, request: Request) -> str:
@@ -56,6 +66,7 @@ def render(site: Site, request: Request) -> str:
     check(site, request)
     layout = lay_out(site, request.tasks_per_node, request.gpus)
     template = TEMPLATES.get(request.launcher) or TEMPLATES[site.scheduler, request.launcher]
+    template = ELASTIC if request.min_nodes else template
     environment = Environment(
         loader=PackageLoader("hpccoll.tools.submit"), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
         keep_trailing_newline=True, autoescape=False,
@@ -88,12 +99,32 @@ def check(site: Site, request: Request) -> None:
         raise RequestError("--runtime pyxis without an image: --container IMAGE")
     if request.runtime == "pyxis" and request.launcher != "srun":
         raise RequestError("Pyxis is a part of srun: --runtime apptainer, or --launcher srun")
+    if request.spare_nodes and not request.min_nodes:
+        raise RequestError("--spare-nodes without --min-nodes: only an elastic job can use them")
+    if request.min_nodes:
+        check_elastic(site, request)
     if request.requeue and request.more:
         raise RequestError("a job of several launches cannot be requeued: it would begin with the first one")
     if request.requeue and request.minutes * 60 <= WARNING:
         raise RequestError(
             f"--requeue warns {WARNING} s before the time limit: more than {WARNING // 60} minutes, please"
         )
+
+
+def check_elastic(site: Site, request: Request) -> None:
+    """Refuse an elastic job that the site cannot run.
+
+    :raises RequestError: with the reason
+    """
+    if site.scheduler != "slurm":
+        raise RequestError(f"--min-nodes: {site.name} has {site.scheduler}; elastic jobs are for Slurm")
+    if not 1 <= request.min_nodes <= request.nodes or request.spare_nodes < 0:
+        raise RequestError(
+            f"--min-nodes {request.min_nodes}, --nodes {request.nodes}, --spare-nodes {request.spare_nodes}: needs "
+            "1 <= min <= nodes, and spare nodes of 0 or more"
+        )
+    if request.runtime == "pyxis" or request.more or request.repeat > 1:
+        raise RequestError("--min-nodes goes without --runtime pyxis, --repeat and several launches")
 
 
 def limit(site: Site, minutes: int) -> str:

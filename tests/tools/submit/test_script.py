@@ -107,6 +107,10 @@ def test_layout_and_binding(name: str, gpus: bool, tasks: int, cores: int, cpus:
         ),
         ("summit", {"runtime": "pyxis", "container": "x"}, "Pyxis is a part of srun"),
         ("generic-cpu", {"requeue": True, "minutes": 2}, "--requeue warns 120 s before the time limit"),
+        ("summit", {"min_nodes": 1}, "--min-nodes: summit has lsf; elastic jobs are for Slurm"),
+        ("generic-cpu", {"min_nodes": 9, "nodes": 8}, "needs 1 <= min <= nodes"),
+        ("generic-cpu", {"min_nodes": 1, "repeat": 2}, "--min-nodes goes without"),
+        ("generic-cpu", {"spare_nodes": 1}, "--spare-nodes without --min-nodes"),
     ],
 )
 def test_what_a_site_cannot_do_is_refused(name: str, change: dict[str, object], says: str) -> None:

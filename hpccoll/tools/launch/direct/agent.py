@@ -7,7 +7,6 @@ are killed.
 """
 
 import contextlib
-import ctypes
 import json
 import os
 import platform
@@ -16,13 +15,11 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 from hpccoll import config
+from hpccoll.tools.launch.agent_start import start
 
-PR_SET_PDEATHSIG = 1
-LIBC = ctypes.CDLL(None, use_errno=True)
 GRACE = 5.0
 """Seconds that the ranks have to end by themselves when one of them has failed, and again after SIGTERM."""
 POLL = 0.02
@@ -40,8 +37,9 @@ class Agent:
         os.chdir(task["folder"])
         for number, variables in task["ranks"].items():
             environment = {**config.environment(), **task["variables"], **variables}
+            folder = task["output"] and f"{task['output']}/rank.{number}"
             try:
-                self._ranks[int(number)] = start(task["command"], environment, task["output"], int(number))
+                self._ranks[int(number)] = start(task["command"], environment, folder)
             except OSError as error:
                 say(f"rank {number} (host {platform.node()}) cannot be started: {error}")
                 self.signal(signal.SIGKILL)
@@ -85,25 +83,6 @@ class Agent:
             with contextlib.suppress(ValueError):
                 self.signal(int(line))
         self.kill()
-
-
-def start(command: list[str], environment: dict[str, str], output: str, number: int) -> "subprocess.Popen[bytes]":
-    """Start a rank, in a session of its own, which ends with this process at the latest."""
-    with contextlib.ExitStack() as files:
-        streams = {}
-        if output:
-            folder = Path(output) / f"rank.{number}"
-            folder.mkdir(parents=True, exist_ok=True)
-            streams = {name: files.enter_context((folder / name).open("wb")) for name in ("stdout", "stderr")}
-        return subprocess.Popen(
-            command,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-            preexec_fn=lambda: LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0),
-            stdout=streams.get("stdout"),
-            stderr=streams.get("stderr"),
-        )
 
 
 def as_shell(status: int) -> int:

@@ -6,7 +6,6 @@ import json
 import os
 import queue
 import secrets
-import shlex
 import signal
 import subprocess
 import sys
@@ -15,16 +14,16 @@ from collections.abc import Mapping, Sequence
 
 from hpccoll import config
 from hpccoll.rendezvous.launcher_store import STORE
+from hpccoll.tools.launch import agent_start
+from hpccoll.tools.launch.agent_start import THIS_MACHINE
 from hpccoll.tools.launch.direct import agent
 from hpccoll.tools.launch.direct.places import variables_of_ranks
 from hpccoll.tools.launch.direct.store import StoreServer
-from hpccoll.tools.launch.elastic.agents import THIS_MACHINE
 from hpccoll.tools.launch.job import Host, parse_hosts
 from hpccoll.tools.launch.listener import addresses_towards
 from hpccoll.tools.launch.processes import FORWARDED, say
 
-SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=20", "-o", "ServerAliveInterval=5")
-AGENT = (sys.executable, "-P", "-m", "hpccoll.tools.launch.direct.agent")
+AGENT = "hpccoll.tools.launch.direct.agent"
 SSH_FAILED = 255
 
 
@@ -49,9 +48,8 @@ def variables_of(hosts: Sequence[Host]) -> list[dict[str, dict[str, str]]]:
 def command_for(host: Host, options: Sequence[str], environment: Mapping[str, str]) -> list[str]:
     """The command that starts the agent of a host. Its own variables, which are no secret, are in the command."""
     if host.name in THIS_MACHINE:
-        return list(AGENT)
-    paths = [f"{name}={environment[name]}" for name in ("PYTHONPATH", "LD_LIBRARY_PATH") if environment.get(name)]
-    return [*SSH, *options, host.name, "exec " + shlex.join(["env", *paths, *AGENT])]
+        return agent_start.agent(AGENT)
+    return agent_start.by_ssh(host.name, AGENT, options, environment)
 
 
 class Agents:

@@ -2,19 +2,14 @@
 """An agent starts, watches and kills the workers of one host."""
 
 import contextlib
-import ctypes
 import os
-import platform
 import signal
 import subprocess
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
-PR_SET_PDEATHSIG = 1
-LIBC = ctypes.CDLL(None, use_errno=True)
-THIS_MACHINE = ("localhost", "127.0.0.1", platform.node(), platform.node().partition(".")[0])
-"""Names of this machine: each is a host with slots of its own."""
+from hpccoll.tools.launch import agent_start
+
 Ended = Callable[[int, int, str], None]
 """Takes a worker, its exit status, and how it ended in words."""
 
@@ -35,24 +30,12 @@ class LocalAgent:
 
     def start(self, worker: int, variables: Mapping[str, str]) -> None:
         """Start a worker, in a session of its own, which ends with this process at the latest."""
-        with contextlib.ExitStack() as files:
-            streams = {}
-            if self._output:
-                folder = Path(self._output) / f"worker.{worker}"
-                folder.mkdir(parents=True, exist_ok=True)
-                streams = {name: files.enter_context((folder / name).open("wb")) for name in ("stdout", "stderr")}
-            try:
-                process = subprocess.Popen(
-                    self._command,
-                    env={**self._environment, **variables},
-                    start_new_session=True,
-                    preexec_fn=lambda: LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0),
-                    stdout=streams.get("stdout"),
-                    stderr=streams.get("stderr"),
-                )
-            except OSError as error:
-                self._ended(worker, 127, str(error))
-                return
+        folder = self._output and f"{self._output}/worker.{worker}"
+        try:
+            process = agent_start.start(self._command, {**self._environment, **variables}, folder)
+        except OSError as error:
+            self._ended(worker, 127, str(error))
+            return
         self._processes[worker] = process
         threading.Thread(target=self._watch, args=(worker, process), daemon=True).start()
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from hpccoll import config
 from hpccoll.channel import new_secret
 from hpccoll.rendezvous.coordinator import COORDINATOR, WORKER
-from hpccoll.tools.launch.elastic.agents import THIS_MACHINE, LocalAgent
+from hpccoll.tools.launch.agent_start import THIS_MACHINE
+from hpccoll.tools.launch.elastic.agents import LocalAgent
 from hpccoll.tools.launch.elastic.discovery import Discovery
 from hpccoll.tools.launch.elastic.membership import (
     Action,
@@ -60,7 +61,9 @@ class Elastic:
     slots_per_host: int = 1
     output: str = ""
     timeout: float | None = None
-    ssh_options: tuple[str, ...] = ()
+    way: str = "ssh"
+    """How agents are started on other hosts: ssh, or srun inside of Slurm."""
+    way_options: tuple[str, ...] = ()
     exported: Mapping[str, str] = field(default_factory=dict)
     """Variables of workers on other hosts."""
 
@@ -104,12 +107,14 @@ def make(
     hosts: Mapping[str, int],
     discovered: Mapping[str, int],
     exported: Mapping[str, str],
+    way: str,
 ) -> Elastic:
     """Make the job from the arguments.
 
     :param hosts: those of -H or --hostfile, or none
     :param discovered: those that the script has found at first
     :param exported: variables of workers on other hosts
+    :param way: how agents are started there
     :raises LaunchError: the arguments contradict each other
     """
     script = arguments.host_discovery_script or ""
@@ -139,7 +144,7 @@ def make(
     output = os.path.abspath(arguments.output) if arguments.output else ""
     options = tuple(shlex.split(arguments.launcher_options))
     slots, timeout = arguments.slots_per_host, arguments.timeout
-    return Elastic(command, limits, chosen, script, slots, output, timeout, options, exported)
+    return Elastic(command, limits, chosen, script, slots, output, timeout, way, options, exported)
 
 
 class Runner:
@@ -289,8 +294,8 @@ class Runner:
         if host in THIS_MACHINE:
             return self._agent
         if host not in self._others:
-            options, order = self._job.ssh_options, self._server.order
-            self._others[host] = RemoteAgent(host, self._task, options, order, self._agent_ended)
+            job, order = self._job, self._server.order
+            self._others[host] = RemoteAgent(host, self._task, job.way, job.way_options, order, self._agent_ended)
         return self._others[host]
 
     def _agent_ended(self, host: str, why: str) -> None:
@@ -311,10 +316,11 @@ def run(
     hosts: Mapping[str, int],
     environment: Mapping[str, str],
     exported: Mapping[str, str],
+    way: str = "ssh",
 ) -> int:
     """Run an elastic job.
 
-    :param hosts: those of -H or --hostfile, or none
+    :param hosts: those of -H or --hostfile, or of the allocation, or none
     :param environment: that of the workers on this machine
     :param exported: variables of those on other hosts
     :returns: the exit status of `hpccoll run`
@@ -325,6 +331,6 @@ def run(
         discovery = Discovery(
             arguments.host_discovery_script, arguments.slots_per_host, lambda found: runner.discovered(found)
         )
-    job = make(arguments, command, hosts, discovery.hosts if discovery else {}, exported)
+    job = make(arguments, command, hosts, discovery.hosts if discovery else {}, exported, way)
     runner = Runner(job, environment, discovery)
     return runner.run()

@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The launcher's side of an agent on another host, which it starts by ssh."""
+"""The launcher's side of an agent on another host, which it starts by ssh, or by srun inside of Slurm."""
 
 import contextlib
 import json
 import os
-import shlex
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from hpccoll.tools.launch.direct.starter import SSH
+from hpccoll.tools.launch import agent_start
 
-AGENT = (sys.executable, "-P", "-m", "hpccoll.tools.launch.elastic.host_agent")
+AGENT = "hpccoll.tools.launch.elastic.host_agent"
+WAYS = {"ssh": agent_start.by_ssh, "srun": agent_start.by_srun}
 Orders = Callable[[str, dict[str, Any]], None]
 """Takes a host and what its agent is to do; orders wait until it has connected."""
 
@@ -25,6 +24,7 @@ class RemoteAgent:
         self,
         host: str,
         task: Mapping[str, Any],
+        way: str,
         options: Sequence[str],
         orders: Orders,
         ended: Callable[[str, str], None],
@@ -32,13 +32,12 @@ class RemoteAgent:
         """Start it.
 
         :param task: see HostAgent
-        :param options: of ssh
+        :param way: one of WAYS
+        :param options: of ssh or srun
         :param ended: called in a thread, with the host and the reason, when the agent has ended
         """
-        self.host, self._order, self._ended = host, orders, ended
-        variables = task["variables"]
-        paths = [f"{name}={variables[name]}" for name in ("PYTHONPATH", "LD_LIBRARY_PATH") if variables.get(name)]
-        command = [*SSH, *options, host, "exec " + shlex.join(["env", *paths, *AGENT])]
+        self.host, self._way, self._order, self._ended = host, way, orders, ended
+        command = WAYS[way](host, AGENT, options, task["variables"])
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, text=True, start_new_session=True)
         assert self._process.stdin is not None
         with contextlib.suppress(OSError):
@@ -48,7 +47,7 @@ class RemoteAgent:
 
     def _watch(self) -> None:
         status = self._process.wait()
-        self._ended(self.host, f"the agent of host {self.host} has ended (ssh: exit status {status})")
+        self._ended(self.host, f"the agent of host {self.host} has ended ({self._way}: exit status {status})")
 
     def start(self, worker: int, variables: Mapping[str, str]) -> None:
         """See LocalAgent."""
