@@ -48,8 +48,11 @@ def run(folder: Path, plan: list[list[Any]], *arguments: str, words: tuple[str, 
     return Ran(done.returncode, output, found["log"], bytes.fromhex(found["weights"]), found["size"])
 
 
-def check(ran: Ran) -> None:
-    """Every sample of each epoch once, and the weights of the same steps without interruption, bit for bit."""
+def check(ran: Ran, *, exact: bool = True) -> None:
+    """Every sample of each epoch once, and the weights of the same steps without interruption, bit for bit.
+
+    :param exact: False where nodes have several ranks, whose sums are made first
+    """
     assert ran.status == 0, ran.output
     stepping = _constants()
     for epoch in range(stepping["EPOCHS"]):
@@ -62,7 +65,10 @@ def check(ran: Ran) -> None:
             own = _gradient(batch, weights)
             total = own if total is None else total + own
         weights -= 0.01 * total
-    assert weights.tobytes() == ran.weights, ran.output
+    if exact:
+        assert weights.tobytes() == ran.weights, ran.output
+    else:
+        assert np.allclose(weights, np.frombuffer(ran.weights), rtol=1e-10, atol=0), ran.output
 
 
 def _constants() -> dict[str, int]:

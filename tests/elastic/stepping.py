@@ -11,12 +11,14 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 import hpccoll
 from hpccoll import elastic
+from hpccoll.rendezvous import coordinator
 
 FOLDER = Path(os.environ["STEPPING"])
 PLAN = json.loads((FOLDER / "plan.json").read_text())
@@ -53,6 +55,14 @@ def act(place: str, state: elastic.State) -> None:
             do(deed, argument)
 
 
+def note_world() -> None:
+    """Which World this is, for the test that there is one per generation."""
+    job, world = coordinator.of_process(os.environ), hpccoll.world()
+    line = json.dumps([job.generation if job else 0, world.base.nonce, world.rank, world.size])
+    with (FOLDER / "worlds").open("a") as file:
+        file.write(line + "\n")
+
+
 def await_size(deed: str, size: int, reached: Path, state: elastic.State) -> None:
     """Wait until there are as many ranks, once in the job: a later change may undo it."""
     limit = time.monotonic() + PATIENCE
@@ -70,7 +80,7 @@ def do(deed: str, argument: object) -> None:
         (FOLDER / "hosts.new").write_text(str(argument))
         (FOLDER / "hosts.new").replace(FOLDER / "hosts")
     elif deed == "mark":
-        (FOLDER / "mark").touch()
+        (FOLDER / f"mark{argument or ''}").touch()
     elif deed == "raise":
         raise ValueError("as the plan says")
     elif deed == "pause":  # nobody misses a rank that is alone, so it must wake up
@@ -83,6 +93,13 @@ def do(deed: str, argument: object) -> None:
         os.kill(os.getpid(), getattr(signal, deed))
 
 
+def sync_slowly(file: int, sync: Callable[[int], None] = os.fsync) -> None:
+    sync(file)
+    time.sleep(0.2)
+
+
+if "slow-disk" in sys.argv:
+    os.fsync = sync_slowly
 sampler = elastic.ElasticSampler(range(SAMPLES), seed=3)
 path = str(FOLDER / "commit") if "durable" in sys.argv else ""
 state = elastic.ArrayState(weights=np.zeros(SIZE), sampler=sampler, epoch=0, log=[], path=path)
@@ -91,6 +108,7 @@ state.register_reset_callbacks([lambda: act("sync", state)])
 
 @elastic.run
 def train(state: elastic.State) -> None:
+    note_world()
     while state.epoch < EPOCHS:
         sampler.set_epoch(state.epoch)
         mine, before = list(sampler), sampler.processed_num
