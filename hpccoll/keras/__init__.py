@@ -11,6 +11,7 @@
     callbacks.py     what fit() calls
     values.py        values and variables between ranks
     saving.py        load_model
+    elastic.py       elastic jobs
 """
 
 from hpccoll.horovod import (
@@ -56,7 +57,7 @@ from hpccoll.horovod import (
     start_timeline,
     stop_timeline,
 )
-from hpccoll.keras import callbacks
+from hpccoll.keras import callbacks, elastic
 from hpccoll.keras.compression import Compression
 from hpccoll.keras.optimizer import DistributedOptimizer, PartialDistributedOptimizer
 from hpccoll.keras.saving import load_model
@@ -75,7 +76,7 @@ __all__ = [
     "Min", "PartialDistributedOptimizer", "ProcessSet", "Product", "Sum", "add_process_set", "allgather",
     "allgather_object", "allreduce", "barrier", "broadcast", "broadcast_global_variables", "broadcast_model",
     "broadcast_object", "broadcast_object_fn", "broadcast_variables", "callbacks", "ccl_built", "cross_rank",
-    "cross_size", "cuda_built", "ddl_built", "global_process_set", "gloo_built", "gloo_enabled", "init",
+    "cross_size", "cuda_built", "ddl_built", "elastic", "global_process_set", "gloo_built", "gloo_enabled", "init",
     "is_homogeneous", "is_initialized", "join", "load_model", "local_rank", "local_size", "mpi_built", "mpi_enabled",
     "mpi_threads_supported", "nccl_built", "process_set_by_id", "process_set_ids", "rank", "reducescatter",
     "remove_process_set", "rocm_built", "shutdown", "size", "start_timeline", "stop_timeline",

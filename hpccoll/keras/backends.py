@@ -9,7 +9,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import keras
@@ -20,10 +21,17 @@ from hpccoll.frontend.process_sets import ProcessSet, world_of
 from hpccoll.frontend.reductions import ReduceOp
 from hpccoll.keras.compression import Compressor
 
-__all__ = ["Backend", "Reduction", "backend", "check_no_distribution", "reduce_all"]
+__all__ = ["Backend", "Reduction", "backend", "check_no_distribution", "own_error", "reduce_all"]
 
 _OURS = re.compile(rf"hpccoll\.({'|'.join(errors.__all__)}): (.*)", re.DOTALL)
 """The library's error in the text of JAX's."""
+
+
+def own_error(error: BaseException) -> errors.HpccollError | None:
+    """Return the library's error that a backend has put into the text of its own, if it is one."""
+    found = _OURS.search(str(error))
+    return getattr(errors, found[1])(found[2]) if found else None
+
 
 Named = Sequence[tuple[str, Sequence[Any]]]
 """Names, each with the tensors that are agreed, fused and finished together."""
@@ -58,6 +66,9 @@ class Backend(Protocol):
     def finish(self, values: Sequence[Any]) -> None:
         """Wait until values are computed; raise what has gone wrong meanwhile."""
 
+    def forget_programs(self) -> None:
+        """Trace all programs anew, because the number of ranks has changed."""
+
 
 class _Torch:
     def __init__(self) -> None:
@@ -71,20 +82,17 @@ class _Torch:
         return self._operations
 
     def allreduce(self, named: Named, how: Reduction, wire: Any) -> list[Sequence[Any]]:
-        handles = [
-            self._requests.allreduce(
-                name, list(tensors), how.op, how.prescale, how.postscale, how.process_set, group=len(tensors) > 1,
-                in_place=all(x.is_contiguous() for x in tensors), wire=wire if _wide(tensors) else None,
-            )
-            for name, tensors in named
-        ]  # fmt: skip
-        results = [handle.wait() for handle in handles]
-        return [result if isinstance(result, list) else [result] for result in results]
+        return _all_begun(
+            self._requests, named, how, wire, in_place=lambda tensors: all(x.is_contiguous() for x in tensors)
+        )
 
     def check(self) -> None:
         pass
 
     def finish(self, values: Sequence[Any]) -> None:
+        pass
+
+    def forget_programs(self) -> None:
         pass
 
 
@@ -119,13 +127,19 @@ class _Jax:
             )
 
     def finish(self, values: Sequence[Any]) -> None:
+        raised = sys.exception()
+        error: BaseException | None = raised
         try:
-            self._jax.block_until_ready(list(values))
-        except (self._jax.errors.JaxRuntimeError, ValueError) as error:
-            ours = _OURS.search(str(error))
-            if ours is None:
-                raise
-            raise getattr(errors, ours[1])(ours[2]) from error
+            self._jax.block_until_ready([x for x in values if not (hasattr(x, "is_deleted") and x.is_deleted())])
+        except (self._jax.errors.JaxRuntimeError, ValueError) as failed:
+            error = failed
+        if error is not None and (ours := own_error(error)):
+            raise ours from error
+        if error is not None and error is not raised:
+            raise error
+
+    def forget_programs(self) -> None:
+        self._jax.clear_caches()
 
 
 class _TensorFlow:
@@ -133,24 +147,39 @@ class _TensorFlow:
         import tensorflow
 
         import hpccoll.tensorflow
+        from hpccoll.frontend.requests import Requests
+        from hpccoll.tensorflow.adapter import ADAPTER
 
         self._operations: Any = hpccoll.tensorflow
-        self._tf = tensorflow
+        self._tf, self._requests = tensorflow, Requests(ADAPTER)
 
     def operations(self) -> Any:
         return self._operations
 
     def allreduce(self, named: Named, how: Reduction, wire: Any) -> list[Sequence[Any]]:
-        factors = {"prescale_factor": how.prescale, "postscale_factor": how.postscale}
-        results: list[Sequence[Any]] = []
-        for name, tensors in named:
-            narrow = _compressor(self._operations, wire)
-            common = {"name": name, "op": how.op, "process_set": how.process_set, "compression": narrow, **factors}
-            if len(tensors) == 1:
-                results.append([self._operations.allreduce(tensors[0], **common)])
-            else:
-                results.append(self._operations.grouped_allreduce(list(tensors), **common))
-        return results
+        slices = any(isinstance(x, self._tf.IndexedSlices) for _, tensors in named for x in tensors)
+        if self._tf.executing_eagerly() and not slices:
+            return _all_begun(self._requests, named, how, wire, in_place=lambda _: False)
+        self._check_compiler()
+        narrow = _compressor(self._operations, wire)
+        common: Any = {"op": how.op, "process_set": how.process_set, "compression": narrow}
+        common |= {"prescale_factor": how.prescale, "postscale_factor": how.postscale}
+        allreduce, grouped = self._operations.allreduce, self._operations.grouped_allreduce
+        return [
+            [allreduce(tensors[0], name=name, **common)]
+            if len(tensors) == 1
+            else grouped(list(tensors), name=name, **common)
+            for name, tensors in named
+        ]
+
+    def _check_compiler(self) -> None:
+        from tensorflow.python.ops import control_flow_util
+
+        if control_flow_util.GraphOrParentsInXlaContext(self._tf.compat.v1.get_default_graph()):
+            raise errors.UnsupportedError(
+                "this model is compiled by XLA, which cannot run the operations of hpccoll with the backend "
+                "tensorflow: use model.compile(..., jit_compile=False)"
+            )
 
     def check(self) -> None:
         if self._tf.distribute.has_strategy():
@@ -161,6 +190,28 @@ class _TensorFlow:
 
     def finish(self, values: Sequence[Any]) -> None:
         pass
+
+    def forget_programs(self) -> None:
+        pass
+
+
+def _all_begun(
+    requests: Any, named: Named, how: Reduction, wire: Any, in_place: Callable[[Sequence[Any]], bool]
+) -> list[Sequence[Any]]:
+    """Begin an allreduce of tensors that exist, each, and wait for all of them.
+
+    :param requests: hpccoll.frontend.requests.Requests of the front end
+    :param in_place: whether tensors may be overwritten
+    """
+    handles = [
+        requests.allreduce(
+            name, list(tensors), how.op, how.prescale, how.postscale, how.process_set, group=len(tensors) > 1,
+            in_place=in_place(tensors), wire=wire if _wide(tensors) else None,
+        )
+        for name, tensors in named
+    ]  # fmt: skip
+    results = [handle.wait() for handle in handles]
+    return [result if isinstance(result, list) else [result] for result in results]
 
 
 def _compressor(module: Any, wire: Any) -> Any:

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Elastic training with Keras, under Horovod's names: `hvd.elastic.run`, `KerasState`, callbacks that commit.
+
+What it promises stands in docs/elastic.md; hpccoll.elastic does the work.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from hpccoll import errors
+from hpccoll.elastic import ElasticSampler, HostsUpdatedInterrupt, ObjectState, State
+from hpccoll.elastic.loop import runner
+from hpccoll.errors import RecoverableError as HorovodInternalError
+from hpccoll.horovod import init, shutdown
+from hpccoll.keras.backends import backend, own_error
+from hpccoll.keras.values import all_built, broadcast_variables, variables_of
+
+__all__ = [
+    "CommitStateCallback", "ElasticSampler", "HorovodInternalError", "HostsUpdatedInterrupt", "KerasState",
+    "ObjectState", "State", "UpdateBatchStateCallback", "UpdateEpochStateCallback", "run",
+]  # fmt: skip
+
+
+def run(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a training function elastic, see hpccoll.elastic.run.
+
+    :param function: takes a State as its first argument; what a backend raises for a lost rank counts as one of the
+        library's errors
+    :returns: a function of the same arguments, which returns what `function` returns
+    """
+
+    @functools.wraps(function)
+    def translated(state: Any, /, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(state, *args, **kwargs)
+        except (errors.HpccollError, HostsUpdatedInterrupt):
+            raise
+        except Exception as error:
+            ours = own_error(error)
+            if ours is None:
+                raise
+            raise ours from error
+
+    return runner(init, shutdown)(translated)
+
+
+class KerasState(ObjectState):
+    """The state of a training: `KerasState(model, epoch=0, batch=0)`."""
+
+    def __init__(
+        self, model: Any, optimizer: Any = None, *, path: str | Path = "", every: int = 1, **objects: Any
+    ) -> None:
+        """
+        :param model: built and compiled; its weights and the variables of its optimizer are committed in host memory
+        :param optimizer: an optimizer beside that of model.compile(), in a loop of your own; built
+        :param path: see hpccoll.elastic.State
+        :param every: see hpccoll.elastic.State
+        :param objects: an ElasticSampler, or any other object that pickle takes
+        :raises InvalidArgumentError: (a ValueError) the model or the optimizer has no variables yet
+        """  # noqa: D205, D212
+        if not all_built(model) or (optimizer is not None and not optimizer.built):
+            raise errors.InvalidArgumentError(
+                "KerasState: the model or the optimizer is not built yet: build it before"
+            )
+        self.model, self.optimizer = model, optimizer
+        self._values: list[np.ndarray[Any, Any]] = []
+        super().__init__(path=path, every=every, **objects)
+        self._keep()
+
+    def _variables(self) -> list[Any]:
+        others = [] if self.optimizer in (None, self.model.optimizer) else list(self.optimizer.variables)
+        return [*variables_of(self.model), *others]
+
+    def _keep(self) -> None:
+        self._values = [np.array(keras.ops.convert_to_numpy(variable)) for variable in self._variables()]
+
+    def save(self) -> None:
+        """See State."""
+        self._keep()
+        super().save()
+
+    def restore(self) -> None:
+        """See State."""
+        for variable, value in zip(self._variables(), self._values, strict=True):
+            variable.assign(value)
+        super().restore()
+
+    def sync(self) -> None:
+        """See State."""
+        broadcast_variables(self._variables(), self.source)
+        super().sync()
+
+    def reset(self) -> None:
+        """See State: compiled steps have the number of ranks in them, and are made anew."""
+        for name in ("train_function", "test_function", "predict_function"):
+            setattr(self.model, name, None)
+        backend().forget_programs()
+        super().reset()
+
+    def committed(self) -> Any:
+        """See State."""
+        return super().committed(), self._values
+
+    def take(self, commit: Any) -> None:
+        """See State."""
+        objects, self._values = commit
+        super().take(objects)
+        self.restore()
+
+
+class CommitStateCallback(keras.callbacks.Callback):  # type: ignore[misc]
+    """Commits a state every so many steps and after each epoch; put it after callbacks that change the state."""
+
+    def __init__(self, state: State, batches_per_commit: int = 1) -> None:
+        """
+        :param state: a KerasState of this model
+        :param batches_per_commit: steps between two commits
+        """  # noqa: D205, D212
+        super().__init__()
+        self.state, self.batches_per_commit = state, batches_per_commit
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """See keras.callbacks.Callback."""
+        del logs
+        if (batch + 1) % self.batches_per_commit == 0:
+            self._commit()
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """See keras.callbacks.Callback."""
+        del epoch, logs
+        self._commit()
+
+    def _commit(self) -> None:
+        if self.model is not None:  # with JAX, this gives its variables the values of the last step
+            self.state.commit()
+
+
+class UpdateBatchStateCallback(keras.callbacks.Callback):  # type: ignore[misc]
+    """Keeps `state.batch` at the number of steps that were made in this epoch, those before a loss included."""
+
+    def __init__(self, state: Any) -> None:
+        """:param state: a State with the attribute `batch`; fit() gets `steps_per_epoch` less `state.batch`"""
+        super().__init__()
+        self.state, self._before = state, 0
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """See keras.callbacks.Callback."""
+        del logs
+        self._before = self.state.batch
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """See keras.callbacks.Callback."""
+        del logs
+        self.state.batch = self._before + batch + 1
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """See keras.callbacks.Callback."""
+        del epoch, logs
+        self.state.batch = self._before = 0
+
+
+class UpdateEpochStateCallback(keras.callbacks.Callback):  # type: ignore[misc]
+    """Keeps `state.epoch` at the number of epochs that were made, those before a loss included."""
+
+    def __init__(self, state: Any) -> None:
+        """:param state: a State with the attribute `epoch`; fit() gets `epochs` less `state.epoch`"""
+        super().__init__()
+        self.state, self._before, self._first = state, 0, -1
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """See keras.callbacks.Callback."""
+        del logs
+        self._before, self._first = self.state.epoch, -1
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """See keras.callbacks.Callback."""
+        del logs
+        self._first = epoch if self._first < 0 else self._first
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """See keras.callbacks.Callback."""
+        del logs
+        self.state.epoch = self._before + epoch - self._first + 1
