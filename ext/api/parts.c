@@ -66,6 +66,7 @@ static void configure(const hc__base *base, const int32_t *locals, const char *f
     config->engine.processes = &base->processes;
     config->background = base->background;
     config->one_thread = base->one_thread;
+    config->fanout = (int32_t)base->settings.fanout;
     config->heartbeat = base->heartbeat;
     config->wire = strcmp(base->settings.wire, "fp16") == 0   ? HC_FLOAT16
                    : strcmp(base->settings.wire, "bf16") == 0 ? HC_BFLOAT16

@@ -238,6 +238,7 @@ cdef extern from "loop/loop.h" nogil:
     ctypedef struct hc_loop_config:
         hc_engine_config engine
         uint8_t background, one_thread, heartbeat, wire
+        int32_t fanout
         const int32_t *node_of
         int32_t local_rank, local_size
         const int32_t *locals "locals"

@@ -169,6 +169,7 @@ cdef class Loop:
         config.engine.processes = &self.processes
         config.wire = {"none": HC_WIRE_SAME, "fp16": HC_FLOAT16, "bf16": HC_BFLOAT16}[self.settings.wire]
         config.background, config.one_thread = background, one_thread
+        config.fanout = <int32_t>self.settings.fanout
         config.heartbeat = heartbeat
         config.trace.world, config.trace.folder = world, trace_folder
         config.node_of, config.locals = nodes, ranks

@@ -7,27 +7,77 @@
  * answers; the engine's own messages are longer. A rank asks its neighbours in the World's tree, and passes a question
  * on to its other neighbours. So the whole tree is asked while one rank waits, each edge once per interval, however
  * many wait. The answer to a question is followed by what the rank knows of silent ranks.
+ *
+ * A leader whose process is gone leaves the tree cut: the failure that the engine floods ends at the node. So the ranks
+ * of its node tell its neighbours on other nodes themselves.
  */
 #include "loop/driver.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-enum { ARE_YOU_THERE = 0xA5, I_AM = 0x5A, IT_IS_SILENT = 0x3C };
+enum { ARE_YOU_THERE = 0xA5, I_AM = 0x5A, IT_IS_SILENT = 0x3C, IT_IS_GONE = 0xC3 };
+#define GONE_BYTES 4        /* what it is, rank (3) */
 #define SILENT_BYTES 7      /* what it is, kind, rank (3), age in tenths of a second (2) */
 #define ENGINES_LEAST 8     /* bytes of a message of the engine */
 #define GAP (1000 * HC__MS) /* this rank itself did not run: nobody owes it an answer */
 
-static void watch_node(hc_loop *loop) {
-    int32_t local = hc_node_control_lost(loop->parts.node_control);
-    if (local >= 0 && local != loop->config.local_rank)
-        hc__loop_lose(loop, loop->locals[local], "its process is gone");
-}
-
-/* ---- questions ------------------------------------------------------------------------------------- */
-
 static void send(hc_loop *loop, int32_t peer, const uint8_t *bytes, size_t nbytes) {
     loop->parts.control->ops->send(loop->parts.control, peer, bytes, nbytes);
 }
+
+/* ---- a process that is gone ------------------------------------------------------------------------ */
+
+/* Finds the rank's place in the World's tree. NULL, or its children, which the caller frees. */
+static hc_child *place_of(const hc_loop *loop, int32_t rank, hc_set_config *place) {
+    int32_t size = loop->config.engine.size, room = 2 * loop->config.fanout;
+    int32_t *members = malloc((size_t)size * sizeof *members);
+    hc_child *children = malloc((size_t)room * sizeof *children);
+    hc_tree_index *index = NULL;
+    for (int32_t i = 0; members && i < size; i++)
+        members[i] = i;
+    if (members && children)
+        index = hc_tree_index_new(members, loop->node_of, size, loop->config.fanout);
+    if (index)
+        hc_tree_place(index, rank, place, children, room);
+    else {
+        free(children);
+        children = NULL;
+    }
+    hc_tree_index_free(index);
+    free(members);
+    return children;
+}
+
+static void tell_other_node(hc_loop *loop, int32_t peer, int32_t gone) {
+    uint32_t rank = (uint32_t)gone;
+    uint8_t bytes[GONE_BYTES] = {IT_IS_GONE, (uint8_t)rank, (uint8_t)(rank >> 8), (uint8_t)(rank >> 16)};
+    if (peer >= 0 && loop->node_of[peer] != loop->node_of[gone])
+        send(loop, peer, bytes, sizeof bytes);
+}
+
+static void tell_its_neighbours(hc_loop *loop, int32_t gone) {
+    hc_set_config place;
+    if (!loop->parts.net || !loop->config.fanout || (uint32_t)gone >> 24 || gone != loop->locals[0])
+        return;
+    hc_child *children = place_of(loop, gone, &place);
+    if (!children)
+        return;
+    tell_other_node(loop, place.parent, gone);
+    for (int32_t i = 0; i < place.nchildren; i++)
+        tell_other_node(loop, children[i].rank, gone);
+    free(children);
+}
+
+static void watch_node(hc_loop *loop) {
+    int32_t local = hc_node_control_lost(loop->parts.node_control);
+    if (local < 0 || local == loop->config.local_rank || loop->failing)
+        return;
+    tell_its_neighbours(loop, loop->locals[local]);
+    hc__loop_lose(loop, loop->locals[local], "its process is gone");
+}
+
+/* ---- questions ------------------------------------------------------------------------------------- */
 
 static void ask(hc_loop *loop, int32_t peer, uint64_t now) {
     uint8_t question = ARE_YOU_THERE;
@@ -242,6 +292,15 @@ static int take_silent(hc_loop *loop, int32_t peer, const uint8_t *bytes, uint64
     return 1;
 }
 
+static int take_gone(hc_loop *loop, const uint8_t *bytes) {
+    int32_t rank = bytes[1] | bytes[2] << 8 | bytes[3] << 16;
+    if (rank >= loop->config.engine.size)
+        return HC_BAD_MESSAGE;
+    if (rank != loop->config.engine.rank)
+        hc__loop_lose(loop, rank, "its process is gone");
+    return 1;
+}
+
 int hc__heartbeat_message(hc_loop *loop, int32_t peer, const uint8_t *bytes, size_t nbytes) {
     if (loop->owed[peer]) {
         loop->owed[peer] = 0;
@@ -252,6 +311,8 @@ int hc__heartbeat_message(hc_loop *loop, int32_t peer, const uint8_t *bytes, siz
     uint64_t now = hc__loop_now();
     if (nbytes == SILENT_BYTES && bytes[0] == IT_IS_SILENT)
         return take_silent(loop, peer, bytes, now);
+    if (nbytes == GONE_BYTES && bytes[0] == IT_IS_GONE)
+        return take_gone(loop, bytes);
     if (nbytes != 1 || (bytes[0] != ARE_YOU_THERE && bytes[0] != I_AM))
         return HC_BAD_MESSAGE;
     if (bytes[0] == ARE_YOU_THERE)

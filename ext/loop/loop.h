@@ -119,6 +119,7 @@ typedef struct hc_loop_config {
     uint8_t wire;       /* dtype between nodes for float32 and float64, or HC_WIRE_SAME */
     const int32_t *node_of; /* node of each World rank; copied */
     int32_t local_rank, local_size;
+    int32_t fanout;        /* of the World's tree (hc_tree_index_new); 0: a lost leader's neighbours are not told */
     const int32_t *locals; /* World rank of each local rank of the node control segment; copied */
     hc_trace_config trace; /* copied */
 } hc_loop_config;

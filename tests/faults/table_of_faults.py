@@ -159,8 +159,9 @@ FAULTS = [
     Fault("root", "stop", "init mpi", 40, NO_MPI, **MPI),
     Fault("leaf", "stop", "init mpi", 40, NO_MPI, **MPI),
     # Two nodes: those on the node of a killed process know at once and tell the others; alone on a node it is silent.
-    *(Fault(who, "kill -9", when, 60, LOST, **MPI, quick=(who, when) == ("leaf", "agreement"))
-      for who in ("root", "leader", "leaf", "alone")
+    # A killed leader cuts the tree, so the rest of its node tells its neighbours in it.
+    *(Fault(who, "kill -9", when, bound, says, **MPI, quick=when == "agreement" and who in ("leader", "leaf"))
+      for who, bound, says in (("root", 10, GONE), ("leader", 10, GONE), ("leaf", 60, LOST), ("alone", 60, LOST))
       for when in ("idle", "agreement", "transfer", "p2p", "shutdown", "shutdown, unwaited")),
     Fault("launcher", "kill -9", "busy", 30, "", **MPI),
     Fault("launcher", "kill -TERM", "busy", 30, "", **MPI),
