@@ -34,6 +34,7 @@ from hpccoll.tools.doctor import (
     rounds,
     training,
     transports,
+    ucx,
 )  # fmt: skip
 from hpccoll.tools.doctor.exchange import Exchange
 from hpccoll.tools.doctor.listener import Listener, connect
@@ -42,6 +43,7 @@ CHECKS = (
     build,
     transports,
     mpi,
+    ucx,
     launcher,
     names,
     addresses,
@@ -92,6 +94,7 @@ def examine(
     :param comm: the mpi4py communicator of the exchange, where there is one
     :returns: the report on the first rank, None on the others
     """
+    mine.facts[ucx.NAME] = ucx.collect()
     stage("exchange of what each rank sees")
     reports = [RankReport(**other) for other in exchange.allgather(asdict(mine)) if other]
     if options["measure"]:
@@ -214,6 +217,7 @@ def system(report: RankReport) -> Facts:
         "kernels": built["kernels"],
         "launcher": report.facts[launcher.NAME]["launcher"] or "none",
         "MPI": found.get("library", "not up"),
+        "UCX": ucx.describe(report.facts.get(ucx.NAME, {})),
         "thread level": found.get("thread level", "unknown"),
     }
 

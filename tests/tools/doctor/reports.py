@@ -21,6 +21,7 @@ def report(rank: int = 0, node: int = 0, **changes: dict[str, Any]) -> RankRepor
             "library": "Open MPI v5.0.11", "thread level": "MULTIPLE", "ours": {},
             "risk": None,
         },
+        "ucx": {"library": "UCX 1.20.1 (/lib/libucp.so.0)", "lacks": ""},
         "transports": {"btl": "", "pml": "", "ranks": 1, "local": 1},
         "launcher": {"launcher": "srun", "rank": rank, "place": None, "if alone": None},
         "names": {"host": f"h{node + 1}", "network": f"net{node}", "in /etc/hosts": [f"10.0.0.{node + 1}"]},

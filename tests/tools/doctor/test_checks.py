@@ -43,6 +43,13 @@ def test_components_that_connect_nobody(btl: str, pml: str, ranks: int, local: i
         assert found(reports) == ([] if ranks > 1 else found([report(0)]))
 
 
+@pytest.mark.parametrize("library", ["UCX 1.13.0 (/opt/libucp.so.0)", ""])
+def test_ranks_with_another_ucx_or_none(library: str) -> None:
+    reports = [report(0, 0), report(1, 1, ucx={"library": library, "lacks": "" if library else "none is there"})]
+    seen = f"rank 0: UCX 1.20.1; rank 1: {library.partition(' (')[0] or 'none'}"
+    says(only(reports), WARNING, f"UCX differs between ranks ({seen})", "without MPI", "one environment")
+
+
 # ---- load -------------------------------------------------------------------------------------------
 
 QUIET = {
