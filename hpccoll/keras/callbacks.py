@@ -222,8 +222,9 @@ class BestModelCheckpoint(keras.callbacks.ModelCheckpoint):  # type: ignore[misc
         monitor: str = "val_loss",
         verbose: int = 0,
         mode: str = "auto",
-        save_freq: str = "epoch",
+        save_freq: Any = "epoch",
         filepath: Any = "best.keras",
+        save_weights_only: bool = False,
     ) -> None:
         """
         :param monitor: the metric that is compared
@@ -231,8 +232,9 @@ class BestModelCheckpoint(keras.callbacks.ModelCheckpoint):  # type: ignore[misc
         :param mode: "min", "max" or "auto"
         :param save_freq: "epoch", or a number of steps
         :param filepath: ends with .keras; it may have fields, as "best-{epoch}.keras"
+        :param save_weights_only: save no optimizer; then `filepath` ends with .weights.h5
         """  # noqa: D205, D212
-        super().__init__(filepath, monitor, verbose, save_best_only=True, mode=mode, save_freq=save_freq)
+        super().__init__(filepath, monitor, verbose, True, save_weights_only, mode, save_freq)
 
     def _save_model(self, epoch: int, batch: int | None, logs: Any) -> None:
         if rank() == 0:

@@ -1,14 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Horovod program for Keras, of the structure of Horovod's example, on the handwritten digits of scikit-learn.
+"""A program for Horovod and Keras, of the structure of Horovod's example; the test changes the import alone."""
 
-Its import of Horovod is the only line that differs.
-"""
-
+import horovod.keras as hvd
 import keras
 import numpy as np
 from sklearn.datasets import load_digits
 
-import hpccoll.keras as hvd
 
 # Horovod: initialize Horovod.
 hvd.init()

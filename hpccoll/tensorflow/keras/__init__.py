@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keras 3 for programs that have imported horovod.tensorflow.keras: hpccoll.keras, with that module's arguments.
+
+>>> import hpccoll.tensorflow.keras as hvd  # in place of import horovod.tensorflow.keras as hvd
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from hpccoll.frontend.compression import Compressor, NoneCompressor
+from hpccoll.horovod import (
+    Adasum,
+    Average,
+    HorovodInternalError,
+    HostsUpdatedInterrupt,
+    Max,
+    Min,
+    ProcessSet,
+    Product,
+    Sum,
+    add_process_set,
+    allgather_object,
+    barrier,
+    broadcast_object,
+    broadcast_object_fn,
+    ccl_built,
+    cross_rank,
+    cross_size,
+    cuda_built,
+    ddl_built,
+    global_process_set,
+    gloo_built,
+    gloo_enabled,
+    init,
+    is_homogeneous,
+    is_initialized,
+    join,
+    local_rank,
+    local_size,
+    mpi_built,
+    mpi_enabled,
+    mpi_threads_supported,
+    nccl_built,
+    process_set_by_id,
+    process_set_ids,
+    rank,
+    remove_process_set,
+    rocm_built,
+    shutdown,
+    size,
+    start_timeline,
+    stop_timeline,
+)
+from hpccoll.keras.compression import Compression
+from hpccoll.keras.optimizer import DistributedOptimizer as _DistributedOptimizer
+from hpccoll.keras.optimizer import PartialDistributedOptimizer
+from hpccoll.keras.saving import load_model
+from hpccoll.keras.values import (
+    allgather,
+    allreduce,
+    broadcast,
+    broadcast_global_variables,
+    broadcast_model,
+    broadcast_variables,
+    reducescatter,
+)
+from hpccoll.tensorflow.keras import callbacks, elastic
+
+__all__ = [
+    "Adasum", "Average", "Compression", "DistributedOptimizer", "HorovodInternalError", "HostsUpdatedInterrupt", "Max",
+    "Min", "PartialDistributedOptimizer", "ProcessSet", "Product", "Sum", "add_process_set", "allgather",
+    "allgather_object", "allreduce", "barrier", "broadcast", "broadcast_global_variables", "broadcast_model",
+    "broadcast_object", "broadcast_object_fn", "broadcast_variables", "callbacks", "ccl_built", "cross_rank",
+    "cross_size", "cuda_built", "ddl_built", "elastic", "global_process_set", "gloo_built", "gloo_enabled", "init",
+    "is_homogeneous", "is_initialized", "join", "load_model", "local_rank", "local_size", "mpi_built", "mpi_enabled",
+    "mpi_threads_supported", "nccl_built", "process_set_by_id", "process_set_ids", "rank", "reducescatter",
+    "remove_process_set", "rocm_built", "shutdown", "size", "start_timeline", "stop_timeline",
+]  # fmt: skip
+
+if tf.keras.__version__.startswith("2."):
+    raise ImportError(
+        "tf.keras is Keras 2 here, because TF_USE_LEGACY_KERAS is set: hpccoll.tensorflow.keras is for Keras 3. Unset "
+        "it, or train with hpccoll.tensorflow.DistributedGradientTape"
+    )
+
+
+def DistributedOptimizer(  # noqa: N802 - Horovod's name
+    optimizer: Any,
+    name: str | None = None,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Compressor = NoneCompressor,
+    sparse_as_dense: bool = False,
+    gradient_predivide_factor: float = 1.0,
+    op: int = Average,
+    backward_passes_per_step: int = 1,
+    average_aggregated_gradients: bool = False,
+    num_groups: int = 0,
+    groups: int | Sequence[Sequence[Any]] | None = None,
+    process_set: ProcessSet = global_process_set,
+    scale_local_gradients: bool = True,
+) -> Any:
+    """Return an optimizer like `optimizer` that updates with gradients reduced over the ranks.
+
+    It is hpccoll.keras.DistributedOptimizer, which says what the parameters mean; only their order differs, as between
+    horovod.keras and horovod.tensorflow.keras.
+    """
+    return _DistributedOptimizer(
+        optimizer, name, device_dense, device_sparse, compression, sparse_as_dense, gradient_predivide_factor, op,
+        num_groups, groups, backward_passes_per_step, average_aggregated_gradients, process_set, scale_local_gradients,
+    )  # fmt: skip
