@@ -10,18 +10,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
+from math import prod
 from typing import Any, Self
 
 import numpy as np
 
-from hpccoll import _core, arrays, errors, objects
+from hpccoll import _core, arrays, bootstrap, errors, objects
+from hpccoll.rendezvous import agreed
 
 __all__ = ["PROC_NULL", "Exchange", "Face", "Halo", "faces", "tag_of"]
 
 PROC_NULL = -2
 SIDES = 128
 """Tags of one exchange: two for each dimension that an array can have."""
+
+PAIR_BYTES = 64 << 10
+"""The largest face that is exchanged in shared memory; larger ones are messages, which are copied as often."""
 
 Shift = Callable[[int], tuple[int, int]]
 """Gives the neighbours below and above in a dimension."""
@@ -55,8 +61,7 @@ class Exchange:
         self._stages = [[self._transfer(core, face) for face in stage if face.peer != PROC_NULL] for stage in stages]
         self._started = False
 
-    @staticmethod
-    def _transfer(core: _core.Set, face: Face) -> _Transfer:
+    def _transfer(self, core: _core.Set, face: Face) -> _Transfer:
         return _Transfer(core, face)
 
     def start(self) -> None:
@@ -169,27 +174,68 @@ class _Planned(_Transfer):
         self.sender.free()
 
 
+class _Paired(_Transfer):
+    """A face whose neighbour is on this node: both sides are one plan, an exchange in shared memory."""
+
+    __slots__ = ("plan",)
+
+    def __init__(self, core: _core.Set, face: Face, segment: _core.Segment, offset: int) -> None:
+        super().__init__(core, face)
+        give, take = (x.reshape(-1).view(np.uint8) for x in (self.outgoing, self.incoming))
+        self.plan = core.plan_pair(give, take, face.peer, f"halo exchange with rank {face.peer}", segment, offset)
+
+    def receive(self, waits: bool) -> None:
+        pass
+
+    def send(self, waits: bool) -> None:
+        if self.outgoing is not self.face.send:
+            np.copyto(self.outgoing, self.face.send)
+        _core.start_all((self.plan,), waits)
+
+    def end(self) -> None:
+        self.plan.wait()
+        if self.incoming is not self.face.recv:
+            np.copyto(self.face.recv, self.incoming)
+
+    def free(self) -> None:
+        self.plan.free()
+
+
 class Halo(Exchange):
     """A plan of a halo exchange: `halo()` runs it, or `halo.start()`, work that needs no halo, `halo.wait()`.
 
-    Its messages are plans, too (`send_init`, `recv_init`), so that a start allocates nothing.
+    Faces between ranks of one node are exchanged in shared memory of their own, others by messages that are plans
+    (`send_init`, `recv_init`), so that a start allocates nothing.
     """
 
-    def __init__(self, core: _core.Set, stages: Sequence[Sequence[Face]], said: str) -> None:
+    def __init__(self, base: bootstrap.Base, core: _core.Set, stages: Sequence[Sequence[Face]], said: str) -> None:
         """Compare with the other ranks, and allocate.
 
+        :param base: of the Worlds that `core` is one of
         :param said: what must be the same on all ranks
         :raises MismatchError: something differs, on all ranks alike
         """
         all_faces = list(chain.from_iterable(stages))
         sides = [(face.peer, face.sendtag, face.send.shape) for face in all_faces]
         wanted = [(face.peer, face.recvtag, face.recv.shape) for face in all_faces]
-        _compare(objects.allgather(core, (said, sides, wanted), None))
+        itemsize = max((face.send.itemsize for face in all_faces), default=0)
+        everybody = objects.allgather(core, (said, sides, wanted, itemsize, base.generation), None)
+        _compare([report[:3] for report in everybody])
+        base.generation = generation = 1 + max(report[4] for report in everybody)
+        self._places, nbytes = _pairs(core, everybody)
+        self._segment = None
+        if nbytes:
+            agree = partial(agreed, partial(_exchange, core))
+            self._segment = bootstrap.set_segment(
+                base.loop, f"halo-{generation}", core.members, base.nonce, agree, nbytes
+            )
         super().__init__(core, stages)
 
-    @staticmethod
-    def _transfer(core: _core.Set, face: Face) -> _Transfer:
-        return _Planned(core, face)
+    def _transfer(self, core: _core.Set, face: Face) -> _Transfer:
+        offset = self._places.get((core.rank, face.sendtag))
+        if offset is None or self._segment is None:
+            return _Planned(core, face)
+        return _Paired(core, face, self._segment, offset)
 
     def free(self) -> None:
         """Give the memory back. The end of a `with` block does so, too, as does the end of the Cart.
@@ -200,7 +246,7 @@ class Halo(Exchange):
             raise errors.InvalidArgumentError("a halo exchange is under way: call wait() before free()")
         for stage in self._stages:
             for transfer in stage:
-                if isinstance(transfer, _Planned):
+                if isinstance(transfer, (_Planned, _Paired)):
                     transfer.free()
 
     def __enter__(self) -> Self:
@@ -209,6 +255,29 @@ class Halo(Exchange):
     def __exit__(self, *_: object) -> None:
         if not self._started:
             self.free()
+
+
+def _exchange(core: _core.Set, value: Any) -> list[Any]:
+    return objects.allgather(core, value, "hpccoll.halo")
+
+
+def _pairs(core: _core.Set, everybody: list[Any]) -> tuple[dict[tuple[int, int], int], int]:
+    """Say where in the segment of its node each face lies that needs no message, by (rank, sendtag).
+
+    :returns: the same on all ranks of a node; and the bytes of the largest segment of a node
+    """
+    nodes = [core.loop.node_of[member] for member in core.members]
+    shapes = {(rank, tag): shape for rank, (_, sides, *_) in enumerate(everybody) for _, tag, shape in sides}
+    places: dict[tuple[int, int], int] = {}
+    ends = dict.fromkeys(nodes, 0)
+    for rank, (_, sides, _, itemsize, _) in enumerate(everybody):
+        for peer, tag, shape in sides:
+            one, other, nbytes = (rank, tag), (peer, tag ^ 1), prod(shape) * itemsize  # tag_of(): both sides in turn
+            if peer <= rank or nodes[peer] != nodes[rank] or shapes.get(other) != shape or not 0 < nbytes <= PAIR_BYTES:
+                continue
+            places[one] = places[other] = ends[nodes[rank]]
+            ends[nodes[rank]] += _core.pair_bytes(nbytes)
+    return places, max(ends.values())
 
 
 def _compare(everybody: list[Any]) -> None:

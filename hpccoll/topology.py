@@ -250,7 +250,7 @@ class Cart:
         number = self._plans
         self._plans += 1
         stages = faces(array, width, corners, self.shift, len(self.dims), number)
-        return Halo(self._core, stages, str((array.dtype, width, corners)))
+        return Halo(self.world.base, self._core, stages, str((array.dtype, width, corners)))
 
     def shutdown(self) -> None:
         """End the Cart's World, when all its ranks have called this."""

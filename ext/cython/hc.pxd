@@ -151,6 +151,7 @@ cdef extern from "transport/shm/shm.h" nogil:
         const hc_stream_read *reads
         int64_t start "from"
         int64_t to
+        int borrows
         size_t slot_bytes
     size_t hc_flat_limit(int32_t)
     size_t hc_flat_bytes(int32_t, size_t)

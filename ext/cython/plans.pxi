@@ -434,6 +434,52 @@ cdef Plan new_plan(Set own, str kind, str name, object x, object out):
     return plan
 
 
+cdef Plan new_pair(Set own, give, take, int peer, str name, Segment segment, size_t offset):
+    """The plan of Set.plan_pair()."""
+    cdef Plan plan = Plan.__new__(Plan)
+    cdef bytes text = name.encode()
+    cdef hc_data *data = NULL
+    cdef hc_flat_config config
+    cdef hc_segment part
+    cdef hc_stream_read reads[2]
+    cdef int me = own.rank > peer
+    plan.set, plan.kind, plan.name, plan.number = own, "halo exchange", name, -1
+    plan.by_caller, plan.restores, plan.held = True, [], (give, take, segment)
+    if not read_plain(give, &plan.two[0], False) or not read_plain(take, &plan.two[1], True):
+        raise errors.InvalidArgumentError("a halo exchange needs memory that can be written")
+    plan.h = hc_handle_new(HC_HANDLE_PLAN, own.number, 1, 1, text, len(text), 0)
+    if plan.h is NULL:
+        raise errors.OutOfMemoryError("no memory for a plan of a halo exchange")
+    plan.h.request.operation = CODES["allgather"]
+    put_tensor(plan.h, 0, plan.h.dims, &plan.two[0], &plan.two[1], 1)
+    plan.c = hc_plan_new(own.loop.c, plan.h, 2)
+    if plan.c is NULL:
+        raise errors.OutOfMemoryError("no memory for a plan of a halo exchange")
+    memset(&config, 0, sizeof(config))
+    memset(reads, 0, sizeof(reads))
+    reads[1 - me].out, reads[1 - me].bytes = plan.two[1].data, plan.two[1].nbytes
+    config.batch = hc_plan_batch(plan.c)
+    config.source = config.target = -1
+    config.reads, config.slot_bytes, config.borrows = reads, plan.two[0].nbytes, True
+    part.base, part.bytes, part.fd = <char *>segment.c.base + offset, hc_flat_bytes(2, config.slot_bytes), -1
+    node_of = own.loop.node_of
+    here = [m for m in range(own.loop.size) if node_of[m] == node_of[own.loop.rank]]
+    cdef int32_t *locals_ = copy_ranks([here.index(own.members[r]) for r in sorted((own.rank, peer))])
+    status = hc_flat_new(&config, part, own.loop.node_control, locals_, me, 2, &data)
+    free(locals_)
+    if status < 0:
+        plan.release()
+    check(status, "the plan's data plane could not be made")
+    hc_plan_use(plan.c, data, True)
+    own.loop.plans.add(plan)
+    return plan
+
+
+def pair_bytes(size_t nbytes):
+    """Bytes of shared memory for a pair of ranks that exchange `nbytes` each, in a plan of both."""
+    return hc_flat_bytes(2, nbytes)
+
+
 def start_all(plans, bint waits=False):
     """Start these plans, in their order. `waits`: the caller goes on to wait for them, so no other thread is woken."""
     for plan in plans:

@@ -422,5 +422,13 @@ cdef class Set:
         self.loop.plans.add(plan)
         return plan
 
+    def plan_pair(self, give, take, int peer, str name, Segment segment, size_t offset):
+        """Make the plan of an exchange with one rank of this node, which makes it too, of as many bytes.
+
+        :param give: contiguous bytes (1-d uint8), as is `take`
+        :param segment: of both, zeroed; `offset`: of their pair_bytes() in it
+        """
+        return new_pair(self, give, take, peer, name, segment, offset)
+
 
 gate = PyCapsule_New(<void *>&hc_the_gate, HC_GATE_CAPSULE, NULL)  # for the kernels of frameworks

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Grids of ranks, what neighbours exchange, and halos against a serial reference."""
 
+import gc
 import itertools
+import re
+import time
 from math import prod
 
 import numpy as np
@@ -218,3 +221,62 @@ def test_wrong_halos(threads):
     halo.wait()
     cart.shutdown()
     assert prod(cart.dims) == 1
+
+
+# ---- plans in shared memory ---------------------------------------------------------------------------------
+
+
+def test_halo_plans_between_neighbours_send_nothing(threads):
+    """Twice the same neighbour, strided faces, starts ahead of the others, and more than one plan at once."""
+
+    def program(world):
+        cart = world.cart([world.size], periods=True)
+        fields = [np.zeros((3, 6)), np.zeros((2, 5, 4), "i2")]
+        with cart.halo_exchange_init(fields[0].T) as one, cart.halo_exchange_init(fields[1][0], 1) as other:
+            before = world.stats()
+            for step in range(40):
+                fields[0][:, 1:-1], fields[1][0, 1:-1] = world.rank + step, 10 * world.rank + step
+                other.start()
+                one()
+                other.wait()
+                below, above = (world.rank - 1) % world.size, (world.rank + 1) % world.size
+                assert (fields[0][:, 0] == below + step).all() and (fields[0][:, -1] == above + step).all()
+                assert (fields[1][0, 0] == 10 * below + step).all() and (fields[1][0, -1] == 10 * above + step).all()
+            after = world.stats()
+            assert after["p2p_ops"] == before["p2p_ops"] and after["plan_starts"] == before["plan_starts"] + 160
+        cart.shutdown()
+
+    testing.run(threads(2), program)
+    testing.run(threads(3), program)
+
+
+def test_halo_plans_give_their_memory_back():
+    def mapped() -> int:
+        with open("/proc/self/maps") as maps:
+            return sum("/hpccoll-" in line and "-halo-" in line for line in maps)
+
+    def program(world):
+        cart = world.cart([world.size])
+        cart.halo_exchange_init(np.zeros(9)).free()
+        return cart.halo_exchange_init(np.zeros(9))  # freed with the World
+
+    gc.collect()
+    before = mapped()
+    plans = testing.make_and_run(2, program)
+    assert plans.pop() is not None
+    del plans
+    gc.collect()
+    assert mapped() <= before
+
+
+def test_a_neighbour_that_does_not_start_is_reported(threads, capfd):
+    def program(world):
+        cart = world.cart([world.size])
+        with cart.halo_exchange_init(np.zeros(9)) as halo:
+            if world.rank == 1:
+                time.sleep(1)
+            halo()
+        cart.shutdown()
+
+    testing.run(threads(2, stall_warning=0.2), program)
+    assert re.search(r"rank 0: a start of .*'halo exchange with rank 1' awaits rank 1 \(", capfd.readouterr().err)

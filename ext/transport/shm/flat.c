@@ -224,7 +224,8 @@ int hc_flat_new(const hc_flat_config *config, hc_segment segment, hc_node_contro
         return status;
     }
     config->batch->node_divisor = config->batch->divisor;
-    flat->shm.segment = segment;
+    if (!config->borrows)
+        flat->shm.segment = segment;
     flat->slots = segment.base;
     flat->stride = stride_of(config->slot_bytes);
     flat->range = (hc__range){config->from, config->to};

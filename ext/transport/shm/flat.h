@@ -19,6 +19,7 @@ typedef struct hc_flat_config {
     int32_t target;              /* the local rank that takes; -1: all */
     const hc_stream_read *reads; /* local_size entries: what is taken from each rank; copied. NULL: a reduction */
     int64_t from, to;            /* a reduction: the elements that this rank takes */
+    int borrows;                 /* the segment stays the caller's */
     size_t slot_bytes;           /* of the largest part that a rank gives; 0: nothing is given (a barrier) */
 } hc_flat_config;
 
