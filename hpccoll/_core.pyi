@@ -2,6 +2,8 @@
 from collections.abc import Generator, Iterable, Sequence
 from typing import Any, Self, final
 
+import numpy as np
+
 from hpccoll.compression import Compression
 from hpccoll.config import Config
 from hpccoll.errors import RecoverableError
@@ -108,7 +110,9 @@ class Loop:
         net: object | None,
         settings: Config,
         *,
-        processes: Sequence[tuple[str, int]],
+        hosts: list[str],
+        host_of: np.ndarray | None,
+        pids: np.ndarray,
         background: bool,
         one_thread: bool,
         heartbeat: bool,

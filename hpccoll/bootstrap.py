@@ -5,11 +5,9 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import platform
-import secrets
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from importlib import metadata
 from typing import TypeVar
@@ -18,9 +16,10 @@ from hpccoll import _core, config, cuda, detect, errors, launched, net, start_re
 from hpccoll.checks import at_start, gpus, proofs
 from hpccoll.checks.finding import ERROR, Facts, grouped
 from hpccoll.checks.survey import RankReport, Survey
+from hpccoll.compared import Compared
 from hpccoll.observe.timeline import Timeline, for_rank
 from hpccoll.rendezvous import Machine, Rendezvous, ThreadRendezvous, agreed
-from hpccoll.start_report import StartReport
+from hpccoll.start_report import Ranks
 from hpccoll.text import some_ranks
 
 __all__ = ["Base", "make"]
@@ -31,21 +30,21 @@ T = TypeVar("T")
 # ---- nodes ------------------------------------------------------------------------------------------
 
 
-def place(machines: Sequence[Machine], nodes: str) -> tuple[int, ...]:
+def place(machines: Compared[Machine], nodes: str) -> tuple[int, ...]:
     """The node of each rank, numbered by first appearance: one per machine, or as many as `nodes` asks for.
 
     "2" cuts each machine's ranks into two contiguous blocks, "3+1" into blocks of 3 and 1.
     """
-    keys: list[tuple[Machine, int]] = [(machine, 0) for machine in machines]
-    if nodes:
-        for machine in dict.fromkeys(machines):
-            ranks = [r for r, m in enumerate(machines) if m == machine]
-            for block, count in enumerate(_block_sizes(nodes, len(ranks))):
-                for r in ranks[:count]:
-                    keys[r] = (machine, block)
-                del ranks[:count]
-    numbers = {key: i for i, key in enumerate(dict.fromkeys(keys))}
-    return tuple(numbers[key] for key in keys)
+    if not nodes:
+        return (0,) * machines.size if machines.of is None else tuple(machines.of.tolist())
+    blocks: dict[int, tuple[int, int]] = {}
+    for number in range(len(machines.values)):
+        those = machines.ranks(number)
+        for block, count in enumerate(_block_sizes(nodes, len(those))):
+            blocks |= dict.fromkeys(those[:count], (number, block))
+            del those[:count]
+    order = {key: i for i, key in enumerate(dict.fromkeys(blocks[rank] for rank in range(machines.size)))}
+    return tuple(order[blocks[rank]] for rank in range(machines.size))
 
 
 def _block_sizes(nodes: str, ranks: int) -> list[int]:
@@ -99,17 +98,17 @@ def make(
     :param provider: makes the net, in place of the provider that the knob `net` names
     """
     _compare_versions(rendezvous)
-    reports = _exchange_reports(rendezvous, settings)
-    machines = [report.machine for report in reports]
-    node_of = place(machines, settings.nodes)
-    nonce = reports[0].nonce
-    _print_findings(rendezvous.rank, reports)
+    ranks = start_report.exchange(rendezvous, settings)
+    if differing := config.differences(ranks.settings):
+        raise errors.StartError(f"the World was not made: {differing}")
+    node_of = place(ranks.machines, settings.nodes)
+    _print_findings(rendezvous, ranks)
     nccl_files = [str(file) for file in cuda.packages()]
-    gpu = _look_at_gpus(rendezvous, reports, nccl_files)
-    choice = _choose_net(rendezvous, settings, provider, machines, node_of)
+    gpu = _look_at_gpus(rendezvous, ranks, nccl_files)
+    choice = _choose_net(rendezvous, settings, provider, ranks.machines, node_of)
     drivers = _exchange_drivers(rendezvous, choice)
-    capsule = _make_net(rendezvous, choice, machines)
-    node_control = _node_control(rendezvous, node_of, nonce)
+    capsule = _make_net(rendezvous, choice, ranks.machines)
+    node_control = _node_control(rendezvous, node_of, ranks.nonce)
     _core.select_kernels(settings.simd)
     loop = _core.Loop(
         rendezvous.rank,
@@ -117,20 +116,22 @@ def make(
         node_control,
         capsule,
         settings,
-        processes=[(report.host, report.pid) for report in reports],
+        hosts=ranks.hosts.values,
+        host_of=ranks.hosts.of,
+        pids=ranks.pids,
         background=settings.background and drivers[rendezvous.rank] is net.Drivers.ANY,
         one_thread=drivers[rendezvous.rank] is net.Drivers.MAKER,
-        heartbeat=set(drivers) == {net.Drivers.ANY} and all(report.settings.background for report in reports),
+        heartbeat=drivers.values == [net.Drivers.ANY] and all(one.background for one in ranks.settings.values),
         device_number=gpu.get("number", -1) if gpu.get("named") else -1,
         nccl_files=nccl_files,
         shares_device=gpus.sharing(config.environment()),
-        gpu_aware=_gpu_aware(choice, settings, reports),
-        world=nonce,
-        trace_folder=_trace_folder(settings, nonce),
+        gpu_aware=_gpu_aware(choice, settings, ranks),
+        world=ranks.nonce,
+        trace_folder=_trace_folder(settings, ranks.nonce),
     )
-    base = Base(rendezvous, settings, loop, nonce, choice)
+    base = Base(rendezvous, settings, loop, ranks.nonce, choice)
     try:
-        first = _first_set(base, reports, opens_device=bool(gpu.get("named")))
+        first = _first_set(base, ranks, opens_device=bool(gpu.get("named")))
     except BaseException:
         loop.close()
         raise
@@ -149,19 +150,19 @@ def _trace_folder(settings: config.Config, nonce: str) -> str:
     return path
 
 
-def _first_set(base: Base, reports: list[StartReport], *, opens_device: bool) -> _core.Set:
+def _first_set(base: Base, ranks: Ranks, *, opens_device: bool) -> _core.Set:
     """The process set of all ranks, and what else is done at the start by the loop."""
     rendezvous, settings, loop = base.rendezvous, base.settings, base.loop
-    if any(report.uses_gpu and report.settings.device != "auto" for report in reports):
-        agreed(rendezvous.allgather, lambda: loop.open_device() if opens_device else None)
+    if any(ranks.uses_gpu.values) and any(one.device != "auto" for one in ranks.settings.values):
+        agreed(rendezvous.compare, lambda: loop.open_device() if opens_device else None)
     members = tuple(range(rendezvous.size))
-    segment = set_segment(loop, 0, members, base.nonce, partial(agreed, rendezvous.allgather))
-    first = agreed(rendezvous.allgather, lambda: _core.Set(loop, 0, 0, members, segment))
+    segment = set_segment(loop, 0, members, base.nonce, partial(agreed, rendezvous.compare))
+    first = agreed(rendezvous.compare, lambda: _core.Set(loop, 0, 0, members, segment))
     if rendezvous.rank == 0 and settings.verbose:
         print(_start_line(base), file=sys.stderr, flush=True)
     if settings.timeline:
-        base.timeline = agreed(rendezvous.allgather, lambda: for_rank(loop, settings.timeline))
-    rendezvous.allgather(None)  # no rank sends before all ranks listen
+        base.timeline = agreed(rendezvous.compare, lambda: for_rank(loop, settings.timeline))
+    rendezvous.compare(None)  # no rank sends before all ranks listen
     return first
 
 
@@ -171,72 +172,52 @@ def _first_set(base: Base, reports: list[StartReport], *, opens_device: bool) ->
 def _compare_versions(rendezvous: Rendezvous) -> None:
     """Fail on all ranks unless all run one version. Plain values: a report of another version may not be readable."""
     mine = f"{metadata.version('hpccoll')} (messages of version {_core.WIRE_VERSION})"
-    ranks: dict[str, list[int]] = {}
-    for rank, version in enumerate(rendezvous.allgather(mine)):
-        ranks.setdefault(version, []).append(rank)
-    if len(ranks) > 1:
-        found = "; ".join(f"{version} on {some_ranks(having)}" for version, having in ranks.items())
+    said = rendezvous.compare(mine)
+    if not said.alike:
+        found = "; ".join(f"{version} on {some_ranks(said.ranks(i))}" for i, version in enumerate(said.values))
         raise errors.StartError(
             f"the World was not made: its ranks run different versions of hpccoll: {found}. Start all of them with one "
             "environment: `hpccoll info` on each host says which one it finds"
         )
 
 
-def _exchange_reports(rendezvous: Rendezvous, settings: config.Config) -> list[StartReport]:
-    mine = StartReport(
-        settings=settings,
-        machine=rendezvous.machine(),
-        host=platform.node(),
-        pid=os.getpid(),
-        nonce=secrets.token_hex(8),
-        facts=at_start.collect() if settings.check else {},
-        uses_gpu=gpus.wanted(settings),
-        proofs=_read_proofs(rendezvous.rank, settings),
-    )
-    reports = start_report.read(rendezvous.allgather(mine.values()))
-    if differing := config.differences([report.settings for report in reports]):
-        raise errors.StartError(f"the World was not made: {differing}")
-    return reports
-
-
-def _print_findings(rank: int, reports: list[StartReport]) -> None:
+def _print_findings(rendezvous: Rendezvous, ranks: Ranks) -> None:
     """Rank 0 prints what the checks of the start found, where no rank has switched them off."""
-    if rank == 0 and all(report.facts for report in reports):
-        try:
-            lines = at_start.lines([report.machine for report in reports], [report.facts for report in reports])
-        except Exception as error:  # noqa: BLE001 - facts come from outside; what is wrong with them stops no start
-            lines = [f"what the ranks found cannot be judged: {type(error).__name__}: {error}"]
-        for line in lines:
+    if all(one.check for one in ranks.settings.values):
+        for line in at_start.look(rendezvous.compare, rendezvous.rank, ranks.machines.like(rendezvous.rank)):
             print(f"hpccoll: check: {line}", file=sys.stderr, flush=True)
 
 
-def _look_at_gpus(rendezvous: Rendezvous, reports: list[StartReport], nccl_files: list[str]) -> Facts:
+def _look_at_gpus(rendezvous: Rendezvous, ranks: Ranks, nccl_files: list[str]) -> Facts:
     """What GPU this rank uses, where that is known by now; refuse what cannot work, and print what is wrong."""
-    if not any(report.uses_gpu for report in reports):
+    if not any(ranks.uses_gpu.values):
         return {}
-    mine, facts = reports[rendezvous.rank], {}
-    if mine.uses_gpu:
-        before = [report.machine for report in reports[: rendezvous.rank]].count(mine.machine)
-        facts = gpus.collect(mine.settings, before, config.environment(), nccl_files)
-    seen = rendezvous.allgather(facts)
-    survey = Survey(
-        [
-            RankReport(rank, report.host, str(report.machine), {gpus.NAME: of_rank})
-            for rank, (report, of_rank) in enumerate(zip(reports, seen, strict=True))
-        ]
-    )
+    settings, facts = ranks.settings[rendezvous.rank], {}
+    if ranks.uses_gpu[rendezvous.rank]:
+        before = ranks.machines.like(rendezvous.rank).index(rendezvous.rank)
+        facts = gpus.collect(settings, before, config.environment(), nccl_files)
+    seen = rendezvous.compare(facts)
     try:
-        found = grouped(gpus.judge(survey))
+        found = grouped(gpus.judge(_gpus(ranks, seen))) if gpus.suspicious(seen, ranks.machines) else []
     except (KeyError, TypeError, AttributeError) as error:
         raise errors.StartError(
             f"the World was not made: a rank's facts about its GPU cannot be read: {error!r}"
         ) from None
     if wrong := [finding.line() for finding in found if finding.severity == ERROR]:
         raise errors.StartError("the World was not made: " + "\n".join(wrong))
-    if rendezvous.rank == 0 and all(report.settings.check for report in reports):
+    if rendezvous.rank == 0 and all(one.check for one in ranks.settings.values):
         for finding in found:
             print(f"hpccoll: check: {finding.line()}", file=sys.stderr, flush=True)
     return facts
+
+
+def _gpus(ranks: Ranks, seen: Compared[Facts]) -> Survey:
+    return Survey(
+        [
+            RankReport(rank, host, str(machine), {gpus.NAME: facts})
+            for rank, (host, machine, facts) in enumerate(zip(ranks.hosts, ranks.machines, seen, strict=True))
+        ]
+    )
 
 
 # ---- the net ------------------------------------------------------------------------------------------
@@ -246,7 +227,7 @@ def _choose_net(
     rendezvous: Rendezvous,
     settings: config.Config,
     provider: net.NetProvider | None,
-    machines: list[Machine],
+    machines: Compared[Machine],
     node_of: tuple[int, ...],
 ) -> net.Choice | None:
     """The net of this World; None where one node holds all ranks and none is needed."""
@@ -266,44 +247,32 @@ def _choose_net(
     return choice
 
 
-def _why_a_net(machines: list[Machine], node_of: tuple[int, ...]) -> str:
+def _why_a_net(machines: Compared[Machine], node_of: tuple[int, ...]) -> str:
     """Why a net was looked for, as the beginning of a sentence that says that none was found."""
-    ranks: dict[Machine, set[int]] = {}
-    for rank, machine in enumerate(machines):
-        ranks.setdefault(machine, set()).add(rank)
-    if len(ranks) > 1:
-        where = "; ".join(f"{machine}: {some_ranks(those)}" for machine, those in ranks.items())
-        return f"the ranks are on {len(ranks)} machines ({where}), and no net connects them"
+    if not machines.alike:
+        where = "; ".join(f"{machine}: {some_ranks(machines.ranks(i))}" for i, machine in enumerate(machines.values))
+        return f"the ranks are on {len(machines.values)} machines ({where}), and no net connects them"
     if max(node_of) > 0:
         return "HPCCOLL_NODES splits the ranks into nodes (unset it to join them), and no net connects these"
     return "HPCCOLL_DEVICE_MODE=mpi gives the memory of GPUs to a net, and there is none"
 
 
-def _exchange_drivers(rendezvous: Rendezvous, choice: net.Choice | None) -> list[net.Drivers]:
+def _exchange_drivers(rendezvous: Rendezvous, choice: net.Choice | None) -> Compared[net.Drivers]:
     """Tell all ranks which threads may drive the net on each of them."""
     mine = choice.provider.drivers() if choice else net.Drivers.ANY
-    names = rendezvous.allgather(mine.name)
-    if unknown := set(names) - set(net.Drivers.__members__):
+    names = rendezvous.compare(mine.name)
+    if unknown := set(names.values) - set(net.Drivers.__members__):
         raise errors.StartError(f"the World was not made: a rank says that its net is driven by {min(unknown)!r}")
-    return [net.Drivers[name] for name in names]
+    return names.map(lambda name: net.Drivers[name])
 
 
-def _make_net(rendezvous: Rendezvous, choice: net.Choice | None, machines: list[Machine]) -> object | None:
+def _make_net(rendezvous: Rendezvous, choice: net.Choice | None, machines: Compared[Machine]) -> object | None:
     if choice is None:
         return None
-    one_machine = len(set(machines)) == 1
-    return agreed(rendezvous.allgather, lambda: choice.provider.make(rendezvous, one_machine=one_machine))
+    return agreed(rendezvous.compare, lambda: choice.provider.make(rendezvous, one_machine=machines.alike))
 
 
-def _read_proofs(rank: int, settings: config.Config) -> tuple[list[proofs.Proof], str]:
-    if rank != 0 or settings.gpu_aware_mpi != "auto" or settings.device == "none":
-        return [], ""
-    return proofs.read(proofs.files(settings.gpu_aware_record, config.environment()))
-
-
-def _gpu_aware(
-    choice: net.Choice | None, settings: config.Config, reports: list[StartReport]
-) -> tuple[str, list[str], str]:
+def _gpu_aware(choice: net.Choice | None, settings: config.Config, ranks: Ranks) -> tuple[str, list[str], str]:
     """HPCCOLL_GPU_AWARE_MPI, the devices for which it is proved, and why there are none."""
     library = proofs.library(choice.provider.library()) if choice else ""
     if not library:
@@ -311,8 +280,7 @@ def _gpu_aware(
     env = config.environment()
     launched = detect.place(env)
     here = proofs.setup(library, launched.launcher if launched else "", env)
-    machines = len({report.machine for report in reports})
-    found = proofs.verdict(*reports[0].proofs, here, machines)
+    found = proofs.verdict(*ranks.proofs, here, len(ranks.machines.values))
     return settings.gpu_aware_mpi, found.devices, found.why
 
 
@@ -332,7 +300,7 @@ def _node_control(rendezvous: Rendezvous, node_of: tuple[int, ...], nonce: str) 
         assert shared is not None
         return shared
     name = f"/hpccoll-{nonce}-node-{mine}"
-    return shared_segment(name, nbytes, leads, partial(agreed, rendezvous.allgather))
+    return shared_segment(name, nbytes, leads, partial(agreed, rendezvous.compare))
 
 
 def set_segment(

@@ -15,11 +15,13 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
+import operator
 import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hpccoll import _core, errors
+from hpccoll.compared import Compared
 from hpccoll.text import some_ranks
 
 __all__ = ["Config", "Knob", "environment", "knobs", "publish", "read", "secret"]
@@ -273,21 +275,19 @@ def from_values(values: Mapping[str, Any]) -> Config:
     return Config(**values)
 
 
-def differences(configs: list[Config]) -> str:
+def differences(configs: Compared[Config]) -> str:
     """Describe the knobs that must be equal on all ranks and are not.
 
-    :param configs: the knobs of each rank
+    :param configs: the knobs of the ranks
     :returns: a line per knob with its values and their ranks; "" where all are equal
     """
     lines = []
     for field in dataclasses.fields(Config):
         if not field.metadata["agreed"]:
             continue
-        ranks: dict[Any, list[int]] = {}
-        for rank, config in enumerate(configs):
-            ranks.setdefault(getattr(config, field.name), []).append(rank)
-        if len(ranks) > 1:
-            said = "; ".join(f"{_shown(value)} on {some_ranks(who)}" for value, who in ranks.items())
+        found = configs.map(operator.attrgetter(field.name))
+        if not found.alike:
+            said = "; ".join(f"{_shown(value)} on {some_ranks(found.ranks(i))}" for i, value in enumerate(found.values))
             lines.append(f"{variable(field.name)} differs between ranks: {said}")
     return "\n".join(lines)
 

@@ -94,10 +94,14 @@ def _compare_launch(rendezvous: Rendezvous, settings: config.Config) -> None:
     from hpccoll import _mpi
 
     place = detect.place(config.environment())
-    mine = [place and dataclasses.asdict(place), _mpi.library_version(), settings.trust_mpi]
-    places, libraries, trusting = zip(*rendezvous.allgather(mine), strict=True)
-    problem = detect.contradiction([place and detect.Place(**place) for place in places], libraries)
-    if problem and not any(trusting):
+    about = place and dataclasses.asdict(place.without_numbers())
+    mine: list[Any] = [about, _mpi.library_version(), settings.trust_mpi]
+    said = rendezvous.compare(mine)
+    numbers = rendezvous.numbers([-1 if place is None or place.rank is None else place.rank])[:, 0]
+    if any(trusting for *_, trusting in said.values):
+        return
+    places = said.map(lambda one: detect.Place(**one[0]) if one[0] else None)
+    if problem := detect.contradiction(places, said.map(lambda one: one[1]), numbers):
         raise errors.StartError(f"the World was not made: {problem}")
 
 

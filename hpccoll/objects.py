@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 
 from hpccoll import _core, errors
+from hpccoll.compared import NOBODY, Compared, all_equal, digest, extremes, index
 from hpccoll.outside import check_inside
+from hpccoll.reductions import MIN
 
-__all__ = ["Dumps", "allgather", "broadcast", "gather", "meet", "receive", "scatter", "send"]
+__all__ = ["Dumps", "allgather", "broadcast", "compare", "gather", "numbers", "receive", "same", "scatter", "send"]
 
 Dumps = Callable[[Any], bytes]
 
@@ -43,15 +45,60 @@ def allgather(own: _core.Set, value: Any, name: str | None, dumps: Dumps = pickl
     return _unpack_rows(handle, received)
 
 
-def meet(own: _core.Set, value: Any, name: str, seconds: float) -> list[Any]:
-    """As allgather, where ranks make something together.
+def compare(own: _core.Set, value: Any, name: str, seconds: float | None) -> Compared[Any]:
+    """Exchange a value that few ranks, or none, have differently; for ranks that make something together.
 
-    :param seconds: for the others to come (HPCCOLL_START_TIMEOUT)
+    A reduction says whether all are alike. Else each rank tells its value's digest, and the lowest rank of each
+    different value the value.
+
+    :param value: of types whose repr() says all of it
+    :param seconds: for the others to come (HPCCOLL_START_TIMEOUT); None: as long as it takes
     :raises StartError: not all have come; it names those that have not, if a report of the wait does
     """
-    handle = own.collective("allgather", _pack(value, pickle.dumps), name, None, True)
+    mine = digest(repr(value).encode())  # pickles of equal values may differ
+    least = _meet(own, "allreduce", extremes(mine), name, seconds, op=MIN).wait()
+    if all_equal(least):
+        return Compared([value], own.size)
+    handle = _meet(own, "allgather", mine[:1], f"{name} (digests)", seconds)
+    first, of = index(handle.wait())
+    here = np.flatnonzero(handle.rows())  # a rank that has joined says nothing
+    first = here[first]
+    if own.size != len(here):
+        of, found = np.full(own.size, NOBODY), of
+        of[here] = found
+    packed = np.frombuffer(pickle.dumps(value) if own.rank in first else b"", np.uint8)
+    values = _meet(own, "allgather", packed, f"{name} (values)", seconds)
+    return Compared(_unpack_rows(values, values.wait()), own.size, of)
+
+
+def same(what: str, said: Compared[Any]) -> Any:
+    """Give what all ranks say.
+
+    :param what: the beginning of the error
+    :raises MismatchError: they do not say the same; it names the first rank that differs from rank 0
+    """
+    if not said.alike:
+        first, other = said.values[:2]
+        raise errors.MismatchError(f"{what} {first}, rank {said.first(1)} says {other}")
+    return said.values[0]
+
+
+def numbers(own: _core.Set, values: Sequence[int], name: str, seconds: float | None) -> np.ndarray:
+    """Exchange a few whole numbers of 64 bits; for ranks that make something together. See `compare`.
+
+    :returns: a row per rank, int64
+    """
+    rows: np.ndarray = _meet(own, "allgather", np.array([values], np.int64), name, seconds).wait()
+    return rows
+
+
+def _meet(
+    own: _core.Set, operation: str, data: np.ndarray, name: str, seconds: float | None, **options: Any
+) -> _core.Handle:
+    """An operation that has ended, or a StartError that says who has not come."""
+    handle = own.collective(operation, data, name, None, True, **options)
     try:
-        received = handle.wait(seconds)
+        handle.wait(seconds)
     except TimeoutError:
         report = own.loop.last_report()
         who = report if repr(name) in report else "no report yet: HPCCOLL_STALL_WARNING is longer than that"
@@ -60,7 +107,7 @@ def meet(own: _core.Set, value: Any, name: str, seconds: float) -> list[Any]:
             f"{what}: not all ranks came within {seconds:g} s (HPCCOLL_START_TIMEOUT): {who}. Shut the World down: "
             "what this rank has asked for is still in flight"
         ) from None
-    return _unpack_rows(handle, received)
+    return handle
 
 
 def gather(own: _core.Set, value: Any, root: int, name: str | None) -> list[Any] | None:

@@ -263,7 +263,7 @@ def _init(operation: str, x: Any, out: Any, world: World | None, **options: Any)
     said = [told for _, told, *_ in reports]
     crosses = plan.settle(said)
     number = _free_number([report[2] for report in reports]) if crosses else -1
-    agree = partial(agreed, partial(exchange, "agreed"))
+    agree = partial(agreed, lambda text: objects.compare(own, text, "hpccoll.agreed", None))
     nbytes = plan.segment_bytes()
     segment = None
     if world.size > 1:

@@ -11,44 +11,45 @@ from __future__ import annotations
 import mmap
 import os
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from hpccoll import errors
+from hpccoll.compared import Compared
 
 __all__ = ["make"]
 
 FOLDER = "/dev/shm"
-Exchange = Callable[[str, Any], list[Any]]
+Compare = Callable[[str, Any], Compared[Any]]
 
 
 def make(
-    exchange: Exchange, who: str, rank: int, nodes: Sequence[int], shape: Sequence[int], dtype: Any, read_only: bool
+    compare: Compare, who: str, rank: int, nodes: Sequence[int], shape: Sequence[int], dtype: Any, read_only: bool
 ) -> np.ndarray:
     """Make an array per node; all ranks call this together. See `World.shared_array`.
 
-    :param exchange: gives a value of this rank to all ranks
+    :param compare: gives a value of this rank to all ranks
     :param who: what this rank is called in errors
     :param nodes: the node of each rank
     """
     kind = np.dtype(dtype)
     if kind.hasobject:
         raise errors.UnsupportedError(f"shared_array of dtype {kind}, which holds Python objects")
-    _compare(exchange("shared array", [list(shape), repr(kind), read_only]))
+    _check(compare("shared array", [list(shape), repr(kind), read_only]))
     nbytes = prod(shape) * kind.itemsize
     leader = nodes.index(nodes[rank])
     path, text, memory = "", "", None
     try:
         if rank == leader:
             path, text, memory = _create(who, nbytes)
-        made = exchange("shared array, made", [path, text])
-        _raise_first([text for _, text in made])
+        made = compare("shared array, made", [path, text])
+        _raise_first(text for _, text in made.values)
         if rank != leader:
             text, memory = _attach(who, made[leader][0], nbytes, read_only)
-        _raise_first(exchange("shared array, attached", text))
+        _raise_first(compare("shared array, attached", text).values)
     finally:
         if path:
             os.unlink(path)
@@ -56,15 +57,15 @@ def make(
     return np.ndarray(tuple(shape), kind, memory)
 
 
-def _compare(said: list[Any]) -> None:
-    for rank, other in enumerate(said):
-        if other != said[0]:
-            raise errors.MismatchError(
-                f"shared_array: rank 0 says (shape, dtype, read_only) {said[0]}, rank {rank} says {other}"
-            )
+def _check(said: Compared[Any]) -> None:
+    if not said.alike:
+        first, other = said.values[:2]
+        raise errors.MismatchError(
+            f"shared_array: rank 0 says (shape, dtype, read_only) {first}, rank {said.first(1)} says {other}"
+        )
 
 
-def _raise_first(texts: Sequence[str]) -> None:
+def _raise_first(texts: Iterable[str]) -> None:
     for text in texts:
         if text:
             raise errors.OutOfMemoryError(text)

@@ -1,86 +1,122 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a rank tells the others before there is a World, and how it travels."""
+"""What the ranks tell each other before there is a World, and how it travels.
+
+Most of it is the same on all ranks (settings) or on all ranks of a machine (its name), and is exchanged as such. What
+only rank 0 knows, or decides, travels once.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import os
+import platform
 import re
+import secrets
 from typing import Any
 
-from hpccoll import config, errors
-from hpccoll.checks import proofs
-from hpccoll.checks.finding import Facts
-from hpccoll.rendezvous import Machine
+import numpy as np
 
-__all__ = ["StartReport", "read"]
+from hpccoll import config, errors
+from hpccoll.checks import gpus, proofs
+from hpccoll.compared import Compared
+from hpccoll.rendezvous import Machine, Rendezvous
+
+__all__ = ["Ranks", "exchange", "read_leads", "read_settings"]
 
 NONCE = re.compile(r"[0-9a-f]{16}")
+Proofs = tuple[list[proofs.Proof], str]
 
 
 @dataclasses.dataclass(frozen=True)
-class StartReport:
-    """The report of one rank."""
+class Ranks:
+    """What is known of all ranks."""
 
-    settings: config.Config
-    machine: Machine
-    host: str
-    pid: int
+    settings: Compared[config.Config]
+    uses_gpu: Compared[bool]
+    machines: Compared[Machine]
+    hosts: Compared[str]
+    pids: np.ndarray
+    """The pid of each rank, int32."""
     nonce: str
-    """A word that no other World has, for names of shared memory: rank 0's counts."""
-    facts: dict[str, Facts]
-    """The facts for the checks at the start, by name of the check; empty where the checks are switched off."""
-    uses_gpu: bool
-    proofs: tuple[list[proofs.Proof], str]
-    """Whether MPI may be given the memory of GPUs. Rank 0 reads this for all."""
-
-    def values(self) -> dict[str, Any]:
-        """Give the report as values that JSON can hold."""
-        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        found, wrong = self.proofs
-        return values | {
-            "settings": dataclasses.asdict(self.settings),
-            "proofs": [[dataclasses.asdict(proof) for proof in found], wrong],
-        }
+    """A word that no other World has, for names of shared memory; rank 0 has drawn it."""
+    proofs: Proofs
+    """Whether MPI may be given the memory of GPUs, as rank 0 has read it."""
 
 
-def read(values: list[dict[str, Any]]) -> list[StartReport]:
-    """Read what StartReport.values() gave on each rank.
+def exchange(rendezvous: Rendezvous, settings: config.Config) -> Ranks:
+    """Tell the other ranks about this one; all ranks call this together.
+
+    :raises StartError: a rank sent something that cannot be read
+    """
+    told = rendezvous.compare({"settings": dataclasses.asdict(settings), "uses_gpu": gpus.wanted(settings)})
+    leads = {"nonce": secrets.token_hex(8), "proofs": _proofs(settings)} if rendezvous.rank == 0 else {}
+    place = {"machine": rendezvous.machine(), "host": platform.node(), "leads": leads}
+    places = rendezvous.compare(place)
+    pids = rendezvous.numbers([os.getpid()])[:, 0]
+    if not ((pids > 0) & (pids < 1 << 31)).all():
+        rank = int(np.argmin((pids > 0) & (pids < 1 << 31)))
+        raise _unreadable(rank, ValueError(f"pid is {int(pids[rank])!r}"))
+    settings_of_all, uses_gpu = read_settings(told)
+    machines, hosts, nonce, found = read_leads(places)
+    return Ranks(settings_of_all, uses_gpu, machines, hosts, pids.astype(np.int32), nonce, found)
+
+
+def read_settings(told: Compared[dict[str, Any]]) -> tuple[Compared[config.Config], Compared[bool]]:
+    """Read the settings of all ranks, and which of them use a GPU.
 
     :raises StartError: a rank sent something else
     """
-    reports = []
-    for rank, sent in enumerate(values):
+    known: dict[int, tuple[config.Config, bool]] = {}
+    for i, sent in enumerate(told.values):
         try:
-            reports.append(_report(sent))
+            known[id(sent)] = config.from_values(sent["settings"]), _is_a(bool, sent, "uses_gpu")
         except (errors.InvalidArgumentError, KeyError, TypeError, ValueError) as error:
-            raise errors.StartError(
-                f"the World was not made: the report of rank {rank} cannot be read: {type(error).__name__}: {error}"
-            ) from None
-    return reports
+            raise _unreadable(told.first(i), error) from None
+    return told.map(lambda sent: known[id(sent)][0]), told.map(lambda sent: known[id(sent)][1])
 
 
-def _report(sent: dict[str, Any]) -> StartReport:
+def read_leads(places: Compared[dict[str, Any]]) -> tuple[Compared[Machine], Compared[str], str, Proofs]:
+    """Read where the ranks are, and what rank 0 has said for all.
+
+    :returns: machines, hosts, nonce and proofs, as in Ranks
+    :raises StartError: a rank sent something else
+    """
+    for i, sent in enumerate(places.values):
+        try:
+            _is_a((int, str), sent, "machine")
+            _is_a(str, sent, "host")
+        except (KeyError, TypeError) as error:
+            raise _unreadable(places.first(i), error) from None
+    try:
+        nonce, found = _read_leads(places[0]["leads"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise _unreadable(0, error) from None
+    machines, hosts = places.map(lambda sent: sent["machine"]), places.map(lambda sent: sent["host"])
+    return machines, hosts, nonce, found
+
+
+def _read_leads(sent: dict[str, Any]) -> tuple[str, Proofs]:
     found, wrong = sent["proofs"]
-    report = StartReport(
-        **sent
-        | {
-            "settings": config.from_values(sent["settings"]),
-            "proofs": ([proofs.from_values(proof) for proof in found], wrong),
-        }
+    if not NONCE.fullmatch(sent["nonce"]):
+        raise ValueError(f"nonce is {sent['nonce']!r}")
+    return sent["nonce"], ([proofs.from_values(proof) for proof in found], wrong)
+
+
+def _is_a(kind: Any, sent: dict[str, Any], name: str) -> Any:
+    if not isinstance(sent[name], kind):
+        raise TypeError(f"{name} is {sent[name]!r}")
+    return sent[name]
+
+
+def _unreadable(rank: int, error: Exception) -> errors.StartError:
+    return errors.StartError(
+        f"the World was not made: the report of rank {rank} cannot be read: {type(error).__name__}: {error}"
     )
-    kinds: dict[str, Any] = {
-        "machine": (int, str),
-        "host": str,
-        "pid": int,
-        "nonce": str,
-        "facts": dict,
-        "uses_gpu": bool,
-    }
-    for name, kind in kinds.items():
-        if not isinstance(getattr(report, name), kind):
-            raise TypeError(f"{name} is {getattr(report, name)!r}")
-    if not 0 < report.pid < 1 << 31:
-        raise ValueError(f"pid is {report.pid!r}")
-    if not NONCE.fullmatch(report.nonce):
-        raise ValueError(f"nonce is {report.nonce!r}")
-    return report
+
+
+def _proofs(settings: config.Config) -> list[Any]:
+    """What is known on this rank about MPI and the memory of GPUs, as values that JSON can hold."""
+    if settings.gpu_aware_mpi != "auto" or settings.device == "none":
+        return [[], ""]
+    found, wrong = proofs.read(proofs.files(settings.gpu_aware_record, config.environment()))
+    return [[dataclasses.asdict(proof) for proof in found], wrong]

@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-import operator
 import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial, reduce
 from math import prod
 from operator import and_
@@ -16,9 +15,22 @@ from typing import Any, Self, cast
 
 import numpy as np
 
-from hpccoll import _core, bootstrap, config, default_rendezvous, ending, errors, launched, objects, shared, topology
+from hpccoll import (
+    _core,
+    bootstrap,
+    colors,
+    config,
+    default_rendezvous,
+    ending,
+    errors,
+    launched,
+    objects,
+    shared,
+    topology,
+)
+from hpccoll.compared import Compared
 from hpccoll.observe import timeline
-from hpccoll.outside import Outside
+from hpccoll.outside import Outside, check_inside
 from hpccoll.rendezvous import Rendezvous, agreed
 
 __all__ = ["World", "current", "from_parts", "init", "is_initialized", "shutdown", "subset_among"]
@@ -26,8 +38,8 @@ __all__ = ["World", "current", "from_parts", "init", "is_initialized", "shutdown
 STOP_AT_LEAST = 5.0
 """Seconds for the ranks to agree on the end of the log, where the time to wait for all of them is over."""
 
-Exchange = Callable[[str, Any], list[Any]]
-"""Takes a word for what is exchanged and this rank's value; returns the values of all ranks."""
+Compare = Callable[[str, Any], Compared[Any]]
+"""Takes a word for what is compared and this rank's value; returns what all ranks say."""
 
 
 class World:
@@ -81,12 +93,6 @@ class World:
         """Say whether this process is in the World."""
         return self.core.size > 0
 
-    @property
-    def _outside(self) -> Outside | None:
-        """The core of an empty World."""
-        core: Any = self.core
-        return core if isinstance(core, Outside) else None
-
     def __contains__(self, rank: object) -> bool:
         """Say whether the World has a rank of this number."""
         return rank in range(self.core.size)
@@ -113,8 +119,10 @@ class World:
     @property
     def _peers_across(self) -> list[int]:
         """The ranks with the local rank of this process; each node has one at most."""
-        nodes = self._nodes
-        return [r for r in range(self.size) if nodes[:r].count(nodes[r]) == self.local_rank]
+        ranks, mine = dict[int, list[int]](), self.local_rank
+        for rank, node in enumerate(self._nodes):
+            ranks.setdefault(node, []).append(rank)
+        return sorted(those[mine] for those in ranks.values() if len(those) > mine)
 
     @property
     def cross_rank(self) -> int | Any:
@@ -143,14 +151,10 @@ class World:
         :raises InvalidArgumentError: `ranks` is empty, repeats a rank, or has a number that is no rank
         :raises StartError: this rank is in too many process sets, or ranks have not come (HPCCOLL_START_TIMEOUT)
         """
-        said = self._exchange("subset", _numbers(ranks))
-        for rank, other in enumerate(said):
-            if other != said[0]:
-                raise errors.MismatchError(f"subset: rank 0 says {said[0]}, rank {rank} says {other}")
-        chosen = said[0]
+        chosen = objects.same("subset: rank 0 says", self._compare("subset", colors.numbers(ranks)))
         if isinstance(chosen, str) or not chosen or len(set(chosen) & set(range(self.size))) != len(chosen):
             raise errors.InvalidArgumentError(f"subset of {chosen}: needs different ranks from 0 to {self.size - 1}")
-        return self._make([chosen])
+        return self._make(chosen if self.rank in chosen else (), chosen)
 
     def split(self, color: int | None, key: int = 0) -> World:
         """Make a World for each color; all ranks of this World call it together.
@@ -165,15 +169,11 @@ class World:
         :raises InvalidArgumentError: a rank gave a color or key that is no whole number
         :raises StartError: this rank is in too many process sets, or ranks have not come (HPCCOLL_START_TIMEOUT)
         """
-        said = self._exchange("split", _numbers([key] if color is None else [key, color]))
-        for rank, one in enumerate(said):
-            if isinstance(one, str):
-                raise errors.InvalidArgumentError(
-                    f"split: rank {rank} says {one} ([key, color]): both are whole numbers, or color is None"
-                )
-        colors = sorted({color for _, *colored in said for color in colored})
-        order = sorted(range(self.size), key=lambda r: (said[r][0], r))
-        return self._make([[r for r in order if said[r][1:] == [c]] for c in colors])
+        said = colors.numbers([key] if color is None else [key, color])
+        rows = self._numbers("split", colors.row(said))
+        if colors.misfit(rows):
+            rows = colors.ranked(self._compare("split, values", said))
+        return self._make(*colors.group(rows, self.rank))
 
     def cart(self, dims: Iterable[int], periods: bool | Iterable[bool] = False) -> topology.Cart:
         """Put the ranks on a grid, in row-major order; all ranks of this World call it together (MPI_Cart_create).
@@ -192,16 +192,13 @@ class World:
         :raises InvalidArgumentError: the grid has more places than the World has ranks, or a dimension without extent
         :raises StartError: this rank is in too many process sets, or ranks have not come (HPCCOLL_START_TIMEOUT)
         """
-        if self._outside:
-            self._outside.refuse("cart")
+        check_inside(self.core, "cart")
         extents, around = topology.check_grid(
             self.size, list(dims), periods if isinstance(periods, bool) else list(periods)
         )
-        said = self._exchange("cart", [extents, around])
-        for rank, other in enumerate(said):
-            if other != said[0]:
-                raise errors.MismatchError(f"cart: rank 0 says (dims, periods) {said[0]}, rank {rank} says {other}")
-        return topology.Cart(self._make([list(range(prod(extents)))]), extents, around)
+        objects.same("cart: rank 0 says (dims, periods)", self._compare("cart", [extents, around]))
+        members = range(prod(extents))
+        return topology.Cart(self._make(members if self.rank in members else (), members), extents, around)
 
     def shared_array(self, shape: int | Iterable[int], dtype: Any = float, *, read_only: bool = False) -> np.ndarray:
         """Make an array of zeros in memory that the ranks of a node share; all ranks of this World call it together.
@@ -226,40 +223,46 @@ class World:
         :raises MismatchError: the ranks gave different arguments
         :raises InvalidArgumentError: there is no such shape
         """
-        extents = _numbers([shape] if isinstance(shape, int) else shape)
+        extents = colors.numbers([shape] if isinstance(shape, int) else shape)
         if isinstance(extents, str) or any(n < 0 for n in extents):
             raise errors.InvalidArgumentError(f"shared_array: shape is {shape!r}")
-        if self._outside:
-            self._outside.refuse("shared_array")
+        check_inside(self.core, "shared_array")
         who = f"rank {self.rank} (host {platform.node()}, pid {os.getpid()})"
-        return shared.make(self._exchange, who, self.rank, self._nodes, extents, dtype, read_only)
+        return shared.make(self._compare, who, self.rank, self._nodes, extents, dtype, read_only)
 
-    def _make(self, groups: list[list[int]], exchange: Exchange | None = None) -> World:
-        """One process set for each of the disjoint groups, all of one number."""
-        base, exchange = self.base, exchange or self._exchange
-        reports = exchange("number", [base.free_numbers, base.generation])
+    def _make(self, group: Sequence[int], inside: Iterable[int], compare: Compare | None = None) -> World:
+        """One process set for each of several disjoint groups, all of one number.
+
+        :param group: the ranks of this rank's group; empty: it is in none
+        :param inside: the ranks that are in a group
+        """
+        base, compare = self.base, compare or self._compare
+        reports = compare("number", [base.free_numbers, base.generation]).values
         common = reduce(and_, (free for free, _ in reports))
         if not common:
             raise errors.StartError(
                 f"all {_core.MAX_SETS - 1} process sets that a rank can be in are in use: shut some down"
             )
         number = (common & -common).bit_length() - 1
-        mine = next((g for g in groups if self.rank in g), None)
-        members = tuple(self.core.members[r] for r in mine or ())
-        agree = partial(agreed, partial(exchange, "agreed"))
+        members = tuple(self.core.members[r] for r in group)
+        agree = partial(agreed, partial(compare, "agreed"))
         segment = bootstrap.set_segment(base.loop, number, members, base.nonce, agree)
         generation = base.generation = 1 + max(g for _, g in reports)
         made = agree(lambda: _core.Set(base.loop, number, generation, members, segment) if segment else None)
         if made is None:
-            return from_parts(base, cast("_core.Set", Outside(self.rank, (r for group in groups for r in group))))
+            return from_parts(base, cast("_core.Set", Outside(self.rank, inside)))
         base.free_numbers &= ~(1 << number)
         return from_parts(base, made)
 
-    def _exchange(self, what: str, value: Any) -> list[Any]:
-        """Give `value` to all ranks, by operations of this World under a name of their own."""
-        if self._outside:
-            self._outside.refuse(what)
-        return objects.meet(self.core, value, f"hpccoll.{what}", self.base.settings.start_timeout)
+    def _compare(self, what: str, value: Any) -> Compared[Any]:
+        """Compare `value` with that of the other ranks, by operations of this World under a name of their own."""
+        check_inside(self.core, what)
+        return objects.compare(self.core, value, f"hpccoll.{what}", self.base.settings.start_timeout)
+
+    def _numbers(self, what: str, values: Sequence[int]) -> np.ndarray:
+        """Exchange whole numbers of 64 bits with the other ranks; returns a row per rank."""
+        check_inside(self.core, what)
+        return objects.numbers(self.core, values, f"hpccoll.{what}", self.base.settings.start_timeout)
 
     # ---- life -------------------------------------------------------------------------------------------
 
@@ -405,8 +408,9 @@ class World:
             error.add_note(f"hpccoll: {type(lost).__name__}: {lost}")  # the program's own error is what it raises
 
     def __repr__(self) -> str:
-        if self._outside:
-            return f"<hpccoll.World: empty, {self._outside.text}>"
+        core: Any = self.core
+        if isinstance(core, Outside):
+            return f"<hpccoll.World: empty, {core.text}>"
         state = " (shut down)" if self.core.closed else ""
         return f"<hpccoll.World: rank {self.rank} of {self.size}{state}>"
 
@@ -420,23 +424,16 @@ def from_parts(base: bootstrap.Base, own: _core.Set) -> World:
     return world
 
 
-def subset_among(parent: World, ranks: Iterable[int], exchange: Exchange) -> World:
+def subset_among(parent: World, ranks: Iterable[int], compare: Compare) -> World:
     """Make a World of some ranks of `parent`; only these call it, because they can exchange values without it.
 
     :param ranks: as for World.subset(); this rank is one of them
-    :param exchange: called by all of them with the same word; returns their values in the order of `ranks`
+    :param compare: called by all of them with the same word; says what each of them says, in the order of `ranks`
     :returns: the new World
     :raises StartError: this rank is in too many process sets
     """
-    return parent._make([[int(r) for r in ranks]], exchange)
-
-
-def _numbers(values: Iterable[int]) -> list[int] | str:
-    """The `values` as whole numbers; or as text, for an error that all ranks raise together."""
-    try:
-        return [operator.index(value) for value in values]
-    except TypeError:
-        return repr(values)
+    members = [int(r) for r in ranks]
+    return parent._make(members, members, compare)
 
 
 # ---- the default World --------------------------------------------------------------------------------

@@ -113,7 +113,8 @@ cdef class Loop:
     cdef set said_device      # how arrays in device memory are moved, as rank 0 has said; None: not to be said
 
     def __init__(self, int rank, tuple node_of, Segment segment, object net, object settings, *,
-                 object processes, bint background, bint one_thread, bint heartbeat, int device_number=-1,
+                 list hosts, object host_of, object pids,
+                 bint background, bint one_thread, bint heartbeat, int device_number=-1,
                  nccl_files=(), bint shares_device=False, tuple gpu_aware=("no", (), ""), str world="",
                  str trace_folder=""):
         """
@@ -122,7 +123,9 @@ cdef class Loop:
         :param segment: the node's node control segment, mapped by all its ranks
         :param net: capsule "hpccoll.net", or None when one node holds all ranks
         :param settings: a Config
-        :param processes: (host, pid) of each rank of the World
+        :param hosts: the hosts of the World
+        :param host_of: index in `hosts` of each rank; None: there is one host
+        :param pids: of each rank
         :param device_number: of the GPU of this rank; -1: that of the first array in device memory
         :param nccl_files: where packages of Python may have NCCL
         :param shares_device: several ranks on one GPU are meant
@@ -150,7 +153,7 @@ cdef class Loop:
         locals_ = [r for r in range(self.size) if node_of[r] == node_of[rank]]
         self.local_rank = locals_.index(rank)
         self.local_size = len(locals_)
-        self.process_memory = copy_processes(processes, &self.processes)
+        self.process_memory = copy_processes(hosts, host_of, pids, &self.processes)
         self.make(segment, locals_, background, one_thread, heartbeat, world.encode(), os.fsencode(trace_folder))
 
     cdef int make(self, Segment segment, list locals_, bint background, bint one_thread,

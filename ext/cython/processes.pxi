@@ -2,23 +2,37 @@
 # processes.pxi - where the processes of a World's ranks are, for texts.
 
 
-cdef char *copy_processes(object places, hc_processes *out) except NULL:
-    """Fill `out` from the (host, pid) of each rank. All that it points to is in the memory returned, to be freed."""
-    numbers = {host: i for i, host in enumerate(dict.fromkeys(host for host, _ in places))}
-    names = [host.encode("utf-8", "replace") + b"\0" for host in numbers]
-    cdef size_t n = len(places), nhosts = len(names), at
+cdef char *copy_processes(list hosts, object host_of, object pids, hc_processes *out) except NULL:
+    """Fill `out`. All that it points to is in the memory returned, to be freed.
+
+    `host_of` is the index in `hosts` of each rank, None where there is one host; `pids` has each rank's.
+    """
+    names = [host.encode("utf-8", "replace") + b"\0" for host in hosts]
+    cdef size_t n = len(pids), nhosts = len(names), at
     cdef char *memory = <char *>malloc(nhosts * sizeof(char *) + 2 * n * sizeof(int32_t) + sum(map(len, names)) + 1)
     if memory is NULL:
         raise MemoryError
-    cdef const char **hosts = <const char **>memory
-    cdef int32_t *host_of = <int32_t *>(memory + nhosts * sizeof(char *))
-    cdef int32_t *pids = host_of + n
-    cdef char *text = <char *>(pids + n)
+    cdef const char **where = <const char **>memory
+    cdef int32_t *of = <int32_t *>(memory + nhosts * sizeof(char *))
+    cdef int32_t *copied = of + n
+    cdef char *text = <char *>(copied + n)
     for at, name in enumerate(names):
         memcpy(text, <const char *>name, len(name))
-        hosts[at] = text
+        where[at] = text
         text += len(name)
-    for at, (host, pid) in enumerate(places):
-        host_of[at], pids[at] = numbers[host], pid
-    out.hosts, out.host_of, out.pids = hosts, host_of, pids
+    copy_numbers(pids, copied, n)
+    if host_of is None:
+        memset(of, 0, n * sizeof(int32_t))
+    else:
+        copy_numbers(host_of, of, n)
+    out.hosts, out.host_of, out.pids = where, of, copied
     return memory
+
+
+cdef int copy_numbers(object numbers, int32_t *to, size_t n) except -1:
+    cdef const int32_t[::1] found = np.ascontiguousarray(numbers, np.int32)
+    if <size_t>len(found) != n:
+        raise ValueError(f"{len(found)} numbers for {n} ranks")
+    if n:
+        memcpy(to, &found[0], n * sizeof(int32_t))
+    return 0

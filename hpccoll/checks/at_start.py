@@ -3,39 +3,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from hpccoll import config
 from hpccoll.checks import memory, names, placement
-from hpccoll.checks.finding import ERROR, Facts, grouped
+from hpccoll.checks.finding import ERROR, Facts, Finding, grouped
 from hpccoll.checks.survey import RankReport, Survey
+from hpccoll.compared import Compared
+
+__all__ = ["Node", "judge_node", "lines", "look"]
+
+Node = dict[str, Any]
+"""What was found on one node, as values that JSON can hold: the findings of each check, by its name; under "trapped"
+the hosts with a loopback address of their own (names.trapped); under "wrong" why the facts cannot be judged."""
 
 
-def collect() -> dict[str, Facts]:
-    """Collect the facts of this rank from a handful of files.
+def look(compare: Callable[[Any], Compared[Any]], rank: int, mates: Sequence[int]) -> list[str]:
+    """Look at the machines; all ranks call this together.
 
-    :returns: the facts of each check, by the check's name
-    """
-    return {
-        placement.NAME: placement.collect(config.environment()),
-        memory.NAME: memory.collect(),
-        names.NAME: names.collect(),
-    }
+    The first rank of each node judges its node, so that what travels are the findings, of which there are few.
 
-
-def lines(machines: Sequence[Any], facts: Sequence[dict[str, Facts]]) -> list[str]:
-    """Judge the facts of all ranks.
-
-    :param machines: a value per rank, equal on ranks that share memory
-    :param facts: what `collect` returned on each rank
+    :param compare: exchanges a value between the ranks
+    :param mates: the ranks on this machine
     :returns: one line per finding; errors are left out, as the step that fails raises them itself
     """
-    survey = Survey(
-        [
-            RankReport(rank, seen[names.NAME]["host"], str(machine), seen)
-            for rank, (machine, seen) in enumerate(zip(machines, facts, strict=True))
-        ]
-    )
-    found = [*placement.judge_at_start(survey), *memory.judge(survey), *names.judge(survey)]
+    seen = compare(placement.collect(config.environment()))
+    own = {memory.NAME: memory.collect(), names.NAME: names.collect()} if rank == mates[0] else {}
+    mine = judge_node([(mate, {placement.NAME: seen[mate]} | own) for mate in mates]) if own else {}
+    found = compare(mine)
+    several = any(node.get("trapped") for node in found.values) and not compare(names.network()).alike
+    return lines(found.values, several) if rank == 0 else []
+
+
+def judge_node(seen: Iterable[tuple[int, dict[str, Facts]]]) -> Node:
+    """Judge one node.
+
+    :param seen: each of its ranks, and that rank's facts by the name of the check; those of checks that look at the
+        whole node are the first rank's
+    """
+    try:
+        reports = [RankReport(rank, facts[names.NAME]["host"], "", facts) for rank, facts in seen]
+        survey, host = Survey(reports), reports[0]
+        found = {
+            placement.NAME: placement.judge_at_start(survey),
+            memory.NAME: memory.judge(survey),
+        }
+        trapped = names.trapped(host.facts[names.NAME])
+    except Exception as error:  # noqa: BLE001 - facts come from outside; what is wrong with them stops no start
+        return {"wrong": f"{type(error).__name__}: {error}"}
+    node: Node = {check: [dataclasses.asdict(one) for one in those] for check, those in found.items() if those}
+    return node | ({"trapped": {host.host: trapped}} if trapped else {})
+
+
+def lines(nodes: Sequence[Node], several: bool) -> list[str]:
+    """Give the findings of all nodes.
+
+    :param nodes: what `judge_node` found
+    :param several: the job has several hosts
+    """
+    wrong = [node["wrong"] for node in nodes if "wrong" in node]
+    if wrong:
+        return [f"what the ranks found cannot be judged: {wrong[0]}"]
+    found = [Finding(**one) for check in (placement.NAME, memory.NAME) for node in nodes for one in node.get(check, ())]
+    if several:
+        found += names.finding({host: those for node in nodes for host, those in node.get("trapped", {}).items()})
     return [finding.line() for finding in grouped(found) if finding.severity != ERROR]

@@ -12,6 +12,7 @@ from typing import Any
 from hpccoll import cuda
 from hpccoll.checks.finding import ERROR, WARNING, Facts, Finding
 from hpccoll.checks.survey import RankReport, Survey
+from hpccoll.compared import Compared
 from hpccoll.text import capitalized, some_ranks
 
 NAME = "gpu"
@@ -66,6 +67,31 @@ def _number(settings: Any, place: int, count: int) -> int:
     if settings.device == "local":
         return place % count if count else 0
     return int(settings.device)
+
+
+def suspicious(seen: Compared[Facts], machines: Compared[Any]) -> bool:
+    """Whether `judge` could find anything: asked first, because a job may have many thousand ranks.
+
+    :param seen: what `collect` gave on each rank, {} where it was not called
+    :param machines: equal on ranks of one machine
+    """
+    facts = [one for one in seen.values if one]
+    if (
+        any("missing" in one or one.get("no nccl") for one in facts)
+        or len({one.get("nccl") or "" for one in facts}) > 1
+    ):
+        return True
+    addresses = seen.map(lambda one: one.get("pci"))
+    used = [
+        (machine, address)
+        for machine, address in zip(_indices(machines), _indices(addresses), strict=True)
+        if addresses.values[address] is not None
+    ]
+    return len(set(used)) < len(used)
+
+
+def _indices(compared: Compared[Any]) -> list[int]:
+    return [0] * compared.size if compared.of is None else compared.of.tolist()
 
 
 def judge(survey: Survey) -> list[Finding]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hpccoll.checks.finding import WARNING, Facts, Finding
@@ -33,23 +34,30 @@ def network() -> str:
     return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {os.stat('/proc/self/ns/net').st_ino}"
 
 
+def trapped(facts: Facts) -> list[str]:
+    """Give the loopback addresses that a host has for its own name."""
+    return [address for address in facts["in /etc/hosts"] if address.startswith("127.")]
+
+
 def judge(survey: Survey) -> list[Finding]:
     """Find hosts of a job on several hosts whose own name has a loopback address."""
-    if len({report.facts[NAME]["network"] for report in survey.leaders}) < 2:
-        return []
-    trapped = {
-        report.host: address
-        for report in survey.leaders
-        for address in report.facts[NAME]["in /etc/hosts"]
-        if address.startswith("127.")
-    }
-    if not trapped:
+    several = len({report.facts[NAME]["network"] for report in survey.leaders}) > 1
+    return finding({report.host: trapped(report.facts[NAME]) for report in survey.leaders}) if several else []
+
+
+def finding(addresses: Mapping[str, Sequence[str]]) -> list[Finding]:
+    """Say which hosts of a job on several hosts are trapped.
+
+    :param addresses: what `trapped` found on each host
+    """
+    last = {host: found[-1] for host, found in addresses.items() if found}
+    if not last:
         return []
     return [
         Finding(
             NAME,
             WARNING,
-            f"{listed(f'/etc/hosts of {host} gives {host} the address {a}' for host, a in trapped.items())}",
+            f"{listed(f'/etc/hosts of {host} gives {host} the address {a}' for host, a in last.items())}",
             "a rank that publishes the address of its own name (Gloo, c10d, some MPIs and job servers) sends the "
             "other hosts to themselves: the start hangs or is refused",
             "Give the name its real address in /etc/hosts, or name the interface (GLOO_SOCKET_IFNAME, "

@@ -8,6 +8,7 @@ module in launchers/.
 from hpccoll.detect.contradictions import (
     LaunchProblem,
     contradiction,
+    contradiction_between,
     singleton_problem,
     slurm_pmix_risk,
     tasks,
@@ -22,6 +23,7 @@ __all__ = [
     "Place",
     "allocation",
     "contradiction",
+    "contradiction_between",
     "place",
     "places",
     "singleton_problem",

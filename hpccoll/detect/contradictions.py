@@ -8,13 +8,16 @@ to be alone. N training runs that overwrite each other's files are worse than an
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from hpccoll.compared import Compared, from_list
 from hpccoll.detect.place import Place
 from hpccoll.detect.search import places
 
-__all__ = ["LaunchProblem", "contradiction", "singleton_problem", "slurm_pmix_risk", "tasks"]
+__all__ = ["LaunchProblem", "contradiction", "contradiction_between", "singleton_problem", "slurm_pmix_risk", "tasks"]
 
 _TRUST = "If this is meant, set HPCCOLL_TRUST_MPI=1."
 
@@ -70,41 +73,75 @@ def _alone(found: Place) -> LaunchProblem:
     )
 
 
-def contradiction(reported: Sequence[Place | None], libraries: Sequence[str]) -> LaunchProblem | None:
+def contradiction(
+    reported: Compared[Place | None], libraries: Compared[str], numbers: np.ndarray
+) -> LaunchProblem | None:
     """Compare the ranks of MPI_COMM_WORLD with what their launchers say.
 
-    :param reported: what the launcher of each rank says, in order of the ranks
+    :param reported: what the launcher of each rank says, its number and local number aside
     :param libraries: the MPI library of each rank, as it calls itself
+    :param numbers: the number that its launcher gave each rank; negative: none
     :returns: the first contradiction, the same on all ranks; None if there is none
     """
-    releases = [library.split(",")[0] for library in libraries]  # the builder's name and date follow the comma
-    for rank, release in enumerate(releases):
-        if release != releases[0]:
-            return LaunchProblem(
-                f"rank 0 uses {releases[0]}, rank {rank} uses {release}: ranks of one job must share an MPI library",
-                f"Load the same modules and the same Python on all nodes. {_TRUST}",
-            )
-    return _contradicting_numbers([place if place and place.mpi else None for place in reported])
+    releases = libraries.map(lambda library: library.split(",")[0])  # the builder's name and date follow the comma
+    if not releases.alike:
+        return LaunchProblem(
+            f"rank 0 uses {releases.values[0]}, rank {releases.first(1)} uses {releases.values[1]}: ranks of one job "
+            "must share an MPI library",
+            f"Load the same modules and the same Python on all nodes. {_TRUST}",
+        )
+    wrong = [(rank, _another_size(place, len(numbers))) for rank, place in _wrong_sizes(reported, len(numbers))]
+    twice = _given_twice(reported, numbers)
+    return min([*wrong, *twice], key=lambda found: found[0], default=(0, None))[1]
 
 
-def _contradicting_numbers(reported: Sequence[Place | None]) -> LaunchProblem | None:
-    first: dict[int, int] = {}
-    for rank, place in enumerate(reported):
-        if place is None:
-            continue
-        if place.size is not None and place.size != len(reported):
-            return LaunchProblem(
-                f"{place.launcher} started {place.size} tasks ({place.size_variable}={place.size}), MPI has "
-                f"{len(reported)} ranks: two launchers are at work, or MPI was given a part of the step",
-                "Start the job with one of them: `srun python ...` without mpirun, or mpirun without srun. " + _TRUST,
-            )
-        if place.rank is not None and first.setdefault(place.rank, rank) != rank:
-            return LaunchProblem(
-                f"ranks {first[place.rank]} and {rank} of MPI are both number {place.rank} for {place.launcher} "
-                f"({place.variable}): the variables are another launcher's, or were handed on",
-                f"Start the job with one launcher, and do not export {place.variable}. {_TRUST}",
-            )
-    return None
+def contradiction_between(reported: Sequence[Place | None], libraries: Sequence[str]) -> LaunchProblem | None:
+    """As `contradiction`, where one process knows all.
+
+    :param reported: what the launcher of each rank says, in order of the ranks
+    :param libraries: the MPI library of each rank
+    """
+    numbers = np.array([-1 if place is None or place.rank is None else place.rank for place in reported])
+    return contradiction(
+        from_list(place and place.without_numbers() for place in reported), from_list(libraries), numbers
+    )
+
+
+def _wrong_sizes(reported: Compared[Place | None], size: int) -> Iterator[tuple[int, Place]]:
+    for i, place in enumerate(reported.values):
+        if place and place.mpi and place.size not in (None, size):
+            yield reported.first(i), place
+
+
+def _another_size(place: Place, size: int) -> LaunchProblem:
+    return LaunchProblem(
+        f"{place.launcher} started {place.size} tasks ({place.size_variable}={place.size}), MPI has {size} ranks: two "
+        "launchers are at work, or MPI was given a part of the step",
+        "Start the job with one of them: `srun python ...` without mpirun, or mpirun without srun. " + _TRUST,
+    )
+
+
+def _given_twice(reported: Compared[Place | None], numbers: np.ndarray) -> Iterator[tuple[int, LaunchProblem]]:
+    """The first rank whose number another one has, too."""
+    of_mpi = [i for i, place in enumerate(reported.values) if place and place.mpi]
+    places = np.zeros(len(numbers), np.int64) if reported.of is None else reported.of
+    ranks = np.flatnonzero(np.isin(places, of_mpi) & (numbers >= 0))
+    _, first = np.unique(numbers[ranks], return_index=True)
+    again = np.setdiff1d(np.arange(len(ranks)), first)
+    if not len(again):
+        return
+    rank = int(ranks[again[0]])
+    number, place = int(numbers[rank]), reported[rank]
+    other = int(ranks[np.argmax(numbers[ranks] == number)])
+    assert place is not None
+    yield (
+        rank,
+        LaunchProblem(
+            f"ranks {other} and {rank} of MPI are both number {number} for {place.launcher} ({place.variable}): the "
+            "variables are another launcher's, or were handed on",
+            f"Start the job with one launcher, and do not export {place.variable}. {_TRUST}",
+        ),
+    )
 
 
 def slurm_pmix_risk(env: Mapping[str, str], library: str) -> LaunchProblem | None:

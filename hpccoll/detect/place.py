@@ -42,6 +42,10 @@ class Place:
         detail = f" ({self.detail})" if self.detail else ""
         return f"{self.launcher}{detail}, as {self.variable} says"
 
+    def without_numbers(self) -> Place:
+        """Give what is the same on all processes that were started together."""
+        return dataclasses.replace(self, rank=None, local_rank=None, local_size=None, node="")
+
 
 def number(env: Mapping[str, str], name: str) -> int | None:
     """Read the number in a variable; None if it is not set or holds something else."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from importlib import metadata
 
 from hpccoll import config, errors
+from hpccoll.compared import Compared
 from hpccoll.net.mpi import MpiNet
 from hpccoll.net.provider import Choice, NetProvider
 from hpccoll.net.threads import ThreadNet
@@ -90,16 +91,16 @@ def _survey(
             lacks[candidate] = found[candidate].lacks(rendezvous)
         except errors.HpccollError as error:
             lacks[candidate] = str(error)
-    seen = rendezvous.allgather(lacks)
+    seen = rendezvous.compare(lacks)
     return [(candidate, found.get(candidate), _first_lack(candidate, seen)) for candidate in seen[0]]
 
 
-def _first_lack(candidate: str, seen: list[dict[str, str]]) -> str:
-    texts = [lacks.get(candidate, "it is not installed there") for lacks in seen]
-    wrong = [rank for rank, text in enumerate(texts) if text]
-    if not wrong:
+def _first_lack(candidate: str, seen: Compared[dict[str, str]]) -> str:
+    texts = seen.map(lambda lacks: lacks.get(candidate, "it is not installed there"))
+    wrong = next((i for i, text in enumerate(texts.values) if text), None)
+    if wrong is None:
         return ""
-    return texts[wrong[0]] if len(wrong) == len(texts) else f"on rank {wrong[0]} {texts[wrong[0]]}"
+    return texts.values[wrong] if all(texts.values) else f"on rank {texts.first(wrong)} {texts.values[wrong]}"
 
 
 def _installed() -> dict[str, metadata.EntryPoint]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from hpccoll import config
 from hpccoll.checks import names
+from hpccoll.compared import Compared
 from hpccoll.net import interfaces, ucx_libraries
 from hpccoll.net.provider import Drivers
 from hpccoll.rendezvous import Rendezvous, agreed
@@ -69,14 +70,14 @@ class UcxNet:
         environment = config.environment()
         chosen = self._interfaces(rendezvous)
         settings = {DEVICES: ",".join(chosen)} if f"UCX_{DEVICES}" not in environment else {}
-        made = agreed(rendezvous.allgather, lambda: _ucx.net(rendezvous.rank, rendezvous.size, settings))
+        made = agreed(rendezvous.compare, lambda: _ucx.net(rendezvous.rank, rendezvous.size, settings))
         self.used = sorted(set(BETWEEN_HOSTS.findall(_ucx.info(made))))
-        generations = rendezvous.allgather(secrets.randbits(16))
+        generations = rendezvous.numbers([secrets.randbits(16)])
         addresses = rendezvous.allgather(_ucx.address(made).hex())
-        have_rdma = rendezvous.allgather(any(not used.startswith("tcp/") for used in self.used))
-        longest = MESSAGE_BYTES_RDMA if all(have_rdma) else MESSAGE_BYTES
+        have_rdma = rendezvous.compare(any(not used.startswith("tcp/") for used in self.used))
+        longest = MESSAGE_BYTES_RDMA if all(have_rdma.values) else MESSAGE_BYTES
         known = [bytes.fromhex(address) for address in addresses]
-        agreed(rendezvous.allgather, lambda: _ucx.meet(made, generations[0], longest, known))
+        agreed(rendezvous.compare, lambda: _ucx.meet(made, int(generations[0, 0]), longest, known))
         return made
 
     def _interfaces(self, rendezvous: Rendezvous) -> list[str]:
@@ -84,8 +85,8 @@ class UcxNet:
 
         Processes that see the same interfaces are one host here, whatever memory they share.
         """
-        seen: list[list[Any]] = rendezvous.allgather([names.network(), interfaces.interfaces()])
-        hosts: dict[str, Any] = dict(seen)
+        seen: Compared[list[Any]] = rendezvous.compare([names.network(), interfaces.interfaces()])
+        hosts: dict[str, Any] = dict(seen.values)
         mine = list(hosts).index(seen[rendezvous.rank][0])
 
         def look() -> list[str]:
@@ -101,4 +102,4 @@ class UcxNet:
                 raise RuntimeError(f"{why}; there are {there or 'none with an IPv4 address'}")
             return chosen + ([] if self.settings.interface else interfaces.infiniband())
 
-        return agreed(rendezvous.allgather, look)
+        return agreed(rendezvous.compare, look)

@@ -23,6 +23,7 @@ from typing import Any, NoReturn, TypeVar
 from hpccoll import channel, errors
 from hpccoll.rendezvous import codec
 from hpccoll.rendezvous.machine import machine_name
+from hpccoll.rendezvous.protocol import ByAllgather
 from hpccoll.text import some_ranks
 
 __all__ = ["COORDINATOR", "LONGEST", "WORKER", "CoordinatedRendezvous", "Coordinator", "of_process"]
@@ -170,7 +171,7 @@ class Coordinator:
                 self._channel.send(json.dumps(self._outbox.get()).encode())
 
 
-class CoordinatedRendezvous:
+class CoordinatedRendezvous(ByAllgather):
     """See Rendezvous: the ranks of one generation of an elastic job."""
 
     one_process = False

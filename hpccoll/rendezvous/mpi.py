@@ -3,18 +3,21 @@
 
 from __future__ import annotations
 
-import array
 import os
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from hpccoll import ending, errors
+import numpy as np
+
+from hpccoll import compared, ending, errors
+from hpccoll.compared import Compared
 from hpccoll.rendezvous import codec
 from hpccoll.rendezvous.machine import machine_name
 from hpccoll.rendezvous.roll_call import RollCall
 
 if TYPE_CHECKING:
-    from mpi4py.MPI import Intracomm
+    from mpi4py.MPI import Intracomm, Request
 
 __all__ = ["MpiRendezvous"]
 
@@ -54,24 +57,56 @@ class MpiRendezvous:
         :raises StartError: ranks are missing; on all ranks that are here
         """
         made, request = self.comm.Idup()
-        with ending.lacking_ranks_end_the_job(self):
-            self.calls.wait(request, made)
+        self._wait(request, made)
         return made
 
     def allgather(self, value: T) -> list[T]:
         """See Rendezvous."""
         data = codec.encode(value)
-        mine, sizes = array.array("q", [len(data)]), array.array("q", bytes(8 * self.size))
-        starts = array.array("q", sizes)
+        values: list[T] = codec.decode_all(self._collect(data, self.numbers([len(data)])[:, 0]))
+        return values
+
+    def compare(self, value: T) -> Compared[T]:
+        """See Rendezvous: a reduction says whether all are alike; else each value travels once, from one rank."""
+        from mpi4py import MPI
+
+        data = codec.encode(value)
+        own = compared.digest(data)
+        given, least = compared.extremes(own), np.empty(4, np.int64)
+        self._wait(self.comm.Iallreduce(given, least, MPI.MIN), given, least)
+        if compared.all_equal(least):
+            return Compared([codec.decode(data)], self.size)
+        rows = self.numbers([own[0], len(data)])
+        first, of = compared.index(rows[:, 0])
+        sizes = np.zeros(self.size, np.int64)
+        sizes[first] = rows[first, 1]
+        parts = self._collect(data if sizes[self.rank] else b"", sizes)
+        return Compared(codec.decode_all(parts), self.size, of)
+
+    def numbers(self, values: Sequence[int]) -> np.ndarray:
+        """See Rendezvous."""
+        mine = np.array(values, np.int64)
+        rows = np.empty((self.size, len(mine)), np.int64)
+        self._wait(self.comm.Iallgather(mine, rows), mine, rows)
+        return rows
+
+    def _collect(self, data: bytes, sizes: np.ndarray) -> list[bytes]:
+        """Exchange bytes.
+
+        :param sizes: how many bytes each rank has
+        :returns: what the ranks gave that have any, in order of the ranks
+        """
+        starts = np.cumsum(sizes) - sizes
+        gathered = bytearray(int(sizes.sum()))
+        target = (gathered, (sizes.tolist(), starts.tolist()), "B")
+        self._wait(self.comm.Iallgatherv((data, "B"), target), data, target)
+        having = np.flatnonzero(sizes)
+        bounds = zip(starts[having].tolist(), (starts + sizes)[having].tolist(), strict=True)
+        return [bytes(gathered[begin:end]) for begin, end in bounds]
+
+    def _wait(self, request: Request, *memory: object) -> None:
         with ending.lacking_ranks_end_the_job(self):
-            self.calls.wait(self.comm.Iallgather(mine, sizes), mine, sizes)
-            for r in range(1, self.size):
-                starts[r] = starts[r - 1] + sizes[r - 1]
-            gathered = bytearray(sum(sizes))
-            target = (gathered, (list(sizes), list(starts)), "B")
-            self.calls.wait(self.comm.Iallgatherv((data, "B"), target), data, target)
-        parts = memoryview(gathered)
-        return [codec.decode(bytes(parts[at : at + size])) for at, size in zip(starts, sizes, strict=True)]
+            self.calls.wait(request, *memory)
 
     def machine(self) -> str:
         """See Rendezvous."""

@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
-from hpccoll import errors
+import numpy as np
 
-__all__ = ["Machine", "Rendezvous", "agreed", "raise_first"]
+from hpccoll import errors
+from hpccoll.compared import Compared, from_list
+from hpccoll.rendezvous import codec
+
+__all__ = ["ByAllgather", "Machine", "Rendezvous", "agreed", "raise_first"]
 
 T = TypeVar("T")
 Machine = int | str
@@ -35,6 +39,26 @@ class Rendezvous(Protocol):
         """
         ...
 
+    def compare(self, value: T) -> Compared[T]:
+        """Exchange a value that few ranks, or none, have differently; all ranks call this together.
+
+        Its cost does not grow with the number of ranks where all have the same, and else with the number of different
+        values, beside a few bytes per rank.
+
+        :param value: see `allgather`
+        :raises StartError: ranks are missing
+        """
+        ...
+
+    def numbers(self, values: Sequence[int]) -> np.ndarray:
+        """Exchange a few whole numbers; all ranks call this together.
+
+        :param values: each fits into 64 bits; as many on all ranks
+        :returns: a row per rank, int64
+        :raises StartError: ranks are missing
+        """
+        ...
+
     def machine(self) -> Machine:
         """Name this rank's machine; all ranks call this together.
 
@@ -53,10 +77,22 @@ class Rendezvous(Protocol):
         """Give back what the rendezvous holds; all ranks call this together, after the World has ended well."""
 
 
-def agreed(allgather: Callable[[str], list[str]], action: Callable[[], T]) -> T:
+class ByAllgather:
+    """What a rendezvous of few ranks can do by its `allgather`."""
+
+    def compare(self: Rendezvous, value: T) -> Compared[T]:
+        """See Rendezvous."""
+        return from_list(self.allgather(value), codec.encode)
+
+    def numbers(self: Rendezvous, values: Sequence[int]) -> np.ndarray:
+        """See Rendezvous."""
+        return np.array(self.allgather([int(value) for value in values]), np.int64)
+
+
+def agreed(compare: Callable[[str], Compared[str]], action: Callable[[], T]) -> T:
     """Do a step that may fail on some ranks, and fail on all of them if it does; all ranks call this together.
 
-    :param allgather: exchanges a text between the ranks
+    :param compare: exchanges a text between the ranks
     :param action: the step of this rank
     :returns: what `action` returned
     :raises StartError: `action` failed on some rank; the text names the rank and the reason
@@ -66,16 +102,16 @@ def agreed(allgather: Callable[[str], list[str]], action: Callable[[], T]) -> T:
         results.append(action())
     except (errors.HpccollError, RuntimeError, MemoryError, OSError) as error:
         text = str(error) or type(error).__name__
-    raise_first(allgather(text))
+    raise_first(compare(text))
     return results[0]
 
 
-def raise_first(texts: list[str]) -> None:
+def raise_first(texts: Compared[str]) -> None:
     """Raise what went wrong on the first rank where something did.
 
     :param texts: what went wrong on each rank, or ""
     :raises StartError: one of the texts is not empty
     """
-    for rank, text in enumerate(texts):
+    for i, text in enumerate(texts.values):
         if text:
-            raise errors.StartError(f"rank {rank}: {text}")
+            raise errors.StartError(f"rank {texts.first(i)}: {text}")

@@ -4,8 +4,10 @@
 The start uses MPI's non-blocking collectives, which neither end by themselves if a rank is missing nor know which one
 it is. So a rank that has waited for a while sends a sign of life to two keepers, ranks 0 and 1, and repeats it. Rank 0
 says every ten seconds from which ranks it has none. At the limit it sends a verdict to all, which every rank raises.
-Rank 1 does the same if it has no sign of life of rank 0. Where all ranks come in time, only the first of these messages
-is sent: before anything collective each rank reports to rank 0.
+Rank 1 does the same if it has no sign of life of rank 0.
+
+Before anything collective the ranks report over a tree: each one to its parent, when all its children have. So where
+all come in time, no rank has more than FANOUT messages to read, however large the job is.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = ["RollCall"]
 
-SIGN_TAG, VERDICT_TAG = 0x4843, 0x4844  # below the smallest tag limit that the MPI standard allows
+SIGN_TAG, VERDICT_TAG, HERE_TAG = 0x4843, 0x4844, 0x4845  # below the smallest limit that the MPI standard allows
+FANOUT = 32
+"""Children of a rank in the tree over which the ranks report that they are here."""
 KEEPERS = (0, 1)
 ALL_HERE = ""
 REPORT_EVERY = 10.0
@@ -52,6 +56,9 @@ class RollCall:
         """Keepers: when each rank gave its last sign of life."""
         self.began = self.signed = self.reported = 0.0
         self.sent: list[Request] = []
+        self.children = range(FANOUT * self.rank + 1, min(FANOUT * (self.rank + 1) + 1, self.size))
+        self.here: set[int] = set()
+        """Children below which all ranks are here."""
 
     # ---- waiting ------------------------------------------------------------------------------------------
 
@@ -61,17 +68,23 @@ class RollCall:
         :raises StartError: not all have within the limit; on all ranks that are here
         """
         self._begin()
-        self._sign([0])
+        self.signed, reported = time.monotonic(), False
         while True:
             late = self._is_late()  # asked first: what came while this process stood still has come
             self._listen()
-            if self.rank == 0 and len(self.heard) == self.size - 1:
-                self._send_verdict(ALL_HERE, range(1, self.size))
-                return
-            if self.rank != 0 and self._read_verdict():
+            if not reported and len(self.here) == len(self.children):
+                reported = True
+                self._report_to_parent()
+            if (reported and self.rank == 0) or self._read_verdict():
+                self._send_verdict(ALL_HERE, self.children)
                 return
             self._go_on(late)
             time.sleep(PAUSE)
+
+    def _report_to_parent(self) -> None:
+        if self.rank:
+            parent = (self.rank - 1) // FANOUT
+            self.sent.append(self.comm.isend(self.processes[self.rank], dest=parent, tag=HERE_TAG))
 
     def wait(self, request: Request, *memory: object) -> None:
         """Return when the request is complete, which needs all ranks.
@@ -137,10 +150,13 @@ class RollCall:
         from mpi4py import MPI
 
         status = MPI.Status()
-        while self.rank in KEEPERS and (message := self.comm.improbe(tag=SIGN_TAG, status=status)):
-            source = status.Get_source()
-            self.processes[source] = message.recv()
-            self.heard[source] = time.monotonic()
+        for tag, listens in ((SIGN_TAG, self.rank in KEEPERS), (HERE_TAG, len(self.here) < len(self.children))):
+            while listens and (message := self.comm.improbe(tag=tag, status=status)):
+                source = status.Get_source()
+                self.processes[source] = message.recv()
+                self.heard[source] = time.monotonic()
+                if tag == HERE_TAG:
+                    self.here.add(source)
 
     def _speaks(self) -> bool:
         """Whether it is this rank that knows who is missing."""

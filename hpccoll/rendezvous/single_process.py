@@ -6,13 +6,14 @@ from __future__ import annotations
 from typing import TypeVar
 
 from hpccoll.rendezvous import codec
+from hpccoll.rendezvous.protocol import ByAllgather
 
 __all__ = ["SingleProcess"]
 
 T = TypeVar("T")
 
 
-class SingleProcess:
+class SingleProcess(ByAllgather):
     """See Rendezvous: one process, which waits for nobody."""
 
     rank, size = 0, 1

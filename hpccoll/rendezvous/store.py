@@ -13,10 +13,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+
 from hpccoll import config, errors
-from hpccoll.rendezvous import generation
+from hpccoll.compared import Compared, from_list
+from hpccoll.rendezvous import codec, generation
 from hpccoll.rendezvous.generation import GRACE, Reports, UnmetError
 from hpccoll.rendezvous.patience import REPORT_EVERY, PatientStore, Store
+from hpccoll.rendezvous.protocol import ByAllgather
 from hpccoll.rendezvous.seal import Seal
 from hpccoll.text import some_ranks
 
@@ -26,7 +30,7 @@ T = TypeVar("T")
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
-class StoreRendezvous:
+class StoreRendezvous(ByAllgather):
     """See Rendezvous: the ranks share a store."""
 
     one_process = False
@@ -71,7 +75,11 @@ class StoreRendezvous:
         self.exchanges = 0
 
     def allgather(self, value: T) -> list[T]:
-        """See Rendezvous. Rank 0 reads what each rank wrote, and writes it all for the others to read.
+        """See Rendezvous."""
+        return list(self.compare(value))
+
+    def compare(self, value: T) -> Compared[T]:
+        """See Rendezvous. Rank 0 reads what each rank wrote, and writes each different value once for all to read.
 
         It stays until they have: if it ends then, the store may end with it.
         """
@@ -79,15 +87,15 @@ class StoreRendezvous:
         with self._patiently() as store:
             mine = f"{at}/{self.rank}"
             store.set(mine, self.seal.close(mine, value))
-            values: list[T] = self._collect(store, at) if self.rank == 0 else self._read(store, at)
-            for rank, other in enumerate(values):
+            said: Compared[T] = self._collect(store, at) if self.rank == 0 else self._read(store, at)
+            for i, other in enumerate(said.values):
                 if type(other) is not type(value):
-                    raise UnmetError(f"rank {rank} sent a {type(other).__name__} for a {type(value).__name__}")
-        return values
+                    raise UnmetError(f"rank {said.first(i)} sent a {type(other).__name__} for a {type(value).__name__}")
+        return said
 
-    def _collect(self, store: PatientStore, at: str) -> list[Any]:
+    def _collect(self, store: PatientStore, at: str) -> Compared[Any]:
         """On rank 0: what each rank wrote."""
-        values, verdict, keys = [], "", [f"{at}/{rank}" for rank in range(self.size)]
+        said, verdict, keys = Compared[Any]([], 0), "", [f"{at}/{rank}" for rank in range(self.size)]
         reports = Reports()
         while not (complete := store.wait(keys, REPORT_EVERY)) and store.left > 0:
             reports.say(self._missing(store, keys))
@@ -96,17 +104,18 @@ class StoreRendezvous:
             verdict = f"no word from {some_ranks(missing)} within {self.timeout:g} s (HPCCOLL_START_TIMEOUT)"
         else:
             try:
-                values = [self._open(store, key, rank) for rank, key in enumerate(keys)]
+                said = from_list((self._open(store, key, rank) for rank, key in enumerate(keys)), codec.encode)
             except UnmetError as error:
                 verdict = str(error)
         store.limit += GRACE
-        store.set(f"{at}/all", self.seal.close(f"{at}/all", {"verdict": verdict, "values": values}))
+        told = {"verdict": verdict, "values": said.values, "of": None if said.of is None else said.of.tolist()}
+        store.set(f"{at}/all", self.seal.close(f"{at}/all", told))
         store.wait([f"{at}/{rank}/read" for rank in range(1, self.size) if rank not in missing], store.left)
         if verdict:
             raise UnmetError(verdict)
-        return values
+        return said
 
-    def _read(self, store: PatientStore, at: str) -> list[Any]:
+    def _read(self, store: PatientStore, at: str) -> Compared[Any]:
         """On the other ranks: the same."""
         store.limit += GRACE
         reports = Reports()
@@ -121,10 +130,18 @@ class StoreRendezvous:
             raise UnmetError("the record of rank 0 in the store is none of hpccoll")
         if outcome.get("verdict"):
             raise UnmetError(str(outcome["verdict"]))
-        if len(outcome["values"]) != self.size:
-            raise UnmetError(f"the record of rank 0 in the store is for {len(outcome['values'])} ranks")
-        values: list[Any] = outcome["values"]
-        return values
+        return self._told(outcome["values"], outcome.get("of"))
+
+    def _told(self, values: list[Any], of: Any) -> Compared[Any]:
+        """What the record of rank 0 says, which somebody may have changed."""
+        if of is None and len(values) == 1:
+            return Compared(values, self.size)
+        right = isinstance(of, list) and all(type(i) is int and 0 <= i < len(values) for i in of)
+        if not right or set(of) != set(range(len(values))):
+            raise UnmetError("the record of rank 0 in the store is none of hpccoll")
+        if len(of) != self.size:
+            raise UnmetError(f"the record of rank 0 in the store is for {len(of)} ranks")
+        return Compared(values, self.size, np.array(of))
 
     def _open(self, store: PatientStore, key: str, rank: int) -> Any:
         try:

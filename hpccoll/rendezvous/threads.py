@@ -7,6 +7,7 @@ import threading
 from typing import Any, TypeVar
 
 from hpccoll.rendezvous import codec
+from hpccoll.rendezvous.protocol import ByAllgather
 
 __all__ = ["ThreadGroup", "ThreadRendezvous"]
 
@@ -22,7 +23,7 @@ class ThreadGroup:
         self.values: list[Any] = [None] * size
 
 
-class ThreadRendezvous:
+class ThreadRendezvous(ByAllgather):
     """See Rendezvous: the thread that is rank `rank` of the group."""
 
     one_process = True

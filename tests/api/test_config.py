@@ -10,6 +10,7 @@ import pytest
 
 import hpccoll
 from hpccoll import bootstrap, config, detect, testing
+from hpccoll.compared import from_list
 from hpccoll.rendezvous import ThreadGroup, ThreadRendezvous
 
 
@@ -63,8 +64,8 @@ def test_a_wrong_argument_too():
 
 def test_differences_name_knob_ranks_and_values():
     configs = [config.Config(nodes="2"), config.Config(nodes="3"), config.Config(nodes="2", simd="portable")]
-    assert config.differences(configs) == "HPCCOLL_NODES differs between ranks: 2 on ranks 0, 2; 3 on rank 1"
-    assert config.differences(configs[::2]) == ""
+    assert config.differences(from_list(configs)) == "HPCCOLL_NODES differs between ranks: 2 on ranks 0, 2; 3 on rank 1"
+    assert config.differences(from_list(configs[::2])) == ""
 
 
 @pytest.mark.parametrize(("kept", "evicts"), [(0, False), (2, False), (1, True)])
@@ -105,13 +106,13 @@ def test_ranks_must_agree_on_a_knob_of_the_engine():
     ],
 )
 def test_placing(machines, nodes, placed):
-    assert bootstrap.place(list(machines), nodes) == placed
+    assert bootstrap.place(from_list(machines), nodes) == placed
 
 
 @pytest.mark.parametrize("nodes", ["5", "3+2", "1+1"])
 def test_placing_what_does_not_fit(nodes):
     with pytest.raises(hpccoll.StartError, match="HPCCOLL_NODES"):
-        bootstrap.place(["a"] * 4, nodes)
+        bootstrap.place(from_list("aaaa"), nodes)
 
 
 STEP = {"SLURM_STEP_NUM_TASKS": "64", "SLURM_STEP_ID": "0"}

@@ -59,20 +59,31 @@ def facts(rank: int, node: int, **changes: object) -> dict[str, dict[str, object
     return report(rank, node, **changes).facts  # type: ignore[arg-type]
 
 
+def judged(nodes: list[int], seen: list[dict[str, dict[str, object]]]) -> list[str]:
+    """Give the lines of rank 0 where each rank has seen this on its node."""
+    ranks = {node: [rank for rank, other in enumerate(nodes) if other == node] for node in nodes}
+    found = [at_start.judge_node([(rank, seen[rank]) for rank in mates]) for mates in ranks.values()]
+    return at_start.lines(found, several=len(ranks) > 1)
+
+
 def test_a_full_shared_memory_and_the_name_trap() -> None:
     """Memory for one World but not for two; a host that calls itself 127.0.1.1 beside another one."""
     tight = facts(0, 0, memory={"free": 8 << 20, "total": 64 << 20})
     trapped = facts(1, 1, names={"in /etc/hosts": ["127.0.1.1"]})
-    shared, trap = at_start.lines([0, 1], [tight, trapped])
+    shared, trap = judged([0, 1], [tight, trapped])
     assert "h1: /dev/shm has 8 MiB free of 64 MiB; a World of 1 ranks" in shared
     assert "/etc/hosts of h2 gives h2 the address 127.0.1.1" in trap
 
 
 def test_what_init_itself_raises_is_not_said_twice() -> None:
-    assert at_start.lines([0], [facts(0, 0, memory={"free": 0, "total": 1 << 20})]) == []
+    assert judged([0], [facts(0, 0, memory={"free": 0, "total": 1 << 20})]) == []
 
 
 def test_a_finding_of_all_nodes_is_one_line() -> None:
     crowd = [facts(r, r // 2, placement={"cpus": "0", "threads": 1}) for r in range(64)]
-    (line,) = at_start.lines([r // 2 for r in range(64)], crowd)
+    (line,) = judged([r // 2 for r in range(64)], crowd)
     assert "and 29 more like these" in line
+
+
+def test_facts_that_cannot_be_judged_stop_no_start() -> None:
+    assert judged([0], [{"names": {"host": "h"}}]) == ["what the ranks found cannot be judged: KeyError: 'placement'"]

@@ -5,8 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from hpccoll.compared import from_list
 from hpccoll.detect import Place, contradiction, singleton_problem, slurm_pmix_risk
 
 SRUN_PMIX = {
@@ -74,28 +76,31 @@ def test_daemons_of_another_launcher_are_no_ranks() -> None:
     assert "srun started 4 tasks" in str(singleton_problem(nested, 1))
 
 
-def places(*ranks: int, size: int = 0) -> list[Place]:
-    return [Place("srun", "SLURM_PROCID", rank, size or len(ranks), "SLURM_STEP_NUM_TASKS") for rank in ranks]
+def found(libraries: list[str], *ranks: int, size: int = 0) -> str:
+    """Say what contradicts itself where the launcher has numbered its tasks so; no ranks: there is no launcher."""
+    place = Place("srun", "SLURM_PROCID", None, size or len(ranks), "SLURM_STEP_NUM_TASKS") if ranks else None
+    numbers = np.array(ranks or [-1] * len(libraries))
+    return str(contradiction(from_list([place] * len(libraries)), from_list(libraries), numbers) or "")
 
 
 def test_ranks_of_one_number() -> None:
-    assert contradiction(places(0, 1, 2), [OPEN_MPI_5] * 3) is None
-    assert contradiction(places(2, 0, 1), [OPEN_MPI_5] * 3) is None  # MPI may number in another order
-    assert contradiction([None, None], [OPEN_MPI_5] * 2) is None
-    problem = str(contradiction(places(0, 1, 1), [OPEN_MPI_5] * 3))
+    assert found([OPEN_MPI_5] * 3, 0, 1, 2) == ""
+    assert found([OPEN_MPI_5] * 3, 2, 0, 1) == ""  # MPI may number in another order
+    assert found([OPEN_MPI_5] * 2) == ""
+    problem = found([OPEN_MPI_5] * 3, 0, 1, 1)
     assert "ranks 1 and 2 of MPI are both number 1 for srun (SLURM_PROCID)" in problem
     assert "HPCCOLL_TRUST_MPI=1" in problem
 
 
 def test_another_number_of_ranks() -> None:
-    problem = str(contradiction(places(0, 1, size=64), [OPEN_MPI_5] * 2))
+    problem = found([OPEN_MPI_5] * 2, 0, 1, size=64)
     assert "srun started 64 tasks (SLURM_STEP_NUM_TASKS=64), MPI has 2 ranks" in problem
 
 
 def test_ranks_on_other_libraries() -> None:
     other = OPEN_MPI_5.replace("user@localhost", "somebody@elsewhere")
-    assert contradiction(places(0, 1), [OPEN_MPI_5, other]) is None
-    problem = str(contradiction(places(0, 1), [OPEN_MPI_5, "MPICH Version:      5.0.2"]))
+    assert found([OPEN_MPI_5, other], 0, 1) == ""
+    problem = found([OPEN_MPI_5, "MPICH Version:      5.0.2"], 0, 1)
     assert "rank 0 uses Open MPI v5.0.11, rank 1 uses MPICH Version:      5.0.2" in problem
 
 

@@ -58,7 +58,8 @@ def test_what_fits_is_not_refused(name):
     envs = environments(name)
     size = detect.place(envs[0]).size
     if size == len(envs):  # of the documented ones some ranks are shown
-        assert detect.contradiction([detect.place(env) for env in envs], ["Open MPI v5.0.11"] * size) is None
+        libraries = ["Open MPI v5.0.11"] * size
+        assert detect.contradiction_between([detect.place(env) for env in envs], libraries) is None
     assert all(detect.tasks(env) == size for env in envs)
     assert not any(detect.singleton_problem(env, size) for env in envs)
 

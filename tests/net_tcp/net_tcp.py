@@ -68,7 +68,7 @@ def connect(rendezvous: Rendezvous, sockets: contextlib.ExitStack) -> dict[int, 
     :returns: by rank; `sockets` closes them
     """
     listener = sockets.enter_context(
-        agreed(rendezvous.allgather, lambda: socket.create_server((LOOPBACK, 0), backlog=rendezvous.size))
+        agreed(rendezvous.compare, lambda: socket.create_server((LOOPBACK, 0), backlog=rendezvous.size))
     )
     addresses = rendezvous.allgather([listener.getsockname()[1], secrets.token_hex(16)])
     secret, peers = bytes.fromhex(addresses[0][1]), {}

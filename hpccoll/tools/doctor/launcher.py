@@ -73,6 +73,6 @@ def _contradictions(survey: Survey) -> Iterator[Finding]:
     if len(survey.reports) > 1 and _mpi_is_up(survey):
         places = [report.facts[NAME]["place"] for report in survey.reports]
         one_library = [""] * len(places)  # mpi.py compares the libraries
-        problem = detect.contradiction([place and detect.Place(**place) for place in places], one_library)
+        problem = detect.contradiction_between([place and detect.Place(**place) for place in places], one_library)
         if problem:
             yield Finding(NAME, ERROR, problem.seen, "hpccoll.init() refuses it", problem.remedy)

@@ -36,7 +36,7 @@ def _make_group(options: Any, _: Any) -> ProcessGroup:
     parent = dist.group.WORLD if dist.is_initialized() else None
     if members and isinstance(parent, ProcessGroup):
         found = rendezvous.through_store(options.store, rank, size, options.timeout)
-        world = subset_among(parent.world, members, lambda _, value: found.allgather(value))
+        world = subset_among(parent.world, members, lambda _, value: found.compare(value))
     else:
         world = rendezvous.make_world(rank, size, options.store, options.timeout)
     return ProcessGroup(world, str(options.group_id), options.timeout)

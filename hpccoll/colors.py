@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The keys and colors of all ranks in split(), a row of numbers per rank, and the groups that they make."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from hpccoll import errors
+from hpccoll.compared import Compared
+
+__all__ = ["group", "misfit", "numbers", "ranked", "row"]
+
+COLORED, KEY, COLOR = range(3)
+"""The columns: whether there is a color (or MISFIT), the key, the color."""
+MISFIT = -1
+"""A key or color is no number of 64 bits."""
+
+
+def numbers(values: Iterable[int]) -> list[int] | str:
+    """Give the `values` as whole numbers; or as text, for an error that all ranks raise together."""
+    try:
+        return [operator.index(value) for value in values]
+    except TypeError:
+        return repr(values)
+
+
+def row(said: list[int] | str) -> list[int]:
+    """Give the row of a rank.
+
+    :param said: [key] or [key, color], or what is no such thing
+    """
+    if isinstance(said, str) or not all(-(1 << 63) <= n < 1 << 63 for n in said):
+        return [MISFIT, 0, 0]
+    return [len(said) - 1, *said, 0][: COLOR + 1]
+
+
+def misfit(rows: np.ndarray) -> bool:
+    """Whether a rank has a key or color that is no number of 64 bits."""
+    return bool((rows[:, COLORED] == MISFIT).any())
+
+
+def ranked(said: Compared[list[int] | str]) -> np.ndarray:
+    """Give rows in which keys and colors, which may be of any size, are their places among those of all ranks.
+
+    :raises InvalidArgumentError: a rank has something else
+    """
+    everybody: list[list[int]] = []
+    for rank, one in enumerate(said):
+        if isinstance(one, str):
+            raise errors.InvalidArgumentError(
+                f"split: rank {rank} says {one} ([key, color]): both are whole numbers, or color is None"
+            )
+        everybody.append(one)
+    keys = {key: i for i, key in enumerate(sorted({key for key, *_ in everybody}))}
+    colors = {color: i for i, color in enumerate(sorted({color for _, *colored in everybody for color in colored}))}
+    return np.array([[len(one) - 1, keys[one[0]], colors[one[1]] if len(one) > 1 else 0] for one in everybody])
+
+
+def group(rows: np.ndarray, rank: int) -> tuple[Sequence[int], Sequence[int]]:
+    """Find the group of a rank.
+
+    :returns: the ranks of its color, ordered by key and rank, none where it has no color; all ranks with a color
+    """
+    colored = np.flatnonzero(rows[:, COLORED])
+    alike = colored[rows[colored, COLOR] == rows[rank, COLOR]]
+    ordered = alike[np.argsort(rows[alike, KEY], kind="stable")]
+    return (ordered.tolist() if rows[rank, COLORED] else ()), colored.tolist()

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the ranks said about one thing: each different value once, and which ranks said it.
+
+Ranks that make something together mostly say the same. So they compare digests, whose cost does not grow with the
+number of ranks, and exchange values only where these differ, each value once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+__all__ = ["NOBODY", "Compared", "all_equal", "digest", "extremes", "from_list", "index"]
+
+T = TypeVar("T")
+U = TypeVar("U", bound=Hashable)
+NOBODY = -1
+"""Stands for the value of a rank that said nothing, because it has joined."""
+
+
+@dataclass(frozen=True)
+class Compared(Generic[T]):
+    """What the ranks said."""
+
+    values: list[T]
+    """Each different value once, in the order of the lowest ranks that said them."""
+    size: int
+    """The number of ranks."""
+    of: np.ndarray | None = None
+    """The index in `values` of each rank, or NOBODY; None: all ranks said the same."""
+
+    @property
+    def alike(self) -> bool:
+        """All ranks said the same."""
+        return self.of is None
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, rank: int) -> T:
+        return self.values[0 if self.of is None else self.of[rank]]
+
+    def __iter__(self) -> Iterator[T]:
+        """Give the value of each rank that said one, in order of the ranks."""
+        if self.of is None:
+            return iter([self.values[0]] * self.size)
+        return iter([self.values[i] for i in self.of.tolist() if i != NOBODY])
+
+    def ranks(self, i: int) -> list[int]:
+        """List the ranks that said `values[i]`, in their order."""
+        return list(range(self.size)) if self.of is None else np.flatnonzero(self.of == i).tolist()
+
+    def first(self, i: int) -> int:
+        """Give the lowest rank that said `values[i]`."""
+        return 0 if self.of is None else int(np.argmax(self.of == i))
+
+    def like(self, rank: int) -> list[int]:
+        """List the ranks that said what `rank` said, in their order."""
+        return self.ranks(0 if self.of is None else int(self.of[rank]))
+
+    def map(self, change: Callable[[T], U]) -> Compared[U]:
+        """Give what the ranks said as something else; values that become equal become one."""
+        numbers: dict[U, int] = {}
+        lookup = [numbers.setdefault(change(value), len(numbers)) for value in self.values]
+        if self.of is None or (len(numbers) == 1 and NOBODY not in self.of):
+            return Compared(list(numbers), self.size)
+        return Compared(list(numbers), self.size, np.array([*lookup, NOBODY])[self.of])
+
+
+def from_list(values: Iterable[T], key: Callable[[T], Hashable] = lambda value: value) -> Compared[T]:
+    """Compare the values of all ranks where each rank has them.
+
+    :param values: in order of the ranks
+    :param key: equal for values that are equal
+    """
+    numbers: dict[Hashable, int] = {}
+    different: list[T] = []
+    of = []
+    for value in values:
+        i = numbers.setdefault(key(value), len(numbers))
+        if i == len(different):
+            different.append(value)
+        of.append(i)
+    return Compared(different, len(of), np.array(of) if len(different) > 1 else None)
+
+
+# ---- over a reduction ------------------------------------------------------------------------------------
+
+
+def digest(data: bytes) -> np.ndarray:
+    """Give 128 bits of a value's bytes, as two int64: different values differ in them."""
+    return np.frombuffer(hashlib.blake2b(data, digest_size=16).digest(), np.int64)
+
+
+def extremes(own: np.ndarray) -> np.ndarray:
+    """Give the numbers whose least values over all ranks, by MIN, say whether all ranks have the same `own`."""
+    return np.concatenate([own, ~own])
+
+
+def all_equal(least: np.ndarray) -> bool:
+    """Say whether all ranks had the same numbers, by the MIN of their `extremes`."""
+    half = len(least) // 2
+    return bool((least[:half] == ~least[half:]).all())
+
+
+def index(digests: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Find the different values by one number of each rank.
+
+    :param digests: 1-d
+    :returns: the lowest rank of each value, in order of these ranks; the index of each rank in them
+    """
+    _, first, inverse = np.unique(digests, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    place: np.ndarray[Any, Any] = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    return first[order], place[inverse]
