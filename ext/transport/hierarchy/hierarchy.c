@@ -102,8 +102,9 @@ static void destroy(hc_data *data) {
     hc__bundle_free(&h->gather.bundle);
     hc__bundle_free(&h->alltoall.bundle);
     hc__bundle_free(&h->rooted.bundle);
-    for (int i = 0; i < HC__RESERVES; i++)
+    for (int64_t i = 0; i < h->nreserves; i++)
         hc_result_free(h->reserves[i]);
+    free(h->reserves);
     free(h->gather.lengths);
     free(h->gather.offsets);
     free(h->rail_peers);

@@ -162,11 +162,11 @@ typedef struct hc__scan {
 
 /* A result of more bytes may find no memory, so all ranks are asked before its rows move. For a smaller one that finds
  * none there is a reserve, made before the ranks tell each other their rows; one per piece of a batch, up to RESERVES:
- * where a piece beyond them finds no memory, the World breaks. */
+ * about a piece beyond them all ranks are asked. */
 #ifndef HC__ASKED_BYTES
 #define HC__ASKED_BYTES ((int64_t)256 << 10)
 #endif
-#define HC__RESERVES 64
+#define HC__RESERVES 4096
 
 /* Has every rank a place for its result of one piece? What each says of it. */
 typedef struct hc__vote {
@@ -208,7 +208,8 @@ struct hc__hierarchy {
     hc__allgather allgather;
     hc__node_scatter scatter;
     hc__vote *votes; /* of all ranks, while a verdict is under way */
-    void *reserves[HC__RESERVES];
+    void **reserves; /* room for nreserves, at most HC__RESERVES; an element may be NULL */
+    int64_t nreserves;
     char why[160]; /* base.text, where there was no memory */
 };
 

@@ -8,7 +8,7 @@
 
 static void *take_reserve(hc__hierarchy *h, int64_t bytes) {
     void *reserve = NULL;
-    for (int i = 0; bytes <= HC__ASKED_BYTES && !reserve && i < HC__RESERVES; i++) {
+    for (int64_t i = 0; bytes <= HC__ASKED_BYTES && !reserve && i < h->nreserves; i++) {
         reserve = h->reserves[i];
         h->reserves[i] = NULL;
     }

@@ -9,15 +9,26 @@
 #include "transport/hierarchy/hierarchy_state.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define WHY_BYTES 96
 
+static int make_room(hc__hierarchy *h, int64_t reserves) {
+    void **grown = reserves > HC__RESERVES ? NULL : realloc(h->reserves, (size_t)reserves * sizeof *grown);
+    if (!grown)
+        return 0;
+    memset(grown + h->nreserves, 0, (size_t)(reserves - h->nreserves) * sizeof *grown);
+    h->reserves = grown;
+    h->nreserves = reserves;
+    return 1;
+}
+
 /* Whether a small result of this piece will find memory; pages that are never touched cost none. */
 static int has_reserve(hc__hierarchy *h, const hc_piece *piece) {
     int64_t at = piece - h->batch->pieces;
-    if (at >= HC__RESERVES)
-        return 1;
+    if (at >= h->nreserves && !make_room(h, (at | 63) + 1))
+        return 0;
     if (!h->reserves[at])
         h->reserves[at] = hc_result_new(HC__ASKED_BYTES);
     return h->reserves[at] != NULL;
