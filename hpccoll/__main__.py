@@ -44,7 +44,9 @@ def execute(words: list[str] | None) -> int:
 
     :returns: the exit status
     """
-    parser = argparse.ArgumentParser(prog="hpccoll", description="Collective operations for the ranks of a job.")
+    parser = argparse.ArgumentParser(
+        prog="hpccoll", description="Collective operations for the ranks of a job.", allow_abbrev=False
+    )
     parser.add_argument("--version", action="version", version=f"hpccoll {hpccoll.__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     run.add_parser(commands)

@@ -42,6 +42,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "run",
         help="start a job on this machine or on hosts, with the installed mpirun",
         usage="hpccoll run -np N [options] COMMAND [ARGUMENT ...]",
+        allow_abbrev=False,  # what looks like the beginning of an option may be the program's
     )
     parser.add_argument(
         "-np",

@@ -34,7 +34,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         _action(actions, name, function, what).add_argument(
             "--mixed", action="store_true", help="accept results of different versions and revisions"
         )
-    inside = actions.add_parser("rank")
+    inside = actions.add_parser("rank", allow_abbrev=False)
     inside.add_argument("--log", required=True)
     inside.add_argument("--name", required=True)
     inside.add_argument("--warmup", type=int, default=plan.What.warmup)

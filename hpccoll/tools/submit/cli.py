@@ -29,6 +29,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "submit",
         help="write a job script for a site, check it and submit it",
         usage="hpccoll submit --site NAME --nodes N --time H:MM [options] COMMAND [ARGUMENT ...]",
+        allow_abbrev=False,  # what looks like the beginning of an option may be the program's
     )
     add_arguments(parser)
     parser.set_defaults(main=main)

@@ -151,6 +151,17 @@ def test_misuse_is_explained(arguments: tuple[str, ...], says: str) -> None:
     assert says in output
 
 
+PROGRAMS_OWN = "--h --no --np 3 --output x --show --timeout=2 -np 5 -H h7 --version -h --"
+
+
+def test_options_behind_the_program_are_its_own() -> None:
+    """Also those that begin like an option of `hpccoll run`, or like several of them."""
+    status, output = run("-np", "2", "--show", "python", "x.py", *PROGRAMS_OWN.split())
+    assert (status, output.splitlines()[-1].endswith(f" python x.py {PROGRAMS_OWN}")) == (0, True), output
+    status, output = run("-np", "2", "--sho", "python", "x.py")
+    assert (status, "unrecognized arguments: --sho" in output) == (2, True), output
+
+
 def test_show_prints_the_command_and_runs_nothing() -> None:
     status, output = run("-np", "2", "--show", "touch", "never made")
     assert status == 0

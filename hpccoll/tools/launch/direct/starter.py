@@ -29,7 +29,7 @@ SSH_FAILED = 255
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
     """Read the arguments that plan.py has written."""
-    parser = argparse.ArgumentParser(prog="hpccoll.tools.launch.direct.starter")
+    parser = argparse.ArgumentParser(prog="hpccoll.tools.launch.direct.starter", allow_abbrev=False)
     parser.add_argument("--hosts", required=True)
     parser.add_argument("--export", default="")
     parser.add_argument("--output", default="")
