@@ -95,14 +95,6 @@ class DistributedOptimizer(mx.optimizer.Optimizer):
         """Give what only the optimizer has, such as its learning rate."""
         return getattr(self.__dict__["optimizer"], name)
 
-    def create_state(self, index: Any, weight: Any) -> Any:
-        """See mx.optimizer.Optimizer."""
-        return self.optimizer.create_state(index, weight)
-
-    def create_state_multi_precision(self, index: Any, weight: Any) -> Any:
-        """See mx.optimizer.Optimizer."""
-        return self.optimizer.create_state_multi_precision(index, weight)
-
     def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
         """Average the gradients, in place, then update."""
         self._reduce(index, grad)
@@ -112,18 +104,6 @@ class DistributedOptimizer(mx.optimizer.Optimizer):
         """Average the gradients, in place, then update."""
         self._reduce(index, grad)
         self.optimizer.update_multi_precision(index, weight, grad, state)
-
-    def set_learning_rate(self, lr: float) -> None:
-        """See mx.optimizer.Optimizer."""
-        self.optimizer.set_learning_rate(lr)
-
-    def set_lr_mult(self, args_lr_mult: Any) -> None:
-        """See mx.optimizer.Optimizer."""
-        self.optimizer.set_lr_mult(args_lr_mult)
-
-    def set_wd_mult(self, args_wd_mult: Any) -> None:
-        """See mx.optimizer.Optimizer."""
-        self.optimizer.set_wd_mult(args_wd_mult)
 
     def _reduce(self, index: Any, grad: Any) -> None:
         indices, grads = (index, grad) if isinstance(index, tuple | list) else ([index], [grad])
@@ -141,6 +121,14 @@ class DistributedOptimizer(mx.optimizer.Optimizer):
             )
         for handle in handles:
             synchronize(handle)
+
+
+def _of_the_optimizer(name: str) -> Any:
+    return lambda self, *args: getattr(self.optimizer, name)(*args)
+
+
+for _name in ("create_state", "create_state_multi_precision", "set_learning_rate", "set_lr_mult", "set_wd_mult"):
+    setattr(DistributedOptimizer, _name, _of_the_optimizer(_name))
 
 
 def broadcast_parameters(params: Any, root_rank: int = 0, prefix: str | None = None) -> None:
