@@ -53,6 +53,7 @@ test-all: $(VENV)/.tests build
 	$(BIN)/python tests/run_all.py --slow
 	$(BIN)/python tests/matrix.py
 	$(BIN)/python tests/torch_matrix.py
+	$(BIN)/python tests/system_matrix.py
 
 check: $(VENV)/.tools build docs
 	$(BIN)/ruff check

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hpccoll import errors
-from hpccoll.ray.settings import Layout, Settings
+from hpccoll.ray.elastic_job import ElasticWorkers
+from hpccoll.ray.settings import ElasticLayout, Layout, Settings
 from hpccoll.ray.workers import Workers
 from hpccoll.tools.launch.job import LaunchError
 
@@ -19,6 +20,9 @@ class RayExecutor:
 
     The functions call `hpccoll.init()`, or that of a front end, themselves. The number of ranks does not change. If one
     is lost, or does not end after another one raised, the call raises, and `shutdown()` and `start()` begin anew.
+
+    With `min_workers` each `run()` and `execute()` is an elastic job, for functions that use `hpccoll.elastic.run` or
+    `hvd.elastic.run`: it goes on when ranks or nodes are lost, and takes new ones in.
     """
 
     @classmethod
@@ -54,6 +58,11 @@ class RayExecutor:
         use_gpu: bool = False,
         gpus_per_worker: float | None = None,
         use_current_placement_group: bool = True,
+        min_workers: int | None = None,
+        max_workers: int | None = None,
+        reset_limit: int | None = None,
+        cooldown_range: tuple[float, float] | None = None,
+        elastic_timeout: float = 600.0,
     ) -> None:
         """Describe the job; `start()` starts it.
 
@@ -67,21 +76,34 @@ class RayExecutor:
         :param gpus_per_worker: how many, with `use_gpu`; None: 1
         :param use_current_placement_group: take bundle i of the placement group in which this process runs, if there
             is one, for rank i
+        :param min_workers: in place of `num_workers`: the job is elastic, and goes on while there are so many ranks
+        :param max_workers: take ranks in up to so many; None: what Ray's nodes take
+        :param reset_limit: how often the ranks may change; None: any number of times
+        :param cooldown_range: seconds that a node whose ranks fail again and again is excluded at first, and at most
+        :param elastic_timeout: seconds to wait for `min_workers`
         :raises InvalidArgumentError: the numbers make no sense
         """
         if gpus_per_worker and not use_gpu:
             raise errors.InvalidArgumentError(f"RayExecutor: gpus_per_worker is {gpus_per_worker}, use_gpu is False")
         gpus = (1 if gpus_per_worker is None else gpus_per_worker) if use_gpu else 0
         self._settings = settings or self.create_settings()
-        self._layout = Layout(
-            num_workers, num_hosts, num_workers_per_host, cpus_per_worker, gpus, use_current_placement_group
-        )
-        self._workers: Workers | None = None
+        self._layout: Layout | ElasticLayout
+        if min_workers is None:
+            self._layout = Layout(
+                num_workers, num_hosts, num_workers_per_host, cpus_per_worker, gpus, use_current_placement_group
+            )
+        elif num_workers is not None or num_hosts is not None:
+            raise errors.InvalidArgumentError("RayExecutor: give min_workers, or num_workers, or num_hosts")
+        else:
+            self._layout = ElasticLayout(
+                min_workers, max_workers, cpus_per_worker, gpus, reset_limit, cooldown_range, elastic_timeout
+            )
+        self._workers: Workers | ElasticWorkers | None = None
 
     @property
     def num_workers(self) -> int:
-        """The number of ranks."""
-        return self._layout.size
+        """The number of ranks; of an elastic job the fewest."""
+        return self._layout.size if isinstance(self._layout, Layout) else self._layout.min_workers
 
     def start(
         self,
@@ -101,9 +123,13 @@ class RayExecutor:
         """
         if self._workers is not None:
             raise LaunchError("RayExecutor: it has been started; call shutdown() before start()")
-        self._workers = Workers(self._settings, self._layout, extra_env_vars or {})
+        variables = extra_env_vars or {}
+        if isinstance(self._layout, Layout):
+            self._workers = Workers(self._settings, self._layout, variables)
+        else:
+            self._workers = ElasticWorkers(self._settings, self._layout, variables)
         if executable_cls is not None:
-            self._run("make", executable_cls, executable_args or (), executable_kwargs or {})
+            self._workers.make(executable_cls, executable_args or (), executable_kwargs or {})
 
     def run(
         self,
@@ -118,9 +144,9 @@ class RayExecutor:
         :param kwargs: its arguments by keyword
         :returns: what it returned, by rank
         :raises RankError: it raised on a rank, or a rank was lost; names the rank that failed first
-        :raises LaunchError: the executor was not started, or a rank was lost before
+        :raises LaunchError: the executor was not started, a rank was lost before, or an elastic job cannot go on
         """
-        return self._run("run", fn, args or (), kwargs or {})
+        return self._started().run("run", fn, args or (), kwargs or {})
 
     def run_remote(
         self,
@@ -134,9 +160,9 @@ class RayExecutor:
         :param args: its arguments, the same on all ranks
         :param kwargs: its arguments by keyword
         :returns: Ray's references to the results, by rank, for `ray.get`, which raises Ray's own errors
-        :raises LaunchError: the executor was not started, or a rank was lost before
+        :raises LaunchError: the executor was not started, a rank was lost before, or an elastic job cannot go on
         """
-        return self._started().call("run", fn, args or (), kwargs or {})
+        return self._fixed("run_remote").call("run", fn, args or (), kwargs or {})
 
     def execute(self, fn: Callable[[Any], Any]) -> list[Any]:
         """Call a function on all ranks, with the object that `start` has made there, and wait for its results.
@@ -146,7 +172,7 @@ class RayExecutor:
         :raises RankError: see `run`
         :raises LaunchError: see `run`
         """
-        return self._run("execute", fn)
+        return self._started().run("execute", fn)
 
     def execute_single(self, fn: Callable[[Any], Any]) -> Any:
         """Call a function on rank 0 alone, with the object that `start` has made there.
@@ -156,7 +182,7 @@ class RayExecutor:
         :raises RankError: see `run`
         :raises LaunchError: see `run`
         """
-        workers = self._started()
+        workers = self._fixed("execute_single")
         return workers.results(workers.call("execute", fn, only=0))[0]
 
     def shutdown(self) -> None:
@@ -165,11 +191,13 @@ class RayExecutor:
         if workers is not None:
             workers.end()
 
-    def _started(self) -> Workers:
+    def _fixed(self, method: str) -> Workers:
+        workers = self._started()
+        if isinstance(workers, ElasticWorkers):
+            raise errors.UnsupportedError(f"RayExecutor.{method}: the ranks of an elastic job come and go: use run()")
+        return workers
+
+    def _started(self) -> Workers | ElasticWorkers:
         if self._workers is None:
             raise LaunchError("RayExecutor: call start() first")
         return self._workers
-
-    def _run(self, method: str, *args: Any) -> list[Any]:
-        workers = self._started()
-        return workers.results(workers.call(method, *args))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hpccoll import errors
 
-__all__ = ["Layout", "Settings"]
+__all__ = ["ElasticLayout", "Layout", "Settings"]
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,40 @@ class Settings:
     """Seconds for Ray to find the resources."""
     interface: str = ""
     """Interfaces between hosts (HPCCOLL_INTERFACE); "": chosen."""
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The variables by which the ranks know these."""
+        interface = {"HPCCOLL_INTERFACE": self.interface} if self.interface else {}
+        return {"HPCCOLL_START_TIMEOUT": f"{self.timeout_s:g}", **interface}
+
+
+def _resources(cpus: float, gpus: float) -> dict[str, float]:
+    return {"CPU": cpus, **({"GPU": gpus} if gpus else {})}
+
+
+@dataclass(frozen=True)
+class ElasticLayout:
+    """How many workers an elastic job may have, and what each takes."""
+
+    min_workers: int
+    max_workers: int | None
+    cpus_per_worker: float
+    gpus_per_worker: float
+    reset_limit: int | None
+    cooldown_range: tuple[float, float] | None
+    elastic_timeout: float
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.min_workers <= (self.max_workers or self.min_workers):
+            raise errors.InvalidArgumentError(
+                f"RayExecutor: min_workers {self.min_workers}, max_workers {self.max_workers}: needs 1 <= min <= max"
+            )
+
+    @property
+    def resources(self) -> dict[str, float]:
+        """What one worker takes."""
+        return _resources(self.cpus_per_worker, self.gpus_per_worker)
 
 
 @dataclass(frozen=True)
@@ -35,15 +69,14 @@ class Layout:
 
     def __post_init__(self) -> None:
         if (self.num_workers is None) == (self.num_hosts is None):
-            raise errors.InvalidArgumentError("RayExecutor: give num_workers, or num_hosts and num_workers_per_host")
+            raise errors.InvalidArgumentError("RayExecutor: give num_workers, or num_hosts, or min_workers (elastic)")
         if min(self.num_workers or 1, self.num_hosts or 1, self.num_workers_per_host) < 1:
             raise errors.InvalidArgumentError(f"RayExecutor: needs one worker at least; {self}")
 
     @property
     def resources(self) -> dict[str, float]:
         """What one worker takes."""
-        gpus = {"GPU": self.gpus_per_worker} if self.gpus_per_worker else {}
-        return {"CPU": self.cpus_per_worker, **gpus}
+        return _resources(self.cpus_per_worker, self.gpus_per_worker)
 
     @property
     def size(self) -> int:

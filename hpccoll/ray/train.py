@@ -9,6 +9,7 @@ from typing import Any
 import ray
 from ray.train.backend import Backend, BackendConfig
 
+from hpccoll.ray.settings import Settings
 from hpccoll.ray.worker import Where, prepare, where
 from hpccoll.tools.launch.direct.job_store import JobStore, variables_at
 
@@ -26,6 +27,7 @@ class HpccollConfig(BackendConfig):
     :param interface: interfaces that carry data between hosts (HPCCOLL_INTERFACE); "": chosen
     """
 
+    backend = "hpccoll"  # TorchTrainer asks for it
     timeout_s: float = 300.0
     interface: str = ""
 
@@ -50,9 +52,7 @@ class _Backend(Backend):
         self._close()
         places: list[Where] = worker_group.execute(where)
         self._store = JobStore({place.address for place in places}).open()
-        shared = {"HPCCOLL_START_TIMEOUT": f"{backend_config.timeout_s:g}"}
-        if backend_config.interface:
-            shared["HPCCOLL_INTERFACE"] = backend_config.interface
+        shared = Settings(backend_config.timeout_s, interface=backend_config.interface).variables
         own = variables_at(self._store.text, [place.machine for place in places], "Ray Train")
         ray.get([worker_group.execute_single_async(rank, prepare, {**shared, **mine}) for rank, mine in enumerate(own)])
 

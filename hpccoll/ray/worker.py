@@ -13,6 +13,7 @@ import ray
 
 from hpccoll import config
 from hpccoll.rendezvous.machine import machine_name
+from hpccoll.world import shutdown
 
 __all__ = ["Where", "Worker", "prepare", "where"]
 
@@ -74,6 +75,18 @@ class Worker:
     def run(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Call a function."""
         return function(*args, **kwargs)
+
+    def serve(self, variables: Mapping[str, str], making: Sequence[Any], method: str, args: Sequence[Any]) -> Any:
+        """Call a method as a worker of an elastic job, and leave the World in order."""
+        prepare(variables)
+        if making:
+            self.make(*making)
+        try:
+            result = getattr(self, method)(*args)
+            shutdown()
+        except SystemExit:  # the job has released this worker
+            return None
+        return result
 
     def execute(self, function: Callable[[Any], Any]) -> Any:
         """Call a function with the object."""

@@ -54,11 +54,9 @@ class Workers:
     def _prepare(self, settings: Settings, variables: Mapping[str, str]) -> None:
         assert self._store is not None
         own = variables_at(self._store.text, [place.machine for place in self.places], "Ray")
-        shared = {"HPCCOLL_START_TIMEOUT": f"{settings.timeout_s:g}"}
-        shared |= {"HPCCOLL_INTERFACE": settings.interface} if settings.interface else {}
         self.results(
             [
-                actor.prepare.remote({**shared, **visible_devices(place, self.places), **variables, **mine})
+                actor.prepare.remote({**settings.variables, **visible_devices(place, self.places), **variables, **mine})
                 for actor, place, mine in zip(self.actors, self.places, own, strict=True)
             ]
         )
@@ -74,6 +72,14 @@ class Workers:
             raise LaunchError(f"RayExecutor: {self.broken}: call shutdown() and start() first")
         chosen = self.actors if only is None else self.actors[only : only + 1]
         return [getattr(actor, method).remote(*args) for actor in chosen]
+
+    def make(self, cls: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Let each rank make the object that execute() hands to functions."""
+        self.run("make", cls, args, kwargs)
+
+    def run(self, method: str, *args: Any) -> list[Any]:
+        """Call a method of all actors, and wait for the results; see `call` and `results`."""
+        return self.results(self.call(method, *args))
 
     def results(self, references: Sequence[Any]) -> list[Any]:
         """Wait for the results.

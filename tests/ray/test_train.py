@@ -32,16 +32,16 @@ def train(config: dict[str, Any]) -> None:
 
 
 def test_a_lost_rank_is_named_and_ray_train_starts_anew(cluster: Any, tmp_path: Path) -> None:
-    pytest.importorskip("ray.train", reason="no Ray Train: pip install 'ray[train]'")
+    pytest.importorskip("ray.train.torch", reason="no Ray Train: pip install 'ray[train]' torch")
     from ray.train import FailureConfig, RunConfig, ScalingConfig
-    from ray.train.data_parallel_trainer import DataParallelTrainer
+    from ray.train.torch import TorchTrainer
 
     from hpccoll.ray import HpccollConfig
 
-    trainer = DataParallelTrainer(
+    trainer = TorchTrainer(
         train,
         train_loop_config={"folder": str(tmp_path)},
-        backend_config=HpccollConfig(timeout_s=120),
+        torch_config=HpccollConfig(timeout_s=120),
         scaling_config=ScalingConfig(num_workers=2),
         run_config=RunConfig(storage_path=str(tmp_path / "run"), failure_config=FailureConfig(max_failures=1)),
     )
