@@ -35,11 +35,13 @@ CORE_SOURCES = sorted(
 )
 
 XLA_SOURCES = sorted(glob("ext/xla/*.c"))
+TENSORFLOW_SOURCES = [*sorted(glob("ext/tensorflow/*.c")), "ext/core/status.c"]  # sizes of dtypes
 
 EXTENSIONS = {
     "_core": CORE_SOURCES,
     "_cuda": CUDA_SOURCES,
     "_mpi": MPI_SOURCES,
+    "_tensorflow": TENSORFLOW_SOURCES,
     "_ucx": UCX_SOURCES,
     "_xla": XLA_SOURCES,
 }

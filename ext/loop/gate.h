@@ -79,6 +79,31 @@ typedef struct hc_gate {
 
 extern const hc_gate hc_the_gate;
 
+/* A status as a code of absl::Status, in which XLA and TensorFlow report errors. */
+static inline int hc_gate_code(int status) {
+    switch (status) {
+    case HC_INVALID:
+    case HC_UNSUPPORTED:
+    case HC_RESULT_SIZE:
+    case HC_DUPLICATE_NAME:
+        return 3; /* invalid argument */
+    case HC_MISMATCH:
+    case HC_ROOT_JOINED:
+    case HC_SHUT_DOWN:
+    case HC_FORKED:
+        return 9; /* failed precondition */
+    case HC_PEER_LOST:
+    case HC_STALLED:
+    case HC_TRANSPORT:
+    case HC_BROKEN:
+        return 14; /* unavailable */
+    case HC_NO_MEMORY:
+        return 8; /* resource exhausted */
+    default:
+        return 13; /* internal */
+    }
+}
+
 /* ---- for the boundary: which sets can be found. ---------------------------------------------------------- */
 
 struct hc_loop;

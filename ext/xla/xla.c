@@ -108,35 +108,11 @@ typedef struct pending {
     atomic_flag failed; /* the future has its error */
 } pending;
 
-static int code_of(int status) {
-    switch (status) {
-    case HC_INVALID:
-    case HC_UNSUPPORTED:
-    case HC_RESULT_SIZE:
-    case HC_DUPLICATE_NAME:
-        return HC_FFI_INVALID_ARGUMENT;
-    case HC_MISMATCH:
-    case HC_ROOT_JOINED:
-    case HC_SHUT_DOWN:
-    case HC_FORKED:
-        return HC_FFI_FAILED_PRECONDITION;
-    case HC_PEER_LOST:
-    case HC_STALLED:
-    case HC_TRANSPORT:
-    case HC_BROKEN:
-        return HC_FFI_UNAVAILABLE;
-    case HC_NO_MEMORY:
-        return HC_FFI_RESOURCE_EXHAUSTED;
-    default:
-        return HC_FFI_INTERNAL;
-    }
-}
-
 static void *new_error(const hc_ffi_api *api, int status, const char *text) {
     char message[HC_GATE_TEXT + 128];
     snprintf(message, sizeof message, "hpccoll.%s: %s", gate->status_exception(status), text);
     return api->error_create(
-        &(hc_ffi_error){.size = sizeof(hc_ffi_error), .message = message, .code = code_of(status)});
+        &(hc_ffi_error){.size = sizeof(hc_ffi_error), .message = message, .code = hc_gate_code(status)});
 }
 
 static void end_call(pending *p, int status, const char *text) {

@@ -4,7 +4,10 @@
 >>> import hpccoll.tensorflow as hvd
 >>> hvd.init()
 >>> mean = hvd.allreduce(tf.ones(3))
+>>> tape = hvd.DistributedGradientTape(tape)
 """
+
+from typing import Any
 
 from hpccoll.horovod import (
     Adasum,
@@ -17,7 +20,6 @@ from hpccoll.horovod import (
     Product,
     Sum,
     add_process_set,
-    barrier,
     ccl_built,
     cross_rank,
     cross_size,
@@ -29,7 +31,6 @@ from hpccoll.horovod import (
     init,
     is_homogeneous,
     is_initialized,
-    join,
     local_rank,
     local_size,
     mpi_built,
@@ -46,9 +47,18 @@ from hpccoll.horovod import (
     start_timeline,
     stop_timeline,
 )
+from hpccoll.tensorflow import gradients as _gradients  # noqa: F401 - registers the derivatives
+from hpccoll.tensorflow.facts import (
+    local_rank_op,
+    local_size_op,
+    process_set_included_op,
+    rank_op,
+    size_op,
+)
 from hpccoll.tensorflow.functions import (
     allgather_object,
     broadcast_,
+    broadcast_global_variables,
     broadcast_object,
     broadcast_object_fn,
     broadcast_variables,
@@ -58,20 +68,35 @@ from hpccoll.tensorflow.operations import (
     allgather,
     allreduce,
     alltoall,
+    barrier,
     broadcast,
     grouped_allgather,
     grouped_allreduce,
     grouped_reducescatter,
+    join,
     reducescatter,
 )
+from hpccoll.tensorflow.optimizer import DistributedOptimizer
+from hpccoll.tensorflow.tape import DistributedGradientTape, PartialDistributedGradientTape
 
 __all__ = [
-    "Adasum", "Average", "Compression", "HorovodInternalError", "HostsUpdatedInterrupt", "Max", "Min", "ProcessSet",
-    "Product", "Sum", "add_process_set", "allgather", "allgather_object", "allreduce", "alltoall", "barrier",
-    "broadcast", "broadcast_", "broadcast_object", "broadcast_object_fn", "broadcast_variables", "ccl_built",
+    "Adasum", "Average", "Compression", "DistributedGradientTape", "DistributedOptimizer", "HorovodInternalError",
+    "HostsUpdatedInterrupt", "Max", "Min", "PartialDistributedGradientTape", "ProcessSet", "Product", "Sum",
+    "add_process_set", "allgather", "allgather_object", "allreduce", "alltoall", "barrier", "broadcast", "broadcast_",
+    "broadcast_global_variables", "broadcast_object", "broadcast_object_fn", "broadcast_variables", "ccl_built",
     "cross_rank", "cross_size", "cuda_built", "ddl_built", "global_process_set", "gloo_built", "gloo_enabled",
     "grouped_allgather", "grouped_allreduce", "grouped_reducescatter", "init", "is_homogeneous", "is_initialized",
-    "join", "local_rank", "local_size", "mpi_built", "mpi_enabled", "mpi_threads_supported", "nccl_built",
-    "process_set_by_id", "process_set_ids", "rank", "reducescatter", "remove_process_set", "rocm_built", "shutdown",
-    "size", "start_timeline", "stop_timeline",
+    "join", "local_rank", "local_rank_op", "local_size", "local_size_op", "mpi_built", "mpi_enabled",
+    "mpi_threads_supported", "nccl_built", "process_set_by_id", "process_set_ids", "process_set_included_op", "rank",
+    "rank_op", "reducescatter", "remove_process_set", "rocm_built", "shutdown", "size", "size_op", "start_timeline",
+    "stop_timeline",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """Import Keras when a layer is asked for, and not before: it takes seconds."""
+    if name != "SyncBatchNormalization":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from hpccoll.tensorflow.sync_batch_norm import SyncBatchNormalization
+
+    return SyncBatchNormalization

@@ -6,16 +6,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import tensorflow as tf
+
 from hpccoll import errors, objects
 from hpccoll.frontend.objects import allgather_object as gather_objects
 from hpccoll.frontend.objects import broadcast_object as send_object
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set, root_in, world_of
 from hpccoll.tensorflow.adapter import tensor_of
+from hpccoll.tensorflow.internals import unconverted
 from hpccoll.tensorflow.operations import OPERATIONS
 
-__all__ = ["allgather_object", "broadcast_", "broadcast_object", "broadcast_object_fn", "broadcast_variables"]
+__all__ = [
+    "allgather_object", "broadcast_", "broadcast_global_variables", "broadcast_object", "broadcast_object_fn",
+    "broadcast_variables",
+]  # fmt: skip
 
 
+@unconverted
 def broadcast_(
     variables: Sequence[Any],
     root_rank: int,
@@ -36,6 +43,7 @@ def broadcast_(
     return list(variables)
 
 
+@unconverted
 def broadcast_variables(
     variables: Sequence[Any],
     root_rank: int,
@@ -43,7 +51,7 @@ def broadcast_variables(
     inplace: bool = False,
     *,
     name: str | None = None,
-) -> None:
+) -> Any:
     """Give the values of the root's variables to all ranks, before the first step or after a checkpoint was read.
 
     :param variables: those of a model or an optimizer: as many on all ranks, each with the same shape and dtype
@@ -51,12 +59,15 @@ def broadcast_variables(
     :param process_set: the ranks that take part
     :param inplace: for Horovod's signature: a variable is always assigned its new value
     :param name: what all names begin with; default "broadcast_variables"
+    :returns: None; in a graph the operation that assigns
     :raises MismatchError: the ranks have other variables
     :raises HpccollError: see allreduce
     """
     del inplace
     variables, name = list(variables), name or "broadcast_variables"
     root_in(process_set, root_rank)
+    if not tf.executing_eagerly():
+        return _assign_in_graph(variables, root_rank, name, process_set)
     values = [tensor_of(variable) for variable in variables]
     _compare([f"{value.dtype.name}{list(value.shape)}" for value in values], variables, name, process_set)
     handles = [
@@ -65,6 +76,31 @@ def broadcast_variables(
     ]
     for variable, handle in zip(variables, handles, strict=True):
         variable.assign(handle.wait())
+    return None
+
+
+def _assign_in_graph(variables: Sequence[Any], root_rank: int, name: str, process_set: ProcessSet) -> Any:
+    return tf.group(
+        *(
+            variable.assign(OPERATIONS.run_broadcast(tensor_of(variable), root_rank, f"{name}[{i}]", process_set))
+            for i, variable in enumerate(variables)
+        )
+    )
+
+
+@unconverted
+def broadcast_global_variables(root_rank: int) -> Any:
+    """Give the values of all of the root's variables to all ranks, in a graph of a session.
+
+    :param root_rank: rank of the root
+    :returns: the operation to run
+    :raises InvalidArgumentError: (a ValueError) TensorFlow executes eagerly, and knows no such collection
+    """
+    if tf.executing_eagerly():
+        raise errors.InvalidArgumentError(
+            "broadcast_global_variables() is for graphs of sessions: use broadcast_variables(model.variables, root)"
+        )
+    return broadcast_variables(tf.compat.v1.global_variables(), root_rank)
 
 
 def _compare(mine: list[str], variables: Sequence[Any], name: str, process_set: ProcessSet) -> None:
@@ -84,6 +120,7 @@ def _compare(mine: list[str], variables: Sequence[Any], name: str, process_set: 
             )
 
 
+@unconverted
 def broadcast_object(
     obj: Any,
     root_rank: int = 0,
@@ -106,6 +143,7 @@ def broadcast_object(
     return send_object(obj, root_rank, name, process_set)
 
 
+@unconverted
 def broadcast_object_fn(
     root_rank: int = 0, session: Any = None, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Callable[[Any], Any]:
@@ -120,6 +158,7 @@ def broadcast_object_fn(
     return lambda obj: broadcast_object(obj, root_rank, session, name, process_set)
 
 
+@unconverted
 def allgather_object(
     obj: Any, session: Any = None, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> list[Any]:

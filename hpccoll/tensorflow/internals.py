@@ -21,4 +21,10 @@ except (ImportError, AttributeError) as error:
         "and later: install another TensorFlow, or a newer hpccoll"
     ) from error
 
-__all__ = ["OLDEST", "could_possibly_record"]
+__all__ = ["OLDEST", "could_possibly_record", "unconverted"]
+
+unconverted = tf.autograph.experimental.do_not_convert
+"""Of each function that a program may call in tf.function: AutoGraph would rewrite our code along with its own."""
+
+# AutoGraph makes another class of an error that it does not know, unless the error says that it must not.
+errors.HpccollError.ag_pass_through = True  # type: ignore[attr-defined]

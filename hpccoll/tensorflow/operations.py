@@ -5,8 +5,8 @@ Arguments that many of them share:
 
 - a tensor is a tf.Tensor, a variable, or what tf.convert_to_tensor() takes;
 - `device_dense`, `device_sparse`: for Horovod's signature; they are not used;
-- `name` matches the calls of different ranks, in whatever order each rank makes them. Calls without a name match by
-  their order;
+- `name` matches the calls of different ranks, in whatever order each rank makes them. Eager calls without a name
+  match by their order, those in a graph by their place in the source;
 - `process_set`: the ranks that take part; roots are global ranks.
 """
 
@@ -21,15 +21,17 @@ from hpccoll import errors
 from hpccoll.frontend import names
 from hpccoll.frontend.compression import Compressor, Compressors, NoneCompressor
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set, world_of
-from hpccoll.frontend.reductions import Average, Sum, choose
+from hpccoll.frontend.reductions import Adasum, Average, Sum, choose
+from hpccoll.horovod import job
 from hpccoll.horovod.operations import Allreduce, Operations, Reducescatter
-from hpccoll.tensorflow import derivatives
+from hpccoll.tensorflow import adasum, derivatives, graph
 from hpccoll.tensorflow.adapter import ADAPTER, tensor_of
-from hpccoll.tensorflow.internals import could_possibly_record
+from hpccoll.tensorflow.graph_names import scoped
+from hpccoll.tensorflow.internals import could_possibly_record, unconverted
 
 __all__ = [
-    "OPERATIONS", "Compression", "TensorFlowOperations", "allgather", "allreduce", "alltoall", "broadcast",
-    "grouped_allgather", "grouped_allreduce", "grouped_reducescatter", "reducescatter",
+    "OPERATIONS", "Compression", "TensorFlowOperations", "allgather", "allreduce", "alltoall", "barrier", "broadcast",
+    "grouped_allgather", "grouped_allreduce", "grouped_reducescatter", "join", "reducescatter",
 ]  # fmt: skip
 
 
@@ -52,10 +54,12 @@ def _recorded(
 
 
 class TensorFlowOperations(Operations[Any]):
-    """Operations that a tape records. See Operations for the methods."""
+    """Operations that a tape records, or that become a part of a graph. See Operations for the methods."""
 
     def run_allreduce(self, call: Allreduce, tensors: Sequence[Any]) -> list[Any]:
         """See Operations."""
+        if not tf.executing_eagerly():
+            return adasum.combine(self, call, tensors) if call.op is Adasum else graph.allreduce(call, tensors)
         if not could_possibly_record():
             return super().run_allreduce(call, tensors)
         compute = super().run_allreduce
@@ -67,6 +71,8 @@ class TensorFlowOperations(Operations[Any]):
 
     def run_allgather(self, tensor: Any, name: str | None, process_set: ProcessSet) -> Any:
         """See Operations."""
+        if not tf.executing_eagerly():
+            return graph.allgather(tensor, name, process_set)[0]
         if not could_possibly_record():
             return super().run_allgather(tensor, name, process_set)
 
@@ -82,7 +88,7 @@ class TensorFlowOperations(Operations[Any]):
 
     def run_grouped_allgather(self, tensors: Sequence[Any], name: str | None, process_set: ProcessSet) -> list[Any]:
         """See Operations."""
-        if not could_possibly_record():
+        if tf.executing_eagerly() and not could_possibly_record():
             return super().run_grouped_allgather(tensors, name, process_set)
         return [
             self.run_allgather(tensor, names.member(name, i, len(tensors)), process_set)
@@ -91,6 +97,8 @@ class TensorFlowOperations(Operations[Any]):
 
     def run_broadcast(self, tensor: Any, root_rank: int, name: str | None, process_set: ProcessSet) -> Any:
         """See Operations."""
+        if not tf.executing_eagerly():
+            return graph.broadcast(tensor, root_rank, name, process_set)
         if not could_possibly_record():
             return super().run_broadcast(tensor, root_rank, name, process_set)
         compute = super().run_broadcast
@@ -102,6 +110,8 @@ class TensorFlowOperations(Operations[Any]):
 
     def run_alltoall(self, tensor: Any, splits: Any, name: str | None, process_set: ProcessSet) -> tuple[Any, Any]:
         """See Operations."""
+        if not tf.executing_eagerly():
+            return graph.alltoall(tensor, splits, name, process_set)
         if not could_possibly_record():
             return super().run_alltoall(tensor, splits, name, process_set)
         plain = super().run_alltoall
@@ -119,6 +129,8 @@ class TensorFlowOperations(Operations[Any]):
 
     def run_reducescatter(self, call: Reducescatter, tensors: Sequence[Any]) -> list[Any]:
         """See Operations."""
+        if not tf.executing_eagerly():
+            return graph.reducescatter(call, tensors)
         if not could_possibly_record():
             return super().run_reducescatter(call, tensors)
         compute = super().run_reducescatter
@@ -136,6 +148,7 @@ Compression = Compressors(ADAPTER)
 # ---- reductions ------------------------------------------------------------------------------------------
 
 
+@unconverted
 def allreduce(
     tensor: Any,
     average: bool | None = None,
@@ -168,6 +181,7 @@ def allreduce(
     :raises HorovodInternalError: (a RuntimeError) a rank or the transport failed; a new World may work
     """
     del device_dense, device_sparse
+    name = scoped(name, ignore_name_scope=False)
     if isinstance(tensor, tf.IndexedSlices):
         return _allreduce_slices(
             tensor, choose(op, average), compression, name, process_set, prescale_factor * postscale_factor
@@ -197,6 +211,7 @@ def _allreduce_slices(
     return tf.IndexedSlices(values, indices, dense_shape=slices.dense_shape)
 
 
+@unconverted
 def grouped_allreduce(
     tensors: Sequence[Any],
     average: bool | None = None,
@@ -225,6 +240,7 @@ def grouped_allreduce(
     :raises HpccollError: see allreduce
     """
     del device_dense, device_sparse
+    name = scoped(name, ignore_name_scope=False)
     if not tensors:
         return []
     whole = [tensor_of(tensor) for tensor in tensors]
@@ -233,6 +249,7 @@ def grouped_allreduce(
     )
 
 
+@unconverted
 def reducescatter(
     tensor: Any,
     device_dense: str = "",
@@ -258,11 +275,13 @@ def reducescatter(
     :raises HpccollError: see allreduce
     """
     del device_dense
+    name = scoped(name, ignore_name_scope=False)
     return OPERATIONS.reducescatter(
         tensor_of(tensor), name, compression, op, process_set, prescale_factor, postscale_factor
     )
 
 
+@unconverted
 def grouped_reducescatter(
     tensors: Sequence[Any],
     device_dense: str = "",
@@ -287,6 +306,7 @@ def grouped_reducescatter(
     :raises HpccollError: see allreduce
     """
     del device_dense
+    name = scoped(name, ignore_name_scope=False)
     whole = [tensor_of(tensor) for tensor in tensors]
     return OPERATIONS.grouped_reducescatter(
         whole, name, compression, op, process_set, prescale_factor, postscale_factor
@@ -296,6 +316,7 @@ def grouped_reducescatter(
 # ---- movements -------------------------------------------------------------------------------------------
 
 
+@unconverted
 def allgather(
     tensor: Any,
     name: str | None = None,
@@ -312,10 +333,11 @@ def allgather(
     :returns: the rows of all ranks, in the order of the ranks
     :raises HpccollError: see allreduce
     """
-    del ignore_name_scope
+    name = scoped(name, ignore_name_scope)
     return OPERATIONS.allgather(tensor_of(tensor), name, process_set)
 
 
+@unconverted
 def grouped_allgather(
     tensors: Sequence[Any],
     name: str | None = None,
@@ -331,10 +353,11 @@ def grouped_allgather(
     :returns: the results, in the order of `tensors`
     :raises HpccollError: see allreduce
     """
-    del ignore_name_scope
+    name = scoped(name, ignore_name_scope)
     return OPERATIONS.grouped_allgather([tensor_of(tensor) for tensor in tensors], name, process_set)
 
 
+@unconverted
 def broadcast(
     tensor: Any,
     root_rank: int,
@@ -352,10 +375,11 @@ def broadcast(
     :returns: the root's values
     :raises HpccollError: see allreduce
     """
-    del ignore_name_scope
+    name = scoped(name, ignore_name_scope)
     return OPERATIONS.broadcast(tensor_of(tensor), root_rank, name, process_set)
 
 
+@unconverted
 def alltoall(
     tensor: Any,
     splits: Any = None,
@@ -374,5 +398,32 @@ def alltoall(
         from each rank
     :raises HpccollError: see allreduce
     """
-    del ignore_name_scope
+    name = scoped(name, ignore_name_scope)
     return OPERATIONS.alltoall(tensor_of(tensor), splits, name, process_set)
+
+
+# ---- the end of the data ---------------------------------------------------------------------------------
+
+
+@unconverted
+def join() -> Any:
+    """Announce that this rank has no more data, and wait until all ranks have joined.
+
+    Until then this rank takes part in the operations of the others with neutral elements: it adds nothing to a sum,
+    gives no rows to a gather, and Average divides by all ranks.
+
+    :returns: the rank that joined last; in a graph an int32 tensor of it
+    :raises HpccollError: a rank or the transport failed
+    """
+    return job.join() if tf.executing_eagerly() else graph.join()
+
+
+@unconverted
+def barrier(process_set: ProcessSet = global_process_set) -> Any:
+    """Wait until all ranks of the process set have called this.
+
+    :param process_set: the ranks that take part
+    :returns: None; in a graph of a session the operation
+    :raises HpccollError: a rank or the transport failed, or this rank is not in the process set
+    """
+    return job.barrier(process_set) if tf.executing_eagerly() else graph.barrier(process_set)

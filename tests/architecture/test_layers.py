@@ -22,6 +22,7 @@ SEES = {  # layer: headers of lower layers that it may include
         "loop/in_flight.h",
     },
     "xla": {"loop/gate.h"},
+    "tensorflow": {"loop/gate.h"},
 }
 
 

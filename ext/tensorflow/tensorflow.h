@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tensorflow.h - TensorFlow's operations and kernels of ours.
+ */
+#ifndef HC_TENSORFLOW_H
+#define HC_TENSORFLOW_H
+
+#include "loop/gate.h"
+#include "tensorflow/capi.h"
+
+#define HC_TF_GUARD 254 /* beside the operations of the gate: see register.c */
+
+/* They register themselves when this library is loaded, as TensorFlow expects. "": they did; else why not. */
+const char *hc_tensorflow_problem(void);
+/* The gate's table. HC_OK, or UNSUPPORTED: it has another version. Before the first call. */
+int hc_tensorflow_connect(const hc_gate *);
+
+/* Of each operation of ours: looks the C interface up, and registers them. "": it did; else why not. */
+const char *hc__tf_register(hc_tf_create *, hc_tf_compute *, hc_tf_delete *);
+
+#define X(result, name, arguments) extern result(*hc__##name) arguments;
+HC_TF_FUNCTIONS(X)
+#undef X
+
+#endif

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""rank(), size() and the like as tensors whose values are found when a program runs, not when it is traced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from hpccoll.frontend.process_sets import process_set_by_id
+from hpccoll.horovod import job
+
+__all__ = ["local_rank_op", "local_size_op", "process_set_included_op", "rank_op", "size_op"]
+
+
+def _fact(function: Callable[[], Any], name: str | None) -> Any:
+    result = tf.numpy_function(lambda: np.int32(function()), [], tf.int32, stateful=True, name=name)
+    result.set_shape([])
+    return result
+
+
+def rank_op(name: str | None = None) -> Any:
+    """Return the number of this process in the job as an int32 tensor, found when it is evaluated.
+
+    :param name: of TensorFlow's operation
+    """
+    return _fact(job.rank, name)
+
+
+def local_rank_op(name: str | None = None) -> Any:
+    """Return the number of this process on its node as an int32 tensor, found when it is evaluated.
+
+    :param name: of TensorFlow's operation
+    """
+    return _fact(job.local_rank, name)
+
+
+def size_op(process_set_id: int = 0, name: str | None = None) -> Any:
+    """Return the number of processes in a process set as an int32 tensor, found when it is evaluated.
+
+    :param process_set_id: the number of the set; 0: all ranks
+    :param name: of TensorFlow's operation
+    """
+    return _fact(lambda: process_set_by_id(process_set_id).size(), name)
+
+
+def local_size_op(name: str | None = None) -> Any:
+    """Return the number of processes on this node as an int32 tensor, found when it is evaluated.
+
+    :param name: of TensorFlow's operation
+    """
+    return _fact(job.local_size, name)
+
+
+def process_set_included_op(process_set_id: int = 0, name: str | None = None) -> Any:
+    """Return whether this process is in a process set as an int32 tensor, 0 or 1, found when it is evaluated.
+
+    :param process_set_id: the number of the set
+    :param name: of TensorFlow's operation
+    """
+    return _fact(lambda: process_set_by_id(process_set_id).included(), name)

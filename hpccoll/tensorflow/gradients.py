@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What TensorFlow differentiates graphs with: the derivative of each operation, from its attributes."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import tensorflow as tf
+
+from hpccoll import _core, compression
+from hpccoll.frontend.reductions import Average, Max, Min, Product, ReduceOp, Sum, reduction
+from hpccoll.horovod.operations import Allreduce, Reducescatter
+from hpccoll.tensorflow import derivatives
+from hpccoll.tensorflow.graph import process_set_of
+from hpccoll.tensorflow.operations import OPERATIONS
+
+__all__: list[str] = []
+
+_OPS: dict[int, ReduceOp] = {int(reduction(op)): op for op in (Average, Sum, Min, Max, Product)}
+_WIRES = {one.dtype_code: one for one in (compression.FP16, compression.BF16)}
+
+
+def _number(bits: int) -> float:
+    value: float = struct.unpack("<d", struct.pack("<q", bits))[0]
+    return value
+
+
+def _name(op: Any) -> str:
+    """The name that the caller gave, or what stands for it."""
+    whole: str = op.get_attr("tensor_name").decode()
+    return whole.split(".", 1)[-1] if not whole.startswith(tuple(f"{one} at " for one in _core.OPERATIONS)) else whole
+
+
+def _factors(op: Any) -> tuple[float, float]:
+    return _number(op.get_attr("prescale")), _number(op.get_attr("postscale"))
+
+
+@tf.RegisterGradient("HpccollAllreduce")
+def _of_allreduce(op: Any, *gradients: Any) -> list[Any]:
+    call = Allreduce(
+        _name(op),
+        _OPS[op.get_attr("reduction")],
+        *_factors(op),
+        process_set_of(op.get_attr("set")),
+        group=bool(op.get_attr("group")),
+        wire=_WIRES.get(op.get_attr("wire")),
+    )
+    whole = [
+        tf.zeros_like(output) if gradient is None else tf.convert_to_tensor(gradient)
+        for gradient, output in zip(gradients, op.outputs, strict=True)
+    ]
+    return [*derivatives.of_allreduce(OPERATIONS, call, whole), None]
+
+
+@tf.RegisterGradient("HpccollBroadcast")
+def _of_broadcast(op: Any, gradient: Any) -> list[Any]:
+    process_set = process_set_of(op.get_attr("set"))
+    root = (process_set.ranks or [])[op.get_attr("root")]
+    return [derivatives.of_broadcast(OPERATIONS, tf.convert_to_tensor(gradient), root, _name(op), process_set), None]
+
+
+@tf.RegisterGradient("HpccollAllgather")
+def _of_allgather(op: Any, gradient: Any, _: Any) -> list[Any]:
+    process_set = process_set_of(op.get_attr("set"))
+    whole = tf.convert_to_tensor(gradient)
+    return [
+        derivatives.of_allgather(OPERATIONS, whole, op.outputs[1], op.inputs[0], _name(op), process_set),
+        None,
+    ]
+
+
+@tf.RegisterGradient("HpccollAlltoall")
+def _of_alltoall(op: Any, gradient: Any, _: Any) -> list[Any]:
+    process_set = process_set_of(op.get_attr("set"))
+    whole = tf.convert_to_tensor(gradient)
+    return [derivatives.of_alltoall(OPERATIONS, whole, op.outputs[1], _name(op), process_set), None, None]
+
+
+@tf.RegisterGradient("HpccollReducescatter")
+def _of_reducescatter(op: Any, gradient: Any) -> list[Any]:
+    call = Reducescatter([_name(op)], _OPS[op.get_attr("reduction")], *_factors(op), process_set_of(op.get_attr("set")))
+    return [*derivatives.of_reducescatter(OPERATIONS, call, [tf.convert_to_tensor(gradient)]), None]

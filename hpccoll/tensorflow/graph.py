@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operations in graphs: of tf.function, and of sessions. Each becomes an operation of TensorFlow with a kernel of ours.
+
+When it runs, no Python does (ext/tensorflow). Everything but the tensors is fixed when the program is traced.
+"""
+
+from __future__ import annotations
+
+import struct
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from hpccoll import _core
+from hpccoll.compression import Compression
+from hpccoll.frontend.adapter import is_inexact
+from hpccoll.frontend.process_sets import ProcessSet, global_process_set, root_in, world_of
+from hpccoll.frontend.reductions import Average, ReduceOp, Sum, reduction
+from hpccoll.horovod.operations import Allreduce, Reducescatter
+from hpccoll.tensorflow import kernels
+from hpccoll.tensorflow.adapter import ADAPTER, code_of
+from hpccoll.tensorflow.graph_names import unique
+from hpccoll.world import current
+
+__all__ = ["allgather", "allreduce", "alltoall", "barrier", "broadcast", "join", "process_set_of", "reducescatter"]
+
+_sets: weakref.WeakValueDictionary[int, ProcessSet] = weakref.WeakValueDictionary()
+_GUARD = "_hpccoll_guard"
+
+
+def process_set_of(number: int) -> ProcessSet:
+    """Return the process set that an operation names by its number."""
+    return global_process_set if number == 0 else _sets[number]
+
+
+def _number_of(process_set: ProcessSet) -> int:
+    world = world_of(process_set)
+    number: int = world.core.open_gate(world is current())
+    if number:
+        _sets[number] = process_set
+    return number
+
+
+def _bits(factor: float) -> int:
+    value: int = struct.unpack("<q", struct.pack("<d", factor))[0]
+    return value
+
+
+def _guard() -> Any:
+    """Return an input without a meaning, whose effect is that TensorFlow does not take an operation for a constant.
+
+    In the body of a loop it waits for what the last iteration has computed: iterations may overlap, and the operations
+    of two would get mixed up.
+    """
+    graph = tf.compat.v1.get_default_graph()
+    made = getattr(graph, _GUARD, None)
+    if made is None:
+        first = list(graph.inputs) if "WhileBody" in type(graph).__name__ else []
+        with tf.control_dependencies(None), tf.control_dependencies(first), tf.device("CPU:0"):
+            made = kernels.operations().hpccoll_guard()
+        if graph.building_function:  # other graphs have places that cannot see each other
+            setattr(graph, _GUARD, made)
+    return made
+
+
+def _attributes(
+    operation: str, name: str | None, process_set: ProcessSet, tensors: Sequence[Any] = (), **others: Any
+) -> dict[str, Any]:
+    for tensor in tensors:
+        code_of(tensor.dtype)
+    return {**others, "tensor_name": unique(operation, name), "set": _number_of(process_set)}
+
+
+def _scaled_before(
+    tensors: Sequence[Any], op: ReduceOp, prescale: float, postscale: float, size: int
+) -> tuple[list[Any], ReduceOp, float, float, float]:
+    """Apply the factors that the library does not apply itself, as hpccoll.frontend.requests does."""
+    if op in (Sum, Average) and all(is_inexact(tensor.dtype.name) for tensor in tensors):
+        return list(tensors), op, prescale, postscale, 1.0
+    after = postscale
+    if op is Average and postscale != 1.0:
+        op, after = Sum, postscale / size
+    return [_scaled(tensor, prescale) for tensor in tensors], op, 1.0, 1.0, after
+
+
+def _scaled(tensor: Any, factor: float) -> Any:
+    return tensor if factor == 1.0 else ADAPTER.scale(tensor, factor)
+
+
+def allreduce(call: Allreduce, tensors: Sequence[Any]) -> list[Any]:
+    """Put an allreduce into the graph; not Adasum."""
+    size = world_of(call.process_set).size
+    whole, op, prescale, postscale, after = _scaled_before(tensors, call.op, call.prescale, call.postscale, size)
+    wire: Compression | None = call.wire
+    attributes = _attributes(
+        "grouped_allreduce" if call.group else "allreduce",
+        call.name,
+        call.process_set,
+        whole,
+        reduction=int(reduction(op)),
+        wire=_core.WIRE_SAME if wire is None else wire.dtype_code,
+        group=int(call.group),
+        prescale=_bits(prescale),
+        postscale=_bits(postscale),
+    )
+    with tf.device("CPU:0"):
+        results = kernels.operations().hpccoll_allreduce(tensors=whole, guard=_guard(), **attributes)
+    return [_scaled(result, after) for result in results]
+
+
+def broadcast(tensor: Any, root_rank: int, name: str | None, process_set: ProcessSet) -> Any:
+    """Put a broadcast into the graph."""
+    root = root_in(process_set, root_rank)
+    attributes = _attributes("broadcast", name, process_set, [tensor], root=root)
+    with tf.device("CPU:0"):
+        return kernels.operations().hpccoll_broadcast(tensor=tensor, guard=_guard(), **attributes)
+
+
+def _with_rows(result: Any, like: Any) -> Any:
+    """Say what is known of the shape: not the number of rows."""
+    if like.shape.rank is not None:
+        result.set_shape([None, *like.shape[1:]])
+    return result
+
+
+def allgather(tensor: Any, name: str | None, process_set: ProcessSet) -> tuple[Any, Any]:
+    """Put an allgather into the graph; return the result and how many rows came from each rank."""
+    whole = tf.reshape(tensor, [1]) if tensor.shape.rank == 0 else tensor
+    attributes = _attributes("allgather", name, process_set, [whole])
+    with tf.device("CPU:0"):
+        result, rows = kernels.operations().hpccoll_allgather(tensor=whole, guard=_guard(), **attributes)
+    rows.set_shape([None])
+    return _with_rows(result, whole), rows
+
+
+def alltoall(tensor: Any, splits: Any, name: str | None, process_set: ProcessSet) -> tuple[Any, Any]:
+    """Put an alltoall into the graph; return the rows received and how many came from each rank."""
+    given = tf.zeros([0], tf.int64) if splits is None else tf.convert_to_tensor(splits)
+    attributes = _attributes("alltoall", name, process_set, [tensor])
+    with tf.device("CPU:0"):
+        result, rows = kernels.operations().hpccoll_alltoall(
+            tensor=tensor, splits=tf.cast(given, tf.int64), guard=_guard(), **attributes
+        )
+    rows.set_shape([None])
+    return _with_rows(result, tensor), tf.cast(rows, tf.int32 if splits is None else given.dtype)
+
+
+def reducescatter(call: Reducescatter, tensors: Sequence[Any]) -> list[Any]:
+    """Put reducescatters into the graph."""
+    results, size = [], world_of(call.process_set).size
+    for name, tensor in zip(call.names, tensors, strict=True):
+        (whole,), op, prescale, postscale, after = _scaled_before(
+            [tensor], call.op, call.prescale, call.postscale, size
+        )
+        attributes = _attributes(
+            "reducescatter",
+            name,
+            call.process_set,
+            [whole],
+            reduction=int(reduction(op)),
+            prescale=_bits(prescale),
+            postscale=_bits(postscale),
+        )
+        with tf.device("CPU:0"):
+            result = kernels.operations().hpccoll_reducescatter(tensor=whole, guard=_guard(), **attributes)
+        results.append(_scaled(_with_rows(result, tensor), after))
+    return results
+
+
+def barrier(process_set: ProcessSet) -> Any:
+    """Put a barrier into the graph, which keeps its place among other operations with effects."""
+    return kernels.operations().hpccoll_barrier(**_attributes("barrier", None, process_set))
+
+
+def join() -> Any:
+    """Put a join into the graph, which keeps its place among other operations with effects."""
+    last = kernels.operations().hpccoll_join(**_attributes("join", None, global_process_set))
+    last.set_shape([])
+    return tf.cast(last, tf.int32)

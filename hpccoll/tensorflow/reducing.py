@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The gradients of a step over the ranks, for tapes and optimizers.
+
+Each gradient is an operation of its own, named after its variable: ranks may compute them in any order, in a graph each
+begins when it is computed, and the library fuses them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from hpccoll import errors
+from hpccoll.frontend.compression import Compressor, NoneCompressor, check_compressor, wire_for
+from hpccoll.frontend.process_sets import ProcessSet, global_process_set, world_of
+from hpccoll.frontend.reductions import Average, ReduceOp, Sum, choose
+from hpccoll.horovod.operations import Allreduce
+from hpccoll.tensorflow.adapter import ADAPTER, tensor_of
+from hpccoll.tensorflow.operations import OPERATIONS, allreduce
+
+__all__ = ["Reduction", "local_scaled", "reduction_for"]
+
+Groups = int | Sequence[Sequence[Any]] | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Reduction:
+    """How gradients are combined: what a tape or an optimizer was made with."""
+
+    name: str
+    op: ReduceOp = Average
+    compression: Compressor = NoneCompressor
+    predivide: float = 1.0
+    groups: Groups = None
+    sparse_as_dense: bool = False
+    process_set: ProcessSet = global_process_set
+
+    def combine(self, gradients: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
+        """Return the gradients of all ranks; None stays None.
+
+        :param gradients: tensors, tf.IndexedSlices or None
+        :param variables: what they are the gradients of, in the same order
+        """
+        results: list[Any] = list(gradients)
+        if self.sparse_as_dense:
+            results = [tf.convert_to_tensor(x) if isinstance(x, tf.IndexedSlices) else x for x in results]
+        given = _names(self.name, variables)
+        dense = [i for i, x in enumerate(results) if x is not None and not isinstance(x, tf.IndexedSlices)]
+        waits: list[tuple[list[int], Callable[[], list[Any]]]] = []
+        for name, members in self._grouped(dense, given, variables):
+            tensors = [tensor_of(results[i]) for i in members]
+            waits.append((members, self._begin(name, tensors, group=len(members) > 1)))
+        for i, slices in enumerate(gradients):
+            if isinstance(results[i], tf.IndexedSlices):
+                results[i] = allreduce(
+                    slices, op=self.op, name=given[i], compression=self.compression, process_set=self.process_set
+                )
+        for members, wait in waits:
+            for i, result in zip(members, wait(), strict=True):
+                results[i] = result
+        return results
+
+    def _begin(self, name: str, tensors: list[Any], *, group: bool) -> Callable[[], list[Any]]:
+        """Begin to combine tensors; return what waits for the results. In a graph there is nothing to wait for."""
+        op, before, after = self.op, 1.0, 1.0
+        if self.predivide != 1.0:
+            op, before, after = Sum, 1.0 / self.predivide, self.predivide / world_of(self.process_set).size
+        wire = wire_for(self.compression, *map(ADAPTER.dtype, tensors))
+        pairs = [(x, None) if wire is not None else self.compression.compress(x) for x in tensors]
+        sent = [x for x, _ in pairs]
+
+        def finish(results: Sequence[Any]) -> list[Any]:
+            if wire is not None:
+                return list(results)
+            return [self.compression.decompress(x, context) for x, (_, context) in zip(results, pairs, strict=True)]
+
+        if not tf.executing_eagerly():
+            call = Allreduce(name, op, before, after, self.process_set, group=group, wire=wire)
+            made = finish(OPERATIONS.run_allreduce(call, sent))
+            return lambda: made
+        handle = OPERATIONS.requests.allreduce(
+            name, sent, op, before, after, self.process_set, group=group, in_place=False, wire=wire
+        )
+        return lambda: finish(handle.wait() if group else [handle.wait()])
+
+    def _grouped(self, dense: list[int], given: list[str], variables: Sequence[Any]) -> list[tuple[str, list[int]]]:
+        """Return each group's name and its members; a gradient without a group is alone."""
+        if self.groups is None or not dense:
+            return [(given[i], [i]) for i in dense]
+        if isinstance(self.groups, int):
+            each = -(-len(dense) // self.groups)
+            parts = [dense[at : at + each] for at in range(0, len(dense), each)]
+            return [(f"{self.name} group {at}", part) for at, part in enumerate(parts)]
+        where = {_key(variable): at for at, group in enumerate(self.groups) for variable in group}
+        known = {_key(variable) for variable in variables}
+        if not where.keys() <= known:
+            raise errors.InvalidArgumentError(
+                "groups has a variable that is none of those whose gradients are combined"
+            )
+        by_group: dict[int, list[int]] = {}
+        alone = []
+        for i in dense:
+            at = where.get(_key(variables[i]))
+            if at is None:
+                alone.append((given[i], [i]))
+            else:
+                by_group.setdefault(at, []).append(i)
+        return [*((f"{self.name} group {at}", members) for at, members in sorted(by_group.items())), *alone]
+
+
+def _key(variable: Any) -> int:
+    return id(variable)
+
+
+def _names(prefix: str, variables: Sequence[Any]) -> list[str]:
+    """Return a name for each gradient, from the variable's; those of equal names are numbered."""
+    counter: Counter[str] = Counter()
+    made = []
+    for i, variable in enumerate(variables):
+        own = getattr(variable, "path", None)
+        if own is None:
+            own = variable.name.split(":")[0] if isinstance(variable, tf.Variable) else f"source {i}"
+        counter[own] += 1
+        made.append(f"{prefix}.{own}" if counter[own] == 1 else f"{prefix}.{own}_{counter[own] - 1}")
+    return made
+
+
+def local_scaled(gradient: Any, process_set: ProcessSet) -> Any:
+    """Divide a gradient that stays on this rank by the number of ranks, as the mean of the others is."""
+    if gradient is None:
+        return None
+    size = world_of(process_set).size
+    if isinstance(gradient, tf.IndexedSlices):
+        return tf.IndexedSlices(ADAPTER.divide(gradient.values, size), gradient.indices, gradient.dense_shape)
+    return ADAPTER.divide(gradient, size)
+
+
+def reduction_for(
+    name: str,
+    compression: Compressor,
+    sparse_as_dense: bool,
+    op: int,
+    predivide: float,
+    num_groups: int,
+    groups: Groups,
+    process_set: ProcessSet,
+) -> Reduction:
+    """Check Horovod's arguments of a tape or an optimizer.
+
+    :raises InvalidArgumentError: (a ValueError) one of them is wrong
+    """
+    chosen = choose(op)
+    check_compressor(compression)
+    if predivide != 1.0 and chosen is not Average:
+        raise errors.InvalidArgumentError(f"gradient_predivide_factor goes with op=Average, not {chosen.name}")
+    if num_groups:
+        warnings.warn("num_groups is deprecated, use groups", DeprecationWarning, stacklevel=3)
+        groups = num_groups if groups is None else groups
+    if isinstance(groups, int) and groups < 1:
+        raise errors.InvalidArgumentError(f"groups is {groups}: a number of groups, lists of variables, or None")
+    return Reduction(name, chosen, compression, predivide, groups, sparse_as_dense, process_set)

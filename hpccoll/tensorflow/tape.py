@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tapes whose gradients are those of all ranks."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from hpccoll import errors
+from hpccoll.frontend.compression import Compressor, NoneCompressor
+from hpccoll.frontend.process_sets import ProcessSet, global_process_set
+from hpccoll.frontend.reductions import Average
+from hpccoll.tensorflow.internals import unconverted
+from hpccoll.tensorflow.reducing import Groups, Reduction, local_scaled, reduction_for
+
+__all__ = ["DistributedGradientTape", "PartialDistributedGradientTape"]
+
+
+class _Distributed:
+    """What a tape has besides."""
+
+    _hpccoll_reduction: Reduction
+    _hpccoll_scales_local: bool
+    _hpccoll_local: dict[int, Any]
+
+    def register_local_source(self, source: Any) -> None:
+        """Keep the gradient of a variable on this rank.
+
+        :param source: the variable
+        """
+        self._hpccoll_local[id(source)] = source
+
+    @unconverted
+    def gradient(self, target: Any, sources: Any, output_gradients: Any = None, **options: Any) -> Any:
+        """Compute the gradients, and combine them over the ranks.
+
+        :param target: see tf.GradientTape
+        :param sources: see tf.GradientTape
+        :param output_gradients: see tf.GradientTape
+        :param options: see tf.GradientTape
+        :returns: the gradients, in the form of `sources`
+        """
+        options.pop("use_generic_names", None)  # Horovod's
+        gradients = super().gradient(target, sources, output_gradients, **options)  # type: ignore[misc]
+        flat, whole = tf.nest.flatten(sources), tf.nest.flatten(gradients)
+        shared = [i for i, source in enumerate(flat) if id(source) not in self._hpccoll_local]
+        reduction = self._hpccoll_reduction
+        combined = reduction.combine([whole[i] for i in shared], [flat[i] for i in shared])
+        if self._hpccoll_scales_local:
+            for i, source in enumerate(flat):
+                if id(source) in self._hpccoll_local:
+                    whole[i] = local_scaled(whole[i], reduction.process_set)
+        for i, gradient in zip(shared, combined, strict=True):
+            whole[i] = gradient
+        return tf.nest.pack_sequence_as(sources, whole)
+
+
+@functools.cache
+def _class_of(own: type) -> type:
+    return type(own.__name__, (_Distributed, own), {})
+
+
+def DistributedGradientTape(  # noqa: N802 - Horovod's name
+    gradtape: Any,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Compressor = NoneCompressor,
+    sparse_as_dense: bool = False,
+    op: int = Average,
+    gradient_predivide_factor: float = 1.0,
+    num_groups: int = 0,
+    groups: Groups = None,
+    process_set: ProcessSet = global_process_set,
+    scale_local_gradients: bool = True,
+) -> Any:
+    """Make a tape whose gradient() combines the gradients of all ranks.
+
+    :param gradtape: a tf.GradientTape, before or after it has recorded
+    :param device_dense: not used
+    :param device_sparse: not used
+    :param compression: what floating-point values travel as: Compression.none, .fp16, .bf16, or a Compressor
+    :param sparse_as_dense: turn a tf.IndexedSlices into a dense tensor first
+    :param op: Average (default), Sum, Adasum, Min, Max or Product
+    :param gradient_predivide_factor: with Average: divide by it before the sum, and by the rest after it
+    :param num_groups: deprecated: as `groups`
+    :param groups: into how many groups the gradients are put, or lists of variables; those of a group are finished
+        together. None: each alone, fused where it pays
+    :param process_set: the ranks that take part
+    :param scale_local_gradients: divide the gradients that stay on their rank by the number of ranks
+    :returns: a tape of the class of `gradtape`, with register_local_source()
+    :raises InvalidArgumentError: (a ValueError) an argument is wrong, or the tape is distributed already
+    """
+    del device_dense, device_sparse
+    if not isinstance(gradtape, tf.GradientTape):
+        raise errors.InvalidArgumentError(f"gradtape is {gradtape!r}, no tf.GradientTape")
+    if "_hpccoll_reduction" in vars(gradtape):
+        raise errors.InvalidArgumentError("the tape is a DistributedGradientTape already")
+    reduction = reduction_for(
+        "gradient", compression, sparse_as_dense, op, gradient_predivide_factor, num_groups, groups, process_set
+    )
+    cls = _class_of(type(gradtape))
+    made: Any = cls.__new__(cls)
+    made.__dict__ = gradtape.__dict__  # it goes on recording with this one, and the other way round
+    made._hpccoll_reduction = reduction  # noqa: SLF001
+    made._hpccoll_scales_local = scale_local_gradients  # noqa: SLF001
+    made._hpccoll_local = {}  # noqa: SLF001
+    return made
+
+
+def PartialDistributedGradientTape(  # noqa: N802 - Horovod's name
+    gradtape: Any,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Compressor = NoneCompressor,
+    sparse_as_dense: bool = False,
+    op: int = Average,
+    gradient_predivide_factor: float = 1.0,
+    num_groups: int = 0,
+    groups: Groups = None,
+    process_set: ProcessSet = global_process_set,
+    local_layers: Any = None,
+    scale_local_gradients: bool = True,
+) -> Any:
+    """Make a DistributedGradientTape that keeps the gradients of some layers on their rank.
+
+    The other parameters are those of DistributedGradientTape().
+
+    :param gradtape: a tf.GradientTape
+    :param device_dense: not used
+    :param device_sparse: not used
+    :param compression: see DistributedGradientTape()
+    :param sparse_as_dense: see DistributedGradientTape()
+    :param op: see DistributedGradientTape()
+    :param gradient_predivide_factor: see DistributedGradientTape()
+    :param num_groups: see DistributedGradientTape()
+    :param groups: see DistributedGradientTape()
+    :param process_set: the ranks that take part
+    :param local_layers: layers of Keras, or one
+    :param scale_local_gradients: see DistributedGradientTape()
+    :returns: the tape
+    :raises InvalidArgumentError: (a ValueError) an argument is wrong
+    """
+    layers: Sequence[Any] = (
+        [] if local_layers is None else [local_layers] if hasattr(local_layers, "trainable_weights") else local_layers
+    )
+    if not all(hasattr(layer, "trainable_weights") for layer in layers):
+        raise errors.InvalidArgumentError(f"local_layers is {local_layers!r}: a list of Keras layers")
+    made = DistributedGradientTape(
+        gradtape, device_dense, device_sparse, compression, sparse_as_dense, op, gradient_predivide_factor, num_groups,
+        groups, process_set, scale_local_gradients,
+    )  # fmt: skip
+    for layer in layers:
+        for variable in layer.trainable_weights:
+            made.register_local_source(variable)
+    return made

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs with TensorFlow, in processes of their own: its import takes longer than most tests."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("tensorflow") is None, reason="needs TensorFlow: pip install 'hpccoll[tensorflow]'"
+)
+
+
+def job(program: str, *arguments: str, ranks: int = 2, nodes: int = 1, limit: int = 400) -> str:
+    """Run a program of this folder at some ranks; return what it prints."""
+    run = [
+        sys.executable,
+        "-P",
+        "-m",
+        "hpccoll",
+        "run",
+        "--timeout",
+        str(limit),
+        "-np",
+        str(ranks),
+        "--nodes",
+        str(nodes),
+    ]
+    done = subprocess.run(
+        [*run, sys.executable, "-P", str(HERE / program), *arguments],
+        env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout[-6000:]
+    return done.stdout
+
+
+@pytest.mark.timeout(450)
+def test_two_ranks() -> None:
+    """Every operation eager and in tf.function, derivatives, tapes, orders, loops, errors."""
+    printed = job("smoke.py")
+    assert printed.count("check_tapes passed") == 2
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(450)
+def test_three_ranks_on_two_nodes() -> None:
+    job("smoke.py", ranks=3, nodes=2)
