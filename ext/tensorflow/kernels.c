@@ -204,7 +204,7 @@ static void read_input(TF_OpKernelContext *context, int at, hc_gate_tensor *t, t
     hc__TF_DeleteTensor(in);
 }
 
-/* Of an operation whose results are as large as its tensors. */
+/* The result is as large as its tensor. */
 static void make_output(TF_OpKernelContext *context, int at, hc_gate_tensor *t, TF_Status *s) {
     int forwarded = -1;
     if (hc__TF_GetCode(s))

@@ -4,8 +4,8 @@
  *
  * The collectives are not stateful: tf.function runs stateful operations one after another, in which 161 gradients took
  * 367 ms instead of 18. Instead each has an input `guard`, whose value does not matter. It comes from a stateful
- * operation, so it is no constant: TensorFlow would run a collective of constants when it optimizes the program, and not
- * again.
+ * operation, so it is no constant: TensorFlow would run a collective of constants when it optimizes the program, and
+ * not again.
  */
 #define _GNU_SOURCE
 #include "tensorflow/tensorflow.h"

@@ -15,7 +15,7 @@ const char *hc_tensorflow_problem(void);
 /* The gate's table. HC_OK, or UNSUPPORTED: it has another version. Before the first call. */
 int hc_tensorflow_connect(const hc_gate *);
 
-/* Of each operation of ours: looks the C interface up, and registers them. "": it did; else why not. */
+/* Looks the C interface up, and registers our operations with these kernels. "": it did; else why not. */
 const char *hc__tf_register(hc_tf_create *, hc_tf_compute *, hc_tf_delete *);
 
 #define X(result, name, arguments) extern result(*hc__##name) arguments;

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What TensorFlow does not publish and this package needs, and the oldest TensorFlow.
 
-Decision 40 says what each is for, and since which version TensorFlow has it. tests/tensorflow run with the oldest and
+Decision 43 says what each is for, and since which version TensorFlow has it. tests/tensorflow run with the oldest and
 the newest.
 """
 
@@ -24,7 +24,7 @@ except (ImportError, AttributeError) as error:
 __all__ = ["OLDEST", "could_possibly_record", "unconverted"]
 
 unconverted = tf.autograph.experimental.do_not_convert
-"""Of each function that a program may call in tf.function: AutoGraph would rewrite our code along with its own."""
+"""Decorates each function that a program may call in tf.function: AutoGraph would rewrite our code, too."""
 
 # AutoGraph makes another class of an error that it does not know, unless the error says that it must not.
 errors.HpccollError.ag_pass_through = True  # type: ignore[attr-defined]

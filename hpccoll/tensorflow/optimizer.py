@@ -99,7 +99,7 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
     :param scale_local_gradients: divide the gradients that stay on their rank by the number of ranks
     :returns: the optimizer, with register_local_var()
     :raises InvalidArgumentError: (a ValueError) an argument is wrong, or the optimizer is distributed already
-    :raises UnsupportedError: (a ValueError) backward_passes_per_step is more than 1, or this is an optimizer of Keras
+    :raises UnsupportedError: (a ValueError) several backward passes, or an optimizer of Keras
     """
     del device_dense, device_sparse, average_aggregated_gradients
     if isinstance(optimizer, _DistributedOptimizer):
@@ -116,10 +116,5 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
     reduction = reduction_for(
         "gradient", compression, sparse_as_dense, op, gradient_predivide_factor, num_groups, groups, process_set
     )
-    return _DistributedOptimizer(
-        optimizer,
-        name or f"Distributed{type(optimizer).__name__}",
-        reduction,
-        scales_local=scale_local_gradients,
-        use_locking=use_locking,
-    )
+    own = name or f"Distributed{type(optimizer).__name__}"
+    return _DistributedOptimizer(optimizer, own, reduction, scales_local=scale_local_gradients, use_locking=use_locking)
