@@ -17,12 +17,13 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
 from hpccoll import channel, errors
 from hpccoll.rendezvous import codec
 from hpccoll.rendezvous.machine import machine_name
+from hpccoll.rendezvous.process_connection import ProcessConnection
 from hpccoll.rendezvous.protocol import ByAllgather
 from hpccoll.text import some_ranks
 
@@ -227,26 +228,5 @@ class CoordinatedRendezvous(ByAllgather):
         """See Rendezvous: the connection is the process's."""
 
 
-_of_process: Coordinator | None = None
-
-
-def of_process(env: Mapping[str, str]) -> Coordinator | None:
-    """Give the connection of this process, which is made at the first call; None if the job is not elastic.
-
-    :param env: the environment of the process
-    """
-    global _of_process
-    if _of_process is None and env.get(COORDINATOR):
-        _of_process = Coordinator(env[COORDINATOR], int(env.get(WORKER, "-1")))
-    return _of_process
-
-
-def _after_fork() -> None:
-    """Close the child's copy: the connection would outlive the rank."""
-    global _of_process
-    if _of_process is not None:
-        _of_process.close()
-    _of_process = None
-
-
-os.register_at_fork(after_in_child=_after_fork)
+of_process = ProcessConnection(COORDINATOR, lambda env: Coordinator(env[COORDINATOR], int(env.get(WORKER, "-1"))))
+"""`of_process(env)`: the connection of this process; None if the job is not elastic."""

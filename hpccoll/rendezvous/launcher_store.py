@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
 from hpccoll import channel, errors
+from hpccoll.rendezvous.process_connection import ProcessConnection
 
 __all__ = ["LONGEST", "STORE", "LauncherStore", "of_process"]
 
@@ -66,26 +66,5 @@ class LauncherStore:
             return json.loads(self._channel.receive(LONGEST))
 
 
-_of_process: LauncherStore | None = None
-
-
-def of_process(env: Mapping[str, str]) -> LauncherStore | None:
-    """Give the connection of this process, which is made at the first call; None if the launcher keeps no store.
-
-    :param env: the environment of the process
-    """
-    global _of_process
-    if _of_process is None and env.get(STORE):
-        _of_process = LauncherStore(env[STORE])
-    return _of_process
-
-
-def _after_fork() -> None:
-    """Close the child's copy: the connection is the rank's."""
-    global _of_process
-    if _of_process is not None:
-        _of_process.close()
-    _of_process = None
-
-
-os.register_at_fork(after_in_child=_after_fork)
+of_process = ProcessConnection(STORE, lambda env: LauncherStore(env[STORE]))
+"""`of_process(env)`: the connection of this process; None if the launcher keeps no store."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, get_args, get_type_hints
 
 from hpccoll.errors import HpccollError
+from hpccoll.tools.submit.script import NAME_RULE, is_name
 
 SCALINGS = ("weak", "strong")
 DEFAULT = "default"
@@ -172,10 +173,7 @@ def _check(study: Study, file: Path) -> None:
         "scaling: weak, strong, or both": not study.scaling or not set(study.scaling) <= set(SCALINGS),
         "ranks_per_node, repetitions, minutes: at least 1": min(study.ranks_per_node, study.repetitions, study.minutes)
         < 1,
-        "name and arms: letters, digits, and _.+-": not all(
-            name and name.replace("-", "a").replace("_", "a").replace(".", "a").replace("+", "a").isalnum()
-            for name in (study.name, *study.arms)
-        ),
+        f"name and arms: {NAME_RULE}": not all(map(is_name, (study.name, *study.arms))),
     }
     for text, wrong in problems.items():
         if wrong:

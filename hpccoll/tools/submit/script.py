@@ -18,8 +18,14 @@ ELASTIC = "slurm_elastic.sh.j2"
 RUNTIMES = ("apptainer", "pyxis")
 NAME_CHARACTERS = "A-Za-z0-9_.+-"
 """Characters of the names of jobs and projects, which stand in directives and in the names of files."""
+NAME_RULE = "letters, digits, and _.+- behind the first"
 WARNING = 120
 """Seconds before the time limit at which a job that can be requeued gets the signal to save."""
+
+
+def is_name(text: str) -> bool:
+    """Whether a text may name a job, a project, a study or an arm of it (NAME_RULE)."""
+    return re.fullmatch(f"[A-Za-z0-9_][{NAME_CHARACTERS}]*", text) is not None
 
 
 @dataclass(frozen=True)
@@ -90,8 +96,8 @@ def check(site: Site, request: Request) -> None:
             f"{request.nodes} nodes, {request.minutes} minutes, {request.repeat} times: at least 1 of each"
         )
     for option, text in (("--name", request.name), ("--account", request.account or "none")):
-        if not re.fullmatch(f"[A-Za-z0-9_][{NAME_CHARACTERS}]*", text):
-            raise RequestError(f"{option} {text!r}: letters, digits, and _.+- behind the first")
+        if not is_name(text):
+            raise RequestError(f"{option} {text!r}: {NAME_RULE}")
     if request.launcher not in SCHEDULERS[site.scheduler]:
         allowed = " or ".join(SCHEDULERS[site.scheduler])
         raise RequestError(f"--launcher {request.launcher}: {site.name} has {site.scheduler}, where it is {allowed}")
