@@ -225,7 +225,7 @@ class Halo(Exchange):
         self._places, nbytes = _pairs(core, everybody)
         self._segment = None
         if nbytes:
-            agree = partial(agreed, partial(_exchange, core))
+            agree = partial(agreed, lambda text: objects.compare(core, text, "hpccoll.halo", None))
             self._segment = bootstrap.set_segment(
                 base.loop, f"halo-{generation}", core.members, base.nonce, agree, nbytes
             )
@@ -255,10 +255,6 @@ class Halo(Exchange):
     def __exit__(self, *_: object) -> None:
         if not self._started:
             self.free()
-
-
-def _exchange(core: _core.Set, value: Any) -> list[Any]:
-    return objects.allgather(core, value, "hpccoll.halo")
 
 
 def _pairs(core: _core.Set, everybody: list[Any]) -> tuple[dict[tuple[int, int], int], int]:
