@@ -16,6 +16,7 @@ from hpccoll.tools.model import cli as model
 from hpccoll.tools.study import cli as study
 from hpccoll.tools.submit import cli as submit
 from hpccoll.tools.trace import cli as trace
+from hpccoll.tools.tune import cli as tune
 
 READER_LEFT = 128 + 13
 """Exit status of a command whose output nobody reads any more, as a shell gives it for SIGPIPE."""
@@ -59,6 +60,7 @@ def execute(words: list[str] | None) -> int:
     bench.add_parser(commands)
     study.add_parser(commands)
     model.add_parser(commands)
+    tune.add_parser(commands)
     arguments = parser.parse_args(words)
     status: int = arguments.main(arguments)
     return status

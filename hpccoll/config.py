@@ -17,6 +17,7 @@ import difflib
 import math
 import operator
 import os
+import tomllib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -189,6 +190,9 @@ class Config(_KnobsOfC):
         "folder for the last events of each rank, written at a failure and at SIGUSR2; empty: hpccoll-trace-JOB in the "
         "working folder; none: they are not written",
     )
+    site_file: str = _knob(
+        "", "file of knobs for this machine, as `hpccoll tune` writes it; environment and arguments take precedence"
+    )
     study: str = _knob("", "file for the steps that hpccoll.study reports; `hpccoll study` sets it")
     verbose: int = _knob(1, "whether rank 0 says on stderr what was chosen", high=1)
 
@@ -260,7 +264,26 @@ def read(env: Mapping[str, str] | None = None, **given: Any) -> Config:
             values[field.name] = _parse(field, text)
     for name in given:
         _find(fields, name, name)
-    return Config(**(values | given))
+    values |= given
+    return Config(**(_site(values.get("site_file", ""), fields) | values))
+
+
+def _site(path: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Read the knobs of a site file: TOML, with a table `knobs`.
+
+    :raises InvalidArgumentError: it cannot be read, or holds something else
+    """
+    if not path:
+        return {}
+    try:
+        with open(path, "rb") as file:
+            found = tomllib.load(file)["knobs"]
+        for name, value in dict(found).items():
+            _validate(_find(dict(fields), name, name), value)
+    except (OSError, KeyError, TypeError, ValueError, errors.InvalidArgumentError) as error:
+        reason = "it has no table [knobs]" if isinstance(error, KeyError) else str(error)
+        raise errors.InvalidArgumentError(f"{variable('site_file')}={path} cannot be used: {reason}") from None
+    return dict(found)
 
 
 def from_values(values: Mapping[str, Any]) -> Config:

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which of several settings is better than the defaults, from samples that were taken in turn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hpccoll.tools.bench import statistics
+from hpccoll.tools.bench.results import Case, Results
+
+DEFAULTS = ""
+"""The arm that the others are compared with."""
+WORTH = 0.98
+"""A choice is written if the upper end of its interval is below this share of the defaults' time in some case."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """How an arm compares with the defaults."""
+
+    arm: str
+    ratios: Mapping[str, statistics.Median]
+    """Per case: the arm's time divided by that of the defaults, with its 95 % interval."""
+
+    @property
+    def mean(self) -> float:
+        """The geometric mean over the cases."""
+        return math.exp(sum(math.log(ratio.middle) for ratio in self.ratios.values()) / len(self.ratios))
+
+    @property
+    def worse(self) -> list[str]:
+        """The cases in which it is slower than the defaults, by its whole interval."""
+        return [case for case, ratio in self.ratios.items() if ratio.low > 1]
+
+    @property
+    def gains(self) -> bool:
+        """It is faster in some case by its whole interval, slower in none, and faster on the whole."""
+        return not self.worse and self.mean < 1 and any(ratio.high < WORTH for ratio in self.ratios.values())
+
+    def text(self) -> str:
+        """Say what it gains, case by case."""
+        said = (f"{case} {r.middle:.3f} ({r.low:.3f} to {r.high:.3f})" for case, r in self.ratios.items())
+        return "; ".join(said)
+
+
+def judge(results: Results) -> list[Judged]:
+    """Compare each arm with the defaults of the same results.
+
+    :raises ValueError: there are no samples of the defaults for a case, or too few
+    """
+    cases: dict[str, dict[str, Case]] = {}
+    for key, case in results.cases.items():
+        cases.setdefault(f"{key.what} {key.bytes}", {})[key.arm] = case
+    arms = dict.fromkeys(arm for those in cases.values() for arm in those if arm != DEFAULTS)
+    return [Judged(arm, {name: _ratio(name, those, arm) for name, those in cases.items()}) for arm in arms]
+
+
+def _ratio(name: str, those: Mapping[str, Case], arm: str) -> statistics.Median:
+    if DEFAULTS not in those or arm not in those:
+        raise ValueError(f"{name}: {arm or 'the defaults'} were not measured beside the others")
+    return statistics.ratio(those[DEFAULTS].by_launch(), those[arm].by_launch())
+
+
+def best(judged: Iterable[Judged]) -> Judged | None:
+    """Give the arm that gains most; None where none gains."""
+    return min((one for one in judged if one.gains), key=lambda one: one.mean, default=None)
+
+
+def site_file(chosen: Mapping[str, tuple[Any, Judged]], together: Judged, heading: str) -> str:
+    """Write the choices as a site file (HPCCOLL_SITE_FILE).
+
+    :param chosen: the value of each knob, and what it gained alone
+    :param together: what all of them gained
+    :param heading: where and how it was measured
+    """
+    lines = [f"# {line}" for line in heading.splitlines()]
+    lines += [
+        "# Times divided by those of the defaults, with 95 % intervals.",
+        f"# all: {together.text()}",
+        "",
+        "[knobs]",
+    ]
+    for knob, (value, judged) in chosen.items():
+        written = f'"{value}"' if isinstance(value, str) else str(value)
+        lines += [f"# {judged.text()}", f"{knob} = {written}"]
+    return "\n".join(lines) + "\n"

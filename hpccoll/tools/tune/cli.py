@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`hpccoll tune`: measures candidates for each knob beside the defaults, and writes those that gain."""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hpccoll.errors import HpccollError
+from hpccoll.tools.bench import start, statistics
+from hpccoll.tools.bench.results import Results, ResultsError
+from hpccoll.tools.launch import installed
+from hpccoll.tools.tune import choose
+
+STEP, LARGE = ("training",), ("allreduce", "--sizes", "64K,1M,16M")
+CANDIDATES: dict[str, tuple[tuple[str, ...], tuple[Any, ...]]] = {
+    "fusion_threshold": (STEP, (4 << 20, 64 << 20)),
+    "raise_bytes": (STEP, (1 << 20, 16 << 20)),
+    "raise_window": (STEP, (0.0005, 0.005)),
+    "chunk_bytes": (LARGE, (64 << 10, 256 << 10, 1 << 20)),
+    "algorithm": (LARGE, ("recursive_doubling", "ring", "rabenseifner")),
+    "rails": (LARGE, (1, 2)),
+}
+"""What is measured for a knob, and its candidates."""
+BETWEEN_NODES = ("algorithm", "rails")
+"""Knobs that mean something on several nodes only."""
+ALL = "all choices"
+Measure = Callable[[Sequence[str], Mapping[str, Mapping[str, Any]]], Results]
+"""Measures a workload (words of `hpccoll bench`) with the defaults and with arms, in turn."""
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Describe `hpccoll tune`."""
+    parser = commands.add_parser("tune", help="find knobs for this machine by measuring, and write a site file")
+    parser.add_argument("-np", "-n", dest="ranks", type=int, help="ranks (default: one per core)")
+    parser.add_argument("--nodes", default="1", metavar="N", help="let the ranks act as N nodes")
+    parser.add_argument("--launches", type=int, default=2, metavar="N", help="launches of each measurement (2)")
+    parser.add_argument("--seconds", type=float, default=0.5, help="at most, per case and candidate (0.5)")
+    parser.add_argument("--timeout", type=float, default=600, metavar="SECONDS", help="per launch (600)")
+    parser.add_argument("--model", default="resnet50", help="the trace of gradients (resnet50)")
+    parser.add_argument("--compute", type=float, default=0.02, help="seconds of computing in a step (0.02)")
+    parser.add_argument("--knobs", default=",".join(CANDIDATES), help="the knobs to try (all)")
+    parser.add_argument("--oversubscribed", action="store_true", help="accept more ranks than processors")
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE.toml", help="the site file")
+    parser.set_defaults(main=main)
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Measure and choose.
+
+    :returns: the exit status: 0, 1 if a measurement failed, 2 if the arguments do not fit
+    """
+    wanted = arguments.knobs.split(",")
+    if unknown := [knob for knob in wanted if knob not in CANDIDATES]:
+        print(f"hpccoll tune: --knobs {unknown[0]}: there are {', '.join(CANDIDATES)}", file=sys.stderr)
+        return 2
+    several = arguments.nodes != "1"
+    try:
+        text = tuned([knob for knob in wanted if several or knob not in BETWEEN_NODES], _measure(arguments), _tell)
+    except (HpccollError, ValueError) as error:
+        print(f"hpccoll tune: {error}", file=sys.stderr)
+        return 1 if isinstance(error, ResultsError | ValueError) else 2
+    if text is None:
+        print("no setting is better than the defaults here: nothing is written")
+        return 0
+    arguments.out.write_text(text)
+    print(f"{arguments.out} is written: export HPCCOLL_SITE_FILE={arguments.out.resolve()}")
+    return 0
+
+
+def tuned(knobs: Sequence[str], measure: Measure, tell: Callable[[str], None]) -> str | None:
+    """Choose a value for each knob, and measure all choices together once more.
+
+    :param tell: takes a line for the user
+    :returns: the site file; None where the defaults are the best
+    :raises ResultsError: a measurement failed
+    """
+    chosen: dict[str, tuple[Any, choose.Judged]] = {}
+    for knob in knobs:
+        words, candidates = CANDIDATES[knob]
+        judged = choose.judge(measure(words, {f"{knob}={value}": {knob: value} for value in candidates}))
+        found = choose.best(judged)
+        for one in judged:
+            tell(f"{one.arm}: {one.text()}{' (chosen)' if one is found else ''}")
+        if found:
+            value = next(value for value in candidates if found.arm == f"{knob}={value}")
+            chosen[knob] = (value, found)
+    while chosen:
+        arm = {knob: value for knob, (value, _) in chosen.items()}
+        together = _all_cases(measure, {knob: CANDIDATES[knob][0] for knob in chosen}, arm)
+        tell(f"{ALL}: {together.text()}")
+        if together.gains:
+            return choose.site_file(chosen, together, _heading())
+        weakest = max(chosen, key=lambda knob: chosen[knob][1].mean)
+        tell(f"{weakest}: left at its default, because all choices together are not better")
+        del chosen[weakest]
+    return None
+
+
+def _all_cases(measure: Measure, words: Mapping[str, Sequence[str]], arm: Mapping[str, Any]) -> choose.Judged:
+    """Measure an arm with every workload that a choice was made by."""
+    ratios: dict[str, statistics.Median] = {}
+    for workload in dict.fromkeys(tuple(one) for one in words.values()):
+        (judged,) = choose.judge(measure(workload, {ALL: arm}))
+        ratios |= judged.ratios
+    return choose.Judged(ALL, ratios)
+
+
+def _measure(arguments: argparse.Namespace) -> Measure:
+    launch = start.Launch(arguments.ranks or installed.cores(), arguments.nodes, arguments.launches, arguments.timeout)
+
+    def measure(words: Sequence[str], arms: Mapping[str, Mapping[str, Any]]) -> Results:
+        told = [*words, "--seconds", str(arguments.seconds), "--model", arguments.model]
+        told += ["--compute", str(arguments.compute)]
+        for name, knobs in arms.items():
+            told += ["--arm", f"{name}:{','.join(f'{knob}={value}' for knob, value in knobs.items())}"]
+        told += ["--oversubscribed"] if arguments.oversubscribed else []
+        return start.measured(told, launch, [])
+
+    return measure
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _heading() -> str:
+    date = time.strftime("%Y-%m-%d %H:%M")
+    return f"Written by `hpccoll tune` on {platform.node()}, {date}: {' '.join(['hpccoll', *sys.argv[1:]])}"
