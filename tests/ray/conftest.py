@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 os.environ.setdefault("RAY_TRAIN_V2_ENABLED", "1")
+os.environ.setdefault("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", "400")
 os.environ.setdefault("RAY_agent_register_timeout_ms", "180000")  # a loaded machine
 os.environ.setdefault("RAY_raylet_start_wait_time_s", "120")
 os.environ.setdefault("RAY_enable_metrics_collection", "false")
