@@ -128,17 +128,17 @@ def step(
 
     :param gradients: elements, and the seconds after which each is ready, in that order
     """
-    raised = _raised(gradients, compute, SIZES[dtype])
+    groups = raised(gradients, compute, SIZES[dtype])
     agreeing, free, batches = agree(p, where), 0.0, 0
-    for moment, elements in raised:
-        for count in _fused(elements, FUSION_THRESHOLD // SIZES[dtype]):
+    for moment, elements in groups:
+        for count in fused(elements, FUSION_THRESHOLD // SIZES[dtype]):
             free = max(free, moment + agreeing) + reduce_batch(p, where, dtype, count)
             batches += 1
     seconds = max(compute, free)
-    return Step(seconds, seconds - compute, len(raised), batches)
+    return Step(seconds, seconds - compute, len(groups), batches)
 
 
-def _raised(gradients: list[tuple[int, float]], compute: float, size: int) -> list[tuple[float, list[int]]]:
+def raised(gradients: list[tuple[int, float]], compute: float, size: int) -> list[tuple[float, list[int]]]:
     """When requests are raised together, and the elements of each."""
     found: list[tuple[float, list[int]]] = []
     pending: list[int] = []
@@ -157,7 +157,7 @@ def _raised(gradients: list[tuple[int, float]], compute: float, size: int) -> li
     return found
 
 
-def _fused(elements: list[int], most: int) -> list[int]:
+def fused(elements: list[int], most: int) -> list[int]:
     """The batches of one entry of the log: elements of each."""
     batches: list[int] = []
     for count in elements:

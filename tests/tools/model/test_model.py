@@ -142,9 +142,9 @@ def test_a_step() -> None:
     one, many = (predict.step(TRUE, Layout(nodes, 2), gradients, 0.05) for nodes in (1, 64))
     assert one.agreements == many.agreements and one.batches == many.batches >= 1
     assert 0 <= one.exposed < many.exposed and many.seconds == pytest.approx(0.05 + many.exposed)
-    late = predict._raised([(1_048_576, 0.0), (1, 0.001), (1, 0.0012), (1, 0.02)], 0.021, 4)
+    late = predict.raised([(1_048_576, 0.0), (1, 0.001), (1, 0.0012), (1, 0.02)], 0.021, 4)
     assert late == [(0.0, [1_048_576]), (0.003, [1, 1]), (0.021, [1])]  # R2, R3, R1
-    assert predict._fused([10, 10, 30, 5], 20) == [20, 30, 5]
+    assert predict.fused([10, 10, 30, 5], 20) == [20, 30, 5]
 
 
 # ---- fit -----------------------------------------------------------------------------------------------------

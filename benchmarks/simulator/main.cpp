@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// main.cpp - one simulated run: simulate what=agreement|allreduce machine=summit nodes=64 ... One line of JSON.
+#include "machine.hpp"
+
+#include <cstdio>
+#include <stdexcept>
+
+int main(int argc, char **argv) {
+    static char quiet[] = "--log=root.thresh:warning";
+    char *words[] = {argv[0], quiet, nullptr};
+    int count = 2;
+    sg::Engine engine(&count, words);
+    for (const char *setting : {"network/model:CM02", "network/crosstraffic:0", "contexts/stack-size:64",
+                                "contexts/guard-size:0"})
+        sg::Engine::set_config(setting);
+    try {
+        const Settings settings(argc, argv);
+        Machine machine(settings);
+        if (settings.text("what", "allreduce") == "agreement")
+            simulate_agreement(machine, settings);
+        else
+            simulate_allreduce(machine, settings);
+    } catch (const std::exception &error) {
+        std::fprintf(stderr, "simulate: %s\n", error.what());
+        return 1;
+    }
+    return 0;
+}

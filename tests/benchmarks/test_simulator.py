@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The simulator against what is known without it: messages by count, and times by the model where nothing collides."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hpccoll.tools.model import agreement, chunks, messages, predict
+from hpccoll.tools.model.predict import Layout, Parameters
+
+FOLDER = Path(__file__).resolve().parents[2] / "benchmarks" / "simulator"
+BATCH = 16 << 20
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def program(needs: Callable[..., None], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    needs("smpirun", "g++", "make")
+    out = tmp_path_factory.mktemp("simulator")
+    subprocess.run(["make", "-s", "-C", FOLDER, f"OUT={out}"], check=True, timeout=500)
+    return out / "simulate"
+
+
+def simulate(program: Path, **settings: object) -> dict[str, float]:
+    words = [f"{name}={value}" for name, value in settings.items()]
+    done = subprocess.run([program, *words], capture_output=True, text=True, check=True, timeout=200)
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize("nodes", [2, 3, 4, 6, 8, 16])
+def test_an_allreduce_takes_what_the_model_says(program: Path, nodes: int) -> None:
+    """Below one switch nothing collides. The model leaves out that a round waits for the driver's next pass."""
+    cut = chunks.cut(1 << 30, "float32", "float32", 6)
+    p = Parameters(hop=0, edge=0, batch=0, touch=1 / 50e9, alpha=2 * 2e-7 + 2 * 3e-7, beta=1 / 23e9)
+    for nbytes, most in ((6 * 4 * cut.shard, 1.1), (BATCH, 1.3)):
+        found = simulate(program, nodes=nodes, bytes=nbytes, shard=cut.shard, depth=cut.depth)
+        count = nbytes // 4 // 6
+        sent = 0
+        for chunk in range(-(-count // cut.shard)):
+            length = min(cut.shard, count - chunk * cut.shard)
+            chosen = messages.choose(nodes, length, "float32")
+            several = [messages.rounds(chosen, nodes, me, length, "float32") for me in range(nodes)]
+            sent += sum(e > 0 for rounds in several for one in rounds for _, e in one.sends)
+        assert found["messages"] == sent
+        expected = predict.reduce_batch(p, Layout(nodes, 6), "float32", nbytes // 4)
+        assert 1 / 1.1 < found["seconds"] / expected < most, (nbytes, found["seconds"], expected)
+
+
+def test_an_agreement(program: Path) -> None:
+    """The messages are those of the real engines in one process; one late rank costs one way up and down."""
+    for nodes in (1, 4, 40):
+        found = simulate(program, what="agreement", nodes=nodes)
+        assert found["messages"] == agreement.messages(nodes, 6)
+        assert 1e-6 < found["seconds"] < 1e-3
+    late = simulate(program, what="agreement", nodes=40, late=0.01)
+    assert late["last_raise"] == pytest.approx(0.01) and late["seconds"] < found["seconds"]
+
+
+def test_what_is_disturbed_takes_longer(program: Path) -> None:
+    cut = chunks.cut(1 << 30, "float32", "float32", 6)
+    plain = {"nodes": 20, "bytes": 4 << 20, "shard": cut.shard, "depth": cut.depth}
+    usual = simulate(program, **plain)["seconds"]
+    assert simulate(program, **plain)["seconds"] == usual
+    for more in ({"slow_link": 3, "slowness": 4}, {"slow_node": 3, "slowness": 3}, {"depth": 1}, {"noise": 0.5}):
+        assert simulate(program, **plain | more)["seconds"] > 1.05 * usual, more
+    one_rail = chunks.cut(1 << 30, "float32", "float32", 6, rails=1)
+    slow = simulate(program, **plain | {"rails": 1, "shard": one_rail.shard, "depth": one_rail.depth})["seconds"]
+    assert slow > 2 * 19 / 20 * (4 << 20) / 11.5e9
+    frontier = simulate(program, machine="frontier", nodes=20, bytes=4 << 20, rails=8, shard=16384, depth=4)
+    assert frontier["ranks"] == 160
+
+
+def test_the_study(program: Path, tmp_path: Path) -> None:
+    """It resumes, and draws."""
+    command = [sys.executable, FOLDER, "run", tmp_path / "runs.jsonl", "--build", program.parent, "--largest", "16"]
+    subprocess.run(command, check=True, timeout=500, capture_output=True)
+    lines = (tmp_path / "runs.jsonl").read_text().splitlines()
+    again = subprocess.run(command, check=True, timeout=100, capture_output=True, text=True)
+    assert len(lines) > 20 and (tmp_path / "runs.jsonl").read_text().splitlines() == lines and not again.stdout
+    subprocess.run([sys.executable, FOLDER, "draw", tmp_path / "runs.jsonl", tmp_path], check=True, timeout=100)
+    assert len(list(tmp_path.glob("*.svg"))) == 3
