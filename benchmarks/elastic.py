@@ -14,6 +14,7 @@ if a limit was not kept.
 
 import argparse
 import contextlib
+import fcntl
 import json
 import os
 import shlex
@@ -80,13 +81,15 @@ def cluster(*words: object) -> str:
 
 @contextlib.contextmanager
 def hosts_up() -> Iterator[None]:
-    """Three hosts, new for each run: a run may crash one."""
-    cluster("down")
-    cluster("up", RANKS)
-    try:
-        yield
-    finally:
+    """Three hosts, new for each run: a run may crash one. Tests that have hosts are waited for."""
+    with Path(tempfile.gettempdir(), "hpccoll-cluster.lock").open("w") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
         cluster("down")
+        cluster("up", RANKS)
+        try:
+            yield
+        finally:
+            cluster("down")
 
 
 def on_hosts(command: list[str]) -> list[str]:

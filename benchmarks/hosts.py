@@ -14,6 +14,7 @@ import dataclasses
 import json
 import shlex
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -79,10 +80,10 @@ def ask_nets(question: str, libraries: Sequence[str], where: Place, options: arg
             others = options.libraries or libraries if net == options.nets[0] else ["hpccoll"]
             once = argparse.Namespace(**{**vars(options), "rounds": 1, "libraries": others})
             place = dataclasses.replace(where, variables=(*where.variables, ("HPCCOLL_NET", net)))
+            print(f"{net}: {' '.join(others)}", file=sys.stderr, flush=True)
             for result in ask_all(question, others, place, once):
                 if result["library"] == "hpccoll" and len(options.nets) > 1:
                     result["variant"] += f" {net}"
-                    result["way"] += f", net {net}"
                 answers.append(result)
     return merge(answers)
 
@@ -93,8 +94,11 @@ def main() -> None:
     parser.add_argument("--rate", default="1gbit", help="of each link, as tc has it")
     parser.add_argument("--nets", nargs="+", default=["mpi"], help="HPCCOLL_NET of hpccoll: mpi, ucx")
     parser.add_argument("--question", choices=QUESTIONS, default="allreduce")
+    parser.add_argument("--largest", type=int, default=64 << 20, help="bytes of the largest array of `allreduce`")
     options = parser.parse_args()
     libraries, options.passed_on = QUESTIONS[options.question]
+    if options.question == "allreduce":
+        options.passed_on = [*options.passed_on, "--largest", str(options.largest)]
     options.out = Path(options.out).resolve()
     cluster("up", str(max(options.hosts)))
     try:
