@@ -6,7 +6,6 @@ import keras
 import numpy as np
 from sklearn.datasets import load_digits
 
-
 # Horovod: initialize Horovod.
 hvd.init()
 
