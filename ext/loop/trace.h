@@ -63,10 +63,10 @@ typedef struct hc_trace_header {
     uint32_t nrecords;                                        /* that follow; then as many sites */
     uint32_t is_file; /* 1: a file, whose records lie in order; 0: the ring, where record n is in slot n % nrecords */
     int32_t rank, size, pid;
-    uint32_t dumps_at_signal; /* SIGUSR2 writes the file */
-    uint64_t first;           /* file: number of its first record */
-    uint64_t clock;           /* ns: CLOCK_REALTIME minus CLOCK_MONOTONIC */
-    uint64_t written;         /* file: when, CLOCK_MONOTONIC */
+    _Atomic(uint32_t) dumps_at_signal; /* SIGUSR2 writes the file */
+    uint64_t first;                    /* file: number of its first record */
+    uint64_t clock;                    /* ns: CLOCK_REALTIME minus CLOCK_MONOTONIC */
+    uint64_t written;                  /* file: when, CLOCK_MONOTONIC */
     char world[32], host[64];
     char folder[704];            /* where files go */
     char cause[256], ended[256]; /* why the World broke; the exception that ends the process */

@@ -230,7 +230,7 @@ static int handle_signal(void) {
 void hc__trace_watch_signal(hc_loop *loop) {
     struct sigaction action;
     if (loop->trace.header->folder[0] && loop->config.engine.size > 1 && sigaction(SIGUSR2, NULL, &action) == 0)
-        loop->trace.header->dumps_at_signal = (uint32_t)is_ours(&action);
+        loop->trace.header->dumps_at_signal = (uint32_t)is_ours(&action); /* of any thread that drives */
 }
 
 void hc__trace_at_signal(hc_loop *loop) {
