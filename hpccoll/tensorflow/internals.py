@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What TensorFlow does not publish and this package needs, and the oldest TensorFlow.
 
-Decision 43 says what each is for, and since which version TensorFlow has it. tests/tensorflow run with the oldest and
+Decision 45 says what each is for, and since which version TensorFlow has it. tests/tensorflow run with the oldest and
 the newest.
 """
 

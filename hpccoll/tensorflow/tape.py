@@ -26,6 +26,7 @@ class _Distributed:
     _hpccoll_scales_local: bool
     _hpccoll_local: dict[int, Any]
 
+    @unconverted
     def register_local_source(self, source: Any) -> None:
         """Keep the gradient of a variable on this rank.
 

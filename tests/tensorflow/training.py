@@ -1,0 +1,89 @@
+"""A Horovod program for TensorFlow 2 with one import changed, beside layers and optimizers: one rank of a job."""
+
+import numpy as np
+import tensorflow as tf
+from sklearn.datasets import load_digits
+
+import hpccoll.tensorflow as hvd
+
+hvd.init()
+rank, size = hvd.rank(), hvd.size()
+tf.random.set_seed(rank)  # other weights on each rank, until the broadcast
+
+
+def equal_on_all_ranks(variables):
+    mine = np.concatenate([np.ravel(variable) for variable in variables])
+    return all(np.array_equal(mine, other) for other in hvd.allgather_object(mine))
+
+
+def a_network_learns_digits():
+    images, labels = load_digits(return_X_y=True)
+    images = (images / 16.0).reshape(-1, 8, 8, 1).astype(np.float32)
+    order = np.random.default_rng(0).permutation(len(images))
+    train, test = order[:1440], order[1440:]
+    mine = train[rank::size]
+    layers = tf.keras.layers
+    network = tf.keras.Sequential(
+        [layers.Conv2D(8, 3, activation="relu"), layers.MaxPooling2D(), layers.Flatten(), layers.Dense(10)]
+    )
+    loss_of = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    optimizer = tf.keras.optimizers.Adam(0.005)
+
+    @tf.function
+    def step(x, y, first):
+        with tf.GradientTape() as tape:
+            loss = loss_of(y, network(x, training=True))
+        tape = hvd.DistributedGradientTape(tape, compression=hvd.Compression.bf16)
+        gradients = tape.gradient(loss, network.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, network.trainable_variables, strict=True))
+        return loss
+
+    for epoch in range(12):
+        for at in range(0, len(mine), 60):
+            batch = mine[at : at + 60]
+            step(images[batch], labels[batch], epoch == at == 0)
+            if epoch == at == 0:
+                hvd.broadcast_variables(network.variables, root_rank=0)
+                hvd.broadcast_variables(optimizer.variables, root_rank=0)
+    assert equal_on_all_ranks(network.trainable_variables)
+    accuracy = np.mean(np.argmax(network(images[test]), axis=1) == labels[test])
+    assert accuracy > 0.93, accuracy
+    print(f"rank {rank}: accuracy {accuracy:.3f}", flush=True)
+
+
+def ranks_have_other_numbers_of_batches():
+    total = tf.function(lambda x: hvd.allreduce(x, op=hvd.Sum, name="uneven"))
+    for batch in range(2 + rank):
+        present = sum(2 + other > batch for other in range(size))
+        assert total(tf.ones(3))[0] == present
+    assert hvd.join() == size - 1
+
+
+def samples_of_all_ranks_are_normalized():
+    samples = np.random.default_rng(1).normal(2.0, 3.0, (8 * size + 4, 5)).astype(np.float32)
+    mine = samples[8 * rank : 8 * rank + 8] if rank < size - 1 else samples[8 * rank :]
+    layer, plain = hvd.SyncBatchNormalization(), tf.keras.layers.BatchNormalization()
+    expected = plain(samples, training=True).numpy()
+    got = layer(mine, training=True).numpy()
+    assert np.allclose(got, expected[8 * rank : 8 * rank + len(mine)], atol=1e-4)
+
+
+def optimizers_of_sessions():
+    with tf.Graph().as_default():
+        v = tf.compat.v1.get_variable("v", initializer=[float(rank + 1)])
+        optimizer = hvd.DistributedOptimizer(tf.compat.v1.train.GradientDescentOptimizer(1.0))
+        step = optimizer.minimize(tf.reduce_sum(v * (rank + 1)))
+        start = hvd.broadcast_global_variables(0)
+        with tf.compat.v1.Session() as session:
+            session.run(tf.compat.v1.global_variables_initializer())
+            session.run(start)
+            session.run(step)
+            assert np.allclose(session.run(v), [1.0 - (size + 1) / 2])
+
+
+optimizers_of_sessions()
+ranks_have_other_numbers_of_batches()
+samples_of_all_ranks_are_normalized()
+a_network_learns_digits()
+print(f"rank {rank}: trained", flush=True)
+hvd.shutdown()
