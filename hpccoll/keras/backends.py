@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import importlib.util
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -174,11 +173,6 @@ class _TensorFlow:
         ]
 
     def _check_compiler(self) -> None:
-        if importlib.util.find_spec("hpccoll.tensorflow.graph") is None:
-            raise errors.UnsupportedError(
-                "this version of hpccoll.tensorflow has no operations in tf.function: use "
-                "model.compile(..., run_eagerly=True)"
-            )
         from tensorflow.python.ops import control_flow_util
 
         if control_flow_util.GraphOrParentsInXlaContext(self._tf.compat.v1.get_default_graph()):
