@@ -11,11 +11,12 @@ PROGRAM = Path(__file__).with_name("program.py")
 CHECKS = PROGRAM.read_text().count("def check_")
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(("ranks", "nodes"), [(1, 1), (2, 1), (3, 2)])
 def test_program(ranks: int, nodes: int) -> None:
-    launch = [sys.executable, "-P", "-m", "hpccoll", "run", "--timeout", "250"]
+    launch = [sys.executable, "-P", "-m", "hpccoll", "run", "--timeout", "550"]
     job = ["-np", str(ranks), "--nodes", str(nodes), sys.executable, PROGRAM]
-    done = subprocess.run([*launch, *job], capture_output=True, text=True, timeout=290)
+    done = subprocess.run([*launch, *job], capture_output=True, text=True, timeout=590)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count(" passed") == CHECKS
