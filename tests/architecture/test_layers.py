@@ -12,7 +12,13 @@ SEES = {  # layer: headers of lower layers that it may include
     "core": set(),
     "transport": {"core/hc.h"},
     "cuda": {"core/hc.h", "transport/transport.h"},
-    "loop": {"core/hc.h", "transport/transport.h", "transport/shm/shm.h", "transport/p2p/p2p.h"},
+    "loop": {
+        "core/hc.h",
+        "transport/transport.h",
+        "transport/shm/shm.h",
+        "transport/shm/shortcut.h",
+        "transport/p2p/p2p.h",
+    },
     "api": {
         "core/hc.h",
         "transport/arithmetic.h",
@@ -21,6 +27,7 @@ SEES = {  # layer: headers of lower layers that it may include
         "loop/loop.h",
         "loop/in_flight.h",
     },
+    "cython": set(),
     "xla": {"loop/gate.h"},
     "tensorflow": {"loop/gate.h"},
 }
