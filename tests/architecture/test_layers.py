@@ -27,7 +27,7 @@ SEES = {  # layer: headers of lower layers that it may include
         "loop/loop.h",
         "loop/in_flight.h",
     },
-    "cython": set(),
+    "cython": {"core/hc.h"},
     "xla": {"loop/gate.h"},
     "tensorflow": {"loop/gate.h"},
 }
