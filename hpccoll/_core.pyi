@@ -102,6 +102,7 @@ class Loop:
     local_size: int
     device: Any
     plan_numbers: int
+    watched: bool
     def __init__(
         self,
         rank: int,

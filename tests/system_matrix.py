@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tests of Ray, Spark and MXNet in environments of their own: `make test` has none of the three.
+"""The tests of Ray, Spark, MXNet and TensorFlow in environments of their own: `make test` has none of the four.
 
 They are made as tests/matrix.py makes its own. Each takes about a gigabyte, and is removed after its tests.
 """
@@ -13,6 +13,7 @@ import matrix
 PACKAGES = {
     "ray": ("ray[train]", "torch==2.13.0"),
     "spark": ("pyspark", "pandas<3", "pyarrow"),
+    "tensorflow": ("tensorflow-cpu==2.21.0",),
     "mxnet": ("mxnet==1.9.1", "numpy<2"),  # has no wheel for other Pythons
 }
 

@@ -80,11 +80,10 @@ cdef class Set:
         return 0
 
     cdef int find_shortcut(self, const hc_node *node) except -1:
-        settings = self.loop.settings
         if max(self.node_numbers()) == 0:
             self.shortcut = hc_shm_shortcut(node)
         self.shortens = (self.shortcut is not NULL or self.size == 1) and not self.loop.one_thread and \
-            not settings.debug and not settings.timeline
+            not self.loop.settings.debug
         return 0
 
     cdef list node_numbers(self):

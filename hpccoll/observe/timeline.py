@@ -90,12 +90,14 @@ class Timeline:
         self._document = _Document(path, {"wall clock minus ts (us)": (time.time_ns() - time.monotonic_ns()) / 1000})
         self._phases = Phases(loop.rank, loop.size, mark_cycles)
         self._next, _ = loop.trace()
+        loop.watched = True
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="hpccoll timeline", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         """Write the last records; the file is complete when this returns."""
+        self._loop.watched = False
         self._ended.set()
         self._thread.join()
 

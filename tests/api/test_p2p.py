@@ -132,6 +132,7 @@ def test_a_flood_of_small_ones_is_held_back_and_arrives(everywhere):
         hpccoll.barrier(world=world)
         assert sends[0].wait(20) is None
         assert not sends[-1].done()
+        hpccoll.barrier(world=world)  # nobody receives before all have looked
         for i in range(300):
             x = np.zeros(1000, np.int64)
             hpccoll.recv(x, left, world=world)

@@ -30,7 +30,7 @@ def job(
     **environment: str,
 ) -> str:
     """Run programs of job.py; what the ranks said."""
-    launch = f"-m hpccoll run -np {ranks} --nodes {nodes} --timeout 60".split() if ranks > 1 else []
+    launch = f"-m hpccoll run -np {ranks} --nodes {nodes} --timeout 150".split() if ranks > 1 else []
     command = [sys.executable, *launch, *[sys.executable] * (ranks > 1)]
     own = {
         "HPCCOLL_CUDA_LIBRARY": fake,
@@ -41,7 +41,7 @@ def job(
     own = {name: str(value) for name, value in own.items()}
     done = subprocess.run(
         [*command, str(file), *programs],
-        env={**os.environ, **own, **environment}, text=True, capture_output=True, timeout=100,
+        env={**os.environ, **own, **environment}, text=True, capture_output=True, timeout=200,
     )  # fmt: skip
     assert (done.returncode != 0) == fails, done.stdout + done.stderr
     return done.stdout + done.stderr

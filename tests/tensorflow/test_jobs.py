@@ -10,9 +10,12 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("tensorflow") is None, reason="needs TensorFlow: pip install 'hpccoll[tensorflow]'"
-)
+pytestmark = [
+    pytest.mark.slow,  # tests/system_matrix.py has an environment with TensorFlow
+    pytest.mark.skipif(
+        importlib.util.find_spec("tensorflow") is None, reason="needs TensorFlow: pip install 'hpccoll[tensorflow]'"
+    ),
+]
 
 
 def job(program: str, *arguments: str, ranks: int = 2, nodes: int = 1, limit: int = 400) -> str:

@@ -77,7 +77,7 @@ time.sleep(300)
 
 def test_signals_reach_the_ranks() -> None:
     """The program decides what SIGUSR1 means."""
-    text = "import signal; signal.signal(signal.SIGUSR1, lambda *_: exit(0)); print('up', flush=True); signal.pause()"
+    text = "import os, signal; signal.signal(signal.SIGUSR1, lambda *_: exit(0)); os.write(1, b'up\\n'); signal.pause()"
     with subprocess.Popen([*RUN, "-np", "2", *program(text)], stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout
         assert [running.stdout.readline() for _ in range(2)] == ["up\n", "up\n"]
