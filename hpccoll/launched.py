@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A process that `hpccoll run` started keeps a connection to it, so that the launcher knows when the rank has ended.
 
-The kernel closes the connection when the process ends, however that happens. The variable `_HPCCOLL_LAUNCHER` holds the
-secret of the job and the launcher's addresses; a process without it tells nobody.
+The kernel closes the connection when the process ends, however that happens. Python must not close it earlier: after
+Python's own end come MPI_Finalize and the ends of other libraries, which may take seconds. The variable
+`_HPCCOLL_LAUNCHER` holds the secret of the job and the launcher's addresses; a process without it tells nobody.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class _Connection:
     def __init__(self, text: str, rank: int) -> None:
         self.worlds = 1
         self._channel: channel.Channel | None = None
+        self._kept = -1  # a descriptor that Python does not close when it ends, as it does its sockets
         self._report = {"rank": rank, "host": platform.node(), "pid": os.getpid()}
         self._thread = threading.Thread(target=self._open, args=(text,), name="hpccoll launcher", daemon=True)
         self._thread.start()
@@ -39,6 +41,7 @@ class _Connection:
         with contextlib.suppress(OSError, channel.ChannelError):  # the launcher counts the ranks that it knows
             opened = channel.connect(addresses, secret)
             opened.send(json.dumps(self._report).encode())
+            self._kept = os.dup(opened.connection.fileno())
             self._channel = opened
 
     def say_worlds(self) -> None:
@@ -50,6 +53,7 @@ class _Connection:
     def close(self) -> None:
         if self._channel is not None:
             self._channel.close()
+            os.close(self._kept)
 
 
 _connection: _Connection | None = None

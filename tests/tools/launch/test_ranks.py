@@ -47,6 +47,40 @@ def test_ranks_come_and_go() -> None:
     assert list(ranks.lost()) == [1]
 
 
+ENDS_LATE = """
+import os, sys
+from hpccoll import launched
+
+
+class Late:
+    def __del__(self, write=os.write, read=os.read):
+        write(1, b"late")
+        read(0, 1)
+
+
+sys.ends_after_all_modules = Late()
+launched.world_begins(os.environ)
+launched.world_ended()
+"""
+
+
+def test_a_process_has_ended_when_nothing_of_it_runs() -> None:
+    """Python has ended, and closed the sockets of all modules; MPI_Finalize, which comes then, may take long."""
+    ranks = Ranks(1, ["127.0.0.1"])
+    with ranks.listener as listener:
+        environment = {launched.LAUNCHER: listener.variable, "OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1"}
+        command = [sys.executable, "-c", ENDS_LATE]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, stdin=pipe, stdout=pipe, env=os.environ | environment) as process:
+            assert process.stdout
+            assert process.stdout.read(4) == b"late"
+            wait_until(lambda: ranks.lost() == {} and ranks._known)
+            time.sleep(0.2)  # a connection that was closed is noticed sooner
+            assert not ranks.have_ended()
+            process.communicate(b".", timeout=60)
+        wait_until(ranks.have_ended)
+
+
 def test_a_stranger_is_no_rank() -> None:
     """Without the secret: silence, noise, a greeting with another secret, a repeated message, a huge one."""
     served: list[bytes] = []
