@@ -102,8 +102,9 @@ def DistributedGradientTape(  # noqa: N802 - Horovod's name
     reduction = reduction_for(
         "gradient", compression, sparse_as_dense, op, gradient_predivide_factor, num_groups, groups, process_set
     )
-    cls = _class_of(type(gradtape))
-    made: Any = cls.__new__(cls)
+    own: Any = type(gradtape)
+    cls: Any = _class_of(own)
+    made = cls.__new__(cls)
     made.__dict__ = gradtape.__dict__  # it goes on recording with this one, and the other way round
     made._hpccoll_reduction = reduction  # noqa: SLF001
     made._hpccoll_scales_local = scale_local_gradients  # noqa: SLF001
