@@ -30,7 +30,7 @@ def a_network_learns_digits():
     optimizer = tf.keras.optimizers.Adam(0.005)
 
     @tf.function
-    def step(x, y, first):
+    def step(x, y):
         with tf.GradientTape() as tape:
             loss = loss_of(y, network(x, training=True))
         tape = hvd.DistributedGradientTape(tape, compression=hvd.Compression.bf16)
@@ -38,16 +38,16 @@ def a_network_learns_digits():
         optimizer.apply_gradients(zip(gradients, network.trainable_variables, strict=True))
         return loss
 
-    for epoch in range(12):
+    for epoch in range(8):
         for at in range(0, len(mine), 60):
             batch = mine[at : at + 60]
-            step(images[batch], labels[batch], epoch == at == 0)
+            step(images[batch], labels[batch])
             if epoch == at == 0:
                 hvd.broadcast_variables(network.variables, root_rank=0)
                 hvd.broadcast_variables(optimizer.variables, root_rank=0)
     assert equal_on_all_ranks(network.trainable_variables)
     accuracy = np.mean(np.argmax(network(images[test]), axis=1) == labels[test])
-    assert accuracy > 0.93, accuracy
+    assert accuracy > 0.9, accuracy
     print(f"rank {rank}: accuracy {accuracy:.3f}", flush=True)
 
 
