@@ -25,6 +25,7 @@ from hpccoll.frontend import names
 from hpccoll.frontend.process_sets import ProcessSet, root_in, world_of
 from hpccoll.frontend.reductions import Adasum, Average, Sum
 from hpccoll.horovod.operations import Allreduce, Operations, Reducescatter
+from hpccoll.tensorflow.graph import zeros_after
 
 __all__ = ["of_allgather", "of_allreduce", "of_alltoall", "of_broadcast", "of_reducescatter"]
 
@@ -59,7 +60,9 @@ def of_broadcast(
 ) -> Any:
     """Return the gradient of the tensor of a broadcast."""
     summed, root = _summed(operations, gradient, name, process_set), root_in(process_set, root_rank)
-    return summed if world_of(process_set).rank == root else summed * 0  # all ranks use the sum, or it would be pruned
+    if world_of(process_set).rank == root:
+        return summed
+    return tf.zeros_like(summed) if tf.executing_eagerly() else zeros_after(summed)
 
 
 def of_alltoall(

@@ -24,7 +24,10 @@ from hpccoll.tensorflow.adapter import ADAPTER, code_of
 from hpccoll.tensorflow.graph_names import unique
 from hpccoll.world import current
 
-__all__ = ["allgather", "allreduce", "alltoall", "barrier", "broadcast", "join", "process_set_of", "reducescatter"]
+__all__ = [
+    "allgather", "allreduce", "alltoall", "barrier", "broadcast", "join", "process_set_of", "reducescatter",
+    "zeros_after",
+]  # fmt: skip
 
 _sets: weakref.WeakValueDictionary[int, ProcessSet] = weakref.WeakValueDictionary()
 _GUARD = "_hpccoll_guard"
@@ -63,6 +66,14 @@ def _guard() -> Any:
         if graph.building_function:  # other graphs have places that cannot see each other
             setattr(graph, _GUARD, made)
     return made
+
+
+def zeros_after(tensor: Any) -> Any:
+    """Return zeros of a tensor's shape that are computed from it, so that TensorFlow does not leave out its operation.
+
+    TensorFlow would simplify a product with a constant, or a dependency of control. It does not know what the guard is.
+    """
+    return tf.where(_guard() == 0, tf.zeros_like(tensor), tensor)
 
 
 def _attributes(
