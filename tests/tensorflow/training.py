@@ -38,7 +38,7 @@ def a_network_learns_digits():
         optimizer.apply_gradients(zip(gradients, network.trainable_variables, strict=True))
         return loss
 
-    for epoch in range(8):
+    for epoch in range(12):
         for at in range(0, len(mine), 60):
             batch = mine[at : at + 60]
             step(images[batch], labels[batch])
