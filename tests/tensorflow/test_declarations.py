@@ -10,10 +10,13 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 FOUND = importlib.util.find_spec("tensorflow")
 INCLUDE = Path(FOUND.origin).parent / "include" if FOUND and FOUND.origin else Path("nowhere")
-pytestmark = pytest.mark.skipif(
-    not (INCLUDE / "tensorflow/c/kernels.h").exists(),
-    reason="needs TensorFlow and its headers: pip install 'hpccoll[tensorflow]'",
-)
+pytestmark = [
+    pytest.mark.slow,  # tests/system_matrix.py has an environment with TensorFlow
+    pytest.mark.skipif(
+        not (INCLUDE / "tensorflow/c/kernels.h").exists(),
+        reason="needs TensorFlow and its headers: pip install 'hpccoll[tensorflow]'",
+    ),
+]
 
 TYPES = "FLOAT DOUBLE INT32 UINT8 INT16 INT8 COMPLEX64 INT64 BOOL BFLOAT16 UINT16 COMPLEX128 HALF UINT32 UINT64"
 CODES = {  # of hc_gate_code()

@@ -51,13 +51,11 @@ def test_two_ranks() -> None:
     assert printed.count("check_tapes passed") == 2
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(450)
 def test_three_ranks_on_two_nodes() -> None:
     job("smoke.py", ranks=3, nodes=2)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(450)
 def test_training() -> None:
     """A network learns digits; an uneven end of the data; batch normalization; an optimizer of a session."""
