@@ -18,8 +18,10 @@ pytestmark = [
 ]
 
 
-def job(program: str, *arguments: str, ranks: int = 2, nodes: int = 1, limit: int = 400) -> str:
-    """Run a program of this folder at some ranks; return what it prints."""
+def ended(
+    program: str, *arguments: str, ranks: int = 2, nodes: int = 1, limit: int = 400, **environment: str
+) -> "subprocess.CompletedProcess[str]":
+    """Run a program of this folder at some ranks."""
     run = [
         sys.executable,
         "-P",
@@ -33,13 +35,18 @@ def job(program: str, *arguments: str, ranks: int = 2, nodes: int = 1, limit: in
         "--nodes",
         str(nodes),
     ]
-    done = subprocess.run(
+    return subprocess.run(
         [*run, sys.executable, "-P", str(HERE / program), *arguments],
-        env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""},
+        env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""} | environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
+
+
+def job(program: str, *arguments: str, ranks: int = 2, nodes: int = 1) -> str:
+    """Run a program that ends well; return what it prints."""
+    done = ended(program, *arguments, ranks=ranks, nodes=nodes)
     assert done.returncode == 0, done.stdout[-6000:]
     return done.stdout
 
@@ -60,3 +67,21 @@ def test_three_ranks_on_two_nodes() -> None:
 def test_training() -> None:
     """A network learns digits; an uneven end of the data; batch normalization; an optimizer of a session."""
     assert job("training.py").count("trained") == 2
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(450)
+def test_functions() -> None:
+    """Process sets, facts, groups of variables, local layers, objects."""
+    assert job("functions.py", ranks=3).count("passed") == 15
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(450)
+def test_an_operation_that_is_never_begun_is_named() -> None:
+    """TensorFlow begins no more operations of a program of which one has failed; a rank may have begun one before."""
+    limits = {"HPCCOLL_STALL_WARNING": "5", "HPCCOLL_STALL_LIMIT": "15"}
+    done = ended("functions.py", "lost", ranks=3, **limits)
+    assert done.returncode
+    assert "allreduce 'allreduce.other' has waited 5.0 s for 2 of 3 ranks" in done.stdout
+    assert "then StallError: allreduce 'allreduce.other'" in done.stdout
