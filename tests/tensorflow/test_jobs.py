@@ -69,14 +69,12 @@ def test_training() -> None:
     assert job("training.py").count("trained") == 2
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(450)
 def test_functions() -> None:
     """Process sets, facts, groups of variables, local layers, objects."""
     assert job("functions.py", ranks=3).count("passed") == 15
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(450)
 def test_an_operation_that_is_never_begun_is_named() -> None:
     """TensorFlow begins no more operations of a program of which one has failed; a rank may have begun one before."""
