@@ -176,6 +176,7 @@ cdef class Set:
         h = hc_handle_new(HC_EV_PREEMPT, self.number, 0, 0, NULL, 0, 0)
         if h is NULL:
             raise MemoryError
+        self.shortens = False  # what this rank calls from now on is agreed behind the question, and tells the answer
         hc_loop_submit(self.loop.c, h, 0)
         hc_handle_release(h)
 

@@ -102,34 +102,6 @@ def test_no_memory_for_a_small_result_is_an_error_that_the_world_survives(nodes)
     assert status == 0, output
 
 
-@pytest.mark.parametrize("nodes", ["", pytest.param("2", marks=pytest.mark.slow)])
-def test_no_memory_for_a_hundred_results_in_flight(nodes):
-    """More than there are reserves at first: every one of them is told, and the World goes on."""
-    script = LIMITED + (
-        "y = np.full(12_000, float(rank))\n"
-        "def batch():\n"
-        "    handles = [hpccoll.allgather_async(y, name=f'small {i}') for i in range(100)]\n"
-        "    return [caught(lambda: results.append(handle.wait())) for handle in handles]\n"
-        "limit(None)\n"
-        "results = []\n"
-        "assert batch() == [None] * 100\n"
-        "if rank == 1: limit(0)\n"
-        "errors = []\n"
-        "while not any(errors): errors = batch()\n"
-        "limit(None)\n"
-        "assert all(e is None or isinstance(e, hpccoll.OutOfMemoryError) for e in errors), errors\n"
-        "assert all(r[0] == 0 and r[-1] == 1 for r in results)\n"
-        "assert hpccoll.allreduce(1.0) == size\n"
-        "assert batch() == [None] * 100\n"
-        "hpccoll.shutdown()\n"
-        "print('fine', len(results), flush=True)\n"
-    )
-    status, output = job(2, script, nodes=nodes)
-    assert len(set(re.findall(r"fine (\d+)", output))) == 1 and output.count("fine") == 2, output
-    assert "has no memory for its result of 192000 bytes; the World goes on" in output
-    assert status == 0, output
-
-
 @pytest.mark.slow
 def test_no_memory_for_a_result_that_the_call_makes():
     """Nothing was sent: the rank may call again, and the others have only waited."""
@@ -173,6 +145,7 @@ def test_no_memory_that_breaks_the_world_is_told_on_all_ranks(nodes):
         "error = caught(lambda: hpccoll.scan(y, name='rows', out=out))\n"
         "assert isinstance(error, hpccoll.OutOfMemoryError), error\n"
         "assert isinstance(caught(hpccoll.barrier), hpccoll.BrokenWorldError)\n"
+        "time.sleep(2)  # mpirun ends the other rank as soon as one has ended so\n"
         "os._exit(7)\n"
     )
     _, output = job(2, script, nodes=nodes)
