@@ -4,27 +4,14 @@
  *
  *     program SEED STEPS [threads]
  */
-#include "api/hpccoll.h"
+#include "ranks.h"
 
-#include <mpi.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define MOST 4 /* calls in flight */
 #define ELEMENTS 3000
 
 static uint64_t state; /* of the numbers that all ranks draw alike */
-static int rank, size;
-
-#define CHECK(condition)                                                                               \
-    do {                                                                                               \
-        if (!(condition)) {                                                                            \
-            fprintf(stderr, "%s:%d: rank %d: not so: %s (%s)\n", __FILE__, __LINE__, rank, #condition, \
-                    hpccoll_last_error());                                                             \
-            MPI_Abort(MPI_COMM_WORLD, 1);                                                              \
-        }                                                                                              \
-    } while (0)
 
 static uint32_t draw(uint32_t below) {
     state = state * 6364136223846793005ull + 1442695040888963407ull;

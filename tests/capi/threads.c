@@ -5,27 +5,15 @@
  *
  *     threads THREADS STEPS
  */
-#include "api/hpccoll.h"
+#include "ranks.h"
 
-#include <mpi.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #define COUNT 2000
 #define MOST 8
 
 static hpccoll_world *world;
-static int rank, size, steps;
-
-#define CHECK(condition)                                                                               \
-    do {                                                                                               \
-        if (!(condition)) {                                                                            \
-            fprintf(stderr, "%s:%d: rank %d: not so: %s (%s)\n", __FILE__, __LINE__, rank, #condition, \
-                    hpccoll_last_error());                                                             \
-            MPI_Abort(MPI_COMM_WORLD, 1);                                                              \
-        }                                                                                              \
-    } while (0)
+static int steps;
 
 typedef struct one {
     pthread_t thread;

@@ -18,7 +18,7 @@ ELASTIC = "slurm_elastic.sh.j2"
 RUNTIMES = ("apptainer", "pyxis")
 NAME_CHARACTERS = "A-Za-z0-9_.+-"
 """Characters of the names of jobs and projects, which stand in directives and in the names of files."""
-NAME_RULE = "letters, digits, and _.+- behind the first"
+NAME_RULE = "letters, digits and _, and after the first character also . + and -"
 WARNING = 120
 """Seconds before the time limit at which a job that can be requeued gets the signal to save."""
 
