@@ -40,7 +40,7 @@ def skip_without_frameworks(block: Run) -> None:
     programs = "\n".join(block.files.values())
     named = set(re.findall(r"^(?:import|from) (accelerate|keras|lightning|tensorflow)\b", programs, re.MULTILINE))
     if absent := sorted(name for name in named if importlib.util.find_spec(name) is None):
-        pytest.skip(f"no {', '.join(absent)}: pip install --group frameworks --group keras")
+        pytest.skip(f"no {', '.join(absent)}: pip install --group test --group frameworks")
 
 
 def environment() -> dict[str, str]:
