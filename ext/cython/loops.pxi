@@ -104,7 +104,7 @@ cdef class Loop:
     cdef int active           # threads inside drive()
     cdef readonly bint closed, forked, background
     cdef public bint told    # an error of a broken World has reached the program
-    cdef public bint watched # a timeline is being written: every call is to have its records
+    cdef public bint watched  # a timeline is being written: every call is to have its records
     cdef readonly tuple node_of
     cdef readonly int rank, size, local_rank, local_size
     cdef bint one_thread
