@@ -80,9 +80,35 @@ cdef int32_t *copy_ranks(object ranks) except NULL:
     cdef int32_t *c = <int32_t *>malloc((len(ranks) + 1) * sizeof(int32_t))
     if c is NULL:
         raise MemoryError
-    for i, rank in enumerate(ranks):
-        c[i] = rank
+    cdef list listed = list(ranks)  # the loop over a list calls no method
+    cdef Py_ssize_t i
+    for i in range(len(listed)):
+        c[i] = listed[i]
     return c
+
+
+cdef int32_t *copy_places(list ranks, Py_ssize_t size) except NULL:
+    """The place in `ranks` of each rank below `size`; -1: it is not in there."""
+    cdef int32_t *c = <int32_t *>malloc((size + 1) * sizeof(int32_t))
+    cdef Py_ssize_t i
+    if c is NULL:
+        raise MemoryError
+    for i in range(size):
+        c[i] = -1
+    for i in range(len(ranks)):
+        c[<Py_ssize_t>ranks[i]] = <int32_t>i
+    return c
+
+
+cdef list ranks_of_node(tuple node_of, int rank):
+    """The ranks of the World on the node of this one."""
+    cdef list found = []
+    cdef Py_ssize_t r
+    cdef int mine = node_of[rank]
+    for r in range(len(node_of)):
+        if <int>node_of[r] == mine:
+            found.append(r)
+    return found
 
 
 @cython.final
@@ -151,7 +177,7 @@ cdef class Loop:
         self.net_capsule = net
         if net is not None:
             self.net = unbox(net, rank, self.size)
-        locals_ = [r for r in range(self.size) if node_of[r] == node_of[rank]]
+        locals_ = ranks_of_node(node_of, rank)
         self.local_rank = locals_.index(rank)
         self.local_size = len(locals_)
         self.process_memory = copy_processes(hosts, host_of, pids, &self.processes)
@@ -163,8 +189,7 @@ cdef class Loop:
         cdef hc_loop_parts parts
         cdef int32_t *ranks = copy_ranks(locals_)
         cdef int32_t *nodes = copy_ranks(self.node_of)
-        cdef int32_t *local_of = copy_ranks([
-            locals_.index(r) if self.node_of[r] == self.node_of[self.rank] else -1 for r in range(self.size)])
+        cdef int32_t *local_of = copy_places(locals_, self.size)
         memset(&config, 0, sizeof(config))
         memset(&parts, 0, sizeof(parts))
         fill_knobs(hc__engine_knobs, &config.engine, self.settings)

@@ -4,9 +4,9 @@
 cdef hc_node *new_node(Loop loop, tuple members, Segment segment) except NULL:
     """The node's part of the set's data plane. It owns the mapping from here on."""
     cdef hc_node *node = NULL
-    mine = loop.node_of[loop.rank]
-    here = [r for r in range(loop.size) if loop.node_of[r] == mine]
-    local_members = [m for m in members if loop.node_of[m] == mine]
+    cdef list here = ranks_of_node(loop.node_of, loop.rank)
+    cdef set near = set(here)
+    cdef list local_members = [m for m in members if m in near]
     cdef int32_t *local_ranks = copy_ranks([here.index(m) for m in local_members])
     cdef hc_segment taken = segment.c
     segment.c.base = NULL

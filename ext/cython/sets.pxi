@@ -47,7 +47,8 @@ cdef class Set:
 
     cdef int join_loop(self, Segment segment, int generation) except -1:
         cdef int32_t *members = copy_ranks(self.members)
-        cdef int32_t *nodes = copy_ranks(self.node_numbers())
+        cdef list numbers = self.node_numbers()
+        cdef int32_t *nodes = copy_ranks(numbers)
         cdef hc_set_config place
         cdef hc_set_parts parts
         cdef hc_node *node
@@ -62,7 +63,7 @@ cdef class Set:
             place.children = children
             hc_tree_place(index, self.rank, &place, children, 2 * self.loop.settings.fanout + 2)
             node = new_node(self.loop, self.members, segment)
-            self.find_shortcut(node)
+            self.find_shortcut(node, one_node=max(numbers) == 0)
             memset(&parts, 0, sizeof(parts))
             parts.place = &place
             parts.lead = members[0]
@@ -79,8 +80,8 @@ cdef class Set:
             free(children)
         return 0
 
-    cdef int find_shortcut(self, const hc_node *node) except -1:
-        if max(self.node_numbers()) == 0:
+    cdef int find_shortcut(self, const hc_node *node, bint one_node) except -1:
+        if one_node:
             self.shortcut = hc_shm_shortcut(node)
         self.shortens = (self.shortcut is not NULL or self.size == 1) and not self.loop.one_thread and \
             not self.loop.settings.debug
@@ -88,8 +89,17 @@ cdef class Set:
 
     cdef list node_numbers(self):
         """The node of each member; nodes are numbered in order of first appearance."""
-        numbers = {}
-        return [numbers.setdefault(self.loop.node_of[m], len(numbers)) for m in self.members]
+        cdef tuple node_of = self.loop.node_of
+        cdef dict numbers = {}
+        cdef list found = []
+        before = number = None
+        for member in self.members:
+            node = node_of[member]
+            if node is not before:  # members of a node mostly follow each other
+                number = numbers.setdefault(node, len(numbers))
+                before = node
+            found.append(number)
+        return found
 
     cdef int add(self, const hc_set_parts *parts) except -1:
         cdef hc_handle *h = hc_handle_new(HC_EV_ADD_SET, self.number, 0, 0, NULL, 0, 0)
