@@ -28,7 +28,7 @@ LTO = ["-flto=auto"]  # a call from one of our C files into another then costs w
 INCLUDED = "ext/transport/net/mpi.c"  # by the file of each family of MPI libraries
 MPI_SOURCES = sorted(glob("ext/transport/net/mpi_*.c"))
 UCX_SOURCES = sorted(glob("ext/transport/net/ucx*.c"))
-CUDA_SOURCES = [*sorted(glob("ext/cuda/**/*.c", recursive=True)), "ext/core/status.c"]  # names, sizes, texts
+CUDA_SOURCES = [*sorted(glob("ext/cuda/**/*.c", recursive=True)), *("ext/core/status.c", "ext/core/reserve.c")]
 CORE_SOURCES = sorted(
     {f for layer in ("core", "transport", "loop") for f in glob(f"ext/{layer}/**/*.c", recursive=True)}
     - {*MPI_SOURCES, *UCX_SOURCES, INCLUDED}

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "core/memory.h"
+#include "core/reserve.h"
 #include "core/state.h"
 
 #define KEEP_ACTIONS 256u /* kept between steps */
@@ -64,7 +65,7 @@ void hc__actions_reset(hc_engine *e) {
     e->actions.count = 0;
     uint32_t keep = e->actions.reserved;
     int is_large = e->actions.room > KEEP_ACTIONS && e->actions.room > keep;
-    hc_action *fewer = is_large ? realloc(e->actions.at, keep * sizeof *fewer) : NULL;
+    hc_action *fewer = is_large ? hc_realloc(e->actions.at, keep * sizeof *fewer, keep * sizeof *fewer) : NULL;
     if (fewer) {
         e->bytes -= (e->actions.room - keep) * sizeof *fewer;
         e->actions.at = fewer;

@@ -6,6 +6,7 @@
  * rank that has missed a part of an entry must not go on.
  */
 #include "core/memory.h"
+#include "core/reserve.h"
 
 #include <stdlib.h>
 
@@ -14,7 +15,7 @@
 #define KEEP_SCRATCH 16384u /* kept between steps */
 
 void *hc__alloc(hc_engine *e, size_t bytes) {
-    void *at = calloc(1, bytes);
+    void *at = hc_calloc(1, bytes);
     if (at)
         e->bytes += bytes;
     else
@@ -26,11 +27,11 @@ void hc__free(hc_engine *e, void *at, size_t bytes) {
     if (!at)
         return;
     e->bytes -= bytes;
-    free(at);
+    hc_free(at);
 }
 
 void *hc__resize(hc_engine *e, void *at, size_t old_bytes, size_t new_bytes) {
-    uint8_t *moved = realloc(at, new_bytes);
+    uint8_t *moved = hc_realloc(at, old_bytes, new_bytes);
     if (!moved) {
         e->starved = 1;
         return NULL;
@@ -48,7 +49,7 @@ void *hc__scratch(hc_engine *e, size_t bytes) {
         size_t room = block ? 2 * block->room : 512;
         while (room < bytes)
             room *= 2;
-        hc__scratch_block *fresh = malloc(sizeof *fresh + 16 + room);
+        hc__scratch_block *fresh = hc_malloc(sizeof *fresh + 16 + room);
         if (!fresh) {
             e->starved = 1;
             return NULL;
@@ -74,7 +75,7 @@ const char *hc__scratch_text(hc_engine *e, const char *text) {
 
 static void drop_block(hc_engine *e, hc__scratch_block *block) {
     e->bytes -= sizeof *block + 16 + block->room;
-    free(block);
+    hc_free(block);
 }
 
 /* The newest block is the largest: it alone is kept, unless it is too large to keep. */

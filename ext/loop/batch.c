@@ -79,7 +79,7 @@ static void add_item(hc__run *b, const hc_item *item) {
 
 static int reserve(const hc__set_queue *queue, hc__run *b, int32_t npieces) {
     if (!b->zeros) {
-        b->zeros = calloc((size_t)queue->size * 2, sizeof *b->zeros);
+        b->zeros = hc_calloc((size_t)queue->size * 2, sizeof *b->zeros);
         if (!b->zeros)
             return HC_NO_MEMORY;
         b->scratch = b->zeros + queue->size;
@@ -87,10 +87,10 @@ static int reserve(const hc__set_queue *queue, hc__run *b, int32_t npieces) {
     if (npieces <= b->capacity)
         return HC_OK;
     size_t room = (size_t)npieces + (size_t)npieces / 2 + 4;
-    hc_piece *pieces = realloc(b->batch.pieces, room * sizeof *pieces);
+    hc_piece *pieces = hc_realloc(b->batch.pieces, 0, room * sizeof *pieces);
     if (pieces)
         b->batch.pieces = pieces;
-    hc_piece **origin = realloc(b->origin, room * sizeof(hc_piece *));
+    hc_piece **origin = hc_realloc(b->origin, 0, room * sizeof(hc_piece *));
     if (origin)
         b->origin = origin;
     if (!pieces || !origin)
@@ -102,7 +102,7 @@ static int reserve(const hc__set_queue *queue, hc__run *b, int32_t npieces) {
 /* One pair of events for each of this rank's calls; who has joined has none. */
 static int reserve_events(hc__run *b, uint32_t ncalls) {
     if (ncalls > b->room) {
-        void **events = realloc(b->events, 2 * (size_t)ncalls * sizeof(void *));
+        void **events = hc_realloc(b->events, 0, 2 * (size_t)ncalls * sizeof(void *));
         if (!events)
             return HC_NO_MEMORY;
         b->events = events;
@@ -127,7 +127,7 @@ hc__run *hc__run_compose(const hc_loop *loop, hc__set_queue *queue, const hc_act
     if (b)
         queue->spare = b->next;
     else
-        b = calloc(1, sizeof *b);
+        b = hc_calloc(1, sizeof *b);
     if (!b)
         return NULL;
     if (reserve(queue, b, npieces) != HC_OK) {
@@ -170,10 +170,10 @@ static void name_refuser(const hc_loop *loop, hc_piece *piece) {
     char who[HC_WHO], text[HC_WHO + 128];
     hc_who_in_set(&loop->processes, piece->refused_by, piece->refused_by_world, who);
     snprintf(text, sizeof text, "%s %s", who, piece->why);
-    char *named = strdup(text);
+    char *named = hc_strdup(text);
     if (!named)
         return;
-    free(piece->why);
+    hc_free(piece->why);
     piece->why = named;
 }
 
@@ -191,7 +191,7 @@ void hc__run_deliver(const hc_loop *loop, hc__run *b) {
         } else {
             if (from->out_owned)
                 hc_result_free(from->out);
-            free(from->why);
+            hc_free(from->why);
         }
         from->why = NULL;
     }
@@ -201,10 +201,10 @@ void hc__run_free(hc__run *b) {
     if (!b)
         return;
     for (int32_t i = 0; i < b->batch.npieces; i++)
-        free(b->batch.pieces[i].why); /* of a batch that was given up */
-    free(b->batch.pieces);
-    free(b->origin);
-    free(b->events);
-    free(b->zeros);
-    free(b);
+        hc_free(b->batch.pieces[i].why); /* of a batch that was given up */
+    hc_free(b->batch.pieces);
+    hc_free(b->origin);
+    hc_free(b->events);
+    hc_free(b->zeros);
+    hc_free(b);
 }

@@ -59,13 +59,13 @@ void hc_handle_release(hc_handle *handle) {
         hc_piece *piece = &handle->pieces[i];
         if (piece->out_owned && handle->request.memory == HC_MEMORY_HOST)
             hc_result_free(piece->out);
-        free(piece->why);
+        hc_free(piece->why);
     }
     if (handle->op && handle->op->flags & HC_P2P_ALLOCATES)
         free(handle->op->data);
     free(handle->op);
     free(handle->staging);
-    free(handle->text);
+    hc_free(handle->text);
     free(handle->site);
     free(handle->sums);
     free(handle);
@@ -95,7 +95,7 @@ void hc__handle_finish(hc_loop *loop, hc_handle *handle, int status, const char 
     }
     handle->status = status;
     if (status != HC_OK && text)
-        handle->text = strdup(text);
+        handle->text = hc_strdup(text);
     hc__trace_handle(loop, HC_TRACE_COMPLETE, handle, handle->position);
     atomic_fetch_sub_explicit(&loop->pending, 1, memory_order_relaxed);
     atomic_store_explicit(&handle->done, 1, memory_order_seq_cst);

@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define LONG_WARNING (10000 * HC__MS)
 #define LEAST_ASK (HC__MS * 250) /* an idle rank looks up that often */
@@ -54,6 +55,18 @@ static void set_clocks(hc_loop *loop) {
     loop->patience = warning / 10 * 3 > LEAST_PATIENCE ? warning / 10 * 3 : LEAST_PATIENCE;
 }
 
+/* The reserve of this process, from the first World on. */
+static int map_reserve(void) {
+    if (hc_reserve_exists())
+        return HC_OK;
+    void *region = mmap(NULL, HC_RESERVE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (region == MAP_FAILED)
+        return HC_NO_MEMORY;
+    if (!hc_reserve_give(region, HC_RESERVE_BYTES))
+        munmap(region, HC_RESERVE_BYTES); /* another thread was first */
+    return HC_OK;
+}
+
 int hc_loop_new(const hc_loop_config *config, const hc_loop_parts *parts, hc_loop **out) {
     hc_loop *loop = calloc(1, sizeof *loop);
     if (!loop)
@@ -64,6 +77,8 @@ int hc_loop_new(const hc_loop_config *config, const hc_loop_parts *parts, hc_loo
     int status = allocate(loop, config);
     if (status == HC_OK)
         status = hc__trace_new(loop);
+    if (status == HC_OK)
+        status = map_reserve();
     loop->parts = *parts;
     set_clocks(loop);
     loop->turns = hc_node_control_turns(parts->node_control);

@@ -93,7 +93,7 @@ void hc_plan_free(hc_plan *plan) {
 static void rearm(hc_plan *plan) {
     hc_handle *handle = plan->handle;
     handle->status = HC_OK;
-    free(handle->text);
+    hc_free(handle->text);
     free(handle->sums);
     handle->text = NULL;
     handle->sums = NULL;

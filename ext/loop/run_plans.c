@@ -25,7 +25,7 @@ static int take_why(hc_batch *batch, char **why) {
             status = piece->status;
             *why = piece->why;
         } else {
-            free(piece->why);
+            hc_free(piece->why);
         }
         piece->why = NULL;
     }

@@ -7,11 +7,13 @@
 #define HC_ARITHMETIC_H
 
 #include "core/hc.h"
+#include "core/reserve.h"
 #include "transport/progress.h"
 
 /* ---- the host's ---------------------------------------------------------------------------------- */
 
 void *hc_result_new(size_t bytes); /* 64-byte aligned; NULL: out of memory. bytes 0: a valid pointer */
+void *hc_work_new(size_t bytes);   /* the same for what only the library needs; the reserve has some */
 void hc_result_free(void *);       /* also what is of malloc() */
 
 void hc_host_copy(void *to, const void *from, size_t bytes);

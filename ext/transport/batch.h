@@ -6,6 +6,7 @@
 #define HC_BATCH_H
 
 #include "core/hc.h"
+#include "core/reserve.h"
 
 #include <stdlib.h>
 
@@ -38,7 +39,7 @@ typedef struct hc_piece {
     int64_t out_rows;     /* rows at out, when the caller brought it; result: rows received (allgather, alltoall,
                                  reducescatter) */
     int32_t refused_by, refused_by_world; /* result: with a status, whose result has no place: set rank, World rank */
-    char *why; /* result: what that rank has, the same words on all ranks; malloc()ed; NULL: none. The loop puts the
+    char *why; /* result: what that rank has, the same words on all ranks; of hc_malloc(); NULL: none. The loop puts the
                   rank before them */
     const int64_t *send_rows; /* alltoall: p entries, caller's */
     int64_t *recv_rows;       /* result (alltoall, allgather): p entries, room given by the caller */
@@ -76,7 +77,7 @@ static inline int64_t hc_share_begin(int64_t rows, int32_t p, int32_t r) {
 static inline int hc_starts_reserve(int64_t **starts, int32_t *room, int32_t npieces) { /* grows; OK, or NO_MEMORY */
     if (npieces + 1 <= *room)
         return HC_OK;
-    int64_t *grown = realloc(*starts, 2 * ((size_t)npieces + 1) * sizeof *grown);
+    int64_t *grown = hc_realloc(*starts, 0, 2 * ((size_t)npieces + 1) * sizeof *grown);
     if (!grown)
         return HC_NO_MEMORY;
     *starts = grown;

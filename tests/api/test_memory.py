@@ -102,6 +102,39 @@ def test_no_memory_for_a_small_result_is_an_error_that_the_world_survives(nodes)
     assert status == 0, output
 
 
+@pytest.mark.parametrize("nodes", ["2", pytest.param("", marks=pytest.mark.slow)])
+def test_many_small_results_of_a_rank_that_has_no_memory_at_all(nodes):
+    """Not for the results, and not for what the batches themselves need: that comes from the reserve."""
+    script = LIMITED + (
+        "if rank == 1: limit(None)\n"
+        "y = np.full(3000, float(rank))\n"
+        "refused, held = 0, []\n"
+        "pool = [bytes(n) for n in range(16, 512, 16) for _ in range(2000)]\n"
+        "del pool[1::2]  # places inside Python's arenas\n"
+        "for _ in range(3):\n"
+        "    handles = [hpccoll.allgather_async(y, name=f'small{i}') for i in range(100)]\n"
+        "    if rank == 1:\n"
+        "        limit(0)\n"
+        "        for n in (300_000, 100_000, 10_000, 3000):\n"
+        "            try:\n"
+        "                while True: held.append(np.empty(n, np.uint8))\n"
+        "            except MemoryError: pass\n"
+        "    while handles:\n"
+        "        try: assert handles.pop().wait()[-1] == 1\n"
+        "        except MemoryError: refused += 1\n"
+        "    held.clear()\n"
+        "    if rank == 1: limit(None)\n"
+        "    assert hpccoll.allreduce(1.0) == size\n"
+        "assert len(hpccoll.allgather(y)) == 6000\n"
+        "hpccoll.shutdown()\n"
+        "print('fine', refused, flush=True)\n"
+    )
+    status, output = job(2, script, nodes=nodes)
+    refused = re.findall(r"fine (\d+)", output)
+    assert len(refused) == 2 and int(refused[0]) > 0, output
+    assert status == 0, output
+
+
 @pytest.mark.slow
 def test_no_memory_for_a_result_that_the_call_makes():
     """Nothing was sent: the rank may call again, and the others have only waited."""
@@ -129,9 +162,10 @@ def test_no_memory_for_a_result_that_the_call_makes():
     assert status == 0, output
 
 
-@pytest.mark.parametrize("nodes", ["", pytest.param("2", marks=pytest.mark.slow)])
-def test_no_memory_that_breaks_the_world_is_told_on_all_ranks(nodes):
-    """What a scan itself needs: all ranks' values, where these are few. The others have sent, or are about to."""
+@pytest.mark.slow
+@pytest.mark.parametrize("nodes", ["", "2"])
+def test_no_memory_for_what_an_operation_itself_needs_comes_from_the_reserve(nodes):
+    """What a scan needs: all ranks' values, where these are few."""
     script = LIMITED + (
         "y = np.full(15_000, float(rank))\n"
         "out = np.empty_like(y)\n"
@@ -142,13 +176,37 @@ def test_no_memory_that_breaks_the_world_is_told_on_all_ranks(nodes):
         "        held.append(np.empty(300_000, np.uint8))\n"
         "    except MemoryError:\n"
         "        break\n"
-        "error = caught(lambda: hpccoll.scan(y, name='rows', out=out))\n"
-        "assert isinstance(error, hpccoll.OutOfMemoryError), error\n"
-        "assert isinstance(caught(hpccoll.barrier), hpccoll.BrokenWorldError)\n"
-        "time.sleep(2)  # mpirun ends the other rank as soon as one has ended so\n"
-        "os._exit(7)\n"
+        "assert hpccoll.scan(y, name='rows', out=out)[-1] == rank\n"
+        "limit(None)\n"
+        "hpccoll.shutdown()\n"
+        "print('fine', flush=True)\n"
     )
-    _, output = job(2, script, nodes=nodes)
-    said = rf"OutOfMemoryError: scan 'rows': no memory on rank 1 \(host {platform.node()}, pid \d+\) for "
-    assert len(re.findall(said, output)) == 2, output
-    assert output.count("BrokenWorldError") == 2, output
+    status, output = job(2, script, nodes=nodes)
+    assert output.count("fine") == 2, output
+    assert status == 0, output
+
+
+def test_no_memory_that_breaks_the_world_is_told_on_all_ranks():
+    """A joined leader needs the whole result for its node, more than the reserve has."""
+    script = (
+        INIT
+        + LIMITED.removeprefix(INIT).replace("if rank == size - 1: limit(96)\n", "")
+        + (
+            "if rank == 0:\n"
+            "    limit(40)\n"
+            "    error = caught(hpccoll.join)\n"
+            "else:\n"
+            "    error = caught(lambda: hpccoll.broadcast(x, 2, name='rows', out=x))\n"
+            "assert isinstance(error, hpccoll.OutOfMemoryError), error\n"
+            "assert isinstance(caught(hpccoll.barrier), hpccoll.BrokenWorldError)\n"
+            "time.sleep(2)  # mpirun ends the other ranks as soon as one has ended so\n"
+            "os._exit(7)\n"
+        )
+    )
+    _, output = job(3, script, nodes="2")
+    said = (
+        r"OutOfMemoryError: broadcast '' of other ranks, while this one has joined: no memory on rank 0 "
+        rf"\(host {platform.node()}, pid \d+\) for "
+    )
+    assert len(re.findall(said, output)) == 3, output
+    assert output.count("BrokenWorldError") == 3, output

@@ -10,7 +10,7 @@ EXT = Path(__file__).resolve().parents[2] / "ext"
 SOURCES = sorted(EXT.rglob("*.[ch]"))
 SEES = {  # layer: headers of lower layers that it may include
     "core": set(),
-    "transport": {"core/hc.h"},
+    "transport": {"core/hc.h", "core/reserve.h"},
     "cuda": {"core/hc.h", "transport/transport.h"},
     "loop": {
         "core/hc.h",

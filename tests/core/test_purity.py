@@ -40,8 +40,10 @@ def test_needs_memory_and_nothing_else(symbols: Symbols) -> None:
 
 
 def test_keeps_no_state(objects: dict[str, Path], symbols: Symbols) -> None:
-    """No variable that could be written: neither .data nor .bss nor common nor thread-local."""
-    assert [(kind, name) for _, kind, name in symbols if kind in "DdBbCGgSs"] == []
+    """No variable that could be written: neither .data nor .bss nor common nor thread-local; but a process has one
+    reserve of memory, which decides nothing."""
+    objects = {stem: path for stem, path in objects.items() if stem != "reserve"}
+    assert [(kind, name) for stem, kind, name in symbols if kind in "DdBbCGgSs" and stem in objects] == []
     written = re.compile(r"^\.(?:data|bss|tdata|tbss)(?!\.rel\.ro)\S*\s+([1-9]\d*)", re.MULTILINE)
     assert [stem for stem, path in objects.items() if written.search(listing("size", "-A", path))] == []
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * starve.c - a rank that runs out of memory, wherever that is: nothing crashes or hangs, and every handle of every rank
- * ends with a status.
+ * ends with a status. With the reserve of hc_loop_new(), all of them end well.
  *
- *     starve RANKS NODES once|on STRIDE [FIRST]
+ *     starve RANKS NODES once|on|reserve STRIDE [FIRST]
  *
  * A program of all operations and of messages runs once as it should, then again and again; in run k the k-th
  * allocation of one rank fails, alone or with all that follow it, until a run needs no k. A rank that is told nothing,
@@ -21,7 +21,7 @@ static _Thread_local int32_t this_rank = -1; /* no thread but the ranks' own eve
 static _Thread_local int exempt;             /* what the caller allocates fails before anything is submitted */
 static int32_t victim;
 static long tried, count_down, allocated;
-static int goes_on, failed;
+static int goes_on, has_reserve, failed;
 
 static int fails(void) {
     if (this_rank != victim || exempt)
@@ -73,6 +73,11 @@ static hc_handle *request(const worlds *w, int which, int64_t *data) {
         h->pieces[i] = (hc_piece){.in = data, .count = rows, .row = 1, .rows = rows};
         if (takes)
             h->pieces[i].out = data + i * (size_t)rows;
+        if (operation == HC_REDUCESCATTER && has_reserve) { /* Python's and C's callers bring it */
+            h->pieces[i].out_rows = hc_share(rows, w->size, this_rank);
+            h->pieces[i].out_capacity = h->pieces[i].out_rows * (int64_t)sizeof *data;
+            h->pieces[i].out = data + rows;
+        }
         h->pieces[i].in = operation == HC_SCATTER && !is_root ? NULL : data + i * (size_t)rows;
     }
     if (gathers) {
@@ -110,6 +115,9 @@ static int await(hc_loop *loop, hc_handle *handle, const char *what) {
         }
     int status = handle->status;
     CHECK(status <= 0);
+    if (status < 0 && has_reserve)
+        fprintf(stderr, "rank %d: %s: %s (%d); of rank %d allocation %ld failed\n", this_rank, what,
+                handle->text ? handle->text : "", status, victim, tried);
     hc_handle_release(handle);
     return status;
 }
@@ -136,7 +144,7 @@ static int work(worlds *w, hc_loop *loop) {
         for (; i == WAIT_AFTER && awaited < WAIT_AFTER; awaited++)
             wrong |= await(loop, handles[awaited], requests[awaited].name);
         exempt = 1;
-        data[i] = calloc((size_t)requests[i].rows * requests[i].tensors + 1, sizeof(int64_t));
+        data[i] = calloc((size_t)requests[i].rows * (requests[i].tensors + 1) + 1, sizeof(int64_t));
         handles[i] = request(w, i, data[i]);
         exempt = 0;
         hc_loop_submit(loop, handles[i], 0);
@@ -165,7 +173,7 @@ static void *rank_main(void *argument) {
     exempt = 0;
     hc_loop_submit(loop, stop, 1);
     hc_loop_wait(loop, &stop, 1, tried ? 200000000 : PATIENCE * 1000000000ull); /* a stop has no stall limit */
-    if (tried == 0)
+    if (tried == 0 || has_reserve)
         CHECK(wrong == HC_OK && stop->status == HC_OK);
     pthread_barrier_wait(&w->meet);
     hc_loop_free(loop); /* ends what is left */
@@ -180,7 +188,7 @@ static int run(int32_t ranks, int32_t nodes, long k) {
                                      .fusion_threshold = 4096,
                                      .raise_bytes = 4096,
                                      .raise_window = 200000,
-                                     .stall_limit = k > 0 ? 100000000 : 0},
+                                     .stall_limit = k > 0 && !has_reserve ? 100000000 : 0},
                           .wire = HC_WIRE_SAME}};
     rank_part parts[MOST];
     pthread_t threads[MOST];
@@ -202,7 +210,11 @@ int main(int argc, char **argv) {
     CHECK(argc >= 5);
     int32_t ranks = atoi(argv[1]), nodes = atoi(argv[2]);
     long stride = atol(argv[4]), runs = 0, first = argc > 5 ? atol(argv[5]) : 1;
-    goes_on = !strcmp(argv[3], "on");
+    static _Alignas(64) char no_reserve[64]; /* a reserve without room, so that no other is made */
+    has_reserve = !strcmp(argv[3], "reserve");
+    goes_on = has_reserve || !strcmp(argv[3], "on");
+    if (!has_reserve)
+        CHECK(hc_reserve_give(no_reserve, sizeof no_reserve));
     run(ranks, nodes, 0);
     for (victim = 0; victim < ranks; victim++)
         for (long k = first; run(ranks, nodes, k); k += stride)

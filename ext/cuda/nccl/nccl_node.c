@@ -165,8 +165,8 @@ static void nccl_free(hc_node *base) {
     for (size_t i = 0; over && i < sizeof streams / sizeof *streams; i++)
         if (streams[i])
             d->stream_free(streams[i]);
-    free(n->starts);
-    free(n->shares.starts);
+    hc_free(n->starts);
+    hc_free(n->shares.starts);
     free(n->ranks);
     free(n);
 }

@@ -79,7 +79,7 @@ void hc__staged_close(hc__staged *s) {
         d->stream_free(s->up);
     hc__staged_uneven_end(s);
     hc__staged_scatter_end(s);
-    free(s->even.starts);
+    hc_free(s->even.starts);
 }
 
 /* ---- the stages -------------------------------------------------------------------------------------------------- */

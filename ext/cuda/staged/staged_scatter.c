@@ -125,5 +125,5 @@ int hc__staged_scatter_cut(hc__staged *s, int64_t chunk, hc__staged_slot *slot) 
 }
 
 void hc__staged_scatter_end(hc__staged *s) {
-    free(s->scatter.shares.starts);
+    hc_free(s->scatter.shares.starts);
 }

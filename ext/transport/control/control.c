@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/reserve.h"
 #include "transport/control/control.h"
 
 #define FRAME ((size_t)16 << 10)
@@ -67,7 +68,7 @@ static uint8_t *stream_room(stream *s, size_t n) {
     }
     if (s->room - s->to < n) {
         size_t room = (s->to + n) * 2;
-        uint8_t *data = realloc(s->data, room);
+        uint8_t *data = hc_realloc(s->data, s->to, room);
         if (data == NULL)
             return NULL;
         s->data = data;
@@ -105,7 +106,7 @@ static edge *edge_to(control *control, int32_t peer) {
     for (edge *e = control->edges; e != NULL; e = e->next)
         if (e->peer == peer)
             return e;
-    edge *e = calloc(1, sizeof *e);
+    edge *e = hc_calloc(1, sizeof *e);
     if (e == NULL)
         return NULL;
     e->peer = peer;
@@ -118,10 +119,10 @@ static edge *edge_to(control *control, int32_t peer) {
 static void edge_free(control *control, edge *e) {
     if (e->sending != NULL && control->net->ops->cancel(control->net, &e->sending) != HC_OK)
         e->frame = NULL; /* the library may still read it: better lost than reused */
-    free(e->out.data);
-    free(e->in.data);
-    free(e->frame);
-    free(e);
+    hc_free(e->out.data);
+    hc_free(e->in.data);
+    hc_free(e->frame);
+    hc_free(e);
 }
 
 /* ---- out ----------------------------------------------------------------------------------------- */
@@ -149,7 +150,7 @@ static int push_net(control *control, edge *e) {
     if (n == 0)
         return HC_MOVED;
     if (e->frame == NULL)
-        e->frame = malloc(FRAME);
+        e->frame = hc_malloc(FRAME);
     if (e->frame == NULL)
         return HC_NO_MEMORY;
     memcpy(e->frame, e->out.data + e->out.from, n);
@@ -340,9 +341,9 @@ static void control_free(hc_control *base) {
         control->edges = e->next;
         edge_free(control, e);
     }
-    free(control->local_of);
+    hc_free(control->local_of);
     if (!stuck) /* else the library may still write to its frame */
-        free(control);
+        hc_free(control);
 }
 
 static const struct hc_control_ops control_ops = {
@@ -354,14 +355,14 @@ static const struct hc_control_ops control_ops = {
 
 int hc_control_new(hc_node_control *node_control, hc_net *net, const int32_t *local_of, int32_t world_size,
                    hc_control **out) {
-    control *control = calloc(1, sizeof *control);
+    control *control = hc_calloc(1, sizeof *control);
     if (control == NULL)
         return HC_NO_MEMORY;
     control->base.ops = &control_ops;
     control->node_control = node_control;
     control->net = net;
     control->world_size = world_size;
-    control->local_of = malloc((size_t)world_size * sizeof *local_of);
+    control->local_of = hc_malloc((size_t)world_size * sizeof *local_of);
     int status = control->local_of == NULL ? HC_NO_MEMORY : HC_OK;
     if (status == HC_OK)
         memcpy(control->local_of, local_of, (size_t)world_size * sizeof *local_of);

@@ -38,8 +38,8 @@ static int begin_counts(hc__hierarchy *h) {
     hc__allgather *a = &h->allgather;
     const hc_batch *b = h->batch;
     size_t n = (size_t)b->npieces;
-    a->own_slices = malloc(n * sizeof *a->own_slices + 1);
-    a->slices = malloc(n * (size_t)h->place.size * sizeof *a->slices + 1);
+    a->own_slices = hc_malloc(n * sizeof *a->own_slices + 1);
+    a->slices = hc_malloc(n * (size_t)h->place.size * sizeof *a->slices + 1);
     if (!a->own_slices || !a->slices)
         return HC_NO_MEMORY;
     for (int32_t i = 0; i < b->npieces; i++) {
@@ -110,8 +110,8 @@ static int32_t find_end(const hc__hierarchy *h, int64_t *total) {
 static int pack(hc__hierarchy *h, int64_t total) {
     hc__allgather *a = &h->allgather;
     int64_t at = 0;
-    a->packed_in = malloc((size_t)h->gather.lengths[h->place.rank] + 1);
-    a->packed_out = malloc((size_t)total + 1);
+    a->packed_in = hc_malloc((size_t)h->gather.lengths[h->place.rank] + 1);
+    a->packed_out = hc_malloc((size_t)total + 1);
     if (!a->packed_in || !a->packed_out)
         return HC_NO_MEMORY;
     for (int32_t i = a->first; i < a->end; i++) {
@@ -139,8 +139,8 @@ static int unpack(hc__hierarchy *h) {
             at += bytes;
         }
     }
-    free(a->packed_in);
-    free(a->packed_out);
+    hc_free(a->packed_in);
+    hc_free(a->packed_out);
     a->packed_in = a->packed_out = NULL;
     return HC_OK;
 }
@@ -217,10 +217,10 @@ static int allgather_test(hc__hierarchy *h) {
 
 static void allgather_end(hc__hierarchy *h) {
     hc__allgather *a = &h->allgather;
-    free(a->own_slices);
-    free(a->slices);
-    free(a->packed_in);
-    free(a->packed_out);
+    hc_free(a->own_slices);
+    hc_free(a->slices);
+    hc_free(a->packed_in);
+    hc_free(a->packed_out);
     hc_result_free(a->spare);
     hc__verdict_end(h);
     *a = (hc__allgather){0};

@@ -37,7 +37,8 @@ static int make_channels(hc__hierarchy *h, int64_t wanted) {
         wanted = HC__MAX_CHANNELS;
     if (p->nchannels >= wanted)
         return HC_OK;
-    hc__channel *channels = realloc(p->channels, (size_t)wanted * sizeof *channels);
+    hc__channel *channels = hc_realloc(p->channels, (size_t)p->nchannels * sizeof *channels,
+                                       (size_t)wanted * sizeof *channels);
     if (!channels)
         return HC_NO_MEMORY;
     p->channels = channels;
@@ -52,7 +53,7 @@ int hc__pipeline_start(hc__hierarchy *h, const hc_batch *batch, const hc_parts *
     p->launch = launch;
     p->reduced = p->launched = p->published = p->spread = 0;
     if (!p->bounds)
-        p->bounds = malloc(((size_t)h->place.size + 1) * sizeof *p->bounds);
+        p->bounds = hc_malloc(((size_t)h->place.size + 1) * sizeof *p->bounds);
     if (!p->bounds)
         return HC_NO_MEMORY;
     int status = h->node->ops->open(h->node, batch, parts, h->rails, choose_chunk(h, batch), &p->nchunks);
@@ -156,9 +157,9 @@ void hc__pipeline_abandon(hc__hierarchy *h) {
 void hc__pipeline_free(hc__hierarchy *h) {
     for (int32_t i = 0; i < h->pipeline.nchannels; i++)
         hc__channel_free(&h->pipeline.channels[i]);
-    free(h->pipeline.channels);
-    free(h->pipeline.bounds);
-    free(h->pipeline.cut_pieces);
+    hc_free(h->pipeline.channels);
+    hc_free(h->pipeline.bounds);
+    hc_free(h->pipeline.cut_pieces);
 }
 
 /* ---- the allreduce ------------------------------------------------------------------------------------- */

@@ -30,9 +30,9 @@ static int begin_counts(hc__hierarchy *h) {
     hc__alltoall *a = &h->alltoall;
     const hc_batch *b = h->batch;
     size_t cells = (size_t)h->place.size * (size_t)b->npieces;
-    a->counts = calloc(cells + 1, sizeof *a->counts);
-    a->incoming = calloc(cells + 1, sizeof *a->incoming);
-    a->table = calloc(cells * (size_t)h->place.local_size + 1, sizeof *a->table);
+    a->counts = hc_calloc(cells + 1, sizeof *a->counts);
+    a->incoming = hc_calloc(cells + 1, sizeof *a->incoming);
+    a->table = hc_calloc(cells * (size_t)h->place.local_size + 1, sizeof *a->table);
     if (!a->counts || !a->incoming || !a->table)
         return HC_NO_MEMORY;
     for (int32_t i = 0; i < b->npieces; i++) {
@@ -201,8 +201,8 @@ static int alltoall_start(hc__hierarchy *h) {
     a->piece = 0;
     a->step = 1;
     a->locally_done = 0;
-    a->from_here = calloc((size_t)h->place.size + 1, sizeof *a->from_here);
-    a->to_here = calloc((size_t)h->place.size + 1, sizeof *a->to_here);
+    a->from_here = hc_calloc((size_t)h->place.size + 1, sizeof *a->from_here);
+    a->to_here = hc_calloc((size_t)h->place.size + 1, sizeof *a->to_here);
     return a->from_here && a->to_here ? begin_counts(h) : HC_NO_MEMORY;
 }
 
@@ -249,11 +249,11 @@ static int alltoall_test(hc__hierarchy *h) {
 
 static void alltoall_end(hc__hierarchy *h) {
     hc__alltoall *a = &h->alltoall;
-    free(a->counts);
-    free(a->incoming);
-    free(a->table);
-    free(a->from_here);
-    free(a->to_here);
+    hc_free(a->counts);
+    hc_free(a->incoming);
+    hc_free(a->table);
+    hc_free(a->from_here);
+    hc_free(a->to_here);
     hc_result_free(a->spare);
     hc__verdict_end(h);
     a->counts = a->incoming = a->table = NULL;

@@ -177,7 +177,7 @@ static int find_places(hc__hierarchy *h) {
     b->bytes = 0;
     for (int32_t i = 0; i < h->batch->npieces; i++)
         b->bytes += piece_bytes(h, i);
-    b->at = calloc((size_t)h->batch->npieces + 1, sizeof *b->at);
+    b->at = hc_calloc((size_t)h->batch->npieces + 1, sizeof *b->at);
     if (!b->at)
         return HC_NO_MEMORY;
     for (int32_t i = 0; i < h->batch->npieces; i++) {
@@ -188,7 +188,7 @@ static int find_places(hc__hierarchy *h) {
             if (piece->out && piece->out != piece->in)
                 hc_host_copy(piece->out, piece->in, (size_t)piece_bytes(h, i));
         } else if (!piece->out && represents) { /* joined: all its pieces are dropped, but must be passed on */
-            b->spare = b->spare ? b->spare : hc_result_new((size_t)b->bytes);
+            b->spare = b->spare ? b->spare : hc_work_new((size_t)b->bytes);
             if (!b->spare)
                 return HC_NO_MEMORY;
             b->at[i] = i ? b->at[i - 1] + piece_bytes(h, i - 1) : b->spare;
@@ -260,7 +260,7 @@ void hc__broadcast_abandon(hc__hierarchy *h) {
 
 static void broadcast_end(hc__hierarchy *h) {
     hc_result_free(h->broadcast.spare);
-    free(h->broadcast.at);
+    hc_free(h->broadcast.at);
     h->broadcast.spare = NULL;
     h->broadcast.at = NULL;
 }

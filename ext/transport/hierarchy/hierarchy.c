@@ -104,17 +104,17 @@ static void destroy(hc_data *data) {
     hc__bundle_free(&h->rooted.bundle);
     for (int64_t i = 0; i < h->nreserves; i++)
         hc_result_free(h->reserves[i]);
-    free(h->reserves);
-    free(h->gather.lengths);
-    free(h->gather.offsets);
-    free(h->rail_peers);
-    free(h->leader_peers);
-    free(h->reads);
-    free(h->lengths);
+    hc_free(h->reserves);
+    hc_free(h->gather.lengths);
+    hc_free(h->gather.offsets);
+    hc_free(h->rail_peers);
+    hc_free(h->leader_peers);
+    hc_free(h->reads);
+    hc_free(h->lengths);
     hc__placement_free(&h->place);
     if (h->node)
         h->node->ops->free(h->node);
-    free(h);
+    hc_free(h);
 }
 
 static const struct hc_data_ops hierarchy_ops = {
@@ -134,12 +134,12 @@ static void gather_teams(hc__hierarchy *h) {
 
 static int make_arrays(hc__hierarchy *h) {
     size_t size = (size_t)h->place.size, nodes = (size_t)h->place.nodes;
-    h->rail_peers = malloc(nodes * sizeof *h->rail_peers);
-    h->leader_peers = malloc(nodes * sizeof *h->leader_peers);
-    h->reads = malloc((size_t)h->place.local_size * sizeof *h->reads);
-    h->lengths = malloc((size + 1) * sizeof *h->lengths);
-    h->gather.lengths = malloc(size * sizeof *h->gather.lengths);
-    h->gather.offsets = malloc((size + 1) * sizeof *h->gather.offsets);
+    h->rail_peers = hc_malloc(nodes * sizeof *h->rail_peers);
+    h->leader_peers = hc_malloc(nodes * sizeof *h->leader_peers);
+    h->reads = hc_malloc((size_t)h->place.local_size * sizeof *h->reads);
+    h->lengths = hc_malloc((size + 1) * sizeof *h->lengths);
+    h->gather.lengths = hc_malloc(size * sizeof *h->gather.lengths);
+    h->gather.offsets = hc_malloc((size + 1) * sizeof *h->gather.offsets);
     if (!h->rail_peers || !h->leader_peers || !h->reads || !h->lengths || !h->gather.lengths || !h->gather.offsets)
         return HC_NO_MEMORY;
     return HC_OK;
@@ -178,7 +178,7 @@ static int configure(hc__hierarchy *h, const hc_hierarchy_config *c) {
 
 int hc_hierarchy_new(const hc_hierarchy_config *c, hc_node *node, hc_net *net, hc_data **data) {
     *data = NULL;
-    hc__hierarchy *h = calloc(1, sizeof *h);
+    hc__hierarchy *h = hc_calloc(1, sizeof *h);
     if (!h)
         return HC_NO_MEMORY;
     h->base.ops = &hierarchy_ops;

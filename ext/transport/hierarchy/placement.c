@@ -48,10 +48,10 @@ int hc__placement_new(const hc_hierarchy_config *c, hc__placement *p) {
     size_t n = (size_t)c->set_size;
     p->rank = c->set_rank;
     p->size = c->set_size;
-    p->world = malloc(n * sizeof *p->world);
-    p->node_of = malloc(n * sizeof *p->node_of);
-    p->by_node = malloc(n * sizeof *p->by_node);
-    p->first = calloc((size_t)p->nodes + 1, sizeof *p->first);
+    p->world = hc_malloc(n * sizeof *p->world);
+    p->node_of = hc_malloc(n * sizeof *p->node_of);
+    p->by_node = hc_malloc(n * sizeof *p->by_node);
+    p->first = hc_calloc((size_t)p->nodes + 1, sizeof *p->first);
     if (!p->world || !p->node_of || !p->by_node || !p->first) {
         hc__placement_free(p);
         return HC_NO_MEMORY;
@@ -63,9 +63,9 @@ int hc__placement_new(const hc_hierarchy_config *c, hc__placement *p) {
 }
 
 void hc__placement_free(hc__placement *p) {
-    free(p->world);
-    free(p->node_of);
-    free(p->by_node);
-    free(p->first);
+    hc_free(p->world);
+    hc_free(p->node_of);
+    hc_free(p->by_node);
+    hc_free(p->first);
     memset(p, 0, sizeof *p);
 }

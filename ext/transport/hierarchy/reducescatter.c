@@ -105,7 +105,7 @@ static hc_parts cut_batch(hc__hierarchy *h, hc_batch *cut, int64_t *bounds) {
 static int reserve_cuts(hc__pipeline *p, int32_t cuts) {
     if (cuts <= p->room)
         return HC_OK;
-    hc_piece *pieces = realloc(p->cut_pieces, (size_t)cuts * sizeof *pieces);
+    hc_piece *pieces = hc_realloc(p->cut_pieces, 0, (size_t)cuts * sizeof *pieces);
     if (!pieces)
         return HC_NO_MEMORY;
     p->cut_pieces = pieces;

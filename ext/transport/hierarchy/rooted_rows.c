@@ -224,8 +224,8 @@ static int start(hc__hierarchy *h, int gathers) {
     g->stage = COUNT;
     g->piece = -1;
     g->bundle.net = h->net;
-    g->told = calloc(entries + 1, sizeof *g->told);
-    g->offsets = malloc(((size_t)h->place.size + 1) * sizeof *g->offsets);
+    g->told = hc_calloc(entries + 1, sizeof *g->told);
+    g->offsets = hc_malloc(((size_t)h->place.size + 1) * sizeof *g->offsets);
     if (!g->told || !g->offsets)
         return HC_NO_MEMORY;
     for (int32_t i = 0; i < h->batch->npieces; i++) {
@@ -307,8 +307,8 @@ static int rooted_test(hc__hierarchy *h) {
 
 static void rooted_end(hc__hierarchy *h) {
     hc__rooted *g = &h->rooted;
-    free(g->told);
-    free(g->offsets);
+    hc_free(g->told);
+    hc_free(g->offsets);
     hc_result_free(g->spare);
     hc__verdict_end(h);
     g->told = g->offsets = NULL;

@@ -71,7 +71,7 @@ static void put_result(hc__hierarchy *h, int64_t begin, int64_t end, const char 
 static int start_at_once(hc__hierarchy *h) {
     hc__scan *s = &h->scan;
     size_t bytes = (size_t)s->count * dtype_size(h);
-    s->memory = hc_result_new(bytes * ((size_t)h->place.size + 1));
+    s->memory = hc_work_new(bytes * ((size_t)h->place.size + 1));
     if (!s->memory)
         return HC_NO_MEMORY;
     s->own_values = s->memory + bytes * (size_t)h->place.size;
@@ -135,7 +135,7 @@ static int start_chain(hc__hierarchy *h) {
     if (p->local_size > 1)
         s->steps = s->nchunks + hc__set_rank(p, p->node, p->local_size - 1) - hc__set_rank(p, p->node, 0);
     size_t bytes = (size_t)s->chunk * hc_dtype_size(s->kind);
-    s->memory = hc_result_new(bytes * (SLOTS + 1));
+    s->memory = hc_work_new(bytes * (SLOTS + 1));
     if (!s->memory)
         return HC_NO_MEMORY;
     s->own_values = s->memory + bytes * SLOTS;
@@ -270,9 +270,9 @@ static int start(hc__hierarchy *h, int exclusive) {
     if (!h->node->ops->exchange)
         return HC_UNSUPPORTED;
     *s = (hc__scan){.exclusive = exclusive};
-    s->starts = malloc(((size_t)b->npieces + 1) * sizeof *s->starts);
-    s->operands = malloc(ranks * sizeof *s->operands);
-    s->values = malloc(ranks * sizeof *s->values);
+    s->starts = hc_malloc(((size_t)b->npieces + 1) * sizeof *s->starts);
+    s->operands = hc_malloc(ranks * sizeof *s->operands);
+    s->values = hc_malloc(ranks * sizeof *s->values);
     if (!s->starts || !s->operands || !s->values)
         return HC_NO_MEMORY;
     for (int32_t i = 0; i < b->npieces; i++) {
@@ -310,9 +310,9 @@ static void scan_end(hc__hierarchy *h) {
     hc__scan *s = &h->scan;
     if (!s->stuck) /* else the library may still read or write it: better lost than used again */
         hc_result_free(s->memory);
-    free(s->starts);
-    free(s->operands);
-    free(s->values);
+    hc_free(s->starts);
+    hc_free(s->operands);
+    hc_free(s->values);
     *s = (hc__scan){.stuck = s->stuck};
 }
 

@@ -15,7 +15,9 @@
 #define WHY_BYTES 96
 
 static int make_room(hc__hierarchy *h, int64_t reserves) {
-    void **grown = reserves > HC__RESERVES ? NULL : realloc(h->reserves, (size_t)reserves * sizeof *grown);
+    void **grown = reserves > HC__RESERVES ? NULL
+                                           : hc_realloc(h->reserves, (size_t)h->nreserves * sizeof *grown,
+                                                        (size_t)reserves * sizeof *grown);
     if (!grown)
         return 0;
     memset(grown + h->nreserves, 0, (size_t)(reserves - h->nreserves) * sizeof *grown);
@@ -57,14 +59,14 @@ void hc__refuse_piece(const hc__hierarchy *h, hc_piece *piece, int32_t rank, con
     piece->status = (int8_t)vote->status;
     piece->refused_by = rank;
     piece->refused_by_world = h->place.world[rank];
-    free(piece->why);
-    piece->why = strdup(text);
+    hc_free(piece->why);
+    piece->why = hc_strdup(text);
 }
 
 int hc__verdict_start(hc__hierarchy *h, const hc_piece *piece, int status, int64_t has) {
     int64_t row_bytes = piece->row * (int64_t)hc_dtype_size(h->batch->dtype);
     hc__vote vote = {.status = status, .has = has, .needs = piece->out_rows};
-    h->votes = calloc((size_t)h->place.size, sizeof *h->votes);
+    h->votes = hc_calloc((size_t)h->place.size, sizeof *h->votes);
     if (!h->votes)
         return HC_NO_MEMORY;
     if (status == HC_OK && has >= 0 && has != piece->out_rows)
@@ -91,6 +93,6 @@ int hc__verdict_take(hc__hierarchy *h, hc_piece *piece) {
 }
 
 void hc__verdict_end(hc__hierarchy *h) {
-    free(h->votes);
+    hc_free(h->votes);
     h->votes = NULL;
 }

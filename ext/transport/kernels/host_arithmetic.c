@@ -35,8 +35,13 @@ void *hc_result_new(size_t bytes) {
     return p;
 }
 
+void *hc_work_new(size_t bytes) {
+    void *p = hc_result_new(bytes);
+    return p ? p : hc_reserve_take(bytes);
+}
+
 void hc_result_free(void *p) {
-    free(p);
+    hc_free(p);
 }
 
 /* ---- copy and convert ------------------------------------------------------------------------------- */
@@ -200,7 +205,7 @@ void hc_host_neutral(void *to, int dtype, int reduction, int64_t n) {
 
 static void *arithmetic_alloc(hc_arithmetic *a, size_t bytes) {
     (void)a;
-    return hc_result_new(bytes);
+    return hc_work_new(bytes);
 }
 
 static void arithmetic_release(hc_arithmetic *a, void *memory) {

@@ -44,7 +44,7 @@ int hc__reduce_scatter_start(hc__channel *a, void *data, const int64_t *bounds, 
                              int algorithm) {
     size_t bytes = ((size_t)a->team->n + 1) * sizeof *bounds;
     if (!a->bounds)
-        a->bounds = malloc(bytes);
+        a->bounds = hc_malloc(bytes);
     if (!a->bounds)
         return HC_NO_MEMORY;
     memcpy(a->bounds, bounds, bytes);

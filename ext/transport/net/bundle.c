@@ -6,6 +6,7 @@
  * one peer are matched in order, so a message begins only when all pieces of the one before it (same peer, same
  * direction) have been posted.
  */
+#include "core/reserve.h"
 #include "transport/net/bundle.h"
 
 #include <stdlib.h>
@@ -55,7 +56,7 @@ static int add(hc__bundle *b, int receives, int32_t peer, int32_t tag, void *dat
         return HC_OK;
     if (b->n == b->room) {
         int32_t room = b->room ? 2 * b->room : 8;
-        hc__flight *flights = realloc(b->flights, (size_t)room * sizeof *flights);
+        hc__flight *flights = hc_realloc(b->flights, (size_t)b->room * sizeof *flights, (size_t)room * sizeof *flights);
         if (!flights)
             return HC_NO_MEMORY;
         b->flights = flights;
@@ -135,7 +136,7 @@ void hc__bundle_cancel(hc__bundle *b) {
 
 void hc__bundle_free(hc__bundle *b) {
     hc__bundle_cancel(b);
-    free(b->flights);
+    hc_free(b->flights);
     b->flights = NULL;
     b->room = 0;
 }

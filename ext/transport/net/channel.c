@@ -132,7 +132,7 @@ void hc__channel_abandon(hc__channel *a) {
 
 void hc__channel_free(hc__channel *a) {
     hc__bundle_free(&a->bundle);
-    free(a->bounds);
+    hc_free(a->bounds);
     a->bounds = NULL;
     if (a->bundle.stuck)
         return; /* the library may still read or write them: better lost than reused */

@@ -20,7 +20,7 @@ int hc__sum_in_order(hc__channel *a, int64_t at, int64_t n, int64_t stride) {
     const hc__team *t = a->team;
     int64_t size = (int64_t)hc_dtype_size(a->kind);
     const void *on_stack[SUM_ON_STACK];
-    const void **from = t->n <= SUM_ON_STACK ? on_stack : malloc((size_t)t->n * sizeof *from);
+    const void **from = t->n <= SUM_ON_STACK ? on_stack : hc_malloc((size_t)t->n * sizeof *from);
     if (!from)
         return HC_NO_MEMORY;
     char *mine = a->work + at * size;
@@ -28,7 +28,7 @@ int hc__sum_in_order(hc__channel *a, int64_t at, int64_t n, int64_t stride) {
         from[q] = q == t->me ? mine : a->scratch + stride * size * slot++;
     hc__add_up(a, mine, from, t->n, n, 1);
     if (from != on_stack)
-        free(from);
+        hc_free(from);
     return HC_MOVED;
 }
 

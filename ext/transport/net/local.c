@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/reserve.h"
 #include "transport/net/local.h"
 
 /* DONE and TOO_LONG are stored with release after the copy and all other fields were written; a thread that loads them
@@ -95,7 +96,7 @@ static void post(mailbox *box, hc_net_request *request) {
 static int start(hc_net *net, mailbox *box, hc_net_request fields, hc_net_request **out) {
     if (fields.tag < 0 || fields.tag > net->max_tag)
         return HC_INVALID;
-    hc_net_request *request = malloc(sizeof *request);
+    hc_net_request *request = hc_malloc(sizeof *request);
     if (request == NULL)
         return HC_NO_MEMORY;
     *request = fields;
@@ -136,7 +137,7 @@ static int local_test(hc_net *net, hc_net_request **req, size_t *bytes, int32_t 
         if (peer != NULL)
             *peer = request->peer;
     }
-    free(request);
+    hc_free(request);
     *req = NULL;
     return state == TOO_LONG ? HC_TRANSPORT : HC_DONE;
 }
@@ -155,7 +156,7 @@ static int local_cancel(hc_net *net, hc_net_request **req) {
     /* Paired: another thread is copying right now, and will be done in as long as that takes. */
     while (atomic_load_explicit(&request->state, memory_order_acquire) == PAIRED)
         sched_yield();
-    free(request);
+    hc_free(request);
     *req = NULL;
     return HC_OK;
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/reserve.h"
 #include "transport/p2p/p2p_state.h"
 
 /* An eager message was received, so its sender may send as much again. It is told only now and then. */
@@ -76,7 +77,7 @@ static void show(hc_p2p *p2p, int32_t peer, const hc__p2p_header *header) {
 
 static int keep(hc_p2p *p2p, int32_t peer, const hc__p2p_header *header, const void *content) {
     size_t bytes = header->kind == HC__P2P_EAGER ? (size_t)header->bytes : 0;
-    hc__p2p_unexpected *message = malloc(sizeof *message + bytes);
+    hc__p2p_unexpected *message = hc_malloc(sizeof *message + bytes);
     if (!message)
         return HC_NO_MEMORY;
     message->next = NULL;
@@ -113,7 +114,7 @@ void hc__p2p_drop_unexpected(hc_p2p *p2p, hc__p2p_unexpected **link) {
     hc__p2p_unexpected *message = take(p2p, link);
     if (message->header.kind == HC__P2P_EAGER && !p2p->abandoned)
         return_credit(p2p, message->peer, message->header.bytes);
-    free(message);
+    hc_free(message);
 }
 
 static int post_probe(hc_p2p *p2p, hc_p2p_op *probe) {
@@ -140,7 +141,7 @@ int hc__p2p_post_receive(hc_p2p *p2p, hc_p2p_op *receive) {
             continue;
         hc__p2p_unexpected *message = take(p2p, link);
         int status = pair(p2p, receive, message->peer, &message->header, message->content);
-        free(message);
+        hc_free(message);
         return status;
     }
     hc__p2p_queue_add(&p2p->open, receive);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/reserve.h"
 #include "transport/p2p/p2p_state.h"
 #include "transport/shm/cells.h"
 
@@ -75,7 +76,7 @@ static int is_path_free(const hc_p2p_op *op, const hc__p2p_queue *queue) {
 }
 
 static int start_over_net(hc_p2p *p2p, hc_p2p_op *op) {
-    op->path = calloc(1, sizeof *op->path);
+    op->path = hc_calloc(1, sizeof *op->path);
     if (!op->path)
         return HC_NO_MEMORY;
     op->path->net = p2p->net;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/reserve.h"
 #include "transport/p2p/p2p_state.h"
 
 void hc__p2p_queue_add(hc__p2p_queue *queue, hc_p2p_op *op) {
@@ -44,7 +45,7 @@ void hc__p2p_close_path(hc_p2p_op *op) {
     if (!op->path)
         return;
     hc__bundle_free(op->path);
-    free(op->path);
+    hc_free(op->path);
     op->path = NULL;
 }
 

@@ -162,7 +162,7 @@ static void destroy(hc_data *data) {
     free(flat->shm.blocks);
     free(flat->shm.scratch);
     free(flat->shm.block);
-    free(flat->shm.starts);
+    hc_free(flat->shm.starts);
     free(flat->locals);
     free(flat->reads);
     free(flat);

@@ -14,7 +14,7 @@ static void shm_release(hc__shm *shm) {
     free(shm->blocks);
     free(shm->scratch);
     free(shm->block);
-    free(shm->starts);
+    hc_free(shm->starts);
     free(shm);
 }
 
