@@ -1,103 +1,114 @@
 # SPDX-License-Identifier: Apache-2.0
 """ResNet-50's 161 gradients, and one float, in TensorFlow: eager and in tf.function, beside the NumPy call.
 
-    hpccoll run -np 2 python benchmarks/tensorflow_gradients.py
+    OMP_NUM_THREADS=1 hpccoll run -np 2 python benchmarks/tensorflow_gradients.py
 
-All contestants are measured in turn in one job; Horovod for TensorFlow is one where it is installed.
+All take turns in one job; Horovod for TensorFlow is a contestant where it is installed. NumPy arrays are reduced in
+place. A third question: when, as a share of a training step, are the gradients asked for, if backward computes them one
+after another?
 """
 
+from __future__ import annotations
+
 import argparse
-import statistics
-import time
-from collections.abc import Callable
 from typing import Any
 
+import in_turn
 import numpy as np
+import overlap
 import tensorflow as tf
-from shapes import resnet50
+from in_turn import COMM, NUMPY, Bar, Contestant
 
-import hpccoll
 import hpccoll.tensorflow as hvd
+from hpccoll.tensorflow.reducing import Reduction
 
-Contestant = Callable[[], Any]
+EAGER, GRAPH, HOROVOD = "eager", "tf.function", "Horovod in tf.function"
+COMPUTED = "tf.function, of x * 1.0"
+GRADIENTS = [Bar(GRAPH, NUMPY, 2.0), Bar(EAGER, NUMPY, 1.5), Bar(GRAPH, HOROVOD, 0.2)]
+EAGER_SECONDS, GRAPH_SECONDS = 30e-6, 100e-6
+"""What one float may take."""
 
 
 def horovod() -> Any:
     try:
         import horovod.tensorflow as module
-
-        module.init()
     except ImportError:
         return None
+    module.init()
     return module
 
 
-def gradients(peer: Any) -> dict[str, Contestant]:
-    shapes = resnet50()
-    tensors = [tf.constant(np.random.default_rng(0).random(shape, np.float32)) for _, shape in shapes]
-    variables = [
-        tf.Variable(tensor, name=name.replace(".", "_")) for (name, _), tensor in zip(shapes, tensors, strict=True)
-    ]
-    host = [np.array(tensor) for tensor in tensors]
-    from hpccoll.tensorflow.reducing import Reduction
+def of_tensors(run: Any, given: list[np.ndarray]) -> Contestant:
+    return Contestant(run, lambda: in_turn.check(given, [np.asarray(x) for x in run()], 1 / COMM.size))
 
+
+def gradients(peer: Any, given: list[np.ndarray]) -> dict[str, Contestant]:
+    tensors = [tf.constant(x) for x in given]
+    variables = [tf.Variable(x, name=f"v{i}") for i, x in enumerate(tensors)]
     reduction = Reduction("bench")
-
-    def arrays() -> None:
-        handles = [
-            hpccoll.allreduce_async(x, hpccoll.AVERAGE, name=f"numpy.{name}", out=x)
-            for x, (name, _) in zip(host, shapes, strict=True)
-        ]
-        for handle in handles:
-            handle.wait()
-
     program = tf.function(lambda *xs: reduction.combine(xs, variables), autograph=False)
+    computed = tf.function(lambda *xs: reduction.combine([x * 1.0 for x in xs], variables), autograph=False)
     made = {
-        "NumPy arrays, in place": arrays,
-        "eager": lambda: reduction.combine(tensors, variables),
-        "tf.function": lambda: program(*tensors),
+        NUMPY: in_turn.in_numpy(given),
+        EAGER: of_tensors(lambda: reduction.combine(tensors, variables), given),
+        GRAPH: of_tensors(lambda: program(*tensors), given),
+        COMPUTED: of_tensors(lambda: computed(*tensors), given),
     }
     if peer is not None:
         others = tf.function(lambda *xs: [peer.allreduce(x, name=f"p{i}") for i, x in enumerate(xs)], autograph=False)
-        made["Horovod in tf.function"] = lambda: others(*tensors)
+        made[HOROVOD] = of_tensors(lambda: others(*tensors), given)
     return made
 
 
-def one_float(peer: Any) -> dict[str, Contestant]:
-    one = tf.ones(1)
+def one_float(peer: Any, given: list[np.ndarray]) -> dict[str, Contestant]:
+    one = tf.constant(given[0])
     program = tf.function(lambda x: hvd.allreduce(x, name="one"), autograph=False)
-    made = {"eager": lambda: hvd.allreduce(one, name="eager"), "tf.function": lambda: program(one)}
+    made = {
+        EAGER: of_tensors(lambda: [hvd.allreduce(one, name="eager")], given),
+        GRAPH: of_tensors(lambda: [program(one)], given),
+    }
     if peer is not None:
-        made["Horovod, eager"] = lambda: peer.allreduce(one, name="horovod")
+        made["Horovod, eager"] = of_tensors(lambda: [peer.allreduce(one, name="horovod")], given)
     return made
 
 
-def measure(title: str, contestants: dict[str, Contestant], repeats: int, each: int) -> None:
-    seconds: dict[str, list[float]] = {name: [] for name in contestants}
-    for repeat in range(repeats + 2):
-        for name, run in contestants.items():
-            hvd.barrier()
-            start = time.perf_counter()
-            for _ in range(each):
-                run()
-            if repeat >= 2:
-                seconds[name].append((time.perf_counter() - start) / each)
-    if hvd.rank() == 0:
-        print(title)
-        for name, times in seconds.items():
-            print(f"    {name:28} median {1e6 * statistics.median(times):10.1f} us, best {1e6 * min(times):10.1f} us")
+def training_step(size: str) -> overlap.Step:
+    """A step of dense layers, whose gradients are each an operation."""
+    layers, inputs = overlap.layers(size)
+    weights = [tf.Variable(w) for w in layers]
+
+    @tf.function
+    def step() -> Any:
+        with tf.GradientTape() as tape:
+            x = tf.constant(inputs)
+            for w in weights:
+                x = tf.tanh(tf.matmul(x, w))
+            loss = tf.reduce_sum(x * x)
+        for w, gradient in zip(weights, hvd.DistributedGradientTape(tape).gradient(loss, weights), strict=True):
+            w.assign_sub(1e-6 * gradient)
+        return loss
+
+    return lambda: step().numpy()
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeats", type=int, default=20, help="how often each contestant has its turn (%(default)s)")
-    options = parser.parse_args()
-    hvd.init()
+def measure_all(options: argparse.Namespace) -> None:
     peer = horovod()
-    measure("161 gradients of ResNet-50", gradients(peer), options.repeats, 1)
-    measure("one float", one_float(peer), options.repeats, 50)
-    hvd.shutdown()
+    records: list[Any] = []
+    if "gradients" in options.only:
+        given = in_turn.random_gradients(options)
+        found = in_turn.measure(gradients(peer, given), options.rounds, 1)
+        in_turn.report(f"{len(given)} gradients of ResNet-50", found, GRADIENTS, records)
+    if "one" in options.only:
+        one = [np.full(1, 1.0 + COMM.rank, np.float32)]
+        found = in_turn.measure(one_float(peer, one), options.rounds, 1 if options.size == "tiny" else 50)
+        in_turn.report("one float", found, [Bar(EAGER, "", EAGER_SECONDS), Bar(GRAPH, "", GRAPH_SECONDS)], records)
+    if "overlap" in options.only:
+        overlap.report(overlap.measure(training_step(options.size)), records)
+    in_turn.keep("tensorflow_gradients", options, records)
 
 
 if __name__ == "__main__":
-    main()
+    chosen = in_turn.arguments(__doc__ or "", 20)
+    hvd.init()
+    measure_all(chosen)
+    hvd.shutdown()

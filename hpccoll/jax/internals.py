@@ -6,7 +6,12 @@ Decision 39 says what each is for, and since which version JAX has it. tests/jax
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from typing import Any
+
 import jax
+from jax.interpreters import mlir
 
 from hpccoll import errors
 
@@ -30,7 +35,7 @@ except (ImportError, AttributeError) as error:
 
 __all__ = [
     "OLDEST", "ORDERED", "UNORDERED", "EvalTrace", "Primitive", "TokenSet", "custom_call", "ir",
-    "stablehlo", "trace_ctx",
+    "is_kept_argument", "register_lowering", "stablehlo", "trace_ctx",
 ]  # fmt: skip
 
 
@@ -58,3 +63,20 @@ for _kind in (_Ordered, _Unordered):
         effects.custom_derivatives_allowed_effects,
     ):
         _allowed.add_type(_kind)
+
+
+def register_lowering(primitive: Primitive, rule: Callable[..., Any], platform: str | None = None) -> None:
+    """Register a rule that is called at each place of a program, with the operands that it has there."""
+    options = {"cacheable": False} if "cacheable" in inspect.signature(mlir.register_lowering).parameters else {}
+    mlir.register_lowering(primitive, rule, platform, **options)
+
+
+def is_kept_argument(operand: Any) -> bool:
+    """Whether a value is an argument of the whole program that the caller keeps, having not donated it."""
+    if not isinstance(operand, ir.BlockArgument):
+        return False
+    attributes = operand.owner.owner.attributes
+    if "sym_name" not in attributes or attributes["sym_name"] != ir.StringAttr.get("main"):
+        return False
+    known = attributes["arg_attrs"][operand.arg_number] if "arg_attrs" in attributes else {}
+    return not any(name in known for name in ("tf.aliasing_output", "jax.buffer_donor"))

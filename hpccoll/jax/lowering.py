@@ -11,7 +11,7 @@ from jax.interpreters import mlir
 
 from hpccoll import _xla, errors
 from hpccoll.jax.call import Call
-from hpccoll.jax.internals import ORDERED, TokenSet, custom_call, ir, stablehlo
+from hpccoll.jax.internals import ORDERED, TokenSet, custom_call, ir, is_kept_argument, stablehlo
 
 __all__ = ["lower", "refuse_platform"]
 
@@ -43,7 +43,7 @@ def lower(ctx: Any, *operands: Any, call: Call) -> Sequence[Any]:
         backend_config=_attributes(call),
         has_side_effect=True,
         api_version=4,
-        operand_output_aliases={i: i for i in range(len(operands))} if call.in_place else {},
+        operand_output_aliases=_in_place(operands) if call.in_place else {},
         operand_layouts=layouts[0],
         result_layouts=layouts[1],
     ).results
@@ -51,6 +51,15 @@ def lower(ctx: Any, *operands: Any, call: Call) -> Sequence[Any]:
         return made
     ctx.set_tokens_out(ctx.tokens_in.update_tokens(TokenSet({ORDERED: made[0]})))
     return made[1:]
+
+
+def _in_place(operands: Sequence[Any]) -> dict[int, int]:
+    """Which results lie where which operand lies.
+
+    XLA copies a value first that something else needs too. An argument that the caller keeps always is one, and has a
+    result of its own: that costs no copy.
+    """
+    return {i: i for i, operand in enumerate(operands) if not is_kept_argument(operand)}
 
 
 def _forbid_sequence() -> None:

@@ -14,12 +14,12 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 from jax.core import ShapedArray
-from jax.interpreters import ad, batching, mlir
+from jax.interpreters import ad, batching
 
 from hpccoll import _core, errors
 from hpccoll.jax import eager, lowering
 from hpccoll.jax.call import Call
-from hpccoll.jax.internals import ORDERED, UNORDERED, Primitive
+from hpccoll.jax.internals import ORDERED, UNORDERED, Primitive, register_lowering
 
 __all__ = ["bind"]
 
@@ -48,8 +48,8 @@ def _abstract(*avals: Any, call: Call) -> tuple[list[ShapedArray], set[Any]]:
     return [ShapedArray(shape, dtype) for shape, dtype in shapes], effects
 
 
-mlir.register_lowering(operation, lowering.lower, platform="cpu")
-mlir.register_lowering(operation, lowering.refuse_platform)
+register_lowering(operation, lowering.lower, "cpu")
+register_lowering(operation, lowering.refuse_platform)
 
 
 # ---- batching --------------------------------------------------------------------------------------------

@@ -45,6 +45,24 @@ def test_question(question: str, library: str, tmp_path: Path) -> None:
     assert results and all(r["samples"] and min(r["samples"]) > 0 for r in results)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_gradients_of_jax(tmp_path: Path) -> None:
+    pytest.importorskip("jax", reason="needs jax: pip install 'hpccoll[jax]'")
+    out = tmp_path / "results"
+    command = [sys.executable, "-m", "hpccoll", "run", "-np", "2", "--timeout", "100", sys.executable]
+    command += [ROOT / "benchmarks" / "jax_gradients.py", "--size", "tiny", "--rounds", "3", "--out", out]
+    done = subprocess.run(
+        [str(word) for word in command], timeout=110, text=True, check=False,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    records = [json.loads(line) for line in out.read_text().splitlines()][1:]
+    contestants = {record["contestant"] for record in records if "samples" in record}
+    assert {"NumPy arrays, in place", "jit", "jit, donated", "JAX's Gloo in jit"} <= contestants
+    assert {record["case"] for record in records} > {"8 gradients of ResNet-50", "one float"}
+
+
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(
     "question",
