@@ -291,8 +291,8 @@ static void compute(void *context, TF_OpKernelContext *op, TF_AsyncOpKernelDoneC
         hc__TF_RunAsyncOpKernelDoneCallback(done);
         return;
     }
-    int inputs = hc__TF_NumInputs(op), others = k->call.operation == HC_ALLTOALL ? 2 : 1; /* splits, guard */
-    uint32_t n = inputs ? (uint32_t)(inputs - others) : 0;
+    int inputs = hc__TF_NumInputs(op), splits = k->call.operation == HC_ALLTOALL;
+    uint32_t n = (uint32_t)(inputs - splits);
     hc_gate_tensor few[4], *tensors = n <= 4 ? few : malloc(n * sizeof *tensors);
     tensor few_known[4], *known = n <= 4 ? few_known : malloc(n * sizeof *known);
     run *r = malloc(sizeof *r);

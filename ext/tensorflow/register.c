@@ -2,10 +2,10 @@
  *
  * register.c - finds TensorFlow's C interface, and registers operations with it.
  *
- * The collectives are not stateful: tf.function runs stateful operations one after another, in which 161 gradients took
- * 367 ms instead of 18. Instead each has an input `guard`, whose value does not matter. It comes from a stateful
- * operation, so it is no constant: TensorFlow would run a collective of constants when it optimizes the program, and
- * not again.
+ * All are stateful. Else TensorFlow would run a collective of constants when it optimizes the program, and not again.
+ * tf.function runs stateful operations one after another, in which 161 gradients took 367 ms instead of 18, so
+ * hpccoll/tensorflow/graph.py says of the collectives that they are independent. An input from a stateful operation
+ * instead would do, but where TensorFlow has one thread it came last: all gradients waited for the whole backward pass.
  */
 #define _GNU_SOURCE
 #include "tensorflow/tensorflow.h"
@@ -39,9 +39,9 @@ static int look_up(void) {
 
 /* ---- shapes ------------------------------------------------------------------------------------------ */
 
-/* Each result has the shape of its tensor; the last input is the guard. */
+/* Each result has the shape of its tensor. */
 static void same_shapes(TF_ShapeInferenceContext *context, TF_Status *status) {
-    int64_t n = hc__TF_ShapeInferenceContextNumInputs(context) - 1;
+    int64_t n = hc__TF_ShapeInferenceContextNumInputs(context);
     TF_ShapeHandle *shape = hc__TF_NewShapeHandle();
     for (int i = 0; i < n && !hc__TF_GetCode(status); i++) {
         hc__TF_ShapeInferenceContextGetInput(context, i, shape, status);
@@ -62,30 +62,15 @@ static void unknown_shapes(TF_ShapeInferenceContext *context, TF_Status *status)
 #define ANY "T: " TYPES
 
 static const struct definition {
-    const char *name, *type, *inputs[3], *outputs[2];
+    const char *name, *type, *inputs[2], *outputs[2];
     int operation;
     hc_tf_infer *infer;
 } definitions[] = {
-    {"HpccollAllreduce",
-     "T: list(" TYPES ") >= 1",
-     {"tensors: T", "guard: int32"},
-     {"results: T"},
-     HC_ALLREDUCE,
-     same_shapes},
-    {"HpccollBroadcast", ANY, {"tensor: T", "guard: int32"}, {"result: T"}, HC_BROADCAST, same_shapes},
-    {"HpccollAllgather",
-     ANY,
-     {"tensor: T", "guard: int32"},
-     {"result: T", "rows: int64"},
-     HC_ALLGATHER,
-     unknown_shapes},
-    {"HpccollReducescatter", ANY, {"tensor: T", "guard: int32"}, {"result: T"}, HC_REDUCESCATTER, unknown_shapes},
-    {"HpccollAlltoall",
-     ANY,
-     {"tensor: T", "splits: int64", "guard: int32"},
-     {"result: T", "rows: int64"},
-     HC_ALLTOALL,
-     unknown_shapes},
+    {"HpccollAllreduce", "T: list(" TYPES ") >= 1", {"tensors: T"}, {"results: T"}, HC_ALLREDUCE, same_shapes},
+    {"HpccollBroadcast", ANY, {"tensor: T"}, {"result: T"}, HC_BROADCAST, same_shapes},
+    {"HpccollAllgather", ANY, {"tensor: T"}, {"result: T", "rows: int64"}, HC_ALLGATHER, unknown_shapes},
+    {"HpccollReducescatter", ANY, {"tensor: T"}, {"result: T"}, HC_REDUCESCATTER, unknown_shapes},
+    {"HpccollAlltoall", ANY, {"tensor: T", "splits: int64"}, {"result: T", "rows: int64"}, HC_ALLTOALL, unknown_shapes},
     {"HpccollGuard", NULL, {NULL}, {"guard: int32"}, HC_TF_GUARD, unknown_shapes},
     {"HpccollBarrier", NULL, {NULL}, {NULL}, HC_BARRIER, unknown_shapes},
     {"HpccollJoin", NULL, {NULL}, {"last: int64"}, HC_JOIN, unknown_shapes},
@@ -106,12 +91,11 @@ static TF_OpDefinitionBuilder *build(const struct definition *d) {
         hc__TF_OpDefinitionBuilderAddAttr(builder, attributes[i]);
     if (d->type)
         hc__TF_OpDefinitionBuilderAddAttr(builder, d->type);
-    for (int i = 0; i < 3 && d->inputs[i]; i++)
+    for (int i = 0; i < 2 && d->inputs[i]; i++)
         hc__TF_OpDefinitionBuilderAddInput(builder, d->inputs[i]);
     for (int i = 0; i < 2 && d->outputs[i]; i++)
         hc__TF_OpDefinitionBuilderAddOutput(builder, d->outputs[i]);
-    if (!d->inputs[0]) /* the function ignores its argument */
-        hc__TF_OpDefinitionBuilderSetIsStateful(builder, true);
+    hc__TF_OpDefinitionBuilderSetIsStateful(builder, true);
     hc__TF_OpDefinitionBuilderSetShapeInferenceFunction(builder, d->infer);
     return builder;
 }

@@ -50,34 +50,31 @@ def _of_allreduce(op: Any, *gradients: Any) -> list[Any]:
         tf.zeros_like(output) if gradient is None else tf.convert_to_tensor(gradient)
         for gradient, output in zip(gradients, op.outputs, strict=True)
     ]
-    return [*derivatives.of_allreduce(OPERATIONS, call, whole), None]
+    return derivatives.of_allreduce(OPERATIONS, call, whole)
 
 
 @tf.RegisterGradient("HpccollBroadcast")
 def _of_broadcast(op: Any, gradient: Any) -> list[Any]:
     process_set = process_set_of(op.get_attr("set"))
     root = (process_set.ranks or [])[op.get_attr("root")]
-    return [derivatives.of_broadcast(OPERATIONS, tf.convert_to_tensor(gradient), root, _name(op), process_set), None]
+    return [derivatives.of_broadcast(OPERATIONS, tf.convert_to_tensor(gradient), root, _name(op), process_set)]
 
 
 @tf.RegisterGradient("HpccollAllgather")
 def _of_allgather(op: Any, gradient: Any, _: Any) -> list[Any]:
     process_set = process_set_of(op.get_attr("set"))
     whole = tf.convert_to_tensor(gradient)
-    return [
-        derivatives.of_allgather(OPERATIONS, whole, op.outputs[1], op.inputs[0], _name(op), process_set),
-        None,
-    ]
+    return [derivatives.of_allgather(OPERATIONS, whole, op.outputs[1], op.inputs[0], _name(op), process_set)]
 
 
 @tf.RegisterGradient("HpccollAlltoall")
 def _of_alltoall(op: Any, gradient: Any, _: Any) -> list[Any]:
     process_set = process_set_of(op.get_attr("set"))
     whole = tf.convert_to_tensor(gradient)
-    return [derivatives.of_alltoall(OPERATIONS, whole, op.outputs[1], _name(op), process_set), None, None]
+    return [derivatives.of_alltoall(OPERATIONS, whole, op.outputs[1], _name(op), process_set), None]
 
 
 @tf.RegisterGradient("HpccollReducescatter")
 def _of_reducescatter(op: Any, gradient: Any) -> list[Any]:
     call = Reducescatter([_name(op)], _OPS[op.get_attr("reduction")], *_factors(op), process_set_of(op.get_attr("set")))
-    return [*derivatives.of_reducescatter(OPERATIONS, call, [tf.convert_to_tensor(gradient)]), None]
+    return derivatives.of_reducescatter(OPERATIONS, call, [tf.convert_to_tensor(gradient)])

@@ -22,6 +22,7 @@ from hpccoll.horovod.operations import Allreduce, Reducescatter
 from hpccoll.tensorflow import kernels
 from hpccoll.tensorflow.adapter import ADAPTER, code_of
 from hpccoll.tensorflow.graph_names import unique
+from hpccoll.tensorflow.internals import independent_of
 from hpccoll.world import current
 
 __all__ = [
@@ -30,7 +31,6 @@ __all__ = [
 ]  # fmt: skip
 
 _sets: weakref.WeakValueDictionary[int, ProcessSet] = weakref.WeakValueDictionary()
-_GUARD = "_hpccoll_guard"
 
 
 def process_set_of(number: int) -> ProcessSet:
@@ -51,29 +51,39 @@ def _bits(factor: float) -> int:
     return value
 
 
-def _guard() -> Any:
-    """Return an input without a meaning, whose effect is that TensorFlow does not take an operation for a constant.
-
-    In the body of a loop it waits for what the last iteration has computed: iterations may overlap, and the operations
-    of two would get mixed up.
-    """
-    graph = tf.compat.v1.get_default_graph()
-    made = getattr(graph, _GUARD, None)
-    if made is None:
-        first = list(graph.inputs) if "WhileBody" in type(graph).__name__ else []
-        with tf.control_dependencies(None), tf.control_dependencies(first), tf.device("CPU:0"):
-            made = kernels.operations().hpccoll_guard()
-        if graph.building_function:  # other graphs have places that cannot see each other
-            setattr(graph, _GUARD, made)
-    return made
-
-
 def zeros_after(tensor: Any) -> Any:
     """Return zeros of a tensor's shape that are computed from it, so that TensorFlow does not leave out its operation.
 
-    TensorFlow would simplify a product with a constant, or a dependency of control. It does not know what the guard is.
+    TensorFlow would simplify a product with a constant, or a dependency of control. It does not know what a guard is.
     """
-    return tf.where(_guard() == 0, tf.zeros_like(tensor), tensor)
+    with tf.device("CPU:0"):
+        guard = _independent(kernels.operations().hpccoll_guard())
+    return tf.where(guard == 0, tf.zeros_like(tensor), tensor)
+
+
+def _after_iteration() -> Any:
+    """In the body of a loop, wait for what the last iteration has computed.
+
+    Iterations may overlap, and the operations of two would get mixed up.
+    """
+    graph = tf.compat.v1.get_default_graph()
+    first = list(graph.inputs) if "WhileBody" in type(graph).__name__ else []
+    return tf.control_dependencies(first)
+
+
+def _independent(results: Any) -> Any:
+    """Let operations run in any order, and all of them, though they have effects: see register.c."""
+    dependencies = independent_of(tf.compat.v1.get_default_graph())
+    if dependencies is not None:
+        first = results[0] if isinstance(results, (list, tuple)) else results
+        dependencies.run_independently(first.op)
+    return results
+
+
+def _put(operation: Any, **arguments: Any) -> Any:
+    """Put a collective operation into the graph; return its results."""
+    with tf.device("CPU:0"), _after_iteration():
+        return _independent(operation(**arguments))
 
 
 def _attributes(
@@ -116,8 +126,7 @@ def allreduce(call: Allreduce, tensors: Sequence[Any]) -> list[Any]:
         prescale=_bits(prescale),
         postscale=_bits(postscale),
     )
-    with tf.device("CPU:0"):
-        results = kernels.operations().hpccoll_allreduce(tensors=whole, guard=_guard(), **attributes)
+    results = _put(kernels.operations().hpccoll_allreduce, tensors=whole, **attributes)
     return [_scaled(result, after) for result in results]
 
 
@@ -125,8 +134,7 @@ def broadcast(tensor: Any, root_rank: int, name: str | None, process_set: Proces
     """Put a broadcast into the graph."""
     root = root_in(process_set, root_rank)
     attributes = _attributes("broadcast", name, process_set, [tensor], root=root)
-    with tf.device("CPU:0"):
-        return kernels.operations().hpccoll_broadcast(tensor=tensor, guard=_guard(), **attributes)
+    return _put(kernels.operations().hpccoll_broadcast, tensor=tensor, **attributes)
 
 
 def _with_rows(result: Any, like: Any) -> Any:
@@ -140,8 +148,7 @@ def allgather(tensor: Any, name: str | None, process_set: ProcessSet) -> tuple[A
     """Put an allgather into the graph; return the result and how many rows came from each rank."""
     whole = tf.reshape(tensor, [1]) if tensor.shape.rank == 0 else tensor
     attributes = _attributes("allgather", name, process_set, [whole])
-    with tf.device("CPU:0"):
-        result, rows = kernels.operations().hpccoll_allgather(tensor=whole, guard=_guard(), **attributes)
+    result, rows = _put(kernels.operations().hpccoll_allgather, tensor=whole, **attributes)
     rows.set_shape([None])
     return _with_rows(result, whole), rows
 
@@ -150,10 +157,9 @@ def alltoall(tensor: Any, splits: Any, name: str | None, process_set: ProcessSet
     """Put an alltoall into the graph; return the rows received and how many came from each rank."""
     given = tf.zeros([0], tf.int64) if splits is None else tf.convert_to_tensor(splits)
     attributes = _attributes("alltoall", name, process_set, [tensor])
-    with tf.device("CPU:0"):
-        result, rows = kernels.operations().hpccoll_alltoall(
-            tensor=tensor, splits=tf.cast(given, tf.int64), guard=_guard(), **attributes
-        )
+    result, rows = _put(
+        kernels.operations().hpccoll_alltoall, tensor=tensor, splits=tf.cast(given, tf.int64), **attributes
+    )
     rows.set_shape([None])
     return _with_rows(result, tensor), tf.cast(rows, tf.int32 if splits is None else given.dtype)
 
@@ -174,8 +180,7 @@ def reducescatter(call: Reducescatter, tensors: Sequence[Any]) -> list[Any]:
             prescale=_bits(prescale),
             postscale=_bits(postscale),
         )
-        with tf.device("CPU:0"):
-            result = kernels.operations().hpccoll_reducescatter(tensor=whole, guard=_guard(), **attributes)
+        result = _put(kernels.operations().hpccoll_reducescatter, tensor=whole, **attributes)
         results.append(_scaled(_with_rows(result, tensor), after))
     return results
 

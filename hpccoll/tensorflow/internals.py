@@ -7,6 +7,8 @@ the newest.
 
 from __future__ import annotations
 
+from typing import Any
+
 import tensorflow as tf
 
 from hpccoll import errors
@@ -15,16 +17,25 @@ OLDEST = "2.16"
 
 try:
     from tensorflow.python.eager.record import could_possibly_record
+    from tensorflow.python.framework.auto_control_deps import AutomaticControlDependencies
+
+    _ = AutomaticControlDependencies.run_independently
 except (ImportError, AttributeError) as error:
     raise errors.UnsupportedError(
         f"hpccoll.tensorflow and TensorFlow {tf.__version__} do not fit: {error}. It was made for TensorFlow {OLDEST} "
         "and later: install another TensorFlow, or a newer hpccoll"
     ) from error
 
-__all__ = ["OLDEST", "could_possibly_record", "unconverted"]
+__all__ = ["OLDEST", "could_possibly_record", "independent_of", "unconverted"]
 
 unconverted = tf.autograph.experimental.do_not_convert
 """Decorates each function that a program may call in tf.function: AutoGraph would rewrite our code, too."""
+
+
+def independent_of(graph: Any) -> Any:
+    """Return what orders a graph's operations with effects: run_independently(op) frees one. None: nothing does."""
+    return getattr(graph, "experimental_acd_manager", None)
+
 
 # AutoGraph makes another class of an error that it does not know, unless the error says that it must not.
 errors.HpccollError.ag_pass_through = True  # type: ignore[attr-defined]

@@ -82,6 +82,17 @@ def check_constants_are_not_folded():
     assert (program() if rank == 0 else constant()) == total
 
 
+def check_every_operation_runs():
+    """Rank 0 alone uses the result."""
+
+    @tf.function
+    def program(x):
+        y = hvd.allreduce(x, op=hvd.Sum, name="used on rank 0")
+        return y if rank == 0 else x
+
+    assert program(tf.ones(1)) == (size if rank == 0 else 1)
+
+
 def check_loops():
     """Iterations may overlap, and must not be mixed up."""
 
