@@ -82,8 +82,6 @@ cdef extern from "transport/transport.h" nogil:
         void *out
         int64_t offset, bytes
     int64_t hc_share(int64_t, int32_t, int32_t)
-    int64_t hc_share_begin(int64_t, int32_t, int32_t)
-    int64_t hc_node_chunk_bytes(int32_t)
     void hc_result_free(void *)
     int hc_reduction_defined(int, int)
     const char *hc_kernels_name()
@@ -144,7 +142,6 @@ cdef extern from "transport/shm/shm.h" nogil:
     int hc_node_control_new(hc_segment *, int32_t, int32_t, const int32_t *, hc_node_control **)
     void hc_node_control_free(hc_node_control *)
     size_t hc_shm_bytes(int32_t)
-    size_t hc_shm_bytes_for(int32_t, int64_t *)
     ctypedef struct hc_flat_config:
         hc_batch *batch
         int32_t source, target
@@ -153,7 +150,6 @@ cdef extern from "transport/shm/shm.h" nogil:
         int64_t to
         int borrows
         size_t slot_bytes
-    size_t hc_flat_limit(int32_t)
     size_t hc_flat_bytes(int32_t, size_t)
     int hc_flat_new(const hc_flat_config *, hc_segment, hc_node_control *, const int32_t *, int32_t, int32_t,
                     hc_data **)
@@ -281,6 +277,21 @@ cdef extern from "loop/loop.h" nogil:
     hc_plan *hc_plan_new(hc_loop *, hc_handle *, int32_t)
     hc_batch *hc_plan_batch(hc_plan *)
     void hc_plan_use(hc_plan *, hc_data *, int)
+    ctypedef struct hc_plan_part:
+        int64_t bytes, rows, out_rows
+    ctypedef struct hc_plan_agreed:
+        uint8_t operation, is_barrier
+        int32_t root, rank, size
+        const int32_t *node_of
+        const hc_plan_part *parts
+        const int64_t *splits
+    int64_t hc_plan_rows_from(const hc_plan_agreed *, int32_t, int32_t)
+    int64_t hc_plan_rows_of(const hc_plan_agreed *, int32_t)
+    bint hc_plan_crosses(const hc_plan_agreed *)
+    bint hc_plan_is_flat(const hc_plan_agreed *)
+    int64_t hc_plan_chunk_bytes(const hc_plan_agreed *)
+    size_t hc_plan_segment_bytes(const hc_plan_agreed *)
+    int hc_plan_use_flat(hc_plan *, const hc_plan_agreed *, hc_segment, hc_node_control *, const int32_t *)
     void hc_plan_free(hc_plan *)
     int hc_plan_start(hc_plan *, int)
     int hc_plan_test(hc_plan *)

@@ -44,8 +44,8 @@ cdef class Plan:
     cdef public str name     # in reports and errors
     cdef str kind            # likewise: the operation
     cdef int number          # of its tags between nodes; -1: it has none
-    cdef int64_t most        # bytes of the largest part that a rank gives
-    cdef bint by_caller, is_barrier, receives
+    cdef hc_plan_agreed agreed  # until it is built
+    cdef bint is_barrier, receives
     cdef readonly bint active
     """Whether it was started, and neither `wait()` nor `test()` has said that this start is over."""
 
@@ -53,6 +53,7 @@ cdef class Plan:
         raise TypeError("a Plan is what hpccoll.allreduce_init and its like return")
 
     def __dealloc__(self):
+        self.forget_agreed()
         if self.c is NULL and self.h is not NULL:
             hc_handle_release(self.h)
 
@@ -98,10 +99,11 @@ cdef class Plan:
         """Take what all ranks have told, and find the place of the result. The same error on all ranks, or none."""
         cdef Call call = self.call
         cdef int me = self.set.rank
-        self.most = max(nbytes for nbytes, _, _, _ in said)
+        self.take_agreed(said)
+        cdef const hc_plan_agreed *agreed = &self.agreed
         if call.has(HC_OP_RESULT_ALLOCATED):
-            for r, (_, _, _, has) in enumerate(said):
-                needs = sum(self.rows_from(said, r))
+            for r in range(self.set.size):
+                has, needs = agreed.parts[r].out_rows, hc_plan_rows_of(agreed, r)
                 if has >= 0 and has != needs:
                     raise errors.ResultSizeError(
                         f"{OPERATIONS[call.operation]} {self.name!r}: on rank {r} out has {has} rows, the result has "
@@ -111,17 +113,40 @@ cdef class Plan:
                 array = call.held[0]
                 if type(array) is Buffer:
                     raise errors.InvalidArgumentError("a Buffer needs an out")
-                self.out = empty((sum(self.rows_from(said, me)), *array.shape[1:]), array.dtype)
+                self.out = empty((hc_plan_rows_of(agreed, me), *array.shape[1:]), array.dtype)
                 self.read(self.out)
                 call = self.call
                 self.result = self.restored(self.out)
         elif call.has_result and not self.is_barrier:
             self.result = self.out if self.out is not None else self.restored(call.result)
         if call.has(HC_OP_COUNTS):
-            self.result = (self.result, np.array(self.rows_from(said, me), np.int64))
-        nodes = self.set.node_numbers()
-        self.by_caller = self.set.size == 1 or (max(nodes) == 0 and self.most <= <int64_t>hc_flat_limit(self.set.size))
-        return not self.by_caller and max(nodes) > 0
+            counts = [hc_plan_rows_from(agreed, r, me) for r in range(self.set.size)]
+            self.result = (self.result, np.array(counts, np.int64))
+        return hc_plan_crosses(agreed)
+
+    cdef int take_agreed(self, list said) except -1:
+        """Keep what all ranks have told, until the plan is built."""
+        cdef int32_t size = self.set.size
+        cdef hc_plan_part *parts = <hc_plan_part *>calloc(size, sizeof(hc_plan_part))
+        cdef int64_t *splits = <int64_t *>calloc(<size_t>size * size, sizeof(int64_t))
+        self.agreed.parts, self.agreed.splits = parts, splits
+        self.agreed.node_of = copy_ranks(self.set.node_numbers())
+        if parts is NULL or splits is NULL:
+            raise MemoryError
+        for r, (nbytes, rows, given, out_rows) in enumerate(said):
+            parts[r].bytes, parts[r].rows, parts[r].out_rows = nbytes, rows, out_rows
+            for to, n in enumerate(given or ()):
+                splits[r * size + to] = n
+        self.agreed.operation, self.agreed.is_barrier, self.agreed.root = (
+            self.call.operation, self.is_barrier, self.call.root)
+        self.agreed.rank, self.agreed.size = self.set.rank, size
+        return 0
+
+    cdef void forget_agreed(self) noexcept:
+        free(<void *>self.agreed.parts)
+        free(<void *>self.agreed.splits)
+        free(<void *>self.agreed.node_of)
+        memset(&self.agreed, 0, sizeof(self.agreed))
 
     cdef object restored(self, object result):
         """A new result, or those of a group, as the types that went in."""
@@ -129,46 +154,26 @@ cdef class Plan:
             return result if self.restores[0] is None else self.restores[0](result)
         return [r if restore is None else restore(r) for r, restore in zip(result, self.restores, strict=True)]
 
-    cdef list rows_from(self, list said, int rank):
-        """The rows that `rank` gets from each."""
-        if self.call.has(HC_OP_COUNTS):
-            return [splits[rank] for _, _, splits, _ in said]
-        return [rows for _, rows, _, _ in said]
-
     def segment_bytes(self):
         """Bytes of the plan's shared memory on this node; 0: it needs none."""
-        nodes = self.set.node_numbers()
-        mine = nodes.count(nodes[self.set.rank])
-        if self.by_caller:
-            return hc_flat_bytes(mine, self.slot_bytes()) if self.set.size > 1 else 0
-        cdef int64_t chunk = self.chunk_bytes(nodes)
-        return hc_shm_bytes_for(mine, &chunk)
-
-    cdef size_t slot_bytes(self) noexcept:
-        return 0 if self.is_barrier else self.most
-
-    cdef int64_t chunk_bytes(self, list nodes):
-        """The largest chunk: operations that go through the segment in rounds want whole slots."""
-        cdef int64_t most = hc_node_chunk_bytes(max(nodes.count(n) for n in nodes)), chunk = self.most
-        if not self.call.has(HC_OP_ELEMENTWISE) or chunk > most:
-            chunk = most
-        hc_shm_bytes_for(max(nodes.count(n) for n in nodes), &chunk)
-        return chunk
+        return hc_plan_segment_bytes(&self.agreed)
 
     def build(self, int number, Segment segment, list said):
         """Make the plan's data plane. `number`: of its tags between nodes, or -1."""
         cdef bint unnamed = False
-        cdef hc_data *data = NULL
         cdef Call call = self.call
         self.h = call.request(self.name, said[self.set.rank][2], False, &unnamed)
         self.h.kind = HC_HANDLE_PLAN
         self.c = hc_plan_new(self.set.loop.c, self.h, self.set.size)
         if self.c is NULL:
             raise errors.OutOfMemoryError(f"{self.describe()}: no memory")
-        data = self.new_flat(segment, said) if self.by_caller else self.new_hierarchy(number, segment)
-        hc_plan_use(self.c, data, self.by_caller)
+        if hc_plan_is_flat(&self.agreed):
+            self.use_flat(segment)
+        else:
+            self.use_hierarchy(number, segment)
         if self.is_barrier:
             self.h.request.operation = CODES["barrier"]
+        self.forget_agreed()
         self.held, self.copies = call.held, call.copies or None
         self.call = self.x = None
         self.number = number
@@ -176,17 +181,15 @@ cdef class Plan:
             self.set.loop.plan_numbers |= <object>1 << <object>number
         self.set.loop.plans.add(self)
 
-    cdef hc_data *new_hierarchy(self, int number, Segment segment) except NULL:
+    cdef int use_hierarchy(self, int number, Segment segment) except -1:
         cdef hc_data *data = NULL
         cdef hc_hierarchy_config place
         cdef bytes algorithm = self.set.loop.settings.algorithm.encode()
-        nodes = self.set.node_numbers()
         cdef hc_node *node = new_node(self.set.loop, self.set.members, segment)
         cdef int32_t *members = copy_ranks(self.set.members)
-        cdef int32_t *of = copy_ranks(nodes)
         try:
-            describe_hierarchy(self.set, max(number, 0), members, of, algorithm, &place)
-            place.chunk_most = self.chunk_bytes(nodes)
+            describe_hierarchy(self.set, max(number, 0), members, self.agreed.node_of, algorithm, &place)
+            place.chunk_most = hc_plan_chunk_bytes(&self.agreed)
             check(hc_hierarchy_new(&place, node, self.set.loop.net, &data),
                   "no data plane for the plan (is the number of its tags beyond what the net has? Free some plans)")
         except BaseException:
@@ -194,71 +197,23 @@ cdef class Plan:
             raise
         finally:
             free(members)
-            free(of)
-        return data
+        hc_plan_use(self.c, data, False)
+        return 0
 
-    cdef hc_data *new_flat(self, Segment segment, list said) except NULL:
-        cdef hc_data *data = NULL
-        cdef hc_flat_config config
+    cdef int use_flat(self, Segment segment) except -1:
         cdef hc_segment taken
-        cdef Call call = self.call
         node_of = self.set.loop.node_of
         here = [m for m in range(self.set.loop.size) if node_of[m] == node_of[self.set.loop.rank]]
         cdef int32_t *locals_ = copy_ranks([here.index(m) for m in self.set.members])
-        cdef hc_stream_read *reads = <hc_stream_read *>calloc(self.set.size, sizeof(hc_stream_read))
-        memset(&config, 0, sizeof(config))
         memset(&taken, 0, sizeof(taken))
         taken.fd = -1
         if segment is not None:
             taken = segment.c
-        config.batch = hc_plan_batch(self.c)
-        config.source = config.target = -1
-        config.slot_bytes = self.slot_bytes()
-        if call.has(HC_OP_REDUCES):
-            self.take_sum(&config)
-        else:
-            self.take_rows(reads, said)
-            config.reads = reads
-        if call.has(HC_OP_ROOTED) and call.has(HC_OP_TO_ROOT):
-            config.target = call.root
-        elif call.has(HC_OP_ROOTED):
-            config.source = call.root
-        status = hc_flat_new(&config, taken, self.set.loop.node_control, locals_, self.set.rank, self.set.size, &data)
+        status = hc_plan_use_flat(self.c, &self.agreed, taken, self.set.loop.node_control, locals_)
         free(locals_)
-        free(reads)
         check(status, "the plan's data plane could not be made")
         if segment is not None:
             segment.c.base, segment.c.fd = NULL, -1
-        return data
-
-    cdef void take_sum(self, hc_flat_config *config) noexcept:
-        """Which elements of the sum are this rank's."""
-        cdef const Operand *i = &self.call.operands[0]
-        cdef int64_t row
-        cdef Py_ssize_t at
-        if self.is_barrier:
-            return
-        if self.call.has(HC_OP_ELEMENTWISE):
-            for at in range(self.call.n):
-                config.to += self.call.operands[2 * at].count
-            return
-        row = row_of(i)
-        config.start = hc_share_begin(i.dims[0], self.set.size, self.set.rank) * row
-        config.to = config.start + hc_share(i.dims[0], self.set.size, self.set.rank) * row
-
-    cdef int take_rows(self, hc_stream_read *reads, list said) except -1:
-        """Which bytes of each rank's array are this rank's, and where they go."""
-        cdef Operand *o = &self.two[1]
-        cdef int64_t row_bytes = row_of(&self.two[0]) * <int64_t>hc_dtype_size(self.two[0].dtype)
-        cdef int64_t place = 0
-        if self.call.has(HC_OP_ROOTED):
-            reads[self.call.root].out, reads[self.call.root].bytes = o.data, self.most
-            return 0
-        for q, rows in enumerate(self.rows_from(said, self.set.rank)):
-            reads[q].out, reads[q].bytes = o.data + place, rows * row_bytes
-            if self.call.has(HC_OP_COUNTS):
-                reads[q].offset = sum(said[q][2][:self.set.rank]) * row_bytes
-            place += rows * row_bytes
         return 0
 
     # ---- used ------------------------------------------------------------------------------------
@@ -444,7 +399,7 @@ cdef Plan new_pair(Set own, give, take, int peer, str name, Segment segment, siz
     cdef hc_stream_read reads[2]
     cdef int me = own.rank > peer
     plan.set, plan.kind, plan.name, plan.number = own, "halo exchange", name, -1
-    plan.by_caller, plan.restores, plan.held = True, [], (give, take, segment)
+    plan.restores, plan.held = [], (give, take, segment)
     if not read_plain(give, &plan.two[0], False) or not read_plain(take, &plan.two[1], True):
         raise errors.InvalidArgumentError("a halo exchange needs memory that can be written")
     plan.h = hc_handle_new(HC_HANDLE_PLAN, own.number, 1, 1, text, len(text), 0)

@@ -204,6 +204,28 @@ hc_plan *hc_plan_new(hc_loop *, hc_handle *handle, int32_t set_size);
 hc_batch *hc_plan_batch(hc_plan *); /* what its data plane runs; NULL: a message */
 /* The plan owns the data plane from here. `by_caller`: any thread may start and test it; that of flat.h. */
 void hc_plan_use(hc_plan *, hc_data *, int by_caller);
+
+/* What a member said of its part when the plan was agreed on. */
+typedef struct hc_plan_part {
+    int64_t bytes, rows; /* of its arrays; rows: of the first one */
+    int64_t out_rows;    /* of an `out` whose rows depend on the others; -1: there is none */
+} hc_plan_part;
+/* What the members of the plan's set have agreed on, from which each makes its own data plane. All is borrowed. */
+typedef struct hc_plan_agreed {
+    uint8_t operation, is_barrier; /* a barrier is an allreduce that gives nothing */
+    int32_t root, rank, size;
+    const int32_t *node_of;    /* of each member */
+    const hc_plan_part *parts; /* likewise */
+    const int64_t *splits;     /* HC_OP_COUNTS: size x size, the rows of each member for each */
+} hc_plan_agreed;
+int64_t hc_plan_rows_from(const hc_plan_agreed *, int32_t from, int32_t to);
+int64_t hc_plan_rows_of(const hc_plan_agreed *, int32_t rank); /* that it gets from all */
+int hc_plan_crosses(const hc_plan_agreed *);                   /* it goes between nodes, and needs tags there */
+int hc_plan_is_flat(const hc_plan_agreed *);                   /* else it has a hierarchy, with chunks of at most: */
+int64_t hc_plan_chunk_bytes(const hc_plan_agreed *);
+size_t hc_plan_segment_bytes(const hc_plan_agreed *); /* on this node; 0: it needs none */
+/* Gives the plan a flat data plane, which owns the segment after OK. locals: as of hc_flat_new(). */
+int hc_plan_use_flat(hc_plan *, const hc_plan_agreed *, hc_segment, hc_node_control *, const int32_t *locals);
 /* Not while it is started; also behind hc_loop_free(). NULL is allowed. */
 void hc_plan_free(hc_plan *);
 /* OK, or BROKEN or FORKED: it was not started. `waits`: the caller goes on to hc_plan_wait(). */
