@@ -16,6 +16,9 @@
  *     calls.c       arguments to a request
  *     operations.c  the public functions of the collectives
  *     messages.c    send and receive
+ *     agree.c       how the ranks agree on a plan
+ *     plan_memory.c what plans hold
+ *     plans.c       persistent operations: made, started, waited for, freed
  */
 #ifndef HC_API_H
 #define HC_API_H
@@ -122,6 +125,8 @@ typedef struct hc_python_world {
     _Atomic int closed;
 } hc_python_world;
 
+#define HC__PLAN_NUMBERS 1024 /* plans between nodes that a rank can have at once */
+
 /* What all Worlds that were made of one share. */
 typedef struct hc__base {
     hc_loop *loop;
@@ -140,8 +145,10 @@ typedef struct hc__base {
     uint8_t background, one_thread, heartbeat;
     uint64_t free_numbers[HC_MAX_SETS / 64]; /* bit n: set number n is not in use here */
     uint32_t generation;
-    hc_python_world *python; /* NULL: the loop is this library's */
-    pthread_mutex_t lock;    /* of `in_flight` */
+    uint64_t plan_numbers[HC__PLAN_NUMBERS / 64]; /* bit n: a plan here has the tags of number HC_MAX_SETS + n */
+    hpccoll_plan *plans;                          /* that were not freed */
+    hc_python_world *python;                      /* NULL: the loop is this library's */
+    pthread_mutex_t lock;                         /* of `in_flight`, `plans` and `plan_numbers` */
     hc_in_flight in_flight;
     atomic_int noted; /* in_flight is not empty */
 } hc__base;
@@ -176,6 +183,20 @@ int hc__segment_make(hc_segment *, const char *name, size_t bytes, int leads, in
 /* A process set with these members, of which this rank is one. OK, or a status, noted. */
 int hc__set_make(hc__base *, uint32_t number, uint32_t generation, const int32_t *members, int32_t size,
                  hc_segment segment);
+/* Where its members are: their nodes, numbered by first appearance; local ranks, in the node control segment, of those
+ * that are on this one, of which this rank is number `own`. `children`: room for the engine's. */
+typedef struct hc__layout {
+    int32_t *nodes, *locals, own, nlocals, set_rank;
+    hc_child *children;
+} hc__layout;
+int hc__lay_out(const hc__base *, const int32_t *members, int32_t size, hc__layout *);
+void hc__layout_free(hc__layout *);
+/* A data plane of theirs with the tags of a number. After OK it owns the segment and the node. */
+int hc__plane_make(const hc__base *, const hc__layout *, const int32_t *members, int32_t size, uint32_t number,
+                   int64_t chunk_most, hc_segment, hc_node **, hc_data **);
+/* Memory of the members of each node; `what` names it. A rank that is no member only takes part in the agreement. */
+int hc__members_segment(const hc__base *, const char *what, const int32_t *members, int32_t size, size_t bytes,
+                        hc__agreement, hc_segment *);
 /* Its segment. A rank that is no member only takes part in the agreement. */
 int hc__set_segment(hc__base *, uint32_t number, const int32_t *members, int32_t size, hc__agreement, hc_segment *);
 /* A command to the loop itself, which no other rank delays. */
@@ -207,24 +228,88 @@ typedef struct hc__call {
     const hpccoll_array *arrays;
     int n;
     uint8_t is_group, is_last;
+    const hpccoll_array
+        *group; /* a plan's: the whole group, which the ranks compare, where `arrays` are a part of it */
+    int group_n;
     int64_t out_count; /* where the ranks' rows differ */
     const int64_t *send_counts;
     int64_t *counts; /* where the rows of each rank go */
     const hpccoll_args *args;
 } hc__call;
 
+/* Fills in arguments that are absent and says all that is wrong with the call on this rank alone: the type between
+ * nodes, or a status, noted. Then makes its handle, with a copy of the name; NULL, noted: no memory. */
+int hc__call_prepare(hc__call *, const hpccoll_world *);
+hc_handle *hc__call_handle(const hc__call *, const hpccoll_world *, const char *name, int length, int wire);
 /* Checks the call and hands it to the loop: OK and its handle, or a status, noted, and nothing was sent. */
 int hc__call_begin(const hc__call *, hpccoll_world *, int waits, hc_handle **);
 /* Begins it and waits. */
 int hc__call_now(const hc__call *, hpccoll_world *);
 int hc__call_async(const hc__call *, hpccoll_world *, hpccoll_request **);
+int hc__call_plan(const hc__call *, hpccoll_world *, hpccoll_plan **);
+
+/* ---- messages.c -------------------------------------------------------------------------------------------- */
+
+/* Checks a message and makes its handle, or gives a status, noted. */
+int hc__message_handle(void *data, int64_t count, hpccoll_dtype, int receives, int peer, int tag, const hpccoll_world *,
+                       hc_handle **);
+
+/* ---- sets.c ------------------------------------------------------------------------------------------------ */
+
+/* All ranks' values, by an operation under a name that no program has. */
+int hc__exchange(hpccoll_world *, const char *name, const void *mine, size_t bytes, void *all);
+/* An hc__agreement of all ranks of a World. */
+int hc__agree(void *world, int status, const char *why);
+
+/* ---- agree.c, plans.c -------------------------------------------------------------------------------------- */
+
+/* What the ranks have agreed on; `number`: of tags between nodes, -1: none are needed; `generation`: of the plan. */
+typedef struct hc__plan_terms {
+    hc_plan_agreed agreed;
+    int number;
+    uint32_t generation;
+    char *memory; /* of what `agreed` leads to, to be freed */
+} hc__plan_terms;
+/* All ranks call it with their calls: OK and the terms, or one error on all, noted. `node_of`: of each rank. */
+int hc__plan_agree(const hc__call *, int wire, hpccoll_world *, const int32_t *node_of, hc__plan_terms *);
+#define HC__PLAN_ALIVE 0x68706c616eull
+
+struct hpccoll_plan {
+    uint64_t state; /* HC__PLAN_ALIVE, or 0 */
+    hpccoll_world *world;
+    hc_plan *c;        /* NULL: a list, or its World has ended */
+    hc_handle *handle; /* likewise */
+    int number;        /* of its tags between nodes; -1: it has none */
+    uint8_t started, is_list, byte[1];
+    int n; /* of a list */
+    hpccoll_plan **parts;
+    int *from; /* of a receive, as the next two */
+    int64_t *received;
+    size_t element;
+    hpccoll_plan *next, **link; /* of the plans of its base, or of those that rest */
+};
+
+/* ---- plan_memory.c ----------------------------------------------------------------------------------------- */
+
+/* NULL, noted: no memory. */
+hpccoll_plan *hc__plan_new(hpccoll_world *);
+void hc__plan_link(hpccoll_plan *); /* to its World, which ends it */
+/* Frees what it holds; then its memory rests. */
+void hc__plan_give_back(hpccoll_plan *);
+void hc__plan_rest(hpccoll_plan *);
+/* Frees what the plans of a World hold (NULL: of all Worlds), behind the end of its loop or of its set. */
+void hc__plans_free(hc__base *, const hpccoll_world *);
 
 /* ---- requests.c -------------------------------------------------------------------------------------------- */
 
 /* Blocks for at most `ns`; 1: done. */
 int hc__await(hpccoll_world *, hc_handle *, uint64_t ns);
-/* The outcome of a handle that is done: its status, noted; gives the handle back. */
+/* The status of a handle that is done, noted where it is an error. */
+int hc__status(const hc_handle *);
+/* The same; gives the handle back. */
 int hc__outcome(hpccoll_world *, hc_handle *, int64_t *counts);
+/* Tells the caller of a receive that is over who has sent, and how many elements; either may be NULL. */
+void hc__note_message(const hpccoll_world *, const hc_handle *, size_t element, int *from, int64_t *received);
 /* A request that holds the handle, which is submitted. NULL: no memory. */
 hpccoll_request *hc__request_new(hpccoll_world *);
 void hc__request_hold(hpccoll_request *, hc_handle *, int64_t *counts, int *from);

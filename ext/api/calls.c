@@ -271,14 +271,18 @@ static void put_rows(const hc__call *call, const hpccoll_world *world, hc_handle
         piece->recv_rows = h->rows + world->size;
 }
 
-static hc_handle *new_handle(const hc__call *call, hpccoll_world *world, const char *name, int length, int ndim) {
+hc_handle *hc__call_handle(const hc__call *call, const hpccoll_world *world, const char *name, int length, int wire) {
     uint32_t nrows = has(call, HC_OP_RESULT_ALLOCATED) ? 2 * (uint32_t)world->size : 0;
     int kind = has(call, HC_OP_ONLY_EVENT) ? HC_EV_JOIN : HC_EV_ENQUEUE;
+    int ndim = !call->n ? 0 : has(call, HC_OP_ELEMENTWISE) || call->args->row == 1 ? 1 : 2;
     hc_handle *h = hc_handle_new(kind, world->number, (uint32_t)call->n, (uint32_t)(call->n * ndim), name,
                                  (size_t)length, nrows);
-    if (!h)
+    if (!h) {
+        hc__error(HC_NO_MEMORY, "%s: no memory for a request; nothing was sent", name_of(call));
         return NULL;
+    }
     h->request.operation = call->operation;
+    h->request.wire = (uint8_t)wire;
     h->request.reduction = call->reduction;
     h->request.root = has(call, HC_OP_ROOTED) ? call->root : -1;
     h->request.flags = (uint8_t)((call->is_group ? HC_REQUEST_GROUP : 0) | (call->is_last ? HC_REQUEST_LAST : 0));
@@ -301,27 +305,31 @@ static void forget_name(hpccoll_world *world, int unnamed) {
     atomic_fetch_sub(&world->unnamed_open, 1);
 }
 
+int hc__call_prepare(hc__call *call, const hpccoll_world *world) {
+    call->args = call->args ? call->args : &no_args;
+    int status = check(call, world);
+    if (status < 0)
+        return status;
+    int wire = call->n && has(call, HC_OP_NARROWS) ? wire_of(call, (int)call->arrays[0].dtype) : HC_WIRE_SAME;
+    for (int i = 1; i < call->n && wire >= 0; i++)
+        if (wire_of(call, (int)call->arrays[i].dtype) != wire)
+            wire = hc__error(HC_UNSUPPORTED, "compression of a group whose arrays are only partly compressible");
+    return wire;
+}
+
 int hc__call_begin(const hc__call *given, hpccoll_world *world, int waits, hc_handle **out) {
     hc__call call = *given;
     char own[32];
-    call.args = call.args ? call.args : &no_args;
-    int status = check(&call, world);
-    if (status < 0)
-        return status;
-    int wire = call.n && has(&call, HC_OP_NARROWS) ? wire_of(&call, (int)call.arrays[0].dtype) : HC_WIRE_SAME;
-    for (int i = 1; i < call.n && wire >= 0; i++)
-        if (wire_of(&call, (int)call.arrays[i].dtype) != wire)
-            wire = hc__error(HC_UNSUPPORTED, "compression of a group whose arrays are only partly compressible");
+    int wire = hc__call_prepare(&call, world), status = HC_OK;
     if (wire < 0)
         return wire;
     const char *name = call.args->name;
     int length = name ? check_name(name) : next_name(world, own);
     if (length < 0)
         return length;
-    int ndim = has(&call, HC_OP_ELEMENTWISE) || call.args->row == 1 ? 1 : 2;
-    hc_handle *h = new_handle(&call, world, name ? name : own, length, call.n ? ndim : 0);
+    hc_handle *h = hc__call_handle(&call, world, name ? name : own, length, wire);
     if (!h)
-        status = hc__error(HC_NO_MEMORY, "%s: no memory for a request; nothing was sent", name_of(&call));
+        status = HC_NO_MEMORY;
     else if (!waits || atomic_load_explicit(&world->base->noted, memory_order_relaxed))
         status = note_memory(&call, world, waits ? NULL : h);
     if (status < 0) {
@@ -329,7 +337,6 @@ int hc__call_begin(const hc__call *given, hpccoll_world *world, int waits, hc_ha
         forget_name(world, !name);
         return status;
     }
-    h->request.wire = (uint8_t)wire;
     world->base->calls.submit(world->base->loop, h, waits);
     *out = h;
     return HC_OK;

@@ -308,6 +308,60 @@ HPCCOLL_API int hpccoll_send_async(const void *data, int64_t count, hpccoll_dtyp
 HPCCOLL_API int hpccoll_recv_async(void *data, int64_t count, hpccoll_dtype dtype, int source, int tag, int *from,
                                    int64_t *received, hpccoll_world *world, hpccoll_request **request);
 
+/* ---- plans: persistent operations --------------------------------------------------------------------------------
+ *
+ * A function with _init agrees on an operation with all ranks, once, and makes a plan of it, with the semantics of
+ * MPI's persistent operations (MPI 4.0, sections 3.9 and 6.13). A start reads and writes the arrays given there, and
+ * sends no control message. All ranks make the plans of collectives in the same order, and start each of them equally
+ * often, in any order with other plans and calls; plans of messages concern one rank alone. A start without its
+ * partners is reported as any other long wait. args.name is not used. One thread at a time uses a plan. */
+
+typedef struct hpccoll_plan hpccoll_plan;
+
+HPCCOLL_API int hpccoll_allreduce_init(const void *in, void *out, int64_t count, hpccoll_dtype dtype,
+                                       hpccoll_reduction op, const hpccoll_args *args, hpccoll_world *world,
+                                       hpccoll_plan **plan);
+HPCCOLL_API int hpccoll_reduce_init(const void *in, void *out, int64_t count, hpccoll_dtype dtype, hpccoll_reduction op,
+                                    int root, const hpccoll_args *args, hpccoll_world *world, hpccoll_plan **plan);
+HPCCOLL_API int hpccoll_broadcast_init(void *data, int64_t count, hpccoll_dtype dtype, int root,
+                                       const hpccoll_args *args, hpccoll_world *world, hpccoll_plan **plan);
+HPCCOLL_API int hpccoll_reducescatter_init(const void *in, void *out, int64_t count, hpccoll_dtype dtype,
+                                           hpccoll_reduction op, const hpccoll_args *args, hpccoll_world *world,
+                                           hpccoll_plan **plan);
+/* counts and recv_counts are written here; they and send_counts hold for every start. */
+HPCCOLL_API int hpccoll_allgather_init(const void *in, int64_t count, hpccoll_dtype dtype, void *out, int64_t out_count,
+                                       int64_t *counts, const hpccoll_args *args, hpccoll_world *world,
+                                       hpccoll_plan **plan);
+HPCCOLL_API int hpccoll_alltoall_init(const void *in, int64_t count, const int64_t *send_counts, hpccoll_dtype dtype,
+                                      void *out, int64_t out_count, int64_t *recv_counts, const hpccoll_args *args,
+                                      hpccoll_world *world, hpccoll_plan **plan);
+HPCCOLL_API int hpccoll_barrier_init(const hpccoll_args *args, hpccoll_world *world, hpccoll_plan **plan);
+/* `operation`: HPCCOLL_ALLREDUCE or REDUCE; the arrays may be of several dtypes. */
+HPCCOLL_API int hpccoll_group_init(hpccoll_operation operation, const hpccoll_array *arrays, int n,
+                                   hpccoll_reduction op, int root, const hpccoll_args *args, hpccoll_world *world,
+                                   hpccoll_plan **plan);
+HPCCOLL_API int hpccoll_send_init(const void *data, int64_t count, hpccoll_dtype dtype, int dest, int tag,
+                                  hpccoll_world *world, hpccoll_plan **plan);
+/* *from and *received (or NULL) are written at the end of each start. */
+HPCCOLL_API int hpccoll_recv_init(void *data, int64_t count, hpccoll_dtype dtype, int source, int tag, int *from,
+                                  int64_t *received, hpccoll_world *world, hpccoll_plan **plan);
+/* One plan of several, which it takes over: plans[i] is NULL afterwards. They start in this order, and nothing is
+ * agreed. After an error all of them are the caller's still. */
+HPCCOLL_API int hpccoll_plan_list(int n, hpccoll_plan *plans[], hpccoll_plan **list);
+
+/* Begins the operation on the values that the arrays have now. Until it is over they belong to the library. */
+HPCCOLL_API int hpccoll_start(hpccoll_plan *plan);
+HPCCOLL_API int hpccoll_startall(int n, hpccoll_plan *const plans[]);
+/* Blocks until the start is over; HPCCOLL_OK at once where nothing was started. The plan may then be started again. */
+HPCCOLL_API int hpccoll_plan_wait(hpccoll_plan *plan);
+/* All of them; the first status that is an error, in their order. */
+HPCCOLL_API int hpccoll_plan_waitall(int n, hpccoll_plan *const plans[]);
+/* Never blocks. *done 1: the start is over, and the result is what hpccoll_plan_wait() would return. */
+HPCCOLL_API int hpccoll_plan_test(hpccoll_plan *plan, int *done);
+/* Gives back what the plan holds, on this rank, and sets *plan to NULL. Refused until its last start is over, and was
+ * waited for. NULL is allowed. Plans that are left end with their World, and are then freed in the same way. */
+HPCCOLL_API int hpccoll_plan_free(hpccoll_plan **plan);
+
 #ifdef __cplusplus
 }
 #endif

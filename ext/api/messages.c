@@ -18,8 +18,8 @@ static int check(const void *data, int64_t count, hpccoll_dtype dtype, int recei
     return tag < 0 ? hc__error(HC_INVALID, "tag is %d: a tag is not negative", tag) : HC_OK;
 }
 
-static int begin(void *data, int64_t count, hpccoll_dtype dtype, int receives, int peer, int tag, int waits,
-                 hpccoll_world *world, hc_handle **h) {
+int hc__message_handle(void *data, int64_t count, hpccoll_dtype dtype, int receives, int peer, int tag,
+                       const hpccoll_world *world, hc_handle **h) {
     int status = check(data, count, dtype, receives, peer, tag, world);
     if (status < 0)
         return status;
@@ -29,10 +29,15 @@ static int begin(void *data, int64_t count, hpccoll_dtype dtype, int receives, i
                           .data = data,
                           .bytes = (uint64_t)count * hc_dtype_size((int)dtype)};
     *h = hc_handle_of_p2p(world->number, &op, HC_MEMORY_HOST);
-    if (!*h)
-        return hc__error(HC_NO_MEMORY, "no memory for a message; nothing was sent");
-    world->base->calls.submit(world->base->loop, *h, waits);
-    return HC_OK;
+    return *h ? HC_OK : hc__error(HC_NO_MEMORY, "no memory for a message; nothing was sent");
+}
+
+static int begin(void *data, int64_t count, hpccoll_dtype dtype, int receives, int peer, int tag, int waits,
+                 hpccoll_world *world, hc_handle **h) {
+    int status = hc__message_handle(data, count, dtype, receives, peer, tag, world, h);
+    if (status >= 0)
+        world->base->calls.submit(world->base->loop, *h, waits);
+    return status;
 }
 
 static int async(void *data, int64_t count, hpccoll_dtype dtype, int receives, int peer, int tag, int *from,
@@ -71,11 +76,7 @@ int hpccoll_recv(void *data, int64_t count, hpccoll_dtype dtype, int source, int
     if (status < 0)
         return status;
     while (!hc__await(world, h, UINT64_MAX)) {}
-    for (int32_t rank = 0; from && h->status >= 0 && world->members && rank < world->size; rank++)
-        if (world->members[rank] == h->op->peer)
-            *from = (int)rank;
-    if (received && h->status >= 0)
-        *received = (int64_t)(h->op->received / hc_dtype_size((int)dtype));
+    hc__note_message(world, h, hc_dtype_size((int)dtype), from, received);
     return hc__outcome(world, h, NULL);
 }
 

@@ -18,20 +18,26 @@
                                hpccoll_request **request) {                                \
         return hc__call_async(&(hc__call){__VA_ARGS__, .args = args}, world, request);     \
     }
+/* The persistent form as well. */
+#define ALL(name, parameters, ...)                                                                               \
+    BOTH(name, LIST(parameters), __VA_ARGS__)                                                                    \
+    int hpccoll_##name##_init(parameters, const hpccoll_args *args, hpccoll_world *world, hpccoll_plan **plan) { \
+        return hc__call_plan(&(hc__call){__VA_ARGS__, .args = args}, world, plan);                               \
+    }
 #define LIST(...) __VA_ARGS__
 #define REDUCED LIST(const void *in, void *out, int64_t count, hpccoll_dtype dtype, hpccoll_reduction op)
 #define OF(code) .operation = HC_##code, .n = 1
 #define REDUCES .reduction = (uint8_t)((unsigned)op < 255 ? op : 255)
 
-BOTH(allreduce, LIST(REDUCED), OF(ALLREDUCE), REDUCES, .arrays = ONE(in, out, count))
+ALL(allreduce, LIST(REDUCED), OF(ALLREDUCE), REDUCES, .arrays = ONE(in, out, count))
 BOTH(scan, LIST(REDUCED), OF(SCAN), REDUCES, .arrays = ONE(in, out, count))
 BOTH(exscan, LIST(REDUCED), OF(EXSCAN), REDUCES, .arrays = ONE(in, out, count))
-BOTH(reducescatter, LIST(REDUCED), OF(REDUCESCATTER), REDUCES, .arrays = ONE(in, out, count))
-BOTH(reduce, LIST(REDUCED, int root), OF(REDUCE), REDUCES, .root = root, .arrays = ONE(in, out, count))
-BOTH(broadcast, LIST(void *data, int64_t count, hpccoll_dtype dtype, int root), OF(BROADCAST), .root = root,
-     .arrays = ONE(data, data, count))
-BOTH(allgather, LIST(const void *in, int64_t count, hpccoll_dtype dtype, void *out, int64_t out_count, int64_t *counts),
-     OF(ALLGATHER), .out_count = out_count, .counts = counts, .arrays = ONE(in, out, count))
+ALL(reducescatter, LIST(REDUCED), OF(REDUCESCATTER), REDUCES, .arrays = ONE(in, out, count))
+ALL(reduce, LIST(REDUCED, int root), OF(REDUCE), REDUCES, .root = root, .arrays = ONE(in, out, count))
+ALL(broadcast, LIST(void *data, int64_t count, hpccoll_dtype dtype, int root), OF(BROADCAST), .root = root,
+    .arrays = ONE(data, data, count))
+ALL(allgather, LIST(const void *in, int64_t count, hpccoll_dtype dtype, void *out, int64_t out_count, int64_t *counts),
+    OF(ALLGATHER), .out_count = out_count, .counts = counts, .arrays = ONE(in, out, count))
 BOTH(gather,
      LIST(const void *in, int64_t count, hpccoll_dtype dtype, void *out, int64_t out_count, int64_t *counts, int root),
      OF(GATHER), .out_count = out_count, .counts = counts, .root = root, .arrays = ONE(in, out, count))
@@ -39,14 +45,14 @@ BOTH(scatter,
      LIST(const void *in, int64_t in_count, const int64_t *send_counts, hpccoll_dtype dtype, void *out,
           int64_t out_count, int root),
      OF(SCATTER), .out_count = out_count, .send_counts = send_counts, .root = root, .arrays = ONE(in, out, in_count))
-BOTH(alltoall,
-     LIST(const void *in, int64_t count, const int64_t *send_counts, hpccoll_dtype dtype, void *out, int64_t out_count,
-          int64_t *recv_counts),
-     OF(ALLTOALL), .out_count = out_count, .send_counts = send_counts, .counts = recv_counts,
-     .arrays = ONE(in, out, count))
-BOTH(group, LIST(hpccoll_operation operation, const hpccoll_array *arrays, int n, hpccoll_reduction op, int root),
-     .operation = (uint8_t)((unsigned)operation < 255 ? operation : 255), REDUCES, .root = root, .arrays = arrays,
-     .n = n, .is_group = 1)
+ALL(alltoall,
+    LIST(const void *in, int64_t count, const int64_t *send_counts, hpccoll_dtype dtype, void *out, int64_t out_count,
+         int64_t *recv_counts),
+    OF(ALLTOALL), .out_count = out_count, .send_counts = send_counts, .counts = recv_counts,
+    .arrays = ONE(in, out, count))
+ALL(group, LIST(hpccoll_operation operation, const hpccoll_array *arrays, int n, hpccoll_reduction op, int root),
+    .operation = (uint8_t)((unsigned)operation < 255 ? operation : 255), REDUCES, .root = root, .arrays = arrays,
+    .n = n, .is_group = 1)
 
 int hpccoll_barrier(const hpccoll_args *args, hpccoll_world *world) {
     return hc__call_now(&(hc__call){.operation = HC_BARRIER, .args = args}, world);
@@ -54,6 +60,10 @@ int hpccoll_barrier(const hpccoll_args *args, hpccoll_world *world) {
 
 int hpccoll_barrier_async(const hpccoll_args *args, hpccoll_world *world, hpccoll_request **request) {
     return hc__call_async(&(hc__call){.operation = HC_BARRIER, .args = args}, world, request);
+}
+
+int hpccoll_barrier_init(const hpccoll_args *args, hpccoll_world *world, hpccoll_plan **plan) {
+    return hc__call_plan(&(hc__call){.operation = HC_BARRIER, .args = args}, world, plan);
 }
 
 int hpccoll_join(int *last, hpccoll_world *world) {

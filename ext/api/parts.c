@@ -154,6 +154,7 @@ void hc__parts_free(hc__base *base) {
     if (base->loop && !base->python)
         hc_loop_free(base->loop);
     base->loop = NULL;
+    hc__plans_free(base, NULL);
     hc_in_flight_free(&base->in_flight);
     hc_segment_close(&base->segment);
     if (base->net)
@@ -189,13 +190,7 @@ static int32_t members_here(const hc__base *base, const int32_t *members, int32_
     return n;
 }
 
-/* What place and planes are made of; one allocation. */
-typedef struct layout {
-    int32_t *nodes, *locals, own, nlocals, set_rank; /* nodes: of each member, numbered by first appearance */
-    hc_child *children;
-} layout;
-
-static int lay_out(const hc__base *base, const int32_t *members, int32_t size, layout *l) {
+int hc__lay_out(const hc__base *base, const int32_t *members, int32_t size, hc__layout *l) {
     uint32_t children = 2 * base->settings.fanout + 2;
     l->nodes = malloc((2 * (size_t)size + (size_t)base->size) * sizeof(int32_t));
     l->children = malloc(children * sizeof *l->children);
@@ -216,25 +211,37 @@ static int lay_out(const hc__base *base, const int32_t *members, int32_t size, l
     return HC_OK;
 }
 
-static int add_set(hc__base *base, const layout *l, const int32_t *members, int32_t size, hc_set_config *place,
-                   hc_segment segment) {
-    hc_node *node = NULL;
-    hc_set_parts parts = {.place = place, .lead = members[0]};
+void hc__layout_free(hc__layout *l) {
+    free(l->nodes);
+    free(l->children);
+}
+
+int hc__plane_make(const hc__base *base, const hc__layout *l, const int32_t *members, int32_t size, uint32_t number,
+                   int64_t chunk_most, hc_segment segment, hc_node **node, hc_data **data) {
     hc_hierarchy_config config = base->settings.hierarchy;
-    int status = hc_shm_node_new(segment, base->node_control, l->locals, l->own, l->nlocals, &node);
+    int status = hc_shm_node_new(segment, base->node_control, l->locals, l->own, l->nlocals, node);
     if (status < 0)
         return status;
-    config.set = place->set;
+    config.set = number;
     config.set_rank = l->set_rank;
     config.set_size = size;
     config.members = members;
     config.node_of = l->nodes;
     config.algorithm = base->settings.algorithm;
-    status = hc_hierarchy_new(&config, node, base->net, &parts.host);
-    if (status < 0) {
-        node->ops->free(node);
+    config.chunk_most = chunk_most;
+    status = hc_hierarchy_new(&config, *node, base->net, data);
+    if (status < 0)
+        (*node)->ops->free(*node);
+    return status;
+}
+
+static int add_set(hc__base *base, const hc__layout *l, const int32_t *members, int32_t size, hc_set_config *place,
+                   hc_segment segment) {
+    hc_node *node = NULL;
+    hc_set_parts parts = {.place = place, .lead = members[0]};
+    int status = hc__plane_make(base, l, members, size, place->set, 0, segment, &node, &parts.host);
+    if (status < 0)
         return status;
-    }
     parts.node = node;
     hc_handle *add = hc_handle_new(HC_EV_ADD_SET, place->set, 0, 0, NULL, 0, 0);
     if (add)
@@ -247,9 +254,9 @@ static int add_set(hc__base *base, const layout *l, const int32_t *members, int3
 
 int hc__set_make(hc__base *base, uint32_t number, uint32_t generation, const int32_t *members, int32_t size,
                  hc_segment segment) {
-    layout l = {0};
+    hc__layout l = {0};
     hc_set_config place = {.set = number, .generation = generation};
-    int status = lay_out(base, members, size, &l);
+    int status = hc__lay_out(base, members, size, &l);
     hc_tree_index *index = status < 0 ? NULL
                                       : hc_tree_index_new(members, l.nodes, size, (int32_t)base->settings.fanout);
     if (status >= 0 && !index)
@@ -260,22 +267,30 @@ int hc__set_make(hc__base *base, uint32_t number, uint32_t generation, const int
         status = add_set(base, &l, members, size, &place, segment);
     }
     hc_tree_index_free(index);
-    free(l.nodes);
-    free(l.children);
+    hc__layout_free(&l);
     return status < 0 ? hc__error(status, "the process set could not be made: %s", hc_status_text(status)) : HC_OK;
+}
+
+int hc__members_segment(const hc__base *base, const char *what, const int32_t *members, int32_t size, size_t bytes,
+                        hc__agreement agreement, hc_segment *segment) {
+    int32_t first = -1, is_member = 0;
+    char name[80];
+    for (int32_t i = 0; i < size; i++) {
+        if (base->node_of[members[i]] != base->node_of[base->rank])
+            continue;
+        first = first < 0 ? members[i] : first;
+        is_member |= members[i] == base->rank;
+    }
+    snprintf(name, sizeof name, "/hpccoll-%s-%s-%d", base->nonce, what, (int)first);
+    return hc__segment_make(segment, name, bytes, is_member && first == base->rank, is_member, agreement);
 }
 
 int hc__set_segment(hc__base *base, uint32_t number, const int32_t *members, int32_t size, hc__agreement agreement,
                     hc_segment *segment) {
-    int32_t here = 0, first = -1, is_member = 0;
-    char name[64];
-    for (int32_t i = 0; i < size; i++) {
-        if (base->node_of[members[i]] != base->node_of[base->rank])
-            continue;
-        here++;
-        first = first < 0 ? members[i] : first;
-        is_member |= members[i] == base->rank;
-    }
-    snprintf(name, sizeof name, "/hpccoll-%s-%u-%d", base->nonce, number, (int)first);
-    return hc__segment_make(segment, name, hc_shm_bytes(here), is_member && first == base->rank, is_member, agreement);
+    int32_t here = 0;
+    char what[16];
+    for (int32_t i = 0; i < size; i++)
+        here += base->node_of[members[i]] == base->node_of[base->rank];
+    snprintf(what, sizeof what, "%u", number);
+    return hc__members_segment(base, what, members, size, hc_shm_bytes(here), agreement, segment);
 }

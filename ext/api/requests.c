@@ -73,8 +73,14 @@ int hc__await(hpccoll_world *world, hc_handle *h, uint64_t ns) {
     return hc_handle_done(h) || (world->base && world->base->calls.wait(world->base->loop, &h, 1, ns));
 }
 
-/* The text of a failed collective or message. */
-static int fail(const hc_handle *h, int status) {
+static int status_of(const hc_handle *h) {
+    return h->status >= 0 && h->rows ? h->pieces[0].status : h->status;
+}
+
+int hc__status(const hc_handle *h) {
+    int status = status_of(h);
+    if (status >= 0)
+        return status;
     const char *operation = h->op ? (h->op->receives ? "receive" : "send") : hc_operation_name(h->request.operation);
     if (h->op && status == HC_RESULT_SIZE)
         return hc__error(status,
@@ -85,10 +91,6 @@ static int fail(const hc_handle *h, int status) {
         return hc__error(status, "%s '%.*s': %s", operation, (int)h->request.name_len, h->request.name,
                          h->pieces[0].why ? h->pieces[0].why : "it has no result");
     return hc__error(status, "%s", h->text ? h->text : "");
-}
-
-static int status_of(const hc_handle *h) {
-    return h->status >= 0 && h->rows ? h->pieces[0].status : h->status;
 }
 
 static int is_unnamed(const hc_handle *h) {
@@ -105,14 +107,22 @@ static void end_unnamed(hpccoll_world *world, const hc_handle *h) {
 }
 
 int hc__outcome(hpccoll_world *world, hc_handle *h, int64_t *counts) {
-    int status = status_of(h);
+    int status = hc__status(h);
     end_unnamed(world, h);
-    if (status < 0)
-        fail(h, status);
-    else if (counts && h->rows && h->pieces[0].recv_rows)
+    if (status >= 0 && counts && h->rows && h->pieces[0].recv_rows)
         memcpy(counts, h->pieces[0].recv_rows, (size_t)world->size * sizeof *counts);
     hc_handle_release(h);
     return status;
+}
+
+void hc__note_message(const hpccoll_world *world, const hc_handle *h, size_t element, int *from, int64_t *received) {
+    if (!h->op->receives || h->status < 0)
+        return;
+    if (received)
+        *received = (int64_t)(h->op->received / element);
+    for (int32_t rank = 0; from && world->members && rank < world->size; rank++)
+        if (world->members[rank] == h->op->peer)
+            *from = (int)rank;
 }
 
 /* ---- the public functions ---------------------------------------------------------------------------------- */
@@ -125,22 +135,11 @@ static int check(hpccoll_request *const *request) {
     return HC_OK;
 }
 
-static void note_message(const hpccoll_request *request) {
-    const hpccoll_world *world = request->world;
-    const hc_handle *h = request->handle;
-    if (h->op && h->op->receives && request->counts && h->status >= 0)
-        *request->counts = (int64_t)(h->op->received / request->element);
-    if (!request->from || request->handle->status < 0 || !world->members)
-        return;
-    for (int32_t rank = 0; rank < world->size; rank++)
-        if (world->members[rank] == request->handle->op->peer)
-            *request->from = rank;
-}
-
 /* It is done: what hpccoll_wait() returns. */
 static int finish(hpccoll_request **request) {
     hpccoll_request *done = *request;
-    note_message(done);
+    if (done->handle->op)
+        hc__note_message(done->world, done->handle, done->element, done->from, done->counts);
     int status = hc__outcome(done->world, done->handle, done->counts);
     hc__request_drop(done);
     *request = NULL;

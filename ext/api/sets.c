@@ -9,14 +9,16 @@
 #include <string.h>
 
 /* All ranks' values, by an operation under a name that no program has. */
-static int exchange(hpccoll_world *world, const char *name, const void *mine, size_t bytes, void *all) {
+int hc__exchange(hpccoll_world *world, const char *name, const void *mine, size_t bytes, void *all) {
     const hpccoll_args args = {
         .name = name, .prescale = 1, .postscale = 1, .compression = HPCCOLL_DTYPES, .row = (int64_t)bytes};
-    return hpccoll_allgather(mine, (int64_t)bytes, HPCCOLL_UINT8, all, (int64_t)bytes * world->size, NULL, &args,
-                             world);
+    const hpccoll_array array = {.in = mine, .out = all, .count = (int64_t)bytes, .dtype = HPCCOLL_UINT8};
+    const hc__call call = {
+        .operation = HC_ALLGATHER, .arrays = &array, .n = 1, .out_count = (int64_t)bytes * world->size, .args = &args};
+    return hc__call_now(&call, world);
 }
 
-static int agree(void *of, int status, const char *why) {
+int hc__agree(void *of, int status, const char *why) {
     hpccoll_world *world = of;
     struct step {
         int32_t status;
@@ -25,7 +27,7 @@ static int agree(void *of, int status, const char *why) {
     if (!all)
         return hc__error(HC_NO_MEMORY, NULL);
     snprintf(mine.why, sizeof mine.why, "%s", status >= 0 ? "" : why && *why ? why : hc_status_text(status));
-    int outcome = exchange(world, "hpccoll.agreed", &mine, sizeof mine, all);
+    int outcome = hc__exchange(world, "hpccoll.agreed", &mine, sizeof mine, all);
     for (int32_t rank = 0; rank < world->size && outcome >= 0; rank++)
         if (all[rank].status < 0)
             outcome = hc__error(all[rank].status, "rank %d: %s", (int)rank, all[rank].why);
@@ -46,7 +48,7 @@ static int agree_number(hpccoll_world *world, uint32_t *generation) {
     memcpy(mine.free, base->free_numbers, sizeof mine.free);
     if (!all)
         return hc__error(HC_NO_MEMORY, NULL);
-    int status = exchange(world, "hpccoll.number", &mine, sizeof mine, all);
+    int status = hc__exchange(world, "hpccoll.number", &mine, sizeof mine, all);
     common = mine;
     for (int32_t rank = 0; rank < world->size && status >= 0; rank++) {
         for (size_t word = 0; word < HC_MAX_SETS / 64; word++)
@@ -66,7 +68,7 @@ static int agree_number(hpccoll_world *world, uint32_t *generation) {
 /* A set of these members (World ranks; size 0: this rank is in none); all ranks of the World call it. */
 static int make(hpccoll_world *world, const int32_t *members, int32_t size, int32_t rank, hpccoll_world **out) {
     hc__base *base = world->base;
-    hc__agreement agreement = {agree, world};
+    hc__agreement agreement = {hc__agree, world};
     hc_segment segment = {.fd = -1};
     uint32_t generation = 0;
     int number = agree_number(world, &generation);
@@ -81,7 +83,7 @@ static int make(hpccoll_world *world, const int32_t *members, int32_t size, int3
         status = hc__error(HC_NO_MEMORY, NULL);
     if (size && status >= 0)
         base->free_numbers[number / 64] &= ~(1ull << number % 64);
-    return agree(world, status, hpccoll_last_error());
+    return hc__agree(world, status, hpccoll_last_error());
 }
 
 static int check(const hpccoll_world *world, hpccoll_world **out) {
@@ -100,13 +102,13 @@ static int check(const hpccoll_world *world, hpccoll_world **out) {
 static int compare_ranks(hpccoll_world *world, const int *ranks, int n) {
     int32_t *all = calloc((size_t)world->size * (size_t)(n > 0 ? n + 1 : 1) + 1, sizeof *all);
     int32_t count = n > 0 && ranks ? n : 0; /* what is wrong on all ranks alike is said by check_ranks() */
-    int status = all ? exchange(world, "hpccoll.subset", &count, sizeof count, all) : hc__error(HC_NO_MEMORY, NULL);
+    int status = all ? hc__exchange(world, "hpccoll.subset", &count, sizeof count, all) : hc__error(HC_NO_MEMORY, NULL);
     for (int32_t r = 0; r < world->size && status >= 0; r++)
         if (all[r] != all[0])
             status = hc__error(HC_MISMATCH, "subset: rank 0 says %d ranks, rank %d says %d", (int)all[0], (int)r,
                                (int)all[r]);
     if (status >= 0 && count)
-        status = exchange(world, "hpccoll.subset ranks", ranks, (size_t)count * sizeof *ranks, all);
+        status = hc__exchange(world, "hpccoll.subset ranks", ranks, (size_t)count * sizeof *ranks, all);
     for (int32_t r = 0; r < world->size && status >= 0 && count; r++)
         for (int i = 0; i < count && status >= 0; i++)
             if (all[r * count + i] != all[i])
@@ -138,7 +140,7 @@ int hpccoll_subset(hpccoll_world *world, const int *ranks, int n, hpccoll_world 
         members[i] = world->members[ranks[i]];
         rank = ranks[i] == world->rank ? i : rank;
     }
-    status = agree(world, members ? HC_OK : HC_NO_MEMORY, NULL);
+    status = hc__agree(world, members ? HC_OK : HC_NO_MEMORY, NULL);
     if (status >= 0)
         status = make(world, members, rank < 0 ? 0 : n, rank, subset);
     free(members);
@@ -155,7 +157,8 @@ int hpccoll_split(hpccoll_world *world, int color, int key, hpccoll_world **part
         return status;
     choice mine = {color, key}, *all = calloc((size_t)world->size, sizeof mine);
     int32_t *order = malloc((size_t)world->size * sizeof *order), n = 0, rank = -1;
-    status = all && order ? exchange(world, "hpccoll.split", &mine, sizeof mine, all) : hc__error(HC_NO_MEMORY, NULL);
+    status = all && order ? hc__exchange(world, "hpccoll.split", &mine, sizeof mine, all)
+                          : hc__error(HC_NO_MEMORY, NULL);
     for (int32_t r = 0; r < world->size && status >= 0; r++) {
         if (all[r].color != color || color == HPCCOLL_UNDEFINED)
             continue;

@@ -231,8 +231,10 @@ static int stop(hpccoll_world *world) {
 /* One's own part of a process set; its number is free again. */
 static void end_set(hpccoll_world *world) {
     hc__base *base = world->base;
-    if (stop(world) && hc__command(base, hc_handle_new(HC_EV_REMOVE_SET, world->number, 0, 0, NULL, 0, 0)) >= 0)
+    if (stop(world) && hc__command(base, hc_handle_new(HC_EV_REMOVE_SET, world->number, 0, 0, NULL, 0, 0)) >= 0) {
         base->free_numbers[world->number / 64] |= 1ull << world->number % 64;
+        hc__plans_free(base, world);
+    }
     hc__world_ended(world, freed);
 }
 

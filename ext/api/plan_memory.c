@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plan_memory.c - what plans hold, and the list of those of a World.
+ *
+ * The memory of a plan that was freed is kept for later ones, the oldest first: so a call with a copy of one is an
+ * error and no crash.
+ */
+#include "api/api.h"
+
+#include <stdlib.h>
+
+#define KEPT 64 /* freed plans that rest before one of them is used again */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static hpccoll_plan *oldest, *newest;
+static size_t many;
+
+hpccoll_plan *hc__plan_new(hpccoll_world *world) {
+    hpccoll_plan *plan = NULL;
+    pthread_mutex_lock(&lock);
+    if (many > KEPT) {
+        plan = oldest;
+        oldest = oldest->next;
+        many--;
+    }
+    pthread_mutex_unlock(&lock);
+    plan = plan ? plan : malloc(sizeof *plan);
+    if (plan)
+        *plan = (hpccoll_plan){.state = HC__PLAN_ALIVE, .world = world, .number = -1};
+    else
+        hc__error(HC_NO_MEMORY, "no memory for a plan");
+    return plan;
+}
+
+void hc__plan_rest(hpccoll_plan *plan) {
+    free(plan->parts);
+    plan->state = 0;
+    plan->next = NULL;
+    pthread_mutex_lock(&lock);
+    if (many++)
+        newest->next = plan;
+    else
+        oldest = plan;
+    newest = plan;
+    pthread_mutex_unlock(&lock);
+}
+
+void hc__plan_link(hpccoll_plan *plan) {
+    hc__base *base = plan->world->base;
+    pthread_mutex_lock(&base->lock);
+    if (plan->number >= 0)
+        base->plan_numbers[plan->number / 64] |= 1ull << plan->number % 64;
+    plan->next = base->plans;
+    plan->link = &base->plans;
+    if (base->plans)
+        base->plans->link = &plan->next;
+    base->plans = plan;
+    pthread_mutex_unlock(&base->lock);
+}
+
+static void unlink_plan(hpccoll_plan *plan, hc__base *base) {
+    *plan->link = plan->next;
+    if (plan->next)
+        plan->next->link = plan->link;
+    plan->link = NULL;
+    if (plan->number >= 0)
+        base->plan_numbers[plan->number / 64] &= ~(1ull << plan->number % 64);
+}
+
+static void end_plan(hpccoll_plan *plan) {
+    hc_plan_free(plan->c);
+    hc_handle_release(plan->handle);
+    plan->c = NULL;
+    plan->handle = NULL;
+}
+
+void hc__plan_give_back(hpccoll_plan *plan) {
+    hc__base *base = plan->world->base;
+    if (plan->link) {
+        pthread_mutex_lock(&base->lock);
+        unlink_plan(plan, base);
+        pthread_mutex_unlock(&base->lock);
+    }
+    end_plan(plan);
+}
+
+void hc__plans_free(hc__base *base, const hpccoll_world *world) {
+    pthread_mutex_lock(&base->lock);
+    for (hpccoll_plan *plan = base->plans, *next; plan; plan = next) {
+        next = plan->next;
+        if (!world || plan->world == world) {
+            unlink_plan(plan, base);
+            end_plan(plan);
+        }
+    }
+    pthread_mutex_unlock(&base->lock);
+}

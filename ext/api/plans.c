@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plans.c - persistent operations of hpccoll.h: made, started, waited for, freed.
+ */
+#include "api/api.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- made -------------------------------------------------------------------------------------------------- */
+
+static int use_plane(hpccoll_plan *plan, const hc__layout *l, const hc__plan_terms *terms, hc_segment segment) {
+    const hpccoll_world *world = plan->world;
+    const hc__base *base = world->base;
+    hc_node *node;
+    hc_data *data;
+    if (hc_plan_is_flat(&terms->agreed))
+        return hc_plan_use_flat(plan->c, &terms->agreed, segment, base->node_control, l->locals);
+    uint32_t number = terms->number >= 0 ? HC_MAX_SETS + (uint32_t)terms->number : 0;
+    int64_t chunk = hc_plan_chunk_bytes(&terms->agreed);
+    int status = hc__plane_make(base, l, world->members, world->size, number, chunk, segment, &node, &data);
+    if (status < 0)
+        return hc__error(status, "no data plane for the plan; is the number of its tags beyond what the net has? Free "
+                                 "some plans");
+    hc_plan_use(plan->c, data, 0);
+    return HC_OK;
+}
+
+/* What this rank does for itself once all have agreed. */
+static int build(hpccoll_plan *plan, const hc__call *call, int wire, const hc__layout *l, const hc__plan_terms *terms,
+                 hc_segment segment) {
+    char name[32];
+    hpccoll_world *world = plan->world;
+    const hpccoll_array byte = {plan->byte, plan->byte, 1, HPCCOLL_UINT8};
+    hc__call made = *call;
+    if (terms->agreed.is_barrier) {
+        made.operation = HC_ALLREDUCE;
+        made.reduction = HC_MAX;
+        made.arrays = &byte;
+        made.n = 1;
+    }
+    int length = snprintf(name, sizeof name, "plan %u", terms->generation);
+    plan->handle = hc__call_handle(&made, world, name, length, wire);
+    if (!plan->handle)
+        return HC_NO_MEMORY;
+    plan->handle->kind = HC_HANDLE_PLAN;
+    plan->c = hc_plan_new(world->base->loop, plan->handle, world->size);
+    if (!plan->c)
+        return hc__error(HC_NO_MEMORY, "no memory for a plan");
+    if (terms->agreed.is_barrier)
+        plan->handle->request.operation = HC_BARRIER; /* in reports and errors */
+    return use_plane(plan, l, terms, segment);
+}
+
+static int make_segment(hpccoll_world *world, const hc__plan_terms *terms, hc_segment *segment) {
+    char what[32];
+    size_t bytes = hc_plan_segment_bytes(&terms->agreed);
+    *segment = (hc_segment){.fd = -1};
+    if (world->size == 1)
+        return HC_OK;
+    snprintf(what, sizeof what, "plan-%u", terms->generation);
+    return hc__members_segment(world->base, what, world->members, world->size, bytes, (hc__agreement){hc__agree, world},
+                               segment);
+}
+
+static void tell_counts(const hc__call *call, const hc_plan_agreed *agreed) {
+    for (int32_t rank = 0; call->counts && rank < agreed->size; rank++)
+        call->counts[rank] = hc_plan_rows_from(agreed, rank, agreed->rank);
+}
+
+/* All ranks take the same steps, whatever fails on one of them. */
+static int make(hpccoll_plan *plan, const hc__call *call, int wire) {
+    hpccoll_world *world = plan->world;
+    hc__layout l = {0};
+    hc__plan_terms terms;
+    hc_segment segment;
+    int status = hc__lay_out(world->base, world->members, world->size, &l);
+    if (status < 0)
+        return hc__error(status, NULL);
+    status = hc__plan_agree(call, wire, world, l.nodes, &terms);
+    if (status >= 0) {
+        world->base->generation = terms.generation;
+        status = make_segment(world, &terms, &segment);
+    }
+    if (status >= 0) {
+        int built = build(plan, call, wire, &l, &terms, segment);
+        if (built < 0)
+            hc_segment_close(&segment);
+        status = hc__agree(world, built, hpccoll_last_error());
+    }
+    if (status >= 0) {
+        plan->number = terms.number;
+        tell_counts(call, &terms.agreed);
+        hc__plan_link(plan);
+    }
+    free(terms.memory);
+    hc__layout_free(&l);
+    return status;
+}
+
+/* Plans of this library run in a loop of its own. */
+static int check_world(const hpccoll_world *world, hpccoll_plan **plan) {
+    int status = hc__world_check(world);
+    if (status >= 0 && world->base->python)
+        status = hc__error(HC_UNSUPPORTED, "the World was made in Python: make its plans there, too");
+    if (status >= 0 && !plan)
+        status = hc__error(HC_INVALID, "the place for the plan is NULL");
+    if (plan)
+        *plan = NULL;
+    return status;
+}
+
+static int one_dtype(const hc__call *call, hpccoll_world *world, int wire, hpccoll_plan **plan) {
+    hpccoll_plan *made = hc__plan_new(world);
+    int status = made ? make(made, call, wire) : HC_NO_MEMORY;
+    if (status >= 0)
+        *plan = made;
+    else if (made) {
+        hc__plan_give_back(made);
+        hc__plan_rest(made);
+    }
+    return status;
+}
+
+static int count_dtype(const hc__call *call, hpccoll_dtype dtype, hpccoll_array *found) {
+    int n = 0;
+    for (int i = 0; i < call->n; i++) {
+        if (call->arrays[i].dtype != dtype)
+            continue;
+        if (found)
+            found[n] = call->arrays[i];
+        n++;
+    }
+    return n;
+}
+
+/* A group is reduced as a plan per dtype. All ranks have the same ones: each plan compares the whole group. */
+static int several_dtypes(const hc__call *call, hpccoll_world *world, int wire, hpccoll_plan **plan) {
+    hpccoll_plan *made[HPCCOLL_DTYPES];
+    hpccoll_array *arrays = malloc((size_t)call->n * sizeof *arrays);
+    int n = 0, status = arrays ? HC_OK : hc__error(HC_NO_MEMORY, "no memory for a plan");
+    for (int dtype = 0; dtype < HPCCOLL_DTYPES && status >= 0; dtype++) {
+        hc__call part = *call;
+        part.arrays = arrays;
+        part.n = count_dtype(call, (hpccoll_dtype)dtype, arrays);
+        part.group = call->arrays;
+        part.group_n = call->n;
+        if (part.n)
+            status = one_dtype(&part, world, wire, &made[n]);
+        n += part.n && status >= 0;
+    }
+    free(arrays);
+    if (status >= 0)
+        status = n == 1 ? (*plan = made[0], HC_OK) : hpccoll_plan_list(n, made, plan);
+    for (int i = 0; i < n && status < 0; i++)
+        hpccoll_plan_free(&made[i]);
+    return status;
+}
+
+int hc__call_plan(const hc__call *given, hpccoll_world *world, hpccoll_plan **plan) {
+    hc__call call = *given;
+    int status = check_world(world, plan);
+    if (status < 0)
+        return status;
+    int wire = hc__call_prepare(&call, world);
+    if (wire < 0)
+        return wire;
+    if (call.operation == HC_SCAN || call.operation == HC_EXSCAN)
+        return hc__error(HC_UNSUPPORTED, "a group of plans is an allreduce or a reduce, not %s",
+                         hc_operation_name(call.operation));
+    return call.is_group ? several_dtypes(&call, world, wire, plan) : one_dtype(&call, world, wire, plan);
+}
+
+static int message(void *data, int64_t count, hpccoll_dtype dtype, int receives, int peer, int tag,
+                   hpccoll_world *world, hpccoll_plan **plan) {
+    hc_handle *handle;
+    int status = check_world(world, plan);
+    if (status >= 0)
+        status = hc__message_handle(data, count, dtype, receives, peer, tag, world, &handle);
+    if (status < 0)
+        return status;
+    hpccoll_plan *made = hc__plan_new(world);
+    hc_plan *c = made ? hc_plan_new(world->base->loop, handle, world->size) : NULL;
+    if (!c) {
+        hc_handle_release(handle);
+        if (made)
+            hc__plan_rest(made);
+        return hc__error(HC_NO_MEMORY, "no memory for a plan");
+    }
+    made->c = c;
+    made->handle = handle;
+    made->element = hc_dtype_size((int)dtype);
+    hc__plan_link(made);
+    *plan = made;
+    return HC_OK;
+}
+
+int hpccoll_send_init(const void *data, int64_t count, hpccoll_dtype dtype, int dest, int tag, hpccoll_world *world,
+                      hpccoll_plan **plan) {
+    return message((void *)(uintptr_t)data, count, dtype, 0, dest, tag, world, plan);
+}
+
+int hpccoll_recv_init(void *data, int64_t count, hpccoll_dtype dtype, int source, int tag, int *from, int64_t *received,
+                      hpccoll_world *world, hpccoll_plan **plan) {
+    int status = message(data, count, dtype, 1, source, tag, world, plan);
+    if (status >= 0) {
+        (*plan)->from = from;
+        (*plan)->received = received;
+    }
+    return status;
+}
+
+/* ---- used -------------------------------------------------------------------------------------------------- */
+
+static int check(const hpccoll_plan *plan) {
+    if (!plan)
+        return hc__error(HC_INVALID, "the plan is NULL");
+    return plan->state == HC__PLAN_ALIVE ? HC_OK : hc__error(HC_INVALID, "the plan was freed: make another one");
+}
+
+static int is_active(const hpccoll_plan *plan) {
+    int active = plan->started;
+    for (int i = 0; i < plan->n; i++)
+        active |= is_active(plan->parts[i]);
+    return active;
+}
+
+static int refuse_started(const hpccoll_plan *plan) {
+    return hc__error(HC_INVALID, "the plan was started and is not over: wait for it first%s%s",
+                     plan->handle && !plan->handle->op ? "; it is " : "",
+                     plan->handle && !plan->handle->op ? hc_operation_name(plan->handle->request.operation) : "");
+}
+
+static int start(hpccoll_plan *plan, int waits) {
+    int status = check(plan);
+    if (status >= 0)
+        status = hc__world_check(plan->world);
+    if (status < 0)
+        return status;
+    if (is_active(plan))
+        return refuse_started(plan);
+    for (int i = 0; i < plan->n && status >= 0; i++)
+        status = start(plan->parts[i], waits);
+    if (plan->is_list || status < 0)
+        return status;
+    status = hc_plan_start(plan->c, waits);
+    if (status < 0)
+        return hc__error(status, "%s", status == HC_BROKEN ? hc_loop_broken_text(plan->world->base->loop) : "");
+    plan->started = 1;
+    return HC_OK;
+}
+
+/* The start is over: its status. */
+static int outcome(hpccoll_plan *plan) {
+    plan->started = 0;
+    if (plan->handle->op)
+        hc__note_message(plan->world, plan->handle, plan->element, plan->from, plan->received);
+    return hc__status(plan->handle);
+}
+
+int hpccoll_start(hpccoll_plan *plan) {
+    return start(plan, 0);
+}
+
+int hpccoll_startall(int n, hpccoll_plan *const plans[]) {
+    int status = HC_OK;
+    for (int i = 0; i < n && status >= 0; i++)
+        status = start(plans[i], 0);
+    return status;
+}
+
+int hpccoll_plan_waitall(int n, hpccoll_plan *const plans[]) {
+    int first = HC_OK;
+    char text[HC__ERROR_BYTES] = "";
+    for (int i = 0; i < n; i++) {
+        int status = hpccoll_plan_wait(plans[i]);
+        if (status < 0 && first >= 0) {
+            first = status;
+            strncpy(text, hpccoll_last_error(), sizeof text - 1);
+        }
+    }
+    return first < 0 ? hc__error(first, "%s", text) : HC_OK;
+}
+
+/* The World of a plan has ended: so has its start. */
+static int ended(hpccoll_plan *plan) {
+    plan->started = 0;
+    return hc__world_check(plan->world);
+}
+
+int hpccoll_plan_wait(hpccoll_plan *plan) {
+    int status = check(plan);
+    if (status < 0 || plan->is_list)
+        return status < 0 ? status : hpccoll_plan_waitall(plan->n, plan->parts);
+    if (!plan->started)
+        return HC_OK;
+    if (!plan->c)
+        return ended(plan);
+    if (!hc_plan_soon(plan->c))
+        while (!hc_plan_wait(plan->c, UINT64_MAX)) {}
+    return outcome(plan);
+}
+
+/* 1: over, or not started. */
+static int look(const hpccoll_plan *plan) {
+    int over = !plan->started || !plan->c || hc_plan_test(plan->c);
+    for (int i = 0; i < plan->n; i++)
+        over &= look(plan->parts[i]);
+    return over;
+}
+
+int hpccoll_plan_test(hpccoll_plan *plan, int *done) {
+    int status = check(plan), over;
+    if (status < 0)
+        return status;
+    if (!done)
+        return hc__error(HC_INVALID, "done is NULL");
+    over = look(plan);
+    if (!over && plan->world->base) {
+        hc_loop_progress(plan->world->base->loop);
+        over = look(plan);
+    }
+    *done = over;
+    return over ? hpccoll_plan_wait(plan) : HC_OK;
+}
+
+static void release(hpccoll_plan *plan) {
+    for (int i = 0; i < plan->n; i++)
+        release(plan->parts[i]);
+    hc__plan_give_back(plan);
+    hc__plan_rest(plan);
+}
+
+int hpccoll_plan_free(hpccoll_plan **plan) {
+    if (!plan)
+        return hc__error(HC_INVALID, "the address of the plan is NULL");
+    if (!*plan)
+        return HC_OK;
+    int status = check(*plan);
+    if (status < 0)
+        return status;
+    if (!look(*plan))
+        return refuse_started(*plan);
+    release(*plan);
+    *plan = NULL;
+    return HC_OK;
+}
+
+int hpccoll_plan_list(int n, hpccoll_plan *plans[], hpccoll_plan **list) {
+    int status = n < 1 || !plans || !list ? hc__error(HC_INVALID, "a list has at least one plan and a place") : HC_OK;
+    for (int i = 0; i < n && status >= 0; i++) {
+        status = check(plans[i]);
+        for (int before = 0; before < i && status >= 0; before++)
+            if (plans[before] == plans[i])
+                status = hc__error(HC_INVALID, "a plan is there twice, at places %d and %d", before, i);
+        if (status >= 0 && is_active(plans[i]))
+            status = refuse_started(plans[i]);
+    }
+    if (status < 0)
+        return status;
+    hpccoll_plan *made = hc__plan_new(plans[0]->world);
+    if (!made)
+        return HC_NO_MEMORY;
+    made->parts = malloc((size_t)n * sizeof(hpccoll_plan *));
+    if (!made->parts) {
+        hc__plan_rest(made);
+        return hc__error(HC_NO_MEMORY, "no memory for a list of plans");
+    }
+    made->is_list = 1;
+    made->n = n;
+    for (int i = 0; i < n; i++) {
+        made->parts[i] = plans[i];
+        plans[i] = NULL;
+    }
+    *list = made;
+    return HC_OK;
+}
