@@ -112,6 +112,52 @@ inline void wait_all(std::span<Request> requests) {
         throw *first;
 }
 
+// ---- plans -------------------------------------------------------------------------------------------------------
+
+// A persistent operation, over spans that outlive it. Its destructor waits for the last start and frees it.
+class Plan {
+  public:
+    Plan() = default;
+    explicit Plan(hpccoll_plan *c) : c_(c) {}
+    // One plan of several, which it takes over.
+    explicit Plan(std::span<Plan> plans) {
+        std::vector<hpccoll_plan *> all;
+        for (const Plan &plan : plans)
+            all.push_back(plan.c_);
+        check(hpccoll_plan_list(static_cast<int>(all.size()), all.data(), &c_));
+        for (Plan &plan : plans)
+            plan.c_ = nullptr;
+    }
+    Plan(Plan &&other) noexcept : c_(std::exchange(other.c_, nullptr)) {}
+    Plan &operator=(Plan &&other) noexcept {
+        std::swap(c_, other.c_);
+        return *this;
+    }
+    ~Plan() {
+        if (c_ && hpccoll_plan_free(&c_) < 0) {
+            hpccoll_plan_wait(c_);
+            hpccoll_plan_free(&c_);
+        }
+    }
+
+    void start() { check(hpccoll_start(c_)); }
+    void wait() { check(hpccoll_plan_wait(c_)); }
+    void operator()() {
+        start();
+        wait();
+    }
+    bool test() {
+        int done = 0;
+        check(hpccoll_plan_test(c_, &done));
+        return done;
+    }
+    void free() { check(hpccoll_plan_free(&c_)); }
+    explicit operator bool() const noexcept { return c_ != nullptr; }
+
+  private:
+    hpccoll_plan *c_ = nullptr;
+};
+
 // ---- Worlds ------------------------------------------------------------------------------------------------------
 
 class World {
@@ -255,6 +301,78 @@ class World {
         check(hpccoll_barrier(&c, c_));
     }
 
+    // ---- plans of them: the spans are used again at every start ----
+
+    template <class T>
+    [[nodiscard]] Plan allreduce_init(std::span<T> x, hpccoll_reduction op = HPCCOLL_SUM, const Args &args = {}) const {
+        return allreduce_init(std::span<const T>(x), x, op, args);
+    }
+    template <class T>
+    [[nodiscard]] Plan allreduce_init(std::span<const T> in, std::span<T> out, hpccoll_reduction op,
+                                      const Args &args = {}) const {
+        const hpccoll_args c = args.c();
+        return plan([&](auto made) {
+            return hpccoll_allreduce_init(in.data(), out.data(), equal(in.size(), out.size()), dtype_of<T>(), op, &c,
+                                          c_, made);
+        });
+    }
+    template <class T>
+    [[nodiscard]] Plan reduce_init(std::span<T> x, int root, hpccoll_reduction op = HPCCOLL_SUM,
+                                   const Args &args = {}) const {
+        const hpccoll_args c = args.c();
+        return plan([&](auto made) {
+            return hpccoll_reduce_init(x.data(), x.data(), count(x), dtype_of<T>(), op, root, &c, c_, made);
+        });
+    }
+    template <class T> [[nodiscard]] Plan broadcast_init(std::span<T> x, int root) const {
+        return plan([&](auto made) {
+            return hpccoll_broadcast_init(x.data(), count(x), dtype_of<T>(), root, nullptr, c_, made);
+        });
+    }
+    // out: hpccoll_share() of the rows.
+    template <class T>
+    [[nodiscard]] Plan reducescatter_init(std::span<const T> in, std::span<T> out, hpccoll_reduction op = HPCCOLL_SUM,
+                                          const Args &args = {}) const {
+        const hpccoll_args c = args.c();
+        equal(static_cast<std::size_t>(hpccoll_share(count(in) / args.row, size(), rank()) * args.row), out.size());
+        return plan([&](auto made) {
+            return hpccoll_reducescatter_init(in.data(), out.data(), count(in), dtype_of<T>(), op, &c, c_, made);
+        });
+    }
+    template <class T>
+    [[nodiscard]] Plan allgather_init(std::span<const T> in, std::span<T> out,
+                                      std::vector<std::int64_t> *counts = nullptr, const Args &args = {}) const {
+        const hpccoll_args c = args.c();
+        return plan([&](auto made) {
+            return hpccoll_allgather_init(in.data(), count(in), dtype_of<T>(), out.data(), count(out),
+                                          place_for(counts), &c, c_, made);
+        });
+    }
+    template <class T>
+    [[nodiscard]] Plan alltoall_init(std::span<const T> in, std::span<T> out,
+                                     std::span<const std::int64_t> send_counts = {},
+                                     std::vector<std::int64_t> *recv_counts = nullptr, const Args &args = {}) const {
+        const hpccoll_args c = args.c();
+        return plan([&](auto made) {
+            return hpccoll_alltoall_init(in.data(), count(in), data_or_null(send_counts), dtype_of<T>(), out.data(),
+                                         count(out), place_for(recv_counts), &c, c_, made);
+        });
+    }
+    [[nodiscard]] Plan barrier_init() const {
+        return plan([&](auto made) { return hpccoll_barrier_init(nullptr, c_, made); });
+    }
+    template <class T> [[nodiscard]] Plan send_init(std::span<const T> x, int dest, int tag = 0) const {
+        return plan(
+            [&](auto made) { return hpccoll_send_init(x.data(), count(x), dtype_of<T>(), dest, tag, c_, made); });
+    }
+    // *from: nullptr, or the rank that has sent it, as of the last start.
+    template <class T>
+    [[nodiscard]] Plan recv_init(std::span<T> x, int source, int tag = 0, int *from = nullptr) const {
+        return plan([&](auto made) {
+            return hpccoll_recv_init(x.data(), count(x), dtype_of<T>(), source, tag, from, nullptr, c_, made);
+        });
+    }
+
     // ---- messages ----
 
     template <class T> void send(std::span<const T> x, int dest, int tag = 0) const {
@@ -278,6 +396,11 @@ class World {
     }
 
   private:
+    template <class Make> static Plan plan(Make make) {
+        hpccoll_plan *made = nullptr;
+        check(make(&made));
+        return Plan(made);
+    }
     static int checked(int value) {
         check(value);
         return value;

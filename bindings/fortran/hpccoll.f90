@@ -37,12 +37,31 @@ module hpccoll
     type(c_ptr) :: handle = c_null_ptr
   end type
 
+  type, bind(c), public :: hpccoll_plan
+    private
+    type(c_ptr) :: handle = c_null_ptr
+  end type
+
   public :: hpccoll_world_create, hpccoll_world_alone, hpccoll_world_free, hpccoll_split, hpccoll_subset, &
     hpccoll_rank, hpccoll_size, hpccoll_local_rank, hpccoll_local_size, hpccoll_is_member, hpccoll_share, &
     hpccoll_share_begin, hpccoll_last_error, hpccoll_strerror
   public :: hpccoll_wait, hpccoll_waitall, hpccoll_test
   public :: hpccoll_allreduce, hpccoll_scan, hpccoll_exscan, hpccoll_reduce, hpccoll_broadcast, hpccoll_reducescatter, &
     hpccoll_allgather, hpccoll_gather, hpccoll_scatter, hpccoll_alltoall, hpccoll_barrier, hpccoll_send, hpccoll_recv
+  public :: hpccoll_allreduce_init, hpccoll_reduce_init, hpccoll_broadcast_init, hpccoll_reducescatter_init, &
+    hpccoll_allgather_init, hpccoll_alltoall_init, hpccoll_barrier_init, hpccoll_send_init, hpccoll_recv_init, &
+    hpccoll_plan_list, hpccoll_start, hpccoll_startall, hpccoll_plan_free
+
+  ! Of requests and of plans: blocks until they are over.
+  interface hpccoll_wait
+    procedure wait_request, wait_plan
+  end interface
+  interface hpccoll_waitall
+    procedure wait_requests, wait_plans
+  end interface
+  interface hpccoll_test
+    procedure test_request, test_plan
+  end interface
 
   interface
     ! comm: an integer of mpi, or a type(MPI_Comm) of mpi_f08. options: knobs, as "stall_limit=60 verbose=0".
@@ -86,7 +105,7 @@ module hpccoll
       integer(c_int), intent(in) :: status
       character(len=*), intent(out) :: text
     end subroutine
-    subroutine hpccoll_wait(request, ierror) bind(c, name="hpccoll_f_wait")
+    subroutine wait_request(request, ierror) bind(c, name="hpccoll_f_wait")
       import
       type(hpccoll_request), intent(inout) :: request
       integer(c_int), intent(out), optional :: ierror
@@ -281,6 +300,141 @@ module hpccoll
     end subroutine
   end interface
 
+  ! ---- plans: as the procedures without _init, which see; every start uses these arrays again. Give them the attribute
+  ! asynchronous, and wait for the last start before they end. ---------------------------------------------------------
+
+  interface
+    subroutine hpccoll_allreduce_init(x, op, world, plan, out, prescale, postscale, compression, ierror) &
+        bind(c, name="hpccoll_f_allreduce_init")
+      import
+      type(*) :: x(..)
+      integer(c_int), intent(in) :: op
+      type(hpccoll_world), intent(in) :: world
+      type(hpccoll_plan), intent(out) :: plan
+      type(*), optional :: out(..)
+      real(c_double), intent(in), optional :: prescale, postscale
+      integer(c_int), intent(in), optional :: compression
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    subroutine hpccoll_reduce_init(x, op, root, world, plan, out, prescale, postscale, compression, ierror) &
+        bind(c, name="hpccoll_f_reduce_init")
+      import
+      type(*) :: x(..)
+      integer(c_int), intent(in) :: op, root
+      type(hpccoll_world), intent(in) :: world
+      type(hpccoll_plan), intent(out) :: plan
+      type(*), optional :: out(..)
+      real(c_double), intent(in), optional :: prescale, postscale
+      integer(c_int), intent(in), optional :: compression
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    subroutine hpccoll_broadcast_init(x, root, world, plan, ierror) bind(c, name="hpccoll_f_broadcast_init")
+      import
+      type(*) :: x(..)
+      integer(c_int), intent(in) :: root
+      type(hpccoll_world), intent(in) :: world
+      type(hpccoll_plan), intent(out) :: plan
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    subroutine hpccoll_reducescatter_init(x, out, op, world, plan, prescale, postscale, ierror) &
+        bind(c, name="hpccoll_f_reducescatter_init")
+      import
+      type(*), intent(in) :: x(..)
+      type(*) :: out(..)
+      integer(c_int), intent(in) :: op
+      type(hpccoll_world), intent(in) :: world
+      type(hpccoll_plan), intent(out) :: plan
+      real(c_double), intent(in), optional :: prescale, postscale
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    subroutine hpccoll_allgather_init(x, out, world, plan, counts, ierror) bind(c, name="hpccoll_f_allgather_init")
+      import
+      type(*), intent(in) :: x(..)
+      type(*) :: out(..)
+      type(hpccoll_world), intent(in) :: world
+      type(hpccoll_plan), intent(out) :: plan
+      integer(c_int64_t), intent(out), optional :: counts(*)
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    subroutine hpccoll_alltoall_init(x, out, world, plan, counts, recv_counts, ierror) &
+        bind(c, name="hpccoll_f_alltoall_init")
+      import
+      type(*), intent(in) :: x(..)
+      type(*) :: out(..)
+      type(hpccoll_world), intent(in) :: world
+      type(hpccoll_plan), intent(out) :: plan
+      integer(c_int64_t), intent(in), optional :: counts(*)
+      integer(c_int64_t), intent(out), optional :: recv_counts(*)
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    subroutine hpccoll_barrier_init(world, plan, ierror) bind(c, name="hpccoll_f_barrier_init")
+      import
+      type(hpccoll_world), intent(in) :: world
+      type(hpccoll_plan), intent(out) :: plan
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    subroutine hpccoll_send_init(x, dest, tag, world, plan, ierror) bind(c, name="hpccoll_f_send_init")
+      import
+      type(*), intent(in) :: x(..)
+      integer(c_int), intent(in) :: dest, tag
+      type(hpccoll_world), intent(in) :: world
+      type(hpccoll_plan), intent(out) :: plan
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    ! from, received: written when each start is waited for; they live as long as the plan.
+    subroutine hpccoll_recv_init(x, source, tag, world, plan, from, received, ierror) &
+        bind(c, name="hpccoll_f_recv_init")
+      import
+      type(*) :: x(..)
+      integer(c_int), intent(in) :: source, tag
+      type(hpccoll_world), intent(in) :: world
+      type(hpccoll_plan), intent(out) :: plan
+      integer(c_int), intent(out), optional :: from
+      integer(c_int64_t), intent(out), optional :: received
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    subroutine list_n(n, plans, list, ierror) bind(c, name="hpccoll_f_plan_list")
+      import
+      integer(c_int), intent(in) :: n
+      type(hpccoll_plan), intent(inout) :: plans(*)
+      type(hpccoll_plan), intent(out) :: list
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    subroutine hpccoll_start(plan, ierror) bind(c, name="hpccoll_f_start")
+      import
+      type(hpccoll_plan), intent(in) :: plan
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    subroutine start_n(n, plans, ierror) bind(c, name="hpccoll_f_startall")
+      import
+      integer(c_int), intent(in) :: n
+      type(hpccoll_plan), intent(in) :: plans(*)
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    subroutine wait_plan(plan, ierror) bind(c, name="hpccoll_f_plan_wait")
+      import
+      type(hpccoll_plan), intent(in) :: plan
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    subroutine wait_for_n_plans(n, plans, ierror) bind(c, name="hpccoll_f_plan_waitall")
+      import
+      integer(c_int), intent(in) :: n
+      type(hpccoll_plan), intent(in) :: plans(*)
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    subroutine test_one_plan(plan, done, ierror) bind(c, name="hpccoll_f_plan_test")
+      import
+      type(hpccoll_plan), intent(in) :: plan
+      integer(c_int), intent(out) :: done
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    subroutine hpccoll_plan_free(plan, ierror) bind(c, name="hpccoll_f_plan_free")
+      import
+      type(hpccoll_plan), intent(inout) :: plan
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+  end interface
+
 contains
 
   ! Whether this rank is in what split or subset have made.
@@ -300,13 +454,42 @@ contains
     hpccoll_share_begin = r * (rows / size) + min(r, mod(rows, size))
   end function
 
-  subroutine hpccoll_waitall(requests, ierror)
+  subroutine wait_requests(requests, ierror)
     type(hpccoll_request), intent(inout), contiguous :: requests(:)
     integer(c_int), intent(out), optional :: ierror
     call wait_for_n(size(requests, kind=c_int), requests, ierror)
   end subroutine
 
-  subroutine hpccoll_test(request, done, ierror)
+  ! One plan of several, which it takes over.
+  subroutine hpccoll_plan_list(plans, list, ierror)
+    type(hpccoll_plan), intent(inout), contiguous :: plans(:)
+    type(hpccoll_plan), intent(out) :: list
+    integer(c_int), intent(out), optional :: ierror
+    call list_n(size(plans, kind=c_int), plans, list, ierror)
+  end subroutine
+
+  subroutine hpccoll_startall(plans, ierror)
+    type(hpccoll_plan), intent(in), contiguous :: plans(:)
+    integer(c_int), intent(out), optional :: ierror
+    call start_n(size(plans, kind=c_int), plans, ierror)
+  end subroutine
+
+  subroutine wait_plans(plans, ierror)
+    type(hpccoll_plan), intent(in), contiguous :: plans(:)
+    integer(c_int), intent(out), optional :: ierror
+    call wait_for_n_plans(size(plans, kind=c_int), plans, ierror)
+  end subroutine
+
+  subroutine test_plan(plan, done, ierror)
+    type(hpccoll_plan), intent(in) :: plan
+    logical, intent(out) :: done
+    integer(c_int), intent(out), optional :: ierror
+    integer(c_int) :: found
+    call test_one_plan(plan, found, ierror)
+    done = found /= 0
+  end subroutine
+
+  subroutine test_request(request, done, ierror)
     type(hpccoll_request), intent(inout) :: request
     logical, intent(out) :: done
     integer(c_int), intent(out), optional :: ierror

@@ -233,14 +233,19 @@ static int read_both(const char *procedure, array x, array out, place *from, pla
     return HPCCOLL_OK;
 }
 
+static int read_shares(const char *procedure, array x, array out, hpccoll_world *world, place *from, place *to) {
+    int status = read_both(procedure, x, out, from, to);
+    if (status < 0 || hpccoll_size(world) < 1 ||
+        to->count == hpccoll_share(from->count / from->row, hpccoll_size(world), hpccoll_rank(world)) * from->row)
+        return status;
+    return refuse(procedure, "out", "has not the size of this rank's share (hpccoll_share)");
+}
+
 void hpccoll_f_reducescatter(array x, array out, const int *op, hpccoll_world *const *world, array name,
                              const double *prescale, const double *postscale, hpccoll_request **request, int *ierror) {
     place from, to;
     options o;
-    int status = read_both("hpccoll_reducescatter", x, out, &from, &to);
-    if (status >= 0 && hpccoll_size(*world) > 0 &&
-        to.count != hpccoll_share(from.count / from.row, hpccoll_size(*world), hpccoll_rank(*world)) * from.row)
-        status = refuse("hpccoll_reducescatter", "out", "has not the size of this rank's share (hpccoll_share)");
+    int status = read_shares("hpccoll_reducescatter", x, out, *world, &from, &to);
     if (status >= 0) {
         const hpccoll_args *args = read_options(&o, name, prescale, postscale, NULL, from.row);
         hpccoll_reduction how = (hpccoll_reduction)*op;
@@ -356,4 +361,135 @@ void hpccoll_f_waitall(const int *n, hpccoll_request **requests, int *ierror) {
 void hpccoll_f_test(hpccoll_request **request, int *done, int *ierror) {
     own_error[0] = 0;
     report(hpccoll_test(request, done), ierror);
+}
+
+/* ---- plans ------------------------------------------------------------------------------------------------------- */
+
+#define REDUCTION_PLAN(name, root)                                                                                     \
+    void hpccoll_f_##name##_init(array x, const int *op, ROOT_##root hpccoll_world *const *world, hpccoll_plan **plan, \
+                                 array out, const double *prescale, const double *postscale, const int *compression,   \
+                                 int *ierror) {                                                                        \
+        place from, to;                                                                                                \
+        *plan = NULL;                                                                                                  \
+        options o;                                                                                                     \
+        int status = read_array("hpccoll_" #name "_init", "x", x, &from);                                              \
+        status = status < 0 ? status : read_array("hpccoll_" #name "_init", "out", out ? out : x, &to);                \
+        if (status >= 0 && (to.count != from.count || to.dtype != from.dtype))                                         \
+            status = refuse("hpccoll_" #name "_init", "out", "has not the type and size of x");                        \
+        if (status >= 0) {                                                                                             \
+            const hpccoll_args *args = read_options(&o, NULL, prescale, postscale, compression, 1);                    \
+            status = hpccoll_##name##_init(from.data, to.data, from.count, from.dtype, (hpccoll_reduction) * op,       \
+                                           GIVE_##root args, *world, plan);                                            \
+        }                                                                                                              \
+        report(status, ierror);                                                                                        \
+    }
+REDUCTION_PLAN(allreduce, all)
+REDUCTION_PLAN(reduce, rooted)
+
+void hpccoll_f_broadcast_init(array x, const int *root, hpccoll_world *const *world, hpccoll_plan **plan, int *ierror) {
+    *plan = NULL;
+    place p;
+    int status = read_array("hpccoll_broadcast_init", "x", x, &p);
+    report(status < 0 ? status : hpccoll_broadcast_init(p.data, p.count, p.dtype, *root, NULL, *world, plan), ierror);
+}
+
+void hpccoll_f_reducescatter_init(array x, array out, const int *op, hpccoll_world *const *world, hpccoll_plan **plan,
+                                  const double *prescale, const double *postscale, int *ierror) {
+    *plan = NULL;
+    place from, to;
+    options o;
+    int status = read_shares("hpccoll_reducescatter_init", x, out, *world, &from, &to);
+    if (status >= 0) {
+        const hpccoll_args *args = read_options(&o, NULL, prescale, postscale, NULL, from.row);
+        status = hpccoll_reducescatter_init(from.data, to.data, from.count, from.dtype, (hpccoll_reduction)*op, args,
+                                            *world, plan);
+    }
+    report(status, ierror);
+}
+
+void hpccoll_f_allgather_init(array x, array out, hpccoll_world *const *world, hpccoll_plan **plan, int64_t *counts,
+                              int *ierror) {
+    *plan = NULL;
+    place from, to;
+    options o;
+    int status = read_both("hpccoll_allgather_init", x, out, &from, &to);
+    if (status >= 0) {
+        const hpccoll_args *args = read_options(&o, NULL, NULL, NULL, NULL, from.row);
+        status = hpccoll_allgather_init(from.data, from.count, from.dtype, to.data, to.count, counts, args, *world,
+                                        plan);
+    }
+    report(status, ierror);
+}
+
+void hpccoll_f_alltoall_init(array x, array out, hpccoll_world *const *world, hpccoll_plan **plan,
+                             const int64_t *counts, int64_t *recv_counts, int *ierror) {
+    *plan = NULL;
+    place from, to;
+    options o;
+    int status = read_both("hpccoll_alltoall_init", x, out, &from, &to);
+    if (status >= 0) {
+        const hpccoll_args *args = read_options(&o, NULL, NULL, NULL, NULL, from.row);
+        status = hpccoll_alltoall_init(from.data, from.count, counts, from.dtype, to.data, to.count, recv_counts, args,
+                                       *world, plan);
+    }
+    report(status, ierror);
+}
+
+void hpccoll_f_barrier_init(hpccoll_world *const *world, hpccoll_plan **plan, int *ierror) {
+    *plan = NULL;
+    own_error[0] = 0;
+    report(hpccoll_barrier_init(NULL, *world, plan), ierror);
+}
+
+void hpccoll_f_send_init(array x, const int *dest, const int *tag, hpccoll_world *const *world, hpccoll_plan **plan,
+                         int *ierror) {
+    *plan = NULL;
+    place p;
+    int status = read_array("hpccoll_send_init", "x", x, &p);
+    report(status < 0 ? status : hpccoll_send_init(p.data, p.count, p.dtype, *dest, *tag, *world, plan), ierror);
+}
+
+void hpccoll_f_recv_init(array x, const int *source, const int *tag, hpccoll_world *const *world, hpccoll_plan **plan,
+                         int *from, int64_t *received, int *ierror) {
+    *plan = NULL;
+    place p;
+    int status = read_array("hpccoll_recv_init", "x", x, &p);
+    report(status < 0 ? status
+                      : hpccoll_recv_init(p.data, p.count, p.dtype, *source, *tag, from, received, *world, plan),
+           ierror);
+}
+
+void hpccoll_f_plan_list(const int *n, hpccoll_plan **plans, hpccoll_plan **list, int *ierror) {
+    own_error[0] = 0;
+    report(hpccoll_plan_list(*n, plans, list), ierror);
+}
+
+void hpccoll_f_start(hpccoll_plan *const *plan, int *ierror) {
+    own_error[0] = 0;
+    report(hpccoll_start(*plan), ierror);
+}
+
+void hpccoll_f_startall(const int *n, hpccoll_plan *const *plans, int *ierror) {
+    own_error[0] = 0;
+    report(hpccoll_startall(*n, plans), ierror);
+}
+
+void hpccoll_f_plan_wait(hpccoll_plan *const *plan, int *ierror) {
+    own_error[0] = 0;
+    report(hpccoll_plan_wait(*plan), ierror);
+}
+
+void hpccoll_f_plan_waitall(const int *n, hpccoll_plan *const *plans, int *ierror) {
+    own_error[0] = 0;
+    report(hpccoll_plan_waitall(*n, plans), ierror);
+}
+
+void hpccoll_f_plan_test(hpccoll_plan *const *plan, int *done, int *ierror) {
+    own_error[0] = 0;
+    report(hpccoll_plan_test(*plan, done), ierror);
+}
+
+void hpccoll_f_plan_free(hpccoll_plan **plan, int *ierror) {
+    own_error[0] = 0;
+    report(hpccoll_plan_free(plan), ierror);
 }

@@ -1,6 +1,7 @@
 ! SPDX-License-Identifier: Apache-2.0
 !
-! heat.f90 - the heat equation on a square, its columns spread over the ranks. heat_mpi.f90 is the same on bare MPI.
+! heat.f90 - the heat equation on a square, its columns spread over the ranks. The exchange of the halos and the largest
+! change are plans: made once, started in every step, without a control message. heat_mpi.f90 is the same on bare MPI.
 !
 !     heat POINTS STEPS
 program heat
@@ -9,9 +10,11 @@ program heat
   use, intrinsic :: iso_fortran_env, only: real64
   implicit none
   type(hpccoll_world) :: world
-  type(hpccoll_request) :: requests(4)
-  real(real64), allocatable :: u(:, :), next(:, :)
-  real(real64) :: change, total
+  type(hpccoll_plan) :: halo, largest
+  real(real64), allocatable, asynchronous :: u(:, :)
+  real(real64), allocatable :: next(:, :)
+  real(real64), asynchronous :: change
+  real(real64) :: total
   integer :: points, steps, step, left, right, rank, ranks, mine, first, j
   character(len=16) :: word
 
@@ -34,11 +37,17 @@ program heat
     if (abs(2*(first + j) - points) < points/2) u(points/4:3*points/4, j) = 100
   end do
   next = u
+  call make_plans()
   do step = 1, steps
-    call exchange()
+    if (ranks > 1) call hpccoll_start(halo)
+    if (ranks > 1) call hpccoll_wait(halo)
     call advance()
-    if (mod(step, 10) == 0) call hpccoll_allreduce(change, HPCCOLL_MAX, world)
+    if (mod(step, 10) /= 0) cycle
+    call hpccoll_start(largest)
+    call hpccoll_wait(largest)
   end do
+  call hpccoll_plan_free(halo)
+  call hpccoll_plan_free(largest)
   total = sum(u(:, 1:mine))
   call hpccoll_allreduce(total, HPCCOLL_SUM, world)
   if (rank == 0) print "(i0, a, i0, a, es22.15, a, es22.15)", &
@@ -49,17 +58,22 @@ program heat
 contains
 
   ! The columns at the borders go to the neighbours. They are contiguous: no copies.
-  subroutine exchange()
-    requests = hpccoll_request()
+  subroutine make_plans()
+    type(hpccoll_plan) :: faces(4)
+    integer :: n
+    n = 0
     if (left >= 0) then
-      call hpccoll_recv(u(:, 0), left, 1, world, request=requests(1))
-      call hpccoll_send(u(:, 1), left, 2, world, request=requests(2))
+      call hpccoll_recv_init(u(:, 0), left, 1, world, faces(1))
+      call hpccoll_send_init(u(:, 1), left, 2, world, faces(2))
+      n = 2
     end if
     if (right < ranks) then
-      call hpccoll_recv(u(:, mine + 1), right, 2, world, request=requests(3))
-      call hpccoll_send(u(:, mine), right, 1, world, request=requests(4))
+      call hpccoll_recv_init(u(:, mine + 1), right, 2, world, faces(n + 1))
+      call hpccoll_send_init(u(:, mine), right, 1, world, faces(n + 2))
+      n = n + 2
     end if
-    call hpccoll_waitall(requests)
+    if (n > 0) call hpccoll_plan_list(faces(1:n), halo)
+    call hpccoll_allreduce_init(change, HPCCOLL_MAX, world, largest)
   end subroutine
 
   subroutine advance()
