@@ -17,6 +17,7 @@ program procedures
   call reductions()
   call rows()
   call requests()
+  call plans()
   call errors()
   call hpccoll_split(world, mod(rank, 2), 0, part)
   call check(hpccoll_size(part) == (ranks + 1 - mod(rank, 2))/2, "split")
@@ -111,6 +112,57 @@ contains
     allocate (x(2, 1))
     call hpccoll_reducescatter(z, x, HPCCOLL_SUM, world)
     call check(all(x == ranks*(ranks - 1)/2), "reducescatter")
+  end subroutine
+
+  subroutine plans()
+    type(hpccoll_plan) :: some(6), ring(2), both
+    real(c_double), asynchronous :: x(3), y(3), sums(1), everybody(2, ranks), mine(2, 1), given(ranks), taken(ranks)
+    integer(c_int), asynchronous :: from, i
+    integer(c_int64_t), asynchronous :: received
+    integer(c_int64_t) :: counts(ranks)
+    integer :: step, status
+    logical :: done
+    call hpccoll_allreduce_init(x, HPCCOLL_SUM, world, some(1), out=y, prescale=2.0_c_double)
+    call hpccoll_reduce_init(i, HPCCOLL_MAX, ranks - 1, world, some(2))
+    call hpccoll_allgather_init(mine, everybody, world, some(3), counts)
+    call check(all(counts == 1), "counts of a plan")
+    call hpccoll_alltoall_init(given, taken, world, some(4))
+    call hpccoll_reducescatter_init(everybody, mine, HPCCOLL_SUM, world, some(5), ierror=status)
+    call check(status == HPCCOLL_OK, "a plan of a reducescatter")
+    call hpccoll_plan_free(some(5))
+    call hpccoll_broadcast_init(sums, 0, world, some(5))
+    call hpccoll_barrier_init(world, some(6))
+    call hpccoll_recv_init(given, HPCCOLL_ANY_SOURCE, 3, world, ring(1), from, received)
+    call hpccoll_send_init(x(1:1), mod(rank + 1, ranks), 3, world, ring(2))
+    call hpccoll_plan_list(ring, both)
+    do step = 1, 3
+      x = step
+      i = rank + step
+      mine = rank*step
+      sums = merge(step, 0, rank == 0)
+      given = [(real(rank + status*step, c_double), status=0, ranks - 1)]
+      call hpccoll_startall(some)
+      call hpccoll_waitall(some)
+      call check(all(y == 2*step*ranks), "a plan of an allreduce")
+      call check(i == ranks - 1 + step .or. rank /= ranks - 1, "a plan of a reduce")
+      call check(all(everybody(1, :) == [(real(status*step, c_double), status=0, ranks - 1)]), "a plan of an allgather")
+      call check(all(taken == [(real(status + rank*step, c_double), status=0, ranks - 1)]), "a plan of an alltoall")
+      call check(sums(1) == step, "a plan of a broadcast")
+      call hpccoll_start(both)
+      done = .false.
+      do while (.not. done)
+        call hpccoll_test(both, done)
+      end do
+      call check(given(1) == step .and. received == 1 .and. from == mod(rank + ranks - 1, ranks), "plans of messages")
+    end do
+    call hpccoll_allreduce_init(x(::2), HPCCOLL_SUM, world, ring(1), ierror=status)
+    call expect(status, HPCCOLL_INVALID, "hpccoll_allreduce_init: x is not contiguous")
+    do step = 1, 6
+      call hpccoll_plan_free(some(step))
+    end do
+    call hpccoll_plan_free(both)
+    call hpccoll_start(both, status)
+    call expect(status, HPCCOLL_INVALID, "the plan is NULL")
   end subroutine
 
   subroutine requests()

@@ -15,6 +15,11 @@ def program(mpicc, compiled) -> Path:
     return compiled(mpicc, *STRICT, "tests/capi/program.c")
 
 
+@pytest.fixture(scope="module")
+def plans(mpicc, compiled) -> Path:
+    return compiled(mpicc, *STRICT, "tests/capi/plans.c")
+
+
 @pytest.mark.timeout(200)
 @pytest.mark.parametrize(("ranks", "nodes"), [(1, 1), (3, 1), (4, 2)])
 def test_random_programs(program, job, ranks: int, nodes: int) -> None:
@@ -24,6 +29,12 @@ def test_random_programs(program, job, ranks: int, nodes: int) -> None:
 @pytest.mark.timeout(200)
 def test_with_all_threads_of_mpi(program, job) -> None:
     assert "fine\n" in job(3, program, 9, 40, "threads", nodes=2)
+
+
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize(("ranks", "nodes"), [(1, 1), (3, 1), (3, 2)])
+def test_plans(plans, job, ranks: int, nodes: int) -> None:
+    assert "fine\n" in job(ranks, plans, ranks, 30, nodes=nodes)
 
 
 @pytest.mark.timeout(200)
@@ -67,10 +78,13 @@ def test_threads_under_a_sanitizer(build_c, mpicc, job, tmp_path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_random_programs_under_sanitizers(build_c, mpicc, job) -> None:
+@pytest.mark.parametrize("source", ["program", "plans"])
+def test_random_programs_under_sanitizers(build_c, mpicc, job, source: str) -> None:
     """The library's sources in the program; Open MPI itself is not instrumented, so its own leaks are not looked at."""
     flags = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-ldl")
-    made = build_c("tests/capi/program.c", *library_sources(), flags=flags, compiler=mpicc, name="capi-address")
+    made = build_c(
+        f"tests/capi/{source}.c", *library_sources(), flags=flags, compiler=mpicc, name=f"capi-address-{source}"
+    )
     for ranks, nodes in ((2, 1), (3, 2)):
-        output = job(ranks, made, ranks, 60, "threads", nodes=nodes, ASAN_OPTIONS="detect_leaks=0")
+        output = job(ranks, made, ranks, 40, "threads", nodes=nodes, ASAN_OPTIONS="detect_leaks=0")
         assert "fine\n" in output

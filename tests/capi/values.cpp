@@ -44,6 +44,40 @@ static void check_rows(const hpccoll::World &world) {
     check(world.reducescatter(row) == std::vector<double>{double(rank * size)}, "reducescatter");
 }
 
+static void check_plans(const hpccoll::World &world) {
+    std::vector<double> x(5), out(static_cast<std::size_t>(size)), share(rank < 5 % size ? 5 / size + 1 : 5 / size);
+    const std::span<double> whole(x);
+    const double given = rank;
+    double taken = -1;
+    int from = -1;
+    std::vector<std::int64_t> counts;
+    hpccoll::Plan sum = world.allreduce_init(whole), most = world.reduce_init(whole.first(1), 0, HPCCOLL_MAX);
+    hpccoll::Plan all = world.allgather_init(std::span(&given, 1), std::span(out), &counts);
+    hpccoll::Plan parts = world.reducescatter_init(std::span<const double>(x), std::span(share));
+    check(counts == std::vector<std::int64_t>(static_cast<std::size_t>(size), 1), "counts of a plan");
+    std::array<hpccoll::Plan, 2> messages{world.recv_init(std::span(&taken, 1), (rank + size - 1) % size, 3, &from),
+                                          world.send_init(std::span(&given, 1), (rank + 1) % size, 3)};
+    hpccoll::Plan ring{std::span(messages)}, barrier = world.barrier_init();
+    check(!messages[0] && ring, "a list takes its plans over");
+    for (int step = 1; step < 4; step++) {
+        x.assign(5, step);
+        sum();
+        check(x[4] == step * size, "a plan of an allreduce");
+        parts();
+        check(share.empty() || share[0] == x[0] * size, "a plan of a reducescatter");
+        all.start();
+        ring.start();
+        while (!ring.test()) {}
+        all.wait();
+        barrier();
+        most();
+        check(out.back() == size - 1 && taken == from && from == (rank + size - 1) % size, "plans");
+    }
+    barrier.start(); // its destructor waits
+    sum.free();
+    expect(HPCCOLL_INVALID, "the plan is NULL", [&] { sum(); });
+}
+
 static void check_all(const hpccoll::World &world) {
     check(world.allreduce(rank, HPCCOLL_MAX) == size - 1, "a value");
     std::array<float, 4> x{float(rank), 1, 2, 3};
@@ -59,6 +93,7 @@ static void check_all(const hpccoll::World &world) {
     world.scan(std::span(&n, 1));
     check(n == rank * (rank + 1) / 2, "scan");
     check_rows(world);
+    check_plans(world);
     const double out = rank;
     double in = -1;
     auto receive = world.recv_async(std::span(&in, 1), (rank + size - 1) % size, 7);
