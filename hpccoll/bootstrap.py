@@ -21,6 +21,7 @@ from hpccoll.observe.timeline import Timeline, for_rank
 from hpccoll.rendezvous import Machine, Rendezvous, ThreadRendezvous, agreed
 from hpccoll.start_report import Ranks
 from hpccoll.text import some_ranks
+from hpccoll.tuner import worker
 
 __all__ = ["Base", "make"]
 
@@ -78,6 +79,7 @@ class Base:
     generation: int = 0
     """The generation of the newest process set here: numbers come again, generations do not."""
     timeline: Timeline | None = None
+    tuner: worker.Tuner | None = None
     failure: errors.RecoverableError | None = None
     """What had broken the World when it was shut down."""
 
@@ -162,6 +164,8 @@ def _first_set(base: Base, ranks: Ranks, *, opens_device: bool) -> _core.Set:
         print(_start_line(base), file=sys.stderr, flush=True)
     if settings.timeline:
         base.timeline = agreed(rendezvous.compare, lambda: for_rank(loop, settings.timeline))
+    if settings.autotune:
+        base.tuner = agreed(rendezvous.compare, lambda: worker.for_rank(first, settings))
     rendezvous.compare(None)  # no rank sends before all ranks listen
     return first
 

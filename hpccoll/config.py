@@ -190,6 +190,13 @@ class Config(_KnobsOfC):
         "folder for the last events of each rank, written at a failure and at SIGUSR2; empty: hpccoll-trace-JOB in the "
         "working folder; none: they are not written",
     )
+    autotune: bool = _knob(
+        False, "rank 0 looks for a better fusion_threshold, raise_bytes and raise_window while the job runs; they "
+        "change on all ranks after the same entry of the log", agreed=True,
+    )  # fmt: skip
+    autotune_log: str = _knob("", "file in which rank 0 writes every sample and every change of the tuner; empty: none")
+    autotune_steps: int = _knob(10, "steps of a sample of the tuner", unit="steps", low=2, high=10000)
+    autotune_warmup: int = _knob(3, "samples that the tuner drops before it begins", unit="samples", high=10000)
     site_file: str = _knob(
         "", "file of knobs for this machine, as `hpccoll tune` writes it; environment and arguments take precedence"
     )

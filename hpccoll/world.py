@@ -387,6 +387,8 @@ class World:
     def _free(self) -> None:
         self.base.failure = self.base.loop.failure()
         timeline.stop(self)
+        if self.base.tuner is not None:
+            self.base.tuner.close()
         self.base.loop.close()
         if self.base.loop.forked:
             return

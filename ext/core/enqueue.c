@@ -78,7 +78,7 @@ static void admit(hc__set *s, uint32_t name, const hc_request *request, hc__sig 
     record->status = 0;
     hc__pending_append(s, name);
     s->pending.unraised_bytes += payload_of(sig, request);
-    if (s->pending.unraised_bytes >= s->engine->config.raise_bytes) /* R2 */
+    if (s->pending.unraised_bytes >= s->tune.now.raise_bytes) /* R2 */
         hc__raise_all(s);
     if (request->flags & HC_REQUEST_LAST)
         hc__leave(s);

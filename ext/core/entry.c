@@ -2,7 +2,8 @@
  *
  * entry.c - an entry of the log as bytes: made at the root, read and checked by every member.
  *
- *     u64 position, u8 flags, (STOP, LEAVE: i32 first to leave, u8 n, n bytes: why,) i32 last to join,
+ *     u64 position, u8 flags, (STOP, LEAVE: i32 first to leave, u8 n, n bytes: why,)
+ *     (TUNE: u64 fusion threshold, u64 raise bytes, u64 raise window in ns,) i32 last to join,
  *     columns: conflict, commit, rootless (of commit),
  *     u32 n, n first announcements: u8 outcome, u32 bytes, then
  *         AGREED, ROOTLESS: the signature       DISAGREED: u32 bytes of the name, the name, the text
@@ -18,9 +19,10 @@
 #include "core/state.h"
 #include "core/text.h"
 #include "core/tree.h"
+#include "core/tune.h"
 #include "core/wire.h"
 
-#define FIXED (8 + 1 + HC__LEAVER_MOST + 4 + 3 * 4 + 4)
+#define FIXED (8 + 1 + HC__LEAVER_MOST + HC__TUNING_BYTES + 4 + 3 * 4 + 4)
 
 /* ---- making (at the root) ------------------------------------------------------------------------ */
 
@@ -65,6 +67,8 @@ uint8_t *hc__entry_make(hc__set *s, size_t *nbytes) {
         flags |= HC__F_JOINALL;
     if (!items && !flags)
         return NULL;
+    if (items && s->tune.is_proposed)
+        flags |= HC__F_TUNE;
     uint8_t *entry = hc__scratch(s->engine, HC__HEADER + measure(s));
     if (!entry)
         return NULL;
@@ -73,6 +77,8 @@ uint8_t *hc__entry_make(hc__set *s, size_t *nbytes) {
     p = hc__write8(p, flags);
     hc__leaver leaver = hc__first_to_leave(s);
     p = hc__write_leaver(p, flags, &leaver);
+    if (flags & HC__F_TUNE)
+        p = hc__tune_write(s, p);
     p = hc__write32(p, (uint32_t)s->joins.last);
     p = hc__write_column(p, s->slots.rows, s->slots.nwords, s->slots.stride, hc__row_conflict);
     p = hc__write_column(p, s->slots.rows, s->slots.nwords, s->slots.stride, hc__row_out);
@@ -119,6 +125,8 @@ int hc__entry_read(hc__set *s, hc__reader *r, hc__entry *entry) {
     entry->position = hc__read64(r);
     entry->flags = hc__read8(r);
     entry->leaver = hc__read_leaver(r, entry->flags, s->set_size, s->engine->config.size);
+    if (entry->flags & HC__F_TUNE)
+        hc__tune_read(r, &entry->tuning);
     entry->last_joined = (int32_t)hc__read32(r);
     entry->conflict = hc__read_column(r);
     entry->commit = hc__read_column(r);
@@ -131,7 +139,7 @@ int hc__entry_read(hc__set *s, hc__reader *r, hc__entry *entry) {
         return HC_NO_MEMORY;
     for (uint32_t i = 0; i < entry->nfirsts && !r->bad; i++)
         read_first(r, s->set_size, &entry->firsts[i]);
-    return r->bad || r->at != r->end || (entry->flags & ~(HC__F_LEAVES | HC__F_PREEMPT | HC__F_JOINALL))
+    return r->bad || r->at != r->end || (entry->flags & ~(HC__F_LEAVES | HC__F_PREEMPT | HC__F_JOINALL | HC__F_TUNE))
                ? HC_BAD_MESSAGE
                : 0;
 }

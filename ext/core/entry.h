@@ -23,6 +23,7 @@ typedef struct hc__entry { /* points into the bytes that were read */
     uint8_t flags; /* hc__flag */
     int32_t last_joined;
     hc__leaver leaver;
+    hc_tuning tuning; /* with TUNE */
     hc__column_view conflict, commit, rootless;
     uint32_t nfirsts;
     hc__entry_first *firsts; /* scratch memory */

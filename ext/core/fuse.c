@@ -171,7 +171,7 @@ static void finish_at_once(hc__set *s, uint32_t name) {
 
 /* B2, B4: batches are numbered and start in the order of the log. */
 void hc__fuse(hc__set *s, const hc__agreed *agreed, uint32_t n) {
-    plan p = {.agreed = agreed, .threshold = s->engine->config.fusion_threshold};
+    plan p = {.agreed = agreed, .threshold = s->tune.now.fusion_threshold};
     size_t most = 0;
     for (uint32_t i = 0; i < n; i++)
         most += agreed[i].sig->request.ntensors;

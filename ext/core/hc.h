@@ -246,6 +246,15 @@ enum { HC_RANKS_MAY_DIFFER, HC_RANKS_AGREE };
       "a wait of this long breaks the World (StallError); 0: never")
 /* clang-format on */
 
+/* The knobs of a set that may change while it runs, on all members after the same entry of its log (HC_EV_TUNE). A set
+ * begins with those of its engine. */
+#define HC_TUNING_MOST_BYTES (1ull << 40)
+#define HC_TUNING_MOST_NS 10000000000ull
+typedef struct hc_tuning {
+    uint64_t fusion_threshold, raise_bytes; /* bytes, at most HC_TUNING_MOST_BYTES */
+    uint64_t raise_window;                  /* ns, at most HC_TUNING_MOST_NS */
+} hc_tuning;
+
 typedef struct hc_engine_config {
     int32_t rank, size;            /* in the World */
     const hc_processes *processes; /* NULL: texts name ranks by their numbers alone */
@@ -264,6 +273,7 @@ enum hc_event_kind {
     HC_EV_JOIN,       /* set, ticket */
     HC_EV_STOP,       /* set; text: the exception that ends this rank, NULL: it ends in order */
     HC_EV_PREEMPT,    /* set */
+    HC_EV_TUNE,       /* set, tuning; at the set's root only. It goes with the next entry that commits a request */
     HC_EV_MESSAGE,    /* peer, bytes: a control message arrived */
     HC_EV_SENT,       /* peer: the last message to peer has left (see T4) */
     HC_EV_TICK,       /* time only: timers */
@@ -282,6 +292,7 @@ typedef struct hc_event {
     uint64_t batch;
     const hc_request *request;   /* copied by the engine before step returns */
     const hc_set_config *config; /* likewise */
+    const hc_tuning *tuning;     /* likewise */
     const uint8_t *bytes;
     size_t nbytes;
     const char *text;
@@ -294,6 +305,7 @@ enum hc_action_kind {
     HC_AC_WAKE_AT,   /* time: call step with TICK no later than this (the newest wins; UINT64_MAX: none) */
     HC_AC_STALLED,   /* a report: text, ranks awaited; not fatal */
     HC_AC_PREEMPTED, /* set, position of PREEMPT in the log */
+    HC_AC_TUNED,     /* set, position, tuning: it holds from the next entry on */
     HC_AC_STOPPED,   /* set, text: its log has ended; the text names the first rank to leave */
     HC_AC_FAILED     /* the World is broken: status, peer, text; abandon all batches, start none. Once */
 };
@@ -315,12 +327,13 @@ typedef struct hc_action {
     int32_t status;
     uint64_t ticket;
     uint64_t batch;    /* RUN: number of the batch in its set, from 0, equal on all members */
-    uint64_t position; /* COMPLETE, PREEMPTED: position in the log */
+    uint64_t position; /* COMPLETE, PREEMPTED, TUNED: position in the log */
     int64_t value;     /* COMPLETE of a JOIN: set rank of the last rank to join */
     uint64_t time;
     const uint8_t *bytes;
     size_t nbytes;
     const char *text; /* ends in 0 */
+    const hc_tuning *tuning;
     const hc_item *items;
     uint32_t nitems;
     const int32_t *ranks; /* STALLED: set ranks awaited (a bounded list) */

@@ -21,6 +21,7 @@
 #include "core/stop.h"
 #include "core/text.h"
 #include "core/tree.h"
+#include "core/tune.h"
 #include "core/wire.h"
 
 /* ---- L1 ------------------------------------------------------------------------------------------ */
@@ -172,6 +173,8 @@ static uint32_t count_commits(const hc__entry *entry) {
 static void end_with(hc__set *s, const hc__entry *entry) { /* L6 */
     if (entry->flags & HC__F_JOINALL)
         hc__join_all(s, entry->last_joined);
+    if (entry->flags & HC__F_TUNE)
+        hc__tune_apply(s, &entry->tuning);
     if (entry->flags & HC__F_PREEMPT) {
         hc_action *action = hc__act(s->engine, HC_AC_PREEMPTED);
         action->set = s->id;

@@ -44,6 +44,9 @@ static void set_init(hc_engine *e, hc__set *s, const hc_set_config *c) {
     s->slots.lru_oldest = s->slots.lru_newest = -1;
     s->joins.last = -1;
     s->end.first_to_leave = HC__NO_RANK;
+    s->tune.now = (hc_tuning){.fusion_threshold = e->config.fusion_threshold,
+                              .raise_bytes = e->config.raise_bytes,
+                              .raise_window = e->config.raise_window};
 }
 
 static int reserve(hc_engine *e, uint32_t id) {

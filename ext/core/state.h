@@ -20,6 +20,7 @@
 #include "core/slots.h"
 #include "core/stop.h"
 #include "core/tree.h"
+#include "core/tune.h"
 
 struct hc__set {
     hc_engine *engine;
@@ -38,6 +39,7 @@ struct hc__set {
     hc__joins joins;
     hc__batches batches;
     hc__end end;
+    hc__tune tune;
     hc__stall stall;
 };
 

@@ -18,6 +18,7 @@
 #include "core/stop.h"
 #include "core/text.h"
 #include "core/tree.h"
+#include "core/tune.h"
 #include "core/up.h"
 #include "core/wire.h"
 
@@ -26,7 +27,7 @@
 static uint64_t raise_deadline(const hc__set *s) {
     if (s->pending.unraised == HC__NONE || s->joins.joined || s->end.stopped)
         return HC__NEVER;
-    return hc__later(s->names.at[s->pending.unraised].since, s->engine->config.raise_window);
+    return hc__later(s->names.at[s->pending.unraised].since, s->tune.now.raise_window);
 }
 
 static void run_timers(hc_engine *e) {
@@ -116,6 +117,8 @@ static int on_set_event(hc_engine *e, const hc_event *ev) {
         if (!e->failure.failed && !s->end.stopped)
             hc__tree_flag(s, HC__F_PREEMPT);
         return 0;
+    case HC_EV_TUNE:
+        return hc__tune_propose(s, ev->tuning);
     default:
         return e->failure.failed ? 0 : hc__batch_done(s, ev->batch, ev->status, ev->text);
     }
@@ -153,6 +156,7 @@ static int dispatch(hc_engine *e, const hc_event *ev) {
     case HC_EV_JOIN:
     case HC_EV_STOP:
     case HC_EV_PREEMPT:
+    case HC_EV_TUNE:
     case HC_EV_BATCH_DONE:
         return on_set_event(e, ev);
     default:

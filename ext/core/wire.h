@@ -87,7 +87,7 @@ enum hc__message {
 };
 
 /* The flags of an up message and of an entry. */
-enum hc__flag { HC__F_STOP = 1, HC__F_PREEMPT = 2, HC__F_JOINALL = 4, HC__F_LEAVE = 8 };
+enum hc__flag { HC__F_STOP = 1, HC__F_PREEMPT = 2, HC__F_JOINALL = 4, HC__F_LEAVE = 8, HC__F_TUNE = 16 };
 #define HC__F_LEAVES (HC__F_STOP | HC__F_LEAVE) /* with these flags the first rank to leave is sent */
 #define HC__NO_RANK (-1)                        /* no rank has left */
 /* A rank of the World has left it, and with it this set. HC__OF_WORLD(HC__OF_WORLD(rank)) is the rank. */

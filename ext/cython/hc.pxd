@@ -19,7 +19,7 @@ cdef extern from "core/hc.h" nogil:
     enum: HC_SUM, HC_AVERAGE
     enum: HC_OK, HC_NO_MEMORY, HC_TRANSPORT, HC_MISMATCH, HC_ROOT_JOINED, HC_RESULT_SIZE, HC_BROKEN, HC_FORKED
     enum: HC_MEMORY_HOST, HC_MEMORY_CUDA
-    enum: HC_EV_ADD_SET, HC_EV_REMOVE_SET, HC_EV_ENQUEUE, HC_EV_JOIN, HC_EV_STOP, HC_EV_PREEMPT
+    enum: HC_EV_ADD_SET, HC_EV_REMOVE_SET, HC_EV_ENQUEUE, HC_EV_JOIN, HC_EV_STOP, HC_EV_PREEMPT, HC_EV_TUNE
 
     size_t hc_dtype_size(int)
     const char *hc_dtype_name(int)
@@ -56,6 +56,8 @@ cdef extern from "core/hc.h" nogil:
         const char *const *hosts
         const int32_t *host_of
         const int32_t *pids
+    ctypedef struct hc_tuning:
+        uint64_t fusion_threshold, raise_bytes, raise_window
     ctypedef struct hc_engine_config:
         int32_t rank, size
         const hc_processes *processes
@@ -273,6 +275,16 @@ cdef extern from "loop/loop.h" nogil:
     int hc_loop_has_lost(hc_loop *, int rank)
     void hc_loop_last_report(hc_loop *, char *, size_t)
     uint64_t hc_loop_preempted(hc_loop *, uint32_t)
+    ctypedef struct hc_loop_tuning:
+        hc_tuning now
+        uint64_t changes, at
+    void hc_loop_get_tuning(hc_loop *, hc_loop_tuning *)
+    ctypedef struct hc_lap:
+        uint64_t begun, ended, nbytes "bytes"
+    ctypedef struct hc_laps:
+        uint64_t next
+        char name[64]
+    size_t hc_loop_read_laps(hc_loop *, hc_laps *, hc_lap *, size_t)
 
     hc_plan *hc_plan_new(hc_loop *, hc_handle *, int32_t)
     hc_batch *hc_plan_batch(hc_plan *)

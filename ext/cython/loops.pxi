@@ -398,6 +398,16 @@ cdef class Loop:
         if self.c is not NULL and not self.forked:
             hc_loop_trace_write(self.c, text)
 
+    def tuning(self):
+        """The World's knobs that may change while it runs, as this rank's log has them: a dict of the knobs, with
+        `changes` (how often) and `at` (when the last time; ns of CLOCK_MONOTONIC)."""
+        cdef hc_loop_tuning tuning
+        if self.c is NULL:
+            raise errors.ShutDownError("the World has been shut down")
+        hc_loop_get_tuning(self.c, &tuning)
+        return {"fusion_threshold": tuning.now.fusion_threshold, "raise_bytes": tuning.now.raise_bytes,
+                "raise_window": tuning.now.raise_window * 1e-9, "changes": tuning.changes, "at": tuning.at}
+
     def trace(self, uint64_t first=0, size_t most=1 << 30):
         """Records of the trace from number `first` on, about `most` of them: (next, list of dicts).
 

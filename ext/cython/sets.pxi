@@ -198,6 +198,22 @@ cdef class Set:
         cdef uint64_t position = hc_loop_preempted(self.loop.c, self.number)
         return position != 0 and position <= self.waited
 
+    def tune(self, uint64_t fusion_threshold, uint64_t raise_bytes, double raise_window):
+        """Change these knobs on all members after the same entry of the log, one that commits a request. The first
+        rank of the set calls it. Never blocks."""
+        cdef hc_handle *h
+        if self.rank != 0:
+            raise errors.InvalidArgumentError("only the first rank of a process set tunes it")
+        if self.closed or self.loop.closed or self.loop.forked:
+            return
+        h = hc_handle_new(HC_EV_TUNE, self.number, 0, 0, NULL, 0, 3)
+        if h is NULL:
+            raise MemoryError
+        h.rows[0], h.rows[1] = <int64_t>fusion_threshold, <int64_t>raise_bytes
+        h.rows[2] = <int64_t>(raise_window * 1e9)
+        hc_loop_submit(self.loop.c, h, 0)
+        hc_handle_release(h)
+
     cdef void note_waited(self, const hc_handle *h) noexcept:
         """Positions of what was agreed count; what was refused here alone has none."""
         agreed = h.status == HC_OK or h.status == HC_MISMATCH or h.status == HC_ROOT_JOINED

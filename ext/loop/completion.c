@@ -57,7 +57,8 @@ static void flush(hc_loop *loop) {
 /* Sleeps until something is done or, while handles are begun one after another, until that has ended. */
 static void listen(hc_loop *loop, uint32_t call, uint32_t *raised) {
     hc__completion *completion = &loop->completion;
-    uint64_t window = loop->config.engine.raise_window, quiet = window < MOST_QUIET_NS ? window : MOST_QUIET_NS;
+    uint64_t window = atomic_load_explicit(&loop->tuned.raise_window, memory_order_relaxed);
+    uint64_t quiet = window < MOST_QUIET_NS ? window : MOST_QUIET_NS;
     atomic_store_explicit(&completion->listening, 1, memory_order_seq_cst);
     uint32_t begun = atomic_load_explicit(&completion->begun, memory_order_seq_cst);
     if (begun == *raised) {

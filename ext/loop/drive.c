@@ -242,7 +242,7 @@ void hc_loop_submit(hc_loop *loop, hc_handle *handle, int waits) {
     if (waits)
         return;
     uint64_t before = atomic_fetch_add_explicit(&loop->inbox_bytes, bytes, memory_order_relaxed);
-    uint64_t enough = loop->config.engine.raise_bytes;
+    uint64_t enough = atomic_load_explicit(&loop->tuned.raise_bytes, memory_order_relaxed);
     int full = before < enough && before + bytes >= enough;
     if ((full || atomic_load_explicit(&loop->call_me, memory_order_seq_cst)) &&
         !atomic_load_explicit(&loop->coalescing, memory_order_seq_cst))

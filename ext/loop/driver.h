@@ -123,6 +123,12 @@ typedef struct hc__completion {
     pthread_t thread;
 } hc__completion;
 
+/* The knobs of the first set that may change while it runs, as the log has them here. Its own rank's driver writes. */
+typedef struct hc__tuned {
+    atomic_ullong fusion_threshold, raise_bytes, raise_window;
+    atomic_ullong changes, at; /* how often they have changed, also before and after each write; when, ns */
+} hc__tuned;
+
 struct hc_loop {
     hc_loop_config config;
     hc_loop_parts parts;
@@ -146,6 +152,7 @@ struct hc_loop {
     atomic_ullong alone, shortcuts; /* [any] requests that hc_loop_run_alone() has run, and the shortcuts taken */
 
     atomic_ullong preempted[HC_MAX_SETS]; /* [any] position of PREEMPT in the set's log; 0: none */
+    hc__tuned tuned;                      /* [any] the World's knobs that may change */
 
     hc__set_queue queues[HC_MAX_SETS];
     uint32_t nqueues, nrunning; /* nqueues: one more than the highest number used */
@@ -236,6 +243,10 @@ void hc__loop_fail_to_move(hc_loop *, int status, int32_t peer, const char *what
 /* `rank` is lost, and `why`. */
 void hc__loop_lose(hc_loop *, int32_t rank, const char *why);
 void hc__loop_lose_in_time(hc_loop *, int32_t rank, const char *what); /* what lasts longer than peer_timeout */
+
+/* tuning.c */
+void hc__tuning_begin(hc_loop *);
+void hc__tuning_perform(hc_loop *, const hc_action *);
 
 /* perform.c */
 int hc__loop_step(hc_loop *, hc_event *); /* stamps the time, steps, performs */

@@ -81,6 +81,7 @@ int hc_loop_new(const hc_loop_config *config, const hc_loop_parts *parts, hc_loo
         status = map_reserve();
     loop->parts = *parts;
     set_clocks(loop);
+    hc__tuning_begin(loop);
     loop->turns = hc_node_control_turns(parts->node_control);
     hc_node_control_answers(parts->node_control, config->background);
     loop->wake_at = UINT64_MAX;

@@ -41,13 +41,13 @@ typedef struct hc_set_parts {
 /* A request on its way. The submitter fills the first part, and may read the second once hc_handle_done().
  * One reference is the submitter's, one the loop's while it is in flight. Its address is its ticket. */
 struct hc_handle {
-    uint8_t kind; /* HC_EV_ENQUEUE, JOIN, STOP, PREEMPT, ADD_SET, REMOVE_SET; HC_HANDLE_... */
+    uint8_t kind; /* HC_EV_ENQUEUE, JOIN, STOP, PREEMPT, TUNE, ADD_SET, REMOVE_SET; HC_HANDLE_... */
     uint32_t set;
     hc_request request;        /* name and tensors lie in this handle's own memory */
     hc_tensor *tensors;        /* request.tensors, to fill */
     int64_t *dims;             /* room for the dims of all tensors, to fill */
     hc_piece *pieces;          /* request.ntensors of them: in, out, count, row, send_rows, recv_rows */
-    int64_t *rows;             /* 2 x set size entries (allgather, alltoall), or NULL */
+    int64_t *rows;             /* 2 x set size entries (allgather, alltoall); TUNE: the numbers of hc_tuning; or NULL */
     const hc_set_parts *parts; /* ADD_SET: the caller's, who waits */
     hc_p2p_op *op;             /* P2P: owned; its results too */
     hc_plan *plan;             /* PLAN: whose start it is; NULL: it is none */
@@ -191,6 +191,29 @@ int hc_loop_has_lost(hc_loop *, int32_t rank);
 /* The position of PREEMPT in the set's log, 0 while there is none. Known before any handle ends whose position is not
  * before it, so who has waited for that handle is told. [any thread] */
 uint64_t hc_loop_preempted(hc_loop *, uint32_t set);
+
+/* The knobs of the World that change while it runs: as this rank's log has them. */
+typedef struct hc_loop_tuning {
+    hc_tuning now;
+    uint64_t changes, at; /* how often they have changed here; when the last time, ns, CLOCK_MONOTONIC */
+} hc_loop_tuning;
+void hc_loop_get_tuning(hc_loop *, hc_loop_tuning *); /* [any thread] */
+
+/* A lap of a program that does the same again and again: from one request of a name to the next. */
+typedef struct hc_lap {
+    uint64_t begun, ended; /* ns, CLOCK_MONOTONIC */
+    uint64_t bytes;        /* of the requests of the set between them */
+} hc_lap;
+/* Where the reading of laps stands; all zero but for `next` and `name` at first. */
+typedef struct hc_laps {
+    uint64_t next;            /* number of the next record of the trace */
+    uint64_t begun;           /* of the lap under way; 0: none */
+    uint64_t bytes;           /* of it so far */
+    char name[HC_TRACE_NAME]; /* as the trace has it */
+} hc_laps;
+/* The laps of the World's requests that the trace shows since the last call, `room` at most. A lap in which records
+ * were overwritten before they were read is left out. [any thread] */
+size_t hc_loop_read_laps(hc_loop *, hc_laps *, hc_lap *out, size_t room);
 
 /* ---- plans ------------------------------------------------------------------------------------------ */
 

@@ -86,6 +86,9 @@ static void perform(hc_loop *loop, const hc_action *action) {
     case HC_AC_STALLED:
         perform_stalled(loop, action);
         break;
+    case HC_AC_TUNED:
+        hc__tuning_perform(loop, action);
+        break;
     default:
         break;
     }

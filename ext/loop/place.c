@@ -49,7 +49,7 @@ void hc__driver_leave(hc_loop *loop) {
 /* Says to submitters whether they must ring. A raise timer that runs bounds the delay of what comes after it (R3),
  * so it stands for a ring. Pairs with hc_loop_submit(): flag, then inbox here; inbox, then flag there. */
 int hc__about_to_sleep(hc_loop *loop, uint64_t now) {
-    int timer = loop->wake_at <= now + loop->config.engine.raise_window;
+    int timer = loop->wake_at <= now + atomic_load_explicit(&loop->tuned.raise_window, memory_order_relaxed);
     atomic_store_explicit(&loop->call_me, !timer, memory_order_seq_cst);
     return !atomic_load_explicit(&loop->inbox, memory_order_seq_cst) &&
            !atomic_load_explicit(&loop->flush, memory_order_seq_cst);
@@ -60,7 +60,7 @@ int hc__about_to_sleep(hc_loop *loop, uint64_t now) {
  * whoever computes on this core (35 us with what it costs the caches). */
 static uint64_t shortest_sleep(hc_loop *loop) {
     int moves = loop->nrunning || loop->unposted || loop->parts.control->waiting || hc_p2p_is_moving(loop->parts.p2p);
-    uint64_t share = loop->config.engine.raise_window / 2;
+    uint64_t share = atomic_load_explicit(&loop->tuned.raise_window, memory_order_relaxed) / 2;
     int waits = atomic_load_explicit(&loop->trace.header->callers, memory_order_relaxed) > 0;
     return waits || moves || share < LOOK_NS ? LOOK_NS : share;
 }

@@ -35,6 +35,14 @@ static void take_preempt(hc_loop *loop, hc_handle *handle) {
     hc__handle_finish(loop, handle, status, "the process set is not known here");
 }
 
+static void take_tune(hc_loop *loop, hc_handle *handle) {
+    hc_tuning tuning = {.fusion_threshold = (uint64_t)handle->rows[0],
+                        .raise_bytes = (uint64_t)handle->rows[1],
+                        .raise_window = (uint64_t)handle->rows[2]};
+    int status = hc__loop_step(loop, &(hc_event){.kind = HC_EV_TUNE, .set = handle->set, .tuning = &tuning});
+    hc__handle_finish(loop, handle, status, "only the first rank of a process set tunes it");
+}
+
 static void take_add_set(hc_loop *loop, hc_handle *handle) {
     int status = hc__set_queue_add(loop, handle);
     hc__handle_finish(loop, handle, status, "the process set could not be made");
@@ -86,6 +94,9 @@ static int take_inbox(hc_loop *loop) {
             break;
         case HC_EV_PREEMPT:
             take_preempt(loop, handle);
+            break;
+        case HC_EV_TUNE:
+            take_tune(loop, handle);
             break;
         case HC_EV_ADD_SET:
             take_add_set(loop, handle);

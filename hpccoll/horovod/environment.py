@@ -49,12 +49,18 @@ _KNOBS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "START_TIMEOUT": ("start_timeout", float),
     "LOG_LEVEL": ("verbose", _verbose),
     "TIMELINE": ("timeline", _timeline),
+    "AUTOTUNE": ("autotune", _true),
+    "AUTOTUNE_LOG": ("autotune_log", str),
+    "AUTOTUNE_STEPS_PER_SAMPLE": ("autotune_steps", int),
+    "AUTOTUNE_WARMUP_SAMPLES": ("autotune_warmup", int),
 }
 """Variable to knob, and how its value is read."""
 
 _UNITS = {"CYCLE_TIME": ", in s instead of ms", "LOG_LEVEL": ", 0 or 1"}
 
 _ALWAYS = {
+    "AUTOTUNE_BAYES_OPT_MAX_SAMPLES": "the tuner ends when nothing gains, and has no Gaussian process",
+    "AUTOTUNE_GAUSSIAN_PROCESS_NOISE": "the tuner repeats a sample until it is sure, and has no Gaussian process",
     "DYNAMIC_PROCESS_SETS": "process sets are always dynamic",
     "DISABLE_GROUP_FUSION": "a group is always a batch of its own",
     "HIERARCHICAL_ALLREDUCE": "the data path is always hierarchical",

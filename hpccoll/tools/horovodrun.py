@@ -17,7 +17,6 @@ from hpccoll.horovod import environment
 from hpccoll.tools.launch import processes
 from hpccoll.tools.launch.job import LaunchError
 
-TUNER = "there is no tuner in this version; HPCCOLL_FUSION_THRESHOLD and HPCCOLL_RAISE_WINDOW are the knobs"
 INTERFACES = (
     "OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_oob_tcp_if_include", "PRTE_MCA_prte_if_include", "NCCL_SOCKET_IFNAME",
 )  # fmt: skip
@@ -94,13 +93,13 @@ FLAGS = (
     Flag("--log-hide-timestamp", None, "nothing", "lines have no time"),
     Flag("--no-log-hide-timestamp", None, "nothing", "lines have no time; `| ts` adds it"),
     Flag("-prefix-timestamp --prefix-output-with-timestamp", None, "nothing", "lines have no time; `| ts` adds it"),
-    Flag("--autotune", None, "nothing", TUNER),
-    Flag("--no-autotune", None, "nothing", TUNER),
-    Flag("--autotune-log-file", str, "nothing", TUNER),
-    Flag("--autotune-warmup-samples", int, "nothing", TUNER),
-    Flag("--autotune-steps-per-sample", int, "nothing", TUNER),
-    Flag("--autotune-bayes-opt-max-samples", int, "nothing", TUNER),
-    Flag("--autotune-gaussian-process-noise", float, "nothing", TUNER),
+    Flag("--autotune", None, "HOROVOD_AUTOTUNE"),
+    Flag("--no-autotune", None, "nothing", "it is off unless it is asked for"),
+    Flag("--autotune-log-file", str, "HOROVOD_AUTOTUNE_LOG"),
+    Flag("--autotune-warmup-samples", int, "HOROVOD_AUTOTUNE_WARMUP_SAMPLES"),
+    Flag("--autotune-steps-per-sample", int, "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE"),
+    Flag("--autotune-bayes-opt-max-samples", int, "nothing", "the tuner ends when nothing gains"),
+    Flag("--autotune-gaussian-process-noise", float, "nothing", "the tuner has no Gaussian process"),
     Flag("--jsrun", None, "refused", "start the program with jsrun itself; `hpccoll submit` writes the job script"),
     Flag("--config-file", str, "refused", "give the flags themselves, or set HPCCOLL_ variables"),
     Flag("--min-np --min-num-proc", int, "run --min-np"),

@@ -152,8 +152,17 @@ FAULTS = {
         (
             Piece(
                 "fuse.c",
-                ".threshold = s->engine->config.fusion_threshold}",
-                ".threshold = s->engine->config.fusion_threshold + 8 * (uint64_t)s->set_rank}",
+                ".threshold = s->tune.now.fusion_threshold}",
+                ".threshold = s->tune.now.fusion_threshold + 8 * (uint64_t)s->set_rank}",
+            ),
+        ),
+        2000,
+    ),
+    "tuned_at_the_root": Fault(
+        "tuning: new knobs hold on all members after the same entry",
+        (
+            Piece(
+                "tune.c", "    s->tune.now = *tuning;\n", "    if (s->parent < 0)\n        s->tune.now = *tuning;\n"
             ),
         ),
         2000,

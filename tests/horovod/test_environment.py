@@ -45,8 +45,8 @@ def test_the_new_name_goes_first():
 
 
 def test_all_without_a_counterpart_in_one_line():
-    (line,) = environment.read({"HOROVOD_AUTOTUNE": "1", "HOROVOD_NUM_NCCL_STREAMS": "2"}).lines
-    assert line.startswith("HOROVOD_AUTOTUNE, HOROVOD_NUM_NCCL_STREAMS: ")
+    (line,) = environment.read({"HOROVOD_CPU_OPERATIONS": "1", "HOROVOD_NUM_NCCL_STREAMS": "2"}).lines
+    assert line.startswith("HOROVOD_CPU_OPERATIONS, HOROVOD_NUM_NCCL_STREAMS: ")
 
 
 def test_nonsense_is_an_error():
@@ -79,13 +79,13 @@ def test_timeline(monkeypatch, tmp_path):
 @pytest.mark.mpi(min_size=1)
 def test_in_a_job(monkeypatch, capfd):
     monkeypatch.setenv("HOROVOD_CYCLE_TIME", "3")
-    monkeypatch.setenv("HOROVOD_AUTOTUNE", "1")
+    monkeypatch.setenv("HOROVOD_NUM_NCCL_STREAMS", "1")
     hvd.init()
     assert hpccoll.world().base.settings.raise_window == 0.003
     output = capfd.readouterr().err
     if hvd.rank() == 0:
         assert "hpccoll: HOROVOD_CYCLE_TIME is honoured" in output
-        assert "hpccoll: HOROVOD_AUTOTUNE: no counterpart" in output
+        assert "hpccoll: HOROVOD_NUM_NCCL_STREAMS: no counterpart" in output
     else:
         assert "HOROVOD" not in output
     hvd.shutdown()

@@ -49,6 +49,8 @@ static void record(void *unused, int rank, const hc_event *e) {
         c->config = copy_config(e->config);
     if (e->bytes)
         c->bytes = sim_copy(&forever, e->bytes, e->nbytes);
+    if (e->tuning)
+        c->tuning = sim_copy(&forever, e->tuning, sizeof *e->tuning);
     if (e->text)
         c->text = sim_copy(&forever, e->text, strlen(e->text) + 1);
 }

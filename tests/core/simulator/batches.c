@@ -100,8 +100,8 @@ static void check_item(sim_machine *m, int rank, const hc_action *a, uint32_t i,
 #undef WRONG
 }
 
-/* One operation, root, dtype, reduction, wire and memory kind per batch; no more bytes than the threshold, but for a
- * single tensor or a group, which is never cut by it. */
+/* One operation, root, dtype, reduction, wire and memory kind per batch; no more bytes than the threshold that holds,
+ * but for a single tensor or a group, which is never cut by it. */
 static void check_fusion(sim_machine *m, int rank, const hc_action *a) {
     uint64_t bytes = 0;
     const hc_request *q0 = a->items[0].agreed;
@@ -124,7 +124,7 @@ static void check_fusion(sim_machine *m, int rank, const hc_action *a) {
             bytes += n;
         }
     }
-    if (a->nitems > 1 && bytes > m->program->threshold && !(q0->flags & HC_REQUEST_GROUP) &&
+    if (a->nitems > 1 && bytes > m->rank[rank].tuning[a->set].fusion_threshold && !(q0->flags & HC_REQUEST_GROUP) &&
         !hc_operation_has(q0->operation, HC_OP_ROWS_DIFFER))
         sim_break(m, "rank %d: batch %llu of set %u has %llu bytes", rank, (unsigned long long)a->batch, a->set,
                   (unsigned long long)bytes);

@@ -233,6 +233,16 @@ static void preempted_alike(sim_machine *m) {
         }
 }
 
+/* The knobs of a set have changed at the same positions on all members, to the same values. */
+static void tuned_alike(sim_machine *m) {
+    for (int s = 0; s < m->program->nsets; s++)
+        for (int i = 0; i < m->program->set[s].n && !m->broken; i++) {
+            int rank = m->program->set[s].members[i], first = m->program->set[s].members[0];
+            if (m->rank[rank].tuned[s] != m->rank[first].tuned[s])
+                sim_break(m, "ranks %d and %d of set %d were not TUNED alike", first, rank, s);
+        }
+}
+
 /* The uses of a name stand in the log in their order. */
 static void positions_rise(sim_machine *m) {
     static uint64_t before[SIM_RANKS][SIM_SETS][SIM_NAMES];
@@ -326,6 +336,7 @@ void sim_judge(sim_machine *m) {
     else {
         batches_done(m);
         preempted_alike(m);
+        tuned_alike(m);
         positions_rise(m);
         if (m->stops[0])
             all_threads_ended(m, "stop"), all_stopped(m);

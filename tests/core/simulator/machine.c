@@ -59,6 +59,20 @@ static void stopped(sim_machine *m, int rank, uint32_t set) {
         sim_break(m, "rank %d: set %u STOPPED twice or unknown", rank, set);
 }
 
+/* FNV-1a */
+static uint64_t hash(uint64_t h, uint64_t value) {
+    return (h ^ value) * 0x100000001b3ull;
+}
+
+static void tuned(sim_machine *m, int rank, const hc_action *a) {
+    sim_rank *k = &m->rank[rank];
+    if (!m->tunes[a->set])
+        sim_break(m, "rank %d: set %u is TUNED, and nobody has asked for it", rank, a->set);
+    k->tuning[a->set] = *a->tuning;
+    uint64_t h = hash(hash(k->tuned[a->set], a->position), a->tuning->fusion_threshold);
+    k->tuned[a->set] = hash(hash(h, a->tuning->raise_bytes), a->tuning->raise_window);
+}
+
 static void act(sim_machine *m, int rank, const hc_action *a) {
     sim_rank *k = &m->rank[rank];
     switch (a->kind) {
@@ -86,6 +100,9 @@ static void act(sim_machine *m, int rank, const hc_action *a) {
         if (k->preempted[a->set])
             sim_break(m, "rank %d: set %u PREEMPTED twice", rank, a->set);
         k->preempted[a->set] = a->position + 1;
+        break;
+    case HC_AC_TUNED:
+        tuned(m, rank, a);
         break;
     case HC_AC_STOPPED:
         stopped(m, rank, a->set);

@@ -84,6 +84,8 @@ typedef struct sim_rank {
     uint8_t failed, dead;
     int fail_peer;                /* the transport is about to report it; -1 none */
     uint64_t preempted[SIM_SETS]; /* position + 1 */
+    hc_tuning tuning[SIM_SETS];   /* as it holds now */
+    uint64_t tuned[SIM_SETS];     /* a hash of all that were, with their positions */
     uint64_t raises[SIM_SETS];    /* an upper bound of the items this rank raised */
     int joins[SIM_SETS];
     int depth[SIM_SETS];      /* in the set's tree */
@@ -113,7 +115,7 @@ typedef struct sim_machine {
     sim_log log[SIM_SETS];
     sim_result *result; /* by handle */
     uint64_t steps, messages, bytes;
-    int preempts[SIM_SETS];
+    int preempts[SIM_SETS], tunes[SIM_SETS];
     int stops[2];  /* of the World, of other sets */
     int duplicate; /* how the request with the ticket SIM_DUPLICATE ended */
     int failing;   /* a failure was reported somewhere */

@@ -304,11 +304,16 @@ static void make_leave(sim_program *p, sim_arena *a, sim_random *rng, int rank) 
         push(p, a, rank, 0, SIM_WAIT, set, h);
 }
 
-/* Status operations: a stop somewhere on most ranks and at the end of all, preempt, a failure. */
+/* Status operations: a stop somewhere on most ranks and at the end of all, preempt, tuning, a failure. */
 static void make_status(sim_program *p, sim_arena *a, sim_random *rng) {
     if (!p->lazy && sim_chance(rng, 15)) {
         int s = sim_between(rng, 0, p->nsets - 1);
         insert(p, a, rng, p->set[s].members[sim_below(rng, (uint32_t)p->set[s].n)], SIM_PREEMPT, s, -1);
+    }
+    for (int n = sim_chance(rng, 40) ? sim_between(rng, 1, 6) : 0; n > 0; n--) {
+        int s = sim_between(rng, 0, p->nsets - 1);
+        int member = sim_chance(rng, 90) ? 0 : (int)sim_below(rng, (uint32_t)p->set[s].n);
+        insert(p, a, rng, p->set[s].members[member], SIM_TUNE, s, -1);
     }
     if (p->fail)
         insert(p, a, rng, p->victim >= 0 ? p->victim : sim_between(rng, 0, p->ranks - 1), SIM_FAIL, 0, -1);

@@ -22,7 +22,7 @@ typedef struct sim_signature {
     } tensor[SIM_TENSORS];
 } sim_signature;
 
-enum sim_op_kind { SIM_ENQUEUE, SIM_ENQUEUE_TWICE, SIM_WAIT, SIM_JOIN, SIM_STOP, SIM_PREEMPT, SIM_FAIL };
+enum sim_op_kind { SIM_ENQUEUE, SIM_ENQUEUE_TWICE, SIM_WAIT, SIM_JOIN, SIM_STOP, SIM_PREEMPT, SIM_FAIL, SIM_TUNE };
 
 typedef struct sim_op {
     uint8_t kind, set;

@@ -86,6 +86,19 @@ static void status_event(sim_machine *m, int rank, int kind, int set) {
         sim_break(m, "rank %d: STOP or PREEMPT refused", rank);
 }
 
+/* The root of a set changes its knobs. */
+static void tune(sim_machine *m, int rank, int set) {
+    static const uint64_t thresholds[] = {0, 8, 40, 96, 1 << 20};
+    hc_tuning tuning = {.fusion_threshold = thresholds[sim_below(m->rng, 5)],
+                        .raise_bytes = thresholds[sim_below(m->rng, 5)],
+                        .raise_window = sim_below(m->rng, 2000)};
+    hc_event e = {.kind = HC_EV_TUNE, .set = (uint32_t)set, .peer = -1, .tuning = &tuning};
+    int is_root = m->rank[rank].config[set].parent < 0;
+    m->tunes[set]++;
+    if (sim_feed(m, rank, &e) != (is_root ? 0 : HC_INVALID))
+        sim_break(m, "rank %d: TUNE of set %d ended wrongly", rank, set);
+}
+
 /* The transport reports: here and now, or, when the rank dies, at each neighbour some time later. */
 static void fail(sim_machine *m, int rank) {
     m->failing = 1;
@@ -114,6 +127,7 @@ void sim_inject_failures(sim_machine *m, int rank) {
 /* ---- sets come and go ---------------------------------------------------------------------------- */
 
 void sim_add_set(sim_machine *m, int rank, int set) {
+    m->rank[rank].tuning[set].fusion_threshold = m->program->threshold;
     hc_event e = {.kind = HC_EV_ADD_SET, .set = (uint32_t)set, .peer = -1, .config = &m->rank[rank].config[set]};
     m->rank[rank].added[set] = 1;
     if (sim_feed(m, rank, &e))
@@ -200,6 +214,9 @@ void sim_thread_step(sim_machine *m, int rank, int thread) {
         break;
     case SIM_PREEMPT:
         status_event(m, rank, HC_EV_PREEMPT, op.set);
+        break;
+    case SIM_TUNE:
+        tune(m, rank, op.set);
         break;
     default:
         fail(m, rank);

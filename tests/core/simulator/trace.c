@@ -27,7 +27,7 @@ static void print_signature(const sim_signature *s) {
 }
 
 static void print_op(const sim_program *p, sim_op op) {
-    static const char *kinds[] = {"enqueue", "enqueue twice", "wait", "join", "stop", "preempt", "fail"};
+    static const char *kinds[] = {"enqueue", "enqueue twice", "wait", "join", "stop", "preempt", "fail", "tune"};
     printf("%s set %d", kinds[op.kind], op.set);
     if (op.handle < 0)
         return;
@@ -69,8 +69,8 @@ void sim_program_print(const sim_program *p) {
 }
 
 void sim_trace_event(const sim_machine *m, int rank, const hc_event *e) {
-    static const char *kinds[] = {"ADD_SET", "REMOVE_SET", "ENQUEUE", "FLUSH", "JOIN",       "STOP",
-                                  "PREEMPT", "MESSAGE",    "SENT",    "TICK",  "BATCH_DONE", "FAIL"};
+    static const char *kinds[] = {"ADD_SET", "REMOVE_SET", "ENQUEUE", "FLUSH", "JOIN",       "STOP",   "PREEMPT",
+                                  "TUNE",    "MESSAGE",    "SENT",    "TICK",  "BATCH_DONE", "SILENT", "FAIL"};
     printf("%6llu rank %d: %s set %u", (unsigned long long)m->steps, rank, kinds[e->kind], e->set);
     if (e->peer >= 0)
         printf(" peer %d", e->peer);
@@ -115,6 +115,10 @@ void sim_trace_action(const sim_machine *m, int rank, const hc_action *a) {
         break;
     case HC_AC_PREEMPTED:
         printf("        PREEMPTED set %u position %llu\n", a->set, (unsigned long long)a->position);
+        break;
+    case HC_AC_TUNED:
+        printf("        TUNED set %u position %llu threshold %llu\n", a->set, (unsigned long long)a->position,
+               (unsigned long long)a->tuning->fusion_threshold);
         break;
     case HC_AC_STOPPED:
         printf("        STOPPED set %u\n", a->set);

@@ -85,6 +85,9 @@ static void say(cluster *r, int rank, const hc_action *a) {
     case HC_AC_PREEMPTED:
         cluster_say(r, "  %d: PREEMPTED at %llu\n", rank, (unsigned long long)a->position);
         break;
+    case HC_AC_TUNED:
+        cluster_say(r, "  %d: TUNED at %llu\n", rank, (unsigned long long)a->position);
+        break;
     case HC_AC_STOPPED:
         cluster_say(r, "  %d: STOPPED set %u\n", rank, a->set);
         break;

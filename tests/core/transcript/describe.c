@@ -67,6 +67,11 @@ static void put_flags(line *l, hc__reader *r) { /* and the first rank to leave *
         put(l, " leave");
     if (flags & HC__F_LEAVES)
         put(l, " (%d)", (int)(int32_t)hc__read32(r));
+    if (flags & HC__F_TUNE) {
+        put(l, " tune %llu", (unsigned long long)hc__read64(r));
+        put(l, " %llu", (unsigned long long)hc__read64(r));
+        put(l, " %llu", (unsigned long long)hc__read64(r));
+    }
     if (flags & HC__F_PREEMPT)
         put(l, " preempt");
     if (flags & HC__F_JOINALL)

@@ -207,6 +207,15 @@ static void do_message(const words *w) {
     cluster_feed(&r, atoi(w->at[1]), &e);
 }
 
+/* tune RANK THRESHOLD RAISE_BYTES RAISE_WINDOW */
+static void do_tune(const words *w) {
+    hc_tuning tuning = {.fusion_threshold = strtoull(w->at[2], NULL, 0),
+                        .raise_bytes = strtoull(w->at[3], NULL, 0),
+                        .raise_window = strtoull(w->at[4], NULL, 0)};
+    hc_event e = {.kind = HC_EV_TUNE, .peer = -1, .tuning = &tuning};
+    cluster_feed(&r, atoi(w->at[1]), &e);
+}
+
 static void do_deliver(const words *w) {
     if (w->n == 1)
         cluster_deliver_all(&r);
@@ -225,9 +234,9 @@ static int obey(const words *w) {
     static const struct {
         const char *verb;
         void (*act)(const words *);
-    } others[] = {{"world", do_world},     {"set", do_set},   {"enqueue", do_enqueue},
-                  {"fail", do_fail},       {"sent", do_sent}, {"message", do_message},
-                  {"deliver", do_deliver}, {"wait", do_wait}, {"silent", do_silent}};
+    } others[] = {{"world", do_world},   {"set", do_set},         {"enqueue", do_enqueue}, {"fail", do_fail},
+                  {"sent", do_sent},     {"message", do_message}, {"deliver", do_deliver}, {"wait", do_wait},
+                  {"silent", do_silent}, {"tune", do_tune}};
     for (size_t i = 0; i < sizeof events / sizeof *events; i++)
         if (!strcmp(w->at[0], events[i].verb))
             return do_each(w, events[i].kind), 1;

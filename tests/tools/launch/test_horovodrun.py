@@ -59,9 +59,9 @@ def test_interfaces_and_ssh_options_reach_every_launcher() -> None:
 
 
 def test_a_flag_without_effect_says_so() -> None:
-    words, notes = translate("-np 2 --autotune --gloo python".split())
+    words, notes = translate("-np 2 --no-autotune --gloo python".split())
     assert words == ["run", "-np=2", "python"]
-    assert [note.split(":")[0] for note in notes] == ["--gloo", "--autotune"]
+    assert [note.split(":")[0] for note in notes] == ["--gloo", "--no-autotune"]
 
 
 @pytest.mark.parametrize("flag", ["--config-file c.yml", "--jsrun"])
