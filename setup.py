@@ -34,12 +34,14 @@ CORE_SOURCES = sorted(
     - {*MPI_SOURCES, *UCX_SOURCES, INCLUDED}
 )
 
+FLEET_SOURCES = sorted(glob("ext/core/*.c") + glob("ext/fleet/*.c"))
 XLA_SOURCES = sorted(glob("ext/xla/*.c"))
 TENSORFLOW_SOURCES = [*sorted(glob("ext/tensorflow/*.c")), "ext/core/status.c"]  # sizes of dtypes
 
 EXTENSIONS = {
     "_core": CORE_SOURCES,
     "_cuda": CUDA_SOURCES,
+    "_fleet": FLEET_SOURCES,
     "_mpi": MPI_SOURCES,
     "_tensorflow": TENSORFLOW_SOURCES,
     "_ucx": UCX_SOURCES,

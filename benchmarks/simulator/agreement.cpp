@@ -21,6 +21,7 @@ struct Message {
 
 struct Agreement {
     Machine &machine;
+    resnet50 model{};
     fleet engines{};
     std::vector<int> left;       // requests that have not ended, by rank
     std::vector<double> ended;   // when the last one did
@@ -29,17 +30,12 @@ struct Agreement {
     int ranks_left = 0;
 
     Agreement(Machine &m, int fanout) : machine(m) {
-        fleet_open(&engines, m.nodes, m.per_node, fanout);
-        std::vector<int> order(GRADIENTS);
-        for (int i = 0; i < GRADIENTS; i++)
-            order[i] = GRADIENTS - 1 - i;
-        for (int step = 0; step < 2; step++) {
-            fleet_begin(&engines);
-            for (int r = 0; r < engines.ranks; r++)
-                fleet_raise(&engines, r, order.data(), 0, GRADIENTS);
-            fleet_finish(&engines);
-        }
-        left.assign(engines.ranks, GRADIENTS);
+        fleet_cost cost{};
+        if (resnet50_gradients(&model) < 0 ||
+            fleet_open(&engines, m.nodes, m.per_node, fanout, model.requests, RESNET50_GRADIENTS) ||
+            fleet_step(&engines, FLEET_IN_ORDER, &cost) || fleet_step(&engines, FLEET_IN_ORDER, &cost))
+            throw std::runtime_error(engines.problem ? engines.problem : "this is not ResNet-50");
+        left.assign(engines.ranks, RESNET50_GRADIENTS);
         ended.assign(engines.ranks, 0);
         ranks_left = engines.ranks;
     }
@@ -94,17 +90,13 @@ struct Agreement {
         q.wire = HC_WIRE_SAME;
         q.root = -1;
         q.prescale = q.postscale = 1;
-        q.ntensors = 1;
-        for (int i = 0; i < GRADIENTS; i++) {
-            const gradient *g = &engines.gradients[i];
-            hc_tensor t{};
-            t.dtype = HC_FLOAT32;
-            t.ndim = static_cast<uint8_t>(g->ndim);
-            t.dims = g->dims;
+        for (int i = 0; i < engines.count; i++) {
+            const fleet_request &asked = engines.requests[i];
             q.ticket = static_cast<uint64_t>(i) + 1;
-            q.name = g->name;
-            q.name_len = static_cast<uint32_t>(strlen(g->name));
-            q.tensors = &t;
+            q.name = asked.name;
+            q.name_len = static_cast<uint32_t>(strlen(asked.name));
+            q.ntensors = asked.ntensors;
+            q.tensors = asked.tensors;
             hc_event enqueue{};
             enqueue.kind = HC_EV_ENQUEUE;
             enqueue.peer = -1;

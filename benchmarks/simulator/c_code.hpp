@@ -11,7 +11,7 @@
 #define atomic_load_explicit(at, order) (*(at))
 #define atomic_store_explicit(at, value, order) (*(at) = (value))
 extern "C" {
-#include "fleet.h"
+#include "fleet/resnet50.h"
 #include "transport/hierarchy/hierarchy.h"
 }
 #undef atomic_load_explicit

@@ -30,7 +30,7 @@ struct Machine {
     double hop = 2e-7;        // latency of a link; four between nodes of different switches
     double overhead = 3e-7;   // of a processor for a message, at each end
     double inside = 3e-7;     // latency between two ranks of a node
-    double handling = 8e-7;   // of the engine for a control message: benchmarks/control_plane
+    double handling = 8e-7;   // of the engine for a control message: hpccoll bench control
     double node_rate = 50e9;  // bytes that a rank packs, sums or copies out of a node's chunk
     double sum_rate = 100e9;  // bytes that the sums between nodes read
     double noise = 0;         // standard deviation of the logarithm of what a processor does

@@ -2,17 +2,13 @@
 """What the simulated times say: curves beside the published points, and tables."""
 
 import math
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hpccoll.tools.bench import training
+from hpccoll.tools.bench import predecessor, training
 from hpccoll.tools.model import predict
 from hpccoll.tools.study import figures
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "control_plane"))
-import predecessor
 
 Run = dict[str, Any]
 PLAIN = {"what", "machine", "nodes", "bytes", "rails", "shard", "depth"}

@@ -11,6 +11,7 @@ SOURCES = sorted(EXT.rglob("*.[ch]"))
 SEES = {  # layer: headers of lower layers that it may include
     "core": set(),
     "transport": {"core/hc.h", "core/reserve.h"},
+    "fleet": {"core/hc.h"},
     "cuda": {"core/hc.h", "transport/transport.h"},
     "loop": {
         "core/hc.h",

@@ -51,8 +51,3 @@ def seeds(build: Build) -> Path:
     """Writes the fuzzer's first inputs."""
     sources = ("tests/core/fuzz/seeds.c", STATES, SIMULATOR, ENGINE)
     return build(*sources, name="seeds")
-
-
-def control_plane(build: Build) -> Path:
-    """The benchmark's program: ResNet-50's 161 gradients on nodes of many ranks."""
-    return build("benchmarks/control_plane/*.c", ENGINE, flags=("-O2",), name="control_plane")

@@ -1,24 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """The control plane's counts (docs: control plane): messages, hops, and nothing that grows with the ranks."""
 
-import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterator
 
 import pytest
-from programs import Build, control_plane, steady
+from programs import Build, steady
+
+from hpccoll import _fleet
+from hpccoll.errors import InvalidArgumentError
 
 FANOUT = 4
+ARRIVALS = ("in order", "in order", "in order", "differing", "differing", "one late", "one late")
+"""The first is the first announcement."""
 
 
-@pytest.fixture(scope="module")
-def fleet(build_c: Build) -> Path:
-    return control_plane(build_c)
-
-
-def steps(run_c: Callable[..., str], fleet: Path, nodes: int) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in run_c(fleet, nodes, 6, FANOUT, 2).splitlines()]
+def steps(nodes: int) -> Iterator[tuple[str, dict[str, float]]]:
+    fleet = _fleet.Fleet(nodes, 6, FANOUT, [(name, [shape]) for name, shape in _fleet.resnet50()])
+    return ((arrival, fleet.step(arrival)) for arrival in ARRIVALS)
 
 
 def depth(nodes: int) -> int:
@@ -32,10 +30,9 @@ def depth(nodes: int) -> int:
 
 
 @pytest.mark.parametrize("nodes", [1, 5, 64])
-def test_counts(run_c: Callable[..., str], fleet: Path, nodes: int) -> None:
+def test_counts(nodes: int) -> None:
     edges = 6 * nodes - 1
-    for row in steps(run_c, fleet, nodes):
-        arrival = row["arrival"]
+    for arrival, row in steps(nodes):
         if arrival == "differing":  # each entry once down every edge; up at most once a raise of the ranks below
             up = row["messages"] - row["entries"] * edges
             assert edges <= up <= 4 * edges * depth(nodes), row
@@ -44,13 +41,33 @@ def test_counts(run_c: Callable[..., str], fleet: Path, nodes: int) -> None:
             assert row["chain"] <= 2 * depth(nodes), row
 
 
-def test_no_rank_pays_for_the_others(run_c: Callable[..., str], fleet: Path) -> None:
+def test_no_rank_pays_for_the_others() -> None:
     """The busiest rank sends as many messages and bytes and holds as much memory among 1,536 as among 126 ranks."""
-    small, large = (steps(run_c, fleet, nodes) for nodes in (21, 256))
+    small, large = ([row for _, row in steps(nodes)] for nodes in (21, 256))
     for a, b in zip(small, large, strict=True):
         assert b["messages_max"] <= a["messages_max"], (a, b)
         assert b["bytes_max"] <= 1.05 * a["bytes_max"], (a, b)
         assert b["memory_max"] <= 1.05 * a["memory_max"], (a, b)
+
+
+def test_a_group_is_one_request() -> None:
+    """Its tensors are announced and acknowledged as one, so that a step costs less of everything but messages."""
+    several = _fleet.resnet50()
+    assert len(several) == 161 and several[0] == ("conv1.weight", (64, 3, 7, 7))
+    single, grouped = (
+        _fleet.Fleet(16, 6, FANOUT, requests)
+        for requests in ([(name, [shape]) for name, shape in several], [("all", [shape for _, shape in several])])
+    )
+    for _ in range(2):
+        one, all_of_them = single.step("in order"), grouped.step("in order")
+        assert all_of_them["messages"] == one["messages"] and all_of_them["bytes"] < one["bytes"]
+        assert all_of_them["memory_max"] < one["memory_max"]
+
+
+def test_a_fleet_needs_ranks_and_requests() -> None:
+    for nodes, requests in ((0, [("a", [(1,)])]), (1, [])):
+        with pytest.raises(InvalidArgumentError, match="nodes, 6 ranks on each"):
+            _fleet.Fleet(nodes, 6, FANOUT, requests)
 
 
 def test_memory_is_bounded(build_c: Build, run_c: Callable[..., str]) -> None:

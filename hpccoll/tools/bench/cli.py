@@ -12,7 +12,7 @@ from typing import Any
 
 from hpccoll import config, detect
 from hpccoll.errors import HpccollError
-from hpccoll.tools.bench import compare, files, job, record, results, sizes, start, table, training
+from hpccoll.tools.bench import compare, control, files, job, record, results, sizes, start, startup, table, training
 from hpccoll.tools.bench.bar import Bar
 from hpccoll.tools.bench.collectives import COLLECTIVES
 from hpccoll.tools.bench.libraries import NOT_HERE, PEERS
@@ -35,7 +35,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "       hpccoll bench record FILE.py:FUNCTION --out TRACE.json",
     )
     parser.add_argument(
-        "words", nargs="*", metavar="COLLECTIVE", help=f"{', '.join(COLLECTIVES)}, all, or training (allreduce)"
+        "words",
+        nargs="*",
+        metavar="COLLECTIVE",
+        help=f"{', '.join(COLLECTIVES)}, all, training, control, or startup alone (allreduce)",
     )
     _what(parser.add_argument_group("what is measured"))
     _how(parser.add_argument_group("how often"))
@@ -54,6 +57,13 @@ def _what(group: Any) -> None:
     group.add_argument("--dtype", default="float32", help=f"one or several of {','.join(job.DTYPES)} (float32)")
     group.add_argument("--model", default="resnet50", help=f"training: {', '.join(training.models())}, or a trace")
     group.add_argument("--compute", type=float, default=0.111, help="training: seconds of computing in a step (0.111)")
+    group.add_argument("--tensors", default="resnet50", help="control: resnet50, or how many, as 16,1000 (resnet50)")
+    group.add_argument(
+        "--virtual",
+        default="6,96,1536",
+        metavar="RANKS",
+        help="control, startup: numbers of virtual ranks (6,96,1536)",
+    )
     group.add_argument(
         "--net", default="", metavar="NAMES", help="nets of hpccoll to compare, as mpi,tcp (HPCCOLL_NET)"
     )
@@ -103,6 +113,8 @@ def main(arguments: argparse.Namespace) -> int:
             return on_files(arguments)
         if arguments.words[:1] == [RECORD]:
             return record_model(arguments)
+        if startup.NAME in arguments.words:
+            return start_up(arguments)
         request = read_request(arguments)
         if arguments.out:
             files.check_h5py()
@@ -135,15 +147,37 @@ def read_request(arguments: argparse.Namespace) -> job.Request:
     chosen = list(COLLECTIVES) if asked == ["all"] else asked
     dtypes = arguments.dtype.split(",")
     peers = [word for word in arguments.against.split(",") if word]
-    _known("collective", chosen, (*COLLECTIVES, training.NAME))
+    _known("collective", chosen, (*COLLECTIVES, training.NAME, control.NAME))
     _known("--dtype", dtypes, job.DTYPES)
     _known("--against", [word.partition("=")[0] for word in peers], (*PEERS, *NOT_HERE))
     return job.Request(
         tuple(chosen), tuple(arguments.sizes), tuple(dtypes), read_arms(arguments), tuple(peers),
         Limits(arguments.width, arguments.seconds, arguments.most, max(6, arguments.least), arguments.warmup),
         arguments.oversubscribed, arguments.expect or _started(), arguments.number, ("hpccoll", *sys.argv[1:]),
-        arguments.model, arguments.compute,
+        arguments.model, arguments.compute, read_control(arguments),
     )  # fmt: skip
+
+
+def read_virtual(arguments: argparse.Namespace) -> tuple[int, ...]:
+    """Read numbers of virtual ranks.
+
+    :raises ResultsError: a word is none
+    """
+    words = [word for word in arguments.virtual.split(",") if word]
+    if wrong := [word for word in words if not word.isdecimal() or int(word) < 1]:
+        raise ResultsError(f"--virtual {wrong[0]}: numbers of ranks, as 6,1536,27648")
+    return tuple(map(int, words))
+
+
+def read_control(arguments: argparse.Namespace) -> control.Asked:
+    """Read what of the control plane is to be measured.
+
+    :raises ResultsError: a word is not what it must be
+    """
+    asked = control.Asked(tuple(arguments.tensors.split(",")), read_virtual(arguments))
+    if control.NAME in arguments.words:
+        control.check_memory(asked)
+    return asked
 
 
 def _known(what: str, words: list[str], known: Any) -> None:
@@ -203,11 +237,36 @@ def inside_a_job(arguments: argparse.Namespace, request: job.Request) -> int:
 def _show_point(bar: Bar, live: bool, shown: list[Any], point: job.Point, cases: list[Case]) -> None:
     """Print the lines of a point as soon as it is measured; `shown` remembers the table that they belong to."""
     bar.step(f"{point.collective} {sizes.short(point.nbytes)}")
+    _show_cases(bar, live, shown, cases, step=False)
+
+
+def _show_cases(bar: Bar, live: bool, shown: list[Any], cases: list[Case], step: bool = True) -> None:
+    if step:
+        bar.step(cases[0].key.what)
     for case in cases if live else ():
         if shown != [table.same_table(case.key)]:
             shown[:] = [table.same_table(case.key)]
             bar.write(table.heading(case.key, {"hpccoll": case.facts["version"]}))
         bar.write(table.line(case))
+
+
+def start_up(arguments: argparse.Namespace) -> int:
+    """`startup`: measure one rank at a time; there is no job.
+
+    :returns: the exit status
+    """
+    if arguments.words != [startup.NAME]:
+        raise ResultsError(f"{startup.NAME}: it is measured alone, and without a launcher")
+    if arguments.out:
+        files.check_h5py()
+    live, shown = not (arguments.quiet or arguments.json), list[Any]()
+    sizes_of = read_virtual(arguments)
+    bar = Bar(len(sizes_of) * len(startup.PLACES), sys.stderr.isatty())
+    progress = partial(_show_cases, bar, live, shown)
+    found = startup.measured(sizes_of, max(6, arguments.least), ("hpccoll", *sys.argv[1:]), progress)
+    bar.close()
+    report(found, arguments, live)
+    return 0
 
 
 def from_outside(arguments: argparse.Namespace, request: job.Request) -> int:
@@ -229,8 +288,9 @@ def passed_on(arguments: argparse.Namespace) -> list[str]:
     words = [*arguments.words, "--sizes", ",".join(map(str, arguments.sizes)), "--dtype", arguments.dtype]
     words += ["--net", arguments.net] if arguments.net else []
     words += [word for arm in arguments.arm for word in ("--arm", arm)]
-    for name in ("width", "seconds", "most", "least", "warmup", "model", "compute"):
+    for name in ("width", "seconds", "most", "least", "warmup", "model", "compute", "tensors"):
         words += [f"--{name}", str(getattr(arguments, name))]
+    words += [f"--virtual={arguments.virtual}"]
     words += ["--progress"] if sys.stderr.isatty() else []
     return words + (["--oversubscribed"] if arguments.oversubscribed else [])
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import hpccoll
-from hpccoll.tools.bench import collectives, conditions, libraries, measure, training
+from hpccoll.tools.bench import collectives, conditions, control, libraries, measure, training
 from hpccoll.tools.bench import ranks as ranks_of
 from hpccoll.tools.bench.libraries import Library
 from hpccoll.tools.bench.ranks import Ranks
@@ -42,6 +42,7 @@ class Request:
     model: str = "resnet50"
     """The trace of `training`, and the seconds of computing in a step of it."""
     compute: float = 0.111
+    control: control.Asked = field(default_factory=control.Asked)
 
 
 @dataclass(frozen=True)
@@ -73,20 +74,43 @@ def run(request: Request, progress: Progress) -> Results | None:
             opened.append(_together(ranks, partial(libraries.open_peer, peer, ranks)))
         results = Results([launch])
         for point in points(request, ranks.size):
-            if point.collective == training.NAME:
-                which = training.trace(request.model)
-                cases = training.measured(which, request.compute, opened, ranks, launch, request.limits)
-            else:
-                cases = measured(point, opened, ranks, launch, request.limits)
+            cases = of_point(point, request, opened, ranks, launch)
             results.cases.update({case.key: case for case in cases})
             if ranks.rank == 0:
                 progress(point, cases)
+        fanout = world.base.settings.fanout
         launch["load average after"] = os.getloadavg()[0]
     finally:
         if sys.exc_info()[0] in (None, ResultsError):  # else ranks may have ended
             libraries.close_all(opened)
             hpccoll.shutdown()
-    return None if ranks.rank else results
+    if ranks.rank:
+        return None
+    for cases in virtual_ranks(request, fanout):
+        results.cases.update({case.key: case for case in cases})
+        progress(Point("virtual ranks", "", cases[0].key.ranks), cases)
+    return results
+
+
+def of_point(point: Point, request: Request, opened: list[Library], ranks: Ranks, launch: Facts) -> list[Case]:
+    """Verify and time one point with all contestants that have it.
+
+    :raises ResultsError: a result is wrong
+    """
+    if point.collective == training.NAME:
+        which = training.trace(request.model)
+        return training.measured(which, request.compute, opened, ranks, launch, request.limits)
+    if point.collective == control.NAME:
+        return control.real(point.nbytes // 4, opened, ranks, launch, request.limits)
+    return measured(point, opened, ranks, launch, request.limits)
+
+
+def virtual_ranks(request: Request, fanout: int) -> Iterator[list[Case]]:
+    """Measure the control plane of virtual ranks, by rank 0 alone: the World has ended, and nothing waits."""
+    asked = request.control
+    for which in asked.tensors if control.NAME in request.collectives else ():
+        for count in asked.virtual:
+            yield control.virtual(which, count, fanout, asked.steps)
 
 
 def describe(request: Request, world: hpccoll.World, ranks: Ranks) -> Facts:
@@ -132,6 +156,10 @@ def points(request: Request, ranks: int) -> Iterator[Point]:
     for collective in request.collectives:
         if collective == training.NAME:
             yield Point(collective, "float32", training.trace(request.model).nbytes)
+            continue
+        if collective == control.NAME:
+            for which in request.control.tensors:
+                yield Point(collective, "float32", 4 * len(control.tensors(which)))
             continue
         for dtype in request.dtypes:
             for nbytes in dict.fromkeys(_real_size(collective, dtype, size, ranks) for size in request.sizes):

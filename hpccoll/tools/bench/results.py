@@ -28,9 +28,9 @@ class Key:
     """Which case: samples with the same key are of one thing, and are put together."""
 
     kind: str
-    """`collective`, or `step` of a program."""
+    """`collective`; `step` of a program; `control`: agreement of real ranks; `engine`: of virtual ones; `start`."""
     what: str
-    """The collective, or the name of the program."""
+    """The collective, the name of the program, or which step of agreement or of the start."""
     library: str
     arm: str
     """What the knobs or the variant are called; "" for the defaults."""

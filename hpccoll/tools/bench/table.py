@@ -17,11 +17,29 @@ COLUMNS = (
     f"{'algbw(GB/s)':>11} {'busbw(GB/s)':>11} {'Samples':>8}"
 )
 
+ENGINE_COLUMNS = (
+    f"{'':>11} {'':<10} {'':<10} {'engine CPU per rank (us)':>32} {'all ranks':>20} {'':>6} {'busiest':>8} "
+    f"{'most':>8} | predecessor, by its rules\n"
+    f"{'# Ranks':>11} {'Arrival':<10} {'Tensors':<10} {'Median':>10} {'95% interval':>21} "
+    f"{'messages':>10} {'MB':>9} {'chain':>6} {'messages':>8} {'KiB/rank':>8} | {'messages':>10} {'MB':>9} "
+    f"{'chain':>6} {'MB, rank 0':>10}"
+)
+START_COLUMNS = (
+    f"{'# Ranks':>11} {'Step, and which rank':<28} {'CPU(ms)':>10} {'95% interval(us)':>23} {'received(MB)':>13} "
+    f"{'peak(MB)':>9} {'kept(MB)':>9} {'Samples':>8}"
+)
+
 
 def heading(key: Key, launch: Facts) -> str:
     """The lines above a collective's table."""
     where = f"{key.ranks} rank{'s' if key.ranks > 1 else ''} on {key.nodes} node{'s' if key.nodes > 1 else ''}"
     version = f"hpccoll {launch.get('hpccoll', '?')} {launch.get('revision') or launch.get('build', '')}".strip()
+    if key.kind == "engine":
+        return f"\n# control plane, virtual ranks: {key.what.partition(',')[0]}\n# {version}\n{ENGINE_COLUMNS}"
+    if key.kind == "start":
+        return f"\n# start-up, one of very many ranks\n# {version}\n{START_COLUMNS}"
+    if key.kind == "control":
+        return f"\n# control plane: {key.what}, {where}\n# {version}\n{COLUMNS}"
     if key.kind == "step":
         return f"\n# steps of {key.what}, {where}\n# {version}\n{COLUMNS}"
     return f"\n# {key.what}, {key.dtype}, {key.memory} memory, {where}\n# {version}\n{COLUMNS}"
@@ -30,12 +48,11 @@ def heading(key: Key, launch: Facts) -> str:
 def line(case: Case) -> str:
     """One case. A `*` marks an interval wider than asked for, `?` one that there are too few samples for."""
     key, micro = case.key, case.samples * 1e6
-    try:
-        middle = statistics.median(micro)
-        interval = f"{middle.low:.2f} .. {middle.high:.2f}" + ("*" if case.facts.get("ended") == "limit" else " ")
-        value = middle.middle
-    except ValueError:
-        value, interval = float(np.median(micro)), "? "
+    value, interval = _median(case)
+    if key.kind == "engine":
+        return engine_line(case)
+    if key.kind == "start":
+        return start_line(case)
     rates = ["", ""]
     if key.kind == "collective" and key.bytes:
         algbw, busbw = collectives.bandwidths(key.what, key.bytes, key.ranks, value / 1e6)
@@ -46,8 +63,46 @@ def line(case: Case) -> str:
     )
 
 
+def _median(case: Case) -> tuple[float, str]:
+    """Microseconds, and the interval as text."""
+    micro = case.samples * 1e6
+    try:
+        middle = statistics.median(micro)
+    except ValueError:
+        return float(np.median(micro)), "? "
+    wide = "*" if case.facts.get("ended") == "limit" else " "
+    return middle.middle, f"{middle.low:.2f} .. {middle.high:.2f}{wide}"
+
+
+def engine_line(case: Case) -> str:
+    """A step of virtual ranks, and beside it the predecessor's, which is counted."""
+    value, interval = _median(case)
+    facts, old = case.facts, case.facts["predecessor"]
+    return (
+        f"{case.key.ranks:>11,} {case.key.what.partition(', ')[2]:<10} {case.key.arm or 'single':<10} {value:>10.2f} "
+        f"{interval:>21} {facts['messages']:>10,} {facts['bytes'] / 1e6:>9.3f} {facts['chain']:>6} "
+        f"{facts['messages_max']:>8} {facts['memory_max'] / 1024:>8.0f} | {old['messages']:>10,} "
+        f"{old['bytes'] / 1e6:>9.3f} {old['chain']:>6} {old['root_bytes'] / 1e6:>10.1f}"
+    )
+
+
+def start_line(case: Case) -> str:
+    """A step of the start of one rank."""
+    value, interval = _median(case)
+    facts = case.facts
+    return (
+        f"{case.key.ranks:>11,} {case.key.what:<28} {value / 1e3:>10.2f} {interval:>23} "
+        f"{facts['received'] / 1e6:>13.3f} {facts['peak'] / 1e6:>9.2f} {facts['resident'] / 1e6:>9.2f} "
+        f"{len(case.samples):>8}"
+    )
+
+
 def same_table(key: Key) -> tuple[Any, ...]:
     """Equal for the cases of one table."""
+    if key.kind == "engine":
+        return (key.kind, key.what.partition(",")[0])
+    if key.kind == "start":
+        return (key.kind,)
     return (key.kind, key.what, key.dtype, key.memory, key.ranks, key.nodes)
 
 
@@ -55,7 +110,9 @@ def text(results: Results) -> str:
     """All tables, then the warnings."""
     lines: list[str] = []
     order = {name: i for i, name in enumerate(collectives.COLLECTIVES)}
-    cases = sorted(results.cases.values(), key=lambda c: (order.get(c.key.what, 99), same_table(c.key), c.key.bytes))
+    cases = sorted(
+        results.cases.values(), key=lambda c: (order.get(c.key.what, 99), same_table(c.key), c.key.bytes, c.key.ranks)
+    )
     before: tuple[Any, ...] = ()
     for case in cases:
         if same_table(case.key) != before:

@@ -69,6 +69,31 @@ def test_gloo_and_hpccoll_in_turn(tmp_path: Path) -> None:
     assert "openmpi has no allreduce of float16: MPI has no 16-bit float" in found.launches[0]["warnings"]
 
 
+def test_the_control_plane(tmp_path: Path) -> None:
+    """Real ranks, virtual ones, and the predecessor's counts; show, merge and JSON know them."""
+    words = ("control", "--tensors", "5,resnet50", "--virtual", "6,96", *QUICK, "--out", tmp_path / "a.h5")
+    status, out, err = hpccoll(*words, "--against", "mpi4py", launched=2)
+    assert status == 0, out + err
+    found = files.read(tmp_path / "a.h5")
+    real = {(key.what, key.contestant) for key in found.cases if key.kind == "control"}
+    for count in (5, 161):
+        assert (f"{count} tensors, cached", "hpccoll in groups") in real
+        assert {(f"{count} tensors, {which}", "hpccoll") for which in ("first", "cached")} <= real
+    assert {library for _, library in real} > {"hpccoll", "hpccoll in groups"}
+    virtual = {(key.what, key.arm, key.ranks): case for key, case in found.cases.items() if key.kind == "engine"}
+    assert len(virtual) == 2 * 2 * 2 * 4  # tensors, ranks, groups, arrivals
+    case = virtual["161 tensors, in order", "", 96]
+    assert case.facts["messages"] == 2 * 95 and case.facts["predecessor"]["messages"] == 448
+    assert len(case.samples) >= 6 and (case.samples > 0).all()
+    assert "# control plane: 161 tensors, cached, 2 ranks on 2 nodes" in out and "predecessor, by its rules" in out
+    assert main(["bench", "show", str(tmp_path / "a.h5"), "--json"]) == 0
+
+
+def test_virtual_ranks_that_do_not_fit_are_refused() -> None:
+    status, _, err = hpccoll("control", "--virtual", "1000000000")
+    assert status == 1 and "GB of memory, and " in err and "fewer ranks, or fewer --tensors" in err
+
+
 def test_a_wrong_result_ends_everything(tmp_path: Path) -> None:
     """A library that adds one on one rank; nothing is written."""
     program = tmp_path / "wrong.py"

@@ -125,7 +125,7 @@ def test_the_tree() -> None:
     narrow = agreement.path(8, 6, fanout=1)
     assert (narrow.inside, narrow.between) == (5, 7)
     assert 4 < agreement.path(4608, 6).between < 4 * (1 + 15 * messages.FURTHER) + 1e-9
-    assert agreement.messages(4608, 6) == 55_294  # as benchmarks/control_plane counts it
+    assert agreement.messages(4608, 6) == 55_294  # as `hpccoll bench control` counts it
 
 
 def test_no_prediction_is_below_what_the_link_allows() -> None:

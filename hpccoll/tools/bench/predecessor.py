@@ -12,11 +12,15 @@ Collectives are counted as MPI libraries do them at these sizes: allreduce by re
 largest power of two are folded in: two messages each), gather and broadcast over a binomial tree.
 """
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, log2
 
 TICK_SECONDS = 1e-3
-FIXED_BYTES = 48  # of one request or response besides its name and shape: a few integers and table offsets
+FIXED_BYTES = 48
+"""One request or response has so many besides its name and shape: a few integers and table offsets."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +28,9 @@ class Count:
     """What one step costs all ranks together, and rank 0 alone."""
 
     messages: int
+    """All ranks together."""
     bytes: int
+    """All messages together."""
     chain: int
     """Longest chain of dependent messages."""
     root_bytes: int
@@ -33,14 +39,14 @@ class Count:
 
 def bit_vector(ranks: int, cached: int) -> Count:
     """One tick: the allreduce of the bit vector. In the memory of every rank: nothing that grows with p."""
-    doublings = int(log2(ranks))
+    doublings = ranks.bit_length() - 1
     folded = ranks - 2**doublings
     messages = 2**doublings * doublings + 2 * folded
     size = 8 * ceil((3 + cached) / 64)
     return Count(messages, messages * size, doublings + 2 * bool(folded), 0)
 
 
-def first_announcement(ranks: int, names: list[tuple[str, int]]) -> Count:
+def first_announcement(ranks: int, names: Sequence[tuple[str, int]]) -> Count:
     """The tick in which nothing is cached yet; `names` are (name, dimensions) of every tensor."""
     tick = bit_vector(ranks, 0)
     requests = sum(len(name) + 8 * ndim + FIXED_BYTES for name, ndim in names)

@@ -2,26 +2,28 @@
  *
  * resnet50.c - the gradients of ResNet-50, derived from its architecture.
  */
-#include "resnet50.h"
+#include "fleet/resnet50.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 
 typedef struct list {
-    gradient *next;
+    resnet50 *of;
+    int count;
     int64_t parameters;
 } list;
 
 static void add(list *l, int ndim, const int64_t *dims, const char *format, ...) {
-    gradient *g = l->next++;
+    int i = l->count++;
     int64_t n = 1;
     va_list args;
     va_start(args, format);
-    vsnprintf(g->name, sizeof g->name, format, args);
+    vsnprintf(l->of->names[i], sizeof l->of->names[i], format, args);
     va_end(args);
-    g->ndim = ndim;
     for (int d = 0; d < ndim; d++)
-        n *= g->dims[d] = dims[d];
+        n *= l->of->dims[i][d] = dims[d];
+    l->of->tensors[i] = (hc_tensor){HC_FLOAT32, (uint8_t)ndim, l->of->dims[i]};
+    l->of->requests[i] = (fleet_request){l->of->names[i], 1, &l->of->tensors[i]};
     l->parameters += n;
 }
 
@@ -33,9 +35,9 @@ static void convolution(list *l, const char *at, const char *conv, const char *n
     add(l, 1, &out, "%s%s.bias", at, norm);
 }
 
-int64_t resnet50_gradients(gradient out[GRADIENTS]) {
+int64_t resnet50_gradients(resnet50 *model) {
     static const int blocks[] = {3, 4, 6, 3};
-    list l = {out, 0};
+    list l = {model, 0, 0};
     int64_t in = 64;
     convolution(&l, "", "conv1", "bn1", 64, 3, 7);
     for (int stage = 0; stage < 4; stage++)
@@ -52,5 +54,5 @@ int64_t resnet50_gradients(gradient out[GRADIENTS]) {
         }
     add(&l, 2, (int64_t[]){1000, in}, "fc.weight");
     add(&l, 1, (int64_t[]){1000}, "fc.bias");
-    return l.next - out == GRADIENTS ? l.parameters : -1;
+    return l.count == RESNET50_GRADIENTS ? l.parameters : -1;
 }
