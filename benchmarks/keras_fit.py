@@ -20,7 +20,8 @@ import sys
 import time
 from pathlib import Path
 
-BATCH, STEPS, ROUNDS = 64, 30, 5
+BATCH = 64
+STEPS, ROUNDS = (int(os.environ.get(f"KERAS_FIT_{name}", default)) for name, default in (("STEPS", 30), ("ROUNDS", 5)))
 STRATEGY = "--strategy"
 
 
@@ -158,13 +159,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--backends", nargs="+", default=["torch", "jax", "tensorflow"])
     parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--steps", type=int, default=STEPS, help="of an epoch (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="epochs of each, after the first (%(default)s)")
     parser.add_argument("--limit", type=float, default=500, help="seconds for a job")
     arguments = parser.parse_args()
+    os.environ |= {"KERAS_FIT_STEPS": str(arguments.steps), "KERAS_FIT_ROUNDS": str(arguments.rounds)}
     for backend in arguments.backends:
         print(job(backend, arguments.ranks, arguments.limit), flush=True)
     if "tensorflow" in arguments.backends:
         print(strategy(arguments.ranks, arguments.limit), flush=True)
-    print(f"{Path(__file__).name}: {BATCH} samples per rank and step, median of {ROUNDS} epochs of {STEPS} steps")
+    epochs = f"{arguments.rounds} epochs of {arguments.steps} steps"
+    print(f"{Path(__file__).name}: {BATCH} samples per rank and step, median of {epochs}")
 
 
 if __name__ == "__main__":
