@@ -20,7 +20,7 @@ import numpy as np
 from hpccoll import _core, arrays, bootstrap, errors, objects
 from hpccoll.rendezvous import agreed
 
-__all__ = ["PROC_NULL", "Exchange", "Face", "Halo", "faces", "tag_of"]
+__all__ = ["PROC_NULL", "Face", "Halo", "Side", "check_array", "exchange", "faces", "sides", "tag_of"]
 
 PROC_NULL = -2
 SIDES = 128
@@ -49,97 +49,35 @@ class Face:
     recv: np.ndarray
 
 
-class Exchange:
-    """Faces in stages, one after the other. It may be run any number of times."""
+def exchange(core: _core.Set, stages: Sequence[Sequence[Face]]) -> None:
+    """Exchange the faces of each stage at the same time, one stage after the other.
 
-    def __init__(self, core: _core.Set, stages: Sequence[Sequence[Face]]) -> None:
-        """Allocate what strided faces need.
-
-        :param core: the ranks' process set
-        :param stages: faces of one stage travel at the same time
-        """
-        self._stages = [[self._transfer(core, face) for face in stage if face.peer != PROC_NULL] for stage in stages]
-        self._started = False
-
-    def _transfer(self, core: _core.Set, face: Face) -> _Transfer:
-        return _Transfer(core, face)
-
-    def start(self) -> None:
-        """Begin to send and receive. Until `wait()` the sides may not be written, and the halo not be used.
-
-        The first stage only: the others begin in `wait()`. A background thread, if there is one, moves the messages.
-
-        :raises InvalidArgumentError: it is started already
-        """
-        if self._started:
-            raise errors.InvalidArgumentError("a halo exchange was started twice: call wait() before the next start()")
-        self._begin(0, waits=False)
-        self._started = True
-
-    def wait(self) -> None:
-        """Wait until the halo is filled, which is done here for all stages but the first.
-
-        :raises InvalidArgumentError: it was not started
-        :raises ResultSizeError: the neighbour's side has another size
-        :raises HpccollError: as any operation may: ShutDownError, RecoverableError
-        """
-        if not self._started:
-            raise errors.InvalidArgumentError("a halo exchange was not started: call start() before wait()")
-        self._started = False
-        self._end_from(0)
-
-    def __call__(self) -> None:
-        """Do both, without waking the background thread.
-
-        :raises HpccollError: as `start` and `wait`
-        """
-        if self._started:
-            raise errors.InvalidArgumentError("a halo exchange was started twice: call wait() before the next start()")
-        self._begin(0, waits=True)
-        self._end_from(0)
-
-    def _begin(self, at: int, *, waits: bool) -> None:
-        """Begin a stage. `waits`: the caller goes on to wait for it."""
-        for stage in self._stages[at : at + 1]:
-            for transfer in stage:
-                transfer.receive(waits)
-            for transfer in stage:
-                transfer.send(waits)
-
-    def _end_from(self, at: int) -> None:
-        """End a stage that has begun, and do those after it."""
-        while at < len(self._stages):
-            for transfer in self._stages[at]:
-                transfer.end()
-            at += 1
-            self._begin(at, waits=True)
+    :param core: the ranks' process set
+    :raises ResultSizeError: the neighbour's side has another size
+    :raises HpccollError: as any operation may: ShutDownError, RecoverableError
+    """
+    for stage in stages:
+        core.exchange([(f.peer, f.sendtag, f.recvtag, f.send, f.recv) for f in stage if f.peer != PROC_NULL])
 
 
 class _Transfer:
-    """A face, with contiguous memory for it where it has none itself."""
+    """A face of a plan, with contiguous memory for it where it has none itself."""
 
-    __slots__ = ("core", "face", "handles", "incoming", "outgoing")
+    __slots__ = ("face", "incoming", "outgoing")
 
-    def __init__(self, core: _core.Set, face: Face) -> None:
-        self.core, self.face = core, face
-        self.handles: list[_core.Handle] = []
+    def __init__(self, face: Face) -> None:
+        self.face = face
         self.outgoing = face.send if face.send.flags.c_contiguous else np.empty(face.send.shape, face.send.dtype)
         self.incoming = face.recv if face.recv.flags.c_contiguous else np.empty(face.recv.shape, face.recv.dtype)
 
     def receive(self, waits: bool) -> None:
-        face = self.face
-        self.handles = [self.core.recv(self.incoming, face.peer, face.recvtag, waits, exact=True, library=True)]
+        """Begin what must begin before any face is sent. `waits`: the caller goes on to wait."""
 
-    def send(self, waits: bool) -> None:
-        face = self.face
-        if self.outgoing is not face.send:
-            np.copyto(self.outgoing, face.send)
-        self.handles.append(self.core.send(self.outgoing, face.peer, face.sendtag, waits, library=True))
+    def pack(self) -> None:
+        if self.outgoing is not self.face.send:
+            np.copyto(self.outgoing, self.face.send)
 
-    def end(self) -> None:
-        for handle in self.handles:
-            handle.wait()
-        self.handles = []
+    def unpack(self) -> None:
         if self.incoming is not self.face.recv:
             np.copyto(self.face.recv, self.incoming)
 
@@ -150,7 +88,7 @@ class _Planned(_Transfer):
     __slots__ = ("receiver", "sender")
 
     def __init__(self, core: _core.Set, face: Face) -> None:
-        super().__init__(core, face)
+        super().__init__(face)
         name = f"halo of rank {face.peer}"
         self.receiver = core.plan_message(True, self.incoming, face.peer, face.recvtag, name, library=True)
         self.sender = core.plan_message(False, self.outgoing, face.peer, face.sendtag, name, library=True)
@@ -159,15 +97,13 @@ class _Planned(_Transfer):
         _core.start_all((self.receiver,), waits)
 
     def send(self, waits: bool) -> None:
-        if self.outgoing is not self.face.send:
-            np.copyto(self.outgoing, self.face.send)
+        self.pack()
         _core.start_all((self.sender,), waits)
 
     def end(self) -> None:
         self.receiver.wait()
         self.sender.wait()
-        if self.incoming is not self.face.recv:
-            np.copyto(self.face.recv, self.incoming)
+        self.unpack()
 
     def free(self) -> None:
         self.receiver.free()
@@ -180,28 +116,23 @@ class _Paired(_Transfer):
     __slots__ = ("plan",)
 
     def __init__(self, core: _core.Set, face: Face, segment: _core.Segment, offset: int) -> None:
-        super().__init__(core, face)
+        super().__init__(face)
         give, take = (x.reshape(-1).view(np.uint8) for x in (self.outgoing, self.incoming))
         self.plan = core.plan_pair(give, take, face.peer, f"halo exchange with rank {face.peer}", segment, offset)
 
-    def receive(self, waits: bool) -> None:
-        pass
-
     def send(self, waits: bool) -> None:
-        if self.outgoing is not self.face.send:
-            np.copyto(self.outgoing, self.face.send)
+        self.pack()
         _core.start_all((self.plan,), waits)
 
     def end(self) -> None:
         self.plan.wait()
-        if self.incoming is not self.face.recv:
-            np.copyto(self.face.recv, self.incoming)
+        self.unpack()
 
     def free(self) -> None:
         self.plan.free()
 
 
-class Halo(Exchange):
+class Halo:
     """A plan of a halo exchange: `halo()` runs it, or `halo.start()`, work that needs no halo, `halo.wait()`.
 
     Faces between ranks of one node are exchanged in shared memory of their own, others by messages that are plans
@@ -229,13 +160,66 @@ class Halo(Exchange):
             self._segment = bootstrap.set_segment(
                 base.loop, f"halo-{generation}", core.members, base.nonce, agree, nbytes
             )
-        super().__init__(core, stages)
+        self._stages = [[self._transfer(core, face) for face in stage if face.peer != PROC_NULL] for stage in stages]
+        self._started = False
 
-    def _transfer(self, core: _core.Set, face: Face) -> _Transfer:
+    def _transfer(self, core: _core.Set, face: Face) -> _Planned | _Paired:
         offset = self._places.get((core.rank, face.sendtag))
         if offset is None or self._segment is None:
             return _Planned(core, face)
         return _Paired(core, face, self._segment, offset)
+
+    def start(self) -> None:
+        """Begin to send and receive. Until `wait()` the sides may not be written, and the halo not be used.
+
+        The first stage only: the others begin in `wait()`. A background thread, if there is one, moves the messages.
+
+        :raises InvalidArgumentError: it is started already
+        """
+        self._check_over()
+        self._begin(0, waits=False)
+        self._started = True
+
+    def wait(self) -> None:
+        """Wait until the halo is filled, which is done here for all stages but the first.
+
+        :raises InvalidArgumentError: it was not started
+        :raises ResultSizeError: the neighbour's side has another size
+        :raises HpccollError: as any operation may: ShutDownError, RecoverableError
+        """
+        if not self._started:
+            raise errors.InvalidArgumentError("a halo exchange was not started: call start() before wait()")
+        self._started = False
+        self._end_from(0)
+
+    def __call__(self) -> None:
+        """Do both, without waking the background thread.
+
+        :raises HpccollError: as `start` and `wait`
+        """
+        self._check_over()
+        self._begin(0, waits=True)
+        self._end_from(0)
+
+    def _check_over(self) -> None:
+        if self._started:
+            raise errors.InvalidArgumentError("a halo exchange was started twice: call wait() before the next start()")
+
+    def _begin(self, at: int, *, waits: bool) -> None:
+        """Begin a stage. `waits`: the caller goes on to wait for it."""
+        for stage in self._stages[at : at + 1]:
+            for transfer in stage:
+                transfer.receive(waits)
+            for transfer in stage:
+                transfer.send(waits)
+
+    def _end_from(self, at: int) -> None:
+        """End a stage that has begun, and do those after it."""
+        while at < len(self._stages):
+            for transfer in self._stages[at]:
+                transfer.end()
+            at += 1
+            self._begin(at, waits=True)
 
     def free(self) -> None:
         """Give the memory back. The end of a `with` block does so, too, as does the end of the Cart.
@@ -246,8 +230,7 @@ class Halo(Exchange):
             raise errors.InvalidArgumentError("a halo exchange is under way: call wait() before free()")
         for stage in self._stages:
             for transfer in stage:
-                if isinstance(transfer, (_Planned, _Paired)):
-                    transfer.free()
+                transfer.free()
 
     def __enter__(self) -> Self:
         return self
@@ -292,40 +275,64 @@ def _compare(everybody: list[Any]) -> None:
                 )
 
 
-def faces(
-    array: np.ndarray, width: int | Sequence[int], corners: bool, shift: Shift, ndim: int, number: int
-) -> list[list[Face]]:
-    """List the faces of an array whose first `ndim` dimensions are divided, in stages.
+@dataclass(slots=True)
+class Side:
+    """Where the faces of one neighbour lie in an array."""
 
-    :raises InvalidArgumentError: the array has no such halo
+    peer: int
+    sendtag: int
+    recvtag: int
+    send: tuple[slice, ...]
+    recv: tuple[slice, ...]
+
+    def of(self, array: np.ndarray) -> Face:
+        """Give the views of an array."""
+        return Face(self.peer, self.sendtag, self.recvtag, array[self.send], array[self.recv])
+
+
+def sides(
+    shape: Sequence[int], width: int | Sequence[int], corners: bool, shift: Shift, ndim: int, number: int
+) -> list[list[Side]]:
+    """List the sides of arrays of a shape whose first `ndim` dimensions are divided, in stages.
+
+    :raises InvalidArgumentError: such an array has no such halo
     """
-    widths = _widths(array, width, ndim)
-    inside = [slice(w, n - w) for w, n in zip(widths, array.shape, strict=False)]
+    widths = _widths(shape, width, ndim)
+    inside = [slice(w, n - w) for w, n in zip(widths, shape, strict=False)]
     stages = []
     for d, w in enumerate(widths):
         if w == 0:
             continue
-        n, below, above = array.shape[d], *shift(d)
+        n, below, above = shape[d], *shift(d)
         rest = [slice(None)] * ndim if corners else inside
 
-        def side(first: int, d: int = d, w: int = w, rest: list[slice] = rest) -> np.ndarray:
-            return array[(*rest[:d], slice(first, first + w), *rest[d + 1 :])]
+        def at(first: int, d: int = d, w: int = w, rest: list[slice] = rest) -> tuple[slice, ...]:
+            return (*rest[:d], slice(first, first + w), *rest[d + 1 :])
 
         down, up = tag_of(number, 2 * d), tag_of(number, 2 * d + 1)
-        stages.append([Face(below, down, up, side(w), side(0)), Face(above, up, down, side(n - 2 * w), side(n - w))])
+        stages.append([Side(below, down, up, at(w), at(0)), Side(above, up, down, at(n - 2 * w), at(n - w))])
     return stages if corners else [list(chain.from_iterable(stages))]
 
 
-def _widths(array: np.ndarray, width: int | Sequence[int], ndim: int) -> list[int]:
+def faces(array: np.ndarray, stages: Sequence[Sequence[Side]]) -> list[list[Face]]:
+    """Give the faces of an array on its sides."""
+    return [[side.of(array) for side in stage] for stage in stages]
+
+
+def check_array(array: np.ndarray, ndim: int) -> None:
+    """Raise InvalidArgumentError unless this is an array that a halo exchange on `ndim` dimensions can fill."""
     if not isinstance(array, np.ndarray) or array.ndim < ndim or not array.flags.writeable:
         raise errors.InvalidArgumentError(
             f"array is {arrays.name_of(array)} of {getattr(array, 'ndim', 0)} dimensions: a halo exchange on {ndim} "
             f"takes a writable NumPy array of at least {ndim}"
         )
+
+
+def _widths(shape: Sequence[int], width: int | Sequence[int], ndim: int) -> list[int]:
     widths = [width] * ndim if isinstance(width, int) else list(width)
-    if len(widths) != ndim or any(w < 0 or (w and n < 3 * w) for w, n in zip(widths, array.shape, strict=False)):
+    if len(widths) != ndim or any(w < 0 or (w and n < 3 * w) for w, n in zip(widths, shape, strict=False)):
         raise errors.InvalidArgumentError(
-            f"an array of shape {array.shape} has no halo of width {width} in {ndim} dimensions: a divided dimension "
+            f"an array of shape {tuple(shape)} has no halo of width {width} in {ndim} dimensions: a divided dimension "
             "has the halo on both sides, and at least as many cells inside as one of them"
         )
     return widths

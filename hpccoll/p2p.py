@@ -170,15 +170,11 @@ def sendrecv(
     :param world: the World of the call; None: the World of `init()`
     :returns: the rank that sent what was received
     :raises ResultSizeError: the message is longer than `out`; nothing was written
-    :raises InvalidArgumentError: an argument is wrong; nothing was received
+    :raises InvalidArgumentError: an argument is wrong; nothing was sent
     :raises HpccollError: as any operation may: ShutDownError, RecoverableError
     """
-    core = current(world).core
-    sent = core.send(x, dest, sendtag, True)
-    received = core.recv(out, source, recvtag, True)
-    _core.wait_all((received, sent))
+    received = current(world).core.sendrecv(x, dest, sendtag, out, source, recvtag)
     came_from: int = received.wait()
-    sent.wait()
     if status is not None:
         status.take(received)
     return came_from

@@ -14,13 +14,16 @@ from typing import Any
 import numpy as np
 
 from hpccoll import _core, errors
-from hpccoll.halo import PROC_NULL, Exchange, Face, Halo, faces, tag_of
+from hpccoll.halo import PROC_NULL, Face, Halo, Side, check_array, exchange, faces, sides, tag_of
 from hpccoll.outside import check_inside
 
 __all__ = ["Cart", "check_grid", "dims_create"]
 
 HALO, ALLGATHER, ALLTOALL, FIRST_PLAN = range(4)
 """What the exchanges of a Cart are numbered with, for their tags; each plan has a number of its own."""
+
+SHAPES = 64
+"""Shapes of arrays whose sides a Cart remembers."""
 
 
 def dims_create(size: int, dims: int | Sequence[int]) -> tuple[int, ...]:
@@ -94,6 +97,7 @@ class Cart:
         self.periods = tuple(periods)
         """For each dimension whether its ends touch."""
         self._plans = FIRST_PLAN
+        self._sides: dict[object, list[list[Side]]] = {}
 
     @property
     def _core(self) -> _core.Set:
@@ -206,7 +210,7 @@ class Cart:
             Face(peer, tag_of(number, at), tag_of(number, at ^ 1), rows[at], out[at : at + 1])
             for at, peer in enumerate(self.neighbours)
         ]
-        Exchange(self._core, [stage])()
+        exchange(self._core, [stage])
         return out
 
     # ---- halos ----------------------------------------------------------------------------------------
@@ -235,7 +239,16 @@ class Cart:
         :raises ResultSizeError: the neighbour's side has another size
         :raises HpccollError: as any operation may: ShutDownError, RecoverableError
         """
-        Exchange(self._core, faces(array, width, corners, self.shift, len(self.dims), HALO))()
+        ndim = len(self.dims)
+        check_array(array, ndim)
+        key = (array.shape, width if isinstance(width, int) else tuple(width), corners)
+        stages = self._sides.get(key)
+        if stages is None:
+            stages = sides(array.shape, width, corners, self.shift, ndim, HALO)
+            if len(self._sides) == SHAPES:
+                self._sides.clear()
+            self._sides[key] = stages
+        exchange(self._core, faces(array, stages))
 
     def halo_exchange_init(self, array: np.ndarray, width: int | Sequence[int] = 1, *, corners: bool = True) -> Halo:
         """Make a plan of a `halo_exchange`, with the same arguments, that may be run any number of times.
@@ -249,7 +262,8 @@ class Cart:
         """
         number = self._plans
         self._plans += 1
-        stages = faces(array, width, corners, self.shift, len(self.dims), number)
+        check_array(array, len(self.dims))
+        stages = faces(array, sides(array.shape, width, corners, self.shift, len(self.dims), number))
         return Halo(self.world.base, self._core, stages, str((array.dtype, width, corners)))
 
     def shutdown(self) -> None:

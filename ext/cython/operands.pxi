@@ -240,6 +240,13 @@ cdef inline object read_input(Loop loop, object x, Operand *o, list restores):
     return x
 
 
+cdef inline object read_message(Loop loop, object x, Operand *o):
+    """read_input() of what has no result: nothing is restored."""
+    if read_plain(x, o, False) and not o.memory:
+        return x
+    return read_input(loop, x, o, [])
+
+
 cdef inline int same_shape(const Operand *a, const Operand *b) noexcept:
     cdef int d
     if a.ndim != b.ndim or a.dtype != b.dtype:

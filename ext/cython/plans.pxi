@@ -347,7 +347,7 @@ cdef class Plan:
             for target, stand_in in self.copies:
                 target[...] = stand_in
         if self.receives:
-            return self.set.members.index(self.h.op.peer) if self.h.op.peer >= 0 else self.h.op.peer
+            return self.set.rank_in(self.h.op.peer)
         return self.result
 
     cdef int fail(self, int status, const char *text) except -1:

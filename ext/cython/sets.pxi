@@ -351,21 +351,34 @@ cdef class Set:
     def send(self, x, peer, tag=0, bint waits=False, bint library=False):
         """See p2p.send. `library`: the message never meets a receive of the program."""
         cdef Operand i
-        array = read_input(self.loop, x, &i, [])
+        array = read_message(self.loop, x, &i)
         return self.submit_p2p(False, peer, tag, &i, waits, array, library, 0)
 
     def recv(self, x, peer, tag=0, bint waits=False, bint exact=False, bint library=False):
         """See p2p.recv. `peer` -1: any rank; the handle's `peer` then says which it was. `exact`: a shorter message is
         an error."""
         cdef Operand o
-        cdef list copies = []
-        target = read_target(self.loop, x, &o, copies, "x")
-        if type(target) is Buffer and o.memory:
-            self.loop.check_device(<Buffer>target)
-            exact = exact or len(copies) > 0
+        cdef list copies = None
+        target = x
+        if not read_plain(x, &o, True) or o.memory:
+            copies = []
+            target = read_receiver(self.loop, x, &o, copies)
+            exact = exact or (o.memory and len(copies) > 0)
         cdef Handle handle = self.submit_p2p(True, peer, tag, &o, waits, target, library, HC_P2P_EXACT if exact else 0)
         handle.copies = copies
         return handle
+
+    def sendrecv(self, x, dest, sendtag, out, source, recvtag):
+        """See p2p.sendrecv. Returns the Handle of the receive, which is over. Nothing is posted if an argument is
+        wrong."""
+        return send_and_receive(self, x, dest, sendtag, out, source, recvtag)
+
+    def exchange(self, list faces):
+        """Send arrays to other ranks and receive theirs, all at once. The messages never meet those of the program.
+
+        :param faces: for each (peer, tag of what is sent, tag of what is received, array to send, array to fill)
+        """
+        exchange_faces(self, faces)
 
     def recv_bytes(self, peer, tag=0, bint waits=False):
         """Receive a message of any size: wait() returns its bytes (1-d uint8)."""
@@ -405,6 +418,12 @@ cdef class Set:
         if h is NULL:
             raise errors.OutOfMemoryError("no memory for a message; nothing was sent")
         return h
+
+    cdef object rank_in(self, int32_t peer):
+        """The set's number of a rank of the World; no rank stays what it is."""
+        if peer < 0 or (peer < self.size and <object>self.members[peer] == peer):
+            return peer
+        return self.members.index(peer)
 
     cpdef int check_root(self, object root) except -1:
         """Raise InvalidArgumentError unless `root` is a rank of the World."""

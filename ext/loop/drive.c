@@ -129,9 +129,33 @@ static void note_waiting(const awaited *all, uint64_t now) {
             atomic_store_explicit(&(*at)->waited_since, now, memory_order_relaxed);
 }
 
+/* A message of another node does not come soon. */
+static int comes_soon(const hc_loop *loop, const hc_handle *handle) {
+    const hc_p2p_op *op = handle->op;
+    if (!op || handle->staging)
+        return 0;
+    return op->peer >= 0 ? loop->node_of[op->peer] == loop->node_of[loop->config.engine.rank] : !loop->parts.net;
+}
+
+/* Messages need no flush, and one that comes at once no note of its wait. 1: all are done. */
+static int drive_soon(hc_loop *loop, awaited *all) {
+    if (!comes_soon(loop, *all->next) || !may_drive(loop) || !hc__driver_try(loop))
+        return 0;
+    for (int i = 0; i < SOON && !all_done(all) && (*all->next)->op; i++)
+        hc__progress_once(loop);
+    if (leave(loop) && all_done(all))
+        call_thread(loop);
+    return all_done(all);
+}
+
+int hc__drive_soon(hc_loop *loop, hc_handle *handle) {
+    awaited one = {&handle, &handle + 1};
+    return all_done(&one) || drive_soon(loop, &one);
+}
+
 int hc_loop_wait(hc_loop *loop, hc_handle *const *handles, size_t n, uint64_t ns) {
     awaited all = {handles, handles + n};
-    if (all_done(&all))
+    if (all_done(&all) || (ns && drive_soon(loop, &all)))
         return 1;
     uint64_t start = hc__loop_now(), limit = start + ns < start ? UINT64_MAX : start + ns;
     if (ns)
@@ -200,8 +224,9 @@ static void admit(hc_loop *loop, hc_handle *handle) {
     atomic_fetch_add_explicit(&loop->pending, 1, memory_order_relaxed);
 }
 
-int hc__drive_message(hc_loop *loop, hc_handle *handle) {
-    if (loop->config.debug || !may_drive(loop) || !hc__driver_try(loop))
+int hc__drive_message(hc_loop *loop, hc_handle *handle, int waits) {
+    if (handle->staging || loop->config.debug || atomic_load_explicit(&loop->forked, memory_order_relaxed) ||
+        !may_drive(loop) || !hc__driver_try(loop))
         return 0;
     int behind = atomic_load_explicit(&loop->inbox, memory_order_relaxed) != NULL; /* what was submitted before */
     if (!behind) {
@@ -211,22 +236,14 @@ int hc__drive_message(hc_loop *loop, hc_handle *handle) {
         hc__p2p_progress(loop);
         hc__progress_out(loop);
     }
-    if (leave(loop) && !behind)
+    if (leave(loop) && !behind && !waits)
         call_thread(loop);
     return !behind;
 }
 
-int hc__drive_soon(hc_loop *loop, hc_handle *handle) {
-    if (hc_handle_done(handle) || !may_drive(loop) || !hc__driver_try(loop))
-        return hc_handle_done(handle);
-    for (int i = 0; i < SOON && !hc_handle_done(handle); i++)
-        hc__progress_once(loop);
-    if (leave(loop))
-        call_thread(loop);
-    return hc_handle_done(handle);
-}
-
 void hc_loop_submit(hc_loop *loop, hc_handle *handle, int waits) {
+    if (waits && handle->op && hc__drive_message(loop, handle, 1))
+        return;
     admit(loop, handle);
     if (atomic_load_explicit(&loop->forked, memory_order_relaxed)) {
         hc__handle_finish(loop, handle, HC_FORKED, hc_status_text(HC_FORKED));

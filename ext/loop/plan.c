@@ -108,7 +108,7 @@ static void rearm(hc_plan *plan) {
 static void hand_over(hc_plan *plan, int waits) {
     plan->state = HC__WITH_LOOP;
     rearm(plan);
-    if (plan->by_caller && plan->handle->op && hc__drive_message(plan->loop, plan->handle))
+    if (plan->handle->op && hc__drive_message(plan->loop, plan->handle, waits))
         return;
     hc_loop_submit(plan->loop, plan->handle, waits);
 }
@@ -153,7 +153,7 @@ int hc_plan_test(hc_plan *plan) {
 }
 
 int hc_plan_soon(hc_plan *plan) {
-    if (plan->state == HC__WITH_LOOP && plan->by_caller && plan->handle->op && hc__drive_soon(plan->loop, plan->handle))
+    if (plan->state == HC__WITH_LOOP && plan->handle->op && hc__drive_soon(plan->loop, plan->handle))
         plan->state = HC__OVER;
     for (int i = 0; i < LOOKS && plan->state == HC__WITH_CALLER; i++)
         look(plan);

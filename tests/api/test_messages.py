@@ -59,6 +59,18 @@ def test_no_rank(everywhere):
     everywhere(program)
 
 
+def test_a_wrong_sendrecv_sends_nothing(threads):
+    def program(world):
+        x, (left, right) = np.ones(3), neighbours(world)
+        for source, tag in ((world.size, 0), (left, -2)):
+            with pytest.raises(hpccoll.InvalidArgumentError):
+                hpccoll.sendrecv(x, right, np.zeros(3), source, recvtag=tag, world=world)
+        hpccoll.barrier(name="all have tried", world=world)
+        assert hpccoll.iprobe(world=world) is None
+
+    testing.run(threads(2), program)
+
+
 @pytest.mark.parametrize("n", [3, 100_000])
 def test_sendrecv_around_the_ring(everywhere, n):
     def program(world):
