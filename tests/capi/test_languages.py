@@ -75,6 +75,20 @@ def test_conjugate_gradients(mpicc, needs, compiled, job) -> None:
 
 
 @pytest.mark.timeout(200)
+def test_the_pattern_of_hpcg(mpicc, compiled, job) -> None:
+    """hpccoll and MPI get the same residual; a sum of more than two ranks may be rounded in another order."""
+    sources = [f"examples/hpcg/{name}.c" for name in ("on_hpccoll", "on_mpi", "hpcg")]
+    program = compiled(mpicc, "-std=c11", "-O2", "-Wall", "-Wextra", "-Wpedantic", "-Werror", *sources, "-lm")
+    for ranks, nodes in ((1, 1), (2, 1), (4, 2)):
+        output = job(ranks, program, 6, 9, 1, nodes=nodes)
+        found = [words for words in map(str.split, output.splitlines()) if "residual" in words]
+        assert len(found) == 3, output
+        sums = [[float(words[words.index(word) + 1]) for word in ("residual", "sum")] for words in found]
+        assert sums[0] == sums[1] == sums[2] if ranks < 3 else sums[0] == pytest.approx(sums[1], rel=1e-6), output
+        assert sums[0][1] == pytest.approx(ranks * 6**3, rel=1e-4), output
+
+
+@pytest.mark.timeout(200)
 def test_cpp_header(mpicc, compiled, job) -> None:
     compiler = shutil.which("mpicxx", path=str(Path(mpicc).parent))
     program = compiled(compiler, "-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "tests/capi/values.cpp")
