@@ -228,21 +228,20 @@ int hc__drive_message(hc_loop *loop, hc_handle *handle, int waits) {
     if (handle->staging || loop->config.debug || atomic_load_explicit(&loop->forked, memory_order_relaxed) ||
         !may_drive(loop) || !hc__driver_try(loop))
         return 0;
-    int behind = atomic_load_explicit(&loop->inbox, memory_order_relaxed) != NULL; /* what was submitted before */
-    if (!behind) {
-        admit(loop, handle);
-        handle->bytes = handle->op->bytes;
-        hc__p2p_take(loop, handle);
-        hc__p2p_progress(loop);
-        hc__progress_out(loop);
-    }
-    if (leave(loop) && !behind && !waits)
+    if (atomic_load_explicit(&loop->inbox, memory_order_relaxed))
+        hc__progress_in(loop);
+    admit(loop, handle);
+    handle->bytes = handle->op->bytes;
+    hc__p2p_take(loop, handle);
+    hc__p2p_progress(loop);
+    hc__progress_out(loop);
+    if (leave(loop) && !waits)
         call_thread(loop);
-    return !behind;
+    return 1;
 }
 
 void hc_loop_submit(hc_loop *loop, hc_handle *handle, int waits) {
-    if (waits && handle->op && hc__drive_message(loop, handle, 1))
+    if (handle->op && hc__drive_message(loop, handle, waits))
         return;
     admit(loop, handle);
     if (atomic_load_explicit(&loop->forked, memory_order_relaxed)) {

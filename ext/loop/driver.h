@@ -253,10 +253,11 @@ int hc__loop_step(hc_loop *, hc_event *); /* stamps the time, steps, performs */
 
 /* progress.c */
 int hc__progress_once(hc_loop *); /* 1: something moved */
+void hc__progress_in(hc_loop *);  /* what was submitted, and nothing else */
 void hc__progress_out(hc_loop *); /* what is queued for the control edges, and nothing else */
 
 /* drive.c: messages */
-/* Posts it from the caller's thread, if the driver's place is free and nothing was submitted before it. `waits`: the
+/* Posts it from the caller's thread, behind what was submitted before it, if the driver's place is free. `waits`: the
  * caller goes on to wait for it. 1: the loop has it; 0: submit it. [any thread] */
 int hc__drive_message(hc_loop *, hc_handle *, int waits);
 /* Drives for a moment, if the message is the node's. 1: it is done; 0: wait for it. [any thread] */

@@ -178,6 +178,10 @@ static int send_queued(hc_loop *loop) {
     return moved;
 }
 
+void hc__progress_in(hc_loop *loop) {
+    take_inbox(loop);
+}
+
 void hc__progress_out(hc_loop *loop) {
     send_queued(loop);
 }
