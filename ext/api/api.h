@@ -14,6 +14,7 @@
  *     queries.c     ranks and counters
  *     requests.c    waits, and what becomes of a request
  *     calls.c       arguments to a request
+ *     shortcuts.c   calls of few bytes, without a request
  *     operations.c  the public functions of the collectives
  *     messages.c    send and receive
  *     agree.c       how the ranks agree on a plan
@@ -141,6 +142,7 @@ typedef struct hc__base {
     char *process_memory;
     int32_t *node_of;
     int32_t rank, size, local_rank, local_size;
+    hc_shortcut *shortcut; /* of the World of all ranks */
     char nonce[17];
     uint8_t background, one_thread, heartbeat;
     uint64_t free_numbers[HC_MAX_SETS / 64]; /* bit n: set number n is not in use here */
@@ -164,6 +166,7 @@ struct hpccoll_world {
     int32_t rank, size;
     int32_t *members; /* World rank of each */
     atomic_int unnamed_open, unnamed_next;
+    hc_shortcut *shortcut; /* of its node, where that is the whole World; else NULL */
     _Atomic(uintptr_t) unnamed_thread;
     struct hpccoll_world *next; /* of all that were made */
 };
@@ -180,9 +183,10 @@ typedef struct hc__agreement {
 } hc__agreement;
 int hc__segment_make(hc_segment *, const char *name, size_t bytes, int leads, int takes_part, hc__agreement);
 
-/* A process set with these members, of which this rank is one. OK, or a status, noted. */
+/* A process set with these members, of which this rank is one. OK, or a status, noted. *shortcut: of its node, or
+ * NULL. */
 int hc__set_make(hc__base *, uint32_t number, uint32_t generation, const int32_t *members, int32_t size,
-                 hc_segment segment);
+                 hc_segment segment, hc_shortcut **shortcut);
 /* Where its members are: their nodes, numbered by first appearance; local ranks, in the node control segment, of those
  * that are on this one, of which this rank is number `own`. `children`: room for the engine's. */
 typedef struct hc__layout {
@@ -241,7 +245,8 @@ typedef struct hc__call {
  * nodes, or a status, noted. Then makes its handle, with a copy of the name; NULL, noted: no memory. */
 int hc__call_prepare(hc__call *, const hpccoll_world *);
 hc_handle *hc__call_handle(const hc__call *, const hpccoll_world *, const char *name, int length, int wire);
-/* Checks the call and hands it to the loop: OK and its handle, or a status, noted, and nothing was sent. */
+/* Checks the call and hands it to the loop: OK and its handle, or a status, noted, and nothing was sent. NULL for the
+ * handle of a call without a name, whose caller waits: a shortcut has done it. */
 int hc__call_begin(const hc__call *, hpccoll_world *, int waits, hc_handle **);
 /* Begins it and waits. */
 int hc__call_now(const hc__call *, hpccoll_world *);
@@ -299,6 +304,12 @@ void hc__plan_give_back(hpccoll_plan *);
 void hc__plan_rest(hpccoll_plan *);
 /* Frees what the plans of a World hold (NULL: of all Worlds), behind the end of its loop or of its set. */
 void hc__plans_free(hc__base *, const hpccoll_world *);
+
+/* ---- shortcuts.c ------------------------------------------------------------------------------------------- */
+
+/* 1: all ranks have come, and the result is there; 0: submit a request. The call has been checked, has no name, and its
+ * caller waits. */
+int hc__shortcut(const hc__call *, hpccoll_world *);
 
 /* ---- requests.c -------------------------------------------------------------------------------------------- */
 

@@ -327,6 +327,11 @@ int hc__call_begin(const hc__call *given, hpccoll_world *world, int waits, hc_ha
     int length = name ? check_name(name) : next_name(world, own);
     if (length < 0)
         return length;
+    if (waits && !name && hc__shortcut(&call, world)) {
+        forget_name(world, 1);
+        *out = NULL;
+        return HC_OK;
+    }
     hc_handle *h = hc__call_handle(&call, world, name ? name : own, length, wire);
     if (!h)
         status = HC_NO_MEMORY;
@@ -345,7 +350,7 @@ int hc__call_begin(const hc__call *given, hpccoll_world *world, int waits, hc_ha
 int hc__call_now(const hc__call *call, hpccoll_world *world) {
     hc_handle *h;
     int status = hc__call_begin(call, world, 1, &h);
-    if (status < 0)
+    if (status < 0 || !h)
         return status;
     while (!hc__await(world, h, UINT64_MAX)) {}
     return hc__outcome(world, h, call->counts);

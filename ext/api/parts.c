@@ -145,7 +145,8 @@ int hc__parts_make(hc__base *base, hc__rendezvous *r) {
     if (status >= 0)
         status = hc__set_segment(base, 0, members, base->size, agreement, &segment);
     if (status >= 0)
-        status = agree_at_start(r, hc__set_make(base, 0, 0, members, base->size, segment), hpccoll_last_error());
+        status = agree_at_start(r, hc__set_make(base, 0, 0, members, base->size, segment, &base->shortcut),
+                                hpccoll_last_error());
     free(members);
     return status;
 }
@@ -236,13 +237,14 @@ int hc__plane_make(const hc__base *base, const hc__layout *l, const int32_t *mem
 }
 
 static int add_set(hc__base *base, const hc__layout *l, const int32_t *members, int32_t size, hc_set_config *place,
-                   hc_segment segment) {
+                   hc_segment segment, hc_shortcut **shortcut) {
     hc_node *node = NULL;
     hc_set_parts parts = {.place = place, .lead = members[0]};
     int status = hc__plane_make(base, l, members, size, place->set, 0, segment, &node, &parts.host);
     if (status < 0)
         return status;
     parts.node = node;
+    *shortcut = l->nlocals == size ? hc_shm_shortcut(node) : NULL;
     hc_handle *add = hc_handle_new(HC_EV_ADD_SET, place->set, 0, 0, NULL, 0, 0);
     if (add)
         add->parts = &parts;
@@ -253,7 +255,7 @@ static int add_set(hc__base *base, const hc__layout *l, const int32_t *members, 
 }
 
 int hc__set_make(hc__base *base, uint32_t number, uint32_t generation, const int32_t *members, int32_t size,
-                 hc_segment segment) {
+                 hc_segment segment, hc_shortcut **shortcut) {
     hc__layout l = {0};
     hc_set_config place = {.set = number, .generation = generation};
     int status = hc__lay_out(base, members, size, &l);
@@ -264,7 +266,7 @@ int hc__set_make(hc__base *base, uint32_t number, uint32_t generation, const int
     if (status >= 0) {
         place.children = l.children;
         hc_tree_place(index, l.set_rank, &place, l.children, (int32_t)(2 * base->settings.fanout + 2));
-        status = add_set(base, &l, members, size, &place, segment);
+        status = add_set(base, &l, members, size, &place, segment, shortcut);
     }
     hc_tree_index_free(index);
     hc__layout_free(&l);

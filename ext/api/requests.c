@@ -98,7 +98,11 @@ static int is_unnamed(const hc_handle *h) {
     return !h->op && h->request.name_len > length && memcmp(h->request.name, HC__UNNAMED, length) == 0;
 }
 
+/* With what all ranks have agreed on they number shortcuts. */
 static void end_unnamed(hpccoll_world *world, const hc_handle *h) {
+    int agreed = h->status == HC_OK || h->status == HC_MISMATCH || h->status == HC_ROOT_JOINED;
+    if (world->shortcut && h->position && agreed && (h->kind == HC_EV_JOIN || is_unnamed(h)))
+        hc_shortcut_renumber(world->shortcut, h->position);
     if (!is_unnamed(h))
         return;
     if (atomic_load_explicit(&world->unnamed_open, memory_order_relaxed) == 1)

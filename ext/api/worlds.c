@@ -46,6 +46,8 @@ static hpccoll_world *world_of_all(hc__base *base) {
         members[r] = r;
     if (members)
         world = hc__world_new(base, 0, members, base->size, base->rank);
+    if (world)
+        world->shortcut = base->shortcut;
     free(members);
     return world;
 }

@@ -304,6 +304,36 @@ static void check_group(hpccoll_world *world) {
     CHECK(a[0] == size * (size - 1) / 2 && a[1] == size && b == size * (size - 1) / 2);
 }
 
+/* Small calls beside joins, calls in flight and wrong ones: all ranks take the same shortcuts. */
+static void check_shortcuts(hpccoll_world *world) {
+    hpccoll_args most_named = HPCCOLL_ARGS, least_named = HPCCOLL_ARGS;
+    uint64_t before = 0, taken = 0, most, least; /* sets took some of their own before */
+    CHECK(hpccoll_stat(world, "shortcuts", &before) == 0);
+    for (int step = 0; step < 200; step++) {
+        int32_t x = rank + step, y = 0, kind = (int32_t)draw(12);
+        hpccoll_request *request = NULL;
+        if (kind == 0)
+            CHECK(hpccoll_join(NULL, world) == 0);
+        else if (kind == 1)
+            CHECK(hpccoll_allreduce_async(&x, &y, 1, HPCCOLL_INT32, HPCCOLL_MAX, NULL, world, &request) == 0);
+        else if (kind == 2 && size > 1)
+            CHECK(hpccoll_allreduce(&x, &y, 1, rank ? HPCCOLL_INT32 : HPCCOLL_UINT32, HPCCOLL_MAX, NULL, world) ==
+                  HPCCOLL_MISMATCH);
+        int32_t sum = rank, sent = rank == step % size ? step : -1;
+        CHECK(hpccoll_allreduce(HPCCOLL_IN_PLACE, &sum, 1, HPCCOLL_INT32, HPCCOLL_SUM, NULL, world) == 0);
+        CHECK(hpccoll_broadcast(&sent, 1, HPCCOLL_INT32, step % size, NULL, world) == 0);
+        CHECK(sum == size * (size - 1) / 2 && sent == step);
+        CHECK(hpccoll_wait(&request) == 0 && (kind != 1 || y == size - 1 + step));
+    }
+    CHECK(hpccoll_stat(world, "shortcuts", &taken) == 0);
+    most = least = taken -= before;
+    most_named.name = "most";
+    least_named.name = "least";
+    CHECK(hpccoll_allreduce(HPCCOLL_IN_PLACE, &most, 1, HPCCOLL_UINT64, HPCCOLL_MAX, &most_named, world) == 0);
+    CHECK(hpccoll_allreduce(HPCCOLL_IN_PLACE, &least, 1, HPCCOLL_UINT64, HPCCOLL_MIN, &least_named, world) == 0);
+    CHECK(most == taken && least == taken);
+}
+
 int main(int argc, char **argv) {
     int given;
     hpccoll_world *world;
@@ -327,6 +357,7 @@ int main(int argc, char **argv) {
     exchange_messages(world);
     check_sets(world);
     check_group(world);
+    check_shortcuts(world);
     uint64_t requests = 0;
     CHECK(hpccoll_stat(world, "requests", &requests) == 0 && requests >= (uint64_t)steps);
     CHECK(hpccoll_world_free(&world) == 0 && !world);

@@ -64,6 +64,30 @@ def test_both_sides_take_turns(library: ctypes.CDLL) -> None:
 
 @pytest.mark.mpi
 @pytest.mark.timeout(120)
+def test_small_calls_of_both_sides(library: ctypes.CDLL) -> None:
+    """Python's shortcuts number themselves by Python's calls alone, whatever C calls in between."""
+    with hpccoll.World(verbose=0) as world:
+        c, draw = given_to_c(library, world), np.random.default_rng(3)
+        expected = world.size * (world.size + 1) / 2
+        for turn in range(200):
+            x = np.full(3, world.rank + 1.0)
+            side = draw.integers(4)
+            if side == 0:
+                assert add(library, c, x) == 0
+            elif side == 1:
+                assert hpccoll.allreduce(x, out=x, name=f"named {turn % 5}", world=world) is x
+            elif side == 2 and turn % 3 == 0:
+                hpccoll.join(world=world)
+                continue
+            else:
+                assert hpccoll.allreduce(x, out=x, world=world) is x
+            assert (x == expected).all(), (turn, side)
+        taken = world.stats()["shortcuts"]
+        assert (hpccoll.allgather(np.array([taken]), name="taken", world=world) == taken).all()
+
+
+@pytest.mark.mpi
+@pytest.mark.timeout(120)
 def test_c_may_end_its_use(library: ctypes.CDLL) -> None:
     with hpccoll.World(verbose=0) as world:
         c = given_to_c(library, world)
