@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checkpoints of distributed arrays in HDF5, and restart on another number of ranks.
 
-A checkpoint is a file that shows whole arrays (virtual datasets) and one file per node with the data of its ranks
-(`NAME.<id>.node0`), which are new files each time. The first one is written last, under a temporary name, and renamed:
+Where h5py was built with MPI, and the World is of MPI, all ranks write one file (MPI-IO). Elsewhere a checkpoint is a
+file that shows whole arrays (virtual datasets) and one file per node with the data of its ranks (`NAME.<id>.node0`).
+All of them are new files each time. The first one is written last, under a temporary name, and renamed:
 until then the checkpoint before is untouched, and a job that is killed at any moment leaves that one or the new one.
 Every file is brought to the disk (fsync) before the rename. h5py must be installed. The ranks agree on each step, so
 files are not locked, which not every parallel file system can.
@@ -79,6 +80,7 @@ def save(
     arrays: Mapping[str, np.ndarray | Part],
     *,
     attrs: Mapping[str, Any] | None = None,
+    mpi_io: bool | None = None,
     world: World | None = None,
 ) -> None:
     """Write a checkpoint; all ranks call this together. The one of this name before stays whole until this one is.
@@ -97,21 +99,37 @@ def save(
         rank 1, and so on, as for `allgather`. A `Part`: says where it lies; parts must not overlap, and what no part
         covers reads as zeros
     :param attrs: numbers, texts or small arrays, those of rank 0 are written: the time step, parameters
+    :param mpi_io: True: all ranks write one file, by the MPI driver of h5py; False: a file per node; None: by the MPI
+        driver where all ranks have it
     :param world: the World of the call; None: the World of `init()`
     :raises CheckpointError: a rank could not write (the disk is full, say): on all ranks; the checkpoint before is
         untouched, and what was written of this one is removed
     :raises MismatchError: the ranks' names, dtypes or shapes do not fit together; nothing was written
     :raises InvalidArgumentError: HDF5 has no such dtype, or a Part lies outside of its whole
+    :raises UnsupportedError: `mpi_io` is True, and a rank has no MPI driver: on all ranks, with the reason
     :raises HpccollError: as any operation may: ShutDownError, RecoverableError
     """
     own = current(world)
     target = Path(os.path.abspath(path))
     tag = objects.broadcast(own.core, secrets.token_hex(6), 0, None)
     parts, layout = _placed(own, arrays)
+    temporary = target.with_name(f"{target.name}.{tag}.new")
+    if _agree_on_driver(own, mpi_io):
+        _save_by_mpi(own, target, temporary, parts, layout, attrs or {})
+    else:
+        _save_by_nodes(own, target, temporary, tag, parts, layout, attrs or {})
+    if own.rank == 0:
+        _remove_others(target, tag)
+    barrier(world=own)  # no rank goes on before the old files are gone
+
+
+def _save_by_nodes(
+    own: World, target: Path, temporary: Path, tag: str, parts: Mapping[str, np.ndarray], layout: Mapping[str, Any],
+    attrs: Mapping[str, Any],
+) -> None:  # fmt: skip
     nodes = own._nodes  # noqa: SLF001 - the World's own
     local = [rank for rank in range(own.size) if nodes[rank] == nodes[own.rank]]
     node_file = target.with_name(f"{target.name}.{tag}.node{nodes[own.rank]}")
-    temporary = target.with_name(f"{target.name}.{tag}.new")
     try:
         for turn in range(max(nodes.count(node) for node in nodes)):  # the ranks of a node share a file, in turns
             mine = turn < len(local) and local[turn] == own.rank
@@ -122,16 +140,13 @@ def save(
         writes = own.rank == 0
         _together(
             own, target,
-            (lambda: _write_main(temporary, target, layout, rank_files, names, attrs or {})) if writes else None,
+            (lambda: _write_main(temporary, target, layout, rank_files, names, attrs)) if writes else None,
         )  # fmt: skip
     except BaseException:
         for file in (temporary, node_file):
             with suppress(OSError):
                 file.unlink()
         raise
-    if own.rank == 0:
-        _remove_others(target, tag)
-    barrier(world=own)  # no rank goes on before the old files are gone
 
 
 def _placed(own: World, arrays: Mapping[str, Any]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -221,12 +236,103 @@ def _write_main(
                     at = tuple(slice(o, o + n) for o, n in zip(offset, part, strict=True))
                     whole[at] = h5py.VirtualSource(rank_files[rank], f"rank{rank}/{name}", tuple(part))
             out.create_virtual_dataset(name, whole)
-        out.attrs[PARTS] = [f"{size} {file}" for file, size in sizes.items()]
-        for key, value in attrs.items():
-            out.attrs[key] = value
+        _set_attributes(out, sizes, attrs)
+    _replace(temporary, target)
+    return 0
+
+
+def _set_attributes(out: Any, sizes: Mapping[str, int], attrs: Mapping[str, Any]) -> None:
+    out.attrs[PARTS] = [f"{size} {file}" for file, size in sizes.items()]
+    for key, value in attrs.items():
+        out.attrs[key] = value
+
+
+def _replace(temporary: Path, target: Path) -> None:
+    """Bring a file to the disk, and then to its place."""
     _sync(temporary)
     os.replace(temporary, target)
     _sync(target.parent)
+
+
+# ---- writing by MPI-IO ----------------------------------------------------------------------------------
+
+
+def _agree_on_driver(own: World, wanted: bool | None) -> bool:
+    """Say whether all ranks write one file; what they want, and what they lack, is compared."""
+    said = objects.allgather(own.core, (wanted, _lacks_mpi_io(own)), None)
+    for rank, (other, _) in enumerate(said):
+        if other != said[0][0]:
+            raise errors.MismatchError(f"checkpoint: mpi_io is {said[0][0]} on rank 0 and {other} on rank {rank}")
+    for rank, (_, lacks) in enumerate(said):
+        if wanted and lacks:
+            raise errors.UnsupportedError(f"checkpoint: mpi_io=True, but rank {rank} has no MPI driver: {lacks}")
+    return wanted is not False and not any(lacks for _, lacks in said)
+
+
+def _lacks_mpi_io(own: World) -> str:
+    """Why this rank cannot write by MPI-IO; "" if it can."""
+    if getattr(own.base.rendezvous, "comm", None) is None:
+        return "its World is not made of an MPI communicator"
+    try:
+        h5py = _h5py()
+    except OSError as error:
+        return str(error)
+    if not h5py.get_config().mpi:
+        return "its h5py was built without MPI (HDF5_MPI=ON CC=mpicc pip install --no-binary=h5py h5py)"
+    return ""
+
+
+@contextmanager
+def _communicator(own: World) -> Iterator[Any]:
+    """The ranks of a World as an MPI communicator."""
+    everybody: Any = own.base.rendezvous
+    members = own.core.members
+    if members == tuple(range(everybody.size)):
+        yield everybody.comm
+        return
+    group = everybody.comm.Get_group().Incl(members)
+    comm = everybody.comm.Create_group(group, own.core.number)
+    try:
+        yield comm
+    finally:
+        comm.Free()
+
+
+def _save_by_mpi(
+    own: World, target: Path, temporary: Path, parts: Mapping[str, np.ndarray], layout: Mapping[str, Any],
+    attrs: Mapping[str, Any],
+) -> None:  # fmt: skip
+    nodes = own._nodes  # noqa: SLF001 - the World's own
+    try:
+        with _communicator(own) as comm:
+            _together(own, temporary, lambda: _write_whole(temporary, comm, own.rank, parts, layout))
+        leads = nodes.index(nodes[own.rank]) == own.rank
+        _together(own, temporary, (lambda: _sync(temporary)) if leads else None)
+        _together(own, target, (lambda: _put(temporary, target, attrs)) if own.rank == 0 else None)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def _write_whole(
+    temporary: Path, comm: Any, rank: int, parts: Mapping[str, np.ndarray], layout: Mapping[str, Any]
+) -> None:
+    with _h5py().File(temporary, "w", libver="latest", driver="mpio", comm=comm) as out:
+        wholes = {name: out.create_dataset(name, shape, dtype) for name, (dtype, shape, _) in layout.items()}
+        for name, (_, _, places) in layout.items():
+            offset, part = places[rank]
+            if 0 not in part:
+                at = tuple(slice(o, o + n) for o, n in zip(offset, part, strict=True))
+                wholes[name][at] = parts[name].reshape(part)
+        out.flush()
+
+
+def _put(temporary: Path, target: Path, attrs: Mapping[str, Any]) -> int:
+    """Add the attributes to a file that is on the disk, and let it take the place of the checkpoint before."""
+    with _h5py().File(temporary, "r+", libver="latest", locking=False) as out:
+        _set_attributes(out, {}, attrs)
+    _replace(temporary, target)
     return 0
 
 
