@@ -10,6 +10,7 @@ SOURCES = (
     "ext/cuda/driver/module.c",
     "ext/cuda/driver/driver.c",
     "ext/cuda/driver/library.c",
+    "ext/core/reserve.c",
     "ext/core/status.c",
 )
 """The packer's C files: patterns from the project's root."""

@@ -57,7 +57,7 @@ def programs(folder: Path) -> list[Step]:
     """The data plane as a library, and programs in C over it."""
     library, python = folder / "libplane.so", sys.executable
     sources = [str(f.relative_to(ROOT)) for layer in ("cuda", "transport") for f in ROOT.glob(f"ext/{layer}/**/*.c")]
-    sources = [*sorted(set(sources) - {"ext/transport/net/mpi.c"}), "ext/core/status.c"]
+    sources = [*sorted(set(sources) - {"ext/transport/net/mpi.c"}), "ext/core/reserve.c", "ext/core/status.c"]
     link = [f"-L{folder}", "-lplane", f"-Wl,-rpath,{folder}", "-ldl", "-lm"]
     files = {
         "contract-driver": ["tests/cuda/driver_contract.c"],

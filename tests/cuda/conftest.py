@@ -14,7 +14,7 @@ Build = Callable[..., Path]
 SHARED = ("-shared", "-Wl,--no-undefined")
 DRIVER = tuple(f"tests/cuda/fake/{name}.c" for name in ("cuda", "module", "pack_host", "sum_host"))
 NCCL = ("tests/cuda/fake/nccl.c", "tests/cuda/fake/comm.c", "tests/cuda/fake/segment.c")
-ARITHMETIC = ("ext/transport/kernels/*.c", "ext/core/status.c")
+ARITHMETIC = ("ext/transport/kernels/*.c", "ext/core/reserve.c", "ext/core/status.c")
 
 
 @pytest.fixture(scope="session")

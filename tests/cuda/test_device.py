@@ -21,6 +21,7 @@ SOURCES = [
     *(str(file.relative_to(ROOT)) for file in sorted(TRANSPORT.rglob("*.c")) if file.name != "mpi.c"),
     "ext/cuda/*.c",
     "ext/cuda/*/*.c",
+    "ext/core/reserve.c",
     "ext/core/status.c",
 ]
 LAYOUTS = ["0", "0,0", "0,0,1,1", "0,1,2,2"]

@@ -20,6 +20,7 @@ TYPES = {1: "uint8", 2: "int8", 5: "uint32", 6: "int32", 7: "uint64", 8: "int64"
          11: "float32", 12: "float64"}  # fmt: skip
 SOURCES = (
     "ext/cuda/kernels/sum_*.c", "ext/cuda/driver/module.c", "ext/cuda/driver/driver.c", "ext/cuda/driver/library.c",
+    "ext/core/reserve.c",
     "ext/core/status.c",
     "ext/transport/kernels/*.c",
 )  # fmt: skip

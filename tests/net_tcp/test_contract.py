@@ -14,6 +14,7 @@ def test_contract(build_c: Callable[..., Path], run_c: Callable[..., str], ranks
         "tests/net_tcp/net_contract_tcp.c",
         "tests/net_tcp/net_tcp.c",
         "ext/transport/kernels/*.c",
+        "ext/core/reserve.c",
         "ext/core/status.c",
     )
     assert "ok" in run_c(program, ranks)

@@ -25,7 +25,7 @@ PROGRAMS = {
         ("--programs", 100, "--ranks", "1-16"),
     ),
     "hierarchy": (
-        ("tests/transport/hierarchy/hierarchy_driver.c", *TRANSPORT, "ext/core/status.c"),
+        ("tests/transport/hierarchy/hierarchy_driver.c", *TRANSPORT, "ext/core/reserve.c", "ext/core/status.c"),
         ("0,0,1,1", 1, 30),
     ),
     "loop": (("tests/loop/threads.c", *CORE, *TRANSPORT, *LOOP), (2, 2, 2, 5, 1)),

@@ -15,6 +15,7 @@ EDGES = (
     "ext/transport/shm/byte_ring.c",
     "ext/transport/control/control.c",
     "ext/transport/net/local.c",
+    "ext/core/reserve.c",
     "ext/core/status.c",
 )
 PLACES = [  # mode, ranks, ranks per node

@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[3]
 TRANSPORT = ROOT / "ext" / "transport"
 SOURCES = [
     *(str(file.relative_to(ROOT)) for file in sorted(TRANSPORT.rglob("*.c")) if file.name != "mpi.c"),
+    "ext/core/reserve.c",
     "ext/core/status.c",
 ]
 

@@ -38,6 +38,7 @@ def compiled(build_c: Callable[..., Path], wheel: str, name: str) -> Path:
         "tests/transport/net/net_contract_mpi.c",
         "ext/transport/net/mpi_*.c",
         "ext/transport/kernels/*.c",
+        "ext/core/reserve.c",
         "ext/core/status.c",
         compiler=mpicc,
         flags=("-O0",),

@@ -9,6 +9,7 @@ import pytest
 TRANSPORT = [
     "ext/transport/net/[!m]*.c",
     "ext/transport/kernels/*.c",
+    "ext/core/reserve.c",
     "ext/core/status.c",
 ]
 

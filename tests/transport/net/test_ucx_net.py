@@ -22,6 +22,7 @@ def program(build_c: Callable[..., Path]) -> Path:
         "ext/transport/net/ucx*.c",
         "ext/transport/net/local.c",
         "ext/transport/kernels/*.c",
+        "ext/core/reserve.c",
         "ext/core/status.c",
         flags=("-ldl",),
     )

@@ -23,6 +23,7 @@ SOURCES = (
     "ext/transport/control/control.c",
     "ext/transport/net/local.c",
     "ext/transport/net/bundle.c",
+    "ext/core/reserve.c",
     "ext/core/status.c",
 )
 SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")

@@ -10,6 +10,7 @@ SOURCES = (
     "tests/transport/shm/node_contract.c",
     "ext/transport/shm/*.c",
     "ext/transport/kernels/*.c",
+    "ext/core/reserve.c",
     "ext/core/status.c",
 )
 SIZES = (1, 2, 3, 4, 8)

@@ -15,6 +15,7 @@ SOURCES = (
     "ext/transport/shm/control_segment.c",
     "ext/transport/shm/cells.c",
     "ext/transport/shm/byte_ring.c",
+    "ext/core/reserve.c",
     "ext/core/status.c",
 )
 
