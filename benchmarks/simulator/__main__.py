@@ -69,10 +69,10 @@ def runs(largest: int) -> list[Run]:
     found += [agreement(4608), agreement(4608, fanout=4), agreement(4608, fanout=8)]
     found += [allreduce(n, size) for n in (512, 1024) for size in (chunk, few)] + [allreduce(n) for n in (128, 256)]
     found += [allreduce(4608, size) for size in (chunk, 3 * chunk, few)]
-    found.append(allreduce(4608, 3 * chunk, unit=1))
-    found += [allreduce(1024, few, depth=16), allreduce(1024, few, unit=1), allreduce(1024, few, unit=1, depth=16)]
-    found += [allreduce(1024, few // 2, dtype="float16"), allreduce(1024, few // 2, unit=1)]
-    found += [allreduce(n, few, unit=1) for n in (64, 256)]
+    found.append(allreduce(4608, 3 * chunk, unit=64))
+    found += [allreduce(1024, few, depth=16), allreduce(1024, few, unit=64), allreduce(1024, few, unit=64, depth=16)]
+    found += [allreduce(1024, few // 2, dtype="float16"), allreduce(1024, few // 2, unit=64)]
+    found += [allreduce(n, few, unit=64) for n in (64, 256)]
     found += [allreduce(1024, few, slow_link=40, slowness=4), allreduce(1024, few, slow_node=40, slowness=2)]
     found += [allreduce(4608, 3 * chunk // 2, dtype="float16")]
     found += [allreduce(n, few, machine="frontier") for n in (128, 512)]

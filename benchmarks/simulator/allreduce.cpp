@@ -21,12 +21,12 @@ int64_t hc_node_chunk_bytes(int32_t) { // the settings say how large a chunk is
     return int64_t{1} << 30;
 }
 
-// choose.c cuts parts at multiples of 64 elements; unit=N asks what other multiples would do.
-static int64_t part_unit = 64;
-int64_t hc__even_part_of_64(int64_t count, int32_t n, int32_t i);
+// Parts are cut as choose.c does it; unit=N asks what multiples of N would do.
+static int64_t part_unit = 0;
+int64_t hc__even_part_of_c(int64_t count, int32_t n, int32_t i);
 int64_t hc__even_part(int64_t count, int32_t n, int32_t i) {
-    if (part_unit == 64)
-        return hc__even_part_of_64(count, n, i);
+    if (part_unit == 0)
+        return hc__even_part_of_c(count, n, i);
     const int64_t part = ((count + n - 1) / n + part_unit - 1) / part_unit * part_unit;
     return std::min(i * part, count);
 }
@@ -287,7 +287,7 @@ void simulate_allreduce(Machine &machine, const Settings &s) {
     shape.chunks = (shape.count + shape.shard - 1) / shape.shard;
     shape.depth = static_cast<int>(s.number("depth", 4));
     const std::string algorithm = s.text("algorithm", "auto");
-    part_unit = static_cast<int64_t>(s.number("unit", 64));
+    part_unit = static_cast<int64_t>(s.number("unit", 0));
     fill_operations();
     std::vector<int32_t> ranks(machine.nodes);
     for (int i = 0; i < machine.nodes; i++)

@@ -42,7 +42,7 @@ int hc__direct_whole(const hc__net_model *, int32_t n, int64_t count, int dtype)
 
 /* float16, bfloat16 -> float32; others themselves. */
 int hc__accumulation_dtype(int dtype);
-/* First element of part i of n (i == n: count). Parts start on multiples of 64 elements. */
+/* First element of part i of n (i == n: count). Parts of 1024 elements and more begin at multiples of 64. */
 int64_t hc__even_part(int64_t count, int32_t n, int32_t i);
 
 #endif

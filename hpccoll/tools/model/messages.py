@@ -30,13 +30,19 @@ class Round:
     """Elements that are read by the sum of what was received."""
 
 
+PART_ALIGNED = 1024
+"""Elements of a part that begins at a multiple of 64."""
+
+
 def ceil_div(a: int, b: int) -> int:
     """Divide and round up."""
     return (a + b - 1) // b
 
 
 def even_part(count: int, members: int, i: int) -> int:
-    """First element of part i of so many: parts start on multiples of 64 elements."""
+    """First element of part i of so many: parts of 1024 elements and more begin at multiples of 64."""
+    if count // members < PART_ALIGNED:
+        return i * (count // members) + min(i, count % members)
     part = ceil_div(ceil_div(count, members), 64) * 64
     return min(i * part, count)
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +54,20 @@ def test_the_choice_is_that_of_the_c_code(choose_c: ctypes.CDLL) -> None:
                 for i, algorithm in enumerate(messages.ALGORITHMS):
                     cost = choose_c.hc__net_cost(where[0], i, *where[1:])
                     assert messages.cost(algorithm, n, count, dtype) == pytest.approx(cost, rel=1e-12)
+
+
+def test_parts_are_even_and_those_of_the_c_code(choose_c: ctypes.CDLL) -> None:
+    """The busiest link carries what the largest part is: at most 6 % more than the mean, or one element."""
+    choose_c.hc__even_part.restype = ctypes.c_int64
+    for n in (1, 2, 3, 7, 64, 1000, 4608):
+        for count in (0, 1, n - 1, n, n + 1, 1000, 21_856, 1024 * n - 1, 1024 * n, 1024 * n + 1, 10_000_019):
+            begins = [messages.even_part(count, n, i) for i in range(n + 1)]
+            sizes = [after - before for before, after in pairwise(begins)]
+            assert (begins[0], begins[-1], min(sizes) >= 0) == (0, count, True)
+            assert max(sizes) <= max(count / n + 1, 1.07 * count / n), (n, count)
+            some = {0, 1, n // 2, n - 1, n} & set(range(n + 1))
+            for i in some:
+                assert choose_c.hc__even_part(ctypes.c_int64(count), n, i) == begins[i]
 
 
 JOB = """
