@@ -76,8 +76,11 @@ check: $(VENV)/.tools build docs
 	$(BIN)/hpccoll run -np 4 --nodes 2 --timeout 300 python tests/api/random_jobs.py --seconds 120
 
 bench: $(VENV)/.tests build
-	$(BIN)/hpccoll bench all --sizes 8:16M:128 --seconds 0.3 --against mpi4py,gloo,memcpy --out build/bench/collectives.h5
-	$(BIN)/hpccoll study run benchmarks/scaling.toml --report
+	$(BIN)/hpccoll bench all --sizes 8:16M:128 --seconds 0.2 --against mpi4py,gloo,memcpy --out build/bench/collectives.h5
+	$(BIN)/hpccoll bench control --seconds 0.5 --against mpi4py,gloo --out build/bench/control.h5
+	$(BIN)/hpccoll bench startup --virtual 6,1536 --least 6 --out build/bench/startup.h5
+	$(BIN)/hpccoll study run benchmarks/scaling.toml --report \
+	    $(addprefix --with build/bench/,collectives.h5 control.h5 startup.h5)
 
 docs: build
 	$(BIN)/python -m pip install --quiet --group docs

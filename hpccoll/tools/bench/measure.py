@@ -22,6 +22,8 @@ BLOCK = 5
 """Samples before the next contestant's turn."""
 TRIES = 10
 """Calls of which the fastest says how long one takes: on a loaded machine most of them wait for a processor."""
+TRIED = 0.2
+"""Seconds of such calls after which no more are tried: a long call fills a sample alone."""
 FILL, MOST_CALLS = 1e-3, 1000
 """Seconds that the calls of a sample fill, and how many calls it has at most."""
 
@@ -79,13 +81,16 @@ def _warm_up(one: Timed, ranks: Ranks, calls: int) -> None:
     """Call a few times, and find out how many calls a sample needs."""
     for _ in range(calls):
         one.call()
-    once = math.inf
+    slowest, tried, once = math.inf, 0.0, math.inf
     for _ in range(TRIES):
         ranks.barrier()
         began = time.perf_counter()
         one.call()
-        once = min(once, time.perf_counter() - began)
-    slowest = float(ranks.slowest(np.array([once]))[0])
+        took = time.perf_counter() - began
+        once, tried = min(once, took), tried + took
+        slowest, longest = ranks.slowest(np.array([once, tried]))
+        if longest > TRIED:
+            break
     one.calls = max(1, min(MOST_CALLS, int(FILL / max(slowest, 1e-7))))
 
 

@@ -26,14 +26,15 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     run.add_argument("--no-wait", action="store_true", help="submit, and do not follow")
     run.add_argument("--poll", type=float, default=10, metavar="SECONDS", help="how often the scheduler is asked (10)")
     run.add_argument("--report", action="store_true", help="collect and report at the end")
+    _with(run)
     _action(actions, "status", status, "which runs are done, running, waiting or missing")
     for name, function, what in (
         ("collect", collect_study, "put the results into one HDF5 file"),
         ("report", report, "write the page, the figures for print and the LaTeX tables"),
     ):
-        _action(actions, name, function, what).add_argument(
-            "--mixed", action="store_true", help="accept results of different versions and revisions"
-        )
+        action = _action(actions, name, function, what)
+        action.add_argument("--mixed", action="store_true", help="accept results of different versions and revisions")
+        _with(action)
     inside = actions.add_parser("rank", allow_abbrev=False)
     inside.add_argument("--log", required=True)
     inside.add_argument("--name", required=True)
@@ -49,6 +50,13 @@ def _action(
     parser.add_argument("file", type=Path, metavar="STUDY.toml")
     parser.set_defaults(main=_guarded(function))
     return parser
+
+
+def _with(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--with", dest="others", action="append", type=Path, default=[], metavar="FILE.h5",
+        help="results of hpccoll bench that belong into the same file and report; may be repeated",
+    )  # fmt: skip
 
 
 def _guarded(function: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
@@ -93,7 +101,7 @@ def run_study(arguments: argparse.Namespace) -> int:
             return 0
         jobs.follow(study, folder, arguments.poll, say)
     if arguments.report:
-        report(argparse.Namespace(file=arguments.file, mixed=False))
+        report(argparse.Namespace(file=arguments.file, mixed=False, others=arguments.others))
     left = jobs.missing(study, folder)
     if left:
         say(f"{len(left)} runs are missing, the first {left[0].stem}: see {folder / 'logs'}, and run the study again")
@@ -147,7 +155,7 @@ def collect_study(arguments: argparse.Namespace) -> int:
     :returns: the exit status, 0
     """
     study, folder = opened(arguments)
-    found = collect.collect(study, folder, arguments.mixed)
+    found = collect.collect(study, folder, arguments.mixed, arguments.others)
     files.write(collect.output(folder, study), found)
     say(f"{collect.output(folder, study)}: {len(found.launches)} launches, {len(found.cases)} cases")
     return 0
@@ -159,7 +167,7 @@ def report(arguments: argparse.Namespace) -> int:
     :returns: the exit status, 0
     """
     study, folder = opened(arguments)
-    found = collect.collect(study, folder, arguments.mixed)
+    found = collect.collect(study, folder, arguments.mixed, arguments.others)
     files.write(collect.output(folder, study), found)
     left = jobs.missing(study, folder)
     more = [f"{len(left)} of {len(list(plan.runs(study)))} runs are missing, the first {left[0].stem}"] if left else []

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 
 from hpccoll.tools.bench import conditions, files, results
@@ -17,9 +18,10 @@ def output(folder: Path, study: Study) -> Path:
     return folder / f"{study.name}.h5"
 
 
-def collect(study: Study, folder: Path, mixed: bool = False) -> Results:
+def collect(study: Study, folder: Path, mixed: bool = False, others: Sequence[Path] = ()) -> Results:
     """Read the results of all runs that have succeeded.
 
+    :param others: files of `hpccoll bench` that are added as they are
     :param mixed: accept results of different versions or revisions
     :raises ResultsError: there is none, or one cannot be believed
     """
@@ -30,7 +32,7 @@ def collect(study: Study, folder: Path, mixed: bool = False) -> Results:
             several.append(labelled(study, run, checked(study, run, files.read(file))))
     if not several:
         raise ResultsError(f"{folder}: no run has succeeded: `hpccoll study run`, and see logs/ there")
-    return results.merged(several, mixed)
+    return results.merged([*several, *map(files.read, others)], mixed)
 
 
 def checked(study: Study, run: Run, found: Results) -> Results:

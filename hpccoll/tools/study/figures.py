@@ -15,6 +15,7 @@ from typing import Any
 
 from hpccoll.text import byte_size
 from hpccoll.tools.bench.statistics import Median
+from hpccoll.tools.study.agreement import Plot
 from hpccoll.tools.study.curves import Curve, Sizes
 
 WIDTH, HEIGHT = 3.3, 2.3
@@ -207,6 +208,26 @@ def latency(several: Sequence[Sizes]) -> Figure:
                           **_style(number))  # fmt: skip
         axes.set_yscale("log")
         axes.set_ylabel("Time of a call (µs)")
+
+    return drawn(draw)
+
+
+def over_ranks(plot: Plot) -> Figure:
+    """Values over numbers of ranks; what is modelled has hollow markers and thin dotted lines."""
+
+    def draw(axes: Any) -> None:
+        ranks = sorted({n for line in plot.lines for n in line.ranks})
+        axes.set_xscale("log")
+        axes.set_xticks(ranks, [f"{n:,}" for n in ranks])
+        axes.minorticks_off()
+        axes.set_xlabel("Ranks")
+        for number, line in enumerate(plot.lines):
+            style = _style(number)
+            if line.modelled:
+                style |= {"markerfacecolor": "white", "linestyle": (0, (1, 2)), "linewidth": 0.9}
+            axes.errorbar(line.ranks, [v.middle for v in line.values], _errors(line.values), label=line.label, **style)
+        axes.set_ylabel(plot.axis)
+        axes.set_ylim(bottom=0)
 
     return drawn(draw)
 

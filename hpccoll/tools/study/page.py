@@ -7,12 +7,13 @@ import importlib.util
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from hpccoll.tools.bench.results import Results, ResultsError, launch_values, warnings
-from hpccoll.tools.study import curves, figures, tables
+from hpccoll.tools.study import agreement, curves, figures, tables
 from hpccoll.tools.study.tables import Table
 
 
@@ -49,7 +50,8 @@ def write(results: Results, name: str, folder: Path, more_warnings: Sequence[str
     for part in ("figures", "tables"):
         (folder / part).mkdir(parents=True, exist_ok=True)
     scaled = curves.curves(results)
-    sections = [*_scaling(scaled, folder), *_collectives(results, folder)]
+    agreed = agreement.parts(results)
+    sections = [*_scaling(scaled, folder), *_agreement(agreed, folder), *_collectives(results, folder)]
     environment = Environment(loader=PackageLoader("hpccoll.tools.study", "."), autoescape=True, trim_blocks=True)
     page = folder / "report.html"
     page.write_text(
@@ -59,7 +61,7 @@ def write(results: Results, name: str, folder: Path, more_warnings: Sequence[str
             warnings=[*more_warnings, *warnings(results)],
             summary=_summary(results),
             facts=_facts(results),
-            modelled=_modelled(scaled),
+            modelled=_modelled(scaled, agreed),
         )
     )
     return page
@@ -78,6 +80,23 @@ def _scaling(scaled: Sequence[curves.Curve], folder: Path) -> list[Section]:
             drawn.append(("breakdown", figures.breakdown, "Where the time of a step goes: medians of its parts."))
         found.append(_section(what, several, drawn, tables.steps(several), folder))
     return found
+
+
+def _over_ranks(plot: agreement.Plot, _: None) -> figures.Figure:
+    return figures.over_ranks(plot)
+
+
+def _agreement(agreed: Sequence[agreement.Part], folder: Path) -> list[Section]:
+    return [
+        _section(
+            part.table.caption,
+            None,
+            [(plot.kind, partial(_over_ranks, plot), plot.caption) for plot in part.plots],
+            part.table,
+            folder,
+        )
+        for part in agreed
+    ]
 
 
 def _collectives(results: Results, folder: Path) -> list[Section]:
@@ -106,9 +125,17 @@ def _section(
     return Section(title, shown, table)
 
 
-def _modelled(scaled: Sequence[curves.Curve]) -> str:
-    """What on the page is a prediction, and how good it is; "" if nothing is."""
-    several = [curve for curve in scaled if curve.beyond]
+def _modelled(scaled: Sequence[curves.Curve], agreed: Sequence[agreement.Part]) -> str:
+    """What on the page was not measured, and how good it is; "" if everything was."""
+    counted = (
+        f"Columns and hollow markers of the {agreement.MODELLED}, were calculated. "
+        if any(line.modelled for part in agreed for plot in part.plots for line in plot.lines)
+        else ""
+    )
+    return (counted + _predicted([curve for curve in scaled if curve.beyond])).rstrip()
+
+
+def _predicted(several: Sequence[curves.Curve]) -> str:
     if not several:
         return ""
     errors = ", ".join(

@@ -45,14 +45,15 @@ def steps(curves: Sequence[Curve]) -> Table:
         for point in curve.points:
             row = [
                 curve.contestant, str(point.nodes), str(point.ranks), f"{1e3 * point.seconds.middle:.4g}",
-                _interval(point.seconds, 1e3), f"{point.speedup.middle:.3g}", f"{point.efficiency.middle:.3f}",
-                _interval(point.efficiency), f"{point.samples} ({point.launches})",
+                interval(point.seconds, 1e3), f"{point.speedup.middle:.3g}", f"{point.efficiency.middle:.3f}",
+                interval(point.efficiency), f"{point.samples} ({point.launches})",
             ]  # fmt: skip
             rows.append((*row, f"{point.items:.0f}") if items else tuple(row))
     return Table(curves[0].what, (*columns, "items/s") if items else columns, rows)
 
 
-def _interval(value: Median, factor: float = 1.0) -> str:
+def interval(value: Median, factor: float = 1.0) -> str:
+    """The bounds as text; "" where there is nothing between them."""
     return f"{factor * value.low:.4g} to {factor * value.high:.4g}" if value.low < value.high else ""
 
 

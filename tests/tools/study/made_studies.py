@@ -3,6 +3,7 @@
 
 import numpy as np
 
+from hpccoll.tools.bench import control
 from hpccoll.tools.bench.results import Case, Key, Results
 
 
@@ -26,6 +27,17 @@ def collective(library: str, nbytes: int, seconds: float) -> Case:
     return Case(key, samples, np.zeros(30, np.int32), np.ones(30, np.int32), {}, facts)
 
 
+def agreement() -> list[Case]:
+    """Virtual ranks, which are real engines; real ranks and a start, which are made."""
+    found = [case for ranks in (6, 96) for case in control.virtual("16", ranks, 16, 6)]
+    samples, zeros = 1e-3 * np.random.default_rng(1).lognormal(0, 0.05, 10), np.zeros(10, np.int32)
+    facts = {"version": "1", "verified": True, "ended": "narrow", "received": 1e6, "peak": 2e6, "resident": 3e6}
+    for kind, what in (("control", "16 tensors, cached"), ("start", "init, rank 0")):
+        key = Key(kind, what, "hpccoll", "", "float32", "host", "", 96, 16, 0)
+        found.append(Case(key, samples, zeros, zeros + 1, {}, facts))
+    return found
+
+
 def results() -> Results:
     """Weak and strong scaling of two arms to 4 nodes, and an allreduce of two libraries."""
     launch = {
@@ -46,4 +58,4 @@ def results() -> Results:
         for power in range(3, 24, 5):
             case = collective(library, 2**power, base + 2**power / 5e9)
             found.cases[case.key] = case
-    return found
+    return Results(found.launches, found.cases | {case.key: case for case in agreement()})

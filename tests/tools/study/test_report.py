@@ -44,9 +44,17 @@ def test_speedup_and_efficiency() -> None:
 def test_the_page_needs_nothing_else(written: Path) -> None:
     text = written.read_text()
     assert not re.findall(r'(?:src|href)="(?!figures/)[^"#]', text) and "<script" not in text and "@import" not in text
-    assert text.count("<svg") == 2 * 4 + 2
-    for said in ("h1 was loaded", "2 of 9 runs are missing", "training, strong scaling", "nothing was modelled"):
+    assert text.count("<svg") == 2 * 4 + 2 + 3
+    for said in (
+        "h1 was loaded",
+        "2 of 9 runs are missing",
+        "training, strong scaling",
+        "were calculated",
+        "control plane of virtual ranks, 16 tensors",
+        "start of very many ranks",
+    ):
         assert said in text
+    assert page._modelled([], []) == ""
     ElementTree.fromstring(text[text.index("<svg") : text.index("</svg>") + 6])
 
 
@@ -68,7 +76,7 @@ def test_what_was_not_measured_is_drawn_differently(tmp_path: Path) -> None:
 
 def test_figures_and_tables_for_print(written: Path) -> None:
     files = {file.name for file in (written.parent / "figures").iterdir()}
-    assert len(files) == 10 and "training-weak-scaling-efficiency.pdf" in files
+    assert len(files) == 13 and "training-weak-scaling-efficiency.pdf" in files
     table = (written.parent / "tables" / "training-weak-scaling.tex").read_text()
     assert "\\toprule" in table and "95 \\% interval" in table and table.count("\\\\\n") == 5
 

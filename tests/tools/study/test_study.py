@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from hpccoll import detect
-from hpccoll.tools.bench import files
-from hpccoll.tools.bench.results import ResultsError
+from hpccoll.tools.bench import control, files
+from hpccoll.tools.bench.results import Results, ResultsError
 from hpccoll.tools.study import collect, launches, plan, rank
 
 pytestmark = pytest.mark.timeout(240)
@@ -67,6 +67,10 @@ def test_from_toml_to_report_and_resumed(tmp_path: Path) -> None:
     assert all(key.what == "training even:1000:4, weak scaling" for key in found.cases)
     assert {launch["run"] for launch in found.launches} == {run.stem for run in plan.runs(plan.load(file))}
     assert len(list((tmp_path / "s.study" / "figures").iterdir())) == 4
+    both = Results(found.launches[:1], {case.key: case for case in control.virtual("2", 6, 16, 6)})
+    files.write(tmp_path / "control.h5", both)
+    status, out = hpccoll("report", file, "--with", tmp_path / "control.h5")
+    assert status == 0 and "virtual ranks, 2 tensors" in (tmp_path / "s.study" / "report.html").read_text(), out
     killed = tmp_path / "s.study" / "runs" / "weak-2-nodes-fp16-1.h5"
     killed.unlink()
     status, out = hpccoll("status", file)
