@@ -5,7 +5,9 @@ import itertools
 import json
 import os
 import platform
+import resource
 import signal
+import statistics
 import time
 from pathlib import Path
 
@@ -16,6 +18,8 @@ MOST_STEPS = 3000
 """A run that waits for a new rank ends after so many."""
 PAUSE = 0.02
 """Seconds of a step's computation."""
+STEADY_STEPS, STEADY_ROUNDS = 6, 40
+"""Steps of a block, and how often each kind of block comes."""
 LIMIT = 120.0
 """Seconds of a run, after which it counts as hung."""
 PORT = 29710
@@ -103,7 +107,7 @@ def train_hpccoll(log: Log, victim: int, deed: str) -> None:
 
 
 def steady_hpccoll(log: Log, _victim: int, _deed: str) -> None:
-    """Blocks of steps with a commit and without one, in turn: what a commit costs in time and messages."""
+    """Short blocks of steps in turn, plain, with a commit, and with the same copy made by NumPy alone."""
     import numpy as np
 
     import hpccoll
@@ -111,38 +115,41 @@ def steady_hpccoll(log: Log, _victim: int, _deed: str) -> None:
 
     state = elastic.ArrayState(weights=np.zeros(ELEMENTS, np.float32), step=0)
     gradient, total = np.ones(ELEMENTS, np.float32), np.empty(ELEMENTS, np.float32)
+    by_hand = state.weights.copy()
     counted = ("messages_up", "messages_down", "net_sent_messages", "entries")
+    after_step = {"plain": lambda: None, "commit": state.commit, "copy": lambda: np.copyto(by_hand, state.weights)}
+
+    def block(kind: str) -> None:
+        before, faults = hpccoll.world().stats(), resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        for _ in range(STEADY_STEPS):
+            began = time.perf_counter()
+            hpccoll.allreduce(gradient, hpccoll.AVERAGE, name="gradient", out=total)
+            time.sleep(PAUSE)
+            copied = time.perf_counter()
+            after_step[kind]()
+            ended = time.perf_counter()
+            times[kind].append(ended - began)
+            copies[kind].append(ended - copied)
+        after = hpccoll.world().stats()
+        messages[kind].append(sum(after[key] - before[key] for key in counted))
+        page_faults[kind].append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults)
 
     @elastic.run
-    def train(state: elastic.ArrayState) -> None:
-        times: dict[bool, list[float]] = {False: [], True: []}
-        sent: dict[bool, list[int]] = {False: [], True: []}
-        copies = []
-        for block in range(2 * 8):
-            commits = bool(block % 2)
-            before = hpccoll.world().stats()
-            for _ in range(25):
-                began = time.perf_counter()
-                hpccoll.allreduce(gradient, hpccoll.AVERAGE, name="gradient", out=total)
-                time.sleep(PAUSE)
-                copied = time.perf_counter()
-                if commits:
-                    state.commit()
-                    copies.append(time.perf_counter() - copied)
-                times[commits].append(time.perf_counter() - began)
-            after = hpccoll.world().stats()
-            sent[commits].append(sum(after[key] - before[key] for key in counted))
-        if hpccoll.rank() == 0:
-            found = {
-                "without": sorted(times[False])[len(times[False]) // 2],
-                "with": sorted(times[True])[len(times[True]) // 2],
-                "copy": sorted(copies)[len(copies) // 2],
-                "messages without": sorted(set(sent[False][1:])),
-                "messages with": sorted(set(sent[True][1:])),
-            }
-            log.add(me(), "steady " + json.dumps(found))
+    def train(_state: elastic.ArrayState) -> None:
+        for number in range(STEADY_ROUNDS):
+            for kind in sorted(after_step, reverse=bool(number % 2)):
+                block(kind)
 
+    times, copies, messages, page_faults = ({kind: [] for kind in after_step} for _ in range(4))
     train(state)
+    if hpccoll.rank() == 0:
+        found = {
+            "step": {kind: statistics.median(those) for kind, those in times.items()},
+            "copy": {kind: statistics.median(those) for kind, those in copies.items()},
+            "messages": {kind: sorted(set(those[1:])) for kind, those in messages.items()},
+            "page faults": {kind: statistics.median(those) for kind, those in page_faults.items()},
+        }
+        log.add(me(), "steady " + json.dumps(found))
 
 
 def train_torchrun(log: Log, victim: int, _deed: str) -> None:

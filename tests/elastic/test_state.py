@@ -2,6 +2,7 @@
 """States and the sampler, in one process."""
 
 import random
+import resource
 from collections import Counter
 from pathlib import Path
 
@@ -38,6 +39,18 @@ def test_arrays_keep_their_place() -> None:
     state.weights = np.full(3, 7.0)
     state.save()
     assert state.weights is weights and weights.tolist() == [7, 7, 7]
+
+
+def test_a_commit_takes_no_fresh_memory() -> None:
+    """The copies have places of their own: no page is mapped and zeroed for each commit."""
+    state = elastic.ArrayState(weights=np.ones(1 << 20), block=np.ones(1 << 20), sharded=["block"])
+    for _ in range(3):
+        state.save()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(20):
+        state.save()
+    pages = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+    assert pages < 20 * 4, f"{pages} page faults in 20 commits of 16 MiB"  # fresh memory: 8 at least, in huge pages
 
 
 def test_sharded_values_have_two_commits() -> None:
