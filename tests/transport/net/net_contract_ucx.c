@@ -3,13 +3,14 @@
  * net_contract_ucx.c - the contract of hc_net, over UCX between processes: net_contract_ucx LIBRARY RANKS [CASE]
  *
  * Without a case all ranks run the contract and end together. "killed": the last rank is killed with messages under
- * way. "leaves": the last rank ends its net without the others, which is no loss. "cancels": rank 0 takes a large
- * message back that rank 1 has not asked for.
+ * way. "silent": the last rank is stopped, and the others end their nets without it. "leaves": the last rank ends its
+ * net without the others, which is no loss. "cancels": rank 0 takes a large message back that rank 1 has not asked for.
  */
 #include "net_contract.h"
 #include "transport/net/ucx_net.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -23,6 +24,7 @@ static struct {
     pthread_barrier_t barrier;
     size_t bytes[MAX_RANKS];
     char addresses[MAX_RANKS][ADDRESS_ROOM];
+    atomic_int rank_0_has_ended;
 } *shared;
 
 static int32_t ranks;
@@ -124,6 +126,33 @@ static void run_killed(hc_net *net) {
     net->abandoned = 1;
 }
 
+/* The last rank is stopped, rank 0 finds it silent (hc_net.dead) and ends with a message to it under way: free() does not
+ * wait, and to the others rank 0 has left in order, however late they look. */
+static void run_silent(hc_net *net) {
+    int32_t silent = ranks - 1;
+    char *large = calloc(LARGE, 1), byte = 0;
+    greet_all(net);
+    meet_all();
+    net->abandoned = 1;
+    if (net->rank == silent) {
+        kill(getpid(), SIGSTOP); /* until the others have ended */
+    } else if (net->rank == 0) {
+        hc_net_request *stuck = give(net, silent, 9, large, LARGE);
+        CHECK(net->ops->test(net, &stuck, NULL, NULL) == HC_IDLE, "a stopped rank takes nothing");
+        net->dead = (uint32_t)silent + 1;
+        return;
+    } else {
+        hc_net_request *receive = ask(net, 0, 5, &byte, 1);
+        while (!atomic_load(&shared->rank_0_has_ended))
+            usleep(1000);
+        for (time_t begun = time(NULL); time(NULL) - begun < 2;)
+            CHECK(net->ops->test(net, &receive, NULL, NULL) == HC_IDLE, "rank 0 has left in order: %s", net->text);
+        CHECK(!net->lost_peers[0], "rank 0 is not lost");
+        net->dead = (uint32_t)silent + 1;
+    }
+    free(large);
+}
+
 /* The last rank ends alone, in order: nobody counts it as lost, and what is sent to it is dropped. */
 static void run_leaves(hc_net *net) {
     int32_t leaver = ranks - 1;
@@ -177,14 +206,20 @@ static void run_rank(int32_t rank, const char *library, const char *what) {
         hc_net *net = make_net(rank, generation);
         if (!strcmp(what, "killed"))
             run_killed(net);
+        else if (!strcmp(what, "silent"))
+            run_silent(net);
         else if (!strcmp(what, "leaves"))
             run_leaves(net);
         else if (!strcmp(what, "cancels"))
             run_cancels(net);
         else
             run_contract(net);
+        time_t begun = time(NULL);
         net->ops->free(net);
-        if (!strcmp(what, "killed"))
+        CHECK(time(NULL) - begun < NEVER / 2, "free() waits");
+        if (rank == 0)
+            atomic_store(&shared->rank_0_has_ended, 1);
+        if (!strcmp(what, "killed") || !strcmp(what, "silent"))
             break;
     }
     printf("ok: UCX %s (%s)\n", hc_ucx_version(), hc_ucx_file());
@@ -210,9 +245,12 @@ int main(int argc, char **argv) {
     }
     int wrong = 0;
     for (int32_t r = 0; r < ranks; r++) {
-        int status = 0;
+        int status = 0, victim = !strcmp(what, "killed") && r == ranks - 1;
+        if (!strcmp(what, "silent") && r == ranks - 1) {
+            CHECK(waitpid(pids[r], &status, WUNTRACED) == pids[r] && WIFSTOPPED(status), "it stops itself");
+            kill(pids[r], SIGCONT);
+        }
         CHECK(waitpid(pids[r], &status, 0) == pids[r], "wait");
-        int victim = !strcmp(what, "killed") && r == ranks - 1;
         wrong |= victim ? !WIFSIGNALED(status) : status != 0;
     }
     return wrong;

