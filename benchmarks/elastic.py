@@ -156,7 +156,7 @@ def watch(case: Case | None, victim: int, log: Log, process: "subprocess.Popen[b
         if case and case.by_driver and not struck and any(what == "mark" for _, _, what in log.events()):
             struck = True
             log.add("driver", "kill")
-            cluster(*case.by_driver, f"h{victim or RANKS}")  # the launcher is on h1
+            cluster(*case.by_driver, f"h{victim + 1 if victim else RANKS}")  # the launcher is on h1
         if log.recovery() is not None and (not case or case.by_driver or log.join_pause() is not None):
             return
         time.sleep(0.05 if case and case.by_driver and not struck else 0.2)

@@ -126,8 +126,8 @@ static void run_killed(hc_net *net) {
     net->abandoned = 1;
 }
 
-/* The last rank is stopped, rank 0 finds it silent (hc_net.dead) and ends with a message to it under way: free() does not
- * wait, and to the others rank 0 has left in order, however late they look. */
+/* The last rank is stopped. Rank 0 finds it silent (hc_net.dead) and ends, with a message to it under way: free() does
+ * not wait, and to the others rank 0 has left in order, however late they look. */
 static void run_silent(hc_net *net) {
     int32_t silent = ranks - 1;
     char *large = calloc(LARGE, 1), byte = 0;
