@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import secrets
+from collections.abc import Callable
 from typing import Any
 
 from hpccoll import config
@@ -72,21 +73,25 @@ class UcxNet:
         """
         from hpccoll import _ucx
 
-        environment = config.environment()
-        chosen = self._interfaces(rendezvous)
-        settings = {DEVICES: ",".join(chosen)} if f"UCX_{DEVICES}" not in environment else {}
-        made = agreed(rendezvous.compare, lambda: _ucx.net(rendezvous.rank, rendezvous.size, settings))
+        look = self._look(rendezvous)
+
+        def begin() -> Any:
+            chosen = ",".join(look())
+            return _ucx.net(rendezvous.rank, rendezvous.size, {} if by_user else {DEVICES: chosen})
+
+        by_user = f"UCX_{DEVICES}" in config.environment()
+        made = agreed(rendezvous.compare, begin)
         self.used = sorted(set(BETWEEN_HOSTS.findall(_ucx.info(made))))
-        generations = rendezvous.numbers([secrets.randbits(16)])
-        addresses = rendezvous.allgather(_ucx.address(made).hex())
-        have_rdma = rendezvous.compare(any(not used.startswith("tcp/") for used in self.used))
-        longest = MESSAGE_BYTES_RDMA if all(have_rdma.values) else MESSAGE_BYTES
-        known = [bytes.fromhex(address) for address in addresses]
-        agreed(rendezvous.compare, lambda: _ucx.meet(made, int(generations[0, 0]), longest, known))
+        has_rdma = any(not used.startswith("tcp/") for used in self.used)
+        mine: list[Any] = [_ucx.address(made).hex(), secrets.randbits(16), has_rdma]
+        told = rendezvous.allgather(mine)
+        longest = MESSAGE_BYTES_RDMA if all(rdma for _, _, rdma in told) else MESSAGE_BYTES
+        known = [bytes.fromhex(address) for address, _, _ in told]
+        agreed(rendezvous.compare, lambda: _ucx.meet(made, told[0][1], longest, known))
         return made
 
-    def _interfaces(self, rendezvous: Rendezvous) -> list[str]:
-        """The interfaces that lead to the other hosts; all ranks call this together.
+    def _look(self, rendezvous: Rendezvous) -> Callable[[], list[str]]:
+        """Give a function that finds the interfaces that lead to the other hosts; all ranks call this together.
 
         Processes that see the same interfaces are one host here, whatever memory they share.
         """
@@ -107,4 +112,4 @@ class UcxNet:
                 raise RuntimeError(f"{why}; there are {there or 'none with an IPv4 address'}")
             return chosen + ([] if self.settings.interface else interfaces.infiniband())
 
-        return agreed(rendezvous.compare, look)
+        return look
