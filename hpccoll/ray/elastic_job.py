@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import ray
@@ -172,11 +172,3 @@ class _RayRunner(Runner):
         if isinstance(action, End):
             self.why = action.why
         return super()._carry_out(action)
-
-    @contextlib.contextmanager
-    def _signals(self) -> Iterator[None]:
-        """Signals are handled in the main thread alone."""
-        with contextlib.ExitStack() as stack:
-            if threading.current_thread() is threading.main_thread():
-                stack.enter_context(super()._signals())
-            yield

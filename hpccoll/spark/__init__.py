@@ -9,15 +9,16 @@ that the first task keeps, authenticated by a secret that the driver hands out; 
 
 from typing import Any
 
-__all__ = ["run"]
+__all__ = ["run", "run_elastic"]
 
 
 def __getattr__(name: str) -> Any:
     """Import what needs Spark when it is asked for: hpccoll.spark.torch has an error of its own."""
-    if name != "run":
+    if name not in __all__:
         raise AttributeError(f"module 'hpccoll.spark' has no attribute {name!r}")
     try:
         from hpccoll.spark.driver import run
+        from hpccoll.spark.elastic_driver import run_elastic
     except ImportError as error:
         raise ImportError(f"hpccoll.spark needs Spark: pip install 'hpccoll[spark]' ({error})") from error
-    return run
+    return {"run": run, "run_elastic": run_elastic}[name]

@@ -18,7 +18,7 @@ from hpccoll.spark.task import Outcome, Task, in_barrier
 from hpccoll.tools.launch.blame import Failure, error_of
 from hpccoll.tools.launch.job import LaunchError
 
-__all__ = ["run"]
+__all__ = ["context_of", "reason", "run"]
 
 
 def run(
@@ -58,7 +58,7 @@ def run(
     """
     del use_gloo, verbose
     session = SparkSession.getActiveSession()
-    context = None if session is None and SparkContext._active_spark_context is None else _context(session)  # noqa: SLF001
+    context = None if session is None and SparkContext._active_spark_context is None else context_of(session)  # noqa: SLF001
     if session is None and context is None:
         raise LaunchError("hpccoll.spark.run: there is no Spark session: SparkSession.builder.getOrCreate()")
     size = num_proc or (context.defaultParallelism if context else 0)
@@ -72,12 +72,12 @@ def run(
     try:
         outcomes = _over_rdd(context, task, size) if context else _over_frame(session, task, size)
     except Exception as error:
-        why = _reason(error)
+        why = reason(error)
         raise LaunchError(f"hpccoll.spark.run: Spark has not run the {size} ranks to their end: {why}") from error
     return _results(outcomes)
 
 
-def _context(session: Any) -> Any:
+def context_of(session: Any) -> Any:
     """The SparkContext; None with Spark Connect, which has none."""
     with contextlib.suppress(Exception):  # of a class that depends on Spark's version
         return session.sparkContext if session is not None else SparkContext._active_spark_context  # noqa: SLF001
@@ -97,7 +97,7 @@ def _over_frame(session: Any, task: Task, size: int) -> list[Outcome]:
     return [pickle.loads(row.outcome) for row in rows.collect()]
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
     """What Spark says, in one line, without the stack of its scheduler."""
     before, _, after = str(error).partition("SparkException: ")
     lines = (after or before).partition("\n\tat ")[0].partition("\nDriver stacktrace")[0].splitlines()

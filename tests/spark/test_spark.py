@@ -32,6 +32,11 @@ def raises_on_rank_1() -> None:
     hpccoll.allreduce(np.ones(1))
 
 
+def raises_on_every_rank() -> None:
+    hpccoll.init()
+    raise ValueError("learning rate")
+
+
 def killed_on_rank_2() -> None:
     hpccoll.init()
     hpccoll.allreduce(np.ones(1))
@@ -44,12 +49,40 @@ def kills_its_executor() -> None:
     hpccoll.init()
     hpccoll.allreduce(np.ones(1))
     if hpccoll.rank() == 0:
-        parent = os.getppid()
-        while "java" not in Path(f"/proc/{parent}/comm").read_text():
-            parent = int(Path(f"/proc/{parent}/stat").read_text().rpartition(")")[2].split()[1])
-        os.kill(parent, signal.SIGKILL)
+        kill_the_executor()
     hpccoll.allreduce(np.ones(1))
     time.sleep(60)  # the agent ends this rank before
+
+
+def kill_the_executor() -> None:
+    parent = os.getppid()
+    while "java" not in Path(f"/proc/{parent}/comm").read_text():
+        parent = int(Path(f"/proc/{parent}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(parent, signal.SIGKILL)
+
+
+def goes_on(deed: str, mark: str) -> tuple[int, int, int, float]:
+    """Rank 1 is struck in step 5, and all go on until there are four ranks again."""
+    from hpccoll import elastic
+
+    state = elastic.ArrayState(weights=np.zeros(3), step=0)
+    turns = 0
+
+    @elastic.run
+    def train(state: elastic.ArrayState) -> None:
+        nonlocal turns
+        turns += 1
+        while state.step < 20 or hpccoll.size() < FOUR:
+            if state.step == 5 and hpccoll.rank() == 1 and not Path(mark).exists():
+                Path(mark).touch()
+                kill_the_executor() if deed == "executor" else os.kill(os.getpid(), signal.SIGKILL)
+            state.weights += hpccoll.allreduce(np.ones(3), hpccoll.AVERAGE, name="gradient")
+            state.step += 1
+            state.commit()
+            time.sleep(0.02)
+
+    train(state)
+    return hpccoll.rank(), hpccoll.size(), turns, float(state.weights[0]) - state.step
 
 
 @pytest.fixture
@@ -74,7 +107,7 @@ def test_over_data_frames_as_with_spark_connect(run: Any, monkeypatch: pytest.Mo
     from hpccoll.spark import driver
 
     pytest.importorskip("pyarrow")
-    monkeypatch.setattr(driver, "_context", lambda session: None)
+    monkeypatch.setattr(driver, "context_of", lambda session: None)
     results = run(mean, args=(1.0,), num_proc=2)
     assert [(rank, size, value) for rank, size, _, value in results] == [(rank, 2, 1.5) for rank in range(2)]
 
@@ -98,6 +131,32 @@ def test_an_executor_that_is_killed_ends_the_job(run: Any) -> None:
     with pytest.raises(LaunchError, match=r"the 4 ranks.*xecutor"):
         run(kills_its_executor, num_proc=FOUR)
     assert [rank for rank, *_ in run(mean, args=(1.0,), num_proc=2)] == [0, 1]  # Spark has started another executor
+
+
+@pytest.fixture
+def run_elastic(run: Any) -> Any:
+    del run
+    import hpccoll.spark
+
+    return hpccoll.spark.run_elastic
+
+
+@pytest.mark.parametrize("deed", ["rank", "executor"])
+def test_an_elastic_job_goes_on(run_elastic: Any, tmp_path: Path, deed: str) -> None:
+    """A worker is killed, or the executor of two of them: the others go on, and Spark brings the lost tasks back."""
+    results = run_elastic(goes_on, args=(deed, str(tmp_path / "mark")), num_proc=FOUR, min_num_proc=1)
+    assert sorted(rank for rank, *_ in results) == list(range(len(results)))
+    assert {wrong for *_, wrong in results} == {0.0}, results
+    assert max(turns for _, _, turns, _ in results) >= 2, results  # a survivor; newcomers have fewer turns
+
+
+def test_an_elastic_job_that_cannot_go_on(run_elastic: Any) -> None:
+    from hpccoll.tools.launch.job import LaunchError
+
+    with pytest.raises(LaunchError, match="learning rate"):
+        run_elastic(raises_on_every_rank, num_proc=2)
+    with pytest.raises(hpccoll.InvalidArgumentError, match="1 <= min <= num <= max"):
+        run_elastic(mean, args=(1.0,), num_proc=2, min_num_proc=3)
 
 
 def test_no_number_of_ranks(run: Any) -> None:

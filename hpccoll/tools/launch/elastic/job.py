@@ -7,6 +7,7 @@ import os
 import queue
 import shlex
 import signal
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -35,7 +36,7 @@ from hpccoll.tools.launch.elastic.membership import (
     Void,
 )
 from hpccoll.tools.launch.elastic.remote import RemoteAgent
-from hpccoll.tools.launch.elastic.server import Cut, CutHost, Server
+from hpccoll.tools.launch.elastic.server import Cut, CutHost, HostCame, Server
 from hpccoll.tools.launch.job import LaunchError
 from hpccoll.tools.launch.listener import addresses_towards
 from hpccoll.tools.launch.processes import say
@@ -66,6 +67,8 @@ class Elastic:
     way_options: tuple[str, ...] = ()
     exported: Mapping[str, str] = field(default_factory=dict)
     """Variables of workers on other hosts."""
+    address: str = ""
+    """Where the workers reach the coordinator, on this machine; "": on the addresses that lead to the hosts."""
 
 
 @dataclass(frozen=True)
@@ -156,10 +159,11 @@ class Runner:
         :param environment: that of all workers
         """
         self._job, self._discovery = job, discovery
-        self._events: queue.SimpleQueue[Event | Cut | CutHost | Stop] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[Event | Cut | CutHost | HostCame | Stop] = queue.SimpleQueue()
         self._membership = Membership(job.limits)
         others = [host for host in job.hosts if host not in THIS_MACHINE]
-        self._server = Server(addresses_towards(others), self._events.put)
+        addresses = [job.address] if job.address else addresses_towards(others)
+        self._server = Server(addresses, self._events.put)
         defaults = {"HPCCOLL_PEER_TIMEOUT": PEER_TIMEOUT, "HOROVOD_ELASTIC": "1"}
         secrets = {COORDINATOR: self._server.listener.variable, config.SECRET: new_secret()}
         self._agent = LocalAgent(job.command, {**defaults, **environment, **secrets}, job.output, self._ended)
@@ -205,7 +209,10 @@ class Runner:
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
-        """SIGINT and its like end the job."""
+        """SIGINT and its like end the job; they are handled in the main thread alone."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
 
         def stop(number: int, _frame: object) -> None:
             self._events.put(Stop(128 + number, f"{signal.Signals(number).name} has ended the job"))
@@ -222,7 +229,7 @@ class Runner:
 
         :returns: the exit status, if the job has ended
         """
-        event: Event | Cut | CutHost | Stop = Tick()
+        event: Event | Cut | CutHost | HostCame | Stop = Tick()
         with contextlib.suppress(queue.Empty):
             event = self._events.get(timeout=TICK)
         now = time.monotonic()
@@ -241,6 +248,8 @@ class Runner:
             return None
         if isinstance(event, CutHost):
             return self._lose_host(event)
+        if isinstance(event, HostCame):
+            return self._take_host(event)
         if isinstance(event, Gone):
             self._cut.pop(event.worker, None)
         return self._step(event)
@@ -274,6 +283,10 @@ class Runner:
                 if why:
                     say(f"the job ends: {why}")
                 return status
+        return None
+
+    def _take_host(self, event: HostCame) -> int | None:  # noqa: ARG002 - for those whose agents come by themselves
+        """An agent has connected; here it is one that was started."""
         return None
 
     def _lose_host(self, event: CutHost) -> int | None:

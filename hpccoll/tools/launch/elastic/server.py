@@ -33,6 +33,13 @@ class CutHost:
     why: str
 
 
+@dataclass(frozen=True)
+class HostCame:
+    """The agent of a host has connected."""
+
+    host: str
+
+
 class _Connection:
     """What is sent to one worker, in order."""
 
@@ -63,7 +70,7 @@ class _Exchanges:
 class Server:
     """All connections. `events` gets what happens."""
 
-    def __init__(self, addresses: Iterable[str], tell: Callable[[Event | Cut | CutHost], None]) -> None:
+    def __init__(self, addresses: Iterable[str], tell: Callable[[Event | Cut | CutHost | HostCame], None]) -> None:
         """Begin to listen; the caller enters `listener`.
 
         :param addresses: addresses of this machine that the workers can reach
@@ -143,6 +150,7 @@ class Server:
             self._connections[host] = connection
             for order in self._orders.pop(host, []):
                 connection.send(json.dumps(order).encode())
+        self._tell(HostCame(host))
         try:
             while True:
                 news = json.loads(channel.receive())

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a task of an elastic job does: it is the agent of one slot, which starts, watches and kills workers there.
+
+The agent lives as long as its connection to the driver. If that ends before the driver says so, the task fails, and
+Spark's own retry brings the next agent.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import signal
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from pyspark import TaskContext
+
+from hpccoll import channel, config
+from hpccoll.rendezvous.coordinator import COORDINATOR
+from hpccoll.tools.launch.elastic.agents import LocalAgent
+
+__all__ = ["END", "SlotTask", "in_slot"]
+
+END = "end"
+"""The order that ends an agent."""
+GRACE = 5.0
+"""Seconds between SIGTERM and SIGKILL at the end of the job."""
+
+
+@dataclass(frozen=True)
+class SlotTask:
+    """What the driver hands to all tasks."""
+
+    variables: Mapping[str, str]
+    """Those of the workers."""
+    executable: str
+    """The Python of the workers; "": that of the task."""
+
+
+def in_slot(task: SlotTask, partition: int, _rows: Iterable[int]) -> Iterator[int]:
+    """Do what the driver says, until it says that the job has ended.
+
+    :raises ChannelError: the connection has ended before
+    """
+    context = TaskContext.get()
+    name = f"{platform.node()}@{partition}.{context.attemptNumber() if context else 0}"
+    secret, addresses = channel.parse(task.variables[COORDINATOR])
+    connection, lock = channel.connect(addresses, secret), threading.Lock()
+
+    def say(message: dict[str, object]) -> None:
+        with lock:
+            connection.send(json.dumps(message).encode())
+
+    def ended(worker: int, status: int, how: str) -> None:
+        say({"ended": worker, "status": status, "how": f"{how} (host {platform.node()})"})
+
+    path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+    environment = {**config.environment(), "PYTHONPATH": path, **task.variables}
+    agent = LocalAgent(
+        [task.executable or sys.executable, "-m", "hpccoll.spark.elastic_worker"], environment, "", ended
+    )
+    say({"agent": name})
+    try:
+        while END not in (order := json.loads(connection.receive())):
+            if "start" in order:
+                agent.start(int(order["start"]), order["variables"])
+            elif "signal" in order:
+                agent.signal(int(order["signal"]), int(order["number"]))
+        agent.end_all(signal.SIGTERM, GRACE)
+    finally:
+        agent.end_all(signal.SIGKILL, GRACE)
+        connection.close()
+    yield from ()
