@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tests of Ray, Spark and MXNet, of which `make test` has none, and of the oldest TensorFlow.
+"""The tests of Ray, Spark and MXNet, of which `make test` has none, and of the oldest TensorFlow and JAX.
 
 Their environments are made as tests/matrix.py makes its own. Each takes a gigabyte, and is removed after its tests.
 """
@@ -14,11 +14,16 @@ PACKAGES = {
     "ray": ("ray[train]", "torch==2.13.0"),
     "spark": ("pyspark", "pandas<3", "pyarrow"),
     "tensorflow": ("tensorflow-cpu==2.16.2", "keras==3.15.1", "scikit-learn"),  # the oldest
+    "jax": ("jax==0.5.3", "jaxlib==0.5.3", "optax==0.2.8", "scikit-learn"),  # the oldest
     "mxnet": ("mxnet==1.9.1", "numpy<2"),  # has no wheel for other Pythons
 }
 TESTS = {"tensorflow": ("tests/tensorflow", "tests/keras/test_backends.py", "-k", "tensorflow")}
-NEXT = {"tensorflow": ("tensorflow-cpu==2.21.0",)}
+NEXT = {"tensorflow": ("tensorflow-cpu==2.21.0",), "jax": ("jax==0.10.2", "jaxlib==0.10.2")}
 """What replaces packages after the tests, which then run again: one build of hpccoll serves both versions."""
+
+LAUNCHED = "-m hpccoll run -np 2 --timeout 900 python -P -m pytest -q --only-mpi -pno:cacheprovider"
+ALSO = {"jax": (*LAUNCHED.split(), "tests/jax")}
+"""What runs beside: tests under the launcher."""
 
 
 def environment(name: str, packages: tuple[str, ...]) -> matrix.Environment:
@@ -32,12 +37,13 @@ def test(environment: matrix.Environment) -> bool:
     venv, tree = matrix.make(environment)
     shutil.rmtree(tree / "hpccoll")
     python, name = venv / "bin" / "python", environment.name
-    command = [python, "-P", "-m", "pytest", "-q", *TESTS.get(name, (f"tests/{name}",))]
+    commands = [[python, "-P", "-m", "pytest", "-q", *TESTS.get(name, (f"tests/{name}",))]]
+    commands += [[python, "-P", *ALSO[name]]] if name in ALSO else []
     settings = {**matrix.variables(environment, venv), "CI": "true", "KERAS_BACKEND": "tensorflow"}
-    statuses = [subprocess.run(command, cwd=tree, env=settings).returncode]
+    statuses = [subprocess.run(command, cwd=tree, env=settings).returncode for command in commands]
     if name in NEXT:
         subprocess.run([python, "-m", "pip", "install", "--quiet", *NEXT[name]], env=settings, check=True, timeout=900)
-        statuses.append(subprocess.run(command, cwd=tree, env=settings).returncode)
+        statuses += [subprocess.run(command, cwd=tree, env=settings).returncode for command in commands]
     shutil.rmtree(matrix.FOLDER / name)
     return not any(statuses)
 
