@@ -169,11 +169,10 @@ static int64_t in_bytes(const hc__call *call, const hpccoll_world *world, const 
 }
 
 static int refuse_shared(const hc__call *call, int at, const char *which, const hc_handle *other) {
-    return hc__error(HC_INVALID,
-                     "%s: %s of array %d shares memory with an array of %s '%.*s', which is in flight: wait "
-                     "for that one first",
-                     name_of(call), which, at, hc_operation_name(other->request.operation),
-                     (int)other->request.name_len, other->request.name);
+    char its[HC_IN_FLIGHT_WORDS];
+    return hc__error(
+        HC_INVALID, "%s: %s of array %d shares memory with an array of %s, which is in flight: wait for that one first",
+        name_of(call), which, at, hc_in_flight_words(other, its));
 }
 
 /* Refuses an output that a call in flight uses, and an input that one writes; notes this call's memory. `h` NULL: the

@@ -6,6 +6,14 @@
 cdef dict CODES = {sys.intern(name): code for code, name in enumerate(OPERATIONS)}  # interned: found by identity
 
 
+cdef object shared_with(str argument, const hc_handle *other):
+    """The error of an array that a request in flight has."""
+    cdef char text[HC_IN_FLIGHT_WORDS]
+    its = (<bytes>hc_in_flight_words(other, text)).decode("utf-8", "replace")
+    return errors.InvalidArgumentError(
+        f"{argument} shares memory with an array of {its}, which is in flight: wait for that one first")
+
+
 @cython.final
 @cython.freelist(8)
 @cython.no_gc
@@ -322,11 +330,7 @@ cdef class Call:
         return 0
 
     cdef int refuse_shared(self, Py_ssize_t at, str argument, const hc_handle *other) except -1:
-        which = f" of array {at}" if self.is_group and at >= 0 else ""
-        its = other.request.name[:other.request.name_len].decode("utf-8", "replace")
-        raise errors.InvalidArgumentError(
-            f"{argument}{which} shares memory with an array of "
-            f"{OPERATIONS[other.request.operation]} {its!r}, which is in flight: wait for that one first")
+        raise shared_with(f"{argument} of array {at}" if self.is_group and at >= 0 else argument, other)
 
     cdef int note_in_flight(self, hc_handle *h, bint brought) except -1:
         """Until it is done, its memory is not to be had for another request."""

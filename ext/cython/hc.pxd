@@ -330,10 +330,12 @@ cdef extern from "loop/loop.h" nogil:
 
 
 cdef extern from "loop/in_flight.h" nogil:
+    enum: HC_IN_FLIGHT_WORDS
     ctypedef struct hc_in_flight:
         pass
     const hc_handle *hc_in_flight_other(hc_in_flight *, const void *, size_t, int, int)
     int hc_in_flight_add(hc_in_flight *, const void *, size_t, int, hc_handle *)
+    const char *hc_in_flight_words(const hc_handle *, char *)
     void hc_in_flight_clear(hc_in_flight *)
     void hc_in_flight_free(hc_in_flight *)
     int hc_in_flight_any(const hc_in_flight *)

@@ -395,7 +395,18 @@ cdef class Set:
 
     cdef Handle submit_p2p(self, bint receives, object peer, object tag, const Operand *o, bint waits, object array,
                            bint library, int flags):
+        cdef hc_in_flight *f = &self.loop.in_flight
+        cdef const hc_handle *other
+        if not library and hc_in_flight_any(f):
+            if waits and not hc_loop_pending(self.loop.c):
+                hc_in_flight_clear(f)  # the next blocking call finds it empty
+            other = hc_in_flight_other(f, o.data, o.nbytes, receives, -1)
+            if other is not NULL:
+                raise shared_with("x", other)
         cdef hc_handle *h = self.new_message(receives, peer, tag, o, library, flags)
+        if not library and not waits and hc_in_flight_add(f, o.data, o.nbytes, receives, h) < 0:
+            hc_handle_release(h)
+            raise errors.OutOfMemoryError("no memory for a message; nothing was sent")
         return self.submit(h, False, waits, (array,) if o.memory else array)
 
     cdef hc_handle *new_message(self, bint receives, object peer, object tag, const Operand *o, bint library,

@@ -7,6 +7,7 @@
  */
 #include "loop/in_flight.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -98,6 +99,16 @@ int hc_in_flight_add(hc_in_flight *f, const void *data, size_t bytes, int writes
     hc_handle_retain(handle);
     find_reach(s, at);
     return HC_OK;
+}
+
+const char *hc_in_flight_words(const hc_handle *h, char text[HC_IN_FLIGHT_WORDS]) {
+    int shown = h->request.name_len < 80 ? (int)h->request.name_len : 80;
+    if (h->op)
+        snprintf(text, HC_IN_FLIGHT_WORDS, "a %s", h->op->receives ? "recv" : "send");
+    else
+        snprintf(text, HC_IN_FLIGHT_WORDS, "%s '%.*s'", hc_operation_name(h->request.operation), shown,
+                 h->request.name);
+    return text;
 }
 
 static void clear(hc__spans *s) {

@@ -10,6 +10,8 @@
 
 #include "loop/loop.h"
 
+#define HC_IN_FLIGHT_WORDS 128
+
 typedef struct hc__span {
     const char *begin, *end;
     const char *reach; /* the largest end of this span and those before it */
@@ -27,10 +29,13 @@ typedef struct hc_in_flight {
 } hc_in_flight;
 
 /* NULL, or the request in flight that this memory is an out of, or (`writes`) an input of. Two broadcasts of exactly
- * one memory, such as that of tied weights, write the same values there: `operation` is of the new request. */
+ * one memory, such as that of tied weights, write the same values there: `operation` is of the new request, or -1 for a
+ * message. */
 const hc_handle *hc_in_flight_other(hc_in_flight *, const void *data, size_t bytes, int writes, int operation);
 /* Before the handle is submitted. OK, or NO_MEMORY. */
 int hc_in_flight_add(hc_in_flight *, const void *data, size_t bytes, int writes, hc_handle *);
+/* What the handle is, for an error. Returns text. */
+const char *hc_in_flight_words(const hc_handle *, char text[HC_IN_FLIGHT_WORDS]);
 void hc_in_flight_clear(hc_in_flight *); /* nothing is in flight */
 void hc_in_flight_free(hc_in_flight *);
 

@@ -60,6 +60,53 @@ def test_the_second_of_two_is_refused_at_the_call_and_the_first_goes_on(everywhe
     everywhere(program)
 
 
+MESSAGES = {
+    "two receives": lambda a: ((hpccoll.recv_async, a[1]), (hpccoll.recv_async, a[1][400:])),
+    "a receive, then a blocking one": lambda a: ((hpccoll.recv_async, a[1]), (hpccoll.recv, a[1])),
+    "a receive is sent": lambda a: ((hpccoll.recv_async, a[1]), (hpccoll.send_async, a[1])),
+    "what is sent is received": lambda a: ((hpccoll.send_async, a[1]), (hpccoll.recv_async, a[1][:10])),
+}
+
+
+@pytest.mark.parametrize("pair", MESSAGES)
+def test_a_message_whose_memory_is_in_flight_is_refused(threads, pair):
+    """And nothing was sent: the first one goes on."""
+
+    def program(world):
+        large = [np.full(1 << 18, float(world.rank)) for _ in range(3)]  # a send of these waits for its receive
+        (first, x), (second, y) = MESSAGES[pair](large)
+        other = 1 - world.rank
+        if world.rank == 0:
+            handle = first(x, other, tag=1, world=world)
+            with pytest.raises(hpccoll.InvalidArgumentError, match="x shares memory with an array of a (recv|send), "):
+                second(y, other, tag=2, world=world)
+            with pytest.raises(hpccoll.InvalidArgumentError, match="(x|out) shares memory with an array of a "):
+                hpccoll.allreduce_async(y, out=y, world=world)
+            hpccoll.send_async(np.ones(3), other, tag=3, world=world).wait()
+            handle.wait()
+            assert hpccoll.allreduce_async(y, out=y, name="after", world=world).wait() is y
+        else:
+            hpccoll.recv(np.empty(3), other, tag=3, world=world)
+            counterpart = hpccoll.send if first is hpccoll.recv_async else hpccoll.recv
+            counterpart(large[2], other, tag=1, world=world)
+            hpccoll.allreduce_async(y, out=y, name="after", world=world).wait()
+
+    testing.run(threads(2), program)
+
+
+def test_one_array_is_sent_twice_at_a_time(threads):
+    def program(world):
+        x, other = np.full(1 << 18, float(world.rank)), 1 - world.rank
+        got = [np.empty_like(x) for _ in range(2)]
+        handles = [hpccoll.recv_async(g, other, world=world) for g in got]
+        handles += [hpccoll.send_async(x, other, world=world) for _ in range(2)]
+        for handle in handles:
+            handle.wait()
+        assert got[0][0] == got[1][-1] == other
+
+    testing.run(threads(2), program)
+
+
 def test_what_is_disjoint_is_not_refused(threads):
     def program(world):
         chance = random.Random(7)
