@@ -137,7 +137,7 @@ def make(
     except BaseException:
         loop.close()
         raise
-    launched.world_begins(config.environment())
+    launched.world_begins(config.environment(), loop.process_ended)
     return base, first
 
 

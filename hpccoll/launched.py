@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A process that `hpccoll run` started keeps a connection to it, so that the launcher knows when the rank has ended.
 
+The launcher tells the other ranks, whose Worlds have lost that rank then.
+
 The kernel closes the connection when the process ends, however that happens. Python must not close it earlier: after
 Python's own end come MPI_Finalize and the ends of other libraries, which may take seconds. The variable
 `_HPCCOLL_LAUNCHER` holds the secret of the job and the launcher's addresses; a process without it tells nobody.
@@ -13,7 +15,7 @@ import json
 import os
 import platform
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from hpccoll import channel, detect
 from hpccoll.channel import parse, text_of
@@ -21,6 +23,8 @@ from hpccoll.channel import parse, text_of
 __all__ = ["LAUNCHER", "parse", "text_of", "world_begins", "world_ended"]
 
 LAUNCHER = "_HPCCOLL_LAUNCHER"
+Ended = Callable[[str, int], None]
+"""Is told the host and the process id of a rank that has ended without shutdown()."""
 LAST_WORD = 1.0
 """Seconds that the end of a World waits for a connection that is still being made."""
 
@@ -29,26 +33,34 @@ class _Connection:
     """The connection of the process to its launcher, which a thread makes: init() does not wait for it."""
 
     def __init__(self, text: str, rank: int) -> None:
-        self.worlds = 1
+        self.worlds: list[Ended] = []
         self._channel: channel.Channel | None = None
         self._kept = -1  # a descriptor that Python does not close when it ends, as it does its sockets
         self._report = {"rank": rank, "host": platform.node(), "pid": os.getpid()}
-        self._thread = threading.Thread(target=self._open, args=(text,), name="hpccoll launcher", daemon=True)
-        self._thread.start()
+        self._is_made = threading.Event()
+        threading.Thread(target=self._open, args=(text,), name="hpccoll launcher", daemon=True).start()
 
     def _open(self, text: str) -> None:
         secret, addresses = parse(text)
         with contextlib.suppress(OSError, channel.ChannelError):  # the launcher counts the ranks that it knows
-            opened = channel.connect(addresses, secret)
-            opened.send(json.dumps(self._report).encode())
-            self._kept = os.dup(opened.connection.fileno())
-            self._channel = opened
+            try:
+                opened = channel.connect(addresses, secret)
+                opened.send(json.dumps(self._report).encode())
+                opened.connection.settimeout(None)
+                self._kept = os.dup(opened.connection.fileno())
+                self._channel = opened
+            finally:
+                self._is_made.set()
+            while True:
+                ended = json.loads(opened.receive())
+                for tell in tuple(self.worlds):
+                    tell(str(ended["host"]), int(ended["pid"]))
 
     def say_worlds(self) -> None:
-        self._thread.join(LAST_WORD)
+        self._is_made.wait(LAST_WORD)
         if self._channel is not None:
             with contextlib.suppress(OSError):
-                self._channel.send(json.dumps({"worlds": self.worlds}).encode())
+                self._channel.send(json.dumps({"worlds": len(self.worlds)}).encode())
 
     def close(self) -> None:
         if self._channel is not None:
@@ -59,23 +71,28 @@ class _Connection:
 _connection: _Connection | None = None
 
 
-def world_begins(env: Mapping[str, str]) -> None:
+def world_begins(env: Mapping[str, str], ended: Ended) -> None:
     """Tell the launcher that this process has a World (one more).
 
     :param env: the environment of the process
+    :param ended: is called, in a thread, for each process of the job that has ended without shutdown()
     """
     global _connection
     if _connection is not None:
-        _connection.worlds += 1
+        _connection.worlds.append(ended)
         _connection.say_worlds()
     elif env.get(LAUNCHER) and (place := detect.place(env)) and place.rank is not None:
         _connection = _Connection(env[LAUNCHER], place.rank)
+        _connection.worlds.append(ended)
 
 
-def world_ended() -> None:
-    """Tell the launcher that a World of this process has ended well: without one, the end of the process is no loss."""
+def world_ended(ended: Ended) -> None:
+    """Tell the launcher that a World of this process has ended well: without one, the end of the process is no loss.
+
+    :param ended: as world_begins() was given it
+    """
     if _connection is not None:
-        _connection.worlds -= 1
+        _connection.worlds.remove(ended)
         _connection.say_worlds()
 
 

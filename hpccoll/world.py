@@ -392,7 +392,7 @@ class World:
         self.base.loop.close()
         if self.base.loop.forked:
             return
-        launched.world_ended()
+        launched.world_ended(self.base.loop.process_ended)
         if self.base.failure:
             ending.ends_broken(self.base.rendezvous)
         else:

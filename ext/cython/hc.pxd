@@ -273,6 +273,7 @@ cdef extern from "loop/loop.h" nogil:
     int hc_loop_broken(hc_loop *)
     const char *hc_loop_broken_text(const hc_loop *)
     int hc_loop_has_lost(hc_loop *, int rank)
+    void hc_loop_process_ended(hc_loop *, const char *, int)
     void hc_loop_last_report(hc_loop *, char *, size_t)
     uint64_t hc_loop_preempted(hc_loop *, uint32_t)
     ctypedef struct hc_loop_tuning:

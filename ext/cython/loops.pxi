@@ -297,6 +297,11 @@ cdef class Loop:
         found = [rank for rank in range(size if text else 0) if hc_loop_has_lost(self.c, rank)]
         return {rank: why if first.startswith(f"rank {rank} ") else "its connection has ended" for rank in found}
 
+    def process_ended(self, str host, int pid):
+        """The launcher says that a process has ended without shutdown(): if it is a rank of this World, it is lost."""
+        if self.c is not NULL and not self.forked:
+            hc_loop_process_ended(self.c, host.encode(), pid)
+
     def last_report(self):
         """The newest report of an operation that has waited long, which says who is missing; "" before one."""
         cdef char text[1024]

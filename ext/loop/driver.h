@@ -146,6 +146,7 @@ struct hc_loop {
     _Atomic uint32_t call;          /* [any] futex of the background thread */
     atomic_int stopping, forked;    /* [any] */
     atomic_int broken;              /* [any] status */
+    atomic_int ended;               /* [any] 1 + a rank whose process has ended, as its launcher says; 0: none */
     atomic_int pending;             /* [any] handles that are not done */
     atomic_ullong waited_ns, wakes; /* [any] */
     atomic_ullong plan_starts;      /* [any] */

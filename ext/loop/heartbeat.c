@@ -236,6 +236,9 @@ void hc__heartbeat(hc_loop *loop, uint64_t now) {
         return;
     loop->watched = now;
     watch_node(loop);
+    int32_t ended = atomic_load_explicit(&loop->ended, memory_order_relaxed);
+    if (ended)
+        hc__loop_lose(loop, ended - 1, "its process is gone, its launcher says");
     hc__trace_watch_signal(loop);
     hc__set_queues_watch(loop);
     int waits = !hc__loop_listens(loop);

@@ -174,6 +174,13 @@ int hc_loop_has_lost(hc_loop *loop, int32_t rank) {
     return hc_loop_broken(loop) && ((uint32_t)rank + 1 == loop->lost || (lost && lost[rank]));
 }
 
+void hc_loop_process_ended(hc_loop *loop, const char *host, int32_t pid) {
+    const hc_processes *p = &loop->processes;
+    for (int32_t rank = 0; p->hosts && rank < loop->config.engine.size; rank++)
+        if (p->pids[rank] == pid && !strcmp(p->hosts[p->host_of[rank]], host) && rank != loop->config.engine.rank)
+            atomic_store(&loop->ended, rank + 1);
+}
+
 const char *hc_loop_broken_text(const hc_loop *loop) {
     return loop->broken_text;
 }

@@ -188,6 +188,9 @@ void hc_loop_last_report(hc_loop *, char *text, size_t room);
 const char *hc_loop_broken_text(const hc_loop *); /* once it is broken: how, in a sentence [any thread] */
 /* Once it is broken: was this rank lost, as this one knows? [any thread] */
 int hc_loop_has_lost(hc_loop *, int32_t rank);
+/* The launcher says that this process has ended, which did not shut down its World: its rank is lost as soon as this
+ * one waits. A process that is no rank of this World is ignored. [any thread] */
+void hc_loop_process_ended(hc_loop *, const char *host, int32_t pid);
 /* The position of PREEMPT in the set's log, 0 while there is none. Known before any handle ends whose position is not
  * before it, so who has waited for that handle is told. [any thread] */
 uint64_t hc_loop_preempted(hc_loop *, uint32_t set);

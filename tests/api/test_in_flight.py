@@ -78,9 +78,9 @@ def test_a_message_whose_memory_is_in_flight_is_refused(threads, pair):
         other = 1 - world.rank
         if world.rank == 0:
             handle = first(x, other, tag=1, world=world)
-            with pytest.raises(hpccoll.InvalidArgumentError, match="x shares memory with an array of a (recv|send), "):
+            with pytest.raises(hpccoll.InvalidArgumentError, match=r"x shares memory with an array of a (recv|send), "):
                 second(y, other, tag=2, world=world)
-            with pytest.raises(hpccoll.InvalidArgumentError, match="(x|out) shares memory with an array of a "):
+            with pytest.raises(hpccoll.InvalidArgumentError, match=r"(x|out) shares memory with an array of a "):
                 hpccoll.allreduce_async(y, out=y, world=world)
             hpccoll.send_async(np.ones(3), other, tag=3, world=world).wait()
             handle.wait()

@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `hpccoll run` knows of its ranks: each that has made a World keeps a connection, which ends with its process."""
+"""What `hpccoll run` knows of its ranks: each that has made a World keeps a connection, which ends with its process.
 
+When a process ends without shutdown(), the others are told at once: one that was alone on its node would be found only
+by its silence.
+"""
+
+import contextlib
 import json
 import threading
 from collections.abc import Iterable
@@ -34,14 +39,18 @@ class Ranks:
         """
         self._size = size
         self._known: dict[int, Rank] = {}
+        self._channels: dict[int, Channel] = {}
         self._lock = threading.Lock()
         self.listener = Listener(addresses, self._serve)
 
     def _serve(self, channel: Channel) -> None:
         report = json.loads(channel.receive())
         rank = Rank(str(report["host"]), int(report["pid"]))
+        number = int(report["rank"])
         with self._lock:
-            self._known[int(report["rank"])] = rank
+            self._known[number], self._channels[number] = rank, channel
+        for earlier in self.lost().values():
+            self._tell(earlier, channel)
         try:
             while True:
                 rank.worlds = int(json.loads(channel.receive())["worlds"])
@@ -50,7 +59,18 @@ class Ranks:
         except ChannelError:
             pass
         finally:
-            rank.alive = False
+            with self._lock:
+                rank.alive = False
+                others = {n: one for n, one in self._channels.items() if n != number and self._known[n].alive}
+            if rank.worlds:
+                for other in others.values():
+                    self._tell(rank, other)
+
+    def _tell(self, lost: Rank, channel: Channel) -> None:
+        """Tell one rank that another one has ended without shutdown(); of a host that is cut off nobody knows."""
+        if not lost.cut_off:
+            with self._lock, contextlib.suppress(OSError):
+                channel.send(json.dumps({"host": lost.host, "pid": lost.pid}).encode())
 
     def have_ended(self) -> bool:
         """Whether all ranks have made a World, and the processes of all of them have ended."""

@@ -2,7 +2,9 @@
 """What `hpccoll run` knows of its ranks: connections that only the job's own processes can make."""
 
 import contextlib
+import json
 import os
+import re
 import socket
 import struct
 import subprocess
@@ -47,6 +49,25 @@ def test_ranks_come_and_go() -> None:
     assert list(ranks.lost()) == [1]
 
 
+def test_the_others_hear_of_a_rank_that_is_lost() -> None:
+    """Also those that come later; of a rank that has shut down nobody hears."""
+    ranks = Ranks(3, ["127.0.0.1"])
+    with ranks.listener as listener:
+        first, second = (tell(listener.variable, rank) for rank in (0, 1))
+        wait_until(lambda: len(ranks._known) == 2)
+        second.close()
+        assert json.loads(first.receive()) == {"host": "h1", "pid": 7}
+        third = tell(listener.variable, 2)
+        assert json.loads(third.receive()) == {"host": "h1", "pid": 7}
+        third.send(b'{"worlds": 0}')
+        third.close()
+        wait_until(lambda: not ranks._known[2].alive)
+        first.connection.settimeout(0.3)
+        with pytest.raises(TimeoutError):
+            first.receive()
+        first.close()
+
+
 ENDS_LATE = """
 import os, sys
 from hpccoll import launched
@@ -59,8 +80,8 @@ class Late:
 
 
 sys.ends_after_all_modules = Late()
-launched.world_begins(os.environ)
-launched.world_ended()
+launched.world_begins(os.environ, print)
+launched.world_ended(print)
 """
 
 
@@ -156,3 +177,31 @@ def test_status_0_of_mpirun_is_not_believed_if_a_rank_was_lost(tmp_path: Path) -
     assert done.returncode == 1
     assert "not all ranks had ended well" in done.stderr
     assert "ended without hpccoll.shutdown()" in done.stderr
+
+
+KILLED = """
+import os, signal, time
+import hpccoll
+hpccoll.init()
+hpccoll.barrier()
+if hpccoll.rank() == 1:
+    os.kill(os.getpid(), signal.SIGKILL)
+began = time.monotonic()
+try:
+    while True:
+        hpccoll.barrier()
+except hpccoll.PeerLost as error:
+    print(f"after {time.monotonic() - began:.3f} s: {error}", flush=True)
+    time.sleep(2)  # the first one ends the job
+"""
+
+
+def test_a_rank_that_was_alone_on_its_node_is_lost_at_once() -> None:
+    """No neighbour sees its process, and MPI says nothing: its silence would show after HPCCOLL_PEER_TIMEOUT, 30 s."""
+    command = [sys.executable, "-P", "-m", "hpccoll", "run", "--timeout", "90", "-np", "3", "--nodes", "3"]
+    command += ["--launcher-options=--enable-recovery", sys.executable, "-P", "-c", KILLED]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=100)
+    said = r"after ([\d.]+) s: rank 1 \(host \S+, pid \d+\) was lost: its process is gone, its launcher says"
+    seconds = [float(found) for found in re.findall(said, done.stdout)]
+    assert len(seconds) == 2, done.stdout
+    assert max(seconds) < 15, done.stdout
